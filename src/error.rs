@@ -1,0 +1,197 @@
+//! The one error type of the crate.
+
+use std::fmt;
+
+/// `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, with the argument, the numbers, and the file or chunk.
+///
+/// An error belongs to the call that returned it and leaves the device usable, except
+/// [`Error::DeviceLost`], which every later call on that device returns again.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Shapes that do not fit the operation or each other.
+    Shape {
+        /// Operation that was called.
+        op: &'static str,
+        /// What the operation needs.
+        expected: Box<str>,
+        /// What it was given.
+        got: Box<str>,
+    },
+    /// An argument outside its domain.
+    Argument {
+        /// Operation that was called.
+        op: &'static str,
+        /// Name of the argument.
+        name: &'static str,
+        /// What is wrong with it, with its value.
+        why: Box<str>,
+    },
+    /// A request that can never fit this device, whatever is freed.
+    Limit {
+        /// The limit, in words.
+        what: &'static str,
+        /// Amount asked for.
+        requested: u64,
+        /// Most that is possible.
+        max: u64,
+    },
+    /// A memory budget too small for the smallest step of the work.
+    Budget {
+        /// Which budget, in words.
+        what: &'static str,
+        /// The budget in bytes.
+        budget: u64,
+        /// The least that would do, in bytes.
+        minimum: u64,
+    },
+    /// The device has no room now; freeing something and trying again may work.
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: u64,
+        /// Bytes free on the device, where it says so.
+        free: Option<u64>,
+    },
+    /// Tensors of different devices in one call.
+    WrongDevice {
+        /// Operation that was called.
+        op: &'static str,
+    },
+    /// No device of that name, or no usable device.
+    NoDevice {
+        /// What was asked for.
+        wanted: Box<str>,
+        /// Each candidate and why it did not do, or the names that exist.
+        tried: Vec<(String, String)>,
+    },
+    /// A kernel did not compile; a defect of this crate or of the device's compiler.
+    Compile {
+        /// Name of the kernel.
+        kernel: &'static str,
+        /// Backend that compiled it.
+        backend: &'static str,
+        /// Compiler's log with the numbered source.
+        log: Box<str>,
+    },
+    /// The device is gone (unplugged, reset by its driver); every later call fails too.
+    DeviceLost {
+        /// Name of the device.
+        device: Box<str>,
+        /// The driver's reason.
+        why: Box<str>,
+    },
+    /// Any other failure of a driver.
+    Driver {
+        /// Backend it happened in.
+        backend: &'static str,
+        /// The driver's own error.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A path that is not a store, or metadata that cannot be used.
+    Store {
+        /// Path of the store or array.
+        path: Box<str>,
+        /// What is wrong with it.
+        why: Box<str>,
+    },
+    /// One chunk that is missing, damaged, oversized, or holds values out of range.
+    Chunk {
+        /// Path of the array.
+        array: Box<str>,
+        /// Index of the chunk in the chunk grid.
+        index: Box<[u64]>,
+        /// What is wrong with it.
+        why: Box<str>,
+    },
+    /// A file or folder that cannot be read or written.
+    Io {
+        /// The path.
+        path: Box<str>,
+        /// The operating system's error.
+        source: std::io::Error,
+    },
+    /// The caller's [`Cancel`](crate::Cancel) was set.
+    Cancelled,
+}
+
+impl Error {
+    /// An [`Error::Shape`] from anything that displays.
+    pub(crate) fn shape(op: &'static str, expected: impl fmt::Display, got: impl fmt::Display) -> Self {
+        Self::Shape { op, expected: expected.to_string().into(), got: got.to_string().into() }
+    }
+
+    /// An [`Error::Argument`] from anything that displays.
+    pub(crate) fn argument(op: &'static str, name: &'static str, why: impl fmt::Display) -> Self {
+        Self::Argument { op, name, why: why.to_string().into() }
+    }
+
+    /// An [`Error::Store`] from anything that displays.
+    #[cfg(feature = "zarr")]
+    pub(crate) fn store(path: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self::Store { path: path.to_string().into(), why: why.to_string().into() }
+    }
+
+    /// An [`Error::Chunk`] from anything that displays.
+    pub(crate) fn chunk(array: impl fmt::Display, index: &[u64], why: impl fmt::Display) -> Self {
+        Self::Chunk { array: array.to_string().into(), index: index.into(), why: why.to_string().into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shape { op, expected, got } => write!(f, "{op}: expected {expected}, got {got}"),
+            Self::Argument { op, name, why } => write!(f, "{op}: `{name}`: {why}"),
+            Self::Limit { what, requested, max } => {
+                write!(f, "{what}: {requested} requested, and this device allows at most {max}")
+            }
+            Self::Budget { what, budget, minimum } => {
+                write!(f, "the {what} of {budget} bytes is too small: this work needs at least {minimum} bytes")
+            }
+            Self::OutOfMemory { requested, free } => {
+                write!(f, "out of device memory: {requested} bytes requested")?;
+                free.map_or(Ok(()), |free| write!(f, ", {free} free"))
+            }
+            Self::WrongDevice { op } => write!(f, "{op}: the tensors live on different devices"),
+            Self::NoDevice { wanted, tried } => {
+                write!(f, "no device `{wanted}`")?;
+                for (name, why) in tried {
+                    write!(f, "\n  {name}: {why}")?;
+                }
+                Ok(())
+            }
+            Self::Compile { kernel, backend, log } => write!(f, "kernel {kernel} does not compile for {backend}:\n{log}"),
+            Self::DeviceLost { device, why } => write!(f, "device {device} is lost: {why}"),
+            Self::Driver { backend, source } => write!(f, "{backend}: {source}"),
+            Self::Store { path, why } => write!(f, "{path}: {why}"),
+            Self::Chunk { array, index, why } => write!(f, "{array}: chunk {index:?}: {why}"),
+            Self::Io { path, source } => write!(f, "{path}: {source}"),
+            Self::Cancelled => f.write_str("cancelled"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Driver { source, .. } => Some(source.as_ref()),
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_small_and_sendable() {
+        fn sendable<T: Send + Sync>() {}
+        sendable::<Error>();
+        assert!(size_of::<Error>() <= 64, "Error has {} bytes", size_of::<Error>());
+    }
+}
