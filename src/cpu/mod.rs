@@ -1,0 +1,14 @@
+//! The kernels for the cpu driver: plain functions over whole slices, in pieces fixed by the shape alone.
+
+mod dosage;
+mod load;
+mod matmul;
+mod random;
+mod reduce;
+mod scale_columns;
+mod standardize;
+
+pub(crate) use self::{
+    dosage::dosage, matmul::matmul, random::random, reduce::reduce, scale_columns::scale_columns,
+    standardize::standardize,
+};

@@ -1,0 +1,19 @@
+//! out[i, j] = x[i, j] s[j].
+
+use rayon::prelude::*;
+
+use crate::{driver::cpu::CpuLaunch, linalg::scale_columns::Params};
+
+pub(crate) fn scale_columns(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let [x, s, out] = launch.args();
+    let (rows, cols) = (p.rows as usize, p.cols as usize);
+    let x = &x.read::<f32>()[p.x0 as usize..][..rows * cols];
+    let s = &s.read::<f32>()[..cols];
+    let out = &mut out.write::<f32>()[p.out0 as usize..][..rows * cols];
+    out.par_chunks_mut(cols).zip(x.par_chunks(cols)).for_each(|(out, x)| {
+        for ((out, x), s) in out.iter_mut().zip(x).zip(s) {
+            *out = x * s;
+        }
+    });
+}

@@ -1,0 +1,40 @@
+//! (x - shift[row]) scale[row] in f32, with a fill for what is missing.
+
+use rayon::prelude::*;
+
+use super::load::load;
+use crate::{
+    DType,
+    driver::cpu::{CpuArg, CpuLaunch},
+    genotype::standardize::Params,
+};
+
+pub(crate) fn standardize(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let dtype = DType::from_code(launch.constant("X_TYPE"));
+    let [x, rows, out] = launch.args();
+    let (x, table) = (&x, rows.read::<f32>()[p.table0 as usize..].as_chunks().0);
+    let (cols, start) = (p.cols as usize, p.x0 as usize);
+    let out = &mut out.write::<f32>()[p.out0 as usize..][..p.rows as usize * cols];
+    out.par_chunks_mut(cols).zip(table).enumerate().for_each(|(row, (out, &[shift, scale, fill]))| {
+        if dtype == DType::I8 {
+            narrow(&x.read::<i8>()[start + row * cols..][..cols], shift, scale, fill, out);
+        } else {
+            wide(x, dtype, start + row * cols, [shift, scale, fill], out);
+        }
+    });
+}
+
+/// Missing is negative, so one compare and one select per element.
+fn narrow(x: &[i8], shift: f32, scale: f32, fill: f32, out: &mut [f32]) {
+    for (&x, out) in x.iter().zip(out) {
+        *out = if x < 0 { fill } else { (f32::from(x) - shift) * scale };
+    }
+}
+
+fn wide(x: &CpuArg<'_>, dtype: DType, start: usize, [shift, scale, fill]: [f32; 3], out: &mut [f32]) {
+    load(x, dtype, start, out);
+    for out in out {
+        *out = if *out >= 0.0 { (*out - shift) * scale } else { fill };
+    }
+}

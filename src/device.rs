@@ -1,0 +1,456 @@
+//! Devices: choosing one, what it is, and the one place that checks a launch.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytemuck::Pod;
+use rayon::ThreadPool;
+
+use crate::{
+    Error, Result,
+    driver::{ArgSlice, Driver, Memory, Slice, cpu::CpuDriver},
+    kernel::{Access, Grid, Kernel, Spec},
+};
+
+/// Which driver a device runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Backend {
+    /// Vectorised Rust on this machine's processor.
+    Cpu,
+    /// Vulkan, Metal, DX12 or GL through wgpu.
+    Wgpu,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Wgpu => "wgpu",
+        })
+    }
+}
+
+/// What sort of hardware a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// A GPU with memory of its own.
+    Discrete,
+    /// A GPU that shares the host's memory.
+    Integrated,
+    /// A GPU lent by a hypervisor.
+    Virtual,
+    /// A GPU interface computed on the processor (lavapipe, WARP).
+    Software,
+    /// The processor itself.
+    Cpu,
+    /// The driver does not say.
+    Other,
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Discrete => "discrete",
+            Self::Integrated => "integrated",
+            Self::Virtual => "virtual",
+            Self::Software => "software",
+            Self::Cpu => "cpu",
+            Self::Other => "other",
+        })
+    }
+}
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// The exact name to give to [`Device::open`].
+    pub name: String,
+    /// The hardware's own name.
+    pub description: String,
+    /// The driver it runs on.
+    pub backend: Backend,
+    /// The programming interface below: `vulkan`, `metal`, `dx12`, `gl`, or the processor's architecture.
+    pub api: String,
+    /// Sort of hardware.
+    pub kind: DeviceKind,
+    /// Maker, where known.
+    pub vendor: String,
+    /// Name and version of the hardware's driver.
+    pub driver: String,
+    /// Memory of the device in bytes, where the driver tells.
+    pub memory: Option<u64>,
+    /// Equal for two entries that are the same card (PCI address or UUID where the driver tells).
+    pub identity: String,
+}
+
+/// What a device was granted when it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Most bytes that one kernel argument can see.
+    pub binding: u64,
+    /// Most bytes of one allocation.
+    pub buffer: u64,
+    /// Most workgroups along one axis of a grid.
+    pub groups_per_axis: u32,
+    /// Bytes of memory that a workgroup shares.
+    pub workgroup_memory: u32,
+    /// Most invocations of a workgroup.
+    pub workgroup_size: u32,
+    /// Bytes that the start of a kernel argument is a multiple of.
+    pub alignment: u64,
+}
+
+/// How to open a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// Threads that decode and, on the cpu device, compute. Default: as many as the process may run at once.
+    pub threads: Option<usize>,
+    /// Lowers [`Limits::binding`], in bytes; for testing how work is split.
+    pub binding: Option<u64>,
+    /// Lowers [`Limits::groups_per_axis`]; for testing how work is split.
+    pub groups_per_axis: Option<u32>,
+    /// Fills new memory with NaN and puts guard words behind it, which every read checks; for testing kernels.
+    pub checked: bool,
+}
+
+/// A device in a list of all there are.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListedDevice {
+    /// The name to give to [`Device::open`], also where it is not usable.
+    pub name: String,
+    /// What it is, or why it cannot be used.
+    pub info: Result<DeviceInfo, String>,
+    /// The first entry of the list that is the same card.
+    pub same_card_as: Option<String>,
+}
+
+/// A processor that computes: a GPU or the CPU. Clones are the same device.
+///
+/// Operations enqueue in program order and mostly do not wait; reading a tensor waits. All methods can be called
+/// from any thread.
+///
+/// ```
+/// let device = teatime::Device::cpu();
+/// let x = teatime::Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0], &[3])?;
+/// assert_eq!(x.read()?, [1.0, 2.0, 3.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Device(Arc<Inner>);
+
+struct Inner {
+    driver: Box<dyn Driver>,
+    usage: Arc<Usage>,
+    checked: bool,
+    threads: Option<usize>,
+    pool: OnceLock<Arc<ThreadPool>>,
+}
+
+/// Bytes of a device's memory that its tensors hold.
+#[derive(Debug, Default)]
+struct Usage {
+    now: AtomicU64,
+    peak: AtomicU64,
+}
+
+/// A device's memory, counted while it lives.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pub(crate) memory: Memory,
+    bytes: u64,
+    usage: Option<Arc<Usage>>,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(usage) = &self.usage {
+            usage.now.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One argument of a launch, with the device it lives on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arg<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) slice: Slice<'a>,
+    pub(crate) access: Access,
+}
+
+/// Bytes behind each allocation of a checked device.
+pub(crate) const GUARD_BYTES: u64 = 256;
+/// What a checked device fills memory with: NaN as f16 and f32, -1 as an integer.
+pub(crate) const POISON: u8 = 0xff;
+
+impl Device {
+    /// The device that is fastest for most work: a discrete GPU or Apple's through wgpu, else the CPU.
+    ///
+    /// The environment variable `TEATIME_DEVICE` names another. Integrated and software adapters are chosen only by
+    /// name.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] when `TEATIME_DEVICE` names a device that does not exist.
+    pub fn best() -> Result<Self> {
+        Self::best_with(&DeviceOptions::default())
+    }
+
+    /// [`best`](Self::best) with options.
+    ///
+    /// # Errors
+    /// As [`best`](Self::best).
+    pub fn best_with(options: &DeviceOptions) -> Result<Self> {
+        if let Some(name) = std::env::var("TEATIME_DEVICE").ok().filter(|name| !name.is_empty()) {
+            return Self::open_with(&name, options);
+        }
+        #[cfg(feature = "wgpu")]
+        if let Some(driver) = crate::driver::wgpu::best(options) {
+            return Ok(Self::from_driver(driver, options));
+        }
+        Self::open_with("cpu", options)
+    }
+
+    /// The device of that name: `cpu`, `wgpu`, `wgpu:N`, `wgpu:vulkan` (or `metal`, `dx12`, `gl`), `wgpu:vulkan:N`,
+    /// or `wgpu:` and a part of the hardware's name.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] with the names that exist.
+    pub fn open(name: &str) -> Result<Self> {
+        Self::open_with(name, &DeviceOptions::default())
+    }
+
+    /// [`open`](Self::open) with options.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Error::Argument`] for zero threads or limits below those of any device.
+    pub fn open_with(name: &str, options: &DeviceOptions) -> Result<Self> {
+        options.check()?;
+        match name.split_once(':').map_or(name, |(backend, _)| backend) {
+            "cpu" if name == "cpu" => {
+                let pool = Arc::new(thread_pool(options.threads)?);
+                let driver = CpuDriver::new(pool.clone(), options.lower(CpuDriver::limits()));
+                let device = Self::from_driver(Box::new(driver), options);
+                device.0.pool.set(pool).expect("a new device should have no pool yet");
+                Ok(device)
+            }
+            #[cfg(feature = "wgpu")]
+            "wgpu" => {
+                let selector = name.strip_prefix("wgpu").unwrap_or_default().trim_start_matches(':');
+                let driver = crate::driver::wgpu::open(selector, options)?;
+                Ok(Self::from_driver(driver, options))
+            }
+            _ => Err(Self::not_found(name)),
+        }
+    }
+
+    /// The CPU with as many threads as the process may run at once.
+    ///
+    /// # Panics
+    /// When the system can start no thread.
+    pub fn cpu() -> Self {
+        Self::open("cpu").expect("the system should be able to start threads")
+    }
+
+    /// Every device of this machine, and for what could be there and is not, why.
+    pub fn all() -> Vec<ListedDevice> {
+        let cpu = Self::open("cpu").map(|device| device.info().clone());
+        let mut list = vec![("cpu".to_owned(), cpu.map_err(|error| error.to_string()))];
+        #[cfg(feature = "wgpu")]
+        list.extend(crate::driver::wgpu::list());
+        #[cfg(not(feature = "wgpu"))]
+        list.push(("wgpu".into(), Err("this build has no wgpu driver (cargo feature `wgpu`)".into())));
+        list.push(("cuda".into(), Err("this build has no CUDA driver".into())));
+        let mut all: Vec<ListedDevice> = Vec::new();
+        for (name, info) in list {
+            let same = info.as_ref().ok().and_then(|info: &DeviceInfo| {
+                all.iter().find(|other| other.info.as_ref().is_ok_and(|o| o.identity == info.identity))
+            });
+            let same_card_as = same.map(|other| other.name.clone());
+            all.push(ListedDevice { name, info, same_card_as });
+        }
+        all
+    }
+
+    fn not_found(wanted: &str) -> Error {
+        let tried = Self::all().into_iter().map(|listed| {
+            (listed.name, listed.info.map_or_else(|why| format!("not here: {why}"), |info| info.description))
+        });
+        Error::NoDevice { wanted: wanted.into(), tried: tried.collect() }
+    }
+
+    pub(crate) fn from_driver(driver: Box<dyn Driver>, options: &DeviceOptions) -> Self {
+        Self(Arc::new(Inner {
+            driver,
+            usage: Arc::default(),
+            checked: options.checked,
+            threads: options.threads,
+            pool: OnceLock::new(),
+        }))
+    }
+
+    /// What the device is.
+    pub fn info(&self) -> &DeviceInfo {
+        self.0.driver.info()
+    }
+
+    /// What the device was granted.
+    pub fn limits(&self) -> &Limits {
+        self.0.driver.limits()
+    }
+
+    /// Bytes that tensors hold on the device now.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.0.usage.now.load(Ordering::Relaxed)
+    }
+
+    /// Most bytes that tensors held on the device at once since it was opened.
+    pub fn peak_bytes(&self) -> u64 {
+        self.0.usage.peak.load(Ordering::Relaxed)
+    }
+
+    /// Waits until everything that was enqueued is done.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], or what a driver reports only then.
+    pub fn synchronize(&self) -> Result<()> {
+        self.0.driver.synchronize()
+    }
+
+    /// Whether both are the same opened device, so that their tensors can meet in one call.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(crate) fn driver(&self) -> &dyn Driver {
+        &*self.0.driver
+    }
+
+    pub(crate) fn is_checked(&self) -> bool {
+        self.0.checked
+    }
+
+    /// The pool that decodes, and computes on the cpu device.
+    pub(crate) fn pool(&self) -> Result<&Arc<ThreadPool>> {
+        if let Some(pool) = self.0.pool.get() {
+            return Ok(pool);
+        }
+        let pool = Arc::new(thread_pool(self.0.threads)?);
+        Ok(self.0.pool.get_or_init(|| pool))
+    }
+
+    /// Memory for `bytes` bytes; poisoned and guarded on a checked device.
+    pub(crate) fn alloc(&self, bytes: u64) -> Result<Buffer> {
+        let guard = if self.0.checked { GUARD_BYTES } else { 0 };
+        let size = bytes.next_multiple_of(16).max(16) + guard;
+        if size > self.limits().buffer {
+            return Err(Error::Limit {
+                what: "bytes in one buffer",
+                requested: size,
+                max: self.limits().buffer,
+            });
+        }
+        let memory = self.0.driver.alloc(size)?;
+        if self.0.checked {
+            let poison = vec![POISON; usize::try_from(size).unwrap_or(usize::MAX)];
+            self.0.driver.write(Slice { memory: &memory, offset: 0, bytes: size }, &poison)?;
+        }
+        let now = self.0.usage.now.fetch_add(size, Ordering::Relaxed) + size;
+        self.0.usage.peak.fetch_max(now, Ordering::Relaxed);
+        Ok(Buffer { memory, bytes: size, usage: Some(self.0.usage.clone()) })
+    }
+
+    /// Runs a kernel; the one place where a launch is checked, for every driver.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`], [`Error::Limit`], and what the driver reports.
+    pub(crate) fn launch<P: Pod>(
+        &self,
+        kernel: &'static Kernel<P>,
+        spec: Spec<'_>,
+        grid: Grid,
+        args: &[Arg<'_>],
+        params: &P,
+    ) -> Result<()> {
+        let def = &kernel.def;
+        assert!(
+            args.iter().map(|arg| arg.access).eq(def.access.iter().copied()),
+            "{}: access list",
+            def.name
+        );
+        debug_assert!((def.specs)().iter().any(|s| s == spec), "{}: {spec:?} is not in its specs", def.name);
+        let limits = self.limits();
+        for (i, arg) in args.iter().enumerate() {
+            if !self.is_same(arg.device) {
+                return Err(Error::WrongDevice { op: def.name });
+            }
+            if arg.slice.bytes > limits.binding {
+                let (requested, max) = (arg.slice.bytes, limits.binding);
+                return Err(Error::Limit { what: "bytes in one kernel argument", requested, max });
+            }
+            assert!(
+                arg.slice.offset.is_multiple_of(limits.alignment),
+                "{}: argument {i} is misaligned",
+                def.name
+            );
+            let twice = args[..i].iter().any(|other| std::ptr::eq(other.slice.memory, arg.slice.memory));
+            assert!(!twice, "{}: argument {i} stands twice in the list", def.name);
+        }
+        let largest = grid.groups.into_iter().max().unwrap_or(0);
+        if largest > limits.groups_per_axis {
+            let (requested, max) = (largest.into(), limits.groups_per_axis.into());
+            return Err(Error::Limit { what: "workgroups along one axis", requested, max });
+        }
+        if grid.groups.contains(&0) {
+            return Ok(());
+        }
+        let args: Vec<_> = args.iter().map(|arg| ArgSlice { slice: arg.slice, access: arg.access }).collect();
+        self.0.driver.launch(def, spec, grid, &args, bytemuck::bytes_of(params))
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({}: {})", self.info().name, self.info().description)
+    }
+}
+
+impl DeviceOptions {
+    fn check(&self) -> Result<()> {
+        let op = "Device::open_with";
+        if self.threads == Some(0) {
+            return Err(Error::argument(op, "threads", "0; at least 1 is needed"));
+        }
+        if self.binding.is_some_and(|bytes| bytes < 16 << 10) {
+            return Err(Error::argument(op, "binding", "below 16 KiB, less than any device has"));
+        }
+        if self.groups_per_axis.is_some_and(|groups| groups < 16) {
+            return Err(Error::argument(op, "groups_per_axis", "below 16, less than any device has"));
+        }
+        Ok(())
+    }
+
+    /// The limits that were granted, lowered as the options say.
+    pub(crate) fn lower(&self, granted: Limits) -> Limits {
+        Limits {
+            binding: self.binding.unwrap_or(u64::MAX).min(granted.binding),
+            groups_per_axis: self.groups_per_axis.unwrap_or(u32::MAX).min(granted.groups_per_axis),
+            ..granted
+        }
+    }
+}
+
+fn thread_pool(threads: Option<usize>) -> Result<ThreadPool> {
+    let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    let builder =
+        rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("teatime-{i}"));
+    builder.build().map_err(|source| Error::Driver { backend: "cpu", source: Box::new(source) })
+}

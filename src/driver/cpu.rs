@@ -1,0 +1,276 @@
+//! The CPU as a device: host memory, and a thread pool of its own that decoding shares.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bytemuck::{Pod, Zeroable};
+use rayon::ThreadPool;
+
+use super::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging};
+use crate::{
+    Backend, DeviceInfo, DeviceKind, Error, Limits, Result,
+    kernel::{Access, Grid, KernelDef, Spec},
+};
+
+/// A cache line, so that every buffer is aligned for any element type and vector width.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+fn lines(bytes: u64) -> Result<Vec<Line>> {
+    let len = usize::try_from(bytes.div_ceil(64)).unwrap_or(usize::MAX);
+    bytemuck::try_zeroed_vec(len).map_err(|()| Error::OutOfMemory { requested: bytes, free: None })
+}
+
+/// Memory of the cpu device.
+#[derive(Clone, Debug)]
+pub(crate) struct CpuMemory(Arc<RwLock<Vec<Line>>>);
+
+impl CpuMemory {
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Line>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<Line>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Staging of the cpu device: lines that change places with a buffer's own, so that an upload copies nothing.
+#[derive(Debug)]
+pub(crate) struct CpuStaging {
+    lines: Vec<Line>,
+    bytes: u64,
+}
+
+impl CpuStaging {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..to_usize(self.bytes)]
+    }
+}
+
+/// One argument as a CPU kernel gets it.
+#[derive(Debug)]
+pub(crate) enum CpuArg<'a> {
+    /// For [`Access::Read`].
+    Read(&'a [u8]),
+    /// For [`Access::Write`] and [`Access::ReadWrite`].
+    Write(&'a mut [u8]),
+}
+
+impl<'a> CpuArg<'a> {
+    /// The elements of a read argument. A window may end inside an element; that tail is left out.
+    pub(crate) fn read<T: Pod>(&self) -> &[T] {
+        match self {
+            Self::Read(bytes) => whole(bytes),
+            Self::Write(bytes) => whole(bytes),
+        }
+    }
+
+    /// The elements of a written argument.
+    pub(crate) fn write<T: Pod>(self) -> &'a mut [T] {
+        match self {
+            Self::Write(bytes) => {
+                let len = bytes.len() / size_of::<T>() * size_of::<T>();
+                bytemuck::cast_slice_mut(&mut bytes[..len])
+            }
+            Self::Read(_) => unreachable!("a kernel should write only what its access list says"),
+        }
+    }
+}
+
+fn whole<T: Pod>(bytes: &[u8]) -> &[T] {
+    bytemuck::cast_slice(&bytes[..bytes.len() / size_of::<T>() * size_of::<T>()])
+}
+
+/// A launch as a CPU kernel gets it. Runs inside the device's pool, so rayon's parallel calls use that pool.
+#[derive(Debug)]
+pub(crate) struct CpuLaunch<'a> {
+    args: Vec<CpuArg<'a>>,
+    params: &'a [u8],
+    spec: Spec<'a>,
+}
+
+impl<'a> CpuLaunch<'a> {
+    /// The parameter block.
+    pub(crate) fn params<P: Pod>(&self) -> P {
+        bytemuck::pod_read_unaligned(self.params)
+    }
+
+    /// The value of a constant of the spec.
+    pub(crate) fn constant(&self, name: &str) -> u32 {
+        let value = self.spec.iter().find(|(n, _)| *n == name);
+        value.expect("an operation should give every constant its kernel reads").1
+    }
+
+    /// The arguments, in the order of the access list.
+    pub(crate) fn args<const N: usize>(self) -> [CpuArg<'a>; N] {
+        self.args.try_into().expect("Device::launch should have checked the number of arguments")
+    }
+}
+
+/// The cpu driver. One lock stands for the queue: calls run in order, each to its end before it returns.
+#[derive(Debug)]
+pub(crate) struct CpuDriver {
+    info: DeviceInfo,
+    limits: Limits,
+    pool: Arc<ThreadPool>,
+    queue: Mutex<()>,
+}
+
+impl CpuDriver {
+    pub(crate) fn new(pool: Arc<ThreadPool>, limits: Limits) -> Self {
+        let threads = pool.current_num_threads();
+        let plural = if threads == 1 { "" } else { "s" };
+        let info = DeviceInfo {
+            name: "cpu".into(),
+            description: format!("{} ({threads} thread{plural})", processor()),
+            backend: Backend::Cpu,
+            api: std::env::consts::ARCH.into(),
+            kind: DeviceKind::Cpu,
+            vendor: String::new(),
+            driver: concat!("teatime ", env!("CARGO_PKG_VERSION")).into(),
+            memory: None,
+            identity: "cpu".into(),
+        };
+        Self { info, limits, pool, queue: Mutex::new(()) }
+    }
+
+    /// The limits of a CPU: those of kernels that index with u32.
+    pub(crate) const fn limits() -> Limits {
+        Limits {
+            binding: (u32::MAX as u64) & !63,
+            buffer: 1 << 46,
+            groups_per_axis: u32::MAX,
+            workgroup_memory: u32::MAX,
+            workgroup_size: 1024,
+            alignment: 64,
+        }
+    }
+
+    fn enter(&self) -> MutexGuard<'_, ()> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The processor's name, where the system tells.
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    model.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().into())
+}
+
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("memory that was allocated should fit the address space")
+}
+
+fn cpu(memory: &Memory) -> Result<&CpuMemory> {
+    match memory {
+        Memory::Cpu(memory) => Ok(memory),
+        #[cfg(feature = "wgpu")]
+        _ => Err(Error::WrongDevice { op: "cpu" }),
+    }
+}
+
+/// A lock on a buffer, held while a launch uses it.
+enum Guard<'a> {
+    Read(RwLockReadGuard<'a, Vec<Line>>),
+    Write(RwLockWriteGuard<'a, Vec<Line>>),
+}
+
+impl Driver for CpuDriver {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<Memory> {
+        Ok(Memory::Cpu(CpuMemory(Arc::new(RwLock::new(lines(bytes.max(16))?)))))
+    }
+
+    fn clear(&self, dst: Slice<'_>) -> Result<()> {
+        let _queue = self.enter();
+        window_mut(&mut cpu(dst.memory)?.write(), dst).fill(0);
+        Ok(())
+    }
+
+    fn copy(&self, src: Slice<'_>, dst: Slice<'_>) -> Result<()> {
+        let _queue = self.enter();
+        let from = cpu(src.memory)?.read();
+        window_mut(&mut cpu(dst.memory)?.write(), dst).copy_from_slice(window(&from, src));
+        Ok(())
+    }
+
+    fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()> {
+        let _queue = self.enter();
+        window_mut(&mut cpu(dst.memory)?.write(), dst).copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn download(&self, src: Slice<'_>) -> Result<Download> {
+        let _queue = self.enter();
+        Ok(Download::Ready(window(&cpu(src.memory)?.read(), src).to_vec()))
+    }
+
+    fn launch(
+        &self,
+        kernel: &'static KernelDef,
+        spec: Spec<'_>,
+        _grid: Grid,
+        args: &[ArgSlice<'_>],
+        params: &[u8],
+    ) -> Result<()> {
+        let _queue = self.enter();
+        let mut guards = Vec::with_capacity(args.len());
+        for arg in args {
+            let memory = cpu(arg.slice.memory)?;
+            guards.push(match arg.access {
+                Access::Read => Guard::Read(memory.read()),
+                Access::Write | Access::ReadWrite => Guard::Write(memory.write()),
+            });
+        }
+        let args = guards.iter_mut().zip(args).map(|(guard, arg)| match guard {
+            Guard::Read(lines) => CpuArg::Read(window(lines, arg.slice)),
+            Guard::Write(lines) => CpuArg::Write(window_mut(lines, arg.slice)),
+        });
+        let launch = CpuLaunch { args: args.collect(), params, spec };
+        self.pool.install(|| (kernel.cpu)(launch));
+        Ok(())
+    }
+
+    fn staging(&self, bytes: u64) -> Result<Staging> {
+        Ok(Staging::Cpu(CpuStaging { lines: lines(bytes)?, bytes }))
+    }
+
+    fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
+        #[cfg_attr(not(feature = "wgpu"), allow(irrefutable_let_patterns, reason = "the only variant then"))]
+        let Staging::Cpu(slot) = slot else { return Err(Error::WrongDevice { op: "upload" }) };
+        let _queue = self.enter();
+        let mut memory = cpu(dst.memory)?.write();
+        if dst.offset == 0 && memory.len() == slot.lines.len() {
+            std::mem::swap(&mut *memory, &mut slot.lines);
+        } else {
+            window_mut(&mut memory, dst).copy_from_slice(&slot.bytes_mut()[..to_usize(dst.bytes)]);
+        }
+        Ok(Fence::Passed)
+    }
+
+    fn order_after(&self, _fence: &Fence) -> Result<()> {
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        drop(self.enter());
+        Ok(())
+    }
+}
+
+fn window<'a>(lines: &'a [Line], slice: Slice<'_>) -> &'a [u8] {
+    &bytemuck::cast_slice(lines)[to_usize(slice.offset)..to_usize(slice.offset + slice.bytes)]
+}
+
+fn window_mut<'a>(lines: &'a mut [Line], slice: Slice<'_>) -> &'a mut [u8] {
+    &mut bytemuck::cast_slice_mut(lines)[to_usize(slice.offset)..to_usize(slice.offset + slice.bytes)]
+}

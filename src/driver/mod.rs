@@ -1,0 +1,133 @@
+//! The whole contract of a backend: bytes in, bytes out, launch a named kernel.
+//!
+//! A driver knows no operation, element type or shape. Verbs go through `dyn Driver`; nouns are closed enums, so a
+//! driver unwraps its own variant and answers [`Error::WrongDevice`](crate::Error::WrongDevice) for any other.
+
+pub(crate) mod cpu;
+
+use std::fmt;
+
+use crate::{
+    DeviceInfo, Limits, Result,
+    kernel::{Access, Grid, KernelDef, Spec},
+};
+
+/// A device's memory. Freed on drop, after the last use that was enqueued.
+#[derive(Clone, Debug)]
+pub(crate) enum Memory {
+    /// Host memory of the cpu driver.
+    Cpu(cpu::CpuMemory),
+}
+
+/// A host-side slot that the copy queue can read.
+#[derive(Debug)]
+pub(crate) enum Staging {
+    /// Host memory that changes places with a buffer.
+    Cpu(cpu::CpuStaging),
+}
+
+impl Staging {
+    /// The slot's bytes, to be filled for the next upload; waits until the last upload from it has ended.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Cpu(staging) => staging.bytes_mut(),
+        }
+    }
+}
+
+/// A point in a copy queue.
+#[derive(Debug)]
+pub(crate) enum Fence {
+    /// Already passed, or ordered by the queue itself.
+    Passed,
+}
+
+/// Bytes on their way from the device.
+#[derive(Debug)]
+pub(crate) enum Download {
+    /// Already here.
+    Ready(Vec<u8>),
+}
+
+impl Download {
+    /// Waits for the bytes.
+    pub(crate) fn wait(self) -> Result<Vec<u8>> {
+        match self {
+            Self::Ready(bytes) => Ok(bytes),
+        }
+    }
+}
+
+/// A window of a device's memory, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice<'a> {
+    pub(crate) memory: &'a Memory,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+/// One argument of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArgSlice<'a> {
+    pub(crate) slice: Slice<'a>,
+    pub(crate) access: Access,
+}
+
+/// A matrix product for a vendor's library: row-major `c[m, n] (+)= op(a) op(b)`, f32 sums.
+#[derive(Clone, Copy, Debug)]
+#[allow(
+    dead_code,
+    reason = "no driver of this build has a vendor library; the call site in linalg::matmul is complete"
+)]
+pub(crate) struct GemmCall<'a> {
+    pub(crate) m: u32,
+    pub(crate) n: u32,
+    pub(crate) k: u32,
+    /// Storage type, memory, and element stride between rows, of each operand.
+    pub(crate) a: (crate::DType, Slice<'a>, u32),
+    pub(crate) b: (crate::DType, Slice<'a>, u32),
+    pub(crate) c: (Slice<'a>, u32),
+    /// Whether each operand is stored transposed.
+    pub(crate) transpose: [bool; 2],
+    /// Whether `c` is added to.
+    pub(crate) accumulate: bool,
+}
+
+/// One device. Calls enqueue in program order and may return before the work is done; they may come from any thread.
+pub(crate) trait Driver: fmt::Debug + Send + Sync {
+    /// What the device is.
+    fn info(&self) -> &DeviceInfo;
+    /// What was granted, or less if it was opened with less.
+    fn limits(&self) -> &Limits;
+    /// At least `bytes` bytes (a multiple of 16, never none) of unspecified content.
+    fn alloc(&self, bytes: u64) -> Result<Memory>;
+    /// Zeroes a window; offset and length are multiples of 4.
+    fn clear(&self, dst: Slice<'_>) -> Result<()>;
+    /// Copies between windows of equal length in different memories; offsets and lengths are multiples of 4.
+    fn copy(&self, src: Slice<'_>, dst: Slice<'_>) -> Result<()>;
+    /// Copies small host data; `bytes` is free again on return. Offset and length are multiples of 4.
+    fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()>;
+    /// Starts a copy to the host, ordered after everything enqueued. Offset and length are multiples of 4.
+    fn download(&self, src: Slice<'_>) -> Result<Download>;
+    /// Runs a kernel. Checked by [`Device::launch`](crate::Device::launch): window sizes, access, grid, params.
+    fn launch(
+        &self,
+        kernel: &'static KernelDef,
+        spec: Spec<'_>,
+        grid: Grid,
+        args: &[ArgSlice<'_>],
+        params: &[u8],
+    ) -> Result<()>;
+    /// A slot for uploads of up to `bytes` bytes.
+    fn staging(&self, bytes: u64) -> Result<Staging>;
+    /// Enqueues a copy of the slot's first `dst.bytes` bytes on the copy queue.
+    fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence>;
+    /// Makes what is enqueued from now on wait for the fence.
+    fn order_after(&self, fence: &Fence) -> Result<()>;
+    /// Submits what is pending and waits for all of it.
+    fn synchronize(&self) -> Result<()>;
+    /// The vendor library's product, where there is one that can do this call.
+    fn gemm(&self, _call: &GemmCall<'_>) -> Option<Result<()>> {
+        None
+    }
+}

@@ -1,0 +1,128 @@
+//! Element types of tensors.
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+/// Type of a tensor's elements, as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum DType {
+    F32,
+    F16,
+    BF16,
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+}
+
+impl DType {
+    /// Every type, in the order of the codes that kernels know them by.
+    pub const ALL: [Self; 9] =
+        [Self::F32, Self::F16, Self::BF16, Self::U8, Self::I8, Self::U16, Self::I16, Self::U32, Self::I32];
+
+    /// Bytes of one element.
+    pub const fn size(self) -> u64 {
+        match self {
+            Self::F32 | Self::U32 | Self::I32 => 4,
+            Self::F16 | Self::BF16 | Self::U16 | Self::I16 => 2,
+            Self::U8 | Self::I8 => 1,
+        }
+    }
+
+    /// The number by which kernel sources select this type's `load`.
+    pub(crate) const fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The type with this [`code`](Self::code).
+    pub(crate) fn from_code(code: u32) -> Self {
+        Self::ALL[code as usize]
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A type that tensors can hold. Compute is in f32; the others are storage, decoded as they are loaded.
+pub trait Element: sealed::Sealed + Pod + Send + Sync + PartialEq + std::fmt::Debug {
+    /// The type as a value.
+    const DTYPE: DType;
+
+    /// The value as kernels see it. Integers beyond 2^24 round to nearest.
+    fn to_f32(self) -> f32;
+}
+
+macro_rules! elements {
+    ($($type:ty => $dtype:ident, $value:ident => $to_f32:expr;)*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Element for $type {
+            const DTYPE: DType = DType::$dtype;
+            #[inline]
+            fn to_f32(self) -> f32 {
+                let $value = self;
+                $to_f32
+            }
+        }
+    )*};
+}
+
+elements! {
+    f32 => F32, v => v;
+    f16 => F16, v => v.to_f32();
+    bf16 => BF16, v => v.to_f32();
+    u8 => U8, v => f32::from(v);
+    i8 => I8, v => f32::from(v);
+    u16 => U16, v => f32::from(v);
+    i16 => I16, v => f32::from(v);
+    u32 => U32, v => v as f32;
+    i32 => I32, v => v as f32;
+}
+
+/// Calls a generic function with the type that a run-time [`DType`] names.
+macro_rules! with_dtype {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::DType::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            $crate::DType::BF16 => {
+                type $T = half::bf16;
+                $body
+            }
+            $crate::DType::U8 => {
+                type $T = u8;
+                $body
+            }
+            $crate::DType::I8 => {
+                type $T = i8;
+                $body
+            }
+            $crate::DType::U16 => {
+                type $T = u16;
+                $body
+            }
+            $crate::DType::I16 => {
+                type $T = i16;
+                $body
+            }
+            $crate::DType::U32 => {
+                type $T = u32;
+                $body
+            }
+            $crate::DType::I32 => {
+                type $T = i32;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_dtype;

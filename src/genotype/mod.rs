@@ -1,0 +1,4 @@
+//! Genotypes: from calls to principal components.
+
+pub(crate) mod dosage;
+pub(crate) mod standardize;

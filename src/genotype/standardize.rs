@@ -1,0 +1,68 @@
+//! Dosages to standardised f32.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::{
+    DType, Element, Error, Result, Tensor,
+    kernel::{Grid, Kernel, kernel},
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) rows: u32,
+    pub(crate) cols: u32,
+    pub(crate) x0: u32,
+    pub(crate) table0: u32,
+    pub(crate) out0: u32,
+}
+
+pub(crate) static STANDARDIZE: Kernel<Params> =
+    kernel!("standardize", Params, [Read, Read, Write], crate::cpu::standardize, specs);
+
+const WG: u32 = 256;
+
+fn spec(dtype: DType) -> [(&'static str, u32); 2] {
+    [("WG", WG), ("X_TYPE", dtype.code())]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    DType::ALL.iter().map(|&x| spec(x).to_vec()).collect()
+}
+
+/// `(x[i, j] - shift) scale` in f32, and `fill` where x is negative or NaN, with [shift, scale, fill] = `table[i]`.
+/// Enqueues; does not wait.
+///
+/// # Errors
+/// [`Error::Shape`] unless the table has as many rows as `x`; [`Error::Limit`] when one row does not fit a binding.
+pub(crate) fn standardize<T: Element>(x: &Tensor<T>, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
+    let [rows, cols] = x.matrix("standardize")?;
+    if table.len() as u64 != rows {
+        return Err(Error::shape("standardize", format_args!("a table of {rows} rows"), table.len()));
+    }
+    let device = x.device();
+    let table = Tensor::from_slice(device, table.as_flattened(), &[rows, 3])?;
+    let mut out = Tensor::empty(device, x.shape())?;
+    if x.is_empty() {
+        return Ok(out);
+    }
+    let limits = device.limits();
+    let room = limits.binding.saturating_sub(limits.alignment + 4).min(u64::from(u32::MAX));
+    let items = u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(WG.into());
+    let step = (room / 4).min(items) / cols.max(3);
+    if step == 0 {
+        return Err(Error::Limit { what: "bytes in one row of a matrix", requested: cols * 4, max: room });
+    }
+    for first in (0..rows).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        let end = rows.min(first.saturating_add(step));
+        let [count, width] = [end - first, cols].map(|n| u32::try_from(n).expect("a panel should be small"));
+        let (x, t) = (x.window(first * cols..end * cols), table.window(first * 3..end * 3));
+        let target = out.window_mut(first * cols..end * cols);
+        let params = Params { rows: count, cols: width, x0: x.start, table0: t.start, out0: target.start };
+        let items = (end - first) * cols;
+        let grid = Grid::linear(items.div_ceil(WG.into()), limits.groups_per_axis, items)?;
+        device.launch(&STANDARDIZE, &spec(T::DTYPE), grid, &[x.arg, t.arg, target.arg], &params)?;
+    }
+    Ok(out)
+}

@@ -1,0 +1,267 @@
+//! Matrix products in f32.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::{
+    DType, Element, Error, Limits, Result, Tensor,
+    driver::GemmCall,
+    kernel::{Grid, Kernel, kernel},
+};
+
+/// Parameters of the kernel: extents, row strides, first elements, all in elements.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) m: u32,
+    pub(crate) n: u32,
+    pub(crate) k: u32,
+    pub(crate) lda: u32,
+    pub(crate) ldb: u32,
+    pub(crate) ldc: u32,
+    pub(crate) a0: u32,
+    pub(crate) b0: u32,
+    pub(crate) c0: u32,
+    /// Whether c is added to.
+    pub(crate) accumulate: u32,
+    /// Where this panel's corner lies in the whole result; with LOWER, tiles above the diagonal are left out.
+    pub(crate) row0: u32,
+    pub(crate) col0: u32,
+}
+
+pub(crate) static MATMUL: Kernel<Params> =
+    kernel!("matmul", Params, [Read, Read, ReadWrite], crate::cpu::matmul, specs);
+
+/// Rows and columns of c that one workgroup makes.
+pub(crate) const TILE: u32 = 64;
+/// Most operations of one launch: about 50 ms at 340 GFLOP/s, so that no display stalls on a small GPU.
+const WORK: u64 = 1 << 34;
+
+fn spec(op: Op, a: DType, b: DType, lower: bool) -> [(&'static str, u32); 6] {
+    [
+        ("TILE", TILE),
+        ("TRANS_A", u32::from(op == Op::Tn)),
+        ("TRANS_B", u32::from(op == Op::Nt)),
+        ("A_TYPE", a.code()),
+        ("B_TYPE", b.code()),
+        ("LOWER", u32::from(lower)),
+    ]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    let pairs = DType::ALL.iter().flat_map(|&a| DType::ALL.iter().map(move |&b| (a, b)));
+    let products = pairs.flat_map(|(a, b)| [Op::Nn, Op::Tn, Op::Nt].map(|op| spec(op, a, b, false).to_vec()));
+    products.chain(DType::ALL.iter().map(|&x| spec(Op::Tn, x, x, true).to_vec())).collect()
+}
+
+/// Which operands are stored transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// a (m, k), b (k, n).
+    Nn,
+    /// a (k, m), b (k, n).
+    Tn,
+    /// a (m, k), b (n, k).
+    Nt,
+}
+
+/// The product `a b`.
+///
+/// # Shapes
+/// `a`: (m, k), `b`: (k, n), of any element types; the result is (m, n) in f32. An empty `k` gives zeros.
+///
+/// # Accuracy
+/// Narrow elements are decoded exactly and all products and sums are f32: |error| <= k eps |a| |b| elementwise, with
+/// eps = 2^-23.
+///
+/// # Cost
+/// 2 m n k operations. Enqueues and does not wait; several launches where a matrix is larger than a binding.
+///
+/// # Errors
+/// [`Error::Shape`] when the inner extents differ, [`Error::WrongDevice`], [`Error::Limit`] when one row does not fit
+/// a binding, [`Error::OutOfMemory`].
+///
+/// ```
+/// use teatime::{Device, Tensor, linalg};
+/// let device = Device::best()?;
+/// let a = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
+/// let b = Tensor::from_slice(&device, &[1i8, 0, -1], &[1, 3])?;
+/// let column = Tensor::from_slice(&device, &[10.0f32, 20.0], &[2, 1])?;
+/// assert_eq!(linalg::matmul(&column, &b)?.read()?, [10.0, 0.0, -10.0, 20.0, 0.0, -20.0]);
+/// assert_eq!(linalg::matmul_tn(&a, &column)?.read()?, [70.0, 100.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn matmul<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result<Tensor<f32>> {
+    product("matmul", Op::Nn, a, b)
+}
+
+/// The product `aᵀ b`; nothing is transposed in memory.
+///
+/// # Shapes
+/// `a`: (k, m), `b`: (k, n) -> (m, n) in f32. Otherwise as [`matmul`].
+///
+/// # Errors
+/// As [`matmul`].
+pub fn matmul_tn<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result<Tensor<f32>> {
+    product("matmul_tn", Op::Tn, a, b)
+}
+
+/// The product `a bᵀ`; nothing is transposed in memory.
+///
+/// # Shapes
+/// `a`: (m, k), `b`: (n, k) -> (m, n) in f32. Otherwise as [`matmul`].
+///
+/// # Errors
+/// As [`matmul`].
+pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result<Tensor<f32>> {
+    product("matmul_nt", Op::Nt, a, b)
+}
+
+/// The lower triangle of `xᵀ x` for x (k, n); what is above the diagonal is unspecified.
+pub(crate) fn gram_lower(x: &Tensor<f32>) -> Result<Tensor<f32>> {
+    let [_, n] = x.matrix("gram")?;
+    let mut out = Tensor::empty(x.device(), &[n, n])?;
+    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true }.run(&mut out)?;
+    Ok(out)
+}
+
+fn product<A: Element, B: Element>(
+    name: &'static str,
+    op: Op,
+    a: &Tensor<A>,
+    b: &Tensor<B>,
+) -> Result<Tensor<f32>> {
+    let [rows, cols] = [a.matrix(name)?, b.matrix(name)?];
+    let [m, n] = [rows[usize::from(op == Op::Tn)], cols[usize::from(op != Op::Nt)]];
+    if !a.device().is_same(b.device()) {
+        return Err(Error::WrongDevice { op: name });
+    }
+    let mut out = Tensor::empty(a.device(), &[m, n])?;
+    Product { name, op, a, b, lower: false }.run(&mut out)?;
+    Ok(out)
+}
+
+struct Product<'a, A: Element, B: Element> {
+    name: &'static str,
+    op: Op,
+    a: &'a Tensor<A>,
+    b: &'a Tensor<B>,
+    lower: bool,
+}
+
+/// Most rows, columns and inner extent of one launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Panel {
+    m: u64,
+    n: u64,
+    k: u64,
+}
+
+impl<A: Element, B: Element> Product<'_, A, B> {
+    /// Splits the product into panels that fit the device's bindings and grid.
+    fn run(&self, c: &mut Tensor<f32>) -> Result<()> {
+        let [a_rows, a_cols] = self.a.matrix(self.name)?;
+        let [b_rows, b_cols] = self.b.matrix(self.name)?;
+        let [m, k] = if self.op == Op::Tn { [a_cols, a_rows] } else { [a_rows, a_cols] };
+        let [kb, n] = if self.op == Op::Nt { [b_cols, b_rows] } else { [b_rows, b_cols] };
+        if k != kb {
+            let got = format!("{:?} and {:?}", self.a.shape(), self.b.shape());
+            return Err(Error::shape(self.name, "equal inner extents", got));
+        }
+        if m == 0 || n == 0 {
+            return Ok(());
+        }
+        if !self.lower && k > 0 {
+            if let Some(result) = self.vendor([m, n, k], c) {
+                return result;
+            }
+        }
+        let panel = self.panel([m, n, k], self.a.device().limits())?;
+        for m0 in (0..m).step_by(to_usize(panel.m)) {
+            for n0 in (0..n).step_by(to_usize(panel.n)) {
+                // With k = 0 one launch of nothing clears c.
+                for k0 in (0..k.max(1)).step_by(to_usize(panel.k)) {
+                    let extent =
+                        Panel { m: panel.m.min(m - m0), n: panel.n.min(n - n0), k: panel.k.min(k - k0) };
+                    self.launch([m0, n0, k0], extent, c)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The vendor library's product, on whole matrices.
+    fn vendor(&self, [m, n, k]: [u64; 3], c: &mut Tensor<f32>) -> Option<Result<()>> {
+        let small = |extent: u64| u32::try_from(extent).ok();
+        let call = GemmCall {
+            m: small(m)?,
+            n: small(n)?,
+            k: small(k)?,
+            a: (A::DTYPE, self.a.whole(), small(self.a.shape()[1])?),
+            b: (B::DTYPE, self.b.whole(), small(self.b.shape()[1])?),
+            c: (c.whole(), small(n)?),
+            transpose: [self.op == Op::Tn, self.op == Op::Nt],
+            accumulate: false,
+        };
+        self.a.device().driver().gemm(&call)
+    }
+
+    fn panel(&self, [m, n, k]: [u64; 3], limits: &Limits) -> Result<Panel> {
+        let rows = |width: u64, size: u64| {
+            let row = (width * size).max(1);
+            let rows = limits.binding.saturating_sub(limits.alignment + 4) / row;
+            let max = limits.binding.saturating_sub(limits.alignment + 4);
+            if rows == 0 {
+                return Err(Error::Limit { what: "bytes in one row of a matrix", requested: row, max });
+            }
+            Ok(rows.min(u64::from(u32::MAX) / width.max(1)))
+        };
+        let a_rows = rows(self.a.shape()[1], A::DTYPE.size())?;
+        let b_rows = rows(self.b.shape()[1], B::DTYPE.size())?;
+        let c_rows = rows(n, 4)?;
+        let axis = u64::from(limits.groups_per_axis).saturating_mul(TILE.into());
+        let (mut panel_m, mut panel_n, mut panel_k) = (c_rows.min(axis), n.min(axis), k.max(1));
+        match self.op {
+            Op::Nn => (panel_m, panel_k) = (panel_m.min(a_rows), panel_k.min(b_rows)),
+            Op::Tn => panel_k = panel_k.min(a_rows).min(b_rows),
+            Op::Nt => (panel_m, panel_n) = (panel_m.min(a_rows), panel_n.min(b_rows)),
+        }
+        let by_work = (WORK / (2 * panel_n * panel_k)).next_multiple_of(TILE.into()).max(TILE.into());
+        Ok(Panel { m: panel_m.min(by_work).min(m), n: panel_n, k: panel_k })
+    }
+
+    fn launch(&self, [m0, n0, k0]: [u64; 3], panel: Panel, c: &mut Tensor<f32>) -> Result<()> {
+        let [lda, ldb, ldc] = [self.a.shape()[1], self.b.shape()[1], c.shape()[1]];
+        // Rows of the stored operand that the panel sees, and its first column in them.
+        let (a_rows, a_col) = if self.op == Op::Tn { (k0..k0 + panel.k, m0) } else { (m0..m0 + panel.m, k0) };
+        let (b_rows, b_col) = if self.op == Op::Nt { (n0..n0 + panel.n, k0) } else { (k0..k0 + panel.k, n0) };
+        let a = self.a.window(a_rows.start * lda..a_rows.end * lda);
+        let b = self.b.window(b_rows.start * ldb..b_rows.end * ldb);
+        let c = c.window_update(m0 * ldc..(m0 + panel.m) * ldc);
+        let params = Params {
+            m: to_u32(panel.m),
+            n: to_u32(panel.n),
+            k: to_u32(panel.k),
+            lda: to_u32(lda),
+            ldb: to_u32(ldb),
+            ldc: to_u32(ldc),
+            a0: a.start + to_u32(a_col),
+            b0: b.start + to_u32(b_col),
+            c0: c.start + to_u32(n0),
+            accumulate: u32::from(k0 > 0),
+            row0: to_u32(m0),
+            col0: to_u32(n0),
+        };
+        let grid =
+            Grid::tiles(params.n.div_ceil(TILE), params.m.div_ceil(TILE), 2 * panel.m * panel.n * panel.k);
+        let spec = spec(self.op, A::DTYPE, B::DTYPE, self.lower);
+        self.a.device().launch(&MATMUL, &spec, grid, &[a.arg, b.arg, c.arg], &params)
+    }
+}
+
+fn to_u32(extent: u64) -> u32 {
+    u32::try_from(extent).expect("a panel should be planned below 2^32 elements")
+}
+
+fn to_usize(extent: u64) -> usize {
+    usize::try_from(extent).unwrap_or(usize::MAX)
+}

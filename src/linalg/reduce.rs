@@ -1,0 +1,209 @@
+//! Sums, sums of squares and counts.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::{
+    DType, Element, Error, Result, Tensor,
+    kernel::{Grid, Kernel, kernel},
+    tensor::Pending,
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) rows: u32,
+    pub(crate) cols: u32,
+    pub(crate) x0: u32,
+    pub(crate) out0: u32,
+}
+
+pub(crate) static REDUCE: Kernel<Params> =
+    kernel!("reduce", Params, [Read, Write], crate::cpu::reduce, specs);
+
+/// Elements that the device adds up; the host adds the blocks, in f64 or u64.
+pub(crate) const BLOCK: u32 = 1024;
+const WG: u32 = 64;
+
+fn spec(dtype: DType, by_row: bool, missing: bool) -> [(&'static str, u32); 5] {
+    let flags = [u32::from(by_row), u32::from(missing)];
+    [("WG", WG), ("BLOCK", BLOCK), ("X_TYPE", dtype.code()), ("BY_ROW", flags[0]), ("MISSING", flags[1])]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    let flags = [(false, false), (false, true), (true, false), (true, true)];
+    DType::ALL
+        .iter()
+        .flat_map(|&x| flags.map(|(by_row, missing)| spec(x, by_row, missing).to_vec()))
+        .collect()
+}
+
+/// Sums over one row or column.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Sum of the valid elements.
+    pub sum: f64,
+    /// Sum of their squares.
+    pub sum_squares: f64,
+    /// Number of valid elements.
+    pub count: u64,
+    /// Number of NaN and infinite elements (of codes below -1, where negative is missing and the type is i8).
+    pub bad: u64,
+}
+
+/// Sum, sum of squares and number of finite elements of each row. Waits.
+///
+/// # Shapes
+/// `x`: (n, m) of any element type -> n.
+///
+/// # Accuracy
+/// Exact for `i8` by rows; else f32 over blocks of 1,024 elements, and f64 over the blocks.
+///
+/// # Errors
+/// [`Error::Shape`] unless `x` is a matrix; [`Error::Limit`] when one row does not fit a binding.
+///
+/// ```
+/// let device = teatime::Device::best()?;
+/// let x = teatime::Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, f32::NAN], &[2, 2])?;
+/// let rows = teatime::linalg::row_stats(&x)?;
+/// assert_eq!((rows[0].sum, rows[0].sum_squares, rows[0].count), (3.0, 5.0, 2));
+/// assert_eq!((rows[1].sum, rows[1].count, rows[1].bad), (3.0, 1, 1));
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn row_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
+    enqueue("row_stats", x, true, false)?.wait()
+}
+
+/// Sum, sum of squares and number of finite elements of each column. Waits.
+///
+/// # Shapes
+/// `x`: (n, m) of any element type -> m.
+///
+/// # Accuracy
+/// f32 over blocks of 1,024 elements, and f64 over the blocks.
+///
+/// # Errors
+/// As [`row_stats`].
+pub fn column_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
+    enqueue("column_stats", x, false, false)?.wait()
+}
+
+/// [`row_stats`] where negative elements are missing: enqueues, and waits when asked.
+pub(crate) fn row_stats_with_missing<T: Element>(x: &Tensor<T>) -> Result<PendingStats> {
+    enqueue("row_stats", x, true, true)
+}
+
+/// Stats on their way to the host.
+#[derive(Debug)]
+pub(crate) struct PendingStats {
+    sums: Pending<u32>,
+    exact: bool,
+    /// Number of results, of partial sums for each, and whether the parts of one result lie side by side.
+    len: usize,
+    parts: usize,
+    adjacent: bool,
+}
+
+impl PendingStats {
+    pub(crate) fn wait(self) -> Result<Vec<Stats>> {
+        let words = self.sums.wait()?;
+        let (words, _) = words.as_chunks::<4>();
+        let part = |i: usize, part: usize| {
+            words[if self.adjacent { i * self.parts + part } else { part * self.len + i }]
+        };
+        let total = |i| (0..self.parts).fold(Stats::default(), |sum, p| sum.plus(part(i, p), self.exact));
+        Ok((0..self.len).map(total).collect())
+    }
+}
+
+impl Stats {
+    /// With one block's sums added.
+    fn plus(self, words: [u32; 4], exact: bool) -> Self {
+        let [sum, squares, count, bad] = if exact {
+            words.map(|word| f64::from(word.cast_signed()))
+        } else {
+            words.map(|word| f64::from(f32::from_bits(word)))
+        };
+        Self {
+            sum: self.sum + sum,
+            sum_squares: self.sum_squares + squares,
+            // A block holds at most 1,024 elements, which f32 counts exactly.
+            count: self.count + count as u64,
+            bad: self.bad + bad as u64,
+        }
+    }
+}
+
+fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
+    let [rows, cols] = x.matrix(op)?;
+    let exact = by_row && T::DTYPE == DType::I8;
+    let (len, summed) = if by_row { (rows, cols) } else { (cols, rows) };
+    let parts = summed.div_ceil(BLOCK.into());
+    let mut out = Tensor::<u32>::empty(
+        x.device(),
+        &[if by_row { rows } else { parts }, if by_row { parts } else { cols }, 4],
+    )?;
+    let limits = x.device().limits();
+    let room = limits.binding.saturating_sub(limits.alignment + 4);
+    let out_row = out.shape()[1] * 16;
+    let rows_of = |row: u64| if row == 0 { u64::MAX } else { room.min(u64::from(u32::MAX)) / row };
+    let groups = u64::from(limits.groups_per_axis).saturating_pow(2);
+    let by_x = rows_of(cols * T::DTYPE.size());
+    // Whole blocks of rows, so that a panel's partial sums are those of the whole matrix.
+    let (step, out_step) = if by_row {
+        let step = by_x.min(rows_of(out_row)).min(groups / parts.max(1));
+        (step, step)
+    } else {
+        let blocks =
+            (by_x / u64::from(BLOCK)).min(rows_of(out_row)).min(groups / cols.div_ceil(WG.into()).max(1));
+        (blocks.saturating_mul(BLOCK.into()), blocks)
+    };
+    if step == 0 {
+        return Err(Error::Limit {
+            what: "bytes in the rows of one block",
+            requested: cols * T::DTYPE.size(),
+            max: room,
+        });
+    }
+    let (mut row, mut out_first) = (0u64, 0u64);
+    while row < rows && cols > 0 {
+        let panel = row..rows.min(row.saturating_add(step));
+        let out_rows = out_first..out.shape()[0].min(out_first.saturating_add(out_step));
+        launch(x, panel.clone(), &mut out, out_rows, [by_row, missing])?;
+        (row, out_first) = (panel.end, out_first + out_step);
+    }
+    let to_usize = |extent| usize::try_from(extent).unwrap_or(usize::MAX);
+    Ok(PendingStats {
+        sums: out.download()?,
+        exact,
+        len: to_usize(len),
+        parts: to_usize(parts),
+        adjacent: by_row,
+    })
+}
+
+fn launch<T: Element>(
+    x: &Tensor<T>,
+    rows: Range<u64>,
+    out: &mut Tensor<u32>,
+    out_rows: Range<u64>,
+    [by_row, missing]: [bool; 2],
+) -> Result<()> {
+    let cols = x.shape()[1];
+    let small = |extent: u64| u32::try_from(extent).expect("a panel should be planned below 2^32 elements");
+    let width = out.shape()[1] * 4;
+    let window = x.window(rows.start * cols..rows.end * cols);
+    let target = out.window_mut(out_rows.start * width..out_rows.end * width);
+    let count = rows.end - rows.start;
+    let params = Params { rows: small(count), cols: small(cols), x0: window.start, out0: target.start };
+    // By row, one workgroup adds one block; by column, one invocation adds one column's block.
+    let groups = if by_row {
+        count * cols.div_ceil(BLOCK.into())
+    } else {
+        count.div_ceil(BLOCK.into()) * cols.div_ceil(WG.into())
+    };
+    let grid = Grid::linear(groups, x.device().limits().groups_per_axis, count * cols)?;
+    x.device().launch(&REDUCE, &spec(T::DTYPE, by_row, missing), grid, &[window.arg, target.arg], &params)
+}

@@ -1,0 +1,135 @@
+//! What a caller says about a long call: stop, tell, and how much memory.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use crate::{Error, Result};
+
+/// A flag that stops long calls; clones share it. Looked at once per block.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Asks every call that holds a clone to return [`Error::Cancelled`].
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`cancel`](Self::cancel) was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// # Errors
+    /// [`Error::Cancelled`] once [`cancel`](Self::cancel) was called.
+    pub fn check(&self) -> Result<()> {
+        if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+}
+
+/// How far a long call is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Passes over the data that ended.
+    pub pass: u32,
+    /// Most passes there can be.
+    pub passes: u32,
+    /// Rows (variants) done in this pass.
+    pub rows: u64,
+    /// Rows (variants) of one pass.
+    pub total: u64,
+    /// Largest relative residual of the wanted components, once there is one.
+    pub residual: Option<f64>,
+}
+
+impl Status {
+    /// The start of pass `pass` of at most `passes`, over `total` rows.
+    pub const fn new(pass: u32, passes: u32, total: u64) -> Self {
+        Self { pass, passes, rows: 0, total, residual: None }
+    }
+}
+
+/// A callback that is told about progress, from the calling thread.
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<dyn Fn(Status) + Send + Sync>>);
+
+impl Progress {
+    /// Calls `tell` once per block.
+    pub fn new(tell: impl Fn(Status) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(tell)))
+    }
+
+    /// Tells, if anyone listens.
+    pub fn tell(&self, status: Status) {
+        if let Some(tell) = &self.0 {
+            tell(status);
+        }
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Progress(..)" } else { "Progress(silent)" })
+    }
+}
+
+/// Most memory that a long call may hold at once, in bytes. Planned before any data is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Host memory for chunks, staging and small factorisations. Default: half of what the system has available.
+    pub host: Option<u64>,
+    /// Memory of the device. Default: three quarters of what the device reports; on the cpu device `host` counts.
+    pub device: Option<u64>,
+}
+
+impl Budget {
+    /// The host budget, or its default.
+    pub fn host_bytes(&self) -> u64 {
+        self.host.unwrap_or_else(|| available_memory() / 2)
+    }
+}
+
+/// What a long call is given besides its data. The default never stops, is silent, and takes a stated share of memory.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// Stops the call.
+    pub cancel: Cancel,
+    /// Is told how far the call is.
+    pub progress: Progress,
+    /// Bounds the call's memory.
+    pub memory: Budget,
+}
+
+/// Memory the system can give without swapping, in bytes; 4 GiB where it does not say.
+fn available_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let field = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = field.and_then(|field| field.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.map_or(4 << 30, |kib| kib * 1024)
+}
+
+impl From<Cancel> for Run {
+    fn from(cancel: Cancel) -> Self {
+        Self { cancel, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_share_the_flag() {
+        let cancel = Cancel::default();
+        let run = Run::from(cancel.clone());
+        assert!(run.cancel.check().is_ok());
+        cancel.cancel();
+        assert!(matches!(run.cancel.check(), Err(Error::Cancelled)));
+    }
+}

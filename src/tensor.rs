@@ -1,0 +1,254 @@
+//! Typed, row-major arrays on a device.
+
+use std::{fmt, marker::PhantomData, ops::Range, sync::Arc};
+
+use crate::{
+    Device, Element, Error, Result,
+    device::{Arg, Buffer, GUARD_BYTES, POISON},
+    driver::{Download, Slice},
+    kernel::Access,
+};
+
+/// A row-major array of any rank, resident on one [`Device`].
+///
+/// Holds the device's memory until dropped. Sizes are counted in elements; one tensor is one buffer of the device,
+/// so [`Limits::buffer`](crate::Limits::buffer) bounds it.
+pub struct Tensor<T: Element> {
+    device: Device,
+    buffer: Arc<Buffer>,
+    shape: Box<[u64]>,
+    element: PhantomData<T>,
+}
+
+/// A window of a tensor as a kernel argument: it starts at the device's alignment, so `start` elements before the
+/// wanted ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window<'a> {
+    pub(crate) arg: Arg<'a>,
+    pub(crate) start: u32,
+}
+
+impl<T: Element> Tensor<T> {
+    /// A tensor with the host's values, in C order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when `values` does not hold `product(shape)` elements; [`Error::Limit`] and
+    /// [`Error::OutOfMemory`] when the device has no room.
+    pub fn from_slice(device: &Device, values: &[T], shape: &[u64]) -> Result<Self> {
+        let op = "Tensor::from_slice";
+        if checked_len(op, shape)? != values.len() as u64 {
+            return Err(Error::shape(op, format_args!("{shape:?}"), format_args!("{} values", values.len())));
+        }
+        let tensor = Self::empty(device, shape)?;
+        tensor.upload_bytes(bytemuck::cast_slice(values))?;
+        Ok(tensor)
+    }
+
+    /// A tensor of zeros.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
+    pub fn zeros(device: &Device, shape: &[u64]) -> Result<Self> {
+        let tensor = Self::empty(device, shape)?;
+        let bytes = tensor.bytes().next_multiple_of(4);
+        if bytes > 0 {
+            device.driver().clear(Slice { memory: &tensor.buffer.memory, offset: 0, bytes })?;
+        }
+        Ok(tensor)
+    }
+
+    /// A tensor whose elements are yet to be written.
+    pub(crate) fn empty(device: &Device, shape: &[u64]) -> Result<Self> {
+        let len = checked_len("Tensor", shape)?;
+        let bytes = len.checked_mul(T::DTYPE.size()).filter(|&bytes| bytes < 1 << 62);
+        let bytes = bytes
+            .ok_or_else(|| Error::shape("Tensor", "a size below 2^62 bytes", format_args!("{shape:?}")))?;
+        let buffer = Arc::new(device.alloc(bytes)?);
+        Ok(Self { device: device.clone(), buffer, shape: shape.into(), element: PhantomData })
+    }
+
+    /// Copies whole words, then the bytes of the last, incomplete one with padding.
+    fn upload_bytes(&self, bytes: &[u8]) -> Result<()> {
+        let (words, tail) = bytes.split_at(bytes.len() / 4 * 4);
+        let write = |offset: usize, bytes: &[u8]| {
+            let slice =
+                Slice { memory: &self.buffer.memory, offset: offset as u64, bytes: bytes.len() as u64 };
+            self.device.driver().write(slice, bytes)
+        };
+        if !words.is_empty() {
+            write(0, words)?;
+        }
+        if !tail.is_empty() {
+            let mut word = [0; 4];
+            word[..tail.len()].copy_from_slice(tail);
+            write(words.len(), &word)?;
+        }
+        Ok(())
+    }
+
+    /// The device it lives on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Extent of each axis.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> u64 {
+        self.shape.iter().product()
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of its elements.
+    pub fn bytes(&self) -> u64 {
+        self.len() * T::DTYPE.size()
+    }
+
+    /// The same elements under another shape; copies nothing.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the number of elements differs.
+    pub fn reshape(self, shape: &[u64]) -> Result<Self> {
+        if checked_len("Tensor::reshape", shape)? != self.len() {
+            let got = format!("{:?}", self.shape);
+            return Err(Error::shape("Tensor::reshape", format_args!("as many elements as {shape:?}"), got));
+        }
+        Ok(Self { shape: shape.into(), ..self })
+    }
+
+    /// Waits for everything enqueued and copies the elements to the host, in C order.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`] and what the driver reports.
+    pub fn read(&self) -> Result<Vec<T>> {
+        self.download()?.wait()
+    }
+
+    /// Starts a copy to the host.
+    pub(crate) fn download(&self) -> Result<Pending<T>> {
+        let guard = if self.device.is_checked() { GUARD_BYTES } else { 0 };
+        let bytes = self.bytes().next_multiple_of(if guard > 0 { 16 } else { 4 }) + guard;
+        let download = if bytes == 0 {
+            Download::Ready(Vec::new())
+        } else {
+            self.device.driver().download(Slice { memory: &self.buffer.memory, offset: 0, bytes })?
+        };
+        let len =
+            usize::try_from(self.len()).expect("a tensor that was allocated should fit the address space");
+        Ok(Pending { download, len, guard, element: PhantomData })
+    }
+
+    /// The extents of a matrix.
+    pub(crate) fn matrix(&self, op: &'static str) -> Result<[u64; 2]> {
+        let shape: Result<[u64; 2], _> = (*self.shape).try_into();
+        shape.map_err(|_| Error::shape(op, "a matrix", format_args!("shape {:?}", self.shape)))
+    }
+
+    /// A window of elements that a kernel reads.
+    pub(crate) fn window(&self, elements: Range<u64>) -> Window<'_> {
+        self.access(elements, Access::Read)
+    }
+
+    /// A window of elements that a kernel writes, all of them.
+    pub(crate) fn window_mut(&mut self, elements: Range<u64>) -> Window<'_> {
+        self.access(elements, Access::Write)
+    }
+
+    /// A window of elements that a kernel reads and writes.
+    pub(crate) fn window_update(&mut self, elements: Range<u64>) -> Window<'_> {
+        self.access(elements, Access::ReadWrite)
+    }
+
+    fn access(&self, elements: Range<u64>, access: Access) -> Window<'_> {
+        assert!(
+            elements.start <= elements.end && elements.end <= self.len(),
+            "a window should lie in its tensor"
+        );
+        let size = T::DTYPE.size();
+        let (first, end) = (elements.start * size, (elements.end * size).next_multiple_of(4));
+        let offset = first / self.device.limits().alignment * self.device.limits().alignment;
+        let start = u32::try_from((first - offset) / size).expect("an alignment should be small");
+        // Drivers bind no empty window: an empty one sees the word it starts in.
+        let slice = Slice { memory: &self.buffer.memory, offset, bytes: (end - offset).max(4) };
+        Window { arg: Arg { device: &self.device, slice, access }, start }
+    }
+
+    /// The whole memory, for a copy that a driver makes.
+    pub(crate) fn whole(&self) -> Slice<'_> {
+        Slice { memory: &self.buffer.memory, offset: 0, bytes: self.bytes().next_multiple_of(4) }
+    }
+}
+
+/// A tensor's elements on their way to the host.
+#[derive(Debug)]
+pub(crate) struct Pending<T> {
+    download: Download,
+    len: usize,
+    guard: u64,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Pending<T> {
+    /// Waits for them.
+    pub(crate) fn wait(self) -> Result<Vec<T>> {
+        let bytes = self.download.wait()?;
+        let used = self.len * size_of::<T>();
+        if self.guard > 0 {
+            let tail = &bytes[used.next_multiple_of(4)..];
+            assert!(tail.iter().all(|&byte| byte == POISON), "a kernel wrote past the end of a tensor");
+        }
+        let mut values = vec![T::zeroed(); self.len];
+        bytemuck::cast_slice_mut(&mut values).copy_from_slice(&bytes[..used]);
+        Ok(values)
+    }
+}
+
+/// The number of elements, or an error when it does not fit 64 bits.
+fn checked_len(op: &'static str, shape: &[u64]) -> Result<u64> {
+    let len = shape.iter().try_fold(1u64, |len, &extent| len.checked_mul(extent));
+    // A zero extent makes the product 0 only after the others have multiplied.
+    len.or_else(|| shape.contains(&0).then_some(0))
+        .ok_or_else(|| Error::shape(op, "fewer than 2^64 elements", format_args!("shape {shape:?}")))
+}
+
+impl<T: Element> fmt::Debug for Tensor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor<{:?}>({:?} on {})", T::DTYPE, self.shape, self.device.info().name)
+    }
+}
+
+#[cfg(feature = "ndarray")]
+impl<T: Element> Tensor<T> {
+    /// A tensor with an array's values, whatever its memory order.
+    ///
+    /// # Errors
+    /// As [`from_slice`](Self::from_slice).
+    pub fn from_ndarray<D: ndarray::Dimension>(
+        device: &Device,
+        array: &ndarray::ArrayRef<T, D>,
+    ) -> Result<Self> {
+        let shape: Vec<u64> = array.shape().iter().map(|&extent| extent as u64).collect();
+        match array.as_slice() {
+            Some(values) => Self::from_slice(device, values, &shape),
+            None => Self::from_slice(device, &array.iter().copied().collect::<Vec<_>>(), &shape),
+        }
+    }
+
+    /// Reads the elements into an array.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn to_ndarray(&self) -> Result<ndarray::ArrayD<T>> {
+        let shape: Vec<usize> =
+            self.shape.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+        let array = ndarray::ArrayD::from_shape_vec(shape, self.read()?);
+        array.map_err(|error| Error::shape("Tensor::to_ndarray", "an array that ndarray can hold", error))
+    }
+}
