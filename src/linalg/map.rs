@@ -1,0 +1,122 @@
+//! Matrices seen only through their products.
+
+use crate::{Error, Result, Run, Status};
+
+/// A small matrix of f64 on the host, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matrix {
+    rows: usize,
+    cols: usize,
+    data: Vec<f64>,
+}
+
+impl Matrix {
+    /// A matrix of zeros.
+    pub fn zeros(rows: usize, cols: usize) -> Self {
+        Self { rows, cols, data: vec![0.0; rows * cols] }
+    }
+
+    /// A matrix with the given elements in C order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there are `rows * cols` of them.
+    pub fn from_vec(data: Vec<f64>, rows: usize, cols: usize) -> Result<Self> {
+        if rows.checked_mul(cols) != Some(data.len()) {
+            let got = format!("{} values", data.len());
+            return Err(Error::shape("Matrix::from_vec", format_args!("({rows}, {cols})"), got));
+        }
+        Ok(Self { rows, cols, data })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The elements in C order.
+    pub fn data(&self) -> &[f64] {
+        &self.data
+    }
+
+    /// The elements in C order.
+    pub fn data_mut(&mut self) -> &mut [f64] {
+        &mut self.data
+    }
+
+    /// Row `i`.
+    ///
+    /// # Panics
+    /// When `i` is not below [`rows`](Self::rows).
+    pub fn row(&self, i: usize) -> &[f64] {
+        &self.data[i * self.cols..][..self.cols]
+    }
+
+    /// The elements of column `j`, from the top.
+    ///
+    /// # Panics
+    /// When `j` is not below [`cols`](Self::cols).
+    pub fn column(&self, j: usize) -> impl Iterator<Item = f64> {
+        assert!(j < self.cols, "column {j} of {}", self.cols);
+        self.data.iter().skip(j).step_by(self.cols).copied()
+    }
+}
+
+/// One pass over a map's rows, as its implementation reports it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass<'a> {
+    run: &'a Run,
+    status: Status,
+}
+
+impl<'a> Pass<'a> {
+    /// A pass of a call that was given `run`.
+    pub const fn new(run: &'a Run, status: Status) -> Self {
+        Self { run, status }
+    }
+
+    /// What the caller gave.
+    pub const fn run(&self) -> &'a Run {
+        self.run
+    }
+
+    /// To be called after each block: reports that `rows` of the rows are done.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] when the caller asked to stop.
+    pub fn tell(&self, rows: u64) -> Result<()> {
+        self.run.cancel.check()?;
+        self.run.progress.tell(Status { rows, ..self.status });
+        Ok(())
+    }
+}
+
+/// A matrix A of m rows and n columns that is known only through products: resident, or streamed by blocks of rows.
+///
+/// Each call is one pass over the rows. Every sum over rows is taken over blocks fixed by the shape, and the blocks
+/// are added in order in f64, so results do not depend on chunks, threads or memory budgets.
+pub trait LinearMap {
+    /// [m, n].
+    fn shape(&self) -> [u64; 2];
+
+    /// `Aᵀ (A X)` for X (n, l), in one pass.
+    ///
+    /// # Errors
+    /// What reading and computing report; [`Error::Shape`] when X does not have n rows; [`Error::Cancelled`].
+    fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix>;
+
+    /// `A X` for X (n, l): calls `sink` with the first row and the rows of each block, in order.
+    ///
+    /// # Errors
+    /// As [`gram`](Self::gram), and what `sink` returns.
+    fn apply(
+        &self,
+        x: &Matrix,
+        pass: &Pass<'_>,
+        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
+    ) -> Result<()>;
+}
