@@ -11,6 +11,7 @@ mod kernel;
 pub mod linalg;
 pub mod random;
 mod run;
+mod stream;
 mod tensor;
 
 pub use array::{ChunkedArray, DecodedChunk, MissingChunk, StoredType};

@@ -1,4 +1,16 @@
 //! Genotypes: from calls to principal components.
 
 pub(crate) mod dosage;
+mod exact;
+mod pca;
+mod scaler;
+mod source;
 pub(crate) mod standardize;
+mod standardized;
+
+pub use self::{
+    pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
+    scaler::Scaler,
+    source::{GenotypeKind, Genotypes, MemoryArray, Storable},
+};
+pub use crate::stream::StreamStats;
