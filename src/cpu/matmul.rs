@@ -72,7 +72,9 @@ pub(crate) fn matmul(launch: CpuLaunch<'_>) {
     let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
     let c = &mut c.write::<f32>()[p.c0 as usize..];
     let c_len = (m - 1) * p.ldc as usize + n;
-    let mut c = MatMut::from_row_major_slice_with_stride_mut(&mut c[..c_len], m, n, p.ldc as usize);
+    // Built as the transpose: faer 0.24.4 swaps the strides of `from_row_major_slice_with_stride_mut`.
+    let c = MatMut::from_column_major_slice_with_stride_mut(&mut c[..c_len], n, m, p.ldc as usize);
+    let mut c = c.transpose_mut();
     // f32 operands are used in place, so only narrow ones bound the span.
     let span = if a_type == DType::F32 && b_type == DType::F32 { usize::MAX } else { SPAN };
     let depth = if span == SPAN { DEPTH } else { usize::MAX };
