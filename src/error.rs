@@ -149,7 +149,10 @@ impl fmt::Display for Error {
                 write!(f, "{what}: {requested} requested, and this device allows at most {max}")
             }
             Self::Budget { what, budget, minimum } => {
-                write!(f, "the {what} of {budget} bytes is too small: this work needs at least {minimum} bytes")
+                write!(
+                    f,
+                    "the {what} of {budget} bytes is too small: this work needs at least {minimum} bytes"
+                )
             }
             Self::OutOfMemory { requested, free } => {
                 write!(f, "out of device memory: {requested} bytes requested")?;
@@ -163,7 +166,9 @@ impl fmt::Display for Error {
                 }
                 Ok(())
             }
-            Self::Compile { kernel, backend, log } => write!(f, "kernel {kernel} does not compile for {backend}:\n{log}"),
+            Self::Compile { kernel, backend, log } => {
+                write!(f, "kernel {kernel} does not compile for {backend}:\n{log}")
+            }
             Self::DeviceLost { device, why } => write!(f, "device {device} is lost: {why}"),
             Self::Driver { backend, source } => write!(f, "{backend}: {source}"),
             Self::Store { path, why } => write!(f, "{path}: {why}"),
