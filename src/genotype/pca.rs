@@ -67,10 +67,10 @@ pub struct VariantCounts {
     pub total: u64,
     /// Variants that took part.
     pub used: u64,
-    /// Without a called sample.
-    pub all_missing: u64,
     /// With more missing calls than allowed.
     pub above_missing: u64,
+    /// Without a called sample.
+    pub all_missing: u64,
     /// With a minor allele frequency below the least.
     pub below_maf: u64,
     /// With equal dosages in all called samples.
@@ -119,11 +119,13 @@ impl Pca {
         self.singular_values.iter().map(|s| s * s / total).collect()
     }
 
-    /// Eigenvalues s² / M with M the variants that took part: those of plink2's relationship matrix. For
-    /// [`Scaler::Patterson`] s² is halved first, which makes it binom2's.
+    /// Eigenvalues s² / M, as plink2's `--pca meanimpute` has them: M counts the variants that pass the filters,
+    /// those without variance or calls included. For [`Scaler::Patterson`] s² is halved first, which makes it
+    /// [`Scaler::Binom2`]'s.
     pub fn eigenvalues(&self) -> Vec<f64> {
         let halved = if self.scaler == Scaler::Patterson { 2.0 } else { 1.0 };
-        self.singular_values.iter().map(|s| s * s / (halved * self.counts.used.max(1) as f64)).collect()
+        let loaded = self.counts.used + self.counts.zero_variance + self.counts.all_missing;
+        self.singular_values.iter().map(|s| s * s / (halved * loaded.max(1) as f64)).collect()
     }
 
     /// Coordinates of the samples: eigenvectors times singular values, scikit-allel's and sklearn's.
