@@ -116,11 +116,12 @@ impl<'a> Standardized<'a> {
         let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
         let narrow = match genotypes.kind() {
             GenotypeKind::Calls { .. } => {
-                Narrow { staged: Staged::I8, negative: Negative::Codes, max: 127.0 }
+                Narrow { staged: Staged::I8, negative: Negative::Codes, max: 127.0, nan_is_missing: false }
             }
             GenotypeKind::Dosages => Narrow {
                 staged: if fractional { Staged::F32 } else { Staged::I8 },
                 negative: Negative::Missing,
+                nan_is_missing: genotypes.nan(),
                 max: match (rule.scaler.needs_frequency(), fractional) {
                     (true, _) => rule.ploidy as f64,
                     (false, true) => f64::from(f32::MAX),
