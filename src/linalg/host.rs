@@ -26,6 +26,10 @@ pub(crate) fn add_product(out: MatMut<'_, f64>, factor: f64, a: MatRef<'_, f64>,
 /// The `count` largest eigenvalues of a symmetric matrix, falling, and their vectors; reads its lower triangle.
 pub(crate) fn eigen(op: &'static str, a: MatRef<'_, f64>, count: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let n = a.nrows();
+    if n == 0 {
+        // faer's own block size for it underflows.
+        return Ok((Vec::new(), Mat::zeros(0, 0)));
+    }
     let mut values = vec![0.0; n];
     let mut vectors = Mat::zeros(n, n);
     let params = Default::default();
