@@ -342,8 +342,9 @@ impl LinearMap for Standardized<'_> {
     }
 
     fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
-        let narrow = x.to_tensor(self.device)?;
-        let mut sum = Matrix::zeros(x.rows(), x.cols());
+        let thin = x.to_tensor(self.device)?;
+        // The result lies on its side: the long rows fill register tiles that a thin column leaves half empty.
+        let mut sum = Matrix::zeros(x.cols(), x.rows());
         let mut pending: Option<Pending<f32>> = None;
         let mut add = |block: Option<Pending<f32>>| -> Result<()> {
             let Some(block) = block else { return Ok(()) };
@@ -353,12 +354,12 @@ impl LinearMap for Standardized<'_> {
             Ok(())
         };
         self.each_block(pass, &mut |block| {
-            let y = matmul(&block.x, &narrow)?;
-            let z = matmul_tn(&block.x, &y)?.download()?;
+            let y = matmul(&block.x, &thin)?;
+            let z = matmul_tn(&y, &block.x)?.download()?;
             add(pending.replace(z))
         })?;
         add(pending.take())?;
-        Ok(sum)
+        Ok(sum.transposed())
     }
 
     fn apply(
