@@ -239,7 +239,8 @@ impl Device {
                 let pool = Arc::new(thread_pool(options.threads)?);
                 let driver = CpuDriver::new(pool.clone(), options.lower(CpuDriver::limits()));
                 let device = Self::from_driver(Box::new(driver), options);
-                device.0.pool.set(pool).expect("a new device should have no pool yet");
+                // A new device has no pool yet, so this one is set.
+                device.0.pool.get_or_init(|| pool);
                 Ok(device)
             }
             #[cfg(feature = "wgpu")]

@@ -96,6 +96,9 @@ pub(crate) struct Block<'a> {
     pub(crate) standards: &'a [Standard],
 }
 
+/// Is given a variant's index, its scaling and its row of a product.
+pub(crate) type VariantSink<'a> = dyn FnMut(u64, &Standard, &[f64]) -> Result<()> + 'a;
+
 /// The standardised genotype matrix: variants by samples.
 #[derive(Debug)]
 pub(crate) struct Standardized<'a> {
@@ -291,7 +294,7 @@ impl<'a> Standardized<'a> {
         &self,
         x: &Matrix,
         pass: &Pass<'_>,
-        sink: &mut dyn FnMut(u64, &Standard, &[f64]) -> Result<()>,
+        sink: &mut VariantSink<'_>,
     ) -> Result<()> {
         let (narrow, width) = (x.to_tensor(self.device)?, x.cols());
         self.each_block(pass, &mut |block| {

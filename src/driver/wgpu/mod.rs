@@ -132,7 +132,8 @@ impl Gpu {
 
 /// Runs wgpu calls in error scopes of their own.
 fn scoped<T>(device: &wgpu::Device, calls: impl FnOnce(&wgpu::Device) -> T) -> Result<T, wgpu::Error> {
-    let filters = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
+    let filters =
+        [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
     let scopes = filters.map(|filter| device.push_error_scope(filter));
     let value = calls(device);
     // The innermost first. Native scopes are ready at once.
@@ -229,8 +230,7 @@ impl Driver for WgpuDriver {
     }
 
     fn alloc(&self, bytes: u64) -> Result<Memory> {
-        let usage =
-            wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let buffer = self.gpu.buffer(bytes.max(16), usage, false)?;
         Ok(Memory::Wgpu(WgpuMemory { buffer, base: 0 }))
     }
