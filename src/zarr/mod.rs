@@ -6,6 +6,7 @@
 //! the guards of `guard.rs`.
 
 mod array;
+mod bitshuffle;
 mod chain;
 mod column;
 mod guard;
