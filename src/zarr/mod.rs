@@ -19,7 +19,7 @@ mod write;
 
 pub use array::ZarrArray;
 pub use metadata::MAX_CHUNK_BYTES;
-pub use store::{GenotypeKind, GenotypeStore};
+pub use store::GenotypeStore;
 pub use variants::Variant;
 pub use write::{VcfZarrHeader, VcfZarrWriter};
 

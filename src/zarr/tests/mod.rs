@@ -7,6 +7,7 @@ mod read;
 mod store;
 mod write;
 
+use crate::genotype::GenotypeKind;
 use std::{
     fs,
     io::Write,
