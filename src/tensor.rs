@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData, ops::Range, sync::Arc};
 use crate::{
     Device, Element, Error, Result,
     device::{Arg, Buffer, GUARD_BYTES, POISON},
-    driver::{Download, Slice},
+    driver::{Download, Slice, Staging},
     kernel::Access,
 };
 
@@ -65,6 +65,16 @@ impl<T: Element> Tensor<T> {
             .ok_or_else(|| Error::shape("Tensor", "a size below 2^62 bytes", format_args!("{shape:?}")))?;
         let buffer = Arc::new(device.alloc(bytes)?);
         Ok(Self { device: device.clone(), buffer, shape: shape.into(), element: PhantomData })
+    }
+
+    /// A tensor with the first bytes of a staging slot; what is enqueued from now on sees them.
+    pub(crate) fn from_staging(device: &Device, slot: &mut Staging, shape: &[u64]) -> Result<Self> {
+        let tensor = Self::empty(device, shape)?;
+        if !tensor.is_empty() {
+            let fence = device.driver().upload(slot, tensor.whole())?;
+            device.driver().order_after(&fence)?;
+        }
+        Ok(tensor)
     }
 
     /// Copies whole words, then the bytes of the last, incomplete one with padding.

@@ -21,17 +21,54 @@ fn lines(bytes: u64) -> Result<Vec<Line>> {
     bytemuck::try_zeroed_vec(len).map_err(|()| Error::OutOfMemory { requested: bytes, free: None })
 }
 
+/// Freed buffers, kept for the next allocation of their size: the blocks of a stream repeat, and fresh pages cost
+/// more to map than the kernels' work on them.
+#[derive(Debug, Default)]
+struct FreeList(Mutex<Vec<Vec<Line>>>);
+
+/// Most bytes of freed buffers that are kept.
+const FREE_BYTES: usize = 64 << 20;
+
+impl FreeList {
+    fn take(&self, bytes: u64) -> Option<Vec<Line>> {
+        let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = buffers.iter().position(|buffer| buffer.len() as u64 == bytes.div_ceil(64))?;
+        Some(buffers.swap_remove(at))
+    }
+
+    fn keep(&self, buffer: Vec<Line>) {
+        let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.push(buffer);
+        // The oldest go first.
+        while buffers.iter().map(|buffer| buffer.len() * 64).sum::<usize>() > FREE_BYTES {
+            buffers.remove(0);
+        }
+    }
+}
+
 /// Memory of the cpu device.
 #[derive(Clone, Debug)]
-pub(crate) struct CpuMemory(Arc<RwLock<Vec<Line>>>);
+pub(crate) struct CpuMemory(Arc<Owned>);
+
+#[derive(Debug)]
+struct Owned {
+    lines: RwLock<Vec<Line>>,
+    free: Arc<FreeList>,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.free.keep(std::mem::take(self.lines.get_mut().unwrap_or_else(PoisonError::into_inner)));
+    }
+}
 
 impl CpuMemory {
     fn read(&self) -> RwLockReadGuard<'_, Vec<Line>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.lines.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Vec<Line>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.lines.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,6 +152,7 @@ pub(crate) struct CpuDriver {
     limits: Limits,
     pool: Arc<ThreadPool>,
     queue: Mutex<()>,
+    free: Arc<FreeList>,
 }
 
 impl CpuDriver {
@@ -132,7 +170,7 @@ impl CpuDriver {
             memory: None,
             identity: "cpu".into(),
         };
-        Self { info, limits, pool, queue: Mutex::new(()) }
+        Self { info, limits, pool, queue: Mutex::new(()), free: Arc::default() }
     }
 
     /// The limits of a CPU: those of kernels that index with u32.
@@ -187,7 +225,8 @@ impl Driver for CpuDriver {
     }
 
     fn alloc(&self, bytes: u64) -> Result<Memory> {
-        Ok(Memory::Cpu(CpuMemory(Arc::new(RwLock::new(lines(bytes.max(16))?)))))
+        let buffer = self.free.take(bytes.max(16)).map_or_else(|| lines(bytes.max(16)), Ok)?;
+        Ok(Memory::Cpu(CpuMemory(Arc::new(Owned { lines: RwLock::new(buffer), free: self.free.clone() }))))
     }
 
     fn clear(&self, dst: Slice<'_>) -> Result<()> {

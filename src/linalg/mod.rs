@@ -15,3 +15,4 @@ pub use matmul::{matmul, matmul_nt, matmul_tn};
 pub use reduce::{Stats, column_stats, row_stats};
 pub use rsvd::{RandomizedSvd, Stop, TruncatedSvd, left_vectors, randomized_svd};
 pub use sign::SignRule;
+pub(crate) use sign::apply_sign_rule;

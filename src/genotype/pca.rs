@@ -1,0 +1,423 @@
+//! Principal components of genotypes bigger than memory.
+
+use super::{
+    exact,
+    scaler::{Rule, Scaler},
+    source::Genotypes,
+    standardized::{Standardized, Tally},
+};
+use crate::{
+    Device, Error, Result, Run, Status,
+    linalg::{LinearMap, Matrix, Pass, RandomizedSvd, SignRule, Stop, randomized_svd},
+    stream::StreamStats,
+};
+
+const OP: &str = "genotype::pca";
+
+/// Which variants take part, by the called samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VariantFilter {
+    /// Least minor allele frequency, as plink2's `--maf`. All non-reference alleles count as one.
+    pub min_maf: f64,
+    /// Largest fraction of missing calls, as plink2's `--geno`.
+    pub max_missing: f64,
+}
+
+impl Default for VariantFilter {
+    /// Keeps every variant.
+    fn default() -> Self {
+        Self { min_maf: 0.0, max_missing: 1.0 }
+    }
+}
+
+/// How the components are computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Exact where the Gram matrix of the samples fits the memory budget and costs less than the passes that the
+    /// randomized method is expected to make; else randomized.
+    #[default]
+    Auto,
+    /// Eigenvectors of the Gram matrix of the samples, formed in one pass.
+    Exact,
+    /// Randomized block Krylov iteration, some passes.
+    Randomized,
+}
+
+/// What to compute, and how.
+#[derive(Clone, Debug, Default)]
+pub struct PcaOptions {
+    /// Number of components.
+    pub components: usize,
+    /// How they are computed.
+    pub method: Method,
+    /// Centring and scaling of the dosages.
+    pub scaler: Scaler,
+    /// Which variants take part.
+    pub filter: VariantFilter,
+    /// The randomized method's settings; its sign rule holds for the exact method too.
+    pub svd: RandomizedSvd,
+}
+
+/// How many variants took part, and which rule dropped the others. A variant counts under the first rule that drops
+/// it, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VariantCounts {
+    /// Variants of the store.
+    pub total: u64,
+    /// Variants that took part.
+    pub used: u64,
+    /// With more missing calls than allowed.
+    pub above_missing: u64,
+    /// Without a called sample.
+    pub all_missing: u64,
+    /// With a minor allele frequency below the least.
+    pub below_maf: u64,
+    /// With equal dosages in all called samples.
+    pub zero_variance: u64,
+}
+
+/// Principal components of the samples of a genotype matrix.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Pca {
+    /// Singular values of the standardised matrix (variants, samples), descending.
+    pub singular_values: Vec<f64>,
+    /// Right singular vectors (samples, components): unit-norm columns, plink2's eigenvectors.
+    pub vectors: Matrix,
+    /// |AᵀA v - s² v| / (s s₁) of each component.
+    pub residuals: Vec<f64>,
+    /// Whether each residual is within the tolerance; for a fixed number of iterations, within 1e-4.
+    pub converged: Vec<bool>,
+    /// Sum of squares of the standardised matrix: the sum of all squared singular values.
+    pub sum_squares: f64,
+    /// Variants that took part.
+    pub counts: VariantCounts,
+    /// The method that was used, never [`Method::Auto`].
+    pub method: Method,
+    /// Why that method.
+    pub reason: String,
+    /// The scaler that was used.
+    pub scaler: Scaler,
+    /// Passes over the variants.
+    pub passes: u32,
+    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    pub digest: u64,
+    /// Where the time went.
+    pub stats: StreamStats,
+}
+
+impl Pca {
+    /// s² / samples for each component: scikit-allel's explained variance.
+    pub fn explained_variance(&self) -> Vec<f64> {
+        self.singular_values.iter().map(|s| s * s / self.vectors.rows() as f64).collect()
+    }
+
+    /// s² over the sum of all squared singular values.
+    pub fn explained_variance_ratio(&self) -> Vec<f64> {
+        let total = if self.sum_squares > 0.0 { self.sum_squares } else { 1.0 };
+        self.singular_values.iter().map(|s| s * s / total).collect()
+    }
+
+    /// Eigenvalues s² / M, as plink2's `--pca meanimpute` has them: M counts the variants that pass the filters,
+    /// those without variance or calls included. For [`Scaler::Patterson`] s² is halved first, which makes it
+    /// [`Scaler::Binom2`]'s.
+    pub fn eigenvalues(&self) -> Vec<f64> {
+        let halved = if self.scaler == Scaler::Patterson { 2.0 } else { 1.0 };
+        let loaded = self.counts.used + self.counts.zero_variance + self.counts.all_missing;
+        self.singular_values.iter().map(|s| s * s / (halved * loaded.max(1) as f64)).collect()
+    }
+
+    /// Coordinates of the samples: eigenvectors times singular values, scikit-allel's and sklearn's.
+    pub fn scores(&self) -> Matrix {
+        let mut scores = self.vectors.clone();
+        for row in scores.data_mut().chunks_mut(self.singular_values.len().max(1)) {
+            row.iter_mut().zip(&self.singular_values).for_each(|(v, s)| *v *= s);
+        }
+        scores
+    }
+}
+
+/// Principal components of the samples of `genotypes`, in memory bounded by `run.memory`.
+///
+/// The dosage of a call is its number of non-reference alleles; a call with a missing allele is missing and becomes
+/// the variant's mean; variants whose called dosages are all equal contribute nothing. The variants are read in
+/// blocks, the next of which is decoded while the device works on this one.
+///
+/// # Cost
+/// Exact: one pass, variants x samples² operations on the device, samples³ on the host. Randomized: 2 l (4 for
+/// reading and writing) x variants x samples operations per pass with l = components + oversamples.
+///
+/// # Errors
+/// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Budget`]
+/// with the least that would do; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
+/// [`Error::Cancelled`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, genotype::{Genotypes, MemoryArray, PcaOptions, pca}};
+///
+/// // Two groups of two samples that differ at every variant.
+/// let dosages = [[0i8, 0, 2, 2], [2, 2, 0, 1], [0, 1, 2, 2], [2, 2, 0, 0]];
+/// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 4], &[2, 4])?;
+/// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+/// let result = pca(&genotypes, &Device::cpu(), &PcaOptions { components: 2, ..Default::default() }, &Run::default())?;
+/// let first: Vec<f64> = result.vectors.column(0).collect();
+/// assert!(first[0] * first[1] > 0.0 && first[2] * first[3] > 0.0 && first[0] * first[3] < 0.0);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &Run) -> Result<Pca> {
+    let (samples, variants) = (genotypes.samples(), genotypes.variants());
+    check(samples, variants, options)?;
+    let rule = Rule {
+        samples,
+        ploidy: genotypes.ploidy(),
+        exact: true,
+        scaler: options.scaler,
+        filter: options.filter,
+    };
+    let mut map = Standardized::new(genotypes, device, rule)?;
+    let memory = Memory::new(&map, device, options, run)?;
+    let (method, reason) = memory.choose(&map, options);
+    let (prefetch, keep) = memory.allow(&map, method)?;
+    map.allow(prefetch, keep);
+    let (decomposition, passes) = match method {
+        Method::Exact => {
+            let pass = Pass::new(run, Status::new(1, 1, variants));
+            (exact::decompose(&map, options, &pass)?, 1)
+        }
+        _ => {
+            let svd = randomized_svd(&map, options.components, &options.svd, run)?;
+            let passes = svd.passes;
+            (Decomposition { s: svd.s, v: svd.v, residuals: svd.residuals, converged: svd.converged }, passes)
+        }
+    };
+    let Tally { counts, sum_squares, digest } = map.tally();
+    if counts.used == 0 {
+        return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
+    }
+    let Decomposition { s, v, residuals, converged } = decomposition;
+    Ok(Pca {
+        singular_values: s,
+        vectors: v,
+        residuals,
+        converged,
+        sum_squares,
+        counts,
+        method,
+        reason,
+        scaler: options.scaler,
+        passes,
+        digest,
+        stats: map.stats(),
+    })
+}
+
+/// Singular values and right singular vectors, however they were found.
+#[derive(Debug)]
+pub(crate) struct Decomposition {
+    pub(crate) s: Vec<f64>,
+    pub(crate) v: Matrix,
+    pub(crate) residuals: Vec<f64>,
+    pub(crate) converged: Vec<bool>,
+}
+
+fn check(samples: u64, variants: u64, options: &PcaOptions) -> Result<()> {
+    if samples == 0 || variants == 0 {
+        return Err(Error::argument(
+            OP,
+            "genotypes",
+            format_args!("{variants} variants of {samples} samples"),
+        ));
+    }
+    let most = samples.min(variants);
+    if options.components as u64 > most {
+        let why = format!(
+            "{}, but {variants} variants of {samples} samples have at most {most}",
+            options.components
+        );
+        return Err(Error::argument(OP, "components", why));
+    }
+    let VariantFilter { min_maf, max_missing } = options.filter;
+    if !(0.0..=0.5).contains(&min_maf) {
+        return Err(Error::argument(OP, "min_maf", format_args!("{min_maf} is not between 0 and 0.5")));
+    }
+    if !(0.0..=1.0).contains(&max_missing) {
+        return Err(Error::argument(OP, "max_missing", format_args!("{max_missing} is not between 0 and 1")));
+    }
+    Ok(())
+}
+
+fn no_variant(counts: &VariantCounts) -> String {
+    let VariantCounts { total, all_missing, above_missing, below_maf, zero_variance, .. } = counts;
+    format!(
+        "none of the {total} variants is left: {all_missing} have no call, {above_missing} have too many missing \
+         calls, {below_maf} have too low a minor allele frequency, {zero_variance} do not vary"
+    )
+}
+
+/// What the work needs at least, and what it may have, in bytes.
+struct Memory {
+    host: u64,
+    device: u64,
+    /// Slots, and the chunks that one block needs.
+    stream: u64,
+    /// Blocks on the device.
+    blocks: u64,
+    /// The host's part of each method.
+    exact: u64,
+    randomized: u64,
+    /// The device's part of each method.
+    exact_device: u64,
+    randomized_device: u64,
+    /// Whether the device's memory is the host's.
+    shared: bool,
+    threads: u64,
+}
+
+impl Memory {
+    fn new(map: &Standardized<'_>, device: &Device, options: &PcaOptions, run: &Run) -> Result<Self> {
+        let [variants, n] = map.shape();
+        let rows = map.plan().block_rows().min(variants);
+        let columns = (options.components + options.svd.oversamples) as u64;
+        let shared = device.info().backend == crate::Backend::Cpu;
+        let reported = device.info().memory.map_or(2 << 30, |bytes| bytes / 4 * 3);
+        let raw = map.plan().block_bytes();
+        let dosages = rows.saturating_mul(n).saturating_mul(map.plan().staged().size());
+        Ok(Self {
+            host: run.memory.host_bytes(),
+            device: run.memory.device.unwrap_or(reported),
+            stream: (2 * raw).saturating_add(map.plan().largest_need()),
+            // Raw and dosages of two blocks, one standardised block.
+            blocks: 2 * (raw + dosages) + 4 * rows * n,
+            // The sum, its eigenvectors and their workspace; a block's triangle on its way.
+            exact: n.saturating_mul(n).saturating_mul(36),
+            exact_device: n.saturating_mul(n).saturating_mul(8),
+            // Four blocks of basis and image are the least a restart needs.
+            randomized: n * columns * 64,
+            randomized_device: (rows + 3 * n) * columns * 4,
+            shared,
+            threads: device.pool()?.current_num_threads() as u64,
+        })
+    }
+
+    /// What a method needs at least of the host and of the device.
+    fn need(&self, method: Method) -> (u64, u64) {
+        let (host, device) = match method {
+            Method::Exact => (self.exact, self.exact_device),
+            _ => (self.randomized, self.randomized_device),
+        };
+        let (host, device) = (self.stream.saturating_add(host), self.blocks.saturating_add(device));
+        if self.shared { (host.saturating_add(device), 0) } else { (host, device) }
+    }
+
+    fn choose(&self, map: &Standardized<'_>, options: &PcaOptions) -> (Method, String) {
+        if options.method != Method::Auto {
+            return (options.method, "asked for".into());
+        }
+        let [_, n] = map.shape();
+        let l = (options.components + options.svd.oversamples) as u64;
+        let passes = match options.svd.stop {
+            Stop::PowerIterations(q) => u64::from(q) + 2,
+            // What flat spectra, such as those of genotypes, take.
+            Stop::Tolerance(_) => 16.min(options.svd.max_passes.into()),
+        };
+        // Operations per genotype: half of 2 n by symmetry, against 4 l per pass and about 100 to decode it again.
+        let (exact, randomized) = (n, passes * (4 * l + 100));
+        let (host, device) = self.need(Method::Exact);
+        if host > self.host || device > self.device {
+            let why = format!("the {n} x {n} Gram matrix of the samples does not fit the memory budget");
+            return (Method::Randomized, why);
+        }
+        if exact <= randomized {
+            let why =
+                format!("one pass with the {n} x {n} Gram matrix costs less than about {passes} passes");
+            return (Method::Exact, why);
+        }
+        (
+            Method::Randomized,
+            format!("about {passes} passes cost less than the {n} x {n} Gram matrix of the samples"),
+        )
+    }
+
+    /// Bytes of chunks to hold at most, and whether dosages stay on the device.
+    fn allow(&self, map: &Standardized<'_>, method: Method) -> Result<(u64, bool)> {
+        let (host, device) = self.need(method);
+        if host > self.host {
+            return Err(Error::Budget { what: "memory budget", budget: self.host, minimum: host });
+        }
+        if device > self.device {
+            return Err(Error::Budget { what: "device memory budget", budget: self.device, minimum: device });
+        }
+        let bands = map.plan().bands();
+        let band = bands.iter().map(|band| band.bytes).max().unwrap_or(0);
+        // Enough that no thread waits for a chunk, twice over.
+        let ahead = (band.saturating_mul(2 * self.threads + 2)).min(self.host - host);
+        let table = map.plan().rows().saturating_mul(12);
+        let kept = map.dosage_bytes().saturating_add(table);
+        let free = if self.shared { self.host - host - ahead } else { self.device - device };
+        Ok((map.plan().largest_need().saturating_add(ahead), method == Method::Randomized && kept <= free))
+    }
+}
+
+/// The scaling and the loadings of a variant that took part.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct VariantLoadings<'a> {
+    /// Index of the variant.
+    pub variant: u64,
+    /// Frequency of the non-reference alleles among the called.
+    pub frequency: f64,
+    /// What is subtracted from its dosages.
+    pub shift: f64,
+    /// What they are divided by then.
+    pub scale: f64,
+    /// Its entries of the left singular vectors, which have unit norm.
+    pub loadings: &'a [f64],
+}
+
+/// Loadings of the variants: A v / s for each component, given to `sink` variant by variant in order. One pass.
+///
+/// `options` and `genotypes` are those that gave `pca`. Variants that did not take part are left out. Components with
+/// a singular value of 0 have loadings of 0.
+///
+/// # Errors
+/// As [`pca`], and what `sink` returns.
+pub fn loadings(
+    genotypes: &Genotypes,
+    device: &Device,
+    pca: &Pca,
+    options: &PcaOptions,
+    run: &Run,
+    sink: &mut dyn FnMut(VariantLoadings<'_>) -> Result<()>,
+) -> Result<()> {
+    let ploidy = genotypes.ploidy();
+    let rule = Rule {
+        samples: genotypes.samples(),
+        ploidy,
+        exact: true,
+        scaler: options.scaler,
+        filter: options.filter,
+    };
+    let mut map = Standardized::new(genotypes, device, rule)?;
+    let (prefetch, _) = Memory::new(&map, device, options, run)?.allow(&map, Method::Randomized)?;
+    map.allow(prefetch, false);
+    let pass = Pass::new(run, Status::new(1, 1, genotypes.variants()));
+    let inverse = |s: &f64| if *s > 0.0 { 1.0 / s } else { 0.0 };
+    let inverse: Vec<f64> = pca.singular_values.iter().map(inverse).collect();
+    map.apply_with_standards(&pca.vectors, &pass, &mut |row, standard, scores| {
+        let loadings: Vec<f64> = scores.iter().zip(&inverse).map(|(y, i)| y * i).collect();
+        sink(VariantLoadings {
+            variant: row,
+            frequency: standard.mean / ploidy as f64,
+            shift: standard.shift,
+            scale: 1.0 / standard.scale,
+            loadings: &loadings,
+        })
+    })
+}
+
+/// Restores the sign of each column as `rule` says; exact and randomized results agree in it.
+pub(crate) fn fix_signs(v: &mut Matrix, rule: SignRule) {
+    crate::linalg::apply_sign_rule(v, rule);
+}

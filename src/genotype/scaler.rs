@@ -1,0 +1,127 @@
+//! What is subtracted from a variant's dosages, and what they are divided by.
+
+use super::pca::VariantFilter;
+use crate::linalg::Stats;
+
+/// How a variant's dosages are centred and scaled. Missing dosages become the variant's mean.
+///
+/// With p = mean / ploidy over the called samples:
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scaler {
+    /// (x - mean) / sqrt(p (1 - p)): Patterson, Price and Reich 2006, as scikit-allel and sgkit have it.
+    #[default]
+    Patterson,
+    /// (x - mean) / sqrt(2 p (1 - p)): plink2's variance-standardised matrix, flashpca's `binom2`.
+    Binom2,
+    /// (x - mean) / standard deviation (ddof 0) of the called dosages.
+    Standard,
+    /// x - mean.
+    Center,
+    /// x as it is.
+    None,
+}
+
+impl Scaler {
+    /// The scaler's name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Patterson => "patterson",
+            Self::Binom2 => "binom2",
+            Self::Standard => "standard",
+            Self::Center => "center",
+            Self::None => "none",
+        }
+    }
+
+    /// Whether dosages must lie between 0 and the ploidy.
+    pub(crate) const fn needs_frequency(self) -> bool {
+        matches!(self, Self::Patterson | Self::Binom2)
+    }
+}
+
+/// What is done with one variant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Standard {
+    pub(crate) mean: f64,
+    pub(crate) shift: f64,
+    pub(crate) scale: f64,
+    pub(crate) fate: Fate,
+}
+
+/// What decides a variant's scaling besides its sums.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    pub(crate) samples: u64,
+    pub(crate) ploidy: u64,
+    /// Whether the sums are of integers, so exact.
+    pub(crate) exact: bool,
+    pub(crate) scaler: Scaler,
+    pub(crate) filter: VariantFilter,
+}
+
+/// Whether a variant takes part, and if not, by which rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Used,
+    AboveMissing,
+    AllMissing,
+    BelowMaf,
+    ZeroVariance,
+}
+
+impl Standard {
+    /// From a variant's sums over its called samples, in f64.
+    pub(crate) fn new(stats: &Stats, rule: &Rule) -> Self {
+        let Rule { samples, ploidy, exact, scaler, filter } = *rule;
+        let dropped = |fate, mean| Self { mean, shift: 0.0, scale: 0.0, fate };
+        let missing = (samples - stats.count) as f64 / samples as f64;
+        if missing > filter.max_missing {
+            return dropped(Fate::AboveMissing, f64::NAN);
+        }
+        if stats.count == 0 {
+            return dropped(Fate::AllMissing, f64::NAN);
+        }
+        let count = stats.count as f64;
+        let mean = stats.sum / count;
+        let p = mean / ploidy as f64;
+        let variance = stats.sum_squares / count - mean * mean;
+        // count^2 times the variance: a whole number where dosages are integers, so at least 1 unless all are equal;
+        // sums of f32 are good to about 1e-7 of the mean square.
+        let spread = count * stats.sum_squares - stats.sum * stats.sum;
+        let constant = if exact { spread < 0.5 } else { spread <= 1e-7 * count * stats.sum_squares };
+        if filter.min_maf > 0.0 && p.min(1.0 - p) < filter.min_maf {
+            return dropped(Fate::BelowMaf, mean);
+        }
+        if constant {
+            return dropped(Fate::ZeroVariance, mean);
+        }
+        let (shift, scale) = match scaler {
+            Scaler::Patterson => (mean, 1.0 / (p * (1.0 - p)).sqrt()),
+            Scaler::Binom2 => (mean, 1.0 / (2.0 * p * (1.0 - p)).sqrt()),
+            Scaler::Standard => (mean, 1.0 / variance.sqrt()),
+            Scaler::Center => (mean, 1.0),
+            Scaler::None => (0.0, 1.0),
+        };
+        Self { mean, shift, scale, fate: Fate::Used }
+    }
+
+    /// The kernel's row: shift, scale, and what a missing dosage becomes.
+    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    pub(crate) fn row(&self) -> [f32; 3] {
+        if self.fate != Fate::Used {
+            return [0.0; 3];
+        }
+        [self.shift as f32, self.scale as f32, ((self.mean - self.shift) * self.scale) as f32]
+    }
+
+    /// Sum of squares of the standardised row.
+    pub(crate) fn sum_squares(&self, stats: &Stats, samples: u64) -> f64 {
+        if self.fate != Fate::Used {
+            return 0.0;
+        }
+        let (count, missing) = (stats.count as f64, (samples - stats.count) as f64);
+        let called = stats.sum_squares - 2.0 * self.shift * stats.sum + count * self.shift * self.shift;
+        let fill = self.mean - self.shift;
+        self.scale * self.scale * (called + missing * fill * fill)
+    }
+}

@@ -1,0 +1,402 @@
+//! The standardised genotype matrix as a map, streamed by blocks of variants.
+
+use std::{cell::RefCell, ops::Range, time::Instant};
+
+use super::{
+    dosage::dosage,
+    pca::VariantCounts,
+    scaler::{Fate, Rule, Standard},
+    source::{GenotypeKind, Genotypes},
+    standardize::standardize,
+};
+use crate::{
+    Device, Error, Result, StoredType, Tensor,
+    driver::Staging,
+    linalg::{
+        LinearMap, Matrix, Pass, Stats, matmul,
+        matmul::gram_lower,
+        matmul_tn,
+        reduce::{PendingStats, row_stats_with_missing},
+    },
+    stream::{Blocks, Narrow, Negative, RowPlan, Staged, StreamStats},
+    tensor::Pending,
+};
+
+/// Elements of a canonical block at most, where its rows allow: 64 MiB of f32.
+const BLOCK_ELEMENTS: u64 = 1 << 24;
+
+/// Rows over which the device sums: fixed by the number of samples alone, so that chunks, threads and budgets change
+/// no bit.
+pub(crate) fn block_rows(samples: u64) -> u64 {
+    let rows = (BLOCK_ELEMENTS / samples.max(1)).clamp(256, 4096);
+    1 << rows.ilog2()
+}
+
+/// Dosages of a block on the device: -1 is missing.
+#[derive(Debug)]
+enum Dosages {
+    I8(Tensor<i8>),
+    F32(Tensor<f32>),
+}
+
+impl Dosages {
+    fn stats(&self) -> Result<PendingStats> {
+        match self {
+            Self::I8(x) => row_stats_with_missing(x),
+            Self::F32(x) => row_stats_with_missing(x),
+        }
+    }
+
+    fn standardize(&self, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
+        match self {
+            Self::I8(x) => standardize(x, table),
+            Self::F32(x) => standardize(x, table),
+        }
+    }
+}
+
+/// A block whose sums are on their way.
+struct Counting {
+    rows: Range<u64>,
+    dosages: Dosages,
+    stats: PendingStats,
+}
+
+/// A block that stays on the device between passes.
+#[derive(Debug)]
+struct Kept {
+    rows: Range<u64>,
+    dosages: Dosages,
+    table: Vec<[f32; 3]>,
+}
+
+/// What the first pass counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    pub(crate) counts: VariantCounts,
+    /// Sum of squares of the standardised matrix.
+    pub(crate) sum_squares: f64,
+    /// FNV-1a of each variant's allele sum and called count.
+    pub(crate) digest: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stats: StreamStats,
+    tally: Option<Tally>,
+    kept: Option<Vec<Kept>>,
+}
+
+/// One block of the standardised matrix, as given to whoever asked for a pass.
+#[derive(Debug)]
+pub(crate) struct Block<'a> {
+    pub(crate) rows: Range<u64>,
+    pub(crate) x: Tensor<f32>,
+    /// Each variant's scaling, except on later passes over kept blocks.
+    pub(crate) standards: &'a [Standard],
+}
+
+/// The standardised genotype matrix: variants by samples.
+#[derive(Debug)]
+pub(crate) struct Standardized<'a> {
+    device: &'a Device,
+    plan: RowPlan,
+    kind: GenotypeKind,
+    rule: Rule,
+    /// Bytes of decoded chunks to hold at most.
+    prefetch: u64,
+    /// Whether blocks stay on the device after the first pass.
+    keep: bool,
+    state: RefCell<State>,
+}
+
+impl<'a> Standardized<'a> {
+    pub(crate) fn new(genotypes: &Genotypes, device: &'a Device, rule: Rule) -> Result<Self> {
+        let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
+        let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
+        let narrow = match genotypes.kind() {
+            GenotypeKind::Calls { .. } => {
+                Narrow { staged: Staged::I8, negative: Negative::Codes, max: 127.0, nan_is_missing: false }
+            }
+            GenotypeKind::Dosages => Narrow {
+                staged: if fractional { Staged::F32 } else { Staged::I8 },
+                negative: Negative::Missing,
+                nan_is_missing: genotypes.nan(),
+                max: match (rule.scaler.needs_frequency(), fractional) {
+                    (true, _) => rule.ploidy as f64,
+                    (false, true) => f64::from(f32::MAX),
+                    (false, false) => 127.0,
+                },
+            },
+        };
+        let plan = RowPlan::new(genotypes.arrays().to_vec(), narrow, block_rows(genotypes.samples()))?;
+        let rule = Rule { exact: narrow.staged == Staged::I8, ..rule };
+        Ok(Self {
+            device,
+            plan,
+            kind: genotypes.kind(),
+            rule,
+            prefetch: 0,
+            keep: false,
+            state: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn plan(&self) -> &RowPlan {
+        &self.plan
+    }
+
+    /// Sets what the memory plan allows: bytes of chunks held, and whether blocks stay on the device.
+    pub(crate) fn allow(&mut self, prefetch: u64, keep: bool) {
+        (self.prefetch, self.keep) = (prefetch, keep);
+    }
+
+    /// Bytes of the dosages of all variants.
+    pub(crate) fn dosage_bytes(&self) -> u64 {
+        self.plan.rows().saturating_mul(self.rule.samples).saturating_mul(self.plan.staged().size())
+    }
+
+    pub(crate) fn stats(&self) -> StreamStats {
+        self.state.borrow().stats
+    }
+
+    /// What the first pass counted.
+    pub(crate) fn tally(&self) -> Tally {
+        let empty = Tally { counts: VariantCounts::default(), sum_squares: 0.0, digest: FNV_OFFSET };
+        self.state.borrow().tally.clone().unwrap_or(empty)
+    }
+
+    /// Gives each block of the standardised matrix to `f`, in order: one pass over the store, or over what was kept.
+    pub(crate) fn each_block(
+        &self,
+        pass: &Pass<'_>,
+        f: &mut dyn FnMut(Block<'_>) -> Result<()>,
+    ) -> Result<()> {
+        pass.tell(0)?;
+        let kept = self.state.borrow_mut().kept.take();
+        let Some(kept) = kept else { return self.stream(pass, f) };
+        let started = Instant::now();
+        let result = kept.iter().try_for_each(|block| {
+            let x = block.dosages.standardize(&block.table)?;
+            f(Block { rows: block.rows.clone(), x, standards: &[] })?;
+            pass.tell(block.rows.end)
+        });
+        let mut state = self.state.borrow_mut();
+        state.kept = Some(kept);
+        state.stats.compute += started.elapsed();
+        result
+    }
+
+    fn stream(&self, pass: &Pass<'_>, f: &mut dyn FnMut(Block<'_>) -> Result<()>) -> Result<()> {
+        let run = pass.run();
+        let mut blocks = Blocks::new(&self.plan, self.device, self.prefetch, &run.cancel)?;
+        let slot = || self.device.driver().staging(self.plan.block_bytes());
+        // One slot is filled while the device may still read the other.
+        let (mut slots, mut turn) = ([slot()?, slot()?], 0);
+        let first_pass = self.state.borrow().tally.is_none();
+        let mut tally = first_pass.then(|| self.tally());
+        let mut kept = (self.keep && first_pass).then(Vec::new);
+        let mut counting: Option<Counting> = None;
+        loop {
+            // The next block is on its way before this one's sums are waited for.
+            let next = self.start(&mut blocks, &mut slots[turn])?;
+            turn = 1 - turn;
+            let ended = next.is_none();
+            if let Some(block) = std::mem::replace(&mut counting, next) {
+                let started = Instant::now();
+                let end = block.rows.end;
+                let done = self.finish(block, tally.as_mut(), f)?;
+                blocks.stats.compute += started.elapsed();
+                if let Some(kept) = &mut kept {
+                    kept.push(done);
+                }
+                pass.tell(end)?;
+            }
+            if ended {
+                break;
+            }
+        }
+        let mut state = self.state.borrow_mut();
+        state.stats.add(&blocks.stats);
+        (state.kept, state.tally) = (kept, tally.or(state.tally.take()));
+        Ok(())
+    }
+
+    /// Fills a slot with the next block and enqueues its upload, dosages and sums.
+    fn start(&self, blocks: &mut Blocks<'_>, slot: &mut Staging) -> Result<Option<Counting>> {
+        let Some(rows) = blocks.next(slot.bytes_mut())? else { return Ok(None) };
+        let started = Instant::now();
+        let (count, samples) = (rows.end - rows.start, self.rule.samples);
+        let dosages = match (self.kind, self.plan.staged()) {
+            (GenotypeKind::Calls { ploidy }, _) => {
+                Dosages::I8(dosage(&Tensor::from_staging(self.device, slot, &[count, samples, ploidy])?)?)
+            }
+            (_, Staged::I8) => Dosages::I8(Tensor::from_staging(self.device, slot, &[count, samples])?),
+            (_, Staged::F32) => Dosages::F32(Tensor::from_staging(self.device, slot, &[count, samples])?),
+        };
+        let stats = dosages.stats()?;
+        blocks.stats.compute += started.elapsed();
+        Ok(Some(Counting { rows, dosages, stats }))
+    }
+
+    /// Waits for a block's sums, standardises it and hands it on.
+    fn finish(
+        &self,
+        block: Counting,
+        tally: Option<&mut Tally>,
+        f: &mut dyn FnMut(Block<'_>) -> Result<()>,
+    ) -> Result<Kept> {
+        let Counting { rows, dosages, stats } = block;
+        let stats = stats.wait()?;
+        if let Some(row) = stats.iter().position(|stats| stats.bad > 0) {
+            return Err(self.bad_value(&rows, row, &dosages)?);
+        }
+        let standards: Vec<Standard> = stats.iter().map(|stats| Standard::new(stats, &self.rule)).collect();
+        if let Some(tally) = tally {
+            for (stats, standard) in stats.iter().zip(&standards) {
+                tally.add(stats, standard, self.rule.samples);
+            }
+        }
+        let table: Vec<[f32; 3]> = standards.iter().map(Standard::row).collect();
+        let x = dosages.standardize(&table)?;
+        f(Block { rows: rows.clone(), x, standards: &standards })?;
+        Ok(Kept { rows, dosages, table })
+    }
+
+    /// The error for a row that the device found a bad code in.
+    fn bad_value(&self, rows: &Range<u64>, row: usize, dosages: &Dosages) -> Result<Error> {
+        let samples = usize::try_from(self.rule.samples).unwrap_or(usize::MAX);
+        let values: Vec<f32> = match dosages {
+            Dosages::I8(x) => x.read()?[row * samples..][..samples].iter().map(|&x| f32::from(x)).collect(),
+            Dosages::F32(x) => x.read()?[row * samples..][..samples].to_vec(),
+        };
+        let sample = values.iter().position(|&x| x < -1.0 || !x.is_finite()).unwrap_or(0);
+        let variant = rows.start + row as u64;
+        let (array, index) = self.plan.locate(variant, sample as u64);
+        let why = if values[sample] == -2.0 {
+            format!(
+                "variant {variant}, sample {sample}: allele -2 pads a call of lower ploidy than {}; mixed ploidy is \
+                 not supported yet",
+                self.rule.ploidy
+            )
+        } else {
+            format!("variant {variant}, sample {sample}: {} is no allele", values[sample])
+        };
+        Ok(Error::chunk(array, &index, why))
+    }
+
+    /// `A X` variant by variant, with each variant's scaling; variants that take no part are left out. One pass over
+    /// the store.
+    pub(crate) fn apply_with_standards(
+        &self,
+        x: &Matrix,
+        pass: &Pass<'_>,
+        sink: &mut dyn FnMut(u64, &Standard, &[f64]) -> Result<()>,
+    ) -> Result<()> {
+        let (narrow, width) = (upload(self.device, x)?, x.cols());
+        self.each_block(pass, &mut |block| {
+            let y: Vec<f64> = matmul(&block.x, &narrow)?.read()?.into_iter().map(f64::from).collect();
+            for (i, standard) in block.standards.iter().enumerate() {
+                if standard.fate == Fate::Used {
+                    sink(block.rows.start + i as u64, standard, &y[i * width..][..width])?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The lower triangle of the Gram matrix of the samples, summed over blocks in f64, in C order. One pass.
+    pub(crate) fn gram_matrix(&self, pass: &Pass<'_>) -> Result<Vec<f64>> {
+        let n = usize::try_from(self.rule.samples).unwrap_or(usize::MAX);
+        let mut sum = vec![0.0; n * n];
+        let mut pending: Option<Pending<f32>> = None;
+        let pool = self.device.pool()?;
+        let mut add = |block: Option<Pending<f32>>| -> Result<()> {
+            let Some(block) = block else { return Ok(()) };
+            let block = block.wait()?;
+            pool.install(|| add_lower(&mut sum, &block, n));
+            Ok(())
+        };
+        self.each_block(pass, &mut |block| {
+            let gram = gram_lower(&block.x)?.download()?;
+            add(pending.replace(gram))
+        })?;
+        add(pending.take())?;
+        Ok(sum)
+    }
+}
+
+fn add_lower(sum: &mut [f64], block: &[f32], n: usize) {
+    use rayon::prelude::*;
+    sum.par_chunks_mut(n).zip(block.par_chunks(n)).enumerate().for_each(|(row, (sum, block))| {
+        for (sum, &block) in sum.iter_mut().zip(block).take(row + 1) {
+            *sum += f64::from(block);
+        }
+    });
+}
+
+impl LinearMap for Standardized<'_> {
+    fn shape(&self) -> [u64; 2] {
+        [self.plan.rows(), self.rule.samples]
+    }
+
+    fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+        let narrow = upload(self.device, x)?;
+        let mut sum = Matrix::zeros(x.rows(), x.cols());
+        let mut pending: Option<Pending<f32>> = None;
+        let mut add = |block: Option<Pending<f32>>| -> Result<()> {
+            let Some(block) = block else { return Ok(()) };
+            for (sum, block) in sum.data_mut().iter_mut().zip(block.wait()?) {
+                *sum += f64::from(block);
+            }
+            Ok(())
+        };
+        self.each_block(pass, &mut |block| {
+            let y = matmul(&block.x, &narrow)?;
+            let z = matmul_tn(&block.x, &y)?.download()?;
+            add(pending.replace(z))
+        })?;
+        add(pending.take())?;
+        Ok(sum)
+    }
+
+    fn apply(
+        &self,
+        x: &Matrix,
+        pass: &Pass<'_>,
+        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
+    ) -> Result<()> {
+        let narrow = upload(self.device, x)?;
+        self.each_block(pass, &mut |block| {
+            let y = matmul(&block.x, &narrow)?.read()?;
+            let rows = y.len() / x.cols().max(1);
+            let y = Matrix::from_vec(y.into_iter().map(f64::from).collect(), rows, x.cols())?;
+            sink(block.rows.start, &y)
+        })
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "devices compute in f32")]
+fn upload(device: &Device, x: &Matrix) -> Result<Tensor<f32>> {
+    let narrow: Vec<f32> = x.data().iter().map(|&x| x as f32).collect();
+    Tensor::from_slice(device, &narrow, &[x.rows() as u64, x.cols() as u64])
+}
+
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+
+impl Tally {
+    fn add(&mut self, stats: &Stats, standard: &Standard, samples: u64) {
+        self.counts.total += 1;
+        match standard.fate {
+            Fate::Used => self.counts.used += 1,
+            Fate::AllMissing => self.counts.all_missing += 1,
+            Fate::AboveMissing => self.counts.above_missing += 1,
+            Fate::BelowMaf => self.counts.below_maf += 1,
+            Fate::ZeroVariance => self.counts.zero_variance += 1,
+        }
+        self.sum_squares += standard.sum_squares(stats, samples);
+        for byte in stats.sum.to_le_bytes().into_iter().chain(stats.count.to_le_bytes()) {
+            self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}

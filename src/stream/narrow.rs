@@ -1,0 +1,135 @@
+//! From stored elements to what a device is given.
+
+use bytemuck::Pod;
+use half::f16;
+
+use crate::{Error, Result, StoredType};
+
+/// Element type of a staged row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Staged {
+    /// Calls, and integer dosages.
+    I8,
+    /// Fractional dosages.
+    F32,
+}
+
+impl Staged {
+    pub(crate) const fn size(self) -> u64 {
+        match self {
+            Self::I8 => 1,
+            Self::F32 => 4,
+        }
+    }
+}
+
+/// How elements are narrowed, and which values are out of range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Narrow {
+    pub(crate) staged: Staged,
+    /// What negative values mean.
+    pub(crate) negative: Negative,
+    /// Largest value.
+    pub(crate) max: f64,
+    /// Whether NaN is missing rather than an error.
+    pub(crate) nan_is_missing: bool,
+}
+
+/// What negative values mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Negative {
+    /// Codes of alleles, kept as they are: -1 missing, -2 padding.
+    Codes,
+    /// Missing, whatever the value.
+    Missing,
+}
+
+impl Narrow {
+    /// # Errors
+    /// [`Error::Store`] for a floating type where integers are staged.
+    pub(crate) fn accepts(&self, name: &str, dtype: StoredType) -> Result<()> {
+        let float = matches!(dtype, StoredType::F16 | StoredType::F32 | StoredType::F64);
+        if float && self.staged == Staged::I8 {
+            let why = format!("calls are integers, and this array holds {dtype:?}");
+            return Err(Error::Store { path: name.into(), why: why.into() });
+        }
+        Ok(())
+    }
+
+    /// Converts a run of elements; what is wrong with the first that does not fit.
+    pub(crate) fn convert(&self, dtype: StoredType, from: &[u8], to: &mut [u8]) -> Result<(), String> {
+        // Alleles as int8 are what nearly every store holds, and every byte is staged as it is.
+        if dtype == StoredType::I8 && self.negative == Negative::Codes {
+            to.copy_from_slice(from);
+            return Ok(());
+        }
+        match dtype {
+            StoredType::Bool | StoredType::U8 => self.integers::<u8>(from, to),
+            StoredType::I8 => self.integers::<i8>(from, to),
+            StoredType::I16 => self.integers::<i16>(from, to),
+            StoredType::U16 => self.integers::<u16>(from, to),
+            StoredType::I32 => self.integers::<i32>(from, to),
+            StoredType::U32 => self.integers::<u32>(from, to),
+            StoredType::I64 => self.integers::<i64>(from, to),
+            StoredType::U64 => self.integers::<u64>(from, to),
+            StoredType::F16 => self.floats(from, to, |x: f16| f64::from(x.to_f32())),
+            StoredType::F32 => self.floats(from, to, |x: f32| f64::from(x)),
+            StoredType::F64 => self.floats(from, to, |x: f64| x),
+        }
+    }
+
+    fn integers<T: Pod + TryInto<i64>>(&self, from: &[u8], to: &mut [u8]) -> Result<(), String> {
+        let floor = if self.negative == Negative::Codes { -2 } else { i64::MIN };
+        for (i, (from, to)) in elements::<T>(from).zip(to.chunks_exact_mut(self.width())).enumerate() {
+            // Only u64 beyond i64 fails to convert, and that is out of any range.
+            let value: i64 = from.try_into().unwrap_or(i64::MAX);
+            if value < floor || value as f64 > self.max {
+                return Err(format!(
+                    "value {value} at element {i} is outside {} to {}",
+                    floor.max(-2),
+                    self.max
+                ));
+            }
+            let value = if self.negative == Negative::Missing { value.max(-1) } else { value };
+            match self.staged {
+                Staged::I8 => {
+                    to.copy_from_slice(&i8::try_from(value).map_err(|e| e.to_string())?.to_ne_bytes())
+                }
+                Staged::F32 => to.copy_from_slice(&(value as f32).to_ne_bytes()),
+            }
+        }
+        Ok(())
+    }
+
+    fn floats<T: Pod>(&self, from: &[u8], to: &mut [u8], wide: impl Fn(T) -> f64) -> Result<(), String> {
+        for (i, (from, to)) in elements::<T>(from).zip(to.chunks_exact_mut(4)).enumerate() {
+            let value = wide(from);
+            let value = if value.is_nan() && self.nan_is_missing { -1.0 } else { value };
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "rounding to f32 is the point; overflow is checked"
+            )]
+            let narrow = value as f32;
+            if !narrow.is_finite() {
+                return Err(format!("value {value} at element {i} is not a finite 32-bit number"));
+            }
+            if value > self.max {
+                return Err(format!("value {value} at element {i} is above {}", self.max));
+            }
+            to.copy_from_slice(&if value < 0.0 { -1.0f32 } else { narrow }.to_ne_bytes());
+        }
+        Ok(())
+    }
+
+    fn width(&self) -> usize {
+        match self.staged {
+            Staged::I8 => 1,
+            Staged::F32 => 4,
+        }
+    }
+}
+
+/// Elements of bytes that need not be aligned.
+fn elements<T: Pod>(bytes: &[u8]) -> impl Iterator<Item = T> {
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
+}

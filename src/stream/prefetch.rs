@@ -1,0 +1,138 @@
+//! Decoding ahead, bounded in bytes.
+
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, mpsc},
+    time::Instant,
+};
+
+use rayon::ThreadPool;
+
+use super::{Band, RowPlan, StreamStats};
+use crate::{Cancel, DecodedChunk, Error, Result};
+
+type Decoded = (usize, usize, Result<DecodedChunk>);
+
+/// Decodes the chunks of a plan's bands in order on a pool, and keeps them until their rows were used.
+#[derive(Debug)]
+pub(super) struct Prefetch<'a> {
+    plan: &'a RowPlan,
+    pool: Arc<ThreadPool>,
+    /// Most bytes of decoded chunks, unless one block needs more.
+    bytes: u64,
+    held: u64,
+    /// The first band that is held, and those from it on that were started.
+    first: usize,
+    bands: VecDeque<Slot>,
+    /// Set when the pass ends early, so that what is queued is not decoded.
+    stop: Cancel,
+    cancel: Cancel,
+    sender: mpsc::Sender<Decoded>,
+    receiver: mpsc::Receiver<Decoded>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    chunks: Vec<Vec<u8>>,
+    missing: usize,
+}
+
+impl<'a> Prefetch<'a> {
+    pub(super) fn new(plan: &'a RowPlan, pool: Arc<ThreadPool>, bytes: u64, cancel: Cancel) -> Self {
+        let (sender, receiver) = mpsc::channel();
+        Self {
+            plan,
+            pool,
+            bytes,
+            held: 0,
+            first: 0,
+            bands: VecDeque::new(),
+            stop: Cancel::default(),
+            cancel,
+            sender,
+            receiver,
+        }
+    }
+
+    /// Waits for the bands of these rows: each with its chunks.
+    pub(super) fn bands(
+        &mut self,
+        rows: &Range<u64>,
+        stats: &mut StreamStats,
+    ) -> Result<Vec<(&Band, &[Vec<u8>])>> {
+        let needed = self.plan.needed(rows);
+        self.start(needed.end);
+        stats.peak_chunk_bytes = stats.peak_chunk_bytes.max(self.held);
+        while self.bands.range(..needed.end - self.first).any(|slot| slot.missing > 0) {
+            self.cancel.check()?;
+            let (band, chunk, result) = self.receiver.recv().expect("this end holds a sender too");
+            let slot = &mut self.bands[band - self.first];
+            slot.missing -= 1;
+            let decoded = result?;
+            stats.read += decoded.read;
+            stats.decode += decoded.decode;
+            stats.stored_bytes += decoded.stored;
+            stats.decoded_bytes += decoded.bytes.len() as u64;
+            stats.chunks += 1;
+            slot.chunks[chunk] = decoded.bytes;
+        }
+        let slots = self.bands.range(needed.start - self.first..needed.end - self.first);
+        Ok(self.plan.bands()[needed].iter().zip(slots.map(|slot| slot.chunks.as_slice())).collect())
+    }
+
+    /// Starts the bands up to `needed`, and further ones while there is room.
+    fn start(&mut self, needed: usize) {
+        let plan = self.plan;
+        while let Some(band) = plan.bands().get(self.first + self.bands.len()) {
+            let number = self.first + self.bands.len();
+            if number >= needed && self.held.saturating_add(band.bytes) > self.bytes {
+                break;
+            }
+            self.held += band.bytes;
+            let chunks = plan.chunks(band);
+            self.bands.push_back(Slot { chunks: vec![Vec::new(); chunks.len()], missing: chunks.len() });
+            for (i, index) in chunks.into_iter().enumerate() {
+                let (array, sender) = (plan.array(band.array).clone(), self.sender.clone());
+                let (stop, cancel) = (self.stop.clone(), self.cancel.clone());
+                self.pool.spawn(move || {
+                    if stop.is_cancelled() || cancel.is_cancelled() {
+                        // The consumer may be waiting for this chunk; if it is gone, nobody minds.
+                        let _ = sender.send((number, i, Err(Error::Cancelled)));
+                        return;
+                    }
+                    // A panic on the pool's thread would abort the process.
+                    let result = catch_unwind(AssertUnwindSafe(|| array.read_chunk(&index)));
+                    let panicked = |_| Err(Error::chunk(array.name(), &index, "decoding panicked"));
+                    let _ = sender.send((number, i, result.unwrap_or_else(panicked)));
+                });
+            }
+        }
+    }
+
+    /// Frees the bands that end at or before `row`.
+    pub(super) fn release(&mut self, row: u64) {
+        while self.plan.bands().get(self.first).is_some_and(|band| band.rows.end <= row)
+            && !self.bands.is_empty()
+        {
+            self.bands.pop_front();
+            self.held -= self.plan.bands()[self.first].bytes;
+            self.first += 1;
+        }
+    }
+}
+
+impl Drop for Prefetch<'_> {
+    fn drop(&mut self) {
+        let started = Instant::now();
+        self.stop.cancel();
+        // Chunks in flight hold memory until they end; a second bounds the wait for one that hangs.
+        while self.bands.iter().any(|slot| slot.missing > 0) && started.elapsed().as_secs() < 1 {
+            let Ok((band, _, _)) = self.receiver.recv_timeout(std::time::Duration::from_millis(100)) else {
+                continue;
+            };
+            self.bands[band - self.first].missing -= 1;
+        }
+    }
+}
