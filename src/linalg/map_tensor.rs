@@ -91,11 +91,7 @@ fn upload<T: Element>(op: &'static str, a: &Tensor<T>, x: &Matrix, n: u64) -> Re
     x.to_tensor(a.device())
 }
 
-fn add_oldest(
-    pending: &mut VecDeque<(u64, Pending<f32>)>,
-    sum: &mut [f64],
-    pass: &Pass<'_>,
-) -> Result<()> {
+fn add_oldest(pending: &mut VecDeque<(u64, Pending<f32>)>, sum: &mut [f64], pass: &Pass<'_>) -> Result<()> {
     let Some((rows, block)) = pending.pop_front() else { return Ok(()) };
     for (sum, value) in sum.iter_mut().zip(block.wait()?) {
         *sum += f64::from(value);

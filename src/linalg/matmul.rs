@@ -118,9 +118,16 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
     product("matmul_nt", Op::Nt, a, b)
 }
 
-/// The lower triangle of `xᵀ x` for these rows of x (k, n), into c (n, n); above the diagonal c is unspecified.
-pub(crate) fn gram_lower(x: Rows<'_, f32>, c: &mut Tensor<f32>) -> Result<()> {
-    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true }.run(c)
+/// The lower triangle of `xᵀ x` for x (k, n); what is above the diagonal is unspecified.
+pub(crate) fn gram_lower(x: &Tensor<f32>) -> Result<Tensor<f32>> {
+    gram_lower_rows(Rows::all("gram", x)?)
+}
+
+/// [`gram_lower`] of some rows.
+pub(crate) fn gram_lower_rows(x: Rows<'_, f32>) -> Result<Tensor<f32>> {
+    let mut out = Tensor::empty(x.tensor.device(), &[x.cols(), x.cols()])?;
+    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true }.run(&mut out)?;
+    Ok(out)
 }
 
 /// `op(a) op(b)` into a tensor of the right shape; the operands are rows of tensors.
