@@ -38,7 +38,8 @@ impl SignRule {
         Ok(())
     }
 
-    fn negative(self, vectors: &Matrix) -> Vec<bool> {
+    /// Which columns are to be negated, of vectors of the side that the rule looks at.
+    pub(crate) fn negative(self, vectors: &Matrix) -> Vec<bool> {
         (0..vectors.cols()).map(|j| self.is_negative(vectors.column(j))).collect()
     }
 
