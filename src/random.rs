@@ -62,7 +62,8 @@ pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> R
     let limits = device.limits();
     // Whole blocks of four words, whose windows start at the device's alignment.
     let step = (limits.binding / 4).min(1 << 30) / limits.alignment * limits.alignment;
-    let step = step.min(u64::from(limits.groups_per_axis).saturating_pow(2) * u64::from(WG) * 4);
+    let step =
+        step.min(u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(u64::from(WG) * 4));
     let mut done = 0;
     while done < len {
         let n = step.min(len - done);

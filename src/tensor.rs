@@ -133,6 +133,12 @@ impl<T: Element> Tensor<T> {
         Ok(Self { shape: shape.into(), ..self })
     }
 
+    /// The same bits as elements of another type of the same size; copies nothing.
+    pub(crate) fn cast<U: Element>(self) -> Tensor<U> {
+        assert_eq!(T::DTYPE.size(), U::DTYPE.size(), "a cast should keep the size of an element");
+        Tensor { device: self.device, buffer: self.buffer, shape: self.shape, element: PhantomData }
+    }
+
     /// Waits for everything enqueued and copies the elements to the host, in C order.
     ///
     /// # Errors
