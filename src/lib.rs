@@ -13,6 +13,8 @@ pub mod random;
 mod run;
 mod stream;
 mod tensor;
+#[cfg(feature = "zarr")]
+pub mod zarr;
 
 pub use array::{ChunkedArray, DecodedChunk, MissingChunk, StoredType};
 pub use device::{Backend, Device, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};

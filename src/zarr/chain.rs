@@ -1,0 +1,182 @@
+//! The codec chain of an array: parsed from its metadata, refused where it cannot be decoded safely.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use zarrs::metadata::v3::MetadataV3;
+
+use super::{
+    guard::{BytesCodec, Size, Why},
+    layout,
+    shard::Shard,
+};
+use crate::MissingChunk;
+
+/// Codecs named in errors about others.
+pub(super) const SUPPORTED: &str =
+    "blosc, zstd, gzip, zlib, crc32c, bytes, transpose, sharding_indexed and vlen-utf8 are supported";
+
+/// Room above twice the decoded size that an encoded chunk may take.
+const ENCODED_SLACK: usize = 64 << 10;
+
+/// Most bytes of one chunk of variable-length strings, whose decoded size no metadata tells.
+pub(super) const MAX_TEXT_BYTES: usize = 256 << 20;
+
+/// The elements of one chunk, as decoded.
+#[derive(Clone, Debug)]
+pub(super) struct ChunkSpec {
+    /// Elements along each axis.
+    pub(super) shape: Vec<usize>,
+    /// Bytes of one element; 0 for variable-length strings.
+    pub(super) size: usize,
+    /// Bytes of the numbers that an element is made of.
+    pub(super) unit: usize,
+    /// One element of fill, in native byte order.
+    pub(super) fill: Vec<u8>,
+}
+
+impl ChunkSpec {
+    /// Elements; the product was checked when the array was opened.
+    pub(super) fn count(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Bytes of the decoded chunk.
+    pub(super) fn bytes(&self) -> usize {
+        self.count() * self.size
+    }
+}
+
+/// How chunks are encoded.
+#[derive(Debug)]
+pub(super) struct Chain {
+    transpose: Option<Vec<usize>>,
+    to_bytes: ToBytes,
+    /// In encoding order: the last is undone first.
+    bytes: Vec<BytesCodec>,
+}
+
+#[derive(Debug)]
+enum ToBytes {
+    Plain { big_endian: bool },
+    Text,
+    Shard(Box<Shard>),
+}
+
+impl Chain {
+    /// Parses `codecs` for chunks of `spec`.
+    pub(super) fn parse(codecs: &[MetadataV3], spec: &ChunkSpec) -> Why<Self> {
+        let mut transpose = None;
+        let mut to_bytes = None;
+        let mut bytes = Vec::new();
+        for codec in codecs {
+            let name = codec.name();
+            if let Some(codec) = bytes_codec(name) {
+                if to_bytes.is_none() {
+                    return Err(format!("codec `{name}` comes before the one that makes bytes"));
+                }
+                bytes.push(codec);
+                continue;
+            }
+            if to_bytes.is_some() || (name == "transpose" && transpose.is_some()) {
+                return Err(format!(
+                    "codec `{name}` is not supported at this place of the chain; {SUPPORTED}"
+                ));
+            }
+            match name {
+                "transpose" => transpose = Some(parse_order(codec, spec.shape.len())?),
+                "bytes" | "endian" => {
+                    to_bytes = Some(ToBytes::Plain { big_endian: is_big_endian(codec, spec.unit)? });
+                }
+                "vlen-utf8" => to_bytes = Some(ToBytes::Text),
+                "sharding_indexed" => to_bytes = Some(ToBytes::Shard(Box::new(Shard::parse(codec, spec)?))),
+                _ => return Err(format!("codec `{name}` is not supported; {SUPPORTED}")),
+            }
+        }
+        let to_bytes =
+            to_bytes.ok_or_else(|| format!("no codec makes bytes of its elements; {SUPPORTED}"))?;
+        let text = matches!(to_bytes, ToBytes::Text);
+        if text != (spec.size == 0) || (text && transpose.is_some()) {
+            return Err("its codecs do not fit its data type".to_owned());
+        }
+        if transpose.is_some() && matches!(to_bytes, ToBytes::Shard(_)) {
+            return Err("transposed shards are not supported".to_owned());
+        }
+        Ok(Self { transpose, to_bytes, bytes })
+    }
+
+    /// Most bytes an encoded chunk may have: more is refused unread.
+    pub(super) fn encoded_cap(&self, spec: &ChunkSpec) -> usize {
+        let decoded = match &self.to_bytes {
+            ToBytes::Text => return MAX_TEXT_BYTES,
+            ToBytes::Shard(shard) => spec.bytes().saturating_add(shard.index_bytes()),
+            ToBytes::Plain { .. } => spec.bytes(),
+        };
+        decoded.saturating_mul(2).saturating_add(ENCODED_SLACK)
+    }
+
+    /// Decodes one chunk: exactly `spec.bytes()` bytes, or the serialised strings.
+    pub(super) fn decode(
+        &self,
+        encoded: Cow<'_, [u8]>,
+        spec: &ChunkSpec,
+        missing: MissingChunk,
+    ) -> Why<Vec<u8>> {
+        let cap = Size::AtMost(self.encoded_cap(spec));
+        let innermost = match self.to_bytes {
+            ToBytes::Plain { .. } => Size::Exactly(spec.bytes()),
+            ToBytes::Text | ToBytes::Shard(_) => cap,
+        };
+        let mut data = encoded;
+        for (position, codec) in self.bytes.iter().enumerate().rev() {
+            data = codec.decode(data, if position == 0 { innermost } else { cap })?;
+        }
+        innermost.check(data.len() as u64, "it has")?;
+        match &self.to_bytes {
+            ToBytes::Text => Ok(data.into_owned()),
+            ToBytes::Shard(shard) => shard.decode(&data, spec, missing),
+            ToBytes::Plain { big_endian } => {
+                let mut data = data.into_owned();
+                if *big_endian != cfg!(target_endian = "big") {
+                    layout::swap_bytes(&mut data, spec.unit);
+                }
+                match &self.transpose {
+                    Some(order) => layout::untranspose(&data, &spec.shape, order, spec.size),
+                    None => Ok(data),
+                }
+            }
+        }
+    }
+}
+
+fn bytes_codec(name: &str) -> Option<BytesCodec> {
+    Some(match name {
+        "blosc" | "numcodecs.blosc" => BytesCodec::Blosc,
+        "zstd" | "numcodecs.zstd" => BytesCodec::Zstd,
+        "gzip" | "numcodecs.gzip" => BytesCodec::Gzip,
+        "zlib" | "numcodecs.zlib" => BytesCodec::Zlib,
+        "crc32c" => BytesCodec::Crc32c,
+        _ => return None,
+    })
+}
+
+/// Whether a `bytes` codec stores numbers of `unit` bytes big-endian first.
+pub(super) fn is_big_endian(codec: &MetadataV3, unit: usize) -> Why<bool> {
+    match codec.configuration().and_then(|c| c.get("endian")).map(|v| (v, v.as_str())) {
+        Some((_, Some("little"))) => Ok(false),
+        Some((_, Some("big"))) => Ok(true),
+        None | Some((Value::Null, _)) if unit == 1 => Ok(false),
+        _ => Err("its `bytes` codec names no byte order".to_owned()),
+    }
+}
+
+fn parse_order(codec: &MetadataV3, axes: usize) -> Why<Vec<usize>> {
+    let wrong = || format!("the order of its `transpose` codec is not a permutation of {axes} axes");
+    let order = codec.configuration().and_then(|c| c.get("order")).and_then(Value::as_array);
+    let order = order.ok_or_else(wrong)?.iter().map(|v| usize::try_from(v.as_u64()?).ok());
+    let order = order.collect::<Option<Vec<usize>>>().ok_or_else(wrong)?;
+    if order.len() != axes || (0..axes).any(|axis| !order.contains(&axis)) {
+        return Err(wrong());
+    }
+    Ok(order)
+}

@@ -1,0 +1,230 @@
+//! Bytes-to-bytes decoders that never produce, or allocate for, more than they were told to expect.
+//!
+//! A 16-byte zstd chunk that claims 2^50 bytes aborts a process that believes it, and an abort cannot be
+//! caught. So every size a chunk claims is compared with what the metadata promises before memory is taken,
+//! and memory is taken fallibly.
+
+use std::{borrow::Cow, io::Read};
+
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+use zarrs::array::codec::blosc_decompress_bytes;
+
+/// What is wrong with a chunk, in words; the caller adds the array and the index.
+pub(super) type Why<T> = Result<T, String>;
+
+/// Bytes of a blosc header, before the table of block offsets.
+const BLOSC_HEADER: usize = 16;
+/// c-blosc splits a block into one stream per byte of the element only up to this element size ...
+const BLOSC_MAX_SPLITS: usize = 16;
+/// ... and only if each stream has at least this many bytes.
+const BLOSC_MIN_SPLIT: usize = 128;
+
+/// A bytes-to-bytes codec that can be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BytesCodec {
+    Blosc,
+    Zstd,
+    Gzip,
+    Zlib,
+    Crc32c,
+}
+
+/// The decoded size that is acceptable, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Size {
+    Exactly(usize),
+    AtMost(usize),
+}
+
+impl Size {
+    const fn cap(self) -> usize {
+        match self {
+            Self::Exactly(n) | Self::AtMost(n) => n,
+        }
+    }
+
+    pub(super) fn check(self, got: u64, what: &str) -> Why<()> {
+        match self {
+            Self::Exactly(n) if got != n as u64 => Err(format!("{what} {got} bytes, expected {n}")),
+            Self::AtMost(n) if got > n as u64 => Err(format!("{what} {got} bytes, expected at most {n}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl BytesCodec {
+    /// Undoes this codec.
+    pub(super) fn decode(self, data: Cow<'_, [u8]>, size: Size) -> Why<Cow<'_, [u8]>> {
+        match self {
+            Self::Blosc => blosc(&data, size).map(Cow::Owned),
+            Self::Zstd => zstd(&data, size).map(Cow::Owned),
+            Self::Gzip => inflate(MultiGzDecoder::new(data.as_ref()), size, "gzip data has").map(Cow::Owned),
+            Self::Zlib => zlib(&data, size).map(Cow::Owned),
+            Self::Crc32c => crc32c(data),
+        }
+    }
+}
+
+/// An empty vector with room for `bytes`, or an error where the allocator refuses.
+pub(super) fn buffer(bytes: usize) -> Why<Vec<u8>> {
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(bytes).map_err(|_| format!("no memory for {bytes} bytes"))?;
+    Ok(buffer)
+}
+
+/// Little-endian `u32` at `at`, if it is there.
+pub(super) fn u32_at(data: &[u8], at: usize) -> Option<u32> {
+    let bytes = data.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+fn usize_at(data: &[u8], at: usize) -> Option<usize> {
+    u32_at(data, at).and_then(|value| usize::try_from(value).ok())
+}
+
+fn blosc(data: &[u8], size: Size) -> Why<Vec<u8>> {
+    let frame = BloscFrame::parse(data)?;
+    size.check(frame.nbytes as u64, "blosc header claims")?;
+    frame.check_streams(data)?;
+    // c-blosc does not look at what its own malloc of two blocks returned, so ask first.
+    drop(buffer(frame.nbytes.saturating_add(frame.block.saturating_mul(2)).saturating_add(4096))?);
+    let decoded = blosc_decompress_bytes(data, frame.nbytes, 1)
+        .map_err(|_| "blosc cannot decompress it: the data is damaged".to_owned())?;
+    Size::Exactly(frame.nbytes).check(decoded.len() as u64, "blosc decompressed")?;
+    Ok(decoded)
+}
+
+/// The header of a blosc 1 frame.
+struct BloscFrame {
+    flags: u8,
+    typesize: usize,
+    nbytes: usize,
+    block: usize,
+}
+
+impl BloscFrame {
+    const STORED: u8 = 0x02;
+    const RESERVED: u8 = 0x08;
+    const DONT_SPLIT: u8 = 0x10;
+
+    fn parse(data: &[u8]) -> Why<Self> {
+        let short = || format!("{} bytes are shorter than a blosc header", data.len());
+        let [version, _, flags, typesize, ..] = *data else { return Err(short()) };
+        let nbytes = usize_at(data, 4).ok_or_else(short)?;
+        let block = usize_at(data, 8).ok_or_else(short)?;
+        let total = usize_at(data, 12).ok_or_else(short)?;
+        if version != 2 || flags & Self::RESERVED != 0 {
+            return Err(format!("blosc header has version {version}, flags {flags:#x}: not a blosc 1 frame"));
+        }
+        if total != data.len() {
+            return Err(format!("blosc header claims {total} encoded bytes, there are {}", data.len()));
+        }
+        if typesize == 0 || nbytes == 0 || block == 0 || block > nbytes {
+            return Err(format!(
+                "blosc header claims {nbytes} bytes in blocks of {block}, elements of {typesize}"
+            ));
+        }
+        Ok(Self { flags, typesize: typesize.into(), nbytes, block })
+    }
+
+    /// Walks every block's streams, which must lie inside `data`.
+    fn check_streams(&self, data: &[u8]) -> Why<()> {
+        if self.flags & Self::STORED != 0 {
+            return Size::Exactly(self.nbytes.saturating_add(BLOSC_HEADER))
+                .check(data.len() as u64, "stored blosc frame has");
+        }
+        let blocks = self.nbytes.div_ceil(self.block);
+        if blocks > (data.len() - BLOSC_HEADER) / 4 {
+            return Err(format!("blosc header claims {blocks} blocks, more than the data has offsets for"));
+        }
+        for block in 0..blocks {
+            let whole = block + 1 < blocks || self.nbytes.is_multiple_of(self.block);
+            let splits = if whole { self.splits() } else { 1 };
+            self.check_block(data, BLOSC_HEADER + 4 * blocks, block, splits)
+                .ok_or_else(|| format!("blosc block {block} of {blocks} points outside the data"))?;
+        }
+        Ok(())
+    }
+
+    /// Streams in a whole block, by the rule c-blosc decodes with.
+    const fn splits(&self) -> usize {
+        let split = self.flags & Self::DONT_SPLIT == 0
+            && self.typesize <= BLOSC_MAX_SPLITS
+            && self.block / self.typesize >= BLOSC_MIN_SPLIT;
+        if split { self.typesize } else { 1 }
+    }
+
+    fn check_block(&self, data: &[u8], first: usize, block: usize, splits: usize) -> Option<()> {
+        let mut at = usize_at(data, BLOSC_HEADER + 4 * block)?;
+        if at < first {
+            return None;
+        }
+        for _ in 0..splits {
+            let length = usize_at(data, at)?;
+            at = at.checked_add(4)?.checked_add(length)?;
+            if at > data.len() {
+                return None;
+            }
+        }
+        Some(())
+    }
+}
+
+fn zstd(data: &[u8], size: Size) -> Why<Vec<u8>> {
+    let damaged = |error: std::io::Error| format!("zstd cannot decompress it: {error}");
+    let claimed = zstd::zstd_safe::get_frame_content_size(data)
+        .map_err(|_| "it does not start with a zstd frame".to_owned())?;
+    if let Some(claimed) = claimed {
+        // Several frames may follow each other, so the first may claim less than the whole.
+        Size::AtMost(size.cap()).check(claimed, "zstd frame claims")?;
+    }
+    match size {
+        Size::Exactly(expected) => {
+            // Writes into the room it is given and nowhere else, whatever the frames claim.
+            let mut decoded = buffer(expected)?;
+            zstd::bulk::Decompressor::new()
+                .and_then(|mut zstd| zstd.decompress_to_buffer(data, &mut decoded))
+                .map_err(damaged)?;
+            size.check(decoded.len() as u64, "zstd data has")?;
+            Ok(decoded)
+        }
+        Size::AtMost(_) => {
+            inflate(zstd::stream::read::Decoder::new(data).map_err(damaged)?, size, "zstd data has")
+        }
+    }
+}
+
+fn zlib(mut data: &[u8], size: Size) -> Why<Vec<u8>> {
+    let decoded = inflate(ZlibDecoder::new(&mut data), size, "zlib data has")?;
+    if data.is_empty() { Ok(decoded) } else { Err(format!("{} bytes follow the zlib data", data.len())) }
+}
+
+/// Reads to the end, giving up one byte past `size`.
+fn inflate(reader: impl Read, size: Size, what: &str) -> Why<Vec<u8>> {
+    let mut decoded = buffer(if let Size::Exactly(expected) = size { expected } else { 0 })?;
+    reader
+        .take(size.cap() as u64 + 1)
+        .read_to_end(&mut decoded)
+        .map_err(|error| format!("it cannot be decompressed: {error}"))?;
+    if decoded.len() > size.cap() {
+        return Err(format!("{what} more than {} bytes", size.cap()));
+    }
+    size.check(decoded.len() as u64, what)?;
+    Ok(decoded)
+}
+
+/// Verifies and removes the checksum that follows the data.
+pub(super) fn crc32c(data: Cow<'_, [u8]>) -> Why<Cow<'_, [u8]>> {
+    let end = data.len().checked_sub(4).ok_or("shorter than its crc32c checksum")?;
+    let (stored, computed) = (u32_at(&data, end), crc32c::crc32c(&data[..end]));
+    if stored != Some(computed) {
+        return Err("the crc32c checksum does not match: the data is damaged".to_owned());
+    }
+    Ok(match data {
+        Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..end]),
+        Cow::Owned(mut bytes) => {
+            bytes.truncate(end);
+            Cow::Owned(bytes)
+        }
+    })
+}

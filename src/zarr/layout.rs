@@ -1,0 +1,95 @@
+//! Rearranging decoded elements: byte order, axis order, and blocks of a larger array.
+
+use super::guard::{Why, buffer};
+
+/// Reverses the bytes of every `unit`-byte number in place.
+pub(super) fn swap_bytes(data: &mut [u8], unit: usize) {
+    if unit > 1 {
+        data.chunks_exact_mut(unit).for_each(<[u8]>::reverse);
+    }
+}
+
+/// `count` copies of `element`.
+pub(super) fn filled(element: &[u8], count: usize) -> Why<Vec<u8>> {
+    let bytes = element.len().checked_mul(count).ok_or("more bytes than can be addressed")?;
+    let mut data = buffer(bytes)?;
+    match *element {
+        [byte] => data.resize(bytes, byte),
+        _ => (0..count).for_each(|_| data.extend_from_slice(element)),
+    }
+    Ok(data)
+}
+
+/// Elements between neighbours along each axis of a C-ordered array.
+fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis];
+    }
+    strides
+}
+
+/// Undoes Zarr's `transpose` codec: axis `i` of `data` is axis `order[i]` of the result of `shape`.
+pub(super) fn untranspose(data: &[u8], shape: &[usize], order: &[usize], size: usize) -> Why<Vec<u8>> {
+    let encoded: Vec<usize> = order.iter().map(|&axis| shape[axis]).collect();
+    let mut source = vec![0; shape.len()];
+    for (stride, &axis) in strides(&encoded).into_iter().zip(order) {
+        source[axis] = stride;
+    }
+    let mut out = buffer(data.len())?;
+    let (&last, outer) = shape.split_last().ok_or("transposed data without axes")?;
+    let mut index = vec![0; outer.len()];
+    loop {
+        let mut at: usize = index.iter().zip(&source).map(|(i, stride)| i * stride).sum();
+        for _ in 0..last {
+            out.extend_from_slice(&data[at * size..(at + 1) * size]);
+            at += source[outer.len()];
+        }
+        if !advance(&mut index, outer) {
+            return Ok(out);
+        }
+    }
+}
+
+/// Copies the C-ordered block `block` of shape `extent` into `data` of shape `shape` at `origin`.
+///
+/// `extent + origin` must lie inside `shape`; `size` is the bytes of one element.
+pub(super) fn insert_block(
+    data: &mut [u8],
+    shape: &[usize],
+    origin: &[usize],
+    block: &[u8],
+    extent: &[usize],
+    size: usize,
+) {
+    // Axes that the block covers whole are one run with the axis before them.
+    let mut axis = shape.len();
+    let mut run = size;
+    while axis > 0 {
+        axis -= 1;
+        run *= extent[axis];
+        if extent[axis] != shape[axis] {
+            break;
+        }
+    }
+    let strides = strides(shape);
+    let mut index = vec![0; axis];
+    for part in block.chunks_exact(run) {
+        let offset: usize =
+            (0..shape.len()).map(|a| (origin[a] + index.get(a).unwrap_or(&0)) * strides[a]).sum();
+        data[offset * size..offset * size + run].copy_from_slice(part);
+        advance(&mut index, &extent[..axis]);
+    }
+}
+
+/// Steps `index` to the next in C order; false, with `index` back at the origin, after the last.
+pub(super) fn advance(index: &mut [usize], shape: &[usize]) -> bool {
+    for (i, &extent) in index.iter_mut().zip(shape).rev() {
+        *i += 1;
+        if *i < extent {
+            return true;
+        }
+        *i = 0;
+    }
+    false
+}

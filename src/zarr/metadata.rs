@@ -1,0 +1,296 @@
+//! Array metadata, v2 and v3, read from its file and checked before anything trusts it.
+
+use std::{
+    io::{ErrorKind, Read},
+    path::Path,
+};
+
+use serde_json::Value;
+use zarrs::{
+    array::{Array, ArrayMetadata, ArrayMetadataV2, ArrayMetadataV3, ChunkKeyEncoding},
+    convert::array_metadata_v2_to_v3,
+};
+
+use super::{
+    chain::{Chain, ChunkSpec, SUPPORTED},
+    guard::Why,
+};
+use crate::{Error, Result, StoredType};
+
+/// Most decoded bytes of one chunk; an array with larger ones is refused when it is opened.
+pub const MAX_CHUNK_BYTES: u64 = 2 << 30;
+
+/// Most bytes of one fixed-length string.
+const MAX_STRING_BYTES: usize = 64 << 10;
+
+/// Most bytes of one metadata file.
+const MAX_METADATA_BYTES: u64 = 16 << 20;
+
+/// What the elements of an array are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Element {
+    Number(StoredType),
+    /// UTF-32 padded with zeros.
+    Utf32 {
+        bytes: usize,
+    },
+    /// UTF-8 padded with zeros.
+    Utf8 {
+        bytes: usize,
+    },
+    /// Strings of any length, by the `vlen-utf8` codec.
+    Text,
+}
+
+/// An array's metadata, with all sizes checked.
+#[derive(Debug)]
+pub(super) struct Metadata {
+    pub(super) shape: Vec<u64>,
+    pub(super) chunk_shape: Vec<u64>,
+    pub(super) element: Element,
+    /// Names of the axes, where the store gives them.
+    pub(super) dimensions: Vec<String>,
+    pub(super) spec: ChunkSpec,
+    pub(super) chain: Chain,
+    /// Names of chunk files, relative to the array's folder.
+    pub(super) keys: ChunkKeyEncoding,
+}
+
+/// What a folder of a store is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    Array,
+    Group,
+    Absent,
+}
+
+/// What `folder` is, from the metadata files in it.
+pub(super) fn node(folder: &Path) -> Result<Node> {
+    if let Some(v3) = read_json(&folder.join("zarr.json"))? {
+        return match v3.get("node_type").and_then(Value::as_str) {
+            Some("array") => Ok(Node::Array),
+            Some("group") => Ok(Node::Group),
+            _ => Err(Error::store(folder.display(), "its zarr.json names neither an array nor a group")),
+        };
+    }
+    if folder.join(".zarray").is_file() {
+        return Ok(Node::Array);
+    }
+    Ok(if folder.join(".zgroup").is_file() { Node::Group } else { Node::Absent })
+}
+
+/// Reads and checks the metadata of the array in `folder`.
+pub(super) fn read(folder: &Path) -> Result<Metadata> {
+    let refuse = |why: String| Error::store(folder.display(), why);
+    if let Some(json) = read_json(&folder.join("zarr.json"))? {
+        if json.get("node_type").and_then(Value::as_str) == Some("group") {
+            return Err(refuse("is a group, not an array".to_owned()));
+        }
+        return guarded(|| parse_v3(json)).map_err(refuse);
+    }
+    if let Some(json) = read_json(&folder.join(".zarray"))? {
+        let attributes = read_json(&folder.join(".zattrs"))?.unwrap_or(Value::Null);
+        return guarded(|| parse_v2(json, &attributes)).map_err(refuse);
+    }
+    let group = folder.join(".zgroup").is_file();
+    Err(refuse(if group { "is a group, not an array" } else { "no such array" }.to_owned()))
+}
+
+/// Runs `work`, turning a panic inside the Zarr library into an error: the last line of defence.
+pub(super) fn guarded<T>(work: impl FnOnce() -> Why<T>) -> Why<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err("the Zarr library failed on it".to_owned()))
+}
+
+/// Reads a JSON file; `None` where there is none.
+fn read_json(path: &Path) -> Result<Option<Value>> {
+    let fail = |source| Error::Io { path: path.display().to_string().into(), source };
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(fail(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_METADATA_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
+    if bytes.len() as u64 > MAX_METADATA_BYTES {
+        return Err(Error::store(path.display(), format!("has more than {MAX_METADATA_BYTES} bytes")));
+    }
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|error| Error::store(path.display(), format!("is not valid JSON: {error}")))
+}
+
+fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
+    for id in v2_codecs(&json) {
+        if !["blosc", "zstd", "gzip", "zlib", "crc32c", "vlen-utf8"].contains(&id) {
+            return Err(format!("codec `{id}` is not supported; {SUPPORTED}"));
+        }
+    }
+    let text = adapt_v2_text(&mut json);
+    let v2: ArrayMetadataV2 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
+    let v3 = array_metadata_v2_to_v3(&v2).map_err(|e| e.to_string())?;
+    let dimensions = attributes.get("_ARRAY_DIMENSIONS").and_then(Value::as_array);
+    let dimensions = dimensions.into_iter().flatten().map(|d| d.as_str().unwrap_or_default().to_owned());
+    Metadata::new(v3, ArrayMetadata::V2(v2), text, dimensions.collect())
+}
+
+/// Names of the filters and the compressor.
+fn v2_codecs(json: &Value) -> Vec<&str> {
+    let filters = json.get("filters").and_then(Value::as_array).into_iter().flatten();
+    let compressor = json.get("compressor").filter(|c| !c.is_null());
+    filters.chain(compressor).map(|c| c.get("id").and_then(Value::as_str).unwrap_or("unnamed")).collect()
+}
+
+/// Rewrites the string types that zarrs refuses: `|S` as raw bytes, and fill values it has no reading for.
+/// Returns whether raw bytes are text.
+fn adapt_v2_text(json: &mut Value) -> bool {
+    let dtype = json.get("dtype").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if let Some(bytes) = dtype.strip_prefix("|S") {
+        json["dtype"] = format!("|V{bytes}").into();
+        json["fill_value"] = Value::Null;
+        return true;
+    }
+    if dtype.get(1..2) == Some("U") || dtype == "|O" {
+        // zarr-python writes 0 or null where it means the empty string.
+        if !json.get("fill_value").is_some_and(Value::is_string) {
+            json["fill_value"] = "".into();
+        }
+    }
+    false
+}
+
+fn parse_v3(mut json: Value) -> Why<Metadata> {
+    let text = adapt_v3_text(&mut json);
+    let v3: ArrayMetadataV3 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
+    let dimensions = v3.dimension_names.iter().flatten().map(|d| d.clone().unwrap_or_default()).collect();
+    Metadata::new(v3.clone(), ArrayMetadata::V3(v3), text, dimensions)
+}
+
+/// Rewrites zarr-python's `null_terminated_bytes` as raw bytes. Returns whether raw bytes are text.
+fn adapt_v3_text(json: &mut Value) -> bool {
+    let Some(data_type) = json.get("data_type") else { return false };
+    if data_type.get("name").and_then(Value::as_str) != Some("null_terminated_bytes") {
+        return false;
+    }
+    let bytes = data_type.pointer("/configuration/length_bytes").and_then(Value::as_u64).unwrap_or(0);
+    // An absurd length is refused below; this only avoids building its fill value.
+    let fill = usize::try_from(bytes).unwrap_or(0).min(MAX_STRING_BYTES);
+    json["data_type"] = format!("r{}", bytes.saturating_mul(8)).into();
+    json["fill_value"] = vec![0; fill].into();
+    true
+}
+
+impl Metadata {
+    fn new(v3: ArrayMetadataV3, original: ArrayMetadata, text: bool, dimensions: Vec<String>) -> Why<Self> {
+        if !v3.storage_transformers.is_empty() {
+            return Err("storage transformers are not supported".to_owned());
+        }
+        let chunk_shape = parse_chunks(&v3)?;
+        let element = parse_element(&v3, text)?;
+        let (size, unit) = element.size_and_unit();
+        if size > MAX_STRING_BYTES {
+            return Err(format!("its strings of {size} bytes are longer than {MAX_STRING_BYTES}"));
+        }
+        check_sizes(&v3.shape, &chunk_shape, size)?;
+        let shape = chunk_shape.iter().map(|&n| usize::try_from(n).map_err(|e| e.to_string()));
+        let shape = shape.collect::<Why<Vec<usize>>>()?;
+        let keys = ChunkKeyEncoding::from_metadata(&v3.chunk_key_encoding).map_err(|e| e.to_string())?;
+        // Made for its checks of everything else, its fill value, and its codecs: the conversion of v2 metadata
+        // loses the compressor behind `vlen-utf8`.
+        let is_v2 = matches!(original, ArrayMetadata::V2(_));
+        let array = Array::new_with_metadata(().into(), "/", original).map_err(|e| e.to_string())?;
+        let codecs = if is_v2 { array.codecs().create_metadatas(&Default::default()) } else { v3.codecs };
+        let fill = array.fill_value().as_ne_bytes().to_vec();
+        let spec = ChunkSpec { shape, size, unit, fill };
+        let chain = Chain::parse(&codecs, &spec)?;
+        if size != 0 && spec.fill.len() != size {
+            return Err(format!("its fill value has {} bytes, its elements {size}", spec.fill.len()));
+        }
+        Ok(Self { shape: v3.shape, chunk_shape, element, dimensions, spec, chain, keys })
+    }
+
+    /// Chunks along each axis.
+    pub(super) fn grid(&self) -> Vec<u64> {
+        self.shape.iter().zip(&self.chunk_shape).map(|(&n, &chunk)| n.div_ceil(chunk)).collect()
+    }
+}
+
+impl Element {
+    /// Bytes of an element, 0 where they vary, and of the numbers it is made of.
+    const fn size_and_unit(self) -> (usize, usize) {
+        match self {
+            Self::Number(dtype) => (dtype.size(), dtype.size()),
+            Self::Utf32 { bytes } => (bytes, 4),
+            Self::Utf8 { bytes } => (bytes, 1),
+            Self::Text => (0, 1),
+        }
+    }
+}
+
+fn parse_chunks(v3: &ArrayMetadataV3) -> Why<Vec<u64>> {
+    let name = v3.chunk_grid.name();
+    if name != "regular" {
+        return Err(format!("chunk grid `{name}` is not supported, only regular ones are"));
+    }
+    let chunks = v3.chunk_grid.configuration().and_then(|c| c.get("chunk_shape")).and_then(Value::as_array);
+    let chunks = chunks.and_then(|c| c.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>());
+    let chunks = chunks.ok_or("its chunk grid has no chunk shape")?;
+    if chunks.len() != v3.shape.len() || chunks.contains(&0) {
+        return Err(format!("its chunks {chunks:?} do not fit its shape {:?}", v3.shape));
+    }
+    Ok(chunks)
+}
+
+fn parse_element(v3: &ArrayMetadataV3, text: bool) -> Why<Element> {
+    use StoredType as T;
+    let name = v3.data_type.name();
+    let bits = name.strip_prefix('r').and_then(|bits| bits.parse::<usize>().ok());
+    let length = v3.data_type.configuration().and_then(|c| c.get("length_bytes")).and_then(Value::as_u64);
+    let number = match name {
+        "bool" => T::Bool,
+        "int8" => T::I8,
+        "uint8" => T::U8,
+        "int16" => T::I16,
+        "uint16" => T::U16,
+        "int32" => T::I32,
+        "uint32" => T::U32,
+        "int64" => T::I64,
+        "uint64" => T::U64,
+        "float16" => T::F16,
+        "float32" => T::F32,
+        "float64" => T::F64,
+        "string" => return Ok(Element::Text),
+        "fixed_length_utf32" if length.is_some_and(|n| n > 0 && n.is_multiple_of(4)) => {
+            let bytes = length.and_then(|n| usize::try_from(n).ok()).ok_or("absurd string length")?;
+            return Ok(Element::Utf32 { bytes });
+        }
+        _ => {
+            return match bits {
+                Some(bits) if text && bits > 0 => Ok(Element::Utf8 { bytes: bits / 8 }),
+                _ => Err(format!("data type `{name}` is not supported")),
+            };
+        }
+    };
+    Ok(Element::Number(number))
+}
+
+/// Refuses arrays whose sizes overflow and chunks above [`MAX_CHUNK_BYTES`].
+fn check_sizes(shape: &[u64], chunks: &[u64], size: usize) -> Why<()> {
+    // A string takes a few bytes at least once it is decoded.
+    let size = if size == 0 { 4 } else { size as u64 };
+    let bytes = |extent: &[u64]| extent.iter().try_fold(size, |bytes, &n| bytes.checked_mul(n));
+    // Chunks overhang the array, so the padded extent must fit as well.
+    let padded = shape.iter().zip(chunks).map(|(&n, &chunk)| n.div_ceil(chunk).checked_mul(chunk));
+    if padded.collect::<Option<Vec<u64>>>().and_then(|padded| bytes(&padded)).is_none() {
+        return Err(format!("its shape {shape:?} in chunks of {chunks:?} is more than can be addressed"));
+    }
+    match bytes(chunks) {
+        Some(bytes) if bytes <= MAX_CHUNK_BYTES => Ok(()),
+        Some(bytes) => {
+            Err(format!("its chunks {chunks:?} take {bytes} bytes each, more than {MAX_CHUNK_BYTES}"))
+        }
+        None => Err(format!("its chunks {chunks:?} take more bytes than can be addressed")),
+    }
+}

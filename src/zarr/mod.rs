@@ -1,0 +1,20 @@
+//! Genotypes from, and to, [Zarr](https://zarr.dev) v2 and v3 stores on a local file system.
+//!
+//! [`GenotypeStore`] finds the genotypes, samples and variants of a store; [`ZarrArray`] is one array of it.
+//! Metadata is parsed by the `zarrs` crate, which nothing outside this module names; chunks are decoded under
+//! the guards of `guard.rs`.
+
+mod array;
+mod chain;
+mod column;
+mod guard;
+mod layout;
+mod metadata;
+mod shard;
+mod store;
+mod variants;
+
+pub use array::ZarrArray;
+pub use metadata::MAX_CHUNK_BYTES;
+pub use store::{GenotypeKind, GenotypeStore};
+pub use variants::Variant;

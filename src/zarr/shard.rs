@@ -1,0 +1,130 @@
+//! The `sharding_indexed` codec: many small chunks in one file, found through an index.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use zarrs::metadata::v3::MetadataV3;
+
+use super::{
+    chain::{Chain, ChunkSpec, is_big_endian},
+    guard::{Why, buffer, crc32c},
+    layout,
+};
+use crate::MissingChunk;
+
+/// Bytes of an index entry: offset and length.
+const ENTRY: usize = 16;
+
+/// Most inner chunks of a shard, which bounds the index at 16 MiB.
+const MAX_INNER_CHUNKS: usize = 1 << 20;
+
+/// A parsed `sharding_indexed` codec.
+#[derive(Debug)]
+pub(super) struct Shard {
+    inner: ChunkSpec,
+    /// Inner chunks along each axis.
+    grid: Vec<usize>,
+    chain: Chain,
+    index_first: bool,
+    index_crc: bool,
+    index_big_endian: bool,
+}
+
+impl Shard {
+    /// Parses the codec for shards of `spec`.
+    pub(super) fn parse(codec: &MetadataV3, spec: &ChunkSpec) -> Why<Self> {
+        let broken = |what: &str| format!("its `sharding_indexed` codec has no usable `{what}`");
+        let get = |name: &str| codec.configuration().and_then(|c| c.get(name));
+        let list = |name: &str| -> Why<Vec<MetadataV3>> {
+            let value = get(name).cloned().ok_or_else(|| broken(name))?;
+            serde_json::from_value(value).map_err(|_| broken(name))
+        };
+        let codecs = list("codecs")?;
+        if spec.size == 0 || codecs.iter().any(|c| c.name() == "sharding_indexed") {
+            return Err("shards of strings and shards within shards are not supported".to_owned());
+        }
+        let shape = get("chunk_shape").and_then(Value::as_array).ok_or_else(|| broken("chunk_shape"))?;
+        let shape = shape.iter().map(|v| usize::try_from(v.as_u64()?).ok());
+        let shape = shape.collect::<Option<Vec<usize>>>().ok_or_else(|| broken("chunk_shape"))?;
+        let divides = |(&inner, &outer): (&usize, &usize)| inner > 0 && outer.is_multiple_of(inner);
+        if shape.len() != spec.shape.len() || !shape.iter().zip(&spec.shape).all(divides) {
+            return Err(format!("its inner chunks {shape:?} do not divide its shards {:?}", spec.shape));
+        }
+        let grid: Vec<usize> = spec.shape.iter().zip(&shape).map(|(outer, inner)| outer / inner).collect();
+        let count = grid.iter().product::<usize>();
+        if count > MAX_INNER_CHUNKS {
+            return Err(format!("its shards hold {count} inner chunks, more than {MAX_INNER_CHUNKS}"));
+        }
+        let inner = ChunkSpec { shape, ..spec.clone() };
+        let (index_big_endian, index_crc) = match list("index_codecs")?.as_slice() {
+            [bytes] if bytes.name() == "bytes" => (is_big_endian(bytes, 8)?, false),
+            [bytes, crc] if bytes.name() == "bytes" && crc.name() == "crc32c" => {
+                (is_big_endian(bytes, 8)?, true)
+            }
+            _ => return Err("its shard index is encoded with other codecs than bytes and crc32c".to_owned()),
+        };
+        let index_first = match get("index_location").map(|v| v.as_str()) {
+            None | Some(Some("end")) => false,
+            Some(Some("start")) => true,
+            _ => return Err(broken("index_location")),
+        };
+        let chain = Chain::parse(&codecs, &inner)?;
+        Ok(Self { inner, grid, chain, index_first, index_crc, index_big_endian })
+    }
+
+    /// Bytes of the encoded index.
+    pub(super) fn index_bytes(&self) -> usize {
+        self.grid.iter().product::<usize>() * ENTRY + if self.index_crc { 4 } else { 0 }
+    }
+
+    /// Decodes a whole shard.
+    pub(super) fn decode(&self, data: &[u8], spec: &ChunkSpec, missing: MissingChunk) -> Why<Vec<u8>> {
+        let index = self.index(data)?;
+        let mut out = buffer(spec.bytes())?;
+        out.resize(spec.bytes(), 0);
+        let mut at = vec![0; self.grid.len()];
+        for entry in index.chunks_exact(ENTRY) {
+            let block =
+                self.inner_chunk(data, entry, missing).map_err(|why| format!("inner chunk {at:?}: {why}"))?;
+            let origin: Vec<usize> = at.iter().zip(&self.inner.shape).map(|(i, n)| i * n).collect();
+            layout::insert_block(&mut out, &spec.shape, &origin, &block, &self.inner.shape, spec.size);
+            layout::advance(&mut at, &self.grid);
+        }
+        Ok(out)
+    }
+
+    fn index<'a>(&self, data: &'a [u8]) -> Why<Cow<'a, [u8]>> {
+        let bytes = self.index_bytes();
+        let rest = data
+            .len()
+            .checked_sub(bytes)
+            .ok_or_else(|| format!("{} bytes are shorter than the shard index of {bytes}", data.len()))?;
+        let index = if self.index_first { &data[..bytes] } else { &data[rest..] };
+        if self.index_crc {
+            crc32c(Cow::Borrowed(index)).map_err(|why| format!("shard index: {why}"))
+        } else {
+            Ok(Cow::Borrowed(index))
+        }
+    }
+
+    fn inner_chunk(&self, data: &[u8], entry: &[u8], missing: MissingChunk) -> Why<Vec<u8>> {
+        let number = |bytes: &[u8]| -> Why<u64> {
+            let bytes = bytes.try_into().map_err(|_| "short index entry".to_owned())?;
+            Ok(if self.index_big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) })
+        };
+        let (offset, length) = (number(&entry[..8])?, number(&entry[8..])?);
+        if offset == u64::MAX && length == u64::MAX {
+            return match missing {
+                MissingChunk::Error => Err("it is missing from the shard".to_owned()),
+                MissingChunk::Fill => layout::filled(&self.inner.fill, self.inner.count()),
+            };
+        }
+        let cap = self.chain.encoded_cap(&self.inner);
+        let range = offset.checked_add(length).filter(|_| length <= cap as u64);
+        let range = range.and_then(|end| Some(usize::try_from(offset).ok()?..usize::try_from(end).ok()?));
+        let encoded = range
+            .and_then(|range| data.get(range))
+            .ok_or_else(|| format!("the shard index claims {length} bytes at {offset} of {}", data.len()))?;
+        self.chain.decode(Cow::Borrowed(encoded), &self.inner, missing)
+    }
+}

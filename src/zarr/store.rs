@@ -1,0 +1,304 @@
+//! Finding the genotypes, samples and variants of a store.
+
+use std::{cmp::Ordering, collections::HashSet, ops::Range, path::Path, path::PathBuf, sync::Arc};
+
+use super::{
+    array::ZarrArray,
+    column::Column,
+    metadata::{self, Node},
+    variants::{Layout, Variant, VariantTable, join},
+};
+use crate::{ChunkedArray, Error, MissingChunk, Result, StoredType};
+
+/// Most samples of a store; a claim above it is taken for damage.
+const MAX_SAMPLES: u64 = 1 << 26;
+
+/// Most variants of a store; more than there are positions in a genome.
+const MAX_VARIANTS: u64 = 1 << 34;
+
+/// What the elements of a genotype array are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GenotypeKind {
+    /// Allele indices, `[variants, samples, ploidy]`; -1 is a missing allele, -2 the padding of a lower ploidy.
+    Calls {
+        /// Alleles of one call.
+        ploidy: u64,
+    },
+    /// Numbers of alternate alleles, `[variants, samples]`.
+    Dosages,
+}
+
+/// The genotypes of a Zarr store, whichever way it is laid out.
+///
+/// Recognises
+/// - VCF-Zarr: `call_genotype`, `sample_id` and `variant_*` at the root;
+/// - scikit-allel and `MalariaGEN`: `calldata/GT`, `variants/*` and `samples` at the root, or under one group per
+///   contig, which are then appended in natural order (`2` before `10`), with `samples` there or at the root;
+/// - a plain array of dosages `[variants, samples]` or calls `[variants, samples, ploidy]`: the root itself, or
+///   the one that is named.
+#[derive(Debug)]
+pub struct GenotypeStore {
+    store: PathBuf,
+    arrays: Vec<Arc<dyn ChunkedArray>>,
+    tables: Vec<VariantTable>,
+    kind: GenotypeKind,
+    variants: u64,
+    samples: u64,
+}
+
+impl GenotypeStore {
+    /// Opens the store in the folder `store`, its genotypes being `array`, or what is found where that is `None`.
+    ///
+    /// Reads the metadata of the genotype arrays and no data. `missing` is for their chunks; a missing chunk of
+    /// sample names or variants always reads as fill values.
+    ///
+    /// # Errors
+    /// - [`Error::Store`]: not a store, no genotypes in it, an array of a wrong rank, data type or codec, or
+    ///   arrays that do not fit each other.
+    /// - [`Error::Io`]: metadata that cannot be read.
+    pub fn open(store: impl AsRef<Path>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
+        let store = store.as_ref();
+        let refuse = |why: String| Error::store(store.display(), why);
+        match std::fs::metadata(store) {
+            Ok(folder) if folder.is_dir() => {}
+            Ok(_) => {
+                return Err(refuse("is a file; a Zarr store is a folder, and zip files are not read".into()));
+            }
+            Err(source) => return Err(Error::Io { path: store.display().to_string().into(), source }),
+        }
+        let found = match array {
+            Some(path) => vec![named(store, path.trim_matches('/'))?],
+            None => detect(store)?,
+        };
+        let mut arrays: Vec<Arc<dyn ChunkedArray>> = Vec::new();
+        let mut tables = Vec::new();
+        let mut kind = None;
+        let (mut variants, mut samples) = (0_u64, 0);
+        for (path, layout) in found {
+            let array = ZarrArray::open(store, &path, missing)?;
+            let this = (genotype_kind(&array)?, array.shape()[1]);
+            if this != *kind.get_or_insert(this) {
+                let why = format!("its shape {:?} does not fit the arrays before it", array.shape());
+                return Err(Error::store(array.name(), why));
+            }
+            let rows = array.shape()[0];
+            samples = this.1;
+            variants = variants.saturating_add(rows);
+            tables.push(VariantTable::new(store, layout, rows));
+            arrays.push(Arc::new(array));
+        }
+        let (kind, _) = kind.ok_or_else(|| refuse("has no genotypes".into()))?;
+        if variants > MAX_VARIANTS || samples > MAX_SAMPLES {
+            let most = format!("at most {MAX_VARIANTS} and {MAX_SAMPLES} are believed");
+            return Err(refuse(format!("claims {variants} variants and {samples} samples; {most}")));
+        }
+        Ok(Self { store: store.to_path_buf(), arrays, tables, kind, variants, samples })
+    }
+
+    /// The genotype arrays, to be appended along their first axis.
+    pub fn arrays(&self) -> &[Arc<dyn ChunkedArray>] {
+        &self.arrays
+    }
+
+    /// What the elements of the arrays are.
+    pub const fn kind(&self) -> GenotypeKind {
+        self.kind
+    }
+
+    /// Variants in all arrays together.
+    pub const fn n_variants(&self) -> u64 {
+        self.variants
+    }
+
+    /// Samples, the same in every array.
+    pub const fn n_samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Names of the samples, all different; `S0001`, `S0002`, ... where the store has none.
+    ///
+    /// # Errors
+    /// - [`Error::Store`]: names that occur twice, are not as many as the samples, or differ between contigs.
+    /// - [`Error::Chunk`] and [`Error::Io`]: names that cannot be read.
+    pub fn sample_ids(&self) -> Result<Vec<String>> {
+        let mut ids: Option<(String, Vec<String>)> = None;
+        let mut read = HashSet::new();
+        for table in &self.tables {
+            let paths = table.layout().sample_paths();
+            let Some((path, column)) = self.first_column(&paths)? else { continue };
+            if !read.insert(path.clone()) {
+                continue;
+            }
+            let names = column.names(0..self.samples)?;
+            match &ids {
+                None => ids = Some((path, names)),
+                Some((first, ids)) => {
+                    if let Some((a, b)) = ids.iter().zip(&names).find(|(a, b)| a != b) {
+                        let why = format!("`{first}` has the sample `{a}` where `{path}` has `{b}`");
+                        return Err(Error::store(self.store.display(), why));
+                    }
+                }
+            }
+        }
+        let Some((path, ids)) = ids else {
+            let width = self.samples.max(1000).to_string().len();
+            return Ok((1..=self.samples).map(|i| format!("S{i:0width$}")).collect());
+        };
+        let mut seen = HashSet::new();
+        match ids.iter().find(|id| !seen.insert(id.as_str())) {
+            Some(twice) => {
+                let why = format!("the sample `{twice}` occurs more than once");
+                Err(Error::store(self.store.join(path).display(), why))
+            }
+            None => Ok(ids),
+        }
+    }
+
+    fn first_column(&self, paths: &[String]) -> Result<Option<(String, Column)>> {
+        for path in paths {
+            if let Some(column) = Column::optional(&self.store, path, self.samples)? {
+                return Ok(Some((path.clone(), column)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The variants in `range`, counted over all arrays together.
+    ///
+    /// Reads and decodes the chunks that overlap the range, keeping one chunk per column, so that ranges in order
+    /// decode each chunk once. Takes memory for the range and for one chunk of each column.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: a range beyond the end.
+    /// - [`Error::Store`]: columns that are absent, of an unsupported type, or do not fit the genotypes.
+    /// - [`Error::Chunk`] and [`Error::Io`]: columns that cannot be read.
+    pub fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+        if range.start > range.end || range.end > self.variants {
+            let why = format!("{range:?} is not within the {} variants", self.variants);
+            return Err(Error::argument("variants", "range", why));
+        }
+        let mut out = Vec::new();
+        let mut start = 0;
+        for (array, table) in self.arrays.iter().zip(&self.tables) {
+            let end = start + array.shape()[0];
+            let (from, to) = (range.start.max(start), range.end.min(end));
+            if from < to {
+                out.extend(table.read(from - start..to - start)?);
+            }
+            start = end;
+        }
+        Ok(out)
+    }
+}
+
+/// What an array holds, from its rank, data type and axis names.
+fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
+    let refuse = |why: String| Err(Error::store(array.name(), why));
+    if array.dimension_names().first().is_some_and(|axis| axis == "samples") {
+        return refuse(format!("its axes are {:?}; variants have to come first", array.dimension_names()));
+    }
+    let floats = matches!(array.dtype(), StoredType::F16 | StoredType::F32 | StoredType::F64);
+    match *array.shape() {
+        [_, _] if array.dtype() == StoredType::Bool => refuse("holds booleans, not dosages".into()),
+        [_, _] => Ok(GenotypeKind::Dosages),
+        [_, _, 0] => refuse("its calls have no alleles".into()),
+        [_, _, _] if floats || array.dtype() == StoredType::Bool => {
+            refuse(format!("holds {:?}; calls are integers", array.dtype()))
+        }
+        [_, _, ploidy] => Ok(GenotypeKind::Calls { ploidy }),
+        _ => refuse(format!("has {} axes; dosages have 2 and calls 3", array.shape().len())),
+    }
+}
+
+/// The array at `path`, with what describes its variants.
+fn named(store: &Path, path: &str) -> Result<(String, Layout)> {
+    let group = path.rsplit_once('/').map_or("", |(group, _)| group);
+    if let Some(parent) = group.strip_suffix("calldata") {
+        return Ok((path.to_owned(), Layout::Allel(parent.trim_end_matches('/').to_owned())));
+    }
+    for name in ["sample_id", "variant_position"] {
+        if !path.is_empty() && metadata::node(&store.join(join(group, name)))? == Node::Array {
+            return Ok((path.to_owned(), Layout::Vcf(group.to_owned())));
+        }
+    }
+    Ok((path.to_owned(), Layout::Plain))
+}
+
+/// The genotype arrays of a store, by the layouts that are known.
+fn detect(store: &Path) -> Result<Vec<(String, Layout)>> {
+    let root = metadata::node(store)?;
+    if root == Node::Array {
+        return Ok(vec![(String::new(), Layout::Plain)]);
+    }
+    let is_array = |path: &str| Ok::<_, Error>(metadata::node(&store.join(path))? == Node::Array);
+    if is_array("call_genotype")? {
+        return Ok(vec![("call_genotype".to_owned(), Layout::Vcf(String::new()))]);
+    }
+    if is_array("calldata/GT")? {
+        return Ok(vec![("calldata/GT".to_owned(), Layout::Allel(String::new()))]);
+    }
+    let folders = folders(store)?;
+    let mut contigs = Vec::new();
+    for group in &folders {
+        let path = join(group, "calldata/GT");
+        if is_array(&path)? {
+            contigs.push((path, Layout::Allel(group.clone())));
+        }
+    }
+    if !contigs.is_empty() {
+        return Ok(contigs);
+    }
+    if root == Node::Absent {
+        return Err(Error::store(
+            store.display(),
+            "is not a Zarr store: it has no zarr.json, .zgroup or .zarray",
+        ));
+    }
+    let mut names = Vec::new();
+    for folder in folders {
+        // An unreadable neighbour is no reason not to name the others.
+        if is_array(&folder).unwrap_or(false) {
+            names.push(folder);
+        }
+    }
+    let why = "has neither `call_genotype` nor `calldata/GT`; name the array to use";
+    Err(Error::store(store.display(), format!("{why} (arrays at its root: {})", names.join(", "))))
+}
+
+/// Names of the folders in `store`, in natural order.
+fn folders(store: &Path) -> Result<Vec<String>> {
+    let fail = |source| Error::Io { path: store.display().to_string().into(), source };
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(store).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        if let Ok(name) = entry.file_name().into_string()
+            && entry.path().is_dir()
+        {
+            names.push(name);
+        }
+    }
+    names.sort_by(|a, b| natural(a, b));
+    Ok(names)
+}
+
+/// Order in which runs of digits compare as numbers.
+fn natural(a: &str, b: &str) -> Ordering {
+    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).count();
+    let (mut left, mut right) = (a, b);
+    while let (Some(x), Some(y)) = (left.chars().next(), right.chars().next()) {
+        let (m, n) = (digits(left), digits(right));
+        let order = if m > 0 && n > 0 {
+            let (p, q) = (left[..m].trim_start_matches('0'), right[..n].trim_start_matches('0'));
+            (left, right) = (&left[m..], &right[n..]);
+            p.len().cmp(&q.len()).then_with(|| p.cmp(q))
+        } else {
+            (left, right) = (&left[x.len_utf8()..], &right[y.len_utf8()..]);
+            x.cmp(&y)
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    left.len().cmp(&right.len()).then_with(|| a.cmp(b))
+}
