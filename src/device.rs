@@ -401,8 +401,11 @@ impl Device {
                 "{}: argument {i} is misaligned",
                 def.name
             );
-            let twice = args[..i].iter().any(|other| std::ptr::eq(other.slice.memory, arg.slice.memory));
-            assert!(!twice, "{}: argument {i} stands twice in the list", def.name);
+            let shared = args[..i].iter().any(|other| {
+                let written = other.access != Access::Read || arg.access != Access::Read;
+                written && std::ptr::eq(other.slice.memory, arg.slice.memory)
+            });
+            assert!(!shared, "{}: argument {i} is written and stands twice in the list", def.name);
         }
         let largest = grid.groups.into_iter().max().unwrap_or(0);
         if largest > limits.groups_per_axis {

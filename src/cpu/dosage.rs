@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::simd::wide;
 use crate::{driver::cpu::CpuLaunch, genotype::dosage::Params};
 
 /// Calls that one task counts.
@@ -15,11 +16,12 @@ pub(crate) fn dosage(launch: CpuLaunch<'_>) {
     let pieces = out.write::<i8>()[..len].par_chunks_mut(PIECE).zip(calls.par_chunks(PIECE * ploidy));
     pieces.for_each(|(out, calls)| match ploidy {
         // The fixed width lets the compiler vectorise the common case.
-        2 => count::<2>(calls.as_chunks().0, out),
+        2 => wide(|| count::<2>(calls.as_chunks().0, out)),
         _ => calls.chunks_exact(ploidy).zip(out).for_each(|(call, out)| *out = count_call(call)),
     });
 }
 
+#[inline(always)]
 fn count<const PLOIDY: usize>(calls: &[[i8; PLOIDY]], out: &mut [i8]) {
     for (call, out) in calls.iter().zip(out) {
         *out = count_call(call);

@@ -6,6 +6,7 @@ mod matmul;
 mod random;
 mod reduce;
 mod scale_columns;
+mod simd;
 mod standardize;
 
 pub(crate) use self::{

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::load::load;
+use super::{load::load, simd::wide};
 use crate::{
     DType,
     driver::cpu::{CpuArg, CpuLaunch},
@@ -25,7 +25,7 @@ pub(crate) fn reduce(launch: CpuLaunch<'_>) {
             let out = &mut out.write::<u32>()[p.out0 as usize..].as_chunks_mut().0[..rows * parts];
             out.par_chunks_mut(parts).zip(x.par_chunks(cols)).for_each(|(out, row)| {
                 for (out, x) in out.iter_mut().zip(row.chunks(BLOCK as usize)) {
-                    *out = integers(x, missing);
+                    *out = wide(|| integers(x, missing));
                 }
             });
         } else {
@@ -45,6 +45,7 @@ pub(crate) fn reduce(launch: CpuLaunch<'_>) {
 }
 
 /// Sum, sum of squares, valid, bad: exact, because a block of bytes cannot overflow 32 bits.
+#[inline(always)]
 fn integers(x: &[i8], missing: bool) -> [u32; 4] {
     // Below the floor is bad, negative is missing; without missing values every byte counts.
     let (floor, valid) = if missing { (-1, 0) } else { (i8::MIN, i8::MIN) };

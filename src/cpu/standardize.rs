@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::load::load;
+use super::{load::load, simd::wide};
 use crate::{
     DType,
     driver::cpu::{CpuArg, CpuLaunch},
@@ -18,21 +18,23 @@ pub(crate) fn standardize(launch: CpuLaunch<'_>) {
     let out = &mut out.write::<f32>()[p.out0 as usize..][..p.rows as usize * cols];
     out.par_chunks_mut(cols).zip(table).enumerate().for_each(|(row, (out, &[shift, scale, fill]))| {
         if dtype == DType::I8 {
-            narrow(&x.read::<i8>()[start + row * cols..][..cols], shift, scale, fill, out);
+            let x = &x.read::<i8>()[start + row * cols..][..cols];
+            wide(|| narrow(x, shift, scale, fill, out));
         } else {
-            wide(x, dtype, start + row * cols, [shift, scale, fill], out);
+            stored(x, dtype, start + row * cols, [shift, scale, fill], out);
         }
     });
 }
 
 /// Missing is negative, so one compare and one select per element.
+#[inline(always)]
 fn narrow(x: &[i8], shift: f32, scale: f32, fill: f32, out: &mut [f32]) {
     for (&x, out) in x.iter().zip(out) {
         *out = if x < 0 { fill } else { (f32::from(x) - shift) * scale };
     }
 }
 
-fn wide(x: &CpuArg<'_>, dtype: DType, start: usize, [shift, scale, fill]: [f32; 3], out: &mut [f32]) {
+fn stored(x: &CpuArg<'_>, dtype: DType, start: usize, [shift, scale, fill]: [f32; 3], out: &mut [f32]) {
     load(x, dtype, start, out);
     for out in out {
         *out = if *out >= 0.0 { (*out - shift) * scale } else { fill };

@@ -8,6 +8,9 @@ mod source;
 pub(crate) mod standardize;
 mod standardized;
 
+#[cfg(test)]
+mod tests;
+
 pub use self::{
     pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
     scaler::Scaler,

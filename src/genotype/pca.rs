@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Device, Error, Result, Run, Status,
-    linalg::{LinearMap, Matrix, Pass, RandomizedSvd, SignRule, Stop, randomized_svd},
+    linalg::{LinearMap, Matrix, Pass, RandomizedSvd, Stop, TruncatedSvd, randomized_svd},
     stream::StreamStats,
 };
 
@@ -67,10 +67,10 @@ pub struct VariantCounts {
     pub total: u64,
     /// Variants that took part.
     pub used: u64,
-    /// Without a called sample.
-    pub all_missing: u64,
     /// With more missing calls than allowed.
     pub above_missing: u64,
+    /// Without a called sample.
+    pub all_missing: u64,
     /// With a minor allele frequency below the least.
     pub below_maf: u64,
     /// With equal dosages in all called samples.
@@ -119,11 +119,13 @@ impl Pca {
         self.singular_values.iter().map(|s| s * s / total).collect()
     }
 
-    /// Eigenvalues s² / M with M the variants that took part: those of plink2's relationship matrix. For
-    /// [`Scaler::Patterson`] s² is halved first, which makes it binom2's.
+    /// Eigenvalues s² / M, as plink2's `--pca meanimpute` has them: M counts the variants that pass the filters,
+    /// those without variance or calls included. For [`Scaler::Patterson`] s² is halved first, which makes it
+    /// [`Scaler::Binom2`]'s.
     pub fn eigenvalues(&self) -> Vec<f64> {
         let halved = if self.scaler == Scaler::Patterson { 2.0 } else { 1.0 };
-        self.singular_values.iter().map(|s| s * s / (halved * self.counts.used.max(1) as f64)).collect()
+        let loaded = self.counts.used + self.counts.zero_variance + self.counts.all_missing;
+        self.singular_values.iter().map(|s| s * s / (halved * loaded.max(1) as f64)).collect()
     }
 
     /// Coordinates of the samples: eigenvectors times singular values, scikit-allel's and sklearn's.
@@ -179,22 +181,15 @@ pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
     let (method, reason) = memory.choose(&map, options);
     let (prefetch, keep) = memory.allow(&map, method)?;
     map.allow(prefetch, keep);
-    let (decomposition, passes) = match method {
-        Method::Exact => {
-            let pass = Pass::new(run, Status::new(1, 1, variants));
-            (exact::decompose(&map, options, &pass)?, 1)
-        }
-        _ => {
-            let svd = randomized_svd(&map, options.components, &options.svd, run)?;
-            let passes = svd.passes;
-            (Decomposition { s: svd.s, v: svd.v, residuals: svd.residuals, converged: svd.converged }, passes)
-        }
+    let svd = match method {
+        Method::Exact => exact::decompose(&map, options, run)?,
+        _ => randomized_svd(&map, options.components, &options.svd, run)?,
     };
     let Tally { counts, sum_squares, digest } = map.tally();
     if counts.used == 0 {
         return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
     }
-    let Decomposition { s, v, residuals, converged } = decomposition;
+    let TruncatedSvd { s, v, residuals, converged, passes } = svd;
     Ok(Pca {
         singular_values: s,
         vectors: v,
@@ -209,15 +204,6 @@ pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
         digest,
         stats: map.stats(),
     })
-}
-
-/// Singular values and right singular vectors, however they were found.
-#[derive(Debug)]
-pub(crate) struct Decomposition {
-    pub(crate) s: Vec<f64>,
-    pub(crate) v: Matrix,
-    pub(crate) residuals: Vec<f64>,
-    pub(crate) converged: Vec<bool>,
 }
 
 fn check(samples: u64, variants: u64, options: &PcaOptions) -> Result<()> {
@@ -413,9 +399,4 @@ pub fn loadings(
             loadings: &loadings,
         })
     })
-}
-
-/// Restores the sign of each column as `rule` says; exact and randomized results agree in it.
-pub(crate) fn fix_signs(v: &mut Matrix, rule: SignRule) {
-    crate::linalg::apply_sign_rule(v, rule);
 }

@@ -63,8 +63,8 @@ pub(crate) struct Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Used,
-    AllMissing,
     AboveMissing,
+    AllMissing,
     BelowMaf,
     ZeroVariance,
 }
@@ -74,6 +74,10 @@ impl Standard {
     pub(crate) fn new(stats: &Stats, rule: &Rule) -> Self {
         let Rule { samples, ploidy, exact, scaler, filter } = *rule;
         let dropped = |fate, mean| Self { mean, shift: 0.0, scale: 0.0, fate };
+        let missing = (samples - stats.count) as f64 / samples as f64;
+        if missing > filter.max_missing {
+            return dropped(Fate::AboveMissing, f64::NAN);
+        }
         if stats.count == 0 {
             return dropped(Fate::AllMissing, f64::NAN);
         }
@@ -85,10 +89,6 @@ impl Standard {
         // sums of f32 are good to about 1e-7 of the mean square.
         let spread = count * stats.sum_squares - stats.sum * stats.sum;
         let constant = if exact { spread < 0.5 } else { spread <= 1e-7 * count * stats.sum_squares };
-        let missing = (samples - stats.count) as f64 / samples as f64;
-        if missing > filter.max_missing {
-            return dropped(Fate::AboveMissing, mean);
-        }
         if filter.min_maf > 0.0 && p.min(1.0 - p) < filter.min_maf {
             return dropped(Fate::BelowMaf, mean);
         }

@@ -25,6 +25,7 @@ pub struct Genotypes {
     kind: GenotypeKind,
     samples: u64,
     variants: u64,
+    nan_is_missing: bool,
 }
 
 impl Genotypes {
@@ -61,7 +62,13 @@ impl Genotypes {
             }
         }
         let variants = arrays.iter().map(|array| array.shape()[0]).sum();
-        Ok(Self { arrays, kind, samples, variants })
+        Ok(Self { arrays, kind, samples, variants, nan_is_missing: false })
+    }
+
+    /// Takes NaN in dosages for a missing one; it is an error otherwise, since it is more often a fault.
+    #[must_use]
+    pub fn nan_is_missing(self, yes: bool) -> Self {
+        Self { nan_is_missing: yes, ..self }
     }
 
     /// The arrays, in order.
@@ -82,6 +89,11 @@ impl Genotypes {
     /// Number of variants of all arrays.
     pub fn variants(&self) -> u64 {
         self.variants
+    }
+
+    /// What NaN means.
+    pub(crate) fn nan(&self) -> bool {
+        self.nan_is_missing
     }
 
     /// Alleles of a call.

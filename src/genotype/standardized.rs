@@ -14,7 +14,7 @@ use crate::{
     driver::Staging,
     linalg::{
         LinearMap, Matrix, Pass, Stats, matmul,
-        matmul::gram_lower,
+        matmul::{Rows, gram_lower},
         matmul_tn,
         reduce::{PendingStats, row_stats_with_missing},
     },
@@ -116,11 +116,12 @@ impl<'a> Standardized<'a> {
         let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
         let narrow = match genotypes.kind() {
             GenotypeKind::Calls { .. } => {
-                Narrow { staged: Staged::I8, negative: Negative::Codes, max: 127.0 }
+                Narrow { staged: Staged::I8, negative: Negative::Codes, max: 127.0, nan_is_missing: false }
             }
             GenotypeKind::Dosages => Narrow {
                 staged: if fractional { Staged::F32 } else { Staged::I8 },
                 negative: Negative::Missing,
+                nan_is_missing: genotypes.nan(),
                 max: match (rule.scaler.needs_frequency(), fractional) {
                     (true, _) => rule.ploidy as f64,
                     (false, true) => f64::from(f32::MAX),
@@ -292,7 +293,7 @@ impl<'a> Standardized<'a> {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Standard, &[f64]) -> Result<()>,
     ) -> Result<()> {
-        let (narrow, width) = (upload(self.device, x)?, x.cols());
+        let (narrow, width) = (x.to_tensor(self.device)?, x.cols());
         self.each_block(pass, &mut |block| {
             let y: Vec<f64> = matmul(&block.x, &narrow)?.read()?.into_iter().map(f64::from).collect();
             for (i, standard) in block.standards.iter().enumerate() {
@@ -317,8 +318,9 @@ impl<'a> Standardized<'a> {
             Ok(())
         };
         self.each_block(pass, &mut |block| {
-            let gram = gram_lower(&block.x)?.download()?;
-            add(pending.replace(gram))
+            let mut gram = Tensor::empty(self.device, &[self.rule.samples; 2])?;
+            gram_lower(Rows::all("gram", &block.x)?, &mut gram)?;
+            add(pending.replace(gram.download()?))
         })?;
         add(pending.take())?;
         Ok(sum)
@@ -340,8 +342,9 @@ impl LinearMap for Standardized<'_> {
     }
 
     fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
-        let narrow = upload(self.device, x)?;
-        let mut sum = Matrix::zeros(x.rows(), x.cols());
+        let thin = x.to_tensor(self.device)?;
+        // The result lies on its side: the long rows fill register tiles that a thin column leaves half empty.
+        let mut sum = Matrix::zeros(x.cols(), x.rows());
         let mut pending: Option<Pending<f32>> = None;
         let mut add = |block: Option<Pending<f32>>| -> Result<()> {
             let Some(block) = block else { return Ok(()) };
@@ -351,12 +354,12 @@ impl LinearMap for Standardized<'_> {
             Ok(())
         };
         self.each_block(pass, &mut |block| {
-            let y = matmul(&block.x, &narrow)?;
-            let z = matmul_tn(&block.x, &y)?.download()?;
+            let y = matmul(&block.x, &thin)?;
+            let z = matmul_tn(&y, &block.x)?.download()?;
             add(pending.replace(z))
         })?;
         add(pending.take())?;
-        Ok(sum)
+        Ok(sum.transposed())
     }
 
     fn apply(
@@ -365,7 +368,7 @@ impl LinearMap for Standardized<'_> {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let narrow = upload(self.device, x)?;
+        let narrow = x.to_tensor(self.device)?;
         self.each_block(pass, &mut |block| {
             let y = matmul(&block.x, &narrow)?.read()?;
             let rows = y.len() / x.cols().max(1);
@@ -373,12 +376,6 @@ impl LinearMap for Standardized<'_> {
             sink(block.rows.start, &y)
         })
     }
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "devices compute in f32")]
-fn upload(device: &Device, x: &Matrix) -> Result<Tensor<f32>> {
-    let narrow: Vec<f32> = x.data().iter().map(|&x| x as f32).collect();
-    Tensor::from_slice(device, &narrow, &[x.rows() as u64, x.cols() as u64])
 }
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

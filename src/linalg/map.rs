@@ -1,6 +1,8 @@
 //! Matrices seen only through their products.
 
-use crate::{Error, Result, Run, Status};
+use faer::{MatMut, MatRef};
+
+use crate::{Device, Error, Result, Run, Status, Tensor};
 
 /// A small matrix of f64 on the host, row-major.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,11 +58,44 @@ impl Matrix {
         &self.data[i * self.cols..][..self.cols]
     }
 
+    /// It as faer sees it.
+    pub(crate) fn as_faer(&self) -> MatRef<'_, f64> {
+        MatRef::from_row_major_slice(&self.data, self.rows, self.cols)
+    }
+
+    /// A copy of faer's.
+    pub(crate) fn from_faer(a: MatRef<'_, f64>) -> Self {
+        let mut copy = Self::zeros(a.nrows(), a.ncols());
+        MatMut::from_row_major_slice_mut(&mut copy.data, a.nrows(), a.ncols()).copy_from(a);
+        copy
+    }
+
+    /// The transpose.
+    pub(crate) fn transposed(&self) -> Self {
+        Self::from_faer(self.as_faer().transpose())
+    }
+
+    /// A copy in f32 on a device.
+    pub(crate) fn to_tensor(&self, device: &Device) -> Result<Tensor<f32>> {
+        #[allow(clippy::cast_possible_truncation, reason = "rounded to what devices compute with")]
+        let values: Vec<f32> = self.data.iter().map(|&value| value as f32).collect();
+        Tensor::from_slice(device, &values, &[self.rows as u64, self.cols as u64])
+    }
+
+    /// Changes the sign of some columns.
+    pub(crate) fn negate_columns(&mut self, negative: &[bool]) {
+        for row in self.data.chunks_exact_mut(self.cols.max(1)) {
+            for (value, _) in row.iter_mut().zip(negative).filter(|(_, negative)| **negative) {
+                *value = -*value;
+            }
+        }
+    }
+
     /// The elements of column `j`, from the top.
     ///
     /// # Panics
     /// When `j` is not below [`cols`](Self::cols).
-    pub fn column(&self, j: usize) -> impl Iterator<Item = f64> {
+    pub fn column(&self, j: usize) -> impl Iterator<Item = f64> + Clone {
         assert!(j < self.cols, "column {j} of {}", self.cols);
         self.data.iter().skip(j).step_by(self.cols).copied()
     }

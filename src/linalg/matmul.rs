@@ -1,10 +1,12 @@
 //! Matrix products in f32.
 
+use std::ops::Range;
+
 use bytemuck::{Pod, Zeroable};
 
 use crate::{
     DType, Element, Error, Limits, Result, Tensor,
-    driver::GemmCall,
+    driver::{GemmCall, Slice},
     kernel::{Grid, Kernel, kernel},
 };
 
@@ -116,12 +118,67 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
     product("matmul_nt", Op::Nt, a, b)
 }
 
-/// The lower triangle of `xᵀ x` for x (k, n); what is above the diagonal is unspecified.
-pub(crate) fn gram_lower(x: &Tensor<f32>) -> Result<Tensor<f32>> {
-    let [_, n] = x.matrix("gram")?;
-    let mut out = Tensor::empty(x.device(), &[n, n])?;
-    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true }.run(&mut out)?;
-    Ok(out)
+/// The lower triangle of `xᵀ x` for these rows of x (k, n), into c (n, n); above the diagonal c is unspecified.
+pub(crate) fn gram_lower(x: Rows<'_, f32>, c: &mut Tensor<f32>) -> Result<()> {
+    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true }.run(c)
+}
+
+/// `op(a) op(b)` into a tensor of the right shape; the operands are rows of tensors.
+pub(crate) fn multiply<A: Element, B: Element>(
+    name: &'static str,
+    op: Op,
+    a: Rows<'_, A>,
+    b: Rows<'_, B>,
+    c: &mut Tensor<f32>,
+) -> Result<()> {
+    Product { name, op, a, b, lower: false }.run(c)
+}
+
+/// Some rows of a matrix, as it is stored; nothing is copied.
+#[derive(Debug)]
+pub(crate) struct Rows<'a, T: Element> {
+    tensor: &'a Tensor<T>,
+    first: u64,
+    count: u64,
+}
+
+impl<T: Element> Clone for Rows<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Element> Copy for Rows<'_, T> {}
+
+impl<'a, T: Element> Rows<'a, T> {
+    /// Rows `rows` of a matrix that has them.
+    pub(crate) fn new(tensor: &'a Tensor<T>, rows: Range<u64>) -> Self {
+        Self { tensor, first: rows.start, count: rows.end - rows.start }
+    }
+
+    /// All rows.
+    pub(crate) fn all(op: &'static str, tensor: &'a Tensor<T>) -> Result<Self> {
+        let [rows, _] = tensor.matrix(op)?;
+        Ok(Self::new(tensor, 0..rows))
+    }
+
+    fn cols(&self) -> u64 {
+        self.tensor.shape()[1]
+    }
+
+    /// Their bytes, where a vendor's library can start.
+    fn whole(&self) -> Option<Slice<'a>> {
+        let row = self.cols() * T::DTYPE.size();
+        let offset = self.first * row;
+        let bytes = (self.count * row).next_multiple_of(4);
+        offset.is_multiple_of(16).then_some(Slice { offset, bytes, ..self.tensor.whole() })
+    }
+
+    /// A window of rows `rows` of these.
+    fn window(&self, rows: Range<u64>) -> crate::tensor::Window<'a> {
+        let cols = self.cols();
+        self.tensor.window((self.first + rows.start) * cols..(self.first + rows.end) * cols)
+    }
 }
 
 fn product<A: Element, B: Element>(
@@ -136,15 +193,15 @@ fn product<A: Element, B: Element>(
         return Err(Error::WrongDevice { op: name });
     }
     let mut out = Tensor::empty(a.device(), &[m, n])?;
-    Product { name, op, a, b, lower: false }.run(&mut out)?;
+    multiply(name, op, Rows::all(name, a)?, Rows::all(name, b)?, &mut out)?;
     Ok(out)
 }
 
 struct Product<'a, A: Element, B: Element> {
     name: &'static str,
     op: Op,
-    a: &'a Tensor<A>,
-    b: &'a Tensor<B>,
+    a: Rows<'a, A>,
+    b: Rows<'a, B>,
     lower: bool,
 }
 
@@ -159,12 +216,12 @@ struct Panel {
 impl<A: Element, B: Element> Product<'_, A, B> {
     /// Splits the product into panels that fit the device's bindings and grid.
     fn run(&self, c: &mut Tensor<f32>) -> Result<()> {
-        let [a_rows, a_cols] = self.a.matrix(self.name)?;
-        let [b_rows, b_cols] = self.b.matrix(self.name)?;
+        let [a_rows, a_cols] = [self.a.count, self.a.cols()];
+        let [b_rows, b_cols] = [self.b.count, self.b.cols()];
         let [m, k] = if self.op == Op::Tn { [a_cols, a_rows] } else { [a_rows, a_cols] };
         let [kb, n] = if self.op == Op::Nt { [b_cols, b_rows] } else { [b_rows, b_cols] };
         if k != kb {
-            let got = format!("{:?} and {:?}", self.a.shape(), self.b.shape());
+            let got = format!("({a_rows}, {a_cols}) and ({b_rows}, {b_cols})");
             return Err(Error::shape(self.name, "equal inner extents", got));
         }
         if m == 0 || n == 0 {
@@ -175,7 +232,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
                 return result;
             }
         }
-        let panel = self.panel([m, n, k], self.a.device().limits())?;
+        let panel = self.panel([m, n, k], c.device().limits())?;
         for m0 in (0..m).step_by(to_usize(panel.m)) {
             for n0 in (0..n).step_by(to_usize(panel.n)) {
                 // With k = 0 one launch of nothing clears c.
@@ -196,13 +253,13 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             m: small(m)?,
             n: small(n)?,
             k: small(k)?,
-            a: (A::DTYPE, self.a.whole(), small(self.a.shape()[1])?),
-            b: (B::DTYPE, self.b.whole(), small(self.b.shape()[1])?),
+            a: (A::DTYPE, self.a.whole()?, small(self.a.cols())?),
+            b: (B::DTYPE, self.b.whole()?, small(self.b.cols())?),
             c: (c.whole(), small(n)?),
             transpose: [self.op == Op::Tn, self.op == Op::Nt],
             accumulate: false,
         };
-        self.a.device().driver().gemm(&call)
+        self.a.tensor.device().driver().gemm(&call)
     }
 
     fn panel(&self, [m, n, k]: [u64; 3], limits: &Limits) -> Result<Panel> {
@@ -215,8 +272,8 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             }
             Ok(rows.min(u64::from(u32::MAX) / width.max(1)))
         };
-        let a_rows = rows(self.a.shape()[1], A::DTYPE.size())?;
-        let b_rows = rows(self.b.shape()[1], B::DTYPE.size())?;
+        let a_rows = rows(self.a.cols(), A::DTYPE.size())?;
+        let b_rows = rows(self.b.cols(), B::DTYPE.size())?;
         let c_rows = rows(n, 4)?;
         let axis = u64::from(limits.groups_per_axis).saturating_mul(TILE.into());
         let (mut panel_m, mut panel_n, mut panel_k) = (c_rows.min(axis), n.min(axis), k.max(1));
@@ -230,19 +287,18 @@ impl<A: Element, B: Element> Product<'_, A, B> {
     }
 
     fn launch(&self, [m0, n0, k0]: [u64; 3], panel: Panel, c: &mut Tensor<f32>) -> Result<()> {
-        let [lda, ldb, ldc] = [self.a.shape()[1], self.b.shape()[1], c.shape()[1]];
+        let ldc = c.shape()[1];
         // Rows of the stored operand that the panel sees, and its first column in them.
         let (a_rows, a_col) = if self.op == Op::Tn { (k0..k0 + panel.k, m0) } else { (m0..m0 + panel.m, k0) };
         let (b_rows, b_col) = if self.op == Op::Nt { (n0..n0 + panel.n, k0) } else { (k0..k0 + panel.k, n0) };
-        let a = self.a.window(a_rows.start * lda..a_rows.end * lda);
-        let b = self.b.window(b_rows.start * ldb..b_rows.end * ldb);
+        let (a, b) = (self.a.window(a_rows), self.b.window(b_rows));
         let c = c.window_update(m0 * ldc..(m0 + panel.m) * ldc);
         let params = Params {
             m: to_u32(panel.m),
             n: to_u32(panel.n),
             k: to_u32(panel.k),
-            lda: to_u32(lda),
-            ldb: to_u32(ldb),
+            lda: to_u32(self.a.cols()),
+            ldb: to_u32(self.b.cols()),
             ldc: to_u32(ldc),
             a0: a.start + to_u32(a_col),
             b0: b.start + to_u32(b_col),
@@ -254,7 +310,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         let grid =
             Grid::tiles(params.n.div_ceil(TILE), params.m.div_ceil(TILE), 2 * panel.m * panel.n * panel.k);
         let spec = spec(self.op, A::DTYPE, B::DTYPE, self.lower);
-        self.a.device().launch(&MATMUL, &spec, grid, &[a.arg, b.arg, c.arg], &params)
+        self.a.tensor.device().launch(&MATMUL, &spec, grid, &[a.arg, b.arg, c.arg], &params)
     }
 }
 

@@ -1,13 +1,17 @@
 //! Linear algebra on devices.
 
+pub(crate) mod host;
+mod krylov;
 pub(crate) mod map;
+mod map_tensor;
 pub(crate) mod matmul;
 pub(crate) mod reduce;
 mod rsvd;
 pub(crate) mod scale_columns;
+mod sign;
 
 pub use map::{LinearMap, Matrix, Pass};
 pub use matmul::{matmul, matmul_nt, matmul_tn};
 pub use reduce::{Stats, column_stats, row_stats};
-pub(crate) use rsvd::apply_sign_rule;
-pub use rsvd::{RandomizedSvd, SignRule, Stop, TruncatedSvd, randomized_svd};
+pub use rsvd::{RandomizedSvd, Stop, TruncatedSvd, left_vectors, randomized_svd};
+pub use sign::SignRule;

@@ -1,43 +1,292 @@
-//! Placeholder until the branch merges.
-#![allow(missing_docs, reason = "replaced by the merge")]
-use crate::{
-    Error, Result, Run,
-    linalg::{LinearMap, Matrix},
-};
+//! Truncated singular value decomposition of a matrix known only through products.
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SignRule {
-    #[default]
-    Stable,
-    None,
-}
+use faer::{Mat, MatRef};
+
+use super::{
+    krylov::{Krylov, Ritz},
+    map::{LinearMap, Matrix, Pass},
+    sign::SignRule,
+};
+use crate::{Error, Result, Run, Status, random::gaussian};
+
+const OP: &str = "randomized_svd";
+/// Of the square of the largest singular value: what products in f32 cannot tell from zero.
+const ROUNDING: f64 = 4.0 * f32::EPSILON as f64;
+/// Residual at which a component counts as converged when no tolerance is given.
+const TOLERANCE: f64 = 1e-4;
+
+/// When [`randomized_svd`] stops.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stop {
+    /// After q power iterations, which are q + 2 passes, as many products as others make in 2 q + 4 passes.
     PowerIterations(u32),
+    /// When the relative residuals of all k components are at most this, or at the pass limit.
     Tolerance(f64),
 }
-#[derive(Clone, Debug)]
+
+/// Options of [`randomized_svd`].
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomizedSvd {
+    /// Columns of the random block beyond k.
     pub oversamples: usize,
+    /// When to stop.
     pub stop: Stop,
+    /// Most passes with [`Stop::Tolerance`].
     pub max_passes: u32,
+    /// Seed of the random block.
     pub seed: u64,
+    /// Which of the two signs each pair of vectors gets.
     pub sign: SignRule,
 }
+
 impl Default for RandomizedSvd {
+    /// 10 oversamples, tolerance 1e-4, at most 32 passes, seed 0, stable signs.
     fn default() -> Self {
-        Self { oversamples: 10, stop: Stop::Tolerance(1e-4), max_passes: 32, seed: 0, sign: SignRule::Stable }
+        Self {
+            oversamples: 10,
+            stop: Stop::Tolerance(TOLERANCE),
+            max_passes: 32,
+            seed: 0,
+            sign: SignRule::Stable,
+        }
     }
 }
-#[derive(Clone, Debug)]
+
+/// The k largest singular values of a matrix and their right vectors.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TruncatedSvd {
+    /// Singular values, falling.
     pub s: Vec<f64>,
+    /// Right singular vectors (n, k), orthonormal columns.
     pub v: Matrix,
+    /// ‖AᵀA v - σ² v‖ / (σ σ₁) of each component; 0 where σ is 0.
     pub residuals: Vec<f64>,
+    /// Whether the residual is at most the tolerance (1e-4 where none was given), or as small as f32 can tell.
     pub converged: Vec<bool>,
+    /// Passes over the matrix.
     pub passes: u32,
 }
-pub fn randomized_svd(_: &dyn LinearMap, _: usize, _: &RandomizedSvd, _: &Run) -> Result<TruncatedSvd> {
-    Err(Error::Cancelled)
+
+impl TruncatedSvd {
+    /// Whether every component converged.
+    pub fn is_converged(&self) -> bool {
+        self.converged.iter().all(|&converged| converged)
+    }
 }
-pub(crate) fn apply_sign_rule(_: &mut Matrix, _: SignRule) {}
+
+/// The `k` largest singular values and right singular vectors of `map`, by randomized block Krylov iteration.
+///
+/// A Gaussian block of l = k + oversamples columns is multiplied by AᵀA, one pass at a time; each pass's block is made
+/// orthonormal and kept, and Rayleigh-Ritz runs on all of them: A ≈ U diag(s) Vᵀ, with `U` from [`left_vectors`].
+/// After Musco and Musco, "Randomized block Krylov methods for stronger and faster approximate singular value
+/// decomposition" (NeurIPS 2015).
+///
+/// # Shapes
+/// `map`: (m, n) -> k values, `v` (n, k). Values past the rank are 0, and their vectors are orthonormal too.
+///
+/// # Accuracy
+/// A component whose residual is r has a value within about r² σ₁ / (2 gap) relative, gap being the distance to the
+/// next value over σ. AᵀA is multiplied in f32, so a value below about 1e-3 of the largest counts as 0:
+/// [`truncated_svd`](super::truncated_svd) of a resident matrix has no such floor.
+///
+/// # Cost
+/// One pass of the map per iteration; with p passes 2 p n l numbers of f64 on the host and about 4 n (p l)² operations
+/// there. Where that is more than half of `run.memory`'s host share, the basis restarts from the best k + l vectors,
+/// which costs passes. Waits. The result depends on the seed and the map alone unless it restarts.
+///
+/// # Errors
+/// [`Error::Argument`] when k is more than min(m, n), when an option is out of range, or when the products hold NaN or
+/// infinity; [`Error::Budget`] when not even a restarted basis fits; [`Error::Cancelled`]; what the map reports.
+/// Reaching the pass limit is no error: see [`TruncatedSvd::converged`].
+///
+/// ```
+/// use teatime::{Device, Run, Tensor, linalg};
+/// let device = Device::best()?;
+/// let a = Tensor::from_slice(&device, &[3.0f32, 0.0, 0.0, 4.0, 0.0, 0.0], &[3, 2])?;
+/// let svd = linalg::randomized_svd(&a, 1, &linalg::RandomizedSvd::default(), &Run::default())?;
+/// assert!((svd.s[0] - 4.0).abs() < 1e-5 && (svd.v.row(1)[0] - 1.0).abs() < 1e-5);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn randomized_svd(
+    map: &dyn LinearMap,
+    k: usize,
+    options: &RandomizedSvd,
+    run: &Run,
+) -> Result<TruncatedSvd> {
+    let plan = Plan::new(map.shape(), k, options, run)?;
+    if k == 0 {
+        return Ok(TruncatedSvd {
+            s: Vec::new(),
+            v: Matrix::zeros(plan.n, 0),
+            residuals: Vec::new(),
+            converged: Vec::new(),
+            passes: 0,
+        });
+    }
+    let (krylov, found) = plan.iterate(map, options.seed, run)?;
+    let mut svd = plan.result(&krylov, &found);
+    options.sign.apply(map, &mut svd, run)?;
+    Ok(svd)
+}
+
+/// Calls `sink` with the first row and the rows of each block of U = A V / s, in order: one pass of the map.
+///
+/// # Shapes
+/// `map`: (m, n), `svd` of k components -> blocks of (rows, k), m rows in all. Columns of zero values are 0.
+///
+/// # Accuracy
+/// Columns of converged components are orthonormal to about their residual plus 1e-7 σ₁ / σ.
+///
+/// # Errors
+/// What the map and `sink` report.
+pub fn left_vectors(
+    map: &dyn LinearMap,
+    svd: &TruncatedSvd,
+    run: &Run,
+    sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
+) -> Result<()> {
+    let pass = Pass::new(run, Status::new(0, 1, map.shape()[0]));
+    let mut scaled = Matrix::zeros(0, 0);
+    map.apply(&svd.v, &pass, &mut |first, rows| {
+        scaled.clone_from(rows);
+        for row in scaled.data_mut().chunks_exact_mut(svd.s.len().max(1)) {
+            for (value, s) in row.iter_mut().zip(&svd.s) {
+                *value = if *s > 0.0 { *value / s } else { 0.0 };
+            }
+        }
+        sink(first, &scaled)
+    })
+}
+
+/// The best components so far.
+#[derive(Debug)]
+struct Found {
+    ritz: Ritz,
+    s: Vec<f64>,
+    residuals: Vec<f64>,
+    converged: Vec<bool>,
+    passes: u32,
+}
+
+impl Found {
+    fn worst(&self) -> f64 {
+        self.residuals.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+/// The checked arguments.
+#[derive(Debug)]
+struct Plan {
+    m: u64,
+    n: usize,
+    k: usize,
+    /// Columns of a block.
+    l: usize,
+    passes: u32,
+    /// Whether to stop before the last pass when all components converged.
+    early: bool,
+    tolerance: f64,
+    /// Columns of the basis that fit the budget.
+    capacity: usize,
+}
+
+impl Plan {
+    fn new([m, n]: [u64; 2], k: usize, options: &RandomizedSvd, run: &Run) -> Result<Self> {
+        if k as u64 > m.min(n) {
+            let why = format!("{k} components of a matrix of {m} x {n}, which has at most {}", m.min(n));
+            return Err(Error::argument(OP, "k", why));
+        }
+        let (passes, early, tolerance) = match options.stop {
+            Stop::PowerIterations(q) => (q.saturating_add(2), false, TOLERANCE),
+            Stop::Tolerance(t) if t > 0.0 && t.is_finite() => (options.max_passes, true, t),
+            Stop::Tolerance(t) => {
+                return Err(Error::argument(OP, "stop", format_args!("a tolerance of {t}; it is above 0")));
+            }
+        };
+        if passes == 0 {
+            return Err(Error::argument(OP, "max_passes", "0; at least 1 is needed"));
+        }
+        let cols = usize::try_from(n).ok().filter(|n| n.checked_mul(16).is_some());
+        let n = cols.ok_or_else(|| Error::argument(OP, "map", format_args!("{n} columns")))?;
+        let l = k.saturating_add(options.oversamples).min(n);
+        // Both halves of the basis, and beside them a block, its image, two copies while they are made orthonormal,
+        // and what a restart keeps.
+        let column = 16 * n.max(1) as u64;
+        let budget = run.memory.host_bytes();
+        let capacity = (budget / 2 / column).saturating_sub((3 * l + k) as u64);
+        if capacity < (k + 2 * l) as u64 && capacity < n as u64 {
+            let minimum = 2 * column * (2 * k + 5 * l) as u64;
+            return Err(Error::Budget { what: "host memory", budget, minimum });
+        }
+        let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
+        Ok(Self { m, n, k, l, passes, early, tolerance, capacity })
+    }
+
+    fn iterate(&self, map: &dyn LinearMap, seed: u64, run: &Run) -> Result<(Krylov, Found)> {
+        let mut krylov = Krylov::new(self.n, self.capacity);
+        let l = self.l;
+        let random = Mat::from_fn(self.n, l, |i, j| gaussian(seed, i as u64 * l as u64 + j as u64));
+        let mut block = krylov.next(random.as_ref(), 0.0)?;
+        let mut status = Status::new(0, self.passes, self.m);
+        loop {
+            run.cancel.check()?;
+            let image = map.gram(&Matrix::from_faer(block.as_ref()), &Pass::new(run, status))?;
+            let image = checked(&image, [self.n, block.ncols()])?;
+            krylov.push(block.as_ref(), image, self.k + l)?;
+            status.pass += 1;
+            let found = self.find(&krylov, status.pass)?;
+            status.residual = Some(found.worst());
+            let done = self.early && found.converged.iter().all(|&converged| converged);
+            if done || status.pass == self.passes {
+                return Ok((krylov, found));
+            }
+            block = krylov.next(image, ROUNDING * found.ritz.theta[0])?;
+            if block.ncols() == 0 {
+                // AᵀA maps the basis to itself, as far as f32 can tell.
+                return Ok((krylov, found));
+            }
+        }
+    }
+
+    fn find(&self, krylov: &Krylov, passes: u32) -> Result<Found> {
+        let ritz = krylov.ritz(self.k)?;
+        let largest = ritz.theta[0].max(0.0);
+        let zero = |theta: f64| theta <= 4.0 * ROUNDING * largest;
+        let s: Vec<f64> =
+            ritz.theta.iter().map(|&theta| if zero(theta) { 0.0 } else { theta.sqrt() }).collect();
+        let norms = krylov.residuals(&ritz);
+        let relative = |(&s, norm): (&f64, &f64)| if s > 0.0 { norm / (s * largest.sqrt()) } else { 0.0 };
+        let residuals: Vec<f64> = s.iter().zip(&norms).map(relative).collect();
+        let small = |(r, norm): (&f64, &f64)| *r <= self.tolerance || *norm <= ROUNDING * largest;
+        let converged = residuals.iter().zip(&norms).map(small).collect();
+        Ok(Found { ritz, s, residuals, converged, passes })
+    }
+
+    fn result(&self, krylov: &Krylov, found: &Found) -> TruncatedSvd {
+        TruncatedSvd {
+            s: found.s.clone(),
+            v: Matrix::from_faer(krylov.vectors(&found.ritz).as_ref()),
+            residuals: found.residuals.clone(),
+            converged: found.converged.clone(),
+            passes: found.passes,
+        }
+    }
+}
+
+/// The products, if they have the right shape and are finite.
+fn checked(image: &Matrix, [n, l]: [usize; 2]) -> Result<MatRef<'_, f64>> {
+    if [image.rows(), image.cols()] != [n, l] {
+        let got = format!("({}, {})", image.rows(), image.cols());
+        return Err(Error::shape(OP, format_args!("products of ({n}, {l})"), got));
+    }
+    let bad = image.data().iter().filter(|value| !value.is_finite()).count();
+    if bad > 0 {
+        let why = format!(
+            "{bad} of the {} products are NaN or infinite: the matrix holds such values, or its products overflow f32",
+            image.data().len()
+        );
+        return Err(Error::argument(OP, "map", why));
+    }
+    Ok(image.as_faer())
+}

@@ -31,6 +31,8 @@ pub(crate) struct Narrow {
     pub(crate) negative: Negative,
     /// Largest value.
     pub(crate) max: f64,
+    /// Whether NaN is missing rather than an error.
+    pub(crate) nan_is_missing: bool,
 }
 
 /// What negative values mean.
@@ -102,15 +104,14 @@ impl Narrow {
     fn floats<T: Pod>(&self, from: &[u8], to: &mut [u8], wide: impl Fn(T) -> f64) -> Result<(), String> {
         for (i, (from, to)) in elements::<T>(from).zip(to.chunks_exact_mut(4)).enumerate() {
             let value = wide(from);
+            let value = if value.is_nan() && self.nan_is_missing { -1.0 } else { value };
             #[allow(
                 clippy::cast_possible_truncation,
                 reason = "rounding to f32 is the point; overflow is checked"
             )]
             let narrow = value as f32;
             if !narrow.is_finite() {
-                return Err(format!(
-                    "value {value} at element {i} is not a finite 32-bit number; missing is negative"
-                ));
+                return Err(format!("value {value} at element {i} is not a finite 32-bit number"));
             }
             if value > self.max {
                 return Err(format!("value {value} at element {i} is above {}", self.max));

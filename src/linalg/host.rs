@@ -1,0 +1,88 @@
+//! Small dense matrices in f64 on the host, with faer.
+//!
+//! Everything runs on the calling thread: sums split over threads would make results depend on their number.
+
+use faer::{
+    Accum, Mat, MatMut, MatRef, Par,
+    diag::DiagMut,
+    dyn_stack::{MemBuffer, MemStack},
+    linalg::{evd, matmul::matmul, svd},
+};
+
+use crate::{Error, Result};
+
+/// `a b`.
+pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
+    let mut out = Mat::zeros(a.nrows(), b.ncols());
+    matmul(&mut out, Accum::Replace, a, b, 1.0, Par::Seq);
+    out
+}
+
+/// Adds `factor a b` to `out`.
+pub(crate) fn add_product(out: MatMut<'_, f64>, factor: f64, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
+    matmul(out, Accum::Add, a, b, factor, Par::Seq);
+}
+
+/// The `count` largest eigenvalues of a symmetric matrix, falling, and their vectors; reads its lower triangle.
+pub(crate) fn eigen(op: &'static str, a: MatRef<'_, f64>, count: usize) -> Result<(Vec<f64>, Mat<f64>)> {
+    let n = a.nrows();
+    if n == 0 {
+        // faer's own block size for it underflows.
+        return Ok((Vec::new(), Mat::zeros(0, 0)));
+    }
+    let mut values = vec![0.0; n];
+    let mut vectors = Mat::zeros(n, n);
+    let params = Default::default();
+    let scratch = evd::self_adjoint_evd_scratch::<f64>(n, evd::ComputeEigenvectors::Yes, Par::Seq, params);
+    let mut memory = buffer(op, scratch)?;
+    let diagonal = DiagMut::from_slice_mut(&mut values);
+    let stack = MemStack::new(&mut memory);
+    evd::self_adjoint_evd(a, diagonal, Some(vectors.as_mut()), Par::Seq, stack, params)
+        .map_err(|_| not_finite(op))?;
+    values.reverse();
+    values.truncate(count);
+    Ok((values, Mat::from_fn(n, count, |i, j| vectors[(i, n - 1 - j)])))
+}
+
+/// The thin singular value decomposition: u, the values falling, v.
+pub(crate) fn singular(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>, Vec<f64>, Mat<f64>)> {
+    let (m, n) = a.shape();
+    let r = m.min(n);
+    let (mut u, mut values, mut v) = (Mat::zeros(m, r), vec![0.0; r], Mat::zeros(n, r));
+    let (thin, params) = (svd::ComputeSvdVectors::Thin, Default::default());
+    let mut memory = buffer(op, svd::svd_scratch::<f64>(m, n, thin, thin, Par::Seq, params))?;
+    let diagonal = DiagMut::from_slice_mut(&mut values);
+    let stack = MemStack::new(&mut memory);
+    svd::svd(a, diagonal, Some(u.as_mut()), Some(v.as_mut()), Par::Seq, stack, params)
+        .map_err(|_| not_finite(op))?;
+    Ok((u, values, v))
+}
+
+/// Orthonormal columns that span those directions of b's range along which b is longer than `noise`.
+///
+/// One round of SVQB (Stathopoulos and Wu, "A block orthogonalization procedure with constant synchronization
+/// requirements", SIAM J. Sci. Comput. 23, 2002): orthonormal to eps times the squared condition number of b.
+pub(crate) fn orthonormalize(op: &'static str, b: MatRef<'_, f64>, noise: f64) -> Result<Mat<f64>> {
+    let gram = product(b.transpose(), b);
+    let (values, mut vectors) = eigen(op, gram.as_ref(), b.ncols())?;
+    // Below eps of the largest the eigenvalues of the rounded Gram matrix say nothing.
+    let least = (noise * noise).max(values.first().map_or(0.0, |largest| 1e-14 * largest));
+    let count = values.iter().take_while(|&&value| value > least).count();
+    for (value, column) in values.iter().zip(vectors.as_mut().subcols_mut(0, count).col_iter_mut()) {
+        column.iter_mut().for_each(|x| *x /= value.sqrt());
+    }
+    Ok(product(b, vectors.as_ref().subcols(0, count)))
+}
+
+/// Scratch memory for faer.
+fn buffer(op: &'static str, scratch: faer::dyn_stack::StackReq) -> Result<MemBuffer> {
+    let requested = scratch.unaligned_bytes_required() as u64;
+    MemBuffer::try_new(scratch).map_err(|_| {
+        Error::argument(op, "k", format_args!("no host memory for {requested} bytes of small matrices"))
+    })
+}
+
+/// faer's decompositions fail only on input that is not finite.
+fn not_finite(op: &'static str) -> Error {
+    Error::argument(op, "a", "its products hold NaN or infinity, or overflow f32")
+}

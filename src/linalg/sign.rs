@@ -1,0 +1,72 @@
+//! Which of the two signs a pair of singular vectors gets.
+
+use super::{
+    map::{LinearMap, Pass},
+    rsvd::TruncatedSvd,
+};
+use crate::{Result, Run, Status};
+
+/// Which of the two signs each pair of singular vectors gets: u and v may be negated together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SignRule {
+    /// The first entry of v within 0.1 % of the largest magnitude is positive; does not flip when rounding makes
+    /// another of several nearly equal entries the largest.
+    #[default]
+    Stable,
+    /// The sum of v is not negative, as in dask's `svd_compressed`. On centred data that sum is rounding noise.
+    DaskSum,
+    /// The entry of u of largest magnitude is positive, as in scikit-learn's `randomized_svd`. Costs another pass.
+    MaxAbsU,
+    /// The entry of v of largest magnitude is positive, as in scikit-learn's `PCA` and `TruncatedSVD`.
+    MaxAbsV,
+    /// As the iteration leaves it.
+    None,
+}
+
+impl SignRule {
+    /// Negates columns of `svd.v` as the rule says.
+    pub(crate) fn apply(self, map: &dyn LinearMap, svd: &mut TruncatedSvd, run: &Run) -> Result<()> {
+        let negative: Vec<bool> = match self {
+            Self::MaxAbsU => {
+                svd.passes += 1;
+                negative_in_u(map, svd, run)?
+            }
+            _ => (0..svd.v.cols()).map(|j| self.is_negative(svd.v.column(j))).collect(),
+        };
+        svd.v.negate_columns(&negative);
+        Ok(())
+    }
+
+    /// Whether a vector is to be negated.
+    pub(crate) fn is_negative(self, v: impl Iterator<Item = f64> + Clone) -> bool {
+        match self {
+            Self::Stable => {
+                let largest = v.clone().fold(0.0, |largest: f64, x| largest.max(x.abs()));
+                v.into_iter().find(|x| x.abs() >= 0.999 * largest).is_some_and(|x| x < 0.0)
+            }
+            Self::DaskSum => v.sum::<f64>() < 0.0,
+            Self::MaxAbsU | Self::MaxAbsV => {
+                v.fold(0.0, |largest: f64, x| if x.abs() > largest.abs() { x } else { largest }) < 0.0
+            }
+            Self::None => false,
+        }
+    }
+}
+
+/// Whether the entry of largest magnitude of each column of A V is negative.
+fn negative_in_u(map: &dyn LinearMap, svd: &TruncatedSvd, run: &Run) -> Result<Vec<bool>> {
+    let mut largest = vec![0.0f64; svd.v.cols()];
+    let pass = Pass::new(run, Status::new(svd.passes - 1, svd.passes, map.shape()[0]));
+    map.apply(&svd.v, &pass, &mut |_, rows| {
+        for row in rows.data().chunks_exact(largest.len()) {
+            for (largest, &x) in largest.iter_mut().zip(row) {
+                if x.abs() > largest.abs() {
+                    *largest = x;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(largest.iter().map(|&x| x < 0.0).collect())
+}
