@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-
-=======
 //! Stores that other tools wrote, all of the same genotypes; `tests/fixtures/README.md` says how.
 
 use super::*;
@@ -135,4 +132,3 @@ fn several_arrays_and_none_named() {
     let error = GenotypeStore::open(fixture("dosages_v2.zarr"), None, MissingChunk::Error).unwrap_err();
     assert!(error.to_string().contains("uint8_zlib"), "{error}");
 }
->>>>>>> main

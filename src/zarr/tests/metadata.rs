@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-
-=======
 //! Metadata that cannot be used: refused when the array is opened, with the path and the reason.
 
 use super::*;
@@ -253,4 +250,3 @@ fn flipped_metadata() {
         }
     }
 }
->>>>>>> main

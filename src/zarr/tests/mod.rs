@@ -38,11 +38,7 @@ impl Scratch {
 
     /// Writes a file and the folders it is in.
     pub(super) fn put(&self, key: &str, bytes: impl AsRef<[u8]>) {
-<<<<<<< HEAD
-        let path = self.0.join(key);
-=======
         let path = self.0.join(key.trim_start_matches('/'));
->>>>>>> main
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
     }

@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-
-=======
 //! Finding genotypes, samples and variants.
 
 use super::*;
@@ -308,4 +305,3 @@ fn strings_of_fixed_length() {
     scratch.array("sample_id", &metadata, &[("c/0", b"x\0yz".to_vec())]);
     assert_eq!(open(&scratch, None).unwrap().sample_ids().unwrap(), ["x", "yz"]);
 }
->>>>>>> main
