@@ -136,7 +136,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = up_to_one)]
     pub(crate) missing: f64,
     /// How far the populations are apart: F_ST (0 to 0.95)
-    #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = fst)]
+    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = fst)]
     pub(crate) fst: f64,
     /// Seed of the simulation
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -74,7 +74,8 @@ impl Points {
         let scores = pca.scores();
         let (samples, k) = (scores.rows(), pca.singular_values.len());
         let share = pca.explained_variance_ratio();
-        let axis = |i: usize| format!("PC{} ({:.1} %)", i + 1, 100.0 * share[i]);
+        // Three digits, since genotypes spread their variance thinly.
+        let axis = |i: usize| format!("PC{} ({} %)", i + 1, text::general(100.0 * share[i], 3));
         let row = |i: usize| &scores.data()[i * k..(i + 1) * k];
         let (axes, at): (_, &dyn Fn(usize) -> [f64; 2]) = if k > 1 {
             ([axis(0), axis(1)], &|i| [row(i)[0], row(i)[1]])
@@ -127,8 +128,8 @@ fn draw(svg: &mut String, points: &Points, groups: Option<&Groups>) -> Drawn {
         .build_cartesian_2d(points.range(0), points.range(1))?;
     axes(&mut chart, &points.axes)?;
     let radius = match points.at.len() {
-        0..1000 => 6,
-        1000..5000 => 5,
+        0..500 => 6,
+        500..5000 => 4,
         _ => 3,
     };
     let group = |sample: usize| groups.map_or(0, |groups| groups.of[sample]);

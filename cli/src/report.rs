@@ -1,14 +1,15 @@
 //! The record of a run, as a file and as a page for people.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
 use teatime::{
     DeviceInfo,
     genotype::{GenotypeKind, Method, Pca, Scaler, StreamStats, VariantCounts},
+    zarr::GenotypeStore,
 };
 
-use crate::{failure::Failure, pca::Job, text};
+use crate::{failure::Failure, pca::Job, stores::Stores, text};
 
 /// Time of the stages that follow each other.
 #[derive(Clone, Debug, Default)]
@@ -133,6 +134,8 @@ struct Seconds {
     stalled: f64,
     upload: f64,
     compute: f64,
+    /// What the calling thread did besides: factorisations in f64.
+    solve: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -157,7 +160,7 @@ impl Record {
             command: job.command,
             teatime_version: env!("CARGO_PKG_VERSION"),
             device: job.device.info().into(),
-            stores: stores(job),
+            stores: stores(&job.stores),
             shape: Shape {
                 variants: genotypes.variants(),
                 samples: genotypes.samples(),
@@ -191,14 +194,14 @@ impl Record {
     }
 }
 
-fn stores(job: &Job) -> Vec<StoreRecord> {
-    let stores = job.stores.stores.iter().zip(&job.stores.paths);
-    let record = |(store, path): (&teatime::zarr::GenotypeStore, &std::path::PathBuf)| StoreRecord {
+fn stores(stores: &Stores) -> Vec<StoreRecord> {
+    let all = stores.paths.iter().zip(&stores.arrays).zip(&stores.stores);
+    let record = |((path, arrays), store): ((&PathBuf, &Vec<String>), &GenotypeStore)| StoreRecord {
         path: path.display().to_string(),
-        arrays: store.arrays().iter().map(|array| array.name().to_owned()).collect(),
+        arrays: arrays.clone(),
         variants: store.n_variants(),
     };
-    stores.map(record).collect()
+    all.map(record).collect()
 }
 
 fn convention(scaler: Scaler) -> String {
@@ -237,6 +240,7 @@ impl From<&VariantCounts> for VariantsRecord {
 
 impl Seconds {
     fn new(stages: &Stages, stats: &StreamStats) -> Self {
+        let busy = stats.stalled + stats.upload + stats.compute;
         Self {
             wall: stages.wall.as_secs_f64(),
             simulate: stages.simulate,
@@ -248,6 +252,7 @@ impl Seconds {
             stalled: stats.stalled.as_secs_f64(),
             upload: stats.upload.as_secs_f64(),
             compute: stats.compute.as_secs_f64(),
+            solve: stages.pca.saturating_sub(busy).as_secs_f64(),
         }
     }
 }
@@ -291,9 +296,10 @@ pub(crate) fn summary(record: &Record) -> String {
     let made = seconds.simulate.map_or_else(String::new, |s| format!("simulate {s:.2} s, "));
     let Seconds { wall, open, pca, write, .. } = seconds;
     line("time", format!("{wall:.2} s: {made}open {open:.2} s, PCA {pca:.2} s, write {write:.2} s"));
-    let Seconds { upload, compute, stalled, read, decode, .. } = seconds;
-    line("PCA", format!("upload {upload:.2} s, compute {compute:.2} s, waiting for chunks {stalled:.2} s;"));
-    line("", format!("meanwhile, summed over threads, read {read:.2} s, decode {decode:.2} s"));
+    let Seconds { upload, compute, stalled, solve, read, decode, .. } = seconds;
+    let wait = format!("waiting for chunks {stalled:.2} s");
+    line("PCA", format!("{wait}, upload {upload:.2} s, compute {compute:.2} s, solve {solve:.2} s;"));
+    line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
     out + "\n" + &table(record) + &wrote(record)
 }
 

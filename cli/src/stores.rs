@@ -13,6 +13,8 @@ use crate::{failure::Failure, text};
 #[derive(Debug)]
 pub(crate) struct Stores {
     pub(crate) paths: Vec<PathBuf>,
+    /// Paths of the genotype arrays within each store.
+    pub(crate) arrays: Vec<Vec<String>>,
     pub(crate) stores: Vec<GenotypeStore>,
     pub(crate) samples: Vec<String>,
     pub(crate) genotypes: Genotypes,
@@ -40,10 +42,20 @@ impl Stores {
         if let Some(id) = samples.iter().find(|id| id.contains(['\t', '\n', '\r'])) {
             return Err(Failure::Error(format!("the sample {id:?} has a tab or line break in its name")));
         }
-        let arrays = stores.iter().flat_map(|store| store.arrays().iter().cloned()).collect();
-        let genotypes = Genotypes::new(arrays)?;
-        Ok(Self { paths: paths.to_vec(), stores, samples, genotypes })
+        let all = stores.iter().flat_map(|store| store.arrays().iter().cloned()).collect();
+        let genotypes = Genotypes::new(all)?;
+        let arrays = paths.iter().zip(&stores).map(|(path, store)| within(path, store)).collect();
+        Ok(Self { paths: paths.to_vec(), arrays, stores, samples, genotypes })
     }
+}
+
+/// Paths of a store's genotype arrays within it.
+fn within(path: &Path, store: &GenotypeStore) -> Vec<String> {
+    let inner = |name: &str| {
+        let inner = Path::new(name).strip_prefix(path).map_or(name.into(), Path::to_string_lossy);
+        if inner.is_empty() { ".".into() } else { inner.into_owned() }
+    };
+    store.arrays().iter().map(|array| inner(array.name())).collect()
 }
 
 /// How the samples of two stores differ, in words.
