@@ -108,6 +108,18 @@ impl<T: Element> Tensor<T> {
         Ok(())
     }
 
+    /// A copy of its own on the same device. Enqueues; does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
+    pub fn try_clone(&self) -> Result<Self> {
+        let copy = Self::empty(&self.device, &self.shape)?;
+        if !self.is_empty() {
+            self.device.driver().copy(self.whole(), copy.whole())?;
+        }
+        Ok(copy)
+    }
+
     /// The device it lives on.
     pub fn device(&self) -> &Device {
         &self.device
