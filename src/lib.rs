@@ -12,7 +12,11 @@ mod kernel;
 mod lent;
 pub mod linalg;
 pub mod random;
+#[cfg(test)]
+mod registry;
 mod run;
+#[cfg(test)]
+mod suite;
 mod tensor;
 
 pub use array::{ChunkedArray, DecodedChunk, MissingChunk, StoredType};
