@@ -12,8 +12,12 @@ mod kernel;
 mod lent;
 pub mod linalg;
 pub mod random;
+#[cfg(test)]
+mod registry;
 mod run;
 mod stream;
+#[cfg(test)]
+mod suite;
 mod tensor;
 #[cfg(feature = "zarr")]
 pub mod zarr;
