@@ -236,8 +236,9 @@ impl Plan {
     }
 
     pub(crate) fn iterate(&self, map: &dyn LinearMap, seed: u64, run: &Run) -> Result<(Krylov, Found)> {
-        let mut krylov = Krylov::new(self.n, self.capacity);
         let l = self.l;
+        let longest = usize::try_from(self.passes).unwrap_or(usize::MAX).saturating_mul(l);
+        let mut krylov = Krylov::new(self.n, self.capacity.min(longest).min(self.n));
         let random = Mat::from_fn(self.n, l, |i, j| gaussian(seed, i as u64 * l as u64 + j as u64));
         let mut block = krylov.next(random.as_ref(), 0.0)?;
         let mut status = Status::new(0, self.passes, self.m);
