@@ -1,0 +1,41 @@
+// Standardised dosages: out[i, j] = (x[i, j] - shift) scale, or fill where x is negative or NaN, by row of the table.
+// Grid: linear, one invocation per element.
+// Bindings: 0 x (rows, cols) read; 1 table (rows, 3) of shift, scale, fill, f32 read; 2 out f32 write; 3 params.
+// Constants: WG; X_TYPE.
+
+struct Params {
+    rows: u32,
+    cols: u32,
+    x0: u32,
+    table0: u32,
+    out0: u32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read> table: array<f32>;
+@group(0) @binding(2) var<storage, read_write> out: array<f32>;
+@group(0) @binding(3) var<uniform> params: Params;
+
+const WG: u32 = 256u;
+const X_TYPE: u32 = 0u;
+
+@compute @workgroup_size(WG)
+fn standardize(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let item = linear_group(group, groups) * WG + lane;
+    if item >= params.rows * params.cols {
+        return;
+    }
+    let i = params.x0 + item;
+    let bits = decode_bits(x[word_of(i, X_TYPE)], i, X_TYPE);
+    let row = params.table0 + 3u * (item / params.cols);
+    // Below zero, -0.0 excluded; NaN of either sign.
+    if bits > 0x80000000u || (bits & 0x7fffffffu) > 0x7f800000u {
+        out[params.out0 + item] = table[row + 2u];
+    } else {
+        out[params.out0 + item] = (bitcast<f32>(bits) - table[row]) * table[row + 1u];
+    }
+}

@@ -21,6 +21,10 @@ use crate::{
 /// Tiles of c that run in parallel: packing both panels of one costs 1/48 of its arithmetic at any k, and whole
 /// register tiles fit (96 rows with AVX-512).
 const TILE: usize = 192;
+/// Tiles of a small c, so that there are enough for many threads.
+const SMALL_TILE: usize = 96;
+/// Elements of c from which tiles are large.
+const LARGE: usize = 32 * TILE * TILE;
 /// Extent along m and n over which narrow operands are decoded at once: at most 32 MiB of f32 each.
 const SPAN: usize = 8192;
 /// Extent along k of the same.
@@ -115,10 +119,11 @@ struct Product<'a> {
 
 impl Product<'_> {
     fn run(&self, c: MatMut<'_, f32>) {
-        c.par_row_chunks_mut(TILE).enumerate().for_each(|(i, band)| {
-            band.par_col_chunks_mut(TILE)
-                .enumerate()
-                .for_each(|(j, tile)| self.tile(i * TILE, j * TILE, tile));
+        let size = if c.nrows() * c.ncols() < LARGE { SMALL_TILE } else { TILE };
+        c.par_row_chunks_mut(size).enumerate().for_each(|(i, band)| {
+            band.par_col_chunks_mut(size).enumerate().for_each(|(j, tile)| {
+                self.tile(i * size, j * size, tile);
+            });
         });
     }
 

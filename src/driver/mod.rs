@@ -4,6 +4,8 @@
 //! driver unwraps its own variant and answers [`Error::WrongDevice`](crate::Error::WrongDevice) for any other.
 
 pub(crate) mod cpu;
+#[cfg(feature = "wgpu")]
+pub(crate) mod wgpu;
 
 use std::fmt;
 
@@ -17,6 +19,9 @@ use crate::{
 pub(crate) enum Memory {
     /// Host memory of the cpu driver.
     Cpu(cpu::CpuMemory),
+    /// A buffer of a wgpu device.
+    #[cfg(feature = "wgpu")]
+    Wgpu(wgpu::WgpuMemory),
 }
 
 /// A host-side slot that the copy queue can read.
@@ -24,6 +29,9 @@ pub(crate) enum Memory {
 pub(crate) enum Staging {
     /// Host memory that changes places with a buffer.
     Cpu(cpu::CpuStaging),
+    /// Host memory with a buffer that can be mapped.
+    #[cfg(feature = "wgpu")]
+    Wgpu(wgpu::WgpuStaging),
 }
 
 impl Staging {
@@ -31,6 +39,8 @@ impl Staging {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Cpu(staging) => staging.bytes_mut(),
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu(staging) => staging.bytes_mut(),
         }
     }
 }
@@ -47,6 +57,9 @@ pub(crate) enum Fence {
 pub(crate) enum Download {
     /// Already here.
     Ready(Vec<u8>),
+    /// In a buffer that is being mapped.
+    #[cfg(feature = "wgpu")]
+    Wgpu(wgpu::WgpuDownload),
 }
 
 impl Download {
@@ -54,6 +67,8 @@ impl Download {
     pub(crate) fn wait(self) -> Result<Vec<u8>> {
         match self {
             Self::Ready(bytes) => Ok(bytes),
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu(download) => download.wait(),
         }
     }
 }
@@ -128,6 +143,11 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn synchronize(&self) -> Result<()>;
     /// The vendor library's product, where there is one that can do this call.
     fn gemm(&self, _call: &GemmCall<'_>) -> Option<Result<()>> {
+        None
+    }
+    /// This driver, where it is the wgpu driver: for buffers that an application shares.
+    #[cfg(feature = "wgpu")]
+    fn wgpu(&self) -> Option<&wgpu::WgpuDriver> {
         None
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Device, Error, Result, Run, Status,
-    linalg::{LinearMap, Matrix, Pass, RandomizedSvd, SignRule, Stop, randomized_svd},
+    linalg::{LinearMap, Matrix, Pass, RandomizedSvd, Stop, TruncatedSvd, gram::IN_FLIGHT, randomized_svd},
     stream::StreamStats,
 };
 
@@ -181,22 +181,15 @@ pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
     let (method, reason) = memory.choose(&map, options);
     let (prefetch, keep) = memory.allow(&map, method)?;
     map.allow(prefetch, keep);
-    let (decomposition, passes) = match method {
-        Method::Exact => {
-            let pass = Pass::new(run, Status::new(1, 1, variants));
-            (exact::decompose(&map, options, &pass)?, 1)
-        }
-        _ => {
-            let svd = randomized_svd(&map, options.components, &options.svd, run)?;
-            let passes = svd.passes;
-            (Decomposition { s: svd.s, v: svd.v, residuals: svd.residuals, converged: svd.converged }, passes)
-        }
+    let svd = match method {
+        Method::Exact => exact::decompose(&map, options, run)?,
+        _ => randomized_svd(&map, options.components, &options.svd, run)?,
     };
     let Tally { counts, sum_squares, digest } = map.tally();
     if counts.used == 0 {
         return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
     }
-    let Decomposition { s, v, residuals, converged } = decomposition;
+    let TruncatedSvd { s, v, residuals, converged, passes } = svd;
     Ok(Pca {
         singular_values: s,
         vectors: v,
@@ -211,15 +204,6 @@ pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
         digest,
         stats: map.stats(),
     })
-}
-
-/// Singular values and right singular vectors, however they were found.
-#[derive(Debug)]
-pub(crate) struct Decomposition {
-    pub(crate) s: Vec<f64>,
-    pub(crate) v: Matrix,
-    pub(crate) residuals: Vec<f64>,
-    pub(crate) converged: Vec<bool>,
 }
 
 fn check(samples: u64, variants: u64, options: &PcaOptions) -> Result<()> {
@@ -290,9 +274,9 @@ impl Memory {
             stream: (2 * raw).saturating_add(map.plan().largest_need()),
             // Raw and dosages of two blocks, one standardised block.
             blocks: 2 * (raw + dosages) + 4 * rows * n,
-            // The sum, its eigenvectors and their workspace; a block's triangle on its way.
+            // The sum, its eigenvectors and their workspace; triangles of blocks on their way.
             exact: n.saturating_mul(n).saturating_mul(36),
-            exact_device: n.saturating_mul(n).saturating_mul(8),
+            exact_device: n.saturating_mul(n).saturating_mul(4 * (1 + IN_FLIGHT as u64)),
             // Four blocks of basis and image are the least a restart needs.
             randomized: n * columns * 64,
             randomized_device: (rows + 3 * n) * columns * 4,
@@ -415,9 +399,4 @@ pub fn loadings(
             loadings: &loadings,
         })
     })
-}
-
-/// Restores the sign of each column as `rule` says; exact and randomized results agree in it.
-pub(crate) fn fix_signs(v: &mut Matrix, rule: SignRule) {
-    crate::linalg::apply_sign_rule(v, rule);
 }

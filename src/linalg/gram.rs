@@ -2,14 +2,18 @@
 
 use std::{collections::VecDeque, ops::Range};
 
+use rayon::{ThreadPool, prelude::*};
+
 use super::{
     map::Matrix,
     matmul::{Rows, gram_lower_rows},
 };
-use crate::{Result, Tensor, tensor::Pending};
+use crate::{Device, Result, Tensor, tensor::Pending};
 
 /// Downloads that are under way while the next blocks compute.
-const IN_FLIGHT: usize = 2;
+pub(crate) const IN_FLIGHT: usize = 2;
+/// Elements from which threads share an addition.
+const PARALLEL: usize = 1 << 17;
 
 /// `0..m` in pieces of `step`.
 pub(crate) fn blocks(m: u64, step: u64) -> impl Iterator<Item = Range<u64>> {
@@ -38,26 +42,41 @@ impl Sum {
     /// Adds a block, once it is here; waits for the one before the last.
     pub(crate) fn add(&mut self, block: &Tensor<f32>) -> Result<()> {
         self.pending.push_back(block.download()?);
-        if self.pending.len() > IN_FLIGHT { self.add_oldest() } else { Ok(()) }
+        if self.pending.len() > IN_FLIGHT { self.add_oldest(block.device().pool()?) } else { Ok(()) }
     }
 
-    fn add_oldest(&mut self) -> Result<()> {
+    fn add_oldest(&mut self, pool: &ThreadPool) -> Result<()> {
         let Some(block) = self.pending.pop_front() else { return Ok(()) };
-        let (block, cols) = (block.wait()?, self.total.cols().max(1));
-        let rows = self.total.data_mut().chunks_exact_mut(cols).zip(block.chunks_exact(cols));
-        for (i, (total, block)) in rows.enumerate() {
-            let end = if self.lower { i + 1 } else { cols };
+        let (block, cols, lower) = (block.wait()?, self.total.cols().max(1), self.lower);
+        let add = |(i, (total, block)): (usize, (&mut [f64], &[f32]))| {
+            let end = if lower { i + 1 } else { cols };
             for (total, &value) in total[..end].iter_mut().zip(block) {
                 *total += f64::from(value);
             }
+        };
+        let total = self.total.data_mut();
+        if total.len() < PARALLEL {
+            total.chunks_exact_mut(cols).zip(block.chunks_exact(cols)).enumerate().for_each(add);
+        } else {
+            let rows = total.par_chunks_exact_mut(cols).zip(block.par_chunks_exact(cols));
+            pool.install(|| rows.enumerate().for_each(add));
         }
         Ok(())
     }
 
-    /// Waits for the blocks that are left.
-    pub(crate) fn finish(mut self) -> Result<Matrix> {
+    /// Waits for the blocks that are left. A lower triangle is mirrored.
+    pub(crate) fn finish(mut self, device: &Device) -> Result<Matrix> {
         while !self.pending.is_empty() {
-            self.add_oldest()?;
+            self.add_oldest(device.pool()?)?;
+        }
+        let n = self.total.cols();
+        if self.lower {
+            let total = self.total.data_mut();
+            for i in 0..n {
+                for j in 0..i {
+                    total[j * n + i] = total[i * n + j];
+                }
+            }
         }
         Ok(self.total)
     }
@@ -76,12 +95,5 @@ pub(crate) fn gram_f64(x: &Tensor<f32>) -> Result<Matrix> {
     for rows in blocks(m, n.min(2048).next_power_of_two().max(512) / 2) {
         sum.add(&gram_lower_rows(Rows::new(x, rows), DEPTH)?)?;
     }
-    let mut gram = sum.finish()?;
-    let n = gram.cols();
-    for i in 0..n {
-        for j in 0..i {
-            gram.data_mut()[j * n + i] = gram.data()[i * n + j];
-        }
-    }
-    Ok(gram)
+    sum.finish(x.device())
 }

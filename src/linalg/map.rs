@@ -70,6 +70,11 @@ impl Matrix {
         copy
     }
 
+    /// The transpose.
+    pub(crate) fn transposed(&self) -> Self {
+        Self::from_faer(self.as_faer().transpose())
+    }
+
     /// A copy in f32 on a device.
     pub(crate) fn to_tensor(&self, device: &Device) -> Result<Tensor<f32>> {
         #[allow(clippy::cast_possible_truncation, reason = "rounded to what devices compute with")]

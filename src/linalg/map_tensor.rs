@@ -46,7 +46,7 @@ impl<T: Element> LinearMap for Tensor<T> {
             sum.add(&image)?;
             pass.tell(end)?;
         }
-        sum.finish()
+        sum.finish(self.device())
     }
 
     fn apply(

@@ -1,7 +1,7 @@
 //! Linear algebra on devices.
 
-mod gram;
-mod host;
+pub(crate) mod gram;
+pub(crate) mod host;
 mod krylov;
 pub(crate) mod map;
 mod map_tensor;
@@ -20,7 +20,6 @@ pub use qr::{Qr, qr};
 pub use reduce::{Stats, column_stats, row_stats};
 pub use rsvd::{RandomizedSvd, Stop, TruncatedSvd, left_vectors, randomized_svd};
 pub use sign::SignRule;
-pub(crate) use sign::apply_sign_rule;
 pub use svd::{Svd, svd};
 pub use truncated::truncated_svd;
 

@@ -58,12 +58,6 @@ impl SignRule {
     }
 }
 
-/// Negates columns of right vectors as the rule says; a rule about u takes them as those of Aᵀ.
-pub(crate) fn apply_sign_rule(vectors: &mut Matrix, rule: SignRule) {
-    let negative = rule.negative(vectors);
-    vectors.negate_columns(&negative);
-}
-
 /// Whether the entry of largest magnitude of each column of A V is negative.
 fn negative_in_u(map: &dyn LinearMap, svd: &TruncatedSvd, run: &Run) -> Result<Vec<bool>> {
     let mut largest = vec![0.0f64; svd.v.cols()];

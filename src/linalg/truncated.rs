@@ -140,7 +140,7 @@ fn product_tn(a: &Tensor<f32>, b: &Tensor<f32>) -> Result<Matrix> {
         multiply(OP, Op::Tn, Rows::new(a, rows.clone()), Rows::new(b, rows), DEPTH, &mut block)?;
         sum.add(&block)?;
     }
-    sum.finish()
+    sum.finish(a.device())
 }
 
 fn to_matrix(x: &Tensor<f32>) -> Result<Matrix> {

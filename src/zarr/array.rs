@@ -39,7 +39,7 @@ impl StoredArray {
     /// Reads and decodes one chunk; `None` where variable-length strings are missing.
     pub(super) fn read(&self, index: &[u64]) -> Result<Option<DecodedChunk>> {
         let fail = |why: String| Error::chunk(&self.name, index, why);
-        let Metadata { spec, chain, .. } = &self.metadata;
+        let Metadata { spec, chain, fill, .. } = &self.metadata;
         let grid = self.metadata.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
             return Err(fail(format!("outside the grid of {grid:?} chunks")));
@@ -49,11 +49,15 @@ impl StoredArray {
         let encoded = read_bounded(&path, chain.encoded_cap(spec)).map_err(fail)?;
         let read = start.elapsed();
         let stored = encoded.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        let bytes = match encoded {
-            Some(encoded) => metadata::guarded(|| chain.decode(Cow::Owned(encoded), spec, self.missing)),
-            None if self.missing == MissingChunk::Error => Err("it is missing from the store".to_owned()),
-            None if spec.size == 0 => return Ok(None),
-            None => layout::filled(&spec.fill, spec.count()),
+        let fill = (self.missing == MissingChunk::Fill).then_some(fill.as_slice());
+        let bytes = match (encoded, fill) {
+            (Some(encoded), _) => {
+                let extent = self.metadata.extent(index);
+                metadata::guarded(|| chain.decode(Cow::Owned(encoded), spec, &extent, fill))
+            }
+            (None, None) => Err("it is missing from the store".to_owned()),
+            (None, Some(_)) if spec.size == 0 => return Ok(None),
+            (None, Some(fill)) => layout::filled(fill, spec.count()),
         };
         let bytes = bytes.map_err(fail)?;
         Ok(Some(DecodedChunk { bytes, stored, read, decode: start.elapsed() - read }))

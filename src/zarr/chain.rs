@@ -10,8 +10,6 @@ use super::{
     layout,
     shard::Shard,
 };
-use crate::MissingChunk;
-
 /// Codecs named in errors about others.
 pub(super) const SUPPORTED: &str =
     "blosc, zstd, gzip, zlib, crc32c, bytes, transpose, sharding_indexed and vlen-utf8 are supported";
@@ -31,8 +29,6 @@ pub(super) struct ChunkSpec {
     pub(super) size: usize,
     /// Bytes of the numbers that an element is made of.
     pub(super) unit: usize,
-    /// One element of fill, in native byte order.
-    pub(super) fill: Vec<u8>,
 }
 
 impl ChunkSpec {
@@ -116,11 +112,15 @@ impl Chain {
     }
 
     /// Decodes one chunk: exactly `spec.bytes()` bytes, or the serialised strings.
+    ///
+    /// `extent` is the part of the chunk that is within the array; `fill` is what stands for inner chunks that are
+    /// missing there, where that is no error.
     pub(super) fn decode(
         &self,
         encoded: Cow<'_, [u8]>,
         spec: &ChunkSpec,
-        missing: MissingChunk,
+        extent: &[u64],
+        fill: Option<&[u8]>,
     ) -> Why<Vec<u8>> {
         let cap = Size::AtMost(self.encoded_cap(spec));
         let innermost = match self.to_bytes {
@@ -134,7 +134,7 @@ impl Chain {
         innermost.check(data.len() as u64, "it has")?;
         match &self.to_bytes {
             ToBytes::Text => Ok(data.into_owned()),
-            ToBytes::Shard(shard) => shard.decode(&data, spec, missing),
+            ToBytes::Shard(shard) => shard.decode(&data, spec, extent, fill),
             ToBytes::Plain { big_endian } => {
                 let mut data = data.into_owned();
                 if *big_endian != cfg!(target_endian = "big") {

@@ -170,7 +170,8 @@ fn usize_from(n: u64) -> Result<usize> {
 fn parse(array: &StoredArray, chunk: Option<DecodedChunk>) -> Why<Values> {
     let spec = &array.metadata.spec;
     let Some(chunk) = chunk else {
-        let fill = String::from_utf8(spec.fill.clone()).map_err(|_| "its fill value is not UTF-8")?;
+        let fill =
+            String::from_utf8(array.metadata.fill.clone()).map_err(|_| "its fill value is not UTF-8")?;
         return Ok(Values::Text(vec![fill; spec.count()]));
     };
     let elements = chunk.bytes.chunks_exact(spec.size.max(1));

@@ -51,6 +51,8 @@ pub(super) struct Metadata {
     /// Names of the axes, where the store gives them.
     pub(super) dimensions: Vec<String>,
     pub(super) spec: ChunkSpec,
+    /// One element of fill, in native byte order.
+    pub(super) fill: Vec<u8>,
     pub(super) chain: Chain,
     /// Names of chunk files, relative to the array's folder.
     pub(super) keys: ChunkKeyEncoding,
@@ -128,6 +130,12 @@ fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
             return Err(format!("codec `{id}` is not supported; {SUPPORTED}"));
         }
     }
+    // Before anything else sees it: zarrs builds a fill value of the length that is claimed.
+    let dtype = json.get("dtype").and_then(Value::as_str).ok_or("its data type is not a simple one")?;
+    let length = dtype.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<usize>();
+    if length.is_ok_and(|length| length > MAX_STRING_BYTES) || dtype.len() > 16 {
+        return Err(format!("data type `{dtype}` is not supported"));
+    }
     let text = adapt_v2_text(&mut json);
     let v2: ArrayMetadataV2 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
     let v3 = array_metadata_v2_to_v3(&v2).map_err(|e| e.to_string())?;
@@ -147,9 +155,9 @@ fn v2_codecs(json: &Value) -> Vec<&str> {
 /// Returns whether raw bytes are text.
 fn adapt_v2_text(json: &mut Value) -> bool {
     let dtype = json.get("dtype").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if let Some(bytes) = dtype.strip_prefix("|S") {
-        json["dtype"] = format!("|V{bytes}").into();
-        json["fill_value"] = Value::Null;
+    if let Some(length) = dtype.strip_prefix("|S") {
+        json["dtype"] = format!("|V{length}").into();
+        json["fill_value"] = vec![0; length.parse().unwrap_or(0)].into();
         return true;
     }
     if dtype.get(1..2) == Some("U") || dtype == "|O" {
@@ -187,6 +195,9 @@ impl Metadata {
         if !v3.storage_transformers.is_empty() {
             return Err("storage transformers are not supported".to_owned());
         }
+        if let Some((name, _)) = v3.additional_fields.iter().find(|(_, field)| field.must_understand()) {
+            return Err(format!("its `{name}` is not understood"));
+        }
         let chunk_shape = parse_chunks(&v3)?;
         let element = parse_element(&v3, text)?;
         let (size, unit) = element.size_and_unit();
@@ -196,25 +207,37 @@ impl Metadata {
         check_sizes(&v3.shape, &chunk_shape, size)?;
         let shape = chunk_shape.iter().map(|&n| usize::try_from(n).map_err(|e| e.to_string()));
         let shape = shape.collect::<Why<Vec<usize>>>()?;
+        let spec = ChunkSpec { shape, size, unit };
         let keys = ChunkKeyEncoding::from_metadata(&v3.chunk_key_encoding).map_err(|e| e.to_string())?;
-        // Made for its checks of everything else, its fill value, and its codecs: the conversion of v2 metadata
-        // loses the compressor behind `vlen-utf8`.
-        let is_v2 = matches!(original, ArrayMetadata::V2(_));
-        let array = Array::new_with_metadata(().into(), "/", original).map_err(|e| e.to_string())?;
-        let codecs = if is_v2 { array.codecs().create_metadatas(&Default::default()) } else { v3.codecs };
+        let (chain, array) = match original {
+            // The conversion of v2 metadata loses the compressor behind `vlen-utf8`; the array itself has it.
+            ArrayMetadata::V2(_) => {
+                let array = checked_by_zarrs(original)?;
+                (Chain::parse(&array.codecs().create_metadatas(&Default::default()), &spec)?, array)
+            }
+            ArrayMetadata::V3(_) => (Chain::parse(&v3.codecs, &spec)?, checked_by_zarrs(original)?),
+        };
         let fill = array.fill_value().as_ne_bytes().to_vec();
-        let spec = ChunkSpec { shape, size, unit, fill };
-        let chain = Chain::parse(&codecs, &spec)?;
-        if size != 0 && spec.fill.len() != size {
-            return Err(format!("its fill value has {} bytes, its elements {size}", spec.fill.len()));
+        if size != 0 && fill.len() != size {
+            return Err(format!("its fill value has {} bytes, its elements {size}", fill.len()));
         }
-        Ok(Self { shape: v3.shape, chunk_shape, element, dimensions, spec, chain, keys })
+        Ok(Self { shape: v3.shape, chunk_shape, element, dimensions, spec, fill, chain, keys })
     }
 
     /// Chunks along each axis.
     pub(super) fn grid(&self) -> Vec<u64> {
         self.shape.iter().zip(&self.chunk_shape).map(|(&n, &chunk)| n.div_ceil(chunk)).collect()
     }
+
+    /// How much of the chunk at `index`, which lies in the grid, is within the array along each axis.
+    pub(super) fn extent(&self, index: &[u64]) -> Vec<u64> {
+        let axes = self.shape.iter().zip(&self.chunk_shape).zip(index);
+        axes.map(|((&n, &chunk), &i)| chunk.min(n.saturating_sub(i.saturating_mul(chunk)))).collect()
+    }
+}
+
+fn checked_by_zarrs(metadata: ArrayMetadata) -> Why<Array<()>> {
+    Array::new_with_metadata(().into(), "/", metadata).map_err(|e| e.to_string())
 }
 
 impl Element {

@@ -1,10 +1,12 @@
 //! Genotypes from, and to, [Zarr](https://zarr.dev) v2 and v3 stores on a local file system.
 //!
-//! [`GenotypeStore`] finds the genotypes, samples and variants of a store; [`ZarrArray`] is one array of it.
+//! [`GenotypeStore`] finds the genotypes, samples and variants of a store; [`ZarrArray`] is one array of it;
+//! [`VcfZarrWriter`] writes a store.
 //! Metadata is parsed by the `zarrs` crate, which nothing outside this module names; chunks are decoded under
 //! the guards of `guard.rs`.
 
 mod array;
+mod bitshuffle;
 mod chain;
 mod column;
 mod guard;
@@ -13,8 +15,13 @@ mod metadata;
 mod shard;
 mod store;
 mod variants;
+mod write;
 
 pub use array::ZarrArray;
 pub use metadata::MAX_CHUNK_BYTES;
-pub use store::{GenotypeKind, GenotypeStore};
+pub use store::GenotypeStore;
 pub use variants::Variant;
+pub use write::{VcfZarrHeader, VcfZarrWriter};
+
+#[cfg(test)]
+mod tests;

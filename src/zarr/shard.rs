@@ -10,8 +10,6 @@ use super::{
     guard::{Why, buffer, crc32c},
     layout,
 };
-use crate::MissingChunk;
-
 /// Bytes of an index entry: offset and length.
 const ENTRY: usize = 16;
 
@@ -55,7 +53,7 @@ impl Shard {
         if count > MAX_INNER_CHUNKS {
             return Err(format!("its shards hold {count} inner chunks, more than {MAX_INNER_CHUNKS}"));
         }
-        let inner = ChunkSpec { shape, ..spec.clone() };
+        let inner = ChunkSpec { shape, ..*spec };
         let (index_big_endian, index_crc) = match list("index_codecs")?.as_slice() {
             [bytes] if bytes.name() == "bytes" => (is_big_endian(bytes, 8)?, false),
             [bytes, crc] if bytes.name() == "bytes" && crc.name() == "crc32c" => {
@@ -77,17 +75,27 @@ impl Shard {
         self.grid.iter().product::<usize>() * ENTRY + if self.index_crc { 4 } else { 0 }
     }
 
-    /// Decodes a whole shard.
-    pub(super) fn decode(&self, data: &[u8], spec: &ChunkSpec, missing: MissingChunk) -> Why<Vec<u8>> {
+    /// Decodes a whole shard; see [`Chain::decode`].
+    pub(super) fn decode(
+        &self,
+        data: &[u8],
+        spec: &ChunkSpec,
+        extent: &[u64],
+        fill: Option<&[u8]>,
+    ) -> Why<Vec<u8>> {
         let index = self.index(data)?;
         let mut out = buffer(spec.bytes())?;
         out.resize(spec.bytes(), 0);
         let mut at = vec![0; self.grid.len()];
         for entry in index.chunks_exact(ENTRY) {
-            let block =
-                self.inner_chunk(data, entry, missing).map_err(|why| format!("inner chunk {at:?}: {why}"))?;
             let origin: Vec<usize> = at.iter().zip(&self.inner.shape).map(|(i, n)| i * n).collect();
-            layout::insert_block(&mut out, &spec.shape, &origin, &block, &self.inner.shape, spec.size);
+            // Writers leave out the inner chunks of an edge shard that are beyond the array.
+            if origin.iter().zip(extent).all(|(&origin, &extent)| (origin as u64) < extent) {
+                let block = self
+                    .inner_chunk(data, entry, fill)
+                    .map_err(|why| format!("inner chunk {at:?}: {why}"))?;
+                layout::insert_block(&mut out, &spec.shape, &origin, &block, &self.inner.shape, spec.size);
+            }
             layout::advance(&mut at, &self.grid);
         }
         Ok(out)
@@ -107,17 +115,15 @@ impl Shard {
         }
     }
 
-    fn inner_chunk(&self, data: &[u8], entry: &[u8], missing: MissingChunk) -> Why<Vec<u8>> {
+    fn inner_chunk(&self, data: &[u8], entry: &[u8], fill: Option<&[u8]>) -> Why<Vec<u8>> {
         let number = |bytes: &[u8]| -> Why<u64> {
             let bytes = bytes.try_into().map_err(|_| "short index entry".to_owned())?;
             Ok(if self.index_big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) })
         };
         let (offset, length) = (number(&entry[..8])?, number(&entry[8..])?);
         if offset == u64::MAX && length == u64::MAX {
-            return match missing {
-                MissingChunk::Error => Err("it is missing from the shard".to_owned()),
-                MissingChunk::Fill => layout::filled(&self.inner.fill, self.inner.count()),
-            };
+            let fill = fill.ok_or("it is missing from the shard")?;
+            return layout::filled(fill, self.inner.count());
         }
         let cap = self.chain.encoded_cap(&self.inner);
         let range = offset.checked_add(length).filter(|_| length <= cap as u64);
@@ -125,6 +131,7 @@ impl Shard {
         let encoded = range
             .and_then(|range| data.get(range))
             .ok_or_else(|| format!("the shard index claims {length} bytes at {offset} of {}", data.len()))?;
-        self.chain.decode(Cow::Borrowed(encoded), &self.inner, missing)
+        // The chain holds no shards, so it asks for neither extent nor fill.
+        self.chain.decode(Cow::Borrowed(encoded), &self.inner, &[], None)
     }
 }

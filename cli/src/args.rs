@@ -1,0 +1,332 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use teatime::{
+    Budget, Device, DeviceOptions, MissingChunk,
+    genotype::{Method, Scaler},
+};
+
+use crate::failure::Failure;
+
+/// GPU math for arrays bigger than memory: PCA of Zarr genotype stores, on any GPU or the CPU.
+#[derive(Debug, Parser)]
+#[command(name = "teatime", version, max_term_width = 100, propagate_version = true)]
+#[command(after_help = "`teatime demo` shows what it does, without any data.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Pca(Box<PcaArgs>),
+    Demo(DemoArgs),
+    Devices(DevicesArgs),
+}
+
+/// Principal components of the samples of Zarr genotype stores
+///
+/// Reads VCF-Zarr (`call_genotype`, as bio2zarr and sgkit write it), the scikit-allel and MalariaGEN layout
+/// (`calldata/GT`, at the root or in one group per contig), and plain arrays of dosages (variants, samples) or calls
+/// (variants, samples, ploidy). The dosage of a call is its number of non-reference alleles; a call with a missing
+/// allele is missing and becomes the variant's mean; variants that do not vary contribute nothing.
+#[derive(Args, Debug)]
+#[command(after_long_help = PCA_HELP)]
+pub(crate) struct PcaArgs {
+    /// Zarr stores (folders); the variants of several are appended in the order given
+    #[arg(value_name = "STORE", required = true)]
+    pub(crate) stores: Vec<PathBuf>,
+    /// Folder for the results
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Number of components
+    #[arg(short = 'k', long, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
+    pub(crate) components: usize,
+    /// How the components are computed: `exact` makes one pass and the eigenvectors of the samples' Gram matrix,
+    /// `randomized` some passes of block Krylov iteration, `auto` what is cheaper and fits
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) method: MethodArg,
+    /// Randomized: this many iterations, in N + 2 passes
+    #[arg(long, value_name = "N", conflicts_with = "tolerance")]
+    pub(crate) power_iterations: Option<u32>,
+    /// Randomized: iterate until |AᵀA v - s² v| / (s s₁) of every component is at most T [default: 1e-4]
+    #[arg(long, value_name = "T", value_parser = tolerance)]
+    pub(crate) tolerance: Option<f64>,
+    /// Randomized: most passes over the store
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub(crate) max_passes: u32,
+    /// Randomized: extra vectors of each block
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) oversamples: usize,
+    /// Randomized: seed of the first block
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Centring and scaling of a variant's dosages x, with p = mean / ploidy: patterson (x - mean) / √(p (1 - p)),
+    /// binom2 (x - mean) / √(2 p (1 - p)), standard (x - mean) / standard deviation, center x - mean, none x
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) scaler: ScalerArg,
+    /// Leave out variants with a minor allele frequency below X (0 to 0.5)
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half)]
+    pub(crate) maf: f64,
+    /// Leave out variants with more than this fraction of missing calls (0 to 1)
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one)]
+    pub(crate) geno: f64,
+    /// Path of the genotype array within each store, where it has another name
+    #[arg(long, value_name = "PATH")]
+    pub(crate) array: Option<String>,
+    /// What a chunk that is not there means: damage, or the array's fill value (0 is homozygous reference!)
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) missing_chunk: MissingChunkArg,
+    /// Also write the loadings of the variants; takes one more pass
+    #[arg(long)]
+    pub(crate) loadings: bool,
+    /// Replace the results that the folder holds
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Fail when a component has not converged, instead of warning
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Print run.json instead of the summary
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+}
+
+const PCA_HELP: &str = "\
+Files in DIR, of A = the scaled dosages (variants, samples) = U diag(s) Vᵀ and M = the variants after --maf and --geno:
+  pca.eigenvec     V as plink2 writes it: one row per sample, unit-norm columns
+  pca.eigenval     s² / M as plink2 writes it, of the binom2 scaling for both binom2 and patterson
+                   (plink2 --pca meanimpute; without meanimpute its values differ where calls are missing)
+  scores.tsv       V diag(s): coordinates of the samples, as scikit-allel's and sklearn's
+  eigenvalues.tsv  s, explained variance s² / samples (scikit-allel's), its share of the total, residual, converged
+  loadings.tsv.gz  U, with each variant's counted allele, frequency, mean and scale (--loadings)
+  pca.svg          the first two components
+  run.json         device, times, memory, counts: a record of the run
+
+Examples:
+  teatime pca cohort.vcz --out pca
+  teatime pca chr1.vcz chr2.vcz --out pca -k 20 --maf 0.01 --geno 0.05 --loadings
+  teatime pca cohort.vcz --out pca --tolerance 1e-5 --device wgpu:vulkan --memory 2G
+  teatime pca dosages.zarr --array dosage --scaler standard --out pca
+
+Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Nothing is left behind unless the code is 0.";
+
+/// Simulate a genotype store and show its PCA: needs no data and no GPU
+///
+/// Draws populations by the Balding-Nichols model, writes the genotypes as a VCF-Zarr store, and runs the same PCA as
+/// `teatime pca`. A seed gives the same genotypes on every machine.
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// Folder for the store and the results; an earlier demo's is replaced
+    #[arg(long, value_name = "DIR", default_value = "teatime-demo")]
+    pub(crate) out: PathBuf,
+    /// Number of variants
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
+    pub(crate) variants: u64,
+    /// Number of samples
+    #[arg(long, value_name = "N", default_value_t = 1_500, value_parser = at_least_one)]
+    pub(crate) samples: usize,
+    /// Number of populations
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
+    pub(crate) populations: usize,
+    /// Fraction of missing calls (0 to 1)
+    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = up_to_one)]
+    pub(crate) missing: f64,
+    /// How far the populations are apart: F_ST (0 to 0.95)
+    #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = fst)]
+    pub(crate) fst: f64,
+    /// Seed of the simulation
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Number of components
+    #[arg(short = 'k', long, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
+    pub(crate) components: usize,
+    /// Print run.json instead of the summary
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+}
+
+/// The devices of this machine, by the names that --device takes
+#[derive(Args, Debug)]
+pub(crate) struct DevicesArgs {
+    /// Print a JSON array instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where to compute, and with how much.
+#[derive(Args, Debug)]
+pub(crate) struct Resources {
+    /// Device to compute on, as `teatime devices` names it: cpu, wgpu, wgpu:N, wgpu:vulkan, wgpu:NAME... [default:
+    /// $TEATIME_DEVICE, else a discrete GPU, else cpu]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// Threads that decode, and compute on the cpu device; changes no result [default: all]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) threads: Option<usize>,
+    /// Most host memory to plan with: 512M, 2G, 1.5GiB (powers of 1024), 2GB (of 1000) [default: half of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory: Option<u64>,
+    /// Most memory of the device to plan with [default: three quarters of it; on the cpu device --memory counts]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) device_memory: Option<u64>,
+}
+
+impl Resources {
+    pub(crate) fn open(&self) -> Result<Device, Failure> {
+        let options = DeviceOptions { threads: self.threads, ..Default::default() };
+        let device = match &self.device {
+            Some(name) => Device::open_with(name, &options),
+            None => Device::best_with(&options),
+        };
+        Ok(device?)
+    }
+
+    pub(crate) fn budget(&self) -> Budget {
+        Budget { host: self.memory, device: self.device_memory }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
+pub(crate) enum MethodArg {
+    #[default]
+    Auto,
+    Exact,
+    Randomized,
+}
+
+impl From<MethodArg> for Method {
+    fn from(method: MethodArg) -> Self {
+        match method {
+            MethodArg::Auto => Self::Auto,
+            MethodArg::Exact => Self::Exact,
+            MethodArg::Randomized => Self::Randomized,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum ScalerArg {
+    #[default]
+    Patterson,
+    Binom2,
+    Standard,
+    Center,
+    None,
+}
+
+impl From<ScalerArg> for Scaler {
+    fn from(scaler: ScalerArg) -> Self {
+        match scaler {
+            ScalerArg::Patterson => Self::Patterson,
+            ScalerArg::Binom2 => Self::Binom2,
+            ScalerArg::Standard => Self::Standard,
+            ScalerArg::Center => Self::Center,
+            ScalerArg::None => Self::None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum MissingChunkArg {
+    #[default]
+    Error,
+    Fill,
+}
+
+impl From<MissingChunkArg> for MissingChunk {
+    fn from(missing: MissingChunkArg) -> Self {
+        match missing {
+            MissingChunkArg::Error => Self::Error,
+            MissingChunkArg::Fill => Self::Fill,
+        }
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1 is needed".into()),
+        Ok(n) => Ok(n),
+        Err(_) => Err("not a whole number".into()),
+    }
+}
+
+fn between(text: &str, low: f64, high: f64) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (low..=high).contains(&value) => Ok(value),
+        _ => Err(format!("not a number from {low} to {high}")),
+    }
+}
+
+fn up_to_half(text: &str) -> Result<f64, String> {
+    between(text, 0.0, 0.5)
+}
+
+fn up_to_one(text: &str) -> Result<f64, String> {
+    between(text, 0.0, 1.0)
+}
+
+fn fst(text: &str) -> Result<f64, String> {
+    between(text, 0.0, 0.95)
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value < 1.0 => Ok(value),
+        _ => Err("not a number above 0 and below 1".into()),
+    }
+}
+
+/// Bytes: a number and K, M, G or T, which count in 1024 (as do KiB...) or, as KB..., in 1000.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "not a size such as 512M, 2G, 1.5GiB or 2GB".to_owned();
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let unit = unit.trim().to_ascii_uppercase();
+    let mut letters = unit.chars();
+    let power = match letters.next() {
+        None | Some('B') => 0,
+        Some(letter) => 1 + "KMGT".find(letter).ok_or_else(wrong)?,
+    };
+    let base: f64 = match (power, letters.as_str()) {
+        (0, "") | (1.., "" | "IB") => 1024.0,
+        (1.., "B") => 1000.0,
+        _ => return Err(wrong()),
+    };
+    let bytes = number * base.powi(i32::try_from(power).unwrap_or_default());
+    if !(1.0..1e18).contains(&bytes) {
+        return Err(format!("{text} is not between 1 byte and 1e18 bytes"));
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "just checked")]
+    Ok(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        let cases =
+            [("512M", 512 << 20), ("2G", 2 << 30), ("1GiB", 1 << 30), ("2GB", 2_000_000_000), ("77", 77)];
+        for (text, bytes) in cases {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        assert_eq!(size("1.5k"), Ok(1536));
+        for text in ["", "G", "1X", "-1M", "1MM", "1GiBs", "0", "1e3", "9999999T", "1..2M"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `teatime demo`.
+
+use std::{fs, path::Path, time::Instant};
+
+use teatime::{Cancel, MissingChunk, genotype::PcaOptions};
+
+use crate::{
+    args::DemoArgs,
+    failure::Failure,
+    output::{Output, RECORD, RESULTS},
+    pca::Job,
+    plot::Groups,
+    progress::Bar,
+    simulate::Model,
+    stores::Stores,
+};
+
+const COMMAND: &str = "demo";
+const STORE: &str = "genotypes.vcz";
+const POPULATIONS: &str = "populations.tsv";
+
+/// Runs `teatime demo`.
+pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
+    let started = Instant::now();
+    if args.populations > args.samples {
+        let why = format!("--populations {} is more than --samples {}", args.populations, args.samples);
+        return Err(Failure::Usage(why));
+    }
+    let names: Vec<&str> = RESULTS.into_iter().chain([POPULATIONS, STORE]).collect();
+    let output = Output::prepare(&args.out, &names, is_demo(&args.out))?;
+    let device = args.resources.open()?;
+    let model = Model {
+        variants: args.variants,
+        samples: args.samples,
+        populations: args.populations,
+        missing: args.missing,
+        fst: args.fst,
+        seed: args.seed,
+    };
+    let since = Instant::now();
+    simulate(&model, &output, args.resources.threads, cancel)?;
+    let simulate = Some(since.elapsed().as_secs_f64());
+    let groups = Groups {
+        names: model.population_names(),
+        of: (0..model.samples).map(|sample| model.population(sample)).collect(),
+    };
+    let mut stores = Stores::open(&[output.path(STORE)], None, MissingChunk::Error)?;
+    // Where it will be.
+    stores.paths = vec![args.out.join(STORE)];
+    let job = Job {
+        command: COMMAND,
+        started,
+        simulate,
+        device,
+        memory: args.resources.budget(),
+        cancel: cancel.clone(),
+        stores,
+        options: PcaOptions { components: args.components, ..PcaOptions::default() },
+        output,
+        loadings: false,
+        strict: false,
+        json: args.json,
+        groups: Some(groups),
+    };
+    job.run()
+}
+
+/// Writes the store and the table of populations.
+fn simulate(model: &Model, output: &Output, threads: Option<usize>, cancel: &Cancel) -> Result<(), Failure> {
+    let bar = Bar::new("Simulating", model.variants);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build();
+    let pool = pool.map_err(|error| Failure::Error(format!("no threads: {error}")))?;
+    pool.install(|| model.write(&output.path(STORE), cancel, &bar))?;
+    let populations = model.population_names();
+    output.table(POPULATIONS, |file| {
+        writeln!(file, "sample\tpopulation")?;
+        for (i, id) in model.sample_names().iter().enumerate() {
+            writeln!(file, "{id}\t{}", populations[model.population(i)])?;
+        }
+        Ok(())
+    })
+}
+
+/// Whether the folder holds what a demo wrote, and so may be replaced.
+fn is_demo(folder: &Path) -> bool {
+    let record = fs::read_to_string(folder.join(RECORD)).unwrap_or_default();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap_or_default();
+    record["command"] == COMMAND
+}

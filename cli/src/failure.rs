@@ -1,0 +1,72 @@
+//! How a command ends when it does not succeed.
+
+use std::{fmt, path::Path};
+
+use teatime::Error;
+
+use crate::text;
+
+/// Why a command stopped.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Arguments that do not fit each other.
+    Usage(String),
+    /// Anything that went wrong.
+    Error(String),
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Failure {
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Error(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// For `map_err` on what is done to a file or folder.
+    pub(crate) fn io(path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |error| Self::Error(format!("{}: {error}", path.display()))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(why) => write!(f, "error: {why}\n\nFor more information, try '--help'."),
+            Self::Error(why) => write!(f, "error: {why}"),
+            Self::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    /// In the command line's words: flags instead of the names of arguments.
+    fn from(error: Error) -> Self {
+        Self::Error(match &error {
+            Error::Cancelled => return Self::Interrupted,
+            Error::Argument { name, why, .. } => match *name {
+                "components" => format!("-k: {why}"),
+                "oversamples" => format!("--oversamples: {why}"),
+                "max_passes" => format!("--max-passes: {why}"),
+                "threads" => format!("--threads: {why}"),
+                "genotypes" => why.to_string(),
+                _ => error.to_string(),
+            },
+            Error::Shape { op: "Genotypes::new", expected, got } => format!("expected {expected}, got {got}"),
+            Error::Budget { what, budget, minimum } => {
+                let flag = if what.contains("device") { "--device-memory" } else { "--memory" };
+                let (budget, least) = (text::bytes(*budget), text::bytes(*minimum));
+                format!("the {what} of {budget} is too small: this needs at least {least} ({flag} {minimum})")
+            }
+            Error::OutOfMemory { .. } => format!("{error}; a lower --device-memory may help"),
+            Error::NoDevice { wanted, tried } if !tried.is_empty() => {
+                let lines = tried.iter().map(|(name, what)| format!("\n  {name}: {what}"));
+                format!("no device `{wanted}`; there are{}", lines.collect::<String>())
+            }
+            _ => error.to_string(),
+        })
+    }
+}

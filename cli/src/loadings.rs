@@ -1,0 +1,81 @@
+//! The table of loadings.
+
+use std::{fs, io::Write};
+
+use flate2::{Compression, write::GzEncoder};
+use teatime::{
+    Device, Error, Result, Run,
+    genotype::{Pca, PcaOptions, VariantLoadings},
+    zarr::{GenotypeStore, Variant},
+};
+
+use crate::{
+    output::{LOADINGS, Output, joined},
+    stores::Stores,
+    text,
+};
+
+/// Variants read at once.
+const BATCH: u64 = 4096;
+
+/// Writes the loadings, in one pass over the stores.
+pub(crate) fn write(
+    output: &Output,
+    stores: &Stores,
+    device: &Device,
+    pca: &Pca,
+    options: &PcaOptions,
+    run: &Run,
+) -> Result<()> {
+    let path = output.path(LOADINGS);
+    let fail = |source| Error::Io { path: path.display().to_string().into(), source };
+    // The level that makes the file's size and its time alike small.
+    let mut file = GzEncoder::new(fs::File::create(&path).map_err(fail)?, Compression::new(3));
+    let columns: String = (1..=pca.singular_values.len()).map(|i| format!("\tPC{i}")).collect();
+    let names = "contig\tposition\tid\tref\talt\tcounted\tfrequency\tmean\tscale";
+    let version = format!("#teatime-loadings\tversion=1\tscaler={}", pca.scaler.name());
+    writeln!(file, "{version}\n{names}{columns}").map_err(fail)?;
+    let mut variants = Variants::new(&stores.stores);
+    teatime::genotype::loadings(&stores.genotypes, device, pca, options, run, &mut |row| {
+        let VariantLoadings { variant, frequency, shift, scale, loadings, .. } = row;
+        let Variant { contig, position, id, reference, alternate, .. } = variants.get(variant)?;
+        let numbers =
+            joined(&[frequency, shift, scale], text::exact) + &joined(loadings, |v| text::general(v, 9));
+        // All alternate alleles are counted.
+        let place = format!("{contig}\t{position}\t{id}\t{reference}\t{alternate}\t{alternate}");
+        writeln!(file, "{place}{numbers}").map_err(fail)
+    })?;
+    file.finish().and_then(|mut file| file.flush()).map_err(fail)
+}
+
+/// The variants of all stores, read in batches.
+struct Variants<'a> {
+    stores: &'a [GenotypeStore],
+    batch: Vec<Variant>,
+    first: u64,
+}
+
+impl<'a> Variants<'a> {
+    fn new(stores: &'a [GenotypeStore]) -> Self {
+        Self { stores, batch: Vec::new(), first: 0 }
+    }
+
+    /// The variant of that number; numbers come in ascending order.
+    fn get(&mut self, number: u64) -> Result<&Variant> {
+        let within = |first: u64| usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
+        if number < self.first || within(self.first) >= self.batch.len() {
+            let mut start = 0;
+            for store in self.stores {
+                let end = start + store.n_variants();
+                if number < end {
+                    self.batch = store.variants(number - start..end.min(number + BATCH) - start)?;
+                    self.first = number;
+                    break;
+                }
+                start = end;
+            }
+        }
+        let found = self.batch.get(within(self.first));
+        Ok(found.expect("a variant that has loadings should be in a store"))
+    }
+}

@@ -1,0 +1,159 @@
+//! `teatime pca`, and what it shares with the demo: one run from stores to a folder of results.
+
+use std::time::Instant;
+
+use teatime::{
+    Budget, Cancel, Device, Run,
+    genotype::{Method, PcaOptions, Scaler, VariantFilter, pca},
+    linalg::{RandomizedSvd, Stop},
+};
+
+use crate::{
+    args::{MethodArg, PcaArgs},
+    failure::Failure,
+    loadings, note,
+    output::{self, Output, RECORD, RESULTS},
+    plot::{self, Groups},
+    progress::Bar,
+    report::{Record, Stages, summary},
+    say,
+    stores::Stores,
+    text,
+};
+
+/// Runs `teatime pca`.
+pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
+    let started = Instant::now();
+    let options = options(args)?;
+    let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
+    let stores = Stores::open(&args.stores, args.array.as_deref(), args.missing_chunk.into())?;
+    let job = Job {
+        command: "pca",
+        started,
+        simulate: None,
+        device: args.resources.open()?,
+        memory: args.resources.budget(),
+        cancel: cancel.clone(),
+        stores,
+        options,
+        output,
+        loadings: args.loadings,
+        strict: args.strict,
+        json: args.json,
+        groups: None,
+    };
+    job.run()
+}
+
+fn options(args: &PcaArgs) -> Result<PcaOptions, Failure> {
+    let (stop, flag) = match (args.power_iterations, args.tolerance) {
+        (Some(n), _) => (Some(Stop::PowerIterations(n)), "--power-iterations"),
+        (None, Some(t)) => (Some(Stop::Tolerance(t)), "--tolerance"),
+        (None, None) => (None, ""),
+    };
+    let method = match (args.method, stop) {
+        (MethodArg::Exact, Some(_)) => {
+            return Err(Failure::Usage(format!("{flag} is for --method randomized, not exact")));
+        }
+        // Whoever says when to stop iterating wants to iterate.
+        (MethodArg::Auto, Some(_)) => Method::Randomized,
+        (method, _) => method.into(),
+    };
+    let default = RandomizedSvd::default();
+    let svd = RandomizedSvd {
+        oversamples: args.oversamples,
+        stop: stop.unwrap_or(default.stop),
+        max_passes: args.max_passes,
+        seed: args.seed,
+        ..default
+    };
+    let filter = VariantFilter { min_maf: args.maf, max_missing: args.geno };
+    Ok(PcaOptions { components: args.components, method, scaler: args.scaler.into(), filter, svd })
+}
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) command: &'static str,
+    pub(crate) started: Instant,
+    /// Seconds that making the store took.
+    pub(crate) simulate: Option<f64>,
+    pub(crate) device: Device,
+    pub(crate) memory: Budget,
+    pub(crate) cancel: Cancel,
+    pub(crate) stores: Stores,
+    pub(crate) options: PcaOptions,
+    pub(crate) output: Output,
+    pub(crate) loadings: bool,
+    pub(crate) strict: bool,
+    pub(crate) json: bool,
+    pub(crate) groups: Option<Groups>,
+}
+
+impl Job {
+    /// Computes, writes everything, and prints the summary.
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let mut stages =
+            Stages { simulate: self.simulate, open: self.started.elapsed(), ..Stages::default() };
+        let bar = Bar::new("PCA", self.stores.genotypes.variants());
+        let run = Run { cancel: self.cancel.clone(), progress: bar.progress("PCA"), memory: self.memory };
+        let since = Instant::now();
+        let result = pca(&self.stores.genotypes, &self.device, &self.options, &run)?;
+        stages.pca = since.elapsed();
+        let warnings = self.warnings(&result);
+        if let (Some(why), true) = (unconverged(&result, &self.options), self.strict) {
+            return Err(Failure::Error(format!("{why} (--strict)")));
+        }
+
+        let since = Instant::now();
+        output::tables(&self.output, &result, &self.stores.samples)?;
+        plot::write(&self.output, &result, self.groups.as_ref())?;
+        if self.loadings {
+            let run = Run { progress: bar.progress("Loadings"), ..run.clone() };
+            loadings::write(&self.output, &self.stores, &self.device, &result, &self.options, &run)?;
+        }
+        stages.write = since.elapsed();
+        drop(bar);
+        stages.wall = self.started.elapsed();
+
+        let record = Record::new(&self, &result, &stages, warnings);
+        let json = record.json()?;
+        self.output.table(RECORD, |file| file.write_all(json.as_bytes()))?;
+        self.cancel.check()?;
+        for warning in &record.warnings {
+            note(&format!("warning: {warning}"));
+        }
+        let printed = if self.json { json } else { summary(&record) };
+        self.output.commit()?;
+        say(&printed)
+    }
+
+    fn warnings(&self, result: &teatime::genotype::Pca) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !matches!(result.scaler, Scaler::Patterson | Scaler::Binom2) {
+            let name = result.scaler.name();
+            warnings
+                .push(format!("pca.eigenval holds s²/M of the `{name}` scaling, which plink2 does not have"));
+        }
+        warnings.extend(unconverged(result, &self.options));
+        warnings
+    }
+}
+
+/// Which components are not converged, in words.
+fn unconverged(result: &teatime::genotype::Pca, options: &PcaOptions) -> Option<String> {
+    let n = result.converged.iter().filter(|converged| !**converged).count() as u64;
+    let worst = result.residuals.iter().copied().fold(0.0, f64::max);
+    let (tolerance, advice) = match options.svd.stop {
+        Stop::Tolerance(t) => (t, "--max-passes"),
+        Stop::PowerIterations(_) => (1e-4, "--power-iterations, or give --tolerance"),
+    };
+    let of = text::plural(result.converged.len() as u64, "component");
+    let (passes, worst, tolerance) = (result.passes, text::general(worst, 2), text::general(tolerance, 2));
+    (n > 0).then(|| {
+        format!(
+            "{n} of {of} did not converge in {passes} passes: the largest residual is {worst}, not {tolerance}; \
+             raise {advice}"
+        )
+    })
+}

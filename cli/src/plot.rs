@@ -1,0 +1,228 @@
+//! The picture of the first two components.
+
+use std::{error::Error, iter, ops::Range, sync::Once};
+
+use plotters::{
+    coord::{Shift, types::RangedCoordf64},
+    element::{Drawable, PointCollection},
+    prelude::*,
+    style::{
+        FontStyle,
+        text_anchor::{HPos, Pos, VPos},
+    },
+};
+use plotters_backend::{BackendCoord, DrawingErrorKind};
+use teatime::genotype::Pca;
+
+use crate::{
+    failure::Failure,
+    output::{Output, PLOT},
+    text,
+};
+
+/// Which group each sample belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Groups {
+    pub(crate) names: Vec<String>,
+    /// Index into the names, for each sample.
+    pub(crate) of: Vec<usize>,
+}
+
+/// Okabe and Ito's colours, which are told apart with any colour vision; those that stand out on white first.
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(213, 94, 0),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(60, 60, 60),
+];
+const INK: RGBColor = RGBColor(51, 51, 51);
+const GRID: RGBColor = RGBColor(232, 232, 232);
+const FRAME: RGBColor = RGBColor(150, 150, 150);
+const FONT: &str = "sans-serif";
+
+const SIZE: (u32, u32) = (1200, 900);
+const LEGEND_ROW: i32 = 34;
+/// More groups than the legend has room for.
+const LEGEND_ROWS: usize = 22;
+/// More points than a viewer draws without waiting.
+const MOST_POINTS: usize = 20_000;
+
+type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Drawn<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Writes the plot of the scores.
+pub(crate) fn write(output: &Output, pca: &Pca, groups: Option<&Groups>) -> Result<(), Failure> {
+    let mut svg = String::new();
+    draw(&mut svg, &Points::new(pca), groups).map_err(|why| Failure::Error(format!("{PLOT}: {why}")))?;
+    output.table(PLOT, |file| file.write_all(svg.as_bytes()))
+}
+
+/// What is to be seen.
+struct Points {
+    title: String,
+    axes: [String; 2],
+    /// The samples that are drawn, and where.
+    at: Vec<(usize, [f64; 2])>,
+}
+
+impl Points {
+    fn new(pca: &Pca) -> Self {
+        let scores = pca.scores();
+        let (samples, k) = (scores.rows(), pca.singular_values.len());
+        let share = pca.explained_variance_ratio();
+        // Three digits, since genotypes spread their variance thinly.
+        let axis = |i: usize| format!("PC{} ({} %)", i + 1, text::general(100.0 * share[i], 3));
+        let row = |i: usize| &scores.data()[i * k..(i + 1) * k];
+        let (axes, at): (_, &dyn Fn(usize) -> [f64; 2]) = if k > 1 {
+            ([axis(0), axis(1)], &|i| [row(i)[0], row(i)[1]])
+        } else {
+            (["Sample".into(), axis(0)], &|i| [i as f64 + 1.0, row(i)[0]])
+        };
+        let step = samples.div_ceil(MOST_POINTS).max(1);
+        let thinned = if step > 1 { format!(" (1 in {step} drawn)") } else { String::new() };
+        let size =
+            [(samples as u64, "sample"), (pca.counts.used, "variant")].map(|(n, what)| text::plural(n, what));
+        let title = format!("{}{thinned}, {}", size[0], size[1]);
+        Self { title, axes, at: (0..samples).step_by(step).map(|i| (i, at(i))).collect() }
+    }
+
+    /// The range along an axis, with a margin.
+    fn range(&self, axis: usize) -> Range<f64> {
+        let values = || self.at.iter().map(|(_, point)| point[axis]).filter(|value| value.is_finite());
+        let (low, high) =
+            (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+        if low >= high || !(high - low).is_finite() {
+            let middle = if low.is_finite() { low } else { 0.0 };
+            return middle - 1.0..middle + 1.0;
+        }
+        let margin = 0.05 * (high - low);
+        low - margin..high + margin
+    }
+}
+
+fn draw(svg: &mut String, points: &Points, groups: Option<&Groups>) -> Drawn {
+    register_font();
+    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let canvas = match groups {
+        Some(groups) => {
+            let longest = groups.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+            let width = u32::try_from(longest.clamp(6, 20) * 12 + 70)?;
+            let (left, right) = root.split_horizontally(SIZE.0 - width);
+            legend(&right, groups)?;
+            left
+        }
+        None => root.clone(),
+    };
+    let title = (FONT, 26).into_font().color(&INK);
+    let mut chart = ChartBuilder::on(&canvas)
+        .margin(24)
+        .margin_top(18)
+        .caption(&points.title, title)
+        .x_label_area_size(72)
+        .y_label_area_size(96)
+        .build_cartesian_2d(points.range(0), points.range(1))?;
+    axes(&mut chart, &points.axes)?;
+    let radius = match points.at.len() {
+        0..500 => 6,
+        500..5000 => 4,
+        _ => 3,
+    };
+    let group = |sample: usize| groups.map_or(0, |groups| groups.of[sample]);
+    let marks = points.at.iter().map(|(sample, [x, y])| mark((*x, *y), radius, group(*sample), 0.6));
+    chart.draw_series(marks)?;
+    drop(chart);
+    root.present()?;
+    Ok(())
+}
+
+fn axes(chart: &mut Chart<'_, '_>, names: &[String; 2]) -> Drawn {
+    chart
+        .configure_mesh()
+        .x_labels(8)
+        .y_labels(8)
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID)
+        .axis_style(FRAME)
+        .label_style((FONT, 20).into_font().color(&INK))
+        .axis_desc_style((FONT, 26).into_font().color(&INK))
+        .x_label_formatter(&|x| text::general(*x, 4))
+        .y_label_formatter(&|y| text::general(*y, 4))
+        .x_desc(&names[0])
+        .y_desc(&names[1])
+        .draw()?;
+    Ok(())
+}
+
+fn legend(area: &Canvas<'_>, groups: &Groups) -> Drawn {
+    let style = TextStyle::from((FONT, 24).into_font()).color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+    let shown = if groups.names.len() > LEGEND_ROWS { LEGEND_ROWS - 1 } else { groups.names.len() };
+    let mut y = 80;
+    for (i, name) in groups.names.iter().take(shown).enumerate() {
+        area.draw(&mark((16, y), 8, i, 0.9))?;
+        let short: String = name.chars().take(20).collect();
+        area.draw(&Text::new(short, (36, y), style.clone()))?;
+        y += LEGEND_ROW;
+    }
+    let left = groups.names.len() - shown;
+    if left > 0 {
+        area.draw(&Text::new(format!("and {left} more"), (8, y), style))?;
+    }
+    Ok(())
+}
+
+/// The mark of a group: colours first, then other shapes in the same colours.
+fn mark<C>(at: C, radius: i32, group: usize, opacity: f64) -> Mark<C> {
+    let style = COLOURS[group % COLOURS.len()].mix(opacity).filled();
+    Mark { at, radius, shape: group / COLOURS.len() % 3, style }
+}
+
+/// A disc, square or triangle at a point.
+struct Mark<C> {
+    at: C,
+    radius: i32,
+    shape: usize,
+    style: ShapeStyle,
+}
+
+impl<'a, C> PointCollection<'a, C> for &'a Mark<C> {
+    type Point = &'a C;
+    type IntoIter = iter::Once<&'a C>;
+
+    fn point_iter(self) -> Self::IntoIter {
+        iter::once(&self.at)
+    }
+}
+
+impl<C, B: DrawingBackend> Drawable<B> for Mark<C> {
+    fn draw<I: Iterator<Item = BackendCoord>>(
+        &self,
+        points: I,
+        backend: &mut B,
+        _: (u32, u32),
+    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+        let r = self.radius;
+        for (x, y) in points {
+            match self.shape {
+                0 => backend.draw_circle((x, y), self.radius.unsigned_abs(), &self.style, true)?,
+                1 => backend.draw_rect((x - r, y - r), (x + r, y + r), &self.style, true)?,
+                _ => backend.fill_polygon([(x - r, y + r), (x + r, y + r), (x, y - r)], &self.style)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The font that text is measured with; a viewer draws it with its own.
+fn register_font() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let font = include_bytes!("../assets/DejaVuSans-ascii.ttf");
+        let registered = plotters::style::register_font(FONT, FontStyle::Normal, font);
+        assert!(registered.is_ok(), "the embedded font should be a font");
+    });
+}

@@ -1,0 +1,55 @@
+//! The bar on standard error, which draws itself only on a terminal.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use teatime::Progress;
+
+use crate::text;
+
+/// A bar that is wiped when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    /// A bar over `total` variants.
+    pub(crate) fn new(what: &str, total: u64) -> Self {
+        let bar = ProgressBar::new(total).with_message(what.to_owned());
+        let template = "{msg} [{bar:40}] {percent:>3} % of {human_len} variants, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Self(bar)
+    }
+
+    /// Some variants are done, in any thread.
+    pub(crate) fn advance(&self, variants: u64) {
+        self.0.inc(variants);
+    }
+
+    /// For a long call of the library: one bar per pass.
+    pub(crate) fn progress(&self, what: &'static str) -> Progress {
+        let bar = self.0.clone();
+        let shown = AtomicU32::new(u32::MAX);
+        Progress::new(move |status| {
+            if shown.swap(status.pass, Ordering::Relaxed) != status.pass {
+                bar.reset_eta();
+                let residual = status.residual.map(|r| format!(", residual {}", text::general(r, 2)));
+                let pass = if status.passes > 1 {
+                    format!(" pass {} of at most {}", status.pass, status.passes)
+                } else {
+                    String::new()
+                };
+                bar.set_message(format!("{what}{pass}{}", residual.unwrap_or_default()));
+            }
+            bar.set_length(status.total);
+            bar.set_position(status.rows);
+        })
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,333 @@
+//! The record of a run, as a file and as a page for people.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::Serialize;
+use teatime::{
+    DeviceInfo,
+    genotype::{GenotypeKind, Method, Pca, Scaler, StreamStats, VariantCounts},
+    zarr::GenotypeStore,
+};
+
+use crate::{failure::Failure, pca::Job, stores::Stores, text};
+
+/// Time of the stages that follow each other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stages {
+    pub(crate) simulate: Option<f64>,
+    /// From the start until the stores and the device are open.
+    pub(crate) open: Duration,
+    pub(crate) pca: Duration,
+    pub(crate) write: Duration,
+    pub(crate) wall: Duration,
+}
+
+/// run.json.
+#[derive(Debug, Serialize)]
+pub(crate) struct Record {
+    schema_version: u32,
+    command: &'static str,
+    teatime_version: &'static str,
+    device: DeviceRecord,
+    stores: Vec<StoreRecord>,
+    shape: Shape,
+    variants: VariantsRecord,
+    method: &'static str,
+    method_reason: String,
+    scaler: &'static str,
+    min_maf: f64,
+    max_missing: f64,
+    seed: u64,
+    oversamples: usize,
+    passes: u32,
+    converged: bool,
+    eigenvalue_convention: String,
+    components: Vec<Component>,
+    seconds: Seconds,
+    bytes: Bytes,
+    /// Digest of every variant's sum of dosages and number of called samples.
+    allele_counts: String,
+    pub(crate) warnings: Vec<String>,
+    out: String,
+    files: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct DeviceRecord {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) vendor: String,
+    pub(crate) backend: String,
+    pub(crate) api: String,
+    pub(crate) kind: String,
+    pub(crate) driver: String,
+    pub(crate) memory: Option<u64>,
+}
+
+impl From<&DeviceInfo> for DeviceRecord {
+    fn from(info: &DeviceInfo) -> Self {
+        Self {
+            name: info.name.clone(),
+            description: info.description.clone(),
+            vendor: info.vendor.clone(),
+            backend: info.backend.to_string(),
+            api: info.api.clone(),
+            kind: info.kind.to_string(),
+            driver: info.driver.clone(),
+            memory: info.memory,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct StoreRecord {
+    path: String,
+    arrays: Vec<String>,
+    variants: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Shape {
+    variants: u64,
+    samples: u64,
+    /// Alleles of a call; null where the store holds dosages.
+    ploidy: Option<u64>,
+    components: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct VariantsRecord {
+    total: u64,
+    used: u64,
+    dropped: Dropped,
+}
+
+/// Variants dropped by each rule.
+#[derive(Debug, Serialize)]
+struct Dropped {
+    all_missing: u64,
+    above_max_missing: u64,
+    below_min_maf: u64,
+    zero_variance: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Component {
+    singular_value: f64,
+    eigenvalue: f64,
+    explained_variance: f64,
+    explained_variance_ratio: f64,
+    residual: f64,
+    converged: bool,
+}
+
+/// Read and decode are summed over threads and overlap the others.
+#[derive(Debug, Serialize)]
+struct Seconds {
+    wall: f64,
+    simulate: Option<f64>,
+    open: f64,
+    pca: f64,
+    write: f64,
+    read: f64,
+    decode: f64,
+    stalled: f64,
+    upload: f64,
+    compute: f64,
+    /// What the calling thread did besides: factorisations in f64.
+    solve: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Bytes {
+    stored: u64,
+    decoded: u64,
+    chunks_decoded: u64,
+    peak_chunks: u64,
+    peak_host: Option<u64>,
+    peak_device: u64,
+}
+
+impl Record {
+    pub(crate) fn new(job: &Job, pca: &Pca, stages: &Stages, warnings: Vec<String>) -> Self {
+        let genotypes = &job.stores.genotypes;
+        let ploidy = match genotypes.kind() {
+            GenotypeKind::Calls { ploidy } => Some(ploidy),
+            GenotypeKind::Dosages => None,
+        };
+        Self {
+            schema_version: 1,
+            command: job.command,
+            teatime_version: env!("CARGO_PKG_VERSION"),
+            device: job.device.info().into(),
+            stores: stores(&job.stores),
+            shape: Shape {
+                variants: genotypes.variants(),
+                samples: genotypes.samples(),
+                ploidy,
+                components: pca.singular_values.len(),
+            },
+            variants: (&pca.counts).into(),
+            method: if pca.method == Method::Exact { "exact" } else { "randomized" },
+            method_reason: pca.reason.clone(),
+            scaler: pca.scaler.name(),
+            min_maf: job.options.filter.min_maf,
+            max_missing: job.options.filter.max_missing,
+            seed: job.options.svd.seed,
+            oversamples: job.options.svd.oversamples,
+            passes: pca.passes,
+            converged: pca.converged.iter().all(|converged| *converged),
+            eigenvalue_convention: convention(pca.scaler),
+            components: components(pca),
+            seconds: Seconds::new(stages, &pca.stats),
+            bytes: Bytes::new(&pca.stats, job.device.peak_bytes()),
+            allele_counts: format!("fnv1a64:{:016x}", pca.digest),
+            warnings,
+            out: job.output.target().display().to_string(),
+            files: job.output.files(),
+        }
+    }
+
+    pub(crate) fn json(&self) -> Result<String, Failure> {
+        let json = serde_json::to_string_pretty(self);
+        json.map(|text| text + "\n").map_err(|error| Failure::Error(format!("run.json: {error}")))
+    }
+}
+
+fn stores(stores: &Stores) -> Vec<StoreRecord> {
+    let all = stores.paths.iter().zip(&stores.arrays).zip(&stores.stores);
+    let record = |((path, arrays), store): ((&PathBuf, &Vec<String>), &GenotypeStore)| StoreRecord {
+        path: path.display().to_string(),
+        arrays: arrays.clone(),
+        variants: store.n_variants(),
+    };
+    all.map(record).collect()
+}
+
+fn convention(scaler: Scaler) -> String {
+    let of = match scaler {
+        Scaler::Patterson => "s^2 / (2 M), which is s^2 / M of the binom2 scaling",
+        _ => "s^2 / M",
+    };
+    format!("{of}; M counts the variants after --maf and --geno")
+}
+
+fn components(pca: &Pca) -> Vec<Component> {
+    let (eigenvalues, variance) = (pca.eigenvalues(), pca.explained_variance());
+    let ratio = pca.explained_variance_ratio();
+    let component = |i: usize| Component {
+        singular_value: pca.singular_values[i],
+        eigenvalue: eigenvalues[i],
+        explained_variance: variance[i],
+        explained_variance_ratio: ratio[i],
+        residual: pca.residuals[i],
+        converged: pca.converged[i],
+    };
+    (0..pca.singular_values.len()).map(component).collect()
+}
+
+impl From<&VariantCounts> for VariantsRecord {
+    fn from(counts: &VariantCounts) -> Self {
+        let dropped = Dropped {
+            all_missing: counts.all_missing,
+            above_max_missing: counts.above_missing,
+            below_min_maf: counts.below_maf,
+            zero_variance: counts.zero_variance,
+        };
+        Self { total: counts.total, used: counts.used, dropped }
+    }
+}
+
+impl Seconds {
+    fn new(stages: &Stages, stats: &StreamStats) -> Self {
+        let busy = stats.stalled + stats.upload + stats.compute;
+        Self {
+            wall: stages.wall.as_secs_f64(),
+            simulate: stages.simulate,
+            open: stages.open.as_secs_f64() - stages.simulate.unwrap_or_default(),
+            pca: stages.pca.as_secs_f64(),
+            write: stages.write.as_secs_f64(),
+            read: stats.read.as_secs_f64(),
+            decode: stats.decode.as_secs_f64(),
+            stalled: stats.stalled.as_secs_f64(),
+            upload: stats.upload.as_secs_f64(),
+            compute: stats.compute.as_secs_f64(),
+            solve: stages.pca.saturating_sub(busy).as_secs_f64(),
+        }
+    }
+}
+
+impl Bytes {
+    fn new(stats: &StreamStats, peak_device: u64) -> Self {
+        Self {
+            stored: stats.stored_bytes,
+            decoded: stats.decoded_bytes,
+            chunks_decoded: stats.chunks,
+            peak_chunks: stats.peak_chunk_bytes,
+            peak_host: peak_host(),
+            peak_device,
+        }
+    }
+}
+
+/// Most memory that the process has had, in bytes, where the system tells.
+fn peak_host() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// What the command prints when it is done.
+pub(crate) fn summary(record: &Record) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, what: String| out += &format!("{name:<10}{what}\n");
+    let Record { device, shape, variants, seconds, bytes, .. } = record;
+    line("device", format!("{} ({})", device.name, device.description));
+    let paths: Vec<_> = record.stores.iter().map(|store| store.path.as_str()).collect();
+    line("input", paths.join(", "));
+    let size = [text::plural(shape.variants, "variant"), text::plural(shape.samples, "sample")];
+    line("", size.join(" x "));
+    line("variants", used(variants));
+    line("method", format!("{}: {}", record.method, record.method_reason));
+    let passes = text::plural(record.passes.into(), "pass").replace("passs", "passes");
+    let (peak, on_device) = (bytes.peak_host.map(text::bytes), text::bytes(bytes.peak_device));
+    let peak = peak.map_or_else(String::new, |peak| format!(", peak memory {peak}"));
+    line("", format!("{passes}, scaler {}{peak}, of the device {on_device}", record.scaler));
+    let made = seconds.simulate.map_or_else(String::new, |s| format!("simulate {s:.2} s, "));
+    let Seconds { wall, open, pca, write, .. } = seconds;
+    line("time", format!("{wall:.2} s: {made}open {open:.2} s, PCA {pca:.2} s, write {write:.2} s"));
+    let Seconds { upload, compute, stalled, solve, read, decode, .. } = seconds;
+    let wait = format!("waiting for chunks {stalled:.2} s");
+    line("PCA", format!("{wait}, upload {upload:.2} s, compute {compute:.2} s, solve {solve:.2} s;"));
+    line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
+    out + "\n" + &table(record) + &wrote(record)
+}
+
+fn used(variants: &VariantsRecord) -> String {
+    let Dropped { all_missing, above_max_missing, below_min_maf, zero_variance } = variants.dropped;
+    let rules = [
+        (zero_variance, "do not vary"),
+        (all_missing, "have no call"),
+        (above_max_missing, "have too many missing calls"),
+        (below_min_maf, "have too low a minor allele frequency"),
+    ];
+    let dropped = rules.iter().filter(|(n, _)| *n > 0);
+    let dropped: String = dropped.map(|(n, why)| format!(", {} {why}", text::count(*n))).collect();
+    format!("{} used{dropped}", text::count(variants.used))
+}
+
+fn table(record: &Record) -> String {
+    let mut out = String::from("component   eigenvalue  singular value  explained variance  residual\n");
+    for (i, c) in record.components.iter().enumerate() {
+        let [value, s, residual] =
+            [(c.eigenvalue, 6), (c.singular_value, 6), (c.residual, 2)].map(|(v, n)| text::general(v, n));
+        let (share, i) = (100.0 * c.explained_variance_ratio, i + 1);
+        let mark = if c.converged { "" } else { "  not converged" };
+        out += &format!("{i:>9} {value:>12} {s:>15} {share:>17.3} % {residual:>9}{mark}\n");
+    }
+    out
+}
+
+fn wrote(record: &Record) -> String {
+    format!("\nwrote     {}: {}\n", record.out, record.files.join(", "))
+}

@@ -1,0 +1,252 @@
+//! Genotypes of diverged populations by the Balding-Nichols model, the same for a seed on every machine.
+//!
+//! Balding and Nichols, "A method for quantifying differentiation between populations at multi-allelic loci and its
+//! implications for investigating identity and paternity" (Genetica 96, 1995): a variant has an ancestral frequency p,
+//! and in each population a frequency drawn from Beta(p (1 - F) / F, (1 - p) (1 - F) / F), whose variance is F p (1 - p).
+
+use std::{path::Path, sync::Arc};
+
+use rayon::prelude::*;
+use teatime::{
+    Cancel, Error, Result,
+    random::philox,
+    zarr::{Variant, VcfZarrHeader, VcfZarrWriter},
+};
+
+use crate::progress::Bar;
+
+/// Contigs that the variants are spread over, in equal parts.
+const CONTIGS: u64 = 4;
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    pub(crate) variants: u64,
+    pub(crate) samples: usize,
+    pub(crate) populations: usize,
+    /// Probability of a missing call.
+    pub(crate) missing: f64,
+    /// F_ST.
+    pub(crate) fst: f64,
+    pub(crate) seed: u64,
+}
+
+/// The independent streams of random words.
+#[derive(Clone, Copy)]
+enum Stream {
+    Variant,
+    Alleles,
+    Missing,
+}
+
+impl Model {
+    /// The population of a sample: equal parts, in order.
+    pub(crate) fn population(&self, sample: usize) -> usize {
+        sample * self.populations / self.samples
+    }
+
+    /// Names of the populations.
+    pub(crate) fn population_names(&self) -> Vec<String> {
+        (1..=self.populations).map(|i| format!("pop{i}")).collect()
+    }
+
+    /// Names of the samples.
+    pub(crate) fn sample_names(&self) -> Vec<String> {
+        let width = self.samples.to_string().len();
+        (0..self.samples).map(|i| format!("pop{}_{:0width$}", self.population(i) + 1, i + 1)).collect()
+    }
+
+    /// Writes the store at `path`, on the threads of the current pool.
+    pub(crate) fn write(&self, path: &Path, cancel: &Cancel, bar: &Bar) -> Result<()> {
+        let contigs = (1..=CONTIGS).map(|i| format!("chr{i}")).collect();
+        let mut header = VcfZarrHeader::new(self.sample_names(), contigs, self.variants);
+        // Simulated calls hardly compress; more would take most of the demo's time.
+        header.level = 1;
+        let writer = VcfZarrWriter::create(path, header)?;
+        (0..writer.n_chunks()).into_par_iter().try_for_each(|chunk| {
+            cancel.check()?;
+            let range = writer.chunk_range(chunk);
+            let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+            let rows = size(range.end - range.start);
+            let mut calls = vec![0; rows * self.samples * 2];
+            let lines = calls.chunks_mut(self.samples * 2).zip(range.clone());
+            let variants: Vec<Variant> = lines.map(|(line, row)| self.variant(row, line)).collect();
+            writer.write_chunk(chunk, &calls, &variants)?;
+            bar.advance(range.end - range.start);
+            Ok::<_, Error>(())
+        })?;
+        writer.finish()
+    }
+
+    /// Draws one variant and its calls.
+    fn variant(&self, row: u64, calls: &mut [i8]) -> Variant {
+        let mut draws = Draws::new(self.seed, Stream::Variant, row);
+        let ancestral = 0.05 + 0.9 * draws.uniform();
+        let frequency = |_| threshold(draws.frequency(ancestral, self.fst));
+        let frequencies: Vec<u64> = (0..self.populations).map(frequency).collect();
+        let missing = threshold(self.missing);
+        let [mut alleles, mut holes] =
+            [Stream::Alleles, Stream::Missing].map(|stream| Draws::new(self.seed, stream, row));
+        for (sample, call) in calls.chunks_mut(2).enumerate() {
+            let frequency = frequencies[self.population(sample)];
+            call.fill_with(|| i8::from(u64::from(alleles.word()) < frequency));
+            if missing > 0 && u64::from(holes.word()) < missing {
+                call.fill(-1);
+            }
+        }
+        self.describe(row, &mut draws)
+    }
+
+    fn describe(&self, row: u64, draws: &mut Draws) -> Variant {
+        let part = self.variants.div_ceil(CONTIGS);
+        let (contig, within) = (row / part, row % part);
+        // About a variant per thousand bases, and never two at one position.
+        let step = 1000.min((1 << 31) / part - 1).max(1);
+        let reference = draws.word() % 4;
+        let alternate = (reference + 1 + draws.word() % 3) % 4;
+        let [reference, alternate] =
+            [reference, alternate].map(|i| ["A", "C", "G", "T"][i as usize].to_owned());
+        Variant {
+            contig: Arc::from(format!("chr{}", contig + 1)),
+            position: 1 + within * step + u64::from(draws.word()) % step,
+            id: format!("sim{}", row + 1),
+            reference,
+            alternate,
+        }
+    }
+}
+
+/// A word is below this with probability p.
+fn threshold(p: f64) -> u64 {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "p is between 0 and 1")]
+    let threshold = (p * 4_294_967_296.0) as u64;
+    threshold
+}
+
+/// Random words of one stream of one variant.
+struct Draws {
+    key: [u32; 2],
+    block: u64,
+    words: [u32; 4],
+    next: usize,
+}
+
+impl Draws {
+    fn new(seed: u64, stream: Stream, row: u64) -> Self {
+        #[allow(clippy::cast_possible_truncation, reason = "the two halves of the seed")]
+        let seed = [seed as u32, (seed >> 32) as u32];
+        let [a, b, ..] = philox(seed, stream as u64);
+        // A variant has 2^30 blocks of words, which is more samples than a store can have.
+        Self { key: [a, b], block: row << 30, words: [0; 4], next: 4 }
+    }
+
+    fn word(&mut self) -> u32 {
+        if self.next == 4 {
+            self.words = philox(self.key, self.block);
+            self.block += 1;
+            self.next = 0;
+        }
+        self.next += 1;
+        self.words[self.next - 1]
+    }
+
+    /// Between 0 and 1, neither included.
+    fn uniform(&mut self) -> f64 {
+        let (high, low) = (u64::from(self.word()), u64::from(self.word()));
+        ((high << 20 | low >> 12) as f64 + 0.5) / 2f64.powi(52)
+    }
+
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * libm::log(self.uniform())).sqrt();
+        radius * libm::cos(std::f64::consts::TAU * self.uniform())
+    }
+
+    /// Marsaglia and Tsang, "A simple method for generating gamma variables" (2000).
+    fn gamma(&mut self, shape: f64) -> f64 {
+        if shape < 1.0 {
+            let boost = libm::exp(libm::log(self.uniform()) / shape);
+            return boost * self.gamma(shape + 1.0);
+        }
+        let d = shape - 1.0 / 3.0;
+        let c = 1.0 / (9.0 * d).sqrt();
+        loop {
+            let x = self.normal();
+            let v = (1.0 + c * x) * (1.0 + c * x) * (1.0 + c * x);
+            if v > 0.0 && libm::log(self.uniform()) < 0.5 * x * x + d * (1.0 - v + libm::log(v)) {
+                return d * v;
+            }
+        }
+    }
+
+    /// A population's frequency.
+    fn frequency(&mut self, ancestral: f64, fst: f64) -> f64 {
+        if fst <= 0.0 {
+            return ancestral;
+        }
+        let spread = (1.0 - fst) / fst;
+        let (x, y) = (self.gamma(ancestral * spread), self.gamma((1.0 - ancestral) * spread));
+        // Both underflow only where nearly every population is fixed.
+        if x + y > 0.0 { x / (x + y) } else { ancestral.round() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(fst: f64, missing: f64) -> Model {
+        Model { variants: 4000, samples: 60, populations: 3, missing, fst, seed: 7 }
+    }
+
+    #[test]
+    fn frequencies_have_the_models_variance() {
+        let fst = 0.1;
+        let draw = |row| Draws::new(3, Stream::Variant, row).frequency(0.3, fst);
+        let values: Vec<f64> = (0..20_000).map(draw).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
+        assert!((mean - 0.3).abs() < 0.005, "mean {mean}");
+        assert!((variance / (fst * 0.3 * 0.7) - 1.0).abs() < 0.05, "variance {variance}");
+    }
+
+    #[test]
+    fn extreme_divergence_stays_between_0_and_1() {
+        let draw = |row| Draws::new(3, Stream::Variant, row).frequency(0.05, 0.95);
+        assert!((0..2000).map(draw).all(|p| (0.0..=1.0).contains(&p)));
+    }
+
+    #[test]
+    fn calls_are_missing_as_often_as_asked() {
+        let model = model(0.1, 0.2);
+        let mut calls = vec![0; 120];
+        let mut missing = 0;
+        for row in 0..500 {
+            model.variant(row, &mut calls);
+            missing += calls.iter().filter(|allele| **allele == -1).count();
+            assert!(calls.chunks(2).all(|call| (call[0] < 0) == (call[1] < 0)));
+        }
+        assert!((missing as f64 / 60_000.0 - 0.2).abs() < 0.01, "{missing}");
+    }
+
+    #[test]
+    fn variants_are_in_order() {
+        let model = model(0.1, 0.0);
+        let mut calls = vec![0; 120];
+        let all: Vec<Variant> = (0..4000).map(|row| model.variant(row, &mut calls)).collect();
+        for pair in all.windows(2) {
+            assert!(pair[0].contig < pair[1].contig || pair[0].position < pair[1].position);
+            assert_ne!(pair[0].reference, pair[0].alternate);
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_calls_everywhere() {
+        // Of this seed on x86-64 Linux.
+        let mut calls = vec![0; 120];
+        let variant = model(0.1, 0.05).variant(11, &mut calls);
+        let digest = calls.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, allele| {
+            (hash ^ u64::from(allele.cast_unsigned())).wrapping_mul(0x100_0000_01b3)
+        });
+        assert_eq!((variant.position, digest), (0, 0));
+    }
+}

@@ -1,0 +1,34 @@
+//! Lists the devices of this machine, and multiplies a small matrix on the one that `best` chooses.
+//!
+//! `cargo run --example devices [NAME]`
+
+use teatime::{Device, Error, Tensor, linalg};
+
+fn main() -> Result<(), Error> {
+    // 1. Everything there is, and why something is not.
+    for listed in Device::all() {
+        match (&listed.info, &listed.same_card_as) {
+            (Ok(info), None) => {
+                println!("{:10} {} ({}, {})", listed.name, info.description, info.kind, info.api)
+            }
+            (Ok(info), Some(other)) => {
+                println!("{:10} {} (same card as {other})", listed.name, info.description)
+            }
+            (Err(why), _) => println!("{:10} not here: {why}", listed.name),
+        }
+    }
+
+    // 2. The one that is named, or the one that is fastest for most work; TEATIME_DEVICE overrides that.
+    let device = match std::env::args().nth(1) {
+        Some(name) => Device::open(&name)?,
+        None => Device::best()?,
+    };
+    println!("\nusing {device:?}: {:?}", device.limits());
+
+    // 3. Operations only enqueue; `read` waits.
+    let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])?;
+    let gram = linalg::matmul_tn(&x, &x)?;
+    assert_eq!(gram.read()?, [35.0, 44.0, 44.0, 56.0]);
+    println!("xᵀx = {:?}", gram.read()?);
+    Ok(())
+}

@@ -1,0 +1,57 @@
+// Decodes stored elements to f32, and numbers workgroups along a line.
+// Appended to every kernel, so that the line numbers of the kernel's own file stay. `dtype` is the code of a DType;
+// it is a constant wherever it is given, so the switches fold away.
+
+// The word of a buffer that holds element i.
+fn word_of(i: u32, dtype: u32) -> u32 {
+    switch dtype {
+        case 3u, 4u: { return i >> 2u; }
+        case 1u, 2u, 5u, 6u: { return i >> 1u; }
+        default: { return i; }
+    }
+}
+
+// Element i, found in `word`, as the bits of an f32: where NaN and infinity are told apart, since compilers may assume
+// that floats hold neither.
+fn decode_bits(word: u32, i: u32, dtype: u32) -> u32 {
+    let byte = (word >> ((i & 3u) * 8u)) & 0xffu;
+    let half = (word >> ((i & 1u) * 16u)) & 0xffffu;
+    switch dtype {
+        case 1u: { return f16_bits(half); }
+        case 2u: { return half << 16u; }
+        case 3u: { return bitcast<u32>(f32(byte)); }
+        case 4u: { return bitcast<u32>(f32(bitcast<i32>(byte << 24u) >> 24u)); }
+        case 5u: { return bitcast<u32>(f32(half)); }
+        case 6u: { return bitcast<u32>(f32(bitcast<i32>(half << 16u) >> 16u)); }
+        case 7u: { return bitcast<u32>(f32(word)); }
+        case 8u: { return bitcast<u32>(f32(bitcast<i32>(word))); }
+        default: { return word; }
+    }
+}
+
+fn decode(word: u32, i: u32, dtype: u32) -> f32 {
+    return bitcast<f32>(decode_bits(word, i, dtype));
+}
+
+// unpack2x16float may flush subnormals and need not keep NaN.
+fn f16_bits(half: u32) -> u32 {
+    let sign = (half & 0x8000u) << 16u;
+    let exponent = (half >> 10u) & 31u;
+    let mantissa = half & 0x3ffu;
+    if exponent == 31u {
+        return sign | 0x7f800000u | (mantissa << 13u);
+    }
+    if exponent == 0u {
+        return sign | bitcast<u32>(f32(mantissa) * 0x1p-24f);
+    }
+    return sign | ((exponent + 112u) << 23u) | (mantissa << 13u);
+}
+
+fn is_finite_bits(bits: u32) -> bool {
+    return (bits & 0x7f800000u) != 0x7f800000u;
+}
+
+// The number of a workgroup in a grid that Grid::linear folded.
+fn linear_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {
+    return group.y * groups.x + group.x;
+}

@@ -1,0 +1,135 @@
+//! Commands recorded together and submitted in portions that a screen does not notice.
+
+use super::Gpu;
+use crate::{DeviceInfo, DeviceKind, Result};
+
+/// Launches of one submission: enough to hide what submitting costs.
+const LAUNCHES: usize = 32;
+/// Most cost of a submission: about 50 ms at 340 GFLOP/s or 20 GB/s, a small GPU.
+const COST: u64 = 1 << 34;
+/// The same for an adapter that computes on the processor.
+const SOFTWARE_COST: u64 = 1 << 29;
+/// Most host bytes in staging buffers that are not yet copied.
+const STAGED: u64 = 64 << 20;
+/// Most bytes of parameters, and so of one slot where offsets need less alignment.
+const PARAMS: u64 = 128;
+
+/// The cost of `work` operations on `bytes` bytes, in operations: whichever takes longer counts most.
+pub(super) fn cost(work: u64, bytes: u64) -> u64 {
+    work.saturating_add(bytes.saturating_mul(16))
+}
+
+/// What is recorded and not yet submitted.
+#[derive(Debug)]
+pub(super) struct Batch {
+    encoder: Option<wgpu::CommandEncoder>,
+    params: Vec<u8>,
+    /// Bytes between parameter blocks.
+    slot: usize,
+    launches: usize,
+    cost: u64,
+    most_cost: u64,
+    /// Bytes in staging buffers since `staged_from` was submitted.
+    staged: u64,
+    staged_from: Option<wgpu::SubmissionIndex>,
+    last: Option<wgpu::SubmissionIndex>,
+}
+
+impl Batch {
+    pub(super) fn new(device: &wgpu::Device, info: &DeviceInfo) -> Self {
+        let alignment = u64::from(device.limits().min_uniform_buffer_offset_alignment);
+        let slot = PARAMS.next_multiple_of(alignment.max(1));
+        Self {
+            encoder: None,
+            params: Vec::new(),
+            slot: usize::try_from(slot).expect("an alignment should be small"),
+            launches: 0,
+            cost: 0,
+            most_cost: if info.kind == DeviceKind::Software { SOFTWARE_COST } else { COST },
+            staged: 0,
+            staged_from: None,
+            last: None,
+        }
+    }
+
+    /// Bytes of a submission's parameters.
+    pub(super) fn uniform_bytes(&self) -> u64 {
+        (LAUNCHES * self.slot) as u64
+    }
+
+    /// Records commands, and submits what came before if they would make it too much.
+    pub(super) fn record(
+        &mut self,
+        gpu: &Gpu,
+        cost: u64,
+        commands: impl FnOnce(&mut wgpu::CommandEncoder),
+    ) -> Result<()> {
+        if self.encoder.is_some() && self.cost.saturating_add(cost) > self.most_cost {
+            self.submit(gpu)?;
+        }
+        let label = Some("teatime");
+        let recorded = gpu.scoped(|device| {
+            let encoder = self.encoder.get_or_insert_with(|| {
+                device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label })
+            });
+            commands(encoder);
+        });
+        self.cost += cost;
+        recorded.map_err(|error| gpu.failed(error))
+    }
+
+    /// Records a launch; `commands` is told where its parameters will be.
+    pub(super) fn launch(
+        &mut self,
+        gpu: &Gpu,
+        cost: u64,
+        params: &[u8],
+        commands: impl FnOnce(&mut wgpu::CommandEncoder, u32),
+    ) -> Result<()> {
+        if self.launches == LAUNCHES || self.cost.saturating_add(cost) > self.most_cost {
+            self.submit(gpu)?;
+        }
+        let offset = self.launches * self.slot;
+        self.launches += 1;
+        self.params.resize(offset, 0);
+        self.params.extend_from_slice(params);
+        let offset = u32::try_from(offset).expect("parameter blocks should be few");
+        self.record(gpu, cost, |encoder| commands(encoder, offset))
+    }
+
+    /// Counts host bytes in staging buffers, and waits where too many are under way.
+    pub(super) fn staged(&mut self, gpu: &Gpu, bytes: u64) -> Result<()> {
+        self.staged += bytes;
+        if self.staged >= STAGED {
+            let last = self.submit(gpu)?;
+            self.staged = 0;
+            // The portion before this one: the copy of one overlaps the filling of the next.
+            if let Some(previous) = self.staged_from.replace(last) {
+                gpu.wait_for(&previous)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits what is recorded; the index of the last submission, which is a new one if there was none.
+    pub(super) fn submit(&mut self, gpu: &Gpu) -> Result<wgpu::SubmissionIndex> {
+        let encoder = self.encoder.take();
+        if let (None, Some(last)) = (&encoder, &self.last) {
+            return Ok(last.clone());
+        }
+        self.params.resize(self.params.len().next_multiple_of(4), 0);
+        let submitted = gpu.scoped(|_| {
+            let commands = encoder.map(wgpu::CommandEncoder::finish);
+            // Runs before the encoder's commands and after all earlier submissions: so once per submission.
+            if !self.params.is_empty() {
+                gpu.queue.write_buffer(&gpu.uniforms, 0, &self.params);
+            }
+            gpu.queue.submit(commands)
+        });
+        self.params.clear();
+        (self.launches, self.cost) = (0, 0);
+        let index = submitted.map_err(|error| gpu.failed(error))?;
+        self.last = Some(index.clone());
+        Ok(index)
+    }
+}

@@ -1,0 +1,126 @@
+//! Kernels to pipelines: constants rewritten by name, compiled once per device and spec.
+
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    num::NonZeroU64,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::Gpu;
+use crate::{
+    Error, Result,
+    kernel::{Access, KernelDef, Spec},
+};
+
+/// Appended to every kernel: declarations are order-free in WGSL, and so line numbers stay those of the kernel's file.
+const COMMON: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/common.wgsl"));
+
+/// A kernel compiled for one spec.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    pub(super) pipeline: wgpu::ComputePipeline,
+    pub(super) layout: wgpu::BindGroupLayout,
+}
+
+/// What was compiled on a device.
+#[derive(Debug, Default)]
+pub(super) struct Cache(Mutex<HashMap<(&'static str, Box<[u32]>), Arc<Pipeline>>>);
+
+impl Cache {
+    /// The pipeline of a kernel and a spec. Two threads that want the same new one both compile it.
+    pub(super) fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Pipeline>> {
+        let key = (kernel.name, spec.iter().map(|&(_, value)| value).collect());
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pipeline) = lock().get(&key) {
+            return Ok(pipeline.clone());
+        }
+        let pipeline = Arc::new(compile(gpu, kernel, spec)?);
+        Ok(lock().entry(key).or_insert(pipeline).clone())
+    }
+}
+
+/// The whole WGSL program of a kernel: its file with the spec's values in place of the defaults, then the helpers.
+///
+/// # Errors
+/// [`Error::Compile`] unless each name of the spec is declared exactly once, as `const NAME: u32 = VALUE;`.
+pub(crate) fn source(kernel: &'static KernelDef, spec: Spec<'_>) -> Result<String> {
+    let mut lines: Vec<String> = kernel.wgsl.lines().map(str::to_owned).collect();
+    for (name, value) in spec {
+        let declaration = format!("const {name}: u32 = ");
+        let mut places = lines.iter_mut().filter(|line| line.starts_with(&declaration));
+        let (Some(line), None) = (places.next(), places.next()) else {
+            let log = format!("constant `{name}` is not declared exactly once");
+            return Err(Error::Compile { kernel: kernel.name, backend: "wgpu", log: log.into() });
+        };
+        *line = format!("{declaration}{value}u;");
+    }
+    Ok(lines.join("\n") + "\n" + COMMON)
+}
+
+fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipeline> {
+    let source = source(kernel, spec)?;
+    let label = Some(kernel.name);
+    let made = gpu.scoped(|device| {
+        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label,
+            source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
+        });
+        let entries = layout(kernel);
+        let layout =
+            device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries });
+        let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label,
+            bind_group_layouts: &[Some(&layout)],
+            ..Default::default()
+        });
+        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label,
+            layout: Some(&pipeline_layout),
+            module: &module,
+            entry_point: Some(kernel.name),
+            // Kernels write what they read of workgroup memory.
+            compilation_options: wgpu::PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: None,
+        });
+        Pipeline { pipeline, layout }
+    });
+    gpu.alive()?;
+    made.map_err(|error| {
+        let log = format!("{error}\nwith {spec:?}\n{}", numbered(&source));
+        Error::Compile { kernel: kernel.name, backend: "wgpu", log: log.into() }
+    })
+}
+
+/// One group: the arguments in the order of the access list, then the parameters.
+fn layout(kernel: &KernelDef) -> Vec<wgpu::BindGroupLayoutEntry> {
+    let entry = |binding: usize, ty, has_dynamic_offset, min_binding_size| wgpu::BindGroupLayoutEntry {
+        binding: u32::try_from(binding).expect("a kernel should have few arguments"),
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset, min_binding_size },
+        count: None,
+    };
+    let mut entries: Vec<_> = kernel
+        .access
+        .iter()
+        .enumerate()
+        .map(|(i, access)| {
+            let read_only = *access == Access::Read;
+            entry(i, wgpu::BufferBindingType::Storage { read_only }, false, None)
+        })
+        .collect();
+    let params = NonZeroU64::new(kernel.params as u64);
+    entries.push(entry(kernel.access.len(), wgpu::BufferBindingType::Uniform, true, params));
+    entries
+}
+
+fn numbered(source: &str) -> String {
+    source.lines().enumerate().fold(String::new(), |mut text, (i, line)| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{:4} {line}", i + 1);
+        text
+    })
+}

@@ -1,0 +1,379 @@
+//! Vulkan, Metal, DX12 and GL adapters through wgpu.
+
+mod batch;
+mod compile;
+mod select;
+mod staging;
+
+use std::{
+    num::NonZeroU64,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use self::{batch::Batch, compile::Cache};
+use super::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging};
+use crate::{
+    DeviceInfo, Error, Limits, Result,
+    kernel::{Grid, KernelDef, Spec},
+};
+
+pub(crate) use self::{
+    select::{best, lent, list, open},
+    staging::{WgpuDownload, WgpuStaging},
+};
+
+#[cfg(test)]
+pub(crate) use self::compile::source;
+
+/// Bytes of host data that travel in one staging buffer.
+const PIECE: u64 = 16 << 20;
+
+/// A buffer, or the part of an application's buffer from `base` on.
+#[derive(Clone, Debug)]
+pub(crate) struct WgpuMemory {
+    pub(crate) buffer: wgpu::Buffer,
+    pub(crate) base: u64,
+}
+
+/// An open device and what is enqueued on it.
+#[derive(Debug)]
+pub(crate) struct Gpu {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    name: String,
+    /// Why the device is gone, once it is.
+    lost: Arc<OnceLock<String>>,
+    pipelines: Cache,
+    batch: Mutex<Batch>,
+    /// Parameter blocks of the launches of one submission.
+    uniforms: wgpu::Buffer,
+}
+
+impl Gpu {
+    /// Runs wgpu calls in error scopes of their own, so that their errors belong to this call: on a lent device the
+    /// application's handler must not see them, and wgpu's own panics. Scopes are per thread.
+    fn scoped<T>(&self, calls: impl FnOnce(&wgpu::Device) -> T) -> Result<T, wgpu::Error> {
+        scoped(&self.device, calls)
+    }
+
+    /// What a failed call returns.
+    fn failed(&self, error: wgpu::Error) -> Error {
+        self.alive().err().unwrap_or_else(|| Error::Driver { backend: "wgpu", source: Box::new(error) })
+    }
+
+    fn alive(&self) -> Result<()> {
+        match self.lost.get() {
+            Some(why) => {
+                Err(Error::DeviceLost { device: self.name.as_str().into(), why: why.as_str().into() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the loss stick.
+    fn lose(&self, why: &str) -> Error {
+        let why = self.lost.get_or_init(|| why.to_owned());
+        Error::DeviceLost { device: self.name.as_str().into(), why: why.as_str().into() }
+    }
+
+    fn batch(&self) -> MutexGuard<'_, Batch> {
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records commands that move `bytes` bytes, in order with everything enqueued.
+    fn record(&self, bytes: u64, commands: impl FnOnce(&mut wgpu::CommandEncoder)) -> Result<()> {
+        self.alive()?;
+        self.batch().record(self, batch::cost(0, bytes), commands)
+    }
+
+    /// Submits what is recorded; the index of the last submission.
+    fn submit(&self) -> Result<wgpu::SubmissionIndex> {
+        self.alive()?;
+        self.batch().submit(self)
+    }
+
+    /// Waits for a submission and all before it, and for nothing else: a lent device may be busy for good.
+    fn wait_for(&self, submission: &wgpu::SubmissionIndex) -> Result<()> {
+        self.alive()?;
+        let wait = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: None };
+        // wgpu 30 panics where the device is lost during the wait.
+        match catch_unwind(AssertUnwindSafe(|| self.device.poll(wait))) {
+            Ok(Ok(_)) => self.alive(),
+            Ok(Err(error)) => Err(self.lose(&error.to_string())),
+            Err(_) => Err(self.lose("it failed while work was under way")),
+        }
+    }
+
+    /// A new buffer; when there is no room, once more after everything that was dropped is free.
+    fn buffer(&self, size: u64, usage: wgpu::BufferUsages, mapped_at_creation: bool) -> Result<wgpu::Buffer> {
+        self.alive()?;
+        let descriptor = wgpu::BufferDescriptor { label: Some("teatime"), size, usage, mapped_at_creation };
+        let create = || self.scoped(|device| device.create_buffer(&descriptor));
+        let mut made = create();
+        if matches!(made, Err(wgpu::Error::OutOfMemory { .. })) {
+            let last = self.submit()?;
+            self.wait_for(&last)?;
+            made = create();
+        }
+        self.alive()?;
+        made.map_err(|error| match error {
+            wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory { requested: size, free: None },
+            error => self.failed(error),
+        })
+    }
+
+    /// A staging buffer, ready for the host to write.
+    fn mapped_buffer(&self, bytes: u64) -> Result<wgpu::Buffer> {
+        let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
+        self.buffer(bytes.next_multiple_of(4).max(4), usage, true)
+    }
+}
+
+/// Runs wgpu calls in error scopes of their own.
+fn scoped<T>(device: &wgpu::Device, calls: impl FnOnce(&wgpu::Device) -> T) -> Result<T, wgpu::Error> {
+    let filters =
+        [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
+    let scopes = filters.map(|filter| device.push_error_scope(filter));
+    let value = calls(device);
+    // The innermost first. Native scopes are ready at once.
+    let errors = scopes.into_iter().rev().map(|scope| pollster::block_on(scope.pop()));
+    match errors.fold(None, |first, error| first.or(error)) {
+        Some(error) => Err(error),
+        None => Ok(value),
+    }
+}
+
+/// The wgpu driver: one queue, in which copies and launches keep their order.
+#[derive(Debug)]
+pub(crate) struct WgpuDriver {
+    gpu: Arc<Gpu>,
+    info: DeviceInfo,
+    limits: Limits,
+}
+
+impl WgpuDriver {
+    /// `lost` is set by the callback of a device that we opened.
+    fn new(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        info: DeviceInfo,
+        limits: Limits,
+        lost: Arc<OnceLock<String>>,
+    ) -> Result<Self> {
+        let batch = Batch::new(&device, &info);
+        let uniforms = scoped(&device, |device| {
+            device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("teatime params"),
+                size: batch.uniform_bytes(),
+                usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        });
+        let uniforms =
+            uniforms.map_err(|error| Error::Driver { backend: "wgpu", source: Box::new(error) })?;
+        let gpu = Gpu {
+            name: info.name.clone(),
+            device,
+            queue,
+            lost,
+            pipelines: Cache::default(),
+            batch: Mutex::new(batch),
+            uniforms,
+        };
+        Ok(Self { gpu: Arc::new(gpu), info, limits })
+    }
+
+    /// The buffers and offsets of the arguments, and the parameters, as one group.
+    fn bind(
+        &self,
+        layout: &wgpu::BindGroupLayout,
+        args: &[ArgSlice<'_>],
+        params: u64,
+    ) -> Result<wgpu::BindGroup> {
+        let mut resources = Vec::with_capacity(args.len() + 1);
+        for arg in args {
+            let (buffer, offset) = window(arg.slice)?;
+            let size = NonZeroU64::new(arg.slice.bytes);
+            resources.push(wgpu::BufferBinding { buffer, offset, size });
+        }
+        let size = NonZeroU64::new(params.next_multiple_of(16));
+        resources.push(wgpu::BufferBinding { buffer: &self.gpu.uniforms, offset: 0, size });
+        let entries: Vec<_> = (0..)
+            .zip(resources)
+            .map(|(binding, buffer)| wgpu::BindGroupEntry {
+                binding,
+                resource: wgpu::BindingResource::Buffer(buffer),
+            })
+            .collect();
+        let descriptor = wgpu::BindGroupDescriptor { label: None, layout, entries: &entries };
+        let group = self.gpu.scoped(|device| device.create_bind_group(&descriptor));
+        group.map_err(|error| self.gpu.failed(error))
+    }
+}
+
+impl WgpuDriver {
+    /// Submits what is recorded.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.gpu.submit().map(drop)
+    }
+
+    /// Whether an application's storage buffer was created on this device: else a launch would fail later, together with
+    /// all that is recorded with it.
+    pub(crate) fn check_owner(&self, op: &'static str, buffer: &wgpu::Buffer) -> Result<()> {
+        self.gpu.alive()?;
+        let entry = wgpu::BindGroupLayoutEntry {
+            binding: 0,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only: true },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        // Of one word, since a whole buffer may be larger than a binding.
+        let word = wgpu::BufferBinding { buffer, offset: 0, size: NonZeroU64::new(4) };
+        let bound = self.gpu.scoped(|device| {
+            let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label: None,
+                entries: &[entry],
+            });
+            let resource = wgpu::BindingResource::Buffer(word);
+            device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: None,
+                layout: &layout,
+                entries: &[wgpu::BindGroupEntry { binding: 0, resource }],
+            })
+        });
+        bound.map(drop).map_err(|_| Error::WrongDevice { op })
+    }
+
+    /// Copies (from, to, length) pieces of an application's buffer in a submission of their own, so that a mistake in
+    /// them spoils nothing else.
+    pub(crate) fn copy_in(
+        &self,
+        op: &'static str,
+        src: &wgpu::Buffer,
+        dst: &wgpu::Buffer,
+        pieces: impl Iterator<Item = (u64, u64, u64)>,
+    ) -> Result<()> {
+        self.flush()?;
+        let copied = self.gpu.scoped(|device| {
+            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            for (from, to, len) in pieces {
+                encoder.copy_buffer_to_buffer(src, from, dst, to, len);
+            }
+            self.gpu.queue.submit([encoder.finish()])
+        });
+        copied.map(drop).map_err(|_| Error::WrongDevice { op })
+    }
+}
+
+/// The buffer of a window, and where in it the window starts.
+fn window(slice: Slice<'_>) -> Result<(&wgpu::Buffer, u64)> {
+    match slice.memory {
+        Memory::Wgpu(memory) => Ok((&memory.buffer, memory.base + slice.offset)),
+        Memory::Cpu(_) => Err(Error::WrongDevice { op: "wgpu" }),
+    }
+}
+
+impl Driver for WgpuDriver {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<Memory> {
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let buffer = self.gpu.buffer(bytes.max(16), usage, false)?;
+        Ok(Memory::Wgpu(WgpuMemory { buffer, base: 0 }))
+    }
+
+    fn clear(&self, dst: Slice<'_>) -> Result<()> {
+        let (buffer, offset) = window(dst)?;
+        self.gpu.record(dst.bytes, |encoder| encoder.clear_buffer(buffer, offset, Some(dst.bytes)))
+    }
+
+    fn copy(&self, src: Slice<'_>, dst: Slice<'_>) -> Result<()> {
+        let ((from, from_offset), (to, to_offset)) = (window(src)?, window(dst)?);
+        self.gpu.record(2 * src.bytes, |encoder| {
+            encoder.copy_buffer_to_buffer(from, from_offset, to, to_offset, src.bytes);
+        })
+    }
+
+    /// Through staging buffers rather than `Queue::write_buffer`, which would run before what is recorded.
+    fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()> {
+        let (buffer, offset) = window(dst)?;
+        let piece = usize::try_from(PIECE).expect("a piece should fit the address space");
+        for (i, bytes) in bytes.chunks(piece).enumerate() {
+            let len = bytes.len() as u64;
+            let staging = self.gpu.mapped_buffer(len)?;
+            staging::fill(&staging, bytes)?;
+            self.gpu.record(len, |encoder| {
+                encoder.copy_buffer_to_buffer(&staging, 0, buffer, offset + i as u64 * PIECE, len);
+            })?;
+            self.gpu.batch().staged(&self.gpu, len)?;
+        }
+        Ok(())
+    }
+
+    fn download(&self, src: Slice<'_>) -> Result<Download> {
+        let (from, offset) = window(src)?;
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let buffer = self.gpu.buffer(src.bytes, usage, false)?;
+        self.gpu.record(src.bytes, |encoder| {
+            encoder.copy_buffer_to_buffer(from, offset, &buffer, 0, src.bytes);
+        })?;
+        Ok(Download::Wgpu(WgpuDownload::new(&self.gpu, buffer)?))
+    }
+
+    fn launch(
+        &self,
+        kernel: &'static KernelDef,
+        spec: Spec<'_>,
+        grid: Grid,
+        args: &[ArgSlice<'_>],
+        params: &[u8],
+    ) -> Result<()> {
+        self.gpu.alive()?;
+        let pipeline = self.gpu.pipelines.get(&self.gpu, kernel, spec)?;
+        let group = self.bind(&pipeline.layout, args, params.len() as u64)?;
+        let cost = batch::cost(grid.work, args.iter().map(|arg| arg.slice.bytes).sum());
+        self.gpu.batch().launch(&self.gpu, cost, params, |encoder, offset| {
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            pass.set_pipeline(&pipeline.pipeline);
+            pass.set_bind_group(0, &group, &[offset]);
+            let [x, y, z] = grid.groups;
+            pass.dispatch_workgroups(x, y, z);
+        })
+    }
+
+    fn staging(&self, bytes: u64) -> Result<Staging> {
+        Ok(Staging::Wgpu(WgpuStaging::new(&self.gpu, bytes)?))
+    }
+
+    fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
+        let Staging::Wgpu(slot) = slot else { return Err(Error::WrongDevice { op: "upload" }) };
+        let (buffer, offset) = window(dst)?;
+        slot.upload(&self.gpu, buffer, offset, dst.bytes)?;
+        // One queue: what is enqueued from now on is ordered after the copy.
+        Ok(Fence::Passed)
+    }
+
+    fn order_after(&self, _fence: &Fence) -> Result<()> {
+        Ok(())
+    }
+
+    fn wgpu(&self) -> Option<&WgpuDriver> {
+        Some(self)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        let last = self.gpu.submit()?;
+        self.gpu.wait_for(&last)
+    }
+}

@@ -1,0 +1,283 @@
+//! Which adapters there are, their names, and opening one.
+
+use std::sync::{Arc, OnceLock};
+
+use super::WgpuDriver;
+use crate::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Error, Limits, Result, driver::Driver};
+
+/// The interfaces that GPUs are best reached through, and GL, which reaches some of the same cards again.
+const FIRST: wgpu::Backends = wgpu::Backends::PRIMARY;
+const NAMED: [(&str, wgpu::Backends); 4] = [
+    ("vulkan", wgpu::Backends::VULKAN),
+    ("metal", wgpu::Backends::METAL),
+    ("dx12", wgpu::Backends::DX12),
+    ("gl", wgpu::Backends::GL),
+];
+
+/// A discrete GPU, or Apple's; no other, since none was measured to be faster than the processor.
+pub(crate) fn best(options: &DeviceOptions) -> Option<Box<dyn Driver>> {
+    let adapters = adapters(FIRST);
+    let place = adapters.iter().position(|adapter| {
+        let info = adapter.get_info();
+        let apple = info.backend == wgpu::Backend::Metal;
+        usable(adapter).is_ok() && (apple || info.device_type == wgpu::DeviceType::DiscreteGpu)
+    })?;
+    open_adapter(&adapters[place], describe(&adapters, place), options).ok()
+}
+
+/// The adapter that a selector names: nothing, `N`, an interface, an interface and `N`, or a part of the name.
+pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
+    let (interface, rest) = selector.split_once(':').unwrap_or((selector, ""));
+    let wanted = NAMED.iter().find(|(name, _)| name.eq_ignore_ascii_case(interface));
+    let adapters = all_adapters();
+    let of_interface = |adapter: &wgpu::Adapter| {
+        wanted.is_none_or(|(_, backend)| backend.contains(adapter.get_info().backend.into()))
+    };
+    let mut places = (0..adapters.len()).filter(|&place| of_interface(&adapters[place]));
+    let text = if wanted.is_some() { rest } else { selector };
+    let place = match text.parse::<usize>() {
+        Ok(number) => places.nth(number),
+        Err(_) if text.is_empty() => places.min_by_key(|&place| rank(&adapters[place])),
+        Err(_) => places
+            .find(|&place| adapters[place].get_info().name.to_lowercase().contains(&text.to_lowercase())),
+    };
+    match place {
+        Some(place) => open_adapter(&adapters[place], describe(&adapters, place), options),
+        None => Err(Error::NoDevice {
+            wanted: format!("wgpu:{selector}").trim_end_matches(':').into(),
+            tried: tried(&adapters),
+        }),
+    }
+}
+
+/// Every adapter with its exact name, or why there is none.
+pub(crate) fn list() -> Vec<(String, Result<DeviceInfo, String>)> {
+    let adapters = all_adapters();
+    if adapters.is_empty() {
+        return vec![("wgpu".into(), Err(absent()))];
+    }
+    let entry = |place: usize| {
+        let info = describe(&adapters, place);
+        let name = info.name.clone();
+        (name, usable(&adapters[place]).map(|()| info))
+    };
+    (0..adapters.len()).map(entry).collect()
+}
+
+/// The driver of a device that an application opened.
+pub(crate) fn lent(
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    options: &DeviceOptions,
+) -> Result<Box<dyn Driver>> {
+    let adapter = device.adapter_info();
+    let identity = identity(&adapter);
+    let info = device_info(adapter, "wgpu:lent".into(), identity);
+    fits(&device.limits()).map_err(|why| Error::argument("Device::from_wgpu", "device", why))?;
+    let limits = options.lower(limits(&device.limits()));
+    Ok(Box::new(WgpuDriver::new(device, queue, info, limits, Arc::default())?))
+}
+
+fn tried(adapters: &[wgpu::Adapter]) -> Vec<(String, String)> {
+    if adapters.is_empty() {
+        return vec![("wgpu".into(), absent())];
+    }
+    let entry = |place| {
+        let info = describe(adapters, place);
+        (info.name, info.description)
+    };
+    (0..adapters.len()).map(entry).collect()
+}
+
+fn instance(backends: wgpu::Backends) -> wgpu::Instance {
+    wgpu::Instance::new(wgpu::InstanceDescriptor {
+        backends,
+        // No validation layers: they would print.
+        flags: wgpu::InstanceFlags::empty(),
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    })
+}
+
+fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
+    pollster::block_on(instance(backends).enumerate_adapters(backends))
+}
+
+/// Those of the first interfaces, then those of GL, so that numbers do not depend on whether GL was looked at.
+fn all_adapters() -> Vec<wgpu::Adapter> {
+    let mut all = adapters(FIRST);
+    all.extend(adapters(wgpu::Backends::GL));
+    all
+}
+
+/// Why there is no adapter.
+fn absent() -> String {
+    let backends = FIRST | wgpu::Backends::GL;
+    let request = instance(backends).request_adapter(&wgpu::RequestAdapterOptions::default());
+    let why = match pollster::block_on(request) {
+        Ok(adapter) => format!("{} appeared only now", adapter.get_info().name),
+        Err(error) => error.to_string(),
+    };
+    if cfg!(target_os = "linux") {
+        format!(
+            "{why}. A GPU needs its Vulkan driver and libvulkan1; on Debian and Ubuntu the package \
+             mesa-vulkan-drivers has those of AMD and Intel and a software one (lavapipe)"
+        )
+    } else {
+        why
+    }
+}
+
+/// What is preferred where several would do: hardware of its own first, then anything but GL.
+fn rank(adapter: &wgpu::Adapter) -> (u32, bool) {
+    let info = adapter.get_info();
+    let kind = match info.device_type {
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::IntegratedGpu => 1,
+        wgpu::DeviceType::VirtualGpu => 2,
+        wgpu::DeviceType::Other => 3,
+        wgpu::DeviceType::Cpu => 4,
+    };
+    (kind, info.backend == wgpu::Backend::Gl)
+}
+
+fn usable(adapter: &wgpu::Adapter) -> Result<(), String> {
+    let flags = adapter.get_downlevel_capabilities().flags;
+    if !flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS) {
+        return Err(format!("{}: it has no compute shaders", adapter.get_info().name));
+    }
+    fits(&adapter.limits()).map_err(|why| format!("{}: {why}", adapter.get_info().name))
+}
+
+/// Whether every kernel runs within the limits.
+fn fits(limits: &wgpu::Limits) -> Result<(), String> {
+    let least = wgpu::Limits::downlevel_defaults();
+    let checks = [
+        (
+            "storage buffers",
+            limits.max_storage_buffers_per_shader_stage,
+            least.max_storage_buffers_per_shader_stage,
+        ),
+        (
+            "bytes of workgroup memory",
+            limits.max_compute_workgroup_storage_size,
+            least.max_compute_workgroup_storage_size,
+        ),
+        (
+            "invocations a workgroup",
+            limits.max_compute_invocations_per_workgroup,
+            least.max_compute_invocations_per_workgroup,
+        ),
+        ("workgroups an axis", limits.max_compute_workgroups_per_dimension, 16),
+    ];
+    match checks.into_iter().find(|(_, has, needs)| has < needs) {
+        Some((what, has, needs)) => Err(format!("it has {has} {what}, and kernels need {needs}")),
+        None => Ok(()),
+    }
+}
+
+fn limits(granted: &wgpu::Limits) -> Limits {
+    // Kernels count elements with u32.
+    let words = |bytes: u64| bytes.min(u32::MAX.into()) & !255;
+    Limits {
+        binding: words(granted.max_storage_buffer_binding_size),
+        buffer: granted.max_buffer_size & !255,
+        groups_per_axis: granted.max_compute_workgroups_per_dimension,
+        workgroup_memory: granted.max_compute_workgroup_storage_size,
+        workgroup_size: granted.max_compute_invocations_per_workgroup,
+        alignment: granted.min_storage_buffer_offset_alignment.max(4).into(),
+    }
+}
+
+fn describe(adapters: &[wgpu::Adapter], place: usize) -> DeviceInfo {
+    let info = adapters[place].get_info();
+    // GL tells no address: it is the same card as an earlier adapter whose name it repeats.
+    let same = adapters[..place].iter().map(wgpu::Adapter::get_info).find(|earlier| {
+        info.backend == wgpu::Backend::Gl
+            && earlier.backend != wgpu::Backend::Gl
+            && plain_name(&earlier.name) == plain_name(&info.name)
+    });
+    let identity = identity(same.as_ref().unwrap_or(&info));
+    device_info(info, format!("wgpu:{place}"), identity)
+}
+
+/// The hardware's name without what interfaces add: `Mesa Intel(R) UHD (KBL GT2)`, `NVIDIA T4/PCIe/SSE2`.
+fn plain_name(name: &str) -> &str {
+    let name = name.strip_prefix("Mesa ").unwrap_or(name);
+    let end = [" (", "/"].iter().filter_map(|mark| name.find(mark)).min();
+    &name[..end.unwrap_or(name.len())]
+}
+
+fn identity(info: &wgpu::AdapterInfo) -> String {
+    if info.device_pci_bus_id.is_empty() {
+        format!("{} {:x}:{:x}", info.name, info.vendor, info.device)
+    } else {
+        info.device_pci_bus_id.to_lowercase()
+    }
+}
+
+fn device_info(info: wgpu::AdapterInfo, name: String, identity: String) -> DeviceInfo {
+    DeviceInfo {
+        name,
+        backend: Backend::Wgpu,
+        api: info.backend.to_string(),
+        kind: match info.device_type {
+            wgpu::DeviceType::DiscreteGpu => DeviceKind::Discrete,
+            wgpu::DeviceType::IntegratedGpu => DeviceKind::Integrated,
+            wgpu::DeviceType::VirtualGpu => DeviceKind::Virtual,
+            wgpu::DeviceType::Cpu => DeviceKind::Software,
+            wgpu::DeviceType::Other => DeviceKind::Other,
+        },
+        vendor: vendor(info.vendor),
+        driver: format!("{} {}", info.driver, info.driver_info).trim().into(),
+        memory: None,
+        identity,
+        description: info.name,
+    }
+}
+
+/// The maker behind a PCI (or Khronos) number.
+fn vendor(id: u32) -> String {
+    let known = [
+        (0x1002, "AMD"),
+        (0x106b, "Apple"),
+        (0x10de, "NVIDIA"),
+        (0x13b5, "Arm"),
+        (0x1414, "Microsoft"),
+        (0x14e4, "Broadcom"),
+        (0x5143, "Qualcomm"),
+        (0x8086, "Intel"),
+        (0x1_0005, "Mesa"),
+    ];
+    let name = known.iter().find(|(known, _)| *known == id).map(|(_, name)| (*name).into());
+    name.unwrap_or_else(|| if id == 0 { String::new() } else { format!("{id:#06x}") })
+}
+
+fn open_adapter(
+    adapter: &wgpu::Adapter,
+    info: DeviceInfo,
+    options: &DeviceOptions,
+) -> Result<Box<dyn Driver>> {
+    let refuse = |why: String| Error::NoDevice {
+        wanted: info.name.as_str().into(),
+        tried: vec![(info.name.clone(), why)],
+    };
+    usable(adapter).map_err(refuse)?;
+    let descriptor = wgpu::DeviceDescriptor {
+        label: Some("teatime"),
+        required_limits: adapter.limits(),
+        ..Default::default()
+    };
+    let opened = pollster::block_on(adapter.request_device(&descriptor));
+    let (device, queue) = opened.map_err(|error| refuse(error.to_string()))?;
+    let lost = Arc::new(OnceLock::new());
+    let tell = lost.clone();
+    device.set_device_lost_callback(move |reason, message| {
+        // The first reason stands.
+        let _ = tell.set(format!("{reason:?}: {message}"));
+    });
+    // Every call that can fail has an error scope of its own; what comes outside of one comes from dropping something
+    // on a lost device, where wgpu would panic and there is no caller to tell.
+    device.on_uncaptured_error(Arc::new(|_| {}));
+    let limits = options.lower(limits(&device.limits()));
+    Ok(Box::new(WgpuDriver::new(device, queue, info, limits, lost)?))
+}

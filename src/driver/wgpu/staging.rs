@@ -1,0 +1,125 @@
+//! Host memory that a wgpu device copies from and to.
+
+use std::sync::{Arc, mpsc};
+
+use super::Gpu;
+use crate::{Error, Result};
+
+/// The end of a request to map a buffer.
+type Mapped = mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>;
+
+/// A buffer that the host maps after a submission.
+#[derive(Debug)]
+struct Mapping {
+    buffer: wgpu::Buffer,
+    submission: wgpu::SubmissionIndex,
+    mapped: Mapped,
+}
+
+impl Mapping {
+    /// Asks for the mapping; `submission` is the last that uses the buffer.
+    fn request(
+        gpu: &Gpu,
+        buffer: wgpu::Buffer,
+        mode: wgpu::MapMode,
+        submission: wgpu::SubmissionIndex,
+    ) -> Result<Self> {
+        let (sender, mapped) = mpsc::channel();
+        let request = gpu.scoped(|_| {
+            buffer.map_async(mode, .., move |result| {
+                // Nobody waits any more when the receiver was dropped.
+                let _ = sender.send(result);
+            });
+        });
+        request.map_err(|error| gpu.failed(error))?;
+        Ok(Self { buffer, submission, mapped })
+    }
+
+    /// Waits until the buffer is mapped.
+    fn wait(self, gpu: &Gpu) -> Result<wgpu::Buffer> {
+        gpu.wait_for(&self.submission)?;
+        // Another thread's poll may be about to call the callback, so this waits too.
+        match self.mapped.recv() {
+            Ok(Ok(())) => Ok(self.buffer),
+            // The request itself was valid.
+            _ => Err(gpu.lose("a buffer could not be mapped")),
+        }
+    }
+}
+
+/// Bytes on their way to the host.
+#[derive(Debug)]
+pub(crate) struct WgpuDownload {
+    gpu: Arc<Gpu>,
+    mapping: Mapping,
+}
+
+impl WgpuDownload {
+    /// `buffer` is filled by what is enqueued.
+    pub(super) fn new(gpu: &Arc<Gpu>, buffer: wgpu::Buffer) -> Result<Self> {
+        let submission = gpu.submit()?;
+        let mapping = Mapping::request(gpu, buffer, wgpu::MapMode::Read, submission)?;
+        Ok(Self { gpu: gpu.clone(), mapping })
+    }
+
+    pub(crate) fn wait(self) -> Result<Vec<u8>> {
+        let buffer = self.mapping.wait(&self.gpu)?;
+        let view = buffer.get_mapped_range(..).map_err(driver_error)?;
+        Ok(view.to_vec())
+    }
+}
+
+/// A slot of host memory and a buffer that the device copies from.
+///
+/// The host's part is memory of its own: a decoder reads what it wrote, and mapped memory may be uncached, so wgpu lets
+/// it only be written. Filling the slot again can start while its last upload is under way.
+#[derive(Debug)]
+pub(crate) struct WgpuStaging {
+    bytes: Vec<u8>,
+    buffer: Option<wgpu::Buffer>,
+    in_flight: Option<Mapping>,
+}
+
+impl WgpuStaging {
+    pub(super) fn new(gpu: &Gpu, bytes: u64) -> Result<Self> {
+        let buffer = gpu.mapped_buffer(bytes)?;
+        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let bytes = bytemuck::try_zeroed_vec(len)
+            .map_err(|()| Error::OutOfMemory { requested: bytes, free: None })?;
+        Ok(Self { bytes, buffer: Some(buffer), in_flight: None })
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// Copies the first `len` bytes to `dst`, and submits.
+    pub(super) fn upload(&mut self, gpu: &Gpu, dst: &wgpu::Buffer, offset: u64, len: u64) -> Result<()> {
+        let buffer = match (self.buffer.take(), self.in_flight.take()) {
+            (Some(buffer), _) => buffer,
+            (None, Some(mapping)) => mapping.wait(gpu)?,
+            // The last upload failed, and took the buffer with it.
+            (None, None) => gpu.mapped_buffer(self.bytes.len() as u64)?,
+        };
+        let used = usize::try_from(len).unwrap_or(usize::MAX).min(self.bytes.len());
+        fill(&buffer, &self.bytes[..used])?;
+        gpu.record(len, |encoder| encoder.copy_buffer_to_buffer(&buffer, 0, dst, offset, len))?;
+        // A buffer may be mapped again only once the copy is submitted.
+        let submission = gpu.submit()?;
+        self.in_flight = Some(Mapping::request(gpu, buffer, wgpu::MapMode::Write, submission)?);
+        Ok(())
+    }
+}
+
+/// Writes to a mapped buffer and unmaps it.
+pub(super) fn fill(buffer: &wgpu::Buffer, bytes: &[u8]) -> Result<()> {
+    let mut view = buffer.get_mapped_range_mut(..).map_err(driver_error)?;
+    view.slice(..bytes.len()).copy_from_slice(bytes);
+    drop(view);
+    buffer.unmap();
+    Ok(())
+}
+
+fn driver_error(error: wgpu::MapRangeError) -> Error {
+    Error::Driver { backend: "wgpu", source: error.to_string().into() }
+}

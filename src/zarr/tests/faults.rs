@@ -1,0 +1,319 @@
+//! Damaged and hostile chunks: each is an error that names the array and the chunk; none panics or aborts.
+
+use std::borrow::Cow;
+
+use super::read::{index_codecs, shard_codecs};
+use super::*;
+use crate::zarr::array::StoredArray;
+
+const SHAPE: [u64; 3] = [32, 64, 2];
+const BYTES: usize = 32 * 64 * 2;
+
+fn plain() -> Vec<u8> {
+    Numbers(11).genotypes(BYTES)
+}
+
+/// An array of two chunks whose second is `chunk`, by v2 compressor.
+fn v2_store(compressor: &Value, chunk: Vec<u8>) -> Scratch {
+    let scratch = Scratch::new();
+    let metadata = v2(&[64, 64, 2], &SHAPE, "|i1", compressor.clone());
+    scratch.array("a", &metadata, &[("1.0.0", chunk)]);
+    scratch
+}
+
+/// The same by v3 codecs behind `bytes`.
+fn v3_store(codecs: &[Value], chunk: Vec<u8>) -> Scratch {
+    let scratch = Scratch::new();
+    let chain: Vec<Value> = [json!({ "name": "bytes" })].into_iter().chain(codecs.iter().cloned()).collect();
+    scratch.array("a", &v3(&[64, 64, 2], &SHAPE, "int8", chain.into()), &[("c/1/0/0", chunk)]);
+    scratch
+}
+
+/// The error of reading that chunk, which has to name the array and the chunk.
+fn why(scratch: &Scratch, index: &[u64], case: &str) -> String {
+    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
+    match array.read_chunk(index) {
+        Err(Error::Chunk { array, index: at, why }) => {
+            assert!(array.ends_with("/a") && *at == *index, "{case}: {array} {at:?}");
+            why.into()
+        }
+        other => panic!("{case}: {:?}", other.map(|chunk| chunk.bytes.len())),
+    }
+}
+
+fn refused(scratch: &Scratch, case: &str) -> String {
+    why(scratch, &[1, 0, 0], case)
+}
+
+/// `bytes` with the little-endian `value` at `at`.
+fn patched(bytes: &[u8], at: usize, value: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at..at + value.len()].copy_from_slice(value);
+    bytes
+}
+
+/// A zstd frame of 16 bytes that claims `size` bytes.
+fn zstd_claim(size: u64) -> Vec<u8> {
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0];
+    frame.extend(size.to_le_bytes());
+    frame.extend([1, 0, 0]);
+    frame
+}
+
+#[test]
+fn uncompressed() {
+    for (case, chunk) in [
+        ("empty", vec![]),
+        ("short", vec![0; BYTES - 1]),
+        ("long", vec![0; BYTES + 1]),
+        ("far too long", vec![0; 2 * BYTES + (64 << 10) + 1]),
+    ] {
+        refused(&v2_store(&Value::Null, chunk), case);
+    }
+}
+
+#[test]
+fn oversized_files_are_not_read() {
+    for compressor in [Value::Null, blosc_meta()] {
+        let scratch = v2_store(&compressor, vec![]);
+        let file = fs::File::options().write(true).open(scratch.path().join("a/1.0.0")).unwrap();
+        // Sparse: takes no room on disk.
+        file.set_len(1 << 40).unwrap();
+        assert!(refused(&scratch, "1 TiB").contains("more than the"));
+    }
+}
+
+#[test]
+fn not_a_file() {
+    let scratch = v2_store(&blosc_meta(), vec![]);
+    fs::remove_file(scratch.path().join("a/1.0.0")).unwrap();
+    assert!(refused(&scratch, "missing").contains("missing"));
+    fs::create_dir(scratch.path().join("a/1.0.0")).unwrap();
+    refused(&scratch, "directory");
+    #[cfg(unix)]
+    {
+        fs::remove_dir(scratch.path().join("a/1.0.0")).unwrap();
+        std::os::unix::fs::symlink("1.0.0", scratch.path().join("a/1.0.0")).unwrap();
+        refused(&scratch, "symlink loop");
+        fs::remove_file(scratch.path().join("a/1.0.0")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", scratch.path().join("a/1.0.0")).unwrap();
+        refused(&scratch, "endless device");
+    }
+}
+
+#[test]
+fn blosc_headers() {
+    let good = blosc(&plain());
+    let first = u32::from_le_bytes(good[16..20].try_into().unwrap()) as usize;
+    let length = u32::try_from(good.len()).unwrap().to_le_bytes();
+    let max = i32::MAX.to_le_bytes();
+    let bytes = |n: usize| u32::try_from(n).unwrap().to_le_bytes();
+    let cases = [
+        ("empty", vec![]),
+        ("zeros", vec![0; 64]),
+        ("version", patched(&good, 0, &[3])),
+        ("reserved flag", patched(&good, 2, &[good[2] | 8])),
+        ("another codec", patched(&good, 2, &[good[2] & 0x1f | 0x20])),
+        ("no such codec", patched(&good, 2, &[good[2] | 0xe0])),
+        ("stored, but is not", patched(&good, 2, &[good[2] | 2])),
+        ("typesize 0", patched(&good, 3, &[0])),
+        ("claims 1 byte", patched(&good, 4, &bytes(1))),
+        ("claims less", patched(&good, 4, &bytes(BYTES - 1))),
+        ("claims more", patched(&good, 4, &bytes(BYTES + 1))),
+        ("claims 0", patched(&good, 4, &[0; 4])),
+        ("claims 2 GiB", patched(&good, 4, &max)),
+        ("claims -1", patched(&good, 4, &[255; 4])),
+        ("blocks of 0", patched(&good, 8, &[0; 4])),
+        ("blocks of 1", patched(&good, 8, &bytes(1))),
+        ("blocks of 3", patched(&good, 8, &bytes(3))),
+        ("blocks of 2 GiB", patched(&good, 8, &max)),
+        ("blocks of -1", patched(&good, 8, &[255; 4])),
+        ("encoded size 0", patched(&good, 12, &[0; 4])),
+        ("encoded size off by one", patched(&good, 12, &bytes(good.len() + 1))),
+        ("encoded size 2 GiB", patched(&good, 12, &max)),
+        ("block at 0", patched(&good, 16, &[0; 4])),
+        ("block at the end", patched(&good, 16, &length)),
+        ("block near the end", patched(&good, 16, &bytes(good.len() - 4))),
+        ("block at 2 GiB", patched(&good, 16, &max)),
+        ("block at -1", patched(&good, 16, &[255; 4])),
+        ("stream of 2 GiB", patched(&good, first, &max)),
+        ("stream of -1", patched(&good, first, &[255; 4])),
+        ("stream of 0", patched(&good, first, &[0; 4])),
+        ("trailing garbage", [good.clone(), vec![7; 5]].concat()),
+    ];
+    for (case, chunk) in cases {
+        refused(&v2_store(&blosc_meta(), chunk), case);
+    }
+    // Claims and file agree, the metadata does not.
+    for n in [BYTES / 2, BYTES * 2, 1 << 27] {
+        let why = refused(&v2_store(&blosc_meta(), blosc(&vec![0; n])), "another size");
+        assert!(why.contains(&format!("expected {BYTES}")), "{why}");
+    }
+}
+
+#[test]
+fn truncated_anywhere() {
+    let plain = plain();
+    let level = json!({ "id": "x", "level": 3 });
+    let with = |id: &str| -> Value {
+        let mut meta = level.clone();
+        meta["id"] = id.into();
+        meta
+    };
+    let cases = [
+        (blosc_meta(), blosc(&plain)),
+        (with("zstd"), zstd(&plain)),
+        (with("zstd"), zstd_stream(&plain)),
+        (with("gzip"), gzip(&plain)),
+        (with("zlib"), zlib(&plain)),
+    ];
+    for (meta, good) in cases {
+        let array = v2_store(&meta, good.clone());
+        let array = StoredArray::open(array.path(), "a", MissingChunk::Error).unwrap();
+        let (chain, spec) = (&array.metadata.chain, &array.metadata.spec);
+        assert!(chain.decode(Cow::Borrowed(&good), spec, &SHAPE, None).unwrap() == plain);
+        for end in 0..good.len() {
+            let cut = chain.decode(Cow::Borrowed(&good[..end]), spec, &SHAPE, None);
+            assert!(cut.is_err(), "{meta} cut at {end} of {}", good.len());
+        }
+    }
+}
+
+#[test]
+fn claims_and_bombs() {
+    let bomb = vec![0; 64 << 20];
+    let level = json!({ "level": 3, "checksum": false });
+    let zstd_meta = [json!({ "name": "zstd", "configuration": level })];
+    let gzip_meta = [json!({ "name": "gzip", "configuration": { "level": 3 } })];
+    let zlib_meta = [json!({ "name": "numcodecs.zlib", "configuration": { "level": 3 } })];
+    let with_crc = [zstd_meta[0].clone(), json!("crc32c")];
+    // The outer of two compressors has no exact size to be held to, only the cap.
+    let twice = [gzip_meta[0].clone(), zstd_meta[0].clone()];
+    let good = plain();
+    let cases: Vec<(&str, &[Value], Vec<u8>)> = vec![
+        ("zstd, 2^50", &zstd_meta, zstd_claim(1 << 50)),
+        ("zstd, 2^63 - 1", &zstd_meta, zstd_claim(i64::MAX.unsigned_abs())),
+        ("zstd, 2^64 - 3", &zstd_meta, zstd_claim(u64::MAX - 2)),
+        ("zstd, right claim without data", &zstd_meta, zstd_claim(BYTES as u64)),
+        ("zstd, nothing but a skippable frame", &zstd_meta, vec![0x50, 0x2a, 0x4d, 0x18, 1, 0, 0, 0, 9]),
+        ("zstd bomb", &zstd_meta, zstd(&bomb)),
+        ("zstd bomb without a size", &zstd_meta, zstd_stream(&bomb)),
+        ("zstd, a second frame", &zstd_meta, [zstd(&good), zstd(&good)].concat()),
+        ("zstd, garbage behind", &zstd_meta, [zstd(&good), vec![1, 2, 3]].concat()),
+        ("zstd short", &zstd_meta, zstd(&good[1..])),
+        ("zstd of nothing", &zstd_meta, zstd(&[])),
+        ("gzip bomb", &gzip_meta, gzip(&bomb)),
+        ("gzip, a second member", &gzip_meta, [gzip(&good), gzip(&good)].concat()),
+        ("gzip, garbage behind", &gzip_meta, [gzip(&good), vec![1, 2, 3]].concat()),
+        ("gzip short", &gzip_meta, gzip(&good[1..])),
+        ("gzip, another checksum", &gzip_meta, {
+            let bytes = gzip(&good);
+            let at = bytes.len() - 8;
+            patched(&bytes, at, &[bytes[at] ^ 1])
+        }),
+        ("zlib bomb", &zlib_meta, zlib(&bomb)),
+        ("zlib, garbage behind", &zlib_meta, [zlib(&good), vec![1, 2, 3]].concat()),
+        ("zlib short", &zlib_meta, zlib(&good[1..])),
+        ("crc over a bomb", &with_crc, crc(zstd(&bomb))),
+        ("crc over a claim", &with_crc, crc(zstd_claim(1 << 50))),
+        ("wrong crc", &with_crc, [zstd(&good), vec![0; 4]].concat()),
+        ("shorter than a crc", &with_crc, vec![1, 2, 3]),
+        ("bomb of gzip", &twice, zstd_stream(&bomb)),
+        ("claim about gzip", &twice, zstd_claim(1 << 50)),
+        ("gzip bomb within zstd", &twice, zstd(&gzip(&bomb))),
+    ];
+    for (case, codecs, chunk) in cases {
+        refused(&v3_store(codecs, chunk), case);
+    }
+}
+
+fn sharded(crc: bool, chunk: Vec<u8>) -> Scratch {
+    let scratch = Scratch::new();
+    let inner =
+        json!([{ "name": "bytes" }, { "name": "zstd", "configuration": { "level": 1, "checksum": false } }]);
+    let metadata = v3(&[4, 12], &[4, 6], "uint8", shard_codecs(inner, index_codecs(crc), "end"));
+    scratch.array("a", &metadata, &[("c/0/1", chunk)]);
+    scratch
+}
+
+#[test]
+fn shard_indices() {
+    let inner = [zstd(&[1; 6]), zstd(&[2; 6]), zstd(&[3; 6]), zstd(&[4; 6])].map(Some);
+    let good = shard(&inner, false);
+    let index = good.len() - 64;
+    let entry = |offset: u64, length: u64| {
+        let bytes = [offset.to_le_bytes(), length.to_le_bytes()].concat();
+        patched(&good, index + 32, &bytes)
+    };
+    let scratch = sharded(false, good.clone());
+    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
+    assert_eq!(array.read_chunk(&[0, 1]).unwrap().bytes[..6], [1, 1, 1, 2, 2, 2]);
+    let cases = [
+        ("empty", vec![]),
+        ("shorter than its index", good[index + 1..].to_vec()),
+        ("overflow", entry(u64::MAX - 4, 8)),
+        ("overflow to 0", entry(u64::MAX, 1)),
+        ("offset 2^63", entry(1 << 63, 8)),
+        ("length 2^63", entry(0, 1 << 63)),
+        ("length MAX", entry(0, u64::MAX)),
+        ("past the end", entry(good.len() as u64 - 1, 2)),
+        ("at the end", entry(good.len() as u64, 0)),
+        ("half missing", entry(u64::MAX, 0)),
+        ("the index itself", entry(index as u64, 64)),
+        ("missing", shard(&[inner[0].clone(), inner[1].clone(), None, inner[3].clone()], false)),
+        ("a claim inside", shard(&[inner[0].clone(), None, Some(zstd_claim(1 << 50)), None], false)),
+        ("a bomb inside", shard(&[Some(zstd(&vec![0; 1 << 24])), None, None, None], false)),
+        ("without its crc", good[1..].to_vec()),
+    ];
+    for (case, chunk) in cases {
+        why(&sharded(false, chunk), &[0, 1], case);
+    }
+    let with_crc = shard(&inner, true);
+    let flipped = patched(&with_crc, with_crc.len() - 10, &[with_crc[with_crc.len() - 10] ^ 4]);
+    assert!(why(&sharded(true, flipped), &[0, 1], "index crc").contains("shard index"));
+    assert!(why(&sharded(true, good), &[0, 1], "no index crc").contains("shard index"));
+}
+
+/// Whatever single bytes are changed, decoding says so or gives a chunk of the right size.
+#[test]
+fn flipped_bytes_never_panic() {
+    let plain = plain();
+    let level = json!({ "level": 3, "checksum": false });
+    let zstd_meta = json!({ "name": "zstd", "configuration": level });
+    let inner: Vec<_> = (0..4).map(|i| Some(zstd(&[i; 6]))).collect();
+    let stores = [
+        (v2_store(&blosc_meta(), vec![]), blosc(&plain)),
+        (v2_store(&blosc_meta(), vec![]), {
+            blosc_with(&plain, BloscCompressor::LZ4, BloscShuffleMode::Shuffle, 4)
+        }),
+        (v2_store(&blosc_meta(), vec![]), {
+            blosc_with(&plain, BloscCompressor::BloscLZ, BloscShuffleMode::NoShuffle, 1)
+        }),
+        (v3_store(std::slice::from_ref(&zstd_meta), vec![]), zstd(&plain)),
+        (v3_store(std::slice::from_ref(&zstd_meta), vec![]), zstd_stream(&plain)),
+        (v3_store(&[json!({ "name": "gzip", "configuration": { "level": 3 } })], vec![]), gzip(&plain)),
+        (
+            v3_store(&[json!({ "name": "numcodecs.zlib", "configuration": { "level": 3 } })], vec![]),
+            zlib(&plain),
+        ),
+        (sharded(false, vec![]), shard(&inner, false)),
+    ];
+    for (case, (scratch, good)) in stores.iter().enumerate() {
+        // Below the catch of panics, which would hide them.
+        let array = StoredArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+        let (chain, spec) = (&array.metadata.chain, &array.metadata.spec);
+        let mut numbers = Numbers(1000 + case as u64);
+        for round in 0..4000 {
+            let mut bytes = good.clone();
+            for _ in 0..1 + numbers.below(3) {
+                // Headers matter most, so half of the changes are there.
+                let end = if numbers.below(2) == 0 { bytes.len().min(32) } else { bytes.len() };
+                let at = numbers.below(end);
+                bytes[at] = numbers.next().to_le_bytes()[0];
+            }
+            if let Ok(decoded) = chain.decode(Cow::Owned(bytes), spec, &SHAPE, Some(&[0])) {
+                assert_eq!(decoded.len(), spec.bytes(), "store {case}, round {round}");
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Metadata that cannot be used: refused when the array is opened, with the path and the reason.
+
+use super::*;
+
+fn refused(metadata: &Value) -> String {
+    let scratch = Scratch::new();
+    scratch.array("a", metadata, &[]);
+    match ZarrArray::open(scratch.path(), "a", MissingChunk::Fill) {
+        Err(Error::Store { path, why }) => {
+            assert!(path.ends_with("/a"), "{path}");
+            why.into()
+        }
+        other => panic!("{metadata}: {other:?}"),
+    }
+}
+
+fn with(mut metadata: Value, key: &str, value: Value) -> Value {
+    metadata[key] = value;
+    metadata
+}
+
+fn good2() -> Value {
+    v2(&[10, 4], &[5, 4], "|i1", blosc_meta())
+}
+
+fn good3() -> Value {
+    v3(&[10, 4], &[5, 4], "int8", json!([{ "name": "bytes" }]))
+}
+
+#[test]
+fn the_good_ones_open() {
+    for metadata in [good2(), good3()] {
+        let scratch = Scratch::new();
+        scratch.array("a", &metadata, &[]);
+        ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+    }
+}
+
+#[test]
+fn absurd_sizes() {
+    let huge = [1_u64 << 40, 1 << 62, 1 << 63, u64::MAX];
+    for n in huge {
+        for (shape, chunks) in [([n, n], [5, 4]), ([n, n], [n, n]), ([10, 4], [n, 1]), ([n, 4], [n, 4])] {
+            refused(&v2(&shape, &chunks, "|i1", blosc_meta()));
+            refused(&v3(
+                &shape,
+                &chunks,
+                "float64",
+                json!([{ "name": "bytes", "configuration": { "endian": "little" } }]),
+            ));
+        }
+    }
+    refused(&v2(&[1_000_000_000_000; 2], &[1000, 1000], "|i1", blosc_meta()));
+    refused(&v2(&[3 << 30], &[3 << 30], "|i1", blosc_meta()));
+    assert!(refused(&v2(&[1 << 40], &[1 << 31], "<f8", Value::Null)).contains("17179869184 bytes"));
+    // A huge array in small chunks is no reason to refuse it here.
+    let scratch = Scratch::new();
+    scratch.array("a", &v2(&[1 << 40, 4], &[5, 4], "|i1", blosc_meta()), &[]);
+    ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+}
+
+#[test]
+fn chunks_at_the_cap_open_and_fill_is_refused_or_given() {
+    let scratch = Scratch::new();
+    scratch.array("a", &v2(&[2 << 30], &[2 << 30], "|i1", Value::Null), &[("0", vec![0; 16])]);
+    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+    let why = array.read_chunk(&[0]).unwrap_err().to_string();
+    assert!(why.contains("it has 16 bytes, expected 2147483648"), "{why}");
+}
+
+#[test]
+fn broken_shapes_and_chunks() {
+    for metadata in [good2(), good3()] {
+        for value in
+            [json!("x"), json!([-1, 4]), json!([1.5, 4]), json!([10]), json!(null), json!([10, 4, 2])]
+        {
+            refused(&with(metadata.clone(), "shape", value));
+        }
+    }
+    for chunks in [json!([0, 4]), json!([5]), json!([5, -4]), json!([5, 4, 1]), json!(null), json!("x")] {
+        refused(&with(good2(), "chunks", chunks.clone()));
+        let grid = json!({ "name": "regular", "configuration": { "chunk_shape": chunks } });
+        refused(&with(good3(), "chunk_grid", grid));
+    }
+    let grid = json!({ "name": "rectilinear", "configuration": { "chunk_shapes": [[5, 5], [4]] } });
+    assert!(refused(&with(good3(), "chunk_grid", grid)).contains("rectilinear"));
+}
+
+#[test]
+fn unsupported_codecs_are_named() {
+    for id in ["lz4", "lzma", "bz2", "delta", "nonsense"] {
+        let why = refused(&v2(&[10, 4], &[5, 4], "|i1", json!({ "id": id })));
+        assert!(why.contains(&format!("`{id}`")) && why.contains("blosc, zstd, gzip"), "{why}");
+        let why = refused(&with(good2(), "filters", json!([{ "id": id }])));
+        assert!(why.contains(&format!("`{id}`")), "{why}");
+    }
+    for name in ["numcodecs.lz4", "numcodecs.bz2", "zfp", "packbits", "nonsense", "numcodecs.shuffle"] {
+        for codecs in [json!([{ "name": "bytes" }, name]), json!([name, { "name": "bytes" }]), json!([name])]
+        {
+            let why = refused(&with(good3(), "codecs", codecs));
+            assert!(why.contains(&format!("`{name}`")) && why.contains("supported"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn impossible_chains() {
+    let bytes = || json!({ "name": "bytes" });
+    let zstd = || json!({ "name": "zstd", "configuration": { "level": 1, "checksum": false } });
+    let order = |order: Value| json!([{ "name": "transpose", "configuration": { "order": order } }, bytes()]);
+    let shard = |inner: Value| {
+        json!([{ "name": "sharding_indexed", "configuration": {
+            "chunk_shape": inner, "codecs": [bytes()],
+            "index_codecs": [{ "name": "bytes", "configuration": { "endian": "little" } }],
+        }}])
+    };
+    let cases = [
+        json!([]),
+        json!(null),
+        json!([zstd()]),
+        json!([zstd(), bytes()]),
+        json!([bytes(), bytes()]),
+        json!([{ "name": "vlen-utf8" }]),
+        order(json!([0, 0])),
+        order(json!([0, 2])),
+        order(json!([0])),
+        order(json!([1, 0, 2])),
+        order(json!("F")),
+        shard(json!([0, 4])),
+        shard(json!([3, 4])),
+        shard(json!([5])),
+        shard(json!([10, 4])),
+        shard(json!([-1, 4])),
+    ];
+    for codecs in cases {
+        refused(&with(good3(), "codecs", codecs));
+    }
+    let mut nested = shard(json!([5, 2]));
+    nested[0]["configuration"]["codecs"] = shard(json!([5, 1]));
+    refused(&with(good3(), "codecs", nested));
+    let mut packed_index = shard(json!([5, 2]));
+    packed_index[0]["configuration"]["index_codecs"] = json!([bytes(), zstd()]);
+    refused(&with(good3(), "codecs", packed_index));
+    // 2^28 inner chunks, whose index would have 4 GiB.
+    let many = v3(&[1 << 28, 1], &[1 << 28, 1], "int8", shard(json!([1, 1])));
+    assert!(refused(&many).contains("inner chunks"));
+}
+
+#[test]
+fn unsupported_types_are_named() {
+    for dtype in
+        ["<M8[ns]", "<c8", "|V4", "nonsense", "", "é", "<U999999999999", "|S99999999999", "|Sx", "|S0"]
+    {
+        refused(&v2(&[10, 4], &[5, 4], dtype, blosc_meta()));
+    }
+    refused(&with(good2(), "dtype", json!([["a", "<i4"], ["b", "<f4"]])));
+    refused(&with(good2(), "dtype", json!([["a", "|V99999999999"]])));
+    refused(&with(good2(), "dtype", format!("|V{}", "9".repeat(1000)).into()));
+    for dtype in ["complex64", "int4", "bfloat16", "nonsense", "r8"] {
+        let why = refused(&with(good3(), "data_type", dtype.into()));
+        assert!(why.contains(dtype), "{why}");
+    }
+    for bytes in [json!(u64::MAX), json!(0), json!(-1), json!(1_u64 << 40), json!("x")] {
+        let dtype = json!({ "name": "null_terminated_bytes", "configuration": { "length_bytes": bytes } });
+        refused(&with(good3(), "data_type", dtype));
+        let dtype = json!({ "name": "fixed_length_utf32", "configuration": { "length_bytes": bytes } });
+        refused(&with(with(good3(), "data_type", dtype), "fill_value", "".into()));
+    }
+}
+
+#[test]
+fn other_broken_members() {
+    refused(&with(good2(), "order", "Z".into()));
+    refused(&with(good2(), "dimension_separator", "!".into()));
+    refused(&with(good2(), "fill_value", json!({ "a": 1 })));
+    refused(&with(good2(), "zarr_format", 4.into()));
+    refused(&with(good3(), "fill_value", 1000.into()));
+    refused(&with(good3(), "storage_transformers", json!([{ "name": "x" }])));
+    refused(&with(good3(), "chunk_key_encoding", json!({ "name": "x" })));
+    refused(&with(good3(), "must_know_this", json!({ "name": "x" })));
+}
+
+#[test]
+fn not_json_and_not_there() {
+    let deep = "[".repeat(100_000);
+    for name in [".zarray", "zarr.json"] {
+        for text in ["", "{", "[]", "null", "1e999", "\u{0}", &deep] {
+            let scratch = Scratch::new();
+            scratch.put(&format!("a/{name}"), text);
+            let error = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap_err();
+            assert!(matches!(error, Error::Store { .. }), "{error}");
+        }
+        let scratch = Scratch::new();
+        scratch.put(&format!("a/{name}"), " ".repeat((16 << 20) + 1));
+        let error = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap_err();
+        assert!(error.to_string().contains("more than"), "{error}");
+    }
+    let scratch = Scratch::new();
+    scratch.put("g/.zgroup", r#"{"zarr_format":2}"#);
+    scratch.put("h/zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#);
+    scratch.put("f", "x");
+    for (path, why) in [
+        ("nothing", "no such array"),
+        ("g", "is a group"),
+        ("h", "is a group"),
+        ("f", "no such array"),
+        ("../x", "not the path"),
+        ("g/./x", "not the path"),
+    ] {
+        let error = ZarrArray::open(scratch.path(), path, MissingChunk::Error).unwrap_err().to_string();
+        assert!(error.contains(why), "{path}: {error}");
+    }
+}
+
+#[test]
+fn strings_are_not_numbers() {
+    let scratch = Scratch::new();
+    let (metadata, chunk) = text(&["a", "b"]);
+    scratch.array("a", &metadata, &[("0", chunk)]);
+    let error = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap_err().to_string();
+    assert!(error.contains("strings"), "{error}");
+}
+
+/// Metadata with changed bytes either opens or is an error; what opens can be asked for chunks.
+#[test]
+fn flipped_metadata() {
+    let shards = read::shard_codecs(json!([{ "name": "bytes" }, "crc32c"]), read::index_codecs(true), "end");
+    let cases = [
+        (good2(), "0.0"),
+        (good3(), "c/0/0"),
+        (v3(&[8, 12], &[4, 6], "int8", shards), "c/0/0"),
+        (with(v2(&[3], &[3], "|S4", Value::Null), "fill_value", "".into()), "0"),
+    ];
+    for (case, (metadata, key)) in cases.iter().enumerate() {
+        let scratch = Scratch::new();
+        scratch.array("a", metadata, &[(key, vec![0; 20])]);
+        let name = if metadata["zarr_format"] == 3 { "a/zarr.json" } else { "a/.zarray" };
+        let good = metadata.to_string().into_bytes();
+        let mut numbers = Numbers(77 + case as u64);
+        for _ in 0..1500 {
+            let mut bytes = good.clone();
+            let at = numbers.below(bytes.len());
+            // Digits and brackets find more than random bytes do.
+            bytes[at] = b"0123456789-,[]{}\"e."[numbers.below(19)];
+            scratch.put(name, &bytes);
+            if let Ok(array) = array::StoredArray::open(scratch.path(), "a", MissingChunk::Error) {
+                let index = vec![0; array.metadata.shape.len()];
+                array.read(&index).ok();
+            }
+        }
+    }
+}

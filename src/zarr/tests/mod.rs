@@ -1,0 +1,173 @@
+//! Tests of the Zarr module, by concern.
+
+mod faults;
+mod fixtures;
+mod metadata;
+mod read;
+mod store;
+mod write;
+
+use crate::genotype::GenotypeKind;
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use serde_json::{Value, json};
+use zarrs::array::codec::{BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
+
+use super::*;
+use crate::{ChunkedArray, Error, MissingChunk};
+
+/// A folder that goes away with its value.
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("teatime-zarr-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file and the folders it is in.
+    pub(super) fn put(&self, key: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.0.join(key.trim_start_matches('/'));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // Some file systems wait for the disk when a file is overwritten, and not when it is new.
+        fs::remove_file(&path).ok();
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// Writes metadata and chunks of the array at `path`.
+    pub(super) fn array(&self, path: &str, metadata: &Value, chunks: &[(&str, Vec<u8>)]) {
+        let name = if metadata["zarr_format"] == 3 { "zarr.json" } else { ".zarray" };
+        self.put(&format!("{path}/{name}"), metadata.to_string());
+        for (key, bytes) in chunks {
+            self.put(&format!("{path}/{key}"), bytes);
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+pub(super) fn v2(shape: &[u64], chunks: &[u64], dtype: &str, compressor: Value) -> Value {
+    json!({
+        "zarr_format": 2, "shape": shape, "chunks": chunks, "dtype": dtype, "fill_value": null, "order": "C",
+        "filters": null, "compressor": compressor,
+    })
+}
+
+pub(super) fn v3(shape: &[u64], chunks: &[u64], dtype: &str, codecs: Value) -> Value {
+    json!({
+        "zarr_format": 3, "node_type": "array", "shape": shape, "data_type": dtype, "fill_value": 0,
+        "chunk_grid": { "name": "regular", "configuration": { "chunk_shape": chunks } },
+        "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
+        "codecs": codecs, "attributes": {},
+    })
+}
+
+/// One-axis strings by `vlen-utf8`, uncompressed.
+pub(super) fn text(strings: &[&str]) -> (Value, Vec<u8>) {
+    let n = strings.len() as u64;
+    let mut metadata = v2(&[n], &[n], "|O", Value::Null);
+    metadata["filters"] = json!([{ "id": "vlen-utf8" }]);
+    let mut bytes = u32::try_from(n).unwrap().to_le_bytes().to_vec();
+    for text in strings {
+        bytes.extend(u32::try_from(text.len()).unwrap().to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+    (metadata, bytes)
+}
+
+pub(super) fn blosc_meta() -> Value {
+    json!({ "id": "blosc", "cname": "zstd", "clevel": 7, "shuffle": 2, "blocksize": 0 })
+}
+
+pub(super) fn blosc(bytes: &[u8]) -> Vec<u8> {
+    blosc_with(bytes, BloscCompressor::Zstd, BloscShuffleMode::BitShuffle, 1)
+}
+
+pub(super) fn blosc_with(
+    bytes: &[u8],
+    compressor: BloscCompressor,
+    shuffle: BloscShuffleMode,
+    size: usize,
+) -> Vec<u8> {
+    blosc_compress_bytes(bytes, 5.try_into().unwrap(), shuffle, size, compressor, 0, 1).unwrap()
+}
+
+pub(super) fn zstd(bytes: &[u8]) -> Vec<u8> {
+    ::zstd::bulk::compress(bytes, 3).unwrap()
+}
+
+/// Without the content size in the header.
+pub(super) fn zstd_stream(bytes: &[u8]) -> Vec<u8> {
+    ::zstd::stream::encode_all(bytes, 3).unwrap()
+}
+
+pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+pub(super) fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::new(6));
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+pub(super) fn crc(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+    bytes
+}
+
+/// A shard with the index at its end; `None` is a missing inner chunk.
+pub(super) fn shard(inner: &[Option<Vec<u8>>], index_crc: bool) -> Vec<u8> {
+    let (mut data, mut index) = (Vec::new(), Vec::new());
+    for chunk in inner {
+        let (offset, length) = match chunk {
+            Some(bytes) => (data.len() as u64, bytes.len() as u64),
+            None => (u64::MAX, u64::MAX),
+        };
+        index.extend(offset.to_le_bytes());
+        index.extend(length.to_le_bytes());
+        data.extend(chunk.iter().flatten());
+    }
+    data.extend(if index_crc { crc(index) } else { index });
+    data
+}
+
+/// Deterministic numbers for the tests.
+pub(super) struct Numbers(pub(super) u64);
+
+impl Numbers {
+    pub(super) fn next(&mut self) -> u64 {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % n as u64).unwrap()
+    }
+
+    /// Compressible bytes, the values of genotypes.
+    pub(super) fn genotypes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| [0, 0, 0, 0, 0, 1, 1, 255][self.below(8)]).collect()
+    }
+}

@@ -1,0 +1,282 @@
+//! Chunks that are as they should be.
+
+use super::*;
+use crate::StoredType;
+
+fn read(scratch: &Scratch, index: &[u64]) -> Vec<u8> {
+    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
+    let chunk = array.read_chunk(index).unwrap();
+    assert!(chunk.stored > 0);
+    chunk.bytes
+}
+
+#[test]
+fn every_blosc_codec() {
+    use BloscCompressor as C;
+    use BloscShuffleMode as S;
+    let mut numbers = Numbers(1);
+    let plain = numbers.genotypes(40_000);
+    for compressor in [C::Zstd, C::LZ4, C::LZ4HC, C::Zlib, C::BloscLZ] {
+        for shuffle in [S::NoShuffle, S::Shuffle, S::BitShuffle] {
+            for size in [1, 2, 4, 8] {
+                let scratch = Scratch::new();
+                let encoded = blosc_with(&plain, compressor, shuffle, size);
+                scratch.array("a", &v2(&[40_000], &[40_000], "|i1", blosc_meta()), &[("0", encoded)]);
+                assert_eq!(read(&scratch, &[0]), plain, "{compressor:?} {shuffle:?} {size}");
+            }
+        }
+    }
+}
+
+/// We undo the bit shuffle ourselves, c-blosc being the reference.
+#[test]
+fn bit_shuffle_agrees_with_blosc() {
+    let mut numbers = Numbers(5);
+    // Around the step of 128 bytes, and lengths that no 8 divides, with several blocks and a short last one.
+    let lengths = (1..300).chain([4096, 4097, 65_535, 1 << 20, (1 << 20) + 24, 1_500_000, 1_500_004]);
+    for n in lengths {
+        let plain = numbers.genotypes(n);
+        let encoded = blosc(&plain);
+        let size = guard::Size::Exactly(n);
+        let decoded = guard::BytesCodec::Blosc.decode(encoded.as_slice().into(), size).unwrap();
+        assert!(*decoded == *plain, "{n} bytes");
+    }
+}
+
+#[test]
+fn incompressible_blosc() {
+    let mut numbers = Numbers(2);
+    let plain: Vec<u8> = (0..5000).map(|_| numbers.next().to_le_bytes()[3]).collect();
+    let scratch = Scratch::new();
+    scratch.array("a", &v2(&[5000], &[5000], "|u1", blosc_meta()), &[("0", blosc(&plain))]);
+    assert_eq!(read(&scratch, &[0]), plain);
+}
+
+#[test]
+fn every_stream_codec() {
+    let plain = Numbers(3).genotypes(3000);
+    let bytes = json!({ "name": "bytes" });
+    let named =
+        |name: &str, configuration: Value| json!([bytes, { "name": name, "configuration": configuration }]);
+    let zstd_meta = json!({ "level": 3, "checksum": false });
+    let cases = [
+        (json!([bytes]), plain.clone()),
+        (json!([bytes, "crc32c"]), crc(plain.clone())),
+        (named("zstd", zstd_meta.clone()), zstd(&plain)),
+        (named("zstd", zstd_meta.clone()), zstd_stream(&plain)),
+        (named("zstd", zstd_meta.clone()), [zstd(&plain[..7]), zstd_stream(&plain[7..])].concat()),
+        (named("gzip", json!({ "level": 6 })), gzip(&plain)),
+        (named("gzip", json!({ "level": 6 })), [gzip(&plain[..7]), gzip(&plain[7..])].concat()),
+        (named("numcodecs.zlib", json!({ "level": 6 })), zlib(&plain)),
+        (json!([bytes, { "name": "zstd", "configuration": zstd_meta }, "crc32c"]), crc(zstd(&plain))),
+        (
+            json!([bytes, { "name": "gzip", "configuration": { "level": 1 } },
+                { "name": "zstd", "configuration": { "level": 1, "checksum": false } }]),
+            zstd_stream(&gzip(&plain)),
+        ),
+    ];
+    for (codecs, encoded) in cases {
+        let scratch = Scratch::new();
+        scratch.array("a", &v3(&[3000], &[3000], "int8", codecs.clone()), &[("c/0", encoded)]);
+        assert_eq!(read(&scratch, &[0]), plain, "{codecs}");
+    }
+    for (id, encoded) in [("zstd", zstd(&plain)), ("gzip", gzip(&plain)), ("zlib", zlib(&plain))] {
+        let scratch = Scratch::new();
+        let compressor = json!({ "id": id, "level": 3 });
+        scratch.array("a", &v2(&[3000], &[3000], "|i1", compressor), &[("0", encoded)]);
+        assert_eq!(read(&scratch, &[0]), plain, "{id}");
+    }
+}
+
+#[test]
+fn every_type_in_both_byte_orders() {
+    let types = [
+        ("b1", StoredType::Bool),
+        ("i1", StoredType::I8),
+        ("u1", StoredType::U8),
+        ("i2", StoredType::I16),
+        ("u2", StoredType::U16),
+        ("i4", StoredType::I32),
+        ("u4", StoredType::U32),
+        ("i8", StoredType::I64),
+        ("u8", StoredType::U64),
+        ("f2", StoredType::F16),
+        ("f4", StoredType::F32),
+        ("f8", StoredType::F64),
+    ];
+    for (name, dtype) in types {
+        let size = dtype.size();
+        let native: Vec<u8> = (0..3 * size).map(|i| u8::try_from(i % 2).unwrap()).collect();
+        let swapped: Vec<u8> = native.chunks(size).flat_map(|e| e.iter().rev().copied()).collect();
+        for order in if size == 1 { &["|"][..] } else { &["<", ">"] } {
+            let scratch = Scratch::new();
+            let native_order = (*order == "<") != cfg!(target_endian = "big") || size == 1;
+            let stored = if native_order { &native } else { &swapped };
+            let metadata = v2(&[3], &[3], &format!("{order}{name}"), Value::Null);
+            scratch.array("a", &metadata, &[("0", stored.clone())]);
+            let array = ZarrArray::open(scratch.path(), "/a/", MissingChunk::Error).unwrap();
+            assert_eq!((array.dtype(), array.shape(), array.chunk_shape()), (dtype, &[3][..], &[3][..]));
+            assert_eq!(array.read_chunk(&[0]).unwrap().bytes, native, "{order}{name}");
+        }
+    }
+}
+
+#[test]
+fn order_f_and_transpose() {
+    // Element [i, j, k] of [2, 3, 2] has the value 6 i + 2 j + k, hence the decoded chunk is 0, 1, ..., 11.
+    let plain: Vec<u8> = (0..24).map(|i| if i % 2 == 0 { i / 2 } else { 0 }).collect();
+    let element = |i: usize, j: usize, k: usize| u8::try_from(6 * i + 2 * j + k).unwrap();
+    let mut fortran = Vec::new();
+    for k in 0..2 {
+        for j in 0..3 {
+            for i in 0..2 {
+                fortran.extend([element(i, j, k), 0]);
+            }
+        }
+    }
+    let scratch = Scratch::new();
+    let mut metadata = v2(&[2, 3, 2], &[2, 3, 2], "<i2", Value::Null);
+    metadata["order"] = "F".into();
+    scratch.array("a", &metadata, &[("0.0.0", fortran)]);
+    assert_eq!(read(&scratch, &[0, 0, 0]), native16(&plain));
+
+    let mut turned = Vec::new();
+    for j in 0..3 {
+        for k in 0..2 {
+            for i in 0..2 {
+                turned.extend([element(i, j, k), 0]);
+            }
+        }
+    }
+    let scratch = Scratch::new();
+    let codecs = json!([
+        { "name": "transpose", "configuration": { "order": [1, 2, 0] } },
+        { "name": "bytes", "configuration": { "endian": "little" } },
+    ]);
+    scratch.array("a", &v3(&[2, 3, 2], &[2, 3, 2], "int16", codecs), &[("c/0/0/0", turned)]);
+    assert_eq!(read(&scratch, &[0, 0, 0]), native16(&plain));
+}
+
+/// Little-endian 16-bit numbers in native order.
+fn native16(bytes: &[u8]) -> Vec<u8> {
+    bytes.chunks(2).flat_map(|b| u16::from_le_bytes([b[0], b[1]]).to_ne_bytes()).collect()
+}
+
+/// Shards of [4, 6] with inner chunks of [2, 3]; `index_codecs` and the location are the caller's.
+pub(super) fn shard_codecs(inner: Value, index_codecs: Value, location: &str) -> Value {
+    json!([{ "name": "sharding_indexed", "configuration": {
+        "chunk_shape": [2, 3], "codecs": inner, "index_codecs": index_codecs, "index_location": location,
+    }}])
+}
+
+/// The index codecs that every writer uses.
+pub(super) fn index_codecs(crc: bool) -> Value {
+    let bytes = json!({ "name": "bytes", "configuration": { "endian": "little" } });
+    if crc { json!([bytes, "crc32c"]) } else { json!([bytes]) }
+}
+
+#[test]
+fn shards() {
+    let inner =
+        |i: u8, j: u8| -> Vec<u8> { (0..6).map(|at| (2 * i + at / 3) * 6 + 3 * j + at % 3).collect() };
+    let plain: Vec<u8> = (0..24).collect();
+    let bytes = json!([{ "name": "bytes" }]);
+    let chunks = [inner(0, 0), inner(0, 1), inner(1, 0), inner(1, 1)].map(Some);
+
+    for with_crc in [false, true] {
+        let scratch = Scratch::new();
+        let metadata =
+            v3(&[4, 6], &[4, 6], "uint8", shard_codecs(bytes.clone(), index_codecs(with_crc), "end"));
+        scratch.array("a", &metadata, &[("c/0/0", shard(&chunks, with_crc))]);
+        assert_eq!(read(&scratch, &[0, 0]), plain);
+    }
+
+    let compressed = chunks.clone().map(|chunk| chunk.map(|chunk| crc(zstd(&chunk))));
+    let codecs = json!([{ "name": "bytes" },
+        { "name": "zstd", "configuration": { "level": 3, "checksum": false } }, "crc32c"]);
+    let scratch = Scratch::new();
+    let metadata = v3(&[4, 6], &[4, 6], "uint8", shard_codecs(codecs, index_codecs(true), "end"));
+    scratch.array("a", &metadata, &[("c/0/0", shard(&compressed, true))]);
+    assert_eq!(read(&scratch, &[0, 0]), plain);
+
+    // The index first: offsets count from the start of the shard.
+    let mut first = Vec::new();
+    for at in 0..4_u64 {
+        first.extend((64 + 6 * at).to_le_bytes());
+        first.extend(6_u64.to_le_bytes());
+    }
+    first.extend(chunks.iter().flatten().flatten());
+    let scratch = Scratch::new();
+    let metadata = v3(&[4, 6], &[4, 6], "uint8", shard_codecs(bytes, index_codecs(false), "start"));
+    scratch.array("a", &metadata, &[("c/0/0", first)]);
+    assert_eq!(read(&scratch, &[0, 0]), plain);
+}
+
+#[test]
+fn missing_inner_chunks_follow_the_policy() {
+    let scratch = Scratch::new();
+    let codecs = shard_codecs(json!([{ "name": "bytes" }]), index_codecs(true), "end");
+    let mut metadata = v3(&[4, 6], &[4, 6], "uint8", codecs);
+    metadata["fill_value"] = 9.into();
+    let chunks = [Some(vec![1; 6]), None, Some(vec![2; 6]), None];
+    scratch.array("a", &metadata, &[("c/0/0", shard(&chunks, true))]);
+    let filled = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+    let rows = [[1, 1, 1, 9, 9, 9], [1, 1, 1, 9, 9, 9], [2, 2, 2, 9, 9, 9], [2, 2, 2, 9, 9, 9]];
+    assert_eq!(filled.read_chunk(&[0, 0]).unwrap().bytes, rows.concat());
+    let strict = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
+    let why = strict.read_chunk(&[0, 0]).unwrap_err().to_string();
+    assert!(why.contains("inner chunk [0, 1]") && why.contains("missing"), "{why}");
+}
+
+#[test]
+fn missing_chunks_follow_the_policy() {
+    let scratch = Scratch::new();
+    let mut metadata = v2(&[4, 3], &[2, 3], "<i2", Value::Null);
+    metadata["fill_value"] = (-2).into();
+    scratch.array("a", &metadata, &[]);
+    let filled =
+        ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap().read_chunk(&[1, 0]).unwrap();
+    assert_eq!(filled.bytes, (-2_i16).to_ne_bytes().repeat(6));
+    assert_eq!(filled.stored, 0);
+    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
+    let Err(Error::Chunk { array: name, index, why }) = array.read_chunk(&[1, 0]) else { panic!("read it") };
+    assert!(name.ends_with("/a") && *index == [1, 0] && why.contains("missing"), "{name} {index:?} {why}");
+}
+
+#[test]
+fn keys_of_every_kind() {
+    let chunk = || vec![5; 4];
+    for (separator, key) in [(".", "1.0"), ("/", "1/0")] {
+        let scratch = Scratch::new();
+        let mut metadata = v2(&[3, 2], &[2, 2], "|i1", Value::Null);
+        metadata["dimension_separator"] = separator.into();
+        scratch.array("a", &metadata, &[(key, chunk())]);
+        assert_eq!(read(&scratch, &[1, 0]), chunk());
+    }
+    for (name, separator, key) in [("default", "/", "c/1/0"), ("default", ".", "c.1.0"), ("v2", ".", "1.0")] {
+        let scratch = Scratch::new();
+        let mut metadata = v3(&[3, 2], &[2, 2], "int8", json!([{ "name": "bytes" }]));
+        metadata["chunk_key_encoding"] = json!({ "name": name, "configuration": { "separator": separator } });
+        scratch.array("a", &metadata, &[(key, chunk())]);
+        assert_eq!(read(&scratch, &[1, 0]), chunk());
+    }
+}
+
+#[test]
+fn indices_outside_the_grid_are_errors() {
+    let scratch = Scratch::new();
+    scratch.array("a", &v2(&[3, 2], &[2, 2], "|i1", Value::Null), &[("0.0", vec![0; 4])]);
+    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+    for index in [&[2, 0][..], &[0, 1], &[0], &[], &[u64::MAX, u64::MAX]] {
+        assert!(matches!(array.read_chunk(index), Err(Error::Chunk { .. })), "{index:?}");
+    }
+}
+
+#[test]
+fn empty_arrays_open() {
+    let scratch = Scratch::new();
+    scratch.array("a", &v2(&[0, 5, 2], &[1000, 5, 2], "|i1", blosc_meta()), &[]);
+    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
+    assert_eq!(array.shape(), [0, 5, 2]);
+    assert!(array.read_chunk(&[0, 0, 0]).is_err());
+}

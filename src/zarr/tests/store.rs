@@ -1,0 +1,307 @@
+//! Finding genotypes, samples and variants.
+
+use super::*;
+
+fn open(scratch: &Scratch, array: Option<&str>) -> crate::Result<GenotypeStore> {
+    GenotypeStore::open(scratch.path(), array, MissingChunk::Error)
+}
+
+fn genotypes(variants: u64, samples: u64) -> (Value, Vec<u8>) {
+    let n = usize::try_from(variants * samples * 2).unwrap();
+    let shape = [variants, samples, 2];
+    (v2(&shape, &shape, "|i1", Value::Null), vec![1; n])
+}
+
+fn put_genotypes(scratch: &Scratch, path: &str, variants: u64, samples: u64) {
+    let (metadata, chunk) = genotypes(variants, samples);
+    scratch.array(path, &metadata, &[("0.0.0", chunk)]);
+}
+
+fn put_text(scratch: &Scratch, path: &str, strings: &[&str]) {
+    let (metadata, chunk) = text(strings);
+    scratch.array(path, &metadata, &[("0", chunk)]);
+}
+
+fn put_i32(scratch: &Scratch, path: &str, numbers: &[i32]) {
+    let n = numbers.len() as u64;
+    let chunk = numbers.iter().flat_map(|i| i.to_le_bytes()).collect();
+    scratch.array(path, &v2(&[n], &[n], "<i4", Value::Null), &[("0", chunk)]);
+}
+
+fn vcf(samples: &[&str]) -> Scratch {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    put_genotypes(&scratch, "call_genotype", 3, samples.len() as u64);
+    put_text(&scratch, "sample_id", samples);
+    put_text(&scratch, "contig_id", &["1", "X"]);
+    put_i32(&scratch, "variant_contig", &[0, 0, 1]);
+    put_i32(&scratch, "variant_position", &[5, 9, 2]);
+    let (mut metadata, chunk) = text(&["A", "T", "", "C", "G", "TT", "G", "", ""]);
+    metadata["shape"] = json!([3, 3]);
+    metadata["chunks"] = json!([3, 3]);
+    scratch.array("variant_allele", &metadata, &[("0.0", chunk)]);
+    scratch
+}
+
+#[test]
+fn vcf_zarr() {
+    let scratch = vcf(&["a", "b"]);
+    let store = open(&scratch, None).unwrap();
+    assert_eq!(store.kind(), GenotypeKind::Calls { ploidy: 2 });
+    assert_eq!((store.n_variants(), store.n_samples(), store.arrays().len()), (3, 2, 1));
+    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    let variants = store.variants(0..3).unwrap();
+    let expected = |contig: &str, position, reference: &str, alternate: &str| Variant {
+        contig: contig.into(),
+        position,
+        id: ".".into(),
+        reference: reference.into(),
+        alternate: alternate.into(),
+    };
+    assert_eq!(
+        variants,
+        [expected("1", 5, "A", "T"), expected("1", 9, "C", "G,TT"), expected("X", 2, "G", ".")]
+    );
+    assert_eq!(store.variants(1..2).unwrap(), variants[1..2]);
+    assert_eq!(store.variants(3..3).unwrap(), []);
+    for range in [0..4, 4..4, u64::MAX - 1..u64::MAX] {
+        assert!(matches!(store.variants(range), Err(Error::Argument { .. })));
+    }
+}
+
+#[test]
+fn a_named_array_beside_the_variants_has_them() {
+    let scratch = vcf(&["a", "b"]);
+    scratch.array("call_DS", &v2(&[3, 2], &[3, 2], "<f4", Value::Null), &[("0.0", vec![0; 24])]);
+    let store = open(&scratch, Some("/call_DS")).unwrap();
+    assert_eq!(store.kind(), GenotypeKind::Dosages);
+    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    assert_eq!(store.variants(2..3).unwrap()[0].position, 2);
+}
+
+#[test]
+fn unsupported_neighbours_do_no_harm_until_they_are_needed() {
+    let scratch = vcf(&["a", "b"]);
+    let mut metadata = v2(&[3], &[3], "|O", json!({ "id": "lz4" }));
+    metadata["filters"] = json!([{ "id": "pickle" }]);
+    scratch.array("variant_id", &metadata, &[]);
+    scratch.put("variant_XX/.zarray", "nonsense");
+    let store = open(&scratch, None).unwrap();
+    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    let error = store.variants(0..1).unwrap_err().to_string();
+    assert!(error.contains("variant_id") && error.contains("`pickle`"), "{error}");
+}
+
+#[test]
+fn sample_ids_are_checked() {
+    let error = open(&vcf(&["a", "b", "a"]), None).unwrap().sample_ids().unwrap_err().to_string();
+    assert!(error.contains("`a` occurs more than once"), "{error}");
+    let scratch = vcf(&["a", "b"]);
+    put_text(&scratch, "sample_id", &["a", "b", "c"]);
+    let error = open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string();
+    assert!(error.contains("3 rows, expected 2"), "{error}");
+}
+
+#[test]
+fn variants_are_checked() {
+    let scratch = vcf(&["a"]);
+    put_i32(&scratch, "variant_contig", &[0, -1, 2]);
+    let store = open(&scratch, None).unwrap();
+    assert_eq!(store.variants(0..1).unwrap()[0].contig.as_ref(), "1");
+    assert!(store.variants(1..2).unwrap_err().to_string().contains("contig -1 of 2"));
+    assert!(store.variants(2..3).unwrap_err().to_string().contains("contig 2 of 2"));
+
+    let scratch = vcf(&["a"]);
+    put_i32(&scratch, "variant_position", &[1, 2, -3]);
+    assert!(open(&scratch, None).unwrap().variants(0..3).unwrap_err().to_string().contains("position -3"));
+
+    let scratch = vcf(&["a"]);
+    put_i32(&scratch, "variant_position", &[1, 2]);
+    assert!(open(&scratch, None).unwrap().variants(0..1).unwrap_err().to_string().contains("expected 3"));
+
+    let scratch = vcf(&["a"]);
+    fs::remove_dir_all(scratch.path().join("variant_position")).unwrap();
+    let error = open(&scratch, None).unwrap().variants(0..1).unwrap_err().to_string();
+    assert!(error.contains("no array `variant_position`"), "{error}");
+}
+
+#[test]
+fn absent_chunks_of_columns_are_fill_values() {
+    let scratch = vcf(&["a"]);
+    fs::remove_file(scratch.path().join("variant_contig/0")).unwrap();
+    fs::remove_file(scratch.path().join("variant_allele/0.0")).unwrap();
+    let variants = open(&scratch, None).unwrap().variants(0..3).unwrap();
+    assert!(variants.iter().all(|v| &*v.contig == "1" && v.reference == "." && v.alternate == "."));
+}
+
+fn contig(scratch: &Scratch, group: &str, positions: &[i32]) {
+    let at = |name: &str| if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") };
+    put_genotypes(scratch, &at("calldata/GT"), positions.len() as u64, 2);
+    put_i32(scratch, &at("variants/POS"), positions);
+    let n = positions.len();
+    let fixed = |width: usize, shape: &[u64]| {
+        let strings: usize = shape.iter().map(|&n| usize::try_from(n).unwrap()).product();
+        let chunk = (0..strings * width).map(|i| if i % width == 0 { b'A' } else { 0 }).collect();
+        (v2(shape, shape, &format!("|S{width}"), Value::Null), chunk)
+    };
+    let (metadata, chunk): (_, Vec<u8>) = fixed(1, &[n as u64]);
+    scratch.array(&at("variants/REF"), &metadata, &[("0", chunk)]);
+    let (metadata, chunk): (_, Vec<u8>) = fixed(3, &[n as u64, 2]);
+    scratch.array(&at("variants/ALT"), &metadata, &[("0.0", chunk)]);
+}
+
+#[test]
+fn contigs_in_natural_order() {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    for (group, position) in [("10", 100), ("2", 20), ("X", 7), ("1", 10)] {
+        contig(&scratch, group, &[position, position + 1]);
+    }
+    put_text(&scratch, "samples", &["a", "b"]);
+    let store = open(&scratch, None).unwrap();
+    assert_eq!((store.n_variants(), store.arrays().len()), (8, 4));
+    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    let variants = store.variants(1..7).unwrap();
+    let places: Vec<_> = variants.iter().map(|v| (&*v.contig, v.position)).collect();
+    assert_eq!(places, [("1", 11), ("2", 20), ("2", 21), ("10", 100), ("10", 101), ("X", 7)]);
+    assert_eq!((&*variants[0].reference, &*variants[0].alternate), ("A", "A,A"));
+
+    let one = open(&scratch, Some("10/calldata/GT")).unwrap();
+    assert_eq!(one.variants(0..1).unwrap()[0].position, 100);
+    assert_eq!(one.sample_ids().unwrap(), ["a", "b"]);
+}
+
+#[test]
+fn contigs_that_disagree() {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    contig(&scratch, "1", &[1]);
+    contig(&scratch, "2", &[1]);
+    put_text(&scratch, "1/samples", &["a", "b"]);
+    put_text(&scratch, "2/samples", &["a", "c"]);
+    let error = open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string();
+    assert!(error.contains("`b`") && error.contains("`c`") && error.contains("2/samples"), "{error}");
+    put_genotypes(&scratch, "3/calldata/GT", 2, 5);
+    let error = open(&scratch, None).unwrap_err().to_string();
+    assert!(error.contains("3/calldata/GT") && error.contains("[2, 5, 2]"), "{error}");
+}
+
+#[test]
+fn allel_at_the_root() {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    contig(&scratch, "", &[4, 8]);
+    put_text(&scratch, "variants/CHROM", &["2L", "3R"]);
+    put_text(&scratch, "variants/ID", &["rs1", "."]);
+    let store = open(&scratch, None).unwrap();
+    let variants = store.variants(0..2).unwrap();
+    assert_eq!((&*variants[0].contig, &*variants[0].id, &*variants[1].contig), ("2L", "rs1", "3R"));
+    assert_eq!(store.sample_ids().unwrap(), ["S0001", "S0002"]);
+}
+
+#[test]
+fn plain_arrays() {
+    let scratch = Scratch::new();
+    scratch.array("", &v2(&[4, 3], &[4, 3], "<f8", Value::Null), &[("0.0", vec![0; 96])]);
+    let store = open(&scratch, None).unwrap();
+    assert_eq!((store.kind(), store.n_variants(), store.n_samples()), (GenotypeKind::Dosages, 4, 3));
+    assert_eq!(store.sample_ids().unwrap(), ["S0001", "S0002", "S0003"]);
+    let variant = &store.variants(2..3).unwrap()[0];
+    assert_eq!((&*variant.contig, variant.position, &*variant.alternate), (".", 2, "."));
+    assert_eq!(store.arrays()[0].read_chunk(&[0, 0]).unwrap().bytes.len(), 96);
+}
+
+#[test]
+fn stores_that_are_none() {
+    let scratch = Scratch::new();
+    let error = open(&scratch, None).unwrap_err().to_string();
+    assert!(error.contains("not a Zarr store"), "{error}");
+    scratch.put("zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#);
+    put_i32(&scratch, "some_array", &[1]);
+    let error = open(&scratch, None).unwrap_err().to_string();
+    assert!(error.contains("call_genotype") && error.contains("some_array"), "{error}");
+    scratch.put("file", "x");
+    let file = GenotypeStore::open(scratch.path().join("file"), None, MissingChunk::Error).unwrap_err();
+    assert!(file.to_string().contains("is a file"), "{file}");
+    let absent = GenotypeStore::open(scratch.path().join("absent"), None, MissingChunk::Error).unwrap_err();
+    assert!(matches!(absent, Error::Io { .. }));
+    assert!(open(&scratch, Some("absent")).unwrap_err().to_string().contains("no such array"));
+}
+
+#[test]
+fn wrong_ranks_types_and_axes() {
+    let cases = [
+        (v2(&[4], &[4], "|i1", Value::Null), "1 axes"),
+        (v2(&[4, 3, 2, 1], &[4, 3, 2, 1], "|i1", Value::Null), "4 axes"),
+        (v2(&[4, 3, 2], &[4, 3, 2], "<f4", Value::Null), "calls are integers"),
+        (v2(&[4, 3, 0], &[4, 3, 1], "|i1", Value::Null), "no alleles"),
+        (v2(&[4, 3], &[4, 3], "|b1", Value::Null), "booleans"),
+        (v2(&[1 << 40, 3], &[4, 3], "|i1", Value::Null), "variants"),
+        (v2(&[4, 1 << 40], &[4, 3], "|i1", Value::Null), "samples"),
+    ];
+    for (metadata, why) in cases {
+        let scratch = Scratch::new();
+        scratch.array("x", &metadata, &[]);
+        let error = open(&scratch, Some("x")).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    let scratch = Scratch::new();
+    scratch.array("x", &v2(&[4, 3], &[4, 3], "|i1", Value::Null), &[]);
+    scratch.put("x/.zattrs", r#"{"_ARRAY_DIMENSIONS":["samples","variants"]}"#);
+    let error = open(&scratch, Some("x")).unwrap_err().to_string();
+    assert!(error.contains("variants have to come first"), "{error}");
+}
+
+#[test]
+fn damaged_strings() {
+    let (metadata, good) = text(&["ab", "c"]);
+    let n = good.len();
+    let mut long = good.clone();
+    long[4] = 200;
+    let mut many = good.clone();
+    many[0] = 3;
+    let mut not_utf8 = good.clone();
+    not_utf8[8] = 0xff;
+    let mut overflow = good.clone();
+    overflow[4..8].copy_from_slice(&[255; 4]);
+    for bytes in [vec![], good[..n - 1].to_vec(), [&good[..], &[0]].concat(), long, many, not_utf8, overflow]
+    {
+        let scratch = vcf(&["a", "b"]);
+        scratch.array("sample_id", &metadata, &[("0", bytes.clone())]);
+        let error = open(&scratch, None).unwrap().sample_ids().unwrap_err();
+        assert!(matches!(&error, Error::Chunk { index, .. } if **index == [0]), "{bytes:?}: {error}");
+    }
+    let scratch = vcf(&["a", "b"]);
+    let claim = u32::MAX.to_le_bytes().to_vec();
+    let mut huge = metadata.clone();
+    huge["shape"] = json!([u32::MAX]);
+    huge["chunks"] = json!([u32::MAX]);
+    scratch.array("sample_id", &huge, &[("0", claim)]);
+    assert!(open(&scratch, None).unwrap().sample_ids().is_err());
+}
+
+#[test]
+fn strings_of_fixed_length() {
+    let scratch = vcf(&["a", "b"]);
+    let utf32 = |text: &str| -> Vec<u8> {
+        let mut units: Vec<u32> = text.chars().map(u32::from).collect();
+        units.resize(3, 0);
+        units.into_iter().flat_map(u32::to_be_bytes).collect()
+    };
+    let chunk = [utf32("é1"), utf32("𝒳yz")].concat();
+    scratch.array("sample_id", &v2(&[2], &[2], ">U3", Value::Null), &[("0", chunk.clone())]);
+    assert_eq!(open(&scratch, None).unwrap().sample_ids().unwrap(), ["é1", "𝒳yz"]);
+    let mut broken = chunk;
+    broken[0] = 1;
+    scratch.put("sample_id/0", broken);
+    assert!(open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string().contains("UTF-32"));
+
+    let scratch = vcf(&["a", "b"]);
+    let mut metadata = v3(&[2], &[2], "r16", json!([{ "name": "bytes" }]));
+    metadata["data_type"] =
+        json!({ "name": "null_terminated_bytes", "configuration": { "length_bytes": 2 } });
+    metadata["fill_value"] = "".into();
+    fs::remove_dir_all(scratch.path().join("sample_id")).unwrap();
+    scratch.array("sample_id", &metadata, &[("c/0", b"x\0yz".to_vec())]);
+    assert_eq!(open(&scratch, None).unwrap().sample_ids().unwrap(), ["x", "yz"]);
+}
