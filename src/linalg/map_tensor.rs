@@ -23,7 +23,7 @@ pub(crate) const DEPTH: u64 = 256;
 /// Two launches and one download of (n, l) per block and pass; waits.
 impl<T: Element> LinearMap for Tensor<T> {
     fn shape(&self) -> [u64; 2] {
-        match *Tensor::shape(self) {
+        match *Self::shape(self) {
             [m, n] => [m, n],
             // Not a matrix: every product says so.
             _ => [self.len(), 1],

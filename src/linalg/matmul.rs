@@ -256,10 +256,11 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         if m == 0 || n == 0 {
             return Ok(());
         }
-        if !self.lower && k > 0 {
-            if let Some(result) = self.vendor([m, n, k], c) {
-                return result;
-            }
+        if !self.lower
+            && k > 0
+            && let Some(result) = self.vendor([m, n, k], c)
+        {
+            return result;
         }
         let panel = self.panel([m, n, k], c.device().limits())?;
         for m0 in (0..m).step_by(to_usize(panel.m)) {
