@@ -8,8 +8,12 @@ fn main() -> Result<(), Error> {
     // 1. Everything there is, and why something is not.
     for listed in Device::all() {
         match (&listed.info, &listed.same_card_as) {
-            (Ok(info), None) => println!("{:10} {} ({}, {})", listed.name, info.description, info.kind, info.api),
-            (Ok(info), Some(other)) => println!("{:10} {} (same card as {other})", listed.name, info.description),
+            (Ok(info), None) => {
+                println!("{:10} {} ({}, {})", listed.name, info.description, info.kind, info.api)
+            }
+            (Ok(info), Some(other)) => {
+                println!("{:10} {} (same card as {other})", listed.name, info.description)
+            }
             (Err(why), _) => println!("{:10} not here: {why}", listed.name),
         }
     }

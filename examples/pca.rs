@@ -23,7 +23,8 @@ fn main() -> Result<()> {
     eprintln!("{} variants of {} samples on {device:?}", genotypes.variants(), genotypes.samples());
 
     // 3. Run, and hear how far it is.
-    let progress = Progress::new(|status| eprint!("\rpass {}: {} of {}", status.pass, status.rows, status.total));
+    let progress =
+        Progress::new(|status| eprint!("\rpass {}: {} of {}", status.pass, status.rows, status.total));
     let components = 4.min(samples.len());
     let options = PcaOptions { components, ..PcaOptions::default() };
     let result = pca(&genotypes, &device, &options, &Run { progress, ..Run::default() })?;

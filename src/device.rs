@@ -168,7 +168,17 @@ struct Usage {
 pub(crate) struct Buffer {
     pub(crate) memory: Memory,
     bytes: u64,
+    /// Guard words behind the elements, in bytes.
+    pub(crate) guard: u64,
     usage: Option<Arc<Usage>>,
+}
+
+impl Buffer {
+    /// Memory of an application, which is neither counted nor guarded.
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn lent(memory: Memory) -> Self {
+        Self { memory, bytes: 0, guard: 0, usage: None }
+    }
 }
 
 impl Drop for Buffer {
@@ -239,7 +249,8 @@ impl Device {
                 let pool = Arc::new(thread_pool(options.threads)?);
                 let driver = CpuDriver::new(pool.clone(), options.lower(CpuDriver::limits()));
                 let device = Self::from_driver(Box::new(driver), options);
-                device.0.pool.set(pool).expect("a new device should have no pool yet");
+                // A new device has no pool yet, so this one is set.
+                device.0.pool.get_or_init(|| pool);
                 Ok(device)
             }
             #[cfg(feature = "wgpu")]
@@ -334,10 +345,6 @@ impl Device {
         &*self.0.driver
     }
 
-    pub(crate) fn is_checked(&self) -> bool {
-        self.0.checked
-    }
-
     /// The pool that decodes, and computes on the cpu device.
     pub(crate) fn pool(&self) -> Result<&Arc<ThreadPool>> {
         if let Some(pool) = self.0.pool.get() {
@@ -365,7 +372,7 @@ impl Device {
         }
         let now = self.0.usage.now.fetch_add(size, Ordering::Relaxed) + size;
         self.0.usage.peak.fetch_max(now, Ordering::Relaxed);
-        Ok(Buffer { memory, bytes: size, usage: Some(self.0.usage.clone()) })
+        Ok(Buffer { memory, bytes: size, guard, usage: Some(self.0.usage.clone()) })
     }
 
     /// Runs a kernel; the one place where a launch is checked, for every driver.
@@ -427,7 +434,7 @@ impl fmt::Debug for Device {
 }
 
 impl DeviceOptions {
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let op = "Device::open_with";
         if self.threads == Some(0) {
             return Err(Error::argument(op, "threads", "0; at least 1 is needed"));

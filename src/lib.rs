@@ -8,6 +8,8 @@ mod dtype;
 mod error;
 pub mod genotype;
 mod kernel;
+#[cfg(feature = "wgpu")]
+mod lent;
 pub mod linalg;
 pub mod random;
 mod run;
@@ -22,3 +24,9 @@ pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use run::{Budget, Cancel, Progress, Run, Status};
 pub use tensor::Tensor;
+
+#[cfg(feature = "wgpu")]
+pub use lent::WgpuBuffer;
+/// The wgpu that [`Device::from_wgpu`] takes devices of.
+#[cfg(feature = "wgpu")]
+pub use wgpu;

@@ -62,7 +62,8 @@ pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> R
     let limits = device.limits();
     // Whole blocks of four words, whose windows start at the device's alignment.
     let step = (limits.binding / 4).min(1 << 30) / limits.alignment * limits.alignment;
-    let step = step.min(u64::from(limits.groups_per_axis).saturating_pow(2) * u64::from(WG) * 4);
+    let step =
+        step.min(u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(u64::from(WG) * 4));
     let mut done = 0;
     while done < len {
         let n = step.min(len - done);
@@ -70,7 +71,7 @@ pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> R
             return Err(Error::argument("random_words", "first_block", "the stream ends at block 2^64"));
         };
         let [block_low, block_high] = split(block);
-        let count = u32::try_from(n).expect("a step should be below 2^32");
+        let [count, _] = split(n);
         let grid = Grid::linear(n.div_ceil(u64::from(WG) * 4), limits.groups_per_axis, n)?;
         let params = Params { n: count, seed_low, seed_high, block_low, block_high };
         device.launch(&RANDOM, &[("WG", WG)], grid, &[out.window_mut(done..done + n).arg], &params)?;
@@ -89,7 +90,7 @@ pub(crate) fn gaussian(seed: u64, index: u64) -> f64 {
         |high: u32, low: u32| ((u64::from(high) << 21 | u64::from(low) >> 11) as f64 + 0.5) / 2f64.powi(53);
     let radius = (-2.0 * uniform(a, b).ln()).sqrt();
     let (sin, cos) = (std::f64::consts::TAU * uniform(c, d)).sin_cos();
-    radius * if index % 2 == 0 { cos } else { sin }
+    radius * if index.is_multiple_of(2) { cos } else { sin }
 }
 
 #[cfg(test)]

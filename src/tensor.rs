@@ -2,9 +2,11 @@
 
 use std::{fmt, marker::PhantomData, ops::Range, sync::Arc};
 
+#[cfg(feature = "wgpu")]
+use crate::driver::Memory;
 use crate::{
     Device, Element, Error, Result,
-    device::{Arg, Buffer, GUARD_BYTES, POISON},
+    device::{Arg, Buffer, POISON},
     driver::{Download, Slice, Staging},
     kernel::Access,
 };
@@ -63,8 +65,18 @@ impl<T: Element> Tensor<T> {
         let bytes = len.checked_mul(T::DTYPE.size()).filter(|&bytes| bytes < 1 << 62);
         let bytes = bytes
             .ok_or_else(|| Error::shape("Tensor", "a size below 2^62 bytes", format_args!("{shape:?}")))?;
-        let buffer = Arc::new(device.alloc(bytes)?);
-        Ok(Self { device: device.clone(), buffer, shape: shape.into(), element: PhantomData })
+        Ok(Self::from_buffer(device, Arc::new(device.alloc(bytes)?), shape))
+    }
+
+    /// A tensor on memory that holds at least as many elements.
+    pub(crate) fn from_buffer(device: &Device, buffer: Arc<Buffer>, shape: &[u64]) -> Self {
+        Self { device: device.clone(), buffer, shape: shape.into(), element: PhantomData }
+    }
+
+    /// Where the elements are.
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.buffer.memory
     }
 
     /// A tensor with the first bytes of a staging slot; what is enqueued from now on sees them.
@@ -94,6 +106,18 @@ impl<T: Element> Tensor<T> {
             write(words.len(), &word)?;
         }
         Ok(())
+    }
+
+    /// A copy of its own on the same device. Enqueues; does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
+    pub fn try_clone(&self) -> Result<Self> {
+        let copy = Self::empty(&self.device, &self.shape)?;
+        if !self.is_empty() {
+            self.device.driver().copy(self.whole(), copy.whole())?;
+        }
+        Ok(copy)
     }
 
     /// The device it lives on.
@@ -133,6 +157,12 @@ impl<T: Element> Tensor<T> {
         Ok(Self { shape: shape.into(), ..self })
     }
 
+    /// The same bits as elements of another type of the same size; copies nothing.
+    pub(crate) fn cast<U: Element>(self) -> Tensor<U> {
+        assert_eq!(T::DTYPE.size(), U::DTYPE.size(), "a cast should keep the size of an element");
+        Tensor { device: self.device, buffer: self.buffer, shape: self.shape, element: PhantomData }
+    }
+
     /// Waits for everything enqueued and copies the elements to the host, in C order.
     ///
     /// # Errors
@@ -143,7 +173,7 @@ impl<T: Element> Tensor<T> {
 
     /// Starts a copy to the host.
     pub(crate) fn download(&self) -> Result<Pending<T>> {
-        let guard = if self.device.is_checked() { GUARD_BYTES } else { 0 };
+        let guard = self.buffer.guard;
         let bytes = self.bytes().next_multiple_of(if guard > 0 { 16 } else { 4 }) + guard;
         let download = if bytes == 0 {
             Download::Ready(Vec::new())

@@ -145,4 +145,9 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn gemm(&self, _call: &GemmCall<'_>) -> Option<Result<()>> {
         None
     }
+    /// This driver, where it is the wgpu driver: for buffers that an application shares.
+    #[cfg(feature = "wgpu")]
+    fn wgpu(&self) -> Option<&wgpu::WgpuDriver> {
+        None
+    }
 }

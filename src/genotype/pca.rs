@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Device, Error, Result, Run, Status,
-    linalg::{LinearMap, Matrix, Pass, RandomizedSvd, Stop, TruncatedSvd, randomized_svd},
+    linalg::{LinearMap, Matrix, Pass, RandomizedSvd, Stop, TruncatedSvd, gram::IN_FLIGHT, randomized_svd},
     stream::StreamStats,
 };
 
@@ -274,9 +274,9 @@ impl Memory {
             stream: (2 * raw).saturating_add(map.plan().largest_need()),
             // Raw and dosages of two blocks, one standardised block.
             blocks: 2 * (raw + dosages) + 4 * rows * n,
-            // The sum, its eigenvectors and their workspace; a block's triangle on its way.
+            // The sum, its eigenvectors and their workspace; triangles of blocks on their way.
             exact: n.saturating_mul(n).saturating_mul(36),
-            exact_device: n.saturating_mul(n).saturating_mul(8),
+            exact_device: n.saturating_mul(n).saturating_mul(4 * (1 + IN_FLIGHT as u64)),
             // Four blocks of basis and image are the least a restart needs.
             randomized: n * columns * 64,
             randomized_device: (rows + 3 * n) * columns * 4,

@@ -13,13 +13,14 @@ use crate::{
     Device, Error, Result, StoredType, Tensor,
     driver::Staging,
     linalg::{
-        LinearMap, Matrix, Pass, Stats, matmul,
-        matmul::{Rows, gram_lower},
+        LinearMap, Matrix, Pass, Stats,
+        gram::Sum,
+        matmul,
+        matmul::gram_lower,
         matmul_tn,
         reduce::{PendingStats, row_stats_with_missing},
     },
     stream::{Blocks, Narrow, Negative, RowPlan, Staged, StreamStats},
-    tensor::Pending,
 };
 
 /// Elements of a canonical block at most, where its rows allow: 64 MiB of f32.
@@ -95,6 +96,9 @@ pub(crate) struct Block<'a> {
     /// Each variant's scaling, except on later passes over kept blocks.
     pub(crate) standards: &'a [Standard],
 }
+
+/// Is given a variant's index, its scaling and its row of a product.
+pub(crate) type VariantSink<'a> = dyn FnMut(u64, &Standard, &[f64]) -> Result<()> + 'a;
 
 /// The standardised genotype matrix: variants by samples.
 #[derive(Debug)]
@@ -291,7 +295,7 @@ impl<'a> Standardized<'a> {
         &self,
         x: &Matrix,
         pass: &Pass<'_>,
-        sink: &mut dyn FnMut(u64, &Standard, &[f64]) -> Result<()>,
+        sink: &mut VariantSink<'_>,
     ) -> Result<()> {
         let (narrow, width) = (x.to_tensor(self.device)?, x.cols());
         self.each_block(pass, &mut |block| {
@@ -305,35 +309,13 @@ impl<'a> Standardized<'a> {
         })
     }
 
-    /// The lower triangle of the Gram matrix of the samples, summed over blocks in f64, in C order. One pass.
-    pub(crate) fn gram_matrix(&self, pass: &Pass<'_>) -> Result<Vec<f64>> {
-        let n = usize::try_from(self.rule.samples).unwrap_or(usize::MAX);
-        let mut sum = vec![0.0; n * n];
-        let mut pending: Option<Pending<f32>> = None;
-        let pool = self.device.pool()?;
-        let mut add = |block: Option<Pending<f32>>| -> Result<()> {
-            let Some(block) = block else { return Ok(()) };
-            let block = block.wait()?;
-            pool.install(|| add_lower(&mut sum, &block, n));
-            Ok(())
-        };
-        self.each_block(pass, &mut |block| {
-            let mut gram = Tensor::empty(self.device, &[self.rule.samples; 2])?;
-            gram_lower(Rows::all("gram", &block.x)?, &mut gram)?;
-            add(pending.replace(gram.download()?))
-        })?;
-        add(pending.take())?;
-        Ok(sum)
+    /// The Gram matrix of the samples, summed over blocks in f64. One pass.
+    pub(crate) fn gram_matrix(&self, pass: &Pass<'_>) -> Result<Matrix> {
+        let n = self.rule.samples;
+        let mut sum = Sum::new(n, n, true);
+        self.each_block(pass, &mut |block| sum.add(&gram_lower(&block.x)?))?;
+        sum.finish(self.device)
     }
-}
-
-fn add_lower(sum: &mut [f64], block: &[f32], n: usize) {
-    use rayon::prelude::*;
-    sum.par_chunks_mut(n).zip(block.par_chunks(n)).enumerate().for_each(|(row, (sum, block))| {
-        for (sum, &block) in sum.iter_mut().zip(block).take(row + 1) {
-            *sum += f64::from(block);
-        }
-    });
 }
 
 impl LinearMap for Standardized<'_> {
@@ -344,22 +326,9 @@ impl LinearMap for Standardized<'_> {
     fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let thin = x.to_tensor(self.device)?;
         // The result lies on its side: the long rows fill register tiles that a thin column leaves half empty.
-        let mut sum = Matrix::zeros(x.cols(), x.rows());
-        let mut pending: Option<Pending<f32>> = None;
-        let mut add = |block: Option<Pending<f32>>| -> Result<()> {
-            let Some(block) = block else { return Ok(()) };
-            for (sum, block) in sum.data_mut().iter_mut().zip(block.wait()?) {
-                *sum += f64::from(block);
-            }
-            Ok(())
-        };
-        self.each_block(pass, &mut |block| {
-            let y = matmul(&block.x, &thin)?;
-            let z = matmul_tn(&y, &block.x)?.download()?;
-            add(pending.replace(z))
-        })?;
-        add(pending.take())?;
-        Ok(sum.transposed())
+        let mut sum = Sum::new(x.cols() as u64, x.rows() as u64, false);
+        self.each_block(pass, &mut |block| sum.add(&matmul_tn(&matmul(&block.x, &thin)?, &block.x)?))?;
+        Ok(sum.finish(self.device)?.transposed())
     }
 
     fn apply(

@@ -3,10 +3,10 @@
 //! Everything runs on the calling thread: sums split over threads would make results depend on their number.
 
 use faer::{
-    Accum, Mat, MatMut, MatRef, Par,
+    Accum, Conj, Mat, MatMut, MatRef, Par,
     diag::DiagMut,
-    dyn_stack::{MemBuffer, MemStack},
-    linalg::{evd, matmul::matmul, svd},
+    dyn_stack::{MemBuffer, MemStack, StackReq},
+    linalg::{evd, householder, matmul::matmul, qr::no_pivoting::factor as qr, svd},
 };
 
 use crate::{Error, Result};
@@ -27,7 +27,7 @@ pub(crate) fn add_product(out: MatMut<'_, f64>, factor: f64, a: MatRef<'_, f64>,
 pub(crate) fn eigen(op: &'static str, a: MatRef<'_, f64>, count: usize) -> Result<(Vec<f64>, Mat<f64>)> {
     let n = a.nrows();
     if n == 0 {
-        // faer's own block size for it underflows.
+        // faer's size of its scratch memory would underflow.
         return Ok((Vec::new(), Mat::zeros(0, 0)));
     }
     let mut values = vec![0.0; n];
@@ -58,6 +58,33 @@ pub(crate) fn singular(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>
     Ok((u, values, v))
 }
 
+/// `a = Q R` for a square a, with a diagonal of R that is not negative.
+pub(crate) fn upper(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>, Mat<f64>)> {
+    let n = a.nrows();
+    let mut packed = a.to_owned();
+    let block = qr::recommended_block_size::<f64>(n, n);
+    let mut coefficients = Mat::zeros(block, n);
+    let params = Default::default();
+    let factor = qr::qr_in_place_scratch::<f64>(n, n, block, Par::Seq, params);
+    let expand =
+        householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<f64>(n, block, n);
+    let mut memory = buffer(op, factor.or(expand))?;
+    let stack = MemStack::new(&mut memory);
+    qr::qr_in_place(packed.as_mut(), coefficients.as_mut(), Par::Seq, stack, params);
+    let sign: Vec<f64> = (0..n).map(|i| if packed[(i, i)] < 0.0 { -1.0 } else { 1.0 }).collect();
+    let mut q = Mat::from_fn(n, n, |i, j| if i == j { sign[i] } else { 0.0 });
+    householder::apply_block_householder_sequence_on_the_left_in_place_with_conj(
+        packed.as_ref(),
+        coefficients.as_ref(),
+        Conj::No,
+        q.as_mut(),
+        Par::Seq,
+        MemStack::new(&mut memory),
+    );
+    let r = Mat::from_fn(n, n, |i, j| if i <= j { sign[i] * packed[(i, j)] } else { 0.0 });
+    Ok((q, r))
+}
+
 /// Orthonormal columns that span those directions of b's range along which b is longer than `noise`.
 ///
 /// One round of SVQB (Stathopoulos and Wu, "A block orthogonalization procedure with constant synchronization
@@ -75,7 +102,7 @@ pub(crate) fn orthonormalize(op: &'static str, b: MatRef<'_, f64>, noise: f64) -
 }
 
 /// Scratch memory for faer.
-fn buffer(op: &'static str, scratch: faer::dyn_stack::StackReq) -> Result<MemBuffer> {
+pub(crate) fn buffer(op: &'static str, scratch: StackReq) -> Result<MemBuffer> {
     let requested = scratch.unaligned_bytes_required() as u64;
     MemBuffer::try_new(scratch).map_err(|_| {
         Error::argument(op, "k", format_args!("no host memory for {requested} bytes of small matrices"))
@@ -83,6 +110,6 @@ fn buffer(op: &'static str, scratch: faer::dyn_stack::StackReq) -> Result<MemBuf
 }
 
 /// faer's decompositions fail only on input that is not finite.
-fn not_finite(op: &'static str) -> Error {
+pub(crate) fn not_finite(op: &'static str) -> Error {
     Error::argument(op, "a", "its products hold NaN or infinity, or overflow f32")
 }

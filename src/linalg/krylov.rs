@@ -27,9 +27,12 @@ pub(crate) struct Ritz {
 }
 
 impl Krylov {
-    /// An empty basis in n dimensions.
+    /// An empty basis in n dimensions, of at most `capacity` columns.
+    ///
+    /// Their memory is reserved at once, so that growing never holds two copies; the system gives it when it is used.
     pub(crate) fn new(n: usize, capacity: usize) -> Self {
-        Self { n, q: Vec::new(), w: Vec::new(), t: Mat::zeros(0, 0), capacity }
+        let [q, w] = [(); 2].map(|()| Vec::with_capacity(n * capacity));
+        Self { n, q, w, t: Mat::zeros(0, 0), capacity }
     }
 
     fn cols(&self) -> usize {
@@ -64,7 +67,6 @@ impl Krylov {
             (Some(i), Some(j)) => (corner[(i, j)] + corner[(j, i)]) / 2.0,
         });
         for (all, part) in [(&mut self.q, block), (&mut self.w, image)] {
-            all.reserve_exact(part.nrows() * part.ncols());
             part.col_iter().for_each(|column| all.extend(column.iter()));
         }
         Ok(())

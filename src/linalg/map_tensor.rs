@@ -1,23 +1,14 @@
 //! A resident matrix as a map.
 
-use std::collections::VecDeque;
-
 use super::{
+    gram::{Sum, blocks, to_usize},
     map::{LinearMap, Matrix, Pass},
     matmul::{Op, Rows, multiply},
 };
-use crate::{Element, Error, Result, Tensor, tensor::Pending};
+use crate::{Element, Error, Result, Tensor};
 
-/// Rows of one canonical block of a matrix with n columns; a function of the shape alone.
-///
-/// At least as many as columns, so that a block's product is no larger than the block, and at most 1,024 so that sums
-/// in f32 stay short.
-pub(crate) fn block_rows(n: u64, least: u64) -> u64 {
-    n.min(1024).next_power_of_two().clamp(least, 1024)
-}
-
-/// Downloads that are under way while the next blocks compute.
-const IN_FLIGHT: usize = 2;
+/// Rows of one canonical block.
+pub(crate) const BLOCK: u64 = 1024;
 
 /// Products in f32 over blocks of 1,024 rows, added in f64.
 ///
@@ -42,23 +33,18 @@ impl<T: Element> LinearMap for Tensor<T> {
         let [m, n] = self.matrix(op)?;
         let x = upload(op, self, x, n)?;
         let l = x.shape()[1];
-        let mut sum = Matrix::zeros(to_usize(n), to_usize(l));
+        let mut sum = Sum::new(n, l, false);
         let mut image = Tensor::empty(self.device(), &[n, l])?;
-        let mut pending = VecDeque::new();
-        for rows in blocks(m, block_rows(n, 1024)) {
-            let block = Rows::new(self, rows.clone());
-            let mut y = Tensor::empty(self.device(), &[rows.end - rows.start, l])?;
+        for rows in blocks(m, BLOCK) {
+            let (end, count) = (rows.end, rows.end - rows.start);
+            let block = Rows::new(self, rows);
+            let mut y = Tensor::empty(self.device(), &[count, l])?;
             multiply(op, Op::Nn, block, Rows::new(&x, 0..n), &mut y)?;
-            multiply(op, Op::Tn, block, Rows::new(&y, 0..rows.end - rows.start), &mut image)?;
-            pending.push_back((rows.end, image.download()?));
-            if pending.len() > IN_FLIGHT {
-                add_oldest(&mut pending, sum.data_mut(), pass)?;
-            }
+            multiply(op, Op::Tn, block, Rows::new(&y, 0..count), &mut image)?;
+            sum.add(&image)?;
+            pass.tell(end)?;
         }
-        while !pending.is_empty() {
-            add_oldest(&mut pending, sum.data_mut(), pass)?;
-        }
-        Ok(sum)
+        sum.finish(self.device())
     }
 
     fn apply(
@@ -89,21 +75,4 @@ fn upload<T: Element>(op: &'static str, a: &Tensor<T>, x: &Matrix, n: u64) -> Re
         return Err(Error::shape(op, format_args!("{n} rows"), format_args!("({}, {})", x.rows(), x.cols())));
     }
     x.to_tensor(a.device())
-}
-
-fn add_oldest(pending: &mut VecDeque<(u64, Pending<f32>)>, sum: &mut [f64], pass: &Pass<'_>) -> Result<()> {
-    let Some((rows, block)) = pending.pop_front() else { return Ok(()) };
-    for (sum, value) in sum.iter_mut().zip(block.wait()?) {
-        *sum += f64::from(value);
-    }
-    pass.tell(rows)
-}
-
-/// `0..m` in pieces of `step`.
-pub(crate) fn blocks(m: u64, step: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
-    (0..m.div_ceil(step)).map(move |i| i * step..m.min((i + 1) * step))
-}
-
-pub(crate) fn to_usize(extent: u64) -> usize {
-    usize::try_from(extent).expect("the extent of a matrix on the host should fit the address space")
 }

@@ -118,9 +118,16 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
     product("matmul_nt", Op::Nt, a, b)
 }
 
-/// The lower triangle of `xᵀ x` for these rows of x (k, n), into c (n, n); above the diagonal c is unspecified.
-pub(crate) fn gram_lower(x: Rows<'_, f32>, c: &mut Tensor<f32>) -> Result<()> {
-    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true }.run(c)
+/// The lower triangle of `xᵀ x` for x (k, n); what is above the diagonal is unspecified.
+pub(crate) fn gram_lower(x: &Tensor<f32>) -> Result<Tensor<f32>> {
+    gram_lower_rows(Rows::all("gram", x)?)
+}
+
+/// [`gram_lower`] of some rows.
+pub(crate) fn gram_lower_rows(x: Rows<'_, f32>) -> Result<Tensor<f32>> {
+    let mut out = Tensor::empty(x.tensor.device(), &[x.cols(), x.cols()])?;
+    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true, accumulate: false }.run(&mut out)?;
+    Ok(out)
 }
 
 /// `op(a) op(b)` into a tensor of the right shape; the operands are rows of tensors.
@@ -131,7 +138,19 @@ pub(crate) fn multiply<A: Element, B: Element>(
     b: Rows<'_, B>,
     c: &mut Tensor<f32>,
 ) -> Result<()> {
-    Product { name, op, a, b, lower: false }.run(c)
+    Product { name, op, a, b, lower: false, accumulate: false }.run(c)
+}
+
+/// [`multiply`] that adds to what `c` holds.
+pub(crate) fn multiply_add<A: Element, B: Element>(
+    name: &'static str,
+    op: Op,
+    a: &Tensor<A>,
+    b: &Tensor<B>,
+    c: &mut Tensor<f32>,
+) -> Result<()> {
+    let (a, b) = (Rows::all(name, a)?, Rows::all(name, b)?);
+    Product { name, op, a, b, lower: false, accumulate: true }.run(c)
 }
 
 /// Some rows of a matrix, as it is stored; nothing is copied.
@@ -202,7 +221,10 @@ struct Product<'a, A: Element, B: Element> {
     op: Op,
     a: Rows<'a, A>,
     b: Rows<'a, B>,
+    /// Whether only the lower triangle is wanted.
     lower: bool,
+    /// Whether c is added to.
+    accumulate: bool,
 }
 
 /// Most rows, columns and inner extent of one launch.
@@ -257,7 +279,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             b: (B::DTYPE, self.b.whole()?, small(self.b.cols())?),
             c: (c.whole(), small(n)?),
             transpose: [self.op == Op::Tn, self.op == Op::Nt],
-            accumulate: false,
+            accumulate: self.accumulate,
         };
         self.a.tensor.device().driver().gemm(&call)
     }
@@ -303,7 +325,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             a0: a.start + to_u32(a_col),
             b0: b.start + to_u32(b_col),
             c0: c.start + to_u32(n0),
-            accumulate: u32::from(k0 > 0),
+            accumulate: u32::from(self.accumulate || k0 > 0),
             row0: to_u32(m0),
             col0: to_u32(n0),
         };

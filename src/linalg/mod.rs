@@ -1,17 +1,27 @@
 //! Linear algebra on devices.
 
+pub(crate) mod gram;
 pub(crate) mod host;
 mod krylov;
 pub(crate) mod map;
 mod map_tensor;
 pub(crate) mod matmul;
+mod qr;
 pub(crate) mod reduce;
 mod rsvd;
 pub(crate) mod scale_columns;
 mod sign;
+mod svd;
+mod truncated;
 
 pub use map::{LinearMap, Matrix, Pass};
 pub use matmul::{matmul, matmul_nt, matmul_tn};
+pub use qr::{Qr, qr};
 pub use reduce::{Stats, column_stats, row_stats};
 pub use rsvd::{RandomizedSvd, Stop, TruncatedSvd, left_vectors, randomized_svd};
 pub use sign::SignRule;
+pub use svd::{Svd, svd};
+pub use truncated::truncated_svd;
+
+#[cfg(test)]
+mod tests;

@@ -129,11 +129,16 @@ impl Stats {
         Self {
             sum: self.sum + sum,
             sum_squares: self.sum_squares + squares,
-            // A block holds at most 1,024 elements, which f32 counts exactly.
-            count: self.count + count as u64,
-            bad: self.bad + bad as u64,
+            count: self.count + whole(count),
+            bad: self.bad + whole(bad),
         }
     }
+}
+
+/// A block's count: at most 1,024, which f32 holds exactly.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole number")]
+fn whole(count: f64) -> u64 {
+    count as u64
 }
 
 fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
@@ -148,7 +153,7 @@ fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
     let limits = x.device().limits();
     let room = limits.binding.saturating_sub(limits.alignment + 4);
     let out_row = out.shape()[1] * 16;
-    let rows_of = |row: u64| if row == 0 { u64::MAX } else { room.min(u64::from(u32::MAX)) / row };
+    let rows_of = |row: u64| room.min(u64::from(u32::MAX)).checked_div(row).unwrap_or(u64::MAX);
     let groups = u64::from(limits.groups_per_axis).saturating_pow(2);
     let by_x = rows_of(cols * T::DTYPE.size());
     // Whole blocks of rows, so that a panel's partial sums are those of the whole matrix.

@@ -69,6 +69,17 @@ pub struct TruncatedSvd {
 }
 
 impl TruncatedSvd {
+    /// No components of a matrix with n columns.
+    pub(crate) fn empty(n: usize) -> Self {
+        Self {
+            s: Vec::new(),
+            v: Matrix::zeros(n, 0),
+            residuals: Vec::new(),
+            converged: Vec::new(),
+            passes: 0,
+        }
+    }
+
     /// Whether every component converged.
     pub fn is_converged(&self) -> bool {
         self.converged.iter().all(|&converged| converged)
@@ -114,15 +125,9 @@ pub fn randomized_svd(
     options: &RandomizedSvd,
     run: &Run,
 ) -> Result<TruncatedSvd> {
-    let plan = Plan::new(map.shape(), k, options, run)?;
+    let plan = Plan::new(OP, map.shape(), k, options, run)?;
     if k == 0 {
-        return Ok(TruncatedSvd {
-            s: Vec::new(),
-            v: Matrix::zeros(plan.n, 0),
-            residuals: Vec::new(),
-            converged: Vec::new(),
-            passes: 0,
-        });
+        return Ok(TruncatedSvd::empty(plan.n));
     }
     let (krylov, found) = plan.iterate(map, options.seed, run)?;
     let mut svd = plan.result(&krylov, &found);
@@ -161,7 +166,7 @@ pub fn left_vectors(
 
 /// The best components so far.
 #[derive(Debug)]
-struct Found {
+pub(crate) struct Found {
     ritz: Ritz,
     s: Vec<f64>,
     residuals: Vec<f64>,
@@ -177,13 +182,14 @@ impl Found {
 
 /// The checked arguments.
 #[derive(Debug)]
-struct Plan {
+pub(crate) struct Plan {
+    op: &'static str,
     m: u64,
-    n: usize,
+    pub(crate) n: usize,
     k: usize,
     /// Columns of a block.
-    l: usize,
-    passes: u32,
+    pub(crate) l: usize,
+    pub(crate) passes: u32,
     /// Whether to stop before the last pass when all components converged.
     early: bool,
     tolerance: f64,
@@ -192,23 +198,29 @@ struct Plan {
 }
 
 impl Plan {
-    fn new([m, n]: [u64; 2], k: usize, options: &RandomizedSvd, run: &Run) -> Result<Self> {
+    pub(crate) fn new(
+        op: &'static str,
+        [m, n]: [u64; 2],
+        k: usize,
+        options: &RandomizedSvd,
+        run: &Run,
+    ) -> Result<Self> {
         if k as u64 > m.min(n) {
             let why = format!("{k} components of a matrix of {m} x {n}, which has at most {}", m.min(n));
-            return Err(Error::argument(OP, "k", why));
+            return Err(Error::argument(op, "k", why));
         }
         let (passes, early, tolerance) = match options.stop {
             Stop::PowerIterations(q) => (q.saturating_add(2), false, TOLERANCE),
             Stop::Tolerance(t) if t > 0.0 && t.is_finite() => (options.max_passes, true, t),
             Stop::Tolerance(t) => {
-                return Err(Error::argument(OP, "stop", format_args!("a tolerance of {t}; it is above 0")));
+                return Err(Error::argument(op, "stop", format_args!("a tolerance of {t}; it is above 0")));
             }
         };
         if passes == 0 {
-            return Err(Error::argument(OP, "max_passes", "0; at least 1 is needed"));
+            return Err(Error::argument(op, "max_passes", "0; at least 1 is needed"));
         }
         let cols = usize::try_from(n).ok().filter(|n| n.checked_mul(16).is_some());
-        let n = cols.ok_or_else(|| Error::argument(OP, "map", format_args!("{n} columns")))?;
+        let n = cols.ok_or_else(|| Error::argument(op, "map", format_args!("{n} columns")))?;
         let l = k.saturating_add(options.oversamples).min(n);
         // Both halves of the basis, and beside them a block, its image, two copies while they are made orthonormal,
         // and what a restart keeps.
@@ -220,10 +232,10 @@ impl Plan {
             return Err(Error::Budget { what: "host memory", budget, minimum });
         }
         let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
-        Ok(Self { m, n, k, l, passes, early, tolerance, capacity })
+        Ok(Self { op, m, n, k, l, passes, early, tolerance, capacity })
     }
 
-    fn iterate(&self, map: &dyn LinearMap, seed: u64, run: &Run) -> Result<(Krylov, Found)> {
+    pub(crate) fn iterate(&self, map: &dyn LinearMap, seed: u64, run: &Run) -> Result<(Krylov, Found)> {
         let mut krylov = Krylov::new(self.n, self.capacity);
         let l = self.l;
         let random = Mat::from_fn(self.n, l, |i, j| gaussian(seed, i as u64 * l as u64 + j as u64));
@@ -232,7 +244,7 @@ impl Plan {
         loop {
             run.cancel.check()?;
             let image = map.gram(&Matrix::from_faer(block.as_ref()), &Pass::new(run, status))?;
-            let image = checked(&image, [self.n, block.ncols()])?;
+            let image = checked(self.op, &image, [self.n, block.ncols()])?;
             krylov.push(block.as_ref(), image, self.k + l)?;
             status.pass += 1;
             let found = self.find(&krylov, status.pass)?;
@@ -263,7 +275,7 @@ impl Plan {
         Ok(Found { ritz, s, residuals, converged, passes })
     }
 
-    fn result(&self, krylov: &Krylov, found: &Found) -> TruncatedSvd {
+    pub(crate) fn result(&self, krylov: &Krylov, found: &Found) -> TruncatedSvd {
         TruncatedSvd {
             s: found.s.clone(),
             v: Matrix::from_faer(krylov.vectors(&found.ritz).as_ref()),
@@ -275,10 +287,10 @@ impl Plan {
 }
 
 /// The products, if they have the right shape and are finite.
-fn checked(image: &Matrix, [n, l]: [usize; 2]) -> Result<MatRef<'_, f64>> {
+fn checked<'a>(op: &'static str, image: &'a Matrix, [n, l]: [usize; 2]) -> Result<MatRef<'a, f64>> {
     if [image.rows(), image.cols()] != [n, l] {
         let got = format!("({}, {})", image.rows(), image.cols());
-        return Err(Error::shape(OP, format_args!("products of ({n}, {l})"), got));
+        return Err(Error::shape(op, format_args!("products of ({n}, {l})"), got));
     }
     let bad = image.data().iter().filter(|value| !value.is_finite()).count();
     if bad > 0 {
@@ -286,7 +298,7 @@ fn checked(image: &Matrix, [n, l]: [usize; 2]) -> Result<MatRef<'_, f64>> {
             "{bad} of the {} products are NaN or infinite: the matrix holds such values, or its products overflow f32",
             image.data().len()
         );
-        return Err(Error::argument(OP, "map", why));
+        return Err(Error::argument(op, if op == OP { "map" } else { "a" }, why));
     }
     Ok(image.as_faer())
 }

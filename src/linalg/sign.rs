@@ -1,7 +1,7 @@
 //! Which of the two signs a pair of singular vectors gets.
 
 use super::{
-    map::{LinearMap, Pass},
+    map::{LinearMap, Matrix, Pass},
     rsvd::TruncatedSvd,
 };
 use crate::{Result, Run, Status};
@@ -32,14 +32,18 @@ impl SignRule {
                 svd.passes += 1;
                 negative_in_u(map, svd, run)?
             }
-            _ => (0..svd.v.cols()).map(|j| self.is_negative(svd.v.column(j))).collect(),
+            _ => self.negative(&svd.v),
         };
         svd.v.negate_columns(&negative);
         Ok(())
     }
 
-    /// Whether a vector is to be negated.
-    pub(crate) fn is_negative(self, v: impl Iterator<Item = f64> + Clone) -> bool {
+    /// Which columns are to be negated, of vectors of the side that the rule looks at.
+    pub(crate) fn negative(self, vectors: &Matrix) -> Vec<bool> {
+        (0..vectors.cols()).map(|j| self.is_negative(vectors.column(j))).collect()
+    }
+
+    fn is_negative(self, v: impl Iterator<Item = f64> + Clone) -> bool {
         match self {
             Self::Stable => {
                 let largest = v.clone().fold(0.0, |largest: f64, x| largest.max(x.abs()));

@@ -13,6 +13,10 @@ use rayon::ThreadPool;
 use super::{Band, RowPlan, StreamStats};
 use crate::{Cancel, DecodedChunk, Error, Result};
 
+/// A band and its chunks.
+pub(super) type DecodedBand<'a> = (&'a Band, &'a [Vec<u8>]);
+
+/// Number of a band, of a chunk in it, and the chunk.
 type Decoded = (usize, usize, Result<DecodedChunk>);
 
 /// Decodes the chunks of a plan's bands in order on a pool, and keeps them until their rows were used.
@@ -61,7 +65,7 @@ impl<'a> Prefetch<'a> {
         &mut self,
         rows: &Range<u64>,
         stats: &mut StreamStats,
-    ) -> Result<Vec<(&Band, &[Vec<u8>])>> {
+    ) -> Result<Vec<DecodedBand<'_>>> {
         let needed = self.plan.needed(rows);
         self.start(needed.end);
         stats.peak_chunk_bytes = stats.peak_chunk_bytes.max(self.held);

@@ -6,6 +6,7 @@
 //! the guards of `guard.rs`.
 
 mod array;
+mod bitshuffle;
 mod chain;
 mod column;
 mod guard;
@@ -18,7 +19,7 @@ mod write;
 
 pub use array::ZarrArray;
 pub use metadata::MAX_CHUNK_BYTES;
-pub use store::{GenotypeKind, GenotypeStore};
+pub use store::GenotypeStore;
 pub use variants::Variant;
 pub use write::{VcfZarrHeader, VcfZarrWriter};
 

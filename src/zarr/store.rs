@@ -8,26 +8,13 @@ use super::{
     metadata::{self, Node},
     variants::{Layout, Variant, VariantTable, join},
 };
-use crate::{ChunkedArray, Error, MissingChunk, Result, StoredType};
+use crate::{ChunkedArray, Error, MissingChunk, Result, StoredType, genotype::GenotypeKind};
 
 /// Most samples of a store; a claim above it is taken for damage.
 const MAX_SAMPLES: u64 = 1 << 26;
 
 /// Most variants of a store; more than there are positions in a genome.
 const MAX_VARIANTS: u64 = 1 << 34;
-
-/// What the elements of a genotype array are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum GenotypeKind {
-    /// Allele indices, `[variants, samples, ploidy]`; -1 is a missing allele, -2 the padding of a lower ploidy.
-    Calls {
-        /// Alleles of one call.
-        ploidy: u64,
-    },
-    /// Numbers of alternate alleles, `[variants, samples]`.
-    Dosages,
-}
 
 /// The genotypes of a Zarr store, whichever way it is laid out.
 ///

@@ -29,12 +29,7 @@ pub(super) struct Cache(Mutex<HashMap<(&'static str, Box<[u32]>), Arc<Pipeline>>
 
 impl Cache {
     /// The pipeline of a kernel and a spec. Two threads that want the same new one both compile it.
-    pub(super) fn get(
-        &self,
-        gpu: &Gpu,
-        kernel: &'static KernelDef,
-        spec: Spec<'_>,
-    ) -> Result<Arc<Pipeline>> {
+    pub(super) fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Pipeline>> {
         let key = (kernel.name, spec.iter().map(|&(_, value)| value).collect());
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipeline) = lock().get(&key) {

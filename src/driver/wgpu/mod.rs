@@ -132,7 +132,8 @@ impl Gpu {
 
 /// Runs wgpu calls in error scopes of their own.
 fn scoped<T>(device: &wgpu::Device, calls: impl FnOnce(&wgpu::Device) -> T) -> Result<T, wgpu::Error> {
-    let filters = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
+    let filters =
+        [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
     let scopes = filters.map(|filter| device.push_error_scope(filter));
     let value = calls(device);
     // The innermost first. Native scopes are ready at once.
@@ -211,6 +212,64 @@ impl WgpuDriver {
     }
 }
 
+impl WgpuDriver {
+    /// Submits what is recorded.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.gpu.submit().map(drop)
+    }
+
+    /// Whether an application's storage buffer was created on this device: else a launch would fail later, together with
+    /// all that is recorded with it.
+    pub(crate) fn check_owner(&self, op: &'static str, buffer: &wgpu::Buffer) -> Result<()> {
+        self.gpu.alive()?;
+        let entry = wgpu::BindGroupLayoutEntry {
+            binding: 0,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only: true },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        // Of one word, since a whole buffer may be larger than a binding.
+        let word = wgpu::BufferBinding { buffer, offset: 0, size: NonZeroU64::new(4) };
+        let bound = self.gpu.scoped(|device| {
+            let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label: None,
+                entries: &[entry],
+            });
+            let resource = wgpu::BindingResource::Buffer(word);
+            device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: None,
+                layout: &layout,
+                entries: &[wgpu::BindGroupEntry { binding: 0, resource }],
+            })
+        });
+        bound.map(drop).map_err(|_| Error::WrongDevice { op })
+    }
+
+    /// Copies (from, to, length) pieces of an application's buffer in a submission of their own, so that a mistake in
+    /// them spoils nothing else.
+    pub(crate) fn copy_in(
+        &self,
+        op: &'static str,
+        src: &wgpu::Buffer,
+        dst: &wgpu::Buffer,
+        pieces: impl Iterator<Item = (u64, u64, u64)>,
+    ) -> Result<()> {
+        self.flush()?;
+        let copied = self.gpu.scoped(|device| {
+            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            for (from, to, len) in pieces {
+                encoder.copy_buffer_to_buffer(src, from, dst, to, len);
+            }
+            self.gpu.queue.submit([encoder.finish()])
+        });
+        copied.map(drop).map_err(|_| Error::WrongDevice { op })
+    }
+}
+
 /// The buffer of a window, and where in it the window starts.
 fn window(slice: Slice<'_>) -> Result<(&wgpu::Buffer, u64)> {
     match slice.memory {
@@ -229,8 +288,7 @@ impl Driver for WgpuDriver {
     }
 
     fn alloc(&self, bytes: u64) -> Result<Memory> {
-        let usage =
-            wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let buffer = self.gpu.buffer(bytes.max(16), usage, false)?;
         Ok(Memory::Wgpu(WgpuMemory { buffer, base: 0 }))
     }
@@ -308,6 +366,10 @@ impl Driver for WgpuDriver {
 
     fn order_after(&self, _fence: &Fence) -> Result<()> {
         Ok(())
+    }
+
+    fn wgpu(&self) -> Option<&WgpuDriver> {
+        Some(self)
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -38,9 +38,8 @@ pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Dr
     let place = match text.parse::<usize>() {
         Ok(number) => places.nth(number),
         Err(_) if text.is_empty() => places.min_by_key(|&place| rank(&adapters[place])),
-        Err(_) => places.find(|&place| {
-            adapters[place].get_info().name.to_lowercase().contains(&text.to_lowercase())
-        }),
+        Err(_) => places
+            .find(|&place| adapters[place].get_info().name.to_lowercase().contains(&text.to_lowercase())),
     };
     match place {
         Some(place) => open_adapter(&adapters[place], describe(&adapters, place), options),

@@ -74,7 +74,7 @@ fn layouts_agree() {
     let ids = reference.sample_ids().unwrap();
     assert_eq!((&*ids[0], &*ids[59]), ("A00", "C19"));
     let variants = reference.variants(0..240).unwrap();
-    let name_of = |row: u64| if row % 3 == 0 { format!("rs{row}") } else { ".".into() };
+    let name_of = |row: u64| if row.is_multiple_of(3) { format!("rs{row}") } else { ".".into() };
     for (row, variant) in (0..).zip(&variants) {
         let contig = if row < 150 { "2L" } else { "3R" };
         assert_eq!((&*variant.contig, variant.position), (contig, 1000 + 37 * row));

@@ -7,6 +7,7 @@ mod read;
 mod store;
 mod write;
 
+use crate::genotype::GenotypeKind;
 use std::{
     fs,
     io::Write,
@@ -40,6 +41,8 @@ impl Scratch {
     pub(super) fn put(&self, key: &str, bytes: impl AsRef<[u8]>) {
         let path = self.0.join(key.trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // Some file systems wait for the disk when a file is overwritten, and not when it is new.
+        fs::remove_file(&path).ok();
         fs::write(path, bytes).unwrap();
     }
 

@@ -28,6 +28,21 @@ fn every_blosc_codec() {
     }
 }
 
+/// We undo the bit shuffle ourselves, c-blosc being the reference.
+#[test]
+fn bit_shuffle_agrees_with_blosc() {
+    let mut numbers = Numbers(5);
+    // Around the step of 128 bytes, and lengths that no 8 divides, with several blocks and a short last one.
+    let lengths = (1..300).chain([4096, 4097, 65_535, 1 << 20, (1 << 20) + 24, 1_500_000, 1_500_004]);
+    for n in lengths {
+        let plain = numbers.genotypes(n);
+        let encoded = blosc(&plain);
+        let size = guard::Size::Exactly(n);
+        let decoded = guard::BytesCodec::Blosc.decode(encoded.as_slice().into(), size).unwrap();
+        assert!(*decoded == *plain, "{n} bytes");
+    }
+}
+
 #[test]
 fn incompressible_blosc() {
     let mut numbers = Numbers(2);

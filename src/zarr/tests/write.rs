@@ -15,9 +15,9 @@ fn variant(row: u64) -> Variant {
     Variant {
         contig: if row < 1200 { "1" } else { "X" }.into(),
         position: 10 + row,
-        id: if row % 2 == 0 { format!("rs{row}") } else { ".".into() },
+        id: if row.is_multiple_of(2) { format!("rs{row}") } else { ".".into() },
         reference: "A".into(),
-        alternate: if row % 5 == 0 { "C,TT" } else { "G" }.into(),
+        alternate: if row.is_multiple_of(5) { "C,TT" } else { "G" }.into(),
     }
 }
 

@@ -1,0 +1,163 @@
+//! Sharing a wgpu device and its buffers with the application that owns them.
+
+use std::sync::Arc;
+
+use crate::{
+    Device, DeviceOptions, Element, Error, Result, Tensor,
+    device::Buffer,
+    driver::{
+        Memory,
+        wgpu::{WgpuDriver, WgpuMemory, lent},
+    },
+};
+
+const FROM_BUFFER: &str = "Tensor::from_wgpu_buffer";
+
+/// Where a tensor's elements lie in a wgpu buffer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WgpuBuffer {
+    /// The buffer, with the usages STORAGE, COPY_SRC and, unless it was the application's, COPY_DST.
+    pub buffer: wgpu::Buffer,
+    /// Where the first element starts, in bytes.
+    pub byte_offset: u64,
+    /// Bytes of all elements, packed in C order.
+    pub bytes: u64,
+}
+
+impl Device {
+    /// A device that the application opened; no optional feature is needed, and WebGPU's default limits are enough.
+    ///
+    /// Nothing global is set on it (no error or loss callback), it is never destroyed, and waiting waits only for work
+    /// that was submitted here. Errors are kept from the application's handler by error scopes. `queue` must be the
+    /// device's own. Work is submitted in pieces of about 50 ms, so the application can draw in between.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the device was opened with less than WebGPU's downlevel limits (256 invocations and
+    /// 16,352 bytes of memory a workgroup, 4 storage buffers).
+    pub fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Result<Self> {
+        Self::from_wgpu_with(device, queue, &DeviceOptions::default())
+    }
+
+    /// [`from_wgpu`](Self::from_wgpu) with options.
+    ///
+    /// # Errors
+    /// As [`from_wgpu`](Self::from_wgpu) and [`open_with`](Self::open_with).
+    pub fn from_wgpu_with(device: wgpu::Device, queue: wgpu::Queue, options: &DeviceOptions) -> Result<Self> {
+        options.check()?;
+        Ok(Self::from_driver(lent(device, queue, options)?, options))
+    }
+
+    fn wgpu(&self, op: &'static str) -> Result<&WgpuDriver> {
+        self.driver().wgpu().ok_or(Error::WrongDevice { op })
+    }
+}
+
+/// A checked description of rows in an application's buffer, in bytes.
+#[derive(Debug)]
+struct Rows {
+    offset: u64,
+    count: u64,
+    bytes: u64,
+    pitch: u64,
+}
+
+impl<T: Element> Tensor<T> {
+    /// A tensor of the elements in an application's buffer, which was created on the same wgpu device.
+    ///
+    /// `byte_offset` is where the first element starts, a multiple of 4. `row_pitch` is the distance in bytes between
+    /// the starts of rows along the last axis, as texture copies leave it; without it the elements are packed.
+    ///
+    /// The tensor *shares* the buffer when the elements are packed, `byte_offset` is a multiple of
+    /// [`Limits::alignment`](crate::Limits::alignment), and the buffer has the usage STORAGE; then it sees what the
+    /// application writes later, and the buffer must not be mapped or destroyed while work on it is enqueued. Otherwise
+    /// the elements are *copied* on the device into a packed tensor; the copy is submitted, and not waited for.
+    /// Memory that is shared does not count in [`Device::allocated_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the buffer lacks the usage COPY_SRC or is too small, when `byte_offset` is misaligned or
+    /// `row_pitch` is less than a row, and when rows that are not packed are not whole words of 4 bytes;
+    /// [`Error::WrongDevice`] when `device` is not a wgpu device or the buffer is another's; [`Error::OutOfMemory`].
+    pub fn from_wgpu_buffer(
+        device: &Device,
+        buffer: &wgpu::Buffer,
+        byte_offset: u64,
+        shape: &[u64],
+        row_pitch: Option<u64>,
+    ) -> Result<Self> {
+        let driver = device.wgpu(FROM_BUFFER)?;
+        let rows = rows::<T>(buffer, byte_offset, shape, row_pitch)?;
+        if rows.count == 0 || rows.bytes == 0 {
+            return Self::empty(device, shape);
+        }
+        let packed = rows.pitch == rows.bytes;
+        let aligned = rows.offset.is_multiple_of(device.limits().alignment);
+        if packed && aligned && buffer.usage().contains(wgpu::BufferUsages::STORAGE) {
+            driver.check_owner(FROM_BUFFER, buffer)?;
+            let memory = Memory::Wgpu(WgpuMemory { buffer: buffer.clone(), base: rows.offset });
+            return Ok(Self::from_buffer(device, Arc::new(Buffer::lent(memory)), shape));
+        }
+        let tensor = Self::empty(device, shape)?;
+        let Memory::Wgpu(memory) = tensor.memory() else {
+            return Err(Error::WrongDevice { op: FROM_BUFFER });
+        };
+        let copies = (0..rows.count)
+            .map(|row| (rows.offset + row * rows.pitch, row * rows.bytes, rows.bytes.next_multiple_of(4)));
+        driver.copy_in(FROM_BUFFER, buffer, &memory.buffer, copies)?;
+        Ok(tensor)
+    }
+
+    /// The tensor's buffer, to be used in the application's own work on the same wgpu device. All pending work is
+    /// submitted first, so what the application submits from now on is ordered after it.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] when the tensor lives on another backend; [`Error::DeviceLost`].
+    pub fn wgpu_buffer(&self) -> Result<WgpuBuffer> {
+        self.device().wgpu("Tensor::wgpu_buffer")?.flush()?;
+        match self.memory() {
+            Memory::Wgpu(memory) => Ok(WgpuBuffer {
+                buffer: memory.buffer.clone(),
+                byte_offset: memory.base,
+                bytes: self.bytes(),
+            }),
+            Memory::Cpu(_) => Err(Error::WrongDevice { op: "Tensor::wgpu_buffer" }),
+        }
+    }
+}
+
+/// The rows that the arguments describe, packed ones as one row.
+fn rows<T: Element>(
+    buffer: &wgpu::Buffer,
+    offset: u64,
+    shape: &[u64],
+    row_pitch: Option<u64>,
+) -> Result<Rows> {
+    let wrong = |name, why: String| Err(Error::argument(FROM_BUFFER, name, why));
+    if !buffer.usage().contains(wgpu::BufferUsages::COPY_SRC) {
+        return wrong("buffer", format!("usage {:?} without COPY_SRC", buffer.usage()));
+    }
+    if !offset.is_multiple_of(4) {
+        return wrong("byte_offset", format!("{offset} is not a multiple of 4"));
+    }
+    let (&cols, outer) = shape.split_last().unwrap_or((&1, &[]));
+    let too_large = || Error::argument(FROM_BUFFER, "shape", format_args!("{shape:?} is beyond 2^64 bytes"));
+    let count = outer.iter().try_fold(1u64, |n, &extent| n.checked_mul(extent)).ok_or_else(too_large)?;
+    let bytes = cols.checked_mul(T::DTYPE.size()).ok_or_else(too_large)?;
+    let pitch = row_pitch.unwrap_or(bytes);
+    if pitch < bytes {
+        return wrong("row_pitch", format!("{pitch} is less than the {bytes} bytes of a row"));
+    }
+    let last = count.saturating_sub(1).checked_mul(pitch).and_then(|start| start.checked_add(bytes));
+    let end = last.and_then(|last| last.checked_add(offset)).ok_or_else(too_large)?;
+    if end > buffer.size() / 4 * 4 && count > 0 {
+        let size = buffer.size();
+        return wrong("buffer", format!("{size} bytes (used in words of 4), and {shape:?} ends at {end}"));
+    }
+    if pitch == bytes || count == 1 {
+        return Ok(Rows { offset, count: count.min(1), bytes: count * bytes, pitch: count * bytes });
+    }
+    if !bytes.is_multiple_of(4) || !pitch.is_multiple_of(4) {
+        return wrong("row_pitch", format!("rows of {bytes} bytes, {pitch} apart, are not whole words of 4"));
+    }
+    Ok(Rows { offset, count, bytes, pitch })
+}

@@ -1,0 +1,324 @@
+//! Randomized decomposition over maps: passes, stopping, restarts, signs and every error.
+
+use std::{cell::Cell, sync::Mutex};
+
+use faer::Mat;
+
+use super::*;
+use crate::{
+    Budget, Cancel, Error, Progress, Result, Run,
+    linalg::{
+        LinearMap, Matrix, Pass, RandomizedSvd, SignRule, Stop, TruncatedSvd, left_vectors, randomized_svd,
+    },
+};
+
+on_cpu!(
+    values_vectors_and_residuals,
+    flat_spectrum_takes_passes,
+    power_iterations_count_passes,
+    left_vectors_by_blocks,
+    narrow_elements,
+    past_the_rank,
+    edge_shapes,
+    restarts_reach_the_same,
+    signs_follow_their_rules,
+    bad_arguments_are_named,
+    bad_products_are_named,
+    cancelled_between_blocks,
+    progress_counts_up,
+    seeds_agree_and_runs_are_equal,
+);
+
+fn solve(map: &dyn LinearMap, k: usize, options: &RandomizedSvd) -> TruncatedSvd {
+    randomized_svd(map, k, options, &Run::default()).unwrap()
+}
+
+fn stop(stop: Stop) -> RandomizedSvd {
+    RandomizedSvd { stop, ..RandomizedSvd::default() }
+}
+
+/// A few large values over a flat rest, as of genotypes.
+fn flat(count: usize) -> Vec<f64> {
+    let rest = (0..count).map(|i| 1.0 - 0.6 * i as f64 / count as f64);
+    [4.0, 2.5, 2.2].into_iter().chain(rest).take(count).collect()
+}
+
+fn check(name: &str, a: &Mat<f64>, spectrum: &[f64], found: &TruncatedSvd) {
+    let v = found.v.as_faer();
+    assert!(distance_from_orthonormal(v) <= 1e-12, "{name}: v is not orthonormal");
+    let gram = host::product(a.transpose(), a.as_ref());
+    let image = host::product(gram.as_ref(), v);
+    for j in 0..found.s.len() {
+        let (s, expected) = (found.s[j], spectrum.get(j).copied().unwrap_or(0.0));
+        if found.converged[j] {
+            let close = (s - expected).abs() <= 1e-5 * expected + 2e-3 * f64::from(expected < 2e-3);
+            assert!(close, "{name}: value {j} is {s}, not {expected}");
+        }
+        if s > 0.0 {
+            let error = (image.col(j) - v.col(j) * faer::Scale(s * s)).norm_l2() / (s * found.s[0]);
+            let told = found.residuals[j];
+            assert!((error - told).abs() <= 1e-5 + 0.01 * told, "{name}: residual {told:.2e} is {error:.2e}");
+        }
+    }
+}
+
+fn values_vectors_and_residuals(dev: &Device) {
+    for (m, n) in [(1500, 200), (200, 1500), (5000, 64)] {
+        let spectrum = geometric(m.min(n), 100.0);
+        let a = with_spectrum(m, n, &spectrum, 3);
+        for k in [1, 5, 20] {
+            let found = solve(&upload(dev, a.as_ref()), k, &RandomizedSvd::default());
+            let name = format!("({m}, {n}), k = {k}");
+            check(&name, &a, &spectrum, &found);
+            assert!(found.is_converged() && found.s.len() == k, "{name}: {:?}", found.residuals);
+        }
+    }
+}
+
+fn flat_spectrum_takes_passes(dev: &Device) {
+    let spectrum = flat(500);
+    let a = with_spectrum(2000, 500, &spectrum, 3);
+    let x = upload(dev, a.as_ref());
+    let found = solve(&x, 10, &RandomizedSvd::default());
+    check("to tolerance", &a, &spectrum, &found);
+    assert!(found.is_converged() && (8..=24).contains(&found.passes), "{} passes", found.passes);
+    let short = solve(&x, 10, &RandomizedSvd { max_passes: 3, ..RandomizedSvd::default() });
+    check("3 passes", &a, &spectrum, &short);
+    assert!(short.passes == 3 && !short.converged[9] && short.residuals[0] < short.residuals[9]);
+}
+
+fn power_iterations_count_passes(dev: &Device) {
+    let spectrum = flat(300);
+    let a = with_spectrum(1000, 300, &spectrum, 3);
+    let mut last = f64::INFINITY;
+    for q in 0..5 {
+        let found = solve(&upload(dev, a.as_ref()), 8, &stop(Stop::PowerIterations(q)));
+        assert_eq!(found.passes, q + 2);
+        check(&format!("q = {q}"), &a, &spectrum, &found);
+        let error = (0..8).map(|j| (found.s[j] / spectrum[j] - 1.0).abs()).fold(0.0, f64::max);
+        assert!(error < last, "q = {q}: {error} after {last}");
+        last = error;
+    }
+}
+
+fn left_vectors_by_blocks(dev: &Device) {
+    let spectrum = geometric(60, 20.0);
+    let a = with_spectrum(9000, 60, &spectrum, 3);
+    let x = upload(dev, a.as_ref());
+    let found = solve(&x, 5, &RandomizedSvd::default());
+    let mut u = Mat::zeros(9000, 5);
+    let mut next = 0;
+    left_vectors(&x, &found, &Run::default(), &mut |first, rows| {
+        assert_eq!(first, next);
+        next += rows.rows() as u64;
+        (0..rows.rows()).for_each(|i| (0..5).for_each(|j| u[(first as usize + i, j)] = rows.row(i)[j]));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(next, 9000);
+    assert!(distance_from_orthonormal(u.as_ref()) <= 1e-4);
+    let image = host::product(a.transpose(), u.as_ref());
+    for j in 0..5 {
+        let difference = image.col(j) - found.v.as_faer().col(j) * faer::Scale(found.s[j]);
+        assert!(difference.norm_l2() <= 2e-4 * found.s[0]);
+    }
+    let stopped = left_vectors(&x, &found, &Run::default(), &mut |_, _| Err(Error::Cancelled));
+    assert!(matches!(stopped, Err(Error::Cancelled)));
+}
+
+fn narrow_elements(dev: &Device) {
+    let values: Vec<i8> = (0..700 * 90).map(|i| (gaussian(1, i) * 2.0) as i8).collect();
+    let a = Mat::from_fn(700, 90, |i, j| f64::from(values[i * 90 + j]));
+    let (_, spectrum, _) = host::singular("test", a.as_ref()).unwrap();
+    let found = solve(&Tensor::from_slice(dev, &values, &[700, 90]).unwrap(), 4, &RandomizedSvd::default());
+    check("i8", &a, &spectrum, &found);
+    assert!(found.is_converged());
+}
+
+fn past_the_rank(dev: &Device) {
+    for (m, n) in [(800, 120), (120, 800), (50, 10)] {
+        let spectrum = geometric(3, 10.0);
+        let a = with_spectrum(m, n, &spectrum, 3);
+        for stop_at in [Stop::Tolerance(1e-4), Stop::PowerIterations(3)] {
+            let found = solve(&upload(dev, a.as_ref()), 8, &stop(stop_at));
+            check(&format!("rank 3 of ({m}, {n})"), &a, &spectrum, &found);
+            assert_eq!((&found.s[3..], &found.residuals[3..]), (&[0.0; 5][..], &[0.0; 5][..]));
+            assert!(found.is_converged() && found.passes <= 4, "{} passes", found.passes);
+        }
+    }
+    let zeros = solve(&Tensor::<f32>::zeros(dev, &[40, 30]).unwrap(), 5, &RandomizedSvd::default());
+    check("zeros", &Mat::zeros(40, 30), &[], &zeros);
+    assert!(zeros.s == [0.0; 5] && zeros.is_converged() && zeros.passes == 1);
+}
+
+fn edge_shapes(dev: &Device) {
+    for (m, n) in [(1, 1), (1, 9), (9, 1), (2, 2), (1025, 2), (3, 1024)] {
+        let spectrum = geometric(m.min(n), 3.0);
+        let a = with_spectrum(m, n, &spectrum, 5);
+        let found = solve(&upload(dev, a.as_ref()), m.min(n), &RandomizedSvd::default());
+        check(&format!("({m}, {n})"), &a, &spectrum, &found);
+        assert!(found.is_converged());
+    }
+    for shape in [[0, 0], [0, 5], [5, 0], [5, 5]] {
+        let found = solve(&Tensor::<f32>::zeros(dev, &shape).unwrap(), 0, &RandomizedSvd::default());
+        assert_eq!((found.s.len(), found.v.rows() as u64, found.passes), (0, shape[1], 0));
+    }
+}
+
+fn restarts_reach_the_same(dev: &Device) {
+    let spectrum = flat(400);
+    let a = with_spectrum(1200, 400, &spectrum, 3);
+    let x = upload(dev, a.as_ref());
+    let options = RandomizedSvd { max_passes: 200, ..RandomizedSvd::default() };
+    let free = solve(&x, 6, &options);
+    // Room for 100 columns of the basis; it takes more without a restart.
+    let column = 2 * 16 * 400;
+    let run =
+        Run { memory: Budget { host: Some(column * (100 + 3 * 16 + 6)), device: None }, ..Run::default() };
+    let restarted = randomized_svd(&x, 6, &options, &run).unwrap();
+    check("restarted", &a, &spectrum, &restarted);
+    assert!(restarted.is_converged() && restarted.passes > free.passes, "{} passes", restarted.passes);
+    for (s, other) in free.s.iter().zip(&restarted.s) {
+        assert!((s - other).abs() <= 1e-6 * s);
+    }
+    let small = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
+    let error = randomized_svd(&x, 6, &options, &small).unwrap_err();
+    let Error::Budget { budget: 1000, minimum, .. } = error else { panic!("{error}") };
+    let run = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let least = randomized_svd(&x, 6, &options, &run(minimum)).unwrap();
+    check("least memory", &a, &spectrum, &least);
+    assert!(matches!(randomized_svd(&x, 6, &options, &run(minimum - 1)), Err(Error::Budget { .. })));
+}
+
+fn signs_follow_their_rules(dev: &Device) {
+    let a = with_spectrum(300, 40, &geometric(40, 30.0), 3);
+    let x = upload(dev, a.as_ref());
+    let with = |sign| solve(&x, 4, &RandomizedSvd { sign, ..RandomizedSvd::default() });
+    let [stable, dask, by_u, by_v, none] =
+        [SignRule::Stable, SignRule::DaskSum, SignRule::MaxAbsU, SignRule::MaxAbsV, SignRule::None].map(with);
+    let largest = |x: Vec<f64>| x.into_iter().max_by(|x, y| x.abs().total_cmp(&y.abs())).unwrap();
+    let u = host::product(a.as_ref(), by_u.v.as_faer());
+    for j in 0..4 {
+        let column: Vec<f64> = stable.v.column(j).collect();
+        let most = column.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+        assert!(*column.iter().find(|x| x.abs() >= 0.999 * most).unwrap() > 0.0);
+        // dask's `svd_flip`: 1 where the sum of v is at least 0, else -1.
+        let flip = if none.v.column(j).sum::<f64>() >= 0.0 { 1.0 } else { -1.0 };
+        assert!(dask.v.column(j).zip(none.v.column(j)).all(|(dask, none)| dask == flip * none));
+        assert!(largest(by_v.v.column(j).collect()) > 0.0);
+        assert!(largest(u.col(j).iter().copied().collect()) > 0.0);
+    }
+    assert_eq!(by_u.passes, none.passes + 1);
+}
+
+fn bad_arguments_are_named(dev: &Device) {
+    let x = upload(dev, random(20, 6, 1).as_ref());
+    let fails = |k: usize, options: &RandomizedSvd| match randomized_svd(&x, k, options, &Run::default()) {
+        Err(Error::Argument { op: "randomized_svd", name, why }) => (name, why.to_string()),
+        other => panic!("{other:?}"),
+    };
+    let (name, why) = fails(7, &RandomizedSvd::default());
+    assert!(name == "k" && why.contains("7 components") && why.contains("20 x 6"), "{why}");
+    for t in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(fails(2, &stop(Stop::Tolerance(t))).0, "stop");
+    }
+    assert_eq!(fails(2, &RandomizedSvd { max_passes: 0, ..RandomizedSvd::default() }).0, "max_passes");
+    let flat = Tensor::<f32>::zeros(dev, &[8]).unwrap();
+    let error = randomized_svd(&flat, 1, &RandomizedSvd::default(), &Run::default()).unwrap_err();
+    assert!(matches!(error, Error::Shape { .. }));
+    let run = Run::default();
+    let pass = Pass::new(&run, crate::Status::new(0, 1, 20));
+    assert!(matches!(x.gram(&Matrix::zeros(5, 2), &pass), Err(Error::Shape { .. })));
+    assert!(matches!(x.apply(&Matrix::zeros(5, 2), &pass, &mut |_, _| Ok(())), Err(Error::Shape { .. })));
+}
+
+/// Multiplies as a tensor does, and then spoils the product.
+struct Spoiled<'a>(&'a Tensor<f32>, fn(Matrix) -> Matrix, Cell<u32>);
+
+impl LinearMap for Spoiled<'_> {
+    fn shape(&self) -> [u64; 2] {
+        LinearMap::shape(self.0)
+    }
+
+    fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+        self.2.set(self.2.get() + 1);
+        let product = self.0.gram(x, pass)?;
+        Ok(if self.2.get() == 2 { self.1(product) } else { product })
+    }
+
+    fn apply(
+        &self,
+        x: &Matrix,
+        pass: &Pass<'_>,
+        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
+    ) -> Result<()> {
+        self.0.apply(x, pass, sink)
+    }
+}
+
+fn bad_products_are_named(dev: &Device) {
+    let x = upload(dev, with_spectrum(200, 50, &flat(50), 1).as_ref());
+    let fails = |spoil| {
+        let map = Spoiled(&x, spoil, Cell::new(0));
+        randomized_svd(&map, 2, &RandomizedSvd::default(), &Run::default()).unwrap_err()
+    };
+    let nan = fails(|mut product| {
+        product.data_mut()[3] = f64::NAN;
+        product
+    });
+    assert!(
+        matches!(&nan, Error::Argument { name: "map", why, .. } if why.contains("1 of the 600")),
+        "{nan}"
+    );
+    assert!(matches!(fails(|_| Matrix::zeros(2, 2)), Error::Shape { .. }));
+    let large = upload(dev, Mat::from_fn(30, 8, |_, _| 1e25).as_ref());
+    let error = randomized_svd(&large, 2, &RandomizedSvd::default(), &Run::default()).unwrap_err();
+    assert!(error.to_string().contains("overflow"), "{error}");
+}
+
+fn cancelled_between_blocks(dev: &Device) {
+    let x = upload(dev, random(5000, 20, 1).as_ref());
+    let cancel = Cancel::default();
+    let flag = cancel.clone();
+    let progress = Progress::new(move |status| {
+        assert!(status.pass < 2, "went on after it was cancelled");
+        if status.pass == 1 {
+            flag.cancel();
+        }
+    });
+    let run = Run { cancel, progress, ..Run::default() };
+    let result = randomized_svd(&x, 3, &stop(Stop::PowerIterations(5)), &run);
+    assert!(matches!(result, Err(Error::Cancelled)));
+}
+
+fn progress_counts_up(dev: &Device) {
+    let x = upload(dev, with_spectrum(3000, 100, &flat(100), 1).as_ref());
+    let told = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let list = told.clone();
+    let progress = Progress::new(move |status| list.lock().unwrap().push(status));
+    let run = Run { progress, ..Run::default() };
+    let found = randomized_svd(&x, 2, &stop(Stop::PowerIterations(1)), &run).unwrap();
+    let told = told.lock().unwrap();
+    assert_eq!(told.len() as u32, 3 * found.passes);
+    for (i, status) in told.iter().enumerate() {
+        assert_eq!((status.pass, status.passes, status.total), (i as u32 / 3, 3, 3000));
+        assert_eq!(status.rows, [1024, 2048, 3000][i % 3]);
+        assert_eq!(status.residual.is_some(), i >= 3);
+    }
+}
+
+fn seeds_agree_and_runs_are_equal(dev: &Device) {
+    let a = with_spectrum(1100, 150, &geometric(150, 50.0), 3);
+    let run = |dev: &Device, seed| {
+        solve(&upload(dev, a.as_ref()), 5, &RandomizedSvd { seed, ..RandomizedSvd::default() })
+    };
+    let first = run(dev, 1);
+    assert_eq!(first, run(dev, 1));
+    assert_eq!(first, run(&checked(1), 1));
+    assert_eq!(first, run(&checked(3), 1));
+    let other = run(dev, 2);
+    assert_ne!(first.v, other.v);
+    for (s, other) in first.s.iter().zip(&other.s) {
+        assert!((s - other).abs() <= 2e-6 * s);
+    }
+}

@@ -1,0 +1,252 @@
+//! Exact and truncated decompositions with both sides' vectors: identities against known spectra.
+
+use faer::Mat;
+
+use super::*;
+use crate::{
+    Error, Run,
+    linalg::{RandomizedSvd, SignRule, Stop, TruncatedSvd, svd, truncated_svd},
+};
+
+on_cpu!(
+    any_condition_number,
+    rank_deficient,
+    sizes,
+    truncated_any_condition_number,
+    truncated_by_iteration,
+    truncated_small_values,
+    truncated_rank_deficient,
+    truncated_sizes,
+    any_scale,
+    transposing_swaps_the_sides,
+    signs,
+    bad_values_are_named,
+    two_runs_are_equal,
+);
+
+/// ‖a - U diag(s) Vᵀ‖ in the Frobenius norm.
+fn distance(a: &Mat<f64>, u: &Mat<f64>, s: &[f64], v: &Mat<f64>) -> f64 {
+    let scaled = Mat::from_fn(u.nrows(), s.len(), |i, j| u[(i, j)] * s[j]);
+    (a - host::product(scaled.as_ref(), v.transpose())).norm_l2()
+}
+
+fn check(name: &str, dev: &Device, a: &Mat<f64>, spectrum: &[f64]) {
+    let found = svd(&upload(dev, a.as_ref())).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let (u, v) = (download(&found.u), download(&found.v));
+    assert_eq!((u.shape(), v.shape()), ((a.nrows(), found.s.len()), (a.ncols(), found.s.len())), "{name}");
+    assert_orthonormal(&format!("{name}: u"), u.as_ref());
+    assert_orthonormal(&format!("{name}: v"), v.as_ref());
+    let error = distance(a, &u, &found.s, &v);
+    assert!(error <= 3e-6 * a.norm_l2(), "{name}: off by {:.1e}", error / a.norm_l2());
+    assert!(found.s.is_sorted_by(|x, y| x >= y), "{name}: not falling");
+    for (i, s) in found.s.iter().enumerate() {
+        let expected = spectrum.get(i).copied().unwrap_or(0.0);
+        assert!((s - expected).abs() <= 1e-6 * spectrum[0], "{name}: value {i} is {s}, not {expected}");
+    }
+}
+
+fn any_condition_number(dev: &Device) {
+    for (m, n) in [(2000, 50), (50, 2000), (300, 300), (301, 299)] {
+        for condition in [1.0, 1e3, 1e6] {
+            let spectrum = geometric(m.min(n), condition);
+            let a = with_spectrum(m, n, &spectrum, 3);
+            check(&format!("({m}, {n}), condition {condition:.0e}"), dev, &a, &spectrum);
+        }
+    }
+}
+
+fn rank_deficient(dev: &Device) {
+    for (m, n, rank) in [(400, 60, 1), (400, 60, 20), (60, 400, 20), (100, 100, 50)] {
+        let spectrum = geometric(rank, 100.0);
+        let a = with_spectrum(m, n, &spectrum, 3);
+        check(&format!("({m}, {n}) of rank {rank}"), dev, &a, &spectrum);
+    }
+    check("zeros", dev, &Mat::zeros(40, 9), &[0.0]);
+}
+
+fn sizes(dev: &Device) {
+    for (m, n) in [(1, 1), (1, 7), (7, 1), (2, 2), (64, 65), (257, 3), (3, 257)] {
+        let spectrum = geometric(m.min(n), 10.0);
+        check(&format!("({m}, {n})"), dev, &with_spectrum(m, n, &spectrum, 5), &spectrum);
+    }
+    for (m, n) in [(0, 3), (3, 0), (0, 0)] {
+        let found = svd(&Tensor::zeros(dev, &[m, n]).unwrap()).unwrap();
+        assert_eq!((found.u.shape(), found.v.shape()), (&[m, 0][..], &[n, 0][..]));
+        assert!(found.s.is_empty());
+    }
+}
+
+/// The result, checked against the best approximation of rank k.
+fn check_truncated(
+    name: &str,
+    dev: &Device,
+    a: &Mat<f64>,
+    spectrum: &[f64],
+    k: usize,
+    options: &RandomizedSvd,
+) -> TruncatedSvd {
+    let found = truncated_svd(&upload(dev, a.as_ref()), k, options, &Run::default());
+    let (u, found) = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let u = download(&u);
+    let v = found.v.as_faer().to_owned();
+    assert_eq!((u.shape(), v.shape()), ((a.nrows(), k), (a.ncols(), k)), "{name}");
+    assert_orthonormal(&format!("{name}: u"), u.as_ref());
+    assert!(distance_from_orthonormal(v.as_ref()) <= ORTHONORMAL, "{name}: v");
+    let tail = |k: usize| spectrum.iter().skip(k).map(|s| s * s).sum::<f64>().sqrt();
+    let (error, best, whole) = (distance(a, &u, &found.s, &v), tail(k), tail(0));
+    assert!(error <= 1.001 * best + 1e-5 * whole, "{name}: off by {error:.3e}, the best is {best:.3e}");
+    for (i, s) in found.s.iter().enumerate().filter(|(i, _)| found.converged[*i]) {
+        let expected = spectrum.get(i).copied().unwrap_or(0.0);
+        let close = (s - expected).abs() <= 1e-5 * expected + 1e-6 * spectrum[0];
+        assert!(close, "{name}: value {i} is {s}, not {expected}");
+    }
+    found
+}
+
+fn truncated_any_condition_number(dev: &Device) {
+    for (m, n) in [(2000, 100), (100, 2000), (300, 300)] {
+        for condition in [1.0, 1e3, 1e6] {
+            let spectrum = geometric(m.min(n), condition);
+            let a = with_spectrum(m, n, &spectrum, 3);
+            for k in [1, 10, 100] {
+                let name = format!("({m}, {n}), condition {condition:.0e}, k = {k}");
+                check_truncated(&name, dev, &a, &spectrum, k, &RandomizedSvd::default());
+            }
+        }
+    }
+}
+
+/// Sizes past which the exact decomposition is not chosen.
+fn truncated_by_iteration(dev: &Device) {
+    let options = RandomizedSvd { oversamples: 10, ..RandomizedSvd::default() };
+    for (m, n) in [(1500, 600), (600, 1500)] {
+        for condition in [1e2, 1e4, 1e6] {
+            let spectrum = geometric(600, condition);
+            let a = with_spectrum(m, n, &spectrum, 3);
+            let name = format!("({m}, {n}), condition {condition:.0e}");
+            let found = check_truncated(&name, dev, &a, &spectrum, 10, &options);
+            assert!(found.is_converged() && found.passes > 1, "{name}: {} passes", found.passes);
+        }
+    }
+}
+
+/// Values far below the square root of f32's rounding error, which AᵀA alone could not see.
+fn truncated_small_values(dev: &Device) {
+    for condition in [1e3, 1e4, 1e6] {
+        let spectrum = geometric(20, condition);
+        let a = with_spectrum(1200, 800, &spectrum, 6);
+        for stop in [Stop::Tolerance(1e-4), Stop::PowerIterations(0), Stop::PowerIterations(2)] {
+            let name = format!("condition {condition:.0e}, {stop:?}");
+            let options = RandomizedSvd { stop, ..RandomizedSvd::default() };
+            let found = check_truncated(&name, dev, &a, &spectrum, 20, &options);
+            assert!(found.passes > 1, "{name}: exact");
+        }
+    }
+}
+
+fn truncated_rank_deficient(dev: &Device) {
+    let spectrum = geometric(5, 10.0);
+    for (m, n) in [(900, 700), (700, 900), (200, 40)] {
+        let a = with_spectrum(m, n, &spectrum, 3);
+        let found = check_truncated(
+            &format!("({m}, {n}) of rank 5"),
+            dev,
+            &a,
+            &spectrum,
+            12,
+            &RandomizedSvd::default(),
+        );
+        assert!(found.is_converged());
+    }
+    let found = check_truncated("zeros", dev, &Mat::zeros(700, 600), &[0.0], 3, &RandomizedSvd::default());
+    assert!(found.s == [0.0; 3] && found.is_converged());
+}
+
+fn truncated_sizes(dev: &Device) {
+    for (m, n) in [(1, 1), (1, 7), (7, 1), (2, 2), (30, 31)] {
+        let spectrum = geometric(m.min(n), 10.0);
+        let a = with_spectrum(m, n, &spectrum, 5);
+        for k in 0..=m.min(n).min(3) {
+            check_truncated(&format!("({m}, {n})"), dev, &a, &spectrum, k, &RandomizedSvd::default());
+        }
+    }
+    let (u, found) =
+        truncated_svd(&Tensor::zeros(dev, &[0, 4]).unwrap(), 0, &RandomizedSvd::default(), &Run::default())
+            .unwrap();
+    assert_eq!((u.shape(), found.v.rows()), (&[0, 0][..], 4));
+}
+
+fn any_scale(dev: &Device) {
+    let spectrum = geometric(600, 1e3);
+    let a = with_spectrum(700, 600, &spectrum, 3);
+    for scale in [1e30, 1e-30, 1e15, 1e-15] {
+        let scaled = Mat::from_fn(700, 600, |i, j| a[(i, j)] * scale);
+        let spectrum: Vec<f64> = spectrum.iter().map(|s| s * scale).collect();
+        check_truncated(&format!("{scale:e}"), dev, &scaled, &spectrum, 3, &RandomizedSvd::default());
+        check(&format!("{scale:e}"), dev, &scaled, &spectrum);
+    }
+}
+
+fn transposing_swaps_the_sides(dev: &Device) {
+    let spectrum = geometric(12, 50.0);
+    let a = with_spectrum(90, 30, &spectrum, 3);
+    let [tall, wide] = [a.as_ref(), a.transpose()].map(|a| svd(&upload(dev, a)).unwrap());
+    assert_eq!(tall.s, wide.s);
+    assert_eq!(tall.u.read().unwrap(), wide.v.read().unwrap());
+    assert_eq!(tall.v.read().unwrap(), wide.u.read().unwrap());
+}
+
+fn signs(dev: &Device) {
+    let a = with_spectrum(80, 50, &geometric(50, 20.0), 3);
+    for sign in [SignRule::Stable, SignRule::DaskSum, SignRule::MaxAbsU, SignRule::MaxAbsV, SignRule::None] {
+        let options = RandomizedSvd { sign, ..RandomizedSvd::default() };
+        let (u, found) = truncated_svd(&upload(dev, a.as_ref()), 6, &options, &Run::default()).unwrap();
+        let u = download(&u);
+        let largest = |x: Vec<f64>| x.into_iter().max_by(|x, y| x.abs().total_cmp(&y.abs())).unwrap();
+        for j in 0..6 {
+            match sign {
+                SignRule::DaskSum => assert!(found.v.column(j).sum::<f64>() >= 0.0),
+                SignRule::MaxAbsU => assert!(largest(u.col(j).iter().copied().collect()) > 0.0),
+                SignRule::Stable | SignRule::MaxAbsV => assert!(largest(found.v.column(j).collect()) > 0.0),
+                SignRule::None => {}
+            }
+        }
+        let error = distance(&a, &u, &found.s, &found.v.as_faer().to_owned());
+        let tail = geometric(50, 20.0).iter().skip(6).map(|s| s * s).sum::<f64>().sqrt();
+        assert!(error <= 1.001 * tail, "{sign:?}: u and v disagree");
+    }
+}
+
+fn bad_values_are_named(dev: &Device) {
+    for bad in [f64::NAN, f64::INFINITY] {
+        for (m, n) in [(40, 9), (9, 40), (700, 500)] {
+            let a = Mat::from_fn(m, n, |i, j| if (i, j) == (4, 7) { bad } else { 1.0 + i as f64 });
+            let a = upload(dev, a.as_ref());
+            let truncated = truncated_svd(&a, 2, &RandomizedSvd::default(), &Run::default()).unwrap_err();
+            for error in [svd(&a).unwrap_err(), truncated] {
+                assert!(matches!(error, Error::Argument { name: "a", .. }));
+                assert!(error.to_string().contains("column 7 holds 1 values"), "{error}");
+            }
+        }
+    }
+    let flat = Tensor::zeros(dev, &[8]).unwrap();
+    assert!(matches!(svd(&flat), Err(Error::Shape { .. })));
+    assert!(matches!(
+        truncated_svd(&flat, 1, &RandomizedSvd::default(), &Run::default()),
+        Err(Error::Shape { .. })
+    ));
+    let large = svd(&Tensor::zeros(dev, &[16_385, 16_385]).unwrap()).unwrap_err().to_string();
+    assert!(large.contains("16385") && large.contains("randomized_svd"), "{large}");
+}
+
+fn two_runs_are_equal(dev: &Device) {
+    let a = with_spectrum(800, 600, &geometric(600, 1e4), 4);
+    let runs = [dev, dev, &checked(1), &checked(3)].map(|dev| {
+        let a = upload(dev, a.as_ref());
+        let whole = svd(&a).unwrap();
+        let (u, found) = truncated_svd(&a, 5, &RandomizedSvd::default(), &Run::default()).unwrap();
+        assert!(found.passes > 1);
+        (u.read().unwrap(), found, whole.u.read().unwrap(), whole.s, whole.v.read().unwrap())
+    });
+    assert!(runs.iter().all(|run| *run == runs[0]));
+}

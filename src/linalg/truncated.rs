@@ -1,0 +1,149 @@
+//! Truncated singular value decomposition of a resident matrix, with both sides' vectors.
+
+use faer::Mat;
+
+use super::{
+    gram::{Sum, blocks, to_usize},
+    host,
+    map::Matrix,
+    map_tensor::BLOCK,
+    matmul::{Op, Rows, matmul, multiply},
+    qr::{check_finite, factor},
+    rsvd::{Plan, RandomizedSvd, Stop, TruncatedSvd},
+    scale_columns::scale_columns,
+    sign::SignRule,
+    svd::exact,
+};
+use crate::{Result, Run, Tensor};
+
+const OP: &str = "truncated_svd";
+
+/// The `k` largest singular values of a resident matrix with both sides' vectors: `a ≈ U diag(s) Vᵀ`.
+///
+/// [`randomized_svd`](super::randomized_svd), and then one more pass in which A is projected on the best k +
+/// oversamples columns: Y = A V, `Y = Q R`, and the decomposition of Qᵀ A gives the result. That pass squares nothing,
+/// so small values are as accurate as f32 allows. Where the iteration could fill the space, so that
+/// min(m, n) <= (k + oversamples) times the expected passes, the exact [`svd`](super::svd) runs instead.
+///
+/// # Shapes
+/// `a`: (m, n) -> U (m, k) on the device; k values and V (n, k) on the host.
+///
+/// # Accuracy
+/// max|UᵀU - I| <= 2e-6, also where `a` is rank deficient; converged values to 1e-6 of the largest;
+/// ‖a - U diag(s) Vᵀ‖ within 0.1 % of the optimum plus 1e-5 ‖a‖ in the Frobenius norm once converged. The residuals are
+/// those before the last pass, which only improves on them, and 0 where the exact decomposition ran.
+///
+/// # Cost
+/// That of [`randomized_svd`](super::randomized_svd), one pass more, and [`qr`](super::qr) of (m, k + oversamples); or
+/// that of [`svd`](super::svd). Waits.
+///
+/// # Errors
+/// As [`randomized_svd`](super::randomized_svd); [`Error::Argument`](crate::Error::Argument) also when `a` holds NaN
+/// or infinity (the first such column is named).
+///
+/// ```
+/// use teatime::{Device, Run, Tensor, linalg};
+/// let device = Device::best()?;
+/// let a = Tensor::from_slice(&device, &[3.0f32, 0.0, 0.0, 4.0, 0.0, 0.0], &[3, 2])?;
+/// let (u, svd) = linalg::truncated_svd(&a, 1, &linalg::RandomizedSvd::default(), &Run::default())?;
+/// assert!((svd.s[0] - 4.0).abs() < 1e-5 && (u.read()?[1] - 1.0).abs() < 1e-5);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn truncated_svd(
+    a: &Tensor<f32>,
+    k: usize,
+    options: &RandomizedSvd,
+    run: &Run,
+) -> Result<(Tensor<f32>, TruncatedSvd)> {
+    let [m, n] = a.matrix(OP)?;
+    let plan = Plan::new(OP, [m, n], k, options, run)?;
+    if k == 0 {
+        return Ok((Tensor::zeros(a.device(), &[m, 0])?, TruncatedSvd::empty(plan.n)));
+    }
+    let expected = match options.stop {
+        Stop::PowerIterations(_) => plan.passes,
+        Stop::Tolerance(_) => plan.passes.min(16),
+    };
+    let fills = m.min(n) <= (plan.l as u64).saturating_mul(expected.into());
+    let (mut u, mut svd) = if fills { whole(a, k)? } else { projected(a, k, &plan, options.seed, run)? };
+    let negative = match options.sign {
+        SignRule::MaxAbsU => options.sign.negative(&to_matrix(&u)?),
+        rule => rule.negative(&svd.v),
+    };
+    if negative.contains(&true) {
+        svd.v.negate_columns(&negative);
+        let signs: Vec<f32> = negative.iter().map(|&negative| if negative { -1.0 } else { 1.0 }).collect();
+        u = scale_columns(&u, &signs)?;
+    }
+    Ok((u, svd))
+}
+
+/// `a` divided by a power of two where products of four of its elements might leave the range of f32.
+fn scaled(a: &Tensor<f32>) -> Result<(Option<Tensor<f32>>, f64)> {
+    let stats = check_finite(OP, a)?;
+    let largest = stats.iter().fold(0.0, |largest: f64, stats| largest.max(stats.sum_squares));
+    let exponent: f64 = match largest.sqrt() {
+        length if length == f64::INFINITY => 100.0,
+        length if length < 2f64.powi(-60) => -110.0,
+        length if (2f64.powi(-20)..2f64.powi(20)).contains(&length) => return Ok((None, 1.0)),
+        length => length.log2().round(),
+    };
+    #[allow(clippy::cast_possible_truncation, reason = "a power of two within the range of f32")]
+    let factors = vec![(-exponent).exp2() as f32; stats.len()];
+    Ok((Some(scale_columns(a, &factors)?), exponent.exp2()))
+}
+
+/// By the exact decomposition.
+fn whole(a: &Tensor<f32>, k: usize) -> Result<(Tensor<f32>, TruncatedSvd)> {
+    let found = exact(OP, a, k)?;
+    let short = Matrix::from_faer(found.short.as_ref());
+    let (u, v) = if a.shape()[0] >= a.shape()[1] {
+        (found.long, short)
+    } else {
+        (short.to_tensor(a.device())?, to_matrix(&found.long)?)
+    };
+    let (residuals, converged) = (vec![0.0; k], vec![true; k]);
+    Ok((u, TruncatedSvd { s: found.s, v, residuals, converged, passes: 1 }))
+}
+
+/// By the iteration, and a projection on more columns than are wanted.
+fn projected(
+    a: &Tensor<f32>,
+    k: usize,
+    plan: &Plan,
+    seed: u64,
+    run: &Run,
+) -> Result<(Tensor<f32>, TruncatedSvd)> {
+    let (scaled, scale) = scaled(a)?;
+    let a = scaled.as_ref().unwrap_or(a);
+    let (krylov, found) = plan.iterate(a, seed, run)?;
+    let best = krylov.vectors(&krylov.ritz(plan.l)?);
+    let y = matmul(a, &Matrix::from_faer(best.as_ref()).to_tensor(a.device())?)?;
+    let basis = factor(OP, &y)?;
+    let q = basis.times(Mat::identity(best.ncols(), best.ncols()).as_ref())?;
+    let z = product_tn(a, &q)?;
+    let (v, s, rotation) = host::singular(OP, z.as_faer())?;
+    let u = matmul(&q, &Matrix::from_faer(rotation.as_ref().subcols(0, k)).to_tensor(a.device())?)?;
+    let mut svd = plan.result(&krylov, &found);
+    svd.passes += 1;
+    svd.s = s[..k].iter().map(|s| s * scale).collect();
+    svd.v = Matrix::from_faer(v.as_ref().subcols(0, k));
+    Ok((u, svd))
+}
+
+/// `aᵀ b` in f32 over canonical blocks of rows, added in f64.
+fn product_tn(a: &Tensor<f32>, b: &Tensor<f32>) -> Result<Matrix> {
+    let ([m, n], [_, l]) = (a.matrix(OP)?, b.matrix(OP)?);
+    let mut sum = Sum::new(n, l, false);
+    let mut block = Tensor::empty(a.device(), &[n, l])?;
+    for rows in blocks(m, BLOCK) {
+        multiply(OP, Op::Tn, Rows::new(a, rows.clone()), Rows::new(b, rows), &mut block)?;
+        sum.add(&block)?;
+    }
+    sum.finish(a.device())
+}
+
+fn to_matrix(x: &Tensor<f32>) -> Result<Matrix> {
+    let [rows, cols] = x.matrix(OP)?;
+    Matrix::from_vec(x.read()?.into_iter().map(f64::from).collect(), to_usize(rows), to_usize(cols))
+}
