@@ -68,10 +68,10 @@ pub(crate) struct PcaArgs {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) scaler: ScalerArg,
     /// Leave out variants with a minor allele frequency below X (0 to 0.5)
-    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half)]
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half, allow_negative_numbers = true)]
     pub(crate) maf: f64,
     /// Leave out variants with more than this fraction of missing calls (0 to 1)
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one)]
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
     pub(crate) geno: f64,
     /// Path of the genotype array within each store, where it has another name
     #[arg(long, value_name = "PATH")]
