@@ -135,7 +135,7 @@ pub(crate) struct DemoArgs {
     /// Fraction of missing calls (0 to 1)
     #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = up_to_one)]
     pub(crate) missing: f64,
-    /// How far the populations are apart: F_ST (0 to 0.95)
+    /// How far the populations are apart: `F_ST` (0 to 0.95)
     #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = fst)]
     pub(crate) fst: f64,
     /// Seed of the simulation
@@ -163,7 +163,7 @@ pub(crate) struct DevicesArgs {
 #[derive(Args, Debug)]
 pub(crate) struct Resources {
     /// Device to compute on, as `teatime devices` names it: cpu, wgpu, wgpu:N, wgpu:vulkan, wgpu:NAME... [default:
-    /// $TEATIME_DEVICE, else a discrete GPU, else cpu]
+    /// `$TEATIME_DEVICE`, else a discrete GPU, else cpu]
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Threads that decode, and compute on the cpu device; changes no result [default: all]

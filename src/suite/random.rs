@@ -52,5 +52,5 @@ fn the_stream_ends(device: &Device) {
 }
 
 fn empty(device: &Device) {
-    assert_eq!(random_words(device, 1, 2, 0).unwrap().read().unwrap(), []);
+    assert!(random_words(device, 1, 2, 0).unwrap().read().unwrap().is_empty());
 }

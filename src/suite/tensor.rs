@@ -41,7 +41,7 @@ fn shapes(device: &Device) {
     let x = x.reshape(&[3, 2, 1]).unwrap();
     assert_eq!((x.shape(), x.len(), x.bytes()), (&[3, 2, 1][..], 6, 6));
     assert!(matches!(x.reshape(&[4]), Err(Error::Shape { .. })));
-    assert_eq!(Tensor::<f32>::zeros(device, &[0, 7]).unwrap().read().unwrap(), []);
+    assert!(Tensor::<f32>::zeros(device, &[0, 7]).unwrap().read().unwrap().is_empty());
 }
 
 fn too_large(device: &Device) {
