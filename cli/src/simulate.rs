@@ -26,7 +26,7 @@ pub(crate) struct Model {
     pub(crate) populations: usize,
     /// Probability of a missing call.
     pub(crate) missing: f64,
-    /// F_ST.
+    /// `F_ST`.
     pub(crate) fst: f64,
     pub(crate) seed: u64,
 }

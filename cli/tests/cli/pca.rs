@@ -20,7 +20,7 @@ fn is_general(text: &str) -> bool {
 
 /// Compares a table of vectors with plink2's: the same text but for signs and the last digits.
 fn assert_like_plink(out: &Path, name: &str, ids: bool) {
-    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let read = |path: &Path| fs::read_to_string(path).expect("the table should be there");
     let (ours, theirs) =
         (read(&out.join("pca.eigenvec")), read(&fixture(&format!("plink2/{name}.eigenvec"))));
     assert_eq!(ours.lines().next(), theirs.lines().next());
