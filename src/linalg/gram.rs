@@ -82,15 +82,18 @@ impl Sum {
     }
 }
 
-/// `xᵀ x` for x (m, n): in f32 over blocks of 256 to 1,024 rows, which are added in f64. Waits.
+/// Terms of one sum in f32 where orthogonality to 1e-6 depends on it.
+const DEPTH: u64 = 64;
+
+/// `xᵀ x` for x (m, n), to about 1e-6 of |x|ᵀ|x|. Waits.
 ///
-/// Short blocks, because a diagonal entry is a sum of squares, whose rounding grows with the root of its length; not
-/// shorter than half the columns, so that the downloads are no more than twice x.
+/// In f32 over 64 rows, blocks of which are added in f32 up to 256 to 1,024 rows, and in f64 over those; at least half
+/// as many rows as columns, so that the downloads are no more than twice x.
 pub(crate) fn gram_f64(x: &Tensor<f32>) -> Result<Matrix> {
     let [m, n] = x.matrix("gram")?;
     let mut sum = Sum::new(n, n, true);
     for rows in blocks(m, n.min(2048).next_power_of_two().max(512) / 2) {
-        sum.add(&gram_lower_rows(Rows::new(x, rows))?)?;
+        sum.add(&gram_lower_rows(Rows::new(x, rows), DEPTH)?)?;
     }
     sum.finish(x.device())
 }

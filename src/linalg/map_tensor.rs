@@ -9,6 +9,8 @@ use crate::{Element, Error, Result, Tensor};
 
 /// Rows of one canonical block.
 pub(crate) const BLOCK: u64 = 1024;
+/// Terms of one sum in f32: singular values of constant columns are then right to 5e-6.
+pub(crate) const DEPTH: u64 = 256;
 
 /// Products in f32 over blocks of 1,024 rows, added in f64.
 ///
@@ -21,7 +23,7 @@ pub(crate) const BLOCK: u64 = 1024;
 /// Two launches and one download of (n, l) per block and pass; waits.
 impl<T: Element> LinearMap for Tensor<T> {
     fn shape(&self) -> [u64; 2] {
-        match *Tensor::shape(self) {
+        match *Self::shape(self) {
             [m, n] => [m, n],
             // Not a matrix: every product says so.
             _ => [self.len(), 1],
@@ -39,8 +41,8 @@ impl<T: Element> LinearMap for Tensor<T> {
             let (end, count) = (rows.end, rows.end - rows.start);
             let block = Rows::new(self, rows);
             let mut y = Tensor::empty(self.device(), &[count, l])?;
-            multiply(op, Op::Nn, block, Rows::new(&x, 0..n), &mut y)?;
-            multiply(op, Op::Tn, block, Rows::new(&y, 0..count), &mut image)?;
+            multiply(op, Op::Nn, block, Rows::new(&x, 0..n), DEPTH, &mut y)?;
+            multiply(op, Op::Tn, block, Rows::new(&y, 0..count), DEPTH, &mut image)?;
             sum.add(&image)?;
             pass.tell(end)?;
         }
@@ -60,7 +62,7 @@ impl<T: Element> LinearMap for Tensor<T> {
         for rows in blocks(m, 4096) {
             let count = rows.end - rows.start;
             let mut y = Tensor::empty(self.device(), &[count, l])?;
-            multiply(op, Op::Nn, Rows::new(self, rows.clone()), Rows::new(&x, 0..n), &mut y)?;
+            multiply(op, Op::Nn, Rows::new(self, rows.clone()), Rows::new(&x, 0..n), DEPTH, &mut y)?;
             let values = y.read()?.into_iter().map(f64::from).collect();
             sink(rows.start, &Matrix::from_vec(values, to_usize(count), to_usize(l))?)?;
             pass.tell(rows.end)?;

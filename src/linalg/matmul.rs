@@ -120,25 +120,30 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
 
 /// The lower triangle of `xᵀ x` for x (k, n); what is above the diagonal is unspecified.
 pub(crate) fn gram_lower(x: &Tensor<f32>) -> Result<Tensor<f32>> {
-    gram_lower_rows(Rows::all("gram", x)?)
+    gram_lower_rows(Rows::all("gram", x)?, u64::MAX)
 }
 
-/// [`gram_lower`] of some rows.
-pub(crate) fn gram_lower_rows(x: Rows<'_, f32>) -> Result<Tensor<f32>> {
+/// [`gram_lower`] of some rows, in sums of at most `depth` terms that are added up.
+pub(crate) fn gram_lower_rows(x: Rows<'_, f32>, depth: u64) -> Result<Tensor<f32>> {
     let mut out = Tensor::empty(x.tensor.device(), &[x.cols(), x.cols()])?;
-    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true, accumulate: false }.run(&mut out)?;
+    Product { name: "gram", op: Op::Tn, a: x, b: x, lower: true, accumulate: false, depth }.run(&mut out)?;
     Ok(out)
 }
 
-/// `op(a) op(b)` into a tensor of the right shape; the operands are rows of tensors.
+/// `op(a) op(b)` into a tensor of the right shape, in sums of at most `depth` terms that are added up; the operands
+/// are rows of tensors.
+///
+/// Adding one small number again and again loses up to depth / 3 units of rounding in f32, always to the same side: in
+/// a product of constant columns.
 pub(crate) fn multiply<A: Element, B: Element>(
     name: &'static str,
     op: Op,
     a: Rows<'_, A>,
     b: Rows<'_, B>,
+    depth: u64,
     c: &mut Tensor<f32>,
 ) -> Result<()> {
-    Product { name, op, a, b, lower: false, accumulate: false }.run(c)
+    Product { name, op, a, b, lower: false, accumulate: false, depth }.run(c)
 }
 
 /// [`multiply`] that adds to what `c` holds.
@@ -150,7 +155,7 @@ pub(crate) fn multiply_add<A: Element, B: Element>(
     c: &mut Tensor<f32>,
 ) -> Result<()> {
     let (a, b) = (Rows::all(name, a)?, Rows::all(name, b)?);
-    Product { name, op, a, b, lower: false, accumulate: true }.run(c)
+    Product { name, op, a, b, lower: false, accumulate: true, depth: u64::MAX }.run(c)
 }
 
 /// Some rows of a matrix, as it is stored; nothing is copied.
@@ -212,7 +217,7 @@ fn product<A: Element, B: Element>(
         return Err(Error::WrongDevice { op: name });
     }
     let mut out = Tensor::empty(a.device(), &[m, n])?;
-    multiply(name, op, Rows::all(name, a)?, Rows::all(name, b)?, &mut out)?;
+    multiply(name, op, Rows::all(name, a)?, Rows::all(name, b)?, u64::MAX, &mut out)?;
     Ok(out)
 }
 
@@ -225,6 +230,8 @@ struct Product<'a, A: Element, B: Element> {
     lower: bool,
     /// Whether c is added to.
     accumulate: bool,
+    /// Most terms of one launch's sums.
+    depth: u64,
 }
 
 /// Most rows, columns and inner extent of one launch.
@@ -249,10 +256,11 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         if m == 0 || n == 0 {
             return Ok(());
         }
-        if !self.lower && k > 0 {
-            if let Some(result) = self.vendor([m, n, k], c) {
-                return result;
-            }
+        if !self.lower
+            && k > 0
+            && let Some(result) = self.vendor([m, n, k], c)
+        {
+            return result;
         }
         let panel = self.panel([m, n, k], c.device().limits())?;
         for m0 in (0..m).step_by(to_usize(panel.m)) {
@@ -298,7 +306,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         let b_rows = rows(self.b.cols(), B::DTYPE.size())?;
         let c_rows = rows(n, 4)?;
         let axis = u64::from(limits.groups_per_axis).saturating_mul(TILE.into());
-        let (mut panel_m, mut panel_n, mut panel_k) = (c_rows.min(axis), n.min(axis), k.max(1));
+        let (mut panel_m, mut panel_n, mut panel_k) = (c_rows.min(axis), n.min(axis), k.clamp(1, self.depth));
         match self.op {
             Op::Nn => (panel_m, panel_k) = (panel_m.min(a_rows), panel_k.min(b_rows)),
             Op::Tn => panel_k = panel_k.min(a_rows).min(b_rows),

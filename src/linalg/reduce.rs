@@ -161,8 +161,8 @@ fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
         let step = by_x.min(rows_of(out_row)).min(groups / parts.max(1));
         (step, step)
     } else {
-        let blocks =
-            (by_x / u64::from(BLOCK)).min(rows_of(out_row)).min(groups / cols.div_ceil(WG.into()).max(1));
+        let by_x = if by_x < rows { by_x / u64::from(BLOCK) } else { u64::MAX };
+        let blocks = by_x.min(rows_of(out_row)).min(groups / cols.div_ceil(WG.into()).max(1));
         (blocks.saturating_mul(BLOCK.into()), blocks)
     };
     if step == 0 {

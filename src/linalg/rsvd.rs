@@ -18,7 +18,7 @@ const TOLERANCE: f64 = 1e-4;
 /// When [`randomized_svd`] stops.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stop {
-    /// After q power iterations, which are q + 2 passes, as many products as others make in 2 q + 4 passes.
+    /// After q power iterations: q + 2 passes, where a method that multiplies by A and Aᵀ in turn makes 2 q + 2.
     PowerIterations(u32),
     /// When the relative residuals of all k components are at most this, or at the pass limit.
     Tolerance(f64),
@@ -64,7 +64,7 @@ pub struct TruncatedSvd {
     pub residuals: Vec<f64>,
     /// Whether the residual is at most the tolerance (1e-4 where none was given), or as small as f32 can tell.
     pub converged: Vec<bool>,
-    /// Passes over the matrix.
+    /// Passes over the matrix; 1 where it was decomposed exactly.
     pub passes: u32,
 }
 
@@ -91,18 +91,18 @@ impl TruncatedSvd {
 /// A Gaussian block of l = k + oversamples columns is multiplied by AᵀA, one pass at a time; each pass's block is made
 /// orthonormal and kept, and Rayleigh-Ritz runs on all of them: A ≈ U diag(s) Vᵀ, with `U` from [`left_vectors`].
 /// After Musco and Musco, "Randomized block Krylov methods for stronger and faster approximate singular value
-/// decomposition" (NeurIPS 2015).
+/// decomposition" (2015).
 ///
 /// # Shapes
 /// `map`: (m, n) -> k values, `v` (n, k). Values past the rank are 0, and their vectors are orthonormal too.
 ///
 /// # Accuracy
-/// A component whose residual is r has a value within about r² σ₁ / (2 gap) relative, gap being the distance to the
-/// next value over σ. AᵀA is multiplied in f32, so a value below about 1e-3 of the largest counts as 0:
-/// [`truncated_svd`](super::truncated_svd) of a resident matrix has no such floor.
+/// A component whose residual is r has a value within about r² σ₁² / (4 g σ²) relative, g being its relative distance
+/// to the values that are not wanted. AᵀA is multiplied in f32, so a value below about 1.4e-3 of the largest counts as
+/// 0: [`truncated_svd`](super::truncated_svd) of a resident matrix has no such floor.
 ///
 /// # Cost
-/// One pass of the map per iteration; with p passes 2 p n l numbers of f64 on the host and about 4 n (p l)² operations
+/// One pass of the map per iteration; with p passes 2 p n l numbers of f64 on the host and about 8 n (p l)² operations
 /// there. Where that is more than half of `run.memory`'s host share, the basis restarts from the best k + l vectors,
 /// which costs passes. Waits. The result depends on the seed and the map alone unless it restarts.
 ///
@@ -236,8 +236,9 @@ impl Plan {
     }
 
     pub(crate) fn iterate(&self, map: &dyn LinearMap, seed: u64, run: &Run) -> Result<(Krylov, Found)> {
-        let mut krylov = Krylov::new(self.n, self.capacity);
         let l = self.l;
+        let longest = usize::try_from(self.passes).unwrap_or(usize::MAX).saturating_mul(l);
+        let mut krylov = Krylov::new(self.n, self.capacity.min(longest).min(self.n));
         let random = Mat::from_fn(self.n, l, |i, j| gaussian(seed, i as u64 * l as u64 + j as u64));
         let mut block = krylov.next(random.as_ref(), 0.0)?;
         let mut status = Status::new(0, self.passes, self.m);

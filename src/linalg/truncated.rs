@@ -6,7 +6,7 @@ use super::{
     gram::{Sum, blocks, to_usize},
     host,
     map::Matrix,
-    map_tensor::BLOCK,
+    map_tensor::{BLOCK, DEPTH},
     matmul::{Op, Rows, matmul, multiply},
     qr::{check_finite, factor},
     rsvd::{Plan, RandomizedSvd, Stop, TruncatedSvd},
@@ -137,7 +137,7 @@ fn product_tn(a: &Tensor<f32>, b: &Tensor<f32>) -> Result<Matrix> {
     let mut sum = Sum::new(n, l, false);
     let mut block = Tensor::empty(a.device(), &[n, l])?;
     for rows in blocks(m, BLOCK) {
-        multiply(OP, Op::Tn, Rows::new(a, rows.clone()), Rows::new(b, rows), &mut block)?;
+        multiply(OP, Op::Tn, Rows::new(a, rows.clone()), Rows::new(b, rows), DEPTH, &mut block)?;
         sum.add(&block)?;
     }
     sum.finish(a.device())

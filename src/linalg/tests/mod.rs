@@ -1,4 +1,5 @@
 //! Factorisations, by identities on matrices of known spectra.
+#![allow(clippy::cast_possible_truncation, reason = "small extents, and values rounded to f32 on purpose")]
 
 mod qr;
 mod rsvd;
