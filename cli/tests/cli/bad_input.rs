@@ -178,6 +178,11 @@ fn devices_and_budgets_that_do_not_do() {
     let store = fixture("all_v3.vcz");
     refused(&store, &["--device", "abacus"], &["abacus", "cpu"]);
     refused(&store, &["--memory", "1K"], &["--memory", "at least", "1.0 KiB"]);
+    // What the message says is enough.
+    let scratch = Scratch::new();
+    let err = pca(&store, &scratch.join("out"), &["--memory", "1K"]).err;
+    let least = err.split("--memory ").nth(1).unwrap().trim_end().trim_end_matches(')').to_owned();
+    pca(&store, &scratch.join("out"), &["--memory", &least]).ok();
 }
 
 #[cfg(unix)]

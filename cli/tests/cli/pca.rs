@@ -263,3 +263,17 @@ fn wrong_usage_has_its_own_code() {
     assert!(scratch.names().is_empty());
     assert!(teatime(["pca", "--help"]).ok().out.contains("pca.eigenvec"));
 }
+
+#[test]
+fn the_same_bits_with_other_threads() {
+    let scratch = Scratch::new();
+    let runs = ["1", "1", "4"].map(|threads| {
+        let out = scratch.join("out");
+        let more = ["--tolerance", "1e-4", "--threads", threads, "--overwrite", "--loadings"];
+        pca(&fixture("all_v2.vcz"), &out, &more).ok();
+        ["pca.eigenvec", "scores.tsv", "eigenvalues.tsv", "loadings.tsv.gz", "pca.svg"]
+            .map(|name| fs::read(out.join(name)).unwrap())
+    });
+    assert!(runs[0] == runs[1], "two runs differ");
+    assert!(runs[0] == runs[2], "one thread and four differ");
+}
