@@ -39,7 +39,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
     };
     let since = Instant::now();
     simulate(&model, &output, args.resources.threads, cancel)?;
-    let simulate = Some(since.elapsed().as_secs_f64());
+    let simulate = Some(since.elapsed());
     let groups = Groups {
         names: model.population_names(),
         of: (0..model.samples).map(|sample| model.population(sample)).collect(),
@@ -56,6 +56,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
         cancel: cancel.clone(),
         stores,
         options: PcaOptions { components: args.components, ..PcaOptions::default() },
+        reason: None,
         output,
         loadings: false,
         strict: false,

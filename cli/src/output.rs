@@ -178,7 +178,7 @@ pub(crate) fn tables(output: &Output, pca: &Pca, samples: &[String]) -> Result<(
 }
 
 /// Each number after a tab.
-pub(crate) fn joined(row: &[f64], format: impl Fn(f64) -> String) -> String {
+fn joined(row: &[f64], format: impl Fn(f64) -> String) -> String {
     row.iter().fold(String::new(), |line, value| line + "\t" + &format(*value))
 }
 
