@@ -2,6 +2,8 @@
 //!
 //! `cargo run --example devices [NAME]`
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use teatime::{Device, Error, Tensor, linalg};
 
 fn main() -> Result<(), Error> {

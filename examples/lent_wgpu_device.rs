@@ -2,6 +2,8 @@
 //!
 //! `cargo run --example lent_wgpu_device`
 
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
 use std::error::Error;
 
 use teatime::{Device, Tensor, linalg, wgpu};

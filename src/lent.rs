@@ -17,7 +17,7 @@ const FROM_BUFFER: &str = "Tensor::from_wgpu_buffer";
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WgpuBuffer {
-    /// The buffer, with the usages STORAGE, COPY_SRC and, unless it was the application's, COPY_DST.
+    /// The buffer, with the usages `STORAGE`, `COPY_SRC` and, unless it was the application's, `COPY_DST`.
     pub buffer: wgpu::Buffer,
     /// Where the first element starts, in bytes.
     pub byte_offset: u64,
@@ -75,7 +75,7 @@ impl<T: Element> Tensor<T> {
     /// Memory that is shared does not count in [`Device::allocated_bytes`].
     ///
     /// # Errors
-    /// [`Error::Argument`] when the buffer lacks the usage COPY_SRC or is too small, when `byte_offset` is misaligned or
+    /// [`Error::Argument`] when the buffer lacks the usage `COPY_SRC` or is too small, when `byte_offset` is misaligned or
     /// `row_pitch` is less than a row, and when rows that are not packed are not whole words of 4 bytes;
     /// [`Error::WrongDevice`] when `device` is not a wgpu device or the buffer is another's; [`Error::OutOfMemory`].
     pub fn from_wgpu_buffer(

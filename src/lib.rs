@@ -12,8 +12,17 @@ mod kernel;
 mod lent;
 pub mod linalg;
 pub mod random;
+#[cfg(test)]
+mod registry;
 mod run;
 mod stream;
+#[cfg(test)]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::print_stdout,
+    reason = "test sizes are small, and a skipped device is said aloud"
+)]
+mod suite;
 mod tensor;
 #[cfg(feature = "zarr")]
 pub mod zarr;

@@ -55,8 +55,12 @@ const fn split(value: u64) -> [u32; 2] {
 /// Word `i` of the stream is word `i % 4` of [`philox`] with the seed as key (low word first) and counter `i / 4`.
 ///
 /// # Errors
-/// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
+/// [`Error::Argument`] when the stream ends before; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no
+/// room.
 pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> Result<Tensor<u32>> {
+    if first_block.checked_add(len.saturating_sub(1) / 4).is_none() {
+        return Err(Error::argument("random_words", "first_block", "the stream ends at block 2^64"));
+    }
     let mut out = Tensor::empty(device, &[len])?;
     let [seed_low, seed_high] = split(seed);
     let limits = device.limits();
@@ -67,10 +71,7 @@ pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> R
     let mut done = 0;
     while done < len {
         let n = step.min(len - done);
-        let Some(block) = first_block.checked_add(done / 4) else {
-            return Err(Error::argument("random_words", "first_block", "the stream ends at block 2^64"));
-        };
-        let [block_low, block_high] = split(block);
+        let [block_low, block_high] = split(first_block + done / 4);
         let [count, _] = split(n);
         let grid = Grid::linear(n.div_ceil(u64::from(WG) * 4), limits.groups_per_axis, n)?;
         let params = Params { n: count, seed_low, seed_high, block_low, block_high };

@@ -68,10 +68,10 @@ pub(crate) struct PcaArgs {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) scaler: ScalerArg,
     /// Leave out variants with a minor allele frequency below X (0 to 0.5)
-    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half)]
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half, allow_negative_numbers = true)]
     pub(crate) maf: f64,
     /// Leave out variants with more than this fraction of missing calls (0 to 1)
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one)]
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
     pub(crate) geno: f64,
     /// Path of the genotype array within each store, where it has another name
     #[arg(long, value_name = "PATH")]
@@ -135,7 +135,7 @@ pub(crate) struct DemoArgs {
     /// Fraction of missing calls (0 to 1)
     #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = up_to_one)]
     pub(crate) missing: f64,
-    /// How far the populations are apart: F_ST (0 to 0.95)
+    /// How far the populations are apart: `F_ST` (0 to 0.95)
     #[arg(long, value_name = "X", default_value_t = 0.01, value_parser = fst)]
     pub(crate) fst: f64,
     /// Seed of the simulation
@@ -163,7 +163,7 @@ pub(crate) struct DevicesArgs {
 #[derive(Args, Debug)]
 pub(crate) struct Resources {
     /// Device to compute on, as `teatime devices` names it: cpu, wgpu, wgpu:N, wgpu:vulkan, wgpu:NAME... [default:
-    /// $TEATIME_DEVICE, else a discrete GPU, else cpu]
+    /// `$TEATIME_DEVICE`, else a discrete GPU, else cpu]
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Threads that decode, and compute on the cpu device; changes no result [default: all]

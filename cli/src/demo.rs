@@ -44,7 +44,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
         names: model.population_names(),
         of: (0..model.samples).map(|sample| model.population(sample)).collect(),
     };
-    let mut stores = Stores::open(&[output.path(STORE)], None, MissingChunk::Error)?;
+    let mut stores = Stores::open(&[output.path(STORE)], None, MissingChunk::Error, cancel)?;
     // Where it will be.
     stores.paths = vec![args.out.join(STORE)];
     let job = Job {

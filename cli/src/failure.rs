@@ -61,6 +61,9 @@ impl From<Error> for Failure {
                 let (budget, least) = (text::bytes(*budget), text::bytes(*minimum));
                 format!("the {what} of {budget} is too small: this needs at least {least} ({flag} {minimum})")
             }
+            Error::Store { why, .. } if why.contains("name the array to use") => {
+                error.to_string().replace("name the array to use", "name the array to use with --array")
+            }
             Error::OutOfMemory { .. } => format!("{error}; a lower --device-memory may help"),
             Error::NoDevice { wanted, tried } if !tried.is_empty() => {
                 let lines = tried.iter().map(|(name, what)| format!("\n  {name}: {what}"));

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let options = options(args)?;
     let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
-    let stores = Stores::open(&args.stores, args.array.as_deref(), args.missing_chunk.into())?;
+    let stores = Stores::open(&args.stores, args.array.as_deref(), args.missing_chunk.into(), cancel)?;
     let job = Job {
         command: "pca",
         started,

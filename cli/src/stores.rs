@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use teatime::{MissingChunk, genotype::Genotypes, zarr::GenotypeStore};
+use teatime::{Cancel, MissingChunk, genotype::Genotypes, zarr::GenotypeStore};
 
 use crate::{failure::Failure, text};
 
@@ -26,10 +26,12 @@ impl Stores {
         paths: &[PathBuf],
         array: Option<&str>,
         missing: MissingChunk,
+        cancel: &Cancel,
     ) -> Result<Self, Failure> {
         let mut stores: Vec<GenotypeStore> = Vec::new();
         let mut samples: Vec<String> = Vec::new();
         for path in paths {
+            cancel.check()?;
             let store = GenotypeStore::open(path, array, missing)?;
             let ids = store.sample_ids()?;
             if stores.is_empty() {

@@ -44,14 +44,17 @@ impl Operand<'_> {
     fn block(&self, rows: (usize, usize), cols: (usize, usize)) -> (Cow<'_, [f32]>, usize) {
         let ((r0, r1), (c0, c1)) = if self.transposed { (cols, rows) } else { (rows, cols) };
         let (height, width) = (r1 - r0, c1 - c0);
+        if height == 0 || width == 0 {
+            // The place of an empty block may lie outside of an empty operand.
+            return (Cow::Borrowed(&[]), width);
+        }
         let first = self.start + r0 * self.stride + c0;
         if self.dtype == DType::F32 {
-            let end =
-                if height == 0 || width == 0 { first } else { first + (height - 1) * self.stride + width };
-            return (Cow::Borrowed(&self.arg.read::<f32>()[first.min(end)..end]), self.stride);
+            let end = first + (height - 1) * self.stride + width;
+            return (Cow::Borrowed(&self.arg.read::<f32>()[first..end]), self.stride);
         }
         let mut block = vec![0.0; height * width];
-        block.par_chunks_mut(width.max(1)).enumerate().for_each(|(row, out)| {
+        block.par_chunks_mut(width).enumerate().for_each(|(row, out)| {
             load(&self.arg, self.dtype, first + row * self.stride, out);
         });
         (Cow::Owned(block), width)
@@ -77,7 +80,8 @@ pub(crate) fn matmul(launch: CpuLaunch<'_>) {
     let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
     let c = &mut c.write::<f32>()[p.c0 as usize..];
     let c_len = (m - 1) * p.ldc as usize + n;
-    // Built as the transpose: faer 0.24.4 swaps the strides of `from_row_major_slice_with_stride_mut`.
+    // Not by from_row_major_slice_with_stride_mut, which in faer 0.24.4 takes the rows for columns and so writes outside
+    // of the slice.
     let c = MatMut::from_column_major_slice_with_stride_mut(&mut c[..c_len], n, m, p.ldc as usize);
     let mut c = c.transpose_mut();
     // f32 operands are used in place, so only narrow ones bound the span.

@@ -150,8 +150,8 @@ fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
     let rows_of = |row: u64| room.min(u64::from(u32::MAX)).checked_div(row).unwrap_or(u64::MAX);
     let by_x = rows_of(cols * T::DTYPE.size());
     // Elements of one partial sum: fewer where a whole block of rows does not fit a binding.
-    let whole = by_row || by_x >= u64::from(BLOCK);
-    let block = if whole { u64::from(BLOCK) } else { 1 << by_x.max(1).ilog2() };
+    let fits = by_row || by_x >= rows.min(BLOCK.into());
+    let block = if fits { u64::from(BLOCK) } else { 1 << by_x.max(1).ilog2() };
     let parts = summed.div_ceil(block);
     let mut out = Tensor::<u32>::empty(
         x.device(),
@@ -164,9 +164,9 @@ fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
         let step = by_x.min(rows_of(out_row)).min(groups / parts.max(1));
         (step, step)
     } else {
-        let blocks = (by_x / block).min(rows_of(out_row)).min(groups / cols.div_ceil(WG.into()).max(1));
-        // The kernel adds up a block whatever its length, so a shorter one is a panel of its own.
-        let blocks = if whole { blocks } else { blocks.min(1) };
+        // A block of fewer rows than the kernel adds up is a panel of its own.
+        let by_x = if fits { (by_x / block).max(1) } else { by_x.min(1) };
+        let blocks = by_x.min(rows_of(out_row)).min(groups / cols.div_ceil(WG.into()).max(1));
         (blocks.saturating_mul(block), blocks)
     };
     if step == 0 {

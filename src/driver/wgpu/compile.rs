@@ -23,9 +23,12 @@ pub(super) struct Pipeline {
     pub(super) layout: wgpu::BindGroupLayout,
 }
 
+/// Name of a kernel, and the values of its constants.
+type Key = (&'static str, Box<[u32]>);
+
 /// What was compiled on a device.
 #[derive(Debug, Default)]
-pub(super) struct Cache(Mutex<HashMap<(&'static str, Box<[u32]>), Arc<Pipeline>>>);
+pub(super) struct Cache(Mutex<HashMap<Key, Arc<Pipeline>>>);
 
 impl Cache {
     /// The pipeline of a kernel and a spec. Two threads that want the same new one both compile it.

@@ -1,0 +1,245 @@
+//! What must end in a clear error: no panic, no hang, and nothing left behind.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::support::{Scratch, copy, fixture, names, pca, plain_array, store};
+
+/// Runs on the store and expects an error that has all the words, and no output.
+fn refused(store: &Path, more: &[&str], words: &[&str]) {
+    let scratch = Scratch::new();
+    let ran = pca(store, &scratch.join("out"), more);
+    assert_eq!(ran.code, 1, "{more:?}: {}", ran.err);
+    assert!(ran.err.starts_with("error: "), "{}", ran.err);
+    for word in words {
+        assert!(ran.err.contains(word), "`{word}` is not in: {}", ran.err);
+    }
+    assert!(ran.out.is_empty(), "{}", ran.out);
+    assert!(scratch.names().is_empty(), "{:?} is left", scratch.names());
+}
+
+/// A copy of a store, and the path of a file in it.
+fn damaged(scratch: &Scratch, file: &str) -> (PathBuf, PathBuf) {
+    let path = scratch.join("damaged.vcz");
+    drop(fs::remove_dir_all(&path));
+    copy(&fixture("all_v3.vcz"), &path);
+    let file = path.join(file);
+    assert!(file.exists(), "{}", file.display());
+    (path, file)
+}
+
+#[test]
+fn no_store() {
+    let scratch = Scratch::new();
+    refused(&scratch.join("nowhere"), &[], &["nowhere"]);
+    let file = scratch.join("file.vcf");
+    fs::write(&file, "##fileformat=VCFv4.3").unwrap();
+    refused(&file, &[], &["file.vcf", "is a file"]);
+    let folder = scratch.join("folder");
+    fs::create_dir(&folder).unwrap();
+    refused(&folder, &[], &["folder", "not a Zarr store"]);
+}
+
+#[test]
+fn no_genotypes() {
+    refused(&fixture("dosages_v3.zarr"), &[], &["call_genotype", "--array", "float32_zstd"]);
+    refused(&fixture("all_v3.vcz"), &["--array", "nothing"], &["nothing"]);
+    refused(&fixture("all_v3.vcz"), &["--array", "variant_position"], &["variant_position", "axes"]);
+    refused(&fixture("all_v3.vcz"), &["--array", "call_genotype_mask"], &["call_genotype_mask", "Bool"]);
+    refused(&fixture("all_v3.vcz"), &["--array", "sample_id"], &["sample_id"]);
+}
+
+#[test]
+fn stores_that_disagree() {
+    let scratch = Scratch::new();
+    let rows: &[&[i8]] = &[&[0, 1, 2], &[1, 0, 0]];
+    let [abc, acb, abd, ab] = ["abc", "acb", "abd", "ab"].map(|name| scratch.join(name));
+    store(&abc, &["a", "b", "c"], rows);
+    store(&acb, &["a", "c", "b"], rows);
+    store(&abd, &["a", "b", "d"], rows);
+    store(&ab, &["a", "b"], &[&[0, 1], &[1, 0]]);
+    let with = |other: &Path, words: &[&str]| refused(&abc, &["-k", "1", &other.to_string_lossy()], words);
+    with(&acb, &["another order", "sample 2", "`c`", "`b`"]);
+    with(&abd, &["1 sample of", "`c`", "`d`"]);
+    with(&ab, &["`c`", "not in"]);
+}
+
+#[test]
+fn damaged_chunks_are_named() {
+    let scratch = Scratch::new();
+    let chunk = "call_genotype/c/1/2/0";
+    let (path, file) = damaged(&scratch, chunk);
+    let bytes = fs::read(&file).unwrap();
+    let words = ["call_genotype", "[1, 2, 0]"];
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    refused(&path, &[], &words);
+    fs::write(&file, vec![0xa5; bytes.len()]).unwrap();
+    refused(&path, &[], &words);
+    fs::write(&file, []).unwrap();
+    refused(&path, &[], &words);
+    fs::remove_file(&file).unwrap();
+    refused(&path, &[], &words);
+    // Unless it is asked for.
+    pca(&path, &scratch.join("filled"), &["--missing-chunk", "fill"]).ok();
+    // A chunk that decodes to more than its shape.
+    fs::copy(fixture("biallelic.vcz").join("call_genotype/c/0/0/0"), &file).unwrap();
+    refused(&path, &[], &words);
+}
+
+#[test]
+fn metadata_that_cannot_be() {
+    let scratch = Scratch::new();
+    let (path, file) = damaged(&scratch, "call_genotype/zarr.json");
+    let text = fs::read_to_string(&file).unwrap();
+    let change = |key: &str, value: serde_json::Value| {
+        let mut metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
+        metadata[key] = value;
+        fs::write(&file, metadata.to_string()).unwrap();
+    };
+    let huge = 4_000_000_000_000_000_000_u64;
+    change("shape", serde_json::json!([huge, 60, 2]));
+    refused(&path, &[], &["4000000000000000000"]);
+    change("shape", serde_json::json!([240, huge, 2]));
+    refused(&path, &[], &["call_genotype"]);
+    change("shape", serde_json::json!([0, 60, 2]));
+    refused(&path, &[], &["0 variants"]);
+    change("shape", serde_json::json!([240, 60]));
+    refused(&path, &[], &["call_genotype"]);
+    change(
+        "chunk_grid",
+        serde_json::json!({"name": "regular", "configuration": {"chunk_shape": [1u64 << 40, 60, 2]}}),
+    );
+    refused(&path, &[], &["call_genotype"]);
+    fs::write(&file, &text[..text.len() / 2]).unwrap();
+    refused(&path, &[], &["call_genotype"]);
+}
+
+#[test]
+fn nothing_to_decompose() {
+    let scratch = Scratch::new();
+    let path = scratch.join("missing");
+    store(&path, &["a", "b", "c"], &[&[-1, -1, -1][..]; 4]);
+    refused(&path, &["-k", "1"], &["none of the 4 variants", "4 have no call"]);
+    let path = scratch.join("constant");
+    store(&path, &["a", "b", "c"], &[&[1, 1, 1], &[0, 0, -1], &[2, 2, 2]]);
+    refused(&path, &["-k", "1"], &["none of the 3 variants", "3 do not vary"]);
+    refused(&path, &["-k", "1", "--method", "randomized"], &["none of the 3 variants"]);
+    let path = scratch.join("empty");
+    plain_array(&path, "|i1", &[4, 0], &[]);
+    refused(&path, &["-k", "1"], &["0 samples"]);
+    refused(&fixture("all_v3.vcz"), &["-k", "61"], &["-k", "61", "60"]);
+}
+
+#[test]
+fn dosages_out_of_range() {
+    let scratch = Scratch::new();
+    let array = |name: &str, dtype: &str, bytes: &[u8]| {
+        let path = scratch.join(name);
+        plain_array(&path, dtype, &[2, 3], bytes);
+        path
+    };
+    let floats = |values: [f32; 6]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
+    let words = |value: &'static str| ["[0, 0]", value];
+    let infinite = array("infinite", "<f4", &floats([0.0, 1.0, f32::INFINITY, 2.0, 1.0, 0.0]));
+    refused(&infinite, &["-k", "1"], &words("inf"));
+    let large = array("large", "<f4", &floats([0.0, 1.0, 2.5, 2.0, 1.0, 0.0]));
+    refused(&large, &["-k", "1"], &words("2.5"));
+    let wide = [0i16, 1, 300, 2, 1, 0].iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
+    refused(&array("wide", "<i2", &wide), &["-k", "1"], &words("300"));
+    refused(&array("bytes", "|u1", &[0, 1, 255, 2, 1, 0]), &["-k", "1"], &words("255"));
+    let nan = array("nan", "<f4", &floats([0.0, 1.0, f32::NAN, 2.0, 1.0, 0.0]));
+    refused(&nan, &["-k", "1"], &words("NaN"));
+    // Below zero is a missing call.
+    let missing = array("missing", "<f4", &floats([0.0, 1.0, -1.0, 2.0, 1.0, 0.0]));
+    pca(&missing, &scratch.join("out"), &["-k", "1"]).ok();
+}
+
+#[test]
+fn output_that_cannot_be_written() {
+    let scratch = Scratch::new();
+    let file = scratch.join("file");
+    fs::write(&file, "mine").unwrap();
+    for out in [file.clone(), file.join("below")] {
+        let ran = pca(&fixture("all_v3.vcz"), &out, &[]);
+        assert_eq!(ran.code, 1);
+        assert!(ran.err.contains("file"), "{}", ran.err);
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(scratch.names(), ["file"]);
+    // Known before anything is read.
+    let ran = pca(&scratch.join("nowhere"), &file, &[]);
+    assert!(ran.err.contains("is a file"), "{}", ran.err);
+}
+
+#[test]
+fn devices_and_budgets_that_do_not_do() {
+    let store = fixture("all_v3.vcz");
+    refused(&store, &["--device", "abacus"], &["abacus", "cpu"]);
+    refused(&store, &["--memory", "1K"], &["--memory", "at least", "1.0 KiB"]);
+}
+
+#[cfg(unix)]
+mod interrupt {
+    use std::{
+        process::{Command, Stdio},
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+    use crate::support::{Ran, command};
+
+    /// Starts the command, interrupts it once its output is being made, and waits for its end.
+    fn interrupted(args: &[&str], busy: impl Fn() -> bool) -> Ran {
+        let mut child = command(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary should start");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !busy() {
+            assert!(child.try_wait().unwrap().is_none(), "the command ended before it was interrupted");
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(kill.expect("there should be a kill command").success());
+        while child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child.wait_with_output().unwrap().into()
+    }
+
+    #[test]
+    fn leaves_nothing_of_a_pca() {
+        let scratch = Scratch::new();
+        let out = scratch.join("out");
+        let store = fixture("all_v3.vcz");
+        let (store, out) = (store.to_string_lossy(), out.to_string_lossy());
+        // More variants than any machine reads in the time.
+        let stores = vec![&*store; 5000];
+        let args = [&["pca"], &stores[..], &["--out", &out, "--method", "exact"]].concat();
+        let ran = interrupted(&args, || !scratch.names().is_empty());
+        assert_eq!(ran.code, 130, "{}", ran.err);
+        assert_eq!(ran.err.trim(), "interrupted");
+        assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+    }
+
+    #[test]
+    fn leaves_nothing_of_a_demo() {
+        let scratch = Scratch::new();
+        let out = scratch.join("new/demo");
+        let args = ["demo", "--out", &out.to_string_lossy(), "--variants", "3000000"];
+        let chunks = || {
+            let new = scratch.join("new");
+            new.exists() && names(&new).iter().any(|name| !names(&new.join(name)).is_empty())
+        };
+        let ran = interrupted(&args, chunks);
+        assert_eq!(ran.code, 130, "{}", ran.err);
+        assert_eq!(ran.err.trim(), "interrupted");
+        assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+    }
+}

@@ -1,0 +1,265 @@
+//! `teatime pca` on stores that other tools wrote, against results that other tools computed.
+
+use std::{fs, io::Read, path::Path};
+
+use crate::support::{Scratch, fixture, json, names, number, pca, rows, teatime};
+
+/// Whether a number reads as C's `%g` would have written it.
+fn is_general(text: &str) -> bool {
+    let (mantissa, exponent) = text.split_once('e').map_or((text, None), |(m, e)| (m, Some(e)));
+    let digits = mantissa.trim_start_matches('-').replace('.', "");
+    let significant = digits.trim_start_matches('0');
+    let stripped = !mantissa.contains('.') || !mantissa.ends_with(['0', '.']);
+    let size = number(text).abs();
+    let form = match exponent {
+        Some(e) => e.len() >= 3 && e.starts_with(['+', '-']) && !(1e-4..1e6).contains(&size),
+        None => size == 0.0 || (1e-4..1e6).contains(&size),
+    };
+    significant.len() <= 6 && stripped && form
+}
+
+/// Compares a table of vectors with plink2's: the same text but for signs and the last digits.
+fn assert_like_plink(out: &Path, name: &str, ids: bool) {
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let (ours, theirs) =
+        (read(&out.join("pca.eigenvec")), read(&fixture(&format!("plink2/{name}.eigenvec"))));
+    assert_eq!(ours.lines().next(), theirs.lines().next());
+    assert_eq!(ours.lines().count(), theirs.lines().count());
+    assert_eq!(ours.ends_with('\n'), theirs.ends_with('\n'));
+    let table = |text: &str| -> Vec<Vec<String>> {
+        text.lines().skip(1).map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+    };
+    let (ours, theirs) = (table(&ours), table(&theirs));
+    for column in 1..=10 {
+        let dot: f64 = ours.iter().zip(&theirs).map(|(a, b)| number(&a[column]) * number(&b[column])).sum();
+        for (row, (a, b)) in ours.iter().zip(&theirs).enumerate() {
+            assert!(!ids || a[0] == b[0], "row {row}");
+            assert!(is_general(&a[column]), "{} is not as %g writes it", a[column]);
+            let difference = number(&a[column]) - dot.signum() * number(&b[column]);
+            assert!(difference.abs() < 2e-5, "row {row}, PC{column}: {} and {}", a[column], b[column]);
+        }
+    }
+    let values = |path: &Path| read(path).lines().map(str::to_owned).collect::<Vec<_>>();
+    let ours = values(&out.join("pca.eigenval"));
+    let theirs = values(&fixture(&format!("plink2/{name}.eigenval")));
+    assert_eq!(ours.len(), theirs.len());
+    for (a, b) in ours.iter().zip(&theirs) {
+        assert!(is_general(a), "{a}");
+        assert!((number(a) / number(b) - 1.0).abs() < 1e-5, "{a} and {b}");
+    }
+}
+
+#[test]
+fn the_checker_of_numbers_knows_them() {
+    for text in ["0.123456", "-1", "6.22318e-05", "1e+06", "0", "123456", "0.000123456"] {
+        assert!(is_general(text), "{text}");
+    }
+    for text in ["0.10", "1.0", "0.1234567", "1e6", "0.00001", "1e-5", "1000000"] {
+        assert!(!is_general(text), "{text}");
+    }
+}
+
+#[test]
+fn plink2_writes_the_same() {
+    let scratch = Scratch::new();
+    for scaler in ["patterson", "binom2"] {
+        let out = scratch.join(scaler);
+        pca(&fixture("biallelic.vcz"), &out, &["--scaler", scaler]).ok();
+        assert_like_plink(&out, "meanimpute", true);
+    }
+    let out = scratch.join("complete");
+    pca(&fixture("dosages_v2.zarr"), &out, &["--array", "uint8_zlib"]).ok();
+    assert_like_plink(&out, "complete", false);
+    let out = scratch.join("randomized");
+    pca(&fixture("biallelic.vcz"), &out, &["--tolerance", "1e-6"]).ok();
+    assert_like_plink(&out, "meanimpute", true);
+}
+
+#[test]
+fn numpy_has_the_same_singular_values() {
+    let scratch = Scratch::new();
+    for scaler in ["patterson", "binom2", "standard", "center", "none"] {
+        let out = scratch.join(scaler);
+        pca(&fixture("all_v3.vcz"), &out, &["--scaler", scaler]).ok();
+        let theirs = rows(&fixture(&format!("numpy/all.{scaler}.tsv"))).swap_remove(0);
+        let ours: Vec<f64> = rows(&out.join("eigenvalues.tsv")).iter().map(|row| number(&row[1])).collect();
+        assert_eq!((ours.len(), theirs.len()), (10, 11));
+        for (a, b) in ours.iter().zip(theirs[1..].iter().map(|value| number(value))) {
+            assert!((a / b - 1.0).abs() < 1e-5, "{scaler}: {a} and {b}");
+        }
+    }
+}
+
+#[test]
+fn every_layout_gives_the_same_bits() {
+    let scratch = Scratch::new();
+    let stores: [(&str, &[&str]); 6] = [
+        ("all_v2.vcz", &[]),
+        ("all_v3.vcz", &[]),
+        ("allel.zarr", &[]),
+        ("malariagen.zarr", &[]),
+        ("dosages_v2.zarr", &["--array", "int64_gzip"]),
+        ("dosages_v3.zarr", &["--array", "int8_sharded_zstd_crc32c"]),
+    ];
+    let mut first: Option<(serde_json::Value, Vec<Vec<String>>)> = None;
+    for (name, more) in stores {
+        let out = scratch.join(name);
+        let record = json(&pca(&fixture(name), &out, &[more, &["--json"]].concat()).ok().out);
+        let scores: Vec<_> = rows(&out.join("scores.tsv")).into_iter().map(|row| row[1..].to_vec()).collect();
+        let (digest, expected) =
+            first.get_or_insert_with(|| (record["allele_counts"].clone(), scores.clone()));
+        assert_eq!(*digest, record["allele_counts"], "{name}");
+        assert!(*expected == scores, "{name}");
+    }
+}
+
+#[test]
+fn stores_are_appended() {
+    let scratch = Scratch::new();
+    let (one, two) = (scratch.join("one"), scratch.join("two"));
+    pca(&fixture("all_v3.vcz"), &one, &[]).ok();
+    let other = fixture("allel.zarr");
+    let record = json(&pca(&fixture("all_v3.vcz"), &two, &[&other.to_string_lossy(), "--json"]).ok().out);
+    assert_eq!(record["shape"]["variants"], 480);
+    assert_eq!(record["stores"].as_array().map(Vec::len), Some(2));
+    let values =
+        |out: &Path| rows(&out.join("eigenvalues.tsv")).iter().map(|r| number(&r[1])).collect::<Vec<_>>();
+    for (a, b) in values(&one).iter().zip(values(&two)) {
+        assert!((b / a - 2f64.sqrt()).abs() < 1e-6, "{a} and {b}");
+    }
+    assert_eq!(
+        fs::read(one.join("pca.eigenval")).unwrap(),
+        fs::read(two.join("pca.eigenval")).unwrap(),
+        "per variant, twice the variants change nothing"
+    );
+}
+
+#[test]
+fn loadings_are_the_left_singular_vectors() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    pca(&fixture("all_v2.vcz"), &out, &["--loadings", "-k", "3"]).ok();
+    let file = fs::File::open(out.join("loadings.tsv.gz")).unwrap();
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("#teatime-loadings\tversion=1\tscaler=patterson"));
+    let header = "contig\tposition\tid\tref\talt\tcounted\tfrequency\tmean\tscale\tPC1\tPC2\tPC3";
+    assert_eq!(lines.next(), Some(header));
+    let table: Vec<Vec<&str>> = lines.map(|line| line.split('\t').collect()).collect();
+    // 240 without those that do not vary or have no call, as in numpy/summary.tsv.
+    assert_eq!(table.len(), 232);
+    assert_eq!((table[0][0], table[0][2], table.last().unwrap()[0]), ("2L", "rs0", "3R"));
+    let multiallelic = table.iter().find(|row| row[4].contains(',')).unwrap();
+    assert_eq!(multiallelic[4], multiallelic[5]);
+    for (i, j) in [(9, 9), (10, 10), (9, 10), (9, 11)] {
+        let dot: f64 = table.iter().map(|row| number(row[i]) * number(row[j])).sum();
+        assert!((dot - f64::from(i == j)).abs() < 1e-5, "{i} {j}: {dot}");
+    }
+    for row in &table {
+        let [frequency, mean, scale] = [6, 7, 8].map(|i| number(row[i]));
+        assert!((mean - 2.0 * frequency).abs() < 1e-12);
+        assert!((scale - (frequency * (1.0 - frequency)).sqrt()).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn the_record_says_what_happened() {
+    let scratch = Scratch::new();
+    let out = scratch.join("new/out");
+    let more = ["--json", "--maf", "0.05", "--geno", "0.02", "--threads", "1", "-k", "4"];
+    let ran = pca(&fixture("all_v3.vcz"), &out, &more).ok();
+    let record = json(&ran.out);
+    assert_eq!(record, json(&fs::read_to_string(out.join("run.json")).unwrap()));
+    assert_eq!(record["schema_version"], 1);
+    assert_eq!(record["command"], "pca");
+    assert_eq!(record["device"]["name"], "cpu");
+    assert_eq!(record["stores"][0]["arrays"], serde_json::json!(["call_genotype"]));
+    assert_eq!(
+        record["shape"],
+        serde_json::json!({"variants": 240, "samples": 60, "ploidy": 2, "components": 4})
+    );
+    let counts = &record["variants"];
+    let dropped: u64 = counts["dropped"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    assert_eq!(counts["used"].as_u64().unwrap() + dropped, 240);
+    assert!(counts["dropped"]["below_min_maf"].as_u64().unwrap() > 0, "{counts}");
+    assert!(counts["dropped"]["above_max_missing"].as_u64().unwrap() > 0, "{counts}");
+    assert_eq!(record["method"], "exact");
+    assert_eq!(record["components"].as_array().map(Vec::len), Some(4));
+    assert!(record["allele_counts"].as_str().unwrap().starts_with("fnv1a64:"));
+    for stage in ["wall", "open", "pca", "write", "read", "decode", "stalled", "upload", "compute", "solve"] {
+        assert!(record["seconds"][stage].as_f64().is_some_and(|s| (0.0..60.0).contains(&s)), "{stage}");
+    }
+    assert!(record["bytes"]["peak_device"].as_u64().unwrap() > 0);
+    assert_eq!(record["bytes"]["peak_host"].is_u64(), cfg!(target_os = "linux"));
+    let mut files: Vec<_> = record["files"].as_array().unwrap().iter().map(|f| f.as_str().unwrap()).collect();
+    files.sort_unstable();
+    assert_eq!(names(&out), files);
+}
+
+#[test]
+fn only_overwrite_replaces_results() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("notes.txt"), "mine").unwrap();
+    pca(&fixture("all_v3.vcz"), &out, &["--loadings"]).ok();
+    let before = fs::read(out.join("scores.tsv")).unwrap();
+    let ran = pca(&fixture("all_v3.vcz"), &out, &["-k", "2"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("--overwrite") && ran.err.contains("out"), "{}", ran.err);
+    assert_eq!(before, fs::read(out.join("scores.tsv")).unwrap());
+    pca(&fixture("all_v3.vcz"), &out, &["-k", "2", "--overwrite"]).ok();
+    assert!(!out.join("loadings.tsv.gz").exists(), "loadings of another run");
+    assert_eq!(fs::read_to_string(out.join("notes.txt")).unwrap(), "mine");
+    assert_eq!(rows(&out.join("scores.tsv"))[0].len(), 3);
+    assert_eq!(names(&out).len(), 7);
+}
+
+#[test]
+fn components_that_do_not_converge() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let few = ["--power-iterations", "0", "--oversamples", "0"];
+    let ran = pca(&fixture("all_v3.vcz"), &out, &few).ok();
+    assert!(ran.err.starts_with("warning: ") && ran.err.contains("did not converge"), "{}", ran.err);
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    assert!(ran.out.contains("randomized") && ran.out.contains("not converged"), "{}", ran.out);
+    assert!(rows(&out.join("eigenvalues.tsv")).iter().any(|row| row[5] == "false"));
+    let ran = pca(&fixture("all_v3.vcz"), &scratch.join("strict"), &[&few[..], &["--strict"]].concat());
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("did not converge"), "{}", ran.err);
+    assert_eq!(scratch.names(), ["out"]);
+    pca(&fixture("all_v3.vcz"), &scratch.join("fine"), &["--strict"]).ok();
+}
+
+#[test]
+fn wrong_usage_has_its_own_code() {
+    let store = fixture("all_v3.vcz");
+    let store = store.to_string_lossy();
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let out = out.to_string_lossy();
+    for (args, word) in [
+        (&["pca", &*store][..], "--out"),
+        (&["pca", "--out", &*out], "STORE"),
+        (
+            &["pca", &*store, "--out", &*out, "--tolerance", "1e-3", "--power-iterations", "2"],
+            "cannot be used",
+        ),
+        (&["pca", &*store, "--out", &*out, "--tolerance", "1e-3", "--method", "exact"], "--tolerance"),
+        (&["pca", &*store, "--out", &*out, "--scaler", "best"], "patterson"),
+        (&["pca", &*store, "--out", &*out, "-k", "0"], "at least 1"),
+        (&["pca", &*store, "--out", &*out, "--maf", "0.7"], "0.5"),
+        (&["pca", &*store, "--out", &*out, "--geno", "-1"], "--geno"),
+        (&["pca", &*store, "--out", &*out, "--memory", "lots"], "512M"),
+        (&["pca", &*store, "--out", &*out, "--threads", "0"], "at least 1"),
+        (&["brew"], "brew"),
+    ] {
+        let ran = teatime(args);
+        assert_eq!(ran.code, 2, "{args:?}: {}", ran.err);
+        assert!(ran.err.contains(word), "{args:?}: {}", ran.err);
+    }
+    assert!(scratch.names().is_empty());
+    assert!(teatime(["pca", "--help"]).ok().out.contains("pca.eigenvec"));
+}

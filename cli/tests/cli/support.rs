@@ -1,0 +1,164 @@
+//! Running the binary, and stores to run it on.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use teatime::zarr::{Variant, VcfZarrHeader, VcfZarrWriter};
+
+/// A folder that is removed when it is dropped.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("teatime-cli-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("the temporary folder should be writable");
+        Self(path)
+    }
+
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Names of what is in it, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        names(&self.0)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("the folder should be there");
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        entry.expect("the folder should be readable").file_name().to_string_lossy().into_owned()
+    };
+    let mut names: Vec<_> = entries.map(name).collect();
+    names.sort();
+    names
+}
+
+/// A store or table that other tools made.
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name);
+    assert!(path.exists(), "{} is missing; it belongs to the repository", path.display());
+    path
+}
+
+/// What a command did.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output should be UTF-8");
+        let ran = Self {
+            code: output.status.code().expect("the command should not die of a signal"),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        };
+        assert!(!ran.err.contains("panicked"), "{}", ran.err);
+        ran
+    }
+}
+
+impl Ran {
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{}", self.err);
+        self
+    }
+}
+
+/// The binary with words and paths as arguments, on the cpu device unless they say otherwise.
+pub(crate) fn command<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(args: I) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_teatime"));
+    command.args(args).env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn teatime<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(args: I) -> Ran {
+    command(args).output().expect("the binary should start").into()
+}
+
+/// `teatime pca STORE --out OUT` and words.
+pub(crate) fn pca(store: &Path, out: &Path, more: &[&str]) -> Ran {
+    let mut command = command(["pca".as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]);
+    command.args(more).output().expect("the binary should start").into()
+}
+
+/// Rows of a tab-separated table, without its first line.
+pub(crate) fn rows(path: &Path) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(path).expect("the table should be there");
+    text.lines().skip(1).map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+}
+
+pub(crate) fn number(text: &str) -> f64 {
+    text.parse().expect("the field should be a number")
+}
+
+pub(crate) fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("the text should be JSON")
+}
+
+/// Copies a folder with all it holds.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("the copy should be new");
+    for name in names(from) {
+        let (from, to) = (from.join(&name), to.join(&name));
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            fs::copy(from, to).expect("the file should be copied");
+        }
+    }
+}
+
+/// A VCF-Zarr store of diploids with the given dosages, -1 missing.
+pub(crate) fn store(path: &Path, samples: &[&str], dosages: &[&[i8]]) {
+    let names = samples.iter().map(ToString::to_string).collect();
+    let header = VcfZarrHeader::new(names, vec!["1".into()], dosages.len() as u64);
+    let writer = VcfZarrWriter::create(path, header).expect("the store should be new");
+    let alleles = |dosage: &i8| match dosage {
+        -1 => [-1, -1],
+        dosage => [dosage / 2, dosage - dosage / 2],
+    };
+    let calls: Vec<i8> = dosages.iter().flat_map(|row| row.iter().flat_map(alleles)).collect();
+    let variant = |i: usize| Variant {
+        contig: Arc::from("1"),
+        position: 100 + i as u64,
+        id: format!("v{i}"),
+        reference: "A".into(),
+        alternate: "C".into(),
+    };
+    let variants: Vec<_> = (0..dosages.len()).map(variant).collect();
+    writer.write_chunk(0, &calls, &variants).expect("the chunk should be written");
+    writer.finish().expect("the store should be finished");
+}
+
+/// A Zarr v2 array in one uncompressed chunk.
+pub(crate) fn plain_array(path: &Path, dtype: &str, shape: &[u64], bytes: &[u8]) {
+    fs::create_dir(path).expect("the array should be new");
+    let chunks: Vec<u64> = shape.iter().map(|extent| (*extent).max(1)).collect();
+    let metadata = serde_json::json!({
+        "zarr_format": 2, "shape": shape, "chunks": chunks, "dtype": dtype, "fill_value": 0,
+        "order": "C", "filters": null, "compressor": null,
+    });
+    fs::write(path.join(".zarray"), metadata.to_string()).expect("the metadata should be written");
+    let index = vec!["0"; shape.len()].join(".");
+    fs::write(path.join(index), bytes).expect("the chunk should be written");
+}

@@ -1,0 +1,175 @@
+//! What `Device::from_wgpu` promises to the application that lends a device.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use wgpu::BufferUsages;
+
+use super::{application_device, data::values};
+use crate::{Device, Error, Tensor, linalg};
+
+/// A lent device with the application's handles, or why there is none.
+struct Lent {
+    gpu: wgpu::Device,
+    queue: wgpu::Queue,
+    device: Device,
+}
+
+impl Lent {
+    fn open() -> Option<Self> {
+        match application_device() {
+            Ok((gpu, queue)) => {
+                let device = Device::from_wgpu(gpu.clone(), queue.clone()).unwrap();
+                Some(Self { gpu, queue, device })
+            }
+            Err(why) => {
+                let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
+                assert!(!required.split(',').any(|name| name == "wgpu"), "wgpu is required: {why}");
+                println!("SKIP wgpu: {why}");
+                None
+            }
+        }
+    }
+
+    fn buffer(&self, usage: BufferUsages, bytes: &[u8]) -> wgpu::Buffer {
+        let buffer = self.gpu.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: bytes.len() as u64,
+            usage: usage | BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        self.queue.write_buffer(&buffer, 0, bytes);
+        self.queue.submit([]);
+        buffer
+    }
+}
+
+const SHARED: BufferUsages = BufferUsages::STORAGE.union(BufferUsages::COPY_SRC);
+
+#[test]
+fn packed_buffers_are_shared() {
+    let Some(lent) = Lent::open() else { return };
+    let numbers = values::<f32>(60, 200);
+    let buffer = lent.buffer(SHARED, bytemuck::cast_slice(&numbers));
+    let before = lent.device.allocated_bytes();
+    for (offset, shape) in [(0, [20, 10]), (256, [8, 17])] {
+        let x = Tensor::<f32>::from_wgpu_buffer(&lent.device, &buffer, offset, &shape, None).unwrap();
+        let first = offset as usize / 4;
+        let len = (shape[0] * shape[1]) as usize;
+        assert_eq!(x.read().unwrap(), numbers[first..first + len]);
+        let one = Tensor::from_slice(&lent.device, &[1.0f32], &[1, 1]).unwrap();
+        let x = x.reshape(&[len as u64, 1]).unwrap();
+        assert_eq!(linalg::matmul(&x, &one).unwrap().read().unwrap(), numbers[first..first + len]);
+        let out = x.wgpu_buffer().unwrap();
+        assert_eq!((out.byte_offset, out.bytes, &out.buffer), (offset, len as u64 * 4, &buffer));
+    }
+    let x = Tensor::<f32>::from_wgpu_buffer(&lent.device, &buffer, 0, &[200], None).unwrap();
+    assert_eq!(lent.device.allocated_bytes(), before, "lent memory is not counted");
+    // What the application writes later is seen.
+    lent.queue.write_buffer(&buffer, 0, bytemuck::bytes_of(&42.0f32));
+    lent.queue.submit([]);
+    assert_eq!(x.read().unwrap()[0], 42.0);
+}
+
+#[test]
+fn other_layouts_are_copied() {
+    let Some(lent) = Lent::open() else { return };
+    let bytes: Vec<u8> = (0..1024u32).map(|i| (i * 7) as u8).collect();
+    for usage in [SHARED, BufferUsages::COPY_SRC] {
+        let buffer = lent.buffer(usage, &bytes);
+        // Misaligned for a binding.
+        let x = Tensor::<u8>::from_wgpu_buffer(&lent.device, &buffer, 4, &[3, 5], None).unwrap();
+        assert_eq!(x.read().unwrap(), bytes[4..19]);
+        // Rows with gaps; the last has none behind it.
+        let x = Tensor::<u8>::from_wgpu_buffer(&lent.device, &buffer, 8, &[2, 2, 8], Some(336)).unwrap();
+        let expected: Vec<u8> =
+            (0..4).flat_map(|row| bytes[8 + row * 336..][..8].to_vec()).take(32).collect();
+        assert_eq!(x.read().unwrap(), expected);
+        let x = Tensor::<i16>::from_wgpu_buffer(&lent.device, &buffer, 0, &[0, 4], Some(64)).unwrap();
+        assert!(x.is_empty());
+        // The copy is the tensor's own.
+        lent.queue.write_buffer(&buffer, 4, &[0; 16]);
+        lent.queue.submit([]);
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let Some(lent) = Lent::open() else { return };
+    let buffer = lent.buffer(SHARED, &[0; 64]);
+    let from = |buffer, offset, shape: &[u64], pitch| match Tensor::<u8>::from_wgpu_buffer(
+        &lent.device,
+        buffer,
+        offset,
+        shape,
+        pitch,
+    ) {
+        Err(Error::Argument { op: "Tensor::from_wgpu_buffer", name, .. }) => name,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(from(&buffer, 2, &[4], None), "byte_offset");
+    assert_eq!(from(&buffer, 0, &[65], None), "buffer");
+    assert_eq!(from(&buffer, 64, &[1], None), "buffer");
+    assert_eq!(from(&buffer, 0, &[3, 4], Some(32)), "buffer");
+    assert_eq!(from(&buffer, 0, &[2, 8], Some(7)), "row_pitch");
+    assert_eq!(from(&buffer, 0, &[2, 7], Some(8)), "row_pitch");
+    assert_eq!(from(&buffer, 0, &[u64::MAX, 3], None), "shape");
+    let mute = lent.buffer(BufferUsages::STORAGE, &[0; 64]);
+    assert_eq!(from(&mute, 0, &[4], None), "buffer");
+    let cpu = Device::cpu();
+    let error = Tensor::<u8>::from_wgpu_buffer(&cpu, &buffer, 0, &[4], None);
+    assert!(matches!(error, Err(Error::WrongDevice { .. })));
+    let tensor = Tensor::<u8>::zeros(&cpu, &[4]).unwrap();
+    assert!(matches!(tensor.wgpu_buffer(), Err(Error::WrongDevice { .. })));
+}
+
+/// Another device's buffer is refused, and what was enqueued before is not lost with it.
+#[test]
+fn foreign_buffers_are_refused() {
+    let (Some(lent), Some(other)) = (Lent::open(), Lent::open()) else { return };
+    let two = Tensor::from_slice(&lent.device, &[2.0f32], &[1, 1]).unwrap();
+    let four = linalg::matmul(&two, &two).unwrap();
+    for (usage, offset) in [(SHARED, 0), (BufferUsages::COPY_SRC, 0), (SHARED, 4)] {
+        let foreign = other.buffer(usage, &[0; 64]);
+        let error = Tensor::<u8>::from_wgpu_buffer(&lent.device, &foreign, offset, &[16], None);
+        assert!(matches!(error, Err(Error::WrongDevice { .. })), "{usage:?} {offset}");
+    }
+    assert_eq!(four.read().unwrap(), [4.0]);
+}
+
+/// The application's handler stays, and hears nothing of errors that a call here returned.
+#[test]
+fn handlers_are_left_alone() {
+    let Some(lent) = Lent::open() else { return };
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = heard.clone();
+    lent.gpu.on_uncaptured_error(Arc::new(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    }));
+    let device = Device::from_wgpu(lent.gpu.clone(), lent.queue.clone()).unwrap();
+    let too_large = Tensor::<u8>::zeros(&device, &[device.limits().buffer + 1]);
+    assert!(matches!(too_large, Err(Error::Limit { .. })));
+    let foreign = Lent::open().unwrap().buffer(SHARED, &[0; 64]);
+    assert!(Tensor::<u8>::from_wgpu_buffer(&device, &foreign, 0, &[16], None).is_err());
+    assert_eq!(Tensor::<u8>::zeros(&device, &[3]).unwrap().read().unwrap(), [0; 3]);
+    assert_eq!(heard.load(Ordering::Relaxed), 0);
+    // The application's own mistake reaches its handler.
+    let usage = BufferUsages::MAP_READ | BufferUsages::MAP_WRITE | BufferUsages::STORAGE;
+    let wrong = wgpu::BufferDescriptor { label: None, size: 4, usage, mapped_at_creation: false };
+    drop(lent.gpu.create_buffer(&wrong));
+    assert_eq!(heard.load(Ordering::Relaxed), 1);
+}
+
+/// A destroyed device is lost for good, and says so at every call.
+#[test]
+fn loss_sticks() {
+    let Some(lent) = Lent::open() else { return };
+    let x = Tensor::<f32>::zeros(&lent.device, &[2, 2]).unwrap();
+    lent.gpu.destroy();
+    assert!(matches!(x.read(), Err(Error::DeviceLost { .. })));
+    assert!(matches!(Tensor::<f32>::zeros(&lent.device, &[2]), Err(Error::DeviceLost { .. })));
+    assert!(matches!(linalg::matmul(&x, &x), Err(Error::DeviceLost { .. })));
+    assert!(matches!(lent.device.synchronize(), Err(Error::DeviceLost { .. })));
+}

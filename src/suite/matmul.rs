@@ -1,0 +1,265 @@
+use half::{bf16, f16};
+
+use super::{
+    cpu,
+    data::{Sample, bits, for_each_type, matrix, values},
+    device_tests,
+    tolerance::{EXACT, Reference, assert_close, dot},
+};
+use crate::{
+    Device, DeviceOptions, Error, Tensor,
+    linalg::{
+        matmul,
+        matmul::{Op, gram_lower},
+        matmul_nt, matmul_tn,
+    },
+};
+
+device_tests! {
+    sizes_around_the_tiles, sizes_around_the_cpu_tiles, every_type, every_stored_value, lower_gram,
+    identity_keeps_bits, transposes_agree, is_linear, two_runs_are_equal, agrees_with_cpu, an_operand_twice,
+    past_the_largest_grid, wrong_shapes, wrong_device, row_beyond_a_binding,
+}
+
+/// op(a)[m, k] op(b)[k, n], by its definition.
+fn oracle<A: Sample, B: Sample>(op: Op, a: &[A], b: &[B], [m, n, k]: [u64; 3]) -> Vec<Reference> {
+    let mut out = Vec::new();
+    for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+        let mut sum = Reference::default();
+        for l in 0..k {
+            let a = a[(if op == Op::Tn { l * m + i } else { i * k + l }) as usize];
+            let b = b[(if op == Op::Nt { j * k + l } else { l * n + j }) as usize];
+            sum.add(a.value() * b.value());
+        }
+        out.push(sum);
+    }
+    out
+}
+
+fn check<A: Sample, B: Sample>(device: &Device, op: Op, extents: [u64; 3]) {
+    let [m, n, k] = extents;
+    let (a, ta) = if op == Op::Tn { matrix::<A>(device, 1, k, m) } else { matrix(device, 1, m, k) };
+    let (b, tb) = if op == Op::Nt { matrix::<B>(device, 2, n, k) } else { matrix(device, 2, k, n) };
+    let c = match op {
+        Op::Nn => matmul(&ta, &tb),
+        Op::Tn => matmul_tn(&ta, &tb),
+        Op::Nt => matmul_nt(&ta, &tb),
+    };
+    let c = c.unwrap();
+    assert_eq!(c.shape(), [m, n]);
+    let what = format!("{op:?} {:?} {:?} {extents:?}", A::DTYPE, B::DTYPE);
+    assert_close(&what, &c.read().unwrap(), &oracle(op, &a, &b, extents), dot(k));
+}
+
+const OPS: [Op; 3] = [Op::Nn, Op::Tn, Op::Nt];
+
+/// The shader's tile is 64 x 64, 16 deep.
+fn sizes_around_the_tiles(device: &Device) {
+    for m in [0, 1, 63, 64, 65, 131] {
+        for n in [0, 1, 63, 64, 65, 131] {
+            for k in [0, 1, 15, 16, 17, 35] {
+                // Every operand form meets every extent, in a third of the combinations.
+                let op = OPS[((m + 2 * n + 3 * k) % 7 % 3) as usize];
+                check::<f32, f32>(device, op, [m, n, k]);
+            }
+        }
+    }
+    OPS.into_iter().for_each(|op| check::<f32, f32>(device, op, [131, 131, 35]));
+    OPS.into_iter().for_each(|op| check::<f32, f32>(device, op, [65, 3, 700]));
+}
+
+/// The cpu kernel's tile is 96 x 96, and 192 x 192 where c is large; narrow operands are decoded 1,024 deep.
+fn sizes_around_the_cpu_tiles(device: &Device) {
+    for extents in [[95, 97, 3], [96, 193, 2], [515, 1, 5], [1, 515, 5], [1153, 1151, 2]] {
+        OPS.into_iter().for_each(|op| check::<f32, f32>(device, op, extents));
+    }
+    for k in [1023, 1024, 1025, 2051] {
+        OPS.into_iter().for_each(|op| check::<u8, f16>(device, op, [3, 5, k]));
+    }
+}
+
+fn every_type(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        OPS.into_iter().for_each(|op| check::<T, T>(device, op, [66, 67, 19]));
+        check::<T, f32>(device, Op::Nn, [5, 6, 7]);
+        check::<f32, T>(device, Op::Nt, [5, 6, 7]);
+    }
+    for_each_type!(with(device));
+}
+
+/// Each bit pattern of the narrow types but NaN and infinity, times 1.
+fn every_stored_value(device: &Device) {
+    fn all<T: Sample>(device: &Device, values: &[T]) {
+        let x = Tensor::from_slice(device, values, &[values.len() as u64, 1]).unwrap();
+        let one = Tensor::from_slice(device, &[1.0f32], &[1, 1]).unwrap();
+        let expected: Vec<Reference> = values.iter().map(|value| value.value().into()).collect();
+        let decoded = matmul(&x, &one).unwrap().read().unwrap();
+        assert_close(&format!("{:?}", T::DTYPE), &decoded, &expected, EXACT);
+    }
+    let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).filter(|h| h.is_finite()).collect();
+    // Subnormal bf16 are subnormal f32, which a device may flush.
+    let brains = (0..=u16::MAX).map(bf16::from_bits);
+    let brains: Vec<bf16> =
+        brains.filter(|b| b.is_finite() && (b.is_normal() || b.to_f32() == 0.0)).collect();
+    all(device, &halves);
+    all(device, &brains);
+    all(device, &(0..=u8::MAX).collect::<Vec<_>>());
+    all(device, &(i8::MIN..=i8::MAX).collect::<Vec<_>>());
+    all(device, &(0..=u16::MAX).collect::<Vec<_>>());
+    all(device, &(i16::MIN..=i16::MAX).collect::<Vec<_>>());
+    all(device, &[0u32, 1, 2, 0x00ff_ffff, 0x8000_0000, 0xff00_0000]);
+    all(device, &[0i32, -1, i32::MIN, 0x00ff_ffff, -0x00ff_ffff]);
+}
+
+fn lower_gram(device: &Device) {
+    for n in [1, 63, 64, 65, 131, 300] {
+        for k in [0, 1, 33, 200] {
+            let (x, tx) = matrix::<f32>(device, 3, k, n);
+            let gram = gram_lower(&tx).unwrap().read().unwrap();
+            let expected = oracle(Op::Tn, &x, &x, [n, n, k]);
+            for i in 0..n {
+                let row = (i * n) as usize..(i * n + i + 1) as usize;
+                assert_close(&format!("{n} {k}: row {i}"), &gram[row.clone()], &expected[row], dot(k));
+            }
+        }
+    }
+}
+
+fn identity_keeps_bits(device: &Device) {
+    let (a, ta) = matrix::<f32>(device, 4, 70, 90);
+    let identity: Vec<u8> = (0..90 * 90).map(|i| u8::from(i / 90 == i % 90)).collect();
+    let identity = Tensor::from_slice(device, &identity, &[90, 90]).unwrap();
+    assert_eq!(matmul(&ta, &identity).unwrap().read().unwrap(), a);
+    assert_eq!(matmul_nt(&ta, &identity).unwrap().read().unwrap(), a);
+}
+
+fn transpose(x: &[f32], rows: u64, cols: u64) -> Vec<f32> {
+    (0..rows * cols).map(|i| x[(i % rows * cols + i / rows) as usize]).collect()
+}
+
+/// (a b)ᵀ = bᵀ aᵀ, by all three forms.
+fn transposes_agree(device: &Device) {
+    let (m, n, k) = (67, 130, 41);
+    let (a, ta) = matrix::<f32>(device, 5, m, k);
+    let (b, tb) = matrix::<f32>(device, 6, k, n);
+    let at = Tensor::from_slice(device, &transpose(&a, m, k), &[k, m]).unwrap();
+    let bt = Tensor::from_slice(device, &transpose(&b, k, n), &[n, k]).unwrap();
+    let expected = oracle(Op::Nn, &transpose(&b, k, n), &transpose(&a, m, k), [n, m, k]);
+    for c in [matmul_tn(&tb, &at), matmul_nt(&bt, &ta), matmul(&bt, &at)] {
+        assert_close("bᵀ aᵀ", &c.unwrap().read().unwrap(), &expected, dot(k));
+    }
+    let c = matmul(&ta, &tb).unwrap().read().unwrap();
+    assert_close("(a b)ᵀ", &transpose(&c, m, n), &expected, dot(k));
+}
+
+/// a (b + c) = a b + a c.
+fn is_linear(device: &Device) {
+    let (m, n, k) = (65, 66, 50);
+    let (a, ta) = matrix::<f32>(device, 7, m, k);
+    // Small integers, so that the sum is exact.
+    let small = |seed| values::<i8>(seed, k * n).iter().map(|v| f32::from(v / 4)).collect::<Vec<_>>();
+    let (b, c) = (small(8), small(9));
+    let sum: Vec<f32> = b.iter().zip(&c).map(|(b, c)| b + c).collect();
+    let times =
+        |x: &[f32]| matmul(&ta, &Tensor::from_slice(device, x, &[k, n]).unwrap()).unwrap().read().unwrap();
+    let parts: Vec<f32> = times(&b).iter().zip(times(&c)).map(|(b, c)| b + c).collect();
+    let magnitudes: Vec<f32> = b.iter().zip(&c).map(|(b, c)| b.abs() + c.abs()).collect();
+    let a: Vec<f32> = a.iter().map(|a| a.abs()).collect();
+    let magnitudes = oracle(Op::Nn, &a, &magnitudes, [m, n, k]);
+    let expected: Vec<Reference> = parts
+        .iter()
+        .zip(magnitudes)
+        .map(|(&part, m)| Reference { value: part.into(), magnitude: m.magnitude })
+        .collect();
+    assert_close("a (b + c)", &times(&sum), &expected, 2.0 * dot(k));
+}
+
+fn two_runs_are_equal(device: &Device) {
+    let (_, a) = matrix::<f32>(device, 10, 150, 300);
+    let (_, b) = matrix::<i8>(device, 11, 300, 70);
+    let run = || bits(&matmul(&a, &b).unwrap().read().unwrap());
+    assert_eq!(run(), run());
+}
+
+fn agrees_with_cpu(device: &Device) {
+    let (m, n, k) = (129, 70, 260);
+    let (a, _) = matrix::<f16>(cpu(), 12, m, k);
+    let (b, _) = matrix::<f32>(cpu(), 13, k, n);
+    let on = |device| {
+        let ta = Tensor::from_slice(device, &a, &[m, k]).unwrap();
+        let tb = Tensor::from_slice(device, &b, &[k, n]).unwrap();
+        matmul(&ta, &tb).unwrap().read().unwrap()
+    };
+    let bounds = oracle(Op::Nn, &a, &b, [m, n, k]);
+    let reference = on(cpu())
+        .into_iter()
+        .zip(bounds)
+        .map(|(value, bound)| Reference { value: value.into(), magnitude: bound.magnitude });
+    assert_close("device and cpu", &on(device), &reference.collect::<Vec<_>>(), 2.0 * dot(k));
+}
+
+fn an_operand_twice(device: &Device) {
+    let (x, tx) = matrix::<f32>(device, 14, 40, 66);
+    let gram = matmul_tn(&tx, &tx).unwrap().read().unwrap();
+    assert_close("xᵀ x", &gram, &oracle(Op::Tn, &x, &x, [66, 66, 40]), dot(40));
+}
+
+/// More blocks of 64 rows than the 65,535 groups that an axis of a grid may have.
+fn past_the_largest_grid(device: &Device) {
+    let m = 65_535 * 64 + 65;
+    let (a, ta) = matrix::<i8>(device, 15, m, 1);
+    let two = Tensor::from_slice(device, &[2.0f32], &[1, 1]).unwrap();
+    let c = matmul(&ta, &two).unwrap().read().unwrap();
+    let wrong = a.iter().zip(&c).position(|(&a, &c)| c != 2.0 * f32::from(a));
+    assert_eq!((wrong, c.len() as u64), (None, m));
+}
+
+fn wrong_shapes(device: &Device) {
+    let x = Tensor::<f32>::zeros(device, &[3, 4]).unwrap();
+    for (product, op) in [(matmul(&x, &x), "matmul"), (matmul_nt(&x, &x), "")] {
+        match product {
+            Err(Error::Shape { op: name, got, .. }) => assert_eq!((name, &*got), (op, "[3, 4] and [3, 4]")),
+            other => assert!(op.is_empty() && other.is_ok()),
+        }
+    }
+    let cube = Tensor::<f32>::zeros(device, &[3, 4, 5]).unwrap();
+    assert!(matches!(matmul(&x, &cube), Err(Error::Shape { .. })));
+    assert!(matches!(matmul_tn(&cube, &x), Err(Error::Shape { .. })));
+}
+
+fn wrong_device(device: &Device) {
+    let other = Device::open_with("cpu", &DeviceOptions { threads: Some(1), ..Default::default() }).unwrap();
+    let [x, y] = [device, &other].map(|device| Tensor::<f32>::zeros(device, &[2, 2]).unwrap());
+    assert!(matches!(matmul(&x, &y), Err(Error::WrongDevice { op: "matmul" })));
+    assert!(matches!(matmul_nt(&y, &x), Err(Error::WrongDevice { .. })));
+}
+
+fn row_beyond_a_binding(device: &Device) {
+    let binding = device.limits().binding;
+    if binding > 1 << 20 {
+        return;
+    }
+    let wide = Tensor::<f32>::zeros(device, &[1, binding / 4]).unwrap();
+    let one = Tensor::<f32>::zeros(device, &[1, 1]).unwrap();
+    assert!(matches!(matmul(&one, &wide), Err(Error::Limit { .. })));
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let run = |threads| {
+        let options = DeviceOptions { threads: Some(threads), ..Default::default() };
+        let device = Device::open_with("cpu", &options).unwrap();
+        let (_, a) = matrix::<f32>(&device, 16, 600, 500);
+        let (_, b) = matrix::<i16>(&device, 17, 500, 300);
+        let products = [matmul(&a, &b), matmul_tn(&a, &a)];
+        let mut products = products.map(|c| bits(&c.unwrap().read().unwrap()));
+        let gram = gram_lower(&a).unwrap().read().unwrap();
+        // What is above the diagonal is unspecified.
+        products[1].extend((0..500).flat_map(|i| bits(&gram[i * 500..=i * 501])));
+        products
+    };
+    let expected = run(1);
+    for threads in [2, 3, 5] {
+        assert_eq!(run(threads), expected, "{threads} threads");
+    }
+}

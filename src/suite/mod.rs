@@ -1,0 +1,138 @@
+//! Every operation on every device: the same tests against the same f64 oracles.
+//!
+//! `TEATIME_REQUIRE_DEVICES=cpu,wgpu` makes a missing device a failure instead of a line that says why it was skipped.
+
+mod data;
+mod dosage;
+#[cfg(feature = "wgpu")]
+mod lent;
+mod matmul;
+mod random;
+mod reduce;
+mod standardize;
+mod tensor;
+mod tolerance;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::OnceLock,
+};
+
+use crate::{Device, DeviceOptions};
+
+/// Which devices a test runs on, and how they are opened.
+#[derive(Clone, Copy, Debug)]
+enum On {
+    Cpu,
+    /// With limits so low that every operation splits its work.
+    CpuSmall,
+    Wgpu,
+    WgpuSmall,
+    /// A device that an application opened, with WebGPU's default limits.
+    WgpuLent,
+}
+
+/// Declares tests, each a `fn(&Device)`, once for each way of opening a device.
+macro_rules! device_tests {
+    ($($name:ident),* $(,)?) => {
+        $crate::suite::device_tests!(@ on_cpu Cpu $($name)*);
+        $crate::suite::device_tests!(@ on_cpu_small CpuSmall $($name)*);
+        $crate::suite::device_tests!(@ on_wgpu Wgpu $($name)*);
+        $crate::suite::device_tests!(@ on_wgpu_small WgpuSmall $($name)*);
+        $crate::suite::device_tests!(@ on_wgpu_lent WgpuLent $($name)*);
+    };
+    (@ $module:ident $on:ident $($name:ident)*) => {
+        mod $module {
+            $(#[test]
+            fn $name() {
+                $crate::suite::run($crate::suite::On::$on, super::$name);
+            })*
+        }
+    };
+}
+use device_tests;
+
+/// Runs a test on every device of a kind, and fails with what failed on each.
+fn run(on: On, test: fn(&Device)) {
+    let (devices, backend) = match on {
+        On::Cpu | On::CpuSmall => (devices(on), "cpu"),
+        On::Wgpu | On::WgpuSmall | On::WgpuLent => (devices(on), "wgpu"),
+    };
+    let devices = match devices {
+        Ok(devices) => devices,
+        Err(why) => {
+            let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
+            assert!(!required.split(',').any(|name| name == backend), "{backend} is required: {why}");
+            println!("SKIP {backend}: {why}");
+            return;
+        }
+    };
+    let failed: Vec<String> = devices
+        .iter()
+        .filter(|device| catch_unwind(AssertUnwindSafe(|| test(device))).is_err())
+        .map(|device| format!("{device:?}"))
+        .collect();
+    assert!(failed.is_empty(), "failed on {failed:?}, {on:?}");
+}
+
+fn options(on: On) -> DeviceOptions {
+    let small = matches!(on, On::CpuSmall | On::WgpuSmall);
+    DeviceOptions {
+        binding: small.then_some(64 << 10),
+        groups_per_axis: small.then_some(16),
+        checked: true,
+        ..DeviceOptions::default()
+    }
+}
+
+/// The devices of a kind, opened once for all tests of this process.
+fn devices(on: On) -> &'static Result<Vec<Device>, String> {
+    static OPEN: [OnceLock<Result<Vec<Device>, String>>; 5] = [const { OnceLock::new() }; 5];
+    OPEN[on as usize].get_or_init(|| match on {
+        On::Cpu | On::CpuSmall => Ok(vec![Device::open_with("cpu", &options(on)).unwrap()]),
+        On::Wgpu | On::WgpuSmall => open_wgpu(on),
+        On::WgpuLent => open_lent(on),
+    })
+}
+
+/// Every adapter; with low limits, every card once.
+fn open_wgpu(on: On) -> Result<Vec<Device>, String> {
+    let mut devices = Vec::new();
+    let mut reasons = Vec::new();
+    for listed in Device::all().into_iter().filter(|listed| listed.name.starts_with("wgpu")) {
+        match listed.info {
+            Ok(_) if matches!(on, On::WgpuSmall) && listed.same_card_as.is_some() => {}
+            Ok(_) => devices.push(Device::open_with(&listed.name, &options(on)).unwrap()),
+            Err(why) => reasons.push(why),
+        }
+    }
+    if devices.is_empty() { Err(reasons.join("; ")) } else { Ok(devices) }
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn open_lent(_: On) -> Result<Vec<Device>, String> {
+    Err("this build has no wgpu driver".into())
+}
+
+#[cfg(feature = "wgpu")]
+fn open_lent(on: On) -> Result<Vec<Device>, String> {
+    let (device, queue) = application_device()?;
+    Ok(vec![Device::from_wgpu_with(device, queue, &options(on)).unwrap()])
+}
+
+/// A device as an application opens it that asks for nothing.
+#[cfg(feature = "wgpu")]
+fn application_device() -> Result<(wgpu::Device, wgpu::Queue), String> {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.flags = wgpu::InstanceFlags::empty();
+    descriptor.backends = wgpu::Backends::PRIMARY;
+    let adapter = wgpu::Instance::new(descriptor).request_adapter(&wgpu::RequestAdapterOptions::default());
+    let adapter = pollster::block_on(adapter).map_err(|error| error.to_string())?;
+    let opened = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default()));
+    opened.map_err(|error| error.to_string())
+}
+
+/// The reference device for comparisons between backends.
+fn cpu() -> &'static Device {
+    &devices(On::Cpu).as_ref().unwrap()[0]
+}

@@ -1,0 +1,212 @@
+use half::{bf16, f16};
+
+use super::{
+    cpu,
+    data::{Sample, for_each_type, matrix, values},
+    device_tests,
+    tolerance::{Reference, assert_close, dot},
+};
+use crate::{
+    DType, Device, Element, Error, Tensor,
+    linalg::{
+        Stats, column_stats,
+        reduce::{BLOCK, row_stats_with_missing},
+        row_stats,
+    },
+};
+
+device_tests! {
+    rows_of_every_type, columns_of_every_type, sizes_around_the_blocks, nan_and_infinity_are_bad,
+    negative_is_missing, bytes_are_exact, two_runs_are_equal, integers_agree_with_cpu, empty,
+    past_the_largest_grid, many_rows, many_columns, wrong_shape,
+}
+
+/// Sum and sum of squares of the finite (and, with `missing`, not negative) values; their number; that of the others.
+fn oracle<T: Sample>(values: impl Iterator<Item = T>, missing: bool) -> ([Reference; 2], [u64; 2]) {
+    let (mut sums, mut counts) = <([Reference; 2], [u64; 2])>::default();
+    for value in values.map(T::value) {
+        let byte = missing && T::DTYPE == DType::I8;
+        if !value.is_finite() || byte && value < -1.0 {
+            counts[1] += 1;
+        } else if !missing || value >= 0.0 {
+            sums[0].add(value);
+            sums[1].add(value * value);
+            counts[0] += 1;
+        }
+    }
+    (sums, counts)
+}
+
+fn check<T: Sample>(what: &str, stats: &[Stats], lines: &[Vec<T>], missing: bool) {
+    assert_eq!(stats.len(), lines.len(), "{what}");
+    for (i, (stats, line)) in stats.iter().zip(lines).enumerate() {
+        let ([sum, squares], [count, bad]) = oracle(line.iter().copied(), missing);
+        let what = format!("{what} {:?}: {i} of {}, each of {}", T::DTYPE, lines.len(), line.len());
+        assert_eq!((stats.count, stats.bad), (count, bad), "{what}");
+        let terms = line.len().min(BLOCK as usize) as u64;
+        let sums = [stats.sum as f32, stats.sum_squares as f32];
+        assert_close(&what, &sums, &[sum, squares], dot(terms));
+    }
+}
+
+fn rows_of<T: Element>(x: &[T], cols: u64) -> Vec<Vec<T>> {
+    x.chunks(cols as usize).map(<[T]>::to_vec).collect()
+}
+
+fn columns_of<T: Element>(x: &[T], cols: u64) -> Vec<Vec<T>> {
+    let cols = cols as usize;
+    (0..cols).map(|col| x.iter().skip(col).step_by(cols).copied().collect()).collect()
+}
+
+fn check_rows<T: Sample>(device: &Device, rows: u64, cols: u64) {
+    let (x, tx) = matrix::<T>(device, 20, rows, cols);
+    check("rows", &row_stats(&tx).unwrap(), &rows_of(&x, cols), false);
+}
+
+fn check_columns<T: Sample>(device: &Device, rows: u64, cols: u64) {
+    let (x, tx) = matrix::<T>(device, 21, rows, cols);
+    check("columns", &column_stats(&tx).unwrap(), &columns_of(&x, cols), false);
+}
+
+fn rows_of_every_type(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        check_rows::<T>(device, 3, 1100);
+        check_rows::<T>(device, 65, 5);
+    }
+    for_each_type!(with(device));
+}
+
+fn columns_of_every_type(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        check_columns::<T>(device, 1100, 3);
+        check_columns::<T>(device, 5, 65);
+    }
+    for_each_type!(with(device));
+}
+
+fn sizes_around_the_blocks(device: &Device) {
+    for n in [1, 63, 64, 65, 1023, 1024, 1025, 2051] {
+        for lines in [1, 2, 15] {
+            check_rows::<f32>(device, lines, n);
+            check_columns::<f32>(device, n, lines);
+            check_rows::<i8>(device, lines, n);
+            check_columns::<i8>(device, n, lines);
+        }
+    }
+}
+
+fn nan_and_infinity_are_bad(device: &Device) {
+    fn with<T: Sample>(device: &Device, bad: [T; 5]) {
+        let (rows, cols) = (70, 67);
+        let mut x = values::<T>(22, rows * cols);
+        for (place, &bad) in bad.iter().cycle().enumerate().take(40) {
+            x[place * 97] = bad;
+        }
+        let tx = Tensor::from_slice(device, &x, &[rows, cols]).unwrap();
+        check("rows", &row_stats(&tx).unwrap(), &rows_of(&x, cols), false);
+        check("columns", &column_stats(&tx).unwrap(), &columns_of(&x, cols), false);
+        let stats = row_stats_with_missing(&tx).unwrap().wait().unwrap();
+        check("missing", &stats, &rows_of(&x, cols), true);
+    }
+    with(device, [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7f80_0001)]);
+    with(device, [f16::NAN, -f16::NAN, f16::INFINITY, f16::NEG_INFINITY, f16::from_bits(0x7c01)]);
+    with(device, [bf16::NAN, -bf16::NAN, bf16::INFINITY, bf16::NEG_INFINITY, bf16::from_bits(0x7f81)]);
+}
+
+fn negative_is_missing(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        let (x, tx) = matrix::<T>(device, 23, 9, 1300);
+        let stats = row_stats_with_missing(&tx).unwrap().wait().unwrap();
+        check("missing", &stats, &rows_of(&x, 1300), true);
+    }
+    for_each_type!(with(device));
+    // As dosages are: mostly 0 to 2, some -1, few bad codes.
+    let x: Vec<i8> =
+        values::<u8>(24, 5 * 2050).iter().map(|v| [0, 1, 2, 0, -1, 1, 0, -2][*v as usize / 32]).collect();
+    let tx = Tensor::from_slice(device, &x, &[5, 2050]).unwrap();
+    check("dosages", &row_stats_with_missing(&tx).unwrap().wait().unwrap(), &rows_of(&x, 2050), true);
+    // -0.0 is not negative.
+    let zeros = Tensor::from_slice(device, &[-0.0f32, 0.0, -1.0], &[1, 3]).unwrap();
+    assert_eq!(row_stats_with_missing(&zeros).unwrap().wait().unwrap()[0].count, 2);
+}
+
+/// The extremes of i8 by rows, where f32 would round.
+fn bytes_are_exact(device: &Device) {
+    let cols = 40_000;
+    let x: Vec<i8> = (0..cols).map(|i| if i % 3 == 0 { 127 } else { -128 }).collect();
+    let tx = Tensor::from_slice(device, &x, &[1, cols]).unwrap();
+    let sum: i64 = x.iter().map(|&x| i64::from(x)).sum();
+    let squares: i64 = x.iter().map(|&x| i64::from(x).pow(2)).sum();
+    let stats = row_stats(&tx).unwrap()[0];
+    assert_eq!((stats.sum, stats.sum_squares, stats.count), (sum as f64, squares as f64, cols));
+}
+
+fn two_runs_are_equal(device: &Device) {
+    let (_, x) = matrix::<f32>(device, 25, 3000, 12);
+    assert_eq!(row_stats(&x).unwrap(), row_stats(&x).unwrap());
+    assert_eq!(column_stats(&x).unwrap(), column_stats(&x).unwrap());
+}
+
+fn integers_agree_with_cpu(device: &Device) {
+    let x = values::<i8>(26, 31 * 2000);
+    let on = |device| {
+        let x = Tensor::from_slice(device, &x, &[31, 2000]).unwrap();
+        (row_stats(&x).unwrap(), row_stats_with_missing(&x).unwrap().wait().unwrap())
+    };
+    assert_eq!(on(device), on(cpu()));
+}
+
+fn empty(device: &Device) {
+    let rows = Tensor::<f32>::zeros(device, &[3, 0]).unwrap();
+    assert_eq!(row_stats(&rows).unwrap(), vec![Stats::default(); 3]);
+    assert_eq!(column_stats(&rows).unwrap(), vec![]);
+    let columns = Tensor::<f32>::zeros(device, &[0, 3]).unwrap();
+    assert_eq!(row_stats(&columns).unwrap(), vec![]);
+    assert_eq!(column_stats(&columns).unwrap(), vec![Stats::default(); 3]);
+}
+
+/// One group each: more than the 65,535 along an axis.
+fn past_the_largest_grid(device: &Device) {
+    let rows = 70_000;
+    let (x, tx) = matrix::<i8>(device, 27, rows, 2);
+    let stats = row_stats(&tx).unwrap();
+    assert_eq!(stats.len() as u64, rows);
+    let wrong =
+        x.chunks(2).zip(&stats).position(|(x, s)| f64::from(i32::from(x[0]) + i32::from(x[1])) != s.sum);
+    assert_eq!(wrong, None);
+}
+
+fn many_rows(device: &Device) {
+    check_rows::<f32>(device, 1000, 40);
+    check_columns::<f32>(device, 5000, 9);
+}
+
+/// By columns, a block of 1,024 rows has to fit a binding.
+fn many_columns(device: &Device) {
+    let (x, tx) = matrix::<f32>(device, 28, 1030, 130);
+    match column_stats(&tx) {
+        Ok(stats) => check("columns", &stats, &columns_of(&x, 130), false),
+        Err(Error::Limit { .. }) => assert!(device.limits().binding < 1024 * 130 * 4 + 300),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn wrong_shape(device: &Device) {
+    let line = Tensor::<f32>::zeros(device, &[3]).unwrap();
+    assert!(matches!(row_stats(&line), Err(Error::Shape { op: "row_stats", .. })));
+    assert!(matches!(column_stats(&line), Err(Error::Shape { op: "column_stats", .. })));
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let run = |threads| {
+        let options = crate::DeviceOptions { threads: Some(threads), ..Default::default() };
+        let device = Device::open_with("cpu", &options).unwrap();
+        let (_, x) = matrix::<f32>(&device, 29, 3000, 40);
+        (row_stats(&x).unwrap(), column_stats(&x).unwrap())
+    };
+    let expected = run(1);
+    for threads in [2, 3, 5] {
+        assert_eq!(run(threads), expected, "{threads} threads");
+    }
+}

@@ -1,0 +1,135 @@
+use half::{bf16, f16};
+
+use super::{
+    cpu,
+    data::{Sample, bits, for_each_type, matrix},
+    device_tests,
+    tolerance::{EXACT, ONE_OPERATION, Reference, assert_close},
+};
+use crate::{
+    Device, Error, Tensor, genotype::standardize::standardize, linalg::scale_columns::scale_columns,
+};
+
+device_tests! {
+    every_type, sizes_around_the_groups, missing_is_filled, dosages_agree_with_cpu, past_the_largest_grid,
+    columns_are_scaled, empty, wrong_shapes, row_beyond_a_binding,
+}
+
+fn table(rows: u64) -> Vec<[f32; 3]> {
+    (0..rows).map(|i| [0.25 * (i % 9) as f32, 1.0 / (1 + i % 7) as f32, -0.5 * (i % 3) as f32]).collect()
+}
+
+fn oracle<T: Sample>(x: T, [shift, scale, fill]: [f32; 3]) -> Reference {
+    // Not the negation of <, so that NaN is filled.
+    if x.value() >= 0.0 {
+        let (shift, scale) = (f64::from(shift), f64::from(scale));
+        let magnitude = (x.value().abs() + shift.abs()) * scale.abs();
+        Reference { value: (x.value() - shift) * scale, magnitude }
+    } else {
+        f64::from(fill).into()
+    }
+}
+
+fn check<T: Sample>(device: &Device, x: &[T], rows: u64, cols: u64) {
+    let tx = Tensor::from_slice(device, x, &[rows, cols]).unwrap();
+    let table = table(rows);
+    let out = standardize(&tx, &table).unwrap().read().unwrap();
+    let expected: Vec<Reference> =
+        (0..).zip(x).map(|(i, &x)| oracle(x, table[(i / cols) as usize])).collect();
+    assert_close(&format!("{:?} {rows} {cols}", T::DTYPE), &out, &expected, 2.0 * ONE_OPERATION);
+}
+
+fn every_type(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        check(device, &matrix::<T>(device, 40, 9, 131).0, 9, 131);
+    }
+    for_each_type!(with(device));
+}
+
+fn sizes_around_the_groups(device: &Device) {
+    for cols in [1, 3, 255, 256, 257, 515] {
+        for rows in [1, 2, 65, 300] {
+            check(device, &matrix::<i8>(device, 41, rows, cols).0, rows, cols);
+            check(device, &matrix::<f32>(device, 42, rows, cols).0, rows, cols);
+        }
+    }
+}
+
+fn missing_is_filled(device: &Device) {
+    fn with<T: Sample>(device: &Device, x: &[T]) {
+        check(device, x, 1, x.len() as u64);
+    }
+    let tiny = f32::from_bits(0x8000_0001);
+    with(device, &[f32::NAN, -f32::NAN, f32::NEG_INFINITY, -1.0, -0.0, 0.0, 2.0, f32::MIN, tiny]);
+    with(device, &[f16::NAN, -f16::NAN, f16::NEG_INFINITY, -f16::ONE, f16::NEG_ZERO, f16::ONE]);
+    with(device, &[bf16::NAN, -bf16::NAN, bf16::NEG_INFINITY, -bf16::ONE, bf16::NEG_ZERO, bf16::ONE]);
+    with(device, &[-128i8, -2, -1, 0, 1, 2, 127]);
+    with(device, &[i16::MIN, -1, 0, i16::MAX]);
+    with(device, &[i32::MIN, -1, 0, i32::MAX]);
+}
+
+/// What the streamed PCA computes: one subtraction and one product, rounded the same everywhere.
+fn dosages_agree_with_cpu(device: &Device) {
+    let x: Vec<i8> = (0..40 * 333).map(|i| (i * 7 % 11 % 4) as i8 - 1).collect();
+    let table: Vec<[f32; 3]> =
+        (0..40).map(|i| [0.37 + 0.01 * i as f32, 1.3 - 0.02 * i as f32, 0.0]).collect();
+    let on = |device| {
+        let x = Tensor::from_slice(device, &x, &[40, 333]).unwrap();
+        bits(&standardize(&x, &table).unwrap().read().unwrap())
+    };
+    assert_eq!(on(device), on(cpu()));
+}
+
+/// 256 elements a group, 65,535 groups an axis.
+fn past_the_largest_grid(device: &Device) {
+    let (rows, cols) = (4097, 4096);
+    let x: Vec<i8> = (0..rows * cols).map(|i| (i % 4) as i8 - 1).collect();
+    let tx = Tensor::from_slice(device, &x, &[rows, cols]).unwrap();
+    let table: Vec<[f32; 3]> = (0..rows).map(|i| [0.0, 1.0 + (i % 16) as f32, 100.0]).collect();
+    let out = standardize(&tx, &table).unwrap().read().unwrap();
+    let expected = |i: u64| match (i % 4) as f32 - 1.0 {
+        -1.0 => 100.0,
+        x => x * (1.0 + (i / cols % 16) as f32),
+    };
+    assert_eq!((0..).zip(&out).position(|(i, &out)| out != expected(i)), None);
+}
+
+fn columns_are_scaled(device: &Device) {
+    for (rows, cols) in [(1, 1), (3, 5), (64, 4), (255, 1), (1, 257), (513, 2), (700, 130)] {
+        let (x, tx) = matrix::<f32>(device, 43, rows, cols);
+        let factors: Vec<f32> = (0..cols).map(|j| 1.5 - 0.1 * j as f32).collect();
+        let out = scale_columns(&tx, &factors).unwrap().read().unwrap();
+        let product = |(i, &x): (usize, &f32)| f64::from(x) * f64::from(factors[i % cols as usize]);
+        let expected: Vec<Reference> = x.iter().enumerate().map(|x| product(x).into()).collect();
+        assert_close(&format!("{rows} {cols}"), &out, &expected, ONE_OPERATION);
+    }
+    let (x, tx) = matrix::<f32>(device, 44, 30, 30);
+    let out = scale_columns(&tx, &[1.0; 30]).unwrap().read().unwrap();
+    assert_close("by 1", &out, &x.iter().map(|&x| f64::from(x).into()).collect::<Vec<_>>(), EXACT);
+}
+
+fn empty(device: &Device) {
+    for shape in [[0, 3], [3, 0], [0, 0]] {
+        let x = Tensor::<f32>::zeros(device, &shape).unwrap();
+        let table = vec![[0.0; 3]; shape[0] as usize];
+        assert_eq!(standardize(&x, &table).unwrap().shape(), shape);
+        assert_eq!(scale_columns(&x, &vec![0.0; shape[1] as usize]).unwrap().shape(), shape);
+    }
+}
+
+fn wrong_shapes(device: &Device) {
+    let x = Tensor::<f32>::zeros(device, &[3, 4]).unwrap();
+    assert!(matches!(standardize(&x, &[[0.0; 3]; 4]), Err(Error::Shape { op: "standardize", .. })));
+    assert!(matches!(scale_columns(&x, &[0.0; 3]), Err(Error::Shape { op: "scale_columns", .. })));
+}
+
+fn row_beyond_a_binding(device: &Device) {
+    let binding = device.limits().binding;
+    if binding > 1 << 20 {
+        return;
+    }
+    let x = Tensor::<i8>::zeros(device, &[1, binding]).unwrap();
+    assert!(matches!(standardize(&x, &[[0.0; 3]]), Err(Error::Limit { .. })));
+    let x = Tensor::<f32>::zeros(device, &[1, binding / 4]).unwrap();
+    assert!(matches!(scale_columns(&x, &vec![1.0; binding as usize / 4]), Err(Error::Limit { .. })));
+}

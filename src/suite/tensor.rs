@@ -1,0 +1,141 @@
+use std::thread;
+
+use super::{
+    data::{Sample, for_each_type, matrix, values},
+    device_tests,
+};
+use crate::{
+    Device, DeviceOptions, Error, Tensor,
+    linalg::matmul,
+    random::{philox, random_words},
+};
+
+device_tests! {
+    values_come_back, zeros_are_zero, shapes, too_large, writes_keep_their_order, many_launches_keep_their_params,
+    uploads_keep_their_order, copies, memory_is_counted, threads_share_a_device, reads_can_overlap,
+}
+
+fn values_come_back(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        for len in [0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 1000, 30_001] {
+            let values = values::<T>(50, len);
+            let tensor = Tensor::from_slice(device, &values, &[len]).unwrap();
+            assert_eq!(tensor.read().unwrap(), values);
+            assert_eq!(tensor.read().unwrap(), values, "the second time");
+        }
+    }
+    for_each_type!(with(device));
+}
+
+fn zeros_are_zero(device: &Device) {
+    for len in [0, 1, 3, 4, 1000] {
+        assert_eq!(Tensor::<u8>::zeros(device, &[len]).unwrap().read().unwrap(), vec![0; len as usize]);
+        assert_eq!(Tensor::<f32>::zeros(device, &[len]).unwrap().read().unwrap(), vec![0.0; len as usize]);
+    }
+}
+
+fn shapes(device: &Device) {
+    let x = Tensor::from_slice(device, &[1u8, 2, 3, 4, 5, 6], &[2, 3]).unwrap();
+    assert!(matches!(Tensor::from_slice(device, &[1u8], &[2]), Err(Error::Shape { .. })));
+    assert!(matches!(Tensor::<u8>::zeros(device, &[u64::MAX, 2]), Err(Error::Shape { .. })));
+    let x = x.reshape(&[3, 2, 1]).unwrap();
+    assert_eq!((x.shape(), x.len(), x.bytes()), (&[3, 2, 1][..], 6, 6));
+    assert!(matches!(x.reshape(&[4]), Err(Error::Shape { .. })));
+    assert!(Tensor::<f32>::zeros(device, &[0, 7]).unwrap().read().unwrap().is_empty());
+}
+
+fn too_large(device: &Device) {
+    let max = device.limits().buffer;
+    let error = Tensor::<u8>::zeros(device, &[max + 1]);
+    assert!(matches!(error, Err(Error::Limit { requested, .. }) if requested > max));
+    // The device still works.
+    assert_eq!(Tensor::<u8>::zeros(device, &[1]).unwrap().read().unwrap(), [0]);
+}
+
+/// Writes are ordered with launches before and after them.
+fn writes_keep_their_order(device: &Device) {
+    let one = Tensor::from_slice(device, &[1.0f32], &[1, 1]).unwrap();
+    let x = Tensor::from_slice(device, &[0.0f32; 50], &[50, 1]).unwrap();
+    let mut results = Vec::new();
+    for round in 0..70 {
+        let bytes: Vec<u8> = (0..50).flat_map(|i| ((round * 100 + i) as f32).to_le_bytes()).collect();
+        device.driver().write(x.whole(), &bytes).unwrap();
+        results.push(matmul(&x, &one).unwrap());
+    }
+    for (round, result) in results.iter().enumerate() {
+        let expected: Vec<f32> = (0..50).map(|i| (round * 100 + i) as f32).collect();
+        assert_eq!(result.read().unwrap(), expected, "round {round}");
+    }
+}
+
+/// More launches than go into one submission, each with parameters of its own.
+fn many_launches_keep_their_params(device: &Device) {
+    let results: Vec<_> = (0..100).map(|seed| random_words(device, seed, seed, 4).unwrap()).collect();
+    for (seed, result) in (0..).zip(&results) {
+        assert_eq!(result.read().unwrap(), philox([seed, 0], seed.into()), "seed {seed}");
+    }
+}
+
+/// One slot, filled again while earlier uploads may be under way.
+fn uploads_keep_their_order(device: &Device) {
+    let driver = device.driver();
+    let one = Tensor::from_slice(device, &[1.0f32], &[1, 1]).unwrap();
+    let x = Tensor::<i8>::zeros(device, &[4000, 1]).unwrap();
+    let mut slot = driver.staging(5000).unwrap();
+    let mut results = Vec::new();
+    for round in 0..10 {
+        let bytes = slot.bytes_mut();
+        assert_eq!(bytes.len(), 5000);
+        bytes.fill(round);
+        let fence = driver.upload(&mut slot, x.whole()).unwrap();
+        driver.order_after(&fence).unwrap();
+        results.push(matmul(&x, &one).unwrap());
+    }
+    for (round, result) in results.iter().enumerate() {
+        assert_eq!(result.read().unwrap(), [round as f32; 4000]);
+    }
+}
+
+fn copies(device: &Device) {
+    let x = Tensor::from_slice(device, &[1u32, 2, 3, 4, 5], &[5]).unwrap();
+    let y = Tensor::<u32>::zeros(device, &[5]).unwrap();
+    device.driver().copy(x.whole(), y.whole()).unwrap();
+    device.driver().clear(x.whole()).unwrap();
+    assert_eq!(y.read().unwrap(), [1, 2, 3, 4, 5]);
+    assert_eq!(x.read().unwrap(), [0; 5]);
+    device.synchronize().unwrap();
+}
+
+fn memory_is_counted(_: &Device) {
+    // A device of its own: the shared ones are in use by other tests.
+    let device = Device::open_with("cpu", &DeviceOptions { threads: Some(1), ..Default::default() }).unwrap();
+    let x = Tensor::<f32>::zeros(&device, &[1000]).unwrap();
+    assert_eq!(device.allocated_bytes(), 4000);
+    drop(Tensor::<f32>::zeros(&device, &[1000]).unwrap());
+    drop(x);
+    assert_eq!((device.allocated_bytes(), device.peak_bytes()), (0, 8000));
+}
+
+fn threads_share_a_device(device: &Device) {
+    thread::scope(|scope| {
+        for thread in 0..4u32 {
+            scope.spawn(move || {
+                for round in 0..8 {
+                    let seed = thread * 100 + round;
+                    let (x, tx) = matrix::<f32>(device, seed, 33, 1);
+                    let two = Tensor::from_slice(device, &[2.0f32], &[1, 1]).unwrap();
+                    let y = matmul(&tx, &two).unwrap().read().unwrap();
+                    assert_eq!(y, x.iter().map(|x| 2.0 * x).collect::<Vec<_>>(), "seed {seed}");
+                }
+            });
+        }
+    });
+}
+
+fn reads_can_overlap(device: &Device) {
+    let tensors = [1u32, 2, 3].map(|value| Tensor::from_slice(device, &[value; 9], &[9]).unwrap());
+    let pending: Vec<_> = tensors.iter().map(|tensor| tensor.download().unwrap()).collect();
+    drop(tensors);
+    let values: Vec<_> = pending.into_iter().rev().map(|pending| pending.wait().unwrap()[0]).collect();
+    assert_eq!(values, [3, 2, 1]);
+}

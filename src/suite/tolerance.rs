@@ -1,0 +1,72 @@
+//! How far a device's f32 may be from the oracle's f64, by name.
+
+/// Half the distance from 1 to the next f32, twice: WGSL lets a sum or product be off by one unit in the last place.
+const EPSILON: f64 = 1.0 / (1 << 23) as f64;
+
+/// Integers, copies, selections: no difference at all.
+pub(super) const EXACT: f64 = 0.0;
+
+/// One rounded operation, and one rounded conversion of a wide integer.
+pub(super) const ONE_OPERATION: f64 = 2.0 * EPSILON;
+
+/// A sum of `n` products in any order, with each factor rounded to f32.
+pub(super) fn dot(n: u64) -> f64 {
+    (n + 3) as f64 * EPSILON
+}
+
+/// An oracle's value, and the sum of the magnitudes of its terms, which bounds the error.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Reference {
+    pub(super) value: f64,
+    pub(super) magnitude: f64,
+}
+
+impl Reference {
+    pub(super) fn add(&mut self, term: f64) {
+        self.value += term;
+        self.magnitude += term.abs();
+    }
+}
+
+impl From<f64> for Reference {
+    fn from(value: f64) -> Self {
+        Self { value, magnitude: value.abs() }
+    }
+}
+
+/// Each element within `tolerance` times the magnitude of its reference; NaN never is.
+#[track_caller]
+pub(super) fn assert_close(what: &str, actual: &[f32], expected: &[Reference], tolerance: f64) {
+    assert_eq!(actual.len(), expected.len(), "{what}: number of elements");
+    let error = |i: usize| (f64::from(actual[i]) - expected[i].value).abs();
+    let wrong: Vec<usize> = (0..actual.len())
+        .filter(|&i| {
+            // NaN compares false, and so is wrong.
+            let close = error(i) <= tolerance * expected[i].magnitude;
+            !close && f64::from(actual[i]) != expected[i].value
+        })
+        .collect();
+    let relative = |i: usize| {
+        let relative = error(i) / expected[i].magnitude;
+        if relative.is_nan() { f64::INFINITY } else { relative }
+    };
+    if let Some(worst) = wrong.iter().copied().max_by(|&i, &j| relative(i).total_cmp(&relative(j))) {
+        let (first, count, len) = (wrong[0], wrong.len(), actual.len());
+        panic!(
+            "{what}: {count} of {len} beyond {tolerance:e}: first [{first}] {} for {}, worst [{worst}] {} for {}",
+            actual[first], expected[first].value, actual[worst], expected[worst].value
+        );
+    }
+}
+
+#[test]
+fn nan_and_neighbours_are_told() {
+    let reference = [Reference::from(1.0), Reference::from(2.0)];
+    assert_close("equal", &[1.0, 2.0], &reference, EXACT);
+    assert_close("near", &[1.0, 2.0 + f32::EPSILON], &reference, ONE_OPERATION);
+    for wrong in [f32::NAN, 2.001, f32::INFINITY] {
+        let check = || assert_close("far", &[1.0, wrong], &reference, ONE_OPERATION);
+        let message = *std::panic::catch_unwind(check).unwrap_err().downcast::<String>().unwrap();
+        assert!(message.contains("1 of 2") && message.contains("worst [1]"), "{message}");
+    }
+}
