@@ -145,29 +145,33 @@ fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
     let [rows, cols] = x.matrix(op)?;
     let exact = by_row && T::DTYPE == DType::I8;
     let (len, summed) = if by_row { (rows, cols) } else { (cols, rows) };
-    let parts = summed.div_ceil(BLOCK.into());
+    let limits = x.device().limits();
+    let room = limits.binding.saturating_sub(limits.alignment + 4);
+    let rows_of = |row: u64| room.min(u64::from(u32::MAX)).checked_div(row).unwrap_or(u64::MAX);
+    let by_x = rows_of(cols * T::DTYPE.size());
+    // Elements of one partial sum: fewer where a whole block of rows does not fit a binding.
+    let fits = by_row || by_x >= rows.min(BLOCK.into());
+    let block = if fits { u64::from(BLOCK) } else { 1 << by_x.max(1).ilog2() };
+    let parts = summed.div_ceil(block);
     let mut out = Tensor::<u32>::empty(
         x.device(),
         &[if by_row { rows } else { parts }, if by_row { parts } else { cols }, 4],
     )?;
-    let limits = x.device().limits();
-    let room = limits.binding.saturating_sub(limits.alignment + 4);
     let out_row = out.shape()[1] * 16;
-    let rows_of = |row: u64| room.min(u64::from(u32::MAX)).checked_div(row).unwrap_or(u64::MAX);
     let groups = u64::from(limits.groups_per_axis).saturating_pow(2);
-    let by_x = rows_of(cols * T::DTYPE.size());
     // Whole blocks of rows, so that a panel's partial sums are those of the whole matrix.
     let (step, out_step) = if by_row {
         let step = by_x.min(rows_of(out_row)).min(groups / parts.max(1));
         (step, step)
     } else {
-        let by_x = if by_x < rows { by_x / u64::from(BLOCK) } else { u64::MAX };
+        // A block of fewer rows than the kernel adds up is a panel of its own.
+        let by_x = if fits { (by_x / block).max(1) } else { by_x.min(1) };
         let blocks = by_x.min(rows_of(out_row)).min(groups / cols.div_ceil(WG.into()).max(1));
-        (blocks.saturating_mul(BLOCK.into()), blocks)
+        (blocks.saturating_mul(block), blocks)
     };
     if step == 0 {
         return Err(Error::Limit {
-            what: "bytes in the rows of one block",
+            what: "bytes in one row of a matrix",
             requested: cols * T::DTYPE.size(),
             max: room,
         });

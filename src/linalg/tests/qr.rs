@@ -10,6 +10,7 @@ on_cpu!(
     sizes,
     dependent_columns,
     structured_dependence,
+    constant_columns,
     columns_of_any_scale,
     bad_values_are_named,
     bad_shapes_are_named,
@@ -71,6 +72,15 @@ fn structured_dependence(dev: &Device) {
     check("unit vector", &upload(dev, Mat::from_fn(100, 40, |i, _| f64::from(i == 3)).as_ref()));
     check("identity, twice", &upload(dev, Mat::from_fn(64, 64, |i, j| f64::from(i == j % 32)).as_ref()));
     check("integers", &upload(dev, Mat::from_fn(64, 64, |i, j| ((i * j) % 3) as f64).as_ref()));
+}
+
+/// Adding equal numbers rounds to one side every time.
+fn constant_columns(dev: &Device) {
+    for (n, value) in [(4, 0.7), (4, 1.3), (600, 0.7), (600, 1.1)] {
+        let rest = random(3000, n, 11);
+        let x = Mat::from_fn(3000, n, |i, j| if j == 0 { value } else { rest[(i, j)] });
+        check(&format!("a column of {value} before {n}"), &upload(dev, x.as_ref()));
+    }
 }
 
 fn columns_of_any_scale(dev: &Device) {

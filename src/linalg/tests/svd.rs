@@ -18,6 +18,7 @@ on_cpu!(
     truncated_rank_deficient,
     truncated_sizes,
     any_scale,
+    constant_matrix,
     transposing_swaps_the_sides,
     signs,
     bad_values_are_named,
@@ -185,6 +186,15 @@ fn any_scale(dev: &Device) {
         check_truncated(&format!("{scale:e}"), dev, &scaled, &spectrum, 3, &RandomizedSvd::default());
         check(&format!("{scale:e}"), dev, &scaled, &spectrum);
     }
+}
+
+/// Adding equal numbers rounds to one side every time.
+fn constant_matrix(dev: &Device) {
+    let a = Mat::from_fn(1500, 800, |_, _| f64::from(0.7f32));
+    let spectrum = [a.norm_l2()];
+    check("constant", dev, &a, &spectrum);
+    let found = check_truncated("constant", dev, &a, &spectrum, 1, &RandomizedSvd::default());
+    assert!((found.s[0] / spectrum[0] - 1.0).abs() <= 1e-5, "{} is not {}", found.s[0], spectrum[0]);
 }
 
 fn transposing_swaps_the_sides(dev: &Device) {
