@@ -16,7 +16,8 @@ type Product = fn(&Tensor<f32>, &Tensor<f32>) -> Result<Tensor<f32>, Error>;
 
 fn uniform(device: &Device, seed: u64, shape: [u64; 2]) -> Result<Tensor<f32>, Error> {
     let words = random_words(device, seed, 0, shape[0] * shape[1])?.read()?;
-    let values: Vec<f32> = words.into_iter().map(|word| (word >> 8) as f32 / (1 << 24) as f32 - 0.5).collect();
+    let values: Vec<f32> =
+        words.into_iter().map(|word| (word >> 8) as f32 / (1 << 24) as f32 - 0.5).collect();
     Tensor::from_slice(device, &values, &shape)
 }
 

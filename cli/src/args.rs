@@ -86,6 +86,9 @@ pub(crate) struct PcaArgs {
     /// one; where that value is 0, its calls become homozygous reference.
     #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
     pub(crate) missing_chunk: MissingChunkArg,
+    /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
+    #[arg(long)]
+    pub(crate) nan_missing: bool,
     /// Also write the loadings of the variants; takes one more pass
     #[arg(long)]
     pub(crate) loadings: bool,

@@ -26,7 +26,8 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let (options, reason) = options(args)?;
     let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
-    let stores = Stores::open(&args.stores, args.array.as_deref(), args.missing_chunk.into(), cancel)?;
+    let mut stores = Stores::open(&args.stores, args.array.as_deref(), args.missing_chunk.into(), cancel)?;
+    stores.genotypes = stores.genotypes.nan_is_missing(args.nan_missing);
     let job = Job {
         command: "pca",
         started,

@@ -386,7 +386,7 @@ pub fn loadings(
     let mut map = Standardized::new(genotypes, device, rule)?;
     let (prefetch, _) = Memory::new(&map, device, options, run)?.allow(&map, Method::Randomized)?;
     map.allow(prefetch, false);
-    let pass = Pass::new(run, Status::new(1, 1, genotypes.variants()));
+    let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
     let inverse = |s: &f64| if *s > 0.0 { 1.0 / s } else { 0.0 };
     let inverse: Vec<f64> = pca.singular_values.iter().map(inverse).collect();
     map.apply_with_standards(&pca.vectors, &pass, &mut |row, standard, scores| {
