@@ -1,4 +1,4 @@
-//! GFLOP/s of the products, on the device that TEATIME_DEVICE names: `cargo bench --bench matmul`.
+//! GFLOP/s of the products, on the device that `TEATIME_DEVICE` names: `cargo bench --bench matmul`.
 //!
 //! One JSON line per shape, as `benches/peers/matmul_numpy.py` prints them for numpy. The result is checked once, then
 //! timed: each run enqueues the product and waits for it; the median counts.
