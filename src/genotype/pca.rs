@@ -299,15 +299,17 @@ impl Memory {
         if options.method != Method::Auto {
             return (options.method, "asked for".into());
         }
-        let [_, n] = map.shape();
+        let [m, n] = map.shape();
         let l = (options.components + options.svd.oversamples) as u64;
         let passes = match options.svd.stop {
             Stop::PowerIterations(q) => u64::from(q) + 2,
             // What flat spectra, such as those of genotypes, take.
             Stop::Tolerance(_) => 16.min(options.svd.max_passes.into()),
         };
-        // Operations per genotype: half of 2 n by symmetry, against 4 l per pass and about 100 to decode it again.
-        let (exact, randomized) = (n, passes * (4 * l + 100));
+        // Operations per genotype: half of 2 n by symmetry and 10 n³ / (m n) for the eigenvectors, which one thread
+        // computes in f64; against 4 l per pass and about 100 to read the genotype again.
+        let exact = n.saturating_add(n.saturating_mul(n).saturating_mul(10) / m);
+        let randomized = passes * (4 * l + 100);
         let (host, device) = self.need(Method::Exact);
         if host > self.host || device > self.device {
             let why = format!("the {n} x {n} Gram matrix of the samples does not fit the memory budget");
