@@ -116,6 +116,9 @@ impl Limits {
     }
 }
 
+/// Most threads of a device.
+const MAX_THREADS: usize = 1024;
+
 /// How to open a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceOptions {
@@ -144,8 +147,8 @@ pub struct ListedDevice {
 impl DeviceOptions {
     pub(crate) fn check(&self) -> Result<()> {
         let op = "Device::open_with";
-        if self.threads == Some(0) {
-            return Err(Error::argument(op, "threads", "0; at least 1 is needed"));
+        if let Some(threads) = self.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+            return Err(Error::argument(op, "threads", format_args!("{threads}; it is 1 to {MAX_THREADS}")));
         }
         if self.binding.is_some_and(|bytes| bytes < 16 << 10) {
             return Err(Error::argument(op, "binding", "below 16 KiB, less than any device has"));

@@ -8,7 +8,7 @@ use super::{
     standardized::{Standardized, Tally},
 };
 use crate::{
-    Device, Error, Result, Run, Status,
+    Budget, Device, Error, Result, Run, Status,
     linalg::{Matrix, Pass, RandomizedSvd, TruncatedSvd, randomized_svd},
     stream::StreamStats,
 };
@@ -180,11 +180,16 @@ pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
     let mut map = Standardized::new(genotypes, device, rule)?;
     let memory = Memory::new(&map, device, options, run)?;
     let (method, reason) = memory.choose(&map, options);
-    let (prefetch, keep) = memory.allow(&map, method)?;
-    map.allow(prefetch, keep);
+    let allowance = memory.allow(&map, method)?;
+    map.allow(allowance.prefetch, allowance.keep);
     let svd = match method {
         Method::Exact => exact::decompose(&map, options, run)?,
-        _ => randomized_svd(&map, options.components, &options.svd, run)?,
+        _ => {
+            // It takes half of what it is given for the basis.
+            let host = Some(allowance.basis.saturating_mul(2));
+            let run = Run { memory: Budget { host, ..run.memory }, ..run.clone() };
+            randomized_svd(&map, options.components, &options.svd, &run)?
+        }
     };
     let Tally { counts, sum_squares, digest } = map.tally();
     if counts.used == 0 {
@@ -281,8 +286,8 @@ pub fn loadings(
         filter: options.filter,
     };
     let mut map = Standardized::new(genotypes, device, rule)?;
-    let (prefetch, _) = Memory::new(&map, device, options, run)?.allow(&map, Method::Randomized)?;
-    map.allow(prefetch, false);
+    let allowance = Memory::new(&map, device, options, run)?.allow(&map, Method::Randomized)?;
+    map.allow(allowance.prefetch, false);
     let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
     let inverse = |s: &f64| if *s > 0.0 { 1.0 / s } else { 0.0 };
     let inverse: Vec<f64> = pca.singular_values.iter().map(inverse).collect();
