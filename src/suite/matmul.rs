@@ -216,12 +216,10 @@ fn past_the_largest_grid(device: &Device) {
 
 fn wrong_shapes(device: &Device) {
     let x = Tensor::<f32>::zeros(device, &[3, 4]).unwrap();
-    for (product, op) in [(matmul(&x, &x), "matmul"), (matmul_nt(&x, &x), "")] {
-        match product {
-            Err(Error::Shape { op: name, got, .. }) => assert_eq!((name, &*got), (op, "(3, 4) and (3, 4)")),
-            other => assert!(op.is_empty() && other.is_ok()),
-        }
-    }
+    let Err(Error::Shape { op: "matmul", got, .. }) = matmul(&x, &x) else { panic!() };
+    assert_eq!(got.matches("3, 4").count(), 2, "{got}");
+    assert_eq!(matmul_nt(&x, &x).unwrap().shape(), [3, 3]);
+    assert_eq!(matmul_tn(&x, &x).unwrap().shape(), [4, 4]);
     let cube = Tensor::<f32>::zeros(device, &[3, 4, 5]).unwrap();
     assert!(matches!(matmul(&x, &cube), Err(Error::Shape { .. })));
     assert!(matches!(matmul_tn(&cube, &x), Err(Error::Shape { .. })));

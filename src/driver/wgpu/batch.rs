@@ -97,18 +97,16 @@ impl Batch {
         self.record(gpu, cost, |encoder| commands(encoder, offset))
     }
 
-    /// Counts host bytes in staging buffers, and waits where too many are under way.
-    pub(super) fn staged(&mut self, gpu: &Gpu, bytes: u64) -> Result<()> {
+    /// Counts host bytes in staging buffers. Where too many are under way, tells the submission to wait for: the portion
+    /// before this one, so that the copy of one overlaps the filling of the next.
+    pub(super) fn staged(&mut self, gpu: &Gpu, bytes: u64) -> Result<Option<wgpu::SubmissionIndex>> {
         self.staged += bytes;
-        if self.staged >= STAGED {
-            let last = self.submit(gpu)?;
-            self.staged = 0;
-            // The portion before this one: the copy of one overlaps the filling of the next.
-            if let Some(previous) = self.staged_from.replace(last) {
-                gpu.wait_for(&previous)?;
-            }
+        if self.staged < STAGED {
+            return Ok(None);
         }
-        Ok(())
+        self.staged = 0;
+        let last = self.submit(gpu)?;
+        Ok(self.staged_from.replace(last))
     }
 
     /// Submits what is recorded; the index of the last submission, which is a new one if there was none.

@@ -333,7 +333,8 @@ impl Driver for WgpuDriver {
             self.gpu.record(len, |encoder| {
                 encoder.copy_buffer_to_buffer(&staging, 0, buffer, offset + i as u64 * PIECE, len);
             })?;
-            self.gpu.batch().staged(&self.gpu, len)?;
+            let full = self.gpu.batch().staged(&self.gpu, len)?;
+            full.map_or(Ok(()), |submission| self.gpu.wait_for(&submission))?;
         }
         Ok(())
     }

@@ -29,7 +29,9 @@ pub(crate) fn best(options: &DeviceOptions) -> Option<Box<dyn Driver>> {
 pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
     let (interface, rest) = selector.split_once(':').unwrap_or((selector, ""));
     let wanted = NAMED.iter().find(|(name, _)| name.eq_ignore_ascii_case(interface));
-    let adapters = all_adapters();
+    // GL's adapters come last, so the others' numbers do not depend on it.
+    let gl = wanted.is_none_or(|(_, backend)| backend.contains(wgpu::Backends::GL));
+    let adapters = if gl { all_adapters() } else { adapters(FIRST) };
     let of_interface = |adapter: &wgpu::Adapter| {
         wanted.is_none_or(|(_, backend)| backend.contains(adapter.get_info().backend.into()))
     };
@@ -102,7 +104,7 @@ fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
     pollster::block_on(instance(backends).enumerate_adapters(backends))
 }
 
-/// Those of the first interfaces, then those of GL, so that numbers do not depend on whether GL was looked at.
+/// Those of the first interfaces, then those of GL.
 fn all_adapters() -> Vec<wgpu::Adapter> {
     let mut all = adapters(FIRST);
     all.extend(adapters(wgpu::Backends::GL));
@@ -115,7 +117,7 @@ fn absent() -> String {
     let request = instance(backends).request_adapter(&wgpu::RequestAdapterOptions::default());
     let why = match pollster::block_on(request) {
         Ok(adapter) => format!("{} appeared only now", adapter.get_info().name),
-        Err(error) => error.to_string(),
+        Err(error) => reasons(&error.to_string()),
     };
     if cfg!(target_os = "linux") {
         format!(
@@ -125,6 +127,13 @@ fn absent() -> String {
     } else {
         why
     }
+}
+
+/// wgpu's text without the interfaces that this system cannot have.
+fn reasons(text: &str) -> String {
+    let (_, list) = text.split_once("; ").unwrap_or(("", text));
+    let moot = |reason: &&str| !reason.ends_with("not requested") && !reason.ends_with("not compiled in");
+    list.split(", ").filter(moot).collect::<Vec<_>>().join(", ")
 }
 
 /// What is preferred where several would do: hardware of its own first, then anything but GL.
