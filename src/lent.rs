@@ -63,7 +63,7 @@ struct Rows {
 }
 
 impl<T: Element> Tensor<T> {
-    /// A tensor of the elements in an application's buffer, which was created on the same wgpu device.
+    /// A tensor of the elements in an application's buffer, which must have been created on the same wgpu device.
     ///
     /// `byte_offset` is where the first element starts, a multiple of 4. `row_pitch` is the distance in bytes between
     /// the starts of rows along the last axis, as texture copies leave it; without it the elements are packed.
@@ -77,7 +77,8 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// [`Error::Argument`] when the buffer lacks the usage `COPY_SRC` or is too small, when `byte_offset` is misaligned or
     /// `row_pitch` is less than a row, and when rows that are not packed are not whole words of 4 bytes;
-    /// [`Error::WrongDevice`] when `device` is not a wgpu device or the buffer is another's; [`Error::OutOfMemory`].
+    /// [`Error::WrongDevice`] when `device` is not a wgpu device or the buffer is that of another device of the same
+    /// `wgpu::Instance` (of another instance wgpu cannot tell); [`Error::OutOfMemory`].
     pub fn from_wgpu_buffer(
         device: &Device,
         buffer: &wgpu::Buffer,

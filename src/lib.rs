@@ -3,6 +3,7 @@
 mod array;
 mod cpu;
 mod device;
+mod device_info;
 mod driver;
 mod dtype;
 mod error;
@@ -28,7 +29,8 @@ mod tensor;
 pub mod zarr;
 
 pub use array::{ChunkedArray, DecodedChunk, MissingChunk, StoredType};
-pub use device::{Backend, Device, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
+pub use device::Device;
+pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use run::{Budget, Cancel, Progress, Run, Status};

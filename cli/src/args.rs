@@ -44,8 +44,10 @@ pub(crate) struct PcaArgs {
     /// Number of components
     #[arg(short = 'k', long, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
     pub(crate) components: usize,
-    /// How the components are computed: `exact` makes one pass and the eigenvectors of the samples' Gram matrix,
-    /// `randomized` some passes of block Krylov iteration, `auto` what is cheaper and fits
+    /// How the components are computed
+    ///
+    /// exact: the eigenvectors of the samples' Gram matrix, in one pass. randomized: block Krylov iteration, some
+    /// passes. auto: exact where that fits the memory and is cheaper than the expected passes.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) method: MethodArg,
     /// Randomized: this many iterations, in N + 2 passes
@@ -63,8 +65,10 @@ pub(crate) struct PcaArgs {
     /// Randomized: seed of the first block
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Centring and scaling of a variant's dosages x, with p = mean / ploidy: patterson (x - mean) / √(p (1 - p)),
-    /// binom2 (x - mean) / √(2 p (1 - p)), standard (x - mean) / standard deviation, center x - mean, none x
+    /// Centring and scaling of a variant's dosages
+    ///
+    /// Of dosages x with p = mean / ploidy: patterson (x - mean) / √(p (1 - p)), as scikit-allel and sgkit; binom2
+    /// (x - mean) / √(2 p (1 - p)), as plink2; standard (x - mean) / standard deviation; center x - mean; none x.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) scaler: ScalerArg,
     /// Leave out variants with a minor allele frequency below X (0 to 0.5)
@@ -76,9 +80,15 @@ pub(crate) struct PcaArgs {
     /// Path of the genotype array within each store, where it has another name
     #[arg(long, value_name = "PATH")]
     pub(crate) array: Option<String>,
-    /// What a chunk that is not there means: damage, or the array's fill value (0 is homozygous reference!)
-    #[arg(long, value_enum, default_value_t)]
+    /// What a genotype chunk that is not there means: damage, or the array's fill value
+    ///
+    /// Zarr lets writers leave out chunks that hold nothing but the fill value, so most readers take a lost file for
+    /// one; where that value is 0, its calls become homozygous reference.
+    #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
     pub(crate) missing_chunk: MissingChunkArg,
+    /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
+    #[arg(long)]
+    pub(crate) nan_missing: bool,
     /// Also write the loadings of the variants; takes one more pass
     #[arg(long)]
     pub(crate) loadings: bool,
@@ -96,23 +106,26 @@ pub(crate) struct PcaArgs {
 }
 
 const PCA_HELP: &str = "\
-Files in DIR, of A = the scaled dosages (variants, samples) = U diag(s) Vᵀ and M = the variants after --maf and --geno:
-  pca.eigenvec     V as plink2 writes it: one row per sample, unit-norm columns
-  pca.eigenval     s² / M as plink2 writes it, of the binom2 scaling for both binom2 and patterson
-                   (plink2 --pca meanimpute; without meanimpute its values differ where calls are missing)
-  scores.tsv       V diag(s): coordinates of the samples, as scikit-allel's and sklearn's
-  eigenvalues.tsv  s, explained variance s² / samples (scikit-allel's), its share of the total, residual, converged
-  loadings.tsv.gz  U, with each variant's counted allele, frequency, mean and scale (--loadings)
+Files in DIR, where A = U diag(s) Vᵀ are the scaled dosages (variants, samples)
+and M counts the variants after --maf and --geno:
+  pca.eigenvec     V as plink2 writes it: a row per sample, unit-norm columns
+  pca.eigenval     s² / M as plink2 --pca meanimpute writes it; of the binom2
+                   scaling for patterson too (there s² / 2M)
+  scores.tsv       V diag(s): scikit-allel's and sklearn's coordinates
+  eigenvalues.tsv  s, explained variance s² / samples, its share of the total,
+                   residual, converged
+  loadings.tsv.gz  U, with each variant's counted allele, frequency, mean, scale
   pca.svg          the first two components
-  run.json         device, times, memory, counts: a record of the run
+  run.json         device, times, memory, counts: the record of the run
 
 Examples:
   teatime pca cohort.vcz --out pca
-  teatime pca chr1.vcz chr2.vcz --out pca -k 20 --maf 0.01 --geno 0.05 --loadings
-  teatime pca cohort.vcz --out pca --tolerance 1e-5 --device wgpu:vulkan --memory 2G
-  teatime pca dosages.zarr --array dosage --scaler standard --out pca
+  teatime pca chr1.vcz chr2.vcz --out pca -k 20 --maf 0.01 --geno 0.05
+  teatime pca cohort.vcz --out pca --tolerance 1e-5 --device wgpu:vulkan
+  teatime pca dosages.zarr --array dosage --scaler standard --out pca --loadings
 
-Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Nothing is left behind unless the code is 0.";
+Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Unless the code is
+0, no result is left behind (but where only the summary could not be printed).";
 
 /// Simulate a genotype store and show its PCA: needs no data and no GPU
 ///
@@ -162,17 +175,24 @@ pub(crate) struct DevicesArgs {
 /// Where to compute, and with how much.
 #[derive(Args, Debug)]
 pub(crate) struct Resources {
-    /// Device to compute on, as `teatime devices` names it: cpu, wgpu, wgpu:N, wgpu:vulkan, wgpu:NAME... [default:
-    /// `$TEATIME_DEVICE`, else a discrete GPU, else cpu]
+    /// Device to compute on, as `teatime devices` names it: cpu, wgpu:0 ...
+    ///
+    /// Also wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, and wgpu: with a part of the description. By default the
+    /// one that the environment variable `TEATIME_DEVICE` names, else a discrete GPU, else cpu.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Threads that decode, and compute on the cpu device; changes no result [default: all]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) threads: Option<usize>,
-    /// Most host memory to plan with: 512M, 2G, 1.5GiB (powers of 1024), 2GB (of 1000) [default: half of what is free]
+    /// Most host memory to plan with [default: half of what is free]
+    ///
+    /// 512M, 2G, 1.5GiB (powers of 1024), 2GB (powers of 1000). A budget below what one block needs is an error that
+    /// says the least.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
-    /// Most memory of the device to plan with [default: three quarters of it; on the cpu device --memory counts]
+    /// Most memory of the device to plan with [default: three quarters of it]
+    ///
+    /// On the cpu device, --memory counts.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) device_memory: Option<u64>,
 }

@@ -10,9 +10,8 @@ use teatime::{
 };
 
 use crate::{
-    output::{LOADINGS, Output, joined},
+    output::{LOADINGS, Output},
     stores::Stores,
-    text,
 };
 
 /// Variants read at once.
@@ -36,14 +35,19 @@ pub(crate) fn write(
     let version = format!("#teatime-loadings\tversion=1\tscaler={}", pca.scaler.name());
     writeln!(file, "{version}\n{names}{columns}").map_err(fail)?;
     let mut variants = Variants::new(&stores.stores);
+    let mut line = Vec::new();
     teatime::genotype::loadings(&stores.genotypes, device, pca, options, run, &mut |row| {
         let VariantLoadings { variant, frequency, shift, scale, loadings, .. } = row;
         let Variant { contig, position, id, reference, alternate, .. } = variants.get(variant)?;
-        let numbers =
-            joined(&[frequency, shift, scale], text::exact) + &joined(loadings, |v| text::general(v, 9));
+        line.clear();
         // All alternate alleles are counted.
-        let place = format!("{contig}\t{position}\t{id}\t{reference}\t{alternate}\t{alternate}");
-        writeln!(file, "{place}{numbers}").map_err(fail)
+        let place = write!(line, "{contig}\t{position}\t{id}\t{reference}\t{alternate}\t{alternate}");
+        let standard = write!(line, "\t{frequency}\t{shift}\t{scale}");
+        // The shortest text that reads back as the f32 that it was computed as.
+        #[allow(clippy::cast_possible_truncation, reason = "computed in f32")]
+        let numbers = loadings.iter().try_for_each(|value| write!(line, "\t{:e}", *value as f32));
+        place.and(standard).and(numbers).and_then(|()| writeln!(line)).map_err(fail)?;
+        file.write_all(&line).map_err(fail)
     })?;
     file.finish().and_then(|mut file| file.flush()).map_err(fail)
 }

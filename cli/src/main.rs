@@ -14,7 +14,10 @@ mod simulate;
 mod stores;
 mod text;
 
-use std::{io::Write, process::ExitCode};
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use teatime::Cancel;
@@ -52,6 +55,9 @@ fn on_interrupt(cancel: &Cancel) -> Result<(), Failure> {
             std::process::exit(Failure::Interrupted.code().into());
         }
         cancel.cancel();
+        if std::io::stderr().is_terminal() {
+            note("\nstopping; Ctrl-C again ends it at once");
+        }
     };
     ctrlc::set_handler(handler).map_err(|error| Failure::Error(format!("no handler for Ctrl-C: {error}")))
 }

@@ -1,6 +1,6 @@
 //! `teatime pca`, and what it shares with the demo: one run from stores to a folder of results.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use teatime::{
     Budget, Cancel, Device, Run,
@@ -24,9 +24,16 @@ use crate::{
 /// Runs `teatime pca`.
 pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
-    let options = options(args)?;
+    let (options, reason) = options(args)?;
     let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
-    let stores = Stores::open(&args.stores, args.array.as_deref(), args.missing_chunk.into(), cancel)?;
+    let mut stores = Stores::open(&args.stores, args.array.as_deref(), args.missing_chunk.into(), cancel)?;
+    stores.genotypes = stores.genotypes.nan_is_missing(args.nan_missing);
+    if args.loadings {
+        // Before the work: a store whose variants cannot be read has no table of loadings.
+        for store in &stores.stores {
+            store.variants(0..store.n_variants().min(1))?;
+        }
+    }
     let job = Job {
         command: "pca",
         started,
@@ -36,6 +43,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
         cancel: cancel.clone(),
         stores,
         options,
+        reason,
         output,
         loadings: args.loadings,
         strict: args.strict,
@@ -45,19 +53,21 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     job.run()
 }
 
-fn options(args: &PcaArgs) -> Result<PcaOptions, Failure> {
-    let (stop, flag) = match (args.power_iterations, args.tolerance) {
-        (Some(n), _) => (Some(Stop::PowerIterations(n)), "--power-iterations"),
-        (None, Some(t)) => (Some(Stop::Tolerance(t)), "--tolerance"),
-        (None, None) => (None, ""),
+/// The options, and why their method.
+fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure> {
+    let stop = match (args.power_iterations, args.tolerance) {
+        (Some(n), _) => Some(Stop::PowerIterations(n)),
+        (None, t) => t.map(Stop::Tolerance),
     };
-    let method = match (args.method, stop) {
+    let (method, reason) = match (args.method, stop) {
         (MethodArg::Exact, Some(_)) => {
-            return Err(Failure::Usage(format!("{flag} is for --method randomized, not exact")));
+            let why = "--power-iterations and --tolerance are for --method randomized, not exact";
+            return Err(Failure::Usage(why.into()));
         }
         // Whoever says when to stop iterating wants to iterate.
-        (MethodArg::Auto, Some(_)) => Method::Randomized,
-        (method, _) => method.into(),
+        (MethodArg::Auto, Some(Stop::Tolerance(_))) => (Method::Randomized, Some("asked for by --tolerance")),
+        (MethodArg::Auto, Some(_)) => (Method::Randomized, Some("asked for by --power-iterations")),
+        (method, _) => (method.into(), None),
     };
     let default = RandomizedSvd::default();
     let svd = RandomizedSvd {
@@ -68,7 +78,8 @@ fn options(args: &PcaArgs) -> Result<PcaOptions, Failure> {
         ..default
     };
     let filter = VariantFilter { min_maf: args.maf, max_missing: args.geno };
-    Ok(PcaOptions { components: args.components, method, scaler: args.scaler.into(), filter, svd })
+    let scaler = args.scaler.into();
+    Ok((PcaOptions { components: args.components, method, scaler, filter, svd }, reason))
 }
 
 /// One run.
@@ -76,13 +87,15 @@ fn options(args: &PcaArgs) -> Result<PcaOptions, Failure> {
 pub(crate) struct Job {
     pub(crate) command: &'static str,
     pub(crate) started: Instant,
-    /// Seconds that making the store took.
-    pub(crate) simulate: Option<f64>,
+    /// How long making the store took.
+    pub(crate) simulate: Option<Duration>,
     pub(crate) device: Device,
     pub(crate) memory: Budget,
     pub(crate) cancel: Cancel,
     pub(crate) stores: Stores,
     pub(crate) options: PcaOptions,
+    /// Why the method of the options, where the library does not know.
+    pub(crate) reason: Option<&'static str>,
     pub(crate) output: Output,
     pub(crate) loadings: bool,
     pub(crate) strict: bool,
@@ -98,8 +111,11 @@ impl Job {
         let bar = Bar::new("PCA", self.stores.genotypes.variants());
         let run = Run { cancel: self.cancel.clone(), progress: bar.progress("PCA"), memory: self.memory };
         let since = Instant::now();
-        let result = pca(&self.stores.genotypes, &self.device, &self.options, &run)?;
+        let mut result = pca(&self.stores.genotypes, &self.device, &self.options, &run)?;
         stages.pca = since.elapsed();
+        if let Some(reason) = self.reason {
+            result.reason = reason.into();
+        }
         let warnings = self.warnings(&result);
         if let (Some(why), true) = (unconverged(&result, &self.options), self.strict) {
             return Err(Failure::Error(format!("{why} (--strict)")));
@@ -108,11 +124,13 @@ impl Job {
         let since = Instant::now();
         output::tables(&self.output, &result, &self.stores.samples)?;
         plot::write(&self.output, &result, self.groups.as_ref())?;
+        stages.write = since.elapsed();
         if self.loadings {
+            let since = Instant::now();
             let run = Run { progress: bar.progress("Loadings"), ..run.clone() };
             loadings::write(&self.output, &self.stores, &self.device, &result, &self.options, &run)?;
+            stages.loadings = Some(since.elapsed());
         }
-        stages.write = since.elapsed();
         drop(bar);
         stages.wall = self.started.elapsed();
 
@@ -152,7 +170,7 @@ fn unconverged(result: &teatime::genotype::Pca, options: &PcaOptions) -> Option<
     let (passes, worst, tolerance) = (result.passes, text::general(worst, 2), text::general(tolerance, 2));
     (n > 0).then(|| {
         format!(
-            "{n} of {of} did not converge in {passes} passes: the largest residual is {worst}, not {tolerance}; \
+            "{n} of {of} did not converge in {passes} passes: the largest residual is {worst}, not at most {tolerance}; \
              raise {advice}"
         )
     })

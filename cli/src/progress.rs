@@ -44,6 +44,9 @@ impl Bar {
             }
             bar.set_length(status.total);
             bar.set_position(status.rows);
+            if status.passes == 1 && status.rows == status.total {
+                bar.set_message(format!("{what}, finishing"));
+            }
         })
     }
 }

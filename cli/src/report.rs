@@ -14,11 +14,12 @@ use crate::{failure::Failure, pca::Job, stores::Stores, text};
 /// Time of the stages that follow each other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stages {
-    pub(crate) simulate: Option<f64>,
+    pub(crate) simulate: Option<Duration>,
     /// From the start until the stores and the device are open.
     pub(crate) open: Duration,
     pub(crate) pca: Duration,
     pub(crate) write: Duration,
+    pub(crate) loadings: Option<Duration>,
     pub(crate) wall: Duration,
 }
 
@@ -129,6 +130,7 @@ struct Seconds {
     open: f64,
     pca: f64,
     write: f64,
+    loadings: Option<f64>,
     read: f64,
     decode: f64,
     stalled: f64,
@@ -243,10 +245,11 @@ impl Seconds {
         let busy = stats.stalled + stats.upload + stats.compute;
         Self {
             wall: stages.wall.as_secs_f64(),
-            simulate: stages.simulate,
-            open: stages.open.as_secs_f64() - stages.simulate.unwrap_or_default(),
+            simulate: stages.simulate.map(|time| time.as_secs_f64()),
+            open: stages.open.saturating_sub(stages.simulate.unwrap_or_default()).as_secs_f64(),
             pca: stages.pca.as_secs_f64(),
             write: stages.write.as_secs_f64(),
+            loadings: stages.loadings.map(|time| time.as_secs_f64()),
             read: stats.read.as_secs_f64(),
             decode: stats.decode.as_secs_f64(),
             stalled: stats.stalled.as_secs_f64(),
@@ -294,8 +297,9 @@ pub(crate) fn summary(record: &Record) -> String {
     let peak = peak.map_or_else(String::new, |peak| format!(", peak memory {peak}"));
     line("", format!("{passes}, scaler {}{peak}, of the device {on_device}", record.scaler));
     let made = seconds.simulate.map_or_else(String::new, |s| format!("simulate {s:.2} s, "));
+    let last = seconds.loadings.map_or_else(String::new, |s| format!(", loadings {s:.2} s"));
     let Seconds { wall, open, pca, write, .. } = seconds;
-    line("time", format!("{wall:.2} s: {made}open {open:.2} s, PCA {pca:.2} s, write {write:.2} s"));
+    line("time", format!("{wall:.2} s: {made}open {open:.2} s, PCA {pca:.2} s, write {write:.2} s{last}"));
     let Seconds { upload, compute, stalled, solve, read, decode, .. } = seconds;
     let wait = format!("waiting for chunks {stalled:.2} s");
     line("PCA", format!("{wait}, upload {upload:.2} s, compute {compute:.2} s, solve {solve:.2} s;"));

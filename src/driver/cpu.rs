@@ -27,7 +27,7 @@ fn lines(bytes: u64) -> Result<Vec<Line>> {
 struct FreeList(Mutex<Vec<Vec<Line>>>);
 
 /// Most bytes of freed buffers that are kept.
-const FREE_BYTES: usize = 64 << 20;
+pub(crate) const FREE_BYTES: usize = 64 << 20;
 
 impl FreeList {
     fn take(&self, bytes: u64) -> Option<Vec<Line>> {
@@ -37,6 +37,9 @@ impl FreeList {
     }
 
     fn keep(&self, buffer: Vec<Line>) {
+        if buffer.len() * 64 > FREE_BYTES {
+            return;
+        }
         let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         buffers.push(buffer);
         // The oldest go first.

@@ -3,7 +3,7 @@
 use super::{pca::PcaOptions, standardized::Standardized};
 use crate::{
     Result, Run, Status,
-    linalg::{LinearMap, Matrix, Pass, TruncatedSvd, host},
+    linalg::{FLOOR, LinearMap, Matrix, Pass, TruncatedSvd, host},
 };
 
 /// One pass for the Gram matrix, then its leading eigenvectors in f64.
@@ -11,7 +11,9 @@ pub(crate) fn decompose(map: &Standardized<'_>, options: &PcaOptions, run: &Run)
     let [variants, _] = map.shape();
     let gram = map.gram_matrix(&Pass::new(run, Status::new(0, 1, variants)))?;
     let (values, vectors) = host::eigen("genotype::pca", gram.as_faer(), options.components)?;
-    let s: Vec<f64> = values.iter().map(|value| value.max(0.0).sqrt()).collect();
+    // What sums of f32 products cannot tell from zero, as in the randomized method.
+    let floor = values.first().map_or(0.0, |largest| FLOOR * largest.max(0.0));
+    let s: Vec<f64> = values.iter().map(|&value| if value <= floor { 0.0 } else { value.sqrt() }).collect();
     let image = host::product(gram.as_faer(), vectors.as_ref());
     let n = gram.rows();
     let residual = |j: usize| {

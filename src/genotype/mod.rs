@@ -2,6 +2,7 @@
 
 pub(crate) mod dosage;
 mod exact;
+mod memory;
 mod pca;
 mod scaler;
 mod source;

@@ -85,10 +85,10 @@ impl Standard {
         let mean = stats.sum / count;
         let p = mean / ploidy as f64;
         let variance = stats.sum_squares / count - mean * mean;
-        // count^2 times the variance: a whole number where dosages are integers, so at least 1 unless all are equal;
-        // sums of f32 are good to about 1e-7 of the mean square.
+        // count² times the variance: a whole number where dosages are integers, so at least 1 unless all are equal;
+        // sums in f64 of others are good to less than 1e-12 of the mean square.
         let spread = count * stats.sum_squares - stats.sum * stats.sum;
-        let constant = if exact { spread < 0.5 } else { spread <= 1e-7 * count * stats.sum_squares };
+        let constant = if exact { spread < 0.5 } else { spread <= 1e-12 * count * stats.sum_squares };
         if filter.min_maf > 0.0 && p.min(1.0 - p) < filter.min_maf {
             return dropped(Fate::BelowMaf, mean);
         }

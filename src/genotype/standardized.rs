@@ -2,6 +2,8 @@
 
 use std::{cell::RefCell, ops::Range, time::Instant};
 
+use rayon::prelude::*;
+
 use super::{
     dosage::dosage,
     pca::VariantCounts,
@@ -41,13 +43,6 @@ enum Dosages {
 }
 
 impl Dosages {
-    fn stats(&self) -> Result<PendingStats> {
-        match self {
-            Self::I8(x) => row_stats_with_missing(x),
-            Self::F32(x) => row_stats_with_missing(x),
-        }
-    }
-
     fn standardize(&self, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
         match self {
             Self::I8(x) => standardize(x, table),
@@ -60,7 +55,15 @@ impl Dosages {
 struct Counting {
     rows: Range<u64>,
     dosages: Dosages,
-    stats: PendingStats,
+    sums: Sums,
+}
+
+/// Sums of each row of a block.
+enum Sums {
+    /// Exact integers, from the device.
+    Device(PendingStats),
+    /// Of fractional dosages, in f64: sums of f32 cannot tell a constant row from one that varies a little.
+    Host(Vec<Stats>),
 }
 
 /// A block that stays on the device between passes.
@@ -231,16 +234,22 @@ impl<'a> Standardized<'a> {
         let Some(rows) = blocks.next(slot.bytes_mut())? else { return Ok(None) };
         let started = Instant::now();
         let (count, samples) = (rows.end - rows.start, self.rule.samples);
-        let dosages = match (self.kind, self.plan.staged()) {
+        let on_device =
+            |x: Tensor<i8>| Ok::<_, Error>((Sums::Device(row_stats_with_missing(&x)?), Dosages::I8(x)));
+        let (sums, dosages) = match (self.kind, self.plan.staged()) {
             (GenotypeKind::Calls { ploidy }, _) => {
-                Dosages::I8(dosage(&Tensor::from_staging(self.device, slot, &[count, samples, ploidy])?)?)
+                let calls = Tensor::from_staging(self.device, slot, &[count, samples, ploidy])?;
+                on_device(dosage(&calls)?)?
             }
-            (_, Staged::I8) => Dosages::I8(Tensor::from_staging(self.device, slot, &[count, samples])?),
-            (_, Staged::F32) => Dosages::F32(Tensor::from_staging(self.device, slot, &[count, samples])?),
+            (_, Staged::I8) => on_device(Tensor::from_staging(self.device, slot, &[count, samples])?)?,
+            (_, Staged::F32) => {
+                let sums = self.device.pool()?.install(|| float_sums(slot.bytes_mut(), count, samples));
+                let x = Tensor::from_staging(self.device, slot, &[count, samples])?;
+                (Sums::Host(sums), Dosages::F32(x))
+            }
         };
-        let stats = dosages.stats()?;
         blocks.stats.compute += started.elapsed();
-        Ok(Some(Counting { rows, dosages, stats }))
+        Ok(Some(Counting { rows, dosages, sums }))
     }
 
     /// Waits for a block's sums, standardises it and hands it on.
@@ -250,8 +259,11 @@ impl<'a> Standardized<'a> {
         tally: Option<&mut Tally>,
         f: &mut dyn FnMut(Block<'_>) -> Result<()>,
     ) -> Result<Kept> {
-        let Counting { rows, dosages, stats } = block;
-        let stats = stats.wait()?;
+        let Counting { rows, dosages, sums } = block;
+        let stats = match sums {
+            Sums::Device(pending) => pending.wait()?,
+            Sums::Host(stats) => stats,
+        };
         if let Some(row) = stats.iter().position(|stats| stats.bad > 0) {
             return Err(self.bad_value(&rows, row, &dosages)?);
         }
@@ -345,6 +357,24 @@ impl LinearMap for Standardized<'_> {
             sink(block.rows.start, &y)
         })
     }
+}
+
+/// Sums in f64 of the rows of a filled slot; negative is missing.
+fn float_sums(slot: &[u8], rows: u64, samples: u64) -> Vec<Stats> {
+    let [rows, samples] = [rows, samples].map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+    let (values, _) = slot[..rows * samples * 4].as_chunks::<4>();
+    let sums = |row: &[[u8; 4]]| {
+        row.iter().map(|bytes| f32::from_ne_bytes(*bytes)).filter(|x| *x >= 0.0).map(f64::from).fold(
+            Stats::default(),
+            |sum, x| Stats {
+                sum: sum.sum + x,
+                sum_squares: sum.sum_squares + x * x,
+                count: sum.count + 1,
+                bad: 0,
+            },
+        )
+    };
+    values.par_chunks(samples).map(sums).collect()
 }
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

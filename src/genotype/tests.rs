@@ -98,7 +98,7 @@ fn matches_the_oracle_with_either_method() {
 }
 
 #[test]
-fn chunks_threads_types_and_budgets_change_no_bit() {
+fn chunks_threads_and_types_change_no_bit() {
     let dosages = dosages(700, 33);
     let shape = [700, 33];
     for options in [options(K), randomized(K, Stop::PowerIterations(2))] {
@@ -124,7 +124,7 @@ fn chunks_threads_types_and_budgets_change_no_bit() {
             })
             .to_vec();
         assert_eq!(run(&Genotypes::new(split).unwrap(), 2, &default), expected, "appended");
-        let small = Run { memory: Budget { host: Some(1 << 20), device: None }, ..Run::default() };
+        let small = Run { memory: Budget { host: Some(2 << 20), device: None }, ..Run::default() };
         assert_eq!(run(&memory(&dosages, &shape, &[10, 33]), 2, &small), expected, "a small budget");
     }
 }
@@ -175,6 +175,82 @@ fn fractional_dosages() {
     assert!(matches!(refused, Err(Error::Chunk { .. })), "{refused:?}");
     let pca = pca(&genotypes.nan_is_missing(true), &device, &options(K), &Run::default()).unwrap();
     assert_values(&pca.singular_values, &oracle(&dosages, 40, 2.0).0, 2e-6);
+}
+
+#[test]
+fn constant_and_nearly_constant_fractions() {
+    // Rows of one value each, one that varies in the last digits, and one that varies in full.
+    let samples = 3000;
+    let mut values: Vec<f32> = (0..20).flat_map(|row| vec![0.1 + 0.07 * row as f32; samples]).collect();
+    values.extend((0..samples).map(|i| if i % 2 == 0 { 1.9 } else { 1.9004 }));
+    values.extend((0..samples).map(|i| (i % 3) as f32));
+    let genotypes = memory(&values, &[22, samples as u64], &[5, 700]);
+    let options = PcaOptions { scaler: Scaler::Standard, ..options(2) };
+    let pca = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
+    assert_eq!((pca.counts.used, pca.counts.zero_variance), (2, 20));
+    assert!((pca.sum_squares / (2.0 * samples as f64) - 1.0).abs() < 1e-6, "{}", pca.sum_squares);
+}
+
+#[test]
+fn beyond_the_rank_is_zero() {
+    // Two variants, many times over: rank 2.
+    let two = dosages(60, 40);
+    let rows: Vec<i8> = (0..50).flat_map(|i| two[(20 + i % 2) * 40..][..40].to_vec()).collect();
+    let genotypes = memory(&rows, &[50, 40], &[10, 40]);
+    for options in [options(5), randomized(5, Stop::Tolerance(1e-4))] {
+        let pca = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
+        assert!(
+            pca.singular_values[1] > 1.0 && pca.singular_values[2..] == [0.0; 3],
+            "{:?}",
+            pca.singular_values
+        );
+        assert_orthonormal(&pca.vectors);
+    }
+}
+
+#[test]
+fn the_stated_minimum_is_enough() {
+    let dosages = dosages(400, 90);
+    let genotypes = memory(&dosages, &[400, 90], &[50, 90]);
+    for options in
+        [PcaOptions { method: Method::Exact, ..options(20) }, randomized(20, Stop::Tolerance(1e-3))]
+    {
+        let run = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        let Err(Error::Budget { minimum, .. }) = pca(&genotypes, &Device::cpu(), &options, &run(1000)) else {
+            panic!("a budget of 1000 bytes should not do")
+        };
+        pca(&genotypes, &Device::cpu(), &options, &run(minimum)).unwrap();
+    }
+}
+
+#[test]
+fn absurd_numbers_of_chunks_are_refused() {
+    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, false);
+    let genotypes = Genotypes::new(vec![Arc::new(Claims(array))]).unwrap();
+    let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
+    assert!(matches!(error, Err(Error::Store { .. })), "{error:?}");
+}
+
+/// An array that claims more rows than it has.
+#[derive(Debug)]
+struct Claims(Broken);
+
+impl ChunkedArray for Claims {
+    fn name(&self) -> &str {
+        "claims"
+    }
+    fn shape(&self) -> &[u64] {
+        &[1 << 33, 2]
+    }
+    fn chunk_shape(&self) -> &[u64] {
+        self.0.chunk_shape()
+    }
+    fn dtype(&self) -> StoredType {
+        self.0.dtype()
+    }
+    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+        self.0.read_chunk(index)
+    }
 }
 
 #[test]

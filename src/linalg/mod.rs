@@ -18,6 +18,7 @@ pub use map::{LinearMap, Matrix, Pass};
 pub use matmul::{matmul, matmul_nt, matmul_tn};
 pub use qr::{Qr, qr};
 pub use reduce::{Stats, column_stats, row_stats};
+pub(crate) use rsvd::FLOOR;
 pub use rsvd::{RandomizedSvd, Stop, TruncatedSvd, left_vectors, randomized_svd};
 pub use sign::SignRule;
 pub use svd::{Svd, svd};

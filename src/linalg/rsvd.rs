@@ -12,6 +12,8 @@ use crate::{Error, Result, Run, Status, random::gaussian};
 const OP: &str = "randomized_svd";
 /// Of the square of the largest singular value: what products in f32 cannot tell from zero.
 const ROUNDING: f64 = 4.0 * f32::EPSILON as f64;
+/// Of the largest eigenvalue: at most this counts as zero.
+pub(crate) const FLOOR: f64 = 4.0 * ROUNDING;
 /// Residual at which a component counts as converged when no tolerance is given.
 const TOLERANCE: f64 = 1e-4;
 
@@ -265,7 +267,7 @@ impl Plan {
     fn find(&self, krylov: &Krylov, passes: u32) -> Result<Found> {
         let ritz = krylov.ritz(self.k)?;
         let largest = ritz.theta[0].max(0.0);
-        let zero = |theta: f64| theta <= 4.0 * ROUNDING * largest;
+        let zero = |theta: f64| theta <= FLOOR * largest;
         let s: Vec<f64> =
             ritz.theta.iter().map(|&theta| if zero(theta) { 0.0 } else { theta.sqrt() }).collect();
         let norms = krylov.residuals(&ritz);

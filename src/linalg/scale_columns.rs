@@ -42,12 +42,7 @@ pub(crate) fn scale_columns(x: &Tensor<f32>, factors: &[f32]) -> Result<Tensor<f
         return Ok(out);
     }
     let limits = device.limits();
-    let room = limits.binding.saturating_sub(limits.alignment + 4).min(u64::from(u32::MAX));
-    let items = u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(WG.into());
-    let step = (room / 4).min(items) / cols;
-    if step == 0 {
-        return Err(Error::Limit { what: "bytes in one row of a matrix", requested: cols * 4, max: room });
-    }
+    let step = limits.rows_per_launch(cols, WG)?;
     for first in (0..rows).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let end = rows.min(first + step);
         let [count, width] = [end - first, cols].map(|n| u32::try_from(n).expect("a panel should be small"));

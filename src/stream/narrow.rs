@@ -110,6 +110,11 @@ impl Narrow {
                 reason = "rounding to f32 is the point; overflow is checked"
             )]
             let narrow = value as f32;
+            if value.is_nan() {
+                return Err(format!(
+                    "NaN at element {i}: missing dosages are negative, unless NaN is said to be missing"
+                ));
+            }
             if !narrow.is_finite() {
                 return Err(format!("value {value} at element {i} is not a finite 32-bit number"));
             }

@@ -5,6 +5,9 @@ use std::{ops::Range, sync::Arc};
 use super::narrow::{Narrow, Staged};
 use crate::{ChunkedArray, Error, Result};
 
+/// Most chunks of an array along its first axis; a claim above it is taken for damage.
+const MAX_BANDS: u64 = 1 << 22;
+
 /// Arrays appended along their first axis, seen as rows of (columns, depth) elements in blocks of fixed height.
 #[derive(Debug)]
 pub(crate) struct RowPlan {
@@ -57,7 +60,13 @@ impl RowPlan {
             let across: u64 = shape[1..].iter().zip(&chunk[1..]).map(|(s, c)| s.div_ceil(*c)).product();
             let size = array.dtype().size() as u64;
             let chunk_bytes = chunk.iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent));
-            for chunk_row in 0..shape[0].div_ceil(chunk[0]) {
+            let along = shape[0].div_ceil(chunk[0]);
+            if along > MAX_BANDS {
+                let why =
+                    format!("claims {along} chunks along its first axis; at most {MAX_BANDS} are believed");
+                return Err(Error::Store { path: array.name().into(), why: why.into() });
+            }
+            for chunk_row in 0..along {
                 let start = rows + chunk_row * chunk[0];
                 let end = rows + shape[0].min((chunk_row + 1) * chunk[0]);
                 bands.push(Band {

@@ -134,7 +134,7 @@ fn foreign_buffers_are_refused() {
     for (usage, offset) in [(SHARED, 0), (BufferUsages::COPY_SRC, 0), (SHARED, 4)] {
         let foreign = other.buffer(usage, &[0; 64]);
         let error = Tensor::<u8>::from_wgpu_buffer(&lent.device, &foreign, offset, &[16], None);
-        assert!(matches!(error, Err(Error::WrongDevice { .. })), "{usage:?} {offset}");
+        assert!(matches!(error, Err(Error::WrongDevice { .. })), "{usage:?} {offset}: {error:?}");
     }
     assert_eq!(four.read().unwrap(), [4.0]);
 }
@@ -168,7 +168,8 @@ fn loss_sticks() {
     let Some(lent) = Lent::open() else { return };
     let x = Tensor::<f32>::zeros(&lent.device, &[2, 2]).unwrap();
     lent.gpu.destroy();
-    assert!(matches!(x.read(), Err(Error::DeviceLost { .. })));
+    let error = x.read();
+    assert!(matches!(error, Err(Error::DeviceLost { .. })), "{error:?}");
     assert!(matches!(Tensor::<f32>::zeros(&lent.device, &[2]), Err(Error::DeviceLost { .. })));
     assert!(matches!(linalg::matmul(&x, &x), Err(Error::DeviceLost { .. })));
     assert!(matches!(lent.device.synchronize(), Err(Error::DeviceLost { .. })));

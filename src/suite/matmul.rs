@@ -218,7 +218,7 @@ fn wrong_shapes(device: &Device) {
     let x = Tensor::<f32>::zeros(device, &[3, 4]).unwrap();
     for (product, op) in [(matmul(&x, &x), "matmul"), (matmul_nt(&x, &x), "")] {
         match product {
-            Err(Error::Shape { op: name, got, .. }) => assert_eq!((name, &*got), (op, "[3, 4] and [3, 4]")),
+            Err(Error::Shape { op: name, got, .. }) => assert_eq!((name, &*got), (op, "(3, 4) and (3, 4)")),
             other => assert!(op.is_empty() && other.is_ok()),
         }
     }

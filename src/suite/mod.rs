@@ -124,14 +124,18 @@ fn open_lent(on: On) -> Result<Vec<Device>, String> {
     Ok(vec![Device::from_wgpu_with(device, queue, &options(on)).unwrap()])
 }
 
-/// A device as an application opens it that asks for nothing.
+/// A device as an application opens it that asks for nothing; all of one instance.
 #[cfg(feature = "wgpu")]
 fn application_device() -> Result<(wgpu::Device, wgpu::Queue), String> {
-    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
-    descriptor.flags = wgpu::InstanceFlags::empty();
-    descriptor.backends = wgpu::Backends::PRIMARY;
-    let adapter = wgpu::Instance::new(descriptor).request_adapter(&wgpu::RequestAdapterOptions::default());
-    let adapter = pollster::block_on(adapter).map_err(|error| error.to_string())?;
+    static INSTANCE: OnceLock<wgpu::Instance> = OnceLock::new();
+    let instance = INSTANCE.get_or_init(|| {
+        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+        descriptor.flags = wgpu::InstanceFlags::empty();
+        descriptor.backends = wgpu::Backends::PRIMARY;
+        wgpu::Instance::new(descriptor)
+    });
+    let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()));
+    let adapter = adapter.map_err(|error| error.to_string())?;
     let opened = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default()));
     opened.map_err(|error| error.to_string())
 }

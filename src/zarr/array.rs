@@ -79,15 +79,16 @@ fn folder_of(store: &Path, path: &str) -> Result<PathBuf> {
 /// Reads a whole file of at most `cap` bytes; `None` where there is none.
 fn read_bounded(path: &Path, cap: usize) -> Why<Option<Vec<u8>>> {
     let fail = |error: std::io::Error| format!("cannot be read: {error}");
-    let file = match File::open(path) {
-        Ok(file) => file,
+    // Before it is opened: opening a named pipe waits for a writer.
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fail(error)),
     };
-    let metadata = file.metadata().map_err(fail)?;
     if !metadata.is_file() {
         return Err("its chunk is not a file".to_owned());
     }
+    let file = File::open(path).map_err(fail)?;
     let over = |bytes: u64| format!("its file has {bytes} bytes, more than the {cap} a chunk may take");
     let length = usize::try_from(metadata.len()).ok().filter(|&length| length <= cap);
     let length = length.ok_or_else(|| over(metadata.len()))?;

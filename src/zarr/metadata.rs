@@ -107,13 +107,16 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> Why<T>) -> Why<T> {
 /// Reads a JSON file; `None` where there is none.
 fn read_json(path: &Path) -> Result<Option<Value>> {
     let fail = |source| Error::Io { path: path.display().to_string().into(), source };
-    let file = match std::fs::File::open(path) {
-        Ok(file) => file,
+    // Before it is opened: opening a named pipe waits for a writer.
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return Err(Error::store(path.display(), "is not a file")),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
         Err(error) => return Err(fail(error)),
-    };
+    }
+    let file = std::fs::File::open(path).map_err(fail)?;
     let mut bytes = Vec::new();
     file.take(MAX_METADATA_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
     if bytes.len() as u64 > MAX_METADATA_BYTES {

@@ -226,6 +226,16 @@ fn detect(store: &Path) -> Result<Vec<(String, Layout)>> {
         return Ok(vec![("calldata/GT".to_owned(), Layout::Allel(String::new()))]);
     }
     let folders = folders(store)?;
+    if root == Node::Absent {
+        let nested = folders.iter().find(|name| {
+            let root = |file: &str| store.join(name).join(file).is_file();
+            root(".zgroup") || root("zarr.json") || root(".zarray")
+        });
+        if let Some(name) = nested {
+            let why = format!("is a folder of stores, not a store; one of them is `{name}`");
+            return Err(Error::store(store.display(), why));
+        }
+    }
     let mut contigs = Vec::new();
     for group in &folders {
         let path = join(group, "calldata/GT");

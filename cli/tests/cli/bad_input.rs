@@ -1,6 +1,7 @@
 //! What must end in a clear error: no panic, no hang, and nothing left behind.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
 };
@@ -178,12 +179,17 @@ fn devices_and_budgets_that_do_not_do() {
     let store = fixture("all_v3.vcz");
     refused(&store, &["--device", "abacus"], &["abacus", "cpu"]);
     refused(&store, &["--memory", "1K"], &["--memory", "at least", "1.0 KiB"]);
+    // What the message says is enough.
+    let scratch = Scratch::new();
+    let err = pca(&store, &scratch.join("out"), &["--memory", "1K"]).err;
+    let least = err.split("--memory ").nth(1).unwrap().trim_end().trim_end_matches(')').to_owned();
+    pca(&store, &scratch.join("out"), &["--memory", &least]).ok();
 }
 
 #[cfg(unix)]
 mod interrupt {
     use std::{
-        process::{Command, Stdio},
+        process::{Child, Command, Stdio},
         time::{Duration, Instant},
     };
 
@@ -198,19 +204,20 @@ mod interrupt {
             .spawn()
             .expect("the binary should start");
         let deadline = Instant::now() + Duration::from_secs(60);
+        let ended = |child: &mut Child| child.try_wait().expect("a child can be waited for").is_some();
         while !busy() {
-            assert!(child.try_wait().unwrap().is_none(), "the command ended before it was interrupted");
+            assert!(!ended(&mut child), "the command ended before it was interrupted");
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(10));
         }
         std::thread::sleep(Duration::from_millis(300));
         let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         assert!(kill.expect("there should be a kill command").success());
-        while child.try_wait().unwrap().is_none() {
+        while !ended(&mut child) {
             assert!(Instant::now() < deadline, "it does not end");
             std::thread::sleep(Duration::from_millis(10));
         }
-        child.wait_with_output().unwrap().into()
+        child.wait_with_output().expect("it should have ended").into()
     }
 
     #[test]
@@ -242,4 +249,33 @@ mod interrupt {
         assert_eq!(ran.err.trim(), "interrupted");
         assert!(scratch.names().is_empty(), "{:?}", scratch.names());
     }
+}
+
+#[test]
+fn results_do_not_go_into_a_store() {
+    let scratch = Scratch::new();
+    let (path, _) = damaged(&scratch, "call_genotype/zarr.json");
+    let ran = pca(&path, &path, &["--overwrite"]);
+    assert!(ran.code == 1 && ran.err.contains("is a Zarr store"), "{}", ran.err);
+    assert!(!path.join("run.json").exists());
+}
+
+#[test]
+fn a_folder_of_stores_is_no_store() {
+    refused(&fixture(""), &[], &["is a folder of stores"]);
+}
+
+#[test]
+fn demos_of_absurd_size_are_refused() {
+    let scratch = Scratch::new();
+    let out = scratch.join("demo");
+    let ran = super::support::teatime([
+        OsStr::new("demo"),
+        "--samples".as_ref(),
+        "1000000000000".as_ref(),
+        "--out".as_ref(),
+        out.as_ref(),
+    ]);
+    assert!(ran.code == 2 && ran.err.contains("--samples 1000000000000"), "{}", ran.err);
+    assert!(scratch.names().is_empty());
 }

@@ -1,5 +1,7 @@
 //! The command line as its users meet it: arguments in; files, text and an exit code out.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
+
 mod bad_input;
 mod demo;
 mod devices;

@@ -20,7 +20,7 @@ fn is_general(text: &str) -> bool {
 
 /// Compares a table of vectors with plink2's: the same text but for signs and the last digits.
 fn assert_like_plink(out: &Path, name: &str, ids: bool) {
-    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let read = |path: &Path| fs::read_to_string(path).expect("the table should be there");
     let (ours, theirs) =
         (read(&out.join("pca.eigenvec")), read(&fixture(&format!("plink2/{name}.eigenvec"))));
     assert_eq!(ours.lines().next(), theirs.lines().next());
@@ -262,4 +262,18 @@ fn wrong_usage_has_its_own_code() {
     }
     assert!(scratch.names().is_empty());
     assert!(teatime(["pca", "--help"]).ok().out.contains("pca.eigenvec"));
+}
+
+#[test]
+fn the_same_bits_with_other_threads() {
+    let scratch = Scratch::new();
+    let runs = ["1", "1", "4"].map(|threads| {
+        let out = scratch.join("out");
+        let more = ["--tolerance", "1e-4", "--threads", threads, "--overwrite", "--loadings"];
+        pca(&fixture("all_v2.vcz"), &out, &more).ok();
+        ["pca.eigenvec", "scores.tsv", "eigenvalues.tsv", "loadings.tsv.gz", "pca.svg"]
+            .map(|name| fs::read(out.join(name)).unwrap())
+    });
+    assert!(runs[0] == runs[1], "two runs differ");
+    assert!(runs[0] == runs[2], "one thread and four differ");
 }

@@ -91,8 +91,10 @@ fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipe
         });
         Pipeline { pipeline, layout }
     });
-    gpu.alive()?;
     made.map_err(|error| {
+        if let Err(lost) = gpu.probe() {
+            return lost;
+        }
         let log = format!("{error}\nwith {spec:?}\n{}", numbered(&source));
         Error::Compile { kernel: kernel.name, backend: "wgpu", log: log.into() }
     })

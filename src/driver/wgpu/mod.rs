@@ -59,7 +59,24 @@ impl Gpu {
 
     /// What a failed call returns.
     fn failed(&self, error: wgpu::Error) -> Error {
-        self.alive().err().unwrap_or_else(|| Error::Driver { backend: "wgpu", source: Box::new(error) })
+        self.probe().err().unwrap_or_else(|| Error::Driver { backend: "wgpu", source: Box::new(error) })
+    }
+
+    /// Finds out whether the device is gone. wgpu tells that only by a callback, which on a lent device is the
+    /// application's; other calls make invalid objects and say nothing. Memory that is not mapped when it should be
+    /// gives it away.
+    fn probe(&self) -> Result<()> {
+        self.alive()?;
+        let descriptor = wgpu::BufferDescriptor {
+            label: Some("teatime probe"),
+            size: 4,
+            usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: true,
+        };
+        match self.scoped(|device| device.create_buffer(&descriptor)) {
+            Ok(buffer) if buffer.get_mapped_range_mut(..).is_err() => Err(self.lose("lost or destroyed")),
+            _ => Ok(()),
+        }
     }
 
     fn alive(&self) -> Result<()> {
@@ -246,7 +263,7 @@ impl WgpuDriver {
                 entries: &[wgpu::BindGroupEntry { binding: 0, resource }],
             })
         });
-        bound.map(drop).map_err(|_| Error::WrongDevice { op })
+        bound.map(drop).map_err(|_| self.gpu.probe().err().unwrap_or(Error::WrongDevice { op }))
     }
 
     /// Copies (from, to, length) pieces of an application's buffer in a submission of their own, so that a mistake in
@@ -266,7 +283,7 @@ impl WgpuDriver {
             }
             self.gpu.queue.submit([encoder.finish()])
         });
-        copied.map(drop).map_err(|_| Error::WrongDevice { op })
+        copied.map(drop).map_err(|_| self.gpu.probe().err().unwrap_or(Error::WrongDevice { op }))
     }
 }
 
@@ -312,7 +329,7 @@ impl Driver for WgpuDriver {
         for (i, bytes) in bytes.chunks(piece).enumerate() {
             let len = bytes.len() as u64;
             let staging = self.gpu.mapped_buffer(len)?;
-            staging::fill(&staging, bytes)?;
+            staging::fill(&self.gpu, &staging, bytes)?;
             self.gpu.record(len, |encoder| {
                 encoder.copy_buffer_to_buffer(&staging, 0, buffer, offset + i as u64 * PIECE, len);
             })?;

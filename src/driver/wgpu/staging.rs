@@ -64,7 +64,7 @@ impl WgpuDownload {
 
     pub(crate) fn wait(self) -> Result<Vec<u8>> {
         let buffer = self.mapping.wait(&self.gpu)?;
-        let view = buffer.get_mapped_range(..).map_err(driver_error)?;
+        let view = buffer.get_mapped_range(..).map_err(|error| map_error(&self.gpu, error))?;
         Ok(view.to_vec())
     }
 }
@@ -102,7 +102,7 @@ impl WgpuStaging {
             (None, None) => gpu.mapped_buffer(self.bytes.len() as u64)?,
         };
         let used = usize::try_from(len).unwrap_or(usize::MAX).min(self.bytes.len());
-        fill(&buffer, &self.bytes[..used])?;
+        fill(gpu, &buffer, &self.bytes[..used])?;
         gpu.record(len, |encoder| encoder.copy_buffer_to_buffer(&buffer, 0, dst, offset, len))?;
         // A buffer may be mapped again only once the copy is submitted.
         let submission = gpu.submit()?;
@@ -112,14 +112,13 @@ impl WgpuStaging {
 }
 
 /// Writes to a mapped buffer and unmaps it.
-pub(super) fn fill(buffer: &wgpu::Buffer, bytes: &[u8]) -> Result<()> {
-    let mut view = buffer.get_mapped_range_mut(..).map_err(driver_error)?;
+pub(super) fn fill(gpu: &Gpu, buffer: &wgpu::Buffer, bytes: &[u8]) -> Result<()> {
+    let mut view = buffer.get_mapped_range_mut(..).map_err(|error| map_error(gpu, error))?;
     view.slice(..bytes.len()).copy_from_slice(bytes);
     drop(view);
-    buffer.unmap();
-    Ok(())
+    gpu.scoped(|_| buffer.unmap()).map_err(|error| gpu.failed(error))
 }
 
-fn driver_error(error: wgpu::MapRangeError) -> Error {
-    Error::Driver { backend: "wgpu", source: error.to_string().into() }
+fn map_error(gpu: &Gpu, error: wgpu::MapRangeError) -> Error {
+    gpu.probe().err().unwrap_or_else(|| Error::Driver { backend: "wgpu", source: error.to_string().into() })
 }

@@ -1,0 +1,170 @@
+//! What devices are, what they grant, and how to open one.
+
+use std::fmt;
+
+use crate::{Error, Result};
+
+/// Which driver a device runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Backend {
+    /// Vectorised Rust on this machine's processor.
+    Cpu,
+    /// Vulkan, Metal, DX12 or GL through wgpu.
+    Wgpu,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Wgpu => "wgpu",
+        })
+    }
+}
+
+/// What sort of hardware a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// A GPU with memory of its own.
+    Discrete,
+    /// A GPU that shares the host's memory.
+    Integrated,
+    /// A GPU lent by a hypervisor.
+    Virtual,
+    /// A GPU interface computed on the processor (lavapipe, WARP).
+    Software,
+    /// The processor itself.
+    Cpu,
+    /// The driver does not say.
+    Other,
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Discrete => "discrete",
+            Self::Integrated => "integrated",
+            Self::Virtual => "virtual",
+            Self::Software => "software",
+            Self::Cpu => "cpu",
+            Self::Other => "other",
+        })
+    }
+}
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// The exact name to give to [`Device::open`].
+    pub name: String,
+    /// The hardware's own name.
+    pub description: String,
+    /// The driver it runs on.
+    pub backend: Backend,
+    /// The programming interface below: `vulkan`, `metal`, `dx12`, `gl`, or the processor's architecture.
+    pub api: String,
+    /// Sort of hardware.
+    pub kind: DeviceKind,
+    /// Maker, where known.
+    pub vendor: String,
+    /// Name and version of the hardware's driver.
+    pub driver: String,
+    /// Memory of the device in bytes, where the driver tells.
+    pub memory: Option<u64>,
+    /// Equal for two entries that are the same card (PCI address or UUID where the driver tells).
+    pub identity: String,
+}
+
+/// What a device was granted when it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Most bytes that one kernel argument can see.
+    pub binding: u64,
+    /// Most bytes of one allocation.
+    pub buffer: u64,
+    /// Most workgroups along one axis of a grid.
+    pub groups_per_axis: u32,
+    /// Bytes of memory that a workgroup shares.
+    pub workgroup_memory: u32,
+    /// Most invocations of a workgroup.
+    pub workgroup_size: u32,
+    /// Bytes that the start of a kernel argument is a multiple of.
+    pub alignment: u64,
+}
+
+impl Limits {
+    /// Most rows of `cols` f32 that one launch of `wg` invocations a group, an element each, can see and write.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when one row does not fit a binding.
+    pub(crate) fn rows_per_launch(&self, cols: u64, wg: u32) -> Result<u64> {
+        let room = self.binding.saturating_sub(self.alignment + 4).min(u32::MAX.into());
+        let items = u64::from(self.groups_per_axis).saturating_pow(2).saturating_mul(wg.into());
+        let rows = (room / 4).min(items) / cols.max(1);
+        if rows == 0 {
+            return Err(Error::Limit {
+                what: "bytes in one row of a matrix",
+                requested: cols * 4,
+                max: room,
+            });
+        }
+        Ok(rows)
+    }
+}
+
+/// Most threads of a device.
+const MAX_THREADS: usize = 1024;
+
+/// How to open a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// Threads that decode and, on the cpu device, compute. Default: as many as the process may run at once.
+    pub threads: Option<usize>,
+    /// Lowers [`Limits::binding`], in bytes; for testing how work is split.
+    pub binding: Option<u64>,
+    /// Lowers [`Limits::groups_per_axis`]; for testing how work is split.
+    pub groups_per_axis: Option<u32>,
+    /// Fills new memory with NaN and puts guard words behind it, which every read checks; for testing kernels.
+    pub checked: bool,
+}
+
+/// A device in a list of all there are.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListedDevice {
+    /// The name to give to [`Device::open`], also where it is not usable.
+    pub name: String,
+    /// What it is, or why it cannot be used.
+    pub info: Result<DeviceInfo, String>,
+    /// The first entry of the list that is the same card.
+    pub same_card_as: Option<String>,
+}
+
+impl DeviceOptions {
+    pub(crate) fn check(&self) -> Result<()> {
+        let op = "Device::open_with";
+        if let Some(threads) = self.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+            return Err(Error::argument(op, "threads", format_args!("{threads}; it is 1 to {MAX_THREADS}")));
+        }
+        if self.binding.is_some_and(|bytes| bytes < 16 << 10) {
+            return Err(Error::argument(op, "binding", "below 16 KiB, less than any device has"));
+        }
+        if self.groups_per_axis.is_some_and(|groups| groups < 16) {
+            return Err(Error::argument(op, "groups_per_axis", "below 16, less than any device has"));
+        }
+        Ok(())
+    }
+
+    /// The limits that were granted, lowered as the options say.
+    pub(crate) fn lower(&self, granted: Limits) -> Limits {
+        Limits {
+            binding: self.binding.unwrap_or(u64::MAX).min(granted.binding),
+            groups_per_axis: self.groups_per_axis.unwrap_or(u32::MAX).min(granted.groups_per_axis),
+            ..granted
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The memory plan of a PCA, and the choice of method that follows from it.
+
+use super::{
+    pca::{Method, PcaOptions},
+    standardized::Standardized,
+};
+use crate::{
+    Backend, Device, Error, Result, Run,
+    driver::cpu::FREE_BYTES,
+    linalg::{LinearMap, Stop, gram::IN_FLIGHT},
+};
+
+/// What the work needs at least, and what it may have, in bytes.
+pub(super) struct Memory {
+    host: u64,
+    device: u64,
+    /// Slots, and the chunks that one block needs.
+    stream: u64,
+    /// Blocks on the device.
+    blocks: u64,
+    /// The host's part of each method.
+    exact: u64,
+    randomized: u64,
+    /// What the randomized method has use for beyond that.
+    basis: u64,
+    /// The device's part of each method.
+    exact_device: u64,
+    randomized_device: u64,
+    /// Whether the device's memory is the host's.
+    shared: bool,
+    threads: u64,
+}
+
+impl Memory {
+    pub(super) fn new(
+        map: &Standardized<'_>,
+        device: &Device,
+        options: &PcaOptions,
+        run: &Run,
+    ) -> Result<Self> {
+        let [variants, n] = map.shape();
+        let rows = map.plan().block_rows().min(variants);
+        let columns = columns(n, options);
+        let shared = device.info().backend == Backend::Cpu;
+        let reported = device.info().memory.map_or(2 << 30, |bytes| bytes / 4 * 3);
+        let raw = map.plan().block_bytes();
+        let dosages = rows.saturating_mul(n).saturating_mul(map.plan().staged().size());
+        let blocks = 2 * (raw + dosages) + 4 * rows * n;
+        Ok(Self {
+            host: run.memory.host_bytes(),
+            device: run.memory.device.unwrap_or(reported),
+            stream: (2 * raw).saturating_add(map.plan().largest_need()),
+            // Raw and dosages of two blocks, one standardised block, and as much again of freed buffers, up to what
+            // the cpu device keeps of them.
+            blocks: blocks + if shared { blocks.min(FREE_BYTES as u64) } else { 0 },
+            // The sum, its eigenvectors and their workspace; triangles of blocks on their way.
+            exact: n.saturating_mul(n).saturating_mul(36),
+            exact_device: n.saturating_mul(n).saturating_mul(4 * (1 + IN_FLIGHT as u64)),
+            // The least that `randomized_svd` takes: basis and image of a restart, and blocks beside them.
+            randomized: (2 * options.components as u64 + 5 * columns).saturating_mul(16 * n),
+            // Without a restart: basis and image of every pass.
+            basis: passes(options).saturating_mul(columns).min(n).saturating_mul(16 * n),
+            randomized_device: (rows + 3 * n).saturating_mul(4 * columns),
+            shared,
+            threads: device.pool()?.current_num_threads() as u64,
+        })
+    }
+
+    /// What a method needs at least of the host and of the device.
+    fn need(&self, method: Method) -> (u64, u64) {
+        let (host, device) = match method {
+            Method::Exact => (self.exact, self.exact_device),
+            _ => (self.randomized, self.randomized_device),
+        };
+        let (host, device) = (self.stream.saturating_add(host), self.blocks.saturating_add(device));
+        if self.shared { (host.saturating_add(device), 0) } else { (host, device) }
+    }
+
+    pub(super) fn choose(&self, map: &Standardized<'_>, options: &PcaOptions) -> (Method, String) {
+        if options.method != Method::Auto {
+            return (options.method, "asked for".into());
+        }
+        let [m, n] = map.shape();
+        let l = columns(n, options);
+        // What flat spectra, such as those of genotypes, take at most to the default tolerance.
+        let passes = passes(options).min(16);
+        // Operations per genotype: half of 2 n by symmetry and 10 n³ / (m n) for the eigenvectors, which one thread
+        // computes in f64; against 4 l per pass and about 100 to read the genotype again.
+        let exact = n.saturating_add(n.saturating_mul(n).saturating_mul(10) / m);
+        let randomized = passes * (4 * l + 100);
+        let (host, device) = self.need(Method::Exact);
+        if host > self.host || device > self.device {
+            let why = format!("the {n} x {n} Gram matrix of the samples does not fit the memory budget");
+            return (Method::Randomized, why);
+        }
+        if exact <= randomized {
+            let why =
+                format!("one pass with the {n} x {n} Gram matrix costs less than about {passes} passes");
+            return (Method::Exact, why);
+        }
+        (
+            Method::Randomized,
+            format!("about {passes} passes cost less than the {n} x {n} Gram matrix of the samples"),
+        )
+    }
+
+    /// What the work may take of the budget.
+    pub(super) fn allow(&self, map: &Standardized<'_>, method: Method) -> Result<Allowance> {
+        let (host, device) = self.need(method);
+        if host > self.host {
+            return Err(Error::Budget { what: "memory budget", budget: self.host, minimum: host });
+        }
+        if device > self.device {
+            return Err(Error::Budget { what: "device memory budget", budget: self.device, minimum: device });
+        }
+        let mut free = self.host - host;
+        let mut take = |wanted: u64| {
+            let taken = wanted.min(free);
+            free -= taken;
+            taken
+        };
+        let randomized = method == Method::Randomized;
+        let basis = self.randomized + if randomized { take(self.basis) } else { 0 };
+        // Enough that no thread waits for a chunk, twice over.
+        let band = map.plan().bands().iter().map(|band| band.bytes).max().unwrap_or(0);
+        let ahead = take(band.saturating_mul(2 * self.threads + 2));
+        let kept = map.dosage_bytes().saturating_add(map.plan().rows().saturating_mul(12));
+        let keep = randomized && kept <= if self.shared { free } else { self.device - device };
+        Ok(Allowance { prefetch: map.plan().largest_need().saturating_add(ahead), keep, basis })
+    }
+}
+
+/// Shares of the budget.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowance {
+    /// Bytes of decoded chunks to hold at most.
+    pub(super) prefetch: u64,
+    /// Whether dosages stay on the device between passes.
+    pub(super) keep: bool,
+    /// Bytes for the basis of the randomized method.
+    pub(super) basis: u64,
+}
+
+/// Columns of the randomized method's block.
+fn columns(samples: u64, options: &PcaOptions) -> u64 {
+    (options.components as u64).saturating_add(options.svd.oversamples as u64).min(samples)
+}
+
+/// Most passes of the randomized method.
+fn passes(options: &PcaOptions) -> u64 {
+    match options.svd.stop {
+        Stop::PowerIterations(q) => u64::from(q) + 2,
+        Stop::Tolerance(_) => options.svd.max_passes.into(),
+    }
+}
