@@ -250,7 +250,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         let [m, k] = if self.op == Op::Tn { [a_cols, a_rows] } else { [a_rows, a_cols] };
         let [kb, n] = if self.op == Op::Nt { [b_cols, b_rows] } else { [b_rows, b_cols] };
         if k != kb {
-            let got = format!("[{a_rows}, {a_cols}] and [{b_rows}, {b_cols}]");
+            let got = format!("({a_rows}, {a_cols}) and ({b_rows}, {b_cols})");
             return Err(Error::shape(self.name, "equal inner extents", got));
         }
         if m == 0 || n == 0 {
