@@ -125,7 +125,7 @@ Examples:
   teatime pca dosages.zarr --array dosage --scaler standard --out pca --loadings
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Unless the code is
-0, nothing is left behind.";
+0, no result is left behind (but where only the summary could not be printed).";
 
 /// Simulate a genotype store and show its PCA: needs no data and no GPU
 ///

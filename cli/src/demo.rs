@@ -19,12 +19,24 @@ const COMMAND: &str = "demo";
 const STORE: &str = "genotypes.vcz";
 const POPULATIONS: &str = "populations.tsv";
 
+/// Calls of the largest demo: 20 GB before compression.
+const MOST_CALLS: u64 = 10_000_000_000;
+
 /// Runs `teatime demo`.
 pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     if args.populations > args.samples {
         let why = format!("--populations {} is more than --samples {}", args.populations, args.samples);
         return Err(Failure::Usage(why));
+    }
+    let calls = args.variants.saturating_mul(args.samples as u64);
+    if calls > MOST_CALLS {
+        let why = format!("--variants {} x --samples {} are {calls} calls", args.variants, args.samples);
+        return Err(Failure::Usage(format!("{why}; the demo simulates at most {MOST_CALLS}")));
+    }
+    if args.components as u64 > args.variants.min(args.samples as u64) {
+        let least = args.variants.min(args.samples as u64);
+        return Err(Failure::Usage(format!("-k {} is more than the {least} there can be", args.components)));
     }
     let names: Vec<&str> = RESULTS.into_iter().chain([POPULATIONS, STORE]).collect();
     let output = Output::prepare(&args.out, &names, is_demo(&args.out))?;

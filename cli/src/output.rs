@@ -46,6 +46,12 @@ impl Output {
             Err(error) if error.kind() == ErrorKind::NotFound => false,
             Err(error) => return Err(io(error)),
         };
+        // Results among an array's chunks would damage a store.
+        let zarr = [".zgroup", ".zarray", "zarr.json"];
+        if let Some(name) = zarr.iter().find(|name| target.join(name).exists()) {
+            let why = format!("is a Zarr store (it holds {name}), not a folder for results");
+            return Err(Failure::Error(format!("{}: {why}", target.display())));
+        }
         let held = names.iter().find(|name| target.join(name).symlink_metadata().is_ok());
         if let (Some(name), false) = (held, overwrite) {
             let why = format!("holds results ({name}); --overwrite replaces them");

@@ -28,6 +28,12 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
     let mut stores = Stores::open(&args.stores, args.array.as_deref(), args.missing_chunk.into(), cancel)?;
     stores.genotypes = stores.genotypes.nan_is_missing(args.nan_missing);
+    if args.loadings {
+        // Before the work: a store whose variants cannot be read has no table of loadings.
+        for store in &stores.stores {
+            store.variants(0..store.n_variants().min(1))?;
+        }
+    }
     let job = Job {
         command: "pca",
         started,

@@ -23,6 +23,3 @@ pub use rsvd::{RandomizedSvd, Stop, TruncatedSvd, left_vectors, randomized_svd};
 pub use sign::SignRule;
 pub use svd::{Svd, svd};
 pub use truncated::truncated_svd;
-
-#[cfg(test)]
-mod tests;

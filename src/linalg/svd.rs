@@ -25,7 +25,7 @@ pub struct Svd {
 
 /// The thin singular value decomposition `a = U diag(s) Vᵀ` of a tall or a wide matrix.
 ///
-/// [`qr`](super::qr) of the tall one of `a` and `aᵀ`, then the decomposition of R on the host in f64. The signs of the
+/// [`qr`](super::qr()) of the tall one of `a` and `aᵀ`, then the decomposition of R on the host in f64. The signs of the
 /// vectors are as the factorisation leaves them.
 ///
 /// # Shapes
@@ -36,7 +36,7 @@ pub struct Svd {
 /// singular values to 1e-6 of the largest.
 ///
 /// # Cost
-/// For m >= n, that of [`qr`](super::qr) and about 25 n³ operations in f64 on one thread of the host, with about 10 n²
+/// For m >= n, that of [`qr`](super::qr()) and about 25 n³ operations in f64 on one thread of the host, with about 10 n²
 /// numbers there: a second for n = 1,000. A wide matrix is first transposed, by a product. Waits.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ const OP: &str = "truncated_svd";
 /// [`randomized_svd`](super::randomized_svd), and then one more pass in which A is projected on the best k +
 /// oversamples columns: Y = A V, `Y = Q R`, and the decomposition of Qᵀ A gives the result. That pass squares nothing,
 /// so small values are as accurate as f32 allows. Where the iteration could fill the space, so that
-/// min(m, n) <= (k + oversamples) times the expected passes, the exact [`svd`](super::svd) runs instead.
+/// min(m, n) <= (k + oversamples) times the expected passes, the exact [`svd`](super::svd()) runs instead.
 ///
 /// # Shapes
 /// `a`: (m, n) -> U (m, k) on the device; k values and V (n, k) on the host.
@@ -34,8 +34,8 @@ const OP: &str = "truncated_svd";
 /// those before the last pass, which only improves on them, and 0 where the exact decomposition ran.
 ///
 /// # Cost
-/// That of [`randomized_svd`](super::randomized_svd), one pass more, and [`qr`](super::qr) of (m, k + oversamples); or
-/// that of [`svd`](super::svd). Waits.
+/// That of [`randomized_svd`](super::randomized_svd), one pass more, and [`qr`](super::qr()) of (m, k + oversamples); or
+/// that of [`svd`](super::svd()). Waits.
 ///
 /// # Errors
 /// As [`randomized_svd`](super::randomized_svd); [`Error::Argument`](crate::Error::Argument) also when `a` holds NaN

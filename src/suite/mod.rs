@@ -7,9 +7,13 @@ mod dosage;
 #[cfg(feature = "wgpu")]
 mod lent;
 mod matmul;
+mod qr;
 mod random;
+mod randomized_svd;
 mod reduce;
+mod spectrum;
 mod standardize;
+mod svd;
 mod tensor;
 mod tolerance;
 

@@ -1,6 +1,7 @@
 //! What must end in a clear error: no panic, no hang, and nothing left behind.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
 };
@@ -248,4 +249,33 @@ mod interrupt {
         assert_eq!(ran.err.trim(), "interrupted");
         assert!(scratch.names().is_empty(), "{:?}", scratch.names());
     }
+}
+
+#[test]
+fn results_do_not_go_into_a_store() {
+    let scratch = Scratch::new();
+    let (path, _) = damaged(&scratch, "call_genotype/zarr.json");
+    let ran = pca(&path, &path, &["--overwrite"]);
+    assert!(ran.code == 1 && ran.err.contains("is a Zarr store"), "{}", ran.err);
+    assert!(!path.join("run.json").exists());
+}
+
+#[test]
+fn a_folder_of_stores_is_no_store() {
+    refused(&fixture(""), &[], &["is a folder of stores"]);
+}
+
+#[test]
+fn demos_of_absurd_size_are_refused() {
+    let scratch = Scratch::new();
+    let out = scratch.join("demo");
+    let ran = super::support::teatime([
+        OsStr::new("demo"),
+        "--samples".as_ref(),
+        "1000000000000".as_ref(),
+        "--out".as_ref(),
+        out.as_ref(),
+    ]);
+    assert!(ran.code == 2 && ran.err.contains("--samples 1000000000000"), "{}", ran.err);
+    assert!(scratch.names().is_empty());
 }

@@ -2,13 +2,13 @@
 
 use faer::Mat;
 
-use super::*;
+use super::{device_tests, spectrum::*};
 use crate::{
-    Error, Run,
-    linalg::{RandomizedSvd, SignRule, Stop, TruncatedSvd, svd, truncated_svd},
+    Device, Error, Run, Tensor,
+    linalg::{RandomizedSvd, SignRule, Stop, TruncatedSvd, host, svd, truncated_svd},
 };
 
-on_cpu!(
+device_tests!(
     any_condition_number,
     rank_deficient,
     sizes,
@@ -47,7 +47,7 @@ fn check(name: &str, dev: &Device, a: &Mat<f64>, spectrum: &[f64]) {
 }
 
 fn any_condition_number(dev: &Device) {
-    for (m, n) in [(2000, 50), (50, 2000), (300, 300), (301, 299)] {
+    for (m, n) in [(2000, 50), (50, 2000), (201, 199)] {
         for condition in [1.0, 1e3, 1e6] {
             let spectrum = geometric(m.min(n), condition);
             let a = with_spectrum(m, n, &spectrum, 3);
@@ -105,7 +105,7 @@ fn check_truncated(
 }
 
 fn truncated_any_condition_number(dev: &Device) {
-    for (m, n) in [(2000, 100), (100, 2000), (300, 300)] {
+    for (m, n) in [(1100, 100), (100, 1100)] {
         for condition in [1.0, 1e3, 1e6] {
             let spectrum = geometric(m.min(n), condition);
             let a = with_spectrum(m, n, &spectrum, 3);
@@ -120,9 +120,9 @@ fn truncated_any_condition_number(dev: &Device) {
 /// Sizes past which the exact decomposition is not chosen.
 fn truncated_by_iteration(dev: &Device) {
     let options = RandomizedSvd { oversamples: 10, ..RandomizedSvd::default() };
-    for (m, n) in [(1500, 600), (600, 1500)] {
+    for (m, n) in [(1100, 400), (400, 1100)] {
         for condition in [1e2, 1e4, 1e6] {
-            let spectrum = geometric(600, condition);
+            let spectrum = geometric(400, condition);
             let a = with_spectrum(m, n, &spectrum, 3);
             let name = format!("({m}, {n}), condition {condition:.0e}");
             let found = check_truncated(&name, dev, &a, &spectrum, 10, &options);
@@ -135,7 +135,7 @@ fn truncated_by_iteration(dev: &Device) {
 fn truncated_small_values(dev: &Device) {
     for condition in [1e3, 1e4, 1e6] {
         let spectrum = geometric(20, condition);
-        let a = with_spectrum(1200, 800, &spectrum, 6);
+        let a = with_spectrum(1100, 600, &spectrum, 6);
         for stop in [Stop::Tolerance(1e-4), Stop::PowerIterations(0), Stop::PowerIterations(2)] {
             let name = format!("condition {condition:.0e}, {stop:?}");
             let options = RandomizedSvd { stop, ..RandomizedSvd::default() };
@@ -147,7 +147,7 @@ fn truncated_small_values(dev: &Device) {
 
 fn truncated_rank_deficient(dev: &Device) {
     let spectrum = geometric(5, 10.0);
-    for (m, n) in [(900, 700), (700, 900), (200, 40)] {
+    for (m, n) in [(500, 450), (450, 500), (200, 40)] {
         let a = with_spectrum(m, n, &spectrum, 3);
         let found = check_truncated(
             &format!("({m}, {n}) of rank 5"),
@@ -159,7 +159,7 @@ fn truncated_rank_deficient(dev: &Device) {
         );
         assert!(found.is_converged());
     }
-    let found = check_truncated("zeros", dev, &Mat::zeros(700, 600), &[0.0], 3, &RandomizedSvd::default());
+    let found = check_truncated("zeros", dev, &Mat::zeros(500, 400), &[0.0], 3, &RandomizedSvd::default());
     assert!(found.s == [0.0; 3] && found.is_converged());
 }
 
@@ -178,10 +178,10 @@ fn truncated_sizes(dev: &Device) {
 }
 
 fn any_scale(dev: &Device) {
-    let spectrum = geometric(600, 1e3);
-    let a = with_spectrum(700, 600, &spectrum, 3);
+    let spectrum = geometric(330, 1e3);
+    let a = with_spectrum(400, 330, &spectrum, 3);
     for scale in [1e30, 1e-30, 1e15, 1e-15] {
-        let scaled = Mat::from_fn(700, 600, |i, j| a[(i, j)] * scale);
+        let scaled = Mat::from_fn(400, 330, |i, j| a[(i, j)] * scale);
         let spectrum: Vec<f64> = spectrum.iter().map(|s| s * scale).collect();
         check_truncated(&format!("{scale:e}"), dev, &scaled, &spectrum, 3, &RandomizedSvd::default());
         check(&format!("{scale:e}"), dev, &scaled, &spectrum);
@@ -190,7 +190,7 @@ fn any_scale(dev: &Device) {
 
 /// Adding equal numbers rounds to one side every time.
 fn constant_matrix(dev: &Device) {
-    let a = Mat::from_fn(1500, 800, |_, _| f64::from(0.7f32));
+    let a = Mat::from_fn(1100, 400, |_, _| f64::from(0.7f32));
     let spectrum = [a.norm_l2()];
     check("constant", dev, &a, &spectrum);
     let found = check_truncated("constant", dev, &a, &spectrum, 1, &RandomizedSvd::default());
@@ -229,7 +229,7 @@ fn signs(dev: &Device) {
 
 fn bad_values_are_named(dev: &Device) {
     for bad in [f64::NAN, f64::INFINITY] {
-        for (m, n) in [(40, 9), (9, 40), (700, 500)] {
+        for (m, n) in [(40, 9), (9, 40), (400, 350)] {
             let a = Mat::from_fn(m, n, |i, j| if (i, j) == (4, 7) { bad } else { 1.0 + i as f64 });
             let a = upload(dev, a.as_ref());
             let truncated = truncated_svd(&a, 2, &RandomizedSvd::default(), &Run::default()).unwrap_err();
@@ -245,18 +245,30 @@ fn bad_values_are_named(dev: &Device) {
         truncated_svd(&flat, 1, &RandomizedSvd::default(), &Run::default()),
         Err(Error::Shape { .. })
     ));
-    let large = svd(&Tensor::zeros(dev, &[16_385, 16_385]).unwrap()).unwrap_err().to_string();
-    assert!(large.contains("16385") && large.contains("randomized_svd"), "{large}");
+}
+
+type Everything = (Vec<f32>, TruncatedSvd, Vec<f32>, Vec<f64>, Vec<f32>);
+
+fn everything(dev: &Device) -> Everything {
+    let a = upload(dev, with_spectrum(500, 400, &geometric(400, 1e4), 4).as_ref());
+    let whole = svd(&a).unwrap();
+    let (u, found) = truncated_svd(&a, 5, &RandomizedSvd::default(), &Run::default()).unwrap();
+    assert!(found.passes > 1);
+    (u.read().unwrap(), found, whole.u.read().unwrap(), whole.s, whole.v.read().unwrap())
 }
 
 fn two_runs_are_equal(dev: &Device) {
-    let a = with_spectrum(800, 600, &geometric(600, 1e4), 4);
-    let runs = [dev, dev, &checked(1), &checked(3)].map(|dev| {
-        let a = upload(dev, a.as_ref());
-        let whole = svd(&a).unwrap();
-        let (u, found) = truncated_svd(&a, 5, &RandomizedSvd::default(), &Run::default()).unwrap();
-        assert!(found.passes > 1);
-        (u.read().unwrap(), found, whole.u.read().unwrap(), whole.s, whole.v.read().unwrap())
-    });
-    assert!(runs.iter().all(|run| *run == runs[0]));
+    assert!(everything(dev) == everything(dev));
+}
+
+#[test]
+fn threads_change_nothing() {
+    assert!(everything(&threads(1)) == everything(&threads(3)));
+}
+
+#[test]
+fn too_long_sides_are_named() {
+    let a = Tensor::empty(&Device::cpu(), &[16_385, 16_386]).unwrap();
+    let error = svd(&a).unwrap_err().to_string();
+    assert!(error.contains("(16385, 16386)") && error.contains("randomized_svd"), "{error}");
 }

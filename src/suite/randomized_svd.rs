@@ -4,15 +4,17 @@ use std::{cell::Cell, sync::Mutex};
 
 use faer::Mat;
 
-use super::*;
+use super::{device_tests, spectrum::*};
 use crate::{
-    Budget, Cancel, Error, Progress, Result, Run,
+    Budget, Cancel, Device, Error, Progress, Result, Run, Tensor,
     linalg::{
-        LinearMap, Matrix, Pass, RandomizedSvd, SignRule, Stop, TruncatedSvd, left_vectors, randomized_svd,
+        LinearMap, Matrix, Pass, RandomizedSvd, SignRule, Stop, TruncatedSvd, host, left_vectors,
+        randomized_svd,
     },
+    random::gaussian,
 };
 
-on_cpu!(
+device_tests!(
     values_vectors_and_residuals,
     flat_spectrum_takes_passes,
     power_iterations_count_passes,
@@ -307,18 +309,21 @@ fn progress_counts_up(dev: &Device) {
     }
 }
 
-fn seeds_agree_and_runs_are_equal(dev: &Device) {
+fn with_seed(dev: &Device, seed: u64) -> TruncatedSvd {
     let a = with_spectrum(1100, 150, &geometric(150, 50.0), 3);
-    let run = |dev: &Device, seed| {
-        solve(&upload(dev, a.as_ref()), 5, &RandomizedSvd { seed, ..RandomizedSvd::default() })
-    };
-    let first = run(dev, 1);
-    assert_eq!(first, run(dev, 1));
-    assert_eq!(first, run(&checked(1), 1));
-    assert_eq!(first, run(&checked(3), 1));
-    let other = run(dev, 2);
+    solve(&upload(dev, a.as_ref()), 5, &RandomizedSvd { seed, ..RandomizedSvd::default() })
+}
+
+fn seeds_agree_and_runs_are_equal(dev: &Device) {
+    let (first, other) = (with_seed(dev, 1), with_seed(dev, 2));
+    assert_eq!(first, with_seed(dev, 1));
     assert_ne!(first.v, other.v);
     for (s, other) in first.s.iter().zip(&other.s) {
         assert!((s - other).abs() <= 2e-6 * s);
     }
+}
+
+#[test]
+fn threads_change_nothing() {
+    assert_eq!(with_seed(&threads(1), 1), with_seed(&threads(3), 1));
 }
