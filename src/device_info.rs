@@ -58,7 +58,7 @@ impl fmt::Display for DeviceKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
-    /// The exact name to give to [`Device::open`].
+    /// The exact name to give to [`Device::open`](crate::Device::open).
     pub name: String,
     /// The hardware's own name.
     pub description: String,
@@ -136,7 +136,7 @@ pub struct DeviceOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListedDevice {
-    /// The name to give to [`Device::open`], also where it is not usable.
+    /// The name to give to [`Device::open`](crate::Device::open), also where it is not usable.
     pub name: String,
     /// What it is, or why it cannot be used.
     pub info: Result<DeviceInfo, String>,

@@ -1,4 +1,4 @@
-//! (x - shift[row]) scale[row] in f32, with a fill for what is missing.
+//! `(x - shift[row]) scale[row]` in f32, with a fill for what is missing.
 
 use rayon::prelude::*;
 
