@@ -36,6 +36,7 @@ pub(crate) struct KernelDef {
     /// Use of each argument.
     pub(crate) access: &'static [Access],
     /// Bytes of the parameter block: u32 and f32 only, at most 128 bytes.
+    #[cfg_attr(not(feature = "wgpu"), allow(dead_code, reason = "only the wgpu driver reads it"))]
     pub(crate) params: usize,
     /// Every spec that operations launch it with; tests compile each, and `Device::launch` accepts no other.
     pub(crate) specs: fn() -> Vec<Vec<(&'static str, u32)>>,
