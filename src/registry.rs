@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt::Debug, fs, path::PathBuf};
 
 use bytemuck::Pod;
 
-use crate::kernel::{Access, Kernel, KernelDef, Spec};
+use crate::kernel::{Kernel, KernelDef, Spec};
 
 /// A kernel with the names of its parameters, in order.
 struct Registered {
@@ -77,7 +77,7 @@ mod wgsl {
     };
 
     use super::*;
-    use crate::{Error, driver::wgpu::source};
+    use crate::{Error, driver::wgpu::source, kernel::Access};
 
     fn module(def: &'static KernelDef, spec: Spec<'_>) -> Module {
         let source = source(def, spec).unwrap();

@@ -35,7 +35,8 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
 /// missing call is missing.
 ///
 /// # Errors
-/// [`Error::Shape`] unless `calls` has three axes and a ploidy of 1 to 127; [`Error::OutOfMemory`].
+/// [`Error::Shape`] unless `calls` has three axes and a ploidy of 1 to 127; [`Error::Limit`] when
+/// as many calls as the alignment asks for do not fit a binding; [`Error::OutOfMemory`].
 pub(crate) fn dosage(calls: &Tensor<i8>) -> Result<Tensor<i8>> {
     let &[variants, samples, ploidy @ 1..=127] = calls.shape() else {
         let got = format!("{:?}", calls.shape());
@@ -48,6 +49,10 @@ pub(crate) fn dosage(calls: &Tensor<i8>) -> Result<Tensor<i8>> {
     // Windows of both start at the alignment, since bytes and calls are one to one in the result.
     let step =
         (limits.binding.min(u64::from(u32::MAX)) / ploidy).min(items) / limits.alignment * limits.alignment;
+    if step == 0 {
+        let (requested, max) = (limits.alignment * ploidy, limits.binding);
+        return Err(Error::Limit { what: "bytes of the calls of one step", requested, max });
+    }
     let len = out.len();
     for first in (0..len).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let end = len.min(first.saturating_add(step));

@@ -1,5 +1,5 @@
 use super::{cpu, data::values, device_tests};
-use crate::{Device, Error, Tensor, genotype::dosage::dosage};
+use crate::{Device, DeviceOptions, Error, Tensor, genotype::dosage::dosage};
 
 device_tests! {
     every_diploid_call, ploidies_around_the_words, several_launches, agrees_with_cpu, empty, wrong_shape,
@@ -69,4 +69,12 @@ fn wrong_shape(device: &Device) {
         let calls = Tensor::from_slice(device, &vec![0i8; len], shape).unwrap();
         assert!(matches!(dosage(&calls), Err(Error::Shape { op: "dosage", .. })), "{shape:?}");
     }
+}
+
+/// Windows start at multiples of 64 calls, which at the highest ploidy just fit the least binding.
+#[test]
+fn the_least_binding_is_enough() {
+    let options = DeviceOptions { binding: Some(16 << 10), checked: true, ..DeviceOptions::default() };
+    let device = Device::open_with("cpu", &options).unwrap();
+    check(&device, &alleles(34, 300 * 127), [1, 300, 127]);
 }

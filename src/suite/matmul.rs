@@ -232,13 +232,17 @@ fn wrong_device(device: &Device) {
     assert!(matches!(matmul_nt(&y, &x), Err(Error::WrongDevice { .. })));
 }
 
+/// The longest row that fits a binding wherever it starts, and one element more.
 fn row_beyond_a_binding(device: &Device) {
-    let binding = device.limits().binding;
-    if binding > 1 << 20 {
+    let limits = device.limits();
+    if limits.binding > 1 << 20 {
         return;
     }
-    let wide = Tensor::<f32>::zeros(device, &[1, binding / 4]).unwrap();
-    let one = Tensor::<f32>::zeros(device, &[1, 1]).unwrap();
+    let longest = (limits.binding - limits.alignment - 4) / 4;
+    let one = Tensor::from_slice(device, &[1.0f32], &[1, 1]).unwrap();
+    let (x, fits) = matrix::<f32>(device, 18, 1, longest);
+    assert_eq!(matmul(&one, &fits).unwrap().read().unwrap(), x);
+    let wide = Tensor::<f32>::zeros(device, &[1, longest + 1]).unwrap();
     assert!(matches!(matmul(&one, &wide), Err(Error::Limit { .. })));
 }
 

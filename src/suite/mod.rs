@@ -4,6 +4,7 @@
 
 mod data;
 mod dosage;
+mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;
 mod matmul;

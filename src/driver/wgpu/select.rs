@@ -290,3 +290,37 @@ fn open_adapter(
     let limits = options.lower(limits(&device.limits()));
     Ok(Box::new(WgpuDriver::new(device, queue, info, limits, lost)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_card_under_two_interfaces() {
+        for (vulkan, gl) in [
+            ("NVIDIA T4", "NVIDIA T4/PCIe/SSE2"),
+            ("Intel(R) UHD Graphics 620 (KBL GT2)", "Mesa Intel(R) UHD Graphics 620 (KBL GT2)"),
+            ("AMD Radeon RX 6800 (RADV NAVI21)", "AMD Radeon RX 6800 (radeonsi, navi21, LLVM 15.0.7)"),
+            ("llvmpipe (LLVM 15.0.6, 256 bits)", "llvmpipe (LLVM 15.0.6, 256 bits)"),
+        ] {
+            assert_eq!(plain_name(vulkan), plain_name(gl));
+        }
+        assert_ne!(plain_name("NVIDIA T4"), plain_name("NVIDIA T4G"));
+    }
+
+    #[test]
+    fn reasons_leave_out_what_cannot_be() {
+        let text = "No suitable graphics adapter found; noop not requested, vulkan found no adapters, \
+                    metal support not compiled in, gl drivers/libraries could not be loaded";
+        assert_eq!(reasons(text), "vulkan found no adapters, gl drivers/libraries could not be loaded");
+        assert_eq!(reasons("something else"), "something else");
+    }
+
+    #[test]
+    fn small_devices_are_refused() {
+        assert!(fits(&wgpu::Limits::default()).is_ok());
+        assert!(fits(&wgpu::Limits::downlevel_defaults()).is_ok());
+        let small = wgpu::Limits { max_compute_invocations_per_workgroup: 128, ..wgpu::Limits::default() };
+        assert_eq!(fits(&small).unwrap_err(), "it has 128 invocations a workgroup, and kernels need 256");
+    }
+}

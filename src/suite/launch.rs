@@ -1,0 +1,122 @@
+//! What `Device::launch` and the compilers refuse.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::device_tests;
+use crate::{
+    Backend, Device, Error, Tensor,
+    driver::cpu::CpuLaunch,
+    kernel::{Access, Grid, Kernel, Spec},
+    random::random_words,
+};
+
+device_tests! {
+    broken_sources_are_shown, unknown_constants_are_refused, grids_have_limits, bindings_have_limits,
+    other_devices_are_refused, a_written_buffer_stands_once,
+}
+
+fn nothing(_: CpuLaunch<'_>) {}
+
+fn no_constants() -> Vec<Vec<(&'static str, u32)>> {
+    vec![vec![]]
+}
+
+fn one_constant() -> Vec<Vec<(&'static str, u32)>> {
+    vec![vec![("WIDTH", 4)]]
+}
+
+const SOUND: &str = "
+@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@group(0) @binding(1) var<uniform> n: u32;
+@compute @workgroup_size(1) fn sound() { out[0] = n; }
+";
+const BROKEN: &str = "
+@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(1) fn broken() { out[0] = 1.5; }
+";
+const COPY: &str = "
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> out: array<u32>;
+@group(0) @binding(2) var<uniform> n: u32;
+@compute @workgroup_size(1) fn copy() { out[0] = x[0] + n; }
+";
+
+static SOUND_KERNEL: Kernel<u32> = Kernel::new("sound", SOUND, nothing, &[Access::Write], no_constants);
+static BROKEN_KERNEL: Kernel<u32> = Kernel::new("broken", BROKEN, nothing, &[Access::Write], no_constants);
+static SHORT_KERNEL: Kernel<u32> = Kernel::new("sound", SOUND, nothing, &[Access::Write], one_constant);
+static COPY_KERNEL: Kernel<u32> =
+    Kernel::new("copy", COPY, nothing, &[Access::Read, Access::Write], no_constants);
+
+fn launch(
+    device: &Device,
+    kernel: &'static Kernel<u32>,
+    spec: Spec<'_>,
+    grid: Grid,
+) -> Result<Vec<u32>, Error> {
+    let mut out = Tensor::<u32>::zeros(device, &[4]).unwrap();
+    device.launch(kernel, spec, grid, &[out.window_mut(0..4).arg], &7)?;
+    out.read()
+}
+
+fn still_works(device: &Device) {
+    let made = if device.info().backend == Backend::Cpu { 0 } else { 7 };
+    assert_eq!(launch(device, &SOUND_KERNEL, &[], Grid::tiles(1, 1, 1)).unwrap(), [made, 0, 0, 0]);
+}
+
+fn broken_sources_are_shown(device: &Device) {
+    if device.info().backend == Backend::Cpu {
+        return;
+    }
+    let error = launch(device, &BROKEN_KERNEL, &[], Grid::tiles(1, 1, 1));
+    let Err(Error::Compile { kernel: "broken", backend: "wgpu", log }) = error else { panic!("{error:?}") };
+    assert!(log.contains("   3 @compute @workgroup_size(1) fn broken() { out[0] = 1.5; }"), "{log}");
+    still_works(device);
+}
+
+fn unknown_constants_are_refused(device: &Device) {
+    if device.info().backend == Backend::Cpu {
+        return;
+    }
+    let error = launch(device, &SHORT_KERNEL, &[("WIDTH", 4)], Grid::tiles(1, 1, 1));
+    assert!(matches!(&error, Err(Error::Compile { log, .. }) if log.contains("`WIDTH`")), "{error:?}");
+    still_works(device);
+}
+
+fn grids_have_limits(device: &Device) {
+    let most = device.limits().groups_per_axis;
+    if let Some(more) = most.checked_add(1) {
+        let error = launch(device, &SOUND_KERNEL, &[], Grid::tiles(1, more, 1));
+        assert!(matches!(error, Err(Error::Limit { requested, max, .. }) if requested == max + 1));
+    }
+    // A grid of nothing does nothing.
+    assert_eq!(launch(device, &SOUND_KERNEL, &[], Grid::tiles(0, 1, 0)).unwrap(), [0; 4]);
+    still_works(device);
+}
+
+fn bindings_have_limits(device: &Device) {
+    let most = device.limits().binding;
+    if most > 1 << 20 {
+        return;
+    }
+    let mut out = Tensor::<u32>::zeros(device, &[most / 4 + 1]).unwrap();
+    let all = out.window_mut(0..most / 4 + 1).arg;
+    let error = device.launch(&SOUND_KERNEL, &[], Grid::tiles(1, 1, 1), &[all], &7);
+    assert!(matches!(error, Err(Error::Limit { requested, max, .. }) if requested == max + 4));
+    let most_of_it = out.window_mut(0..most / 4).arg;
+    device.launch(&SOUND_KERNEL, &[], Grid::tiles(1, 1, 1), &[most_of_it], &7).unwrap();
+}
+
+fn other_devices_are_refused(device: &Device) {
+    let other = Device::cpu();
+    let mut out = Tensor::<u32>::zeros(&other, &[4]).unwrap();
+    let error = device.launch(&SOUND_KERNEL, &[], Grid::tiles(1, 1, 1), &[out.window_mut(0..4).arg], &7);
+    assert!(matches!(error, Err(Error::WrongDevice { op: "sound" })));
+}
+
+fn a_written_buffer_stands_once(device: &Device) {
+    let x = random_words(device, 1, 1, 4).unwrap();
+    let read = x.window(0..4).arg;
+    let written = crate::device::Arg { access: Access::Write, ..read };
+    let launch = || device.launch(&COPY_KERNEL, &[], Grid::tiles(1, 1, 1), &[read, written], &7);
+    assert!(catch_unwind(AssertUnwindSafe(launch)).is_err());
+}
