@@ -67,6 +67,13 @@ fn specs_name_the_same_constants_in_the_same_order() {
     }
 }
 
+#[test]
+fn params_are_fields_of_one_word() {
+    for Registered { def, fields } in kernels() {
+        assert_eq!(4 * fields.len(), def.params, "{}: {fields:?}", def.name);
+    }
+}
+
 #[cfg(feature = "wgpu")]
 mod wgsl {
     use wgpu::naga::{

@@ -1,6 +1,6 @@
 //! PCA against numpy in f64, and the promises: any chunking, number of threads or budget gives the same bits.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use super::*;
 use crate::{
@@ -425,6 +425,8 @@ fn no_components_still_counts() {
 
 #[cfg(feature = "zarr")]
 mod goldens {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::{MissingChunk, zarr::GenotypeStore};
 

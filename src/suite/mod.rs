@@ -8,6 +8,7 @@ mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;
 mod matmul;
+mod names;
 mod qr;
 mod random;
 mod randomized_svd;
