@@ -28,6 +28,9 @@ pub(crate) type Spec<'a> = &'a [(&'static str, u32)];
 pub(crate) struct KernelDef {
     /// Name of the kernel, its files, and its entry point.
     pub(crate) name: &'static str,
+    /// CUDA source; it includes `cuda/dev.cuh`.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only the CUDA driver reads it"))]
+    pub(crate) cuda: &'static str,
     /// WGSL source; `shaders/common.wgsl` is appended to it.
     #[cfg_attr(not(feature = "wgpu"), allow(dead_code, reason = "only the wgpu driver reads it"))]
     pub(crate) wgsl: &'static str,
@@ -53,6 +56,7 @@ impl<P: Pod> Kernel<P> {
     /// Used by `kernel!`, which fills in the sources.
     pub(crate) const fn new(
         name: &'static str,
+        cuda: &'static str,
         wgsl: &'static str,
         cpu: fn(CpuLaunch<'_>),
         access: &'static [Access],
@@ -63,7 +67,7 @@ impl<P: Pod> Kernel<P> {
             "params are u32/f32, at most 128 bytes"
         );
         Self {
-            def: KernelDef { name, wgsl, cpu, access, params: size_of::<P>(), specs },
+            def: KernelDef { name, cuda, wgsl, cpu, access, params: size_of::<P>(), specs },
             params: PhantomData,
         }
     }
@@ -74,6 +78,7 @@ macro_rules! kernel {
     ($name:literal, $params:ty, [$($access:ident),*], $cpu:path, $specs:path) => {
         $crate::kernel::Kernel::<$params>::new(
             $name,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/", $name, ".cu")),
             include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $name, ".wgsl")),
             $cpu,
             &[$($crate::kernel::Access::$access),*],

@@ -1,0 +1,76 @@
+// What kernels need of the hardware, each PTX instruction in one wrapper; then what they share.
+// Kernels hold no PTX and no number of threads in a warp, so that another vendor's header can take this one's place.
+// cuda/emulator/shim.h has the same names for a host C++ compiler.
+
+#pragma once
+
+typedef unsigned char u8;
+typedef signed char i8;
+typedef unsigned short u16;
+typedef short i16;
+typedef unsigned int u32;
+typedef int i32;
+typedef unsigned long long u64;
+
+#ifdef TEATIME_EMULATOR
+#include "shim.h"
+#else
+
+#define DEVICE static __device__ __forceinline__
+// An entry point of exactly `threads` threads a block: KERNEL(name, threads)(arguments) { ... }
+#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
+// `count` elements that the threads of a block share; uninitialised.
+#define SHARED(type, name, count) __shared__ __align__(16) type name[count]
+// Stands once after the last line of a kernel's file; the emulator makes its entry there.
+#define EXPORT(name)
+
+// The values of all 32 threads of a warp, exchanged: that of the thread `lane ^ mask`.
+template <class T> DEVICE T shuffle_xor(T value, u32 mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+
+DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
+DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
+DEVICE u32 multiply_high(u32 a, u32 b) { return __umulhi(a, b); }
+
+DEVICE float half_float(u32 bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((u16)bits));
+    return value;
+}
+
+DEVICE u32 shared_address(const void* place) { return (u32)__cvta_generic_to_shared(place); }
+
+// Copies 16 bytes to shared memory in the background: the first `bytes` of them, then zeros. Both places are aligned.
+DEVICE void copy_async16(void* shared, const void* global, u32 bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(bytes));
+}
+// The same for 4 bytes.
+DEVICE void copy_async4(void* shared, const void* global, u32 bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(bytes));
+}
+// Ends this thread's group of copies.
+DEVICE void copy_commit() { asm volatile("cp.async.commit_group;"); }
+// Waits for all of this thread's groups but the last `N`; a barrier shows the bytes to the other threads.
+template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
+
+#endif
+
+// The codes of DType in src/dtype.rs.
+enum DType : u32 { F32 = 0, F16 = 1, BF16 = 2, U8 = 3, I8 = 4, U16 = 5, I16 = 6, U32 = 7, I32 = 8 };
+
+// Element i of an array of type `T`, exactly, as f32 (32-bit integers are rounded to nearest).
+template <u32 T> DEVICE float load(const void* array, u64 i) {
+    if constexpr (T == F16) return half_float(((const u16*)array)[i]);
+    else if constexpr (T == BF16) return bits_float((u32)((const u16*)array)[i] << 16);
+    else if constexpr (T == U8) return (float)((const u8*)array)[i];
+    else if constexpr (T == I8) return (float)((const i8*)array)[i];
+    else if constexpr (T == U16) return (float)((const u16*)array)[i];
+    else if constexpr (T == I16) return (float)((const i16*)array)[i];
+    else if constexpr (T == U32) return (float)((const u32*)array)[i];
+    else if constexpr (T == I32) return (float)((const i32*)array)[i];
+    else return ((const float*)array)[i];
+}
+
+DEVICE bool is_finite(float value) { return (float_bits(value) & 0x7f800000u) != 0x7f800000u; }
+
+// The number of a block in a grid that Grid::linear folded.
+DEVICE u32 linear_block() { return blockIdx.y * gridDim.x + blockIdx.x; }
