@@ -1,0 +1,4 @@
+//! The CUDA driver.
+
+#[cfg(feature = "cuda-emulator")]
+pub(crate) mod emulator;
