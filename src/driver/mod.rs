@@ -4,6 +4,8 @@
 //! driver unwraps its own variant and answers [`Error::WrongDevice`](crate::Error::WrongDevice) for any other.
 
 pub(crate) mod cpu;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
 #[cfg(feature = "wgpu")]
 pub(crate) mod wgpu;
 
