@@ -141,7 +141,6 @@ pub(super) use emulated::nvrtc_candidates;
 pub(crate) use emulated::{cublas, driver};
 
 /// Where NVIDIA's own NVRTC may be, emulator or not.
-#[cfg(any(test, not(feature = "cuda-emulator")))]
 pub(super) fn real_nvrtc_candidates(major: i32) -> Vec<Candidate> {
     candidates(NVRTC, &explicit_folders(), &folders(), major)
 }
