@@ -75,7 +75,7 @@ DEVICE Operand<TYPE, ALONG_K> operand(const void* array, u32 start, u32 stride, 
         operand.starts[0] = start + min(first + place_along<false>(0), extent - 1);
         u32 along = first + 4 * (threadIdx.x % (TILE / 4));
         operand.quads = TYPE == F32 && ((start | stride) & 3) == 0;
-        operand.quad_start = start + min(along, extent - 1);
+        operand.quad_start = start + (along < extent ? along : 0);
         operand.quad_bytes = along < extent ? 4 * min(extent - along, 4u) : 0;
     }
     return operand;
