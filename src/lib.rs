@@ -15,7 +15,7 @@ mod lent;
 mod lent_cuda;
 pub mod linalg;
 pub mod random;
-#[cfg(test)]
+#[cfg(any(test, feature = "cuda"))]
 mod registry;
 mod run;
 mod stream;
@@ -33,6 +33,8 @@ pub mod zarr;
 pub use array::{ChunkedArray, DecodedChunk, MissingChunk, StoredType};
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
+#[cfg(feature = "cuda")]
+pub use driver::cuda::write_cuda_kernels;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use run::{Budget, Cancel, Progress, Run, Status};

@@ -149,7 +149,9 @@ fn open_lent_cuda(_: On) -> Result<Vec<Device>, String> {
 #[cfg(feature = "cuda")]
 fn open_lent_cuda(on: On) -> Result<Vec<Device>, String> {
     // The device's own driver loads CUDA, and says why it is absent.
-    drop(devices(On::Cuda).as_ref()?);
+    if let Err(why) = devices(On::Cuda) {
+        return Err(why.clone());
+    }
     let context = cudarc::driver::CudaContext::new(0).map_err(|error| error.to_string())?;
     let stream = context.new_stream().map_err(|error| error.to_string())?;
     Ok(vec![Device::from_cuda_with(context, stream, &options(on)).unwrap()])

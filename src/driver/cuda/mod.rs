@@ -2,6 +2,8 @@
 
 mod blas;
 mod cache;
+#[cfg(test)]
+mod gate;
 mod gpu;
 mod images;
 mod libraries;
@@ -23,6 +25,9 @@ use crate::{
     kernel::{Grid, KernelDef, Spec},
 };
 
+pub use self::images::write_cuda_kernels;
+#[cfg(test)]
+pub(crate) use self::source::source;
 pub(crate) use self::{
     memory::CudaMemory,
     pinned::{CudaDownload, CudaStaging},
