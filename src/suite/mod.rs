@@ -7,6 +7,8 @@ mod dosage;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;
+#[cfg(feature = "cuda")]
+mod lent_cuda;
 mod matmul;
 mod names;
 mod qr;

@@ -38,6 +38,20 @@ impl Handle {
     }
 }
 
+/// The version of cuBLAS, or why there is none.
+pub(super) fn version(driver_version: i32) -> Result<String, String> {
+    libraries::cublas(driver_version)?;
+    let part = |which| {
+        let mut value = 0;
+        // SAFETY: the library is loaded, and writes one number.
+        unsafe { sys::cublasGetProperty(which, &raw mut value) }.result().map(|()| value)
+    };
+    let version = part(sys::libraryPropertyType::MAJOR_VERSION).and_then(|major| {
+        part(sys::libraryPropertyType::MINOR_VERSION).map(|minor| format!("{major}.{minor}"))
+    });
+    version.map_err(|error| error.to_string())
+}
+
 /// The library's name for an element type that it multiplies with f32 sums.
 fn kind(dtype: DType) -> Option<sys::cudaDataType> {
     match dtype {

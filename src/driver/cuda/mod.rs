@@ -31,7 +31,7 @@ pub(crate) use self::source::source;
 pub(crate) use self::{
     memory::CudaMemory,
     pinned::{CudaDownload, CudaStaging},
-    select::{best, lent, list, open},
+    select::{best, lent, list, open, versions},
 };
 
 /// The CUDA driver.

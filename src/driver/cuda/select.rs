@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
-use super::{CudaDriver, blas::Blas, gpu::Gpu, images::Images, libraries, memory, modules::Modules};
+use super::{
+    CudaDriver, blas::Blas, gpu::Gpu, images::Images, libraries, memory, modules::Modules, nvrtc::Nvrtc,
+};
 use crate::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Error, Limits, Result, driver::Driver};
 
 /// The oldest CUDA version that a driver may have: the one whose PTX is shipped.
@@ -77,6 +79,23 @@ pub(crate) fn lent(
     let info = DeviceInfo { name: LENT.into(), ..device.describe().map_err(refuse)? };
     let driver = device.driver(context, stream, info, options);
     Ok(Box::new(driver.map_err(super::gpu::driver_error)?))
+}
+
+/// NVRTC and cuBLAS with their versions, or how to get them.
+pub(crate) fn versions() -> Vec<String> {
+    let version = driver_version();
+    let nvrtc = match Nvrtc::best(version) {
+        Ok(nvrtc) => {
+            let (major, minor) = nvrtc.version();
+            format!("NVRTC {major}.{minor}")
+        }
+        Err(why) => format!("NVRTC: {why}"),
+    };
+    let cublas = match super::blas::version(version) {
+        Ok(version) => format!("cuBLAS {version}"),
+        Err(why) => format!("cuBLAS: {why}"),
+    };
+    vec![nvrtc, cublas]
 }
 
 /// Why a device did not open.
