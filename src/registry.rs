@@ -34,24 +34,57 @@ fn kernels() -> Vec<Registered> {
 
 #[test]
 fn every_file_is_registered() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("shaders");
-    let files: BTreeSet<String> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name != "common.wgsl")
-        .collect();
-    let registered: BTreeSet<String> =
-        kernels().iter().map(|kernel| format!("{}.wgsl", kernel.def.name)).collect();
-    assert_eq!(files, registered);
+    let folder = |name| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name);
+    for (folder, ending, shared) in [
+        (folder("shaders"), "wgsl", ["common.wgsl", ""]),
+        // The emulator is no kernel.
+        (folder("cuda"), "cu", ["dev.cuh", "emulator"]),
+    ] {
+        let files: BTreeSet<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !shared.contains(&name.as_str()))
+            .collect();
+        let registered: BTreeSet<String> =
+            kernels().iter().map(|kernel| format!("{}.{ending}", kernel.def.name)).collect();
+        assert_eq!(files, registered);
+    }
 }
 
+/// Four lines; in CUDA then the reasons that the hardware gives.
 #[test]
 fn every_file_opens_with_its_contract() {
     for Registered { def, .. } in kernels() {
-        let starts = ["// ", "// Grid: ", "// Bindings: ", "// Constants: ", ""];
-        for (line, start) in def.wgsl.lines().zip(starts) {
-            let fits = if start.is_empty() { line.is_empty() } else { line.starts_with(start) };
-            assert!(fits, "{}: {line:?} should start with {start:?}", def.name);
+        let starts = ["// ", "// Grid: ", "// Bindings: ", "// Constants: "];
+        for (ending, source) in [("wgsl", def.wgsl), ("cu", def.cuda)] {
+            for (line, start) in source.lines().zip(starts) {
+                assert!(
+                    line.starts_with(start),
+                    "{}.{ending}: {line:?} should start with {start:?}",
+                    def.name
+                );
+            }
+        }
+        let rest = |source: &'static str| source.lines().skip(starts.len());
+        assert_eq!(rest(def.wgsl).next(), Some(""), "{}.wgsl: the line after the contract", def.name);
+        let reasons: Vec<_> = rest(def.cuda).take_while(|line| !line.is_empty()).collect();
+        assert!(reasons.iter().all(|line| line.starts_with("// ")), "{}.cu: {reasons:?}", def.name);
+        assert!(reasons.first().is_none_or(|line| line.starts_with("// Hardware: ")), "{}.cu", def.name);
+    }
+}
+
+#[test]
+fn sources_have_the_same_contract() {
+    for Registered { def, .. } in kernels() {
+        let words = |line: &str| line.replace("invocation", "thread").replace("workgroup", "block");
+        for (wgsl, cuda) in def.wgsl.lines().zip(def.cuda.lines()).take(3) {
+            assert_eq!(words(wgsl), words(cuda), "{}", def.name);
+        }
+        for source in [def.wgsl, def.cuda] {
+            let constants = source.lines().nth(3).unwrap();
+            for (name, _) in &(def.specs)()[0] {
+                assert!(constants.contains(name), "{}: {name} in {constants:?}", def.name);
+            }
         }
     }
 }
@@ -71,6 +104,77 @@ fn specs_name_the_same_constants_in_the_same_order() {
 fn params_are_fields_of_one_word() {
     for Registered { def, fields } in kernels() {
         assert_eq!(4 * fields.len(), def.params, "{}: {fields:?}", def.name);
+    }
+}
+
+/// What a compiler does not find; that the sources compile is for the tests that have one.
+mod cuda {
+    use super::*;
+    use crate::kernel::Access;
+
+    /// The source without comments.
+    fn code(def: &KernelDef) -> String {
+        let without_comment = |line: &'static str| line.split("//").next().unwrap_or_default();
+        def.cuda.lines().map(without_comment).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What stands between two texts, of which the first stands once.
+    fn between<'a>(def: &KernelDef, code: &'a str, before: &str, after: &str) -> &'a str {
+        assert_eq!(code.matches(before).count(), 1, "{}: {before:?}", def.name);
+        let (_, rest) = code.split_once(before).unwrap();
+        rest.split_once(after).unwrap().0
+    }
+
+    #[test]
+    fn constants_are_declared_once_with_the_same_default() {
+        for Registered { def, .. } in kernels() {
+            for (name, _) in &(def.specs)()[0] {
+                let value = between(def, def.cuda, &format!("\nconstexpr u32 {name} = "), ";\n");
+                let declaration = format!("\nconst {name}: u32 = {value}u;\n");
+                assert!(def.wgsl.contains(&declaration), "{}: {name} = {value}", def.name);
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_are_those_of_the_launch() {
+        for Registered { def, fields } in kernels() {
+            let code = code(def);
+            let params = between(def, &code, "struct Params {\n", "};");
+            let params: Vec<_> = params.lines().map(|line| line.trim().trim_end_matches(';')).collect();
+            for (param, field) in params.iter().zip(&fields) {
+                let declarations = ["u32", "float"].map(|word| format!("{word} {field}"));
+                assert!(declarations.iter().any(|d| d == param), "{}: {param:?}, {field}", def.name);
+            }
+            assert_eq!(params.len(), fields.len(), "{}", def.name);
+
+            let kernel = between(def, &code, &format!("\nKERNEL({}, ", def.name), " {\n");
+            let (_, arguments) = kernel.split_once(")(").unwrap();
+            let mut arguments: Vec<_> = arguments.trim_end_matches(')').split(", ").collect();
+            assert_eq!(arguments.pop(), Some("Params params"), "{}", def.name);
+            assert_eq!(arguments.len(), def.access.len(), "{}: {arguments:?}", def.name);
+            for (argument, access) in arguments.iter().zip(def.access) {
+                let reads = argument.starts_with("const ");
+                assert!(argument.contains("* __restrict__ "), "{}: {argument}", def.name);
+                assert_eq!(reads, *access == Access::Read, "{}: {argument}", def.name);
+            }
+        }
+    }
+
+    /// So that another vendor's header can take the place of `dev.cuh`.
+    #[test]
+    fn only_the_header_knows_the_hardware() {
+        for Registered { def, .. } in kernels() {
+            let code = code(def);
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            for word in code.split(|c| !is_word(c)) {
+                let barrier = word == "__syncthreads" || word == "__restrict__";
+                assert!(barrier || !word.starts_with("__"), "{}: {word}", def.name);
+                assert!(!["asm", "32", "0x1f", "31", "warpSize"].contains(&word), "{}: {word}", def.name);
+            }
+            assert!(def.cuda.contains("\n#include \"dev.cuh\"\n"), "{}", def.name);
+            assert!(def.cuda.ends_with(&format!("\nEXPORT({})\n", def.name)), "{}", def.name);
+        }
     }
 }
 
