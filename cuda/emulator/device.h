@@ -112,7 +112,7 @@ struct Device {
     std::string log, log_taken, fault, fault_taken;
 };
 
-constexpr int DEVICES = 16;
+constexpr int DEVICES = 64;
 // A stream with more than this runs its oldest operation.
 constexpr size_t MOST_QUEUED = 1024, MOST_HELD = 64 << 20;
 // Freed memory whose addresses are not used again yet.

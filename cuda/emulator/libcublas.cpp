@@ -8,7 +8,8 @@
 #include <vector>
 
 // From the emulator's libcuda.
-extern "C" int emulator_enqueue(void* stream, const char* name, void (*run)(void*), void* data, void (*drop)(void*));
+extern "C" int emulator_enqueue(void* stream, const char* name, const char* operands, void (*run)(void*), void* data,
+                                void (*drop)(void*));
 extern "C" const char* emulator_named(const void* address);
 extern "C" int cuCtxGetDevice(int* device);
 
@@ -122,11 +123,12 @@ Status gemm(Handle* handle, std::unique_ptr<Gemm> of, int op_a, int op_b) {
     of->transpose_b = op_b != 0;
     if (of->m == 0 || of->n == 0) return SUCCESS;
     // Three names one by one: each call overwrites the last.
-    std::string name = std::string("cublasGemmEx ") + emulator_named(of->a);
-    name += std::string(" ") + emulator_named(of->b);
-    name += std::string(" ") + emulator_named(of->c);
+    std::string operands = emulator_named(of->a);
+    operands += std::string(" ") + emulator_named(of->b);
+    operands += std::string(" ") + emulator_named(of->c);
     auto drop = [](void* data) { delete (Gemm*)data; };
-    return emulator_enqueue(handle->stream, name.c_str(), run, of.release(), drop) ? EXECUTION_FAILED : SUCCESS;
+    int code = emulator_enqueue(handle->stream, "cublasGemmEx", operands.c_str(), run, of.release(), drop);
+    return code ? EXECUTION_FAILED : SUCCESS;
 }
 
 }  // namespace

@@ -156,10 +156,11 @@ API cuLaunchHostFunc(void* handle, void (*function)(void*), void* data) {
 }
 
 // For libcublas: `run(data)` in the order of a stream, then `drop(data)`, whether it ran or not.
-API emulator_enqueue(void* handle, const char* name, void (*run)(void*), void* data, void (*drop)(void*)) {
+API emulator_enqueue(void* handle, const char* name, const char* operands, void (*run)(void*), void* data,
+                     void (*drop)(void*)) {
     std::shared_ptr<void> owned(data, drop);
     return in_stream(handle, [&](Guard& guard, State&, std::shared_ptr<Stream> stream) {
-        std::string what = Runner::format("%s s%u", name, stream->number);
+        std::string what = Runner::format("%s s%u %s", name, stream->number, operands);
         note(*stream->context->device, what);
         enqueue(guard, stream, {what, [=] { run(owned.get()); }, nullptr});
         return SUCCESS;

@@ -49,7 +49,8 @@ template <class... A> struct EmulatorEntry<void (*)(A...)> {
 #define blockIdx (emulator_thread()->block->index)
 #define blockDim (emulator_thread()->block->threads)
 #define gridDim (emulator_thread()->block->grid)
-#define __syncthreads() emulator_barrier(__LINE__)
+// Here and below, `line` is the caller's.
+static inline void __syncthreads(unsigned line = __builtin_LINE()) { emulator_barrier(line); }
 
 // Vectors, aligned as CUDA's: a misaligned one faults.
 #define EMULATOR_VECTOR(scalar, name) \
@@ -131,17 +132,16 @@ DEVICE i32 dot4(u32 a, u32 b, i32 sum) {
     return sum;
 }
 
-template <class T> DEVICE T emulator_shuffle_xor(T value, u32 mask, u32 line) {
+template <class T> DEVICE T shuffle_xor(T value, u32 mask, u32 line = __builtin_LINE()) {
     const u8* all = emulator_exchange(&value, sizeof value, line);
     T other;
     __builtin_memcpy(&other, all + 32 * ((emulator_thread()->number ^ mask) & 31), sizeof other);
     return other;
 }
-#define shuffle_xor(value, mask) emulator_shuffle_xor(value, mask, __LINE__)
 
-#define copy_async16(shared, global, bytes) emulator_copy_async(shared, global, 16, bytes)
-#define copy_async4(shared, global, bytes) emulator_copy_async(shared, global, 4, bytes)
-#define copy_commit() emulator_copy_commit()
+DEVICE void copy_async16(void* shared, const void* global, u32 bytes) { emulator_copy_async(shared, global, 16, bytes); }
+DEVICE void copy_async4(void* shared, const void* global, u32 bytes) { emulator_copy_async(shared, global, 4, bytes); }
+DEVICE void copy_commit() { emulator_copy_commit(); }
 template <int N> DEVICE void copy_wait() { emulator_copy_wait(N); }
 
 // ldmatrix: thread 8 m + r names row r of matrix m. `transposed`: element (2 (lane % 4) + h, lane / 4) instead of
@@ -162,8 +162,12 @@ DEVICE void emulator_load_matrix(u32 (&values)[4], const void* row, bool transpo
         }
     }
 }
-#define load_matrix_x4(values, row) emulator_load_matrix(values, row, false, __LINE__)
-#define load_matrix_x4_trans(values, row) emulator_load_matrix(values, row, true, __LINE__)
+DEVICE void load_matrix_x4(u32 (&values)[4], const void* row, u32 line = __builtin_LINE()) {
+    emulator_load_matrix(values, row, false, line);
+}
+DEVICE void load_matrix_x4_trans(u32 (&values)[4], const void* row, u32 line = __builtin_LINE()) {
+    emulator_load_matrix(values, row, true, line);
+}
 
 // mma.m16n8: word w of a row of A or a column of B stands with thread `w % 4` of its group of four, in the half `w / 4`
 // of its registers. `Dot::words(a, b, sum)` adds the products of two words.
@@ -203,6 +207,12 @@ struct EmulatorF16 {
         return sum + (double)half_float(a >> 16) * half_float(b >> 16);
     }
 };
-#define mma_s8s8(d, a, b) emulator_mma<EmulatorS8S8>(d, a, b, __LINE__)
-#define mma_u8s8(d, a, b) emulator_mma<EmulatorU8S8>(d, a, b, __LINE__)
-#define mma_f16(d, a, b) emulator_mma<EmulatorF16>(d, a, b, __LINE__)
+DEVICE void mma_s8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], u32 line = __builtin_LINE()) {
+    emulator_mma<EmulatorS8S8>(d, a, b, line);
+}
+DEVICE void mma_u8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], u32 line = __builtin_LINE()) {
+    emulator_mma<EmulatorU8S8>(d, a, b, line);
+}
+DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2], u32 line = __builtin_LINE()) {
+    emulator_mma<EmulatorF16>(d, a, b, line);
+}

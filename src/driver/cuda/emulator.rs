@@ -50,15 +50,16 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("libcublas.so", &["libcublas.cpp"]),
 ];
 
-/// The libraries, loaded for as long as the process runs.
-#[derive(Debug)]
-pub(crate) struct Emulator {
-    /// Its NVRTC, to be opened like NVIDIA's; `shim.h` stands in the same folder.
+/// Where the emulator is.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    /// Its NVRTC, to be opened like NVIDIA's.
     pub(crate) nvrtc: PathBuf,
-    /// Of the emulator's sources. Images of another one do not load, so caches have it in their keys.
-    pub(crate) digest: String,
-    #[cfg(test)]
-    cuda: Library,
+    /// Its cuBLAS, which is loaded.
+    pub(crate) cublas: PathBuf,
+    /// The folder of `shim.h`. Its name has a digest of the emulator's sources: images that another one made do not
+    /// load, so that this belongs in the keys of caches.
+    pub(crate) include: PathBuf,
 }
 
 /// Builds the emulator, unless a process has done so before, and loads its libcuda and cuBLAS under the names by which
@@ -66,12 +67,20 @@ pub(crate) struct Emulator {
 ///
 /// # Errors
 /// What is missing, or the compiler's output.
-pub(crate) fn load() -> Result<&'static Emulator, String> {
-    static LOADED: OnceLock<Result<Emulator, String>> = OnceLock::new();
-    LOADED.get_or_init(open).as_ref().map_err(Clone::clone)
+pub(crate) fn load() -> Result<Paths, String> {
+    loaded().map(|(paths, _)| paths)
 }
 
-fn open() -> Result<Emulator, String> {
+/// The paths, and libcuda for what tests ask of it.
+fn loaded() -> Result<(Paths, &'static Library), String> {
+    static LOADED: OnceLock<Result<(Paths, Library), String>> = OnceLock::new();
+    match LOADED.get_or_init(open) {
+        Ok((paths, library)) => Ok((paths.clone(), library)),
+        Err(why) => Err(why.clone()),
+    }
+}
+
+fn open() -> Result<(Paths, Library), String> {
     let compiler = env::var("CXX").ok().filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "c++".into());
     let mut hash = Sha256::new();
     for (name, text) in SOURCES.iter().chain([&("CXX", compiler.as_str())]) {
@@ -91,14 +100,9 @@ fn open() -> Result<Emulator, String> {
     };
     let cuda = global("libcuda.so")?;
     std::mem::forget(global("libcublas.so")?);
-    #[cfg(not(test))]
-    std::mem::forget(cuda);
-    Ok(Emulator {
-        nvrtc: folder.join("libnvrtc.so"),
-        digest,
-        #[cfg(test)]
-        cuda,
-    })
+    let place = |name: &str| folder.join(name);
+    let paths = Paths { nvrtc: place("libnvrtc.so"), cublas: place("libcublas.so"), include: folder.clone() };
+    Ok((paths, cuda))
 }
 
 /// Builds in a folder of this process alone, which then takes its name: another process finds all of it or none.
@@ -158,9 +162,7 @@ fn compile(
 pub(crate) mod control {
     use std::ffi::{CStr, c_char, c_int, c_ulonglong};
 
-    use cudarc::driver::sys::CUresult;
-
-    use super::load;
+    use super::loaded;
 
     /// A function of the emulator's libcuda.
     ///
@@ -168,11 +170,11 @@ pub(crate) mod control {
     /// `F` is the function's type.
     unsafe fn function<F: Copy>(name: &str) -> F {
         // SAFETY: as the caller promises.
-        unsafe { *load().unwrap().cuda.get::<F>(name.as_bytes()).unwrap() }
+        unsafe { *loaded().unwrap().1.get::<F>(name.as_bytes()).unwrap() }
     }
 
-    /// How many devices are counted; with 0, `cuInit` finds none. One unless this is called. Those up to 15 exist
-    /// all the same.
+    /// How many devices are counted; with 0, `cuInit` finds none. One unless this is called. Those up to 63
+    /// exist all the same.
     pub(crate) fn devices(count: i32) {
         // SAFETY: its type in libcuda.cpp.
         unsafe { function::<unsafe extern "C" fn(c_int)>("emulator_devices")(count) }
@@ -196,12 +198,12 @@ pub(crate) mod control {
         unsafe { function::<unsafe extern "C" fn(c_int, c_ulonglong)>("emulator_fail_allocation")(device, nth) }
     }
 
-    /// Makes a device answer every call with the error `code` once it has taken `launches` more; success
-    /// takes that back for contexts made from then on.
-    pub(crate) fn lose(device: i32, launches: u64, code: CUresult) {
+    /// Makes a device answer every call with the error `code` once it has taken `launches` more; 0 takes
+    /// that back for contexts made from then on.
+    pub(crate) fn lose(device: i32, launches: u64, code: i32) {
         type F = unsafe extern "C" fn(c_int, c_ulonglong, c_int);
         // SAFETY: its type in libcuda.cpp.
-        unsafe { function::<F>("emulator_lose")(device, launches, code as c_int) }
+        unsafe { function::<F>("emulator_lose")(device, launches, code) }
     }
 
     /// In which order the warps of a block, and the threads of a warp, run between two barriers.

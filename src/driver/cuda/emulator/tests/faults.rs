@@ -17,8 +17,8 @@ fn alloc(bytes: usize) -> CUresult {
 
 #[test]
 fn memory_runs_out() {
-    let _context = Context::new(6);
-    control::memory(6, 1 << 20);
+    let _context = Context::new(48);
+    control::memory(48, 1 << 20);
     let out_of_memory = CUresult::CUDA_ERROR_OUT_OF_MEMORY;
     assert_eq!(alloc((1 << 20) + 1), out_of_memory);
     assert_eq!([alloc(1 << 19), alloc(1 << 19), alloc(1)], [OK, OK, out_of_memory]);
@@ -26,8 +26,8 @@ fn memory_runs_out() {
     // SAFETY: places for results.
     unsafe { ok(sys::cuMemGetInfo_v2(&mut free, &mut total)) };
     assert_eq!((free, total), (0, 1 << 20));
-    control::memory(6, 2 << 30);
-    control::fail_allocation(6, 2);
+    control::memory(48, 2 << 30);
+    control::fail_allocation(48, 2);
     assert_eq!([alloc(1), alloc(1), alloc(1)], [OK, out_of_memory, OK]);
 }
 
@@ -35,19 +35,19 @@ fn memory_runs_out() {
 fn a_device_is_lost() {
     let lost = CUresult::CUDA_ERROR_ECC_UNCORRECTABLE;
     {
-        let context = Context::new(7);
+        let context = Context::new(49);
         let function = context.function(&compile("nothing.cu", NOTHING, HEADER).unwrap(), "nothing");
         let out = context.alloc(4);
         let launch = || context.launch(ptr::null_mut(), function, [1, 1], 32, &[bytes_of(&out)]);
-        control::lose(7, 2, lost);
+        control::lose(49, 2, lost as i32);
         assert_eq!([launch(), launch(), launch()], [OK, OK, lost]);
         assert_eq!(context.synchronize(), lost);
         let mut again = ptr::null_mut();
         // SAFETY: a place for the result.
-        assert_eq!(unsafe { sys::cuDevicePrimaryCtxRetain(&mut again, 7) }, lost);
+        assert_eq!(unsafe { sys::cuDevicePrimaryCtxRetain(&mut again, 49) }, lost);
     }
-    control::lose(7, 0, OK);
-    assert_eq!(Context::new(7).synchronize(), OK);
+    control::lose(49, 0, 0);
+    assert_eq!(Context::new(49).synchronize(), OK);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn errors_of_the_compiler_name_the_line() {
 
 #[test]
 fn launches_are_checked() {
-    let context = Context::new(0);
+    let context = Context::new(50);
     let mut image = compile("nothing.cu", NOTHING, HEADER).unwrap();
     let function = context.function(&image, "nothing");
     let out = context.alloc(4);

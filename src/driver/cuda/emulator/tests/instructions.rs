@@ -10,7 +10,7 @@ use super::{Context, HEADER, OK, compile, kernel_file, numbers};
 const INSTRUCTIONS: &str = kernel_file!("instructions.cu");
 
 fn run(name: &str, inputs: &[&[u8]], last: Option<u32>, out: usize) -> Vec<u32> {
-    let context = Context::new(15);
+    let context = Context::new(47);
     let function = context.function(&compile("instructions.cu", INSTRUCTIONS, HEADER).unwrap(), name);
     let mut places: Vec<u64> = inputs.iter().map(|bytes| context.upload(bytes)).collect();
     places.push(context.alloc(4 * out));

@@ -87,7 +87,7 @@ impl Pipeline {
 
 #[test]
 fn an_upload_without_a_fence_is_not_seen() {
-    let pipeline = Pipeline::new(5);
+    let pipeline = Pipeline::new(37);
     pipeline.upload(&Pinned::new(7));
     pipeline.launch();
     assert_eq!(pipeline.result(), Ok(POISON));
@@ -98,7 +98,7 @@ fn an_upload_without_a_fence_is_not_seen() {
 
 #[test]
 fn a_slot_filled_in_flight_is_seen() {
-    let pipeline = Pipeline::new(5);
+    let pipeline = Pipeline::new(37);
     let mut slot = Pinned::new(7);
     pipeline.upload(&slot);
     fence(pipeline.copies, pipeline.compute);
@@ -118,19 +118,19 @@ fn a_slot_filled_in_flight_is_seen() {
 
 #[test]
 fn a_slot_freed_in_flight_faults() {
-    let pipeline = Pipeline::new(4);
+    let pipeline = Pipeline::new(36);
     let slot = Pinned::new(7);
     pipeline.upload(&slot);
     // SAFETY: that the copy has not run is what this tests; nothing else has the slot.
     unsafe { ok(sys::cuMemFreeHost(slot.0)) };
     assert_eq!(pipeline.context.synchronize(), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
-    assert!(control::fault(4).contains("in pinned memory that was freed"), "{}", control::fault(4));
+    assert!(control::fault(36).contains("in pinned memory that was freed"), "{}", control::fault(36));
 }
 
 #[test]
 fn a_free_before_the_last_use_faults() {
     for fenced in [true, false] {
-        let mut pipeline = Pipeline::new(3);
+        let mut pipeline = Pipeline::new(35);
         // SAFETY: handles and places of the pipeline.
         unsafe {
             ok(sys::cuMemAllocAsync(&mut pipeline.input, BYTES, pipeline.copies));
@@ -148,26 +148,26 @@ fn a_free_before_the_last_use_faults() {
             assert_eq!(result, Ok(7));
         } else {
             assert_eq!(result, Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS));
-            assert!(control::fault(3).contains("which is freed"), "{}", control::fault(3));
+            assert!(control::fault(35).contains("which is freed"), "{}", control::fault(35));
         }
     }
 }
 
 #[test]
 fn memory_used_before_its_allocation_faults() {
-    let mut pipeline = Pipeline::new(2);
+    let mut pipeline = Pipeline::new(34);
     // SAFETY: a place for the result.
     unsafe { ok(sys::cuMemAllocAsync(&mut pipeline.input, BYTES, pipeline.copies)) };
     pipeline.launch();
     assert_eq!(pipeline.result(), Err(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS));
-    assert!(control::fault(2).contains("not allocated yet where this runs"), "{}", control::fault(2));
+    assert!(control::fault(34).contains("not allocated yet where this runs"), "{}", control::fault(34));
 }
 
 #[test]
 fn the_log_tells_calls_and_what_ran() {
-    let pipeline = Pipeline::new(1);
+    let pipeline = Pipeline::new(33);
     let slot = Pinned::new(7);
-    control::log_start(1);
+    control::log_start(33);
     pipeline.upload(&slot);
     fence(pipeline.copies, pipeline.compute);
     pipeline.launch();
@@ -183,12 +183,12 @@ fn the_log_tells_calls_and_what_ran() {
         "  run s2 cuLaunchKernel s2 copy (1, 1, 1) x 32 m1+0 m2+0",
         "  run s2 cuMemcpyDtoHAsync s2 m2+0 4 bytes to pageable",
     ];
-    assert_eq!(control::log_take(1), want);
+    assert_eq!(control::log_take(33), want);
 }
 
 #[test]
 fn whoever_asks_gets_there() {
-    let pipeline = Pipeline::new(5);
+    let pipeline = Pipeline::new(37);
     let slot = Pinned::new(7);
     for _ in 0..3 {
         pipeline.upload(&slot);
@@ -201,7 +201,7 @@ fn whoever_asks_gets_there() {
 
 #[test]
 fn the_null_stream_keeps_order_with_blocking_streams() {
-    let mut pipeline = Pipeline::new(5);
+    let mut pipeline = Pipeline::new(37);
     pipeline.compute = ptr::null_mut();
     // SAFETY: a place for the result.
     unsafe { ok(sys::cuStreamCreate(&mut pipeline.copies, 0)) };

@@ -87,10 +87,10 @@ fn plant(source: &str, sound: &str, bug: &str) -> String {
 #[test]
 fn sound_kernels_are_right_in_every_order() {
     for order in [Alternating, Ascending, Descending] {
-        control::order(14, order);
-        assert_eq!(product(14, PRODUCT), Outcome::Right, "{order:?}");
-        assert_eq!(total(14, TOTAL), Outcome::Right, "{order:?}");
-        assert_eq!(dosage(14, DOSAGE), Outcome::Right, "{order:?}");
+        control::order(46, order);
+        assert_eq!(product(46, PRODUCT), Outcome::Right, "{order:?}");
+        assert_eq!(total(46, TOTAL), Outcome::Right, "{order:?}");
+        assert_eq!(dosage(46, DOSAGE), Outcome::Right, "{order:?}");
     }
 }
 
@@ -116,64 +116,64 @@ fn faults(device: i32, run: fn(i32, &str) -> Outcome, source: &str, code: CUresu
 
 #[test]
 fn a_dropped_barrier_before_reads() {
-    seen(13, product, &plant(PRODUCT, "copy_wait<1>();\n        __syncthreads();", "copy_wait<1>();"));
-    seen(13, total, &plant(TOTAL, "__syncthreads();", ""));
+    seen(45, product, &plant(PRODUCT, "copy_wait<1>();\n        __syncthreads();", "copy_wait<1>();"));
+    seen(45, total, &plant(TOTAL, "__syncthreads();", ""));
 }
 
 #[test]
 fn a_dropped_barrier_before_writes() {
     let sound = "__syncthreads();  // The next fetch overwrites these tiles.";
-    seen(12, product, &plant(PRODUCT, sound, ""));
+    seen(44, product, &plant(PRODUCT, sound, ""));
 }
 
 #[test]
 fn a_dropped_wait() {
-    seen(11, product, &plant(PRODUCT, "copy_wait<1>();", ""));
+    seen(43, product, &plant(PRODUCT, "copy_wait<1>();", ""));
     // For all groups but two: too few.
-    seen(11, product, &plant(PRODUCT, "copy_wait<1>();", "copy_wait<2>();"));
+    seen(43, product, &plant(PRODUCT, "copy_wait<1>();", "copy_wait<2>();"));
 }
 
 #[test]
 fn a_wrong_index() {
-    seen(10, product, &plant(PRODUCT, "&a[row * params.k + p]", "&a[row * params.n + p]"));
-    seen(10, total, &plant(TOTAL, "linear_block() * 256", "blockIdx.x * 256"));
+    seen(42, product, &plant(PRODUCT, "&a[row * params.k + p]", "&a[row * params.n + p]"));
+    seen(42, total, &plant(TOTAL, "linear_block() * 256", "blockIdx.x * 256"));
     let source = plant(TOTAL, "in[i]", "in[i + 4]");
-    faults(10, total, &source, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, "past the end of m");
+    faults(42, total, &source, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, "past the end of m");
 }
 
 #[test]
 fn a_missing_tail_guard() {
     let code = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
     let source = plant(DOSAGE, "if (first >= params.len) return;", "");
-    faults(9, dosage, &source, code, "kernel dosage, block (0, 0, 0), thread (");
+    faults(41, dosage, &source, code, "kernel dosage, block (0, 0, 0), thread (");
     let source = plant(PRODUCT, "if (row < params.m && place < params.n) c", "c");
-    faults(9, product, &source, code, "past the end of m");
+    faults(41, product, &source, code, "past the end of m");
     let guard = "inside ? &b[p * params.n + column] : b, inside ? 4 : 0";
     let source = plant(PRODUCT, guard, "&b[p * params.n + column], 4");
-    faults(9, product, &source, code, "past the end of m");
+    faults(41, product, &source, code, "past the end of m");
 }
 
 #[test]
 fn a_wrong_size_of_shared_memory() {
     let source = plant(PRODUCT, "tiles_b, 2 * DEPTH * TILE", "tiles_b, DEPTH * TILE");
     let text = "past the end of the shared array `tiles_b` of 512";
-    faults(8, product, &source, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, text);
+    faults(40, product, &source, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, text);
     let source = plant(TOTAL, "SHARED(float, sums, 8)", "SHARED(float, sums, 13000)");
-    faults(8, total, &source, CUresult::CUDA_ERROR_INVALID_VALUE, "52000 bytes of shared memory");
+    faults(40, total, &source, CUresult::CUDA_ERROR_INVALID_VALUE, "52000 bytes of shared memory");
 }
 
 #[test]
 fn a_divergent_barrier() {
     let code = CUresult::CUDA_ERROR_LAUNCH_FAILED;
     let source = plant(TOTAL, "__syncthreads();", "if (threadIdx.x != 200) __syncthreads();");
-    faults(7, total, &source, code, "255 threads wait at the barrier of line 19; 1 threads have ended");
+    faults(39, total, &source, code, "255 threads wait at the barrier of line 19; 1 threads have ended");
     let bug = "if (threadIdx.x < 64) __syncthreads();\n    else __syncthreads();";
-    faults(7, total, &plant(TOTAL, "__syncthreads();", bug), code, "the barriers of lines");
+    faults(39, total, &plant(TOTAL, "__syncthreads();", bug), code, "the barriers of lines");
 }
 
 #[test]
 fn a_shuffle_that_some_threads_miss() {
     let source = plant(TOTAL, "if (threadIdx.x < 32) {", "if (threadIdx.x < 8) {");
     let text = "8 threads wait at line 22 for the other threads of their warps";
-    faults(6, total, &source, CUresult::CUDA_ERROR_LAUNCH_FAILED, text);
+    faults(38, total, &source, CUresult::CUDA_ERROR_LAUNCH_FAILED, text);
 }
