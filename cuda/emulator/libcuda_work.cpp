@@ -1,7 +1,6 @@
 // The driver API's streams, events, modules and launches, and what running kernels call.
 
 #include <dlfcn.h>
-#include <sys/mman.h>
 
 #include "api.h"
 #include "image.h"
@@ -51,6 +50,29 @@ template <class F> Code with_event(Event* event, F body) {
 }
 
 bool is_past(const Event& event) { return !event.stream || event.stream->done >= event.position; }
+
+// Loads a shared object through a file that is gone at once; says why it cannot. No memfd: the loader takes two objects
+// of one path for one, also when the first is closed.
+void* load(const std::string& object, std::string& why) {
+    const char* folder = getenv("TMPDIR");
+    std::string path = std::string(folder && *folder ? folder : "/tmp") + "/teatime-kernel-XXXXXX";
+    int file = mkstemp(&path[0]);
+    if (file < 0) {
+        why = "cannot make " + path;
+        return nullptr;
+    }
+    size_t written = 0;
+    while (written < object.size()) {
+        ssize_t more = write(file, object.data() + written, object.size() - written);
+        if (more <= 0) break;
+        written += (size_t)more;
+    }
+    close(file);
+    void* library = written == object.size() ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+    if (!library) why = written == object.size() ? dlerror() : "cannot write " + path;
+    unlink(path.c_str());
+    return library;
+}
 
 // The arguments of a launch, which a call leaves before it runs.
 struct Launch {
@@ -242,19 +264,7 @@ API cuModuleLoadData(ModuleHandle** handle, const void* image) {
         guard.unlock();
         std::string object, why;
         void* library = nullptr;
-        if (read_image(image, object, why)) {
-            int file = memfd_create("teatime-kernel", MFD_CLOEXEC);
-            std::string path = "/proc/self/fd/" + std::to_string(file);
-            size_t written = 0;
-            while (file >= 0 && written < object.size()) {
-                ssize_t more = write(file, object.data() + written, object.size() - written);
-                if (more <= 0) break;
-                written += (size_t)more;
-            }
-            library = written == object.size() ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
-            if (!library) why = written == object.size() ? dlerror() : "cannot write the image to memory";
-            if (file >= 0) close(file);
-        }
+        if (read_image(image, object, why)) library = load(object, why);
         guard.lock();
         if (!library) {
             fprintf(stderr, "CUDA emulator: cuModuleLoadData: %s\n", why.c_str());
