@@ -50,7 +50,7 @@ DEVICE void copy_async4(void* shared, const void* global, u32 bytes) {
 // Ends this thread's group of copies.
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;"); }
 // Waits for all of this thread's groups but the last `N`; a barrier shows the bytes to the other threads.
-template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
+template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
 DEVICE u32 popcount(u32 bits) { return __popc(bits); }
 // Byte i is the one of `high:low` that digit i of `selector` names; 8 more than a name spreads that byte's sign.
