@@ -81,7 +81,8 @@ fn loaded() -> Result<(Paths, &'static Library), String> {
 }
 
 fn open() -> Result<(Paths, Library), String> {
-    let compiler = env::var("CXX").ok().filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "c++".into());
+    let compiler =
+        env::var("CXX").ok().filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "c++".into());
     let mut hash = Sha256::new();
     for (name, text) in SOURCES.iter().chain([&("CXX", compiler.as_str())]) {
         hash.update(format!("{name}\0{}\0{text}", text.len()));
@@ -195,7 +196,9 @@ pub(crate) mod control {
     /// Makes the `nth` allocation from now fail, the next being 1; 0 takes that back.
     pub(crate) fn fail_allocation(device: i32, nth: u64) {
         // SAFETY: its type in libcuda.cpp.
-        unsafe { function::<unsafe extern "C" fn(c_int, c_ulonglong)>("emulator_fail_allocation")(device, nth) }
+        unsafe {
+            function::<unsafe extern "C" fn(c_int, c_ulonglong)>("emulator_fail_allocation")(device, nth)
+        }
     }
 
     /// Makes a device answer every call with the error `code` once it has taken `launches` more; 0 takes

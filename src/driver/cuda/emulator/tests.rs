@@ -56,14 +56,8 @@ fn compile(name: &str, source: &str, header: &str) -> Result<Vec<u8>, String> {
         let destroy: Symbol<Destroy> = nvrtc.get("nvrtcDestroyProgram").unwrap();
         let mut program = ptr::null_mut();
         let (headers, names) = ([header.as_ptr()], [header_name.as_ptr()]);
-        let created = create(
-            &mut program,
-            source.as_ptr(),
-            name.as_ptr(),
-            1,
-            headers.as_ptr(),
-            names.as_ptr(),
-        );
+        let created =
+            create(&mut program, source.as_ptr(), name.as_ptr(), 1, headers.as_ptr(), names.as_ptr());
         assert_eq!(created, 0);
         let code = compile(program, 1, [option.as_ptr()].as_ptr());
         let result = if code == 0 {
@@ -124,8 +118,9 @@ impl Context {
     fn download<T: Pod>(&self, place: u64, count: usize) -> Result<Vec<T>, CUresult> {
         let mut values = vec![T::zeroed(); count];
         // SAFETY: room for the bytes of `values`.
-        let code =
-            unsafe { sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), place, size_of_val(values.as_slice())) };
+        let code = unsafe {
+            sys::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), place, size_of_val(values.as_slice()))
+        };
         if code == OK { Ok(values) } else { Err(code) }
     }
 

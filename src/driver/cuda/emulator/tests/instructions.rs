@@ -65,7 +65,8 @@ fn words_by_themselves() {
 
 #[test]
 fn products_of_bytes() {
-    let bytes = |seed| numbers(512, seed).into_iter().map(|value| (value as i8).cast_unsigned()).collect::<Vec<u8>>();
+    let bytes =
+        |seed| numbers(512, seed).into_iter().map(|value| (value as i8).cast_unsigned()).collect::<Vec<u8>>();
     let (a, b) = (bytes(4), bytes(5));
     for (name, signed) in [("signed_product", true), ("unsigned_product", false)] {
         let got = run(name, &[&a, &b[..256]], None, 16 * 8);
