@@ -78,9 +78,11 @@ public:
     // "kernel reduce, block (1, 0, 0), thread (3, 0, 0)", or nothing outside of kernels.
     std::string where() const {
         if (!kernel) return "";
+        std::string block = format("kernel %s, block (%u, %u, %u)", kernel->name, index.x, index.y, index.z);
+        // The block as a whole.
+        if (running == count) return block;
         const EmulatorDim at = place(running);
-        return format("kernel %s, block (%u, %u, %u), thread (%u, %u, %u)", kernel->name, index.x, index.y, index.z,
-                      at.x, at.y, at.z);
+        return block + format(", thread (%u, %u, %u)", at.x, at.y, at.z);
     }
 
     // "shared memory `tile`, 12 bytes past its end", or nothing for an address elsewhere.
@@ -251,6 +253,7 @@ private:
                 run_warp(backwards ? (unsigned)warps.size() - 1 - w : w, backwards);
             }
             if (ended == count) return;
+            running = count;
             if (waiting < count) fail(LAUNCH_FAILED, stuck());
             for (Lane& lane : lanes) {
                 if (lane.line != lanes[0].line) {

@@ -144,7 +144,7 @@ fn a_wrong_index() {
 #[test]
 fn a_missing_tail_guard() {
     let code = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
-    let source = plant(DOSAGE, "if (first >= params.len) return;", "");
+    let source = plant(DOSAGE, "if (place >= div_ceil(params.len, 4)) return;", "");
     faults(41, dosage, &source, code, "kernel dosage, block (0, 0, 0), thread (");
     let source = plant(PRODUCT, "if (row < params.m && place < params.n) c", "c");
     faults(41, product, &source, code, "past the end of m");
@@ -166,7 +166,7 @@ fn a_wrong_size_of_shared_memory() {
 fn a_divergent_barrier() {
     let code = CUresult::CUDA_ERROR_LAUNCH_FAILED;
     let source = plant(TOTAL, "__syncthreads();", "if (threadIdx.x != 200) __syncthreads();");
-    faults(39, total, &source, code, "255 threads wait at the barrier of line 19; 1 threads have ended");
+    faults(39, total, &source, code, "255 threads wait at the barrier of line 18; 1 threads have ended");
     let bug = "if (threadIdx.x < 64) __syncthreads();\n    else __syncthreads();";
     faults(39, total, &plant(TOTAL, "__syncthreads();", bug), code, "the barriers of lines");
 }
@@ -174,6 +174,6 @@ fn a_divergent_barrier() {
 #[test]
 fn a_shuffle_that_some_threads_miss() {
     let source = plant(TOTAL, "if (threadIdx.x < 32) {", "if (threadIdx.x < 8) {");
-    let text = "8 threads wait at line 22 for the other threads of their warps";
+    let text = "8 threads wait at line 21 for the other threads of their warps";
     faults(38, total, &source, CUresult::CUDA_ERROR_LAUNCH_FAILED, text);
 }
