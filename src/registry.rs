@@ -69,11 +69,15 @@ mod tests {
 
     #[test]
     fn every_file_opens_with_its_contract() {
-        let starts = ["// ", "// Grid: ", "// Bindings: ", "// Constants: ", ""];
+        let starts = ["// ", "// Grid: ", "// Bindings: ", "// Constants: "];
         for Registered { def, .. } in kernels() {
-            for (line, start) in def.wgsl.lines().zip(starts).chain(def.cuda.lines().zip(starts)) {
-                let fits = if start.is_empty() { line.is_empty() } else { line.starts_with(start) };
-                assert!(fits, "{}: {line:?} should start with {start:?}", def.name);
+            for source in [def.wgsl, def.cuda] {
+                for (line, start) in source.lines().zip(starts) {
+                    assert!(line.starts_with(start), "{}: {line:?} should start with {start:?}", def.name);
+                }
+                // Reasons that lie in the hardware may follow.
+                let end = source.lines().find(|line| !line.starts_with("// "));
+                assert_eq!(end, Some(""), "{}: an empty line ends the contract", def.name);
             }
         }
     }
