@@ -64,11 +64,17 @@ constexpr u32 WARP = 32;
 // The codes of DType in src/dtype.rs.
 enum DType : u32 { F32 = 0, F16 = 1, BF16 = 2, U8 = 3, I8 = 4, U16 = 5, I16 = 6, U32 = 7, I32 = 8 };
 
-// The bits of element i of an array of type `T`.
-template <u32 T> DEVICE u32 stored(const void* array, u32 i) {
-    if constexpr (T == U8 || T == I8) return ((const u8*)array)[i];
-    else if constexpr (T == F16 || T == BF16 || T == U16 || T == I16) return ((const u16*)array)[i];
-    else return ((const u32*)array)[i];
+// Bytes of an element of type `T`.
+template <u32 T> constexpr u32 SIZE = T == U8 || T == I8 ? 1 : T == F16 || T == BF16 || T == U16 || T == I16 ? 2 : 4;
+
+// Where element i of an array of type `T` stands.
+template <u32 T> DEVICE const void* element(const void* array, u32 i) { return (const u8*)array + (u64)i * SIZE<T>; }
+
+// The bits of an element of type `T`.
+template <u32 T> DEVICE u32 stored(const void* place) {
+    if constexpr (SIZE<T> == 1) return *(const u8*)place;
+    else if constexpr (SIZE<T> == 2) return *(const u16*)place;
+    else return *(const u32*)place;
 }
 
 // What the bits of an element of type `T` say, exactly (32-bit integers are rounded to nearest).
@@ -83,14 +89,14 @@ template <u32 T> DEVICE float decode(u32 bits) {
 }
 
 // Element i of an array of type `T` as f32.
-template <u32 T> DEVICE float load(const void* array, u32 i) { return decode<T>(stored<T>(array, i)); }
+template <u32 T> DEVICE float load(const void* array, u32 i) { return decode<T>(stored<T>(element<T>(array, i))); }
 
 // Elements i to i + 3 as f32, by one instruction; i is a multiple of 4 and the array is aligned to 16 bytes.
 template <u32 T> DEVICE void load_quad(const void* array, u32 i, float (&values)[4]) {
-    if constexpr (T == U8 || T == I8) {
+    if constexpr (SIZE<T> == 1) {
         u32 word = ((const u32*)array)[i / 4];
         for (u32 j = 0; j < 4; j++) values[j] = decode<T>(word >> (8 * j) & 0xff);
-    } else if constexpr (T == F16 || T == BF16 || T == U16 || T == I16) {
+    } else if constexpr (SIZE<T> == 2) {
         uint2 words = ((const uint2*)array)[i / 4];
         values[0] = decode<T>(words.x & 0xffff);
         values[1] = decode<T>(words.x >> 16);

@@ -11,6 +11,8 @@ pub mod genotype;
 mod kernel;
 #[cfg(feature = "wgpu")]
 mod lent;
+#[cfg(feature = "cuda")]
+mod lent_cuda;
 pub mod linalg;
 pub mod random;
 #[cfg(any(test, feature = "cuda"))]
@@ -38,6 +40,9 @@ pub use error::{Error, Result};
 pub use run::{Budget, Cancel, Progress, Run, Status};
 pub use tensor::Tensor;
 
+/// The cudarc that [`Device::from_cuda`] takes contexts and streams of.
+#[cfg(feature = "cuda")]
+pub use cudarc;
 #[cfg(feature = "wgpu")]
 pub use lent::WgpuBuffer;
 /// The wgpu that [`Device::from_wgpu`] takes devices of.
