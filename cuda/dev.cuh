@@ -52,23 +52,60 @@ DEVICE void copy_commit() { asm volatile("cp.async.commit_group;"); }
 // Waits for all of this thread's groups but the last `N`; a barrier shows the bytes to the other threads.
 template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
 
+DEVICE u32 popcount(u32 bits) { return __popc(bits); }
+// `sum` and the products of the four signed bytes of `a` and `b`.
+DEVICE i32 dot4(u32 a, u32 b, i32 sum) { return __dp4a((int)a, (int)b, sum); }
+
 #endif
+
+// Threads that run in step and can exchange values.
+constexpr u32 WARP = 32;
 
 // The codes of DType in src/dtype.rs.
 enum DType : u32 { F32 = 0, F16 = 1, BF16 = 2, U8 = 3, I8 = 4, U16 = 5, I16 = 6, U32 = 7, I32 = 8 };
 
-// Element i of an array of type `T`, exactly, as f32 (32-bit integers are rounded to nearest).
-template <u32 T> DEVICE float load(const void* array, u64 i) {
-    if constexpr (T == F16) return half_float(((const u16*)array)[i]);
-    else if constexpr (T == BF16) return bits_float((u32)((const u16*)array)[i] << 16);
-    else if constexpr (T == U8) return (float)((const u8*)array)[i];
-    else if constexpr (T == I8) return (float)((const i8*)array)[i];
-    else if constexpr (T == U16) return (float)((const u16*)array)[i];
-    else if constexpr (T == I16) return (float)((const i16*)array)[i];
-    else if constexpr (T == U32) return (float)((const u32*)array)[i];
-    else if constexpr (T == I32) return (float)((const i32*)array)[i];
-    else return ((const float*)array)[i];
+// The bits of element i of an array of type `T`.
+template <u32 T> DEVICE u32 stored(const void* array, u32 i) {
+    if constexpr (T == U8 || T == I8) return ((const u8*)array)[i];
+    else if constexpr (T == F16 || T == BF16 || T == U16 || T == I16) return ((const u16*)array)[i];
+    else return ((const u32*)array)[i];
 }
+
+// What the bits of an element of type `T` say, exactly (32-bit integers are rounded to nearest).
+template <u32 T> DEVICE float decode(u32 bits) {
+    if constexpr (T == F16) return half_float(bits);
+    else if constexpr (T == BF16) return bits_float(bits << 16);
+    else if constexpr (T == U8 || T == U16 || T == U32) return (float)bits;
+    else if constexpr (T == I8) return (float)(i8)bits;
+    else if constexpr (T == I16) return (float)(i16)bits;
+    else if constexpr (T == I32) return (float)(i32)bits;
+    else return bits_float(bits);
+}
+
+// Element i of an array of type `T` as f32.
+template <u32 T> DEVICE float load(const void* array, u32 i) { return decode<T>(stored<T>(array, i)); }
+
+// Elements i to i + 3 as f32, by one instruction; i is a multiple of 4 and the array is aligned to 16 bytes.
+template <u32 T> DEVICE void load_quad(const void* array, u32 i, float (&values)[4]) {
+    if constexpr (T == U8 || T == I8) {
+        u32 word = ((const u32*)array)[i / 4];
+        for (u32 j = 0; j < 4; j++) values[j] = decode<T>(word >> (8 * j) & 0xff);
+    } else if constexpr (T == F16 || T == BF16 || T == U16 || T == I16) {
+        uint2 words = ((const uint2*)array)[i / 4];
+        values[0] = decode<T>(words.x & 0xffff);
+        values[1] = decode<T>(words.x >> 16);
+        values[2] = decode<T>(words.y & 0xffff);
+        values[3] = decode<T>(words.y >> 16);
+    } else {
+        uint4 words = ((const uint4*)array)[i / 4];
+        values[0] = decode<T>(words.x);
+        values[1] = decode<T>(words.y);
+        values[2] = decode<T>(words.z);
+        values[3] = decode<T>(words.w);
+    }
+}
+
+DEVICE u32 div_ceil(u32 a, u32 b) { return a / b + (a % b > 0); }
 
 DEVICE bool is_finite(float value) { return (float_bits(value) & 0x7f800000u) != 0x7f800000u; }
 

@@ -1,0 +1,73 @@
+// Standardised dosages: out[i, j] = (x[i, j] - shift) scale, or fill where x is negative or NaN, by row of the table.
+// Grid: linear, one block per WG elements, four for each thread.
+// Bindings: 0 x (rows, cols) read; 1 table (rows, 3) of shift, scale, fill, f32 read; 2 out f32 write; 3 params.
+// Constants: WG; X_TYPE.
+// Hardware: WG / 4 threads with four elements each, so that there are enough bytes in flight (see scale_columns) and one
+// division for four elements; the table is read once for a thread's four elements where they lie in one row.
+
+#include "dev.cuh"
+
+struct Params {
+    u32 rows;
+    u32 cols;
+    u32 x0;
+    u32 table0;
+    u32 out0;
+};
+
+constexpr u32 WG = 256;
+constexpr u32 X_TYPE = 0;
+
+struct Row {
+    float shift;
+    float scale;
+    float fill;
+};
+
+DEVICE Row load_row(const float* table, u32 row) { return {table[3 * row], table[3 * row + 1], table[3 * row + 2]}; }
+
+// NaN is not >= 0, and -0.0 is.
+DEVICE float standard(float value, Row row) { return value >= 0.0f ? (value - row.shift) * row.scale : row.fill; }
+
+KERNEL(standardize, WG / 4)(const void* __restrict__ x, const float* __restrict__ table, float* __restrict__ out, Params params) {
+    u32 first = linear_block() * WG + 4 * threadIdx.x;
+    u32 len = params.rows * params.cols;
+    if (first >= len) return;
+    u32 count = min(len - first, 4u);
+    bool whole = count == 4 && ((params.x0 | params.out0) & 3) == 0;
+    table += params.table0;
+    out += params.out0 + first;
+    float values[4];
+    if (whole) {
+        load_quad<X_TYPE>(x, params.x0 + first, values);
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) values[i] = i < count ? load<X_TYPE>(x, params.x0 + first + i) : 0.0f;
+    }
+    u32 row = first / params.cols;
+    u32 col = first - row * params.cols;
+    Row terms = load_row(table, row);
+    if (col + 4 <= params.cols) {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) values[i] = standard(values[i], terms);
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            if (col == params.cols && i < count) {
+                col = 0;
+                terms = load_row(table, ++row);
+            }
+            values[i] = standard(values[i], terms);
+            col++;
+        }
+    }
+    if (whole) {
+        *(float4*)out = {values[0], values[1], values[2], values[3]};
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            if (i < count) out[i] = values[i];
+        }
+    }
+}
+EXPORT(standardize)

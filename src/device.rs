@@ -50,25 +50,38 @@ struct Usage {
 #[derive(Debug)]
 pub(crate) struct Buffer {
     pub(crate) memory: Memory,
-    bytes: u64,
     /// Guard words behind the elements, in bytes.
     pub(crate) guard: u64,
-    usage: Option<Arc<Usage>>,
+    /// None for memory of an application.
+    _counted: Option<Counted>,
+}
+
+/// Bytes that count as held until this is dropped.
+#[derive(Debug)]
+struct Counted {
+    bytes: u64,
+    usage: Arc<Usage>,
 }
 
 impl Buffer {
     /// Memory of an application, which is neither counted nor guarded.
-    #[cfg(feature = "wgpu")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn lent(memory: Memory) -> Self {
-        Self { memory, bytes: 0, guard: 0, usage: None }
+        Self { memory, guard: 0, _counted: None }
     }
 }
 
-impl Drop for Buffer {
+impl Counted {
+    fn new(bytes: u64, usage: &Arc<Usage>) -> Self {
+        let now = usage.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        usage.peak.fetch_max(now, Ordering::Relaxed);
+        Self { bytes, usage: usage.clone() }
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
-        if let Some(usage) = &self.usage {
-            usage.now.fetch_sub(self.bytes, Ordering::Relaxed);
-        }
+        self.usage.now.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -86,7 +99,7 @@ pub(crate) const GUARD_BYTES: u64 = 256;
 pub(crate) const POISON: u8 = 0xff;
 
 impl Device {
-    /// The device that is fastest for most work: a discrete GPU or Apple's through wgpu, else the CPU.
+    /// The device that is fastest for most work: a GPU through CUDA, a discrete GPU or Apple's through wgpu, else the CPU.
     ///
     /// The environment variable `TEATIME_DEVICE` names another. Integrated and software adapters are chosen only by
     /// name.
@@ -105,6 +118,10 @@ impl Device {
         if let Some(name) = std::env::var("TEATIME_DEVICE").ok().filter(|name| !name.is_empty()) {
             return Self::open_with(&name, options);
         }
+        #[cfg(feature = "cuda")]
+        if let Some(driver) = crate::driver::cuda::best(options) {
+            return Ok(Self::from_driver(driver, options));
+        }
         #[cfg(feature = "wgpu")]
         if let Some(driver) = crate::driver::wgpu::best(options) {
             return Ok(Self::from_driver(driver, options));
@@ -112,7 +129,7 @@ impl Device {
         Self::open_with("cpu", options)
     }
 
-    /// The device of that name: `cpu`, `wgpu`, `wgpu:N`, `wgpu:vulkan` (or `metal`, `dx12`, `gl`), `wgpu:vulkan:N`,
+    /// The device of that name: `cpu`, `cuda`, `cuda:N`, `wgpu`, `wgpu:N`, `wgpu:vulkan` (or `metal`, `dx12`, `gl`), `wgpu:vulkan:N`,
     /// or `wgpu:` and a part of the hardware's name.
     ///
     /// # Errors
@@ -136,6 +153,11 @@ impl Device {
                 device.0.pool.get_or_init(|| pool);
                 Ok(device)
             }
+            #[cfg(feature = "cuda")]
+            "cuda" => {
+                let selector = name.strip_prefix("cuda").unwrap_or_default().trim_start_matches(':');
+                Ok(Self::from_driver(crate::driver::cuda::open(selector, options)?, options))
+            }
             #[cfg(feature = "wgpu")]
             "wgpu" => {
                 let selector = name.strip_prefix("wgpu").unwrap_or_default().trim_start_matches(':');
@@ -158,11 +180,14 @@ impl Device {
     pub fn all() -> Vec<ListedDevice> {
         let cpu = Self::open("cpu").map(|device| device.info().clone());
         let mut list = vec![("cpu".to_owned(), cpu.map_err(|error| error.to_string()))];
+        #[cfg(feature = "cuda")]
+        list.extend(crate::driver::cuda::list());
+        #[cfg(not(feature = "cuda"))]
+        list.push(("cuda".into(), Err("this build has no CUDA driver (cargo feature `cuda`)".into())));
         #[cfg(feature = "wgpu")]
         list.extend(crate::driver::wgpu::list());
         #[cfg(not(feature = "wgpu"))]
         list.push(("wgpu".into(), Err("this build has no wgpu driver (cargo feature `wgpu`)".into())));
-        list.push(("cuda".into(), Err("this build has no CUDA driver".into())));
         let mut all: Vec<ListedDevice> = Vec::new();
         for (name, info) in list {
             let same = info.as_ref().ok().and_then(|info: &DeviceInfo| {
@@ -237,8 +262,9 @@ impl Device {
         Ok(self.0.pool.get_or_init(|| pool))
     }
 
-    /// Memory for `bytes` bytes; poisoned and guarded on a checked device.
-    pub(crate) fn alloc(&self, bytes: u64) -> Result<Buffer> {
+    /// Memory for `bytes` bytes; poisoned and guarded on a checked device. `for_upload` when an upload is the first to use
+    /// it.
+    pub(crate) fn alloc(&self, bytes: u64, for_upload: bool) -> Result<Buffer> {
         let guard = if self.0.checked { GUARD_BYTES } else { 0 };
         let size = bytes.next_multiple_of(16).max(16) + guard;
         if size > self.limits().buffer {
@@ -248,14 +274,13 @@ impl Device {
                 max: self.limits().buffer,
             });
         }
-        let memory = self.0.driver.alloc(size)?;
+        let driver = &self.0.driver;
+        let memory = if for_upload { driver.alloc_for_upload(size)? } else { driver.alloc(size)? };
         if self.0.checked {
             let poison = vec![POISON; usize::try_from(size).unwrap_or(usize::MAX)];
             self.0.driver.write(Slice { memory: &memory, offset: 0, bytes: size }, &poison)?;
         }
-        let now = self.0.usage.now.fetch_add(size, Ordering::Relaxed) + size;
-        self.0.usage.peak.fetch_max(now, Ordering::Relaxed);
-        Ok(Buffer { memory, bytes: size, guard, usage: Some(self.0.usage.clone()) })
+        Ok(Buffer { memory, guard, _counted: Some(Counted::new(size, &self.0.usage)) })
     }
 
     /// Runs a kernel; the one place where a launch is checked, for every driver.

@@ -10,6 +10,8 @@ use crate::{Error, Result};
 pub enum Backend {
     /// Vectorised Rust on this machine's processor.
     Cpu,
+    /// An NVIDIA GPU through CUDA.
+    Cuda,
     /// Vulkan, Metal, DX12 or GL through wgpu.
     Wgpu,
 }
@@ -18,6 +20,7 @@ impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
             Self::Wgpu => "wgpu",
         })
     }
@@ -74,6 +77,8 @@ pub struct DeviceInfo {
     pub driver: String,
     /// Memory of the device in bytes, where the driver tells.
     pub memory: Option<u64>,
+    /// Compute capability (major, minor) of an NVIDIA GPU, where the driver tells.
+    pub compute_capability: Option<(u32, u32)>,
     /// Equal for two entries that are the same card (PCI address or UUID where the driver tells).
     pub identity: String,
 }
@@ -130,6 +135,11 @@ pub struct DeviceOptions {
     pub groups_per_axis: Option<u32>,
     /// Fills new memory with NaN and puts guard words behind it, which every read checks; for testing kernels.
     pub checked: bool,
+    /// Keeps matrix products to our own kernels where a vendor's library (cuBLAS) would make them; for comparing the two.
+    pub own_kernels: bool,
+    /// Lets cuBLAS multiply f32 as TF32, with 10 bits of mantissa instead of 23: faster, and errors of 1e-3 instead of
+    /// 1e-7. Never done unless asked for here.
+    pub tf32: bool,
 }
 
 /// A device in a list of all there are.
@@ -142,6 +152,18 @@ pub struct ListedDevice {
     pub info: Result<DeviceInfo, String>,
     /// The first entry of the list that is the same card.
     pub same_card_as: Option<String>,
+}
+
+impl ListedDevice {
+    /// The libraries that the device's driver takes at need, each with its version, or what is missing and how to get it:
+    /// on CUDA the kernels' compiler (NVRTC) and cuBLAS; none on other backends. Loads them, which takes a second.
+    pub fn libraries(&self) -> Vec<String> {
+        #[cfg(feature = "cuda")]
+        if self.info.as_ref().is_ok_and(|info| info.backend == Backend::Cuda) {
+            return crate::driver::cuda::versions();
+        }
+        Vec::new()
+    }
 }
 
 impl DeviceOptions {

@@ -1,7 +1,5 @@
 //! Sharing a wgpu device and its buffers with the application that owns them.
 
-use std::sync::Arc;
-
 use crate::{
     Device, DeviceOptions, Element, Error, Result, Tensor,
     device::Buffer,
@@ -96,7 +94,7 @@ impl<T: Element> Tensor<T> {
         if packed && aligned && buffer.usage().contains(wgpu::BufferUsages::STORAGE) {
             driver.check_owner(FROM_BUFFER, buffer)?;
             let memory = Memory::Wgpu(WgpuMemory { buffer: buffer.clone(), base: rows.offset });
-            return Ok(Self::from_buffer(device, Arc::new(Buffer::lent(memory)), shape));
+            return Ok(Self::from_buffer(device, Buffer::lent(memory), shape));
         }
         let tensor = Self::empty(device, shape)?;
         let Memory::Wgpu(memory) = tensor.memory() else {
@@ -121,7 +119,7 @@ impl<T: Element> Tensor<T> {
                 byte_offset: memory.base,
                 bytes: self.bytes(),
             }),
-            Memory::Cpu(_) => Err(Error::WrongDevice { op: "Tensor::wgpu_buffer" }),
+            _ => Err(Error::WrongDevice { op: "Tensor::wgpu_buffer" }),
         }
     }
 }

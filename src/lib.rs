@@ -13,9 +13,11 @@ mod kernel;
 pub mod kernels;
 #[cfg(feature = "wgpu")]
 mod lent;
+#[cfg(feature = "cuda")]
+mod lent_cuda;
 pub mod linalg;
 pub mod random;
-#[cfg(test)]
+#[cfg(any(test, feature = "cuda"))]
 mod registry;
 mod run;
 mod stream;
@@ -33,11 +35,16 @@ pub mod zarr;
 pub use array::{ChunkedArray, DecodedChunk, MissingChunk, StoredType};
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
+#[cfg(feature = "cuda")]
+pub use driver::cuda::write_cuda_kernels;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use run::{Budget, Cancel, Progress, Run, Status};
 pub use tensor::Tensor;
 
+/// The cudarc that [`Device::from_cuda`] takes contexts and streams of.
+#[cfg(feature = "cuda")]
+pub use cudarc;
 #[cfg(feature = "wgpu")]
 pub use lent::WgpuBuffer;
 /// The wgpu that [`Device::from_wgpu`] takes devices of.

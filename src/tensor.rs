@@ -1,8 +1,8 @@
 //! Typed, row-major arrays on a device.
 
-use std::{fmt, marker::PhantomData, ops::Range, sync::Arc};
+use std::{fmt, marker::PhantomData, ops::Range};
 
-#[cfg(feature = "wgpu")]
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::driver::Memory;
 use crate::{
     Device, Element, Error, Result,
@@ -17,7 +17,7 @@ use crate::{
 /// so [`Limits::buffer`](crate::Limits::buffer) bounds it.
 pub struct Tensor<T: Element> {
     device: Device,
-    buffer: Arc<Buffer>,
+    buffer: Buffer,
     shape: Box<[u64]>,
     element: PhantomData<T>,
 }
@@ -61,15 +61,20 @@ impl<T: Element> Tensor<T> {
 
     /// A tensor whose elements are yet to be written.
     pub(crate) fn empty(device: &Device, shape: &[u64]) -> Result<Self> {
+        Self::uninitialised(device, shape, false)
+    }
+
+    /// The same, of memory that an upload fills where `for_upload`.
+    fn uninitialised(device: &Device, shape: &[u64], for_upload: bool) -> Result<Self> {
         let len = checked_len("Tensor", shape)?;
         let bytes = len.checked_mul(T::DTYPE.size()).filter(|&bytes| bytes < 1 << 62);
         let bytes = bytes
             .ok_or_else(|| Error::shape("Tensor", "a size below 2^62 bytes", format_args!("{shape:?}")))?;
-        Ok(Self::from_buffer(device, Arc::new(device.alloc(bytes)?), shape))
+        Ok(Self::from_buffer(device, device.alloc(bytes, for_upload)?, shape))
     }
 
     /// A tensor on memory that holds at least as many elements.
-    pub(crate) fn from_buffer(device: &Device, buffer: Arc<Buffer>, shape: &[u64]) -> Self {
+    pub(crate) fn from_buffer(device: &Device, buffer: Buffer, shape: &[u64]) -> Self {
         Self { device: device.clone(), buffer, shape: shape.into(), element: PhantomData }
     }
 
@@ -79,9 +84,15 @@ impl<T: Element> Tensor<T> {
         &self.buffer.memory
     }
 
+    /// Where the elements are, alone: a tensor's memory belongs to nothing else.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn into_memory(self) -> Memory {
+        self.buffer.memory
+    }
+
     /// A tensor with the first bytes of a staging slot; what is enqueued from now on sees them.
     pub(crate) fn from_staging(device: &Device, slot: &mut Staging, shape: &[u64]) -> Result<Self> {
-        let tensor = Self::empty(device, shape)?;
+        let tensor = Self::uninitialised(device, shape, true)?;
         if !tensor.is_empty() {
             let fence = device.driver().upload(slot, tensor.whole())?;
             device.driver().order_after(&fence)?;
@@ -251,7 +262,7 @@ impl<T: Element> Pending<T> {
 }
 
 /// The number of elements, or an error when it does not fit 64 bits.
-fn checked_len(op: &'static str, shape: &[u64]) -> Result<u64> {
+pub(crate) fn checked_len(op: &'static str, shape: &[u64]) -> Result<u64> {
     let len = shape.iter().try_fold(1u64, |len, &extent| len.checked_mul(extent));
     // A zero extent makes the product 0 only after the others have multiplied.
     len.or_else(|| shape.contains(&0).then_some(0))

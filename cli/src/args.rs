@@ -175,9 +175,9 @@ pub(crate) struct DevicesArgs {
 /// Where to compute, and with how much.
 #[derive(Args, Debug)]
 pub(crate) struct Resources {
-    /// Device to compute on, as `teatime devices` names it: cpu, wgpu:0 ...
+    /// Device to compute on, as `teatime devices` names it: cpu, cuda:0, wgpu:0 ...
     ///
-    /// Also wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, and wgpu: with a part of the description. By default the
+    /// Also cuda, wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, and wgpu: with a part of the description. By default the
     /// one that the environment variable `TEATIME_DEVICE` names, else a discrete GPU, else cpu.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,

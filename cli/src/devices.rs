@@ -15,6 +15,8 @@ struct Entry {
     /// The first entry that is the same card.
     same_card_as: Option<String>,
     device: Option<DeviceRecord>,
+    /// What its driver takes at need, with versions, or what is missing.
+    libraries: Vec<String>,
     /// Why it cannot be used.
     why_not: Option<String>,
 }
@@ -34,24 +36,31 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
 }
 
 fn entry(listed: ListedDevice, best: &str) -> Entry {
+    let libraries = listed.libraries();
     let ListedDevice { name, info, same_card_as, .. } = listed;
     let (device, why_not) = match info {
         Ok(info) => (Some(DeviceRecord::from(&info)), None),
         Err(why) => (None, Some(why)),
     };
-    Entry { default: name == best, name, same_card_as, device, why_not }
+    Entry { default: name == best, name, same_card_as, device, libraries, why_not }
 }
 
 fn table(entries: &[Entry]) -> String {
     let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
     let mut out = String::new();
-    for Entry { name, default, same_card_as, device, why_not } in entries {
+    for Entry { name, default, same_card_as, device, libraries, why_not } in entries {
         out += &format!("{} {name:width$}  ", if *default { '*' } else { ' ' });
         if let Some(device) = device {
             let memory = device.memory.map(|bytes| format!(", {}", text::bytes(bytes))).unwrap_or_default();
             out += &format!("{} ({}, {}{memory})", device.description, device.kind, device.api);
+            if let Some((major, minor)) = device.compute_capability {
+                out += &format!(", compute capability {major}.{minor}");
+            }
             if !device.driver.is_empty() {
-                out += &format!(", {}", device.driver);
+                out += &format!(", driver {}", device.driver);
+            }
+            for library in libraries {
+                out += &format!(", {library}");
             }
         }
         if let Some(other) = same_card_as {
@@ -62,6 +71,6 @@ fn table(entries: &[Entry]) -> String {
         }
         out.push('\n');
     }
-    out + "\n* is used when --device names none. Also understood: wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, and \
+    out + "\n* is used when --device names none. Also understood: cuda, wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, and \
            wgpu: with a part of the description.\n"
 }

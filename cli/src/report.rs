@@ -63,6 +63,10 @@ pub(crate) struct DeviceRecord {
     pub(crate) kind: String,
     pub(crate) driver: String,
     pub(crate) memory: Option<u64>,
+    /// PCI address or UUID, where the driver tells.
+    pub(crate) identity: String,
+    /// Major and minor, of NVIDIA GPUs.
+    pub(crate) compute_capability: Option<(u32, u32)>,
 }
 
 impl From<&DeviceInfo> for DeviceRecord {
@@ -76,6 +80,8 @@ impl From<&DeviceInfo> for DeviceRecord {
             kind: info.kind.to_string(),
             driver: info.driver.clone(),
             memory: info.memory,
+            identity: info.identity.clone(),
+            compute_capability: info.compute_capability,
         }
     }
 }

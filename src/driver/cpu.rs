@@ -171,6 +171,7 @@ impl CpuDriver {
             vendor: String::new(),
             driver: concat!("teatime ", env!("CARGO_PKG_VERSION")).into(),
             memory: None,
+            compute_capability: None,
             identity: "cpu".into(),
         };
         Self { info, limits, pool, queue: Mutex::new(()), free: Arc::default() }
@@ -207,7 +208,7 @@ fn to_usize(bytes: u64) -> usize {
 fn cpu(memory: &Memory) -> Result<&CpuMemory> {
     match memory {
         Memory::Cpu(memory) => Ok(memory),
-        #[cfg(feature = "wgpu")]
+        #[cfg(any(feature = "cuda", feature = "wgpu"))]
         _ => Err(Error::WrongDevice { op: "cpu" }),
     }
 }
@@ -287,7 +288,10 @@ impl Driver for CpuDriver {
     }
 
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
-        #[cfg_attr(not(feature = "wgpu"), allow(irrefutable_let_patterns, reason = "the only variant then"))]
+        #[cfg_attr(
+            not(any(feature = "cuda", feature = "wgpu")),
+            allow(irrefutable_let_patterns, reason = "the only variant then")
+        )]
         let Staging::Cpu(slot) = slot else { return Err(Error::WrongDevice { op: "upload" }) };
         let _queue = self.enter();
         let mut memory = cpu(dst.memory)?.write();

@@ -4,6 +4,8 @@
 //! driver unwraps its own variant and answers [`Error::WrongDevice`](crate::Error::WrongDevice) for any other.
 
 pub(crate) mod cpu;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
 #[cfg(feature = "wgpu")]
 pub(crate) mod wgpu;
 
@@ -15,10 +17,13 @@ use crate::{
 };
 
 /// A device's memory. Freed on drop, after the last use that was enqueued.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Memory {
     /// Host memory of the cpu driver.
     Cpu(cpu::CpuMemory),
+    /// Memory of a CUDA device.
+    #[cfg(feature = "cuda")]
+    Cuda(cuda::CudaMemory),
     /// A buffer of a wgpu device.
     #[cfg(feature = "wgpu")]
     Wgpu(wgpu::WgpuMemory),
@@ -29,6 +34,9 @@ pub(crate) enum Memory {
 pub(crate) enum Staging {
     /// Host memory that changes places with a buffer.
     Cpu(cpu::CpuStaging),
+    /// Page-locked host memory.
+    #[cfg(feature = "cuda")]
+    Cuda(cuda::CudaStaging),
     /// Host memory with a buffer that can be mapped.
     #[cfg(feature = "wgpu")]
     Wgpu(wgpu::WgpuStaging),
@@ -39,6 +47,8 @@ impl Staging {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Cpu(staging) => staging.bytes_mut(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(staging) => staging.bytes_mut(),
             #[cfg(feature = "wgpu")]
             Self::Wgpu(staging) => staging.bytes_mut(),
         }
@@ -50,6 +60,9 @@ impl Staging {
 pub(crate) enum Fence {
     /// Already passed, or ordered by the queue itself.
     Passed,
+    /// An event of the copy stream.
+    #[cfg(feature = "cuda")]
+    Cuda(std::sync::Arc<cudarc::driver::CudaEvent>),
 }
 
 /// Bytes on their way from the device.
@@ -57,6 +70,9 @@ pub(crate) enum Fence {
 pub(crate) enum Download {
     /// Already here.
     Ready(Vec<u8>),
+    /// In page-locked memory that is being filled.
+    #[cfg(feature = "cuda")]
+    Cuda(cuda::CudaDownload),
     /// In a buffer that is being mapped.
     #[cfg(feature = "wgpu")]
     Wgpu(wgpu::WgpuDownload),
@@ -67,6 +83,8 @@ impl Download {
     pub(crate) fn wait(self) -> Result<Vec<u8>> {
         match self {
             Self::Ready(bytes) => Ok(bytes),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(download) => download.wait(),
             #[cfg(feature = "wgpu")]
             Self::Wgpu(download) => download.wait(),
         }
@@ -90,10 +108,7 @@ pub(crate) struct ArgSlice<'a> {
 
 /// A matrix product for a vendor's library: row-major `c[m, n] (+)= op(a) op(b)`, f32 sums.
 #[derive(Clone, Copy, Debug)]
-#[allow(
-    dead_code,
-    reason = "no driver of this build has a vendor library; the call site in linalg::matmul is complete"
-)]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only the CUDA driver has a vendor's library"))]
 pub(crate) struct GemmCall<'a> {
     pub(crate) m: u32,
     pub(crate) n: u32,
@@ -116,6 +131,11 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn limits(&self) -> &Limits;
     /// At least `bytes` bytes (a multiple of 16, never none) of unspecified content.
     fn alloc(&self, bytes: u64) -> Result<Memory>;
+    /// The same for memory that an upload fills first, which need not wait for what is enqueued. May wait on the host
+    /// for earlier uploads to be used, so that they do not pile up.
+    fn alloc_for_upload(&self, bytes: u64) -> Result<Memory> {
+        self.alloc(bytes)
+    }
     /// Zeroes a window; offset and length are multiples of 4.
     fn clear(&self, dst: Slice<'_>) -> Result<()>;
     /// Copies between windows of equal length in different memories; offsets and lengths are multiples of 4.
@@ -143,6 +163,11 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn synchronize(&self) -> Result<()>;
     /// The vendor library's product, where there is one that can do this call.
     fn gemm(&self, _call: &GemmCall<'_>) -> Option<Result<()>> {
+        None
+    }
+    /// This driver, where it is the CUDA driver: for slices that an application shares.
+    #[cfg(feature = "cuda")]
+    fn cuda(&self) -> Option<&cuda::CudaDriver> {
         None
     }
     /// This driver, where it is the wgpu driver: for buffers that an application shares.

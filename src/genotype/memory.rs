@@ -32,6 +32,12 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// What the device may give: what the caller says, or three quarters of what it has.
+    pub(super) fn device_budget(device: &Device, run: &Run) -> u64 {
+        let reported = || device.info().memory.map_or(2 << 30, |bytes| bytes / 4 * 3);
+        run.memory.device.unwrap_or_else(reported)
+    }
+
     pub(super) fn new(
         map: &Standardized<'_>,
         device: &Device,
@@ -42,13 +48,12 @@ impl Memory {
         let rows = map.plan().block_rows().min(variants);
         let columns = columns(n, options);
         let shared = device.info().backend == Backend::Cpu;
-        let reported = device.info().memory.map_or(2 << 30, |bytes| bytes / 4 * 3);
         let raw = map.plan().block_bytes();
         let dosages = rows.saturating_mul(n).saturating_mul(map.plan().staged().size());
         let blocks = 2 * (raw + dosages) + 4 * rows * n;
         Ok(Self {
             host: run.memory.host_bytes(),
-            device: run.memory.device.unwrap_or(reported),
+            device: Self::device_budget(device, run),
             stream: (2 * raw).saturating_add(map.plan().largest_need()),
             // Raw and dosages of two blocks, one standardised block, and as much again of freed buffers, up to what
             // the cpu device keeps of them.

@@ -8,7 +8,7 @@ use super::{
     standardized::{Standardized, Tally},
 };
 use crate::{
-    Budget, Device, Error, Result, Run, Status,
+    Backend, Budget, Device, Error, Result, Run, Status,
     linalg::{Matrix, Pass, RandomizedSvd, TruncatedSvd, randomized_svd},
     stream::StreamStats,
 };
@@ -151,7 +151,8 @@ impl Pca {
 ///
 /// # Errors
 /// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Budget`]
-/// with the least that would do; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
+/// with the least that would do; [`Error::OutOfMemory`] where the device has less than the plan counts on and half as
+/// much, and so on, does not do either; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
 /// [`Error::Cancelled`].
 ///
 /// ```
@@ -168,6 +169,26 @@ impl Pca {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &Run) -> Result<Pca> {
+    let mut budget = Memory::device_budget(device, run);
+    let mut full = None;
+    loop {
+        let smaller = Budget { device: Some(budget), ..run.memory };
+        match attempt(genotypes, device, options, &Run { memory: smaller, ..run.clone() }) {
+            // Others may hold the memory that the plan counted on: with less, fewer blocks stay on the device, or
+            // another method is taken.
+            Err(error @ Error::OutOfMemory { .. }) if device.info().backend != Backend::Cpu && budget > 0 => {
+                full = Some(error);
+                budget /= 2;
+            }
+            // Nothing smaller is possible.
+            Err(error @ Error::Budget { .. }) => return Err(full.unwrap_or(error)),
+            result => return result,
+        }
+    }
+}
+
+/// One attempt within the budget.
+fn attempt(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &Run) -> Result<Pca> {
     let (samples, variants) = (genotypes.samples(), genotypes.variants());
     check(samples, variants, options)?;
     let rule = Rule {

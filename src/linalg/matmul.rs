@@ -33,14 +33,20 @@ pub(crate) struct Params {
 pub(crate) static MATMUL: Kernel<Params> =
     kernel!("matmul", Params, [Read, Read, ReadWrite], crate::cpu::matmul, specs);
 
-/// Rows and columns of c that one workgroup makes.
+/// Rows and columns of c that one workgroup makes: of small and thin products, and on any device.
 pub(crate) const TILE: u32 = 64;
+/// The same for large products of f32, where each element that is loaded should be used more often.
+pub(crate) const LARGE_TILE: u32 = 128;
+/// Bytes of workgroup memory from which a device takes large tiles.
+pub(crate) const LARGE_TILE_MEMORY: u32 = 48 << 10;
+/// Elements of c from which there are large tiles enough for the largest GPUs (256).
+const LARGE_PRODUCT: u64 = 1 << 22;
 /// Most operations of one launch: about 50 ms at 340 GFLOP/s, so that no display stalls on a small GPU.
 const WORK: u64 = 1 << 34;
 
-fn spec(op: Op, a: DType, b: DType, lower: bool) -> [(&'static str, u32); 6] {
+fn spec(tile: u32, op: Op, a: DType, b: DType, lower: bool) -> [(&'static str, u32); 6] {
     [
-        ("TILE", TILE),
+        ("TILE", tile),
         ("TRANS_A", u32::from(op == Op::Tn)),
         ("TRANS_B", u32::from(op == Op::Nt)),
         ("A_TYPE", a.code()),
@@ -51,8 +57,12 @@ fn spec(op: Op, a: DType, b: DType, lower: bool) -> [(&'static str, u32); 6] {
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     let pairs = DType::ALL.iter().flat_map(|&a| DType::ALL.iter().map(move |&b| (a, b)));
-    let products = pairs.flat_map(|(a, b)| [Op::Nn, Op::Tn, Op::Nt].map(|op| spec(op, a, b, false).to_vec()));
-    products.chain(DType::ALL.iter().map(|&x| spec(Op::Tn, x, x, true).to_vec())).collect()
+    let products =
+        pairs.flat_map(|(a, b)| [Op::Nn, Op::Tn, Op::Nt].map(|op| spec(TILE, op, a, b, false).to_vec()));
+    let grams = DType::ALL.iter().map(|&x| spec(TILE, Op::Tn, x, x, true).to_vec());
+    let large = [(Op::Nn, false), (Op::Tn, false), (Op::Nt, false), (Op::Tn, true)]
+        .map(|(op, lower)| spec(LARGE_TILE, op, DType::F32, DType::F32, lower).to_vec());
+    products.chain(grams).chain(large).collect()
 }
 
 /// Which operands are stored transposed.
@@ -144,6 +154,22 @@ pub(crate) fn multiply<A: Element, B: Element>(
     c: &mut Tensor<f32>,
 ) -> Result<()> {
     Product { name, op, a, b, lower: false, accumulate: false, depth }.run(c)
+}
+
+/// [`multiply`] by our own kernel, in tiles of a given size.
+#[cfg(test)]
+pub(crate) fn multiply_in_tiles(
+    tile: u32,
+    op: Op,
+    lower: bool,
+    a: &Tensor<f32>,
+    b: &Tensor<f32>,
+    extents: [u64; 3],
+    c: &mut Tensor<f32>,
+) -> Result<()> {
+    let (a, b) = (Rows::all("matmul", a)?, Rows::all("matmul", b)?);
+    Product { name: "matmul", op, a, b, lower, accumulate: false, depth: u64::MAX }
+        .run_in_tiles(tile, extents, c)
 }
 
 /// [`multiply`] that adds to what `c` holds.
@@ -262,14 +288,25 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         {
             return result;
         }
-        let panel = self.panel([m, n, k], c.device().limits())?;
+        let limits = c.device().limits();
+        let large = A::DTYPE == DType::F32 && B::DTYPE == DType::F32 && m.min(n) >= LARGE_TILE.into();
+        let tile = match limits.workgroup_memory >= LARGE_TILE_MEMORY && large && m * n >= LARGE_PRODUCT {
+            true => LARGE_TILE,
+            false => TILE,
+        };
+        self.run_in_tiles(tile, [m, n, k], c)
+    }
+
+    /// The product by our own kernel.
+    fn run_in_tiles(&self, tile: u32, [m, n, k]: [u64; 3], c: &mut Tensor<f32>) -> Result<()> {
+        let panel = self.panel(tile, [m, n, k], c.device().limits())?;
         for m0 in (0..m).step_by(to_usize(panel.m)) {
             for n0 in (0..n).step_by(to_usize(panel.n)) {
                 // With k = 0 one launch of nothing clears c.
                 for k0 in (0..k.max(1)).step_by(to_usize(panel.k)) {
                     let extent =
                         Panel { m: panel.m.min(m - m0), n: panel.n.min(n - n0), k: panel.k.min(k - k0) };
-                    self.launch([m0, n0, k0], extent, c)?;
+                    self.launch(tile, [m0, n0, k0], extent, c)?;
                 }
             }
         }
@@ -292,7 +329,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         self.a.tensor.device().driver().gemm(&call)
     }
 
-    fn panel(&self, [m, n, k]: [u64; 3], limits: &Limits) -> Result<Panel> {
+    fn panel(&self, tile: u32, [m, n, k]: [u64; 3], limits: &Limits) -> Result<Panel> {
         let rows = |width: u64, size: u64| {
             let row = (width * size).max(1);
             let rows = limits.binding.saturating_sub(limits.alignment + 4) / row;
@@ -305,18 +342,18 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         let a_rows = rows(self.a.cols(), A::DTYPE.size())?;
         let b_rows = rows(self.b.cols(), B::DTYPE.size())?;
         let c_rows = rows(n, 4)?;
-        let axis = u64::from(limits.groups_per_axis).saturating_mul(TILE.into());
+        let axis = u64::from(limits.groups_per_axis).saturating_mul(tile.into());
         let (mut panel_m, mut panel_n, mut panel_k) = (c_rows.min(axis), n.min(axis), k.clamp(1, self.depth));
         match self.op {
             Op::Nn => (panel_m, panel_k) = (panel_m.min(a_rows), panel_k.min(b_rows)),
             Op::Tn => panel_k = panel_k.min(a_rows).min(b_rows),
             Op::Nt => (panel_m, panel_n) = (panel_m.min(a_rows), panel_n.min(b_rows)),
         }
-        let by_work = (WORK / (2 * panel_n * panel_k)).next_multiple_of(TILE.into()).max(TILE.into());
+        let by_work = (WORK / (2 * panel_n * panel_k)).next_multiple_of(tile.into()).max(tile.into());
         Ok(Panel { m: panel_m.min(by_work).min(m), n: panel_n, k: panel_k })
     }
 
-    fn launch(&self, [m0, n0, k0]: [u64; 3], panel: Panel, c: &mut Tensor<f32>) -> Result<()> {
+    fn launch(&self, tile: u32, [m0, n0, k0]: [u64; 3], panel: Panel, c: &mut Tensor<f32>) -> Result<()> {
         let ldc = c.shape()[1];
         // Rows of the stored operand that the panel sees, and its first column in them.
         let (a_rows, a_col) = if self.op == Op::Tn { (k0..k0 + panel.k, m0) } else { (m0..m0 + panel.m, k0) };
@@ -338,8 +375,8 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             col0: to_u32(n0),
         };
         let grid =
-            Grid::tiles(params.n.div_ceil(TILE), params.m.div_ceil(TILE), 2 * panel.m * panel.n * panel.k);
-        let spec = spec(self.op, A::DTYPE, B::DTYPE, self.lower);
+            Grid::tiles(params.n.div_ceil(tile), params.m.div_ceil(tile), 2 * panel.m * panel.n * panel.k);
+        let spec = spec(tile, self.op, A::DTYPE, B::DTYPE, self.lower);
         self.a.tensor.device().launch(&MATMUL, &spec, grid, &[a.arg, b.arg, c.arg], &params)
     }
 }

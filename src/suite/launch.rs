@@ -41,11 +41,30 @@ const COPY: &str = "
 @compute @workgroup_size(1) fn copy() { out[0] = x[0] + n; }
 ";
 
-static SOUND_KERNEL: Kernel<u32> = Kernel::new("sound", SOUND, nothing, &[Access::Write], no_constants);
-static BROKEN_KERNEL: Kernel<u32> = Kernel::new("broken", BROKEN, nothing, &[Access::Write], no_constants);
-static SHORT_KERNEL: Kernel<u32> = Kernel::new("sound", SOUND, nothing, &[Access::Write], one_constant);
+const CUDA_SOUND: &str = r#"
+#include "dev.cuh"
+KERNEL(sound, 1)(u32* out, u32 n) { out[0] = n; }
+EXPORT(sound)
+"#;
+const CUDA_BROKEN: &str = r#"
+#include "dev.cuh"
+KERNEL(broken, 1)(u32* out, u32 n) { out[0] = nothing; }
+EXPORT(broken)
+"#;
+const CUDA_COPY: &str = r#"
+#include "dev.cuh"
+KERNEL(copy, 1)(const u32* x, u32* out, u32 n) { out[0] = x[0] + n; }
+EXPORT(copy)
+"#;
+
+static SOUND_KERNEL: Kernel<u32> =
+    Kernel::new("sound", CUDA_SOUND, SOUND, nothing, &[Access::Write], no_constants);
+static BROKEN_KERNEL: Kernel<u32> =
+    Kernel::new("broken", CUDA_BROKEN, BROKEN, nothing, &[Access::Write], no_constants);
+static SHORT_KERNEL: Kernel<u32> =
+    Kernel::new("sound", CUDA_SOUND, SOUND, nothing, &[Access::Write], one_constant);
 static COPY_KERNEL: Kernel<u32> =
-    Kernel::new("copy", COPY, nothing, &[Access::Read, Access::Write], no_constants);
+    Kernel::new("copy", CUDA_COPY, COPY, nothing, &[Access::Read, Access::Write], no_constants);
 
 fn launch(
     device: &Device,

@@ -10,13 +10,13 @@ use crate::{
     Device, DeviceOptions, Error, Tensor,
     linalg::{
         matmul,
-        matmul::{Op, gram_lower},
+        matmul::{LARGE_TILE, Op, gram_lower, multiply_in_tiles},
         matmul_nt, matmul_tn,
     },
 };
 
 device_tests! {
-    sizes_around_the_tiles, sizes_around_the_cpu_tiles, every_type, every_stored_value, lower_gram,
+    sizes_around_the_tiles, sizes_around_the_large_tiles, sizes_around_the_cpu_tiles, every_type, every_stored_value, lower_gram,
     identity_keeps_bits, transposes_agree, is_linear, two_runs_are_equal, agrees_with_cpu, an_operand_twice,
     past_the_largest_grid, wrong_shapes, wrong_device, row_beyond_a_binding,
 }
@@ -66,6 +66,34 @@ fn sizes_around_the_tiles(device: &Device) {
     }
     OPS.into_iter().for_each(|op| check::<f32, f32>(device, op, [131, 131, 35]));
     OPS.into_iter().for_each(|op| check::<f32, f32>(device, op, [65, 3, 700]));
+}
+
+/// Large tiles, which `matmul` takes only for products that would take long here.
+fn sizes_around_the_large_tiles(device: &Device) {
+    if device.limits().workgroup_memory < 32 << 10 {
+        return println!("SKIP {device:?}: too little workgroup memory for large tiles");
+    }
+    let mut sizes =
+        vec![[127, 129, 17], [128, 128, 16], [1, 130, 33], [130, 1, 1], [257, 260, 40], [4, 4, 0]];
+    // Rows of whole 16 bytes, and others.
+    sizes.extend([[132, 136, 32], [131, 135, 31]]);
+    for (op, extents) in OPS.into_iter().flat_map(|op| sizes.iter().map(move |&extents| (op, extents))) {
+        let [m, n, k] = extents;
+        let (a, ta) = if op == Op::Tn { matrix::<f32>(device, 1, k, m) } else { matrix(device, 1, m, k) };
+        let (b, tb) = if op == Op::Nt { matrix::<f32>(device, 2, n, k) } else { matrix(device, 2, k, n) };
+        let mut c = Tensor::empty(device, &[m, n]).unwrap();
+        multiply_in_tiles(LARGE_TILE, op, false, &ta, &tb, extents, &mut c).unwrap();
+        let what = format!("{op:?} {extents:?}");
+        assert_close(&what, &c.read().unwrap(), &oracle(op, &a, &b, extents), dot(k));
+    }
+    let (x, tx) = matrix::<f32>(device, 3, 33, 300);
+    let mut gram = Tensor::empty(device, &[300, 300]).unwrap();
+    multiply_in_tiles(LARGE_TILE, Op::Tn, true, &tx, &tx, [300, 300, 33], &mut gram).unwrap();
+    let (gram, expected) = (gram.read().unwrap(), oracle(Op::Tn, &x, &x, [300, 300, 33]));
+    for i in 0..300 {
+        let row = 300 * i..301 * i + 1;
+        assert_close(&format!("row {i}"), &gram[row.clone()], &expected[row], dot(33));
+    }
 }
 
 /// The cpu kernel's tile is 96 x 96, and 192 x 192 where c is large; narrow operands are decoded 1,024 deep.

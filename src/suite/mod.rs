@@ -7,6 +7,8 @@ mod dosage;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;
+#[cfg(feature = "cuda")]
+mod lent_cuda;
 mod matmul;
 mod names;
 mod qr;
@@ -36,6 +38,12 @@ enum On {
     WgpuSmall,
     /// A device that an application opened, with WebGPU's default limits.
     WgpuLent,
+    /// With the vendor's library for products.
+    Cuda,
+    /// With limits so low that every operation splits its work, and with our own kernel for products.
+    CudaSmall,
+    /// A context and stream that an application made, and our own kernel for products.
+    CudaLent,
 }
 
 /// Declares tests, each a `fn(&Device)`, once for each way of opening a device.
@@ -46,6 +54,9 @@ macro_rules! device_tests {
         $crate::suite::device_tests!(@ on_wgpu Wgpu $($name)*);
         $crate::suite::device_tests!(@ on_wgpu_small WgpuSmall $($name)*);
         $crate::suite::device_tests!(@ on_wgpu_lent WgpuLent $($name)*);
+        $crate::suite::device_tests!(@ on_cuda Cuda $($name)*);
+        $crate::suite::device_tests!(@ on_cuda_small CudaSmall $($name)*);
+        $crate::suite::device_tests!(@ on_cuda_lent CudaLent $($name)*);
     };
     (@ $module:ident $on:ident $($name:ident)*) => {
         mod $module {
@@ -63,6 +74,7 @@ fn run(on: On, test: fn(&Device)) {
     let (devices, backend) = match on {
         On::Cpu | On::CpuSmall => (devices(on), "cpu"),
         On::Wgpu | On::WgpuSmall | On::WgpuLent => (devices(on), "wgpu"),
+        On::Cuda | On::CudaSmall | On::CudaLent => (devices(on), "cuda"),
     };
     let devices = match devices {
         Ok(devices) => devices,
@@ -82,32 +94,37 @@ fn run(on: On, test: fn(&Device)) {
 }
 
 fn options(on: On) -> DeviceOptions {
-    let small = matches!(on, On::CpuSmall | On::WgpuSmall);
+    let small = matches!(on, On::CpuSmall | On::WgpuSmall | On::CudaSmall);
     DeviceOptions {
         binding: small.then_some(64 << 10),
         groups_per_axis: small.then_some(16),
         checked: true,
+        own_kernels: matches!(on, On::CudaSmall | On::CudaLent),
         ..DeviceOptions::default()
     }
 }
 
 /// The devices of a kind, opened once for all tests of this process.
 fn devices(on: On) -> &'static Result<Vec<Device>, String> {
-    static OPEN: [OnceLock<Result<Vec<Device>, String>>; 5] = [const { OnceLock::new() }; 5];
+    static OPEN: [OnceLock<Result<Vec<Device>, String>>; 8] = [const { OnceLock::new() }; 8];
     OPEN[on as usize].get_or_init(|| match on {
         On::Cpu | On::CpuSmall => Ok(vec![Device::open_with("cpu", &options(on)).unwrap()]),
-        On::Wgpu | On::WgpuSmall => open_wgpu(on),
+        On::Wgpu | On::WgpuSmall => open_all("wgpu", on),
         On::WgpuLent => open_lent(on),
+        On::Cuda | On::CudaSmall => open_all("cuda", on),
+        On::CudaLent => open_lent_cuda(on),
     })
 }
 
-/// Every adapter; with low limits, every card once.
-fn open_wgpu(on: On) -> Result<Vec<Device>, String> {
+/// Every device of a backend; with low limits, every card once.
+fn open_all(backend: &str, on: On) -> Result<Vec<Device>, String> {
     let mut devices = Vec::new();
     let mut reasons = Vec::new();
-    for listed in Device::all().into_iter().filter(|listed| listed.name.starts_with("wgpu")) {
+    for listed in Device::all().into_iter().filter(|listed| listed.name.starts_with(backend)) {
+        // A card that CUDA has too is tested through both.
+        let twice = listed.same_card_as.is_some_and(|other| other.starts_with(backend));
         match listed.info {
-            Ok(_) if matches!(on, On::WgpuSmall) && listed.same_card_as.is_some() => {}
+            Ok(_) if matches!(on, On::WgpuSmall) && twice => {}
             Ok(_) => devices.push(Device::open_with(&listed.name, &options(on)).unwrap()),
             Err(why) => reasons.push(why),
         }
@@ -124,6 +141,22 @@ fn open_lent(_: On) -> Result<Vec<Device>, String> {
 fn open_lent(on: On) -> Result<Vec<Device>, String> {
     let (device, queue) = application_device()?;
     Ok(vec![Device::from_wgpu_with(device, queue, &options(on)).unwrap()])
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open_lent_cuda(_: On) -> Result<Vec<Device>, String> {
+    Err("this build has no CUDA driver".into())
+}
+
+#[cfg(feature = "cuda")]
+fn open_lent_cuda(on: On) -> Result<Vec<Device>, String> {
+    // The device's own driver loads CUDA, and says why it is absent.
+    if let Err(why) = devices(On::Cuda) {
+        return Err(why.clone());
+    }
+    let context = cudarc::driver::CudaContext::new(0).map_err(|error| error.to_string())?;
+    let stream = context.new_stream().map_err(|error| error.to_string())?;
+    Ok(vec![Device::from_cuda_with(context, stream, &options(on)).unwrap()])
 }
 
 /// A device as an application opens it that asks for nothing; all of one instance.

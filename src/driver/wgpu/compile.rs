@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt::Write as _,
     num::NonZeroU64,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -10,7 +9,7 @@ use std::{
 use super::Gpu;
 use crate::{
     Error, Result,
-    kernel::{Access, KernelDef, Spec},
+    kernel::{Access, KernelDef, Spec, numbered, specialize},
 };
 
 /// Appended to every kernel: declarations are order-free in WGSL, and so line numbers stay those of the kernel's file.
@@ -48,17 +47,13 @@ impl Cache {
 /// # Errors
 /// [`Error::Compile`] unless each name of the spec is declared exactly once, as `const NAME: u32 = VALUE;`.
 pub(crate) fn source(kernel: &'static KernelDef, spec: Spec<'_>) -> Result<String> {
-    let mut lines: Vec<String> = kernel.wgsl.lines().map(str::to_owned).collect();
-    for (name, value) in spec {
-        let declaration = format!("const {name}: u32 = ");
-        let mut places = lines.iter_mut().filter(|line| line.starts_with(&declaration));
-        let (Some(line), None) = (places.next(), places.next()) else {
-            let log = format!("constant `{name}` is not declared exactly once");
-            return Err(Error::Compile { kernel: kernel.name, backend: "wgpu", log: log.into() });
-        };
-        *line = format!("{declaration}{value}u;");
-    }
-    Ok(lines.join("\n") + "\n" + COMMON)
+    let specialized = specialize(kernel.wgsl, spec, "const NAME: u32 = ", "u;");
+    let source = specialized.map_err(|log| Error::Compile {
+        kernel: kernel.name,
+        backend: "wgpu",
+        log: log.into(),
+    })?;
+    Ok(source + COMMON)
 }
 
 fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipeline> {
@@ -120,12 +115,4 @@ fn layout(kernel: &KernelDef) -> Vec<wgpu::BindGroupLayoutEntry> {
     let params = NonZeroU64::new(kernel.params as u64);
     entries.push(entry(kernel.access.len(), wgpu::BufferBindingType::Uniform, true, params));
     entries
-}
-
-fn numbered(source: &str) -> String {
-    source.lines().enumerate().fold(String::new(), |mut text, (i, line)| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:4} {line}", i + 1);
-        text
-    })
 }

@@ -291,7 +291,7 @@ impl WgpuDriver {
 fn window(slice: Slice<'_>) -> Result<(&wgpu::Buffer, u64)> {
     match slice.memory {
         Memory::Wgpu(memory) => Ok((&memory.buffer, memory.base + slice.offset)),
-        Memory::Cpu(_) => Err(Error::WrongDevice { op: "wgpu" }),
+        _ => Err(Error::WrongDevice { op: "wgpu" }),
     }
 }
 

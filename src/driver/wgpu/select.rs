@@ -239,6 +239,7 @@ fn device_info(info: wgpu::AdapterInfo, name: String, identity: String) -> Devic
         vendor: vendor(info.vendor),
         driver: format!("{} {}", info.driver, info.driver_info).trim().into(),
         memory: None,
+        compute_capability: None,
         identity,
         description: info.name,
     }

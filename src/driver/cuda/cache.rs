@@ -1,0 +1,292 @@
+//! Compiled kernels in files, one an image: the user's cache, and the folders that releases carry.
+//!
+//! A file is lines of text that name what it was made from, then the deflated image. A file that is cut short, damaged,
+//! or made from anything else is as good as none. Files get their names when they are complete, so that processes do
+//! not see each other's unfinished ones.
+
+use std::{
+    env,
+    fmt::Write as _,
+    fs,
+    io::{self, Read, Write as _},
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use flate2::{Compression, read::ZlibDecoder, write::ZlibEncoder};
+use sha2::{Digest, Sha256};
+
+/// Most bytes of an image that are read; the largest of ours has some hundred thousand.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// What an image is made from.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    kernel: &'static str,
+    arch: String,
+    nvrtc: (i32, i32),
+    digest: String,
+}
+
+impl Key {
+    /// Of a kernel's program, with its headers, the compiler's options and version, and the architecture.
+    pub(super) fn new(
+        kernel: &'static str,
+        source: &str,
+        headers: &[(&str, &str)],
+        options: &str,
+        arch: &str,
+        nvrtc: (i32, i32),
+    ) -> Self {
+        let version = format!("{}.{}", nvrtc.0, nvrtc.1);
+        let mut parts = vec![kernel, arch, &version, options, source];
+        parts.extend(headers.iter().flat_map(|&(name, text)| [name, text]));
+        let mut hash = Sha256::new();
+        for part in parts {
+            // With its length first, so that no other parts read the same.
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self { kernel, arch: arch.into(), nvrtc, digest: hex(&hash.finalize()) }
+    }
+
+    fn file_name(&self) -> String {
+        format!("{}-{}.image", self.kernel, self.digest)
+    }
+
+    /// What a file begins with before the number of bytes and the digest of its image.
+    fn head(&self) -> String {
+        let kind = if self.arch.starts_with("sm_") { "cubin" } else { "ptx" };
+        let Self { kernel, arch, nvrtc: (major, minor), digest } = self;
+        format!(
+            "teatime cuda image 1\nkernel {kernel}\nkey {digest}\n{kind} {arch}\nnvrtc {major}.{minor}\nbytes "
+        )
+    }
+}
+
+/// A folder of images.
+#[derive(Clone, Debug)]
+pub(super) struct Cache(PathBuf);
+
+impl Cache {
+    /// The images in a folder, which need not be there.
+    pub(super) const fn new(folder: PathBuf) -> Self {
+        Self(folder)
+    }
+
+    /// `TEATIME_CACHE`, where it is set (nothing is kept if it is empty), else a folder in the platform's place for
+    /// caches; none where there is no such place.
+    pub(super) fn of_user() -> Option<Self> {
+        let variable = |name| env::var_os(name).map(PathBuf::from);
+        let absolute = |name| variable(name).filter(|path| path.is_absolute());
+        let root = match variable("TEATIME_CACHE") {
+            Some(root) if root.as_os_str().is_empty() => return None,
+            Some(root) => root,
+            None if cfg!(windows) => absolute("LOCALAPPDATA")?.join("teatime"),
+            None if cfg!(target_os = "macos") => absolute("HOME")?.join("Library/Caches/teatime"),
+            None => {
+                absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?.join("teatime")
+            }
+        };
+        Some(Self(root.join("cuda")))
+    }
+
+    /// The image of a key, if a sound one is here.
+    pub(super) fn get(&self, key: &Key) -> Option<Vec<u8>> {
+        decode(key, &fs::read(self.0.join(key.file_name())).ok()?)
+    }
+
+    /// Keeps the image of a key; a second process that does the same at the same time does no harm.
+    ///
+    /// # Errors
+    /// The operating system's. A folder that cannot be written is no reason not to go on.
+    pub(super) fn put(&self, key: &Key, image: &[u8]) -> io::Result<()> {
+        static UNIQUE: AtomicU64 = AtomicU64::new(0);
+        fs::create_dir_all(&self.0)?;
+        let unique = UNIQUE.fetch_add(1, Ordering::Relaxed);
+        let unfinished = self.0.join(format!(".{}-{}-{unique}", key.file_name(), process::id()));
+        let written = encode(key, image)
+            .and_then(|file| write_new(&unfinished, &file))
+            .and_then(|()| fs::rename(&unfinished, self.0.join(key.file_name())));
+        if written.is_err() {
+            // The first error is the one to tell.
+            let _ = fs::remove_file(&unfinished);
+        }
+        written
+    }
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
+}
+
+fn encode(key: &Key, image: &[u8]) -> io::Result<Vec<u8>> {
+    let mut file = key.head().into_bytes();
+    writeln!(file, "{} sha256 {}", image.len(), hex(&Sha256::digest(image)))?;
+    let mut deflate = ZlibEncoder::new(file, Compression::best());
+    deflate.write_all(image)?;
+    deflate.finish()
+}
+
+fn decode(key: &Key, file: &[u8]) -> Option<Vec<u8>> {
+    let rest = file.strip_prefix(key.head().as_bytes())?;
+    let (line, deflated) = rest.split_at_checked(rest.iter().position(|&byte| byte == b'\n')?)?;
+    let (count, digest) = str::from_utf8(line).ok()?.split_once(" sha256 ")?;
+    let count: u64 = count.parse().ok().filter(|&count| count <= MAX_BYTES)?;
+    let mut image = Vec::new();
+    // One byte more than there should be, so that a longer one shows.
+    ZlibDecoder::new(&deflated[1..]).take(count + 1).read_to_end(&mut image).ok()?;
+    (image.len() as u64 == count && hex(&Sha256::digest(&image)) == digest).then_some(image)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// A folder of a test's own, removed on drop.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = env::temp_dir().join(format!("teatime-cache-{name}-{}", process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            Self(folder)
+        }
+
+        fn cache(&self) -> Cache {
+            Cache::new(self.0.join("cuda"))
+        }
+
+        /// The one file of the cache.
+        fn file(&self) -> PathBuf {
+            let files: Vec<_> = fs::read_dir(self.0.join("cuda")).unwrap().collect();
+            assert_eq!(files.len(), 1, "{files:?}");
+            files[0].as_ref().unwrap().path()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn key(arch: &str) -> Key {
+        Key::new("dosage", "source", &[("dev.cuh", "header")], "--std=c++17", arch, (13, 0))
+    }
+
+    fn image() -> Vec<u8> {
+        (0..5000u32).flat_map(|i| (i * i).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn images_come_back() {
+        let folder = Folder::new("round-trip");
+        let cache = folder.cache();
+        assert_eq!(cache.get(&key("sm_80")), None);
+        for image in [Vec::new(), image()] {
+            cache.put(&key("sm_80"), &image).unwrap();
+            assert_eq!(cache.get(&key("sm_80")), Some(image));
+        }
+        folder.file();
+    }
+
+    #[test]
+    fn keys_differ_by_everything() {
+        let folder = Folder::new("keys");
+        let cache = folder.cache();
+        cache.put(&key("sm_80"), b"cubin").unwrap();
+        let header: &[_] = &[("dev.cuh", "header")];
+        let others = [
+            Key::new("matmul", "source", header, "--std=c++17", "sm_80", (13, 0)),
+            Key::new("dosage", "sourc", header, "--std=c++17", "sm_80", (13, 0)),
+            Key::new("dosage", "source", &[("dev.cuh", "heade")], "--std=c++17", "sm_80", (13, 0)),
+            Key::new("dosage", "source", &[("dev.cu", "hheader")], "--std=c++17", "sm_80", (13, 0)),
+            Key::new("dosage", "source", header, "--std=c++20", "sm_80", (13, 0)),
+            Key::new("dosage", "source", header, "--std=c++17", "sm_86", (13, 0)),
+            Key::new("dosage", "source", header, "--std=c++17", "sm_80", (12, 9)),
+        ];
+        for other in &others {
+            assert_ne!(other.digest, key("sm_80").digest, "{other:?}");
+            assert_eq!(cache.get(other), None, "{other:?}");
+            // Nor by the name alone.
+            fs::copy(cache.0.join(key("sm_80").file_name()), cache.0.join(other.file_name())).unwrap();
+            assert_eq!(cache.get(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_ignored_and_rewritten() {
+        let folder = Folder::new("damage");
+        let (cache, key, image) = (folder.cache(), key("sm_80"), image());
+        cache.put(&key, &image).unwrap();
+        let file = folder.file();
+        let sound = fs::read(&file).unwrap();
+        for length in 0..sound.len() {
+            assert_eq!(decode(&key, &sound[..length]), None, "cut at {length} of {}", sound.len());
+        }
+        for place in 0..sound.len() {
+            let mut damaged = sound.clone();
+            damaged[place] ^= 0x20;
+            // Some bits of deflated data mean nothing.
+            let read = decode(&key, &damaged);
+            assert!(read.is_none_or(|read| read == image), "byte {place}");
+        }
+        let version = String::from_utf8_lossy(&sound[..40]).replace("image 1", "image 2");
+        let absurd = format!("{}{} sha256 {}\n", key.head(), u64::MAX, "0".repeat(64));
+        for foreign in [version.as_bytes(), absurd.as_bytes(), b"\x7fELF".as_slice(), &[0xff; 4096]] {
+            fs::write(&file, foreign).unwrap();
+            assert_eq!(cache.get(&key), None);
+            cache.put(&key, &image).unwrap();
+            assert_eq!(cache.get(&key).as_ref(), Some(&image));
+        }
+        assert_eq!(fs::read(folder.file()).unwrap(), sound);
+    }
+
+    #[test]
+    fn writers_do_not_see_each_other() {
+        let folder = Folder::new("writers");
+        let (cache, image) = (folder.cache(), image());
+        cache.put(&key("sm_80"), &image).unwrap();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        cache.put(&key("sm_80"), &image).unwrap();
+                        assert_eq!(cache.get(&key("sm_80")).as_ref(), Some(&image));
+                    }
+                });
+            }
+        });
+        folder.file();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_is_no_cache() {
+        let folder = Folder::new("unusable");
+        fs::write(folder.0.join("cuda"), "a file stands here").unwrap();
+        assert!(folder.cache().put(&key("sm_80"), b"cubin").is_err());
+        assert_eq!(folder.cache().get(&key("sm_80")), None);
+    }
+
+    #[test]
+    fn what_cannot_be_named_leaves_nothing() {
+        let folder = Folder::new("unnamed");
+        let cache = folder.cache();
+        // A folder stands where the file should.
+        fs::create_dir_all(cache.0.join(key("sm_80").file_name()).join("x")).unwrap();
+        assert!(cache.put(&key("sm_80"), b"cubin").is_err());
+        folder.file();
+    }
+}

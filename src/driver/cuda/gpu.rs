@@ -1,0 +1,165 @@
+//! An open device: its context, its two streams, and what its errors mean.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
+
+use super::{memory, pinned::PinnedPool};
+use crate::{Error, Result};
+
+/// A device that is open.
+///
+/// Work goes to two streams: everything to `compute`, in program order, but uploads to `copy`, so that the copy of one
+/// block overlaps the kernels of the one before it. Events order the two where one needs the other.
+#[derive(Debug)]
+pub(crate) struct Gpu {
+    context: Arc<CudaContext>,
+    compute: Arc<CudaStream>,
+    copy: Arc<CudaStream>,
+    name: String,
+    /// Whether the settings of the device's memory pool are ours.
+    owns_pool: bool,
+    /// Why the device is gone, once it is.
+    lost: OnceLock<String>,
+    pub(super) pinned: PinnedPool,
+    /// Points of the compute stream, one for each upload that it may still be working on the data of.
+    pace: Mutex<VecDeque<CudaEvent>>,
+}
+
+/// Uploads whose kernels may be under way when the next is prepared: one is computed on while the next is copied. More
+/// would only hold more memory.
+const AHEAD: usize = 1;
+
+impl Gpu {
+    /// `compute` belongs to `context`; `owns_pool` unless an application lends both.
+    pub(super) fn new(
+        context: Arc<CudaContext>,
+        compute: Arc<CudaStream>,
+        name: String,
+        owns_pool: bool,
+    ) -> Result<Self, DriverError> {
+        let copy = context.new_stream()?;
+        Ok(Self {
+            context,
+            compute,
+            copy,
+            name,
+            owns_pool,
+            lost: OnceLock::new(),
+            pinned: PinnedPool::default(),
+            pace: Mutex::default(),
+        })
+    }
+
+    /// The context that all memory and both streams belong to.
+    pub(super) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// The stream that keeps program order.
+    pub(super) fn compute(&self) -> &Arc<CudaStream> {
+        &self.compute
+    }
+
+    /// The stream of uploads.
+    pub(super) fn copy(&self) -> &Arc<CudaStream> {
+        &self.copy
+    }
+
+    /// Makes the context the calling thread's, and fails once the device is lost.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], and what earlier calls that return nothing left behind.
+    pub(super) fn enter(&self) -> Result<()> {
+        self.alive()?;
+        self.check(self.context.bind_to_thread())
+    }
+
+    fn alive(&self) -> Result<()> {
+        self.lost.get().map_or(Ok(()), |why| Err(self.gone(why)))
+    }
+
+    fn gone(&self, why: &str) -> Error {
+        Error::DeviceLost { device: self.name.as_str().into(), why: why.into() }
+    }
+
+    /// A call's result as this crate's. What the context cannot recover from makes the loss stick.
+    pub(super) fn check<T>(&self, result: Result<T, DriverError>) -> Result<T> {
+        result.map_err(|error| match fatal(error.0) {
+            Some(what) => self.gone(self.lost.get_or_init(|| format!("{what} ({error})"))),
+            None => driver_error(error),
+        })
+    }
+
+    /// An event at the end of a stream.
+    pub(super) fn mark(&self, stream: &CudaStream) -> Result<CudaEvent> {
+        self.check(stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)))
+    }
+
+    /// Waits on the host until the kernels of all but the last uploads are done, so that the memory of their blocks is
+    /// free before the next block takes some: the host may be far ahead of the device.
+    pub(super) fn keep_pace(&self) -> Result<()> {
+        let here = self.mark(&self.compute)?;
+        let passed = {
+            let mut pace = self.pace();
+            pace.push_back(here);
+            if pace.len() > AHEAD { pace.pop_front() } else { None }
+        };
+        passed.map_or(Ok(()), |event| self.check(event.synchronize()))
+    }
+
+    fn pace(&self) -> MutexGuard<'_, VecDeque<CudaEvent>> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for everything enqueued on both streams.
+    pub(super) fn synchronize(&self) -> Result<()> {
+        self.enter()?;
+        self.check(self.copy.synchronize())?;
+        self.check(self.compute.synchronize())
+    }
+}
+
+impl Drop for Gpu {
+    /// Waits for what is enqueued, since copies may be using page-locked memory, and leaves no memory in the pool that
+    /// another process could use.
+    fn drop(&mut self) {
+        self.pinned.clear();
+        let idle = self.copy.synchronize().and_then(|()| self.compute.synchronize());
+        let given_back = if self.owns_pool { idle.and_then(|()| memory::trim(&self.context)) } else { idle };
+        self.context.record_err(given_back);
+    }
+}
+
+/// A failure that belongs to one call.
+pub(super) fn driver_error(error: DriverError) -> Error {
+    Error::Driver { backend: "cuda", source: error.to_string().into() }
+}
+
+/// What an error says about the device, where the context is no longer usable after it.
+fn fatal(code: sys::CUresult) -> Option<&'static str> {
+    use sys::CUresult as C;
+    Some(match code {
+        C::CUDA_ERROR_ILLEGAL_ADDRESS | C::CUDA_ERROR_MISALIGNED_ADDRESS => {
+            "a kernel used memory that it should not"
+        }
+        C::CUDA_ERROR_ASSERT
+        | C::CUDA_ERROR_HARDWARE_STACK_ERROR
+        | C::CUDA_ERROR_ILLEGAL_INSTRUCTION
+        | C::CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | C::CUDA_ERROR_INVALID_PC
+        | C::CUDA_ERROR_LAUNCH_FAILED => "a kernel failed",
+        C::CUDA_ERROR_LAUNCH_TIMEOUT => "a kernel ran longer than the system's watchdog allows",
+        C::CUDA_ERROR_ECC_UNCORRECTABLE | C::CUDA_ERROR_NVLINK_UNCORRECTABLE => {
+            "the hardware reported an error"
+        }
+        C::CUDA_ERROR_DEVICE_UNAVAILABLE
+        | C::CUDA_ERROR_CONTEXT_IS_DESTROYED
+        | C::CUDA_ERROR_DEINITIALIZED
+        | C::CUDA_ERROR_UNKNOWN => "the driver gave it up",
+        _ => return None,
+    })
+}

@@ -1,0 +1,236 @@
+//! Kernels as what the driver loads: from the cache, from NVRTC, or from what a release carries.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use rayon::prelude::*;
+
+use super::{
+    cache::{Cache, Key},
+    libraries,
+    nvrtc::Nvrtc,
+    source::{HEADERS, source},
+};
+use crate::{
+    Error, Result,
+    kernel::{KernelDef, Spec, numbered},
+    registry,
+};
+
+/// The version of NVRTC that PTX is shipped from: the first that knows 9.0a, so that the most drivers load it.
+const SHIPPED_NVRTC: (i32, i32) = (12, 0);
+/// Architectures that PTX is shipped for: the least, and the one with instructions of its own.
+const SHIPPED_ARCHS: [&str; 2] = ["compute_80", "compute_90a"];
+/// Options that PTX is shipped with.
+const SHIPPED_OPTIONS: &str = "--std=c++17";
+
+/// Where one device's kernels come from.
+#[derive(Debug)]
+pub(crate) struct Images {
+    capability: (i32, i32),
+    driver_version: i32,
+    cache: Option<Cache>,
+    shipped: Vec<Cache>,
+}
+
+impl Images {
+    /// For a device of that compute capability (8.0 or more) under a driver for CUDA `driver_version` (13000 for 13.0).
+    /// Nothing is loaded or read before the first image.
+    pub(crate) fn new(capability: (i32, i32), driver_version: i32) -> Self {
+        let shipped = shipped_folders().into_iter().map(Cache::new).collect();
+        Self { capability, driver_version, cache: Cache::of_user(), shipped }
+    }
+
+    /// What `cuModuleLoadData` takes of a kernel and a spec: a cubin, or PTX ending in a zero.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] where the compiler refuses the kernel, [`Error::Driver`] where there is neither a compiler
+    /// nor an image.
+    pub(crate) fn image(&self, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Vec<u8>> {
+        self.image_by(Nvrtc::best(self.driver_version), kernel, spec)
+    }
+
+    /// [`image`](Self::image) with that compiler, or none for that reason.
+    fn image_by(
+        &self,
+        nvrtc: Result<&Nvrtc, String>,
+        kernel: &'static KernelDef,
+        spec: Spec<'_>,
+    ) -> Result<Vec<u8>> {
+        let source = source(kernel, spec)?;
+        match nvrtc.and_then(|nvrtc| {
+            let arch = nvrtc.arch(self.capability, self.driver_version);
+            Ok((nvrtc, arch.ok_or("the NVRTC that is here fits neither the device nor the driver")?))
+        }) {
+            Ok((nvrtc, arch)) => {
+                let made = self.compiled(nvrtc, &arch, kernel, &source, spec);
+                // A compiler without its builtins refuses everything.
+                made.or_else(|error| self.shipped(kernel, &source).ok_or(error))
+            }
+            Err(why) => self.shipped(kernel, &source).ok_or_else(|| Error::Driver {
+                backend: "cuda",
+                source: format!("{why}; or put the `kernels` folder of a release beside the program").into(),
+            }),
+        }
+    }
+
+    fn compiled(
+        &self,
+        nvrtc: &Nvrtc,
+        arch: &str,
+        kernel: &'static KernelDef,
+        source: &str,
+        spec: Spec<'_>,
+    ) -> Result<Vec<u8>> {
+        let key = Key::new(kernel.name, source, HEADERS, &nvrtc.options(), arch, nvrtc.version());
+        if let Some(image) = self.cache.as_ref().and_then(|cache| cache.get(&key)) {
+            return Ok(image);
+        }
+        let image = compile(nvrtc, arch, kernel, source, spec)?;
+        // Without a folder that can be written, kernels are compiled in each process.
+        let _ = self.cache.as_ref().map(|cache| cache.put(&key, &image));
+        Ok(image)
+    }
+
+    fn shipped(&self, kernel: &'static KernelDef, source: &str) -> Option<Vec<u8>> {
+        let arch = SHIPPED_ARCHS[usize::from(self.capability == (9, 0))];
+        let key = shipped_key(kernel, source, arch);
+        self.shipped.iter().find_map(|folder| folder.get(&key))
+    }
+}
+
+fn shipped_key(kernel: &'static KernelDef, source: &str, arch: &str) -> Key {
+    Key::new(kernel.name, source, HEADERS, SHIPPED_OPTIONS, arch, SHIPPED_NVRTC)
+}
+
+/// Writes every CUDA kernel as PTX into a folder, for machines that have NVIDIA's driver and no NVRTC.
+///
+/// A program finds the folder by the name `kernels` beside itself, as `../share/teatime/kernels`, or where
+/// `TEATIME_CUDA_KERNELS` says. It holds what this very version of the crate launches, for compute capability 8.0 and
+/// newer. Needs NVRTC 12.0 (no GPU), so that drivers from 525 on load the PTX: `pip install nvidia-cuda-nvrtc-cu12==12.0.140`.
+///
+/// # Errors
+/// [`Error::Driver`] without NVRTC 12.0, [`Error::Io`] where a file cannot be written, [`Error::Compile`].
+pub fn write_cuda_kernels(folder: impl AsRef<Path>) -> Result<()> {
+    let folder = folder.as_ref();
+    let nvrtc = shipping_nvrtc()?;
+    let kernels = registry::kernels();
+    let programs =
+        kernels.iter().flat_map(|&kernel| (kernel.specs)().into_iter().map(move |spec| (kernel, spec)));
+    let all: Vec<_> =
+        programs.flat_map(|program| SHIPPED_ARCHS.map(|arch| (program.clone(), arch))).collect();
+    let cache = Cache::new(folder.into());
+    let write = |((kernel, spec), arch): ((&'static KernelDef, Vec<_>), &str)| {
+        let source = source(kernel, &spec)?;
+        let image = compile(&nvrtc, arch, kernel, &source, &spec)?;
+        let written = cache.put(&shipped_key(kernel, &source, arch), &image);
+        written.map_err(|source| Error::Io { path: folder.display().to_string().into(), source })
+    };
+    let failed = |error: rayon::ThreadPoolBuildError| Error::Driver { backend: "cuda", source: error.into() };
+    // A pool of its own: the global one is the application's.
+    rayon::ThreadPoolBuilder::new()
+        .build()
+        .map_err(failed)?
+        .install(|| all.into_par_iter().try_for_each(write))
+}
+
+fn shipping_nvrtc() -> Result<Nvrtc> {
+    let mut found = String::new();
+    for candidate in libraries::real_nvrtc_candidates(SHIPPED_NVRTC.0) {
+        match Nvrtc::open(&candidate.path, None) {
+            Ok(nvrtc) if nvrtc.version() == SHIPPED_NVRTC => return Ok(nvrtc),
+            Ok(nvrtc) => {
+                found = format!(" ({}.{} is not the one)", nvrtc.version().0, nvrtc.version().1);
+            }
+            Err(_) => {}
+        }
+    }
+    let why = format!("NVRTC 12.0 is needed{found}: pip install nvidia-cuda-nvrtc-cu12==12.0.140");
+    Err(Error::Driver { backend: "cuda", source: why.into() })
+}
+
+fn compile(nvrtc: &Nvrtc, arch: &str, kernel: &KernelDef, source: &str, spec: Spec<'_>) -> Result<Vec<u8>> {
+    let compiled = nvrtc.compile(&format!("{}.cu", kernel.name), source, HEADERS, arch);
+    compiled.map(|compiled| compiled.image).map_err(|why| {
+        let log = format!("{why}\nwith {spec:?} for {arch}\n{}", numbered(source));
+        Error::Compile { kernel: kernel.name, backend: "cuda", log: log.into() }
+    })
+}
+
+/// Where a release's images may lie: `TEATIME_CUDA_KERNELS`, `kernels` beside the program, `share/teatime/kernels`
+/// beside its folder.
+fn shipped_folders() -> Vec<PathBuf> {
+    let explicit = env::var_os("TEATIME_CUDA_KERNELS").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let program = env::current_exe().ok();
+    let beside = program.as_deref().and_then(|program| program.parent());
+    explicit
+        .into_iter()
+        .chain(beside.map(|folder| folder.join("kernels")))
+        .chain(beside.and_then(|folder| folder.parent()).map(|prefix| prefix.join("share/teatime/kernels")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, process};
+
+    use super::*;
+    use crate::driver::cuda::gate;
+
+    /// A folder of a test's own.
+    fn folder(name: &str) -> PathBuf {
+        env::temp_dir().join(format!("teatime-images-{name}-{}", process::id()))
+    }
+
+    fn images(capability: (i32, i32), cache: &Path, shipped: &Path) -> Images {
+        Images {
+            capability,
+            driver_version: 13_000,
+            cache: Some(Cache::new(cache.into())),
+            shipped: vec![Cache::new(shipped.into())],
+        }
+    }
+
+    const SPEC: Spec<'static> = &[("WG", 256)];
+
+    #[test]
+    fn images_are_kept() {
+        let Some(nvrtc) = gate::nvrtc() else { return };
+        let kernel = &crate::genotype::dosage::DOSAGE.def;
+        let cache = folder("kept");
+        let images = images((9, 0), &cache, &folder("none"));
+        let first = images.image_by(Ok(nvrtc), kernel, SPEC).unwrap();
+        assert!(first.starts_with(b"\x7fELF"));
+        let file = fs::read_dir(&cache).unwrap().next().unwrap().unwrap().path();
+        let kept = fs::read(&file).unwrap();
+        assert!(String::from_utf8_lossy(&kept).contains("\ncubin sm_90a\nnvrtc 13."));
+        // A damaged file is made again.
+        fs::write(&file, &kept[..kept.len() / 2]).unwrap();
+        assert_eq!(images.image_by(Ok(nvrtc), kernel, SPEC).unwrap(), first);
+        assert_eq!(fs::read(&file).unwrap(), kept);
+        fs::remove_dir_all(cache).unwrap();
+    }
+
+    #[test]
+    fn without_a_compiler_what_is_shipped_is_used() {
+        let kernel = &crate::genotype::dosage::DOSAGE.def;
+        let shipped = folder("shipped");
+        let images = |capability| images(capability, &folder("none"), &shipped);
+        let no_compiler = || Err("no NVRTC is here".to_owned());
+        let error = images((8, 0)).image_by(no_compiler(), kernel, SPEC).unwrap_err().to_string();
+        let expected = "cuda: no NVRTC is here; or put the `kernels` folder of a release beside the program";
+        assert_eq!(error, expected);
+        for arch in SHIPPED_ARCHS {
+            let key = shipped_key(kernel, &source(kernel, SPEC).unwrap(), arch);
+            Cache::new(shipped.clone()).put(&key, arch.as_bytes()).unwrap();
+        }
+        for (capability, arch) in [((8, 0), 0), ((8, 9), 0), ((9, 0), 1), ((10, 0), 0), ((12, 1), 0)] {
+            let image = images(capability).image_by(no_compiler(), kernel, SPEC).unwrap();
+            assert_eq!(image, SHIPPED_ARCHS[arch].as_bytes(), "{capability:?}");
+        }
+        assert!(images((8, 0)).image_by(no_compiler(), kernel, &[("WG", 128)]).is_err());
+        fs::remove_dir_all(shipped).unwrap();
+    }
+}

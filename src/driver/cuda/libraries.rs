@@ -1,0 +1,315 @@
+//! Finds NVIDIA's libraries and loads them, before cudarc asks the system's loader for them by name.
+//!
+//! They stay loaded for good: they have threads and exit handlers of their own. Each is loaded for its own handle only
+//! (`RTLD_LOCAL`), so that two versions in one process do not bind to each other's symbols.
+
+#![allow(unsafe_code, reason = "loading a library runs its initialisers")]
+
+use std::{
+    env,
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use libloading::Library;
+
+/// File names of NVRTC with the major version of CUDA that each belongs to, newest first.
+const NVRTC: &[(i32, &str)] = if cfg!(windows) {
+    &[(13, "nvrtc64_130_0.dll"), (12, "nvrtc64_120_0.dll"), (11, "nvrtc64_112_0.dll")]
+} else {
+    &[(13, "libnvrtc.so.13"), (12, "libnvrtc.so.12"), (11, "libnvrtc.so.11.2")]
+};
+
+/// The same of cuBLAS. cudarc finds the last two majors only.
+const CUBLAS: &[(i32, &str)] = if cfg!(windows) {
+    &[(13, "cublas64_13.dll"), (12, "cublas64_12.dll")]
+} else {
+    &[(13, "libcublas.so.13"), (12, "libcublas.so.12")]
+};
+
+/// The driver's own library.
+const DRIVER: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+
+/// A place where a library may be: a path, or a bare name for the system's loader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
+    /// Major version of CUDA that the library belongs to.
+    pub(super) major: i32,
+    /// A folder of headers that programs need besides our own.
+    pub(super) include: Option<PathBuf>,
+}
+
+/// Loads the driver's library, where cudarc then finds it.
+///
+/// # Errors
+/// Why there is none, in one line.
+#[cfg(not(feature = "cuda-emulator"))]
+pub(crate) fn driver() -> Result<(), String> {
+    if cfg!(target_os = "macos") {
+        return Err("CUDA does not exist for macOS".into());
+    }
+    // Under WSL the driver is the host's.
+    let folders = explicit_folders().into_iter().chain([PathBuf::from("/usr/lib/wsl/lib")]);
+    let paths = folders.map(|folder| folder.join(DRIVER)).filter(|path| path.is_file());
+    let mut failed = None;
+    for path in paths.chain([PathBuf::from(DRIVER)]) {
+        match load(&path) {
+            Ok(_) => {
+                // SAFETY: the library was loaded just now, so its initialisers have run already.
+                return if unsafe { cudarc::driver::sys::is_culib_present() } {
+                    Ok(())
+                } else {
+                    Err(format!("{} is there, but not under a name that is asked for", path.display()))
+                };
+            }
+            Err(why) if path.is_absolute() || !why.starts_with(DRIVER) => failed = Some(why),
+            Err(_) => {}
+        }
+    }
+    Err(failed.unwrap_or_else(|| format!("{DRIVER} is not here: the NVIDIA driver is not installed")))
+}
+
+/// Loads a cuBLAS that a driver for CUDA `driver_version` (13000 for 13.0) can run, where cudarc then finds it.
+/// It takes a large part of a second: to be called at the first product, not when a device is opened.
+///
+/// # Errors
+/// Why there is none and what to install, in one line.
+#[cfg(not(feature = "cuda-emulator"))]
+pub(crate) fn cublas(driver_version: i32) -> Result<PathBuf, String> {
+    let major = driver_version / 1000;
+    let mut failed = None;
+    for Candidate { path, .. } in candidates(CUBLAS, &explicit_folders(), &folders(), major) {
+        if let Some((folder, name)) = folder_and_name(&path) {
+            // cuBLAS needs cuBLASLt, and outside of the system's folders only one that is loaded already is found.
+            let lt = folder.join(name.replace("cublas", "cublasLt"));
+            if let Err(why) = if lt.is_file() { load(&lt).map(|_| ()) } else { Ok(()) } {
+                failed = Some(why);
+                continue;
+            }
+        }
+        match load(&path) {
+            Ok(_) => return Ok(path),
+            Err(why) if path.is_absolute() => failed = Some(why),
+            Err(_) => {}
+        }
+    }
+    let wheel = if major >= 13 { "nvidia-cublas" } else { "nvidia-cublas-cu12" };
+    Err(failed.unwrap_or_else(|| {
+        format!("no cuBLAS for CUDA {major} or older is here: install a CUDA toolkit, or pip install {wheel}")
+    }))
+}
+
+/// Where NVRTC may be for a driver of CUDA major version `major` or newer, best first.
+#[cfg(not(feature = "cuda-emulator"))]
+pub(super) fn nvrtc_candidates(major: i32) -> Result<Vec<Candidate>, String> {
+    Ok(real_nvrtc_candidates(major))
+}
+
+/// The emulator's libraries take the place of all.
+#[cfg(feature = "cuda-emulator")]
+mod emulated {
+    use super::*;
+    use crate::driver::cuda::emulator;
+
+    /// Makes and loads the emulator's libraries, where cudarc then finds them.
+    ///
+    /// # Errors
+    /// Why they cannot be made.
+    pub(crate) fn driver() -> Result<(), String> {
+        emulator::load().map(|_| ())
+    }
+
+    /// The emulator's cuBLAS.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    pub(crate) fn cublas(_: i32) -> Result<PathBuf, String> {
+        emulator::load().map(|paths| paths.cublas)
+    }
+
+    /// The emulator's NVRTC.
+    pub(in crate::driver::cuda) fn nvrtc_candidates(major: i32) -> Result<Vec<Candidate>, String> {
+        let paths = emulator::load()?;
+        Ok(vec![Candidate { path: paths.nvrtc, major, include: Some(paths.include) }])
+    }
+}
+#[cfg(feature = "cuda-emulator")]
+pub(super) use emulated::nvrtc_candidates;
+#[cfg(feature = "cuda-emulator")]
+pub(crate) use emulated::{cublas, driver};
+
+/// Where NVIDIA's own NVRTC may be, emulator or not.
+pub(super) fn real_nvrtc_candidates(major: i32) -> Vec<Candidate> {
+    candidates(NVRTC, &explicit_folders(), &folders(), major)
+}
+
+/// Loads NVRTC for good, after its builtins: from 13.0 on it finds those only where they are loaded already.
+///
+/// # Errors
+/// The loader's reason.
+pub(super) fn load_nvrtc(path: &Path) -> Result<&'static Library, String> {
+    if let Some((folder, name)) = folder_and_name(path) {
+        // libnvrtc.so.13 needs libnvrtc-builtins.so.13.0, nvrtc64_130_0.dll needs nvrtc-builtins64_130.dll.
+        let builtins = name.replacen("nvrtc", "nvrtc-builtins", 1).replace("0_0.dll", "");
+        for beside in names(&folder).into_iter().filter(|beside| beside.starts_with(&builtins)) {
+            load(&folder.join(beside))?;
+        }
+    }
+    load(path)
+}
+
+/// Loads a library for good.
+fn load(path: &Path) -> Result<&'static Library, String> {
+    // SAFETY: these are NVIDIA's libraries by their names; their initialisers need nothing of us.
+    let library = unsafe { Library::new(path) }.map_err(|error| {
+        let why = error.to_string();
+        if why.contains(&*path.to_string_lossy()) { why } else { format!("{}: {why}", path.display()) }
+    })?;
+    Ok(Box::leak(Box::new(library)))
+}
+
+/// Files of `named` up to CUDA `major`: in the folders that the user named, then, newest first, by name alone through
+/// the system's loader and in the other folders.
+fn candidates(named: &[(i32, &str)], first: &[PathBuf], then: &[PathBuf], major: i32) -> Vec<Candidate> {
+    let candidate = |path, major| Candidate { path, major, include: None };
+    let found = |folder: &PathBuf, (major, name): (i32, &str)| {
+        let path = folder.join(name);
+        path.is_file().then(|| candidate(path, major))
+    };
+    let usable: Vec<_> = named.iter().copied().filter(|&(of, _)| of <= major).collect();
+    let mut all: Vec<_> =
+        first.iter().flat_map(|folder| usable.iter().filter_map(move |&file| found(folder, file))).collect();
+    for &file in &usable {
+        all.push(candidate(PathBuf::from(file.1), file.0));
+        all.extend(then.iter().filter_map(|folder| found(folder, file)));
+    }
+    all
+}
+
+/// The folders of `TEATIME_CUDA_LIBRARIES`.
+fn explicit_folders() -> Vec<PathBuf> {
+    env::var_os("TEATIME_CUDA_LIBRARIES").iter().flat_map(env::split_paths).collect()
+}
+
+/// Every other folder that toolkits and pip put libraries in.
+fn folders() -> Vec<PathBuf> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let mut toolkits: Vec<_> = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(variable).collect();
+    let local = Path::new("/usr/local");
+    toolkits.extend(names(local).iter().filter(|name| name.starts_with("cuda")).map(|name| local.join(name)));
+    let mut folders: Vec<_> = toolkits
+        .iter()
+        .flat_map(|root| ["lib64", "lib", "bin/x64", "bin"].map(|folder| root.join(folder)))
+        .collect();
+
+    let mut prefixes: Vec<_> = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(variable).collect();
+    folders.extend(prefixes.iter().map(|prefix| prefix.join("lib")));
+    prefixes.extend(python_prefixes());
+    prefixes
+        .extend(variable(if cfg!(windows) { "USERPROFILE" } else { "HOME" }).map(|home| home.join(".local")));
+    prefixes.push(local.into());
+    folders.extend(prefixes.iter().flat_map(|prefix| wheel_folders(prefix)));
+    folders
+}
+
+/// Where the first Python on the path is installed: as it is called (a virtual environment), and where that leads.
+fn python_prefixes() -> Vec<PathBuf> {
+    let name = if cfg!(windows) { "python.exe" } else { "python3" };
+    let path = env::var_os("PATH").unwrap_or_default();
+    let Some(python) = env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    else {
+        return Vec::new();
+    };
+    // On Windows the program lies in the prefix itself, elsewhere in its `bin`.
+    let prefix = |file: &Path| file.ancestors().nth(if cfg!(windows) { 1 } else { 2 }).map(PathBuf::from);
+    [prefix(&python), fs::canonicalize(&python).ok().and_then(|file| prefix(&file))]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Folders of NVIDIA's wheels under the prefix of a Python.
+fn wheel_folders(prefix: &Path) -> Vec<PathBuf> {
+    let lib = prefix.join("lib");
+    let mut roots: Vec<_> = names(&lib)
+        .iter()
+        .filter(|name| name.starts_with("python3"))
+        .flat_map(|name| ["site-packages", "dist-packages"].map(|packages| lib.join(name).join(packages)))
+        .collect();
+    roots.push(prefix.join("Lib/site-packages"));
+    let libraries: &[&str] = if cfg!(windows) {
+        &["cu13/bin/x86_64", "cuda_nvrtc/bin", "cublas/bin"]
+    } else {
+        &["cu13/lib", "cuda_nvrtc/lib", "cublas/lib"]
+    };
+    let wheels = roots.iter().map(|root| root.join("nvidia")).filter(|folder| folder.is_dir());
+    wheels.flat_map(|folder| libraries.iter().map(move |library| folder.join(library))).collect()
+}
+
+/// Folder and file name of a path that is more than a name.
+fn folder_and_name(path: &Path) -> Option<(PathBuf, &str)> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
+    Some((folder.into(), path.file_name().and_then(OsStr::to_str)?))
+}
+
+/// Names in a folder, the highest first; none where it cannot be read.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_folders_come_first_then_the_newest() {
+        let root = env::temp_dir().join(format!("teatime-libraries-{}", std::process::id()));
+        let [mine, other] = ["mine", "other"].map(|name| root.join(name));
+        for (folder, i) in [(&mine, 1), (&other, 0), (&other, 1)] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join(NVRTC[i].1), "").unwrap();
+        }
+        let found = |major| -> Vec<_> {
+            let all = candidates(NVRTC, std::slice::from_ref(&mine), std::slice::from_ref(&other), major);
+            all.into_iter().map(|candidate| (candidate.major, candidate.path)).collect()
+        };
+        let [new, old, older] = [0, 1, 2].map(|i| PathBuf::from(NVRTC[i].1));
+        let all = vec![
+            (12, mine.join(&old)),
+            (13, new.clone()),
+            (13, other.join(&new)),
+            (12, old.clone()),
+            (12, other.join(&old)),
+            (11, older.clone()),
+        ];
+        assert_eq!(found(14), all);
+        assert_eq!(found(12), [&all[..1], &all[3..]].concat());
+        assert_eq!(found(10), []);
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn wheels_are_found_under_a_python() {
+        let prefix = env::temp_dir().join(format!("teatime-wheels-{}", std::process::id()));
+        let nvidia = prefix.join("lib/python3.11/site-packages/nvidia");
+        fs::create_dir_all(&nvidia).unwrap();
+        let library = if cfg!(windows) { "cuda_nvrtc/bin" } else { "cuda_nvrtc/lib" };
+        assert!(wheel_folders(&prefix).contains(&nvidia.join(library)));
+        fs::remove_dir_all(prefix).unwrap();
+    }
+
+    #[test]
+    #[cfg(not(feature = "cuda-emulator"))]
+    fn absence_is_one_line() {
+        if let Err(why) = driver() {
+            assert!(!why.contains('\n') && why.contains("not"), "{why}");
+        }
+        let why = cublas(11_000).unwrap_err();
+        assert!(!why.contains('\n') && why.contains("pip install"), "{why}");
+    }
+}

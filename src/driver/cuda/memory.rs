@@ -1,0 +1,242 @@
+//! Device memory: from the device's pool, or slices that an application lends.
+#![allow(unsafe_code, reason = "cudarc has no safe call for memory whose frees are ordered by hand")]
+
+use std::{
+    any::Any,
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use cudarc::driver::{CudaContext, CudaEvent, CudaSlice, CudaStream, DevicePtrMut, DriverError, result, sys};
+
+use super::gpu::Gpu;
+use crate::{
+    Error, Result,
+    driver::{Memory, Slice},
+};
+
+/// Memory of a CUDA device.
+#[derive(Debug)]
+pub(crate) struct CudaMemory(Box<Allocation>);
+
+#[derive(Debug)]
+struct Allocation {
+    gpu: Arc<Gpu>,
+    pointer: sys::CUdeviceptr,
+    owner: Owner,
+    /// Whether the compute stream may have used it.
+    used: AtomicBool,
+    /// The last that happened to it on the copy stream.
+    copied: Mutex<Option<Arc<CudaEvent>>>,
+}
+
+/// Who frees the memory.
+#[derive(Debug)]
+enum Owner {
+    Pool,
+    Application(Box<dyn Lent>),
+    /// Handed to an application.
+    Nobody,
+}
+
+/// An application's slice, whatever its elements.
+trait Lent: fmt::Debug + Send + Sync {
+    /// Tells the slice that everything enqueued on `stream` may have used it, and the stream to wait for its other uses.
+    fn settle(&mut self, stream: &CudaStream) -> sys::CUdeviceptr;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+#[derive(Debug)]
+struct LentSlice<T>(CudaSlice<T>);
+
+impl<T: fmt::Debug + Send + Sync + 'static> Lent for LentSlice<T> {
+    fn settle(&mut self, stream: &CudaStream) -> sys::CUdeviceptr {
+        // The guard records the slice's event as it is dropped.
+        let (pointer, _guard) = self.0.device_ptr_mut(stream);
+        pointer
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        Box::new(self.0)
+    }
+}
+
+impl CudaMemory {
+    fn new(gpu: &Arc<Gpu>, pointer: sys::CUdeviceptr, owner: Owner) -> Self {
+        let (used, copied) = (AtomicBool::new(false), Mutex::default());
+        Self(Box::new(Allocation { gpu: gpu.clone(), pointer, owner, used, copied }))
+    }
+
+    /// Memory from the pool, in the order of the compute stream: what the stream freed before can be taken at once.
+    pub(super) fn alloc(gpu: &Arc<Gpu>, bytes: u64) -> Result<Self> {
+        Ok(Self::new(gpu, take(gpu, gpu.compute(), bytes)?, Owner::Pool))
+    }
+
+    /// Memory that an upload fills: in the order of the copy stream, so that the copy need not wait for the kernels that
+    /// are enqueued.
+    pub(super) fn alloc_for_upload(gpu: &Arc<Gpu>, bytes: u64) -> Result<Self> {
+        gpu.keep_pace()?;
+        let memory = Self::new(gpu, take(gpu, gpu.copy(), bytes)?, Owner::Pool);
+        memory.copied_until(Arc::new(gpu.mark(gpu.copy())?));
+        Ok(memory)
+    }
+
+    /// Takes over an application's slice until [`give_back`](Self::give_back).
+    pub(super) fn lend<T: fmt::Debug + Send + Sync + 'static>(gpu: &Arc<Gpu>, slice: CudaSlice<T>) -> Self {
+        let mut slice = LentSlice(slice);
+        let pointer = slice.settle(gpu.compute());
+        let memory = Self::new(gpu, pointer, Owner::Application(Box::new(slice)));
+        memory.0.used.store(true, Ordering::Relaxed);
+        memory
+    }
+
+    /// The memory as a slice of `len` elements that an application owns.
+    pub(super) fn give_back<T: 'static>(self, len: usize) -> CudaSlice<T> {
+        let mut allocation = self.0;
+        allocation.order_compute();
+        let stream = allocation.gpu.compute().clone();
+        match std::mem::replace(&mut allocation.owner, Owner::Nobody) {
+            Owner::Application(mut slice) => {
+                slice.settle(&stream);
+                match slice.into_any().downcast::<CudaSlice<T>>() {
+                    Ok(slice) if slice.len() == len => *slice,
+                    _ => unreachable!("a tensor's elements should be those of the slice it was made of"),
+                }
+            }
+            // SAFETY: the pointer is a live allocation of at least `len` elements of any bit pattern; with the owner gone
+            // the slice is the only one that frees it, on the stream that used it last.
+            Owner::Pool => unsafe { stream.upgrade_device_ptr(allocation.pointer, len) },
+            Owner::Nobody => unreachable!("memory is given back once"),
+        }
+    }
+
+    /// Notes an event of the copy stream.
+    pub(super) fn copied_until(&self, event: Arc<CudaEvent>) {
+        *self.0.copied.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
+    }
+
+    /// Whether the compute stream may have used the memory.
+    pub(super) fn is_used(&self) -> bool {
+        self.0.used.load(Ordering::Relaxed)
+    }
+}
+
+impl Allocation {
+    /// Makes the compute stream wait for what the copy stream does with the memory.
+    fn order_compute(&mut self) {
+        if let Some(event) = self.copied.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            self.gpu.context().record_err(self.gpu.compute().wait(&event));
+        }
+    }
+
+    fn free(&mut self) -> Result<(), DriverError> {
+        self.order_compute();
+        let stream = self.gpu.compute().clone();
+        match &mut self.owner {
+            Owner::Nobody => Ok(()),
+            Owner::Application(slice) => {
+                slice.settle(&stream);
+                Ok(())
+            }
+            Owner::Pool => {
+                self.gpu.context().bind_to_thread()?;
+                // SAFETY: the pointer came from the pool, and is freed once, in the order of the stream after all uses.
+                unsafe { result::free_async(self.pointer, stream.cu_stream()) }
+            }
+        }
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // There is no caller to tell; the next call on the context does.
+        let freed = self.free();
+        self.gpu.context().record_err(freed);
+    }
+}
+
+/// Memory from the pool; when there is no room, once more after everything that was dropped is free.
+fn take(gpu: &Gpu, stream: &CudaStream, bytes: u64) -> Result<sys::CUdeviceptr> {
+    let size = usize::try_from(bytes).unwrap_or(usize::MAX);
+    // SAFETY: the stream is alive, and nothing reads the memory before it is written.
+    let attempt = || unsafe { result::malloc_async(stream.cu_stream(), size) };
+    let full = |result: &Result<_, DriverError>| matches!(result, Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+    let mut pointer = attempt();
+    if full(&pointer) {
+        gpu.synchronize()?;
+        gpu.check(trim(gpu.context()))?;
+        pointer = attempt();
+    }
+    if full(&pointer) {
+        let free = gpu.context().mem_get_info().ok().map(|(free, _)| free as u64);
+        return Err(Error::OutOfMemory { requested: bytes, free });
+    }
+    gpu.check(pointer)
+}
+
+fn pool(context: &CudaContext) -> Result<sys::CUmemoryPool, DriverError> {
+    // SAFETY: the device is that of a live context.
+    unsafe { result::device::get_default_mem_pool(context.cu_device()) }
+}
+
+/// Gives what the device's pool holds and nobody uses back to the system.
+pub(super) fn trim(context: &CudaContext) -> Result<(), DriverError> {
+    // SAFETY: the default pool lives as long as the device.
+    unsafe { result::mem_pool::trim_to(pool(context)?, 0) }
+}
+
+/// Lets the pool keep what is freed: by default it returns all of it to the system at each synchronisation, and taking
+/// it again costs more than most kernels.
+pub(super) fn keep_freed(context: &CudaContext) -> Result<(), DriverError> {
+    let mut threshold = u64::MAX;
+    // SAFETY: this attribute's value is a 64-bit number, which outlives the call.
+    unsafe {
+        result::mem_pool::set_attribute(
+            pool(context)?,
+            sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+            (&raw mut threshold).cast(),
+        )
+    }
+}
+
+/// The address of a window, which the compute stream is about to use.
+pub(super) fn pointer(slice: Slice<'_>) -> Result<sys::CUdeviceptr> {
+    let memory = cuda(slice)?;
+    memory.0.used.store(true, Ordering::Relaxed);
+    Ok(memory.0.pointer + slice.offset)
+}
+
+/// The address of a window that the copy stream is about to fill; the compute stream's earlier uses come first.
+pub(super) fn upload_pointer(gpu: &Gpu, slice: Slice<'_>) -> Result<sys::CUdeviceptr> {
+    let memory = cuda(slice)?;
+    if memory.is_used() {
+        gpu.check(gpu.copy().wait(&gpu.mark(gpu.compute())?))?;
+    }
+    Ok(memory.0.pointer + slice.offset)
+}
+
+/// Zeroes a window.
+pub(super) fn clear(gpu: &Gpu, dst: Slice<'_>) -> Result<()> {
+    let (to, bytes) = (pointer(dst)?, usize::try_from(dst.bytes).unwrap_or(usize::MAX));
+    // SAFETY: a window of live memory, in the order of the stream that frees it.
+    gpu.check(unsafe { result::memset_d8_async(to, 0, bytes, gpu.compute().cu_stream()) })
+}
+
+/// Copies a window to another of the same length.
+pub(super) fn copy(gpu: &Gpu, src: Slice<'_>, dst: Slice<'_>) -> Result<()> {
+    let (from, to) = (pointer(src)?, pointer(dst)?);
+    let bytes = usize::try_from(src.bytes).unwrap_or(usize::MAX);
+    // SAFETY: as in `clear`, of two different memories.
+    gpu.check(unsafe { result::memcpy_dtod_async(to, from, bytes, gpu.compute().cu_stream()) })
+}
+
+/// The memory of a window.
+pub(super) fn cuda(slice: Slice<'_>) -> Result<&CudaMemory> {
+    match slice.memory {
+        Memory::Cuda(memory) => Ok(memory),
+        _ => Err(Error::WrongDevice { op: "cuda" }),
+    }
+}

@@ -1,0 +1,161 @@
+//! NVIDIA GPUs through CUDA's driver interface, loaded at run time.
+
+mod blas;
+mod cache;
+#[cfg(test)]
+mod gate;
+mod gpu;
+mod images;
+mod libraries;
+mod memory;
+mod modules;
+mod nvrtc;
+mod pinned;
+mod select;
+mod source;
+
+use std::sync::Arc;
+
+use cudarc::driver::CudaSlice;
+
+use self::{blas::Blas, gpu::Gpu, modules::Modules};
+use super::{ArgSlice, Download, Driver, Fence, GemmCall, Memory, Slice, Staging};
+use crate::{
+    DeviceInfo, Element, Error, Limits, Result,
+    kernel::{Grid, KernelDef, Spec},
+};
+
+pub use self::images::write_cuda_kernels;
+#[cfg(test)]
+pub(crate) use self::source::source;
+pub(crate) use self::{
+    memory::CudaMemory,
+    pinned::{CudaDownload, CudaStaging},
+    select::{best, lent, list, open, versions},
+};
+
+/// The CUDA driver.
+#[derive(Debug)]
+pub(crate) struct CudaDriver {
+    gpu: Arc<Gpu>,
+    info: DeviceInfo,
+    limits: Limits,
+    modules: Modules,
+    blas: Blas,
+    /// Whether products stay with our own kernel.
+    own_kernels: bool,
+    /// Whether f32 may be multiplied with 10 bits of mantissa.
+    tf32: bool,
+}
+
+impl CudaDriver {
+    /// Takes over an application's slice.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] when it is another context's.
+    pub(crate) fn lend<T: Element>(&self, op: &'static str, slice: CudaSlice<T>) -> Result<CudaMemory> {
+        self.gpu.enter()?;
+        if slice.context().cu_ctx() != self.gpu.context().cu_ctx() {
+            return Err(Error::WrongDevice { op });
+        }
+        Ok(CudaMemory::lend(&self.gpu, slice))
+    }
+
+    /// The first `len` elements of memory that nobody else holds, as an application's slice.
+    pub(crate) fn give_back<T: Element>(&self, memory: CudaMemory, len: usize) -> Result<CudaSlice<T>> {
+        self.gpu.enter()?;
+        Ok(memory.give_back(len))
+    }
+}
+
+impl Driver for CudaDriver {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<Memory> {
+        self.gpu.enter()?;
+        Ok(Memory::Cuda(CudaMemory::alloc(&self.gpu, bytes)?))
+    }
+
+    fn alloc_for_upload(&self, bytes: u64) -> Result<Memory> {
+        self.gpu.enter()?;
+        Ok(Memory::Cuda(CudaMemory::alloc_for_upload(&self.gpu, bytes)?))
+    }
+
+    fn clear(&self, dst: Slice<'_>) -> Result<()> {
+        self.gpu.enter()?;
+        memory::clear(&self.gpu, dst)
+    }
+
+    fn copy(&self, src: Slice<'_>, dst: Slice<'_>) -> Result<()> {
+        self.gpu.enter()?;
+        memory::copy(&self.gpu, src, dst)
+    }
+
+    fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()> {
+        self.gpu.enter()?;
+        pinned::write(&self.gpu, memory::pointer(dst)?, bytes)
+    }
+
+    fn download(&self, src: Slice<'_>) -> Result<Download> {
+        self.gpu.enter()?;
+        let len = usize::try_from(src.bytes).unwrap_or(usize::MAX);
+        pinned::download(&self.gpu, memory::pointer(src)?, len)
+    }
+
+    fn launch(
+        &self,
+        kernel: &'static KernelDef,
+        spec: Spec<'_>,
+        grid: Grid,
+        args: &[ArgSlice<'_>],
+        params: &[u8],
+    ) -> Result<()> {
+        self.gpu.enter()?;
+        let pointers: Result<Vec<_>> = args.iter().map(|arg| memory::pointer(arg.slice)).collect();
+        self.modules.launch(&self.gpu, kernel, spec, grid, &mut pointers?, params)
+    }
+
+    fn staging(&self, bytes: u64) -> Result<Staging> {
+        Ok(Staging::Cuda(CudaStaging::new(&self.gpu, bytes)?))
+    }
+
+    fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
+        self.gpu.enter()?;
+        let Staging::Cuda(slot) = slot else { return Err(Error::WrongDevice { op: "upload" }) };
+        let copied = slot.upload(memory::upload_pointer(&self.gpu, dst)?, dst.bytes)?;
+        memory::cuda(dst)?.copied_until(copied.clone());
+        Ok(Fence::Cuda(copied))
+    }
+
+    fn order_after(&self, fence: &Fence) -> Result<()> {
+        self.gpu.enter()?;
+        match fence {
+            Fence::Cuda(event) => self.gpu.check(self.gpu.compute().wait(event)),
+            Fence::Passed => Ok(()),
+        }
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.gpu.synchronize()
+    }
+
+    fn gemm(&self, call: &GemmCall<'_>) -> Option<Result<()>> {
+        if self.own_kernels {
+            return None;
+        }
+        match self.gpu.enter() {
+            Ok(()) => self.blas.gemm(&self.gpu, call, self.tf32),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn cuda(&self) -> Option<&CudaDriver> {
+        Some(self)
+    }
+}

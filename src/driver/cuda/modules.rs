@@ -1,0 +1,135 @@
+//! Kernels to functions of the device, loaded once per device and spec; and the launch.
+#![allow(unsafe_code, reason = "a launch hands untyped memory to code that the compiler cannot see")]
+
+use std::{
+    collections::HashMap,
+    ffi::{CString, c_void},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cudarc::driver::{CudaContext, result, sys};
+
+use super::{gpu::Gpu, images::Images};
+use crate::{
+    Error, Result,
+    kernel::{Grid, KernelDef, Spec},
+};
+
+/// A kernel loaded for one spec.
+#[derive(Debug)]
+struct Function {
+    context: Arc<CudaContext>,
+    module: sys::CUmodule,
+    function: sys::CUfunction,
+    /// Threads of a block.
+    threads: u32,
+}
+
+// SAFETY: handles that any thread may use while the context is its current one.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Function {
+    fn load(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>, image: Vec<u8>) -> Result<Self> {
+        let refused = |what: &str, error| match gpu.check::<()>(Err(error)) {
+            Err(lost @ Error::DeviceLost { .. }) => lost,
+            _ => {
+                let log = format!("the driver {what}: {error}\nwith {spec:?}");
+                Error::Compile { kernel: kernel.name, backend: "cuda", log: log.into() }
+            }
+        };
+        // PTX is text that ends with a zero; after a cubin it does no harm.
+        let image = [image, vec![0]].concat();
+        // SAFETY: the image is whole (compiled just now, or with a digest that was checked) and ends with a zero.
+        let module = unsafe { result::module::load_data(image.as_ptr().cast()) }
+            .map_err(|error| refused("does not load the code", error))?;
+        let mut loaded =
+            Self { context: gpu.context().clone(), module, function: std::ptr::null_mut(), threads: 0 };
+        let name = CString::new(kernel.name).expect("names of kernels should hold no zero");
+        // SAFETY: the module is loaded.
+        loaded.function = unsafe { result::module::get_function(module, name) }
+            .map_err(|error| refused("does not find the entry point", error))?;
+        // Kernels bound it by what they are written for: __launch_bounds__.
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        // SAFETY: the function was found.
+        let threads = unsafe { result::function::get_function_attribute(loaded.function, attribute) };
+        loaded.threads = gpu.check(threads)?.unsigned_abs();
+        Ok(loaded)
+    }
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        self.context.record_err(self.context.bind_to_thread());
+        // SAFETY: loaded by `load_data`, unloaded once; unloading waits for what runs.
+        self.context.record_err(unsafe { result::module::unload(self.module) });
+    }
+}
+
+/// Name of a kernel, and the values of its constants.
+type Key = (&'static str, Box<[u32]>);
+
+/// What was loaded on a device.
+#[derive(Debug)]
+pub(super) struct Modules {
+    images: Images,
+    loaded: Mutex<HashMap<Key, Arc<Function>>>,
+}
+
+impl Modules {
+    pub(super) fn new(images: Images) -> Self {
+        Self { images, loaded: Mutex::default() }
+    }
+
+    /// The function of a kernel and a spec. Two threads that want the same new one both load it.
+    fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Function>> {
+        let key = (kernel.name, spec.iter().map(|&(_, value)| value).collect());
+        let lock = || self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = lock().get(&key) {
+            return Ok(function.clone());
+        }
+        let image = self.images.image(kernel, spec)?;
+        let function = Arc::new(Function::load(gpu, kernel, spec, image)?);
+        Ok(lock().entry(key).or_insert(function).clone())
+    }
+
+    /// Enqueues a kernel on the compute stream; `pointers` are its arguments in order.
+    ///
+    /// The one place where a kernel is launched.
+    pub(super) fn launch(
+        &self,
+        gpu: &Gpu,
+        kernel: &'static KernelDef,
+        spec: Spec<'_>,
+        grid: Grid,
+        pointers: &mut [sys::CUdeviceptr],
+        params: &[u8],
+    ) -> Result<()> {
+        let function = self.get(gpu, kernel, spec)?;
+        // Aligned for any parameter; CUDA copies the block during the call.
+        let mut block = [0u64; 16];
+        bytemuck::bytes_of_mut(&mut block)[..params.len()].copy_from_slice(params);
+        let mut arguments: Vec<*mut c_void> = pointers.iter_mut().map(|p| (&raw mut *p).cast()).collect();
+        arguments.push((&raw mut block).cast());
+        let [x, y, z] = grid.groups;
+        // SAFETY: CUDA checks neither number nor types of arguments, so this relies on the following. A kernel's source
+        // takes one pointer for each entry of its access list, then its parameters by value (tests compare both with the
+        // Rust side, field by field). `Device::launch` has checked that the list given here is the kernel's, that each
+        // window lies in its memory and is as large as the operation says, that what is written stands once in the list,
+        // and that params is the kernel's block of at most 128 bytes. All memory belongs to this context: other memory
+        // has no pointer here. It outlives the kernel, since frees are enqueued on the same stream when its owner is
+        // dropped, and what the copy stream writes is ordered before by the fence that the caller waited for. The
+        // function is of a module that the cache keeps loaded as long as the driver.
+        gpu.check(unsafe {
+            result::launch_kernel(
+                function.function,
+                (x, y, z),
+                (function.threads, 1, 1),
+                0,
+                gpu.compute().cu_stream(),
+                &mut arguments,
+            )
+        })
+    }
+}

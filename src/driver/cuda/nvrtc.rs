@@ -1,0 +1,283 @@
+//! NVIDIA's run-time compiler, through the functions that we need of it.
+//!
+//! Not through cudarc, which knows one NVRTC a process, gives PTX only, and panics where a function is missing.
+
+#![allow(unsafe_code, reason = "NVRTC is a C library")]
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    path::Path,
+    ptr,
+    sync::OnceLock,
+};
+
+use libloading::Library;
+
+use super::libraries;
+
+type Program = *mut c_void;
+type Status = c_int;
+
+/// An NVRTC, loaded for good.
+#[derive(Debug)]
+pub(crate) struct Nvrtc {
+    functions: Functions,
+    version: (i32, i32),
+    archs: Vec<i32>,
+    options: Vec<String>,
+}
+
+/// A program as the compiler left it.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    /// A cubin for a real architecture (`sm_80`), PTX ending in a zero for a virtual one (`compute_80`).
+    pub(crate) image: Vec<u8>,
+    /// Warnings; for a real architecture also registers and spills of each kernel.
+    pub(crate) log: String,
+}
+
+/// The types are those of nvrtc.h.
+#[derive(Debug)]
+struct Functions {
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
+    error_string: unsafe extern "C" fn(Status) -> *const c_char,
+    arch_count: unsafe extern "C" fn(*mut c_int) -> Status,
+    archs: unsafe extern "C" fn(*mut c_int) -> Status,
+    create: unsafe extern "C" fn(
+        *mut Program,
+        *const c_char,
+        *const c_char,
+        c_int,
+        *const *const c_char,
+        *const *const c_char,
+    ) -> Status,
+    destroy: unsafe extern "C" fn(*mut Program) -> Status,
+    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status,
+    log_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+    log: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    ptx_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+    ptx: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+    cubin: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+}
+
+impl Functions {
+    fn of(library: &'static Library) -> Result<Self, String> {
+        /// # Safety
+        /// `T` is the type of the function of that name.
+        unsafe fn symbol<T: Copy>(library: &'static Library, name: &str) -> Result<T, String> {
+            // SAFETY: as above.
+            let found = unsafe { library.get::<T>(name.as_bytes()) };
+            found
+                .map(|symbol| *symbol)
+                .map_err(|_| format!("{name} is missing; NVRTC 11.2 or newer is needed"))
+        }
+        // SAFETY: each field has the type that nvrtc.h gives the function, and the library stays loaded for good.
+        unsafe {
+            Ok(Self {
+                version: symbol(library, "nvrtcVersion")?,
+                error_string: symbol(library, "nvrtcGetErrorString")?,
+                arch_count: symbol(library, "nvrtcGetNumSupportedArchs")?,
+                archs: symbol(library, "nvrtcGetSupportedArchs")?,
+                create: symbol(library, "nvrtcCreateProgram")?,
+                destroy: symbol(library, "nvrtcDestroyProgram")?,
+                compile: symbol(library, "nvrtcCompileProgram")?,
+                log_size: symbol(library, "nvrtcGetProgramLogSize")?,
+                log: symbol(library, "nvrtcGetProgramLog")?,
+                ptx_size: symbol(library, "nvrtcGetPTXSize")?,
+                ptx: symbol(library, "nvrtcGetPTX")?,
+                cubin_size: symbol(library, "nvrtcGetCUBINSize")?,
+                cubin: symbol(library, "nvrtcGetCUBIN")?,
+            })
+        }
+    }
+
+    fn check(&self, status: Status) -> Result<(), String> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: any status may be given; the answer is a constant string.
+        let text = unsafe { CStr::from_ptr((self.error_string)(status)) };
+        Err(text.to_string_lossy().into_owned())
+    }
+
+    /// Bytes that a program gives through a pair of functions for their number and themselves.
+    fn bytes(
+        &self,
+        program: Program,
+        size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+        get: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    ) -> Result<Vec<u8>, String> {
+        let mut count = 0;
+        // SAFETY: the program lives; the second function writes as many bytes as the first says.
+        unsafe {
+            self.check(size(program, &mut count))?;
+            let mut bytes = vec![0; count];
+            self.check(get(program, bytes.as_mut_ptr().cast()))?;
+            Ok(bytes)
+        }
+    }
+}
+
+/// A program, destroyed on drop.
+struct Guard<'a> {
+    functions: &'a Functions,
+    program: Program,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by `create` and destroyed once.
+        unsafe { (self.functions.destroy)(&mut self.program) };
+    }
+}
+
+impl Nvrtc {
+    /// Loads an NVRTC by path, or by a name for the system's loader; `include` is one more folder of headers.
+    ///
+    /// # Errors
+    /// The loader's reason, or the function that it lacks.
+    pub(crate) fn open(path: &Path, include: Option<&Path>) -> Result<Self, String> {
+        let functions = Functions::of(libraries::load_nvrtc(path)?)?;
+        let (mut major, mut minor, mut count) = (0, 0, 0);
+        let mut archs;
+        // SAFETY: each pointer is to an integer; the list is as long as the library says.
+        unsafe {
+            functions.check((functions.version)(&mut major, &mut minor))?;
+            functions.check((functions.arch_count)(&mut count))?;
+            archs = vec![0; usize::try_from(count).unwrap_or(0)];
+            functions.check((functions.archs)(archs.as_mut_ptr()))?;
+        }
+        archs.sort_unstable();
+        let mut options = vec!["--std=c++17".to_owned()];
+        options.extend(include.map(|folder| format!("--include-path={}", folder.display())));
+        Ok(Self { functions, version: (major, minor), archs, options })
+    }
+
+    /// The NVRTC for a driver of CUDA `driver_version` (13000 for 13.0), chosen and loaded by the first call.
+    ///
+    /// Its major version is the driver's or older. A newer minor version is good too: within a major version any
+    /// driver runs its cubins, and PTX of a newer one [`arch`](Self::arch) does not ask for.
+    ///
+    /// # Errors
+    /// What to install, in one line.
+    pub(crate) fn best(driver_version: i32) -> Result<&'static Self, String> {
+        static BEST: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
+        let best = BEST.get_or_init(|| {
+            let major = driver_version / 1000;
+            let mut failed = None;
+            for candidate in libraries::nvrtc_candidates(major)? {
+                match Self::open(&candidate.path, candidate.include.as_deref()) {
+                    Ok(nvrtc) if nvrtc.version.0 <= major => return Ok(nvrtc),
+                    Err(why) if candidate.path.is_absolute() => failed = Some(why),
+                    _ => {}
+                }
+            }
+            let wheel = if major >= 13 { "nvidia-cuda-nvrtc" } else { "nvidia-cuda-nvrtc-cu12" };
+            Err(failed.unwrap_or_else(|| {
+                format!("no NVRTC for CUDA {major} or older is here: pip install {wheel}, or a CUDA toolkit")
+            }))
+        });
+        best.as_ref().map_err(Clone::clone)
+    }
+
+    /// Version of CUDA that it belongs to.
+    pub(crate) const fn version(&self) -> (i32, i32) {
+        self.version
+    }
+
+    /// The architecture to compile for, so that a device of that compute capability under a driver for CUDA
+    /// `driver_version` runs it well; none where this NVRTC is too old for the device and too new for the driver.
+    pub(crate) fn arch(&self, capability: (i32, i32), driver_version: i32) -> Option<String> {
+        arch(&self.archs, self.version, capability, driver_version)
+    }
+
+    /// Everything besides source, headers and architecture that an image depends on.
+    pub(super) fn options(&self) -> String {
+        self.options.join(" ")
+    }
+
+    /// Compiles a program for `arch`: to a cubin for `sm_80`, to PTX for `compute_80`. `name` stands in messages.
+    ///
+    /// # Errors
+    /// The compiler's log.
+    pub(crate) fn compile(
+        &self,
+        name: &str,
+        source: &str,
+        headers: &[(&str, &str)],
+        arch: &str,
+    ) -> Result<Compiled, String> {
+        let real = arch.starts_with("sm_");
+        let text = |text: &str| CString::new(text).map_err(|_| "a zero byte in a source".to_owned());
+        let (name, source) = (text(name)?, text(source)?);
+        let contents = headers.iter().map(|(_, content)| text(content)).collect::<Result<Vec<_>, _>>()?;
+        let names = headers.iter().map(|(name, _)| text(name)).collect::<Result<Vec<_>, _>>()?;
+        let mut options = vec![text(&format!("--gpu-architecture={arch}"))?];
+        options.extend(self.options.iter().map(|option| text(option)).collect::<Result<Vec<_>, _>>()?);
+        // Registers and spills into the log.
+        options.extend(real.then(|| c"--ptxas-options=-v".to_owned()));
+        let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
+        let length = |texts: &[CString]| c_int::try_from(texts.len()).map_err(|_| "too many".to_owned());
+
+        let functions = &self.functions;
+        let mut program: Program = ptr::null_mut();
+        // SAFETY: all strings end in a zero and outlive the call; the lists are as long as the count says.
+        functions.check(unsafe {
+            (functions.create)(
+                &mut program,
+                source.as_ptr(),
+                name.as_ptr(),
+                length(&names)?,
+                pointers(&contents).as_ptr(),
+                pointers(&names).as_ptr(),
+            )
+        })?;
+        let program = Guard { functions, program };
+        // SAFETY: as above.
+        let status =
+            unsafe { (functions.compile)(program.program, length(&options)?, pointers(&options).as_ptr()) };
+        let log = functions.bytes(program.program, functions.log_size, functions.log)?;
+        let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim_end().to_owned();
+        functions.check(status).map_err(|why| if log.is_empty() { why } else { format!("{why}\n{log}") })?;
+        let (size, get) =
+            if real { (functions.cubin_size, functions.cubin) } else { (functions.ptx_size, functions.ptx) };
+        Ok(Compiled { image: functions.bytes(program.program, size, get)?, log })
+    }
+}
+
+/// [`Nvrtc::arch`] of a compiler with these architectures, in order.
+fn arch(archs: &[i32], version: (i32, i32), capability: (i32, i32), driver_version: i32) -> Option<String> {
+    let device = 10 * capability.0 + capability.1;
+    if archs.contains(&device) {
+        // 9.0 alone has instructions that only its own variant gives; compilers before 12.0 do not know it.
+        let own = if device == 90 && version.0 >= 12 { "a" } else { "" };
+        return Some(format!("sm_{device}{own}"));
+    }
+    let older = archs.iter().rev().find(|&&arch| arch < device)?;
+    if 1000 * version.0 + 10 * version.1 <= driver_version {
+        // The driver compiles PTX for the device itself, if it is no newer than the driver.
+        return Some(format!("compute_{older}"));
+    }
+    // A cubin runs on later devices of its own major capability.
+    (older / 10 == capability.0).then(|| format!("sm_{older}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures() {
+        let twelve = [50, 60, 70, 75, 80, 86, 89, 90];
+        let chosen = |version, device, driver| arch(&twelve, version, device, driver);
+        assert_eq!(chosen((12, 0), (9, 0), 12_000).as_deref(), Some("sm_90a"));
+        assert_eq!(chosen((11, 8), (9, 0), 12_000).as_deref(), Some("sm_90"));
+        assert_eq!(chosen((12, 4), (8, 6), 12_000).as_deref(), Some("sm_86"));
+        // A device newer than the compiler: PTX, unless the compiler is newer than the driver.
+        assert_eq!(chosen((12, 0), (10, 0), 13_000).as_deref(), Some("compute_90"));
+        assert_eq!(chosen((12, 4), (8, 7), 12_020).as_deref(), Some("sm_86"));
+        assert_eq!(chosen((12, 4), (10, 0), 12_020), None);
+        assert_eq!(arch(&[], (12, 0), (8, 0), 12_000), None);
+    }
+}

@@ -1,0 +1,324 @@
+//! Finding devices and opening them.
+#![allow(unsafe_code, reason = "questions about a device that cudarc's safe layer asks only of an open one")]
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
+
+use super::{
+    CudaDriver, blas::Blas, gpu::Gpu, images::Images, libraries, memory, modules::Modules, nvrtc::Nvrtc,
+};
+use crate::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Error, Limits, Result, driver::Driver};
+
+/// The oldest CUDA version that a driver may have: the one whose PTX is shipped.
+const OLDEST_DRIVER: i32 = 12_000;
+/// The oldest generation of GPUs (Ampere): kernels copy asynchronously and multiply with its instructions.
+const LEAST_CAPABILITY: (i32, i32) = (8, 0);
+
+/// What a device is called where it is computed on the processor.
+const EMULATOR: &str = "teatime CUDA emulator";
+
+/// The name of a device that an application lends.
+const LENT: &str = "cuda:lent";
+
+/// The first device, unless there is none or it is an emulator.
+pub(crate) fn best(options: &DeviceOptions) -> Option<Box<dyn Driver>> {
+    let devices = Devices::find().ok()?;
+    let emulated = devices.describe(0).is_ok_and(|info| info.kind == DeviceKind::Software);
+    (!emulated).then(|| devices.open(0, options).ok()).flatten()
+}
+
+/// The device that `selector` means: a number, or nothing for the first.
+///
+/// # Errors
+/// [`Error::NoDevice`] with what is there, or why nothing is.
+pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
+    let wanted = if selector.is_empty() { "cuda".into() } else { format!("cuda:{selector}") };
+    let refuse = |tried| Error::NoDevice { wanted: wanted.as_str().into(), tried };
+    let devices = Devices::find().map_err(|why| refuse(vec![("cuda".into(), why)]))?;
+    let place = if selector.is_empty() { Some(0) } else { selector.parse().ok() };
+    let Some(place) = place.filter(|&place| place < devices.count) else {
+        let entry = |place| match devices.describe(place) {
+            Ok(info) => (info.name, info.description),
+            Err(why) => (format!("cuda:{place}"), why),
+        };
+        return Err(refuse((0..devices.count).map(entry).collect()));
+    };
+    devices.open(place, options).map_err(|why| match why {
+        Refused::Why(why) => refuse(vec![(format!("cuda:{place}"), why)]),
+        Refused::Failed(error) => error,
+    })
+}
+
+/// Every device, or why there is none, each with the name that [`open`] takes.
+pub(crate) fn list() -> Vec<(String, Result<DeviceInfo, String>)> {
+    match Devices::find() {
+        Ok(devices) => {
+            (0..devices.count).map(|place| (format!("cuda:{place}"), devices.describe(place))).collect()
+        }
+        Err(why) => vec![("cuda".into(), Err(why))],
+    }
+}
+
+/// A context and a stream that an application made.
+///
+/// # Errors
+/// [`Error::Argument`] when the stream is another context's or the device lacks what kernels need.
+pub(crate) fn lent(
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    options: &DeviceOptions,
+) -> Result<Box<dyn Driver>> {
+    let op = "Device::from_cuda";
+    if stream.context().cu_ctx() != context.cu_ctx() {
+        return Err(Error::argument(op, "stream", "it belongs to another context"));
+    }
+    let refuse = |why: String| Error::argument(op, "context", why);
+    let device = Device::new(context.ordinal()).map_err(refuse)?;
+    device.usable().map_err(refuse)?;
+    let info = DeviceInfo { name: LENT.into(), ..device.describe().map_err(refuse)? };
+    let driver = device.driver(context, stream, info, options);
+    Ok(Box::new(driver.map_err(super::gpu::driver_error)?))
+}
+
+/// NVRTC and cuBLAS with their versions, or how to get them.
+pub(crate) fn versions() -> Vec<String> {
+    let version = driver_version();
+    let nvrtc = match Nvrtc::best(version) {
+        Ok(nvrtc) => {
+            let (major, minor) = nvrtc.version();
+            format!("NVRTC {major}.{minor}")
+        }
+        Err(why) => format!("NVRTC: {why}"),
+    };
+    let cublas = match super::blas::version(version) {
+        Ok(version) => format!("cuBLAS {version}"),
+        Err(why) => format!("cuBLAS: {why}"),
+    };
+    vec![nvrtc, cublas]
+}
+
+/// Why a device did not open.
+enum Refused {
+    Why(String),
+    Failed(Error),
+}
+
+/// The devices that CUDA shows this process.
+struct Devices {
+    count: usize,
+}
+
+impl Devices {
+    /// Loads and starts CUDA; never panics.
+    fn find() -> Result<Self, String> {
+        libraries::driver()?;
+        // SAFETY: the library is loaded. Asked first, since an older driver lacks functions that are called next.
+        let version = unsafe {
+            let mut version = 0;
+            sys::cuDriverGetVersion(&raw mut version).result().map(|()| version)
+        };
+        let version = version.map_err(said)?;
+        if version < OLDEST_DRIVER {
+            return Err(format!(
+                "the NVIDIA driver is for CUDA {}, and CUDA {} is the oldest that will do: please update the driver",
+                version_text(version),
+                version_text(OLDEST_DRIVER)
+            ));
+        }
+        match CudaContext::device_count() {
+            Ok(count @ 1..) => Ok(Self { count: usize::try_from(count).unwrap_or_default() }),
+            Ok(_) => Err("the NVIDIA driver is installed, and there is no GPU".into()),
+            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => {
+                Err("the NVIDIA driver is installed, and there is no GPU".into())
+            }
+            Err(error) => Err(format!("the NVIDIA driver does not start: {error}")),
+        }
+    }
+
+    fn describe(&self, place: usize) -> Result<DeviceInfo, String> {
+        let device = Device::new(place)?;
+        device.usable()?;
+        device.describe()
+    }
+
+    fn open(&self, place: usize, options: &DeviceOptions) -> Result<Box<dyn Driver>, Refused> {
+        let device = Device::new(place).map_err(Refused::Why)?;
+        device.usable().map_err(Refused::Why)?;
+        let info = device.describe().map_err(Refused::Why)?;
+        let opened = CudaContext::new(place).and_then(|context| {
+            let stream = context.new_stream()?;
+            memory::keep_freed(&context)?;
+            device.driver(context, stream, info, options)
+        });
+        match opened {
+            Ok(driver) => Ok(Box::new(driver)),
+            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                Err(Refused::Failed(Error::OutOfMemory { requested: 0, free: None }))
+            }
+            Err(error) => Err(Refused::Why(said(error))),
+        }
+    }
+}
+
+/// A device that need not be open.
+struct Device {
+    place: usize,
+    handle: sys::CUdevice,
+}
+
+impl Device {
+    fn new(place: usize) -> Result<Self, String> {
+        let ordinal = i32::try_from(place).map_err(|error| error.to_string())?;
+        result::init()
+            .and_then(|()| result::device::get(ordinal))
+            .map_err(said)
+            .map(|handle| Self { place, handle })
+    }
+
+    fn attribute(&self, attribute: sys::CUdevice_attribute) -> Result<i32, String> {
+        // SAFETY: the handle came from the driver.
+        unsafe { result::device::get_attribute(self.handle, attribute) }.map_err(said)
+    }
+
+    fn capability(&self) -> Result<(i32, i32), String> {
+        use sys::CUdevice_attribute as A;
+        let major = self.attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        Ok((major, self.attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
+    }
+
+    /// Whether kernels run on it.
+    fn usable(&self) -> Result<(), String> {
+        let name = || result::device::get_name(self.handle).unwrap_or_else(|_| "this GPU".into());
+        let (major, minor) = self.capability()?;
+        if (major, minor) < LEAST_CAPABILITY {
+            let (least, _) = LEAST_CAPABILITY;
+            return Err(format!(
+                "{}: compute capability {major}.{minor}, and kernels need {least}.0",
+                name()
+            ));
+        }
+        if self.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
+            return Err(format!("{}: it has no memory pools", name()));
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> Result<DeviceInfo, String> {
+        use sys::CUdevice_attribute as A;
+        let description = result::device::get_name(self.handle).map_err(said)?;
+        let (major, minor) = self.capability()?;
+        let bus = [
+            A::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+            A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+            A::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
+        ];
+        let [domain, bus, slot] = bus.map(|id| self.attribute(id).unwrap_or_default());
+        let kind = if description == EMULATOR {
+            DeviceKind::Software
+        } else if self.attribute(A::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0 {
+            DeviceKind::Integrated
+        } else {
+            DeviceKind::Discrete
+        };
+        // SAFETY: the handle came from the driver.
+        let memory = unsafe { result::device::total_mem(self.handle) }.map_err(said)?;
+        Ok(DeviceInfo {
+            name: format!("cuda:{}", self.place),
+            backend: Backend::Cuda,
+            api: format!("CUDA {}", version_text(driver_version())),
+            kind,
+            vendor: if kind == DeviceKind::Software { String::new() } else { "NVIDIA".into() },
+            driver: kernel_module(),
+            memory: Some(memory as u64),
+            compute_capability: Some((major.unsigned_abs(), minor.unsigned_abs())),
+            // As Vulkan's drivers write it, so that one card has one identity.
+            identity: format!("{domain:04x}:{bus:02x}:{slot:02x}.0"),
+            description,
+        })
+    }
+
+    fn driver(
+        &self,
+        context: Arc<CudaContext>,
+        stream: Arc<CudaStream>,
+        info: DeviceInfo,
+        options: &DeviceOptions,
+    ) -> Result<CudaDriver, DriverError> {
+        let granted = self.limits(&info).unwrap_or(LEAST_LIMITS);
+        let owns_pool = info.name != LENT;
+        let images = Images::new(self.capability().unwrap_or(LEAST_CAPABILITY), driver_version());
+        Ok(CudaDriver {
+            gpu: Arc::new(Gpu::new(context, stream, info.name.clone(), owns_pool)?),
+            limits: options.lower(granted),
+            info,
+            modules: Modules::new(images),
+            blas: Blas::default(),
+            own_kernels: options.own_kernels,
+            tf32: options.tf32,
+        })
+    }
+
+    fn limits(&self, info: &DeviceInfo) -> Result<Limits, String> {
+        use sys::CUdevice_attribute as A;
+        let attribute = |which| self.attribute(which).map(i32::unsigned_abs);
+        Ok(Limits {
+            buffer: info.memory.unwrap_or(u64::MAX) & !255,
+            workgroup_memory: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
+            workgroup_size: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            groups_per_axis: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+            ..LEAST_LIMITS
+        })
+    }
+}
+
+/// What every CUDA device has.
+const LEAST_LIMITS: Limits = Limits {
+    // Kernels count elements with u32.
+    binding: (u32::MAX as u64) & !255,
+    buffer: 1 << 46,
+    groups_per_axis: 65_535,
+    workgroup_memory: 48 << 10,
+    workgroup_size: 1024,
+    // Kernels load 16 bytes at once.
+    alignment: 16,
+};
+
+/// The newest CUDA that the driver is for, as 1000 major + 10 minor.
+pub(super) fn driver_version() -> i32 {
+    let mut version = 0;
+    // SAFETY: only called once the library is loaded; a failure leaves the 0.
+    let _ = unsafe { sys::cuDriverGetVersion(&raw mut version) };
+    version
+}
+
+/// 13010 as 13.1.
+fn version_text(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// The version of the kernel's module, where the system tells: `580.159.03`.
+fn kernel_module() -> String {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    // NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Tue ...
+    let version = line
+        .split_whitespace()
+        .find(|word| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.'));
+    version.unwrap_or_default().into()
+}
+
+fn said(error: DriverError) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(version_text(13_000), "13.0");
+        assert_eq!(version_text(12_080), "12.8");
+    }
+}

@@ -1,0 +1,101 @@
+//! What `Device::from_cuda` promises to the application that lends a context.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaStream, DevicePtr};
+
+use super::{On, cpu, data::values, devices};
+use crate::{Device, Error, Tensor, linalg};
+
+/// A lent device with the application's handles, or why there is none.
+struct Lent {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    device: Device,
+}
+
+impl Lent {
+    fn open() -> Option<Self> {
+        if let Err(why) = devices(On::Cuda) {
+            let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
+            assert!(!required.split(',').any(|name| name == "cuda"), "cuda is required: {why}");
+            println!("SKIP cuda: {why}");
+            return None;
+        }
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        let device = Device::from_cuda(context.clone(), stream.clone()).unwrap();
+        Some(Self { context, stream, device })
+    }
+}
+
+/// Where a slice's memory is.
+fn address<T>(slice: &cudarc::driver::CudaSlice<T>, stream: &CudaStream) -> u64 {
+    slice.device_ptr(stream).0
+}
+
+#[test]
+fn slices_are_shared() {
+    let Some(Lent { context, stream, device }) = Lent::open() else { return };
+    let numbers = values::<f32>(70, 60);
+    // Filled on one stream and read on another, with the device's in between.
+    let [before, after] = [context.new_stream().unwrap(), context.new_stream().unwrap()];
+    let slice = before.clone_htod(&numbers).unwrap();
+    let place = address(&slice, &stream);
+    let allocated = device.allocated_bytes();
+    let x = Tensor::from_cuda_slice(&device, slice, &[12, 5]).unwrap();
+    assert_eq!(device.allocated_bytes(), allocated);
+    let host = Tensor::from_slice(cpu(), &numbers, &[12, 5]).unwrap();
+    let product = linalg::matmul_tn(&x, &x).unwrap().read().unwrap();
+    let expected = linalg::matmul_tn(&host, &host).unwrap().read().unwrap();
+    for (a, b) in product.iter().zip(&expected) {
+        assert!((a - b).abs() < 1e-5, "{a} {b}");
+    }
+    let slice = x.into_cuda_slice().unwrap();
+    assert_eq!(address(&slice, &stream), place);
+    assert_eq!(after.clone_dtoh(&slice).unwrap(), numbers);
+}
+
+#[test]
+fn results_are_handed_over() {
+    let Some(Lent { context, stream, device }) = Lent::open() else { return };
+    let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap();
+    let product = linalg::matmul(&x, &x).unwrap();
+    let allocated = device.allocated_bytes();
+    let slice = product.into_cuda_slice().unwrap();
+    assert!(device.allocated_bytes() < allocated);
+    assert_eq!(slice.len(), 4);
+    let other = context.new_stream().unwrap();
+    assert_eq!(other.clone_dtoh(&slice).unwrap(), [7.0, 10.0, 15.0, 22.0]);
+    // And back, as another shape.
+    let place = address(&slice, &stream);
+    let again = Tensor::from_cuda_slice(&device, slice, &[4]).unwrap();
+    assert_eq!(again.read().unwrap(), [7.0, 10.0, 15.0, 22.0]);
+    assert_eq!(address(&again.into_cuda_slice().unwrap(), &stream), place);
+}
+
+#[test]
+fn the_context_stays_as_it_was() {
+    let Some(Lent { context, device, .. }) = Lent::open() else { return };
+    drop(Tensor::from_slice(&device, &[1.0f32; 64], &[64]).unwrap());
+    assert!(context.is_event_tracking());
+    drop(device);
+    let stream = context.new_stream().unwrap();
+    assert_eq!(stream.clone_dtoh(&stream.clone_htod(&[5u32]).unwrap()).unwrap(), [5]);
+    context.check_err().unwrap();
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let Some(Lent { stream, device, .. }) = Lent::open() else { return };
+    let floats = || stream.clone_htod(&[1.0f32, 2.0]).unwrap();
+    let wrong = Tensor::from_cuda_slice(&device, floats(), &[3]);
+    assert!(matches!(wrong, Err(Error::Shape { op: "Tensor::from_cuda_slice", .. })), "{wrong:?}");
+    let wrong = Tensor::from_cuda_slice(cpu(), floats(), &[2]);
+    assert!(matches!(wrong, Err(Error::WrongDevice { op: "Tensor::from_cuda_slice" })), "{wrong:?}");
+    let odd = stream.clone_htod(&[1u8, 2, 3]).unwrap();
+    let wrong = Tensor::from_cuda_slice(&device, odd, &[3]);
+    assert!(matches!(wrong, Err(Error::Argument { name: "slice", .. })), "{wrong:?}");
+    let host = Tensor::from_slice(cpu(), &[1.0f32], &[1]).unwrap().into_cuda_slice();
+    assert!(matches!(host, Err(Error::WrongDevice { op: "Tensor::into_cuda_slice" })), "{host:?}");
+}
