@@ -11,8 +11,8 @@ use teatime::{
 
 use crate::{data, measure::Session};
 
-/// Adds the digests and values to the report.
-pub(crate) fn results(session: &mut Session<'_>) {
+/// Adds the digests and values to the report; `end` ends each name.
+pub(crate) fn results(session: &mut Session<'_>, end: &str) {
     type Exact = fn(&Device) -> Result<Vec<u8>, Error>;
     let exact: [(&str, Exact); 5] = [
         ("random words", words),
@@ -22,7 +22,7 @@ pub(crate) fn results(session: &mut Session<'_>) {
         ("genotype counts", counts),
     ];
     for (id, make) in exact {
-        let id = format!("exact {id}");
+        let id = format!("exact {id}{end}");
         match session.wants(&id).then(|| make(session.device)) {
             Some(Ok(bytes)) => {
                 session.report.digests.insert(id, hex(&bytes));
@@ -38,7 +38,7 @@ pub(crate) fn results(session: &mut Session<'_>) {
         ("eigenvalues, randomized", |device| eigenvalues(device, Method::Randomized)),
     ];
     for (id, make) in close {
-        let id = format!("close {id}");
+        let id = format!("close {id}{end}");
         match session.wants(&id).then(|| make(session.device)) {
             Some(Ok(values)) => {
                 session.report.values.insert(id, values);

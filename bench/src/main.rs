@@ -16,11 +16,11 @@ mod table;
 use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
-use teatime::Device;
+use teatime::{Device, DeviceOptions};
 
 use crate::{
     args::Args,
-    measure::Session,
+    measure::{OWN, Session},
     report::{DeviceReport, Note, Report},
 };
 
@@ -65,6 +65,22 @@ fn run(args: &Args) -> Result<bool, String> {
     Ok(differences.is_empty() && report.devices.iter().all(|device| device.failed.is_empty()))
 }
 
+/// Measures everything on a device as it is by default.
+fn whole(session: &mut Session<'_>) {
+    bandwidth::copies(session);
+    bandwidth::kernels(session);
+    products::products(session, "");
+    jobs::jobs(session);
+    startup::startup(session);
+    exact::results(session, "");
+}
+
+/// The other ways to multiply where the vendor's library does by default, by the end of their measurements' names.
+fn variants() -> [(&'static str, DeviceOptions); 2] {
+    let own = DeviceOptions { own_kernels: true, ..DeviceOptions::default() };
+    [(OWN, own), (", TF32", DeviceOptions { tf32: true, ..DeviceOptions::default() })]
+}
+
 /// Measures the devices that were asked for, one after the other.
 fn measure_all(args: &Args) -> Result<Report, String> {
     let mut report = Report::new(args.seconds);
@@ -82,13 +98,17 @@ fn measure_all(args: &Args) -> Result<Report, String> {
         let mut found = DeviceReport::new(&device);
         let memory = found.memory.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
         table::print(&format!("\n{name}: {} ({}{memory}, {})", found.description, found.api, found.driver));
-        let mut session = Session::new(&device, &mut found, &args.only, args.seconds);
-        bandwidth::copies(&mut session);
-        bandwidth::kernels(&mut session);
-        products::products(&mut session, "");
-        jobs::jobs(&mut session);
-        startup::startup(&mut session);
-        exact::results(&mut session);
+        let session = |device, found| Session::new(device, found, &args.only, args.seconds);
+        whole(&mut session(&device, &mut found));
+        if found.backend == "cuda" {
+            for (end, options) in variants() {
+                let device = Device::open_with(&name, &options).map_err(|error| error.to_string())?;
+                products::products(&mut session(&device, &mut found), end);
+                if options.own_kernels {
+                    exact::results(&mut session(&device, &mut found), end);
+                }
+            }
+        }
         report.devices.push(found);
     }
     Ok(report)

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use teatime::{Device, ListedDevice};
 
 use crate::{
+    measure::OWN,
     system::{System, date},
     table,
 };
@@ -150,13 +151,13 @@ impl Report {
         let mut values = BTreeMap::<&str, (String, &[f64])>::new();
         for (name, device) in devices {
             for (id, digest) in &device.digests {
-                let (other, expected) = first.entry(id).or_insert_with(|| (name.clone(), digest));
+                let (other, expected) = first.entry(plain(id)).or_insert_with(|| (name.clone(), digest));
                 if expected != digest {
                     lines.push(format!("{id}: {name} and {other} differ"));
                 }
             }
             for (id, found) in &device.values {
-                let (other, expected) = values.entry(id).or_insert_with(|| (name.clone(), found));
+                let (other, expected) = values.entry(plain(id)).or_insert_with(|| (name.clone(), found));
                 let apart = distance(found, expected);
                 // Written so that NaN differs.
                 if apart.is_none_or(|apart| apart > TOLERANCE) {
@@ -167,6 +168,11 @@ impl Report {
         }
         lines
     }
+}
+
+/// A result's name whichever kernels made it, since all must agree.
+fn plain(id: &str) -> &str {
+    id.strip_suffix(OWN).unwrap_or(id)
 }
 
 /// How far results in floating point may be apart, as a fraction of the largest.
