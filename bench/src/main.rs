@@ -65,6 +65,10 @@ fn run(args: &Args) -> Result<bool, String> {
     Ok(differences.is_empty() && report.devices.iter().all(|device| device.failed.is_empty()))
 }
 
+fn session<'a>(args: &'a Args, device: &'a Device, report: &'a mut DeviceReport) -> Session<'a> {
+    Session::new(device, report, &args.only, args.seconds)
+}
+
 /// Measures everything on a device as it is by default.
 fn whole(session: &mut Session<'_>) {
     bandwidth::copies(session);
@@ -98,14 +102,13 @@ fn measure_all(args: &Args) -> Result<Report, String> {
         let mut found = DeviceReport::new(&device);
         let memory = found.memory.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
         table::print(&format!("\n{name}: {} ({}{memory}, {})", found.description, found.api, found.driver));
-        let session = |device, found| Session::new(device, found, &args.only, args.seconds);
-        whole(&mut session(&device, &mut found));
+        whole(&mut session(args, &device, &mut found));
         if found.backend == "cuda" {
             for (end, options) in variants() {
                 let device = Device::open_with(&name, &options).map_err(|error| error.to_string())?;
-                products::products(&mut session(&device, &mut found), end);
+                products::products(&mut session(args, &device, &mut found), end);
                 if options.own_kernels {
-                    exact::results(&mut session(&device, &mut found), end);
+                    exact::results(&mut session(args, &device, &mut found), end);
                 }
             }
         }
