@@ -2,6 +2,11 @@
 // Grid: one block per TILE x TILE block of c; x = blocks of columns, y = blocks of rows.
 // Bindings: 0 a read; 1 b read; 2 c (rows of ldc) f32 read_write; 3 params, strides and starts in elements.
 // Constants: TILE 64 or 128; TRANS_A a is (k, m); TRANS_B b is (n, k); A_TYPE, B_TYPE; LOWER leaves out blocks above the diagonal.
+// Hardware: 8 x 8 elements a thread are 4 loads of 16 bytes from shared memory for 64 products; with 4 x 4 the loads would
+// take as long as the products. Two slices of each operand (33 KiB at TILE 128), so that the next one is copied in the
+// background while one is multiplied, by one barrier a slice. At TILE 128 the 256 threads have at most 128 registers, so
+// that a multiprocessor has two blocks, and one multiplies while the other waits. Rows of a slice are 16 bytes longer than
+// the tile: what is transposed on its way is then written to all banks at once. Few columns leave half of each tile out.
 
 #include "dev.cuh"
 
@@ -41,85 +46,101 @@ constexpr u32 SLICE = DEPTH * STRIDE;
 // stored; what lies beyond k is zero.
 template <u32 TYPE, bool ALONG_K> struct Operand {
     static constexpr u32 COPIES = TILE * DEPTH / THREADS;
+    // Rows of the array that the thread reads from along k, and elements of each.
+    static constexpr u32 ROWS = ALONG_K ? COPIES / 2 : 1;
     const void* array;
     u32 stride;
-    // Where the tile's row of the array starts, for each of the thread's places along the tile.
-    u32 starts[ALONG_K ? COPIES / 2 : 1];
-    // Whether rows are aligned to 16 bytes, and then this thread's four elements and bytes of those inside the tile.
+    // The thread's first depth and place in a slice.
+    u32 depth;
+    u32 place;
+    // Its first element of the array, in each row where they lie along k.
+    u32 starts[ROWS];
+    // Whether rows are aligned to 16 bytes, so that it copies four elements at once, and bytes of those in the tile.
     bool quads;
-    u32 quad_start;
     u32 quad_bytes;
     // Narrow elements on their way.
-    u32 bits[TYPE == F32 ? 1 : COPIES];
+    u32 bits[COPIES];
 };
-
-// The thread's i-th place in a slice. Along k, 8 threads share a row, so that 32 of them write to 32 banks.
-template <bool ALONG_K> DEVICE u32 place_depth(u32 i) {
-    return ALONG_K ? threadIdx.x % 8 + 8 * (i % 2) : threadIdx.x / TILE + THREADS / TILE * i;
-}
-template <bool ALONG_K> DEVICE u32 place_along(u32 i) {
-    return ALONG_K ? threadIdx.x / 8 + THREADS / 8 * (i / 2) : threadIdx.x % TILE;
-}
 
 template <u32 TYPE, bool ALONG_K>
 DEVICE Operand<TYPE, ALONG_K> operand(const void* array, u32 start, u32 stride, u32 first, u32 extent) {
-    Operand<TYPE, ALONG_K> operand;
-    operand.array = array;
-    operand.stride = stride;
+    Operand<TYPE, ALONG_K> x;
+    x.array = array;
+    x.stride = stride;
+    x.quads = TYPE == F32 && !ALONG_K && ((start | stride) & 3) == 0;
     if constexpr (ALONG_K) {
+        // 8 threads share a row, so that 32 of them write to 32 banks.
+        u32 along = threadIdx.x / 8;
+        x.depth = threadIdx.x % 8;
+        x.place = x.depth * STRIDE + along;
 #pragma unroll
-        for (u32 i = 0; i < operand.COPIES / 2; i++) {
-            operand.starts[i] = start + min(first + place_along<true>(2 * i), extent - 1) * stride;
+        for (u32 row = 0; row < x.ROWS; row++) {
+            x.starts[row] = start + min(first + along + THREADS / 8 * row, extent - 1) * stride + x.depth;
         }
+    } else if (x.quads) {
+        u32 along = 4 * (threadIdx.x % (TILE / 4));
+        x.depth = threadIdx.x / (TILE / 4);
+        x.place = x.depth * STRIDE + along;
+        along += first;
+        x.quad_bytes = along < extent ? 4 * min(extent - along, 4u) : 0;
+        x.starts[0] = start + (along < extent ? along : 0) + x.depth * stride;
     } else {
-        operand.starts[0] = start + min(first + place_along<false>(0), extent - 1);
-        u32 along = first + 4 * (threadIdx.x % (TILE / 4));
-        operand.quads = TYPE == F32 && ((start | stride) & 3) == 0;
-        operand.quad_start = start + (along < extent ? along : 0);
-        operand.quad_bytes = along < extent ? 4 * min(extent - along, 4u) : 0;
+        u32 along = threadIdx.x % TILE;
+        x.depth = threadIdx.x / TILE;
+        x.place = x.depth * STRIDE + along;
+        x.starts[0] = start + min(first + along, extent - 1) + x.depth * stride;
     }
-    return operand;
+    return x;
 }
 
-// Starts to load the slice at k0, of which `left` elements lie along k: f32 straight to its place.
-template <bool WHOLE, u32 TYPE, bool ALONG_K>
-DEVICE void fetch(Operand<TYPE, ALONG_K>& operand, float* slice, u32 k0, u32 left) {
-    const float* floats = (const float*)operand.array;
-    if constexpr (TYPE == F32 && !ALONG_K) {
-        if (operand.quads) {
-            u32 depth = threadIdx.x / (TILE / 4);
-            u32 place = depth * STRIDE + 4 * (threadIdx.x % (TILE / 4));
+// Starts to load element `i` of the thread's share from `from`: f32 straight to its place.
+template <u32 TYPE, bool ALONG_K>
+DEVICE void fetch_one(Operand<TYPE, ALONG_K>& x, u32 i, float* to, const void* from, bool inside) {
+    if constexpr (TYPE == F32) copy_async4(to, inside ? from : x.array, inside ? 4 : 0);
+    else x.bits[i] = inside ? stored<TYPE>(from) : 0;
+}
+
+// Where element `i` of the thread's share goes.
+template <bool ALONG_K> DEVICE constexpr u32 offset(u32 i) {
+    return ALONG_K ? THREADS / 8 * (i / 2) + 8 * STRIDE * (i % 2) : THREADS / TILE * STRIDE * i;
+}
+
+// Starts to load the slice at k0, which has `left` elements along k: DEPTH or more if WHOLE.
+template <bool WHOLE, u32 TYPE, bool ALONG_K> DEVICE void fetch(Operand<TYPE, ALONG_K>& x, float* slice, u32 k0, u32 left) {
+    float* to = slice + x.place;
+    if constexpr (ALONG_K) {
 #pragma unroll
-            for (u32 i = 0; i < operand.COPIES / 4; i++) {
-                bool inside = WHOLE || depth < left;
-                u32 index = operand.quad_start + (k0 + depth) * operand.stride;
-                copy_async16(slice + place, floats + (inside ? index : 0), inside ? operand.quad_bytes : 0);
-                depth += 4 * THREADS / TILE;
-                place += 4 * THREADS / TILE * STRIDE;
-            }
-            return;
+        for (u32 i = 0; i < x.COPIES; i++) {
+            const void* from = element<TYPE>(element<TYPE>(x.array, x.starts[i / 2] + k0), 8 * (i % 2));
+            fetch_one(x, i, to + offset<true>(i), from, WHOLE || x.depth + 8 * (i % 2) < left);
         }
+        return;
     }
+    u32 from = x.starts[0] + k0 * x.stride;
+    if (x.quads) {
+        constexpr u32 DEPTHS = 4 * THREADS / TILE;
 #pragma unroll
-    for (u32 i = 0; i < operand.COPIES; i++) {
-        u32 depth = place_depth<ALONG_K>(i);
-        bool inside = WHOLE || depth < left;
-        u32 index = ALONG_K ? operand.starts[i / 2] + k0 + depth : operand.starts[0] + (k0 + depth) * operand.stride;
-        if constexpr (TYPE == F32) {
-            copy_async4(slice + depth * STRIDE + place_along<ALONG_K>(i), floats + (inside ? index : 0), inside ? 4 : 0);
-        } else {
-            operand.bits[i] = inside ? stored<TYPE>(operand.array, index) : 0;
+        for (u32 i = 0; i < x.COPIES / 4; i++) {
+            bool inside = WHOLE || x.depth + DEPTHS * i < left;
+            const void* place = element<TYPE>(x.array, from + DEPTHS * i * x.stride);
+            copy_async16(to + DEPTHS * STRIDE * i, inside ? place : x.array, inside ? x.quad_bytes : 0);
         }
+        return;
+    }
+    constexpr u32 DEPTHS = THREADS / TILE;
+#pragma unroll
+    for (u32 i = 0; i < x.COPIES; i++) {
+        const void* place = element<TYPE>(x.array, from + DEPTHS * i * x.stride);
+        fetch_one(x, i, to + offset<false>(i), place, WHOLE || x.depth + DEPTHS * i < left);
     }
 }
 
 // Decodes what `fetch` has on its way into the slice.
-template <u32 TYPE, bool ALONG_K> DEVICE void put(const Operand<TYPE, ALONG_K>& operand, float* slice) {
+template <u32 TYPE, bool ALONG_K> DEVICE void put(const Operand<TYPE, ALONG_K>& x, float* slice) {
     if constexpr (TYPE != F32) {
+        float* to = slice + x.place;
 #pragma unroll
-        for (u32 i = 0; i < operand.COPIES; i++) {
-            slice[place_depth<ALONG_K>(i) * STRIDE + place_along<ALONG_K>(i)] = decode<TYPE>(operand.bits[i]);
-        }
+        for (u32 i = 0; i < x.COPIES; i++) to[offset<ALONG_K>(i)] = decode<TYPE>(x.bits[i]);
     }
 }
 

@@ -2,7 +2,7 @@
 // Grid: linear, one thread per block of four words.
 // Bindings: 0 out (n) u32 write; 1 params { n, seed, first block, each 64-bit number as low and high word }.
 // Constants: WG.
-// Hardware: a 32-bit product of 64 bits is one instruction; the four words are one store.
+// Hardware: the four words are one store.
 
 #include "dev.cuh"
 
@@ -26,9 +26,9 @@ KERNEL(random, WG)(u32* __restrict__ out, Params params) {
     u32 key1 = params.seed_high;
 #pragma unroll
     for (u32 round = 0; round < 10; round++) {
-        u64 product0 = (u64)words.x * 0xd2511f53u;
-        u64 product1 = (u64)words.z * 0xcd9e8d57u;
-        words = {(u32)(product1 >> 32) ^ words.y ^ key0, (u32)product1, (u32)(product0 >> 32) ^ words.w ^ key1, (u32)product0};
+        u32 high0 = multiply_high(words.x, 0xd2511f53u);
+        u32 high1 = multiply_high(words.z, 0xcd9e8d57u);
+        words = {high1 ^ words.y ^ key0, words.z * 0xcd9e8d57u, high0 ^ words.w ^ key1, words.x * 0xd2511f53u};
         key0 += 0x9e3779b9u;
         key1 += 0xbb67ae85u;
     }

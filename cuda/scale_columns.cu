@@ -1,5 +1,5 @@
 // Columns times numbers: out[i, j] = x[i, j] s[j].
-// Grid: linear, one block per WG elements, four for each thread.
+// Grid: linear, one block per WG elements.
 // Bindings: 0 x (rows, cols) f32 read; 1 s (cols) f32 read; 2 out f32 write; 3 params, starts in elements.
 // Constants: WG.
 // Hardware: WG / 4 threads with 16 bytes each, so that 32 blocks keep 32 KiB in flight on a multiprocessor; with 4 bytes a

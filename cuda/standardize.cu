@@ -1,5 +1,5 @@
 // Standardised dosages: out[i, j] = (x[i, j] - shift) scale, or fill where x is negative or NaN, by row of the table.
-// Grid: linear, one block per WG elements, four for each thread.
+// Grid: linear, one block per WG elements.
 // Bindings: 0 x (rows, cols) read; 1 table (rows, 3) of shift, scale, fill, f32 read; 2 out f32 write; 3 params.
 // Constants: WG; X_TYPE.
 // Hardware: WG / 4 threads with four elements each, so that there are enough bytes in flight (see scale_columns) and one

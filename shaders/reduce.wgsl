@@ -1,5 +1,5 @@
 // Sum, sum of squares, count of valid and of bad elements, over blocks of BLOCK elements of a row or of a column.
-// Grid: linear. By row, one workgroup per block; by column, one invocation per column of each block of BLOCK rows.
+// Grid: linear. By row, one workgroup per BLOCK elements; by column, one invocation per column of each block of BLOCK rows.
 // Bindings: 0 x (rows, cols) read; 1 out [.., 4] words (f32 bits; i32 for i8 by row) write; 2 params, starts in elements.
 // Constants: WG; BLOCK; X_TYPE; BY_ROW; MISSING negative is missing (and below -1 is bad, for i8 by row).
 

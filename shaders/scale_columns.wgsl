@@ -1,5 +1,5 @@
 // Columns times numbers: out[i, j] = x[i, j] s[j].
-// Grid: linear, one invocation per element.
+// Grid: linear, one workgroup per WG elements.
 // Bindings: 0 x (rows, cols) f32 read; 1 s (cols) f32 read; 2 out f32 write; 3 params, starts in elements.
 // Constants: WG.
 

@@ -2,6 +2,8 @@
 
 mod blas;
 mod cache;
+#[cfg(feature = "cuda-emulator")]
+mod emulator;
 #[cfg(test)]
 mod gate;
 mod gpu;
@@ -13,6 +15,8 @@ mod nvrtc;
 mod pinned;
 mod select;
 mod source;
+#[cfg(all(test, feature = "cuda-emulator"))]
+mod tests;
 
 use std::sync::Arc;
 
@@ -26,8 +30,6 @@ use crate::{
 };
 
 pub use self::images::write_cuda_kernels;
-#[cfg(test)]
-pub(crate) use self::source::source;
 pub(crate) use self::{
     memory::CudaMemory,
     pinned::{CudaDownload, CudaStaging},

@@ -50,6 +50,13 @@ pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Dr
     })
 }
 
+/// The device of that number, also where it is not counted.
+#[cfg(all(test, feature = "cuda-emulator"))]
+pub(crate) fn open_place(place: usize, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
+    let devices = Devices::find().expect("the emulator should load");
+    devices.open(place, options).map_err(|_| panic!("device {place} should open"))
+}
+
 /// Every device, or why there is none, each with the name that [`open`] takes.
 pub(crate) fn list() -> Vec<(String, Result<DeviceInfo, String>)> {
     match Devices::find() {

@@ -1,0 +1,159 @@
+//! Happens-before, read off the emulator's log of driver calls.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{control, device};
+use crate::{
+    Device, Tensor,
+    linalg::reduce::{row_stats, row_stats_with_missing},
+};
+
+/// What the calls of a log order before what.
+#[derive(Debug, Default)]
+struct Order {
+    /// The calls that are over before what a stream is given next.
+    streams: HashMap<String, HashSet<usize>>,
+    events: HashMap<String, HashSet<usize>>,
+    /// The calls that the host has waited for.
+    host: HashSet<usize>,
+    /// Each use of an allocation: the call's number, its line, and what is over before it.
+    uses: HashMap<String, Vec<(usize, String, HashSet<usize>)>>,
+}
+
+impl Order {
+    fn of(log: &[String]) -> Self {
+        let mut order = Self::default();
+        for (number, line) in log.iter().enumerate().filter(|(_, line)| !line.starts_with(' ')) {
+            order.call(number, line);
+        }
+        order
+    }
+
+    fn call(&mut self, number: usize, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["cuEventRecord", stream, event] => {
+                let past = self.past(stream).clone();
+                self.events.insert(event.into(), past);
+            }
+            ["cuStreamWaitEvent", stream, event] => {
+                let past = self.events.get(event).cloned().unwrap_or_default();
+                self.past(stream).extend(past);
+            }
+            ["cuEventSynchronize", event] => {
+                let past = self.events.get(event).cloned().unwrap_or_default();
+                self.host.extend(past);
+            }
+            ["cuStreamSynchronize", stream] => {
+                let past = self.past(stream).clone();
+                self.host.extend(past);
+            }
+            [_, stream, ..] if stream.starts_with('s') => {
+                let host = self.host.clone();
+                let past = self.past(stream);
+                past.extend(host);
+                let before = past.clone();
+                past.insert(number);
+                // m3, m3+256
+                let memory = words.iter().filter(|word| {
+                    word.strip_prefix('m').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+                });
+                for word in memory {
+                    let name = word.split('+').next().unwrap_or_default().to_owned();
+                    self.uses.entry(name).or_default().push((number, line.into(), before.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn past(&mut self, stream: &str) -> &mut HashSet<usize> {
+        self.streams.entry(stream.into()).or_default()
+    }
+
+    /// Pairs of uses of one allocation in neither order, of which one makes, fills or frees it.
+    fn races(&self) -> Vec<String> {
+        let changes = |line: &str| {
+            ["cuMemAllocAsync", "cuMemFreeAsync", "cuMemcpyHtoDAsync"].iter().any(|call| line.starts_with(call))
+        };
+        let mut races = Vec::new();
+        for uses in self.uses.values() {
+            for (i, (number, first, _)) in uses.iter().enumerate() {
+                for (_, second, before) in &uses[i + 1..] {
+                    if (changes(first) || changes(second)) && !before.contains(number) {
+                        races.push(format!("{first} | {second}"));
+                    }
+                }
+            }
+        }
+        races
+    }
+}
+
+/// Uploads blocks through two slots, uses each and drops it; the sum of each.
+fn stream_blocks(device: &Device, blocks: u32) -> Vec<f64> {
+    const LEN: usize = 5000;
+    let slot = || device.driver().staging(4 * LEN as u64).unwrap();
+    let mut slots = [slot(), slot()];
+    let mut last: Option<Tensor<f32>> = None;
+    let mut sums = Vec::new();
+    for i in 0..blocks {
+        let slot = &mut slots[i as usize % 2];
+        // What the last upload from this slot has not read yet would be overwritten here.
+        bytemuck::cast_slice_mut::<_, f32>(slot.bytes_mut()).fill(i as f32 + 1.0);
+        let x = Tensor::<f32>::from_staging(device, slot, &[1, LEN as u64]).unwrap();
+        if let Some(x) = last.replace(x) {
+            sums.push(row_stats(&x).unwrap()[0].sum);
+        }
+    }
+    sums.push(row_stats(&last.unwrap()).unwrap()[0].sum);
+    sums
+}
+
+#[test]
+fn uploads_kernels_and_frees_are_ordered() {
+    let device = device(5);
+    control::log_start(5);
+    let sums = stream_blocks(&device, 9);
+    let log = control::log_take(5);
+    assert_eq!(sums, (1..=9).map(|i| f64::from(5000 * i)).collect::<Vec<_>>());
+    let calls = |call: &str| log.iter().filter(|line| line.starts_with(call)).count();
+    assert!(calls("cuMemcpyHtoDAsync") >= 9 && calls("cuLaunchKernel") >= 9 && calls("cuMemFreeAsync") >= 9, "{log:#?}");
+    // Uploads have a stream of their own.
+    let stream = |call: &str| {
+        let line = log.iter().find(|line| line.starts_with(call)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    assert_ne!(stream("cuMemcpyHtoDAsync"), stream("cuLaunchKernel"));
+    let races = Order::of(&log).races();
+    assert!(races.is_empty(), "{races:#?}");
+}
+
+#[test]
+fn the_order_comes_from_the_events() {
+    let device = device(6);
+    control::log_start(6);
+    stream_blocks(&device, 4);
+    let mut log = control::log_take(6);
+    log.retain(|line| !line.starts_with("cuStreamWaitEvent"));
+    let races = Order::of(&log).races();
+    let uploads = races.iter().filter(|race| race.starts_with("cuMemcpyHtoDAsync") && race.contains("| cuLaunchKernel"));
+    assert_eq!(uploads.count(), 4, "{races:#?}");
+}
+
+#[test]
+fn an_upload_into_used_memory_waits_for_its_uses() {
+    let device = device(7);
+    let mut slot = device.driver().staging(4 * 1000).unwrap();
+    let numbers = bytemuck::cast_slice_mut::<_, f32>(slot.bytes_mut());
+    numbers.fill(2.0);
+    let x = Tensor::from_slice(&device, &[1.0f32; 1000], &[1, 1000]).unwrap();
+    control::log_start(7);
+    let first = row_stats_with_missing(&x).unwrap();
+    let fence = device.driver().upload(&mut slot, x.whole()).unwrap();
+    device.driver().order_after(&fence).unwrap();
+    assert_eq!(row_stats(&x).unwrap()[0].sum, 2000.0);
+    assert_eq!(first.wait().unwrap()[0].sum, 1000.0);
+    let races = Order::of(&control::log_take(7)).races();
+    assert!(races.is_empty(), "{races:#?}");
+}
