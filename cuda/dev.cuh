@@ -50,7 +50,7 @@ DEVICE void copy_async4(void* shared, const void* global, u32 bytes) {
 // Ends this thread's group of copies.
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;"); }
 // Waits for all of this thread's groups but the last `N`; a barrier shows the bytes to the other threads.
-template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
+template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
 DEVICE u32 popcount(u32 bits) { return __popc(bits); }
 // Byte i is the one of `high:low` that digit i of `selector` names; 8 more than a name spreads that byte's sign.
@@ -107,9 +107,11 @@ template <u32 T> constexpr u32 SIZE = T == U8 || T == I8 ? 1 : T == F16 || T == 
 // Where element i of an array of type `T` stands.
 template <u32 T> DEVICE const void* element(const void* array, u32 i) { return (const u8*)array + (u64)i * SIZE<T>; }
 
-// The bits of an element of type `T`.
+// The bits of an element of type `T`, extended by its sign: loads do that for nothing.
 template <u32 T> DEVICE u32 stored(const void* place) {
-    if constexpr (SIZE<T> == 1) return *(const u8*)place;
+    if constexpr (T == I8) return (u32)(i32)*(const i8*)place;
+    else if constexpr (T == I16) return (u32)(i32)*(const i16*)place;
+    else if constexpr (SIZE<T> == 1) return *(const u8*)place;
     else if constexpr (SIZE<T> == 2) return *(const u16*)place;
     else return *(const u32*)place;
 }

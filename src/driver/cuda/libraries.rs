@@ -126,13 +126,13 @@ mod emulated {
     /// # Errors
     /// Why it cannot be made.
     pub(crate) fn cublas(_: i32) -> Result<PathBuf, String> {
-        emulator::load().map(|emulator| emulator.nvrtc.with_file_name("libcublas.so"))
+        emulator::load().map(|paths| paths.cublas)
     }
 
     /// The emulator's NVRTC.
     pub(in crate::driver::cuda) fn nvrtc_candidates(major: i32) -> Result<Vec<Candidate>, String> {
-        let nvrtc = &emulator::load()?.nvrtc;
-        Ok(vec![Candidate { path: nvrtc.clone(), major, include: nvrtc.parent().map(Into::into) }])
+        let paths = emulator::load()?;
+        Ok(vec![Candidate { path: paths.nvrtc, major, include: Some(paths.include) }])
     }
 }
 #[cfg(feature = "cuda-emulator")]
