@@ -166,14 +166,20 @@ public:
     }
 
     void copy_async(void* target, const void* source, unsigned size, unsigned bytes) {
-        if (((uintptr_t)target | (uintptr_t)source) % size) {
+        // `size` is 4 or 16.
+        if (((uintptr_t)target | (uintptr_t)source) & (size - 1)) {
             fail(MISALIGNED_ADDRESS, format("copy_async%u from %p to %p", size, source, target));
         }
         if (bytes > size) fail(INVALID_VALUE, format("copy_async%u of %u bytes", size, bytes));
-        Copy copy = {target, size, lanes[running].groups, {}};
-        memcpy(copy.bytes, source, bytes);
-        memset(target, POISON, size);
-        lanes[running].copies.push_back(copy);
+        std::vector<Copy>& copies = lanes[running].copies;
+        copies.push_back({target, size, lanes[running].groups, {}});
+        unsigned char* held = copies.back().bytes;
+        // The usual two without calls.
+        if (bytes == 4) memcpy(held, source, 4);
+        else if (bytes == 16) memcpy(held, source, 16);
+        else memcpy(held, source, bytes);
+        if (size == 4) memset(target, POISON, 4);
+        else memset(target, POISON, 16);
     }
 
     void copy_commit() { lanes[running].groups++; }
@@ -182,8 +188,9 @@ public:
         Lane& lane = lanes[running];
         size_t kept = 0;
         for (Copy& copy : lane.copies) {
-            if (copy.group + groups < lane.groups) memcpy(copy.target, copy.bytes, copy.size);
-            else lane.copies[kept++] = copy;
+            if (copy.group + groups >= lane.groups) lane.copies[kept++] = copy;
+            else if (copy.size == 4) memcpy(copy.target, copy.bytes, 4);
+            else memcpy(copy.target, copy.bytes, 16);
         }
         lane.copies.resize(kept);
     }
