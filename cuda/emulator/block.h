@@ -88,8 +88,8 @@ public:
     // "shared memory `tile`, 12 bytes past its end", or nothing for an address elsewhere.
     std::string shared_place(uintptr_t at) const {
         for (const Array& array : arrays) {
-            uintptr_t start = (uintptr_t)array.data, low = (uintptr_t)array.mapping->base;
-            if (at < low || at >= low + array.mapping->room() + 2 * page_size()) continue;
+            uintptr_t start = (uintptr_t)array.data;
+            if (!array.mapping->spans(at)) continue;
             long long from = at < start ? (long long)(start - at) : (long long)(at - start - array.size);
             return format("%lld bytes %s the shared array `%s` of %zu", from, at < start ? "before" : "past the end of",
                           array.name, array.size);
@@ -156,7 +156,7 @@ public:
         size_t i = arrays.size();
         if (i == mappings.size() || mappings[i]->room() < size) {
             auto mapping = std::make_unique<Mapping>(size);
-            if (!mapping->base || !mapping->open(size)) fail(LAUNCH_FAILED, "no memory for shared memory");
+            if (!mapping->valid() || !mapping->open(size)) fail(LAUNCH_FAILED, "no memory for shared memory");
             if (i == mappings.size()) mappings.emplace_back();
             mappings[i] = std::move(mapping);
         }
