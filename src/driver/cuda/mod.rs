@@ -30,8 +30,6 @@ use crate::{
 };
 
 pub use self::images::write_cuda_kernels;
-#[cfg(test)]
-pub(crate) use self::source::source;
 pub(crate) use self::{
     memory::CudaMemory,
     pinned::{CudaDownload, CudaStaging},
