@@ -50,11 +50,48 @@ DEVICE void copy_async4(void* shared, const void* global, u32 bytes) {
 // Ends this thread's group of copies.
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;"); }
 // Waits for all of this thread's groups but the last `N`; a barrier shows the bytes to the other threads.
-template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N)); }
+template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
 DEVICE u32 popcount(u32 bits) { return __popc(bits); }
+// Byte i is the one of `high:low` that digit i of `selector` names; 8 more than a name spreads that byte's sign.
+DEVICE u32 byte_permute(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
 // `sum` and the products of the four signed bytes of `a` and `b`.
 DEVICE i32 dot4(u32 a, u32 b, i32 sum) { return __dp4a((int)a, (int)b, sum); }
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory; thread 8 m + r gives the (aligned) place of row r of matrix
+// m. Of each, thread 4 r + c gets elements (r, 2 c) and (r, 2 c + 1).
+DEVICE void load_matrix_x4(u32 (&values)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+// The same of the transposed matrices: thread 4 r + c gets elements (2 c, r) and (2 c + 1, r).
+DEVICE void load_matrix_x4_trans(u32 (&values)[4], const void* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+// d += a b by a warp. Thread 4 r + c holds, of d (16 x 8): (r, 2 c), (r, 2 c + 1), then the same of row r + 8. Of a (16
+// rows of 8 words): word c of row r and of row r + 8, then word c + 4 of both. Of b (8 columns of 8 words): words c and
+// c + 4 of column r. A word is four bytes or two halves along the sum, the first in the low bits.
+DEVICE void mma_s8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+DEVICE void mma_u8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 
 #endif
 
@@ -70,9 +107,11 @@ template <u32 T> constexpr u32 SIZE = T == U8 || T == I8 ? 1 : T == F16 || T == 
 // Where element i of an array of type `T` stands.
 template <u32 T> DEVICE const void* element(const void* array, u32 i) { return (const u8*)array + (u64)i * SIZE<T>; }
 
-// The bits of an element of type `T`.
+// The bits of an element of type `T`, extended by its sign: loads do that for nothing.
 template <u32 T> DEVICE u32 stored(const void* place) {
-    if constexpr (SIZE<T> == 1) return *(const u8*)place;
+    if constexpr (T == I8) return (u32)(i32)*(const i8*)place;
+    else if constexpr (T == I16) return (u32)(i32)*(const i16*)place;
+    else if constexpr (SIZE<T> == 1) return *(const u8*)place;
     else if constexpr (SIZE<T> == 2) return *(const u16*)place;
     else return *(const u32*)place;
 }

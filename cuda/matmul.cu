@@ -2,6 +2,11 @@
 // Grid: one block per TILE x TILE block of c; x = blocks of columns, y = blocks of rows.
 // Bindings: 0 a read; 1 b read; 2 c (rows of ldc) f32 read_write; 3 params, strides and starts in elements.
 // Constants: TILE 64 or 128; TRANS_A a is (k, m); TRANS_B b is (n, k); A_TYPE, B_TYPE; LOWER leaves out blocks above the diagonal.
+// Hardware: 8 x 8 elements a thread are 4 loads of 16 bytes from shared memory for 64 products; with 4 x 4 the loads would
+// take as long as the products. Two slices of each operand (33 KiB at TILE 128), so that the next one is copied in the
+// background while one is multiplied, by one barrier a slice. At TILE 128 the 256 threads have at most 128 registers, so
+// that a multiprocessor has two blocks, and one multiplies while the other waits. Rows of a slice are 16 bytes longer than
+// the tile: what is transposed on its way is then written to all banks at once. Few columns leave half of each tile out.
 
 #include "dev.cuh"
 

@@ -2,8 +2,9 @@
 // Grid: linear. By row, one block per BLOCK elements; by column, one thread per column of each block of BLOCK rows.
 // Bindings: 0 x (rows, cols) read; 1 out [.., 4] words (f32 bits; i32 for i8 by row) write; 2 params, starts in elements.
 // Constants: WG; BLOCK; X_TYPE; BY_ROW; MISSING negative is missing (and below -1 is bad, for i8 by row).
-// Hardware: neighbours load neighbouring elements at any alignment, many at once for each thread. Bytes are added four at a
-// time by dot products of words, since one at a time their arithmetic would take longer than their loads.
+// Hardware: neighbours load neighbouring elements at any alignment, 16 under way for each thread. Bytes are added four at a
+// time by dot products of words, since one at a time their arithmetic would take longer than their loads, and by one warp,
+// since with 16 bytes a thread the sum over the threads would take longer than the bytes.
 
 #include "dev.cuh"
 
@@ -24,107 +25,117 @@ constexpr u32 MISSING = 0;
 constexpr bool EXACT = X_TYPE == I8 && BY_ROW == 1;
 constexpr bool IS_FLOAT = X_TYPE == F32 || X_TYPE == F16 || X_TYPE == BF16;
 
-struct Sums {
-    float sum;
-    float squares;
-    u32 valid;
-    u32 bad;
+constexpr u32 THREADS = EXACT ? WARP : WG;
+
+// `Value` is float, or i32 for exact sums.
+template <class Value> struct Sums {
+    Value sum;
+    Value squares;
+    // Valid elements in the low half, bad ones in the high half: a block has too few to overflow.
+    u32 counts;
 };
 
-DEVICE void add(Sums& sums, float value) {
+constexpr u32 BAD = 1 << 16;
+
+DEVICE void add(Sums<float>& sums, float value) {
     bool finite = !IS_FLOAT || is_finite(value);
     bool valid = finite && !(MISSING == 1 && value < 0.0f);
     float term = valid ? value : 0.0f;
     sums.sum += term;
     sums.squares += term * term;
-    sums.valid += valid;
-    sums.bad += !finite;
+    sums.counts += valid ? 1 : finite ? 0 : BAD;
 }
 
-// The same of four bytes; `inside` is 0xff in each byte that is one of the block's.
-struct ExactSums {
-    i32 sum;
-    i32 squares;
-    u32 valid;
-    u32 bad;
-};
-
-DEVICE void add_bytes(ExactSums& sums, u32 word, u32 inside) {
+// Adds four bytes; `inside` is 0xff in each byte that is one of the block's.
+DEVICE void add_bytes(Sums<i32>& sums, u32 word, u32 inside) {
     // The highest bit of each byte.
     constexpr u32 HIGH = 0x80808080u;
     u32 counted = inside;
     if (MISSING == 1) {
         u32 missing = word & inside & HIGH;
         // A byte below -1 has a zero among its lower bits.
-        sums.bad += popcount(((~word & ~HIGH) + ~HIGH) & missing);
+        sums.counts += BAD * popcount(((~word & ~HIGH) + ~HIGH) & missing);
         counted &= ~((missing >> 7) * 0xff);
     }
     word &= counted;
     sums.sum = dot4(word, 0x01010101u, sums.sum);
     sums.squares = dot4(word, word, sums.squares);
-    sums.valid += popcount(counted & HIGH);
+    sums.counts += popcount(counted & HIGH);
 }
 
-// Four words of each thread, added over the block in an order that is always the same; the first thread has the result.
-template <class T> DEVICE T sum_block(T sums, T* partial) {
+template <class Value> DEVICE Sums<Value> operator+(Sums<Value> a, Sums<Value> b) {
+    return {a.sum + b.sum, a.squares + b.squares, a.counts + b.counts};
+}
+
+// The sums over the block, in an order that is always the same; the first thread has them.
+template <class Value> DEVICE Sums<Value> sum_block(Sums<Value> sums) {
     for (u32 mask = WARP / 2; mask > 0; mask /= 2) {
-        sums.sum += shuffle_xor(sums.sum, mask);
-        sums.squares += shuffle_xor(sums.squares, mask);
-        sums.valid += shuffle_xor(sums.valid, mask);
-        sums.bad += shuffle_xor(sums.bad, mask);
+        sums = sums + Sums<Value>{shuffle_xor(sums.sum, mask), shuffle_xor(sums.squares, mask), shuffle_xor(sums.counts, mask)};
     }
-    if (threadIdx.x % WARP == 0) partial[threadIdx.x / WARP] = sums;
-    __syncthreads();
-    sums = partial[0];
-    for (u32 warp = 1; warp < WG / WARP; warp++) {
-        sums.sum += partial[warp].sum;
-        sums.squares += partial[warp].squares;
-        sums.valid += partial[warp].valid;
-        sums.bad += partial[warp].bad;
+    if constexpr (THREADS > WARP) {
+        SHARED(Sums<Value>, partial, THREADS / WARP);
+        if (threadIdx.x % WARP == 0) partial[threadIdx.x / WARP] = sums;
+        __syncthreads();
+        sums = partial[0];
+        for (u32 warp = 1; warp < THREADS / WARP; warp++) sums = sums + partial[warp];
     }
     return sums;
 }
 
-DEVICE uint4 words(Sums sums) {
-    return {float_bits(sums.sum), float_bits(sums.squares), float_bits((float)sums.valid), float_bits((float)sums.bad)};
+DEVICE uint4 words(Sums<float> sums) {
+    float valid = (float)(sums.counts % BAD);
+    float bad = (float)(sums.counts / BAD);
+    return {float_bits(sums.sum), float_bits(sums.squares), float_bits(valid), float_bits(bad)};
 }
 
-DEVICE uint4 words(ExactSums sums) { return {(u32)sums.sum, (u32)sums.squares, sums.valid, sums.bad}; }
+DEVICE uint4 words(Sums<i32> sums) {
+    return {(u32)sums.sum, (u32)sums.squares, sums.counts % BAD, sums.counts / BAD};
+}
 
-// Elements `first` to `end`; a whole block has no tests, so that a thread's loads can all be under way.
-DEVICE Sums sum_row(const void* x, u32 first, u32 end) {
-    Sums sums = {};
+// This thread's share of elements `first` to `end`. A whole block has no tests, so that all loads can be under way.
+DEVICE Sums<float> sum_floats(const void* x, u32 first, u32 end) {
+    Sums<float> sums = {};
     if (end - first == BLOCK) {
+        const void* own = element<X_TYPE>(x, first + threadIdx.x);
 #pragma unroll
-        for (u32 i = 0; i < BLOCK / WG; i++) add(sums, load<X_TYPE>(x, first + threadIdx.x + i * WG));
+        for (u32 i = 0; i < BLOCK; i += THREADS) add(sums, load<X_TYPE>(own, i));
     } else {
-        for (u32 i = first + threadIdx.x; i < end; i += WG) add(sums, load<X_TYPE>(x, i));
+        for (u32 i = first + threadIdx.x; i < end; i += THREADS) add(sums, load<X_TYPE>(x, i));
     }
     return sums;
 }
 
-// The bits of a word that lie in bytes `first` to `end` of the array.
-DEVICE u32 inside(u32 word, u32 first, u32 end) {
-    u32 low = first > 4 * word ? first - 4 * word : 0;
-    u32 high = min(end - 4 * word, 4u);
-    return (0xffffffffu << (8 * low)) & (0xffffffffu >> (8 * (4 - high)));
-}
-
-// Bytes `first` to `end`, by aligned words, of which the first and the last may reach beyond.
-DEVICE ExactSums sum_row_exactly(const void* x, u32 first, u32 end) {
-    ExactSums sums = {};
+// This thread's share of bytes `first` to `end`, by aligned words: one more than BLOCK / 4 where they start in a word.
+DEVICE Sums<i32> sum_bytes(const void* x, u32 first, u32 end) {
+    Sums<i32> sums = {};
     const u32* array = (const u32*)x;
-    u32 word = first / 4 + threadIdx.x;
+    u32 place = first / 4 + threadIdx.x;
     if (end - first == BLOCK && first % 4 == 0) {
 #pragma unroll
-        for (u32 i = 0; i < BLOCK / 4 / WG; i++) add_bytes(sums, array[word + i * WG], 0xffffffffu);
-    } else {
-        for (; word < div_ceil(end, 4); word += WG) add_bytes(sums, array[word], inside(word, first, end));
+        for (u32 i = 0; i < BLOCK / 4; i += THREADS) add_bytes(sums, array[place + i], 0xffffffffu);
+        return sums;
+    }
+    // All loads before the first use, as above.
+    constexpr u32 WORDS = BLOCK / 4 / THREADS + 1;
+    u32 loaded[WORDS];
+    // Words from the thread's first one on.
+    u32 count = place < div_ceil(end, 4) ? div_ceil(end, 4) - place : 0;
+#pragma unroll
+    for (u32 i = 0; i < WORDS; i++) loaded[i] = i * THREADS < count ? array[place + i * THREADS] : 0;
+    // Bits of the first word before the first byte.
+    u32 before = threadIdx.x == 0 ? 8 * (first % 4) : 0;
+#pragma unroll
+    for (u32 i = 0; i < WORDS; i++) {
+        if (i * THREADS < count) {
+            u32 after = 8 * (4 - min(end - 4 * (place + i * THREADS), 4u));
+            add_bytes(sums, loaded[i], 0xffffffffu << before & 0xffffffffu >> after);
+        }
+        before = 0;
     }
     return sums;
 }
 
-KERNEL(reduce, WG)(const void* __restrict__ x, u32* __restrict__ out, Params params) {
+KERNEL(reduce, THREADS)(const void* __restrict__ x, u32* __restrict__ out, Params params) {
     u32 block = linear_block();
     if constexpr (BY_ROW == 1) {
         u32 parts = div_ceil(params.cols, BLOCK);
@@ -134,13 +145,8 @@ KERNEL(reduce, WG)(const void* __restrict__ x, u32* __restrict__ out, Params par
         u32 first = params.x0 + row * params.cols + col;
         u32 end = first + min(params.cols - col, BLOCK);
         uint4 result;
-        if constexpr (EXACT) {
-            SHARED(ExactSums, partial, WG / WARP);
-            result = words(sum_block(sum_row_exactly(x, first, end), partial));
-        } else {
-            SHARED(Sums, partial, WG / WARP);
-            result = words(sum_block(sum_row(x, first, end), partial));
-        }
+        if constexpr (EXACT) result = words(sum_block(sum_bytes(x, first, end)));
+        else result = words(sum_block(sum_floats(x, first, end)));
         // Partial sums are whole quads of words, so that out0 is a multiple of 4.
         if (threadIdx.x == 0) ((uint4*)(out + params.out0))[block] = result;
     } else {
@@ -150,12 +156,12 @@ KERNEL(reduce, WG)(const void* __restrict__ x, u32* __restrict__ out, Params par
         u32 first = part * BLOCK;
         if (first >= params.rows || col >= params.cols) return;
         u32 rows = min(params.rows - first, BLOCK);
-        u32 i = params.x0 + first * params.cols + col;
-        Sums sums = {};
+        const void* own = element<X_TYPE>(x, params.x0 + first * params.cols + col);
+        Sums<float> sums = {};
 #pragma unroll 16
         for (u32 row = 0; row < rows; row++) {
-            add(sums, load<X_TYPE>(x, i));
-            i += params.cols;
+            add(sums, load<X_TYPE>(own, 0));
+            own = element<X_TYPE>(own, params.cols);
         }
         ((uint4*)(out + params.out0))[part * params.cols + col] = words(sums);
     }

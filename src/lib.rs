@@ -9,6 +9,8 @@ mod dtype;
 mod error;
 pub mod genotype;
 mod kernel;
+#[doc(hidden)]
+pub mod kernels;
 #[cfg(feature = "wgpu")]
 mod lent;
 #[cfg(feature = "cuda")]

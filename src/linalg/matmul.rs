@@ -216,11 +216,12 @@ impl<'a, T: Element> Rows<'a, T> {
         self.tensor.shape()[1]
     }
 
-    /// Their bytes, where a vendor's library can start.
-    fn whole(&self) -> Option<Slice<'a>> {
-        let row = self.cols() * T::DTYPE.size();
-        let offset = self.first * row;
-        let bytes = (self.count * row).next_multiple_of(4);
+    /// Their bytes from an element on, where a vendor's library can start there.
+    fn from(&self, element: u64) -> Option<Slice<'a>> {
+        let size = T::DTYPE.size();
+        let offset = (self.first * self.cols() + element) * size;
+        let end = (self.first + self.count) * self.cols() * size;
+        let bytes = end.next_multiple_of(4) - offset;
         offset.is_multiple_of(16).then_some(Slice { offset, bytes, ..self.tensor.whole() })
     }
 
@@ -313,20 +314,39 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         Ok(())
     }
 
-    /// The vendor library's product, on whole matrices.
+    /// The vendor library's product, in sums of as many terms.
     fn vendor(&self, [m, n, k]: [u64; 3], c: &mut Tensor<f32>) -> Option<Result<()>> {
+        let starts = (0..k).step_by(to_usize(self.depth.min(k)));
+        let calls: Option<Vec<_>> = starts.map(|k0| self.vendor_call([m, n, k], k0, c)).collect();
+        let driver = self.a.tensor.device().driver();
+        for (i, call) in calls?.iter().enumerate() {
+            match driver.gemm(call) {
+                Some(Ok(())) => {}
+                // The library has no such product; that of the other parts is the same.
+                None if i == 0 => return None,
+                None => unreachable!("a vendor's library should have all parts of a product or none"),
+                failed => return failed,
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// The part of the product that begins at `k0` of the sum.
+    fn vendor_call<'c>(&'c self, [m, n, k]: [u64; 3], k0: u64, c: &'c Tensor<f32>) -> Option<GemmCall<'c>> {
         let small = |extent: u64| u32::try_from(extent).ok();
-        let call = GemmCall {
+        // Rows or columns that come before.
+        let a_start = k0 * if self.op == Op::Tn { self.a.cols() } else { 1 };
+        let b_start = k0 * if self.op == Op::Nt { 1 } else { self.b.cols() };
+        Some(GemmCall {
             m: small(m)?,
             n: small(n)?,
-            k: small(k)?,
-            a: (A::DTYPE, self.a.whole()?, small(self.a.cols())?),
-            b: (B::DTYPE, self.b.whole()?, small(self.b.cols())?),
+            k: small(self.depth.min(k - k0))?,
+            a: (A::DTYPE, self.a.from(a_start)?, small(self.a.cols())?),
+            b: (B::DTYPE, self.b.from(b_start)?, small(self.b.cols())?),
             c: (c.whole(), small(n)?),
             transpose: [self.op == Op::Tn, self.op == Op::Nt],
-            accumulate: self.accumulate,
-        };
-        self.a.tensor.device().driver().gemm(&call)
+            accumulate: self.accumulate || k0 > 0,
+        })
     }
 
     fn panel(&self, tile: u32, [m, n, k]: [u64; 3], limits: &Limits) -> Result<Panel> {

@@ -106,9 +106,14 @@ impl CudaMemory {
                     _ => unreachable!("a tensor's elements should be those of the slice it was made of"),
                 }
             }
-            // SAFETY: the pointer is a live allocation of at least `len` elements of any bit pattern; with the owner gone
-            // the slice is the only one that frees it, on the stream that used it last.
-            Owner::Pool => unsafe { stream.upgrade_device_ptr(allocation.pointer, len) },
+            Owner::Pool => {
+                // SAFETY: the pointer is a live allocation of at least `len` elements of any bit pattern; with the owner
+                // gone the slice is the only one that frees it, on the stream that used it last.
+                let mut slice = unsafe { stream.upgrade_device_ptr(allocation.pointer, len) };
+                // Its events are new: what is enqueued is recorded, so that other streams wait for it.
+                drop(slice.device_ptr_mut(&stream));
+                slice
+            }
             Owner::Nobody => unreachable!("memory is given back once"),
         }
     }

@@ -74,7 +74,9 @@ impl Order {
     /// Pairs of uses of one allocation in neither order, of which one makes, fills or frees it.
     fn races(&self) -> Vec<String> {
         let changes = |line: &str| {
-            ["cuMemAllocAsync", "cuMemFreeAsync", "cuMemcpyHtoDAsync"].iter().any(|call| line.starts_with(call))
+            ["cuMemAllocAsync", "cuMemFreeAsync", "cuMemcpyHtoDAsync"]
+                .iter()
+                .any(|call| line.starts_with(call))
         };
         let mut races = Vec::new();
         for uses in self.uses.values() {
@@ -118,7 +120,10 @@ fn uploads_kernels_and_frees_are_ordered() {
     let log = control::log_take(5);
     assert_eq!(sums, (1..=9).map(|i| f64::from(5000 * i)).collect::<Vec<_>>());
     let calls = |call: &str| log.iter().filter(|line| line.starts_with(call)).count();
-    assert!(calls("cuMemcpyHtoDAsync") >= 9 && calls("cuLaunchKernel") >= 9 && calls("cuMemFreeAsync") >= 9, "{log:#?}");
+    assert!(
+        calls("cuMemcpyHtoDAsync") >= 9 && calls("cuLaunchKernel") >= 9 && calls("cuMemFreeAsync") >= 9,
+        "{log:#?}"
+    );
     // Uploads have a stream of their own.
     let stream = |call: &str| {
         let line = log.iter().find(|line| line.starts_with(call)).unwrap();
@@ -137,7 +142,9 @@ fn the_order_comes_from_the_events() {
     let mut log = control::log_take(6);
     log.retain(|line| !line.starts_with("cuStreamWaitEvent"));
     let races = Order::of(&log).races();
-    let uploads = races.iter().filter(|race| race.starts_with("cuMemcpyHtoDAsync") && race.contains("| cuLaunchKernel"));
+    let uploads = races
+        .iter()
+        .filter(|race| race.starts_with("cuMemcpyHtoDAsync") && race.contains("| cuLaunchKernel"));
     assert_eq!(uploads.count(), 4, "{races:#?}");
 }
 

@@ -1,0 +1,43 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Measures devices: copies, kernels, products, decompositions, start-up.
+///
+/// Prints a table, and with --json a file that --compare puts beside another machine's. Exact results (random words,
+/// dosages, counts, products of small integers) are hashed and must agree between all devices. Exit status: 0; 1 when
+/// a measurement failed or results differ; 2 when the command line cannot be understood.
+#[derive(Debug, Parser)]
+#[command(name = "teatime-bench", version, max_term_width = 100)]
+pub(crate) struct Args {
+    /// Devices by name, as `teatime devices` lists them [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Vec<String>,
+    /// About how long each device takes; what would take longer is measured at a smaller size or skipped
+    #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// Only measurements whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) only: String,
+    /// Writes the results here
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Compares two files of results, and measures nothing
+    #[arg(long, value_names = ["FILE", "FILE"], num_args = 2, exclusive = true)]
+    pub(crate) compare: Option<Vec<PathBuf>>,
+    /// What a process started for the start-up times does: opens this device and prints seconds
+    #[arg(long, value_name = "NAME", hide = true, exclusive = true)]
+    pub(crate) startup: Option<String>,
+    /// The same, for the bare CUDA context of a device by number
+    #[arg(long, value_name = "N", hide = true, exclusive = true)]
+    pub(crate) startup_context: Option<usize>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds, 0 to 86400".into()),
+    }
+}

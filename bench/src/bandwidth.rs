@@ -1,0 +1,102 @@
+//! Copies, and the kernels that memory bounds.
+
+use teatime::{DType, Device, Element, Error, Tensor, kernels, random::random_words};
+
+use crate::{
+    data,
+    measure::{COPY, Job, Session, Size},
+    report::Unit,
+    table,
+};
+
+/// Bytes of the array that is read, or for random words written.
+const SIZES: [u64; 6] = [1 << 20, 8 << 20, 64 << 20, 256 << 20, 1 << 30, 4 << 30];
+/// Of arrays that pass through the host, which has to hold them too.
+const HOST_SIZES: [u64; 5] = [1 << 20, 8 << 20, 64 << 20, 256 << 20, 1 << 30];
+/// Columns of matrices.
+const COLS: u64 = 1024;
+
+/// A size by the bytes of the array and the bytes moved for each of them.
+fn moved(factor: f64) -> impl Fn(&u64) -> Size {
+    move |&bytes| Size {
+        text: table::bytes(bytes),
+        work: factor * bytes as f64,
+        // The array, and a result of up to four bytes for each.
+        memory: if factor > 2.0 { 5 * bytes } else { 2 * bytes },
+    }
+}
+
+/// A matrix of bytes, 1024 columns.
+fn byte_matrix(device: &Device, values: &[i8]) -> Result<Tensor<i8>, Error> {
+    Tensor::from_slice(device, values, &[values.len() as u64 / COLS, COLS])
+}
+
+/// Copies to, from and on the device, and the time of a launch.
+pub(crate) fn copies(session: &mut Session<'_>) {
+    session.largest("copy to the device", Unit::Bandwidth, &HOST_SIZES, moved(1.0), |device, &bytes| {
+        let (device, values) = (device.clone(), data::uniform(1, bytes / 4));
+        Ok(Box::new(move || Tensor::from_slice(&device, &values, &[values.len() as u64]).map(drop)))
+    });
+    session.largest("copy to the host", Unit::Bandwidth, &HOST_SIZES, moved(1.0), |device, &bytes| {
+        let x = Tensor::from_slice(device, &data::uniform(1, bytes / 4), &[bytes / 4])?;
+        Ok(Box::new(move || x.read().map(drop)))
+    });
+    session.largest(COPY, Unit::Bandwidth, &SIZES, moved(2.0), |device, &bytes| {
+        let x = random_words(device, 1, 0, bytes / 4)?;
+        Ok(Box::new(move || x.try_clone().map(drop)))
+    });
+    let once = |_: &()| Size { text: String::new(), work: 1.0, memory: 1 };
+    session.largest("launch and wait", Unit::Milliseconds, &[()], once, |device, ()| {
+        let device = device.clone();
+        Ok(Box::new(move || {
+            drop(random_words(&device, 1, 0, 4)?);
+            device.synchronize()
+        }))
+    });
+}
+
+/// Kernels that do little more than read and write.
+pub(crate) fn kernels(session: &mut Session<'_>) {
+    session.largest("kernel random", Unit::Bandwidth, &SIZES, moved(1.0), |device, &bytes| {
+        let device = device.clone();
+        Ok(Box::new(move || random_words(&device, 1, 0, bytes / 4).map(drop)))
+    });
+    session.largest("kernel scale_columns", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
+        let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
+        let factors = data::uniform(2, COLS);
+        Ok(Box::new(move || kernels::scale_columns(&x, &factors).map(drop)))
+    });
+    session.largest("kernel dosage", Unit::Bandwidth, &HOST_SIZES, moved(1.5), |device, &bytes| {
+        let x = Tensor::from_slice(device, &data::alleles(1, bytes), &[bytes / 2 / COLS, COLS, 2])?;
+        Ok(Box::new(move || kernels::dosage(&x).map(drop)))
+    });
+    session.largest("kernel standardize i8", Unit::Bandwidth, &HOST_SIZES, moved(5.0), |device, &bytes| {
+        // Long rows, so that the table of the rows counts little.
+        let (rows, cols) = (64, bytes / 64);
+        let x = Tensor::from_slice(device, &data::dosages(1, bytes), &[rows, cols])?;
+        let table = vec![[0.7f32, 1.4, 0.0]; data::to_usize(rows)];
+        Ok(Box::new(move || kernels::standardize(&x, &table).map(drop)))
+    });
+    for (by_row, way) in [(true, "rows"), (false, "columns")] {
+        reduce::<f32>(session, way, by_row, |device, bytes| {
+            data::matrix(device, 1, [bytes / 4 / COLS, COLS])
+        });
+        reduce::<i8>(session, way, by_row, |device, bytes| byte_matrix(device, &data::dosages(1, bytes)));
+    }
+}
+
+/// Sums of a matrix, whose blocks stay on the device: a 256th of the bytes read at most is written.
+fn reduce<T: Element>(
+    session: &mut Session<'_>,
+    way: &str,
+    by_row: bool,
+    make: impl Fn(&Device, u64) -> Result<Tensor<T>, Error>,
+) {
+    let name = if T::DTYPE == DType::F32 { "f32" } else { "i8" };
+    let id = format!("kernel reduce {name} by {way}");
+    session.largest(&id, Unit::Bandwidth, &HOST_SIZES, moved(1.0), |device, &bytes| {
+        let x = make(device, bytes)?;
+        let job: Job = Box::new(move || kernels::block_sums(&x, by_row).map(drop));
+        Ok(job)
+    });
+}

@@ -1,0 +1,113 @@
+//! Results that must be equal on all devices, as digests, and results that must be close.
+
+use sha2::{Digest, Sha256};
+use teatime::{
+    Device, Error, Run, Tensor,
+    genotype::{Method, PcaOptions, pca},
+    kernels,
+    linalg::{RandomizedSvd, matmul, matmul_nt, matmul_tn, row_stats, truncated_svd},
+    random::random_words,
+};
+
+use crate::{data, measure::Session};
+
+/// Adds the digests and values to the report; `end` ends each name.
+pub(crate) fn results(session: &mut Session<'_>, end: &str) {
+    type Exact = fn(&Device) -> Result<Vec<u8>, Error>;
+    let exact: [(&str, Exact); 5] = [
+        ("random words", words),
+        ("dosages", dosages),
+        ("sums of bytes", sums),
+        ("products of integers", products),
+        ("genotype counts", counts),
+    ];
+    for (id, make) in exact {
+        let id = format!("exact {id}{end}");
+        match session.wants(&id).then(|| make(session.device)) {
+            Some(Ok(bytes)) => {
+                session.report.digests.insert(id, hex(&bytes));
+            }
+            Some(Err(error)) => session.failed(&id, &error.to_string()),
+            None => {}
+        }
+    }
+    type Close = fn(&Device) -> Result<Vec<f64>, Error>;
+    let close: [(&str, Close); 3] = [
+        ("singular values", singular_values),
+        ("eigenvalues, exact", |device| eigenvalues(device, Method::Exact)),
+        ("eigenvalues, randomized", |device| eigenvalues(device, Method::Randomized)),
+    ];
+    for (id, make) in close {
+        let id = format!("close {id}{end}");
+        match session.wants(&id).then(|| make(session.device)) {
+            Some(Ok(values)) => {
+                session.report.values.insert(id, values);
+            }
+            Some(Err(error)) => session.failed(&id, &error.to_string()),
+            None => {}
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Words on both sides of a carry of the counter.
+fn words(device: &Device) -> Result<Vec<u8>, Error> {
+    let words = random_words(device, 0x7ea_5eed_0123, (1 << 32) - 1000, (1 << 18) + 3)?.read()?;
+    Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
+}
+
+fn dosages(device: &Device) -> Result<Vec<u8>, Error> {
+    let shape = [1021, 131, 2];
+    let calls = Tensor::from_slice(device, &data::alleles(3, shape.iter().product()), &shape)?;
+    Ok(kernels::dosage(&calls)?.read()?.into_iter().map(i8::cast_unsigned).collect())
+}
+
+fn sums(device: &Device) -> Result<Vec<u8>, Error> {
+    let shape = [257, 4099];
+    let x = Tensor::from_slice(device, &data::bytes(4, shape.iter().product()), &shape)?;
+    let row = |stats: teatime::linalg::Stats| {
+        // Whole numbers: + 0.0 makes a zero of any sign one.
+        let sums = [stats.sum, stats.sum_squares].map(|sum| (sum + 0.0).to_bits());
+        [sums[0], sums[1], stats.count, stats.bad].map(u64::to_le_bytes)
+    };
+    Ok(row_stats(&x)?.into_iter().flat_map(row).flatten().collect())
+}
+
+/// Sums below 2^24, which f32 holds whatever their order.
+fn products(device: &Device) -> Result<Vec<u8>, Error> {
+    let (m, n, k) = (385, 258, 1031);
+    let matrix = |seed, rows, cols| {
+        Tensor::from_slice(device, &data::small_integers(seed, rows * cols), &[rows, cols])
+    };
+    let (a, b) = (matrix(5, m, k)?, matrix(6, k, n)?);
+    let (at, bt) = (matrix(7, k, m)?, matrix(8, n, k)?);
+    let thin = matrix(9, k, 20)?;
+    let results = [matmul(&a, &b)?, matmul_tn(&at, &b)?, matmul_nt(&a, &bt)?, matmul(&a, &thin)?];
+    let mut bytes = Vec::new();
+    for result in results {
+        bytes.extend(result.read()?.into_iter().flat_map(|sum| (sum + 0.0).to_le_bytes()));
+    }
+    Ok(bytes)
+}
+
+fn counts(device: &Device) -> Result<Vec<u8>, Error> {
+    let options = PcaOptions { components: 1, method: Method::Exact, ..PcaOptions::default() };
+    let result = pca(&data::genotypes(3000, 101)?, device, &options, &Run::default())?;
+    Ok([result.digest, result.counts.used, result.counts.zero_variance].map(u64::to_le_bytes).concat())
+}
+
+/// Of a matrix of rank 12 and noise.
+fn singular_values(device: &Device) -> Result<Vec<f64>, Error> {
+    let (rows, cols) = (2000, 300);
+    let a = Tensor::from_slice(device, &data::low_rank(10, rows, cols), &[rows, cols])?;
+    Ok(truncated_svd(&a, 8, &RandomizedSvd::default(), &Run::default())?.1.s)
+}
+
+/// The two values that tell three populations apart.
+fn eigenvalues(device: &Device, method: Method) -> Result<Vec<f64>, Error> {
+    let options = PcaOptions { components: 2, method, ..PcaOptions::default() };
+    Ok(pca(&data::genotypes(3000, 101)?, device, &options, &Run::default())?.eigenvalues())
+}

@@ -1,0 +1,118 @@
+//! Benchmarks of teatime on every device of a machine, in files that compare.
+
+mod args;
+mod bandwidth;
+mod compare;
+mod data;
+mod exact;
+mod jobs;
+mod measure;
+mod products;
+mod report;
+mod startup;
+mod system;
+mod table;
+
+use std::{io::Write, process::ExitCode};
+
+use clap::Parser;
+use teatime::{Device, DeviceOptions};
+
+use crate::{
+    args::Args,
+    measure::{OWN, Session},
+    report::{DeviceReport, Note, Report},
+};
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            // There is nowhere to tell that this fails.
+            drop(writeln!(std::io::stderr(), "{why}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether everything was measured and all results agree.
+fn run(args: &Args) -> Result<bool, String> {
+    if let Some([a, b]) = args.compare.as_deref() {
+        return compare::compare(a, b);
+    }
+    let times = match (&args.startup, args.startup_context) {
+        (Some(name), _) => Some(startup::open(name)?),
+        (_, Some(number)) => Some(startup::context(number)?),
+        _ => None,
+    };
+    if let Some([open, first]) = times {
+        table::print(&format!("{open} {first}"));
+        return Ok(true);
+    }
+    let report = measure_all(args)?;
+    let named = report.devices.iter().map(|device| (device.name.clone(), device));
+    let differences = Report::differences(named);
+    for line in &differences {
+        table::print(&format!("RESULTS DIFFER: {line}"));
+    }
+    if differences.is_empty() && report.devices.len() > 1 {
+        table::print(&format!("\nexact results agree on {} devices", report.devices.len()));
+    }
+    if let Some(path) = &args.json {
+        report.write(path)?;
+    }
+    Ok(differences.is_empty() && report.devices.iter().all(|device| device.failed.is_empty()))
+}
+
+fn session<'a>(args: &'a Args, device: &'a Device, report: &'a mut DeviceReport) -> Session<'a> {
+    Session::new(device, report, &args.only, args.seconds)
+}
+
+/// Measures everything on a device as it is by default.
+fn whole(session: &mut Session<'_>) {
+    bandwidth::copies(session);
+    bandwidth::kernels(session);
+    products::products(session, "");
+    jobs::jobs(session);
+    startup::startup(session);
+    exact::results(session, "");
+}
+
+/// The other ways to multiply where the vendor's library does by default, by the end of their measurements' names.
+fn variants() -> [(&'static str, DeviceOptions); 2] {
+    let own = DeviceOptions { own_kernels: true, ..DeviceOptions::default() };
+    [(OWN, own), (", TF32", DeviceOptions { tf32: true, ..DeviceOptions::default() })]
+}
+
+/// Measures the devices that were asked for, one after the other.
+fn measure_all(args: &Args) -> Result<Report, String> {
+    let mut report = Report::new(args.seconds);
+    let mut names = args.device.clone();
+    if names.is_empty() {
+        let listed = Device::all();
+        report.absent = report::absent(&listed);
+        names = listed.into_iter().filter(|device| device.info.is_ok()).map(|device| device.name).collect();
+    }
+    for Note { name, why } in &report.absent {
+        table::print(&format!("{name}: not here: {why}"));
+    }
+    for name in names {
+        let device = Device::open(&name).map_err(|error| error.to_string())?;
+        let mut found = DeviceReport::new(&device);
+        let memory = found.memory.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
+        table::print(&format!("\n{name}: {} ({}{memory}, {})", found.description, found.api, found.driver));
+        whole(&mut session(args, &device, &mut found));
+        if found.backend == "cuda" {
+            for (end, options) in variants() {
+                let device = Device::open_with(&name, &options).map_err(|error| error.to_string())?;
+                products::products(&mut session(args, &device, &mut found), end);
+                if options.own_kernels {
+                    exact::results(&mut session(args, &device, &mut found), end);
+                }
+            }
+        }
+        report.devices.push(found);
+    }
+    Ok(report)
+}

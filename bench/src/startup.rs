@@ -1,0 +1,87 @@
+//! Start-up: opening a device in a process of its own.
+
+use std::{
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use teatime::{Device, random::random_words};
+
+use crate::{measure::Session, report::Unit};
+
+/// Processes that are started for each median.
+const RUNS: usize = 5;
+
+/// Measures opening the session's device, and opening it and one launch; on CUDA also the bare context.
+pub(crate) fn startup(session: &mut Session<'_>) {
+    let id = "open in a new process";
+    if !session.wants(id) {
+        return;
+    }
+    let name = session.device.info().name.clone();
+    let Some([open, first]) = measured(session, id, &["--startup", &name]) else { return };
+    session.record(id, "", Unit::Milliseconds, 1.0, &open);
+    session.record("open and launch in a new process", "", Unit::Milliseconds, 1.0, &first);
+    if let Some(number) = name.strip_prefix("cuda:") {
+        let id = "CUDA context in a new process";
+        if let Some([context, _]) = measured(session, id, &["--startup-context", number]) {
+            session.record(id, "", Unit::Milliseconds, 1.0, &context);
+        }
+    }
+}
+
+/// Seconds that some processes print: each prints two.
+fn measured(session: &mut Session<'_>, id: &str, args: &[&str]) -> Option<[Vec<f64>; 2]> {
+    let mut found = [Vec::new(), Vec::new()];
+    // The first fills the caches of files and kernels.
+    for run in 0..=RUNS {
+        match child(args) {
+            Ok(seconds) if run > 0 => found.iter_mut().zip(seconds).for_each(|(all, s)| all.push(s)),
+            Ok(_) => {}
+            Err(why) => {
+                session.failed(id, &why);
+                return None;
+            }
+        }
+    }
+    Some(found)
+}
+
+fn child(args: &[&str]) -> Result<[f64; 2], String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    match (output.status.success(), &*numbers) {
+        (true, &[open, first]) => Ok([open, first]),
+        _ => Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+/// What the process does: seconds until the device is open, and until a launch on it is done.
+pub(crate) fn open(name: &str) -> Result<[f64; 2], String> {
+    let started = Instant::now();
+    let device = Device::open(name).map_err(|error| error.to_string())?;
+    let open = started.elapsed().as_secs_f64();
+    let word = random_words(&device, 1, 0, 4).and_then(|words| words.read());
+    word.map_err(|error| error.to_string())?;
+    Ok([open, started.elapsed().as_secs_f64()])
+}
+
+/// Seconds until a bare CUDA context exists, twice.
+#[cfg(feature = "cuda")]
+pub(crate) fn context(number: usize) -> Result<[f64; 2], String> {
+    let started = Instant::now();
+    // Panics where there is no libcuda, but this is asked for only where the library found a device.
+    let context = cudarc::driver::CudaContext::new(number).map_err(|error| error.to_string())?;
+    let seconds = started.elapsed().as_secs_f64();
+    drop(context);
+    Ok([seconds; 2])
+}
+
+/// Nothing that could be timed.
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn context(_: usize) -> Result<[f64; 2], String> {
+    Err("this build has no CUDA (cargo feature `cuda`)".into())
+}

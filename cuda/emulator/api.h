@@ -1,0 +1,50 @@
+// How every function of the driver API begins and ends.
+
+#pragma once
+
+#include "device.h"
+
+#define API extern "C" __attribute__((visibility("default"))) emulator::Code
+
+namespace emulator {
+
+// The contexts of this host thread, the current one last.
+inline thread_local std::vector<Context*> current_contexts;
+
+inline Context* current_context() { return current_contexts.empty() ? nullptr : current_contexts.back(); }
+
+// Runs `body` behind the lock, once cuInit has been called.
+template <class F> Code initialized(F body) {
+    State& state = State::get();
+    Guard guard(state.lock);
+    if (!state.initialized) return NOT_INITIALIZED;
+    return body(guard, state);
+}
+
+// The same with the current context; a fault in it is the answer of this call too.
+template <class F> Code in_context(F body) {
+    return initialized([&](Guard& guard, State& state) -> Code {
+        Context* context = current_context();
+        if (!context || !state.contexts.count(context)) return INVALID_CONTEXT;
+        if (context->error) return context->error;
+        Code code = body(guard, state, *context);
+        return context->error ? context->error : code;
+    });
+}
+
+// The same with a stream of the current context.
+template <class F> Code in_stream(void* handle, F body) {
+    return in_context([&](Guard& guard, State& state, Context& context) -> Code {
+        if (handle == nullptr || handle == (void*)1) return body(guard, state, context.null_stream);
+        auto found = state.streams.find((Stream*)handle);
+        if (found == state.streams.end() || found->second->context != &context) return INVALID_HANDLE;
+        return body(guard, state, std::shared_ptr<Stream>(found->second));
+    });
+}
+
+// What the pool keeps when the host has waited.
+inline void shrink_pool(Device& device, unsigned long long keep) {
+    if (device.reserved > keep) device.reserved = device.pooled > keep ? device.pooled : keep;
+}
+
+}  // namespace emulator

@@ -1,0 +1,336 @@
+// Runs the blocks of a launch, one after another: a fiber for each thread, and what threads do together.
+//
+// A warp runs until each of its threads waits, then the next; so what another warp should have waited for is missing as
+// often as can be. Shared memory is poisoned at the start of each block, and the target of a background copy from its
+// start until the wait for it.
+
+#pragma once
+
+#include <csetjmp>
+#include <cstdarg>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi.h"
+#include "fiber.h"
+#include "memory.h"
+
+namespace emulator {
+
+// The driver API's numbers for what a kernel can do wrong.
+enum Fault : int { NO_FAULT = 0, INVALID_VALUE = 1, ILLEGAL_ADDRESS = 700, MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719 };
+
+// In which order warps run between two barriers, and threads in a warp.
+enum Order : int { ALTERNATING = 0, ASCENDING = 1, DESCENDING = 2 };
+
+// What one host thread needs to run operations. A fault in one ends at `escape`.
+class Runner : EmulatorBlock {
+public:
+    static Runner& current() {
+        static thread_local Runner runner;
+        return runner;
+    }
+    // That of the running CUDA thread.
+    static Runner& of_thread() { return *(Runner*)emulator_thread()->block; }
+
+    sigjmp_buf escape;
+    // Whether faults go to `escape`.
+    bool armed = false;
+    // What happened, for whoever reads `escape`.
+    Fault fault = NO_FAULT;
+    std::string report;
+    // The address that a signal told of.
+    uintptr_t address = 0;
+
+    // Runs all blocks; comes back through `escape` from a fault.
+    void run(const EmulatorKernel& of, void** with, EmulatorDim blocks, EmulatorDim block, Order in_order) {
+        kernel = &of;
+        arguments = with;
+        grid = blocks;
+        threads = block;
+        order = in_order;
+        count = block.x * block.y * block.z;
+        lanes.resize(count);
+        warps.resize((count + 31) / 32);
+        arrays.clear();
+        unsigned number = 0;
+        for (unsigned z = 0; z < grid.z; z++) {
+            for (unsigned y = 0; y < grid.y; y++) {
+                for (unsigned x = 0; x < grid.x; x++) {
+                    index = {x, y, z};
+                    run_block(number++);
+                }
+            }
+        }
+        kernel = nullptr;
+    }
+
+    // After a fault: threads stopped anywhere are forgotten.
+    void reset() {
+        kernel = nullptr;
+        free_fibers.clear();
+        started = 0;
+        for (Lane& lane : lanes) lane.copies.clear();
+    }
+
+    // "kernel reduce, block (1, 0, 0), thread (3, 0, 0)", or nothing outside of kernels.
+    std::string where() const {
+        if (!kernel) return "";
+        std::string block = format("kernel %s, block (%u, %u, %u)", kernel->name, index.x, index.y, index.z);
+        // The block as a whole.
+        if (running == count) return block;
+        const EmulatorDim at = place(running);
+        return block + format(", thread (%u, %u, %u)", at.x, at.y, at.z);
+    }
+
+    // "shared memory `tile`, 12 bytes past its end", or nothing for an address elsewhere.
+    std::string shared_place(uintptr_t at) const {
+        for (const Array& array : arrays) {
+            uintptr_t start = (uintptr_t)array.data, low = (uintptr_t)array.mapping->base;
+            if (at < low || at >= low + array.mapping->room() + 2 * page_size()) continue;
+            long long from = at < start ? (long long)(start - at) : (long long)(at - start - array.size);
+            return format("%lld bytes %s the shared array `%s` of %zu", from, at < start ? "before" : "past the end of",
+                          array.name, array.size);
+        }
+        return stacks.past_the_end(at) ? "the thread's stack is full" : "";
+    }
+
+    static std::string format(const char* pattern, ...) __attribute__((format(printf, 1, 2))) {
+        char text[512];
+        va_list values;
+        va_start(values, pattern);
+        vsnprintf(text, sizeof text, pattern, values);
+        va_end(values);
+        return text;
+    }
+
+    // Ends the operation with a fault, from any stack.
+    [[noreturn]] void fail(Fault with, std::string what) {
+        fault = with;
+        report = std::move(what);
+        siglongjmp(escape, 1);
+    }
+
+    // What running threads call.
+
+    void barrier(unsigned line) {
+        Lane& lane = lanes[running];
+        lane.state = AT_BARRIER;
+        lane.line = line;
+        waiting++;
+        leave(lane);
+    }
+
+    const unsigned char* exchange(const void* bytes, unsigned size, unsigned line) {
+        Lane& lane = lanes[running];
+        Warp& warp = warps[running / 32];
+        // Two places, by turns: all have read one when all have come to the other.
+        unsigned char* place = warp.places[warp.turn];
+        memcpy(place + 32 * (running % 32), bytes, size);
+        if (warp.arrived > 0 && warp.line != line) {
+            fail(LAUNCH_FAILED, format("threads of a warp exchange values at lines %u and %u at once", warp.line, line));
+        }
+        warp.line = line;
+        if (++warp.arrived == 32) {
+            warp.arrived = 0;
+            warp.turn ^= 1;
+            unsigned first = running / 32 * 32;
+            for (unsigned i = first; i < first + 32; i++) lanes[i].state = READY;
+        } else {
+            lane.state = AT_EXCHANGE;
+            lane.line = line;
+            leave(lane);
+        }
+        return place;
+    }
+
+    void* shared(const void* tag, const char* name, size_t size) {
+        size_t total = size;
+        for (const Array& array : arrays) {
+            if (array.tag == tag) return array.data;
+            total += array.size;
+        }
+        if (total > 48 << 10) fail(INVALID_VALUE, format("%zu bytes of shared memory; a block has 49152", total));
+        size_t i = arrays.size();
+        if (i == mappings.size() || mappings[i]->room() < size) {
+            auto mapping = std::make_unique<Mapping>(size);
+            if (!mapping->base || !mapping->open(size)) fail(LAUNCH_FAILED, "no memory for shared memory");
+            if (i == mappings.size()) mappings.emplace_back();
+            mappings[i] = std::move(mapping);
+        }
+        arrays.push_back({tag, name, size, mappings[i]->data(size), mappings[i].get()});
+        poison(arrays.back());
+        return arrays.back().data;
+    }
+
+    void copy_async(void* target, const void* source, unsigned size, unsigned bytes) {
+        if (((uintptr_t)target | (uintptr_t)source) % size) {
+            fail(MISALIGNED_ADDRESS, format("copy_async%u from %p to %p", size, source, target));
+        }
+        if (bytes > size) fail(INVALID_VALUE, format("copy_async%u of %u bytes", size, bytes));
+        Copy copy = {target, size, lanes[running].groups, {}};
+        memcpy(copy.bytes, source, bytes);
+        memset(target, POISON, size);
+        lanes[running].copies.push_back(copy);
+    }
+
+    void copy_commit() { lanes[running].groups++; }
+
+    void copy_wait(unsigned groups) {
+        Lane& lane = lanes[running];
+        size_t kept = 0;
+        for (Copy& copy : lane.copies) {
+            if (copy.group + groups < lane.groups) memcpy(copy.target, copy.bytes, copy.size);
+            else lane.copies[kept++] = copy;
+        }
+        lane.copies.resize(kept);
+    }
+
+private:
+    enum State : unsigned char { READY, AT_EXCHANGE, AT_BARRIER, DONE };
+
+    struct Copy {
+        void* target;
+        unsigned size, group;
+        unsigned char bytes[16];
+    };
+    struct Lane {
+        State state;
+        unsigned line;
+        // The stack it runs on, if it has begun and not ended, and where it was left.
+        int fiber;
+        void* left;
+        unsigned groups;
+        std::vector<Copy> copies;
+    };
+    struct Warp {
+        alignas(16) unsigned char places[2][32 * 32];
+        unsigned turn, arrived, line;
+    };
+    struct Array {
+        const void* tag;
+        const char* name;
+        size_t size;
+        char* data;
+        const Mapping* mapping;
+    };
+
+    const EmulatorKernel* kernel = nullptr;
+    void** arguments = nullptr;
+    Order order = ALTERNATING;
+    unsigned count = 0, running = 0, waiting = 0, ended = 0;
+    std::vector<Lane> lanes;
+    std::vector<Warp> warps;
+    std::vector<Array> arrays;
+    std::vector<std::unique_ptr<Mapping>> mappings;
+    Stacks stacks;
+    // Stacks that have run a thread to its end; `started` stacks are in use or free.
+    std::vector<std::pair<int, void*>> free_fibers;
+    unsigned started = 0;
+    void* scheduler = nullptr;
+
+    EmulatorDim place(unsigned i) const {
+        return {i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
+    }
+
+    static void poison(Array& array) { memset(array.data, POISON, (array.size + 15) & ~(size_t)15); }
+
+    void run_block(unsigned number) {
+        for (Lane& lane : lanes) {
+            lane.state = READY;
+            lane.fiber = -1;
+            lane.groups = 0;
+            lane.copies.clear();
+        }
+        for (Warp& warp : warps) warp.turn = warp.arrived = 0;
+        for (Array& array : arrays) poison(array);
+        waiting = ended = 0;
+        for (unsigned phase = number;; phase++) {
+            bool backwards = order == DESCENDING || (order == ALTERNATING && phase % 2);
+            for (unsigned w = 0; w < warps.size(); w++) {
+                run_warp(backwards ? (unsigned)warps.size() - 1 - w : w, backwards);
+            }
+            if (ended == count) return;
+            running = count;
+            if (waiting < count) fail(LAUNCH_FAILED, stuck());
+            for (Lane& lane : lanes) {
+                if (lane.line != lanes[0].line) {
+                    fail(LAUNCH_FAILED, format("threads of a block wait at the barriers of lines %u and %u at once",
+                                               lanes[0].line, lane.line));
+                }
+                lane.state = READY;
+            }
+            waiting = 0;
+        }
+    }
+
+    void run_warp(unsigned warp, bool backwards) {
+        unsigned first = 32 * warp, end = first + 32 < count ? first + 32 : count;
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (unsigned i = first; i < end; i++) {
+                unsigned lane = backwards ? first + end - 1 - i : i;
+                if (lanes[lane].state != READY) continue;
+                resume(lane);
+                moved = true;
+            }
+        }
+    }
+
+    void resume(unsigned i) {
+        Lane& lane = lanes[i];
+        if (lane.fiber < 0) {
+            if (free_fibers.empty()) {
+                lane.fiber = (int)started++;
+                lane.left = stacks.fresh((unsigned)lane.fiber, loop);
+            } else {
+                lane.fiber = free_fibers.back().first;
+                lane.left = free_fibers.back().second;
+                free_fibers.pop_back();
+            }
+            *stacks.thread((unsigned)lane.fiber) = {place(i), i, this};
+        }
+        running = i;
+        emulator_switch(&scheduler, lane.left);
+    }
+
+    void leave(Lane& lane) { emulator_switch(&lane.left, scheduler); }
+
+    // The bottom of every stack: one thread after another.
+    static void loop() {
+        for (;;) {
+            Runner& runner = of_thread();
+            runner.kernel->run(runner.arguments);
+            runner.end();
+        }
+    }
+
+    void end() {
+        unsigned fiber = (unsigned)lanes[running].fiber;
+        lanes[running].state = DONE;
+        ended++;
+        free_fibers.push_back({(int)fiber, nullptr});
+        emulator_switch(&free_fibers.back().second, scheduler);
+    }
+
+    // Why no thread of the block can go on.
+    std::string stuck() const {
+        std::string text;
+        unsigned exchanging = 0, line = 0;
+        for (const Lane& lane : lanes) {
+            if (lane.state == AT_EXCHANGE) exchanging++, line = lane.line;
+        }
+        if (exchanging) text += format("%u threads wait at line %u for the other threads of their warps; ", exchanging, line);
+        for (const Lane& lane : lanes) {
+            if (lane.state == AT_BARRIER) {
+                text += format("%u threads wait at the barrier of line %u; ", waiting, lane.line);
+                break;
+            }
+        }
+        return text + format("%u threads have ended", ended);
+    }
+};
+
+}  // namespace emulator

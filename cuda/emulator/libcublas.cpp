@@ -1,0 +1,221 @@
+// A cuBLAS of plain loops, in the order of the emulator's streams.
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+// From the emulator's libcuda.
+extern "C" int emulator_enqueue(void* stream, const char* name, const char* operands, void (*run)(void*), void* data,
+                                void (*drop)(void*));
+extern "C" const char* emulator_named(const void* address);
+extern "C" int cuCtxGetDevice(int* device);
+
+namespace {
+
+typedef int Status;
+enum : Status { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
+enum Type : int { F32 = 0, F16 = 2, BF16 = 14 };
+enum Compute : int { COMPUTE_32F = 68, COMPUTE_32F_PEDANTIC = 69, COMPUTE_32F_FAST_TF32 = 77 };
+// CUBLAS_TF32_TENSOR_OP_MATH.
+constexpr int TF32_MATH = 3;
+
+struct Handle {
+    void* stream = nullptr;
+    int math = 0;
+    int pointers = 0;
+};
+
+struct Gemm {
+    bool transpose_a, transpose_b, tf32;
+    size_t m, n, k, lda, ldb, ldc;
+    float alpha, beta;
+    const void *a, *b;
+    void* c;
+    int a_type, b_type, c_type;
+};
+
+float bits_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+uint32_t float_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+
+float half_float(uint16_t half) {
+    uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31, fraction = half & 0x3ff;
+    if (exponent == 0) return bits_float(sign | float_bits((float)fraction * 0x1p-24f));
+    return bits_float(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
+}
+
+// Rounds to the nearest even value with the last `drop` bits of the fraction zero.
+float rounded(float value, int drop) {
+    uint32_t bits = float_bits(value);
+    if ((bits & 0x7f800000) == 0x7f800000) return value;
+    bits += (1u << (drop - 1)) - 1 + (bits >> drop & 1);
+    return bits_float(bits & ~((1u << drop) - 1));
+}
+
+uint16_t float_half(float value) {
+    uint16_t sign = (uint16_t)(float_bits(value) >> 16 & 0x8000);
+    float size = bits_float(float_bits(value) & 0x7fffffff);
+    if (size != size) return sign | 0x7e00;
+    // From 65520 on, the nearest half is infinite.
+    if (size >= 65520.0f) return sign | 0x7c00;
+    // Below the normal halves, multiples of 2^-24: adding 0.5 rounds to those.
+    if (size < 0x1p-14f) return sign | (uint16_t)(float_bits(size + 0.5f) - float_bits(0.5f));
+    return sign | (uint16_t)((float_bits(rounded(size, 13)) >> 13) - (112 << 10));
+}
+
+float load(const void* array, int type, size_t i) {
+    if (type == F16) return half_float(((const uint16_t*)array)[i]);
+    if (type == BF16) return bits_float((uint32_t)((const uint16_t*)array)[i] << 16);
+    return ((const float*)array)[i];
+}
+
+void store(void* array, int type, size_t i, float value) {
+    if (type == F16) ((uint16_t*)array)[i] = float_half(value);
+    else if (type == BF16) ((uint16_t*)array)[i] = (uint16_t)(float_bits(rounded(value, 16)) >> 16);
+    else ((float*)array)[i] = value;
+}
+
+// c = alpha op(a) op(b) + beta c, by columns; sums in f32 along k.
+void run(void* data) {
+    const Gemm& of = *(const Gemm*)data;
+    auto value = [&](const void* array, int type, size_t i) {
+        float exact = load(array, type, i);
+        return of.tf32 ? rounded(exact, 13) : exact;
+    };
+    std::vector<float> a(of.m * of.k), sums(of.m);
+    for (size_t p = 0; p < of.k; p++) {
+        for (size_t i = 0; i < of.m; i++) {
+            a[p * of.m + i] = value(of.a, of.a_type, of.transpose_a ? i * of.lda + p : p * of.lda + i);
+        }
+    }
+    for (size_t j = 0; j < of.n; j++) {
+        sums.assign(of.m, 0);
+        for (size_t p = 0; p < of.k; p++) {
+            float b = value(of.b, of.b_type, of.transpose_b ? p * of.ldb + j : j * of.ldb + p);
+            for (size_t i = 0; i < of.m; i++) sums[i] += a[p * of.m + i] * b;
+        }
+        for (size_t i = 0; i < of.m; i++) {
+            // With beta = 0, c is not read.
+            float before = of.beta == 0 ? 0 : of.beta * load(of.c, of.c_type, j * of.ldc + i);
+            store(of.c, of.c_type, j * of.ldc + i, of.alpha * sums[i] + before);
+        }
+    }
+}
+
+Status gemm(Handle* handle, std::unique_ptr<Gemm> of, int op_a, int op_b) {
+    if (!handle) return NOT_INITIALIZED;
+    size_t rows_a = op_a ? of->k : of->m, rows_b = op_b ? of->n : of->k;
+    if (of->lda < rows_a || of->ldb < rows_b || of->ldc < of->m || (of->m | of->n | of->k) >> 31) return INVALID_VALUE;
+    // Scalars on the device would be read when this runs.
+    if (handle->pointers != 0) return NOT_SUPPORTED;
+    of->transpose_a = op_a != 0;
+    of->transpose_b = op_b != 0;
+    if (of->m == 0 || of->n == 0) return SUCCESS;
+    // Three names one by one: each call overwrites the last.
+    std::string operands = emulator_named(of->a);
+    operands += std::string(" ") + emulator_named(of->b);
+    operands += std::string(" ") + emulator_named(of->c);
+    auto drop = [](void* data) { delete (Gemm*)data; };
+    int code = emulator_enqueue(handle->stream, "cublasGemmEx", operands.c_str(), run, of.release(), drop);
+    return code ? EXECUTION_FAILED : SUCCESS;
+}
+
+}  // namespace
+
+#define API extern "C" __attribute__((visibility("default"))) Status
+
+API cublasCreate_v2(Handle** handle) {
+    int device;
+    if (cuCtxGetDevice(&device)) return NOT_INITIALIZED;
+    *handle = new Handle;
+    return SUCCESS;
+}
+
+API cublasDestroy_v2(Handle* handle) {
+    delete handle;
+    return SUCCESS;
+}
+
+API cublasSetStream_v2(Handle* handle, void* stream) {
+    handle->stream = stream;
+    return SUCCESS;
+}
+
+API cublasGetStream_v2(Handle* handle, void** stream) {
+    *stream = handle->stream;
+    return SUCCESS;
+}
+
+API cublasGetVersion_v2(Handle*, int* version) {
+    *version = 130000;
+    return SUCCESS;
+}
+
+API cublasSetMathMode(Handle* handle, int mode) {
+    handle->math = mode;
+    return SUCCESS;
+}
+
+API cublasGetMathMode(Handle* handle, int* mode) {
+    *mode = handle->math;
+    return SUCCESS;
+}
+
+API cublasSetPointerMode_v2(Handle* handle, int mode) {
+    handle->pointers = mode;
+    return SUCCESS;
+}
+
+API cublasGetPointerMode_v2(Handle* handle, int* mode) {
+    *mode = handle->pointers;
+    return SUCCESS;
+}
+
+API cublasSetWorkspace_v2(Handle*, void*, size_t) { return SUCCESS; }
+
+API cublasGemmEx(Handle* handle, int op_a, int op_b, int m, int n, int k, const void* alpha, const void* a, int a_type,
+                 int lda, const void* b, int b_type, int ldb, const void* beta, void* c, int c_type, int ldc, int compute,
+                 int) {
+    bool tf32 = compute == COMPUTE_32F_FAST_TF32;
+    if (compute != COMPUTE_32F && compute != COMPUTE_32F_PEDANTIC && !tf32) return NOT_SUPPORTED;
+    auto known = [](int type) { return type == F32 || type == F16 || type == BF16; };
+    // The pairs of types that cuBLAS has.
+    if (!known(a_type) || a_type != b_type || (c_type != F32 && c_type != a_type)) return NOT_SUPPORTED;
+    if (handle && handle->math == TF32_MATH && compute == COMPUTE_32F && a_type == F32) tf32 = true;
+    return gemm(handle,
+                std::unique_ptr<Gemm>(new Gemm{false, false, tf32, (size_t)m, (size_t)n, (size_t)k, (size_t)lda,
+                                               (size_t)ldb, (size_t)ldc, *(const float*)alpha, *(const float*)beta, a, b,
+                                               c, a_type, b_type, c_type}),
+                op_a, op_b);
+}
+
+API cublasSgemm_v2(Handle* handle, int op_a, int op_b, int m, int n, int k, const float* alpha, const float* a, int lda,
+                   const float* b, int ldb, const float* beta, float* c, int ldc) {
+    return cublasGemmEx(handle, op_a, op_b, m, n, k, alpha, a, F32, lda, b, F32, ldb, beta, c, F32, ldc, COMPUTE_32F, -1);
+}
+
+extern "C" __attribute__((visibility("default"))) const char* cublasGetStatusName(Status status) {
+    switch (status) {
+        case SUCCESS: return "CUBLAS_STATUS_SUCCESS";
+        case NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
+        case INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+        case EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+        case NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+        default: return "CUBLAS_STATUS_INTERNAL_ERROR";
+    }
+}
+
+extern "C" __attribute__((visibility("default"))) const char* cublasGetStatusString(Status status) {
+    return cublasGetStatusName(status);
+}

@@ -1,0 +1,59 @@
+// Memory that is what it should not be until it is written, and inaccessible past its ends.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace emulator {
+
+constexpr int POISON = 0xAB;
+
+inline size_t page_size() {
+    static const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    return size;
+}
+
+// A mapping between two inaccessible pages. Bytes in it end at the second, but for the alignment to 16.
+class Mapping {
+public:
+    // Reserves room for `bytes`; `base` is null where the machine refuses.
+    explicit Mapping(size_t bytes) : inner((bytes + page_size() - 1) / page_size() * page_size()) {
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        void* place = mmap(nullptr, inner + 2 * page_size(), PROT_NONE, flags, -1, 0);
+        base = place == MAP_FAILED ? nullptr : (char*)place;
+    }
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+    ~Mapping() {
+        if (base) munmap(base, inner + 2 * page_size());
+    }
+
+    // Where `bytes`, at most as many as it has room for, stand against its end.
+    char* data(size_t bytes) const { return base + page_size() + inner - ((bytes + 15) & ~(size_t)15); }
+    size_t room() const { return inner; }
+
+    // Makes its bytes accessible and fills the last `bytes` with poison; false where the machine refuses.
+    bool open(size_t bytes) {
+        if (mprotect(base + page_size(), inner, PROT_READ | PROT_WRITE) != 0) return false;
+        memset(data(bytes), POISON, base + page_size() + inner - data(bytes));
+        return true;
+    }
+
+    // Makes its bytes inaccessible and gives them back to the machine.
+    void close() {
+        mprotect(base + page_size(), inner, PROT_NONE);
+        madvise(base + page_size(), inner, MADV_DONTNEED);
+    }
+
+    char* base;
+
+private:
+    size_t inner;
+};
+
+}  // namespace emulator

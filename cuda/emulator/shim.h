@@ -1,0 +1,218 @@
+// The names of cuda/dev.cuh for a host C++ compiler, and what CUDA has in scope by itself. Each kernel is compiled with
+// this into a shared object that the emulator's libcuda loads. It includes no standard header: that would take longer
+// to compile than the kernel.
+
+#pragma once
+
+#include "abi.h"
+
+#define DEVICE static inline
+#define KERNEL(name, threads) \
+    enum : u32 { name##_threads = (threads) }; \
+    static void name
+// Bound by reference, so that it is an array as in CUDA.
+#define SHARED(type, name, count) \
+    static char name##_tag; \
+    type (&name)[count] = *(type (*)[count])emulator_shared(&name##_tag, #name, sizeof(type) * (count))
+#define EXPORT(name) \
+    extern "C" __attribute__((visibility("default"))) const EmulatorKernel name##_emulator = { \
+        #name, \
+        name##_threads, \
+        EmulatorEntry<decltype(&name)>::count, \
+        EmulatorEntry<decltype(&name)>::sizes, \
+        EmulatorEntry<decltype(&name)>::pointers, \
+        EmulatorEntry<decltype(&name)>::run<&name>, \
+    };
+
+template <class T> struct EmulatorIsPointer { static constexpr bool value = false; };
+template <class T> struct EmulatorIsPointer<T*> { static constexpr bool value = true; };
+template <unsigned... I> struct EmulatorIndices {};
+template <unsigned N, unsigned... I> struct EmulatorCount : EmulatorCount<N - 1, N - 1, I...> {};
+template <unsigned... I> struct EmulatorCount<0, I...> { typedef EmulatorIndices<I...> type; };
+
+// A kernel's arguments by its own type.
+template <class F> struct EmulatorEntry;
+template <class... A> struct EmulatorEntry<void (*)(A...)> {
+    static constexpr unsigned count = sizeof...(A);
+    static constexpr unsigned sizes[] = {sizeof(A)...};
+    static constexpr bool pointers[] = {EmulatorIsPointer<A>::value...};
+
+    template <void (*kernel)(A...), unsigned... I> static void unpack(void** arguments, EmulatorIndices<I...>) {
+        kernel(*(A*)arguments[I]...);
+    }
+    template <void (*kernel)(A...)> static void run(void** arguments) {
+        unpack<kernel>(arguments, typename EmulatorCount<count>::type());
+    }
+};
+
+#define threadIdx (emulator_thread()->index)
+#define blockIdx (emulator_thread()->block->index)
+#define blockDim (emulator_thread()->block->threads)
+#define gridDim (emulator_thread()->block->grid)
+// Here and below, `line` is the caller's.
+static inline void __syncthreads(unsigned line = __builtin_LINE()) { emulator_barrier(line); }
+
+// Vectors, aligned as CUDA's: a misaligned one faults.
+#define EMULATOR_VECTOR(scalar, name) \
+    struct alignas(2 * sizeof(scalar)) name##2 { scalar x, y; }; \
+    struct alignas(4 * sizeof(scalar)) name##4 { scalar x, y, z, w; }; \
+    DEVICE name##2 make_##name##2(scalar x, scalar y) { return {x, y}; } \
+    DEVICE name##4 make_##name##4(scalar x, scalar y, scalar z, scalar w) { return {x, y, z, w}; }
+EMULATOR_VECTOR(float, float)
+EMULATOR_VECTOR(int, int)
+EMULATOR_VECTOR(unsigned int, uint)
+EMULATOR_VECTOR(short, short)
+EMULATOR_VECTOR(unsigned short, ushort)
+EMULATOR_VECTOR(signed char, char)
+EMULATOR_VECTOR(unsigned char, uchar)
+#undef EMULATOR_VECTOR
+
+#define EMULATOR_ORDER(type) \
+    DEVICE type min(type a, type b) { return b < a ? b : a; } \
+    DEVICE type max(type a, type b) { return a < b ? b : a; }
+EMULATOR_ORDER(int)
+EMULATOR_ORDER(unsigned int)
+EMULATOR_ORDER(long long)
+EMULATOR_ORDER(unsigned long long)
+#undef EMULATOR_ORDER
+
+// Functions of one float; CUDA has the ones without `f` for float too.
+#define EMULATOR_MATH(name) \
+    DEVICE float name##f(float x) { return __builtin_##name##f(x); } \
+    DEVICE float name(float x) { return __builtin_##name##f(x); }
+EMULATOR_MATH(sqrt)
+EMULATOR_MATH(fabs)
+EMULATOR_MATH(floor)
+EMULATOR_MATH(ceil)
+EMULATOR_MATH(rint)
+EMULATOR_MATH(round)
+EMULATOR_MATH(trunc)
+EMULATOR_MATH(exp)
+EMULATOR_MATH(exp2)
+EMULATOR_MATH(log)
+EMULATOR_MATH(log2)
+EMULATOR_MATH(sin)
+EMULATOR_MATH(cos)
+#undef EMULATOR_MATH
+DEVICE float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+DEVICE float fminf(float a, float b) { return __builtin_fminf(a, b); }
+DEVICE float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
+DEVICE float min(float a, float b) { return __builtin_fminf(a, b); }
+DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }
+DEVICE float ldexpf(float x, int exponent) { return __builtin_ldexpf(x, exponent); }
+DEVICE float rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
+DEVICE int abs(int x) { return x < 0 ? -x : x; }
+
+DEVICE u32 float_bits(float value) { return __builtin_bit_cast(u32, value); }
+DEVICE float bits_float(u32 bits) { return __builtin_bit_cast(float, bits); }
+DEVICE u32 multiply_high(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+DEVICE u32 popcount(u32 bits) { return (u32)__builtin_popcount(bits); }
+
+DEVICE float half_float(u32 bits) {
+    u32 sign = (bits & 0x8000) << 16, exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
+    // A subnormal half is its fraction times 2^-24, exactly.
+    if (exponent == 0) return bits_float(sign | float_bits((float)fraction * 0x1p-24f));
+    return bits_float(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
+}
+
+DEVICE u32 byte_permute(u32 low, u32 high, u32 selector) {
+    u64 bytes = low | (u64)high << 32;
+    u32 result = 0;
+    for (u32 i = 0; i < 4; i++) {
+        u32 choice = selector >> (4 * i) & 15;
+        u32 byte = (u32)(bytes >> (8 * (choice & 7))) & 0xff;
+        if (choice & 8) byte = byte & 0x80 ? 0xff : 0;
+        result |= byte << (8 * i);
+    }
+    return result;
+}
+
+DEVICE i32 dot4(u32 a, u32 b, i32 sum) {
+    for (u32 i = 0; i < 4; i++) sum += (i32)(i8)(a >> (8 * i)) * (i32)(i8)(b >> (8 * i));
+    return sum;
+}
+
+template <class T> DEVICE T shuffle_xor(T value, u32 mask, u32 line = __builtin_LINE()) {
+    const u8* all = emulator_exchange(&value, sizeof value, line);
+    T other;
+    __builtin_memcpy(&other, all + 32 * ((emulator_thread()->number ^ mask) & 31), sizeof other);
+    return other;
+}
+
+DEVICE void copy_async16(void* shared, const void* global, u32 bytes) { emulator_copy_async(shared, global, 16, bytes); }
+DEVICE void copy_async4(void* shared, const void* global, u32 bytes) { emulator_copy_async(shared, global, 4, bytes); }
+DEVICE void copy_commit() { emulator_copy_commit(); }
+template <int N> DEVICE void copy_wait() { emulator_copy_wait(N); }
+
+// ldmatrix: thread 8 m + r names row r of matrix m. `transposed`: element (2 (lane % 4) + h, lane / 4) instead of
+// (lane / 4, 2 (lane % 4) + h).
+DEVICE void emulator_load_matrix(u32 (&values)[4], const void* row, bool transposed, u32 line) {
+    u8 eight[16];
+    __builtin_memcpy(eight, row, 16);
+    const u8* places = emulator_exchange(eight, 16, line);
+    u32 lane = emulator_thread()->number & 31;
+    for (u32 m = 0; m < 4; m++) {
+        values[m] = 0;
+        for (u32 h = 0; h < 2; h++) {
+            u32 r = transposed ? 2 * (lane & 3) + h : lane >> 2;
+            u32 c = transposed ? lane >> 2 : 2 * (lane & 3) + h;
+            u16 element;
+            __builtin_memcpy(&element, places + 32 * (8 * m + r) + 2 * c, 2);
+            values[m] |= (u32)element << (16 * h);
+        }
+    }
+}
+DEVICE void load_matrix_x4(u32 (&values)[4], const void* row, u32 line = __builtin_LINE()) {
+    emulator_load_matrix(values, row, false, line);
+}
+DEVICE void load_matrix_x4_trans(u32 (&values)[4], const void* row, u32 line = __builtin_LINE()) {
+    emulator_load_matrix(values, row, true, line);
+}
+
+// mma.m16n8: word w of a row of A or a column of B stands with thread `w % 4` of its group of four, in the half `w / 4`
+// of its registers. `Dot::words(a, b, sum)` adds the products of two words.
+template <class Dot, class D> DEVICE void emulator_mma(D (&d)[4], const u32 (&a)[4], const u32 (&b)[2], u32 line) {
+    u32 own[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    const u8* all = emulator_exchange(own, sizeof own, line);
+    u32 lane = emulator_thread()->number & 31;
+    for (u32 i = 0; i < 4; i++) {
+        u32 low = i >> 1, column = 2 * (lane & 3) + (i & 1);
+        typename Dot::Sum sum = d[i];
+        for (u32 half = 0; half < 2; half++) {
+            for (u32 t = 0; t < 4; t++) {
+                const u32* of_a = (const u32*)(all + 32 * ((lane & ~3u) + t));
+                const u32* of_b = (const u32*)(all + 32 * (4 * column + t));
+                sum = Dot::words(of_a[2 * half + low], of_b[4 + half], sum);
+            }
+        }
+        d[i] = (D)sum;
+    }
+}
+struct EmulatorS8S8 {
+    typedef i32 Sum;
+    static i32 words(u32 a, u32 b, i32 sum) { return dot4(a, b, sum); }
+};
+struct EmulatorU8S8 {
+    typedef i32 Sum;
+    static i32 words(u32 a, u32 b, i32 sum) {
+        for (u32 i = 0; i < 4; i++) sum += (i32)(u8)(a >> (8 * i)) * (i32)(i8)(b >> (8 * i));
+        return sum;
+    }
+};
+// Hardware adds with some more bits than f32 and rounds in its own way; f64, rounded once, is between all of those.
+struct EmulatorF16 {
+    typedef double Sum;
+    static double words(u32 a, u32 b, double sum) {
+        sum += (double)half_float(a & 0xffff) * half_float(b & 0xffff);
+        return sum + (double)half_float(a >> 16) * half_float(b >> 16);
+    }
+};
+DEVICE void mma_s8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], u32 line = __builtin_LINE()) {
+    emulator_mma<EmulatorS8S8>(d, a, b, line);
+}
+DEVICE void mma_u8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], u32 line = __builtin_LINE()) {
+    emulator_mma<EmulatorU8S8>(d, a, b, line);
+}
+DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2], u32 line = __builtin_LINE()) {
+    emulator_mma<EmulatorF16>(d, a, b, line);
+}
