@@ -13,7 +13,7 @@ pub(super) const HEADERS: &[(&str, &str)] =
 ///
 /// # Errors
 /// [`Error::Compile`] unless each name of the spec is declared exactly once, as `constexpr u32 NAME = VALUE;`.
-pub(crate) fn source(kernel: &KernelDef, spec: Spec<'_>) -> Result<String> {
+pub(super) fn source(kernel: &KernelDef, spec: Spec<'_>) -> Result<String> {
     specialize(kernel.cuda, spec, "constexpr u32 NAME = ", ";").map_err(|log| Error::Compile {
         kernel: kernel.name,
         backend: "cuda",
