@@ -10,6 +10,9 @@ use crate::{
     linalg::{LinearMap, Stop, gram::IN_FLIGHT},
 };
 
+/// What [`Error::Budget`] calls the device's.
+pub(super) const DEVICE_BUDGET: &str = "device memory budget";
+
 /// What the work needs at least, and what it may have, in bytes.
 pub(super) struct Memory {
     host: u64,
@@ -116,7 +119,7 @@ impl Memory {
             return Err(Error::Budget { what: "memory budget", budget: self.host, minimum: host });
         }
         if device > self.device {
-            return Err(Error::Budget { what: "device memory budget", budget: self.device, minimum: device });
+            return Err(Error::Budget { what: DEVICE_BUDGET, budget: self.device, minimum: device });
         }
         let mut free = self.host - host;
         let mut take = |wanted: u64| {

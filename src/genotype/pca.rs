@@ -2,7 +2,7 @@
 
 use super::{
     exact,
-    memory::Memory,
+    memory::{DEVICE_BUDGET, Memory},
     scaler::{Rule, Scaler},
     source::Genotypes,
     standardized::{Standardized, Tally},
@@ -178,7 +178,7 @@ pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
             Err(Error::OutOfMemory { .. }) if device.info().backend != Backend::Cpu && !least => {
                 (budget, full) = (budget / 2, true);
             }
-            Err(Error::Budget { minimum, .. }) if full && !least => {
+            Err(Error::Budget { what: DEVICE_BUDGET, minimum, .. }) if full && !least => {
                 (budget, least) = (minimum, true);
             }
             result => return result,
