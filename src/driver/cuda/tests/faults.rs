@@ -58,7 +58,7 @@ fn a_pca_retries_smaller() {
     drop(whole);
     // The device says 2 GiB when it is asked first, and has less by the time: others hold the rest. All dosages are 8 MB.
     let device = device(9);
-    control::memory(9, 12 * MIB);
+    control::memory(9, 15 * MIB);
     let tight = pca(&genotypes, &device, &options, &Run::default()).unwrap();
     assert_eq!(tight.passes, roomy.passes);
     let chunks = [tight.stats.chunks, roomy.stats.chunks];
