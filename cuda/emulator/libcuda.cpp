@@ -378,20 +378,6 @@ template <class F> auto control(int device, F body) {
 
 }  // namespace
 
-// The number of devices; with 0, cuInit finds none.
-CONTROL(void) emulator_devices(int count) {
-    State& state = State::get();
-    Guard guard(state.lock);
-    state.count = count < DEVICES ? count : DEVICES;
-}
-
-// What cuDriverGetVersion says: 13000 is 13.0.
-CONTROL(void) emulator_driver_version(int version) {
-    State& state = State::get();
-    Guard guard(state.lock);
-    state.driver_version = version;
-}
-
 // A device's memory in bytes.
 CONTROL(void) emulator_memory(int device, unsigned long long bytes) {
     control(device, [&](Device& of) { of.memory = bytes; });

@@ -174,19 +174,6 @@ pub(crate) mod control {
         unsafe { *loaded().unwrap().1.get::<F>(name.as_bytes()).unwrap() }
     }
 
-    /// How many devices are counted; with 0, `cuInit` finds none. One unless this is called. Those up to 63
-    /// exist all the same.
-    pub(crate) fn devices(count: i32) {
-        // SAFETY: its type in libcuda.cpp.
-        unsafe { function::<unsafe extern "C" fn(c_int)>("emulator_devices")(count) }
-    }
-
-    /// What the driver says its version is: 13000 is 13.0.
-    pub(crate) fn driver_version(version: i32) {
-        // SAFETY: its type in libcuda.cpp.
-        unsafe { function::<unsafe extern "C" fn(c_int)>("emulator_driver_version")(version) }
-    }
-
     /// Sets a device's memory. 2 GiB unless this is called.
     pub(crate) fn memory(device: i32, bytes: u64) {
         // SAFETY: its type in libcuda.cpp.

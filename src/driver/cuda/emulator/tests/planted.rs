@@ -1,4 +1,4 @@
-//! Bugs planted in sound kernels: each must be seen.
+//! Bugs planted in sound kernels of these tests: each must be seen.
 
 use std::ptr;
 
@@ -13,18 +13,17 @@ use super::{
 
 const PRODUCT: &str = kernel_file!("product.cu");
 const TOTAL: &str = kernel_file!("total.cu");
-const DOSAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/dosage.cu"));
 
 /// How a launch went.
 #[derive(Debug, PartialEq)]
-enum Outcome {
+pub(super) enum Outcome {
     Right,
     Wrong,
     Fault(CUresult, String),
 }
 
 /// Launches with inputs that fill their memory to the last byte, and compares what comes out.
-fn outcome<T: Pod + PartialEq>(
+pub(super) fn outcome<T: Pod + PartialEq>(
     device: i32,
     [name, source]: [&str; 2],
     inputs: &[&[u8]],
@@ -67,19 +66,8 @@ fn total(device: i32, source: &str) -> Outcome {
     outcome(device, ["total", source], &[cast_slice(&values)], &want, &[1000], ([2, 2], 256))
 }
 
-fn dosage(device: i32, source: &str) -> Outcome {
-    let calls: Vec<i8> = numbers(2 * 1013, 4).into_iter().map(|value| value as i8 % 4 - 1).collect();
-    let of = |call: &[i8]| match call.iter().min() {
-        Some(&lowest) if lowest < 0 => lowest,
-        _ => call.iter().map(|&allele| i8::from(allele > 0)).sum(),
-    };
-    // Outputs are whole words.
-    let want: Vec<i8> = calls.chunks(2).map(of).chain([0; 3]).collect();
-    outcome(device, ["dosage", source], &[cast_slice(&calls)], &want, &[1013, 2], ([1, 1], 256))
-}
-
 /// A source with a bug in place of a text that stands there once.
-fn plant(source: &str, sound: &str, bug: &str) -> String {
+pub(super) fn plant(source: &str, sound: &str, bug: &str) -> String {
     assert_eq!(source.matches(sound).count(), 1, "{sound}");
     source.replace(sound, bug)
 }
@@ -90,12 +78,11 @@ fn sound_kernels_are_right_in_every_order() {
         control::order(46, order);
         assert_eq!(product(46, PRODUCT), Outcome::Right, "{order:?}");
         assert_eq!(total(46, TOTAL), Outcome::Right, "{order:?}");
-        assert_eq!(dosage(46, DOSAGE), Outcome::Right, "{order:?}");
     }
 }
 
 /// Runs a kernel with a bug from the first warp on, from the last, and as the suite does, which must show it.
-fn seen(device: i32, run: fn(i32, &str) -> Outcome, source: &str) -> [Outcome; 3] {
+pub(super) fn seen(device: i32, run: fn(i32, &str) -> Outcome, source: &str) -> [Outcome; 3] {
     let outcomes = [Ascending, Descending, Alternating].map(|order| {
         control::order(device, order);
         run(device, source)
@@ -105,7 +92,7 @@ fn seen(device: i32, run: fn(i32, &str) -> Outcome, source: &str) -> [Outcome; 3
 }
 
 /// The same; each must be a fault of a code whose report has a text.
-fn faults(device: i32, run: fn(i32, &str) -> Outcome, source: &str, code: CUresult, text: &str) {
+pub(super) fn faults(device: i32, run: fn(i32, &str) -> Outcome, source: &str, code: CUresult, text: &str) {
     for outcome in seen(device, run, source) {
         match &outcome {
             Outcome::Fault(got, report) if *got == code && report.contains(text) => {}
@@ -144,8 +131,6 @@ fn a_wrong_index() {
 #[test]
 fn a_missing_tail_guard() {
     let code = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
-    let source = plant(DOSAGE, "if (place >= div_ceil(params.len, 4)) return;", "");
-    faults(41, dosage, &source, code, "kernel dosage, block (0, 0, 0), thread (");
     let source = plant(PRODUCT, "if (row < params.m && place < params.n) c", "c");
     faults(41, product, &source, code, "past the end of m");
     let guard = "inside ? &b[p * params.n + column] : b, inside ? 4 : 0";
