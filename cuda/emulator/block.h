@@ -88,8 +88,8 @@ public:
     // "shared memory `tile`, 12 bytes past its end", or nothing for an address elsewhere.
     std::string shared_place(uintptr_t at) const {
         for (const Array& array : arrays) {
-            uintptr_t start = (uintptr_t)array.data, low = (uintptr_t)array.mapping->base;
-            if (at < low || at >= low + array.mapping->room() + 2 * page_size()) continue;
+            uintptr_t start = (uintptr_t)array.data;
+            if (!array.mapping->spans(at)) continue;
             long long from = at < start ? (long long)(start - at) : (long long)(at - start - array.size);
             return format("%lld bytes %s the shared array `%s` of %zu", from, at < start ? "before" : "past the end of",
                           array.name, array.size);
@@ -156,7 +156,7 @@ public:
         size_t i = arrays.size();
         if (i == mappings.size() || mappings[i]->room() < size) {
             auto mapping = std::make_unique<Mapping>(size);
-            if (!mapping->base || !mapping->open(size)) fail(LAUNCH_FAILED, "no memory for shared memory");
+            if (!mapping->valid() || !mapping->open(size)) fail(LAUNCH_FAILED, "no memory for shared memory");
             if (i == mappings.size()) mappings.emplace_back();
             mappings[i] = std::move(mapping);
         }
@@ -166,14 +166,20 @@ public:
     }
 
     void copy_async(void* target, const void* source, unsigned size, unsigned bytes) {
-        if (((uintptr_t)target | (uintptr_t)source) % size) {
+        // `size` is 4 or 16.
+        if (((uintptr_t)target | (uintptr_t)source) & (size - 1)) {
             fail(MISALIGNED_ADDRESS, format("copy_async%u from %p to %p", size, source, target));
         }
         if (bytes > size) fail(INVALID_VALUE, format("copy_async%u of %u bytes", size, bytes));
-        Copy copy = {target, size, lanes[running].groups, {}};
-        memcpy(copy.bytes, source, bytes);
-        memset(target, POISON, size);
-        lanes[running].copies.push_back(copy);
+        std::vector<Copy>& copies = lanes[running].copies;
+        copies.push_back({target, size, lanes[running].groups, {}});
+        unsigned char* held = copies.back().bytes;
+        // The usual two without calls.
+        if (bytes == 4) memcpy(held, source, 4);
+        else if (bytes == 16) memcpy(held, source, 16);
+        else memcpy(held, source, bytes);
+        if (size == 4) memset(target, POISON, 4);
+        else memset(target, POISON, 16);
     }
 
     void copy_commit() { lanes[running].groups++; }
@@ -182,8 +188,9 @@ public:
         Lane& lane = lanes[running];
         size_t kept = 0;
         for (Copy& copy : lane.copies) {
-            if (copy.group + groups < lane.groups) memcpy(copy.target, copy.bytes, copy.size);
-            else lane.copies[kept++] = copy;
+            if (copy.group + groups >= lane.groups) lane.copies[kept++] = copy;
+            else if (copy.size == 4) memcpy(copy.target, copy.bytes, 4);
+            else memcpy(copy.target, copy.bytes, 16);
         }
         lane.copies.resize(kept);
     }

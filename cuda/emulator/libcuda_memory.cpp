@@ -44,7 +44,7 @@ Code allocate(Guard& guard, State& state, Context& context, size_t bytes, bool p
         if (!fits()) return OUT_OF_MEMORY;
     }
     auto mapping = std::make_unique<Mapping>(bytes);
-    if (!mapping->base) return OUT_OF_MEMORY;
+    if (!mapping->valid()) return OUT_OF_MEMORY;
     *place = (Pointer)(uintptr_t)mapping->data(bytes);
     (pooled ? device.pooled : device.plain) += bytes;
     if (device.reserved < device.pooled) device.reserved = device.pooled;
@@ -227,7 +227,7 @@ API cuMemPoolTrimTo(void* pool, size_t keep) {
 API cuMemHostAlloc(void** place, size_t bytes, unsigned) {
     return in_context([&](Guard&, State& state, Context& context) -> Code {
         auto mapping = std::make_unique<Mapping>(bytes);
-        if (!mapping->base || !mapping->open(bytes)) return OUT_OF_MEMORY;
+        if (!mapping->valid() || !mapping->open(bytes)) return OUT_OF_MEMORY;
         *place = mapping->data(bytes);
         note(*context.device, Runner::format("cuMemHostAlloc %zu bytes", bytes));
         state.pinned[(uintptr_t)*place] = {bytes, std::move(mapping)};

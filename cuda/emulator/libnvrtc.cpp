@@ -177,7 +177,7 @@ API nvrtcCompileProgram(Program* program, int count, const char* const* options)
     std::vector<std::string> command = compiler();
     // No contraction: the same bits on every host. GPUs contract, and differ by that rounding. Casts between types of
     // pointers and overflow are as NVRTC has them, and a wrong index must stay one.
-    for (const char* word : {"-x", "c++", "-std=c++17", "-O2", "-w", "-fPIC", "-shared", "-DTEATIME_EMULATOR",
+    for (const char* word : {"-x", "c++", "-std=c++17", "-O3", "-w", "-fPIC", "-shared", "-DTEATIME_EMULATOR",
                              "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fvisibility=hidden",
                              "-fno-aggressive-loop-optimizations", "-fno-exceptions", "-fno-stack-protector"}) {
         command.push_back(word);

@@ -151,8 +151,7 @@ impl Pca {
 ///
 /// # Errors
 /// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Budget`]
-/// with the least that would do; [`Error::OutOfMemory`] where the device has less than the plan counts on and half as
-/// much, and so on, does not do either; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
+/// with the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
 /// [`Error::Cancelled`].
 ///
 /// ```
@@ -170,18 +169,18 @@ impl Pca {
 /// ```
 pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &Run) -> Result<Pca> {
     let mut budget = Memory::device_budget(device, run);
-    let mut full = None;
+    let (mut full, mut least) = (false, false);
     loop {
         let smaller = Budget { device: Some(budget), ..run.memory };
         match attempt(genotypes, device, options, &Run { memory: smaller, ..run.clone() }) {
             // Others may hold the memory that the plan counted on: with less, fewer blocks stay on the device, or
             // another method is taken.
-            Err(error @ Error::OutOfMemory { .. }) if device.info().backend != Backend::Cpu && budget > 0 => {
-                full = Some(error);
-                budget /= 2;
+            Err(Error::OutOfMemory { .. }) if device.info().backend != Backend::Cpu && !least => {
+                (budget, full) = (budget / 2, true);
             }
-            // Nothing smaller is possible.
-            Err(error @ Error::Budget { .. }) => return Err(full.unwrap_or(error)),
+            Err(Error::Budget { minimum, .. }) if full && !least => {
+                (budget, least) = (minimum, true);
+            }
             result => return result,
         }
     }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
 
 mod bad_input;
+#[cfg(feature = "cuda-emulator")]
+mod cuda;
 mod demo;
 mod devices;
 mod pca;

@@ -58,7 +58,7 @@ fn a_pca_retries_smaller() {
     drop(whole);
     // The device says 2 GiB when it is asked first, and has less by the time: others hold the rest. All dosages are 8 MB.
     let device = device(9);
-    control::memory(9, 17 * MIB);
+    control::memory(9, 15 * MIB);
     let tight = pca(&genotypes, &device, &options, &Run::default()).unwrap();
     assert_eq!(tight.passes, roomy.passes);
     let chunks = [tight.stats.chunks, roomy.stats.chunks];
@@ -101,7 +101,7 @@ fn a_fault_of_a_kernel_sticks() {
     let grid = Grid::linear(1, 65_535, 0).unwrap();
     device.launch(&STRAY, &[], grid, &[x.window_mut(0..64).arg], &Place { i: 63 }).unwrap();
     assert_eq!(x.read().unwrap()[63], 1);
-    device.launch(&STRAY, &[], grid, &[x.window_mut(0..64).arg], &Place { i: 1 << 20 }).unwrap();
+    device.launch(&STRAY, &[], grid, &[x.window_mut(0..64).arg], &Place { i: 64 }).unwrap();
     let lost = |error: Option<Error>| match error {
         Some(Error::DeviceLost { device, why }) => {
             assert!(&*device == "cuda:10" && why.contains("memory that it should not"), "{device}: {why}");
