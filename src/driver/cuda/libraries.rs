@@ -22,6 +22,7 @@ const NVRTC: &[(i32, &str)] = if cfg!(windows) {
 };
 
 /// The same of cuBLAS. cudarc finds the last two majors only.
+#[cfg(not(feature = "cuda-emulator"))]
 const CUBLAS: &[(i32, &str)] = if cfg!(windows) {
     &[(13, "cublas64_13.dll"), (12, "cublas64_12.dll")]
 } else {
@@ -29,6 +30,7 @@ const CUBLAS: &[(i32, &str)] = if cfg!(windows) {
 };
 
 /// The driver's own library.
+#[cfg(not(feature = "cuda-emulator"))]
 const DRIVER: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
 /// A place where a library may be: a path, or a bare name for the system's loader.
