@@ -4,7 +4,6 @@ mod faults;
 mod instructions;
 mod order;
 mod planted;
-mod planted_in_ours;
 
 use std::{
     ffi::{CString, c_char, c_int, c_void},
