@@ -15,7 +15,8 @@ mod nvrtc;
 mod pinned;
 mod select;
 mod source;
-#[cfg(all(test, feature = "cuda-emulator"))]
+#[cfg(feature = "cuda-emulator")]
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
