@@ -1,5 +1,5 @@
-// A libcuda for machines without a GPU: devices, contexts, errors, and what tests ask of the emulator. Memory is in
-// libcuda_memory.cpp; streams, modules and launches are in libcuda_work.cpp.
+// A libcuda for machines without a GPU: devices, contexts and errors. Memory is in libcuda_memory.cpp; streams, modules
+// and launches are in libcuda_work.cpp; what tests ask of the emulator is in libcuda_control.cpp.
 //
 // It keeps to what the driver API promises and to nothing that real drivers do beyond it.
 
@@ -362,69 +362,4 @@ API cuGetErrorString(Code code, const char** text) {
         if (error.code == code) return *text = error.text, SUCCESS;
     }
     return INVALID_VALUE;
-}
-
-// What tests ask for, by device where tests on several threads must not meet.
-
-#define CONTROL(type) extern "C" __attribute__((visibility("default"))) type
-
-namespace {
-
-template <class F> auto control(int device, F body) {
-    State& state = State::get();
-    Guard guard(state.lock);
-    return body(state.devices[(unsigned)device % DEVICES]);
-}
-
-}  // namespace
-
-// A device's memory in bytes.
-CONTROL(void) emulator_memory(int device, unsigned long long bytes) {
-    control(device, [&](Device& of) { of.memory = bytes; });
-}
-
-// Makes the `nth` allocation from now fail, the next being 1; 0 none.
-CONTROL(void) emulator_fail_allocation(int device, unsigned long long nth) {
-    control(device, [&](Device& of) { of.failing = nth; });
-}
-
-// Makes a device answer every call with the error `code` once it has taken `launches` more; with `code` 0, never, and
-// a lost one is found again by new contexts.
-CONTROL(void) emulator_lose(int device, unsigned long long launches, int code) {
-    control(device, [&](Device& of) {
-        of.launches_left = launches;
-        of.loss = code;
-        of.lost = false;
-    });
-}
-
-// The order of warps between barriers: 0 by turns, 1 up, 2 down.
-CONTROL(void) emulator_order(int device, int order) {
-    control(device, [&](Device& of) { of.order = (Order)order; });
-}
-
-// Begins a log of calls, and of what runs, on a device.
-CONTROL(void) emulator_log_start(int device) {
-    control(device, [&](Device& of) {
-        of.logging = true;
-        of.log.clear();
-    });
-}
-
-// Ends it; the text is valid until the next call for the device.
-CONTROL(const char*) emulator_log_take(int device) {
-    return control(device, [&](Device& of) {
-        of.logging = false;
-        of.log_taken = std::move(of.log);
-        of.log.clear();
-        return of.log_taken.c_str();
-    });
-}
-
-// What the last fault on a device was; valid until the next call for the device.
-CONTROL(const char*) emulator_fault(int device) {
-    return control(device, [&](Device& of) {
-        of.fault_taken = of.fault;
-        return of.fault_taken.c_str();
-    });
 }

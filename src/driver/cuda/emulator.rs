@@ -36,6 +36,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "image.h",
     "libcublas.cpp",
     "libcuda.cpp",
+    "libcuda_control.cpp",
     "libcuda_memory.cpp",
     "libcuda_work.cpp",
     "libnvrtc.cpp",
@@ -45,7 +46,10 @@ const SOURCES: &[(&str, &str)] = sources![
 
 /// Each library and what it is made of.
 const LIBRARIES: &[(&str, &[&str])] = &[
-    ("libcuda.so", &["libcuda.cpp", "libcuda_memory.cpp", "libcuda_work.cpp", "fiber.cpp"]),
+    (
+        "libcuda.so",
+        &["libcuda.cpp", "libcuda_control.cpp", "libcuda_memory.cpp", "libcuda_work.cpp", "fiber.cpp"],
+    ),
     ("libnvrtc.so", &["libnvrtc.cpp"]),
     ("libcublas.so", &["libcublas.cpp"]),
 ];
@@ -176,13 +180,13 @@ pub(crate) mod control {
 
     /// Sets a device's memory. 2 GiB unless this is called.
     pub(crate) fn memory(device: i32, bytes: u64) {
-        // SAFETY: its type in libcuda.cpp.
+        // SAFETY: its type in libcuda_control.cpp.
         unsafe { function::<unsafe extern "C" fn(c_int, c_ulonglong)>("emulator_memory")(device, bytes) }
     }
 
     /// Makes the `nth` allocation from now fail, the next being 1; 0 takes that back.
     pub(crate) fn fail_allocation(device: i32, nth: u64) {
-        // SAFETY: its type in libcuda.cpp.
+        // SAFETY: its type in libcuda_control.cpp.
         unsafe {
             function::<unsafe extern "C" fn(c_int, c_ulonglong)>("emulator_fail_allocation")(device, nth)
         }
@@ -192,7 +196,7 @@ pub(crate) mod control {
     /// that back for contexts made from then on.
     pub(crate) fn lose(device: i32, launches: u64, code: i32) {
         type F = unsafe extern "C" fn(c_int, c_ulonglong, c_int);
-        // SAFETY: its type in libcuda.cpp.
+        // SAFETY: its type in libcuda_control.cpp.
         unsafe { function::<F>("emulator_lose")(device, launches, code) }
     }
 
@@ -209,13 +213,13 @@ pub(crate) mod control {
 
     /// Sets the order of later launches.
     pub(crate) fn order(device: i32, order: Order) {
-        // SAFETY: its type in libcuda.cpp.
+        // SAFETY: its type in libcuda_control.cpp.
         unsafe { function::<unsafe extern "C" fn(c_int, c_int)>("emulator_order")(device, order as c_int) }
     }
 
     /// Begins a log of the calls for a device, and of what runs there.
     pub(crate) fn log_start(device: i32) {
-        // SAFETY: its type in libcuda.cpp.
+        // SAFETY: its type in libcuda_control.cpp.
         unsafe { function::<unsafe extern "C" fn(c_int)>("emulator_log_start")(device) }
     }
 
@@ -231,7 +235,7 @@ pub(crate) mod control {
     }
 
     fn text(name: &str, device: i32) -> String {
-        // SAFETY: the type of both in libcuda.cpp; the text stands until the next call for the device, and a device is
+        // SAFETY: the type of both in libcuda_control.cpp; the text stands until the next call for the device, and a device is
         // one test's.
         unsafe {
             let text = function::<unsafe extern "C" fn(c_int) -> *const c_char>(name)(device);

@@ -4,6 +4,7 @@
 
 mod faults;
 mod order;
+mod planted;
 
 use super::{emulator::control, select};
 use crate::{Device, DeviceOptions};

@@ -1,11 +1,9 @@
 //! The emulator tested by itself: what it computes, and that it catches what GPUs would do wrong now and then.
-#![allow(clippy::cast_possible_truncation, reason = "test numbers are small")]
 
 mod faults;
 mod instructions;
 mod order;
 mod planted;
-mod planted_in_ours;
 
 use std::{
     ffi::{CString, c_char, c_int, c_void},

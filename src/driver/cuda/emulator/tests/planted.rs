@@ -1,4 +1,4 @@
-//! Bugs planted in sound kernels of these tests: each must be seen.
+//! Bugs planted in sound kernels: each must be seen. The driver's tests plant some in the kernels that ship.
 
 use std::ptr;
 
@@ -16,14 +16,14 @@ const TOTAL: &str = kernel_file!("total.cu");
 
 /// How a launch went.
 #[derive(Debug, PartialEq)]
-pub(super) enum Outcome {
+enum Outcome {
     Right,
     Wrong,
     Fault(CUresult, String),
 }
 
 /// Launches with inputs that fill their memory to the last byte, and compares what comes out.
-pub(super) fn outcome<T: Pod + PartialEq>(
+fn outcome<T: Pod + PartialEq>(
     device: i32,
     [name, source]: [&str; 2],
     inputs: &[&[u8]],
@@ -67,7 +67,7 @@ fn total(device: i32, source: &str) -> Outcome {
 }
 
 /// A source with a bug in place of a text that stands there once.
-pub(super) fn plant(source: &str, sound: &str, bug: &str) -> String {
+fn plant(source: &str, sound: &str, bug: &str) -> String {
     assert_eq!(source.matches(sound).count(), 1, "{sound}");
     source.replace(sound, bug)
 }
@@ -82,7 +82,7 @@ fn sound_kernels_are_right_in_every_order() {
 }
 
 /// Runs a kernel with a bug from the first warp on, from the last, and as the suite does, which must show it.
-pub(super) fn seen(device: i32, run: fn(i32, &str) -> Outcome, source: &str) -> [Outcome; 3] {
+fn seen(device: i32, run: fn(i32, &str) -> Outcome, source: &str) -> [Outcome; 3] {
     let outcomes = [Ascending, Descending, Alternating].map(|order| {
         control::order(device, order);
         run(device, source)
@@ -92,7 +92,7 @@ pub(super) fn seen(device: i32, run: fn(i32, &str) -> Outcome, source: &str) -> 
 }
 
 /// The same; each must be a fault of a code whose report has a text.
-pub(super) fn faults(device: i32, run: fn(i32, &str) -> Outcome, source: &str, code: CUresult, text: &str) {
+fn faults(device: i32, run: fn(i32, &str) -> Outcome, source: &str, code: CUresult, text: &str) {
     for outcome in seen(device, run, source) {
         match &outcome {
             Outcome::Fault(got, report) if *got == code && report.contains(text) => {}

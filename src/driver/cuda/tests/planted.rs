@@ -1,0 +1,145 @@
+//! Bugs planted in the kernels that ship: each must show.
+
+use std::fmt::Debug;
+
+use bytemuck::Pod;
+
+use super::open;
+use crate::{
+    DeviceOptions, Result, Tensor,
+    device::Device,
+    kernel::{Grid, Kernel, Spec},
+    linalg::{
+        matmul::{self, MATMUL},
+        reduce::{self, REDUCE},
+    },
+};
+
+/// A kernel with a bug in place of a text that stands once in its CUDA source.
+fn plant<P: Pod + Debug>(kernel: &Kernel<P>, sound: &str, bug: &str) -> &'static Kernel<P> {
+    let def = &kernel.def;
+    assert_eq!(def.cuda.matches(sound).count(), 1, "{}: {sound}", def.name);
+    let source = String::leak(def.cuda.replace(sound, bug));
+    Box::leak(Box::new(Kernel::new(def.name, source, def.wgsl, def.cpu, def.access, def.specs)))
+}
+
+/// Runs with the sound kernel, which must be right, and with each bug, which must be wrong or fail; by a device each, since
+/// a device keeps the kernels that it has loaded.
+fn each_bug_shows<P: Pod + Debug>(
+    kernel: &'static Kernel<P>,
+    bugs: &[(&str, &str)],
+    right: impl Fn(&Device, &'static Kernel<P>) -> Result<bool>,
+) {
+    // Not checked: guard words behind tensors would hide what lies beyond them.
+    let device = || open(13, &DeviceOptions::default());
+    assert!(right(&device(), kernel).unwrap(), "{}", kernel.def.name);
+    for (sound, bug) in bugs {
+        let seen = !matches!(right(&device(), plant(kernel, sound, bug)), Ok(true));
+        assert!(seen, "{}: {bug:?} in place of {sound:?} does not show", kernel.def.name);
+    }
+}
+
+fn numbers(len: u32) -> Vec<f32> {
+    (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as f32 - 100.0).collect()
+}
+
+fn product(
+    device: &Device,
+    kernel: &'static Kernel<matmul::Params>,
+    spec: Spec<'_>,
+    tile: u32,
+) -> Result<bool> {
+    let [m, n, k] = [tile + 13, tile + 22, 41];
+    let (a, b) = (numbers(m * k), numbers(k * n));
+    let ta = Tensor::from_slice(device, &a, &[m.into(), k.into()])?;
+    let tb = Tensor::from_slice(device, &b, &[k.into(), n.into()])?;
+    let mut c = Tensor::<f32>::zeros(device, &[m.into(), n.into()])?;
+    let params = matmul::Params { m, n, k, lda: k, ldb: n, ldc: n, ..Default::default() };
+    let args =
+        [ta.window(0..ta.len()).arg, tb.window(0..tb.len()).arg, c.window_update(0..u64::from(m * n)).arg];
+    device.launch(kernel, spec, Grid::tiles(n.div_ceil(tile), m.div_ceil(tile), 0), &args, &params)?;
+    let at = |i: u32, j: u32, l: u32| a[(i * k + l) as usize] * b[(l * n + j) as usize];
+    let expected: Vec<f32> =
+        (0..m * n).map(|place| (0..k).map(|l| at(place / n, place % n, l)).sum()).collect();
+    // Whole numbers below 2^24: exact in any order.
+    Ok(c.read()? == expected)
+}
+
+#[test]
+fn bugs_in_products_show() {
+    let bugs = [
+        ("copy_wait<0>();\n        __syncthreads();", "copy_wait<0>();"),
+        ("copy_wait<0>();\n", "\n"),
+        ("WHOLE || x.depth + 8 * (i % 2) < left", "true"),
+        ("if (row >= params.m || col >= params.n) return;", "if (col >= params.n) return;"),
+        ("if (row >= params.m || col >= params.n) return;", "if (row >= params.m) return;"),
+        ("j < params.n - col", "true"),
+        (
+            "from + DEPTHS * i * x.stride);\n            fetch_one",
+            "from + i * x.stride);\n            fetch_one",
+        ),
+        ("a_slices + SLICE - next + row", "a_slices + next + row"),
+        ("SHARED(float, a_slices, 2 * SLICE)", "SHARED(float, a_slices, SLICE)"),
+        ("first_row + row + (i < 4 ? i : TILE / 2 + i - 4)", "first_row + row + i"),
+    ];
+    for tile in [matmul::TILE, matmul::LARGE_TILE] {
+        let spec =
+            [("TILE", tile), ("TRANS_A", 0), ("TRANS_B", 0), ("A_TYPE", 0), ("B_TYPE", 0), ("LOWER", 0)];
+        each_bug_shows(&MATMUL, &bugs, |device, kernel| product(device, kernel, &spec, tile));
+    }
+}
+
+fn sums(device: &Device, kernel: &'static Kernel<reduce::Params>, dtype: u32) -> Result<bool> {
+    const ROWS: u32 = 3;
+    // Rows that start anywhere in a word.
+    const COLS: u32 = 2501;
+    let x: Vec<i8> = (0..ROWS * COLS).map(|i| (i.wrapping_mul(2_654_435_761) >> 30) as i8).collect();
+    let spec = [("WG", 64), ("BLOCK", reduce::BLOCK), ("X_TYPE", dtype), ("BY_ROW", 1), ("MISSING", 0)];
+    let parts = COLS.div_ceil(reduce::BLOCK);
+    let mut out = Tensor::<u32>::zeros(device, &[(4 * ROWS * parts).into()])?;
+    let params = reduce::Params { rows: ROWS, cols: COLS, x0: 0, out0: 0 };
+    let grid = Grid::linear((ROWS * parts).into(), 5, 0)?;
+    let shape = [ROWS.into(), COLS.into()];
+    let words = out.window_mut(0..u64::from(4 * ROWS * parts)).arg;
+    if dtype == crate::DType::I8.code() {
+        let tensor = Tensor::from_slice(device, &x, &shape)?;
+        device.launch(kernel, &spec, grid, &[tensor.window(0..tensor.len()).arg, words], &params)?;
+    } else {
+        let floats: Vec<f32> = x.iter().map(|&x| x.into()).collect();
+        let tensor = Tensor::from_slice(device, &floats, &shape)?;
+        device.launch(kernel, &spec, grid, &[tensor.window(0..tensor.len()).arg, words], &params)?;
+    }
+    let sum = |word: u32| match dtype == crate::DType::I8.code() {
+        true => f64::from(word.cast_signed()),
+        false => f64::from(f32::from_bits(word)),
+    };
+    let got: Vec<[f64; 2]> = out.read()?.chunks(4).map(|part| [sum(part[0]), sum(part[2])]).collect();
+    let expected = x
+        .chunks(COLS as usize)
+        .flat_map(|row| row.chunks(reduce::BLOCK as usize))
+        .map(|part| [part.iter().map(|&x| f64::from(x)).sum(), part.len() as f64]);
+    Ok(expected.eq(got))
+}
+
+#[test]
+fn bugs_in_sums_show() {
+    let floats = [
+        (
+            "partial[threadIdx.x / WARP] = sums;\n        __syncthreads();",
+            "partial[threadIdx.x / WARP] = sums;",
+        ),
+        ("mask > 0; mask /= 2", "mask > 1; mask /= 2"),
+        ("warp < THREADS / WARP", "warp < THREADS / WARP - 1"),
+        ("if (row >= params.rows) return;", ""),
+        ("first + min(params.cols - col, BLOCK)", "first + BLOCK"),
+    ];
+    each_bug_shows(&REDUCE, &floats, |device, kernel| sums(device, kernel, 0));
+    let bytes = [
+        ("if (row >= params.rows) return;", ""),
+        ("first + min(params.cols - col, BLOCK)", "first + BLOCK"),
+        ("0xffffffffu << before & 0xffffffffu >> after", "0xffffffffu << before"),
+        ("8 * (first % 4) : 0", "0 : 0"),
+        ("i * THREADS < count ? array[place + i * THREADS] : 0", "array[place + i * THREADS]"),
+    ];
+    each_bug_shows(&REDUCE, &bytes, |device, kernel| sums(device, kernel, crate::DType::I8.code()));
+}
