@@ -26,12 +26,13 @@ fn plant<P: Pod + Debug>(kernel: &Kernel<P>, sound: &str, bug: &str) -> &'static
 /// Runs with the sound kernel, which must be right, and with each bug, which must be wrong or fail; by a device each, since
 /// a device keeps the kernels that it has loaded.
 fn each_bug_shows<P: Pod + Debug>(
+    place: usize,
     kernel: &'static Kernel<P>,
     bugs: &[(&str, &str)],
     right: impl Fn(&Device, &'static Kernel<P>) -> Result<bool>,
 ) {
     // Not checked: guard words behind tensors would hide what lies beyond them.
-    let device = || open(13, &DeviceOptions::default());
+    let device = || open(place, &DeviceOptions::default());
     assert!(right(&device(), kernel).unwrap(), "{}", kernel.def.name);
     for (sound, bug) in bugs {
         let seen = !matches!(right(&device(), plant(kernel, sound, bug)), Ok(true));
@@ -85,7 +86,7 @@ fn bugs_in_products_show() {
     for tile in [matmul::TILE, matmul::LARGE_TILE] {
         let spec =
             [("TILE", tile), ("TRANS_A", 0), ("TRANS_B", 0), ("A_TYPE", 0), ("B_TYPE", 0), ("LOWER", 0)];
-        each_bug_shows(&MATMUL, &bugs, |device, kernel| product(device, kernel, &spec, tile));
+        each_bug_shows(13, &MATMUL, &bugs, |device, kernel| product(device, kernel, &spec, tile));
     }
 }
 
@@ -133,7 +134,7 @@ fn bugs_in_sums_show() {
         ("if (row >= params.rows) return;", ""),
         ("first + min(params.cols - col, BLOCK)", "first + BLOCK"),
     ];
-    each_bug_shows(&REDUCE, &floats, |device, kernel| sums(device, kernel, 0));
+    each_bug_shows(14, &REDUCE, &floats, |device, kernel| sums(device, kernel, 0));
     let bytes = [
         ("if (row >= params.rows) return;", ""),
         ("first + min(params.cols - col, BLOCK)", "first + BLOCK"),
@@ -141,5 +142,5 @@ fn bugs_in_sums_show() {
         ("8 * (first % 4) : 0", "0 : 0"),
         ("i * THREADS < count ? array[place + i * THREADS] : 0", "array[place + i * THREADS]"),
     ];
-    each_bug_shows(&REDUCE, &bytes, |device, kernel| sums(device, kernel, crate::DType::I8.code()));
+    each_bug_shows(14, &REDUCE, &bytes, |device, kernel| sums(device, kernel, crate::DType::I8.code()));
 }
