@@ -15,8 +15,8 @@ mod nvrtc;
 mod pinned;
 mod select;
 mod source;
-#[cfg(feature = "cuda-emulator")]
 #[cfg(test)]
+#[cfg(feature = "cuda-emulator")]
 mod tests;
 
 use std::sync::Arc;

@@ -4,7 +4,6 @@
 
 mod faults;
 mod order;
-mod planted;
 
 use super::{emulator::control, select};
 use crate::{Device, DeviceOptions};

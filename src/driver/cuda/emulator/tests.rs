@@ -1,4 +1,5 @@
 //! The emulator tested by itself: what it computes, and that it catches what GPUs would do wrong now and then.
+#![allow(clippy::cast_possible_truncation, reason = "test numbers are small")]
 
 mod faults;
 mod instructions;
