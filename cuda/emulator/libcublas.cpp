@@ -162,6 +162,13 @@ API cublasGetVersion_v2(Handle*, int* version) {
     return SUCCESS;
 }
 
+// Major, minor and patch of the version.
+API cublasGetProperty(int which, int* value) {
+    if (which < 0 || which > 2) return INVALID_VALUE;
+    *value = which == 0 ? 13 : 0;
+    return SUCCESS;
+}
+
 API cublasSetMathMode(Handle* handle, int mode) {
     handle->math = mode;
     return SUCCESS;

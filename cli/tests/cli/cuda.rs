@@ -108,7 +108,7 @@ fn a_device_lost_mid_run() {
     let ran = run(pca_on_cuda(
         &scratch.join("out"),
         &["--method", "randomized"],
-        &[("TEATIME_EMULATOR_LOSE_AFTER", "9")],
+        &[("TEATIME_EMULATOR_LOSE_AFTER", "3")],
     ));
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("cuda:0 is lost"), "{}", ran.err);
