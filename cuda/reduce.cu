@@ -154,7 +154,8 @@ KERNEL(reduce, THREADS)(const void* __restrict__ x, u32* __restrict__ out, Param
         u32 part = block / across;
         u32 col = (block - part * across) * WG + threadIdx.x;
         u32 first = part * BLOCK;
-        if (first >= params.rows || col >= params.cols) return;
+        // Not by first, which wraps in the last blocks of a folded grid.
+        if (part > (params.rows - 1) / BLOCK || col >= params.cols) return;
         u32 rows = min(params.rows - first, BLOCK);
         const void* own = element<X_TYPE>(x, params.x0 + first * params.cols + col);
         Sums<float> sums = {};

@@ -96,7 +96,8 @@ fn by_column(group: u32, lane: u32) {
     let part = group / across;
     let col = (group % across) * WG + lane;
     let first = part * BLOCK;
-    if first >= params.rows || col >= params.cols {
+    // Not by first, which wraps in the last workgroups of a folded grid.
+    if part > (params.rows - 1u) / BLOCK || col >= params.cols {
         return;
     }
     var sums = vec4<f32>();

@@ -275,7 +275,12 @@ impl Device {
             });
         }
         let driver = &self.0.driver;
-        let memory = if for_upload { driver.alloc_for_upload(size)? } else { driver.alloc(size)? };
+        // Poison is written in the order of all other work.
+        let memory = if for_upload && !self.0.checked {
+            driver.alloc_for_upload(size)?
+        } else {
+            driver.alloc(size)?
+        };
         if self.0.checked {
             let poison = vec![POISON; usize::try_from(size).unwrap_or(usize::MAX)];
             self.0.driver.write(Slice { memory: &memory, offset: 0, bytes: size }, &poison)?;

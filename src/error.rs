@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// The device has no room now; freeing something and trying again may work.
     OutOfMemory {
-        /// Bytes asked for.
+        /// Bytes asked for; 0 where a driver needed them for itself.
         requested: u64,
         /// Bytes free on the device, where it says so.
         free: Option<u64>,

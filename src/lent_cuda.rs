@@ -17,8 +17,8 @@ impl Device {
     /// A device on a context and a stream that the application made with [`cudarc`](crate::cudarc).
     ///
     /// Work is enqueued on `stream`, so it keeps its order with what the application enqueues there; uploads of blocks
-    /// go through a stream of their own that is ordered by events. Nothing of the context is changed: its event tracking
-    /// stays on, and its memory pool keeps its settings.
+    /// go through a stream of their own that is ordered by events; with that stream cudarc takes the context to have
+    /// several. Event tracking stays on, and the memory pool keeps its settings.
     ///
     /// # Errors
     /// [`Error::Argument`] when `stream` is another context's, or the GPU is older than compute capability 8.0.
@@ -54,7 +54,7 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// [`Error::WrongDevice`] when `device` is not a CUDA device or the slice is another context's; [`Error::Shape`] when
     /// the slice does not hold `product(shape)` elements; [`Error::Argument`] when its memory is not whole words of 4
-    /// bytes. The slice is dropped then.
+    /// bytes, or starts within 16 of them. The slice is dropped then.
     pub fn from_cuda_slice(device: &Device, slice: CudaSlice<T>, shape: &[u64]) -> Result<Self> {
         let op = "Tensor::from_cuda_slice";
         let driver = device.cuda(op)?;

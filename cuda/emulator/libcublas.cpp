@@ -196,6 +196,7 @@ API cublasGemmEx(Handle* handle, int op_a, int op_b, int m, int n, int k, const 
                  int) {
     bool tf32 = compute == COMPUTE_32F_FAST_TF32;
     if (compute != COMPUTE_32F && compute != COMPUTE_32F_PEDANTIC && !tf32) return NOT_SUPPORTED;
+    if (tf32 && a_type != F32) return NOT_SUPPORTED;
     auto known = [](int type) { return type == F32 || type == F16 || type == BF16; };
     // The pairs of types that cuBLAS has.
     if (!known(a_type) || a_type != b_type || (c_type != F32 && c_type != a_type)) return NOT_SUPPORTED;

@@ -175,7 +175,9 @@ pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
         match attempt(genotypes, device, options, &Run { memory: smaller, ..run.clone() }) {
             // Others may hold the memory that the plan counted on: with less, fewer blocks stay on the device, or
             // another method is taken.
-            Err(Error::OutOfMemory { .. }) if device.info().backend != Backend::Cpu && !least => {
+            Err(Error::OutOfMemory { free: Some(_), .. })
+                if device.info().backend != Backend::Cpu && !least =>
+            {
                 (budget, full) = (budget / 2, true);
             }
             Err(Error::Budget { what: DEVICE_BUDGET, minimum, .. }) if full && !least => {

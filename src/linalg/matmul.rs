@@ -324,7 +324,10 @@ impl<A: Element, B: Element> Product<'_, A, B> {
                 Some(Ok(())) => {}
                 // The library has no such product; that of the other parts is the same.
                 None if i == 0 => return None,
-                None => unreachable!("a vendor's library should have all parts of a product or none"),
+                None => {
+                    let source = format!("part {i} of the product is refused").into();
+                    return Some(Err(Error::Driver { backend: "gemm", source }));
+                }
                 failed => return failed,
             }
         }

@@ -6,13 +6,13 @@ use super::{
 };
 use crate::{
     Device, DeviceOptions, Error, Tensor,
-    linalg::matmul,
+    linalg::{self, matmul},
     random::{philox, random_words},
 };
 
 device_tests! {
     values_come_back, zeros_are_zero, shapes, too_large, writes_keep_their_order, many_launches_keep_their_params,
-    uploads_keep_their_order, copies, memory_is_counted, threads_share_a_device, reads_can_overlap,
+    uploads_keep_their_order, unchecked_uploads_overlap_work, copies, memory_is_counted, threads_share_a_device, reads_can_overlap,
 }
 
 fn values_come_back(device: &Device) {
@@ -25,6 +25,31 @@ fn values_come_back(device: &Device) {
         }
     }
     for_each_type!(with(device));
+}
+
+/// What poisoning and reading back order on checked devices: uploads into memory that kernels have just used, while
+/// others run.
+fn unchecked_uploads_overlap_work(device: &Device) {
+    const LEN: u64 = 300_000;
+    let name = &device.info().name;
+    let unchecked = match name.ends_with(":lent") {
+        true => device.clone(),
+        false => Device::open(name).unwrap(),
+    };
+    let slot = || unchecked.driver().staging(4 * LEN).unwrap();
+    let mut slots = [slot(), slot()];
+    let mut products = Vec::new();
+    for i in 0..24u8 {
+        let slot = &mut slots[usize::from(i % 2)];
+        bytemuck::cast_slice_mut::<_, f32>(&mut slot.bytes_mut()[..4 * LEN as usize]).fill(f32::from(i));
+        let x = Tensor::<f32>::from_staging(&unchecked, slot, &[LEN / 100, 100]).unwrap();
+        // Its block is dropped while the product is under way.
+        products.push(linalg::matmul_tn(&x, &x).unwrap());
+    }
+    for (i, product) in (0u8..).zip(products) {
+        let square = f32::from(i) * f32::from(i) * (LEN / 100) as f32;
+        assert!(product.read().unwrap().iter().all(|&entry| entry == square), "block {i}");
+    }
 }
 
 fn zeros_are_zero(device: &Device) {

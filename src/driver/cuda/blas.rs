@@ -4,37 +4,50 @@
     reason = "cuBLAS takes raw pointers, and cudarc's safe layer knows only slices of its own"
 )]
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::cublas::{result, sys};
+use cudarc::cublas::{
+    result::{self, CublasError},
+    sys,
+};
 
 use super::{gpu::Gpu, libraries, memory, select};
 use crate::{DType, Error, Result, driver::GemmCall};
 
 /// cuBLAS on one device, opened at the first product: loading it takes longer than opening the device.
 #[derive(Debug, Default)]
-pub(super) struct Blas(OnceLock<Option<Mutex<Handle>>>);
+pub(super) struct Blas(Mutex<State>);
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Unknown,
+    Absent,
+    Open(Handle),
+}
 
 #[derive(Debug)]
-struct Handle(sys::cublasHandle_t);
+struct Handle(sys::cublasHandle_t, Arc<Gpu>);
 
 // SAFETY: a handle may move between threads; the mutex around it keeps it to one at a time.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        self.1.take_left_error();
+        self.1.context().record_err(self.1.context().bind_to_thread());
         // SAFETY: created by `create_handle`, destroyed once. A failure leaves nothing to do.
         let _ = unsafe { result::destroy_handle(self.0) };
     }
 }
 
 impl Handle {
-    fn new(gpu: &Gpu) -> Option<Self> {
-        libraries::cublas(select::driver_version()).ok()?;
-        let handle = Self(result::create_handle().ok()?);
-        // SAFETY: both are alive; the stream lives as long as the driver that holds the handle.
-        unsafe { result::set_stream(handle.0, gpu.compute().cu_stream().cast()) }.ok()?;
-        Some(handle)
+    fn new(gpu: &Arc<Gpu>) -> Result<Self> {
+        let handle = Self(result::create_handle().map_err(|error| failed(gpu, error))?, gpu.clone());
+        // SAFETY: both are alive; the handle keeps the device, and so the stream.
+        unsafe { result::set_stream(handle.0, gpu.compute().cu_stream().cast()) }
+            .map_err(|error| failed(gpu, error))?;
+        Ok(handle)
     }
 }
 
@@ -52,6 +65,18 @@ pub(super) fn version(driver_version: i32) -> Result<String, String> {
     version.map_err(|error| error.to_string())
 }
 
+/// What a failed call returns. The context knows better what happened, where it is lost.
+fn failed(gpu: &Gpu, error: CublasError) -> Error {
+    let lost = gpu.enter().err();
+    lost.unwrap_or_else(|| match error.0 {
+        sys::cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED => {
+            let free = gpu.context().mem_get_info().ok().map(|(free, _)| free as u64);
+            Error::OutOfMemory { requested: 0, free }
+        }
+        _ => Error::Driver { backend: "cuda", source: error.to_string().into() },
+    })
+}
+
 /// The library's name for an element type that it multiplies with f32 sums.
 fn kind(dtype: DType) -> Option<sys::cudaDataType> {
     match dtype {
@@ -65,13 +90,22 @@ fn kind(dtype: DType) -> Option<sys::cudaDataType> {
 impl Blas {
     /// The product, or none where cuBLAS is absent or has none for these types and sizes. f32 is multiplied as f32
     /// unless `tf32`; sums are f32.
-    pub(super) fn gemm(&self, gpu: &Gpu, call: &GemmCall<'_>, tf32: bool) -> Option<Result<()>> {
+    pub(super) fn gemm(&self, gpu: &Arc<Gpu>, call: &GemmCall<'_>, tf32: bool) -> Option<Result<()>> {
         let ((a_type, a, lda), (b_type, b, ldb), (c, ldc)) = (call.a, call.b, call.c);
         let element = kind(a_type).filter(|_| a_type == b_type)?;
         let int = |extent: u32| i32::try_from(extent).ok();
         let (m, n, k) = (int(call.m)?, int(call.n)?, int(call.k)?);
         let (lda, ldb, ldc) = (int(lda)?, int(ldb)?, int(ldc)?);
-        let handle = self.0.get_or_init(|| Handle::new(gpu).map(Mutex::new)).as_ref()?;
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, State::Unknown) {
+            *state = match libraries::cublas(select::driver_version()).map(|_| Handle::new(gpu)) {
+                Ok(Ok(handle)) => State::Open(handle),
+                // There may be room for it at the next product.
+                Ok(Err(error)) => return Some(Err(error)),
+                Err(_) => State::Absent,
+            };
+        }
+        let State::Open(handle) = &*state else { return None };
         let pointers = memory::pointer(a).and_then(|a| Ok((a, memory::pointer(b)?, memory::pointer(c)?)));
         let (a, b, c) = match pointers {
             Ok(pointers) => pointers,
@@ -81,12 +115,12 @@ impl Blas {
             true => sys::cublasOperation_t::CUBLAS_OP_T,
             false => sys::cublasOperation_t::CUBLAS_OP_N,
         };
-        let compute = match tf32 {
+        // Of f32: the others have no more than its 10 bits, and no such product.
+        let compute = match tf32 && a_type == DType::F32 {
             true => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
             false => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let (alpha, beta) = (1.0f32, f32::from(u8::from(call.accumulate)));
-        let handle = handle.lock().unwrap_or_else(PoisonError::into_inner);
         // The library's matrices are column-major: the same memory read so is the transpose, and cᵀ = op(b)ᵀ op(a)ᵀ.
         // SAFETY: the pointers are windows of live memory of this context with the extents and strides of the call, which
         // `linalg::matmul` takes from the tensors' shapes; the scalars are read during the call (host pointer mode).
@@ -117,11 +151,7 @@ impl Blas {
             Ok(()) => Some(Ok(())),
             // Refused before anything was enqueued: a product it does not have.
             Err(error) if error.0 == sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED => None,
-            Err(error) => {
-                // The context knows better what happened, where it is lost.
-                let lost = gpu.enter().err();
-                Some(Err(lost.unwrap_or(Error::Driver { backend: "cuda", source: error.to_string().into() })))
-            }
+            Err(error) => Some(Err(failed(gpu, error))),
         }
     }
 }

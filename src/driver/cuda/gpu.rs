@@ -72,10 +72,26 @@ impl Gpu {
     /// Makes the context the calling thread's, and fails once the device is lost.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`], and what earlier calls that return nothing left behind.
+    /// [`Error::DeviceLost`].
     pub(super) fn enter(&self) -> Result<()> {
         self.alive()?;
+        self.take_left_error();
+        self.alive()?;
         self.check(self.context.bind_to_thread())
+    }
+
+    /// Takes the error that dropping something left in the context, where it would come out of an unrelated call, which
+    /// then does nothing. One that is fatal makes the loss stick; another has no call that it belongs to.
+    pub(super) fn take_left_error(&self) {
+        if let Err(error) = self.check(self.context.check_err()) {
+            drop(error);
+        }
+    }
+
+    /// Waits on the host for an event.
+    pub(super) fn wait(&self, event: &CudaEvent) -> Result<()> {
+        self.take_left_error();
+        self.check(event.synchronize())
     }
 
     fn alive(&self) -> Result<()> {
@@ -90,6 +106,14 @@ impl Gpu {
     pub(super) fn check<T>(&self, result: Result<T, DriverError>) -> Result<T> {
         result.map_err(|error| match fatal(error.0) {
             Some(what) => self.gone(self.lost.get_or_init(|| format!("{what} ({error})"))),
+            None if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                // Of what is not from the pool: code, or the driver's own. The pool's rest makes room for the next try.
+                let free = self.context.mem_get_info().ok().map(|(free, _)| free as u64);
+                if self.owns_pool {
+                    self.context.record_err(memory::trim(&self.context));
+                }
+                Error::OutOfMemory { requested: 0, free }
+            }
             None => driver_error(error),
         })
     }
@@ -108,7 +132,7 @@ impl Gpu {
             pace.push_back(here);
             if pace.len() > AHEAD { pace.pop_front() } else { None }
         };
-        passed.map_or(Ok(()), |event| self.check(event.synchronize()))
+        passed.map_or(Ok(()), |event| self.wait(&event))
     }
 
     fn pace(&self) -> MutexGuard<'_, VecDeque<CudaEvent>> {
@@ -127,6 +151,7 @@ impl Drop for Gpu {
     /// Waits for what is enqueued, since copies may be using page-locked memory, and leaves no memory in the pool that
     /// another process could use.
     fn drop(&mut self) {
+        self.take_left_error();
         self.pinned.clear();
         let idle = self.copy.synchronize().and_then(|()| self.compute.synchronize());
         let given_back = if self.owns_pool { idle.and_then(|()| memory::trim(&self.context)) } else { idle };
@@ -158,6 +183,8 @@ fn fatal(code: sys::CUresult) -> Option<&'static str> {
         }
         C::CUDA_ERROR_DEVICE_UNAVAILABLE
         | C::CUDA_ERROR_CONTEXT_IS_DESTROYED
+        | C::CUDA_ERROR_EXTERNAL_DEVICE
+        | C::CUDA_ERROR_MPS_CLIENT_TERMINATED
         | C::CUDA_ERROR_DEINITIALIZED
         | C::CUDA_ERROR_UNKNOWN => "the driver gave it up",
         _ => return None,

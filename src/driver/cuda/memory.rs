@@ -45,7 +45,7 @@ enum Owner {
 /// An application's slice, whatever its elements.
 trait Lent: fmt::Debug + Send + Sync {
     /// Tells the slice that everything enqueued on `stream` may have used it, and the stream to wait for its other uses.
-    fn settle(&mut self, stream: &CudaStream) -> sys::CUdeviceptr;
+    fn settle(&mut self, stream: &CudaStream) -> Result<sys::CUdeviceptr, DriverError>;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
@@ -53,10 +53,15 @@ trait Lent: fmt::Debug + Send + Sync {
 struct LentSlice<T>(CudaSlice<T>);
 
 impl<T: fmt::Debug + Send + Sync + 'static> Lent for LentSlice<T> {
-    fn settle(&mut self, stream: &CudaStream) -> sys::CUdeviceptr {
+    fn settle(&mut self, stream: &CudaStream) -> Result<sys::CUdeviceptr, DriverError> {
+        // Its own stream in any case: cudarc orders streams by events only where it knows of several, and not where
+        // event tracking is off.
+        let own = self.0.stream().clone();
+        stream.join(&own)?;
+        own.join(stream)?;
         // The guard records the slice's event as it is dropped.
         let (pointer, _guard) = self.0.device_ptr_mut(stream);
-        pointer
+        Ok(pointer)
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -85,12 +90,24 @@ impl CudaMemory {
     }
 
     /// Takes over an application's slice until [`give_back`](Self::give_back).
-    pub(super) fn lend<T: fmt::Debug + Send + Sync + 'static>(gpu: &Arc<Gpu>, slice: CudaSlice<T>) -> Self {
+    pub(super) fn lend<T: fmt::Debug + Send + Sync + 'static>(
+        gpu: &Arc<Gpu>,
+        op: &'static str,
+        slice: CudaSlice<T>,
+    ) -> Result<Self> {
         let mut slice = LentSlice(slice);
-        let pointer = slice.settle(gpu.compute());
+        let pointer = gpu.check(slice.settle(gpu.compute()))?;
+        if !pointer.is_multiple_of(16) {
+            // Kernels load 16 bytes at once.
+            return Err(Error::argument(
+                op,
+                "slice",
+                format_args!("it starts at {pointer:#x}, within 16 bytes"),
+            ));
+        }
         let memory = Self::new(gpu, pointer, Owner::Application(Box::new(slice)));
         memory.0.used.store(true, Ordering::Relaxed);
-        memory
+        Ok(memory)
     }
 
     /// The memory as a slice of `len` elements that an application owns.
@@ -100,7 +117,7 @@ impl CudaMemory {
         let stream = allocation.gpu.compute().clone();
         match std::mem::replace(&mut allocation.owner, Owner::Nobody) {
             Owner::Application(mut slice) => {
-                slice.settle(&stream);
+                allocation.gpu.context().record_err(slice.settle(&stream));
                 match slice.into_any().downcast::<CudaSlice<T>>() {
                     Ok(slice) if slice.len() == len => *slice,
                     _ => unreachable!("a tensor's elements should be those of the slice it was made of"),
@@ -123,6 +140,11 @@ impl CudaMemory {
         *self.0.copied.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
     }
 
+    /// Whether it is that device's.
+    pub(super) fn belongs_to(&self, gpu: &Arc<Gpu>) -> bool {
+        Arc::ptr_eq(&self.0.gpu, gpu)
+    }
+
     /// Whether the compute stream may have used the memory.
     pub(super) fn is_used(&self) -> bool {
         self.0.used.load(Ordering::Relaxed)
@@ -138,14 +160,13 @@ impl Allocation {
     }
 
     fn free(&mut self) -> Result<(), DriverError> {
+        // An error that an earlier drop left would keep these calls from doing anything.
+        self.gpu.take_left_error();
         self.order_compute();
         let stream = self.gpu.compute().clone();
         match &mut self.owner {
             Owner::Nobody => Ok(()),
-            Owner::Application(slice) => {
-                slice.settle(&stream);
-                Ok(())
-            }
+            Owner::Application(slice) => slice.settle(&stream).map(drop),
             Owner::Pool => {
                 self.gpu.context().bind_to_thread()?;
                 // SAFETY: the pointer came from the pool, and is freed once, in the order of the stream after all uses.

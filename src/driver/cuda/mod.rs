@@ -40,11 +40,11 @@ pub(crate) use self::{
 /// The CUDA driver.
 #[derive(Debug)]
 pub(crate) struct CudaDriver {
+    modules: Modules,
+    blas: Blas,
     gpu: Arc<Gpu>,
     info: DeviceInfo,
     limits: Limits,
-    modules: Modules,
-    blas: Blas,
     /// Whether products stay with our own kernel.
     own_kernels: bool,
     /// Whether f32 may be multiplied with 10 bits of mantissa.
@@ -55,19 +55,27 @@ impl CudaDriver {
     /// Takes over an application's slice.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] when it is another context's.
+    /// [`Error::WrongDevice`] when it is another context's; [`Error::Argument`] when it starts within 16 bytes.
     pub(crate) fn lend<T: Element>(&self, op: &'static str, slice: CudaSlice<T>) -> Result<CudaMemory> {
         self.gpu.enter()?;
         if slice.context().cu_ctx() != self.gpu.context().cu_ctx() {
             return Err(Error::WrongDevice { op });
         }
-        Ok(CudaMemory::lend(&self.gpu, slice))
+        CudaMemory::lend(&self.gpu, op, slice)
     }
 
     /// The first `len` elements of memory that nobody else holds, as an application's slice.
     pub(crate) fn give_back<T: Element>(&self, memory: CudaMemory, len: usize) -> Result<CudaSlice<T>> {
         self.gpu.enter()?;
         Ok(memory.give_back(len))
+    }
+}
+
+impl Drop for CudaDriver {
+    /// Waits for kernels, whose code is unloaded next; memory may live on.
+    fn drop(&mut self) {
+        // There is no caller to tell.
+        let _ = self.gpu.synchronize();
     }
 }
 
@@ -131,6 +139,9 @@ impl Driver for CudaDriver {
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
         self.gpu.enter()?;
         let Staging::Cuda(slot) = slot else { return Err(Error::WrongDevice { op: "upload" }) };
+        if !slot.belongs_to(&self.gpu) || !memory::cuda(dst)?.belongs_to(&self.gpu) {
+            return Err(Error::WrongDevice { op: "upload" });
+        }
         let copied = slot.upload(memory::upload_pointer(&self.gpu, dst)?, dst.bytes)?;
         memory::cuda(dst)?.copied_until(copied.clone());
         Ok(Fence::Cuda(copied))

@@ -15,6 +15,9 @@ use crate::{
     kernel::{Grid, KernelDef, Spec},
 };
 
+/// Most threads of a block that a kernel is written for: a launch of more would write where it should not.
+const MOST_THREADS: u32 = 256;
+
 /// A kernel loaded for one spec.
 #[derive(Debug)]
 struct Function {
@@ -33,7 +36,7 @@ unsafe impl Sync for Function {}
 impl Function {
     fn load(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>, image: Vec<u8>) -> Result<Self> {
         let refused = |what: &str, error| match gpu.check::<()>(Err(error)) {
-            Err(lost @ Error::DeviceLost { .. }) => lost,
+            Err(error @ (Error::DeviceLost { .. } | Error::OutOfMemory { .. })) => error,
             _ => {
                 let log = format!("the driver {what}: {error}\nwith {spec:?}");
                 Error::Compile { kernel: kernel.name, backend: "cuda", log: log.into() }
@@ -55,6 +58,10 @@ impl Function {
         // SAFETY: the function was found.
         let threads = unsafe { result::function::get_function_attribute(loaded.function, attribute) };
         loaded.threads = gpu.check(threads)?.unsigned_abs();
+        if loaded.threads > MOST_THREADS {
+            let log = format!("{} threads a block, and no kernel is written for as many", loaded.threads);
+            return Err(Error::Compile { kernel: kernel.name, backend: "cuda", log: log.into() });
+        }
         Ok(loaded)
     }
 }
@@ -62,7 +69,7 @@ impl Function {
 impl Drop for Function {
     fn drop(&mut self) {
         self.context.record_err(self.context.bind_to_thread());
-        // SAFETY: loaded by `load_data`, unloaded once; unloading waits for what runs.
+        // SAFETY: loaded by `load_data`, unloaded once, after the driver has waited for what runs.
         self.context.record_err(unsafe { result::module::unload(self.module) });
     }
 }

@@ -122,7 +122,7 @@ impl PinnedPool {
         if let Some((block, event)) = found.and_then(|at| kept.blocks.remove(at)) {
             kept.bytes -= block.len;
             drop(kept);
-            event.map_or(Ok(()), |event| gpu.check(event.synchronize()))?;
+            event.map_or(Ok(()), |event| gpu.wait(&event))?;
             return Ok(block);
         }
         drop(kept);
@@ -143,7 +143,9 @@ impl PinnedPool {
         }
         drop(kept);
         for (block, event) in dropped {
-            finish(&block, event);
+            if let Some(event) = event {
+                finish(&block, &event);
+            }
         }
     }
 
@@ -151,17 +153,20 @@ impl PinnedPool {
     pub(super) fn clear(&self) {
         let kept = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for (block, event) in kept.blocks {
-            finish(&block, event);
+            if let Some(event) = event {
+                finish(&block, &event);
+            }
         }
     }
 }
 
 /// Waits until no copy uses a block that is about to be freed.
-fn finish(block: &Pinned, event: Option<CudaEvent>) {
-    if let Some(event) = event {
-        // There is no caller to tell; the next call on the context does.
-        block.context.record_err(event.synchronize());
-    }
+fn finish(block: &Pinned, event: &CudaEvent) {
+    // There is no caller to tell; the next call on the context does.
+    // An error that an earlier drop left would keep this from waiting.
+    let left = block.context.check_err();
+    block.context.record_err(event.synchronize());
+    block.context.record_err(left);
 }
 
 /// Copies host data to the device in the order of the compute stream; `bytes` is free again on return.
@@ -204,9 +209,9 @@ pub(super) fn download(gpu: &Arc<Gpu>, from: sys::CUdeviceptr, len: usize) -> Re
 
 impl CudaDownload {
     /// Waits for the bytes.
-    pub(crate) fn wait(mut self) -> Result<Vec<u8>> {
-        if let Some(end) = self.end.take() {
-            self.gpu.check(end.synchronize())?;
+    pub(crate) fn wait(self) -> Result<Vec<u8>> {
+        if let Some(end) = &self.end {
+            self.gpu.wait(end)?;
         }
         let bytes = self.block.as_ref().map(|block| block.bytes()[..self.len].to_vec());
         Ok(bytes.unwrap_or_default())
@@ -228,9 +233,9 @@ fn read_in_pieces(gpu: &Gpu, from: sys::CUdeviceptr, len: usize) -> Result<Vec<u
     let mut last: Option<(Pinned, CudaEvent, &mut [u8])> = None;
     let stream = gpu.compute();
     let finish = |(piece, end, to): (Pinned, CudaEvent, &mut [u8])| {
-        let done = gpu.check(end.synchronize());
+        let done = gpu.wait(&end);
         to.copy_from_slice(&piece.bytes()[..to.len()]);
-        gpu.pinned.keep(piece, None);
+        gpu.pinned.keep(piece, Some(end));
         done
     };
     for (i, to) in bytes.chunks_mut(PIECE).enumerate() {
@@ -265,10 +270,15 @@ impl CudaStaging {
         Ok(Self { gpu: gpu.clone(), block, len, in_flight: None, failed: None })
     }
 
+    /// Whether it is that device's.
+    pub(super) fn belongs_to(&self, gpu: &Arc<Gpu>) -> bool {
+        Arc::ptr_eq(&self.gpu, gpu)
+    }
+
     /// The slot's bytes; waits until the last upload has read them.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         if let Some(event) = self.in_flight.take()
-            && let Err(error) = self.gpu.check(event.synchronize())
+            && let Err(error) = self.gpu.wait(&event)
         {
             self.failed = Some(error);
         }
@@ -291,8 +301,7 @@ impl CudaStaging {
 impl Drop for CudaStaging {
     fn drop(&mut self) {
         if let Some(event) = self.in_flight.take() {
-            // Freeing the slot must wait for the copy; an error comes out of the next call on the context.
-            self.block.context.record_err(event.synchronize());
+            finish(&self.block, &event);
         }
     }
 }

@@ -21,11 +21,13 @@ const EMULATOR: &str = "teatime CUDA emulator";
 /// The name of a device that an application lends.
 const LENT: &str = "cuda:lent";
 
-/// The first device, unless there is none or it is an emulator.
+/// The first device that opens and is no emulator.
 pub(crate) fn best(options: &DeviceOptions) -> Option<Box<dyn Driver>> {
     let devices = Devices::find().ok()?;
-    let emulated = devices.describe(0).is_ok_and(|info| info.kind == DeviceKind::Software);
-    (!emulated).then(|| devices.open(0, options).ok()).flatten()
+    (0..devices.count).find_map(|place| {
+        let emulated = devices.describe(place).ok()?.kind == DeviceKind::Software;
+        (!emulated).then(|| devices.open(place, options).ok()).flatten()
+    })
 }
 
 /// The device that `selector` means: a number, or nothing for the first.

@@ -75,10 +75,6 @@ fn bugs_in_products_show() {
         ("if (row >= params.m || col >= params.n) return;", "if (col >= params.n) return;"),
         ("if (row >= params.m || col >= params.n) return;", "if (row >= params.m) return;"),
         ("j < params.n - col", "true"),
-        (
-            "from + DEPTHS * i * x.stride);\n            fetch_one",
-            "from + i * x.stride);\n            fetch_one",
-        ),
         ("a_slices + SLICE - next + row", "a_slices + next + row"),
         ("SHARED(float, a_slices, 2 * SLICE)", "SHARED(float, a_slices, SLICE)"),
         ("first_row + row + (i < 4 ? i : TILE / 2 + i - 4)", "first_row + row + i"),
