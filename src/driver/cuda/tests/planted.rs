@@ -76,8 +76,8 @@ fn bugs_in_products_show() {
         ("if (row >= params.m || col >= params.n) return;", "if (row >= params.m) return;"),
         ("j < params.n - col", "true"),
         (
-            "from + DEPTHS * i * x.stride);\n            fetch_one",
-            "from + i * x.stride);\n            fetch_one",
+            "from + DEPTHS * i * x.stride);\n        fetch_one",
+            "from + DEPTHS * (i + 1) * x.stride);\n        fetch_one",
         ),
         ("a_slices + SLICE - next + row", "a_slices + next + row"),
         ("SHARED(float, a_slices, 2 * SLICE)", "SHARED(float, a_slices, SLICE)"),
