@@ -61,7 +61,6 @@ unsigned long long variable(const char* name, unsigned long long otherwise) {
 void read_environment(State& state) {
     state.count = (int)variable("TEATIME_EMULATOR_DEVICES", (unsigned long long)state.count);
     if (state.count > DEVICES) state.count = DEVICES;
-    state.driver_version = (int)variable("TEATIME_EMULATOR_DRIVER", (unsigned long long)state.driver_version);
     for (Device& device : state.devices) {
         device.memory = variable("TEATIME_EMULATOR_MEMORY", device.memory);
         device.failing = variable("TEATIME_EMULATOR_FAIL_ALLOCATION", device.failing);
@@ -199,7 +198,8 @@ API cuInit(unsigned) {
 API cuDriverGetVersion(int* version) {
     State& state = State::get();
     Guard guard(state.lock);
-    *version = state.driver_version;
+    // Asked before cuInit too.
+    *version = (int)variable("TEATIME_EMULATOR_DRIVER", (unsigned long long)state.driver_version);
     return SUCCESS;
 }
 
