@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Device {
-    /// A device on a context and a stream that the application made with [`cudarc`](crate::cudarc).
+    /// A device on a context and a stream that the application made with [`cudarc`].
     ///
     /// Work is enqueued on `stream`, so it keeps its order with what the application enqueues there; uploads of blocks
     /// go through a stream of their own that is ordered by events; with that stream cudarc takes the context to have
