@@ -17,7 +17,7 @@ const RUNS: [usize; 2] = [25, 3];
 /// A run is repeated until it takes this long, so that waiting for the device counts little.
 const LEAST_SECONDS: f64 = 2e-3;
 /// Most repetitions within a run, since devices may hold the results of all until it ends.
-const REPEATS: f64 = 8.0;
+const REPEATS: u32 = 8;
 /// Measurements that share the time of a device.
 const ENTRIES: f64 = 24.0;
 
@@ -171,8 +171,8 @@ impl<'a> Session<'a> {
     /// Runs a job as often as time allows, and keeps the result.
     fn finish(&mut self, id: &str, size: &Size, unit: Unit, tried: &mut Tried) {
         let Tried { job, seconds, .. } = tried;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 8")]
-        let repeats = (LEAST_SECONDS / *seconds).ceil().clamp(1.0, REPEATS) as u32;
+        let enough = |&repeats: &u32| f64::from(repeats) * *seconds >= LEAST_SECONDS;
+        let repeats = (1..REPEATS).find(enough).unwrap_or(REPEATS);
         let [most, least] = RUNS;
         let started = Instant::now();
         let mut all = Vec::new();

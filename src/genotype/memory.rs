@@ -35,6 +35,11 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// Whether the device's memory is the host's, so that one budget holds for both.
+    pub(super) fn is_shared(device: &Device) -> bool {
+        device.info().backend == Backend::Cpu
+    }
+
     /// What the device may give: what the caller says, or three quarters of what it has.
     pub(super) fn device_budget(device: &Device, run: &Run) -> u64 {
         let reported = || device.info().memory.map_or(2 << 30, |bytes| bytes / 4 * 3);
@@ -50,7 +55,7 @@ impl Memory {
         let [variants, n] = map.shape();
         let rows = map.plan().block_rows().min(variants);
         let columns = columns(n, options);
-        let shared = device.info().backend == Backend::Cpu;
+        let shared = Self::is_shared(device);
         let raw = map.plan().block_bytes();
         let dosages = rows.saturating_mul(n).saturating_mul(map.plan().staged().size());
         let blocks = 2 * (raw + dosages) + 4 * rows * n;

@@ -8,7 +8,7 @@ use super::{
     standardized::{Standardized, Tally},
 };
 use crate::{
-    Backend, Budget, Device, Error, Result, Run, Status,
+    Budget, Device, Error, Result, Run, Status,
     linalg::{Matrix, Pass, RandomizedSvd, TruncatedSvd, randomized_svd},
     stream::StreamStats,
 };
@@ -175,9 +175,7 @@ pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
         match attempt(genotypes, device, options, &Run { memory: smaller, ..run.clone() }) {
             // Others may hold the memory that the plan counted on: with less, fewer blocks stay on the device, or
             // another method is taken.
-            Err(Error::OutOfMemory { free: Some(_), .. })
-                if device.info().backend != Backend::Cpu && !least =>
-            {
+            Err(Error::OutOfMemory { .. }) if !Memory::is_shared(device) && !least => {
                 (budget, full) = (budget / 2, true);
             }
             Err(Error::Budget { what: DEVICE_BUDGET, minimum, .. }) if full && !least => {

@@ -4,10 +4,7 @@ use std::{collections::VecDeque, ops::Range};
 
 use rayon::{ThreadPool, prelude::*};
 
-use super::{
-    map::Matrix,
-    matmul::{Rows, gram_lower_rows},
-};
+use super::{map::Matrix, matmul::gram_lower_rows, rows::Rows};
 use crate::{Device, Result, Tensor, tensor::Pending};
 
 /// Downloads that are under way while the next blocks compute.

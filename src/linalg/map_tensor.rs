@@ -3,7 +3,8 @@
 use super::{
     gram::{Sum, blocks, to_usize},
     map::{LinearMap, Matrix, Pass},
-    matmul::{Op, Rows, multiply},
+    matmul::{Op, multiply},
+    rows::Rows,
 };
 use crate::{Element, Error, Result, Tensor};
 

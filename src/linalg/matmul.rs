@@ -1,12 +1,11 @@
 //! Matrix products in f32.
 
-use std::ops::Range;
-
 use bytemuck::{Pod, Zeroable};
 
+use super::rows::Rows;
 use crate::{
     DType, Element, Error, Limits, Result, Tensor,
-    driver::{GemmCall, Slice},
+    driver::GemmCall,
     kernel::{Grid, Kernel, kernel},
 };
 
@@ -184,54 +183,6 @@ pub(crate) fn multiply_add<A: Element, B: Element>(
     Product { name, op, a, b, lower: false, accumulate: true, depth: u64::MAX }.run(c)
 }
 
-/// Some rows of a matrix, as it is stored; nothing is copied.
-#[derive(Debug)]
-pub(crate) struct Rows<'a, T: Element> {
-    tensor: &'a Tensor<T>,
-    first: u64,
-    count: u64,
-}
-
-impl<T: Element> Clone for Rows<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T: Element> Copy for Rows<'_, T> {}
-
-impl<'a, T: Element> Rows<'a, T> {
-    /// Rows `rows` of a matrix that has them.
-    pub(crate) fn new(tensor: &'a Tensor<T>, rows: Range<u64>) -> Self {
-        Self { tensor, first: rows.start, count: rows.end - rows.start }
-    }
-
-    /// All rows.
-    pub(crate) fn all(op: &'static str, tensor: &'a Tensor<T>) -> Result<Self> {
-        let [rows, _] = tensor.matrix(op)?;
-        Ok(Self::new(tensor, 0..rows))
-    }
-
-    fn cols(&self) -> u64 {
-        self.tensor.shape()[1]
-    }
-
-    /// Their bytes from an element on, where a vendor's library can start there.
-    fn from(&self, element: u64) -> Option<Slice<'a>> {
-        let size = T::DTYPE.size();
-        let offset = (self.first * self.cols() + element) * size;
-        let end = (self.first + self.count) * self.cols() * size;
-        let bytes = end.next_multiple_of(4) - offset;
-        offset.is_multiple_of(16).then_some(Slice { offset, bytes, ..self.tensor.whole() })
-    }
-
-    /// A window of rows `rows` of these.
-    fn window(&self, rows: Range<u64>) -> crate::tensor::Window<'a> {
-        let cols = self.cols();
-        self.tensor.window((self.first + rows.start) * cols..(self.first + rows.end) * cols)
-    }
-}
-
 fn product<A: Element, B: Element>(
     name: &'static str,
     op: Op,
@@ -344,8 +295,8 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             m: small(m)?,
             n: small(n)?,
             k: small(self.depth.min(k - k0))?,
-            a: (A::DTYPE, self.a.from(a_start)?, small(self.a.cols())?),
-            b: (B::DTYPE, self.b.from(b_start)?, small(self.b.cols())?),
+            a: (A::DTYPE, self.a.bytes_from(a_start)?, small(self.a.cols())?),
+            b: (B::DTYPE, self.b.bytes_from(b_start)?, small(self.b.cols())?),
             c: (c.whole(), small(n)?),
             transpose: [self.op == Op::Tn, self.op == Op::Nt],
             accumulate: self.accumulate || k0 > 0,

@@ -8,6 +8,7 @@ mod map_tensor;
 pub(crate) mod matmul;
 mod qr;
 pub(crate) mod reduce;
+mod rows;
 mod rsvd;
 pub(crate) mod scale_columns;
 mod sign;

@@ -193,7 +193,8 @@ fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
     })
 }
 
-fn launch<T: Element>(
+/// One launch over rows that fit it, into these rows of `out`.
+pub(crate) fn launch<T: Element>(
     x: &Tensor<T>,
     rows: Range<u64>,
     out: &mut Tensor<u32>,

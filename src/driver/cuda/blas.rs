@@ -69,10 +69,7 @@ pub(super) fn version(driver_version: i32) -> Result<String, String> {
 fn failed(gpu: &Gpu, error: CublasError) -> Error {
     let lost = gpu.enter().err();
     lost.unwrap_or_else(|| match error.0 {
-        sys::cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED => {
-            let free = gpu.context().mem_get_info().ok().map(|(free, _)| free as u64);
-            Error::OutOfMemory { requested: 0, free }
-        }
+        sys::cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED => gpu.full(0),
         _ => Error::Driver { backend: "cuda", source: error.to_string().into() },
     })
 }

@@ -83,9 +83,7 @@ impl Gpu {
     /// Takes the error that dropping something left in the context, where it would come out of an unrelated call, which
     /// then does nothing. One that is fatal makes the loss stick; another has no call that it belongs to.
     pub(super) fn take_left_error(&self) {
-        if let Err(error) = self.check(self.context.check_err()) {
-            drop(error);
-        }
+        drop(self.check(self.context.check_err()));
     }
 
     /// Waits on the host for an event.
@@ -108,14 +106,20 @@ impl Gpu {
             Some(what) => self.gone(self.lost.get_or_init(|| format!("{what} ({error})"))),
             None if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 // Of what is not from the pool: code, or the driver's own. The pool's rest makes room for the next try.
-                let free = self.context.mem_get_info().ok().map(|(free, _)| free as u64);
+                let full = self.full(0);
                 if self.owns_pool {
                     self.context.record_err(memory::trim(&self.context));
                 }
-                Error::OutOfMemory { requested: 0, free }
+                full
             }
             None => driver_error(error),
         })
+    }
+
+    /// The error for a request of `requested` bytes that found no room; 0 where the driver does not say.
+    pub(super) fn full(&self, requested: u64) -> Error {
+        let free = self.context.mem_get_info().ok().map(|(free, _)| free as u64);
+        Error::OutOfMemory { requested, free }
     }
 
     /// An event at the end of a stream.

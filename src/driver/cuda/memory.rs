@@ -197,8 +197,7 @@ fn take(gpu: &Gpu, stream: &CudaStream, bytes: u64) -> Result<sys::CUdeviceptr> 
         pointer = attempt();
     }
     if full(&pointer) {
-        let free = gpu.context().mem_get_info().ok().map(|(free, _)| free as u64);
-        return Err(Error::OutOfMemory { requested: bytes, free });
+        return Err(gpu.full(bytes));
     }
     gpu.check(pointer)
 }

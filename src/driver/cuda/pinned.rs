@@ -142,26 +142,27 @@ impl PinnedPool {
             dropped.push((block, event));
         }
         drop(kept);
-        for (block, event) in dropped {
-            if let Some(event) = event {
-                finish(&block, &event);
-            }
-        }
+        finish(dropped);
     }
 
     /// Waits for the copies and frees the blocks.
     pub(super) fn clear(&self) {
         let kept = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        for (block, event) in kept.blocks {
-            if let Some(event) = event {
-                finish(&block, &event);
-            }
+        finish(kept.blocks);
+    }
+}
+
+/// Waits until no copy uses the blocks, and frees them.
+fn finish(blocks: impl IntoIterator<Item = (Pinned, Option<CudaEvent>)>) {
+    for (block, event) in blocks {
+        if let Some(event) = event {
+            await_copy(&block, &event);
         }
     }
 }
 
 /// Waits until no copy uses a block that is about to be freed.
-fn finish(block: &Pinned, event: &CudaEvent) {
+fn await_copy(block: &Pinned, event: &CudaEvent) {
     // There is no caller to tell; the next call on the context does.
     // An error that an earlier drop left would keep this from waiting.
     let left = block.context.check_err();
@@ -301,7 +302,7 @@ impl CudaStaging {
 impl Drop for CudaStaging {
     fn drop(&mut self) {
         if let Some(event) = self.in_flight.take() {
-            finish(&self.block, &event);
+            await_copy(&self.block, &event);
         }
     }
 }

@@ -1,0 +1,54 @@
+//! Rows of a matrix, as operands of a product.
+
+use std::ops::Range;
+
+use crate::{Element, Result, Tensor, driver::Slice, tensor::Window};
+
+/// Some rows of a matrix, as it is stored; nothing is copied.
+#[derive(Debug)]
+pub(crate) struct Rows<'a, T: Element> {
+    pub(super) tensor: &'a Tensor<T>,
+    first: u64,
+    pub(super) count: u64,
+}
+
+impl<T: Element> Clone for Rows<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Element> Copy for Rows<'_, T> {}
+
+impl<'a, T: Element> Rows<'a, T> {
+    /// Rows `rows` of a matrix that has them.
+    pub(crate) fn new(tensor: &'a Tensor<T>, rows: Range<u64>) -> Self {
+        Self { tensor, first: rows.start, count: rows.end - rows.start }
+    }
+
+    /// All rows.
+    pub(crate) fn all(op: &'static str, tensor: &'a Tensor<T>) -> Result<Self> {
+        let [rows, _] = tensor.matrix(op)?;
+        Ok(Self::new(tensor, 0..rows))
+    }
+
+    /// Elements of a row.
+    pub(super) fn cols(&self) -> u64 {
+        self.tensor.shape()[1]
+    }
+
+    /// Their bytes from an element on, where a vendor's library can start there.
+    pub(super) fn bytes_from(&self, element: u64) -> Option<Slice<'a>> {
+        let size = T::DTYPE.size();
+        let offset = (self.first * self.cols() + element) * size;
+        let end = (self.first + self.count) * self.cols() * size;
+        let bytes = end.next_multiple_of(4) - offset;
+        offset.is_multiple_of(16).then_some(Slice { offset, bytes, ..self.tensor.whole() })
+    }
+
+    /// A window of rows `rows` of these.
+    pub(super) fn window(&self, rows: Range<u64>) -> Window<'a> {
+        let cols = self.cols();
+        self.tensor.window((self.first + rows.start) * cols..(self.first + rows.end) * cols)
+    }
+}
