@@ -9,6 +9,9 @@ macro_rules! each_kernel {
         vec![
             $of(&crate::genotype::dosage::DOSAGE),
             $of(&crate::linalg::matmul::MATMUL),
+            $of(&crate::genotype::packed::pack::PACK_GENOTYPES),
+            $of(&crate::genotype::packed::adjoint::PACKED_ADJOINT),
+            $of(&crate::genotype::packed::apply::PACKED_APPLY),
             $of(&crate::random::RANDOM),
             $of(&crate::linalg::reduce::REDUCE),
             $of(&crate::linalg::scale_columns::SCALE_COLUMNS),

@@ -3,6 +3,9 @@
 mod dosage;
 mod load;
 mod matmul;
+mod pack_genotypes;
+mod packed_adjoint;
+mod packed_apply;
 mod random;
 mod reduce;
 mod scale_columns;
@@ -10,6 +13,7 @@ mod simd;
 mod standardize;
 
 pub(crate) use self::{
-    dosage::dosage, matmul::matmul, random::random, reduce::reduce, scale_columns::scale_columns,
+    dosage::dosage, matmul::matmul, pack_genotypes::pack_genotypes, packed_adjoint::packed_adjoint,
+    packed_apply::packed_apply, random::random, reduce::reduce, scale_columns::scale_columns,
     standardize::standardize,
 };

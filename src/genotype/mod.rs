@@ -3,6 +3,7 @@
 pub(crate) mod dosage;
 mod exact;
 mod memory;
+pub(crate) mod packed;
 mod pca;
 mod scaler;
 mod source;

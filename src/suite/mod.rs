@@ -11,6 +11,7 @@ mod lent;
 mod lent_cuda;
 mod matmul;
 mod names;
+mod packed;
 mod qr;
 mod random;
 mod randomized_svd;

@@ -1,0 +1,145 @@
+//! Packed rows, transposed, times digits: Aᵀ W.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{
+    apply::{Rows, step},
+    slices::lanes,
+};
+use crate::{
+    Device, Error, Result, Tensor,
+    kernel::{Grid, Kernel, kernel},
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) rows: u32,
+    /// Words of a row.
+    pub(crate) words: u32,
+    pub(crate) samples: u32,
+    pub(crate) columns: u32,
+    /// Bytes of a row of one set of digits.
+    pub(crate) lanes: u32,
+    /// The first word of the rows, and how many: a multiple of 4 each.
+    pub(crate) word0: u32,
+    pub(crate) word_count: u32,
+    /// Rows of a workgroup: a multiple of 4.
+    pub(crate) depth: u32,
+    /// Where the operands start, in words.
+    pub(crate) packed0: u32,
+    pub(crate) weights0: u32,
+    pub(crate) sums0: u32,
+}
+
+pub(crate) static PACKED_ADJOINT: Kernel<Params> =
+    kernel!("packed_adjoint", Params, [Read, Read, ReadWrite], crate::cpu::packed_adjoint, specs);
+
+/// Words of a row that a workgroup takes: 64 samples.
+const TILE: u32 = 4;
+/// Workgroups that a launch should have, so that the largest processors are filled.
+const GROUPS: u64 = 2048;
+/// Fewest rows of a workgroup, so that adding up its sums costs little beside them.
+const LEAST_DEPTH: u64 = 512;
+
+fn spec(missing: bool) -> [(&'static str, u32); 2] {
+    [("TILE", TILE), ("MISSING", missing.into())]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    [false, true].iter().map(|&missing| spec(missing).to_vec()).collect()
+}
+
+/// Sums of whole numbers on a device: (samples, columns, 2) words of 64-bit integers, the low ones first.
+#[derive(Debug)]
+pub(crate) struct Sums {
+    pub(crate) words: Tensor<u32>,
+}
+
+impl Sums {
+    pub(crate) fn zeros(device: &Device, samples: u64, columns: u64) -> Result<Self> {
+        Ok(Self { words: Tensor::zeros(device, &[samples, columns, 2])? })
+    }
+
+    /// Waits for them: (samples, columns).
+    pub(crate) fn read(&self) -> Result<Vec<i64>> {
+        let words = self.words.read()?;
+        Ok(words
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|&[low, high]| i64::from(low) | (i64::from(high) << 32))
+            .collect())
+    }
+}
+
+/// Adds Σ g w, and Σ μ w over missing codes, to `sums` for each sample and column: exact. Enqueues; does not wait.
+///
+/// `weights` are those that [`packed_weights`](super::apply::packed_weights) made of the same rows.
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
+pub(crate) fn packed_adjoint(rows: Rows<'_>, weights: &Tensor<u32>, sums: &mut Sums) -> Result<()> {
+    let [samples, columns, _] = *sums.words.shape() else {
+        return Err(Error::shape("packed_adjoint", "sums of (samples, columns, 2)", ""));
+    };
+    let (words, width) = (rows.words(), rows.sets() * lanes(columns));
+    let count = rows.range.1 - rows.range.0;
+    if weights.shape() != [count.div_ceil(4), width] || words != super::row_words(samples) {
+        let expected = format!("({}, {width}) digits, rows of {samples} samples", count.div_ceil(4));
+        return Err(Error::shape("packed_adjoint", expected, format_args!("{:?}", weights.shape())));
+    }
+    if count == 0 || samples == 0 || columns == 0 {
+        return Ok(());
+    }
+    let device = rows.device();
+    let limits = device.limits();
+    let binding = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+    let step = step(device, words, (4 * words).max(width))?.min(1 << 22);
+    // Samples whose sums fit a binding, in whole tiles.
+    let tile = u64::from(TILE);
+    let wide = (binding / (8 * columns) / 16 / tile * tile).min(words);
+    if wide == 0 {
+        let requested = 8 * columns * 16 * tile;
+        return Err(Error::Limit { what: "bytes of the sums of 64 samples", requested, max: binding });
+    }
+    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
+    for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        let last = count.min(first + step);
+        let at = rows.range.0;
+        let packed = rows.packed.window((at + first) * words..(at + last) * words);
+        let digits = weights.window(first / 4 * width..last.div_ceil(4) * width);
+        for word in (0..words).step_by(usize::try_from(wide).unwrap_or(usize::MAX)) {
+            let end = words.min(word + wide);
+            let (from, to) = ((16 * word).min(samples), (16 * end).min(samples));
+            let target = sums.words.window_update(from * columns * 2..to * columns * 2);
+            let tiles = (end - word) / tile;
+            let depth = ((last - first) * tiles).div_ceil(GROUPS).max(LEAST_DEPTH).next_multiple_of(4);
+            let splits = (last - first).div_ceil(depth);
+            let params = Params {
+                rows: small(last - first),
+                words: small(words),
+                samples: small(to - from),
+                columns: small(columns),
+                lanes: small(lanes(columns)),
+                word0: small(word),
+                word_count: small(end - word),
+                depth: small(depth),
+                packed0: packed.start,
+                weights0: digits.start,
+                sums0: target.start,
+            };
+            let work = (last - first).saturating_mul(16 * (end - word)).saturating_mul(columns);
+            let grid = Grid::linear(tiles * splits, limits.groups_per_axis, work)?;
+            device.launch(
+                &PACKED_ADJOINT,
+                &spec(rows.missing),
+                grid,
+                &[packed.arg, digits.arg, target.arg],
+                &params,
+            )?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Packed rows times digits: A X.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::slices::{Slices, lanes};
+use crate::{
+    Device, Error, Result, Tensor,
+    kernel::{Grid, Kernel, kernel},
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) rows: u32,
+    /// Words of a row.
+    pub(crate) words: u32,
+    pub(crate) columns: u32,
+    /// Bytes of a row of digits: a multiple of 16, at least 3 `columns`.
+    pub(crate) lanes: u32,
+    /// Where the operands start, in words.
+    pub(crate) packed0: u32,
+    pub(crate) table0: u32,
+    pub(crate) out0: u32,
+    /// 0, which compilers do not know.
+    pub(crate) zero: u32,
+}
+
+pub(crate) static PACKED_APPLY: Kernel<Params> =
+    kernel!("packed_apply", Params, [Read, Read, Read, Read, Write], crate::cpu::packed_apply, specs);
+
+/// Rows of a workgroup: a multiple of 16.
+const TILE: u32 = 64;
+
+fn spec(missing: bool, digits: bool) -> [(&'static str, u32); 3] {
+    [("TILE", TILE), ("MISSING", missing.into()), ("DIGITS", digits.into())]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    let all = [(false, false), (false, true), (true, false), (true, true)];
+    all.iter().map(|&(missing, digits)| spec(missing, digits).to_vec()).collect()
+}
+
+/// The rows of a product.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows<'a> {
+    /// (.., words) codes.
+    pub(crate) packed: &'a Tensor<u32>,
+    /// (.., 2) of each row: the mean that is subtracted, and the factor after that; both 0 for a row that is left out.
+    pub(crate) table: &'a Tensor<f32>,
+    /// Which rows.
+    pub(crate) range: (u64, u64),
+    /// Whether a code may be missing.
+    pub(crate) missing: bool,
+}
+
+impl Rows<'_> {
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.range.0..self.range.1
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        self.packed.device()
+    }
+
+    pub(crate) fn words(&self) -> u64 {
+        self.packed.shape()[1]
+    }
+
+    /// Sets of digits of a weighted product: those of the weights, and where codes are missing those of the weights times
+    /// the means.
+    pub(crate) fn sets(&self) -> u64 {
+        1 + u64::from(self.missing)
+    }
+}
+
+/// y = A x in f32, (rows, columns). Enqueues; does not wait.
+///
+/// With code g, mean μ, factor s of a row: y = s (Σ g x - μ Σ x), both sums over the samples that are not missing, in
+/// whole numbers; what follows rounds to f32 after each operation.
+///
+/// # Errors
+/// [`Error::Limit`] when a row or the digits do not fit a binding; [`Error::OutOfMemory`].
+pub(crate) fn packed_apply(rows: Rows<'_>, x: &Slices) -> Result<Tensor<f32>> {
+    let shape = [rows.range.1 - rows.range.0, x.columns];
+    if rows.words() == 0 {
+        return Tensor::zeros(rows.device(), &shape);
+    }
+    let mut out = Tensor::<f32>::empty(rows.device(), &shape)?;
+    let factors: Vec<f64> = x.scales.iter().map(|scale| 1.0 / scale).collect();
+    launch(rows, x, &factors, false, &mut out)?;
+    Ok(out)
+}
+
+/// The digits of w = s A x, and where codes are missing those of μ w beside them: (⌈rows / 4⌉, sets x lanes) words, byte b
+/// of word (i, lane) belongs to row 4 i + b. Enqueues; does not wait.
+///
+/// `weights` are the scales: |w| and |μ w| times them are at most
+/// [`MAX`](super::slices::MAX).
+///
+/// # Errors
+/// As [`packed_apply`].
+pub(crate) fn packed_weights(rows: Rows<'_>, x: &Slices, weights: &[f64]) -> Result<Tensor<u32>> {
+    let count = rows.range.1 - rows.range.0;
+    let shape = [count.div_ceil(4), rows.sets() * lanes(x.columns)];
+    if rows.words() == 0 {
+        return Tensor::zeros(rows.device(), &shape);
+    }
+    let mut out = Tensor::<u32>::empty(rows.device(), &shape)?;
+    let factors: Vec<f64> = x.scales.iter().zip(weights).map(|(scale, weight)| weight / scale).collect();
+    launch(rows, x, &factors, true, &mut out)?;
+    Ok(out)
+}
+
+fn launch<T: crate::Element>(
+    rows: Rows<'_>,
+    x: &Slices,
+    factors: &[f64],
+    digits: bool,
+    out: &mut Tensor<T>,
+) -> Result<()> {
+    if out.is_empty() {
+        return Ok(());
+    }
+    let device = rows.device();
+    // Each column's sum of multiples, and what sums of multiples are multiplied by.
+    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    let columns: Vec<f32> =
+        x.totals.iter().zip(factors).flat_map(|(total, factor)| [*total as f32, *factor as f32]).collect();
+    let columns = Tensor::from_slice(device, &columns, &[x.columns, 2])?;
+    let words = rows.words();
+    let width = out.shape()[1];
+    let per_row = if digits { width } else { 4 * width };
+    let step = step(device, words, per_row.max(4 * words).max(8))?;
+    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
+    let Range { start: from, end } = rows.range();
+    for first in (from..end).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        let last = end.min(first + step);
+        let packed = rows.packed.window(first * words..last * words);
+        let table = rows.table.window(first * 2..last * 2);
+        let place = if digits {
+            (first - from) / 4 * width..(last - from).div_ceil(4) * width
+        } else {
+            (first - from) * width..(last - from) * width
+        };
+        let target = out.window_mut(place);
+        let params = Params {
+            rows: small(last - first),
+            words: small(words),
+            columns: small(x.columns),
+            lanes: small(lanes(x.columns)),
+            packed0: packed.start,
+            table0: table.start,
+            out0: target.start,
+            zero: 0,
+        };
+        let work = (last - first).saturating_mul(16 * words).saturating_mul(x.columns);
+        let groups = (last - first).div_ceil(TILE.into());
+        let grid = Grid::linear(groups, device.limits().groups_per_axis, work)?;
+        let xs = x.words.window(0..x.words.len());
+        let args = [packed.arg, xs.arg, table.arg, columns.window(0..columns.len()).arg, target.arg];
+        device.launch(&PACKED_APPLY, &spec(rows.missing, digits), grid, &args, &params)?;
+    }
+    Ok(())
+}
+
+/// Rows of one launch: whole tiles, of which the widest operand has `widest` bytes a row.
+pub(super) fn step(device: &Device, words: u64, widest: u64) -> Result<u64> {
+    let limits = device.limits();
+    let binding = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+    let tiles = (binding / widest / u64::from(TILE)).min(u64::from(limits.groups_per_axis).saturating_pow(2));
+    if tiles == 0 {
+        let requested = widest * u64::from(TILE);
+        return Err(Error::Limit { what: "bytes of 64 rows of genotypes", requested, max: binding });
+    }
+    debug_assert!(words > 0, "rows should hold samples");
+    Ok(tiles * u64::from(TILE))
+}

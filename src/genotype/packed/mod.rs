@@ -1,0 +1,23 @@
+//! Genotypes of two bits each, and products with them in whole numbers.
+//!
+//! A row is a variant: sample `16 w + 4 b + j` is at bits `2 j` of byte `b` of word `w`; 0, 1 and 2 count alleles, 3 is
+//! missing. Rows are padded with zeros to a multiple of 16 bytes.
+//!
+//! Products need no decoding beyond a shift and a mask: `word >> 2 j & 0x03030303` holds four codes as bytes, the
+//! *quad* `4 w + j` of the row, and the other operand is stored in the same order.
+
+pub(crate) mod adjoint;
+pub(crate) mod apply;
+pub(crate) mod pack;
+pub(crate) mod slices;
+
+/// Words of a row: a multiple of 4.
+pub(crate) const fn row_words(samples: u64) -> u64 {
+    samples.div_ceil(64) * 4
+}
+
+/// The sample at a place of a quad.
+#[cfg(test)]
+pub(crate) const fn sample(quad: u64, place: u64) -> u64 {
+    quad / 4 * 16 + 4 * place + quad % 4
+}

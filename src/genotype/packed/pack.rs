@@ -1,0 +1,153 @@
+//! Stored genotypes to 2-bit rows, with the counts of each row.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::row_words;
+use crate::{
+    Error, Result, Tensor,
+    kernel::{Grid, Kernel, kernel},
+    linalg::Stats,
+    tensor::Pending,
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) rows: u32,
+    pub(crate) samples: u32,
+    /// Bytes of a row of `raw`.
+    pub(crate) row_bytes: u32,
+    /// Words of a row of `packed`.
+    pub(crate) words: u32,
+    /// Where `raw` starts, in bytes, and `packed` and `counts`, in words.
+    pub(crate) raw0: u32,
+    pub(crate) packed0: u32,
+    pub(crate) counts0: u32,
+}
+
+pub(crate) static PACK_GENOTYPES: Kernel<Params> =
+    kernel!("pack_genotypes", Params, [Read, Write, Write], crate::cpu::pack_genotypes, specs);
+
+const WG: u32 = 64;
+
+/// How genotypes are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    /// One allele a sample, i8: 0 reference, above 0 alternate, -1 or -2 missing.
+    Haploid = 0,
+    /// Two alleles a sample, i8: 0 reference, above 0 alternate, -1 missing, -2 not there.
+    Diploid = 1,
+    /// Dosages of 0 to 2, i8; -1 is missing.
+    Dosages = 2,
+    /// PLINK's codes, four a byte, counting the first allele of the .bim file.
+    PlinkA1 = 3,
+    /// The same, counting the second.
+    PlinkA2 = 4,
+}
+
+impl Coding {
+    /// Bytes of a row.
+    pub(crate) const fn row_bytes(self, samples: u64) -> u64 {
+        match self {
+            Self::Haploid | Self::Dosages => samples,
+            Self::Diploid => 2 * samples,
+            Self::PlinkA1 | Self::PlinkA2 => samples.div_ceil(4),
+        }
+    }
+}
+
+fn spec(coding: Coding) -> [(&'static str, u32); 2] {
+    [("WG", WG), ("CODING", coding as u32)]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    use Coding::{Diploid, Dosages, Haploid, PlinkA1, PlinkA2};
+    [Haploid, Diploid, Dosages, PlinkA1, PlinkA2].iter().map(|&coding| spec(coding).to_vec()).collect()
+}
+
+/// The counts of some rows, on their way to the host.
+#[derive(Debug)]
+pub(crate) struct PendingCounts {
+    counts: Pending<u32>,
+    samples: u64,
+}
+
+impl PendingCounts {
+    /// Waits for them.
+    pub(crate) fn wait(self) -> Result<Vec<Stats>> {
+        let words = self.counts.wait()?;
+        let stats = words.as_chunks::<4>().0.iter().map(|&[ones, twos, missing, bad]| {
+            let [ones, twos] = [ones, twos].map(f64::from);
+            Stats {
+                sum: ones + 2.0 * twos,
+                sum_squares: ones + 4.0 * twos,
+                count: self.samples - u64::from(missing),
+                bad: bad.into(),
+            }
+        });
+        Ok(stats.collect())
+    }
+}
+
+/// Packs the rows of `raw` into the rows of `packed` from `first` on. Enqueues; does not wait.
+///
+/// A call is missing where one of its alleles is; otherwise its dosage is the number of alleles above 0, doubled where
+/// a diploid call has one allele only, as PLINK codes haploid calls. Elements that are neither (a dosage above 2, an
+/// allele below -2) count as bad and become missing.
+///
+/// `raw`: (rows, `coding.row_bytes(samples)`), `packed`: (.., `row_words(samples)`).
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
+pub(crate) fn pack_genotypes(
+    raw: &Tensor<u8>,
+    coding: Coding,
+    samples: u64,
+    packed: &mut Tensor<u32>,
+    first: u64,
+) -> Result<PendingCounts> {
+    let op = "pack_genotypes";
+    let [rows, row_bytes] = raw.matrix(op)?;
+    let [room, words] = packed.matrix(op)?;
+    if row_bytes != coding.row_bytes(samples) || words != row_words(samples) || first + rows > room {
+        let expected = format!("rows of {samples} samples, {room} at most");
+        return Err(Error::shape(
+            op,
+            expected,
+            format_args!("{rows} x {row_bytes} bytes from row {first}, {words} words"),
+        ));
+    }
+    let device = raw.device();
+    let limits = device.limits();
+    let mut counts = Tensor::<u32>::empty(device, &[rows, 4])?;
+    let binding = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+    let widest = row_bytes.max(4 * words).max(16);
+    let step = (binding / widest).min(u64::from(limits.groups_per_axis).saturating_pow(2));
+    if step == 0 {
+        return Err(Error::Limit { what: "bytes of a row of genotypes", requested: widest, max: binding });
+    }
+    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
+    for start in (0..if samples == 0 { 0 } else { rows }).step_by(usize::try_from(step).unwrap_or(usize::MAX))
+    {
+        let Range { start, end } = start..rows.min(start + step);
+        let x = raw.window(start * row_bytes..end * row_bytes);
+        let p = packed.window_mut((first + start) * words..(first + end) * words);
+        let c = counts.window_mut(start * 4..end * 4);
+        let params = Params {
+            rows: small(end - start),
+            samples: small(samples),
+            row_bytes: small(row_bytes),
+            words: small(words),
+            raw0: x.start,
+            packed0: p.start,
+            counts0: c.start,
+        };
+        let grid = Grid::linear(end - start, limits.groups_per_axis, (end - start) * samples)?;
+        device.launch(&PACK_GENOTYPES, &spec(coding), grid, &[x.arg, p.arg, c.arg], &params)?;
+    }
+    let counts = if samples == 0 { Tensor::zeros(device, &[rows, 4])? } else { counts };
+    Ok(PendingCounts { counts: counts.download()?, samples })
+}
