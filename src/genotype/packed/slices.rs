@@ -68,7 +68,8 @@ impl Slices {
             .collect::<Result<_>>()?;
         let lanes = usize::try_from(lanes(columns as u64)).unwrap_or(usize::MAX);
         let quads = 4 * usize::try_from(words).unwrap_or(usize::MAX);
-        let mut bytes = vec![0i8; quads * lanes * 4];
+        let mut all = vec![0u32; quads * lanes];
+        let bytes: &mut [i8] = bytemuck::cast_slice_mut(&mut all);
         let mut totals = vec![0.0; columns];
         for i in 0..samples {
             let (word, byte, quad) = (i / 16, i % 16 / 4, i % 4);
@@ -83,7 +84,7 @@ impl Slices {
                 }
             }
         }
-        let words = Tensor::from_slice(device, bytemuck::cast_slice(&bytes), &[quads as u64, lanes as u64])?;
+        let words = Tensor::from_slice(device, &all, &[quads as u64, lanes as u64])?;
         Ok(Self { words, columns: columns as u64, scales, totals })
     }
 }
