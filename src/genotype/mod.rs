@@ -2,19 +2,24 @@
 
 pub(crate) mod dosage;
 mod exact;
+mod intake;
 mod memory;
 pub(crate) mod packed;
+mod panel;
 mod pca;
+mod residency;
 mod scaler;
 mod source;
 pub(crate) mod standardize;
 mod standardized;
+mod tally;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::{
     pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
+    residency::Residency,
     scaler::Scaler,
     source::{GenotypeKind, Genotypes, MemoryArray, Storable},
 };

@@ -9,6 +9,7 @@
 pub(crate) mod adjoint;
 pub(crate) mod apply;
 pub(crate) mod pack;
+pub(crate) mod product;
 pub(crate) mod slices;
 pub(crate) mod standardize;
 
