@@ -67,7 +67,8 @@ impl Memory {
         let (blocks, exact_block, thin) = match map.form() {
             Form::Packed(_) => {
                 let digits = 16 * row_words(n) * lanes(columns);
-                (held, standardized, digits + 8 * n * columns + 2 * device.limits().step)
+                let step = device.limits().step.min(variants * (map.held_row_bytes() + 2 * lanes(columns)));
+                (held, standardized, digits + 8 * n * columns + 2 * step)
             }
             _ => (held + standardized, 0, (rows + 3 * n).saturating_mul(4 * columns)),
         };

@@ -105,15 +105,6 @@ impl Standard {
         Self { mean, shift, scale, fate: Fate::Used }
     }
 
-    /// The kernel's row: shift, scale, and what a missing dosage becomes.
-    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
-    pub(crate) fn row(&self) -> [f32; 3] {
-        if self.fate != Fate::Used {
-            return [0.0; 3];
-        }
-        [self.shift as f32, self.scale as f32, ((self.mean - self.shift) * self.scale) as f32]
-    }
-
     /// What a dosage of 0 to 2 is multiplied with: the mean that missing ones become, and the scale; zeros for a variant
     /// that takes no part.
     #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]

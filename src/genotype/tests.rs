@@ -376,15 +376,13 @@ fn bad_input_is_named() {
         good.iter().map(|&x| if x == 2 { f32::INFINITY } else { f32::from(x) }).collect();
     fails(&memory(&infinite, &[60, 12], &[20, 12]), &options(1), &run, "not a finite");
     let mut calls = vec![0i8; 60 * 12];
-    calls[(40 * 6 + 5) * 2 + 1] = -2;
-    fails(
-        &memory(&calls, &[60, 6, 2], &[20, 4, 2]),
-        &options(1),
-        &run,
-        "chunk [2, 1, 0]: variant 40, sample 5",
-    );
+    calls[(40 * 4 + 3) * 3 + 1] = -2;
+    let triploid = memory(&calls, &[60, 4, 3], &[20, 3, 3]);
+    fails(&triploid, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 3: allele -2 pads");
+    calls.fill(0);
     calls[(40 * 6 + 5) * 2 + 1] = -7;
-    fails(&memory(&calls, &[60, 6, 2], &[20, 4, 2]), &options(1), &run, "-7 is no allele");
+    let bad = memory(&calls, &[60, 6, 2], &[20, 4, 2]);
+    fails(&bad, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 5: -7 is no allele");
     let mut bad = options(1);
     bad.filter.min_maf = 0.6;
     fails(&genotypes, &bad, &run, "min_maf");
