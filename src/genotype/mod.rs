@@ -8,6 +8,7 @@ mod scaler;
 mod source;
 pub(crate) mod standardize;
 mod standardized;
+mod variant;
 
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ mod tests;
 pub use self::{
     pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
     scaler::Scaler,
-    source::{GenotypeKind, Genotypes, MemoryArray, Storable},
+    source::{CountedAllele, GenotypeKind, Genotypes, MemoryArray, Storable},
+    variant::Variant,
 };
 pub use crate::stream::StreamStats;

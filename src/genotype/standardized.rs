@@ -25,6 +25,8 @@ use crate::{
     stream::{Blocks, Narrow, Negative, RowPlan, Staged, StreamStats},
 };
 
+const OP: &str = "genotype::pca";
+
 /// Elements of a canonical block at most, where its rows allow: 64 MiB of f32.
 const BLOCK_ELEMENTS: u64 = 1 << 24;
 
@@ -122,6 +124,10 @@ impl<'a> Standardized<'a> {
         let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
         let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
         let narrow = match genotypes.kind() {
+            GenotypeKind::Plink { .. } => {
+                let why = "these are packed 2-bit calls (PLINK .bed), which only the packed route can take";
+                return Err(Error::argument(OP, "genotypes", why));
+            }
             GenotypeKind::Calls { .. } => {
                 Narrow { staged: Staged::I8, negative: Negative::Codes, max: 127.0, nan_is_missing: false }
             }
