@@ -8,7 +8,7 @@ use super::{
     packed::pack::{Coding, PendingCounts},
     panel::{Held, Panel},
     scaler::Scaler,
-    source::{GenotypeKind, Genotypes},
+    source::{CountedAllele, GenotypeKind, Genotypes},
 };
 use crate::{
     Result, StoredType, Tensor,
@@ -38,6 +38,10 @@ impl Form {
             GenotypeKind::Calls { ploidy: 1 } => (Self::Packed(Coding::Haploid), calls),
             GenotypeKind::Calls { ploidy: 2 } => (Self::Packed(Coding::Diploid), calls),
             GenotypeKind::Calls { ploidy } => (Self::Calls { ploidy }, calls),
+            GenotypeKind::Plink { counted } => {
+                let coding = if counted == CountedAllele::A1 { Coding::PlinkA1 } else { Coding::PlinkA2 };
+                (Self::Packed(coding), Narrow { staged: Staged::Bytes, ..calls })
+            }
             GenotypeKind::Dosages => {
                 let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
                 let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));

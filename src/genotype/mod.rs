@@ -13,6 +13,7 @@ mod source;
 pub(crate) mod standardize;
 mod standardized;
 mod tally;
+mod variant;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ pub use self::{
     pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
     residency::Residency,
     scaler::Scaler,
-    source::{GenotypeKind, Genotypes, MemoryArray, Storable},
+    source::{CountedAllele, GenotypeKind, Genotypes, MemoryArray, Storable},
+    variant::Variant,
 };
 pub use crate::stream::StreamStats;
