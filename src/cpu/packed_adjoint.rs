@@ -9,7 +9,6 @@ use rayon::prelude::*;
 use super::{
     dot::{Dot, Path, Work},
     packed::{find, missing, missing_of_pair},
-    simd::wide,
 };
 use crate::{driver::cpu::CpuLaunch, genotype::packed::adjoint::Params};
 
@@ -40,41 +39,15 @@ pub(crate) fn packed_adjoint(launch: CpuLaunch<'_>) {
     let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
     let weights = &weights.read::<u32>()[p.weights0 as usize..][..rows.div_ceil(4) * width];
     let sums = &mut sums.write::<u32>()[p.sums0 as usize..][..p.samples as usize * cols * 2];
-    let filled = if missing { multiples(weights, lanes, cols) } else { Vec::new() };
     let word0 = p.word0 as usize;
     let word1 = word0 + p.word_count as usize;
-    let product =
-        Product { packed, rows, words, word0, word1, weights, width, lanes, cols, missing, filled: &filled };
+    let product = Product { packed, rows, words, word0, word1, weights, width, lanes, cols, missing };
     Path::best().run(Adjoint { product, sums });
 }
 
 /// Columns in whole vectors of 64 bits.
 const fn padded(cols: usize) -> usize {
     cols.next_multiple_of(8)
-}
-
-/// What the missing codes of each row add: the second multiples, less 3 of the first, since the product takes the codes
-/// as 3. (rows, padded columns).
-fn multiples(weights: &[u32], lanes: usize, cols: usize) -> Vec<i32> {
-    let mut multiples = vec![0; weights.len() / (2 * lanes) * 4 * padded(cols)];
-    let fours = multiples.par_chunks_mut(4 * padded(cols)).zip(weights.par_chunks(2 * lanes));
-    fours.with_min_len(64).for_each(|(multiples, words)| wide(|| fill(multiples, words, lanes, cols)));
-    multiples
-}
-
-/// [`multiples`] of four rows.
-#[inline(always)]
-fn fill(multiples: &mut [i32], words: &[u32], lanes: usize, cols: usize) {
-    let [low, middle, high] = [0, 1, 2].map(|t| &words[t * cols..][..cols]);
-    let [other_low, other_middle, other_high] = [0, 1, 2].map(|t| &words[lanes + t * cols..][..cols]);
-    for (row, multiples) in multiples.chunks_exact_mut(padded(cols)).enumerate() {
-        let digit = |word: u32| (word << (24 - 8 * row)).cast_signed() >> 24;
-        let multiples = &mut multiples[..cols];
-        for c in 0..cols {
-            multiples[c] = digit(other_low[c]) + (digit(other_middle[c]) << 8) + (digit(other_high[c]) << 16)
-                - 3 * (digit(low[c]) + (digit(middle[c]) << 8) + (digit(high[c]) << 16));
-        }
-    }
 }
 
 /// The operands.
@@ -91,7 +64,6 @@ struct Product<'a> {
     lanes: usize,
     cols: usize,
     missing: bool,
-    filled: &'a [i32],
 }
 
 /// Sums out.
@@ -103,6 +75,16 @@ struct Adjoint<'a> {
 impl Work for Adjoint<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
         let product = self.product;
+        let (cols, lanes) = (product.cols, product.lanes);
+        let mut filled = Vec::new();
+        if product.missing {
+            filled.resize(product.rows.div_ceil(4) * 4 * padded(cols), 0);
+            let fours = filled.par_chunks_mut(4 * padded(cols)).zip(product.weights.par_chunks(2 * lanes));
+            fours.with_min_len(64).for_each(|(out, weights)| {
+                dot.vectorize(Fill { weights, lanes, cols, out });
+            });
+        }
+        let filled = &filled[..];
         let strips: Vec<_> = self.sums.chunks_mut(16 * STRIP * product.cols * 2).map(Mutex::new).collect();
         // Enough tasks for every thread; whole numbers add to the same in any order.
         let tasks = (4 * rayon::current_num_threads()).div_ceil(strips.len());
@@ -114,8 +96,36 @@ impl Work for Adjoint<'_> {
             let word = product.word0 + strip * STRIP;
             let words = STRIP.min(product.word1 - word);
             let strip = &strips[strip];
-            dot.vectorize(Piece::<D, NARROW, WIDE> { dot, product, rows, word, words, out: strip });
+            dot.vectorize(Piece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out: strip });
         });
+    }
+}
+
+/// What the missing codes of four rows add: the second multiples, less 3 of the first, since the product takes those codes
+/// as 3. (4, padded columns).
+struct Fill<'a> {
+    weights: &'a [u32],
+    lanes: usize,
+    cols: usize,
+    out: &'a mut [i32],
+}
+
+impl NullaryFnOnce for Fill<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let slice = |t: usize| &self.weights[t..][..self.cols];
+        let [low, middle, high] = [0, 1, 2].map(|t| slice(t * self.cols));
+        let [low2, middle2, high2] = [0, 1, 2].map(|t| slice(self.lanes + t * self.cols));
+        for (row, out) in self.out.chunks_exact_mut(padded(self.cols)).enumerate() {
+            let digit = |word: u32| (word << (24 - 8 * row)).cast_signed() >> 24;
+            let out = &mut out[..self.cols];
+            for c in 0..self.cols {
+                let first = digit(low[c]) + (digit(middle[c]) << 8) + (digit(high[c]) << 16);
+                out[c] = digit(low2[c]) + (digit(middle2[c]) << 8) + (digit(high2[c]) << 16) - 3 * first;
+            }
+        }
     }
 }
 
@@ -123,6 +133,8 @@ impl Work for Adjoint<'_> {
 struct Piece<'a, 'b, D, const NARROW: usize, const WIDE: usize> {
     dot: D,
     product: Product<'a>,
+    /// What the missing codes of each row add: (rows, padded columns).
+    filled: &'a [i32],
     rows: (usize, usize),
     word: usize,
     words: usize,
@@ -158,7 +170,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
                         self.add_absent(bytes, codes, weights, sums);
                     } else {
                         let totals = &mut totals[strip * 64 * padded(p.cols)..][..64 * padded(p.cols)];
-                        let filled = &p.filled[row * padded(p.cols)..];
+                        let filled = &self.filled[row * padded(p.cols)..];
                         walk(bytes, &pairs[..used], filled, totals, padded(p.cols));
                     }
                 }

@@ -1,12 +1,12 @@
 //! Packed rows times digits, in whole numbers.
 
-use bytemuck::{Pod, cast_slice, cast_slice_mut};
+use bytemuck::{cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{
     dot::{Dot, Path, Work},
-    packed::{find, missing, missing_of_pair},
+    quads::{DEPTH, Gaps, Quads, Tile, Walk},
 };
 use crate::{
     driver::cpu::CpuLaunch,
@@ -15,8 +15,6 @@ use crate::{
 
 /// Rows of a task: a multiple of 4, so that whole words of weights are written, and of any tile.
 const BLOCK: usize = 48;
-/// Words of a row that are decoded at a time.
-const DEPTH: usize = 64;
 /// With one code in as many missing, a second product takes as long as a walk over those that are.
 const DENSE: usize = 24;
 /// Columns that are rounded at a time: loops of as many become vectors, where shorter ones may be unrolled before that.
@@ -203,8 +201,8 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
         let len = BLOCK * p.lanes + PART;
         let mut sums =
             Sums { codes: vec![0; len], absent: if p.missing { vec![0; len] } else { Vec::new() } };
-        let mut quads = [Quads([[0; DEPTH]; 4]); NARROW];
-        let mut gaps = Gaps { pairs: [[0; DEPTH / 2]; NARROW], used: [0; NARROW], ones: Vec::new() };
+        let mut quads = [Quads::default(); NARROW];
+        let mut gaps = Gaps::default();
         for word in (0..p.words).step_by(DEPTH) {
             let count = DEPTH.min(p.words - word);
             let xs = &p.xs[4 * word * p.lanes..][..4 * count * p.lanes];
@@ -327,144 +325,6 @@ impl RowValues<'_> {
             (join(codes), self.totals[c])
         };
         (sum - self.mean * present) * self.factor
-    }
-}
-
-/// The quads of a piece of a row: at j and w that of word w shifted by 2 j. In lines of the cache.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Quads([[u32; DEPTH]; 4]);
-
-impl Quads {
-    /// Zeros past the end.
-    #[inline(always)]
-    fn decode(&mut self, packed: &[u32]) {
-        for (shift, quads) in self.0.iter_mut().enumerate() {
-            if packed.is_empty() {
-                *quads = [0; DEPTH];
-            }
-            for (quad, word) in quads.iter_mut().zip(packed) {
-                *quad = word >> (2 * shift) & 0x0303_0303;
-            }
-        }
-    }
-
-    /// 1 where a code is missing.
-    #[inline(always)]
-    fn decode_gaps(&mut self, packed: &[u32]) {
-        for (shift, quads) in self.0.iter_mut().enumerate() {
-            if packed.is_empty() {
-                *quads = [0; DEPTH];
-            }
-            for (quad, &word) in quads.iter_mut().zip(packed) {
-                *quad = missing(word) >> (2 * shift) & 0x0101_0101;
-            }
-        }
-    }
-}
-
-/// The missing codes of pieces of rows.
-struct Gaps<const ROWS: usize> {
-    /// The pairs of words that hold one, and how many these are.
-    pairs: [[u16; DEPTH / 2]; ROWS],
-    used: [usize; ROWS],
-    /// Each one's quad in a row, and 1 in its byte.
-    ones: Vec<(u32, u32)>,
-}
-
-impl<const ROWS: usize> Gaps<ROWS> {
-    /// Finds them; gives their number.
-    #[inline(always)]
-    fn find(&mut self, packed: &[&[u32]; ROWS]) -> usize {
-        let mut all = 0;
-        for ((packed, pairs), used) in packed.iter().zip(&mut self.pairs).zip(&mut self.used) {
-            let codes;
-            (*used, codes) = find(packed, pairs);
-            all += codes;
-        }
-        all
-    }
-
-    /// Lists those of a row.
-    #[inline(always)]
-    fn list(&mut self, row: usize, packed: &[u32]) {
-        let words = packed.as_chunks::<2>().0;
-        self.ones.clear();
-        for &pair in &self.pairs[row][..self.used[row]] {
-            let mut gaps = missing_of_pair(&words[usize::from(pair)]);
-            while gaps != 0 {
-                let bit = gaps.trailing_zeros();
-                gaps &= gaps - 1;
-                self.ones.push((8 * u32::from(pair) + bit / 32 * 4 + bit / 2 % 4, 1 << (bit & 24)));
-            }
-        }
-    }
-}
-
-/// Where the products of some rows are added to their sums.
-struct Tile<'a, W, const ROWS: usize> {
-    quads: &'a [Quads; ROWS],
-    words: usize,
-    xs: &'a [W],
-    /// Vectors of a row of `xs` and of the sums, and the first of them.
-    stride: usize,
-    first: usize,
-}
-
-impl<W: Pod, const ROWS: usize> Tile<'_, W, ROWS> {
-    #[inline(always)]
-    fn add<D: Dot<Words = W>, const VECTORS: usize>(&self, dot: D, sums: &mut [W]) {
-        let place = |row: usize| row * self.stride + self.first;
-        let mut acc = [[dot.splat(0); VECTORS]; ROWS];
-        for (row, acc) in acc.iter_mut().enumerate() {
-            for (acc, &sum) in acc.iter_mut().zip(&sums[place(row)..][..VECTORS]) {
-                *acc = pulp::cast(sum);
-            }
-        }
-        for word in 0..self.words.min(DEPTH) {
-            for shift in 0..4 {
-                let xs = &self.xs[place(4 * word + shift)..][..VECTORS];
-                for (quads, acc) in self.quads.iter().zip(&mut acc) {
-                    let quad = dot.splat(quads.0[shift][word]);
-                    for (acc, &x) in acc.iter_mut().zip(xs) {
-                        *acc = dot.dot(*acc, quad, pulp::cast(x));
-                    }
-                }
-            }
-        }
-        for (row, acc) in acc.iter().enumerate() {
-            for (&acc, sum) in acc.iter().zip(&mut sums[place(row)..][..VECTORS]) {
-                *sum = pulp::cast(acc);
-            }
-        }
-    }
-}
-
-/// Where the digits of a row's missing samples are added.
-struct Walk<'a, W> {
-    ones: &'a [(u32, u32)],
-    xs: &'a [W],
-    stride: usize,
-    first: usize,
-}
-
-impl<W: Pod> Walk<'_, W> {
-    #[inline(always)]
-    fn add<D: Dot<Words = W>, const VECTORS: usize>(&self, dot: D, sums: &mut [W]) {
-        let sums = &mut sums[self.first..][..VECTORS];
-        let mut acc = [dot.splat(0); VECTORS];
-        for (acc, &sum) in acc.iter_mut().zip(&*sums) {
-            *acc = pulp::cast(sum);
-        }
-        for &(quad, one) in self.ones {
-            let xs = &self.xs[quad as usize * self.stride + self.first..][..VECTORS];
-            for (acc, &x) in acc.iter_mut().zip(xs) {
-                *acc = dot.dot(*acc, dot.splat(one), pulp::cast(x));
-            }
-        }
-        for (acc, sum) in acc.into_iter().zip(sums) {
-            *sum = pulp::cast(acc);
-        }
     }
 }
 
