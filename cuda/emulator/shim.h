@@ -139,6 +139,19 @@ template <class T> DEVICE T shuffle_xor(T value, u32 mask, u32 line = __builtin_
     return other;
 }
 
+DEVICE bool warp_any(bool holds, u32 line = __builtin_LINE()) {
+    const u8* all = emulator_exchange(&holds, 1, line);
+    u32 any = 0;
+    for (u32 i = 0; i < 32; i++) any |= all[32 * i];
+    return any != 0;
+}
+
+// Blocks run one after another, and threads stop only where they wait.
+DEVICE void add_atomic(u64* place, u64 value) { *place += value; }
+
+// Nothing is fused here.
+DEVICE float rounded_product(float a, float b) { return a * b; }
+
 DEVICE void copy_async16(void* shared, const void* global, u32 bytes) { emulator_copy_async(shared, global, 16, bytes); }
 DEVICE void copy_async4(void* shared, const void* global, u32 bytes) { emulator_copy_async(shared, global, 4, bytes); }
 DEVICE void copy_commit() { emulator_copy_commit(); }
