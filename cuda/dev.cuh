@@ -18,8 +18,9 @@ typedef long long i64;
 #else
 
 #define DEVICE static __device__ __forceinline__
-// An entry point of exactly `threads` threads a block: KERNEL(name, threads)(arguments) { ... }
-#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
+// An entry point of exactly `threads` threads a block: KERNEL(name, threads)(arguments) { ... }, or of so few registers that
+// a multiprocessor has `blocks` of them: KERNEL(name, threads, blocks).
+#define KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name
 // `count` elements that the threads of a block share; uninitialised.
 #define SHARED(type, name, count) __shared__ __align__(16) type name[count]
 // Stands once after the last line of a kernel's file; the emulator makes its entry there.
@@ -201,7 +202,7 @@ template <u32 THREADS, u32 ROWS, u32 SPAN>
 DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, DigitColumns columns) {
     if (columns.width == columns.all) {
         constexpr u32 ACROSS = DIGIT_LANES / 4;
-#pragma unroll
+#pragma unroll 4
         for (u32 i = 0; i < ROWS * ACROSS; i += THREADS) {
             u32 row = (i + threadIdx.x) / ACROSS;
             u32 lane = 4 * (threadIdx.x % ACROSS);

@@ -47,13 +47,13 @@ static_assert(WARPS * PART <= STAGES * STAGE, "sums take the place of stages");
 // Sums of four tiles of 16 samples by 8 tiles of 8 lanes.
 typedef i32 Sums[4][DIGIT_LANES / 8][4];
 
-// What a block multiplies.
+// What a block multiplies: rows from `first` on, and words of them.
 struct Work {
-    // Its words of the first row, and how many of TILE there are.
     const u32* packed;
-    u32 words;
     const u32* weights;
-    u32 rows;
+    u32 first;
+    u32 end;
+    u32 word;
 };
 
 // The slot of a row: of 16 rows, first the first two of each four, then the others, as transposed loads take them.
@@ -63,17 +63,19 @@ DEVICE u32 slot(u32 row) { return row / 16 * 16 + row / 2 % 2 * 8 + row / 4 % 4 
 DEVICE void fetch(u32* stage, const Work& work, u32 first, DigitColumns columns, const Params& params) {
 #pragma unroll
     for (u32 i = 0; i < DEPTH * WARPS; i += THREADS) {
-        u32 row = (i + threadIdx.x) / WARPS;
-        u32 word = 4 * (threadIdx.x % WARPS);
-        bool inside = first + row < work.rows && word < work.words;
-        const u32* from = work.packed + (first + row) * params.words + word;
-        copy_async16(stage + slot(row) * SLOT + word, inside ? from : work.packed, inside ? 16 : 0);
+        u32 down = (i + threadIdx.x) / WARPS;
+        u32 across = 4 * (threadIdx.x % WARPS);
+        u32 row = first + down;
+        u32 word = work.word + across;
+        bool inside = row < work.end && word < params.word_count;
+        const u32* from = work.packed + (inside ? params.packed0 + row * params.words + params.word0 + word : 0);
+        copy_async16(stage + slot(down) * SLOT + across, from, inside ? 16 : 0);
     }
     u32 width = SETS * params.lanes;
-    const u32* weights = work.weights + first / 4 * width;
+    const u32* weights = work.weights + params.weights0 + first / 4 * width;
     for (u32 set = 0; set < SETS; set++) {
         fetch_digits<THREADS, DEPTH / 4, 1>(stage + DEPTH * SLOT + set * DIGIT_WORDS, weights + set * params.lanes, width,
-                                            div_ceil(work.rows - first, 4), columns);
+                                            div_ceil(work.end - first, 4), columns);
     }
 }
 
@@ -136,17 +138,19 @@ template <u32 PAIRS> DEVICE void multiply(Sums& sums, const u32* stage) {
 // The sums of a pass over the block's rows.
 template <u32 PAIRS>
 DEVICE void accumulate(Sums& sums, u32* stages, const Work& work, DigitColumns columns, const Params& params) {
-    u32 count = div_ceil(work.rows, DEPTH);
+    // Rows that are in their place follow those that are on their way.
+    constexpr u32 AHEAD = (STAGES - 1) * DEPTH;
 #pragma unroll 1
-    for (u32 i = 0; i < count + STAGES - 1; i++) {
-        // Stage i - 2 is in its place, and the place of the one before it is free, since all have read it.
-        if (i >= STAGES - 1) {
+    for (u32 row = work.first, i = 0; row < work.end + AHEAD; row += DEPTH, i = (i + 1) % STAGES) {
+        bool ready = row >= work.first + AHEAD;
+        // Of the place that is filled next all have read what was there.
+        if (ready) {
             copy_wait<STAGES - 2>();
             __syncthreads();
         }
-        if (i < count) fetch(stages + i % STAGES * STAGE, work, i * DEPTH, columns, params);
+        if (row < work.end) fetch(stages + i * STAGE, work, row, columns, params);
         copy_commit();
-        if (i >= STAGES - 1) multiply<PAIRS>(sums, stages + (i + 1) % STAGES * STAGE);
+        if (ready) multiply<PAIRS>(sums, stages + (i + 1) % STAGES * STAGE);
     }
 }
 
@@ -186,11 +190,8 @@ KERNEL(packed_adjoint, THREADS)(const u32* __restrict__ packed, const u32* __res
     // Not by the first row, which may wrap in the last blocks of a folded grid.
     if (split > (params.rows - 1) / params.depth) return;
     u32 first_row = split * params.depth;
-    Work work;
-    work.packed = packed + params.packed0 + first_row * params.words + params.word0 + first_word;
-    work.words = params.word_count - first_word;
-    work.weights = weights + params.weights0 + first_row / 4 * SETS * params.lanes;
-    work.rows = min(params.rows - first_row, params.depth);
+    u32 end = first_row + min(params.rows - first_row, params.depth);
+    Work work = {packed, weights, first_row, end, first_word};
     u32 warp = threadIdx.x / WARP;
     for (u32 first = 0; first < params.columns;) {
         DigitColumns pass = digit_columns(params.columns, first);

@@ -27,6 +27,8 @@ constexpr u32 MISSING = 0;
 constexpr u32 DIGITS = 0;
 
 constexpr u32 THREADS = TILE;
+// Sums take 64 registers, which leaves room for two large blocks; 0: as many as there are.
+constexpr u32 BLOCKS = TILE == 256 && MISSING == 0 ? 2 : 0;
 // Words of a row that a block holds at once: 4 of each thread of a group of four. A quad of digits is a row of their tile.
 constexpr u32 CHUNK = 16;
 constexpr u32 SPAN = 4 * CHUNK / 4;
@@ -39,29 +41,18 @@ static_assert(THREADS / WARP * SETS * PART <= 2 * SLICE, "sums take the place of
 // Sums of two tiles of 16 rows by 8 tiles of 8 lanes.
 typedef i32 Sums[2][DIGIT_LANES / 8][4];
 
-// What a warp has of its rows.
-struct Rows {
-    // The thread's first words of its first row of four, 8 rows apart, and 16 bytes from one to the next.
-    const uint4* own;
-    u32 step;
-    // How many rows there are from the first on, and words from its own on.
-    u32 count;
-    u32 words;
-    // Whether the warp has any row.
-    bool some;
-};
-
-// The thread's words of chunk `chunk`; zeros beyond the rows.
-DEVICE void load_rows(uint4 (&held)[4], const Rows& rows, u32 chunk) {
-    bool inside = chunk * CHUNK < rows.words;
+// Half of the thread's part of the chunk at `word`, which is 16 bytes of a row of each eight from `first_row` on; zeros beyond the rows.
+DEVICE void load_rows(uint2 (&held)[4], const u32* packed, u32 first_row, u32 word, u32 half, const Params& params) {
+    u32 lane = threadIdx.x % WARP;
+    word += 4 * (lane % 4);
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
-        held[i] = {0, 0, 0, 0};
-        if (inside && 8 * i < rows.count) held[i] = rows.own[chunk * (CHUNK / 4) + i * rows.step];
+        held[i] = {0, 0};
+        u32 row = first_row + lane / 4 + 8 * i;
+        if (word >= params.words || row >= params.rows) continue;
+        held[i] = ((const uint2*)packed)[(params.packed0 + row * params.words + word) / 2 + half];
     }
 }
-
-DEVICE u32 word(const uint4& four, u32 i) { return i == 0 ? four.x : i == 1 ? four.y : i == 2 ? four.z : four.w; }
 
 // The operand of two quads, from bit `shift` on, of a word of two rows.
 DEVICE void decode(u32 (&codes)[4], u32 row, u32 row8, u32 shift, u32 mask) {
@@ -103,14 +94,14 @@ DEVICE void multiply_word(Sums& sums, Sums& absent, const u32 (&words)[4], const
     }
 }
 
-// Adds the products of a chunk; `digits`: the thread's part of its slice.
-template <u32 PAIRS> DEVICE void multiply(Sums& sums, Sums& absent, const uint4 (&held)[4], const u32* digits) {
+// Adds the products of half a chunk; `digits`: the thread's part of its slice.
+template <u32 PAIRS> DEVICE void multiply(Sums& sums, Sums& absent, const uint2 (&held)[4], const u32* digits) {
 #pragma unroll
-    for (u32 w = 0; w < 4; w++) {
+    for (u32 w = 0; w < 2; w++) {
         u32 words[4];
         u32 masks[4] = {};
 #pragma unroll
-        for (u32 i = 0; i < 4; i++) words[i] = word(held[i], w);
+        for (u32 i = 0; i < 4; i++) words[i] = w == 0 ? held[i].x : held[i].y;
         const u32* quads = digits + 4 * w * DIGIT_LANES;
         if constexpr (MISSING == 1) {
 #pragma unroll
@@ -127,30 +118,36 @@ template <u32 PAIRS> DEVICE void multiply(Sums& sums, Sums& absent, const uint4 
     }
 }
 
-// The sums of a pass over whole rows.
+// The sums of a pass over a warp's rows from `first_row` on, where there are any; all warps have to take part.
 template <u32 PAIRS>
-DEVICE void accumulate(Sums& sums, Sums& absent, const Rows& rows, u32* slices, const u32* xs, DigitColumns columns, const Params& params) {
+DEVICE void accumulate(Sums& sums, Sums& absent, const u32* packed, u32 first_row, u32* slices, const u32* xs,
+                       DigitColumns columns, const Params& params) {
     u32 lane = threadIdx.x % WARP;
     u32 own = digit_row<SPAN>(lane % 4 * SPAN) + 2 * (lane / 4);
-    u32 chunks = div_ceil(params.words, CHUNK);
-    uint4 next[4];
+    uint2 next[2][4];
     fetch_digits<THREADS, 4 * CHUNK, SPAN>(slices, xs, params.lanes, 4 * params.words, columns);
     copy_commit();
-    load_rows(next, rows, 0);
-    for (u32 chunk = 0; chunk < chunks; chunk++) {
+    load_rows(next[0], packed, first_row, 0, 0, params);
+    load_rows(next[1], packed, first_row, 0, 1, params);
+#pragma unroll 1
+    for (u32 word = 0; word < params.words; word += CHUNK) {
         // The slice is in its place; the other one is free, since all have read it.
         copy_wait<0>();
         __syncthreads();
-        uint4 held[4] = {next[0], next[1], next[2], next[3]};
-        u32 after = chunk + 1;
-        if (after < chunks) {
-            u32 quad = 4 * CHUNK * after;
-            fetch_digits<THREADS, 4 * CHUNK, SPAN>(slices + after % 2 * SLICE, xs + quad * params.lanes, params.lanes,
-                                                   4 * params.words - quad, columns);
+        u32* slice = slices + word / CHUNK % 2 * SLICE;
+        u32 after = word + CHUNK;
+        if (after < params.words) {
+            fetch_digits<THREADS, 4 * CHUNK, SPAN>(slices + after / CHUNK % 2 * SLICE, xs + 4 * after * params.lanes,
+                                                   params.lanes, 4 * (params.words - after), columns);
             copy_commit();
-            load_rows(next, rows, after);
         }
-        if (rows.some) multiply<PAIRS>(sums, absent, held, slices + chunk % 2 * SLICE + own);
+        // By halves, so that less is held at once.
+#pragma unroll
+        for (u32 half = 0; half < 2; half++) {
+            uint2 held[4] = {next[half][0], next[half][1], next[half][2], next[half][3]};
+            load_rows(next[half], packed, first_row, after, half, params);
+            if (first_row < params.rows) multiply<PAIRS>(sums, absent, held, slice + own + 8 * half * DIGIT_LANES);
+        }
     }
 }
 
@@ -188,6 +185,7 @@ DEVICE u32 byte_of_each(const u32 (&words)[4], u32 i) {
 
 // y of a warp's 8 rows from `row` on.
 DEVICE void store_numbers(u32* out, const u32* part, u32 row, const float2* table, const float2* terms, DigitColumns columns, u32 rows) {
+#pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 8 * columns.count; i += WARP) {
         u32 down = i / columns.count;
         u32 column = i - down * columns.count;
@@ -200,6 +198,7 @@ DEVICE void store_numbers(u32* out, const u32* part, u32 row, const float2* tabl
 
 // The digits of w and of mean w of a warp's 8 rows from `row` on, four to a word.
 DEVICE void store_digits(u32* out, const u32* part, u32 row, const float2* table, const float2* terms, DigitColumns columns, const Params& params) {
+#pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 2 * columns.count; i += WARP) {
         u32 down = i / columns.count * 4;
         u32 column = i % columns.count;
@@ -230,6 +229,7 @@ DEVICE void store_digits(u32* out, const u32* part, u32 row, const float2* table
 // Zeros in the lanes beyond those of the columns.
 DEVICE void clear_padding(u32* out, u32 first_row, const Params& params) {
     u32 padding = params.lanes - 3 * params.columns;
+#pragma unroll 1
     for (u32 i = threadIdx.x; i < TILE / 4 * SETS * padding; i += THREADS) {
         // The set of four rows.
         u32 set = i / padding;
@@ -238,33 +238,24 @@ DEVICE void clear_padding(u32* out, u32 first_row, const Params& params) {
     }
 }
 
-KERNEL(packed_apply, THREADS)(const u32* __restrict__ packed, const u32* __restrict__ xs, const float* __restrict__ table, const float* __restrict__ columns, u32* __restrict__ out, Params params) {
+KERNEL(packed_apply, THREADS, BLOCKS)(const u32* __restrict__ packed, const u32* __restrict__ xs, const float* __restrict__ table, const float* __restrict__ columns, u32* __restrict__ out, Params params) {
     SHARED(u32, slices, 2 * SLICE);
     u32 block = linear_block();
     // Not by the first row, which may wrap in the last blocks of a folded grid.
     if (block > (params.rows - 1) / TILE) return;
     u32 warp = threadIdx.x / WARP;
-    u32 lane = threadIdx.x % WARP;
-    // A warp's rows: as many as it has threads.
+    // A warp has as many rows as threads.
     u32 first_row = block * TILE + warp * WARP;
-    u32 row = first_row + lane / 4;
-    u32 word0 = 4 * (lane % 4);
-    Rows rows;
-    rows.own = (const uint4*)(packed + params.packed0 + row * params.words + word0);
-    rows.step = 2 * params.words;
-    rows.count = row < params.rows ? params.rows - row : 0;
-    rows.words = word0 < params.words ? params.words - word0 : 0;
-    rows.some = first_row < params.rows;
-    out += params.out0;
+    if constexpr (DIGITS == 1) clear_padding(out + params.out0, block * TILE, params);
     for (u32 first = 0; first < params.columns;) {
         DigitColumns pass = digit_columns(params.columns, first);
         Sums sums = {};
         Sums absent = {};
         switch (digit_pairs(pass)) {
         case 1:
-        case 2: accumulate<2>(sums, absent, rows, slices, xs, pass, params); break;
-        case 3: accumulate<3>(sums, absent, rows, slices, xs, pass, params); break;
-        default: accumulate<4>(sums, absent, rows, slices, xs, pass, params);
+        case 2: accumulate<2>(sums, absent, packed, first_row, slices, xs, pass, params); break;
+        case 3: accumulate<3>(sums, absent, packed, first_row, slices, xs, pass, params); break;
+        default: accumulate<4>(sums, absent, packed, first_row, slices, xs, pass, params);
         }
         u32* part = slices + warp * SETS * PART;
 #pragma unroll 1
@@ -280,13 +271,12 @@ KERNEL(packed_apply, THREADS)(const u32* __restrict__ packed, const u32* __restr
             }
             __syncthreads();
             const float2* rows_table = (const float2*)(table + params.table0);
-            if constexpr (DIGITS == 1) store_digits(out, part, first_row + 8 * i, rows_table, (const float2*)columns, pass, params);
-            else store_numbers(out, part, first_row + 8 * i, rows_table, (const float2*)columns, pass, params.rows);
+            if constexpr (DIGITS == 1) store_digits(out + params.out0, part, first_row + 8 * i, rows_table, (const float2*)columns, pass, params);
+            else store_numbers(out + params.out0, part, first_row + 8 * i, rows_table, (const float2*)columns, pass, params.rows);
         }
         // The next pass's digits take the place of the sums.
         __syncthreads();
         first += pass.width;
     }
-    if constexpr (DIGITS == 1) clear_padding(out, block * TILE, params);
 }
 EXPORT(packed_apply)

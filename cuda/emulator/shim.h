@@ -7,8 +7,9 @@
 #include "abi.h"
 
 #define DEVICE static inline
-#define KERNEL(name, threads) \
-    enum : u32 { name##_threads = (threads) }; \
+template <class... Rest> constexpr u32 emulator_first(u32 first, Rest...) { return first; }
+#define KERNEL(name, ...) \
+    enum : u32 { name##_threads = emulator_first(__VA_ARGS__) }; \
     static void name
 // Bound by reference, so that it is an array as in CUDA.
 #define SHARED(type, name, count) \
