@@ -2,3 +2,201 @@
 // Grid: linear, one workgroup per TILE words and depth rows; those of the same words add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
 // Constants: TILE; MISSING whether code 3 occurs: two sets of digits.
+
+struct Params {
+    rows: u32,
+    words: u32,
+    samples: u32,
+    columns: u32,
+    lanes: u32,
+    word0: u32,
+    word_count: u32,
+    depth: u32,
+    packed0: u32,
+    weights0: u32,
+    sums0: u32,
+}
+
+@group(0) @binding(0) var<storage, read> packed: array<u32>;
+@group(0) @binding(1) var<storage, read> weights: array<u32>;
+@group(0) @binding(2) var<storage, read_write> sums: array<atomic<u32>>;
+@group(0) @binding(3) var<uniform> params: Params;
+
+const TILE: u32 = 4u;
+const MISSING: u32 = 0u;
+
+// Four rows make a word for each sample: a byte each. An invocation sums 4 samples, those of a byte of a word, and 4 columns
+// with all three slices of them: 4 vec4 loads for 48 products of four bytes. Neighbours take the next samples, so that whole
+// subgroups have nothing to do where columns are few.
+const FOURS: u32 = 4u * TILE;
+// Four columns each; what a workgroup does at once.
+const SLOTS: u32 = 8u;
+const WG: u32 = FOURS * SLOTS;
+const SETS: u32 = 1u + MISSING;
+// Rows that a workgroup holds at once, by fours.
+const DEPTH: u32 = 16u / SETS;
+// Where no code is missing these take no room.
+const MASKS: u32 = 1u + MISSING * (DEPTH * FOURS - 1u);
+
+// [4 rows][4 samples]: codes, 0 where missing, and 1 where missing: 4 KiB, or 2 KiB each.
+var<workgroup> codes: array<vec4<u32>, DEPTH * FOURS>;
+var<workgroup> masks: array<vec4<u32>, MASKS>;
+// [4 rows][word]: whether a code is missing.
+var<workgroup> some_missing: array<u32, DEPTH * TILE>;
+// [4 rows][set][slice][4 columns]: digits, 6 KiB.
+var<workgroup> digits: array<vec4<u32>, DEPTH * SETS * 3u * SLOTS>;
+
+fn load_word(row: u32, end: u32, word: u32) -> u32 {
+    if row >= end {
+        return 0u;
+    }
+    return packed[params.packed0 + row * params.words + word];
+}
+
+// Byte i of each of four words, as one word.
+fn byte_of_each(words: vec4<u32>, i: u32) -> u32 {
+    let bytes = (words >> vec4(8u * i)) & vec4(0xffu);
+    return bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
+}
+
+fn load_codes(row0: u32, end: u32, word0: u32, lane: u32) {
+    for (var i = lane; i < DEPTH * TILE; i += WG) {
+        let row = row0 + 4u * (i / TILE);
+        let word = word0 + i % TILE;
+        let bits = vec4(
+            load_word(row, end, word),
+            load_word(row + 1u, end, word),
+            load_word(row + 2u, end, word),
+            load_word(row + 3u, end, word),
+        );
+        for (var j = 0u; j < 4u; j++) {
+            let four = (vec4(byte_of_each(bits, j)) >> vec4(0u, 2u, 4u, 6u)) & vec4(0x03030303u);
+            if MISSING == 1u {
+                let mask = four & (four >> vec4(1u)) & vec4(0x01010101u);
+                codes[4u * i + j] = four ^ (3u * mask);
+                masks[4u * i + j] = mask;
+            } else {
+                codes[4u * i + j] = four;
+            }
+        }
+        if MISSING == 1u {
+            let missing = bits & (bits >> vec4(1u)) & vec4(0x55555555u);
+            some_missing[i] = missing.x | missing.y | missing.z | missing.w;
+        }
+    }
+}
+
+fn load_digits(row0: u32, end: u32, first_column: u32, lane: u32) {
+    for (var i = lane; i < DEPTH * SETS * 3u * SLOTS; i += WG) {
+        let column = first_column + 4u * (i % SLOTS);
+        let slice = i / SLOTS % 3u;
+        let of_set = i / (3u * SLOTS) % SETS;
+        let row = row0 + 4u * (i / (SETS * 3u * SLOTS));
+        let start = params.weights0 + (row / 4u * SETS + of_set) * params.lanes + slice * params.columns;
+        var words = vec4<u32>();
+        for (var j = 0u; j < 4u && column + j < params.columns && row < end; j++) {
+            words[j] = weights[start + column + j];
+        }
+        digits[i] = words;
+    }
+}
+
+// A word of four codes times one of four digits, for four columns.
+fn dots(four: u32, words: vec4<u32>) -> vec4<i32> {
+    return vec4(
+        dot4I8Packed(four, words.x),
+        dot4I8Packed(four, words.y),
+        dot4I8Packed(four, words.z),
+        dot4I8Packed(four, words.w),
+    );
+}
+
+// [sample][slice], by constant indices, which keeps the sums in registers.
+fn add_products(totals: ptr<function, array<vec4<i32>, 12>>, samples: vec4<u32>, place: u32) {
+    let low = digits[place];
+    let middle = digits[place + SLOTS];
+    let high = digits[place + 2u * SLOTS];
+    (*totals)[0] += dots(samples.x, low);
+    (*totals)[1] += dots(samples.x, middle);
+    (*totals)[2] += dots(samples.x, high);
+    (*totals)[3] += dots(samples.y, low);
+    (*totals)[4] += dots(samples.y, middle);
+    (*totals)[5] += dots(samples.y, high);
+    (*totals)[6] += dots(samples.z, low);
+    (*totals)[7] += dots(samples.z, middle);
+    (*totals)[8] += dots(samples.z, high);
+    (*totals)[9] += dots(samples.w, low);
+    (*totals)[10] += dots(samples.w, middle);
+    (*totals)[11] += dots(samples.w, high);
+}
+
+// Adds low + 256 middle + 65536 high in 64 bits. Whichever order workgroups add in, each carry out of the low word is seen
+// by one of them.
+fn add(i: u32, low: i32, middle: i32, high: i32) {
+    let first = bitcast<u32>(low);
+    let second = first + (bitcast<u32>(middle) << 8u);
+    let third = second + (bitcast<u32>(high) << 16u);
+    let carries = select(0, 1, second < first) + select(0, 1, third < second);
+    let upper = (low >> 31u) + (middle >> 24u) + (high >> 16u) + carries;
+    let before = atomicAdd(&sums[i], third);
+    let carried = bitcast<u32>(upper) + select(0u, 1u, before + third < before);
+    if carried != 0u {
+        atomicAdd(&sums[i + 1u], carried);
+    }
+}
+
+fn store(sample: u32, column: u32, low: vec4<i32>, middle: vec4<i32>, high: vec4<i32>) {
+    if sample >= params.samples {
+        return;
+    }
+    for (var j = 0u; j < 4u && column + j < params.columns; j++) {
+        add(params.sums0 + 2u * (sample * params.columns + column + j), low[j], middle[j], high[j]);
+    }
+}
+
+@compute @workgroup_size(WG)
+fn packed_adjoint(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let tiles = params.word_count / TILE;
+    let number = linear_group(group, groups);
+    // Neighbours read on in the same rows.
+    let tile = number % tiles;
+    let part = number / tiles;
+    // Not by the first row, which may wrap in the last workgroups of a folded grid.
+    if part > (params.rows - 1u) / params.depth {
+        return;
+    }
+    let first = part * params.depth;
+    let end = min(params.rows, first + params.depth);
+    let four = lane % FOURS;
+    let slot = lane / FOURS;
+    for (var first_column = 0u; first_column < params.columns; first_column += 4u * SLOTS) {
+        let column = first_column + 4u * slot;
+        var totals: array<vec4<i32>, 12>;
+        for (var row0 = first; row0 < end; row0 += 4u * DEPTH) {
+            load_codes(row0, end, params.word0 + tile * TILE, lane);
+            load_digits(row0, end, first_column, lane);
+            workgroupBarrier();
+            if column < params.columns {
+                for (var depth = 0u; depth < DEPTH; depth++) {
+                    let place = depth * SETS * 3u * SLOTS + slot;
+                    add_products(&totals, codes[depth * FOURS + four], place);
+                    if MISSING == 1u && some_missing[depth * TILE + four / 4u] != 0u {
+                        add_products(&totals, masks[depth * FOURS + four], place + 3u * SLOTS);
+                    }
+                }
+            }
+            workgroupBarrier();
+        }
+        if column < params.columns {
+            let sample = 16u * TILE * tile + 4u * four;
+            store(sample, column, totals[0], totals[1], totals[2]);
+            store(sample + 1u, column, totals[3], totals[4], totals[5]);
+            store(sample + 2u, column, totals[6], totals[7], totals[8]);
+            store(sample + 3u, column, totals[9], totals[10], totals[11]);
+        }
+    }
+}

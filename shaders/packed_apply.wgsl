@@ -2,3 +2,292 @@
 // Grid: linear, one workgroup per TILE rows.
 // Bindings: 0 packed (rows, words) read; 1 xs (4 words, lanes) read; 2 table (rows, 2) of mean, s, f32 read; 3 columns (columns, 2) of total, factor, f32 read; 4 out write; 5 params.
 // Constants: TILE; MISSING whether code 3 occurs; DIGITS whether out is (rows / 4, sets lanes) digits, else (rows, columns) f32.
+
+struct Params {
+    rows: u32,
+    words: u32,
+    columns: u32,
+    lanes: u32,
+    packed0: u32,
+    table0: u32,
+    out0: u32,
+    zero: u32,
+}
+
+@group(0) @binding(0) var<storage, read> packed: array<u32>;
+@group(0) @binding(1) var<storage, read> xs: array<u32>;
+@group(0) @binding(2) var<storage, read> table: array<f32>;
+@group(0) @binding(3) var<storage, read> columns: array<f32>;
+@group(0) @binding(4) var<storage, read_write> out: array<u32>;
+@group(0) @binding(5) var<uniform> params: Params;
+
+const TILE: u32 = 64u;
+const MISSING: u32 = 0u;
+const DIGITS: u32 = 0u;
+
+// An invocation makes 4 rows of 4 columns with all three slices of them: 4 vec4 loads for 48 products of four bytes, and at
+// the end it holds what belongs to a number, and the four rows of a word of digits. Neighbours take the next rows, so that
+// whole subgroups have nothing to do where columns are few.
+const FOURS: u32 = TILE / 4u;
+// Four columns each; what a workgroup does at once.
+const SLOTS: u32 = 8u;
+const WG: u32 = FOURS * SLOTS;
+// Words of a row that a workgroup holds at once, and quads.
+const WORDS: u32 = 4u;
+const QUADS: u32 = 4u * WORDS;
+// Where no code is missing these take no room.
+const MASKS: u32 = 1u + MISSING * (QUADS * FOURS - 1u);
+
+// [quad][4 rows]: codes, 0 where missing, and 1 where missing: 4 KiB each.
+var<workgroup> codes: array<vec4<u32>, QUADS * FOURS>;
+var<workgroup> masks: array<vec4<u32>, MASKS>;
+// [4 rows][word]: whether a code is missing.
+var<workgroup> some_missing: array<u32, FOURS * WORDS>;
+// [quad][slice][4 columns]: digits, 6 KiB.
+var<workgroup> digits: array<vec4<u32>, QUADS * 3u * SLOTS>;
+
+fn load_word(row: u32, word: u32) -> u32 {
+    if row >= params.rows {
+        return 0u;
+    }
+    return packed[params.packed0 + row * params.words + word];
+}
+
+fn load_codes(first_row: u32, word0: u32, lane: u32) {
+    for (var i = lane; i < FOURS * WORDS; i += WG) {
+        let four = i / WORDS;
+        let row = first_row + 4u * four;
+        let word = word0 + i % WORDS;
+        let bits = vec4(
+            load_word(row, word),
+            load_word(row + 1u, word),
+            load_word(row + 2u, word),
+            load_word(row + 3u, word),
+        );
+        for (var j = 0u; j < 4u; j++) {
+            let place = (4u * (i % WORDS) + j) * FOURS + four;
+            let quad = (bits >> vec4(2u * j)) & vec4(0x03030303u);
+            if MISSING == 1u {
+                let mask = quad & (quad >> vec4(1u)) & vec4(0x01010101u);
+                codes[place] = quad ^ (3u * mask);
+                masks[place] = mask;
+            } else {
+                codes[place] = quad;
+            }
+        }
+        if MISSING == 1u {
+            let missing = bits & (bits >> vec4(1u)) & vec4(0x55555555u);
+            some_missing[i] = missing.x | missing.y | missing.z | missing.w;
+        }
+    }
+}
+
+fn load_digits(first_column: u32, quad0: u32, lane: u32) {
+    for (var i = lane; i < QUADS * 3u * SLOTS; i += WG) {
+        let column = first_column + 4u * (i % SLOTS);
+        let slice = i / SLOTS % 3u;
+        let start = (quad0 + i / (3u * SLOTS)) * params.lanes + slice * params.columns;
+        var words = vec4<u32>();
+        for (var j = 0u; j < 4u && column + j < params.columns; j++) {
+            words[j] = xs[start + column + j];
+        }
+        digits[i] = words;
+    }
+}
+
+// A word of four codes times one of four digits, for four columns.
+fn dots(four: u32, words: vec4<u32>) -> vec4<i32> {
+    return vec4(
+        dot4I8Packed(four, words.x),
+        dot4I8Packed(four, words.y),
+        dot4I8Packed(four, words.z),
+        dot4I8Packed(four, words.w),
+    );
+}
+
+// [row][slice], by constant indices, which keeps the sums in registers.
+fn add_products(sums: ptr<function, array<vec4<i32>, 12>>, rows: vec4<u32>, place: u32) {
+    let low = digits[place];
+    let middle = digits[place + SLOTS];
+    let high = digits[place + 2u * SLOTS];
+    (*sums)[0] += dots(rows.x, low);
+    (*sums)[1] += dots(rows.x, middle);
+    (*sums)[2] += dots(rows.x, high);
+    (*sums)[3] += dots(rows.y, low);
+    (*sums)[4] += dots(rows.y, middle);
+    (*sums)[5] += dots(rows.y, high);
+    (*sums)[6] += dots(rows.z, low);
+    (*sums)[7] += dots(rows.z, middle);
+    (*sums)[8] += dots(rows.z, high);
+    (*sums)[9] += dots(rows.w, low);
+    (*sums)[10] += dots(rows.w, middle);
+    (*sums)[11] += dots(rows.w, high);
+}
+
+// Hides from the compiler where a number comes from, so that its operation is rounded by itself: no product becomes part
+// of a fused operation, and no order is changed.
+fn rounded(x: vec4<f32>) -> vec4<f32> {
+    return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) ^ vec4(params.zero));
+}
+
+// Whole numbers in f32, to nearest, which a conversion need not be: the halves are exact.
+fn widen(x: vec4<i32>) -> vec4<f32> {
+    return rounded(vec4<f32>(x >> vec4(16u)) * 65536.0 + vec4<f32>(x & vec4(0xffff)));
+}
+
+// The numbers that sums of digits stand for. Products with powers of two are exact, fused or not.
+fn join(low: vec4<i32>, middle: vec4<i32>, high: vec4<i32>) -> vec4<f32> {
+    return rounded(rounded(widen(high) * 256.0 + widen(middle)) * 256.0 + widen(low));
+}
+
+// Four columns of the pairs of totals and factors: part 0 or 1.
+fn column_part(column: u32, part: u32) -> vec4<f32> {
+    var values = vec4<f32>();
+    for (var j = 0u; j < 4u && column + j < params.columns; j++) {
+        values[j] = columns[2u * (column + j) + part];
+    }
+    return values;
+}
+
+// What a row's mean and factor make of its sums, before the factors of the columns.
+fn standardized(row: vec2<f32>, sum: vec4<f32>, present: vec4<f32>) -> vec4<f32> {
+    return rounded(rounded(sum - rounded(row.x * present)) * row.y);
+}
+
+// Mean and factor of a row; 0 past the last, and so are its digits.
+fn table_row(row: u32) -> vec2<f32> {
+    if row >= params.rows {
+        return vec2<f32>();
+    }
+    let i = params.table0 + 2u * row;
+    return vec2(table[i], table[i + 1u]);
+}
+
+fn store_values(row: u32, column: u32, values: vec4<f32>) {
+    if row >= params.rows {
+        return;
+    }
+    for (var j = 0u; j < 4u && column + j < params.columns; j++) {
+        out[params.out0 + row * params.columns + column + j] = bitcast<u32>(values[j]);
+    }
+}
+
+// Words of a row of digits.
+fn width() -> u32 {
+    return (1u + MISSING) * params.lanes;
+}
+
+// The digits of whole numbers, in the lower three bytes. Bytes of -128 to 127 differ from those of the number plus 128 in
+// each by their highest bit.
+fn bytes(weights: vec4<f32>) -> vec4<u32> {
+    let multiples = vec4<i32>(clamp(round(weights), vec4(-8355711.0), vec4(8355711.0)));
+    return bitcast<vec4<u32>>(multiples + vec4(0x808080)) ^ vec4(0x808080u);
+}
+
+// The digits of four rows, each a vec4 of columns, as words, from `start` on for the first column.
+fn store_digits(start: u32, column: u32, a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32>) {
+    for (var slice = 0u; slice < 3u; slice++) {
+        let shift = vec4(8u * slice);
+        let byte = vec4(0xffu);
+        let words = ((a >> shift) & byte)
+            | (((b >> shift) & byte) << vec4(8u))
+            | (((c >> shift) & byte) << vec4(16u))
+            | (((d >> shift) & byte) << vec4(24u));
+        for (var j = 0u; j < 4u && column + j < params.columns; j++) {
+            out[start + slice * params.columns + column + j] = words[j];
+        }
+    }
+}
+
+// What pads a row of digits to whole lanes.
+fn clear_padding(first_row: u32, lane: u32) {
+    let padding = params.lanes - 3u * params.columns;
+    let each = (1u + MISSING) * padding;
+    for (var i = lane; i < FOURS * each; i += WG) {
+        let four = first_row / 4u + i / each;
+        if 4u * four < params.rows {
+            let start = params.out0 + four * width() + i % each / padding * params.lanes;
+            out[start + 3u * params.columns + i % padding] = 0u;
+        }
+    }
+}
+
+fn store(row: u32, column: u32, sums: array<vec4<i32>, 12>, absent: array<vec4<i32>, 12>) {
+    let total = column_part(column, 0u);
+    let scale = column_part(column, 1u);
+    let a = table_row(row);
+    let b = table_row(row + 1u);
+    let c = table_row(row + 2u);
+    let d = table_row(row + 3u);
+    var present = array(total, total, total, total);
+    if MISSING == 1u {
+        present[0] = rounded(total - join(absent[0], absent[1], absent[2]));
+        present[1] = rounded(total - join(absent[3], absent[4], absent[5]));
+        present[2] = rounded(total - join(absent[6], absent[7], absent[8]));
+        present[3] = rounded(total - join(absent[9], absent[10], absent[11]));
+    }
+    let ya = standardized(a, join(sums[0], sums[1], sums[2]), present[0]);
+    let yb = standardized(b, join(sums[3], sums[4], sums[5]), present[1]);
+    let yc = standardized(c, join(sums[6], sums[7], sums[8]), present[2]);
+    let yd = standardized(d, join(sums[9], sums[10], sums[11]), present[3]);
+    if DIGITS == 0u {
+        store_values(row, column, ya * scale);
+        store_values(row + 1u, column, yb * scale);
+        store_values(row + 2u, column, yc * scale);
+        store_values(row + 3u, column, yd * scale);
+    } else if row < params.rows {
+        let wa = rounded(rounded(ya * a.y) * scale);
+        let wb = rounded(rounded(yb * b.y) * scale);
+        let wc = rounded(rounded(yc * c.y) * scale);
+        let wd = rounded(rounded(yd * d.y) * scale);
+        let start = params.out0 + row / 4u * width();
+        store_digits(start, column, bytes(wa), bytes(wb), bytes(wc), bytes(wd));
+        if MISSING == 1u {
+            let second = start + params.lanes;
+            store_digits(second, column, bytes(wa * a.x), bytes(wb * b.x), bytes(wc * c.x), bytes(wd * d.x));
+        }
+    }
+}
+
+@compute @workgroup_size(WG)
+fn packed_apply(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let number = linear_group(group, groups);
+    // Not by the first row, which may wrap in the last workgroups of a folded grid.
+    if number > (params.rows - 1u) / TILE {
+        return;
+    }
+    let first_row = number * TILE;
+    let four = lane % FOURS;
+    let slot = lane / FOURS;
+    for (var first_column = 0u; first_column < params.columns; first_column += 4u * SLOTS) {
+        let column = first_column + 4u * slot;
+        var sums: array<vec4<i32>, 12>;
+        var absent: array<vec4<i32>, 12>;
+        // A row is a multiple of four words.
+        for (var word0 = 0u; word0 < params.words; word0 += WORDS) {
+            load_codes(first_row, word0, lane);
+            load_digits(first_column, 4u * word0, lane);
+            workgroupBarrier();
+            if column < params.columns {
+                for (var quad = 0u; quad < QUADS; quad++) {
+                    let place = quad * 3u * SLOTS + slot;
+                    add_products(&sums, codes[quad * FOURS + four], place);
+                    if MISSING == 1u && some_missing[four * WORDS + quad / 4u] != 0u {
+                        add_products(&absent, masks[quad * FOURS + four], place);
+                    }
+                }
+            }
+            workgroupBarrier();
+        }
+        if column < params.columns {
+            store(first_row + 4u * four, column, sums, absent);
+        }
+    }
+    if DIGITS == 1u {
+        clear_padding(first_row, lane);
+    }
+}

@@ -31,8 +31,8 @@ impl Device {
     /// device's own. Work is submitted in pieces of about 50 ms, so the application can draw in between.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the device was opened with less than WebGPU's downlevel limits (256 invocations and
-    /// 16,352 bytes of memory a workgroup, 4 storage buffers).
+    /// [`Error::Argument`] when the device was opened with less than 256 invocations and 16,352 bytes of memory a
+    /// workgroup, or fewer than 5 storage buffers.
     pub fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Result<Self> {
         Self::from_wgpu_with(device, queue, &DeviceOptions::default())
     }

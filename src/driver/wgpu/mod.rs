@@ -24,7 +24,7 @@ pub(crate) use self::{
 };
 
 #[cfg(test)]
-pub(crate) use self::compile::source;
+pub(crate) use self::{compile::source, select::STORAGE_BUFFERS};
 
 /// Bytes of host data that travel in one staging buffer.
 const PIECE: u64 = 16 << 20;
