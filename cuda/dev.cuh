@@ -11,14 +11,16 @@ typedef short i16;
 typedef unsigned int u32;
 typedef int i32;
 typedef unsigned long long u64;
+typedef long long i64;
 
 #ifdef TEATIME_EMULATOR
 #include "shim.h"
 #else
 
 #define DEVICE static __device__ __forceinline__
-// An entry point of exactly `threads` threads a block: KERNEL(name, threads)(arguments) { ... }
-#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
+// An entry point of exactly `threads` threads a block: KERNEL(name, threads)(arguments) { ... }, or of so few registers that
+// a multiprocessor has `blocks` of them: KERNEL(name, threads, blocks).
+#define KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name
 // `count` elements that the threads of a block share; uninitialised.
 #define SHARED(type, name, count) __shared__ __align__(16) type name[count]
 // Stands once after the last line of a kernel's file; the emulator makes its entry there.
@@ -26,6 +28,15 @@ typedef unsigned long long u64;
 
 // The values of all 32 threads of a warp, exchanged: that of the thread `lane ^ mask`.
 template <class T> DEVICE T shuffle_xor(T value, u32 mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+
+// Whether it holds for any of the 32 threads of a warp.
+DEVICE bool warp_any(bool holds) { return __any_sync(0xffffffffu, holds); }
+
+// Adds to a place of global memory that other threads add to as well.
+DEVICE void add_atomic(u64* place, u64 value) { atomicAdd(place, value); }
+
+// A product that is rounded by itself: never a part of a fused operation.
+DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 
 DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
 DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
@@ -156,3 +167,63 @@ DEVICE bool is_finite(float value) { return (float_bits(value) & 0x7f800000u) !=
 
 // The number of a block in a grid that Grid::linear folded.
 DEVICE u32 linear_block() { return blockIdx.y * gridDim.x + blockIdx.x; }
+
+// Products of packed genotypes with digits take at most this many lanes at once.
+constexpr u32 DIGIT_LANES = 64;
+
+// Columns of one pass of such a product, whose slice t of column `first` + c is lane t `width` + c of the pass. All columns
+// where their lanes are few enough, so that lanes stand as they are stored; else passes as wide as one another.
+struct DigitColumns {
+    u32 first;
+    u32 count;
+    u32 width;
+    // Columns of all passes.
+    u32 all;
+};
+
+DEVICE DigitColumns digit_columns(u32 all, u32 first) {
+    u32 width = div_ceil(all, div_ceil(all, DIGIT_LANES / 3));
+    return {first, min(all - first, width), width, all};
+}
+
+// Pairs of tiles of 8 lanes that hold the lanes of a pass.
+DEVICE u32 digit_pairs(DigitColumns columns) { return div_ceil(3 * columns.width, 16); }
+
+// Words of a tile of ROWS rows of digits, DIGIT_LANES each. There are 8 words more between SPANs of rows, so that what the
+// threads of a warp read at once, from the rows of four spans, is in all banks.
+template <u32 ROWS, u32 SPAN> constexpr u32 DIGIT_TILE = ROWS * DIGIT_LANES + ROWS / SPAN * 8;
+
+// Where row `row` of a tile of digits stands in it.
+template <u32 SPAN> DEVICE u32 digit_row(u32 row) { return row * DIGIT_LANES + row / SPAN * 8; }
+
+// Starts one thread's share of the copies of `rows` rows of digits, `stride` words apart, to a tile of at most ROWS. What
+// is not copied meets only zeros, or sums that are not stored.
+template <u32 THREADS, u32 ROWS, u32 SPAN>
+DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, DigitColumns columns) {
+    if (columns.width == columns.all) {
+        constexpr u32 ACROSS = DIGIT_LANES / 4;
+#pragma unroll 4
+        for (u32 i = 0; i < ROWS * ACROSS; i += THREADS) {
+            u32 row = (i + threadIdx.x) / ACROSS;
+            u32 lane = 4 * (threadIdx.x % ACROSS);
+            if (row >= rows || lane >= 3 * columns.all) break;
+            copy_async16(tile + digit_row<SPAN>(row) + lane, digits + row * stride + lane, 16);
+        }
+        return;
+    }
+    for (u32 i = threadIdx.x; i < ROWS * DIGIT_LANES; i += THREADS) {
+        u32 row = i / DIGIT_LANES;
+        u32 lane = i % DIGIT_LANES;
+        u32 slice = lane / columns.width;
+        u32 column = lane - slice * columns.width;
+        if (row >= rows || slice >= 3 || column >= columns.count) continue;
+        const u32* from = digits + row * stride + slice * columns.all + columns.first + column;
+        copy_async4(tile + digit_row<SPAN>(row) + lane, from, 4);
+    }
+}
+
+// The sums of products of codes and digits that one thread of a warp holds of two tiles of 16 x 8, whose lanes alternate,
+// in row `half` of the thread: those of four lanes that follow one another.
+DEVICE int4 four_lanes(const i32 (&even)[4], const i32 (&odd)[4], u32 half) {
+    return {even[2 * half], odd[2 * half], even[2 * half + 1], odd[2 * half + 1]};
+}

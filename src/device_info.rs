@@ -99,6 +99,9 @@ pub struct Limits {
     pub workgroup_size: u32,
     /// Bytes that the start of a kernel argument is a multiple of.
     pub alignment: u64,
+    /// Bytes that one of two launches after each other should touch, where work can be cut anywhere: what stays in a
+    /// processor's cache, or what fills a GPU.
+    pub step: u64,
 }
 
 impl Limits {

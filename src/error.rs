@@ -92,7 +92,7 @@ pub enum Error {
     },
     /// A path that is not a store, or metadata that cannot be used.
     Store {
-        /// Path of the store or array.
+        /// Path of the store, array or file.
         path: Box<str>,
         /// What is wrong with it.
         why: Box<str>,
@@ -129,7 +129,6 @@ impl Error {
     }
 
     /// An [`Error::Store`] from anything that displays.
-    #[cfg(feature = "zarr")]
     pub(crate) fn store(path: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::Store { path: path.to_string().into(), why: why.to_string().into() }
     }

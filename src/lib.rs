@@ -1,6 +1,7 @@
 //! GPU math for arrays bigger than memory.
 
 mod array;
+pub mod bed;
 mod cpu;
 mod device;
 mod device_info;

@@ -8,9 +8,9 @@ use teatime::{
     genotype::{Method, Scaler},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, plink::PlinkArgs};
 
-/// GPU math for arrays bigger than memory: PCA of Zarr genotype stores, on any GPU or the CPU.
+/// GPU math for arrays bigger than memory: PCA of genotypes in Zarr stores or PLINK files, on any GPU or the CPU.
 #[derive(Debug, Parser)]
 #[command(name = "teatime", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "`teatime demo` shows what it does, without any data.")]
@@ -26,16 +26,18 @@ pub(crate) enum Command {
     Devices(DevicesArgs),
 }
 
-/// Principal components of the samples of Zarr genotype stores
+/// Principal components of the samples of genotype stores
 ///
 /// Reads VCF-Zarr (`call_genotype`, as bio2zarr and sgkit write it), the scikit-allel and MalariaGEN layout
 /// (`calldata/GT`, at the root or in one group per contig), and plain arrays of dosages (variants, samples) or calls
-/// (variants, samples, ploidy). The dosage of a call is its number of non-reference alleles; a call with a missing
-/// allele is missing and becomes the variant's mean; variants that do not vary contribute nothing.
+/// (variants, samples, ploidy); and PLINK 1 .bed files with the .bim and .fam beside them. The dosage of a call is its
+/// number of non-reference alleles (of a .bed, see --counted-allele); a call with a missing allele is missing and becomes
+/// the variant's mean; variants that do not vary contribute nothing.
 #[derive(Args, Debug)]
 #[command(after_long_help = PCA_HELP)]
 pub(crate) struct PcaArgs {
-    /// Zarr stores (folders); the variants of several are appended in the order given
+    /// Zarr stores (folders), or PLINK .bed files, with or without the ending; the variants of several are appended in the
+    /// order given
     #[arg(value_name = "STORE", required = true)]
     pub(crate) stores: Vec<PathBuf>,
     /// Folder for the results
@@ -102,13 +104,16 @@ pub(crate) struct PcaArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
+    pub(crate) plink: PlinkArgs,
+    #[command(flatten)]
     pub(crate) resources: Resources,
 }
 
 const PCA_HELP: &str = "\
 Files in DIR, where A = U diag(s) Vᵀ are the scaled dosages (variants, samples)
 and M counts the variants after --maf and --geno:
-  pca.eigenvec     V as plink2 writes it: a row per sample, unit-norm columns
+  pca.eigenvec     V as plink2 writes it: a row per sample (of a .fam, with the
+                   family), unit-norm columns
   pca.eigenval     s² / M as plink2 --pca meanimpute writes it; of the binom2
                    scaling for patterson too (there s² / 2M)
   scores.tsv       V diag(s): scikit-allel's and sklearn's coordinates
@@ -122,6 +127,7 @@ Examples:
   teatime pca cohort.vcz --out pca
   teatime pca chr1.vcz chr2.vcz --out pca -k 20 --maf 0.01 --geno 0.05
   teatime pca cohort.vcz --out pca --tolerance 1e-5 --device wgpu:vulkan
+  teatime pca cohort.bed --out pca --loadings --counted-allele a2
   teatime pca dosages.zarr --array dosage --scaler standard --out pca --loadings
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Unless the code is

@@ -5,13 +5,12 @@ use std::{fs, io::Write};
 use flate2::{Compression, write::GzEncoder};
 use teatime::{
     Device, Error, Result, Run,
-    genotype::{Pca, PcaOptions, VariantLoadings},
-    zarr::{GenotypeStore, Variant},
+    genotype::{Pca, PcaOptions, Variant, VariantLoadings},
 };
 
 use crate::{
     output::{LOADINGS, Output},
-    stores::Stores,
+    stores::{Store, Stores},
 };
 
 /// Variants read at once.
@@ -38,10 +37,11 @@ pub(crate) fn write(
     let mut line = Vec::new();
     teatime::genotype::loadings(&stores.genotypes, device, pca, options, run, &mut |row| {
         let VariantLoadings { variant, frequency, shift, scale, loadings, .. } = row;
-        let Variant { contig, position, id, reference, alternate, .. } = variants.get(variant)?;
+        let variant = variants.get(variant)?;
+        let Variant { contig, position, id, reference, alternate, .. } = variant;
+        let counted = stores.counted(variant);
         line.clear();
-        // All alternate alleles are counted.
-        let place = write!(line, "{contig}\t{position}\t{id}\t{reference}\t{alternate}\t{alternate}");
+        let place = write!(line, "{contig}\t{position}\t{id}\t{reference}\t{alternate}\t{counted}");
         let standard = write!(line, "\t{frequency}\t{shift}\t{scale}");
         // The shortest text that reads back as the f32 that it was computed as.
         #[allow(clippy::cast_possible_truncation, reason = "computed in f32")]
@@ -54,13 +54,13 @@ pub(crate) fn write(
 
 /// The variants of all stores, read in batches.
 struct Variants<'a> {
-    stores: &'a [GenotypeStore],
+    stores: &'a [Store],
     batch: Vec<Variant>,
     first: u64,
 }
 
 impl<'a> Variants<'a> {
-    fn new(stores: &'a [GenotypeStore]) -> Self {
+    fn new(stores: &'a [Store]) -> Self {
         Self { stores, batch: Vec::new(), first: 0 }
     }
 

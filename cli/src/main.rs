@@ -1,4 +1,4 @@
-//! Command line of teatime: PCA of Zarr genotype stores on any GPU or the CPU.
+//! Command line of teatime: PCA of genotypes in Zarr stores or PLINK files on any GPU or the CPU.
 
 mod args;
 mod demo;
@@ -7,6 +7,7 @@ mod failure;
 mod loadings;
 mod output;
 mod pca;
+mod plink;
 mod plot;
 mod progress;
 mod report;

@@ -8,7 +8,7 @@ use std::{
 
 use teatime::genotype::Pca;
 
-use crate::{failure::Failure, text};
+use crate::{failure::Failure, stores::Stores, text};
 
 /// The record of a run, and what says that the other files are whole: written last, removed first.
 pub(crate) const RECORD: &str = "run.json";
@@ -150,12 +150,12 @@ fn make_parents(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Writes the tables of every run.
-pub(crate) fn tables(output: &Output, pca: &Pca, samples: &[String]) -> Result<(), Failure> {
+pub(crate) fn tables(output: &Output, pca: &Pca, stores: &Stores) -> Result<(), Failure> {
     let k = pca.singular_values.len();
-    let header = |first: &str| (1..=k).fold(first.to_owned(), |line, i| format!("{line}\tPC{i}"));
+    let header = |first: String| (1..=k).fold(first, |line, i| format!("{line}\tPC{i}"));
     output.table(EIGENVEC, |file| {
-        writeln!(file, "{}", header("#IID"))?;
-        for (id, row) in samples.iter().zip(pca.vectors.data().chunks(k)) {
+        writeln!(file, "{}", header(stores.sample_header(["#IID", "#FID\tIID"])))?;
+        for (id, row) in stores.sample_cells().zip(pca.vectors.data().chunks(k)) {
             writeln!(file, "{id}{}", joined(row, |v| text::general(v, 6)))?;
         }
         Ok(())
@@ -165,8 +165,8 @@ pub(crate) fn tables(output: &Output, pca: &Pca, samples: &[String]) -> Result<(
     })?;
     let scores = pca.scores();
     output.table(SCORES, |file| {
-        writeln!(file, "{}", header("sample"))?;
-        for (id, row) in samples.iter().zip(scores.data().chunks(k)) {
+        writeln!(file, "{}", header(stores.sample_header(["sample", "family\tsample"])))?;
+        for (id, row) in stores.sample_cells().zip(scores.data().chunks(k)) {
             writeln!(file, "{id}{}", joined(row, text::exact))?;
         }
         Ok(())

@@ -26,7 +26,9 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let (options, reason) = options(args)?;
     let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
-    let mut stores = Stores::open(&args.stores, args.array.as_deref(), args.missing_chunk.into(), cancel)?;
+    let counted = args.plink.counted_allele.map(Into::into);
+    let (array, missing) = (args.array.as_deref(), args.missing_chunk.into());
+    let mut stores = Stores::open(&args.stores, array, missing, counted, cancel)?;
     stores.genotypes = stores.genotypes.nan_is_missing(args.nan_missing);
     if args.loadings {
         // Before the work: a store whose variants cannot be read has no table of loadings.
@@ -122,7 +124,7 @@ impl Job {
         }
 
         let since = Instant::now();
-        output::tables(&self.output, &result, &self.stores.samples)?;
+        output::tables(&self.output, &result, &self.stores)?;
         plot::write(&self.output, &result, self.groups.as_ref())?;
         stages.write = since.elapsed();
         if self.loadings {

@@ -5,11 +5,15 @@ use std::{path::PathBuf, time::Duration};
 use serde::Serialize;
 use teatime::{
     DeviceInfo,
-    genotype::{GenotypeKind, Method, Pca, Scaler, StreamStats, VariantCounts},
-    zarr::GenotypeStore,
+    genotype::{CountedAllele, GenotypeKind, Method, Pca, Scaler, StreamStats, VariantCounts},
 };
 
-use crate::{failure::Failure, pca::Job, stores::Stores, text};
+use crate::{
+    failure::Failure,
+    pca::Job,
+    stores::{Store, Stores},
+    text,
+};
 
 /// Time of the stages that follow each other.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +36,8 @@ pub(crate) struct Record {
     device: DeviceRecord,
     stores: Vec<StoreRecord>,
     shape: Shape,
+    /// Column of a .bim; null where non-reference alleles are counted.
+    counted_allele: Option<&'static str>,
     variants: VariantsRecord,
     method: &'static str,
     method_reason: String,
@@ -162,6 +168,12 @@ impl Record {
         let ploidy = match genotypes.kind() {
             GenotypeKind::Calls { ploidy } => Some(ploidy),
             GenotypeKind::Dosages => None,
+            GenotypeKind::Plink { .. } => Some(2),
+        };
+        let counted_allele = match genotypes.kind() {
+            GenotypeKind::Plink { counted: CountedAllele::A1 } => Some("A1"),
+            GenotypeKind::Plink { counted: CountedAllele::A2 } => Some("A2"),
+            _ => None,
         };
         Self {
             schema_version: 1,
@@ -175,6 +187,7 @@ impl Record {
                 ploidy,
                 components: pca.singular_values.len(),
             },
+            counted_allele,
             variants: (&pca.counts).into(),
             method: if pca.method == Method::Exact { "exact" } else { "randomized" },
             method_reason: pca.reason.clone(),
@@ -204,7 +217,7 @@ impl Record {
 
 fn stores(stores: &Stores) -> Vec<StoreRecord> {
     let all = stores.paths.iter().zip(&stores.arrays).zip(&stores.stores);
-    let record = |((path, arrays), store): ((&PathBuf, &Vec<String>), &GenotypeStore)| StoreRecord {
+    let record = |((path, arrays), store): ((&PathBuf, &Vec<String>), &Store)| StoreRecord {
         path: path.display().to_string(),
         arrays: arrays.clone(),
         variants: store.n_variants(),

@@ -2,12 +2,86 @@
 
 use std::{
     collections::HashSet,
+    ops::Range,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use teatime::{Cancel, MissingChunk, genotype::Genotypes, zarr::GenotypeStore};
+use teatime::{
+    Cancel, ChunkedArray, MissingChunk,
+    bed::{BedFile, BedOptions, Sample},
+    genotype::{CountedAllele, GenotypeKind, Genotypes, Variant},
+    zarr::GenotypeStore,
+};
 
 use crate::{failure::Failure, text};
+
+/// One store, of either kind.
+#[derive(Debug)]
+pub(crate) enum Store {
+    Zarr(GenotypeStore),
+    Plink(BedFile),
+}
+
+impl Store {
+    /// The PLINK .bed that `path` names, with or without its ending, else the Zarr store.
+    fn open(
+        path: &Path,
+        array: Option<&str>,
+        missing: MissingChunk,
+        counted: Option<CountedAllele>,
+    ) -> Result<Self, Failure> {
+        if !is_bed(path) {
+            return Ok(Self::Zarr(GenotypeStore::open(path, array, missing)?));
+        }
+        if array.is_some() {
+            let why = format!("--array names an array of a Zarr store, and {} is a .bed", path.display());
+            return Err(Failure::Usage(why));
+        }
+        let options = BedOptions { counted: counted.unwrap_or_default(), ..BedOptions::default() };
+        Ok(Self::Plink(BedFile::open_with(path, &options)?))
+    }
+
+    pub(crate) fn n_variants(&self) -> u64 {
+        match self {
+            Self::Zarr(store) => store.n_variants(),
+            Self::Plink(bed) => bed.n_variants(),
+        }
+    }
+
+    pub(crate) fn variants(&self, range: Range<u64>) -> teatime::Result<Vec<Variant>> {
+        match self {
+            Self::Zarr(store) => store.variants(range),
+            Self::Plink(bed) => bed.variants(range),
+        }
+    }
+
+    fn arrays(&self) -> &[Arc<dyn ChunkedArray>] {
+        match self {
+            Self::Zarr(store) => store.arrays(),
+            Self::Plink(bed) => std::slice::from_ref(bed.array()),
+        }
+    }
+
+    /// Names of the samples, and of their families where there are such.
+    fn samples(&self) -> Result<(Vec<String>, Option<Vec<String>>), Failure> {
+        match self {
+            Self::Zarr(store) => Ok((store.sample_ids()?, None)),
+            Self::Plink(bed) => {
+                let names = |name: fn(&Sample) -> &String| bed.samples().iter().map(name).cloned().collect();
+                Ok((names(|sample| &sample.id), Some(names(|sample| &sample.family))))
+            }
+        }
+    }
+}
+
+/// Whether `path` names a PLINK .bed: by its ending, or as the prefix of one.
+fn is_bed(path: &Path) -> bool {
+    let mut prefixed = path.as_os_str().to_owned();
+    prefixed.push(".bed");
+    let ends = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bed"));
+    !path.is_dir() && (ends || Path::new(&prefixed).is_file())
+}
 
 /// The stores of a run: the same samples, variants appended in order.
 #[derive(Debug)]
@@ -15,49 +89,96 @@ pub(crate) struct Stores {
     pub(crate) paths: Vec<PathBuf>,
     /// Paths of the genotype arrays within each store.
     pub(crate) arrays: Vec<Vec<String>>,
-    pub(crate) stores: Vec<GenotypeStore>,
+    pub(crate) stores: Vec<Store>,
     pub(crate) samples: Vec<String>,
+    /// Families of the samples of a .fam.
+    pub(crate) families: Option<Vec<String>>,
     pub(crate) genotypes: Genotypes,
 }
 
 impl Stores {
-    /// Reads metadata and sample names, no genotypes.
+    /// Reads metadata and sample names, no genotypes. `counted` is for .bed files and refused without one.
     pub(crate) fn open(
         paths: &[PathBuf],
         array: Option<&str>,
         missing: MissingChunk,
+        counted: Option<CountedAllele>,
         cancel: &Cancel,
     ) -> Result<Self, Failure> {
-        let mut stores: Vec<GenotypeStore> = Vec::new();
-        let mut samples: Vec<String> = Vec::new();
+        let mut stores: Vec<Store> = Vec::new();
+        let (mut samples, mut families) = (Vec::new(), None);
         for path in paths {
             cancel.check()?;
-            let store = GenotypeStore::open(path, array, missing)?;
-            let ids = store.sample_ids()?;
+            let store = Store::open(path, array, missing, counted)?;
+            let (ids, of) = store.samples()?;
             if stores.is_empty() {
-                samples = ids;
-            } else if let Some(why) = difference(&paths[0], &samples, path, &ids) {
+                (samples, families) = (ids, of);
+            } else if families.is_some() != of.is_some() {
+                let (one, other) = (paths[0].display(), path.display());
+                let why = format!("{one} and {other}: PLINK files and Zarr stores do not go together");
                 return Err(Failure::Error(why));
+            } else {
+                let ours = cells(&samples, families.as_ref(), " ");
+                let theirs = cells(&ids, of.as_ref(), " ");
+                if let Some(why) = difference(&paths[0], &ours, path, &theirs) {
+                    return Err(Failure::Error(why));
+                }
             }
             stores.push(store);
+        }
+        if families.is_none() && counted.is_some() {
+            return Err(Failure::Usage("--counted-allele is for PLINK .bed files, and there is none".into()));
         }
         if let Some(id) = samples.iter().find(|id| id.contains(['\t', '\n', '\r'])) {
             return Err(Failure::Error(format!("the sample {id:?} has a tab or line break in its name")));
         }
         let all = stores.iter().flat_map(|store| store.arrays().iter().cloned()).collect();
-        let genotypes = Genotypes::new(all)?;
+        let genotypes = match families {
+            Some(_) => Genotypes::plink(all, samples.len() as u64, counted.unwrap_or_default())?,
+            None => Genotypes::new(all)?,
+        };
         let arrays = paths.iter().zip(&stores).map(|(path, store)| within(path, store)).collect();
-        Ok(Self { paths: paths.to_vec(), arrays, stores, samples, genotypes })
+        Ok(Self { paths: paths.to_vec(), arrays, stores, samples, families, genotypes })
+    }
+
+    /// Heading of the columns of [`sample_cells`](Self::sample_cells): of names alone, or of families and names.
+    pub(crate) fn sample_header(&self, [alone, both]: [&str; 2]) -> String {
+        if self.families.is_some() { both.into() } else { alone.into() }
+    }
+
+    /// Each sample's name, after its family where the store has families, in columns.
+    pub(crate) fn sample_cells(&self) -> impl Iterator<Item = String> {
+        cells(&self.samples, self.families.as_ref(), "\t").into_iter()
+    }
+
+    /// The allele, or alleles, of a variant whose copies are the dosage.
+    pub(crate) fn counted<'a>(&self, variant: &'a Variant) -> &'a str {
+        match self.genotypes.kind() {
+            GenotypeKind::Plink { counted: CountedAllele::A2 } => &variant.reference,
+            _ => &variant.alternate,
+        }
+    }
+}
+
+fn cells(ids: &[String], families: Option<&Vec<String>>, between: &str) -> Vec<String> {
+    match families {
+        Some(families) => {
+            families.iter().zip(ids).map(|(family, id)| format!("{family}{between}{id}")).collect()
+        }
+        None => ids.to_vec(),
     }
 }
 
 /// Paths of a store's genotype arrays within it.
-fn within(path: &Path, store: &GenotypeStore) -> Vec<String> {
+fn within(path: &Path, store: &Store) -> Vec<String> {
     let inner = |name: &str| {
         let inner = Path::new(name).strip_prefix(path).map_or(name.into(), Path::to_string_lossy);
         if inner.is_empty() { ".".into() } else { inner.into_owned() }
     };
-    store.arrays().iter().map(|array| inner(array.name())).collect()
+    match store {
+        Store::Zarr(store) => store.arrays().iter().map(|array| inner(array.name())).collect(),
+        Store::Plink(_) => vec![".".into()],
+    }
 }
 
 /// How the samples of two stores differ, in words.
@@ -98,6 +219,42 @@ mod tests {
     fn differ(a: &[&str], b: &[&str]) -> Option<String> {
         let [a, b] = [a, b].map(|ids| ids.iter().map(ToString::to_string).collect::<Vec<_>>());
         difference(Path::new("a.zarr"), &a, Path::new("b.zarr"), &b)
+    }
+
+    fn open(names: &[&str], counted: Option<CountedAllele>) -> Result<Stores, Failure> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
+        let paths: Vec<_> = names.iter().map(|name| folder.join(name)).collect();
+        Stores::open(&paths, None, MissingChunk::Error, counted, &Cancel::default())
+    }
+
+    #[test]
+    fn samples_of_a_fam_are_named_as_plink2_names_them() {
+        let stores = open(&["plink1/biallelic.bed"], None).unwrap();
+        let theirs = include_str!("../../tests/fixtures/plink2/bed.eigenvec");
+        let mut names = theirs.lines().map(|line| line.split('\t').take(2).collect::<Vec<_>>().join("\t"));
+        assert_eq!(names.next(), Some(stores.sample_header(["#IID", "#FID\tIID"])));
+        assert_eq!(names.collect::<Vec<_>>(), stores.sample_cells().collect::<Vec<_>>());
+        let zarr = open(&["biallelic.vcz"], None).unwrap();
+        assert_eq!(zarr.sample_header(["#IID", "#FID\tIID"]), "#IID");
+        assert_eq!(zarr.sample_cells().next().unwrap(), "A00");
+    }
+
+    #[test]
+    fn beds_are_known_by_ending_or_prefix() {
+        for (counted, allele) in [(None, "T"), (Some(CountedAllele::A1), "T"), (Some(CountedAllele::A2), "A")]
+        {
+            for name in ["plink1/few5", "plink1/few5.bed"] {
+                let stores = open(&[name, "plink1/few5"], counted).unwrap();
+                assert_eq!((stores.genotypes.variants(), stores.genotypes.samples()), (34, 5));
+                let variant = stores.stores[1].variants(0..1).unwrap().swap_remove(0);
+                assert_eq!(stores.counted(&variant), allele);
+            }
+        }
+        let why = |names: &[&str], counted| open(names, counted).unwrap_err().to_string();
+        assert!(why(&["plink1/few5", "plink1/few4"], None).contains("1 sample of"));
+        assert!(why(&["biallelic.vcz", "plink1/biallelic"], None).contains("do not go together"));
+        assert!(why(&["biallelic.vcz"], Some(CountedAllele::A1)).contains("--counted-allele"));
+        assert!(why(&["plink1/none.bed"], None).contains("none.bed"));
     }
 
     #[test]

@@ -7,8 +7,9 @@
 #include "abi.h"
 
 #define DEVICE static inline
-#define KERNEL(name, threads) \
-    enum : u32 { name##_threads = (threads) }; \
+template <class... Rest> constexpr u32 emulator_first(u32 first, Rest...) { return first; }
+#define KERNEL(name, ...) \
+    enum : u32 { name##_threads = emulator_first(__VA_ARGS__) }; \
     static void name
 // Bound by reference, so that it is an array as in CUDA.
 #define SHARED(type, name, count) \
@@ -138,6 +139,19 @@ template <class T> DEVICE T shuffle_xor(T value, u32 mask, u32 line = __builtin_
     __builtin_memcpy(&other, all + 32 * ((emulator_thread()->number ^ mask) & 31), sizeof other);
     return other;
 }
+
+DEVICE bool warp_any(bool holds, u32 line = __builtin_LINE()) {
+    const u8* all = emulator_exchange(&holds, 1, line);
+    u32 any = 0;
+    for (u32 i = 0; i < 32; i++) any |= all[32 * i];
+    return any != 0;
+}
+
+// Blocks run one after another, and threads stop only where they wait.
+DEVICE void add_atomic(u64* place, u64 value) { *place += value; }
+
+// Nothing is fused here.
+DEVICE float rounded_product(float a, float b) { return a * b; }
 
 DEVICE void copy_async16(void* shared, const void* global, u32 bytes) { emulator_copy_async(shared, global, 16, bytes); }
 DEVICE void copy_async4(void* shared, const void* global, u32 bytes) { emulator_copy_async(shared, global, 4, bytes); }

@@ -1,11 +1,15 @@
 //! The kernels for the cpu driver: plain functions over whole slices, in pieces fixed by the shape alone.
 
 mod dosage;
+mod dot;
 mod load;
 mod matmul;
 mod pack_genotypes;
+mod packed;
 mod packed_adjoint;
 mod packed_apply;
+mod packed_standardize;
+mod quads;
 mod random;
 mod reduce;
 mod scale_columns;
@@ -14,6 +18,6 @@ mod standardize;
 
 pub(crate) use self::{
     dosage::dosage, matmul::matmul, pack_genotypes::pack_genotypes, packed_adjoint::packed_adjoint,
-    packed_apply::packed_apply, random::random, reduce::reduce, scale_columns::scale_columns,
-    standardize::standardize,
+    packed_apply::packed_apply, packed_standardize::packed_standardize, random::random, reduce::reduce,
+    scale_columns::scale_columns, standardize::standardize,
 };

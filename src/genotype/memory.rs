@@ -1,7 +1,10 @@
 //! The memory plan of a PCA, and the choice of method that follows from it.
 
 use super::{
+    intake::Form,
+    packed::{row_words, slices::lanes},
     pca::{Method, PcaOptions},
+    residency::Residency,
     standardized::Standardized,
 };
 use crate::{
@@ -57,23 +60,35 @@ impl Memory {
         let columns = columns(n, options);
         let shared = Self::is_shared(device);
         let raw = map.plan().block_bytes();
-        let dosages = rows.saturating_mul(n).saturating_mul(map.plan().staged().size());
-        let blocks = 2 * (raw + dosages) + 4 * rows * n;
+        let standardized = 4 * rows * n;
+        let panel = map.panel_rows(Residency::Store).min(variants).saturating_mul(map.held_row_bytes());
+        // Two blocks as they were uploaded and as they are held.
+        let held = 2 * (raw + panel);
+        let (blocks, exact_block, thin) = match map.form() {
+            Form::Packed(_) => {
+                let digits = 16 * row_words(n) * lanes(columns);
+                let step = device.limits().step.min(variants * (map.held_row_bytes() + 2 * lanes(columns)));
+                (held, standardized, digits + 8 * n * columns + 2 * step)
+            }
+            _ => (held + standardized, 0, (rows + 3 * n).saturating_mul(4 * columns)),
+        };
         Ok(Self {
             host: run.memory.host_bytes(),
             device: Self::device_budget(device, run),
             stream: (2 * raw).saturating_add(map.plan().largest_need()),
-            // Raw and dosages of two blocks, one standardised block, and as much again of freed buffers, up to what
-            // the cpu device keeps of them.
+            // As much again of freed buffers, up to what the cpu device keeps of them.
             blocks: blocks + if shared { blocks.min(FREE_BYTES as u64) } else { 0 },
             // The sum, its eigenvectors and their workspace; triangles of blocks on their way.
             exact: n.saturating_mul(n).saturating_mul(36),
-            exact_device: n.saturating_mul(n).saturating_mul(4 * (1 + IN_FLIGHT as u64)),
+            exact_device: n
+                .saturating_mul(n)
+                .saturating_mul(4 * (1 + IN_FLIGHT as u64))
+                .saturating_add(exact_block),
             // The least that `randomized_svd` takes: basis and image of a restart, and blocks beside them.
             randomized: (2 * options.components as u64 + 5 * columns).saturating_mul(16 * n),
             // Without a restart: basis and image of every pass.
             basis: passes(options).saturating_mul(columns).min(n).saturating_mul(16 * n),
-            randomized_device: (rows + 3 * n).saturating_mul(4 * columns),
+            randomized_device: thin,
             shared,
             threads: device.pool()?.current_num_threads() as u64,
         })
@@ -137,19 +152,59 @@ impl Memory {
         // Enough that no thread waits for a chunk, twice over.
         let band = map.plan().bands().iter().map(|band| band.bytes).max().unwrap_or(0);
         let ahead = take(band.saturating_mul(2 * self.threads + 2));
-        let kept = map.dosage_bytes().saturating_add(map.plan().rows().saturating_mul(12));
-        let keep = randomized && kept <= if self.shared { free } else { self.device - device };
-        Ok(Allowance { prefetch: map.plan().largest_need().saturating_add(ahead), keep, basis })
+        let (residency, reason) = match method {
+            Method::Randomized => self.residency(map, free, self.device.saturating_sub(device)),
+            _ => (Residency::Store, "one pass: nothing is kept".into()),
+        };
+        let prefetch = map.plan().largest_need().saturating_add(ahead);
+        Ok(Allowance { prefetch, residency, reason, basis })
+    }
+
+    /// Where genotypes stay between passes, with so much left of both budgets, and why.
+    fn residency(&self, map: &Standardized<'_>, host: u64, device: u64) -> (Residency, String) {
+        let form = map.form();
+        let rows = map.plan().rows();
+        // With each variant's mean and scale on either side.
+        let kept = rows.saturating_mul(map.held_row_bytes() + 16);
+        let what = match form {
+            Form::Packed(_) => format!("packed genotypes of {kept} bytes"),
+            _ => format!("dosages of {kept} bytes"),
+        };
+        if self.shared {
+            return if kept <= host {
+                (Residency::Device, format!("{what} fit the {host} left of the memory budget"))
+            } else {
+                (Residency::Store, format!("{what} do not fit the {host} left of the memory budget"))
+            };
+        }
+        if kept <= device {
+            return (Residency::Device, format!("{what} fit the {device} left of the device memory budget"));
+        }
+        let longest = map.panel_rows(Residency::Host).min(rows).saturating_mul(map.held_row_bytes());
+        let packed = matches!(form, Form::Packed(_));
+        // Two panels are on the device, and two slots on the host.
+        if packed && 2 * longest <= device && kept.saturating_add(2 * longest) <= host {
+            let why =
+                format!("{what} do not fit the {device} left of the device memory budget, but the host's");
+            return (Residency::Host, why);
+        }
+        (
+            Residency::Store,
+            format!(
+                "{what} fit neither the {device} left of the device memory budget nor the {host} of the host's"
+            ),
+        )
     }
 }
 
 /// Shares of the budget.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Allowance {
     /// Bytes of decoded chunks to hold at most.
     pub(super) prefetch: u64,
-    /// Whether dosages stay on the device between passes.
-    pub(super) keep: bool,
+    /// Where genotypes stay between passes, and why.
+    pub(super) residency: Residency,
+    pub(super) reason: String,
     /// Bytes for the basis of the randomized method.
     pub(super) basis: u64,
 }

@@ -2,20 +2,27 @@
 
 pub(crate) mod dosage;
 mod exact;
+mod intake;
 mod memory;
 pub(crate) mod packed;
+mod panel;
 mod pca;
+mod residency;
 mod scaler;
 mod source;
 pub(crate) mod standardize;
 mod standardized;
+mod tally;
+mod variant;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::{
     pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
+    residency::Residency,
     scaler::Scaler,
-    source::{GenotypeKind, Genotypes, MemoryArray, Storable},
+    source::{CountedAllele, GenotypeKind, Genotypes, MemoryArray, Storable},
+    variant::Variant,
 };
 pub use crate::stream::StreamStats;

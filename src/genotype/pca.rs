@@ -3,9 +3,11 @@
 use super::{
     exact,
     memory::{DEVICE_BUDGET, Memory},
+    residency::Residency,
     scaler::{Rule, Scaler},
     source::Genotypes,
-    standardized::{Standardized, Tally},
+    standardized::Standardized,
+    tally::Tally,
 };
 use crate::{
     Budget, Device, Error, Result, Run, Status,
@@ -98,6 +100,10 @@ pub struct Pca {
     pub method: Method,
     /// Why that method.
     pub reason: String,
+    /// Where genotypes stayed between passes.
+    pub residency: Residency,
+    /// Why there.
+    pub residency_reason: String,
     /// The scaler that was used.
     pub scaler: Scaler,
     /// Passes over the variants.
@@ -201,7 +207,7 @@ fn attempt(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
     let memory = Memory::new(&map, device, options, run)?;
     let (method, reason) = memory.choose(&map, options);
     let allowance = memory.allow(&map, method)?;
-    map.allow(allowance.prefetch, allowance.keep);
+    map.allow(allowance.prefetch, allowance.residency);
     let svd = match method {
         Method::Exact => exact::decompose(&map, options, run)?,
         _ => {
@@ -211,7 +217,7 @@ fn attempt(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
             randomized_svd(&map, options.components, &options.svd, &run)?
         }
     };
-    let Tally { counts, sum_squares, digest } = map.tally();
+    let Tally { counts, sum_squares, digest, .. } = map.tally();
     if counts.used == 0 {
         return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
     }
@@ -225,6 +231,8 @@ fn attempt(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
         counts,
         method,
         reason,
+        residency: allowance.residency,
+        residency_reason: allowance.reason,
         scaler: options.scaler,
         passes,
         digest,
@@ -307,7 +315,7 @@ pub fn loadings(
     };
     let mut map = Standardized::new(genotypes, device, rule)?;
     let allowance = Memory::new(&map, device, options, run)?.allow(&map, Method::Randomized)?;
-    map.allow(allowance.prefetch, false);
+    map.allow(allowance.prefetch, Residency::Store);
     let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
     let inverse = |s: &f64| if *s > 0.0 { 1.0 / s } else { 0.0 };
     let inverse: Vec<f64> = pca.singular_values.iter().map(inverse).collect();

@@ -105,13 +105,22 @@ impl Standard {
         Self { mean, shift, scale, fate: Fate::Used }
     }
 
-    /// The kernel's row: shift, scale, and what a missing dosage becomes.
+    /// What a dosage of 0 to 2 is multiplied with: the mean that missing ones become, and the scale; zeros for a variant
+    /// that takes no part.
     #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
-    pub(crate) fn row(&self) -> [f32; 3] {
-        if self.fate != Fate::Used {
-            return [0.0; 3];
-        }
-        [self.shift as f32, self.scale as f32, ((self.mean - self.shift) * self.scale) as f32]
+    pub(crate) fn factors(&self) -> [f32; 2] {
+        if self.fate == Fate::Used { [self.mean as f32, self.scale as f32] } else { [0.0; 2] }
+    }
+
+    /// Sum of magnitudes of the standardised row of dosages 0 to 2.
+    pub(crate) fn sum_magnitudes(&self, stats: &Stats, samples: u64) -> f64 {
+        let twos = (stats.sum_squares - stats.sum) / 2.0;
+        let ones = stats.sum - 2.0 * twos;
+        let zeros = stats.count as f64 - ones - twos;
+        let missing = (samples - stats.count) as f64 * (self.mean - self.shift).abs();
+        let called = [zeros, ones, twos].into_iter().zip([0.0, 1.0, 2.0]);
+        self.scale
+            * (missing + called.map(|(count, dosage)| count * (dosage - self.shift).abs()).sum::<f64>())
     }
 
     /// Sum of squares of the standardised row.

@@ -16,6 +16,34 @@ pub enum GenotypeKind {
     },
     /// Dosages of non-reference alleles, (variants, samples), of diploids: 0 to 2, negative missing.
     Dosages,
+    /// PLINK 1's packed calls of diploids, (variants, bytes): sample 4 b + j at bits 2 j and 2 j + 1 of byte b.
+    Plink {
+        /// The allele whose copies are the dosage.
+        counted: CountedAllele,
+    },
+}
+
+/// Which of the two alleles of a PLINK .bim is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CountedAllele {
+    /// The fifth column: the alternate allele where plink2 wrote the file, so that dosages are those of the VCF that
+    /// it exports.
+    #[default]
+    A1,
+    /// The sixth column: the reference allele where plink2 wrote the file.
+    A2,
+}
+
+impl CountedAllele {
+    /// Copies of the allele for each of PLINK's 2-bit codes, in the order of the codes; 3 is a missing call.
+    ///
+    /// PLINK has 0 for two copies of A1, 1 for a missing call, 2 for one copy of each, 3 for two copies of A2.
+    pub const fn codes(self) -> [u8; 4] {
+        match self {
+            Self::A1 => [2, 3, 1, 0],
+            Self::A2 => [0, 3, 1, 2],
+        }
+    }
 }
 
 /// Genotype arrays of the same samples, their variants appended in order.
@@ -65,6 +93,36 @@ impl Genotypes {
         Ok(Self { arrays, kind, samples, variants, nan_is_missing: false })
     }
 
+    /// Appends arrays of PLINK 1's packed calls, as [`BedFile::array`](crate::bed::BedFile::array) has them, along
+    /// variants.
+    ///
+    /// Each is of `u8`, (variants, a fourth of `samples`, rounded up). The bits of a row's last byte beyond `samples`
+    /// may have any value.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] without an array or a sample; [`Error::Shape`] for an array of another shape or type.
+    pub fn plink(arrays: Vec<Arc<dyn ChunkedArray>>, samples: u64, counted: CountedAllele) -> Result<Self> {
+        let op = "Genotypes::plink";
+        if arrays.is_empty() {
+            return Err(Error::argument(op, "arrays", "none given"));
+        }
+        if samples == 0 {
+            return Err(Error::argument(op, "samples", "0; at least one is needed"));
+        }
+        for array in &arrays {
+            let (shape, dtype) = (array.shape(), array.dtype());
+            if dtype != StoredType::U8 || shape.len() != 2 || shape[1] != samples.div_ceil(4) {
+                let bytes = samples.div_ceil(4);
+                let expected = format!("U8 [variants, {bytes}] for {samples} samples, four a byte");
+                let got = format_args!("{dtype:?} {shape:?} in {}", array.name());
+                return Err(Error::shape(op, expected, got));
+            }
+        }
+        let variants = arrays.iter().map(|array| array.shape()[0]).sum();
+        let kind = GenotypeKind::Plink { counted };
+        Ok(Self { arrays, kind, samples, variants, nan_is_missing: false })
+    }
+
     /// Takes NaN in dosages for a missing one; it is an error otherwise, since it is more often a fault.
     #[must_use]
     pub fn nan_is_missing(self, yes: bool) -> Self {
@@ -100,7 +158,7 @@ impl Genotypes {
     pub(crate) fn ploidy(&self) -> u64 {
         match self.kind {
             GenotypeKind::Calls { ploidy } => ploidy,
-            GenotypeKind::Dosages => 2,
+            GenotypeKind::Dosages | GenotypeKind::Plink { .. } => 2,
         }
     }
 }
@@ -158,6 +216,33 @@ impl MemoryArray {
             chunk_shape: chunk_shape.into(),
         })
     }
+
+    /// An array with an `ndarray`'s values, whatever its memory order, read in chunks of `chunk_shape`. Copies them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use teatime::genotype::{Genotypes, MemoryArray};
+    ///
+    /// let dosages = ndarray::array![[0i8, 1, 2], [2, -1, 0]];
+    /// let array = MemoryArray::from_ndarray("dosages", &dosages, &[2, 3])?;
+    /// assert_eq!(Genotypes::new(vec![Arc::new(array)])?.samples(), 3);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    #[cfg(feature = "ndarray")]
+    pub fn from_ndarray<T: Storable, D: ndarray::Dimension>(
+        name: impl Into<String>,
+        array: &ndarray::ArrayRef<T, D>,
+        chunk_shape: &[u64],
+    ) -> Result<Self> {
+        let shape: Vec<u64> = array.shape().iter().map(|&extent| extent as u64).collect();
+        match array.as_slice() {
+            Some(values) => Self::new(name, values, &shape, chunk_shape),
+            None => Self::new(name, &array.iter().copied().collect::<Vec<_>>(), &shape, chunk_shape),
+        }
+    }
 }
 
 impl ChunkedArray for MemoryArray {
@@ -209,5 +294,35 @@ impl ChunkedArray for MemoryArray {
             read: Default::default(),
             decode: Default::default(),
         })
+    }
+}
+
+#[cfg(all(test, feature = "ndarray"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_of_any_memory_order() {
+        let rows = ndarray::Array::from_shape_fn((3, 5), |(i, j)| i16::try_from(10 * i + j).unwrap());
+        let columns = rows.t().as_standard_layout().into_owned().reversed_axes();
+        assert!(columns.as_slice().is_none() && rows == columns);
+        let read = |array: &ndarray::Array2<i16>| {
+            let array = MemoryArray::from_ndarray("values", array, &[2, 4]).unwrap();
+            assert_eq!((array.dtype(), array.shape()), (StoredType::I16, &[3, 5][..]));
+            let bytes = array.read_chunk(&[0, 1]).unwrap().bytes;
+            bytes.chunks(2).map(|b| i16::from_ne_bytes([b[0], b[1]])).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&rows), [4, 0, 0, 0, 14, 0, 0, 0]);
+        assert_eq!(read(&columns), read(&rows));
+        // A view that leaves out every other column, and nothing at all.
+        let view = rows.slice(ndarray::s![.., ..;2]);
+        let array = MemoryArray::from_ndarray("view", &view, &[3, 3]).unwrap();
+        let bytes = array.read_chunk(&[0, 0]).unwrap().bytes;
+        assert_eq!(bytes[..6], *bytemuck::bytes_of(&[0i16, 2, 4]));
+        let none = ndarray::Array2::<i8>::zeros((0, 5));
+        assert_eq!(MemoryArray::from_ndarray("none", &none, &[1, 5]).unwrap().shape(), [0, 5]);
+        for chunk in [&[2][..], &[2, 0]] {
+            assert!(matches!(MemoryArray::from_ndarray("bad", &rows, chunk), Err(Error::Shape { .. })));
+        }
     }
 }

@@ -1,102 +1,50 @@
 //! The standardised genotype matrix as a map, streamed by blocks of variants.
 
-use std::{cell::RefCell, ops::Range, time::Instant};
-
-use rayon::prelude::*;
+use std::{cell::RefCell, collections::VecDeque, ops::Range, time::Instant};
 
 use super::{
     dosage::dosage,
-    pca::VariantCounts,
-    scaler::{Fate, Rule, Standard},
-    source::{GenotypeKind, Genotypes},
-    standardize::standardize,
+    intake::{Counting, Form, Sums, bad_value, float_sums},
+    packed::{apply::Rows, pack::pack_genotypes, product::Product, row_words},
+    panel::{Held, Panel},
+    residency::{Kept, Residency},
+    scaler::{Fate, Rule, Scaler, Standard},
+    source::Genotypes,
+    tally::Tally,
 };
 use crate::{
-    Device, Error, Result, StoredType, Tensor,
+    Device, Error, Result, Tensor,
     driver::Staging,
     linalg::{
-        LinearMap, Matrix, Pass, Stats,
-        gram::Sum,
-        matmul,
-        matmul::gram_lower,
-        matmul_tn,
-        reduce::{PendingStats, row_stats_with_missing},
+        LinearMap, Matrix, Pass, gram::Sum, matmul, matmul::gram_lower, matmul_tn,
+        reduce::row_stats_with_missing,
     },
-    stream::{Blocks, Narrow, Negative, RowPlan, Staged, StreamStats},
+    stream::{Blocks, RowPlan, StreamStats},
 };
 
 /// Elements of a canonical block at most, where its rows allow: 64 MiB of f32.
 const BLOCK_ELEMENTS: u64 = 1 << 24;
 
-/// Rows over which the device sums: fixed by the number of samples alone, so that chunks, threads and budgets change
-/// no bit.
+/// Rows over which the device sums in f32: fixed by the number of samples alone, so that chunks, threads and budgets
+/// change no bit.
 pub(crate) fn block_rows(samples: u64) -> u64 {
     let rows = (BLOCK_ELEMENTS / samples.max(1)).clamp(256, 4096);
     1 << rows.ilog2()
-}
-
-/// Dosages of a block on the device: -1 is missing.
-#[derive(Debug)]
-enum Dosages {
-    I8(Tensor<i8>),
-    F32(Tensor<f32>),
-}
-
-impl Dosages {
-    fn standardize(&self, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
-        match self {
-            Self::I8(x) => standardize(x, table),
-            Self::F32(x) => standardize(x, table),
-        }
-    }
-}
-
-/// A block whose sums are on their way.
-struct Counting {
-    rows: Range<u64>,
-    dosages: Dosages,
-    sums: Sums,
-}
-
-/// Sums of each row of a block.
-enum Sums {
-    /// Exact integers, from the device.
-    Device(PendingStats),
-    /// Of fractional dosages, in f64: sums of f32 cannot tell a constant row from one that varies a little.
-    Host(Vec<Stats>),
-}
-
-/// A block that stays on the device between passes.
-#[derive(Debug)]
-struct Kept {
-    rows: Range<u64>,
-    dosages: Dosages,
-    table: Vec<[f32; 3]>,
-}
-
-/// What the first pass counts.
-#[derive(Clone, Debug)]
-pub(crate) struct Tally {
-    pub(crate) counts: VariantCounts,
-    /// Sum of squares of the standardised matrix.
-    pub(crate) sum_squares: f64,
-    /// FNV-1a of each variant's allele sum and called count.
-    pub(crate) digest: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     stats: StreamStats,
     tally: Option<Tally>,
-    kept: Option<Vec<Kept>>,
+    kept: Kept,
 }
 
-/// One block of the standardised matrix, as given to whoever asked for a pass.
+/// One canonical block of the standardised matrix, as given to whoever asked for a pass.
 #[derive(Debug)]
 pub(crate) struct Block<'a> {
     pub(crate) rows: Range<u64>,
     pub(crate) x: Tensor<f32>,
-    /// Each variant's scaling, except on later passes over kept blocks.
+    /// Each variant's scaling, except on later passes over what was kept.
     pub(crate) standards: &'a [Standard],
 }
 
@@ -108,43 +56,26 @@ pub(crate) type VariantSink<'a> = dyn FnMut(u64, &Standard, &[f64]) -> Result<()
 pub(crate) struct Standardized<'a> {
     device: &'a Device,
     plan: RowPlan,
-    kind: GenotypeKind,
+    form: Form,
     rule: Rule,
     /// Bytes of decoded chunks to hold at most.
     prefetch: u64,
-    /// Whether blocks stay on the device after the first pass.
-    keep: bool,
+    /// Where genotypes stay after the first pass.
+    residency: Residency,
     state: RefCell<State>,
 }
 
 impl<'a> Standardized<'a> {
     pub(crate) fn new(genotypes: &Genotypes, device: &'a Device, rule: Rule) -> Result<Self> {
-        let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
-        let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
-        let narrow = match genotypes.kind() {
-            GenotypeKind::Calls { .. } => {
-                Narrow { staged: Staged::I8, negative: Negative::Codes, max: 127.0, nan_is_missing: false }
-            }
-            GenotypeKind::Dosages => Narrow {
-                staged: if fractional { Staged::F32 } else { Staged::I8 },
-                negative: Negative::Missing,
-                nan_is_missing: genotypes.nan(),
-                max: match (rule.scaler.needs_frequency(), fractional) {
-                    (true, _) => rule.ploidy as f64,
-                    (false, true) => f64::from(f32::MAX),
-                    (false, false) => 127.0,
-                },
-            },
-        };
+        let (form, narrow) = Form::new(genotypes, rule.scaler);
         let plan = RowPlan::new(genotypes.arrays().to_vec(), narrow, block_rows(genotypes.samples()))?;
-        let rule = Rule { exact: narrow.staged == Staged::I8, ..rule };
         Ok(Self {
             device,
             plan,
-            kind: genotypes.kind(),
-            rule,
+            form,
+            rule: Rule { exact: form.is_exact(), ..rule },
             prefetch: 0,
-            keep: false,
+            residency: Residency::Store,
             state: RefCell::default(),
         })
     }
@@ -153,14 +84,34 @@ impl<'a> Standardized<'a> {
         &self.plan
     }
 
-    /// Sets what the memory plan allows: bytes of chunks held, and whether blocks stay on the device.
-    pub(crate) fn allow(&mut self, prefetch: u64, keep: bool) {
-        (self.prefetch, self.keep) = (prefetch, keep);
+    pub(crate) fn form(&self) -> Form {
+        self.form
     }
 
-    /// Bytes of the dosages of all variants.
-    pub(crate) fn dosage_bytes(&self) -> u64 {
-        self.plan.rows().saturating_mul(self.rule.samples).saturating_mul(self.plan.staged().size())
+    /// Sets what the memory plan allows: bytes of chunks held, and where genotypes stay.
+    pub(crate) fn allow(&mut self, prefetch: u64, residency: Residency) {
+        (self.prefetch, self.residency) = (prefetch, residency);
+    }
+
+    /// Bytes of a variant as the device holds it.
+    pub(crate) fn held_row_bytes(&self) -> u64 {
+        match self.form {
+            Form::Packed(_) => 4 * row_words(self.rule.samples),
+            Form::Calls { .. } | Form::Dosages => self.rule.samples,
+            Form::Fractions => 4 * self.rule.samples,
+        }
+    }
+
+    /// Rows of a panel that lives as long as `residency` says.
+    pub(crate) fn panel_rows(&self, residency: Residency) -> u64 {
+        let block = self.plan.block_rows();
+        match self.form {
+            Form::Packed(_) => {
+                let bytes = residency.panel_bytes().min(self.device.limits().buffer / 2);
+                (bytes / self.held_row_bytes().max(1) / block).max(1) * block
+            }
+            _ => block,
+        }
     }
 
     pub(crate) fn stats(&self) -> StreamStats {
@@ -169,103 +120,163 @@ impl<'a> Standardized<'a> {
 
     /// What the first pass counted.
     pub(crate) fn tally(&self) -> Tally {
-        let empty = Tally { counts: VariantCounts::default(), sum_squares: 0.0, digest: FNV_OFFSET };
-        self.state.borrow().tally.clone().unwrap_or(empty)
+        self.state.borrow().tally.clone().unwrap_or_default()
     }
 
-    /// Gives each block of the standardised matrix to `f`, in order: one pass over the store, or over what was kept.
+    /// Whether the scaler subtracts the mean.
+    fn is_centred(&self) -> bool {
+        self.rule.scaler != Scaler::None
+    }
+
+    /// Gives the panels to `f`, in order: one pass over the store, or over what was kept.
+    pub(crate) fn each_panel(&self, pass: &Pass<'_>, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
+        pass.tell(0)?;
+        let kept = std::mem::take(&mut self.state.borrow_mut().kept);
+        if let Kept::Nothing = kept {
+            return self.stream(pass, f);
+        }
+        let started = Instant::now();
+        let result = kept.each(self.device, &mut |panel| {
+            f(panel)?;
+            pass.tell(panel.rows.end)
+        });
+        let mut state = self.state.borrow_mut();
+        state.kept = kept;
+        state.stats.compute += started.elapsed();
+        result
+    }
+
+    /// Gives each canonical block of the standardised matrix to `f`, in order.
     pub(crate) fn each_block(
         &self,
         pass: &Pass<'_>,
         f: &mut dyn FnMut(Block<'_>) -> Result<()>,
     ) -> Result<()> {
-        pass.tell(0)?;
-        let kept = self.state.borrow_mut().kept.take();
-        let Some(kept) = kept else { return self.stream(pass, f) };
-        let started = Instant::now();
-        let result = kept.iter().try_for_each(|block| {
-            let x = block.dosages.standardize(&block.table)?;
-            f(Block { rows: block.rows.clone(), x, standards: &[] })?;
-            pass.tell(block.rows.end)
-        });
-        let mut state = self.state.borrow_mut();
-        state.kept = Some(kept);
-        state.stats.compute += started.elapsed();
-        result
+        self.each_panel(pass, &mut |panel| {
+            self.blocks(panel, pass, &mut |rows| {
+                let x = panel.standardized(&rows, self.rule.samples, self.is_centred())?;
+                f(Block { standards: panel.standards_of(&rows), rows, x })
+            })
+        })
     }
 
-    fn stream(&self, pass: &Pass<'_>, f: &mut dyn FnMut(Block<'_>) -> Result<()>) -> Result<()> {
+    /// Calls `f` with the rows of each canonical block of a panel.
+    fn blocks(
+        &self,
+        panel: &Panel,
+        pass: &Pass<'_>,
+        f: &mut dyn FnMut(Range<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let mut first = panel.rows.start;
+        while first < panel.rows.end {
+            pass.run().cancel.check()?;
+            let end = panel.rows.end.min(first + self.plan.block_rows());
+            f(first..end)?;
+            first = end;
+        }
+        Ok(())
+    }
+
+    fn stream(&self, pass: &Pass<'_>, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
         let run = pass.run();
         let mut blocks = Blocks::new(&self.plan, self.device, self.prefetch, &run.cancel)?;
         let slot = || self.device.driver().staging(self.plan.block_bytes());
         // One slot is filled while the device may still read the other.
         let (mut slots, mut turn) = ([slot()?, slot()?], 0);
         let first_pass = self.state.borrow().tally.is_none();
-        let mut tally = first_pass.then(|| self.tally());
-        let mut kept = (self.keep && first_pass).then(Vec::new);
+        let mut tally = first_pass.then(Tally::default);
+        let mut kept = if first_pass { Kept::new(self.residency) } else { Kept::Nothing };
+        // The panel that is being counted, and the one that is being filled.
+        let mut open: VecDeque<Panel> = VecDeque::new();
         let mut counting: Option<Counting> = None;
         loop {
             // The next block is on its way before this one's sums are waited for.
-            let next = self.start(&mut blocks, &mut slots[turn])?;
+            let next = self.start(&mut blocks, &mut slots[turn], &mut open)?;
             turn = 1 - turn;
             let ended = next.is_none();
             if let Some(block) = std::mem::replace(&mut counting, next) {
                 let started = Instant::now();
-                let end = block.rows.end;
-                let done = self.finish(block, tally.as_mut(), f)?;
-                blocks.stats.compute += started.elapsed();
-                if let Some(kept) = &mut kept {
-                    kept.push(done);
+                let (end, panel) = (block.rows.end, &mut open[0]);
+                self.finish(block, panel, tally.as_mut())?;
+                if panel.is_complete()
+                    && let Some(panel) = open.pop_front()
+                {
+                    f(&panel)?;
+                    kept.push(panel)?;
                 }
+                blocks.stats.compute += started.elapsed();
                 pass.tell(end)?;
             }
             if ended {
                 break;
             }
         }
+        kept.complete()?;
         let mut state = self.state.borrow_mut();
         state.stats.add(&blocks.stats);
-        (state.kept, state.tally) = (kept, tally.or(state.tally.take()));
+        state.tally = tally.or(state.tally.take());
+        state.kept = kept;
         Ok(())
     }
 
-    /// Fills a slot with the next block and enqueues its upload, dosages and sums.
-    fn start(&self, blocks: &mut Blocks<'_>, slot: &mut Staging) -> Result<Option<Counting>> {
+    /// Fills a slot with the next block and enqueues its upload and sums; it ends up in the last panel.
+    fn start(
+        &self,
+        blocks: &mut Blocks<'_>,
+        slot: &mut Staging,
+        open: &mut VecDeque<Panel>,
+    ) -> Result<Option<Counting>> {
         let Some(rows) = blocks.next(slot.bytes_mut())? else { return Ok(None) };
         let started = Instant::now();
         let (count, samples) = (rows.end - rows.start, self.rule.samples);
-        let on_device =
-            |x: Tensor<i8>| Ok::<_, Error>((Sums::Device(row_stats_with_missing(&x)?), Dosages::I8(x)));
-        let (sums, dosages) = match (self.kind, self.plan.staged()) {
-            (GenotypeKind::Calls { ploidy }, _) => {
-                let calls = Tensor::from_staging(self.device, slot, &[count, samples, ploidy])?;
-                on_device(dosage(&calls)?)?
+        let counting = match self.form {
+            Form::Packed(coding) => {
+                let raw = Tensor::from_staging(self.device, slot, &[count, coding.row_bytes(samples)])?;
+                if open.back().is_none_or(|panel| panel.rows.end <= rows.start) {
+                    let residency =
+                        if self.state.borrow().tally.is_none() { self.residency } else { Residency::Store };
+                    let end = self.plan.rows().min(rows.start + self.panel_rows(residency));
+                    let packed = Tensor::empty(self.device, &[end - rows.start, row_words(samples)])?;
+                    open.push_back(Panel::new(rows.start..end, Held::Packed(packed)));
+                }
+                let Some(Panel { rows: all, held: Held::Packed(packed), .. }) = open.back_mut() else {
+                    unreachable!("a packed panel was just made");
+                };
+                let sums = pack_genotypes(&raw, coding, samples, packed, rows.start - all.start)?;
+                Counting { rows, sums: Sums::Packed(sums), raw: Some(raw) }
             }
-            (_, Staged::I8) => on_device(Tensor::from_staging(self.device, slot, &[count, samples])?)?,
-            (_, Staged::F32) => {
+            Form::Calls { ploidy } => {
+                let calls = Tensor::from_staging(self.device, slot, &[count, samples, ploidy])?;
+                Self::bytes(rows, dosage(&calls)?, open)?
+            }
+            Form::Dosages => {
+                let dosages = Tensor::from_staging(self.device, slot, &[count, samples])?;
+                Self::bytes(rows, dosages, open)?
+            }
+            Form::Fractions => {
                 let sums = self.device.pool()?.install(|| float_sums(slot.bytes_mut(), count, samples));
                 let x = Tensor::from_staging(self.device, slot, &[count, samples])?;
-                (Sums::Host(sums), Dosages::F32(x))
+                open.push_back(Panel::new(rows.clone(), Held::F32(x)));
+                Counting { rows, sums: Sums::Host(sums), raw: None }
             }
         };
         blocks.stats.compute += started.elapsed();
-        Ok(Some(Counting { rows, dosages, sums }))
+        Ok(Some(counting))
     }
 
-    /// Waits for a block's sums, standardises it and hands it on.
-    fn finish(
-        &self,
-        block: Counting,
-        tally: Option<&mut Tally>,
-        f: &mut dyn FnMut(Block<'_>) -> Result<()>,
-    ) -> Result<Kept> {
-        let Counting { rows, dosages, sums } = block;
-        let stats = match sums {
-            Sums::Device(pending) => pending.wait()?,
-            Sums::Host(stats) => stats,
-        };
+    /// A panel of dosages in bytes.
+    fn bytes(rows: Range<u64>, x: Tensor<i8>, open: &mut VecDeque<Panel>) -> Result<Counting> {
+        let sums = Sums::Device(row_stats_with_missing(&x)?);
+        open.push_back(Panel::new(rows.clone(), Held::I8(x)));
+        Ok(Counting { rows, sums, raw: None })
+    }
+
+    /// Waits for a block's sums, and adds its variants' scaling to its panel.
+    fn finish(&self, block: Counting, panel: &mut Panel, tally: Option<&mut Tally>) -> Result<()> {
+        let Counting { rows, sums, raw } = block;
+        let stats = sums.wait()?;
         if let Some(row) = stats.iter().position(|stats| stats.bad > 0) {
-            return Err(self.bad_value(&rows, row, &dosages)?);
+            return Err(self.bad_value(&rows, row, panel, raw.as_ref())?);
         }
         let standards: Vec<Standard> = stats.iter().map(|stats| Standard::new(stats, &self.rule)).collect();
         if let Some(tally) = tally {
@@ -273,32 +284,65 @@ impl<'a> Standardized<'a> {
                 tally.add(stats, standard, self.rule.samples);
             }
         }
-        let table: Vec<[f32; 3]> = standards.iter().map(Standard::row).collect();
-        let x = dosages.standardize(&table)?;
-        f(Block { rows: rows.clone(), x, standards: &standards })?;
-        Ok(Kept { rows, dosages, table })
+        panel.count(&standards, stats.iter().any(|stats| stats.count < self.rule.samples));
+        Ok(())
     }
 
     /// The error for a row that the device found a bad code in.
-    fn bad_value(&self, rows: &Range<u64>, row: usize, dosages: &Dosages) -> Result<Error> {
-        let samples = usize::try_from(self.rule.samples).unwrap_or(usize::MAX);
-        let values: Vec<f32> = match dosages {
-            Dosages::I8(x) => x.read()?[row * samples..][..samples].iter().map(|&x| f32::from(x)).collect(),
-            Dosages::F32(x) => x.read()?[row * samples..][..samples].to_vec(),
-        };
-        let sample = values.iter().position(|&x| x < -1.0 || !x.is_finite()).unwrap_or(0);
+    fn bad_value(
+        &self,
+        rows: &Range<u64>,
+        row: usize,
+        panel: &Panel,
+        raw: Option<&Tensor<u8>>,
+    ) -> Result<Error> {
+        let (sample, value) = bad_value(self.form, row, self.rule.samples, panel, raw)?;
         let variant = rows.start + row as u64;
         let (array, index) = self.plan.locate(variant, sample as u64);
-        let why = if values[sample] == -2.0 {
+        let why = if value == -2.0 {
+            let ploidy = self.rule.ploidy;
             format!(
-                "variant {variant}, sample {sample}: allele -2 pads a call of lower ploidy than {}; mixed ploidy is \
-                 not supported yet",
-                self.rule.ploidy
+                "allele -2 pads a call of lower ploidy than {ploidy}; a ploidy above 2 must be that of all calls"
             )
         } else {
-            format!("variant {variant}, sample {sample}: {} is no allele", values[sample])
+            format!("{value} is no allele")
         };
-        Ok(Error::chunk(array, &index, why))
+        Ok(Error::chunk(array, &index, format_args!("variant {variant}, sample {sample}: {why}")))
+    }
+
+    /// Makes the first pass, unless it was made.
+    fn counted(&self, pass: &Pass<'_>) -> Result<()> {
+        let counted = self.state.borrow().tally.is_some();
+        if counted { Ok(()) } else { self.each_panel(pass, &mut |_| Ok(())) }
+    }
+
+    /// `A X` block by block.
+    fn products(
+        &self,
+        x: &Matrix,
+        pass: &Pass<'_>,
+        f: &mut dyn FnMut(Range<u64>, &Matrix, &[Standard]) -> Result<()>,
+    ) -> Result<()> {
+        if !matches!(self.form, Form::Packed(_)) {
+            let narrow = x.to_tensor(self.device)?;
+            return self.each_block(pass, &mut |block| {
+                let y = matmul(&block.x, &narrow)?.read()?;
+                let rows = y.len() / x.cols().max(1);
+                let y = Matrix::from_vec(y.into_iter().map(f64::from).collect(), rows, x.cols())?;
+                f(block.rows, &y, block.standards)
+            });
+        }
+        let product = Product::new(self.device, x, self.is_centred(), None)?;
+        self.each_panel(pass, &mut |panel| {
+            let table = panel.table(self.device)?;
+            self.blocks(panel, pass, &mut |rows| {
+                let Some(packed) = panel.packed(&table) else { return Ok(()) };
+                let range = (rows.start - panel.rows.start, rows.end - panel.rows.start);
+                let y = product.rows(Rows { range, ..packed })?;
+                let standards = panel.standards_of(&rows);
+                f(rows, &y, standards)
+            })
+        })
     }
 
     /// `A X` variant by variant, with each variant's scaling; variants that take no part are left out. One pass over
@@ -309,12 +353,10 @@ impl<'a> Standardized<'a> {
         pass: &Pass<'_>,
         sink: &mut VariantSink<'_>,
     ) -> Result<()> {
-        let (narrow, width) = (x.to_tensor(self.device)?, x.cols());
-        self.each_block(pass, &mut |block| {
-            let y: Vec<f64> = matmul(&block.x, &narrow)?.read()?.into_iter().map(f64::from).collect();
-            for (i, standard) in block.standards.iter().enumerate() {
+        self.products(x, pass, &mut |rows, y, standards| {
+            for (i, standard) in standards.iter().enumerate() {
                 if standard.fate == Fate::Used {
-                    sink(block.rows.start + i as u64, standard, &y[i * width..][..width])?;
+                    sink(rows.start + i as u64, standard, y.row(i))?;
                 }
             }
             Ok(())
@@ -336,6 +378,16 @@ impl LinearMap for Standardized<'_> {
     }
 
     fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+        if let Form::Packed(_) = self.form {
+            // The bounds of what is rounded are those of all rows.
+            self.counted(pass)?;
+            let mut product = Product::new(self.device, x, self.is_centred(), Some(self.tally().bounds))?;
+            self.each_panel(pass, &mut |panel| {
+                let table = panel.table(self.device)?;
+                panel.packed(&table).map_or(Ok(()), |rows| product.add(rows))
+            })?;
+            return product.finish();
+        }
         let thin = x.to_tensor(self.device)?;
         // The result lies on its side: the long rows fill register tiles that a thin column leaves half empty.
         let mut sum = Sum::new(x.cols() as u64, x.rows() as u64, false);
@@ -349,49 +401,6 @@ impl LinearMap for Standardized<'_> {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let narrow = x.to_tensor(self.device)?;
-        self.each_block(pass, &mut |block| {
-            let y = matmul(&block.x, &narrow)?.read()?;
-            let rows = y.len() / x.cols().max(1);
-            let y = Matrix::from_vec(y.into_iter().map(f64::from).collect(), rows, x.cols())?;
-            sink(block.rows.start, &y)
-        })
-    }
-}
-
-/// Sums in f64 of the rows of a filled slot; negative is missing.
-fn float_sums(slot: &[u8], rows: u64, samples: u64) -> Vec<Stats> {
-    let [rows, samples] = [rows, samples].map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-    let (values, _) = slot[..rows * samples * 4].as_chunks::<4>();
-    let sums = |row: &[[u8; 4]]| {
-        row.iter().map(|bytes| f32::from_ne_bytes(*bytes)).filter(|x| *x >= 0.0).map(f64::from).fold(
-            Stats::default(),
-            |sum, x| Stats {
-                sum: sum.sum + x,
-                sum_squares: sum.sum_squares + x * x,
-                count: sum.count + 1,
-                bad: 0,
-            },
-        )
-    };
-    values.par_chunks(samples).map(sums).collect()
-}
-
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-
-impl Tally {
-    fn add(&mut self, stats: &Stats, standard: &Standard, samples: u64) {
-        self.counts.total += 1;
-        match standard.fate {
-            Fate::Used => self.counts.used += 1,
-            Fate::AllMissing => self.counts.all_missing += 1,
-            Fate::AboveMissing => self.counts.above_missing += 1,
-            Fate::BelowMaf => self.counts.below_maf += 1,
-            Fate::ZeroVariance => self.counts.zero_variance += 1,
-        }
-        self.sum_squares += standard.sum_squares(stats, samples);
-        for byte in stats.sum.to_le_bytes().into_iter().chain(stats.count.to_le_bytes()) {
-            self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.products(x, pass, &mut |rows, y, _| sink(rows.start, y))
     }
 }

@@ -376,15 +376,13 @@ fn bad_input_is_named() {
         good.iter().map(|&x| if x == 2 { f32::INFINITY } else { f32::from(x) }).collect();
     fails(&memory(&infinite, &[60, 12], &[20, 12]), &options(1), &run, "not a finite");
     let mut calls = vec![0i8; 60 * 12];
-    calls[(40 * 6 + 5) * 2 + 1] = -2;
-    fails(
-        &memory(&calls, &[60, 6, 2], &[20, 4, 2]),
-        &options(1),
-        &run,
-        "chunk [2, 1, 0]: variant 40, sample 5",
-    );
+    calls[(40 * 4 + 3) * 3 + 1] = -2;
+    let triploid = memory(&calls, &[60, 4, 3], &[20, 3, 3]);
+    fails(&triploid, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 3: allele -2 pads");
+    calls.fill(0);
     calls[(40 * 6 + 5) * 2 + 1] = -7;
-    fails(&memory(&calls, &[60, 6, 2], &[20, 4, 2]), &options(1), &run, "-7 is no allele");
+    let bad = memory(&calls, &[60, 6, 2], &[20, 4, 2]);
+    fails(&bad, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 5: -7 is no allele");
     let mut bad = options(1);
     bad.filter.min_maf = 0.6;
     fails(&genotypes, &bad, &run, "min_maf");
@@ -413,6 +411,81 @@ fn cancelling_stops_between_blocks() {
     });
     let result = pca(&genotypes, &Device::cpu(), &options(2), &run);
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+}
+
+/// Haploid calls of diploids count twice, as PLINK codes them; more alleles than two count alike.
+#[test]
+fn mixed_ploidy_and_many_alleles() {
+    let dosages = dosages(300, 20);
+    let mixed = |i: usize| (i / 20 + i % 20).is_multiple_of(3);
+    let diploid: Vec<i8> =
+        (0..dosages.len()).map(|i| if mixed(i) && dosages[i] == 1 { 2 } else { dosages[i] }).collect();
+    let calls: Vec<i8> = (0..diploid.len())
+        .flat_map(|i| match diploid[i] {
+            -1 => [-1, -2],
+            0 if mixed(i) => [0, -2],
+            2 if mixed(i) => [(i % 5) as i8 + 1, -2],
+            2 => [1, 3],
+            1 => [0, 2],
+            _ => [0, 0],
+        })
+        .collect();
+    let device = Device::cpu();
+    for options in [options(K), randomized(K, Stop::PowerIterations(2))] {
+        let of = |genotypes: &Genotypes| pca(genotypes, &device, &options, &Run::default()).unwrap();
+        let expected = of(&memory(&diploid, &[300, 20], &[64, 20]));
+        let actual = of(&memory(&calls, &[300, 20, 2], &[50, 20, 2]));
+        assert_eq!((bits(&actual), actual.digest), (bits(&expected), expected.digest));
+    }
+    let haploid: Vec<i8> = dosages.iter().map(|&dosage| dosage.min(1)).collect();
+    let (s, _) = oracle(&haploid, 20, 1.0);
+    let pca =
+        pca(&memory(&haploid, &[300, 20, 1], &[64, 20, 1]), &device, &options(K), &Run::default()).unwrap();
+    assert_values(&pca.singular_values, &s, 2e-6);
+}
+
+/// The store, the host's memory and the device give the same bits, on every device that there is.
+#[test]
+fn residency_changes_no_bit() {
+    let (variants, samples) = (9000, 70);
+    let dosages = dosages(variants, samples);
+    let genotypes = memory(&dosages, &[9000, 70], &[500, 70]);
+    let options = randomized(K, Stop::PowerIterations(2));
+    let mut all = Vec::new();
+    for name in ["cpu", "wgpu", "cuda"] {
+        let Ok(device) = Device::open(name) else { continue };
+        let run = |host: u64, on_device: u64| {
+            let memory = Budget { host: Some(host), device: Some(on_device) };
+            let pca = pca(&genotypes, &device, &options, &Run { memory, ..Run::default() }).unwrap();
+            assert!(!pca.residency_reason.is_empty());
+            (pca.residency, bits(&pca))
+        };
+        let minimum = |host: u64| {
+            let memory = Budget { host: Some(host), device: Some(1) };
+            match pca(&genotypes, &device, &options, &Run { memory, ..Run::default() }) {
+                Err(Error::Budget { minimum, .. }) => minimum,
+                _ => 1 << 30,
+            }
+        };
+        let mut runs = vec![run(1 << 30, 1 << 30)];
+        if name == "cpu" {
+            // Below what the plan would keep: every pass reads the store.
+            let small = (1..).map(|i| i << 19).find(|&host| {
+                let memory = Budget { host: Some(host), device: None };
+                pca(&genotypes, &device, &options, &Run { memory, ..Run::default() }).is_ok()
+            });
+            runs.push(run(small.unwrap(), 1));
+            assert_eq!([runs[0].0, runs[1].0], [Residency::Device, Residency::Store]);
+        } else {
+            let least = minimum(1 << 30);
+            runs.push(run(1 << 30, least + 160_000));
+            assert_eq!([runs[0].0, runs[1].0], [Residency::Device, Residency::Host], "{name}");
+        }
+        all.extend(runs.into_iter().map(|(residency, bits)| (name, residency, bits)));
+    }
+    for (name, residency, bits) in &all {
+        assert_eq!(bits, &all[0].2, "{name} {residency:?}");
+    }
 }
 
 #[test]

@@ -12,12 +12,14 @@ pub(crate) enum Staged {
     I8,
     /// Fractional dosages.
     F32,
+    /// Bytes as they are stored.
+    Bytes,
 }
 
 impl Staged {
     pub(crate) const fn size(self) -> u64 {
         match self {
-            Self::I8 => 1,
+            Self::I8 | Self::Bytes => 1,
             Self::F32 => 4,
         }
     }
@@ -59,7 +61,7 @@ impl Narrow {
     /// Converts a run of elements; what is wrong with the first that does not fit.
     pub(crate) fn convert(&self, dtype: StoredType, from: &[u8], to: &mut [u8]) -> Result<(), String> {
         // Alleles as int8 are what nearly every store holds, and every byte is staged as it is.
-        if dtype == StoredType::I8 && self.negative == Negative::Codes {
+        if self.staged == Staged::Bytes || dtype == StoredType::I8 && self.negative == Negative::Codes {
             to.copy_from_slice(from);
             return Ok(());
         }
@@ -92,7 +94,7 @@ impl Narrow {
             }
             let value = if self.negative == Negative::Missing { value.max(-1) } else { value };
             match self.staged {
-                Staged::I8 => {
+                Staged::I8 | Staged::Bytes => {
                     to.copy_from_slice(&i8::try_from(value).map_err(|e| e.to_string())?.to_ne_bytes())
                 }
                 Staged::F32 => to.copy_from_slice(&(value as f32).to_ne_bytes()),
@@ -128,7 +130,7 @@ impl Narrow {
 
     fn width(&self) -> usize {
         match self.staged {
-            Staged::I8 => 1,
+            Staged::I8 | Staged::Bytes => 1,
             Staged::F32 => 4,
         }
     }

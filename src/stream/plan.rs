@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::narrow::{Narrow, Staged};
+use super::narrow::Narrow;
 use crate::{ChunkedArray, Error, Result};
 
 /// Most chunks of an array along its first axis; a claim above it is taken for damage.
@@ -95,10 +95,6 @@ impl RowPlan {
 
     pub(crate) fn bands(&self) -> &[Band] {
         &self.bands
-    }
-
-    pub(crate) fn staged(&self) -> Staged {
-        self.narrow.staged
     }
 
     /// Bytes of a row as staged.

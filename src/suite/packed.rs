@@ -11,6 +11,7 @@ use crate::{
         pack::{Coding, pack_genotypes},
         row_words, sample,
         slices::{MAX, Slices, digits, lanes, scale},
+        standardize::packed_standardize,
     },
     linalg::Matrix,
 };
@@ -18,7 +19,8 @@ use crate::{
 device_tests! {
     every_call, codings_at_every_width, bad_values_are_counted, rows_into_the_middle,
     rows_at_every_byte, weights_are_the_oracles, products_are_close, sums_are_exact, sums_add_up,
-    missing_here_and_there, panels_change_nothing, several_launches, many_parts, empty, wrong_shapes, nan_is_refused,
+    missing_here_and_there, panels_change_nothing, several_launches, many_parts, codes_are_standardised,
+    empty, wrong_shapes, nan_is_refused,
 }
 
 /// (samples, columns, rows): around words, quads, tiles of 64 rows and of 16 lanes.
@@ -428,7 +430,7 @@ fn several_launches(device: &Device) {
     check_pack(device, &raw, Coding::Dosages, 4500, 33);
 }
 
-/// Hundreds of workgroups that add to the same few sums.
+/// Workgroups that add to the same sums at once.
 fn many_parts(device: &Device) {
     let case = Case::new(device, (64, 8, 20_000), true);
     let x = case.slices();
@@ -439,6 +441,29 @@ fn many_parts(device: &Device) {
     }
     let expected: Vec<i64> = case.sums(&x).iter().map(|sum| 16 * sum).collect();
     assert_eq!(sums.read().unwrap(), expected);
+}
+
+fn codes_are_standardised(device: &Device) {
+    for (rows, samples) in
+        [(1, 1), (3, 4), (5, 15), (4, 16), (7, 17), (3, 64), (9, 65), (200, 130), (3, 3001)]
+    {
+        let codes = codes(75, rows, samples, true);
+        let packed =
+            Tensor::from_slice(device, &packed_words(&codes, samples), &[rows, row_words(samples)]).unwrap();
+        let first = rows / 3;
+        let table: Vec<[f32; 3]> =
+            (first..rows).map(|i| [0.3 * (i % 5) as f32, 1.7, -0.25 * i as f32]).collect();
+        let out = packed_standardize(&packed, first..rows, samples, &table).unwrap();
+        let expected = codes[(first * samples) as usize..].chunks(samples as usize).zip(&table).flat_map(
+            |(row, &[shift, scale, fill])| {
+                row.iter().map(move |&code| if code == 3 { fill } else { (f32::from(code) - shift) * scale })
+            },
+        );
+        assert!(
+            out.read().unwrap().iter().map(|x| x.to_bits()).eq(expected.map(f32::to_bits)),
+            "{rows} x {samples}"
+        );
+    }
 }
 
 fn empty(device: &Device) {
@@ -466,6 +491,10 @@ fn wrong_shapes(device: &Device) {
     {
         let error = pack_genotypes(&raw, coding, samples, &mut packed, first).unwrap_err();
         assert!(matches!(error, Error::Shape { op: "pack_genotypes", .. }), "{error}");
+    }
+    for (rows, samples, entries) in [(0..2, 5, 1), (0..3, 5, 3), (0..2, 65, 2)] {
+        let error = packed_standardize(&packed, rows, samples, &vec![[0.0; 3]; entries]).unwrap_err();
+        assert!(matches!(error, Error::Shape { op: "packed_standardize", .. }), "{error}");
     }
     let table = Tensor::<f32>::zeros(device, &[2, 2]).unwrap();
     let rows = Rows { packed: &packed, table: &table, range: (0, 2), missing: false };

@@ -17,10 +17,10 @@ mod store;
 mod variants;
 mod write;
 
+pub use crate::genotype::Variant;
 pub use array::ZarrArray;
 pub use metadata::MAX_CHUNK_BYTES;
 pub use store::GenotypeStore;
-pub use variants::Variant;
 pub use write::{VcfZarrHeader, VcfZarrWriter};
 
 #[cfg(test)]

@@ -6,9 +6,12 @@ use super::{
     array::ZarrArray,
     column::Column,
     metadata::{self, Node},
-    variants::{Layout, Variant, VariantTable, join},
+    variants::{Layout, VariantTable, join},
 };
-use crate::{ChunkedArray, Error, MissingChunk, Result, StoredType, genotype::GenotypeKind};
+use crate::{
+    ChunkedArray, Error, MissingChunk, Result, StoredType,
+    genotype::{GenotypeKind, Variant},
+};
 
 /// Most samples of a store; a claim above it is taken for damage.
 const MAX_SAMPLES: u64 = 1 << 26;

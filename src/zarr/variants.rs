@@ -7,25 +7,10 @@ use std::{
 };
 
 use super::column::Column;
-use crate::{Error, Result};
+use crate::{Error, Result, genotype::Variant};
 
 /// What stands for an unknown name or allele, as in VCF.
 const UNKNOWN: &str = ".";
-
-/// One variant: where it is and what its alleles are. Unknown parts are `.`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Variant {
-    /// Name of its contig.
-    pub contig: Arc<str>,
-    /// One-based position; the index in the array, from 0, where the store has no positions.
-    pub position: u64,
-    /// Its name.
-    pub id: String,
-    /// Reference allele.
-    pub reference: String,
-    /// Alternate alleles, joined with commas.
-    pub alternate: String,
-}
 
 /// Which arrays describe the variants.
 #[derive(Clone, Debug, PartialEq, Eq)]

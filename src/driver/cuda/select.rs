@@ -291,6 +291,7 @@ const LEAST_LIMITS: Limits = Limits {
     workgroup_size: 1024,
     // Kernels load 16 bytes at once.
     alignment: 16,
+    step: 64 << 20,
 };
 
 /// The newest CUDA that the driver is for, as 1000 major + 10 minor.

@@ -193,6 +193,7 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         workgroup_memory: granted.max_compute_workgroup_storage_size,
         workgroup_size: granted.max_compute_invocations_per_workgroup,
         alignment: granted.min_storage_buffer_offset_alignment.max(4).into(),
+        step: 64 << 20,
     }
 }
 

@@ -9,7 +9,9 @@
 pub(crate) mod adjoint;
 pub(crate) mod apply;
 pub(crate) mod pack;
+pub(crate) mod product;
 pub(crate) mod slices;
+pub(crate) mod standardize;
 
 /// Words of a row: a multiple of 4.
 pub(crate) const fn row_words(samples: u64) -> u64 {

@@ -1,0 +1,82 @@
+//! PLINK files on the command line.
+
+use std::{fs, path::Path};
+
+use crate::support::{Scratch, fixture, pca, teatime};
+
+fn message(store: &Path, more: &[&str], code: i32) -> String {
+    let scratch = Scratch::new();
+    let ran = pca(store, &scratch.join("out"), more);
+    assert_eq!(ran.code, code, "{}", ran.err);
+    assert!(scratch.names().is_empty(), "{:?} is left", scratch.names());
+    ran.err
+}
+
+#[test]
+fn damaged_files_are_named() {
+    let scratch = Scratch::new();
+    for suffix in ["bed", "bim", "fam"] {
+        let name = format!("few5.{suffix}");
+        fs::copy(fixture(&format!("plink1/{name}")), scratch.join(&name)).unwrap();
+    }
+    let path = scratch.join("few5");
+    let bed = fs::read(scratch.join("few5.bed")).unwrap();
+    fs::write(scratch.join("few5.bed"), &bed[..bed.len() - 1]).unwrap();
+    let err = message(&path, &[], 1);
+    for words in ["few5.bed: is too short", "36 bytes", "17 variants of", "5 samples of", "take 37"] {
+        assert!(err.contains(words), "{err}");
+    }
+    fs::write(scratch.join("few5.bed"), bed).unwrap();
+    fs::write(scratch.join("few5.bim"), "2L rs0 1000 T A\n").unwrap();
+    let err = message(&path, &[], 1);
+    assert!(err.contains("few5.bim: line 1 has 5 columns"), "{err}");
+    fs::remove_file(scratch.join("few5.bim")).unwrap();
+    let err = message(&scratch.join("few5.bed"), &[], 1);
+    assert!(err.contains("few5.bim: "), "{err}");
+    let err = message(&scratch.join("few6.bed"), &[], 1);
+    assert!(err.contains("few6.bed: "), "{err}");
+}
+
+#[test]
+fn arguments_that_do_not_fit_the_kind_of_store() {
+    let err = message(&fixture("plink1/biallelic.bed"), &["--array", "calls"], 2);
+    assert!(err.contains("--array") && err.contains("biallelic.bed is a .bed"), "{err}");
+    let err = message(&fixture("biallelic.vcz"), &["--counted-allele", "a2"], 2);
+    assert!(err.contains("--counted-allele is for PLINK .bed files"), "{err}");
+    let err = message(&fixture("plink1/biallelic.bed"), &["--counted-allele", "minor"], 2);
+    assert!(err.contains("a1") && err.contains("a2"), "{err}");
+    let other = fixture("plink1/biallelic.bed");
+    let err = message(&fixture("biallelic.vcz"), &[&other.to_string_lossy()], 1);
+    assert!(err.contains("do not go together"), "{err}");
+    assert!(teatime(["pca", "--help"]).ok().out.contains("--counted-allele"));
+}
+
+/// Signs, digits and digest: nothing tells the twins apart but the family names.
+#[test]
+fn a_bed_and_its_vcf_give_the_same() {
+    let scratch = Scratch::new();
+    let result = |name: &str, out: &str, more: &[&str]| {
+        let out = scratch.join(out);
+        pca(&fixture(name), &out, &[&["-k", "5"], more].concat()).ok();
+        let text = |file: &str| fs::read_to_string(out.join(file)).unwrap();
+        let last_five = |line: &str| line.rsplit('\t').take(5).map(str::to_owned).collect::<Vec<_>>();
+        let vectors: Vec<_> = text("pca.eigenvec").lines().skip(1).map(last_five).collect();
+        let run = text("run.json");
+        let digest = run.lines().find(|line| line.contains("fnv1a64")).unwrap().to_owned();
+        (vectors, text("pca.eigenval"), digest)
+    };
+    for more in [&[][..], &["--power-iterations", "3"], &["--scaler", "center", "--tolerance", "1e-5"]] {
+        let name = more.join("");
+        let expected = result("biallelic.vcz", &format!("vcz{name}"), more);
+        assert_eq!(result("plink1/biallelic.bed", &format!("bed{name}"), more), expected);
+    }
+    let major = scratch.join("major");
+    for kind in ["bim", "fam"] {
+        fs::copy(fixture(&format!("plink1/biallelic.{kind}")), scratch.join(&format!("major.{kind}")))
+            .unwrap();
+    }
+    fs::copy(fixture("plink1/sample_major.bed"), major.with_extension("bed")).unwrap();
+    pca(&major.with_extension("bed"), &scratch.join("majored"), &["-k", "5"]).ok();
+    let eigenval = |folder: &str| fs::read_to_string(scratch.join(folder).join("pca.eigenval")).unwrap();
+    assert_eq!(eigenval("majored"), eigenval("vcz"));
+}

@@ -1,0 +1,97 @@
+//! Rows of genotypes on the device.
+
+use std::ops::Range;
+
+use super::{
+    packed::{apply::Rows, standardize::packed_standardize},
+    scaler::Standard,
+    standardize::standardize,
+};
+use crate::{Device, Result, Tensor};
+
+/// Genotypes as a device holds them.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// Codes of two bits, (rows, words).
+    Packed(Tensor<u32>),
+    /// Dosages, -1 is missing.
+    I8(Tensor<i8>),
+    /// Fractional dosages, -1 is missing.
+    F32(Tensor<f32>),
+}
+
+/// Consecutive variants: some canonical blocks, the last of which may be cut short by the end.
+#[derive(Debug)]
+pub(crate) struct Panel {
+    pub(crate) rows: Range<u64>,
+    pub(crate) held: Held,
+    /// Each row's [mean, scale]; zeros for a variant that takes no part. As many as were counted so far.
+    pub(crate) factors: Vec<[f32; 2]>,
+    /// Each row's scaling, while variants are counted: none on passes over what was kept.
+    pub(crate) standards: Vec<Standard>,
+    /// Whether a call is missing.
+    pub(crate) missing: bool,
+}
+
+impl Panel {
+    pub(crate) const fn new(rows: Range<u64>, held: Held) -> Self {
+        Self { rows, held, factors: Vec::new(), standards: Vec::new(), missing: false }
+    }
+
+    /// Whether all rows were counted.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.factors.len() as u64 == self.rows.end - self.rows.start
+    }
+
+    /// Adds what was counted of the next rows.
+    pub(crate) fn count(&mut self, standards: &[Standard], missing: bool) {
+        self.factors.extend(standards.iter().map(Standard::factors));
+        self.standards.extend_from_slice(standards);
+        self.missing |= missing;
+    }
+
+    /// Where rows of the matrix stand in the panel.
+    fn within(&self, rows: &Range<u64>) -> Range<u64> {
+        rows.start - self.rows.start..rows.end - self.rows.start
+    }
+
+    /// The scaling of these rows of the matrix; none on later passes.
+    pub(crate) fn standards_of(&self, rows: &Range<u64>) -> &[Standard] {
+        let within = self.within(rows);
+        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        self.standards.get(to_usize(within.start)..to_usize(within.end)).unwrap_or(&[])
+    }
+
+    /// These rows of the standardised matrix in f32: a missing dosage becomes the mean, which `centred` subtracts.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn standardized(&self, rows: &Range<u64>, samples: u64, centred: bool) -> Result<Tensor<f32>> {
+        let within = self.within(rows);
+        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let factors = &self.factors[to_usize(within.start)..to_usize(within.end)];
+        let row =
+            |&[mean, scale]: &[f32; 2]| if centred { [mean, scale, 0.0] } else { [0.0, scale, mean * scale] };
+        let table: Vec<[f32; 3]> = factors.iter().map(row).collect();
+        match &self.held {
+            Held::Packed(packed) => packed_standardize(packed, within, samples, &table),
+            // Such a panel is one block.
+            Held::I8(x) => standardize(x, &table),
+            Held::F32(x) => standardize(x, &table),
+        }
+    }
+
+    /// The table of factors on the device, for products on packed rows.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    pub(crate) fn table(&self, device: &Device) -> Result<Tensor<f32>> {
+        Tensor::from_slice(device, self.factors.as_flattened(), &[self.factors.len() as u64, 2])
+    }
+
+    /// Its packed rows as an operand; none where dosages are held otherwise.
+    pub(crate) fn packed<'a>(&'a self, table: &'a Tensor<f32>) -> Option<Rows<'a>> {
+        let Held::Packed(packed) = &self.held else { return None };
+        Some(Rows { packed, table, range: (0, self.factors.len() as u64), missing: self.missing })
+    }
+}
