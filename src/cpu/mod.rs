@@ -1,12 +1,15 @@
 //! The kernels for the cpu driver: plain functions over whole slices, in pieces fixed by the shape alone.
 
 mod dosage;
+mod dot;
 mod load;
 mod matmul;
 mod pack_genotypes;
+mod packed;
 mod packed_adjoint;
 mod packed_apply;
 mod packed_standardize;
+mod quads;
 mod random;
 mod reduce;
 mod scale_columns;

@@ -1,60 +1,198 @@
 //! Stored genotypes to 2-bit rows, with the counts of each row.
 
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use crate::{driver::cpu::CpuLaunch, genotype::packed::pack::Params};
+
+/// Least bytes that a task reads.
+const PIECE: usize = 1 << 16;
+
+const HAPLOID: u32 = 0;
+const DIPLOID: u32 = 1;
+const DOSAGES: u32 = 2;
+const PLINK_A1: u32 = 3;
+const PLINK_A2: u32 = 4;
 
 pub(crate) fn pack_genotypes(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let coding = launch.constant("CODING");
     let [raw, packed, counts] = launch.args();
     let (rows, samples, words) = (p.rows as usize, p.samples as usize, p.words as usize);
-    let raw = &raw.read::<u8>()[p.raw0 as usize..][..rows * p.row_bytes as usize];
+    let row_bytes = p.row_bytes as usize;
+    let raw = &raw.read::<u8>()[p.raw0 as usize..][..rows * row_bytes];
     let packed = &mut packed.write::<u32>()[p.packed0 as usize..][..rows * words];
     let counts = &mut counts.write::<u32>()[p.counts0 as usize..].as_chunks_mut::<4>().0[..rows];
-    let rows = packed.par_chunks_mut(words).zip(raw.par_chunks(p.row_bytes as usize)).zip(counts);
-    rows.for_each(|((packed, raw), counts)| {
-        *counts = [0; 4];
-        packed.fill(0);
-        for i in 0..samples {
-            let (code, bad) = code(raw, i, coding);
-            packed[i / 16] |= code << (2 * (i % 16));
-            if code > 0 {
-                counts[code as usize - 1] += 1;
-            }
-            counts[3] += u32::from(bad);
-        }
+    let pack = match coding {
+        HAPLOID => row::<HAPLOID>,
+        DIPLOID => row::<DIPLOID>,
+        DOSAGES => row::<DOSAGES>,
+        PLINK_A1 => row::<PLINK_A1>,
+        _ => row::<PLINK_A2>,
+    };
+    let rows = packed.par_chunks_mut(words).zip(raw.par_chunks(row_bytes)).zip(counts);
+    rows.with_min_len(PIECE.div_ceil(row_bytes)).for_each(|((packed, raw), counts)| {
+        *counts = pack(raw, samples, packed.as_chunks_mut().0);
     });
 }
 
-/// The code of sample `i`, and whether what is stored is no genotype.
-fn code(raw: &[u8], i: usize, coding: u32) -> (u32, bool) {
-    match coding {
-        0 => match raw[i].cast_signed() {
-            -2 | -1 => (3, false),
-            allele => {
-                if allele < 0 {
-                    (3, true)
-                } else {
-                    (u32::from(allele > 0), false)
-                }
-            }
-        },
-        1 => match [raw[2 * i], raw[2 * i + 1]].map(u8::cast_signed) {
-            [a, b] if a < -2 || b < -2 => (3, true),
-            [-1, _] | [_, -1] | [-2, -2] => (3, false),
-            [-2, a] | [a, -2] => (2 * u32::from(a > 0), false),
-            [a, b] => (u32::from(a > 0) + u32::from(b > 0), false),
-        },
-        2 => match raw[i].cast_signed() {
-            -1 => (3, false),
-            dosage @ 0..=2 => (u32::from(dosage.cast_unsigned()), false),
-            _ => (3, true),
-        },
-        _ => {
-            let stored = raw[i / 4] >> (2 * (i % 4)) & 3;
-            let codes = if coding == 3 { [2, 3, 1, 0] } else { [0, 3, 1, 2] };
-            (codes[stored as usize], false)
+/// Packs a row; gives its counts.
+fn row<const CODING: u32>(raw: &[u8], samples: usize, packed: &mut [[u32; 4]]) -> [u32; 4] {
+    pulp::Arch::new().dispatch(Row::<CODING> { raw, samples, packed })
+}
+
+struct Row<'a, const CODING: u32> {
+    raw: &'a [u8],
+    samples: usize,
+    packed: &'a mut [[u32; 4]],
+}
+
+/// No closure: the compiler need not inline one, and compiles it without wide vectors then.
+impl<const CODING: u32> NullaryFnOnce for Row<'_, CODING> {
+    type Output = [u32; 4];
+
+    #[inline(always)]
+    fn call(self) -> [u32; 4] {
+        match CODING {
+            HAPLOID => self.bytes(haploid),
+            DIPLOID => self.pairs(),
+            DOSAGES => self.bytes(dosage),
+            _ => self.plink(),
         }
     }
+}
+
+impl<const CODING: u32> Row<'_, CODING> {
+    /// One byte a sample.
+    #[inline(always)]
+    fn bytes(self, code: impl Fn(i8) -> (u8, bool)) -> [u32; 4] {
+        let mut counts = [0; 4];
+        for (words, raw) in self.packed.iter_mut().zip(self.raw.chunks(64)) {
+            let raw = padded::<64>(raw);
+            let (mut codes, mut bad) = ([0; 64], 0);
+            for (&raw, out) in raw.iter().zip(&mut codes) {
+                let (code, is_bad) = code(raw.cast_signed());
+                *out = code;
+                bad += u8::from(is_bad);
+            }
+            *words = pack(&codes);
+            count(words, bad, &mut counts);
+        }
+        counts
+    }
+
+    /// Two alleles a sample.
+    #[inline(always)]
+    fn pairs(self) -> [u32; 4] {
+        let mut counts = [0; 4];
+        for (words, raw) in self.packed.iter_mut().zip(self.raw.chunks(128)) {
+            let raw = padded::<128>(raw);
+            let (mut codes, mut bad) = ([0; 64], 0);
+            for (&[a, b], out) in raw.as_chunks().0.iter().zip(&mut codes) {
+                // One number of 16 bits holds both.
+                let call = i16::from_le_bytes([a, b]);
+                let (code, is_bad) = diploid(call << 8 >> 8, call >> 8);
+                *out = code;
+                bad += u8::from(is_bad);
+            }
+            *words = pack(&codes);
+            count(words, bad, &mut counts);
+        }
+        counts
+    }
+
+    /// Codes of a .bed file: 0 is two of the first allele, 1 is missing, 2 is one of each and 3 two of the second.
+    #[inline(always)]
+    fn plink(self) -> [u32; 4] {
+        let words = self.packed.as_flattened_mut();
+        let (stored, rest) = self.raw.as_chunks();
+        for (word, &stored) in words.iter_mut().zip(stored) {
+            *word = recode::<CODING>(stored);
+        }
+        if !rest.is_empty() {
+            words[stored.len()] = recode::<CODING>(padded(rest));
+        }
+        // What follows the last sample, in its word and after that.
+        let used = self.samples.div_ceil(16);
+        if !self.samples.is_multiple_of(16) {
+            words[used - 1] &= (1 << (2 * (self.samples % 16))) - 1;
+        }
+        words[used..].fill(0);
+        let mut counts = [0; 4];
+        for words in self.packed {
+            count(words, 0, &mut counts);
+        }
+        counts
+    }
+}
+
+/// 16 codes of a .bed file.
+#[inline(always)]
+fn recode<const CODING: u32>(stored: [u8; 4]) -> u32 {
+    let stored = u32::from_le_bytes(stored);
+    let (low, high) = (stored & 0x5555_5555, stored >> 1 & 0x5555_5555);
+    let twice = if CODING == PLINK_A1 { high ^ 0x5555_5555 } else { low };
+    low ^ high | twice << 1
+}
+
+/// The code of one allele, and whether it is bad.
+#[inline(always)]
+fn haploid(allele: i8) -> (u8, bool) {
+    (if allele < 0 { 3 } else { u8::from(allele > 0) }, allele < -2)
+}
+
+/// The code of a dosage, and whether it is bad.
+#[inline(always)]
+fn dosage(dosage: i8) -> (u8, bool) {
+    let missing = !(0..=2).contains(&dosage);
+    (if missing { 3 } else { dosage.cast_unsigned() }, missing && dosage != -1)
+}
+
+/// The code of two alleles, and whether one is bad. One that is not there (-2) leaves a haploid call, which counts twice.
+#[inline(always)]
+fn diploid(a: i16, b: i16) -> (u8, bool) {
+    let (low, high) = (a.min(b), a.max(b));
+    let missing = (high < 0) | (low < 0) & (low != -2);
+    let second = if low < 0 { high } else { low };
+    (if missing { 3 } else { u8::from(high > 0) + u8::from(second > 0) }, low < -2)
+}
+
+/// Stored bytes; zeros past the row's end.
+#[inline(always)]
+fn padded<const BYTES: usize>(raw: &[u8]) -> [u8; BYTES] {
+    raw.first_chunk().copied().unwrap_or_else(|| {
+        let mut bytes = [0; BYTES];
+        bytes[..raw.len()].copy_from_slice(raw);
+        bytes
+    })
+}
+
+/// 64 codes in 4 words.
+#[inline(always)]
+fn pack(codes: &[u8; 64]) -> [u32; 4] {
+    let mut bytes = [0; 16];
+    for (byte, four) in bytes.iter_mut().zip(codes.as_chunks().0) {
+        // Each code to its place in the highest byte, with nothing carried into that.
+        let sum = u32::from_le_bytes(*four).wrapping_mul(1 << 24 | 1 << 18 | 1 << 12 | 1 << 6);
+        *byte = sum.to_le_bytes()[3];
+    }
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    words
+}
+
+/// Adds the ones, twos and missing codes of 64 samples, and the bad ones.
+#[inline(always)]
+fn count(words: &[u32; 4], bad: u8, counts: &mut [u32; 4]) {
+    const LOW: u64 = 0x5555_5555_5555_5555;
+    let [a, b] = [0, 2].map(|i| u64::from(words[i]) | u64::from(words[i + 1]) << 32);
+    // The low bits of all codes, those of the second pair beside those of the first, and the high ones.
+    let (low, high) = (a & LOW | (b & LOW) << 1, a >> 1 & LOW | b & !LOW);
+    let missing = (low & high).count_ones();
+    counts[0] += low.count_ones() - missing;
+    counts[1] += high.count_ones() - missing;
+    counts[2] += missing;
+    counts[3] += u32::from(bad);
 }

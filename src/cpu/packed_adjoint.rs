@@ -1,8 +1,33 @@
 //! Packed rows, transposed, times digits: exact sums.
 
+use std::sync::{Mutex, PoisonError};
+
+use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
+use super::{
+    dot::{Dot, Path, Work},
+    packed::{find, missing, missing_of_pair},
+};
 use crate::{driver::cpu::CpuLaunch, genotype::packed::adjoint::Params};
+
+/// Words of a row that one task takes: a line of the cache.
+const STRIP: usize = 16;
+/// Words of a row whose codes, of [`DEPTH`] rows, a level 1 cache holds: 64 samples.
+const NARROW_STRIP: usize = 4;
+/// Rows that are decoded at a time.
+const DEPTH: usize = 256;
+/// Fewest rows of a task, so that adding up its sums costs little beside them.
+const LEAST_ROWS: usize = 512;
+/// One of as many codes missing makes a second product faster than a walk over those that are.
+const DENSE: usize = 24;
+
+/// Codes of 64 samples of 4 rows, a byte each: those of sample 4 p + j are word 16 j + p. A vector is in one line of the
+/// cache.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Codes([[u32; 16]; 4]);
 
 pub(crate) fn packed_adjoint(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
@@ -14,23 +39,303 @@ pub(crate) fn packed_adjoint(launch: CpuLaunch<'_>) {
     let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
     let weights = &weights.read::<u32>()[p.weights0 as usize..][..rows.div_ceil(4) * width];
     let sums = &mut sums.write::<u32>()[p.sums0 as usize..][..p.samples as usize * cols * 2];
-    sums.par_chunks_mut(2 * cols).enumerate().for_each(|(sample, sums)| {
-        let mut totals = vec![0i64; 3 * cols];
-        for row in 0..rows {
-            let code = packed[row * words + p.word0 as usize + sample / 16] >> (2 * (sample % 16)) & 3;
-            let digits = &weights[row / 4 * width..][..width];
-            let digits = if code == 3 && missing { &digits[lanes..] } else { digits };
-            let times = [0, 1, 2, i64::from(missing)][code as usize];
-            for (total, word) in totals.iter_mut().zip(digits) {
-                *total += times * i64::from(word.to_le_bytes()[row % 4].cast_signed());
+    let word0 = p.word0 as usize;
+    let word1 = word0 + p.word_count as usize;
+    let product = Product { packed, rows, words, word0, word1, weights, width, lanes, cols, missing };
+    Path::best().run(Adjoint { product, sums });
+}
+
+/// Columns in whole vectors of 64 bits.
+const fn padded(cols: usize) -> usize {
+    cols.next_multiple_of(8)
+}
+
+/// The operands.
+#[derive(Clone, Copy)]
+struct Product<'a> {
+    packed: &'a [u32],
+    rows: usize,
+    words: usize,
+    /// The first word of the rows, and the one past the last.
+    word0: usize,
+    word1: usize,
+    weights: &'a [u32],
+    width: usize,
+    lanes: usize,
+    cols: usize,
+    missing: bool,
+}
+
+/// Sums out.
+struct Adjoint<'a> {
+    product: Product<'a>,
+    sums: &'a mut [u32],
+}
+
+impl Work for Adjoint<'_> {
+    fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
+        let product = self.product;
+        let (cols, lanes) = (product.cols, product.lanes);
+        let mut filled = Vec::new();
+        if product.missing {
+            filled.resize(product.rows.div_ceil(4) * 4 * padded(cols), 0);
+            let fours = filled.par_chunks_mut(4 * padded(cols)).zip(product.weights.par_chunks(2 * lanes));
+            fours.with_min_len(64).for_each(|(out, weights)| {
+                dot.vectorize(Fill { weights, lanes, cols, out });
+            });
+        }
+        let filled = &filled[..];
+        let strips: Vec<_> = self.sums.chunks_mut(16 * STRIP * product.cols * 2).map(Mutex::new).collect();
+        // Enough tasks for every thread; whole numbers add to the same in any order.
+        let tasks = (4 * rayon::current_num_threads()).div_ceil(strips.len());
+        let depth = product.rows.div_ceil(tasks).max(LEAST_ROWS).next_multiple_of(DEPTH);
+        let pieces = product.rows.div_ceil(depth);
+        (0..strips.len() * pieces).into_par_iter().for_each(|task| {
+            let (strip, piece) = (task % strips.len(), task / strips.len());
+            let rows = (piece * depth, product.rows.min((piece + 1) * depth));
+            let word = product.word0 + strip * STRIP;
+            let words = STRIP.min(product.word1 - word);
+            let strip = &strips[strip];
+            dot.vectorize(Piece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out: strip });
+        });
+    }
+}
+
+/// What the missing codes of four rows add: the second multiples, less 3 of the first, since the product takes those codes
+/// as 3. (4, padded columns).
+struct Fill<'a> {
+    weights: &'a [u32],
+    lanes: usize,
+    cols: usize,
+    out: &'a mut [i32],
+}
+
+impl NullaryFnOnce for Fill<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let slice = |t: usize| &self.weights[t..][..self.cols];
+        let [low, middle, high] = [0, 1, 2].map(|t| slice(t * self.cols));
+        let [low2, middle2, high2] = [0, 1, 2].map(|t| slice(self.lanes + t * self.cols));
+        for (row, out) in self.out.chunks_exact_mut(padded(self.cols)).enumerate() {
+            let digit = |word: u32| (word << (24 - 8 * row)).cast_signed() >> 24;
+            let out = &mut out[..self.cols];
+            for c in 0..self.cols {
+                let first = digit(low[c]) + (digit(middle[c]) << 8) + (digit(high[c]) << 16);
+                out[c] = digit(low2[c]) + (digit(middle2[c]) << 8) + (digit(high2[c]) << 16) - 3 * first;
             }
         }
-        for (c, sum) in sums.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            let added = totals[c] + (totals[cols + c] << 8) + (totals[2 * cols + c] << 16);
-            let total = (i64::from(sum[0]) | i64::from(sum[1]) << 32).wrapping_add(added);
-            #[allow(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
-            let halves = [total as u32, (total >> 32) as u32];
-            *sum = halves;
+    }
+}
+
+/// Some words of some rows.
+struct Piece<'a, 'b, D, const NARROW: usize, const WIDE: usize> {
+    dot: D,
+    product: Product<'a>,
+    /// What the missing codes of each row add: (rows, padded columns).
+    filled: &'a [i32],
+    rows: (usize, usize),
+    word: usize,
+    words: usize,
+    out: &'a Mutex<&'b mut [u32]>,
+}
+
+impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_, '_, D, NARROW, WIDE> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let p = &self.product;
+        let strips = self.words / NARROW_STRIP;
+        let lanes = 3 * p.cols;
+        // (strips, lanes, 64) sums of digits, and (samples, padded columns) sums of multiples.
+        let mut sums = vec![0; strips * lanes * 64];
+        let mut totals = vec![0; 16 * self.words * padded(p.cols)];
+        let mut bytes = [[0; 16]; DEPTH / 4];
+        let mut codes = [Codes::zeroed(); DEPTH / 4];
+        let mut pairs = [0; 2 * DEPTH];
+        for row in (self.rows.0..self.rows.1).step_by(DEPTH) {
+            let rows = DEPTH.min(self.rows.1 - row);
+            let fours = rows.div_ceil(4);
+            let weights = &p.weights[row / 4 * p.width..][..fours * p.width];
+            for (strip, sums) in sums.chunks_exact_mut(lanes * 64).enumerate() {
+                let (bytes, codes) = (&mut bytes[..fours], &mut codes[..fours]);
+                self.interleave(row, self.word + strip * NARROW_STRIP, bytes);
+                let bytes = bytes.as_flattened();
+                self.decode(bytes, codes);
+                if p.missing {
+                    let (used, missing) = find(bytes, &mut pairs);
+                    if missing * DENSE > rows * 64 {
+                        self.add_absent(bytes, codes, weights, sums);
+                    } else {
+                        let totals = &mut totals[strip * 64 * padded(p.cols)..][..64 * padded(p.cols)];
+                        let filled = &self.filled[row * padded(p.cols)..];
+                        walk(bytes, &pairs[..used], filled, totals, padded(p.cols));
+                    }
+                }
+                self.add(codes, weights, sums);
+            }
         }
-    });
+        join(&sums, p.cols, &mut totals);
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = out.chunks_exact_mut(2 * p.cols).zip(totals.chunks_exact(padded(p.cols)));
+        for (out, totals) in rows {
+            for (out, &added) in out.as_chunks_mut::<2>().0.iter_mut().zip(totals) {
+                let total = (i64::from(out[0]) | i64::from(out[1]) << 32).wrapping_add(added);
+                #[allow(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
+                let halves = [total as u32, (total >> 32) as u32];
+                *out = halves;
+            }
+        }
+    }
+}
+
+impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WIDE> {
+    /// Rows of four words, byte by byte. Zeros past the last row.
+    #[inline(always)]
+    fn interleave(&self, first: usize, word: usize, out: &mut [[u32; 16]]) {
+        let p = &self.product;
+        for (first, out) in (first..).step_by(4).zip(out) {
+            let four = |row: usize| -> [u32; 4] {
+                let words = &p.packed[row * p.words + word..][..4];
+                [words[0], words[1], words[2], words[3]]
+            };
+            let rows = if first + 4 <= self.rows.1 {
+                [four(first), four(first + 1), four(first + 2), four(first + 3)]
+            } else {
+                std::array::from_fn(|i| if first + i < self.rows.1 { four(first + i) } else { [0; 4] })
+            };
+            *out = self.dot.interleave(rows);
+        }
+    }
+
+    /// The codes of rows byte by byte.
+    #[inline(always)]
+    fn decode(&self, bytes: &[u32], codes: &mut [Codes]) {
+        let (bytes, codes): (&[D::Words], &mut [D::Words]) = (cast_slice(bytes), cast_slice_mut(codes));
+        // Vectors of 16 words.
+        let len = 64 / size_of::<D::Words>();
+        for (bytes, codes) in bytes.chunks_exact(len).zip(codes.chunks_exact_mut(4 * len)) {
+            for (shift, codes) in (0..).step_by(2).zip(codes.chunks_exact_mut(len)) {
+                for (codes, &bytes) in codes.iter_mut().zip(bytes) {
+                    *codes = pulp::cast(self.dot.quads(pulp::cast(bytes), shift));
+                }
+            }
+        }
+    }
+
+    /// Adds a second product, of the missing codes, and makes the first one's codes 0 there.
+    #[inline(always)]
+    fn add_absent(&self, bytes: &[u32], codes: &mut [Codes], weights: &[u32], sums: &mut [u32]) {
+        let mut masked = [0; 4 * DEPTH];
+        for (masked, &word) in masked.iter_mut().zip(bytes) {
+            *masked = missing(word);
+        }
+        self.decode(&masked[..bytes.len()], codes);
+        self.add(codes, &weights[self.product.lanes..], sums);
+        for (masked, &word) in masked.iter_mut().zip(bytes) {
+            *masked = word & !(3 * missing(word));
+        }
+        self.decode(&masked[..bytes.len()], codes);
+    }
+
+    /// Adds the products of 64 samples to their sums, (lanes, 64).
+    #[inline(always)]
+    fn add(&self, codes: &[Codes], weights: &[u32], sums: &mut [u32]) {
+        let lanes = 3 * self.product.cols;
+        let codes: &[D::Words] = cast_slice(codes);
+        let sums: &mut [D::Words] = cast_slice_mut(sums);
+        let mut tile = Tile { codes, weights, width: self.product.width, lane: 0 };
+        while tile.lane + NARROW <= lanes {
+            tile.add::<D, NARROW, WIDE>(self.dot, sums);
+            tile.lane += NARROW;
+        }
+        // Lanes are a multiple of 3.
+        if tile.lane < lanes {
+            tile.add::<D, 3, WIDE>(self.dot, sums);
+        }
+    }
+}
+
+/// Where the products of some lanes are added to their sums.
+struct Tile<'a, W> {
+    codes: &'a [W],
+    weights: &'a [u32],
+    /// Words of a row of `weights`, and the first of them.
+    width: usize,
+    lane: usize,
+}
+
+impl<W: Pod> Tile<'_, W> {
+    #[inline(always)]
+    fn add<D: Dot<Words = W>, const LANES: usize, const VECTORS: usize>(&self, dot: D, sums: &mut [W]) {
+        // Vectors of 64 samples.
+        let stride = 256 / size_of::<W>();
+        for first in (0..stride).step_by(VECTORS) {
+            let place = |lane: usize| (self.lane + lane) * stride + first;
+            let mut acc = [[dot.splat(0); VECTORS]; LANES];
+            for (lane, acc) in acc.iter_mut().enumerate() {
+                for (acc, &sum) in acc.iter_mut().zip(&sums[place(lane)..][..VECTORS]) {
+                    *acc = pulp::cast(sum);
+                }
+            }
+            for (codes, weights) in self.codes.chunks_exact(stride).zip(self.weights.chunks(self.width)) {
+                let codes = &codes[first..][..VECTORS];
+                for (&weight, acc) in weights[self.lane..][..LANES].iter().zip(&mut acc) {
+                    let weight = dot.splat(weight);
+                    for (acc, &codes) in acc.iter_mut().zip(codes) {
+                        *acc = dot.dot(*acc, pulp::cast(codes), weight);
+                    }
+                }
+            }
+            for (lane, acc) in acc.iter().enumerate() {
+                for (&acc, sum) in acc.iter().zip(&mut sums[place(lane)..][..VECTORS]) {
+                    *sum = pulp::cast(acc);
+                }
+            }
+        }
+    }
+}
+
+/// Adds what is missing to the totals of its samples.
+#[inline(always)]
+fn walk(bytes: &[u32], pairs: &[u16], filled: &[i32], totals: &mut [i64], padded: usize) {
+    let words = bytes.as_chunks::<2>().0;
+    for &pair in pairs {
+        let pair = usize::from(pair);
+        let mut gaps = missing_of_pair(&words[pair]);
+        while gaps != 0 {
+            let bit = gaps.trailing_zeros() as usize;
+            gaps &= gaps - 1;
+            let (row, sample) = (pair / 8 * 4 + bit / 8 % 4, pair % 8 * 8 + bit / 32 * 4 + bit / 2 % 4);
+            let (totals, filled) = (&mut totals[sample * padded..][..padded], &filled[row * padded..][..padded]);
+            for (totals, filled) in totals.as_chunks_mut::<8>().0.iter_mut().zip(filled.as_chunks::<8>().0) {
+                // All read before any is written, as one vector is.
+                *totals = std::array::from_fn(|i| totals[i] + i64::from(filled[i]));
+            }
+        }
+    }
+}
+
+/// Adds what (strips, lanes, 64) sums of digits stand for to (samples, padded columns).
+#[inline(always)]
+fn join(sums: &[u32], cols: usize, totals: &mut [i64]) {
+    let padded = padded(cols);
+    for (sums, totals) in sums.chunks_exact(3 * cols * 64).zip(totals.chunks_exact_mut(64 * padded)) {
+        let lanes = sums.as_chunks::<64>().0;
+        for c in 0..cols {
+            let [low, middle, high] = [&lanes[c], &lanes[cols + c], &lanes[2 * cols + c]];
+            let mut column = [0; 64];
+            for place in 0..64 {
+                let [low, middle, high] =
+                    [low, middle, high].map(|sums| i64::from(sums[place].cast_signed()));
+                column[place] = low + (middle << 8) + (high << 16);
+            }
+            for (place, sum) in column.into_iter().enumerate() {
+                let sample = 4 * (place % 16) + place / 16;
+                totals[sample * padded + c] += sum;
+            }
+        }
+    }
 }

@@ -1,94 +1,356 @@
 //! Packed rows times digits, in whole numbers.
 
+use bytemuck::{cast_slice, cast_slice_mut};
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
+use super::{
+    dot::{Dot, Path, Work},
+    quads::{DEPTH, Gaps, Quads, Tile, Walk},
+};
 use crate::{
     driver::cpu::CpuLaunch,
     genotype::packed::{apply::Params, slices::digits},
 };
 
+/// Rows of a task: a multiple of 4, so that whole words of weights are written, and of any tile.
+const BLOCK: usize = 48;
+/// With one code in as many missing, a second product takes as long as a walk over those that are.
+const DENSE: usize = 24;
+/// Columns that are rounded at a time: loops of as many become vectors, where shorter ones may be unrolled before that.
+const PART: usize = 32;
+
 pub(crate) fn packed_apply(launch: CpuLaunch<'_>) {
+    apply(launch, Path::best());
+}
+
+fn apply(launch: CpuLaunch<'_>, path: Path) {
     let p: Params = launch.params();
     let (missing, as_digits) = (launch.constant("MISSING") != 0, launch.constant("DIGITS") != 0);
     let [packed, xs, table, columns, out] = launch.args();
     let (rows, words, cols, lanes) =
         (p.rows as usize, p.words as usize, p.columns as usize, p.lanes as usize);
-    let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
-    let xs = &xs.read::<u32>()[..4 * words * lanes];
-    let table = &table.read::<f32>()[p.table0 as usize..].as_chunks::<2>().0[..rows];
     let columns = &columns.read::<f32>().as_chunks::<2>().0[..cols];
-    let y = |row: usize, weights: bool| -> Vec<[f32; 2]> {
-        let (mut sums, mut absent) = (vec![0i32; lanes], vec![0i32; lanes]);
-        for quad in 0..4 * words {
-            let four = packed[row * words + quad / 4] >> (2 * (quad % 4)) & 0x0303_0303;
-            for (byte, code) in four.to_le_bytes().into_iter().enumerate() {
-                for lane in 0..lanes {
-                    let digit = i32::from(xs[quad * lanes + lane].to_le_bytes()[byte].cast_signed());
-                    if code == 3 { absent[lane] += digit } else { sums[lane] += i32::from(code) * digit }
+    let product = Product {
+        packed: &packed.read::<u32>()[p.packed0 as usize..][..rows * words],
+        words,
+        xs: &xs.read::<u32>()[..4 * words * lanes],
+        lanes,
+        table: &table.read::<f32>()[p.table0 as usize..].as_chunks::<2>().0[..rows],
+        totals: &parts(columns, 0),
+        scales: &parts(columns, 1),
+        cols,
+        missing,
+    };
+    if as_digits {
+        let len = rows.div_ceil(4) * product.width();
+        path.run(Digits { product, out: &mut out.write::<u32>()[p.out0 as usize..][..len] });
+    } else {
+        path.run(Values { product, out: &mut out.write::<f32>()[p.out0 as usize..][..rows * cols] });
+    }
+}
+
+/// One of the two numbers of each column, and zeros up to whole parts.
+fn parts(columns: &[[f32; 2]], which: usize) -> Vec<[f32; PART]> {
+    let part = |columns: &[[f32; 2]]| std::array::from_fn(|i| columns.get(i).map_or(0.0, |pair| pair[which]));
+    columns.chunks(PART).map(part).collect()
+}
+
+/// The operands.
+#[derive(Clone, Copy)]
+struct Product<'a> {
+    packed: &'a [u32],
+    words: usize,
+    xs: &'a [u32],
+    lanes: usize,
+    table: &'a [[f32; 2]],
+    /// Each column's sum of multiples, and factor.
+    totals: &'a [[f32; PART]],
+    scales: &'a [[f32; PART]],
+    cols: usize,
+    missing: bool,
+}
+
+impl Product<'_> {
+    /// Words of four rows of weights.
+    const fn width(&self) -> usize {
+        if self.missing { 2 * self.lanes } else { self.lanes }
+    }
+}
+
+/// f32 out, (rows, columns).
+struct Values<'a> {
+    product: Product<'a>,
+    out: &'a mut [f32],
+}
+
+impl Work for Values<'_> {
+    fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
+        let product = self.product;
+        self.out.par_chunks_mut(BLOCK * product.cols).enumerate().for_each(|(block, out)| {
+            let rows = out.len() / product.cols;
+            let block = Block::<D, NARROW, WIDE> { dot, product, first: block * BLOCK, rows };
+            dot.vectorize(ValuesBlock { block, out });
+        });
+    }
+}
+
+/// Digits of weights out, (⌈rows / 4⌉, width) words.
+struct Digits<'a> {
+    product: Product<'a>,
+    out: &'a mut [u32],
+}
+
+impl Work for Digits<'_> {
+    fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
+        let product = self.product;
+        self.out.par_chunks_mut(BLOCK / 4 * product.width()).enumerate().for_each(|(block, out)| {
+            let first = block * BLOCK;
+            let rows = BLOCK.min(product.table.len() - first);
+            let block = Block::<D, NARROW, WIDE> { dot, product, first, rows };
+            dot.vectorize(DigitsBlock { block, out });
+        });
+    }
+}
+
+/// Some rows.
+#[derive(Clone, Copy)]
+struct Block<'a, D, const NARROW: usize, const WIDE: usize> {
+    dot: D,
+    product: Product<'a>,
+    first: usize,
+    rows: usize,
+}
+
+struct ValuesBlock<'a, D, const NARROW: usize, const WIDE: usize> {
+    block: Block<'a, D, NARROW, WIDE>,
+    out: &'a mut [f32],
+}
+
+impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for ValuesBlock<'_, D, NARROW, WIDE> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { block, out } = self;
+        let p = block.product;
+        let sums = block.sums();
+        for (row, out) in out.chunks_exact_mut(p.cols).enumerate() {
+            for (part, (out, scales)) in out.chunks_mut(PART).zip(p.scales).enumerate() {
+                let values = block.values(&sums, row, part);
+                let mut y = [0.0; PART];
+                for c in 0..PART {
+                    y[c] = values.at(c) * scales[c];
                 }
+                out.copy_from_slice(&y[..out.len()]);
             }
         }
-        let [mean, factor] = table[row];
-        let value = |(c, &[total, scale]): (usize, &[f32; 2])| {
-            let sum = join([sums[c], sums[cols + c], sums[2 * cols + c]]);
-            let present = if missing {
-                total - join([absent[c], absent[cols + c], absent[2 * cols + c]])
-            } else {
-                total
-            };
-            let y = (sum - mean * present) * factor;
-            if weights {
-                let w = y * factor * scale;
-                [w, w * mean]
-            } else {
-                [y * scale, 0.0]
-            }
-        };
-        columns.iter().enumerate().map(value).collect()
-    };
-    if !as_digits {
-        let out = &mut out.write::<f32>()[p.out0 as usize..][..rows * cols];
-        out.par_chunks_mut(cols).enumerate().for_each(|(row, out)| {
-            out.iter_mut().zip(y(row, false)).for_each(|(out, [y, _])| *out = y);
-        });
-        return;
     }
-    let sets = if missing { 2 } else { 1 };
-    let width = sets * lanes;
-    let out = &mut out.write::<u32>()[p.out0 as usize..][..rows.div_ceil(4) * width];
-    out.par_chunks_mut(width).enumerate().for_each(|(four, out)| {
-        out.fill(0);
-        for row in 4 * four..rows.min(4 * four + 4) {
-            for (c, pair) in y(row, true).into_iter().enumerate() {
-                for (set, weight) in pair.into_iter().take(sets).enumerate() {
-                    for (slice, digit) in digits(multiple(weight)).into_iter().enumerate() {
-                        let byte = u32::from(digit.cast_unsigned()) << (8 * (row % 4));
-                        out[set * lanes + slice * cols + c] |= byte;
+}
+
+struct DigitsBlock<'a, D, const NARROW: usize, const WIDE: usize> {
+    block: Block<'a, D, NARROW, WIDE>,
+    out: &'a mut [u32],
+}
+
+impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for DigitsBlock<'_, D, NARROW, WIDE> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { block, out } = self;
+        let p = block.product;
+        let sums = block.sums();
+        for (four, out) in out.chunks_exact_mut(p.width()).enumerate() {
+            for part in 0..p.scales.len() {
+                if p.missing {
+                    put(&block.weights::<2>(&sums, four, part), p, part, out);
+                } else {
+                    put(&block.weights::<1>(&sums, four, part), p, part, out);
+                }
+            }
+            for out in out.chunks_exact_mut(p.lanes) {
+                out[3 * p.cols..].fill(0);
+            }
+        }
+    }
+}
+
+/// Digits of a part of the columns of four rows to their places.
+#[inline(always)]
+fn put(sets: &[[[u32; PART]; 3]], p: Product<'_>, part: usize, out: &mut [u32]) {
+    let len = PART.min(p.cols - PART * part);
+    for (out, slices) in out.chunks_exact_mut(p.lanes).zip(sets) {
+        for (slice, words) in slices.iter().enumerate() {
+            out[slice * p.cols + PART * part..][..len].copy_from_slice(&words[..len]);
+        }
+    }
+}
+
+/// What a block's codes add up to, missing ones as 3, and the digits of missing samples: (rows, lanes), and what a vector
+/// past the end may read.
+struct Sums {
+    codes: Vec<u32>,
+    absent: Vec<u32>,
+}
+
+impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> {
+    #[inline(always)]
+    fn sums(&self) -> Sums {
+        let p = &self.product;
+        let len = BLOCK * p.lanes + PART;
+        let mut sums =
+            Sums { codes: vec![0; len], absent: if p.missing { vec![0; len] } else { Vec::new() } };
+        let mut quads = [Quads::default(); NARROW];
+        let mut gaps = Gaps::default();
+        for word in (0..p.words).step_by(DEPTH) {
+            let count = DEPTH.min(p.words - word);
+            let xs = &p.xs[4 * word * p.lanes..][..4 * count * p.lanes];
+            for row in (0..self.rows).step_by(NARROW) {
+                let place = row * p.lanes..(row + NARROW) * p.lanes;
+                let mut packed = [&[][..]; NARROW];
+                for (row, packed) in (row..self.rows).zip(&mut packed) {
+                    *packed = &p.packed[(self.first + row) * p.words + word..][..count];
+                }
+                for (quads, packed) in quads.iter_mut().zip(packed) {
+                    quads.decode(packed);
+                }
+                self.add(&quads, count, xs, &mut sums.codes[place.clone()]);
+                if p.missing {
+                    let sums = &mut sums.absent[place];
+                    if gaps.find(&packed) * DENSE > NARROW * 16 * count {
+                        for (quads, packed) in quads.iter_mut().zip(packed) {
+                            quads.decode_gaps(packed);
+                        }
+                        self.add(&quads, count, xs, sums);
+                    } else {
+                        self.walk(&packed, &mut gaps, xs, sums);
                     }
                 }
             }
         }
-    });
+        sums
+    }
+
+    /// Adds the products of `NARROW` rows to their sums.
+    #[inline(always)]
+    fn add(&self, quads: &[Quads; NARROW], words: usize, xs: &[u32], sums: &mut [u32]) {
+        let (xs, sums) = (cast_slice(xs), cast_slice_mut(sums));
+        let stride = self.product.lanes * 4 / size_of::<D::Words>();
+        for first in (0..stride).step_by(WIDE) {
+            let tile = Tile { quads, words, xs, stride, first };
+            match WIDE.min(stride - first) {
+                1 => tile.add::<D, 1>(self.dot, sums),
+                2 => tile.add::<D, 2>(self.dot, sums),
+                3 => tile.add::<D, 3>(self.dot, sums),
+                _ => tile.add::<D, WIDE>(self.dot, sums),
+            }
+        }
+    }
+
+    /// Adds the digits of the missing samples of each row.
+    #[inline(always)]
+    fn walk(&self, packed: &[&[u32]; NARROW], gaps: &mut Gaps<NARROW>, xs: &[u32], sums: &mut [u32]) {
+        for (row, sums) in sums.chunks_exact_mut(self.product.lanes).enumerate() {
+            gaps.list(row, packed[row]);
+            let (xs, sums) = (cast_slice(xs), cast_slice_mut(sums));
+            let stride = sums.len();
+            for first in (0..stride).step_by(WIDE) {
+                let walk = Walk { ones: &gaps.ones, xs, stride, first };
+                match WIDE.min(stride - first) {
+                    1 => walk.add::<D, 1>(self.dot, sums),
+                    2 => walk.add::<D, 2>(self.dot, sums),
+                    3 => walk.add::<D, 3>(self.dot, sums),
+                    _ => walk.add::<D, WIDE>(self.dot, sums),
+                }
+            }
+        }
+    }
+
+    /// The digits of the weights of some columns of four rows, and of those times the means where there are two sets.
+    #[inline(always)]
+    fn weights<const SETS: usize>(&self, sums: &Sums, four: usize, part: usize) -> [[[u32; PART]; 3]; SETS] {
+        let scales = &self.product.scales[part];
+        let mut words = [[[0; PART]; 3]; SETS];
+        for row in 0..4 {
+            let values = self.values(sums, 4 * four + row, part);
+            for c in 0..PART {
+                let weight = values.at(c) * values.factor * scales[c];
+                for (set, words) in words.iter_mut().enumerate() {
+                    let digits = digits(multiple(if set == 0 { weight } else { weight * values.mean }));
+                    for (words, digit) in words.iter_mut().zip(digits) {
+                        words[c] |= u32::from(digit.cast_unsigned()) << (8 * row);
+                    }
+                }
+            }
+        }
+        words
+    }
+
+    /// What a row's y of some columns are made of; zeros past the last row.
+    #[inline(always)]
+    fn values<'a>(&self, sums: &'a Sums, row: usize, part: usize) -> RowValues<'a>
+    where
+        Self: 'a,
+    {
+        let p = self.product;
+        let [mean, factor] = p.table.get(self.first + row).copied().unwrap_or_default();
+        let slices = |sums: &'a [u32]| -> [&'a [u32; PART]; 3] {
+            [0, 1, 2].map(|t| &sums[row * p.lanes + t * p.cols + PART * part..].as_chunks().0[0])
+        };
+        let absent = p.missing.then(|| slices(&sums.absent));
+        RowValues { mean, factor, totals: p.totals[part], codes: slices(&sums.codes), absent }
+    }
+}
+
+/// What a row's y of some columns are made of.
+struct RowValues<'a> {
+    mean: f32,
+    factor: f32,
+    totals: [f32; PART],
+    codes: [&'a [u32; PART]; 3],
+    absent: Option<[&'a [u32; PART]; 3]>,
+}
+
+impl RowValues<'_> {
+    /// y of a column, before the column's factor.
+    #[inline(always)]
+    fn at(&self, c: usize) -> f32 {
+        let codes = self.codes.map(|slice| slice[c]);
+        let (sum, present) = if let Some(absent) = self.absent {
+            let absent = absent.map(|slice| slice[c]);
+            let [low, middle, high] = [0, 1, 2].map(|t| codes[t].wrapping_sub(absent[t].wrapping_mul(3)));
+            (join([low, middle, high]), self.totals[c] - join(absent))
+        } else {
+            (join(codes), self.totals[c])
+        };
+        (sum - self.mean * present) * self.factor
+    }
 }
 
 /// The number that three sums of digits stand for: exact until the last additions round.
 #[inline(always)]
-fn join([low, middle, high]: [i32; 3]) -> f32 {
+fn join([low, middle, high]: [u32; 3]) -> f32 {
     (widen(high) * 256.0 + widen(middle)) * 256.0 + widen(low)
 }
 
 /// A whole number in f32: rounded once.
 #[inline(always)]
-fn widen(x: i32) -> f32 {
+fn widen(x: u32) -> f32 {
     #[allow(clippy::cast_precision_loss, reason = "rounded to nearest, as the sum of two exact halves is")]
-    let rounded = x as f32;
+    let rounded = x.cast_signed() as f32;
     rounded
 }
 
-/// The nearest whole number within the range of digits.
+/// The nearest whole number within the range of digits, ties to even.
 #[inline(always)]
 fn multiple(weight: f32) -> i32 {
-    #[allow(clippy::cast_possible_truncation, reason = "in range after the clamp")]
-    let multiple = weight.round_ties_even().clamp(-8_355_711.0, 8_355_711.0) as i32;
-    multiple
+    // 1.5 times 2^23: what is added to it is rounded to whole numbers, which its bits then show. Vectors have no
+    // conversion that Rust's `as` is.
+    const SHIFT: f32 = 12_582_912.0;
+    let whole = |x: f32| x.to_bits().cast_signed() - SHIFT.to_bits().cast_signed();
+    let weight = weight.round_ties_even().max(-8_355_711.0).min(8_355_711.0);
+    let high = weight * (1.0 / 256.0) + SHIFT;
+    let low = weight - (high - SHIFT) * 256.0 + SHIFT;
+    256 * whole(high) + whole(low)
 }

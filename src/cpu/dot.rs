@@ -1,0 +1,210 @@
+//! Dot products of codes and digits, four bytes a lane, on what the processor has for them.
+
+#![cfg_attr(
+    target_arch = "x86_64",
+    allow(unsafe_code, reason = "pulp has the token of AVX-512 VNNI, and not yet its one instruction")
+)]
+
+use bytemuck::Pod;
+use pulp::NullaryFnOnce;
+
+/// Vectors of words, and the product of four unsigned bytes of 0 to 3 with four signed ones.
+pub(super) trait Dot: Copy + Send + Sync {
+    /// A vector in registers.
+    type Vector: Pod;
+    /// The same in memory: an array of words, at no alignment of its own.
+    type Words: Pod;
+
+    /// Runs `f` compiled for these vectors: only what is inlined into it gains.
+    fn vectorize<F: NullaryFnOnce>(self, f: F) -> F::Output;
+
+    /// A vector of one word.
+    fn splat(self, word: u32) -> Self::Vector;
+
+    /// Adds to each lane of `sums` the products of its four codes and digits.
+    fn dot(self, sums: Self::Vector, codes: Self::Vector, digits: Self::Vector) -> Self::Vector;
+
+    /// The bytes of `words` shifted right by `shift`, modulo 4.
+    fn quads(self, words: Self::Vector, shift: u32) -> Self::Vector;
+
+    /// Four rows byte by byte: byte r of word p is byte p of row r.
+    #[inline(always)]
+    fn interleave(self, rows: [[u32; 4]; 4]) -> [u32; 16] {
+        let bytes: [[u8; 16]; 4] = bytemuck::cast(rows.map(|row| row.map(u32::to_le)));
+        std::array::from_fn(|p| u32::from_le_bytes([bytes[0][p], bytes[1][p], bytes[2][p], bytes[3][p]]))
+    }
+}
+
+/// What runs on the vectors of a [`Path`].
+pub(super) trait Work {
+    /// Runs. Tiles of `NARROW` words by `WIDE` vectors of sums fit the registers.
+    fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D);
+}
+
+/// A way to compute dot products.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Path {
+    /// 64 products an instruction.
+    #[cfg(target_arch = "x86_64")]
+    Vnni(Vnni),
+    /// 32 products in three instructions.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(pulp::x86::V3),
+    /// Plain code.
+    Plain,
+}
+
+impl Path {
+    /// The fastest one here.
+    pub(super) fn best() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(vnni) = Vnni::try_new() {
+            return Self::Vnni(vnni);
+        } else if let Some(avx2) = pulp::x86::V3::try_new() {
+            return Self::Avx2(avx2);
+        }
+        Self::Plain
+    }
+
+    /// Every one that this processor has.
+    #[cfg(test)]
+    pub(super) fn all() -> Vec<Self> {
+        #[allow(unused_mut, reason = "one on other processors")]
+        let mut all = vec![Self::Plain];
+        #[cfg(target_arch = "x86_64")]
+        {
+            all.extend(Vnni::try_new().map(Self::Vnni));
+            all.extend(pulp::x86::V3::try_new().map(Self::Avx2));
+        }
+        all
+    }
+
+    pub(super) fn run(self, work: impl Work) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Vnni(vnni) => work.run::<_, 6, 4>(vnni),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(avx2) => work.run::<_, 3, 2>(avx2),
+            Self::Plain => work.run::<_, 3, 2>(Plain),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pulp::simd_type! {
+    /// Proof that the processor has AVX-512 with VNNI.
+    pub(super) struct Vnni {
+        pub(super) avx2: "avx2",
+        pub(super) bmi1: "bmi1",
+        pub(super) bmi2: "bmi2",
+        pub(super) popcnt: "popcnt",
+        pub(super) lzcnt: "lzcnt",
+        pub(super) avx512f: "avx512f",
+        pub(super) avx512bw: "avx512bw",
+        pub(super) avx512dq: "avx512dq",
+        pub(super) avx512vl: "avx512vl",
+        pub(super) avx512vnni: "avx512vnni",
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Dot for Vnni {
+    type Vector = std::arch::x86_64::__m512i;
+    type Words = [u32; 16];
+
+    #[inline(always)]
+    fn vectorize<F: NullaryFnOnce>(self, f: F) -> F::Output {
+        Self::vectorize(self, f)
+    }
+
+    #[inline(always)]
+    fn splat(self, word: u32) -> Self::Vector {
+        self.avx512f._mm512_set1_epi32(word.cast_signed())
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: Self::Vector, codes: Self::Vector, digits: Self::Vector) -> Self::Vector {
+        // SAFETY: `self` proves that the processor has AVX-512 VNNI.
+        unsafe { std::arch::x86_64::_mm512_dpbusd_epi32(sums, codes, digits) }
+    }
+
+    #[inline(always)]
+    fn quads(self, words: Self::Vector, shift: u32) -> Self::Vector {
+        let shifted = self.avx512f._mm512_srlv_epi32(words, self.splat(shift));
+        self.avx512f._mm512_and_si512(shifted, self.splat(0x0303_0303))
+    }
+
+    #[inline(always)]
+    fn interleave(self, rows: [[u32; 4]; 4]) -> [u32; 16] {
+        // Word w of each row side by side, then the bytes of four words.
+        let words: [u32; 16] = std::array::from_fn(|i| (i % 4 * 4 + i / 4) as u32);
+        let bytes: [u8; 64] = std::array::from_fn(|i| (i % 4 * 4 + i / 4 % 4) as u8);
+        let fours = self.avx512f._mm512_permutexvar_epi32(pulp::cast(words), pulp::cast(rows));
+        pulp::cast(self.avx512bw._mm512_shuffle_epi8(fours, pulp::cast(bytes)))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Dot for pulp::x86::V3 {
+    type Vector = std::arch::x86_64::__m256i;
+    type Words = [u32; 8];
+
+    #[inline(always)]
+    fn vectorize<F: NullaryFnOnce>(self, f: F) -> F::Output {
+        Self::vectorize(self, f)
+    }
+
+    #[inline(always)]
+    fn splat(self, word: u32) -> Self::Vector {
+        self.avx._mm256_set1_epi32(word.cast_signed())
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: Self::Vector, codes: Self::Vector, digits: Self::Vector) -> Self::Vector {
+        // Far from the ends of 16 bits: two products of 3 by 128 at most.
+        let pairs = self.avx2._mm256_maddubs_epi16(codes, digits);
+        let fours = self.avx2._mm256_madd_epi16(pairs, self.splat(0x0001_0001));
+        self.avx2._mm256_add_epi32(sums, fours)
+    }
+
+    #[inline(always)]
+    fn quads(self, words: Self::Vector, shift: u32) -> Self::Vector {
+        let shifted = self.avx2._mm256_srlv_epi32(words, self.splat(shift));
+        self.avx2._mm256_and_si256(shifted, self.splat(0x0303_0303))
+    }
+}
+
+/// Vectors of the compiler's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plain;
+
+impl Dot for Plain {
+    type Vector = [u32; 8];
+    type Words = [u32; 8];
+
+    #[inline(always)]
+    fn vectorize<F: NullaryFnOnce>(self, f: F) -> F::Output {
+        pulp::Arch::new().dispatch(f)
+    }
+
+    #[inline(always)]
+    fn splat(self, word: u32) -> Self::Vector {
+        [word; 8]
+    }
+
+    #[inline(always)]
+    fn dot(self, mut sums: Self::Vector, codes: Self::Vector, digits: Self::Vector) -> Self::Vector {
+        for byte in 0..4 {
+            for ((sum, code), digit) in sums.iter_mut().zip(codes).zip(digits) {
+                let digit = (digit << (24 - 8 * byte)).cast_signed() >> 24;
+                *sum = sum.wrapping_add((code >> (8 * byte) & 3).wrapping_mul(digit.cast_unsigned()));
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn quads(self, words: Self::Vector, shift: u32) -> Self::Vector {
+        words.map(|word| word >> shift & 0x0303_0303)
+    }
+}

@@ -1,0 +1,161 @@
+//! Rows of packed genotypes as quads, and the tiles in which their products are added.
+
+use bytemuck::Pod;
+
+use super::{
+    dot::Dot,
+    packed::{find, missing, missing_of_pair},
+};
+
+/// Words of a row that are decoded at a time.
+pub(super) const DEPTH: usize = 64;
+
+/// The quads of a piece of a row: at j and w that of word w shifted by 2 j. In lines of the cache.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Quads([[u32; DEPTH]; 4]);
+
+impl Default for Quads {
+    fn default() -> Self {
+        Self([[0; DEPTH]; 4])
+    }
+}
+
+impl Quads {
+    /// Zeros past the end.
+    #[inline(always)]
+    pub(super) fn decode(&mut self, packed: &[u32]) {
+        for (shift, quads) in self.0.iter_mut().enumerate() {
+            if packed.is_empty() {
+                *quads = [0; DEPTH];
+            }
+            for (quad, word) in quads.iter_mut().zip(packed) {
+                *quad = word >> (2 * shift) & 0x0303_0303;
+            }
+        }
+    }
+
+    /// 1 where a code is missing.
+    #[inline(always)]
+    pub(super) fn decode_gaps(&mut self, packed: &[u32]) {
+        for (shift, quads) in self.0.iter_mut().enumerate() {
+            if packed.is_empty() {
+                *quads = [0; DEPTH];
+            }
+            for (quad, &word) in quads.iter_mut().zip(packed) {
+                *quad = missing(word) >> (2 * shift) & 0x0101_0101;
+            }
+        }
+    }
+}
+
+/// The missing codes of pieces of rows.
+pub(super) struct Gaps<const ROWS: usize> {
+    /// The pairs of words that hold one, and how many these are.
+    pairs: [[u16; DEPTH / 2]; ROWS],
+    used: [usize; ROWS],
+    /// Each one's quad in a row, and 1 in its byte.
+    pub(super) ones: Vec<(u32, u32)>,
+}
+
+impl<const ROWS: usize> Default for Gaps<ROWS> {
+    fn default() -> Self {
+        Self { pairs: [[0; DEPTH / 2]; ROWS], used: [0; ROWS], ones: Vec::new() }
+    }
+}
+
+impl<const ROWS: usize> Gaps<ROWS> {
+    /// Finds them; gives their number.
+    #[inline(always)]
+    pub(super) fn find(&mut self, packed: &[&[u32]; ROWS]) -> usize {
+        let mut all = 0;
+        for ((packed, pairs), used) in packed.iter().zip(&mut self.pairs).zip(&mut self.used) {
+            let codes;
+            (*used, codes) = find(packed, pairs);
+            all += codes;
+        }
+        all
+    }
+
+    /// Lists those of a row.
+    #[inline(always)]
+    pub(super) fn list(&mut self, row: usize, packed: &[u32]) {
+        let words = packed.as_chunks::<2>().0;
+        self.ones.clear();
+        for &pair in &self.pairs[row][..self.used[row]] {
+            let mut gaps = missing_of_pair(&words[usize::from(pair)]);
+            while gaps != 0 {
+                let bit = gaps.trailing_zeros();
+                gaps &= gaps - 1;
+                self.ones.push((8 * u32::from(pair) + bit / 32 * 4 + bit / 2 % 4, 1 << (bit & 24)));
+            }
+        }
+    }
+}
+
+/// Where the products of some rows are added to their sums.
+pub(super) struct Tile<'a, W, const ROWS: usize> {
+    pub(super) quads: &'a [Quads; ROWS],
+    pub(super) words: usize,
+    pub(super) xs: &'a [W],
+    /// Vectors of a row of `xs` and of the sums, and the first of them.
+    pub(super) stride: usize,
+    pub(super) first: usize,
+}
+
+impl<W: Pod, const ROWS: usize> Tile<'_, W, ROWS> {
+    #[inline(always)]
+    pub(super) fn add<D: Dot<Words = W>, const VECTORS: usize>(&self, dot: D, sums: &mut [W]) {
+        let place = |row: usize| row * self.stride + self.first;
+        let mut acc = [[dot.splat(0); VECTORS]; ROWS];
+        for (row, acc) in acc.iter_mut().enumerate() {
+            for (acc, &sum) in acc.iter_mut().zip(&sums[place(row)..][..VECTORS]) {
+                *acc = pulp::cast(sum);
+            }
+        }
+        for word in 0..self.words.min(DEPTH) {
+            for shift in 0..4 {
+                let xs = &self.xs[place(4 * word + shift)..][..VECTORS];
+                for (quads, acc) in self.quads.iter().zip(&mut acc) {
+                    let quad = dot.splat(quads.0[shift][word]);
+                    for (acc, &x) in acc.iter_mut().zip(xs) {
+                        *acc = dot.dot(*acc, quad, pulp::cast(x));
+                    }
+                }
+            }
+        }
+        for (row, acc) in acc.iter().enumerate() {
+            for (&acc, sum) in acc.iter().zip(&mut sums[place(row)..][..VECTORS]) {
+                *sum = pulp::cast(acc);
+            }
+        }
+    }
+}
+
+/// Where the digits of a row's missing samples are added.
+pub(super) struct Walk<'a, W> {
+    pub(super) ones: &'a [(u32, u32)],
+    pub(super) xs: &'a [W],
+    pub(super) stride: usize,
+    pub(super) first: usize,
+}
+
+impl<W: Pod> Walk<'_, W> {
+    #[inline(always)]
+    pub(super) fn add<D: Dot<Words = W>, const VECTORS: usize>(&self, dot: D, sums: &mut [W]) {
+        let sums = &mut sums[self.first..][..VECTORS];
+        let mut acc = [dot.splat(0); VECTORS];
+        for (acc, &sum) in acc.iter_mut().zip(&*sums) {
+            *acc = pulp::cast(sum);
+        }
+        for &(quad, one) in self.ones {
+            let xs = &self.xs[quad as usize * self.stride + self.first..][..VECTORS];
+            for (acc, &x) in acc.iter_mut().zip(xs) {
+                *acc = dot.dot(*acc, dot.splat(one), pulp::cast(x));
+            }
+        }
+        for (acc, sum) in acc.into_iter().zip(sums) {
+            *sum = pulp::cast(acc);
+        }
+    }
+}
