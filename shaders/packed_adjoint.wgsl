@@ -25,10 +25,13 @@ struct Params {
 const TILE: u32 = 4u;
 const MISSING: u32 = 0u;
 
+// Words that a workgroup has at once.
+const PART: u32 = 4u;
+
 // Four rows make a word for each sample: a byte each. An invocation sums 4 samples, those of a byte of a word, and 4 columns
 // with all three slices of them: 4 vec4 loads for 48 products of four bytes. Neighbours take the next samples, so that whole
 // subgroups have nothing to do where columns are few.
-const FOURS: u32 = 4u * TILE;
+const FOURS: u32 = 4u * PART;
 // Four columns each; what a workgroup does at once.
 const SLOTS: u32 = 8u;
 const WG: u32 = FOURS * SLOTS;
@@ -42,7 +45,7 @@ const MASKS: u32 = 1u + MISSING * (DEPTH * FOURS - 1u);
 var<workgroup> codes: array<vec4<u32>, DEPTH * FOURS>;
 var<workgroup> masks: array<vec4<u32>, MASKS>;
 // [4 rows][word]: whether a code is missing.
-var<workgroup> some_missing: array<u32, DEPTH * TILE>;
+var<workgroup> some_missing: array<u32, DEPTH * PART>;
 // [4 rows][set][slice][4 columns]: digits, 6 KiB.
 var<workgroup> digits: array<vec4<u32>, DEPTH * SETS * 3u * SLOTS>;
 
@@ -60,9 +63,9 @@ fn byte_of_each(words: vec4<u32>, i: u32) -> u32 {
 }
 
 fn load_codes(row0: u32, end: u32, word0: u32, lane: u32) {
-    for (var i = lane; i < DEPTH * TILE; i += WG) {
-        let row = row0 + 4u * (i / TILE);
-        let word = word0 + i % TILE;
+    for (var i = lane; i < DEPTH * PART; i += WG) {
+        let row = row0 + 4u * (i / PART);
+        let word = word0 + i % PART;
         let bits = vec4(
             load_word(row, end, word),
             load_word(row + 1u, end, word),
@@ -154,37 +157,22 @@ fn store(sample: u32, column: u32, low: vec4<i32>, middle: vec4<i32>, high: vec4
     }
 }
 
-@compute @workgroup_size(WG)
-fn packed_adjoint(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let tiles = params.word_count / TILE;
-    let number = linear_group(group, groups);
-    // Neighbours read on in the same rows.
-    let tile = number % tiles;
-    let part = number / tiles;
-    // Not by the first row, which may wrap in the last workgroups of a folded grid.
-    if part > (params.rows - 1u) / params.depth {
-        return;
-    }
-    let first = part * params.depth;
-    let end = min(params.rows, first + params.depth);
+// The words from `word` on, of rows `first` to `end`.
+fn multiply_part(word: u32, first: u32, end: u32, lane: u32) {
     let four = lane % FOURS;
     let slot = lane / FOURS;
     for (var first_column = 0u; first_column < params.columns; first_column += 4u * SLOTS) {
         let column = first_column + 4u * slot;
         var totals: array<vec4<i32>, 12>;
         for (var row0 = first; row0 < end; row0 += 4u * DEPTH) {
-            load_codes(row0, end, params.word0 + tile * TILE, lane);
+            load_codes(row0, end, params.word0 + word, lane);
             load_digits(row0, end, first_column, lane);
             workgroupBarrier();
             if column < params.columns {
                 for (var depth = 0u; depth < DEPTH; depth++) {
                     let place = depth * SETS * 3u * SLOTS + slot;
                     add_products(&totals, codes[depth * FOURS + four], place);
-                    if MISSING == 1u && some_missing[depth * TILE + four / 4u] != 0u {
+                    if MISSING == 1u && some_missing[depth * PART + four / 4u] != 0u {
                         add_products(&totals, masks[depth * FOURS + four], place + 3u * SLOTS);
                     }
                 }
@@ -192,11 +180,33 @@ fn packed_adjoint(
             workgroupBarrier();
         }
         if column < params.columns {
-            let sample = 16u * TILE * tile + 4u * four;
+            let sample = 16u * word + 4u * four;
             store(sample, column, totals[0], totals[1], totals[2]);
             store(sample + 1u, column, totals[3], totals[4], totals[5]);
             store(sample + 2u, column, totals[6], totals[7], totals[8]);
             store(sample + 3u, column, totals[9], totals[10], totals[11]);
         }
+    }
+}
+
+@compute @workgroup_size(WG)
+fn packed_adjoint(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let tiles = (params.word_count + TILE - 1u) / TILE;
+    let number = linear_group(group, groups);
+    // Neighbours read on in the same rows.
+    let tile = number % tiles;
+    let split = number / tiles;
+    // Not by the first row, which may wrap in the last workgroups of a folded grid.
+    if split > (params.rows - 1u) / params.depth {
+        return;
+    }
+    let first = split * params.depth;
+    let end = min(params.rows, first + params.depth);
+    for (var part = 0u; part < TILE && tile * TILE + part < params.word_count; part += PART) {
+        multiply_part(tile * TILE + part, first, end, lane);
     }
 }

@@ -25,10 +25,13 @@ const TILE: u32 = 64u;
 const MISSING: u32 = 0u;
 const DIGITS: u32 = 0u;
 
+// Rows that a workgroup has at once.
+const PART: u32 = 64u;
+
 // An invocation makes 4 rows of 4 columns with all three slices of them: 4 vec4 loads for 48 products of four bytes, and at
 // the end it holds what belongs to a number, and the four rows of a word of digits. Neighbours take the next rows, so that
 // whole subgroups have nothing to do where columns are few.
-const FOURS: u32 = TILE / 4u;
+const FOURS: u32 = PART / 4u;
 // Four columns each; what a workgroup does at once.
 const SLOTS: u32 = 8u;
 const WG: u32 = FOURS * SLOTS;
@@ -249,18 +252,8 @@ fn store(row: u32, column: u32, sums: array<vec4<i32>, 12>, absent: array<vec4<i
     }
 }
 
-@compute @workgroup_size(WG)
-fn packed_apply(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let number = linear_group(group, groups);
-    // Not by the first row, which may wrap in the last workgroups of a folded grid.
-    if number > (params.rows - 1u) / TILE {
-        return;
-    }
-    let first_row = number * TILE;
+// The rows from `first_row` on.
+fn multiply_part(first_row: u32, lane: u32) {
     let four = lane % FOURS;
     let slot = lane / FOURS;
     for (var first_column = 0u; first_column < params.columns; first_column += 4u * SLOTS) {
@@ -289,5 +282,21 @@ fn packed_apply(
     }
     if DIGITS == 1u {
         clear_padding(first_row, lane);
+    }
+}
+
+@compute @workgroup_size(WG)
+fn packed_apply(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let number = linear_group(group, groups);
+    // Not by the first row, which may wrap in the last workgroups of a folded grid.
+    if number > (params.rows - 1u) / TILE {
+        return;
+    }
+    for (var part = 0u; part < TILE && number * TILE + part < params.rows; part += PART) {
+        multiply_part(number * TILE + part, lane);
     }
 }
