@@ -1,6 +1,7 @@
 //! GPU math for arrays bigger than memory.
 
 mod array;
+pub mod bits;
 mod cpu;
 mod device;
 mod device_info;
