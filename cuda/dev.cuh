@@ -63,6 +63,9 @@ DEVICE void copy_commit() { asm volatile("cp.async.commit_group;"); }
 // Waits for all of this thread's groups but the last `N`; a barrier shows the bytes to the other threads.
 template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
+DEVICE void atomic_add(u32* place, u32 value) { atomicAdd(place, value); }
+DEVICE void atomic_max(u32* place, u32 value) { atomicMax(place, value); }
+
 DEVICE u32 popcount(u32 bits) { return __popc(bits); }
 // Byte i is the one of `high:low` that digit i of `selector` names; 8 more than a name spreads that byte's sign.
 DEVICE u32 byte_permute(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
@@ -159,6 +162,51 @@ template <u32 T> DEVICE void load_quad(const void* array, u32 i, float (&values)
         values[2] = decode<T>(words.z);
         values[3] = decode<T>(words.w);
     }
+}
+
+// Two words as one number.
+DEVICE u64 join(u32 low, u32 high) { return low | (u64)high << 32; }
+DEVICE u32 high_word(u64 bits) { return (u32)(bits >> 32); }
+// The lowest `count` bits set, up to 64.
+DEVICE u64 low_bits(u32 count) { return count < 64 ? ((u64)1 << count) - 1 : ~(u64)0; }
+
+// Bytes `start` to `start + 4 W - 1` of an array, the first `count` of them (at least one), then zeros. Reads no word
+// without one of those.
+template <u32 W> DEVICE void load_bytes(const u32* array, u32 start, u32 count, u32 (&words)[W]) {
+    if constexpr (W % 4 == 0) {
+        if ((start & 15) == 0 && count == 4 * W) {
+#pragma unroll
+            for (u32 i = 0; i < W; i += 4) {
+                uint4 quad = ((const uint4*)array)[(start + 4 * i) / 16];
+                words[i] = quad.x;
+                words[i + 1] = quad.y;
+                words[i + 2] = quad.z;
+                words[i + 3] = quad.w;
+            }
+            return;
+        }
+    }
+    u32 shift = 8 * (start & 3);
+    u32 at = start / 4;
+    u32 last = (start + count - 1) / 4;
+    u32 low = array[at];
+#pragma unroll
+    for (u32 i = 0; i < W; i++) {
+        u32 high = at + i < last ? array[at + i + 1] : 0;
+        u32 left = count > 4 * i ? min(count - 4 * i, 4u) : 0;
+        words[i] = (u32)(join(low, high) >> shift) & (u32)low_bits(8 * left);
+        low = high;
+    }
+}
+
+// Stores bytes `from` to `to - 1` of an array, which stand in `bits`, its bytes from `first` on, a multiple of `COUNT`.
+template <u32 COUNT> DEVICE void store_bytes(u32* array, u32 first, u32 from, u32 to, u64 bits) {
+    if (to - from == COUNT) {
+        if constexpr (COUNT == 8) ((uint2*)array)[first / 8] = {(u32)bits, high_word(bits)};
+        else array[first / 4] = (u32)bits;
+        return;
+    }
+    for (u32 i = from; i < to; i++) ((u8*)array)[i] = (u8)(bits >> (8 * (i - first)));
 }
 
 DEVICE u32 div_ceil(u32 a, u32 b) { return a / b + (a % b > 0); }

@@ -2,6 +2,7 @@
 //!
 //! `TEATIME_REQUIRE_DEVICES=cpu,wgpu` makes a missing device a failure instead of a line that says why it was skipped.
 
+mod bits;
 mod data;
 mod dosage;
 mod launch;
