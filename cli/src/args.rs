@@ -8,7 +8,7 @@ use teatime::{
     genotype::{Method, Scaler},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, project::ProjectArgs};
 
 /// GPU math for arrays bigger than memory: PCA of Zarr genotype stores, on any GPU or the CPU.
 #[derive(Debug, Parser)]
@@ -22,6 +22,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Pca(Box<PcaArgs>),
+    Project(Box<ProjectArgs>),
     Demo(DemoArgs),
     Devices(DevicesArgs),
 }
@@ -287,7 +288,7 @@ fn up_to_half(text: &str) -> Result<f64, String> {
     between(text, 0.0, 0.5)
 }
 
-fn up_to_one(text: &str) -> Result<f64, String> {
+pub(crate) fn up_to_one(text: &str) -> Result<f64, String> {
     between(text, 0.0, 1.0)
 }
 

@@ -9,6 +9,7 @@ mod output;
 mod pca;
 mod plot;
 mod progress;
+mod project;
 mod report;
 mod simulate;
 mod stores;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
 fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
     match command {
         Command::Pca(args) => pca::run(args, cancel),
+        Command::Project(args) => project::run(args, cancel),
         Command::Demo(args) => demo::run(args, cancel),
         Command::Devices(args) => devices::run(args),
     }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use serde::Serialize;
 use teatime::{
     DeviceInfo,
-    genotype::{GenotypeKind, Method, Pca, Scaler, StreamStats, VariantCounts},
+    genotype::{GenotypeKind, Genotypes, Method, Pca, Scaler, StreamStats, VariantCounts},
     zarr::GenotypeStore,
 };
 
@@ -87,19 +87,29 @@ impl From<&DeviceInfo> for DeviceRecord {
 }
 
 #[derive(Debug, Serialize)]
-struct StoreRecord {
-    path: String,
+pub(crate) struct StoreRecord {
+    pub(crate) path: String,
     arrays: Vec<String>,
     variants: u64,
 }
 
 #[derive(Debug, Serialize)]
-struct Shape {
-    variants: u64,
-    samples: u64,
+pub(crate) struct Shape {
+    pub(crate) variants: u64,
+    pub(crate) samples: u64,
     /// Alleles of a call; null where the store holds dosages.
     ploidy: Option<u64>,
-    components: usize,
+    pub(crate) components: usize,
+}
+
+impl Shape {
+    pub(crate) fn new(genotypes: &Genotypes, components: usize) -> Self {
+        let ploidy = match genotypes.kind() {
+            GenotypeKind::Calls { ploidy } => Some(ploidy),
+            GenotypeKind::Dosages => None,
+        };
+        Self { variants: genotypes.variants(), samples: genotypes.samples(), ploidy, components }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -147,34 +157,24 @@ struct Seconds {
 }
 
 #[derive(Debug, Serialize)]
-struct Bytes {
+pub(crate) struct Bytes {
     stored: u64,
     decoded: u64,
     chunks_decoded: u64,
     peak_chunks: u64,
-    peak_host: Option<u64>,
-    peak_device: u64,
+    pub(crate) peak_host: Option<u64>,
+    pub(crate) peak_device: u64,
 }
 
 impl Record {
     pub(crate) fn new(job: &Job, pca: &Pca, stages: &Stages, warnings: Vec<String>) -> Self {
-        let genotypes = &job.stores.genotypes;
-        let ploidy = match genotypes.kind() {
-            GenotypeKind::Calls { ploidy } => Some(ploidy),
-            GenotypeKind::Dosages => None,
-        };
         Self {
             schema_version: 1,
             command: job.command,
             teatime_version: env!("CARGO_PKG_VERSION"),
             device: job.device.info().into(),
             stores: stores(&job.stores),
-            shape: Shape {
-                variants: genotypes.variants(),
-                samples: genotypes.samples(),
-                ploidy,
-                components: pca.singular_values.len(),
-            },
+            shape: Shape::new(&job.stores.genotypes, pca.singular_values.len()),
             variants: (&pca.counts).into(),
             method: if pca.method == Method::Exact { "exact" } else { "randomized" },
             method_reason: pca.reason.clone(),
@@ -202,7 +202,8 @@ impl Record {
     }
 }
 
-fn stores(stores: &Stores) -> Vec<StoreRecord> {
+/// What a run reads.
+pub(crate) fn stores(stores: &Stores) -> Vec<StoreRecord> {
     let all = stores.paths.iter().zip(&stores.arrays).zip(&stores.stores);
     let record = |((path, arrays), store): ((&PathBuf, &Vec<String>), &GenotypeStore)| StoreRecord {
         path: path.display().to_string(),
@@ -267,7 +268,7 @@ impl Seconds {
 }
 
 impl Bytes {
-    fn new(stats: &StreamStats, peak_device: u64) -> Self {
+    pub(crate) fn new(stats: &StreamStats, peak_device: u64) -> Self {
         Self {
             stored: stats.stored_bytes,
             decoded: stats.decoded_bytes,

@@ -5,7 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use teatime::{Cancel, MissingChunk, genotype::Genotypes, zarr::GenotypeStore};
+use teatime::{
+    Cancel, MissingChunk,
+    genotype::{GenotypeKind, Genotypes},
+    zarr::GenotypeStore,
+};
 
 use crate::{failure::Failure, text};
 
@@ -48,6 +52,14 @@ impl Stores {
         let genotypes = Genotypes::new(all)?;
         let arrays = paths.iter().zip(&stores).map(|(path, store)| within(path, store)).collect();
         Ok(Self { paths: paths.to_vec(), arrays, stores, samples, genotypes })
+    }
+
+    /// Alleles of a call; dosages are of diploids.
+    pub(crate) fn ploidy(&self) -> u64 {
+        match self.genotypes.kind() {
+            GenotypeKind::Calls { ploidy } => ploidy,
+            GenotypeKind::Dosages => 2,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod dosage;
 mod exact;
 mod memory;
 mod pca;
+mod project;
 mod scaler;
 mod source;
 pub(crate) mod standardize;
@@ -14,6 +15,7 @@ mod tests;
 
 pub use self::{
     pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
+    project::{Match, Projection, ReferenceLoadings, project},
     scaler::Scaler,
     source::{GenotypeKind, Genotypes, MemoryArray, Storable},
 };

@@ -67,6 +67,8 @@ pub(crate) enum Fate {
     AllMissing,
     BelowMaf,
     ZeroVariance,
+    /// Of a projection: the reference does not have it.
+    NotInReference,
 }
 
 impl Standard {
@@ -103,6 +105,16 @@ impl Standard {
             Scaler::None => (0.0, 1.0),
         };
         Self { mean, shift, scale, fate: Fate::Used }
+    }
+
+    /// As a reference scaled its variant: `scale` is what is divided by.
+    pub(crate) fn given(mean: f64, shift: f64, scale: f64) -> Self {
+        Self { mean, shift, scale: 1.0 / scale, fate: Fate::Used }
+    }
+
+    /// Of a variant that a reference does not have.
+    pub(crate) const fn not_in_reference() -> Self {
+        Self { mean: f64::NAN, shift: 0.0, scale: 0.0, fate: Fate::NotInReference }
     }
 
     /// The kernel's row: shift, scale, and what a missing dosage becomes.

@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use super::{
     dosage::dosage,
-    pca::VariantCounts,
+    pca::{VariantCounts, VariantFilter},
+    project::Matched,
     scaler::{Fate, Rule, Standard},
     source::{GenotypeKind, Genotypes},
     standardize::standardize,
@@ -82,6 +83,17 @@ pub(crate) struct Tally {
     pub(crate) sum_squares: f64,
     /// FNV-1a of each variant's allele sum and called count.
     pub(crate) digest: u64,
+    /// Missing calls of the variants that take part.
+    pub(crate) missing_calls: u64,
+}
+
+/// Where the scaling of a variant comes from.
+#[derive(Clone, Copy, Debug)]
+enum Scaling<'a> {
+    /// The sums of its own dosages.
+    Sums,
+    /// The reference that the samples are projected onto.
+    Reference(Matched<'a>),
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +122,7 @@ pub(crate) struct Standardized<'a> {
     plan: RowPlan,
     kind: GenotypeKind,
     rule: Rule,
+    scaling: Scaling<'a>,
     /// Bytes of decoded chunks to hold at most.
     prefetch: u64,
     /// Whether blocks stay on the device after the first pass.
@@ -119,6 +132,36 @@ pub(crate) struct Standardized<'a> {
 
 impl<'a> Standardized<'a> {
     pub(crate) fn new(genotypes: &Genotypes, device: &'a Device, rule: Rule) -> Result<Self> {
+        Self::with_scaling(genotypes, device, rule, Scaling::Sums, rule.scaler.needs_frequency())
+    }
+
+    /// Scaled as the reference's variants are; variants that are not the reference's take no part.
+    pub(crate) fn of_reference(
+        genotypes: &Genotypes,
+        device: &'a Device,
+        matched: Matched<'a>,
+    ) -> Result<Self> {
+        let scaler = matched.reference.scaler();
+        let rule = Rule {
+            samples: genotypes.samples(),
+            ploidy: genotypes.ploidy(),
+            exact: true,
+            scaler,
+            filter: VariantFilter::default(),
+        };
+        // Ploidy less dosage is a dosage only where that is at most the ploidy.
+        let bounded = scaler.needs_frequency() || matched.any_swapped();
+        Self::with_scaling(genotypes, device, rule, Scaling::Reference(matched), bounded)
+    }
+
+    /// `bounded`: whether dosages above the ploidy are an error.
+    fn with_scaling(
+        genotypes: &Genotypes,
+        device: &'a Device,
+        rule: Rule,
+        scaling: Scaling<'a>,
+        bounded: bool,
+    ) -> Result<Self> {
         let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
         let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
         let narrow = match genotypes.kind() {
@@ -129,7 +172,7 @@ impl<'a> Standardized<'a> {
                 staged: if fractional { Staged::F32 } else { Staged::I8 },
                 negative: Negative::Missing,
                 nan_is_missing: genotypes.nan(),
-                max: match (rule.scaler.needs_frequency(), fractional) {
+                max: match (bounded, fractional) {
                     (true, _) => rule.ploidy as f64,
                     (false, true) => f64::from(f32::MAX),
                     (false, false) => 127.0,
@@ -143,6 +186,7 @@ impl<'a> Standardized<'a> {
             plan,
             kind: genotypes.kind(),
             rule,
+            scaling,
             prefetch: 0,
             keep: false,
             state: RefCell::default(),
@@ -169,8 +213,13 @@ impl<'a> Standardized<'a> {
 
     /// What the first pass counted.
     pub(crate) fn tally(&self) -> Tally {
-        let empty = Tally { counts: VariantCounts::default(), sum_squares: 0.0, digest: FNV_OFFSET };
-        self.state.borrow().tally.clone().unwrap_or(empty)
+        let empty = || Tally {
+            counts: VariantCounts::default(),
+            sum_squares: 0.0,
+            digest: FNV_OFFSET,
+            missing_calls: 0,
+        };
+        self.state.borrow().tally.clone().unwrap_or_else(empty)
     }
 
     /// Gives each block of the standardised matrix to `f`, in order: one pass over the store, or over what was kept.
@@ -267,7 +316,10 @@ impl<'a> Standardized<'a> {
         if let Some(row) = stats.iter().position(|stats| stats.bad > 0) {
             return Err(self.bad_value(&rows, row, &dosages)?);
         }
-        let standards: Vec<Standard> = stats.iter().map(|stats| Standard::new(stats, &self.rule)).collect();
+        let standards: Vec<Standard> = match &self.scaling {
+            Scaling::Sums => stats.iter().map(|stats| Standard::new(stats, &self.rule)).collect(),
+            Scaling::Reference(matched) => rows.clone().map(|variant| matched.standard(variant)).collect(),
+        };
         if let Some(tally) = tally {
             for (stats, standard) in stats.iter().zip(&standards) {
                 tally.add(stats, standard, self.rule.samples);
@@ -383,7 +435,12 @@ impl Tally {
     fn add(&mut self, stats: &Stats, standard: &Standard, samples: u64) {
         self.counts.total += 1;
         match standard.fate {
-            Fate::Used => self.counts.used += 1,
+            Fate::Used => {
+                self.counts.used += 1;
+                self.missing_calls += samples - stats.count;
+            }
+            // Of the total, what no other count has.
+            Fate::NotInReference => {}
             Fate::AllMissing => self.counts.all_missing += 1,
             Fate::AboveMissing => self.counts.above_missing += 1,
             Fate::BelowMaf => self.counts.below_maf += 1,

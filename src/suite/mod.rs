@@ -11,6 +11,7 @@ mod lent;
 mod lent_cuda;
 mod matmul;
 mod names;
+mod project;
 mod qr;
 mod random;
 mod randomized_svd;
