@@ -8,4 +8,5 @@ mod cuda;
 mod demo;
 mod devices;
 mod pca;
+mod project;
 mod support;
