@@ -90,7 +90,7 @@ pub(crate) struct PcaArgs {
     /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
     #[arg(long)]
     pub(crate) nan_missing: bool,
-    /// Also write the loadings of the variants; takes one more pass
+    /// Also write the loadings of the variants, which `teatime project` takes; takes one more pass
     #[arg(long)]
     pub(crate) loadings: bool,
     /// Replace the results that the folder holds

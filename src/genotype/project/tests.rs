@@ -23,7 +23,7 @@ fn dosages(variants: usize, samples: usize, seed: u32) -> Vec<i8> {
         match i % 50 {
             7 => 1,
             8 => -1,
-            _ if word % 89 == 0 => -1,
+            _ if word.is_multiple_of(89) => -1,
             _ => allele(0) + allele(13),
         }
     };
