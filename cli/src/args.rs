@@ -8,7 +8,7 @@ use teatime::{
     genotype::{Method, Scaler},
 };
 
-use crate::{failure::Failure, plink::PlinkArgs};
+use crate::{failure::Failure, plink::PlinkArgs, project::ProjectArgs};
 
 /// GPU math for arrays bigger than memory: PCA of genotypes in Zarr stores or PLINK files, on any GPU or the CPU.
 #[derive(Debug, Parser)]
@@ -22,6 +22,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Pca(Box<PcaArgs>),
+    Project(Box<ProjectArgs>),
     Demo(DemoArgs),
     Devices(DevicesArgs),
 }
@@ -91,7 +92,7 @@ pub(crate) struct PcaArgs {
     /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
     #[arg(long)]
     pub(crate) nan_missing: bool,
-    /// Also write the loadings of the variants; takes one more pass
+    /// Also write the loadings of the variants, which `teatime project` takes; takes one more pass
     #[arg(long)]
     pub(crate) loadings: bool,
     /// Replace the results that the folder holds
@@ -293,7 +294,7 @@ fn up_to_half(text: &str) -> Result<f64, String> {
     between(text, 0.0, 0.5)
 }
 
-fn up_to_one(text: &str) -> Result<f64, String> {
+pub(crate) fn up_to_one(text: &str) -> Result<f64, String> {
     between(text, 0.0, 1.0)
 }
 

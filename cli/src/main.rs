@@ -10,6 +10,7 @@ mod pca;
 mod plink;
 mod plot;
 mod progress;
+mod project;
 mod report;
 mod simulate;
 mod stores;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
 fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
     match command {
         Command::Pca(args) => pca::run(args, cancel),
+        Command::Project(args) => project::run(args, cancel),
         Command::Demo(args) => demo::run(args, cancel),
         Command::Devices(args) => devices::run(args),
     }

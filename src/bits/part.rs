@@ -68,6 +68,7 @@ mod tests {
             workgroup_memory: 16 << 10,
             workgroup_size: 256,
             alignment: 256,
+            step: 1 << 20,
         }
     }
 

@@ -7,6 +7,7 @@ mod memory;
 pub(crate) mod packed;
 mod panel;
 mod pca;
+mod project;
 mod residency;
 mod scaler;
 mod source;
@@ -20,6 +21,7 @@ mod tests;
 
 pub use self::{
     pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
+    project::{Match, Projection, ReferenceLoadings, project},
     residency::Residency,
     scaler::Scaler,
     source::{CountedAllele, GenotypeKind, Genotypes, MemoryArray, Storable},

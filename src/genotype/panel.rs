@@ -70,9 +70,14 @@ impl Panel {
         let within = self.within(rows);
         let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let factors = &self.factors[to_usize(within.start)..to_usize(within.end)];
-        let row =
-            |&[mean, scale]: &[f32; 2]| if centred { [mean, scale, 0.0] } else { [0.0, scale, mean * scale] };
-        let table: Vec<[f32; 3]> = factors.iter().map(row).collect();
+        // The same bits, but for a reference whose shift is not its mean, for which nothing is kept.
+        let row = |&[mean, scale]: &[f32; 2]| {
+            if centred { [mean, scale, 0.0] } else { [0.0, scale, mean * scale] }
+        };
+        let table: Vec<[f32; 3]> = match self.standards_of(rows) {
+            [] => factors.iter().map(row).collect(),
+            standards => standards.iter().map(Standard::row).collect(),
+        };
         match &self.held {
             Held::Packed(packed) => packed_standardize(packed, within, samples, &table),
             // Such a panel is one block.

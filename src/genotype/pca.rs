@@ -80,6 +80,14 @@ pub struct VariantCounts {
     pub zero_variance: u64,
 }
 
+impl VariantCounts {
+    /// Variants that pass the filters, those without variance or calls included: the M that plink2 and flashpca divide
+    /// eigenvalues by.
+    pub fn loaded(&self) -> u64 {
+        self.used + self.zero_variance + self.all_missing
+    }
+}
+
 /// Principal components of the samples of a genotype matrix.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -131,8 +139,8 @@ impl Pca {
     /// [`Scaler::Binom2`]'s.
     pub fn eigenvalues(&self) -> Vec<f64> {
         let halved = if self.scaler == Scaler::Patterson { 2.0 } else { 1.0 };
-        let loaded = self.counts.used + self.counts.zero_variance + self.counts.all_missing;
-        self.singular_values.iter().map(|s| s * s / (halved * loaded.max(1) as f64)).collect()
+        let loaded = self.counts.loaded().max(1) as f64;
+        self.singular_values.iter().map(|s| s * s / (halved * loaded)).collect()
     }
 
     /// Coordinates of the samples: eigenvectors times singular values, scikit-allel's and sklearn's.

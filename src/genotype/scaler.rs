@@ -67,6 +67,8 @@ pub(crate) enum Fate {
     AllMissing,
     BelowMaf,
     ZeroVariance,
+    /// Of a projection: the reference does not have it.
+    NotInReference,
 }
 
 impl Standard {
@@ -105,8 +107,26 @@ impl Standard {
         Self { mean, shift, scale, fate: Fate::Used }
     }
 
-    /// What a dosage of 0 to 2 is multiplied with: the mean that missing ones become, and the scale; zeros for a variant
-    /// that takes no part.
+    /// As a reference scaled its variant: `scale` is what is divided by.
+    pub(crate) fn given(mean: f64, shift: f64, scale: f64) -> Self {
+        Self { mean, shift, scale: 1.0 / scale, fate: Fate::Used }
+    }
+
+    /// Of a variant that a reference does not have.
+    pub(crate) const fn not_in_reference() -> Self {
+        Self { mean: f64::NAN, shift: 0.0, scale: 0.0, fate: Fate::NotInReference }
+    }
+
+    /// The row of a kernel that standardises: shift, scale, and what a missing dosage becomes.
+    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    pub(crate) fn row(&self) -> [f32; 3] {
+        if self.fate != Fate::Used {
+            return [0.0; 3];
+        }
+        [self.shift as f32, self.scale as f32, ((self.mean - self.shift) * self.scale) as f32]
+    }
+
+    /// The row of a kernel that multiplies: the mean that a missing dosage becomes, and the scale.
     #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     pub(crate) fn factors(&self) -> [f32; 2] {
         if self.fate == Fate::Used { [self.mean as f32, self.scale as f32] } else { [0.0; 2] }

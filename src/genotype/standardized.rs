@@ -7,6 +7,8 @@ use super::{
     intake::{Counting, Form, Sums, bad_value, float_sums},
     packed::{apply::Rows, pack::pack_genotypes, product::Product, row_words},
     panel::{Held, Panel},
+    pca::VariantFilter,
+    project::Matched,
     residency::{Kept, Residency},
     scaler::{Fate, Rule, Scaler, Standard},
     source::Genotypes,
@@ -30,6 +32,15 @@ const BLOCK_ELEMENTS: u64 = 1 << 24;
 pub(crate) fn block_rows(samples: u64) -> u64 {
     let rows = (BLOCK_ELEMENTS / samples.max(1)).clamp(256, 4096);
     1 << rows.ilog2()
+}
+
+/// Where the scaling of a variant comes from.
+#[derive(Clone, Copy, Debug)]
+enum Scaling<'a> {
+    /// The sums of its own dosages.
+    Sums,
+    /// The reference that the samples are projected onto.
+    Reference(Matched<'a>),
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +69,7 @@ pub(crate) struct Standardized<'a> {
     plan: RowPlan,
     form: Form,
     rule: Rule,
+    scaling: Scaling<'a>,
     /// Bytes of decoded chunks to hold at most.
     prefetch: u64,
     /// Where genotypes stay after the first pass.
@@ -67,13 +79,45 @@ pub(crate) struct Standardized<'a> {
 
 impl<'a> Standardized<'a> {
     pub(crate) fn new(genotypes: &Genotypes, device: &'a Device, rule: Rule) -> Result<Self> {
-        let (form, narrow) = Form::new(genotypes, rule.scaler);
+        Self::with_scaling(genotypes, device, rule, Scaling::Sums, rule.scaler.needs_frequency())
+    }
+
+    /// Scaled as the reference's variants are; variants that are not the reference's take no part. Gives blocks, no
+    /// products.
+    pub(crate) fn of_reference(
+        genotypes: &Genotypes,
+        device: &'a Device,
+        matched: Matched<'a>,
+    ) -> Result<Self> {
+        let scaler = matched.reference.scaler();
+        let rule = Rule {
+            samples: genotypes.samples(),
+            ploidy: genotypes.ploidy(),
+            exact: true,
+            scaler,
+            filter: VariantFilter::default(),
+        };
+        // Ploidy less dosage is a dosage only where that is at most the ploidy.
+        let bounded = scaler.needs_frequency() || matched.any_swapped();
+        Self::with_scaling(genotypes, device, rule, Scaling::Reference(matched), bounded)
+    }
+
+    /// `bounded`: whether dosages above the ploidy are an error.
+    fn with_scaling(
+        genotypes: &Genotypes,
+        device: &'a Device,
+        rule: Rule,
+        scaling: Scaling<'a>,
+        bounded: bool,
+    ) -> Result<Self> {
+        let (form, narrow) = Form::new(genotypes, bounded);
         let plan = RowPlan::new(genotypes.arrays().to_vec(), narrow, block_rows(genotypes.samples()))?;
         Ok(Self {
             device,
             plan,
             form,
             rule: Rule { exact: form.is_exact(), ..rule },
+            scaling,
             prefetch: 0,
             residency: Residency::Store,
             state: RefCell::default(),
@@ -278,7 +322,10 @@ impl<'a> Standardized<'a> {
         if let Some(row) = stats.iter().position(|stats| stats.bad > 0) {
             return Err(self.bad_value(&rows, row, panel, raw.as_ref())?);
         }
-        let standards: Vec<Standard> = stats.iter().map(|stats| Standard::new(stats, &self.rule)).collect();
+        let standards: Vec<Standard> = match &self.scaling {
+            Scaling::Sums => stats.iter().map(|stats| Standard::new(stats, &self.rule)).collect(),
+            Scaling::Reference(matched) => rows.map(|variant| matched.standard(variant)).collect(),
+        };
         if let Some(tally) = tally {
             for (stats, standard) in stats.iter().zip(&standards) {
                 tally.add(stats, standard, self.rule.samples);

@@ -13,6 +13,7 @@ mod lent_cuda;
 mod matmul;
 mod names;
 mod packed;
+mod project;
 mod qr;
 mod random;
 mod randomized_svd;

@@ -9,4 +9,5 @@ mod demo;
 mod devices;
 mod pca;
 mod plink;
+mod project;
 mod support;
