@@ -8,9 +8,9 @@ use teatime::{
     genotype::{Method, Scaler},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, grm::GrmArgs};
 
-/// GPU math for arrays bigger than memory: PCA of Zarr genotype stores, on any GPU or the CPU.
+/// GPU math for arrays bigger than memory: PCA and relationships of Zarr genotype stores, on any GPU or the CPU.
 #[derive(Debug, Parser)]
 #[command(name = "teatime", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "`teatime demo` shows what it does, without any data.")]
@@ -22,6 +22,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Pca(Box<PcaArgs>),
+    Grm(Box<GrmArgs>),
     Demo(DemoArgs),
     Devices(DevicesArgs),
 }
@@ -283,11 +284,13 @@ fn between(text: &str, low: f64, high: f64) -> Result<f64, String> {
     }
 }
 
-fn up_to_half(text: &str) -> Result<f64, String> {
+/// A fraction up to 1/2.
+pub(crate) fn up_to_half(text: &str) -> Result<f64, String> {
     between(text, 0.0, 0.5)
 }
 
-fn up_to_one(text: &str) -> Result<f64, String> {
+/// A fraction.
+pub(crate) fn up_to_one(text: &str) -> Result<f64, String> {
     between(text, 0.0, 1.0)
 }
 

@@ -87,8 +87,8 @@ impl From<&DeviceInfo> for DeviceRecord {
 }
 
 #[derive(Debug, Serialize)]
-struct StoreRecord {
-    path: String,
+pub(crate) struct StoreRecord {
+    pub(crate) path: String,
     arrays: Vec<String>,
     variants: u64,
 }
@@ -103,7 +103,7 @@ struct Shape {
 }
 
 #[derive(Debug, Serialize)]
-struct VariantsRecord {
+pub(crate) struct VariantsRecord {
     total: u64,
     used: u64,
     dropped: Dropped,
@@ -147,13 +147,13 @@ struct Seconds {
 }
 
 #[derive(Debug, Serialize)]
-struct Bytes {
+pub(crate) struct Bytes {
     stored: u64,
     decoded: u64,
     chunks_decoded: u64,
     peak_chunks: u64,
-    peak_host: Option<u64>,
-    peak_device: u64,
+    pub(crate) peak_host: Option<u64>,
+    pub(crate) peak_device: u64,
 }
 
 impl Record {
@@ -168,7 +168,7 @@ impl Record {
             command: job.command,
             teatime_version: env!("CARGO_PKG_VERSION"),
             device: job.device.info().into(),
-            stores: stores(&job.stores),
+            stores: store_records(&job.stores),
             shape: Shape {
                 variants: genotypes.variants(),
                 samples: genotypes.samples(),
@@ -202,7 +202,8 @@ impl Record {
     }
 }
 
-fn stores(stores: &Stores) -> Vec<StoreRecord> {
+/// The stores of a run.
+pub(crate) fn store_records(stores: &Stores) -> Vec<StoreRecord> {
     let all = stores.paths.iter().zip(&stores.arrays).zip(&stores.stores);
     let record = |((path, arrays), store): ((&PathBuf, &Vec<String>), &GenotypeStore)| StoreRecord {
         path: path.display().to_string(),
@@ -267,7 +268,7 @@ impl Seconds {
 }
 
 impl Bytes {
-    fn new(stats: &StreamStats, peak_device: u64) -> Self {
+    pub(crate) fn new(stats: &StreamStats, peak_device: u64) -> Self {
         Self {
             stored: stats.stored_bytes,
             decoded: stats.decoded_bytes,
@@ -313,7 +314,8 @@ pub(crate) fn summary(record: &Record) -> String {
     out + "\n" + &table(record) + &wrote(record)
 }
 
-fn used(variants: &VariantsRecord) -> String {
+/// How many variants took part, in words.
+pub(crate) fn used(variants: &VariantsRecord) -> String {
     let Dropped { all_missing, above_max_missing, below_min_maf, zero_variance } = variants.dropped;
     let rules = [
         (zero_variance, "do not vary"),

@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::standardize::standardize;
 use crate::{
     Error, Result, Tensor,
     kernel::{Grid, Kernel, kernel},
@@ -63,4 +64,29 @@ pub(crate) fn dosage(calls: &Tensor<i8>) -> Result<Tensor<i8>> {
         device.launch(&DOSAGE, &[("WG", WG)], grid, &args, &Params { len: n, ploidy: ploidy32 })?;
     }
     Ok(out)
+}
+
+/// Dosages of a block on the device: -1 is missing.
+#[derive(Debug)]
+pub(crate) enum Dosages {
+    I8(Tensor<i8>),
+    F32(Tensor<f32>),
+}
+
+impl Dosages {
+    /// [`standardize`] of them.
+    pub(crate) fn standardize(&self, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
+        match self {
+            Self::I8(x) => standardize(x, table),
+            Self::F32(x) => standardize(x, table),
+        }
+    }
+
+    /// `weights[i]` where a call of row i is there, 0 where it is missing.
+    pub(crate) fn called(&self, weights: &[f32]) -> Result<Tensor<f32>> {
+        // 1 where missing, else 0; from which 1 is subtracted.
+        let missing = self.standardize(&vec![[0.0, 0.0, 1.0]; weights.len()])?;
+        let table: Vec<[f32; 3]> = weights.iter().map(|weight| [1.0, -weight, 0.0]).collect();
+        standardize(&missing, &table)
+    }
 }

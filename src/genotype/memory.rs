@@ -56,16 +56,11 @@ impl Memory {
         let rows = map.plan().block_rows().min(variants);
         let columns = columns(n, options);
         let shared = Self::is_shared(device);
-        let raw = map.plan().block_bytes();
-        let dosages = rows.saturating_mul(n).saturating_mul(map.plan().staged().size());
-        let blocks = 2 * (raw + dosages) + 4 * rows * n;
         Ok(Self {
             host: run.memory.host_bytes(),
             device: Self::device_budget(device, run),
-            stream: (2 * raw).saturating_add(map.plan().largest_need()),
-            // Raw and dosages of two blocks, one standardised block, and as much again of freed buffers, up to what
-            // the cpu device keeps of them.
-            blocks: blocks + if shared { blocks.min(FREE_BYTES as u64) } else { 0 },
+            stream: stream_bytes(map),
+            blocks: block_bytes(map, shared, 1),
             // The sum, its eigenvectors and their workspace; triangles of blocks on their way.
             exact: n.saturating_mul(n).saturating_mul(36),
             exact_device: n.saturating_mul(n).saturating_mul(4 * (1 + IN_FLIGHT as u64)),
@@ -134,13 +129,32 @@ impl Memory {
         };
         let randomized = method == Method::Randomized;
         let basis = self.randomized + if randomized { take(self.basis) } else { 0 };
-        // Enough that no thread waits for a chunk, twice over.
-        let band = map.plan().bands().iter().map(|band| band.bytes).max().unwrap_or(0);
-        let ahead = take(band.saturating_mul(2 * self.threads + 2));
+        let ahead = take(ahead_bytes(map, self.threads));
         let kept = map.dosage_bytes().saturating_add(map.plan().rows().saturating_mul(12));
         let keep = randomized && kept <= if self.shared { free } else { self.device - device };
         Ok(Allowance { prefetch: map.plan().largest_need().saturating_add(ahead), keep, basis })
     }
+}
+
+/// Bytes on the host that any pass needs: slots, and the chunks of one block.
+pub(super) fn stream_bytes(map: &Standardized<'_>) -> u64 {
+    (2 * map.plan().block_bytes()).saturating_add(map.plan().largest_need())
+}
+
+/// Bytes on the device that any pass needs: raw and dosages of two blocks, `standardized` blocks of f32, and as much
+/// again of freed buffers, up to what the cpu device (`shared`) keeps of them.
+pub(super) fn block_bytes(map: &Standardized<'_>, shared: bool, standardized: u64) -> u64 {
+    let [variants, n] = map.shape();
+    let rows = map.plan().block_rows().min(variants);
+    let dosages = rows.saturating_mul(n).saturating_mul(map.plan().staged().size());
+    let blocks = 2 * (map.plan().block_bytes() + dosages) + 4 * standardized * rows * n;
+    blocks + if shared { blocks.min(FREE_BYTES as u64) } else { 0 }
+}
+
+/// Bytes of decoded chunks beyond those of one block so that no thread waits for one, twice over.
+pub(super) fn ahead_bytes(map: &Standardized<'_>, threads: u64) -> u64 {
+    let band = map.plan().bands().iter().map(|band| band.bytes).max().unwrap_or(0);
+    band.saturating_mul(2 * threads + 2)
 }
 
 /// Shares of the budget.

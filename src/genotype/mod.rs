@@ -1,8 +1,10 @@
-//! Genotypes: from calls to principal components.
+//! Genotypes: from calls to principal components and relationships.
 
 pub(crate) mod dosage;
 mod exact;
+mod grm;
 mod memory;
+mod pair_sums;
 mod pca;
 mod scaler;
 mod source;
@@ -13,6 +15,7 @@ mod standardized;
 mod tests;
 
 pub use self::{
+    grm::{Grm, GrmMethod, GrmOptions, MissingCalls, grm},
     pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
     scaler::Scaler,
     source::{GenotypeKind, Genotypes, MemoryArray, Storable},

@@ -5,11 +5,10 @@ use std::{cell::RefCell, ops::Range, time::Instant};
 use rayon::prelude::*;
 
 use super::{
-    dosage::dosage,
+    dosage::{Dosages, dosage},
     pca::VariantCounts,
     scaler::{Fate, Rule, Standard},
     source::{GenotypeKind, Genotypes},
-    standardize::standardize,
 };
 use crate::{
     Device, Error, Result, StoredType, Tensor,
@@ -17,9 +16,7 @@ use crate::{
     linalg::{
         LinearMap, Matrix, Pass, Stats,
         gram::Sum,
-        matmul,
-        matmul::gram_lower,
-        matmul_tn,
+        matmul, matmul_tn,
         reduce::{PendingStats, row_stats_with_missing},
     },
     stream::{Blocks, Narrow, Negative, RowPlan, Staged, StreamStats},
@@ -33,22 +30,6 @@ const BLOCK_ELEMENTS: u64 = 1 << 24;
 pub(crate) fn block_rows(samples: u64) -> u64 {
     let rows = (BLOCK_ELEMENTS / samples.max(1)).clamp(256, 4096);
     1 << rows.ilog2()
-}
-
-/// Dosages of a block on the device: -1 is missing.
-#[derive(Debug)]
-enum Dosages {
-    I8(Tensor<i8>),
-    F32(Tensor<f32>),
-}
-
-impl Dosages {
-    fn standardize(&self, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
-        match self {
-            Self::I8(x) => standardize(x, table),
-            Self::F32(x) => standardize(x, table),
-        }
-    }
 }
 
 /// A block whose sums are on their way.
@@ -96,6 +77,7 @@ struct State {
 pub(crate) struct Block<'a> {
     pub(crate) rows: Range<u64>,
     pub(crate) x: Tensor<f32>,
+    pub(crate) dosages: &'a Dosages,
     /// Each variant's scaling, except on later passes over kept blocks.
     pub(crate) standards: &'a [Standard],
 }
@@ -118,7 +100,21 @@ pub(crate) struct Standardized<'a> {
 }
 
 impl<'a> Standardized<'a> {
+    /// The matrix of `genotypes` under a rule, which is read in passes.
+    ///
+    /// # Errors
+    /// As [`RowPlan::new`].
     pub(crate) fn new(genotypes: &Genotypes, device: &'a Device, rule: Rule) -> Result<Self> {
+        Self::bounded(genotypes, device, rule, rule.scaler.needs_frequency())
+    }
+
+    /// [`new`](Self::new); with `frequencies`, dosages have to lie between 0 and the ploidy whatever the scaler is.
+    pub(crate) fn bounded(
+        genotypes: &Genotypes,
+        device: &'a Device,
+        rule: Rule,
+        frequencies: bool,
+    ) -> Result<Self> {
         let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
         let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
         let narrow = match genotypes.kind() {
@@ -129,7 +125,7 @@ impl<'a> Standardized<'a> {
                 staged: if fractional { Staged::F32 } else { Staged::I8 },
                 negative: Negative::Missing,
                 nan_is_missing: genotypes.nan(),
-                max: match (rule.scaler.needs_frequency(), fractional) {
+                max: match (frequencies, fractional) {
                     (true, _) => rule.ploidy as f64,
                     (false, true) => f64::from(f32::MAX),
                     (false, false) => 127.0,
@@ -149,6 +145,10 @@ impl<'a> Standardized<'a> {
         })
     }
 
+    pub(crate) fn device(&self) -> &Device {
+        self.device
+    }
+
     pub(crate) fn plan(&self) -> &RowPlan {
         &self.plan
     }
@@ -163,6 +163,12 @@ impl<'a> Standardized<'a> {
         self.plan.rows().saturating_mul(self.rule.samples).saturating_mul(self.plan.staged().size())
     }
 
+    /// Alleles of a call.
+    pub(crate) fn ploidy(&self) -> u64 {
+        self.rule.ploidy
+    }
+
+    /// Where the time of all passes went.
     pub(crate) fn stats(&self) -> StreamStats {
         self.state.borrow().stats
     }
@@ -185,7 +191,7 @@ impl<'a> Standardized<'a> {
         let started = Instant::now();
         let result = kept.iter().try_for_each(|block| {
             let x = block.dosages.standardize(&block.table)?;
-            f(Block { rows: block.rows.clone(), x, standards: &[] })?;
+            f(Block { rows: block.rows.clone(), x, dosages: &block.dosages, standards: &[] })?;
             pass.tell(block.rows.end)
         });
         let mut state = self.state.borrow_mut();
@@ -275,7 +281,7 @@ impl<'a> Standardized<'a> {
         }
         let table: Vec<[f32; 3]> = standards.iter().map(Standard::row).collect();
         let x = dosages.standardize(&table)?;
-        f(Block { rows: rows.clone(), x, standards: &standards })?;
+        f(Block { rows: rows.clone(), x, dosages: &dosages, standards: &standards })?;
         Ok(Kept { rows, dosages, table })
     }
 
@@ -319,14 +325,6 @@ impl<'a> Standardized<'a> {
             }
             Ok(())
         })
-    }
-
-    /// The Gram matrix of the samples, summed over blocks in f64. One pass.
-    pub(crate) fn gram_matrix(&self, pass: &Pass<'_>) -> Result<Matrix> {
-        let n = self.rule.samples;
-        let mut sum = Sum::new(n, n, true);
-        self.each_block(pass, &mut |block| sum.add(&gram_lower(&block.x)?))?;
-        sum.finish(self.device)
     }
 }
 

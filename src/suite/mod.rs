@@ -4,6 +4,7 @@
 
 mod data;
 mod dosage;
+mod grm;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;

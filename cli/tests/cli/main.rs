@@ -7,5 +7,6 @@ mod bad_input;
 mod cuda;
 mod demo;
 mod devices;
+mod grm;
 mod pca;
 mod support;
