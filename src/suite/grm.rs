@@ -40,7 +40,7 @@ fn called_or_not(device: &Device) {
 
 /// The definitions are tested on the cpu device; here, that other devices agree with it.
 fn relationships(device: &Device) {
-    for (variants, samples) in [(1, 2), (40, 3), (300, 33), (4100, 20), (256, 70)] {
+    for (variants, samples) in [(3, 3), (40, 2), (300, 33), (4100, 20), (256, 70)] {
         let genotypes = genotypes(variants, samples);
         for method in [GrmMethod::Gcta, GrmMethod::VanRaden1] {
             for missing in [MissingCalls::Pairwise, MissingCalls::Mean] {
@@ -50,7 +50,8 @@ fn relationships(device: &Device) {
                 assert_eq!((ours.digest, ours.counts), (reference.digest, reference.counts));
                 assert!(ours.shared == reference.shared, "{options:?}: counts are exact");
                 for (at, (a, b)) in ours.matrix.data().iter().zip(reference.matrix.data()).enumerate() {
-                    let same = (a - b).abs() < 2e-6 * (1.0 + b.abs()) || a.is_nan() && b.is_nan();
+                    // Up to 4,096 terms of a sum one after the other in f32.
+                    let same = (a - b).abs() < 1e-5 * (1.0 + b.abs()) || a.is_nan() && b.is_nan();
                     assert!(same, "{options:?} {variants} {samples}, entry {at}: {a} and {b}");
                 }
             }

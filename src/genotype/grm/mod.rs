@@ -127,7 +127,8 @@ impl Grm {
 ///
 /// # Accuracy
 /// Sums of f32 over blocks of 256 to 4,096 variants, and of f64 over the blocks: relationships to about 1e-6 of the
-/// larger of the two diagonal entries. Counts of variants are exact. Chunks and threads change no bit.
+/// larger of the two diagonal entries on the cpu device, 1e-5 where a GPU adds up a block's terms one by one. Counts
+/// of variants are exact. Chunks and threads change no bit.
 ///
 /// # Cost
 /// One pass: variants x samples² operations on the device. As many again where calls are missing, for
