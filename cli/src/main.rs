@@ -4,6 +4,7 @@ mod args;
 mod demo;
 mod devices;
 mod failure;
+mod grm;
 mod loadings;
 mod output;
 mod pca;
@@ -45,6 +46,7 @@ fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
     match command {
         Command::Pca(args) => pca::run(args, cancel),
         Command::Project(args) => project::run(args, cancel),
+        Command::Grm(args) => grm::run(args, cancel),
         Command::Demo(args) => demo::run(args, cancel),
         Command::Devices(args) => devices::run(args),
     }

@@ -120,7 +120,7 @@ impl Shape {
 }
 
 #[derive(Debug, Serialize)]
-struct VariantsRecord {
+pub(crate) struct VariantsRecord {
     total: u64,
     used: u64,
     dropped: Dropped,
@@ -327,7 +327,8 @@ pub(crate) fn summary(record: &Record) -> String {
     out + "\n" + &table(record) + &wrote(record)
 }
 
-fn used(variants: &VariantsRecord) -> String {
+/// How many variants took part, in words.
+pub(crate) fn used(variants: &VariantsRecord) -> String {
     let Dropped { all_missing, above_max_missing, below_min_maf, zero_variance } = variants.dropped;
     let rules = [
         (zero_variance, "do not vary"),

@@ -1,11 +1,13 @@
-//! Genotypes: from calls to principal components.
+//! Genotypes: from calls to principal components and relationships.
 
 pub(crate) mod dosage;
 mod exact;
+mod grm;
 mod intake;
 mod memory;
 pub(crate) mod packed;
-mod panel;
+mod pair_sums;
+pub(crate) mod panel;
 mod pca;
 mod project;
 mod residency;
@@ -20,6 +22,7 @@ mod variant;
 mod tests;
 
 pub use self::{
+    grm::{Grm, GrmMethod, GrmOptions, MissingCalls, grm},
     pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
     project::{Match, Projection, ReferenceLoadings, project},
     residency::Residency,

@@ -78,12 +78,29 @@ impl Panel {
             [] => factors.iter().map(row).collect(),
             standards => standards.iter().map(Standard::row).collect(),
         };
+        self.tabled(rows, samples, &table)
+    }
+
+    /// `(dosage - shift) scale` of these rows of the matrix, and `fill` where a call is missing, with [shift, scale, fill]
+    /// of each row.
+    fn tabled(&self, rows: &Range<u64>, samples: u64, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
         match &self.held {
-            Held::Packed(packed) => packed_standardize(packed, within, samples, &table),
+            Held::Packed(packed) => packed_standardize(packed, self.within(rows), samples, table),
             // Such a panel is one block.
-            Held::I8(x) => standardize(x, &table),
-            Held::F32(x) => standardize(x, &table),
+            Held::I8(x) => standardize(x, table),
+            Held::F32(x) => standardize(x, table),
         }
+    }
+
+    /// `weights[i]` where a call of row i of these rows is there, 0 where it is missing.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn called(&self, rows: &Range<u64>, samples: u64, weights: &[f32]) -> Result<Tensor<f32>> {
+        // 1 where missing, else 0; from which 1 is subtracted.
+        let missing = self.tabled(rows, samples, &vec![[0.0, 0.0, 1.0]; weights.len()])?;
+        let table: Vec<[f32; 3]> = weights.iter().map(|weight| [1.0, -weight, 0.0]).collect();
+        standardize(&missing, &table)
     }
 
     /// The table of factors on the device, for products on packed rows.

@@ -17,10 +17,7 @@ use super::{
 use crate::{
     Device, Error, Result, Tensor,
     driver::Staging,
-    linalg::{
-        LinearMap, Matrix, Pass, gram::Sum, matmul, matmul::gram_lower, matmul_tn,
-        reduce::row_stats_with_missing,
-    },
+    linalg::{LinearMap, Matrix, Pass, gram::Sum, matmul, matmul_tn, reduce::row_stats_with_missing},
     stream::{Blocks, RowPlan, StreamStats},
 };
 
@@ -55,6 +52,8 @@ struct State {
 pub(crate) struct Block<'a> {
     pub(crate) rows: Range<u64>,
     pub(crate) x: Tensor<f32>,
+    /// Where its genotypes are.
+    pub(crate) panel: &'a Panel,
     /// Each variant's scaling, except on later passes over what was kept.
     pub(crate) standards: &'a [Standard],
 }
@@ -78,8 +77,22 @@ pub(crate) struct Standardized<'a> {
 }
 
 impl<'a> Standardized<'a> {
+    /// The matrix of `genotypes` under a rule, which is read in passes.
+    ///
+    /// # Errors
+    /// As [`RowPlan::new`].
     pub(crate) fn new(genotypes: &Genotypes, device: &'a Device, rule: Rule) -> Result<Self> {
-        Self::with_scaling(genotypes, device, rule, Scaling::Sums, rule.scaler.needs_frequency())
+        Self::bounded(genotypes, device, rule, rule.scaler.needs_frequency())
+    }
+
+    /// [`new`](Self::new); with `bounded`, dosages have to lie between 0 and the ploidy whatever the scaler is.
+    pub(crate) fn bounded(
+        genotypes: &Genotypes,
+        device: &'a Device,
+        rule: Rule,
+        bounded: bool,
+    ) -> Result<Self> {
+        Self::with_scaling(genotypes, device, rule, Scaling::Sums, bounded)
     }
 
     /// Scaled as the reference's variants are; variants that are not the reference's take no part. Gives blocks, no
@@ -122,6 +135,15 @@ impl<'a> Standardized<'a> {
             residency: Residency::Store,
             state: RefCell::default(),
         })
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        self.device
+    }
+
+    /// Alleles of a call.
+    pub(crate) fn ploidy(&self) -> u64 {
+        self.rule.ploidy
     }
 
     pub(crate) fn plan(&self) -> &RowPlan {
@@ -199,7 +221,7 @@ impl<'a> Standardized<'a> {
         self.each_panel(pass, &mut |panel| {
             self.blocks(panel, pass, &mut |rows| {
                 let x = panel.standardized(&rows, self.rule.samples, self.is_centred())?;
-                f(Block { standards: panel.standards_of(&rows), rows, x })
+                f(Block { standards: panel.standards_of(&rows), rows, x, panel })
             })
         })
     }
@@ -408,14 +430,6 @@ impl<'a> Standardized<'a> {
             }
             Ok(())
         })
-    }
-
-    /// The Gram matrix of the samples, summed over blocks in f64. One pass.
-    pub(crate) fn gram_matrix(&self, pass: &Pass<'_>) -> Result<Matrix> {
-        let n = self.rule.samples;
-        let mut sum = Sum::new(n, n, true);
-        self.each_block(pass, &mut |block| sum.add(&gram_lower(&block.x)?))?;
-        sum.finish(self.device)
     }
 }
 

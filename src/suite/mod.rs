@@ -5,6 +5,7 @@
 mod bits;
 mod data;
 mod dosage;
+mod grm;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;

@@ -47,7 +47,7 @@ const RESULTS: [&str; 3] = [RECORD, SCORES, EIGENVEC];
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct ProjectArgs {
-    /// Zarr stores (folders) of the new samples; the variants of several are appended in the order given
+    /// Zarr stores (folders) or PLINK files (.bed) of the new samples; the variants of several are appended in the order given
     #[arg(value_name = "STORE", required = true)]
     stores: Vec<PathBuf>,
     /// The reference's loadings: loadings.tsv.gz of `teatime pca --loadings`
