@@ -19,12 +19,7 @@ pub(crate) fn pack(launch: CpuLaunch<'_>) {
     let (x, out) = (&x.read::<u8>()[x0..], &mut out.write::<u8>()[out0..][..rows * stride]);
     let told = [AtomicU32::new(0), AtomicU32::new(0)];
     let code = Code { entries: p.entries, negative: (p.negative != REFUSE).then_some(p.negative) };
-    let table = recode.then(|| byte_table(bits, p.table_low, p.table_high));
-    let squeeze = match bits {
-        1 => squeeze_all::<1>,
-        2 => squeeze_all::<2>,
-        _ => squeeze_all::<4>,
-    };
+    let table = recode.then(|| u64::from(p.table_low) | u64::from(p.table_high) << 32);
     let per = (8 / bits) as usize;
     let rows = Rows {
         inputs: [x],
@@ -36,15 +31,13 @@ pub(crate) fn pack(launch: CpuLaunch<'_>) {
         first: 0,
     };
     rows.for_each(&|first, [x]: [&[u8]; 1], [out]: [&mut [u8]; 1]| {
-        if wide(|| squeeze(x, out, code)) {
+        let refused = wide(|| match bits {
+            1 => row::<1>(x, out, code, table),
+            2 => row::<2>(x, out, code, table),
+            _ => row::<4>(x, out, code, table),
+        });
+        if refused {
             code.tell(x, first, &told);
-        }
-        if let Some(table) = &table {
-            out.iter_mut().for_each(|byte| *byte = table[usize::from(*byte)]);
-            // The table may have changed the zeros behind the values.
-            if let (tail @ 1.., Some(last)) = (x.len() % per, out.last_mut()) {
-                *last &= 0xff >> (8 - tail * bits as usize);
-            }
         }
     });
     let slot = &mut refused.write::<u32>()[p.refused0 as usize..][..2];
@@ -75,79 +68,90 @@ impl Code {
     }
 }
 
-/// What a packed byte becomes when each of its values goes through the table.
-fn byte_table(bits: u32, low: u32, high: u32) -> [u8; 256] {
-    let entries = u64::from(low) | u64::from(high) << 32;
-    let mask = (1 << bits) - 1;
-    std::array::from_fn(|byte| {
-        let values = (0..8).step_by(bits as usize);
-        let packed =
-            values.fold(0, |packed, at| packed | (entries >> (4 * (byte >> at & mask)) & mask as u64) << at);
-        packed.to_le_bytes()[0]
-    })
-}
-
-/// Packs values as they are; whether any is refused.
+/// Packs a row; whether any value is refused.
 #[inline(always)]
-fn squeeze_all<const BITS: u32>(x: &[u8], out: &mut [u8], code: Code) -> bool {
-    let per = (8 / BITS) as usize;
-    let sign = if code.negative.is_some() { ONES } else { 0 };
-    let (negative, room) = (u64::from(code.negative.unwrap_or(0)), u64::from(128 - code.entries) * ONES);
-    // Of eight values in the bytes of a word: those to pack, and the top bits of those that are refused.
-    let check = |word: u64| {
-        let below = word >> 7 & sign;
-        let values = word & !(below * 255);
-        let over = (((values & !TOPS) + room) | values) & TOPS;
-        (values | below * negative, over)
-    };
-    let mut refused = 0;
-    let (words, rest) = x.as_chunks::<8>();
-    let (packed, last) = out.split_at_mut(words.len() * BITS as usize);
-    match BITS {
-        1 => {
-            for (word, byte) in words.iter().zip(packed) {
-                let (values, over) = check(u64::from_le_bytes(*word));
-                refused |= over;
-                *byte = squeeze::<BITS>(values).to_le_bytes()[0];
-            }
-        }
-        2 => {
-            for (word, out) in words.iter().zip(packed.as_chunks_mut::<2>().0) {
-                let (values, over) = check(u64::from_le_bytes(*word));
-                refused |= over;
-                let [a, b, ..] = squeeze::<BITS>(values).to_le_bytes();
-                *out = [a, b];
-            }
-        }
-        _ => {
-            for (word, out) in words.iter().zip(packed.as_chunks_mut::<4>().0) {
-                let (values, over) = check(u64::from_le_bytes(*word));
-                refused |= over;
-                let [a, b, c, d, ..] = squeeze::<BITS>(values).to_le_bytes();
-                *out = [a, b, c, d];
-            }
+fn row<const BITS: usize>(x: &[u8], out: &mut [u8], code: Code, table: Option<u64>) -> bool {
+    let refused = squeeze_all::<BITS>(x, out, code);
+    if let Some(table) = table {
+        recode_all::<BITS>(out, table);
+        // The table may have changed the zeros behind the values.
+        if let (tail @ 1.., Some(last)) = (x.len() % (8 / BITS), out.last_mut()) {
+            *last &= 0xff >> (8 - tail * BITS);
         }
     }
-    for (values, byte) in rest.chunks(per).zip(last) {
-        let mut word = [0; 8];
-        word[..values.len()].copy_from_slice(values);
-        let (values, over) = check(u64::from_le_bytes(word));
-        refused |= over;
-        *byte = squeeze::<BITS>(values).to_le_bytes()[0];
-    }
-    refused != 0
+    refused
 }
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x80 * ONES;
 
+/// Packs values as they are; whether any is refused.
+#[inline(always)]
+fn squeeze_all<const BITS: usize>(x: &[u8], out: &mut [u8], code: Code) -> bool {
+    let sign = if code.negative.is_some() { ONES } else { 0 };
+    let negative = u64::from(code.negative.unwrap_or(0)) * ONES;
+    let room = u64::from(128 - code.entries) * ONES;
+    // Of eight values in the bytes of a word: those to pack, and the top bits of those that are refused.
+    let check = |word: u64| {
+        let below = (word >> 7 & sign) * 255;
+        let values = word & !below;
+        let over = (((values & !TOPS) + room) | values) & TOPS;
+        (values | below & negative, over)
+    };
+    let mut refused = 0;
+    let (words, rest) = x.as_chunks::<8>();
+    let (packed, last) = out.split_at_mut(words.len() * BITS);
+    for (word, out) in words.iter().zip(packed.as_chunks_mut::<BITS>().0) {
+        let (values, over) = check(u64::from_le_bytes(*word));
+        refused |= over;
+        out.copy_from_slice(&squeeze::<BITS>(values).to_le_bytes()[..BITS]);
+    }
+    for (values, byte) in rest.chunks(8 / BITS).zip(last) {
+        let mut word = [0; 8];
+        word[..values.len()].copy_from_slice(values);
+        let (values, over) = check(u64::from_le_bytes(word));
+        refused |= over;
+        [*byte, ..] = squeeze::<BITS>(values).to_le_bytes();
+    }
+    refused != 0
+}
+
 /// Eight values in the bytes of a word, to the lowest bits of it.
 #[inline(always)]
-fn squeeze<const BITS: u32>(mut values: u64) -> u64 {
+fn squeeze<const BITS: usize>(mut values: u64) -> u64 {
     // Neighbours together, until all are.
     values |= values >> (8 - BITS);
     values &= ((1 << (2 * BITS)) - 1) * 0x0001_0001_0001_0001;
     values |= values >> (16 - 2 * BITS);
     values &= ((1 << (4 * BITS)) - 1) * 0x0000_0001_0000_0001;
     values | values >> (32 - 4 * BITS)
+}
+
+/// Packed values through a table of four bits an entry.
+#[inline(always)]
+fn recode_all<const BITS: usize>(packed: &mut [u8], table: u64) {
+    let mask = (1 << BITS) - 1;
+    let each = u64::MAX / mask;
+    let entries = std::array::from_fn(|i| (table >> (4 * i) & mask) * each);
+    let (words, rest) = packed.as_chunks_mut::<8>();
+    for word in words {
+        *word = recode::<BITS>(u64::from_le_bytes(*word), &entries).to_le_bytes();
+    }
+    for byte in rest {
+        [*byte, ..] = recode::<BITS>(u64::from(*byte), &entries).to_le_bytes();
+    }
+}
+
+/// Of entries spread over words, those that values choose: of each bit of a value, the half that is left.
+#[inline(always)]
+fn recode<const BITS: usize>(packed: u64, entries: &[u64; 16]) -> u64 {
+    let mask = (1 << BITS) - 1;
+    let mut entries = *entries;
+    for bit in 0..BITS {
+        let plane = (packed >> bit & (u64::MAX / mask)) * mask;
+        for i in 0..1 << (BITS - 1 - bit) {
+            entries[i] = (plane & entries[2 * i + 1]) | (!plane & entries[2 * i]);
+        }
+    }
+    entries[0]
 }

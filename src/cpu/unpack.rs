@@ -79,26 +79,22 @@ fn look_up<T: Pod + Send + Sync, const PER: usize>(p: Params, table: &[u32], pac
 
 /// Values as they are.
 #[inline(always)]
-fn spread_all<const BITS: u32>(packed: &[u8], out: &mut [u8]) {
+fn spread_all<const BITS: usize>(packed: &[u8], out: &mut [u8]) {
     let (words, rest) = out.as_chunks_mut::<8>();
-    let (whole, last) = packed.split_at(words.len() * BITS as usize);
-    match BITS {
-        1 => words.iter_mut().zip(whole).for_each(|(out, &byte)| *out = spread::<BITS>(byte.into())),
-        2 => words.iter_mut().zip(whole.as_chunks().0).for_each(|(out, &two)| {
-            *out = spread::<BITS>(u16::from_le_bytes(two).into());
-        }),
-        _ => words.iter_mut().zip(whole.as_chunks().0).for_each(|(out, &four)| {
-            *out = spread::<BITS>(u32::from_le_bytes(four).into());
-        }),
+    let (whole, last) = packed.split_at(words.len() * BITS);
+    for (out, bytes) in words.iter_mut().zip(whole.as_chunks::<BITS>().0) {
+        let mut word = [0; 8];
+        word[..BITS].copy_from_slice(bytes);
+        *out = spread::<BITS>(u64::from_le_bytes(word));
     }
-    for (out, &byte) in rest.chunks_mut((8 / BITS) as usize).zip(last) {
+    for (out, &byte) in rest.chunks_mut(8 / BITS).zip(last) {
         out.copy_from_slice(&spread::<BITS>(byte.into())[..out.len()]);
     }
 }
 
 /// Eight values in the lowest bits of a word, to its bytes.
 #[inline(always)]
-fn spread<const BITS: u32>(mut values: u64) -> [u8; 8] {
+fn spread<const BITS: usize>(mut values: u64) -> [u8; 8] {
     // Halves apart, until all are.
     values = (values | values << (32 - 4 * BITS)) & (((1 << (4 * BITS)) - 1) * 0x0000_0001_0000_0001);
     values = (values | values << (16 - 2 * BITS)) & (((1 << (2 * BITS)) - 1) * 0x0001_0001_0001_0001);
