@@ -330,6 +330,7 @@ fn small() -> Grm {
 }
 
 #[test]
+#[allow(clippy::cast_possible_truncation, reason = "the format has f32")]
 fn gcta_files() {
     let (scratch, grm) = (Scratch::new("gcta"), small());
     let prefix = scratch.0.join("x");
@@ -414,7 +415,7 @@ mod stores {
         }
     }
 
-    /// plink2's covariance is VanRaden's numerator over M.
+    /// plink2's covariance is `VanRaden`'s numerator over M.
     #[test]
     fn plink2_has_the_same_covariance() {
         let missing = MissingCalls::Mean;

@@ -66,14 +66,12 @@ impl Grm {
     /// [`Error::Io`].
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let n = self.matrix.rows();
-        // The format asks for a header that ends at a multiple of 64 bytes, with a line feed.
         let entries = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({n}, {n}), }}");
-        let length = (10 + entries.len() + 1).next_multiple_of(64) - 10;
-        let length16 = u16::try_from(length).expect("two numbers should not fill 64 KiB");
         write_whole(path.as_ref(), |file| {
+            // The data begin at a multiple of 64 bytes, after the header and a line feed: at 128, for any n.
             file.write_all(b"\x93NUMPY\x01\x00")?;
-            file.write_all(&length16.to_le_bytes())?;
-            writeln!(file, "{entries:<width$}", width = length - 1)?;
+            file.write_all(&118u16.to_le_bytes())?;
+            writeln!(file, "{entries:<117}")?;
             (0..n).try_for_each(|j| {
                 let row: Vec<u8> = self.matrix.row(j).iter().flat_map(|value| value.to_le_bytes()).collect();
                 file.write_all(&row)
