@@ -309,7 +309,8 @@ fn walk(bytes: &[u32], pairs: &[u16], filled: &[i32], totals: &mut [i64], padded
             let bit = gaps.trailing_zeros() as usize;
             gaps &= gaps - 1;
             let (row, sample) = (pair / 8 * 4 + bit / 8 % 4, pair % 8 * 8 + bit / 32 * 4 + bit / 2 % 4);
-            let (totals, filled) = (&mut totals[sample * padded..][..padded], &filled[row * padded..][..padded]);
+            let (totals, filled) =
+                (&mut totals[sample * padded..][..padded], &filled[row * padded..][..padded]);
             for (totals, filled) in totals.as_chunks_mut::<8>().0.iter_mut().zip(filled.as_chunks::<8>().0) {
                 // All read before any is written, as one vector is.
                 *totals = std::array::from_fn(|i| totals[i] + i64::from(filled[i]));

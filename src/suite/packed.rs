@@ -18,8 +18,9 @@ use crate::{
 
 device_tests! {
     every_call, codings_at_every_width, bad_values_are_counted, rows_into_the_middle,
-    weights_are_the_oracles, products_are_close, sums_are_exact, sums_add_up, panels_change_nothing,
-    several_launches, codes_are_standardised, empty, wrong_shapes, nan_is_refused,
+    rows_at_every_byte, weights_are_the_oracles, products_are_close, sums_are_exact, sums_add_up,
+    missing_here_and_there, panels_change_nothing, several_launches, many_parts, codes_are_standardised,
+    empty, wrong_shapes, nan_is_refused,
 }
 
 /// (samples, columns, rows): around words, quads, tiles of 64 rows and of 16 lanes.
@@ -78,8 +79,11 @@ struct Case {
 }
 
 impl Case {
-    fn new(device: &Device, (samples, columns, rows): (u64, u64, u64), missing: bool) -> Self {
-        let codes = codes(70, rows, samples, missing);
+    fn new(device: &Device, size: (u64, u64, u64), missing: bool) -> Self {
+        Self::of(device, size, codes(70, size.2, size.0, missing), missing)
+    }
+
+    fn of(device: &Device, (samples, columns, rows): (u64, u64, u64), codes: Vec<u8>, missing: bool) -> Self {
         let row = |i: u64| {
             if i % 11 == 7 { [0.0; 2] } else { [0.1 + 0.13 * (i % 13) as f32, 0.7 + 0.31 * (i % 5) as f32] }
         };
@@ -300,6 +304,14 @@ fn rows_into_the_middle(device: &Device) {
     assert_eq!(packed.read().unwrap(), expected);
 }
 
+/// Rows so long that a launch of 64 KiB takes few of them, and the next starts in the middle of a word.
+fn rows_at_every_byte(device: &Device) {
+    let raw: Vec<u8> =
+        codes(75, 200, 1001, true).iter().map(|&code| if code == 3 { 255 } else { code }).collect();
+    check_pack(device, &raw, Coding::Dosages, 200, 1001);
+    check_pack(device, &values::<u8>(76, 40 * 2501), Coding::PlinkA1, 40, 10_003);
+}
+
 fn weights_are_the_oracles(device: &Device) {
     for size in SIZES {
         for missing in [false, true] {
@@ -376,6 +388,23 @@ fn sums_add_up(device: &Device) {
     assert_eq!(sums.read().unwrap(), expected);
 }
 
+/// Most blocks of codes hold no missing one, and those that do are neighbours of some that do not.
+fn missing_here_and_there(device: &Device) {
+    for size in [(200, 20, 130), (1000, 5, 66), (64, 33, 70)] {
+        for every in [61, 211, 1009] {
+            let mut codes = codes(77, size.2, size.0, false);
+            codes.iter_mut().skip(5).step_by(every).for_each(|code| *code = 3);
+            let case = Case::of(device, size, codes, true);
+            let x = case.slices();
+            let weights = packed_weights(case.rows(), &x, &case.scales()).unwrap();
+            assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {every}");
+            let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
+            packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
+            assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {every}");
+        }
+    }
+}
+
 fn panels_change_nothing(device: &Device) {
     let case = Case::new(device, (130, 7, 200), true);
     let x = case.slices();
@@ -399,6 +428,19 @@ fn several_launches(device: &Device) {
     assert_eq!(sums.read().unwrap(), case.sums(&x));
     let raw: Vec<u8> = case.codes.iter().map(|&code| if code == 3 { 255 } else { code }).collect();
     check_pack(device, &raw, Coding::Dosages, 4500, 33);
+}
+
+/// Workgroups that add to the same sums at once.
+fn many_parts(device: &Device) {
+    let case = Case::new(device, (64, 8, 20_000), true);
+    let x = case.slices();
+    let weights = packed_weights(case.rows(), &x, &case.scales()).unwrap();
+    let mut sums = Sums::zeros(device, 64, 8).unwrap();
+    for _ in 0..16 {
+        packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
+    }
+    let expected: Vec<i64> = case.sums(&x).iter().map(|sum| 16 * sum).collect();
+    assert_eq!(sums.read().unwrap(), expected);
 }
 
 fn codes_are_standardised(device: &Device) {
