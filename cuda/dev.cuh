@@ -234,8 +234,8 @@ DEVICE DigitColumns digit_columns(u32 all, u32 first) {
     return {first, min(all - first, width), width, all};
 }
 
-// Pairs of tiles of 8 lanes that hold the lanes of a pass.
-DEVICE u32 digit_pairs(DigitColumns columns) { return div_ceil(3 * columns.width, 16); }
+// Tiles of 16 lanes that hold the lanes of a pass.
+DEVICE u32 digit_tiles(const DigitColumns& columns) { return div_ceil(3 * columns.width, 16); }
 
 // Words of a tile of ROWS rows of digits, DIGIT_LANES each. There are 8 words more between SPANs of rows, so that what the
 // threads of a warp read at once, from the rows of four spans, is in all banks.
@@ -247,7 +247,7 @@ template <u32 SPAN> DEVICE u32 digit_row(u32 row) { return row * DIGIT_LANES + r
 // Starts one thread's share of the copies of `rows` rows of digits, `stride` words apart, to a tile of at most ROWS. What
 // is not copied meets only zeros, or sums that are not stored.
 template <u32 THREADS, u32 ROWS, u32 SPAN>
-DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, DigitColumns columns) {
+DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, const DigitColumns& columns) {
     if (columns.width == columns.all) {
         constexpr u32 ACROSS = DIGIT_LANES / 4;
 #pragma unroll 4
@@ -270,8 +270,24 @@ DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, Dig
     }
 }
 
-// The sums of products of codes and digits that one thread of a warp holds of two tiles of 16 x 8, whose lanes alternate,
-// in row `half` of the thread: those of four lanes that follow one another.
-DEVICE int4 four_lanes(const i32 (&even)[4], const i32 (&odd)[4], u32 half) {
-    return {even[2 * half], odd[2 * half], even[2 * half + 1], odd[2 * half + 1]};
+// Digits of 16 lanes of two rows of their tile as the first operand of a product: thread 4 r + c has lanes 2 r and 2 r + 1 of
+// its own two rows. In that order of lanes two loads of 8 bytes give all words where they have to be.
+DEVICE void load_digits(u32 (&digits)[4], const u32* first, const u32* second) {
+    uint2 low = *(const uint2*)first;
+    uint2 high = *(const uint2*)second;
+    digits[0] = low.x;
+    digits[1] = low.y;
+    digits[2] = high.x;
+    digits[3] = high.y;
+}
+
+// Leaves a warp's sums of products of such digits with 8 columns at `place`, [8 columns][64 lanes].
+DEVICE void store_sums(u32* place, const i32 (&sums)[DIGIT_LANES / 16][4]) {
+    u32 lane = threadIdx.x % WARP;
+    place += lane % 4 * 2 * DIGIT_LANES + lane / 4 * 2;
+#pragma unroll
+    for (u32 p = 0; p < DIGIT_LANES / 16; p++) {
+        *(int2*)(place + 16 * p) = {sums[p][0], sums[p][2]};
+        *(int2*)(place + DIGIT_LANES + 16 * p) = {sums[p][1], sums[p][3]};
+    }
 }

@@ -85,20 +85,24 @@ fn apply(
 #[test]
 fn bugs_in_packed_rows_times_digits_show() {
     let both = [
-        ("codes[2] = row >> (shift + 2) & mask;", "codes[2] = row >> shift & mask;"),
+        ("words[i] >> (2 * (quad + j)) & 0x03030303u", "words[i] >> (2 * quad) & 0x03030303u"),
         ("copy_wait<0>();\n        __syncthreads();", "copy_wait<0>();"),
         ("copy_wait<0>();\n", "\n"),
-        ("word >= params.words || row >= params.rows", "row >= params.rows"),
-        ("word >= params.words || row >= params.rows", "word >= params.words"),
+        ("word >= params.words || row + 8 * i >= params.rows", "row + 8 * i >= params.rows"),
+        ("word >= params.words || row + 8 * i >= params.rows", "word >= params.words"),
         ("words[i] ^= 3 * masks[i];", "words[i] ^= 2 * masks[i];"),
         ("masks[0] | masks[1] | masks[2] | masks[3]", "masks[0] | masks[1] | masks[3]"),
         ("slices + word / CHUNK % 2 * SLICE", "slices"),
         ("__syncthreads();\n            // By constant", "// By constant"),
-        ("}\n            __syncthreads();\n            const float2*", "}\n            const float2*"),
+        ("}\n            __syncthreads();\n            u32 first_row", "}\n            u32 first_row"),
         ("the place of the sums.\n        __syncthreads();", "the place of the sums."),
         (
-            "first_row + 8 * i, rows_table, (const float2*)columns, pass, params);",
-            "first_row, rows_table, (const float2*)columns, pass, params);",
+            "u32 first_row = row - threadIdx.x % WARP / 4 + 8 * i;",
+            "u32 first_row = row - threadIdx.x % WARP / 4;",
+        ),
+        (
+            "*pass = digit_columns(params.columns, first);\n        __syncthreads();",
+            "*pass = digit_columns(params.columns, first);",
         ),
         ("total - join(sums + PART, width)", "total"),
         ("if (block > (params.rows - 1) / TILE) return;", ""),
@@ -123,14 +127,7 @@ fn bugs_in_packed_rows_times_digits_show() {
     ];
     let right = |device: &Device, kernel| Ok(apply(device, kernel, 64, true, of)? == expected[1]);
     each_bug_shows(15, &PACKED_APPLY, &digits, right);
-    let values = [
-        ("float_bits(y * term.y)", "float_bits(y)"),
-        ("if (row + down >= rows) return;", ""),
-        (
-            "first_row + 8 * i, rows_table, (const float2*)columns, pass, params.rows);",
-            "first_row, rows_table, (const float2*)columns, pass, params.rows);",
-        ),
-    ];
+    let values = [("float_bits(y * term.y)", "float_bits(y)"), ("if (row + down >= rows) return;", "")];
     let right = |device: &Device, kernel| Ok(apply(device, kernel, 64, false, of)? == expected[0]);
     each_bug_shows(15, &PACKED_APPLY, &values, right);
 }
@@ -179,7 +176,7 @@ fn adjoint(
 #[test]
 fn bugs_in_transposed_products_show() {
     let bugs = [
-        ("codes[m][1] = low >> (shift + 2) & mask;", "codes[m][1] = low >> shift & mask;"),
+        ("bytes[2 + i / 4] >> (2 * (i % 4))", "bytes[2 + i / 4] >> (2 * (i % 2))"),
         ("row / 16 * 16 + row / 2 % 2 * 8 + row / 4 % 4 * 2 + row % 2", "row"),
         ("copy_wait<STAGES - 2>();\n            __syncthreads();", "copy_wait<STAGES - 2>();"),
         ("copy_wait<STAGES - 2>()", "copy_wait<STAGES - 1>()"),
@@ -199,7 +196,7 @@ fn bugs_in_transposed_products_show() {
         ("(i + 1) % STAGES * STAGE", "i * STAGE"),
         ("}\n            __syncthreads();\n            add(", "}\n            add("),
         ("the place of the sums.\n        __syncthreads();", "the place of the sums."),
-        ("sample + row / 2 * 8 + 2 * tile + row % 2", "sample + row / 2 * 8 + tile + row % 2"),
+        ("sample + row % 8 * 8 + tile + row / 8", "sample + row % 8 * 8 + tile"),
         ("if (split > (params.rows - 1) / params.depth) return;", ""),
     ];
     let of = Extents { rows: 461, words: 20, columns: 22 };
