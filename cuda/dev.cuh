@@ -229,13 +229,13 @@ struct DigitColumns {
     u32 all;
 };
 
-DEVICE DigitColumns digit_columns(u32 all, u32 first) {
-    u32 width = div_ceil(all, div_ceil(all, DIGIT_LANES / 3));
+template <u32 SLICES = 3> DEVICE DigitColumns digit_columns(u32 all, u32 first) {
+    u32 width = div_ceil(all, div_ceil(all, DIGIT_LANES / SLICES));
     return {first, min(all - first, width), width, all};
 }
 
 // Tiles of 16 lanes that hold the lanes of a pass.
-DEVICE u32 digit_tiles(const DigitColumns& columns) { return div_ceil(3 * columns.width, 16); }
+template <u32 SLICES = 3> DEVICE u32 digit_tiles(const DigitColumns& columns) { return div_ceil(SLICES * columns.width, 16); }
 
 // Words of a tile of ROWS rows of digits, DIGIT_LANES each. There are 8 words more between SPANs of rows, so that what the
 // threads of a warp read at once, from the rows of four spans, is in all banks.
@@ -246,7 +246,7 @@ template <u32 SPAN> DEVICE u32 digit_row(u32 row) { return row * DIGIT_LANES + r
 
 // Starts one thread's share of the copies of `rows` rows of digits, `stride` words apart, to a tile of at most ROWS. What
 // is not copied meets only zeros, or sums that are not stored.
-template <u32 THREADS, u32 ROWS, u32 SPAN>
+template <u32 THREADS, u32 ROWS, u32 SPAN, u32 SLICES = 3>
 DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, const DigitColumns& columns) {
     if (columns.width == columns.all) {
         constexpr u32 ACROSS = DIGIT_LANES / 4;
@@ -254,7 +254,7 @@ DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, con
         for (u32 i = 0; i < ROWS * ACROSS; i += THREADS) {
             u32 row = (i + threadIdx.x) / ACROSS;
             u32 lane = 4 * (threadIdx.x % ACROSS);
-            if (row >= rows || lane >= 3 * columns.all) break;
+            if (row >= rows || lane >= SLICES * columns.all) break;
             copy_async16(tile + digit_row<SPAN>(row) + lane, digits + row * stride + lane, 16);
         }
         return;
@@ -264,7 +264,7 @@ DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, con
         u32 lane = i % DIGIT_LANES;
         u32 slice = lane / columns.width;
         u32 column = lane - slice * columns.width;
-        if (row >= rows || slice >= 3 || column >= columns.count) continue;
+        if (row >= rows || slice >= SLICES || column >= columns.count) continue;
         const u32* from = digits + row * stride + slice * columns.all + columns.first + column;
         copy_async4(tile + digit_row<SPAN>(row) + lane, from, 4);
     }

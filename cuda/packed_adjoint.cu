@@ -1,7 +1,7 @@
 // Adds codes times digits, and missing times the second set of digits, over rows: sums[sample, column] += 64-bit integers.
 // Grid: linear, one block per TILE words and depth rows; those of the same words add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
-// Constants: TILE; MISSING whether code 3 occurs: two sets of digits.
+// Constants: TILE; MISSING whether code 3 occurs: two sets of digits; SLICES digits of a weight, 3 or 1.
 // Hardware: a warp makes 64 samples of 64 lanes by products of 16 x 32 x 8 bytes, digits first, whose other operand is four
 // rows' codes of one sample: matrices of 16-bit cells are loaded transposed, a byte permutation puts four rows beside one
 // another, and a shift and a mask give each sample. 9 loads from shared memory and some 35 such operations serve 32
@@ -24,10 +24,12 @@ struct Params {
     u32 packed0;
     u32 weights0;
     u32 sums0;
+    u32 shift;
 };
 
 constexpr u32 TILE = 4;
 constexpr u32 MISSING = 0;
+constexpr u32 SLICES = 3;
 
 // 16 bytes of a row, 64 samples, for each warp.
 constexpr u32 WARPS = TILE / 4;
@@ -76,7 +78,7 @@ DEVICE void fetch(u32* stage, const Work& work, u32 first, const DigitColumns& c
     u32 width = SETS * params.lanes;
     const u32* weights = work.weights + params.weights0 + first / 4 * width;
     for (u32 set = 0; set < SETS; set++) {
-        fetch_digits<THREADS, DEPTH / 4, 1>(stage + DEPTH * SLOT + set * DIGIT_WORDS, weights + set * params.lanes, width,
+        fetch_digits<THREADS, DEPTH / 4, 1, SLICES>(stage + DEPTH * SLOT + set * DIGIT_WORDS, weights + set * params.lanes, width,
                                             div_ceil(work.end - first, 4), columns);
     }
 }
@@ -148,17 +150,21 @@ DEVICE void accumulate(Sums& sums, u32* stages, const Work& work, const DigitCol
 
 // Adds a warp's sums to those of all blocks, from sample `sample` on: those of tiles `tile` and `tile` + 1, of which each
 // has one of eight samples that follow one another.
-DEVICE void add(u64* sums, const u32* part, u32 sample, u32 tile, const DigitColumns& columns, u32 samples) {
+DEVICE void add(u64* sums, const u32* part, u32 sample, u32 tile, const DigitColumns& columns, u32 samples, u32 shift) {
 #pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 16 * columns.count; i += WARP) {
         u32 row = i / columns.count;
         u32 column = i - row * columns.count;
         u32 at = sample + row % 8 * 8 + tile + row / 8;
         const u32* slices = part + row * DIGIT_LANES + column;
-        i64 low = (i32)slices[0];
-        i64 middle = (i32)slices[columns.width];
-        i64 high = (i32)slices[2 * columns.width];
-        u64 sum = (u64)(low + middle * 256 + high * 65536);
+        u64 sum = (u64)(i64)(i32)slices[0];
+        if constexpr (SLICES == 3) {
+            i64 middle = (i32)slices[columns.width];
+            i64 high = (i32)slices[2 * columns.width];
+            sum += (u64)(middle * 256 + high * 65536);
+        } else {
+            sum <<= shift;
+        }
         if (at < samples) add_atomic(sums + at * columns.all + columns.first + column, sum);
     }
 }
@@ -177,9 +183,9 @@ KERNEL(packed_adjoint, THREADS, BLOCKS)(const u32* __restrict__ packed, const u3
     Work work = {packed, weights, first_row, end, first_word};
     u32 warp = threadIdx.x / WARP;
     for (u32 first = 0; first < params.columns;) {
-        DigitColumns pass = digit_columns(params.columns, first);
+        DigitColumns pass = digit_columns<SLICES>(params.columns, first);
         Sums own = {};
-        switch (digit_tiles(pass)) {
+        switch (digit_tiles<SLICES>(pass)) {
         case 1:
         case 2: accumulate<2>(own, stages, work, pass, params); break;
         case 3: accumulate<3>(own, stages, work, pass, params); break;
@@ -198,7 +204,7 @@ KERNEL(packed_adjoint, THREADS, BLOCKS)(const u32* __restrict__ packed, const u3
                 }
             }
             __syncthreads();
-            add((u64*)(sums + params.sums0), part, 16 * first_word + 64 * warp, i, pass, params.samples);
+            add((u64*)(sums + params.sums0), part, 16 * first_word + 64 * warp, i, pass, params.samples, params.shift);
         }
         // The next pass's stages take the place of the sums.
         __syncthreads();

@@ -1,7 +1,7 @@
 // Adds codes times digits, and missing times the second set of digits, over rows: sums[sample, column] += 64-bit integers.
 // Grid: linear, one workgroup per TILE words and depth rows; those of the same words add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
-// Constants: TILE; MISSING whether code 3 occurs: two sets of digits.
+// Constants: TILE; MISSING whether code 3 occurs: two sets of digits; SLICES digits of a weight, 3 or 1.
 
 struct Params {
     rows: u32,
@@ -15,6 +15,7 @@ struct Params {
     packed0: u32,
     weights0: u32,
     sums0: u32,
+    shift: u32,
 }
 
 @group(0) @binding(0) var<storage, read> packed: array<u32>;
@@ -24,6 +25,7 @@ struct Params {
 
 const TILE: u32 = 4u;
 const MISSING: u32 = 0u;
+const SLICES: u32 = 3u;
 
 // Words that a workgroup has at once.
 const PART: u32 = 4u;
@@ -46,8 +48,8 @@ var<workgroup> codes: array<vec4<u32>, DEPTH * FOURS>;
 var<workgroup> masks: array<vec4<u32>, MASKS>;
 // [4 rows][word]: whether a code is missing.
 var<workgroup> some_missing: array<u32, DEPTH * PART>;
-// [4 rows][set][slice][4 columns]: digits, 6 KiB.
-var<workgroup> digits: array<vec4<u32>, DEPTH * SETS * 3u * SLOTS>;
+// [4 rows][set][slice][4 columns]: digits, 6 KiB or 2 KiB.
+var<workgroup> digits: array<vec4<u32>, DEPTH * SETS * SLICES * SLOTS>;
 
 fn load_word(row: u32, end: u32, word: u32) -> u32 {
     if row >= end {
@@ -90,11 +92,11 @@ fn load_codes(row0: u32, end: u32, word0: u32, lane: u32) {
 }
 
 fn load_digits(row0: u32, end: u32, first_column: u32, lane: u32) {
-    for (var i = lane; i < DEPTH * SETS * 3u * SLOTS; i += WG) {
+    for (var i = lane; i < DEPTH * SETS * SLICES * SLOTS; i += WG) {
         let column = first_column + 4u * (i % SLOTS);
-        let slice = i / SLOTS % 3u;
-        let of_set = i / (3u * SLOTS) % SETS;
-        let row = row0 + 4u * (i / (SETS * 3u * SLOTS));
+        let slice = i / SLOTS % SLICES;
+        let of_set = i / (SLICES * SLOTS) % SETS;
+        let row = row0 + 4u * (i / (SETS * SLICES * SLOTS));
         let start = params.weights0 + (row / 4u * SETS + of_set) * params.lanes + slice * params.columns;
         var words = vec4<u32>();
         for (var j = 0u; j < 4u && column + j < params.columns && row < end; j++) {
@@ -117,6 +119,13 @@ fn dots(four: u32, words: vec4<u32>) -> vec4<i32> {
 // [sample][slice], by constant indices, which keeps the sums in registers.
 fn add_products(totals: ptr<function, array<vec4<i32>, 12>>, samples: vec4<u32>, place: u32) {
     let low = digits[place];
+    if SLICES == 1u {
+        (*totals)[0] += dots(samples.x, low);
+        (*totals)[3] += dots(samples.y, low);
+        (*totals)[6] += dots(samples.z, low);
+        (*totals)[9] += dots(samples.w, low);
+        return;
+    }
     let middle = digits[place + SLOTS];
     let high = digits[place + 2u * SLOTS];
     (*totals)[0] += dots(samples.x, low);
@@ -133,16 +142,25 @@ fn add_products(totals: ptr<function, array<vec4<i32>, 12>>, samples: vec4<u32>,
     (*totals)[11] += dots(samples.w, high);
 }
 
-// Adds low + 256 middle + 65536 high in 64 bits. Whichever order workgroups add in, each carry out of the low word is seen
-// by one of them.
+// Adds low + 256 middle + 65536 high in 64 bits, or of one slice low times a power of two.
 fn add(i: u32, low: i32, middle: i32, high: i32) {
+    if SLICES == 1u {
+        // In two steps, since a shift by 32 would be none.
+        add_words(i, bitcast<u32>(low) << params.shift, (low >> 1u) >> (31u - params.shift));
+        return;
+    }
     let first = bitcast<u32>(low);
     let second = first + (bitcast<u32>(middle) << 8u);
     let third = second + (bitcast<u32>(high) << 16u);
     let carries = select(0, 1, second < first) + select(0, 1, third < second);
     let upper = (low >> 31u) + (middle >> 24u) + (high >> 16u) + carries;
-    let before = atomicAdd(&sums[i], third);
-    let carried = bitcast<u32>(upper) + select(0u, 1u, before + third < before);
+    add_words(i, third, upper);
+}
+
+// Whichever order workgroups add in, each carry out of the low word is seen by one of them.
+fn add_words(i: u32, low: u32, upper: i32) {
+    let before = atomicAdd(&sums[i], low);
+    let carried = bitcast<u32>(upper) + select(0u, 1u, before + low < before);
     if carried != 0u {
         atomicAdd(&sums[i + 1u], carried);
     }
@@ -170,10 +188,10 @@ fn multiply_part(word: u32, first: u32, end: u32, lane: u32) {
             workgroupBarrier();
             if column < params.columns {
                 for (var depth = 0u; depth < DEPTH; depth++) {
-                    let place = depth * SETS * 3u * SLOTS + slot;
+                    let place = depth * SETS * SLICES * SLOTS + slot;
                     add_products(&totals, codes[depth * FOURS + four], place);
                     if MISSING == 1u && some_missing[depth * PART + four / 4u] != 0u {
-                        add_products(&totals, masks[depth * FOURS + four], place + 3u * SLOTS);
+                        add_products(&totals, masks[depth * FOURS + four], place + SLICES * SLOTS);
                     }
                 }
             }

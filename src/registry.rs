@@ -16,6 +16,7 @@ macro_rules! each_kernel {
             $of(&crate::genotype::packed::pack::PACK_GENOTYPES),
             $of(&crate::genotype::packed::adjoint::PACKED_ADJOINT),
             $of(&crate::genotype::packed::apply::PACKED_APPLY),
+            $of(&crate::genotype::packed::digits::PACKED_DIGITS),
             $of(&crate::genotype::packed::standardize::PACKED_STANDARDIZE),
             $of(&crate::random::RANDOM),
             $of(&crate::linalg::reduce::REDUCE),

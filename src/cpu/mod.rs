@@ -10,6 +10,7 @@ mod pack_genotypes;
 mod packed;
 mod packed_adjoint;
 mod packed_apply;
+mod packed_digits;
 mod packed_standardize;
 mod planes;
 mod quads;
@@ -27,6 +28,7 @@ pub(crate) use self::{
     pack_genotypes::pack_genotypes,
     packed_adjoint::packed_adjoint,
     packed_apply::packed_apply,
+    packed_digits::packed_digits,
     packed_standardize::packed_standardize,
     planes::{merge_planes, split_planes},
     random::random,

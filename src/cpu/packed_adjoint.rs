@@ -32,6 +32,7 @@ struct Codes([[u32; 16]; 4]);
 pub(crate) fn packed_adjoint(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let missing = launch.constant("MISSING") != 0;
+    let slices = launch.constant("SLICES") as usize;
     let [packed, weights, sums] = launch.args();
     let (rows, words, cols, lanes) =
         (p.rows as usize, p.words as usize, p.columns as usize, p.lanes as usize);
@@ -41,7 +42,20 @@ pub(crate) fn packed_adjoint(launch: CpuLaunch<'_>) {
     let sums = &mut sums.write::<u32>()[p.sums0 as usize..][..p.samples as usize * cols * 2];
     let word0 = p.word0 as usize;
     let word1 = word0 + p.word_count as usize;
-    let product = Product { packed, rows, words, word0, word1, weights, width, lanes, cols, missing };
+    let product = Product {
+        packed,
+        rows,
+        words,
+        word0,
+        word1,
+        weights,
+        width,
+        lanes,
+        cols,
+        slices,
+        shift: p.shift,
+        missing,
+    };
     Path::best().run(Adjoint { product, sums });
 }
 
@@ -63,6 +77,9 @@ struct Product<'a> {
     width: usize,
     lanes: usize,
     cols: usize,
+    /// Digits of a weight, and of one digit the power of two that it is multiplied by.
+    slices: usize,
+    shift: u32,
     missing: bool,
 }
 
@@ -148,7 +165,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
     fn call(self) {
         let p = &self.product;
         let strips = self.words / NARROW_STRIP;
-        let lanes = 3 * p.cols;
+        let lanes = p.slices * p.cols;
         // (strips, lanes, 64) sums of digits, and (samples, padded columns) sums of multiples.
         let mut sums = vec![0; strips * lanes * 64];
         let mut totals = vec![0; 16 * self.words * padded(p.cols)];
@@ -177,7 +194,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
                 self.add(codes, weights, sums);
             }
         }
-        join(&sums, p.cols, &mut totals);
+        join(&sums, p, &mut totals);
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = out.chunks_exact_mut(2 * p.cols).zip(totals.chunks_exact(padded(p.cols)));
         for (out, totals) in rows {
@@ -243,7 +260,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WI
     /// Adds the products of 64 samples to their sums, (lanes, 64).
     #[inline(always)]
     fn add(&self, codes: &[Codes], weights: &[u32], sums: &mut [u32]) {
-        let lanes = 3 * self.product.cols;
+        let lanes = self.product.slices * self.product.cols;
         let codes: &[D::Words] = cast_slice(codes);
         let sums: &mut [D::Words] = cast_slice_mut(sums);
         let mut tile = Tile { codes, weights, width: self.product.width, lane: 0 };
@@ -251,9 +268,14 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WI
             tile.add::<D, NARROW, WIDE>(self.dot, sums);
             tile.lane += NARROW;
         }
-        // Lanes are a multiple of 3.
-        if tile.lane < lanes {
+        while tile.lane + 3 <= lanes {
             tile.add::<D, 3, WIDE>(self.dot, sums);
+            tile.lane += 3;
+        }
+        // Lanes are a multiple of 3 where weights have three digits.
+        while tile.lane < lanes {
+            tile.add::<D, 1, WIDE>(self.dot, sums);
+            tile.lane += 1;
         }
     }
 }
@@ -321,17 +343,23 @@ fn walk(bytes: &[u32], pairs: &[u16], filled: &[i32], totals: &mut [i64], padded
 
 /// Adds what (strips, lanes, 64) sums of digits stand for to (samples, padded columns).
 #[inline(always)]
-fn join(sums: &[u32], cols: usize, totals: &mut [i64]) {
-    let padded = padded(cols);
-    for (sums, totals) in sums.chunks_exact(3 * cols * 64).zip(totals.chunks_exact_mut(64 * padded)) {
+fn join(sums: &[u32], p: &Product<'_>, totals: &mut [i64]) {
+    let (cols, padded) = (p.cols, padded(p.cols));
+    for (sums, totals) in sums.chunks_exact(p.slices * cols * 64).zip(totals.chunks_exact_mut(64 * padded)) {
         let lanes = sums.as_chunks::<64>().0;
         for c in 0..cols {
-            let [low, middle, high] = [&lanes[c], &lanes[cols + c], &lanes[2 * cols + c]];
             let mut column = [0; 64];
-            for place in 0..64 {
-                let [low, middle, high] =
-                    [low, middle, high].map(|sums| i64::from(sums[place].cast_signed()));
-                column[place] = low + (middle << 8) + (high << 16);
+            if p.slices == 1 {
+                for (column, &sum) in column.iter_mut().zip(&lanes[c]) {
+                    *column = i64::from(sum.cast_signed()) << p.shift;
+                }
+            } else {
+                let [low, middle, high] = [&lanes[c], &lanes[cols + c], &lanes[2 * cols + c]];
+                for place in 0..64 {
+                    let [low, middle, high] =
+                        [low, middle, high].map(|sums| i64::from(sums[place].cast_signed()));
+                    column[place] = low + (middle << 8) + (high << 16);
+                }
             }
             for (place, sum) in column.into_iter().enumerate() {
                 let sample = 4 * (place % 16) + place / 16;

@@ -3,9 +3,11 @@
 use std::ops::Range;
 
 use super::{
+    intake::Form,
+    packed::{apply::Rows, gram::Gram},
     panel::Panel,
     scaler::Standard,
-    standardized::{Block, Standardized},
+    standardized::Standardized,
 };
 use crate::{
     Device, Result,
@@ -35,22 +37,32 @@ pub(crate) struct PairSums {
 }
 
 impl PairSums {
-    /// Forms the sums in one pass, the first over `map`: in f32 on the device over each block, in f64 on the host over
-    /// the blocks. samples² operations a variant for each of the wanted matrices; where no call of a block is missing,
-    /// for the products alone.
+    /// Forms the sums in one pass, the first over `map`. Products of packed rows are exact but for the rounding of squared
+    /// scales; others are sums in f32 on the device over each block, and in f64 on the host over the blocks. samples²
+    /// operations a variant for each of the wanted matrices; where no call of a block is missing, for the products alone.
     ///
     /// # Errors
     /// What reading and computing report; [`Error::Cancelled`](crate::Error::Cancelled).
     pub(crate) fn new(map: &Standardized<'_>, wanted: Wanted, pass: &Pass<'_>) -> Result<Self> {
         let ([_, n], ploidy) = (map.shape(), map.ploidy());
-        let mut products = Sum::new(n, n, true);
+        let device = map.device();
+        let mut products = match map.form() {
+            Form::Packed(_) => Products::Packed(Gram::new(device, n, map.scaler())?),
+            _ => Products::Dense(Sum::new(n, n, true)),
+        };
         let pairs = |wanted: bool| wanted.then(|| CalledPairs::new(n));
         let (mut shared, mut variance) = (pairs(wanted.shared), pairs(wanted.variance));
         let mut total_variance = 0.0;
-        map.each_block(pass, &mut |block| {
-            let Block { rows, x, panel, standards } = block;
-            products.add(&gram_lower(&x)?)?;
-            drop(x);
+        let mut add = |panel: &Panel, rows: Range<u64>, packed: Option<Rows<'_>>| {
+            let standards = panel.standards_of(&rows);
+            match (&mut products, packed) {
+                (Products::Packed(sum), Some(packed)) => {
+                    let range = (rows.start - panel.rows.start, rows.end - panel.rows.start);
+                    sum.add(Rows { range, ..packed }, standards)?;
+                }
+                (Products::Dense(sum), _) => sum.add(&gram_lower(&map.block(panel, &rows)?)?)?,
+                (Products::Packed(_), None) => unreachable!("packed genotypes should be in packed panels"),
+            }
             let weights = |weight: &dyn Fn(&Standard) -> f64| -> Vec<f64> {
                 standards.iter().map(|s| if s.is_kept() { weight(s) } else { 0.0 }).collect()
             };
@@ -64,12 +76,24 @@ impl PairSums {
                 }
             }
             Ok(())
+        };
+        map.each_panel(pass, &mut |panel| {
+            let table = panel.table(device)?;
+            map.blocks(panel, pass, &mut |rows| add(panel, rows, panel.packed(&table)))
         })?;
-        let device = map.device();
-        let products = products.finish(device)?;
+        let products = match products {
+            Products::Packed(sum) => sum.finish()?,
+            Products::Dense(sum) => sum.finish(device)?,
+        };
         let [shared, variance] = [shared, variance].map(|sum| sum.map(|sum| sum.finish(device)).transpose());
         Ok(Self { products, shared: shared?, variance: variance?, total_variance })
     }
+}
+
+/// How products are summed.
+enum Products {
+    Packed(Gram),
+    Dense(Sum),
 }
 
 /// For each pair of samples, the sum of a weight over the variants that are called in both.

@@ -52,8 +52,6 @@ struct State {
 pub(crate) struct Block<'a> {
     pub(crate) rows: Range<u64>,
     pub(crate) x: Tensor<f32>,
-    /// Where its genotypes are.
-    pub(crate) panel: &'a Panel,
     /// Each variant's scaling, except on later passes over what was kept.
     pub(crate) standards: &'a [Standard],
 }
@@ -189,6 +187,10 @@ impl<'a> Standardized<'a> {
         self.state.borrow().tally.clone().unwrap_or_default()
     }
 
+    pub(crate) fn scaler(&self) -> Scaler {
+        self.rule.scaler
+    }
+
     /// Whether the scaler subtracts the mean.
     fn is_centred(&self) -> bool {
         self.rule.scaler != Scaler::None
@@ -220,14 +222,22 @@ impl<'a> Standardized<'a> {
     ) -> Result<()> {
         self.each_panel(pass, &mut |panel| {
             self.blocks(panel, pass, &mut |rows| {
-                let x = panel.standardized(&rows, self.rule.samples, self.is_centred())?;
-                f(Block { standards: panel.standards_of(&rows), rows, x, panel })
+                let x = self.block(panel, &rows)?;
+                f(Block { standards: panel.standards_of(&rows), rows, x })
             })
         })
     }
 
+    /// These rows of the standardised matrix, which are in `panel`.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn block(&self, panel: &Panel, rows: &Range<u64>) -> Result<Tensor<f32>> {
+        panel.standardized(rows, self.rule.samples, self.is_centred())
+    }
+
     /// Calls `f` with the rows of each canonical block of a panel.
-    fn blocks(
+    pub(crate) fn blocks(
         &self,
         panel: &Panel,
         pass: &Pass<'_>,

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::{
     apply::{Rows, step},
-    slices::lanes,
+    slices::{SLICES, lanes_of},
 };
 use crate::{
     Device, Error, Result, Tensor,
@@ -31,6 +31,8 @@ pub(crate) struct Params {
     pub(crate) packed0: u32,
     pub(crate) weights0: u32,
     pub(crate) sums0: u32,
+    /// Of weights of one digit: the power of two that they are multiplied by. Below 32.
+    pub(crate) shift: u32,
 }
 
 pub(crate) static PACKED_ADJOINT: Kernel<Params> =
@@ -47,24 +49,42 @@ const GROUPS: u64 = 2048;
 /// Fewest rows of a workgroup, so that adding up its sums costs little beside them.
 const LEAST_DEPTH: u64 = 512;
 
-fn spec(tile: u32, missing: bool) -> [(&'static str, u32); 2] {
-    [("TILE", tile), ("MISSING", missing.into())]
+fn spec(tile: u32, missing: bool, slices: u32) -> [(&'static str, u32); 3] {
+    [("TILE", tile), ("MISSING", missing.into()), ("SLICES", slices)]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let of = |tile| [false, true].map(|missing| spec(tile, missing).to_vec());
+    let of = |tile| {
+        [(false, 3), (true, 3), (false, 1)].map(|(missing, slices)| spec(tile, missing, slices).to_vec())
+    };
     [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
 }
 
-/// Sums of whole numbers on a device: (samples, columns, 2) words of 64-bit integers, the low ones first.
+/// Sums of whole numbers on a device, of the samples from some word of a row on.
 #[derive(Debug)]
 pub(crate) struct Sums {
+    /// (samples, columns, 2) words of 64-bit integers, the low ones first.
     pub(crate) words: Tensor<u32>,
+    /// The first word of a row whose samples have sums: a multiple of 4.
+    pub(crate) first: u64,
 }
 
 impl Sums {
+    /// Zeros for all samples.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
     pub(crate) fn zeros(device: &Device, samples: u64, columns: u64) -> Result<Self> {
-        Ok(Self { words: Tensor::zeros(device, &[samples, columns, 2])? })
+        Self::zeros_from(device, 0, samples, columns)
+    }
+
+    /// Zeros for the samples from that of word `first` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(crate) fn zeros_from(device: &Device, first: u64, samples: u64, columns: u64) -> Result<Self> {
+        let words = Tensor::zeros(device, &[samples.saturating_sub(16 * first), columns, 2])?;
+        Ok(Self { words, first })
     }
 
     /// Waits for them: (samples, columns).
@@ -79,31 +99,58 @@ impl Sums {
     }
 }
 
-/// Adds Σ g w, and Σ μ w over missing codes, to `sums` for each sample and column: exact. Enqueues; does not wait.
+/// Numbers that codes are multiplied by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weights<'a> {
+    /// (⌈rows / 4⌉, sets x lanes) words of digits.
+    pub(crate) words: &'a Tensor<u32>,
+    /// Digits of a number: 3, or where no code is missing 1.
+    pub(crate) slices: u64,
+    /// Of one digit: the power of two that it is multiplied by. Below 32.
+    pub(crate) shift: u32,
+}
+
+impl<'a> From<&'a Tensor<u32>> for Weights<'a> {
+    /// Of three digits.
+    fn from(words: &'a Tensor<u32>) -> Self {
+        Self { words, slices: SLICES, shift: 0 }
+    }
+}
+
+/// Adds Σ g w, and Σ μ w over missing codes, to `sums` for each of their samples and columns: exact. Enqueues; does not
+/// wait.
 ///
-/// `weights` are those that [`packed_weights`](super::apply::packed_weights) made of the same rows.
+/// `weights` are those that [`packed_weights`](super::apply::packed_weights) or
+/// [`packed_digits`](super::digits::packed_digits) made of the same rows.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
-pub(crate) fn packed_adjoint(rows: Rows<'_>, weights: &Tensor<u32>, sums: &mut Sums) -> Result<()> {
-    let words = rows.words().saturating_mul(rows.range.1 - rows.range.0);
-    let large = words >= LARGE_WORDS && rows.words() >= LARGE_TILE.into();
-    adjoint_in_tiles(if large { LARGE_TILE } else { TILE }, rows, weights, sums)
+pub(crate) fn packed_adjoint<'a>(
+    rows: Rows<'_>,
+    weights: impl Into<Weights<'a>>,
+    sums: &mut Sums,
+) -> Result<()> {
+    let words = rows.words().saturating_sub(sums.first);
+    let large =
+        words.saturating_mul(rows.range.1 - rows.range.0) >= LARGE_WORDS && words >= LARGE_TILE.into();
+    adjoint_in_tiles(if large { LARGE_TILE } else { TILE }, rows, weights.into(), sums)
 }
 
 /// [`packed_adjoint`] in tiles of a given size, which changes no bit.
 pub(crate) fn adjoint_in_tiles(
     tile: u32,
     rows: Rows<'_>,
-    weights: &Tensor<u32>,
+    weights: Weights<'_>,
     sums: &mut Sums,
 ) -> Result<()> {
     let [samples, columns, _] = *sums.words.shape() else {
         return Err(Error::shape("packed_adjoint", "sums of (samples, columns, 2)", ""));
     };
-    let (words, width) = (rows.words(), rows.sets() * lanes(columns));
+    let Weights { words: weights, slices, shift } = weights;
+    let (words, lanes) = (rows.words(), lanes_of(slices, columns));
+    let (width, start) = (rows.sets() * lanes, sums.first);
     let count = rows.range.1 - rows.range.0;
-    if weights.shape() != [count.div_ceil(4), width] || words != super::row_words(samples) {
+    if weights.shape() != [count.div_ceil(4), width] || words != super::row_words(16 * start + samples) {
         let expected = format!("({}, {width}) digits, rows of {samples} samples", count.div_ceil(4));
         return Err(Error::shape("packed_adjoint", expected, format_args!("{:?}", weights.shape())));
     }
@@ -126,9 +173,9 @@ pub(crate) fn adjoint_in_tiles(
         let at = rows.range.0;
         let packed = rows.packed.window((at + first) * words..(at + last) * words);
         let digits = weights.window(first / 4 * width..last.div_ceil(4) * width);
-        for word in (0..words).step_by(usize::try_from(wide).unwrap_or(usize::MAX)) {
+        for word in (start..words).step_by(usize::try_from(wide).unwrap_or(usize::MAX)) {
             let end = words.min(word + wide);
-            let (from, to) = ((16 * word).min(samples), (16 * end).min(samples));
+            let [from, to] = [word, end].map(|word| (16 * (word - start)).min(samples));
             let target = sums.words.window_update(from * columns * 2..to * columns * 2);
             let tiles = (end - word).div_ceil(tile.into());
             let depth = ((last - first) * tiles).div_ceil(GROUPS).max(LEAST_DEPTH).next_multiple_of(4);
@@ -138,19 +185,20 @@ pub(crate) fn adjoint_in_tiles(
                 words: small(words),
                 samples: small(to - from),
                 columns: small(columns),
-                lanes: small(lanes(columns)),
+                lanes: small(lanes),
                 word0: small(word),
                 word_count: small(end - word),
                 depth: small(depth),
                 packed0: packed.start,
                 weights0: digits.start,
                 sums0: target.start,
+                shift,
             };
             let work = (last - first).saturating_mul(16 * (end - word)).saturating_mul(columns);
             let grid = Grid::linear(tiles * splits, limits.groups_per_axis, work)?;
             device.launch(
                 &PACKED_ADJOINT,
-                &spec(tile, rows.missing),
+                &spec(tile, rows.missing, small(slices)),
                 grid,
                 &[packed.arg, digits.arg, target.arg],
                 &params,

@@ -8,6 +8,8 @@
 
 pub(crate) mod adjoint;
 pub(crate) mod apply;
+pub(crate) mod digits;
+pub(crate) mod gram;
 pub(crate) mod pack;
 pub(crate) mod product;
 pub(crate) mod slices;

@@ -15,7 +15,12 @@ pub(crate) const MAX_COLUMNS: u64 = 64;
 
 /// Bytes of a row of digits: slice t of column c is at `t columns + c`, padded to a multiple of 16.
 pub(crate) const fn lanes(columns: u64) -> u64 {
-    (SLICES * columns).next_multiple_of(16)
+    lanes_of(SLICES, columns)
+}
+
+/// The same of numbers of so many digits.
+pub(crate) const fn lanes_of(slices: u64, columns: u64) -> u64 {
+    (slices * columns).next_multiple_of(16)
 }
 
 /// The power of two by which numbers up to `largest` are multiplied.

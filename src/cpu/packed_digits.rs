@@ -1,0 +1,71 @@
+//! Packed codes to digits of a table.
+
+use rayon::prelude::*;
+
+use super::simd::wide;
+use crate::{driver::cpu::CpuLaunch, genotype::packed::digits::Params};
+
+/// Fours of rows of a task.
+const FOURS: usize = 64;
+
+pub(crate) fn packed_digits(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let row = match (launch.constant("SETS"), launch.constant("SLICES")) {
+        (1, 1) => four::<1, 1>,
+        (1, _) => four::<1, 3>,
+        _ => four::<2, 3>,
+    };
+    let entries = (launch.constant("SETS") * launch.constant("SLICES")) as usize;
+    let width = (launch.constant("SETS") * p.lanes) as usize;
+    let [packed, table, out] = launch.args();
+    let (rows, words, columns) = (p.rows as usize, p.words as usize, p.columns as usize);
+    let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
+    let table = &table.read::<u32>()[p.table0 as usize..][..rows * entries];
+    let out = &mut out.write::<u32>()[p.out0 as usize..][..rows.div_ceil(4) * width];
+    let fours =
+        out.par_chunks_mut(width).zip(packed.par_chunks(4 * words)).zip(table.par_chunks(4 * entries));
+    fours.with_min_len(FOURS).for_each(|((out, packed), table)| {
+        wide(|| row(&packed[p.word0 as usize..], words, table, columns, out));
+    });
+}
+
+/// Digits of up to four rows, of which `packed` begins with the first column's word.
+#[inline(always)]
+fn four<const SETS: usize, const SLICES: usize>(
+    packed: &[u32],
+    words: usize,
+    table: &[u32],
+    columns: usize,
+    out: &mut [u32],
+) {
+    for first in (0..columns).step_by(16) {
+        let len = 16.min(columns - first);
+        let mut digits = [[[0; 16]; SLICES]; SETS];
+        let rows = (0..).step_by(8).zip(packed[first / 16..].iter().step_by(words));
+        for ((shift, &word), table) in rows.zip(table.chunks_exact(SETS * SLICES)) {
+            // All bits of a place: whether the code there is 1 or 3, 2 or 3, and 3.
+            let (mut low, mut high, mut both) = ([0; 16], [0; 16], [0; 16]);
+            for j in 0..16 {
+                let code = word >> (2 * j);
+                low[j] = 0u32.wrapping_sub(code & 1);
+                high[j] = 0u32.wrapping_sub(code >> 1 & 1);
+                both[j] = low[j] & high[j];
+            }
+            for (digits, &entry) in digits.as_flattened_mut().iter_mut().zip(table) {
+                let [zero, one, two, three] = entry.to_le_bytes().map(|digit| u32::from(digit) << shift);
+                let (one, two, three) = (zero ^ one, zero ^ two, zero ^ one ^ two ^ three);
+                for j in 0..16 {
+                    digits[j] |= zero ^ low[j] & one ^ high[j] & two ^ both[j] & three;
+                }
+            }
+        }
+        for (out, digits) in out.chunks_exact_mut(out.len() / SETS).zip(&digits) {
+            for (slice, digits) in digits.iter().enumerate() {
+                out[slice * columns + first..][..len].copy_from_slice(&digits[..len]);
+            }
+        }
+    }
+    for out in out.chunks_exact_mut(out.len() / SETS) {
+        out[SLICES * columns..].fill(0);
+    }
+}

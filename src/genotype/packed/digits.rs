@@ -1,0 +1,114 @@
+//! Packed codes to the digits of numbers that a table has for them.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{apply::step, slices::lanes_of};
+use crate::{
+    Error, Result, Tensor,
+    kernel::{Grid, Kernel, kernel},
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) rows: u32,
+    /// Words of a packed row.
+    pub(crate) words: u32,
+    /// The word of the first column's sample.
+    pub(crate) word0: u32,
+    pub(crate) columns: u32,
+    /// Bytes of a row of one set of digits.
+    pub(crate) lanes: u32,
+    /// Where the operands start, in words.
+    pub(crate) packed0: u32,
+    pub(crate) table0: u32,
+    pub(crate) out0: u32,
+}
+
+pub(crate) static PACKED_DIGITS: Kernel<Params> =
+    kernel!("packed_digits", Params, [Read, Read, Write], crate::cpu::packed_digits, specs);
+
+const WG: u32 = 256;
+
+fn spec(sets: u32, slices: u32) -> [(&'static str, u32); 3] {
+    [("WG", WG), ("SETS", sets), ("SLICES", slices)]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    [(1, 3), (2, 3), (1, 1)].map(|(sets, slices)| spec(sets, slices).to_vec()).to_vec()
+}
+
+/// What each code of a row stands for, in digits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table<'a> {
+    /// (rows, sets x slices) words: byte g is the digit of code g.
+    pub(crate) words: &'a Tensor<u32>,
+    /// The entry of the first row.
+    pub(crate) first: u64,
+    /// Sets of numbers, and digits of each: 1 of 1, 1 of 3 or 2 of 3.
+    pub(crate) sets: u64,
+    pub(crate) slices: u64,
+}
+
+/// The digits of the samples `columns` of these rows of `packed`, in the order of
+/// [`packed_weights`](super::apply::packed_weights): (⌈rows / 4⌉, sets x lanes) words. Enqueues; does not wait.
+///
+/// `columns` begin with a word's sample: a multiple of 16.
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding;
+/// [`Error::OutOfMemory`].
+pub(crate) fn packed_digits(
+    packed: &Tensor<u32>,
+    rows: Range<u64>,
+    columns: Range<u64>,
+    table: Table<'_>,
+) -> Result<Tensor<u32>> {
+    let op = "packed_digits";
+    let [held, words] = packed.matrix(op)?;
+    let (count, entries) = (rows.end.saturating_sub(rows.start), table.sets * table.slices);
+    let [tabled, width] = table.words.matrix(op)?;
+    if rows.end > held || tabled < table.first + count || width != entries {
+        let expected = format!("{held} rows, a table of {} x {entries}", table.first + count);
+        return Err(Error::shape(op, expected, format_args!("rows {rows:?}, {tabled} x {width}")));
+    }
+    if columns.end > 16 * words || !columns.start.is_multiple_of(16) {
+        let expected = format!("some of {} samples, from a multiple of 16 on", 16 * words);
+        return Err(Error::shape(op, expected, format_args!("samples {columns:?}")));
+    }
+    let device = packed.device();
+    let across = columns.end.saturating_sub(columns.start);
+    let lanes = lanes_of(table.slices, across);
+    let wide = table.sets * lanes;
+    let mut out = Tensor::<u32>::empty(device, &[count.div_ceil(4), wide])?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
+    let step = step(device, words, (4 * words).max(wide).max(4 * entries))?;
+    for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        let end = count.min(first + step);
+        let x = packed.window((rows.start + first) * words..(rows.start + end) * words);
+        let terms = table.words.window((table.first + first) * entries..(table.first + end) * entries);
+        let target = out.window_mut(first / 4 * wide..end.div_ceil(4) * wide);
+        let params = Params {
+            rows: small(end - first),
+            words: small(words),
+            word0: small(columns.start / 16),
+            columns: small(across),
+            lanes: small(lanes),
+            packed0: x.start,
+            table0: terms.start,
+            out0: target.start,
+        };
+        let items = (end - first).div_ceil(4) * across;
+        let groups = items.div_ceil(WG.into());
+        let grid = Grid::linear(groups, device.limits().groups_per_axis, 4 * items * entries)?;
+        let args = [x.arg, terms.arg, target.arg];
+        device.launch(&PACKED_DIGITS, &spec(small(table.sets), small(table.slices)), grid, &args, &params)?;
+    }
+    Ok(out)
+}
