@@ -157,13 +157,14 @@ DEVICE void add(u64* sums, const u32* part, u32 sample, u32 tile, const DigitCol
         u32 column = i - row * columns.count;
         u32 at = sample + row % 8 * 8 + tile + row / 8;
         const u32* slices = part + row * DIGIT_LANES + column;
-        u64 sum = (u64)(i64)(i32)slices[0];
-        if constexpr (SLICES == 3) {
+        i64 low = (i32)slices[0];
+        u64 sum = (u64)low;
+        if constexpr (SLICES == 1) {
+            sum <<= shift;
+        } else {
             i64 middle = (i32)slices[columns.width];
             i64 high = (i32)slices[2 * columns.width];
             sum += (u64)(middle * 256 + high * 65536);
-        } else {
-            sum <<= shift;
         }
         if (at < samples) add_atomic(sums + at * columns.all + columns.first + column, sum);
     }

@@ -9,23 +9,33 @@ use crate::{driver::cpu::CpuLaunch, genotype::packed::digits::Params};
 const FOURS: usize = 64;
 
 pub(crate) fn packed_digits(launch: CpuLaunch<'_>) {
+    match (launch.constant("SETS"), launch.constant("SLICES")) {
+        (1, 1) => all::<1, 1>(launch),
+        (1, _) => all::<1, 3>(launch),
+        _ => all::<2, 3>(launch),
+    }
+}
+
+fn all<const SETS: usize, const SLICES: usize>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
-    let row = match (launch.constant("SETS"), launch.constant("SLICES")) {
-        (1, 1) => four::<1, 1>,
-        (1, _) => four::<1, 3>,
-        _ => four::<2, 3>,
-    };
-    let entries = (launch.constant("SETS") * launch.constant("SLICES")) as usize;
-    let width = (launch.constant("SETS") * p.lanes) as usize;
     let [packed, table, out] = launch.args();
     let (rows, words, columns) = (p.rows as usize, p.words as usize, p.columns as usize);
+    let (entries, width) = (SETS * SLICES, SETS * p.lanes as usize);
     let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
     let table = &table.read::<u32>()[p.table0 as usize..][..rows * entries];
     let out = &mut out.write::<u32>()[p.out0 as usize..][..rows.div_ceil(4) * width];
-    let fours =
-        out.par_chunks_mut(width).zip(packed.par_chunks(4 * words)).zip(table.par_chunks(4 * entries));
-    fours.with_min_len(FOURS).for_each(|((out, packed), table)| {
-        wide(|| row(&packed[p.word0 as usize..], words, table, columns, out));
+    let pieces = out
+        .par_chunks_mut(FOURS * width)
+        .zip(packed.par_chunks(4 * FOURS * words))
+        .zip(table.par_chunks(4 * FOURS * entries));
+    let word0 = p.word0 as usize;
+    pieces.for_each(|((out, packed), table)| {
+        wide(|| {
+            let fours = out.chunks_exact_mut(width).zip(packed.chunks(4 * words));
+            for ((out, packed), table) in fours.zip(table.chunks(4 * entries)) {
+                four::<SETS, SLICES>(&packed[word0..], words, table, columns, out);
+            }
+        });
     });
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     intake::Form,
-    packed::{row_words, slices::lanes},
+    packed::{gram::Gram, row_words, slices::lanes},
     pca::{Method, PcaOptions},
     residency::Residency,
     standardized::Standardized,
@@ -67,22 +67,18 @@ impl Memory {
             }
             _ => (rows + 3 * n).saturating_mul(4 * columns),
         };
-        // The randomized method multiplies packed rows as they are.
+        // Packed rows are multiplied as they are.
         let packed = matches!(map.form(), Form::Packed(_));
-        let block = 4 * rows * n;
         let blocks = block_bytes(map, shared, if packed { 0 } else { 1 });
-        let exact_block = if packed { block } else { 0 };
+        let triangles = n.saturating_mul(n).saturating_mul(4 * (1 + IN_FLIGHT as u64));
         Ok(Self {
             host: run.memory.host_bytes(),
             device: Self::device_budget(device, run),
             stream: stream_bytes(map),
             blocks,
-            // The sum, its eigenvectors and their workspace; triangles of blocks on their way.
+            // The sum, its eigenvectors and their workspace; what is on its way to the sum.
             exact: n.saturating_mul(n).saturating_mul(36),
-            exact_device: n
-                .saturating_mul(n)
-                .saturating_mul(4 * (1 + IN_FLIGHT as u64))
-                .saturating_add(exact_block),
+            exact_device: if packed { Gram::device_bytes(device, n, rows) } else { triangles },
             // The least that `randomized_svd` takes: basis and image of a restart, and blocks beside them.
             randomized: (2 * options.components as u64 + 5 * columns).saturating_mul(16 * n),
             // Without a restart: basis and image of every pass.

@@ -47,7 +47,7 @@ impl PairSums {
         let ([_, n], ploidy) = (map.shape(), map.ploidy());
         let device = map.device();
         let mut products = match map.form() {
-            Form::Packed(_) => Products::Packed(Gram::new(device, n, map.scaler())?),
+            Form::Packed(_) => Products::Packed(Gram::new(device, n, map.scaler())),
             _ => Products::Dense(Sum::new(n, n, true)),
         };
         let pairs = |wanted: bool| wanted.then(|| CalledPairs::new(n));

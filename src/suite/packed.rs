@@ -380,7 +380,7 @@ fn sums_add_up(device: &Device) {
     let kinds = [-1i64, 0, (1 << 32) - 1, -(1 << 32), 1 << 32, (7 << 32) - 5, -(7 << 32) + 5, 1 << 60];
     let before: Vec<i64> = (0..70 * 5).map(|i| kinds[i % 8]).collect();
     let words: Vec<u32> = before.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]).collect();
-    let mut sums = Sums { words: Tensor::from_slice(device, &words, &[70, 5, 2]).unwrap() };
+    let mut sums = Sums { words: Tensor::from_slice(device, &words, &[70, 5, 2]).unwrap(), first: 0 };
     for _ in 0..2 {
         packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
     }

@@ -6,7 +6,9 @@ mod write;
 mod tests;
 
 use super::{
+    intake::Form,
     memory::{DEVICE_BUDGET, Memory, ahead_bytes, block_bytes, stream_bytes},
+    packed::gram::Gram,
     pair_sums::{PairSums, Wanted},
     pca::{VariantCounts, VariantFilter, check_extents, no_variant},
     residency::Residency,
@@ -127,9 +129,11 @@ impl Grm {
 /// [`Scaler::Center`] times the sum of 2 p (1 - p) for [`GrmMethod::VanRaden1`].
 ///
 /// # Accuracy
-/// Sums of f32 over blocks of 256 to 4,096 variants, and of f64 over the blocks: relationships to about 1e-6 of the
-/// larger of the two diagonal entries on the cpu device, 1e-5 where a GPU adds up a block's terms one by one. Counts
-/// of variants are exact. Chunks and threads change no bit.
+/// Of calls of up to two alleles, sums of whole numbers, exact but for the rounding of each variant's squared scale to
+/// 2^-21 of the largest among 256 to 4,096 variants: relationships to about 1e-6 of the larger of the two diagonal
+/// entries, the same bits on every device. Of others, sums of f32 over as many variants, and of f64 over these: to about
+/// 1e-6 on the cpu device, 1e-5 where a GPU adds up terms one by one. Counts of variants are exact. Chunks and threads
+/// change no bit.
 ///
 /// # Cost
 /// One pass: variants x samples² operations on the device. As many again where calls are missing, for
@@ -198,15 +202,22 @@ pub fn grm(genotypes: &Genotypes, device: &Device, options: &GrmOptions, run: &R
 /// # Errors
 /// [`Error::Budget`] with the least that would do.
 fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> Result<u64> {
-    let [_, n] = map.shape();
+    let [variants, n] = map.shape();
     let shared = Memory::is_shared(device);
-    let matrices = 1 + u64::from(wanted.shared) + u64::from(wanted.variance);
-    // On the device a result of each sum, and those whose downloads are under way; on the host these in f32, and the
-    // sum in f64.
-    let on_device = n.saturating_mul(n).saturating_mul(4 * (1 + IN_FLIGHT as u64) * matrices);
-    let on_host = on_device.saturating_add(n.saturating_mul(n).saturating_mul(8 * matrices));
-    // Calls as weights, beside what they are made from.
-    let standardized = if wanted.shared { 2 } else { 1 };
+    let packed = matches!(map.form(), Form::Packed(_));
+    // Those that are summed over blocks of f32: on the device a result of each, and those whose downloads are under way;
+    // on the host these in f32, and the sum in f64.
+    let matrices = u64::from(!packed) + u64::from(wanted.shared) + u64::from(wanted.variance);
+    let square = n.saturating_mul(n);
+    let mut on_device = square.saturating_mul(4 * (1 + IN_FLIGHT as u64) * matrices);
+    let mut on_host = on_device.saturating_add(square.saturating_mul(8 * matrices));
+    if packed {
+        let rows = map.plan().block_rows().min(variants);
+        on_device = on_device.saturating_add(Gram::device_bytes(device, n, rows));
+        on_host = on_host.saturating_add(Gram::host_bytes(n));
+    }
+    // Packed rows are multiplied as they are; calls as weights are beside what they are made from.
+    let standardized = if wanted.shared { 2 } else { u64::from(!packed) };
     let device_need = block_bytes(map, shared, standardized).saturating_add(on_device);
     let mut host_need = stream_bytes(map).saturating_add(on_host);
     let device_budget = Memory::device_budget(device, run);

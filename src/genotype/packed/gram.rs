@@ -28,7 +28,7 @@ pub(crate) struct Gram {
     device: Device,
     samples: u64,
     scaler: Scaler,
-    /// For each 64 samples, the sums of those and all that follow them.
+    /// For each 64 samples, the sums of those and all that follow them; none before the first rows.
     groups: Vec<Sums>,
     /// What the numbers in the sums are multiplied by: a power of two.
     scale: f64,
@@ -38,20 +38,10 @@ pub(crate) struct Gram {
 
 impl Gram {
     /// A sum of no rows.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(crate) fn new(device: &Device, samples: u64, scaler: Scaler) -> Result<Self> {
+    pub(crate) fn new(device: &Device, samples: u64, scaler: Scaler) -> Self {
         let n = to_usize(samples);
         let total = Matrix::zeros(n, n);
-        Ok(Self {
-            device: device.clone(),
-            samples,
-            scaler,
-            groups: Self::zeros(device, samples)?,
-            scale: 1.0,
-            total,
-        })
+        Self { device: device.clone(), samples, scaler, groups: Vec::new(), scale: 0.0, total }
     }
 
     /// Bytes on the device besides packed rows, of so many rows at most.
@@ -93,6 +83,7 @@ impl Gram {
         let scale = scale(if whole { 4.0 } else { used().map(bound).fold(0.0, f64::max) } * ROUNDING);
         if scale.to_bits() != self.scale.to_bits() {
             self.flush()?;
+            self.groups = Self::zeros(&self.device, self.samples)?;
             self.scale = scale;
         }
         let missing = used().any(|standard| standard.called < self.samples);
@@ -116,11 +107,10 @@ impl Gram {
         Ok(())
     }
 
-    /// Adds the sums to the total, and begins anew.
+    /// Adds the sums to the total.
     fn flush(&mut self) -> Result<()> {
         let n = to_usize(self.samples);
-        let zeros = Self::zeros(&self.device, self.samples)?;
-        for sums in std::mem::replace(&mut self.groups, zeros) {
+        for sums in std::mem::take(&mut self.groups) {
             let first = to_usize(16 * sums.first);
             let columns = to_usize(COLUMNS).min(n - first);
             let values = sums.read()?;
@@ -134,11 +124,11 @@ impl Gram {
         Ok(())
     }
 
-    /// Waits: the Gram matrix, symmetric. Each s² is good to 2^-23 of the largest in its block, or twice that.
+    /// Waits: T, symmetric: exact.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn finish(mut self) -> Result<Matrix> {
+    pub(crate) fn sums(mut self) -> Result<Matrix> {
         self.flush()?;
         let (n, mut total) = (self.total.rows(), self.total);
         let data = total.data_mut();
@@ -147,7 +137,19 @@ impl Gram {
                 data[j * n + i] = data[i * n + j];
             }
         }
-        if self.scaler != Scaler::None && n > 0 {
+        Ok(total)
+    }
+
+    /// Waits: the Gram matrix, symmetric. Each s² is good to 2^-21 of the largest in its block.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn finish(self) -> Result<Matrix> {
+        let centred = self.scaler != Scaler::None;
+        let mut total = self.sums()?;
+        let n = total.rows();
+        if centred && n > 0 {
+            let data = total.data_mut();
             let means: Vec<f64> = data.chunks(n).map(|row| row.iter().sum::<f64>() / n as f64).collect();
             let mean = means.iter().sum::<f64>() / n as f64;
             for (row, of_row) in data.chunks_mut(n).zip(&means) {

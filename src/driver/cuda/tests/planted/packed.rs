@@ -7,6 +7,7 @@ use crate::{
     genotype::packed::{
         adjoint::{self, PACKED_ADJOINT},
         apply::{self, PACKED_APPLY},
+        digits::{self, PACKED_DIGITS},
         pack::{self, PACK_GENOTYPES},
         row_words,
     },
@@ -136,17 +137,20 @@ fn adjoint(
     device: &Device,
     kernel: &'static Kernel<adjoint::Params>,
     tile: u32,
+    slices: u32,
     of: Extents,
 ) -> Result<Vec<u32>> {
     let Extents { rows, words: row_words, columns } = of;
-    let lanes = of.lanes();
+    let lanes = (slices * columns).next_multiple_of(16);
+    // Weights of one digit are for rows without a missing code.
+    let missing = u32::from(slices == 3);
+    let width = (1 + missing) * lanes;
     let depth = 200;
     // All of one sign, so that sums of digits pass 16 bits.
-    let weights: Vec<u32> =
-        words(rows.div_ceil(4) * 2 * lanes).iter().map(|word| word | 0x4040_4040).collect();
+    let weights: Vec<u32> = words(rows.div_ceil(4) * width).iter().map(|word| word | 0x4040_4040).collect();
     let weights: Vec<u32> = weights.iter().map(|word| word & 0x7f7f_7f7f).collect();
     let packed = Tensor::from_slice(device, &codes(rows, row_words), &[rows.into(), row_words.into()])?;
-    let weights = Tensor::from_slice(device, &weights, &[rows.div_ceil(4).into(), (2 * lanes).into()])?;
+    let weights = Tensor::from_slice(device, &weights, &[rows.div_ceil(4).into(), width.into()])?;
     let samples = 16 * row_words - 5;
     let len = 2 * samples * columns;
     let mut sums = Tensor::from_slice(device, &words(len), &[len.into()])?;
@@ -162,6 +166,7 @@ fn adjoint(
         packed0: 0,
         weights0: 0,
         sums0: 0,
+        shift: 20,
     };
     let grid = Grid::linear((row_words.div_ceil(tile) * rows.div_ceil(depth)).into(), 4, 0)?;
     let args = [
@@ -169,7 +174,8 @@ fn adjoint(
         weights.window(0..weights.len()).arg,
         sums.window_update(0..len.into()).arg,
     ];
-    device.launch(kernel, &[("TILE", tile), ("MISSING", 1)], grid, &args, &params)?;
+    let spec = [("TILE", tile), ("MISSING", missing), ("SLICES", slices)];
+    device.launch(kernel, &spec, grid, &args, &params)?;
     sums.read()
 }
 
@@ -200,11 +206,56 @@ fn bugs_in_transposed_products_show() {
         ("if (split > (params.rows - 1) / params.depth) return;", ""),
     ];
     let of = Extents { rows: 461, words: 20, columns: 22 };
-    let expected = adjoint(&cpu(), &PACKED_ADJOINT, 4, of).unwrap();
+    let expected = adjoint(&cpu(), &PACKED_ADJOINT, 4, 3, of).unwrap();
     for tile in [adjoint::TILE, adjoint::LARGE_TILE] {
-        let right = |device: &Device, kernel| Ok(adjoint(device, kernel, tile, of)? == expected);
+        let right = |device: &Device, kernel| Ok(adjoint(device, kernel, tile, 3, of)? == expected);
         each_bug_shows(15, &PACKED_ADJOINT, &bugs, right);
     }
+    let single = [
+        ("sum <<= shift;", ""),
+        ("digit_tiles<SLICES>(pass)", "digit_tiles(pass)"),
+        ("DEPTH / 4, 1, SLICES>", "DEPTH / 4, 1, 0>"),
+    ];
+    let of = Extents { columns: 66, ..of };
+    let expected = adjoint(&cpu(), &PACKED_ADJOINT, 4, 1, of).unwrap();
+    for tile in [adjoint::TILE, adjoint::LARGE_TILE] {
+        let right = |device: &Device, kernel| Ok(adjoint(device, kernel, tile, 1, of)? == expected);
+        each_bug_shows(15, &PACKED_ADJOINT, &single, right);
+    }
+}
+
+fn digits(device: &Device, kernel: &'static Kernel<digits::Params>, of: Extents) -> Result<Vec<u32>> {
+    let Extents { rows, words: row_words, columns } = of;
+    let lanes = of.lanes();
+    let packed = Tensor::from_slice(device, &words(rows * row_words), &[rows.into(), row_words.into()])?;
+    let table = Tensor::from_slice(device, &words(6 * rows), &[rows.into(), 6])?;
+    let len = u64::from(rows.div_ceil(4) * 2 * lanes);
+    let mut out = Tensor::from_slice(device, &vec![7u32; len as usize], &[len])?;
+    let params =
+        digits::Params { rows, words: row_words, word0: 4, columns, lanes, packed0: 0, table0: 0, out0: 0 };
+    let args =
+        [packed.window(0..packed.len()).arg, table.window(0..table.len()).arg, out.window_mut(0..len).arg];
+    let grid = Grid::linear((rows.div_ceil(4) * columns).div_ceil(256).into(), 4, 0)?;
+    device.launch(kernel, &[("WG", 256), ("SETS", 2), ("SLICES", 3)], grid, &args, &params)?;
+    out.read()
+}
+
+#[test]
+fn bugs_in_digits_show() {
+    let bugs = [
+        ("if (first >= params.rows) return;", ""),
+        ("if (row >= params.rows) break;", ""),
+        ("params.word0 + column / 16", "column / 16"),
+        ("word >> (2 * (column % 16)) & 3", "word >> (2 * (column % 16)) & 1"),
+        ("& 0xff) << (8 * r)", "& 0x7f) << (8 * r)"),
+        ("(four * SETS + set) * params.lanes", "(four * SETS) * params.lanes"),
+        ("words[set * SLICES + t]", "words[t]"),
+        ("pad += params.columns) to[pad] = 0;", "pad += params.columns) to[pad] = 1;"),
+    ];
+    let of = Extents { rows: 77, words: 8, columns: 19 };
+    let expected = digits(&cpu(), &PACKED_DIGITS, of).unwrap();
+    let right = |device: &Device, kernel| Ok(digits(device, kernel, of)? == expected);
+    each_bug_shows(15, &PACKED_DIGITS, &bugs, right);
 }
 
 /// Codes, then counts.
