@@ -11,6 +11,7 @@ mod packed;
 mod packed_adjoint;
 mod packed_apply;
 mod packed_standardize;
+mod packed_uniform;
 mod planes;
 mod quads;
 mod random;
@@ -28,6 +29,7 @@ pub(crate) use self::{
     packed_adjoint::packed_adjoint,
     packed_apply::packed_apply,
     packed_standardize::packed_standardize,
+    packed_uniform::packed_uniform,
     planes::{merge_planes, split_planes},
     random::random,
     reduce::reduce,

@@ -14,6 +14,7 @@ mod lent_cuda;
 mod matmul;
 mod names;
 mod packed;
+mod packed_matrix;
 mod project;
 mod qr;
 mod random;
