@@ -1,7 +1,7 @@
 // Adds codes times digits, and missing times the second set of digits, over rows: sums[sample, column] += 64-bit integers.
 // Grid: linear, one workgroup per TILE words and depth rows; those of the same words add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
-// Constants: TILE; MISSING whether code 3 occurs: two sets of digits.
+// Constants: TILE, a multiple of 4; MISSING whether code 3 occurs: two sets of digits.
 
 struct Params {
     rows: u32,
@@ -27,8 +27,9 @@ const MISSING: u32 = 0u;
 
 // Four rows make a word for each sample: a byte each. An invocation sums 4 samples, those of a byte of a word, and 4 columns
 // with all three slices of them: 4 vec4 loads for 48 products of four bytes. Neighbours take the next samples, so that whole
-// subgroups have nothing to do where columns are few.
-const FOURS: u32 = 4u * TILE;
+// subgroups have nothing to do where columns are few. Words of a tile are taken four at a time.
+const WORDS: u32 = 4u;
+const FOURS: u32 = 4u * WORDS;
 // Four columns each; what a workgroup does at once.
 const SLOTS: u32 = 8u;
 const WG: u32 = FOURS * SLOTS;
@@ -42,7 +43,7 @@ const MASKS: u32 = 1u + MISSING * (DEPTH * FOURS - 1u);
 var<workgroup> codes: array<vec4<u32>, DEPTH * FOURS>;
 var<workgroup> masks: array<vec4<u32>, MASKS>;
 // [4 rows][word]: whether a code is missing.
-var<workgroup> some_missing: array<u32, DEPTH * TILE>;
+var<workgroup> some_missing: array<u32, DEPTH * WORDS>;
 // [4 rows][set][slice][4 columns]: digits, 6 KiB.
 var<workgroup> digits: array<vec4<u32>, DEPTH * SETS * 3u * SLOTS>;
 
@@ -60,9 +61,9 @@ fn byte_of_each(words: vec4<u32>, i: u32) -> u32 {
 }
 
 fn load_codes(row0: u32, end: u32, word0: u32, lane: u32) {
-    for (var i = lane; i < DEPTH * TILE; i += WG) {
-        let row = row0 + 4u * (i / TILE);
-        let word = word0 + i % TILE;
+    for (var i = lane; i < DEPTH * WORDS; i += WG) {
+        let row = row0 + 4u * (i / WORDS);
+        let word = word0 + i % WORDS;
         let bits = vec4(
             load_word(row, end, word),
             load_word(row + 1u, end, word),
@@ -154,13 +155,45 @@ fn store(sample: u32, column: u32, low: vec4<i32>, middle: vec4<i32>, high: vec4
     }
 }
 
+// All columns of WORDS words of rows `first` to `end`.
+fn multiply(first: u32, end: u32, word: u32, lane: u32) {
+    let four = lane % FOURS;
+    let slot = lane / FOURS;
+    for (var first_column = 0u; first_column < params.columns; first_column += 4u * SLOTS) {
+        let column = first_column + 4u * slot;
+        var totals: array<vec4<i32>, 12>;
+        for (var row0 = first; row0 < end; row0 += 4u * DEPTH) {
+            load_codes(row0, end, params.word0 + word, lane);
+            load_digits(row0, end, first_column, lane);
+            workgroupBarrier();
+            if column < params.columns {
+                for (var depth = 0u; depth < DEPTH; depth++) {
+                    let place = depth * SETS * 3u * SLOTS + slot;
+                    add_products(&totals, codes[depth * FOURS + four], place);
+                    if MISSING == 1u && some_missing[depth * WORDS + four / 4u] != 0u {
+                        add_products(&totals, masks[depth * FOURS + four], place + 3u * SLOTS);
+                    }
+                }
+            }
+            workgroupBarrier();
+        }
+        if column < params.columns {
+            let sample = 16u * word + 4u * four;
+            store(sample, column, totals[0], totals[1], totals[2]);
+            store(sample + 1u, column, totals[3], totals[4], totals[5]);
+            store(sample + 2u, column, totals[6], totals[7], totals[8]);
+            store(sample + 3u, column, totals[9], totals[10], totals[11]);
+        }
+    }
+}
+
 @compute @workgroup_size(WG)
 fn packed_adjoint(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let tiles = params.word_count / TILE;
+    let tiles = (params.word_count + TILE - 1u) / TILE;
     let number = linear_group(group, groups);
     // Neighbours read on in the same rows.
     let tile = number % tiles;
@@ -171,32 +204,8 @@ fn packed_adjoint(
     }
     let first = part * params.depth;
     let end = min(params.rows, first + params.depth);
-    let four = lane % FOURS;
-    let slot = lane / FOURS;
-    for (var first_column = 0u; first_column < params.columns; first_column += 4u * SLOTS) {
-        let column = first_column + 4u * slot;
-        var totals: array<vec4<i32>, 12>;
-        for (var row0 = first; row0 < end; row0 += 4u * DEPTH) {
-            load_codes(row0, end, params.word0 + tile * TILE, lane);
-            load_digits(row0, end, first_column, lane);
-            workgroupBarrier();
-            if column < params.columns {
-                for (var depth = 0u; depth < DEPTH; depth++) {
-                    let place = depth * SETS * 3u * SLOTS + slot;
-                    add_products(&totals, codes[depth * FOURS + four], place);
-                    if MISSING == 1u && some_missing[depth * TILE + four / 4u] != 0u {
-                        add_products(&totals, masks[depth * FOURS + four], place + 3u * SLOTS);
-                    }
-                }
-            }
-            workgroupBarrier();
-        }
-        if column < params.columns {
-            let sample = 16u * TILE * tile + 4u * four;
-            store(sample, column, totals[0], totals[1], totals[2]);
-            store(sample + 1u, column, totals[3], totals[4], totals[5]);
-            store(sample + 2u, column, totals[6], totals[7], totals[8]);
-            store(sample + 3u, column, totals[9], totals[10], totals[11]);
-        }
+    // A row is a multiple of four words.
+    for (var i = 0u; i < TILE && tile * TILE + i < params.word_count; i += WORDS) {
+        multiply(first, end, tile * TILE + i, lane);
     }
 }

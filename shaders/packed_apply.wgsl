@@ -1,7 +1,7 @@
 // Packed rows times digits: y = s (sum g x - mean sum x) over what is not missing, or the digits of s y and of mean s y.
 // Grid: linear, one workgroup per TILE rows.
 // Bindings: 0 packed (rows, words) read; 1 xs (4 words, lanes) read; 2 table (rows, 2) of mean, s, f32 read; 3 columns (columns, 2) of total, factor, f32 read; 4 out write; 5 params.
-// Constants: TILE; MISSING whether code 3 occurs; DIGITS whether out is (rows / 4, sets lanes) digits, else (rows, columns) f32.
+// Constants: TILE, a multiple of 64; MISSING whether code 3 occurs; DIGITS whether out is (rows / 4, sets lanes) digits, else (rows, columns) f32.
 
 struct Params {
     rows: u32,
@@ -27,8 +27,9 @@ const DIGITS: u32 = 0u;
 
 // An invocation makes 4 rows of 4 columns with all three slices of them: 4 vec4 loads for 48 products of four bytes, and at
 // the end it holds what belongs to a number, and the four rows of a word of digits. Neighbours take the next rows, so that
-// whole subgroups have nothing to do where columns are few.
-const FOURS: u32 = TILE / 4u;
+// whole subgroups have nothing to do where columns are few. Rows of a tile are taken 64 at a time.
+const ROWS: u32 = 64u;
+const FOURS: u32 = ROWS / 4u;
 // Four columns each; what a workgroup does at once.
 const SLOTS: u32 = 8u;
 const WG: u32 = FOURS * SLOTS;
@@ -249,18 +250,8 @@ fn store(row: u32, column: u32, sums: array<vec4<i32>, 12>, absent: array<vec4<i
     }
 }
 
-@compute @workgroup_size(WG)
-fn packed_apply(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let number = linear_group(group, groups);
-    // Not by the first row, which may wrap in the last workgroups of a folded grid.
-    if number > (params.rows - 1u) / TILE {
-        return;
-    }
-    let first_row = number * TILE;
+// All columns of ROWS rows.
+fn multiply(first_row: u32, lane: u32) {
     let four = lane % FOURS;
     let slot = lane / FOURS;
     for (var first_column = 0u; first_column < params.columns; first_column += 4u * SLOTS) {
@@ -289,5 +280,21 @@ fn packed_apply(
     }
     if DIGITS == 1u {
         clear_padding(first_row, lane);
+    }
+}
+
+@compute @workgroup_size(WG)
+fn packed_apply(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let number = linear_group(group, groups);
+    // Not by the first row, which may wrap in the last workgroups of a folded grid.
+    if number > (params.rows - 1u) / TILE {
+        return;
+    }
+    for (var i = 0u; i < TILE && number * TILE + i < params.rows; i += ROWS) {
+        multiply(number * TILE + i, lane);
     }
 }
