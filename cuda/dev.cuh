@@ -63,6 +63,9 @@ DEVICE void copy_commit() { asm volatile("cp.async.commit_group;"); }
 // Waits for all of this thread's groups but the last `N`; a barrier shows the bytes to the other threads.
 template <int N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
+DEVICE void atomic_add(u32* place, u32 value) { atomicAdd(place, value); }
+DEVICE void atomic_max(u32* place, u32 value) { atomicMax(place, value); }
+
 DEVICE u32 popcount(u32 bits) { return __popc(bits); }
 // Byte i is the one of `high:low` that digit i of `selector` names; 8 more than a name spreads that byte's sign.
 DEVICE u32 byte_permute(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
@@ -161,6 +164,51 @@ template <u32 T> DEVICE void load_quad(const void* array, u32 i, float (&values)
     }
 }
 
+// Two words as one number.
+DEVICE u64 join(u32 low, u32 high) { return low | (u64)high << 32; }
+DEVICE u32 high_word(u64 bits) { return (u32)(bits >> 32); }
+// The lowest `count` bits set, up to 64.
+DEVICE u64 low_bits(u32 count) { return count < 64 ? ((u64)1 << count) - 1 : ~(u64)0; }
+
+// Bytes `start` to `start + 4 W - 1` of an array, the first `count` of them (at least one), then zeros. Reads no word
+// without one of those.
+template <u32 W> DEVICE void load_bytes(const u32* array, u32 start, u32 count, u32 (&words)[W]) {
+    if constexpr (W % 4 == 0) {
+        if ((start & 15) == 0 && count == 4 * W) {
+#pragma unroll
+            for (u32 i = 0; i < W; i += 4) {
+                uint4 quad = ((const uint4*)array)[(start + 4 * i) / 16];
+                words[i] = quad.x;
+                words[i + 1] = quad.y;
+                words[i + 2] = quad.z;
+                words[i + 3] = quad.w;
+            }
+            return;
+        }
+    }
+    u32 shift = 8 * (start & 3);
+    u32 at = start / 4;
+    u32 last = (start + count - 1) / 4;
+    u32 low = array[at];
+#pragma unroll
+    for (u32 i = 0; i < W; i++) {
+        u32 high = at + i < last ? array[at + i + 1] : 0;
+        u32 left = count > 4 * i ? min(count - 4 * i, 4u) : 0;
+        words[i] = (u32)(join(low, high) >> shift) & (u32)low_bits(8 * left);
+        low = high;
+    }
+}
+
+// Stores bytes `from` to `to - 1` of an array, which stand in `bits`, its bytes from `first` on, a multiple of `COUNT`.
+template <u32 COUNT> DEVICE void store_bytes(u32* array, u32 first, u32 from, u32 to, u64 bits) {
+    if (to - from == COUNT) {
+        if constexpr (COUNT == 8) ((uint2*)array)[first / 8] = {(u32)bits, high_word(bits)};
+        else array[first / 4] = (u32)bits;
+        return;
+    }
+    for (u32 i = from; i < to; i++) ((u8*)array)[i] = (u8)(bits >> (8 * (i - first)));
+}
+
 DEVICE u32 div_ceil(u32 a, u32 b) { return a / b + (a % b > 0); }
 
 DEVICE bool is_finite(float value) { return (float_bits(value) & 0x7f800000u) != 0x7f800000u; }
@@ -186,8 +234,8 @@ DEVICE DigitColumns digit_columns(u32 all, u32 first) {
     return {first, min(all - first, width), width, all};
 }
 
-// Pairs of tiles of 8 lanes that hold the lanes of a pass.
-DEVICE u32 digit_pairs(DigitColumns columns) { return div_ceil(3 * columns.width, 16); }
+// Tiles of 16 lanes that hold the lanes of a pass.
+DEVICE u32 digit_tiles(const DigitColumns& columns) { return div_ceil(3 * columns.width, 16); }
 
 // Words of a tile of ROWS rows of digits, DIGIT_LANES each. There are 8 words more between SPANs of rows, so that what the
 // threads of a warp read at once, from the rows of four spans, is in all banks.
@@ -199,7 +247,7 @@ template <u32 SPAN> DEVICE u32 digit_row(u32 row) { return row * DIGIT_LANES + r
 // Starts one thread's share of the copies of `rows` rows of digits, `stride` words apart, to a tile of at most ROWS. What
 // is not copied meets only zeros, or sums that are not stored.
 template <u32 THREADS, u32 ROWS, u32 SPAN>
-DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, DigitColumns columns) {
+DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, const DigitColumns& columns) {
     if (columns.width == columns.all) {
         constexpr u32 ACROSS = DIGIT_LANES / 4;
 #pragma unroll 4
@@ -222,8 +270,24 @@ DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, Dig
     }
 }
 
-// The sums of products of codes and digits that one thread of a warp holds of two tiles of 16 x 8, whose lanes alternate,
-// in row `half` of the thread: those of four lanes that follow one another.
-DEVICE int4 four_lanes(const i32 (&even)[4], const i32 (&odd)[4], u32 half) {
-    return {even[2 * half], odd[2 * half], even[2 * half + 1], odd[2 * half + 1]};
+// Digits of 16 lanes of two rows of their tile as the first operand of a product: thread 4 r + c has lanes 2 r and 2 r + 1 of
+// its own two rows. In that order of lanes two loads of 8 bytes give all words where they have to be.
+DEVICE void load_digits(u32 (&digits)[4], const u32* first, const u32* second) {
+    uint2 low = *(const uint2*)first;
+    uint2 high = *(const uint2*)second;
+    digits[0] = low.x;
+    digits[1] = low.y;
+    digits[2] = high.x;
+    digits[3] = high.y;
+}
+
+// Leaves a warp's sums of products of such digits with 8 columns at `place`, [8 columns][64 lanes].
+DEVICE void store_sums(u32* place, const i32 (&sums)[DIGIT_LANES / 16][4]) {
+    u32 lane = threadIdx.x % WARP;
+    place += lane % 4 * 2 * DIGIT_LANES + lane / 4 * 2;
+#pragma unroll
+    for (u32 p = 0; p < DIGIT_LANES / 16; p++) {
+        *(int2*)(place + 16 * p) = {sums[p][0], sums[p][2]};
+        *(int2*)(place + DIGIT_LANES + 16 * p) = {sums[p][1], sums[p][3]};
+    }
 }

@@ -26,7 +26,7 @@ constexpr u32 CODING = 0;
 constexpr bool DIPLOID = CODING == 1;
 constexpr bool DOSAGES = CODING == 2;
 constexpr bool PLINK = CODING >= 3;
-// Samples of 16 bytes, and words or parts of one that their codes take.
+// Samples of 16 bytes.
 constexpr u32 SAMPLES = PLINK ? 64 : DIPLOID ? 8 : 16;
 
 // The highest bit of each byte, the others, and the lower bit of each code.
@@ -41,21 +41,14 @@ struct Counts {
     u32 bad;
 };
 
-// Stored bytes of all rows, as words.
-struct Raw {
-    const u32* words;
-    // Words that hold any of them.
-    u32 end;
-};
-
-// `count` bytes from byte `first` on, of which those past 16 are left out; zeros after the last.
-DEVICE uint4 load_bytes(const Raw& raw, u64 first, u32 count) {
-    u32 place = (u32)(first / 4);
+// Bytes `first` to `first` + 15 of `raw`, but zeros after the first `count`, and reads no word that holds none of those.
+DEVICE uint4 load_bytes(const u32* raw, u64 first, u32 count) {
+    const u32* place = raw + first / 4;
     u32 ahead = (u32)(first % 4);
-    if (count >= 16 && first % 16 == 0) return *(const uint4*)(raw.words + place);
+    if (count >= 16 && first % 16 == 0) return *(const uint4*)place;
     u32 words[5];
 #pragma unroll
-    for (u32 i = 0; i < 5; i++) words[i] = ahead + count > 4 * i && place + i < raw.end ? raw.words[place + i] : 0;
+    for (u32 i = 0; i < 5; i++) words[i] = 4 * i < ahead + min(count, 16u) ? place[i] : 0;
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
         words[i] = byte_permute(words[i], words[i + 1], 0x3210 + 0x1111 * ahead);
@@ -188,15 +181,13 @@ KERNEL(pack_genotypes, WG)(const u32* __restrict__ raw, u32* __restrict__ packed
     u32 row = linear_block();
     if (row >= params.rows) return;
     u64 first = params.raw0 + (u64)row * params.row_bytes;
-    u64 end = params.raw0 + (u64)params.rows * params.row_bytes;
-    Raw all = {raw, (u32)((end + 3) / 4)};
     u32* out = packed + params.packed0 + row * params.words;
     Counts own = {};
     // A row is a multiple of 64 samples.
     for (u32 unit = threadIdx.x; unit < params.words * 16 / SAMPLES; unit += WG) {
         u32 bytes = params.row_bytes > 16 * unit ? params.row_bytes - 16 * unit : 0;
         u32 samples = params.samples > SAMPLES * unit ? params.samples - SAMPLES * unit : 0;
-        pack(out, unit, load_bytes(all, first + 16 * unit, bytes), samples, own);
+        pack(out, unit, load_bytes(raw, first + 16 * unit, bytes), samples, own);
     }
     own = sum_block(own);
     // Counts are whole quads of words, so that counts0 is a multiple of 4.

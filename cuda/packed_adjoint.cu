@@ -2,13 +2,13 @@
 // Grid: linear, one block per TILE words and depth rows; those of the same words add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
 // Constants: TILE; MISSING whether code 3 occurs: two sets of digits.
-// Hardware: a warp makes 64 samples of 64 lanes by products of 16 x 32 x 8 bytes, whose operand is four rows' codes of one
-// sample: matrices of 16-bit cells are loaded transposed, a byte permutation puts four rows beside one another, and a shift
-// and a mask give each sample. 17 loads from shared memory and some 32 such operations then serve 32 products, which take
-// several times as long. Blocks of 256 samples read as many bytes of digits as of packed rows. Two stages of 64 rows are on
-// their way while one is multiplied. Slots of packed rows are an odd number of 16 bytes apart, so that eight are in all
-// banks. Missing codes are multiplied only where a warp meets one in 32 rows. Sums meet in shared memory, and each number
-// is one 64-bit addition in the L2 cache.
+// Hardware: a warp makes 64 samples of 64 lanes by products of 16 x 32 x 8 bytes, digits first, whose other operand is four
+// rows' codes of one sample: matrices of 16-bit cells are loaded transposed, a byte permutation puts four rows beside one
+// another, and a shift and a mask give each sample. 9 loads from shared memory and some 35 such operations serve 32
+// products, which take several times as long. A block of 256 samples reads as many bytes of digits as of packed rows. Two
+// stages of 64 rows are on their way while one is multiplied. Slots of packed rows are an odd number of 16 bytes apart, so
+// that eight are in all banks. Missing codes are multiplied only where a warp meets one in 32 rows. Sums meet in shared
+// memory, and each number is one 64-bit addition in the L2 cache.
 
 #include "dev.cuh"
 
@@ -32,6 +32,8 @@ constexpr u32 MISSING = 0;
 // 16 bytes of a row, 64 samples, for each warp.
 constexpr u32 WARPS = TILE / 4;
 constexpr u32 THREADS = WARPS * WARP;
+// Sums take 128 registers, which leaves room for three large blocks; 0: as many as there are.
+constexpr u32 BLOCKS = TILE == 16 && MISSING == 0 ? 3 : 0;
 constexpr u32 SETS = 1 + MISSING;
 // Rows of a stage, and words from one of its slots for packed rows to the next.
 constexpr u32 DEPTH = 64;
@@ -44,8 +46,8 @@ constexpr u32 STAGES = 3;
 constexpr u32 PART = 16 * DIGIT_LANES;
 static_assert(WARPS * PART <= STAGES * STAGE, "sums take the place of stages");
 
-// Sums of four tiles of 16 samples by 8 tiles of 8 lanes.
-typedef i32 Sums[4][DIGIT_LANES / 8][4];
+// Sums of eight tiles of 8 samples by four of 16 lanes.
+typedef i32 Sums[8][DIGIT_LANES / 16][4];
 
 // What a block multiplies: rows from `first` on, and words of them.
 struct Work {
@@ -60,7 +62,7 @@ struct Work {
 DEVICE u32 slot(u32 row) { return row / 16 * 16 + row / 2 % 2 * 8 + row / 4 % 4 * 2 + row % 2; }
 
 // Starts one thread's share of the copies of a stage, from row `first` on.
-DEVICE void fetch(u32* stage, const Work& work, u32 first, DigitColumns columns, const Params& params) {
+DEVICE void fetch(u32* stage, const Work& work, u32 first, const DigitColumns& columns, const Params& params) {
 #pragma unroll
     for (u32 i = 0; i < DEPTH * WARPS; i += THREADS) {
         u32 down = (i + threadIdx.x) / WARPS;
@@ -81,34 +83,24 @@ DEVICE void fetch(u32* stage, const Work& work, u32 first, DigitColumns columns,
 
 // Adds the products of 32 rows; `bytes[i]` has of four rows the thread's byte i % 2 of a 16-bit cell, where i / 2 is which
 // of its two fours. `digits`: the thread's part of the digits.
-template <u32 PAIRS> DEVICE void multiply_rows(Sums& sums, const u32 (&bytes)[4], u32 mask, const u32* digits) {
-    u32 codes[4][4];
+template <u32 TILES> DEVICE void multiply_rows(Sums& sums, const u32 (&bytes)[4], u32 mask, const u32* digits) {
+    u32 codes[8][2];
 #pragma unroll
-    for (u32 m = 0; m < 4; m++) {
-        u32 low = bytes[m / 2];
-        u32 high = bytes[2 + m / 2];
-        u32 shift = m % 2 * 4;
-        codes[m][0] = low >> shift & mask;
-        codes[m][1] = low >> (shift + 2) & mask;
-        codes[m][2] = high >> shift & mask;
-        codes[m][3] = high >> (shift + 2) & mask;
+    for (u32 i = 0; i < 8; i++) {
+        codes[i][0] = bytes[i / 4] >> (2 * (i % 4)) & mask;
+        codes[i][1] = bytes[2 + i / 4] >> (2 * (i % 4)) & mask;
     }
 #pragma unroll
-    for (u32 p = 0; p < PAIRS; p++) {
-        uint2 first = *(const uint2*)(digits + 16 * p);
-        uint2 second = *(const uint2*)(digits + digit_row<1>(4) + 16 * p);
-        u32 even[2] = {first.x, second.x};
-        u32 odd[2] = {first.y, second.y};
+    for (u32 p = 0; p < TILES; p++) {
+        u32 own[4];
+        load_digits(own, digits + 16 * p, digits + digit_row<1>(4) + 16 * p);
 #pragma unroll
-        for (u32 m = 0; m < 4; m++) {
-            mma_s8s8(sums[m][2 * p], codes[m], even);
-            mma_s8s8(sums[m][2 * p + 1], codes[m], odd);
-        }
+        for (u32 i = 0; i < 8; i++) mma_s8s8(sums[i][p], own, codes[i]);
     }
 }
 
 // Adds the products of a stage.
-template <u32 PAIRS> DEVICE void multiply(Sums& sums, const u32* stage) {
+template <u32 TILES> DEVICE void multiply(Sums& sums, const u32* stage) {
     u32 lane = threadIdx.x % WARP;
     const u32* cells = stage + lane * SLOT + 4 * (threadIdx.x / WARP);
     const u32* digits = stage + DEPTH * SLOT + digit_row<1>(lane % 4) + 2 * (lane / 4);
@@ -128,16 +120,16 @@ template <u32 PAIRS> DEVICE void multiply(Sums& sums, const u32* stage) {
                 bytes[i] ^= 3 * masks[i];
             }
             if (warp_any((masks[0] | masks[1] | masks[2] | masks[3]) != 0)) {
-                multiply_rows<PAIRS>(sums, masks, 0x01010101u, fours + DIGIT_WORDS);
+                multiply_rows<TILES>(sums, masks, 0x01010101u, fours + DIGIT_WORDS);
             }
         }
-        multiply_rows<PAIRS>(sums, bytes, 0x03030303u, fours);
+        multiply_rows<TILES>(sums, bytes, 0x03030303u, fours);
     }
 }
 
 // The sums of a pass over the block's rows.
-template <u32 PAIRS>
-DEVICE void accumulate(Sums& sums, u32* stages, const Work& work, DigitColumns columns, const Params& params) {
+template <u32 TILES>
+DEVICE void accumulate(Sums& sums, u32* stages, const Work& work, const DigitColumns& columns, const Params& params) {
     // Rows that are in their place follow those that are on their way.
     constexpr u32 AHEAD = (STAGES - 1) * DEPTH;
 #pragma unroll 1
@@ -150,27 +142,18 @@ DEVICE void accumulate(Sums& sums, u32* stages, const Work& work, DigitColumns c
         }
         if (row < work.end) fetch(stages + i * STAGE, work, row, columns, params);
         copy_commit();
-        if (ready) multiply<PAIRS>(sums, stages + (i + 1) % STAGES * STAGE);
+        if (ready) multiply<TILES>(sums, stages + (i + 1) % STAGES * STAGE);
     }
 }
 
-// Leaves the thread's sums of a tile in a part, [8][2 rows of the tile][64 lanes].
-DEVICE void hand_over(u32* part, const i32 (&tile)[DIGIT_LANES / 8][4]) {
-    u32 lane = threadIdx.x % WARP;
-    u32* place = part + lane / 4 * 2 * DIGIT_LANES + 4 * (lane % 4);
-#pragma unroll
-    for (u32 p = 0; p < DIGIT_LANES / 16; p++) {
-        *(int4*)(place + 16 * p) = four_lanes(tile[2 * p], tile[2 * p + 1], 0);
-        *(int4*)(place + DIGIT_LANES + 16 * p) = four_lanes(tile[2 * p], tile[2 * p + 1], 1);
-    }
-}
-
-// Adds a warp's sums of tile `tile` to those of all blocks. Each eight samples from `sample` on have two in a tile.
-DEVICE void add(u64* sums, const u32* part, u32 sample, u32 tile, DigitColumns columns, u32 samples) {
+// Adds a warp's sums to those of all blocks, from sample `sample` on: those of tiles `tile` and `tile` + 1, of which each
+// has one of eight samples that follow one another.
+DEVICE void add(u64* sums, const u32* part, u32 sample, u32 tile, const DigitColumns& columns, u32 samples) {
+#pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 16 * columns.count; i += WARP) {
         u32 row = i / columns.count;
         u32 column = i - row * columns.count;
-        u32 at = sample + row / 2 * 8 + 2 * tile + row % 2;
+        u32 at = sample + row % 8 * 8 + tile + row / 8;
         const u32* slices = part + row * DIGIT_LANES + column;
         i64 low = (i32)slices[0];
         i64 middle = (i32)slices[columns.width];
@@ -180,7 +163,7 @@ DEVICE void add(u64* sums, const u32* part, u32 sample, u32 tile, DigitColumns c
     }
 }
 
-KERNEL(packed_adjoint, THREADS)(const u32* __restrict__ packed, const u32* __restrict__ weights, u32* __restrict__ sums, Params params) {
+KERNEL(packed_adjoint, THREADS, BLOCKS)(const u32* __restrict__ packed, const u32* __restrict__ weights, u32* __restrict__ sums, Params params) {
     SHARED(u32, stages, STAGES * STAGE);
     u32 tiles = div_ceil(params.word_count, TILE);
     u32 block = linear_block();
@@ -196,7 +179,7 @@ KERNEL(packed_adjoint, THREADS)(const u32* __restrict__ packed, const u32* __res
     for (u32 first = 0; first < params.columns;) {
         DigitColumns pass = digit_columns(params.columns, first);
         Sums own = {};
-        switch (digit_pairs(pass)) {
+        switch (digit_tiles(pass)) {
         case 1:
         case 2: accumulate<2>(own, stages, work, pass, params); break;
         case 3: accumulate<3>(own, stages, work, pass, params); break;
@@ -204,12 +187,15 @@ KERNEL(packed_adjoint, THREADS)(const u32* __restrict__ packed, const u32* __res
         }
         u32* part = stages + warp * PART;
 #pragma unroll 1
-        for (u32 i = 0; i < 4; i++) {
+        for (u32 i = 0; i < 8; i += 2) {
             __syncthreads();
             // By constant indices, which keeps sums in registers.
 #pragma unroll
-            for (u32 j = 0; j < 4; j++) {
-                if (i == j) hand_over(part, own[j]);
+            for (u32 j = 0; j < 8; j += 2) {
+                if (i == j) {
+                    store_sums(part, own[j]);
+                    store_sums(part + PART / 2, own[j + 1]);
+                }
             }
             __syncthreads();
             add((u64*)(sums + params.sums0), part, 16 * first_word + 64 * warp, i, pass, params.samples);

@@ -1,7 +1,7 @@
 // Adds codes times digits, and missing times the second set of digits, over rows: sums[sample, column] += 64-bit integers.
 // Grid: linear, one workgroup per TILE words and depth rows; those of the same words add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
-// Constants: TILE, a multiple of 4; MISSING whether code 3 occurs: two sets of digits.
+// Constants: TILE; MISSING whether code 3 occurs: two sets of digits.
 
 struct Params {
     rows: u32,
@@ -25,11 +25,13 @@ struct Params {
 const TILE: u32 = 4u;
 const MISSING: u32 = 0u;
 
+// Words that a workgroup has at once.
+const PART: u32 = 4u;
+
 // Four rows make a word for each sample: a byte each. An invocation sums 4 samples, those of a byte of a word, and 4 columns
 // with all three slices of them: 4 vec4 loads for 48 products of four bytes. Neighbours take the next samples, so that whole
-// subgroups have nothing to do where columns are few. Words of a tile are taken four at a time.
-const WORDS: u32 = 4u;
-const FOURS: u32 = 4u * WORDS;
+// subgroups have nothing to do where columns are few.
+const FOURS: u32 = 4u * PART;
 // Four columns each; what a workgroup does at once.
 const SLOTS: u32 = 8u;
 const WG: u32 = FOURS * SLOTS;
@@ -43,7 +45,7 @@ const MASKS: u32 = 1u + MISSING * (DEPTH * FOURS - 1u);
 var<workgroup> codes: array<vec4<u32>, DEPTH * FOURS>;
 var<workgroup> masks: array<vec4<u32>, MASKS>;
 // [4 rows][word]: whether a code is missing.
-var<workgroup> some_missing: array<u32, DEPTH * WORDS>;
+var<workgroup> some_missing: array<u32, DEPTH * PART>;
 // [4 rows][set][slice][4 columns]: digits, 6 KiB.
 var<workgroup> digits: array<vec4<u32>, DEPTH * SETS * 3u * SLOTS>;
 
@@ -61,9 +63,9 @@ fn byte_of_each(words: vec4<u32>, i: u32) -> u32 {
 }
 
 fn load_codes(row0: u32, end: u32, word0: u32, lane: u32) {
-    for (var i = lane; i < DEPTH * WORDS; i += WG) {
-        let row = row0 + 4u * (i / WORDS);
-        let word = word0 + i % WORDS;
+    for (var i = lane; i < DEPTH * PART; i += WG) {
+        let row = row0 + 4u * (i / PART);
+        let word = word0 + i % PART;
         let bits = vec4(
             load_word(row, end, word),
             load_word(row + 1u, end, word),
@@ -155,8 +157,8 @@ fn store(sample: u32, column: u32, low: vec4<i32>, middle: vec4<i32>, high: vec4
     }
 }
 
-// All columns of WORDS words of rows `first` to `end`.
-fn multiply(first: u32, end: u32, word: u32, lane: u32) {
+// The words from `word` on, of rows `first` to `end`.
+fn multiply_part(word: u32, first: u32, end: u32, lane: u32) {
     let four = lane % FOURS;
     let slot = lane / FOURS;
     for (var first_column = 0u; first_column < params.columns; first_column += 4u * SLOTS) {
@@ -170,7 +172,7 @@ fn multiply(first: u32, end: u32, word: u32, lane: u32) {
                 for (var depth = 0u; depth < DEPTH; depth++) {
                     let place = depth * SETS * 3u * SLOTS + slot;
                     add_products(&totals, codes[depth * FOURS + four], place);
-                    if MISSING == 1u && some_missing[depth * WORDS + four / 4u] != 0u {
+                    if MISSING == 1u && some_missing[depth * PART + four / 4u] != 0u {
                         add_products(&totals, masks[depth * FOURS + four], place + 3u * SLOTS);
                     }
                 }
@@ -197,15 +199,14 @@ fn packed_adjoint(
     let number = linear_group(group, groups);
     // Neighbours read on in the same rows.
     let tile = number % tiles;
-    let part = number / tiles;
+    let split = number / tiles;
     // Not by the first row, which may wrap in the last workgroups of a folded grid.
-    if part > (params.rows - 1u) / params.depth {
+    if split > (params.rows - 1u) / params.depth {
         return;
     }
-    let first = part * params.depth;
+    let first = split * params.depth;
     let end = min(params.rows, first + params.depth);
-    // A row is a multiple of four words.
-    for (var i = 0u; i < TILE && tile * TILE + i < params.word_count; i += WORDS) {
-        multiply(first, end, tile * TILE + i, lane);
+    for (var part = 0u; part < TILE && tile * TILE + part < params.word_count; part += PART) {
+        multiply_part(tile * TILE + part, first, end, lane);
     }
 }

@@ -1,7 +1,7 @@
 // Packed rows times digits: y = s (sum g x - mean sum x) over what is not missing, or the digits of s y and of mean s y.
 // Grid: linear, one workgroup per TILE rows.
 // Bindings: 0 packed (rows, words) read; 1 xs (4 words, lanes) read; 2 table (rows, 2) of mean, s, f32 read; 3 columns (columns, 2) of total, factor, f32 read; 4 out write; 5 params.
-// Constants: TILE, a multiple of 64; MISSING whether code 3 occurs; DIGITS whether out is (rows / 4, sets lanes) digits, else (rows, columns) f32.
+// Constants: TILE; MISSING whether code 3 occurs; DIGITS whether out is (rows / 4, sets lanes) digits, else (rows, columns) f32.
 
 struct Params {
     rows: u32,
@@ -25,11 +25,13 @@ const TILE: u32 = 64u;
 const MISSING: u32 = 0u;
 const DIGITS: u32 = 0u;
 
+// Rows that a workgroup has at once.
+const PART: u32 = 64u;
+
 // An invocation makes 4 rows of 4 columns with all three slices of them: 4 vec4 loads for 48 products of four bytes, and at
 // the end it holds what belongs to a number, and the four rows of a word of digits. Neighbours take the next rows, so that
-// whole subgroups have nothing to do where columns are few. Rows of a tile are taken 64 at a time.
-const ROWS: u32 = 64u;
-const FOURS: u32 = ROWS / 4u;
+// whole subgroups have nothing to do where columns are few.
+const FOURS: u32 = PART / 4u;
 // Four columns each; what a workgroup does at once.
 const SLOTS: u32 = 8u;
 const WG: u32 = FOURS * SLOTS;
@@ -250,8 +252,8 @@ fn store(row: u32, column: u32, sums: array<vec4<i32>, 12>, absent: array<vec4<i
     }
 }
 
-// All columns of ROWS rows.
-fn multiply(first_row: u32, lane: u32) {
+// The rows from `first_row` on.
+fn multiply_part(first_row: u32, lane: u32) {
     let four = lane % FOURS;
     let slot = lane / FOURS;
     for (var first_column = 0u; first_column < params.columns; first_column += 4u * SLOTS) {
@@ -294,7 +296,7 @@ fn packed_apply(
     if number > (params.rows - 1u) / TILE {
         return;
     }
-    for (var i = 0u; i < TILE && number * TILE + i < params.rows; i += ROWS) {
-        multiply(number * TILE + i, lane);
+    for (var part = 0u; part < TILE && number * TILE + part < params.rows; part += PART) {
+        multiply_part(number * TILE + part, lane);
     }
 }

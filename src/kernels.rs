@@ -3,6 +3,7 @@
 
 use crate::{
     DType, Element, Error, Result, Tensor,
+    bits::{self, PackOptions, Packable, Unpackable, Width},
     genotype::{dosage as calls, standardize as table},
     linalg::{reduce, scale_columns as columns},
 };
@@ -47,4 +48,30 @@ pub fn block_sums<T: Element>(x: &Tensor<T>, by_row: bool) -> Result<Tensor<u32>
     let mut out = Tensor::<u32>::empty(x.device(), &shape)?;
     reduce::launch(x, 0..rows, &mut out, 0..shape[0], [by_row, T::DTYPE == DType::I8])?;
     Ok(out)
+}
+
+/// [`bits::pack`] into a tensor that is there, without a look at what was refused. Enqueues; does not wait.
+///
+/// # Errors
+/// As [`bits::pack`], but for values; [`Error::Shape`] unless `out` has the rows of `x`.
+pub fn pack_into<T: Packable>(
+    x: &Tensor<T>,
+    width: Width,
+    options: &PackOptions<'_>,
+    out: &mut Tensor<u8>,
+) -> Result<()> {
+    bits::pack::pack_into(x, width, options, out).map(drop)
+}
+
+/// [`bits::unpack`] into a tensor that is there. Enqueues; does not wait.
+///
+/// # Errors
+/// As [`bits::unpack`]; [`Error::Shape`] unless `out` has the rows of `packed`.
+pub fn unpack_into<T: Unpackable>(
+    packed: &Tensor<u8>,
+    width: Width,
+    table: Option<&[f32]>,
+    out: &mut Tensor<T>,
+) -> Result<()> {
+    bits::unpack::unpack_into(packed, width, table, out)
 }

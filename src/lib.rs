@@ -2,6 +2,7 @@
 
 mod array;
 pub mod bed;
+pub mod bits;
 mod cpu;
 mod device;
 mod device_info;

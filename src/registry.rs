@@ -7,6 +7,10 @@ use crate::kernel::{Kernel, KernelDef};
 macro_rules! each_kernel {
     ($of:path) => {
         vec![
+            $of(&crate::bits::pack::PACK),
+            $of(&crate::bits::unpack::UNPACK),
+            $of(&crate::bits::planes::SPLIT_PLANES),
+            $of(&crate::bits::planes::MERGE_PLANES),
             $of(&crate::genotype::dosage::DOSAGE),
             $of(&crate::linalg::matmul::MATMUL),
             $of(&crate::genotype::packed::pack::PACK_GENOTYPES),

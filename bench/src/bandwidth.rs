@@ -1,6 +1,11 @@
 //! Copies, and the kernels that memory bounds.
 
-use teatime::{DType, Device, Element, Error, Tensor, kernels, random::random_words};
+use teatime::{
+    DType, Device, Element, Error, Tensor,
+    bits::{PackOptions, Width},
+    kernels,
+    random::random_words,
+};
 
 use crate::{
     data,
@@ -77,6 +82,34 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
         let table = vec![[0.7f32, 1.4, 0.0]; data::to_usize(rows)];
         Ok(Box::new(move || kernels::standardize(&x, &table).map(drop)))
     });
+    for width in Width::ALL {
+        let bits = width.bits();
+        // Bytes moved for each of the unpacked array.
+        let factor = 1.0 + f64::from(bits) / 8.0;
+        session.largest(
+            &format!("kernel pack {bits}"),
+            Unit::Bandwidth,
+            &HOST_SIZES,
+            moved(factor),
+            |device, &bytes| {
+                let x = Tensor::from_slice(device, &data::codes(1, bytes, bits), &[bytes])?;
+                let mut out = Tensor::<u8>::zeros(device, &[width.row_bytes(bytes)])?;
+                Ok(Box::new(move || kernels::pack_into(&x, width, &PackOptions::default(), &mut out)))
+            },
+        );
+        session.largest(
+            &format!("kernel unpack {bits}"),
+            Unit::Bandwidth,
+            &HOST_SIZES,
+            moved(factor),
+            |device, &bytes| {
+                let small = width.row_bytes(bytes);
+                let packed = Tensor::from_slice(device, &data::codes(1, small, 8), &[small])?;
+                let mut out = Tensor::<u8>::zeros(device, &[bytes])?;
+                Ok(Box::new(move || kernels::unpack_into(&packed, width, None, &mut out)))
+            },
+        );
+    }
     for (by_row, way) in [(true, "rows"), (false, "columns")] {
         reduce::<f32>(session, way, by_row, |device, bytes| {
             data::matrix(device, 1, [bytes / 4 / COLS, COLS])

@@ -46,6 +46,11 @@ pub(crate) fn bytes(seed: u32, len: u64) -> Vec<i8> {
     repeated(seed, len, |word| (word >> 24).to_le_bytes()[0].cast_signed())
 }
 
+/// Values of `bits` bits, one in each byte.
+pub(crate) fn codes(seed: u32, len: u64, bits: u32) -> Vec<u8> {
+    repeated(seed, len, |word| (word >> (32 - bits)).to_le_bytes()[0])
+}
+
 /// Alleles: 0 in half, 1, 2, and one in sixteen missing.
 pub(crate) fn alleles(seed: u32, len: u64) -> Vec<i8> {
     const OF: [i8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, -1];

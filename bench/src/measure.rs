@@ -19,7 +19,7 @@ const LEAST_SECONDS: f64 = 2e-3;
 /// Most repetitions within a run, since devices may hold the results of all until it ends.
 const REPEATS: u32 = 8;
 /// Measurements that share the time of a device.
-const ENTRIES: f64 = 24.0;
+const ENTRIES: f64 = 30.0;
 
 /// The measurements of one device.
 pub(crate) struct Session<'a> {

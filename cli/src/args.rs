@@ -8,9 +8,10 @@ use teatime::{
     genotype::{Method, Scaler},
 };
 
-use crate::{failure::Failure, plink::PlinkArgs};
+use crate::{failure::Failure, grm::GrmArgs, plink::PlinkArgs, project::ProjectArgs};
 
-/// GPU math for arrays bigger than memory: PCA of genotypes in Zarr stores or PLINK files, on any GPU or the CPU.
+/// GPU math for arrays bigger than memory: PCA and relationships of genotypes in Zarr stores or PLINK files, on any GPU
+/// or the CPU.
 #[derive(Debug, Parser)]
 #[command(name = "teatime", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "`teatime demo` shows what it does, without any data.")]
@@ -22,6 +23,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Pca(Box<PcaArgs>),
+    Project(Box<ProjectArgs>),
+    Grm(Box<GrmArgs>),
     Demo(DemoArgs),
     Devices(DevicesArgs),
 }
@@ -91,7 +94,7 @@ pub(crate) struct PcaArgs {
     /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
     #[arg(long)]
     pub(crate) nan_missing: bool,
-    /// Also write the loadings of the variants; takes one more pass
+    /// Also write the loadings of the variants, which `teatime project` takes; takes one more pass
     #[arg(long)]
     pub(crate) loadings: bool,
     /// Replace the results that the folder holds
@@ -289,11 +292,13 @@ fn between(text: &str, low: f64, high: f64) -> Result<f64, String> {
     }
 }
 
-fn up_to_half(text: &str) -> Result<f64, String> {
+/// A fraction up to 1/2.
+pub(crate) fn up_to_half(text: &str) -> Result<f64, String> {
     between(text, 0.0, 0.5)
 }
 
-fn up_to_one(text: &str) -> Result<f64, String> {
+/// A fraction.
+pub(crate) fn up_to_one(text: &str) -> Result<f64, String> {
     between(text, 0.0, 1.0)
 }
 

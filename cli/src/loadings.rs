@@ -11,7 +11,11 @@ use teatime::{
 use crate::{
     output::{LOADINGS, Output},
     stores::{Store, Stores},
+    text,
 };
+
+/// How the table starts.
+pub(crate) const MAGIC: &str = "#teatime-loadings\t";
 
 /// Variants read at once.
 const BATCH: u64 = 4096;
@@ -31,8 +35,7 @@ pub(crate) fn write(
     let mut file = GzEncoder::new(fs::File::create(&path).map_err(fail)?, Compression::new(3));
     let columns: String = (1..=pca.singular_values.len()).map(|i| format!("\tPC{i}")).collect();
     let names = "contig\tposition\tid\tref\talt\tcounted\tfrequency\tmean\tscale";
-    let version = format!("#teatime-loadings\tversion=1\tscaler={}", pca.scaler.name());
-    writeln!(file, "{version}\n{names}{columns}").map_err(fail)?;
+    writeln!(file, "{}\n{names}{columns}", header(stores, pca)).map_err(fail)?;
     let mut variants = Variants::new(&stores.stores);
     let mut line = Vec::new();
     teatime::genotype::loadings(&stores.genotypes, device, pca, options, run, &mut |row| {
@@ -50,6 +53,18 @@ pub(crate) fn write(
         file.write_all(&line).map_err(fail)
     })?;
     file.finish().and_then(|mut file| file.flush()).map_err(fail)
+}
+
+/// The first line: what a projection has to know besides the rows.
+fn header(stores: &Stores, pca: &Pca) -> String {
+    let ploidy = stores.ploidy();
+    let (scaler, samples) = (pca.scaler.name(), pca.vectors.rows());
+    let (variants, rows) = (pca.counts.loaded(), pca.counts.used);
+    let values: Vec<_> = pca.singular_values.iter().map(|s| text::exact(*s)).collect();
+    let values = values.join(",");
+    format!(
+        "{MAGIC}version=1\tscaler={scaler}\tploidy={ploidy}\tsamples={samples}\tvariants={variants}\trows={rows}\tsingular_values={values}"
+    )
 }
 
 /// The variants of all stores, read in batches.

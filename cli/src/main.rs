@@ -4,12 +4,14 @@ mod args;
 mod demo;
 mod devices;
 mod failure;
+mod grm;
 mod loadings;
 mod output;
 mod pca;
 mod plink;
 mod plot;
 mod progress;
+mod project;
 mod report;
 mod simulate;
 mod stores;
@@ -43,6 +45,8 @@ fn main() -> ExitCode {
 fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
     match command {
         Command::Pca(args) => pca::run(args, cancel),
+        Command::Project(args) => project::run(args, cancel),
+        Command::Grm(args) => grm::run(args, cancel),
         Command::Demo(args) => demo::run(args, cancel),
         Command::Devices(args) => devices::run(args),
     }

@@ -152,9 +152,8 @@ fn make_parents(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// Writes the tables of every run.
 pub(crate) fn tables(output: &Output, pca: &Pca, stores: &Stores) -> Result<(), Failure> {
     let k = pca.singular_values.len();
-    let header = |first: String| (1..=k).fold(first, |line, i| format!("{line}\tPC{i}"));
     output.table(EIGENVEC, |file| {
-        writeln!(file, "{}", header(stores.sample_header(["#IID", "#FID\tIID"])))?;
+        writeln!(file, "{}", names(&stores.sample_header(["#IID", "#FID\tIID"]), k))?;
         for (id, row) in stores.sample_cells().zip(pca.vectors.data().chunks(k)) {
             writeln!(file, "{id}{}", joined(row, |v| text::general(v, 6)))?;
         }
@@ -165,7 +164,7 @@ pub(crate) fn tables(output: &Output, pca: &Pca, stores: &Stores) -> Result<(), 
     })?;
     let scores = pca.scores();
     output.table(SCORES, |file| {
-        writeln!(file, "{}", header(stores.sample_header(["sample", "family\tsample"])))?;
+        writeln!(file, "{}", names(&stores.sample_header(["sample", "family\tsample"]), k))?;
         for (id, row) in stores.sample_cells().zip(scores.data().chunks(k)) {
             writeln!(file, "{id}{}", joined(row, text::exact))?;
         }
@@ -183,8 +182,13 @@ pub(crate) fn tables(output: &Output, pca: &Pca, stores: &Stores) -> Result<(), 
     })
 }
 
+/// The line of names above a component's columns.
+pub(crate) fn names(first: &str, components: usize) -> String {
+    (1..=components).fold(first.to_owned(), |line, i| format!("{line}\tPC{i}"))
+}
+
 /// Each number after a tab.
-fn joined(row: &[f64], format: impl Fn(f64) -> String) -> String {
+pub(crate) fn joined(row: &[f64], format: impl Fn(f64) -> String) -> String {
     row.iter().fold(String::new(), |line, value| line + "\t" + &format(*value))
 }
 

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use serde::Serialize;
 use teatime::{
     DeviceInfo,
-    genotype::{CountedAllele, GenotypeKind, Method, Pca, Scaler, StreamStats, VariantCounts},
+    genotype::{CountedAllele, GenotypeKind, Genotypes, Method, Pca, Scaler, StreamStats, VariantCounts},
 };
 
 use crate::{
@@ -93,23 +93,34 @@ impl From<&DeviceInfo> for DeviceRecord {
 }
 
 #[derive(Debug, Serialize)]
-struct StoreRecord {
-    path: String,
+pub(crate) struct StoreRecord {
+    pub(crate) path: String,
     arrays: Vec<String>,
     variants: u64,
 }
 
 #[derive(Debug, Serialize)]
-struct Shape {
-    variants: u64,
-    samples: u64,
+pub(crate) struct Shape {
+    pub(crate) variants: u64,
+    pub(crate) samples: u64,
     /// Alleles of a call; null where the store holds dosages.
     ploidy: Option<u64>,
-    components: usize,
+    pub(crate) components: usize,
+}
+
+impl Shape {
+    pub(crate) fn new(genotypes: &Genotypes, components: usize) -> Self {
+        let ploidy = match genotypes.kind() {
+            GenotypeKind::Calls { ploidy } => Some(ploidy),
+            GenotypeKind::Dosages => None,
+            GenotypeKind::Plink { .. } => Some(2),
+        };
+        Self { variants: genotypes.variants(), samples: genotypes.samples(), ploidy, components }
+    }
 }
 
 #[derive(Debug, Serialize)]
-struct VariantsRecord {
+pub(crate) struct VariantsRecord {
     total: u64,
     used: u64,
     dropped: Dropped,
@@ -153,24 +164,18 @@ struct Seconds {
 }
 
 #[derive(Debug, Serialize)]
-struct Bytes {
+pub(crate) struct Bytes {
     stored: u64,
     decoded: u64,
     chunks_decoded: u64,
     peak_chunks: u64,
-    peak_host: Option<u64>,
-    peak_device: u64,
+    pub(crate) peak_host: Option<u64>,
+    pub(crate) peak_device: u64,
 }
 
 impl Record {
     pub(crate) fn new(job: &Job, pca: &Pca, stages: &Stages, warnings: Vec<String>) -> Self {
-        let genotypes = &job.stores.genotypes;
-        let ploidy = match genotypes.kind() {
-            GenotypeKind::Calls { ploidy } => Some(ploidy),
-            GenotypeKind::Dosages => None,
-            GenotypeKind::Plink { .. } => Some(2),
-        };
-        let counted_allele = match genotypes.kind() {
+        let counted_allele = match job.stores.genotypes.kind() {
             GenotypeKind::Plink { counted: CountedAllele::A1 } => Some("A1"),
             GenotypeKind::Plink { counted: CountedAllele::A2 } => Some("A2"),
             _ => None,
@@ -181,12 +186,7 @@ impl Record {
             teatime_version: env!("CARGO_PKG_VERSION"),
             device: job.device.info().into(),
             stores: stores(&job.stores),
-            shape: Shape {
-                variants: genotypes.variants(),
-                samples: genotypes.samples(),
-                ploidy,
-                components: pca.singular_values.len(),
-            },
+            shape: Shape::new(&job.stores.genotypes, pca.singular_values.len()),
             counted_allele,
             variants: (&pca.counts).into(),
             method: if pca.method == Method::Exact { "exact" } else { "randomized" },
@@ -215,7 +215,8 @@ impl Record {
     }
 }
 
-fn stores(stores: &Stores) -> Vec<StoreRecord> {
+/// What a run reads.
+pub(crate) fn stores(stores: &Stores) -> Vec<StoreRecord> {
     let all = stores.paths.iter().zip(&stores.arrays).zip(&stores.stores);
     let record = |((path, arrays), store): ((&PathBuf, &Vec<String>), &Store)| StoreRecord {
         path: path.display().to_string(),
@@ -280,7 +281,7 @@ impl Seconds {
 }
 
 impl Bytes {
-    fn new(stats: &StreamStats, peak_device: u64) -> Self {
+    pub(crate) fn new(stats: &StreamStats, peak_device: u64) -> Self {
         Self {
             stored: stats.stored_bytes,
             decoded: stats.decoded_bytes,
@@ -326,7 +327,8 @@ pub(crate) fn summary(record: &Record) -> String {
     out + "\n" + &table(record) + &wrote(record)
 }
 
-fn used(variants: &VariantsRecord) -> String {
+/// How many variants took part, in words.
+pub(crate) fn used(variants: &VariantsRecord) -> String {
     let Dropped { all_missing, above_max_missing, below_min_maf, zero_variance } = variants.dropped;
     let rules = [
         (zero_variance, "do not vary"),

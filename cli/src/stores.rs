@@ -153,9 +153,19 @@ impl Stores {
 
     /// The allele, or alleles, of a variant whose copies are the dosage.
     pub(crate) fn counted<'a>(&self, variant: &'a Variant) -> &'a str {
+        if self.counts_reference() { &variant.reference } else { &variant.alternate }
+    }
+
+    /// Whether copies of the reference allele are the dosage.
+    pub(crate) fn counts_reference(&self) -> bool {
+        matches!(self.genotypes.kind(), GenotypeKind::Plink { counted: CountedAllele::A2 })
+    }
+
+    /// Alleles of a call; dosages are of diploids.
+    pub(crate) fn ploidy(&self) -> u64 {
         match self.genotypes.kind() {
-            GenotypeKind::Plink { counted: CountedAllele::A2 } => &variant.reference,
-            _ => &variant.alternate,
+            GenotypeKind::Calls { ploidy } => ploidy,
+            GenotypeKind::Dosages | GenotypeKind::Plink { .. } => 2,
         }
     }
 }

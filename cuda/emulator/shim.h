@@ -107,6 +107,9 @@ DEVICE int abs(int x) { return x < 0 ? -x : x; }
 DEVICE u32 float_bits(float value) { return __builtin_bit_cast(u32, value); }
 DEVICE float bits_float(u32 bits) { return __builtin_bit_cast(float, bits); }
 DEVICE u32 multiply_high(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
+// Blocks run one after another.
+DEVICE void atomic_add(u32* place, u32 value) { *place += value; }
+DEVICE void atomic_max(u32* place, u32 value) { *place = *place < value ? value : *place; }
 DEVICE u32 popcount(u32 bits) { return (u32)__builtin_popcount(bits); }
 
 DEVICE float half_float(u32 bits) {

@@ -395,13 +395,3 @@ fn files_of_the_same_samples_are_appended() {
     let result = Genotypes::plink(vec![std::sync::Arc::new(dosages)], 4, CountedAllele::A1);
     assert!(matches!(result, Err(Error::Shape { .. })), "{result:?}");
 }
-
-#[test]
-fn the_dense_route_takes_no_packed_calls() {
-    let genotypes = BedFile::open(fixture("plink1/biallelic")).unwrap().genotypes().unwrap();
-    let result = pca(&genotypes, &Device::cpu(), &PcaOptions::default(), &Run::default());
-    assert!(
-        matches!(&result, Err(Error::Argument { name: "genotypes", why, .. }) if why.contains(".bed")),
-        "{result:?}"
-    );
-}

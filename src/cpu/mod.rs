@@ -1,23 +1,37 @@
 //! The kernels for the cpu driver: plain functions over whole slices, in pieces fixed by the shape alone.
 
+mod bits;
 mod dosage;
 mod dot;
 mod load;
 mod matmul;
+mod pack;
 mod pack_genotypes;
 mod packed;
 mod packed_adjoint;
 mod packed_apply;
 mod packed_standardize;
+mod planes;
 mod quads;
 mod random;
 mod reduce;
 mod scale_columns;
 mod simd;
 mod standardize;
+mod unpack;
 
 pub(crate) use self::{
-    dosage::dosage, matmul::matmul, pack_genotypes::pack_genotypes, packed_adjoint::packed_adjoint,
-    packed_apply::packed_apply, packed_standardize::packed_standardize, random::random, reduce::reduce,
-    scale_columns::scale_columns, standardize::standardize,
+    dosage::dosage,
+    matmul::matmul,
+    pack::pack,
+    pack_genotypes::pack_genotypes,
+    packed_adjoint::packed_adjoint,
+    packed_apply::packed_apply,
+    packed_standardize::packed_standardize,
+    planes::{merge_planes, split_planes},
+    random::random,
+    reduce::reduce,
+    scale_columns::scale_columns,
+    standardize::standardize,
+    unpack::unpack,
 };

@@ -299,7 +299,9 @@ impl Driver for CpuDriver {
         if dst.offset == 0 && memory.len() == slot.lines.len() {
             std::mem::swap(&mut *memory, &mut slot.lines);
         } else {
-            window_mut(&mut memory, dst).copy_from_slice(&slot.bytes_mut()[..to_usize(dst.bytes)]);
+            // Whole words, which may end behind the slot's last byte.
+            let staged: &[u8] = bytemuck::cast_slice(&slot.lines);
+            window_mut(&mut memory, dst).copy_from_slice(&staged[..to_usize(dst.bytes)]);
         }
         Ok(Fence::Passed)
     }

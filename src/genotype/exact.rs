@@ -1,6 +1,10 @@
 //! Components from the Gram matrix of the samples.
 
-use super::{pca::PcaOptions, standardized::Standardized};
+use super::{
+    pair_sums::{PairSums, Wanted},
+    pca::PcaOptions,
+    standardized::Standardized,
+};
 use crate::{
     Result, Run, Status,
     linalg::{FLOOR, LinearMap, Matrix, Pass, TruncatedSvd, host},
@@ -9,7 +13,8 @@ use crate::{
 /// One pass for the Gram matrix, then its leading eigenvectors in f64.
 pub(crate) fn decompose(map: &Standardized<'_>, options: &PcaOptions, run: &Run) -> Result<TruncatedSvd> {
     let [variants, _] = map.shape();
-    let gram = map.gram_matrix(&Pass::new(run, Status::new(0, 1, variants)))?;
+    let pass = Pass::new(run, Status::new(0, 1, variants));
+    let gram = PairSums::new(map, Wanted::default(), &pass)?.products;
     let (values, vectors) = host::eigen("genotype::pca", gram.as_faer(), options.components)?;
     // What sums of f32 products cannot tell from zero, as in the randomized method.
     let floor = values.first().map_or(0.0, |largest| FLOOR * largest.max(0.0));

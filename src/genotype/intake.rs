@@ -7,7 +7,6 @@ use rayon::prelude::*;
 use super::{
     packed::pack::{Coding, PendingCounts},
     panel::{Held, Panel},
-    scaler::Scaler,
     source::{CountedAllele, GenotypeKind, Genotypes},
 };
 use crate::{
@@ -30,8 +29,9 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The form of these genotypes, and how they are narrowed on the way.
-    pub(crate) fn new(genotypes: &Genotypes, scaler: Scaler) -> (Self, Narrow) {
+    /// The form of these genotypes, and how they are narrowed on the way. `bounded`: whether dosages above the ploidy are
+    /// an error.
+    pub(crate) fn new(genotypes: &Genotypes, bounded: bool) -> (Self, Narrow) {
         let calls =
             Narrow { staged: Staged::I8, negative: Negative::Codes, max: 127.0, nan_is_missing: false };
         match genotypes.kind() {
@@ -45,7 +45,7 @@ impl Form {
             GenotypeKind::Dosages => {
                 let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
                 let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
-                let (form, max) = match (fractional, scaler.needs_frequency()) {
+                let (form, max) = match (fractional, bounded) {
                     // At most 2, which is checked, fits two bits.
                     (false, true) => (Self::Packed(Coding::Dosages), genotypes.ploidy() as f64),
                     (false, false) => (Self::Dosages, 127.0),

@@ -59,25 +59,24 @@ impl Memory {
         let rows = map.plan().block_rows().min(variants);
         let columns = columns(n, options);
         let shared = Self::is_shared(device);
-        let raw = map.plan().block_bytes();
-        let standardized = 4 * rows * n;
-        let panel = map.panel_rows(Residency::Store).min(variants).saturating_mul(map.held_row_bytes());
-        // Two blocks as they were uploaded and as they are held.
-        let held = 2 * (raw + panel);
-        let (blocks, exact_block, thin) = match map.form() {
+        let thin = match map.form() {
             Form::Packed(_) => {
                 let digits = 16 * row_words(n) * lanes(columns);
                 let step = device.limits().step.min(variants * (map.held_row_bytes() + 2 * lanes(columns)));
-                (held, standardized, digits + 8 * n * columns + 2 * step)
+                digits + 8 * n * columns + 2 * step
             }
-            _ => (held + standardized, 0, (rows + 3 * n).saturating_mul(4 * columns)),
+            _ => (rows + 3 * n).saturating_mul(4 * columns),
         };
+        // The randomized method multiplies packed rows as they are.
+        let packed = matches!(map.form(), Form::Packed(_));
+        let block = 4 * rows * n;
+        let blocks = block_bytes(map, shared, if packed { 0 } else { 1 });
+        let exact_block = if packed { block } else { 0 };
         Ok(Self {
             host: run.memory.host_bytes(),
             device: Self::device_budget(device, run),
-            stream: (2 * raw).saturating_add(map.plan().largest_need()),
-            // As much again of freed buffers, up to what the cpu device keeps of them.
-            blocks: blocks + if shared { blocks.min(FREE_BYTES as u64) } else { 0 },
+            stream: stream_bytes(map),
+            blocks,
             // The sum, its eigenvectors and their workspace; triangles of blocks on their way.
             exact: n.saturating_mul(n).saturating_mul(36),
             exact_device: n
@@ -149,9 +148,7 @@ impl Memory {
         };
         let randomized = method == Method::Randomized;
         let basis = self.randomized + if randomized { take(self.basis) } else { 0 };
-        // Enough that no thread waits for a chunk, twice over.
-        let band = map.plan().bands().iter().map(|band| band.bytes).max().unwrap_or(0);
-        let ahead = take(band.saturating_mul(2 * self.threads + 2));
+        let ahead = take(ahead_bytes(map, self.threads));
         let (residency, reason) = match method {
             Method::Randomized => self.residency(map, free, self.device.saturating_sub(device)),
             _ => (Residency::Store, "one pass: nothing is kept".into()),
@@ -195,6 +192,27 @@ impl Memory {
             ),
         )
     }
+}
+
+/// Bytes on the host that any pass needs: slots, and the chunks of one block.
+pub(super) fn stream_bytes(map: &Standardized<'_>) -> u64 {
+    (2 * map.plan().block_bytes()).saturating_add(map.plan().largest_need())
+}
+
+/// Bytes on the device that any pass needs: two blocks as they are uploaded and as they are held, `standardized` blocks of
+/// f32, and as much again of freed buffers, up to what the cpu device (`shared`) keeps of them.
+pub(super) fn block_bytes(map: &Standardized<'_>, shared: bool, standardized: u64) -> u64 {
+    let [variants, n] = map.shape();
+    let rows = map.plan().block_rows().min(variants);
+    let held = map.panel_rows(Residency::Store).min(variants).saturating_mul(map.held_row_bytes());
+    let blocks = 2 * (map.plan().block_bytes() + held) + 4 * standardized * rows * n;
+    blocks + if shared { blocks.min(FREE_BYTES as u64) } else { 0 }
+}
+
+/// Bytes of decoded chunks beyond those of one block so that no thread waits for one, twice over.
+pub(super) fn ahead_bytes(map: &Standardized<'_>, threads: u64) -> u64 {
+    let band = map.plan().bands().iter().map(|band| band.bytes).max().unwrap_or(0);
+    band.saturating_mul(2 * threads + 2)
 }
 
 /// Shares of the budget.

@@ -1,12 +1,15 @@
-//! Genotypes: from calls to principal components.
+//! Genotypes: from calls to principal components and relationships.
 
 pub(crate) mod dosage;
 mod exact;
+mod grm;
 mod intake;
 mod memory;
 pub(crate) mod packed;
-mod panel;
+mod pair_sums;
+pub(crate) mod panel;
 mod pca;
+mod project;
 mod residency;
 mod scaler;
 mod source;
@@ -19,7 +22,9 @@ mod variant;
 mod tests;
 
 pub use self::{
+    grm::{Grm, GrmMethod, GrmOptions, MissingCalls, grm},
     pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
+    project::{Match, Projection, ReferenceLoadings, project},
     residency::Residency,
     scaler::Scaler,
     source::{CountedAllele, GenotypeKind, Genotypes, MemoryArray, Storable},

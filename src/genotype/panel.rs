@@ -70,15 +70,37 @@ impl Panel {
         let within = self.within(rows);
         let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let factors = &self.factors[to_usize(within.start)..to_usize(within.end)];
-        let row =
-            |&[mean, scale]: &[f32; 2]| if centred { [mean, scale, 0.0] } else { [0.0, scale, mean * scale] };
-        let table: Vec<[f32; 3]> = factors.iter().map(row).collect();
+        // The same bits, but for a reference whose shift is not its mean, for which nothing is kept.
+        let row = |&[mean, scale]: &[f32; 2]| {
+            if centred { [mean, scale, 0.0] } else { [0.0, scale, mean * scale] }
+        };
+        let table: Vec<[f32; 3]> = match self.standards_of(rows) {
+            [] => factors.iter().map(row).collect(),
+            standards => standards.iter().map(Standard::row).collect(),
+        };
+        self.tabled(rows, samples, &table)
+    }
+
+    /// `(dosage - shift) scale` of these rows of the matrix, and `fill` where a call is missing, with [shift, scale, fill]
+    /// of each row.
+    fn tabled(&self, rows: &Range<u64>, samples: u64, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
         match &self.held {
-            Held::Packed(packed) => packed_standardize(packed, within, samples, &table),
+            Held::Packed(packed) => packed_standardize(packed, self.within(rows), samples, table),
             // Such a panel is one block.
-            Held::I8(x) => standardize(x, &table),
-            Held::F32(x) => standardize(x, &table),
+            Held::I8(x) => standardize(x, table),
+            Held::F32(x) => standardize(x, table),
         }
+    }
+
+    /// `weights[i]` where a call of row i of these rows is there, 0 where it is missing.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn called(&self, rows: &Range<u64>, samples: u64, weights: &[f32]) -> Result<Tensor<f32>> {
+        // 1 where missing, else 0; from which 1 is subtracted.
+        let missing = self.tabled(rows, samples, &vec![[0.0, 0.0, 1.0]; weights.len()])?;
+        let table: Vec<[f32; 3]> = weights.iter().map(|weight| [1.0, -weight, 0.0]).collect();
+        standardize(&missing, &table)
     }
 
     /// The table of factors on the device, for products on packed rows.

@@ -26,6 +26,22 @@ pub struct VariantFilter {
     pub max_missing: f64,
 }
 
+impl VariantFilter {
+    /// # Errors
+    /// [`Error::Argument`] for fractions out of range.
+    pub(super) fn check(&self, op: &'static str) -> Result<()> {
+        let Self { min_maf, max_missing } = *self;
+        if !(0.0..=0.5).contains(&min_maf) {
+            return Err(Error::argument(op, "min_maf", format_args!("{min_maf} is not between 0 and 0.5")));
+        }
+        if !(0.0..=1.0).contains(&max_missing) {
+            let why = format!("{max_missing} is not between 0 and 1");
+            return Err(Error::argument(op, "max_missing", why));
+        }
+        Ok(())
+    }
+}
+
 impl Default for VariantFilter {
     /// Keeps every variant.
     fn default() -> Self {
@@ -80,6 +96,14 @@ pub struct VariantCounts {
     pub zero_variance: u64,
 }
 
+impl VariantCounts {
+    /// Variants that pass the filters, those without variance or calls included: the M that plink2 and flashpca divide
+    /// eigenvalues by.
+    pub fn loaded(&self) -> u64 {
+        self.used + self.zero_variance + self.all_missing
+    }
+}
+
 /// Principal components of the samples of a genotype matrix.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -131,8 +155,8 @@ impl Pca {
     /// [`Scaler::Binom2`]'s.
     pub fn eigenvalues(&self) -> Vec<f64> {
         let halved = if self.scaler == Scaler::Patterson { 2.0 } else { 1.0 };
-        let loaded = self.counts.used + self.counts.zero_variance + self.counts.all_missing;
-        self.singular_values.iter().map(|s| s * s / (halved * loaded.max(1) as f64)).collect()
+        let loaded = self.counts.loaded().max(1) as f64;
+        self.singular_values.iter().map(|s| s * s / (halved * loaded)).collect()
     }
 
     /// Coordinates of the samples: eigenvectors times singular values, scikit-allel's and sklearn's.
@@ -241,13 +265,7 @@ fn attempt(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
 }
 
 fn check(samples: u64, variants: u64, options: &PcaOptions) -> Result<()> {
-    if samples == 0 || variants == 0 {
-        return Err(Error::argument(
-            OP,
-            "genotypes",
-            format_args!("{variants} variants of {samples} samples"),
-        ));
-    }
+    check_extents(OP, samples, variants)?;
     let most = samples.min(variants);
     if options.components as u64 > most {
         let why = format!(
@@ -256,17 +274,21 @@ fn check(samples: u64, variants: u64, options: &PcaOptions) -> Result<()> {
         );
         return Err(Error::argument(OP, "components", why));
     }
-    let VariantFilter { min_maf, max_missing } = options.filter;
-    if !(0.0..=0.5).contains(&min_maf) {
-        return Err(Error::argument(OP, "min_maf", format_args!("{min_maf} is not between 0 and 0.5")));
-    }
-    if !(0.0..=1.0).contains(&max_missing) {
-        return Err(Error::argument(OP, "max_missing", format_args!("{max_missing} is not between 0 and 1")));
+    options.filter.check(OP)
+}
+
+/// # Errors
+/// [`Error::Argument`] without samples or variants.
+pub(super) fn check_extents(op: &'static str, samples: u64, variants: u64) -> Result<()> {
+    if samples == 0 || variants == 0 {
+        let why = format!("{variants} variants of {samples} samples");
+        return Err(Error::argument(op, "genotypes", why));
     }
     Ok(())
 }
 
-fn no_variant(counts: &VariantCounts) -> String {
+/// Why no variant is left, in words.
+pub(super) fn no_variant(counts: &VariantCounts) -> String {
     let VariantCounts { total, all_missing, above_missing, below_maf, zero_variance, .. } = counts;
     format!(
         "none of the {total} variants is left: {all_missing} have no call, {above_missing} have too many missing \

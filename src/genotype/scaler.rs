@@ -45,6 +45,8 @@ pub(crate) struct Standard {
     pub(crate) mean: f64,
     pub(crate) shift: f64,
     pub(crate) scale: f64,
+    /// Called samples.
+    pub(crate) called: u64,
     pub(crate) fate: Fate,
 }
 
@@ -67,13 +69,16 @@ pub(crate) enum Fate {
     AllMissing,
     BelowMaf,
     ZeroVariance,
+    /// Of a projection: the reference does not have it.
+    NotInReference,
 }
 
 impl Standard {
     /// From a variant's sums over its called samples, in f64.
     pub(crate) fn new(stats: &Stats, rule: &Rule) -> Self {
         let Rule { samples, ploidy, exact, scaler, filter } = *rule;
-        let dropped = |fate, mean| Self { mean, shift: 0.0, scale: 0.0, fate };
+        let called = stats.count;
+        let dropped = |fate, mean| Self { mean, shift: 0.0, scale: 0.0, called, fate };
         let missing = (samples - stats.count) as f64 / samples as f64;
         if missing > filter.max_missing {
             return dropped(Fate::AboveMissing, f64::NAN);
@@ -102,11 +107,39 @@ impl Standard {
             Scaler::Center => (mean, 1.0),
             Scaler::None => (0.0, 1.0),
         };
-        Self { mean, shift, scale, fate: Fate::Used }
+        Self { mean, shift, scale, called, fate: Fate::Used }
     }
 
-    /// What a dosage of 0 to 2 is multiplied with: the mean that missing ones become, and the scale; zeros for a variant
-    /// that takes no part.
+    /// Whether the filters keep the variant, though it may not vary or have no call.
+    pub(crate) fn is_kept(&self) -> bool {
+        !matches!(self.fate, Fate::AboveMissing | Fate::BelowMaf)
+    }
+
+    /// Variance of its dosages in Hardy-Weinberg equilibrium, k p (1 - p) at ploidy k; 0 where nobody is called.
+    pub(crate) fn binomial_variance(&self, ploidy: u64) -> f64 {
+        if self.called == 0 { 0.0 } else { self.mean * (1.0 - self.mean / ploidy as f64) }
+    }
+
+    /// As a reference scaled its variant: `scale` is what is divided by.
+    pub(crate) fn given(mean: f64, shift: f64, scale: f64) -> Self {
+        Self { mean, shift, scale: 1.0 / scale, called: 0, fate: Fate::Used }
+    }
+
+    /// Of a variant that a reference does not have.
+    pub(crate) const fn not_in_reference() -> Self {
+        Self { mean: f64::NAN, shift: 0.0, scale: 0.0, called: 0, fate: Fate::NotInReference }
+    }
+
+    /// The row of a kernel that standardises: shift, scale, and what a missing dosage becomes.
+    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    pub(crate) fn row(&self) -> [f32; 3] {
+        if self.fate != Fate::Used {
+            return [0.0; 3];
+        }
+        [self.shift as f32, self.scale as f32, ((self.mean - self.shift) * self.scale) as f32]
+    }
+
+    /// The row of a kernel that multiplies: the mean that a missing dosage becomes, and the scale.
     #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     pub(crate) fn factors(&self) -> [f32; 2] {
         if self.fate == Fate::Used { [self.mean as f32, self.scale as f32] } else { [0.0; 2] }

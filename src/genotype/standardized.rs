@@ -7,6 +7,8 @@ use super::{
     intake::{Counting, Form, Sums, bad_value, float_sums},
     packed::{apply::Rows, pack::pack_genotypes, product::Product, row_words},
     panel::{Held, Panel},
+    pca::VariantFilter,
+    project::Matched,
     residency::{Kept, Residency},
     scaler::{Fate, Rule, Scaler, Standard},
     source::Genotypes,
@@ -15,10 +17,7 @@ use super::{
 use crate::{
     Device, Error, Result, Tensor,
     driver::Staging,
-    linalg::{
-        LinearMap, Matrix, Pass, gram::Sum, matmul, matmul::gram_lower, matmul_tn,
-        reduce::row_stats_with_missing,
-    },
+    linalg::{LinearMap, Matrix, Pass, gram::Sum, matmul, matmul_tn, reduce::row_stats_with_missing},
     stream::{Blocks, RowPlan, StreamStats},
 };
 
@@ -30,6 +29,15 @@ const BLOCK_ELEMENTS: u64 = 1 << 24;
 pub(crate) fn block_rows(samples: u64) -> u64 {
     let rows = (BLOCK_ELEMENTS / samples.max(1)).clamp(256, 4096);
     1 << rows.ilog2()
+}
+
+/// Where the scaling of a variant comes from.
+#[derive(Clone, Copy, Debug)]
+enum Scaling<'a> {
+    /// The sums of its own dosages.
+    Sums,
+    /// The reference that the samples are projected onto.
+    Reference(Matched<'a>),
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +52,8 @@ struct State {
 pub(crate) struct Block<'a> {
     pub(crate) rows: Range<u64>,
     pub(crate) x: Tensor<f32>,
+    /// Where its genotypes are.
+    pub(crate) panel: &'a Panel,
     /// Each variant's scaling, except on later passes over what was kept.
     pub(crate) standards: &'a [Standard],
 }
@@ -58,6 +68,7 @@ pub(crate) struct Standardized<'a> {
     plan: RowPlan,
     form: Form,
     rule: Rule,
+    scaling: Scaling<'a>,
     /// Bytes of decoded chunks to hold at most.
     prefetch: u64,
     /// Where genotypes stay after the first pass.
@@ -66,18 +77,73 @@ pub(crate) struct Standardized<'a> {
 }
 
 impl<'a> Standardized<'a> {
+    /// The matrix of `genotypes` under a rule, which is read in passes.
+    ///
+    /// # Errors
+    /// As [`RowPlan::new`].
     pub(crate) fn new(genotypes: &Genotypes, device: &'a Device, rule: Rule) -> Result<Self> {
-        let (form, narrow) = Form::new(genotypes, rule.scaler);
+        Self::bounded(genotypes, device, rule, rule.scaler.needs_frequency())
+    }
+
+    /// [`new`](Self::new); with `bounded`, dosages have to lie between 0 and the ploidy whatever the scaler is.
+    pub(crate) fn bounded(
+        genotypes: &Genotypes,
+        device: &'a Device,
+        rule: Rule,
+        bounded: bool,
+    ) -> Result<Self> {
+        Self::with_scaling(genotypes, device, rule, Scaling::Sums, bounded)
+    }
+
+    /// Scaled as the reference's variants are; variants that are not the reference's take no part. Gives blocks, no
+    /// products.
+    pub(crate) fn of_reference(
+        genotypes: &Genotypes,
+        device: &'a Device,
+        matched: Matched<'a>,
+    ) -> Result<Self> {
+        let scaler = matched.reference.scaler();
+        let rule = Rule {
+            samples: genotypes.samples(),
+            ploidy: genotypes.ploidy(),
+            exact: true,
+            scaler,
+            filter: VariantFilter::default(),
+        };
+        // Ploidy less dosage is a dosage only where that is at most the ploidy.
+        let bounded = scaler.needs_frequency() || matched.any_swapped();
+        Self::with_scaling(genotypes, device, rule, Scaling::Reference(matched), bounded)
+    }
+
+    /// `bounded`: whether dosages above the ploidy are an error.
+    fn with_scaling(
+        genotypes: &Genotypes,
+        device: &'a Device,
+        rule: Rule,
+        scaling: Scaling<'a>,
+        bounded: bool,
+    ) -> Result<Self> {
+        let (form, narrow) = Form::new(genotypes, bounded);
         let plan = RowPlan::new(genotypes.arrays().to_vec(), narrow, block_rows(genotypes.samples()))?;
         Ok(Self {
             device,
             plan,
             form,
             rule: Rule { exact: form.is_exact(), ..rule },
+            scaling,
             prefetch: 0,
             residency: Residency::Store,
             state: RefCell::default(),
         })
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        self.device
+    }
+
+    /// Alleles of a call.
+    pub(crate) fn ploidy(&self) -> u64 {
+        self.rule.ploidy
     }
 
     pub(crate) fn plan(&self) -> &RowPlan {
@@ -155,7 +221,7 @@ impl<'a> Standardized<'a> {
         self.each_panel(pass, &mut |panel| {
             self.blocks(panel, pass, &mut |rows| {
                 let x = panel.standardized(&rows, self.rule.samples, self.is_centred())?;
-                f(Block { standards: panel.standards_of(&rows), rows, x })
+                f(Block { standards: panel.standards_of(&rows), rows, x, panel })
             })
         })
     }
@@ -278,7 +344,10 @@ impl<'a> Standardized<'a> {
         if let Some(row) = stats.iter().position(|stats| stats.bad > 0) {
             return Err(self.bad_value(&rows, row, panel, raw.as_ref())?);
         }
-        let standards: Vec<Standard> = stats.iter().map(|stats| Standard::new(stats, &self.rule)).collect();
+        let standards: Vec<Standard> = match &self.scaling {
+            Scaling::Sums => stats.iter().map(|stats| Standard::new(stats, &self.rule)).collect(),
+            Scaling::Reference(matched) => rows.map(|variant| matched.standard(variant)).collect(),
+        };
         if let Some(tally) = tally {
             for (stats, standard) in stats.iter().zip(&standards) {
                 tally.add(stats, standard, self.rule.samples);
@@ -361,14 +430,6 @@ impl<'a> Standardized<'a> {
             }
             Ok(())
         })
-    }
-
-    /// The Gram matrix of the samples, summed over blocks in f64. One pass.
-    pub(crate) fn gram_matrix(&self, pass: &Pass<'_>) -> Result<Matrix> {
-        let n = self.rule.samples;
-        let mut sum = Sum::new(n, n, true);
-        self.each_block(pass, &mut |block| sum.add(&gram_lower(&block.x)?))?;
-        sum.finish(self.device)
     }
 }
 

@@ -14,6 +14,8 @@ pub(crate) struct Tally {
     pub(crate) sum_squares: f64,
     /// FNV-1a of each variant's allele sum and called count.
     pub(crate) digest: u64,
+    /// Missing calls of the variants that take part.
+    pub(crate) missing_calls: u64,
     /// Bounds of a variant's row times its factor and the larger of 1 and its mean: the largest Euclidean norm, and the
     /// largest sum of magnitudes.
     pub(crate) bounds: [f64; 2],
@@ -23,7 +25,13 @@ const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
 impl Default for Tally {
     fn default() -> Self {
-        Self { counts: VariantCounts::default(), sum_squares: 0.0, digest: FNV_OFFSET, bounds: [0.0; 2] }
+        Self {
+            counts: VariantCounts::default(),
+            sum_squares: 0.0,
+            digest: FNV_OFFSET,
+            missing_calls: 0,
+            bounds: [0.0; 2],
+        }
     }
 }
 
@@ -32,7 +40,12 @@ impl Tally {
     pub(crate) fn add(&mut self, stats: &Stats, standard: &Standard, samples: u64) {
         self.counts.total += 1;
         match standard.fate {
-            Fate::Used => self.counts.used += 1,
+            Fate::Used => {
+                self.counts.used += 1;
+                self.missing_calls += samples - stats.count;
+            }
+            // Of the total, what no other count has.
+            Fate::NotInReference => {}
             Fate::AllMissing => self.counts.all_missing += 1,
             Fate::AboveMissing => self.counts.above_missing += 1,
             Fate::BelowMaf => self.counts.below_maf += 1,

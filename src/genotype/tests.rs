@@ -22,7 +22,7 @@ fn randomized(components: usize, stop: Stop) -> PcaOptions {
 }
 
 /// Dosages with structure, some missing; constant and empty rows among them.
-fn dosages(variants: usize, samples: usize) -> Vec<i8> {
+pub(super) fn dosages(variants: usize, samples: usize) -> Vec<i8> {
     let word = |i: usize, j: usize| philox([1, 2], (i * samples + j) as u64)[0];
     let dosage = |i: usize, j: usize| {
         let frequency = (philox([3, 4], (i * 3 + j % 3) as u64)[0] >> 16) % 80 + 10;
@@ -37,7 +37,7 @@ fn dosages(variants: usize, samples: usize) -> Vec<i8> {
     (0..variants * samples).map(|at| dosage(at / samples, at % samples)).collect()
 }
 
-fn memory<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Genotypes {
+pub(super) fn memory<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Genotypes {
     Genotypes::new(vec![Arc::new(MemoryArray::new("memory", values, shape, chunk).unwrap())]).unwrap()
 }
 

@@ -2,8 +2,10 @@
 //!
 //! `TEATIME_REQUIRE_DEVICES=cpu,wgpu` makes a missing device a failure instead of a line that says why it was skipped.
 
+mod bits;
 mod data;
 mod dosage;
+mod grm;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;
@@ -12,6 +14,7 @@ mod lent_cuda;
 mod matmul;
 mod names;
 mod packed;
+mod project;
 mod qr;
 mod random;
 mod randomized_svd;

@@ -1,7 +1,7 @@
 //! Genotypes from, and to, [Zarr](https://zarr.dev) v2 and v3 stores on a local file system.
 //!
 //! [`GenotypeStore`] finds the genotypes, samples and variants of a store; [`ZarrArray`] is one array of it;
-//! [`VcfZarrWriter`] writes a store.
+//! [`VcfZarrWriter`] writes a store; [`Grm::write_zarr`](crate::genotype::Grm::write_zarr) a matrix of relationships.
 //! Metadata is parsed by the `zarrs` crate, which nothing outside this module names; chunks are decoded under
 //! the guards of `guard.rs`.
 
@@ -9,9 +9,11 @@ mod array;
 mod bitshuffle;
 mod chain;
 mod column;
+mod folder;
 mod guard;
 mod layout;
 mod metadata;
+mod relationship;
 mod shard;
 mod store;
 mod variants;
@@ -20,6 +22,7 @@ mod write;
 pub use crate::genotype::Variant;
 pub use array::ZarrArray;
 pub use metadata::MAX_CHUNK_BYTES;
+pub(crate) use relationship::write_relationship;
 pub use store::GenotypeStore;
 pub use write::{VcfZarrHeader, VcfZarrWriter};
 

@@ -3,14 +3,17 @@
 use std::{
     collections::HashMap,
     ops::Range,
-    path::{Path, PathBuf},
+    path::Path,
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use serde_json::{Value, json};
-use zarrs::array::codec::{BloscCompressionLevel, BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
+use zarrs::array::codec::{BloscCompressionLevel, BloscShuffleMode};
 
-use super::Variant;
+use super::{
+    Variant,
+    folder::{BITS, BYTES, Layout, SOURCE, StoreFolder},
+};
 use crate::{Error, Result};
 
 /// Variants of one chunk, as bio2zarr chooses.
@@ -53,22 +56,10 @@ impl VcfZarrHeader {
 /// `variant_allele`, in chunks of 1000 variants and 10 000 samples, compressed by blosc with zstd.
 #[derive(Debug)]
 pub struct VcfZarrWriter {
-    path: PathBuf,
-    scratch: PathBuf,
+    folder: StoreFolder,
     header: VcfZarrHeader,
     contigs: HashMap<String, i32>,
     written: Vec<AtomicBool>,
-    level: BloscCompressionLevel,
-}
-
-/// How an array is stored.
-struct Layout<'a> {
-    name: &'a str,
-    dtype: &'a str,
-    shape: &'a [u64],
-    chunks: &'a [u64],
-    axes: &'a [&'a str],
-    fill: Value,
 }
 
 impl VcfZarrWriter {
@@ -81,14 +72,11 @@ impl VcfZarrWriter {
     pub fn create(path: impl AsRef<Path>, header: VcfZarrHeader) -> Result<Self> {
         let path = path.as_ref();
         let level = check(&header)?;
-        if path.symlink_metadata().is_ok() {
-            return Err(Error::store(path.display(), "exists already"));
-        }
+        let folder = StoreFolder::create(path, level)?;
         let contigs = header.contigs.iter().cloned().zip(0..).collect();
         let chunks = (0..header.variants.div_ceil(CHUNK_VARIANTS)).map(|_| AtomicBool::new(false));
         let written = chunks.collect();
-        let scratch = make_scratch(path)?;
-        let writer = Self { path: path.to_path_buf(), scratch, header, contigs, written, level };
+        let writer = Self { folder, header, contigs, written };
         writer.write_header()?;
         Ok(writer)
     }
@@ -146,7 +134,7 @@ impl VcfZarrWriter {
         if let Some(chunk) = self.written.iter().position(|written| !written.load(Ordering::Relaxed)) {
             return Err(Error::argument("finish", "chunk", format!("{chunk} was not written")));
         }
-        std::fs::rename(&self.scratch, &self.path).map_err(|source| io(&self.path, source))
+        self.folder.finish()
     }
 
     fn chunk_rows(&self) -> u64 {
@@ -159,15 +147,13 @@ impl VcfZarrWriter {
 
     fn write_header(&self) -> Result<()> {
         let header = &self.header;
-        let source = concat!("teatime-", env!("CARGO_PKG_VERSION"));
-        self.put(".zgroup", json!({ "zarr_format": 2 }).to_string().as_bytes())?;
-        let root = json!({ "vcf_zarr_version": "0.5", "source": source });
-        self.put(".zattrs", root.to_string().as_bytes())?;
+        self.folder.root(&json!({ "vcf_zarr_version": "0.5", "source": SOURCE }))?;
 
         let (n, rows, text) = (header.variants, self.chunk_rows(), json!(""));
         let (samples, contigs) = (header.samples.len() as u64, header.contigs.len() as u64);
         let array = |name, dtype, shape: &[u64], chunks: &[u64], axes: &[&str], fill| {
-            self.declare(&Layout { name, dtype, shape, chunks, axes, fill })
+            let shuffle = if name == "call_genotype" { BITS } else { BYTES };
+            self.folder.declare(&Layout { name, dtype, shape, chunks, axes, fill, shuffle })
         };
         let ploidy = header.ploidy as u64;
         let chunks = [rows, self.chunk_samples() as u64, ploidy];
@@ -189,32 +175,13 @@ impl VcfZarrWriter {
         )?;
 
         for (i, names) in header.samples.chunks(self.chunk_samples()).enumerate() {
-            self.put_text(&format!("sample_id/{i}"), names.iter().map(String::as_str), self.chunk_samples())?;
+            self.folder.put_text(
+                &format!("sample_id/{i}"),
+                names.iter().map(String::as_str),
+                self.chunk_samples(),
+            )?;
         }
-        self.put_text("contig_id/0", header.contigs.iter().map(String::as_str), header.contigs.len())
-    }
-
-    /// Writes the metadata of an array.
-    fn declare(&self, layout: &Layout<'_>) -> Result<()> {
-        let folder = self.scratch.join(layout.name);
-        std::fs::create_dir(&folder).map_err(|source| io(&folder, source))?;
-        let filters = if layout.dtype == "|O" { json!([{ "id": "vlen-utf8" }]) } else { Value::Null };
-        let shuffle = if layout.name == "call_genotype" { 2 } else { 1 };
-        let level = self.header.level;
-        let metadata = json!({
-            "zarr_format": 2,
-            "shape": layout.shape,
-            "chunks": layout.chunks,
-            "dtype": layout.dtype,
-            "fill_value": layout.fill,
-            "order": "C",
-            "filters": filters,
-            "dimension_separator": ".",
-            "compressor": { "id": "blosc", "cname": "zstd", "clevel": level, "shuffle": shuffle, "blocksize": 0 },
-        });
-        self.put(&format!("{}/.zarray", layout.name), metadata.to_string().as_bytes())?;
-        let attributes = json!({ "_ARRAY_DIMENSIONS": layout.axes });
-        self.put(&format!("{}/.zattrs", layout.name), attributes.to_string().as_bytes())
+        self.folder.put_text("contig_id/0", header.contigs.iter().map(String::as_str), header.contigs.len())
     }
 
     fn write_variants(&self, chunk: u64, variants: &[Variant]) -> Result<()> {
@@ -242,17 +209,26 @@ impl VcfZarrWriter {
         // An edge chunk is stored at full size.
         contigs.resize(rows * 4, 0);
         positions.resize(rows * 4, 0);
-        self.put_blosc(&format!("variant_contig/{chunk}"), &contigs, BloscShuffleMode::Shuffle, 4)?;
-        self.put_blosc(&format!("variant_position/{chunk}"), &positions, BloscShuffleMode::Shuffle, 4)?;
-        self.put_text(&format!("variant_id/{chunk}"), variants.iter().map(|v| v.id.as_str()), rows)?;
-        self.put_text(&format!("variant_allele/{chunk}.0"), alleles.into_iter(), rows * self.header.alleles)
+        self.folder.put_blosc(&format!("variant_contig/{chunk}"), &contigs, BloscShuffleMode::Shuffle, 4)?;
+        self.folder.put_blosc(
+            &format!("variant_position/{chunk}"),
+            &positions,
+            BloscShuffleMode::Shuffle,
+            4,
+        )?;
+        self.folder.put_text(&format!("variant_id/{chunk}"), variants.iter().map(|v| v.id.as_str()), rows)?;
+        self.folder.put_text(
+            &format!("variant_allele/{chunk}.0"),
+            alleles.into_iter(),
+            rows * self.header.alleles,
+        )
     }
 
     fn write_genotypes(&self, chunk: u64, genotypes: &[i8], rows: usize) -> Result<()> {
         let (samples, ploidy) = (self.header.samples.len(), self.header.ploidy);
         let (full_rows, width) = (usize_from(self.chunk_rows())?, self.chunk_samples());
         let put = |column: usize, bytes: &[u8]| {
-            self.put_blosc(
+            self.folder.put_blosc(
                 &format!("call_genotype/{chunk}.{column}.0"),
                 bytes,
                 BloscShuffleMode::BitShuffle,
@@ -276,39 +252,6 @@ impl VcfZarrWriter {
         }
         Ok(())
     }
-
-    /// Writes strings as numcodecs' `VLenUTF8` serialises them, padded with empty ones to `count`.
-    fn put_text<'a>(&self, key: &str, strings: impl Iterator<Item = &'a str>, count: usize) -> Result<()> {
-        let too_long = || Error::argument("write_chunk", "variants", "strings of more than 2^32 bytes");
-        let mut bytes = u32::try_from(count).map_err(|_| too_long())?.to_le_bytes().to_vec();
-        for text in strings.chain(std::iter::repeat("")).take(count) {
-            bytes.extend_from_slice(&u32::try_from(text.len()).map_err(|_| too_long())?.to_le_bytes());
-            bytes.extend_from_slice(text.as_bytes());
-        }
-        self.put_blosc(key, &bytes, BloscShuffleMode::Shuffle, 1)
-    }
-
-    fn put_blosc(&self, key: &str, bytes: &[u8], shuffle: BloscShuffleMode, size: usize) -> Result<()> {
-        let encoded = blosc_compress_bytes(bytes, self.level, shuffle, size, BloscCompressor::Zstd, 0, 1)
-            .map_err(|error| Error::store(self.scratch.join(key).display(), error))?;
-        self.put(key, &encoded)
-    }
-
-    fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
-        let path = self.scratch.join(key);
-        std::fs::write(&path, bytes).map_err(|source| io(&path, source))
-    }
-}
-
-impl Drop for VcfZarrWriter {
-    fn drop(&mut self) {
-        // After `finish` it has another name. Nobody is left to hear of a folder that cannot be removed.
-        std::fs::remove_dir_all(&self.scratch).ok();
-    }
-}
-
-fn io(path: &Path, source: std::io::Error) -> Error {
-    Error::Io { path: path.display().to_string().into(), source }
 }
 
 fn usize_from(n: u64) -> Result<usize> {
@@ -327,21 +270,4 @@ fn check(header: &VcfZarrHeader) -> Result<BloscCompressionLevel> {
         return refuse("at most 64 alleles a call, 1024 a variant, and 2^31 - 1 contigs");
     }
     BloscCompressionLevel::try_from(header.level).or_else(|_| refuse("`level` is above 9"))
-}
-
-/// Makes a new folder beside `path`.
-fn make_scratch(path: &Path) -> Result<PathBuf> {
-    let name = path.file_name().ok_or_else(|| Error::store(path.display(), "is not the name of a store"))?;
-    for attempt in 0.. {
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{attempt}.partial", std::process::id()));
-        let scratch = path.with_file_name(hidden);
-        match std::fs::create_dir(&scratch) {
-            Ok(()) => return Ok(scratch),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 100 => {}
-            Err(source) => return Err(io(&scratch, source)),
-        }
-    }
-    Err(Error::store(path.display(), "no name is left for a folder beside it"))
 }

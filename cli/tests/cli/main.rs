@@ -7,6 +7,8 @@ mod bad_input;
 mod cuda;
 mod demo;
 mod devices;
+mod grm;
 mod pca;
 mod plink;
+mod project;
 mod support;

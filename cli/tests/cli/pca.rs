@@ -143,7 +143,11 @@ fn loadings_are_the_left_singular_vectors() {
     let mut text = String::new();
     flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("#teatime-loadings\tversion=1\tscaler=patterson"));
+    let values: Vec<_> =
+        rows(&out.join("eigenvalues.tsv")).into_iter().map(|mut row| row.swap_remove(1)).collect();
+    let first =
+        "#teatime-loadings\tversion=1\tscaler=patterson\tploidy=2\tsamples=60\tvariants=240\trows=232";
+    assert_eq!(lines.next(), Some(&*format!("{first}\tsingular_values={}", values.join(","))));
     let header = "contig\tposition\tid\tref\talt\tcounted\tfrequency\tmean\tscale\tPC1\tPC2\tPC3";
     assert_eq!(lines.next(), Some(header));
     let table: Vec<Vec<&str>> = lines.map(|line| line.split('\t').collect()).collect();

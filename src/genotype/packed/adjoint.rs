@@ -37,18 +37,23 @@ pub(crate) static PACKED_ADJOINT: Kernel<Params> =
     kernel!("packed_adjoint", Params, [Read, Read, ReadWrite], crate::cpu::packed_adjoint, specs);
 
 /// Words of a row that a workgroup takes: 64 samples.
-const TILE: u32 = 4;
+pub(crate) const TILE: u32 = 4;
+/// The same where there are many: with larger tiles, digits are read less often.
+pub(crate) const LARGE_TILE: u32 = 16;
+/// Words of all rows from which on large tiles fill the largest processors: 256 workgroups of the fewest rows.
+const LARGE_WORDS: u64 = 256 * LEAST_DEPTH * LARGE_TILE as u64;
 /// Workgroups that a launch should have, so that the largest processors are filled.
 const GROUPS: u64 = 2048;
 /// Fewest rows of a workgroup, so that adding up its sums costs little beside them.
 const LEAST_DEPTH: u64 = 512;
 
-fn spec(missing: bool) -> [(&'static str, u32); 2] {
-    [("TILE", TILE), ("MISSING", missing.into())]
+fn spec(tile: u32, missing: bool) -> [(&'static str, u32); 2] {
+    [("TILE", tile), ("MISSING", missing.into())]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    [false, true].iter().map(|&missing| spec(missing).to_vec()).collect()
+    let of = |tile| [false, true].map(|missing| spec(tile, missing).to_vec());
+    [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
 }
 
 /// Sums of whole numbers on a device: (samples, columns, 2) words of 64-bit integers, the low ones first.
@@ -81,6 +86,18 @@ impl Sums {
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
 pub(crate) fn packed_adjoint(rows: Rows<'_>, weights: &Tensor<u32>, sums: &mut Sums) -> Result<()> {
+    let words = rows.words().saturating_mul(rows.range.1 - rows.range.0);
+    let large = words >= LARGE_WORDS && rows.words() >= LARGE_TILE.into();
+    adjoint_in_tiles(if large { LARGE_TILE } else { TILE }, rows, weights, sums)
+}
+
+/// [`packed_adjoint`] in tiles of a given size, which changes no bit.
+pub(crate) fn adjoint_in_tiles(
+    tile: u32,
+    rows: Rows<'_>,
+    weights: &Tensor<u32>,
+    sums: &mut Sums,
+) -> Result<()> {
     let [samples, columns, _] = *sums.words.shape() else {
         return Err(Error::shape("packed_adjoint", "sums of (samples, columns, 2)", ""));
     };
@@ -97,11 +114,10 @@ pub(crate) fn packed_adjoint(rows: Rows<'_>, weights: &Tensor<u32>, sums: &mut S
     let limits = device.limits();
     let binding = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
     let step = step(device, words, (4 * words).max(width))?.min(1 << 22);
-    // Samples whose sums fit a binding, in whole tiles.
-    let tile = u64::from(TILE);
-    let wide = (binding / (8 * columns) / 16 / tile * tile).min(words);
+    // Samples whose sums fit a binding, by 64.
+    let wide = (binding / (8 * columns) / 64 * 4).min(words);
     if wide == 0 {
-        let requested = 8 * columns * 16 * tile;
+        let requested = 8 * columns * 64;
         return Err(Error::Limit { what: "bytes of the sums of 64 samples", requested, max: binding });
     }
     let small = |n: u64| u32::try_from(n).expect("a panel should be small");
@@ -114,7 +130,7 @@ pub(crate) fn packed_adjoint(rows: Rows<'_>, weights: &Tensor<u32>, sums: &mut S
             let end = words.min(word + wide);
             let (from, to) = ((16 * word).min(samples), (16 * end).min(samples));
             let target = sums.words.window_update(from * columns * 2..to * columns * 2);
-            let tiles = (end - word) / tile;
+            let tiles = (end - word).div_ceil(tile.into());
             let depth = ((last - first) * tiles).div_ceil(GROUPS).max(LEAST_DEPTH).next_multiple_of(4);
             let splits = (last - first).div_ceil(depth);
             let params = Params {
@@ -134,7 +150,7 @@ pub(crate) fn packed_adjoint(rows: Rows<'_>, weights: &Tensor<u32>, sums: &mut S
             let grid = Grid::linear(tiles * splits, limits.groups_per_axis, work)?;
             device.launch(
                 &PACKED_ADJOINT,
-                &spec(rows.missing),
+                &spec(tile, rows.missing),
                 grid,
                 &[packed.arg, digits.arg, target.arg],
                 &params,

@@ -31,16 +31,21 @@ pub(crate) struct Params {
 pub(crate) static PACKED_APPLY: Kernel<Params> =
     kernel!("packed_apply", Params, [Read, Read, Read, Read, Write], crate::cpu::packed_apply, specs);
 
-/// Rows of a workgroup: a multiple of 16.
-const TILE: u32 = 64;
+/// Rows of a workgroup.
+pub(crate) const TILE: u32 = 64;
+/// The same where rows are many: with larger tiles, digits are read less often.
+pub(crate) const LARGE_TILE: u32 = 256;
+/// Rows from which on large tiles fill the largest processors.
+const LARGE_ROWS: u64 = 1 << 16;
 
-fn spec(missing: bool, digits: bool) -> [(&'static str, u32); 3] {
-    [("TILE", TILE), ("MISSING", missing.into()), ("DIGITS", digits.into())]
+fn spec(tile: u32, missing: bool, digits: bool) -> [(&'static str, u32); 3] {
+    [("TILE", tile), ("MISSING", missing.into()), ("DIGITS", digits.into())]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     let all = [(false, false), (false, true), (true, false), (true, true)];
-    all.iter().map(|&(missing, digits)| spec(missing, digits).to_vec()).collect()
+    let of = |tile| all.map(|(missing, digits)| spec(tile, missing, digits).to_vec());
+    [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
 }
 
 /// The rows of a product.
@@ -74,6 +79,11 @@ impl Rows<'_> {
     pub(crate) fn sets(&self) -> u64 {
         1 + u64::from(self.missing)
     }
+
+    /// Rows of a workgroup that are fastest for so many.
+    fn tile(&self) -> u32 {
+        if self.range.1 - self.range.0 >= LARGE_ROWS { LARGE_TILE } else { TILE }
+    }
 }
 
 /// y = A x in f32, (rows, columns). Enqueues; does not wait.
@@ -84,13 +94,18 @@ impl Rows<'_> {
 /// # Errors
 /// [`Error::Limit`] when a row or the digits do not fit a binding; [`Error::OutOfMemory`].
 pub(crate) fn packed_apply(rows: Rows<'_>, x: &Slices) -> Result<Tensor<f32>> {
+    apply_in_tiles(rows.tile(), rows, x)
+}
+
+/// [`packed_apply`] in tiles of a given size, which changes no bit.
+pub(crate) fn apply_in_tiles(tile: u32, rows: Rows<'_>, x: &Slices) -> Result<Tensor<f32>> {
     let shape = [rows.range.1 - rows.range.0, x.columns];
     if rows.words() == 0 {
         return Tensor::zeros(rows.device(), &shape);
     }
     let mut out = Tensor::<f32>::empty(rows.device(), &shape)?;
     let factors: Vec<f64> = x.scales.iter().map(|scale| 1.0 / scale).collect();
-    launch(rows, x, &factors, false, &mut out)?;
+    launch(tile, rows, x, &factors, false, &mut out)?;
     Ok(out)
 }
 
@@ -103,6 +118,16 @@ pub(crate) fn packed_apply(rows: Rows<'_>, x: &Slices) -> Result<Tensor<f32>> {
 /// # Errors
 /// As [`packed_apply`].
 pub(crate) fn packed_weights(rows: Rows<'_>, x: &Slices, weights: &[f64]) -> Result<Tensor<u32>> {
+    weights_in_tiles(rows.tile(), rows, x, weights)
+}
+
+/// [`packed_weights`] in tiles of a given size, which changes no bit.
+pub(crate) fn weights_in_tiles(
+    tile: u32,
+    rows: Rows<'_>,
+    x: &Slices,
+    weights: &[f64],
+) -> Result<Tensor<u32>> {
     let count = rows.range.1 - rows.range.0;
     let shape = [count.div_ceil(4), rows.sets() * lanes(x.columns)];
     if rows.words() == 0 {
@@ -110,11 +135,12 @@ pub(crate) fn packed_weights(rows: Rows<'_>, x: &Slices, weights: &[f64]) -> Res
     }
     let mut out = Tensor::<u32>::empty(rows.device(), &shape)?;
     let factors: Vec<f64> = x.scales.iter().zip(weights).map(|(scale, weight)| weight / scale).collect();
-    launch(rows, x, &factors, true, &mut out)?;
+    launch(tile, rows, x, &factors, true, &mut out)?;
     Ok(out)
 }
 
 fn launch<T: crate::Element>(
+    tile: u32,
     rows: Rows<'_>,
     x: &Slices,
     factors: &[f64],
@@ -157,11 +183,11 @@ fn launch<T: crate::Element>(
             zero: 0,
         };
         let work = (last - first).saturating_mul(16 * words).saturating_mul(x.columns);
-        let groups = (last - first).div_ceil(TILE.into());
+        let groups = (last - first).div_ceil(tile.into());
         let grid = Grid::linear(groups, device.limits().groups_per_axis, work)?;
         let xs = x.words.window(0..x.words.len());
         let args = [packed.arg, xs.arg, table.arg, columns.window(0..columns.len()).arg, target.arg];
-        device.launch(&PACKED_APPLY, &spec(rows.missing, digits), grid, &args, &params)?;
+        device.launch(&PACKED_APPLY, &spec(tile, rows.missing, digits), grid, &args, &params)?;
     }
     Ok(())
 }

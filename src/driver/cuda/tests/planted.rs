@@ -1,5 +1,7 @@
 //! Bugs planted in the kernels that ship: each must show.
 
+mod packed;
+
 use std::fmt::Debug;
 
 use bytemuck::Pod;

@@ -1,0 +1,334 @@
+//! `teatime grm`: relationships of the samples of stores, as files of other tools.
+
+use std::{path::PathBuf, time::Instant};
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use teatime::{
+    Cancel, Device, Run,
+    genotype::{GenotypeKind, Grm, GrmMethod, GrmOptions, MissingCalls, VariantFilter, grm},
+};
+
+use crate::{
+    args::{MissingChunkArg, Resources, up_to_half, up_to_one},
+    failure::Failure,
+    note,
+    output::{Output, RECORD},
+    plink::PlinkArgs,
+    progress::Bar,
+    report::{Bytes, DeviceRecord, StoreRecord, VariantsRecord, stores as store_records, used},
+    say,
+    stores::Stores,
+    text,
+};
+
+/// Relationships of the samples of Zarr genotype stores or PLINK files
+///
+/// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles; a call with a
+/// missing allele is missing. One pass over the stores.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub(crate) struct GrmArgs {
+    /// Zarr stores (folders) or PLINK files (.bed); the variants of several are appended in the order given
+    #[arg(value_name = "STORE", required = true)]
+    stores: Vec<PathBuf>,
+    /// Folder for the results
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// How products of dosages become relationships
+    ///
+    /// Of dosages x, y with p = mean / 2: gcta the mean over the variants of (x - 2p) (y - 2p) / (2p (1 - p)), as plink2
+    /// --make-rel and GCTA; vanraden1 the sum of (x - 2p) (y - 2p) over the sum of 2p (1 - p), as sgkit.
+    #[arg(long, value_enum, default_value_t)]
+    method: MethodArg,
+    /// What a missing call counts for
+    ///
+    /// pairwise: the sums of a pair of samples are over the variants called in both, as by plink2's default; NaN where
+    /// there are none. mean: it becomes the variant's mean, as by plink2's meanimpute.
+    #[arg(long, value_enum, default_value_t)]
+    missing: MissingArg,
+    /// What to write
+    #[arg(long, value_enum, default_value_t)]
+    format: FormatArg,
+    /// Leave out variants with a minor allele frequency below X (0 to 0.5)
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half, allow_negative_numbers = true)]
+    maf: f64,
+    /// Leave out variants with more than this fraction of missing calls (0 to 1)
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
+    geno: f64,
+    /// Path of the genotype array within each store, where it has another name
+    #[arg(long, value_name = "PATH")]
+    array: Option<String>,
+    /// What a genotype chunk that is not there means: damage, or the array's fill value
+    #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
+    missing_chunk: MissingChunkArg,
+    /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
+    #[arg(long)]
+    nan_missing: bool,
+    /// Replace the results that the folder holds
+    #[arg(long)]
+    overwrite: bool,
+    /// Print run.json instead of the summary
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    plink: PlinkArgs,
+    #[command(flatten)]
+    resources: Resources,
+}
+
+const HELP: &str = "\
+Files in DIR, by --format:
+  gcta  grm.grm.bin    lower triangle with the diagonal, row by row, f32
+        grm.grm.N.bin  likewise the number of variants of each entry
+        grm.grm.id     family (0) and name of each sample
+        so that GCTA and others take them as --grm DIR/grm
+  npy   grm.npy        (samples, samples), f64
+        grm.id         name of each sample, a line each
+  zarr  grm.zarr       genomic_relationship (samples_0, samples_1), f64;
+                       shared_variants, with --missing pairwise; sample_id
+  run.json             device, times, memory, counts: the record of the run
+
+M, by which gcta divides, counts the variants after --maf and --geno, those that
+do not vary included, as plink2's does. Where calls are missing, pairwise takes
+about twice the time of mean (vanraden1: three times).
+
+Examples:
+  teatime grm cohort.vcz --out grm
+  teatime grm chr1.vcz chr2.vcz --out grm --maf 0.01 --missing mean
+  teatime grm cohort.vcz --out grm --method vanraden1 --format npy
+
+Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Unless the code is
+0, no result is left behind (but where only the summary could not be printed).";
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum MethodArg {
+    #[default]
+    Gcta,
+    Vanraden1,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum MissingArg {
+    #[default]
+    Pairwise,
+    Mean,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum FormatArg {
+    /// Binary files as GCTA and plink2 --make-grm-bin write them
+    #[default]
+    Gcta,
+    /// A numpy array
+    Npy,
+    /// A Zarr store, for xarray
+    Zarr,
+}
+
+/// Paths within the folder of results.
+const PREFIX: &str = "grm";
+const NPY: &str = "grm.npy";
+const NAMES: &str = "grm.id";
+const ZARR: &str = "grm.zarr";
+
+/// Everything that a run may write.
+const RESULTS: [&str; 7] = [RECORD, "grm.grm.bin", "grm.grm.N.bin", "grm.grm.id", NPY, NAMES, ZARR];
+
+/// run.json.
+#[derive(Debug, Serialize)]
+struct Record {
+    schema_version: u32,
+    command: &'static str,
+    teatime_version: &'static str,
+    device: DeviceRecord,
+    stores: Vec<StoreRecord>,
+    shape: Shape,
+    variants: VariantsRecord,
+    /// Variants after --maf and --geno, M.
+    variants_kept: u64,
+    method: &'static str,
+    missing: &'static str,
+    format: &'static str,
+    min_maf: f64,
+    max_missing: f64,
+    /// Pairs of samples whose relationship is NaN.
+    undefined_pairs: u64,
+    seconds: Seconds,
+    bytes: Bytes,
+    /// Digest of every variant's sum of dosages and number of called samples.
+    allele_counts: String,
+    warnings: Vec<String>,
+    out: String,
+    files: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Shape {
+    variants: u64,
+    samples: u64,
+    /// Alleles of a call; null where the store holds dosages.
+    ploidy: Option<u64>,
+}
+
+/// Read and decode are summed over threads and overlap the others.
+#[derive(Debug, Serialize)]
+struct Seconds {
+    wall: f64,
+    open: f64,
+    grm: f64,
+    write: f64,
+    read: f64,
+    decode: f64,
+    stalled: f64,
+    upload: f64,
+    compute: f64,
+}
+
+/// Runs `teatime grm`.
+pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
+    let started = Instant::now();
+    let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
+    let (array, counted) = (args.array.as_deref(), args.plink.counted_allele.map(Into::into));
+    let mut stores = Stores::open(&args.stores, array, args.missing_chunk.into(), counted, cancel)?;
+    stores.genotypes = stores.genotypes.nan_is_missing(args.nan_missing);
+    if let (FormatArg::Gcta, Some(id)) = (args.format, splitting(&stores.samples)) {
+        // Before the work, which would be for nothing.
+        let why =
+            format!("the sample {id:?} has no name or white space in it, which --format gcta cannot hold");
+        return Err(Failure::Error(why));
+    }
+    let device = args.resources.open()?;
+    let options = GrmOptions {
+        method: match args.method {
+            MethodArg::Gcta => GrmMethod::Gcta,
+            MethodArg::Vanraden1 => GrmMethod::VanRaden1,
+        },
+        missing: match args.missing {
+            MissingArg::Pairwise => MissingCalls::Pairwise,
+            MissingArg::Mean => MissingCalls::Mean,
+        },
+        filter: VariantFilter { min_maf: args.maf, max_missing: args.geno },
+    };
+    let bar = Bar::new("GRM", stores.genotypes.variants());
+    let run = Run { cancel: cancel.clone(), progress: bar.progress("GRM"), memory: args.resources.budget() };
+    let opened = Instant::now();
+    let result = grm(&stores.genotypes, &device, &options, &run)?;
+    let computed = Instant::now();
+    write(&output, args.format, &result, &stores)?;
+    drop(bar);
+
+    let stats = &result.stats;
+    let seconds = Seconds {
+        wall: started.elapsed().as_secs_f64(),
+        open: (opened - started).as_secs_f64(),
+        grm: (computed - opened).as_secs_f64(),
+        write: computed.elapsed().as_secs_f64(),
+        read: stats.read.as_secs_f64(),
+        decode: stats.decode.as_secs_f64(),
+        stalled: stats.stalled.as_secs_f64(),
+        upload: stats.upload.as_secs_f64(),
+        compute: stats.compute.as_secs_f64(),
+    };
+    let record = record(args, &stores, &device, &result, &output, seconds);
+    let json = serde_json::to_string_pretty(&record).map(|text| text + "\n");
+    let json = json.map_err(|error| Failure::Error(format!("{RECORD}: {error}")))?;
+    output.table(RECORD, |file| file.write_all(json.as_bytes()))?;
+    cancel.check()?;
+    for warning in &record.warnings {
+        note(&format!("warning: {warning}"));
+    }
+    let printed = if args.json { json } else { summary(&record) };
+    output.commit()?;
+    say(&printed)
+}
+
+/// A name that GCTA would read as none or two.
+fn splitting(samples: &[String]) -> Option<&String> {
+    samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace))
+}
+
+fn write(output: &Output, format: FormatArg, grm: &Grm, stores: &Stores) -> Result<(), Failure> {
+    let samples = &stores.samples;
+    match format {
+        FormatArg::Gcta => grm.write_gcta(output.path(PREFIX), stores.families.as_deref(), samples)?,
+        FormatArg::Npy => {
+            grm.write_npy(output.path(NPY))?;
+            output.table(NAMES, |file| samples.iter().try_for_each(|id| writeln!(file, "{id}")))?;
+        }
+        FormatArg::Zarr => grm.write_zarr(output.path(ZARR), samples)?,
+    }
+    Ok(())
+}
+
+fn record(
+    args: &GrmArgs,
+    stores: &Stores,
+    device: &Device,
+    grm: &Grm,
+    output: &Output,
+    seconds: Seconds,
+) -> Record {
+    let genotypes = &stores.genotypes;
+    let undefined = grm.undefined();
+    let warning = (undefined > 0).then(|| {
+        let pairs = text::plural(undefined, "pair");
+        format!("{pairs} of samples share no variant that counts: their relationship is NaN (--missing mean has none)")
+    });
+    Record {
+        schema_version: 1,
+        command: "grm",
+        teatime_version: env!("CARGO_PKG_VERSION"),
+        device: device.info().into(),
+        stores: store_records(stores),
+        shape: Shape {
+            variants: genotypes.variants(),
+            samples: genotypes.samples(),
+            ploidy: match genotypes.kind() {
+                GenotypeKind::Calls { ploidy } => Some(ploidy),
+                GenotypeKind::Dosages => None,
+                GenotypeKind::Plink { .. } => Some(2),
+            },
+        },
+        variants: (&grm.counts).into(),
+        variants_kept: grm.counts.loaded(),
+        method: grm.method.name(),
+        missing: grm.missing.name(),
+        format: match args.format {
+            FormatArg::Gcta => "gcta",
+            FormatArg::Npy => "npy",
+            FormatArg::Zarr => "zarr",
+        },
+        min_maf: args.maf,
+        max_missing: args.geno,
+        undefined_pairs: undefined,
+        seconds,
+        bytes: Bytes::new(&grm.stats, device.peak_bytes()),
+        allele_counts: format!("fnv1a64:{:016x}", grm.digest),
+        warnings: warning.into_iter().collect(),
+        out: output.target().display().to_string(),
+        files: output.files(),
+    }
+}
+
+/// What the command prints when it is done.
+fn summary(record: &Record) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, what: String| out += &format!("{name:<10}{what}\n");
+    let Record { device, shape, seconds, bytes, .. } = record;
+    line("device", format!("{} ({})", device.name, device.description));
+    let paths: Vec<_> = record.stores.iter().map(|store| store.path.as_str()).collect();
+    line("input", paths.join(", "));
+    let size = [text::plural(shape.variants, "variant"), text::plural(shape.samples, "sample")];
+    line("", size.join(" x "));
+    line("variants", used(&record.variants));
+    let (peak, on_device) = (bytes.peak_host.map(text::bytes), text::bytes(bytes.peak_device));
+    let peak = peak.map_or_else(String::new, |peak| format!("; peak memory {peak}"));
+    line("method", format!("{}, missing {}{peak}, of the device {on_device}", record.method, record.missing));
+    let Seconds { wall, open, grm, write, upload, compute, stalled, read, decode } = seconds;
+    line("time", format!("{wall:.2} s: open {open:.2} s, GRM {grm:.2} s, write {write:.2} s"));
+    line("GRM", format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s;"));
+    line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
+    line("wrote", format!("{}: {}", record.out, record.files.join(", ")));
+    out
+}

@@ -1,0 +1,217 @@
+//! `teatime project`: new samples on the components of an earlier PCA.
+
+mod matching;
+mod record;
+mod table;
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use teatime::{
+    Cancel, Run,
+    genotype::{Projection, project},
+};
+
+use self::{
+    matching::Counts,
+    record::{Done, Record},
+    table::Table,
+};
+use crate::{
+    args::{MissingChunkArg, Resources, up_to_one},
+    failure::Failure,
+    note,
+    output::{Output, RECORD, joined, names},
+    plink::PlinkArgs,
+    progress::Bar,
+    say,
+    stores::Stores,
+    text,
+};
+
+const SCORES: &str = "projection.tsv";
+const EIGENVEC: &str = "projection.eigenvec";
+
+/// Everything that a run may write.
+const RESULTS: [&str; 3] = [RECORD, SCORES, EIGENVEC];
+
+/// Place new samples on the components of an earlier PCA
+///
+/// Takes the loadings that `teatime pca --loadings` wrote, and genotypes of new samples as `teatime pca` reads them. Each
+/// variant is centred and scaled as the reference was; a missing call is the reference's mean. Variants are matched
+/// by contig, position and alleles, in any order; where reference and alternate allele have changed places, dosages are
+/// turned round. Strands are taken as they are.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub(crate) struct ProjectArgs {
+    /// Zarr stores (folders) or PLINK files (.bed) of the new samples; the variants of several are appended in the order given
+    #[arg(value_name = "STORE", required = true)]
+    stores: Vec<PathBuf>,
+    /// The reference's loadings: loadings.tsv.gz of `teatime pca --loadings`
+    ///
+    /// Held in memory: 24 bytes and 4 for each component of each variant, and some 30 more until they are matched.
+    #[arg(long, value_name = "FILE")]
+    loadings: PathBuf,
+    /// Folder for the results
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Largest fraction of the loadings' variants that may not be usable (0 to 1)
+    ///
+    /// Variants that the stores lack, or have with other alleles, add nothing: scores come nearer to zero. Up to this
+    /// fraction that is a warning, beyond it an error.
+    #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = up_to_one)]
+    max_mismatch: f64,
+    /// Path of the genotype array within each store, where it has another name
+    #[arg(long, value_name = "PATH")]
+    array: Option<String>,
+    /// What a genotype chunk that is not there means: damage, or the array's fill value
+    #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
+    missing_chunk: MissingChunkArg,
+    /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
+    #[arg(long)]
+    nan_missing: bool,
+    /// Replace the results that the folder holds
+    #[arg(long)]
+    overwrite: bool,
+    /// Print run.json instead of the summary
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    plink: PlinkArgs,
+    #[command(flatten)]
+    resources: Resources,
+}
+
+const HELP: &str = "\
+Files in DIR, where a score is the sum of loading x (dosage - mean) / scale:
+  projection.tsv       scores, as in scores.tsv of the reference, whose own
+                       samples get the same numbers: scikit-allel's transform
+  projection.eigenvec  scores / singular values, as in its pca.eigenvec
+  run.json             the record of the run: variants matched and left out
+flashpca --project has scores / √M, of patterson scaling scores / √(2M); M is
+reference.variants in run.json.
+
+Scores of new samples lie nearer to zero than those of the reference's own, the
+more so the fewer those are; as in flashpca and plink2, nothing corrects it. To
+compare like with like, leave some samples out of the PCA and project them too.
+
+Examples:
+  teatime pca reference.vcz --out reference --loadings
+  teatime project new.vcz --loadings reference/loadings.tsv.gz --out new
+  teatime project array.vcz --loadings reference/loadings.tsv.gz --out array --max-mismatch 0.4
+
+Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Unless the code is
+0, no result is left behind (but where only the summary could not be printed).";
+
+/// Time of the stages that follow each other.
+#[derive(Clone, Debug, Default)]
+struct Stages {
+    /// From the start until the stores and the device are open.
+    open: Duration,
+    /// Reading the loadings, and matching the variants.
+    matching: Duration,
+    project: Duration,
+    wall: Duration,
+}
+
+/// Runs `teatime project`.
+pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
+    let started = Instant::now();
+    let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
+    let (array, counted) = (args.array.as_deref(), args.plink.counted_allele.map(Into::into));
+    let mut stores = Stores::open(&args.stores, array, args.missing_chunk.into(), counted, cancel)?;
+    stores.genotypes = stores.genotypes.nan_is_missing(args.nan_missing);
+    let device = args.resources.open()?;
+    let mut stages = Stages { open: started.elapsed(), ..Stages::default() };
+
+    let since = Instant::now();
+    let Table { header, reference, index } = Table::read(&args.loadings, stores.ploidy(), cancel)?;
+    let bar = Bar::new("Matching", stores.genotypes.variants());
+    let (matches, counts) = index.matches(&stores, &bar, cancel)?;
+    let warnings = check(args, &counts)?;
+    stages.matching = since.elapsed();
+
+    let since = Instant::now();
+    let run =
+        Run { cancel: cancel.clone(), progress: bar.progress("Projection"), memory: args.resources.budget() };
+    let result = project(&stores.genotypes, &device, &reference, &matches, &run)?;
+    stages.project = since.elapsed();
+    tables(&output, &result, &stores.samples, header.singular_values.as_deref())?;
+    drop(bar);
+    stages.wall = started.elapsed();
+
+    let done = Done {
+        args,
+        stores: &stores,
+        device: &device,
+        header: &header,
+        result: &result,
+        stages: &stages,
+        output: &output,
+    };
+    let record = Record::new(&done, counts, warnings);
+    let json = record.json()?;
+    output.table(RECORD, |file| file.write_all(json.as_bytes()))?;
+    cancel.check()?;
+    for warning in record.warnings() {
+        note(&format!("warning: {warning}"));
+    }
+    let printed = if args.json { json } else { record.summary() };
+    output.commit()?;
+    say(&printed)
+}
+
+/// Whether enough of the loadings can be used, and what to warn of.
+fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
+    let loadings = &counts.loadings;
+    let (total, left) = (text::count(loadings.variants), loadings.variants - loadings.used);
+    let (path, most, reasons) = (args.loadings.display(), args.max_mismatch, counts.reasons());
+    if loadings.used == 0 {
+        return Err(Failure::Error(format!("no variant of {path} is in the stores: of {total}, {reasons}")));
+    }
+    let share = text::general(100.0 * counts.mismatch(), 3);
+    let what = format!("{} of {total} variants of {path} ({share} %)", text::count(left));
+    if counts.mismatch() > most {
+        return Err(Failure::Error(format!(
+            "{what} cannot be used, more than --max-mismatch {most} allows: {reasons}; a higher one goes on without them"
+        )));
+    }
+    let mut warnings = Vec::new();
+    if left > 0 {
+        warnings.push(format!("{what} are left out, which brings scores nearer to zero: {reasons}"));
+    }
+    if loadings.alleles_unknown > 0 {
+        let n = text::plural(loadings.alleles_unknown, "variant");
+        warnings.push(format!(
+            "{n} matched by position alone, their alleles being unknown; whether the same are counted is not known"
+        ));
+    }
+    Ok(warnings)
+}
+
+fn tables(
+    output: &Output,
+    result: &Projection,
+    samples: &[String],
+    singular_values: Option<&[f64]>,
+) -> Result<(), Failure> {
+    let scores = &result.scores;
+    let rows = || samples.iter().zip(scores.data().chunks(scores.cols()));
+    output.table(SCORES, |file| {
+        writeln!(file, "{}", names("sample", scores.cols()))?;
+        rows().try_for_each(|(id, row)| writeln!(file, "{id}{}", joined(row, text::exact)))
+    })?;
+    let Some(values) = singular_values else { return Ok(()) };
+    output.table(EIGENVEC, |file| {
+        writeln!(file, "{}", names("#IID", scores.cols()))?;
+        rows().try_for_each(|(id, row)| {
+            // Beyond the reference's rank, loadings and scores are 0.
+            let over = |(score, s): (&f64, &f64)| if *s > 0.0 { score / s } else { 0.0 };
+            let row: Vec<f64> = row.iter().zip(values).map(over).collect();
+            writeln!(file, "{id}{}", joined(&row, |v| text::general(v, 6)))
+        })
+    })
+}

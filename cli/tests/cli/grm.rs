@@ -1,0 +1,202 @@
+//! `teatime grm` on stores that other tools wrote, against what plink2 and numpy computed of them.
+
+use std::{fs, path::Path};
+
+use teatime::{ChunkedArray, MissingChunk, zarr::ZarrArray};
+
+use crate::support::{Ran, Scratch, command, copy, fixture, json, names, plain_array, store};
+
+/// `teatime grm STORE --out OUT` and words.
+fn grm(store: &Path, out: &Path, more: &[&str]) -> Ran {
+    let mut command = command(["grm".as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]);
+    command.args(more).output().expect("the binary should start").into()
+}
+
+fn f32s(path: &Path) -> Vec<f32> {
+    let bytes = fs::read(path).unwrap();
+    assert_eq!(bytes.len() % 4, 0);
+    bytes.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
+}
+
+/// The entries of a square numpy file of f64, found by its own header.
+fn npy(path: &Path) -> Vec<f64> {
+    let bytes = fs::read(path).unwrap();
+    assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
+    let data = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    assert!(data.is_multiple_of(64));
+    let header = std::str::from_utf8(&bytes[10..data]).unwrap();
+    assert!(header.contains("'descr': '<f8'") && header.contains("'fortran_order': False"), "{header}");
+    let values: Vec<f64> =
+        bytes[data..].chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())).collect();
+    let n = values.len().isqrt();
+    assert!(header.contains(&format!("'shape': ({n}, {n})")) && n * n == values.len(), "{header}");
+    values
+}
+
+fn assert_close(ours: &[f64], theirs: &[f64]) {
+    assert_eq!(ours.len(), theirs.len());
+    for (at, (a, b)) in ours.iter().zip(theirs).enumerate() {
+        assert!((a - b).abs() < 1e-6, "entry {at}: {a} and {b}");
+    }
+}
+
+#[test]
+fn plink2_writes_the_same() {
+    let scratch = Scratch::new();
+    for (missing, name) in [("pairwise", "pairwise"), ("mean", "meanimpute")] {
+        let out = scratch.join(name);
+        grm(&fixture("biallelic.vcz"), &out, &["--missing", missing]).ok();
+        assert_eq!(names(&out), ["grm.grm.N.bin", "grm.grm.bin", "grm.grm.id", "run.json"]);
+        let theirs = |suffix: &str| fixture(&format!("plink2/{name}.grm.{suffix}"));
+        let [ours, plink2] = [out.join("grm.grm.bin"), theirs("bin")]
+            .map(|path| f32s(&path).into_iter().map(f64::from).collect());
+        let (ours, plink2): (Vec<f64>, Vec<f64>) = (ours, plink2);
+        assert_eq!(ours.len(), 60 * 61 / 2);
+        assert_close(&ours, &plink2);
+        assert_eq!(f32s(&out.join("grm.grm.N.bin")), f32s(&theirs("N.bin")));
+        assert_eq!(fs::read(out.join("grm.grm.id")).unwrap(), fs::read(theirs("id")).unwrap());
+    }
+}
+
+#[test]
+fn numpy_has_the_same() {
+    let scratch = Scratch::new();
+    for missing in ["pairwise", "mean"] {
+        let out = scratch.join(missing);
+        let options = ["--method", "vanraden1", "--missing", missing, "--format", "npy"];
+        grm(&fixture("all_v3.vcz"), &out, &options).ok();
+        assert_eq!(names(&out), ["grm.id", "grm.npy", "run.json"]);
+        assert_close(&npy(&out.join("grm.npy")), &npy(&fixture(&format!("numpy/vanraden1.{missing}.npy"))));
+        let ids = fs::read_to_string(out.join("grm.id")).unwrap();
+        assert!(ids.starts_with("A00\nA01\n") && ids.lines().count() == 60);
+    }
+}
+
+#[test]
+fn formats_hold_the_same() {
+    let scratch = Scratch::new();
+    let [gcta, numpy, zarr] = ["gcta", "npy", "zarr"].map(|format| {
+        let out = scratch.join(format);
+        grm(&fixture("all_v2.vcz"), &out, &["--format", format]).ok();
+        out
+    });
+    let square = npy(&numpy.join("grm.npy"));
+    let lower = (0..60).flat_map(|j| (0..=j).map(move |k| j * 60 + k));
+    #[allow(clippy::cast_possible_truncation, reason = "the format has f32")]
+    let narrow: Vec<f32> = lower.map(|at| square[at] as f32).collect();
+    assert_eq!(f32s(&gcta.join("grm.grm.bin")), narrow);
+    assert_eq!(names(&zarr), ["grm.zarr", "run.json"]);
+    let path = zarr.join("grm.zarr");
+    assert_eq!(names(&path), [".zattrs", ".zgroup", "genomic_relationship", "sample_id", "shared_variants"]);
+    let array = ZarrArray::open(&path, "genomic_relationship", MissingChunk::Error).unwrap();
+    assert_eq!(
+        (array.shape(), array.dimension_names()),
+        (&[60, 60][..], &["samples_0", "samples_1"].map(String::from)[..])
+    );
+    let bytes = array.read_chunk(&[0, 0]).unwrap().bytes;
+    let values: Vec<f64> = bytes.chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
+    assert_eq!(values, square);
+}
+
+#[test]
+fn the_record_is_whole() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let more = ["--json", "--maf", "0.05", "--geno", "0.1", "--threads", "2"];
+    let ran = grm(&fixture("all_v3.vcz"), &out, &more).ok();
+    let record = json(&ran.out);
+    assert_eq!(record, json(&fs::read_to_string(out.join("run.json")).unwrap()));
+    assert_eq!(
+        (&record["command"], &record["method"], &record["missing"]),
+        (&"grm".into(), &"gcta".into(), &"pairwise".into())
+    );
+    assert_eq!(
+        record["files"],
+        serde_json::json!(["run.json", "grm.grm.bin", "grm.grm.N.bin", "grm.grm.id"])
+    );
+    let (dropped, total) = (&record["variants"]["dropped"], record["variants"]["total"].as_u64().unwrap());
+    let dropped = ["above_max_missing", "below_min_maf"].map(|rule| dropped[rule].as_u64().unwrap());
+    assert!(total == 240 && dropped.iter().all(|n| *n > 0));
+    assert_eq!(record["variants_kept"].as_u64().unwrap(), total - dropped.iter().sum::<u64>());
+    assert!(
+        f32s(&out.join("grm.grm.N.bin"))
+            .iter()
+            .all(|n| f64::from(*n) <= record["variants_kept"].as_f64().unwrap())
+    );
+    let page = grm(&fixture("all_v3.vcz"), &out, &["--overwrite"]).ok().out;
+    for words in ["gcta, missing pairwise", "240 variants x 60 samples", "wrote", "grm.grm.bin"] {
+        assert!(page.contains(words), "`{words}` is not in: {page}");
+    }
+}
+
+#[test]
+fn results_are_replaced_only_when_asked() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    grm(&fixture("all_v3.vcz"), &out, &["--format", "zarr"]).ok();
+    let refused = grm(&fixture("all_v3.vcz"), &out, &[]);
+    assert!(refused.code == 1 && refused.err.contains("--overwrite"), "{}", refused.err);
+    grm(&fixture("all_v3.vcz"), &out, &["--overwrite", "--format", "npy"]).ok();
+    assert_eq!(names(&out), ["grm.id", "grm.npy", "run.json"]);
+}
+
+#[test]
+fn runs_and_threads_give_the_same_bytes() {
+    let scratch = Scratch::new();
+    let runs = ["1", "1", "4"].map(|threads| {
+        let out = scratch.join("out");
+        grm(&fixture("all_v2.vcz"), &out, &["--threads", threads, "--overwrite"]).ok();
+        fs::read(out.join("grm.grm.bin")).unwrap()
+    });
+    assert!(runs[0] == runs[1] && runs[0] == runs[2]);
+}
+
+#[test]
+fn pairs_that_share_nothing_are_said() {
+    let scratch = Scratch::new();
+    let path = scratch.join("store");
+    store(&path, &["a", "b", "c"], &[&[0, -1, 2], &[-1, 1, 0], &[1, -1, 0], &[-1, 2, 1]]);
+    let ran = grm(&path, &scratch.join("out"), &["--json"]).ok();
+    assert!(ran.err.contains("1 pair of samples"), "{}", ran.err);
+    assert_eq!(json(&ran.out)["undefined_pairs"], 1);
+    let nan: Vec<bool> = f32s(&scratch.join("out/grm.grm.bin")).iter().map(|x| x.is_nan()).collect();
+    assert_eq!(nan, [false, true, false, false, false, false]);
+    let ran = grm(&path, &scratch.join("mean"), &["--missing", "mean"]).ok();
+    assert_eq!(ran.err, "");
+}
+
+/// Runs on the store and expects an error that has all the words, and no output.
+fn refused(store: &Path, more: &[&str], words: &[&str]) {
+    let scratch = Scratch::new();
+    let ran = grm(store, &scratch.join("out"), more);
+    assert_eq!(ran.code, 1, "{more:?}: {}", ran.err);
+    for word in words {
+        assert!(ran.err.contains(word), "`{word}` is not in: {}", ran.err);
+    }
+    assert!(ran.out.is_empty() && scratch.names().is_empty(), "{} {:?}", ran.out, scratch.names());
+}
+
+#[test]
+fn bad_input_leaves_nothing() {
+    let scratch = Scratch::new();
+    refused(&scratch.join("nowhere"), &[], &["nowhere"]);
+    refused(&fixture("all_v3.vcz"), &["--memory", "1K"], &["--memory", "at least"]);
+    refused(&fixture("all_v3.vcz"), &["--device", "abacus"], &["abacus"]);
+    refused(&fixture("all_v3.vcz"), &["--maf", "0.5"], &["none of the 240 variants"]);
+    let spaced = scratch.join("spaced");
+    store(&spaced, &["a", "b c"], &[&[0, 1], &[2, 0]]);
+    refused(&spaced, &[], &["\"b c\"", "--format gcta"]);
+    grm(&spaced, &scratch.join("out"), &["--format", "zarr"]).ok();
+    let large = scratch.join("large");
+    plain_array(&large, "|u1", &[2, 3], &[0, 1, 3, 2, 1, 0]);
+    for method in ["gcta", "vanraden1"] {
+        refused(&large, &["--method", method], &["[0, 0]", "value 3"]);
+    }
+    let damaged = scratch.join("damaged.vcz");
+    copy(&fixture("all_v3.vcz"), &damaged);
+    fs::write(damaged.join("call_genotype/c/1/2/0"), []).unwrap();
+    refused(&damaged, &[], &["call_genotype", "[1, 2, 0]"]);
+    for more in [&["--method", "pca"][..], &["--missing", "none"], &["--format", "csv"], &["--maf", "0.7"]] {
+        assert_eq!(grm(&fixture("all_v3.vcz"), &scratch.join("usage"), more).code, 2, "{more:?}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Values of 1, 2 and 4 bits, packed into bytes.
+//!
+//! The first value of a byte stands in its lowest bits. The last axis is packed, each row by itself: a row begins at a
+//! byte, and what its last value leaves of its last byte, and any bytes behind that, are zero. Genotypes have two
+//! bits: [`pack`] and [`unpack`] read and write any coding of them through a table, PLINK's too.
+//!
+//! ```
+//! use teatime::{Device, Tensor, bits::{PackOptions, Width, pack, unpack}};
+//!
+//! let device = Device::best()?;
+//! // Two variants of five samples; -1 is missing.
+//! let dosages = Tensor::from_slice(&device, &[0i8, 1, 2, -1, 0, 2, 2, 0, 0, 1], &[2, 5])?;
+//!
+//! // As a PLINK .bed file has them: 00 two copies, 01 missing, 10 one, 11 none.
+//! let plink = PackOptions { table: Some(&[3, 2, 0]), missing: Some(1), ..PackOptions::default() };
+//! let packed = pack(&dosages, Width::Two, &plink)?;
+//! assert_eq!(packed.shape(), [2, 2]);
+//! assert_eq!(packed.read()?, [0b01_00_10_11, 0b11, 0b11_11_00_00, 0b10]);
+//!
+//! let values = unpack::<f32>(&packed, 5, Width::Two, Some(&[2.0, f32::NAN, 1.0, 0.0]))?.read()?;
+//! assert_eq!(values[..3], [0.0, 1.0, 2.0]);
+//! assert!(values[3].is_nan());
+//! # Ok::<(), teatime::Error>(())
+//! ```
+
+pub(crate) mod pack;
+mod part;
+pub(crate) mod planes;
+pub(crate) mod unpack;
+
+pub use self::{
+    pack::{PackOptions, Packable, pack},
+    planes::{merge_planes, split_planes},
+    unpack::{Unpackable, unpack},
+};
+use crate::{Error, Result, tensor::checked_len};
+
+/// Bits of a packed value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Width {
+    /// 0 and 1, eight to a byte.
+    One,
+    /// 0 to 3, four to a byte.
+    Two,
+    /// 0 to 15, two to a byte.
+    Four,
+}
+
+impl Width {
+    /// Every width.
+    pub const ALL: [Self; 3] = [Self::One, Self::Two, Self::Four];
+
+    /// Bits of a value.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+            Self::Four => 4,
+        }
+    }
+
+    /// Values of a byte.
+    pub const fn values_per_byte(self) -> u64 {
+        8 / self.bits() as u64
+    }
+
+    /// Number of different values.
+    pub const fn codes(self) -> usize {
+        1 << self.bits()
+    }
+
+    /// Least number of bytes for a row of `len` values.
+    pub const fn row_bytes(self, len: u64) -> u64 {
+        len.div_ceil(self.values_per_byte())
+    }
+}
+
+/// Invocations of a workgroup, which write a word each. A device may have fewer, that write more.
+const WG: u32 = 256;
+
+/// Number of rows, and length of one, where the last axis is a row.
+fn rows_of(op: &'static str, shape: &[u64]) -> Result<[u64; 2]> {
+    match shape.split_last() {
+        Some((&len, leading)) => Ok([checked_len(op, leading)?, len]),
+        None => Err(Error::shape(op, "at least one axis", "a tensor without axes")),
+    }
+}
+
+/// A shape with another length of the last axis.
+fn with_last(shape: &[u64], len: u64) -> Vec<u64> {
+    let leading = shape.len().saturating_sub(1);
+    shape[..leading].iter().copied().chain([len]).collect()
+}
+
+/// Bytes from one row to the next: those asked for, or the least.
+fn row_stride(op: &'static str, width: Width, len: u64, wanted: Option<u64>) -> Result<u64> {
+    let least = width.row_bytes(len);
+    match wanted {
+        Some(bytes) if bytes < least => Err(too_short(op, "row_bytes", bytes, width, len)),
+        _ => Ok(wanted.unwrap_or(least)),
+    }
+}
+
+fn too_short(op: &'static str, name: &'static str, bytes: u64, width: Width, len: u64) -> Error {
+    let (least, bits) = (width.row_bytes(len), width.bits());
+    Error::argument(
+        op,
+        name,
+        format_args!("a row has {bytes} bytes, and {len} values of {bits} bits take {least}"),
+    )
+}
+
+/// Numbers of a part for a kernel's parameters.
+fn small<const N: usize>(numbers: [u64; N]) -> [u32; N] {
+    numbers.map(|number| u32::try_from(number).expect("a part should be small"))
+}

@@ -1,0 +1,299 @@
+//! Bytes to packed values.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{
+    WG, Width,
+    part::{Part, Rows, grid},
+    row_stride, rows_of, small, with_last,
+};
+use crate::{
+    Element, Error, Result, Tensor,
+    kernel::{Kernel, kernel},
+    tensor::Pending,
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) rows: u32,
+    /// Values of a row.
+    pub(crate) cols: u32,
+    /// Bytes of a packed row.
+    pub(crate) stride: u32,
+    pub(crate) x0: u32,
+    pub(crate) out0: u32,
+    pub(crate) refused0: u32,
+    /// Values from this on are refused.
+    pub(crate) entries: u32,
+    /// What stands for negative values before the table, or [`REFUSE`].
+    pub(crate) negative: u32,
+    /// Entries of the table, four bits each: 0 to 7, then 8 to 15.
+    pub(crate) table_low: u32,
+    pub(crate) table_high: u32,
+}
+
+/// Negative values are refused too.
+pub(crate) const REFUSE: u32 = u32::MAX;
+
+pub(crate) static PACK: Kernel<Params> =
+    kernel!("pack", Params, [Read, ReadWrite, ReadWrite], crate::cpu::pack, specs);
+
+fn spec(width: Width, recode: bool) -> [(&'static str, u32); 3] {
+    [("WG", WG), ("BITS", width.bits()), ("RECODE", recode.into())]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    Width::ALL.iter().flat_map(|&width| [false, true].map(|recode| spec(width, recode).to_vec())).collect()
+}
+
+/// A type that can be packed: `u8` and `i8`.
+pub trait Packable: Element {}
+impl Packable for u8 {}
+impl Packable for i8 {}
+
+/// How [`pack`] packs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PackOptions<'a> {
+    /// Bytes of a packed row, zero behind its values. Default: as few as hold them.
+    pub row_bytes: Option<u64>,
+    /// What each value is packed as: value `v` as `table[v]`; values that the table does not have are refused. Default:
+    /// every value of the width as itself.
+    pub table: Option<&'a [u8]>,
+    /// What negative values of `i8` are packed as. Default: they are refused.
+    pub missing: Option<u8>,
+}
+
+/// A checked table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Code {
+    entries: u32,
+    negative: u32,
+    /// What each of the 16 possible values before the table becomes.
+    table: [u8; 16],
+}
+
+impl Code {
+    fn new(width: Width, options: &PackOptions<'_>) -> Result<Self> {
+        let codes = width.codes();
+        let all: [u8; 16] = std::array::from_fn(|i| u8::try_from(i).expect("16 codes should fit a byte"));
+        let given = options.table.unwrap_or(&all[..codes]);
+        let refuse = |name, why: std::fmt::Arguments<'_>| Err(Error::argument("pack", name, why));
+        if !(1..=codes).contains(&given.len()) {
+            return refuse("table", format_args!("{} entries; it has 1 to {codes}", given.len()));
+        }
+        if let Some(i) = given.iter().position(|&code| usize::from(code) >= codes) {
+            return refuse("table", format_args!("entry {i} is {}, above {}", given[i], codes - 1));
+        }
+        let entries = given.len();
+        // Negative values take the first place that the table leaves free, or that of the same code.
+        let negative = match options.missing {
+            None => None,
+            Some(code) if usize::from(code) >= codes => {
+                return refuse("missing", format_args!("{code}, above {}", codes - 1));
+            }
+            Some(_) if entries < codes => Some(entries),
+            Some(code) => match given.iter().position(|&entry| entry == code) {
+                None => {
+                    return refuse(
+                        "missing",
+                        format_args!("{code}, which a table of all {codes} values lacks"),
+                    );
+                }
+                place => place,
+            },
+        };
+        // What no value comes to stays itself, so that a table which changes nothing is known.
+        let mut table = all;
+        table[..entries].copy_from_slice(given);
+        if let (Some(place), Some(code)) = (negative, options.missing) {
+            table[place] = code;
+        }
+        let [entries] = small([entries as u64]);
+        let negative = negative.map_or(REFUSE, |place| small([place as u64])[0]);
+        Ok(Self { entries, negative, table })
+    }
+
+    /// Whether the table changes any value.
+    fn recodes(&self) -> bool {
+        self.table.iter().zip(0..).any(|(&code, i)| code != i)
+    }
+
+    /// Entries 0 to 7 and 8 to 15, four bits each, the first in the lowest.
+    fn words(&self) -> [u32; 2] {
+        let (halves, _) = self.table.as_chunks::<8>();
+        [halves[0], halves[1]]
+            .map(|half| half.iter().rev().fold(0, |word, &code| word << 4 | u32::from(code)))
+    }
+
+    /// The values that are packed, in words.
+    fn accepted(&self) -> String {
+        let negative = if self.negative == REFUSE { "" } else { " or negative" };
+        format!("0 to {}{negative}", self.entries - 1)
+    }
+}
+
+/// Packs the last axis, each row by itself, the first value in the lowest bits of a byte. Waits.
+///
+/// # Shapes
+/// `x`: (.., n) -> (.., bytes of a row). The bits behind a row's values are zero.
+///
+/// # Cost
+/// One pass over `x` in any number of rows and values of a row; rows that fill their bytes are one long row.
+///
+/// # Errors
+/// [`Error::Argument`] when `x` has values outside of the table (how many, and where the first is), for a table that the
+/// width cannot hold, or for `row_bytes` too few; [`Error::Shape`] when `x` has no axis; [`Error::Limit`] and
+/// [`Error::OutOfMemory`] when the device has no room.
+pub fn pack<T: Packable>(x: &Tensor<T>, width: Width, options: &PackOptions<'_>) -> Result<Tensor<u8>> {
+    let [_, len] = rows_of("pack", x.shape())?;
+    let stride = row_stride("pack", width, len, options.row_bytes)?;
+    let mut out = Tensor::empty(x.device(), &with_last(x.shape(), stride))?;
+    pack_into(x, width, options, &mut out)?.wait()?;
+    Ok(out)
+}
+
+/// [`pack`] into a tensor, whose last axis is the bytes of a row; enqueues, and tells when asked what was refused.
+///
+/// # Errors
+/// As [`pack`]; [`Error::Shape`] unless the leading axes are those of `x`.
+pub(crate) fn pack_into<T: Packable>(
+    x: &Tensor<T>,
+    width: Width,
+    options: &PackOptions<'_>,
+    out: &mut Tensor<u8>,
+) -> Result<Refused> {
+    let code = Code::new(width, options)?;
+    let ([mut rows, mut cols], [_, mut stride]) =
+        (rows_of("pack", x.shape())?, rows_of("pack", out.shape())?);
+    row_stride("pack", width, cols, Some(stride))?;
+    if *out.shape() != *with_last(x.shape(), stride) {
+        let (x, out) = (x.shape(), out.shape());
+        return Err(Error::shape("pack", format_args!("rows of {x:?}"), format_args!("{out:?}")));
+    }
+    let mut refused = Refused { slots: None, firsts: Vec::new(), shape: x.shape().into(), code };
+    if out.is_empty() {
+        return Ok(refused);
+    }
+    let per = width.values_per_byte();
+    if cols == stride * per {
+        (rows, cols, stride) = (1, rows * cols, rows * stride);
+    }
+    let device = x.device();
+    let limits = device.limits();
+    let parts = Rows { rows, bytes: stride, widest: cols.max(stride), factor: per }.parts(limits);
+    let mut slots = Tensor::<u32>::zeros(device, &[parts.len() as u64, 2])?;
+    let [table_low, table_high] = code.words();
+    for (slot, Part { rows, bytes }) in (0..).zip(&parts) {
+        let values = cols.min(bytes.start * per)..cols.min(bytes.end * per);
+        let last = rows.end - 1;
+        let (first, count) = (rows.start * cols + values.start, values.end - values.start);
+        // Where a part is nothing but bytes behind the values, x may end before.
+        let from = x.window(if count == 0 { 0..0 } else { first..last * cols + values.end });
+        let to = out.window_update(rows.start * stride + bytes.start..last * stride + bytes.end);
+        let told = slots.window_update(2 * slot..2 * slot + 2);
+        let [n, cols, stride] = small([rows.end - rows.start, count, bytes.end - bytes.start]);
+        let params = Params {
+            rows: n,
+            cols,
+            stride,
+            x0: from.start,
+            out0: to.start,
+            refused0: told.start,
+            entries: code.entries,
+            negative: code.negative,
+            table_low,
+            table_high,
+        };
+        let written = u64::from(n) * u64::from(stride);
+        let grid = grid(limits, u64::from(to.start) + written, written * per)?;
+        device.launch(&PACK, &spec(width, code.recodes()), grid, &[from.arg, to.arg, told.arg], &params)?;
+        refused.firsts.push(first);
+    }
+    refused.slots = Some(slots.download()?);
+    Ok(refused)
+}
+
+/// Values that a pack refused, on their way to the host.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// Of each part the number, and the complement of the place of the first.
+    slots: Option<Pending<u32>>,
+    /// Of each part the place of its first value in `x`.
+    firsts: Vec<u64>,
+    shape: Box<[u64]>,
+    code: Code,
+}
+
+impl Refused {
+    /// Waits for the end of the pack.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] with the number of values that were refused, and where the first is.
+    pub(crate) fn wait(self) -> Result<()> {
+        let Some(slots) = self.slots else { return Ok(()) };
+        let slots = slots.wait()?;
+        let (slots, _) = slots.as_chunks::<2>();
+        let count: u64 = slots.iter().map(|&[count, _]| u64::from(count)).sum();
+        let refused = slots.iter().zip(&self.firsts).filter(|([count, _], _)| *count > 0);
+        let Some(mut place) = refused.map(|([_, place], first)| first + u64::from(!place)).min() else {
+            return Ok(());
+        };
+        let mut index: Vec<u64> = self
+            .shape
+            .iter()
+            .rev()
+            .map(|&extent| {
+                let at = place % extent;
+                place /= extent;
+                at
+            })
+            .collect();
+        index.reverse();
+        let (all, accepted) = (self.shape.iter().product::<u64>(), self.code.accepted());
+        let why = format!("{count} of {all} values are not {accepted}; the first is at {index:?}");
+        Err(Error::argument("pack", "x", why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(width: Width, table: Option<&[u8]>, missing: Option<u8>) -> Result<Code> {
+        Code::new(width, &PackOptions { table, missing, ..PackOptions::default() })
+    }
+
+    #[test]
+    fn codes_of_options() {
+        let plain = code(Width::Two, None, None).unwrap();
+        assert_eq!((plain.entries, plain.negative, plain.recodes()), (4, REFUSE, false));
+        assert_eq!(plain.words(), [0x7654_3210, 0xfedc_ba98]);
+        // Dosages, 3 missing.
+        let codes = code(Width::Two, Some(&[0, 1, 2]), Some(3)).unwrap();
+        assert_eq!((codes.entries, codes.negative, codes.recodes()), (3, 3, false));
+        let plink = code(Width::Two, Some(&[3, 2, 0]), Some(1)).unwrap();
+        assert_eq!((plink.entries, plink.negative, plink.recodes()), (3, 3, true));
+        assert_eq!(plink.words()[0], 0x7654_1023);
+        // A full table has no free place.
+        let full = code(Width::Two, Some(&[3, 2, 0, 1]), Some(1)).unwrap();
+        assert_eq!((full.entries, full.negative), (4, 3));
+        assert_eq!(full.accepted(), "0 to 3 or negative");
+    }
+
+    #[test]
+    fn bad_tables() {
+        let bad: [(Width, Option<&[u8]>, Option<u8>, &str); 6] = [
+            (Width::Two, Some(&[]), None, "`table`: 0 entries; it has 1 to 4"),
+            (Width::One, Some(&[0, 1, 0]), None, "`table`: 3 entries; it has 1 to 2"),
+            (Width::Two, Some(&[0, 4]), None, "`table`: entry 1 is 4, above 3"),
+            (Width::Four, None, Some(16), "`missing`: 16, above 15"),
+            (Width::One, Some(&[1]), Some(2), "`missing`: 2, above 1"),
+            (Width::One, Some(&[1, 1]), Some(0), "`missing`: 0, which a table of all 2 values lacks"),
+        ];
+        for (width, table, missing, why) in bad {
+            assert_eq!(code(width, table, missing).unwrap_err().to_string(), format!("pack: {why}"));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Bugs in the kernels of packed genotypes. What is right is what the CPU's kernels make.
+
+use super::{each_bug_shows, numbers};
+use crate::{
+    Result, Tensor,
+    device::Device,
+    genotype::packed::{
+        adjoint::{self, PACKED_ADJOINT},
+        apply::{self, PACKED_APPLY},
+        pack::{self, PACK_GENOTYPES},
+        row_words,
+    },
+    kernel::{Grid, Kernel},
+};
+
+fn cpu() -> Device {
+    Device::open_with("cpu", &crate::DeviceOptions::default()).unwrap()
+}
+
+fn words(len: u32) -> Vec<u32> {
+    let mix =
+        |i: u32| (u64::from(i) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(0x2545_f491_4f6c_dd1d);
+    (0..len).map(|i| (mix(i) >> 32) as u32).collect()
+}
+
+/// Codes, of which few words have missing ones.
+fn codes(rows: u32, row_words: u32) -> Vec<u32> {
+    let few = |(i, word): (usize, u32)| match i % 97 {
+        11 | 60 => word,
+        _ => word & !(word >> 1 & 0x5555_5555),
+    };
+    words(rows * row_words).into_iter().enumerate().map(few).collect()
+}
+
+/// Extents of a product: columns take two passes, words two chunks or tiles of which one is not whole.
+#[derive(Clone, Copy)]
+struct Extents {
+    rows: u32,
+    words: u32,
+    columns: u32,
+}
+
+impl Extents {
+    fn lanes(self) -> u32 {
+        (3 * self.columns).next_multiple_of(16)
+    }
+}
+
+fn apply(
+    device: &Device,
+    kernel: &'static Kernel<apply::Params>,
+    tile: u32,
+    digits: bool,
+    of: Extents,
+) -> Result<Vec<u32>> {
+    let Extents { rows, words: row_words, columns } = of;
+    let lanes = of.lanes();
+    let packed = Tensor::from_slice(device, &codes(rows, row_words), &[rows.into(), row_words.into()])?;
+    let xs =
+        Tensor::from_slice(device, &words(4 * row_words * lanes), &[(4 * row_words).into(), lanes.into()])?;
+    let table: Vec<f32> = numbers(2 * rows).iter().map(|x| 0.01 * x).collect();
+    let table = Tensor::from_slice(device, &table, &[rows.into(), 2])?;
+    // Of some columns weights are out of range.
+    let terms: Vec<f32> =
+        (0..columns).flat_map(|c| [1e5 - 3e4 * c as f32, 10f32.powi(c as i32 % 3 - 2)]).collect();
+    let terms = Tensor::from_slice(device, &terms, &[columns.into(), 2])?;
+    let len = if digits { rows.div_ceil(4) * 2 * lanes } else { rows * columns };
+    let mut out = Tensor::from_slice(device, &vec![7u32; len as usize], &[len.into()])?;
+    let params =
+        apply::Params { rows, words: row_words, columns, lanes, packed0: 0, table0: 0, out0: 0, zero: 0 };
+    let grid = Grid::linear(rows.div_ceil(tile).into(), 2, 0)?;
+    let arg = |tensor: &'_ Tensor<f32>| tensor.len();
+    let args = [
+        packed.window(0..packed.len()).arg,
+        xs.window(0..xs.len()).arg,
+        table.window(0..arg(&table)).arg,
+        terms.window(0..arg(&terms)).arg,
+        out.window_mut(0..len.into()).arg,
+    ];
+    let spec = [("TILE", tile), ("MISSING", 1), ("DIGITS", digits.into())];
+    device.launch(kernel, &spec, grid, &args, &params)?;
+    out.read()
+}
+
+#[test]
+fn bugs_in_packed_rows_times_digits_show() {
+    let both = [
+        ("words[i] >> (2 * (quad + j)) & 0x03030303u", "words[i] >> (2 * quad) & 0x03030303u"),
+        ("copy_wait<0>();\n        __syncthreads();", "copy_wait<0>();"),
+        ("copy_wait<0>();\n", "\n"),
+        ("word >= params.words || row + 8 * i >= params.rows", "row + 8 * i >= params.rows"),
+        ("word >= params.words || row + 8 * i >= params.rows", "word >= params.words"),
+        ("words[i] ^= 3 * masks[i];", "words[i] ^= 2 * masks[i];"),
+        ("masks[0] | masks[1] | masks[2] | masks[3]", "masks[0] | masks[1] | masks[3]"),
+        ("slices + word / CHUNK % 2 * SLICE", "slices"),
+        ("__syncthreads();\n            // By constant", "// By constant"),
+        ("}\n            __syncthreads();\n            u32 first_row", "}\n            u32 first_row"),
+        ("the place of the sums.\n        __syncthreads();", "the place of the sums."),
+        (
+            "u32 first_row = row - threadIdx.x % WARP / 4 + 8 * i;",
+            "u32 first_row = row - threadIdx.x % WARP / 4;",
+        ),
+        (
+            "*pass = digit_columns(params.columns, first);\n        __syncthreads();",
+            "*pass = digit_columns(params.columns, first);",
+        ),
+        ("total - join(sums + PART, width)", "total"),
+        ("if (block > (params.rows - 1) / TILE) return;", ""),
+    ];
+    let of = Extents { rows: 2 * 256 + 13, words: 20, columns: 22 };
+    let expected = [false, true].map(|digits| apply(&cpu(), &PACKED_APPLY, 64, digits, of).unwrap());
+    for tile in [apply::TILE, apply::LARGE_TILE] {
+        let right = |device: &Device, kernel| Ok(apply(device, kernel, tile, true, of)? == expected[1]);
+        each_bug_shows(15, &PACKED_APPLY, &both, right);
+    }
+    let digits = [
+        (
+            "place[set * params.lanes + slice * columns.all]",
+            "place[set * params.lanes + (2 - slice) * columns.all]",
+        ),
+        ("fminf(fmaxf(rintf(weight), -8355711.0f), 8355711.0f)", "rintf(weight)"),
+        ("rintf(weight)", "weight"),
+        ("digits_of(weight * scales.x)", "digits_of(weight)"),
+        ("DIGITS == 1) clear_padding", "DIGITS == 2) clear_padding"),
+        ("if (row + down + k < params.rows) {", "{"),
+        ("if (row + down >= params.rows) return;", ""),
+    ];
+    let right = |device: &Device, kernel| Ok(apply(device, kernel, 64, true, of)? == expected[1]);
+    each_bug_shows(15, &PACKED_APPLY, &digits, right);
+    let values = [("float_bits(y * term.y)", "float_bits(y)"), ("if (row + down >= rows) return;", "")];
+    let right = |device: &Device, kernel| Ok(apply(device, kernel, 64, false, of)? == expected[0]);
+    each_bug_shows(15, &PACKED_APPLY, &values, right);
+}
+
+fn adjoint(
+    device: &Device,
+    kernel: &'static Kernel<adjoint::Params>,
+    tile: u32,
+    of: Extents,
+) -> Result<Vec<u32>> {
+    let Extents { rows, words: row_words, columns } = of;
+    let lanes = of.lanes();
+    let depth = 200;
+    // All of one sign, so that sums of digits pass 16 bits.
+    let weights: Vec<u32> =
+        words(rows.div_ceil(4) * 2 * lanes).iter().map(|word| word | 0x4040_4040).collect();
+    let weights: Vec<u32> = weights.iter().map(|word| word & 0x7f7f_7f7f).collect();
+    let packed = Tensor::from_slice(device, &codes(rows, row_words), &[rows.into(), row_words.into()])?;
+    let weights = Tensor::from_slice(device, &weights, &[rows.div_ceil(4).into(), (2 * lanes).into()])?;
+    let samples = 16 * row_words - 5;
+    let len = 2 * samples * columns;
+    let mut sums = Tensor::from_slice(device, &words(len), &[len.into()])?;
+    let params = adjoint::Params {
+        rows,
+        words: row_words,
+        samples,
+        columns,
+        lanes,
+        word0: 0,
+        word_count: row_words,
+        depth,
+        packed0: 0,
+        weights0: 0,
+        sums0: 0,
+    };
+    let grid = Grid::linear((row_words.div_ceil(tile) * rows.div_ceil(depth)).into(), 4, 0)?;
+    let args = [
+        packed.window(0..packed.len()).arg,
+        weights.window(0..weights.len()).arg,
+        sums.window_update(0..len.into()).arg,
+    ];
+    device.launch(kernel, &[("TILE", tile), ("MISSING", 1)], grid, &args, &params)?;
+    sums.read()
+}
+
+#[test]
+fn bugs_in_transposed_products_show() {
+    let bugs = [
+        ("bytes[2 + i / 4] >> (2 * (i % 4))", "bytes[2 + i / 4] >> (2 * (i % 2))"),
+        ("row / 16 * 16 + row / 2 % 2 * 8 + row / 4 % 4 * 2 + row % 2", "row"),
+        ("copy_wait<STAGES - 2>();\n            __syncthreads();", "copy_wait<STAGES - 2>();"),
+        ("copy_wait<STAGES - 2>()", "copy_wait<STAGES - 1>()"),
+        ("row < work.end && word < params.word_count", "word < params.word_count"),
+        ("row < work.end && word < params.word_count", "row < work.end"),
+        ("if (at < samples) add_atomic", "add_atomic"),
+        (
+            "add_atomic(sums + at * columns.all + columns.first + column, sum)",
+            "sums[at * columns.all + columns.first + column] = sum",
+        ),
+        ("i64 high = (i32)slices", "i32 high = (i32)slices"),
+        ("i64 low = (i32)slices", "i64 low = slices"),
+        ("bytes[i] ^= 3 * masks[i];", "bytes[i] ^= masks[i];"),
+        ("0x01010101u, fours + DIGIT_WORDS", "0x01010101u, fours"),
+        ("masks[0] | masks[1] | masks[2] | masks[3]", "masks[0] | masks[1] | masks[3]"),
+        ("byte_permute(pairs[2], pairs[3], 0x7531)", "byte_permute(pairs[2], pairs[3], 0x6420)"),
+        ("(i + 1) % STAGES * STAGE", "i * STAGE"),
+        ("}\n            __syncthreads();\n            add(", "}\n            add("),
+        ("the place of the sums.\n        __syncthreads();", "the place of the sums."),
+        ("sample + row % 8 * 8 + tile + row / 8", "sample + row % 8 * 8 + tile"),
+        ("if (split > (params.rows - 1) / params.depth) return;", ""),
+    ];
+    let of = Extents { rows: 461, words: 20, columns: 22 };
+    let expected = adjoint(&cpu(), &PACKED_ADJOINT, 4, of).unwrap();
+    for tile in [adjoint::TILE, adjoint::LARGE_TILE] {
+        let right = |device: &Device, kernel| Ok(adjoint(device, kernel, tile, of)? == expected);
+        each_bug_shows(15, &PACKED_ADJOINT, &bugs, right);
+    }
+}
+
+/// Codes, then counts.
+fn packed(
+    device: &Device,
+    kernel: &'static Kernel<pack::Params>,
+    coding: pack::Coding,
+    samples: u32,
+) -> Result<Vec<u32>> {
+    const ROWS: u32 = 7;
+    let row_bytes = coding.row_bytes(samples.into()) as u32;
+    let row_words = row_words(samples.into()) as u32;
+    let kinds = [0u8, 1, 0, 2, 255, 254, 253, 0];
+    let plink = matches!(coding, pack::Coding::PlinkA1 | pack::Coding::PlinkA2);
+    let byte = |word: u32| if plink { (word >> 7) as u8 } else { kinds[(word >> 29) as usize] };
+    let raw: Vec<u8> = words(ROWS * row_bytes).into_iter().map(byte).collect();
+    let raw = Tensor::from_slice(device, &raw, &[ROWS.into(), row_bytes.into()])?;
+    let mut codes = Tensor::<u32>::zeros(device, &[ROWS.into(), row_words.into()])?;
+    let mut counts = Tensor::<u32>::zeros(device, &[ROWS.into(), 4])?;
+    let params =
+        pack::Params { rows: ROWS, samples, row_bytes, words: row_words, raw0: 0, packed0: 0, counts0: 0 };
+    let args = [
+        raw.window(0..raw.len()).arg,
+        codes.window_mut(0..(ROWS * row_words).into()).arg,
+        counts.window_mut(0..(4 * ROWS).into()).arg,
+    ];
+    let spec = [("WG", 64), ("CODING", coding as u32)];
+    device.launch(kernel, &spec, Grid::linear(ROWS.into(), 4, 0)?, &args, &params)?;
+    let mut all = codes.read()?;
+    all.extend(counts.read()?);
+    Ok(all)
+}
+
+#[test]
+fn bugs_in_packing_show() {
+    use pack::Coding::{Diploid, Dosages, Haploid, PlinkA2};
+    let all = [
+        ("0x3210 + 0x1111 * ahead", "0x3210"),
+        ("count >= 16 && first % 16 == 0", "count >= 16 && first % 4 == 0"),
+        ("4 * i < ahead + min(count, 16u)", "4 * i < min(count, 16u)"),
+        ("mask > 0; mask /= 2", "mask > 1; mask /= 2"),
+        ("= counts;\n    __syncthreads();", "= counts;"),
+        ("warp < WG / WARP", "warp < WG / WARP - 1"),
+        ("if (row >= params.rows) return;", ""),
+    ];
+    let bytes = [
+        ("if (bytes < 4) words[i] &= ~(0xffffffffu << (8 * bytes));", ""),
+        ("1 << 18", "1 << 17"),
+        ("counts.bad += popcount(bad[i])", "counts.bad += bad[i] > 0"),
+    ];
+    let alleles =
+        [("rest + 0x02020202u", "rest + 0x03030303u"), ("rest + 0x01010101u & negative", "negative")];
+    let diploid = [
+        ("a.absent & b.absent", "0"),
+        ("(a.absent | b.absent) & (a.alternate | b.alternate)", "0"),
+        ("a.bad | b.bad", "a.bad"),
+    ];
+    let dosages = [("0x7d7d7d7du", "0x7e7e7e7eu"), ("bytes << 6 & HIGH", "bytes & HIGH")];
+    let plink = [
+        ("if (samples < 16) words[i] &= ~(0xffffffffu << (2 * samples));", ""),
+        ("(word & LOWER) << 1;", "word & ~LOWER;"),
+    ];
+    let cases: [(pack::Coding, &[&[(&str, &str)]]); 4] = [
+        (Haploid, &[&all, &bytes, &alleles]),
+        (Diploid, &[&all, &bytes, &alleles, &diploid]),
+        (Dosages, &[&all, &bytes, &dosages]),
+        (PlinkA2, &[&all, &plink]),
+    ];
+    for (coding, bugs) in cases {
+        // Rows that start anywhere in a word, and of whose units more than one warp has some.
+        let samples = if coding == PlinkA2 { 3013 } else { 1507 };
+        let expected = packed(&cpu(), &PACK_GENOTYPES, coding, samples).unwrap();
+        let right = |device: &Device, kernel| Ok(packed(device, kernel, coding, samples)? == expected);
+        each_bug_shows(15, &PACK_GENOTYPES, &bugs.concat(), right);
+    }
+}

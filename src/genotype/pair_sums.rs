@@ -1,0 +1,108 @@
+//! Sums over variants for each pair of samples: what the exact PCA and the relationship matrix are made of.
+
+use std::ops::Range;
+
+use super::{
+    panel::Panel,
+    scaler::Standard,
+    standardized::{Block, Standardized},
+};
+use crate::{
+    Device, Result,
+    linalg::{LinearMap, Matrix, Pass, gram::Sum, matmul::gram_lower},
+};
+
+/// Which sums to form besides the products.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// [`PairSums::shared`].
+    pub(crate) shared: bool,
+    /// [`PairSums::variance`].
+    pub(crate) variance: bool,
+}
+
+/// Sums over variants, each matrix symmetric of (samples, samples).
+#[derive(Debug)]
+pub(crate) struct PairSums {
+    /// Products of the standardised dosages of both samples: the Gram matrix of the samples.
+    pub(crate) products: Matrix,
+    /// Variants that pass the filters and are called in both, where wanted: exact.
+    pub(crate) shared: Option<Matrix>,
+    /// k p (1 - p) of those, where wanted.
+    pub(crate) variance: Option<Matrix>,
+    /// k p (1 - p) of all variants that pass the filters.
+    pub(crate) total_variance: f64,
+}
+
+impl PairSums {
+    /// Forms the sums in one pass, the first over `map`: in f32 on the device over each block, in f64 on the host over
+    /// the blocks. samples² operations a variant for each of the wanted matrices; where no call of a block is missing,
+    /// for the products alone.
+    ///
+    /// # Errors
+    /// What reading and computing report; [`Error::Cancelled`](crate::Error::Cancelled).
+    pub(crate) fn new(map: &Standardized<'_>, wanted: Wanted, pass: &Pass<'_>) -> Result<Self> {
+        let ([_, n], ploidy) = (map.shape(), map.ploidy());
+        let mut products = Sum::new(n, n, true);
+        let pairs = |wanted: bool| wanted.then(|| CalledPairs::new(n));
+        let (mut shared, mut variance) = (pairs(wanted.shared), pairs(wanted.variance));
+        let mut total_variance = 0.0;
+        map.each_block(pass, &mut |block| {
+            let Block { rows, x, panel, standards } = block;
+            products.add(&gram_lower(&x)?)?;
+            drop(x);
+            let weights = |weight: &dyn Fn(&Standard) -> f64| -> Vec<f64> {
+                standards.iter().map(|s| if s.is_kept() { weight(s) } else { 0.0 }).collect()
+            };
+            let counts = weights(&|_| 1.0);
+            let variances = weights(&|standard| standard.binomial_variance(ploidy));
+            total_variance += variances.iter().sum::<f64>();
+            let called: Vec<u64> = standards.iter().map(|standard| standard.called).collect();
+            for (sum, weights) in [(&mut shared, &counts), (&mut variance, &variances)] {
+                if let Some(sum) = sum {
+                    sum.add(panel, &rows, &called, weights)?;
+                }
+            }
+            Ok(())
+        })?;
+        let device = map.device();
+        let products = products.finish(device)?;
+        let [shared, variance] = [shared, variance].map(|sum| sum.map(|sum| sum.finish(device)).transpose());
+        Ok(Self { products, shared: shared?, variance: variance?, total_variance })
+    }
+}
+
+/// For each pair of samples, the sum of a weight over the variants that are called in both.
+struct CalledPairs {
+    samples: u64,
+    sum: Sum,
+    /// Of blocks without a missing call, which count for every pair.
+    everywhere: f64,
+}
+
+impl CalledPairs {
+    fn new(samples: u64) -> Self {
+        Self { samples, sum: Sum::new(samples, samples, true), everywhere: 0.0 }
+    }
+
+    /// Adds a block, with the number of called samples and the weight of each variant.
+    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    fn add(&mut self, panel: &Panel, rows: &Range<u64>, called: &[u64], weights: &[f64]) -> Result<()> {
+        let whole =
+            |(called, weight): (&u64, &f64)| *called == self.samples || *called == 0 || *weight == 0.0;
+        if called.iter().zip(weights).all(whole) {
+            let of_called = called.iter().zip(weights).filter(|(called, _)| **called > 0);
+            self.everywhere += of_called.map(|(_, weight)| weight).sum::<f64>();
+            return Ok(());
+        }
+        // Their products are the weights.
+        let roots: Vec<f32> = weights.iter().map(|weight| weight.sqrt() as f32).collect();
+        self.sum.add(&gram_lower(&panel.called(rows, self.samples, &roots)?)?)
+    }
+
+    fn finish(self, device: &Device) -> Result<Matrix> {
+        let mut total = self.sum.finish(device)?;
+        total.data_mut().iter_mut().for_each(|value| *value += self.everywhere);
+        Ok(total)
+    }
+}

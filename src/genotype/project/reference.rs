@@ -1,0 +1,174 @@
+//! The loadings of a reference, held as a projection needs them.
+
+use crate::{
+    Error, Result,
+    genotype::scaler::{Scaler, Standard},
+    linalg::gram::to_usize,
+};
+
+/// The scaling and the loadings of the variants of a reference, numbered in the order in which they were pushed.
+///
+/// Takes 24 + 4 k bytes a variant for k components: the scaling in f64, so that it standardises to the same bits as the
+/// reference's own PCA, and the loadings in f32, as devices compute them. 10 million variants of 10 components are 640 MB.
+#[derive(Clone, Debug)]
+pub struct ReferenceLoadings {
+    scaler: Scaler,
+    ploidy: u64,
+    components: usize,
+    /// Mean, shift and scale.
+    standards: Vec<[f64; 3]>,
+    loadings: Vec<f32>,
+}
+
+impl ReferenceLoadings {
+    /// None yet, for `components` loadings a variant of a reference of that ploidy, centred and scaled by `scaler`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for no components, or a ploidy of 0 or above 127.
+    pub fn new(scaler: Scaler, ploidy: u64, components: usize) -> Result<Self> {
+        let refuse = |name, why: &str| Err(Error::argument("ReferenceLoadings::new", name, why));
+        if components == 0 {
+            return refuse("components", "none");
+        }
+        if !(1..=127).contains(&ploidy) {
+            return refuse("ploidy", &format!("{ploidy} is not between 1 and 127"));
+        }
+        Ok(Self { scaler, ploidy, components, standards: Vec::new(), loadings: Vec::new() })
+    }
+
+    /// Adds the next variant, with what [`loadings`](crate::genotype::loadings) says of it.
+    ///
+    /// `frequency` is that of the counted alleles: a missing call becomes ploidy times it. `shift` is subtracted
+    /// from dosages, which are then divided by `scale`. `loadings` are rounded to f32.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another number of loadings than there are components, numbers that are not finite (as
+    /// f32), a scale of at most 0, and more than 2^32 variants. Nothing is added then.
+    pub fn push(&mut self, frequency: f64, shift: f64, scale: f64, loadings: &[f64]) -> Result<()> {
+        let refuse = |name, why: String| Err(Error::argument("ReferenceLoadings::push", name, why));
+        if loadings.len() != self.components {
+            return refuse("loadings", format!("{} for {} components", loadings.len(), self.components));
+        }
+        for (name, value) in [("frequency", frequency), ("shift", shift)] {
+            if !value.is_finite() {
+                return refuse(name, format!("{value} is not a finite number"));
+            }
+        }
+        // The reciprocal too: the smallest f64 has none.
+        if !(scale > 0.0 && scale.is_finite() && scale.recip().is_finite()) {
+            return refuse("scale", format!("{scale} is not a finite number above 0"));
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "rounded to what devices compute with")]
+        let narrow = |value: &f64| *value as f32;
+        if let Some(i) = loadings.iter().position(|value| !narrow(value).is_finite()) {
+            return refuse(
+                "loadings",
+                format!("that of PC{} is {}, not a finite number", i + 1, loadings[i]),
+            );
+        }
+        if self.len() > u64::from(u32::MAX) {
+            return refuse("loadings", "more than 2^32 variants".into());
+        }
+        self.standards.push([self.ploidy as f64 * frequency, shift, scale]);
+        self.loadings.extend(loadings.iter().map(narrow));
+        Ok(())
+    }
+
+    /// Number of variants.
+    pub fn len(&self) -> u64 {
+        self.standards.len() as u64
+    }
+
+    /// Whether there is no variant.
+    pub fn is_empty(&self) -> bool {
+        self.standards.is_empty()
+    }
+
+    /// Loadings of each variant.
+    pub fn components(&self) -> usize {
+        self.components
+    }
+
+    /// Alleles of a call of the reference.
+    pub fn ploidy(&self) -> u64 {
+        self.ploidy
+    }
+
+    /// How the reference was centred and scaled.
+    pub fn scaler(&self) -> Scaler {
+        self.scaler
+    }
+
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> u64 {
+        (self.standards.capacity() * size_of::<[f64; 3]>() + self.loadings.capacity() * size_of::<f32>())
+            as u64
+    }
+
+    fn row(&self, row: u32) -> &[f32] {
+        &self.loadings[to_usize(row.into()) * self.components..][..self.components]
+    }
+}
+
+/// Which variant of the reference a variant is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// The reference's variant of that number.
+    Same(u32),
+    /// The reference's variant of that number, with the alleles that are not counted there counted here: its dosage is
+    /// the ploidy less the dosage here.
+    Swapped(u32),
+}
+
+impl Match {
+    /// Number of the reference's variant.
+    pub const fn row(self) -> u32 {
+        match self {
+            Self::Same(row) | Self::Swapped(row) => row,
+        }
+    }
+}
+
+/// Genotypes' variants, as a reference has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matched<'a> {
+    pub(crate) reference: &'a ReferenceLoadings,
+    /// One for each variant of the genotypes.
+    pub(crate) matches: &'a [Option<Match>],
+}
+
+impl Matched<'_> {
+    pub(crate) fn any_swapped(&self) -> bool {
+        self.matches.iter().any(|found| matches!(found, Some(Match::Swapped(_))))
+    }
+
+    /// The scaling of a variant: what makes its dosages those of the reference's variant, standardised.
+    pub(crate) fn standard(&self, variant: u64) -> Standard {
+        let Some(found) = self.matches[to_usize(variant)] else { return Standard::not_in_reference() };
+        let [mean, shift, scale] = self.reference.standards[to_usize(found.row().into())];
+        match found {
+            Match::Same(_) => Standard::given(mean, shift, scale),
+            // ((ploidy - g) - shift) / scale = (g - (ploidy - shift)) / -scale
+            Match::Swapped(_) => {
+                let ploidy = self.reference.ploidy as f64;
+                Standard::given(ploidy - mean, ploidy - shift, -scale)
+            }
+        }
+    }
+
+    /// The loadings of variants, row by row: 0 where the reference does not have the variant. None if it has none.
+    pub(super) fn loadings(&self, variants: std::ops::Range<u64>) -> Option<Vec<f32>> {
+        let matches = &self.matches[to_usize(variants.start)..to_usize(variants.end)];
+        if matches.iter().all(Option::is_none) {
+            return None;
+        }
+        let k = self.reference.components;
+        let mut rows = vec![0.0; matches.len() * k];
+        for (row, found) in rows.chunks_exact_mut(k).zip(matches) {
+            if let Some(found) = found {
+                row.copy_from_slice(self.reference.row(found.row()));
+            }
+        }
+        Some(rows)
+    }
+}
