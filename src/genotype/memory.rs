@@ -163,35 +163,35 @@ impl Memory {
         let rows = map.plan().rows();
         // With each variant's mean and scale on either side.
         let kept = rows.saturating_mul(map.held_row_bytes() + 16);
-        let what = match form {
-            Form::Packed(_) => format!("packed genotypes of {kept} bytes"),
-            _ => format!("dosages of {kept} bytes"),
-        };
+        let packed = matches!(form, Form::Packed(_));
+        let what = format!("{} of {}", mib(kept), if packed { "packed genotypes" } else { "dosages" });
+        let [left, left_on_device] = [host, device].map(mib);
         if self.shared {
             return if kept <= host {
-                (Residency::Device, format!("{what} fit the {host} left of the memory budget"))
+                (Residency::Device, format!("{what} fit what is left of the memory budget, {left}"))
             } else {
-                (Residency::Store, format!("{what} do not fit the {host} left of the memory budget"))
+                (Residency::Store, format!("{what} do not fit what is left of the memory budget, {left}"))
             };
         }
         if kept <= device {
-            return (Residency::Device, format!("{what} fit the {device} left of the device memory budget"));
+            let why = format!("{what} fit what is left of the device memory budget, {left_on_device}");
+            return (Residency::Device, why);
         }
         let longest = map.panel_rows(Residency::Host).min(rows).saturating_mul(map.held_row_bytes());
-        let packed = matches!(form, Form::Packed(_));
         // Two panels are on the device, and two slots on the host.
         if packed && 2 * longest <= device && kept.saturating_add(2 * longest) <= host {
-            let why =
-                format!("{what} do not fit the {device} left of the device memory budget, but the host's");
+            let why = format!("{what} do not fit what is left of the device memory budget, {left_on_device}");
             return (Residency::Host, why);
         }
-        (
-            Residency::Store,
-            format!(
-                "{what} fit neither the {device} left of the device memory budget nor the {host} of the host's"
-            ),
-        )
+        let why =
+            format!("{what} fit neither budget, of which {left} and {left_on_device} of the device are left");
+        (Residency::Store, why)
     }
+}
+
+/// A size in words.
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 /// Bytes on the host that any pass needs: slots, and the chunks of one block.
