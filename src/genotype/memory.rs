@@ -153,8 +153,11 @@ impl Memory {
             Method::Randomized => self.residency(map, free, self.device.saturating_sub(device)),
             _ => (Residency::Store, "one pass: nothing is kept".into()),
         };
+        // Two panels are on the device beside what any pass needs.
+        let host_panel = Residency::Host.panel_bytes().min(self.device.saturating_sub(device) / 2);
+        let panel_bytes = if residency == Residency::Host { host_panel } else { residency.panel_bytes() };
         let prefetch = map.plan().largest_need().saturating_add(ahead);
-        Ok(Allowance { prefetch, residency, reason, basis })
+        Ok(Allowance { prefetch, residency, panel_bytes, reason, basis })
     }
 
     /// Where genotypes stay between passes, with so much left of both budgets, and why.
@@ -177,9 +180,10 @@ impl Memory {
             let why = format!("{what} fit what is left of the device memory budget, {left_on_device}");
             return (Residency::Device, why);
         }
-        let longest = map.panel_rows(Residency::Host).min(rows).saturating_mul(map.held_row_bytes());
-        // Two panels are on the device, and two slots on the host.
-        if packed && 2 * longest <= device && kept.saturating_add(2 * longest) <= host {
+        // At least a block a panel; two panels are on the device, and two slots on the host.
+        let block = map.panel_rows(0).min(rows).saturating_mul(map.held_row_bytes());
+        let slots = 2 * Residency::Host.panel_bytes().min(kept);
+        if packed && 2 * block <= device && kept.saturating_add(slots) <= host {
             let why = format!("{what} do not fit what is left of the device memory budget, {left_on_device}");
             return (Residency::Host, why);
         }
@@ -204,7 +208,8 @@ pub(super) fn stream_bytes(map: &Standardized<'_>) -> u64 {
 pub(super) fn block_bytes(map: &Standardized<'_>, shared: bool, standardized: u64) -> u64 {
     let [variants, n] = map.shape();
     let rows = map.plan().block_rows().min(variants);
-    let held = map.panel_rows(Residency::Store).min(variants).saturating_mul(map.held_row_bytes());
+    let held =
+        map.panel_rows(Residency::Store.panel_bytes()).min(variants).saturating_mul(map.held_row_bytes());
     let blocks = 2 * (map.plan().block_bytes() + held) + 4 * standardized * rows * n;
     blocks + if shared { blocks.min(FREE_BYTES as u64) } else { 0 }
 }
@@ -223,6 +228,8 @@ pub(super) struct Allowance {
     /// Where genotypes stay between passes, and why.
     pub(super) residency: Residency,
     pub(super) reason: String,
+    /// Bytes of a panel at most.
+    pub(super) panel_bytes: u64,
     /// Bytes for the basis of the randomized method.
     pub(super) basis: u64,
 }
