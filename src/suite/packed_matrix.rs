@@ -52,9 +52,9 @@ fn pass(run: &Run) -> Pass<'_> {
     Pass::new(run, Status::new(0, 1, 0))
 }
 
-/// An operand whose columns differ in size.
+/// An operand whose columns differ in size, far beyond the range of f32.
 fn operand(rows: u64, columns: usize) -> Matrix {
-    let value = |i: usize| gaussian(9, i as u64) * 10f64.powi((i % columns) as i32 - 2);
+    let value = |i: usize| gaussian(9, i as u64) * 10f64.powi(2 * (i % columns) as i32 - 60);
     Matrix::from_vec((0..rows as usize * columns).map(value).collect(), rows as usize, columns).unwrap()
 }
 

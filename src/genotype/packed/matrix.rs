@@ -28,8 +28,8 @@ const APPLY_ROWS: u64 = 1 << 16;
 /// [`left_vectors`](crate::linalg::left_vectors) take it. Products run on the packed bytes.
 ///
 /// # Accuracy
-/// An operand is rounded to 23 bits and a sign for each column, and so is A X between the two products of Aᵀ (A X); sums are
-/// exact. Results are the same bits on every device and however the rows were pushed.
+/// An operand is rounded to 23 bits and a sign for each column, whatever its magnitude, and so is A X between the two
+/// products of Aᵀ (A X), with the largest that it could be; sums are exact. Results are the same bits on every device and however the rows were pushed.
 ///
 /// # Cost
 /// Each row is padded to a multiple of 16 bytes: `16 ⌈columns / 64⌉` bytes a row. A product also holds the operand on the
@@ -173,13 +173,18 @@ impl PackedMatrix {
         self.panels.iter().flat_map(|panel| panel.read().unwrap()).collect()
     }
 
-    /// An operand of a product, checked.
-    fn product(&self, op: &'static str, x: &Matrix, bounds: Option<[f64; 2]>) -> Result<Product> {
+    /// A product with X, whose columns may have any magnitude.
+    fn product(&self, op: &'static str, x: &Matrix, bounds: Option<[f64; 2]>) -> Result<Scaled> {
         if x.rows() as u64 != self.columns {
             let expected = format!("{} rows", self.columns);
             return Err(Error::shape(op, expected, format_args!("({}, {})", x.rows(), x.cols())));
         }
-        Product::new(&self.device, x, false, bounds)
+        let powers: Vec<f64> = (0..x.cols()).map(|c| power(x.column(c))).collect();
+        let mut near_one = x.clone();
+        for row in near_one.data_mut().chunks_exact_mut(powers.len().max(1)) {
+            row.iter_mut().zip(&powers).for_each(|(value, power)| *value /= power);
+        }
+        Ok(Scaled { product: Product::new(&self.device, &near_one, false, bounds)?, powers })
     }
 
     /// Gives the panels to `f` with the first row of each: no mean, factor 1.
@@ -197,6 +202,31 @@ impl PackedMatrix {
     }
 }
 
+/// A product with columns that were divided by powers of two, since whole numbers have a range.
+#[derive(Debug)]
+struct Scaled {
+    product: Product,
+    powers: Vec<f64>,
+}
+
+/// The largest power of two that is at most the largest magnitude; 1 for zeros, and for what a product refuses.
+fn power(column: impl Iterator<Item = f64>) -> f64 {
+    let largest = column.fold(0.0, |largest: f64, value| largest.max(value.abs()));
+    if !largest.is_normal() {
+        return 1.0;
+    }
+    // The exponent without the mantissa.
+    f64::from_bits(largest.to_bits() >> (f64::MANTISSA_DIGITS - 1) << (f64::MANTISSA_DIGITS - 1))
+}
+
+/// A product's columns as they are of X itself.
+fn restored(mut y: Matrix, powers: &[f64]) -> Matrix {
+    for row in y.data_mut().chunks_exact_mut(powers.len().max(1)) {
+        row.iter_mut().zip(powers).for_each(|(value, power)| *value *= power);
+    }
+    y
+}
+
 impl LinearMap for PackedMatrix {
     fn shape(&self) -> [u64; 2] {
         Self::shape(self)
@@ -206,12 +236,12 @@ impl LinearMap for PackedMatrix {
         // The largest Euclidean norm of a row of 2s, and its sum.
         let columns = self.columns as f64;
         let bounds = [2.0 * columns.sqrt(), 2.0 * columns];
-        let mut product = self.product("PackedMatrix::gram", x, Some(bounds))?;
+        let Scaled { mut product, powers } = self.product("PackedMatrix::gram", x, Some(bounds))?;
         self.each_panel(|first, rows| {
             product.add(rows)?;
             pass.tell(first + rows.range.1)
         })?;
-        product.finish()
+        Ok(restored(product.finish()?, &powers))
     }
 
     fn apply(
@@ -220,12 +250,13 @@ impl LinearMap for PackedMatrix {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let product = self.product("PackedMatrix::apply", x, None)?;
+        let Scaled { product, powers } = self.product("PackedMatrix::apply", x, None)?;
         self.each_panel(|first, rows| {
             let mut start = 0;
             while start < rows.range.1 {
                 let end = rows.range.1.min(start + APPLY_ROWS);
-                sink(first + start, &product.rows(Rows { range: (start, end), ..rows })?)?;
+                let y = product.rows(Rows { range: (start, end), ..rows })?;
+                sink(first + start, &restored(y, &powers))?;
                 pass.tell(first + end)?;
                 start = end;
             }
