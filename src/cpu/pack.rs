@@ -61,7 +61,7 @@ impl Code {
             _ => u32::from(value) >= self.entries,
         };
         let number = x.iter().filter(|value| is_refused(value)).count();
-        let at = first + x.iter().position(|value| is_refused(value)).unwrap_or(0);
+        let at = first + x.iter().position(is_refused).unwrap_or(0);
         let [number, at] = [number, at].map(|n| u32::try_from(n).expect("a part should be small"));
         count.fetch_add(number, Ordering::Relaxed);
         place.fetch_max(!at, Ordering::Relaxed);
