@@ -5,7 +5,6 @@ mod dot;
 mod load;
 mod matmul;
 mod pack_genotypes;
-mod packed;
 mod packed_adjoint;
 mod packed_apply;
 mod packed_standardize;
