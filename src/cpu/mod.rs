@@ -7,7 +7,6 @@ mod load;
 mod matmul;
 mod pack;
 mod pack_genotypes;
-mod packed;
 mod packed_adjoint;
 mod packed_apply;
 mod packed_standardize;
