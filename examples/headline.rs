@@ -87,7 +87,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let svd = randomized_svd(&map, k, &options, &Run::default())?;
     let total = started.elapsed().as_secs_f64();
     println!("{k} singular values in {} passes, {total:.3} s: {:.2?}", svd.passes, svd.s);
-    println!("relative residuals {:.1e?}", svd.residuals);
+    let residuals: Vec<String> = svd.residuals.iter().map(|residual| format!("{residual:.1e}")).collect();
+    println!("relative residuals {}", residuals.join(", "));
 
     // 3. Each pass is two products with the columns of the block, each number of which is three bytes.
     let operations = 2.0 * 2.0 * 3.0 * (k + options.oversamples) as f64 * (rows * COLUMNS) as f64;

@@ -52,7 +52,9 @@ pub(super) const fn missing(word: u32) -> u32 {
 #[inline(always)]
 fn find(words: &[u32], first: usize, places: &mut [u32]) -> usize {
     let mut used = 0;
-    for (place, &word) in (first as u32..).zip(words) {
+    #[allow(clippy::cast_possible_truncation, reason = "words of a tile in a cache")]
+    let first = first as u32;
+    for (place, &word) in (first..).zip(words) {
         // Without a branch: no processor would foretell which are whole.
         places[used] = place;
         used += usize::from(missing(word) != 0);
@@ -191,10 +193,10 @@ impl Dot for Vnni {
     #[inline(always)]
     fn interleave(self, rows: [[u32; 4]; 4]) -> [u32; 16] {
         // Word w of each row side by side, then the bytes of four words.
-        let words: [u32; 16] = std::array::from_fn(|i| (i % 4 * 4 + i / 4) as u32);
-        let bytes: [u8; 64] = std::array::from_fn(|i| (i % 4 * 4 + i / 4 % 4) as u8);
-        let fours = self.avx512f._mm512_permutexvar_epi32(pulp::cast(words), pulp::cast(rows));
-        pulp::cast(self.avx512bw._mm512_shuffle_epi8(fours, pulp::cast(bytes)))
+        const WORDS: [u32; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
+        const BYTES: [u8; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
+        let fours = self.avx512f._mm512_permutexvar_epi32(pulp::cast(WORDS), pulp::cast(rows));
+        pulp::cast(self.avx512bw._mm512_shuffle_epi8(fours, pulp::cast([BYTES; 4])))
     }
 }
 

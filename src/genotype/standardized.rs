@@ -61,6 +61,9 @@ pub(crate) struct Block<'a> {
 /// Is given a variant's index, its scaling and its row of a product.
 pub(crate) type VariantSink<'a> = dyn FnMut(u64, &Standard, &[f64]) -> Result<()> + 'a;
 
+/// Is given the rows of a block, its product, and the scaling of its variants.
+type ProductSink<'a> = dyn FnMut(Range<u64>, &Matrix, &[Standard]) -> Result<()> + 'a;
+
 /// The standardised genotype matrix: variants by samples.
 #[derive(Debug)]
 pub(crate) struct Standardized<'a> {
@@ -388,12 +391,7 @@ impl<'a> Standardized<'a> {
     }
 
     /// `A X` block by block.
-    fn products(
-        &self,
-        x: &Matrix,
-        pass: &Pass<'_>,
-        f: &mut dyn FnMut(Range<u64>, &Matrix, &[Standard]) -> Result<()>,
-    ) -> Result<()> {
+    fn products(&self, x: &Matrix, pass: &Pass<'_>, f: &mut ProductSink<'_>) -> Result<()> {
         if !matches!(self.form, Form::Packed(_)) {
             let narrow = x.to_tensor(self.device)?;
             return self.each_block(pass, &mut |block| {

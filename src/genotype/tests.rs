@@ -424,7 +424,7 @@ fn mixed_ploidy_and_many_alleles() {
         .flat_map(|i| match diploid[i] {
             -1 => [-1, -2],
             0 if mixed(i) => [0, -2],
-            2 if mixed(i) => [(i % 5) as i8 + 1, -2],
+            2 if mixed(i) => [[1, 2, 3, 4, 5][i % 5], -2],
             2 => [1, 3],
             1 => [0, 2],
             _ => [0, 0],

@@ -215,6 +215,9 @@ fn bugs_in_transposed_products_show() {
 }
 
 /// Codes, then counts.
+/// What is put in place of what.
+type Slips<'a> = &'a [(&'a str, &'a str)];
+
 fn packed(
     device: &Device,
     kernel: &'static Kernel<pack::Params>,
@@ -222,11 +225,11 @@ fn packed(
     samples: u32,
 ) -> Result<Vec<u32>> {
     const ROWS: u32 = 7;
-    let row_bytes = coding.row_bytes(samples.into()) as u32;
-    let row_words = row_words(samples.into()) as u32;
+    let row_bytes = u32::try_from(coding.row_bytes(samples.into())).unwrap();
+    let row_words = u32::try_from(row_words(samples.into())).unwrap();
     let kinds = [0u8, 1, 0, 2, 255, 254, 253, 0];
     let plink = matches!(coding, pack::Coding::PlinkA1 | pack::Coding::PlinkA2);
-    let byte = |word: u32| if plink { (word >> 7) as u8 } else { kinds[(word >> 29) as usize] };
+    let byte = |word: u32| if plink { word.to_le_bytes()[1] } else { kinds[(word >> 29) as usize] };
     let raw: Vec<u8> = words(ROWS * row_bytes).into_iter().map(byte).collect();
     let raw = Tensor::from_slice(device, &raw, &[ROWS.into(), row_bytes.into()])?;
     let mut codes = Tensor::<u32>::zeros(device, &[ROWS.into(), row_words.into()])?;
@@ -274,7 +277,7 @@ fn bugs_in_packing_show() {
         ("if (samples < 16) words[i] &= ~(0xffffffffu << (2 * samples));", ""),
         ("(word & LOWER) << 1;", "word & ~LOWER;"),
     ];
-    let cases: [(pack::Coding, &[&[(&str, &str)]]); 4] = [
+    let cases: [(pack::Coding, &[Slips<'_>]); 4] = [
         (Haploid, &[&all, &bytes, &alleles]),
         (Diploid, &[&all, &bytes, &alleles, &diploid]),
         (Dosages, &[&all, &bytes, &dosages]),
