@@ -5,6 +5,7 @@
 //! products. The fastest of a few runs counts.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
+#![allow(clippy::cast_possible_truncation, reason = "its sizes are small")]
 
 use std::time::Instant;
 
