@@ -214,10 +214,10 @@ fn bugs_in_transposed_products_show() {
     each_bug_shows(16, &PACKED_ADJOINT, &large, right);
 }
 
-/// Codes, then counts.
 /// What is put in place of what.
 type Slips<'a> = &'a [(&'a str, &'a str)];
 
+/// Codes, then counts.
 fn packed(
     device: &Device,
     kernel: &'static Kernel<pack::Params>,
@@ -252,16 +252,15 @@ fn packed(
 fn bugs_in_packing_show() {
     use pack::Coding::{Diploid, Dosages, Haploid, PlinkA2};
     let all = [
-        ("0x3210 + 0x1111 * ahead", "0x3210"),
-        ("count >= 16 && first % 16 == 0", "count >= 16"),
-        ("4 * i < ahead + min(count, 16u)", "4 * i < min(count, 16u)"),
+        ("first + 16 * unit", "first / 16 * 16 + 16 * unit"),
+        ("stored > 0", "stored >= 16"),
         ("mask > 0; mask /= 2", "mask > 1; mask /= 2"),
         ("= counts;\n    __syncthreads();", "= counts;"),
         ("warp < WG / WARP", "warp < WG / WARP - 1"),
         ("if (row >= params.rows) return;", ""),
     ];
     let bytes = [
-        ("if (bytes < 4) words[i] &= ~(0xffffffffu << (8 * bytes));", ""),
+        ("min(stored, 16u)", "16"),
         ("1 << 18", "1 << 17"),
         ("counts.bad += popcount(bad[i])", "counts.bad += bad[i] > 0"),
     ];
