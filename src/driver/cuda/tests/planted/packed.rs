@@ -11,6 +11,7 @@ use crate::{
         row_words,
     },
     kernel::{Grid, Kernel},
+    random::philox,
 };
 
 fn cpu() -> Device {
@@ -230,7 +231,8 @@ fn packed(
     let kinds = [0u8, 1, 0, 2, 255, 254, 253, 0];
     let plink = matches!(coding, pack::Coding::PlinkA1 | pack::Coding::PlinkA2);
     let byte = |word: u32| if plink { word.to_le_bytes()[1] } else { kinds[(word >> 29) as usize] };
-    let raw: Vec<u8> = words(ROWS * row_bytes).into_iter().map(byte).collect();
+    // Every pair of kinds stands somewhere, which the words above do not give.
+    let raw: Vec<u8> = (0..ROWS * row_bytes).map(|i| byte(philox([5, 0], i.into())[0])).collect();
     let raw = Tensor::from_slice(device, &raw, &[ROWS.into(), row_bytes.into()])?;
     let mut codes = Tensor::<u32>::zeros(device, &[ROWS.into(), row_words.into()])?;
     let mut counts = Tensor::<u32>::zeros(device, &[ROWS.into(), 4])?;
