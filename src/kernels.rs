@@ -61,10 +61,10 @@ pub fn block_sums<T: Element>(x: &Tensor<T>, by_row: bool) -> Result<Tensor<u32>
     Ok(out)
 }
 
-/// [`bits::pack`] into a tensor that is there, without a look at what was refused. Enqueues; does not wait.
+/// [`bits::pack()`] into a tensor that is there, without a look at what was refused. Enqueues; does not wait.
 ///
 /// # Errors
-/// As [`bits::pack`], but for values; [`Error::Shape`] unless `out` has the rows of `x`.
+/// As [`bits::pack()`], but for values; [`Error::Shape`] unless `out` has the rows of `x`.
 pub fn pack_into<T: Packable>(
     x: &Tensor<T>,
     width: Width,
@@ -74,10 +74,10 @@ pub fn pack_into<T: Packable>(
     bits::pack::pack_into(x, width, options, out).map(drop)
 }
 
-/// [`bits::unpack`] into a tensor that is there. Enqueues; does not wait.
+/// [`bits::unpack()`] into a tensor that is there. Enqueues; does not wait.
 ///
 /// # Errors
-/// As [`bits::unpack`]; [`Error::Shape`] unless `out` has the rows of `packed`.
+/// As [`bits::unpack()`]; [`Error::Shape`] unless `out` has the rows of `packed`.
 pub fn unpack_into<T: Unpackable>(
     packed: &Tensor<u8>,
     width: Width,

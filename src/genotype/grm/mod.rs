@@ -90,7 +90,7 @@ pub struct Grm {
     /// For [`MissingCalls::Pairwise`], the number of variants called in both (samples, samples).
     pub shared: Option<Matrix>,
     /// Variants that took part. Those without variance or calls are in M too, as in plink2's:
-    /// [`VariantCounts::kept`].
+    /// [`VariantCounts::loaded`].
     pub counts: VariantCounts,
     /// How products became relationships.
     pub method: GrmMethod,
