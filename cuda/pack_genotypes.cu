@@ -5,7 +5,7 @@
 // Hardware: a thread takes 16 bytes by one load and makes their codes, 2, 4 or 16 bytes, by one store, so that neighbours
 // load and store neighbouring places; 1,600 threads a multiprocessor then have 25 KiB in flight, which is what hides the
 // latency of memory at full bandwidth. Rows that start elsewhere than at 16 bytes take aligned words, which mostly come from
-// the L1 cache, and byte permutations. Arithmetic is on four bytes at once, without branches: four samples cost less than
+// the L1 cache, and shift them. Arithmetic is on four bytes at once, without branches: four samples cost less than
 // their bytes.
 
 #include "dev.cuh"
@@ -40,23 +40,6 @@ struct Counts {
     u32 missing;
     u32 bad;
 };
-
-// Bytes `first` to `first` + 15 of `raw`, but zeros after the first `count`, and reads no word that holds none of those.
-DEVICE uint4 load_bytes(const u32* raw, u64 first, u32 count) {
-    const u32* place = raw + first / 4;
-    u32 ahead = (u32)(first % 4);
-    if (count >= 16 && first % 16 == 0) return *(const uint4*)place;
-    u32 words[5];
-#pragma unroll
-    for (u32 i = 0; i < 5; i++) words[i] = 4 * i < ahead + min(count, 16u) ? place[i] : 0;
-#pragma unroll
-    for (u32 i = 0; i < 4; i++) {
-        words[i] = byte_permute(words[i], words[i + 1], 0x3210 + 0x1111 * ahead);
-        u32 bytes = count > 4 * i ? count - 4 * i : 0;
-        if (bytes < 4) words[i] &= ~(0xffffffffu << (8 * bytes));
-    }
-    return {words[0], words[1], words[2], words[3]};
-}
 
 // The four codes whose lower and upper bits are the highest of the bytes of `lower` and `upper`, as a byte.
 DEVICE u32 gather(u32 lower, u32 upper) {
@@ -132,10 +115,10 @@ DEVICE void count_bad(Counts& counts, const u32 (&bad)[4]) {
 }
 
 // Makes the codes of the row's 16 bytes `unit`, of which `left` samples are the row's, and stores them.
-DEVICE void pack(u32* row, u32 unit, uint4 bytes, u32 left, Counts& counts) {
+DEVICE void pack(u32* row, u32 unit, const u32 (&bytes)[4], u32 left, Counts& counts) {
     u32 bad[4] = {};
     if constexpr (PLINK) {
-        u32 words[4] = {plink(bytes.x), plink(bytes.y), plink(bytes.z), plink(bytes.w)};
+        u32 words[4] = {plink(bytes[0]), plink(bytes[1]), plink(bytes[2]), plink(bytes[3])};
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
             u32 samples = left > 16 * i ? left - 16 * i : 0;
@@ -144,12 +127,13 @@ DEVICE void pack(u32* row, u32 unit, uint4 bytes, u32 left, Counts& counts) {
         }
         ((uint4*)row)[unit] = {words[0], words[1], words[2], words[3]};
     } else if constexpr (DIPLOID) {
-        u32 codes = diploid(bytes.x, bytes.y, bad[0]) | diploid(bytes.z, bytes.w, bad[1]) << 8;
+        u32 codes = diploid(bytes[0], bytes[1], bad[0]) | diploid(bytes[2], bytes[3], bad[1]) << 8;
         count(counts, codes);
         ((u16*)row)[unit] = (u16)codes;
     } else {
-        auto four = [](u32 word, u32& bad) { return DOSAGES ? dosages(word, bad) : haploid(word, bad); };
-        u32 codes = four(bytes.x, bad[0]) | four(bytes.y, bad[1]) << 8 | four(bytes.z, bad[2]) << 16 | four(bytes.w, bad[3]) << 24;
+        u32 codes = 0;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) codes |= (DOSAGES ? dosages(bytes[i], bad[i]) : haploid(bytes[i], bad[i])) << (8 * i);
         count(counts, codes);
         row[unit] = codes;
     }
@@ -180,14 +164,15 @@ DEVICE Counts sum_block(Counts counts) {
 KERNEL(pack_genotypes, WG)(const u32* __restrict__ raw, u32* __restrict__ packed, u32* __restrict__ counts, Params params) {
     u32 row = linear_block();
     if (row >= params.rows) return;
-    u64 first = params.raw0 + (u64)row * params.row_bytes;
+    u32 first = params.raw0 + row * params.row_bytes;
     u32* out = packed + params.packed0 + row * params.words;
     Counts own = {};
     // A row is a multiple of 64 samples.
     for (u32 unit = threadIdx.x; unit < params.words * 16 / SAMPLES; unit += WG) {
-        u32 bytes = params.row_bytes > 16 * unit ? params.row_bytes - 16 * unit : 0;
-        u32 samples = params.samples > SAMPLES * unit ? params.samples - SAMPLES * unit : 0;
-        pack(out, unit, load_bytes(raw, first + 16 * unit, bytes), samples, own);
+        u32 bytes[4] = {};
+        u32 stored = params.row_bytes - min(params.row_bytes, 16 * unit);
+        if (stored > 0) load_bytes(raw, first + 16 * unit, min(stored, 16u), bytes);
+        pack(out, unit, bytes, params.samples - min(params.samples, SAMPLES * unit), own);
     }
     own = sum_block(own);
     // Counts are whole quads of words, so that counts0 is a multiple of 4.

@@ -164,39 +164,47 @@ DEVICE u32 byte_of_each(const u32 (&words)[4], u32 i) {
     return byte_permute(byte_permute(words[0], words[1], selector), byte_permute(words[2], words[3], selector), 0x5410);
 }
 
+// What results are made of beside sums, and where they go.
+struct Results {
+    const float2* table;
+    const float2* terms;
+    u32* out;
+};
+
 // y of a warp's 8 rows from `row` on.
-DEVICE void store_numbers(u32* out, const u32* part, u32 row, const float2* table, const float2* terms, const DigitColumns& columns, u32 rows) {
+DEVICE void store_numbers(const Results& results, const u32* part, u32 row, const DigitColumns& columns, u32 rows) {
 #pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 8 * columns.count; i += WARP) {
         u32 down = i / columns.count;
         u32 column = i - down * columns.count;
         if (row + down >= rows) return;
-        float2 term = terms[columns.first + column];
-        float y = standardized(part + down * DIGIT_LANES + column, table[row + down], term.x, columns.width);
-        out[(row + down) * columns.all + columns.first + column] = float_bits(y * term.y);
+        float2 term = results.terms[columns.first + column];
+        const u32* sums = part + down * DIGIT_LANES + column;
+        float y = standardized(sums, results.table[row + down], term.x, columns.width);
+        results.out[(row + down) * columns.all + columns.first + column] = float_bits(y * term.y);
     }
 }
 
 // The digits of w and of mean w of a warp's 8 rows from `row` on, four to a word.
-DEVICE void store_digits(u32* out, const u32* part, u32 row, const float2* table, const float2* terms, const DigitColumns& columns, const Params& params) {
+DEVICE void store_digits(const Results& results, const u32* part, u32 row, const DigitColumns& columns, const Params& params) {
 #pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 2 * columns.count; i += WARP) {
         u32 down = i / columns.count * 4;
         u32 column = i % columns.count;
         if (row + down >= params.rows) return;
-        float2 term = terms[columns.first + column];
+        float2 term = results.terms[columns.first + column];
         u32 digits[SETS][4] = {};
 #pragma unroll
         for (u32 k = 0; k < 4; k++) {
             if (row + down + k < params.rows) {
-                float2 scales = table[row + down + k];
+                float2 scales = results.table[row + down + k];
                 const u32* sums = part + (down + k) * DIGIT_LANES + column;
                 float weight = standardized(sums, scales, term.x, columns.width) * scales.y * term.y;
                 digits[0][k] = digits_of(weight);
                 if constexpr (MISSING == 1) digits[1][k] = digits_of(weight * scales.x);
             }
         }
-        u32* place = out + (row + down) / 4 * SETS * params.lanes + columns.first + column;
+        u32* place = results.out + (row + down) / 4 * SETS * params.lanes + columns.first + column;
 #pragma unroll
         for (u32 set = 0; set < SETS; set++) {
 #pragma unroll
@@ -255,9 +263,9 @@ KERNEL(packed_apply, THREADS, BLOCKS)(const u32* __restrict__ packed, const u32*
             }
             __syncthreads();
             u32 first_row = row - threadIdx.x % WARP / 4 + 8 * i;
-            const float2* rows_table = (const float2*)(table + params.table0);
-            if constexpr (DIGITS == 1) store_digits(out + params.out0, part, first_row, rows_table, (const float2*)columns, *pass, params);
-            else store_numbers(out + params.out0, part, first_row, rows_table, (const float2*)columns, *pass, params.rows);
+            Results results = {(const float2*)(table + params.table0), (const float2*)columns, out + params.out0};
+            if constexpr (DIGITS == 1) store_digits(results, part, first_row, *pass, params);
+            else store_numbers(results, part, first_row, *pass, params.rows);
         }
         first = pass->first + pass->width;
         // What is next takes the place of the sums.

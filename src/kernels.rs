@@ -1,11 +1,22 @@
 //! Single kernels for the benchmarks, which measure them against the bandwidth of a copy. No part of the API: what is
 //! here may change in any version.
 
+use std::ops::Range;
+
 use crate::{
     DType, Element, Error, Result, Tensor,
     bits::{self, PackOptions, Packable, Unpackable, Width},
-    genotype::{dosage as calls, standardize as table},
-    linalg::{reduce, scale_columns as columns},
+    genotype::{
+        dosage as calls,
+        packed::{
+            apply::Rows,
+            pack::{self, Coding},
+            product::Product,
+            row_words, standardize as codes,
+        },
+        standardize as table,
+    },
+    linalg::{Matrix, reduce, scale_columns as columns},
 };
 
 /// Dosages of calls (variants, samples, ploidy). Enqueues; does not wait.
@@ -50,10 +61,10 @@ pub fn block_sums<T: Element>(x: &Tensor<T>, by_row: bool) -> Result<Tensor<u32>
     Ok(out)
 }
 
-/// [`bits::pack`] into a tensor that is there, without a look at what was refused. Enqueues; does not wait.
+/// [`bits::pack()`] into a tensor that is there, without a look at what was refused. Enqueues; does not wait.
 ///
 /// # Errors
-/// As [`bits::pack`], but for values; [`Error::Shape`] unless `out` has the rows of `x`.
+/// As [`bits::pack()`], but for values; [`Error::Shape`] unless `out` has the rows of `x`.
 pub fn pack_into<T: Packable>(
     x: &Tensor<T>,
     width: Width,
@@ -63,10 +74,10 @@ pub fn pack_into<T: Packable>(
     bits::pack::pack_into(x, width, options, out).map(drop)
 }
 
-/// [`bits::unpack`] into a tensor that is there. Enqueues; does not wait.
+/// [`bits::unpack()`] into a tensor that is there. Enqueues; does not wait.
 ///
 /// # Errors
-/// As [`bits::unpack`]; [`Error::Shape`] unless `out` has the rows of `packed`.
+/// As [`bits::unpack()`]; [`Error::Shape`] unless `out` has the rows of `packed`.
 pub fn unpack_into<T: Unpackable>(
     packed: &Tensor<u8>,
     width: Width,
@@ -74,4 +85,47 @@ pub fn unpack_into<T: Unpackable>(
     out: &mut Tensor<T>,
 ) -> Result<()> {
     bits::unpack::unpack_into(packed, width, table, out)
+}
+
+/// Rows of 2-bit codes of diploid calls (rows, 2 `samples`) of i8, or of the rows of a .bed file. Enqueues; does not wait.
+///
+/// # Errors
+/// [`Error::Shape`] unless a row holds `samples`; [`Error::Limit`] and [`Error::OutOfMemory`].
+pub fn pack_genotypes(raw: &Tensor<u8>, plink: bool, samples: u64) -> Result<Tensor<u32>> {
+    let [rows, _] = raw.matrix("pack_genotypes")?;
+    let coding = if plink { Coding::PlinkA1 } else { Coding::Diploid };
+    let mut packed = Tensor::empty(raw.device(), &[rows, row_words(samples)])?;
+    pack::pack_genotypes(raw, coding, samples, &mut packed, 0)?;
+    Ok(packed)
+}
+
+/// Rows `range` of 2-bit codes to f32, with [shift, scale, fill] of each row. Enqueues; does not wait.
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] and [`Error::OutOfMemory`].
+pub fn packed_standardize(
+    packed: &Tensor<u32>,
+    range: Range<u64>,
+    samples: u64,
+    rows: &[[f32; 3]],
+) -> Result<Tensor<f32>> {
+    codes::packed_standardize(packed, range, samples, rows)
+}
+
+/// One pass over 2-bit codes, `Aᵀ (A X)`, with [mean, factor] of each row in `table` and X (samples, columns). `missing`:
+/// whether a code may be. `bounds`: as much as the length of a row of A, and the sum of its magnitudes, times its factor
+/// can be. Waits.
+///
+/// # Errors
+/// What the device reports.
+pub fn packed_gram(
+    packed: &Tensor<u32>,
+    table: &Tensor<f32>,
+    missing: bool,
+    x: &Matrix,
+    bounds: [f64; 2],
+) -> Result<Matrix> {
+    let mut product = Product::new(packed.device(), x, true, Some(bounds))?;
+    product.add(Rows { packed, table, range: (0, packed.shape()[0]), missing })?;
+    product.finish()
 }

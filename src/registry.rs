@@ -18,6 +18,7 @@ macro_rules! each_kernel {
             $of(&crate::genotype::packed::apply::PACKED_APPLY),
             $of(&crate::genotype::packed::digits::PACKED_DIGITS),
             $of(&crate::genotype::packed::standardize::PACKED_STANDARDIZE),
+            $of(&crate::genotype::packed::uniform::PACKED_UNIFORM),
             $of(&crate::random::RANDOM),
             $of(&crate::linalg::reduce::REDUCE),
             $of(&crate::linalg::scale_columns::SCALE_COLUMNS),

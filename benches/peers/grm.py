@@ -55,10 +55,10 @@ def main():
     for method, faster, extra in [("vanraden1", 1.5, ["cov"]), ("gcta", 1.0, [])]:
         out, reference = work / method, work / f"{method}.npy"
         resources = ["--threads", a.threads, "--device", a.device, "--overwrite"]
-        ours = [a.teatime, "grm", store, "--out", out, "--method", method, *resources]
+        ours = [a.teatime, "grm", store, "--out", out, "--method", method, "--missing", "mean", *resources]
         bed = ["plink2", "--bfile", a.data / a.name, "--threads", a.threads, "--out", work / "plink2"]
         # What plink2 prints is in its .log too.
-        plink2 = ["sh", "-c", '"$@" >/dev/null', "sh", *bed, "--make-grm-bin", *extra]
+        plink2 = ["sh", "-c", '"$@" >/dev/null', "sh", *bed, "--make-grm-bin", "meanimpute", *extra]
         numpy = [a.python, HERE / "grm_numpy.py", store, "--method", method]
         run([*numpy, "--products", 0, "--reference", reference], a.threads)
         names = ["teatime grm", "plink2", "numpy, whole process"]

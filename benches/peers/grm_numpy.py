@@ -29,7 +29,8 @@ def blocks(store):
 
 def standardise(d, method):
     """The matrix whose products are the relationships, and 2p(1 - p) of each variant."""
-    mean = np.nan_to_num(np.nanmean(d, axis=1, keepdims=True))
+    called = (~np.isnan(d)).sum(axis=1, keepdims=True)
+    mean = np.nansum(d, axis=1, keepdims=True) / np.maximum(called, 1)
     variance = mean * (1 - mean / 2)
     x = np.nan_to_num(d - mean)
     if method == "gcta":

@@ -62,11 +62,14 @@ pub(crate) struct PcaArgs {
     #[arg(long, value_name = "T", value_parser = tolerance)]
     pub(crate) tolerance: Option<f64>,
     /// Randomized: most passes over the store
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) max_passes: u32,
-    /// Randomized: extra vectors of each block
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(crate) oversamples: usize,
+    /// Randomized: extra vectors of each block [default: 10; to a tolerance, what makes 10 vectors in all]
+    ///
+    /// With a fixed number of iterations they are what makes the result good. To a tolerance they cost more
+    /// than the passes that they save: all blocks are kept, and the components found among them all.
+    #[arg(long, value_name = "N")]
+    pub(crate) oversamples: Option<usize>,
     /// Randomized: seed of the first block
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,

@@ -55,6 +55,9 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     job.run()
 }
 
+/// Vectors of a block at least.
+const BLOCK: usize = 10;
+
 /// The options, and why their method.
 fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure> {
     let stop = match (args.power_iterations, args.tolerance) {
@@ -73,7 +76,10 @@ fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure
     };
     let default = RandomizedSvd::default();
     let svd = RandomizedSvd {
-        oversamples: args.oversamples,
+        oversamples: args.oversamples.unwrap_or(match stop {
+            Some(Stop::PowerIterations(_)) => default.oversamples,
+            _ => BLOCK.saturating_sub(args.components),
+        }),
         stop: stop.unwrap_or(default.stop),
         max_passes: args.max_passes,
         seed: args.seed,

@@ -41,6 +41,9 @@ pub(crate) struct Record {
     variants: VariantsRecord,
     method: &'static str,
     method_reason: String,
+    /// Where genotypes stayed between passes.
+    residency: &'static str,
+    residency_reason: String,
     scaler: &'static str,
     min_maf: f64,
     max_missing: f64,
@@ -191,6 +194,8 @@ impl Record {
             variants: (&pca.counts).into(),
             method: if pca.method == Method::Exact { "exact" } else { "randomized" },
             method_reason: pca.reason.clone(),
+            residency: pca.residency.name(),
+            residency_reason: pca.residency_reason.clone(),
             scaler: pca.scaler.name(),
             min_maf: job.options.filter.min_maf,
             max_missing: job.options.filter.max_missing,
@@ -312,6 +317,14 @@ pub(crate) fn summary(record: &Record) -> String {
     line("", size.join(" x "));
     line("variants", used(variants));
     line("method", format!("{}: {}", record.method, record.method_reason));
+    if record.passes > 1 {
+        let place = match record.residency {
+            "device" => "kept on the device",
+            "host" => "kept in the host's memory",
+            _ => "read again in each pass",
+        };
+        line("genotypes", format!("{place}: {}", record.residency_reason));
+    }
     let passes = text::plural(record.passes.into(), "pass").replace("passs", "passes");
     let (peak, on_device) = (bytes.peak_host.map(text::bytes), text::bytes(bytes.peak_device));
     let peak = peak.map_or_else(String::new, |peak| format!(", peak memory {peak}"));

@@ -2,7 +2,7 @@
 //!
 //! The first value of a byte stands in its lowest bits. The last axis is packed, each row by itself: a row begins at a
 //! byte, and what its last value leaves of its last byte, and any bytes behind that, are zero. Genotypes have two
-//! bits: [`pack`] and [`unpack`] read and write any coding of them through a table, PLINK's too.
+//! bits: [`pack()`] and [`unpack()`] read and write any coding of them through a table, PLINK's too.
 //!
 //! ```
 //! use teatime::{Device, Tensor, bits::{PackOptions, Width, pack, unpack}};

@@ -284,7 +284,8 @@ mod tests {
 
     #[test]
     fn bad_tables() {
-        let bad: [(Width, Option<&[u8]>, Option<u8>, &str); 6] = [
+        type Case = (Width, Option<&'static [u8]>, Option<u8>, &'static str);
+        let bad: [Case; 6] = [
             (Width::Two, Some(&[]), None, "`table`: 0 entries; it has 1 to 4"),
             (Width::One, Some(&[0, 1, 0]), None, "`table`: 3 entries; it has 1 to 2"),
             (Width::Two, Some(&[0, 4]), None, "`table`: entry 1 is 4, above 3"),

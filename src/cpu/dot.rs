@@ -27,12 +27,39 @@ pub(super) trait Dot: Copy + Send + Sync {
     /// The bytes of `words` shifted right by `shift`, modulo 4.
     fn quads(self, words: Self::Vector, shift: u32) -> Self::Vector;
 
+    /// Writes the places of the words that hold a missing code; gives how many. `places` has room for 16 more than there are
+    /// words.
+    #[inline(always)]
+    fn find(self, words: &[u32], places: &mut [u32]) -> usize {
+        find(words, 0, places)
+    }
+
     /// Four rows byte by byte: byte r of word p is byte p of row r.
     #[inline(always)]
     fn interleave(self, rows: [[u32; 4]; 4]) -> [u32; 16] {
         let bytes: [[u8; 16]; 4] = bytemuck::cast(rows.map(|row| row.map(u32::to_le)));
         std::array::from_fn(|p| u32::from_le_bytes([bytes[0][p], bytes[1][p], bytes[2][p], bytes[3][p]]))
     }
+}
+
+/// 1 at each code of a word that is missing.
+#[inline(always)]
+pub(super) const fn missing(word: u32) -> u32 {
+    word & word >> 1 & 0x5555_5555
+}
+
+/// [`Dot::find`] in plain code, of words the first of which is `first`.
+#[inline(always)]
+fn find(words: &[u32], first: usize, places: &mut [u32]) -> usize {
+    let mut used = 0;
+    #[allow(clippy::cast_possible_truncation, reason = "words of a tile in a cache")]
+    let first = first as u32;
+    for (place, &word) in (first..).zip(words) {
+        // Without a branch: no processor would foretell which are whole.
+        places[used] = place;
+        used += usize::from(missing(word) != 0);
+    }
+    used
 }
 
 /// What runs on the vectors of a [`Path`].
@@ -50,6 +77,9 @@ pub(super) enum Path {
     /// 32 products in three instructions.
     #[cfg(target_arch = "x86_64")]
     Avx2(pulp::x86::V3),
+    /// 16 products in four instructions.
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    Neon(pulp::aarch64::Neon),
     /// Plain code.
     Plain,
 }
@@ -62,6 +92,10 @@ impl Path {
             return Self::Vnni(vnni);
         } else if let Some(avx2) = pulp::x86::V3::try_new() {
             return Self::Avx2(avx2);
+        }
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        if let Some(neon) = pulp::aarch64::Neon::try_new() {
+            return Self::Neon(neon);
         }
         Self::Plain
     }
@@ -76,6 +110,8 @@ impl Path {
             all.extend(Vnni::try_new().map(Self::Vnni));
             all.extend(pulp::x86::V3::try_new().map(Self::Avx2));
         }
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        all.extend(pulp::aarch64::Neon::try_new().map(Self::Neon));
         all
     }
 
@@ -85,6 +121,8 @@ impl Path {
             Self::Vnni(vnni) => work.run::<_, 6, 4>(vnni),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(avx2) => work.run::<_, 3, 2>(avx2),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::Neon(neon) => work.run::<_, 3, 4>(neon),
             Self::Plain => work.run::<_, 3, 2>(Plain),
         }
     }
@@ -135,12 +173,30 @@ impl Dot for Vnni {
     }
 
     #[inline(always)]
+    fn find(self, words: &[u32], places: &mut [u32]) -> usize {
+        let simd = self.avx512f;
+        let (vectors, rest) = words.as_chunks::<16>();
+        let mut index = pulp::cast([0u32, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+        let mut used = 0;
+        for &words in vectors {
+            let words = pulp::cast(words);
+            let both = simd._mm512_and_si512(words, simd._mm512_srli_epi32::<1>(words));
+            let found = simd._mm512_test_epi32_mask(both, self.splat(0x5555_5555));
+            let places: &mut [u32; 16] = &mut places[used..].as_chunks_mut().0[0];
+            *places = pulp::cast(simd._mm512_maskz_compress_epi32(found, index));
+            used += found.count_ones() as usize;
+            index = simd._mm512_add_epi32(index, self.splat(16));
+        }
+        used + find(rest, 16 * vectors.len(), &mut places[used..])
+    }
+
+    #[inline(always)]
     fn interleave(self, rows: [[u32; 4]; 4]) -> [u32; 16] {
         // Word w of each row side by side, then the bytes of four words.
-        let words: [u32; 16] = std::array::from_fn(|i| (i % 4 * 4 + i / 4) as u32);
-        let bytes: [u8; 64] = std::array::from_fn(|i| (i % 4 * 4 + i / 4 % 4) as u8);
-        let fours = self.avx512f._mm512_permutexvar_epi32(pulp::cast(words), pulp::cast(rows));
-        pulp::cast(self.avx512bw._mm512_shuffle_epi8(fours, pulp::cast(bytes)))
+        const WORDS: [u32; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
+        const BYTES: [u8; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
+        let fours = self.avx512f._mm512_permutexvar_epi32(pulp::cast(WORDS), pulp::cast(rows));
+        pulp::cast(self.avx512bw._mm512_shuffle_epi8(fours, pulp::cast([BYTES; 4])))
     }
 }
 
@@ -171,6 +227,37 @@ impl Dot for pulp::x86::V3 {
     fn quads(self, words: Self::Vector, shift: u32) -> Self::Vector {
         let shifted = self.avx2._mm256_srlv_epi32(words, self.splat(shift));
         self.avx2._mm256_and_si256(shifted, self.splat(0x0303_0303))
+    }
+}
+
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+impl Dot for pulp::aarch64::Neon {
+    type Vector = std::arch::aarch64::uint32x4_t;
+    type Words = [u32; 4];
+
+    #[inline(always)]
+    fn vectorize<F: NullaryFnOnce>(self, f: F) -> F::Output {
+        Self::vectorize(self, f)
+    }
+
+    #[inline(always)]
+    fn splat(self, word: u32) -> Self::Vector {
+        self.neon.vdupq_n_u32(word)
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: Self::Vector, codes: Self::Vector, digits: Self::Vector) -> Self::Vector {
+        let neon = self.neon;
+        let (codes, digits) = (pulp::cast(codes), pulp::cast(digits));
+        let low = neon.vmull_s8(neon.vget_low_s8(codes), neon.vget_low_s8(digits));
+        let pairs = neon.vpaddq_s16(low, neon.vmull_high_s8(codes, digits));
+        pulp::cast(neon.vpadalq_s16(pulp::cast(sums), pairs))
+    }
+
+    #[inline(always)]
+    fn quads(self, words: Self::Vector, shift: u32) -> Self::Vector {
+        let shift = self.neon.vdupq_n_s32(-shift.cast_signed());
+        self.neon.vandq_u32(self.neon.vshlq_u32(words, shift), self.splat(0x0303_0303))
     }
 }
 

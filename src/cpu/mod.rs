@@ -7,11 +7,11 @@ mod load;
 mod matmul;
 mod pack;
 mod pack_genotypes;
-mod packed;
 mod packed_adjoint;
 mod packed_apply;
 mod packed_digits;
 mod packed_standardize;
+mod packed_uniform;
 mod planes;
 mod quads;
 mod random;
@@ -30,6 +30,7 @@ pub(crate) use self::{
     packed_apply::packed_apply,
     packed_digits::packed_digits,
     packed_standardize::packed_standardize,
+    packed_uniform::packed_uniform,
     planes::{merge_planes, split_planes},
     random::random,
     reduce::reduce,

@@ -31,11 +31,11 @@ pub(crate) fn pack(launch: CpuLaunch<'_>) {
         first: 0,
     };
     rows.for_each(&|first, [x]: [&[u8]; 1], [out]: [&mut [u8]; 1]| {
-        let refused = wide(|| match bits {
-            1 => row::<1>(x, out, code, table),
-            2 => row::<2>(x, out, code, table),
-            _ => row::<4>(x, out, code, table),
-        });
+        let refused = match bits {
+            1 => wide(Row::<1> { x, out, code, table }),
+            2 => wide(Row::<2> { x, out, code, table }),
+            _ => wide(Row::<4> { x, out, code, table }),
+        };
         if refused {
             code.tell(x, first, &told);
         }
@@ -61,7 +61,7 @@ impl Code {
             _ => u32::from(value) >= self.entries,
         };
         let number = x.iter().filter(|value| is_refused(value)).count();
-        let at = first + x.iter().position(|value| is_refused(value)).unwrap_or(0);
+        let at = first + x.iter().position(is_refused).unwrap_or(0);
         let [number, at] = [number, at].map(|n| u32::try_from(n).expect("a part should be small"));
         count.fetch_add(number, Ordering::Relaxed);
         place.fetch_max(!at, Ordering::Relaxed);
@@ -69,17 +69,29 @@ impl Code {
 }
 
 /// Packs a row; whether any value is refused.
-#[inline(always)]
-fn row<const BITS: usize>(x: &[u8], out: &mut [u8], code: Code, table: Option<u64>) -> bool {
-    let refused = squeeze_all::<BITS>(x, out, code);
-    if let Some(table) = table {
-        recode_all::<BITS>(out, table);
-        // The table may have changed the zeros behind the values.
-        if let (tail @ 1.., Some(last)) = (x.len() % (8 / BITS), out.last_mut()) {
-            *last &= 0xff >> (8 - tail * BITS);
+struct Row<'a, const BITS: usize> {
+    x: &'a [u8],
+    out: &'a mut [u8],
+    code: Code,
+    table: Option<u64>,
+}
+
+impl<const BITS: usize> pulp::NullaryFnOnce for Row<'_, BITS> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn call(self) -> bool {
+        let Self { x, out, code, table } = self;
+        let refused = squeeze_all::<BITS>(x, out, code);
+        if let Some(table) = table {
+            recode_all::<BITS>(out, table);
+            // The table may have changed the zeros behind the values.
+            if let (tail @ 1.., Some(last)) = (x.len() % (8 / BITS), out.last_mut()) {
+                *last &= 0xff >> (8 - tail * BITS);
+            }
         }
+        refused
     }
-    refused
 }
 
 const ONES: u64 = 0x0101_0101_0101_0101;

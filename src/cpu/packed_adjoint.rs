@@ -6,10 +6,7 @@ use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use super::{
-    dot::{Dot, Path, Work},
-    packed::{find, missing, missing_of_pair},
-};
+use super::dot::{Dot, Path, Work, missing};
 use crate::{driver::cpu::CpuLaunch, genotype::packed::adjoint::Params};
 
 /// Words of a row that one task takes: a line of the cache.
@@ -20,8 +17,9 @@ const NARROW_STRIP: usize = 4;
 const DEPTH: usize = 256;
 /// Fewest rows of a task, so that adding up its sums costs little beside them.
 const LEAST_ROWS: usize = 512;
-/// One of as many codes missing makes a second product faster than a walk over those that are.
-const DENSE: usize = 24;
+/// With one word in as many that holds a missing code, or one code in 24 by chance, a second product takes as long as a walk
+/// over those that are.
+const DENSE: usize = 2;
 
 /// Codes of 64 samples of 4 rows, a byte each: those of sample 4 p + j are word 16 j + p. A vector is in one line of the
 /// cache.
@@ -171,7 +169,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
         let mut totals = vec![0; 16 * self.words * padded(p.cols)];
         let mut bytes = [[0; 16]; DEPTH / 4];
         let mut codes = [Codes::zeroed(); DEPTH / 4];
-        let mut pairs = [0; 2 * DEPTH];
+        let mut places = [0; 4 * DEPTH + 16];
         for row in (self.rows.0..self.rows.1).step_by(DEPTH) {
             let rows = DEPTH.min(self.rows.1 - row);
             let fours = rows.div_ceil(4);
@@ -182,13 +180,13 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
                 let bytes = bytes.as_flattened();
                 self.decode(bytes, codes);
                 if p.missing {
-                    let (used, missing) = find(bytes, &mut pairs);
-                    if missing * DENSE > rows * 64 {
+                    let used = self.dot.find(bytes, &mut places);
+                    if used * DENSE > bytes.len() {
                         self.add_absent(bytes, codes, weights, sums);
                     } else {
                         let totals = &mut totals[strip * 64 * padded(p.cols)..][..64 * padded(p.cols)];
                         let filled = &self.filled[row * padded(p.cols)..];
-                        walk(bytes, &pairs[..used], filled, totals, padded(p.cols));
+                        walk(bytes, &places[..used], filled, totals, padded(p.cols));
                     }
                 }
                 self.add(codes, weights, sums);
@@ -322,15 +320,14 @@ impl<W: Pod> Tile<'_, W> {
 
 /// Adds what is missing to the totals of its samples.
 #[inline(always)]
-fn walk(bytes: &[u32], pairs: &[u16], filled: &[i32], totals: &mut [i64], padded: usize) {
-    let words = bytes.as_chunks::<2>().0;
-    for &pair in pairs {
-        let pair = usize::from(pair);
-        let mut gaps = missing_of_pair(&words[pair]);
+fn walk(bytes: &[u32], places: &[u32], filled: &[i32], totals: &mut [i64], padded: usize) {
+    for &place in places {
+        let place = place as usize;
+        let mut gaps = missing(bytes[place]);
         while gaps != 0 {
             let bit = gaps.trailing_zeros() as usize;
             gaps &= gaps - 1;
-            let (row, sample) = (pair / 8 * 4 + bit / 8 % 4, pair % 8 * 8 + bit / 32 * 4 + bit / 2 % 4);
+            let (row, sample) = (place / 16 * 4 + bit / 8, place % 16 * 4 + bit / 2 % 4);
             let (totals, filled) =
                 (&mut totals[sample * padded..][..padded], &filled[row * padded..][..padded]);
             for (totals, filled) in totals.as_chunks_mut::<8>().0.iter_mut().zip(filled.as_chunks::<8>().0) {
@@ -368,3 +365,7 @@ fn join(sums: &[u32], p: &Product<'_>, totals: &mut [i64]) {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "test sizes are small")]
+mod tests;

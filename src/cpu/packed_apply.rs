@@ -15,16 +15,13 @@ use crate::{
 
 /// Rows of a task: a multiple of 4, so that whole words of weights are written, and of any tile.
 const BLOCK: usize = 48;
-/// With one code in as many missing, a second product takes as long as a walk over those that are.
-const DENSE: usize = 24;
+/// With one word in as many that holds a missing code, or one code in 24 by chance, a second product takes as long as a walk
+/// over those that are.
+const DENSE: usize = 2;
 /// Columns that are rounded at a time: loops of as many become vectors, where shorter ones may be unrolled before that.
 const PART: usize = 32;
 
 pub(crate) fn packed_apply(launch: CpuLaunch<'_>) {
-    apply(launch, Path::best());
-}
-
-fn apply(launch: CpuLaunch<'_>, path: Path) {
     let p: Params = launch.params();
     let (missing, as_digits) = (launch.constant("MISSING") != 0, launch.constant("DIGITS") != 0);
     let [packed, xs, table, columns, out] = launch.args();
@@ -44,9 +41,11 @@ fn apply(launch: CpuLaunch<'_>, path: Path) {
     };
     if as_digits {
         let len = rows.div_ceil(4) * product.width();
-        path.run(Digits { product, out: &mut out.write::<u32>()[p.out0 as usize..][..len] });
+        let out = &mut out.write::<u32>()[p.out0 as usize..][..len];
+        Path::best().run(Digits { product, out });
     } else {
-        path.run(Values { product, out: &mut out.write::<f32>()[p.out0 as usize..][..rows * cols] });
+        let out = &mut out.write::<f32>()[p.out0 as usize..][..rows * cols];
+        Path::best().run(Values { product, out });
     }
 }
 
@@ -218,7 +217,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
                 self.add(&quads, count, xs, &mut sums.codes[place.clone()]);
                 if p.missing {
                     let sums = &mut sums.absent[place];
-                    if gaps.find(&packed) * DENSE > NARROW * 16 * count {
+                    if gaps.find(self.dot, &packed) * DENSE > NARROW * count {
                         for (quads, packed) in quads.iter_mut().zip(packed) {
                             quads.decode_gaps(packed);
                         }
@@ -349,8 +348,12 @@ fn multiple(weight: f32) -> i32 {
     // conversion that Rust's `as` is.
     const SHIFT: f32 = 12_582_912.0;
     let whole = |x: f32| x.to_bits().cast_signed() - SHIFT.to_bits().cast_signed();
-    let weight = weight.round_ties_even().max(-8_355_711.0).min(8_355_711.0);
+    let weight = weight.round_ties_even().clamp(-8_355_711.0, 8_355_711.0);
     let high = weight * (1.0 / 256.0) + SHIFT;
     let low = weight - (high - SHIFT) * 256.0 + SHIFT;
     256 * whole(high) + whole(low)
 }
+
+#[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "test sizes are small")]
+mod tests;

@@ -2,10 +2,7 @@
 
 use bytemuck::Pod;
 
-use super::{
-    dot::Dot,
-    packed::{find, missing, missing_of_pair},
-};
+use super::dot::{Dot, missing};
 
 /// Words of a row that are decoded at a time.
 pub(super) const DEPTH: usize = 64;
@@ -51,8 +48,8 @@ impl Quads {
 
 /// The missing codes of pieces of rows.
 pub(super) struct Gaps<const ROWS: usize> {
-    /// The pairs of words that hold one, and how many these are.
-    pairs: [[u16; DEPTH / 2]; ROWS],
+    /// The words that hold one, and how many these are.
+    places: [[u32; DEPTH + 16]; ROWS],
     used: [usize; ROWS],
     /// Each one's quad in a row, and 1 in its byte.
     pub(super) ones: Vec<(u32, u32)>,
@@ -60,19 +57,18 @@ pub(super) struct Gaps<const ROWS: usize> {
 
 impl<const ROWS: usize> Default for Gaps<ROWS> {
     fn default() -> Self {
-        Self { pairs: [[0; DEPTH / 2]; ROWS], used: [0; ROWS], ones: Vec::new() }
+        Self { places: [[0; DEPTH + 16]; ROWS], used: [0; ROWS], ones: Vec::new() }
     }
 }
 
 impl<const ROWS: usize> Gaps<ROWS> {
-    /// Finds them; gives their number.
+    /// Finds the words that hold some; gives their number.
     #[inline(always)]
-    pub(super) fn find(&mut self, packed: &[&[u32]; ROWS]) -> usize {
+    pub(super) fn find<D: Dot>(&mut self, dot: D, packed: &[&[u32]; ROWS]) -> usize {
         let mut all = 0;
-        for ((packed, pairs), used) in packed.iter().zip(&mut self.pairs).zip(&mut self.used) {
-            let codes;
-            (*used, codes) = find(packed, pairs);
-            all += codes;
+        for ((packed, places), used) in packed.iter().zip(&mut self.places).zip(&mut self.used) {
+            *used = dot.find(packed, places);
+            all += *used;
         }
         all
     }
@@ -80,14 +76,13 @@ impl<const ROWS: usize> Gaps<ROWS> {
     /// Lists those of a row.
     #[inline(always)]
     pub(super) fn list(&mut self, row: usize, packed: &[u32]) {
-        let words = packed.as_chunks::<2>().0;
         self.ones.clear();
-        for &pair in &self.pairs[row][..self.used[row]] {
-            let mut gaps = missing_of_pair(&words[usize::from(pair)]);
+        for &place in &self.places[row][..self.used[row]] {
+            let mut gaps = missing(packed[place as usize]);
             while gaps != 0 {
                 let bit = gaps.trailing_zeros();
                 gaps &= gaps - 1;
-                self.ones.push((8 * u32::from(pair) + bit / 32 * 4 + bit / 2 % 4, 1 << (bit & 24)));
+                self.ones.push((4 * place + bit / 2 % 4, 1 << (bit & 24)));
             }
         }
     }

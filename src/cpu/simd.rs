@@ -2,8 +2,9 @@
 
 /// Runs a loop with the widest vectors of this processor: a plain x86-64 build stops at SSE2.
 ///
-/// Only what is inlined into `f` gains.
+/// Only what is inlined into `op` gains. A closure that is large may not be inlined itself; a struct with
+/// `#[inline(always)]` on its `call` is.
 #[inline(always)]
-pub(super) fn wide<R>(f: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(f)
+pub(super) fn wide<Op: pulp::NullaryFnOnce>(op: Op) -> Op::Output {
+    pulp::Arch::new().dispatch(op)
 }

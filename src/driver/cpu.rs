@@ -186,7 +186,7 @@ impl CpuDriver {
             workgroup_memory: u32::MAX,
             workgroup_size: 1024,
             alignment: 64,
-            step: 2 << 20,
+            step: 8 << 20,
         }
     }
 

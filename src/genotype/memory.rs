@@ -149,8 +149,11 @@ impl Memory {
             Method::Randomized => self.residency(map, free, self.device.saturating_sub(device)),
             _ => (Residency::Store, "one pass: nothing is kept".into()),
         };
+        // Two panels are on the device beside what any pass needs.
+        let host_panel = Residency::Host.panel_bytes().min(self.device.saturating_sub(device) / 2);
+        let panel_bytes = if residency == Residency::Host { host_panel } else { residency.panel_bytes() };
         let prefetch = map.plan().largest_need().saturating_add(ahead);
-        Ok(Allowance { prefetch, residency, reason, basis })
+        Ok(Allowance { prefetch, residency, panel_bytes, reason, basis })
     }
 
     /// Where genotypes stay between passes, with so much left of both budgets, and why.
@@ -159,35 +162,36 @@ impl Memory {
         let rows = map.plan().rows();
         // With each variant's mean and scale on either side.
         let kept = rows.saturating_mul(map.held_row_bytes() + 16);
-        let what = match form {
-            Form::Packed(_) => format!("packed genotypes of {kept} bytes"),
-            _ => format!("dosages of {kept} bytes"),
-        };
+        let packed = matches!(form, Form::Packed(_));
+        let what = format!("{} of {}", mib(kept), if packed { "packed genotypes" } else { "dosages" });
+        let [left, left_on_device] = [host, device].map(mib);
         if self.shared {
             return if kept <= host {
-                (Residency::Device, format!("{what} fit the {host} left of the memory budget"))
+                (Residency::Device, format!("{what} fit what is left of the memory budget, {left}"))
             } else {
-                (Residency::Store, format!("{what} do not fit the {host} left of the memory budget"))
+                (Residency::Store, format!("{what} do not fit what is left of the memory budget, {left}"))
             };
         }
         if kept <= device {
-            return (Residency::Device, format!("{what} fit the {device} left of the device memory budget"));
+            let why = format!("{what} fit what is left of the device memory budget, {left_on_device}");
+            return (Residency::Device, why);
         }
-        let longest = map.panel_rows(Residency::Host).min(rows).saturating_mul(map.held_row_bytes());
-        let packed = matches!(form, Form::Packed(_));
-        // Two panels are on the device, and two slots on the host.
-        if packed && 2 * longest <= device && kept.saturating_add(2 * longest) <= host {
-            let why =
-                format!("{what} do not fit the {device} left of the device memory budget, but the host's");
+        // At least a block a panel; two panels are on the device, and two slots on the host.
+        let block = map.panel_rows(0).min(rows).saturating_mul(map.held_row_bytes());
+        let slots = 2 * Residency::Host.panel_bytes().min(kept);
+        if packed && 2 * block <= device && kept.saturating_add(slots) <= host {
+            let why = format!("{what} do not fit what is left of the device memory budget, {left_on_device}");
             return (Residency::Host, why);
         }
-        (
-            Residency::Store,
-            format!(
-                "{what} fit neither the {device} left of the device memory budget nor the {host} of the host's"
-            ),
-        )
+        let why =
+            format!("{what} fit neither budget, of which {left} and {left_on_device} of the device are left");
+        (Residency::Store, why)
     }
+}
+
+/// A size in words.
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 /// Bytes on the host that any pass needs: slots, and the chunks of one block.
@@ -200,7 +204,8 @@ pub(super) fn stream_bytes(map: &Standardized<'_>) -> u64 {
 pub(super) fn block_bytes(map: &Standardized<'_>, shared: bool, standardized: u64) -> u64 {
     let [variants, n] = map.shape();
     let rows = map.plan().block_rows().min(variants);
-    let held = map.panel_rows(Residency::Store).min(variants).saturating_mul(map.held_row_bytes());
+    let held =
+        map.panel_rows(Residency::Store.panel_bytes()).min(variants).saturating_mul(map.held_row_bytes());
     let blocks = 2 * (map.plan().block_bytes() + held) + 4 * standardized * rows * n;
     blocks + if shared { blocks.min(FREE_BYTES as u64) } else { 0 }
 }
@@ -219,6 +224,8 @@ pub(super) struct Allowance {
     /// Where genotypes stay between passes, and why.
     pub(super) residency: Residency,
     pub(super) reason: String,
+    /// Bytes of a panel at most.
+    pub(super) panel_bytes: u64,
     /// Bytes for the basis of the randomized method.
     pub(super) basis: u64,
 }

@@ -23,6 +23,7 @@ mod tests;
 
 pub use self::{
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls, grm},
+    packed::PackedMatrix,
     pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
     project::{Match, Projection, ReferenceLoadings, project},
     residency::Residency,

@@ -59,6 +59,9 @@ pub(crate) struct Block<'a> {
 /// Is given a variant's index, its scaling and its row of a product.
 pub(crate) type VariantSink<'a> = dyn FnMut(u64, &Standard, &[f64]) -> Result<()> + 'a;
 
+/// Is given the rows of a block, its product, and the scaling of its variants.
+type ProductSink<'a> = dyn FnMut(Range<u64>, &Matrix, &[Standard]) -> Result<()> + 'a;
+
 /// The standardised genotype matrix: variants by samples.
 #[derive(Debug)]
 pub(crate) struct Standardized<'a> {
@@ -69,8 +72,9 @@ pub(crate) struct Standardized<'a> {
     scaling: Scaling<'a>,
     /// Bytes of decoded chunks to hold at most.
     prefetch: u64,
-    /// Where genotypes stay after the first pass.
+    /// Where genotypes stay after the first pass, and bytes of their panels.
     residency: Residency,
+    panel_bytes: u64,
     state: RefCell<State>,
 }
 
@@ -131,6 +135,7 @@ impl<'a> Standardized<'a> {
             scaling,
             prefetch: 0,
             residency: Residency::Store,
+            panel_bytes: Residency::Store.panel_bytes(),
             state: RefCell::default(),
         })
     }
@@ -152,9 +157,9 @@ impl<'a> Standardized<'a> {
         self.form
     }
 
-    /// Sets what the memory plan allows: bytes of chunks held, and where genotypes stay.
-    pub(crate) fn allow(&mut self, prefetch: u64, residency: Residency) {
-        (self.prefetch, self.residency) = (prefetch, residency);
+    /// Sets what the memory plan allows: bytes of chunks held, and where genotypes stay, in panels of how many bytes.
+    pub(crate) fn allow(&mut self, prefetch: u64, residency: Residency, panel_bytes: u64) {
+        (self.prefetch, self.residency, self.panel_bytes) = (prefetch, residency, panel_bytes);
     }
 
     /// Bytes of a variant as the device holds it.
@@ -166,12 +171,12 @@ impl<'a> Standardized<'a> {
         }
     }
 
-    /// Rows of a panel that lives as long as `residency` says.
-    pub(crate) fn panel_rows(&self, residency: Residency) -> u64 {
+    /// Rows of a panel of at most so many bytes: whole blocks, one at least.
+    pub(crate) fn panel_rows(&self, bytes: u64) -> u64 {
         let block = self.plan.block_rows();
         match self.form {
             Form::Packed(_) => {
-                let bytes = residency.panel_bytes().min(self.device.limits().buffer / 2);
+                let bytes = bytes.min(self.device.limits().buffer / 2);
                 (bytes / self.held_row_bytes().max(1) / block).max(1) * block
             }
             _ => block,
@@ -309,9 +314,9 @@ impl<'a> Standardized<'a> {
             Form::Packed(coding) => {
                 let raw = Tensor::from_staging(self.device, slot, &[count, coding.row_bytes(samples)])?;
                 if open.back().is_none_or(|panel| panel.rows.end <= rows.start) {
-                    let residency =
-                        if self.state.borrow().tally.is_none() { self.residency } else { Residency::Store };
-                    let end = self.plan.rows().min(rows.start + self.panel_rows(residency));
+                    let first_pass = self.state.borrow().tally.is_none();
+                    let bytes = if first_pass { self.panel_bytes } else { Residency::Store.panel_bytes() };
+                    let end = self.plan.rows().min(rows.start + self.panel_rows(bytes));
                     let packed = Tensor::empty(self.device, &[end - rows.start, row_words(samples)])?;
                     open.push_back(Panel::new(rows.start..end, Held::Packed(packed)));
                 }
@@ -396,12 +401,7 @@ impl<'a> Standardized<'a> {
     }
 
     /// `A X` block by block.
-    fn products(
-        &self,
-        x: &Matrix,
-        pass: &Pass<'_>,
-        f: &mut dyn FnMut(Range<u64>, &Matrix, &[Standard]) -> Result<()>,
-    ) -> Result<()> {
+    fn products(&self, x: &Matrix, pass: &Pass<'_>, f: &mut ProductSink<'_>) -> Result<()> {
         if !matches!(self.form, Form::Packed(_)) {
             let narrow = x.to_tensor(self.device)?;
             return self.each_block(pass, &mut |block| {

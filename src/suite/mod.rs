@@ -15,6 +15,7 @@ mod matmul;
 mod names;
 mod packed;
 mod packed_gram;
+mod packed_matrix;
 mod project;
 mod qr;
 mod random;

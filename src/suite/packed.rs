@@ -6,8 +6,8 @@ use super::{
 use crate::{
     Device, Error, Tensor,
     genotype::packed::{
-        adjoint::{Sums, packed_adjoint},
-        apply::{Rows, packed_apply, packed_weights},
+        adjoint::{self, Sums, adjoint_in_tiles, packed_adjoint},
+        apply::{self, Rows, apply_in_tiles, packed_apply, packed_weights, weights_in_tiles},
         pack::{Coding, pack_genotypes},
         row_words, sample,
         slices::{MAX, Slices, digits, lanes, scale},
@@ -19,7 +19,7 @@ use crate::{
 device_tests! {
     every_call, codings_at_every_width, bad_values_are_counted, rows_into_the_middle,
     rows_at_every_byte, weights_are_the_oracles, products_are_close, sums_are_exact, sums_add_up,
-    missing_here_and_there, panels_change_nothing, several_launches, many_parts, codes_are_standardised,
+    missing_here_and_there, large_tiles_change_nothing, panels_change_nothing, several_launches, many_parts, codes_are_standardised,
     empty, wrong_shapes, nan_is_refused,
 }
 
@@ -405,6 +405,24 @@ fn missing_here_and_there(device: &Device) {
     }
 }
 
+/// Around tiles of 256 rows and of 256 samples.
+fn large_tiles_change_nothing(device: &Device) {
+    for size in [(1, 1, 1), (255, 20, 257), (256, 4, 255), (257, 22, 256), (1030, 3, 600)] {
+        for missing in [false, true] {
+            let case = Case::new(device, size, missing);
+            let x = case.slices();
+            let bits = |y: Tensor<f32>| y.read().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
+            let y = bits(apply_in_tiles(apply::LARGE_TILE, case.rows(), &x).unwrap());
+            assert_eq!(y, bits(packed_apply(case.rows(), &x).unwrap()), "{size:?} {missing}");
+            let weights = weights_in_tiles(apply::LARGE_TILE, case.rows(), &x, &case.scales()).unwrap();
+            assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
+            let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
+            adjoint_in_tiles(adjoint::LARGE_TILE, case.rows(), &weights, &mut sums).unwrap();
+            assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {missing}");
+        }
+    }
+}
+
 fn panels_change_nothing(device: &Device) {
     let case = Case::new(device, (130, 7, 200), true);
     let x = case.slices();
@@ -524,7 +542,7 @@ fn digits_are_balanced_and_whole() {
 
 #[test]
 fn scales_use_the_range() {
-    for largest in [1e-12, 0.3, 1.0, MAX, 1.0001 * MAX, 7e15] {
+    for largest in [1e-11, 0.3, 1.0, MAX, 1.0001 * MAX, 7e15] {
         let scale = scale(largest);
         assert!(scale * largest <= MAX && scale * largest > MAX / 2.01, "{largest}");
         assert_eq!(scale.log2().fract(), 0.0);

@@ -143,6 +143,7 @@ impl Matching {
             return None;
         }
         self.seen[first] = true;
+        let unknown = reference == "." || alternate == ".";
         let mut repeated = false;
         for (swapped, pair) in [(false, pair(reference, alternate)), (true, pair(alternate, reference))] {
             let Some(&alleles) = self.index.alleles.get(&*pair) else { continue };
@@ -159,10 +160,11 @@ impl Matching {
             }
             self.used[first] += 1;
             self.counts.loadings.swapped += u64::from(swapped);
-            self.counts.loadings.alleles_unknown += u64::from(reference == "." || alternate == ".");
+            self.counts.loadings.alleles_unknown += u64::from(unknown);
             let row = self.order[next];
             return Some(if swapped { Match::Swapped(row) } else { Match::Same(row) });
         }
+        self.counts.ambiguous += u64::from(repeated && unknown);
         let stores = &mut self.counts.stores;
         *if repeated { &mut stores.repeated } else { &mut stores.not_in_loadings } += 1;
         None
@@ -207,6 +209,10 @@ impl Matching {
 pub(crate) struct Counts {
     pub(crate) loadings: LoadingsCounts,
     pub(crate) stores: StoresCounts,
+    /// Variants of the stores whose alleles nobody knows, of the same place as one before: which of them the loadings mean
+    /// cannot be told.
+    #[serde(skip)]
+    pub(crate) ambiguous: u64,
     /// Where nothing matched: the first contig of the loadings, and of the stores, if the loadings do not have it.
     #[serde(skip)]
     contigs: Option<(String, String)>,
@@ -329,6 +335,16 @@ mod tests {
         assert_eq!(pairs.find(&variant("1", 5, "C", "A")), Some(Match::Swapped(0)));
         let counts = pairs.counts(1);
         assert_eq!((counts.loadings.used, counts.loadings.repeated), (1, 1));
+    }
+
+    #[test]
+    fn places_without_alleles_are_ambiguous_if_repeated() {
+        let mut pairs = matching(&[(".", 0, ".", "."), (".", 1, ".", ".")]);
+        for (position, expected) in [(0, Some(Match::Same(0))), (1, Some(Match::Same(1))), (0, None)] {
+            assert_eq!(pairs.find(&variant(".", position, ".", ".")), expected);
+        }
+        let counts = pairs.counts(3);
+        assert_eq!((counts.loadings.alleles_unknown, counts.ambiguous), (2, 1));
     }
 
     #[test]

@@ -179,6 +179,12 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
             "{what} cannot be used, more than --max-mismatch {most} allows: {reasons}; a higher one goes on without them"
         )));
     }
+    if counts.ambiguous > 0 {
+        let n = text::plural(counts.ambiguous, "variant");
+        return Err(Failure::Error(format!(
+            "{n} of the stores repeat the position of another, and without alleles nothing tells which of them {path} means"
+        )));
+    }
     let mut warnings = Vec::new();
     if left > 0 {
         warnings.push(format!("{what} are left out, which brings scores nearer to zero: {reasons}"));

@@ -60,6 +60,9 @@ impl Table {
         }
         let mut reference = ReferenceLoadings::new(header.scaler, ploidy, components)?;
         let mut index = Index::default();
+        if let Some(rows) = header.rows {
+            reference.reserve(rows).map_err(|_| lines.fail(format!("no memory for {rows} variants")))?;
+        }
         let mut numbers = vec![0.0; components];
         while let Some(line) = lines.next()? {
             let row = Row::parse(&line, &mut numbers)

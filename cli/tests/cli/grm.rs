@@ -182,7 +182,9 @@ fn bad_input_leaves_nothing() {
     refused(&scratch.join("nowhere"), &[], &["nowhere"]);
     refused(&fixture("all_v3.vcz"), &["--memory", "1K"], &["--memory", "at least"]);
     refused(&fixture("all_v3.vcz"), &["--device", "abacus"], &["abacus"]);
-    refused(&fixture("all_v3.vcz"), &["--maf", "0.5"], &["none of the 240 variants"]);
+    let constant = scratch.join("constant");
+    store(&constant, &["a", "b", "c"], &[&[1, 1, 1], &[0, 0, -1]]);
+    refused(&constant, &[], &["none of the 2 variants", "2 do not vary"]);
     let spaced = scratch.join("spaced");
     store(&spaced, &["a", "b c"], &[&[0, 1], &[2, 0]]);
     refused(&spaced, &[], &["\"b c\"", "--format gcta"]);

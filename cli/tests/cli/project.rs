@@ -323,6 +323,7 @@ fn damaged_tables_are_named() {
     fails(&text.replacen("patterson", "best", 1), &["line 1", "`best`"]);
     fails(&text.replacen("samples=6", "samples=six", 1), &["line 1", "samples=six"]);
     fails(&text.replacen("ploidy=2", "ploidy=1", 1), &["ploidy 1", "ploidy 2"]);
+    fails(&text.replacen("rows=20", "rows=9999999999999999999", 1), &["no memory for 9999999999999999999"]);
     fails(&text.replacen("singular_values=", "singular_values=NaN,", 1), &["line 1", "`NaN`"]);
     fails(&text.replacen("singular_values=", "singular_values=9,", 1), &["3 singular values of 2"]);
     fails(lines[0], &["line 1", "ends within"]);
@@ -415,6 +416,20 @@ fn other_refusals() {
     plain_array(&haploid, "|i1", &[20, 6, 1], &[0; 120]);
     refused(&scratch, &haploid, &loadings, &[], &["ploidy 2", "ploidy 1"]);
     refused(&scratch, &scratch.join("nowhere"), &loadings, &[], &["nowhere"]);
+    // Rows of plain arrays have no more than a number, which two of them share.
+    let plain = scratch.join("plain.zarr");
+    let dosages: Vec<u8> = (0..120).map(|i| i % 3).collect();
+    plain_array(&plain, "|i1", &[20, 6], &dosages);
+    let by_row = scratch.join("by_row");
+    pca(&plain, &by_row, &["--loadings", "-k", "1"]).ok();
+    let (by_row, twice) = (by_row.join("loadings.tsv.gz"), [plain.to_str().unwrap()]);
+    refused(
+        &scratch,
+        &plain,
+        &by_row,
+        &twice,
+        &["variants of the stores repeat the position", "without alleles"],
+    );
     refused(&scratch, &store, &loadings, &["--memory", "1K"], &["--memory", "needs at least"]);
     refused(&scratch, &store, &loadings, &["--device", "abacus"], &["abacus"]);
     let usage = project(&store, &loadings, &scratch.join("refused"), &["--max-mismatch", "2"]);

@@ -9,6 +9,22 @@
 KERNEL(shuffle, 32)(const u32* in, u32* out, u32 mask) { out[threadIdx.x] = shuffle_xor(in[threadIdx.x], mask); }
 EXPORT(shuffle)
 
+// out[0] = the sum of all `in`; out[1 + i] = whether any of them is `value`.
+KERNEL(together, 32)(const u32* in, u64* out, u32 value) {
+    u32 own = in[threadIdx.x];
+    if (threadIdx.x == 0) out[0] = 0;
+    __syncthreads();
+    add_atomic(out, (u64)own << 8);
+    out[1 + threadIdx.x] = warp_any(own == value);
+}
+EXPORT(together)
+
+// out[i] = a[i] b[i]
+KERNEL(float_products, 32)(const float* a, const float* b, float* out) {
+    out[threadIdx.x] = rounded_product(a[threadIdx.x], b[threadIdx.x]);
+}
+EXPORT(float_products)
+
 // Eight results of each thread's pair of words.
 KERNEL(words, 32)(const u32* a, const u32* b, u32* out) {
     u32 x = a[threadIdx.x], y = b[threadIdx.x];

@@ -92,7 +92,7 @@ pub struct Grm {
     /// For [`MissingCalls::Pairwise`], the number of variants called in both (samples, samples).
     pub shared: Option<Matrix>,
     /// Variants that took part. Those without variance or calls are in M too, as in plink2's:
-    /// [`VariantCounts::kept`].
+    /// [`VariantCounts::loaded`].
     pub counts: VariantCounts,
     /// How products became relationships.
     pub method: GrmMethod,
@@ -170,7 +170,7 @@ pub fn grm(genotypes: &Genotypes, device: &Device, options: &GrmOptions, run: &R
     let shared = missing == MissingCalls::Pairwise;
     let wanted = Wanted { shared, variance: shared && method == GrmMethod::VanRaden1 };
     let prefetch = plan(&map, device, wanted, run)?;
-    map.allow(prefetch, Residency::Store);
+    map.allow(prefetch, Residency::Store, Residency::Store.panel_bytes());
     let sums = PairSums::new(&map, wanted, &Pass::new(run, Status::new(0, 1, variants)))?;
     let tally = map.tally();
     if tally.counts.used == 0 {

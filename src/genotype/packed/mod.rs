@@ -10,10 +10,14 @@ pub(crate) mod adjoint;
 pub(crate) mod apply;
 pub(crate) mod digits;
 pub(crate) mod gram;
+mod matrix;
 pub(crate) mod pack;
 pub(crate) mod product;
 pub(crate) mod slices;
 pub(crate) mod standardize;
+pub(crate) mod uniform;
+
+pub use self::matrix::PackedMatrix;
 
 /// Words of a row: a multiple of 4.
 pub(crate) const fn row_words(samples: u64) -> u64 {

@@ -36,6 +36,18 @@ impl ReferenceLoadings {
         Ok(Self { scaler, ploidy, components, standards: Vec::new(), loadings: Vec::new() })
     }
 
+    /// Makes room for that many more variants, so that pushing them takes no memory that is not kept.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where the system has not so much.
+    pub fn reserve(&mut self, variants: u64) -> Result<()> {
+        let requested = variants.saturating_mul(24 + 4 * self.components as u64);
+        let full = |_| Error::OutOfMemory { requested, free: None };
+        let rows = usize::try_from(variants).unwrap_or(usize::MAX);
+        self.standards.try_reserve_exact(rows).map_err(full)?;
+        self.loadings.try_reserve_exact(rows.saturating_mul(self.components)).map_err(full)
+    }
+
     /// Adds the next variant, with what [`loadings`](crate::genotype::loadings) says of it.
     ///
     /// `frequency` is that of the counted alleles: a missing call becomes ploidy times it. `shift` is subtracted

@@ -301,6 +301,10 @@ fn a_reference_holds_finite_numbers() {
         assert!(error.contains(needle), "`{needle}` is not in: {error}");
     }
     assert!(reference.is_empty() && reference.bytes() == 0);
+    let full = reference.reserve(u64::MAX / 2);
+    assert!(matches!(full, Err(Error::OutOfMemory { .. })), "{full:?}");
+    reference.reserve(3).unwrap();
+    assert!(reference.is_empty() && reference.bytes() >= 3 * (24 + 8));
     reference.push(0.5, 1.0, 1.0, &[0.5, -0.5]).unwrap();
     assert_eq!((reference.len(), reference.components(), reference.scaler()), (1, 2, Scaler::Center));
     assert!(reference.bytes() >= 24 + 8);

@@ -8,7 +8,7 @@ use super::{control, device, open};
 use crate::{
     Device, DeviceOptions, Error, Run, Tensor,
     driver::cpu::CpuLaunch,
-    genotype::{Genotypes, MemoryArray, Method, PcaOptions, pca},
+    genotype::{Genotypes, MemoryArray, Method, PcaOptions, Scaler, pca},
     kernel::{Access, Grid, Kernel},
     linalg,
     random::philox,
@@ -51,7 +51,9 @@ fn genotypes(variants: u64, samples: u64) -> Genotypes {
 #[test]
 fn a_pca_retries_smaller() {
     let genotypes = genotypes(20_000, 400);
-    let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
+    // Of a scaling that may have dosages above 2, which are held as bytes.
+    let scaler = Scaler::Standard;
+    let options = PcaOptions { components: 2, method: Method::Randomized, scaler, ..Default::default() };
     let expected = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
     let whole = device(9);
     let roomy = pca(&genotypes, &whole, &options, &Run::default()).unwrap();
@@ -120,7 +122,7 @@ fn a_fault_of_a_kernel_sticks() {
 fn a_lost_device_says_so_in_a_long_call() {
     const UNAVAILABLE: i32 = 46;
     let device = device(11);
-    control::lose(11, 30, UNAVAILABLE);
+    control::lose(11, 12, UNAVAILABLE);
     let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
     let result = pca(&genotypes(20_000, 100), &device, &options, &Run::default());
     assert!(matches!(result, Err(Error::DeviceLost { .. })), "{result:?}");

@@ -40,6 +40,25 @@ fn shuffles_exchange() {
 }
 
 #[test]
+fn threads_add_and_vote() {
+    let values = words(9);
+    for (value, any) in [(values[0], 1), (values[31], 1), (12_345, 0)] {
+        let got = run("together", &[cast_slice(&values)], Some(value), 66);
+        let sum: u64 = values.iter().map(|&value| u64::from(value) << 8).sum();
+        assert_eq!(u64::from(got[0]) | u64::from(got[1]) << 32, sum);
+        assert!(got[2..].as_chunks::<2>().0.iter().all(|&vote| vote == [any, 0]), "{value}");
+    }
+}
+
+#[test]
+fn products_of_floats() {
+    let (a, b) = (numbers(32, 10), numbers(32, 11));
+    let got = run("float_products", &[cast_slice(&a), cast_slice(&b)], None, 32);
+    let want: Vec<u32> = a.iter().zip(&b).map(|(a, b)| (a * b).to_bits()).collect();
+    assert_eq!(got, want);
+}
+
+#[test]
 fn words_by_themselves() {
     let (a, b) = (words(2), words(3));
     let got = run("words", &[cast_slice(&a), cast_slice(&b)], None, 256);

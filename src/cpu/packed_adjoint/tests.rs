@@ -1,0 +1,99 @@
+//! Every way to compute dot products, against plain sums.
+
+use super::*;
+use crate::random::philox;
+
+/// (rows, samples, words before and after, columns, missing of 256): around fours, pieces and strips, with few and many
+/// missing.
+const SIZES: [(usize, usize, usize, usize, u32); 12] = [
+    (1, 1, 0, 1, 0),
+    (1, 1, 0, 1, 40),
+    (3, 64, 0, 2, 0),
+    (4, 65, 0, 3, 255),
+    (5, 63, 4, 20, 3),
+    (255, 128, 0, 7, 0),
+    (256, 100, 8, 20, 2),
+    (257, 300, 0, 21, 30),
+    (260, 256, 4, 5, 1),
+    (300, 257, 0, 33, 0),
+    (513, 520, 0, 4, 3),
+    (1030, 90, 0, 6, 5),
+];
+
+fn check((rows, samples, beside, cols, missing): (usize, usize, usize, usize, u32), path: Path) {
+    let lanes = (3 * cols).next_multiple_of(16);
+    let width = if missing > 0 { 2 * lanes } else { lanes };
+    let taken = samples.div_ceil(64) * 4;
+    let words = taken + 2 * beside;
+    let code = |place: usize| match philox([1, missing], place as u64) {
+        [chance, ..] if chance % 256 < missing => 3,
+        [_, code, ..] => code % 3,
+    };
+    let packed: Vec<u32> =
+        (0..rows * words).map(|i| (0..16).map(|j| code(16 * i + j) << (2 * j)).sum()).collect();
+    let mut weights: Vec<u32> = (0..rows.div_ceil(4) * width).map(|i| philox([2, 0], i as u64)[0]).collect();
+    if rows % 4 > 0 {
+        // Rows that are not there have no weights.
+        let last = weights.len() - width;
+        weights[last..].iter_mut().for_each(|word| *word &= (1 << (8 * (rows % 4))) - 1);
+    }
+    let before: Vec<u32> = (0..samples * cols * 2).map(|i| philox([3, 0], i as u64)[0]).collect();
+    let multiple = |row: usize, lane: usize| {
+        let digit = |t: usize| {
+            let word = weights[row / 4 * width + lane + t * cols];
+            i64::from((word >> (8 * (row % 4))) as i8)
+        };
+        digit(0) + 256 * digit(1) + 65_536 * digit(2)
+    };
+    let mut expected: Vec<i64> =
+        before.as_chunks::<2>().0.iter().map(|&[low, high]| i64::from(low) | i64::from(high) << 32).collect();
+    for row in 0..rows {
+        let multiples: Vec<i64> = (0..cols).map(|c| multiple(row, c)).collect();
+        let filled: Vec<i64> =
+            (0..cols).map(|c| if missing > 0 { multiple(row, lanes + c) } else { 0 }).collect();
+        for sample in 0..samples {
+            let word = packed[row * words + beside + sample / 16];
+            for c in 0..cols {
+                let sum = &mut expected[sample * cols + c];
+                *sum = sum.wrapping_add(match word >> (2 * (sample % 16)) & 3 {
+                    3 => filled[c],
+                    code => i64::from(code) * multiples[c],
+                });
+            }
+        }
+    }
+    let product = Product {
+        packed: &packed,
+        rows,
+        words,
+        word0: beside,
+        word1: beside + taken,
+        weights: &weights,
+        width,
+        lanes,
+        cols,
+        missing: missing > 0,
+    };
+    let mut sums = before;
+    path.run(Adjoint { product, sums: &mut sums });
+    let sums = sums.as_chunks::<2>().0.iter().map(|&[low, high]| i64::from(low) | i64::from(high) << 32);
+    assert!(sums.eq(expected), "{path:?} {rows} x {samples} beside {beside}, {cols} columns, {missing}");
+}
+
+#[test]
+fn every_path_is_exact() {
+    for size in SIZES {
+        for path in Path::all() {
+            check(size, path);
+        }
+    }
+}
+
+/// Whole numbers add to the same in any order.
+#[test]
+fn threads_change_nothing() {
+    for threads in [1, 3, 16] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| check((2100, 70, 0, 5, 4), Path::best()));
+    }
+}

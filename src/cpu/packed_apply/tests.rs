@@ -1,0 +1,148 @@
+//! Every way to compute dot products, against plain sums.
+
+use super::*;
+use crate::random::philox;
+
+/// (rows, words, columns, missing of 256): around tiles, tasks and pieces, with few and many missing.
+const SIZES: [(usize, usize, usize, u32); 14] = [
+    (1, 4, 1, 0),
+    (1, 4, 1, 40),
+    (2, 4, 5, 0),
+    (3, 8, 6, 3),
+    (5, 4, 10, 255),
+    (6, 60, 11, 0),
+    (7, 64, 16, 3),
+    (47, 68, 20, 30),
+    (48, 12, 21, 1),
+    (49, 64, 20, 0),
+    (50, 4, 27, 6),
+    (13, 128, 32, 4),
+    (97, 20, 33, 12),
+    (9, 132, 64, 2),
+];
+
+struct Case {
+    rows: usize,
+    words: usize,
+    cols: usize,
+    lanes: usize,
+    missing: bool,
+    packed: Vec<u32>,
+    xs: Vec<u32>,
+    table: Vec<[f32; 2]>,
+    columns: Vec<[f32; 2]>,
+}
+
+impl Case {
+    fn new((rows, words, cols, missing): (usize, usize, usize, u32)) -> Self {
+        let lanes = (3 * cols).next_multiple_of(16);
+        let code = |place: usize| match philox([1, missing], place as u64) {
+            [chance, ..] if chance % 256 < missing => 3,
+            [_, code, ..] => code % 3,
+        };
+        let word = |i: usize| (0..16).map(|j| code(16 * i + j) << (2 * j)).sum();
+        let number = |seed: u32, i: usize| philox([seed, 0], i as u64)[0];
+        let unit = |seed: u32, i: usize| number(seed, i) as f32 / u32::MAX as f32;
+        Self {
+            rows,
+            words,
+            cols,
+            lanes,
+            missing: missing > 0,
+            packed: (0..rows * words).map(word).collect(),
+            xs: (0..4 * words * lanes).map(|i| number(2, i)).collect(),
+            table: (0..rows).map(|i| [2.0 * unit(3, i), 3.0 * unit(4, i)]).collect(),
+            columns: (0..cols).map(|i| [1e6 * (unit(5, i) - 0.5), 0.1 * unit(6, i)]).collect(),
+        }
+    }
+
+    fn run(&self, path: Path, out: &mut [f32], digits: &mut [u32]) {
+        let product = Product {
+            packed: &self.packed,
+            words: self.words,
+            xs: &self.xs,
+            lanes: self.lanes,
+            table: &self.table,
+            totals: &parts(&self.columns, 0),
+            scales: &parts(&self.columns, 1),
+            cols: self.cols,
+            missing: self.missing,
+        };
+        path.run(Values { product, out });
+        path.run(Digits { product, out: digits });
+    }
+
+    /// A row's sum of codes times a lane's digits, and of the digits of the missing.
+    fn sums(&self, row: usize, lane: usize) -> [i32; 2] {
+        let mut sums = [0; 2];
+        for quad in 0..4 * self.words {
+            let word = self.packed[row * self.words + quad / 4];
+            for byte in 0..4 {
+                let digit = i32::from((self.xs[quad * self.lanes + lane] >> (8 * byte)) as i8);
+                match word >> (2 * (quad % 4) + 8 * byte) & 3 {
+                    3 => sums[1] += digit,
+                    code => sums[0] += code as i32 * digit,
+                }
+            }
+        }
+        sums
+    }
+
+    /// y of a row and column before the column's factor.
+    fn y(&self, row: usize, c: usize) -> f32 {
+        let sums = [0, 1, 2].map(|t| self.sums(row, t * self.cols + c));
+        let join = |i: usize| {
+            let [low, middle, high] = sums.map(|sums| sums[i] as f32);
+            (high * 256.0 + middle) * 256.0 + low
+        };
+        let total = self.columns[c][0];
+        let present = if self.missing { total - join(1) } else { total };
+        let [mean, factor] = self.table[row];
+        (join(0) - mean * present) * factor
+    }
+}
+
+#[test]
+fn every_path_gives_the_same_bits() {
+    for size in SIZES {
+        let case = Case::new(size);
+        let sets = 1 + usize::from(case.missing);
+        let mut expected = vec![0.0; case.rows * case.cols];
+        let mut words = vec![0u32; case.rows.div_ceil(4) * sets * case.lanes];
+        for row in 0..case.rows {
+            for c in 0..case.cols {
+                let (y, [mean, factor], scale) = (case.y(row, c), case.table[row], case.columns[c][1]);
+                expected[row * case.cols + c] = y * scale;
+                let weight = y * factor * scale;
+                for (set, weight) in [weight, weight * mean].into_iter().take(sets).enumerate() {
+                    let multiple = weight.round_ties_even().clamp(-8_355_711.0, 8_355_711.0) as i32;
+                    for (slice, digit) in digits(multiple).into_iter().enumerate() {
+                        let lane = (row / 4 * sets + set) * case.lanes + slice * case.cols + c;
+                        words[lane] |= u32::from(digit as u8) << (8 * (row % 4));
+                    }
+                }
+            }
+        }
+        for path in Path::all() {
+            let mut y = vec![f32::NAN; expected.len()];
+            let mut digits = vec![0x5555_5555; words.len()];
+            case.run(path, &mut y, &mut digits);
+            let same = y.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same, "{path:?} {size:?}");
+            assert!(digits == words, "{path:?} {size:?}");
+        }
+    }
+}
+
+#[test]
+fn multiples_are_rounded() {
+    let edges = [0.0, 0.5, 1.5, 127.5, 128.5, 255.5, 256.5, 32_767.5, 4_194_303.5, 8_355_710.5, 8_355_711.0];
+    let far = [8_355_712.0, 1e9, f32::MAX, f32::INFINITY, f32::MIN_POSITIVE, 1e-20];
+    let any = (0..10_000).map(|i| {
+        let [mantissa, exponent, ..] = philox([7, 7], i);
+        mantissa as f32 / 2f32.powi(8 + (exponent % 40) as i32)
+    });
+    for x in edges.into_iter().chain(far).chain(any).flat_map(|x| [x, -x]) {
+        assert_eq!(multiple(x), x.round_ties_even().clamp(-8_355_711.0, 8_355_711.0) as i32, "{x}");
+    }
+}

@@ -1,0 +1,43 @@
+//! Random words to rows of 2-bit codes.
+
+use rayon::prelude::*;
+
+use super::simd::wide;
+use crate::{driver::cpu::CpuLaunch, genotype::packed::uniform::Params};
+
+/// Words of a task, about.
+const PIECE: usize = 1 << 14;
+
+pub(crate) fn packed_uniform(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let [packed] = launch.args();
+    let (words, columns) = (p.words as usize, p.columns as usize);
+    let packed = &mut packed.write::<u32>()[p.packed0 as usize..][..p.n as usize];
+    packed.par_chunks_mut((PIECE / words).max(1) * words).for_each(|rows| {
+        wide(|| {
+            for word in rows.iter_mut() {
+                *word = codes(*word);
+            }
+        });
+        for row in rows.chunks_exact_mut(words) {
+            let (_, tail) = row.split_at_mut(columns / 16);
+            if let [first, rest @ ..] = tail {
+                *first &= (1 << (2 * (columns % 16))) - 1;
+                rest.fill(0);
+            }
+        }
+    });
+}
+
+/// The first 16 digits of a fraction of 2^32 to the base 3, two bits each.
+#[inline(always)]
+fn codes(mut rest: u32) -> u32 {
+    let mut codes = 0;
+    for j in 0..16 {
+        // 2^32 / 3 and 2^33 / 3, rounded up.
+        let digit = u32::from(rest >= 0x5555_5556) + u32::from(rest >= 0xaaaa_aaab);
+        codes |= digit << (2 * j);
+        rest = rest.wrapping_mul(3);
+    }
+    codes
+}

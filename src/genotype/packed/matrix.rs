@@ -1,0 +1,266 @@
+//! A matrix of 0, 1 and 2 that stays on a device, two bits an entry.
+
+use super::{
+    apply::Rows,
+    pack::{Coding, pack_genotypes},
+    product::Product,
+    row_words,
+    uniform::packed_uniform,
+};
+use crate::{
+    Backend, Device, Error, Result, Tensor,
+    genotype::Residency,
+    linalg::{LinearMap, Matrix, Pass},
+    run::Budget,
+    tensor::checked_len,
+};
+
+/// Most columns: 256 times as many, the largest sum of a row's codes times digits, is below 2^31.
+const MAX_COLUMNS: u64 = (1 << 23) - 1;
+/// Most rows of a random panel, so that narrow ones do not need a large table of factors.
+const PANEL_ROWS: u64 = 1 << 20;
+/// Rows of `A X` that are read at a time.
+const APPLY_ROWS: u64 = 1 << 16;
+
+/// A matrix A of entries 0, 1 and 2 on one device, two bits each, for products as they are: nothing is subtracted or scaled.
+///
+/// It is a [`LinearMap`], so that [`randomized_svd`](crate::linalg::randomized_svd) and
+/// [`left_vectors`](crate::linalg::left_vectors) take it. Products run on the packed bytes.
+///
+/// # Accuracy
+/// An operand is rounded to 23 bits and a sign for each column, whatever its magnitude, and so is A X between the two
+/// products of Aᵀ (A X), with the largest that it could be; sums are exact. Results are the same bits on every device and however the rows were pushed.
+///
+/// # Cost
+/// Each row is padded to a multiple of 16 bytes: `16 ⌈columns / 64⌉` bytes a row. A product also holds the operand on the
+/// device, about 4 bytes an element, and 8 bytes for each row of the longest panel.
+///
+/// ```
+/// use teatime::{Device, Run, Tensor, genotype::PackedMatrix, linalg};
+///
+/// let device = Device::best()?;
+/// let mut a = PackedMatrix::new(&device, 2)?;
+/// a.push(&Tensor::from_slice(&device, &[2u8, 0, 0, 1, 0, 0], &[3, 2])?)?;
+/// let svd = linalg::randomized_svd(&a, 2, &linalg::RandomizedSvd::default(), &Run::default())?;
+/// assert!((svd.s[0] - 2.0).abs() < 1e-6 && (svd.s[1] - 1.0).abs() < 1e-6);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PackedMatrix {
+    device: Device,
+    rows: u64,
+    columns: u64,
+    /// Consecutive rows, (.., words) codes.
+    panels: Vec<Tensor<u32>>,
+}
+
+impl PackedMatrix {
+    /// A matrix without rows.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for no columns; [`Error::Limit`] for more than 2^23 - 1, whose sums might not fit 32 bits.
+    pub fn new(device: &Device, columns: u64) -> Result<Self> {
+        if columns == 0 {
+            return Err(Error::argument("PackedMatrix::new", "columns", "0; a row has at least one entry"));
+        }
+        if columns > MAX_COLUMNS {
+            let what = "columns of a packed matrix";
+            return Err(Error::Limit { what, requested: columns, max: MAX_COLUMNS });
+        }
+        Ok(Self { device: device.clone(), rows: 0, columns, panels: Vec::new() })
+    }
+
+    /// A matrix (rows, columns) of independent entries, 0, 1 and 2 equally likely, made on the device. Enqueues; does not
+    /// wait.
+    ///
+    /// An entry depends on the seed, its place and the number of columns alone: it is the same on every device.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`Error::Shape`] for 2^64 bytes; [`Error::OutOfMemory`] when the device's memory does not hold
+    /// the matrix, where it says how much there is (on the cpu device, what the system can give); [`Error::Limit`] when one
+    /// row does not fit a binding.
+    pub fn random(device: &Device, rows: u64, columns: u64, seed: u64) -> Result<Self> {
+        let bytes = Residency::Device.panel_bytes().min(device.limits().buffer / 2);
+        Self::random_in_panels(device, rows, columns, seed, bytes)
+    }
+
+    /// [`random`](Self::random) in panels of about so many bytes, which changes no bit.
+    pub(crate) fn random_in_panels(
+        device: &Device,
+        rows: u64,
+        columns: u64,
+        seed: u64,
+        panel_bytes: u64,
+    ) -> Result<Self> {
+        let mut matrix = Self::new(device, columns)?;
+        let row_bytes = matrix.row_bytes();
+        let requested = checked_len("PackedMatrix::random", &[rows, row_bytes])?;
+        let free = match device.info().backend {
+            Backend::Cpu => Some(Budget::default().host_bytes().saturating_mul(2)),
+            _ => device.info().memory,
+        };
+        if free.is_some_and(|free| requested > free) {
+            return Err(Error::OutOfMemory { requested, free });
+        }
+        let step = (panel_bytes / row_bytes).clamp(1, PANEL_ROWS);
+        while matrix.rows < rows {
+            let count = step.min(rows - matrix.rows);
+            let panel = packed_uniform(device, seed, matrix.rows, count, columns)?;
+            matrix.add(panel);
+        }
+        Ok(matrix)
+    }
+
+    /// Appends rows. Waits.
+    ///
+    /// Each call makes one panel, which products take alone: a few hundred MiB of dosages at a time are fast.
+    ///
+    /// # Shapes
+    /// `dosages`: (rows, columns) of 0, 1 and 2.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for any other value, with the row, after which the matrix is as it was: there is no code for a
+    /// missing entry. [`Error::Shape`], [`Error::WrongDevice`]; [`Error::Limit`] when a row does not fit a binding, or the
+    /// packed rows a buffer; [`Error::OutOfMemory`].
+    pub fn push(&mut self, dosages: &Tensor<u8>) -> Result<()> {
+        let op = "PackedMatrix::push";
+        let [rows, columns] = dosages.matrix(op)?;
+        if columns != self.columns {
+            let expected = format!("(rows, {}) dosages", self.columns);
+            return Err(Error::shape(op, expected, format_args!("({rows}, {columns})")));
+        }
+        if !dosages.device().is_same(&self.device) {
+            return Err(Error::WrongDevice { op });
+        }
+        let mut packed = Tensor::empty(&self.device, &[rows, row_words(columns)])?;
+        let stats = pack_genotypes(dosages, Coding::Dosages, columns, &mut packed, 0)?.wait()?;
+        if let Some(row) = stats.iter().position(|stats| stats.count < columns) {
+            let refused = columns - stats[row].count;
+            let why = format!("{refused} of the {columns} values of row {row} are not 0, 1 or 2");
+            return Err(Error::argument(op, "dosages", why));
+        }
+        self.add(packed);
+        Ok(())
+    }
+
+    fn add(&mut self, panel: Tensor<u32>) {
+        self.rows += panel.shape()[0];
+        self.panels.push(panel);
+    }
+
+    /// The device it lives on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// [rows, columns].
+    pub fn shape(&self) -> [u64; 2] {
+        [self.rows, self.columns]
+    }
+
+    /// Bytes of the packed entries.
+    pub fn bytes(&self) -> u64 {
+        self.rows * self.row_bytes()
+    }
+
+    fn row_bytes(&self) -> u64 {
+        4 * row_words(self.columns)
+    }
+
+    /// The packed rows, panel after panel.
+    #[cfg(test)]
+    pub(crate) fn words(&self) -> Vec<u32> {
+        self.panels.iter().flat_map(|panel| panel.read().unwrap()).collect()
+    }
+
+    /// A product with X, whose columns may have any magnitude.
+    fn product(&self, op: &'static str, x: &Matrix, bounds: Option<[f64; 2]>) -> Result<Scaled> {
+        if x.rows() as u64 != self.columns {
+            let expected = format!("{} rows", self.columns);
+            return Err(Error::shape(op, expected, format_args!("({}, {})", x.rows(), x.cols())));
+        }
+        let powers: Vec<f64> = (0..x.cols()).map(|c| power(x.column(c))).collect();
+        let mut near_one = x.clone();
+        for row in near_one.data_mut().chunks_exact_mut(powers.len().max(1)) {
+            row.iter_mut().zip(&powers).for_each(|(value, power)| *value /= power);
+        }
+        Ok(Scaled { product: Product::new(&self.device, &near_one, false, bounds)?, powers })
+    }
+
+    /// Gives the panels to `f` with the first row of each: no mean, factor 1.
+    fn each_panel(&self, mut f: impl FnMut(u64, Rows<'_>) -> Result<()>) -> Result<()> {
+        let longest = self.panels.iter().map(|panel| panel.shape()[0]).max().unwrap_or(0);
+        let factors = vec![[0.0f32, 1.0]; usize::try_from(longest).unwrap_or(usize::MAX)];
+        let table = Tensor::from_slice(&self.device, factors.as_flattened(), &[longest, 2])?;
+        let mut first = 0;
+        for packed in &self.panels {
+            let count = packed.shape()[0];
+            f(first, Rows { packed, table: &table, range: (0, count), missing: false })?;
+            first += count;
+        }
+        Ok(())
+    }
+}
+
+/// A product with columns that were divided by powers of two, since whole numbers have a range.
+#[derive(Debug)]
+struct Scaled {
+    product: Product,
+    powers: Vec<f64>,
+}
+
+/// The largest power of two that is at most the largest magnitude; 1 for zeros, and for what a product refuses.
+fn power(column: impl Iterator<Item = f64>) -> f64 {
+    let largest = column.fold(0.0, |largest: f64, value| largest.max(value.abs()));
+    if !largest.is_normal() {
+        return 1.0;
+    }
+    // The exponent without the mantissa.
+    f64::from_bits(largest.to_bits() >> (f64::MANTISSA_DIGITS - 1) << (f64::MANTISSA_DIGITS - 1))
+}
+
+/// A product's columns as they are of X itself.
+fn restored(mut y: Matrix, powers: &[f64]) -> Matrix {
+    for row in y.data_mut().chunks_exact_mut(powers.len().max(1)) {
+        row.iter_mut().zip(powers).for_each(|(value, power)| *value *= power);
+    }
+    y
+}
+
+impl LinearMap for PackedMatrix {
+    fn shape(&self) -> [u64; 2] {
+        Self::shape(self)
+    }
+
+    fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+        // The largest Euclidean norm of a row of 2s, and its sum.
+        let columns = self.columns as f64;
+        let bounds = [2.0 * columns.sqrt(), 2.0 * columns];
+        let Scaled { mut product, powers } = self.product("PackedMatrix::gram", x, Some(bounds))?;
+        self.each_panel(|first, rows| {
+            product.add(rows)?;
+            pass.tell(first + rows.range.1)
+        })?;
+        Ok(restored(product.finish()?, &powers))
+    }
+
+    fn apply(
+        &self,
+        x: &Matrix,
+        pass: &Pass<'_>,
+        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
+    ) -> Result<()> {
+        let Scaled { product, powers } = self.product("PackedMatrix::apply", x, None)?;
+        self.each_panel(|first, rows| {
+            let mut start = 0;
+            while start < rows.range.1 {
+                let end = rows.range.1.min(start + APPLY_ROWS);
+                let y = product.rows(Rows { range: (start, end), ..rows })?;
+                sink(first + start, &restored(y, &powers))?;
+                pass.tell(first + end)?;
+                start = end;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! Random rows of codes 0, 1 and 2.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::row_words;
+use crate::{
+    Device, Error, Result, Tensor,
+    kernel::{Grid, Kernel, kernel},
+    random::random_words,
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    /// Words of all rows.
+    pub(crate) n: u32,
+    /// Words of a row.
+    pub(crate) words: u32,
+    pub(crate) columns: u32,
+    pub(crate) packed0: u32,
+}
+
+pub(crate) static PACKED_UNIFORM: Kernel<Params> =
+    kernel!("packed_uniform", Params, [ReadWrite], crate::cpu::packed_uniform, specs);
+
+const WG: u32 = 256;
+
+fn spec() -> [(&'static str, u32); 1] {
+    [("WG", WG)]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    vec![spec().to_vec()]
+}
+
+/// Rows `first..first + rows` of a random matrix of `columns` entries in {0, 1, 2}: (rows, words) codes, the same for a seed
+/// on every device and in any pieces. Enqueues; does not wait.
+///
+/// Word w of row i is word `i words + w` of the seed's [`random_words`], whose first 16 digits to the base 3 are the codes.
+/// Of the 2^32 words, 99 or 100 begin with any given 16 digits.
+///
+/// # Errors
+/// [`Error::Limit`] when a row does not fit a binding, or the rows a buffer; [`Error::OutOfMemory`].
+pub(crate) fn packed_uniform(
+    device: &Device,
+    seed: u64,
+    first: u64,
+    rows: u64,
+    columns: u64,
+) -> Result<Tensor<u32>> {
+    let words = row_words(columns);
+    // Rows are whole blocks of four words.
+    let random = random_words(device, seed, first * (words / 4), rows * words)?;
+    let mut packed = random.reshape(&[rows, words])?;
+    if packed.is_empty() {
+        return Ok(packed);
+    }
+    let limits = device.limits();
+    let room = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+    let items = u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(WG.into());
+    let step = (room / 4).min(items.saturating_mul(4)) / words;
+    if step == 0 {
+        return Err(Error::Limit { what: "bytes of a row of genotypes", requested: 4 * words, max: room });
+    }
+    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
+    for first in (0..rows).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        let end = rows.min(first.saturating_add(step));
+        let n = (end - first) * words;
+        let target = packed.window_update(first * words..end * words);
+        let params =
+            Params { n: small(n), words: small(words), columns: small(columns), packed0: target.start };
+        let grid = Grid::linear((n / 4).div_ceil(WG.into()), limits.groups_per_axis, 16 * n)?;
+        device.launch(&PACKED_UNIFORM, &spec(), grid, &[target.arg], &params)?;
+    }
+    Ok(packed)
+}

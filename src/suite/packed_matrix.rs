@@ -1,0 +1,290 @@
+//! Packed matrices as maps: random entries, pushed rows, decompositions against f64.
+
+use std::sync::OnceLock;
+
+use faer::Mat;
+
+use super::{cpu, device_tests};
+use crate::{
+    Backend, Budget, Cancel, Device, Error, Run, Status, Tensor,
+    genotype::{PackedMatrix, packed::row_words},
+    linalg::{LinearMap, Matrix, Pass, RandomizedSvd, host, left_vectors, randomized_svd},
+    random::{gaussian, philox},
+};
+
+device_tests! {
+    entries_are_the_oracles, panels_change_nothing, entries_are_uniform, pushed_rows_are_the_same, products_are_close,
+    values_and_vectors, no_rows, refused_arguments, refused_rows, larger_than_memory, rows_beyond_a_binding,
+    cancelled_between_panels,
+}
+
+/// (rows, columns) around words of 16 codes, blocks of four words, and launches.
+const SIZES: [(u64, u64); 10] =
+    [(1, 1), (3, 2), (5, 15), (4, 16), (7, 17), (9, 63), (64, 64), (65, 65), (300, 129), (4500, 33)];
+
+/// Digits to the base 3 of each word over 2^32, by powers in 128 bits.
+fn oracle(rows: u64, columns: u64, seed: u64) -> Vec<u8> {
+    let key = [seed as u32, (seed >> 32) as u32];
+    let words = row_words(columns);
+    let entry = |i: u64, j: u64| {
+        let word = i * words + j / 16;
+        let word = u128::from(philox(key, word / 4)[(word % 4) as usize]);
+        ((word * 3u128.pow((j % 16) as u32 + 1)) >> 32) % 3
+    };
+    (0..rows).flat_map(|i| (0..columns).map(move |j| entry(i, j) as u8)).collect()
+}
+
+fn packed(entries: &[u8], columns: u64) -> Vec<u32> {
+    let row = |row: &[u8]| {
+        let mut words = vec![0u32; row_words(columns) as usize];
+        row.iter().enumerate().for_each(|(j, &entry)| words[j / 16] |= u32::from(entry) << (2 * (j % 16)));
+        words
+    };
+    entries.chunks(columns as usize).flat_map(row).collect()
+}
+
+fn dense(entries: &[u8], columns: u64) -> Mat<f64> {
+    let columns = columns as usize;
+    Mat::from_fn(entries.len() / columns, columns, |i, j| f64::from(entries[i * columns + j]))
+}
+
+fn pass(run: &Run) -> Pass<'_> {
+    Pass::new(run, Status::new(0, 1, 0))
+}
+
+/// An operand whose columns differ in size, far beyond the range of f32.
+fn operand(rows: u64, columns: usize) -> Matrix {
+    let value = |i: usize| gaussian(9, i as u64) * 10f64.powi(2 * (i % columns) as i32 - 60);
+    Matrix::from_vec((0..rows as usize * columns).map(value).collect(), rows as usize, columns).unwrap()
+}
+
+fn entries_are_the_oracles(device: &Device) {
+    for (rows, columns) in SIZES {
+        for seed in [0, 0xfeed_0000_0001] {
+            let matrix = PackedMatrix::random(device, rows, columns, seed).unwrap();
+            assert_eq!((matrix.shape(), matrix.bytes()), ([rows, columns], rows * 4 * row_words(columns)));
+            let expected = packed(&oracle(rows, columns, seed), columns);
+            assert!(matrix.words() == expected, "{rows} x {columns}, seed {seed}");
+        }
+    }
+}
+
+fn panels_change_nothing(device: &Device) {
+    let (rows, columns) = (300, 129);
+    let x = operand(columns, 4);
+    let run = Run::default();
+    let whole = PackedMatrix::random(cpu(), rows, columns, 3).unwrap();
+    let (words, product) = (whole.words(), whole.gram(&x, &pass(&run)).unwrap());
+    for bytes in [1, 48 * 7, 48 * 64, 48 * 299] {
+        let parts = PackedMatrix::random_in_panels(device, rows, columns, 3, bytes).unwrap();
+        assert!(parts.words() == words, "panels of {bytes}");
+        assert_eq!(parts.gram(&x, &pass(&run)).unwrap(), product, "panels of {bytes}");
+    }
+}
+
+/// Single entries and neighbours, each within five standard deviations.
+fn entries_are_uniform(device: &Device) {
+    let (rows, columns) = (400, 1024);
+    let words = PackedMatrix::random(device, rows, columns, 11).unwrap().words();
+    let code = |at: usize| words[at / 16] >> (2 * (at % 16)) & 3;
+    let n = (rows * columns) as usize;
+    let mut singles = [0u64; 4];
+    let mut pairs = [0u64; 16];
+    for at in 0..n {
+        singles[code(at) as usize] += 1;
+        if at + 1 < n {
+            pairs[(4 * code(at) + code(at + 1)) as usize] += 1;
+        }
+    }
+    assert_eq!(singles[3], 0);
+    let close = |count: u64, p: f64| {
+        let deviation = (n as f64 * p * (1.0 - p)).sqrt();
+        (count as f64 - n as f64 * p).abs() <= 5.0 * deviation
+    };
+    assert!(singles[..3].iter().all(|&count| close(count, 1.0 / 3.0)), "{singles:?}");
+    for (i, count) in pairs.into_iter().enumerate().filter(|(i, _)| i / 4 < 3 && i % 4 < 3) {
+        assert!(close(count, 1.0 / 9.0), "pair {i}: {count} of {n}");
+    }
+}
+
+fn pushed_rows_are_the_same(device: &Device) {
+    let run = Run::default();
+    for (rows, columns) in SIZES {
+        let entries = oracle(rows, columns, 5);
+        let x = operand(columns, 3);
+        let random = PackedMatrix::random(device, rows, columns, 5).unwrap();
+        let expected = random.gram(&x, &pass(&run)).unwrap();
+        for step in [rows, rows.div_ceil(3), 101] {
+            let mut matrix = PackedMatrix::new(device, columns).unwrap();
+            for part in entries.chunks((step * columns) as usize) {
+                let shape = [part.len() as u64 / columns, columns];
+                matrix.push(&Tensor::from_slice(device, part, &shape).unwrap()).unwrap();
+            }
+            assert_eq!(matrix.shape(), [rows, columns]);
+            assert!(matrix.words() == random.words(), "{rows} x {columns} by {step}");
+            assert_eq!(matrix.gram(&x, &pass(&run)).unwrap(), expected, "{rows} x {columns} by {step}");
+        }
+    }
+}
+
+fn products_are_close(device: &Device) {
+    let run = Run::default();
+    for (rows, columns) in SIZES {
+        for l in [1, 7, 70] {
+            let a = dense(&oracle(rows, columns, 6), columns);
+            let x = operand(columns, l);
+            let matrix = PackedMatrix::random(device, rows, columns, 6).unwrap();
+            let mut y = Mat::<f64>::zeros(rows as usize, l);
+            let mut next = 0;
+            let mut sink = |first: u64, part: &Matrix| {
+                assert_eq!(first, next);
+                next += part.rows() as u64;
+                for i in 0..part.rows() {
+                    (0..l).for_each(|c| y[(first as usize + i, c)] = part.row(i)[c]);
+                }
+                Ok(())
+            };
+            matrix.apply(&x, &pass(&run), &mut sink).unwrap();
+            assert_eq!(next, rows);
+            let product = matrix.gram(&x, &pass(&run)).unwrap();
+            let applied = host::product(a.as_ref(), x.as_faer());
+            let expected = host::product(a.transpose(), applied.as_ref());
+            for c in 0..l {
+                // What may be lost: 2^-23 of a column's largest element in each of a row's terms, and 2^-22 of the bound of
+                // A X in each row's weight.
+                let largest = x.column(c).fold(0.0, |largest: f64, x| largest.max(x.abs()));
+                let length = x.column(c).map(|x| x * x).sum::<f64>().sqrt();
+                let norm = 2.0 * (columns as f64).sqrt();
+                let bound = (norm * length).min(2.0 * columns as f64 * largest);
+                let one = 2.0 * columns as f64 * largest * 2f64.powi(-22) + bound * 2f64.powi(-21);
+                for i in 0..rows as usize {
+                    let error = (y[(i, c)] - applied[(i, c)]).abs();
+                    assert!(error <= one, "{rows} x {columns} {c}: {error:.2e} of {one:.2e}");
+                }
+                for j in 0..columns as usize {
+                    let error = (product.row(j)[c] - expected[(j, c)]).abs();
+                    let all = 2.0 * rows as f64 * one;
+                    assert!(error <= all, "{rows} x {columns} {c}: {error:.2e} of {all:.2e}");
+                }
+            }
+        }
+    }
+}
+
+fn values_and_vectors(device: &Device) {
+    for (rows, columns) in [(1, 1), (3, 2), (2, 70), (64, 64), (65, 20), (1500, 63)] {
+        let a = dense(&oracle(rows, columns, 7), columns);
+        let (_, values, _) = host::singular("test", a.as_ref()).unwrap();
+        let matrix = PackedMatrix::random(device, rows, columns, 7).unwrap();
+        let k = 10.min(rows.min(columns) as usize);
+        let found = randomized_svd(&matrix, k, &RandomizedSvd::default(), &Run::default()).unwrap();
+        assert!(found.is_converged(), "{rows} x {columns}: {:?}", found.residuals);
+        let image = host::product(a.as_ref(), found.v.as_faer());
+        let mut rows_done = 0;
+        left_vectors(&matrix, &found, &Run::default(), &mut |first, u| {
+            rows_done += u.rows() as u64;
+            for (i, j) in (0..u.rows()).flat_map(|i| (0..k).map(move |j| (i, j))) {
+                let error = (u.row(i)[j] * found.s[j] - image[(first as usize + i, j)]).abs();
+                assert!(error <= 1e-5 * found.s[0], "{rows} x {columns}, u {i} {j}: {error:.2e}");
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(rows_done, rows);
+        for (s, expected) in found.s.iter().zip(&values) {
+            let close = (s - expected).abs() <= 1e-5 * expected + 1e-3 * values[0] * f64::from(*s == 0.0);
+            assert!(close, "{rows} x {columns}: {s} is not {expected}");
+        }
+        let reference = PackedMatrix::random(cpu(), rows, columns, 7).unwrap();
+        assert_eq!(randomized_svd(&reference, k, &RandomizedSvd::default(), &Run::default()).unwrap(), found);
+    }
+}
+
+fn no_rows(device: &Device) {
+    let run = Run::default();
+    let mut matrix = PackedMatrix::new(device, 5).unwrap();
+    matrix.push(&Tensor::zeros(device, &[0, 5]).unwrap()).unwrap();
+    for matrix in [matrix, PackedMatrix::random(device, 0, 5, 1).unwrap()] {
+        assert_eq!((matrix.shape(), matrix.bytes()), ([0, 5], 0));
+        assert_eq!(matrix.gram(&operand(5, 2), &pass(&run)).unwrap(), Matrix::zeros(5, 2));
+        matrix.apply(&operand(5, 2), &pass(&run), &mut |_, _| panic!("there are no rows")).unwrap();
+        let error = randomized_svd(&matrix, 1, &RandomizedSvd::default(), &run).unwrap_err();
+        assert!(matches!(error, Error::Argument { name: "k", .. }), "{error}");
+    }
+}
+
+fn refused_arguments(device: &Device) {
+    let run = Run::default();
+    let error = PackedMatrix::new(device, 0).unwrap_err();
+    assert!(matches!(error, Error::Argument { name: "columns", .. }), "{error}");
+    let error = PackedMatrix::random(device, 1, 1 << 23, 0).unwrap_err();
+    assert!(matches!(error, Error::Limit { requested: 8_388_608, max: 8_388_607, .. }), "{error}");
+    let error = PackedMatrix::random(device, u64::MAX, 100, 0).unwrap_err();
+    assert!(matches!(error, Error::Shape { op: "PackedMatrix::random", .. }), "{error}");
+    let matrix = PackedMatrix::random(device, 4, 5, 0).unwrap();
+    let error = matrix.gram(&operand(6, 1), &pass(&run)).unwrap_err();
+    assert!(matches!(error, Error::Shape { op: "PackedMatrix::gram", .. }), "{error}");
+    let error = matrix.apply(&operand(4, 1), &pass(&run), &mut |_, _| Ok(())).unwrap_err();
+    assert!(matches!(error, Error::Shape { op: "PackedMatrix::apply", .. }), "{error}");
+    let bad = Matrix::from_vec(vec![0.0, 1.0, f64::NAN, 0.0, 0.0], 5, 1).unwrap();
+    let error = matrix.gram(&bad, &pass(&run)).unwrap_err();
+    assert!(matches!(error, Error::Argument { name: "x", .. }), "{error}");
+}
+
+fn refused_rows(device: &Device) {
+    static OTHER: OnceLock<Device> = OnceLock::new();
+    let mut matrix = PackedMatrix::random(device, 4, 5, 0).unwrap();
+    let before = matrix.words();
+    let error = matrix.push(&Tensor::zeros(device, &[2, 6]).unwrap()).unwrap_err();
+    assert!(matches!(error, Error::Shape { op: "PackedMatrix::push", .. }), "{error}");
+    let error = matrix.push(&Tensor::zeros(device, &[5]).unwrap()).unwrap_err();
+    assert!(matches!(error, Error::Shape { op: "PackedMatrix::push", .. }), "{error}");
+    let other = OTHER.get_or_init(Device::cpu);
+    let error = matrix.push(&Tensor::zeros(other, &[2, 5]).unwrap()).unwrap_err();
+    assert!(matches!(error, Error::WrongDevice { op: "PackedMatrix::push" }), "{error}");
+    let mut dosages = [1u8; 15];
+    (dosages[7], dosages[9], dosages[13]) = (3, 255, 200);
+    let error = matrix.push(&Tensor::from_slice(device, &dosages, &[3, 5]).unwrap()).unwrap_err();
+    let expected = "PackedMatrix::push: `dosages`: 2 of the 5 values of row 1 are not 0, 1 or 2";
+    assert_eq!(error.to_string(), expected);
+    assert_eq!((matrix.shape(), matrix.words()), ([4, 5], before));
+}
+
+fn larger_than_memory(device: &Device) {
+    // 16 TiB, where the device says how much it has.
+    if device.info().memory.is_some() || device.info().backend == Backend::Cpu {
+        let error = PackedMatrix::random(device, 1 << 36, 1000, 0).unwrap_err();
+        assert!(
+            matches!(error, Error::OutOfMemory { requested: 0x1000_0000_0000, free: Some(_) }),
+            "{error}"
+        );
+    }
+}
+
+fn rows_beyond_a_binding(device: &Device) {
+    let columns = MOST;
+    let made = PackedMatrix::random(device, 2, columns, 1);
+    if device.limits().binding > 4 * row_words(columns) + device.limits().alignment + 4 {
+        assert_eq!(made.unwrap().shape(), [2, columns]);
+    } else {
+        let error = made.unwrap_err();
+        assert!(matches!(error, Error::Limit { what: "bytes of a row of genotypes", .. }), "{error}");
+    }
+}
+
+/// Columns of rows that are longer than 64 KiB.
+const MOST: u64 = 300_000;
+
+fn cancelled_between_panels(device: &Device) {
+    let matrix = PackedMatrix::random_in_panels(device, 100, 64, 1, 16 * 30).unwrap();
+    let cancel = Cancel::default();
+    let flag = cancel.clone();
+    let progress = crate::Progress::new(move |status: Status| {
+        assert!([30, 60].contains(&status.rows), "row {} was reached", status.rows);
+        if status.rows == 60 {
+            flag.cancel();
+        }
+    });
+    let run = Run { cancel, progress, memory: Budget::default() };
+    assert!(matches!(matrix.gram(&operand(64, 2), &pass(&run)), Err(Error::Cancelled)));
+}
