@@ -11,7 +11,7 @@ pub(crate) mod panel;
 mod pca;
 mod project;
 mod residency;
-mod scaler;
+pub(crate) mod scaler;
 mod source;
 pub(crate) mod standardize;
 mod standardized;

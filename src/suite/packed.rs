@@ -417,7 +417,7 @@ fn large_tiles_change_nothing(device: &Device) {
             let weights = weights_in_tiles(apply::LARGE_TILE, case.rows(), &x, &case.scales()).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
             let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
-            adjoint_in_tiles(adjoint::LARGE_TILE, case.rows(), &weights, &mut sums).unwrap();
+            adjoint_in_tiles(adjoint::LARGE_TILE, case.rows(), (&weights).into(), &mut sums).unwrap();
             assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {missing}");
         }
     }

@@ -91,6 +91,7 @@ impl Gram {
         let table: Vec<u32> =
             standards.iter().flat_map(|standard| entries(standard, scale, sets, slices)).collect();
         let table = Tensor::from_slice(&self.device, &table, &[standards.len() as u64, sets * slices])?;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "20, of a bound of 4")]
         let shift = if slices == 1 { scale.log2() as u32 } else { 0 };
         // Rows and their digits stay near the processor.
         let step = (self.device.limits().step / row_bytes(self.samples, sets, slices)).max(64) / 64 * 64;
