@@ -348,7 +348,8 @@ fn multiple(weight: f32) -> i32 {
     // conversion that Rust's `as` is.
     const SHIFT: f32 = 12_582_912.0;
     let whole = |x: f32| x.to_bits().cast_signed() - SHIFT.to_bits().cast_signed();
-    let weight = weight.round_ties_even().clamp(-8_355_711.0, 8_355_711.0);
+    #[allow(clippy::manual_clamp, reason = "of NaN, this makes a number whose bits do not overflow")]
+    let weight = weight.round_ties_even().max(-8_355_711.0).min(8_355_711.0);
     let high = weight * (1.0 / 256.0) + SHIFT;
     let low = weight - (high - SHIFT) * 256.0 + SHIFT;
     256 * whole(high) + whole(low)

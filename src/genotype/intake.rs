@@ -59,6 +59,11 @@ impl Form {
         }
     }
 
+    /// Whether the device holds codes of two bits.
+    pub(crate) const fn is_packed(self) -> bool {
+        matches!(self, Self::Packed(_))
+    }
+
     /// Whether sums of dosages are of integers.
     pub(crate) const fn is_exact(self) -> bool {
         !matches!(self, Self::Fractions)

@@ -68,7 +68,7 @@ impl Memory {
             _ => (rows + 3 * n).saturating_mul(4 * columns),
         };
         // Packed rows are multiplied as they are.
-        let packed = matches!(map.form(), Form::Packed(_));
+        let packed = map.form().is_packed();
         let blocks = block_bytes(map, shared, if packed { 0 } else { 1 });
         let triangles = n.saturating_mul(n).saturating_mul(4 * (1 + IN_FLIGHT as u64));
         Ok(Self {
@@ -162,7 +162,7 @@ impl Memory {
         let rows = map.plan().rows();
         // With each variant's mean and scale on either side.
         let kept = rows.saturating_mul(map.held_row_bytes() + 16);
-        let packed = matches!(form, Form::Packed(_));
+        let packed = form.is_packed();
         let what = format!("{} of {}", mib(kept), if packed { "packed genotypes" } else { "dosages" });
         let [left, left_on_device] = [host, device].map(mib);
         if self.shared {

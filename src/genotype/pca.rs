@@ -231,7 +231,8 @@ fn attempt(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
     let memory = Memory::new(&map, device, options, run)?;
     let (method, reason) = memory.choose(&map, options);
     let allowance = memory.allow(&map, method)?;
-    map.allow(allowance.prefetch, allowance.residency, allowance.panel_bytes);
+    map.prefetch(allowance.prefetch);
+    map.keep(allowance.residency, allowance.panel_bytes);
     let svd = match method {
         Method::Exact => exact::decompose(&map, options, run)?,
         _ => {
@@ -337,7 +338,7 @@ pub fn loadings(
     };
     let mut map = Standardized::new(genotypes, device, rule)?;
     let allowance = Memory::new(&map, device, options, run)?.allow(&map, Method::Randomized)?;
-    map.allow(allowance.prefetch, Residency::Store, Residency::Store.panel_bytes());
+    map.prefetch(allowance.prefetch);
     let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
     let inverse = |s: &f64| if *s > 0.0 { 1.0 / s } else { 0.0 };
     let inverse: Vec<f64> = pca.singular_values.iter().map(inverse).collect();

@@ -1,12 +1,13 @@
 //! The standardised genotype matrix as a map, streamed by blocks of variants.
 
-use std::{cell::RefCell, collections::VecDeque, ops::Range, time::Instant};
+mod stream;
+
+use std::{cell::RefCell, ops::Range, time::Instant};
 
 use super::{
-    dosage::dosage,
-    intake::{Counting, Form, Sums, bad_value, float_sums},
-    packed::{apply::Rows, pack::pack_genotypes, product::Product, row_words},
-    panel::{Held, Panel},
+    intake::Form,
+    packed::{apply::Rows, product::Product, row_words},
+    panel::Panel,
     pca::VariantFilter,
     project::Matched,
     residency::{Kept, Residency},
@@ -15,10 +16,9 @@ use super::{
     tally::Tally,
 };
 use crate::{
-    Device, Error, Result, Tensor,
-    driver::Staging,
-    linalg::{LinearMap, Matrix, Pass, gram::Sum, matmul, matmul_tn, reduce::row_stats_with_missing},
-    stream::{Blocks, RowPlan, StreamStats},
+    Device, Result, Tensor,
+    linalg::{LinearMap, Matrix, Pass, gram::Sum, matmul, matmul_tn},
+    stream::{RowPlan, StreamStats},
 };
 
 /// Elements of a canonical block at most, where its rows allow: 64 MiB of f32.
@@ -157,9 +157,14 @@ impl<'a> Standardized<'a> {
         self.form
     }
 
-    /// Sets what the memory plan allows: bytes of chunks held, and where genotypes stay, in panels of how many bytes.
-    pub(crate) fn allow(&mut self, prefetch: u64, residency: Residency, panel_bytes: u64) {
-        (self.prefetch, self.residency, self.panel_bytes) = (prefetch, residency, panel_bytes);
+    /// Sets the bytes of decoded chunks that are held at most.
+    pub(crate) fn prefetch(&mut self, bytes: u64) {
+        self.prefetch = bytes;
+    }
+
+    /// Sets where genotypes stay after the first pass, in panels of so many bytes; without it nowhere.
+    pub(crate) fn keep(&mut self, residency: Residency, panel_bytes: u64) {
+        (self.residency, self.panel_bytes) = (residency, panel_bytes);
     }
 
     /// Bytes of a variant as the device holds it.
@@ -258,142 +263,6 @@ impl<'a> Standardized<'a> {
         Ok(())
     }
 
-    fn stream(&self, pass: &Pass<'_>, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
-        let run = pass.run();
-        let mut blocks = Blocks::new(&self.plan, self.device, self.prefetch, &run.cancel)?;
-        let slot = || self.device.driver().staging(self.plan.block_bytes());
-        // One slot is filled while the device may still read the other.
-        let (mut slots, mut turn) = ([slot()?, slot()?], 0);
-        let first_pass = self.state.borrow().tally.is_none();
-        let mut tally = first_pass.then(Tally::default);
-        let mut kept = if first_pass { Kept::new(self.residency) } else { Kept::Nothing };
-        // The panel that is being counted, and the one that is being filled.
-        let mut open: VecDeque<Panel> = VecDeque::new();
-        let mut counting: Option<Counting> = None;
-        loop {
-            // The next block is on its way before this one's sums are waited for.
-            let next = self.start(&mut blocks, &mut slots[turn], &mut open)?;
-            turn = 1 - turn;
-            let ended = next.is_none();
-            if let Some(block) = std::mem::replace(&mut counting, next) {
-                let started = Instant::now();
-                let (end, panel) = (block.rows.end, &mut open[0]);
-                self.finish(block, panel, tally.as_mut())?;
-                if panel.is_complete()
-                    && let Some(panel) = open.pop_front()
-                {
-                    f(&panel)?;
-                    kept.push(panel)?;
-                }
-                blocks.stats.compute += started.elapsed();
-                pass.tell(end)?;
-            }
-            if ended {
-                break;
-            }
-        }
-        kept.complete()?;
-        let mut state = self.state.borrow_mut();
-        state.stats.add(&blocks.stats);
-        state.tally = tally.or(state.tally.take());
-        state.kept = kept;
-        Ok(())
-    }
-
-    /// Fills a slot with the next block and enqueues its upload and sums; it ends up in the last panel.
-    fn start(
-        &self,
-        blocks: &mut Blocks<'_>,
-        slot: &mut Staging,
-        open: &mut VecDeque<Panel>,
-    ) -> Result<Option<Counting>> {
-        let Some(rows) = blocks.next(slot.bytes_mut())? else { return Ok(None) };
-        let started = Instant::now();
-        let (count, samples) = (rows.end - rows.start, self.rule.samples);
-        let counting = match self.form {
-            Form::Packed(coding) => {
-                let raw = Tensor::from_staging(self.device, slot, &[count, coding.row_bytes(samples)])?;
-                if open.back().is_none_or(|panel| panel.rows.end <= rows.start) {
-                    let first_pass = self.state.borrow().tally.is_none();
-                    let bytes = if first_pass { self.panel_bytes } else { Residency::Store.panel_bytes() };
-                    let end = self.plan.rows().min(rows.start + self.panel_rows(bytes));
-                    let packed = Tensor::empty(self.device, &[end - rows.start, row_words(samples)])?;
-                    open.push_back(Panel::new(rows.start..end, Held::Packed(packed)));
-                }
-                let Some(Panel { rows: all, held: Held::Packed(packed), .. }) = open.back_mut() else {
-                    unreachable!("a packed panel was just made");
-                };
-                let sums = pack_genotypes(&raw, coding, samples, packed, rows.start - all.start)?;
-                Counting { rows, sums: Sums::Packed(sums), raw: Some(raw) }
-            }
-            Form::Calls { ploidy } => {
-                let calls = Tensor::from_staging(self.device, slot, &[count, samples, ploidy])?;
-                Self::bytes(rows, dosage(&calls)?, open)?
-            }
-            Form::Dosages => {
-                let dosages = Tensor::from_staging(self.device, slot, &[count, samples])?;
-                Self::bytes(rows, dosages, open)?
-            }
-            Form::Fractions => {
-                let sums = self.device.pool()?.install(|| float_sums(slot.bytes_mut(), count, samples));
-                let x = Tensor::from_staging(self.device, slot, &[count, samples])?;
-                open.push_back(Panel::new(rows.clone(), Held::F32(x)));
-                Counting { rows, sums: Sums::Host(sums), raw: None }
-            }
-        };
-        blocks.stats.compute += started.elapsed();
-        Ok(Some(counting))
-    }
-
-    /// A panel of dosages in bytes.
-    fn bytes(rows: Range<u64>, x: Tensor<i8>, open: &mut VecDeque<Panel>) -> Result<Counting> {
-        let sums = Sums::Device(row_stats_with_missing(&x)?);
-        open.push_back(Panel::new(rows.clone(), Held::I8(x)));
-        Ok(Counting { rows, sums, raw: None })
-    }
-
-    /// Waits for a block's sums, and adds its variants' scaling to its panel.
-    fn finish(&self, block: Counting, panel: &mut Panel, tally: Option<&mut Tally>) -> Result<()> {
-        let Counting { rows, sums, raw } = block;
-        let stats = sums.wait()?;
-        if let Some(row) = stats.iter().position(|stats| stats.bad > 0) {
-            return Err(self.bad_value(&rows, row, panel, raw.as_ref())?);
-        }
-        let standards: Vec<Standard> = match &self.scaling {
-            Scaling::Sums => stats.iter().map(|stats| Standard::new(stats, &self.rule)).collect(),
-            Scaling::Reference(matched) => rows.map(|variant| matched.standard(variant)).collect(),
-        };
-        if let Some(tally) = tally {
-            for (stats, standard) in stats.iter().zip(&standards) {
-                tally.add(stats, standard, self.rule.samples);
-            }
-        }
-        panel.count(&standards, stats.iter().any(|stats| stats.count < self.rule.samples));
-        Ok(())
-    }
-
-    /// The error for a row that the device found a bad code in.
-    fn bad_value(
-        &self,
-        rows: &Range<u64>,
-        row: usize,
-        panel: &Panel,
-        raw: Option<&Tensor<u8>>,
-    ) -> Result<Error> {
-        let (sample, value) = bad_value(self.form, row, self.rule.samples, panel, raw)?;
-        let variant = rows.start + row as u64;
-        let (array, index) = self.plan.locate(variant, sample as u64);
-        let why = if value == -2.0 {
-            let ploidy = self.rule.ploidy;
-            format!(
-                "allele -2 pads a call of lower ploidy than {ploidy}; a ploidy above 2 must be that of all calls"
-            )
-        } else {
-            format!("{value} is no allele")
-        };
-        Ok(Error::chunk(array, &index, format_args!("variant {variant}, sample {sample}: {why}")))
-    }
-
     /// Makes the first pass, unless it was made.
     fn counted(&self, pass: &Pass<'_>) -> Result<()> {
         let counted = self.state.borrow().tally.is_some();
@@ -402,7 +271,7 @@ impl<'a> Standardized<'a> {
 
     /// `A X` block by block.
     fn products(&self, x: &Matrix, pass: &Pass<'_>, f: &mut ProductSink<'_>) -> Result<()> {
-        if !matches!(self.form, Form::Packed(_)) {
+        if !self.form.is_packed() {
             let narrow = x.to_tensor(self.device)?;
             return self.each_block(pass, &mut |block| {
                 let y = matmul(&block.x, &narrow)?.read()?;
@@ -449,7 +318,7 @@ impl LinearMap for Standardized<'_> {
     }
 
     fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
-        if let Form::Packed(_) = self.form {
+        if self.form.is_packed() {
             // The bounds of what is rounded are those of all rows.
             self.counted(pass)?;
             let mut product = Product::new(self.device, x, self.is_centred(), Some(self.tally().bounds))?;

@@ -11,7 +11,6 @@ use super::{
     packed::gram::Gram,
     pair_sums::{PairSums, Wanted},
     pca::{VariantCounts, VariantFilter, check_extents, no_variant},
-    residency::Residency,
     scaler::{Rule, Scaler},
     source::Genotypes,
     standardized::Standardized,
@@ -170,7 +169,7 @@ pub fn grm(genotypes: &Genotypes, device: &Device, options: &GrmOptions, run: &R
     let shared = missing == MissingCalls::Pairwise;
     let wanted = Wanted { shared, variance: shared && method == GrmMethod::VanRaden1 };
     let prefetch = plan(&map, device, wanted, run)?;
-    map.allow(prefetch, Residency::Store, Residency::Store.panel_bytes());
+    map.prefetch(prefetch);
     let sums = PairSums::new(&map, wanted, &Pass::new(run, Status::new(0, 1, variants)))?;
     let tally = map.tally();
     if tally.counts.used == 0 {

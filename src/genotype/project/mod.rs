@@ -9,7 +9,6 @@ pub use self::reference::{Match, ReferenceLoadings};
 use super::{
     memory::{DEVICE_BUDGET, Memory},
     pca::{Method, PcaOptions},
-    residency::Residency,
     source::Genotypes,
     standardized::Standardized,
     tally::Tally,
@@ -106,7 +105,7 @@ pub fn project(
     let matched = Matched { reference, matches };
     let mut map = Standardized::of_reference(genotypes, device, matched)?;
     let prefetch = prefetch(&map, device, matched, run)?;
-    map.allow(prefetch, Residency::Store, Residency::Store.panel_bytes());
+    map.prefetch(prefetch);
     let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
     // On its side, as in `Standardized::gram`.
     let mut sum = Sum::new(k as u64, n, false);
