@@ -1,7 +1,7 @@
 // Adds codes times digits, and missing times the second set of digits, over rows: sums[sample, column] += 64-bit integers.
 // Grid: linear, one block per TILE words and depth rows; those of the same words add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
-// Constants: TILE; MISSING whether code 3 occurs: two sets of digits; SLICES digits of a weight, 3 or 1.
+// Constants: TILE; MISSING whether code 3 occurs: two sets of digits; SLICES digits of a weight, at most 3.
 // Hardware: a warp makes 64 samples of 64 lanes by products of 16 x 32 x 8 bytes, digits first, whose other operand is four
 // rows' codes of one sample: matrices of 16-bit cells are loaded transposed, a byte permutation puts four rows beside one
 // another, and a shift and a mask give each sample. 9 loads from shared memory and some 35 such operations serve 32
@@ -157,16 +157,10 @@ DEVICE void add(u64* sums, const u32* part, u32 sample, u32 tile, const DigitCol
         u32 column = i - row * columns.count;
         u32 at = sample + row % 8 * 8 + tile + row / 8;
         const u32* slices = part + row * DIGIT_LANES + column;
-        i64 low = (i32)slices[0];
-        u64 sum = (u64)low;
-        if constexpr (SLICES == 1) {
-            sum <<= shift;
-        } else {
-            i64 middle = (i32)slices[columns.width];
-            i64 high = (i32)slices[2 * columns.width];
-            sum += (u64)(middle * 256 + high * 65536);
-        }
-        if (at < samples) add_atomic(sums + at * columns.all + columns.first + column, sum);
+        i64 sum = (i32)slices[0];
+#pragma unroll
+        for (u32 t = 1; t < SLICES; t++) sum += (i64)(i32)slices[t * columns.width] * (1 << (8 * t));
+        if (at < samples) add_atomic(sums + at * columns.all + columns.first + column, (u64)sum << shift);
     }
 }
 

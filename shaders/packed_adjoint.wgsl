@@ -1,7 +1,7 @@
 // Adds codes times digits, and missing times the second set of digits, over rows: sums[sample, column] += 64-bit integers.
 // Grid: linear, one workgroup per TILE words and depth rows; those of the same words add to the same sums.
 // Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
-// Constants: TILE; MISSING whether code 3 occurs: two sets of digits; SLICES digits of a weight, 3 or 1.
+// Constants: TILE; MISSING whether code 3 occurs: two sets of digits; SLICES digits of a weight, at most 3.
 
 struct Params {
     rows: u32,
@@ -48,7 +48,7 @@ var<workgroup> codes: array<vec4<u32>, DEPTH * FOURS>;
 var<workgroup> masks: array<vec4<u32>, MASKS>;
 // [4 rows][word]: whether a code is missing.
 var<workgroup> some_missing: array<u32, DEPTH * PART>;
-// [4 rows][set][slice][4 columns]: digits, 6 KiB or 2 KiB.
+// [4 rows][set][slice][4 columns]: digits, 6 KiB at most.
 var<workgroup> digits: array<vec4<u32>, DEPTH * SETS * SLICES * SLOTS>;
 
 fn load_word(row: u32, end: u32, word: u32) -> u32 {
@@ -119,48 +119,40 @@ fn dots(four: u32, words: vec4<u32>) -> vec4<i32> {
 // [sample][slice], by constant indices, which keeps the sums in registers.
 fn add_products(totals: ptr<function, array<vec4<i32>, 12>>, samples: vec4<u32>, place: u32) {
     let low = digits[place];
-    if SLICES == 1u {
-        (*totals)[0] += dots(samples.x, low);
-        (*totals)[3] += dots(samples.y, low);
-        (*totals)[6] += dots(samples.z, low);
-        (*totals)[9] += dots(samples.w, low);
-        return;
-    }
-    let middle = digits[place + SLOTS];
-    let high = digits[place + 2u * SLOTS];
     (*totals)[0] += dots(samples.x, low);
-    (*totals)[1] += dots(samples.x, middle);
-    (*totals)[2] += dots(samples.x, high);
     (*totals)[3] += dots(samples.y, low);
-    (*totals)[4] += dots(samples.y, middle);
-    (*totals)[5] += dots(samples.y, high);
     (*totals)[6] += dots(samples.z, low);
-    (*totals)[7] += dots(samples.z, middle);
-    (*totals)[8] += dots(samples.z, high);
     (*totals)[9] += dots(samples.w, low);
-    (*totals)[10] += dots(samples.w, middle);
-    (*totals)[11] += dots(samples.w, high);
+    if SLICES > 1u {
+        let middle = digits[place + SLOTS];
+        (*totals)[1] += dots(samples.x, middle);
+        (*totals)[4] += dots(samples.y, middle);
+        (*totals)[7] += dots(samples.z, middle);
+        (*totals)[10] += dots(samples.w, middle);
+    }
+    if SLICES > 2u {
+        let high = digits[place + 2u * SLOTS];
+        (*totals)[2] += dots(samples.x, high);
+        (*totals)[5] += dots(samples.y, high);
+        (*totals)[8] += dots(samples.z, high);
+        (*totals)[11] += dots(samples.w, high);
+    }
 }
 
-// Adds low + 256 middle + 65536 high in 64 bits, or of one slice low times a power of two.
+// Adds low + 256 middle + 65536 high, times a power of two, in 64 bits. Whichever order workgroups add in, each carry out of
+// the low word is seen by one of them.
 fn add(i: u32, low: i32, middle: i32, high: i32) {
-    if SLICES == 1u {
-        // In two steps, since a shift by 32 would be none.
-        add_words(i, bitcast<u32>(low) << params.shift, (low >> 1u) >> (31u - params.shift));
-        return;
-    }
     let first = bitcast<u32>(low);
     let second = first + (bitcast<u32>(middle) << 8u);
     let third = second + (bitcast<u32>(high) << 16u);
     let carries = select(0, 1, second < first) + select(0, 1, third < second);
     let upper = (low >> 31u) + (middle >> 24u) + (high >> 16u) + carries;
-    add_words(i, third, upper);
-}
-
-// Whichever order workgroups add in, each carry out of the low word is seen by one of them.
-fn add_words(i: u32, low: u32, upper: i32) {
-    let before = atomicAdd(&sums[i], low);
-    let carried = bitcast<u32>(upper) + select(0u, 1u, before + low < before);
+    let shifted = third << params.shift;
+    // In two steps, since a shift by 32 would be none.
+    let over = (third >> 1u) >> (31u - params.shift);
+    let before = atomicAdd(&sums[i], shifted);
+    let carry = select(0u, 1u, before + shifted < before);
+    let carried = ((bitcast<u32>(upper) << params.shift) | over) + carry;
     if carried != 0u {
         atomicAdd(&sums[i + 1u], carried);
     }

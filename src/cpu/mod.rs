@@ -10,6 +10,8 @@ mod pack_genotypes;
 mod packed_adjoint;
 mod packed_apply;
 mod packed_digits;
+mod packed_gather;
+mod packed_pairs;
 mod packed_standardize;
 mod packed_uniform;
 mod planes;
@@ -29,6 +31,8 @@ pub(crate) use self::{
     packed_adjoint::packed_adjoint,
     packed_apply::packed_apply,
     packed_digits::packed_digits,
+    packed_gather::packed_gather,
+    packed_pairs::packed_pairs,
     packed_standardize::packed_standardize,
     packed_uniform::packed_uniform,
     planes::{merge_planes, split_planes},

@@ -75,7 +75,7 @@ struct Product<'a> {
     width: usize,
     lanes: usize,
     cols: usize,
-    /// Digits of a weight, and of one digit the power of two that it is multiplied by.
+    /// Digits of a weight, and the power of two that it is multiplied by.
     slices: usize,
     shift: u32,
     missing: bool,
@@ -90,13 +90,13 @@ struct Adjoint<'a> {
 impl Work for Adjoint<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
         let product = self.product;
-        let (cols, lanes) = (product.cols, product.lanes);
+        let Product { cols, lanes, slices, .. } = product;
         let mut filled = Vec::new();
         if product.missing {
             filled.resize(product.rows.div_ceil(4) * 4 * padded(cols), 0);
             let fours = filled.par_chunks_mut(4 * padded(cols)).zip(product.weights.par_chunks(2 * lanes));
             fours.with_min_len(64).for_each(|(out, weights)| {
-                dot.vectorize(Fill { weights, lanes, cols, out });
+                dot.vectorize(Fill { weights, lanes, cols, slices, out });
             });
         }
         let filled = &filled[..];
@@ -122,6 +122,7 @@ struct Fill<'a> {
     weights: &'a [u32],
     lanes: usize,
     cols: usize,
+    slices: usize,
     out: &'a mut [i32],
 }
 
@@ -131,14 +132,15 @@ impl NullaryFnOnce for Fill<'_> {
     #[inline(always)]
     fn call(self) {
         let slice = |t: usize| &self.weights[t..][..self.cols];
-        let [low, middle, high] = [0, 1, 2].map(|t| slice(t * self.cols));
-        let [low2, middle2, high2] = [0, 1, 2].map(|t| slice(self.lanes + t * self.cols));
         for (row, out) in self.out.chunks_exact_mut(padded(self.cols)).enumerate() {
             let digit = |word: u32| (word << (24 - 8 * row)).cast_signed() >> 24;
             let out = &mut out[..self.cols];
-            for c in 0..self.cols {
-                let first = digit(low[c]) + (digit(middle[c]) << 8) + (digit(high[c]) << 16);
-                out[c] = digit(low2[c]) + (digit(middle2[c]) << 8) + (digit(high2[c]) << 16) - 3 * first;
+            out.fill(0);
+            for t in 0..self.slices {
+                let (first, second) = (slice(t * self.cols), slice(self.lanes + t * self.cols));
+                for c in 0..self.cols {
+                    out[c] += (digit(second[c]) - 3 * digit(first[c])) << (8 * t);
+                }
             }
         }
     }
@@ -270,7 +272,6 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WI
             tile.add::<D, 3, WIDE>(self.dot, sums);
             tile.lane += 3;
         }
-        // Lanes are a multiple of 3 where weights have three digits.
         while tile.lane < lanes {
             tile.add::<D, 1, WIDE>(self.dot, sums);
             tile.lane += 1;
@@ -346,21 +347,15 @@ fn join(sums: &[u32], p: &Product<'_>, totals: &mut [i64]) {
         let lanes = sums.as_chunks::<64>().0;
         for c in 0..cols {
             let mut column = [0; 64];
-            if p.slices == 1 {
-                for (column, &sum) in column.iter_mut().zip(&lanes[c]) {
-                    *column = i64::from(sum.cast_signed()) << p.shift;
-                }
-            } else {
-                let [low, middle, high] = [&lanes[c], &lanes[cols + c], &lanes[2 * cols + c]];
-                for place in 0..64 {
-                    let [low, middle, high] =
-                        [low, middle, high].map(|sums| i64::from(sums[place].cast_signed()));
-                    column[place] = low + (middle << 8) + (high << 16);
+            for t in 0..p.slices {
+                for (column, &sum) in column.iter_mut().zip(&lanes[t * cols + c]) {
+                    *column += i64::from(sum.cast_signed()) << (8 * t);
                 }
             }
             for (place, sum) in column.into_iter().enumerate() {
                 let sample = 4 * (place % 16) + place / 16;
-                totals[sample * padded + c] += sum;
+                let total = &mut totals[sample * padded + c];
+                *total = (*total + sum) << p.shift;
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Packed codes to digits of a table.
 
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::simd::wide;
@@ -11,7 +12,9 @@ const FOURS: usize = 64;
 pub(crate) fn packed_digits(launch: CpuLaunch<'_>) {
     match (launch.constant("SETS"), launch.constant("SLICES")) {
         (1, 1) => all::<1, 1>(launch),
+        (1, 2) => all::<1, 2>(launch),
         (1, _) => all::<1, 3>(launch),
+        (_, 2) => all::<2, 2>(launch),
         _ => all::<2, 3>(launch),
     }
 }
@@ -30,13 +33,31 @@ fn all<const SETS: usize, const SLICES: usize>(launch: CpuLaunch<'_>) {
         .zip(table.par_chunks(4 * FOURS * entries));
     let word0 = p.word0 as usize;
     pieces.for_each(|((out, packed), table)| {
-        wide(|| {
-            let fours = out.chunks_exact_mut(width).zip(packed.chunks(4 * words));
-            for ((out, packed), table) in fours.zip(table.chunks(4 * entries)) {
-                four::<SETS, SLICES>(&packed[word0..], words, table, columns, out);
-            }
-        });
+        wide(Fours::<SETS, SLICES> { packed: &packed[word0..], words, table, columns, width, out });
     });
+}
+
+/// Fours of rows.
+struct Fours<'a, const SETS: usize, const SLICES: usize> {
+    /// From the first column's word on.
+    packed: &'a [u32],
+    words: usize,
+    table: &'a [u32],
+    columns: usize,
+    width: usize,
+    out: &'a mut [u32],
+}
+
+impl<const SETS: usize, const SLICES: usize> NullaryFnOnce for Fours<'_, SETS, SLICES> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let fours = self.out.chunks_exact_mut(self.width).zip(self.packed.chunks(4 * self.words));
+        for ((out, packed), table) in fours.zip(self.table.chunks(4 * SETS * SLICES)) {
+            four::<SETS, SLICES>(packed, self.words, table, self.columns, out);
+        }
+    }
 }
 
 /// Digits of up to four rows, of which `packed` begins with the first column's word.
@@ -55,8 +76,8 @@ fn four<const SETS: usize, const SLICES: usize>(
         for ((shift, &word), table) in rows.zip(table.chunks_exact(SETS * SLICES)) {
             // All bits of a place: whether the code there is 1 or 3, 2 or 3, and 3.
             let (mut low, mut high, mut both) = ([0; 16], [0; 16], [0; 16]);
-            for j in 0..16 {
-                let code = word >> (2 * j);
+            for (j, place) in (0..16).zip((0..).step_by(2)) {
+                let code = word >> place;
                 low[j] = 0u32.wrapping_sub(code & 1);
                 high[j] = 0u32.wrapping_sub(code >> 1 & 1);
                 both[j] = low[j] & high[j];

@@ -57,6 +57,7 @@ impl Memory {
     ) -> Result<Self> {
         let [variants, n] = map.shape();
         let rows = map.plan().block_rows().min(variants);
+        let panel = map.panel_rows(Residency::Store.panel_bytes()).min(variants);
         let columns = columns(n, options);
         let shared = Self::is_shared(device);
         let thin = match map.form() {
@@ -78,7 +79,7 @@ impl Memory {
             blocks,
             // The sum, its eigenvectors and their workspace; what is on its way to the sum.
             exact: n.saturating_mul(n).saturating_mul(36),
-            exact_device: if packed { Gram::device_bytes(device, n, rows) } else { triangles },
+            exact_device: if packed { Gram::device_bytes(device, n, panel) } else { triangles },
             // The least that `randomized_svd` takes: basis and image of a restart, and blocks beside them.
             randomized: (2 * options.components as u64 + 5 * columns).saturating_mul(16 * n),
             // Without a restart: basis and image of every pass.
@@ -151,7 +152,12 @@ impl Memory {
         };
         // Two panels are on the device beside what any pass needs.
         let host_panel = Residency::Host.panel_bytes().min(self.device.saturating_sub(device) / 2);
-        let panel_bytes = if residency == Residency::Host { host_panel } else { residency.panel_bytes() };
+        let free = if self.shared { free } else { self.device.saturating_sub(device) };
+        let panel_bytes = match (residency, method) {
+            (Residency::Host, _) => host_panel,
+            (_, Method::Exact) => Gram::panel_bytes(map.device(), free),
+            _ => residency.panel_bytes(),
+        };
         let prefetch = map.plan().largest_need().saturating_add(ahead);
         Ok(Allowance { prefetch, residency, panel_bytes, reason, basis })
     }

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::{
     intake::Form,
-    packed::{apply::Rows, gram::Gram},
-    panel::Panel,
+    packed::gram::Gram,
+    panel::{Held, Panel},
     scaler::Standard,
     standardized::Standardized,
 };
@@ -38,30 +38,25 @@ pub(crate) struct PairSums {
 
 impl PairSums {
     /// Forms the sums in one pass, the first over `map`. Products of packed rows are exact but for the rounding of squared
-    /// scales; others are sums in f32 on the device over each block, and in f64 on the host over the blocks. samples²
+    /// scales ([`Gram`]); others are sums in f32 on the device over each block, and in f64 on the host over the blocks. samples²
     /// operations a variant for each of the wanted matrices; where no call of a block is missing, for the products alone.
     ///
     /// # Errors
     /// What reading and computing report; [`Error::Cancelled`](crate::Error::Cancelled).
     pub(crate) fn new(map: &Standardized<'_>, wanted: Wanted, pass: &Pass<'_>) -> Result<Self> {
-        let ([_, n], ploidy) = (map.shape(), map.ploidy());
+        let ([variants, n], ploidy) = (map.shape(), map.ploidy());
         let device = map.device();
         let mut products = match map.form() {
-            Form::Packed(_) => Products::Packed(Gram::new(device, n, map.scaler())),
+            Form::Packed(_) => Products::Packed(Gram::new(device, n, variants, map.scaler())?),
             _ => Products::Dense(Sum::new(n, n, true)),
         };
         let pairs = |wanted: bool| wanted.then(|| CalledPairs::new(n));
         let (mut shared, mut variance) = (pairs(wanted.shared), pairs(wanted.variance));
         let mut total_variance = 0.0;
-        let mut add = |panel: &Panel, rows: Range<u64>, packed: Option<Rows<'_>>| {
+        let mut add = |panel: &Panel, rows: Range<u64>, products: &mut Products| {
             let standards = panel.standards_of(&rows);
-            match (&mut products, packed) {
-                (Products::Packed(sum), Some(packed)) => {
-                    let range = (rows.start - panel.rows.start, rows.end - panel.rows.start);
-                    sum.add(Rows { range, ..packed }, standards)?;
-                }
-                (Products::Dense(sum), _) => sum.add(&gram_lower(&map.block(panel, &rows)?)?)?,
-                (Products::Packed(_), None) => unreachable!("packed genotypes should be in packed panels"),
+            if let Products::Dense(sum) = products {
+                sum.add(&gram_lower(&map.block(panel, &rows)?)?)?;
             }
             let weights = |weight: &dyn Fn(&Standard) -> f64| -> Vec<f64> {
                 standards.iter().map(|s| if s.is_kept() { weight(s) } else { 0.0 }).collect()
@@ -78,8 +73,10 @@ impl PairSums {
             Ok(())
         };
         map.each_panel(pass, &mut |panel| {
-            let table = panel.table(device)?;
-            map.blocks(panel, pass, &mut |rows| add(panel, rows, panel.packed(&table)))
+            if let (Products::Packed(sum), Held::Packed(packed)) = (&mut products, &panel.held) {
+                sum.add(packed, panel.rows.start, &panel.standards)?;
+            }
+            map.blocks(panel, pass, &mut |rows| add(panel, rows, &mut products))
         })?;
         let products = match products {
             Products::Packed(sum) => sum.finish()?,

@@ -48,7 +48,7 @@ fn check(
             let word = weights[row / 4 * width + lane + t * cols];
             i64::from((word >> (8 * (row % 4))) as i8)
         };
-        if slices == 1 { digit(0) << shift } else { digit(0) + 256 * digit(1) + 65_536 * digit(2) }
+        (0..slices).map(|t| digit(t) << (8 * t)).sum::<i64>() << shift
     };
     let mut expected: Vec<i64> =
         before.as_chunks::<2>().0.iter().map(|&[low, high]| i64::from(low) | i64::from(high) << 32).collect();

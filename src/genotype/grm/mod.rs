@@ -6,11 +6,11 @@ mod write;
 mod tests;
 
 use super::{
-    intake::Form,
     memory::{DEVICE_BUDGET, Memory, ahead_bytes, block_bytes, stream_bytes},
     packed::gram::Gram,
     pair_sums::{PairSums, Wanted},
     pca::{VariantCounts, VariantFilter, check_extents, no_variant},
+    residency::Residency,
     scaler::{Rule, Scaler},
     source::Genotypes,
     standardized::Standardized,
@@ -168,8 +168,9 @@ pub fn grm(genotypes: &Genotypes, device: &Device, options: &GrmOptions, run: &R
     let mut map = Standardized::bounded(genotypes, device, rule, true)?;
     let shared = missing == MissingCalls::Pairwise;
     let wanted = Wanted { shared, variance: shared && method == GrmMethod::VanRaden1 };
-    let prefetch = plan(&map, device, wanted, run)?;
+    let (prefetch, panel_bytes) = plan(&map, device, wanted, run)?;
     map.prefetch(prefetch);
+    map.keep(Residency::Store, panel_bytes);
     let sums = PairSums::new(&map, wanted, &Pass::new(run, Status::new(0, 1, variants)))?;
     let tally = map.tally();
     if tally.counts.used == 0 {
@@ -181,14 +182,16 @@ pub fn grm(genotypes: &Genotypes, device: &Device, options: &GrmOptions, run: &R
     let of_ploidy = 2.0 / ploidy as f64;
     match (method, &sums.shared, &sums.variance) {
         (GrmMethod::Gcta, Some(shared), _) => {
-            products.zip(shared.data()).for_each(|(product, count)| *product *= of_ploidy / count);
+            products.zip(shared.data()).for_each(|(product, &count)| *product *= ratio(of_ploidy, count));
         }
         (GrmMethod::Gcta, None, _) => {
             let factor = of_ploidy / tally.counts.loaded() as f64;
             products.for_each(|product| *product *= factor);
         }
         (GrmMethod::VanRaden1, _, Some(variance)) => {
-            products.zip(variance.data()).for_each(|(product, variance)| *product /= variance);
+            products
+                .zip(variance.data())
+                .for_each(|(product, &variance)| *product = ratio(*product, variance));
         }
         (GrmMethod::VanRaden1, _, None) => products.for_each(|product| *product /= sums.total_variance),
     }
@@ -196,14 +199,19 @@ pub fn grm(genotypes: &Genotypes, device: &Device, options: &GrmOptions, run: &R
     Ok(Grm { matrix, shared: sums.shared, counts, method, missing, digest, stats: map.stats() })
 }
 
-/// Bytes of decoded chunks that the budget allows to hold.
+/// NaN over nothing, where rounding may have left a little of a sum.
+fn ratio(value: f64, over: f64) -> f64 {
+    if over > 0.0 { value / over } else { f64::NAN }
+}
+
+/// Bytes of decoded chunks that the budget allows to hold, and of panels.
 ///
 /// # Errors
 /// [`Error::Budget`] with the least that would do.
-fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> Result<u64> {
+fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> Result<(u64, u64)> {
     let [variants, n] = map.shape();
     let shared = Memory::is_shared(device);
-    let packed = matches!(map.form(), Form::Packed(_));
+    let packed = map.form().is_packed();
     // Those that are summed over blocks of f32: on the device a result of each, and those whose downloads are under way;
     // on the host these in f32, and the sum in f64.
     let matrices = u64::from(!packed) + u64::from(wanted.shared) + u64::from(wanted.variance);
@@ -211,7 +219,7 @@ fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> R
     let mut on_device = square.saturating_mul(4 * (1 + IN_FLIGHT as u64) * matrices);
     let mut on_host = on_device.saturating_add(square.saturating_mul(8 * matrices));
     if packed {
-        let rows = map.plan().block_rows().min(variants);
+        let rows = map.panel_rows(Residency::Store.panel_bytes()).min(variants);
         on_device = on_device.saturating_add(Gram::device_bytes(device, n, rows));
         on_host = on_host.saturating_add(Gram::host_bytes(n));
     }
@@ -229,6 +237,9 @@ fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> R
     if host_need > budget {
         return Err(Error::Budget { what: "memory budget", budget, minimum: host_need });
     }
-    let ahead = ahead_bytes(map, device.pool()?.current_num_threads() as u64).min(budget - host_need);
-    Ok(map.plan().largest_need().saturating_add(ahead))
+    let mut free = budget - host_need;
+    let ahead = ahead_bytes(map, device.pool()?.current_num_threads() as u64).min(free);
+    free -= ahead;
+    let panel_bytes = Gram::panel_bytes(device, if shared { free } else { device_budget - device_need });
+    Ok((map.plan().largest_need().saturating_add(ahead), panel_bytes))
 }

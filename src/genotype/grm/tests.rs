@@ -117,7 +117,10 @@ fn blocks_without_missing_calls_count_for_every_pair() {
 #[test]
 fn identities_of_the_mean_rule() {
     let (variants, samples) = (900, 48);
-    let genotypes = memory(&dosages(variants, samples), &[900, 48], &[100, 48]);
+    // Calls, which every scaler packs.
+    let calls: Vec<i8> =
+        dosages(variants, samples).iter().flat_map(|&x| [x.min(1), (x - 1).max(x.min(0))]).collect();
+    let genotypes = memory(&calls, &[900, 48, 2], &[100, 48, 2]);
     for method in METHODS {
         let options = GrmOptions { method, missing: MissingCalls::Mean, ..GrmOptions::default() };
         let grm = compute(&genotypes, &options).unwrap();

@@ -55,7 +55,8 @@ fn spec(tile: u32, missing: bool, slices: u32) -> [(&'static str, u32); 3] {
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     let of = |tile| {
-        [(false, 3), (true, 3), (false, 1)].map(|(missing, slices)| spec(tile, missing, slices).to_vec())
+        [(false, 1), (false, 2), (false, 3), (true, 2), (true, 3)]
+            .map(|(missing, slices)| spec(tile, missing, slices).to_vec())
     };
     [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
 }
@@ -87,6 +88,22 @@ impl Sums {
         Ok(Self { words, first })
     }
 
+    /// Words of a row whose samples' sums fit a binding.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when those of 64 samples do not.
+    pub(super) fn words_at_once(&self) -> Result<u64> {
+        let [samples, columns, _] = *self.words.shape() else { return Ok(1) };
+        let limits = self.words.device().limits();
+        let max = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+        let wide = max / (8 * columns.max(1)) / 64 * 4;
+        if wide == 0 {
+            let requested = 8 * columns * 64;
+            return Err(Error::Limit { what: "bytes of the sums of 64 samples", requested, max });
+        }
+        Ok(wide.min(super::row_words(samples)))
+    }
+
     /// Waits for them: (samples, columns).
     pub(crate) fn read(&self) -> Result<Vec<i64>> {
         let words = self.words.read()?;
@@ -104,9 +121,9 @@ impl Sums {
 pub(crate) struct Weights<'a> {
     /// (⌈rows / 4⌉, sets x lanes) words of digits.
     pub(crate) words: &'a Tensor<u32>,
-    /// Digits of a number: 3, or where no code is missing 1.
+    /// Digits of a number: at most 3, and where codes are missing 2 at least.
     pub(crate) slices: u64,
-    /// Of one digit: the power of two that it is multiplied by. Below 32.
+    /// The power of two that sums are multiplied by: below 32.
     pub(crate) shift: u32,
 }
 
@@ -159,14 +176,8 @@ pub(crate) fn adjoint_in_tiles(
     }
     let device = rows.device();
     let limits = device.limits();
-    let binding = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
     let step = step(device, words, (4 * words).max(width))?.min(1 << 22);
-    // Samples whose sums fit a binding, by 64.
-    let wide = (binding / (8 * columns) / 64 * 4).min(words);
-    if wide == 0 {
-        let requested = 8 * columns * 64;
-        return Err(Error::Limit { what: "bytes of the sums of 64 samples", requested, max: binding });
-    }
+    let wide = sums.words_at_once()?;
     let small = |n: u64| u32::try_from(n).expect("a panel should be small");
     for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let last = count.min(first + step);

@@ -38,7 +38,7 @@ fn spec(sets: u32, slices: u32) -> [(&'static str, u32); 3] {
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    [(1, 3), (2, 3), (1, 1)].map(|(sets, slices)| spec(sets, slices).to_vec()).to_vec()
+    [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3)].map(|(sets, slices)| spec(sets, slices).to_vec()).to_vec()
 }
 
 /// What each code of a row stands for, in digits.
@@ -48,7 +48,7 @@ pub(crate) struct Table<'a> {
     pub(crate) words: &'a Tensor<u32>,
     /// The entry of the first row.
     pub(crate) first: u64,
-    /// Sets of numbers, and digits of each: 1 of 1, 1 of 3 or 2 of 3.
+    /// Sets of numbers, 1 or 2, and digits of each: at most 3, and not 2 sets of 1.
     pub(crate) sets: u64,
     pub(crate) slices: u64,
 }

@@ -2,57 +2,117 @@
 //!
 //! With code g, mean μ and factor s of a row, and μ for a missing code, `G = Σ s² (g - μ) (gᵀ - μ)` is `T = Σ s² g gᵀ` less
 //! the means of its rows and columns, since a row's codes less μ add up to 0. T is Aᵀ W with A the codes and W those codes
-//! times s². What a code stands for in W is one of four numbers a row, rounded to multiples of a power of two.
+//! times s², which are one of four numbers in a row.
+//!
+//! These are rounded to multiples of a power of two, each row's own. Rows of one power are multiplied together, and sums
+//! shifted to a common unit, so that no order of the rows changes a bit. Numbers have three bytes, but two where there are
+//! many rows and s² is small: they are rounded up or down as a low-discrepancy sequence over the variants says, so that what
+//! rounding adds to the sums is as often of one sign as of the other, also where many rows share one s².
+//!
+//! Of a rare variant, only the pairs of samples that have it add to T: they are found one by one.
+
+use std::ops::Range;
 
 use super::{
     adjoint::{Sums, Weights, packed_adjoint},
     apply::Rows,
     digits::{Table, packed_digits},
+    gather::{SWAPPED, most_rows, packed_gather},
+    pairs::{Terms, packed_pairs},
     row_words,
-    slices::{SLICES, digits, lanes_of, scale},
+    slices::{SLICES, digits, lanes_of, max_of},
 };
 use crate::{
     Device, Result, Tensor,
-    genotype::scaler::{Fate, Scaler, Standard},
+    genotype::{
+        Residency,
+        scaler::{Fate, Scaler, Standard},
+    },
     linalg::{Matrix, gram::to_usize},
 };
 
 /// Samples of a group: a vector of the kernels.
 const COLUMNS: u64 = 64;
-/// Of a bound: what rounding to whole numbers may add.
-const ROUNDING: f64 = 1.0 + 1e-5;
+/// Variants from which on two bytes for a number are enough: what rounding to 2^-13 of s² adds is then as small as what f32
+/// rounds.
+const MANY: u64 = 1 << 14;
+/// A variant is rare where one sample in as many has its rarer allele or no call: to find its pairs then takes less than half
+/// as long as a product.
+const RARE: u64 = 32;
 
-/// A sum over blocks of rows.
+/// A sum over rows.
 #[derive(Debug)]
 pub(crate) struct Gram {
     device: Device,
     samples: u64,
     scaler: Scaler,
-    /// For each 64 samples, the sums of those and all that follow them; none before the first rows.
+    /// Bytes of the numbers of a common variant.
+    slices: u64,
+    /// Sums are of multiples of 2^-`point`.
+    point: i32,
+    /// For each 64 samples, the sums of those and all that follow them.
     groups: Vec<Sums>,
-    /// What the numbers in the sums are multiplied by: a power of two.
-    scale: f64,
-    /// T, its lower triangle: what sums of other scales came to.
-    total: Matrix,
+}
+
+/// How a row is multiplied: common ones of one kind together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    rare: bool,
+    /// Whether a code is missing.
+    missing: bool,
+    /// Bytes of its numbers, which are multiples of 2^-`power`.
+    slices: u64,
+    power: i32,
+}
+
+/// What codes of a row stand for, in whole numbers: one allele, a missing code, and that in place of another.
+struct Multiples {
+    one: i32,
+    filled: i32,
+    square: i32,
 }
 
 impl Gram {
-    /// A sum of no rows.
-    pub(crate) fn new(device: &Device, samples: u64, scaler: Scaler) -> Self {
-        let n = to_usize(samples);
-        let total = Matrix::zeros(n, n);
-        Self { device: device.clone(), samples, scaler, groups: Vec::new(), scale: 0.0, total }
+    /// A sum of no rows, of which there will be `variants` at most.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    pub(crate) fn new(device: &Device, samples: u64, variants: u64, scaler: Scaler) -> Result<Self> {
+        let groups = (0..samples).step_by(to_usize(COLUMNS));
+        let groups =
+            groups.map(|first| Sums::zeros_from(device, first / 16, samples, COLUMNS.min(samples - first)));
+        let slices = if variants < MANY { SLICES } else { 2 };
+        // A diagonal entry is the largest sum: at most 4 s² of each variant, and s² at most 2 of each sample.
+        let largest = variants.max(1) as f64 * 8.0 * samples.max(1) as f64;
+        let room = 62 - exponent(largest) - 1;
+        let point = exponent(max_of(SLICES)).min(room);
+        Ok(Self {
+            device: device.clone(),
+            samples,
+            scaler,
+            slices,
+            point,
+            groups: groups.collect::<Result<_>>()?,
+        })
     }
 
-    /// Bytes on the device besides packed rows, of so many rows at most.
+    /// Bytes of panels of which the rows of one kind fill the device, where three of them take at most `free` bytes: two,
+    /// and one in order.
+    pub(crate) fn panel_bytes(device: &Device, free: u64) -> u64 {
+        let bytes = 2 * device.limits().step;
+        if 3 * bytes <= free { bytes } else { Residency::Store.panel_bytes() }
+    }
+
+    /// Bytes on the device besides the panel, of so many rows.
     pub(crate) fn device_bytes(device: &Device, samples: u64, rows: u64) -> u64 {
         let sums = (0..samples.div_ceil(COLUMNS)).map(|group| {
             let first = COLUMNS * group;
             8 * (samples - first) * COLUMNS.min(samples - first)
         });
-        // The digits of two steps, and two tables of a block.
-        let step = device.limits().step.max(64 * row_bytes(samples, 2, SLICES));
-        sums.sum::<u64>() + 2 * step.min(rows.next_multiple_of(4) * row_bytes(samples, 2, SLICES)) + 48 * rows
+        // The rows in order; the digits of two steps; their table and order.
+        let wide = row_bytes(samples, 2, SLICES);
+        let step = device.limits().step.max(64 * wide).min(rows.next_multiple_of(4) * wide);
+        sums.sum::<u64>() + rows * 4 * row_words(samples) + 2 * step + 32 * rows
     }
 
     /// Bytes on the host: T, and a group's sums twice.
@@ -60,88 +120,149 @@ impl Gram {
         samples.saturating_mul(samples).saturating_mul(8).saturating_add(16 * COLUMNS * samples)
     }
 
-    fn zeros(device: &Device, samples: u64) -> Result<Vec<Sums>> {
-        (0..samples)
-            .step_by(to_usize(COLUMNS))
-            .map(|first| Sums::zeros_from(device, first / 16, samples, COLUMNS.min(samples - first)))
-            .collect()
-    }
-
-    /// Adds a block of rows, the scaling of which is `standards`. Enqueues; waits where the block's largest number needs
-    /// another power of two than those before, so that blocks have to be the same whatever the chunks.
+    /// Adds rows, the first of which is variant `first` and the scaling of which is `standards`. Enqueues; does not wait.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn add(&mut self, rows: Rows<'_>, standards: &[Standard]) -> Result<()> {
-        let used = || standards.iter().filter(|standard| standard.fate == Fate::Used);
-        if used().next().is_none() {
+    pub(crate) fn add(&mut self, packed: &Tensor<u32>, first: u64, standards: &[Standard]) -> Result<()> {
+        if self.samples == 0 {
             return Ok(());
         }
-        let whole = matches!(self.scaler, Scaler::Center | Scaler::None);
-        // A code is 2 at most, and so is a mean.
-        let bound = |standard: &Standard| 2.0 * standard.mean.max(1.0) * standard.scale * standard.scale;
-        let scale = scale(if whole { 4.0 } else { used().map(bound).fold(0.0, f64::max) } * ROUNDING);
-        if scale.to_bits() != self.scale.to_bits() {
-            self.flush()?;
-            self.groups = Self::zeros(&self.device, self.samples)?;
-            self.scale = scale;
+        let rows = to_usize(most_rows(packed)?.min(SWAPPED.into()));
+        for (chunk, standards) in standards.chunks(rows).enumerate() {
+            let start = (chunk * rows) as u64;
+            let mut of_kind: Vec<(Kind, usize)> = standards
+                .iter()
+                .enumerate()
+                .filter(|(_, standard)| standard.fate == Fate::Used)
+                .map(|(row, standard)| (self.kind(standard), row))
+                .collect();
+            of_kind.sort_unstable();
+            #[allow(clippy::cast_possible_truncation, reason = "below 2^31")]
+            let place = |row: usize| row as u32 | if self.swaps(&standards[row]) { SWAPPED } else { 0 };
+            let order: Vec<u32> = of_kind.iter().map(|&(_, row)| place(row)).collect();
+            let ordered = packed_gather(packed, self.samples, start..start + standards.len() as u64, &order)?;
+            let multiples = |&(kind, row): &(Kind, usize)| {
+                let (standard, variant) = (&standards[row], first + start + row as u64);
+                (kind, multiples(standard, self.mean(standard), kind.power, variant))
+            };
+            let terms: Vec<(Kind, Multiples)> = of_kind.iter().map(multiples).collect();
+            let mut done = 0;
+            for terms in terms.chunk_by(|(a, _), (b, _)| a.rare && b.rare || a == b) {
+                let rows = done..done + terms.len() as u64;
+                done = rows.end;
+                if terms[0].0.rare {
+                    self.pair(&ordered, rows, terms)?;
+                } else {
+                    self.multiply(&ordered, rows, terms)?;
+                }
+            }
         }
-        let missing = used().any(|standard| standard.called < self.samples);
-        let (sets, slices) = if missing { (2, SLICES) } else { (1, if whole { 1 } else { SLICES }) };
-        let table: Vec<u32> =
-            standards.iter().flat_map(|standard| entries(standard, scale, sets, slices)).collect();
-        let table = Tensor::from_slice(&self.device, &table, &[standards.len() as u64, sets * slices])?;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "20, of a bound of 4")]
-        let shift = if slices == 1 { scale.log2() as u32 } else { 0 };
+        Ok(())
+    }
+
+    /// Adds common rows of one kind.
+    fn multiply(
+        &mut self,
+        packed: &Tensor<u32>,
+        rows: Range<u64>,
+        terms: &[(Kind, Multiples)],
+    ) -> Result<()> {
+        let Some(&(Kind { missing, slices, power, .. }, _)) = terms.first() else { return Ok(()) };
+        let sets = 1 + u64::from(missing);
+        let table: Vec<u32> = terms.iter().flat_map(|(_, terms)| terms.entries(sets, slices)).collect();
+        let table = Tensor::from_slice(&self.device, &table, &[terms.len() as u64, sets * slices])?;
+        let factors = Tensor::<f32>::empty(&self.device, &[0, 2])?;
+        let shift = (self.point - power).unsigned_abs();
         // Rows and their digits stay near the processor.
         let step = (self.device.limits().step / row_bytes(self.samples, sets, slices)).max(64) / 64 * 64;
-        let start = rows.range.0;
-        for first in (start..rows.range.1).step_by(to_usize(step)) {
-            let rows = Rows { range: (first, rows.range.1.min(first + step)), missing, ..rows };
+        for first in rows.clone().step_by(to_usize(step)) {
+            let range = (first, rows.end.min(first + step));
+            let of_step = Rows { packed, table: &factors, range, missing };
             for sums in &mut self.groups {
                 let columns = 16 * sums.first..self.samples.min(16 * sums.first + COLUMNS);
-                let table = Table { words: &table, first: first - start, sets, slices };
-                let digits = packed_digits(rows.packed, rows.range(), columns, table)?;
-                packed_adjoint(rows, Weights { words: &digits, slices, shift }, sums)?;
+                let table = Table { words: &table, first: first - rows.start, sets, slices };
+                let digits = packed_digits(packed, of_step.range(), columns, table)?;
+                packed_adjoint(of_step, Weights { words: &digits, slices, shift }, sums)?;
             }
         }
         Ok(())
     }
 
-    /// Adds the sums to the total.
-    fn flush(&mut self) -> Result<()> {
-        let n = to_usize(self.samples);
-        for sums in std::mem::take(&mut self.groups) {
-            let first = to_usize(16 * sums.first);
-            let columns = to_usize(COLUMNS).min(n - first);
-            let values = sums.read()?;
-            let rows = self.total.data_mut().chunks_exact_mut(n).skip(first);
-            for (i, (total, sums)) in rows.zip(values.chunks_exact(columns)).enumerate() {
-                // Whole numbers far below 2^53.
-                let total = &mut total[first..first + columns.min(i + 1)];
-                total.iter_mut().zip(sums).for_each(|(total, &sum)| *total += sum as f64 / self.scale);
-            }
+    /// Adds rare rows.
+    fn pair(&mut self, packed: &Tensor<u32>, rows: Range<u64>, terms: &[(Kind, Multiples)]) -> Result<()> {
+        let terms: Vec<Terms> = terms
+            .iter()
+            .map(|(kind, Multiples { one, filled, square })| Terms {
+                one: one.unsigned_abs(),
+                filled: filled.unsigned_abs(),
+                square: square.unsigned_abs(),
+                shift: (self.point - kind.power).unsigned_abs(),
+            })
+            .collect();
+        let shape = [terms.len() as u64, 4];
+        let terms = Tensor::<u32>::from_slice(&self.device, bytemuck::cast_slice(&terms), &shape)?;
+        for sums in &mut self.groups {
+            packed_pairs(packed, rows.clone(), &terms, sums)?;
         }
         Ok(())
     }
 
-    /// Waits: T, symmetric: exact.
+    /// Whether s² is 1.
+    const fn whole(&self) -> bool {
+        matches!(self.scaler, Scaler::Center | Scaler::None)
+    }
+
+    /// Whether the other allele is counted, which changes the sign of what is left of the mean alone.
+    fn swaps(&self, standard: &Standard) -> bool {
+        standard.mean > 1.0 && self.scaler != Scaler::None
+    }
+
+    /// The mean of the allele that is counted.
+    fn mean(&self, standard: &Standard) -> f64 {
+        if self.swaps(standard) { 2.0 - standard.mean } else { standard.mean }
+    }
+
+    fn kind(&self, standard: &Standard) -> Kind {
+        let missing = standard.called < self.samples;
+        let alleles = self.mean(standard) * standard.called as f64;
+        let seen = alleles + (self.samples - standard.called) as f64;
+        let rare = seen < (self.samples / RARE) as f64 + 0.5;
+        let slices = match (rare, self.whole() && !missing) {
+            (true, _) => SLICES,
+            (_, true) => 1,
+            _ => self.slices,
+        };
+        // A code is 2 at most, and so is a mean; two are rounded up together.
+        let bound = 2.0 * self.mean(standard).max(1.0) * standard.scale * standard.scale;
+        let power = exponent((max_of(slices) - 4.0) / bound).clamp(self.point - 31, self.point);
+        Kind { rare, missing, slices, power }
+    }
+
+    /// Waits: T, symmetric: exact but for the rounding of s².
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn sums(mut self) -> Result<Matrix> {
-        self.flush()?;
-        let (n, mut total) = (self.total.rows(), self.total);
+    pub(crate) fn sums(self) -> Result<Matrix> {
+        let n = to_usize(self.samples);
+        let mut total = Matrix::zeros(n, n);
         let data = total.data_mut();
-        for i in 0..n {
-            for j in 0..i {
-                data[j * n + i] = data[i * n + j];
+        let unit = 2f64.powi(-self.point);
+        for sums in self.groups {
+            let first = to_usize(16 * sums.first);
+            let columns = to_usize(COLUMNS).min(n - first);
+            for (i, sums) in (first..n).zip(sums.read()?.chunks_exact(columns)) {
+                for (j, &sum) in (first..=i).zip(sums) {
+                    let value = sum as f64 * unit;
+                    data[i * n + j] = value;
+                    data[j * n + i] = value;
+                }
             }
         }
         Ok(total)
     }
 
-    /// Waits: the Gram matrix, symmetric. Each s² is good to 2^-21 of the largest in its block.
+    /// Waits: the Gram matrix, symmetric.
     ///
     /// # Errors
     /// What the device reports.
@@ -163,27 +284,37 @@ impl Gram {
     }
 }
 
-/// A row of the table: what codes stand for, which is 0 for a variant that takes no part.
-fn entries(standard: &Standard, scale: f64, sets: u64, slices: u64) -> Vec<u32> {
-    if standard.fate != Fate::Used {
-        return vec![0; to_usize(sets * slices)];
-    }
-    if slices == 1 {
-        return vec![u32::from_le_bytes([0, 1, 2, 0])];
-    }
-    // Within the range by the choice of the scale.
+/// What codes of a variant stand for, times s² 2^`power`.
+fn multiples(standard: &Standard, mean: f64, power: i32, variant: u64) -> Multiples {
+    // 20 bits of multiples of the golden ratio, so that whole numbers stay what they are.
+    let threshold = (variant.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) as f64 / f64::from(1 << 20);
+    let square = standard.scale * standard.scale * 2f64.powi(power);
+    // Within the range by the choice of the power.
     #[allow(clippy::cast_possible_truncation, reason = "at most MAX")]
-    let multiple = |value: f64| (value * standard.scale * standard.scale * scale).round_ties_even() as i32;
-    // One allele, a missing code, and that in place of another.
-    let [one, mean, square] = [1.0, standard.mean, standard.mean * standard.mean].map(multiple);
-    [[0, one, 2 * one, mean], [0, mean, 2 * mean, square]]
-        .map(|codes| codes.map(digits))
-        .iter()
-        .take(to_usize(sets))
-        .flat_map(|codes| {
-            (0..3).map(|slice| u32::from_le_bytes(codes.map(|digits| digits[slice].cast_unsigned())))
-        })
-        .collect()
+    let multiple = |value: f64| (value * square + threshold).floor() as i32;
+    Multiples { one: multiple(1.0), filled: multiple(mean), square: multiple(mean * mean) }
+}
+
+impl Multiples {
+    /// A row of the table of a product.
+    fn entries(&self, sets: u64, slices: u64) -> impl Iterator<Item = u32> + use<> {
+        let Self { one, filled, square } = *self;
+        let codes = [[0, one, 2 * one, filled], [0, filled, 2 * filled, square]];
+        let of_set = move |codes: [i32; 4]| {
+            let codes = codes.map(digits);
+            (0..to_usize(slices))
+                .map(move |slice| u32::from_le_bytes(codes.map(|digits| digits[slice].cast_unsigned())))
+        };
+        codes.into_iter().take(to_usize(sets)).flat_map(of_set)
+    }
+}
+
+/// The largest power of two that is at most `value`, a positive number: its exponent.
+fn exponent(value: f64) -> i32 {
+    #[allow(clippy::cast_possible_truncation, reason = "a logarithm is small")]
+    let exponent = value.log2().floor() as i32;
+    // The logarithm may have been rounded up.
+    if 2f64.powi(exponent) > value { exponent - 1 } else { exponent }
 }
 
 /// Bytes of a row and of its digits in one group.

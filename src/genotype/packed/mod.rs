@@ -9,9 +9,11 @@
 pub(crate) mod adjoint;
 pub(crate) mod apply;
 pub(crate) mod digits;
+pub(crate) mod gather;
 pub(crate) mod gram;
 mod matrix;
 pub(crate) mod pack;
+pub(crate) mod pairs;
 pub(crate) mod product;
 pub(crate) mod slices;
 pub(crate) mod standardize;

@@ -10,6 +10,11 @@ use crate::{Device, Error, Result, Tensor, linalg::Matrix};
 pub(crate) const SLICES: u64 = 3;
 /// The largest multiple whose digits are all in range: 127 (1 + 256 + 65536).
 pub(crate) const MAX: f64 = 8_355_711.0;
+/// The same of numbers of so many digits.
+pub(crate) fn max_of(slices: u64) -> f64 {
+    (0..slices).fold(0.0, |max, _| 256.0 * max + 127.0)
+}
+
 /// Columns of one product at most.
 pub(crate) const MAX_COLUMNS: u64 = 64;
 

@@ -1,0 +1,36 @@
+// Packed rows in another order: row i of out is row order[i] of packed; with its highest bit set, codes 0 and 2 trade places.
+// Grid: linear, one thread per word.
+// Bindings: 0 packed (.., words) read; 1 order (rows) read; 2 out (rows, words) write; 3 params.
+// Constants: WG.
+// Hardware: memory bounds it; neighbours read and write neighbouring words but where a row begins.
+
+#include "dev.cuh"
+
+struct Params {
+    u32 rows;
+    u32 words;
+    u32 samples;
+    u32 packed0;
+    u32 order0;
+    u32 out0;
+};
+
+constexpr u32 WG = 256;
+
+constexpr u32 SWAPPED = 0x80000000u;
+
+KERNEL(packed_gather, WG)(const u32* __restrict__ packed, const u32* __restrict__ order, u32* __restrict__ out, Params params) {
+    u32 item = linear_block() * WG + threadIdx.x;
+    u32 row = item / params.words;
+    if (row >= params.rows) return;
+    u32 place = order[params.order0 + row];
+    u32 at = item - row * params.words;
+    u32 word = packed[params.packed0 + (place & ~SWAPPED) * params.words + at];
+    // What pads the row stays 0.
+    if (place & SWAPPED && 16 * at < params.samples) {
+        u32 used = min(16u, params.samples - 16 * at);
+        word ^= (~word & 0x55555555u >> (32 - 2 * used)) << 1;
+    }
+    out[params.out0 + item] = word;
+}
+EXPORT(packed_gather)

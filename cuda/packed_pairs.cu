@@ -1,0 +1,56 @@
+// Adds each row's products of two samples whose codes are not 0: sums[sample, column] += 64-bit integers.
+// Grid: linear, one thread per word of a row.
+// Bindings: 0 packed (rows, words) read; 1 table (rows, 4) of one allele, a missing code, two, and a shift read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
+// Constants: WG.
+// Hardware: of rows with few such codes, where reading the rows is most of the time and atomic operations are seldom on the
+// same sum.
+
+#include "dev.cuh"
+
+struct Params {
+    u32 rows;
+    u32 words;
+    u32 columns;
+    u32 word0;
+    u32 word_count;
+    u32 column_word;
+    u32 packed0;
+    u32 table0;
+    u32 sums0;
+};
+
+constexpr u32 WG = 256;
+
+// Where the lowest bit of a word that is not 0 stands.
+DEVICE u32 lowest(u32 word) { return popcount(~word & (word - 1)); }
+
+// What two codes, neither of which is 0, come to.
+DEVICE u32 product(u32 a, u32 b, const u32* terms) {
+    if (a == 3 && b == 3) return terms[2];
+    if (a == 3 || b == 3) return min(a, b) * terms[1];
+    return a * b * terms[0];
+}
+
+KERNEL(packed_pairs, WG)(const u32* __restrict__ packed, const u32* __restrict__ table, u32* __restrict__ sums, Params params) {
+    u32 item = linear_block() * WG + threadIdx.x;
+    u32 row = item / params.word_count;
+    if (row >= params.rows) return;
+    u32 at = item - row * params.word_count;
+    const u32* words = packed + params.packed0 + row * params.words;
+    const u32* terms = table + params.table0 + 4 * row;
+    for (u32 word = words[params.word0 + at]; word != 0;) {
+        u32 place = lowest(word) & ~1u;
+        u32 code = word >> place & 3;
+        word &= ~(3u << place);
+        u64* sums_of = (u64*)(sums + params.sums0) + (16 * at + place / 2) * params.columns;
+        for (u32 first = 0; first < params.columns; first += 16) {
+            for (u32 other = words[params.column_word + first / 16]; other != 0;) {
+                u32 column = lowest(other) & ~1u;
+                u64 value = product(code, other >> column & 3, terms);
+                other &= ~(3u << column);
+                add_atomic(sums_of + first + column / 2, value << terms[3]);
+            }
+        }
+    }
+}
+EXPORT(packed_pairs)

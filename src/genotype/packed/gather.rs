@@ -1,0 +1,103 @@
+//! Packed rows in another order.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{apply::step, row_words};
+use crate::{
+    Error, Result, Tensor,
+    kernel::{Grid, Kernel, kernel},
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    /// Rows of the result.
+    pub(crate) rows: u32,
+    /// Words of a row.
+    pub(crate) words: u32,
+    pub(crate) samples: u32,
+    /// Where the operands start, in words.
+    pub(crate) packed0: u32,
+    pub(crate) order0: u32,
+    pub(crate) out0: u32,
+}
+
+pub(crate) static PACKED_GATHER: Kernel<Params> =
+    kernel!("packed_gather", Params, [Read, Read, Write], crate::cpu::packed_gather, specs);
+
+const WG: u32 = 256;
+
+/// In an order: alleles are counted the other way round, 2 for 0.
+pub(crate) const SWAPPED: u32 = 1 << 31;
+
+fn spec() -> [(&'static str, u32); 1] {
+    [("WG", WG)]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    vec![spec().to_vec()]
+}
+
+/// Most rows that [`packed_gather`] takes from: what fits a binding.
+///
+/// # Errors
+/// [`Error::Limit`] when 64 rows do not.
+pub(crate) fn most_rows(packed: &Tensor<u32>) -> Result<u64> {
+    let words = packed.shape()[1];
+    step(packed.device(), words, 4 * words)
+}
+
+/// Row `order[i]` of these rows of `packed` for each i, and with [`SWAPPED`] in it its codes 2 for 0 and 0 for 2. Enqueues;
+/// does not wait.
+///
+/// # Errors
+/// [`Error::Shape`] when a row of the order is none of `rows`, or those are none of `packed`; [`Error::Limit`] when there
+/// are more than [`most_rows`]; [`Error::OutOfMemory`].
+pub(crate) fn packed_gather(
+    packed: &Tensor<u32>,
+    samples: u64,
+    rows: Range<u64>,
+    order: &[u32],
+) -> Result<Tensor<u32>> {
+    let op = "packed_gather";
+    let [held, words] = packed.matrix(op)?;
+    let count = rows.end.saturating_sub(rows.start);
+    if rows.end > held
+        || words != row_words(samples)
+        || order.iter().any(|row| u64::from(row & !SWAPPED) >= count)
+    {
+        let expected = format!("rows of {held} of {samples} samples, an order of {count}");
+        return Err(Error::shape(op, expected, format_args!("{rows:?}, {:?}", order.iter().max())));
+    }
+    let device = packed.device();
+    let len = order.len() as u64;
+    let mut out = Tensor::<u32>::empty(device, &[len, words])?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    let max = most_rows(packed)?;
+    let requested = count.max(len);
+    if requested > max {
+        return Err(Error::Limit { what: "rows to put in order", requested, max });
+    }
+    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
+    let order = Tensor::from_slice(device, order, &[len])?;
+    let x = packed.window(rows.start * words..rows.end * words);
+    let places = order.window(0..len);
+    let target = out.window_mut(0..len * words);
+    let params = Params {
+        rows: small(len),
+        words: small(words),
+        samples: small(samples),
+        packed0: x.start,
+        order0: places.start,
+        out0: target.start,
+    };
+    let items = len * words;
+    let grid = Grid::linear(items.div_ceil(WG.into()), device.limits().groups_per_axis, items)?;
+    device.launch(&PACKED_GATHER, &spec(), grid, &[x.arg, places.arg, target.arg], &params)?;
+    Ok(out)
+}

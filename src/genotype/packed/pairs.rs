@@ -1,0 +1,129 @@
+//! Products of packed rows that are mostly 0, sample by sample.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::{adjoint::Sums, apply::step, row_words};
+use crate::{
+    Error, Result, Tensor,
+    kernel::{Grid, Kernel, kernel},
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) rows: u32,
+    /// Words of a row.
+    pub(crate) words: u32,
+    pub(crate) columns: u32,
+    /// The first word of the samples that have sums, and how many words.
+    pub(crate) word0: u32,
+    pub(crate) word_count: u32,
+    /// The first word of the columns.
+    pub(crate) column_word: u32,
+    /// Where the operands start, in words.
+    pub(crate) packed0: u32,
+    pub(crate) table0: u32,
+    pub(crate) sums0: u32,
+}
+
+pub(crate) static PACKED_PAIRS: Kernel<Params> =
+    kernel!("packed_pairs", Params, [Read, Read, ReadWrite], crate::cpu::packed_pairs, specs);
+
+const WG: u32 = 256;
+
+fn spec() -> [(&'static str, u32); 1] {
+    [("WG", WG)]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    vec![spec().to_vec()]
+}
+
+/// What the products of a row's codes come to.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Terms {
+    /// Of two codes 1; of 1 and a missing code; of two missing codes. At most 2^23.
+    pub(crate) one: u32,
+    pub(crate) filled: u32,
+    pub(crate) square: u32,
+    /// The power of two that these are multiplied by: below 32.
+    pub(crate) shift: u32,
+}
+
+impl Terms {
+    /// What two codes, neither of which is 0, come to.
+    pub(crate) const fn product(&self, a: u32, b: u32) -> u64 {
+        let product = match (a, b) {
+            (3, 3) => self.square,
+            (3, code) | (code, 3) => code * self.filled,
+            (a, b) => a * b * self.one,
+        };
+        (product as u64) << self.shift
+    }
+}
+
+/// Adds the products of the codes of each sample and each column to `sums`: exact. Columns are all samples from that of the
+/// sums' first word on, or some words of them. Enqueues; does not wait.
+///
+/// `terms` (rows, 4) are the [`Terms`] of each row of `rows`. The work is that of reading the rows, and of the pairs of codes
+/// that are not 0.
+///
+/// # Errors
+/// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
+pub(crate) fn packed_pairs(
+    packed: &Tensor<u32>,
+    rows: Range<u64>,
+    terms: &Tensor<u32>,
+    sums: &mut Sums,
+) -> Result<()> {
+    let op = "packed_pairs";
+    let [held, words] = packed.matrix(op)?;
+    let [samples, columns, _] = *sums.words.shape() else {
+        return Err(Error::shape(op, "sums of (samples, columns, 2)", ""));
+    };
+    let count = rows.end.saturating_sub(rows.start);
+    let fits = rows.end <= held && words == row_words(16 * sums.first + samples);
+    let fits = fits && (columns == samples || columns < samples && columns.is_multiple_of(16));
+    if !fits || *terms.shape() != [count, 4] {
+        let expected = format!("rows of {samples} samples from word {} on, {count} x 4 terms", sums.first);
+        let found = format_args!("rows {rows:?} of {held} x {words}, {:?}", terms.shape());
+        return Err(Error::shape(op, expected, found));
+    }
+    if count == 0 || samples == 0 || columns == 0 {
+        return Ok(());
+    }
+    let device = packed.device();
+    let step = step(device, words, 4 * words.max(4))?;
+    let wide = sums.words_at_once()?;
+    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
+    for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        let last = count.min(first + step);
+        let x = packed.window((rows.start + first) * words..(rows.start + last) * words);
+        let table = terms.window(4 * first..4 * last);
+        let start = sums.first;
+        for word in (start..words).step_by(usize::try_from(wide).unwrap_or(usize::MAX)) {
+            let end = words.min(word + wide);
+            let [from, to] = [word, end].map(|word| (16 * (word - start)).min(samples));
+            let target = sums.words.window_update(from * columns * 2..to * columns * 2);
+            let params = Params {
+                rows: small(last - first),
+                words: small(words),
+                columns: small(columns),
+                word0: small(word),
+                word_count: small(end - word),
+                column_word: small(start),
+                packed0: x.start,
+                table0: table.start,
+                sums0: target.start,
+            };
+            let items = (last - first) * (end - word);
+            let grid = Grid::linear(items.div_ceil(WG.into()), device.limits().groups_per_axis, items)?;
+            device.launch(&PACKED_PAIRS, &spec(), grid, &[x.arg, table.arg, target.arg], &params)?;
+        }
+    }
+    Ok(())
+}
