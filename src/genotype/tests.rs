@@ -444,51 +444,6 @@ fn mixed_ploidy_and_many_alleles() {
     assert_values(&pca.singular_values, &s, 2e-6);
 }
 
-/// The store, the host's memory and the device give the same bits, on every device that there is.
-#[test]
-fn residency_changes_no_bit() {
-    let (variants, samples) = (9000, 70);
-    let dosages = dosages(variants, samples);
-    let genotypes = memory(&dosages, &[9000, 70], &[500, 70]);
-    let options = randomized(K, Stop::PowerIterations(2));
-    let mut all = Vec::new();
-    for name in ["cpu", "wgpu", "cuda"] {
-        let Ok(device) = Device::open(name) else { continue };
-        let run = |host: u64, on_device: u64| {
-            let memory = Budget { host: Some(host), device: Some(on_device) };
-            let pca = pca(&genotypes, &device, &options, &Run { memory, ..Run::default() }).unwrap();
-            assert!(!pca.residency_reason.is_empty());
-            (pca.residency, bits(&pca))
-        };
-        let minimum = |host: u64| {
-            let memory = Budget { host: Some(host), device: Some(1) };
-            match pca(&genotypes, &device, &options, &Run { memory, ..Run::default() }) {
-                Err(Error::Budget { minimum, .. }) => minimum,
-                _ => 1 << 30,
-            }
-        };
-        let mut runs = vec![run(1 << 30, 1 << 30)];
-        if name == "cpu" {
-            // Below what the plan would keep: every pass reads the store.
-            let small = (1..).map(|i| i << 19).find(|&host| {
-                let memory = Budget { host: Some(host), device: None };
-                pca(&genotypes, &device, &options, &Run { memory, ..Run::default() }).is_ok()
-            });
-            runs.push(run(small.unwrap(), 1));
-            assert_eq!([runs[0].0, runs[1].0], [Residency::Device, Residency::Store]);
-        } else {
-            let least = minimum(1 << 30);
-            // A panel of a block twice, 2 x 4,096 x 32 bytes, but not all of 9,000.
-            runs.push(run(1 << 30, least + 280_000));
-            assert_eq!([runs[0].0, runs[1].0], [Residency::Device, Residency::Host], "{name}");
-        }
-        all.extend(runs.into_iter().map(|(residency, bits)| (name, residency, bits)));
-    }
-    for (name, residency, bits) in &all {
-        assert_eq!(bits, &all[0].2, "{name} {residency:?}");
-    }
-}
-
 #[test]
 fn no_components_still_counts() {
     let dosages = dosages(100, 10);

@@ -20,6 +20,7 @@ mod qr;
 mod random;
 mod randomized_svd;
 mod reduce;
+mod residency;
 mod spectrum;
 mod standardize;
 mod svd;
