@@ -4,7 +4,10 @@ use std::sync::OnceLock;
 
 use faer::Mat;
 
-use super::{cpu, device_tests};
+use super::{
+    cpu, device_tests,
+    packed_case::{assert_magnitudes, one_operand_in_magnitudes},
+};
 use crate::{
     Backend, Budget, Cancel, Device, Error, Run, Status, Tensor,
     genotype::{PackedMatrix, packed::row_words},
@@ -15,7 +18,7 @@ use crate::{
 device_tests! {
     entries_are_the_oracles, panels_change_nothing, entries_are_uniform, pushed_rows_are_the_same, products_are_close,
     values_and_vectors, no_rows, refused_arguments, refused_rows, larger_than_memory, rows_beyond_a_binding,
-    cancelled_between_panels,
+    operands_of_any_magnitude, cancelled_between_panels,
 }
 
 /// (rows, columns) around words of 16 codes, blocks of four words, and launches.
@@ -169,6 +172,21 @@ fn products_are_close(device: &Device) {
             }
         }
     }
+}
+
+fn operands_of_any_magnitude(device: &Device) {
+    let run = Run::default();
+    let matrix = PackedMatrix::random(device, 40, 100, 6).unwrap();
+    let [y, scaled] = one_operand_in_magnitudes(100).map(|x| {
+        let mut y = Matrix::zeros(0, 0);
+        let mut sink = |_, part: &Matrix| {
+            y = part.clone();
+            Ok(())
+        };
+        matrix.apply(&x, &pass(&run), &mut sink).unwrap();
+        [y, matrix.gram(&x, &pass(&run)).unwrap()]
+    });
+    scaled.iter().zip(&y).for_each(|(scaled, y)| assert_magnitudes(scaled, y));
 }
 
 fn values_and_vectors(device: &Device) {

@@ -173,18 +173,12 @@ impl PackedMatrix {
         self.panels.iter().flat_map(|panel| panel.read().unwrap()).collect()
     }
 
-    /// A product with X, whose columns may have any magnitude.
-    fn product(&self, op: &'static str, x: &Matrix, bounds: Option<[f64; 2]>) -> Result<Scaled> {
+    fn product(&self, op: &'static str, x: &Matrix, bounds: Option<[f64; 2]>) -> Result<Product> {
         if x.rows() as u64 != self.columns {
             let expected = format!("{} rows", self.columns);
             return Err(Error::shape(op, expected, format_args!("({}, {})", x.rows(), x.cols())));
         }
-        let powers: Vec<f64> = (0..x.cols()).map(|c| power(x.column(c))).collect();
-        let mut near_one = x.clone();
-        for row in near_one.data_mut().chunks_exact_mut(powers.len().max(1)) {
-            row.iter_mut().zip(&powers).for_each(|(value, power)| *value /= power);
-        }
-        Ok(Scaled { product: Product::new(&self.device, &near_one, false, bounds)?, powers })
+        Product::new(&self.device, x, false, bounds)
     }
 
     /// Gives the panels to `f` with the first row of each: no mean, factor 1.
@@ -202,31 +196,6 @@ impl PackedMatrix {
     }
 }
 
-/// A product with columns that were divided by powers of two, since whole numbers have a range.
-#[derive(Debug)]
-struct Scaled {
-    product: Product,
-    powers: Vec<f64>,
-}
-
-/// The largest power of two that is at most the largest magnitude; 1 for zeros, and for what a product refuses.
-fn power(column: impl Iterator<Item = f64>) -> f64 {
-    let largest = column.fold(0.0, |largest: f64, value| largest.max(value.abs()));
-    if !largest.is_normal() {
-        return 1.0;
-    }
-    // The exponent without the mantissa.
-    f64::from_bits(largest.to_bits() >> (f64::MANTISSA_DIGITS - 1) << (f64::MANTISSA_DIGITS - 1))
-}
-
-/// A product's columns as they are of X itself.
-fn restored(mut y: Matrix, powers: &[f64]) -> Matrix {
-    for row in y.data_mut().chunks_exact_mut(powers.len().max(1)) {
-        row.iter_mut().zip(powers).for_each(|(value, power)| *value *= power);
-    }
-    y
-}
-
 impl LinearMap for PackedMatrix {
     fn shape(&self) -> [u64; 2] {
         Self::shape(self)
@@ -236,12 +205,12 @@ impl LinearMap for PackedMatrix {
         // The largest Euclidean norm of a row of 2s, and its sum.
         let columns = self.columns as f64;
         let bounds = [2.0 * columns.sqrt(), 2.0 * columns];
-        let Scaled { mut product, powers } = self.product("PackedMatrix::gram", x, Some(bounds))?;
+        let mut product = self.product("PackedMatrix::gram", x, Some(bounds))?;
         self.each_panel(|first, rows| {
             product.add(rows)?;
             pass.tell(first + rows.range.1)
         })?;
-        Ok(restored(product.finish()?, &powers))
+        product.finish()
     }
 
     fn apply(
@@ -250,13 +219,12 @@ impl LinearMap for PackedMatrix {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let Scaled { product, powers } = self.product("PackedMatrix::apply", x, None)?;
+        let product = self.product("PackedMatrix::apply", x, None)?;
         self.each_panel(|first, rows| {
             let mut start = 0;
             while start < rows.range.1 {
                 let end = rows.range.1.min(start + APPLY_ROWS);
-                let y = product.rows(Rows { range: (start, end), ..rows })?;
-                sink(first + start, &restored(y, &powers))?;
+                sink(first + start, &product.rows(Rows { range: (start, end), ..rows })?)?;
                 pass.tell(first + end)?;
                 start = end;
             }
