@@ -9,6 +9,7 @@ use crate::{
         apply::{self, PACKED_APPLY},
         pack::{self, PACK_GENOTYPES},
         row_words,
+        uniform::{self, PACKED_UNIFORM},
     },
     kernel::{Grid, Kernel},
     random::philox,
@@ -291,4 +292,52 @@ fn bugs_in_packing_show() {
         let right = |device: &Device, kernel| Ok(packed(device, kernel, coding, samples)? == expected);
         each_bug_shows(17, &PACK_GENOTYPES, &bugs.concat(), right);
     }
+}
+
+/// Random words to codes, behind words that stay.
+fn uniform(device: &Device, kernel: &'static Kernel<uniform::Params>, columns: u32) -> Result<Vec<u32>> {
+    const BEFORE: u32 = 4;
+    let row_words = u32::try_from(row_words(columns.into())).unwrap();
+    // Two workgroups, of which not all threads of the second.
+    let n = 50 * row_words;
+    let mut all = words(BEFORE + n);
+    // Where one digit becomes the next.
+    let edges = [0, 0x5555_5555, 0x5555_5556, 0xaaaa_aaaa, 0xaaaa_aaab, u32::MAX];
+    all[BEFORE as usize..].iter_mut().step_by(5).zip(edges).for_each(|(word, edge)| *word = edge);
+    let mut packed = Tensor::from_slice(device, &all, &[all.len() as u64])?;
+    let params = uniform::Params { n, words: row_words, columns, packed0: BEFORE };
+    let grid = Grid::linear((n / 4).div_ceil(256).into(), 2, 0)?;
+    let len = packed.len();
+    device.launch(kernel, &[("WG", 256)], grid, &[packed.window_update(0..len).arg], &params)?;
+    packed.read()
+}
+
+#[test]
+fn bugs_in_random_codes_show() {
+    let bugs = [
+        ("if (first >= params.n) return;", ""),
+        ("first % params.words", "first"),
+        ("16 * (first", "4 * (first"),
+        ("packed + params.packed0 + first", "packed + first"),
+        ("count - min(count, 16u)", "count - 16"),
+        ("count - min(count, 16u)", "count"),
+        ("count - min(count, 2 * 16u)", "count - min(count, 16u)"),
+        ("count - min(count, 3 * 16u)", "count - min(count, 2 * 16u)"),
+        ("if (j < count) ", ""),
+        ("j < count", "j <= count"),
+        ("j < 16", "j < 15"),
+        ("0x55555556u", "0x55555555u"),
+        ("rest >= 0xaaaaaaabu", "rest > 0xaaaaaaabu"),
+        ("digit << (2 * j)", "digit << j"),
+        ("rest *= 3", "rest *= 2"),
+    ];
+    // Rows whose last code is in the first, the third and the last of four words.
+    let all = |device: &Device, kernel| {
+        [325, 360, 375]
+            .into_iter()
+            .map(|columns| uniform(device, kernel, columns))
+            .collect::<Result<Vec<_>>>()
+    };
+    let expected = all(&cpu(), &PACKED_UNIFORM).unwrap();
+    each_bug_shows(18, &PACKED_UNIFORM, &bugs, |device, kernel| Ok(all(device, kernel)? == expected));
 }
