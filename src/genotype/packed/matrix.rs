@@ -8,8 +8,8 @@ use super::{
     uniform::packed_uniform,
 };
 use crate::{
-    Backend, Device, Error, Result, Tensor,
-    genotype::Residency,
+    Backend, Device, Error, Result, Run, Status, Tensor,
+    genotype::{Residency, memory::DEVICE_BUDGET},
     linalg::{LinearMap, Matrix, Pass},
     run::Budget,
     tensor::checked_len,
@@ -70,18 +70,17 @@ impl PackedMatrix {
         Ok(Self { device: device.clone(), rows: 0, columns, panels: Vec::new() })
     }
 
-    /// A matrix (rows, columns) of independent entries, 0, 1 and 2 equally likely, made on the device. Enqueues; does not
-    /// wait.
+    /// A matrix (rows, columns) of independent entries, 0, 1 and 2 equally likely, made on the device. Waits.
     ///
     /// An entry depends on the seed, its place and the number of columns alone: it is the same on every device.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`Error::Shape`] for 2^64 bytes; [`Error::OutOfMemory`] when the device's memory does not hold
-    /// the matrix, where it says how much there is (on the cpu device, what the system can give); [`Error::Limit`] when one
-    /// row does not fit a binding.
-    pub fn random(device: &Device, rows: u64, columns: u64, seed: u64) -> Result<Self> {
+    /// As [`new`](Self::new); [`Error::Shape`] for 2^64 bytes; [`Error::Budget`] when `run` says so;
+    /// [`Error::OutOfMemory`] when the device's memory does not hold the matrix, where it says how much there is (on the cpu
+    /// device, what the system can give); [`Error::Limit`] when one row does not fit a binding; [`Error::Cancelled`].
+    pub fn random(device: &Device, rows: u64, columns: u64, seed: u64, run: &Run) -> Result<Self> {
         let bytes = Residency::Device.panel_bytes().min(device.limits().buffer / 2);
-        Self::random_in_panels(device, rows, columns, seed, bytes)
+        Self::random_in_panels(device, rows, columns, seed, bytes, run)
     }
 
     /// [`random`](Self::random) in panels of about so many bytes, which changes no bit.
@@ -91,22 +90,33 @@ impl PackedMatrix {
         columns: u64,
         seed: u64,
         panel_bytes: u64,
+        run: &Run,
     ) -> Result<Self> {
         let mut matrix = Self::new(device, columns)?;
         let row_bytes = matrix.row_bytes();
         let requested = checked_len("PackedMatrix::random", &[rows, row_bytes])?;
-        let free = match device.info().backend {
-            Backend::Cpu => Some(Budget::default().host_bytes().saturating_mul(2)),
-            _ => device.info().memory,
+        let (what, budget, free) = match device.info().backend {
+            Backend::Cpu => {
+                ("memory budget", run.memory.host, Some(Budget::default().host_bytes().saturating_mul(2)))
+            }
+            _ => (DEVICE_BUDGET, run.memory.device, device.info().memory),
         };
+        if let Some(budget) = budget.filter(|&budget| requested > budget) {
+            return Err(Error::Budget { what, budget, minimum: requested });
+        }
         if free.is_some_and(|free| requested > free) {
             return Err(Error::OutOfMemory { requested, free });
         }
         let step = (panel_bytes / row_bytes).clamp(1, PANEL_ROWS);
+        let pass = Pass::new(run, Status::new(0, 1, rows));
+        pass.tell(0)?;
         while matrix.rows < rows {
             let count = step.min(rows - matrix.rows);
             let panel = packed_uniform(device, seed, matrix.rows, count, columns)?;
             matrix.add(panel);
+            // Else all panels would be enqueued at once, before a caller could stop.
+            device.synchronize()?;
+            pass.tell(matrix.rows)?;
         }
         Ok(matrix)
     }
