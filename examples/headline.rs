@@ -76,8 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // 1. The matrix is made where it stays.
     let started = Instant::now();
-    let matrix = PackedMatrix::random(&device, rows, COLUMNS, 0)?;
-    device.synchronize()?;
+    let matrix = PackedMatrix::random(&device, rows, COLUMNS, 0, &Run::default())?;
     let (bytes, made) = (matrix.bytes() as f64, started.elapsed().as_secs_f64());
     println!("{rows} x {COLUMNS} on {device:?}: {:.3} GB packed, made in {made:.3} s", bytes / 1e9);
 

@@ -48,11 +48,7 @@ pub trait Unpackable: Element {
 impl Unpackable for u8 {
     fn bits(entry: f32) -> Option<u32> {
         // No fraction, no NaN: the conversion back is exact.
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "compared with what it came from"
-        )]
+        #[allow(clippy::cast_possible_truncation, reason = "compared with what it came from")]
         let byte = entry as Self;
         (f32::from(byte) == entry).then_some(byte.into())
     }

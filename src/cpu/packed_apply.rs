@@ -336,9 +336,7 @@ fn join([low, middle, high]: [u32; 3]) -> f32 {
 /// A whole number in f32: rounded once.
 #[inline(always)]
 fn widen(x: u32) -> f32 {
-    #[allow(clippy::cast_precision_loss, reason = "rounded to nearest, as the sum of two exact halves is")]
-    let rounded = x.cast_signed() as f32;
-    rounded
+    x.cast_signed() as f32
 }
 
 /// The nearest whole number within the range of digits, ties to even.

@@ -1,5 +1,6 @@
 //! Random words to rows of 2-bit codes.
 
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::simd::wide;
@@ -14,11 +15,7 @@ pub(crate) fn packed_uniform(launch: CpuLaunch<'_>) {
     let (words, columns) = (p.words as usize, p.columns as usize);
     let packed = &mut packed.write::<u32>()[p.packed0 as usize..][..p.n as usize];
     packed.par_chunks_mut((PIECE / words).max(1) * words).for_each(|rows| {
-        wide(|| {
-            for word in rows.iter_mut() {
-                *word = codes(*word);
-            }
-        });
+        wide(Codes(rows));
         for row in rows.chunks_exact_mut(words) {
             let (_, tail) = row.split_at_mut(columns / 16);
             if let [first, rest @ ..] = tail {
@@ -27,6 +24,20 @@ pub(crate) fn packed_uniform(launch: CpuLaunch<'_>) {
             }
         }
     });
+}
+
+/// Words that become codes.
+struct Codes<'a>(&'a mut [u32]);
+
+impl NullaryFnOnce for Codes<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for word in self.0 {
+            *word = codes(*word);
+        }
+    }
 }
 
 /// The first 16 digits of a fraction of 2^32 to the base 3, two bits each.

@@ -1,5 +1,7 @@
 //! 2-bit codes to planes of bits, and back.
 
+use pulp::NullaryFnOnce;
+
 use super::{
     bits::{Layout, Rows},
     simd::wide,
@@ -24,7 +26,7 @@ pub(crate) fn split_planes(launch: CpuLaunch<'_>) {
         first: 0,
     };
     rows.for_each(&|first, [codes]: [&[u8]; 1], [low, high]: [&mut [u8]; 2]| {
-        wide(|| split(codes, low, high));
+        wide(Split { codes, low: &mut *low, high: &mut *high });
         clear_tail((first, len), BITS, low);
         clear_tail((first, len), BITS, high);
     });
@@ -46,7 +48,7 @@ pub(crate) fn merge_planes(launch: CpuLaunch<'_>) {
         first: 0,
     };
     rows.for_each(&|first, [low, high]: [&[u8]; 2], [codes]: [&mut [u8]; 1]| {
-        wide(|| merge(low, high, codes));
+        wide(Merge { low, high, codes: &mut *codes });
         clear_tail((first, len), CODES, codes);
     });
 }
@@ -60,36 +62,60 @@ fn clear_tail((first, len): (usize, usize), per: usize, out: &mut [u8]) {
     }
 }
 
-#[inline(always)]
-fn split(codes: &[u8], low: &mut [u8], high: &mut [u8]) {
-    let (words, rest) = codes.as_chunks::<4>();
-    let (low, low_rest) = low.split_at_mut(words.len() * 2);
-    let (high, high_rest) = high.split_at_mut(words.len() * 2);
-    for ((word, low), high) in words.iter().zip(low.as_chunks_mut().0).zip(high.as_chunks_mut().0) {
-        let word = u32::from_le_bytes(*word);
-        *low = evens(word);
-        *high = evens(word >> 1);
-    }
-    for ((codes, low), high) in rest.chunks(2).zip(low_rest).zip(high_rest) {
-        let mut word = [0; 4];
-        word[..codes.len()].copy_from_slice(codes);
-        let word = u32::from_le_bytes(word);
-        [*low, _] = evens(word);
-        [*high, _] = evens(word >> 1);
+/// Codes to planes.
+struct Split<'a> {
+    codes: &'a [u8],
+    low: &'a mut [u8],
+    high: &'a mut [u8],
+}
+
+impl NullaryFnOnce for Split<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { codes, low, high } = self;
+        let (words, rest) = codes.as_chunks::<4>();
+        let (low, low_rest) = low.split_at_mut(words.len() * 2);
+        let (high, high_rest) = high.split_at_mut(words.len() * 2);
+        for ((word, low), high) in words.iter().zip(low.as_chunks_mut().0).zip(high.as_chunks_mut().0) {
+            let word = u32::from_le_bytes(*word);
+            *low = evens(word);
+            *high = evens(word >> 1);
+        }
+        for ((codes, low), high) in rest.chunks(2).zip(low_rest).zip(high_rest) {
+            let mut word = [0; 4];
+            word[..codes.len()].copy_from_slice(codes);
+            let word = u32::from_le_bytes(word);
+            [*low, _] = evens(word);
+            [*high, _] = evens(word >> 1);
+        }
     }
 }
 
-#[inline(always)]
-fn merge(low: &[u8], high: &[u8], codes: &mut [u8]) {
-    let (words, rest) = codes.as_chunks_mut::<4>();
-    let (low, low_rest) = low.split_at(words.len() * 2);
-    let (high, high_rest) = high.split_at(words.len() * 2);
-    for ((word, low), high) in words.iter_mut().zip(low.as_chunks().0).zip(high.as_chunks().0) {
-        *word = (apart(*low) | apart(*high) << 1).to_le_bytes();
-    }
-    for ((codes, &low), &high) in rest.chunks_mut(2).zip(low_rest).zip(high_rest) {
-        let word = apart([low, 0]) | apart([high, 0]) << 1;
-        codes.copy_from_slice(&word.to_le_bytes()[..codes.len()]);
+/// Planes to codes.
+struct Merge<'a> {
+    low: &'a [u8],
+    high: &'a [u8],
+    codes: &'a mut [u8],
+}
+
+impl NullaryFnOnce for Merge<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { low, high, codes } = self;
+        let (words, rest) = codes.as_chunks_mut::<4>();
+        let (low, low_rest) = low.split_at(words.len() * 2);
+        let (high, high_rest) = high.split_at(words.len() * 2);
+        for ((word, low), high) in words.iter_mut().zip(low.as_chunks().0).zip(high.as_chunks().0) {
+            *word = (apart(*low) | apart(*high) << 1).to_le_bytes();
+        }
+        for ((codes, &low), &high) in rest.chunks_mut(2).zip(low_rest).zip(high_rest) {
+            let word = apart([low, 0]) | apart([high, 0]) << 1;
+            codes.copy_from_slice(&word.to_le_bytes()[..codes.len()]);
+        }
     }
 }
 

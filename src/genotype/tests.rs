@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    Budget, ChunkedArray, DecodedChunk, Device, DeviceOptions, Error, Progress, Result, Run, StoredType,
+    Budget, ChunkedArray, Device, DeviceOptions, Error, Progress, Run,
     linalg::{Matrix, Stop},
     random::philox,
 };
+
+#[cfg(feature = "zarr")]
+mod goldens;
+mod refused;
 
 const K: usize = 5;
 
@@ -224,36 +228,6 @@ fn the_stated_minimum_is_enough() {
 }
 
 #[test]
-fn absurd_numbers_of_chunks_are_refused() {
-    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, false);
-    let genotypes = Genotypes::new(vec![Arc::new(Claims(array))]).unwrap();
-    let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
-    assert!(matches!(error, Err(Error::Store { .. })), "{error:?}");
-}
-
-/// An array that claims more rows than it has.
-#[derive(Debug)]
-struct Claims(Broken);
-
-impl ChunkedArray for Claims {
-    fn name(&self) -> &str {
-        "claims"
-    }
-    fn shape(&self) -> &[u64] {
-        &[1 << 33, 2]
-    }
-    fn chunk_shape(&self) -> &[u64] {
-        self.0.chunk_shape()
-    }
-    fn dtype(&self) -> StoredType {
-        self.0.dtype()
-    }
-    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
-        self.0.read_chunk(index)
-    }
-}
-
-#[test]
 fn filters_drop_variants() {
     let dosages = dosages(500, 50);
     let mut options = options(K);
@@ -307,97 +281,6 @@ fn loadings_are_left_singular_vectors() {
     }
 }
 
-/// An array whose chunks cannot all be read.
-#[derive(Debug)]
-struct Broken(MemoryArray, fn(&[u64]) -> bool, bool);
-
-impl ChunkedArray for Broken {
-    fn name(&self) -> &str {
-        "broken"
-    }
-    fn shape(&self) -> &[u64] {
-        self.0.shape()
-    }
-    fn chunk_shape(&self) -> &[u64] {
-        self.0.chunk_shape()
-    }
-    fn dtype(&self) -> StoredType {
-        self.0.dtype()
-    }
-    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
-        assert!(!(self.2 && (self.1)(index)), "a decoder's own fault");
-        if (self.1)(index) { Err(Error::chunk("broken", index, "torn")) } else { self.0.read_chunk(index) }
-    }
-}
-
-#[test]
-fn damaged_chunks_end_the_call() {
-    let dosages = dosages(600, 20);
-    for (at, panics) in [(0u64, false), (5, false), (29, false), (7, true)] {
-        let broken: fn(&[u64]) -> bool = match at {
-            0 => |i| i[0] == 0,
-            5 => |i| i[0] == 5,
-            7 => |i| i[0] == 7,
-            _ => |i| i[0] == 29,
-        };
-        let array = MemoryArray::new("broken", &dosages, &[600, 20], &[20, 20]).unwrap();
-        let genotypes = Genotypes::new(vec![Arc::new(Broken(array, broken, panics))]).unwrap();
-        match pca(&genotypes, &Device::cpu(), &options(3), &Run::default()) {
-            Err(Error::Chunk { array, index, .. }) => {
-                assert_eq!((&*array, &*index), ("broken", &[at, 0][..]))
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-#[test]
-fn bad_input_is_named() {
-    let device = Device::cpu();
-    let run = Run::default();
-    let good = dosages(60, 12);
-    let genotypes = memory(&good, &[60, 12], &[20, 12]);
-    let fails = |genotypes: &Genotypes, options: &PcaOptions, run: &Run, needle: &str| {
-        let error = pca(genotypes, &device, options, run).expect_err(needle).to_string();
-        assert!(error.contains(needle), "`{needle}` is not in: {error}");
-    };
-    fails(&genotypes, &options(13), &run, "at most 12");
-    fails(&memory(&good[..0], &[0, 12], &[1, 12]), &options(1), &run, "0 variants");
-    fails(&memory(&good[..0], &[12, 0], &[1, 12]), &options(1), &run, "0 samples");
-    fails(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(1), &run, "10 have no call");
-    fails(&memory(&[1i8; 40], &[10, 4], &[4, 4]), &options(1), &run, "10 do not vary");
-    let with = |at: usize, value: i8| {
-        let mut values = good.clone();
-        values[at] = value;
-        memory(&values, &[60, 12], &[20, 5])
-    };
-    fails(&with(30 * 12 + 7, 3), &options(1), &run, "chunk [1, 1]: row 30: value 3");
-    let infinite: Vec<f32> =
-        good.iter().map(|&x| if x == 2 { f32::INFINITY } else { f32::from(x) }).collect();
-    fails(&memory(&infinite, &[60, 12], &[20, 12]), &options(1), &run, "not a finite");
-    let mut calls = vec![0i8; 60 * 12];
-    calls[(40 * 4 + 3) * 3 + 1] = -2;
-    let triploid = memory(&calls, &[60, 4, 3], &[20, 3, 3]);
-    fails(&triploid, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 3: allele -2 pads");
-    calls.fill(0);
-    calls[(40 * 6 + 5) * 2 + 1] = -7;
-    let bad = memory(&calls, &[60, 6, 2], &[20, 4, 2]);
-    fails(&bad, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 5: -7 is no allele");
-    let mut bad = options(1);
-    bad.filter.min_maf = 0.6;
-    fails(&genotypes, &bad, &run, "min_maf");
-    bad.filter = VariantFilter { max_missing: f64::NAN, ..VariantFilter::default() };
-    fails(&genotypes, &bad, &run, "max_missing");
-    let tiny = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
-    fails(&genotypes, &options(1), &tiny, "needs at least");
-    let uneven = [&[60u64, 12][..], &[60, 11]].map(|shape| {
-        let len = usize::try_from(shape[0] * shape[1]).unwrap();
-        Arc::new(MemoryArray::new("uneven", &good[..len], shape, &[20, 12]).unwrap()) as Arc<dyn ChunkedArray>
-    });
-    assert!(matches!(Genotypes::new(uneven.to_vec()), Err(Error::Shape { .. })));
-    assert!(matches!(Genotypes::new(Vec::new()), Err(Error::Argument { .. })));
-}
-
 #[test]
 fn cancelling_stops_between_blocks() {
     let dosages = dosages(9000, 8);
@@ -444,137 +327,10 @@ fn mixed_ploidy_and_many_alleles() {
     assert_values(&pca.singular_values, &s, 2e-6);
 }
 
-/// The store, the host's memory and the device give the same bits, on every device that there is.
-#[test]
-fn residency_changes_no_bit() {
-    let (variants, samples) = (9000, 70);
-    let dosages = dosages(variants, samples);
-    let genotypes = memory(&dosages, &[9000, 70], &[500, 70]);
-    let options = randomized(K, Stop::PowerIterations(2));
-    let mut all = Vec::new();
-    for name in ["cpu", "wgpu", "cuda"] {
-        let Ok(device) = Device::open(name) else { continue };
-        let run = |host: u64, on_device: u64| {
-            let memory = Budget { host: Some(host), device: Some(on_device) };
-            let pca = pca(&genotypes, &device, &options, &Run { memory, ..Run::default() }).unwrap();
-            assert!(!pca.residency_reason.is_empty());
-            (pca.residency, bits(&pca))
-        };
-        let minimum = |host: u64| {
-            let memory = Budget { host: Some(host), device: Some(1) };
-            match pca(&genotypes, &device, &options, &Run { memory, ..Run::default() }) {
-                Err(Error::Budget { minimum, .. }) => minimum,
-                _ => 1 << 30,
-            }
-        };
-        let mut runs = vec![run(1 << 30, 1 << 30)];
-        if name == "cpu" {
-            // Below what the plan would keep: every pass reads the store.
-            let small = (1..).map(|i| i << 19).find(|&host| {
-                let memory = Budget { host: Some(host), device: None };
-                pca(&genotypes, &device, &options, &Run { memory, ..Run::default() }).is_ok()
-            });
-            runs.push(run(small.unwrap(), 1));
-            assert_eq!([runs[0].0, runs[1].0], [Residency::Device, Residency::Store]);
-        } else {
-            let least = minimum(1 << 30);
-            // A panel of a block twice, 2 x 4,096 x 32 bytes, but not all of 9,000.
-            runs.push(run(1 << 30, least + 280_000));
-            assert_eq!([runs[0].0, runs[1].0], [Residency::Device, Residency::Host], "{name}");
-        }
-        all.extend(runs.into_iter().map(|(residency, bits)| (name, residency, bits)));
-    }
-    for (name, residency, bits) in &all {
-        assert_eq!(bits, &all[0].2, "{name} {residency:?}");
-    }
-}
-
 #[test]
 fn no_components_still_counts() {
     let dosages = dosages(100, 10);
     let pca =
         pca(&memory(&dosages, &[100, 10], &[30, 10]), &Device::cpu(), &options(0), &Run::default()).unwrap();
     assert!(pca.singular_values.is_empty() && pca.counts.total == 100);
-}
-
-#[cfg(feature = "zarr")]
-mod goldens {
-    use std::path::PathBuf;
-
-    use super::*;
-    use crate::{MissingChunk, zarr::GenotypeStore};
-
-    fn fixture(name: &str) -> PathBuf {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
-    }
-
-    fn open(name: &str, array: Option<&str>) -> Genotypes {
-        let store = GenotypeStore::open(fixture(name), array, MissingChunk::Error).unwrap();
-        Genotypes::new(store.arrays().to_vec()).unwrap().nan_is_missing(true)
-    }
-
-    /// Numbers of a table, without its first `skip` columns.
-    fn table(name: &str, skip: usize) -> Vec<Vec<f64>> {
-        let text = std::fs::read_to_string(fixture(name)).unwrap();
-        let rows = text.lines().filter(|line| !line.starts_with('#'));
-        rows.map(|row| row.split_whitespace().skip(skip).map(|x| x.parse().unwrap()).collect()).collect()
-    }
-
-    fn assert_vectors(actual: &Matrix, expected: &[Vec<f64>], tolerance: f64) {
-        for j in 0..actual.cols() {
-            let dot: f64 = actual.column(j).zip(expected).map(|(a, e)| a * e[j]).sum();
-            assert!((dot.abs() - 1.0).abs() < tolerance, "component {j}: |r| = {}", dot.abs());
-        }
-    }
-
-    #[test]
-    fn numpy_with_every_scaler() {
-        for (name, array) in [
-            ("all_v2.vcz", None),
-            ("all_v3.vcz", None),
-            ("allel.zarr", None),
-            ("malariagen.zarr", None),
-            ("dosages_v2.zarr", Some("int64_gzip")),
-            ("dosages_v2.zarr", Some("int16_big_endian_order_f")),
-            ("dosages_v2.zarr", Some("float32_zstd")),
-            ("dosages_v2.zarr", Some("float64_blosc_lz4")),
-            ("dosages_v3.zarr", Some("int32_gzip")),
-            ("dosages_v3.zarr", Some("int8_sharded_zstd_crc32c")),
-        ] {
-            let genotypes = open(name, array);
-            for scaler in [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None]
-            {
-                let golden = table(&format!("numpy/all.{}.tsv", scaler.name()), 1);
-                let options = PcaOptions { scaler, ..options(10) };
-                let pca = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
-                assert_eq!(pca.counts.used, 232, "{name}");
-                assert_values(&pca.singular_values, &golden[0], 1e-6);
-                assert_vectors(&pca.vectors, &golden[1..], 1e-6);
-            }
-        }
-    }
-
-    #[test]
-    fn plink2_eigenvalues_and_vectors() {
-        let pca = pca(&open("biallelic.vcz", None), &Device::cpu(), &options(10), &Run::default()).unwrap();
-        for (actual, expected) in pca.eigenvalues().iter().zip(table("plink2/meanimpute.eigenval", 0)) {
-            assert!((actual / expected[0] - 1.0).abs() < 1e-5, "{actual} against {expected:?}");
-        }
-        assert_vectors(&pca.vectors, &table("plink2/meanimpute.eigenvec", 1), 1e-5);
-    }
-
-    #[test]
-    fn scikit_allel_explained_variance_and_scores() {
-        let store = open("dosages_v3.zarr", Some("uint8_sharded_crc32c"));
-        assert_eq!(store.variants(), 126);
-        let pca = pca(&store, &Device::cpu(), &options(10), &Run::default()).unwrap();
-        let golden = table("allel/pca.tsv", 1);
-        assert_values(&pca.explained_variance(), &golden[0], 1e-6);
-        let scores = pca.scores();
-        for (row, expected) in golden[1..].iter().enumerate() {
-            for (actual, expected) in scores.row(row).iter().zip(expected) {
-                assert!((actual.abs() - expected.abs()).abs() < 1e-4, "{actual} against {expected}");
-            }
-        }
-    }
 }

@@ -10,22 +10,21 @@ use crate::{
 
 device_tests! {
     every_length, every_stride, tables, negative_is_missing, refused_values_are_counted, every_type, several_launches,
-    rows_beyond_a_binding, far_apart_rows, what_is_behind_the_values, planes_of_every_length, planes_of_every_stride,
-    population_counts, as_numpy_packs, agrees_with_cpu, empty, wrong_arguments,
+    rows_beyond_a_binding, far_apart_rows, what_is_behind_the_values, as_numpy_packs, agrees_with_cpu, empty, wrong_arguments,
 }
 
-const PLAIN: PackOptions<'_> = PackOptions { row_bytes: None, table: None, missing: None };
+pub(super) const PLAIN: PackOptions<'_> = PackOptions { row_bytes: None, table: None, missing: None };
 /// Dosages, -1 missing, as PLINK has them.
 const PLINK: PackOptions<'_> = PackOptions { row_bytes: None, table: Some(&[3, 2, 0]), missing: Some(1) };
 
 /// Around a byte, a word, what a thread and a group of them write.
-const LENGTHS: [usize; 28] = [
+pub(super) const LENGTHS: [usize; 28] = [
     1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1023, 1024,
     1025, 4095, 4100,
 ];
 
 /// Codes below the number of codes, each row packed alone.
-fn packed(codes: &[u8], width: Width, len: usize, stride: usize) -> Vec<u8> {
+pub(super) fn packed(codes: &[u8], width: Width, len: usize, stride: usize) -> Vec<u8> {
     let bits = width.bits() as usize;
     let row = |row: &[u8]| {
         let mut bytes = vec![0; stride];
@@ -37,11 +36,11 @@ fn packed(codes: &[u8], width: Width, len: usize, stride: usize) -> Vec<u8> {
     codes.chunks(len).flat_map(row).collect()
 }
 
-fn codes(seed: u32, width: Width, len: usize) -> Vec<u8> {
+pub(super) fn codes(seed: u32, width: Width, len: usize) -> Vec<u8> {
     values::<u8>(seed, len as u64).iter().map(|value| value & (width.codes() - 1) as u8).collect()
 }
 
-fn tensor<T: crate::Element>(device: &Device, values: &[T], len: usize) -> Tensor<T> {
+pub(super) fn tensor<T: crate::Element>(device: &Device, values: &[T], len: usize) -> Tensor<T> {
     Tensor::from_slice(device, values, &[(values.len() / len) as u64, len as u64]).unwrap()
 }
 
@@ -301,69 +300,20 @@ fn what_is_behind_the_values(device: &Device) {
     }
 }
 
-fn check_planes(device: &Device, len: usize, rows: usize, [codes_stride, planes_stride]: [usize; 2]) {
-    let codes = codes(71, Width::Two, rows * len);
-    let bytes = packed(&codes, Width::Two, len, codes_stride);
-    let planes =
-        split_planes(&tensor(device, &bytes, codes_stride), len as u64, Some(planes_stride as u64)).unwrap();
-    let what = format!("{rows} x {len}, {codes_stride} {planes_stride}");
-    for (plane, bit) in planes.iter().zip(0..) {
-        let bits: Vec<u8> = codes.iter().map(|code| code >> bit & 1).collect();
-        assert_eq!(plane.shape(), [rows as u64, planes_stride as u64]);
-        assert!(plane.read().unwrap() == packed(&bits, Width::One, len, planes_stride), "{what}");
-    }
-    let merged = merge_planes(&planes[0], &planes[1], len as u64, Some(codes_stride as u64)).unwrap();
-    assert_eq!(merged.shape(), [rows as u64, codes_stride as u64]);
-    assert!(merged.read().unwrap() == bytes, "{what}");
-}
-
-fn planes_of_every_length(device: &Device) {
-    for len in LENGTHS {
-        check_planes(device, len, 1, [len.div_ceil(4), len.div_ceil(8)]);
-        check_planes(device, len, 3, [len.div_ceil(4), len.div_ceil(8)]);
-    }
-    check_planes(device, 1003, 900, [251, 126]);
-    check_planes(device, 8192, 90, [2048, 1024]);
-}
-
-fn planes_of_every_stride(device: &Device) {
-    for len in [1usize, 13, 64, 200] {
-        let (codes, planes) = (len.div_ceil(4), len.div_ceil(8));
-        for (i, j) in [(0, 1), (1, 0), (3, 2), (17, 5), (codes.next_multiple_of(16) - codes, 16)] {
-            check_planes(device, len, 7, [codes + i, planes + j]);
-        }
-    }
-}
-
-/// What planes are for: the number of each code is a count of bits.
-fn population_counts(device: &Device) {
-    let codes = codes(72, Width::Two, 10_000);
-    let bytes = pack(&Tensor::from_slice(device, &codes, &[10_000]).unwrap(), Width::Two, &PLAIN).unwrap();
-    let [low, high] = split_planes(&bytes, 10_000, None).unwrap().map(|plane| plane.read().unwrap());
-    let ones =
-        |of: fn(u8, u8) -> u8| low.iter().zip(&high).map(|(&l, &h)| of(l, h).count_ones()).sum::<u32>();
-    let count = |code| codes.iter().filter(|&&c| c == code).count() as u32;
-    assert_eq!(
-        [ones(|l, h| l & !h), ones(|l, h| !l & h), ones(|l, h| l & h)],
-        [count(1), count(2), count(3)]
-    );
+/// What numpy made.
+pub(super) fn fixture(name: &str) -> Vec<u8> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bits").join(name)).unwrap()
 }
 
 fn as_numpy_packs(device: &Device) {
-    let read = |name: &str| {
-        fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bits").join(name)).unwrap()
-    };
-    let (values, len) = (read("values"), 61);
+    let (values, len) = (fixture("values"), 61);
     for width in Width::ALL {
         let codes: Vec<u8> = values.iter().map(|value| value & (width.codes() - 1) as u8).collect();
-        let bytes = read(&format!("packed{}", width.bits()));
+        let bytes = fixture(&format!("packed{}", width.bits()));
         assert_eq!(pack(&tensor(device, &codes, len), width, &PLAIN).unwrap().read().unwrap(), bytes);
         let bytes = tensor(device, &bytes, bytes.len() / 7);
         assert_eq!(unpack::<u8>(&bytes, 61, width, None).unwrap().read().unwrap(), codes);
     }
-    let codes = tensor(device, &read("packed2"), 16);
-    let planes = split_planes(&codes, 61, None).unwrap().map(|plane| plane.read().unwrap());
-    assert_eq!(planes, [read("low"), read("high")]);
 }
 
 fn agrees_with_cpu(device: &Device) {
@@ -383,8 +333,6 @@ fn empty(device: &Device) {
         let (last, leading) = shape.split_last().unwrap();
         assert_eq!(out.shape(), [leading, &[last.div_ceil(4)]].concat());
         assert_eq!(unpack::<f32>(&out, *last, Width::Two, None).unwrap().shape(), shape);
-        let [low, high] = split_planes(&out, *last, None).unwrap();
-        assert_eq!(merge_planes(&low, &high, *last, None).unwrap().shape(), out.shape());
     }
 }
 
@@ -399,8 +347,6 @@ fn wrong_arguments(device: &Device) {
     let scalar = Tensor::from_slice(device, &[0u8], &[]).unwrap();
     shape(pack(&scalar, Width::One, &PLAIN), "pack");
     shape(unpack(&scalar, 1, Width::One, None), "unpack");
-    shape(split_planes(&scalar, 1, None).map(|[low, _]| low), "split_planes");
-    shape(merge_planes(&scalar, &scalar, 1, None), "merge_planes");
 
     let x = Tensor::<u8>::zeros(device, &[2, 9]).unwrap();
     let short = "a row has 2 bytes, and 9 values of 2 bits take 3";
@@ -418,19 +364,6 @@ fn wrong_arguments(device: &Device) {
         unpack(&bytes, 8, Width::Two, Some(&[0.0, 1.0, 2.0, f32::NAN])),
         "unpack: `table`: entry 3 is NaN, which U8 does not hold",
     );
-    argument(split_planes(&bytes, 9, None).map(|[low, _]| low), &format!("split_planes: `len`: {short}"));
-    let short = "a row has 2 bytes, and 17 values of 1 bits take 3";
-    let codes = Tensor::<u8>::zeros(device, &[2, 5]).unwrap();
-    argument(
-        split_planes(&codes, 17, Some(2)).map(|[low, _]| low),
-        &format!("split_planes: `row_bytes`: {short}"),
-    );
-    argument(merge_planes(&bytes, &bytes, 17, None), &format!("merge_planes: `len`: {short}"));
-    let short = "a row has 1 bytes, and 9 values of 2 bits take 3";
-    argument(merge_planes(&bytes, &bytes, 9, Some(1)), &format!("merge_planes: `row_bytes`: {short}"));
-    shape(merge_planes(&bytes, &codes, 9, None), "merge_planes");
-    let elsewhere = Tensor::<u8>::zeros(&Device::cpu(), &[2, 2]).unwrap();
-    assert!(matches!(merge_planes(&bytes, &elsewhere, 9, None), Err(Error::WrongDevice { .. })));
 }
 
 /// Parts of rows just fit the least binding.

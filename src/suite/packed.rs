@@ -1,6 +1,8 @@
+//! Products with packed rows, against oracles in whole numbers, and their standardised values.
+
 use super::{
-    data::values,
     device_tests,
+    packed_case::{Case, assert_magnitudes, codes, one_operand_in_magnitudes, packed_words},
     tolerance::{Reference, assert_close},
 };
 use crate::{
@@ -8,19 +10,18 @@ use crate::{
     genotype::packed::{
         adjoint::{self, Sums, adjoint_in_tiles, packed_adjoint},
         apply::{self, Rows, apply_in_tiles, packed_apply, packed_weights, weights_in_tiles},
-        pack::{Coding, pack_genotypes},
+        product::Product,
         row_words, sample,
-        slices::{MAX, Slices, digits, lanes, scale},
+        slices::{MAX, Slices, digits, unit},
         standardize::packed_standardize,
     },
     linalg::Matrix,
 };
 
 device_tests! {
-    every_call, codings_at_every_width, bad_values_are_counted, rows_into_the_middle,
-    rows_at_every_byte, weights_are_the_oracles, products_are_close, sums_are_exact, sums_add_up,
-    missing_here_and_there, large_tiles_change_nothing, panels_change_nothing, several_launches, many_parts, codes_are_standardised,
-    empty, wrong_shapes, nan_is_refused,
+    weights_are_the_oracles, products_are_close, sums_are_exact, sums_add_up, missing_here_and_there,
+    large_tiles_change_nothing, panels_change_nothing, several_launches, many_parts, operands_of_any_magnitude,
+    codes_are_standardised, empty, wrong_shapes, nan_is_refused,
 }
 
 /// (samples, columns, rows): around words, quads, tiles of 64 rows and of 16 lanes.
@@ -41,283 +42,12 @@ const SIZES: [(u64, u64, u64); 14] = [
     (90, 4, 1030),
 ];
 
-/// Codes of a matrix: mostly called, unless `missing` is false.
-fn codes(seed: u32, rows: u64, samples: u64, missing: bool) -> Vec<u8> {
-    let code = |byte: u8| match byte % 16 {
-        0..=7 => 0,
-        8..=11 => 1,
-        12 | 13 => 2,
-        _ if missing => 3,
-        _ => 1,
-    };
-    values::<u8>(seed, rows * samples).iter().map(|&byte| code(byte)).collect()
-}
-
-fn packed_words(codes: &[u8], samples: u64) -> Vec<u32> {
-    let words = row_words(samples) as usize;
-    let pack = |row: &[u8]| {
-        let mut packed = vec![0u32; words];
-        for (i, &code) in row.iter().enumerate() {
-            packed[i / 16] |= u32::from(code) << (2 * (i % 16));
-        }
-        packed
-    };
-    codes.chunks(samples as usize).flat_map(pack).collect()
-}
-
-/// A product's operands on a device, and what the oracle needs.
-struct Case {
-    samples: usize,
-    columns: usize,
-    rows: usize,
-    codes: Vec<u8>,
-    table: Vec<[f32; 2]>,
-    x: Matrix,
-    packed: Tensor<u32>,
-    table_on_device: Tensor<f32>,
-    missing: bool,
-}
-
-impl Case {
-    fn new(device: &Device, size: (u64, u64, u64), missing: bool) -> Self {
-        Self::of(device, size, codes(70, size.2, size.0, missing), missing)
-    }
-
-    fn of(device: &Device, (samples, columns, rows): (u64, u64, u64), codes: Vec<u8>, missing: bool) -> Self {
-        let row = |i: u64| {
-            if i % 11 == 7 { [0.0; 2] } else { [0.1 + 0.13 * (i % 13) as f32, 0.7 + 0.31 * (i % 5) as f32] }
-        };
-        let table: Vec<[f32; 2]> = (0..rows).map(row).collect();
-        let numbers = values::<f32>(71, samples * columns);
-        let spread = |i: usize| f64::from(numbers[i]) * 10f64.powi((i as u64 % columns) as i32 % 7 - 3);
-        let data = (0..numbers.len()).map(spread).collect();
-        let x = Matrix::from_vec(data, samples as usize, columns as usize).unwrap();
-        Self {
-            samples: samples as usize,
-            columns: columns as usize,
-            rows: rows as usize,
-            packed: Tensor::from_slice(device, &packed_words(&codes, samples), &[rows, row_words(samples)])
-                .unwrap(),
-            table_on_device: Tensor::from_slice(device, table.as_flattened(), &[rows, 2]).unwrap(),
-            codes,
-            table,
-            x,
-            missing,
-        }
-    }
-
-    fn rows(&self) -> Rows<'_> {
-        Rows {
-            packed: &self.packed,
-            table: &self.table_on_device,
-            range: (0, self.rows as u64),
-            missing: self.missing,
-        }
-    }
-
-    fn slices(&self) -> Slices {
-        Slices::new(self.packed.device(), &self.x, 0, self.columns, row_words(self.samples as u64)).unwrap()
-    }
-
-    /// Scales that bound every weight.
-    fn scales(&self) -> Vec<f64> {
-        let bound = |c: usize| 30.0 * self.x.column(c).map(f64::abs).sum::<f64>();
-        (0..self.columns).map(|c| scale(bound(c))).collect()
-    }
-
-    fn multiple(&self, x: &Slices, sample: usize, c: usize) -> i64 {
-        (self.x.row(sample)[c] * x.scales[c]).round_ties_even() as i64
-    }
-
-    /// The sum of a row's codes times multiples, and of the multiples of the missing.
-    fn row_sums(&self, x: &Slices, row: usize, c: usize) -> [[i32; 3]; 2] {
-        let mut sums = [[0; 3]; 2];
-        for sample in 0..self.samples {
-            let digits = digits(self.multiple(x, sample, c) as i32);
-            let code = i32::from(self.codes[row * self.samples + sample]);
-            for (slice, digit) in digits.into_iter().enumerate() {
-                if code == 3 {
-                    sums[1][slice] += i32::from(digit);
-                } else {
-                    sums[0][slice] += code * i32::from(digit);
-                }
-            }
-        }
-        sums
-    }
-
-    /// y before its factor of the column, each operation rounded to f32 in the documented order.
-    fn rounded(&self, x: &Slices, row: usize, c: usize) -> f32 {
-        let join = |[low, middle, high]: [i32; 3]| (high as f32 * 256.0 + middle as f32) * 256.0 + low as f32;
-        let [sums, absent] = self.row_sums(x, row, c);
-        let total = x.totals[c] as f32;
-        let present = if self.missing { total - join(absent) } else { total };
-        let [mean, factor] = self.table[row];
-        (join(sums) - mean * present) * factor
-    }
-
-    /// The multiples of w and of mean w.
-    fn weights(&self, x: &Slices, row: usize, c: usize) -> [i32; 2] {
-        let [mean, factor] = self.table[row];
-        let weight = self.rounded(x, row, c) * factor * (self.scales()[c] / x.scales[c]) as f32;
-        [weight, weight * mean].map(|w| w.round_ties_even().clamp(-MAX as f32, MAX as f32) as i32)
-    }
-
-    /// What `packed_weights` should give, word by word.
-    fn weight_words(&self, x: &Slices) -> Vec<u32> {
-        let lanes = lanes(self.columns as u64) as usize;
-        let sets = 1 + usize::from(self.missing);
-        let mut words = vec![0u32; self.rows.div_ceil(4) * sets * lanes];
-        for row in 0..self.rows {
-            for c in 0..self.columns {
-                for (set, &multiple) in self.weights(x, row, c).iter().take(sets).enumerate() {
-                    for (slice, digit) in digits(multiple).into_iter().enumerate() {
-                        let lane = set * lanes + slice * self.columns + c;
-                        words[row / 4 * sets * lanes + lane] |= u32::from(digit as u8) << (8 * (row % 4));
-                    }
-                }
-            }
-        }
-        words
-    }
-
-    /// What `packed_adjoint` should add.
-    fn sums(&self, x: &Slices) -> Vec<i64> {
-        let mut sums = vec![0i64; self.samples * self.columns];
-        for row in 0..self.rows {
-            for c in 0..self.columns {
-                let [weight, filled] = self.weights(x, row, c).map(i64::from);
-                for sample in 0..self.samples {
-                    let code = self.codes[row * self.samples + sample];
-                    sums[sample * self.columns + c] += match code {
-                        3 => filled,
-                        code => i64::from(code) * weight,
-                    };
-                }
-            }
-        }
-        sums
-    }
-}
-
-fn every_call(device: &Device) {
-    let kinds = [-3i8, -2, -1, 0, 1, 2, 127];
-    let calls: Vec<u8> =
-        kinds.iter().flat_map(|&a| kinds.iter().flat_map(move |&b| [a, b])).map(|a| a as u8).collect();
-    check_pack(device, &calls, Coding::Diploid, 7, 7);
-    check_pack(device, &calls, Coding::Diploid, 1, 49);
-    check_pack(device, &calls, Coding::Haploid, 2, 49);
-    check_pack(device, &calls, Coding::Dosages, 2, 49);
-}
-
-/// The code of what is stored for a sample, and whether that is bad.
-fn code(raw: &[u8], i: usize, coding: Coding) -> (u8, bool) {
-    let allele = |i: usize| raw[i] as i8;
-    match coding {
-        Coding::Haploid if allele(i) < 0 => (3, allele(i) < -2),
-        Coding::Haploid => (u8::from(allele(i) > 0), false),
-        Coding::Diploid => {
-            let (low, high) = (allele(2 * i).min(allele(2 * i + 1)), allele(2 * i).max(allele(2 * i + 1)));
-            match (low, high) {
-                (..-2, _) => (3, true),
-                (-1, _) | (_, -1) | (_, -2) => (3, false),
-                (-2, one) => (2 * u8::from(one > 0), false),
-                _ => (u8::from(low > 0) + u8::from(high > 0), false),
-            }
-        }
-        Coding::Dosages => match allele(i) {
-            -1 => (3, false),
-            dosage @ 0..=2 => (dosage as u8, false),
-            _ => (3, true),
-        },
-        Coding::PlinkA1 => ([2, 3, 1, 0][usize::from(raw[i / 4] >> (2 * (i % 4)) & 3)], false),
-        Coding::PlinkA2 => ([0, 3, 1, 2][usize::from(raw[i / 4] >> (2 * (i % 4)) & 3)], false),
-    }
-}
-
-fn check_pack(device: &Device, raw: &[u8], coding: Coding, rows: u64, samples: u64) {
-    let width = coding.row_bytes(samples);
-    let raw = &raw[..(rows * width) as usize];
-    let on_device = Tensor::from_slice(device, raw, &[rows, width]).unwrap();
-    let mut packed = Tensor::<u32>::empty(device, &[rows, row_words(samples)]).unwrap();
-    let stats = pack_genotypes(&on_device, coding, samples, &mut packed, 0).unwrap().wait().unwrap();
-    let rows_of = |row: &[u8]| (0..samples as usize).map(|i| code(row, i, coding)).collect::<Vec<_>>();
-    let expected: Vec<Vec<(u8, bool)>> = raw.chunks(width as usize).map(rows_of).collect();
-    let codes: Vec<u8> = expected.iter().flatten().map(|&(code, _)| code).collect();
-    let what = format!("{coding:?} {rows} x {samples}");
-    assert_eq!(packed.read().unwrap(), packed_words(&codes, samples), "{what}");
-    for (stats, row) in stats.iter().zip(&expected) {
-        let called = row.iter().filter(|(code, _)| *code < 3).map(|&(code, _)| f64::from(code));
-        assert_eq!(stats.sum, called.clone().sum::<f64>(), "{what}");
-        assert_eq!(stats.sum_squares, called.clone().map(|x| x * x).sum::<f64>(), "{what}");
-        assert_eq!(stats.count, called.count() as u64, "{what}");
-        assert_eq!(stats.bad, row.iter().filter(|(_, bad)| *bad).count() as u64, "{what}");
-    }
-}
-
-fn codings_at_every_width(device: &Device) {
-    for coding in [Coding::Haploid, Coding::Diploid, Coding::Dosages, Coding::PlinkA1, Coding::PlinkA2] {
-        let plink = matches!(coding, Coding::PlinkA1 | Coding::PlinkA2);
-        for (rows, samples) in [
-            (1, 1),
-            (2, 2),
-            (3, 3),
-            (5, 4),
-            (2, 15),
-            (2, 16),
-            (3, 17),
-            (7, 63),
-            (2, 64),
-            (3, 65),
-            (2, 1023),
-            (2, 1025),
-            (300, 5),
-        ] {
-            let bytes = values::<u8>(72, rows * coding.row_bytes(samples));
-            let kinds = [0, 1, 0, 1, 2, 255, 0, 254];
-            let raw: Vec<u8> =
-                if plink { bytes } else { bytes.iter().map(|byte| kinds[usize::from(byte % 8)]).collect() };
-            check_pack(device, &raw, coding, rows, samples);
-        }
-    }
-}
-
-fn bad_values_are_counted(device: &Device) {
-    let bytes = values::<u8>(73, 3 * 2 * 401);
-    for coding in [Coding::Haploid, Coding::Diploid, Coding::Dosages] {
-        check_pack(device, &bytes, coding, 3, 401);
-    }
-}
-
-fn rows_into_the_middle(device: &Device) {
-    let samples = 37;
-    let codes = codes(74, 9, samples, true);
-    let raw: Vec<u8> = codes.iter().map(|&code| if code == 3 { 255 } else { code }).collect();
-    let mut packed = Tensor::<u32>::zeros(device, &[12, row_words(samples)]).unwrap();
-    for (first, rows) in [(0u64, 0..4usize), (4, 4..5), (5, 5..9)] {
-        let part = &raw[rows.start * 37..rows.end * 37];
-        let part = Tensor::from_slice(device, part, &[(rows.end - rows.start) as u64, samples]).unwrap();
-        pack_genotypes(&part, Coding::Dosages, samples, &mut packed, first).unwrap().wait().unwrap();
-    }
-    let mut expected = packed_words(&codes, samples);
-    expected.resize(12 * row_words(samples) as usize, 0);
-    assert_eq!(packed.read().unwrap(), expected);
-}
-
-/// Rows so long that a launch of 64 KiB takes few of them, and the next starts in the middle of a word.
-fn rows_at_every_byte(device: &Device) {
-    let raw: Vec<u8> =
-        codes(75, 200, 1001, true).iter().map(|&code| if code == 3 { 255 } else { code }).collect();
-    check_pack(device, &raw, Coding::Dosages, 200, 1001);
-    check_pack(device, &values::<u8>(76, 40 * 2501), Coding::PlinkA1, 40, 10_003);
-}
-
 fn weights_are_the_oracles(device: &Device) {
     for size in SIZES {
         for missing in [false, true] {
             let case = Case::new(device, size, missing);
             let x = case.slices();
-            let weights = packed_weights(case.rows(), &x, &case.scales()).unwrap();
+            let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
         }
     }
@@ -338,14 +68,14 @@ fn products_are_close(device: &Device) {
                     let mut reference = Reference::default();
                     for sample in 0..case.samples {
                         let code = case.codes[row * case.samples + sample];
-                        let x = case.x.row(sample)[c];
+                        let x = case.x.row(sample)[c] / x.units[c];
                         if code < 3 {
                             reference.add(f64::from(code) * x * factor);
                             reference.add(-mean * x * factor);
                         }
                     }
                     expected.push(reference);
-                    let exact = case.rounded(&x, row, c) * (1.0 / x.scales[c]) as f32;
+                    let exact = case.rounded(&x, row, c);
                     assert_eq!(
                         y[row * case.columns + c].to_bits(),
                         exact.to_bits(),
@@ -364,7 +94,7 @@ fn sums_are_exact(device: &Device) {
         for missing in [false, true] {
             let case = Case::new(device, size, missing);
             let x = case.slices();
-            let weights = packed_weights(case.rows(), &x, &case.scales()).unwrap();
+            let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
             let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
             packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
             assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {missing}");
@@ -376,7 +106,7 @@ fn sums_are_exact(device: &Device) {
 fn sums_add_up(device: &Device) {
     let case = Case::new(device, (70, 5, 300), true);
     let x = case.slices();
-    let weights = packed_weights(case.rows(), &x, &case.scales()).unwrap();
+    let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
     let kinds = [-1i64, 0, (1 << 32) - 1, -(1 << 32), 1 << 32, (7 << 32) - 5, -(7 << 32) + 5, 1 << 60];
     let before: Vec<i64> = (0..70 * 5).map(|i| kinds[i % 8]).collect();
     let words: Vec<u32> = before.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]).collect();
@@ -396,7 +126,7 @@ fn missing_here_and_there(device: &Device) {
             codes.iter_mut().skip(5).step_by(every).for_each(|code| *code = 3);
             let case = Case::of(device, size, codes, true);
             let x = case.slices();
-            let weights = packed_weights(case.rows(), &x, &case.scales()).unwrap();
+            let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {every}");
             let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
             packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
@@ -414,7 +144,7 @@ fn large_tiles_change_nothing(device: &Device) {
             let bits = |y: Tensor<f32>| y.read().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
             let y = bits(apply_in_tiles(apply::LARGE_TILE, case.rows(), &x).unwrap());
             assert_eq!(y, bits(packed_apply(case.rows(), &x).unwrap()), "{size:?} {missing}");
-            let weights = weights_in_tiles(apply::LARGE_TILE, case.rows(), &x, &case.scales()).unwrap();
+            let weights = weights_in_tiles(apply::LARGE_TILE, case.rows(), &x, &case.units(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
             let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
             adjoint_in_tiles(adjoint::LARGE_TILE, case.rows(), (&weights).into(), &mut sums).unwrap();
@@ -429,7 +159,7 @@ fn panels_change_nothing(device: &Device) {
     let mut sums = Sums::zeros(device, 130, 7).unwrap();
     for range in [(0, 64), (64, 68), (68, 199), (199, 200)] {
         let rows = Rows { range, ..case.rows() };
-        let weights = packed_weights(rows, &x, &case.scales()).unwrap();
+        let weights = packed_weights(rows, &x, &case.units(&x)).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();
     }
     assert_eq!(sums.read().unwrap(), case.sums(&x));
@@ -439,26 +169,38 @@ fn panels_change_nothing(device: &Device) {
 fn several_launches(device: &Device) {
     let case = Case::new(device, (33, 3, 4500), true);
     let x = case.slices();
-    let weights = packed_weights(case.rows(), &x, &case.scales()).unwrap();
+    let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
     assert_eq!(weights.read().unwrap(), case.weight_words(&x));
     let mut sums = Sums::zeros(device, 33, 3).unwrap();
     packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
     assert_eq!(sums.read().unwrap(), case.sums(&x));
-    let raw: Vec<u8> = case.codes.iter().map(|&code| if code == 3 { 255 } else { code }).collect();
-    check_pack(device, &raw, Coding::Dosages, 4500, 33);
 }
 
 /// Workgroups that add to the same sums at once.
 fn many_parts(device: &Device) {
     let case = Case::new(device, (64, 8, 20_000), true);
     let x = case.slices();
-    let weights = packed_weights(case.rows(), &x, &case.scales()).unwrap();
+    let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
     let mut sums = Sums::zeros(device, 64, 8).unwrap();
     for _ in 0..16 {
         packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
     }
     let expected: Vec<i64> = case.sums(&x).iter().map(|sum| 16 * sum).collect();
     assert_eq!(sums.read().unwrap(), expected);
+}
+
+fn operands_of_any_magnitude(device: &Device) {
+    let case = Case::new(device, (200, 1, 130), true);
+    for centred in [false, true] {
+        let [y, scaled] = one_operand_in_magnitudes(200).map(|x| {
+            let new = |bounds| Product::new(device, &x, centred, bounds).unwrap();
+            let mut gram = new(Some([100.0, 1000.0]));
+            gram.add(case.rows()).unwrap();
+            let used = Rows { range: (0, 7), ..case.rows() };
+            [new(None).rows(used).unwrap(), gram.finish().unwrap()]
+        });
+        scaled.iter().zip(&y).for_each(|(scaled, y)| assert_magnitudes(scaled, y));
+    }
 }
 
 fn codes_are_standardised(device: &Device) {
@@ -486,10 +228,7 @@ fn codes_are_standardised(device: &Device) {
 
 fn empty(device: &Device) {
     for (samples, rows) in [(0, 3), (5, 0), (0, 0)] {
-        let raw = Tensor::from_slice(device, &[0u8; 0], &[rows, samples]).unwrap();
-        let mut packed = Tensor::<u32>::zeros(device, &[rows, row_words(samples)]).unwrap();
-        let stats = pack_genotypes(&raw, Coding::Dosages, samples, &mut packed, 0).unwrap().wait().unwrap();
-        assert!(stats.len() as u64 == rows && stats.iter().all(|stats| stats.count == 0));
+        let packed = Tensor::<u32>::zeros(device, &[rows, row_words(samples)]).unwrap();
         let table = Tensor::<f32>::zeros(device, &[rows, 2]).unwrap();
         let rows = Rows { packed: &packed, table: &table, range: (0, rows), missing: true };
         let x = Slices::new(device, &Matrix::zeros(samples as usize, 2), 0, 2, row_words(samples)).unwrap();
@@ -502,14 +241,7 @@ fn empty(device: &Device) {
 }
 
 fn wrong_shapes(device: &Device) {
-    let raw = Tensor::from_slice(device, &[0u8; 10], &[2, 5]).unwrap();
-    let mut packed = Tensor::<u32>::zeros(device, &[2, row_words(5)]).unwrap();
-    for (coding, samples, first) in
-        [(Coding::Diploid, 5, 0), (Coding::Dosages, 6, 0), (Coding::Dosages, 5, 1)]
-    {
-        let error = pack_genotypes(&raw, coding, samples, &mut packed, first).unwrap_err();
-        assert!(matches!(error, Error::Shape { op: "pack_genotypes", .. }), "{error}");
-    }
+    let packed = Tensor::<u32>::zeros(device, &[2, row_words(5)]).unwrap();
     for (rows, samples, entries) in [(0..2, 5, 1), (0..3, 5, 3), (0..2, 65, 2)] {
         let error = packed_standardize(&packed, rows, samples, &vec![[0.0; 3]; entries]).unwrap_err();
         assert!(matches!(error, Error::Shape { op: "packed_standardize", .. }), "{error}");
@@ -541,13 +273,16 @@ fn digits_are_balanced_and_whole() {
 }
 
 #[test]
-fn scales_use_the_range() {
-    for largest in [1e-11, 0.3, 1.0, MAX, 1.0001 * MAX, 7e15] {
-        let scale = scale(largest);
-        assert!(scale * largest <= MAX && scale * largest > MAX / 2.01, "{largest}");
-        assert_eq!(scale.log2().fract(), 0.0);
+fn units_use_the_range() {
+    let smallest = f64::from_bits(1);
+    let sizes = [1e-11, 0.3, 1.0, MAX, 1.0001 * MAX, 7e15];
+    let extremes = [smallest, 3e-310, f64::MIN_POSITIVE, 1e-300, 1e300, f64::MAX];
+    for largest in sizes.into_iter().chain(extremes) {
+        let unit = unit(largest);
+        assert!(largest / unit <= MAX && (largest / unit > MAX / 2.01 || unit == smallest), "{largest:e}");
+        assert_eq!(unit.log2().fract(), 0.0);
     }
-    assert_eq!(scale(0.0), 1.0);
+    assert_eq!(unit(0.0), 1.0);
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn rows_in_order(device: &Device) {
         let first = rows / 3;
         let order: Vec<u32> = values::<u32>(87, taken)
             .iter()
-            .map(|word| word % (rows - first) as u32 | if word % 5 < 2 { SWAPPED } else { 0 })
+            .map(|word| (word % (rows - first) as u32) | if word % 5 < 2 { SWAPPED } else { 0 })
             .collect();
         let mut expected = Vec::new();
         for place in &order {

@@ -4,9 +4,12 @@ use std::sync::OnceLock;
 
 use faer::Mat;
 
-use super::{cpu, device_tests};
+use super::{
+    cpu, device_tests,
+    packed_case::{assert_magnitudes, one_operand_in_magnitudes},
+};
 use crate::{
-    Backend, Budget, Cancel, Device, Error, Run, Status, Tensor,
+    Backend, Budget, Cancel, Device, Error, Progress, Result, Run, Status, Tensor,
     genotype::{PackedMatrix, packed::row_words},
     linalg::{LinearMap, Matrix, Pass, RandomizedSvd, host, left_vectors, randomized_svd},
     random::{gaussian, philox},
@@ -15,7 +18,7 @@ use crate::{
 device_tests! {
     entries_are_the_oracles, panels_change_nothing, entries_are_uniform, pushed_rows_are_the_same, products_are_close,
     values_and_vectors, no_rows, refused_arguments, refused_rows, larger_than_memory, rows_beyond_a_binding,
-    cancelled_between_panels,
+    operands_of_any_magnitude, cancelled_between_panels, cancelled_while_made, beyond_the_budget,
 }
 
 /// (rows, columns) around words of 16 codes, blocks of four words, and launches.
@@ -48,6 +51,10 @@ fn dense(entries: &[u8], columns: u64) -> Mat<f64> {
     Mat::from_fn(entries.len() / columns, columns, |i, j| f64::from(entries[i * columns + j]))
 }
 
+fn random(device: &Device, rows: u64, columns: u64, seed: u64) -> Result<PackedMatrix> {
+    PackedMatrix::random(device, rows, columns, seed, &Run::default())
+}
+
 fn pass(run: &Run) -> Pass<'_> {
     Pass::new(run, Status::new(0, 1, 0))
 }
@@ -61,7 +68,7 @@ fn operand(rows: u64, columns: usize) -> Matrix {
 fn entries_are_the_oracles(device: &Device) {
     for (rows, columns) in SIZES {
         for seed in [0, 0xfeed_0000_0001] {
-            let matrix = PackedMatrix::random(device, rows, columns, seed).unwrap();
+            let matrix = random(device, rows, columns, seed).unwrap();
             assert_eq!((matrix.shape(), matrix.bytes()), ([rows, columns], rows * 4 * row_words(columns)));
             let expected = packed(&oracle(rows, columns, seed), columns);
             assert!(matrix.words() == expected, "{rows} x {columns}, seed {seed}");
@@ -73,10 +80,10 @@ fn panels_change_nothing(device: &Device) {
     let (rows, columns) = (300, 129);
     let x = operand(columns, 4);
     let run = Run::default();
-    let whole = PackedMatrix::random(cpu(), rows, columns, 3).unwrap();
+    let whole = random(cpu(), rows, columns, 3).unwrap();
     let (words, product) = (whole.words(), whole.gram(&x, &pass(&run)).unwrap());
     for bytes in [1, 48 * 7, 48 * 64, 48 * 299] {
-        let parts = PackedMatrix::random_in_panels(device, rows, columns, 3, bytes).unwrap();
+        let parts = PackedMatrix::random_in_panels(device, rows, columns, 3, bytes, &run).unwrap();
         assert!(parts.words() == words, "panels of {bytes}");
         assert_eq!(parts.gram(&x, &pass(&run)).unwrap(), product, "panels of {bytes}");
     }
@@ -85,7 +92,7 @@ fn panels_change_nothing(device: &Device) {
 /// Single entries and neighbours, each within five standard deviations.
 fn entries_are_uniform(device: &Device) {
     let (rows, columns) = (400, 1024);
-    let words = PackedMatrix::random(device, rows, columns, 11).unwrap().words();
+    let words = random(device, rows, columns, 11).unwrap().words();
     let code = |at: usize| words[at / 16] >> (2 * (at % 16)) & 3;
     let n = (rows * columns) as usize;
     let mut singles = [0u64; 4];
@@ -112,7 +119,7 @@ fn pushed_rows_are_the_same(device: &Device) {
     for (rows, columns) in SIZES {
         let entries = oracle(rows, columns, 5);
         let x = operand(columns, 3);
-        let random = PackedMatrix::random(device, rows, columns, 5).unwrap();
+        let random = random(device, rows, columns, 5).unwrap();
         let expected = random.gram(&x, &pass(&run)).unwrap();
         for step in [rows, rows.div_ceil(3), 101] {
             let mut matrix = PackedMatrix::new(device, columns).unwrap();
@@ -133,7 +140,7 @@ fn products_are_close(device: &Device) {
         for l in [1, 7, 70] {
             let a = dense(&oracle(rows, columns, 6), columns);
             let x = operand(columns, l);
-            let matrix = PackedMatrix::random(device, rows, columns, 6).unwrap();
+            let matrix = random(device, rows, columns, 6).unwrap();
             let mut y = Mat::<f64>::zeros(rows as usize, l);
             let mut next = 0;
             let mut sink = |first: u64, part: &Matrix| {
@@ -171,11 +178,26 @@ fn products_are_close(device: &Device) {
     }
 }
 
+fn operands_of_any_magnitude(device: &Device) {
+    let run = Run::default();
+    let matrix = random(device, 40, 100, 6).unwrap();
+    let [y, scaled] = one_operand_in_magnitudes(100).map(|x| {
+        let mut y = Matrix::zeros(0, 0);
+        let mut sink = |_, part: &Matrix| {
+            y = part.clone();
+            Ok(())
+        };
+        matrix.apply(&x, &pass(&run), &mut sink).unwrap();
+        [y, matrix.gram(&x, &pass(&run)).unwrap()]
+    });
+    scaled.iter().zip(&y).for_each(|(scaled, y)| assert_magnitudes(scaled, y));
+}
+
 fn values_and_vectors(device: &Device) {
     for (rows, columns) in [(1, 1), (3, 2), (2, 70), (64, 64), (65, 20), (1500, 63)] {
         let a = dense(&oracle(rows, columns, 7), columns);
         let (_, values, _) = host::singular("test", a.as_ref()).unwrap();
-        let matrix = PackedMatrix::random(device, rows, columns, 7).unwrap();
+        let matrix = random(device, rows, columns, 7).unwrap();
         let k = 10.min(rows.min(columns) as usize);
         let found = randomized_svd(&matrix, k, &RandomizedSvd::default(), &Run::default()).unwrap();
         assert!(found.is_converged(), "{rows} x {columns}: {:?}", found.residuals);
@@ -195,7 +217,7 @@ fn values_and_vectors(device: &Device) {
             let close = (s - expected).abs() <= 1e-5 * expected + 1e-3 * values[0] * f64::from(*s == 0.0);
             assert!(close, "{rows} x {columns}: {s} is not {expected}");
         }
-        let reference = PackedMatrix::random(cpu(), rows, columns, 7).unwrap();
+        let reference = random(cpu(), rows, columns, 7).unwrap();
         assert_eq!(randomized_svd(&reference, k, &RandomizedSvd::default(), &Run::default()).unwrap(), found);
     }
 }
@@ -204,7 +226,7 @@ fn no_rows(device: &Device) {
     let run = Run::default();
     let mut matrix = PackedMatrix::new(device, 5).unwrap();
     matrix.push(&Tensor::zeros(device, &[0, 5]).unwrap()).unwrap();
-    for matrix in [matrix, PackedMatrix::random(device, 0, 5, 1).unwrap()] {
+    for matrix in [matrix, random(device, 0, 5, 1).unwrap()] {
         assert_eq!((matrix.shape(), matrix.bytes()), ([0, 5], 0));
         assert_eq!(matrix.gram(&operand(5, 2), &pass(&run)).unwrap(), Matrix::zeros(5, 2));
         matrix.apply(&operand(5, 2), &pass(&run), &mut |_, _| panic!("there are no rows")).unwrap();
@@ -217,11 +239,11 @@ fn refused_arguments(device: &Device) {
     let run = Run::default();
     let error = PackedMatrix::new(device, 0).unwrap_err();
     assert!(matches!(error, Error::Argument { name: "columns", .. }), "{error}");
-    let error = PackedMatrix::random(device, 1, 1 << 23, 0).unwrap_err();
+    let error = random(device, 1, 1 << 23, 0).unwrap_err();
     assert!(matches!(error, Error::Limit { requested: 8_388_608, max: 8_388_607, .. }), "{error}");
-    let error = PackedMatrix::random(device, u64::MAX, 100, 0).unwrap_err();
+    let error = random(device, u64::MAX, 100, 0).unwrap_err();
     assert!(matches!(error, Error::Shape { op: "PackedMatrix::random", .. }), "{error}");
-    let matrix = PackedMatrix::random(device, 4, 5, 0).unwrap();
+    let matrix = random(device, 4, 5, 0).unwrap();
     let error = matrix.gram(&operand(6, 1), &pass(&run)).unwrap_err();
     assert!(matches!(error, Error::Shape { op: "PackedMatrix::gram", .. }), "{error}");
     let error = matrix.apply(&operand(4, 1), &pass(&run), &mut |_, _| Ok(())).unwrap_err();
@@ -233,7 +255,7 @@ fn refused_arguments(device: &Device) {
 
 fn refused_rows(device: &Device) {
     static OTHER: OnceLock<Device> = OnceLock::new();
-    let mut matrix = PackedMatrix::random(device, 4, 5, 0).unwrap();
+    let mut matrix = random(device, 4, 5, 0).unwrap();
     let before = matrix.words();
     let error = matrix.push(&Tensor::zeros(device, &[2, 6]).unwrap()).unwrap_err();
     assert!(matches!(error, Error::Shape { op: "PackedMatrix::push", .. }), "{error}");
@@ -253,7 +275,7 @@ fn refused_rows(device: &Device) {
 fn larger_than_memory(device: &Device) {
     // 16 TiB, where the device says how much it has.
     if device.info().memory.is_some() || device.info().backend == Backend::Cpu {
-        let error = PackedMatrix::random(device, 1 << 36, 1000, 0).unwrap_err();
+        let error = random(device, 1 << 36, 1000, 0).unwrap_err();
         assert!(
             matches!(error, Error::OutOfMemory { requested: 0x1000_0000_0000, free: Some(_) }),
             "{error}"
@@ -263,7 +285,7 @@ fn larger_than_memory(device: &Device) {
 
 fn rows_beyond_a_binding(device: &Device) {
     let columns = MOST;
-    let made = PackedMatrix::random(device, 2, columns, 1);
+    let made = random(device, 2, columns, 1);
     if device.limits().binding > 4 * row_words(columns) + device.limits().alignment + 4 {
         assert_eq!(made.unwrap().shape(), [2, columns]);
     } else {
@@ -276,10 +298,10 @@ fn rows_beyond_a_binding(device: &Device) {
 const MOST: u64 = 300_000;
 
 fn cancelled_between_panels(device: &Device) {
-    let matrix = PackedMatrix::random_in_panels(device, 100, 64, 1, 16 * 30).unwrap();
+    let matrix = PackedMatrix::random_in_panels(device, 100, 64, 1, 16 * 30, &Run::default()).unwrap();
     let cancel = Cancel::default();
     let flag = cancel.clone();
-    let progress = crate::Progress::new(move |status: Status| {
+    let progress = Progress::new(move |status: Status| {
         assert!([30, 60].contains(&status.rows), "row {} was reached", status.rows);
         if status.rows == 60 {
             flag.cancel();
@@ -287,4 +309,30 @@ fn cancelled_between_panels(device: &Device) {
     });
     let run = Run { cancel, progress, memory: Budget::default() };
     assert!(matches!(matrix.gram(&operand(64, 2), &pass(&run)), Err(Error::Cancelled)));
+}
+
+fn cancelled_while_made(device: &Device) {
+    let cancel = Cancel::default();
+    let flag = cancel.clone();
+    let progress = Progress::new(move |status: Status| {
+        assert_eq!(status.total, 100);
+        assert!([0, 30, 60].contains(&status.rows), "row {} was reached", status.rows);
+        if status.rows == 60 {
+            flag.cancel();
+        }
+    });
+    let run = Run { cancel, progress, memory: Budget::default() };
+    let made = PackedMatrix::random_in_panels(device, 100, 64, 1, 16 * 30, &run);
+    assert!(matches!(made, Err(Error::Cancelled)), "{made:?}");
+    assert!(matches!(PackedMatrix::random(device, 1, 1, 0, &run), Err(Error::Cancelled)));
+}
+
+fn beyond_the_budget(device: &Device) {
+    let with = |bytes| {
+        let memory = Budget { host: Some(bytes), device: Some(bytes) };
+        PackedMatrix::random(device, 100, 64, 1, &Run { memory, ..Run::default() })
+    };
+    assert_eq!(with(1600).unwrap().bytes(), 1600);
+    let error = with(1599).unwrap_err();
+    assert!(matches!(error, Error::Budget { budget: 1599, minimum: 1600, .. }), "{error}");
 }

@@ -145,4 +145,5 @@ fn multiples_are_rounded() {
     for x in edges.into_iter().chain(far).chain(any).flat_map(|x| [x, -x]) {
         assert_eq!(multiple(x), x.round_ties_even().clamp(-8_355_711.0, 8_355_711.0) as i32, "{x}");
     }
+    assert!(multiple(f32::NAN).abs() <= 8_355_711);
 }

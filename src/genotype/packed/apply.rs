@@ -86,7 +86,7 @@ impl Rows<'_> {
     }
 }
 
-/// y = A x in f32, (rows, columns). Enqueues; does not wait.
+/// y = A x in f32 and in the units of x, (rows, columns). Enqueues; does not wait.
 ///
 /// With code g, mean μ, factor s of a row: y = s (Σ g x - μ Σ x), both sums over the samples that are not missing, in
 /// whole numbers; what follows rounds to f32 after each operation.
@@ -104,37 +104,30 @@ pub(crate) fn apply_in_tiles(tile: u32, rows: Rows<'_>, x: &Slices) -> Result<Te
         return Tensor::zeros(rows.device(), &shape);
     }
     let mut out = Tensor::<f32>::empty(rows.device(), &shape)?;
-    let factors: Vec<f64> = x.scales.iter().map(|scale| 1.0 / scale).collect();
-    launch(tile, rows, x, &factors, false, &mut out)?;
+    launch(tile, rows, x, &vec![1.0; x.units.len()], false, &mut out)?;
     Ok(out)
 }
 
 /// The digits of w = s A x, and where codes are missing those of μ w beside them: (⌈rows / 4⌉, sets x lanes) words, byte b
 /// of word (i, lane) belongs to row 4 i + b. Enqueues; does not wait.
 ///
-/// `weights` are the scales: |w| and |μ w| times them are at most
-/// [`MAX`](super::slices::MAX).
+/// `units` are those of the weights, in the units of x: |w| and |μ w| are at most [`MAX`](super::slices::MAX) of them.
 ///
 /// # Errors
 /// As [`packed_apply`].
-pub(crate) fn packed_weights(rows: Rows<'_>, x: &Slices, weights: &[f64]) -> Result<Tensor<u32>> {
-    weights_in_tiles(rows.tile(), rows, x, weights)
+pub(crate) fn packed_weights(rows: Rows<'_>, x: &Slices, units: &[f64]) -> Result<Tensor<u32>> {
+    weights_in_tiles(rows.tile(), rows, x, units)
 }
 
 /// [`packed_weights`] in tiles of a given size, which changes no bit.
-pub(crate) fn weights_in_tiles(
-    tile: u32,
-    rows: Rows<'_>,
-    x: &Slices,
-    weights: &[f64],
-) -> Result<Tensor<u32>> {
+pub(crate) fn weights_in_tiles(tile: u32, rows: Rows<'_>, x: &Slices, units: &[f64]) -> Result<Tensor<u32>> {
     let count = rows.range.1 - rows.range.0;
     let shape = [count.div_ceil(4), rows.sets() * lanes(x.columns)];
     if rows.words() == 0 {
         return Tensor::zeros(rows.device(), &shape);
     }
     let mut out = Tensor::<u32>::empty(rows.device(), &shape)?;
-    let factors: Vec<f64> = x.scales.iter().zip(weights).map(|(scale, weight)| weight / scale).collect();
+    let factors: Vec<f64> = units.iter().map(|unit| 1.0 / unit).collect();
     launch(tile, rows, x, &factors, true, &mut out)?;
     Ok(out)
 }

@@ -8,8 +8,8 @@ use super::{
     uniform::packed_uniform,
 };
 use crate::{
-    Backend, Device, Error, Result, Tensor,
-    genotype::Residency,
+    Backend, Device, Error, Result, Run, Status, Tensor,
+    genotype::{Residency, memory::DEVICE_BUDGET},
     linalg::{LinearMap, Matrix, Pass},
     run::Budget,
     tensor::checked_len,
@@ -70,18 +70,17 @@ impl PackedMatrix {
         Ok(Self { device: device.clone(), rows: 0, columns, panels: Vec::new() })
     }
 
-    /// A matrix (rows, columns) of independent entries, 0, 1 and 2 equally likely, made on the device. Enqueues; does not
-    /// wait.
+    /// A matrix (rows, columns) of independent entries, 0, 1 and 2 equally likely, made on the device. Waits.
     ///
     /// An entry depends on the seed, its place and the number of columns alone: it is the same on every device.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`Error::Shape`] for 2^64 bytes; [`Error::OutOfMemory`] when the device's memory does not hold
-    /// the matrix, where it says how much there is (on the cpu device, what the system can give); [`Error::Limit`] when one
-    /// row does not fit a binding.
-    pub fn random(device: &Device, rows: u64, columns: u64, seed: u64) -> Result<Self> {
+    /// As [`new`](Self::new); [`Error::Shape`] for 2^64 bytes; [`Error::Budget`] when `run` says so;
+    /// [`Error::OutOfMemory`] when the device's memory does not hold the matrix, where it says how much there is (on the cpu
+    /// device, what the system can give); [`Error::Limit`] when one row does not fit a binding; [`Error::Cancelled`].
+    pub fn random(device: &Device, rows: u64, columns: u64, seed: u64, run: &Run) -> Result<Self> {
         let bytes = Residency::Device.panel_bytes().min(device.limits().buffer / 2);
-        Self::random_in_panels(device, rows, columns, seed, bytes)
+        Self::random_in_panels(device, rows, columns, seed, bytes, run)
     }
 
     /// [`random`](Self::random) in panels of about so many bytes, which changes no bit.
@@ -91,22 +90,33 @@ impl PackedMatrix {
         columns: u64,
         seed: u64,
         panel_bytes: u64,
+        run: &Run,
     ) -> Result<Self> {
         let mut matrix = Self::new(device, columns)?;
         let row_bytes = matrix.row_bytes();
         let requested = checked_len("PackedMatrix::random", &[rows, row_bytes])?;
-        let free = match device.info().backend {
-            Backend::Cpu => Some(Budget::default().host_bytes().saturating_mul(2)),
-            _ => device.info().memory,
+        let (what, budget, free) = match device.info().backend {
+            Backend::Cpu => {
+                ("memory budget", run.memory.host, Some(Budget::default().host_bytes().saturating_mul(2)))
+            }
+            _ => (DEVICE_BUDGET, run.memory.device, device.info().memory),
         };
+        if let Some(budget) = budget.filter(|&budget| requested > budget) {
+            return Err(Error::Budget { what, budget, minimum: requested });
+        }
         if free.is_some_and(|free| requested > free) {
             return Err(Error::OutOfMemory { requested, free });
         }
         let step = (panel_bytes / row_bytes).clamp(1, PANEL_ROWS);
+        let pass = Pass::new(run, Status::new(0, 1, rows));
+        pass.tell(0)?;
         while matrix.rows < rows {
             let count = step.min(rows - matrix.rows);
             let panel = packed_uniform(device, seed, matrix.rows, count, columns)?;
             matrix.add(panel);
+            // Else all panels would be enqueued at once, before a caller could stop.
+            device.synchronize()?;
+            pass.tell(matrix.rows)?;
         }
         Ok(matrix)
     }
@@ -173,18 +183,12 @@ impl PackedMatrix {
         self.panels.iter().flat_map(|panel| panel.read().unwrap()).collect()
     }
 
-    /// A product with X, whose columns may have any magnitude.
-    fn product(&self, op: &'static str, x: &Matrix, bounds: Option<[f64; 2]>) -> Result<Scaled> {
+    fn product(&self, op: &'static str, x: &Matrix, bounds: Option<[f64; 2]>) -> Result<Product> {
         if x.rows() as u64 != self.columns {
             let expected = format!("{} rows", self.columns);
             return Err(Error::shape(op, expected, format_args!("({}, {})", x.rows(), x.cols())));
         }
-        let powers: Vec<f64> = (0..x.cols()).map(|c| power(x.column(c))).collect();
-        let mut near_one = x.clone();
-        for row in near_one.data_mut().chunks_exact_mut(powers.len().max(1)) {
-            row.iter_mut().zip(&powers).for_each(|(value, power)| *value /= power);
-        }
-        Ok(Scaled { product: Product::new(&self.device, &near_one, false, bounds)?, powers })
+        Product::new(&self.device, x, false, bounds)
     }
 
     /// Gives the panels to `f` with the first row of each: no mean, factor 1.
@@ -202,31 +206,6 @@ impl PackedMatrix {
     }
 }
 
-/// A product with columns that were divided by powers of two, since whole numbers have a range.
-#[derive(Debug)]
-struct Scaled {
-    product: Product,
-    powers: Vec<f64>,
-}
-
-/// The largest power of two that is at most the largest magnitude; 1 for zeros, and for what a product refuses.
-fn power(column: impl Iterator<Item = f64>) -> f64 {
-    let largest = column.fold(0.0, |largest: f64, value| largest.max(value.abs()));
-    if !largest.is_normal() {
-        return 1.0;
-    }
-    // The exponent without the mantissa.
-    f64::from_bits(largest.to_bits() >> (f64::MANTISSA_DIGITS - 1) << (f64::MANTISSA_DIGITS - 1))
-}
-
-/// A product's columns as they are of X itself.
-fn restored(mut y: Matrix, powers: &[f64]) -> Matrix {
-    for row in y.data_mut().chunks_exact_mut(powers.len().max(1)) {
-        row.iter_mut().zip(powers).for_each(|(value, power)| *value *= power);
-    }
-    y
-}
-
 impl LinearMap for PackedMatrix {
     fn shape(&self) -> [u64; 2] {
         Self::shape(self)
@@ -236,12 +215,12 @@ impl LinearMap for PackedMatrix {
         // The largest Euclidean norm of a row of 2s, and its sum.
         let columns = self.columns as f64;
         let bounds = [2.0 * columns.sqrt(), 2.0 * columns];
-        let Scaled { mut product, powers } = self.product("PackedMatrix::gram", x, Some(bounds))?;
+        let mut product = self.product("PackedMatrix::gram", x, Some(bounds))?;
         self.each_panel(|first, rows| {
             product.add(rows)?;
             pass.tell(first + rows.range.1)
         })?;
-        Ok(restored(product.finish()?, &powers))
+        product.finish()
     }
 
     fn apply(
@@ -250,13 +229,12 @@ impl LinearMap for PackedMatrix {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let Scaled { product, powers } = self.product("PackedMatrix::apply", x, None)?;
+        let product = self.product("PackedMatrix::apply", x, None)?;
         self.each_panel(|first, rows| {
             let mut start = 0;
             while start < rows.range.1 {
                 let end = rows.range.1.min(start + APPLY_ROWS);
-                let y = product.rows(Rows { range: (start, end), ..rows })?;
-                sink(first + start, &restored(y, &powers))?;
+                sink(first + start, &product.rows(Rows { range: (start, end), ..rows })?)?;
                 pass.tell(first + end)?;
                 start = end;
             }

@@ -4,7 +4,7 @@ use super::{
     adjoint::{Sums, packed_adjoint},
     apply::{Rows, packed_apply, packed_weights},
     row_words,
-    slices::{MAX_COLUMNS, Slices, lanes, scale},
+    slices::{MAX_COLUMNS, Slices, lanes, unit},
 };
 use crate::{Device, Error, Result, linalg::Matrix};
 
@@ -16,7 +16,7 @@ const ROUNDING: f64 = 1.0 + 1e-5;
 struct Group {
     first: usize,
     x: Slices,
-    /// The scale of each column's weights, and the sums; for `Aᵀ (A X)` alone.
+    /// The unit of each column's weights, in that of `x`, and the sums; for `Aᵀ (A X)` alone.
     adjoint: Option<(Vec<f64>, Sums)>,
 }
 
@@ -50,17 +50,18 @@ impl Product {
                 // Then Σ μ x over the missing is added rather than Σ μ x over the called subtracted.
                 slices.totals.fill(0.0);
             }
-            let weight_scale = |[norm, magnitudes]: [f64; 2], c: usize| {
-                let length = x.column(c).map(|x| x * x).sum::<f64>().sqrt();
-                let largest = x.column(c).fold(0.0, |largest: f64, x| largest.max(x.abs()));
-                scale((norm * length).min(magnitudes * largest) * ROUNDING)
+            let weight_unit = |[norm, magnitudes]: [f64; 2], c: usize| {
+                let x = x.column(first + c).map(|x| x / slices.units[c]);
+                let length = x.clone().map(|x| x * x).sum::<f64>().sqrt();
+                let largest = x.fold(0.0, |largest: f64, x| largest.max(x.abs()));
+                unit((norm * length).min(magnitudes * largest) * ROUNDING)
             };
             let adjoint = bounds.map(|bounds| {
-                let scales =
-                    (first..first + step.min(columns - first)).map(|c| weight_scale(bounds, c)).collect();
-                Ok::<_, Error>((scales, Sums::zeros(device, samples, slices.columns)?))
+                let units = (0..slices.units.len()).map(|c| weight_unit(bounds, c)).collect();
+                Ok::<_, Error>((units, Sums::zeros(device, samples, slices.columns)?))
             });
-            groups.push(Group { first, x: slices, adjoint: adjoint.transpose()? });
+            let adjoint = adjoint.transpose()?;
+            groups.push(Group { first, x: slices, adjoint });
         }
         Ok(Self { device: device.clone(), groups, samples, columns, centred })
     }
@@ -72,13 +73,13 @@ impl Product {
     pub(crate) fn add(&mut self, rows: Rows<'_>) -> Result<()> {
         let words = rows.words();
         for group in &mut self.groups {
-            let Some((scales, sums)) = &mut group.adjoint else { continue };
+            let Some((units, sums)) = &mut group.adjoint else { continue };
             // As many rows as stay near the processor between the two products; whole tiles.
             let row = 4 * words + rows.sets() * lanes(group.x.columns);
             let step = (self.device.limits().step / row.max(1)).max(64) / 64 * 64;
             for first in (rows.range.0..rows.range.1).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
                 let part = Rows { range: (first, rows.range.1.min(first + step)), ..rows };
-                let weights = packed_weights(part, &group.x, scales)?;
+                let weights = packed_weights(part, &group.x, units)?;
                 packed_adjoint(part, &weights, sums)?;
             }
         }
@@ -92,9 +93,9 @@ impl Product {
     pub(crate) fn finish(self) -> Result<Matrix> {
         let mut total = Matrix::zeros(usize::try_from(self.samples).unwrap_or(usize::MAX), self.columns);
         for group in &self.groups {
-            let Some((scales, sums)) = &group.adjoint else { continue };
-            let (sums, width) = (sums.read()?, scales.len());
-            for (c, scale) in scales.iter().enumerate() {
+            let Some((units, sums)) = &group.adjoint else { continue };
+            let (sums, width) = (sums.read()?, units.len());
+            for (c, (weight_unit, unit)) in units.iter().zip(&group.x.units).enumerate() {
                 let column = sums.iter().skip(c).step_by(width);
                 // A row of the centred matrix adds up to 0, so what is to be subtracted from each sample is the mean.
                 let all: i128 =
@@ -103,7 +104,7 @@ impl Product {
                 for (i, &sum) in column.enumerate() {
                     let difference = i128::from(sum) * samples - all;
                     let at = i * self.columns + group.first + c;
-                    total.data_mut()[at] = difference as f64 / samples as f64 / scale;
+                    total.data_mut()[at] = difference as f64 / samples as f64 * weight_unit * unit;
                 }
             }
         }
@@ -122,7 +123,9 @@ impl Product {
             let part = packed_apply(rows, &group.x)?.read()?;
             for (row, part) in product.data_mut().chunks_mut(self.columns).zip(part.chunks(width)) {
                 let row = &mut row[group.first..group.first + width];
-                row.iter_mut().zip(part).for_each(|(value, &part)| *value = part.into());
+                for ((value, &part), unit) in row.iter_mut().zip(part).zip(&group.x.units) {
+                    *value = f64::from(part) * unit;
+                }
             }
         }
         Ok(product)

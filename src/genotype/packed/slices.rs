@@ -28,15 +28,23 @@ pub(crate) const fn lanes_of(slices: u64, columns: u64) -> u64 {
     (slices * columns).next_multiple_of(16)
 }
 
-/// The power of two by which numbers up to `largest` are multiplied.
-pub(crate) fn scale(largest: f64) -> f64 {
+/// The smallest power of two of which numbers up to `largest` are at most [`MAX`] times as large; the smallest number of
+/// f64 where that is smaller still, of which every number is a multiple.
+pub(crate) fn unit(largest: f64) -> f64 {
     if largest <= 0.0 {
         return 1.0;
     }
-    // The quotient of two such scales is a normal f32.
-    let scale = 2f64.powf((MAX / largest).log2().floor().clamp(-60.0, 60.0));
-    // The logarithm may have been rounded up.
-    if scale * largest > MAX { scale / 2.0 } else { scale }
+    let bits = largest.to_bits();
+    // `largest` without all but its first bit.
+    let power = if largest.is_normal() {
+        f64::from_bits(bits >> (f64::MANTISSA_DIGITS - 1) << (f64::MANTISSA_DIGITS - 1))
+    } else {
+        f64::from_bits(1 << bits.ilog2())
+    };
+    // MAX lies between 2^22 and 2^23.
+    let most = f64::from(1 << 22);
+    let unit = power / if largest / power * most <= MAX { most } else { most / 2.0 };
+    unit.max(f64::from_bits(1))
 }
 
 /// The digits of a multiple, the lowest first.
@@ -55,8 +63,8 @@ pub(crate) struct Slices {
     /// (quads, lanes) words: byte b of word (q, lane) belongs to the sample at place b of quad q.
     pub(crate) words: Tensor<u32>,
     pub(crate) columns: u64,
-    /// Each column's scale.
-    pub(crate) scales: Vec<f64>,
+    /// What each column's numbers are multiples of.
+    pub(crate) units: Vec<f64>,
     /// Each column's sum of multiples.
     pub(crate) totals: Vec<f64>,
 }
@@ -68,12 +76,12 @@ impl Slices {
     /// [`Error::Argument`] for NaN and infinity; [`Error::OutOfMemory`].
     pub(crate) fn new(device: &Device, x: &Matrix, first: usize, columns: usize, words: u64) -> Result<Self> {
         let samples = x.rows();
-        let scales: Vec<f64> = (first..first + columns)
+        let units: Vec<f64> = (first..first + columns)
             .map(|c| {
                 let largest = x.column(c).fold(0.0, |largest: f64, value| largest.max(value.abs()));
                 let finite = x.column(c).all(f64::is_finite);
                 let why = format_args!("column {c} holds NaN or infinity");
-                if finite { Ok(scale(largest)) } else { Err(Error::argument("packed product", "x", why)) }
+                if finite { Ok(unit(largest)) } else { Err(Error::argument("packed product", "x", why)) }
             })
             .collect::<Result<_>>()?;
         let lanes = usize::try_from(lanes(columns as u64)).unwrap_or(usize::MAX);
@@ -85,9 +93,9 @@ impl Slices {
             let (word, byte, quad) = (i / 16, i % 16 / 4, i % 4);
             let row = &mut bytes[(4 * word + quad) * lanes * 4..][..lanes * 4];
             for (c, &value) in x.row(i)[first..first + columns].iter().enumerate() {
-                // Within the range by the choice of the scale.
+                // Within the range by the choice of the unit.
                 #[allow(clippy::cast_possible_truncation, reason = "at most MAX")]
-                let multiple = (value * scales[c]).round_ties_even() as i32;
+                let multiple = (value / units[c]).round_ties_even() as i32;
                 totals[c] += f64::from(multiple);
                 for (slice, digit) in digits(multiple).into_iter().enumerate() {
                     row[4 * (slice * columns + c) + byte] = digit;
@@ -95,6 +103,6 @@ impl Slices {
             }
         }
         let words = Tensor::from_slice(device, &all, &[quads as u64, lanes as u64])?;
-        Ok(Self { words, columns: columns as u64, scales, totals })
+        Ok(Self { words, columns: columns as u64, units, totals })
     }
 }

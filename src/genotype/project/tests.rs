@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    ChunkedArray, DeviceOptions, Progress,
+    DeviceOptions, Progress,
     genotype::{MemoryArray, Pca, Scaler, Storable, loadings, pca},
     random::philox,
 };
@@ -347,7 +347,7 @@ mod goldens {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::{MissingChunk, zarr::GenotypeStore};
+    use crate::{ChunkedArray, MissingChunk, zarr::GenotypeStore};
 
     fn fixture(name: &str) -> PathBuf {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)

@@ -8,8 +8,11 @@ use crate::{
         adjoint::{self, PACKED_ADJOINT},
         apply::{self, PACKED_APPLY},
         digits::{self, PACKED_DIGITS},
+        gather::{self, PACKED_GATHER},
         pack::{self, PACK_GENOTYPES},
+        pairs::{self, PACKED_PAIRS},
         row_words,
+        uniform::{self, PACKED_UNIFORM},
     },
     kernel::{Grid, Kernel},
     random::philox,
@@ -193,11 +196,11 @@ fn bugs_in_transposed_products_show() {
         ("row < work.end && word < params.word_count", "word < params.word_count"),
         ("if (at < samples) add_atomic", "add_atomic"),
         (
-            "add_atomic(sums + at * columns.all + columns.first + column, sum)",
-            "sums[at * columns.all + columns.first + column] = sum",
+            "add_atomic(sums + at * columns.all + columns.first + column, (u64)sum << shift)",
+            "sums[at * columns.all + columns.first + column] = (u64)sum << shift",
         ),
-        ("i64 high = (i32)slices", "i32 high = (i32)slices"),
-        ("i64 low = (i32)slices", "i64 low = slices"),
+        ("(i64)(i32)slices[t", "(i32)slices[t"),
+        ("i64 sum = (i32)slices", "i64 sum = slices"),
         ("bytes[i] ^= 3 * masks[i];", "bytes[i] ^= masks[i];"),
         ("0x01010101u, fours + DIGIT_WORDS", "0x01010101u, fours"),
         ("masks[0] | masks[1] | masks[2] | masks[3]", "masks[0] | masks[1] | masks[3]"),
@@ -222,7 +225,7 @@ fn bugs_in_transposed_products_show() {
         |device: &Device, kernel| Ok(adjoint(device, kernel, adjoint::LARGE_TILE, 3, of)? == expected);
     each_bug_shows(16, &PACKED_ADJOINT, &large, right);
     let single = [
-        ("sum <<= shift;", ""),
+        ("(u64)sum << shift", "(u64)sum"),
         ("case 3: accumulate<3>", "case 3: accumulate<2>"),
         ("DEPTH / 4, 1, SLICES>", "DEPTH / 4, 1, 0>"),
     ];
@@ -240,7 +243,7 @@ fn digits(device: &Device, kernel: &'static Kernel<digits::Params>, of: Extents)
     let packed = Tensor::from_slice(device, &words(rows * row_words), &[rows.into(), row_words.into()])?;
     let table = Tensor::from_slice(device, &words(6 * rows), &[rows.into(), 6])?;
     let len = u64::from(rows.div_ceil(4) * 2 * lanes);
-    let mut out = Tensor::from_slice(device, &vec![7u32; len as usize], &[len])?;
+    let mut out = Tensor::from_slice(device, &vec![7u32; usize::try_from(len).unwrap()], &[len])?;
     let params =
         digits::Params { rows, words: row_words, word0: 4, columns, lanes, packed0: 0, table0: 0, out0: 0 };
     let args =
@@ -266,6 +269,101 @@ fn bugs_in_digits_show() {
     let expected = digits(&cpu(), &PACKED_DIGITS, of).unwrap();
     let right = |device: &Device, kernel| Ok(digits(device, kernel, of)? == expected);
     each_bug_shows(16, &PACKED_DIGITS, &bugs, right);
+}
+
+fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Vec<u32>> {
+    const WORDS: u32 = 8;
+    let order: Vec<u32> = words(30).iter().map(|word| (word & gather::SWAPPED) | (word % 9)).collect();
+    // What pads rows is 0.
+    let full = |(i, word): (usize, u32)| match i as u32 % WORDS {
+        0..5 => word,
+        5 => word & 0x3fff,
+        _ => 0,
+    };
+    let packed: Vec<u32> = words(9 * WORDS).into_iter().enumerate().map(full).collect();
+    let packed = Tensor::from_slice(device, &packed, &[9, WORDS.into()])?;
+    let order = Tensor::from_slice(device, &order, &[30])?;
+    let len = u64::from(30 * WORDS);
+    let mut out = Tensor::from_slice(device, &[7u32; 30 * WORDS as usize], &[len])?;
+    let params = gather::Params { rows: 30, words: WORDS, samples: 87, packed0: 0, order0: 0, out0: 0 };
+    let args =
+        [packed.window(0..packed.len()).arg, order.window(0..order.len()).arg, out.window_mut(0..len).arg];
+    device.launch(kernel, &[("WG", 256)], Grid::linear(1, 4, 0)?, &args, &params)?;
+    out.read()
+}
+
+#[test]
+fn bugs_in_rows_in_order_show() {
+    let bugs = [
+        ("if (row >= params.rows) return;", ""),
+        ("(place & ~SWAPPED)", "row % 9"),
+        ("(item - row * params.words)", "0"),
+        ("u32 at = item - row * params.words;", "u32 at = 0;"),
+        ("place & SWAPPED && ", ""),
+        (" && 16 * at < params.samples", ""),
+        ("0x55555555u >> (32 - 2 * used)", "0x55555555u"),
+        ("word ^= (~word", "word ^= (word"),
+    ];
+    let expected = gather(&cpu(), &PACKED_GATHER).unwrap();
+    let right = |device: &Device, kernel| Ok(gather(device, kernel)? == expected);
+    each_bug_shows(16, &PACKED_GATHER, &bugs, right);
+}
+
+fn pairs(device: &Device, kernel: &'static Kernel<pairs::Params>) -> Result<Vec<u32>> {
+    const ROWS: u32 = 40;
+    const WORDS: u32 = 8;
+    const COLUMNS: u32 = 32;
+    // One word of three holds codes.
+    let sparse = |(i, word): (usize, u32)| if i % 3 == 1 { word } else { 0 };
+    let packed: Vec<u32> = words(ROWS * WORDS).into_iter().enumerate().map(sparse).collect();
+    let packed = Tensor::from_slice(device, &packed, &[ROWS.into(), WORDS.into()])?;
+    // Few bits more than 32 with the shift.
+    let term = |(i, word): (usize, u32)| if i % 4 == 3 { word % 12 } else { word >> 9 };
+    let table: Vec<u32> = words(4 * ROWS).into_iter().enumerate().map(term).collect();
+    let table = Tensor::from_slice(device, &table, &[ROWS.into(), 4])?;
+    let len = 2 * 16 * (WORDS - 4) * COLUMNS;
+    let mut sums = Tensor::from_slice(device, &words(len), &[len.into()])?;
+    let params = pairs::Params {
+        rows: ROWS,
+        words: WORDS,
+        columns: COLUMNS,
+        word0: 4,
+        word_count: 4,
+        column_word: 2,
+        packed0: 0,
+        table0: 0,
+        sums0: 0,
+    };
+    let args = [
+        packed.window(0..packed.len()).arg,
+        table.window(0..table.len()).arg,
+        sums.window_update(0..len.into()).arg,
+    ];
+    device.launch(kernel, &[("WG", 256)], Grid::linear(1, 4, 0)?, &args, &params)?;
+    sums.read()
+}
+
+#[test]
+fn bugs_in_pairs_show() {
+    let bugs = [
+        ("if (row >= params.rows) return;", ""),
+        ("popcount(~word & (word - 1))", "popcount(~word & (word - 1)) / 2"),
+        ("if (a == 3 && b == 3) return terms[2];", ""),
+        ("if (a == 3 || b == 3) return min(a, b) * terms[1];", ""),
+        ("min(a, b) * terms[1]", "terms[1]"),
+        ("return a * b * terms[0]", "return a * terms[0]"),
+        ("params.word0 + at", "at"),
+        ("params.column_word + first / 16", "first / 16"),
+        ("first += 16", "first += 32"),
+        ("word &= ~(3u << place)", "word &= ~(1u << place)"),
+        ("(16 * at + place / 2) * params.columns", "16 * at + place / 2"),
+        ("sums_of + first + column / 2", "sums_of + column / 2"),
+        ("value << terms[3]", "value"),
+        ("u64 value = product", "u32 value = product"),
+    ];
+    let expected = pairs(&cpu(), &PACKED_PAIRS).unwrap();
+    let right = |device: &Device, kernel| Ok(pairs(device, kernel)? == expected);
+    each_bug_shows(16, &PACKED_PAIRS, &bugs, right);
 }
 
 /// What is put in place of what.
@@ -344,4 +442,52 @@ fn bugs_in_packing_show() {
         let right = |device: &Device, kernel| Ok(packed(device, kernel, coding, samples)? == expected);
         each_bug_shows(17, &PACK_GENOTYPES, &bugs.concat(), right);
     }
+}
+
+/// Random words to codes, behind words that stay.
+fn uniform(device: &Device, kernel: &'static Kernel<uniform::Params>, columns: u32) -> Result<Vec<u32>> {
+    const BEFORE: u32 = 4;
+    let row_words = u32::try_from(row_words(columns.into())).unwrap();
+    // Two workgroups, of which not all threads of the second.
+    let n = 50 * row_words;
+    let mut all = words(BEFORE + n);
+    // Where one digit becomes the next.
+    let edges = [0, 0x5555_5555, 0x5555_5556, 0xaaaa_aaaa, 0xaaaa_aaab, u32::MAX];
+    all[BEFORE as usize..].iter_mut().step_by(5).zip(edges).for_each(|(word, edge)| *word = edge);
+    let mut packed = Tensor::from_slice(device, &all, &[all.len() as u64])?;
+    let params = uniform::Params { n, words: row_words, columns, packed0: BEFORE };
+    let grid = Grid::linear((n / 4).div_ceil(256).into(), 2, 0)?;
+    let len = packed.len();
+    device.launch(kernel, &[("WG", 256)], grid, &[packed.window_update(0..len).arg], &params)?;
+    packed.read()
+}
+
+#[test]
+fn bugs_in_random_codes_show() {
+    let bugs = [
+        ("if (first >= params.n) return;", ""),
+        ("first % params.words", "first"),
+        ("16 * (first", "4 * (first"),
+        ("packed + params.packed0 + first", "packed + first"),
+        ("count - min(count, 16u)", "count - 16"),
+        ("count - min(count, 16u)", "count"),
+        ("count - min(count, 2 * 16u)", "count - min(count, 16u)"),
+        ("count - min(count, 3 * 16u)", "count - min(count, 2 * 16u)"),
+        ("if (j < count) ", ""),
+        ("j < count", "j <= count"),
+        ("j < 16", "j < 15"),
+        ("0x55555556u", "0x55555555u"),
+        ("rest >= 0xaaaaaaabu", "rest > 0xaaaaaaabu"),
+        ("digit << (2 * j)", "digit << j"),
+        ("rest *= 3", "rest *= 2"),
+    ];
+    // Rows whose last code is in the first, the third and the last of four words.
+    let all = |device: &Device, kernel| {
+        [325, 360, 375]
+            .into_iter()
+            .map(|columns| uniform(device, kernel, columns))
+            .collect::<Result<Vec<_>>>()
+    };
+    let expected = all(&cpu(), &PACKED_UNIFORM).unwrap();
+    each_bug_shows(18, &PACKED_UNIFORM, &bugs, |device, kernel| Ok(all(device, kernel)? == expected));
 }

@@ -1,0 +1,125 @@
+//! What a PCA refuses: damaged chunks, absurd shapes, bad input.
+
+use super::*;
+use crate::{DecodedChunk, Result, StoredType};
+
+#[test]
+fn absurd_numbers_of_chunks_are_refused() {
+    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, false);
+    let genotypes = Genotypes::new(vec![Arc::new(Claims(array))]).unwrap();
+    let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
+    assert!(matches!(error, Err(Error::Store { .. })), "{error:?}");
+}
+
+/// An array that claims more rows than it has.
+#[derive(Debug)]
+struct Claims(Broken);
+
+impl ChunkedArray for Claims {
+    fn name(&self) -> &str {
+        "claims"
+    }
+    fn shape(&self) -> &[u64] {
+        &[1 << 33, 2]
+    }
+    fn chunk_shape(&self) -> &[u64] {
+        self.0.chunk_shape()
+    }
+    fn dtype(&self) -> StoredType {
+        self.0.dtype()
+    }
+    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+        self.0.read_chunk(index)
+    }
+}
+
+/// An array whose chunks cannot all be read.
+#[derive(Debug)]
+struct Broken(MemoryArray, fn(&[u64]) -> bool, bool);
+
+impl ChunkedArray for Broken {
+    fn name(&self) -> &str {
+        "broken"
+    }
+    fn shape(&self) -> &[u64] {
+        self.0.shape()
+    }
+    fn chunk_shape(&self) -> &[u64] {
+        self.0.chunk_shape()
+    }
+    fn dtype(&self) -> StoredType {
+        self.0.dtype()
+    }
+    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+        assert!(!(self.2 && (self.1)(index)), "a decoder's own fault");
+        if (self.1)(index) { Err(Error::chunk("broken", index, "torn")) } else { self.0.read_chunk(index) }
+    }
+}
+
+#[test]
+fn damaged_chunks_end_the_call() {
+    let dosages = dosages(600, 20);
+    for (at, panics) in [(0u64, false), (5, false), (29, false), (7, true)] {
+        let broken: fn(&[u64]) -> bool = match at {
+            0 => |i| i[0] == 0,
+            5 => |i| i[0] == 5,
+            7 => |i| i[0] == 7,
+            _ => |i| i[0] == 29,
+        };
+        let array = MemoryArray::new("broken", &dosages, &[600, 20], &[20, 20]).unwrap();
+        let genotypes = Genotypes::new(vec![Arc::new(Broken(array, broken, panics))]).unwrap();
+        match pca(&genotypes, &Device::cpu(), &options(3), &Run::default()) {
+            Err(Error::Chunk { array, index, .. }) => {
+                assert_eq!((&*array, &*index), ("broken", &[at, 0][..]))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn bad_input_is_named() {
+    let device = Device::cpu();
+    let run = Run::default();
+    let good = dosages(60, 12);
+    let genotypes = memory(&good, &[60, 12], &[20, 12]);
+    let fails = |genotypes: &Genotypes, options: &PcaOptions, run: &Run, needle: &str| {
+        let error = pca(genotypes, &device, options, run).expect_err(needle).to_string();
+        assert!(error.contains(needle), "`{needle}` is not in: {error}");
+    };
+    fails(&genotypes, &options(13), &run, "at most 12");
+    fails(&memory(&good[..0], &[0, 12], &[1, 12]), &options(1), &run, "0 variants");
+    fails(&memory(&good[..0], &[12, 0], &[1, 12]), &options(1), &run, "0 samples");
+    fails(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(1), &run, "10 have no call");
+    fails(&memory(&[1i8; 40], &[10, 4], &[4, 4]), &options(1), &run, "10 do not vary");
+    let with = |at: usize, value: i8| {
+        let mut values = good.clone();
+        values[at] = value;
+        memory(&values, &[60, 12], &[20, 5])
+    };
+    fails(&with(30 * 12 + 7, 3), &options(1), &run, "chunk [1, 1]: row 30: value 3");
+    let infinite: Vec<f32> =
+        good.iter().map(|&x| if x == 2 { f32::INFINITY } else { f32::from(x) }).collect();
+    fails(&memory(&infinite, &[60, 12], &[20, 12]), &options(1), &run, "not a finite");
+    let mut calls = vec![0i8; 60 * 12];
+    calls[(40 * 4 + 3) * 3 + 1] = -2;
+    let triploid = memory(&calls, &[60, 4, 3], &[20, 3, 3]);
+    fails(&triploid, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 3: allele -2 pads");
+    calls.fill(0);
+    calls[(40 * 6 + 5) * 2 + 1] = -7;
+    let bad = memory(&calls, &[60, 6, 2], &[20, 4, 2]);
+    fails(&bad, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 5: -7 is no allele");
+    let mut bad = options(1);
+    bad.filter.min_maf = 0.6;
+    fails(&genotypes, &bad, &run, "min_maf");
+    bad.filter = VariantFilter { max_missing: f64::NAN, ..VariantFilter::default() };
+    fails(&genotypes, &bad, &run, "max_missing");
+    let tiny = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
+    fails(&genotypes, &options(1), &tiny, "needs at least");
+    let uneven = [&[60u64, 12][..], &[60, 11]].map(|shape| {
+        let len = usize::try_from(shape[0] * shape[1]).unwrap();
+        Arc::new(MemoryArray::new("uneven", &good[..len], shape, &[20, 12]).unwrap()) as Arc<dyn ChunkedArray>
+    });
+    assert!(matches!(Genotypes::new(uneven.to_vec()), Err(Error::Shape { .. })));
+    assert!(matches!(Genotypes::new(Vec::new()), Err(Error::Argument { .. })));
+}

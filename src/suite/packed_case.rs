@@ -1,0 +1,203 @@
+//! Operands of products with packed rows, and what is to come out.
+
+use super::data::values;
+use crate::{
+    Device, Tensor,
+    genotype::packed::{
+        apply::Rows,
+        row_words,
+        slices::{MAX, Slices, digits, lanes, unit},
+    },
+    linalg::Matrix,
+    random::philox,
+};
+
+/// Codes of a matrix: mostly called, unless `missing` is false.
+pub(super) fn codes(seed: u32, rows: u64, samples: u64, missing: bool) -> Vec<u8> {
+    let code = |byte: u8| match byte % 16 {
+        0..=7 => 0,
+        8..=11 => 1,
+        12 | 13 => 2,
+        _ if missing => 3,
+        _ => 1,
+    };
+    values::<u8>(seed, rows * samples).iter().map(|&byte| code(byte)).collect()
+}
+
+pub(super) fn packed_words(codes: &[u8], samples: u64) -> Vec<u32> {
+    let words = row_words(samples) as usize;
+    let pack = |row: &[u8]| {
+        let mut packed = vec![0u32; words];
+        for (i, &code) in row.iter().enumerate() {
+            packed[i / 16] |= u32::from(code) << (2 * (i % 16));
+        }
+        packed
+    };
+    codes.chunks(samples as usize).flat_map(pack).collect()
+}
+
+/// A product's operands on a device, and what the oracle needs.
+pub(super) struct Case {
+    pub(super) samples: usize,
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+    pub(super) codes: Vec<u8>,
+    pub(super) table: Vec<[f32; 2]>,
+    pub(super) x: Matrix,
+    pub(super) packed: Tensor<u32>,
+    pub(super) table_on_device: Tensor<f32>,
+    pub(super) missing: bool,
+}
+
+impl Case {
+    pub(super) fn new(device: &Device, size: (u64, u64, u64), missing: bool) -> Self {
+        Self::of(device, size, codes(70, size.2, size.0, missing), missing)
+    }
+
+    pub(super) fn of(
+        device: &Device,
+        (samples, columns, rows): (u64, u64, u64),
+        codes: Vec<u8>,
+        missing: bool,
+    ) -> Self {
+        let row = |i: u64| {
+            if i % 11 == 7 { [0.0; 2] } else { [0.1 + 0.13 * (i % 13) as f32, 0.7 + 0.31 * (i % 5) as f32] }
+        };
+        let table: Vec<[f32; 2]> = (0..rows).map(row).collect();
+        let numbers = values::<f32>(71, samples * columns);
+        let spread = |i: usize| f64::from(numbers[i]) * 10f64.powi((i as u64 % columns) as i32 % 7 - 3);
+        let data = (0..numbers.len()).map(spread).collect();
+        let x = Matrix::from_vec(data, samples as usize, columns as usize).unwrap();
+        Self {
+            samples: samples as usize,
+            columns: columns as usize,
+            rows: rows as usize,
+            packed: Tensor::from_slice(device, &packed_words(&codes, samples), &[rows, row_words(samples)])
+                .unwrap(),
+            table_on_device: Tensor::from_slice(device, table.as_flattened(), &[rows, 2]).unwrap(),
+            codes,
+            table,
+            x,
+            missing,
+        }
+    }
+
+    pub(super) fn rows(&self) -> Rows<'_> {
+        Rows {
+            packed: &self.packed,
+            table: &self.table_on_device,
+            range: (0, self.rows as u64),
+            missing: self.missing,
+        }
+    }
+
+    pub(super) fn slices(&self) -> Slices {
+        Slices::new(self.packed.device(), &self.x, 0, self.columns, row_words(self.samples as u64)).unwrap()
+    }
+
+    /// Units that bound every weight.
+    pub(super) fn units(&self, x: &Slices) -> Vec<f64> {
+        let bound = |c: usize| 30.0 * self.x.column(c).map(f64::abs).sum::<f64>();
+        (0..self.columns).map(|c| unit(bound(c) / x.units[c])).collect()
+    }
+
+    pub(super) fn multiple(&self, x: &Slices, sample: usize, c: usize) -> i64 {
+        (self.x.row(sample)[c] / x.units[c]).round_ties_even() as i64
+    }
+
+    /// The sum of a row's codes times multiples, and of the multiples of the missing.
+    pub(super) fn row_sums(&self, x: &Slices, row: usize, c: usize) -> [[i32; 3]; 2] {
+        let mut sums = [[0; 3]; 2];
+        for sample in 0..self.samples {
+            let digits = digits(self.multiple(x, sample, c) as i32);
+            let code = i32::from(self.codes[row * self.samples + sample]);
+            for (slice, digit) in digits.into_iter().enumerate() {
+                if code == 3 {
+                    sums[1][slice] += i32::from(digit);
+                } else {
+                    sums[0][slice] += code * i32::from(digit);
+                }
+            }
+        }
+        sums
+    }
+
+    /// y before its factor of the column, each operation rounded to f32 in the documented order.
+    pub(super) fn rounded(&self, x: &Slices, row: usize, c: usize) -> f32 {
+        let join = |[low, middle, high]: [i32; 3]| (high as f32 * 256.0 + middle as f32) * 256.0 + low as f32;
+        let [sums, absent] = self.row_sums(x, row, c);
+        let total = x.totals[c] as f32;
+        let present = if self.missing { total - join(absent) } else { total };
+        let [mean, factor] = self.table[row];
+        (join(sums) - mean * present) * factor
+    }
+
+    /// The multiples of w and of mean w.
+    pub(super) fn weights(&self, x: &Slices, row: usize, c: usize) -> [i32; 2] {
+        let [mean, factor] = self.table[row];
+        let weight = self.rounded(x, row, c) * factor / self.units(x)[c] as f32;
+        [weight, weight * mean].map(|w| w.round_ties_even().clamp(-MAX as f32, MAX as f32) as i32)
+    }
+
+    /// What `packed_weights` should give, word by word.
+    pub(super) fn weight_words(&self, x: &Slices) -> Vec<u32> {
+        let lanes = lanes(self.columns as u64) as usize;
+        let sets = 1 + usize::from(self.missing);
+        let mut words = vec![0u32; self.rows.div_ceil(4) * sets * lanes];
+        for row in 0..self.rows {
+            for c in 0..self.columns {
+                for (set, &multiple) in self.weights(x, row, c).iter().take(sets).enumerate() {
+                    for (slice, digit) in digits(multiple).into_iter().enumerate() {
+                        let lane = set * lanes + slice * self.columns + c;
+                        words[row / 4 * sets * lanes + lane] |= u32::from(digit as u8) << (8 * (row % 4));
+                    }
+                }
+            }
+        }
+        words
+    }
+
+    /// What `packed_adjoint` should add.
+    pub(super) fn sums(&self, x: &Slices) -> Vec<i64> {
+        let mut sums = vec![0i64; self.samples * self.columns];
+        for row in 0..self.rows {
+            for c in 0..self.columns {
+                let [weight, filled] = self.weights(x, row, c).map(i64::from);
+                for sample in 0..self.samples {
+                    let code = self.codes[row * self.samples + sample];
+                    sums[sample * self.columns + c] += match code {
+                        3 => filled,
+                        code => i64::from(code) * weight,
+                    };
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// Powers of two that operands are multiplied by: from where the last bit is f64's smallest number, to about 1e300.
+pub(super) fn powers() -> [f64; 6] {
+    let smallest = f64::from_bits(1);
+    [smallest * 2f64.powi(20), 2f64.powi(-996), 2f64.powi(-100), 1.0, 2f64.powi(100), 2f64.powi(996)]
+}
+
+/// Multiples of 2^-20, the same in each column, and each column times its power of two.
+pub(super) fn one_operand_in_magnitudes(rows: usize) -> [Matrix; 2] {
+    let powers = powers();
+    let matrix = |factor: &dyn Fn(usize) -> f64| {
+        let value = |i: usize| f64::from(philox([3, 8], i as u64)[0] >> 11) / 2f64.powi(20) - 1.0;
+        let data = (0..rows * powers.len()).map(|at| value(at / powers.len()) * factor(at % powers.len()));
+        Matrix::from_vec(data.collect(), rows, powers.len()).unwrap()
+    };
+    [matrix(&|_| 1.0), matrix(&|c| powers[c])]
+}
+
+/// Asserts that each column of `scaled` is that of `y` times its power of two.
+pub(super) fn assert_magnitudes(scaled: &Matrix, y: &Matrix) {
+    for i in 0..y.rows() {
+        for ((scaled, y), power) in scaled.row(i).iter().zip(y.row(i)).zip(powers()) {
+            assert!(*y != 0.0 && *scaled == y * power, "row {i}: {scaled:e} is not {y:e} times {power:e}");
+        }
+    }
+}
