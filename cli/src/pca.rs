@@ -26,10 +26,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let (options, reason) = options(args)?;
     let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
-    let counted = args.plink.counted_allele.map(Into::into);
-    let (array, missing) = (args.array.as_deref(), args.missing_chunk.into());
-    let mut stores = Stores::open(&args.stores, array, missing, counted, cancel)?;
-    stores.genotypes = stores.genotypes.nan_is_missing(args.nan_missing);
+    let stores = args.stores.open(cancel)?;
     if args.loadings {
         // Before the work: a store whose variants cannot be read has no table of loadings.
         for store in &stores.stores {

@@ -21,14 +21,13 @@ use self::{
     table::Table,
 };
 use crate::{
-    args::{MissingChunkArg, Resources, up_to_one},
+    args::{Resources, up_to_one},
     failure::Failure,
     note,
     output::{Output, RECORD, joined, names},
-    plink::PlinkArgs,
     progress::Bar,
     say,
-    stores::Stores,
+    store_args::StoreArgs,
     text,
 };
 
@@ -47,9 +46,6 @@ const RESULTS: [&str; 3] = [RECORD, SCORES, EIGENVEC];
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct ProjectArgs {
-    /// Zarr stores (folders) or PLINK files (.bed) of the new samples; the variants of several are appended in the order given
-    #[arg(value_name = "STORE", required = true)]
-    stores: Vec<PathBuf>,
     /// The reference's loadings: loadings.tsv.gz of `teatime pca --loadings`
     ///
     /// Held in memory: 24 bytes and 4 for each component of each variant, and some 30 more until they are matched.
@@ -64,15 +60,6 @@ pub(crate) struct ProjectArgs {
     /// fraction that is a warning, beyond it an error.
     #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = up_to_one)]
     max_mismatch: f64,
-    /// Path of the genotype array within each store, where it has another name
-    #[arg(long, value_name = "PATH")]
-    array: Option<String>,
-    /// What a genotype chunk that is not there means: damage, or the array's fill value
-    #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
-    missing_chunk: MissingChunkArg,
-    /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
-    #[arg(long)]
-    nan_missing: bool,
     /// Replace the results that the folder holds
     #[arg(long)]
     overwrite: bool,
@@ -80,7 +67,7 @@ pub(crate) struct ProjectArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    plink: PlinkArgs,
+    stores: StoreArgs,
     #[command(flatten)]
     resources: Resources,
 }
@@ -121,9 +108,7 @@ struct Stages {
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
-    let (array, counted) = (args.array.as_deref(), args.plink.counted_allele.map(Into::into));
-    let mut stores = Stores::open(&args.stores, array, args.missing_chunk.into(), counted, cancel)?;
-    stores.genotypes = stores.genotypes.nan_is_missing(args.nan_missing);
+    let stores = args.stores.open(cancel)?;
     let device = args.resources.open()?;
     let mut stages = Stages { open: started.elapsed(), ..Stages::default() };
 

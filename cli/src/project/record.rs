@@ -9,7 +9,7 @@ use super::{ProjectArgs, Stages, matching::Counts, table::Header};
 use crate::{
     failure::Failure,
     output::Output,
-    report::{Bytes, DeviceRecord, Shape, StoreRecord, stores},
+    report::{Bytes, DeviceRecord, Shape, StoreRecord, store_records},
     stores::Stores,
     text,
 };
@@ -83,7 +83,7 @@ impl Record {
             command: "project",
             teatime_version: env!("CARGO_PKG_VERSION"),
             device: done.device.info().into(),
-            stores: stores(done.stores),
+            stores: store_records(done.stores),
             shape: Shape::new(&done.stores.genotypes, result.scores.cols()),
             reference: Reference {
                 path: path(&args.loadings),
