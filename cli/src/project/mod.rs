@@ -28,6 +28,7 @@ use crate::{
     progress::Bar,
     say,
     store_args::StoreArgs,
+    stores::Stores,
     text,
 };
 
@@ -124,7 +125,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
         Run { cancel: cancel.clone(), progress: bar.progress("Projection"), memory: args.resources.budget() };
     let result = project(&stores.genotypes, &device, &reference, &matches, &run)?;
     stages.project = since.elapsed();
-    tables(&output, &result, &stores.samples, header.singular_values.as_deref())?;
+    tables(&output, &result, &stores, header.singular_values.as_deref())?;
     drop(bar);
     stages.wall = started.elapsed();
 
@@ -186,18 +187,18 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
 fn tables(
     output: &Output,
     result: &Projection,
-    samples: &[String],
+    stores: &Stores,
     singular_values: Option<&[f64]>,
 ) -> Result<(), Failure> {
     let scores = &result.scores;
-    let rows = || samples.iter().zip(scores.data().chunks(scores.cols()));
+    let rows = || stores.sample_cells().zip(scores.data().chunks(scores.cols()));
     output.table(SCORES, |file| {
-        writeln!(file, "{}", names("sample", scores.cols()))?;
+        writeln!(file, "{}", names(&stores.sample_header(["sample", "family\tsample"]), scores.cols()))?;
         rows().try_for_each(|(id, row)| writeln!(file, "{id}{}", joined(row, text::exact)))
     })?;
     let Some(values) = singular_values else { return Ok(()) };
     output.table(EIGENVEC, |file| {
-        writeln!(file, "{}", names("#IID", scores.cols()))?;
+        writeln!(file, "{}", names(&stores.sample_header(["#IID", "#FID\tIID"]), scores.cols()))?;
         rows().try_for_each(|(id, row)| {
             // Beyond the reference's rank, loadings and scores are 0.
             let over = |(score, s): (&f64, &f64)| if *s > 0.0 { score / s } else { 0.0 };
