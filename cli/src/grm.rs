@@ -69,7 +69,7 @@ const HELP: &str = "\
 Files in DIR, by --format:
   gcta  grm.grm.bin    lower triangle with the diagonal, row by row, f32
         grm.grm.N.bin  likewise the number of variants of each entry
-        grm.grm.id     family (0) and name of each sample
+        grm.grm.id     family (0 where there is no .fam) and name of each sample
         so that GCTA and others take them as --grm DIR/grm
   npy   grm.npy        (samples, samples), f64
         grm.id         name of each sample, a line each

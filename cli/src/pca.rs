@@ -172,10 +172,11 @@ fn unconverged(result: &teatime::genotype::Pca, options: &PcaOptions) -> Option<
         Stop::PowerIterations(_) => (1e-4, "--power-iterations, or give --tolerance"),
     };
     let of = text::plural(result.converged.len() as u64, "component");
-    let (passes, worst, tolerance) = (result.passes, text::general(worst, 2), text::general(tolerance, 2));
+    let passes = text::plural(result.passes.into(), "pass");
+    let (worst, tolerance) = (text::general(worst, 2), text::general(tolerance, 2));
     (n > 0).then(|| {
         format!(
-            "{n} of {of} did not converge in {passes} passes: the largest residual is {worst}, not at most {tolerance}; \
+            "{n} of {of} did not converge in {passes}: the largest residual is {worst}, not at most {tolerance}; \
              raise {advice}"
         )
     })

@@ -325,7 +325,7 @@ pub(crate) fn summary(record: &Record) -> String {
         };
         line("genotypes", format!("{place}: {}", record.residency_reason));
     }
-    let passes = text::plural(record.passes.into(), "pass").replace("passs", "passes");
+    let passes = text::plural(record.passes.into(), "pass");
     let (peak, on_device) = (bytes.peak_host.map(text::bytes), text::bytes(bytes.peak_device));
     let peak = peak.map_or_else(String::new, |peak| format!(", peak memory {peak}"));
     line("", format!("{passes}, scaler {}{peak}, of the device {on_device}", record.scaler));
