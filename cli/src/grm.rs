@@ -180,8 +180,9 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     let stores = args.stores.open(cancel)?;
     if let (FormatArg::Gcta, Some(id)) = (args.format, splitting(&stores.samples)) {
         // Before the work, which would be for nothing.
-        let why =
-            format!("the sample {id:?} has no name or white space in it, which --format gcta cannot hold");
+        let why = format!(
+            "the sample {id:?} has no name or white space in it, which --format gcta cannot hold; npy and zarr can"
+        );
         return Err(Failure::Error(why));
     }
     let device = args.resources.open()?;

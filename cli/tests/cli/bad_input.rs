@@ -152,6 +152,8 @@ fn dosages_out_of_range() {
     refused(&array("bytes", "|u1", &[0, 1, 255, 2, 1, 0]), &["-k", "1"], &words("255"));
     let nan = array("nan", "<f4", &floats([0.0, 1.0, f32::NAN, 2.0, 1.0, 0.0]));
     refused(&nan, &["-k", "1"], &words("NaN"));
+    refused(&nan, &["-k", "1"], &["unless --nan-missing is given"]);
+    pca(&nan, &scratch.join("nan_missing"), &["-k", "1", "--nan-missing"]).ok();
     // Below zero is a missing call.
     let missing = array("missing", "<f4", &floats([0.0, 1.0, -1.0, 2.0, 1.0, 0.0]));
     pca(&missing, &scratch.join("out"), &["-k", "1"]).ok();
