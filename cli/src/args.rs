@@ -84,7 +84,7 @@ pub(crate) struct PcaArgs {
     /// Also write the loadings of the variants, which `teatime project` takes; takes one more pass
     #[arg(long)]
     pub(crate) loadings: bool,
-    /// Replace the results that the folder holds
+    /// Replace the results that the folder holds, if this command made them
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Fail when a component has not converged, instead of warning

@@ -53,7 +53,7 @@ pub(crate) struct GrmArgs {
     /// Leave out variants with more than this fraction of missing calls (0 to 1)
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
     geno: f64,
-    /// Replace the results that the folder holds
+    /// Replace the results that the folder holds, if this command made them
     #[arg(long)]
     overwrite: bool,
     /// Print run.json instead of the summary
@@ -113,6 +113,8 @@ enum FormatArg {
     /// A Zarr store, for xarray
     Zarr,
 }
+
+const COMMAND: &str = "grm";
 
 /// Paths within the folder of results.
 const PREFIX: &str = "grm";
@@ -176,7 +178,7 @@ struct Seconds {
 /// Runs `teatime grm`.
 pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
-    let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
+    let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
     let stores = args.stores.open(cancel)?;
     if let (FormatArg::Gcta, Some(id)) = (args.format, splitting(&stores.samples)) {
         // Before the work, which would be for nothing.
@@ -264,7 +266,7 @@ fn record(
     });
     Record {
         schema_version: 1,
-        command: "grm",
+        command: COMMAND,
         teatime_version: env!("CARGO_PKG_VERSION"),
         device: device.info().into(),
         stores: store_records(stores),

@@ -21,11 +21,13 @@ use crate::{
     text,
 };
 
+const COMMAND: &str = "pca";
+
 /// Runs `teatime pca`.
 pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let (options, reason) = options(args)?;
-    let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
+    let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
     let stores = args.stores.open(cancel)?;
     if args.loadings {
         // Before the work: a store whose variants cannot be read has no table of loadings.
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
         }
     }
     let job = Job {
-        command: "pca",
+        command: COMMAND,
         started,
         simulate: None,
         device: args.resources.open()?,

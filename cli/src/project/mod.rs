@@ -32,6 +32,7 @@ use crate::{
     text,
 };
 
+const COMMAND: &str = "project";
 const SCORES: &str = "projection.tsv";
 const EIGENVEC: &str = "projection.eigenvec";
 
@@ -61,7 +62,7 @@ pub(crate) struct ProjectArgs {
     /// fraction that is a warning, beyond it an error.
     #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = up_to_one)]
     max_mismatch: f64,
-    /// Replace the results that the folder holds
+    /// Replace the results that the folder holds, if this command made them
     #[arg(long)]
     overwrite: bool,
     /// Print run.json instead of the summary
@@ -108,7 +109,7 @@ struct Stages {
 /// Runs `teatime project`.
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
-    let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
+    let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
     let stores = args.stores.open(cancel)?;
     let device = args.resources.open()?;
     let mut stages = Stages { open: started.elapsed(), ..Stages::default() };
@@ -125,6 +126,12 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
         Run { cancel: cancel.clone(), progress: bar.progress("Projection"), memory: args.resources.budget() };
     let result = project(&stores.genotypes, &device, &reference, &matches, &run)?;
     stages.project = since.elapsed();
+    if result.missing_calls == counts.loadings.used * stores.genotypes.samples() {
+        let n = text::plural(counts.loadings.used, "variant");
+        return Err(Failure::Error(format!(
+            "the stores have no call of the {n} that are also in the loadings"
+        )));
+    }
     tables(&output, &result, &stores, header.singular_values.as_deref())?;
     drop(bar);
     stages.wall = started.elapsed();

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use teatime::{Device, genotype::Projection};
 
-use super::{ProjectArgs, Stages, matching::Counts, table::Header};
+use super::{COMMAND, ProjectArgs, Stages, matching::Counts, table::Header};
 use crate::{
     failure::Failure,
     output::Output,
@@ -80,7 +80,7 @@ impl Record {
         let stats = &result.stats;
         Self {
             schema_version: 1,
-            command: "project",
+            command: COMMAND,
             teatime_version: env!("CARGO_PKG_VERSION"),
             device: done.device.info().into(),
             stores: store_records(done.stores),

@@ -128,6 +128,10 @@ fn other_refusals() {
         &twice,
         &["variants of the stores repeat the position", "without alleles"],
     );
+    let mut without = sites();
+    without.iter_mut().for_each(|site| site.dosages.fill(-1));
+    write(&scratch.join("without.vcz"), &without);
+    refused(&scratch, &scratch.join("without.vcz"), &loadings, &[], &["no call of the 20 variants"]);
     refused(&scratch, &store, &loadings, &["--memory", "1K"], &["--memory", "needs at least"]);
     refused(&scratch, &store, &loadings, &["--device", "abacus"], &["abacus"]);
     let usage = project(&store, &loadings, &scratch.join("refused"), &["--max-mismatch", "2"]);
@@ -137,8 +141,13 @@ fn other_refusals() {
     // The reference's own folder holds a record already.
     let folder = loadings.parent().unwrap();
     let before = names(folder);
-    let ran = project(&store, &loadings, folder, &[]);
-    assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("--overwrite"), "{}", ran.err);
-    assert_eq!(names(folder), before);
+    let record = || fs::read(folder.join("run.json")).unwrap();
+    let own = record();
+    for more in [&[][..], &["--overwrite"]] {
+        let ran = project(&store, &loadings, folder, more);
+        assert_eq!(ran.code, 1);
+        assert!(ran.err.contains("--overwrite") && ran.err.contains("`teatime pca`"), "{}", ran.err);
+        assert_eq!(names(folder), before);
+        assert!(record() == own, "the reference's record should stay");
+    }
 }
