@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use teatime::{
-    Budget, Device, DeviceOptions, MissingChunk,
+    Budget, Device, DeviceOptions,
     genotype::{Method, Scaler},
 };
 
-use crate::{failure::Failure, grm::GrmArgs, plink::PlinkArgs, project::ProjectArgs};
+use crate::{failure::Failure, grm::GrmArgs, project::ProjectArgs, store_args::StoreArgs};
 
 /// GPU math for arrays bigger than memory: PCA and relationships of genotypes in Zarr stores or PLINK files, on any GPU
 /// or the CPU.
@@ -39,10 +39,6 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 #[command(after_long_help = PCA_HELP)]
 pub(crate) struct PcaArgs {
-    /// Zarr stores (folders), or PLINK .bed files, with or without the ending; the variants of several are appended in the
-    /// order given
-    #[arg(value_name = "STORE", required = true)]
-    pub(crate) stores: Vec<PathBuf>,
     /// Folder for the results
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
@@ -85,22 +81,10 @@ pub(crate) struct PcaArgs {
     /// Leave out variants with more than this fraction of missing calls (0 to 1)
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
     pub(crate) geno: f64,
-    /// Path of the genotype array within each store, where it has another name
-    #[arg(long, value_name = "PATH")]
-    pub(crate) array: Option<String>,
-    /// What a genotype chunk that is not there means: damage, or the array's fill value
-    ///
-    /// Zarr lets writers leave out chunks that hold nothing but the fill value, so most readers take a lost file for
-    /// one; where that value is 0, its calls become homozygous reference.
-    #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
-    pub(crate) missing_chunk: MissingChunkArg,
-    /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
-    #[arg(long)]
-    pub(crate) nan_missing: bool,
     /// Also write the loadings of the variants, which `teatime project` takes; takes one more pass
     #[arg(long)]
     pub(crate) loadings: bool,
-    /// Replace the results that the folder holds
+    /// Replace the results that the folder holds, if this command made them
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Fail when a component has not converged, instead of warning
@@ -110,7 +94,7 @@ pub(crate) struct PcaArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) plink: PlinkArgs,
+    pub(crate) stores: StoreArgs,
     #[command(flatten)]
     pub(crate) resources: Resources,
 }
@@ -260,22 +244,6 @@ impl From<ScalerArg> for Scaler {
             ScalerArg::Standard => Self::Standard,
             ScalerArg::Center => Self::Center,
             ScalerArg::None => Self::None,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum MissingChunkArg {
-    #[default]
-    Error,
-    Fill,
-}
-
-impl From<MissingChunkArg> for MissingChunk {
-    fn from(missing: MissingChunkArg) -> Self {
-        match missing {
-            MissingChunkArg::Error => Self::Error,
-            MissingChunkArg::Fill => Self::Fill,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! `teatime demo`.
 
-use std::{fs, path::Path, time::Instant};
+use std::time::Instant;
 
 use teatime::{Cancel, MissingChunk, genotype::PcaOptions};
 
 use crate::{
     args::DemoArgs,
     failure::Failure,
-    output::{Output, RECORD, RESULTS},
+    output::{Output, RESULTS, made_by},
     pca::Job,
     plot::Groups,
     progress::Bar,
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("-k {} is more than the {least} there can be", args.components)));
     }
     let names: Vec<&str> = RESULTS.into_iter().chain([POPULATIONS, STORE]).collect();
-    let output = Output::prepare(&args.out, &names, is_demo(&args.out))?;
+    let output = Output::prepare(&args.out, COMMAND, &names, made_by(&args.out).as_deref() == Some(COMMAND))?;
     let device = args.resources.open()?;
     let model = Model {
         variants: args.variants,
@@ -92,11 +92,4 @@ fn simulate(model: &Model, output: &Output, threads: Option<usize>, cancel: &Can
         }
         Ok(())
     })
-}
-
-/// Whether the folder holds what a demo wrote, and so may be replaced.
-fn is_demo(folder: &Path) -> bool {
-    let record = fs::read_to_string(folder.join(RECORD)).unwrap_or_default();
-    let record: serde_json::Value = serde_json::from_str(&record).unwrap_or_default();
-    record["command"] == COMMAND
 }

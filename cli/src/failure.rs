@@ -64,6 +64,9 @@ impl From<Error> for Failure {
             Error::Store { why, .. } if why.contains("name the array to use") => {
                 error.to_string().replace("name the array to use", "name the array to use with --array")
             }
+            Error::Chunk { .. } => {
+                error.to_string().replace("unless NaN is said to be missing", "unless --nan-missing is given")
+            }
             Error::OutOfMemory { .. } => format!("{error}; a lower --device-memory may help"),
             Error::NoDevice { wanted, tried } if !tried.is_empty() => {
                 let lines = tried.iter().map(|(name, what)| format!("\n  {name}: {what}"));

@@ -10,28 +10,25 @@ use teatime::{
 };
 
 use crate::{
-    args::{MissingChunkArg, Resources, up_to_half, up_to_one},
+    args::{Resources, up_to_half, up_to_one},
     failure::Failure,
     note,
     output::{Output, RECORD},
-    plink::PlinkArgs,
     progress::Bar,
-    report::{Bytes, DeviceRecord, StoreRecord, VariantsRecord, stores as store_records, used},
+    report::{Bytes, DeviceRecord, StoreRecord, VariantsRecord, store_records, used},
     say,
+    store_args::StoreArgs,
     stores::Stores,
     text,
 };
 
-/// Relationships of the samples of Zarr genotype stores or PLINK files
+/// Relationships of the samples of genotype stores
 ///
-/// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles; a call with a
-/// missing allele is missing. One pass over the stores.
+/// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles
+/// (of a .bed, see --counted-allele); a call with a missing allele is missing. One pass over the stores.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct GrmArgs {
-    /// Zarr stores (folders) or PLINK files (.bed); the variants of several are appended in the order given
-    #[arg(value_name = "STORE", required = true)]
-    stores: Vec<PathBuf>,
     /// Folder for the results
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -56,23 +53,14 @@ pub(crate) struct GrmArgs {
     /// Leave out variants with more than this fraction of missing calls (0 to 1)
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
     geno: f64,
-    /// Path of the genotype array within each store, where it has another name
-    #[arg(long, value_name = "PATH")]
-    array: Option<String>,
-    /// What a genotype chunk that is not there means: damage, or the array's fill value
-    #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
-    missing_chunk: MissingChunkArg,
-    /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
-    #[arg(long)]
-    nan_missing: bool,
-    /// Replace the results that the folder holds
+    /// Replace the results that the folder holds, if this command made them
     #[arg(long)]
     overwrite: bool,
     /// Print run.json instead of the summary
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    plink: PlinkArgs,
+    stores: StoreArgs,
     #[command(flatten)]
     resources: Resources,
 }
@@ -81,7 +69,7 @@ const HELP: &str = "\
 Files in DIR, by --format:
   gcta  grm.grm.bin    lower triangle with the diagonal, row by row, f32
         grm.grm.N.bin  likewise the number of variants of each entry
-        grm.grm.id     family (0) and name of each sample
+        grm.grm.id     family (0 where there is no .fam) and name of each sample
         so that GCTA and others take them as --grm DIR/grm
   npy   grm.npy        (samples, samples), f64
         grm.id         name of each sample, a line each
@@ -125,6 +113,8 @@ enum FormatArg {
     /// A Zarr store, for xarray
     Zarr,
 }
+
+const COMMAND: &str = "grm";
 
 /// Paths within the folder of results.
 const PREFIX: &str = "grm";
@@ -188,14 +178,13 @@ struct Seconds {
 /// Runs `teatime grm`.
 pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
-    let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
-    let (array, counted) = (args.array.as_deref(), args.plink.counted_allele.map(Into::into));
-    let mut stores = Stores::open(&args.stores, array, args.missing_chunk.into(), counted, cancel)?;
-    stores.genotypes = stores.genotypes.nan_is_missing(args.nan_missing);
+    let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
+    let stores = args.stores.open(cancel)?;
     if let (FormatArg::Gcta, Some(id)) = (args.format, splitting(&stores.samples)) {
         // Before the work, which would be for nothing.
-        let why =
-            format!("the sample {id:?} has no name or white space in it, which --format gcta cannot hold");
+        let why = format!(
+            "the sample {id:?} has no name or white space in it, which --format gcta cannot hold; npy and zarr can"
+        );
         return Err(Failure::Error(why));
     }
     let device = args.resources.open()?;
@@ -277,7 +266,7 @@ fn record(
     });
     Record {
         schema_version: 1,
-        command: "grm",
+        command: COMMAND,
         teatime_version: env!("CARGO_PKG_VERSION"),
         device: device.info().into(),
         stores: store_records(stores),

@@ -8,12 +8,12 @@ mod grm;
 mod loadings;
 mod output;
 mod pca;
-mod plink;
 mod plot;
 mod progress;
 mod project;
 mod report;
 mod simulate;
+mod store_args;
 mod stores;
 mod text;
 

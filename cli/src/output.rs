@@ -37,8 +37,14 @@ pub(crate) struct Output {
 impl Output {
     /// Makes the scratch folder, so that a place that cannot be written is known before any work.
     ///
-    /// `names` are the files and folders to be written; a target that holds one is refused unless `overwrite`.
-    pub(crate) fn prepare(target: &Path, names: &[&str], overwrite: bool) -> Result<Self, Failure> {
+    /// `names` are the files and folders that the command writes; a target that holds one is refused unless
+    /// `overwrite`, one with the record of another command always, since its other files would stay without it.
+    pub(crate) fn prepare(
+        target: &Path,
+        command: &str,
+        names: &[&str],
+        overwrite: bool,
+    ) -> Result<Self, Failure> {
         let io = Failure::io(target);
         let exists = match fs::metadata(target) {
             Ok(found) if found.is_dir() => true,
@@ -51,6 +57,12 @@ impl Output {
         if let Some(name) = zarr.iter().find(|name| target.join(name).exists()) {
             let why = format!("is a Zarr store (it holds {name}), not a folder for results");
             return Err(Failure::Error(format!("{}: {why}", target.display())));
+        }
+        if let Some(other) = made_by(target).filter(|other| other != command) {
+            let why = format!(
+                "holds results of `teatime {other}`; --overwrite of `teatime {command}` replaces only its own"
+            );
+            return Err(Failure::Error(format!("{}: {why}; choose another folder", target.display())));
         }
         let held = names.iter().find(|name| target.join(name).symlink_metadata().is_ok());
         if let (Some(name), false) = (held, overwrite) {
@@ -141,6 +153,13 @@ impl Drop for Output {
     }
 }
 
+/// The command whose record the folder holds.
+pub(crate) fn made_by(folder: &Path) -> Option<String> {
+    let record = fs::read(folder.join(RECORD)).ok()?;
+    let record: serde_json::Value = serde_json::from_slice(&record).ok()?;
+    record["command"].as_str().map(str::to_owned)
+}
+
 /// Makes the folders that are not there; those it made, outermost first.
 fn make_parents(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let missing = folder.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists());
@@ -200,19 +219,19 @@ mod tests {
     fn a_dropped_output_leaves_nothing() {
         let root = std::env::temp_dir().join(format!("teatime-output-{}", std::process::id()));
         let target = root.join("a/b/out");
-        let output = Output::prepare(&target, &RESULTS, false).unwrap();
+        let output = Output::prepare(&target, "pca", &RESULTS, false).unwrap();
         output.table(SCORES, |file| writeln!(file, "x")).unwrap();
         assert!(!target.exists() && output.path(SCORES).exists());
         drop(output);
         assert!(!root.exists());
 
-        let output = Output::prepare(&target, &RESULTS, false).unwrap();
+        let output = Output::prepare(&target, "pca", &RESULTS, false).unwrap();
         output.table(SCORES, |file| writeln!(file, "x")).unwrap();
         output.commit().unwrap();
         assert_eq!(fs::read_dir(root.join("a/b")).unwrap().count(), 1);
         fs::write(target.join("mine.txt"), "mine").unwrap();
-        assert!(Output::prepare(&target, &RESULTS, false).is_err());
-        let output = Output::prepare(&target, &RESULTS, true).unwrap();
+        assert!(Output::prepare(&target, "pca", &RESULTS, false).is_err());
+        let output = Output::prepare(&target, "pca", &RESULTS, true).unwrap();
         output.table(RECORD, |file| writeln!(file, "y")).unwrap();
         output.commit().unwrap();
         let mut left: Vec<_> = fs::read_dir(&target).unwrap().map(|e| e.unwrap().file_name()).collect();

@@ -21,15 +21,14 @@ use crate::{
     text,
 };
 
+const COMMAND: &str = "pca";
+
 /// Runs `teatime pca`.
 pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let (options, reason) = options(args)?;
-    let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
-    let counted = args.plink.counted_allele.map(Into::into);
-    let (array, missing) = (args.array.as_deref(), args.missing_chunk.into());
-    let mut stores = Stores::open(&args.stores, array, missing, counted, cancel)?;
-    stores.genotypes = stores.genotypes.nan_is_missing(args.nan_missing);
+    let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
+    let stores = args.stores.open(cancel)?;
     if args.loadings {
         // Before the work: a store whose variants cannot be read has no table of loadings.
         for store in &stores.stores {
@@ -37,7 +36,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
         }
     }
     let job = Job {
-        command: "pca",
+        command: COMMAND,
         started,
         simulate: None,
         device: args.resources.open()?,
@@ -175,10 +174,11 @@ fn unconverged(result: &teatime::genotype::Pca, options: &PcaOptions) -> Option<
         Stop::PowerIterations(_) => (1e-4, "--power-iterations, or give --tolerance"),
     };
     let of = text::plural(result.converged.len() as u64, "component");
-    let (passes, worst, tolerance) = (result.passes, text::general(worst, 2), text::general(tolerance, 2));
+    let passes = text::plural(result.passes.into(), "pass");
+    let (worst, tolerance) = (text::general(worst, 2), text::general(tolerance, 2));
     (n > 0).then(|| {
         format!(
-            "{n} of {of} did not converge in {passes} passes: the largest residual is {worst}, not at most {tolerance}; \
+            "{n} of {of} did not converge in {passes}: the largest residual is {worst}, not at most {tolerance}; \
              raise {advice}"
         )
     })

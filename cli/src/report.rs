@@ -188,7 +188,7 @@ impl Record {
             command: job.command,
             teatime_version: env!("CARGO_PKG_VERSION"),
             device: job.device.info().into(),
-            stores: stores(&job.stores),
+            stores: store_records(&job.stores),
             shape: Shape::new(&job.stores.genotypes, pca.singular_values.len()),
             counted_allele,
             variants: (&pca.counts).into(),
@@ -221,7 +221,7 @@ impl Record {
 }
 
 /// What a run reads.
-pub(crate) fn stores(stores: &Stores) -> Vec<StoreRecord> {
+pub(crate) fn store_records(stores: &Stores) -> Vec<StoreRecord> {
     let all = stores.paths.iter().zip(&stores.arrays).zip(&stores.stores);
     let record = |((path, arrays), store): ((&PathBuf, &Vec<String>), &Store)| StoreRecord {
         path: path.display().to_string(),
@@ -325,7 +325,7 @@ pub(crate) fn summary(record: &Record) -> String {
         };
         line("genotypes", format!("{place}: {}", record.residency_reason));
     }
-    let passes = text::plural(record.passes.into(), "pass").replace("passs", "passes");
+    let passes = text::plural(record.passes.into(), "pass");
     let (peak, on_device) = (bytes.peak_host.map(text::bytes), text::bytes(bytes.peak_device));
     let peak = peak.map_or_else(String::new, |peak| format!(", peak memory {peak}"));
     line("", format!("{passes}, scaler {}{peak}, of the device {on_device}", record.scaler));

@@ -2,6 +2,8 @@
 
 use std::{
     collections::HashSet,
+    fs,
+    io::Read,
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
@@ -39,7 +41,9 @@ impl Store {
             return Err(Failure::Usage(why));
         }
         let options = BedOptions { counted: counted.unwrap_or_default(), ..BedOptions::default() };
-        Ok(Self::Plink(BedFile::open_with(path, &options)?))
+        let bed = BedFile::open_with(path, &options)?;
+        check_ends(&bed)?;
+        Ok(Self::Plink(bed))
     }
 
     pub(crate) fn n_variants(&self) -> u64 {
@@ -73,6 +77,38 @@ impl Store {
             }
         }
     }
+}
+
+/// Refuses a .bed with calls where its rows are filled up with zeros: where the .fam lacks up to three lines (of a
+/// sample-major file, the .bim), the length of the .bed is right, but names are those of other samples. The first rows
+/// show it, since few variants have only copies of A1, whose code is 0.
+fn check_ends(bed: &BedFile) -> Result<(), Failure> {
+    const HEADER: usize = 3;
+    let io = Failure::io(bed.path());
+    let file = fs::File::open(bed.path()).map_err(&io)?;
+    let mut bytes = Vec::new();
+    (&file).take(HEADER as u64).read_to_end(&mut bytes).map_err(&io)?;
+    let by_variant = bytes.last() == Some(&1);
+    let (rows, columns) =
+        if by_variant { (bed.n_variants(), bed.n_samples()) } else { (bed.n_samples(), bed.n_variants()) };
+    let (width, used) = (columns.div_ceil(4), columns % 4);
+    if used == 0 {
+        return Ok(());
+    }
+    let length = width * ((1 << 20) / width).clamp(1, rows);
+    bytes.clear();
+    file.take(length).read_to_end(&mut bytes).map_err(&io)?;
+    let mut ends = bytes.chunks(usize::try_from(width).unwrap_or(usize::MAX)).map(|row| row[row.len() - 1]);
+    let Some(row) = ends.position(|end| end >> (2 * used) != 0) else { return Ok(()) };
+    let (row, columns) = (row + 1, text::count(columns));
+    let (what, kind, table) =
+        if by_variant { ("variant", "samples", "fam") } else { ("sample", "variants", "bim") };
+    let (path, table) = (bed.path().display(), bed.path().with_extension(table));
+    let table = table.display();
+    Err(Failure::Error(format!(
+        "{path}: {what} {row} has calls after the {columns} {kind} of {table}, where a .bed has zeros: {table} lacks \
+         lines or is of other files"
+    )))
 }
 
 /// Whether `path` names a PLINK .bed: by its ending, or as the prefix of one.
@@ -137,6 +173,12 @@ impl Stores {
             Some(_) => Genotypes::plink(all, samples.len() as u64, counted.unwrap_or_default())?,
             None => Genotypes::new(all)?,
         };
+        if genotypes.variants() == 0 || genotypes.samples() == 0 {
+            let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+            let (names, variants) = (names.join(", "), text::plural(genotypes.variants(), "variant"));
+            let samples = text::plural(genotypes.samples(), "sample");
+            return Err(Failure::Error(format!("{names}: {variants} of {samples}, nothing to compute with")));
+        }
         let arrays = paths.iter().zip(&stores).map(|(path, store)| within(path, store)).collect();
         Ok(Self { paths: paths.to_vec(), arrays, stores, samples, families, genotypes })
     }

@@ -53,7 +53,12 @@ pub(crate) fn count(n: u64) -> String {
 
 /// A count with its noun in the right number.
 pub(crate) fn plural(n: u64, noun: &str) -> String {
-    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
+    let ending = match (n, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{} {noun}{ending}", count(n))
 }
 
 /// Bytes in a unit that people read.
@@ -105,5 +110,6 @@ mod tests {
         assert_eq!([count(0), count(999), count(1000), count(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([bytes(512), bytes(1536), bytes(3 << 30)], ["512 B", "1.5 KiB", "3.0 GiB"]);
         assert_eq!([plural(1, "variant"), plural(2000, "variant")], ["1 variant", "2,000 variants"]);
+        assert_eq!([plural(1, "pass"), plural(0, "pass")], ["1 pass", "0 passes"]);
     }
 }

@@ -53,7 +53,9 @@ impl GenotypeStore {
         match std::fs::metadata(store) {
             Ok(folder) if folder.is_dir() => {}
             Ok(_) => {
-                return Err(refuse("is a file; a Zarr store is a folder, and zip files are not read".into()));
+                let why =
+                    "is a file; a Zarr store is a folder (zip files are not read), PLINK's calls are a .bed";
+                return Err(refuse(why.into()));
             }
             Err(source) => return Err(Error::Io { path: store.display().to_string().into(), source }),
         }

@@ -21,17 +21,18 @@ use self::{
     table::Table,
 };
 use crate::{
-    args::{MissingChunkArg, Resources, up_to_one},
+    args::{Resources, up_to_one},
     failure::Failure,
     note,
     output::{Output, RECORD, joined, names},
-    plink::PlinkArgs,
     progress::Bar,
     say,
+    store_args::StoreArgs,
     stores::Stores,
     text,
 };
 
+const COMMAND: &str = "project";
 const SCORES: &str = "projection.tsv";
 const EIGENVEC: &str = "projection.eigenvec";
 
@@ -47,9 +48,6 @@ const RESULTS: [&str; 3] = [RECORD, SCORES, EIGENVEC];
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct ProjectArgs {
-    /// Zarr stores (folders) or PLINK files (.bed) of the new samples; the variants of several are appended in the order given
-    #[arg(value_name = "STORE", required = true)]
-    stores: Vec<PathBuf>,
     /// The reference's loadings: loadings.tsv.gz of `teatime pca --loadings`
     ///
     /// Held in memory: 24 bytes and 4 for each component of each variant, and some 30 more until they are matched.
@@ -64,23 +62,14 @@ pub(crate) struct ProjectArgs {
     /// fraction that is a warning, beyond it an error.
     #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = up_to_one)]
     max_mismatch: f64,
-    /// Path of the genotype array within each store, where it has another name
-    #[arg(long, value_name = "PATH")]
-    array: Option<String>,
-    /// What a genotype chunk that is not there means: damage, or the array's fill value
-    #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
-    missing_chunk: MissingChunkArg,
-    /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
-    #[arg(long)]
-    nan_missing: bool,
-    /// Replace the results that the folder holds
+    /// Replace the results that the folder holds, if this command made them
     #[arg(long)]
     overwrite: bool,
     /// Print run.json instead of the summary
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    plink: PlinkArgs,
+    stores: StoreArgs,
     #[command(flatten)]
     resources: Resources,
 }
@@ -120,10 +109,8 @@ struct Stages {
 /// Runs `teatime project`.
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
-    let output = Output::prepare(&args.out, &RESULTS, args.overwrite)?;
-    let (array, counted) = (args.array.as_deref(), args.plink.counted_allele.map(Into::into));
-    let mut stores = Stores::open(&args.stores, array, args.missing_chunk.into(), counted, cancel)?;
-    stores.genotypes = stores.genotypes.nan_is_missing(args.nan_missing);
+    let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
+    let stores = args.stores.open(cancel)?;
     let device = args.resources.open()?;
     let mut stages = Stages { open: started.elapsed(), ..Stages::default() };
 
@@ -139,7 +126,13 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
         Run { cancel: cancel.clone(), progress: bar.progress("Projection"), memory: args.resources.budget() };
     let result = project(&stores.genotypes, &device, &reference, &matches, &run)?;
     stages.project = since.elapsed();
-    tables(&output, &result, &stores.samples, header.singular_values.as_deref())?;
+    if result.missing_calls == counts.loadings.used * stores.genotypes.samples() {
+        let n = text::plural(counts.loadings.used, "variant");
+        return Err(Failure::Error(format!(
+            "the stores have no call of the {n} that are also in the loadings"
+        )));
+    }
+    tables(&output, &result, &stores, header.singular_values.as_deref())?;
     drop(bar);
     stages.wall = started.elapsed();
 
@@ -201,18 +194,18 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
 fn tables(
     output: &Output,
     result: &Projection,
-    samples: &[String],
+    stores: &Stores,
     singular_values: Option<&[f64]>,
 ) -> Result<(), Failure> {
     let scores = &result.scores;
-    let rows = || samples.iter().zip(scores.data().chunks(scores.cols()));
+    let rows = || stores.sample_cells().zip(scores.data().chunks(scores.cols()));
     output.table(SCORES, |file| {
-        writeln!(file, "{}", names("sample", scores.cols()))?;
+        writeln!(file, "{}", names(&stores.sample_header(["sample", "family\tsample"]), scores.cols()))?;
         rows().try_for_each(|(id, row)| writeln!(file, "{id}{}", joined(row, text::exact)))
     })?;
     let Some(values) = singular_values else { return Ok(()) };
     output.table(EIGENVEC, |file| {
-        writeln!(file, "{}", names("#IID", scores.cols()))?;
+        writeln!(file, "{}", names(&stores.sample_header(["#IID", "#FID\tIID"]), scores.cols()))?;
         rows().try_for_each(|(id, row)| {
             // Beyond the reference's rank, loadings and scores are 0.
             let over = |(score, s): (&f64, &f64)| if *s > 0.0 { score / s } else { 0.0 };

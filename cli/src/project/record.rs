@@ -5,11 +5,11 @@ use std::path::Path;
 use serde::Serialize;
 use teatime::{Device, genotype::Projection};
 
-use super::{ProjectArgs, Stages, matching::Counts, table::Header};
+use super::{COMMAND, ProjectArgs, Stages, matching::Counts, table::Header};
 use crate::{
     failure::Failure,
     output::Output,
-    report::{Bytes, DeviceRecord, Shape, StoreRecord, stores},
+    report::{Bytes, DeviceRecord, Shape, StoreRecord, store_records},
     stores::Stores,
     text,
 };
@@ -80,10 +80,10 @@ impl Record {
         let stats = &result.stats;
         Self {
             schema_version: 1,
-            command: "project",
+            command: COMMAND,
             teatime_version: env!("CARGO_PKG_VERSION"),
             device: done.device.info().into(),
-            stores: stores(done.stores),
+            stores: store_records(done.stores),
             shape: Shape::new(&done.stores.genotypes, result.scores.cols()),
             reference: Reference {
                 path: path(&args.loadings),

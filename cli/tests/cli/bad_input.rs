@@ -37,7 +37,7 @@ fn no_store() {
     refused(&scratch.join("nowhere"), &[], &["nowhere"]);
     let file = scratch.join("file.vcf");
     fs::write(&file, "##fileformat=VCFv4.3").unwrap();
-    refused(&file, &[], &["file.vcf", "is a file"]);
+    refused(&file, &[], &["file.vcf", "is a file", ".bed"]);
     let folder = scratch.join("folder");
     fs::create_dir(&folder).unwrap();
     refused(&folder, &[], &["folder", "not a Zarr store"]);
@@ -129,7 +129,7 @@ fn nothing_to_decompose() {
     refused(&path, &["-k", "1", "--method", "randomized"], &["none of the 3 variants"]);
     let path = scratch.join("empty");
     plain_array(&path, "|i1", &[4, 0], &[]);
-    refused(&path, &["-k", "1"], &["0 samples"]);
+    refused(&path, &["-k", "1"], &["empty: 4 variants of 0 samples"]);
     refused(&fixture("all_v3.vcz"), &["-k", "61"], &["-k", "61", "60"]);
 }
 
@@ -152,6 +152,8 @@ fn dosages_out_of_range() {
     refused(&array("bytes", "|u1", &[0, 1, 255, 2, 1, 0]), &["-k", "1"], &words("255"));
     let nan = array("nan", "<f4", &floats([0.0, 1.0, f32::NAN, 2.0, 1.0, 0.0]));
     refused(&nan, &["-k", "1"], &words("NaN"));
+    refused(&nan, &["-k", "1"], &["unless --nan-missing is given"]);
+    pca(&nan, &scratch.join("nan_missing"), &["-k", "1", "--nan-missing"]).ok();
     // Below zero is a missing call.
     let missing = array("missing", "<f4", &floats([0.0, 1.0, -1.0, 2.0, 1.0, 0.0]));
     pca(&missing, &scratch.join("out"), &["-k", "1"]).ok();

@@ -37,6 +37,50 @@ fn damaged_files_are_named() {
     assert!(err.contains("few6.bed: "), "{err}");
 }
 
+/// Up to three lines too few leave the length of a .bed right.
+#[test]
+fn tables_that_lack_lines_are_told() {
+    let scratch = Scratch::new();
+    let file = |name: &str, bytes: &[u8]| fs::write(scratch.join(name), bytes).unwrap();
+    let fam = fs::read_to_string(fixture("plink1/biallelic.fam")).unwrap();
+    for kind in ["bed", "bim"] {
+        fs::copy(fixture(&format!("plink1/biallelic.{kind}")), scratch.join(&format!("cut.{kind}"))).unwrap();
+    }
+    file("cut.fam", fam.split_once('\n').unwrap().1.as_bytes());
+    let err = message(&scratch.join("cut.bed"), &[], 1);
+    for words in ["cut.bed: variant 3 has calls after the 59 samples", "cut.fam lacks lines"] {
+        assert!(err.contains(words), "{err}");
+    }
+    file("major.bed", &[0x6c, 0x1b, 0, 0x3f, 0xff]);
+    file("major.fam", b"0 a 0 0 0 -9\n0 b 0 0 0 -9\n");
+    file("major.bim", b"1 x 0 1 A C\n1 y 0 2 A C\n1 z 0 3 A C\n");
+    let err = message(&scratch.join("major"), &["-k", "1"], 1);
+    for words in ["major.bed: sample 2 has calls after the 3 variants", "major.bim lacks lines"] {
+        assert!(err.contains(words), "{err}");
+    }
+}
+
+#[test]
+fn projections_name_families() {
+    let scratch = Scratch::new();
+    let (reference, out) = (scratch.join("reference"), scratch.join("out"));
+    let bed = fixture("plink1/biallelic.bed");
+    pca(&bed, &reference, &["-k", "2", "--loadings"]).ok();
+    let words = ["project".as_ref(), bed.as_os_str(), "--loadings".as_ref()];
+    let loadings = reference.join("loadings.tsv.gz");
+    teatime(words.into_iter().chain([loadings.as_os_str(), "--out".as_ref(), out.as_os_str()])).ok();
+    for (ours, theirs) in [("projection.tsv", "scores.tsv"), ("projection.eigenvec", "pca.eigenvec")] {
+        let names = |path: &Path| {
+            let text = fs::read_to_string(path).unwrap();
+            let first = |line: &str| line.split('\t').take(2).map(str::to_owned).collect::<Vec<_>>();
+            text.lines().map(first).collect::<Vec<_>>()
+        };
+        let names = [names(&out.join(ours)), names(&reference.join(theirs))];
+        assert_eq!(names[0], names[1]);
+        assert_eq!(names[0][1], ["A", "A00"]);
+    }
+}
+
 #[test]
 fn arguments_that_do_not_fit_the_kind_of_store() {
     let err = message(&fixture("plink1/biallelic.bed"), &["--array", "calls"], 2);

@@ -1,0 +1,77 @@
+//! What is said of genotype stores on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use teatime::{Cancel, MissingChunk, genotype::CountedAllele};
+
+use crate::{failure::Failure, stores::Stores};
+
+/// Arguments of every command that reads genotypes.
+#[derive(Args, Debug)]
+pub(crate) struct StoreArgs {
+    /// Zarr stores (folders), or PLINK .bed files, with or without the ending; the variants of several are appended in the
+    /// order given
+    #[arg(value_name = "STORE", required = true)]
+    paths: Vec<PathBuf>,
+    /// Path of the genotype array within each store, where it has another name
+    #[arg(long, value_name = "PATH")]
+    array: Option<String>,
+    /// What a genotype chunk that is not there means: damage, or the array's fill value
+    ///
+    /// Zarr lets writers leave out chunks that hold nothing but the fill value, so most readers take a lost file for
+    /// one; where that value is 0, its calls become homozygous reference.
+    #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
+    missing_chunk: MissingChunkArg,
+    /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
+    #[arg(long)]
+    nan_missing: bool,
+    /// Allele of a .bim that is counted in the .bed: its fifth column (A1) or its sixth (A2) [default: a1]
+    ///
+    /// A1 is the alternate allele of files that plink2 or bio2zarr made or will read, so that the dosages are those of
+    /// the same genotypes as VCF or Zarr. PLINK 1.9 makes A1 the rarer one. Components of centred
+    /// dosages do not depend on it; loadings and frequencies do.
+    #[arg(long, value_name = "ALLELE", value_enum, ignore_case = true)]
+    counted_allele: Option<CountedAlleleArg>,
+}
+
+impl StoreArgs {
+    /// Opens the stores, without reading genotypes.
+    pub(crate) fn open(&self, cancel: &Cancel) -> Result<Stores, Failure> {
+        let (array, counted) = (self.array.as_deref(), self.counted_allele.map(Into::into));
+        let mut stores = Stores::open(&self.paths, array, self.missing_chunk.into(), counted, cancel)?;
+        stores.genotypes = stores.genotypes.nan_is_missing(self.nan_missing);
+        Ok(stores)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum MissingChunkArg {
+    #[default]
+    Error,
+    Fill,
+}
+
+impl From<MissingChunkArg> for MissingChunk {
+    fn from(missing: MissingChunkArg) -> Self {
+        match missing {
+            MissingChunkArg::Error => Self::Error,
+            MissingChunkArg::Fill => Self::Fill,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CountedAlleleArg {
+    A1,
+    A2,
+}
+
+impl From<CountedAlleleArg> for CountedAllele {
+    fn from(counted: CountedAlleleArg) -> Self {
+        match counted {
+            CountedAlleleArg::A1 => Self::A1,
+            CountedAlleleArg::A2 => Self::A2,
+        }
+    }
+}

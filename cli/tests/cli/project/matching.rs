@@ -1,0 +1,106 @@
+//! Which variants of the loadings are those of the stores.
+
+use std::{fs, sync::Arc};
+
+use teatime::zarr::Variant;
+
+use super::{assert_close, numbers, project, reference, site, sites, unpacked, write};
+use crate::support::{Scratch, json, names, number};
+
+#[test]
+fn order_swaps_and_other_variants_change_nothing() {
+    let scratch = Scratch::new();
+    let (old, new, out) = (scratch.join("old.vcz"), scratch.join("new.vcz"), scratch.join("out"));
+    write(&old, &sites());
+    let loadings = reference(&scratch, &old, &["-k", "4"]);
+    let mut changed = sites();
+    for site in changed.iter_mut().filter(|site| !site.variant.alternate.contains(',')).step_by(2) {
+        let Variant { reference, alternate, .. } = &mut site.variant;
+        std::mem::swap(reference, alternate);
+        site.dosages.iter_mut().filter(|g| **g >= 0).for_each(|g| *g = 2 - *g);
+    }
+    // The same alleles in another order and in small letters.
+    changed[3].variant.alternate = "g,t".into();
+    // Variants that the reference does not have, one of them at a place that it has; and one twice.
+    changed.push(site("1", 105, ["A", "C"], &[2; 6]));
+    changed.push(site("2", 100, ["A", "G"], &[2; 6]));
+    changed.push(site("1", 100, ["C", "A"], &[2; 6]));
+    changed.push(site("3", 100, ["A", "C"], &[2; 6]));
+    let again = changed.len() - 2;
+    changed[..again].reverse();
+    write(&new, &changed);
+    let ran = project(&new, &loadings, &out, &[]).ok();
+    assert!(ran.err.is_empty(), "{}", ran.err);
+    let own = numbers(&loadings.with_file_name("scores.tsv"));
+    assert_close(&numbers(&out.join("projection.tsv")), &own, 1e-5, false);
+    for words in
+        ["20 used, 8 of them with alleles swapped", "of the stores, 3 not in the loadings, 1 repeated"]
+    {
+        assert!(ran.out.contains(words), "`{words}` is not in: {}", ran.out);
+    }
+    let record = json(&fs::read_to_string(out.join("run.json")).unwrap());
+    assert_eq!(record["command"], "project");
+    let expected = serde_json::json!({
+        "loadings": {
+            "variants": 20, "used": 20, "swapped": 8, "alleles_unknown": 0, "absent": 0, "other_alleles": 0, "repeated": 0,
+        },
+        "stores": {"variants": 24, "not_in_loadings": 3, "repeated": 1},
+    });
+    assert_eq!(record["matched"], expected);
+    let missing = sites().iter().flat_map(|site| &site.dosages).filter(|&&g| g < 0).count();
+    assert_eq!(record["missing_calls"], missing);
+    assert_eq!(record["reference"]["samples"], 6);
+    assert_eq!(record["shape"]["samples"], 6);
+    let mut files: Vec<_> = record["files"].as_array().unwrap().iter().map(|f| f.as_str().unwrap()).collect();
+    files.sort_unstable();
+    assert_eq!(names(&out), files);
+    assert_eq!(files, ["projection.eigenvec", "projection.tsv", "run.json"]);
+}
+
+#[test]
+fn counted_reference_alleles_turn_dosages_round() {
+    let scratch = Scratch::new();
+    let store = scratch.join("old.vcz");
+    write(&store, &sites());
+    let loadings = reference(&scratch, &store, &["-k", "2"]);
+    // The same components with the reference allele counted: frequency, mean and loadings of the other allele.
+    let turned = |line: &str| {
+        let mut columns: Vec<String> = line.split('\t').map(str::to_owned).collect();
+        columns[5] = columns[3].clone();
+        let [frequency, mean] = [6, 7].map(|i| number(&columns[i]));
+        (columns[6], columns[7]) = ((1.0 - frequency).to_string(), (2.0 - mean).to_string());
+        for value in &mut columns[9..] {
+            *value = (-number(value)).to_string();
+        }
+        columns.join("\t") + "\n"
+    };
+    let text = unpacked(&loadings);
+    let mut lines = text.lines();
+    let head: Vec<&str> = lines.by_ref().take(2).collect();
+    let table = scratch.join("table.tsv");
+    fs::write(&table, format!("{}\n{}", head.join("\n"), lines.map(turned).collect::<String>())).unwrap();
+    let out = scratch.join("out");
+    let record = json(&project(&store, &table, &out, &["--json"]).ok().out);
+    assert_eq!(record["matched"]["loadings"]["swapped"], 20);
+    let own = numbers(&loadings.with_file_name("scores.tsv"));
+    assert_close(&numbers(&out.join("projection.tsv")), &own, 1e-5, false);
+}
+
+#[test]
+fn nothing_in_common_is_refused_however_much_may_be_missing() {
+    let scratch = Scratch::new();
+    let (old, new) = (scratch.join("old.vcz"), scratch.join("new.vcz"));
+    write(&old, &sites());
+    let loadings = reference(&scratch, &old, &["-k", "2"]);
+    let mut renamed = sites();
+    renamed
+        .iter_mut()
+        .for_each(|site| site.variant.contig = Arc::from(format!("chr{}", site.variant.contig)));
+    write(&new, &renamed);
+    let ran = project(&new, &loadings, &scratch.join("out"), &["--max-mismatch", "1"]);
+    assert_eq!(ran.code, 1);
+    for words in ["no variant", "20 not in the stores", "contig `1`", "`chr1`"] {
+        assert!(ran.err.contains(words), "`{words}` is not in: {}", ran.err);
+    }
+    assert!(!scratch.join("out").exists());
+}
