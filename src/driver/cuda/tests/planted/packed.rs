@@ -275,7 +275,7 @@ fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Ve
     const WORDS: u32 = 8;
     let order: Vec<u32> = words(30).iter().map(|word| (word & gather::SWAPPED) | (word % 9)).collect();
     // What pads rows is 0.
-    let full = |(i, word): (usize, u32)| match i as u32 % WORDS {
+    let full = |(i, word): (usize, u32)| match i % WORDS as usize {
         0..5 => word,
         5 => word & 0x3fff,
         _ => 0,
