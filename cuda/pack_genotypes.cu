@@ -1,7 +1,7 @@
 // Stored genotypes to codes of two bits, 0 to 2 and 3 for missing, with each row's counts of 1, 2, missing and bad.
 // Grid: linear, one block per row.
 // Bindings: 0 raw (rows, row_bytes) bytes read; 1 packed (rows, words) write; 2 counts (rows, 4) write; 3 params.
-// Constants: WG; CODING 0 one allele, 1 two alleles, 2 dosages, 3 PLINK counting A1, 4 PLINK counting A2.
+// Constants: WG; CODING 0 one allele, 1 two alleles, 2 dosages, 3 PLINK counting A1, 4 PLINK counting A2, 5 codes.
 // Hardware: a thread takes 16 bytes by one load and makes their codes, 2, 4 or 16 bytes, by one store, so that neighbours
 // load and store neighbouring places; 1,600 threads a multiprocessor then have 25 KiB in flight, which is what hides the
 // latency of memory at full bandwidth. Rows that start elsewhere than at 16 bytes take aligned words, which mostly come from
@@ -25,9 +25,10 @@ constexpr u32 CODING = 0;
 
 constexpr bool DIPLOID = CODING == 1;
 constexpr bool DOSAGES = CODING == 2;
-constexpr bool PLINK = CODING >= 3;
+// Two bits a sample.
+constexpr bool FIELDS = CODING >= 3;
 // Samples of 16 bytes.
-constexpr u32 SAMPLES = PLINK ? 64 : DIPLOID ? 8 : 16;
+constexpr u32 SAMPLES = FIELDS ? 64 : DIPLOID ? 8 : 16;
 
 // The highest bit of each byte, the others, and the lower bit of each code.
 constexpr u32 HIGH = 0x80808080u;
@@ -93,8 +94,9 @@ DEVICE u32 diploid(u32 low, u32 high, u32& bad) {
     return gather(one | missing, both | missing);
 }
 
-// 16 of PLINK's codes: 0, 1, 2 and 3 are two first alleles, missing, one of each, and two second alleles.
-DEVICE u32 plink(u32 word) {
+// 16 samples. PLINK's 0, 1, 2 and 3 are two first alleles, missing, one of each, and two second alleles.
+DEVICE u32 recode(u32 word) {
+    if constexpr (CODING == 5) return word;
     u32 upper = CODING == 3 ? ~word & ~LOWER : (word & LOWER) << 1;
     return upper | (word ^ word >> 1) & LOWER;
 }
@@ -117,8 +119,8 @@ DEVICE void count_bad(Counts& counts, const u32 (&bad)[4]) {
 // Makes the codes of the row's 16 bytes `unit`, of which `left` samples are the row's, and stores them.
 DEVICE void pack(u32* row, u32 unit, const u32 (&bytes)[4], u32 left, Counts& counts) {
     u32 bad[4] = {};
-    if constexpr (PLINK) {
-        u32 words[4] = {plink(bytes[0]), plink(bytes[1]), plink(bytes[2]), plink(bytes[3])};
+    if constexpr (FIELDS) {
+        u32 words[4] = {recode(bytes[0]), recode(bytes[1]), recode(bytes[2]), recode(bytes[3])};
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
             u32 samples = left > 16 * i ? left - 16 * i : 0;

@@ -1,7 +1,7 @@
 // Stored genotypes to codes of two bits, 0 to 2 and 3 for missing, with each row's counts of 1, 2, missing and bad.
 // Grid: linear, one workgroup per row.
 // Bindings: 0 raw (rows, row_bytes) bytes read; 1 packed (rows, words) write; 2 counts (rows, 4) write; 3 params.
-// Constants: WG; CODING 0 one allele, 1 two alleles, 2 dosages, 3 PLINK counting A1, 4 PLINK counting A2.
+// Constants: WG; CODING 0 one allele, 1 two alleles, 2 dosages, 3 PLINK counting A1, 4 PLINK counting A2, 5 codes.
 
 struct Params {
     rows: u32,
@@ -80,6 +80,9 @@ fn dosage(value: i32) -> u32 {
 fn stored(first: u32, last: u32, samples: u32) -> vec2<u32> {
     if CODING >= 3u {
         let bits = four_bytes(first, last);
+        if CODING == 5u {
+            return vec2(bits, 0u);
+        }
         let upper = (bits >> 1u) & LOWER;
         let lower = bits & LOWER;
         // PLINK's 0, 1, 2, 3 are two first alleles, missing, one of each, two second alleles.

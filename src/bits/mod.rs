@@ -23,6 +23,7 @@
 //! # Ok::<(), teatime::Error>(())
 //! ```
 
+pub(crate) mod calls;
 pub(crate) mod pack;
 mod part;
 pub(crate) mod planes;

@@ -3,7 +3,11 @@
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use crate::{driver::cpu::CpuLaunch, genotype::packed::pack::Params};
+use crate::{
+    bits::calls::{Diploid, Dosage, Haploid, Stored, padded},
+    driver::cpu::CpuLaunch,
+    genotype::packed::pack::Params,
+};
 
 /// Least bytes that a task reads.
 const PIECE: usize = 1 << 16;
@@ -13,6 +17,7 @@ const DIPLOID: u32 = 1;
 const DOSAGES: u32 = 2;
 const PLINK_A1: u32 = 3;
 const PLINK_A2: u32 = 4;
+const CODES: u32 = 5;
 
 pub(crate) fn pack_genotypes(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
@@ -28,7 +33,8 @@ pub(crate) fn pack_genotypes(launch: CpuLaunch<'_>) {
         DIPLOID => row::<DIPLOID>,
         DOSAGES => row::<DOSAGES>,
         PLINK_A1 => row::<PLINK_A1>,
-        _ => row::<PLINK_A2>,
+        PLINK_A2 => row::<PLINK_A2>,
+        _ => row::<CODES>,
     };
     let rows = packed.par_chunks_mut(words).zip(raw.par_chunks(row_bytes)).zip(counts);
     rows.with_min_len(PIECE.div_ceil(row_bytes)).for_each(|((packed, raw), counts)| {
@@ -54,56 +60,30 @@ impl<const CODING: u32> NullaryFnOnce for Row<'_, CODING> {
     #[inline(always)]
     fn call(self) -> [u32; 4] {
         match CODING {
-            HAPLOID => self.bytes(haploid),
-            DIPLOID => self.pairs(),
-            DOSAGES => self.bytes(dosage),
-            _ => self.plink(),
+            HAPLOID => self.calls::<Haploid>(),
+            DIPLOID => self.calls::<Diploid>(),
+            DOSAGES => self.calls::<Dosage>(),
+            _ => self.fields(),
         }
     }
 }
 
 impl<const CODING: u32> Row<'_, CODING> {
-    /// One byte a sample.
+    /// A byte or two a sample.
     #[inline(always)]
-    fn bytes(self, code: impl Fn(i8) -> (u8, bool)) -> [u32; 4] {
+    fn calls<S: Stored>(self) -> [u32; 4] {
         let mut counts = [0; 4];
-        for (words, raw) in self.packed.iter_mut().zip(self.raw.chunks(64)) {
-            let raw = padded::<64>(raw);
-            let (mut codes, mut bad) = ([0; 64], 0);
-            for (&raw, out) in raw.iter().zip(&mut codes) {
-                let (code, is_bad) = code(raw.cast_signed());
-                *out = code;
-                bad += u8::from(is_bad);
-            }
-            *words = pack(&codes);
+        for (words, raw) in self.packed.iter_mut().zip(self.raw.chunks(S::STEP)) {
+            let bad;
+            (*words, bad) = S::codes(raw);
             count(words, bad, &mut counts);
         }
         counts
     }
 
-    /// Two alleles a sample.
+    /// Two bits a sample.
     #[inline(always)]
-    fn pairs(self) -> [u32; 4] {
-        let mut counts = [0; 4];
-        for (words, raw) in self.packed.iter_mut().zip(self.raw.chunks(128)) {
-            let raw = padded::<128>(raw);
-            let (mut codes, mut bad) = ([0; 64], 0);
-            for (&[a, b], out) in raw.as_chunks().0.iter().zip(&mut codes) {
-                // One number of 16 bits holds both.
-                let call = i16::from_le_bytes([a, b]);
-                let (code, is_bad) = diploid(call << 8 >> 8, call >> 8);
-                *out = code;
-                bad += u8::from(is_bad);
-            }
-            *words = pack(&codes);
-            count(words, bad, &mut counts);
-        }
-        counts
-    }
-
-    /// Codes of a .bed file: 0 is two of the first allele, 1 is missing, 2 is one of each and 3 two of the second.
-    #[inline(always)]
-    fn plink(self) -> [u32; 4] {
+    fn fields(self) -> [u32; 4] {
         let words = self.packed.as_flattened_mut();
         let (stored, rest) = self.raw.as_chunks();
         for (word, &stored) in words.iter_mut().zip(stored) {
@@ -126,61 +106,16 @@ impl<const CODING: u32> Row<'_, CODING> {
     }
 }
 
-/// 16 codes of a .bed file.
+/// 16 samples. In a .bed file, 0 is two of the first allele, 1 is missing, 2 is one of each and 3 two of the second.
 #[inline(always)]
 fn recode<const CODING: u32>(stored: [u8; 4]) -> u32 {
     let stored = u32::from_le_bytes(stored);
+    if CODING == CODES {
+        return stored;
+    }
     let (low, high) = (stored & 0x5555_5555, stored >> 1 & 0x5555_5555);
     let twice = if CODING == PLINK_A1 { high ^ 0x5555_5555 } else { low };
     low ^ high | twice << 1
-}
-
-/// The code of one allele, and whether it is bad.
-#[inline(always)]
-fn haploid(allele: i8) -> (u8, bool) {
-    (if allele < 0 { 3 } else { u8::from(allele > 0) }, allele < -2)
-}
-
-/// The code of a dosage, and whether it is bad.
-#[inline(always)]
-fn dosage(dosage: i8) -> (u8, bool) {
-    let missing = !(0..=2).contains(&dosage);
-    (if missing { 3 } else { dosage.cast_unsigned() }, missing && dosage != -1)
-}
-
-/// The code of two alleles, and whether one is bad. One that is not there (-2) leaves a haploid call, which counts twice.
-#[inline(always)]
-fn diploid(a: i16, b: i16) -> (u8, bool) {
-    let (low, high) = (a.min(b), a.max(b));
-    let missing = (high < 0) | (low < 0) & (low != -2);
-    let second = if low < 0 { high } else { low };
-    (if missing { 3 } else { u8::from(high > 0) + u8::from(second > 0) }, low < -2)
-}
-
-/// Stored bytes; zeros past the row's end.
-#[inline(always)]
-fn padded<const BYTES: usize>(raw: &[u8]) -> [u8; BYTES] {
-    raw.first_chunk().copied().unwrap_or_else(|| {
-        let mut bytes = [0; BYTES];
-        bytes[..raw.len()].copy_from_slice(raw);
-        bytes
-    })
-}
-
-/// 64 codes in 4 words.
-#[inline(always)]
-fn pack(codes: &[u8; 64]) -> [u32; 4] {
-    let mut bytes = [0; 16];
-    for (byte, four) in bytes.iter_mut().zip(codes.as_chunks().0) {
-        // Each code to its place in the highest byte, with nothing carried into that.
-        let sum = u32::from_le_bytes(*four).wrapping_mul(1 << 24 | 1 << 18 | 1 << 12 | 1 << 6);
-        *byte = sum.to_le_bytes()[3];
-    }
-    let mut words = [0; 4];
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
-        *word = u32::from_le_bytes(*bytes);
-    }
-    words
 }
 
 /// Adds the ones, twos and missing codes of 64 samples, and the bad ones.

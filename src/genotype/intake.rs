@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Result, StoredType, Tensor,
+    bits::calls::Calls,
     linalg::{Stats, reduce::PendingStats},
     stream::{Narrow, Negative, Staged},
 };
@@ -34,9 +35,14 @@ impl Form {
     pub(crate) fn new(genotypes: &Genotypes, bounded: bool) -> (Self, Narrow) {
         let calls =
             Narrow { staged: Staged::I8, negative: Negative::Codes, max: 127.0, nan_is_missing: false };
+        // The host packs while it copies where it can, so that a fraction of the bytes go to the device.
+        let packed = |what: Calls, coding, narrow: Narrow| match Staged::codes(what, genotypes.arrays()) {
+            Some(staged) => (Self::Packed(Coding::Codes), Narrow { staged, ..narrow }),
+            None => (Self::Packed(coding), narrow),
+        };
         match genotypes.kind() {
-            GenotypeKind::Calls { ploidy: 1 } => (Self::Packed(Coding::Haploid), calls),
-            GenotypeKind::Calls { ploidy: 2 } => (Self::Packed(Coding::Diploid), calls),
+            GenotypeKind::Calls { ploidy: 1 } => packed(Calls::Haploid, Coding::Haploid, calls),
+            GenotypeKind::Calls { ploidy: 2 } => packed(Calls::Diploid, Coding::Diploid, calls),
             GenotypeKind::Calls { ploidy } => (Self::Calls { ploidy }, calls),
             GenotypeKind::Plink { counted } => {
                 let coding = if counted == CountedAllele::A1 { Coding::PlinkA1 } else { Coding::PlinkA2 };
@@ -45,16 +51,21 @@ impl Form {
             GenotypeKind::Dosages => {
                 let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
                 let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
-                let (form, max) = match (fractional, bounded) {
-                    // At most 2, which is checked, fits two bits.
-                    (false, true) => (Self::Packed(Coding::Dosages), genotypes.ploidy() as f64),
-                    (false, false) => (Self::Dosages, 127.0),
-                    (true, true) => (Self::Fractions, genotypes.ploidy() as f64),
-                    (true, false) => (Self::Fractions, f64::from(f32::MAX)),
-                };
                 let staged = if fractional { Staged::F32 } else { Staged::I8 };
-                let negative = Negative::Missing;
-                (form, Narrow { staged, negative, max, nan_is_missing: genotypes.nan() })
+                let narrow = |max| Narrow {
+                    staged,
+                    negative: Negative::Missing,
+                    max,
+                    nan_is_missing: genotypes.nan(),
+                };
+                let ploidy = genotypes.ploidy() as f64;
+                match (fractional, bounded) {
+                    // At most 2, which is checked, fits two bits.
+                    (false, true) => packed(Calls::Dosages, Coding::Dosages, narrow(ploidy)),
+                    (false, false) => (Self::Dosages, narrow(127.0)),
+                    (true, true) => (Self::Fractions, narrow(ploidy)),
+                    (true, false) => (Self::Fractions, narrow(f64::from(f32::MAX))),
+                }
             }
         }
     }

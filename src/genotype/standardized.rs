@@ -1,6 +1,8 @@
 //! The standardised genotype matrix as a map, streamed by blocks of variants.
 
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::{cell::RefCell, ops::Range, time::Instant};
 

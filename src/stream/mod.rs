@@ -2,7 +2,7 @@
 //!
 //! The unit of decoding is the storage chunk, so each is decoded once per pass, whatever the blocks are. Chunks are
 //! decoded on the device's host pool, in the order of their first use, as far ahead as a bound on bytes allows; the
-//! thread that asks for a block waits for its chunks and copies their rows into a staging slot.
+//! thread that asks for a block waits for its chunks and has their rows copied into a staging slot, narrowed or packed.
 
 mod narrow;
 mod plan;
@@ -29,7 +29,7 @@ pub struct StreamStats {
     pub decode: Duration,
     /// Time the consumer waited for chunks.
     pub stalled: Duration,
-    /// Time in copying rows into staging slots and handing them to the device.
+    /// Time in copying or packing rows into staging slots and handing them to the device.
     pub upload: Duration,
     /// Time in launching work and waiting for its results.
     pub compute: Duration,
@@ -94,8 +94,13 @@ impl<'a> Blocks<'a> {
             let (band, chunks) = &bands[at];
             self.plan.copy_row(band, chunks, row, out)
         };
-        let slot = slot[..len].par_chunks_mut(width.max(1)).enumerate();
-        self.device.pool()?.install(|| slot.try_for_each(fill))?;
+        let (slot, width) = (&mut slot[..len], width.max(1));
+        let filled =
+            self.device.pool()?.install(|| slot.par_chunks_mut(width).enumerate().try_for_each(fill));
+        if filled.is_err() {
+            // The first error by the order of rows, whichever a thread met first.
+            slot.chunks_mut(width).enumerate().try_for_each(fill)?;
+        }
         self.stats.stalled += waited;
         self.stats.upload += started.elapsed().saturating_sub(waited);
         self.next = rows.end;

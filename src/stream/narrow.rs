@@ -1,9 +1,11 @@
 //! From stored elements to what a device is given.
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
 use half::f16;
 
-use crate::{Error, Result, StoredType};
+use crate::{ChunkedArray, Error, Result, StoredType, bits::calls::Calls};
 
 /// Element type of a staged row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,13 +16,28 @@ pub(crate) enum Staged {
     F32,
     /// Bytes as they are stored.
     Bytes,
+    /// Calls or dosages as codes of two bits, packed on their way.
+    Codes(Calls),
 }
 
 impl Staged {
-    pub(crate) const fn size(self) -> u64 {
+    /// Codes of what these arrays hold, where that can be packed: no call is cut by a chunk's end, and no four samples,
+    /// whose codes share a byte.
+    pub(crate) fn codes(calls: Calls, arrays: &[Arc<dyn ChunkedArray>]) -> Option<Self> {
+        let fits = |array: &Arc<dyn ChunkedArray>| {
+            let (shape, chunk) = (array.shape(), array.chunk_shape());
+            let whole = chunk.get(1).is_some_and(|&samples| samples % 4 == 0 || samples >= shape[1]);
+            whole && chunk.get(2) == shape.get(2)
+        };
+        arrays.iter().all(fits).then_some(Self::Codes(calls))
+    }
+
+    /// Bytes of so many stored elements of a row.
+    pub(crate) const fn bytes(self, elements: u64) -> u64 {
         match self {
-            Self::I8 | Self::Bytes => 1,
-            Self::F32 => 4,
+            Self::I8 | Self::Bytes => elements,
+            Self::F32 => 4 * elements,
+            Self::Codes(calls) => elements.div_ceil(4 * calls.bytes() as u64),
         }
     }
 }
@@ -51,15 +68,44 @@ impl Narrow {
     /// [`Error::Store`] for a floating type where integers are staged.
     pub(crate) fn accepts(&self, name: &str, dtype: StoredType) -> Result<()> {
         let float = matches!(dtype, StoredType::F16 | StoredType::F32 | StoredType::F64);
-        if float && self.staged == Staged::I8 {
+        if float && self.staged != Staged::F32 {
             let why = format!("calls are integers, and this array holds {dtype:?}");
             return Err(Error::Store { path: name.into(), why: why.into() });
         }
         Ok(())
     }
 
-    /// Converts a run of elements; what is wrong with the first that does not fit.
-    pub(crate) fn convert(&self, dtype: StoredType, from: &[u8], to: &mut [u8]) -> Result<(), String> {
+    /// Converts the elements of a row from a sample on; what is wrong with the first that does not fit.
+    pub(crate) fn convert(
+        &self,
+        dtype: StoredType,
+        [row, sample]: [u64; 2],
+        from: &[u8],
+        to: &mut [u8],
+    ) -> Result<(), String> {
+        let convert =
+            |to: &mut [u8]| self.elements(dtype, from, to).map_err(|why| format!("row {row}: {why}"));
+        let Staged::Codes(calls) = self.staged else { return convert(to) };
+        let mut narrow = Vec::new();
+        let from = if dtype == StoredType::I8 {
+            from
+        } else {
+            narrow.resize(from.len() / dtype.size(), 0);
+            convert(&mut narrow)?;
+            &narrow
+        };
+        let Some(at) = calls.pack(from, to) else { return Ok(()) };
+        let value = from[at].cast_signed();
+        Err(match self.negative {
+            Negative::Codes => {
+                let sample = sample + (at / calls.bytes()) as u64;
+                format!("variant {row}, sample {sample}: {value} is no allele")
+            }
+            Negative::Missing => format!("row {row}: {}", self.outside(value.into(), at)),
+        })
+    }
+
+    fn elements(&self, dtype: StoredType, from: &[u8], to: &mut [u8]) -> Result<(), String> {
         // Alleles as int8 are what nearly every store holds, and every byte is staged as it is.
         if self.staged == Staged::Bytes || dtype == StoredType::I8 && self.negative == Negative::Codes {
             to.copy_from_slice(from);
@@ -82,29 +128,28 @@ impl Narrow {
 
     fn integers<T: Pod + TryInto<i64>>(&self, from: &[u8], to: &mut [u8]) -> Result<(), String> {
         let floor = if self.negative == Negative::Codes { -2 } else { i64::MIN };
-        for (i, (from, to)) in elements::<T>(from).zip(to.chunks_exact_mut(self.width())).enumerate() {
+        for (i, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(self.width())).enumerate() {
             // Only u64 beyond i64 fails to convert, and that is out of any range.
             let value: i64 = from.try_into().unwrap_or(i64::MAX);
             if value < floor || value as f64 > self.max {
-                return Err(format!(
-                    "value {value} at element {i} is outside {} to {}",
-                    floor.max(-2),
-                    self.max
-                ));
+                return Err(self.outside(value, i));
             }
             let value = if self.negative == Negative::Missing { value.max(-1) } else { value };
-            match self.staged {
-                Staged::I8 | Staged::Bytes => {
-                    to.copy_from_slice(&i8::try_from(value).map_err(|e| e.to_string())?.to_ne_bytes())
-                }
-                Staged::F32 => to.copy_from_slice(&(value as f32).to_ne_bytes()),
+            if self.staged == Staged::F32 {
+                to.copy_from_slice(&(value as f32).to_ne_bytes());
+            } else {
+                to.copy_from_slice(&i8::try_from(value).map_err(|e| e.to_string())?.to_ne_bytes());
             }
         }
         Ok(())
     }
 
+    fn outside(&self, value: i64, element: usize) -> String {
+        format!("value {value} at element {element} is outside -2 to {}", self.max)
+    }
+
     fn floats<T: Pod>(&self, from: &[u8], to: &mut [u8], wide: impl Fn(T) -> f64) -> Result<(), String> {
-        for (i, (from, to)) in elements::<T>(from).zip(to.chunks_exact_mut(4)).enumerate() {
+        for (i, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(4)).enumerate() {
             let value = wide(from);
             let value = if value.is_nan() && self.nan_is_missing { -1.0 } else { value };
             #[allow(
@@ -128,15 +173,13 @@ impl Narrow {
         Ok(())
     }
 
+    /// Bytes of an element, before it is packed.
     fn width(&self) -> usize {
-        match self.staged {
-            Staged::I8 | Staged::Bytes => 1,
-            Staged::F32 => 4,
-        }
+        if self.staged == Staged::F32 { 4 } else { 1 }
     }
 }
 
 /// Elements of bytes that need not be aligned.
-fn elements<T: Pod>(bytes: &[u8]) -> impl Iterator<Item = T> {
+fn stored<T: Pod>(bytes: &[u8]) -> impl Iterator<Item = T> {
     bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }

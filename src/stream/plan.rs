@@ -99,7 +99,7 @@ impl RowPlan {
 
     /// Bytes of a row as staged.
     pub(crate) fn row_bytes(&self) -> u64 {
-        self.row[0] * self.row[1] * self.narrow.staged.size()
+        self.narrow.staged.bytes(self.row[0] * self.row[1])
     }
 
     /// Bytes of a full block as staged.
@@ -153,7 +153,7 @@ impl RowPlan {
         let [across, deep] = [columns.div_ceil(chunk[0]), depth.div_ceil(chunk[1])];
         let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let first = to_usize((row - band.rows.start) * chunk[0] * chunk[1]) * size;
-        let out_size = to_usize(self.narrow.staged.size());
+        let staged = |elements| to_usize(self.narrow.staged.bytes(elements));
         for (i, bytes) in chunks.iter().enumerate() {
             let [ci, di] = [i as u64 / deep, i as u64 % deep];
             let (c0, c1) = (ci * chunk[0], columns.min((ci + 1) * chunk[0]));
@@ -162,13 +162,13 @@ impl RowPlan {
             let (runs, run) = if chunk[1] == depth { (1, (c1 - c0) * depth) } else { (c1 - c0, d1 - d0) };
             for r in 0..runs {
                 let from = first + to_usize(r * chunk[1]) * size;
-                let to = to_usize((c0 + r) * depth + d0) * out_size;
+                let to = staged((c0 + r) * depth + d0);
                 let source = &bytes[from..from + to_usize(run) * size];
-                let target = &mut out[to..to + to_usize(run) * out_size];
-                self.narrow.convert(array.dtype(), source, target).map_err(|why| {
+                let target = &mut out[to..to + staged(run)];
+                self.narrow.convert(array.dtype(), [row, c0 + r], source, target).map_err(|why| {
                     let mut index = vec![band.chunk_row, ci, di];
                     index.truncate(array.shape().len());
-                    Error::chunk(array.name(), &index, format_args!("row {row}: {why}"))
+                    Error::chunk(array.name(), &index, why)
                 })?;
             }
         }

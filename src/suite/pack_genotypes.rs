@@ -50,6 +50,7 @@ fn code(raw: &[u8], i: usize, coding: Coding) -> (u8, bool) {
         },
         Coding::PlinkA1 => ([2, 3, 1, 0][usize::from(raw[i / 4] >> (2 * (i % 4)) & 3)], false),
         Coding::PlinkA2 => ([0, 3, 1, 2][usize::from(raw[i / 4] >> (2 * (i % 4)) & 3)], false),
+        Coding::Codes => (raw[i / 4] >> (2 * (i % 4)) & 3, false),
     }
 }
 
@@ -74,8 +75,9 @@ fn check_pack(device: &Device, raw: &[u8], coding: Coding, rows: u64, samples: u
 }
 
 fn codings_at_every_width(device: &Device) {
-    for coding in [Coding::Haploid, Coding::Diploid, Coding::Dosages, Coding::PlinkA1, Coding::PlinkA2] {
-        let plink = matches!(coding, Coding::PlinkA1 | Coding::PlinkA2);
+    use Coding::{Codes, Diploid, Dosages, Haploid, PlinkA1, PlinkA2};
+    for coding in [Haploid, Diploid, Dosages, PlinkA1, PlinkA2, Codes] {
+        let fields = matches!(coding, PlinkA1 | PlinkA2 | Codes);
         for (rows, samples) in [
             (1, 1),
             (2, 2),
@@ -94,7 +96,7 @@ fn codings_at_every_width(device: &Device) {
             let bytes = values::<u8>(72, rows * coding.row_bytes(samples));
             let kinds = [0, 1, 0, 1, 2, 255, 0, 254];
             let raw: Vec<u8> =
-                if plink { bytes } else { bytes.iter().map(|byte| kinds[usize::from(byte % 8)]).collect() };
+                if fields { bytes } else { bytes.iter().map(|byte| kinds[usize::from(byte % 8)]).collect() };
             check_pack(device, &raw, coding, rows, samples);
         }
     }

@@ -46,6 +46,8 @@ pub(crate) enum Coding {
     PlinkA1 = 3,
     /// The same, counting the second.
     PlinkA2 = 4,
+    /// Our codes, four a byte: packed before.
+    Codes = 5,
 }
 
 impl Coding {
@@ -54,7 +56,7 @@ impl Coding {
         match self {
             Self::Haploid | Self::Dosages => samples,
             Self::Diploid => 2 * samples,
-            Self::PlinkA1 | Self::PlinkA2 => samples.div_ceil(4),
+            Self::PlinkA1 | Self::PlinkA2 | Self::Codes => samples.div_ceil(4),
         }
     }
 }
@@ -64,8 +66,8 @@ fn spec(coding: Coding) -> [(&'static str, u32); 2] {
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    use Coding::{Diploid, Dosages, Haploid, PlinkA1, PlinkA2};
-    [Haploid, Diploid, Dosages, PlinkA1, PlinkA2].iter().map(|&coding| spec(coding).to_vec()).collect()
+    use Coding::{Codes, Diploid, Dosages, Haploid, PlinkA1, PlinkA2};
+    [Haploid, Diploid, Dosages, PlinkA1, PlinkA2, Codes].iter().map(|&coding| spec(coding).to_vec()).collect()
 }
 
 /// The counts of some rows, on their way to the host.

@@ -1,4 +1,4 @@
-//! A pass over the store: blocks are uploaded, packed and counted, one ahead of the other.
+//! A pass over the store: blocks are filled, uploaded and counted, one ahead of the other.
 
 use std::{collections::VecDeque, ops::Range, time::Instant};
 

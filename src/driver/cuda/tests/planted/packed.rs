@@ -380,8 +380,8 @@ fn packed(
     let row_bytes = u32::try_from(coding.row_bytes(samples.into())).unwrap();
     let row_words = u32::try_from(row_words(samples.into())).unwrap();
     let kinds = [0u8, 1, 0, 2, 255, 254, 253, 0];
-    let plink = matches!(coding, pack::Coding::PlinkA1 | pack::Coding::PlinkA2);
-    let byte = |word: u32| if plink { word.to_le_bytes()[1] } else { kinds[(word >> 29) as usize] };
+    let fields = matches!(coding, pack::Coding::PlinkA2 | pack::Coding::Codes);
+    let byte = |word: u32| if fields { word.to_le_bytes()[1] } else { kinds[(word >> 29) as usize] };
     // Every pair of kinds stands somewhere, which the words above do not give.
     let raw: Vec<u8> = (0..ROWS * row_bytes).map(|i| byte(philox([5, 0], i.into())[0])).collect();
     let raw = Tensor::from_slice(device, &raw, &[ROWS.into(), row_bytes.into()])?;
@@ -403,7 +403,7 @@ fn packed(
 
 #[test]
 fn bugs_in_packing_show() {
-    use pack::Coding::{Diploid, Dosages, Haploid, PlinkA2};
+    use pack::Coding::{Codes, Diploid, Dosages, Haploid, PlinkA2};
     let all = [
         ("first + 16 * unit", "first / 16 * 16 + 16 * unit"),
         ("stored > 0", "stored >= 16"),
@@ -425,19 +425,21 @@ fn bugs_in_packing_show() {
         ("a.bad | b.bad", "a.bad"),
     ];
     let dosages = [("0x7d7d7d7du", "0x7e7e7e7eu"), ("bytes << 6 & HIGH", "bytes & HIGH")];
+    let codes = [("if constexpr (CODING == 5) return word;", "")];
     let plink = [
         ("if (samples < 16) words[i] &= ~(0xffffffffu << (2 * samples));", ""),
         ("(word & LOWER) << 1;", "word & ~LOWER;"),
     ];
-    let cases: [(pack::Coding, &[Slips<'_>]); 4] = [
+    let cases: [(pack::Coding, &[Slips<'_>]); 5] = [
         (Haploid, &[&all, &bytes, &alleles]),
         (Diploid, &[&all, &bytes, &alleles, &diploid]),
         (Dosages, &[&all, &bytes, &dosages]),
         (PlinkA2, &[&all, &plink]),
+        (Codes, &[&all, &codes]),
     ];
     for (coding, bugs) in cases {
         // Rows that start anywhere in a word, and of whose units more than one warp has some.
-        let samples = if coding == PlinkA2 { 3013 } else { 1507 };
+        let samples = if matches!(coding, PlinkA2 | Codes) { 3013 } else { 1507 };
         let expected = packed(&cpu(), &PACK_GENOTYPES, coding, samples).unwrap();
         let right = |device: &Device, kernel| Ok(packed(device, kernel, coding, samples)? == expected);
         each_bug_shows(17, &PACK_GENOTYPES, &bugs.concat(), right);
