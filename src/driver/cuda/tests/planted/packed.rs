@@ -297,7 +297,6 @@ fn bugs_in_rows_in_order_show() {
     let bugs = [
         ("if (row >= params.rows) return;", ""),
         ("(place & ~SWAPPED)", "row % 9"),
-        ("(item - row * params.words)", "0"),
         ("u32 at = item - row * params.words;", "u32 at = 0;"),
         ("place & SWAPPED && ", ""),
         (" && 16 * at < params.samples", ""),
@@ -347,7 +346,8 @@ fn pairs(device: &Device, kernel: &'static Kernel<pairs::Params>) -> Result<Vec<
 fn bugs_in_pairs_show() {
     let bugs = [
         ("if (row >= params.rows) return;", ""),
-        ("popcount(~word & (word - 1))", "popcount(~word & (word - 1)) / 2"),
+        ("lowest(word) & ~1u", "lowest(word)"),
+        ("lowest(other) & ~1u", "lowest(other)"),
         ("if (a == 3 && b == 3) return terms[2];", ""),
         ("if (a == 3 || b == 3) return min(a, b) * terms[1];", ""),
         ("min(a, b) * terms[1]", "terms[1]"),
@@ -355,7 +355,7 @@ fn bugs_in_pairs_show() {
         ("params.word0 + at", "at"),
         ("params.column_word + first / 16", "first / 16"),
         ("first += 16", "first += 32"),
-        ("word &= ~(3u << place)", "word &= ~(1u << place)"),
+        ("word &= ~(3u << place)", "word &= word - 1"),
         ("(16 * at + place / 2) * params.columns", "16 * at + place / 2"),
         ("sums_of + first + column / 2", "sums_of + column / 2"),
         ("value << terms[3]", "value"),
