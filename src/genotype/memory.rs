@@ -106,12 +106,17 @@ impl Memory {
         }
         let [m, n] = map.shape();
         let l = columns(n, options);
-        // What flat spectra, such as those of genotypes, take at most to the default tolerance.
-        let passes = passes(options).min(16);
-        // Operations per genotype: half of 2 n by symmetry and 10 n³ / (m n) for the eigenvectors, which one thread
-        // computes in f64; against 4 l per pass and about 100 to read the genotype again.
-        let exact = n.saturating_add(n.saturating_mul(n).saturating_mul(10) / m);
-        let randomized = passes * (4 * l + 100);
+        // What flat spectra, such as those of genotypes, take to the default tolerance, with few columns more than components.
+        let passes = passes(options).min(20);
+        // Steps of about 10 ps of one core per genotype: of the Gram matrix, and of its eigenvectors, 20 n³ / (m n), in f64;
+        // against 4 for each column of a pass, and 100 to read the genotype again. In whole numbers a Gram matrix of common
+        // variants takes about half of what it takes in f32.
+        let packed = map.form().is_packed();
+        let eigen = n.saturating_mul(n).saturating_mul(20) / m;
+        let exact = (if packed { n / 9 * 5 } else { n }).saturating_add(eigen);
+        let stays =
+            self.allow(map, Method::Randomized).is_ok_and(|share| share.residency != Residency::Store);
+        let randomized = passes * (4 * l + if packed && stays { 0 } else { 100 });
         let (host, device) = self.need(Method::Exact);
         if host > self.host || device > self.device {
             let why = format!("the {n} x {n} Gram matrix of the samples does not fit the memory budget");

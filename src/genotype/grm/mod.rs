@@ -128,14 +128,15 @@ impl Grm {
 /// [`Scaler::Center`] times the sum of 2 p (1 - p) for [`GrmMethod::VanRaden1`].
 ///
 /// # Accuracy
-/// Of calls of up to two alleles, sums of whole numbers, exact but for the rounding of each variant's squared scale to
-/// 2^-21 of the largest among 256 to 4,096 variants: relationships to about 1e-6 of the larger of the two diagonal
-/// entries, the same bits on every device. Of others, sums of f32 over as many variants, and of f64 over these: to about
-/// 1e-6 on the cpu device, 1e-5 where a GPU adds up terms one by one. Counts of variants are exact. Chunks and threads
-/// change no bit.
+/// Of calls of up to two alleles, and of dosages 0, 1 and 2, sums of whole numbers, exact but for the rounding of each
+/// variant's squared scale: to 20 bits or more, and where there are 2^14 variants or more, those of common variants to 12,
+/// up or down in such turns that relationships are good to less than 1e-6 of the larger of the two diagonal entries. The same
+/// bits on every device. Of others, sums of f32 over 256 to 4,096 variants, and of f64 over these: to about 1e-6 on the cpu
+/// device, 1e-5 where a GPU adds up terms one by one. Counts of variants are exact. Chunks and threads change no bit.
 ///
 /// # Cost
-/// One pass: variants x samples² operations on the device. As many again where calls are missing, for
+/// One pass: variants x samples² operations on the device; of a rare variant, which fewer than one sample in 32 has, only
+/// those of the pairs that have it. As many again where calls are missing, for
 /// [`MissingCalls::Pairwise`], and once more for [`GrmMethod::VanRaden1`]. 20 samples² bytes on the host for each.
 ///
 /// # Errors
