@@ -21,11 +21,11 @@ def main():
     for start in range(0, len(x), 10_000):
         x[start : start + 10_000] = allel.GenotypeArray(calls[start : start + 10_000]).to_n_alt(fill=0)
     x = x[x.max(1) > x.min(1)]  # it divides by zero on the others
-    _, model = allel.randomized_pca(
+    coordinates, model = allel.randomized_pca(
         x, n_components=a.k, copy=False, iterated_power=a.iterations, scaler="patterson", random_state=a.seed
     )
     s = np.sqrt(model.explained_variance_ * x.shape[1])
-    print(json.dumps({"singular_values": s.tolist()}))
+    print(json.dumps({"singular_values": s.tolist(), "components": coordinates.T.tolist()}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs `teatime` and its peers in turn on the store of make_store.py; prints their times, memory and accuracy.
 
-    python compare.py --data DIR --teatime PATH [--modes randomized,default,tolerance] [--python PEERS_PYTHON]
+    python compare.py --data DIR --teatime PATH [--modes randomized,default,tolerance,approx] [--python PEERS_PYTHON]
 
 Whole processes, interleaved so that a slow minute of the machine hits all of them; medians of --runs. Without
 --teatime only the peers run. Standard library only. Exits with 1 if one of the accuracy rules is broken.
@@ -12,6 +12,7 @@ import ast
 import csv
 import json
 import math
+import operator
 import os
 import pathlib
 import shutil
@@ -117,6 +118,29 @@ def correlations(xs, ys):
     return [correlation(x, y) for x, y in zip(xs, ys, strict=True)]
 
 
+def angle(xs, ys):
+    """The Frobenius norm of the sines of the angles between the spaces that two lists of vectors span."""
+    bases = []
+    for vectors in (xs, ys):
+        basis = []
+        for v in vectors:
+            # Twice, so that what is left is orthogonal to all digits.
+            for w in basis + basis:
+                d = math.fsum(map(operator.mul, v, w))
+                v = [a - d * b for a, b in zip(v, w, strict=True)]
+            norm = math.sqrt(math.fsum(map(operator.mul, v, v)))
+            basis.append([a / norm for a in v])
+        bases.append(basis)
+    outside = 0.0
+    for v in bases[0]:
+        # Not as 1 less a sum of squares, which would lose small angles.
+        for w in bases[1]:
+            d = math.fsum(map(operator.mul, v, w))
+            v = [a - d * b for a, b in zip(v, w, strict=True)]
+        outside += math.fsum(map(operator.mul, v, v))
+    return math.sqrt(outside)
+
+
 def show(numbers):
     return " ".join(f"{n:.1e}" for n in numbers)
 
@@ -153,9 +177,21 @@ def dask_seeds(a):
     return [json.loads(line)["singular_values"] for line in cache.read_text().splitlines()]
 
 
-def teatime(a, out, *options):
+def teatime(a, out, *options, source=None):
     common = ["-k", K, "--overwrite", "--threads", a.threads, "--device", a.device]
-    return [a.teatime, "pca", a.store, "--out", a.work / out, *common, *options]
+    return [a.teatime, "pca", source or a.store, "--out", a.work / out, *common, *options]
+
+
+def median(results, name):
+    return statistics.median(wall for wall, *_ in results[name])
+
+
+def faster(report, results, name, times, peer):
+    ratio = median(results, peer) / median(results, name)
+    report.rule(f"{name}: at least {times} times as fast as {peer}", ratio >= times, f"{ratio:.1f}")
+
+
+POWER = ["--method", "randomized", "--seed", 0, "--power-iterations"]
 
 
 def randomized(a, report, lapack):
@@ -167,63 +203,110 @@ def randomized(a, report, lapack):
         commands["dask q=2, u, s, v separately"] = [*dask, "--separately"]
     if a.allel:
         commands["scikit-allel q=3, in memory"] = [a.python, HERE / "allel_pca.py", a.store]
-    power = ["--method", "randomized", "--power-iterations", "2"]
+    ours = {}
     if a.teatime:
-        commands = {"teatime q=2": teatime(a, "randomized", *power, "--seed", 0), **commands}
-    results = interleave(commands, a)
-    report.table("Randomized, 2 power iterations", results, "dask q=2")
+        ours = {"teatime q=2": teatime(a, "q2", *POWER, 2), "teatime q=2, .bed": teatime(a, "q2bed", *POWER, 2, source=a.bed)}
+        if a.allel:
+            ours["teatime q=3"] = teatime(a, "q3", *POWER, 3)
+    results = interleave({**ours, **commands}, a)
+    report.table("Randomized", results, "dask q=2")
 
     best = [min(e) for e in zip(*(errors(s, lapack[0]) for s in dask_seeds(a)), strict=True)]
     report.note(f"dask's best of 10 seeds, relative to LAPACK: {show(best)}")
-    for name, runs in results.items():
-        if not name.startswith("teatime"):
-            values = json.loads(runs[-1][-1])["singular_values"]
-            report.note(f"{name}, relative to LAPACK: {show(errors(values, lapack[0]))}")
+    angles = {}
+    for name in commands:
+        found = json.loads(results[name][-1][-1])
+        angles[name] = angle(lapack[1], found["components"])
+        report.note(f"{name}, relative to LAPACK: {show(errors(found['singular_values'], lapack[0]))}; angle {angles[name]:.1e}")
     if a.teatime:
         worst = [0.0] * K
         for seed in range(a.seeds):
-            run(teatime(a, "seed", *power, "--seed", seed), a.threads)
+            run(teatime(a, "seed", *POWER, 2, "--seed", seed), a.threads)
             worst = list(map(max, worst, errors(read_teatime(a.work / "seed")[0], lapack[0])))
         holds = all(w <= b for w, b in zip(worst, best))
         report.rule(f"teatime's worst of {a.seeds} seeds is no further from LAPACK than that", holds, show(worst))
+        pairs = [("q2", "teatime q=2", "dask q=2", 20)]
+        if a.allel:
+            pairs.append(("q3", "teatime q=3", "scikit-allel q=3, in memory", 12))
+        for folder, name, peer, times in pairs:
+            own = angle(lapack[1], read_teatime(a.work / folder)[1])
+            report.rule(f"{name}: its space is no further from LAPACK's than {peer}'s", own <= angles[peer], f"{own:.1e}")
+            faster(report, results, name, times, peer)
+        peak = max(peak for _, _, peak, _ in results["teatime q=2"])
+        report.rule("and takes 400 MB at most", peak <= 400, f"{peak:.0f}")
 
 
 def default(a, report, lapack):
-    commands = {"plink2 --pca 10 (.bed)": [HERE / "plink2.sh", a.data / a.name, a.work / "plink2", K]}
+    peer = "plink2 --pca 10 (.bed)"
+    commands = {peer: [HERE / "plink2.sh", a.bed.with_suffix(""), a.work / "plink2", K]}
     if a.teatime:
-        commands = {"teatime, default": teatime(a, "default"), **commands}
+        ours = {"teatime, default": teatime(a, "default"), "teatime, default, .bed": teatime(a, "bed", source=a.bed)}
+        commands = {**ours, **commands}
     results = interleave(commands, a)
-    report.table("Default against plink2", results, "plink2 --pca 10 (.bed)")
+    report.table("Default against plink2", results, peer)
     vectors = read_eigenvec(a.work / "plink2.eigenvec")
     report.note(f"plink2, |r| with LAPACK at least {min(correlations(vectors, lapack[1])):.7f}")
     if a.teatime:
-        values, ours, info = read_teatime(a.work / "default")
-        plink2 = list(map(float, (a.work / "plink2.eigenval").read_text().split()))
-        written = list(map(float, (a.work / "default" / "pca.eigenval").read_text().split()))
-        report.note(f"teatime's method: {find(info, 'method')}")
-        off = errors(written, plink2)
-        report.rule("pca.eigenval agrees with plink2's to 5 digits", max(off) <= 1e-5, show(off))
-        r = correlations(ours, vectors)
-        report.rule("|r| with plink2's eigenvectors >= 0.9999", min(r) >= 0.9999, f"least {min(r):.7f}")
-        r = correlations(ours, lapack[1])
-        report.rule("|r| with LAPACK's eigenvectors >= 0.9999", min(r) >= 0.9999, f"least {min(r):.7f}")
-        report.note(f"values relative to LAPACK: {show(errors(values, lapack[0]))}")
+        faster(report, results, "teatime, default, .bed", 2, peer)
+        for folder in ["default", "bed"]:
+            values, ours, info = read_teatime(a.work / folder)
+            plink2 = list(map(float, (a.work / "plink2.eigenval").read_text().split()))
+            written = list(map(float, (a.work / folder / "pca.eigenval").read_text().split()))
+            report.note(f"{folder}: teatime's method: {find(info, 'method')}")
+            off = errors(written, plink2)
+            report.rule("pca.eigenval agrees with plink2's to 5 digits", max(off) <= 1e-5, show(off))
+            r = correlations(ours, vectors)
+            report.rule("|r| with plink2's eigenvectors >= 0.9999", min(r) >= 0.9999, f"least {min(r):.7f}")
+            r = correlations(ours, lapack[1])
+            report.rule("|r| with LAPACK's eigenvectors >= 0.9999", min(r) >= 0.9999, f"least {min(r):.7f}")
+            report.note(f"values relative to LAPACK: {show(errors(values, lapack[0]))}")
 
 
 def tolerance(a, report, lapack):
     if not a.teatime:
         return
-    name = "teatime --tolerance 1e-4"
-    results = interleave({name: teatime(a, "tolerance", "--method", "randomized", "--tolerance", "1e-4")}, a)
-    report.table("To a tolerance", results, name)
-    values, ours, info = read_teatime(a.work / "tolerance")
-    report.note(f"passes over the store: {find(info, 'passes')}")
-    off = errors(values, lapack[0])
-    report.rule("all values within 1e-5 of LAPACK", max(off) <= 1e-5, show(off))
-    report.note(f"|r| with LAPACK's eigenvectors, least {min(correlations(ours, lapack[1])):.7f}")
+    peer = "dask q=2"
+    options = {"": [], ", randomized": ["--method", "randomized"]}
+    commands = {peer: [a.python, HERE / "dask_svd.py", a.store]}
+    folders = {}
+    for name, option in options.items():
+        for suffix, source in [("", a.store), (", .bed", a.bed)]:
+            name_of = f"teatime --tolerance 1e-4{name}{suffix}"
+            folders[name_of] = f"tolerance{len(folders)}"
+            commands[name_of] = teatime(a, folders[name_of], *option, "--tolerance", "1e-4", source=source)
+    results = interleave(commands, a)
+    report.table("To a tolerance", results, peer)
+    for name, folder in folders.items():
+        values, ours, info = read_teatime(a.work / folder)
+        report.note(f"{name}: {find(info, 'method')}, {find(info, 'passes')} passes")
+        off = errors(values, lapack[0])
+        report.rule("all values within 1e-5 of LAPACK", max(off) <= 1e-5, show(off))
+        report.note(f"|r| with LAPACK's eigenvectors, least {min(correlations(ours, lapack[1])):.7f}")
+        faster(report, results, name, 10, peer)
 
 
-MODES = {"randomized": randomized, "default": default, "tolerance": tolerance}
+def approx(a, report, _):
+    """Random genotypes of many samples: no component stands out, so values are compared, not vectors."""
+    bed = a.data / "dummy.bed"
+    peer = "plink2 --pca 10 approx"
+    commands = {peer: [HERE / "plink2.sh", bed.with_suffix(""), a.work / "approx", K, "approx"]}
+    if a.teatime:
+        commands["teatime q=4"] = teatime(a, "approx", *POWER, 4, source=bed)
+        commands["teatime, default"] = teatime(a, "dummy", source=bed)
+    results = interleave(commands, a)
+    report.table("10,000 samples x 50,000 variants", results, peer)
+    theirs = list(map(float, (a.work / "approx.eigenval").read_text().split()))
+    report.note(f"plink2's eigenvalues: {' '.join(f'{v:.5f}' for v in theirs)}")
+    for name, folder in [("teatime q=4", "approx"), ("teatime, default", "dummy")] if a.teatime else []:
+        values = list(map(float, (a.work / folder / "pca.eigenval").read_text().split()))
+        # No approximation is above what is there.
+        lower = all(v >= t for v, t in zip(values, theirs, strict=True))
+        report.rule(f"{name}: no eigenvalue is below plink2's", lower, " ".join(f"{v:.5f}" for v in values))
+        report.note(f"passes: {find(read_teatime(a.work / folder)[2], 'passes')}")
+        faster(report, results, name, 5, peer)
+
+
+MODES = {"randomized": randomized, "default": default, "tolerance": tolerance, "approx": approx}
 
 
 def main():
@@ -233,7 +316,7 @@ def main():
     p.add_argument("--teatime", type=pathlib.Path, help="the binary; without it only the peers run")
     p.add_argument("--python", default=sys.executable, help="a Python with requirements.txt installed")
     p.add_argument("--work", type=pathlib.Path, help="scratch folder, default DATA/compare")
-    p.add_argument("--modes", default=",".join(MODES))
+    p.add_argument("--modes", default="randomized,default,tolerance")
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--seeds", type=int, default=10)
     p.add_argument("--threads", type=int, default=2)
@@ -241,7 +324,7 @@ def main():
     p.add_argument("--allel", action="store_true", help="scikit-allel too")
     p.add_argument("--separately", action="store_true", help="dask with three computes too")
     a = p.parse_args()
-    a.store = a.data / f"{a.name}.vcz"
+    a.store, a.bed = a.data / f"{a.name}.vcz", a.data / f"{a.name}.bed"
     a.work = a.work or a.data / "compare"
     a.work.mkdir(parents=True, exist_ok=True)
     if a.teatime and not shutil.which(a.teatime):

@@ -49,7 +49,7 @@ def main():
             s, v, u = s.compute(), v.compute(), u.compute()
         else:
             u, s, v = dask.compute(u, s, v)
-        print(json.dumps({"singular_values": s.tolist(), "shape": [*u.shape, *v.shape]}))
+        print(json.dumps({"singular_values": s.tolist(), "components": v.tolist(), "shape": [*u.shape, *v.shape]}))
 
 
 if __name__ == "__main__":
