@@ -29,7 +29,7 @@ KERNEL(packed_gather, WG)(const u32* __restrict__ packed, const u32* __restrict_
     // What pads the row stays 0.
     if (place & SWAPPED && 16 * at < params.samples) {
         u32 used = min(16u, params.samples - 16 * at);
-        word ^= (~word & 0x55555555u >> (32 - 2 * used)) << 1;
+        word ^= (~word & 0x55555555u >> (2 * (16 - used))) << 1;
     }
     out[params.out0 + item] = word;
 }

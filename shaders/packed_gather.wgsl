@@ -38,7 +38,7 @@ fn packed_gather(
     // What pads the row stays 0.
     if (place & SWAPPED) != 0u && 16u * at < params.samples {
         let used = min(16u, params.samples - 16u * at);
-        word ^= (~word & (0x55555555u >> (32u - 2u * used))) << 1u;
+        word ^= (~word & (0x55555555u >> (2u * (16u - used)))) << 1u;
     }
     out[params.out0 + item] = word;
 }

@@ -300,7 +300,7 @@ fn bugs_in_rows_in_order_show() {
         ("u32 at = item - row * params.words;", "u32 at = 0;"),
         ("place & SWAPPED && ", ""),
         (" && 16 * at < params.samples", ""),
-        ("0x55555555u >> (32 - 2 * used)", "0x55555555u"),
+        ("0x55555555u >> (2 * (16 - used))", "0x55555555u"),
         ("word ^= (~word", "word ^= (word"),
     ];
     let expected = gather(&cpu(), &PACKED_GATHER).unwrap();
