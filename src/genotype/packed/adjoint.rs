@@ -95,7 +95,7 @@ impl Sums {
     pub(super) fn words_at_once(&self) -> Result<u64> {
         let [samples, columns, _] = *self.words.shape() else { return Ok(1) };
         let limits = self.words.device().limits();
-        let max = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+        let max = limits.room();
         let wide = max / (8 * columns.max(1)) / 64 * 4;
         if wide == 0 {
             let requested = 8 * columns * 64;

@@ -188,7 +188,7 @@ fn launch<T: crate::Element>(
 /// Rows of one launch: whole tiles, of which the widest operand has `widest` bytes a row.
 pub(super) fn step(device: &Device, words: u64, widest: u64) -> Result<u64> {
     let limits = device.limits();
-    let binding = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+    let binding = limits.room();
     let tiles = (binding / widest / u64::from(TILE)).min(u64::from(limits.groups_per_axis).saturating_pow(2));
     if tiles == 0 {
         let requested = widest * u64::from(TILE);

@@ -135,7 +135,7 @@ impl Product {
 /// Columns of a group: equal groups, as few as fit.
 fn group_columns(device: &Device, words: u64, columns: u64) -> Result<u64> {
     let limits = device.limits();
-    let room = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+    let room = limits.room();
     let bytes = |columns: u64| 16 * words * lanes(columns);
     let mut groups = columns.div_ceil(MAX_COLUMNS).max(1);
     while bytes(columns.div_ceil(groups)) > room {
