@@ -287,7 +287,7 @@ fn units_use_the_range() {
 
 #[test]
 fn quads_hold_every_sample_once() {
-    let mut samples: Vec<u64> =
+    let mut samples: Vec<usize> =
         (0..16).flat_map(|quad| (0..4).map(move |place| sample(quad, place))).collect();
     samples.sort_unstable();
     assert!(samples.iter().copied().eq(0..64));
