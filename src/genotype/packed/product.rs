@@ -8,7 +8,7 @@ use super::{
     row_words,
     slices::{MAX_COLUMNS, Slices, lanes, unit},
 };
-use crate::{Device, Error, Result, linalg::Matrix};
+use crate::{Device, Error, Result, Tensor, linalg::Matrix};
 
 /// Of a bound: what rounding in f32 may add.
 const ROUNDING: f64 = 1.0 + 1e-5;
@@ -21,6 +21,8 @@ const LEAST_SAMPLES: usize = 1024;
 struct Group {
     first: usize,
     x: Slices,
+    /// What sums of multiples are multiplied by: for `Aᵀ (A X)`, those of weights.
+    factors: Tensor<f32>,
     /// The unit of each column's weights, in that of `x`, and the sums; for `Aᵀ (A X)` alone.
     adjoint: Option<(Vec<f64>, Sums)>,
 }
@@ -63,7 +65,8 @@ impl Product {
                 Ok::<_, Error>((units, Sums::zeros(device, samples, slices.columns)?))
             });
             let adjoint = adjoint.transpose()?;
-            groups.push(Group { first, x: slices, adjoint });
+            let factors = slices.factors(adjoint.as_ref().map(|(units, _)| &units[..]))?;
+            groups.push(Group { first, x: slices, factors, adjoint });
         }
         Ok(Self { device: device.clone(), groups, samples, columns, centred })
     }
@@ -75,13 +78,13 @@ impl Product {
     pub(crate) fn add(&mut self, rows: Rows<'_>) -> Result<()> {
         let words = rows.words();
         for group in &mut self.groups {
-            let Some((units, sums)) = &mut group.adjoint else { continue };
+            let Some((_, sums)) = &mut group.adjoint else { continue };
             // As many rows as stay near the processor between the two products; whole tiles.
             let row = 4 * words + rows.sets() * lanes(group.x.columns);
             let step = (self.device.limits().step / row.max(1)).max(64) / 64 * 64;
             for first in (rows.range.0..rows.range.1).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
                 let part = Rows { range: (first, rows.range.1.min(first + step)), ..rows };
-                let weights = packed_weights(part, &group.x, units)?;
+                let weights = packed_weights(part, &group.x, &group.factors)?;
                 packed_adjoint(part, &weights, sums)?;
             }
         }
@@ -123,7 +126,7 @@ impl Product {
         let mut product = Matrix::zeros(count, self.columns);
         for group in &self.groups {
             let width = usize::try_from(group.x.columns).unwrap_or(usize::MAX);
-            let part = packed_apply(rows, &group.x)?.read()?;
+            let part = packed_apply(rows, &group.x, &group.factors)?.read()?;
             for (row, part) in product.data_mut().chunks_mut(self.columns).zip(part.chunks(width)) {
                 let row = &mut row[group.first..group.first + width];
                 for ((value, &part), unit) in row.iter_mut().zip(part).zip(&group.x.units) {

@@ -150,4 +150,16 @@ impl Slices {
         let largest = largest.iter().zip(&units).map(|(largest, unit)| largest / unit).collect();
         Ok(Self { words, columns: columns as u64, units, largest, totals })
     }
+
+    /// For each column its sum of multiples, and what a product's sums of multiples are multiplied by: 1 / `units`, or 1.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(crate) fn factors(&self, units: Option<&[f64]>) -> Result<Tensor<f32>> {
+        let factor = |c: usize| units.map_or(1.0, |units| 1.0 / units[c]);
+        #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+        let pairs = self.totals.iter().enumerate().map(|(c, &total)| [total as f32, factor(c) as f32]);
+        let pairs: Vec<[f32; 2]> = pairs.collect();
+        Tensor::from_slice(self.words.device(), pairs.as_flattened(), &[self.columns, 2])
+    }
 }
