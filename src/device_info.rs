@@ -102,6 +102,9 @@ pub struct Limits {
     /// Bytes that one of two launches after each other should touch, where work can be cut anywhere: what stays in a
     /// processor's cache, or what fills a GPU.
     pub step: u64,
+    /// Workgroups that one launch should have at least, where work can be cut anywhere: several for each processor of the
+    /// device, so that none is idle.
+    pub fill: u32,
 }
 
 impl Limits {

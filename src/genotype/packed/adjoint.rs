@@ -48,7 +48,7 @@ const LARGE_WORDS: u64 = 256 * LEAST_DEPTH * LARGE_TILE as u64;
 /// Workgroups that a launch should have, so that the largest processors are filled.
 const GROUPS: u64 = 2048;
 /// Fewest rows of a workgroup, so that adding up its sums costs little beside them.
-const LEAST_DEPTH: u64 = 512;
+pub(super) const LEAST_DEPTH: u64 = 512;
 
 /// Fewest sums that a thread of the host takes.
 const LEAST_SUMS: usize = 1 << 14;

@@ -35,8 +35,6 @@ pub(crate) static PACKED_APPLY: Kernel<Params> =
 pub(crate) const TILE: u32 = 64;
 /// The same where rows are many: with larger tiles, digits are read less often.
 pub(crate) const LARGE_TILE: u32 = 256;
-/// Rows from which on large tiles fill the largest processors.
-const LARGE_ROWS: u64 = 1 << 16;
 
 fn spec(tile: u32, missing: bool, digits: bool) -> [(&'static str, u32); 3] {
     [("TILE", tile), ("MISSING", missing.into()), ("DIGITS", digits.into())]
@@ -80,9 +78,11 @@ impl Rows<'_> {
         1 + u64::from(self.missing)
     }
 
-    /// Rows of a workgroup that are fastest for so many.
+    /// Rows of a workgroup that are fastest for so many: large ones where they have the work of as many small ones as fill the
+    /// device, or of three quarters of them, the least that [`Steps`](super::steps::Steps) make of many rows.
     fn tile(&self) -> u32 {
-        if self.range.1 - self.range.0 >= LARGE_ROWS { LARGE_TILE } else { TILE }
+        let small = (self.range.1 - self.range.0) / u64::from(TILE);
+        if 4 * small >= 3 * u64::from(self.device().limits().fill) { LARGE_TILE } else { TILE }
     }
 }
 

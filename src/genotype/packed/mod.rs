@@ -17,6 +17,7 @@ pub(crate) mod pairs;
 pub(crate) mod product;
 pub(crate) mod slices;
 pub(crate) mod standardize;
+pub(crate) mod steps;
 pub(crate) mod uniform;
 
 pub use self::matrix::PackedMatrix;

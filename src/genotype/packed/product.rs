@@ -3,10 +3,11 @@
 use rayon::prelude::*;
 
 use super::{
-    adjoint::{Sums, packed_adjoint},
-    apply::{Rows, packed_apply, packed_weights},
+    adjoint::{LEAST_DEPTH, Sums, packed_adjoint},
+    apply::{Rows, TILE, packed_apply, packed_weights},
     row_words,
     slices::{MAX_COLUMNS, Slices, lanes, unit},
+    steps::Steps,
 };
 use crate::{Device, Error, Result, Tensor, linalg::Matrix};
 
@@ -79,16 +80,21 @@ impl Product {
         let words = rows.words();
         for group in &mut self.groups {
             let Some((_, sums)) = &mut group.adjoint else { continue };
-            // As many rows as stay near the processor between the two products; whole tiles.
-            let row = 4 * words + rows.sets() * lanes(group.x.columns);
-            let step = (self.device.limits().step / row.max(1)).max(64) / 64 * 64;
-            for first in (rows.range.0..rows.range.1).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-                let part = Rows { range: (first, rows.range.1.min(first + step)), ..rows };
+            for range in steps(&self.device, words, rows.sets() * lanes(group.x.columns)).of(rows.range) {
+                let part = Rows { range, ..rows };
                 let weights = packed_weights(part, &group.x, &group.factors)?;
                 packed_adjoint(part, &weights, sums)?;
             }
         }
         Ok(())
+    }
+
+    /// Bytes on the device of a product `Aᵀ (A X)` with all of so many rows, besides those: the operand, the sums, and the
+    /// weights of two steps with what the cpu device adds for missing codes, less than those of one.
+    pub(crate) fn device_bytes(device: &Device, rows: u64, samples: u64, columns: u64) -> u64 {
+        let (words, width) = (row_words(samples), 2 * lanes(columns));
+        let weights = steps(device, words, width).longest(rows).next_multiple_of(4) * width;
+        16 * words * lanes(columns) + 8 * samples * columns + 3 * weights
     }
 
     /// Waits: `Aᵀ (A X)` of all rows that were added, exact but for the rounding of X and of A X.
@@ -136,6 +142,14 @@ impl Product {
         }
         Ok(product)
     }
+}
+
+/// The steps over rows of so many words, and of so many bytes of weights.
+fn steps(device: &Device, words: u64, weights: u64) -> Steps {
+    let limits = device.limits();
+    // A workgroup each for a tile of `A X`.
+    let least = (u64::from(limits.fill) * u64::from(TILE)).max(LEAST_DEPTH);
+    Steps::new(limits, 4 * words + weights, least)
 }
 
 /// The Euclidean lengths of the columns from `first` on, each in its unit: added up in the order of the rows, so that they
