@@ -180,7 +180,7 @@ impl Memory {
         }
         // At least a block a panel; two panels are on the device, and two slots on the host.
         let block = map.panel_rows(0).min(rows).saturating_mul(map.held_row_bytes());
-        let slots = 2 * Residency::Host.panel_bytes().min(kept);
+        let slots = 2 * Residency::Host.panel_bytes().max(block).min(kept);
         if packed && 2 * block <= device && kept.saturating_add(slots) <= host {
             let why = format!("{what} do not fit what is left of the device memory budget, {left_on_device}");
             return (Residency::Host, why);
