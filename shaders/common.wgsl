@@ -1,4 +1,4 @@
-// Decodes stored elements to f32, and numbers workgroups along a line.
+// Decodes stored elements to f32, numbers workgroups along a line, and multiplies bytes.
 // Appended to every kernel, so that the line numbers of the kernel's own file stay. `dtype` is the code of a DType;
 // it is a constant wherever it is given, so the switches fold away.
 
@@ -54,4 +54,14 @@ fn is_finite_bits(bits: u32) -> bool {
 // The number of a workgroup in a grid that Grid::linear folded.
 fn linear_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {
     return group.y * groups.x + group.x;
+}
+
+// A word of four codes times one of four digits, for four columns.
+fn dots(four: u32, words: vec4<u32>) -> vec4<i32> {
+    return vec4(
+        dot4I8Packed(four, words.x),
+        dot4I8Packed(four, words.y),
+        dot4I8Packed(four, words.z),
+        dot4I8Packed(four, words.w),
+    );
 }

@@ -98,16 +98,6 @@ fn load_digits(first_column: u32, quad0: u32, lane: u32) {
     }
 }
 
-// A word of four codes times one of four digits, for four columns.
-fn dots(four: u32, words: vec4<u32>) -> vec4<i32> {
-    return vec4(
-        dot4I8Packed(four, words.x),
-        dot4I8Packed(four, words.y),
-        dot4I8Packed(four, words.z),
-        dot4I8Packed(four, words.w),
-    );
-}
-
 // [row][slice], by constant indices, which keeps the sums in registers.
 fn add_products(sums: ptr<function, array<vec4<i32>, 12>>, rows: vec4<u32>, place: u32) {
     let low = digits[place];

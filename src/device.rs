@@ -147,7 +147,10 @@ impl Device {
         match name.split_once(':').map_or(name, |(backend, _)| backend) {
             "cpu" if name == "cpu" => {
                 let pool = Arc::new(thread_pool(options.threads)?);
-                let driver = CpuDriver::new(pool.clone(), options.lower(CpuDriver::limits()));
+                let driver = CpuDriver::new(
+                    pool.clone(),
+                    options.lower(CpuDriver::limits(pool.current_num_threads())),
+                );
                 let device = Self::from_driver(Box::new(driver), options);
                 // A new device has no pool yet, so this one is set.
                 device.0.pool.get_or_init(|| pool);

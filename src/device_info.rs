@@ -102,15 +102,24 @@ pub struct Limits {
     /// Bytes that one of two launches after each other should touch, where work can be cut anywhere: what stays in a
     /// processor's cache, or what fills a GPU.
     pub step: u64,
+    /// Workgroups that one launch should have at least, where work can be cut anywhere: several for each processor of the
+    /// device, so that none is idle.
+    pub fill: u32,
 }
 
 impl Limits {
+    /// Most bytes of a tensor that one launch can see, wherever they start: a window begins at the alignment before them and
+    /// ends with a whole word, and kernels count in 32 bits.
+    pub(crate) fn room(&self) -> u64 {
+        self.binding.saturating_sub(self.alignment + 4).min(u32::MAX.into())
+    }
+
     /// Most rows of `cols` f32 that one launch of `wg` invocations a group, an element each, can see and write.
     ///
     /// # Errors
     /// [`Error::Limit`] when one row does not fit a binding.
     pub(crate) fn rows_per_launch(&self, cols: u64, wg: u32) -> Result<u64> {
-        let room = self.binding.saturating_sub(self.alignment + 4).min(u32::MAX.into());
+        let room = self.room();
         let items = u64::from(self.groups_per_axis).saturating_pow(2).saturating_mul(wg.into());
         let rows = (room / 4).min(items) / cols.max(1);
         if rows == 0 {

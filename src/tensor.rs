@@ -249,15 +249,23 @@ pub(crate) struct Pending<T> {
 impl<T: Element> Pending<T> {
     /// Waits for them.
     pub(crate) fn wait(self) -> Result<Vec<T>> {
-        let bytes = self.download.wait()?;
+        let len = self.len;
+        let bytes = self.bytes()?;
+        let mut values = vec![T::zeroed(); len];
+        bytemuck::cast_slice_mut(&mut values).copy_from_slice(&bytes);
+        Ok(values)
+    }
+
+    /// Waits for them as bytes, which are not copied again.
+    pub(crate) fn bytes(self) -> Result<Vec<u8>> {
+        let mut bytes = self.download.wait()?;
         let used = self.len * size_of::<T>();
         if self.guard > 0 {
             let tail = &bytes[used.next_multiple_of(4)..];
             assert!(tail.iter().all(|&byte| byte == POISON), "a kernel wrote past the end of a tensor");
         }
-        let mut values = vec![T::zeroed(); self.len];
-        bytemuck::cast_slice_mut(&mut values).copy_from_slice(&bytes[..used]);
-        Ok(values)
+        bytes.truncate(used);
+        Ok(bytes)
     }
 }
 

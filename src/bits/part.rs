@@ -69,6 +69,7 @@ mod tests {
             workgroup_size: 256,
             alignment: 256,
             step: 1 << 20,
+            fill: 16,
         }
     }
 

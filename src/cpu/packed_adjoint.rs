@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use super::dot::{Dot, Path, Work, missing};
+use super::dot::{DENSE, Dot, Path, Work, missing};
 use crate::{driver::cpu::CpuLaunch, genotype::packed::adjoint::Params};
 
 /// Words of a row that one task takes: a line of the cache.
@@ -17,9 +17,6 @@ const NARROW_STRIP: usize = 4;
 const DEPTH: usize = 256;
 /// Fewest rows of a task, so that adding up its sums costs little beside them.
 const LEAST_ROWS: usize = 512;
-/// With one word in as many that holds a missing code, or one code in 24 by chance, a second product takes as long as a walk
-/// over those that are.
-const DENSE: usize = 2;
 
 /// Codes of 64 samples of 4 rows, a byte each: those of sample 4 p + j are word 16 j + p. A vector is in one line of the
 /// cache.

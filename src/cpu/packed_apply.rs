@@ -5,7 +5,7 @@ use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{
-    dot::{Dot, Path, Work},
+    dot::{DENSE, Dot, Path, Work},
     quads::{DEPTH, Gaps, Quads, Tile, Walk},
 };
 use crate::{
@@ -15,9 +15,6 @@ use crate::{
 
 /// Rows of a task: a multiple of 4, so that whole words of weights are written, and of any tile.
 const BLOCK: usize = 48;
-/// With one word in as many that holds a missing code, or one code in 24 by chance, a second product takes as long as a walk
-/// over those that are.
-const DENSE: usize = 2;
 /// Columns that are rounded at a time: loops of as many become vectors, where shorter ones may be unrolled before that.
 const PART: usize = 32;
 

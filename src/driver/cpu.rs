@@ -177,8 +177,8 @@ impl CpuDriver {
         Self { info, limits, pool, queue: Mutex::new(()), free: Arc::default() }
     }
 
-    /// The limits of a CPU: those of kernels that index with u32.
-    pub(crate) const fn limits() -> Limits {
+    /// The limits of a CPU with so many threads: those of kernels that index with u32.
+    pub(crate) fn limits(threads: usize) -> Limits {
         Limits {
             binding: (u32::MAX as u64) & !63,
             buffer: 1 << 46,
@@ -187,6 +187,8 @@ impl CpuDriver {
             workgroup_size: 1024,
             alignment: 64,
             step: 8 << 20,
+            // Four for each thread, so that few wait for the last.
+            fill: u32::try_from(4 * threads).unwrap_or(u32::MAX),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     intake::Form,
-    packed::{gram::Gram, row_words, slices::lanes},
+    packed::{gram::Gram, product::Product},
     pca::{Method, PcaOptions},
     residency::Residency,
     standardized::Standardized,
@@ -61,11 +61,7 @@ impl Memory {
         let columns = columns(n, options);
         let shared = Self::is_shared(device);
         let thin = match map.form() {
-            Form::Packed(_) => {
-                let digits = 16 * row_words(n) * lanes(columns);
-                let step = device.limits().step.min(variants * (map.held_row_bytes() + 2 * lanes(columns)));
-                digits + 8 * n * columns + 2 * step
-            }
+            Form::Packed(_) => Product::device_bytes(device, variants, n, columns),
             _ => (rows + 3 * n).saturating_mul(4 * columns),
         };
         // Packed rows are multiplied as they are.
@@ -189,7 +185,7 @@ impl Memory {
         }
         // At least a block a panel; two panels are on the device, and two slots on the host.
         let block = map.panel_rows(0).min(rows).saturating_mul(map.held_row_bytes());
-        let slots = 2 * Residency::Host.panel_bytes().min(kept);
+        let slots = 2 * Residency::Host.panel_bytes().max(block).min(kept);
         if packed && 2 * block <= device && kept.saturating_add(slots) <= host {
             let why = format!("{what} do not fit what is left of the device memory budget, {left_on_device}");
             return (Residency::Host, why);

@@ -1,9 +1,11 @@
 //! Where genotypes stay between passes.
 
-use std::ops::Range;
+use std::{cell::RefCell, ops::Range};
+
+use rayon::prelude::*;
 
 use super::panel::{Held, Panel};
-use crate::{Device, Result, Tensor, tensor::Pending};
+use crate::{Device, Result, Tensor, driver::Staging, tensor::Pending};
 
 /// Where genotypes stay between the passes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +29,20 @@ impl Residency {
         }
     }
 
-    /// Bytes of a panel of packed rows: what fills a GPU, in few launches where it stays and in little memory where not.
+    /// Bytes of a panel of packed rows, where a block of them is not longer: what fills a GPU, in few launches where it stays
+    /// and in little memory where not.
     pub(crate) const fn panel_bytes(self) -> u64 {
         match self {
             Self::Device => 256 << 20,
-            Self::Host => 64 << 20,
+            // The most that CUDA downloads while other work goes on.
+            Self::Host => 32 << 20,
             Self::Store => 4 << 20,
         }
     }
 }
+
+/// Bytes of a panel that a thread copies at a time.
+const PART: usize = 1 << 20;
 
 /// What stayed of the first pass.
 #[derive(Debug, Default)]
@@ -43,7 +50,15 @@ pub(crate) enum Kept {
     #[default]
     Nothing,
     Device(Vec<Panel>),
-    Host(Vec<HostPanel>),
+    Host(HostPanels),
+}
+
+/// Packed panels in the host's memory.
+#[derive(Debug, Default)]
+pub(crate) struct HostPanels {
+    panels: Vec<HostPanel>,
+    /// Two from the first upload on, as long as the longest panel: one is filled while the device may still read the other.
+    slots: RefCell<Vec<Staging>>,
 }
 
 /// A packed panel in the host's memory.
@@ -53,22 +68,59 @@ pub(crate) struct HostPanel {
     factors: Vec<[f32; 2]>,
     missing: bool,
     width: u64,
-    words: Words,
+    /// The codes, or nothing while they are on their way.
+    bytes: Vec<u8>,
+    coming: Option<Pending<u32>>,
 }
 
-/// Packed rows, perhaps still on their way.
-#[derive(Debug)]
-enum Words {
-    Coming(Option<Pending<u32>>),
-    Here(Vec<u32>),
-}
-
-impl Words {
+impl HostPanel {
     fn wait(&mut self) -> Result<()> {
-        if let Self::Coming(pending) = self
-            && let Some(pending) = pending.take()
-        {
-            *self = Self::Here(pending.wait()?);
+        if let Some(pending) = self.coming.take() {
+            self.bytes = pending.bytes()?;
+        }
+        Ok(())
+    }
+}
+
+impl HostPanels {
+    fn push(&mut self, panel: Panel) -> Result<()> {
+        // A panel is on its way while the next is filled.
+        self.complete()?;
+        if let Panel { rows, held: Held::Packed(packed), factors, missing, .. } = panel {
+            let (width, coming) = (packed.shape()[1], Some(packed.download()?));
+            self.panels.push(HostPanel { rows, factors, missing, width, bytes: Vec::new(), coming });
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self) -> Result<()> {
+        self.panels.last_mut().map_or(Ok(()), HostPanel::wait)
+    }
+
+    /// Gives the panels to `f`, each on the device.
+    fn each(&self, device: &Device, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
+        let longest = self.panels.iter().map(|panel| panel.bytes.len()).max().unwrap_or(0) as u64;
+        let mut slots = self.slots.borrow_mut();
+        while slots.len() < 2 {
+            slots.push(device.driver().staging(longest)?);
+        }
+        let pool = device.pool()?;
+        for (turn, panel) in self.panels.iter().enumerate() {
+            let slot = &mut slots[turn % 2];
+            let staged = &mut slot.bytes_mut()[..panel.bytes.len()];
+            let bytes = &panel.bytes[..];
+            pool.install(|| {
+                let parts = staged.par_chunks_mut(PART).zip(bytes.par_chunks(PART));
+                parts.for_each(|(staged, bytes)| staged.copy_from_slice(bytes));
+            });
+            let shape = [panel.rows.end - panel.rows.start, panel.width];
+            f(&Panel {
+                rows: panel.rows.clone(),
+                held: Held::Packed(Tensor::from_staging(device, slot, &shape)?),
+                factors: panel.factors.clone(),
+                standards: Vec::new(),
+                missing: panel.missing,
+            })?;
         }
         Ok(())
     }
@@ -76,10 +128,10 @@ impl Words {
 
 impl Kept {
     /// Nothing yet, of what stays there.
-    pub(crate) const fn new(residency: Residency) -> Self {
+    pub(crate) fn new(residency: Residency) -> Self {
         match residency {
             Residency::Device => Self::Device(Vec::new()),
-            Residency::Host => Self::Host(Vec::new()),
+            Residency::Host => Self::Host(HostPanels::default()),
             Residency::Store => Self::Nothing,
         }
     }
@@ -89,16 +141,7 @@ impl Kept {
         match self {
             Self::Nothing => {}
             Self::Device(panels) => panels.push(Panel { standards: Vec::new(), ..panel }),
-            Self::Host(panels) => {
-                // One panel is on its way while the next is filled.
-                if let Some(last) = panels.last_mut() {
-                    last.words.wait()?;
-                }
-                if let Panel { rows, held: Held::Packed(packed), factors, missing, .. } = panel {
-                    let words = Words::Coming(Some(packed.download()?));
-                    panels.push(HostPanel { rows, factors, missing, width: packed.shape()[1], words });
-                }
-            }
+            Self::Host(panels) => panels.push(panel)?,
         }
         Ok(())
     }
@@ -106,7 +149,7 @@ impl Kept {
     /// To be called after the last panel: waits for it.
     pub(crate) fn complete(&mut self) -> Result<()> {
         match self {
-            Self::Host(panels) => panels.last_mut().map_or(Ok(()), |last| last.words.wait()),
+            Self::Host(panels) => panels.complete(),
             Self::Nothing | Self::Device(_) => Ok(()),
         }
     }
@@ -116,34 +159,7 @@ impl Kept {
         match self {
             Self::Nothing => Ok(()),
             Self::Device(panels) => panels.iter().try_for_each(f),
-            Self::Host(panels) => {
-                let longest = panels.iter().map(|panel| panel.bytes().len()).max().unwrap_or(0) as u64;
-                let slot = || device.driver().staging(longest);
-                // One slot is filled while the device may still read the other.
-                let (mut slots, mut turn) = ([slot()?, slot()?], 0);
-                panels.iter().try_for_each(|panel| {
-                    let slot = &mut slots[turn];
-                    turn = 1 - turn;
-                    slot.bytes_mut()[..panel.bytes().len()].copy_from_slice(panel.bytes());
-                    let shape = [panel.rows.end - panel.rows.start, panel.width];
-                    f(&Panel {
-                        rows: panel.rows.clone(),
-                        held: Held::Packed(Tensor::from_staging(device, slot, &shape)?),
-                        factors: panel.factors.clone(),
-                        standards: Vec::new(),
-                        missing: panel.missing,
-                    })
-                })
-            }
-        }
-    }
-}
-
-impl HostPanel {
-    fn bytes(&self) -> &[u8] {
-        match &self.words {
-            Words::Here(words) => bytemuck::cast_slice(words),
-            Words::Coming(_) => &[],
+            Self::Host(panels) => panels.each(device, f),
         }
     }
 }

@@ -306,8 +306,8 @@ impl<A: Element, B: Element> Product<'_, A, B> {
     fn panel(&self, tile: u32, [m, n, k]: [u64; 3], limits: &Limits) -> Result<Panel> {
         let rows = |width: u64, size: u64| {
             let row = (width * size).max(1);
-            let rows = limits.binding.saturating_sub(limits.alignment + 4) / row;
-            let max = limits.binding.saturating_sub(limits.alignment + 4);
+            let max = limits.room();
+            let rows = max / row;
             if rows == 0 {
                 return Err(Error::Limit { what: "bytes in one row of a matrix", requested: row, max });
             }

@@ -146,8 +146,8 @@ fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
     let exact = by_row && T::DTYPE == DType::I8;
     let (len, summed) = if by_row { (rows, cols) } else { (cols, rows) };
     let limits = x.device().limits();
-    let room = limits.binding.saturating_sub(limits.alignment + 4);
-    let rows_of = |row: u64| room.min(u64::from(u32::MAX)).checked_div(row).unwrap_or(u64::MAX);
+    let room = limits.room();
+    let rows_of = |row: u64| room.checked_div(row).unwrap_or(u64::MAX);
     let by_x = rows_of(cols * T::DTYPE.size());
     // Elements of one partial sum: fewer where a whole block of rows does not fit a binding.
     let fits = by_row || by_x >= rows.min(BLOCK.into());

@@ -47,7 +47,7 @@ fn weights_are_the_oracles(device: &Device) {
         for missing in [false, true] {
             let case = Case::new(device, size, missing);
             let x = case.slices();
-            let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
+            let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
         }
     }
@@ -58,7 +58,8 @@ fn products_are_close(device: &Device) {
         for missing in [false, true] {
             let case = Case::new(device, size, missing);
             let x = case.slices();
-            let y = packed_apply(case.rows(), &x).unwrap();
+            let ones = x.factors(None).unwrap();
+            let y = packed_apply(case.rows(), &x, &ones).unwrap();
             assert_eq!(y.shape(), [case.rows as u64, case.columns as u64]);
             let y = y.read().unwrap();
             let mut expected = Vec::new();
@@ -94,7 +95,7 @@ fn sums_are_exact(device: &Device) {
         for missing in [false, true] {
             let case = Case::new(device, size, missing);
             let x = case.slices();
-            let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
+            let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
             let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
             packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
             assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {missing}");
@@ -106,7 +107,7 @@ fn sums_are_exact(device: &Device) {
 fn sums_add_up(device: &Device) {
     let case = Case::new(device, (70, 5, 300), true);
     let x = case.slices();
-    let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
+    let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
     let kinds = [-1i64, 0, (1 << 32) - 1, -(1 << 32), 1 << 32, (7 << 32) - 5, -(7 << 32) + 5, 1 << 60];
     let before: Vec<i64> = (0..70 * 5).map(|i| kinds[i % 8]).collect();
     let words: Vec<u32> = before.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]).collect();
@@ -126,7 +127,7 @@ fn missing_here_and_there(device: &Device) {
             codes.iter_mut().skip(5).step_by(every).for_each(|code| *code = 3);
             let case = Case::of(device, size, codes, true);
             let x = case.slices();
-            let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
+            let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {every}");
             let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
             packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
@@ -142,9 +143,10 @@ fn large_tiles_change_nothing(device: &Device) {
             let case = Case::new(device, size, missing);
             let x = case.slices();
             let bits = |y: Tensor<f32>| y.read().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
-            let y = bits(apply_in_tiles(apply::LARGE_TILE, case.rows(), &x).unwrap());
-            assert_eq!(y, bits(packed_apply(case.rows(), &x).unwrap()), "{size:?} {missing}");
-            let weights = weights_in_tiles(apply::LARGE_TILE, case.rows(), &x, &case.units(&x)).unwrap();
+            let ones = x.factors(None).unwrap();
+            let y = bits(apply_in_tiles(apply::LARGE_TILE, case.rows(), &x, &ones).unwrap());
+            assert_eq!(y, bits(packed_apply(case.rows(), &x, &ones).unwrap()), "{size:?} {missing}");
+            let weights = weights_in_tiles(apply::LARGE_TILE, case.rows(), &x, &case.factors(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
             let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
             adjoint_in_tiles(adjoint::LARGE_TILE, case.rows(), (&weights).into(), &mut sums).unwrap();
@@ -159,7 +161,7 @@ fn panels_change_nothing(device: &Device) {
     let mut sums = Sums::zeros(device, 130, 7).unwrap();
     for range in [(0, 64), (64, 68), (68, 199), (199, 200)] {
         let rows = Rows { range, ..case.rows() };
-        let weights = packed_weights(rows, &x, &case.units(&x)).unwrap();
+        let weights = packed_weights(rows, &x, &case.factors(&x)).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();
     }
     assert_eq!(sums.read().unwrap(), case.sums(&x));
@@ -169,7 +171,7 @@ fn panels_change_nothing(device: &Device) {
 fn several_launches(device: &Device) {
     let case = Case::new(device, (33, 3, 4500), true);
     let x = case.slices();
-    let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
+    let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
     assert_eq!(weights.read().unwrap(), case.weight_words(&x));
     let mut sums = Sums::zeros(device, 33, 3).unwrap();
     packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
@@ -180,7 +182,7 @@ fn several_launches(device: &Device) {
 fn many_parts(device: &Device) {
     let case = Case::new(device, (64, 8, 20_000), true);
     let x = case.slices();
-    let weights = packed_weights(case.rows(), &x, &case.units(&x)).unwrap();
+    let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
     let mut sums = Sums::zeros(device, 64, 8).unwrap();
     for _ in 0..16 {
         packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
@@ -232,8 +234,15 @@ fn empty(device: &Device) {
         let table = Tensor::<f32>::zeros(device, &[rows, 2]).unwrap();
         let rows = Rows { packed: &packed, table: &table, range: (0, rows), missing: true };
         let x = Slices::new(device, &Matrix::zeros(samples as usize, 2), 0, 2, row_words(samples)).unwrap();
-        assert!(packed_apply(rows, &x).unwrap().read().unwrap().iter().all(|&y| y == 0.0));
-        let weights = packed_weights(rows, &x, &[1.0; 2]).unwrap();
+        assert!(
+            packed_apply(rows, &x, &x.factors(None).unwrap())
+                .unwrap()
+                .read()
+                .unwrap()
+                .iter()
+                .all(|&y| y == 0.0)
+        );
+        let weights = packed_weights(rows, &x, &x.factors(Some(&[1.0; 2])).unwrap()).unwrap();
         let mut sums = Sums::zeros(device, samples, 2).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();
         assert!(sums.read().unwrap().iter().all(|&sum| sum == 0));
@@ -287,7 +296,7 @@ fn units_use_the_range() {
 
 #[test]
 fn quads_hold_every_sample_once() {
-    let mut samples: Vec<u64> =
+    let mut samples: Vec<usize> =
         (0..16).flat_map(|quad| (0..4).map(move |place| sample(quad, place))).collect();
     samples.sort_unstable();
     assert!(samples.iter().copied().eq(0..64));

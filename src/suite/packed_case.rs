@@ -101,6 +101,11 @@ impl Case {
         (0..self.columns).map(|c| unit(bound(c) / x.units[c])).collect()
     }
 
+    /// Those of weights in these units.
+    pub(super) fn factors(&self, x: &Slices) -> Tensor<f32> {
+        x.factors(Some(&self.units(x))).unwrap()
+    }
+
     pub(super) fn multiple(&self, x: &Slices, sample: usize, c: usize) -> i64 {
         (self.x.row(sample)[c] / x.units[c]).round_ties_even() as i64
     }

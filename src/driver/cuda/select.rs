@@ -276,10 +276,14 @@ impl Device {
             workgroup_memory: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
             workgroup_size: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             groups_per_axis: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+            fill: GROUPS * attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1),
             ..LEAST_LIMITS
         })
     }
 }
+
+/// Workgroups for each multiprocessor, so that it has some to change between, and few wait for the last.
+const GROUPS: u32 = 8;
 
 /// What every CUDA device has.
 const LEAST_LIMITS: Limits = Limits {
@@ -292,6 +296,7 @@ const LEAST_LIMITS: Limits = Limits {
     // Kernels load 16 bytes at once.
     alignment: 16,
     step: 64 << 20,
+    fill: GROUPS,
 };
 
 /// The newest CUDA that the driver is for, as 1000 major + 10 minor.

@@ -194,6 +194,8 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         workgroup_size: granted.max_compute_invocations_per_workgroup,
         alignment: granted.min_storage_buffer_offset_alignment.max(4).into(),
         step: 64 << 20,
+        // It does not tell how many processors there are: 8 for each of 128, as the largest have.
+        fill: 1024,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Packed rows, transposed, times digits: Aᵀ W.
 
 use bytemuck::{Pod, Zeroable};
+use rayon::prelude::*;
 
 use super::{
     apply::{Rows, step},
@@ -47,7 +48,10 @@ const LARGE_WORDS: u64 = 256 * LEAST_DEPTH * LARGE_TILE as u64;
 /// Workgroups that a launch should have, so that the largest processors are filled.
 const GROUPS: u64 = 2048;
 /// Fewest rows of a workgroup, so that adding up its sums costs little beside them.
-const LEAST_DEPTH: u64 = 512;
+pub(super) const LEAST_DEPTH: u64 = 512;
+
+/// Fewest sums that a thread of the host takes.
+const LEAST_SUMS: usize = 1 << 14;
 
 fn spec(tile: u32, missing: bool, slices: u32) -> [(&'static str, u32); 3] {
     [("TILE", tile), ("MISSING", missing.into()), ("SLICES", slices)]
@@ -95,7 +99,7 @@ impl Sums {
     pub(super) fn words_at_once(&self) -> Result<u64> {
         let [samples, columns, _] = *self.words.shape() else { return Ok(1) };
         let limits = self.words.device().limits();
-        let max = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+        let max = limits.room();
         let wide = max / (8 * columns.max(1)) / 64 * 4;
         if wide == 0 {
             let requested = 8 * columns * 64;
@@ -106,13 +110,13 @@ impl Sums {
 
     /// Waits for them: (samples, columns).
     pub(crate) fn read(&self) -> Result<Vec<i64>> {
-        let words = self.words.read()?;
-        Ok(words
-            .as_chunks::<2>()
-            .0
-            .iter()
-            .map(|&[low, high]| i64::from(low) | (i64::from(high) << 32))
-            .collect())
+        let bytes = self.words.download()?.bytes()?;
+        let sum = |bytes: &[u8; 8]| {
+            let [low, high]: [u32; 2] = bytemuck::cast(*bytes);
+            i64::from(low) | (i64::from(high) << 32)
+        };
+        let pool = self.words.device().pool()?;
+        Ok(pool.install(|| bytes.as_chunks().0.par_iter().with_min_len(LEAST_SUMS).map(sum).collect()))
     }
 }
 

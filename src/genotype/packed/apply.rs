@@ -35,8 +35,6 @@ pub(crate) static PACKED_APPLY: Kernel<Params> =
 pub(crate) const TILE: u32 = 64;
 /// The same where rows are many: with larger tiles, digits are read less often.
 pub(crate) const LARGE_TILE: u32 = 256;
-/// Rows from which on large tiles fill the largest processors.
-const LARGE_ROWS: u64 = 1 << 16;
 
 fn spec(tile: u32, missing: bool, digits: bool) -> [(&'static str, u32); 3] {
     [("TILE", tile), ("MISSING", missing.into()), ("DIGITS", digits.into())]
@@ -80,55 +78,67 @@ impl Rows<'_> {
         1 + u64::from(self.missing)
     }
 
-    /// Rows of a workgroup that are fastest for so many.
+    /// Rows of a workgroup that are fastest for so many: large ones where they have the work of as many small ones as fill the
+    /// device, or of three quarters of them, the least that [`Steps`](super::steps::Steps) make of many rows.
     fn tile(&self) -> u32 {
-        if self.range.1 - self.range.0 >= LARGE_ROWS { LARGE_TILE } else { TILE }
+        let small = (self.range.1 - self.range.0) / u64::from(TILE);
+        if 4 * small >= 3 * u64::from(self.device().limits().fill) { LARGE_TILE } else { TILE }
     }
 }
 
-/// y = A x in f32 and in the units of x, (rows, columns). Enqueues; does not wait.
+/// y = A x in f32 and in the units of x times the [factors](Slices::factors), (rows, columns). Enqueues; does not wait.
 ///
 /// With code g, mean μ, factor s of a row: y = s (Σ g x - μ Σ x), both sums over the samples that are not missing, in
 /// whole numbers; what follows rounds to f32 after each operation.
 ///
 /// # Errors
 /// [`Error::Limit`] when a row or the digits do not fit a binding; [`Error::OutOfMemory`].
-pub(crate) fn packed_apply(rows: Rows<'_>, x: &Slices) -> Result<Tensor<f32>> {
-    apply_in_tiles(rows.tile(), rows, x)
+pub(crate) fn packed_apply(rows: Rows<'_>, x: &Slices, factors: &Tensor<f32>) -> Result<Tensor<f32>> {
+    apply_in_tiles(rows.tile(), rows, x, factors)
 }
 
 /// [`packed_apply`] in tiles of a given size, which changes no bit.
-pub(crate) fn apply_in_tiles(tile: u32, rows: Rows<'_>, x: &Slices) -> Result<Tensor<f32>> {
+pub(crate) fn apply_in_tiles(
+    tile: u32,
+    rows: Rows<'_>,
+    x: &Slices,
+    factors: &Tensor<f32>,
+) -> Result<Tensor<f32>> {
     let shape = [rows.range.1 - rows.range.0, x.columns];
     if rows.words() == 0 {
         return Tensor::zeros(rows.device(), &shape);
     }
     let mut out = Tensor::<f32>::empty(rows.device(), &shape)?;
-    launch(tile, rows, x, &vec![1.0; x.units.len()], false, &mut out)?;
+    launch(tile, rows, x, factors, false, &mut out)?;
     Ok(out)
 }
 
 /// The digits of w = s A x, and where codes are missing those of μ w beside them: (⌈rows / 4⌉, sets x lanes) words, byte b
 /// of word (i, lane) belongs to row 4 i + b. Enqueues; does not wait.
 ///
-/// `units` are those of the weights, in the units of x: |w| and |μ w| are at most [`MAX`](super::slices::MAX) of them.
+/// `factors` are the [factors](Slices::factors) of the units of the weights, in the units of x: |w| and |μ w| are at most
+/// [`MAX`](super::slices::MAX) of them.
 ///
 /// # Errors
 /// As [`packed_apply`].
-pub(crate) fn packed_weights(rows: Rows<'_>, x: &Slices, units: &[f64]) -> Result<Tensor<u32>> {
-    weights_in_tiles(rows.tile(), rows, x, units)
+pub(crate) fn packed_weights(rows: Rows<'_>, x: &Slices, factors: &Tensor<f32>) -> Result<Tensor<u32>> {
+    weights_in_tiles(rows.tile(), rows, x, factors)
 }
 
 /// [`packed_weights`] in tiles of a given size, which changes no bit.
-pub(crate) fn weights_in_tiles(tile: u32, rows: Rows<'_>, x: &Slices, units: &[f64]) -> Result<Tensor<u32>> {
+pub(crate) fn weights_in_tiles(
+    tile: u32,
+    rows: Rows<'_>,
+    x: &Slices,
+    factors: &Tensor<f32>,
+) -> Result<Tensor<u32>> {
     let count = rows.range.1 - rows.range.0;
     let shape = [count.div_ceil(4), rows.sets() * lanes(x.columns)];
     if rows.words() == 0 {
         return Tensor::zeros(rows.device(), &shape);
     }
     let mut out = Tensor::<u32>::empty(rows.device(), &shape)?;
-    let factors: Vec<f64> = units.iter().map(|unit| 1.0 / unit).collect();
-    launch(tile, rows, x, &factors, true, &mut out)?;
+    launch(tile, rows, x, factors, true, &mut out)?;
     Ok(out)
 }
 
@@ -136,7 +146,7 @@ fn launch<T: crate::Element>(
     tile: u32,
     rows: Rows<'_>,
     x: &Slices,
-    factors: &[f64],
+    factors: &Tensor<f32>,
     digits: bool,
     out: &mut Tensor<T>,
 ) -> Result<()> {
@@ -144,11 +154,6 @@ fn launch<T: crate::Element>(
         return Ok(());
     }
     let device = rows.device();
-    // Each column's sum of multiples, and what sums of multiples are multiplied by.
-    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
-    let columns: Vec<f32> =
-        x.totals.iter().zip(factors).flat_map(|(total, factor)| [*total as f32, *factor as f32]).collect();
-    let columns = Tensor::from_slice(device, &columns, &[x.columns, 2])?;
     let words = rows.words();
     let width = out.shape()[1];
     let per_row = if digits { width } else { 4 * width };
@@ -179,7 +184,7 @@ fn launch<T: crate::Element>(
         let groups = (last - first).div_ceil(tile.into());
         let grid = Grid::linear(groups, device.limits().groups_per_axis, work)?;
         let xs = x.words.window(0..x.words.len());
-        let args = [packed.arg, xs.arg, table.arg, columns.window(0..columns.len()).arg, target.arg];
+        let args = [packed.arg, xs.arg, table.arg, factors.window(0..factors.len()).arg, target.arg];
         device.launch(&PACKED_APPLY, &spec(tile, rows.missing, digits), grid, &args, &params)?;
     }
     Ok(())
@@ -188,7 +193,7 @@ fn launch<T: crate::Element>(
 /// Rows of one launch: whole tiles, of which the widest operand has `widest` bytes a row.
 pub(super) fn step(device: &Device, words: u64, widest: u64) -> Result<u64> {
     let limits = device.limits();
-    let binding = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+    let binding = limits.room();
     let tiles = (binding / widest / u64::from(TILE)).min(u64::from(limits.groups_per_axis).saturating_pow(2));
     if tiles == 0 {
         let requested = widest * u64::from(TILE);

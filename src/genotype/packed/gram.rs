@@ -14,13 +14,14 @@
 use std::ops::Range;
 
 use super::{
-    adjoint::{Sums, Weights, packed_adjoint},
+    adjoint::{LEAST_DEPTH, Sums, Weights, packed_adjoint},
     apply::Rows,
     digits::{Table, packed_digits},
     gather::{SWAPPED, most_rows, packed_gather},
     pairs::{Terms, packed_pairs},
     row_words,
     slices::{SLICES, digits, lanes_of, max_of},
+    steps::Steps,
 };
 use crate::{
     Device, Result, Tensor,
@@ -109,10 +110,11 @@ impl Gram {
             let first = COLUMNS * group;
             8 * (samples - first) * COLUMNS.min(samples - first)
         });
-        // The rows in order; the digits of two steps; their table and order.
-        let wide = row_bytes(samples, 2, SLICES);
-        let step = device.limits().step.max(64 * wide).min(rows.next_multiple_of(4) * wide);
-        sums.sum::<u64>() + rows * 4 * row_words(samples) + 2 * step + 32 * rows
+        // The rows in order; the digits of two steps, with what the cpu device adds for missing codes, less than those of
+        // one; their table and order.
+        let longest = steps(device, samples, 2, SLICES).longest(rows).next_multiple_of(4);
+        let digits = longest * 2 * lanes_of(SLICES, COLUMNS);
+        sums.sum::<u64>() + rows * 4 * row_words(samples) + 3 * digits + 32 * rows
     }
 
     /// Bytes on the host: T, and a group's sums twice.
@@ -174,14 +176,11 @@ impl Gram {
         let table = Tensor::from_slice(&self.device, &table, &[terms.len() as u64, sets * slices])?;
         let factors = Tensor::<f32>::empty(&self.device, &[0, 2])?;
         let shift = (self.point - power).unsigned_abs();
-        // Rows and their digits stay near the processor.
-        let step = (self.device.limits().step / row_bytes(self.samples, sets, slices)).max(64) / 64 * 64;
-        for first in rows.clone().step_by(to_usize(step)) {
-            let range = (first, rows.end.min(first + step));
+        for range in steps(&self.device, self.samples, sets, slices).of((rows.start, rows.end)) {
             let of_step = Rows { packed, table: &factors, range, missing };
             for sums in &mut self.groups {
                 let columns = 16 * sums.first..self.samples.min(16 * sums.first + COLUMNS);
-                let table = Table { words: &table, first: first - rows.start, sets, slices };
+                let table = Table { words: &table, first: range.0 - rows.start, sets, slices };
                 let digits = packed_digits(packed, of_step.range(), columns, table)?;
                 packed_adjoint(of_step, Weights { words: &digits, slices, shift }, sums)?;
             }
@@ -317,7 +316,8 @@ fn exponent(value: f64) -> i32 {
     if 2f64.powi(exponent) > value { exponent - 1 } else { exponent }
 }
 
-/// Bytes of a row and of its digits in one group.
-const fn row_bytes(samples: u64, sets: u64, slices: u64) -> u64 {
-    4 * row_words(samples) + sets * lanes_of(slices, COLUMNS)
+/// The steps over rows, which stay near the processor with their digits in one group.
+fn steps(device: &Device, samples: u64, sets: u64, slices: u64) -> Steps {
+    let row_bytes = 4 * row_words(samples) + sets * lanes_of(slices, COLUMNS);
+    Steps::new(device.limits(), row_bytes, LEAST_DEPTH)
 }

@@ -34,6 +34,9 @@ const APPLY_ROWS: u64 = 1 << 16;
 /// # Cost
 /// Each row is padded to a multiple of 16 bytes: `16 ⌈columns / 64⌉` bytes a row. A product also holds the operand on the
 /// device, about 4 bytes an element, and 8 bytes for each row of the longest panel.
+/// [`gram`](LinearMap::gram) also holds its sums there, 8 bytes an element of the operand, and the digits of some rows of
+/// A X, of which it makes as many at a time as fill the device. On the host the sums take 16 bytes an element while they are
+/// read, and 8 beside the result's 8 after that.
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, genotype::PackedMatrix, linalg};

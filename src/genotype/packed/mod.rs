@@ -17,6 +17,7 @@ pub(crate) mod pairs;
 pub(crate) mod product;
 pub(crate) mod slices;
 pub(crate) mod standardize;
+pub(crate) mod steps;
 pub(crate) mod uniform;
 
 pub use self::matrix::PackedMatrix;
@@ -27,7 +28,6 @@ pub(crate) const fn row_words(samples: u64) -> u64 {
 }
 
 /// The sample at a place of a quad.
-#[cfg(test)]
-pub(crate) const fn sample(quad: u64, place: u64) -> u64 {
+pub(crate) const fn sample(quad: usize, place: usize) -> usize {
     quad / 4 * 16 + 4 * place + quad % 4
 }

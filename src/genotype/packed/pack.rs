@@ -125,7 +125,7 @@ pub(crate) fn pack_genotypes(
     let device = raw.device();
     let limits = device.limits();
     let mut counts = Tensor::<u32>::empty(device, &[rows, 4])?;
-    let binding = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+    let binding = limits.room();
     let widest = row_bytes.max(4 * words).max(16);
     let step = (binding / widest).min(u64::from(limits.groups_per_axis).saturating_pow(2));
     if step == 0 {

@@ -1,21 +1,29 @@
 //! Products with all packed rows, one panel after the other.
 
+use rayon::prelude::*;
+
 use super::{
-    adjoint::{Sums, packed_adjoint},
-    apply::{Rows, packed_apply, packed_weights},
+    adjoint::{LEAST_DEPTH, Sums, packed_adjoint},
+    apply::{Rows, TILE, packed_apply, packed_weights},
     row_words,
     slices::{MAX_COLUMNS, Slices, lanes, unit},
+    steps::Steps,
 };
-use crate::{Device, Error, Result, linalg::Matrix};
+use crate::{Device, Error, Result, Tensor, linalg::Matrix};
 
 /// Of a bound: what rounding in f32 may add.
 const ROUNDING: f64 = 1.0 + 1e-5;
+
+/// Samples that a thread of the host takes at least.
+const LEAST_SAMPLES: usize = 1024;
 
 /// Some columns of an operand.
 #[derive(Debug)]
 struct Group {
     first: usize,
     x: Slices,
+    /// What sums of multiples are multiplied by: for `Aᵀ (A X)`, those of weights.
+    factors: Tensor<f32>,
     /// The unit of each column's weights, in that of `x`, and the sums; for `Aᵀ (A X)` alone.
     adjoint: Option<(Vec<f64>, Sums)>,
 }
@@ -50,18 +58,16 @@ impl Product {
                 // Then Σ μ x over the missing is added rather than Σ μ x over the called subtracted.
                 slices.totals.fill(0.0);
             }
-            let weight_unit = |[norm, magnitudes]: [f64; 2], c: usize| {
-                let x = x.column(first + c).map(|x| x / slices.units[c]);
-                let length = x.clone().map(|x| x * x).sum::<f64>().sqrt();
-                let largest = x.fold(0.0, |largest: f64, x| largest.max(x.abs()));
-                unit((norm * length).min(magnitudes * largest) * ROUNDING)
-            };
-            let adjoint = bounds.map(|bounds| {
-                let units = (0..slices.units.len()).map(|c| weight_unit(bounds, c)).collect();
+            let adjoint = bounds.map(|[norm, magnitudes]| {
+                let lengths = lengths(x, first, &slices.units);
+                let bounds = lengths.iter().zip(&slices.largest);
+                let bounds = bounds.map(|(length, largest)| (norm * length).min(magnitudes * largest));
+                let units: Vec<f64> = bounds.map(|bound| unit(bound * ROUNDING)).collect();
                 Ok::<_, Error>((units, Sums::zeros(device, samples, slices.columns)?))
             });
             let adjoint = adjoint.transpose()?;
-            groups.push(Group { first, x: slices, adjoint });
+            let factors = slices.factors(adjoint.as_ref().map(|(units, _)| &units[..]))?;
+            groups.push(Group { first, x: slices, factors, adjoint });
         }
         Ok(Self { device: device.clone(), groups, samples, columns, centred })
     }
@@ -73,17 +79,22 @@ impl Product {
     pub(crate) fn add(&mut self, rows: Rows<'_>) -> Result<()> {
         let words = rows.words();
         for group in &mut self.groups {
-            let Some((units, sums)) = &mut group.adjoint else { continue };
-            // As many rows as stay near the processor between the two products; whole tiles.
-            let row = 4 * words + rows.sets() * lanes(group.x.columns);
-            let step = (self.device.limits().step / row.max(1)).max(64) / 64 * 64;
-            for first in (rows.range.0..rows.range.1).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-                let part = Rows { range: (first, rows.range.1.min(first + step)), ..rows };
-                let weights = packed_weights(part, &group.x, units)?;
+            let Some((_, sums)) = &mut group.adjoint else { continue };
+            for range in steps(&self.device, words, rows.sets() * lanes(group.x.columns)).of(rows.range) {
+                let part = Rows { range, ..rows };
+                let weights = packed_weights(part, &group.x, &group.factors)?;
                 packed_adjoint(part, &weights, sums)?;
             }
         }
         Ok(())
+    }
+
+    /// Bytes on the device of a product `Aᵀ (A X)` with all of so many rows, besides those: the operand, the sums, and the
+    /// weights of two steps with what the cpu device adds for missing codes, less than those of one.
+    pub(crate) fn device_bytes(device: &Device, rows: u64, samples: u64, columns: u64) -> u64 {
+        let (words, width) = (row_words(samples), 2 * lanes(columns));
+        let weights = steps(device, words, width).longest(rows).next_multiple_of(4) * width;
+        16 * words * lanes(columns) + 8 * samples * columns + 3 * weights
     }
 
     /// Waits: `Aᵀ (A X)` of all rows that were added, exact but for the rounding of X and of A X.
@@ -92,21 +103,22 @@ impl Product {
     /// What the device reports.
     pub(crate) fn finish(self) -> Result<Matrix> {
         let mut total = Matrix::zeros(usize::try_from(self.samples).unwrap_or(usize::MAX), self.columns);
-        for group in &self.groups {
-            let Some((units, sums)) = &group.adjoint else { continue };
-            let (sums, width) = (sums.read()?, units.len());
-            for (c, (weight_unit, unit)) in units.iter().zip(&group.x.units).enumerate() {
-                let column = sums.iter().skip(c).step_by(width);
+        for Group { first, x, adjoint, .. } in &self.groups {
+            let Some((weight_units, sums)) = adjoint else { continue };
+            let (sums, width) = (sums.read()?, weight_units.len());
+            self.device.pool()?.install(|| {
                 // A row of the centred matrix adds up to 0, so what is to be subtracted from each sample is the mean.
-                let all: i128 =
-                    if self.centred { column.clone().map(|&sum| i128::from(sum)).sum() } else { 0 };
-                let samples = i128::from(self.samples.max(1));
-                for (i, &sum) in column.enumerate() {
-                    let difference = i128::from(sum) * samples - all;
-                    let at = i * self.columns + group.first + c;
-                    total.data_mut()[at] = difference as f64 / samples as f64 * weight_unit * unit;
-                }
-            }
+                let means = self.centred.then(|| means(&sums, width));
+                let rows = total.data_mut().par_chunks_exact_mut(self.columns.max(1));
+                rows.zip(sums.par_chunks_exact(width)).with_min_len(LEAST_SAMPLES).for_each(|(row, sums)| {
+                    let units = weight_units.iter().zip(&x.units);
+                    let values = row[*first..].iter_mut().zip(sums).zip(units);
+                    for (c, ((value, &sum), (weight_unit, unit))) in values.enumerate() {
+                        let sum = means.as_ref().map_or(sum as f64, |means| means[c].taken_from(sum));
+                        *value = sum * weight_unit * unit;
+                    }
+                });
+            });
         }
         Ok(total)
     }
@@ -120,7 +132,7 @@ impl Product {
         let mut product = Matrix::zeros(count, self.columns);
         for group in &self.groups {
             let width = usize::try_from(group.x.columns).unwrap_or(usize::MAX);
-            let part = packed_apply(rows, &group.x)?.read()?;
+            let part = packed_apply(rows, &group.x, &group.factors)?.read()?;
             for (row, part) in product.data_mut().chunks_mut(self.columns).zip(part.chunks(width)) {
                 let row = &mut row[group.first..group.first + width];
                 for ((value, &part), unit) in row.iter_mut().zip(part).zip(&group.x.units) {
@@ -132,10 +144,74 @@ impl Product {
     }
 }
 
+/// The steps over rows of so many words, and of so many bytes of weights.
+fn steps(device: &Device, words: u64, weights: u64) -> Steps {
+    let limits = device.limits();
+    // A workgroup each for a tile of `A X`.
+    let least = (u64::from(limits.fill) * u64::from(TILE)).max(LEAST_DEPTH);
+    Steps::new(limits, 4 * words + weights, least)
+}
+
+/// The Euclidean lengths of the columns from `first` on, each in its unit: added up in the order of the rows, so that they
+/// are always the same bits.
+fn lengths(x: &Matrix, first: usize, units: &[f64]) -> Vec<f64> {
+    let mut squares = vec![0.0; units.len()];
+    for row in x.data().chunks_exact(x.cols().max(1)) {
+        for ((square, value), unit) in squares.iter_mut().zip(&row[first..]).zip(units) {
+            let value = value / unit;
+            *square += value * value;
+        }
+    }
+    squares.into_iter().map(f64::sqrt).collect()
+}
+
+/// The mean of some numbers: `whole + rest / count`.
+#[derive(Clone, Copy, Debug)]
+struct Mean {
+    whole: i64,
+    rest: i64,
+    count: i64,
+}
+
+impl Mean {
+    /// Of `count` numbers, one at least, that add up to `all`.
+    fn new(all: i128, count: usize) -> Self {
+        let count = i64::try_from(count).unwrap_or(i64::MAX).max(1);
+        // A mean of such numbers is one.
+        let part = |part: i128| i64::try_from(part).expect("a mean should be within the numbers' range");
+        Self { whole: part(all.div_euclid(count.into())), rest: part(all.rem_euclid(count.into())), count }
+    }
+
+    /// `number` less the mean: `(number count - all) / count`, whose numerator is exact until it becomes f64.
+    fn taken_from(self, number: i64) -> f64 {
+        let Self { whole, rest, count } = self;
+        let narrow = || number.checked_sub(whole)?.checked_mul(count)?.checked_sub(rest);
+        let wide = || (i128::from(number) - i128::from(whole)) * i128::from(count) - i128::from(rest);
+        // 64 bits hold it but where sums are near the largest that there can be.
+        narrow().map_or_else(|| wide() as f64, |difference| difference as f64) / count as f64
+    }
+}
+
+/// The mean of each column of (samples, width) sums.
+fn means(sums: &[i64], width: usize) -> Vec<Mean> {
+    let none = || vec![0i128; width];
+    let parts = sums.par_chunks(width * LEAST_SAMPLES).map(|sums| {
+        let mut all = none();
+        for sums in sums.chunks_exact(width) {
+            all.iter_mut().zip(sums).for_each(|(all, &sum)| *all += i128::from(sum));
+        }
+        all
+    });
+    let all = parts.reduce(none, |mut a, b| {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+        a
+    });
+    all.into_iter().map(|all| Mean::new(all, sums.len() / width)).collect()
+}
+
 /// Columns of a group: equal groups, as few as fit.
 fn group_columns(device: &Device, words: u64, columns: u64) -> Result<u64> {
-    let limits = device.limits();
-    let room = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+    let room = device.limits().room();
     let bytes = |columns: u64| 16 * words * lanes(columns);
     let mut groups = columns.div_ceil(MAX_COLUMNS).max(1);
     while bytes(columns.div_ceil(groups)) > room {
@@ -149,4 +225,59 @@ fn group_columns(device: &Device, words: u64, columns: u64) -> Result<u64> {
         groups += 1;
     }
     Ok(columns.div_ceil(groups).max(1))
+}
+
+#[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "halves of 64 bits")]
+mod tests {
+    use super::*;
+    use crate::random::philox;
+
+    /// The mean as it was written down: in 128 bits throughout.
+    fn in_128_bits(number: i64, all: i128, count: usize) -> f64 {
+        (i128::from(number) * count as i128 - all) as f64 / count as f64
+    }
+
+    #[test]
+    fn a_mean_is_taken_as_128_bits_take_it() {
+        let random = |i: u64| {
+            let [a, b, shift, _] = philox([8, 9], i);
+            ((u64::from(a) << 32 | u64::from(b)).cast_signed()) >> (shift % 64)
+        };
+        let extremes =
+            [i64::MIN, i64::MIN + 1, -(1 << 53) - 1, -1, 0, 1, (1 << 53) + 1, i64::MAX - 1, i64::MAX];
+        let (mut narrow, mut wide) = (0, 0);
+        for count in [1, 2, 3, 64, 999, 500_000] {
+            for seed in 0..40 {
+                // As if all other numbers were alike.
+                let numbers: Vec<i64> = (0..50).map(|i| random(100 * seed + i)).chain(extremes).collect();
+                let all = i128::from(random(7000 + seed)) * count as i128 + i128::from(seed % 3) - 1;
+                let all =
+                    all.clamp(i128::from(i64::MIN) * count as i128, i128::from(i64::MAX) * count as i128);
+                let mean = Mean::new(all, count);
+                for number in numbers {
+                    let expected = in_128_bits(number, all, count);
+                    assert_eq!(
+                        mean.taken_from(number).to_bits(),
+                        expected.to_bits(),
+                        "{number} {all} {count}"
+                    );
+                    let fits = i64::try_from(i128::from(number) * count as i128 - all).is_ok();
+                    if fits { narrow += 1 } else { wide += 1 }
+                }
+            }
+        }
+        assert!(narrow > 1000 && wide > 1000, "both ways should be taken: {narrow}, {wide}");
+    }
+
+    #[test]
+    fn columns_have_means_of_their_own() {
+        let sums = [i64::MAX, 1, i64::MAX, -2, i64::MAX - 3, 5];
+        let means = means(&sums, 2);
+        let all = [3 * i128::from(i64::MAX) - 3, 4];
+        for (i, &sum) in sums.iter().enumerate() {
+            let expected = in_128_bits(sum, all[i % 2], 3);
+            assert_eq!(means[i % 2].taken_from(sum).to_bits(), expected.to_bits());
+        }
+    }
 }

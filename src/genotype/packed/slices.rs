@@ -4,6 +4,11 @@
 //! written to the base 256 with digits of -128 to 127. Sums of digits times codes are exact in 32 bits, so that they are
 //! the same on every device and in any order.
 
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::sample;
 use crate::{Device, Error, Result, Tensor, linalg::Matrix};
 
 /// Digits of a number.
@@ -57,6 +62,45 @@ pub(crate) const fn digits(multiple: i32) -> [i8; 3] {
     [low.cast_signed(), middle.cast_signed(), high.cast_signed()]
 }
 
+/// Samples that one task takes: whole words of a row.
+const PART: usize = 1024;
+
+/// For each column, the largest magnitude; that of NaN and infinity is no finite number.
+fn largest(x: &Matrix, columns: &Range<usize>) -> Vec<f64> {
+    // The bits of magnitudes are in their order, and those of infinity and NaN above all others.
+    let none = || vec![0; columns.len()];
+    let larger = |mut largest: Vec<u64>, row: &[f64]| {
+        for (largest, value) in largest.iter_mut().zip(&row[columns.clone()]) {
+            *largest = (*largest).max(value.abs().to_bits());
+        }
+        largest
+    };
+    let parts = x.data().par_chunks((PART * x.cols()).max(1));
+    let largest =
+        parts.map(|rows| rows.chunks_exact(x.cols()).fold(none(), larger)).reduce(none, |mut a, b| {
+            a.iter_mut().zip(b).for_each(|(a, b)| *a = b.max(*a));
+            a
+        });
+    largest.into_iter().map(f64::from_bits).collect()
+}
+
+/// Puts the digits of a sample's numbers at place `place` of a quad's words, which are 0 there, and adds the multiples to
+/// `totals`.
+fn put(numbers: &[f64], units: &[f64], place: usize, out: &mut [u32], totals: &mut [i64]) {
+    // 1.5 times 2^52: what is added to it is rounded to whole numbers, ties to even, which the low bits then show.
+    const SHIFT: f64 = 6_755_399_441_055_744.0;
+    let columns = numbers.len();
+    for (c, ((value, unit), total)) in numbers.iter().zip(units).zip(totals).enumerate() {
+        // Within the range by the choice of the unit.
+        #[allow(clippy::cast_possible_truncation, reason = "at most MAX")]
+        let multiple = (value / unit + SHIFT).to_bits() as i32;
+        *total += i64::from(multiple);
+        for (slice, digit) in digits(multiple).into_iter().enumerate() {
+            out[slice * columns + c] |= u32::from(digit.cast_unsigned()) << (8 * place);
+        }
+    }
+}
+
 /// Columns of a matrix (samples, columns) as digits on a device, in the order of quads.
 #[derive(Debug)]
 pub(crate) struct Slices {
@@ -65,6 +109,8 @@ pub(crate) struct Slices {
     pub(crate) columns: u64,
     /// What each column's numbers are multiples of.
     pub(crate) units: Vec<f64>,
+    /// Each column's largest magnitude, in its unit and before it is rounded.
+    pub(crate) largest: Vec<f64>,
     /// Each column's sum of multiples.
     pub(crate) totals: Vec<f64>,
 }
@@ -75,34 +121,45 @@ impl Slices {
     /// # Errors
     /// [`Error::Argument`] for NaN and infinity; [`Error::OutOfMemory`].
     pub(crate) fn new(device: &Device, x: &Matrix, first: usize, columns: usize, words: u64) -> Result<Self> {
-        let samples = x.rows();
-        let units: Vec<f64> = (first..first + columns)
-            .map(|c| {
-                let largest = x.column(c).fold(0.0, |largest: f64, value| largest.max(value.abs()));
-                let finite = x.column(c).all(f64::is_finite);
-                let why = format_args!("column {c} holds NaN or infinity");
-                if finite { Ok(unit(largest)) } else { Err(Error::argument("packed product", "x", why)) }
-            })
-            .collect::<Result<_>>()?;
+        let (pool, range) = (device.pool()?, first..first + columns);
+        let largest = pool.install(|| largest(x, &range));
+        if let Some(c) = largest.iter().position(|largest| !largest.is_finite()) {
+            let why = format_args!("column {} holds NaN or infinity", first + c);
+            return Err(Error::argument("packed product", "x", why));
+        }
+        let units: Vec<f64> = largest.iter().map(|&largest| unit(largest)).collect();
         let lanes = usize::try_from(lanes(columns as u64)).unwrap_or(usize::MAX);
         let quads = 4 * usize::try_from(words).unwrap_or(usize::MAX);
         let mut all = vec![0u32; quads * lanes];
-        let bytes: &mut [i8] = bytemuck::cast_slice_mut(&mut all);
-        let mut totals = vec![0.0; columns];
-        for i in 0..samples {
-            let (word, byte, quad) = (i / 16, i % 16 / 4, i % 4);
-            let row = &mut bytes[(4 * word + quad) * lanes * 4..][..lanes * 4];
-            for (c, &value) in x.row(i)[first..first + columns].iter().enumerate() {
-                // Within the range by the choice of the unit.
-                #[allow(clippy::cast_possible_truncation, reason = "at most MAX")]
-                let multiple = (value / units[c]).round_ties_even() as i32;
-                totals[c] += f64::from(multiple);
-                for (slice, digit) in digits(multiple).into_iter().enumerate() {
-                    row[4 * (slice * columns + c) + byte] = digit;
+        let part = |(part, out): (usize, &mut [u32])| {
+            let mut totals = vec![0; columns];
+            for (quad, out) in (PART / 4 * part..).zip(out.chunks_exact_mut(lanes)) {
+                for place in 0..4 {
+                    let i = sample(quad, place);
+                    if i < x.rows() {
+                        put(&x.row(i)[range.clone()], &units, place, out, &mut totals);
+                    }
                 }
             }
-        }
+            totals
+        };
+        let parts: Vec<Vec<i64>> =
+            pool.install(|| all.par_chunks_mut((PART / 4 * lanes).max(1)).enumerate().map(part).collect());
+        let totals = (0..columns).map(|c| parts.iter().map(|totals| totals[c]).sum::<i64>() as f64).collect();
         let words = Tensor::from_slice(device, &all, &[quads as u64, lanes as u64])?;
-        Ok(Self { words, columns: columns as u64, units, totals })
+        let largest = largest.iter().zip(&units).map(|(largest, unit)| largest / unit).collect();
+        Ok(Self { words, columns: columns as u64, units, largest, totals })
+    }
+
+    /// For each column its sum of multiples, and what a product's sums of multiples are multiplied by: 1 / `units`, or 1.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(crate) fn factors(&self, units: Option<&[f64]>) -> Result<Tensor<f32>> {
+        let factor = |c: usize| units.map_or(1.0, |units| 1.0 / units[c]);
+        #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+        let pairs = self.totals.iter().enumerate().map(|(c, &total)| [total as f32, factor(c) as f32]);
+        let pairs: Vec<[f32; 2]> = pairs.collect();
+        Tensor::from_slice(self.words.device(), pairs.as_flattened(), &[self.columns, 2])
     }
 }

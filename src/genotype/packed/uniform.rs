@@ -57,7 +57,7 @@ pub(crate) fn packed_uniform(
         return Ok(packed);
     }
     let limits = device.limits();
-    let room = limits.binding.saturating_sub(limits.alignment + 4).min(u32::MAX.into());
+    let room = limits.room();
     let items = u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(WG.into());
     let step = (room / 4).min(items.saturating_mul(4)) / words;
     if step == 0 {

@@ -1,0 +1,64 @@
+//! Rows that two products take after each other, before the next rows.
+
+use super::apply::LARGE_TILE;
+use crate::Limits;
+
+/// Steps over rows: as many rows as stay near the processor between the two products, but as many as fill the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steps {
+    rows: u64,
+}
+
+impl Steps {
+    /// Steps of rows of so many bytes, with what one product gives the other, and of about `least` rows at least.
+    pub(crate) fn new(limits: &Limits, row_bytes: u64, least: u64) -> Self {
+        Self { rows: (limits.step / row_bytes.max(1)).max(least).max(1) }
+    }
+
+    /// The parts of `first..end`: equal but for the last, since one that was much shorter would not fill the device. Whole
+    /// tiles.
+    pub(crate) fn of(self, (first, end): (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
+        let count = end.saturating_sub(first);
+        let parts = ((count + self.rows / 2) / self.rows).max(1);
+        let rows = count.div_ceil(parts).next_multiple_of(LARGE_TILE.into()).max(1);
+        (first..end)
+            .step_by(usize::try_from(rows).unwrap_or(usize::MAX))
+            .map(move |first| (first, end.min(first + rows)))
+    }
+
+    /// The most rows of a part of `count`.
+    pub(crate) fn longest(self, count: u64) -> u64 {
+        (self.rows + self.rows / 2 + u64::from(LARGE_TILE)).min(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn parts_are_equal_and_none_is_longer_than_planned() {
+        let limits = Limits { step: 1 << 20, ..Device::cpu().limits().clone() };
+        for (row_bytes, least) in [(100, 512), (1000, 512), (1 << 18, 512), (1 << 18, 4096), (0, 0)] {
+            let steps = Steps::new(&limits, row_bytes, least);
+            for count in [0, 1, 255, 256, 700, 5000, 10_485, 15_000, 100_000, 3_000_000] {
+                let parts: Vec<_> = steps.of((7, 7 + count)).collect();
+                let mut next = 7;
+                for &(first, end) in &parts {
+                    assert!(first == next && first < end && end - first <= steps.longest(count));
+                    next = end;
+                }
+                assert_eq!(next, 7 + count, "{count} rows of {row_bytes} bytes");
+                let whole = parts.len().saturating_sub(1);
+                for &(first, end) in &parts[..whole] {
+                    assert!((end - first).is_multiple_of(LARGE_TILE.into()));
+                    assert!(4 * (end - first) >= 3 * steps.rows.min(count));
+                }
+            }
+        }
+        // What stays near the processor, and what fills the device where that is more.
+        assert_eq!(Steps::new(&limits, 1024, 512).rows, 1024);
+        assert_eq!(Steps::new(&limits, 1 << 18, 512).rows, 512);
+    }
+}
