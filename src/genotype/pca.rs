@@ -181,7 +181,8 @@ impl Pca {
 ///
 /// # Errors
 /// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Budget`]
-/// with the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
+/// with the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it;
+/// [`Error::Limit`] for 2^23 or more samples of two bits each; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
 /// [`Error::Cancelled`].
 ///
 /// ```

@@ -6,7 +6,7 @@ use std::{cell::RefCell, ops::Range, time::Instant};
 
 use super::{
     intake::Form,
-    packed::{apply::Rows, product::Product, row_words},
+    packed::{MAX_SAMPLES, apply::Rows, product::Product, row_words},
     panel::Panel,
     pca::VariantFilter,
     project::Matched,
@@ -16,7 +16,7 @@ use super::{
     tally::Tally,
 };
 use crate::{
-    Device, Result, Tensor,
+    Device, Error, Result, Tensor,
     linalg::{LinearMap, Matrix, Pass, gram::Sum, matmul, matmul_tn},
     stream::{RowPlan, StreamStats},
 };
@@ -82,7 +82,7 @@ impl<'a> Standardized<'a> {
     /// The matrix of `genotypes` under a rule, which is read in passes.
     ///
     /// # Errors
-    /// As [`RowPlan::new`].
+    /// As [`RowPlan::new`]; [`Error::Limit`] for more samples than products of packed rows are exact for.
     pub(crate) fn new(genotypes: &Genotypes, device: &'a Device, rule: Rule) -> Result<Self> {
         Self::bounded(genotypes, device, rule, rule.scaler.needs_frequency())
     }
@@ -126,6 +126,11 @@ impl<'a> Standardized<'a> {
         bounded: bool,
     ) -> Result<Self> {
         let (form, narrow) = Form::new(genotypes, bounded);
+        // A projection multiplies no packed rows.
+        if form.is_packed() && matches!(scaling, Scaling::Sums) && rule.samples > MAX_SAMPLES {
+            let what = "samples of packed genotypes";
+            return Err(Error::Limit { what, requested: rule.samples, max: MAX_SAMPLES });
+        }
         let plan = RowPlan::new(genotypes.arrays().to_vec(), narrow, block_rows(genotypes.samples()))?;
         Ok(Self {
             device,

@@ -21,6 +21,10 @@ pub(crate) mod uniform;
 
 pub use self::matrix::PackedMatrix;
 
+/// Most samples of a product, or columns of a matrix: 256 times as many, the largest sum of a row's codes times digits, is
+/// below 2^31.
+pub(crate) const MAX_SAMPLES: u64 = (1 << 23) - 1;
+
 /// Words of a row: a multiple of 4.
 pub(crate) const fn row_words(samples: u64) -> u64 {
     samples.div_ceil(64) * 4

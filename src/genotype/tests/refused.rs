@@ -6,21 +6,31 @@ use crate::{DecodedChunk, Result, StoredType};
 #[test]
 fn absurd_numbers_of_chunks_are_refused() {
     let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, false);
-    let genotypes = Genotypes::new(vec![Arc::new(Claims(array))]).unwrap();
+    let genotypes = Genotypes::new(vec![Arc::new(Claims(array, [1 << 33, 2]))]).unwrap();
     let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
     assert!(matches!(error, Err(Error::Store { .. })), "{error:?}");
 }
 
-/// An array that claims more rows than it has.
+/// Sums of whole numbers of 32 bits hold so many samples, and no more: nothing is read.
+#[test]
+fn more_samples_than_exact_sums_hold_are_refused() {
+    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, true);
+    let genotypes = Genotypes::new(vec![Arc::new(Claims(array, [2, 1 << 23]))]).unwrap();
+    let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
+    let Err(Error::Limit { requested, max, .. }) = error else { panic!("{error:?}") };
+    assert_eq!((requested, max), (1 << 23, (1 << 23) - 1));
+}
+
+/// An array that claims more rows or columns than it has.
 #[derive(Debug)]
-struct Claims(Broken);
+struct Claims(Broken, [u64; 2]);
 
 impl ChunkedArray for Claims {
     fn name(&self) -> &str {
         "claims"
     }
     fn shape(&self) -> &[u64] {
-        &[1 << 33, 2]
+        &self.1
     }
     fn chunk_shape(&self) -> &[u64] {
         self.0.chunk_shape()
