@@ -1,4 +1,4 @@
-//! The memory plan of a PCA, and the choice of method that follows from it.
+//! The memory plans of jobs, and the choice of a PCA's method that follows from its own.
 
 use super::{
     intake::Form,
@@ -216,8 +216,39 @@ pub(super) fn block_bytes(map: &Standardized<'_>, shared: bool, standardized: u6
     blocks + if shared { blocks.min(FREE_BYTES as u64) } else { 0 }
 }
 
+/// Shares of the budget of a job of one pass.
+pub(super) struct OnePass {
+    /// Bytes of decoded chunks to hold at most.
+    pub(super) prefetch: u64,
+    /// What the device may still give.
+    pub(super) left_on_device: u64,
+}
+
+impl OnePass {
+    /// Of a job that needs so many bytes of the host and of the device.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] with the least that would do.
+    pub(super) fn new(map: &Standardized<'_>, run: &Run, host: u64, on_device: u64) -> Result<Self> {
+        let device = map.device();
+        let (shared, device_budget) = (Memory::is_shared(device), Memory::device_budget(device, run));
+        let host = if shared { host.saturating_add(on_device) } else { host };
+        if !shared && on_device > device_budget {
+            return Err(Error::Budget { what: DEVICE_BUDGET, budget: device_budget, minimum: on_device });
+        }
+        let budget = run.memory.host_bytes();
+        if host > budget {
+            return Err(Error::Budget { what: "memory budget", budget, minimum: host });
+        }
+        let left = budget - host;
+        let ahead = ahead_bytes(map, device.pool()?.current_num_threads() as u64).min(left);
+        let left_on_device = if shared { left - ahead } else { device_budget - on_device };
+        Ok(Self { prefetch: map.plan().largest_need().saturating_add(ahead), left_on_device })
+    }
+}
+
 /// Bytes of decoded chunks beyond those of one block so that no thread waits for one, twice over.
-pub(super) fn ahead_bytes(map: &Standardized<'_>, threads: u64) -> u64 {
+fn ahead_bytes(map: &Standardized<'_>, threads: u64) -> u64 {
     let band = map.plan().bands().iter().map(|band| band.bytes).max().unwrap_or(0);
     band.saturating_mul(2 * threads + 2)
 }
