@@ -6,7 +6,7 @@ use std::{cell::RefCell, ops::Range, time::Instant};
 
 use super::{
     intake::Form,
-    packed::{MAX_SAMPLES, apply::Rows, product::Product, row_words},
+    packed::{MAX_SAMPLES, PANEL_ROWS, apply::Rows, product::Product, row_words},
     panel::Panel,
     pca::VariantFilter,
     project::Matched,
@@ -52,7 +52,7 @@ struct State {
 pub(crate) struct Block<'a> {
     pub(crate) rows: Range<u64>,
     pub(crate) x: Tensor<f32>,
-    /// Each variant's scaling, except on later passes over what was kept.
+    /// Each variant's scaling, where the pass asks for it.
     pub(crate) standards: &'a [Standard],
 }
 
@@ -181,13 +181,13 @@ impl<'a> Standardized<'a> {
         }
     }
 
-    /// Rows of a panel of at most so many bytes: whole blocks, one at least.
+    /// Rows of a panel of at most so many bytes: whole blocks, one at least; of packed rows, [`PANEL_ROWS`] at most.
     pub(crate) fn panel_rows(&self, bytes: u64) -> u64 {
         let block = self.plan.block_rows();
         match self.form {
             Form::Packed(_) => {
                 let bytes = bytes.min(self.device.limits().buffer / 2);
-                (bytes / self.held_row_bytes().max(1) / block).max(1) * block
+                (bytes / self.held_row_bytes().max(1)).min(PANEL_ROWS).max(block) / block * block
             }
             _ => block,
         }
@@ -211,12 +211,18 @@ impl<'a> Standardized<'a> {
         self.rule.scaler != Scaler::None
     }
 
-    /// Gives the panels to `f`, in order: one pass over the store, or over what was kept.
-    pub(crate) fn each_panel(&self, pass: &Pass<'_>, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
+    /// Gives the panels to `f`, in order: one pass over the store, or over what was kept. With `scaled`, which is for the
+    /// store alone, they have the scaling of their rows.
+    pub(crate) fn each_panel(
+        &self,
+        pass: &Pass<'_>,
+        scaled: bool,
+        f: &mut dyn FnMut(&Panel) -> Result<()>,
+    ) -> Result<()> {
         pass.tell(0)?;
         let kept = std::mem::take(&mut self.state.borrow_mut().kept);
         if let Kept::Nothing = kept {
-            return self.stream(pass, f);
+            return self.stream(pass, scaled, f);
         }
         let started = Instant::now();
         let result = kept.each(self.device, &mut |panel| {
@@ -229,13 +235,14 @@ impl<'a> Standardized<'a> {
         result
     }
 
-    /// Gives each canonical block of the standardised matrix to `f`, in order.
+    /// Gives each canonical block of the standardised matrix to `f`, in order; with `scaled`, as [`each_panel`](Self::each_panel).
     pub(crate) fn each_block(
         &self,
         pass: &Pass<'_>,
+        scaled: bool,
         f: &mut dyn FnMut(Block<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.each_panel(pass, &mut |panel| {
+        self.each_panel(pass, scaled, &mut |panel| {
             self.blocks(panel, pass, &mut |rows| {
                 let x = self.block(panel, &rows)?;
                 f(Block { standards: panel.standards_of(&rows), rows, x })
@@ -271,14 +278,14 @@ impl<'a> Standardized<'a> {
     /// Makes the first pass, unless it was made.
     fn counted(&self, pass: &Pass<'_>) -> Result<()> {
         let counted = self.state.borrow().tally.is_some();
-        if counted { Ok(()) } else { self.each_panel(pass, &mut |_| Ok(())) }
+        if counted { Ok(()) } else { self.each_panel(pass, false, &mut |_| Ok(())) }
     }
 
-    /// `A X` block by block.
-    fn products(&self, x: &Matrix, pass: &Pass<'_>, f: &mut ProductSink<'_>) -> Result<()> {
+    /// `A X` block by block; with `scaled`, as [`each_panel`](Self::each_panel).
+    fn products(&self, x: &Matrix, pass: &Pass<'_>, scaled: bool, f: &mut ProductSink<'_>) -> Result<()> {
         if !self.form.is_packed() {
             let narrow = x.to_tensor(self.device)?;
-            return self.each_block(pass, &mut |block| {
+            return self.each_block(pass, scaled, &mut |block| {
                 let y = matmul(&block.x, &narrow)?.read()?;
                 let rows = y.len() / x.cols().max(1);
                 let y = Matrix::from_vec(y.into_iter().map(f64::from).collect(), rows, x.cols())?;
@@ -286,7 +293,7 @@ impl<'a> Standardized<'a> {
             });
         }
         let product = Product::new(self.device, x, self.is_centred(), None)?;
-        self.each_panel(pass, &mut |panel| {
+        self.each_panel(pass, scaled, &mut |panel| {
             let table = panel.table(self.device)?;
             self.blocks(panel, pass, &mut |rows| {
                 let Some(packed) = panel.packed(&table) else { return Ok(()) };
@@ -306,7 +313,7 @@ impl<'a> Standardized<'a> {
         pass: &Pass<'_>,
         sink: &mut VariantSink<'_>,
     ) -> Result<()> {
-        self.products(x, pass, &mut |rows, y, standards| {
+        self.products(x, pass, true, &mut |rows, y, standards| {
             for (i, standard) in standards.iter().enumerate() {
                 if standard.fate == Fate::Used {
                     sink(rows.start + i as u64, standard, y.row(i))?;
@@ -327,7 +334,7 @@ impl LinearMap for Standardized<'_> {
             // The bounds of what is rounded are those of all rows.
             self.counted(pass)?;
             let mut product = Product::new(self.device, x, self.is_centred(), Some(self.tally().bounds))?;
-            self.each_panel(pass, &mut |panel| {
+            self.each_panel(pass, false, &mut |panel| {
                 let table = panel.table(self.device)?;
                 panel.packed(&table).map_or(Ok(()), |rows| product.add(rows))
             })?;
@@ -336,7 +343,7 @@ impl LinearMap for Standardized<'_> {
         let thin = x.to_tensor(self.device)?;
         // The result lies on its side: the long rows fill register tiles that a thin column leaves half empty.
         let mut sum = Sum::new(x.cols() as u64, x.rows() as u64, false);
-        self.each_block(pass, &mut |block| sum.add(&matmul_tn(&matmul(&block.x, &thin)?, &block.x)?))?;
+        self.each_block(pass, false, &mut |block| sum.add(&matmul_tn(&matmul(&block.x, &thin)?, &block.x)?))?;
         Ok(sum.finish(self.device)?.transposed())
     }
 
@@ -346,6 +353,6 @@ impl LinearMap for Standardized<'_> {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        self.products(x, pass, &mut |rows, y, _| sink(rows.start, y))
+        self.products(x, pass, false, &mut |rows, y, _| sink(rows.start, y))
     }
 }

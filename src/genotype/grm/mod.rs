@@ -227,6 +227,6 @@ fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> R
     let standardized = if wanted.shared { 2 } else { u64::from(!packed) };
     let device_need = block_bytes(map, shared, standardized).saturating_add(on_device);
     let host_need = stream_bytes(map).saturating_add(on_host);
-    let OnePass { prefetch, left_on_device } = OnePass::new(map, run, host_need, device_need)?;
-    Ok((prefetch, Gram::panel_bytes(device, left_on_device)))
+    let OnePass { prefetch, gram_panel_bytes } = OnePass::new(map, run, host_need, device_need)?;
+    Ok((prefetch, gram_panel_bytes))
 }

@@ -1,7 +1,7 @@
 //! A matrix of 0, 1 and 2 that stays on a device, two bits an entry.
 
 use super::{
-    MAX_SAMPLES,
+    MAX_SAMPLES, PANEL_ROWS,
     apply::Rows,
     pack::{Coding, pack_genotypes},
     product::Product,
@@ -16,8 +16,6 @@ use crate::{
     tensor::checked_len,
 };
 
-/// Most rows of a random panel, so that narrow ones do not need a large table of factors.
-const PANEL_ROWS: u64 = 1 << 20;
 /// Rows of `A X` that are read at a time.
 const APPLY_ROWS: u64 = 1 << 16;
 

@@ -25,6 +25,9 @@ pub use self::matrix::PackedMatrix;
 /// below 2^31.
 pub(crate) const MAX_SAMPLES: u64 = (1 << 23) - 1;
 
+/// Most rows of a panel, so that narrow ones do not need a large table of factors.
+pub(crate) const PANEL_ROWS: u64 = 1 << 20;
+
 /// Words of a row: a multiple of 4.
 pub(crate) const fn row_words(samples: u64) -> u64 {
     samples.div_ceil(64) * 4

@@ -108,7 +108,7 @@ pub fn project(
     let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
     // On its side, as in `Standardized::gram`.
     let mut sum = Sum::new(k as u64, n, false);
-    map.each_block(&pass, &mut |block| {
+    map.each_block(&pass, true, &mut |block| {
         let Some(rows) = matched.loadings(block.rows.clone()) else { return Ok(()) };
         let shape = [block.rows.end - block.rows.start, k as u64];
         sum.add(&matmul_tn(&Tensor::from_slice(device, &rows, &shape)?, &block.x)?)
