@@ -44,6 +44,8 @@ enum Scaling<'a> {
 struct State {
     stats: StreamStats,
     tally: Option<Tally>,
+    /// Passes that counted and did nothing else: 1 where products need the counts of all rows, else 0.
+    counting: u32,
     kept: Kept,
 }
 
@@ -275,10 +277,25 @@ impl<'a> Standardized<'a> {
         Ok(())
     }
 
-    /// Makes the first pass, unless it was made.
+    /// Passes that counted and multiplied nothing.
+    pub(crate) fn counting_passes(&self) -> u32 {
+        self.state.borrow().counting
+    }
+
+    /// The pass as it is told: what only counts is one before it.
+    fn told<'p>(&self, pass: &Pass<'p>) -> Pass<'p> {
+        let counting = self.counting_passes();
+        pass.among(counting, counting)
+    }
+
+    /// Makes the first pass, before this one, unless it was made.
     fn counted(&self, pass: &Pass<'_>) -> Result<()> {
         let counted = self.state.borrow().tally.is_some();
-        if counted { Ok(()) } else { self.each_panel(pass, false, &mut |_| Ok(())) }
+        if !counted {
+            self.each_panel(&pass.among(0, 1), false, &mut |_| Ok(()))?;
+            self.state.borrow_mut().counting = 1;
+        }
+        Ok(())
     }
 
     /// `A X` block by block; with `scaled`, as [`each_panel`](Self::each_panel).
@@ -333,6 +350,7 @@ impl LinearMap for Standardized<'_> {
         if self.form.is_packed() {
             // The bounds of what is rounded are those of all rows.
             self.counted(pass)?;
+            let pass = &self.told(pass);
             let mut product = Product::new(self.device, x, self.is_centred(), Some(self.tally().bounds))?;
             self.each_panel(pass, false, &mut |panel| {
                 let table = panel.table(self.device)?;
@@ -353,6 +371,6 @@ impl LinearMap for Standardized<'_> {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        self.products(x, pass, false, &mut |rows, y, _| sink(rows.start, y))
+        self.products(x, &self.told(pass), false, &mut |rows, y, _| sink(rows.start, y))
     }
 }
