@@ -127,7 +127,7 @@ impl<'a> Standardized<'a> {
         scaling: Scaling<'a>,
         bounded: bool,
     ) -> Result<Self> {
-        let (form, narrow) = Form::new(genotypes, bounded);
+        let (form, narrow) = Form::new(genotypes, bounded || genotypes.bounded());
         // A projection multiplies no packed rows.
         if form.is_packed() && matches!(scaling, Scaling::Sums) && rule.samples > MAX_SAMPLES {
             let what = "samples of packed genotypes";

@@ -87,6 +87,26 @@ fn damaged_chunks_end_the_call() {
     }
 }
 
+/// Without a word from the caller, dosages may be above 2 where the scaler needs no frequency.
+#[test]
+fn dosages_above_2_where_they_are_said_to_be_none() {
+    let (mut good, device, run) = (dosages(300, 80), Device::cpu(), Run::default());
+    let options = PcaOptions { scaler: Scaler::Standard, ..randomized(K, Stop::PowerIterations(2)) };
+    let of = |dosages: &[i8], bounded| {
+        let genotypes = memory(dosages, &[300, 80], &[64, 80]).dosages_are_bounded(bounded);
+        pca(&genotypes, &device, &options, &run)
+    };
+    let (bytes, packed) = (of(&good, false).unwrap(), of(&good, true).unwrap());
+    assert_values(&packed.singular_values, &bytes.singular_values, 2e-6);
+    assert_eq!(packed.digest, bytes.digest);
+    // What is packed is counted first.
+    assert_eq!((packed.passes, bytes.passes), (5, 4));
+    good[30 * 80 + 7] = 3;
+    assert!(of(&good, false).is_ok());
+    let error = of(&good, true);
+    assert!(matches!(error, Err(Error::Chunk { .. })), "{error:?}");
+}
+
 #[test]
 fn bad_input_is_named() {
     let device = Device::cpu();
