@@ -8,7 +8,7 @@ use super::{
     row_stride, rows_of, small, with_last,
 };
 use crate::{
-    Element, Error, Result, Tensor,
+    DType, Element, Error, Result, Tensor,
     kernel::{Kernel, kernel},
     tensor::Pending,
 };
@@ -61,7 +61,7 @@ pub struct PackOptions<'a> {
     /// What each value is packed as: value `v` as `table[v]`; values that the table does not have are refused. Default:
     /// every value of the width as itself.
     pub table: Option<&'a [u8]>,
-    /// What negative values of `i8` are packed as. Default: they are refused.
+    /// What negative values are packed as, of `i8` alone. Default: they are refused.
     pub missing: Option<u8>,
 }
 
@@ -144,7 +144,7 @@ impl Code {
 ///
 /// # Errors
 /// [`Error::Argument`] when `x` has values outside of the table (how many, and where the first is), for a table that the
-/// width cannot hold, or for `row_bytes` too few; [`Error::Shape`] when `x` has no axis; [`Error::Limit`] and
+/// width cannot hold, for `missing` of `u8`, or for `row_bytes` too few; [`Error::Shape`] when `x` has no axis; [`Error::Limit`] and
 /// [`Error::OutOfMemory`] when the device has no room.
 pub fn pack<T: Packable>(x: &Tensor<T>, width: Width, options: &PackOptions<'_>) -> Result<Tensor<u8>> {
     let [_, len] = rows_of("pack", x.shape())?;
@@ -164,6 +164,10 @@ pub(crate) fn pack_into<T: Packable>(
     options: &PackOptions<'_>,
     out: &mut Tensor<u8>,
 ) -> Result<Refused> {
+    // Kernels take bytes from 128 on for negative values.
+    if options.missing.is_some() && T::DTYPE != DType::I8 {
+        return Err(Error::argument("pack", "missing", "values of u8 are never negative; it is for i8"));
+    }
     let code = Code::new(width, options)?;
     let ([mut rows, mut cols], [_, mut stride]) =
         (rows_of("pack", x.shape())?, rows_of("pack", out.shape())?);
@@ -260,6 +264,7 @@ impl Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Device;
 
     fn code(width: Width, table: Option<&[u8]>, missing: Option<u8>) -> Result<Code> {
         Code::new(width, &PackOptions { table, missing, ..PackOptions::default() })
@@ -280,6 +285,14 @@ mod tests {
         let full = code(Width::Two, Some(&[3, 2, 0, 1]), Some(1)).unwrap();
         assert_eq!((full.entries, full.negative), (4, 3));
         assert_eq!(full.accepted(), "0 to 3 or negative");
+    }
+
+    #[test]
+    fn bytes_without_a_sign_are_never_missing() {
+        let x = Tensor::from_slice(&Device::cpu(), &[200u8], &[1]).unwrap();
+        let options = PackOptions { table: Some(&[0, 1, 2]), missing: Some(3), ..PackOptions::default() };
+        let error = pack(&x, Width::Two, &options).unwrap_err();
+        assert!(matches!(error, Error::Argument { name: "missing", .. }), "{error}");
     }
 
     #[test]

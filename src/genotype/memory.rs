@@ -1,10 +1,12 @@
-//! The memory plan of a PCA, and the choice of method that follows from it.
+//! The memory plans of jobs, and the choice of a PCA's method that follows from its own.
 
 use super::{
     intake::Form,
     packed::{gram::Gram, product::Product},
+    panel::Factors,
     pca::{Method, PcaOptions},
     residency::Residency,
+    scaler::Standard,
     standardized::Standardized,
 };
 use crate::{
@@ -153,10 +155,11 @@ impl Memory {
         };
         // Two panels are on the device beside what any pass needs.
         let host_panel = Residency::Host.panel_bytes().min(self.device.saturating_sub(device) / 2);
+        let left = free;
         let free = if self.shared { free } else { self.device.saturating_sub(device) };
         let panel_bytes = match (residency, method) {
             (Residency::Host, _) => host_panel,
-            (_, Method::Exact) => Gram::panel_bytes(map.device(), free),
+            (_, Method::Exact) => gram_panel_bytes(map, [left, free], self.shared),
             _ => residency.panel_bytes(),
         };
         let prefetch = map.plan().largest_need().saturating_add(ahead);
@@ -167,8 +170,9 @@ impl Memory {
     fn residency(&self, map: &Standardized<'_>, host: u64, device: u64) -> (Residency, String) {
         let form = map.form();
         let rows = map.plan().rows();
-        // With each variant's mean and scale on either side.
-        let kept = rows.saturating_mul(map.held_row_bytes() + 16);
+        // With each variant's mean and scale on either side; the host's are there wherever the genotypes are.
+        let kept = rows.saturating_mul(map.held_row_bytes() + 2 * size_of::<Factors>() as u64);
+        let factors = rows.saturating_mul(size_of::<Factors>() as u64);
         let packed = form.is_packed();
         let what = format!("{} of {}", mib(kept), if packed { "packed genotypes" } else { "dosages" });
         let [left, left_on_device] = [host, device].map(mib);
@@ -179,7 +183,7 @@ impl Memory {
                 (Residency::Store, format!("{what} do not fit what is left of the memory budget, {left}"))
             };
         }
-        if kept <= device {
+        if kept <= device && factors <= host {
             let why = format!("{what} fit what is left of the device memory budget, {left_on_device}");
             return (Residency::Device, why);
         }
@@ -201,9 +205,26 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Bytes on the host that any pass needs: slots, and the chunks of one block.
+/// Bytes on the host that any pass needs: slots, the chunks of one block, and the scaling of panels.
 pub(super) fn stream_bytes(map: &Standardized<'_>) -> u64 {
-    (2 * map.plan().block_bytes()).saturating_add(map.plan().largest_need())
+    let scaling = scaling_bytes(map, Residency::Store.panel_bytes());
+    (2 * map.plan().block_bytes()).saturating_add(map.plan().largest_need()).saturating_add(scaling)
+}
+
+/// Bytes of the scaling of two panels of at most so many bytes: one is filled while the other is used.
+fn scaling_bytes(map: &Standardized<'_>, panel_bytes: u64) -> u64 {
+    let rows = map.panel_rows(panel_bytes).min(map.plan().rows());
+    2 * rows * (size_of::<Standard>() + size_of::<Factors>()) as u64
+}
+
+/// Bytes of panels whose Gram matrices are added up, where so much is left of the host and of the device.
+fn gram_panel_bytes(map: &Standardized<'_>, [host, device]: [u64; 2], shared: bool) -> u64 {
+    let scaling = scaling_bytes(map, Gram::panel_bytes(map.device(), u64::MAX));
+    match (shared, host.checked_sub(scaling)) {
+        (_, None) => Residency::Store.panel_bytes(),
+        (true, Some(left)) => Gram::panel_bytes(map.device(), left),
+        (false, _) => Gram::panel_bytes(map.device(), device),
+    }
 }
 
 /// Bytes on the device that any pass needs: two blocks as they are uploaded and as they are held, `standardized` blocks of
@@ -217,8 +238,41 @@ pub(super) fn block_bytes(map: &Standardized<'_>, shared: bool, standardized: u6
     blocks + if shared { blocks.min(FREE_BYTES as u64) } else { 0 }
 }
 
+/// Shares of the budget of a job of one pass.
+pub(super) struct OnePass {
+    /// Bytes of decoded chunks to hold at most.
+    pub(super) prefetch: u64,
+    /// Bytes of panels whose Gram matrices are added up.
+    pub(super) gram_panel_bytes: u64,
+}
+
+impl OnePass {
+    /// Of a job that needs so many bytes of the host and of the device.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] with the least that would do.
+    pub(super) fn new(map: &Standardized<'_>, run: &Run, host: u64, on_device: u64) -> Result<Self> {
+        let device = map.device();
+        let (shared, device_budget) = (Memory::is_shared(device), Memory::device_budget(device, run));
+        let host = if shared { host.saturating_add(on_device) } else { host };
+        if !shared && on_device > device_budget {
+            return Err(Error::Budget { what: DEVICE_BUDGET, budget: device_budget, minimum: on_device });
+        }
+        let budget = run.memory.host_bytes();
+        if host > budget {
+            return Err(Error::Budget { what: "memory budget", budget, minimum: host });
+        }
+        let left = budget - host;
+        let ahead = ahead_bytes(map, device.pool()?.current_num_threads() as u64).min(left);
+        let left = left - ahead;
+        let left = [left, if shared { left } else { device_budget - on_device }];
+        let prefetch = map.plan().largest_need().saturating_add(ahead);
+        Ok(Self { prefetch, gram_panel_bytes: gram_panel_bytes(map, left, shared) })
+    }
+}
+
 /// Bytes of decoded chunks beyond those of one block so that no thread waits for one, twice over.
-pub(super) fn ahead_bytes(map: &Standardized<'_>, threads: u64) -> u64 {
+fn ahead_bytes(map: &Standardized<'_>, threads: u64) -> u64 {
     let band = map.plan().bands().iter().map(|band| band.bytes).max().unwrap_or(0);
     band.saturating_mul(2 * threads + 2)
 }
@@ -247,5 +301,87 @@ fn passes(options: &PcaOptions) -> u64 {
     match options.svd.stop {
         Stop::PowerIterations(q) => u64::from(q) + 2,
         Stop::Tolerance(_) => options.svd.max_passes.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        ChunkedArray, DecodedChunk, Status, StoredType,
+        genotype::{
+            Genotypes, MemoryArray, VariantFilter,
+            scaler::{Rule, Scaler},
+        },
+        linalg::Pass,
+    };
+
+    /// An array of many variants that nobody reads.
+    #[derive(Debug)]
+    struct Long([u64; 2]);
+
+    impl ChunkedArray for Long {
+        fn name(&self) -> &str {
+            "long"
+        }
+        fn shape(&self) -> &[u64] {
+            &self.0
+        }
+        fn chunk_shape(&self) -> &[u64] {
+            &[100_000, 50]
+        }
+        fn dtype(&self) -> StoredType {
+            StoredType::I8
+        }
+        fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+            Err(Error::chunk("long", index, "a plan reads nothing"))
+        }
+    }
+
+    fn map(array: impl ChunkedArray + 'static) -> Standardized<'static> {
+        static DEVICE: std::sync::OnceLock<Device> = std::sync::OnceLock::new();
+        let genotypes = Genotypes::new(vec![Arc::new(array)]).unwrap();
+        let (samples, filter) = (genotypes.samples(), VariantFilter::default());
+        let rule = Rule { samples, ploidy: 2, exact: true, scaler: Scaler::Patterson, filter };
+        Standardized::new(&genotypes, DEVICE.get_or_init(Device::cpu), rule).unwrap()
+    }
+
+    #[test]
+    fn many_variants_of_few_samples() {
+        let map = map(Long([10_000_000, 50]));
+        let rows = map.panel_rows(Residency::Device.panel_bytes());
+        assert!(rows <= 1 << 20 && rows.is_multiple_of(map.plan().block_rows()), "{rows}");
+        let of_panels = |bytes| 2 * 48 * map.panel_rows(bytes);
+        assert_eq!(scaling_bytes(&map, u64::MAX), of_panels(u64::MAX));
+        assert!(stream_bytes(&map) >= of_panels(Residency::Store.panel_bytes()));
+        // The genotypes fit the device; their means and scales have to fit the host.
+        let run = Run::default();
+        let mut memory = Memory::new(&map, map.device(), &PcaOptions::default(), &run).unwrap();
+        memory.shared = false;
+        let residency = |host| memory.residency(&map, host, 1 << 40).0;
+        assert_eq!(residency(80_000_000), Residency::Device);
+        assert_eq!(residency(79_999_999), Residency::Store);
+        // Panels are small where the host has no room for the scaling of large ones.
+        let most = scaling_bytes(&map, Gram::panel_bytes(map.device(), u64::MAX));
+        let panels = |host, device, shared| gram_panel_bytes(&map, [host, device], shared);
+        assert_eq!(panels(most - 1, u64::MAX, false), Residency::Store.panel_bytes());
+        assert_eq!(panels(most, u64::MAX, false), Gram::panel_bytes(map.device(), u64::MAX));
+        assert_eq!(panels(most, most, true), Residency::Store.panel_bytes());
+    }
+
+    #[test]
+    fn scalings_are_there_where_asked_for() {
+        let map = map(MemoryArray::new("memory", &[0i8, 1, 2, 2, 1, 0], &[3, 2], &[3, 2]).unwrap());
+        let run = Run::default();
+        for scaled in [false, true] {
+            map.each_panel(&Pass::new(&run, Status::new(0, 1, 3)), scaled, &mut |panel| {
+                assert_eq!((panel.factors.len(), panel.factors.capacity()), (3, 3));
+                assert_eq!(panel.standards.len(), if scaled { 3 } else { 0 });
+                Ok(())
+            })
+            .unwrap();
+        }
     }
 }

@@ -72,7 +72,7 @@ impl PairSums {
             }
             Ok(())
         };
-        map.each_panel(pass, &mut |panel| {
+        map.each_panel(pass, true, &mut |panel| {
             if let (Products::Packed(sum), Held::Packed(packed)) = (&mut products, &panel.held) {
                 sum.add(packed, panel.rows.start, &panel.standards)?;
             }

@@ -7,7 +7,7 @@ use super::{
     scaler::Standard,
     standardize::standardize,
 };
-use crate::{Device, Result, Tensor};
+use crate::{Device, Result, Tensor, linalg::gram::to_usize};
 
 /// Genotypes as a device holds them.
 #[derive(Debug)]
@@ -20,22 +20,26 @@ pub(crate) enum Held {
     F32(Tensor<f32>),
 }
 
+/// A row's mean and scale.
+pub(crate) type Factors = [f32; 2];
+
 /// Consecutive variants: some canonical blocks, the last of which may be cut short by the end.
 #[derive(Debug)]
 pub(crate) struct Panel {
     pub(crate) rows: Range<u64>,
     pub(crate) held: Held,
     /// Each row's [mean, scale]; zeros for a variant that takes no part. As many as were counted so far.
-    pub(crate) factors: Vec<[f32; 2]>,
-    /// Each row's scaling, while variants are counted: none on passes over what was kept.
+    pub(crate) factors: Vec<Factors>,
+    /// Each row's scaling, where the pass asks for it: none on passes over what was kept.
     pub(crate) standards: Vec<Standard>,
     /// Whether a call is missing.
     pub(crate) missing: bool,
 }
 
 impl Panel {
-    pub(crate) const fn new(rows: Range<u64>, held: Held) -> Self {
-        Self { rows, held, factors: Vec::new(), standards: Vec::new(), missing: false }
+    pub(crate) fn new(rows: Range<u64>, held: Held) -> Self {
+        let factors = Vec::with_capacity(to_usize(rows.end - rows.start));
+        Self { rows, held, factors, standards: Vec::new(), missing: false }
     }
 
     /// Whether all rows were counted.
@@ -43,10 +47,13 @@ impl Panel {
         self.factors.len() as u64 == self.rows.end - self.rows.start
     }
 
-    /// Adds what was counted of the next rows.
-    pub(crate) fn count(&mut self, standards: &[Standard], missing: bool) {
+    /// Adds what was counted of the next rows; with `scaled`, their scaling too.
+    pub(crate) fn count(&mut self, standards: &[Standard], missing: bool, scaled: bool) {
         self.factors.extend(standards.iter().map(Standard::factors));
-        self.standards.extend_from_slice(standards);
+        if scaled {
+            self.standards.reserve_exact(self.factors.capacity() - self.standards.len());
+            self.standards.extend_from_slice(standards);
+        }
         self.missing |= missing;
     }
 
@@ -55,10 +62,9 @@ impl Panel {
         rows.start - self.rows.start..rows.end - self.rows.start
     }
 
-    /// The scaling of these rows of the matrix; none on later passes.
+    /// The scaling of these rows of the matrix; none where the pass does not ask for it.
     pub(crate) fn standards_of(&self, rows: &Range<u64>) -> &[Standard] {
         let within = self.within(rows);
-        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         self.standards.get(to_usize(within.start)..to_usize(within.end)).unwrap_or(&[])
     }
 
@@ -68,10 +74,9 @@ impl Panel {
     /// What the device reports.
     pub(crate) fn standardized(&self, rows: &Range<u64>, samples: u64, centred: bool) -> Result<Tensor<f32>> {
         let within = self.within(rows);
-        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let factors = &self.factors[to_usize(within.start)..to_usize(within.end)];
-        // The same bits, but for a reference whose shift is not its mean, for which nothing is kept.
-        let row = |&[mean, scale]: &[f32; 2]| {
+        // The same bits, but for a reference whose shift is not its mean, for which scalings are asked for.
+        let row = |&[mean, scale]: &Factors| {
             if centred { [mean, scale, 0.0] } else { [0.0, scale, mean * scale] }
         };
         let table: Vec<[f32; 3]> = match self.standards_of(rows) {

@@ -73,7 +73,7 @@ pub struct PcaOptions {
     pub scaler: Scaler,
     /// Which variants take part.
     pub filter: VariantFilter,
-    /// The randomized method's settings; its sign rule holds for the exact method too.
+    /// The randomized method's settings; its sign rule holds for the exact method too. Its passes are those of products.
     pub svd: RandomizedSvd,
 }
 
@@ -130,7 +130,8 @@ pub struct Pca {
     pub residency_reason: String,
     /// The scaler that was used.
     pub scaler: Scaler,
-    /// Passes over the variants.
+    /// Passes over the variants: products, and before those of the randomized method on genotypes of two bits, one that
+    /// packs and counts. Over the store where genotypes stay there ([`residency`](Self::residency)), else the first alone.
     pub passes: u32,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
@@ -177,11 +178,13 @@ impl Pca {
 ///
 /// # Cost
 /// Exact: one pass, variants x samples² operations on the device, samples³ on the host. Randomized: 2 l (4 for
-/// reading and writing) x variants x samples operations per pass with l = components + oversamples.
+/// reading and writing) x variants x samples operations per pass with l = components + oversamples, after a pass that packs
+/// and counts genotypes of two bits.
 ///
 /// # Errors
 /// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Budget`]
-/// with the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
+/// with the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it;
+/// [`Error::Limit`] for 2^23 or more samples of two bits each; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
 /// [`Error::Cancelled`].
 ///
 /// ```
@@ -259,7 +262,7 @@ fn attempt(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
         residency: allowance.residency,
         residency_reason: allowance.reason,
         scaler: options.scaler,
-        passes,
+        passes: passes + map.counting_passes(),
         digest,
         stats: map.stats(),
     })

@@ -54,6 +54,7 @@ pub struct Genotypes {
     samples: u64,
     variants: u64,
     nan_is_missing: bool,
+    bounded: bool,
 }
 
 impl Genotypes {
@@ -90,7 +91,7 @@ impl Genotypes {
             }
         }
         let variants = arrays.iter().map(|array| array.shape()[0]).sum();
-        Ok(Self { arrays, kind, samples, variants, nan_is_missing: false })
+        Ok(Self { arrays, kind, samples, variants, nan_is_missing: false, bounded: false })
     }
 
     /// Appends arrays of PLINK 1's packed calls, as [`BedFile::array`](crate::bed::BedFile::array) has them, along
@@ -120,13 +121,22 @@ impl Genotypes {
         }
         let variants = arrays.iter().map(|array| array.shape()[0]).sum();
         let kind = GenotypeKind::Plink { counted };
-        Ok(Self { arrays, kind, samples, variants, nan_is_missing: false })
+        Ok(Self { arrays, kind, samples, variants, nan_is_missing: false, bounded: false })
     }
 
     /// Takes NaN in dosages for a missing one; it is an error otherwise, since it is more often a fault.
     #[must_use]
     pub fn nan_is_missing(self, yes: bool) -> Self {
         Self { nan_is_missing: yes, ..self }
+    }
+
+    /// Says that no dosage is above 2: one that is becomes an error, whatever the scaler.
+    ///
+    /// [`Scaler::Patterson`](super::Scaler::Patterson) and [`Scaler::Binom2`](super::Scaler::Binom2) say so themselves. For the
+    /// others, whole dosages then take two bits instead of eight, and products are exact.
+    #[must_use]
+    pub fn dosages_are_bounded(self, yes: bool) -> Self {
+        Self { bounded: yes, ..self }
     }
 
     /// The arrays, in order.
@@ -152,6 +162,11 @@ impl Genotypes {
     /// What NaN means.
     pub(crate) fn nan(&self) -> bool {
         self.nan_is_missing
+    }
+
+    /// Whether dosages are said to be at most 2.
+    pub(crate) fn bounded(&self) -> bool {
+        self.bounded
     }
 
     /// Alleles of a call.

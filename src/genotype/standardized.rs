@@ -8,7 +8,7 @@ use std::{cell::RefCell, ops::Range, time::Instant};
 
 use super::{
     intake::Form,
-    packed::{apply::Rows, product::Product, row_words},
+    packed::{MAX_SAMPLES, PANEL_ROWS, apply::Rows, product::Product, row_words},
     panel::Panel,
     pca::VariantFilter,
     project::Matched,
@@ -18,7 +18,7 @@ use super::{
     tally::Tally,
 };
 use crate::{
-    Device, Result, Tensor,
+    Device, Error, Result, Tensor,
     linalg::{LinearMap, Matrix, Pass, gram::Sum, matmul, matmul_tn},
     stream::{RowPlan, StreamStats},
 };
@@ -46,6 +46,8 @@ enum Scaling<'a> {
 struct State {
     stats: StreamStats,
     tally: Option<Tally>,
+    /// Passes that counted and did nothing else: 1 where products need the counts of all rows, else 0.
+    counting: u32,
     kept: Kept,
 }
 
@@ -54,7 +56,7 @@ struct State {
 pub(crate) struct Block<'a> {
     pub(crate) rows: Range<u64>,
     pub(crate) x: Tensor<f32>,
-    /// Each variant's scaling, except on later passes over what was kept.
+    /// Each variant's scaling, where the pass asks for it.
     pub(crate) standards: &'a [Standard],
 }
 
@@ -84,7 +86,7 @@ impl<'a> Standardized<'a> {
     /// The matrix of `genotypes` under a rule, which is read in passes.
     ///
     /// # Errors
-    /// As [`RowPlan::new`].
+    /// As [`RowPlan::new`]; [`Error::Limit`] for more samples than products of packed rows are exact for.
     pub(crate) fn new(genotypes: &Genotypes, device: &'a Device, rule: Rule) -> Result<Self> {
         Self::bounded(genotypes, device, rule, rule.scaler.needs_frequency())
     }
@@ -127,7 +129,12 @@ impl<'a> Standardized<'a> {
         scaling: Scaling<'a>,
         bounded: bool,
     ) -> Result<Self> {
-        let (form, narrow) = Form::new(genotypes, bounded);
+        let (form, narrow) = Form::new(genotypes, bounded || genotypes.bounded());
+        // A projection multiplies no packed rows.
+        if form.is_packed() && matches!(scaling, Scaling::Sums) && rule.samples > MAX_SAMPLES {
+            let what = "samples of packed genotypes";
+            return Err(Error::Limit { what, requested: rule.samples, max: MAX_SAMPLES });
+        }
         let plan = RowPlan::new(genotypes.arrays().to_vec(), narrow, block_rows(genotypes.samples()))?;
         Ok(Self {
             device,
@@ -178,13 +185,13 @@ impl<'a> Standardized<'a> {
         }
     }
 
-    /// Rows of a panel of at most so many bytes: whole blocks, one at least.
+    /// Rows of a panel of at most so many bytes: whole blocks, one at least; of packed rows, [`PANEL_ROWS`] at most.
     pub(crate) fn panel_rows(&self, bytes: u64) -> u64 {
         let block = self.plan.block_rows();
         match self.form {
             Form::Packed(_) => {
                 let bytes = bytes.min(self.device.limits().buffer / 2);
-                (bytes / self.held_row_bytes().max(1) / block).max(1) * block
+                (bytes / self.held_row_bytes().max(1)).min(PANEL_ROWS).max(block) / block * block
             }
             _ => block,
         }
@@ -208,12 +215,18 @@ impl<'a> Standardized<'a> {
         self.rule.scaler != Scaler::None
     }
 
-    /// Gives the panels to `f`, in order: one pass over the store, or over what was kept.
-    pub(crate) fn each_panel(&self, pass: &Pass<'_>, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
+    /// Gives the panels to `f`, in order: one pass over the store, or over what was kept. With `scaled`, which is for the
+    /// store alone, they have the scaling of their rows.
+    pub(crate) fn each_panel(
+        &self,
+        pass: &Pass<'_>,
+        scaled: bool,
+        f: &mut dyn FnMut(&Panel) -> Result<()>,
+    ) -> Result<()> {
         pass.tell(0)?;
         let kept = std::mem::take(&mut self.state.borrow_mut().kept);
         if let Kept::Nothing = kept {
-            return self.stream(pass, f);
+            return self.stream(pass, scaled, f);
         }
         let started = Instant::now();
         let result = kept.each(self.device, &mut |panel| {
@@ -226,13 +239,14 @@ impl<'a> Standardized<'a> {
         result
     }
 
-    /// Gives each canonical block of the standardised matrix to `f`, in order.
+    /// Gives each canonical block of the standardised matrix to `f`, in order; with `scaled`, as [`each_panel`](Self::each_panel).
     pub(crate) fn each_block(
         &self,
         pass: &Pass<'_>,
+        scaled: bool,
         f: &mut dyn FnMut(Block<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.each_panel(pass, &mut |panel| {
+        self.each_panel(pass, scaled, &mut |panel| {
             self.blocks(panel, pass, &mut |rows| {
                 let x = self.block(panel, &rows)?;
                 f(Block { standards: panel.standards_of(&rows), rows, x })
@@ -265,17 +279,32 @@ impl<'a> Standardized<'a> {
         Ok(())
     }
 
-    /// Makes the first pass, unless it was made.
-    fn counted(&self, pass: &Pass<'_>) -> Result<()> {
-        let counted = self.state.borrow().tally.is_some();
-        if counted { Ok(()) } else { self.each_panel(pass, &mut |_| Ok(())) }
+    /// Passes that counted and multiplied nothing.
+    pub(crate) fn counting_passes(&self) -> u32 {
+        self.state.borrow().counting
     }
 
-    /// `A X` block by block.
-    fn products(&self, x: &Matrix, pass: &Pass<'_>, f: &mut ProductSink<'_>) -> Result<()> {
+    /// The pass as it is told: what only counts is one before it.
+    fn told<'p>(&self, pass: &Pass<'p>) -> Pass<'p> {
+        let counting = self.counting_passes();
+        pass.among(counting, counting)
+    }
+
+    /// Makes the first pass, before this one, unless it was made.
+    fn counted(&self, pass: &Pass<'_>) -> Result<()> {
+        let counted = self.state.borrow().tally.is_some();
+        if !counted {
+            self.each_panel(&pass.among(0, 1), false, &mut |_| Ok(()))?;
+            self.state.borrow_mut().counting = 1;
+        }
+        Ok(())
+    }
+
+    /// `A X` block by block; with `scaled`, as [`each_panel`](Self::each_panel).
+    fn products(&self, x: &Matrix, pass: &Pass<'_>, scaled: bool, f: &mut ProductSink<'_>) -> Result<()> {
         if !self.form.is_packed() {
             let narrow = x.to_tensor(self.device)?;
-            return self.each_block(pass, &mut |block| {
+            return self.each_block(pass, scaled, &mut |block| {
                 let y = matmul(&block.x, &narrow)?.read()?;
                 let rows = y.len() / x.cols().max(1);
                 let y = Matrix::from_vec(y.into_iter().map(f64::from).collect(), rows, x.cols())?;
@@ -283,7 +312,7 @@ impl<'a> Standardized<'a> {
             });
         }
         let product = Product::new(self.device, x, self.is_centred(), None)?;
-        self.each_panel(pass, &mut |panel| {
+        self.each_panel(pass, scaled, &mut |panel| {
             let table = panel.table(self.device)?;
             self.blocks(panel, pass, &mut |rows| {
                 let Some(packed) = panel.packed(&table) else { return Ok(()) };
@@ -303,7 +332,7 @@ impl<'a> Standardized<'a> {
         pass: &Pass<'_>,
         sink: &mut VariantSink<'_>,
     ) -> Result<()> {
-        self.products(x, pass, &mut |rows, y, standards| {
+        self.products(x, pass, true, &mut |rows, y, standards| {
             for (i, standard) in standards.iter().enumerate() {
                 if standard.fate == Fate::Used {
                     sink(rows.start + i as u64, standard, y.row(i))?;
@@ -323,8 +352,9 @@ impl LinearMap for Standardized<'_> {
         if self.form.is_packed() {
             // The bounds of what is rounded are those of all rows.
             self.counted(pass)?;
+            let pass = &self.told(pass);
             let mut product = Product::new(self.device, x, self.is_centred(), Some(self.tally().bounds))?;
-            self.each_panel(pass, &mut |panel| {
+            self.each_panel(pass, false, &mut |panel| {
                 let table = panel.table(self.device)?;
                 panel.packed(&table).map_or(Ok(()), |rows| product.add(rows))
             })?;
@@ -333,7 +363,7 @@ impl LinearMap for Standardized<'_> {
         let thin = x.to_tensor(self.device)?;
         // The result lies on its side: the long rows fill register tiles that a thin column leaves half empty.
         let mut sum = Sum::new(x.cols() as u64, x.rows() as u64, false);
-        self.each_block(pass, &mut |block| sum.add(&matmul_tn(&matmul(&block.x, &thin)?, &block.x)?))?;
+        self.each_block(pass, false, &mut |block| sum.add(&matmul_tn(&matmul(&block.x, &thin)?, &block.x)?))?;
         Ok(sum.finish(self.device)?.transposed())
     }
 
@@ -343,6 +373,6 @@ impl LinearMap for Standardized<'_> {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        self.products(x, pass, &mut |rows, y, _| sink(rows.start, y))
+        self.products(x, &self.told(pass), false, &mut |rows, y, _| sink(rows.start, y))
     }
 }

@@ -1,6 +1,6 @@
 //! PCA against numpy in f64, and the promises: any chunking, number of threads or budget gives the same bits.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::{
@@ -325,6 +325,42 @@ fn mixed_ploidy_and_many_alleles() {
     let pca =
         pca(&memory(&haploid, &[300, 20, 1], &[64, 20, 1]), &device, &options(K), &Run::default()).unwrap();
     assert_values(&pca.singular_values, &s, 2e-6);
+}
+
+/// What is told and reported is what is made: the pass that packs, and those of products.
+#[test]
+fn every_pass_is_told() {
+    let dosages = dosages(9000, 60);
+    let floats: Vec<f32> = dosages.iter().map(|&x| f32::from(x.max(0))).collect();
+    let options = randomized(2, Stop::PowerIterations(2));
+    let (shape, chunk) = ([9000, 60], [500, 60]);
+    for (genotypes, passes) in [(memory(&dosages, &shape, &chunk), 5), (memory(&floats, &shape, &chunk), 4)] {
+        let with = |host| {
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let tell = told.clone();
+            let progress = Progress::new(move |status| tell.lock().unwrap().push(status));
+            let memory = Budget { host: Some(host), device: None };
+            let result =
+                pca(&genotypes, &Device::cpu(), &options, &Run { memory, progress, ..Run::default() });
+            let told = told.lock().unwrap().clone();
+            (result, told)
+        };
+        let Err(Error::Budget { minimum, .. }) = with(1000).0 else { panic!("1000 bytes should not do") };
+        for (host, residency, reads) in [(1 << 30, Residency::Device, 1), (minimum, Residency::Store, passes)]
+        {
+            let (pca, told) = with(host);
+            let pca = pca.unwrap();
+            assert_eq!((pca.residency, pca.passes), (residency, passes));
+            assert_eq!(pca.stats.chunks, 18 * u64::from(reads), "{residency:?}");
+            assert!(told.iter().all(|status| status.passes == passes));
+            let each: Vec<_> = told.chunk_by(|a, b| a.pass == b.pass).collect();
+            assert_eq!(each.len(), passes as usize);
+            for (pass, told) in each.iter().enumerate() {
+                assert_eq!((told[0].pass as usize, told[0].rows), (pass, 0));
+                assert!(told.is_sorted_by(|a, b| a.rows < b.rows) && told[told.len() - 1].rows == 9000);
+            }
+        }
+    }
 }
 
 #[test]

@@ -119,6 +119,14 @@ impl<'a> Pass<'a> {
         self.run
     }
 
+    /// The same with so many more passes before it, of so many more in all.
+    pub(crate) const fn among(self, before: u32, more: u32) -> Self {
+        let Status { pass, passes, .. } = self.status;
+        let status =
+            Status { pass: pass.saturating_add(before), passes: passes.saturating_add(more), ..self.status };
+        Self { status, ..self }
+    }
+
     /// To be called after each block: reports that `rows` of the rows are done.
     ///
     /// # Errors

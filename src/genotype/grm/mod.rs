@@ -6,7 +6,7 @@ mod write;
 mod tests;
 
 use super::{
-    memory::{DEVICE_BUDGET, Memory, ahead_bytes, block_bytes, stream_bytes},
+    memory::{Memory, OnePass, block_bytes, stream_bytes},
     packed::gram::Gram,
     pair_sums::{PairSums, Wanted},
     pca::{VariantCounts, VariantFilter, check_extents, no_variant},
@@ -227,20 +227,7 @@ fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> R
     // Packed rows are multiplied as they are; calls as weights are beside what they are made from.
     let standardized = if wanted.shared { 2 } else { u64::from(!packed) };
     let device_need = block_bytes(map, shared, standardized).saturating_add(on_device);
-    let mut host_need = stream_bytes(map).saturating_add(on_host);
-    let device_budget = Memory::device_budget(device, run);
-    if shared {
-        host_need = host_need.saturating_add(device_need);
-    } else if device_need > device_budget {
-        return Err(Error::Budget { what: DEVICE_BUDGET, budget: device_budget, minimum: device_need });
-    }
-    let budget = run.memory.host_bytes();
-    if host_need > budget {
-        return Err(Error::Budget { what: "memory budget", budget, minimum: host_need });
-    }
-    let mut free = budget - host_need;
-    let ahead = ahead_bytes(map, device.pool()?.current_num_threads() as u64).min(free);
-    free -= ahead;
-    let panel_bytes = Gram::panel_bytes(device, if shared { free } else { device_budget - device_need });
-    Ok((map.plan().largest_need().saturating_add(ahead), panel_bytes))
+    let host_need = stream_bytes(map).saturating_add(on_host);
+    let OnePass { prefetch, gram_panel_bytes } = OnePass::new(map, run, host_need, device_need)?;
+    Ok((prefetch, gram_panel_bytes))
 }

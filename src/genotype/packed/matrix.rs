@@ -1,6 +1,7 @@
 //! A matrix of 0, 1 and 2 that stays on a device, two bits an entry.
 
 use super::{
+    MAX_SAMPLES, PANEL_ROWS,
     apply::Rows,
     pack::{Coding, pack_genotypes},
     product::Product,
@@ -15,10 +16,6 @@ use crate::{
     tensor::checked_len,
 };
 
-/// Most columns: 256 times as many, the largest sum of a row's codes times digits, is below 2^31.
-const MAX_COLUMNS: u64 = (1 << 23) - 1;
-/// Most rows of a random panel, so that narrow ones do not need a large table of factors.
-const PANEL_ROWS: u64 = 1 << 20;
 /// Rows of `A X` that are read at a time.
 const APPLY_ROWS: u64 = 1 << 16;
 
@@ -66,9 +63,9 @@ impl PackedMatrix {
         if columns == 0 {
             return Err(Error::argument("PackedMatrix::new", "columns", "0; a row has at least one entry"));
         }
-        if columns > MAX_COLUMNS {
+        if columns > MAX_SAMPLES {
             let what = "columns of a packed matrix";
-            return Err(Error::Limit { what, requested: columns, max: MAX_COLUMNS });
+            return Err(Error::Limit { what, requested: columns, max: MAX_SAMPLES });
         }
         Ok(Self { device: device.clone(), rows: 0, columns, panels: Vec::new() })
     }

@@ -22,6 +22,13 @@ pub(crate) mod uniform;
 
 pub use self::matrix::PackedMatrix;
 
+/// Most samples of a product, or columns of a matrix: 256 times as many, the largest sum of a row's codes times digits, is
+/// below 2^31.
+pub(crate) const MAX_SAMPLES: u64 = (1 << 23) - 1;
+
+/// Most rows of a panel, so that narrow ones do not need a large table of factors.
+pub(crate) const PANEL_ROWS: u64 = 1 << 20;
+
 /// Words of a row: a multiple of 4.
 pub(crate) const fn row_words(samples: u64) -> u64 {
     samples.div_ceil(64) * 4

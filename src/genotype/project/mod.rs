@@ -7,17 +7,16 @@ mod tests;
 pub(crate) use self::reference::Matched;
 pub use self::reference::{Match, ReferenceLoadings};
 use super::{
-    memory::{DEVICE_BUDGET, Memory},
-    pca::{Method, PcaOptions},
+    memory::{Memory, OnePass, block_bytes, stream_bytes},
     source::Genotypes,
     standardized::Standardized,
     tally::Tally,
 };
 use crate::{
-    Budget, Device, Error, Result, Run, Status, Tensor,
+    Device, Error, Result, Run, Status, Tensor,
     linalg::{
-        Matrix, Pass,
-        gram::{Sum, to_usize},
+        LinearMap, Matrix, Pass,
+        gram::{IN_FLIGHT, Sum, to_usize},
         matmul_tn,
     },
     stream::StreamStats,
@@ -109,7 +108,7 @@ pub fn project(
     let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
     // On its side, as in `Standardized::gram`.
     let mut sum = Sum::new(k as u64, n, false);
-    map.each_block(&pass, &mut |block| {
+    map.each_block(&pass, true, &mut |block| {
         let Some(rows) = matched.loadings(block.rows.clone()) else { return Ok(()) };
         let shape = [block.rows.end - block.rows.start, k as u64];
         sum.add(&matmul_tn(&Tensor::from_slice(device, &rows, &shape)?, &block.x)?)
@@ -154,23 +153,25 @@ fn check(genotypes: &Genotypes, reference: &ReferenceLoadings, matches: &[Option
     Ok(())
 }
 
-/// Bytes of chunks to hold at most: what the budget leaves beside the reference. The plan is that of the randomized
-/// method for as many columns, whose thin products have the same shapes.
+/// Bytes of chunks to hold at most: what the budget leaves beside the reference.
+///
+/// # Errors
+/// [`Error::Budget`] with the least that would do.
 fn prefetch(map: &Standardized<'_>, device: &Device, matched: Matched<'_>, run: &Run) -> Result<u64> {
-    let held = matched.reference.bytes() + size_of_val(matched.matches) as u64;
+    let [variants, n] = map.shape();
+    let k = matched.reference.components() as u64;
+    let rows = map.plan().block_rows().min(variants);
+    // Of a block the loadings and the table of its scaling, which the host makes; its scores, and those whose downloads
+    // are under way.
+    let operands = rows.saturating_mul(4 * k + 12);
+    let scores = n.saturating_mul(4 * k);
+    let products = operands.saturating_add(scores.saturating_mul(1 + IN_FLIGHT as u64));
+    // The sum in f64, and its transpose.
+    let on_host = products.saturating_add(scores.saturating_mul(4));
     // The default is a share of what is free now, beside what is held already.
-    let host = run.memory.host.map(|bytes| bytes.saturating_sub(held));
-    let beside = Run { memory: Budget { host, ..run.memory }, ..run.clone() };
-    let mut options = PcaOptions { components: matched.reference.components(), ..PcaOptions::default() };
-    options.svd.oversamples = 0;
-    let allowance = Memory::new(map, device, &options, &beside)
-        .and_then(|memory| memory.allow(map, Method::Randomized))
-        .map_err(|error| match error {
-            Error::Budget { what, budget, minimum } if what != DEVICE_BUDGET => {
-                let (budget, held) = run.memory.host.map_or((budget, 0), |bytes| (bytes, held));
-                Error::Budget { what, budget, minimum: minimum.saturating_add(held) }
-            }
-            error => error,
-        })?;
-    Ok(allowance.prefetch)
+    let held = matched.reference.bytes() + size_of_val(matched.matches) as u64;
+    let held = run.memory.host.map_or(0, |_| held);
+    let host = stream_bytes(map).saturating_add(on_host).saturating_add(held);
+    let on_device = block_bytes(map, Memory::is_shared(device), 1).saturating_add(products);
+    Ok(OnePass::new(map, run, host, on_device)?.prefetch)
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    DeviceOptions, Progress,
-    genotype::{MemoryArray, Pca, Scaler, Storable, loadings, pca},
+    Budget, DeviceOptions, Progress,
+    genotype::{CountedAllele, MemoryArray, Pca, PcaOptions, Scaler, Storable, loadings, pca},
     random::philox,
 };
 
@@ -324,6 +324,30 @@ fn the_stated_minimum_is_enough() {
     assert!(minimum > reference.bytes());
     with(minimum).unwrap();
     assert!(matches!(with(minimum - 1), Err(Error::Budget { .. })));
+}
+
+/// A block of f32 is the most of what a projection of packed calls takes.
+#[test]
+fn the_peak_is_planned() {
+    let (variants, samples) = (512, 20_000);
+    let genotypes = {
+        let bytes = vec![0b1011_1000u8; variants * samples / 4];
+        let shape = [variants as u64, samples as u64 / 4];
+        let array = MemoryArray::new("bed", &bytes, &shape, &[64, shape[1]]).unwrap();
+        Genotypes::plink(vec![Arc::new(array)], samples as u64, CountedAllele::A1).unwrap()
+    };
+    let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 2).unwrap();
+    (0..variants).for_each(|_| reference.push(0.25, 0.5, 0.5, &[0.5, -0.5]).unwrap());
+    let matches: Vec<_> = (0..512).map(|row| Some(Match::Same(row))).collect();
+    let with = |host, device: &Device| {
+        let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        project(&genotypes, device, &reference, &matches, &run)
+    };
+    let device = Device::open_with("cpu", &DeviceOptions::default()).unwrap();
+    let Err(Error::Budget { minimum, .. }) = with(1000, &device) else { panic!("1000 bytes should not do") };
+    with(minimum, &device).unwrap();
+    let block = 4 * (variants * samples) as u64;
+    assert!((block..minimum).contains(&device.peak_bytes()), "{} of {minimum}", device.peak_bytes());
 }
 
 #[test]

@@ -20,8 +20,13 @@ use crate::{
 };
 
 impl Standardized<'_> {
-    /// One pass over the store.
-    pub(super) fn stream(&self, pass: &Pass<'_>, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
+    /// One pass over the store; with `scaled`, panels have the scaling of their rows.
+    pub(super) fn stream(
+        &self,
+        pass: &Pass<'_>,
+        scaled: bool,
+        f: &mut dyn FnMut(&Panel) -> Result<()>,
+    ) -> Result<()> {
         let run = pass.run();
         let mut blocks = Blocks::new(&self.plan, self.device, self.prefetch, &run.cancel)?;
         let slot = || self.device.driver().staging(self.plan.block_bytes());
@@ -41,7 +46,7 @@ impl Standardized<'_> {
             if let Some(block) = std::mem::replace(&mut counting, next) {
                 let started = Instant::now();
                 let (end, panel) = (block.rows.end, &mut open[0]);
-                self.finish(block, panel, tally.as_mut())?;
+                self.finish(block, panel, tally.as_mut(), scaled)?;
                 if panel.is_complete()
                     && let Some(panel) = open.pop_front()
                 {
@@ -116,7 +121,13 @@ impl Standardized<'_> {
     }
 
     /// Waits for a block's sums, and adds its variants' scaling to its panel.
-    fn finish(&self, block: Counting, panel: &mut Panel, tally: Option<&mut Tally>) -> Result<()> {
+    fn finish(
+        &self,
+        block: Counting,
+        panel: &mut Panel,
+        tally: Option<&mut Tally>,
+        scaled: bool,
+    ) -> Result<()> {
         let Counting { rows, sums, raw } = block;
         let stats = sums.wait()?;
         if let Some(row) = stats.iter().position(|stats| stats.bad > 0) {
@@ -131,7 +142,7 @@ impl Standardized<'_> {
                 tally.add(stats, standard, self.rule.samples);
             }
         }
-        panel.count(&standards, stats.iter().any(|stats| stats.count < self.rule.samples));
+        panel.count(&standards, stats.iter().any(|stats| stats.count < self.rule.samples), scaled);
         Ok(())
     }
 

@@ -35,7 +35,7 @@ fn packed(genotypes: &Genotypes, device: &Device) -> Result<Packed> {
     let map = Standardized::new(genotypes, device, rule)?;
     let run = Run::default();
     let (mut words, mut factors) = (Vec::new(), Vec::new());
-    map.each_panel(&Pass::new(&run, Status::new(0, 1, genotypes.variants())), &mut |panel| {
+    map.each_panel(&Pass::new(&run, Status::new(0, 1, genotypes.variants())), false, &mut |panel| {
         let Held::Packed(packed) = &panel.held else { panic!("{:?} should be packed", panel.held) };
         words.extend(packed.read()?);
         factors.extend(panel.factors.as_flattened().iter().map(|x| x.to_bits()));

@@ -6,21 +6,31 @@ use crate::{DecodedChunk, Result, StoredType};
 #[test]
 fn absurd_numbers_of_chunks_are_refused() {
     let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, false);
-    let genotypes = Genotypes::new(vec![Arc::new(Claims(array))]).unwrap();
+    let genotypes = Genotypes::new(vec![Arc::new(Claims(array, [1 << 33, 2]))]).unwrap();
     let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
     assert!(matches!(error, Err(Error::Store { .. })), "{error:?}");
 }
 
-/// An array that claims more rows than it has.
+/// Sums of whole numbers of 32 bits hold so many samples, and no more: nothing is read.
+#[test]
+fn more_samples_than_exact_sums_hold_are_refused() {
+    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, true);
+    let genotypes = Genotypes::new(vec![Arc::new(Claims(array, [2, 1 << 23]))]).unwrap();
+    let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
+    let Err(Error::Limit { requested, max, .. }) = error else { panic!("{error:?}") };
+    assert_eq!((requested, max), (1 << 23, (1 << 23) - 1));
+}
+
+/// An array that claims more rows or columns than it has.
 #[derive(Debug)]
-struct Claims(Broken);
+struct Claims(Broken, [u64; 2]);
 
 impl ChunkedArray for Claims {
     fn name(&self) -> &str {
         "claims"
     }
     fn shape(&self) -> &[u64] {
-        &[1 << 33, 2]
+        &self.1
     }
     fn chunk_shape(&self) -> &[u64] {
         self.0.chunk_shape()
@@ -75,6 +85,26 @@ fn damaged_chunks_end_the_call() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// Without a word from the caller, dosages may be above 2 where the scaler needs no frequency.
+#[test]
+fn dosages_above_2_where_they_are_said_to_be_none() {
+    let (mut good, device, run) = (dosages(300, 80), Device::cpu(), Run::default());
+    let options = PcaOptions { scaler: Scaler::Standard, ..randomized(K, Stop::PowerIterations(2)) };
+    let of = |dosages: &[i8], bounded| {
+        let genotypes = memory(dosages, &[300, 80], &[64, 80]).dosages_are_bounded(bounded);
+        pca(&genotypes, &device, &options, &run)
+    };
+    let (bytes, packed) = (of(&good, false).unwrap(), of(&good, true).unwrap());
+    assert_values(&packed.singular_values, &bytes.singular_values, 2e-6);
+    assert_eq!(packed.digest, bytes.digest);
+    // What is packed is counted first.
+    assert_eq!((packed.passes, bytes.passes), (5, 4));
+    good[30 * 80 + 7] = 3;
+    assert!(of(&good, false).is_ok());
+    let error = of(&good, true);
+    assert!(matches!(error, Err(Error::Chunk { .. })), "{error:?}");
 }
 
 #[test]
