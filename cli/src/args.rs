@@ -51,13 +51,15 @@ pub(crate) struct PcaArgs {
     /// passes. auto: exact where that fits the memory and is cheaper than the expected passes.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) method: MethodArg,
-    /// Randomized: this many iterations, in N + 2 passes
+    /// Randomized, also with auto: this many iterations, in N + 3 passes, the first of which counts
     #[arg(long, value_name = "N", conflicts_with = "tolerance")]
     pub(crate) power_iterations: Option<u32>,
     /// Randomized: iterate until |AᵀA v - s² v| / (s s₁) of every component is at most T [default: 1e-4]
+    ///
+    /// With auto, the exact method where that costs less: it is within any tolerance.
     #[arg(long, value_name = "T", value_parser = tolerance)]
     pub(crate) tolerance: Option<f64>,
-    /// Randomized: most passes over the store
+    /// Randomized: most products with the matrix, a pass over the variants each
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) max_passes: u32,
     /// Randomized: extra vectors of each block [default: 10; to a tolerance, what makes 10 vectors in all]

@@ -68,9 +68,10 @@ fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure
             let why = "--power-iterations and --tolerance are for --method randomized, not exact";
             return Err(Failure::Usage(why.into()));
         }
-        // Whoever says when to stop iterating wants to iterate.
-        (MethodArg::Auto, Some(Stop::Tolerance(_))) => (Method::Randomized, Some("asked for by --tolerance")),
-        (MethodArg::Auto, Some(_)) => (Method::Randomized, Some("asked for by --power-iterations")),
+        // Whoever counts iterations wants to iterate; the exact method is within any tolerance.
+        (MethodArg::Auto, Some(Stop::PowerIterations(_))) => {
+            (Method::Randomized, Some("asked for by --power-iterations"))
+        }
         (method, _) => (method.into(), None),
     };
     let default = RandomizedSvd::default();
