@@ -27,11 +27,11 @@ pub(super) trait Dot: Copy + Send + Sync {
     /// The bytes of `words` shifted right by `shift`, modulo 4.
     fn quads(self, words: Self::Vector, shift: u32) -> Self::Vector;
 
-    /// Writes the places of the words that hold a missing code; gives how many. `places` has room for 16 more than there are
-    /// words.
+    /// Writes the places of the words that hold a missing code, or with `ANY` one that is not 0; gives how many. `places` has
+    /// room for 16 more than there are words.
     #[inline(always)]
-    fn find(self, words: &[u32], places: &mut [u32]) -> usize {
-        find(words, 0, places)
+    fn find<const ANY: bool>(self, words: &[u32], places: &mut [u32]) -> usize {
+        find::<ANY>(words, 0, places)
     }
 
     /// Four rows byte by byte: byte r of word p is byte p of row r.
@@ -54,14 +54,14 @@ pub(super) const fn missing(word: u32) -> u32 {
 
 /// [`Dot::find`] in plain code, of words the first of which is `first`.
 #[inline(always)]
-fn find(words: &[u32], first: usize, places: &mut [u32]) -> usize {
+fn find<const ANY: bool>(words: &[u32], first: usize, places: &mut [u32]) -> usize {
     let mut used = 0;
     #[allow(clippy::cast_possible_truncation, reason = "words of a tile in a cache")]
     let first = first as u32;
     for (place, &word) in (first..).zip(words) {
         // Without a branch: no processor would foretell which are whole.
         places[used] = place;
-        used += usize::from(missing(word) != 0);
+        used += usize::from(if ANY { word } else { missing(word) } != 0);
     }
     used
 }
@@ -177,21 +177,25 @@ impl Dot for Vnni {
     }
 
     #[inline(always)]
-    fn find(self, words: &[u32], places: &mut [u32]) -> usize {
+    fn find<const ANY: bool>(self, words: &[u32], places: &mut [u32]) -> usize {
         let simd = self.avx512f;
         let (vectors, rest) = words.as_chunks::<16>();
         let mut index = pulp::cast([0u32, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
         let mut used = 0;
         for &words in vectors {
             let words = pulp::cast(words);
-            let both = simd._mm512_and_si512(words, simd._mm512_srli_epi32::<1>(words));
-            let found = simd._mm512_test_epi32_mask(both, self.splat(0x5555_5555));
+            let found = if ANY {
+                simd._mm512_test_epi32_mask(words, words)
+            } else {
+                let both = simd._mm512_and_si512(words, simd._mm512_srli_epi32::<1>(words));
+                simd._mm512_test_epi32_mask(both, self.splat(0x5555_5555))
+            };
             let places: &mut [u32; 16] = &mut places[used..].as_chunks_mut().0[0];
             *places = pulp::cast(simd._mm512_maskz_compress_epi32(found, index));
             used += found.count_ones() as usize;
             index = simd._mm512_add_epi32(index, self.splat(16));
         }
-        used + find(rest, 16 * vectors.len(), &mut places[used..])
+        used + find::<ANY>(rest, 16 * vectors.len(), &mut places[used..])
     }
 
     #[inline(always)]

@@ -20,6 +20,7 @@ mod random;
 mod reduce;
 mod scale_columns;
 mod simd;
+mod sparse;
 mod standardize;
 mod unpack;
 

@@ -1,11 +1,14 @@
 //! Packed rows, transposed, times digits: exact sums.
 
+mod rare;
+
 use std::sync::{Mutex, PoisonError};
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
+use self::rare::{Find, Rare, gather};
 use super::dot::{DENSE, Dot, Path, Work, missing};
 use crate::{driver::cpu::CpuLaunch, genotype::packed::adjoint::Params};
 
@@ -17,6 +20,9 @@ const NARROW_STRIP: usize = 4;
 const DEPTH: usize = 256;
 /// Fewest rows of a task, so that adding up its sums costs little beside them.
 const LEAST_ROWS: usize = 512;
+
+/// Sparse rows are left out of the product where they are one in as many.
+const SPARSE_ROWS: usize = 8;
 
 /// Codes of 64 samples of 4 rows, a byte each: those of sample 4 p + j are word 16 j + p. A vector is in one line of the
 /// cache.
@@ -40,6 +46,7 @@ pub(crate) fn packed_adjoint(launch: CpuLaunch<'_>) {
     let product = Product {
         packed,
         rows,
+        order: None,
         words,
         word0,
         word1,
@@ -64,6 +71,8 @@ const fn padded(cols: usize) -> usize {
 struct Product<'a> {
     packed: &'a [u32],
     rows: usize,
+    /// Which rows these are, where not all.
+    order: Option<&'a [u32]>,
     words: usize,
     /// The first word of the rows, and the one past the last.
     word0: usize,
@@ -86,8 +95,18 @@ struct Adjoint<'a> {
 
 impl Work for Adjoint<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
-        let product = self.product;
-        let Product { cols, lanes, slices, .. } = product;
+        let Product { packed, words, cols, lanes, slices, .. } = self.product;
+        let split = dot.vectorize(Find { dot, packed, words });
+        let (order, sparse) = split.order.split_at(split.dense);
+        // To put weights in another order pays where it leaves out enough rows.
+        let pays = SPARSE_ROWS * sparse.len() > split.order.len();
+        let weights = if pays { gather(dot, &self.product, order) } else { Vec::new() };
+        let rare = if pays { Rare::new(dot, &self.product, sparse) } else { Rare::default() };
+        let product = if pays {
+            Product { rows: order.len(), order: Some(order), weights: &weights, ..self.product }
+        } else {
+            self.product
+        };
         let mut filled = Vec::new();
         if product.missing {
             filled.resize(product.rows.div_ceil(4) * 4 * padded(cols), 0);
@@ -110,6 +129,7 @@ impl Work for Adjoint<'_> {
             let strip = &strips[strip];
             dot.vectorize(Piece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out: strip });
         });
+        rare.add_all(dot, product, &strips);
     }
 }
 
@@ -179,7 +199,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
                 let bytes = bytes.as_flattened();
                 self.decode(bytes, codes);
                 if p.missing {
-                    let used = self.dot.find(bytes, &mut places);
+                    let used = self.dot.find::<false>(bytes, &mut places);
                     if used * DENSE > bytes.len() {
                         self.add_absent(bytes, codes, weights, sums);
                     } else {
@@ -192,16 +212,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
             }
         }
         join(&sums, p, &mut totals);
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = out.chunks_exact_mut(2 * p.cols).zip(totals.chunks_exact(padded(p.cols)));
-        for (out, totals) in rows {
-            for (out, &added) in out.as_chunks_mut::<2>().0.iter_mut().zip(totals) {
-                let total = (i64::from(out[0]) | i64::from(out[1]) << 32).wrapping_add(added);
-                #[allow(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
-                let halves = [total as u32, (total >> 32) as u32];
-                *out = halves;
-            }
-        }
+        merge(&totals, p, self.out);
     }
 }
 
@@ -212,6 +223,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WI
         let p = &self.product;
         for (first, out) in (first..).step_by(4).zip(out) {
             let four = |row: usize| -> [u32; 4] {
+                let row = p.order.map_or(row, |order| order[row] as usize);
                 let words = &p.packed[row * p.words + word..][..4];
                 [words[0], words[1], words[2], words[3]]
             };
@@ -336,6 +348,21 @@ fn walk(bytes: &[u32], places: &[u32], filled: &[i32], totals: &mut [i64], padde
     }
 }
 
+/// Adds (samples, padded columns) totals, times the power of two, to the sums of as many samples as there are.
+#[inline(always)]
+fn merge(totals: &[i64], p: &Product<'_>, out: &Mutex<&mut [u32]>) {
+    let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+    let rows = out.chunks_exact_mut(2 * p.cols).zip(totals.chunks_exact(padded(p.cols)));
+    for (out, totals) in rows {
+        for (out, &added) in out.as_chunks_mut::<2>().0.iter_mut().zip(totals) {
+            let total = (i64::from(out[0]) | i64::from(out[1]) << 32).wrapping_add(added << p.shift);
+            #[allow(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
+            let halves = [total as u32, (total >> 32) as u32];
+            *out = halves;
+        }
+    }
+}
+
 /// Adds what (strips, lanes, 64) sums of digits stand for to (samples, padded columns).
 #[inline(always)]
 fn join(sums: &[u32], p: &Product<'_>, totals: &mut [i64]) {
@@ -352,7 +379,7 @@ fn join(sums: &[u32], p: &Product<'_>, totals: &mut [i64]) {
             for (place, sum) in column.into_iter().enumerate() {
                 let sample = 4 * (place % 16) + place / 16;
                 let total = &mut totals[sample * padded + c];
-                *total = (*total + sum) << p.shift;
+                *total += sum;
             }
         }
     }

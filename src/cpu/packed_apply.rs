@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::{
     dot::{DENSE, Dot, Path, Work},
     quads::{DEPTH, Gaps, Quads, Tile, Walk},
+    sparse::{Split, list},
 };
 use crate::{
     driver::cpu::CpuLaunch,
@@ -183,11 +184,13 @@ fn put(sets: &[[[u32; PART]; 3]], p: Product<'_>, part: usize, out: &mut [u32]) 
     }
 }
 
-/// What a block's codes add up to, missing ones as 3, and the digits of missing samples: (rows, lanes), and what a vector
+/// What a block's codes add up to, missing ones as 3, and the digits of missing samples: (places, lanes), and what a vector
 /// past the end may read.
 struct Sums {
     codes: Vec<u32>,
     absent: Vec<u32>,
+    /// Each row's place.
+    places: [usize; BLOCK],
 }
 
 impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> {
@@ -195,37 +198,64 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
     fn sums(&self) -> Sums {
         let p = &self.product;
         let len = BLOCK * p.lanes + PART;
-        let mut sums =
-            Sums { codes: vec![0; len], absent: if p.missing { vec![0; len] } else { Vec::new() } };
+        let absent = if p.missing { vec![0; len] } else { Vec::new() };
+        let mut sums = Sums { codes: vec![0; len], absent, places: [0; BLOCK] };
+        let packed = &p.packed[self.first * p.words..][..self.rows * p.words];
+        let mut words = Vec::new();
+        let split = Split::new(self.dot, packed, p.words, &mut words);
+        for (place, &row) in split.order.iter().enumerate() {
+            sums.places[row as usize] = place;
+        }
+        self.add_dense(packed, &split.order[..split.dense], &mut sums);
+        let (mut codes, mut gaps) = (Vec::new(), Vec::new());
+        for (place, &row) in split.order.iter().enumerate().skip(split.dense) {
+            let row = &packed[row as usize * p.words..][..p.words];
+            list(self.dot, row, &mut words, &mut codes, &mut gaps);
+            let place = place * p.lanes..(place + 1) * p.lanes;
+            self.walk(&codes, p.xs, &mut sums.codes[place.clone()]);
+            if p.missing {
+                self.walk(&gaps, p.xs, &mut sums.absent[place]);
+            }
+        }
+        sums
+    }
+
+    /// Adds the products of these rows, whose places are the first.
+    #[inline(always)]
+    fn add_dense(&self, packed: &[u32], rows: &[u32], sums: &mut Sums) {
+        let p = &self.product;
         let mut quads = [Quads::default(); NARROW];
         let mut gaps = Gaps::default();
         for word in (0..p.words).step_by(DEPTH) {
             let count = DEPTH.min(p.words - word);
             let xs = &p.xs[4 * word * p.lanes..][..4 * count * p.lanes];
-            for row in (0..self.rows).step_by(NARROW) {
-                let place = row * p.lanes..(row + NARROW) * p.lanes;
-                let mut packed = [&[][..]; NARROW];
-                for (row, packed) in (row..self.rows).zip(&mut packed) {
-                    *packed = &p.packed[(self.first + row) * p.words + word..][..count];
+            for (first, rows) in (0..).step_by(NARROW).zip(rows.chunks(NARROW)) {
+                // Places past the last row get zeros more.
+                let place = first * p.lanes..(first + NARROW) * p.lanes;
+                let mut parts = [&[][..]; NARROW];
+                for (&row, part) in rows.iter().zip(&mut parts) {
+                    *part = &packed[row as usize * p.words + word..][..count];
                 }
-                for (quads, packed) in quads.iter_mut().zip(packed) {
-                    quads.decode(packed);
+                for (quads, part) in quads.iter_mut().zip(parts) {
+                    quads.decode(part);
                 }
                 self.add(&quads, count, xs, &mut sums.codes[place.clone()]);
                 if p.missing {
                     let sums = &mut sums.absent[place];
-                    if gaps.find(self.dot, &packed) * DENSE > NARROW * count {
-                        for (quads, packed) in quads.iter_mut().zip(packed) {
-                            quads.decode_gaps(packed);
+                    if gaps.find(self.dot, &parts) * DENSE > NARROW * count {
+                        for (quads, part) in quads.iter_mut().zip(parts) {
+                            quads.decode_gaps(part);
                         }
                         self.add(&quads, count, xs, sums);
                     } else {
-                        self.walk(&packed, &mut gaps, xs, sums);
+                        for (row, sums) in sums.chunks_exact_mut(p.lanes).enumerate() {
+                            gaps.list(row, parts[row]);
+                            self.walk(&gaps.ones, xs, sums);
+                        }
                     }
                 }
             }
         }
-        sums
     }
 
     /// Adds the products of `NARROW` rows to their sums.
@@ -244,21 +274,18 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
         }
     }
 
-    /// Adds the digits of the missing samples of each row.
+    /// Adds the digits of some samples of a row, times the numbers in their bytes.
     #[inline(always)]
-    fn walk(&self, packed: &[&[u32]; NARROW], gaps: &mut Gaps<NARROW>, xs: &[u32], sums: &mut [u32]) {
-        for (row, sums) in sums.chunks_exact_mut(self.product.lanes).enumerate() {
-            gaps.list(row, packed[row]);
-            let (xs, sums) = (cast_slice(xs), cast_slice_mut(sums));
-            let stride = sums.len();
-            for first in (0..stride).step_by(WIDE) {
-                let walk = Walk { ones: &gaps.ones, xs, stride, first };
-                match WIDE.min(stride - first) {
-                    1 => walk.add::<D, 1>(self.dot, sums),
-                    2 => walk.add::<D, 2>(self.dot, sums),
-                    3 => walk.add::<D, 3>(self.dot, sums),
-                    _ => walk.add::<D, WIDE>(self.dot, sums),
-                }
+    fn walk(&self, ones: &[(u32, u32)], xs: &[u32], sums: &mut [u32]) {
+        let (xs, sums) = (cast_slice(xs), cast_slice_mut(sums));
+        let stride = sums.len();
+        for first in (0..stride).step_by(WIDE) {
+            let walk = Walk { ones, xs, stride, first };
+            match WIDE.min(stride - first) {
+                1 => walk.add::<D, 1>(self.dot, sums),
+                2 => walk.add::<D, 2>(self.dot, sums),
+                3 => walk.add::<D, 3>(self.dot, sums),
+                _ => walk.add::<D, WIDE>(self.dot, sums),
             }
         }
     }
@@ -291,8 +318,9 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
     {
         let p = self.product;
         let [mean, factor] = p.table.get(self.first + row).copied().unwrap_or_default();
+        let place = sums.places[row];
         let slices = |sums: &'a [u32]| -> [&'a [u32; PART]; 3] {
-            [0, 1, 2].map(|t| &sums[row * p.lanes + t * p.cols + PART * part..].as_chunks().0[0])
+            [0, 1, 2].map(|t| &sums[place * p.lanes + t * p.cols + PART * part..].as_chunks().0[0])
         };
         let absent = p.missing.then(|| slices(&sums.absent));
         RowValues { mean, factor, totals: p.totals[part], codes: slices(&sums.codes), absent }

@@ -67,7 +67,7 @@ impl<const ROWS: usize> Gaps<ROWS> {
     pub(super) fn find<D: Dot>(&mut self, dot: D, packed: &[&[u32]; ROWS]) -> usize {
         let mut all = 0;
         for ((packed, places), used) in packed.iter().zip(&mut self.places).zip(&mut self.used) {
-            *used = dot.find(packed, places);
+            *used = dot.find::<false>(packed, places);
             all += *used;
         }
         all
@@ -127,7 +127,7 @@ impl<W: Pod, const ROWS: usize> Tile<'_, W, ROWS> {
     }
 }
 
-/// Where the digits of a row's missing samples are added.
+/// Where the digits of some of a row's samples are added, each times the number in its byte.
 pub(super) struct Walk<'a, W> {
     pub(super) ones: &'a [(u32, u32)],
     pub(super) xs: &'a [W],

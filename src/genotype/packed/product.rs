@@ -90,11 +90,11 @@ impl Product {
     }
 
     /// Bytes on the device of a product `Aᵀ (A X)` with all of so many rows, besides those: the operand, the sums, and the
-    /// weights of two steps with what the cpu device adds for missing codes, less than those of one.
+    /// weights of two steps with what the cpu device makes of them for missing codes and sparse rows, less than twice those.
     pub(crate) fn device_bytes(device: &Device, rows: u64, samples: u64, columns: u64) -> u64 {
         let (words, width) = (row_words(samples), 2 * lanes(columns));
         let weights = steps(device, words, width).longest(rows).next_multiple_of(4) * width;
-        16 * words * lanes(columns) + 8 * samples * columns + 3 * weights
+        16 * words * lanes(columns) + 8 * samples * columns + 6 * weights
     }
 
     /// Waits: `Aᵀ (A X)` of all rows that were added, exact but for the rounding of X and of A X.

@@ -1,0 +1,183 @@
+//! Sparse rows of a transposed product: what their few codes add.
+
+use std::{ops::Range, sync::Mutex};
+
+use pulp::NullaryFnOnce;
+use rayon::prelude::*;
+
+use super::{Dot, Product, STRIP, merge, padded};
+use crate::cpu::sparse::Split;
+
+/// Sparse rows of a task, and words of a row whose samples' totals the cache holds meanwhile: a multiple of [`STRIP`].
+const RARE_ROWS: usize = 2048;
+const RARE_STRIP: usize = 8 * STRIP;
+/// Fours of rows whose digits one task puts in order.
+const FOURS: usize = 64;
+
+/// Finds the sparse rows.
+pub(super) struct Find<'a, D> {
+    pub(super) dot: D,
+    pub(super) packed: &'a [u32],
+    pub(super) words: usize,
+}
+
+impl<D: Dot> NullaryFnOnce for Find<'_, D> {
+    type Output = Split;
+
+    #[inline(always)]
+    fn call(self) -> Split {
+        Split::new(self.dot, self.packed, self.words, &mut Vec::new())
+    }
+}
+
+/// The digits of these rows, in their order.
+pub(super) fn gather<D: Dot>(dot: D, p: &Product<'_>, order: &[u32]) -> Vec<u32> {
+    let mut out = vec![0; order.len().div_ceil(4) * p.width];
+    let fours = out.par_chunks_mut(FOURS * p.width).zip(order.par_chunks(4 * FOURS));
+    fours.for_each(|(out, order)| dot.vectorize(Gather { weights: p.weights, width: p.width, order, out }));
+    out
+}
+
+struct Gather<'a> {
+    weights: &'a [u32],
+    width: usize,
+    order: &'a [u32],
+    out: &'a mut [u32],
+}
+
+impl NullaryFnOnce for Gather<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (out, order) in self.out.chunks_exact_mut(self.width).zip(self.order.chunks(4)) {
+            for (place, &row) in (0..).step_by(8).zip(order) {
+                let (four, from) = (row as usize / 4, 8 * (row % 4));
+                let weights = &self.weights[four * self.width..][..self.width];
+                out.iter_mut().zip(weights).for_each(|(out, &word)| *out |= (word >> from & 255) << place);
+            }
+        }
+    }
+}
+
+/// Sparse rows, with what one of their codes and a missing one add: (rows, padded columns).
+#[derive(Default)]
+pub(super) struct Rare<'a> {
+    pub(super) rows: &'a [u32],
+    ones: Vec<i32>,
+    missing: Vec<i32>,
+}
+
+impl<'a> Rare<'a> {
+    pub(super) fn new<D: Dot>(dot: D, p: &Product<'_>, rows: &'a [u32]) -> Self {
+        let multiples = |set: usize| {
+            let mut out = vec![0; rows.len() * padded(p.cols)];
+            let parts = out.par_chunks_mut(4 * FOURS * padded(p.cols)).zip(rows.par_chunks(4 * FOURS));
+            parts.for_each(|(out, rows)| dot.vectorize(Multiples { p, set, rows, out }));
+            out
+        };
+        let missing = if p.missing { multiples(1) } else { Vec::new() };
+        Self { rows, ones: multiples(0), missing }
+    }
+
+    /// Adds the products of all of them to the strips of the sums.
+    pub(super) fn add_all<D: Dot>(&self, dot: D, product: Product<'_>, strips: &[Mutex<&mut [u32]>]) {
+        let places: Vec<usize> = (0..self.rows.len()).step_by(RARE_ROWS).collect();
+        let words: Vec<usize> = (product.word0..product.word1).step_by(RARE_STRIP).collect();
+        places.into_par_iter().for_each(|place| {
+            let rows = place..self.rows.len().min(place + RARE_ROWS);
+            for &word in &words {
+                let words = word..product.word1.min(word + RARE_STRIP);
+                let strips = &strips[(word - product.word0) / STRIP..];
+                dot.vectorize(RarePiece { dot, rare: self, product, rows: rows.clone(), words, strips });
+            }
+        });
+    }
+
+    /// Adds the products of these rows and words to the totals of (samples, padded columns).
+    #[inline(always)]
+    fn add<D: Dot>(
+        &self,
+        dot: D,
+        p: &Product<'_>,
+        rows: Range<usize>,
+        words: Range<usize>,
+        totals: &mut [i64],
+    ) {
+        let padded = padded(p.cols);
+        let mut places = [0; RARE_STRIP + 16];
+        for row in rows {
+            let packed = &p.packed[self.rows[row] as usize * p.words..][words.clone()];
+            let used = dot.find::<true>(packed, &mut places);
+            for &place in &places[..used] {
+                let mut rest = packed[place as usize];
+                while rest != 0 {
+                    let bit = rest.trailing_zeros() & !1;
+                    let code = rest >> bit & 3;
+                    rest &= !(3 << bit);
+                    let (multiples, times) = if code == 3 { (&self.missing, 1) } else { (&self.ones, code) };
+                    let multiples = &multiples[row * padded..][..padded];
+                    let totals = &mut totals[(16 * place + bit / 2) as usize * padded..][..padded];
+                    let pairs = totals.as_chunks_mut::<8>().0.iter_mut().zip(multiples.as_chunks::<8>().0);
+                    for (totals, multiples) in pairs {
+                        // All read before any is written, as one vector is.
+                        *totals = std::array::from_fn(|i| {
+                            totals[i] + i64::from(multiples[i] * times.cast_signed())
+                        });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Some words of some sparse rows.
+struct RarePiece<'a, 'b, D> {
+    dot: D,
+    rare: &'a Rare<'a>,
+    product: Product<'a>,
+    rows: Range<usize>,
+    words: Range<usize>,
+    /// From the first word on.
+    strips: &'a [Mutex<&'b mut [u32]>],
+}
+
+impl<D: Dot> NullaryFnOnce for RarePiece<'_, '_, D> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { dot, rare, product, rows, words, strips } = self;
+        let mut totals = vec![0; 16 * words.len() * padded(product.cols)];
+        rare.add(dot, &product, rows, words, &mut totals);
+        for (totals, strip) in totals.chunks(16 * STRIP * padded(product.cols)).zip(strips) {
+            merge(totals, &product, strip);
+        }
+    }
+}
+
+/// The numbers that the digits of some rows stand for.
+struct Multiples<'a, 'b> {
+    p: &'a Product<'b>,
+    set: usize,
+    rows: &'a [u32],
+    out: &'a mut [i32],
+}
+
+impl NullaryFnOnce for Multiples<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let p = self.p;
+        for (out, &row) in self.out.chunks_exact_mut(padded(p.cols)).zip(self.rows) {
+            let words = &p.weights[row as usize / 4 * p.width + self.set * p.lanes..];
+            for slice in 0..p.slices {
+                let words = &words[slice * p.cols..][..p.cols];
+                for (out, &word) in out.iter_mut().zip(words) {
+                    *out += ((word << (24 - 8 * (row % 4))).cast_signed() >> 24) << (8 * slice);
+                }
+            }
+        }
+    }
+}
