@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use self::rare::{Find, Rare, gather};
+use self::rare::{Rare, gather};
 use super::dot::{DENSE, Dot, Path, Work, missing};
 use crate::{driver::cpu::CpuLaunch, genotype::packed::adjoint::Params};
 
@@ -20,9 +20,6 @@ const NARROW_STRIP: usize = 4;
 const DEPTH: usize = 256;
 /// Fewest rows of a task, so that adding up its sums costs little beside them.
 const LEAST_ROWS: usize = 512;
-
-/// Sparse rows are left out of the product where they are one in as many.
-const SPARSE_ROWS: usize = 8;
 
 /// Codes of 64 samples of 4 rows, a byte each: those of sample 4 p + j are word 16 j + p. A vector is in one line of the
 /// cache.
@@ -96,17 +93,15 @@ struct Adjoint<'a> {
 impl Work for Adjoint<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
         let Product { packed, words, cols, lanes, slices, .. } = self.product;
-        let split = dot.vectorize(Find { dot, packed, words });
-        let (order, sparse) = split.order.split_at(split.dense);
-        // To put weights in another order pays where it leaves out enough rows.
-        let pays = SPARSE_ROWS * sparse.len() > split.order.len();
-        let weights = if pays { gather(dot, &self.product, order) } else { Vec::new() };
-        let rare = if pays { Rare::new(dot, &self.product, sparse) } else { Rare::default() };
-        let product = if pays {
-            Product { rows: order.len(), order: Some(order), weights: &weights, ..self.product }
+        let split = rare::split(dot, packed, words);
+        let (weights, rare, product);
+        if let Some([dense, sparse]) = &split {
+            weights = gather(dot, &self.product, dense);
+            rare = Rare::new(dot, &self.product, sparse);
+            product = Product { rows: dense.len(), order: Some(dense), weights: &weights, ..self.product };
         } else {
-            self.product
-        };
+            (rare, product) = (Rare::default(), self.product);
+        }
         let mut filled = Vec::new();
         if product.missing {
             filled.resize(product.rows.div_ceil(4) * 4 * padded(cols), 0);

@@ -5,6 +5,12 @@ use super::dot::{Dot, missing};
 /// A row is sparse with a code in one word of as many: then its codes take less than a third of a product's time.
 const SPARSE: usize = 4;
 
+/// Whether a row is sparse. `places` has room for 16 more than there are words.
+#[inline(always)]
+pub(super) fn is_sparse<D: Dot>(dot: D, packed: &[u32], places: &mut [u32]) -> bool {
+    dot.find::<true>(packed, places) * SPARSE <= packed.len()
+}
+
 /// Rows in the order in which they are multiplied.
 pub(super) struct Split {
     /// Those that are not sparse, then those that are.
@@ -21,8 +27,7 @@ impl Split {
         let mut order = Vec::with_capacity(rows);
         let mut sparse = Vec::new();
         for (row, packed) in (0..).zip(packed.chunks_exact(words)) {
-            let of =
-                if dot.find::<true>(packed, places) * SPARSE <= words { &mut sparse } else { &mut order };
+            let of = if is_sparse(dot, packed, places) { &mut sparse } else { &mut order };
             of.push(row);
         }
         let dense = order.len();

@@ -6,27 +6,62 @@ use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{Dot, Product, STRIP, merge, padded};
-use crate::cpu::sparse::Split;
+use crate::cpu::sparse::is_sparse;
 
+/// Sparse rows are left out of the product where they are one in as many.
+const SPARSE_ROWS: usize = 8;
+/// One row in as many is looked at to see whether they are.
+const SAMPLE: usize = 16;
+/// Rows that one task looks at.
+const FIND_ROWS: usize = 1024;
 /// Sparse rows of a task, and words of a row whose samples' totals the cache holds meanwhile: a multiple of [`STRIP`].
 const RARE_ROWS: usize = 2048;
 const RARE_STRIP: usize = 8 * STRIP;
 /// Fours of rows whose digits one task puts in order.
 const FOURS: usize = 64;
 
-/// Finds the sparse rows.
-pub(super) struct Find<'a, D> {
-    pub(super) dot: D,
-    pub(super) packed: &'a [u32],
-    pub(super) words: usize,
+/// The rows that are not sparse and those that are, where these are enough to put weights in another order.
+pub(super) fn split<D: Dot>(dot: D, packed: &[u32], words: usize) -> Option<[Vec<u32>; 2]> {
+    let rows = packed.len() / words;
+    let find = |rows: Range<usize>, step| dot.vectorize(Find { dot, packed, words, rows, step });
+    // A few rows tell whether there are.
+    let found = find(0..rows, SAMPLE);
+    if SPARSE_ROWS * found.len() <= rows.div_ceil(SAMPLE) {
+        return None;
+    }
+    let firsts: Vec<usize> = (0..rows).step_by(FIND_ROWS).collect();
+    let parts = firsts.into_par_iter().map(|first| find(first..rows.min(first + FIND_ROWS), 1));
+    let sparse: Vec<u32> = parts.collect::<Vec<_>>().concat();
+    let mut next = sparse.iter().peekable();
+    #[allow(clippy::cast_possible_truncation, reason = "rows of a launch")]
+    let dense = (0..rows as u32).filter(|row| next.next_if_eq(&row).is_none()).collect();
+    Some([dense, sparse])
+}
+
+/// Finds the sparse ones of some rows, of which one in `step` is looked at.
+struct Find<'a, D> {
+    dot: D,
+    packed: &'a [u32],
+    words: usize,
+    rows: Range<usize>,
+    step: usize,
 }
 
 impl<D: Dot> NullaryFnOnce for Find<'_, D> {
-    type Output = Split;
+    type Output = Vec<u32>;
 
     #[inline(always)]
-    fn call(self) -> Split {
-        Split::new(self.dot, self.packed, self.words, &mut Vec::new())
+    fn call(self) -> Vec<u32> {
+        let Self { dot, packed, words, rows, step } = self;
+        let mut places = vec![0; words + 16];
+        let mut found = Vec::new();
+        for row in rows.step_by(step) {
+            if is_sparse(dot, &packed[row * words..][..words], &mut places) {
+                #[allow(clippy::cast_possible_truncation, reason = "rows of a launch")]
+                found.push(row as u32);
+            }
+        }
+        found
     }
 }
 
