@@ -22,7 +22,7 @@ const NVRTC: &[(i32, &str)] = if cfg!(windows) {
 };
 
 /// The same of cuBLAS. cudarc finds the last two majors only.
-#[cfg(not(feature = "cuda-emulator"))]
+#[cfg(any(test, not(feature = "cuda-emulator")))]
 const CUBLAS: &[(i32, &str)] = if cfg!(windows) {
     &[(13, "cublas64_13.dll"), (12, "cublas64_12.dll")]
 } else {
@@ -54,23 +54,28 @@ pub(crate) fn driver() -> Result<(), String> {
     }
     // Under WSL the driver is the host's.
     let folders = explicit_folders().into_iter().chain([PathBuf::from("/usr/lib/wsl/lib")]);
-    let paths = folders.map(|folder| folder.join(DRIVER)).filter(|path| path.is_file());
+    let path = load_driver(DRIVER, folders)?;
+    // SAFETY: the library was loaded just now, so its initialisers have run already.
+    if unsafe { cudarc::driver::sys::is_culib_present() } {
+        Ok(())
+    } else {
+        Err(format!("{} is there, but not under a name that is asked for", path.display()))
+    }
+}
+
+/// Loads the driver's library `name` from the first of `folders` where it can be, or else by name alone.
+#[cfg(any(test, not(feature = "cuda-emulator")))]
+fn load_driver(name: &str, folders: impl Iterator<Item = PathBuf>) -> Result<PathBuf, String> {
+    let paths = folders.map(|folder| folder.join(name)).filter(|path| path.is_file());
     let mut failed = None;
-    for path in paths.chain([PathBuf::from(DRIVER)]) {
+    for path in paths.chain([PathBuf::from(name)]) {
         match load(&path) {
-            Ok(_) => {
-                // SAFETY: the library was loaded just now, so its initialisers have run already.
-                return if unsafe { cudarc::driver::sys::is_culib_present() } {
-                    Ok(())
-                } else {
-                    Err(format!("{} is there, but not under a name that is asked for", path.display()))
-                };
-            }
-            Err(why) if path.is_absolute() || !why.starts_with(DRIVER) => failed = Some(why),
+            Ok(_) => return Ok(path),
+            Err(why) if path.is_absolute() || !why.starts_with(name) => failed = Some(why),
             Err(_) => {}
         }
     }
-    Err(failed.unwrap_or_else(|| format!("{DRIVER} is not here: the NVIDIA driver is not installed")))
+    Err(failed.unwrap_or_else(|| format!("{name} is not here: the NVIDIA driver is not installed")))
 }
 
 /// Loads a cuBLAS that a driver for CUDA `driver_version` (13000 for 13.0) can run, where cudarc then finds it.
@@ -80,7 +85,12 @@ pub(crate) fn driver() -> Result<(), String> {
 /// Why there is none and what to install, in one line.
 #[cfg(not(feature = "cuda-emulator"))]
 pub(crate) fn cublas(driver_version: i32) -> Result<PathBuf, String> {
-    let major = driver_version / 1000;
+    load_cublas(driver_version / 1000)
+}
+
+/// Loads the newest cuBLAS up to CUDA `major`.
+#[cfg(any(test, not(feature = "cuda-emulator")))]
+fn load_cublas(major: i32) -> Result<PathBuf, String> {
     let mut failed = None;
     for Candidate { path, .. } in candidates(CUBLAS, &explicit_folders(), &folders(), major) {
         if let Some((folder, name)) = folder_and_name(&path) {
@@ -306,12 +316,22 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(feature = "cuda-emulator"))]
     fn absence_is_one_line() {
-        if let Err(why) = driver() {
-            assert!(!why.contains('\n') && why.contains("not"), "{why}");
-        }
-        let why = cublas(11_000).unwrap_err();
+        let absent = "libcuda-of-no-machine.so.1";
+        let why = load_driver(absent, explicit_folders().into_iter()).unwrap_err();
+        assert_eq!(why, format!("{absent} is not here: the NVIDIA driver is not installed"));
+        let why = load_cublas(11).unwrap_err();
         assert!(!why.contains('\n') && why.contains("pip install"), "{why}");
+    }
+
+    #[test]
+    fn a_library_that_cannot_be_loaded_is_named() {
+        let folder = env::temp_dir().join(format!("teatime-broken-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let broken = folder.join("libcuda-of-no-machine.so.1");
+        fs::write(&broken, "not a library").unwrap();
+        let why = load_driver("libcuda-of-no-machine.so.1", [folder.clone()].into_iter()).unwrap_err();
+        assert!(!why.contains('\n') && why.starts_with(&*broken.to_string_lossy()), "{why}");
+        fs::remove_dir_all(folder).unwrap();
     }
 }
