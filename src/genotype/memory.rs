@@ -111,7 +111,7 @@ impl Memory {
         // variants takes about half of what it takes in f32.
         let packed = map.form().is_packed();
         let eigen = n.saturating_mul(n).saturating_mul(20) / m;
-        let exact = (if packed { n / 9 * 5 } else { n }).saturating_add(eigen);
+        let exact = (if packed { n.saturating_mul(5) / 9 } else { n }).saturating_add(eigen);
         let stays =
             self.allow(map, Method::Randomized).is_ok_and(|share| share.residency != Residency::Store);
         let randomized = passes * (4 * l + if packed && stays { 0 } else { 100 });
@@ -217,14 +217,16 @@ fn scaling_bytes(map: &Standardized<'_>, panel_bytes: u64) -> u64 {
     2 * rows * (size_of::<Standard>() + size_of::<Factors>()) as u64
 }
 
-/// Bytes of panels whose Gram matrices are added up, where so much is left of the host and of the device.
+/// Bytes of panels whose Gram matrices are added up, where so much is left of the host and of the device: longer ones than
+/// any pass needs where they fit.
 fn gram_panel_bytes(map: &Standardized<'_>, [host, device]: [u64; 2], shared: bool) -> u64 {
-    let scaling = scaling_bytes(map, Gram::panel_bytes(map.device(), u64::MAX));
-    match (shared, host.checked_sub(scaling)) {
-        (_, None) => Residency::Store.panel_bytes(),
-        (true, Some(left)) => Gram::panel_bytes(map.device(), left),
-        (false, _) => Gram::panel_bytes(map.device(), device),
-    }
+    let (short, long) = (Residency::Store.panel_bytes(), Gram::panel_bytes(map.device()));
+    let [variants, n] = map.shape();
+    let beside = |bytes| Gram::device_bytes(map.device(), n, map.panel_rows(bytes).min(variants));
+    let scaling = scaling_bytes(map, long);
+    let more = (2 * long).saturating_add(beside(long).saturating_sub(beside(short)));
+    let fits = if shared { scaling.saturating_add(more) <= host } else { scaling <= host && more <= device };
+    if fits { long } else { short }
 }
 
 /// Bytes on the device that any pass needs: two blocks as they are uploaded and as they are held, `standardized` blocks of
@@ -364,11 +366,18 @@ mod tests {
         assert_eq!(residency(80_000_000), Residency::Device);
         assert_eq!(residency(79_999_999), Residency::Store);
         // Panels are small where the host has no room for the scaling of large ones.
-        let most = scaling_bytes(&map, Gram::panel_bytes(map.device(), u64::MAX));
+        let (short, long) = (Residency::Store.panel_bytes(), Gram::panel_bytes(map.device()));
+        let most = scaling_bytes(&map, long);
         let panels = |host, device, shared| gram_panel_bytes(&map, [host, device], shared);
-        assert_eq!(panels(most - 1, u64::MAX, false), Residency::Store.panel_bytes());
-        assert_eq!(panels(most, u64::MAX, false), Gram::panel_bytes(map.device(), u64::MAX));
-        assert_eq!(panels(most, most, true), Residency::Store.panel_bytes());
+        assert_eq!(panels(most - 1, u64::MAX, false), short);
+        assert_eq!(panels(most, u64::MAX, false), long);
+        assert_eq!(panels(most, most, true), short);
+        // Or the device no room for them, and for their digits and rows in order.
+        let beside = |bytes| Gram::device_bytes(map.device(), 50, map.panel_rows(bytes));
+        let least = 2 * long + beside(long) - beside(short);
+        assert!(beside(long) > beside(short));
+        assert_eq!([least - 1, least].map(|device| panels(most, device, false)), [short, long]);
+        assert_eq!([least - 1, least].map(|device| panels(most + device, 0, true)), [short, long]);
     }
 
     #[test]

@@ -254,7 +254,7 @@ impl Case {
         let mean = if swapped { 2.0 - s.mean } else { s.mean };
         let absent = (self.samples - s.called) as f64;
         let rare = (mean * s.called as f64 + absent).round() <= (self.samples / 32) as f64;
-        let max = match (whole && absent == 0.0 && !rare, rare || self.variants < 1 << 14) {
+        let max = match (whole && absent == 0.0 && !rare, rare || self.variants < 1 << 17) {
             (true, _) => 127.0,
             (_, true) => 8_355_711.0,
             _ => 32_639.0,
@@ -277,7 +277,7 @@ fn each_case(f: impl Fn(&Case, &str)) {
     for (samples, rows) in SIZES {
         for missing in [false, true] {
             for scaler in [Scaler::Patterson, Scaler::Center, Scaler::None] {
-                for variants in [rows, 1 << 14] {
+                for variants in [rows, 1 << 17] {
                     let case = Case::new(samples, rows, scaler, missing, variants);
                     f(&case, &format!("{rows} of {variants} x {samples}, {missing}, {scaler:?}"));
                 }
@@ -324,7 +324,7 @@ fn grams_are_centred(device: &Device) {
         let largest = expected.iter().fold(1.0, |largest: f64, x| largest.max(x.abs()));
         // Two bytes for a number are meant for more variants than these: each of four terms is good to 2^-11 of it.
         let squares: f64 = case.standards.iter().map(|s| 4.0 * s.scale * s.scale).sum();
-        let tolerance = if case.variants < 1 << 14 { 1e-6 * largest } else { squares / 512.0 };
+        let tolerance = if case.variants < 1 << 17 { 1e-6 * largest } else { squares / 512.0 };
         for (at, (a, b)) in gram.data().iter().zip(&expected).enumerate() {
             assert!((a - b).abs() < tolerance, "{name}, {at}: {a} {b}");
         }

@@ -1,5 +1,7 @@
 //! Bugs in the kernels of packed genotypes. What is right is what the CPU's kernels make.
 
+mod gram;
+
 use super::{each_bug_shows, numbers};
 use crate::{
     Result, Tensor,
@@ -7,10 +9,7 @@ use crate::{
     genotype::packed::{
         adjoint::{self, PACKED_ADJOINT},
         apply::{self, PACKED_APPLY},
-        digits::{self, PACKED_DIGITS},
-        gather::{self, PACKED_GATHER},
         pack::{self, PACK_GENOTYPES},
-        pairs::{self, PACKED_PAIRS},
         row_words,
         uniform::{self, PACKED_UNIFORM},
     },
@@ -235,135 +234,6 @@ fn bugs_in_transposed_products_show() {
         let right = |device: &Device, kernel| Ok(adjoint(device, kernel, tile, 1, of)? == expected);
         each_bug_shows(16, &PACKED_ADJOINT, &single, right);
     }
-}
-
-fn digits(device: &Device, kernel: &'static Kernel<digits::Params>, of: Extents) -> Result<Vec<u32>> {
-    let Extents { rows, words: row_words, columns } = of;
-    let lanes = of.lanes();
-    let packed = Tensor::from_slice(device, &words(rows * row_words), &[rows.into(), row_words.into()])?;
-    let table = Tensor::from_slice(device, &words(6 * rows), &[rows.into(), 6])?;
-    let len = u64::from(rows.div_ceil(4) * 2 * lanes);
-    let mut out = Tensor::from_slice(device, &vec![7u32; usize::try_from(len).unwrap()], &[len])?;
-    let params =
-        digits::Params { rows, words: row_words, word0: 4, columns, lanes, packed0: 0, table0: 0, out0: 0 };
-    let args =
-        [packed.window(0..packed.len()).arg, table.window(0..table.len()).arg, out.window_mut(0..len).arg];
-    let grid = Grid::linear((rows.div_ceil(4) * columns).div_ceil(256).into(), 4, 0)?;
-    device.launch(kernel, &[("WG", 256), ("SETS", 2), ("SLICES", 3)], grid, &args, &params)?;
-    out.read()
-}
-
-#[test]
-fn bugs_in_digits_show() {
-    let bugs = [
-        ("if (first >= params.rows) return;", ""),
-        ("if (row >= params.rows) break;", ""),
-        ("params.word0 + column / 16", "column / 16"),
-        ("word >> (2 * (column % 16)) & 3", "word >> (2 * (column % 16)) & 1"),
-        ("& 0xff) << (8 * r)", "& 0x7f) << (8 * r)"),
-        ("(four * SETS + set) * params.lanes", "(four * SETS) * params.lanes"),
-        ("words[set * SLICES + t]", "words[t]"),
-        ("pad += params.columns) to[pad] = 0;", "pad += params.columns) to[pad] = 1;"),
-    ];
-    let of = Extents { rows: 77, words: 8, columns: 19 };
-    let expected = digits(&cpu(), &PACKED_DIGITS, of).unwrap();
-    let right = |device: &Device, kernel| Ok(digits(device, kernel, of)? == expected);
-    each_bug_shows(16, &PACKED_DIGITS, &bugs, right);
-}
-
-fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Vec<u32>> {
-    const WORDS: u32 = 8;
-    let order: Vec<u32> = words(30).iter().map(|word| (word & gather::SWAPPED) | (word % 9)).collect();
-    // What pads rows is 0.
-    let full = |(i, word): (usize, u32)| match i % WORDS as usize {
-        0..5 => word,
-        5 => word & 0x3fff,
-        _ => 0,
-    };
-    let packed: Vec<u32> = words(9 * WORDS).into_iter().enumerate().map(full).collect();
-    let packed = Tensor::from_slice(device, &packed, &[9, WORDS.into()])?;
-    let order = Tensor::from_slice(device, &order, &[30])?;
-    let len = u64::from(30 * WORDS);
-    let mut out = Tensor::from_slice(device, &[7u32; 30 * WORDS as usize], &[len])?;
-    let params = gather::Params { rows: 30, words: WORDS, samples: 87, packed0: 0, order0: 0, out0: 0 };
-    let args =
-        [packed.window(0..packed.len()).arg, order.window(0..order.len()).arg, out.window_mut(0..len).arg];
-    device.launch(kernel, &[("WG", 256)], Grid::linear(1, 4, 0)?, &args, &params)?;
-    out.read()
-}
-
-#[test]
-fn bugs_in_rows_in_order_show() {
-    let bugs = [
-        ("if (row >= params.rows) return;", ""),
-        ("(place & ~SWAPPED)", "row % 9"),
-        ("u32 at = item - row * params.words;", "u32 at = 0;"),
-        ("place & SWAPPED && ", ""),
-        (" && 16 * at < params.samples", ""),
-        ("0x55555555u >> (2 * (16 - used))", "0x55555555u"),
-        ("word ^= (~word", "word ^= (word"),
-    ];
-    let expected = gather(&cpu(), &PACKED_GATHER).unwrap();
-    let right = |device: &Device, kernel| Ok(gather(device, kernel)? == expected);
-    each_bug_shows(16, &PACKED_GATHER, &bugs, right);
-}
-
-fn pairs(device: &Device, kernel: &'static Kernel<pairs::Params>) -> Result<Vec<u32>> {
-    const ROWS: u32 = 40;
-    const WORDS: u32 = 8;
-    const COLUMNS: u32 = 32;
-    // One word of three holds codes.
-    let sparse = |(i, word): (usize, u32)| if i % 3 == 1 { word } else { 0 };
-    let packed: Vec<u32> = words(ROWS * WORDS).into_iter().enumerate().map(sparse).collect();
-    let packed = Tensor::from_slice(device, &packed, &[ROWS.into(), WORDS.into()])?;
-    // Few bits more than 32 with the shift.
-    let term = |(i, word): (usize, u32)| if i % 4 == 3 { word % 12 } else { word >> 9 };
-    let table: Vec<u32> = words(4 * ROWS).into_iter().enumerate().map(term).collect();
-    let table = Tensor::from_slice(device, &table, &[ROWS.into(), 4])?;
-    let len = 2 * 16 * (WORDS - 4) * COLUMNS;
-    let mut sums = Tensor::from_slice(device, &words(len), &[len.into()])?;
-    let params = pairs::Params {
-        rows: ROWS,
-        words: WORDS,
-        columns: COLUMNS,
-        word0: 4,
-        word_count: 4,
-        column_word: 2,
-        packed0: 0,
-        table0: 0,
-        sums0: 0,
-    };
-    let args = [
-        packed.window(0..packed.len()).arg,
-        table.window(0..table.len()).arg,
-        sums.window_update(0..len.into()).arg,
-    ];
-    device.launch(kernel, &[("WG", 256)], Grid::linear(1, 4, 0)?, &args, &params)?;
-    sums.read()
-}
-
-#[test]
-fn bugs_in_pairs_show() {
-    let bugs = [
-        ("if (row >= params.rows) return;", ""),
-        ("lowest(word) & ~1u", "lowest(word)"),
-        ("lowest(other) & ~1u", "lowest(other)"),
-        ("if (a == 3 && b == 3) return terms[2];", ""),
-        ("if (a == 3 || b == 3) return min(a, b) * terms[1];", ""),
-        ("min(a, b) * terms[1]", "terms[1]"),
-        ("return a * b * terms[0]", "return a * terms[0]"),
-        ("params.word0 + at", "at"),
-        ("params.column_word + first / 16", "first / 16"),
-        ("first += 16", "first += 32"),
-        ("word &= ~(3u << place)", "word &= word - 1"),
-        ("(16 * at + place / 2) * params.columns", "16 * at + place / 2"),
-        ("sums_of + first + column / 2", "sums_of + column / 2"),
-        ("value << terms[3]", "value"),
-        ("u64 value = product", "u32 value = product"),
-    ];
-    let expected = pairs(&cpu(), &PACKED_PAIRS).unwrap();
-    let right = |device: &Device, kernel| Ok(pairs(device, kernel)? == expected);
-    each_bug_shows(16, &PACKED_PAIRS, &bugs, right);
 }
 
 /// What is put in place of what.
