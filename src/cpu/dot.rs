@@ -34,6 +34,22 @@ pub(super) trait Dot: Copy + Send + Sync {
         find::<ANY>(words, 0, places)
     }
 
+    /// Writes the bit of each missing code, or with `ANY` of each that is not 0, which is 32 times the word's place and the
+    /// place in it; gives how many. In any order. `bits` has room for 16 more than there are codes.
+    #[inline(always)]
+    fn list<const ANY: bool>(self, words: &[u32], bits: &mut [u32]) -> usize {
+        let mut used = 0;
+        for (place, &word) in (0..).step_by(32).zip(words) {
+            let mut left = if ANY { (word | word >> 1) & 0x5555_5555 } else { missing(word) };
+            while left != 0 {
+                bits[used] = place + left.trailing_zeros();
+                left &= left - 1;
+                used += 1;
+            }
+        }
+        used
+    }
+
     /// Four rows byte by byte: byte r of word p is byte p of row r.
     #[inline(always)]
     fn interleave(self, rows: [[u32; 4]; 4]) -> [u32; 16] {
@@ -42,9 +58,11 @@ pub(super) trait Dot: Copy + Send + Sync {
     }
 }
 
-/// With one word in as many that holds a missing code, or one code in 24 by chance, a second product takes as long as a walk
-/// over those that are.
-pub(super) const DENSE: usize = 2;
+/// Whether a second product takes less time than a walk over the missing codes, where so many words of all hold one: four in
+/// five, or one code in 10 by chance.
+pub(super) const fn is_dense(holding: usize, words: usize) -> bool {
+    5 * holding > 4 * words
+}
 
 /// 1 at each code of a word that is missing.
 #[inline(always)]
@@ -196,6 +214,50 @@ impl Dot for Vnni {
             index = simd._mm512_add_epi32(index, self.splat(16));
         }
         used + find::<ANY>(rest, 16 * vectors.len(), &mut places[used..])
+    }
+
+    #[inline(always)]
+    fn list<const ANY: bool>(self, words: &[u32], bits: &mut [u32]) -> usize {
+        let simd = self.avx512f;
+        let (vectors, rest) = words.as_chunks::<32>();
+        let mut last = [0; 32];
+        last[..rest.len()].copy_from_slice(rest);
+        let mut first =
+            pulp::cast([0u32, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448, 480]);
+        let mut used = 0;
+        for &words in vectors.iter().chain([&last]) {
+            let [even, odd]: [Self::Vector; 2] = pulp::cast(words);
+            let listed = |words| {
+                let shifted = simd._mm512_srli_epi32::<1>(words);
+                let bits = if ANY {
+                    simd._mm512_or_si512(words, shifted)
+                } else {
+                    simd._mm512_and_si512(words, shifted)
+                };
+                simd._mm512_and_si512(bits, self.splat(0x5555_5555))
+            };
+            // Those of 16 words more at the bits between.
+            let mut left = simd._mm512_or_si512(listed(even), simd._mm512_slli_epi32::<1>(listed(odd)));
+            loop {
+                let some = simd._mm512_test_epi32_mask(left, left);
+                if some == 0 {
+                    break;
+                }
+                // The lowest of each word: a power of two, which a floating-point number's exponent tells.
+                let lowest = simd._mm512_and_si512(left, simd._mm512_sub_epi32(self.splat(0), left));
+                left = simd._mm512_andnot_si512(lowest, left);
+                let power = simd._mm512_castps_si512(simd._mm512_cvtepu32_ps(lowest));
+                let bit = simd._mm512_sub_epi32(simd._mm512_srli_epi32::<23>(power), self.splat(127));
+                let in_word = simd._mm512_and_si512(bit, self.splat(30));
+                let half = simd._mm512_slli_epi32::<9>(simd._mm512_and_si512(bit, self.splat(1)));
+                let bit = simd._mm512_add_epi32(first, simd._mm512_or_si512(half, in_word));
+                let bits: &mut [u32; 16] = &mut bits[used..].as_chunks_mut().0[0];
+                *bits = pulp::cast(simd._mm512_maskz_compress_epi32(some, bit));
+                used += some.count_ones() as usize;
+            }
+            first = simd._mm512_add_epi32(first, self.splat(1024));
+        }
+        used
     }
 
     #[inline(always)]

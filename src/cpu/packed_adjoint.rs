@@ -1,5 +1,6 @@
 //! Packed rows, transposed, times digits: exact sums.
 
+mod gaps;
 mod rare;
 
 use std::sync::{Mutex, PoisonError};
@@ -8,8 +9,11 @@ use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use self::rare::{Rare, gather};
-use super::dot::{DENSE, Dot, Path, Work, missing};
+use self::{
+    gaps::Gaps,
+    rare::{Rare, gather, multiples},
+};
+use super::dot::{Dot, Path, Work, is_dense, missing};
 use crate::{driver::cpu::CpuLaunch, genotype::packed::adjoint::Params};
 
 /// Words of a row that one task takes: a line of the cache.
@@ -92,7 +96,7 @@ struct Adjoint<'a> {
 
 impl Work for Adjoint<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
-        let Product { packed, words, cols, lanes, slices, .. } = self.product;
+        let Product { packed, words, .. } = self.product;
         let split = rare::split(dot, packed, words);
         let (weights, rare, product);
         if let Some([dense, sparse]) = &split {
@@ -102,14 +106,12 @@ impl Work for Adjoint<'_> {
         } else {
             (rare, product) = (Rare::default(), self.product);
         }
-        let mut filled = Vec::new();
-        if product.missing {
-            filled.resize(product.rows.div_ceil(4) * 4 * padded(cols), 0);
-            let fours = filled.par_chunks_mut(4 * padded(cols)).zip(product.weights.par_chunks(2 * lanes));
-            fours.with_min_len(64).for_each(|(out, weights)| {
-                dot.vectorize(Fill { weights, lanes, cols, slices, out });
-            });
-        }
+        #[allow(clippy::cast_possible_truncation, reason = "rows of a launch")]
+        let filled = match product.order {
+            _ if !product.missing => Vec::new(),
+            Some(order) => multiples(dot, &self.product, 1, order),
+            None => multiples(dot, &product, 1, &(0..product.rows as u32).collect::<Vec<_>>()),
+        };
         let filled = &filled[..];
         let strips: Vec<_> = self.sums.chunks_mut(16 * STRIP * product.cols * 2).map(Mutex::new).collect();
         // Enough tasks for every thread; whole numbers add to the same in any order.
@@ -125,36 +127,6 @@ impl Work for Adjoint<'_> {
             dot.vectorize(Piece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out: strip });
         });
         rare.add_all(dot, product, &strips);
-    }
-}
-
-/// What the missing codes of four rows add: the second multiples, less 3 of the first, since the product takes those codes
-/// as 3. (4, padded columns).
-struct Fill<'a> {
-    weights: &'a [u32],
-    lanes: usize,
-    cols: usize,
-    slices: usize,
-    out: &'a mut [i32],
-}
-
-impl NullaryFnOnce for Fill<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        let slice = |t: usize| &self.weights[t..][..self.cols];
-        for (row, out) in self.out.chunks_exact_mut(padded(self.cols)).enumerate() {
-            let digit = |word: u32| (word << (24 - 8 * row)).cast_signed() >> 24;
-            let out = &mut out[..self.cols];
-            out.fill(0);
-            for t in 0..self.slices {
-                let (first, second) = (slice(t * self.cols), slice(self.lanes + t * self.cols));
-                for c in 0..self.cols {
-                    out[c] += (digit(second[c]) - 3 * digit(first[c])) << (8 * t);
-                }
-            }
-        }
     }
 }
 
@@ -184,6 +156,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
         let mut bytes = [[0; 16]; DEPTH / 4];
         let mut codes = [Codes::zeroed(); DEPTH / 4];
         let mut places = [0; 4 * DEPTH + 16];
+        let mut gaps = p.missing.then(|| Gaps::new(self.filled, padded(p.cols), strips));
         for row in (self.rows.0..self.rows.1).step_by(DEPTH) {
             let rows = DEPTH.min(self.rows.1 - row);
             let fours = rows.div_ceil(4);
@@ -191,20 +164,24 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
             for (strip, sums) in sums.chunks_exact_mut(lanes * 64).enumerate() {
                 let (bytes, codes) = (&mut bytes[..fours], &mut codes[..fours]);
                 self.interleave(row, self.word + strip * NARROW_STRIP, bytes);
-                let bytes = bytes.as_flattened();
-                self.decode(bytes, codes);
-                if p.missing {
+                let bytes = bytes.as_flattened_mut();
+                if let Some(gaps) = &mut gaps {
                     let used = self.dot.find::<false>(bytes, &mut places);
-                    if used * DENSE > bytes.len() {
+                    if is_dense(used, bytes.len()) {
                         self.add_absent(bytes, codes, weights, sums);
-                    } else {
-                        let totals = &mut totals[strip * 64 * padded(p.cols)..][..64 * padded(p.cols)];
-                        let filled = &self.filled[row * padded(p.cols)..];
-                        walk(bytes, &places[..used], filled, totals, padded(p.cols));
+                    } else if used > 0 {
+                        gaps.add(self.dot, strip, row, bytes, &mut totals);
+                    }
+                    if used > 0 {
+                        bytes.iter_mut().for_each(|word| *word &= !(3 * missing(*word)));
                     }
                 }
+                self.decode(bytes, codes);
                 self.add(codes, weights, sums);
             }
+        }
+        if let Some(gaps) = gaps {
+            gaps.finish(&mut totals);
         }
         join(&sums, p, &mut totals);
         merge(&totals, p, self.out);
@@ -246,7 +223,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WI
         }
     }
 
-    /// Adds a second product, of the missing codes, and makes the first one's codes 0 there.
+    /// Adds a second product, of the missing codes. Overwrites `codes`.
     #[inline(always)]
     fn add_absent(&self, bytes: &[u32], codes: &mut [Codes], weights: &[u32], sums: &mut [u32]) {
         let mut masked = [0; 4 * DEPTH];
@@ -255,10 +232,6 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WI
         }
         self.decode(&masked[..bytes.len()], codes);
         self.add(codes, &weights[self.product.lanes..], sums);
-        for (masked, &word) in masked.iter_mut().zip(bytes) {
-            *masked = word & !(3 * missing(word));
-        }
-        self.decode(&masked[..bytes.len()], codes);
     }
 
     /// Adds the products of 64 samples to their sums, (lanes, 64).
@@ -323,26 +296,6 @@ impl<W: Pod> Tile<'_, W> {
     }
 }
 
-/// Adds what is missing to the totals of its samples.
-#[inline(always)]
-fn walk(bytes: &[u32], places: &[u32], filled: &[i32], totals: &mut [i64], padded: usize) {
-    for &place in places {
-        let place = place as usize;
-        let mut gaps = missing(bytes[place]);
-        while gaps != 0 {
-            let bit = gaps.trailing_zeros() as usize;
-            gaps &= gaps - 1;
-            let (row, sample) = (place / 16 * 4 + bit / 8, place % 16 * 4 + bit / 2 % 4);
-            let (totals, filled) =
-                (&mut totals[sample * padded..][..padded], &filled[row * padded..][..padded]);
-            for (totals, filled) in totals.as_chunks_mut::<8>().0.iter_mut().zip(filled.as_chunks::<8>().0) {
-                // All read before any is written, as one vector is.
-                *totals = std::array::from_fn(|i| totals[i] + i64::from(filled[i]));
-            }
-        }
-    }
-}
-
 /// Adds (samples, padded columns) totals, times the power of two, to the sums of as many samples as there are.
 #[inline(always)]
 fn merge(totals: &[i64], p: &Product<'_>, out: &Mutex<&mut [u32]>) {
@@ -350,12 +303,18 @@ fn merge(totals: &[i64], p: &Product<'_>, out: &Mutex<&mut [u32]>) {
     let rows = out.chunks_exact_mut(2 * p.cols).zip(totals.chunks_exact(padded(p.cols)));
     for (out, totals) in rows {
         for (out, &added) in out.as_chunks_mut::<2>().0.iter_mut().zip(totals) {
-            let total = (i64::from(out[0]) | i64::from(out[1]) << 32).wrapping_add(added << p.shift);
-            #[allow(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
-            let halves = [total as u32, (total >> 32) as u32];
-            *out = halves;
+            add(out, added << p.shift);
         }
     }
+}
+
+/// Adds to a sum of 64 bits in two words, the low one first.
+#[inline(always)]
+pub(super) fn add(sum: &mut [u32; 2], added: i64) {
+    let total = (i64::from(sum[0]) | i64::from(sum[1]) << 32).wrapping_add(added);
+    #[allow(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
+    let halves = [total as u32, (total >> 32) as u32];
+    *sum = halves;
 }
 
 /// Adds what (strips, lanes, 64) sums of digits stand for to (samples, padded columns).

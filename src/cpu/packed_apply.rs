@@ -5,9 +5,9 @@ use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{
-    dot::{DENSE, Dot, Path, Work},
-    quads::{DEPTH, Gaps, Quads, Tile, Walk},
-    sparse::{Split, list},
+    dot::{Dot, Path, Work, is_dense},
+    quads::{DEPTH, Quads, Tile, Walk},
+    sparse::{Split, code},
 };
 use crate::{
     driver::cpu::CpuLaunch,
@@ -73,6 +73,17 @@ impl Product<'_> {
     const fn width(&self) -> usize {
         if self.missing { 2 * self.lanes } else { self.lanes }
     }
+}
+
+/// The quad of a bit of a row.
+const fn quad(bit: u32) -> u32 {
+    bit / 32 * 4 + bit / 2 % 4
+}
+
+/// That, and 1 in its byte.
+const fn one(bit: &u32) -> (u32, u32) {
+    const ONES: [u32; 4] = [1, 1 << 8, 1 << 16, 1 << 24];
+    (quad(*bit), ONES[*bit as usize / 8 % 4])
 }
 
 /// f32 out, (rows, columns).
@@ -207,14 +218,16 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
             sums.places[row as usize] = place;
         }
         self.add_dense(packed, &split.order[..split.dense], &mut sums);
-        let (mut codes, mut gaps) = (Vec::new(), Vec::new());
+        let mut bits = vec![0; 16 * p.words + 16];
         for (place, &row) in split.order.iter().enumerate().skip(split.dense) {
             let row = &packed[row as usize * p.words..][..p.words];
-            list(self.dot, row, &mut words, &mut codes, &mut gaps);
             let place = place * p.lanes..(place + 1) * p.lanes;
-            self.walk(&codes, p.xs, &mut sums.codes[place.clone()]);
+            let used = self.dot.list::<true>(row, &mut bits);
+            let code = |bit: &u32| (quad(*bit), code(row, *bit) << (bit & 24));
+            self.walk(bits[..used].iter().map(code), p.xs, &mut sums.codes[place.clone()]);
             if p.missing {
-                self.walk(&gaps, p.xs, &mut sums.absent[place]);
+                let used = self.dot.list::<false>(row, &mut bits);
+                self.walk(bits[..used].iter().map(one), p.xs, &mut sums.absent[place]);
             }
         }
         sums
@@ -225,7 +238,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
     fn add_dense(&self, packed: &[u32], rows: &[u32], sums: &mut Sums) {
         let p = &self.product;
         let mut quads = [Quads::default(); NARROW];
-        let mut gaps = Gaps::default();
+        let (mut places, mut bits) = ([0; DEPTH + 16], [0; 16 * DEPTH + 16]);
         for word in (0..p.words).step_by(DEPTH) {
             let count = DEPTH.min(p.words - word);
             let xs = &p.xs[4 * word * p.lanes..][..4 * count * p.lanes];
@@ -242,15 +255,19 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
                 self.add(&quads, count, xs, &mut sums.codes[place.clone()]);
                 if p.missing {
                     let sums = &mut sums.absent[place];
-                    if gaps.find(self.dot, &parts) * DENSE > NARROW * count {
+                    let mut holding = 0;
+                    for part in parts {
+                        holding += self.dot.find::<false>(part, &mut places);
+                    }
+                    if is_dense(holding, NARROW * count) {
                         for (quads, part) in quads.iter_mut().zip(parts) {
                             quads.decode_gaps(part);
                         }
                         self.add(&quads, count, xs, sums);
-                    } else {
-                        for (row, sums) in sums.chunks_exact_mut(p.lanes).enumerate() {
-                            gaps.list(row, parts[row]);
-                            self.walk(&gaps.ones, xs, sums);
+                    } else if holding > 0 {
+                        for (part, sums) in parts.iter().zip(sums.chunks_exact_mut(p.lanes)) {
+                            let used = self.dot.list::<false>(part, &mut bits);
+                            self.walk(bits[..used].iter().map(one), xs, sums);
                         }
                     }
                 }
@@ -276,11 +293,11 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
 
     /// Adds the digits of some samples of a row, times the numbers in their bytes.
     #[inline(always)]
-    fn walk(&self, ones: &[(u32, u32)], xs: &[u32], sums: &mut [u32]) {
+    fn walk(&self, ones: impl Iterator<Item = (u32, u32)> + Clone, xs: &[u32], sums: &mut [u32]) {
         let (xs, sums) = (cast_slice(xs), cast_slice_mut(sums));
         let stride = sums.len();
         for first in (0..stride).step_by(WIDE) {
-            let walk = Walk { ones, xs, stride, first };
+            let walk = Walk { ones: ones.clone(), xs, stride, first };
             match WIDE.min(stride - first) {
                 1 => walk.add::<D, 1>(self.dot, sums),
                 2 => walk.add::<D, 2>(self.dot, sums),

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::packed_adjoint::add;
 use crate::{
     driver::cpu::CpuLaunch,
     genotype::packed::pairs::{Params, Terms},
@@ -28,30 +29,39 @@ pub(crate) fn packed_pairs(launch: CpuLaunch<'_>) {
             if columns.iter().all(|&word| word == 0) {
                 continue;
             }
-            each_code(&row[word0..word1], |sample, a| {
-                let sums = &mut sums[sample * cols * 2..][..cols * 2];
-                each_code(columns, |column, b| {
-                    let sum = &mut sums[2 * column..][..2];
-                    let total =
-                        (u64::from(sum[0]) | u64::from(sum[1]) << 32).wrapping_add(terms.product(a, b));
-                    #[allow(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
-                    let halves = [total as u32, (total >> 32) as u32];
-                    sum.copy_from_slice(&halves);
-                });
-            });
+            for (sample, a) in codes(&row[word0..word1]) {
+                let sums = sums[sample * cols * 2..][..cols * 2].as_chunks_mut().0;
+                for (column, b) in codes(columns) {
+                    add(&mut sums[column], terms.product(a, b));
+                }
+            }
         }
     });
 }
 
-/// Calls `f` with the place of each code that is not 0, and the code.
+/// The codes of a row that are not 0, each after its place.
 #[inline(always)]
-fn each_code(words: &[u32], mut f: impl FnMut(usize, u32)) {
-    for (i, &word) in words.iter().enumerate() {
-        let mut rest = word;
-        while rest != 0 {
-            let place = rest.trailing_zeros() & !1;
-            f(16 * i + place as usize / 2, rest >> place & 3);
-            rest &= !(3 << place);
+fn codes(words: &[u32]) -> impl Iterator<Item = (usize, u32)> {
+    let of_word =
+        |(i, &word): (usize, &u32)| Codes(word).map(move |(bit, code)| (16 * i + bit as usize / 2, code));
+    words.iter().enumerate().flat_map(of_word)
+}
+
+/// The codes of a word that are not 0, each after the bit at which it stands. An iterator, no closure, so that loops over
+/// it are compiled for the vectors at hand.
+struct Codes(u32);
+
+impl Iterator for Codes {
+    type Item = (u32, u32);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(u32, u32)> {
+        if self.0 == 0 {
+            return None;
         }
+        let bit = self.0.trailing_zeros() & !1;
+        let code = self.0 >> bit & 3;
+        self.0 &= !(3 << bit);
+        Some((bit, code))
     }
 }

@@ -46,48 +46,6 @@ impl Quads {
     }
 }
 
-/// The missing codes of pieces of rows.
-pub(super) struct Gaps<const ROWS: usize> {
-    /// The words that hold one, and how many these are.
-    places: [[u32; DEPTH + 16]; ROWS],
-    used: [usize; ROWS],
-    /// Each one's quad in a row, and 1 in its byte.
-    pub(super) ones: Vec<(u32, u32)>,
-}
-
-impl<const ROWS: usize> Default for Gaps<ROWS> {
-    fn default() -> Self {
-        Self { places: [[0; DEPTH + 16]; ROWS], used: [0; ROWS], ones: Vec::new() }
-    }
-}
-
-impl<const ROWS: usize> Gaps<ROWS> {
-    /// Finds the words that hold some; gives their number.
-    #[inline(always)]
-    pub(super) fn find<D: Dot>(&mut self, dot: D, packed: &[&[u32]; ROWS]) -> usize {
-        let mut all = 0;
-        for ((packed, places), used) in packed.iter().zip(&mut self.places).zip(&mut self.used) {
-            *used = dot.find::<false>(packed, places);
-            all += *used;
-        }
-        all
-    }
-
-    /// Lists those of a row.
-    #[inline(always)]
-    pub(super) fn list(&mut self, row: usize, packed: &[u32]) {
-        self.ones.clear();
-        for &place in &self.places[row][..self.used[row]] {
-            let mut gaps = missing(packed[place as usize]);
-            while gaps != 0 {
-                let bit = gaps.trailing_zeros();
-                gaps &= gaps - 1;
-                self.ones.push((4 * place + bit / 2 % 4, 1 << (bit & 24)));
-            }
-        }
-    }
-}
-
 /// Where the products of some rows are added to their sums.
 pub(super) struct Tile<'a, W, const ROWS: usize> {
     pub(super) quads: &'a [Quads; ROWS],
@@ -128,22 +86,23 @@ impl<W: Pod, const ROWS: usize> Tile<'_, W, ROWS> {
 }
 
 /// Where the digits of some of a row's samples are added, each times the number in its byte.
-pub(super) struct Walk<'a, W> {
-    pub(super) ones: &'a [(u32, u32)],
+pub(super) struct Walk<'a, W, I> {
+    /// The quad of each, and the number in its byte.
+    pub(super) ones: I,
     pub(super) xs: &'a [W],
     pub(super) stride: usize,
     pub(super) first: usize,
 }
 
-impl<W: Pod> Walk<'_, W> {
+impl<W: Pod, I: Iterator<Item = (u32, u32)>> Walk<'_, W, I> {
     #[inline(always)]
-    pub(super) fn add<D: Dot<Words = W>, const VECTORS: usize>(&self, dot: D, sums: &mut [W]) {
+    pub(super) fn add<D: Dot<Words = W>, const VECTORS: usize>(self, dot: D, sums: &mut [W]) {
         let sums = &mut sums[self.first..][..VECTORS];
         let mut acc = [dot.splat(0); VECTORS];
         for (acc, &sum) in acc.iter_mut().zip(&*sums) {
             *acc = pulp::cast(sum);
         }
-        for &(quad, one) in self.ones {
+        for (quad, one) in self.ones {
             let xs = &self.xs[quad as usize * self.stride + self.first..][..VECTORS];
             for (acc, &x) in acc.iter_mut().zip(xs) {
                 *acc = dot.dot(*acc, dot.splat(one), pulp::cast(x));

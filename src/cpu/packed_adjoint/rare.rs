@@ -6,7 +6,7 @@ use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{Dot, Product, STRIP, merge, padded};
-use crate::cpu::sparse::is_sparse;
+use crate::cpu::sparse::{code, is_sparse};
 
 /// Sparse rows are left out of the product where they are one in as many.
 const SPARSE_ROWS: usize = 8;
@@ -105,14 +105,8 @@ pub(super) struct Rare<'a> {
 
 impl<'a> Rare<'a> {
     pub(super) fn new<D: Dot>(dot: D, p: &Product<'_>, rows: &'a [u32]) -> Self {
-        let multiples = |set: usize| {
-            let mut out = vec![0; rows.len() * padded(p.cols)];
-            let parts = out.par_chunks_mut(4 * FOURS * padded(p.cols)).zip(rows.par_chunks(4 * FOURS));
-            parts.for_each(|(out, rows)| dot.vectorize(Multiples { p, set, rows, out }));
-            out
-        };
-        let missing = if p.missing { multiples(1) } else { Vec::new() };
-        Self { rows, ones: multiples(0), missing }
+        let missing = if p.missing { multiples(dot, p, 1, rows) } else { Vec::new() };
+        Self { rows, ones: multiples(dot, p, 0, rows), missing }
     }
 
     /// Adds the products of all of them to the strips of the sums.
@@ -140,26 +134,20 @@ impl<'a> Rare<'a> {
         totals: &mut [i64],
     ) {
         let padded = padded(p.cols);
-        let mut places = [0; RARE_STRIP + 16];
+        let mut bits = [0; 16 * RARE_STRIP + 16];
         for row in rows {
             let packed = &p.packed[self.rows[row] as usize * p.words..][words.clone()];
-            let used = dot.find::<true>(packed, &mut places);
-            for &place in &places[..used] {
-                let mut rest = packed[place as usize];
-                while rest != 0 {
-                    let bit = rest.trailing_zeros() & !1;
-                    let code = rest >> bit & 3;
-                    rest &= !(3 << bit);
-                    let (multiples, times) = if code == 3 { (&self.missing, 1) } else { (&self.ones, code) };
-                    let multiples = &multiples[row * padded..][..padded];
-                    let totals = &mut totals[(16 * place + bit / 2) as usize * padded..][..padded];
-                    let pairs = totals.as_chunks_mut::<8>().0.iter_mut().zip(multiples.as_chunks::<8>().0);
-                    for (totals, multiples) in pairs {
-                        // All read before any is written, as one vector is.
-                        *totals = std::array::from_fn(|i| {
-                            totals[i] + i64::from(multiples[i] * times.cast_signed())
-                        });
-                    }
+            let used = dot.list::<true>(packed, &mut bits);
+            for &bit in &bits[..used] {
+                let code = code(packed, bit);
+                let (multiples, times) = if code == 3 { (&self.missing, 1) } else { (&self.ones, code) };
+                let multiples = &multiples[row * padded..][..padded];
+                let totals = &mut totals[bit as usize / 2 * padded..][..padded];
+                let pairs = totals.as_chunks_mut::<8>().0.iter_mut().zip(multiples.as_chunks::<8>().0);
+                for (totals, multiples) in pairs {
+                    // All read before any is written, as one vector is.
+                    *totals =
+                        std::array::from_fn(|i| totals[i] + i64::from(multiples[i] * times.cast_signed()));
                 }
             }
         }
@@ -191,7 +179,15 @@ impl<D: Dot> NullaryFnOnce for RarePiece<'_, '_, D> {
     }
 }
 
-/// The numbers that the digits of some rows stand for.
+/// The numbers that one set of digits of some rows stand for: (rows, padded columns).
+pub(super) fn multiples<D: Dot>(dot: D, p: &Product<'_>, set: usize, rows: &[u32]) -> Vec<i32> {
+    let mut out = vec![0; rows.len() * padded(p.cols)];
+    let parts = out.par_chunks_mut(4 * FOURS * padded(p.cols)).zip(rows.par_chunks(4 * FOURS));
+    parts.for_each(|(out, rows)| dot.vectorize(Multiples { p, set, rows, out }));
+    out
+}
+
+/// Some of them.
 struct Multiples<'a, 'b> {
     p: &'a Product<'b>,
     set: usize,

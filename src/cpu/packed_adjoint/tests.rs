@@ -120,3 +120,44 @@ fn threads_change_nothing() {
         pool.install(|| [false, true].map(|rare| check((2100, 70, 0, 5, 4), 3, rare, Path::best())));
     }
 }
+
+/// Sums of the largest numbers, of a sample without a call in any row, go as near to the end of 32 bits as they can.
+#[test]
+fn the_largest_numbers_do_not_wrap() {
+    for (rows, sign) in [(256, 1), (1030, 1), (1030, -1)] {
+        for path in Path::all() {
+            let (lanes, words) = (16, 4);
+            // Few of the others, so that gaps are walked over.
+            let code = |row: usize, sample: usize| {
+                if sample == 5 || (row + sample).is_multiple_of(50) { 3 } else { 1 }
+            };
+            let word = |i: usize| (0..16).map(|j| code(i / words, i % words * 16 + j) << (2 * j)).sum();
+            let packed: Vec<u32> = (0..rows * words).map(word).collect();
+            let digit = if sign > 0 { 0x7f7f_7f7f } else { 0x8181_8181 };
+            let mut weights = vec![0; rows.div_ceil(4) * 2 * lanes];
+            weights.chunks_mut(2 * lanes).for_each(|four| four[lanes..lanes + 3].fill(digit));
+            let product = Product {
+                packed: &packed,
+                rows,
+                order: None,
+                words,
+                word0: 0,
+                word1: words,
+                weights: &weights,
+                width: 2 * lanes,
+                lanes,
+                cols: 1,
+                slices: 3,
+                shift: 0,
+                missing: true,
+            };
+            let mut sums = vec![0; 2 * 64];
+            path.run(Adjoint { product, sums: &mut sums });
+            for (sample, &[low, high]) in sums.as_chunks::<2>().0.iter().enumerate() {
+                let gaps = (0..rows).filter(|&row| code(row, sample) == 3).count() as i64;
+                let sum = i64::from(low) | i64::from(high) << 32;
+                assert_eq!(sum, gaps * sign * 8_355_711, "{path:?}, {rows} rows, sample {sample}");
+            }
+        }
+    }
+}

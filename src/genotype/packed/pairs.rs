@@ -56,13 +56,13 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// What two codes, neither of which is 0, come to.
-    pub(crate) const fn product(&self, a: u32, b: u32) -> u64 {
+    pub(crate) const fn product(&self, a: u32, b: u32) -> i64 {
         let product = match (a, b) {
             (3, 3) => self.square,
             (3, code) | (code, 3) => code * self.filled,
             (a, b) => a * b * self.one,
         };
-        (product as u64) << self.shift
+        (product as i64) << self.shift
     }
 }
 

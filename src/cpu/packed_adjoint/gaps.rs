@@ -1,0 +1,106 @@
+//! What the missing codes of rows add to a transposed product, found one by one.
+
+use super::{DEPTH, Dot};
+
+/// Samples of a narrow strip.
+const SAMPLES: usize = 64;
+/// Most terms of a sum of 32 bits: multiples of three digits are 8,355,711 at most.
+const TERMS: usize = 256;
+const _: () = assert!(DEPTH <= TERMS && TERMS as i64 * 8_355_711 <= i32::MAX as i64);
+
+/// Sums that are to be added to the totals, of (narrow strips, 64, padded columns).
+pub(super) struct Gaps<'a> {
+    /// What a missing code of each row adds: (rows, padded columns).
+    filled: &'a [i32],
+    padded: usize,
+    sums: Vec<i32>,
+    /// For each narrow strip, the most terms that one of its sums has.
+    terms: Vec<usize>,
+    bits: Vec<u32>,
+}
+
+impl<'a> Gaps<'a> {
+    pub(super) fn new(filled: &'a [i32], padded: usize, strips: usize) -> Self {
+        let sums = vec![0; strips * SAMPLES * padded];
+        Self { filled, padded, sums, terms: vec![0; strips], bits: vec![0; 16 * 4 * DEPTH + 16] }
+    }
+
+    /// Adds those of [`DEPTH`] rows at most, byte by byte.
+    #[inline(always)]
+    pub(super) fn add<D: Dot>(
+        &mut self,
+        dot: D,
+        strip: usize,
+        row: usize,
+        bytes: &[u32],
+        totals: &mut [i64],
+    ) {
+        let used = dot.list::<false>(bytes, &mut self.bits);
+        let (gaps, terms) = (&self.bits[..used], used.min(DEPTH));
+        let len = SAMPLES * self.padded;
+        let sums = &mut self.sums[strip * len..][..len];
+        if self.terms[strip] + terms > TERMS {
+            flush(sums, &mut totals[strip * len..][..len]);
+            self.terms[strip] = 0;
+        }
+        self.terms[strip] += terms;
+        let (filled, sums) = (self.filled[row * self.padded..].as_chunks().0, sums.as_chunks_mut().0);
+        let stride = self.padded / 8;
+        for first in (0..stride).step_by(8) {
+            let mut walk = Walk { gaps, filled, sums, stride, first };
+            match stride - first {
+                1 => walk.add::<1>(),
+                2 => walk.add::<2>(),
+                3 => walk.add::<3>(),
+                4 => walk.add::<4>(),
+                5 => walk.add::<5>(),
+                6 => walk.add::<6>(),
+                7 => walk.add::<7>(),
+                _ => walk.add::<8>(),
+            }
+        }
+    }
+
+    /// Adds all that is left.
+    #[inline(always)]
+    pub(super) fn finish(mut self, totals: &mut [i64]) {
+        flush(&mut self.sums, totals);
+    }
+}
+
+/// Bits of missing codes, and the sums of their samples to which the multiples of their rows are added.
+struct Walk<'a> {
+    gaps: &'a [u32],
+    filled: &'a [[i32; 8]],
+    sums: &'a mut [[i32; 8]],
+    /// Vectors of a row, and the first of those that are added.
+    stride: usize,
+    first: usize,
+}
+
+impl Walk<'_> {
+    /// Adds so many vectors of a row.
+    #[inline(always)]
+    fn add<const VECTORS: usize>(&mut self) {
+        for &bit in self.gaps {
+            let bit = bit as usize;
+            let (row, sample) = (bit / 512 * 4 + bit / 8 % 4, bit / 32 % 16 * 4 + bit / 2 % 4);
+            let sums = &mut self.sums[sample * self.stride + self.first..][..VECTORS];
+            for (sums, filled) in
+                sums.iter_mut().zip(&self.filled[row * self.stride + self.first..][..VECTORS])
+            {
+                // All read before any is written, as one vector is.
+                *sums = std::array::from_fn(|i| sums[i] + filled[i]);
+            }
+        }
+    }
+}
+
+/// Moves sums to the totals.
+#[inline(always)]
+fn flush(sums: &mut [i32], totals: &mut [i64]) {
+    for (sum, total) in sums.iter_mut().zip(totals) {
+        *total += i64::from(*sum);
+        *sum = 0;
+    }
+}
