@@ -294,7 +294,7 @@ fn record(
         seconds,
         bytes: Bytes::new(&grm.stats, device.peak_bytes()),
         allele_counts: format!("fnv1a64:{:016x}", grm.digest),
-        warnings: warning.into_iter().collect(),
+        warnings: stores.warnings().into_iter().chain(warning).collect(),
         out: output.target().display().to_string(),
         files: output.files(),
     }

@@ -155,15 +155,31 @@ impl Job {
     }
 
     fn warnings(&self, result: &teatime::genotype::Pca) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings = self.stores.warnings();
         if !matches!(result.scaler, Scaler::Patterson | Scaler::Binom2) {
             let name = result.scaler.name();
             warnings
                 .push(format!("pca.eigenval holds s²/M of the `{name}` scaling, which plink2 does not have"));
         }
         warnings.extend(unconverged(result, &self.options));
+        let central = central(result, &self.stores.samples);
+        if !central.is_empty() {
+            let (n, few) = (text::plural(central.len() as u64, "sample"), text::few(&central));
+            warnings.push(format!("{n} at 0 in every component, as those without calls are: {few}"));
+        }
         warnings
     }
+}
+
+/// Names of the samples that are at 0 in every component, but for what rounding adds to samples without calls. Of few
+/// components, other samples may be there by chance.
+fn central<'a>(result: &teatime::genotype::Pca, samples: &'a [String]) -> Vec<&'a str> {
+    const FEW: usize = 3;
+    let most = 1e-3 / (samples.len() as f64).sqrt();
+    let components = result.singular_values.len();
+    let rows = result.vectors.data().chunks(components.max(1)).zip(samples);
+    let central = rows.filter(|(row, _)| components >= FEW && row.iter().all(|v| v.abs() < most));
+    central.map(|(_, name)| name.as_str()).collect()
 }
 
 /// Which components are not converged, in words.

@@ -26,6 +26,9 @@ pub(crate) struct StoreArgs {
     /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
     #[arg(long)]
     nan_missing: bool,
+    /// Refuse a dosage above 2 whatever the scaler: whole ones then take two bits, and products are exact
+    #[arg(long)]
+    bounded_dosages: bool,
     /// Allele of a .bim that is counted in the .bed: its fifth column (A1) or its sixth (A2) [default: a1]
     ///
     /// A1 is the alternate allele of files that plink2 or bio2zarr made or will read, so that the dosages are those of
@@ -40,7 +43,8 @@ impl StoreArgs {
     pub(crate) fn open(&self, cancel: &Cancel) -> Result<Stores, Failure> {
         let (array, counted) = (self.array.as_deref(), self.counted_allele.map(Into::into));
         let mut stores = Stores::open(&self.paths, array, self.missing_chunk.into(), counted, cancel)?;
-        stores.genotypes = stores.genotypes.nan_is_missing(self.nan_missing);
+        stores.genotypes =
+            stores.genotypes.nan_is_missing(self.nan_missing).dosages_are_bounded(self.bounded_dosages);
         Ok(stores)
     }
 }

@@ -1,7 +1,7 @@
 //! Opening the stores of a run, and whether they agree.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     fs,
     io::Read,
     ops::Range,
@@ -183,6 +183,26 @@ impl Stores {
         Ok(Self { paths: paths.to_vec(), arrays, stores, samples, families, genotypes })
     }
 
+    /// What is odd, yet allowed: stores that are given more than once, and samples of one name in a .fam.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let file = |(path, store): (&PathBuf, &Store)| match store {
+            Store::Plink(bed) => bed.path().canonicalize(),
+            Store::Zarr(_) => path.canonicalize(),
+        };
+        // Each was opened under its name; one that is gone by now has no other.
+        let files: Vec<_> = self.paths.iter().zip(&self.stores).filter_map(|of| file(of).ok()).collect();
+        let given = |(file, times): (&PathBuf, u64)| {
+            format!("{} is given {times} times: so often do its variants count", file.display())
+        };
+        let names = cells(&self.samples, self.families.as_ref(), " ");
+        let names: Vec<_> = doubled(&names).map(|(name, _)| name).collect();
+        let named = (!names.is_empty()).then(|| {
+            let n = text::plural(names.len() as u64, "name");
+            format!("{n} of more than one sample: {}", text::few(&names))
+        });
+        doubled(&files).map(given).chain(named).collect()
+    }
+
     /// Heading of the columns of [`sample_cells`](Self::sample_cells): of names alone, or of families and names.
     pub(crate) fn sample_header(&self, [alone, both]: [&str; 2]) -> String {
         if self.families.is_some() { both.into() } else { alone.into() }
@@ -221,6 +241,13 @@ fn cells(ids: &[String], families: Option<&Vec<String>>, between: &str) -> Vec<S
     }
 }
 
+/// What occurs more than once, and how often, in order.
+fn doubled<T: Ord>(all: &[T]) -> impl Iterator<Item = (&T, u64)> {
+    let mut times = BTreeMap::new();
+    all.iter().for_each(|one| *times.entry(one).or_insert(0) += 1);
+    times.into_iter().filter(|&(_, times)| times > 1)
+}
+
 /// Paths of a store's genotype arrays within it.
 fn within(path: &Path, store: &Store) -> Vec<String> {
     let inner = |name: &str| {
@@ -254,10 +281,8 @@ fn difference(path: &Path, samples: &[String], other_path: &Path, other: &[Strin
         ));
     }
     let part = |ids: &[String], here, there| {
-        let few: Vec<_> = ids.iter().take(5).map(|id| format!("`{id}`")).collect();
-        let dots = if ids.len() > few.len() { ", ..." } else { "" };
         let n = text::plural(ids.len() as u64, "sample");
-        (!ids.is_empty()).then(|| format!("{n} of {here} not in {there}: {}{dots}", few.join(", ")))
+        (!ids.is_empty()).then(|| format!("{n} of {here} not in {there}: {}", text::few(ids)))
     };
     let parts = [part(&left, &path, &other_path), part(&right, &other_path, &path)];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
@@ -296,13 +321,16 @@ mod tests {
         for (counted, allele) in [(None, "T"), (Some(CountedAllele::A1), "T"), (Some(CountedAllele::A2), "A")]
         {
             for name in ["plink1/few5", "plink1/few5.bed"] {
-                let stores = open(&[name, "plink1/few5"], counted).unwrap();
-                assert_eq!((stores.genotypes.variants(), stores.genotypes.samples()), (34, 5));
-                let variant = stores.stores[1].variants(0..1).unwrap().swap_remove(0);
+                let stores = open(&[name], counted).unwrap();
+                assert_eq!((stores.genotypes.variants(), stores.genotypes.samples()), (17, 5));
+                let variant = stores.stores[0].variants(0..1).unwrap().swap_remove(0);
                 assert_eq!(stores.counted(&variant), allele);
             }
         }
         let why = |names: &[&str], counted| open(names, counted).unwrap_err().to_string();
+        assert_eq!(open(&["plink1/few5"], None).unwrap().warnings(), [""; 0]);
+        let warnings = open(&["plink1/few5", "plink1/few5.bed"], None).unwrap().warnings();
+        assert!(warnings.len() == 1 && warnings[0].contains("few5.bed is given 2 times"), "{warnings:?}");
         assert!(why(&["plink1/few5", "plink1/few4"], None).contains("1 sample of"));
         assert!(why(&["biallelic.vcz", "plink1/biallelic"], None).contains("do not go together"));
         assert!(why(&["biallelic.vcz"], Some(CountedAllele::A1)).contains("--counted-allele"));

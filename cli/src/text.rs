@@ -51,6 +51,13 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
+/// The first of some names.
+pub(crate) fn few(names: &[impl AsRef<str>]) -> String {
+    let few: Vec<_> = names.iter().take(5).map(|name| format!("`{}`", name.as_ref())).collect();
+    let dots = if names.len() > few.len() { ", ..." } else { "" };
+    few.join(", ") + dots
+}
+
 /// A count with its noun in the right number.
 pub(crate) fn plural(n: u64, noun: &str) -> String {
     let ending = match (n, noun.ends_with('s')) {

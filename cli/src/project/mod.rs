@@ -118,7 +118,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let Table { header, reference, index } = Table::read(&args.loadings, stores.ploidy(), cancel)?;
     let bar = Bar::new("Matching", stores.genotypes.variants());
     let (matches, counts) = index.matches(&stores, &bar, cancel)?;
-    let warnings = check(args, &counts)?;
+    let warnings = [stores.warnings(), check(args, &counts)?].concat();
     stages.matching = since.elapsed();
 
     let since = Instant::now();

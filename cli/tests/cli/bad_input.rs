@@ -65,6 +65,11 @@ fn stores_that_disagree() {
     with(&acb, &["another order", "sample 2", "`c`", "`b`"]);
     with(&abd, &["1 sample of", "`c`", "`d`"]);
     with(&ab, &["`c`", "not in"]);
+    let twice = pca(&abc, &scratch.join("twice"), &["-k", "1", &abc.join("../abc").to_string_lossy()]).ok();
+    assert!(twice.err.contains("abc is given 2 times"), "{}", twice.err);
+    let aba = scratch.join("aba");
+    store(&aba, &["a", "b", "a"], rows);
+    refused(&aba, &["-k", "1"], &["aba", "`a` occurs more than once"]);
 }
 
 #[test]
@@ -154,6 +159,10 @@ fn dosages_out_of_range() {
     refused(&nan, &["-k", "1"], &words("NaN"));
     refused(&nan, &["-k", "1"], &["unless --nan-missing is given"]);
     pca(&nan, &scratch.join("nan_missing"), &["-k", "1", "--nan-missing"]).ok();
+    let three = array("three", "|u1", &[0, 1, 3, 2, 1, 0]);
+    let standard = ["-k", "1", "--scaler", "standard"];
+    pca(&three, &scratch.join("unbounded"), &standard).ok();
+    refused(&three, &[&standard[..], &["--bounded-dosages"]].concat(), &words("3"));
     // Below zero is a missing call.
     let missing = array("missing", "<f4", &floats([0.0, 1.0, -1.0, 2.0, 1.0, 0.0]));
     pca(&missing, &scratch.join("out"), &["-k", "1"]).ok();

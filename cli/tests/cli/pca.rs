@@ -2,7 +2,7 @@
 
 use std::{fs, io::Read, path::Path};
 
-use crate::support::{Scratch, fixture, json, names, number, pca, rows, teatime};
+use crate::support::{Scratch, fixture, json, names, number, pca, rows, store, teatime};
 
 /// Whether a number reads as C's `%g` would have written it.
 fn is_general(text: &str) -> bool {
@@ -46,6 +46,20 @@ fn assert_like_plink(out: &Path, name: &str, ids: bool) {
     for (a, b) in ours.iter().zip(&theirs) {
         assert!(is_general(a), "{a}");
         assert!((number(a) / number(b) - 1.0).abs() < 1e-5, "{a} and {b}");
+    }
+}
+
+#[test]
+fn a_sample_without_calls_is_named() {
+    let scratch = Scratch::new();
+    let path = scratch.join("store");
+    let rows: &[&[i8]] =
+        &[&[0, 1, -1, 2, 1], &[1, 0, -1, 0, 2], &[2, 0, -1, 1, 1], &[0, 2, -1, 1, 0], &[1, 1, -1, 2, 0]];
+    store(&path, &["a", "b", "none", "d", "e"], rows);
+    for method in ["exact", "randomized"] {
+        let ran = pca(&path, &scratch.join(method), &["-k", "3", "--method", method]).ok();
+        let warning = "warning: 1 sample at 0 in every component, as those without calls are: `none`";
+        assert!(ran.err.lines().any(|line| line == warning), "{method}: {}", ran.err);
     }
 }
 

@@ -60,6 +60,22 @@ fn tables_that_lack_lines_are_told() {
     }
 }
 
+/// plink lets samples of two families share a name, and so do we; of one family, we say so.
+#[test]
+fn doubled_names_are_told() {
+    let scratch = Scratch::new();
+    for kind in ["bed", "bim"] {
+        fs::copy(fixture(&format!("plink1/few4.{kind}")), scratch.join(&format!("few4.{kind}"))).unwrap();
+    }
+    for (second, told) in [("f", true), ("g", false)] {
+        let fam = format!("f a 0 0 0 -9\nf b 0 0 0 -9\n{second} a 0 0 0 -9\nf c 0 0 0 -9\n");
+        fs::write(scratch.join("few4.fam"), fam).unwrap();
+        let ran = pca(&scratch.join("few4.bed"), &scratch.join(second), &["-k", "1"]).ok();
+        let warning = "warning: 1 name of more than one sample: `f a`";
+        assert_eq!(ran.err.lines().any(|line| line == warning), told, "{}", ran.err);
+    }
+}
+
 #[test]
 fn projections_name_families() {
     let scratch = Scratch::new();
