@@ -189,7 +189,7 @@ impl Stores {
             Store::Plink(bed) => bed.path().canonicalize(),
             Store::Zarr(_) => path.canonicalize(),
         };
-        // Each was opened under its name; one that is gone by now has no other.
+        // A path that is gone by now is not compared.
         let files: Vec<_> = self.paths.iter().zip(&self.stores).filter_map(|of| file(of).ok()).collect();
         let given = |(file, times): (&PathBuf, u64)| {
             format!("{} is given {times} times: so often do its variants count", file.display())

@@ -34,17 +34,23 @@ pub(super) trait Dot: Copy + Send + Sync {
         find::<ANY>(words, 0, places)
     }
 
-    /// Writes the bit of each missing code, or with `ANY` of each that is not 0, which is 32 times the word's place and the
-    /// place in it; gives how many. In any order. `bits` has room for 16 more than there are codes.
+    /// Writes where each missing code is, or with `ANY` each that is not 0: 32 times its word's place, plus its lower bit's in
+    /// the word. In any order; gives how many. `bits` has room for 16 more than there are.
     #[inline(always)]
     fn list<const ANY: bool>(self, words: &[u32], bits: &mut [u32]) -> usize {
+        const PART: usize = 64;
+        let mut places = [0; PART + 16];
         let mut used = 0;
-        for (place, &word) in (0..).step_by(32).zip(words) {
-            let mut left = if ANY { (word | word >> 1) & 0x5555_5555 } else { missing(word) };
-            while left != 0 {
-                bits[used] = place + left.trailing_zeros();
-                left &= left - 1;
-                used += 1;
+        for (first, words) in (0..).step_by(32 * PART).zip(words.chunks(PART)) {
+            let holding = self.find::<ANY>(words, &mut places);
+            for &place in &places[..holding] {
+                let word = words[place as usize];
+                let mut left = if ANY { (word | word >> 1) & 0x5555_5555 } else { missing(word) };
+                while left != 0 {
+                    bits[used] = first + 32 * place + left.trailing_zeros();
+                    left &= left - 1;
+                    used += 1;
+                }
             }
         }
         used
@@ -225,7 +231,7 @@ impl Dot for Vnni {
         let mut first =
             pulp::cast([0u32, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448, 480]);
         let mut used = 0;
-        for &words in vectors.iter().chain([&last]) {
+        for &words in vectors.iter().chain((!rest.is_empty()).then_some(&last)) {
             let [even, odd]: [Self::Vector; 2] = pulp::cast(words);
             let listed = |words| {
                 let shifted = simd._mm512_srli_epi32::<1>(words);
@@ -365,3 +371,7 @@ impl Dot for Plain {
         words.map(|word| word >> shift & 0x0303_0303)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "test sizes are small")]
+mod tests;

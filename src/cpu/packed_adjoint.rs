@@ -85,6 +85,7 @@ struct Product<'a> {
     /// Digits of a weight, and the power of two that it is multiplied by.
     slices: usize,
     shift: u32,
+    /// Whether a code may be 3.
     missing: bool,
 }
 

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{
     dot::{Dot, Path, Work, is_dense},
     quads::{DEPTH, Quads, Tile, Walk},
-    sparse::{Split, code},
+    sparse::{Split, code, most_codes},
 };
 use crate::{
     driver::cpu::CpuLaunch,
@@ -76,11 +76,13 @@ impl Product<'_> {
 }
 
 /// The quad of a bit of a row.
+#[inline(always)]
 const fn quad(bit: u32) -> u32 {
     bit / 32 * 4 + bit / 2 % 4
 }
 
-/// That, and 1 in its byte.
+/// That, and 1 in its byte: from a table, of which a word goes to all lanes of a vector at once.
+#[inline(always)]
 const fn one(bit: &u32) -> (u32, u32) {
     const ONES: [u32; 4] = [1, 1 << 8, 1 << 16, 1 << 24];
     (quad(*bit), ONES[*bit as usize / 8 % 4])
@@ -218,7 +220,8 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
             sums.places[row as usize] = place;
         }
         self.add_dense(packed, &split.order[..split.dense], &mut sums);
-        let mut bits = vec![0; 16 * p.words + 16];
+        let any_sparse = split.dense < split.order.len();
+        let mut bits = vec![0; if any_sparse { most_codes(p.words) + 16 } else { 0 }];
         for (place, &row) in split.order.iter().enumerate().skip(split.dense) {
             let row = &packed[row as usize * p.words..][..p.words];
             let place = place * p.lanes..(place + 1) * p.lanes;

@@ -43,15 +43,14 @@ pub(crate) fn packed_pairs(launch: CpuLaunch<'_>) {
 #[inline(always)]
 fn codes(words: &[u32]) -> impl Iterator<Item = (usize, u32)> {
     let of_word =
-        |(i, &word): (usize, &u32)| Codes(word).map(move |(bit, code)| (16 * i + bit as usize / 2, code));
+        |(i, &word): (usize, &u32)| NonZero(word).map(move |(bit, code)| (16 * i + bit as usize / 2, code));
     words.iter().enumerate().flat_map(of_word)
 }
 
-/// The codes of a word that are not 0, each after the bit at which it stands. An iterator, no closure, so that loops over
-/// it are compiled for the vectors at hand.
-struct Codes(u32);
+/// The codes of a word that are not 0, each after the bit at which it stands.
+struct NonZero(u32);
 
-impl Iterator for Codes {
+impl Iterator for NonZero {
     type Item = (u32, u32);
 
     #[inline(always)]

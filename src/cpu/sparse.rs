@@ -11,6 +11,11 @@ pub(super) fn is_sparse<D: Dot>(dot: D, packed: &[u32], places: &mut [u32]) -> b
     dot.find::<true>(packed, places) * SPARSE <= packed.len()
 }
 
+/// Most codes of a sparse row of so many words that are not 0.
+pub(super) const fn most_codes(words: usize) -> usize {
+    16 * (words / SPARSE)
+}
+
 /// The code at a bit of a row.
 #[inline(always)]
 pub(super) const fn code(packed: &[u32], bit: u32) -> u32 {

@@ -107,11 +107,12 @@ impl Memory {
         // What flat spectra, such as those of genotypes, take to the default tolerance, with few columns more than components.
         let passes = passes(options).min(20);
         // Steps of about 10 ps of one core per genotype: of the Gram matrix, and of its eigenvectors, 20 n³ / (m n), in f64;
-        // against 4 for each column of a pass, and 100 to read the genotype again. In whole numbers a Gram matrix of common
-        // variants takes about half of what it takes in f32.
+        // against 4 for each column of a pass, and 100 to read the genotype again. In whole numbers of two bytes a Gram
+        // matrix of common variants takes 5/9 of what it takes in f32, of three half as much again.
         let packed = map.form().is_packed();
         let eigen = n.saturating_mul(n).saturating_mul(20) / m;
-        let exact = (if packed { n.saturating_mul(5) / 9 } else { n }).saturating_add(eigen);
+        let exact =
+            (if packed { n.saturating_mul(5 * Gram::slices(m)) / 18 } else { n }).saturating_add(eigen);
         let stays =
             self.allow(map, Method::Randomized).is_ok_and(|share| share.residency != Residency::Store);
         let randomized = passes * (4 * l + if packed && stays { 0 } else { 100 });

@@ -4,7 +4,7 @@ use super::{DEPTH, Dot};
 
 /// Samples of a narrow strip.
 const SAMPLES: usize = 64;
-/// Most terms of a sum of 32 bits: multiples of three digits are 8,355,711 at most.
+/// Most terms of a sum of 32 bits: multiples are 8,355,711 at most, `slices::MAX`, and whoever makes digits keeps to it.
 const TERMS: usize = 256;
 const _: () = assert!(DEPTH <= TERMS && TERMS as i64 * 8_355_711 <= i32::MAX as i64);
 

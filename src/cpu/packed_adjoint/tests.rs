@@ -5,7 +5,7 @@ use crate::random::philox;
 
 /// (rows, samples, words before and after, columns, missing of 256): around fours, pieces and strips, with few and many
 /// missing.
-const SIZES: [(usize, usize, usize, usize, u32); 12] = [
+const SIZES: [(usize, usize, usize, usize, u32); 17] = [
     (1, 1, 0, 1, 0),
     (1, 1, 0, 1, 40),
     (3, 64, 0, 2, 0),
@@ -18,6 +18,12 @@ const SIZES: [(usize, usize, usize, usize, u32); 12] = [
     (300, 257, 0, 33, 0),
     (513, 520, 0, 4, 3),
     (1030, 90, 0, 6, 5),
+    // Each number of vectors of columns.
+    (70, 70, 0, 12, 3),
+    (70, 70, 0, 30, 3),
+    (70, 70, 0, 48, 3),
+    (70, 70, 0, 56, 3),
+    (70, 70, 0, 100, 3),
 ];
 
 fn check(

@@ -319,7 +319,9 @@ mod tests {
     fn absence_is_one_line() {
         let absent = "libcuda-of-no-machine.so.1";
         let why = load_driver(absent, explicit_folders().into_iter()).unwrap_err();
-        assert_eq!(why, format!("{absent} is not here: the NVIDIA driver is not installed"));
+        assert!(!why.contains('\n') && why.contains(absent), "{why}");
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        assert!(why.ends_with("is not here: the NVIDIA driver is not installed"), "{why}");
         let why = load_cublas(11).unwrap_err();
         assert!(!why.contains('\n') && why.contains("pip install"), "{why}");
     }
@@ -331,7 +333,7 @@ mod tests {
         let broken = folder.join("libcuda-of-no-machine.so.1");
         fs::write(&broken, "not a library").unwrap();
         let why = load_driver("libcuda-of-no-machine.so.1", [folder.clone()].into_iter()).unwrap_err();
-        assert!(!why.contains('\n') && why.starts_with(&*broken.to_string_lossy()), "{why}");
+        assert!(!why.contains('\n') && why.contains(&*broken.to_string_lossy()), "{why}");
         fs::remove_dir_all(folder).unwrap();
     }
 }

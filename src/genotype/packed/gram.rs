@@ -31,8 +31,8 @@ use crate::{
 
 /// Samples of a group: a vector of the kernels.
 const COLUMNS: u64 = 64;
-/// Variants from which on two bytes for a number are enough: by simulation of 131,072 binomial variants of 1,000 samples, what
-/// rounding to 2^-13 of s² adds is at most 1.3e-6 of a diagonal entry, and sums of f32 are 1.1e-6 off.
+/// Variants from which on two bytes for a number are enough: what rounding to 2^-13 of s² adds is then at most 1.3e-6
+/// of a diagonal entry, where sums of f32 are 1.1e-6 off (`benches/peers/gram_digits.py`).
 const MANY: u64 = 1 << 17;
 /// A variant is rare where one sample in as many has its rarer allele or no call: to find its pairs then takes less than half
 /// as long as a product.
@@ -79,7 +79,7 @@ impl Gram {
         let groups = (0..samples).step_by(to_usize(COLUMNS));
         let groups =
             groups.map(|first| Sums::zeros_from(device, first / 16, samples, COLUMNS.min(samples - first)));
-        let slices = if variants < MANY { SLICES } else { 2 };
+        let slices = Self::slices(variants);
         // A diagonal entry is the largest sum: at most 4 s² of each variant, and s² at most 2 of each sample.
         let largest = variants.max(1) as f64 * 8.0 * samples.max(1) as f64;
         let room = 62 - exponent(largest) - 1;
@@ -92,6 +92,11 @@ impl Gram {
             point,
             groups: groups.collect::<Result<_>>()?,
         })
+    }
+
+    /// Bytes of the numbers of a common variant, one of so many.
+    pub(crate) const fn slices(variants: u64) -> u64 {
+        if variants < MANY { SLICES } else { 2 }
     }
 
     /// Bytes of panels of which the rows of one kind fill the device.

@@ -1,0 +1,55 @@
+//! Codes listed on every path, against plain code.
+
+use super::*;
+use crate::random::philox;
+
+struct List<'a>(&'a [u32], bool);
+
+impl Work for List<'_> {
+    fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
+        let Self(words, any) = self;
+        let code = |&bit: &u32| words[bit as usize / 32] >> (bit % 32) & 3;
+        let listed = |code: u32| if any { code != 0 } else { code == 3 };
+        let expected: Vec<u32> =
+            (0..32 * words.len() as u32).step_by(2).filter(|bit| listed(code(bit))).collect();
+        let mut bits = vec![u32::MAX; expected.len() + 16];
+        let used = dot.vectorize(Call { dot, words, any, bits: &mut bits });
+        bits.truncate(used);
+        bits.sort_unstable();
+        assert_eq!(bits, expected, "{} words, {any}", words.len());
+    }
+}
+
+struct Call<'a, D> {
+    dot: D,
+    words: &'a [u32],
+    any: bool,
+    bits: &'a mut [u32],
+}
+
+impl<D: Dot> NullaryFnOnce for Call<'_, D> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn call(self) -> usize {
+        let Self { dot, words, any, bits } = self;
+        if any { dot.list::<true>(words, bits) } else { dot.list::<false>(words, bits) }
+    }
+}
+
+/// Around vectors and parts, with room for no more than is promised.
+#[test]
+fn codes_are_listed_once_each() {
+    for len in [0, 1, 15, 16, 31, 32, 33, 63, 64, 65, 96, 130] {
+        let random = |i: usize| philox([9, 0], i as u64);
+        let few = |i| random(i)[0] & random(i)[1] & random(i)[2];
+        let kinds: [&dyn Fn(usize) -> u32; 4] = [&|_| 0, &|_| u32::MAX, &|i| random(i)[0], &few];
+        for kind in kinds {
+            let words: Vec<u32> = (0..len).map(kind).collect();
+            for path in Path::all() {
+                path.run(List(&words, false));
+                path.run(List(&words, true));
+            }
+        }
+    }
+}
