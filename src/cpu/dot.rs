@@ -27,11 +27,10 @@ pub(super) trait Dot: Copy + Send + Sync {
     /// The bytes of `words` shifted right by `shift`, modulo 4.
     fn quads(self, words: Self::Vector, shift: u32) -> Self::Vector;
 
-    /// Writes the places of the words that hold a missing code, or with `ANY` one that is not 0; gives how many. `places` has
-    /// room for 16 more than there are words.
+    /// How many words hold a missing code, or with `ANY` one that is not 0.
     #[inline(always)]
-    fn find<const ANY: bool>(self, words: &[u32], places: &mut [u32]) -> usize {
-        find::<ANY>(words, 0, places)
+    fn holding<const ANY: bool>(self, words: &[u32]) -> usize {
+        holding::<ANY>(words)
     }
 
     /// Writes where each missing code is, or with `ANY` each that is not 0: 32 times its word's place, plus its lower bit's in
@@ -39,15 +38,18 @@ pub(super) trait Dot: Copy + Send + Sync {
     #[inline(always)]
     fn list<const ANY: bool>(self, words: &[u32], bits: &mut [u32]) -> usize {
         const PART: usize = 64;
-        let mut places = [0; PART + 16];
+        let mut held = [(0, 0); PART];
         let mut used = 0;
         for (first, words) in (0..).step_by(32 * PART).zip(words.chunks(PART)) {
-            let holding = self.find::<ANY>(words, &mut places);
-            for &place in &places[..holding] {
-                let word = words[place as usize];
-                let mut left = if ANY { (word | word >> 1) & 0x5555_5555 } else { missing(word) };
+            let mut holding = 0;
+            for (place, &word) in (first..).step_by(32).zip(words) {
+                // Without a branch: no processor would foretell which hold some.
+                held[holding] = (place, listed::<ANY>(word));
+                holding += usize::from(held[holding].1 != 0);
+            }
+            for &(place, mut left) in &held[..holding] {
                 while left != 0 {
-                    bits[used] = first + 32 * place + left.trailing_zeros();
+                    bits[used] = place + left.trailing_zeros();
                     left &= left - 1;
                     used += 1;
                 }
@@ -76,18 +78,20 @@ pub(super) const fn missing(word: u32) -> u32 {
     word & word >> 1 & 0x5555_5555
 }
 
-/// [`Dot::find`] in plain code, of words the first of which is `first`.
+/// 1 at each code of a word that is missing, or with `ANY` that is not 0.
 #[inline(always)]
-fn find<const ANY: bool>(words: &[u32], first: usize, places: &mut [u32]) -> usize {
-    let mut used = 0;
-    #[allow(clippy::cast_possible_truncation, reason = "words of a tile in a cache")]
-    let first = first as u32;
-    for (place, &word) in (first..).zip(words) {
-        // Without a branch: no processor would foretell which are whole.
-        places[used] = place;
-        used += usize::from(if ANY { word } else { missing(word) } != 0);
+const fn listed<const ANY: bool>(word: u32) -> u32 {
+    if ANY { (word | word >> 1) & 0x5555_5555 } else { missing(word) }
+}
+
+/// [`Dot::holding`] in plain code.
+#[inline(always)]
+fn holding<const ANY: bool>(words: &[u32]) -> usize {
+    let mut holding = 0;
+    for &word in words {
+        holding += usize::from(listed::<ANY>(word) != 0);
     }
-    used
+    holding
 }
 
 /// What runs on the vectors of a [`Path`].
@@ -201,25 +205,21 @@ impl Dot for Vnni {
     }
 
     #[inline(always)]
-    fn find<const ANY: bool>(self, words: &[u32], places: &mut [u32]) -> usize {
+    fn holding<const ANY: bool>(self, words: &[u32]) -> usize {
         let simd = self.avx512f;
         let (vectors, rest) = words.as_chunks::<16>();
-        let mut index = pulp::cast([0u32, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
-        let mut used = 0;
+        let mut holding = holding::<ANY>(rest);
         for &words in vectors {
             let words = pulp::cast(words);
-            let found = if ANY {
+            let held = if ANY {
                 simd._mm512_test_epi32_mask(words, words)
             } else {
                 let both = simd._mm512_and_si512(words, simd._mm512_srli_epi32::<1>(words));
                 simd._mm512_test_epi32_mask(both, self.splat(0x5555_5555))
             };
-            let places: &mut [u32; 16] = &mut places[used..].as_chunks_mut().0[0];
-            *places = pulp::cast(simd._mm512_maskz_compress_epi32(found, index));
-            used += found.count_ones() as usize;
-            index = simd._mm512_add_epi32(index, self.splat(16));
+            holding += held.count_ones() as usize;
         }
-        used + find::<ANY>(rest, 16 * vectors.len(), &mut places[used..])
+        holding
     }
 
     #[inline(always)]
@@ -373,5 +373,4 @@ impl Dot for Plain {
 }
 
 #[cfg(test)]
-#[allow(clippy::cast_possible_truncation, reason = "test sizes are small")]
 mod tests;

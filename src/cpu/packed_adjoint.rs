@@ -107,11 +107,10 @@ impl Work for Adjoint<'_> {
         } else {
             (rare, product) = (Rare::default(), self.product);
         }
-        #[allow(clippy::cast_possible_truncation, reason = "rows of a launch")]
         let filled = match product.order {
             _ if !product.missing => Vec::new(),
             Some(order) => multiples(dot, &self.product, 1, order),
-            None => multiples(dot, &product, 1, &(0..product.rows as u32).collect::<Vec<_>>()),
+            None => multiples(dot, &product, 1, &(0..).take(product.rows).collect::<Vec<_>>()),
         };
         let filled = &filled[..];
         let strips: Vec<_> = self.sums.chunks_mut(16 * STRIP * product.cols * 2).map(Mutex::new).collect();
@@ -156,7 +155,6 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
         let mut totals = vec![0; 16 * self.words * padded(p.cols)];
         let mut bytes = [[0; 16]; DEPTH / 4];
         let mut codes = [Codes::zeroed(); DEPTH / 4];
-        let mut places = [0; 4 * DEPTH + 16];
         let mut gaps = p.missing.then(|| Gaps::new(self.filled, padded(p.cols), strips));
         for row in (self.rows.0..self.rows.1).step_by(DEPTH) {
             let rows = DEPTH.min(self.rows.1 - row);
@@ -167,13 +165,13 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
                 self.interleave(row, self.word + strip * NARROW_STRIP, bytes);
                 let bytes = bytes.as_flattened_mut();
                 if let Some(gaps) = &mut gaps {
-                    let used = self.dot.find::<false>(bytes, &mut places);
-                    if is_dense(used, bytes.len()) {
+                    let holding = self.dot.holding::<false>(bytes);
+                    if is_dense(holding, bytes.len()) {
                         self.add_absent(bytes, codes, weights, sums);
-                    } else if used > 0 {
+                    } else if holding > 0 {
                         gaps.add(self.dot, strip, row, bytes, &mut totals);
                     }
-                    if used > 0 {
+                    if holding > 0 {
                         bytes.iter_mut().for_each(|word| *word &= !(3 * missing(*word)));
                     }
                 }
@@ -313,9 +311,8 @@ fn merge(totals: &[i64], p: &Product<'_>, out: &Mutex<&mut [u32]>) {
 #[inline(always)]
 pub(super) fn add(sum: &mut [u32; 2], added: i64) {
     let total = (i64::from(sum[0]) | i64::from(sum[1]) << 32).wrapping_add(added);
-    #[allow(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
-    let halves = [total as u32, (total >> 32) as u32];
-    *sum = halves;
+    let halves: [[u8; 4]; 2] = bytemuck::cast(total.to_le_bytes());
+    *sum = halves.map(u32::from_le_bytes);
 }
 
 /// Adds what (strips, lanes, 64) sums of digits stand for to (samples, padded columns).

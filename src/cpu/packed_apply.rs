@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{
     dot::{Dot, Path, Work, is_dense},
-    quads::{DEPTH, Quads, Tile, Walk},
+    quads::{DEPTH, Quads, Tile, Walk, one, quad},
     sparse::{Split, code, most_codes},
 };
 use crate::{
@@ -73,19 +73,6 @@ impl Product<'_> {
     const fn width(&self) -> usize {
         if self.missing { 2 * self.lanes } else { self.lanes }
     }
-}
-
-/// The quad of a bit of a row.
-#[inline(always)]
-const fn quad(bit: u32) -> u32 {
-    bit / 32 * 4 + bit / 2 % 4
-}
-
-/// That, and 1 in its byte: from a table, of which a word goes to all lanes of a vector at once.
-#[inline(always)]
-const fn one(bit: &u32) -> (u32, u32) {
-    const ONES: [u32; 4] = [1, 1 << 8, 1 << 16, 1 << 24];
-    (quad(*bit), ONES[*bit as usize / 8 % 4])
 }
 
 /// f32 out, (rows, columns).
@@ -214,8 +201,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
         let absent = if p.missing { vec![0; len] } else { Vec::new() };
         let mut sums = Sums { codes: vec![0; len], absent, places: [0; BLOCK] };
         let packed = &p.packed[self.first * p.words..][..self.rows * p.words];
-        let mut words = Vec::new();
-        let split = Split::new(self.dot, packed, p.words, &mut words);
+        let split = Split::new(self.dot, packed, p.words);
         for (place, &row) in split.order.iter().enumerate() {
             sums.places[row as usize] = place;
         }
@@ -241,7 +227,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
     fn add_dense(&self, packed: &[u32], rows: &[u32], sums: &mut Sums) {
         let p = &self.product;
         let mut quads = [Quads::default(); NARROW];
-        let (mut places, mut bits) = ([0; DEPTH + 16], [0; 16 * DEPTH + 16]);
+        let mut bits = [0; 16 * DEPTH + 16];
         for word in (0..p.words).step_by(DEPTH) {
             let count = DEPTH.min(p.words - word);
             let xs = &p.xs[4 * word * p.lanes..][..4 * count * p.lanes];
@@ -260,7 +246,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
                     let sums = &mut sums.absent[place];
                     let mut holding = 0;
                     for part in parts {
-                        holding += self.dot.find::<false>(part, &mut places);
+                        holding += self.dot.holding::<false>(part);
                     }
                     if is_dense(holding, NARROW * count) {
                         for (quads, part) in quads.iter_mut().zip(parts) {

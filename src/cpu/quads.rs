@@ -46,6 +46,19 @@ impl Quads {
     }
 }
 
+/// The quad of a bit of a row.
+#[inline(always)]
+pub(super) const fn quad(bit: u32) -> u32 {
+    bit / 32 * 4 + bit / 2 % 4
+}
+
+/// That, and 1 in its byte: from a table, of which a word goes to all lanes of a vector at once.
+#[inline(always)]
+pub(super) const fn one(bit: &u32) -> (u32, u32) {
+    const ONES: [u32; 4] = [1, 1 << 8, 1 << 16, 1 << 24];
+    (quad(*bit), ONES[*bit as usize / 8 % 4])
+}
+
 /// Where the products of some rows are added to their sums.
 pub(super) struct Tile<'a, W, const ROWS: usize> {
     pub(super) quads: &'a [Quads; ROWS],

@@ -5,10 +5,10 @@ use super::dot::Dot;
 /// A row is sparse with a code in one word of as many: then its codes take less than a third of a product's time.
 const SPARSE: usize = 4;
 
-/// Whether a row is sparse. `places` has room for 16 more than there are words.
+/// Whether a row is sparse.
 #[inline(always)]
-pub(super) fn is_sparse<D: Dot>(dot: D, packed: &[u32], places: &mut [u32]) -> bool {
-    dot.find::<true>(packed, places) * SPARSE <= packed.len()
+pub(super) fn is_sparse<D: Dot>(dot: D, packed: &[u32]) -> bool {
+    dot.holding::<true>(packed) * SPARSE <= packed.len()
 }
 
 /// Most codes of a sparse row of so many words that are not 0.
@@ -32,13 +32,12 @@ pub(super) struct Split {
 impl Split {
     /// Of rows of so many words.
     #[inline(always)]
-    pub(super) fn new<D: Dot>(dot: D, packed: &[u32], words: usize, places: &mut Vec<u32>) -> Self {
-        places.resize(words + 16, 0);
+    pub(super) fn new<D: Dot>(dot: D, packed: &[u32], words: usize) -> Self {
         let rows = packed.len() / words;
         let mut order = Vec::with_capacity(rows);
         let mut sparse = Vec::new();
         for (row, packed) in (0..).zip(packed.chunks_exact(words)) {
-            let of = if is_sparse(dot, packed, places) { &mut sparse } else { &mut order };
+            let of = if is_sparse(dot, packed) { &mut sparse } else { &mut order };
             of.push(row);
         }
         let dense = order.len();

@@ -1,4 +1,4 @@
-//! Codes listed on every path, against plain code.
+//! Codes counted and listed on every path, against plain code.
 
 use super::*;
 use crate::random::philox;
@@ -11,9 +11,12 @@ impl Work for List<'_> {
         let code = |&bit: &u32| words[bit as usize / 32] >> (bit % 32) & 3;
         let listed = |code: u32| if any { code != 0 } else { code == 3 };
         let expected: Vec<u32> =
-            (0..32 * words.len() as u32).step_by(2).filter(|bit| listed(code(bit))).collect();
+            (0..).step_by(2).take(16 * words.len()).filter(|bit| listed(code(bit))).collect();
+        let mut held: Vec<u32> = expected.iter().map(|bit| bit / 32).collect();
+        held.dedup();
         let mut bits = vec![u32::MAX; expected.len() + 16];
-        let used = dot.vectorize(Call { dot, words, any, bits: &mut bits });
+        let (holding, used) = dot.vectorize(Call { dot, words, any, bits: &mut bits });
+        assert_eq!(holding, held.len(), "{} words, {any}", words.len());
         bits.truncate(used);
         bits.sort_unstable();
         assert_eq!(bits, expected, "{} words, {any}", words.len());
@@ -28,12 +31,16 @@ struct Call<'a, D> {
 }
 
 impl<D: Dot> NullaryFnOnce for Call<'_, D> {
-    type Output = usize;
+    type Output = (usize, usize);
 
     #[inline(always)]
-    fn call(self) -> usize {
+    fn call(self) -> (usize, usize) {
         let Self { dot, words, any, bits } = self;
-        if any { dot.list::<true>(words, bits) } else { dot.list::<false>(words, bits) }
+        if any {
+            (dot.holding::<true>(words), dot.list::<true>(words, bits))
+        } else {
+            (dot.holding::<false>(words), dot.list::<false>(words, bits))
+        }
     }
 }
 

@@ -23,27 +23,26 @@ const FOURS: usize = 64;
 /// The rows that are not sparse and those that are, where these are enough to put weights in another order.
 pub(super) fn split<D: Dot>(dot: D, packed: &[u32], words: usize) -> Option<[Vec<u32>; 2]> {
     let rows = packed.len() / words;
-    let find = |rows: Range<usize>, step| dot.vectorize(Find { dot, packed, words, rows, step });
+    let find = |(first, packed), step| dot.vectorize(Find { dot, packed, words, first, step });
     // A few rows tell whether there are.
-    let found = find(0..rows, SAMPLE);
+    let found = find((0, packed), SAMPLE);
     if SPARSE_ROWS * found.len() <= rows.div_ceil(SAMPLE) {
         return None;
     }
-    let firsts: Vec<usize> = (0..rows).step_by(FIND_ROWS).collect();
-    let parts = firsts.into_par_iter().map(|first| find(first..rows.min(first + FIND_ROWS), 1));
-    let sparse: Vec<u32> = parts.collect::<Vec<_>>().concat();
+    let parts: Vec<(u32, &[u32])> = (0..).step_by(FIND_ROWS).zip(packed.chunks(FIND_ROWS * words)).collect();
+    let sparse: Vec<Vec<u32>> = parts.into_par_iter().map(|part| find(part, 1)).collect();
+    let sparse = sparse.concat();
     let mut next = sparse.iter().peekable();
-    #[allow(clippy::cast_possible_truncation, reason = "rows of a launch")]
-    let dense = (0..rows as u32).filter(|row| next.next_if_eq(&row).is_none()).collect();
+    let dense = (0..).take(rows).filter(|row| next.next_if_eq(&row).is_none()).collect();
     Some([dense, sparse])
 }
 
-/// Finds the sparse ones of some rows, of which one in `step` is looked at.
+/// Finds the sparse ones of the rows from `first` on, of which one in `step` is looked at.
 struct Find<'a, D> {
     dot: D,
     packed: &'a [u32],
     words: usize,
-    rows: Range<usize>,
+    first: u32,
     step: usize,
 }
 
@@ -52,13 +51,11 @@ impl<D: Dot> NullaryFnOnce for Find<'_, D> {
 
     #[inline(always)]
     fn call(self) -> Vec<u32> {
-        let Self { dot, packed, words, rows, step } = self;
-        let mut places = vec![0; words + 16];
+        let Self { dot, packed, words, first, step } = self;
         let mut found = Vec::new();
-        for row in rows.step_by(step) {
-            if is_sparse(dot, &packed[row * words..][..words], &mut places) {
-                #[allow(clippy::cast_possible_truncation, reason = "rows of a launch")]
-                found.push(row as u32);
+        for (row, packed) in (first..).zip(packed.chunks_exact(words)).step_by(step) {
+            if is_sparse(dot, packed) {
+                found.push(row);
             }
         }
         found
