@@ -1,6 +1,7 @@
 //! Command line of teatime: PCA of genotypes in Zarr stores or PLINK files on any GPU or the CPU.
 
 mod args;
+mod contig;
 mod demo;
 mod devices;
 mod failure;

@@ -1,6 +1,6 @@
 //! Which variants of the stores are those of the loadings.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use serde::Serialize;
 use teatime::{
@@ -8,7 +8,7 @@ use teatime::{
     genotype::{Match, Variant},
 };
 
-use crate::{progress::Bar, stores::Stores, text};
+use crate::{contig, progress::Bar, stores::Stores, text};
 
 /// Variants read at once.
 const BATCH: u64 = 4096;
@@ -103,6 +103,10 @@ struct Matching {
     /// Whether the stores have variants of the same place, at the first of them.
     seen: Vec<bool>,
     counts: Counts,
+    /// Contigs by their normalised names; none where the loadings have several of that name.
+    alike: HashMap<String, Option<u32>>,
+    /// Contigs of the stores, and their numbers in the loadings.
+    contigs: HashMap<Arc<str>, Option<u32>>,
     /// The first of the stores.
     contig: Option<String>,
 }
@@ -113,7 +117,27 @@ impl Matching {
         let mut order: Vec<u32> = (0..u32::try_from(len).unwrap_or(u32::MAX)).collect();
         order.sort_unstable_by_key(|&row| (index.keys[row as usize], row));
         let (used, seen) = (vec![0; len], vec![false; len]);
-        Self { index, order, used, seen, counts: Counts::default(), contig: None }
+        let mut alike = HashMap::new();
+        for (name, &number) in &index.contigs {
+            alike
+                .entry(contig::normalized(name).0)
+                .and_modify(|number| *number = None)
+                .or_insert(Some(number));
+        }
+        let counts = Counts::default();
+        Self { index, order, used, seen, counts, alike, contigs: HashMap::new(), contig: None }
+    }
+
+    /// The loadings' contig of that name; if there is none, the one whose normalised name is the same, so that a genome
+    /// with a contig 23 and a contig X has two.
+    fn contig(&mut self, name: &Arc<str>) -> Option<u32> {
+        if let Some(known) = self.contigs.get(name) {
+            return *known;
+        }
+        let exact = self.index.contigs.get(&**name).copied();
+        let found = exact.or_else(|| self.alike.get(&contig::normalized(name).0).copied().flatten());
+        self.contigs.insert(Arc::clone(name), found);
+        found
     }
 
     fn key(&self, at: usize) -> Key {
@@ -132,7 +156,7 @@ impl Matching {
         if self.contig.is_none() {
             self.contig = Some(contig.to_string());
         }
-        let Some(&contig) = self.index.contigs.get(&**contig) else {
+        let Some(contig) = self.contig(contig) else {
             self.counts.stores.not_in_loadings += 1;
             return None;
         };
@@ -197,7 +221,7 @@ impl Matching {
         }
         if counts.loadings.used == 0 {
             let ours = self.index.contigs.iter().min_by_key(|(_, number)| **number);
-            let theirs = self.contig.filter(|name| !self.index.contigs.contains_key(&**name));
+            let theirs = self.contig.filter(|name| self.contigs.get(&**name).is_some_and(Option::is_none));
             counts.contigs = ours.map(|(name, _)| name.to_string()).zip(theirs);
         }
         counts
@@ -348,10 +372,22 @@ mod tests {
     }
 
     #[test]
-    fn other_names_of_contigs_are_told() {
-        let mut pairs = matching(&[("1", 5, "A", "C")]);
-        assert_eq!(pairs.find(&variant("chr1", 5, "A", "C")), None);
+    fn names_of_a_contig() {
+        let rows = [("1", 5, "A", "C"), ("chrX", 5, "A", "C"), ("23", 5, "A", "C"), ("M", 5, "A", "C")];
+        for (name, expected) in [
+            ("chr1", Some(0)),
+            ("01", Some(0)),
+            ("X", None),
+            ("chrX", Some(1)),
+            ("23", Some(2)),
+            ("26", Some(3)),
+        ] {
+            let found = matching(&rows).find(&variant(name, 5, "A", "C"));
+            assert_eq!(found, expected.map(Match::Same), "{name}");
+        }
+        let mut pairs = matching(&rows[..1]);
+        assert_eq!(pairs.find(&variant("2", 5, "A", "C")), None);
         let reasons = pairs.counts(1).reasons();
-        assert_eq!(reasons, "1 not in the stores, the loadings are of contig `1`, the stores of `chr1`");
+        assert_eq!(reasons, "1 not in the stores, the loadings are of contig `1`, the stores of `2`");
     }
 }
