@@ -69,8 +69,12 @@ DEVICE void atomic_max(u32* place, u32 value) { atomicMax(place, value); }
 DEVICE u32 popcount(u32 bits) { return __popc(bits); }
 // Byte i is the one of `high:low` that digit i of `selector` names; 8 more than a name spreads that byte's sign.
 DEVICE u32 byte_permute(u32 low, u32 high, u32 selector) { return __byte_perm(low, high, selector); }
-// `sum` and the products of the four signed bytes of `a` and `b`.
-DEVICE i32 dot4(u32 a, u32 b, i32 sum) { return __dp4a((int)a, (int)b, sum); }
+// `sum` and the products of the four signed bytes of `a` and `b`. (NVRTC before 12.3 declares __dp4a and has no body of it.)
+DEVICE i32 dot4(u32 a, u32 b, i32 sum) {
+    i32 result;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
+    return result;
+}
 
 // Four 8 x 8 matrices of 16-bit elements from shared memory; thread 8 m + r gives the (aligned) place of row r of matrix
 // m. Of each, thread 4 r + c gets elements (r, 2 c) and (r, 2 c + 1).
@@ -115,8 +119,11 @@ constexpr u32 WARP = 32;
 // The codes of DType in src/dtype.rs.
 enum DType : u32 { F32 = 0, F16 = 1, BF16 = 2, U8 = 3, I8 = 4, U16 = 5, I16 = 6, U32 = 7, I32 = 8 };
 
-// Bytes of an element of type `T`.
-template <u32 T> constexpr u32 SIZE = T == U8 || T == I8 ? 1 : T == F16 || T == BF16 || T == U16 || T == I16 ? 2 : 4;
+// Bytes of an element of a type.
+DEVICE constexpr u32 size_of(u32 type) {
+    return type == U8 || type == I8 ? 1 : type == F16 || type == BF16 || type == U16 || type == I16 ? 2 : 4;
+}
+template <u32 T> constexpr u32 SIZE = size_of(T);
 
 // Where element i of an array of type `T` stands.
 template <u32 T> DEVICE const void* element(const void* array, u32 i) { return (const u8*)array + (u64)i * SIZE<T>; }
@@ -140,6 +147,21 @@ template <u32 T> DEVICE float decode(u32 bits) {
     else if constexpr (T == I32) return (float)(i32)bits;
     else return bits_float(bits);
 }
+
+// Does `action`, in which T is the type as a constant, for a type that is known at run time. The threads of a block have
+// the same one, so that this is one jump; where it is known before, nothing.
+#define BY_TYPE(type, T, action) \
+    switch (type) { \
+        case F16: { constexpr u32 T = F16; action; break; } \
+        case BF16: { constexpr u32 T = BF16; action; break; } \
+        case U8: { constexpr u32 T = U8; action; break; } \
+        case I8: { constexpr u32 T = I8; action; break; } \
+        case U16: { constexpr u32 T = U16; action; break; } \
+        case I16: { constexpr u32 T = I16; action; break; } \
+        case U32: { constexpr u32 T = U32; action; break; } \
+        case I32: { constexpr u32 T = I32; action; break; } \
+        default: { constexpr u32 T = F32; action; } \
+    }
 
 // Element i of an array of type `T` as f32.
 template <u32 T> DEVICE float load(const void* array, u32 i) { return decode<T>(stored<T>(element<T>(array, i))); }

@@ -1,7 +1,7 @@
 // Matrix product: c[m, n] (+)= op(a)[m, k] op(b)[k, n] in f32, decoded as it is loaded.
 // Grid: one block per TILE x TILE block of c; x = blocks of columns, y = blocks of rows.
 // Bindings: 0 a read; 1 b read; 2 c (rows of ldc) f32 read_write; 3 params, strides and starts in elements.
-// Constants: TILE 64 or 128; TRANS_A a is (k, m); TRANS_B b is (n, k); A_TYPE, B_TYPE; LOWER leaves out blocks above the diagonal.
+// Constants: TILE 64 or 128; TRANS_A a is (k, m); TRANS_B b is (n, k); NARROW a and b are of the types in params, else both f32.
 // Hardware: 8 x 8 elements a thread are 4 loads of 16 bytes from shared memory for 64 products; with 4 x 4 the loads would
 // take as long as the products. Two slices of each operand (33 KiB at TILE 128), so that the next one is copied in the
 // background while one is multiplied, by one barrier a slice. At TILE 128 the 256 threads have at most 128 registers, so
@@ -21,16 +21,17 @@ struct Params {
     u32 b0;
     u32 c0;
     u32 accumulate;
+    u32 lower;
     u32 row0;
     u32 col0;
+    u32 a_type;
+    u32 b_type;
 };
 
 constexpr u32 TILE = 64;
 constexpr u32 TRANS_A = 0;
 constexpr u32 TRANS_B = 0;
-constexpr u32 A_TYPE = 0;
-constexpr u32 B_TYPE = 0;
-constexpr u32 LOWER = 0;
+constexpr u32 NARROW = 0;
 
 // Threads along each side. Each makes 8 x 8 elements of c, as four blocks of 4 x 4 that lie half a tile apart.
 constexpr u32 SIDE = TILE / 8;
@@ -44,11 +45,12 @@ constexpr u32 SLICE = DEPTH * STRIDE;
 // One thread's share of the slices of an operand: [k][tile] in shared memory, of an array whose rows lie along k or along
 // the tile. What lies beyond the tile's end repeats its last element, since it reaches only elements of c that are not
 // stored; what lies beyond k is zero.
-template <u32 TYPE, bool ALONG_K> struct Operand {
+template <bool ALONG_K> struct Operand {
     static constexpr u32 COPIES = TILE * DEPTH / THREADS;
     // Rows of the array that the thread reads from along k, and elements of each.
     static constexpr u32 ROWS = ALONG_K ? COPIES / 2 : 1;
     const void* array;
+    u32 type;
     u32 stride;
     // The thread's first depth and place in a slice.
     u32 depth;
@@ -58,16 +60,17 @@ template <u32 TYPE, bool ALONG_K> struct Operand {
     // Whether rows are aligned to 16 bytes, so that it copies four elements at once, and bytes of those in the tile.
     bool quads;
     u32 quad_bytes;
-    // Narrow elements on their way.
+    // Elements on their way that are to be decoded.
     u32 bits[COPIES];
 };
 
-template <u32 TYPE, bool ALONG_K>
-DEVICE Operand<TYPE, ALONG_K> operand(const void* array, u32 start, u32 stride, u32 first, u32 extent) {
-    Operand<TYPE, ALONG_K> x;
+template <bool ALONG_K>
+DEVICE Operand<ALONG_K> operand(const void* array, u32 type, u32 start, u32 stride, u32 first, u32 extent) {
+    Operand<ALONG_K> x;
     x.array = array;
+    x.type = NARROW == 1 ? type : F32;
     x.stride = stride;
-    x.quads = TYPE == F32 && !ALONG_K && ((start | stride) & 3) == 0;
+    x.quads = x.type == F32 && !ALONG_K && ((start | stride) & 3) == 0;
     if constexpr (ALONG_K) {
         // 8 threads share a row, so that 32 of them write to 32 banks.
         u32 along = threadIdx.x / 8;
@@ -95,7 +98,7 @@ DEVICE Operand<TYPE, ALONG_K> operand(const void* array, u32 start, u32 stride, 
 
 // Starts to load element `i` of the thread's share from `from`: f32 straight to its place.
 template <u32 TYPE, bool ALONG_K>
-DEVICE void fetch_one(Operand<TYPE, ALONG_K>& x, u32 i, float* to, const void* from, bool inside) {
+DEVICE void fetch_one(Operand<ALONG_K>& x, u32 i, float* to, const void* from, bool inside) {
     if constexpr (TYPE == F32) copy_async4(to, inside ? from : x.array, inside ? 4 : 0);
     else x.bits[i] = inside ? stored<TYPE>(from) : 0;
 }
@@ -105,19 +108,19 @@ template <bool ALONG_K> DEVICE constexpr u32 offset(u32 i) {
     return ALONG_K ? THREADS / 8 * (i / 2) + 8 * STRIDE * (i % 2) : THREADS / TILE * STRIDE * i;
 }
 
-// Starts to load the slice at k0, which has `left` elements along k: DEPTH or more if WHOLE.
-template <bool WHOLE, u32 TYPE, bool ALONG_K> DEVICE void fetch(Operand<TYPE, ALONG_K>& x, float* slice, u32 k0, u32 left) {
+// Starts to load the slice at k0, which has `left` elements along k: DEPTH or more if WHOLE. TYPE is of the elements' size.
+template <bool WHOLE, u32 TYPE, bool ALONG_K> DEVICE void fetch_as(Operand<ALONG_K>& x, float* slice, u32 k0, u32 left) {
     float* to = slice + x.place;
     if constexpr (ALONG_K) {
 #pragma unroll
         for (u32 i = 0; i < x.COPIES; i++) {
             const void* from = element<TYPE>(element<TYPE>(x.array, x.starts[i / 2] + k0), 8 * (i % 2));
-            fetch_one(x, i, to + offset<true>(i), from, WHOLE || x.depth + 8 * (i % 2) < left);
+            fetch_one<TYPE>(x, i, to + offset<true>(i), from, WHOLE || x.depth + 8 * (i % 2) < left);
         }
         return;
     }
     u32 from = x.starts[0] + k0 * x.stride;
-    if (x.quads) {
+    if (TYPE == F32 && x.quads) {
         constexpr u32 DEPTHS = 4 * THREADS / TILE;
 #pragma unroll
         for (u32 i = 0; i < x.COPIES / 4; i++) {
@@ -131,17 +134,28 @@ template <bool WHOLE, u32 TYPE, bool ALONG_K> DEVICE void fetch(Operand<TYPE, AL
 #pragma unroll
     for (u32 i = 0; i < x.COPIES; i++) {
         const void* place = element<TYPE>(x.array, from + DEPTHS * i * x.stride);
-        fetch_one(x, i, to + offset<false>(i), place, WHOLE || x.depth + DEPTHS * i < left);
+        fetch_one<TYPE>(x, i, to + offset<false>(i), place, WHOLE || x.depth + DEPTHS * i < left);
     }
 }
 
-// Decodes what `fetch` has on its way into the slice.
-template <u32 TYPE, bool ALONG_K> DEVICE void put(const Operand<TYPE, ALONG_K>& x, float* slice) {
+template <bool WHOLE, bool ALONG_K> DEVICE void fetch(Operand<ALONG_K>& x, float* slice, u32 k0, u32 left) {
+    if (x.type == F32) fetch_as<WHOLE, F32>(x, slice, k0, left);
+    else if (size_of(x.type) == 1) fetch_as<WHOLE, U8>(x, slice, k0, left);
+    else if (size_of(x.type) == 2) fetch_as<WHOLE, U16>(x, slice, k0, left);
+    else fetch_as<WHOLE, U32>(x, slice, k0, left);
+}
+
+template <u32 TYPE, bool ALONG_K> DEVICE void put_as(const Operand<ALONG_K>& x, float* slice) {
     if constexpr (TYPE != F32) {
         float* to = slice + x.place;
 #pragma unroll
         for (u32 i = 0; i < x.COPIES; i++) to[offset<ALONG_K>(i)] = decode<TYPE>(x.bits[i]);
     }
+}
+
+// Decodes what `fetch` has on its way into the slice.
+template <bool ALONG_K> DEVICE void put(const Operand<ALONG_K>& x, float* slice) {
+    BY_TYPE(x.type, TYPE, put_as<TYPE>(x, slice));
 }
 
 DEVICE void load_fragment(const float* place, float* values) {
@@ -193,7 +207,7 @@ KERNEL(matmul, THREADS)(const void* __restrict__ a, const void* __restrict__ b, 
     SHARED(float, b_slices, 2 * SLICE);
     u32 first_row = blockIdx.y * TILE;
     u32 first_col = blockIdx.x * TILE;
-    if (LOWER == 1 && params.row0 + first_row + TILE <= params.col0 + first_col) return;
+    if (params.lower == 1 && params.row0 + first_row + TILE <= params.col0 + first_col) return;
     // Of 32 threads, 4 x 8 neighbours: bits 0 and 4 of the number are the row's, so that threads whose numbers differ in
     // bit 0 read the same four columns, and in bit 1 the same four rows: hardware serves such pairs at once.
     constexpr u32 PATCH = 4 * 8;
@@ -202,8 +216,8 @@ KERNEL(matmul, THREADS)(const void* __restrict__ a, const void* __restrict__ b, 
     u32 row = 4 * (4 * (patch / (SIDE / 8)) + lane % 2 + lane / 16 * 2);
     u32 col = 4 * (8 * (patch % (SIDE / 8)) + lane / 2 % 8);
 
-    auto a_operand = operand<A_TYPE, TRANS_A == 0>(a, params.a0, params.lda, first_row, params.m);
-    auto b_operand = operand<B_TYPE, TRANS_B == 1>(b, params.b0, params.ldb, first_col, params.n);
+    auto a_operand = operand<TRANS_A == 0>(a, params.a_type, params.a0, params.lda, first_row, params.m);
+    auto b_operand = operand<TRANS_B == 1>(b, params.b_type, params.b0, params.ldb, first_col, params.n);
     float sums[8][8] = {};
     bool wide = params.n - first_col > TILE / 2;
     u32 slices = div_ceil(params.k, DEPTH);
@@ -215,7 +229,8 @@ KERNEL(matmul, THREADS)(const void* __restrict__ a, const void* __restrict__ b, 
         if (slice < slices) {
             u32 k0 = slice * DEPTH;
             u32 left = params.k - k0;
-            if (left >= DEPTH) {
+            // Narrow loads stand here once: twice would cost more to compile than the tests that are saved.
+            if (NARROW == 0 && left >= DEPTH) {
                 fetch<true>(a_operand, a_slices + next, k0, left);
                 fetch<true>(b_operand, b_slices + next, k0, left);
             } else {

@@ -39,23 +39,31 @@ DEVICE u32 squeeze(u32 values) {
     return (values | values >> (16 - 2 * BITS)) & (u32)low_bits(4 * BITS);
 }
 
-// Packed values through the table: of each bit of a value, the half of the entries that is left.
+constexpr u32 MASK = (1 << BITS) - 1;
+// A value of 1 in each place.
+constexpr u32 EACH = REFUSE / MASK;
+
+// Of `COUNT` entries those that packed values name: of each bit, the half of the entries that is left. In a loop over the
+// bits some compilers keep the entries in memory.
+template <u32 COUNT> DEVICE u32 choose(const u32 (&entries)[COUNT], u32 packed) {
+    if constexpr (COUNT == 1) {
+        return entries[0];
+    } else {
+        u32 plane = (packed & EACH) * MASK;
+        u32 left[COUNT / 2];
+#pragma unroll
+        for (u32 i = 0; i < COUNT / 2; i++) left[i] = (plane & entries[2 * i + 1]) | (~plane & entries[2 * i]);
+        return choose(left, packed >> 1);
+    }
+}
+
+// Packed values through the table.
 DEVICE u32 recode(u32 packed, const Params& params) {
-    constexpr u32 MASK = (1 << BITS) - 1;
-    constexpr u32 EACH = REFUSE / MASK;
     u64 table = join(params.table_low, params.table_high);
     u32 entries[MASK + 1];
 #pragma unroll
     for (u32 i = 0; i <= MASK; i++) entries[i] = ((u32)(table >> (4 * i)) & MASK) * EACH;
-#pragma unroll
-    for (u32 bit = 0; bit < BITS; bit++) {
-        u32 plane = (packed >> bit & EACH) * MASK;
-#pragma unroll
-        for (u32 i = 0; i < (MASK + 1) >> (bit + 1); i++) {
-            entries[i] = (plane & entries[2 * i + 1]) | (~plane & entries[2 * i]);
-        }
-    }
-    return entries[0];
+    return choose(entries, packed);
 }
 
 // `count` values from a place on (x is at the first), packed.

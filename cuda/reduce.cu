@@ -1,7 +1,7 @@
 // Sum, sum of squares, count of valid and of bad elements, over blocks of BLOCK elements of a row or of a column.
 // Grid: linear. By row, one block per BLOCK elements; by column, one thread per column of each block of BLOCK rows.
 // Bindings: 0 x (rows, cols) read; 1 out [.., 4] words (f32 bits; i32 for i8 by row) write; 2 params, starts in elements.
-// Constants: WG; BLOCK; X_TYPE; BY_ROW; MISSING negative is missing (and below -1 is bad, for i8 by row).
+// Constants: WG; BLOCK; BY_ROW; NARROW x is of the type in params, else f32; EXACT x is i8, by row; MISSING negative is missing (and if EXACT below -1 is bad).
 // Hardware: neighbours load neighbouring elements at any alignment, 16 under way for each thread. Bytes are added four at a
 // time by dot products of words, since one at a time their arithmetic would take longer than their loads, and by one warp,
 // since with 16 bytes a thread the sum over the threads would take longer than the bytes.
@@ -13,19 +13,20 @@ struct Params {
     u32 cols;
     u32 x0;
     u32 out0;
+    u32 x_type;
 };
 
 constexpr u32 WG = 64;
 constexpr u32 BLOCK = 1024;
-constexpr u32 X_TYPE = 0;
 constexpr u32 BY_ROW = 1;
+constexpr u32 NARROW = 0;
+// Bytes are added as integers: exact, and a block of them cannot overflow.
+constexpr u32 EXACT = 0;
 constexpr u32 MISSING = 0;
 
-// Bytes are added as integers: exact, and a block of them cannot overflow.
-constexpr bool EXACT = X_TYPE == I8 && BY_ROW == 1;
-constexpr bool IS_FLOAT = X_TYPE == F32 || X_TYPE == F16 || X_TYPE == BF16;
-
-constexpr u32 THREADS = EXACT ? WARP : WG;
+constexpr u32 THREADS = EXACT == 1 ? WARP : WG;
+// Elements of a thread whose loads are under way at once.
+constexpr u32 RUN = BLOCK / WG;
 
 // `Value` is float, or i32 for exact sums.
 template <class Value> struct Sums {
@@ -38,7 +39,7 @@ template <class Value> struct Sums {
 constexpr u32 BAD = 1 << 16;
 
 DEVICE void add(Sums<float>& sums, float value) {
-    bool finite = !IS_FLOAT || is_finite(value);
+    bool finite = is_finite(value);
     bool valid = finite && !(MISSING == 1 && value < 0.0f);
     float term = valid ? value : 0.0f;
     sums.sum += term;
@@ -92,15 +93,32 @@ DEVICE uint4 words(Sums<i32> sums) {
     return {(u32)sums.sum, (u32)sums.squares, sums.counts % BAD, sums.counts / BAD};
 }
 
-// This thread's share of elements `first` to `end`. A whole block has no tests, so that all loads can be under way.
-DEVICE Sums<float> sum_floats(const void* x, u32 first, u32 end) {
-    Sums<float> sums = {};
-    if (end - first == BLOCK) {
-        const void* own = element<X_TYPE>(x, first + threadIdx.x);
+// `count` elements, at least one, `step` apart, then the last of them again: no load waits for a test.
+template <u32 TYPE> DEVICE void load_run(const void* x, u32 first, u32 step, u32 count, float (&values)[RUN]) {
+    const void* own = element<TYPE>(x, first);
 #pragma unroll
-        for (u32 i = 0; i < BLOCK; i += THREADS) add(sums, load<X_TYPE>(own, i));
-    } else {
-        for (u32 i = first + threadIdx.x; i < end; i += THREADS) add(sums, load<X_TYPE>(x, i));
+    for (u32 i = 0; i < RUN; i++) values[i] = load<TYPE>(own, min(i, count - 1) * step);
+}
+
+DEVICE void add_run(Sums<float>& sums, const void* x, u32 type, u32 first, u32 step, u32 count) {
+    float values[RUN];
+    BY_TYPE(type, TYPE, load_run<TYPE>(x, first, step, count, values));
+#pragma unroll
+    for (u32 i = 0; i < RUN; i++) {
+        if (i < count) add(sums, values[i]);
+    }
+}
+
+// Sums of `count` elements, `step` apart.
+DEVICE Sums<float> sum_floats(const void* x, u32 type, u32 first, u32 step, u32 count) {
+    Sums<float> sums = {};
+    // Without tests.
+    for (; NARROW == 0 && count >= RUN; count -= RUN, first += RUN * step) add_run(sums, x, type, first, step, RUN);
+    while (count > 0) {
+        u32 run = min(count, RUN);
+        add_run(sums, x, type, first, step, run);
+        count -= run;
+        first += run * step;
     }
     return sums;
 }
@@ -137,16 +155,21 @@ DEVICE Sums<i32> sum_bytes(const void* x, u32 first, u32 end) {
 
 KERNEL(reduce, THREADS)(const void* __restrict__ x, u32* __restrict__ out, Params params) {
     u32 block = linear_block();
+    u32 type = NARROW == 1 ? params.x_type : F32;
     if constexpr (BY_ROW == 1) {
         u32 parts = div_ceil(params.cols, BLOCK);
         u32 row = block / parts;
         if (row >= params.rows) return;
         u32 col = (block - row * parts) * BLOCK;
         u32 first = params.x0 + row * params.cols + col;
-        u32 end = first + min(params.cols - col, BLOCK);
+        u32 count = min(params.cols - col, BLOCK);
         uint4 result;
-        if constexpr (EXACT) result = words(sum_block(sum_bytes(x, first, end)));
-        else result = words(sum_block(sum_floats(x, first, end)));
+        if constexpr (EXACT == 1) {
+            result = words(sum_block(sum_bytes(x, first, first + count)));
+        } else {
+            u32 own = count > threadIdx.x ? div_ceil(count - threadIdx.x, THREADS) : 0;
+            result = words(sum_block(sum_floats(x, type, first + threadIdx.x, THREADS, own)));
+        }
         // Partial sums are whole quads of words, so that out0 is a multiple of 4.
         if (threadIdx.x == 0) ((uint4*)(out + params.out0))[block] = result;
     } else {
@@ -157,13 +180,7 @@ KERNEL(reduce, THREADS)(const void* __restrict__ x, u32* __restrict__ out, Param
         // Not by first, which wraps in the last blocks of a folded grid.
         if (part > (params.rows - 1) / BLOCK || col >= params.cols) return;
         u32 rows = min(params.rows - first, BLOCK);
-        const void* own = element<X_TYPE>(x, params.x0 + first * params.cols + col);
-        Sums<float> sums = {};
-#pragma unroll 16
-        for (u32 row = 0; row < rows; row++) {
-            add(sums, load<X_TYPE>(own, 0));
-            own = element<X_TYPE>(own, params.cols);
-        }
+        Sums<float> sums = sum_floats(x, type, params.x0 + first * params.cols + col, params.cols, rows);
         ((uint4*)(out + params.out0))[part * params.cols + col] = words(sums);
     }
 }

@@ -1,7 +1,7 @@
 // Standardised dosages: out[i, j] = (x[i, j] - shift) scale, or fill where x is negative or NaN, by row of the table.
 // Grid: linear, one block per WG elements.
 // Bindings: 0 x (rows, cols) read; 1 table (rows, 3) of shift, scale, fill, f32 read; 2 out f32 write; 3 params.
-// Constants: WG; X_TYPE.
+// Constants: WG; NARROW x is of the type in params, else f32.
 // Hardware: WG / 4 threads with four elements each, so that there are enough bytes in flight (see scale_columns) and one
 // division for four elements; the table is read once for a thread's four elements where they lie in one row.
 
@@ -13,10 +13,11 @@ struct Params {
     u32 x0;
     u32 table0;
     u32 out0;
+    u32 x_type;
 };
 
 constexpr u32 WG = 256;
-constexpr u32 X_TYPE = 0;
+constexpr u32 NARROW = 0;
 
 struct Row {
     float shift;
@@ -29,6 +30,16 @@ DEVICE Row load_row(const float* table, u32 row) { return {table[3 * row], table
 // NaN is not >= 0, and -0.0 is.
 DEVICE float standard(float value, Row row) { return value >= 0.0f ? (value - row.shift) * row.scale : row.fill; }
 
+// Elements `first` to `first + count - 1`, up to four; a whole four is aligned.
+template <u32 TYPE> DEVICE void load_values(const void* x, u32 first, u32 count, bool whole, float (&values)[4]) {
+    if (whole) {
+        load_quad<TYPE>(x, first, values);
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) values[i] = i < count ? load<TYPE>(x, first + i) : 0.0f;
+    }
+}
+
 KERNEL(standardize, WG / 4)(const void* __restrict__ x, const float* __restrict__ table, float* __restrict__ out, Params params) {
     u32 first = linear_block() * WG + 4 * threadIdx.x;
     u32 len = params.rows * params.cols;
@@ -38,12 +49,7 @@ KERNEL(standardize, WG / 4)(const void* __restrict__ x, const float* __restrict_
     table += params.table0;
     out += params.out0 + first;
     float values[4];
-    if (whole) {
-        load_quad<X_TYPE>(x, params.x0 + first, values);
-    } else {
-#pragma unroll
-        for (u32 i = 0; i < 4; i++) values[i] = i < count ? load<X_TYPE>(x, params.x0 + first + i) : 0.0f;
-    }
+    BY_TYPE(NARROW == 1 ? params.x_type : F32, TYPE, load_values<TYPE>(x, params.x0 + first, count, whole, values));
     u32 row = first / params.cols;
     u32 col = first - row * params.cols;
     Row terms = load_row(table, row);

@@ -1,6 +1,6 @@
 // Decodes stored elements to f32, numbers workgroups along a line, and multiplies bytes.
-// Appended to every kernel, so that the line numbers of the kernel's own file stay. `dtype` is the code of a DType;
-// it is a constant wherever it is given, so the switches fold away.
+// Appended to every kernel, so that the line numbers of the kernel's own file stay. `dtype` is the code of a DType: f32, for
+// which the switches fold away, or one of the parameters, the same for all invocations.
 
 // The word of a buffer that holds element i.
 fn word_of(i: u32, dtype: u32) -> u32 {
@@ -29,8 +29,24 @@ fn decode_bits(word: u32, i: u32, dtype: u32) -> u32 {
     }
 }
 
-fn decode(word: u32, i: u32, dtype: u32) -> f32 {
-    return bitcast<f32>(decode_bits(word, i, dtype));
+// Four elements by one choice of their type.
+fn decode_four(words: vec4<u32>, i: vec4<u32>, dtype: u32) -> vec4<f32> {
+    let bytes = (words >> ((i & vec4(3u)) * 8u)) & vec4(0xffu);
+    let halves = (words >> ((i & vec4(1u)) * 16u)) & vec4(0xffffu);
+    switch dtype {
+        case 1u: {
+            let bits = vec4(f16_bits(halves.x), f16_bits(halves.y), f16_bits(halves.z), f16_bits(halves.w));
+            return bitcast<vec4<f32>>(bits);
+        }
+        case 2u: { return bitcast<vec4<f32>>(halves << vec4(16u)); }
+        case 3u: { return vec4<f32>(bytes); }
+        case 4u: { return vec4<f32>(bitcast<vec4<i32>>(bytes << vec4(24u)) >> vec4(24u)); }
+        case 5u: { return vec4<f32>(halves); }
+        case 6u: { return vec4<f32>(bitcast<vec4<i32>>(halves << vec4(16u)) >> vec4(16u)); }
+        case 7u: { return vec4<f32>(words); }
+        case 8u: { return vec4<f32>(bitcast<vec4<i32>>(words)); }
+        default: { return bitcast<vec4<f32>>(words); }
+    }
 }
 
 // unpack2x16float may flush subnormals and need not keep NaN.

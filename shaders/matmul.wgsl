@@ -1,7 +1,7 @@
 // Matrix product: c[m, n] (+)= op(a)[m, k] op(b)[k, n] in f32, decoded as it is loaded.
 // Grid: one workgroup per TILE x TILE block of c; x = blocks of columns, y = blocks of rows.
 // Bindings: 0 a read; 1 b read; 2 c (rows of ldc) f32 read_write; 3 params, strides and starts in elements.
-// Constants: TILE 64; TRANS_A a is (k, m); TRANS_B b is (n, k); A_TYPE, B_TYPE; LOWER leaves out blocks above the diagonal.
+// Constants: TILE 64; TRANS_A a is (k, m); TRANS_B b is (n, k); NARROW a and b are of the types in params, else both f32.
 
 struct Params {
     m: u32,
@@ -14,8 +14,11 @@ struct Params {
     b0: u32,
     c0: u32,
     accumulate: u32,
+    lower: u32,
     row0: u32,
     col0: u32,
+    a_type: u32,
+    b_type: u32,
 }
 
 @group(0) @binding(0) var<storage, read> a: array<u32>;
@@ -26,9 +29,7 @@ struct Params {
 const TILE: u32 = 64u;
 const TRANS_A: u32 = 0u;
 const TRANS_B: u32 = 0u;
-const A_TYPE: u32 = 0u;
-const B_TYPE: u32 = 0u;
-const LOWER: u32 = 0u;
+const NARROW: u32 = 0u;
 
 // Invocations along each side. Each makes 8 x 8 elements of c, as four blocks of 4 x 4 that lie half a tile apart, so that
 // neighbours read neighbouring vec4s: 4 vec4 loads for 64 products. (With 4 x 4 each, lavapipe took 1.5 times as long;
@@ -43,30 +44,58 @@ const DEPTH: u32 = 16u;
 var<workgroup> a_slice: array<vec4<f32>, DEPTH * VECS>;
 var<workgroup> b_slice: array<vec4<f32>, DEPTH * VECS>;
 
-fn load_a(row: u32, depth: u32) -> f32 {
-    if row >= params.m || depth >= params.k {
-        return 0.0;
-    }
-    var i = params.a0;
+// Where elements of a in four rows, or of b in four columns, stand.
+fn place_a(rows: vec4<u32>, depth: u32) -> vec4<u32> {
     if TRANS_A == 1u {
-        i += depth * params.lda + row;
-    } else {
-        i += row * params.lda + depth;
+        return params.a0 + depth * params.lda + rows;
     }
-    return decode(a[word_of(i, A_TYPE)], i, A_TYPE);
+    return params.a0 + rows * params.lda + depth;
 }
 
-fn load_b(depth: u32, col: u32) -> f32 {
-    if col >= params.n || depth >= params.k {
-        return 0.0;
-    }
-    var i = params.b0;
+fn place_b(depth: u32, cols: vec4<u32>) -> vec4<u32> {
     if TRANS_B == 1u {
-        i += col * params.ldb + depth;
-    } else {
-        i += depth * params.ldb + col;
+        return params.b0 + cols * params.ldb + depth;
     }
-    return decode(b[word_of(i, B_TYPE)], i, B_TYPE);
+    return params.b0 + depth * params.ldb + cols;
+}
+
+// The word that holds an element; beyond the ends zero, which is zero in any type.
+fn word_a(row: u32, depth: u32, place: u32, dtype: u32) -> u32 {
+    if row >= params.m || depth >= params.k {
+        return 0u;
+    }
+    return a[word_of(place, dtype)];
+}
+
+fn word_b(depth: u32, col: u32, place: u32, dtype: u32) -> u32 {
+    if col >= params.n || depth >= params.k {
+        return 0u;
+    }
+    return b[word_of(place, dtype)];
+}
+
+fn load_a(rows: vec4<u32>, k: u32) -> vec4<f32> {
+    let dtype = select(0u, params.a_type, NARROW == 1u);
+    let at = place_a(rows, k);
+    let words = vec4(
+        word_a(rows.x, k, at.x, dtype),
+        word_a(rows.y, k, at.y, dtype),
+        word_a(rows.z, k, at.z, dtype),
+        word_a(rows.w, k, at.w, dtype),
+    );
+    return decode_four(words, at, dtype);
+}
+
+fn load_b(k: u32, cols: vec4<u32>) -> vec4<f32> {
+    let dtype = select(0u, params.b_type, NARROW == 1u);
+    let at = place_b(k, cols);
+    let words = vec4(
+        word_b(k, cols.x, at.x, dtype),
+        word_b(k, cols.y, at.y, dtype),
+        word_b(k, cols.z, at.z, dtype),
+        word_b(k, cols.w, at.w, dtype),
+    );
+    return decode_four(words, at, dtype);
 }
 
 // What the i-th vec4 of a slice is, as (depth, vec4 along the tile): neighbours load along the direction in which the
@@ -83,16 +112,14 @@ fn load_slices(first_row: u32, first_col: u32, k0: u32, lane: u32) {
     for (var i = lane; i < DEPTH * VECS; i += SIDE * SIDE) {
         let a_place = slice_place(i, TRANS_A == 0u);
         let k = k0 + a_place.x;
-        let row = first_row + 4u * a_place.y;
-        a_slice[a_place.x * VECS + a_place.y] =
-            vec4(load_a(row, k), load_a(row + 1u, k), load_a(row + 2u, k), load_a(row + 3u, k));
+        let rows = first_row + 4u * a_place.y + vec4(0u, 1u, 2u, 3u);
+        a_slice[a_place.x * VECS + a_place.y] = load_a(rows, k);
     }
     for (var i = lane; i < DEPTH * VECS; i += SIDE * SIDE) {
         let b_place = slice_place(i, TRANS_B == 1u);
         let k = k0 + b_place.x;
-        let col = first_col + 4u * b_place.y;
-        b_slice[b_place.x * VECS + b_place.y] =
-            vec4(load_b(k, col), load_b(k, col + 1u), load_b(k, col + 2u), load_b(k, col + 3u));
+        let cols = first_col + 4u * b_place.y + vec4(0u, 1u, 2u, 3u);
+        b_slice[b_place.x * VECS + b_place.y] = load_b(k, cols);
     }
 }
 
@@ -119,7 +146,7 @@ fn store_row(row: u32, col: u32, left: vec4<f32>, right: vec4<f32>) {
 fn matmul(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let first_row = group.y * TILE;
     let first_col = group.x * TILE;
-    if LOWER == 1u && params.row0 + first_row + TILE <= params.col0 + first_col {
+    if params.lower == 1u && params.row0 + first_row + TILE <= params.col0 + first_col {
         return;
     }
     let row = lane / SIDE;

@@ -1,13 +1,14 @@
 // Sum, sum of squares, count of valid and of bad elements, over blocks of BLOCK elements of a row or of a column.
 // Grid: linear. By row, one workgroup per BLOCK elements; by column, one invocation per column of each block of BLOCK rows.
 // Bindings: 0 x (rows, cols) read; 1 out [.., 4] words (f32 bits; i32 for i8 by row) write; 2 params, starts in elements.
-// Constants: WG; BLOCK; X_TYPE; BY_ROW; MISSING negative is missing (and below -1 is bad, for i8 by row).
+// Constants: WG; BLOCK; BY_ROW; NARROW x is of the type in params, else f32; EXACT x is i8, by row; MISSING negative is missing (and if EXACT below -1 is bad).
 
 struct Params {
     rows: u32,
     cols: u32,
     x0: u32,
     out0: u32,
+    x_type: u32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<u32>;
@@ -16,18 +17,18 @@ struct Params {
 
 const WG: u32 = 64u;
 const BLOCK: u32 = 1024u;
-const X_TYPE: u32 = 0u;
 const BY_ROW: u32 = 1u;
-const MISSING: u32 = 0u;
-
+const NARROW: u32 = 0u;
 // Bytes are added as integers: exact, and a block of them cannot overflow.
-const EXACT: bool = X_TYPE == 4u && BY_ROW == 1u;
+const EXACT: u32 = 0u;
+const MISSING: u32 = 0u;
 
 // Words of each invocation's four sums.
 var<workgroup> partial: array<vec4<u32>, WG>;
 
 fn terms(i: u32) -> vec4<f32> {
-    let bits = decode_bits(x[word_of(i, X_TYPE)], i, X_TYPE);
+    let dtype = select(0u, params.x_type, NARROW == 1u);
+    let bits = decode_bits(x[word_of(i, dtype)], i, dtype);
     if !is_finite_bits(bits) {
         return vec4(0.0, 0.0, 0.0, 1.0);
     }
@@ -47,7 +48,7 @@ fn exact_terms(i: u32) -> vec4<i32> {
 }
 
 fn add(left: vec4<u32>, right: vec4<u32>) -> vec4<u32> {
-    if EXACT {
+    if EXACT == 1u {
         return left + right;
     }
     return bitcast<vec4<u32>>(bitcast<vec4<f32>>(left) + bitcast<vec4<f32>>(right));
@@ -73,7 +74,7 @@ fn by_row(block: u32, lane: u32) {
     var words = vec4<u32>();
     for (var col = first + lane; col < end; col += WG) {
         let i = params.x0 + row * params.cols + col;
-        if EXACT {
+        if EXACT == 1u {
             words += bitcast<vec4<u32>>(exact_terms(i));
         } else {
             words = add(words, bitcast<vec4<u32>>(terms(i)));

@@ -1,7 +1,7 @@
 // Standardised dosages: out[i, j] = (x[i, j] - shift) scale, or fill where x is negative or NaN, by row of the table.
 // Grid: linear, one workgroup per WG elements.
 // Bindings: 0 x (rows, cols) read; 1 table (rows, 3) of shift, scale, fill, f32 read; 2 out f32 write; 3 params.
-// Constants: WG; X_TYPE.
+// Constants: WG; NARROW x is of the type in params, else f32.
 
 struct Params {
     rows: u32,
@@ -9,6 +9,7 @@ struct Params {
     x0: u32,
     table0: u32,
     out0: u32,
+    x_type: u32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<u32>;
@@ -17,7 +18,7 @@ struct Params {
 @group(0) @binding(3) var<uniform> params: Params;
 
 const WG: u32 = 256u;
-const X_TYPE: u32 = 0u;
+const NARROW: u32 = 0u;
 
 @compute @workgroup_size(WG)
 fn standardize(
@@ -30,7 +31,8 @@ fn standardize(
         return;
     }
     let i = params.x0 + item;
-    let bits = decode_bits(x[word_of(i, X_TYPE)], i, X_TYPE);
+    let dtype = select(0u, params.x_type, NARROW == 1u);
+    let bits = decode_bits(x[word_of(i, dtype)], i, dtype);
     let row = params.table0 + 3u * (item / params.cols);
     // Below zero, -0.0 excluded; NaN of either sign.
     if bits > 0x80000000u || (bits & 0x7fffffffu) > 0x7f800000u {

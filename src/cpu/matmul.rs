@@ -72,8 +72,8 @@ impl Operand<'_> {
 
 pub(crate) fn matmul(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
-    let [ta, tb, lower] = ["TRANS_A", "TRANS_B", "LOWER"].map(|name| launch.constant(name) != 0);
-    let [a_type, b_type] = ["A_TYPE", "B_TYPE"].map(|name| DType::from_code(launch.constant(name)));
+    let [ta, tb] = ["TRANS_A", "TRANS_B"].map(|name| launch.constant(name) != 0);
+    let [a_type, b_type] = [p.a_type, p.b_type].map(DType::from_code);
     let [a, b, c] = launch.args();
     let a = Operand { arg: a, dtype: a_type, start: p.a0 as usize, stride: p.lda as usize, transposed: ta };
     let b = Operand { arg: b, dtype: b_type, start: p.b0 as usize, stride: p.ldb as usize, transposed: tb };
@@ -97,7 +97,7 @@ pub(crate) fn matmul(launch: CpuLaunch<'_>) {
                     a: a.view(&a_block, a_stride, height, depth),
                     b: b.view(&b_block, b_stride, depth, width),
                     accum: if inner.0 > 0 || p.accumulate != 0 { Accum::Add } else { Accum::Replace },
-                    diagonal: lower.then_some((p.row0 as usize + rows.0, p.col0 as usize + cols.0)),
+                    diagonal: (p.lower != 0).then_some((p.row0 as usize + rows.0, p.col0 as usize + cols.0)),
                 };
                 product.run(c.as_mut().submatrix_mut(rows.0, cols.0, height, width));
             }

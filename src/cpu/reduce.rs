@@ -14,7 +14,7 @@ const LANES: usize = 16;
 
 pub(crate) fn reduce(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
-    let dtype = DType::from_code(launch.constant("X_TYPE"));
+    let dtype = DType::from_code(p.x_type);
     let (by_row, missing) = (launch.constant("BY_ROW") != 0, launch.constant("MISSING") != 0);
     let [x, out] = launch.args();
     let (rows, cols, start) = (p.rows as usize, p.cols as usize, p.x0 as usize);

@@ -11,7 +11,7 @@ use crate::{
 
 pub(crate) fn standardize(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
-    let dtype = DType::from_code(launch.constant("X_TYPE"));
+    let dtype = DType::from_code(p.x_type);
     let [x, rows, out] = launch.args();
     let (x, table) = (&x, rows.read::<f32>()[p.table0 as usize..].as_chunks().0);
     let (cols, start) = (p.cols as usize, p.x0 as usize);

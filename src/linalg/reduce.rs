@@ -18,6 +18,8 @@ pub(crate) struct Params {
     pub(crate) cols: u32,
     pub(crate) x0: u32,
     pub(crate) out0: u32,
+    /// Code of the elements' type.
+    pub(crate) x_type: u32,
 }
 
 pub(crate) static REDUCE: Kernel<Params> =
@@ -27,17 +29,28 @@ pub(crate) static REDUCE: Kernel<Params> =
 pub(crate) const BLOCK: u32 = 1024;
 const WG: u32 = 64;
 
-fn spec(dtype: DType, by_row: bool, missing: bool) -> [(&'static str, u32); 5] {
-    let flags = [u32::from(by_row), u32::from(missing)];
-    [("WG", WG), ("BLOCK", BLOCK), ("X_TYPE", dtype.code()), ("BY_ROW", flags[0]), ("MISSING", flags[1])]
+/// f32 has kernels of its own, and bytes by row, whose sums are exact.
+fn spec(dtype: DType, by_row: bool, missing: bool) -> [(&'static str, u32); 6] {
+    let exact = exact(dtype, by_row);
+    [
+        ("WG", WG),
+        ("BLOCK", BLOCK),
+        ("BY_ROW", by_row.into()),
+        ("NARROW", (dtype != DType::F32 && !exact).into()),
+        ("EXACT", exact.into()),
+        ("MISSING", missing.into()),
+    ]
+}
+
+fn exact(dtype: DType, by_row: bool) -> bool {
+    by_row && dtype == DType::I8
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let flags = [(false, false), (false, true), (true, false), (true, true)];
-    DType::ALL
-        .iter()
-        .flat_map(|&x| flags.map(|(by_row, missing)| spec(x, by_row, missing).to_vec()))
-        .collect()
+    let kinds =
+        [(DType::F32, true), (DType::F32, false), (DType::U8, true), (DType::U8, false), (DType::I8, true)];
+    let of = |(dtype, by_row)| [false, true].map(|missing| spec(dtype, by_row, missing).to_vec());
+    kinds.into_iter().flat_map(of).collect()
 }
 
 /// Sums over one row or column.
@@ -143,7 +156,7 @@ fn whole(count: f64) -> u64 {
 
 fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
     let [rows, cols] = x.matrix(op)?;
-    let exact = by_row && T::DTYPE == DType::I8;
+    let exact = exact(T::DTYPE, by_row);
     let (len, summed) = if by_row { (rows, cols) } else { (cols, rows) };
     let limits = x.device().limits();
     let room = limits.room();
@@ -207,7 +220,13 @@ pub(crate) fn launch<T: Element>(
     let window = x.window(rows.start * cols..rows.end * cols);
     let target = out.window_mut(out_rows.start * width..out_rows.end * width);
     let count = rows.end - rows.start;
-    let params = Params { rows: small(count), cols: small(cols), x0: window.start, out0: target.start };
+    let params = Params {
+        rows: small(count),
+        cols: small(cols),
+        x0: window.start,
+        out0: target.start,
+        x_type: T::DTYPE.code(),
+    };
     // By row, one workgroup adds one block; by column, one invocation adds one column's block.
     let groups = if by_row {
         count * cols.div_ceil(BLOCK.into())

@@ -92,6 +92,17 @@ fn specs_name_the_same_constants_in_the_same_order() {
     }
 }
 
+/// Each spec is a program: compiled by NVIDIA's compilers for every generation of devices, shipped as PTX, and waited for
+/// at its first use. What costs nothing where it is decided at run time, as most types of elements, is a parameter.
+/// The first 18 kernels have room for 100 together, each further one for 6.
+#[test]
+fn programs_are_few() {
+    let counts: Vec<_> =
+        kernels().iter().map(|kernel| (kernel.def.name, (kernel.def.specs)().len())).collect();
+    let all: usize = counts.iter().map(|(_, count)| count).sum();
+    assert!(all <= 100 + 6 * counts.len().saturating_sub(18), "{all} programs: {counts:?}");
+}
+
 #[test]
 fn params_are_fields_of_one_word() {
     for Registered { def, fields } in kernels() {

@@ -140,7 +140,7 @@ fn decode(key: &Key, file: &[u8]) -> Option<Vec<u8>> {
     (image.len() as u64 == count && hex(&Sha256::digest(&image)) == digest).then_some(image)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");

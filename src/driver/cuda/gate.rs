@@ -1,27 +1,43 @@
-//! The compile gate: NVIDIA's own compiler takes every kernel with every spec for every generation of devices, on a
-//! machine without a GPU.
+//! The compile gate: NVIDIA's own compilers take every kernel with every spec for every generation of devices, on a
+//! machine without a GPU. The newest compiler stands for those of users; the oldest makes the PTX that is shipped, and lacks
+//! some of what it declares.
 //!
-//! Its folder is named by `TEATIME_CUDA_LIBRARIES`. `TEATIME_REQUIRE_DEVICES` with `nvrtc` in it makes its absence a
-//! failure.
+//! `gate.sha256` beside this file names the kernels that have passed for all architectures. Those are compiled for two of
+//! them (and to PTX: `images`); any other for all, which writes the file anew, and fails until it is committed.
+//!
+//! The compilers' folders are named by `TEATIME_CUDA_LIBRARIES`. `TEATIME_REQUIRE_DEVICES` with `nvrtc` in it makes their
+//! absence a failure.
 
 #![allow(clippy::print_stdout, reason = "a skipped test is said aloud")]
 
-use std::{env, fmt::Write as _, path::PathBuf, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    env,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use rayon::prelude::*;
+use sha2::{Digest, Sha256};
 
 use super::{
-    cache::{Cache, Key},
-    libraries,
+    cache::{Cache, Key, hex},
+    images, libraries,
     nvrtc::Nvrtc,
     source::{HEADERS, source},
 };
-use crate::registry;
+use crate::{kernel::KernelDef, registry};
 
-/// Ampere, Hopper, and the two generations of Blackwell.
-const ARCHS: [&str; 4] = ["sm_80", "sm_90a", "sm_100", "sm_120"];
+/// Ampere, Hopper, and the two generations of Blackwell, by the newest compiler.
+const NEWEST: [&str; 4] = ["sm_80", "sm_90a", "sm_100", "sm_120"];
+/// The architecture whose PTX is shipped, by the oldest.
+const OLDEST: [&str; 1] = ["sm_80"];
+/// What kernels that have passed for all are compiled for, by each.
+const KNOWN: [&[&str]; 2] = [&["sm_80", "sm_90a"], &[]];
 
-/// An NVRTC that knows all of [`ARCHS`]; where there is none, says so.
+/// An NVRTC that knows all of [`NEWEST`]; where there is none, says so.
 ///
 /// # Panics
 /// When there is none and one is required.
@@ -38,6 +54,16 @@ pub(super) fn nvrtc() -> Option<&'static Nvrtc> {
         }
         Err(format!("no NVRTC 12.8 or newer, see TEATIME_CUDA_LIBRARIES{tried}"))
     });
+    wanted(found)
+}
+
+/// The NVRTC that makes what is shipped; as [`nvrtc`].
+pub(super) fn oldest() -> Option<&'static Nvrtc> {
+    static FOUND: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
+    wanted(FOUND.get_or_init(|| images::shipping_nvrtc().map_err(|why| why.to_string())))
+}
+
+fn wanted(found: &'static Result<Nvrtc, String>) -> Option<&'static Nvrtc> {
     let required = env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
     match found {
         Ok(nvrtc) => Some(nvrtc),
@@ -49,46 +75,81 @@ pub(super) fn nvrtc() -> Option<&'static Nvrtc> {
     }
 }
 
-/// What is wrong with a program, if anything: it does not compile, registers are spilled to memory, or instructions
-/// that should overlap are put one after the other.
+/// What is wrong with a program, if anything: it does not compile, keeps variables in memory, or instructions that should
+/// overlap are put one after the other.
 fn fault(nvrtc: &Nvrtc, name: &str, source: &str, arch: &str) -> Option<String> {
     let log = match nvrtc.compile(name, source, HEADERS, arch) {
         Ok(compiled) => compiled.log,
         Err(log) => return Some(log),
     };
-    let spilled = spilled(&log);
-    if spilled != Some(0) {
-        return Some(format!("{spilled:?} bytes spilled\n{log}"));
+    let in_memory = in_memory(&log);
+    if in_memory != Some(0) {
+        return Some(format!("{in_memory:?} bytes of variables in memory\n{log}"));
     }
     log.contains("are serialized").then_some(log)
 }
 
-/// Bytes that a log says are spilled; none where it does not tell.
-fn spilled(log: &str) -> Option<u32> {
+/// Bytes of stack frames, and of registers spilled there, by a log; none where it does not tell. What stands there is read
+/// and written through the caches, since an index that is not known, or too many registers, put it there.
+fn in_memory(log: &str) -> Option<u32> {
     let words: Vec<_> = log.split_whitespace().collect();
-    let counts = words.windows(3).filter(|words| words[1] == "bytes" && words[2] == "spill");
+    let counts =
+        words.windows(3).filter(|words| words[1] == "bytes" && ["stack", "spill"].contains(&words[2]));
     counts.map(|words| words[0].parse().ok()).reduce(|a, b| Some(a? + b?))?
 }
 
 /// Where it is kept that a program has passed: beside this test program, so that only what changed is compiled again.
-/// All of them take minutes.
 fn passed_before() -> Cache {
     let program = env::current_exe().unwrap();
     Cache::new(program.ancestors().nth(2).map(PathBuf::from).unwrap().join("cuda-gate"))
 }
 
+/// What has to pass: by its name, a digest of each kernel with its specs, and of what all have in common, the gate's own
+/// rules among it.
+fn digests() -> BTreeMap<&'static str, String> {
+    let digest = |parts: &[&str]| hex(&Sha256::digest(parts.join("\0")));
+    let of = |kernel: &&KernelDef| (kernel.name, digest(&[kernel.cuda, &format!("{:?}", (kernel.specs)())]));
+    let mut common = vec![include_str!("gate.rs")];
+    common.extend(HEADERS.iter().flat_map(|&(name, text)| [name, text]));
+    registry::kernels().iter().map(of).chain([("all", digest(&common))]).collect()
+}
+
+fn record() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/driver/cuda/gate.sha256")
+}
+
+fn recorded(digests: &BTreeMap<&'static str, String>) -> String {
+    digests.iter().fold(String::new(), |text, (name, digest)| text + &format!("{digest}  {name}\n"))
+}
+
+/// Kernels that a record does not have as they are.
+fn changed(record: &str, digests: &BTreeMap<&'static str, String>) -> Vec<&'static str> {
+    let known = |name| record.lines().any(|line| line == format!("{}  {name}", digests[name]));
+    digests.keys().copied().filter(|&name| name != "all" && !(known("all") && known(name))).collect()
+}
+
 #[test]
-fn every_spec_of_every_kernel_compiles_without_spills() {
-    let Some(nvrtc) = nvrtc() else { return };
+fn every_spec_of_every_kernel_compiles() {
+    let digests = digests();
+    let committed = fs::read_to_string(record()).unwrap_or_default();
+    let changed = changed(&committed, &digests);
+    let (Some(newest), Some(oldest)) = (nvrtc(), oldest()) else {
+        assert!(changed.is_empty(), "{changed:?} have changed, and no compiler is here to take them");
+        return;
+    };
     let mut programs = Vec::new();
     for kernel in registry::kernels() {
+        let archs = if changed.contains(&kernel.name) { [&NEWEST[..], &OLDEST] } else { KNOWN };
         for spec in (kernel.specs)() {
             let source = source(kernel, &spec).unwrap();
-            programs.extend(ARCHS.map(|arch| (kernel.name, spec.clone(), source.clone(), arch)));
+            for (nvrtc, archs) in [newest, oldest].into_iter().zip(archs) {
+                let one = |&arch| (kernel.name, spec.clone(), source.clone(), nvrtc, arch);
+                programs.extend(archs.iter().map(one));
+            }
         }
     }
     let passed = passed_before();
-    let check = |(name, spec, source, arch): &(&'static str, Vec<_>, String, &'static str)| {
+    let check = |(name, spec, source, nvrtc, arch): &(&'static str, Vec<_>, String, &Nvrtc, &str)| {
         // The gate itself is a part of what a program has passed.
         let options = format!("{} {}", nvrtc.options(), include_str!("gate.rs"));
         let key = Key::new(name, source, HEADERS, &options, arch, nvrtc.version());
@@ -99,21 +160,38 @@ fn every_spec_of_every_kernel_compiles_without_spills() {
         if fault.is_none() {
             passed.put(&key, &[]).unwrap();
         }
-        Some(format!("{name} {spec:?} {arch}: {}", fault?))
+        Some(format!("{name} {spec:?} {arch} by {:?}: {}", nvrtc.version(), fault?))
     };
     // In a pool of its own: other tests wait for the global one.
     let pool = rayon::ThreadPoolBuilder::new().build().unwrap();
     let faults: Vec<_> = pool.install(|| programs.par_iter().filter_map(check).collect());
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), programs.len(), faults.join("\n"));
+    if committed != recorded(&digests) {
+        fs::write(record(), recorded(&digests)).unwrap();
+        panic!("all is well, but {changed:?} have changed: commit {}, written anew", record().display());
+    }
+}
+
+#[test]
+fn what_changed_is_known() {
+    let digests = digests();
+    let record = recorded(&digests);
+    assert_eq!(changed(&record, &digests), [""; 0]);
+    let all: Vec<_> = digests.keys().copied().filter(|&name| name != "all").collect();
+    assert_eq!(changed("", &digests), all);
+    for (name, expected) in [("matmul", vec!["matmul"]), ("all", all)] {
+        let other = record.replace(&digests[name], &"0".repeat(64));
+        assert_eq!(changed(&other, &digests), expected, "{name}");
+    }
 }
 
 #[test]
 fn planted_faults_are_found() {
-    let Some(nvrtc) = nvrtc() else { return };
+    let (Some(newest), Some(oldest)) = (nvrtc(), oldest()) else { return };
     let kernel = |body: &str| {
         format!("#include \"dev.cuh\"\nKERNEL(planted, 1024)(const float* x, float* out) {{\n{body}\n}}\n")
     };
-    let fault = |body: &str| fault(nvrtc, "planted.cu", &kernel(body), "sm_90a");
+    let fault = |body: &str| fault(newest, "planted.cu", &kernel(body), "sm_90a");
     assert_eq!(fault("out[threadIdx.x] = x[threadIdx.x];"), None);
 
     let log = fault("out[threadIdx.x] = y;").unwrap();
@@ -129,16 +207,34 @@ fn planted_faults_are_found() {
         for (int i = 0; i < 96; i++) out[i * 1024 + threadIdx.x] = keep[i];",
     )
     .unwrap();
-    assert!(log.contains("bytes spilled"), "{log}");
+    assert!(log.contains("bytes of variables in memory"), "{log}");
+
+    // An array at a place that only the run knows.
+    let log = fault(
+        "float keep[64] = {};
+        for (int i = 0; i < 1000; i++) keep[(int)x[i] & 63] += x[i];
+        out[threadIdx.x] = keep[threadIdx.x & 63];",
+    )
+    .unwrap();
+    assert!(log.contains("bytes of variables in memory") && log.contains(" 0 bytes spill stores"), "{log}");
+
+    // Compilers before 12.3 declare what they do not have.
+    let log = self::fault(
+        oldest,
+        "planted.cu",
+        &kernel("out[threadIdx.x] = (float)__dp4a((int)x[0], (int)x[1], 2);"),
+        "sm_80",
+    );
+    assert!(log.unwrap().contains("__dp4a"));
 }
 
 #[test]
 fn logs_are_read() {
     let line = "ptxas info    : Used 40 registers, used 1 barriers";
-    assert_eq!(spilled(line), None);
-    let line = "    0 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads";
-    assert_eq!(spilled(line), Some(20));
-    assert_eq!(spilled("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"), Some(0));
+    assert_eq!(in_memory(line), None);
+    let line = "    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads";
+    assert_eq!(in_memory(line), Some(36));
+    assert_eq!(in_memory("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"), Some(0));
 }
 
 #[test]
@@ -149,4 +245,14 @@ fn images_are_of_the_kind_asked_for() {
     assert!(compile("sm_80").starts_with(b"\x7fELF"));
     let ptx = String::from_utf8(compile("compute_80")).unwrap();
     assert!(ptx.ends_with('\0') && ptx.contains(".target sm_80") && ptx.contains(".entry dosage("), "{ptx}");
+}
+
+/// PTX is no program yet: nothing looks for what it lacks before a driver does.
+#[test]
+fn ptx_that_lacks_a_function_is_refused() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let lacks = "__device__ int elsewhere(int);
+        extern \"C\" __global__ void planted(int* x) { *x = elsewhere(*x); }";
+    let why = nvrtc.compile("planted.cu", lacks, HEADERS, "compute_80").unwrap_err();
+    assert!(why.contains(".extern .func") && why.contains("elsewhere"), "{why}");
 }

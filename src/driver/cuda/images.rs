@@ -21,8 +21,9 @@ use crate::{
 
 /// The version of NVRTC that PTX is shipped from: the first that knows 9.0a, so that the most drivers load it.
 const SHIPPED_NVRTC: (i32, i32) = (12, 0);
-/// Architectures that PTX is shipped for: the least, and the one with instructions of its own.
-const SHIPPED_ARCHS: [&str; 2] = ["compute_80", "compute_90a"];
+/// The architecture that PTX is shipped for: the least, whose PTX drivers compile for all newer ones. (No kernel has an
+/// instruction of a newer one.)
+const SHIPPED_ARCH: &str = "compute_80";
 /// Options that PTX is shipped with.
 const SHIPPED_OPTIONS: &str = "--std=c++17";
 
@@ -95,14 +96,13 @@ impl Images {
     }
 
     fn shipped(&self, kernel: &'static KernelDef, source: &str) -> Option<Vec<u8>> {
-        let arch = SHIPPED_ARCHS[usize::from(self.capability == (9, 0))];
-        let key = shipped_key(kernel, source, arch);
+        let key = shipped_key(kernel, source);
         self.shipped.iter().find_map(|folder| folder.get(&key))
     }
 }
 
-fn shipped_key(kernel: &'static KernelDef, source: &str, arch: &str) -> Key {
-    Key::new(kernel.name, source, HEADERS, SHIPPED_OPTIONS, arch, SHIPPED_NVRTC)
+fn shipped_key(kernel: &'static KernelDef, source: &str) -> Key {
+    Key::new(kernel.name, source, HEADERS, SHIPPED_OPTIONS, SHIPPED_ARCH, SHIPPED_NVRTC)
 }
 
 /// Writes every CUDA kernel as PTX into a folder, for machines that have NVIDIA's driver and no NVRTC.
@@ -117,15 +117,15 @@ pub fn write_cuda_kernels(folder: impl AsRef<Path>) -> Result<()> {
     let folder = folder.as_ref();
     let nvrtc = shipping_nvrtc()?;
     let kernels = registry::kernels();
-    let programs =
-        kernels.iter().flat_map(|&kernel| (kernel.specs)().into_iter().map(move |spec| (kernel, spec)));
-    let all: Vec<_> =
-        programs.flat_map(|program| SHIPPED_ARCHS.map(|arch| (program.clone(), arch))).collect();
+    let all: Vec<_> = kernels
+        .iter()
+        .flat_map(|&kernel| (kernel.specs)().into_iter().map(move |spec| (kernel, spec)))
+        .collect();
     let cache = Cache::new(folder.into());
-    let write = |((kernel, spec), arch): ((&'static KernelDef, Vec<_>), &str)| {
+    let write = |(kernel, spec): (&'static KernelDef, Vec<_>)| {
         let source = source(kernel, &spec)?;
-        let image = compile(&nvrtc, arch, kernel, &source, &spec)?;
-        let written = cache.put(&shipped_key(kernel, &source, arch), &image);
+        let image = compile(&nvrtc, SHIPPED_ARCH, kernel, &source, &spec)?;
+        let written = cache.put(&shipped_key(kernel, &source), &image);
         written.map_err(|source| Error::Io { path: folder.display().to_string().into(), source })
     };
     let failed = |error: rayon::ThreadPoolBuildError| Error::Driver { backend: "cuda", source: error.into() };
@@ -136,7 +136,11 @@ pub fn write_cuda_kernels(folder: impl AsRef<Path>) -> Result<()> {
         .install(|| all.into_par_iter().try_for_each(write))
 }
 
-fn shipping_nvrtc() -> Result<Nvrtc> {
+/// The NVRTC that PTX is shipped from.
+///
+/// # Errors
+/// [`Error::Driver`] where it is not here.
+pub(super) fn shipping_nvrtc() -> Result<Nvrtc> {
     let mut found = String::new();
     for candidate in libraries::real_nvrtc_candidates(SHIPPED_NVRTC.0) {
         match Nvrtc::open(&candidate.path, None) {
@@ -214,6 +218,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_shipped_is_complete_and_small() {
+        /// As much as the bundle of `scripts/gpu-bundle` has room for.
+        const MOST_BYTES: u64 = 2 << 20;
+        if gate::oldest().is_none() {
+            return;
+        }
+        let shipped = folder("all");
+        write_cuda_kernels(&shipped).unwrap();
+        let mut programs = 0;
+        for kernel in registry::kernels() {
+            for spec in (kernel.specs)() {
+                let key = shipped_key(kernel, &source(kernel, &spec).unwrap());
+                let ptx = String::from_utf8(Cache::new(shipped.clone()).get(&key).unwrap()).unwrap();
+                let entry = format!(".visible .entry {}(", kernel.name);
+                // A driver from 525 on knows this version.
+                for part in ["\n.version 8.0\n", "\n.target sm_80\n", &entry] {
+                    assert!(ptx.contains(part), "{} {spec:?}: no {part:?}", kernel.name);
+                }
+                programs += 1;
+            }
+        }
+        // In whole blocks of a file system, as on a disk.
+        let sizes: Vec<_> = fs::read_dir(&shipped)
+            .unwrap()
+            .map(|file| file.unwrap().metadata().unwrap().len().next_multiple_of(4096))
+            .collect();
+        assert_eq!(sizes.len(), programs);
+        assert!(sizes.iter().sum::<u64>() <= MOST_BYTES, "{sizes:?}");
+        fs::remove_dir_all(shipped).unwrap();
+    }
+
+    #[test]
     fn without_a_compiler_what_is_shipped_is_used() {
         let kernel = &crate::genotype::dosage::DOSAGE.def;
         let shipped = folder("shipped");
@@ -222,13 +258,11 @@ mod tests {
         let error = images((8, 0)).image_by(no_compiler(), kernel, SPEC).unwrap_err().to_string();
         let expected = "cuda: no NVRTC is here; or put the `kernels` folder of a release beside the program";
         assert_eq!(error, expected);
-        for arch in SHIPPED_ARCHS {
-            let key = shipped_key(kernel, &source(kernel, SPEC).unwrap(), arch);
-            Cache::new(shipped.clone()).put(&key, arch.as_bytes()).unwrap();
-        }
-        for (capability, arch) in [((8, 0), 0), ((8, 9), 0), ((9, 0), 1), ((10, 0), 0), ((12, 1), 0)] {
+        let key = shipped_key(kernel, &source(kernel, SPEC).unwrap());
+        Cache::new(shipped.clone()).put(&key, b"ptx").unwrap();
+        for capability in [(8, 0), (8, 9), (9, 0), (10, 0), (12, 1)] {
             let image = images(capability).image_by(no_compiler(), kernel, SPEC).unwrap();
-            assert_eq!(image, SHIPPED_ARCHS[arch].as_bytes(), "{capability:?}");
+            assert_eq!(image, b"ptx", "{capability:?}");
         }
         assert!(images((8, 0)).image_by(no_compiler(), kernel, &[("WG", 128)]).is_err());
         fs::remove_dir_all(shipped).unwrap();

@@ -243,8 +243,22 @@ impl Nvrtc {
         functions.check(status).map_err(|why| if log.is_empty() { why } else { format!("{why}\n{log}") })?;
         let (size, get) =
             if real { (functions.cubin_size, functions.cubin) } else { (functions.ptx_size, functions.ptx) };
-        Ok(Compiled { image: functions.bytes(program.program, size, get)?, log })
+        let image = functions.bytes(program.program, size, get)?;
+        match lacking(&image).filter(|_| !real) {
+            None => Ok(Compiled { image, log }),
+            Some(function) => {
+                Err(format!("the compiler has no body of a function that is called: {function}"))
+            }
+        }
     }
+}
+
+/// A function that PTX declares and does not define: no driver would load it.
+fn lacking(ptx: &[u8]) -> Option<String> {
+    let declaration = b".extern .func";
+    let place = ptx.windows(declaration.len()).position(|text| text == declaration)?;
+    let line = ptx[place..].split(|&byte| byte == b'\n').next()?;
+    Some(String::from_utf8_lossy(line).into_owned())
 }
 
 /// [`Nvrtc::arch`] of a compiler with these architectures, in order.

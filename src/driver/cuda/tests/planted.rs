@@ -8,7 +8,7 @@ use bytemuck::Pod;
 
 use super::open;
 use crate::{
-    DeviceOptions, Result, Tensor,
+    DType, DeviceOptions, Element, Result, Tensor,
     device::Device,
     kernel::{Grid, Kernel, Spec},
     linalg::{
@@ -46,22 +46,25 @@ fn numbers(len: u32) -> Vec<f32> {
     (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as f32 - 100.0).collect()
 }
 
-fn product(
+/// Of an operand of type `A`, which `stored` makes of whole numbers, with one of f32.
+fn product<A: Element>(
     device: &Device,
     kernel: &'static Kernel<matmul::Params>,
     spec: Spec<'_>,
     tile: u32,
+    stored: fn(f32) -> A,
 ) -> Result<bool> {
     let [m, n, k] = [tile + 13, tile + 22, 41];
-    let (a, b) = (numbers(m * k), numbers(k * n));
+    let (a, b) = (numbers(m * k).into_iter().map(stored).collect::<Vec<_>>(), numbers(k * n));
     let ta = Tensor::from_slice(device, &a, &[m.into(), k.into()])?;
     let tb = Tensor::from_slice(device, &b, &[k.into(), n.into()])?;
     let mut c = Tensor::<f32>::zeros(device, &[m.into(), n.into()])?;
-    let params = matmul::Params { m, n, k, lda: k, ldb: n, ldc: n, ..Default::default() };
+    let a_type = A::DTYPE.code();
+    let params = matmul::Params { m, n, k, lda: k, ldb: n, ldc: n, a_type, ..Default::default() };
     let args =
         [ta.window(0..ta.len()).arg, tb.window(0..tb.len()).arg, c.window_update(0..u64::from(m * n)).arg];
     device.launch(kernel, spec, Grid::tiles(n.div_ceil(tile), m.div_ceil(tile), 0), &args, &params)?;
-    let at = |i: u32, j: u32, l: u32| a[(i * k + l) as usize] * b[(l * n + j) as usize];
+    let at = |i: u32, j: u32, l: u32| a[(i * k + l) as usize].to_f32() * b[(l * n + j) as usize];
     let expected: Vec<f32> =
         (0..m * n).map(|place| (0..k).map(|l| at(place / n, place % n, l)).sum()).collect();
     // Whole numbers below 2^24: exact in any order.
@@ -82,25 +85,36 @@ fn bugs_in_products_show() {
         ("first_row + row + (i < 4 ? i : TILE / 2 + i - 4)", "first_row + row + i"),
     ];
     for tile in [matmul::TILE, matmul::LARGE_TILE] {
-        let spec =
-            [("TILE", tile), ("TRANS_A", 0), ("TRANS_B", 0), ("A_TYPE", 0), ("B_TYPE", 0), ("LOWER", 0)];
-        each_bug_shows(13, &MATMUL, &bugs, |device, kernel| product(device, kernel, &spec, tile));
+        let spec = [("TILE", tile), ("TRANS_A", 0), ("TRANS_B", 0), ("NARROW", 0)];
+        each_bug_shows(13, &MATMUL, &bugs, |device, kernel| product(device, kernel, &spec, tile, |x| x));
     }
+    let narrow = [
+        ("= decode<TYPE>(x.bits[i])", "= (float)x.bits[i]"),
+        ("put(a_operand, a_slices + next);", ""),
+        ("fetch_as<WHOLE, U8>", "fetch_as<WHOLE, U16>"),
+        ("put_as<TYPE>(x, slice)", "put_as<U8>(x, slice)"),
+    ];
+    let spec = [("TILE", matmul::TILE), ("TRANS_A", 0), ("TRANS_B", 0), ("NARROW", 1)];
+    each_bug_shows(13, &MATMUL, &narrow, |device, kernel| {
+        product(device, kernel, &spec, matmul::TILE, |x| (x / 2.0) as i8)
+    });
 }
 
-fn sums(device: &Device, kernel: &'static Kernel<reduce::Params>, dtype: u32) -> Result<bool> {
+fn sums(device: &Device, kernel: &'static Kernel<reduce::Params>, dtype: DType) -> Result<bool> {
     const ROWS: u32 = 3;
     // Rows that start anywhere in a word.
     const COLS: u32 = 2501;
     let x: Vec<i8> = (0..ROWS * COLS).map(|i| (i.wrapping_mul(2_654_435_761) >> 30) as i8).collect();
-    let spec = [("WG", 64), ("BLOCK", reduce::BLOCK), ("X_TYPE", dtype), ("BY_ROW", 1), ("MISSING", 0)];
+    let exact = (dtype == DType::I8).into();
+    let names = ["WG", "BLOCK", "BY_ROW", "NARROW", "EXACT", "MISSING"];
+    let spec: Vec<_> = names.into_iter().zip([64, reduce::BLOCK, 1, 0, exact, 0]).collect();
     let parts = COLS.div_ceil(reduce::BLOCK);
     let mut out = Tensor::<u32>::zeros(device, &[(4 * ROWS * parts).into()])?;
-    let params = reduce::Params { rows: ROWS, cols: COLS, x0: 0, out0: 0 };
+    let params = reduce::Params { rows: ROWS, cols: COLS, x0: 0, out0: 0, x_type: dtype.code() };
     let grid = Grid::linear((ROWS * parts).into(), 5, 0)?;
     let shape = [ROWS.into(), COLS.into()];
     let words = out.window_mut(0..u64::from(4 * ROWS * parts)).arg;
-    if dtype == crate::DType::I8.code() {
+    if dtype == DType::I8 {
         let tensor = Tensor::from_slice(device, &x, &shape)?;
         device.launch(kernel, &spec, grid, &[tensor.window(0..tensor.len()).arg, words], &params)?;
     } else {
@@ -108,7 +122,7 @@ fn sums(device: &Device, kernel: &'static Kernel<reduce::Params>, dtype: u32) ->
         let tensor = Tensor::from_slice(device, &floats, &shape)?;
         device.launch(kernel, &spec, grid, &[tensor.window(0..tensor.len()).arg, words], &params)?;
     }
-    let sum = |word: u32| match dtype == crate::DType::I8.code() {
+    let sum = |word: u32| match dtype == DType::I8 {
         true => f64::from(word.cast_signed()),
         false => f64::from(f32::from_bits(word)),
     };
@@ -130,15 +144,16 @@ fn bugs_in_sums_show() {
         ("mask > 0; mask /= 2", "mask > 1; mask /= 2"),
         ("warp < THREADS / WARP", "warp < THREADS / WARP - 1"),
         ("if (row >= params.rows) return;", ""),
-        ("first + min(params.cols - col, BLOCK)", "first + BLOCK"),
+        ("min(params.cols - col, BLOCK)", "BLOCK"),
+        ("if (i < count) add(", "add("),
     ];
-    each_bug_shows(14, &REDUCE, &floats, |device, kernel| sums(device, kernel, 0));
+    each_bug_shows(14, &REDUCE, &floats, |device, kernel| sums(device, kernel, DType::F32));
     let bytes = [
         ("if (row >= params.rows) return;", ""),
-        ("first + min(params.cols - col, BLOCK)", "first + BLOCK"),
+        ("min(params.cols - col, BLOCK)", "BLOCK"),
         ("0xffffffffu << before & 0xffffffffu >> after", "0xffffffffu << before"),
         ("8 * (first % 4) : 0", "0 : 0"),
         ("i * THREADS < count ? array[place + i * THREADS] : 0", "array[place + i * THREADS]"),
     ];
-    each_bug_shows(14, &REDUCE, &bytes, |device, kernel| sums(device, kernel, crate::DType::I8.code()));
+    each_bug_shows(14, &REDUCE, &bytes, |device, kernel| sums(device, kernel, DType::I8));
 }
