@@ -59,12 +59,12 @@ impl BedFile {
     /// Opens `path` as [`open`](Self::open) does, with other tables or another counted allele.
     ///
     /// Reads the .fam and the .bim, and of the .bed the first three bytes and the length. Keeps the names of the
-    /// samples, and of the variants only where some of them start.
+    /// samples, and of the variants only where some of them start and 16 bytes for each run of them on one contig.
     ///
     /// # Errors
     /// [`Error::Io`] for a file that is not there or cannot be read. [`Error::Store`] for a .bed that does not start
     /// as one, or whose length is not that of the variants of the .bim and the samples of the .fam; for tables without
-    /// a line, and with the number of the line for too few columns, positions that are none or negative, header or
+    /// a line, and with the number of the line for too few columns, negative positions, header or
     /// empty lines, and text that is not UTF-8.
     pub fn open_with(path: impl AsRef<Path>, options: &BedOptions) -> Result<Self> {
         let (path, stem) = names(path.as_ref());
@@ -149,14 +149,22 @@ impl BedFile {
         &self.samples
     }
 
+    /// Gives `f` the contigs of the variants in order: a name, and how many variants after each other are on it. Reads nothing.
+    ///
+    /// # Errors
+    /// What `f` returns.
+    pub fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        self.bim.contigs().try_for_each(|(name, variants)| f(name, variants))
+    }
+
     /// The variants in `range`, with A1 as alternate and A2 as reference allele, whichever is counted; `0`, which is
     /// PLINK's unknown allele, is `.`, and the genetic position is left out.
     ///
     /// Opens the .bim again and reads the range and at most 1,023 lines before it.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a range beyond the end; [`Error::Io`] and [`Error::Store`] for a .bim that is not as it
-    /// was.
+    /// [`Error::Argument`] for a range beyond the end; [`Error::Store`] with the number of the line where any position of the
+    /// .bim is no number; [`Error::Io`] and [`Error::Store`] for a .bim that is not as it was.
     pub fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
         if range.start > range.end || range.end > self.n_variants() {
             let why = format!("{range:?} is not within the {} variants", self.n_variants());

@@ -1,6 +1,7 @@
 //! The tables of samples and variants beside a .bed: text in columns, divided by tabs or spaces.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::{BufRead, BufReader, Read, Seek, SeekFrom},
     ops::Range,
@@ -59,26 +60,71 @@ pub(super) struct Bim {
     variants: u64,
     /// Where the lines 0, `STEP`, 2 `STEP`, ... start.
     starts: Vec<u64>,
+    contigs: Contigs,
+    /// What is wrong with the first position that is no number: nothing, for who needs none.
+    no_position: Option<String>,
+}
+
+/// Contigs of variants in order.
+#[derive(Debug, Default)]
+struct Contigs {
+    names: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, u32>,
+    /// Numbers of names, and how many variants after each other are on that contig.
+    runs: Vec<(u32, u64)>,
+}
+
+impl Contigs {
+    fn push(&mut self, name: &str) {
+        if let Some((number, variants)) = self.runs.last_mut()
+            && *self.names[*number as usize] == *name
+        {
+            *variants += 1;
+            return;
+        }
+        let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let number = self.numbers.get(name).copied().unwrap_or(next);
+        if number == next {
+            let name: Arc<str> = name.into();
+            self.names.push(Arc::clone(&name));
+            self.numbers.insert(name, number);
+        }
+        self.runs.push((number, 1));
+    }
 }
 
 impl Bim {
-    /// Reads the file once and keeps 8 bytes for each [`STEP`] variants.
+    /// Reads the file once and keeps 8 bytes for each [`STEP`] variants, and 16 for each run of them on one contig.
     ///
     /// # Errors
     /// [`Error::Io`] for a file that cannot be read; [`Error::Store`] with the number of the line for text that is no
     /// .bim, and for a negative position, by which PLINK means that the variant is to be left out.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let mut lines = Lines::open(path)?;
-        let (mut variants, mut starts) = (0, Vec::new());
+        let (mut variants, mut starts, mut contigs) = (0, Vec::new(), Contigs::default());
+        let mut no_position = None;
         while lines.next()? {
             if variants % STEP == 0 {
                 starts.push(lines.start);
             }
-            let [_, _, _, position, ..] = lines.columns(".bim", &BIM)?;
-            lines.position(position)?;
+            let [contig, _, _, position, ..] = lines.columns(".bim", &BIM)?;
+            if position.parse::<u64>().is_err() {
+                if let Ok(position) = position.parse::<i64>() {
+                    return Err(lines.refuse(format!(
+                        "has the position {position}, by which PLINK means to leave the variant out; only it can"
+                    )));
+                }
+                no_position.get_or_insert_with(|| lines.no_position(position));
+            }
+            contigs.push(contig);
             variants += 1;
         }
-        Ok(Self { path: path.to_path_buf(), variants, starts })
+        Ok(Self { path: path.to_path_buf(), variants, starts, contigs, no_position })
+    }
+
+    /// Contigs of the variants in order, and how many after each other are on one.
+    pub(super) fn contigs(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.contigs.runs.iter().map(|(number, variants)| (&*self.contigs.names[*number as usize], *variants))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -93,8 +139,12 @@ impl Bim {
     /// unknown allele, as plink2 has it.
     ///
     /// # Errors
-    /// As [`open`](Self::open), since the file may have changed.
+    /// As [`open`](Self::open), since the file may have changed; [`Error::Store`] where a position, within the range or not,
+    /// is no number.
     pub(super) fn read(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+        if let Some(why) = &self.no_position {
+            return Err(Error::store(self.path.display(), why));
+        }
         let mut lines = Lines::open(&self.path)?;
         let step = range.start / STEP;
         if let Some(start) = self.starts.get(usize::try_from(step).unwrap_or(usize::MAX)) {
@@ -118,7 +168,9 @@ impl Bim {
             let allele = |name: &str| if name == "0" { ".".to_owned() } else { name.to_owned() };
             variants.push(Variant {
                 contig,
-                position: lines.position(position)?,
+                position: position
+                    .parse()
+                    .map_err(|_| Error::store(self.path.display(), lines.no_position(position)))?,
                 id: id.to_owned(),
                 reference: allele(a2),
                 alternate: allele(a1),
@@ -199,15 +251,10 @@ impl<'a> Lines<'a> {
         Ok(columns)
     }
 
-    fn position(&self, text: &str) -> Result<u64> {
-        text.parse().map_err(|_| match text.parse::<i64>() {
-            Ok(position) => self.refuse(format!(
-                "has the position {position}, by which PLINK means to leave the variant out; only it can"
-            )),
-            Err(_) => {
-                self.refuse(format!("has the position {:?}", text.chars().take(40).collect::<String>()))
-            }
-        })
+    /// What is wrong with a position that is no number.
+    fn no_position(&self, text: &str) -> String {
+        let start: String = text.chars().take(40).collect();
+        format!("line {} has the position {start:?}, which is no number", self.number)
     }
 
     fn refuse(&self, why: impl std::fmt::Display) -> Error {

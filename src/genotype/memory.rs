@@ -206,10 +206,12 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Bytes on the host that any pass needs: slots, the chunks of one block, and the scaling of panels.
+/// Bytes on the host that any pass needs: the selection, slots, the chunks of one block, and the scaling of panels.
 pub(super) fn stream_bytes(map: &Standardized<'_>) -> u64 {
     let scaling = scaling_bytes(map, Residency::Store.panel_bytes());
-    (2 * map.plan().block_bytes()).saturating_add(map.plan().largest_need()).saturating_add(scaling)
+    let plan = map.plan();
+    let chunks = plan.largest_need().saturating_add(plan.selection_bytes());
+    (2 * plan.block_bytes()).saturating_add(chunks).saturating_add(scaling)
 }
 
 /// Bytes of the scaling of two panels of at most so many bytes: one is filled while the other is used.

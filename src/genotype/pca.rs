@@ -304,7 +304,7 @@ pub(super) fn no_variant(counts: &VariantCounts) -> String {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct VariantLoadings<'a> {
-    /// Index of the variant.
+    /// The row of the variant, counted over all arrays, whatever is selected.
     pub variant: u64,
     /// Frequency of the non-reference alleles among the called.
     pub frequency: f64,
@@ -348,7 +348,7 @@ pub fn loadings(
     map.apply_with_standards(&pca.vectors, &pass, &mut |row, standard, scores| {
         let loadings: Vec<f64> = scores.iter().zip(&inverse).map(|(y, i)| y * i).collect();
         sink(VariantLoadings {
-            variant: row,
+            variant: genotypes.rows().row(row),
             frequency: standard.mean / ploidy as f64,
             shift: standard.shift,
             scale: 1.0 / standard.scale,

@@ -1,10 +1,9 @@
 //! Genotype arrays as one matrix of variants by samples.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use bytemuck::Pod;
-
-use crate::{ChunkedArray, DecodedChunk, Error, Result, StoredType};
+use super::ploidy::OfPloidy;
+use crate::{ChunkedArray, Error, Result, StoredType, stream::Rows};
 
 /// What the numbers of a genotype array are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +45,13 @@ impl CountedAllele {
     }
 }
 
-/// Genotype arrays of the same samples, their variants appended in order.
+/// Genotype arrays of the same samples, their variants appended in order, or some of these.
 #[derive(Clone, Debug)]
 pub struct Genotypes {
     arrays: Vec<Arc<dyn ChunkedArray>>,
     kind: GenotypeKind,
     samples: u64,
-    variants: u64,
+    rows: Arc<Rows>,
     nan_is_missing: bool,
     bounded: bool,
 }
@@ -90,8 +89,7 @@ impl Genotypes {
                 ));
             }
         }
-        let variants = arrays.iter().map(|array| array.shape()[0]).sum();
-        Ok(Self { arrays, kind, samples, variants, nan_is_missing: false, bounded: false })
+        Ok(Self::of(arrays, kind, samples))
     }
 
     /// Appends arrays of PLINK 1's packed calls, as [`BedFile::array`](crate::bed::BedFile::array) has them, along
@@ -119,9 +117,59 @@ impl Genotypes {
                 return Err(Error::shape(op, expected, got));
             }
         }
-        let variants = arrays.iter().map(|array| array.shape()[0]).sum();
-        let kind = GenotypeKind::Plink { counted };
-        Ok(Self { arrays, kind, samples, variants, nan_is_missing: false, bounded: false })
+        Ok(Self::of(arrays, GenotypeKind::Plink { counted }, samples))
+    }
+
+    fn of(arrays: Vec<Arc<dyn ChunkedArray>>, kind: GenotypeKind, samples: u64) -> Self {
+        let rows = Arc::new(Rows::all(total(&arrays)));
+        Self { arrays, kind, samples, rows, nan_is_missing: false, bounded: false }
+    }
+
+    /// Takes the calls for those of one ploidy: calls of another number of alleles, filled up with -2 in a wider array, become
+    /// missing. Haploid calls among diploid ones stay, and count twice.
+    ///
+    /// [`call_ploidies`](super::call_ploidies) says how many calls that concerns.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a ploidy of 0 or above that of the arrays, and for genotypes that are no calls;
+    /// [`Error::Store`] for calls that are not signed integers.
+    pub fn with_ploidy(self, ploidy: u64) -> Result<Self> {
+        let why = match self.kind {
+            GenotypeKind::Calls { ploidy: most } if (1..=most).contains(&ploidy) => None,
+            GenotypeKind::Calls { ploidy: most } => Some(format!("{ploidy} is not between 1 and {most}")),
+            _ => Some("only calls have one".to_owned()),
+        };
+        if let Some(why) = why {
+            return Err(Error::argument("Genotypes::with_ploidy", "ploidy", why));
+        }
+        let of_ploidy = |array: &Arc<dyn ChunkedArray>| {
+            Ok(Arc::new(OfPloidy::new(Arc::clone(array), ploidy)?) as Arc<dyn ChunkedArray>)
+        };
+        let arrays = self.arrays.iter().map(of_ploidy).collect::<Result<_>>()?;
+        Ok(Self { arrays, kind: GenotypeKind::Calls { ploidy }, ..self })
+    }
+
+    /// Takes only the variants in these rows, which are counted over all arrays, whatever was selected before: ranges in
+    /// ascending order, apart from each other. Chunks without one of them are not read, and results are those of arrays
+    /// that hold nothing else.
+    ///
+    /// Holds 16 bytes for each run of neighbouring rows.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for ranges that are not in order, overlap, or end beyond the last row.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use teatime::genotype::{Genotypes, MemoryArray};
+    ///
+    /// let array = MemoryArray::new("dosages", &[0i8, 1, 2, 2, 1, 0], &[3, 2], &[1, 2])?;
+    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+    /// assert_eq!(genotypes.select([0..1, 2..3])?.variants(), 2);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn select(self, rows: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {
+        let rows = Rows::new("Genotypes::select", rows, total(&self.arrays))?;
+        Ok(Self { rows: Arc::new(rows), ..self })
     }
 
     /// Takes NaN in dosages for a missing one; it is an error otherwise, since it is more often a fault.
@@ -154,9 +202,19 @@ impl Genotypes {
         self.samples
     }
 
-    /// Number of variants of all arrays.
+    /// Number of variants: of all arrays, or of what is selected.
     pub fn variants(&self) -> u64 {
-        self.variants
+        self.rows.len()
+    }
+
+    /// The rows of the arrays that they are, counted over all arrays: ranges in ascending order.
+    pub fn selected(&self) -> impl Iterator<Item = Range<u64>> {
+        self.rows.ranges()
+    }
+
+    /// The same with their numbers.
+    pub(crate) fn rows(&self) -> Arc<Rows> {
+        Arc::clone(&self.rows)
     }
 
     /// What NaN means.
@@ -178,166 +236,7 @@ impl Genotypes {
     }
 }
 
-/// An array in memory, in one chunk per `chunk_shape`.
-#[derive(Debug)]
-pub struct MemoryArray {
-    name: String,
-    bytes: Vec<u8>,
-    dtype: StoredType,
-    shape: Vec<u64>,
-    chunk_shape: Vec<u64>,
-}
-
-/// A type that a [`MemoryArray`] can hold.
-pub trait Storable: Pod {
-    /// The type as a value.
-    const STORED: StoredType;
-}
-
-macro_rules! storable {
-    ($($type:ty => $stored:ident;)*) => {$(impl Storable for $type { const STORED: StoredType = StoredType::$stored; })*};
-}
-
-storable! {
-    i8 => I8; u8 => U8; i16 => I16; u16 => U16; i32 => I32; u32 => U32; i64 => I64; u64 => U64;
-    half::f16 => F16; f32 => F32; f64 => F64;
-}
-
-impl MemoryArray {
-    /// An array with the given elements in C order, read in chunks of `chunk_shape`.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] when the number of elements, or the rank or extents of the chunks, do not fit.
-    pub fn new<T: Storable>(
-        name: impl Into<String>,
-        values: &[T],
-        shape: &[u64],
-        chunk_shape: &[u64],
-    ) -> Result<Self> {
-        let op = "MemoryArray::new";
-        if shape.iter().product::<u64>() != values.len() as u64 {
-            return Err(Error::shape(op, format_args!("{shape:?}"), format_args!("{} values", values.len())));
-        }
-        if chunk_shape.len() != shape.len() || chunk_shape.contains(&0) {
-            let expected = format!("{} extents of at least 1 for a chunk", shape.len());
-            return Err(Error::shape(op, expected, format_args!("{chunk_shape:?}")));
-        }
-        let bytes = bytemuck::cast_slice(values).to_vec();
-        Ok(Self {
-            name: name.into(),
-            bytes,
-            dtype: T::STORED,
-            shape: shape.into(),
-            chunk_shape: chunk_shape.into(),
-        })
-    }
-
-    /// An array with an `ndarray`'s values, whatever its memory order, read in chunks of `chunk_shape`. Copies them.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use teatime::genotype::{Genotypes, MemoryArray};
-    ///
-    /// let dosages = ndarray::array![[0i8, 1, 2], [2, -1, 0]];
-    /// let array = MemoryArray::from_ndarray("dosages", &dosages, &[2, 3])?;
-    /// assert_eq!(Genotypes::new(vec![Arc::new(array)])?.samples(), 3);
-    /// # Ok::<(), teatime::Error>(())
-    /// ```
-    #[cfg(feature = "ndarray")]
-    pub fn from_ndarray<T: Storable, D: ndarray::Dimension>(
-        name: impl Into<String>,
-        array: &ndarray::ArrayRef<T, D>,
-        chunk_shape: &[u64],
-    ) -> Result<Self> {
-        let shape: Vec<u64> = array.shape().iter().map(|&extent| extent as u64).collect();
-        match array.as_slice() {
-            Some(values) => Self::new(name, values, &shape, chunk_shape),
-            None => Self::new(name, &array.iter().copied().collect::<Vec<_>>(), &shape, chunk_shape),
-        }
-    }
-}
-
-impl ChunkedArray for MemoryArray {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        &self.chunk_shape
-    }
-
-    fn dtype(&self) -> StoredType {
-        self.dtype
-    }
-
-    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
-        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let size = self.dtype.size();
-        let rank = self.shape.len();
-        let len = self.chunk_shape.iter().product::<u64>();
-        let mut bytes = vec![0; to_usize(len) * size];
-        let first: Vec<u64> = index.iter().zip(&self.chunk_shape).map(|(i, c)| i * c).collect();
-        let extent: Vec<u64> =
-            (0..rank).map(|a| self.chunk_shape[a].min(self.shape[a].saturating_sub(first[a]))).collect();
-        // One run along the last axis at a time.
-        let runs: u64 = extent[..rank - 1].iter().product();
-        for run in 0..runs {
-            let (mut left, mut from, mut to) = (run, 0, 0);
-            let (mut from_stride, mut to_stride) = (self.shape[rank - 1], self.chunk_shape[rank - 1]);
-            for axis in (0..rank - 1).rev() {
-                let at = left % extent[axis];
-                left /= extent[axis];
-                from += (first[axis] + at) * from_stride;
-                to += at * to_stride;
-                from_stride *= self.shape[axis];
-                to_stride *= self.chunk_shape[axis];
-            }
-            let (from, to) = (to_usize(from + first[rank - 1]) * size, to_usize(to) * size);
-            let run = to_usize(extent[rank - 1]) * size;
-            bytes[to..to + run].copy_from_slice(&self.bytes[from..from + run]);
-        }
-        Ok(DecodedChunk {
-            stored: bytes.len() as u64,
-            bytes,
-            read: Default::default(),
-            decode: Default::default(),
-        })
-    }
-}
-
-#[cfg(all(test, feature = "ndarray"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arrays_of_any_memory_order() {
-        let rows = ndarray::Array::from_shape_fn((3, 5), |(i, j)| i16::try_from(10 * i + j).unwrap());
-        let columns = rows.t().as_standard_layout().into_owned().reversed_axes();
-        assert!(columns.as_slice().is_none() && rows == columns);
-        let read = |array: &ndarray::Array2<i16>| {
-            let array = MemoryArray::from_ndarray("values", array, &[2, 4]).unwrap();
-            assert_eq!((array.dtype(), array.shape()), (StoredType::I16, &[3, 5][..]));
-            let bytes = array.read_chunk(&[0, 1]).unwrap().bytes;
-            bytes.chunks(2).map(|b| i16::from_ne_bytes([b[0], b[1]])).collect::<Vec<_>>()
-        };
-        assert_eq!(read(&rows), [4, 0, 0, 0, 14, 0, 0, 0]);
-        assert_eq!(read(&columns), read(&rows));
-        // A view that leaves out every other column, and nothing at all.
-        let view = rows.slice(ndarray::s![.., ..;2]);
-        let array = MemoryArray::from_ndarray("view", &view, &[3, 3]).unwrap();
-        let bytes = array.read_chunk(&[0, 0]).unwrap().bytes;
-        assert_eq!(bytes[..6], *bytemuck::bytes_of(&[0i16, 2, 4]));
-        let none = ndarray::Array2::<i8>::zeros((0, 5));
-        assert_eq!(MemoryArray::from_ndarray("none", &none, &[1, 5]).unwrap().shape(), [0, 5]);
-        for chunk in [&[2][..], &[2, 0]] {
-            assert!(matches!(MemoryArray::from_ndarray("bad", &rows, chunk), Err(Error::Shape { .. })));
-        }
-    }
+/// Rows of all arrays.
+fn total(arrays: &[Arc<dyn ChunkedArray>]) -> u64 {
+    arrays.iter().map(|array| array.shape()[0]).sum()
 }

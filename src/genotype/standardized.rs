@@ -135,7 +135,8 @@ impl<'a> Standardized<'a> {
             let what = "samples of packed genotypes";
             return Err(Error::Limit { what, requested: rule.samples, max: MAX_SAMPLES });
         }
-        let plan = RowPlan::new(genotypes.arrays().to_vec(), narrow, block_rows(genotypes.samples()))?;
+        let (arrays, rows) = (genotypes.arrays().to_vec(), genotypes.rows());
+        let plan = RowPlan::new(arrays, rows, narrow, block_rows(genotypes.samples()))?;
         Ok(Self {
             device,
             plan,

@@ -11,7 +11,9 @@ use crate::{
 
 #[cfg(feature = "zarr")]
 mod goldens;
+mod ploidy;
 mod refused;
+mod selection;
 
 const K: usize = 5;
 

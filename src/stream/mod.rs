@@ -7,6 +7,7 @@
 mod narrow;
 mod plan;
 mod prefetch;
+mod rows;
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use rayon::prelude::*;
 pub(crate) use self::{
     narrow::{Narrow, Negative, Staged},
     plan::RowPlan,
+    rows::Rows,
 };
 use self::{plan::Band, prefetch::Prefetch};
 use crate::{Cancel, Device, Result};

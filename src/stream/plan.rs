@@ -2,19 +2,21 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::narrow::Narrow;
+use super::{narrow::Narrow, rows::Rows};
 use crate::{ChunkedArray, Error, Result};
 
 /// Most chunks of an array along its first axis; a claim above it is taken for damage.
 const MAX_BANDS: u64 = 1 << 22;
 
-/// Arrays appended along their first axis, seen as rows of (columns, depth) elements in blocks of fixed height.
+/// Selected rows of arrays appended along their first axis, each of (columns, depth) elements, in blocks of fixed height.
+///
+/// Rows are known by their number among the selected. Chunks without one of them belong to no band, and so are not read.
 #[derive(Debug)]
 pub(crate) struct RowPlan {
     arrays: Vec<Arc<dyn ChunkedArray>>,
     /// Elements of a row along the second and the third axis.
     row: [u64; 2],
-    rows: u64,
+    rows: Arc<Rows>,
     block_rows: u64,
     narrow: Narrow,
     bands: Vec<Band>,
@@ -26,23 +28,30 @@ pub(crate) struct Band {
     pub(crate) array: usize,
     /// Index along the first axis of the chunk grid.
     pub(crate) chunk_row: u64,
-    /// Rows of the whole, appended list; what hangs over the end is left out.
+    /// The row of the appended list that the chunks start with.
+    first: u64,
+    /// Which of the selected rows they hold.
     pub(crate) rows: Range<u64>,
     /// Bytes of its decoded chunks.
     pub(crate) bytes: u64,
 }
 
 impl RowPlan {
-    /// Plans blocks of `block_rows` rows over `arrays`, which agree in all but the first extent.
+    /// Plans blocks of `block_rows` of the selected `rows` of `arrays`, which agree in all but the first extent.
     ///
     /// # Errors
     /// [`Error::Shape`] when they do not agree or have other than two or three axes; [`Error::Store`] for a type that
     /// does not fit `narrow`.
-    pub(crate) fn new(arrays: Vec<Arc<dyn ChunkedArray>>, narrow: Narrow, block_rows: u64) -> Result<Self> {
+    pub(crate) fn new(
+        arrays: Vec<Arc<dyn ChunkedArray>>,
+        rows: Arc<Rows>,
+        narrow: Narrow,
+        block_rows: u64,
+    ) -> Result<Self> {
         let op = "stream";
         let first = arrays.first().ok_or_else(|| Error::argument(op, "arrays", "none given"))?;
         let row = trailing(first.shape());
-        let (mut rows, mut bands) = (0u64, Vec::new());
+        let (mut start, mut bands) = (0u64, Vec::new());
         for (i, array) in arrays.iter().enumerate() {
             let (shape, chunk) = (array.shape(), array.chunk_shape());
             if !matches!(shape.len(), 2 | 3) || chunk.len() != shape.len() || trailing(shape) != row {
@@ -67,22 +76,32 @@ impl RowPlan {
                 return Err(Error::Store { path: array.name().into(), why: why.into() });
             }
             for chunk_row in 0..along {
-                let start = rows + chunk_row * chunk[0];
-                let end = rows + shape[0].min((chunk_row + 1) * chunk[0]);
-                bands.push(Band {
-                    array: i,
-                    chunk_row,
-                    rows: start..end,
-                    bytes: across.saturating_mul(chunk_bytes),
-                });
+                let first = start + chunk_row * chunk[0];
+                let end = start + shape[0].min((chunk_row + 1) * chunk[0]);
+                let rows = rows.before(first)..rows.before(end);
+                if !rows.is_empty() {
+                    let bytes = across.saturating_mul(chunk_bytes);
+                    bands.push(Band { array: i, chunk_row, first, rows, bytes });
+                }
             }
-            rows += shape[0];
+            start += shape[0];
         }
         Ok(Self { arrays, row, rows, block_rows, narrow, bands })
     }
 
+    /// How many rows are selected.
     pub(crate) fn rows(&self) -> u64 {
-        self.rows
+        self.rows.len()
+    }
+
+    /// The row of the appended list that is the selected one of that number.
+    pub(crate) fn row(&self, number: u64) -> u64 {
+        self.rows.row(number)
+    }
+
+    /// Bytes that the selection holds.
+    pub(crate) fn selection_bytes(&self) -> u64 {
+        self.rows.bytes()
     }
 
     pub(crate) fn block_rows(&self) -> u64 {
@@ -104,14 +123,14 @@ impl RowPlan {
 
     /// Bytes of a full block as staged.
     pub(crate) fn block_bytes(&self) -> u64 {
-        self.block_rows.min(self.rows) * self.row_bytes()
+        self.block_rows.min(self.rows()) * self.row_bytes()
     }
 
     /// Most bytes of decoded chunks that one block needs at once.
     pub(crate) fn largest_need(&self) -> u64 {
-        let starts = (0..self.rows).step_by(usize::try_from(self.block_rows).unwrap_or(usize::MAX));
+        let starts = (0..self.rows()).step_by(usize::try_from(self.block_rows).unwrap_or(usize::MAX));
         let need = |start| {
-            let range = self.needed(&(start..self.rows.min(start + self.block_rows)));
+            let range = self.needed(&(start..self.rows().min(start + self.block_rows)));
             self.bands[range].iter().fold(0u64, |bytes, band| bytes.saturating_add(band.bytes))
         };
         starts.map(need).max().unwrap_or(0)
@@ -136,7 +155,7 @@ impl RowPlan {
         indices
     }
 
-    /// The chunk of the appended list that holds an element: the array's name and the chunk's index.
+    /// The chunk that holds an element: the array's name and the chunk's index.
     pub(crate) fn locate(&self, row: u64, column: u64) -> (&str, Vec<u64>) {
         let band = &self.bands[self.bands.partition_point(|band| band.rows.end <= row)];
         let array = &self.arrays[band.array];
@@ -152,7 +171,9 @@ impl RowPlan {
         let [columns, depth] = self.row;
         let [across, deep] = [columns.div_ceil(chunk[0]), depth.div_ceil(chunk[1])];
         let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let first = to_usize((row - band.rows.start) * chunk[0] * chunk[1]) * size;
+        // Errors tell where the row is stored.
+        let row = self.row(row);
+        let first = to_usize((row - band.first) * chunk[0] * chunk[1]) * size;
         let staged = |elements| to_usize(self.narrow.staged.bytes(elements));
         for (i, bytes) in chunks.iter().enumerate() {
             let [ci, di] = [i as u64 / deep, i as u64 % deep];

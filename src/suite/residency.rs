@@ -1,6 +1,10 @@
-//! The store, the host's memory and the device give the same bits, on every device.
+//! The store, the host's memory and the device give the same bits, on every device, of an array and of rows selected
+//! from a longer one.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use super::{cpu, device_tests};
 use crate::{
@@ -17,9 +21,12 @@ const SAMPLES: u64 = 70;
 /// More than there is to keep.
 const ENOUGH: u64 = 1 << 30;
 
-/// Dosages of three populations, some missing.
-fn genotypes() -> &'static Genotypes {
-    static GENOTYPES: OnceLock<Genotypes> = OnceLock::new();
+/// As many rows as there are variants, of 12,000.
+const SELECTED: [Range<u64>; 3] = [100..1300, 2500..5300, 7000..12_000];
+
+/// Dosages of three populations, some missing: alone, and as rows selected among others that hold no dosages.
+fn genotypes() -> &'static [Genotypes; 2] {
+    static GENOTYPES: OnceLock<[Genotypes; 2]> = OnceLock::new();
     GENOTYPES.get_or_init(|| {
         let dosage = |at: u64| {
             let (variant, population) = (at / SAMPLES, at % 3);
@@ -30,16 +37,29 @@ fn genotypes() -> &'static Genotypes {
             }
         };
         let dosages: Vec<i8> = (0..VARIANTS * SAMPLES).map(dosage).collect();
-        let array = MemoryArray::new("memory", &dosages, &[VARIANTS, SAMPLES], &[500, SAMPLES]).unwrap();
-        Genotypes::new(vec![Arc::new(array)]).unwrap()
+        let array = |values: &[i8]| {
+            let shape = [values.len() as u64 / SAMPLES, SAMPLES];
+            let array = MemoryArray::new("memory", values, &shape, &[500, SAMPLES]).unwrap();
+            Genotypes::new(vec![Arc::new(array)]).unwrap()
+        };
+        let mut among = vec![99; (12_000 * SAMPLES) as usize];
+        let rows = SELECTED.into_iter().flatten().zip(dosages.chunks(SAMPLES as usize));
+        rows.for_each(|(row, dosages)| {
+            among[(row * SAMPLES) as usize..][..dosages.len()].copy_from_slice(dosages)
+        });
+        [array(&dosages), array(&among).select(SELECTED).unwrap()]
     })
 }
 
 fn with_budgets(device: &Device, host: u64, on_device: u64) -> Result<Pca> {
+    of(&genotypes()[1], device, host, on_device)
+}
+
+fn of(genotypes: &Genotypes, device: &Device, host: u64, on_device: u64) -> Result<Pca> {
     let mut options = PcaOptions { method: Method::Randomized, components: 5, ..PcaOptions::default() };
     options.svd.stop = Stop::PowerIterations(2);
     let memory = Budget { host: Some(host), device: Some(on_device) };
-    pca(genotypes(), device, &options, &Run { memory, ..Run::default() })
+    pca(genotypes, device, &options, &Run { memory, ..Run::default() })
 }
 
 fn bits(pca: &Pca) -> Vec<u64> {
@@ -66,7 +86,7 @@ fn budgets(device: &Device) -> Vec<(Residency, u64, u64)> {
 
 fn residency_changes_no_bit(device: &Device) {
     static EXPECTED: OnceLock<Vec<u64>> = OnceLock::new();
-    let expected = EXPECTED.get_or_init(|| bits(&with_budgets(cpu(), ENOUGH, ENOUGH).unwrap()));
+    let expected = EXPECTED.get_or_init(|| bits(&of(&genotypes()[0], cpu(), ENOUGH, ENOUGH).unwrap()));
     for (residency, host, on_device) in budgets(device) {
         let pca = with_budgets(device, host, on_device).unwrap();
         assert_eq!(pca.residency, residency, "{}", pca.residency_reason);

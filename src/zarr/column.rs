@@ -19,6 +19,9 @@ const MAX_CHUNK_ELEMENTS: usize = 1 << 24;
 /// Most elements of one row: alleles of a variant, in practice.
 const MAX_ROW: u64 = 1 << 16;
 
+const NUMBERS: &str = "holds numbers, expected strings";
+const STRINGS: &str = "holds strings, expected integers";
+
 /// Decoded elements of one chunk.
 #[derive(Debug)]
 enum Values {
@@ -84,7 +87,7 @@ impl Column {
     pub(super) fn text(&self, range: Range<u64>) -> Result<Vec<Vec<String>>> {
         self.read(range, |values| match values {
             Values::Text(text) => Ok(text),
-            Values::Whole(_) => Err("holds numbers, expected strings"),
+            Values::Whole(_) => Err(NUMBERS),
         })
     }
 
@@ -97,13 +100,45 @@ impl Column {
     pub(super) fn whole(&self, range: Range<u64>) -> Result<Vec<i64>> {
         let rows = self.read(range, |values| match values {
             Values::Whole(numbers) => Ok(numbers),
-            Values::Text(_) => Err("holds strings, expected integers"),
+            Values::Text(_) => Err(STRINGS),
         })?;
         rows.into_iter()
             .map(|row| {
                 row.first().copied().ok_or_else(|| Error::store(self.array.name(), "its rows are empty"))
             })
             .collect()
+    }
+
+    /// Gives `f` the first string of each row, in order, and how many rows after each other have it; of neighbouring chunks,
+    /// apart.
+    pub(super) fn runs_of_names(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        self.runs(&mut |values, rows, width| match values {
+            Values::Text(text) => runs(text, rows, width, &mut |name, rows| f(name, rows)),
+            Values::Whole(_) => Err(Error::store(self.array.name(), NUMBERS)),
+        })
+    }
+
+    /// The same of the first integers.
+    pub(super) fn runs_of_whole(&self, f: &mut dyn FnMut(i64, u64) -> Result<()>) -> Result<()> {
+        self.runs(&mut |values, rows, width| match values {
+            Values::Whole(numbers) => runs(numbers, rows, width, &mut |number, rows| f(*number, rows)),
+            Values::Text(_) => Err(Error::store(self.array.name(), STRINGS)),
+        })
+    }
+
+    /// Gives `f` the chunks that hold the first element of each row: their elements, rows, and elements of a row.
+    fn runs(&self, f: &mut dyn FnMut(&Values, u64, u64) -> Result<()>) -> Result<()> {
+        let (shape, chunk) = (&self.array.metadata.shape, &self.array.metadata.chunk_shape);
+        if shape.get(1) == Some(&0) {
+            return Err(Error::store(self.array.name(), "its rows are empty"));
+        }
+        for down in 0..self.rows().div_ceil(chunk[0]) {
+            let mut index = vec![0; shape.len()];
+            index[0] = down;
+            let rows = chunk[0].min(self.rows() - down * chunk[0]);
+            f(&*self.chunk(&index)?, rows, chunk.get(1).copied().unwrap_or(1))?;
+        }
+        Ok(())
     }
 
     fn read<T: Clone>(
@@ -157,6 +192,24 @@ impl Column {
         *kept = Some((index.to_vec(), Arc::clone(&values)));
         Ok(values)
     }
+}
+
+/// Gives `f` the first element of each of so many rows, and how many rows after each other have it.
+fn runs<T: PartialEq>(
+    values: &[T],
+    rows: u64,
+    width: u64,
+    f: &mut dyn FnMut(&T, u64) -> Result<()>,
+) -> Result<()> {
+    let mut firsts = values.iter().step_by(usize_from(width)?).take(usize_from(rows)?).peekable();
+    while let Some(value) = firsts.next() {
+        let mut run = 1;
+        while firsts.next_if(|next| *next == value).is_some() {
+            run += 1;
+        }
+        f(value, run)?;
+    }
+    Ok(())
 }
 
 fn usize_from(n: u64) -> Result<usize> {

@@ -156,6 +156,17 @@ impl GenotypeStore {
         Ok(None)
     }
 
+    /// Gives `f` the contigs of the variants in order: a name, and how many variants after each other are on it. A name may be
+    /// given several times in a row. `.` where the store does not say.
+    ///
+    /// Reads the column of contigs and no other, a chunk at a time.
+    ///
+    /// # Errors
+    /// As [`variants`](Self::variants), and what `f` returns.
+    pub fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        self.tables.iter().try_for_each(|table| table.contigs(f))
+    }
+
     /// The variants in `range`, counted over all arrays together.
     ///
     /// Reads and decodes the chunks that overlap the range, keeping one chunk per column, so that ranges in order

@@ -108,18 +108,55 @@ impl VariantTable {
         .collect()
     }
 
-    fn open(&self) -> Result<Columns> {
+    /// Gives `f` the contigs in order, and how many variants after each other are on one.
+    pub(super) fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        match self.contig()? {
+            None => f(UNKNOWN, self.rows),
+            Some(Contig::Same(name)) => f(&name, self.rows),
+            Some(Contig::Names(column)) => column.runs_of_names(f),
+            Some(Contig::Index(column, names)) => {
+                let mut row = 0;
+                column.runs_of_whole(&mut |index, rows| {
+                    f(named(index, row, &names, &self.store)?, rows)?;
+                    row += rows;
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    /// The contigs; none where a VCF-Zarr store has no such column.
+    fn contig(&self) -> Result<Option<Contig>> {
         let (store, rows) = (self.store.as_path(), self.rows);
         match &self.layout {
             Layout::Vcf(group) => {
-                let at = |name: &str| join(group, name);
-                let index = Column::required(store, &at("variant_contig"), rows)?;
-                let names = Column::open(store, &at("contig_id"))?
+                let Some(index) = Column::optional(store, &join(group, "variant_contig"), rows)? else {
+                    return Ok(None);
+                };
+                let names = Column::open(store, &join(group, "contig_id"))?
                     .ok_or_else(|| Error::store(store.display(), "has no array `contig_id`"))?;
                 let names = names.names(0..names.rows())?.into_iter().map(Arc::from).collect();
+                Ok(Some(Contig::Index(index, names)))
+            }
+            Layout::Allel(group) => {
+                let column = Column::optional(store, &join(group, "variants/CHROM"), rows)?;
+                let group = group.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(UNKNOWN);
+                Ok(Some(column.map_or_else(|| Contig::Same(group.into()), Contig::Names)))
+            }
+            Layout::Plain => Ok(Some(Contig::Same(UNKNOWN.into()))),
+        }
+    }
+
+    fn open(&self) -> Result<Columns> {
+        let (store, rows) = (self.store.as_path(), self.rows);
+        let contig =
+            self.contig()?.ok_or_else(|| Error::store(store.display(), "has no array `variant_contig`"))?;
+        match &self.layout {
+            Layout::Vcf(group) => {
+                let at = |name: &str| join(group, name);
                 let alleles = Column::optional(store, &at("variant_allele"), rows)?;
                 Ok(Columns {
-                    contig: Contig::Index(index, names),
+                    contig,
                     position: Some(Column::required(store, &at("variant_position"), rows)?),
                     id: Column::optional(store, &at("variant_id"), rows)?,
                     alleles: alleles
@@ -129,20 +166,14 @@ impl VariantTable {
             Layout::Allel(group) => {
                 let at = |name: &str| join(group, &format!("variants/{name}"));
                 let optional = |name: &str| Column::optional(store, &at(name), rows);
-                let group = group.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(UNKNOWN);
                 Ok(Columns {
-                    contig: optional("CHROM")?.map_or_else(|| Contig::Same(group.into()), Contig::Names),
+                    contig,
                     position: Some(Column::required(store, &at("POS"), rows)?),
                     id: optional("ID")?,
                     alleles: Alleles::Apart(Box::new([optional("REF")?, optional("ALT")?])),
                 })
             }
-            Layout::Plain => Ok(Columns {
-                contig: Contig::Same(UNKNOWN.into()),
-                position: None,
-                id: None,
-                alleles: Alleles::unknown(),
-            }),
+            Layout::Plain => Ok(Columns { contig, position: None, id: None, alleles: Alleles::unknown() }),
         }
     }
 }
@@ -156,15 +187,18 @@ impl Contig {
                 .whole(range.clone())?
                 .into_iter()
                 .zip(range)
-                .map(|(index, row)| {
-                    usize::try_from(index).ok().and_then(|i| names.get(i)).cloned().ok_or_else(|| {
-                        let why = format!("variant {row} is on contig {index} of {}", names.len());
-                        Error::store(store.display(), why)
-                    })
-                })
+                .map(|(index, row)| named(index, row, names, store).cloned())
                 .collect(),
         }
     }
+}
+
+/// The name of a variant's contig.
+fn named<'a>(index: i64, row: u64, names: &'a [Arc<str>], store: &Path) -> Result<&'a Arc<str>> {
+    usize::try_from(index).ok().and_then(|i| names.get(i)).ok_or_else(|| {
+        let why = format!("variant {row} is on contig {index} of {}", names.len());
+        Error::store(store.display(), why)
+    })
 }
 
 impl Alleles {

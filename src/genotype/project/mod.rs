@@ -66,7 +66,7 @@ pub struct Projection {
 /// One pass, 2 k x variants x samples operations; the host holds the reference and 8 bytes a variant besides blocks.
 ///
 /// # Errors
-/// [`Error::Shape`] unless there is one of `matches` for each variant; [`Error::Argument`] for no samples, another ploidy
+/// [`Error::Shape`] unless there is one of `matches` for each variant, of those selected; [`Error::Argument`] for no samples, another ploidy
 /// than the reference's, a number that the reference does not have or that occurs twice, and no match at all;
 /// [`Error::Budget`] with the least that would do, what the reference takes included; [`Error::Chunk`] for a damaged or missing
 /// chunk or values out of range; [`Error::Cancelled`].

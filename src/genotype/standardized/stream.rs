@@ -157,6 +157,7 @@ impl Standardized<'_> {
         let (sample, value) = bad_value(self.form, row, self.rule.samples, panel, raw)?;
         let variant = rows.start + row as u64;
         let (array, index) = self.plan.locate(variant, sample as u64);
+        let variant = self.plan.row(variant);
         let why = if value == -2.0 {
             let ploidy = self.rule.ploidy;
             format!(

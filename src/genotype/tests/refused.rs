@@ -43,9 +43,9 @@ impl ChunkedArray for Claims {
     }
 }
 
-/// An array whose chunks cannot all be read.
+/// An array whose chunks cannot all be read: whether to panic at them.
 #[derive(Debug)]
-struct Broken(MemoryArray, fn(&[u64]) -> bool, bool);
+pub(super) struct Broken(pub(super) MemoryArray, pub(super) fn(&[u64]) -> bool, pub(super) bool);
 
 impl ChunkedArray for Broken {
     fn name(&self) -> &str {

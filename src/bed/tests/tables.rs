@@ -1,0 +1,79 @@
+//! Tables beside a .bed: damaged ones, and as people write them.
+
+use super::*;
+
+#[test]
+fn damaged_tables_are_refused() {
+    let scratch = Scratch::new();
+    let path = scratch.bed("bad", [3, 5], 1, &[0; 6]);
+    let [fam, bim] = ["bad.fam", "bad.bim"].map(|name| fs::read_to_string(scratch.0.join(name)).unwrap());
+    let with = |name: &str, text: &[u8], words: &[&str]| {
+        scratch.put(name, text);
+        refused(BedFile::open(&path), &[&[name], words].concat());
+        scratch.put("bad.fam", &fam);
+        scratch.put("bad.bim", &bim);
+    };
+    let cut = |text: &str, column: &str| text.replacen(column, "", 1).into_bytes();
+    with("bad.bim", &cut(&bim, "v1\t"), &["line 2", "5 columns", "6: chromosome, variant"]);
+    with("bad.fam", &cut(&fam, "\ti4\t0\t0\t0\t-9"), &["line 5", "1 column;", "6: family, sample"]);
+    with("bad.fam", format!("{fam}f i").as_bytes(), &["line 6", "2 columns"]);
+    with("bad.bim", b"", &["has no variants"]);
+    with("bad.fam", b"\r\n \n", &["has no samples"]);
+    with("bad.bim", bim.replacen("\t101\t", "\t-5\t", 1).as_bytes(), &["line 2", "position -5"]);
+    with("bad.bim", bim.replacen('\n', "\n\n", 1).as_bytes(), &["line 2 is empty"]);
+    with("bad.fam", format!("#FID\tIID\n{fam}").as_bytes(), &["line 1", "`#`", ".psam"]);
+    with("bad.fam", &[fam.as_bytes(), &[0xff, 0xfe]].concat(), &["line 6", "UTF-8"]);
+    with("bad.bim", &vec![b'x'; 17 << 20], &["line 1", "16777216 bytes"]);
+    // Lines that are there, but not as many as the .bed has.
+    with("bad.fam", format!("{fam}{fam}").as_bytes(), &["10 samples", "bad.bed", "9 bytes", "take 12"]);
+    with("bad.bim", format!("{bim}{bim}").as_bytes(), &["6 variants", "bad.bed", "take 15"]);
+    for name in ["bad.fam", "bad.bim"] {
+        fs::remove_file(scratch.0.join(name)).unwrap();
+        let result = BedFile::open(&path);
+        assert!(matches!(result, Err(Error::Io { .. })), "{result:?}");
+        refused(result, &[name]);
+        scratch.put("bad.fam", &fam);
+    }
+}
+
+/// Only who asks for the variants needs them.
+#[test]
+fn positions_that_are_no_numbers() {
+    let scratch = Scratch::new();
+    let path = scratch.bed("data", [3, 4], 1, &[0x1b, 0x2d, 0xd8]);
+    scratch.put("data.bim", "X a 0 NA A C\nX b 0 7 A C\nchr1 c 0 1e3 A C\n");
+    let bed = BedFile::open(&path).unwrap();
+    let run = pca(
+        &bed.genotypes().unwrap(),
+        &Device::cpu(),
+        &PcaOptions { components: 1, ..PcaOptions::default() },
+        &Run::default(),
+    );
+    assert_eq!(run.unwrap().counts.total, 3);
+    for range in [0..1, 1..2, 0..3] {
+        refused(bed.variants(range), &["data.bim", "line 1 has the position \"NA\""]);
+    }
+    let mut contigs = Vec::new();
+    bed.contigs(&mut |name, variants| {
+        contigs.push((name.to_owned(), variants));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(contigs, [("X".to_owned(), 2), ("chr1".to_owned(), 1)]);
+}
+
+#[test]
+fn tables_as_people_write_them() {
+    let scratch = Scratch::new();
+    let path = scratch.bed("data", [2, 3], 1, &[0; 2]);
+    scratch.put("data.fam", "f a 0 0 0 -9\r\nf  a\t0 0 0 -9 more columns\r\n\tf b 0 0 0 -9\r\n\r\n  \n");
+    scratch.put("data.bim", "X rs1 0.5 0 0 AT\r\nX\trs2\t0\t7\tG\tC\ttoo many");
+    let bed = BedFile::open(&path).unwrap();
+    let sample = |id: &str| Sample { family: "f".into(), id: id.into() };
+    assert_eq!(bed.samples(), [sample("a"), sample("a"), sample("b")], "names may occur twice");
+    let variants = bed.variants(0..2).unwrap();
+    assert_eq!((&*variants[0].contig, variants[0].position), ("X", 0));
+    assert_eq!((&*variants[0].reference, &*variants[0].alternate), ("AT", "."));
+    assert_eq!((&*variants[1].id, &*variants[1].reference, &*variants[1].alternate), ("rs2", "C", "G"));
+    assert_eq!(bed.path(), path);
+}

@@ -1,0 +1,169 @@
+//! Genotype arrays in memory.
+
+use bytemuck::Pod;
+
+use crate::{ChunkedArray, DecodedChunk, Error, Result, StoredType};
+
+/// An array in memory, in one chunk per `chunk_shape`.
+#[derive(Debug)]
+pub struct MemoryArray {
+    name: String,
+    bytes: Vec<u8>,
+    dtype: StoredType,
+    shape: Vec<u64>,
+    chunk_shape: Vec<u64>,
+}
+
+/// A type that a [`MemoryArray`] can hold.
+pub trait Storable: Pod {
+    /// The type as a value.
+    const STORED: StoredType;
+}
+
+macro_rules! storable {
+    ($($type:ty => $stored:ident;)*) => {$(impl Storable for $type { const STORED: StoredType = StoredType::$stored; })*};
+}
+
+storable! {
+    i8 => I8; u8 => U8; i16 => I16; u16 => U16; i32 => I32; u32 => U32; i64 => I64; u64 => U64;
+    half::f16 => F16; f32 => F32; f64 => F64;
+}
+
+impl MemoryArray {
+    /// An array with the given elements in C order, read in chunks of `chunk_shape`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the number of elements, or the rank or extents of the chunks, do not fit.
+    pub fn new<T: Storable>(
+        name: impl Into<String>,
+        values: &[T],
+        shape: &[u64],
+        chunk_shape: &[u64],
+    ) -> Result<Self> {
+        let op = "MemoryArray::new";
+        if shape.iter().product::<u64>() != values.len() as u64 {
+            return Err(Error::shape(op, format_args!("{shape:?}"), format_args!("{} values", values.len())));
+        }
+        if chunk_shape.len() != shape.len() || chunk_shape.contains(&0) {
+            let expected = format!("{} extents of at least 1 for a chunk", shape.len());
+            return Err(Error::shape(op, expected, format_args!("{chunk_shape:?}")));
+        }
+        let bytes = bytemuck::cast_slice(values).to_vec();
+        Ok(Self {
+            name: name.into(),
+            bytes,
+            dtype: T::STORED,
+            shape: shape.into(),
+            chunk_shape: chunk_shape.into(),
+        })
+    }
+
+    /// An array with an `ndarray`'s values, whatever its memory order, read in chunks of `chunk_shape`. Copies them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use teatime::genotype::{Genotypes, MemoryArray};
+    ///
+    /// let dosages = ndarray::array![[0i8, 1, 2], [2, -1, 0]];
+    /// let array = MemoryArray::from_ndarray("dosages", &dosages, &[2, 3])?;
+    /// assert_eq!(Genotypes::new(vec![Arc::new(array)])?.samples(), 3);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    #[cfg(feature = "ndarray")]
+    pub fn from_ndarray<T: Storable, D: ndarray::Dimension>(
+        name: impl Into<String>,
+        array: &ndarray::ArrayRef<T, D>,
+        chunk_shape: &[u64],
+    ) -> Result<Self> {
+        let shape: Vec<u64> = array.shape().iter().map(|&extent| extent as u64).collect();
+        match array.as_slice() {
+            Some(values) => Self::new(name, values, &shape, chunk_shape),
+            None => Self::new(name, &array.iter().copied().collect::<Vec<_>>(), &shape, chunk_shape),
+        }
+    }
+}
+
+impl ChunkedArray for MemoryArray {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn chunk_shape(&self) -> &[u64] {
+        &self.chunk_shape
+    }
+
+    fn dtype(&self) -> StoredType {
+        self.dtype
+    }
+
+    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let size = self.dtype.size();
+        let rank = self.shape.len();
+        let len = self.chunk_shape.iter().product::<u64>();
+        let mut bytes = vec![0; to_usize(len) * size];
+        let first: Vec<u64> = index.iter().zip(&self.chunk_shape).map(|(i, c)| i * c).collect();
+        let extent: Vec<u64> =
+            (0..rank).map(|a| self.chunk_shape[a].min(self.shape[a].saturating_sub(first[a]))).collect();
+        // One run along the last axis at a time.
+        let runs: u64 = extent[..rank - 1].iter().product();
+        for run in 0..runs {
+            let (mut left, mut from, mut to) = (run, 0, 0);
+            let (mut from_stride, mut to_stride) = (self.shape[rank - 1], self.chunk_shape[rank - 1]);
+            for axis in (0..rank - 1).rev() {
+                let at = left % extent[axis];
+                left /= extent[axis];
+                from += (first[axis] + at) * from_stride;
+                to += at * to_stride;
+                from_stride *= self.shape[axis];
+                to_stride *= self.chunk_shape[axis];
+            }
+            let (from, to) = (to_usize(from + first[rank - 1]) * size, to_usize(to) * size);
+            let run = to_usize(extent[rank - 1]) * size;
+            bytes[to..to + run].copy_from_slice(&self.bytes[from..from + run]);
+        }
+        Ok(DecodedChunk {
+            stored: bytes.len() as u64,
+            bytes,
+            read: Default::default(),
+            decode: Default::default(),
+        })
+    }
+}
+
+#[cfg(all(test, feature = "ndarray"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_of_any_memory_order() {
+        let rows = ndarray::Array::from_shape_fn((3, 5), |(i, j)| i16::try_from(10 * i + j).unwrap());
+        let columns = rows.t().as_standard_layout().into_owned().reversed_axes();
+        assert!(columns.as_slice().is_none() && rows == columns);
+        let read = |array: &ndarray::Array2<i16>| {
+            let array = MemoryArray::from_ndarray("values", array, &[2, 4]).unwrap();
+            assert_eq!((array.dtype(), array.shape()), (StoredType::I16, &[3, 5][..]));
+            let bytes = array.read_chunk(&[0, 1]).unwrap().bytes;
+            bytes.chunks(2).map(|b| i16::from_ne_bytes([b[0], b[1]])).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&rows), [4, 0, 0, 0, 14, 0, 0, 0]);
+        assert_eq!(read(&columns), read(&rows));
+        // A view that leaves out every other column, and nothing at all.
+        let view = rows.slice(ndarray::s![.., ..;2]);
+        let array = MemoryArray::from_ndarray("view", &view, &[3, 3]).unwrap();
+        let bytes = array.read_chunk(&[0, 0]).unwrap().bytes;
+        assert_eq!(bytes[..6], *bytemuck::bytes_of(&[0i16, 2, 4]));
+        let none = ndarray::Array2::<i8>::zeros((0, 5));
+        assert_eq!(MemoryArray::from_ndarray("none", &none, &[1, 5]).unwrap().shape(), [0, 5]);
+        for chunk in [&[2][..], &[2, 0]] {
+            assert!(matches!(MemoryArray::from_ndarray("bad", &rows, chunk), Err(Error::Shape { .. })));
+        }
+    }
+}

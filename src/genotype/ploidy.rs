@@ -1,0 +1,215 @@
+//! Calls of different numbers of alleles in one array.
+//!
+//! One call of three alleles among diploid ones makes a whole array three alleles wide; -2 fills the others up.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use rayon::prelude::*;
+
+use super::source::{GenotypeKind, Genotypes};
+use crate::{
+    ChunkedArray, DecodedChunk, Device, Error, Result, Run, Status, StoredType,
+    linalg::Pass,
+    stream::{Blocks, Narrow, Negative, RowPlan, Staged},
+};
+
+const OP: &str = "genotype::call_ploidies";
+
+/// Bytes of the calls that are counted at once, if one variant has no more.
+const BLOCK: u64 = 8 << 20;
+
+/// How many calls have how many alleles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallPloidies {
+    counts: Vec<u64>,
+}
+
+impl CallPloidies {
+    /// The number of calls with a alleles at index a. Calls with a missing allele, and those without any, do not count.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// The ploidy that most calls fit; of those that as many fit, the lowest. Calls of one allele fit 2 as well, and so the
+    /// ploidy is 1 only where no call may have more.
+    pub fn common(&self) -> u64 {
+        let most = self.counts.len() as u64 - 1;
+        (most.min(2)..=most).min_by_key(|&ploidy| self.unfit(ploidy)).unwrap_or(most)
+    }
+
+    /// Calls that do not fit a ploidy, and which [`Genotypes::with_ploidy`] makes missing.
+    pub fn unfit(&self, ploidy: u64) -> u64 {
+        self.counts.iter().sum::<u64>() - self.fitting(ploidy)
+    }
+
+    fn fitting(&self, ploidy: u64) -> u64 {
+        (0..).zip(&self.counts).filter(|(alleles, _)| fits(*alleles, ploidy)).map(|(_, calls)| calls).sum()
+    }
+}
+
+/// Counts the selected calls by their number of alleles.
+///
+/// One pass; holds a block of 8 MiB, or one variant, and the chunks of it.
+///
+/// # Errors
+/// [`Error::Argument`] for genotypes that are no calls; [`Error::Budget`] with the least that would do; [`Error::Chunk`] for a
+/// damaged or missing chunk; [`Error::Cancelled`].
+pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Result<CallPloidies> {
+    let GenotypeKind::Calls { ploidy } = genotypes.kind() else {
+        return Err(Error::argument(OP, "genotypes", "they are dosages or PLINK's codes, not calls"));
+    };
+    let narrow = Narrow { staged: Staged::I8, negative: Negative::Codes, max: 127.0, nan_is_missing: false };
+    let rows = (BLOCK / (genotypes.samples() * ploidy).max(1)).max(1);
+    let plan = RowPlan::new(genotypes.arrays().to_vec(), genotypes.rows(), narrow, rows)?;
+    let needed =
+        plan.block_bytes().saturating_add(plan.largest_need()).saturating_add(plan.selection_bytes());
+    let budget = run.memory.host_bytes();
+    if needed > budget {
+        return Err(Error::Budget { what: "memory budget", budget, minimum: needed });
+    }
+    let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let mut slot = vec![0; to_usize(plan.block_bytes())];
+    let (row, width) = (to_usize(plan.row_bytes()).max(1), to_usize(ploidy));
+    let mut blocks = Blocks::new(&plan, device, budget - needed + plan.largest_need(), &run.cancel)?;
+    let pass = Pass::new(run, Status::new(0, 1, plan.rows()));
+    let mut counts = vec![0; width + 1];
+    while let Some(rows) = blocks.next(&mut slot)? {
+        run.cancel.check()?;
+        let block = slot[..to_usize(rows.end - rows.start) * row].par_chunks(row);
+        let added = device.pool()?.install(|| {
+            block
+                .map(|row| {
+                    let mut counts = vec![0; width + 1];
+                    for call in row.chunks_exact(width) {
+                        let alleles = alleles(bytemuck::cast_slice::<u8, i8>(call));
+                        counts[alleles.unwrap_or(0)] += 1;
+                    }
+                    counts
+                })
+                .reduce(|| vec![0; width + 1], |a, b| a.iter().zip(b).map(|(a, b)| a + b).collect())
+        });
+        counts.iter_mut().zip(added).for_each(|(count, added): (&mut u64, u64)| *count += added);
+        pass.tell(rows.end)?;
+    }
+    counts[0] = 0;
+    Ok(CallPloidies { counts })
+}
+
+/// Whether a call of so many alleles is one of a matrix of that ploidy: haploid calls among diploid ones count twice.
+fn fits(alleles: u64, ploidy: u64) -> bool {
+    alleles == ploidy || (alleles, ploidy) == (1, 2)
+}
+
+/// The number of alleles of a call; none for one that is missing, or no call.
+fn alleles<T: Allele>(call: &[T]) -> Option<usize> {
+    let known = call.iter().filter(|&&allele| allele > T::MISSING).count();
+    let absent = call.iter().filter(|&&allele| allele == T::ABSENT).count();
+    (known > 0 && known + absent == call.len()).then_some(known)
+}
+
+/// Types of calls that may be filled up.
+trait Allele: Pod + PartialOrd {
+    const MISSING: Self;
+    const ABSENT: Self;
+}
+
+macro_rules! alleles {
+    ($($type:ty)*) => {$(impl Allele for $type {
+        const MISSING: Self = -1;
+        const ABSENT: Self = -2;
+    })*};
+}
+
+alleles! { i8 i16 i32 i64 }
+
+/// The calls of an array that fit a ploidy; the others are missing.
+#[derive(Debug)]
+pub(crate) struct OfPloidy {
+    array: Arc<dyn ChunkedArray>,
+    shape: [u64; 3],
+    chunk_shape: [u64; 3],
+}
+
+impl OfPloidy {
+    /// # Errors
+    /// [`Error::Store`] for calls of a type without a number for an allele that is not there.
+    pub(crate) fn new(array: Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Self> {
+        let signed = [StoredType::I8, StoredType::I16, StoredType::I32, StoredType::I64];
+        if !signed.contains(&array.dtype()) {
+            let why = format!("holds {:?}; calls of several ploidies are signed integers", array.dtype());
+            return Err(Error::store(array.name(), why));
+        }
+        let (shape, chunk) = (array.shape(), array.chunk_shape());
+        let (shape, chunk_shape) = ([shape[0], shape[1], ploidy], [chunk[0], chunk[1], ploidy]);
+        Ok(Self { array, shape, chunk_shape })
+    }
+
+    /// The chunks side by side along the alleles, as calls of the ploidy.
+    fn calls<T: Allele>(&self, chunks: &[DecodedChunk]) -> Vec<u8> {
+        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let [stored, deep] = [self.array.shape()[2], self.array.chunk_shape()[2]].map(to_usize);
+        let ploidy = to_usize(self.shape[2]);
+        let calls = to_usize(self.chunk_shape[0] * self.chunk_shape[1]);
+        let (mut call, mut fitted) = (vec![T::ABSENT; stored], vec![T::ABSENT; ploidy]);
+        let mut out = Vec::with_capacity(calls * ploidy * size_of::<T>());
+        for at in 0..calls {
+            for (allele, to) in call.iter_mut().enumerate() {
+                let from = (at * deep + allele % deep) * size_of::<T>();
+                let bytes = &chunks[allele / deep].bytes[from..from + size_of::<T>()];
+                *to = bytemuck::pod_read_unaligned(bytes);
+            }
+            // What is no allele is for the next to refuse.
+            if let Some(bad) = call.iter().find(|&&allele| allele < T::ABSENT) {
+                fitted.fill(*bad);
+            } else if alleles(&call).is_some_and(|alleles| fits(alleles as u64, ploidy as u64)) {
+                let known = call.iter().filter(|&&allele| allele > T::MISSING);
+                fitted.fill(T::ABSENT);
+                fitted.iter_mut().zip(known).for_each(|(to, allele)| *to = *allele);
+            } else {
+                fitted.fill(T::MISSING);
+            }
+            out.extend_from_slice(bytemuck::cast_slice(&fitted));
+        }
+        out
+    }
+}
+
+impl ChunkedArray for OfPloidy {
+    fn name(&self) -> &str {
+        self.array.name()
+    }
+
+    fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn chunk_shape(&self) -> &[u64] {
+        &self.chunk_shape
+    }
+
+    fn dtype(&self) -> StoredType {
+        self.array.dtype()
+    }
+
+    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+        let &[row, column, 0] = index else {
+            return Err(Error::chunk(self.name(), index, "there is one chunk along the alleles"));
+        };
+        let deep = self.array.shape()[2].div_ceil(self.array.chunk_shape()[2]);
+        let chunks = (0..deep).map(|allele| self.array.read_chunk(&[row, column, allele]));
+        let chunks = chunks.collect::<Result<Vec<_>>>()?;
+        let bytes = match self.dtype() {
+            StoredType::I8 => self.calls::<i8>(&chunks),
+            StoredType::I16 => self.calls::<i16>(&chunks),
+            StoredType::I32 => self.calls::<i32>(&chunks),
+            _ => self.calls::<i64>(&chunks),
+        };
+        Ok(DecodedChunk {
+            bytes,
+            stored: chunks.iter().map(|chunk| chunk.stored).sum(),
+            read: chunks.iter().map(|chunk| chunk.read).sum(),
+            decode: chunks.iter().map(|chunk| chunk.decode).sum(),
+        })
+    }
+}

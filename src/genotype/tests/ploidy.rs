@@ -1,0 +1,124 @@
+//! Calls of several ploidies in one array.
+
+use super::{refused::Broken, *};
+
+const SHAPE: [u64; 3] = [300, 20, 3];
+
+/// Diploid calls, every seventh of one allele, missing ones in each of their forms; and the same with room for three alleles,
+/// three calls of which have them.
+fn calls() -> (Vec<i8>, Vec<i8>) {
+    let (mut narrow, mut wide) = (Vec::new(), Vec::new());
+    for (at, dosage) in dosages(300, 20).into_iter().enumerate() {
+        let (pair, three) = match (dosage, at % 7) {
+            _ if [5, 2100, 5999].contains(&at) => ([-1, -1], [0, 1, 0]),
+            (-1, 0) => ([-1, -1], [-2, -2, -2]),
+            (-1, 1) => ([-1, -1], [-1, -2, -2]),
+            (-1, 2) => ([-1, -1], [0, -1, 1]),
+            (-1, _) => ([-1, -1], [-1, -1, -2]),
+            (dosage, 0) => ([dosage / 2, -2], [dosage / 2, -2, -2]),
+            (dosage, 1) => ([dosage / 2, dosage - dosage / 2], [dosage / 2, -2, dosage - dosage / 2]),
+            (dosage, _) => ([dosage / 2, dosage - dosage / 2], [dosage / 2, dosage - dosage / 2, -2]),
+        };
+        narrow.extend(pair);
+        wide.extend(three);
+    }
+    (narrow, wide)
+}
+
+fn ploidies(genotypes: &Genotypes) -> CallPloidies {
+    call_ploidies(genotypes, &Device::cpu(), &Run::default()).unwrap()
+}
+
+#[test]
+fn calls_of_another_ploidy_are_missing() {
+    let (narrow, wide) = calls();
+    let of = |genotypes: &Genotypes| {
+        let pca = pca(genotypes, &Device::cpu(), &options(K), &Run::default()).unwrap();
+        (bits(&pca), pca.digest)
+    };
+    let expected = of(&memory(&narrow, &[300, 20, 2], &[64, 20, 2]));
+    let some = memory(&narrow, &[300, 20, 2], &[64, 20, 2]).select([40..100, 100..260]).unwrap();
+    let cuts = of(&some);
+    let words: Vec<i16> = wide.iter().map(|&x| x.into()).collect();
+    let long: Vec<i64> = wide.iter().map(|&x| x.into()).collect();
+    for chunk in [[300, 20, 3], [50, 7, 1], [64, 20, 2], [7, 16, 5]] {
+        for genotypes in
+            [memory(&wide, &SHAPE, &chunk), memory(&words, &SHAPE, &chunk), memory(&long, &SHAPE, &chunk)]
+        {
+            let found = ploidies(&genotypes);
+            let one = wide.chunks(3).filter(|call| call[0] >= 0 && call[1..] == [-2, -2]).count() as u64;
+            let known = narrow.chunks(2).filter(|call| call[0] >= 0).count() as u64;
+            assert_eq!(found.counts(), [0, one, known - one, 3], "{chunk:?}");
+            assert_eq!((found.common(), found.unfit(2), found.unfit(3)), (2, 3, known));
+            assert!(of(&genotypes.clone().with_ploidy(2).unwrap()) == expected, "{chunk:?}");
+            // Of what is selected, one call has three alleles.
+            let some = genotypes.select([40..100, 100..260]).unwrap();
+            assert_eq!(ploidies(&some).unfit(2), 1);
+            assert!(of(&some.with_ploidy(2).unwrap()) == cuts, "{chunk:?}");
+        }
+    }
+}
+
+#[test]
+fn the_ploidy_is_that_of_most_calls() {
+    let found = |calls: &[i8], ploidy: u64| {
+        ploidies(&memory(calls, &[calls.len() as u64 / ploidy, 1, ploidy], &[2, 1, 2]))
+    };
+    // Three of three alleles, two of two, one of one: in a tie the lower.
+    let triploid = [0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1, -2, 1, 1, -2, 0, -2, -2];
+    assert_eq!((found(&triploid, 3).common(), found(&triploid, 3).unfit(2)), (2, 3));
+    let triploid = [&triploid[..], &[0, 0, 0]].concat();
+    assert_eq!((found(&triploid, 3).common(), found(&triploid, 3).unfit(3)), (3, 3));
+    assert_eq!(found(&[0, -2, 1, -2, 0, 1], 2).unfit(2), 0);
+    assert_eq!(found(&[0, 1, -1], 1).common(), 1);
+    assert_eq!(found(&[-1; 12], 4).common(), 2);
+
+    // Diploid calls among triploid ones.
+    let mut wide: Vec<i8> = dosages(400, 48).iter().map(|d| i8::from(*d > 0)).collect();
+    let mut known: Vec<i8> = wide.chunks(3).map(|call| call.iter().sum()).collect();
+    for at in [3, 77, 6000] {
+        wide[3 * at + 2] = -2;
+        known[at] = -1;
+    }
+    let genotypes = memory(&wide, &[400, 16, 3], &[100, 16, 3]);
+    let run = |genotypes: &Genotypes| pca(genotypes, &Device::cpu(), &options(K), &Run::default());
+    assert!(run(&genotypes).unwrap_err().to_string().contains("allele -2 pads"));
+    let pca = run(&genotypes.with_ploidy(3).unwrap()).unwrap();
+    assert_values(&pca.singular_values, &oracle(&known, 16, 3.0).0, 2e-6);
+}
+
+#[test]
+fn what_has_no_other_ploidy_is_refused() {
+    let (narrow, mut wide) = calls();
+    let genotypes = memory(&wide, &SHAPE, &[50, 20, 3]);
+    for ploidy in [0, 4] {
+        let error = genotypes.clone().with_ploidy(ploidy);
+        assert!(matches!(error, Err(Error::Argument { name: "ploidy", .. })), "{error:?}");
+    }
+    let plain = memory(&narrow, &[600, 20], &[50, 20]);
+    assert!(matches!(plain.clone().with_ploidy(2), Err(Error::Argument { name: "ploidy", .. })));
+    let device = Device::cpu();
+    let error = call_ploidies(&plain, &device, &Run::default());
+    assert!(matches!(error, Err(Error::Argument { name: "genotypes", .. })), "{error:?}");
+    let unsigned = memory(&vec![1u8; 18_000], &SHAPE, &[50, 20, 3]);
+    assert_eq!(ploidies(&unsigned).common(), 3);
+    assert!(matches!(unsigned.with_ploidy(2), Err(Error::Store { .. })));
+
+    let tiny = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
+    let error = call_ploidies(&genotypes, &device, &tiny);
+    assert!(matches!(error, Err(Error::Budget { .. })), "{error:?}");
+    let stopped = Run::default();
+    stopped.cancel.cancel();
+    assert!(matches!(call_ploidies(&genotypes, &device, &stopped), Err(Error::Cancelled)));
+    let array = MemoryArray::new("broken", &wide, &SHAPE, &[50, 20, 3]).unwrap();
+    let broken = Genotypes::new(vec![Arc::new(Broken(array, |i| i[0] == 4, false))]).unwrap();
+    assert!(matches!(call_ploidies(&broken, &device, &Run::default()), Err(Error::Chunk { .. })));
+    let chunk = broken.with_ploidy(2).unwrap();
+    assert!(matches!(chunk.arrays()[0].read_chunk(&[4, 0, 0]), Err(Error::Chunk { .. })));
+    assert!(matches!(chunk.arrays()[0].read_chunk(&[0, 0, 1]), Err(Error::Chunk { .. })));
+
+    wide[(40 * 20 + 3) * 3 + 1] = -7;
+    let bad = memory(&wide, &SHAPE, &[50, 20, 3]).with_ploidy(2).unwrap();
+    let error = pca(&bad, &device, &options(1), &Run::default()).unwrap_err().to_string();
+    assert!(error.contains("variant 40, sample 3: -7 is no allele"), "{error}");
+}
