@@ -120,6 +120,7 @@ Examples:
   teatime pca chr1.vcz chr2.vcz --out pca -k 20 --maf 0.01 --geno 0.05
   teatime pca cohort.vcz --out pca --tolerance 1e-5 --device wgpu:vulkan
   teatime pca cohort.bed --out pca --loadings --counted-allele a2
+  teatime pca cohort.vcz --out pca --autosome
   teatime pca dosages.zarr --array dosage --scaler standard --out pca --loadings
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Unless the code is

@@ -6,6 +6,7 @@ use teatime::{Cancel, MissingChunk, genotype::PcaOptions};
 
 use crate::{
     args::DemoArgs,
+    contigs::ContigArgs,
     failure::Failure,
     output::{Output, RESULTS, made_by},
     pca::Job,
@@ -57,6 +58,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
         of: (0..model.samples).map(|sample| model.population(sample)).collect(),
     };
     let mut stores = Stores::open(&[output.path(STORE)], None, MissingChunk::Error, None, cancel)?;
+    stores.take(&ContigArgs::default(), cancel)?;
     // Where it will be.
     stores.paths = vec![args.out.join(STORE)];
     let job = Job {

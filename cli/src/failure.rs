@@ -65,7 +65,10 @@ impl From<Error> for Failure {
                 error.to_string().replace("name the array to use", "name the array to use with --array")
             }
             Error::Chunk { .. } => {
-                error.to_string().replace("unless NaN is said to be missing", "unless --nan-missing is given")
+                let text = error.to_string();
+                let text = text.replace("unless NaN is said to be missing", "unless --nan-missing is given");
+                let all = "must be that of all calls";
+                text.replace(all, &format!("{all}, unless --ploidy-mismatch missing is given"))
             }
             Error::OutOfMemory { .. } => format!("{error}; a lower --device-memory may help"),
             Error::NoDevice { wanted, tried } if !tried.is_empty() => {

@@ -11,6 +11,7 @@ use teatime::{
 
 use crate::{
     args::{Resources, up_to_half, up_to_one},
+    contigs::Contigs,
     failure::Failure,
     note,
     output::{Output, RECORD},
@@ -18,7 +19,7 @@ use crate::{
     report::{Bytes, DeviceRecord, StoreRecord, VariantsRecord, store_records, used},
     say,
     store_args::StoreArgs,
-    stores::Stores,
+    stores::{PloidyMismatch, Stores},
     text,
 };
 
@@ -135,6 +136,10 @@ struct Record {
     stores: Vec<StoreRecord>,
     shape: Shape,
     variants: VariantsRecord,
+    contigs: Option<Contigs>,
+    ploidy_mismatch: Option<PloidyMismatch>,
+    #[serde(skip)]
+    changes: Vec<String>,
     /// Variants after --maf and --geno, M.
     variants_kept: u64,
     method: &'static str,
@@ -179,7 +184,7 @@ struct Seconds {
 pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
-    let stores = args.stores.open(cancel)?;
+    let mut stores = args.stores.open(cancel)?;
     if let (FormatArg::Gcta, Some(id)) = (args.format, splitting(&stores.samples)) {
         // Before the work, which would be for nothing.
         let why = format!(
@@ -188,6 +193,7 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
         return Err(Failure::Error(why));
     }
     let device = args.resources.open()?;
+    args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
     let options = GrmOptions {
         method: match args.method {
             MethodArg::Gcta => GrmMethod::Gcta,
@@ -260,6 +266,7 @@ fn record(
 ) -> Record {
     let genotypes = &stores.genotypes;
     let undefined = grm.undefined();
+    let unasked = stores.contigs.as_ref().and_then(Contigs::unasked);
     let warning = (undefined > 0).then(|| {
         let pairs = text::plural(undefined, "pair");
         format!("{pairs} of samples share no variant that counts: their relationship is NaN (--missing mean has none)")
@@ -280,6 +287,9 @@ fn record(
             },
         },
         variants: (&grm.counts).into(),
+        contigs: stores.contigs.clone(),
+        ploidy_mismatch: stores.ploidy_mismatch,
+        changes: stores.changes(),
         variants_kept: grm.counts.loaded(),
         method: grm.method.name(),
         missing: grm.missing.name(),
@@ -294,7 +304,7 @@ fn record(
         seconds,
         bytes: Bytes::new(&grm.stats, device.peak_bytes()),
         allele_counts: format!("fnv1a64:{:016x}", grm.digest),
-        warnings: stores.warnings().into_iter().chain(warning).collect(),
+        warnings: stores.warnings().into_iter().chain(unasked).chain(warning).collect(),
         out: output.target().display().to_string(),
         files: output.files(),
     }
@@ -311,6 +321,7 @@ fn summary(record: &Record) -> String {
     let size = [text::plural(shape.variants, "variant"), text::plural(shape.samples, "sample")];
     line("", size.join(" x "));
     line("variants", used(&record.variants));
+    record.changes.iter().for_each(|change| line("", change.clone()));
     let (peak, on_device) = (bytes.peak_host.map(text::bytes), text::bytes(bytes.peak_device));
     let peak = peak.map_or_else(String::new, |peak| format!("; peak memory {peak}"));
     line("method", format!("{}, missing {}{peak}, of the device {on_device}", record.method, record.missing));

@@ -10,15 +10,13 @@ use teatime::{
 
 use crate::{
     output::{LOADINGS, Output},
-    stores::{Store, Stores},
+    stores::Stores,
     text,
+    variants::Variants,
 };
 
 /// How the table starts.
 pub(crate) const MAGIC: &str = "#teatime-loadings\t";
-
-/// Variants read at once.
-const BATCH: u64 = 4096;
 
 /// Writes the loadings, in one pass over the stores.
 pub(crate) fn write(
@@ -40,7 +38,7 @@ pub(crate) fn write(
     let mut line = Vec::new();
     teatime::genotype::loadings(&stores.genotypes, device, pca, options, run, &mut |row| {
         let VariantLoadings { variant, frequency, shift, scale, loadings, .. } = row;
-        let variant = variants.get(variant)?;
+        let variant = &*variants.get(variant)?;
         let Variant { contig, position, id, reference, alternate, .. } = variant;
         let counted = stores.counted(variant);
         line.clear();
@@ -65,36 +63,4 @@ fn header(stores: &Stores, pca: &Pca) -> String {
     format!(
         "{MAGIC}version=1\tscaler={scaler}\tploidy={ploidy}\tsamples={samples}\tvariants={variants}\trows={rows}\tsingular_values={values}"
     )
-}
-
-/// The variants of all stores, read in batches.
-struct Variants<'a> {
-    stores: &'a [Store],
-    batch: Vec<Variant>,
-    first: u64,
-}
-
-impl<'a> Variants<'a> {
-    fn new(stores: &'a [Store]) -> Self {
-        Self { stores, batch: Vec::new(), first: 0 }
-    }
-
-    /// The variant of that number; numbers come in ascending order.
-    fn get(&mut self, number: u64) -> Result<&Variant> {
-        let within = |first: u64| usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
-        if number < self.first || within(self.first) >= self.batch.len() {
-            let mut start = 0;
-            for store in self.stores {
-                let end = start + store.n_variants();
-                if number < end {
-                    self.batch = store.variants(number - start..end.min(number + BATCH) - start)?;
-                    self.first = number;
-                    break;
-                }
-                start = end;
-            }
-        }
-        let found = self.batch.get(within(self.first));
-        Ok(found.expect("a variant that has loadings should be in a store"))
-    }
 }

@@ -2,8 +2,10 @@
 
 mod args;
 mod contig;
+mod contigs;
 mod demo;
 mod devices;
+mod ends;
 mod failure;
 mod grm;
 mod loadings;
@@ -14,9 +16,11 @@ mod progress;
 mod project;
 mod report;
 mod simulate;
+mod store;
 mod store_args;
 mod stores;
 mod text;
+mod variants;
 
 use std::{
     io::{IsTerminal, Write},

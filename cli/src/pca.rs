@@ -10,6 +10,7 @@ use teatime::{
 
 use crate::{
     args::{MethodArg, PcaArgs},
+    contigs::Contigs,
     failure::Failure,
     loadings, note,
     output::{self, Output, RECORD, RESULTS},
@@ -28,18 +29,20 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let (options, reason) = options(args)?;
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
-    let stores = args.stores.open(cancel)?;
+    let mut stores = args.stores.open(cancel)?;
     if args.loadings {
         // Before the work: a store whose variants cannot be read has no table of loadings.
         for store in &stores.stores {
             store.variants(0..store.n_variants().min(1))?;
         }
     }
+    let device = args.resources.open()?;
+    args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
     let job = Job {
         command: COMMAND,
         started,
         simulate: None,
-        device: args.resources.open()?,
+        device,
         memory: args.resources.budget(),
         cancel: cancel.clone(),
         stores,
@@ -156,6 +159,7 @@ impl Job {
 
     fn warnings(&self, result: &teatime::genotype::Pca) -> Vec<String> {
         let mut warnings = self.stores.warnings();
+        warnings.extend(self.stores.contigs.as_ref().and_then(Contigs::unasked));
         if !matches!(result.scaler, Scaler::Patterson | Scaler::Binom2) {
             let name = result.scaler.name();
             warnings

@@ -9,9 +9,11 @@ use teatime::{
 };
 
 use crate::{
+    contigs::Contigs,
     failure::Failure,
     pca::Job,
-    stores::{Store, Stores},
+    store::Store,
+    stores::{PloidyMismatch, Stores},
     text,
 };
 
@@ -39,6 +41,10 @@ pub(crate) struct Record {
     /// Column of a .bim; null where non-reference alleles are counted.
     counted_allele: Option<&'static str>,
     variants: VariantsRecord,
+    contigs: Option<Contigs>,
+    ploidy_mismatch: Option<PloidyMismatch>,
+    #[serde(skip)]
+    changes: Vec<String>,
     method: &'static str,
     method_reason: String,
     /// Where genotypes stayed between passes.
@@ -192,6 +198,9 @@ impl Record {
             shape: Shape::new(&job.stores.genotypes, pca.singular_values.len()),
             counted_allele,
             variants: (&pca.counts).into(),
+            contigs: job.stores.contigs.clone(),
+            ploidy_mismatch: job.stores.ploidy_mismatch,
+            changes: job.stores.changes(),
             method: if pca.method == Method::Exact { "exact" } else { "randomized" },
             method_reason: pca.reason.clone(),
             residency: pca.residency.name(),
@@ -316,6 +325,7 @@ pub(crate) fn summary(record: &Record) -> String {
     let size = [text::plural(shape.variants, "variant"), text::plural(shape.samples, "sample")];
     line("", size.join(" x "));
     line("variants", used(variants));
+    record.changes.iter().for_each(|change| line("", change.clone()));
     line("method", format!("{}: {}", record.method, record.method_reason));
     if record.passes > 1 {
         let place = match record.residency {

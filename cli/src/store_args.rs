@@ -3,9 +3,17 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use teatime::{Cancel, MissingChunk, genotype::CountedAllele};
+use teatime::{
+    Budget, Cancel, Device, MissingChunk, Run,
+    genotype::{CountedAllele, GenotypeKind, call_ploidies},
+};
 
-use crate::{failure::Failure, stores::Stores};
+use crate::{
+    contigs::ContigArgs,
+    failure::Failure,
+    progress::Bar,
+    stores::{PloidyMismatch, Stores},
+};
 
 /// Arguments of every command that reads genotypes.
 #[derive(Args, Debug)]
@@ -23,6 +31,12 @@ pub(crate) struct StoreArgs {
     /// one; where that value is 0, its calls become homozygous reference.
     #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
     missing_chunk: MissingChunkArg,
+    /// What a call of another number of alleles than most is, in a Zarr store of more than two alleles a call
+    ///
+    /// One triploid call makes every call of a store three alleles wide. missing: one more pass finds the ploidy that most
+    /// calls fit (calls of one or two alleles fit 2), and all others become missing and are counted.
+    #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
+    ploidy_mismatch: PloidyMismatchArg,
     /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
     #[arg(long)]
     nan_missing: bool,
@@ -36,17 +50,48 @@ pub(crate) struct StoreArgs {
     /// dosages do not depend on it; loadings and frequencies do.
     #[arg(long, value_name = "ALLELE", value_enum, ignore_case = true)]
     counted_allele: Option<CountedAlleleArg>,
+    #[command(flatten)]
+    contigs: ContigArgs,
 }
 
 impl StoreArgs {
-    /// Opens the stores, without reading genotypes.
+    /// Opens the stores, without reading genotypes, and takes the contigs that were asked for.
     pub(crate) fn open(&self, cancel: &Cancel) -> Result<Stores, Failure> {
         let (array, counted) = (self.array.as_deref(), self.counted_allele.map(Into::into));
         let mut stores = Stores::open(&self.paths, array, self.missing_chunk.into(), counted, cancel)?;
         stores.genotypes =
             stores.genotypes.nan_is_missing(self.nan_missing).dosages_are_bounded(self.bounded_dosages);
+        stores.take(&self.contigs, cancel)?;
         Ok(stores)
     }
+
+    /// Finds the ploidy of stores of calls of several, where that was asked for: a pass over them.
+    pub(crate) fn settle_ploidy(
+        &self,
+        stores: &mut Stores,
+        device: &Device,
+        memory: Budget,
+        cancel: &Cancel,
+    ) -> Result<(), Failure> {
+        let GenotypeKind::Calls { ploidy: stored @ 3.. } = stores.genotypes.kind() else { return Ok(()) };
+        if let PloidyMismatchArg::Error = self.ploidy_mismatch {
+            return Ok(());
+        }
+        let bar = Bar::new("Ploidy", stores.genotypes.variants());
+        let run = Run { cancel: cancel.clone(), progress: bar.progress("Ploidy"), memory };
+        let ploidies = call_ploidies(&stores.genotypes, device, &run)?;
+        let ploidy = ploidies.common();
+        stores.genotypes = stores.genotypes.clone().with_ploidy(ploidy)?;
+        stores.ploidy_mismatch = Some(PloidyMismatch { stored, ploidy, calls: ploidies.unfit(ploidy) });
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum PloidyMismatchArg {
+    #[default]
+    Error,
+    Missing,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]

@@ -2,121 +2,32 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs,
-    io::Read,
-    ops::Range,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
+use serde::Serialize;
 use teatime::{
-    Cancel, ChunkedArray, MissingChunk,
-    bed::{BedFile, BedOptions, Sample},
+    Cancel, MissingChunk,
     genotype::{CountedAllele, GenotypeKind, Genotypes, Variant},
-    zarr::GenotypeStore,
 };
 
-use crate::{failure::Failure, text};
+use crate::{
+    contigs::{ContigArgs, Contigs},
+    ends,
+    failure::Failure,
+    store::Store,
+    text,
+};
 
-/// One store, of either kind.
-#[derive(Debug)]
-pub(crate) enum Store {
-    Zarr(GenotypeStore),
-    Plink(BedFile),
-}
-
-impl Store {
-    /// The PLINK .bed that `path` names, with or without its ending, else the Zarr store.
-    fn open(
-        path: &Path,
-        array: Option<&str>,
-        missing: MissingChunk,
-        counted: Option<CountedAllele>,
-    ) -> Result<Self, Failure> {
-        if !is_bed(path) {
-            return Ok(Self::Zarr(GenotypeStore::open(path, array, missing)?));
-        }
-        if array.is_some() {
-            let why = format!("--array names an array of a Zarr store, and {} is a .bed", path.display());
-            return Err(Failure::Usage(why));
-        }
-        let options = BedOptions { counted: counted.unwrap_or_default(), ..BedOptions::default() };
-        let bed = BedFile::open_with(path, &options)?;
-        check_ends(&bed)?;
-        Ok(Self::Plink(bed))
-    }
-
-    pub(crate) fn n_variants(&self) -> u64 {
-        match self {
-            Self::Zarr(store) => store.n_variants(),
-            Self::Plink(bed) => bed.n_variants(),
-        }
-    }
-
-    pub(crate) fn variants(&self, range: Range<u64>) -> teatime::Result<Vec<Variant>> {
-        match self {
-            Self::Zarr(store) => store.variants(range),
-            Self::Plink(bed) => bed.variants(range),
-        }
-    }
-
-    fn arrays(&self) -> &[Arc<dyn ChunkedArray>] {
-        match self {
-            Self::Zarr(store) => store.arrays(),
-            Self::Plink(bed) => std::slice::from_ref(bed.array()),
-        }
-    }
-
-    /// Names of the samples, and of their families where there are such.
-    fn samples(&self) -> Result<(Vec<String>, Option<Vec<String>>), Failure> {
-        match self {
-            Self::Zarr(store) => Ok((store.sample_ids()?, None)),
-            Self::Plink(bed) => {
-                let names = |name: fn(&Sample) -> &String| bed.samples().iter().map(name).cloned().collect();
-                Ok((names(|sample| &sample.id), Some(names(|sample| &sample.family))))
-            }
-        }
-    }
-}
-
-/// Refuses a .bed with calls where its rows are filled up with zeros: where the .fam lacks up to three lines (of a
-/// sample-major file, the .bim), the length of the .bed is right, but names are those of other samples. The first rows
-/// show it, since few variants have only copies of A1, whose code is 0.
-fn check_ends(bed: &BedFile) -> Result<(), Failure> {
-    const HEADER: usize = 3;
-    let io = Failure::io(bed.path());
-    let file = fs::File::open(bed.path()).map_err(&io)?;
-    let mut bytes = Vec::new();
-    (&file).take(HEADER as u64).read_to_end(&mut bytes).map_err(&io)?;
-    let by_variant = bytes.last() == Some(&1);
-    let (rows, columns) =
-        if by_variant { (bed.n_variants(), bed.n_samples()) } else { (bed.n_samples(), bed.n_variants()) };
-    let (width, used) = (columns.div_ceil(4), columns % 4);
-    if used == 0 {
-        return Ok(());
-    }
-    let length = width * ((1 << 20) / width).clamp(1, rows);
-    bytes.clear();
-    file.take(length).read_to_end(&mut bytes).map_err(&io)?;
-    let mut ends = bytes.chunks(usize::try_from(width).unwrap_or(usize::MAX)).map(|row| row[row.len() - 1]);
-    let Some(row) = ends.position(|end| end >> (2 * used) != 0) else { return Ok(()) };
-    let (row, columns) = (row + 1, text::count(columns));
-    let (what, kind, table) =
-        if by_variant { ("variant", "samples", "fam") } else { ("sample", "variants", "bim") };
-    let (path, table) = (bed.path().display(), bed.path().with_extension(table));
-    let table = table.display();
-    Err(Failure::Error(format!(
-        "{path}: {what} {row} has calls after the {columns} {kind} of {table}, where a .bed has zeros: {table} lacks \
-         lines or is of other files"
-    )))
-}
-
-/// Whether `path` names a PLINK .bed: by its ending, or as the prefix of one.
-fn is_bed(path: &Path) -> bool {
-    let mut prefixed = path.as_os_str().to_owned();
-    prefixed.push(".bed");
-    let ends = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bed"));
-    !path.is_dir() && (ends || Path::new(&prefixed).is_file())
+/// Calls of another number of alleles than most, as run.json has them.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct PloidyMismatch {
+    /// Alleles that the store has room for in a call.
+    pub(crate) stored: u64,
+    /// The ploidy that most calls fit.
+    pub(crate) ploidy: u64,
+    /// Calls that do not, and are missing.
+    pub(crate) calls: u64,
 }
 
 /// The stores of a run: the same samples, variants appended in order.
@@ -129,7 +40,14 @@ pub(crate) struct Stores {
     pub(crate) samples: Vec<String>,
     /// Families of the samples of a .fam.
     pub(crate) families: Option<Vec<String>>,
+    /// Of the variants that take part.
     pub(crate) genotypes: Genotypes,
+    /// None before [`take`](Self::take), and where they cannot be read and nobody asked for some.
+    pub(crate) contigs: Option<Contigs>,
+    /// Where calls of another ploidy are missing.
+    pub(crate) ploidy_mismatch: Option<PloidyMismatch>,
+    /// What was odd on the way, yet allowed.
+    odd: Vec<String>,
 }
 
 impl Stores {
@@ -142,10 +60,13 @@ impl Stores {
         cancel: &Cancel,
     ) -> Result<Self, Failure> {
         let mut stores: Vec<Store> = Vec::new();
-        let (mut samples, mut families) = (Vec::new(), None);
+        let (mut samples, mut families, mut odd) = (Vec::new(), None, Vec::new());
         for path in paths {
             cancel.check()?;
             let store = Store::open(path, array, missing, counted)?;
+            if let Store::Plink(bed) = &store {
+                odd.extend(ends::check(bed)?);
+            }
             let (ids, of) = store.samples()?;
             if stores.is_empty() {
                 (samples, families) = (ids, of);
@@ -165,9 +86,6 @@ impl Stores {
         if families.is_none() && counted.is_some() {
             return Err(Failure::Usage("--counted-allele is for PLINK .bed files, and there is none".into()));
         }
-        if let Some(id) = samples.iter().find(|id| id.contains(['\t', '\n', '\r'])) {
-            return Err(Failure::Error(format!("the sample {id:?} has a tab or line break in its name")));
-        }
         let all = stores.iter().flat_map(|store| store.arrays().iter().cloned()).collect();
         let genotypes = match families {
             Some(_) => Genotypes::plink(all, samples.len() as u64, counted.unwrap_or_default())?,
@@ -180,10 +98,40 @@ impl Stores {
             return Err(Failure::Error(format!("{names}: {variants} of {samples}, nothing to compute with")));
         }
         let arrays = paths.iter().zip(&stores).map(|(path, store)| within(path, store)).collect();
-        Ok(Self { paths: paths.to_vec(), arrays, stores, samples, families, genotypes })
+        let paths = paths.to_vec();
+        Ok(Self {
+            paths,
+            arrays,
+            stores,
+            samples,
+            families,
+            genotypes,
+            contigs: None,
+            ploidy_mismatch: None,
+            odd,
+        })
     }
 
-    /// What is odd, yet allowed: stores that are given more than once, and samples of one name in a .fam.
+    /// Reads the contigs of the variants, and takes the variants of those that were asked for.
+    pub(crate) fn take(&mut self, args: &ContigArgs, cancel: &Cancel) -> Result<(), Failure> {
+        match Contigs::read(&self.stores, args, cancel) {
+            Ok((contigs, rows)) => {
+                self.genotypes = self.genotypes.clone().select(rows)?;
+                self.odd.extend(contigs.absent());
+                self.contigs = Some(contigs);
+                Ok(())
+            }
+            // What needs no contig goes on without them.
+            Err(Failure::Error(why)) if args.is_all() => {
+                self.odd.push(format!("which contigs the variants are on is not known: {why}"));
+                Ok(())
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// What is odd, yet allowed: stores that are given more than once, samples of one name in a .fam or with white space in their
+    /// names, and what opening the stores met.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let file = |(path, store): (&PathBuf, &Store)| match store {
             Store::Plink(bed) => bed.path().canonicalize(),
@@ -200,7 +148,24 @@ impl Stores {
             let n = text::plural(names.len() as u64, "name");
             format!("{n} of more than one sample: {}", text::few(&names))
         });
-        doubled(&files).map(given).chain(named).collect()
+        let spaced: Vec<_> = self.samples.iter().filter(|id| id.contains(char::is_whitespace)).collect();
+        let spaced = (!spaced.is_empty()).then(|| {
+            let n = text::plural(spaced.len() as u64, "name");
+            format!(
+                "{n} of samples with white space, at which plink2 and R divide columns: {}",
+                text::few(&spaced)
+            )
+        });
+        doubled(&files).map(given).chain(named).chain(spaced).chain(self.odd.iter().cloned()).collect()
+    }
+
+    /// What of the stores is not taken as it is there, in lines of a summary.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        let mismatch = self.ploidy_mismatch.map(|PloidyMismatch { stored, ploidy, calls }| {
+            let calls = text::plural(calls, "call");
+            format!("{calls} of another ploidy than {ploidy} taken as missing; the store has {stored} alleles a call")
+        });
+        self.contigs.as_ref().and_then(Contigs::left_out).into_iter().chain(mismatch).collect()
     }
 
     /// Heading of the columns of [`sample_cells`](Self::sample_cells): of names alone, or of families and names.

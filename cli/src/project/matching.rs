@@ -8,10 +8,7 @@ use teatime::{
     genotype::{Match, Variant},
 };
 
-use crate::{contig, progress::Bar, stores::Stores, text};
-
-/// Variants read at once.
-const BATCH: u64 = 4096;
+use crate::{contig, progress::Bar, stores::Stores, text, variants::Variants};
 
 /// Where the variants of the loadings are and what their alleles are, in 16 bytes each.
 #[derive(Debug, Default)]
@@ -53,18 +50,15 @@ impl Index {
     ) -> Result<(Vec<Option<Match>>, Counts)> {
         let mut matching = Matching::new(self);
         let mut matches = Vec::new();
-        for store in &stores.stores {
-            let total = store.n_variants();
-            for start in (0..total).step_by(usize::try_from(BATCH).unwrap_or(usize::MAX)) {
-                cancel.check()?;
-                let range = start..total.min(start + BATCH);
-                let mut variants = store.variants(range.clone())?;
-                for variant in variants.iter_mut().filter(|_| stores.counts_reference()) {
-                    std::mem::swap(&mut variant.reference, &mut variant.alternate);
-                }
-                matches.extend(variants.iter().map(|variant| matching.find(variant)));
-                bar.advance(range.end - range.start);
+        let mut variants = Variants::new(&stores.stores);
+        for row in stores.genotypes.selected().flatten() {
+            cancel.check()?;
+            let variant = variants.get(row)?;
+            if stores.counts_reference() {
+                std::mem::swap(&mut variant.reference, &mut variant.alternate);
             }
+            matches.push(matching.find(variant));
+            bar.advance(1);
         }
         let counts = matching.counts(matches.len() as u64);
         Ok((matches, counts))

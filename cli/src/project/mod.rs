@@ -110,8 +110,9 @@ struct Stages {
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
-    let stores = args.stores.open(cancel)?;
+    let mut stores = args.stores.open(cancel)?;
     let device = args.resources.open()?;
+    args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
     let mut stages = Stages { open: started.elapsed(), ..Stages::default() };
 
     let since = Instant::now();

@@ -7,10 +7,11 @@ use teatime::{Device, genotype::Projection};
 
 use super::{COMMAND, ProjectArgs, Stages, matching::Counts, table::Header};
 use crate::{
+    contigs::Contigs,
     failure::Failure,
     output::Output,
     report::{Bytes, DeviceRecord, Shape, StoreRecord, store_records},
-    stores::Stores,
+    stores::{PloidyMismatch, Stores},
     text,
 };
 
@@ -23,6 +24,10 @@ pub(super) struct Record {
     device: DeviceRecord,
     stores: Vec<StoreRecord>,
     shape: Shape,
+    contigs: Option<Contigs>,
+    ploidy_mismatch: Option<PloidyMismatch>,
+    #[serde(skip)]
+    changes: Vec<String>,
     reference: Reference,
     matched: Counts,
     max_mismatch: f64,
@@ -85,6 +90,9 @@ impl Record {
             device: done.device.info().into(),
             stores: store_records(done.stores),
             shape: Shape::new(&done.stores.genotypes, result.scores.cols()),
+            contigs: done.stores.contigs.clone(),
+            ploidy_mismatch: done.stores.ploidy_mismatch,
+            changes: done.stores.changes(),
             reference: Reference {
                 path: path(&args.loadings),
                 scaler: header.scaler.name(),
@@ -157,6 +165,7 @@ impl Record {
         line("", format!("of the stores, {others} not in the loadings{repeated}"));
         let calls = matched.loadings.used as f64 * shape.samples as f64;
         let share = text::general(100.0 * self.missing_calls as f64 / calls, 3);
+        self.changes.iter().for_each(|change| line("", change.clone()));
         line("missing", format!("{share} % of the calls"));
         let (peak, on_device) = (bytes.peak_host.map(text::bytes), text::bytes(bytes.peak_device));
         let peak = peak.map_or_else(String::new, |peak| format!("peak memory {peak}, "));

@@ -52,6 +52,52 @@ fn no_genotypes() {
     refused(&fixture("all_v3.vcz"), &["--array", "sample_id"], &["sample_id"]);
 }
 
+/// Names that would break lines and columns of a table, or act on a terminal: of samples, families, and variants where these
+/// are written.
+#[test]
+fn control_characters_in_names() {
+    let scratch = Scratch::new();
+    let path = scratch.join("names.vcz");
+    for name in ["a\tb", "a\n", "\u{1b}[2J", "a\u{7f}", "a\u{85}b", "\0"] {
+        drop(fs::remove_dir_all(&path));
+        store(&path, &["x", name, "z"], &[&[0, 1, 2], &[1, 0, 0]]);
+        // What ends with a NUL is shorter in some layouts, and not in this one.
+        refused(&path, &["-k", "1"], &["names.vcz", "the sample \"", "control character"]);
+    }
+    for kind in ["bed", "bim"] {
+        fs::copy(fixture(&format!("plink1/few5.{kind}")), scratch.join(&format!("names.{kind}"))).unwrap();
+    }
+    let fam = fs::read_to_string(fixture("plink1/few5.fam")).unwrap();
+    let bed = scratch.join("names.bed");
+    fs::write(scratch.join("names.fam"), fam.replacen("0\t", "\u{7}\t", 1)).unwrap();
+    refused(&bed, &["-k", "1"], &["names.bed: the family \"\\u{7}\" has a control character"]);
+    fs::write(scratch.join("names.fam"), fam).unwrap();
+    let bim = fs::read_to_string(scratch.join("names.bim")).unwrap();
+    for (column, what) in ["contig", "variant", "", "", "allele", "allele"].iter().enumerate() {
+        let mut columns: Vec<_> = bim.lines().next().unwrap().split('\t').map(str::to_owned).collect();
+        columns[column] += "\u{1b}";
+        let rest = bim.split_once('\n').unwrap().1;
+        fs::write(scratch.join("names.bim"), format!("{}\n{rest}", columns.join("\t"))).unwrap();
+        let words = format!("the {what} \"");
+        match *what {
+            "" => {}
+            "contig" => refused(&bed, &["-k", "1", "--chr", "1"], &[&words, "control character"]),
+            _ => refused(&bed, &["-k", "1", "--loadings"], &[&words, "control character"]),
+        }
+    }
+}
+
+#[test]
+fn white_space_in_names_is_told() {
+    let scratch = Scratch::new();
+    let path = scratch.join("names.vcz");
+    store(&path, &["a b", "c", "d e"], &[&[0, 1, 2], &[1, 0, 0]]);
+    let ran = pca(&path, &scratch.join("out"), &["-k", "1"]).ok();
+    let warning =
+        "warning: 2 names of samples with white space, at which plink2 and R divide columns: `a b`, `d e`";
+    assert!(ran.err.lines().any(|line| line == warning), "{}", ran.err);
+}
+
 #[test]
 fn stores_that_disagree() {
     let scratch = Scratch::new();

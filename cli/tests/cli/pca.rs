@@ -2,7 +2,7 @@
 
 use std::{fs, io::Read, path::Path};
 
-use crate::support::{Scratch, fixture, json, names, number, pca, rows, store, teatime};
+use crate::support::{Scratch, fixture, json, names, number, pca, plain_array, rows, store, teatime};
 
 /// Whether a number reads as C's `%g` would have written it.
 fn is_general(text: &str) -> bool {
@@ -213,6 +213,42 @@ fn the_record_says_what_happened() {
     let mut files: Vec<_> = record["files"].as_array().unwrap().iter().map(|f| f.as_str().unwrap()).collect();
     files.sort_unstable();
     assert_eq!(names(&out), files);
+}
+
+/// One call of three alleles makes a whole store three alleles wide.
+#[test]
+fn a_triploid_call_among_diploid_ones() {
+    let scratch = Scratch::new();
+    let (path, diploid) = (scratch.join("wide.zarr"), scratch.join("diploid.zarr"));
+    let word = |i: u64| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    let mut calls: Vec<[u8; 2]> =
+        (0..400).map(|i| [word(i) % 5 / 3, word(i + 999) % 2].map(|x| u8::from(x > 0))).collect();
+    let wide: Vec<[u8; 3]> =
+        calls.iter().enumerate().map(|(i, &[a, b])| [a, b, if i == 77 { 1 } else { 254 }]).collect();
+    calls[77] = [255; 2];
+    plain_array(&path, "|i1", &[40, 10, 3], wide.as_flattened());
+    plain_array(&diploid, "|i1", &[40, 10, 2], calls.as_flattened());
+    let ran = pca(&path, &scratch.join("refused"), &["-k", "2"]);
+    assert_eq!(ran.code, 1);
+    let words = "allele -2 pads a call of lower ploidy than 3; a ploidy above 2 must be that of all calls, unless \
+                 --ploidy-mismatch missing is given";
+    assert!(ran.err.contains(words), "{}", ran.err);
+    let missing = ["--ploidy-mismatch", "missing"];
+    let ran = pca(&path, &scratch.join("out"), &[&["-k", "2"], &missing[..]].concat()).ok();
+    let change = "1 call of another ploidy than 2 taken as missing; the store has 3 alleles a call";
+    assert!(ran.out.contains(change), "{}", ran.out);
+    let record = json(&fs::read_to_string(scratch.join("out/run.json")).unwrap());
+    assert_eq!(record["ploidy_mismatch"], serde_json::json!({"stored": 3, "ploidy": 2, "calls": 1}));
+    assert_eq!(record["shape"]["ploidy"], 2);
+    let expected = json(&pca(&diploid, &scratch.join("expected"), &["-k", "2", "--json"]).ok().out);
+    for key in ["allele_counts", "components"] {
+        assert_eq!(record[key], expected[key], "{key}");
+    }
+    // Nothing of a diploid store is another ploidy.
+    let same = json(
+        &pca(&diploid, &scratch.join("same"), &[&["-k", "2", "--json"], &missing[..]].concat()).ok().out,
+    );
+    assert!(same["ploidy_mismatch"].is_null() && same["components"] == expected["components"]);
 }
 
 #[test]

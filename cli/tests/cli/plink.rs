@@ -76,6 +76,52 @@ fn doubled_names_are_told() {
     }
 }
 
+/// Up to three lines too many leave the length of a .bed right: samples that have two copies of A1 everywhere.
+#[test]
+fn lines_too_many_are_told() {
+    let scratch = Scratch::new();
+    for kind in ["bed", "bim", "fam"] {
+        fs::copy(fixture(&format!("plink1/few5.{kind}")), scratch.join(&format!("more.{kind}"))).unwrap();
+    }
+    let fam = fs::read_to_string(fixture("plink1/few5.fam")).unwrap();
+    let warning = |more: &str| {
+        fs::write(scratch.join("more.fam"), format!("{fam}{more}")).unwrap();
+        let ran = pca(&scratch.join("more.bed"), &scratch.join("out"), &["-k", "2", "--overwrite"]).ok();
+        ran.err.lines().find(|line| line.contains("copies of A1")).map(str::to_owned)
+    };
+    assert_eq!(warning(""), None);
+    let one = warning("f x 0 0 0 -9\n").unwrap();
+    for words in [
+        "warning: the last sample of ",
+        "more.fam, `f x`, has two copies of A1 in each of the first 17 variants",
+    ] {
+        assert!(one.contains(words), "{one}");
+    }
+    let three = warning("f x 0 0 0 -9\nf y 0 0 0 -9\nf z 0 0 0 -9\n").unwrap();
+    assert!(
+        three.contains("the last 3 samples of") && three.contains("`f x`, `f y`, `f z`, have"),
+        "{three}"
+    );
+}
+
+/// A PCA needs no positions; a table of loadings does.
+#[test]
+fn positions_that_are_no_numbers() {
+    let scratch = Scratch::new();
+    for kind in ["bed", "fam"] {
+        fs::copy(fixture(&format!("plink1/few5.{kind}")), scratch.join(&format!("some.{kind}"))).unwrap();
+    }
+    let bim = fs::read_to_string(fixture("plink1/few5.bim")).unwrap();
+    let (first, rest) = bim.split_once('\n').unwrap();
+    let columns: Vec<_> = first.split('\t').collect();
+    let first = [&columns[..3], &["unknown"], &columns[4..]].concat().join("\t");
+    fs::write(scratch.join("some.bim"), format!("{first}\n{rest}")).unwrap();
+    let path = scratch.join("some.bed");
+    pca(&path, &scratch.join("out"), &["-k", "2"]).ok();
+    let err = message(&path, &["-k", "2", "--loadings"], 1);
+    assert!(err.contains("some.bim: line 1 has the position \"unknown\", which is no number"), "{err}");
+}
+
 #[test]
 fn projections_name_families() {
     let scratch = Scratch::new();

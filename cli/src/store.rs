@@ -1,0 +1,116 @@
+//! One store, of either kind.
+
+use std::{ops::Range, path::Path, sync::Arc};
+
+use teatime::{
+    ChunkedArray, Error, MissingChunk,
+    bed::{BedFile, BedOptions, Sample},
+    genotype::{CountedAllele, Variant},
+    zarr::GenotypeStore,
+};
+
+use crate::failure::Failure;
+
+/// One store, of either kind.
+#[derive(Debug)]
+pub(crate) enum Store {
+    Zarr(GenotypeStore),
+    Plink(BedFile),
+}
+
+impl Store {
+    /// The PLINK .bed that `path` names, with or without its ending, else the Zarr store.
+    pub(crate) fn open(
+        path: &Path,
+        array: Option<&str>,
+        missing: MissingChunk,
+        counted: Option<CountedAllele>,
+    ) -> Result<Self, Failure> {
+        if !is_bed(path) {
+            return Ok(Self::Zarr(GenotypeStore::open(path, array, missing)?));
+        }
+        if array.is_some() {
+            let why = format!("--array names an array of a Zarr store, and {} is a .bed", path.display());
+            return Err(Failure::Usage(why));
+        }
+        let options = BedOptions { counted: counted.unwrap_or_default(), ..BedOptions::default() };
+        let bed = BedFile::open_with(path, &options)?;
+        Ok(Self::Plink(bed))
+    }
+
+    pub(crate) fn n_variants(&self) -> u64 {
+        match self {
+            Self::Zarr(store) => store.n_variants(),
+            Self::Plink(bed) => bed.n_variants(),
+        }
+    }
+
+    /// The variants in `range`, whose names may be written.
+    pub(crate) fn variants(&self, range: Range<u64>) -> teatime::Result<Vec<Variant>> {
+        let variants = match self {
+            Self::Zarr(store) => store.variants(range),
+            Self::Plink(bed) => bed.variants(range),
+        }?;
+        for Variant { contig, id, reference, alternate, .. } in &variants {
+            for (what, name) in
+                [("contig", &**contig), ("variant", id), ("allele", reference), ("allele", alternate)]
+            {
+                self.plain(what, name)?;
+            }
+        }
+        Ok(variants)
+    }
+
+    /// Refuses names that would break the lines and columns of a table, or act on the terminal that shows them.
+    fn plain(&self, what: &str, name: &str) -> teatime::Result<()> {
+        // Nearly all are of these.
+        let is_plain =
+            name.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !name.contains(char::is_control);
+        if is_plain {
+            return Ok(());
+        }
+        let why = format!("the {what} {name:?} has a control character in its name");
+        Err(Error::Store { path: self.arrays()[0].name().into(), why: why.into() })
+    }
+
+    /// Gives `f` the contigs of the variants in order, and how many variants after each other are on one.
+    pub(crate) fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> teatime::Result<()>) -> teatime::Result<()> {
+        let f = &mut |name: &str, variants| {
+            self.plain("contig", name)?;
+            f(name, variants)
+        };
+        match self {
+            Self::Zarr(store) => store.contigs(f),
+            Self::Plink(bed) => bed.contigs(f),
+        }
+    }
+
+    pub(crate) fn arrays(&self) -> &[Arc<dyn ChunkedArray>] {
+        match self {
+            Self::Zarr(store) => store.arrays(),
+            Self::Plink(bed) => std::slice::from_ref(bed.array()),
+        }
+    }
+
+    /// Names of the samples, and of their families where there are such.
+    pub(crate) fn samples(&self) -> Result<(Vec<String>, Option<Vec<String>>), Failure> {
+        let (ids, families): (Vec<String>, Option<Vec<String>>) = match self {
+            Self::Zarr(store) => (store.sample_ids()?, None),
+            Self::Plink(bed) => {
+                let names = |name: fn(&Sample) -> &String| bed.samples().iter().map(name).cloned().collect();
+                (names(|sample| &sample.id), Some(names(|sample| &sample.family)))
+            }
+        };
+        ids.iter().try_for_each(|id| self.plain("sample", id))?;
+        families.iter().flatten().try_for_each(|family| self.plain("family", family))?;
+        Ok((ids, families))
+    }
+}
+
+/// Whether `path` names a PLINK .bed: by its ending, or as the prefix of one.
+fn is_bed(path: &Path) -> bool {
+    let mut prefixed = path.as_os_str().to_owned();
+    prefixed.push(".bed");
+    let ends = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bed"));
+    !path.is_dir() && (ends || Path::new(&prefixed).is_file())
+}

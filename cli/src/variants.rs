@@ -1,0 +1,43 @@
+//! What is known of the variants of stores, read in batches.
+
+use teatime::{Result, genotype::Variant};
+
+use crate::store::Store;
+
+/// Variants read at once.
+const BATCH: u64 = 4096;
+
+/// The variants of all stores, read in batches.
+pub(crate) struct Variants<'a> {
+    stores: &'a [Store],
+    batch: Vec<Variant>,
+    first: u64,
+}
+
+impl<'a> Variants<'a> {
+    pub(crate) fn new(stores: &'a [Store]) -> Self {
+        Self { stores, batch: Vec::new(), first: 0 }
+    }
+
+    /// The variant of that number, counted over all stores; numbers come in ascending order.
+    ///
+    /// # Panics
+    /// Where the stores have none of that number.
+    pub(crate) fn get(&mut self, number: u64) -> Result<&mut Variant> {
+        let within = |first: u64| usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
+        if number < self.first || within(self.first) >= self.batch.len() {
+            let mut start = 0;
+            for store in self.stores {
+                let end = start + store.n_variants();
+                if number < end {
+                    self.batch = store.variants(number - start..end.min(number + BATCH) - start)?;
+                    self.first = number;
+                    break;
+                }
+                start = end;
+            }
+        }
+        let at = within(self.first);
+        Ok(self.batch.get_mut(at).expect("a variant that takes part should be in a store"))
+    }
+}

@@ -1,0 +1,220 @@
+//! Which contigs take part, and what is told of them.
+
+use std::{
+    fs,
+    io::Read,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use teatime::zarr::{Variant, VcfZarrHeader, VcfZarrWriter};
+
+use crate::support::{Ran, Scratch, command, fixture, json, pca, teatime};
+
+const SAMPLES: usize = 12;
+
+/// Contigs of the rows of a store. In chunks of 1,000 variants, the third has nothing but X.
+const CONTIGS: [(&str, Range<u64>); 5] =
+    [("chr1", 0..1400), ("chrX", 1400..3300), ("chr2", 3300..3600), ("chrM", 3600..3650), ("0", 3650..3660)];
+const AUTOSOMES: [Range<u64>; 2] = [0..1400, 3300..3600];
+
+fn all() -> Vec<u64> {
+    (0..3660).collect()
+}
+
+/// Writes these rows as a store of their own.
+fn store(path: &Path, rows: &[u64]) {
+    let of = |row: u64| CONTIGS.iter().find(|(_, range)| range.contains(&row)).unwrap().0;
+    let samples = (0..SAMPLES).map(|i| format!("s{i}")).collect();
+    let header = VcfZarrHeader::new(
+        samples,
+        CONTIGS.iter().map(|(name, _)| (*name).into()).collect(),
+        rows.len() as u64,
+    );
+    let writer = VcfZarrWriter::create(path, header).unwrap();
+    let allele = |row: u64, i: usize| {
+        let word = (row * 17 + i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        if word.is_multiple_of(61) { -1 } else { i8::from(word % 10 < 2 + row % 5) }
+    };
+    for chunk in 0..writer.n_chunks() {
+        let range = writer.chunk_range(chunk);
+        let rows = &rows[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
+        let calls: Vec<i8> =
+            rows.iter().flat_map(|&row| (0..2 * SAMPLES).map(move |i| allele(row, i))).collect();
+        let variant = |&row: &u64| Variant {
+            contig: of(row).into(),
+            position: 100 + row,
+            id: format!("v{row}"),
+            reference: "A".into(),
+            alternate: "C".into(),
+        };
+        writer.write_chunk(chunk, &calls, &rows.iter().map(variant).collect::<Vec<_>>()).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// Runs a command on stores: its record, and what it said.
+fn run(name: &str, stores: &[&Path], out: &Path, more: &[&str]) -> (serde_json::Value, String) {
+    let mut command = command([name]);
+    command.args(stores).arg("--out").arg(out).args(more).arg("--json");
+    let ran = Ran::from(command.output().unwrap()).ok();
+    (json(&ran.out), ran.err)
+}
+
+/// What does not depend on where rows are, and what does: names and places in the table of loadings.
+fn results(out: &Path) -> Vec<String> {
+    let mut files = vec!["pca.eigenval", "pca.eigenvec", "scores.tsv", "eigenvalues.tsv"]
+        .into_iter()
+        .map(|name| fs::read_to_string(out.join(name)).unwrap())
+        .collect::<Vec<_>>();
+    let mut text = String::new();
+    let file = fs::File::open(out.join("loadings.tsv.gz")).unwrap();
+    flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    files.push(text);
+    files
+}
+
+#[test]
+fn sex_mitochondria_and_unplaced_are_told() {
+    let scratch = Scratch::new();
+    let path = scratch.join("all.vcz");
+    store(&path, &all());
+    let told = "warning: 1,960 variants of sex chromosomes, mitochondria or unknown places take part: 1,900 on X, \
+                50 on MT, 10 on 0; --autosome leaves them out";
+    for name in ["pca", "grm"] {
+        let (record, err) = run(name, &[&path], &scratch.join(name), &[]);
+        assert!(err.lines().any(|line| line == told), "{err}");
+        assert_eq!(record["warnings"][0], told["warning: ".len()..]);
+        let contigs = serde_json::json!({
+            "asked": null, "left_out": 0, "autosomal": 1700, "sex": {"X": 1900}, "mitochondrial": 50,
+            "unplaced": 10, "other": 0,
+        });
+        assert_eq!(record["contigs"], contigs);
+    }
+    let out = scratch.join("asked");
+    let (record, err) = run("pca", &[&path], &out, &["--chr", "1-2,X,MT,7"]);
+    assert_eq!(err, "warning: --chr: no variant is on `7`\n");
+    assert_eq!(
+        (&record["contigs"]["asked"], &record["contigs"]["left_out"]),
+        (&json("\"--chr 1-2,X,MT,7\""), &json("10"))
+    );
+    let ran = pca(&path, &scratch.join("summary"), &["--autosome"]).ok();
+    assert!(ran.out.contains("1,960 of other contigs left out by --autosome"), "{}", ran.out);
+    assert!(ran.err.is_empty(), "{}", ran.err);
+}
+
+/// As from a store of nothing else; chunks of nothing else are not read, since they are not there.
+#[test]
+fn chosen_contigs_are_a_store_of_their_own() {
+    let scratch = Scratch::new();
+    let [path, alone, tail] = ["all.vcz", "alone.vcz", "tail.vcz"].map(|name| scratch.join(name));
+    store(&path, &all());
+    store(&alone, &AUTOSOMES.into_iter().flatten().collect::<Vec<_>>());
+    store(&tail, &(3500..3660).collect::<Vec<_>>());
+    // Twice the last autosomal rows.
+    let twice = scratch.join("twice.vcz");
+    store(&twice, &AUTOSOMES.into_iter().flatten().chain(3500..3600).collect::<Vec<_>>());
+    fs::remove_file(path.join("call_genotype/2.0.0")).unwrap();
+    let many = ["--method", "randomized", "--power-iterations", "2"];
+    for (name, more) in [("exact", &[][..]), ("randomized", &many), ("float", &["--scaler", "center"])] {
+        let more = [&["--loadings"], more].concat();
+        for (name, stores, alone) in
+            [(name, &[&*path][..], &alone), (&format!("{name}-two"), &[&*path, &*tail], &twice)]
+        {
+            let (ours, theirs) = (scratch.join(name), scratch.join(&format!("{name}-alone")));
+            let (record, _) = run("pca", stores, &ours, &[&["--autosome"], &*more].concat());
+            let (expected, _) = run("pca", &[alone], &theirs, &more);
+            assert!(results(&ours) == results(&theirs), "{name}");
+            for key in ["allele_counts", "variants", "components"] {
+                assert_eq!(record[key], expected[key], "{name}: {key}");
+            }
+        }
+    }
+    let (record, _) = run("grm", &[&path], &scratch.join("grm"), &["--chr", "1,2"]);
+    let (expected, _) = run("grm", &[&alone], &scratch.join("grm-alone"), &[]);
+    assert_eq!(record["allele_counts"], expected["allele_counts"]);
+    let matrix = |name: &str| fs::read(scratch.join(name).join("grm.grm.bin")).unwrap();
+    assert_eq!(matrix("grm"), matrix("grm-alone"));
+
+    let loadings = scratch.join("exact/loadings.tsv.gz");
+    let loadings = ["--loadings", &*loadings.to_string_lossy()];
+    let autosome = [&loadings[..], &["--autosome"]].concat();
+    let (record, _) = run("project", &[&path], &scratch.join("project"), &autosome);
+    let (expected, _) = run("project", &[&alone], &scratch.join("project-alone"), &loadings);
+    for key in ["allele_counts", "matched", "missing_calls"] {
+        assert_eq!(record[key], expected[key], "{key}");
+    }
+    let scores = |name: &str| fs::read(scratch.join(name).join("projection.tsv")).unwrap();
+    assert_eq!(scores("project"), scores("project-alone"));
+    let ran = pca(&path, &scratch.join("lost"), &[]);
+    assert!(ran.code == 1 && ran.err.contains("chunk [2, 0, 0]"), "{}", ran.err);
+}
+
+/// A .bed of these variants of the fixture, with the contigs `2L` and `3R` as `1` and `X`.
+fn bed(scratch: &Scratch, name: &str, rows: Range<usize>) -> PathBuf {
+    let bytes = fs::read(fixture("plink1/biallelic.bed")).unwrap();
+    let calls: Vec<u8> = bytes[3..].chunks(15).skip(rows.start).take(rows.len()).flatten().copied().collect();
+    fs::write(scratch.join(&format!("{name}.bed")), [&bytes[..3], &calls].concat()).unwrap();
+    let bim = fs::read_to_string(fixture("plink1/biallelic.bim")).unwrap();
+    let bim: String = bim.lines().skip(rows.start).take(rows.len()).map(|line| format!("{line}\n")).collect();
+    let bim = bim.replace("2L\t", "1\t").replace("3R\t", "23\t");
+    fs::write(scratch.join(&format!("{name}.bim")), bim).unwrap();
+    fs::copy(fixture("plink1/biallelic.fam"), scratch.join(&format!("{name}.fam"))).unwrap();
+    scratch.join(&format!("{name}.bed"))
+}
+
+#[test]
+fn contigs_of_beds_of_either_mode() {
+    let scratch = Scratch::new();
+    // Row 30 of the 150 on the first contig is not biallelic.
+    let alone = bed(&scratch, "alone", 0..148);
+    let minor = bed(&scratch, "all", 0..237);
+    let major = scratch.join("major.bed");
+    fs::copy(fixture("plink1/sample_major.bed"), &major).unwrap();
+    for kind in ["bim", "fam"] {
+        fs::copy(minor.with_extension(kind), major.with_extension(kind)).unwrap();
+    }
+    let expected = run("pca", &[&alone], &scratch.join("expected"), &["--loadings"]).0;
+    for path in [minor, major] {
+        let out = scratch.join(path.file_stem().unwrap().to_str().unwrap());
+        let (record, err) = run("pca", &[&path], &out, &["--autosome", "--loadings"]);
+        assert!(err.is_empty(), "{err}");
+        assert_eq!(record["contigs"]["left_out"], 89);
+        assert_eq!(record["allele_counts"], expected["allele_counts"]);
+        assert!(results(&out) == results(&scratch.join("expected")));
+    }
+}
+
+#[test]
+fn contigs_that_are_not_there() {
+    let scratch = Scratch::new();
+    let path = scratch.join("all.vcz");
+    store(&path, &all());
+    let refused = |store: &Path, more: &[&str], code: i32, words: &[&str]| {
+        let out = scratch.join("out");
+        let ran = pca(store, &out, more);
+        assert_eq!(ran.code, code, "{}", ran.err);
+        words.iter().for_each(|word| assert!(ran.err.contains(word), "`{word}` is not in: {}", ran.err));
+        assert!(!out.exists());
+    };
+    refused(&path, &["--chr", "5-9"], 1, &["--chr 5-9: no variant", "`0`, `chr1`, `chr2`, `chrM`, `chrX`"]);
+    refused(&fixture("all_v3.vcz"), &["--autosome"], 1, &["--autosome: no variant", "`2L`, `3R`"]);
+    refused(
+        &fixture("dosages_v2.zarr"),
+        &["--array", "int64_gzip", "--chr", "1"],
+        1,
+        &["the stores have `.`"],
+    );
+    refused(&path, &["--chr", "9-5"], 2, &["`9-5` ends before it starts"]);
+    refused(&path, &["--chr", "1,,2"], 2, &["a name is missing"]);
+    refused(&path, &["--chr", "1", "--autosome"], 2, &["cannot be used with"]);
+    // A column that cannot be read is an error for what needs it.
+    fs::write(path.join("variant_contig/0"), "damaged").unwrap();
+    refused(&path, &["--chr", "1"], 1, &["variant_contig: chunk [0]"]);
+    let ran = pca(&path, &scratch.join("fine"), &[]).ok();
+    assert!(ran.err.starts_with("warning: which contigs the variants are on is not known: "), "{}", ran.err);
+    for name in ["pca", "project", "grm"] {
+        let help = teatime([name, "--help"]).ok().out;
+        assert!(help.contains("--chr <LIST>") && help.contains("--autosome"), "{help}");
+    }
+}
