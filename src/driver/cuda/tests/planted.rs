@@ -91,12 +91,12 @@ fn bugs_in_products_show() {
     let narrow = [
         ("= decode<TYPE>(x.bits[i])", "= (float)x.bits[i]"),
         ("put(a_operand, a_slices + next);", ""),
-        ("fetch_as<WHOLE, U8>", "fetch_as<WHOLE, U16>"),
-        ("put_as<TYPE>(x, slice)", "put_as<U8>(x, slice)"),
+        ("fetch_as<WHOLE, U16>", "fetch_as<WHOLE, U8>"),
+        ("put_as<TYPE>(x, slice)", "put_as<U16>(x, slice)"),
     ];
     let spec = [("TILE", matmul::TILE), ("TRANS_A", 0), ("TRANS_B", 0), ("NARROW", 1)];
     each_bug_shows(13, &MATMUL, &narrow, |device, kernel| {
-        product(device, kernel, &spec, matmul::TILE, |x| (x / 2.0) as i8)
+        product(device, kernel, &spec, matmul::TILE, half::f16::from_f32)
     });
 }
 
