@@ -10,7 +10,8 @@
 use std::time::Instant;
 
 use teatime::{
-    Device, DeviceOptions, Error, Tensor, kernels,
+    Device, DeviceOptions, Error, Tensor,
+    kernels::{self, PackedPass, PackedRows},
     linalg::{Matrix, matmul, matmul_tn},
     random::{philox, random_words},
 };
@@ -72,8 +73,9 @@ fn products(device: &Device, calls: &Tensor<u8>, missing: Option<u32>) -> Result
     // Of a row: 1.4² times the length of 1,000 numbers of at most 1, and times their sum.
     let bounds = [2.0 * 32.0, 2.0 * 1000.0];
     let exact = fastest(|| {
-        kernels::packed_gram(&packed, &on_device, missing.is_some(), &x, bounds)?;
-        Ok(())
+        let mut pass = PackedPass::new(device, &x, true, bounds)?;
+        pass.add(PackedRows { packed: &packed, table: &on_device, missing: missing.is_some() })?;
+        pass.finish().map(drop)
     })?;
     let small = Tensor::from_slice(device, &narrow, &[SAMPLES, COLUMNS])?;
     let terms = vec![[1.0f32, 1.4, 0.0]; TILE as usize];

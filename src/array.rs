@@ -68,6 +68,14 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     fn chunk_shape(&self) -> &[u64];
     /// Element type.
     fn dtype(&self) -> StoredType;
+    /// A dosage that means a missing one, besides negative ones, which always do; NaN for NaN. None by default.
+    fn missing_value(&self) -> Option<f64> {
+        None
+    }
+    /// Most bytes of memory that reading a chunk takes besides what it gives: 0 by default. Counted in memory budgets.
+    fn scratch_bytes(&self) -> u64 {
+        0
+    }
     /// Reads and decodes the chunk at `index` of the chunk grid.
     ///
     /// # Errors

@@ -37,6 +37,8 @@ struct Inner {
     checked: bool,
     threads: Option<usize>,
     pool: OnceLock<Arc<ThreadPool>>,
+    /// What could not be used in its place, and why.
+    skipped: Vec<(String, String)>,
 }
 
 /// Bytes of a device's memory that its tensors hold.
@@ -93,13 +95,26 @@ pub(crate) struct Arg<'a> {
     pub(crate) access: Access,
 }
 
+/// A backend's fastest device, if it is worth taking; what could not be used is added to the list.
+type Best = fn(&DeviceOptions, &mut Vec<(String, String)>) -> Option<Box<dyn Driver>>;
+
+/// The backends with devices faster than the CPU, in the order in which they are asked.
+const BEST: &[Best] = &[
+    #[cfg(feature = "cuda")]
+    crate::driver::cuda::best,
+    #[cfg(feature = "wgpu")]
+    crate::driver::wgpu::best,
+];
+
 /// Bytes behind each allocation of a checked device.
 pub(crate) const GUARD_BYTES: u64 = 256;
 /// What a checked device fills memory with: NaN as f16 and f32, -1 as an integer.
 pub(crate) const POISON: u8 = 0xff;
 
 impl Device {
-    /// The device that is fastest for most work: a GPU through CUDA, a discrete GPU or Apple's through wgpu, else the CPU.
+    /// The device that is fastest for most work: a GPU through CUDA (of several, the one with most memory), a discrete GPU
+    /// or Apple's through wgpu, else the CPU. One that cannot be used, as a GPU for which there is no code of kernels, is
+    /// [`skipped`](Self::skipped).
     ///
     /// The environment variable `TEATIME_DEVICE` names another. Integrated and software adapters are chosen only by
     /// name.
@@ -118,15 +133,23 @@ impl Device {
         if let Some(name) = std::env::var("TEATIME_DEVICE").ok().filter(|name| !name.is_empty()) {
             return Self::open_with(&name, options);
         }
-        #[cfg(feature = "cuda")]
-        if let Some(driver) = crate::driver::cuda::best(options) {
-            return Ok(Self::from_driver(driver, options));
+        let mut skipped = Vec::new();
+        let driver = BEST.iter().find_map(|best| best(options, &mut skipped));
+        let mut device = match driver {
+            Some(driver) => Self::from_driver(driver, options),
+            None => Self::open_with("cpu", options)?,
+        };
+        // New, so that nobody else holds it.
+        if let Some(inner) = Arc::get_mut(&mut device.0) {
+            inner.skipped = skipped;
         }
-        #[cfg(feature = "wgpu")]
-        if let Some(driver) = crate::driver::wgpu::best(options) {
-            return Ok(Self::from_driver(driver, options));
-        }
-        Self::open_with("cpu", options)
+        Ok(device)
+    }
+
+    /// The devices that [`best`](Self::best) would have chosen before this one and could not use: the name of each, and
+    /// why. None on a device that was opened by name.
+    pub fn skipped(&self) -> &[(String, String)] {
+        &self.0.skipped
     }
 
     /// The device of that name: `cpu`, `cuda`, `cuda:N`, `wgpu`, `wgpu:N`, `wgpu:vulkan` (or `metal`, `dx12`, `gl`), `wgpu:vulkan:N`,
@@ -216,6 +239,7 @@ impl Device {
             checked: options.checked,
             threads: options.threads,
             pool: OnceLock::new(),
+            skipped: Vec::new(),
         }))
     }
 
@@ -237,6 +261,11 @@ impl Device {
     /// Most bytes that tensors held on the device at once since it was opened.
     pub fn peak_bytes(&self) -> u64 {
         self.0.usage.peak.load(Ordering::Relaxed)
+    }
+
+    /// Threads that decode and, on the cpu device, compute.
+    pub fn threads(&self) -> usize {
+        threads(self.0.threads)
     }
 
     /// Waits until everything that was enqueued is done.
@@ -349,9 +378,13 @@ impl fmt::Debug for Device {
     }
 }
 
-fn thread_pool(threads: Option<usize>) -> Result<ThreadPool> {
-    let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+/// So many, or as many as the process may run at once.
+fn threads(wanted: Option<usize>) -> usize {
+    wanted.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1)
+}
+
+fn thread_pool(wanted: Option<usize>) -> Result<ThreadPool> {
     let builder =
-        rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("teatime-{i}"));
+        rayon::ThreadPoolBuilder::new().num_threads(threads(wanted)).thread_name(|i| format!("teatime-{i}"));
     builder.build().map_err(|source| Error::Driver { backend: "cpu", source: Box::new(source) })
 }

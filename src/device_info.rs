@@ -145,6 +145,10 @@ pub struct DeviceOptions {
     pub binding: Option<u64>,
     /// Lowers [`Limits::groups_per_axis`]; for testing how work is split.
     pub groups_per_axis: Option<u32>,
+    /// Sets [`Limits::step`], in bytes; for comparing. Changes no bit of packed products.
+    pub step: Option<u64>,
+    /// Sets [`Limits::fill`]; for comparing. Changes no bit of packed products.
+    pub fill: Option<u32>,
     /// Fills new memory with NaN and puts guard words behind it, which every read checks; for testing kernels.
     pub checked: bool,
     /// Keeps matrix products to our own kernels where a vendor's library (cuBLAS) would make them; for comparing the two.
@@ -190,14 +194,22 @@ impl DeviceOptions {
         if self.groups_per_axis.is_some_and(|groups| groups < 16) {
             return Err(Error::argument(op, "groups_per_axis", "below 16, less than any device has"));
         }
+        if self.step == Some(0) {
+            return Err(Error::argument(op, "step", "0; a launch touches at least one byte"));
+        }
+        if self.fill == Some(0) {
+            return Err(Error::argument(op, "fill", "0; a launch has at least one workgroup"));
+        }
         Ok(())
     }
 
-    /// The limits that were granted, lowered as the options say.
+    /// The limits that were granted, as the options change them.
     pub(crate) fn lower(&self, granted: Limits) -> Limits {
         Limits {
             binding: self.binding.unwrap_or(u64::MAX).min(granted.binding),
             groups_per_axis: self.groups_per_axis.unwrap_or(u32::MAX).min(granted.groups_per_axis),
+            step: self.step.unwrap_or(granted.step),
+            fill: self.fill.unwrap_or(granted.fill),
             ..granted
         }
     }

@@ -47,6 +47,8 @@ pub enum Error {
         budget: u64,
         /// The least that would do, in bytes.
         minimum: u64,
+        /// Whether the caller gave the budget; else it is the default share of what there is.
+        given: bool,
     },
     /// The device has no room now; freeing something and trying again may work.
     OutOfMemory {
@@ -54,6 +56,13 @@ pub enum Error {
         requested: u64,
         /// Bytes free on the device, where it says so.
         free: Option<u64>,
+    },
+    /// The host has no room now.
+    OutOfHostMemory {
+        /// What needed it, such as a chunk of an array.
+        what: Box<str>,
+        /// Bytes asked for.
+        requested: u64,
     },
     /// Tensors of different devices in one call.
     WrongDevice {
@@ -147,15 +156,19 @@ impl fmt::Display for Error {
             Self::Limit { what, requested, max } => {
                 write!(f, "{what}: {requested} requested, and this device allows at most {max}")
             }
-            Self::Budget { what, budget, minimum } => {
+            Self::Budget { what, budget, minimum, given } => {
+                let default = if *given { "" } else { "default " };
                 write!(
                     f,
-                    "the {what} of {budget} bytes is too small: this work needs at least {minimum} bytes"
+                    "the {default}{what} of {budget} bytes is too small: this work needs at least {minimum} bytes"
                 )
             }
             Self::OutOfMemory { requested, free } => {
                 write!(f, "out of device memory: {requested} bytes requested")?;
                 free.map_or(Ok(()), |free| write!(f, ", {free} free"))
+            }
+            Self::OutOfHostMemory { what, requested } => {
+                write!(f, "{what}: out of memory: {requested} bytes requested")
             }
             Self::WrongDevice { op } => write!(f, "{op}: the tensors live on different devices"),
             Self::NoDevice { wanted, tried } => {

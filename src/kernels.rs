@@ -4,15 +4,16 @@
 use std::ops::Range;
 
 use crate::{
-    DType, Element, Error, Result, Tensor,
+    DType, Device, Element, Error, Result, Run, Tensor,
     bits::{self, PackOptions, Packable, Unpackable, Width},
     genotype::{
-        dosage as calls,
+        PackedMatrix, dosage as calls,
         packed::{
             apply::Rows,
             pack::{self, Coding},
             product::Product,
             row_words, standardize as codes,
+            uniform::packed_uniform as codes_at_random,
         },
         standardize as table,
     },
@@ -112,20 +113,95 @@ pub fn packed_standardize(
     codes::packed_standardize(packed, range, samples, rows)
 }
 
-/// One pass over 2-bit codes, `Aᵀ (A X)`, with [mean, factor] of each row in `table` and X (samples, columns). `missing`:
-/// whether a code may be. `bounds`: as much as the length of a row of A, and the sum of its magnitudes, times its factor
-/// can be. Waits.
+/// The 2-bit codes of a random matrix's rows `first..first + rows`, as [`PackedMatrix::random`] has them. Enqueues; does not
+/// wait.
 ///
 /// # Errors
-/// What the device reports.
-pub fn packed_gram(
-    packed: &Tensor<u32>,
-    table: &Tensor<f32>,
-    missing: bool,
-    x: &Matrix,
-    bounds: [f64; 2],
-) -> Result<Matrix> {
-    let mut product = Product::new(packed.device(), x, true, Some(bounds))?;
-    product.add(Rows { packed, table, range: (0, packed.shape()[0]), missing })?;
-    product.finish()
+/// [`Error::Limit`] and [`Error::OutOfMemory`].
+pub fn packed_uniform(
+    device: &Device,
+    seed: u64,
+    first: u64,
+    rows: u64,
+    columns: u64,
+) -> Result<Tensor<u32>> {
+    codes_at_random(device, seed, first, rows, columns)
+}
+
+/// [`PackedMatrix::random`] in panels of about so many bytes, which changes no bit. Waits.
+///
+/// # Errors
+/// As [`PackedMatrix::random`].
+pub fn packed_random(
+    device: &Device,
+    [rows, columns]: [u64; 2],
+    seed: u64,
+    panel_bytes: u64,
+    run: &Run,
+) -> Result<PackedMatrix> {
+    PackedMatrix::random_in_panels(device, rows, columns, seed, panel_bytes, run)
+}
+
+/// The 2-bit codes of a matrix, panel after panel.
+pub fn panels(matrix: &PackedMatrix) -> &[Tensor<u32>] {
+    matrix.panels()
+}
+
+/// Rows of 2-bit codes, as products take them.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedRows<'a> {
+    /// (rows, words) codes.
+    pub packed: &'a Tensor<u32>,
+    /// [mean, factor] of each row; of more rows, the first ones'.
+    pub table: &'a Tensor<f32>,
+    /// Whether a code may be missing.
+    pub missing: bool,
+}
+
+/// One pass over 2-bit codes, `Aᵀ (A X)`, in stages that can be timed apart.
+#[derive(Debug)]
+pub struct PackedPass(Product);
+
+impl PackedPass {
+    /// Makes the operand X (samples, columns) on the host, and uploads it.
+    ///
+    /// `centred`: whether the mean is subtracted from dosages, else only missing ones become it. `bounds`: as much as the
+    /// length of a row of A, and the sum of its magnitudes, times its factor can be.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn new(device: &Device, x: &Matrix, centred: bool, bounds: [f64; 2]) -> Result<Self> {
+        Product::new(device, x, centred, Some(bounds)).map(Self)
+    }
+
+    /// `A X` of some rows alone, which is dropped. Enqueues; does not wait.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn weigh(&self, rows: PackedRows<'_>) -> Result<()> {
+        self.0.weigh(rows.all())
+    }
+
+    /// Adds some rows' part. Enqueues; does not wait.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn add(&mut self, rows: PackedRows<'_>) -> Result<()> {
+        self.0.add(rows.all())
+    }
+
+    /// Downloads the sums, and makes numbers of them. Waits.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn finish(self) -> Result<Matrix> {
+        self.0.finish()
+    }
+}
+
+impl<'a> PackedRows<'a> {
+    fn all(self) -> Rows<'a> {
+        let Self { packed, table, missing } = self;
+        Rows { packed, table, range: (0, packed.shape()[0]), missing }
+    }
 }

@@ -1,6 +1,7 @@
 //! GPU math for arrays bigger than memory.
 
 mod array;
+mod available;
 pub mod bed;
 pub mod bits;
 mod cpu;

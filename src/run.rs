@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use crate::{Error, Result};
+use crate::{Error, Result, available::available_memory};
 
 /// A flag that stops long calls; clones share it. Looked at once per block.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +82,8 @@ impl fmt::Debug for Progress {
 /// Most memory that a long call may hold at once, in bytes. Planned before any data is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Host memory for chunks, staging and small factorisations. Default: half of what the system has available.
+    /// Host memory for chunks, staging and small factorisations. Default: half of what the system can give without swapping
+    /// or, where that is less, of what the memory limits of the process's cgroups leave.
     pub host: Option<u64>,
     /// Memory of the device. Default: three quarters of what the device reports; on the cpu device `host` counts.
     pub device: Option<u64>,
@@ -104,14 +105,6 @@ pub struct Run {
     pub progress: Progress,
     /// Bounds the call's memory.
     pub memory: Budget,
-}
-
-/// Memory the system can give without swapping, in bytes; 4 GiB where it does not say.
-fn available_memory() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let field = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = field.and_then(|field| field.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.map_or(4 << 30, |kib| kib * 1024)
 }
 
 impl From<Cancel> for Run {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 /// Measures devices: copies, kernels, products, decompositions, start-up.
 ///
@@ -24,15 +24,39 @@ pub(crate) struct Args {
     /// Writes the results here
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Measures a piece of the first run on a card instead: what `./run flight` of a bundle starts
+    #[arg(long, value_enum, value_name = "PIECE")]
+    pub(crate) flight: Option<Piece>,
+    /// Prints the names of the devices there are, GPUs first, and measures nothing
+    #[arg(long, exclusive = true)]
+    pub(crate) names: bool,
     /// Compares two files of results, and measures nothing
     #[arg(long, value_names = ["FILE", "FILE"], num_args = 2, exclusive = true)]
     pub(crate) compare: Option<Vec<PathBuf>>,
     /// What a process started for the start-up times does: opens this device and prints seconds
-    #[arg(long, value_name = "NAME", hide = true, exclusive = true)]
+    #[arg(long, value_name = "NAME", hide = true)]
     pub(crate) startup: Option<String>,
+    /// And makes and decomposes so many rows of the headline's matrix
+    #[arg(long, value_name = "N", hide = true, requires = "startup", default_value_t = 0)]
+    pub(crate) rows: u64,
     /// The same, for the bare CUDA context of a device by number
     #[arg(long, value_name = "N", hide = true, exclusive = true)]
     pub(crate) startup_context: Option<usize>,
+}
+
+/// What is measured on a card first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Piece {
+    /// The SVD of 10,000,000 x 20,000 random entries, or of a share of the rows, stage by stage
+    Headline,
+    /// Packed products of which no, few and some codes are missing
+    Missing,
+    /// Panels, steps and numbers of workgroups compared
+    Switches,
+    /// The first pass over a .bed
+    Bed,
+    /// New processes, with an empty cache of compiled kernels and a filled one
+    Startup,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

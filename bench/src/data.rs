@@ -51,6 +51,23 @@ pub(crate) fn codes(seed: u32, len: u64, bits: u32) -> Vec<u8> {
     repeated(seed, len, |word| (word >> (32 - bits)).to_le_bytes()[0])
 }
 
+/// Bytes of four calls as a .bed has them: one in 64 missing (code 1).
+pub(crate) fn plink_calls(seed: u32, len: u64) -> Vec<u8> {
+    // Codes 0, 2 and 3 are calls; a pair of bits of the first half is one if it is not 1.
+    let call = |word: u32, i: u32| match (word >> (8 * i) & 63, word >> (8 * i + 6) & 3) {
+        (0, _) => 1,
+        (draw, 1) => {
+            if draw % 2 == 0 {
+                2
+            } else {
+                3
+            }
+        }
+        (_, code) => code,
+    };
+    repeated(seed, len, |word| (0..4).map(|i| call(word, i) << (2 * i)).sum::<u32>().to_le_bytes()[0])
+}
+
 /// Alleles: 0 in half, 1, 2, and one in sixteen missing.
 pub(crate) fn alleles(seed: u32, len: u64) -> Vec<i8> {
     const OF: [i8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, -1];

@@ -5,6 +5,7 @@ mod bandwidth;
 mod compare;
 mod data;
 mod exact;
+mod flight;
 mod jobs;
 mod measure;
 mod products;
@@ -16,7 +17,7 @@ mod table;
 use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
-use teatime::{Device, DeviceOptions};
+use teatime::{Backend, Device, DeviceKind, DeviceOptions};
 
 use crate::{
     args::Args,
@@ -42,12 +43,16 @@ fn run(args: &Args) -> Result<bool, String> {
         return compare::compare(a, b);
     }
     let times = match (&args.startup, args.startup_context) {
-        (Some(name), _) => Some(startup::open(name)?),
+        (Some(name), _) => Some(startup::open(name, args.rows)?),
         (_, Some(number)) => Some(startup::context(number)?),
         _ => None,
     };
-    if let Some([open, first]) = times {
-        table::print(&format!("{open} {first}"));
+    if let Some(times) = times {
+        table::print(&times.iter().map(f64::to_string).collect::<Vec<_>>().join(" "));
+        return Ok(true);
+    }
+    if args.names {
+        names().iter().for_each(|name| table::print(name));
         return Ok(true);
     }
     let report = measure_all(args)?;
@@ -63,6 +68,26 @@ fn run(args: &Args) -> Result<bool, String> {
         report.write(path)?;
     }
     Ok(differences.is_empty() && report.devices.iter().all(|device| device.failed.is_empty()))
+}
+
+/// The devices there are: discrete GPUs first, CUDA before other interfaces; no card twice through one of them.
+fn names() -> Vec<String> {
+    let family = |name: &str| name.split(':').next().map(str::to_owned);
+    let mut found: Vec<_> = Device::all()
+        .into_iter()
+        .filter(|listed| {
+            let twice = |other: &String| family(other) == family(&listed.name);
+            !listed.same_card_as.as_ref().is_some_and(twice)
+        })
+        .filter_map(|listed| listed.info.ok())
+        .collect();
+    found.sort_by_key(|info| match (info.backend, info.kind) {
+        (Backend::Cuda, _) => 0,
+        (_, DeviceKind::Cpu) => 2,
+        (_, DeviceKind::Software) => 3,
+        _ => 1,
+    });
+    found.into_iter().map(|info| info.name).collect()
 }
 
 fn session<'a>(args: &'a Args, device: &'a Device, report: &'a mut DeviceReport) -> Session<'a> {
@@ -102,6 +127,12 @@ fn measure_all(args: &Args) -> Result<Report, String> {
         let mut found = DeviceReport::new(&device);
         let memory = found.memory.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
         table::print(&format!("\n{name}: {} ({}{memory}, {})", found.description, found.api, found.driver));
+        if let Some(piece) = args.flight {
+            let session = session(args, &device, &mut found);
+            flight::fly(piece, &mut session.sharing(args.seconds, flight::entries(piece)));
+            report.devices.push(found);
+            continue;
+        }
         whole(&mut session(args, &device, &mut found));
         if found.backend == "cuda" {
             for (end, options) in variants() {

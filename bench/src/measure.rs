@@ -28,7 +28,9 @@ pub(crate) struct Session<'a> {
     /// Part of a measurement's name without which it is left out.
     only: &'a str,
     /// Seconds for one measurement.
-    budget: f64,
+    pub(crate) budget: f64,
+    /// Bytes that one measurement may take.
+    pub(crate) room: u64,
 }
 
 /// What is measured, at one size.
@@ -61,9 +63,18 @@ impl Tried {
 }
 
 impl<'a> Session<'a> {
-    /// `seconds` for the whole device.
+    /// `seconds` for the whole device; for one measurement a sixteenth of its memory, in tensors within its limits.
     pub(crate) fn new(device: &'a Device, report: &'a mut DeviceReport, only: &'a str, seconds: f64) -> Self {
-        Self { device, report, only, budget: seconds / ENTRIES }
+        let limits = device.limits();
+        let room = (memory(device) / 16).min(limits.buffer.min(limits.binding));
+        Self { device, report, only, budget: seconds / ENTRIES, room }
+    }
+
+    /// A session of some measurements that share the seconds, each of which may take five eighths of the memory, in tensors
+    /// of any number.
+    pub(crate) fn sharing(self, seconds: f64, entries: f64) -> Self {
+        let room = memory(self.device) / 8 * 5;
+        Self { budget: seconds / entries, room, ..self }
     }
 
     /// Whether the measurement was asked for.
@@ -71,14 +82,7 @@ impl<'a> Session<'a> {
         id.contains(self.only)
     }
 
-    /// Bytes that one measurement may take: a sixteenth of the device's memory, in tensors within its limits.
-    fn room(&self) -> u64 {
-        let limits = self.device.limits();
-        let memory = self.device.info().memory.unwrap_or(2 << 30) / 16;
-        memory.min(limits.buffer.min(limits.binding))
-    }
-
-    /// Measures at the largest of the sizes, which grow, that fits the memory and the time.
+    /// Measures at the largest of the sizes, which grow, that fits the memory and the time; which one that was.
     pub(crate) fn largest<S>(
         &mut self,
         id: &str,
@@ -86,15 +90,16 @@ impl<'a> Session<'a> {
         sizes: &[S],
         size: impl Fn(&S) -> Size,
         mut make: impl FnMut(&Device, &S) -> Result<Job, Error>,
-    ) {
+    ) -> Option<usize> {
         if !self.wants(id) {
-            return;
+            return None;
         }
         let mut found: Option<(Size, Tried)> = None;
-        for next in sizes {
+        let mut last = None;
+        for (i, next) in sizes.iter().enumerate() {
             let next_size = size(next);
             let fits = |(_, tried): &(_, Tried)| {
-                tried.expected(&next_size) <= self.budget && next_size.memory <= self.room()
+                tried.expected(&next_size) <= self.budget && next_size.memory <= self.room
             };
             if !found.as_ref().is_none_or(fits) {
                 break;
@@ -102,13 +107,16 @@ impl<'a> Session<'a> {
             // The memory of the smaller size is free before the larger one is made.
             drop(found.take());
             match self.attempt(&next_size, |device| make(device, next)) {
-                Ok(tried) => found = Some((next_size, tried)),
-                Err(error) => return self.failed(id, &format!("{}: {error}", next_size.text)),
+                Ok(tried) => (found, last) = (Some((next_size, tried)), Some(i)),
+                Err(error) => {
+                    self.failed(id, &format!("{}: {error}", next_size.text));
+                    return None;
+                }
             }
         }
-        if let Some((size, mut tried)) = found {
-            self.finish(id, &size, unit, &mut tried);
-        }
+        let (size, mut tried) = found?;
+        self.finish(id, &size, unit, &mut tried);
+        last
     }
 
     /// Measures each of some sizes, in order, and skips those that the one before says would take too long.
@@ -132,7 +140,7 @@ impl<'a> Session<'a> {
                 continue;
             }
             // The smallest always runs.
-            if before.is_some() && next_size.memory > self.room() {
+            if before.is_some() && next_size.memory > self.room {
                 self.skipped(&id, &format!("it takes {} of the device", table::bytes(next_size.memory)));
                 continue;
             }
@@ -218,6 +226,15 @@ impl<'a> Session<'a> {
         self.report.entries.push(entry);
     }
 
+    /// Keeps the difference of two measurements in milliseconds, of which one is a part of the other.
+    pub(crate) fn difference(&mut self, id: &str, whole: &str, part: &str) {
+        let [Some(whole), Some(part)] = [whole, part].map(|id| self.report.entry(id)) else { return };
+        let (size, seconds) = (whole.size.clone(), (whole.median - part.median) / 1e3);
+        if whole.size == part.size && seconds > 0.0 {
+            self.record(id, &size, Unit::Milliseconds, 1.0, &[seconds]);
+        }
+    }
+
     /// Kernels against the copy, our products against the vendor library's.
     fn fraction(&self, entry: &Entry) -> Option<Fraction> {
         let of = match entry.unit {
@@ -240,6 +257,11 @@ impl<'a> Session<'a> {
         table::print(&format!("  {id:<44} FAILED: {why}"));
         self.report.failed.push(Note { name: id.into(), why: why.into() });
     }
+}
+
+/// Memory of a device in bytes, or as much as any has.
+pub(crate) fn memory(device: &Device) -> u64 {
+    device.info().memory.unwrap_or(2 << 30)
 }
 
 /// The measurement that kernels are compared with: bytes read and written by a copy.

@@ -7,7 +7,7 @@ use std::{
 
 use teatime::{Device, random::random_words};
 
-use crate::{measure::Session, report::Unit};
+use crate::{flight, measure::Session, report::Unit};
 
 /// Processes that are started for each median.
 const RUNS: usize = 5;
@@ -59,29 +59,35 @@ fn child(args: &[&str]) -> Result<[f64; 2], String> {
     }
 }
 
-/// What the process does: seconds until the device is open, and until a launch on it is done.
-pub(crate) fn open(name: &str) -> Result<[f64; 2], String> {
+/// What the process does: seconds until the device is open, until a launch on it is done, and, unless they are 0, until so
+/// many rows of the headline are made and decomposed.
+pub(crate) fn open(name: &str, rows: u64) -> Result<Vec<f64>, String> {
+    let text = |error: teatime::Error| error.to_string();
     let started = Instant::now();
-    let device = Device::open(name).map_err(|error| error.to_string())?;
-    let open = started.elapsed().as_secs_f64();
-    let word = random_words(&device, 1, 0, 4).and_then(|words| words.read());
-    word.map_err(|error| error.to_string())?;
-    Ok([open, started.elapsed().as_secs_f64()])
+    let device = Device::open(name).map_err(text)?;
+    let mut seconds = vec![started.elapsed().as_secs_f64()];
+    random_words(&device, 1, 0, 4).and_then(|words| words.read()).map_err(text)?;
+    seconds.push(started.elapsed().as_secs_f64());
+    if rows > 0 {
+        flight::svd(&device, rows).map_err(text)?;
+        seconds.push(started.elapsed().as_secs_f64());
+    }
+    Ok(seconds)
 }
 
 /// Seconds until a bare CUDA context exists, twice.
 #[cfg(feature = "cuda")]
-pub(crate) fn context(number: usize) -> Result<[f64; 2], String> {
+pub(crate) fn context(number: usize) -> Result<Vec<f64>, String> {
     let started = Instant::now();
     // Panics where there is no libcuda, but this is asked for only where the library found a device.
     let context = cudarc::driver::CudaContext::new(number).map_err(|error| error.to_string())?;
     let seconds = started.elapsed().as_secs_f64();
     drop(context);
-    Ok([seconds; 2])
+    Ok(vec![seconds; 2])
 }
 
 /// Nothing that could be timed.
 #[cfg(not(feature = "cuda"))]
-pub(crate) fn context(_: usize) -> Result<[f64; 2], String> {
+pub(crate) fn context(_: usize) -> Result<Vec<f64>, String> {
     Err("this build has no CUDA (cargo feature `cuda`)".into())
 }

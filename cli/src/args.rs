@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{PathBufValueParser, TypedValueParser},
+};
 use teatime::{
     Budget, Device, DeviceOptions,
     genotype::{Method, Scaler},
@@ -40,7 +43,7 @@ pub(crate) enum Command {
 #[command(after_long_help = PCA_HELP)]
 pub(crate) struct PcaArgs {
     /// Folder for the results
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = local())]
     pub(crate) out: PathBuf,
     /// Number of components
     #[arg(short = 'k', long, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
@@ -86,7 +89,9 @@ pub(crate) struct PcaArgs {
     /// Also write the loadings of the variants, which `teatime project` takes; takes one more pass
     #[arg(long)]
     pub(crate) loadings: bool,
-    /// Replace the results that the folder holds, if this command made them
+    /// Replace the results of this command that the folder holds, as its run.json lists them
+    ///
+    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Fail when a component has not converged, instead of warning
@@ -113,7 +118,8 @@ and M counts the variants after --maf and --geno:
                    residual, converged
   loadings.tsv.gz  U, with each variant's counted allele, frequency, mean, scale
   pca.svg          the first two components
-  run.json         device, times, memory, counts: the record of the run
+  run.json         the record of the run: command line, date, device, budgets,
+                   times, memory, counts
 
 Examples:
   teatime pca cohort.vcz --out pca
@@ -123,8 +129,11 @@ Examples:
   teatime pca cohort.vcz --out pca --autosome
   teatime pca dosages.zarr --array dosage --scaler standard --out pca --loadings
 
-Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Unless the code is
-0, no result is left behind (but where only the summary could not be printed).";
+Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
+SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
+only the summary could not be printed). run.json is written last and removed
+first: where it is, all results are there. While a run writes to DIR, another
+that would is refused.";
 
 /// Simulate a genotype store and show its PCA: needs no data and no GPU
 ///
@@ -133,7 +142,7 @@ Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Unless the code is
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
     /// Folder for the store and the results; an earlier demo's is replaced
-    #[arg(long, value_name = "DIR", default_value = "teatime-demo")]
+    #[arg(long, value_name = "DIR", default_value = "teatime-demo", value_parser = local())]
     pub(crate) out: PathBuf,
     /// Number of variants
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
@@ -185,6 +194,9 @@ pub(crate) struct Resources {
     pub(crate) threads: Option<usize>,
     /// Most host memory to plan with [default: half of what is free]
     ///
+    /// What is free is what the system can give without swapping, or what the memory limit of the cgroup (container, batch
+    /// job) leaves, where that is less.
+    ///
     /// 512M, 2G, 1.5GiB (powers of 1024), 2GB (powers of 1000). A budget below what one block needs is an error that
     /// says the least.
     #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -204,6 +216,11 @@ impl Resources {
             None => Device::best_with(&options),
         };
         Ok(device?)
+    }
+
+    /// A warning for each device that would have been taken and could not be used.
+    pub(crate) fn warnings(device: &Device) -> Vec<String> {
+        device.skipped().iter().map(|(name, why)| format!("{name} is not used: {why}")).collect()
     }
 
     pub(crate) fn budget(&self) -> Budget {
@@ -264,6 +281,15 @@ fn between(text: &str, low: f64, high: f64) -> Result<f64, String> {
         Ok(value) if (low..=high).contains(&value) => Ok(value),
         _ => Err(format!("not a number from {low} to {high}")),
     }
+}
+
+/// A path on this machine.
+pub(crate) fn local() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        let remote = path.to_str().is_some_and(|text| text.contains("://")) && !path.exists();
+        let why = "stores and results are on disks so far: copy a remote one to a disk, or mount it";
+        if remote { Err(why) } else { Ok(path) }
+    })
 }
 
 /// A fraction up to 1/2.

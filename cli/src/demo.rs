@@ -57,7 +57,14 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
         names: model.population_names(),
         of: (0..model.samples).map(|sample| model.population(sample)).collect(),
     };
-    let mut stores = Stores::open(&[output.path(STORE)], None, MissingChunk::Error, None, cancel)?;
+    let mut stores = Stores::open(
+        &[output.path(STORE)],
+        None,
+        MissingChunk::Error,
+        None,
+        args.resources.budget(),
+        cancel,
+    )?;
     stores.take(&ContigArgs::default(), cancel)?;
     // Where it will be.
     stores.paths = vec![args.out.join(STORE)];

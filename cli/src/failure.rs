@@ -4,7 +4,7 @@ use std::{fmt, path::Path};
 
 use teatime::Error;
 
-use crate::text;
+use crate::{interrupt, text};
 
 /// Why a command stopped.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// Anything that went wrong.
     Error(String),
-    /// Ctrl-C.
+    /// Ctrl-C, or a signal that asks the process to end.
     Interrupted,
 }
 
@@ -22,7 +22,7 @@ impl Failure {
         match self {
             Self::Error(_) => 1,
             Self::Usage(_) => 2,
-            Self::Interrupted => 130,
+            Self::Interrupted => interrupt::code(),
         }
     }
 
@@ -56,21 +56,33 @@ impl From<Error> for Failure {
                 _ => error.to_string(),
             },
             Error::Shape { op: "Genotypes::new", expected, got } => format!("expected {expected}, got {got}"),
-            Error::Budget { what, budget, minimum } => {
-                let flag = if what.contains("device") { "--device-memory" } else { "--memory" };
+            Error::Budget { what, budget, minimum, given } => {
+                let (flag, share) = if what.contains("device") {
+                    ("--device-memory", "three quarters of the device's memory")
+                } else {
+                    ("--memory", "half of what is free")
+                };
+                let default = if *given { String::new() } else { format!(", by default {share},") };
                 let (budget, least) = (text::bytes(*budget), text::bytes(*minimum));
-                format!("the {what} of {budget} is too small: this needs at least {least} ({flag} {minimum})")
+                let need = format!("this needs at least {least} ({flag} {minimum})");
+                format!("the {what} of {budget}{default} is too small: {need}")
             }
             Error::Store { why, .. } if why.contains("name the array to use") => {
                 error.to_string().replace("name the array to use", "name the array to use with --array")
             }
             Error::Chunk { .. } => {
-                let text = error.to_string();
-                let text = text.replace("unless NaN is said to be missing", "unless --nan-missing is given");
                 let all = "must be that of all calls";
-                text.replace(all, &format!("{all}, unless --ploidy-mismatch missing is given"))
+                error
+                    .to_string()
+                    .replace("unless NaN is said to be missing", "unless --nan-missing is given")
+                    .replace(
+                        "unless missing chunks are said to hold",
+                        "unless --missing-chunk fill is given: missing chunks then hold",
+                    )
+                    .replace(all, &format!("{all}, unless --ploidy-mismatch missing is given"))
             }
             Error::OutOfMemory { .. } => format!("{error}; a lower --device-memory may help"),
+            Error::OutOfHostMemory { .. } => format!("{error}; a lower --memory may help"),
             Error::NoDevice { wanted, tried } if !tried.is_empty() => {
                 let lines = tried.iter().map(|(name, what)| format!("\n  {name}: {what}"));
                 format!("no device `{wanted}`; there are{}", lines.collect::<String>())

@@ -10,12 +10,13 @@ use teatime::{
 };
 
 use crate::{
-    args::{Resources, up_to_half, up_to_one},
+    args::{Resources, local, up_to_half, up_to_one},
     contigs::Contigs,
     failure::Failure,
     note,
     output::{Output, RECORD},
     progress::Bar,
+    provenance::Provenance,
     report::{Bytes, DeviceRecord, StoreRecord, VariantsRecord, store_records, used},
     say,
     store_args::StoreArgs,
@@ -31,7 +32,7 @@ use crate::{
 #[command(after_long_help = HELP)]
 pub(crate) struct GrmArgs {
     /// Folder for the results
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = local())]
     out: PathBuf,
     /// How products of dosages become relationships
     ///
@@ -54,7 +55,9 @@ pub(crate) struct GrmArgs {
     /// Leave out variants with more than this fraction of missing calls (0 to 1)
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
     geno: f64,
-    /// Replace the results that the folder holds, if this command made them
+    /// Replace the results of this command that the folder holds, as its run.json lists them
+    ///
+    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
     #[arg(long)]
     overwrite: bool,
     /// Print run.json instead of the summary
@@ -76,7 +79,8 @@ Files in DIR, by --format:
         grm.id         name of each sample, a line each
   zarr  grm.zarr       genomic_relationship (samples_0, samples_1), f64;
                        shared_variants, with --missing pairwise; sample_id
-  run.json             device, times, memory, counts: the record of the run
+  run.json             the record of the run: command line, date, device,
+                       budgets, times, memory, counts
 
 M, by which gcta divides, counts the variants after --maf and --geno, those that
 do not vary included, as plink2's does. Where calls are missing, pairwise takes
@@ -87,8 +91,11 @@ Examples:
   teatime grm chr1.vcz chr2.vcz --out grm --maf 0.01 --missing mean
   teatime grm cohort.vcz --out grm --method vanraden1 --format npy
 
-Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Unless the code is
-0, no result is left behind (but where only the summary could not be printed).";
+Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
+SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
+only the summary could not be printed). run.json is written last and removed
+first: where it is, all results are there. While a run writes to DIR, another
+that would is refused.";
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum MethodArg {
@@ -132,6 +139,8 @@ struct Record {
     schema_version: u32,
     command: &'static str,
     teatime_version: &'static str,
+    #[serde(flatten)]
+    provenance: Provenance,
     device: DeviceRecord,
     stores: Vec<StoreRecord>,
     shape: Shape,
@@ -184,7 +193,7 @@ struct Seconds {
 pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
-    let mut stores = args.stores.open(cancel)?;
+    let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     if let (FormatArg::Gcta, Some(id)) = (args.format, splitting(&stores.samples)) {
         // Before the work, which would be for nothing.
         let why = format!(
@@ -225,7 +234,7 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
         upload: stats.upload.as_secs_f64(),
         compute: stats.compute.as_secs_f64(),
     };
-    let record = record(args, &stores, &device, &result, &output, seconds);
+    let record = record(args, &stores, &device, &result, &output, started, seconds);
     let json = serde_json::to_string_pretty(&record).map(|text| text + "\n");
     let json = json.map_err(|error| Failure::Error(format!("{RECORD}: {error}")))?;
     output.table(RECORD, |file| file.write_all(json.as_bytes()))?;
@@ -262,6 +271,7 @@ fn record(
     device: &Device,
     grm: &Grm,
     output: &Output,
+    started: Instant,
     seconds: Seconds,
 ) -> Record {
     let genotypes = &stores.genotypes;
@@ -275,6 +285,7 @@ fn record(
         schema_version: 1,
         command: COMMAND,
         teatime_version: env!("CARGO_PKG_VERSION"),
+        provenance: Provenance::new(started, device, args.resources.budget(), grm.memory),
         device: device.info().into(),
         stores: store_records(stores),
         shape: Shape {
@@ -304,7 +315,12 @@ fn record(
         seconds,
         bytes: Bytes::new(&grm.stats, device.peak_bytes()),
         allele_counts: format!("fnv1a64:{:016x}", grm.digest),
-        warnings: stores.warnings().into_iter().chain(unasked).chain(warning).collect(),
+        warnings: Resources::warnings(device)
+            .into_iter()
+            .chain(stores.warnings())
+            .chain(unasked)
+            .chain(warning)
+            .collect(),
         out: output.target().display().to_string(),
         files: output.files(),
     }

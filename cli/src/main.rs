@@ -4,16 +4,20 @@ mod args;
 mod contig;
 mod contigs;
 mod demo;
+mod desktop;
 mod devices;
 mod ends;
 mod failure;
 mod grm;
+mod interrupt;
 mod loadings;
 mod output;
 mod pca;
+mod place;
 mod plot;
 mod progress;
 mod project;
+mod provenance;
 mod report;
 mod simulate;
 mod store;
@@ -22,10 +26,7 @@ mod stores;
 mod text;
 mod variants;
 
-use std::{
-    io::{IsTerminal, Write},
-    process::ExitCode,
-};
+use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
 use teatime::Cancel;
@@ -37,8 +38,11 @@ use crate::{
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    desktop::leave_out();
     let cancel = Cancel::default();
-    match on_interrupt(&cancel).and_then(|()| run(&cli.command, &cancel)) {
+    let watched = interrupt::watch(&cancel);
+    let watched = watched.map_err(|error| Failure::Error(format!("no handler for signals: {error}")));
+    match watched.and_then(|()| run(&cli.command, &cancel)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             note(&failure.to_string());
@@ -55,21 +59,6 @@ fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(args, cancel),
         Command::Devices(args) => devices::run(args),
     }
-}
-
-/// The first Ctrl-C asks the work to stop, which removes what it has written; the second ends the process.
-fn on_interrupt(cancel: &Cancel) -> Result<(), Failure> {
-    let cancel = cancel.clone();
-    let handler = move || {
-        if cancel.is_cancelled() {
-            std::process::exit(Failure::Interrupted.code().into());
-        }
-        cancel.cancel();
-        if std::io::stderr().is_terminal() {
-            note("\nstopping; Ctrl-C again ends it at once");
-        }
-    };
-    ctrlc::set_handler(handler).map_err(|error| Failure::Error(format!("no handler for Ctrl-C: {error}")))
 }
 
 /// Prints to standard output. A reader that has gone, such as `head`, is no error.

@@ -1,14 +1,25 @@
 //! The folder of results: all of them, or nothing that looks whole.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
-    fs,
-    io::{BufWriter, ErrorKind, Write},
-    path::{Path, PathBuf},
+    fs::{self, File, TryLockError},
+    io::{BufWriter, Write},
+    iter,
+    path::{self, Path, PathBuf},
 };
 
+use serde::Deserialize;
 use teatime::genotype::Pca;
+use tempfile::TempDir;
 
-use crate::{failure::Failure, stores::Stores, text};
+use crate::{
+    failure::Failure,
+    place::{self, Moves},
+    stores::Stores,
+    text,
+};
 
 /// The record of a run, and what says that the other files are whole: written last, removed first.
 pub(crate) const RECORD: &str = "run.json";
@@ -19,75 +30,64 @@ const EIGENVAL: &str = "pca.eigenval";
 const SCORES: &str = "scores.tsv";
 const EIGENVALUES: &str = "eigenvalues.tsv";
 
+/// How the names of scratch folders start.
+const SCRATCH: &str = ".teatime.partial-";
+
+/// Within it, where the results that are replaced wait for the new ones to be in place.
+const ASIDE: &str = "replaced";
+
 /// Everything that a run may write.
 pub(crate) const RESULTS: [&str; 7] = [RECORD, EIGENVEC, EIGENVAL, SCORES, EIGENVALUES, LOADINGS, PLOT];
 
-/// A folder that is filled under another name, and gets its own in [`commit`](Self::commit).
+/// A folder of results, filled under names of their own until [`commit`](Self::commit).
+///
+/// It is locked meanwhile, where its file system has locks, so that two runs do not mix their files.
 #[derive(Debug)]
 pub(crate) struct Output {
     target: PathBuf,
-    scratch: PathBuf,
-    /// Folders made for the target to be in, outermost first.
-    made: Vec<PathBuf>,
-    /// What may be written, and replaced in a target that exists.
+    /// What may be written.
     names: Vec<String>,
-    exists: bool,
+    /// Results of an earlier run, which give way.
+    earlier: Vec<String>,
+    // In the order in which they are dropped.
+    scratch: TempDir,
+    made: Made,
+    _lock: Option<File>,
 }
 
 impl Output {
-    /// Makes the scratch folder, so that a place that cannot be written is known before any work.
+    /// Makes the folder and the scratch folder in it, so that a place that cannot be written is known before any work.
     ///
-    /// `names` are the files and folders that the command writes; a target that holds one is refused unless
-    /// `overwrite`, one with the record of another command always, since its other files would stay without it.
+    /// `names` are the files and folders that the command writes. A target that holds one is refused unless `overwrite`,
+    /// and unless the record in it is of this command and lists it: whatever else has that name is somebody's own.
     pub(crate) fn prepare(
         target: &Path,
         command: &str,
         names: &[&str],
         overwrite: bool,
     ) -> Result<Self, Failure> {
-        let io = Failure::io(target);
-        let exists = match fs::metadata(target) {
-            Ok(found) if found.is_dir() => true,
-            Ok(_) => return Err(Failure::Error(format!("{}: is a file, not a folder", target.display()))),
-            Err(error) if error.kind() == ErrorKind::NotFound => false,
-            Err(error) => return Err(io(error)),
-        };
-        // Results among an array's chunks would damage a store.
-        let zarr = [".zgroup", ".zarray", "zarr.json"];
-        if let Some(name) = zarr.iter().find(|name| target.join(name).exists()) {
-            let why = format!("is a Zarr store (it holds {name}), not a folder for results");
-            return Err(Failure::Error(format!("{}: {why}", target.display())));
+        if fs::metadata(target).is_ok_and(|found| !found.is_dir()) {
+            return Err(Failure::Error(format!("{}: is a file, not a folder", target.display())));
         }
-        if let Some(other) = made_by(target).filter(|other| other != command) {
-            let why = format!(
-                "holds results of `teatime {other}`; --overwrite of `teatime {command}` replaces only its own"
-            );
-            return Err(Failure::Error(format!("{}: {why}; choose another folder", target.display())));
-        }
-        let held = names.iter().find(|name| target.join(name).symlink_metadata().is_ok());
-        if let (Some(name), false) = (held, overwrite) {
-            let why = format!("holds results ({name}); --overwrite replaces them");
-            return Err(Failure::Error(format!("{}: {why}", target.display())));
-        }
-        // In an existing folder, since its parent may be on another file system or not writable.
-        let (parent, stem) = if exists {
-            (target, "teatime".into())
-        } else {
-            let name = target.file_name().ok_or_else(|| io(ErrorKind::InvalidInput.into()))?;
-            let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
-            (parent.unwrap_or(Path::new(".")), name.to_string_lossy())
-        };
-        let made = make_parents(parent)?;
-        let scratch = parent.join(format!(".{stem}.partial-{}", std::process::id()));
-        let names = names.iter().map(ToString::to_string).collect();
-        let output = Self { target: target.to_path_buf(), scratch, made, names, exists };
-        fs::create_dir(&output.scratch).map_err(Failure::io(&output.scratch))?;
-        Ok(output)
+        outside_stores(target)?;
+        let mut made = Made::folders(target)?;
+        // Where another run has it, it is that one's to remove.
+        let lock = lock(target).inspect_err(|_| made.keep())?;
+        let earlier = earlier(target, command, names, overwrite)?;
+        let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir_in(target);
+        Ok(Self {
+            target: target.to_path_buf(),
+            names: names.iter().map(ToString::to_string).collect(),
+            earlier,
+            scratch: scratch.map_err(Failure::io(target))?,
+            made,
+            _lock: lock,
+        })
     }
 
     /// Where to write a file for now.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.scratch.join(name)
+        self.scratch.path().join(name)
     }
 
     /// Where the results will be.
@@ -108,64 +108,193 @@ impl Output {
         lines: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
     ) -> Result<(), Failure> {
         let path = self.path(name);
-        let mut file = BufWriter::new(fs::File::create(&path).map_err(Failure::io(&path))?);
+        let mut file = BufWriter::new(File::create(&path).map_err(Failure::io(&path))?);
         lines(&mut file).and_then(|()| file.flush()).map_err(Failure::io(&path))
     }
 
-    /// Gives the results their place.
+    /// Gives the results, of which the record is one, their place on the disk. Where that fails, earlier results stay.
     pub(crate) fn commit(mut self) -> Result<(), Failure> {
-        if self.exists {
-            self.move_in()?;
-        } else {
-            fs::rename(&self.scratch, &self.target).map_err(Failure::io(&self.target))?;
+        let mut moves = Moves::default();
+        let Err(failure) = self.move_in(&mut moves) else {
+            self.made.keep();
+            return Ok(());
+        };
+        if moves.undo().is_err() {
+            self.scratch.disable_cleanup(true);
+            let (scratch, aside) = (self.scratch.path().display(), self.path(ASIDE));
+            let left = format!("the results are in {scratch}, earlier ones in {}", aside.display());
+            return Err(Failure::Error(format!("{failure}; {left}")));
         }
-        self.made.clear();
-        Ok(())
+        Err(failure)
     }
 
-    fn move_in(&self) -> Result<(), Failure> {
-        for name in &self.names {
-            let path = self.target.join(name);
-            let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            match gone {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(Failure::io(&path)(error)),
-                _ => {}
-            }
+    fn move_in(&self, moves: &mut Moves) -> Result<(), Failure> {
+        place::sync(self.scratch.path())?;
+        let aside = self.path(ASIDE);
+        fs::create_dir(&aside).map_err(Failure::io(&aside))?;
+        // The record is the first to go and the last to come: where it is, all files are there.
+        let others = || self.names.iter().map(String::as_str).filter(|name| *name != RECORD);
+        let there = |name: &&str| self.target.join(name).symlink_metadata().is_ok();
+        let gives_way = |name: &&str| self.earlier.iter().any(|earlier| earlier == name) && there(name);
+        for name in iter::once(RECORD).chain(others()).filter(gives_way) {
+            moves.make(self.target.join(name), aside.join(name))?;
         }
-        for name in self.names.iter().rev() {
-            let (from, to) = (self.path(name), self.target.join(name));
-            match fs::rename(&from, &to) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(Failure::io(&to)(error)),
-                _ => {}
-            }
+        for name in others().filter(|name| self.path(name).exists()) {
+            moves.make(self.path(name), self.target.join(name))?;
         }
+        place::sync_folder(&self.target)?;
+        moves.make(self.path(RECORD), self.target.join(RECORD))?;
+        place::sync_folder(&self.target)?;
+        self.made.sync();
         Ok(())
     }
 }
 
-impl Drop for Output {
+/// Folders that were made for results, outermost first, and go again where they are empty and not kept.
+#[derive(Debug)]
+struct Made(Vec<PathBuf>);
+
+impl Made {
+    /// Makes the folder and those above it, where they are not there.
+    fn folders(folder: &Path) -> Result<Self, Failure> {
+        let missing = folder.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists());
+        let missing: Vec<_> = missing.collect();
+        let mut made = Self(Vec::new());
+        for folder in missing.into_iter().rev() {
+            match fs::create_dir(folder) {
+                Ok(()) => made.0.push(folder.to_path_buf()),
+                // By another run, meanwhile.
+                Err(_) if folder.is_dir() => {}
+                Err(error) => return Err(Failure::io(folder)(error)),
+            }
+        }
+        Ok(made)
+    }
+
+    fn keep(&mut self) {
+        self.0.clear();
+    }
+
+    /// Has their names written to the disk, where the folders above may be read; the results are there in any case.
+    fn sync(&self) {
+        let above = self.0.iter().filter_map(|folder| folder.parent());
+        let here = |path: &Path| path.as_os_str().is_empty();
+        above.for_each(|path| drop(place::sync_folder(if here(path) { Path::new(".") } else { path })));
+    }
+}
+
+impl Drop for Made {
     fn drop(&mut self) {
-        // After a commit there is nothing; otherwise there is nobody to tell that it failed.
-        drop(fs::remove_dir_all(&self.scratch));
-        for folder in self.made.iter().rev() {
+        for folder in self.0.iter().rev() {
+            // There is nobody to tell that it failed.
             drop(fs::remove_dir(folder));
         }
     }
 }
 
-/// The command whose record the folder holds.
-pub(crate) fn made_by(folder: &Path) -> Option<String> {
-    let record = fs::read(folder.join(RECORD)).ok()?;
-    let record: serde_json::Value = serde_json::from_slice(&record).ok()?;
-    record["command"].as_str().map(str::to_owned)
+/// Refuses a folder in a Zarr store: results among an array's chunks would damage it.
+fn outside_stores(target: &Path) -> Result<(), Failure> {
+    let path = path::absolute(target).map_err(Failure::io(target))?;
+    let there = path.ancestors().find_map(|path| path.canonicalize().ok());
+    for folder in there.iter().flat_map(|path| path.ancestors()) {
+        let zarr = [".zgroup", ".zarray", "zarr.json"];
+        if let Some(name) = zarr.iter().find(|name| folder.join(name).exists()) {
+            let why = format!("is a Zarr store (it holds {name}), which results do not go into");
+            return Err(Failure::Error(format!("{}: {} {why}", target.display(), folder.display())));
+        }
+    }
+    Ok(())
 }
 
-/// Makes the folders that are not there; those it made, outermost first.
-fn make_parents(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let missing = folder.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists());
-    let made: Vec<PathBuf> = missing.map(Path::to_path_buf).collect::<Vec<_>>().into_iter().rev().collect();
-    fs::create_dir_all(folder).map_err(Failure::io(folder))?;
-    Ok(made)
+/// Holds the folder until the file is dropped or the process ends, however it ends. Where there are no locks, none.
+fn lock(folder: &Path) -> Result<Option<File>, Failure> {
+    if !cfg!(unix) {
+        return Ok(None);
+    }
+    let file = File::open(folder).map_err(Failure::io(folder))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let why = "another run of teatime is writing to it; wait for its end, or choose another folder";
+            Err(Failure::Error(format!("{}: {why}", folder.display())))
+        }
+        Err(TryLockError::Error(_)) => Ok(None),
+        Ok(()) if is(&file, folder) => Ok(Some(file)),
+        Ok(()) => {
+            let why = "another run of teatime took it away meanwhile; try again";
+            Err(Failure::Error(format!("{}: {why}", folder.display())))
+        }
+    }
+}
+
+/// Whether the path still names the open folder: another run may have removed one that it made.
+fn is(open: &File, folder: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let id = |found: fs::Metadata| (found.dev(), found.ino());
+        open.metadata().map(id).ok().is_some_and(|open| fs::metadata(folder).map(id).ok() == Some(open))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (open, folder);
+        true
+    }
+}
+
+/// Results in the folder that a run of this command may replace: those that the record of an earlier one lists.
+fn earlier(target: &Path, command: &str, names: &[&str], overwrite: bool) -> Result<Vec<String>, Failure> {
+    let refuse = |why: String| Err(Failure::Error(format!("{}: {why}", target.display())));
+    let record = Earlier::read(target);
+    if let Some(Earlier { command: other, .. }) = record.as_ref().filter(|record| record.command != command) {
+        return refuse(format!(
+            "holds results of `teatime {other}`; --overwrite of `teatime {command}` replaces only its own; choose \
+             another folder"
+        ));
+    }
+    let mut files = record.map(|record| record.files).unwrap_or_default();
+    files.retain(|name| names.contains(&name.as_str()));
+    let held = names.iter().copied().filter(|name| target.join(name).symlink_metadata().is_ok());
+    let (ours, others): (Vec<&str>, Vec<&str>) = held.partition(|name| files.iter().any(|file| file == name));
+    if let Some(name) = others.first() {
+        let stopped = stopped(target).map_or_else(String::new, |aside| {
+            format!(" (earlier results are in {}, where a run left them that was killed)", aside.display())
+        });
+        return refuse(format!(
+            "holds {name}, which no {RECORD} of `teatime {command}` lists there{stopped}; choose another folder, or \
+             move it away"
+        ));
+    }
+    match ours.first() {
+        Some(name) if !overwrite => refuse(format!("holds results ({name}); --overwrite replaces them")),
+        _ => Ok(files),
+    }
+}
+
+/// Where a run that was killed among its last steps left the results that it was replacing.
+fn stopped(target: &Path) -> Option<PathBuf> {
+    let folders = fs::read_dir(target).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let of_a_run =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(SCRATCH));
+    folders.filter(of_a_run).map(|path| path.join(ASIDE)).find(|aside| aside.join(RECORD).exists())
+}
+
+/// The command whose record the folder holds.
+pub(crate) fn made_by(folder: &Path) -> Option<String> {
+    Earlier::read(folder).map(|record| record.command)
+}
+
+/// What the record of an earlier run is read for.
+#[derive(Debug, Deserialize)]
+struct Earlier {
+    command: String,
+    files: Vec<String>,
+}
+
+impl Earlier {
+    /// Of the record in the folder, if there is one.
+    fn read(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(folder.join(RECORD)).ok()?).ok()
+    }
 }
 
 /// Writes the tables of every run.
@@ -209,34 +338,4 @@ pub(crate) fn names(first: &str, components: usize) -> String {
 /// Each number after a tab.
 pub(crate) fn joined(row: &[f64], format: impl Fn(f64) -> String) -> String {
     row.iter().fold(String::new(), |line, value| line + "\t" + &format(*value))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dropped_output_leaves_nothing() {
-        let root = std::env::temp_dir().join(format!("teatime-output-{}", std::process::id()));
-        let target = root.join("a/b/out");
-        let output = Output::prepare(&target, "pca", &RESULTS, false).unwrap();
-        output.table(SCORES, |file| writeln!(file, "x")).unwrap();
-        assert!(!target.exists() && output.path(SCORES).exists());
-        drop(output);
-        assert!(!root.exists());
-
-        let output = Output::prepare(&target, "pca", &RESULTS, false).unwrap();
-        output.table(SCORES, |file| writeln!(file, "x")).unwrap();
-        output.commit().unwrap();
-        assert_eq!(fs::read_dir(root.join("a/b")).unwrap().count(), 1);
-        fs::write(target.join("mine.txt"), "mine").unwrap();
-        assert!(Output::prepare(&target, "pca", &RESULTS, false).is_err());
-        let output = Output::prepare(&target, "pca", &RESULTS, true).unwrap();
-        output.table(RECORD, |file| writeln!(file, "y")).unwrap();
-        output.commit().unwrap();
-        let mut left: Vec<_> = fs::read_dir(&target).unwrap().map(|e| e.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["mine.txt", RECORD], "stale results go, other files stay");
-        fs::remove_dir_all(&root).unwrap();
-    }
 }

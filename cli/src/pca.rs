@@ -9,7 +9,7 @@ use teatime::{
 };
 
 use crate::{
-    args::{MethodArg, PcaArgs},
+    args::{MethodArg, PcaArgs, Resources},
     contigs::Contigs,
     failure::Failure,
     loadings, note,
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let (options, reason) = options(args)?;
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
-    let mut stores = args.stores.open(cancel)?;
+    let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     if args.loadings {
         // Before the work: a store whose variants cannot be read has no table of loadings.
         for store in &stores.stores {
@@ -127,7 +127,6 @@ impl Job {
         if let Some(reason) = self.reason {
             result.reason = reason.into();
         }
-        let warnings = self.warnings(&result);
         if let (Some(why), true) = (unconverged(&result, &self.options), self.strict) {
             return Err(Failure::Error(format!("{why} (--strict)")));
         }
@@ -145,6 +144,8 @@ impl Job {
         drop(bar);
         stages.wall = self.started.elapsed();
 
+        // After all that is read.
+        let warnings = self.warnings(&result);
         let record = Record::new(&self, &result, &stages, warnings);
         let json = record.json()?;
         self.output.table(RECORD, |file| file.write_all(json.as_bytes()))?;
@@ -158,7 +159,7 @@ impl Job {
     }
 
     fn warnings(&self, result: &teatime::genotype::Pca) -> Vec<String> {
-        let mut warnings = self.stores.warnings();
+        let mut warnings = [Resources::warnings(&self.device), self.stores.warnings()].concat();
         warnings.extend(self.stores.contigs.as_ref().and_then(Contigs::unasked));
         if !matches!(result.scaler, Scaler::Patterson | Scaler::Binom2) {
             let name = result.scaler.name();

@@ -12,6 +12,7 @@ use crate::{
     contigs::Contigs,
     failure::Failure,
     pca::Job,
+    provenance::Provenance,
     store::Store,
     stores::{PloidyMismatch, Stores},
     text,
@@ -29,12 +30,21 @@ pub(crate) struct Stages {
     pub(crate) wall: Duration,
 }
 
+/// Estimates, in seconds of one core of a CPU.
+#[derive(Debug, Serialize)]
+struct Costs {
+    exact: f64,
+    randomized: f64,
+}
+
 /// run.json.
 #[derive(Debug, Serialize)]
 pub(crate) struct Record {
     schema_version: u32,
     command: &'static str,
     teatime_version: &'static str,
+    #[serde(flatten)]
+    provenance: Provenance,
     device: DeviceRecord,
     stores: Vec<StoreRecord>,
     shape: Shape,
@@ -47,6 +57,8 @@ pub(crate) struct Record {
     changes: Vec<String>,
     method: &'static str,
     method_reason: String,
+    /// What either method was expected to cost.
+    method_core_seconds: Costs,
     /// Where genotypes stayed between passes.
     residency: &'static str,
     residency_reason: String,
@@ -193,6 +205,7 @@ impl Record {
             schema_version: 1,
             command: job.command,
             teatime_version: env!("CARGO_PKG_VERSION"),
+            provenance: Provenance::new(job.started, &job.device, job.memory, pca.memory),
             device: job.device.info().into(),
             stores: store_records(&job.stores),
             shape: Shape::new(&job.stores.genotypes, pca.singular_values.len()),
@@ -203,6 +216,7 @@ impl Record {
             changes: job.stores.changes(),
             method: if pca.method == Method::Exact { "exact" } else { "randomized" },
             method_reason: pca.reason.clone(),
+            method_core_seconds: Costs { exact: pca.costs.exact, randomized: pca.costs.randomized },
             residency: pca.residency.name(),
             residency_reason: pca.residency_reason.clone(),
             scaler: pca.scaler.name(),

@@ -3,13 +3,16 @@
 use std::{ops::Range, path::Path, sync::Arc};
 
 use teatime::{
-    ChunkedArray, Error, MissingChunk,
+    Budget, ChunkedArray, Error, MissingChunk,
     bed::{BedFile, BedOptions, Sample},
     genotype::{CountedAllele, Variant},
-    zarr::GenotypeStore,
+    zarr::{FilledColumn, GenotypeStore},
 };
 
 use crate::failure::Failure;
+
+/// Bytes that names and variants may take whatever the budget is: the process has more besides.
+const NAMES: u64 = 16 << 20;
 
 /// One store, of either kind.
 #[derive(Debug)]
@@ -25,9 +28,13 @@ impl Store {
         array: Option<&str>,
         missing: MissingChunk,
         counted: Option<CountedAllele>,
+        memory: Budget,
     ) -> Result<Self, Failure> {
         if !is_bed(path) {
-            return Ok(Self::Zarr(GenotypeStore::open(path, array, missing)?));
+            let store = GenotypeStore::open(path, array, missing)?;
+            return Ok(Self::Zarr(
+                store.with_memory(&Budget { host: memory.host.map(|bytes| bytes.max(NAMES)), ..memory }),
+            ));
         }
         if array.is_some() {
             let why = format!("--array names an array of a Zarr store, and {} is a .bed", path.display());
@@ -83,6 +90,16 @@ impl Store {
             Self::Zarr(store) => store.contigs(f),
             Self::Plink(bed) => bed.contigs(f),
         }
+    }
+
+    /// Columns of a Zarr store of which chunks were not there, so far, and might have held something else than was taken for them.
+    pub(crate) fn doubtful_columns(&self) -> Vec<FilledColumn> {
+        let mut columns = match self {
+            Self::Zarr(store) => store.filled_columns(),
+            Self::Plink(_) => Vec::new(),
+        };
+        columns.retain(|column| column.doubtful);
+        columns
     }
 
     pub(crate) fn arrays(&self) -> &[Arc<dyn ChunkedArray>] {

@@ -9,6 +9,7 @@ use teatime::{
 };
 
 use crate::{
+    args::local,
     contigs::ContigArgs,
     failure::Failure,
     progress::Bar,
@@ -20,7 +21,7 @@ use crate::{
 pub(crate) struct StoreArgs {
     /// Zarr stores (folders), or PLINK .bed files, with or without the ending; the variants of several are appended in the
     /// order given
-    #[arg(value_name = "STORE", required = true)]
+    #[arg(value_name = "STORE", required = true, value_parser = local())]
     paths: Vec<PathBuf>,
     /// Path of the genotype array within each store, where it has another name
     #[arg(long, value_name = "PATH")]
@@ -55,10 +56,11 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Opens the stores, without reading genotypes, and takes the contigs that were asked for.
-    pub(crate) fn open(&self, cancel: &Cancel) -> Result<Stores, Failure> {
+    /// Opens the stores, without reading genotypes, within a memory budget, and takes the contigs that were asked for.
+    pub(crate) fn open(&self, memory: Budget, cancel: &Cancel) -> Result<Stores, Failure> {
         let (array, counted) = (self.array.as_deref(), self.counted_allele.map(Into::into));
-        let mut stores = Stores::open(&self.paths, array, self.missing_chunk.into(), counted, cancel)?;
+        let mut stores =
+            Stores::open(&self.paths, array, self.missing_chunk.into(), counted, memory, cancel)?;
         stores.genotypes =
             stores.genotypes.nan_is_missing(self.nan_missing).dosages_are_bounded(self.bounded_dosages);
         stores.take(&self.contigs, cancel)?;
@@ -81,8 +83,11 @@ impl StoreArgs {
         let run = Run { cancel: cancel.clone(), progress: bar.progress("Ploidy"), memory };
         let ploidies = call_ploidies(&stores.genotypes, device, &run)?;
         let ploidy = ploidies.common();
-        stores.genotypes = stores.genotypes.clone().with_ploidy(ploidy)?;
-        stores.ploidy_mismatch = Some(PloidyMismatch { stored, ploidy, calls: ploidies.unfit(ploidy) });
+        let calls = ploidies.unfit(ploidy);
+        if ploidy != stored || calls > 0 {
+            stores.genotypes = stores.genotypes.clone().with_ploidy(ploidy)?;
+        }
+        stores.ploidy_mismatch = Some(PloidyMismatch { stored, ploidy, calls });
         Ok(())
     }
 }

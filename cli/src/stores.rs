@@ -7,8 +7,9 @@ use std::{
 
 use serde::Serialize;
 use teatime::{
-    Cancel, MissingChunk,
+    Budget, Cancel, MissingChunk,
     genotype::{CountedAllele, GenotypeKind, Genotypes, Variant},
+    zarr::FilledColumn,
 };
 
 use crate::{
@@ -57,13 +58,14 @@ impl Stores {
         array: Option<&str>,
         missing: MissingChunk,
         counted: Option<CountedAllele>,
+        memory: Budget,
         cancel: &Cancel,
     ) -> Result<Self, Failure> {
         let mut stores: Vec<Store> = Vec::new();
         let (mut samples, mut families, mut odd) = (Vec::new(), None, Vec::new());
         for path in paths {
             cancel.check()?;
-            let store = Store::open(path, array, missing, counted)?;
+            let store = Store::open(path, array, missing, counted, memory)?;
             if let Store::Plink(bed) = &store {
                 odd.extend(ends::check(bed)?);
             }
@@ -131,7 +133,7 @@ impl Stores {
     }
 
     /// What is odd, yet allowed: stores that are given more than once, samples of one name in a .fam or with white space in their
-    /// names, and what opening the stores met.
+    /// names, chunks of columns that are not there, and what opening the stores met.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let file = |(path, store): (&PathBuf, &Store)| match store {
             Store::Plink(bed) => bed.path().canonicalize(),
@@ -156,7 +158,11 @@ impl Stores {
                 text::few(&spaced)
             )
         });
-        doubled(&files).map(given).chain(named).chain(spaced).chain(self.odd.iter().cloned()).collect()
+        let filled = self.paths.iter().zip(&self.stores).flat_map(|(path, store)| {
+            store.doubtful_columns().into_iter().map(|column| filled(path, &column))
+        });
+        let odd = self.odd.iter().cloned();
+        doubled(&files).map(given).chain(named).chain(spaced).chain(filled).chain(odd).collect()
     }
 
     /// What of the stores is not taken as it is there, in lines of a summary.
@@ -195,6 +201,17 @@ impl Stores {
             GenotypeKind::Dosages | GenotypeKind::Plink { .. } => 2,
         }
     }
+}
+
+/// Chunks that are not there, in words.
+fn filled(store: &Path, FilledColumn { path, chunks, value, .. }: &FilledColumn) -> String {
+    let (n, are) = (text::plural(*chunks, "chunk"), if *chunks == 1 { "is" } else { "are" });
+    let of = if path.ends_with("variant_contig") { "contig " } else { "" };
+    format!(
+        "{}: {n} of {path} {are} not there and {are} read as its fill value ({of}`{value}`), as writers leave out chunks \
+         of nothing else; lost ones would look the same",
+        store.display()
+    )
 }
 
 fn cells(ids: &[String], families: Option<&Vec<String>>, between: &str) -> Vec<String> {
@@ -266,7 +283,7 @@ mod tests {
     fn open(names: &[&str], counted: Option<CountedAllele>) -> Result<Stores, Failure> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
         let paths: Vec<_> = names.iter().map(|name| folder.join(name)).collect();
-        Stores::open(&paths, None, MissingChunk::Error, counted, &Cancel::default())
+        Stores::open(&paths, None, MissingChunk::Error, counted, Budget::default(), &Cancel::default())
     }
 
     #[test]

@@ -32,12 +32,23 @@ struct EmulatorKernel {
     // Threads of a block, as KERNEL says.
     unsigned threads;
     unsigned arguments;
-    // Bytes of each argument, and whether it is a pointer.
+    // Bytes of each argument, whether it is a pointer, and one through which is written.
     const unsigned* sizes;
     const bool* pointers;
+    const bool* written;
     // Runs one thread.
     void (*run)(void** arguments);
 };
+
+// What kernels do to a word, or two, that other blocks change too.
+enum EmulatorAtomic : unsigned { EMULATOR_ADD, EMULATOR_MAX, EMULATOR_ADD_LONG };
+
+static inline void emulator_apply_atomic(EmulatorAtomic operation, void* place, unsigned long long value) {
+    unsigned* word = (unsigned*)place;
+    if (operation == EMULATOR_ADD_LONG) *(unsigned long long*)place += value;
+    else if (operation == EMULATOR_ADD) *word += (unsigned)value;
+    else if (*word < (unsigned)value) *word = (unsigned)value;
+}
 
 extern "C" {
 // The rest is called by running threads alone; `line` is that of the call in the kernel's source.
@@ -52,4 +63,7 @@ void* emulator_shared(const void* tag, const char* name, unsigned long size);
 void emulator_copy_async(void* shared, const void* global, unsigned size, unsigned bytes);
 void emulator_copy_commit();
 void emulator_copy_wait(unsigned groups);
+void emulator_atomic(EmulatorAtomic operation, void* place, unsigned long long value);
+// Fails unless a matrix's row is aligned to 16 bytes.
+void emulator_check_row(const void* row);
 }

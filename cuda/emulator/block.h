@@ -1,4 +1,5 @@
-// Runs the blocks of a launch, one after another: a fiber for each thread, and what threads do together.
+// Runs the blocks of a launch, in an order by chance: a fiber for each thread, and what threads do together. What blocks
+// write is kept from one another, see writes.h.
 //
 // A warp runs until each of its threads waits, then the next; so what another warp should have waited for is missing as
 // often as can be. Shared memory is poisoned at the start of each block, and the target of a background copy from its
@@ -16,6 +17,7 @@
 #include "abi.h"
 #include "fiber.h"
 #include "memory.h"
+#include "writes.h"
 
 namespace emulator {
 
@@ -41,11 +43,12 @@ public:
     // What happened, for whoever reads `escape`.
     Fault fault = NO_FAULT;
     std::string report;
-    // The address that a signal told of.
-    uintptr_t address = 0;
+    // The address that a signal told of, and the last one that was tried again.
+    uintptr_t address = 0, tried = 0;
 
-    // Runs all blocks; comes back through `escape` from a fault.
-    void run(const EmulatorKernel& of, void** with, EmulatorDim blocks, EmulatorDim block, Order in_order) {
+    // Runs all blocks; `written` is memory that the launch may write to. Comes back through `escape` from a fault.
+    void run(const EmulatorKernel& of, void** with, EmulatorDim blocks, EmulatorDim block, Order in_order,
+             unsigned long long seed, const std::vector<const Mapping*>& written) {
         kernel = &of;
         arguments = with;
         grid = blocks;
@@ -55,21 +58,31 @@ public:
         lanes.resize(count);
         warps.resize((count + 31) / 32);
         arrays.clear();
-        unsigned number = 0;
-        for (unsigned z = 0; z < grid.z; z++) {
-            for (unsigned y = 0; y < grid.y; y++) {
-                for (unsigned x = 0; x < grid.x; x++) {
-                    index = {x, y, z};
-                    run_block(number++);
-                }
-            }
+        shuffle(blocks.x * blocks.y * blocks.z, seed);
+        if (numbers.size() > 1) writes.begin(written);
+        for (size_t i = 0; i < numbers.size(); i++) {
+            if (writes.watching() && i == numbers.size() / 2) writes.apply();
+            number = numbers[i];
+            index = {number % grid.x, number / grid.x % grid.y, number / grid.x / grid.y};
+            run_block();
+            if (writes.watching()) writes.end_block(number);
         }
         kernel = nullptr;
+        if (!writes.watching()) return;
+        writes.apply();
+        writes.end();
     }
+
+    // After a launch of more than one block: whether two of them wrote what they should not both have.
+    bool conflict(Writes::Conflict& found) { return numbers.size() > 1 && writes.conflict(found); }
+
+    // A fault's address: whether it was a block's first write to a page, which now goes on.
+    bool first_write(uintptr_t at) { return writes.first_write(at); }
 
     // After a fault: threads stopped anywhere are forgotten.
     void reset() {
         kernel = nullptr;
+        writes.end();
         free_fibers.clear();
         started = 0;
         for (Lane& lane : lanes) lane.copies.clear();
@@ -168,7 +181,7 @@ public:
     void copy_async(void* target, const void* source, unsigned size, unsigned bytes) {
         // `size` is 4 or 16.
         if (((uintptr_t)target | (uintptr_t)source) & (size - 1)) {
-            fail(MISALIGNED_ADDRESS, format("copy_async%u from %p to %p", size, source, target));
+            fail(MISALIGNED_ADDRESS, format("misaligned copy_async%u from %p to %p", size, source, target));
         }
         if (bytes > size) fail(INVALID_VALUE, format("copy_async%u of %u bytes", size, bytes));
         std::vector<Copy>& copies = lanes[running].copies;
@@ -193,6 +206,21 @@ public:
             else memcpy(copy.target, copy.bytes, 16);
         }
         lane.copies.resize(kept);
+    }
+
+    void atomic(EmulatorAtomic operation, void* place, unsigned long long value) {
+        unsigned size = operation == EMULATOR_ADD_LONG ? 8 : 4;
+        if ((uintptr_t)place & (size - 1)) {
+            fail(MISALIGNED_ADDRESS, format("misaligned atomic operation on %u bytes at %p", size, place));
+        }
+        if (!writes.watching()) return emulator_apply_atomic(operation, place, value);
+        // Not a place that faults only when it is added to.
+        (void)*(volatile const char*)place;
+        writes.add(number, operation, place, value);
+    }
+
+    void check_row(const void* row) {
+        if ((uintptr_t)row & 15) fail(MISALIGNED_ADDRESS, format("misaligned row of a matrix at %p", row));
     }
 
 private:
@@ -228,6 +256,10 @@ private:
     void** arguments = nullptr;
     Order order = ALTERNATING;
     unsigned count = 0, running = 0, waiting = 0, ended = 0;
+    // The block that runs, and all of them in their order.
+    unsigned number = 0;
+    std::vector<unsigned> numbers;
+    Writes writes;
     std::vector<Lane> lanes;
     std::vector<Warp> warps;
     std::vector<Array> arrays;
@@ -244,7 +276,20 @@ private:
 
     static void poison(Array& array) { memset(array.data, POISON, (array.size + 15) & ~(size_t)15); }
 
-    void run_block(unsigned number) {
+    void shuffle(unsigned blocks, unsigned long long seed) {
+        numbers.resize(blocks);
+        for (unsigned i = 0; i < blocks; i++) {
+            // splitmix64
+            unsigned long long mixed = seed += 0x9e3779b97f4a7c15;
+            mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9;
+            mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111eb;
+            unsigned other = (unsigned)((mixed ^ mixed >> 31) % (i + 1));
+            numbers[i] = numbers[other];
+            numbers[other] = i;
+        }
+    }
+
+    void run_block() {
         for (Lane& lane : lanes) {
             lane.state = READY;
             lane.fiber = -1;

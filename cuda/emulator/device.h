@@ -124,6 +124,10 @@ struct State {
     std::condition_variable moved;
     bool initialized = false;
     int count = 1, driver_version = 13000;
+    // Of the order of blocks.
+    unsigned long long seed = 0;
+    // Of all devices.
+    std::string name;
     Device devices[DEVICES];
     std::map<uintptr_t, Allocation> allocations;
     std::map<uintptr_t, Pinned> pinned;
@@ -196,7 +200,7 @@ inline Code execute(const Operation& operation, std::string& report) {
     ready_thread();
     Runner& runner = Runner::current();
     runner.fault = NO_FAULT;
-    runner.address = 0;
+    runner.address = runner.tried = 0;
     runner.report.clear();
     // Lives outside of what a jump cuts off.
     if (sigsetjmp(runner.escape, 1) == 0) {
@@ -213,6 +217,7 @@ inline Code execute(const Operation& operation, std::string& report) {
         Guard guard(State::get().lock);
         report += Runner::format(" %p: ", (void*)runner.address) + (place.empty() ? nearest(runner.address) : place);
     }
+    report += Runner::format(" (TEATIME_EMULATOR_SEED=%llu)", State::get().seed);
     runner.reset();
     return runner.fault;
 }

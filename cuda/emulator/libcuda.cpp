@@ -4,6 +4,8 @@
 // It keeps to what the driver API promises and to nothing that real drivers do beyond it.
 
 #include <csignal>
+#include <ctime>
+#include <sched.h>
 
 #include "api.h"
 
@@ -17,7 +19,14 @@ void on_signal(int signal, siginfo_t* info, void* machine) {
     Runner& runner = Runner::current();
     if (runner.armed) {
         bool memory = signal == SIGSEGV || signal == SIGBUS;
-        runner.address = memory ? (uintptr_t)info->si_addr : 0;
+        uintptr_t address = memory ? (uintptr_t)info->si_addr : 0;
+        if (memory && runner.first_write(address)) return;
+        // A copy beside a launch on another thread is tried again until that has ended, and once more.
+        if (memory && (Writes::watched(address) || runner.tried != address)) {
+            runner.tried = address;
+            return (void)sched_yield();
+        }
+        runner.address = address;
         if (memory) runner.fail(ILLEGAL_ADDRESS, info->si_addr ? "illegal address" : "illegal or misaligned address");
         runner.fail(LAUNCH_FAILED, signal == SIGFPE ? "division by zero" : "trap");
     }
@@ -61,8 +70,15 @@ unsigned long long variable(const char* name, unsigned long long otherwise) {
 void read_environment(State& state) {
     state.count = (int)variable("TEATIME_EMULATOR_DEVICES", (unsigned long long)state.count);
     if (state.count > DEVICES) state.count = DEVICES;
+    state.seed = variable("TEATIME_EMULATOR_SEED", ((unsigned long long)time(nullptr) * 1000003 ^ (unsigned long long)getpid()) % 1000000);
+    // With the seed, so that a test that fails on a device tells by which order of blocks.
+    const char* name = getenv("TEATIME_EMULATOR_NAME");
+    state.name = name ? name : "teatime CUDA emulator, seed " + std::to_string(state.seed);
+    const char* memory = getenv("TEATIME_EMULATOR_MEMORY");
     for (Device& device : state.devices) {
-        device.memory = variable("TEATIME_EMULATOR_MEMORY", device.memory);
+        // The last number is that of all further devices.
+        if (memory) device.memory = strtoull(memory, nullptr, 10);
+        if (const char* comma = memory ? strchr(memory, ',') : nullptr) memory = comma + 1;
         device.failing = variable("TEATIME_EMULATOR_FAIL_ALLOCATION", device.failing);
         if (getenv("TEATIME_EMULATOR_LOSE_AFTER")) {
             device.loss = 46;
@@ -122,6 +138,7 @@ const Named ERRORS[] = {
     {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {226, "CUDA_ERROR_CONTAINED", "Invalid access of peer GPU memory over nvlink or a hardware error"},
     {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
@@ -146,7 +163,7 @@ int attribute(int which, int ordinal) {
         case 13: return 1000000;    // CLOCK_RATE
         case 14: return 512;        // TEXTURE_ALIGNMENT
         case 15: case 31: return 1;  // GPU_OVERLAP, CONCURRENT_KERNELS
-        case 16: return 2;          // MULTIPROCESSOR_COUNT
+        case 16: return ordinal == 1 ? 132 : 2;  // MULTIPROCESSOR_COUNT: one device is as large as an H200
         case 19: return 1;          // CAN_MAP_HOST_MEMORY
         case 33: return 0x7e;       // PCI_BUS_ID
         case 34: return ordinal;    // PCI_DEVICE_ID
@@ -213,7 +230,7 @@ API cuDeviceGet(int* device, int ordinal) {
 
 API cuDeviceGetName(char* name, int bytes, int device) {
     return of_device(device, [&](Guard&, State&, Device&) {
-        return snprintf(name, (size_t)bytes, "teatime CUDA emulator"), SUCCESS;
+        return snprintf(name, (size_t)bytes, "%s", State::get().name.c_str()), SUCCESS;
     });
 }
 

@@ -1,5 +1,6 @@
 // The driver API's streams, events, modules and launches, and what running kernels call.
 
+#include <algorithm>
 #include <dlfcn.h>
 
 #include "api.h"
@@ -79,6 +80,8 @@ struct Launch {
     Function function;
     EmulatorDim grid, block;
     Order order;
+    // Of the order of blocks: that of the process, by kernel and grid.
+    unsigned long long seed;
     std::vector<std::unique_ptr<char[]>> values;
     std::vector<void*> arguments;
 };
@@ -91,6 +94,41 @@ std::string describe(const Launch& launch, unsigned stream) {
         if (kernel.pointers[i]) text += " " + named(*(uintptr_t*)launch.arguments[i]);
     }
     return text;
+}
+
+// The memory that a launch may write to, as far as it is accessible.
+std::vector<const Mapping*> written(const Launch& launch) {
+    const EmulatorKernel& kernel = *launch.function.kernel;
+    State& state = State::get();
+    Guard guard(state.lock);
+    std::vector<const Mapping*> mappings;
+    for (unsigned i = 0; i < kernel.arguments; i++) {
+        if (!kernel.written[i]) continue;
+        auto next = state.allocations.upper_bound(*(uintptr_t*)launch.arguments[i]);
+        if (next == state.allocations.begin()) continue;
+        const Mapping* mapping = std::prev(next)->second.mapping.get();
+        bool twice = std::find(mappings.begin(), mappings.end(), mapping) != mappings.end();
+        if (mapping->is_open() && !twice) mappings.push_back(mapping);
+    }
+    return mappings;
+}
+
+void run(const Launch& launch) {
+    Runner& runner = Runner::current();
+    // Outside of what a fault cuts off.
+    static thread_local std::vector<const Mapping*> mappings;
+    mappings = written(launch);
+    runner.run(*launch.function.kernel, const_cast<void**>(launch.arguments.data()), launch.grid, launch.block, launch.order,
+               launch.seed, mappings);
+    Writes::Conflict conflict;
+    if (!runner.conflict(conflict)) return;
+    std::string place;
+    {
+        Guard guard(State::get().lock);
+        place = named(conflict.at);
+    }
+    runner.fail(LAUNCH_FAILED, Runner::format("blocks %u and %u both change %s%s", conflict.first, conflict.second,
+                                              place.c_str(), conflict.atomic ? ", the second by an atomic operation" : ""));
 }
 
 // Counts a launch; a device that is due is lost.
@@ -333,6 +371,7 @@ API cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigne
         launch->grid = {grid_x, grid_y, grid_z};
         launch->block = {block_x, block_y, block_z};
         launch->order = stream->context->device->order;
+        launch->seed = state.seed ^ std::hash<std::string>()(kernel.name) ^ ((unsigned long long)grid_y << 32 | grid_x);
         for (unsigned i = 0; i < kernel.arguments; i++) {
             launch->values.emplace_back(new char[kernel.sizes[i]]);
             memcpy(launch->values.back().get(), arguments[i], kernel.sizes[i]);
@@ -342,10 +381,7 @@ API cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigne
         note(*stream->context->device, what);
         Code lost = survive(state, *stream->context->device);
         if (lost) return lost;
-        enqueue(guard, stream, {what, [=] {
-            Runner::current().run(*launch->function.kernel, launch->arguments.data(), launch->grid, launch->block,
-                                  launch->order);
-        }, nullptr});
+        enqueue(guard, stream, {what, [=] { run(*launch); }, nullptr});
         return SUCCESS;
     });
 }
@@ -369,5 +405,26 @@ FOR_KERNELS(void) emulator_copy_async(void* shared, const void* global, unsigned
 }
 
 FOR_KERNELS(void) emulator_copy_commit() { Runner::of_thread().copy_commit(); }
+
+FOR_KERNELS(void) emulator_atomic(EmulatorAtomic operation, void* place, unsigned long long value) {
+    Runner::of_thread().atomic(operation, place, value);
+}
+
+FOR_KERNELS(void) emulator_check_row(const void* row) { Runner::of_thread().check_row(row); }
+
+// What the compiler has kernels call where they use memory that is not aligned as its type; the types are its own.
+
+struct AlignmentCheck {
+    const char* file;
+    unsigned line, column;
+    const struct { unsigned short kind, info; char name[1]; } * type;
+    unsigned char log_alignment, use;
+};
+
+FOR_KERNELS(void) __ubsan_handle_type_mismatch_v1_abort(const AlignmentCheck* check, uintptr_t at) {
+    const char* use = check->use == 0 ? "load of" : check->use == 1 ? "store to" : "use of";
+    Runner& runner = Runner::of_thread();
+    runner.fail(MISALIGNED_ADDRESS, Runner::format("misaligned %s %s at %p, line %u", use, check->type->name, (void*)at, check->line));
+}
 
 FOR_KERNELS(void) emulator_copy_wait(unsigned groups) { Runner::of_thread().copy_wait(groups); }

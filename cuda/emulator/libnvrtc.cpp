@@ -175,14 +175,18 @@ API nvrtcCompileProgram(Program* program, int count, const char* const* options)
     folder.write("kernel.cpp", "#line 1 \"" + program->name + "\"\n" + program->source);
     std::string object = folder.file("kernel.so"), output = folder.file("log");
     std::vector<std::string> command = compiler();
-    // No contraction: the same bits on every host. GPUs contract, and differ by that rounding. Casts between types of
-    // pointers and overflow are as NVRTC has them, and a wrong index must stay one.
-    for (const char* word : {"-x", "c++", "-std=c++17", "-O3", "-w", "-fPIC", "-shared", "-DTEATIME_EMULATOR",
-                             "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fvisibility=hidden",
+    // Fused operations, as NVRTC makes them. Each use of memory is checked for its alignment, by a function of libcuda.
+    // Casts between types of pointers and overflow are as NVRTC has them, and a wrong index must stay one.
+    for (const char* word : {"-x", "c++", "-std=c++17", "-O1", "-fexpensive-optimizations", "-w", "-fPIC", "-shared", "-DTEATIME_EMULATOR",
+                             "-ffp-contract=fast", "-fsanitize=alignment", "-fno-sanitize-recover=all", "-nodefaultlibs",
+                             "-fno-strict-aliasing", "-fwrapv", "-fvisibility=hidden",
                              "-fno-aggressive-loop-optimizations", "-fno-exceptions", "-fno-stack-protector"}) {
         command.push_back(word);
     }
-    for (const std::string& word : {"-I" + folder.path, "-I" + own_folder(), std::string("-o"), object, folder.path + "/kernel.cpp"}) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("fma")) command.push_back("-mfma");
+#endif
+    for (const std::string& word : {"-I" + folder.path, "-I" + own_folder(), std::string("-o"), object, folder.path + "/kernel.cpp", std::string("-lm")}) {
         command.push_back(word);
     }
     int status = run(command, output);

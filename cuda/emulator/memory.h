@@ -40,18 +40,23 @@ public:
     // Where `bytes`, at most as many as it has room for, stand against its end.
     char* data(size_t bytes) const { return base + GUARD + inner - ((bytes + 15) & ~(size_t)15); }
     size_t room() const { return inner; }
+    // Where its pages start, and whether they are accessible.
+    char* start() const { return base + GUARD; }
+    bool is_open() const { return opened; }
     // Whether an address is in it or its guards.
     bool spans(uintptr_t address) const { return address - (uintptr_t)base < inner + 2 * GUARD; }
 
     // Makes its bytes accessible and fills the last `bytes` with poison; false where the machine refuses.
     bool open(size_t bytes) {
         if (mprotect(base + GUARD, inner, PROT_READ | PROT_WRITE) != 0) return false;
+        opened = true;
         memset(data(bytes), POISON, base + GUARD + inner - data(bytes));
         return true;
     }
 
     // Makes its bytes inaccessible and gives them back to the machine.
     void close() {
+        opened = false;
         mprotect(base + GUARD, inner, PROT_NONE);
         madvise(base + GUARD, inner, MADV_DONTNEED);
     }
@@ -59,6 +64,7 @@ public:
 private:
     char* base;
     size_t inner;
+    bool opened = false;
 };
 
 }  // namespace emulator

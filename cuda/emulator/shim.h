@@ -22,11 +22,14 @@ template <class... Rest> constexpr u32 emulator_first(u32 first, Rest...) { retu
         EmulatorEntry<decltype(&name)>::count, \
         EmulatorEntry<decltype(&name)>::sizes, \
         EmulatorEntry<decltype(&name)>::pointers, \
+        EmulatorEntry<decltype(&name)>::written, \
         EmulatorEntry<decltype(&name)>::run<&name>, \
     };
 
-template <class T> struct EmulatorIsPointer { static constexpr bool value = false; };
-template <class T> struct EmulatorIsPointer<T*> { static constexpr bool value = true; };
+template <class T> struct EmulatorPointer { static constexpr bool is = false, is_written = false; };
+template <class T> struct EmulatorPointer<T*> { static constexpr bool is = true, is_written = true; };
+template <class T> struct EmulatorPointer<const T*> { static constexpr bool is = true, is_written = false; };
+template <class T> struct EmulatorPointer<T* __restrict__> : EmulatorPointer<T*> {};
 template <unsigned... I> struct EmulatorIndices {};
 template <unsigned N, unsigned... I> struct EmulatorCount : EmulatorCount<N - 1, N - 1, I...> {};
 template <unsigned... I> struct EmulatorCount<0, I...> { typedef EmulatorIndices<I...> type; };
@@ -36,7 +39,8 @@ template <class F> struct EmulatorEntry;
 template <class... A> struct EmulatorEntry<void (*)(A...)> {
     static constexpr unsigned count = sizeof...(A);
     static constexpr unsigned sizes[] = {sizeof(A)...};
-    static constexpr bool pointers[] = {EmulatorIsPointer<A>::value...};
+    static constexpr bool pointers[] = {EmulatorPointer<A>::is...};
+    static constexpr bool written[] = {EmulatorPointer<A>::is_written...};
 
     template <void (*kernel)(A...), unsigned... I> static void unpack(void** arguments, EmulatorIndices<I...>) {
         kernel(*(A*)arguments[I]...);
@@ -53,7 +57,7 @@ template <class... A> struct EmulatorEntry<void (*)(A...)> {
 // Here and below, `line` is the caller's.
 static inline void __syncthreads(unsigned line = __builtin_LINE()) { emulator_barrier(line); }
 
-// Vectors, aligned as CUDA's: a misaligned one faults.
+// Vectors, aligned as CUDA's.
 #define EMULATOR_VECTOR(scalar, name) \
     struct alignas(2 * sizeof(scalar)) name##2 { scalar x, y; }; \
     struct alignas(4 * sizeof(scalar)) name##4 { scalar x, y, z, w; }; \
@@ -107,9 +111,9 @@ DEVICE int abs(int x) { return x < 0 ? -x : x; }
 DEVICE u32 float_bits(float value) { return __builtin_bit_cast(u32, value); }
 DEVICE float bits_float(u32 bits) { return __builtin_bit_cast(float, bits); }
 DEVICE u32 multiply_high(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
-// Blocks run one after another.
-DEVICE void atomic_add(u32* place, u32 value) { *place += value; }
-DEVICE void atomic_max(u32* place, u32 value) { *place = *place < value ? value : *place; }
+DEVICE void atomic_add(u32* place, u32 value) { emulator_atomic(EMULATOR_ADD, place, value); }
+DEVICE void atomic_max(u32* place, u32 value) { emulator_atomic(EMULATOR_MAX, place, value); }
+DEVICE void add_atomic(u64* place, u64 value) { emulator_atomic(EMULATOR_ADD_LONG, place, value); }
 DEVICE u32 popcount(u32 bits) { return (u32)__builtin_popcount(bits); }
 
 DEVICE float half_float(u32 bits) {
@@ -150,11 +154,16 @@ DEVICE bool warp_any(bool holds, u32 line = __builtin_LINE()) {
     return any != 0;
 }
 
-// Blocks run one after another, and threads stop only where they wait.
-DEVICE void add_atomic(u64* place, u64 value) { *place += value; }
-
-// Nothing is fused here.
-DEVICE float rounded_product(float a, float b) { return a * b; }
+// Where the compiler does not see that it is a product, which it would fuse with what follows.
+DEVICE float rounded_product(float a, float b) {
+    float product = a * b;
+#if defined(__x86_64__)
+    asm("" : "+x"(product));
+#else
+    asm("" : "+w"(product));
+#endif
+    return product;
+}
 
 DEVICE void copy_async16(void* shared, const void* global, u32 bytes) { emulator_copy_async(shared, global, 16, bytes); }
 DEVICE void copy_async4(void* shared, const void* global, u32 bytes) { emulator_copy_async(shared, global, 4, bytes); }
@@ -164,6 +173,7 @@ template <int N> DEVICE void copy_wait() { emulator_copy_wait(N); }
 // ldmatrix: thread 8 m + r names row r of matrix m. `transposed`: element (2 (lane % 4) + h, lane / 4) instead of
 // (lane / 4, 2 (lane % 4) + h).
 DEVICE void emulator_load_matrix(u32 (&values)[4], const void* row, bool transposed, u32 line) {
+    emulator_check_row(row);
     u8 eight[16];
     __builtin_memcpy(eight, row, 16);
     const u8* places = emulator_exchange(eight, 16, line);

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{ChunkedArray, DecodedChunk, Error, Result, StoredType};
+use crate::{ChunkedArray, DecodedChunk, Error, Result, StoredType, stream::MAX_BANDS};
 
 /// Bytes before the calls.
 pub(super) const HEADER: u64 = 3;
@@ -50,7 +50,8 @@ impl BedArray {
     pub(super) fn new(name: String, file: File, order: Order, [variants, samples]: [u64; 2]) -> Self {
         let width = samples.div_ceil(4);
         let rows = match order {
-            Order::Variants => (CHUNK / width).clamp(1, variants),
+            // Of very many variants more, so that chunks are not too many for a plan.
+            Order::Variants => (CHUNK / width).max(variants.div_ceil(MAX_BANDS)).clamp(1, variants),
             // Whole bytes of a sample.
             Order::Samples => {
                 let rows = ACROSS.min(MAX_ACROSS / width).max(CHUNK / width).min(variants);
@@ -114,6 +115,13 @@ impl ChunkedArray for BedArray {
 
     fn dtype(&self) -> StoredType {
         StoredType::U8
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        match self.order {
+            Order::Variants => 0,
+            Order::Samples => STRIP as u64 * self.chunk_shape[0].div_ceil(4),
+        }
     }
 
     fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Result, Run, Status,
-    linalg::{FLOOR, LinearMap, Matrix, Pass, TruncatedSvd, host},
+    linalg::{FLOOR, LinearMap, Matrix, Pass, TruncatedSvd, eigen::largest, threads::Threads},
 };
 
 /// One pass for the Gram matrix, then its leading eigenvectors in f64.
@@ -15,11 +15,12 @@ pub(crate) fn decompose(map: &Standardized<'_>, options: &PcaOptions, run: &Run)
     let [variants, _] = map.shape();
     let pass = Pass::new(run, Status::new(0, 1, variants));
     let gram = PairSums::new(map, Wanted::default(), &pass)?.products;
-    let (values, vectors) = host::eigen("genotype::pca", gram.as_faer(), options.components)?;
+    let threads = Threads::of(Some(map.device()))?;
+    let (values, vectors) = largest("genotype::pca", gram.as_faer(), options.components, threads)?;
     // What sums of f32 products cannot tell from zero, as in the randomized method.
     let floor = values.first().map_or(0.0, |largest| FLOOR * largest.max(0.0));
     let s: Vec<f64> = values.iter().map(|&value| if value <= floor { 0.0 } else { value.sqrt() }).collect();
-    let image = host::product(gram.as_faer(), vectors.as_ref());
+    let image = threads.inner(gram.as_faer().transpose(), vectors.as_ref());
     let n = gram.rows();
     let residual = |j: usize| {
         let difference = (0..n).map(|i| image[(i, j)] - values[j] * vectors[(i, j)]);

@@ -1,4 +1,4 @@
-//! The memory plans of jobs, and the choice of a PCA's method that follows from its own.
+//! The memory plans of jobs.
 
 use super::{
     intake::Form,
@@ -10,7 +10,7 @@ use super::{
     standardized::Standardized,
 };
 use crate::{
-    Backend, Device, Error, Result, Run,
+    Backend, Budget, Device, Error, Result, Run,
     driver::cpu::FREE_BYTES,
     linalg::{LinearMap, Stop, gram::IN_FLIGHT},
 };
@@ -22,6 +22,8 @@ pub(super) const DEVICE_BUDGET: &str = "device memory budget";
 pub(super) struct Memory {
     host: u64,
     device: u64,
+    /// Whether the caller gave these two.
+    given: [bool; 2],
     /// Slots, and the chunks that one block needs.
     stream: u64,
     /// Blocks on the device.
@@ -35,7 +37,7 @@ pub(super) struct Memory {
     exact_device: u64,
     randomized_device: u64,
     /// Whether the device's memory is the host's.
-    shared: bool,
+    pub(super) shared: bool,
     threads: u64,
 }
 
@@ -73,10 +75,11 @@ impl Memory {
         Ok(Self {
             host: run.memory.host_bytes(),
             device: Self::device_budget(device, run),
+            given: [run.memory.host.is_some(), run.memory.device.is_some()],
             stream: stream_bytes(map),
             blocks,
-            // The sum, its eigenvectors and their workspace; what is on its way to the sum.
-            exact: n.saturating_mul(n).saturating_mul(36),
+            // The sum, its copy, its eigenvectors, and 24 bytes of workspace for each.
+            exact: n.saturating_mul(n).saturating_mul(48),
             exact_device: if packed { Gram::device_bytes(device, n, panel) } else { triangles },
             // The least that `randomized_svd` takes: basis and image of a restart, and blocks beside them.
             randomized: (2 * options.components as u64 + 5 * columns).saturating_mul(16 * n),
@@ -86,6 +89,11 @@ impl Memory {
             shared,
             threads: device.pool()?.current_num_threads() as u64,
         })
+    }
+
+    /// The budget, with defaults in place.
+    pub(super) fn budget(&self) -> Budget {
+        Budget { host: Some(self.host), device: (!self.shared).then_some(self.device) }
     }
 
     /// What a method needs at least of the host and of the device.
@@ -98,48 +106,27 @@ impl Memory {
         if self.shared { (host.saturating_add(device), 0) } else { (host, device) }
     }
 
-    pub(super) fn choose(&self, map: &Standardized<'_>, options: &PcaOptions) -> (Method, String) {
-        if options.method != Method::Auto {
-            return (options.method, "asked for".into());
-        }
-        let [m, n] = map.shape();
-        let l = columns(n, options);
-        // What flat spectra, such as those of genotypes, take to the default tolerance, with few columns more than components.
-        let passes = passes(options).min(20);
-        // Steps of about 10 ps of one core per genotype: of the Gram matrix, and of its eigenvectors, 20 n³ / (m n), in f64;
-        // against 4 for each column of a pass, and 100 to read the genotype again. In whole numbers of two bytes a Gram
-        // matrix of common variants takes 5/9 of what it takes in f32, of three half as much again.
-        let packed = map.form().is_packed();
-        let eigen = n.saturating_mul(n).saturating_mul(20) / m;
-        let exact =
-            (if packed { n.saturating_mul(5 * Gram::slices(m)) / 18 } else { n }).saturating_add(eigen);
-        let stays =
-            self.allow(map, Method::Randomized).is_ok_and(|share| share.residency != Residency::Store);
-        let randomized = passes * (4 * l + if packed && stays { 0 } else { 100 });
-        let (host, device) = self.need(Method::Exact);
-        if host > self.host || device > self.device {
-            let why = format!("the {n} x {n} Gram matrix of the samples does not fit the memory budget");
-            return (Method::Randomized, why);
-        }
-        if exact <= randomized {
-            let why =
-                format!("one pass with the {n} x {n} Gram matrix costs less than about {passes} passes");
-            return (Method::Exact, why);
-        }
-        (
-            Method::Randomized,
-            format!("about {passes} passes cost less than the {n} x {n} Gram matrix of the samples"),
-        )
+    /// Whether what a method needs at least is there.
+    pub(super) fn fits(&self, method: Method) -> bool {
+        let (host, device) = self.need(method);
+        host <= self.host && device <= self.device
+    }
+
+    /// Whether the host's budget is as large as the genotypes that a device would hold.
+    pub(super) fn holds(&self, map: &Standardized<'_>) -> bool {
+        kept_bytes(map) <= self.host
     }
 
     /// What the work may take of the budget.
     pub(super) fn allow(&self, map: &Standardized<'_>, method: Method) -> Result<Allowance> {
         let (host, device) = self.need(method);
         if host > self.host {
-            return Err(Error::Budget { what: "memory budget", budget: self.host, minimum: host });
+            let (what, given) = ("memory budget", self.given[0]);
+            return Err(Error::Budget { what, budget: self.host, minimum: host, given });
         }
         if device > self.device {
-            return Err(Error::Budget { what: DEVICE_BUDGET, budget: self.device, minimum: device });
+            let (what, given) = (DEVICE_BUDGET, self.given[1]);
+            return Err(Error::Budget { what, budget: self.device, minimum: device, given });
         }
         let mut free = self.host - host;
         let mut take = |wanted: u64| {
@@ -149,7 +136,7 @@ impl Memory {
         };
         let randomized = method == Method::Randomized;
         let basis = self.randomized + if randomized { take(self.basis) } else { 0 };
-        let ahead = take(ahead_bytes(map, self.threads));
+        let ahead = take(map.plan().ahead(self.threads));
         let (residency, reason) = match method {
             Method::Randomized => self.residency(map, free, self.device.saturating_sub(device)),
             _ => (Residency::Store, "one pass: nothing is kept".into()),
@@ -163,16 +150,27 @@ impl Memory {
             (_, Method::Exact) => gram_panel_bytes(map, [left, free], self.shared),
             _ => residency.panel_bytes(),
         };
-        let prefetch = map.plan().largest_need().saturating_add(ahead);
-        Ok(Allowance { prefetch, residency, panel_bytes, reason, basis })
+        let is_long = method == Method::Exact && panel_bytes > Residency::Store.panel_bytes();
+        let longer = if is_long { longer_panels(map) } else { 0 };
+        let kept = kept_bytes(map);
+        let room = match residency {
+            _ if self.shared => [0; 2],
+            Residency::Device => [left, free.saturating_sub(kept)],
+            Residency::Host => {
+                [left.saturating_sub(kept + 2 * panel_bytes), free.saturating_sub(2 * panel_bytes)]
+            }
+            Residency::Store => [left, free.saturating_sub(longer)],
+        };
+        let upload_rows = map.upload_rows(panel_bytes, room);
+        let prefetch = map.plan().largest_need_of(upload_rows).saturating_add(ahead);
+        Ok(Allowance { prefetch, residency, panel_bytes, reason, basis, upload_rows })
     }
 
     /// Where genotypes stay between passes, with so much left of both budgets, and why.
     fn residency(&self, map: &Standardized<'_>, host: u64, device: u64) -> (Residency, String) {
         let form = map.form();
         let rows = map.plan().rows();
-        // With each variant's mean and scale on either side; the host's are there wherever the genotypes are.
-        let kept = rows.saturating_mul(map.held_row_bytes() + 2 * size_of::<Factors>() as u64);
+        let kept = kept_bytes(map);
         let factors = rows.saturating_mul(size_of::<Factors>() as u64);
         let packed = form.is_packed();
         let what = format!("{} of {}", mib(kept), if packed { "packed genotypes" } else { "dosages" });
@@ -201,6 +199,12 @@ impl Memory {
     }
 }
 
+/// Bytes of the genotypes that stay between passes, with each variant's mean and scale on either side; the host's are there
+/// wherever the genotypes are.
+fn kept_bytes(map: &Standardized<'_>) -> u64 {
+    map.plan().rows().saturating_mul(map.held_row_bytes() + 2 * size_of::<Factors>() as u64)
+}
+
 /// A size in words.
 fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
@@ -220,14 +224,19 @@ fn scaling_bytes(map: &Standardized<'_>, panel_bytes: u64) -> u64 {
     2 * rows * (size_of::<Standard>() + size_of::<Factors>()) as u64
 }
 
+/// Bytes of the device that longer panels, whose Gram matrices are added up, take beyond short ones.
+fn longer_panels(map: &Standardized<'_>) -> u64 {
+    let (short, long) = (Residency::Store.panel_bytes(), Gram::panel_bytes(map.device()));
+    let [variants, n] = map.shape();
+    let beside = |bytes| Gram::device_bytes(map.device(), n, map.panel_rows(bytes).min(variants));
+    (2 * long).saturating_add(beside(long).saturating_sub(beside(short)))
+}
+
 /// Bytes of panels whose Gram matrices are added up, where so much is left of the host and of the device: longer ones than
 /// any pass needs where they fit.
 fn gram_panel_bytes(map: &Standardized<'_>, [host, device]: [u64; 2], shared: bool) -> u64 {
     let (short, long) = (Residency::Store.panel_bytes(), Gram::panel_bytes(map.device()));
-    let [variants, n] = map.shape();
-    let beside = |bytes| Gram::device_bytes(map.device(), n, map.panel_rows(bytes).min(variants));
-    let scaling = scaling_bytes(map, long);
-    let more = (2 * long).saturating_add(beside(long).saturating_sub(beside(short)));
+    let (scaling, more) = (scaling_bytes(map, long), longer_panels(map));
     let fits = if shared { scaling.saturating_add(more) <= host } else { scaling <= host && more <= device };
     if fits { long } else { short }
 }
@@ -245,6 +254,8 @@ pub(super) fn block_bytes(map: &Standardized<'_>, shared: bool, standardized: u6
 
 /// Shares of the budget of a job of one pass.
 pub(super) struct OnePass {
+    /// The budget, with defaults in place.
+    pub(super) budget: Budget,
     /// Bytes of decoded chunks to hold at most.
     pub(super) prefetch: u64,
     /// Bytes of panels whose Gram matrices are added up.
@@ -261,25 +272,22 @@ impl OnePass {
         let (shared, device_budget) = (Memory::is_shared(device), Memory::device_budget(device, run));
         let host = if shared { host.saturating_add(on_device) } else { host };
         if !shared && on_device > device_budget {
-            return Err(Error::Budget { what: DEVICE_BUDGET, budget: device_budget, minimum: on_device });
+            let (what, given) = (DEVICE_BUDGET, run.memory.device.is_some());
+            return Err(Error::Budget { what, budget: device_budget, minimum: on_device, given });
         }
         let budget = run.memory.host_bytes();
+        let planned = Budget { host: Some(budget), device: (!shared).then_some(device_budget) };
         if host > budget {
-            return Err(Error::Budget { what: "memory budget", budget, minimum: host });
+            let (what, given) = ("memory budget", run.memory.host.is_some());
+            return Err(Error::Budget { what, budget, minimum: host, given });
         }
         let left = budget - host;
-        let ahead = ahead_bytes(map, device.pool()?.current_num_threads() as u64).min(left);
+        let ahead = map.plan().ahead(device.pool()?.current_num_threads() as u64).min(left);
         let left = left - ahead;
         let left = [left, if shared { left } else { device_budget - on_device }];
         let prefetch = map.plan().largest_need().saturating_add(ahead);
-        Ok(Self { prefetch, gram_panel_bytes: gram_panel_bytes(map, left, shared) })
+        Ok(Self { budget: planned, prefetch, gram_panel_bytes: gram_panel_bytes(map, left, shared) })
     }
-}
-
-/// Bytes of decoded chunks beyond those of one block so that no thread waits for one, twice over.
-fn ahead_bytes(map: &Standardized<'_>, threads: u64) -> u64 {
-    let band = map.plan().bands().iter().map(|band| band.bytes).max().unwrap_or(0);
-    band.saturating_mul(2 * threads + 2)
 }
 
 /// Shares of the budget.
@@ -294,15 +302,17 @@ pub(super) struct Allowance {
     pub(super) panel_bytes: u64,
     /// Bytes for the basis of the randomized method.
     pub(super) basis: u64,
+    /// Rows that are uploaded at once.
+    pub(super) upload_rows: u64,
 }
 
 /// Columns of the randomized method's block.
-fn columns(samples: u64, options: &PcaOptions) -> u64 {
+pub(super) fn columns(samples: u64, options: &PcaOptions) -> u64 {
     (options.components as u64).saturating_add(options.svd.oversamples as u64).min(samples)
 }
 
 /// Most passes of the randomized method.
-fn passes(options: &PcaOptions) -> u64 {
+pub(super) fn passes(options: &PcaOptions) -> u64 {
     match options.svd.stop {
         Stop::PowerIterations(q) => u64::from(q) + 2,
         Stop::Tolerance(_) => options.svd.max_passes.into(),
@@ -310,7 +320,7 @@ fn passes(options: &PcaOptions) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use super::*;
@@ -325,7 +335,7 @@ mod tests {
 
     /// An array of many variants that nobody reads.
     #[derive(Debug)]
-    struct Long([u64; 2]);
+    pub(in crate::genotype) struct Long(pub(in crate::genotype) [u64; 2]);
 
     impl ChunkedArray for Long {
         fn name(&self) -> &str {
@@ -345,7 +355,7 @@ mod tests {
         }
     }
 
-    fn map(array: impl ChunkedArray + 'static) -> Standardized<'static> {
+    pub(in crate::genotype) fn map(array: impl ChunkedArray + 'static) -> Standardized<'static> {
         static DEVICE: std::sync::OnceLock<Device> = std::sync::OnceLock::new();
         let genotypes = Genotypes::new(vec![Arc::new(array)]).unwrap();
         let (samples, filter) = (genotypes.samples(), VariantFilter::default());

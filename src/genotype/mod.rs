@@ -1,5 +1,6 @@
 //! Genotypes: from calls to principal components and relationships.
 
+mod choice;
 pub(crate) mod dosage;
 mod exact;
 mod grm;
@@ -24,6 +25,7 @@ mod variant;
 mod tests;
 
 pub use self::{
+    choice::MethodCosts,
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls, grm},
     in_memory::{MemoryArray, Storable},
     packed::PackedMatrix,

@@ -102,10 +102,16 @@ impl Panel {
     /// # Errors
     /// What the device reports.
     pub(crate) fn called(&self, rows: &Range<u64>, samples: u64, weights: &[f32]) -> Result<Tensor<f32>> {
-        // 1 where missing, else 0; from which 1 is subtracted.
-        let missing = self.tabled(rows, samples, &vec![[0.0, 0.0, 1.0]; weights.len()])?;
         let table: Vec<[f32; 3]> = weights.iter().map(|weight| [1.0, -weight, 0.0]).collect();
-        standardize(&missing, &table)
+        standardize(&self.not_called(rows, samples)?, &table)
+    }
+
+    /// 1 where a call of these rows is missing, 0 where it is there.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn not_called(&self, rows: &Range<u64>, samples: u64) -> Result<Tensor<f32>> {
+        self.tabled(rows, samples, &vec![[0.0, 0.0, 1.0]; to_usize(rows.end - rows.start)])
     }
 
     /// The table of factors on the device, for products on packed rows.

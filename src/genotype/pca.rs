@@ -1,6 +1,7 @@
 //! Principal components of genotypes bigger than memory.
 
 use super::{
+    choice::MethodCosts,
     exact,
     memory::{DEVICE_BUDGET, Memory},
     residency::Residency,
@@ -124,6 +125,8 @@ pub struct Pca {
     pub method: Method,
     /// Why that method.
     pub reason: String,
+    /// What both were expected to cost.
+    pub costs: MethodCosts,
     /// Where genotypes stayed between passes.
     pub residency: Residency,
     /// Why there.
@@ -135,6 +138,8 @@ pub struct Pca {
     pub passes: u32,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub memory: Budget,
     /// Where the time went.
     pub stats: StreamStats,
 }
@@ -177,7 +182,8 @@ impl Pca {
 /// blocks, the next of which is decoded while the device works on this one.
 ///
 /// # Cost
-/// Exact: one pass, variants x samples² operations on the device, samples³ on the host. Randomized: 2 l (4 for
+/// Exact: one pass, variants x samples² operations on the device; on the host about
+/// samples³ / 3 + 70 samples^(7/3) for ten components of many samples, else 10 samples³ on one thread. Randomized: 2 l (4 for
 /// reading and writing) x variants x samples operations per pass with l = components + oversamples, after a pass that packs
 /// and counts genotypes of two bits.
 ///
@@ -185,7 +191,7 @@ impl Pca {
 /// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Budget`]
 /// with the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it;
 /// [`Error::Limit`] for 2^23 or more samples of two bits each; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
-/// [`Error::Cancelled`].
+/// [`Error::Store`] for an array that changed between two passes over it; [`Error::Cancelled`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -204,7 +210,7 @@ pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
     let mut budget = Memory::device_budget(device, run);
     let (mut full, mut least) = (false, false);
     loop {
-        let smaller = Budget { device: Some(budget), ..run.memory };
+        let smaller = Budget { device: if full { Some(budget) } else { run.memory.device }, ..run.memory };
         match attempt(genotypes, device, options, &Run { memory: smaller, ..run.clone() }) {
             // Others may hold the memory that the plan counted on: with less, fewer blocks stay on the device, or
             // another method is taken.
@@ -232,10 +238,14 @@ fn attempt(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
     };
     let mut map = Standardized::new(genotypes, device, rule)?;
     let memory = Memory::new(&map, device, options, run)?;
-    let (method, reason) = memory.choose(&map, options);
+    let (method, reason, costs) = memory.choose(&map, options);
     let allowance = memory.allow(&map, method)?;
     map.prefetch(allowance.prefetch);
     map.keep(allowance.residency, allowance.panel_bytes);
+    if (method, allowance.residency) == (Method::Randomized, Residency::Store) {
+        map.read_again();
+    }
+    map.upload(allowance.upload_rows);
     let svd = match method {
         Method::Exact => exact::decompose(&map, options, run)?,
         _ => {
@@ -259,11 +269,13 @@ fn attempt(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
         counts,
         method,
         reason,
+        costs,
         residency: allowance.residency,
         residency_reason: allowance.reason,
         scaler: options.scaler,
         passes: passes + map.counting_passes(),
         digest,
+        memory: memory.budget(),
         stats: map.stats(),
     })
 }
@@ -322,7 +334,8 @@ pub struct VariantLoadings<'a> {
 /// a singular value of 0 have loadings of 0.
 ///
 /// # Errors
-/// As [`pca`], and what `sink` returns.
+/// As [`pca`], and what `sink` returns; [`Error::Argument`], at the end, for genotypes of other allele counts than those of
+/// `pca`.
 pub fn loadings(
     genotypes: &Genotypes,
     device: &Device,
@@ -354,5 +367,10 @@ pub fn loadings(
             scale: 1.0 / standard.scale,
             loadings: &loadings,
         })
-    })
+    })?;
+    if map.tally().digest != pca.digest {
+        let why = "not those of the components: their allele counts are others than before";
+        return Err(Error::argument("genotype::loadings", "genotypes", why));
+    }
+    Ok(())
 }

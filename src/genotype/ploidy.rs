@@ -66,12 +66,20 @@ pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Resul
         plan.block_bytes().saturating_add(plan.largest_need()).saturating_add(plan.selection_bytes());
     let budget = run.memory.host_bytes();
     if needed > budget {
-        return Err(Error::Budget { what: "memory budget", budget, minimum: needed });
+        let given = run.memory.host.is_some();
+        return Err(Error::Budget { what: "memory budget", budget, minimum: needed, given });
     }
     let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let mut slot = vec![0; to_usize(plan.block_bytes())];
     let (row, width) = (to_usize(plan.row_bytes()).max(1), to_usize(ploidy));
-    let mut blocks = Blocks::new(&plan, device, budget - needed + plan.largest_need(), &run.cancel)?;
+    let ahead = plan.ahead(device.pool()?.current_num_threads() as u64).min(budget - needed);
+    let mut blocks = Blocks::new(
+        &plan,
+        device,
+        plan.block_rows(),
+        plan.largest_need().saturating_add(ahead),
+        &run.cancel,
+    )?;
     let pass = Pass::new(run, Status::new(0, 1, plan.rows()));
     let mut counts = vec![0; width + 1];
     while let Some(rows) = blocks.next(&mut slot)? {
@@ -190,6 +198,15 @@ impl ChunkedArray for OfPloidy {
 
     fn dtype(&self) -> StoredType {
         self.array.dtype()
+    }
+
+    /// The chunks that a call is in are held together.
+    fn scratch_bytes(&self) -> u64 {
+        let chunk = self.array.chunk_shape();
+        let deep = self.array.shape()[2].div_ceil(chunk[2]);
+        let bytes = deep.saturating_mul(self.dtype().size() as u64);
+        let stored = chunk.iter().fold(bytes, |bytes, &extent| bytes.saturating_mul(extent));
+        self.array.scratch_bytes().saturating_add(stored)
     }
 
     fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Device, Error, Result, Tensor,
     linalg::{LinearMap, Matrix, Pass, gram::Sum, matmul, matmul_tn},
-    stream::{RowPlan, StreamStats},
+    stream::{Digests, RowPlan, StreamStats},
 };
 
 /// Elements of a canonical block at most, where its rows allow: 64 MiB of f32.
@@ -49,6 +49,8 @@ struct State {
     /// Passes that counted and did nothing else: 1 where products need the counts of all rows, else 0.
     counting: u32,
     kept: Kept,
+    /// Of what the first pass read.
+    digests: Option<Digests>,
 }
 
 /// One canonical block of the standardised matrix, as given to whoever asked for a pass.
@@ -76,9 +78,13 @@ pub(crate) struct Standardized<'a> {
     scaling: Scaling<'a>,
     /// Bytes of decoded chunks to hold at most.
     prefetch: u64,
+    /// Rows that are uploaded at once: some canonical blocks.
+    upload_rows: u64,
     /// Where genotypes stay after the first pass, and bytes of their panels.
     residency: Residency,
     panel_bytes: u64,
+    /// Whether later passes read the store, and then whether they read the same.
+    read_again: bool,
     state: RefCell<State>,
 }
 
@@ -139,6 +145,7 @@ impl<'a> Standardized<'a> {
         let plan = RowPlan::new(arrays, rows, narrow, block_rows(genotypes.samples()))?;
         Ok(Self {
             device,
+            upload_rows: plan.block_rows(),
             plan,
             form,
             rule: Rule { exact: form.is_exact(), ..rule },
@@ -146,6 +153,7 @@ impl<'a> Standardized<'a> {
             prefetch: 0,
             residency: Residency::Store,
             panel_bytes: Residency::Store.panel_bytes(),
+            read_again: false,
             state: RefCell::default(),
         })
     }
@@ -172,9 +180,19 @@ impl<'a> Standardized<'a> {
         self.prefetch = bytes;
     }
 
+    /// Sets the rows that are uploaded at once, of genotypes of two bits: whole canonical blocks, no more than a panel has.
+    pub(crate) fn upload(&mut self, rows: u64) {
+        self.upload_rows = rows;
+    }
+
     /// Sets where genotypes stay after the first pass, in panels of so many bytes; without it nowhere.
     pub(crate) fn keep(&mut self, residency: Residency, panel_bytes: u64) {
         (self.residency, self.panel_bytes) = (residency, panel_bytes);
+    }
+
+    /// Says that later passes read the store too, so that a change of it between them is an error.
+    pub(crate) fn read_again(&mut self) {
+        self.read_again = true;
     }
 
     /// Bytes of a variant as the device holds it.
@@ -315,12 +333,14 @@ impl<'a> Standardized<'a> {
         let product = Product::new(self.device, x, self.is_centred(), None)?;
         self.each_panel(pass, scaled, &mut |panel| {
             let table = panel.table(self.device)?;
-            self.blocks(panel, pass, &mut |rows| {
-                let Some(packed) = panel.packed(&table) else { return Ok(()) };
-                let range = (rows.start - panel.rows.start, rows.end - panel.rows.start);
-                let y = product.rows(Rows { range, ..packed })?;
+            let Some(packed) = panel.packed(&table) else { return Ok(()) };
+            let (step, first) = (self.plan.block_rows(), panel.rows.start);
+            let part = |start| Rows { range: (start, packed.range.1.min(start + step)), ..packed };
+            let starts = (0..packed.range.1).step_by(usize::try_from(step).unwrap_or(usize::MAX));
+            product.each_part(starts.map(|start| (first, part(start))), &mut |rows, y| {
+                pass.run().cancel.check()?;
                 let standards = panel.standards_of(&rows);
-                f(rows, &y, standards)
+                f(rows, y, standards)
             })
         })
     }
@@ -347,6 +367,10 @@ impl<'a> Standardized<'a> {
 impl LinearMap for Standardized<'_> {
     fn shape(&self) -> [u64; 2] {
         [self.plan.rows(), self.rule.samples]
+    }
+
+    fn device(&self) -> Option<&Device> {
+        Some(self.device)
     }
 
     fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {

@@ -3,7 +3,7 @@
 //! Everything runs on the calling thread: sums split over threads would make results depend on their number.
 
 use faer::{
-    Accum, Conj, Mat, MatMut, MatRef, Par,
+    Accum, Conj, Mat, MatRef, Par,
     diag::DiagMut,
     dyn_stack::{MemBuffer, MemStack, StackReq},
     linalg::{evd, householder, matmul::matmul, qr::no_pivoting::factor as qr, svd},
@@ -16,11 +16,6 @@ pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.nrows(), b.ncols());
     matmul(&mut out, Accum::Replace, a, b, 1.0, Par::Seq);
     out
-}
-
-/// Adds `factor a b` to `out`.
-pub(crate) fn add_product(out: MatMut<'_, f64>, factor: f64, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
-    matmul(out, Accum::Add, a, b, factor, Par::Seq);
 }
 
 /// The `count` largest eigenvalues of a symmetric matrix, falling, and their vectors; reads its lower triangle.
@@ -37,10 +32,17 @@ pub(crate) fn eigen(op: &'static str, a: MatRef<'_, f64>, count: usize) -> Resul
     let mut memory = buffer(op, scratch)?;
     let diagonal = DiagMut::from_slice_mut(&mut values);
     let stack = MemStack::new(&mut memory);
-    evd::self_adjoint_evd(a, diagonal, Some(vectors.as_mut()), Par::Seq, stack, params)
+    // faer's vectors of matrices of 1e30 or 1e-30 are wrong in the third digit.
+    let scale = match a.norm_max() {
+        largest if largest > 0.0 && largest.is_finite() => largest.log2().floor().exp2(),
+        _ => 1.0,
+    };
+    let scaled = Mat::from_fn(n, n, |i, j| a[(i, j)] / scale);
+    evd::self_adjoint_evd(scaled.as_ref(), diagonal, Some(vectors.as_mut()), Par::Seq, stack, params)
         .map_err(|_| not_finite(op))?;
     values.reverse();
     values.truncate(count);
+    values.iter_mut().for_each(|value| *value *= scale);
     Ok((values, Mat::from_fn(n, count, |i, j| vectors[(i, n - 1 - j)])))
 }
 
@@ -83,22 +85,6 @@ pub(crate) fn upper(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>, M
     );
     let r = Mat::from_fn(n, n, |i, j| if i <= j { sign[i] * packed[(i, j)] } else { 0.0 });
     Ok((q, r))
-}
-
-/// Orthonormal columns that span those directions of b's range along which b is longer than `noise`.
-///
-/// One round of SVQB (Stathopoulos and Wu, "A block orthogonalization procedure with constant synchronization
-/// requirements", SIAM J. Sci. Comput. 23, 2002): orthonormal to eps times the squared condition number of b.
-pub(crate) fn orthonormalize(op: &'static str, b: MatRef<'_, f64>, noise: f64) -> Result<Mat<f64>> {
-    let gram = product(b.transpose(), b);
-    let (values, mut vectors) = eigen(op, gram.as_ref(), b.ncols())?;
-    // Below eps of the largest the eigenvalues of the rounded Gram matrix say nothing.
-    let least = (noise * noise).max(values.first().map_or(0.0, |largest| 1e-14 * largest));
-    let count = values.iter().take_while(|&&value| value > least).count();
-    for (value, column) in values.iter().zip(vectors.as_mut().subcols_mut(0, count).col_iter_mut()) {
-        column.iter_mut().for_each(|x| *x /= value.sqrt());
-    }
-    Ok(product(b, vectors.as_ref().subcols(0, count)))
 }
 
 /// Scratch memory for faer.

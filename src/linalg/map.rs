@@ -146,6 +146,12 @@ pub trait LinearMap {
     /// [m, n].
     fn shape(&self) -> [u64; 2];
 
+    /// The device whose host threads share the small algebra between passes; without one the calling thread does it
+    /// alone. It changes no bit.
+    fn device(&self) -> Option<&Device> {
+        None
+    }
+
     /// `Aᵀ (A X)` for X (n, l), in one pass.
     ///
     /// # Errors

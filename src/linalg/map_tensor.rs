@@ -6,7 +6,7 @@ use super::{
     matmul::{Op, multiply},
     rows::Rows,
 };
-use crate::{Element, Error, Result, Tensor};
+use crate::{Device, Element, Error, Result, Tensor};
 
 /// Rows of one canonical block.
 pub(crate) const BLOCK: u64 = 1024;
@@ -29,6 +29,10 @@ impl<T: Element> LinearMap for Tensor<T> {
             // Not a matrix: every product says so.
             _ => [self.len(), 1],
         }
+    }
+
+    fn device(&self) -> Option<&Device> {
+        Some(Self::device(self))
     }
 
     fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {

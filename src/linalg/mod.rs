@@ -1,5 +1,7 @@
 //! Linear algebra on devices.
 
+mod dots;
+pub(crate) mod eigen;
 pub(crate) mod gram;
 pub(crate) mod host;
 mod krylov;
@@ -13,6 +15,7 @@ mod rsvd;
 pub(crate) mod scale_columns;
 mod sign;
 mod svd;
+pub(crate) mod threads;
 mod truncated;
 
 pub use map::{LinearMap, Matrix, Pass};

@@ -1,11 +1,12 @@
 //! Truncated singular value decomposition of a matrix known only through products.
 
-use faer::{Mat, MatRef};
+use faer::MatRef;
 
 use super::{
     krylov::{Krylov, Ritz},
     map::{LinearMap, Matrix, Pass},
     sign::SignRule,
+    threads::Threads,
 };
 use crate::{Error, Result, Run, Status, random::gaussian};
 
@@ -104,8 +105,8 @@ impl TruncatedSvd {
 /// 0: [`truncated_svd`](super::truncated_svd) of a resident matrix has no such floor.
 ///
 /// # Cost
-/// One pass of the map per iteration; with p passes 2 p n l numbers of f64 on the host and about 8 n (p l)² operations
-/// there. Where that is more than half of `run.memory`'s host share, the basis restarts from the best k + l vectors,
+/// One pass of the map per iteration; with p passes 2 p n l numbers of f64 on the host and about 5 n (p l)² operations
+/// there, on the threads of the map's device. Where that is more than half of `run.memory`'s host share, the basis restarts from the best k + l vectors,
 /// which costs passes. Waits. The result depends on the seed and the map alone unless it restarts.
 ///
 /// # Errors
@@ -231,18 +232,24 @@ impl Plan {
         let capacity = (budget / 2 / column).saturating_sub((3 * l + k) as u64);
         if capacity < (k + 2 * l) as u64 && capacity < n as u64 {
             let minimum = 2 * column * (2 * k + 5 * l) as u64;
-            return Err(Error::Budget { what: "host memory", budget, minimum });
+            let given = run.memory.host.is_some();
+            return Err(Error::Budget { what: "host memory", budget, minimum, given });
         }
         let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
         Ok(Self { op, m, n, k, l, passes, early, tolerance, capacity })
     }
 
-    pub(crate) fn iterate(&self, map: &dyn LinearMap, seed: u64, run: &Run) -> Result<(Krylov, Found)> {
-        let l = self.l;
+    pub(crate) fn iterate<'a>(
+        &self,
+        map: &'a dyn LinearMap,
+        seed: u64,
+        run: &Run,
+    ) -> Result<(Krylov<'a>, Found)> {
+        let (l, threads) = (self.l, Threads::of(map.device())?);
         let longest = usize::try_from(self.passes).unwrap_or(usize::MAX).saturating_mul(l);
-        let mut krylov = Krylov::new(self.n, self.capacity.min(longest).min(self.n));
-        let random = Mat::from_fn(self.n, l, |i, j| gaussian(seed, i as u64 * l as u64 + j as u64));
-        let mut block = krylov.next(random.as_ref(), 0.0)?;
+        let mut krylov = Krylov::new(self.op, threads, self.n, self.capacity.min(longest).min(self.n));
+        let random = threads.fill([self.n, l], 32, |i, j| gaussian(seed, i as u64 * l as u64 + j as u64));
+        let mut block = krylov.first(random.as_ref())?;
         let mut status = Status::new(0, self.passes, self.m);
         loop {
             run.cancel.check()?;
@@ -256,7 +263,7 @@ impl Plan {
             if done || status.pass == self.passes {
                 return Ok((krylov, found));
             }
-            block = krylov.next(image, ROUNDING * found.ritz.theta[0])?;
+            block = krylov.next(ROUNDING * found.ritz.theta[0])?;
             if block.ncols() == 0 {
                 // AᵀA maps the basis to itself, as far as f32 can tell.
                 return Ok((krylov, found));
@@ -264,7 +271,7 @@ impl Plan {
         }
     }
 
-    fn find(&self, krylov: &Krylov, passes: u32) -> Result<Found> {
+    fn find(&self, krylov: &Krylov<'_>, passes: u32) -> Result<Found> {
         let ritz = krylov.ritz(self.k)?;
         let largest = ritz.theta[0].max(0.0);
         let zero = |theta: f64| theta <= FLOOR * largest;
@@ -278,7 +285,7 @@ impl Plan {
         Ok(Found { ritz, s, residuals, converged, passes })
     }
 
-    pub(crate) fn result(&self, krylov: &Krylov, found: &Found) -> TruncatedSvd {
+    pub(crate) fn result(&self, krylov: &Krylov<'_>, found: &Found) -> TruncatedSvd {
         TruncatedSvd {
             s: found.s.clone(),
             v: Matrix::from_faer(krylov.vectors(&found.ritz).as_ref()),

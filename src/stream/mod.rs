@@ -4,6 +4,7 @@
 //! decoded on the device's host pool, in the order of their first use, as far ahead as a bound on bytes allows; the
 //! thread that asks for a block waits for its chunks and has their rows copied into a staging slot, narrowed or packed.
 
+mod digest;
 mod narrow;
 mod plan;
 mod prefetch;
@@ -13,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
+pub(crate) use self::plan::MAX_BANDS;
 pub(crate) use self::{
+    digest::Digests,
     narrow::{Narrow, Negative, Staged},
     plan::RowPlan,
     rows::Rows,
@@ -41,7 +44,7 @@ pub struct StreamStats {
     pub decoded_bytes: u64,
     /// Chunks decoded.
     pub chunks: u64,
-    /// Most bytes of decoded chunks held at once.
+    /// Most bytes of decoded chunks held at once, with what keeps track of them.
     pub peak_chunk_bytes: u64,
 }
 
@@ -66,22 +69,40 @@ pub(crate) struct Blocks<'a> {
     plan: &'a RowPlan,
     device: &'a Device,
     prefetch: Prefetch<'a>,
+    /// Rows of a block.
+    rows: u64,
     next: u64,
     pub(crate) stats: StreamStats,
 }
 
 impl<'a> Blocks<'a> {
-    /// Starts a pass that holds at most `bytes` bytes of decoded chunks (or what one block needs, if that is more).
-    pub(crate) fn new(plan: &'a RowPlan, device: &'a Device, bytes: u64, cancel: &Cancel) -> Result<Self> {
-        let prefetch = Prefetch::new(plan, device.pool()?.clone(), bytes, cancel.clone());
-        Ok(Self { plan, device, prefetch, next: 0, stats: StreamStats::default() })
+    /// Starts a pass in blocks of so many rows that holds at most `bytes` bytes of decoded chunks (or what one block needs, if that is more).
+    pub(crate) fn new(
+        plan: &'a RowPlan,
+        device: &'a Device,
+        rows: u64,
+        bytes: u64,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        let prefetch = Prefetch::new(plan, device.pool()?.clone(), rows, bytes, cancel.clone());
+        Ok(Self { plan, device, prefetch, rows, next: 0, stats: StreamStats::default() })
+    }
+
+    /// Digests what is read from now on.
+    pub(crate) fn digest(&mut self) {
+        self.prefetch.digests = Some(Digests::new(self.plan.arrays()));
+    }
+
+    /// Digests of what was read, where they were asked for.
+    pub(crate) fn digests(&self) -> Option<&Digests> {
+        self.prefetch.digests.as_ref()
     }
 
     /// Fills `slot` with the rows of the next block; their range, or none at the end.
     ///
-    /// `slot` holds [`RowPlan::block_bytes`].
+    /// `slot` holds [`RowPlan::staged_bytes`] of a block.
     pub(crate) fn next(&mut self, slot: &mut [u8]) -> Result<Option<std::ops::Range<u64>>> {
-        let rows = self.next..self.plan.rows().min(self.next + self.plan.block_rows());
+        let rows = self.next..self.plan.rows().min(self.next + self.rows);
         if rows.is_empty() {
             return Ok(None);
         }

@@ -75,19 +75,23 @@ impl Narrow {
         Ok(())
     }
 
-    /// Converts the elements of a row from a sample on; what is wrong with the first that does not fit.
+    /// Converts the elements of a row of `array` from a sample on; what is wrong with the first that does not fit.
     pub(crate) fn convert(
         &self,
-        dtype: StoredType,
+        array: &dyn ChunkedArray,
         [row, sample]: [u64; 2],
         from: &[u8],
         to: &mut [u8],
     ) -> Result<(), String> {
-        let convert =
-            |to: &mut [u8]| self.elements(dtype, from, to).map_err(|why| format!("row {row}: {why}"));
+        let dtype = array.dtype();
+        // A missing call is a negative one, whatever an array of calls says.
+        let missing = array.missing_value().filter(|_| self.negative == Negative::Missing);
+        let convert = |to: &mut [u8]| {
+            self.elements(dtype, missing, from, to).map_err(|why| format!("row {row}: {why}"))
+        };
         let Staged::Codes(calls) = self.staged else { return convert(to) };
         let mut narrow = Vec::new();
-        let from = if dtype == StoredType::I8 {
+        let from = if dtype == StoredType::I8 && missing.is_none() {
             from
         } else {
             narrow.resize(from.len() / dtype.size(), 0);
@@ -105,32 +109,44 @@ impl Narrow {
         })
     }
 
-    fn elements(&self, dtype: StoredType, from: &[u8], to: &mut [u8]) -> Result<(), String> {
+    fn elements(
+        &self,
+        dtype: StoredType,
+        missing: Option<f64>,
+        from: &[u8],
+        to: &mut [u8],
+    ) -> Result<(), String> {
         // Alleles as int8 are what nearly every store holds, and every byte is staged as it is.
         if self.staged == Staged::Bytes || dtype == StoredType::I8 && self.negative == Negative::Codes {
             to.copy_from_slice(from);
             return Ok(());
         }
         match dtype {
-            StoredType::Bool | StoredType::U8 => self.integers::<u8>(from, to),
-            StoredType::I8 => self.integers::<i8>(from, to),
-            StoredType::I16 => self.integers::<i16>(from, to),
-            StoredType::U16 => self.integers::<u16>(from, to),
-            StoredType::I32 => self.integers::<i32>(from, to),
-            StoredType::U32 => self.integers::<u32>(from, to),
-            StoredType::I64 => self.integers::<i64>(from, to),
-            StoredType::U64 => self.integers::<u64>(from, to),
-            StoredType::F16 => self.floats(from, to, |x: f16| f64::from(x.to_f32())),
-            StoredType::F32 => self.floats(from, to, |x: f32| f64::from(x)),
-            StoredType::F64 => self.floats(from, to, |x: f64| x),
+            StoredType::Bool | StoredType::U8 => self.integers::<u8>(missing, from, to),
+            StoredType::I8 => self.integers::<i8>(missing, from, to),
+            StoredType::I16 => self.integers::<i16>(missing, from, to),
+            StoredType::U16 => self.integers::<u16>(missing, from, to),
+            StoredType::I32 => self.integers::<i32>(missing, from, to),
+            StoredType::U32 => self.integers::<u32>(missing, from, to),
+            StoredType::I64 => self.integers::<i64>(missing, from, to),
+            StoredType::U64 => self.integers::<u64>(missing, from, to),
+            StoredType::F16 => self.floats(missing, from, to, |x: f16| f64::from(x.to_f32())),
+            StoredType::F32 => self.floats(missing, from, to, |x: f32| f64::from(x)),
+            StoredType::F64 => self.floats(missing, from, to, |x: f64| x),
         }
     }
 
-    fn integers<T: Pod + TryInto<i64>>(&self, from: &[u8], to: &mut [u8]) -> Result<(), String> {
+    fn integers<T: Pod + TryInto<i64>>(
+        &self,
+        missing: Option<f64>,
+        from: &[u8],
+        to: &mut [u8],
+    ) -> Result<(), String> {
         let floor = if self.negative == Negative::Codes { -2 } else { i64::MIN };
         for (i, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(self.width())).enumerate() {
             // Only u64 beyond i64 fails to convert, and that is out of any range.
             let value: i64 = from.try_into().unwrap_or(i64::MAX);
+            let value = if missing == Some(value as f64) { -1 } else { value };
             if value < floor || value as f64 > self.max {
                 return Err(self.outside(value, i));
             }
@@ -148,10 +164,18 @@ impl Narrow {
         format!("value {value} at element {element} is outside -2 to {}", self.max)
     }
 
-    fn floats<T: Pod>(&self, from: &[u8], to: &mut [u8], wide: impl Fn(T) -> f64) -> Result<(), String> {
+    fn floats<T: Pod>(
+        &self,
+        missing: Option<f64>,
+        from: &[u8],
+        to: &mut [u8],
+        wide: impl Fn(T) -> f64,
+    ) -> Result<(), String> {
+        let nan_is_missing = self.nan_is_missing || missing.is_some_and(f64::is_nan);
         for (i, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(4)).enumerate() {
             let value = wide(from);
-            let value = if value.is_nan() && self.nan_is_missing { -1.0 } else { value };
+            let is_missing = missing == Some(value) || value.is_nan() && nan_is_missing;
+            let value = if is_missing { -1.0 } else { value };
             #[allow(
                 clippy::cast_possible_truncation,
                 reason = "rounding to f32 is the point; overflow is checked"

@@ -6,7 +6,10 @@ use super::{narrow::Narrow, rows::Rows};
 use crate::{ChunkedArray, Error, Result};
 
 /// Most chunks of an array along its first axis; a claim above it is taken for damage.
-const MAX_BANDS: u64 = 1 << 22;
+pub(crate) const MAX_BANDS: u64 = 1 << 20;
+
+/// Bytes that keeping track of a chunk takes, from the task that decodes it to its place among the decoded.
+const TRACKING: u64 = 384;
 
 /// Selected rows of arrays appended along their first axis, each of (columns, depth) elements, in blocks of fixed height.
 ///
@@ -20,6 +23,8 @@ pub(crate) struct RowPlan {
     block_rows: u64,
     narrow: Narrow,
     bands: Vec<Band>,
+    /// Most bytes that reading one chunk takes besides the chunk.
+    scratch: u64,
 }
 
 /// The chunks of one array that share a range of rows.
@@ -32,7 +37,7 @@ pub(crate) struct Band {
     first: u64,
     /// Which of the selected rows they hold.
     pub(crate) rows: Range<u64>,
-    /// Bytes of its decoded chunks.
+    /// Bytes of its decoded chunks, and of what keeps track of them.
     pub(crate) bytes: u64,
 }
 
@@ -69,6 +74,7 @@ impl RowPlan {
             let across: u64 = shape[1..].iter().zip(&chunk[1..]).map(|(s, c)| s.div_ceil(*c)).product();
             let size = array.dtype().size() as u64;
             let chunk_bytes = chunk.iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent));
+            let chunk_bytes = chunk_bytes.saturating_add(TRACKING);
             let along = shape[0].div_ceil(chunk[0]);
             if along > MAX_BANDS {
                 let why =
@@ -86,7 +92,8 @@ impl RowPlan {
             }
             start += shape[0];
         }
-        Ok(Self { arrays, row, rows, block_rows, narrow, bands })
+        let scratch = arrays.iter().map(|array| array.scratch_bytes()).max().unwrap_or(0);
+        Ok(Self { arrays, row, rows, block_rows, narrow, bands, scratch })
     }
 
     /// How many rows are selected.
@@ -108,6 +115,11 @@ impl RowPlan {
         self.block_rows
     }
 
+    /// How many arrays there are.
+    pub(crate) fn arrays(&self) -> usize {
+        self.arrays.len()
+    }
+
     pub(crate) fn array(&self, index: usize) -> &Arc<dyn ChunkedArray> {
         &self.arrays[index]
     }
@@ -123,17 +135,54 @@ impl RowPlan {
 
     /// Bytes of a full block as staged.
     pub(crate) fn block_bytes(&self) -> u64 {
-        self.block_rows.min(self.rows()) * self.row_bytes()
+        self.staged_bytes(self.block_rows)
     }
 
-    /// Most bytes of decoded chunks that one block needs at once.
+    /// Bytes of so many rows, or of all if there are fewer, as staged.
+    pub(crate) fn staged_bytes(&self, rows: u64) -> u64 {
+        rows.min(self.rows()) * self.row_bytes()
+    }
+
+    /// Least bytes that a pass takes: the decoded chunks of any one block, what decoding one of them takes besides, and the
+    /// list of bands.
     pub(crate) fn largest_need(&self) -> u64 {
-        let starts = (0..self.rows()).step_by(usize::try_from(self.block_rows).unwrap_or(usize::MAX));
-        let need = |start| {
-            let range = self.needed(&(start..self.rows().min(start + self.block_rows)));
-            self.bands[range].iter().fold(0u64, |bytes, band| bytes.saturating_add(band.bytes))
-        };
-        starts.map(need).max().unwrap_or(0)
+        self.largest_need_of(self.block_rows)
+    }
+
+    /// The same of blocks of so many rows.
+    pub(crate) fn largest_need_of(&self, rows: u64) -> u64 {
+        let block = |row: u64| row / rows;
+        let (mut most, mut bytes) = (0, 0_u64);
+        let mut before: Option<&Band> = None;
+        // A block needs the bands that start in it, and the one that reaches into it.
+        for band in &self.bands {
+            let (this, within) = (block(band.rows.start), band.rows.start % rows != 0);
+            if before.is_none_or(|before| block(before.rows.start) != this) {
+                bytes = before.filter(|_| within).map_or(0, |before| before.bytes);
+            }
+            bytes = bytes.saturating_add(band.bytes);
+            most = most.max(bytes);
+            before = Some(band);
+        }
+        most.saturating_add(self.scratch).saturating_add(size_of_val(self.bands.as_slice()) as u64)
+    }
+
+    /// Bytes beyond these that so many threads have use for: none waits for a chunk, twice over, or for another's decoding.
+    pub(crate) fn ahead(&self, threads: u64) -> u64 {
+        let band = self.bands.iter().map(|band| band.bytes).max().unwrap_or(0);
+        let others = self.scratch.saturating_mul(threads.saturating_sub(1));
+        // Decoders get half of what is beyond the least.
+        band.saturating_mul(2 * threads + 2).max(others).saturating_add(others)
+    }
+
+    /// How many of so many threads may decode at once where a pass in blocks of so many rows may take so many bytes, and what
+    /// is left of these for decoded chunks.
+    pub(crate) fn decoders(&self, threads: usize, rows: u64, bytes: u64) -> (usize, u64) {
+        // Half of what is beyond the least goes to further decoders, half to chunks ahead.
+        let spare = bytes.saturating_sub(self.largest_need_of(rows));
+        let others = (spare / 2).checked_div(self.scratch).unwrap_or(u64::MAX);
+        let others = others.min(threads.saturating_sub(1) as u64);
+        (usize::try_from(1 + others).unwrap_or(threads), bytes.saturating_sub((1 + others) * self.scratch))
     }
 
     /// The bands that hold any of the rows.
@@ -186,7 +235,7 @@ impl RowPlan {
                 let to = staged((c0 + r) * depth + d0);
                 let source = &bytes[from..from + to_usize(run) * size];
                 let target = &mut out[to..to + staged(run)];
-                self.narrow.convert(array.dtype(), [row, c0 + r], source, target).map_err(|why| {
+                self.narrow.convert(&**array, [row, c0 + r], source, target).map_err(|why| {
                     let mut index = vec![band.chunk_row, ci, di];
                     index.truncate(array.shape().len());
                     Error::chunk(array.name(), &index, why)
@@ -201,4 +250,74 @@ impl RowPlan {
 /// The second and third extents; 1 for a third that is not there.
 fn trailing(shape: &[u64]) -> [u64; 2] {
     [shape.get(1).copied().unwrap_or(1), shape.get(2).copied().unwrap_or(1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        genotype::MemoryArray,
+        stream::{Negative, Staged},
+    };
+
+    fn plan(rows_and_chunks: &[(u64, u64)], block_rows: u64) -> RowPlan {
+        let array = |&(rows, chunk): &(u64, u64)| -> Arc<dyn ChunkedArray> {
+            let values = vec![0i8; usize::try_from(5 * rows).unwrap()];
+            Arc::new(MemoryArray::new("array", &values, &[rows, 5], &[chunk, 2]).unwrap())
+        };
+        let narrow =
+            Narrow { staged: Staged::I8, negative: Negative::Missing, max: 2.0, nan_is_missing: false };
+        let rows = rows_and_chunks.iter().map(|(rows, _)| rows).sum();
+        let arrays = rows_and_chunks.iter().map(array).collect();
+        RowPlan::new(arrays, Arc::new(Rows::all(rows)), narrow, block_rows).unwrap()
+    }
+
+    /// The least that a pass takes is that of the block with the most bands, whatever chunks and blocks are.
+    #[test]
+    fn least_memory_is_that_of_some_block() {
+        let lists: [&[(u64, u64)]; 6] = [
+            &[(1, 1)],
+            &[(100, 1)],
+            &[(100, 7)],
+            &[(64, 16), (1, 3), (30, 9)],
+            &[(40, 64), (40, 8)],
+            &[(3, 1), (3, 2), (90, 90), (5, 1)],
+        ];
+        for list in lists {
+            for block_rows in [1, 2, 8, 16, 64, 256] {
+                let plan = plan(list, block_rows);
+                let need = |start: u64| -> u64 {
+                    let bands = plan.needed(&(start..plan.rows().min(start + block_rows)));
+                    plan.bands()[bands].iter().map(|band| band.bytes).sum()
+                };
+                let blocks = (0..plan.rows()).step_by(usize::try_from(block_rows).unwrap());
+                let most = blocks.map(need).max().unwrap();
+                let bands = size_of_val(plan.bands()) as u64;
+                assert_eq!(plan.largest_need(), most + bands, "{list:?} {block_rows}");
+            }
+        }
+    }
+
+    /// Of 2 x 5 samples in chunks of 2, three a band.
+    #[test]
+    fn memory_is_shared_by_decoders_and_chunks() {
+        let mut plan = plan(&[(100, 10)], 10);
+        let least = plan.largest_need();
+        assert_eq!(plan.ahead(4), 10 * plan.bands()[0].bytes);
+        assert_eq!(plan.decoders(4, 10, 0), (4, 0));
+        plan.scratch = 1000;
+        assert_eq!(plan.largest_need(), least + 1000);
+        assert_eq!(plan.ahead(4), 10 * plan.bands()[0].bytes + 3000);
+        for (more, decoders) in [(0, 1), (1999, 1), (2000, 2), (5999, 3), (6000, 4), (1 << 20, 4)] {
+            let bytes = least + 1000 + more;
+            assert_eq!(plan.decoders(4, 10, bytes), (decoders, bytes - 1000 * decoders as u64), "{more}");
+        }
+        // Where there is memory for all, all decode.
+        for scratch in [1, 1000, 1 << 20] {
+            plan.scratch = scratch;
+            for rows in [10, 40] {
+                assert_eq!(plan.decoders(64, rows, plan.largest_need_of(rows) + plan.ahead(64)).0, 64);
+            }
+        }
+    }
 }

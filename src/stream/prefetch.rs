@@ -2,22 +2,23 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     time::Instant,
 };
 
 use rayon::ThreadPool;
 
-use super::{Band, RowPlan, StreamStats};
+use super::{Band, Digests, RowPlan, StreamStats, digest::digest};
 use crate::{Cancel, DecodedChunk, Error, Result};
 
 /// A band and its chunks.
 pub(super) type DecodedBand<'a> = (&'a Band, &'a [Vec<u8>]);
 
-/// Number of a band, of a chunk in it, and the chunk.
-type Decoded = (usize, usize, Result<DecodedChunk>);
+/// Number of a band, of a chunk in it, and the chunk with its digest.
+type Decoded = (usize, usize, Result<(DecodedChunk, u64)>);
 
 /// Decodes the chunks of a plan's bands in order on a pool, and keeps them until their rows were used.
 #[derive(Debug)]
@@ -26,10 +27,13 @@ pub(super) struct Prefetch<'a> {
     pool: Arc<ThreadPool>,
     /// Most bytes of decoded chunks, unless one block needs more.
     bytes: u64,
+    decoders: Arc<Decoders>,
     held: u64,
     /// The first band that is held, and those from it on that were started.
     first: usize,
     bands: VecDeque<Slot>,
+    /// Of the chunks that came, where that is asked for.
+    pub(super) digests: Option<Digests>,
     /// Set when the pass ends early, so that what is queued is not decoded.
     stop: Cancel,
     cancel: Cancel,
@@ -43,16 +47,72 @@ struct Slot {
     missing: usize,
 }
 
+type Task = Box<dyn FnOnce() + Send>;
+
+/// Starts tasks on a pool, at most some at once: fewer than there are threads, where memory for what decoding takes is short.
+/// Others wait here and not on a thread, which has other work to do.
+struct Decoders(Mutex<(usize, VecDeque<Task>)>);
+
+impl Decoders {
+    fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new((most, VecDeque::new()))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (usize, VecDeque<Task>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `task` must not panic.
+    fn start(self: &Arc<Self>, pool: &ThreadPool, task: Task) {
+        let mut state = self.lock();
+        if state.0 == 0 {
+            return state.1.push_back(task);
+        }
+        state.0 -= 1;
+        let decoders = Arc::clone(self);
+        pool.spawn(move || decoders.run(task));
+    }
+
+    /// Runs the task, then lets the next have its place on the pool that this thread is of.
+    fn run(self: Arc<Self>, task: Task) {
+        task();
+        let mut state = self.lock();
+        match state.1.pop_front() {
+            Some(next) => {
+                drop(state);
+                rayon::spawn(move || self.run(next));
+            }
+            None => state.0 += 1,
+        }
+    }
+}
+
+impl fmt::Debug for Decoders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoders").finish_non_exhaustive()
+    }
+}
+
 impl<'a> Prefetch<'a> {
-    pub(super) fn new(plan: &'a RowPlan, pool: Arc<ThreadPool>, bytes: u64, cancel: Cancel) -> Self {
+    /// Of a pass in blocks of so many rows.
+    pub(super) fn new(
+        plan: &'a RowPlan,
+        pool: Arc<ThreadPool>,
+        rows: u64,
+        bytes: u64,
+        cancel: Cancel,
+    ) -> Self {
         let (sender, receiver) = mpsc::channel();
+        let (decoders, bytes) = plan.decoders(pool.current_num_threads(), rows, bytes);
         Self {
             plan,
             pool,
             bytes,
+            decoders: Decoders::new(decoders),
             held: 0,
             first: 0,
             bands: VecDeque::new(),
+            digests: None,
             stop: Cancel::default(),
             cancel,
             sender,
@@ -74,7 +134,10 @@ impl<'a> Prefetch<'a> {
             let (band, chunk, result) = self.receiver.recv().expect("this end holds a sender too");
             let slot = &mut self.bands[band - self.first];
             slot.missing -= 1;
-            let decoded = result?;
+            let (decoded, digest) = result?;
+            if let Some(digests) = &mut self.digests {
+                digests.add(self.plan.bands()[band].array, digest);
+            }
             stats.read += decoded.read;
             stats.decode += decoded.decode;
             stats.stored_bytes += decoded.stored;
@@ -100,17 +163,24 @@ impl<'a> Prefetch<'a> {
             for (i, index) in chunks.into_iter().enumerate() {
                 let (array, sender) = (plan.array(band.array).clone(), self.sender.clone());
                 let (stop, cancel) = (self.stop.clone(), self.cancel.clone());
-                self.pool.spawn(move || {
+                let digested = self.digests.is_some();
+                let task = move || {
                     if stop.is_cancelled() || cancel.is_cancelled() {
                         // The consumer may be waiting for this chunk; if it is gone, nobody minds.
                         let _ = sender.send((number, i, Err(Error::Cancelled)));
                         return;
                     }
                     // A panic on the pool's thread would abort the process.
-                    let result = catch_unwind(AssertUnwindSafe(|| array.read_chunk(&index)));
+                    let result = catch_unwind(AssertUnwindSafe(|| {
+                        let chunk = array.read_chunk(&index)?;
+                        let place = (number as u64) << 32 | i as u64;
+                        let digest = if digested { digest(place, &chunk.bytes) } else { 0 };
+                        Ok((chunk, digest))
+                    }));
                     let panicked = |_| Err(Error::chunk(array.name(), &index, "decoding panicked"));
                     let _ = sender.send((number, i, result.unwrap_or_else(panicked)));
-                });
+                };
+                self.decoders.start(&self.pool, Box::new(task));
             }
         }
     }

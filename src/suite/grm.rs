@@ -15,7 +15,10 @@ use crate::{
     tensor::Tensor,
 };
 
-device_tests! { called_or_not, relationships, least_budgets }
+device_tests! {
+    called_or_not, least_budgets;
+    relationships,
+}
 
 /// Dosages of 0 to 2, one in eleven missing.
 fn dosages(variants: u64, samples: u64) -> Vec<i8> {

@@ -16,9 +16,9 @@ use crate::{
 };
 
 device_tests! {
-    sizes_around_the_tiles, sizes_around_the_large_tiles, sizes_around_the_cpu_tiles, every_type, every_stored_value, lower_gram,
-    identity_keeps_bits, transposes_agree, is_linear, two_runs_are_equal, agrees_with_cpu, an_operand_twice,
-    past_the_largest_grid, wrong_shapes, wrong_device, row_beyond_a_binding,
+    sizes_around_the_tiles, sizes_around_the_large_tiles, every_type, lower_gram, identity_keeps_bits, transposes_agree,
+    is_linear, two_runs_are_equal, agrees_with_cpu, an_operand_twice, wrong_shapes, wrong_device, row_beyond_a_binding;
+    sizes_around_the_cpu_tiles, every_stored_value, past_the_largest_grid,
 }
 
 /// op(a)[m, k] op(b)[k, n], by its definition.

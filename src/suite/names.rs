@@ -48,6 +48,8 @@ fn options_have_a_floor() {
         (options(None, Some(15), None), Some("groups_per_axis")),
         (options(None, None, Some(0)), Some("threads")),
         (options(Some(16 << 10), Some(16), Some(1)), None),
+        (DeviceOptions { step: Some(0), ..DeviceOptions::default() }, Some("step")),
+        (DeviceOptions { fill: Some(0), ..DeviceOptions::default() }, Some("fill")),
     ];
     for (options, wrong) in cases {
         let name = match Device::open_with("cpu", &options) {

@@ -20,8 +20,9 @@ use crate::{
 
 device_tests! {
     weights_are_the_oracles, products_are_close, sums_are_exact, sums_add_up, missing_here_and_there,
-    large_tiles_change_nothing, panels_change_nothing, several_launches, many_parts, operands_of_any_magnitude,
-    codes_are_standardised, empty, wrong_shapes, nan_is_refused,
+    large_tiles_change_nothing, panels_change_nothing, several_launches, operands_of_any_magnitude,
+    codes_are_standardised, empty, wrong_shapes, nan_is_refused;
+    many_parts,
 }
 
 /// (samples, columns, rows): around words, quads, tiles of 64 rows and of 16 lanes.
@@ -199,7 +200,13 @@ fn operands_of_any_magnitude(device: &Device) {
             let mut gram = new(Some([100.0, 1000.0]));
             gram.add(case.rows()).unwrap();
             let used = Rows { range: (0, 7), ..case.rows() };
-            [new(None).rows(used).unwrap(), gram.finish().unwrap()]
+            let mut applied = Matrix::zeros(0, 0);
+            let mut sink = |_, rows: &Matrix| {
+                applied.clone_from(rows);
+                Ok(())
+            };
+            new(None).each_part([(0, used)].into_iter(), &mut sink).unwrap();
+            [applied, gram.finish().unwrap()]
         });
         scaled.iter().zip(&y).for_each(|(scaled, y)| assert_magnitudes(scaled, y));
     }

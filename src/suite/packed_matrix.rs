@@ -9,16 +9,18 @@ use super::{
     packed_case::{assert_magnitudes, one_operand_in_magnitudes},
 };
 use crate::{
-    Backend, Budget, Cancel, Device, Error, Progress, Result, Run, Status, Tensor,
+    Backend, Budget, Cancel, Device, DeviceOptions, Error, Progress, Result, Run, Status, Tensor,
     genotype::{PackedMatrix, packed::row_words},
+    kernels::{self, PackedPass, PackedRows},
     linalg::{LinearMap, Matrix, Pass, RandomizedSvd, host, left_vectors, randomized_svd},
     random::{gaussian, philox},
 };
 
 device_tests! {
-    entries_are_the_oracles, panels_change_nothing, entries_are_uniform, pushed_rows_are_the_same, products_are_close,
-    values_and_vectors, no_rows, refused_arguments, refused_rows, larger_than_memory, rows_beyond_a_binding,
-    operands_of_any_magnitude, cancelled_between_panels, cancelled_while_made, beyond_the_budget,
+    entries_are_the_oracles, panels_change_nothing, entries_are_uniform, products_are_close, no_rows, refused_arguments,
+    refused_rows, larger_than_memory, rows_beyond_a_binding, operands_of_any_magnitude, cancelled_between_panels,
+    cancelled_while_made, beyond_the_budget;
+    steps_and_groups_change_nothing, pushed_rows_are_the_same, values_and_vectors,
 }
 
 /// (rows, columns) around words of 16 codes, blocks of four words, and launches.
@@ -86,6 +88,35 @@ fn panels_change_nothing(device: &Device) {
         let parts = PackedMatrix::random_in_panels(device, rows, columns, 3, bytes, &run).unwrap();
         assert!(parts.words() == words, "panels of {bytes}");
         assert_eq!(parts.gram(&x, &pass(&run)).unwrap(), product, "panels of {bytes}");
+    }
+}
+
+fn steps_and_groups_change_nothing(device: &Device) {
+    let name = &device.info().name;
+    if name.ends_with(":lent") {
+        return;
+    }
+    let (rows, columns) = (4500, 33);
+    let (x, run) = (operand(columns, 4), Run::default());
+    let product = random(cpu(), rows, columns, 3).unwrap().gram(&x, &pass(&run)).unwrap();
+    for (step, fill) in [(1, 1), (1 << 16, 16), (1 << 30, 4096)] {
+        let options =
+            DeviceOptions { step: Some(step), fill: Some(fill), checked: true, ..Default::default() };
+        let device = Device::open_with(name, &options).unwrap();
+        assert_eq!((device.limits().step, device.limits().fill), (step, fill));
+        let matrix = random(&device, rows, columns, 3).unwrap();
+        assert_eq!(matrix.gram(&x, &pass(&run)).unwrap(), product, "step {step}, fill {fill}");
+        // In stages, as the benchmarks take it.
+        let table = vec![[0.0f32, 1.0]; rows as usize];
+        let table = Tensor::from_slice(&device, table.as_flattened(), &[rows, 2]).unwrap();
+        let bounds = [2.0 * (columns as f64).sqrt(), 2.0 * columns as f64];
+        let mut stages = PackedPass::new(&device, &x, false, bounds).unwrap();
+        for packed in kernels::panels(&matrix) {
+            let rows = PackedRows { packed, table: &table, missing: false };
+            stages.weigh(rows).unwrap();
+            stages.add(rows).unwrap();
+        }
+        assert_eq!(stages.finish().unwrap(), product, "in stages, step {step}, fill {fill}");
     }
 }
 

@@ -57,5 +57,9 @@ fn new_samples_on_loadings(device: &Device) {
         for ((a, e), size) in projection.scores.data().iter().zip(&expected).zip(&sizes) {
             assert!((a - e).abs() <= 2e-6 * size, "{variants} x {samples}, {k}: {a} against {e} of {size}");
         }
+        let used: Vec<&[i8]> =
+            dosages.chunks(samples).zip(&matches).filter_map(|(row, m)| m.map(|_| row)).collect();
+        let called = |sample| used.iter().filter(|row| row[sample] >= 0).count() as u64;
+        assert_eq!(projection.called, (0..samples).map(called).collect::<Vec<_>>());
     }
 }

@@ -9,15 +9,15 @@ use crate::{
 };
 
 device_tests!(
-    any_condition_number,
     sizes,
     dependent_columns,
     structured_dependence,
-    constant_columns,
     columns_of_any_scale,
     bad_values_are_named,
     bad_shapes_are_named,
-    two_runs_are_equal,
+    two_runs_are_equal;
+    any_condition_number,
+    constant_columns,
 );
 
 /// Q orthonormal, R upper with a diagonal >= 0, and each column of x - Q R small against that of x.

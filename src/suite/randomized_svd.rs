@@ -16,18 +16,18 @@ use crate::{
 
 device_tests!(
     values_vectors_and_residuals,
-    flat_spectrum_takes_passes,
-    power_iterations_count_passes,
     left_vectors_by_blocks,
     narrow_elements,
-    past_the_rank,
     edge_shapes,
-    restarts_reach_the_same,
-    signs_follow_their_rules,
     bad_arguments_are_named,
     bad_products_are_named,
     cancelled_between_blocks,
-    progress_counts_up,
+    progress_counts_up;
+    flat_spectrum_takes_passes,
+    power_iterations_count_passes,
+    past_the_rank,
+    restarts_reach_the_same,
+    signs_follow_their_rules,
     seeds_agree_and_runs_are_equal,
 );
 

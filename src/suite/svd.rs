@@ -9,19 +9,19 @@ use crate::{
 };
 
 device_tests!(
+    sizes,
+    truncated_sizes,
+    signs,
+    bad_values_are_named;
     any_condition_number,
     rank_deficient,
-    sizes,
     truncated_any_condition_number,
     truncated_by_iteration,
     truncated_small_values,
     truncated_rank_deficient,
-    truncated_sizes,
     any_scale,
     constant_matrix,
     transposing_swaps_the_sides,
-    signs,
-    bad_values_are_named,
     two_runs_are_equal,
 );
 

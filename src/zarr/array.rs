@@ -5,11 +5,11 @@ use std::{
     fs::File,
     io::{ErrorKind, Read},
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
-    guard::{Why, buffer},
+    guard::{Decoded, Fault, Size, buffer},
     layout,
     metadata::{self, Element, Metadata},
 };
@@ -20,47 +20,48 @@ use crate::{ChunkedArray, DecodedChunk, Error, MissingChunk, Result, StoredType}
 pub(super) struct StoredArray {
     folder: PathBuf,
     name: String,
-    missing: MissingChunk,
     pub(super) metadata: Metadata,
 }
 
 impl StoredArray {
     /// Opens the array at `path` within `store`; an empty path is the store itself.
-    pub(super) fn open(store: &Path, path: &str, missing: MissingChunk) -> Result<Self> {
+    pub(super) fn open(store: &Path, path: &str) -> Result<Self> {
         let folder = folder_of(store, path)?;
         let metadata = metadata::read(&folder)?;
-        Ok(Self { name: folder.display().to_string(), folder, missing, metadata })
+        Ok(Self { name: folder.display().to_string(), folder, metadata })
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads and decodes one chunk; `None` where variable-length strings are missing.
-    pub(super) fn read(&self, index: &[u64]) -> Result<Option<DecodedChunk>> {
-        let fail = |why: String| Error::chunk(&self.name, index, why);
-        let Metadata { spec, chain, fill, .. } = &self.metadata;
+    /// Reads and decodes one chunk; `None` where it is missing. `fill` stands for each element of an inner chunk that is
+    /// missing; without it, that is a fault.
+    pub(super) fn read(&self, index: &[u64], fill: Option<&[u8]>) -> Decoded<Option<DecodedChunk>> {
+        let Metadata { spec, chain, .. } = &self.metadata;
         let grid = self.metadata.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
-            return Err(fail(format!("outside the grid of {grid:?} chunks")));
+            return Err(format!("outside the grid of {grid:?} chunks").into());
         }
         let start = Instant::now();
         let path = self.folder.join(self.metadata.keys.encode(index).as_str());
-        let encoded = read_bounded(&path, chain.encoded_cap(spec)).map_err(fail)?;
-        let read = start.elapsed();
-        let stored = encoded.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        let fill = (self.missing == MissingChunk::Fill).then_some(fill.as_slice());
-        let bytes = match (encoded, fill) {
-            (Some(encoded), _) => {
-                let extent = self.metadata.extent(index);
-                metadata::guarded(|| chain.decode(Cow::Owned(encoded), spec, &extent, fill))
-            }
-            (None, None) => Err("it is missing from the store".to_owned()),
-            (None, Some(_)) if spec.size == 0 => return Ok(None),
-            (None, Some(fill)) => layout::filled(fill, spec.count()),
-        };
-        let bytes = bytes.map_err(fail)?;
+        let Some(encoded) = read_bounded(&path, chain.encoded_cap(spec))? else { return Ok(None) };
+        let (stored, read, extent) = (encoded.len() as u64, start.elapsed(), self.metadata.extent(index));
+        let bytes = metadata::guarded(|| chain.decode(Cow::Owned(encoded), spec, &extent, fill))?;
         Ok(Some(DecodedChunk { bytes, stored, read, decode: start.elapsed() - read }))
+    }
+
+    /// The error of a chunk that could not be had.
+    pub(super) fn error(&self, index: &[u64], fault: Fault) -> Error {
+        match fault {
+            Fault::Wrong(why) | Fault::Missing(why) | Fault::Large(_, why) => {
+                Error::chunk(&self.name, index, why)
+            }
+            Fault::Memory(requested) => {
+                let what = format!("{}: chunk {index:?}", self.name).into();
+                Error::OutOfHostMemory { what, requested }
+            }
+        }
     }
 }
 
@@ -77,27 +78,23 @@ fn folder_of(store: &Path, path: &str) -> Result<PathBuf> {
 }
 
 /// Reads a whole file of at most `cap` bytes; `None` where there is none.
-fn read_bounded(path: &Path, cap: usize) -> Why<Option<Vec<u8>>> {
+fn read_bounded(path: &Path, cap: usize) -> Decoded<Option<Vec<u8>>> {
     let fail = |error: std::io::Error| format!("cannot be read: {error}");
     // Before it is opened: opening a named pipe waits for a writer.
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(fail(error)),
+        Err(error) => return Err(fail(error).into()),
     };
     if !metadata.is_file() {
-        return Err("its chunk is not a file".to_owned());
+        return Err("its chunk is not a file".into());
     }
     let file = File::open(path).map_err(fail)?;
-    let over = |bytes: u64| format!("its file has {bytes} bytes, more than the {cap} a chunk may take");
-    let length = usize::try_from(metadata.len()).ok().filter(|&length| length <= cap);
-    let length = length.ok_or_else(|| over(metadata.len()))?;
-    let mut bytes = buffer(length)?;
+    Size::AtMost(cap).check(metadata.len(), "its file has")?;
+    let mut bytes = buffer(usize::try_from(metadata.len()).unwrap_or(cap))?;
     // The file may grow meanwhile; the cap holds nevertheless.
     file.take(cap as u64 + 1).read_to_end(&mut bytes).map_err(fail)?;
-    if bytes.len() > cap {
-        return Err(over(bytes.len() as u64));
-    }
+    Size::AtMost(cap).check(bytes.len() as u64, "its file has")?;
     Ok(Some(bytes))
 }
 
@@ -112,7 +109,9 @@ fn read_bounded(path: &Path, cap: usize) -> Why<Option<Vec<u8>>> {
 #[derive(Debug)]
 pub struct ZarrArray {
     inner: StoredArray,
+    store: PathBuf,
     dtype: StoredType,
+    missing: MissingChunk,
 }
 
 impl ZarrArray {
@@ -121,15 +120,31 @@ impl ZarrArray {
     /// Reads the array's own metadata and nothing else, so an unsupported neighbour does no harm.
     ///
     /// # Errors
-    /// - [`Error::Store`]: no array there, an unsupported data type or codec (named), or sizes that overflow or
-    ///   exceed [`MAX_CHUNK_BYTES`](super::MAX_CHUNK_BYTES).
+    /// - [`Error::Store`]: no array there, an unsupported data type or codec, or an attribute that changes values, such as
+    ///   `scale_factor` (all of these are named), or sizes that overflow or exceed [`MAX_CHUNK_BYTES`](super::MAX_CHUNK_BYTES).
     /// - [`Error::Io`]: the metadata cannot be read.
     pub fn open(store: impl AsRef<Path>, path: &str, missing: MissingChunk) -> Result<Self> {
-        let inner = StoredArray::open(store.as_ref(), path, missing)?;
+        let store = store.as_ref();
+        let inner = StoredArray::open(store, path)?;
         match inner.metadata.element {
-            Element::Number(dtype) => Ok(Self { inner, dtype }),
+            Element::Number(dtype) => Ok(Self { inner, store: store.to_path_buf(), dtype, missing }),
             _ => Err(Error::store(&inner.name, "holds strings, not numbers")),
         }
+    }
+
+    /// The error of a chunk that could not be had; of one that is missing, with what there is to know about it.
+    fn error(&self, index: &[u64], fault: Fault) -> Error {
+        let Fault::Missing(why) = fault else { return self.inner.error(index, fault) };
+        let fill = layout::number(&self.inner.metadata.fill, self.dtype);
+        let writer = match metadata::writer(&self.store).as_str() {
+            "" => String::new(),
+            said => format!(" (the store says: {said})"),
+        };
+        let why = format!(
+            "{why}: an error unless missing chunks are said to hold the fill value, {fill}; writers may leave out those \
+             that hold nothing else{writer}"
+        );
+        Error::chunk(&self.inner.name, index, why)
     }
 
     /// Names of the axes as the store gives them; empty where it does not.
@@ -155,10 +170,25 @@ impl ChunkedArray for ZarrArray {
         self.dtype
     }
 
+    fn missing_value(&self) -> Option<f64> {
+        // Negative dosages are missing anyway.
+        self.inner.metadata.missing.filter(|missing| missing.is_nan() || *missing >= 0.0)
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        self.inner.metadata.chain.scratch(&self.inner.metadata.spec)
+    }
+
     fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
-        // Numbers always have a fill value.
-        self.inner
-            .read(index)?
-            .ok_or_else(|| Error::chunk(&self.inner.name, index, "it is missing from the store"))
+        let fill = (self.missing == MissingChunk::Fill).then_some(self.inner.metadata.fill.as_slice());
+        let chunk = self.inner.read(index, fill).and_then(|chunk| match (chunk, fill) {
+            (Some(chunk), _) => Ok(chunk),
+            (None, Some(fill)) => {
+                let bytes = layout::filled(fill, self.inner.metadata.spec.count())?;
+                Ok(DecodedChunk { bytes, stored: 0, read: Duration::ZERO, decode: Duration::ZERO })
+            }
+            (None, None) => Err(Fault::Missing("it is missing from the store".to_owned())),
+        });
+        chunk.map_err(|fault| self.error(index, fault))
     }
 }

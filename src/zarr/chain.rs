@@ -6,7 +6,7 @@ use serde_json::Value;
 use zarrs::metadata::v3::MetadataV3;
 
 use super::{
-    guard::{BytesCodec, Size, Why},
+    guard::{BytesCodec, Decoded, Size, Why},
     layout,
     shard::Shard,
 };
@@ -14,8 +14,11 @@ use super::{
 pub(super) const SUPPORTED: &str =
     "blosc, zstd, gzip, zlib, crc32c, bytes, transpose, sharding_indexed and vlen-utf8 are supported";
 
-/// Room above twice the decoded size that an encoded chunk may take.
+/// Room above the decoded size, and an eighth of it, that an encoded chunk may take.
 const ENCODED_SLACK: usize = 64 << 10;
+
+/// Largest block that blosc chooses by itself, in bytes.
+const BLOSC_BLOCK: usize = 1 << 20;
 
 /// Most bytes of one chunk of variable-length strings, whose decoded size no metadata tells.
 pub(super) const MAX_TEXT_BYTES: usize = 256 << 20;
@@ -29,6 +32,8 @@ pub(super) struct ChunkSpec {
     pub(super) size: usize,
     /// Bytes of the numbers that an element is made of.
     pub(super) unit: usize,
+    /// Most bytes of variable-length strings, serialised.
+    pub(super) text: usize,
 }
 
 impl ChunkSpec {
@@ -67,7 +72,7 @@ impl Chain {
         let mut bytes = Vec::new();
         for codec in codecs {
             let name = codec.name();
-            if let Some(codec) = bytes_codec(name) {
+            if let Some(codec) = bytes_codec(codec) {
                 if to_bytes.is_none() {
                     return Err(format!("codec `{name}` comes before the one that makes bytes"));
                 }
@@ -104,11 +109,30 @@ impl Chain {
     /// Most bytes an encoded chunk may have: more is refused unread.
     pub(super) fn encoded_cap(&self, spec: &ChunkSpec) -> usize {
         let decoded = match &self.to_bytes {
-            ToBytes::Text => return MAX_TEXT_BYTES,
+            ToBytes::Text => return spec.text,
             ToBytes::Shard(shard) => spec.bytes().saturating_add(shard.index_bytes()),
             ToBytes::Plain { .. } => spec.bytes(),
         };
-        decoded.saturating_mul(2).saturating_add(ENCODED_SLACK)
+        decoded.saturating_add(decoded / 8).saturating_add(ENCODED_SLACK)
+    }
+
+    /// Most bytes that decoding a chunk takes besides its elements: its file, and what the codecs need for themselves.
+    pub(super) fn scratch(&self, spec: &ChunkSpec) -> u64 {
+        let cap = self.encoded_cap(spec) as u64;
+        let block =
+            |codec: &BytesCodec| if let BytesCodec::Blosc { block } = codec { *block as u64 } else { 0 };
+        // Two for c-blosc, and one for its bits to be unshuffled from.
+        let blosc = 3 * self.bytes.iter().map(block).max().unwrap_or(0).min(cap);
+        // What is not compressed is decoded in place.
+        let compressed = self.bytes.iter().any(|codec| *codec != BytesCodec::Crc32c);
+        blosc
+            + match &self.to_bytes {
+                ToBytes::Plain { .. } if compressed => cap,
+                ToBytes::Plain { .. } if self.transpose.is_some() => spec.bytes() as u64,
+                ToBytes::Plain { .. } => 0,
+                ToBytes::Text => 2 * cap,
+                ToBytes::Shard(shard) => cap + shard.scratch(),
+            }
     }
 
     /// Decodes one chunk: exactly `spec.bytes()` bytes, or the serialised strings.
@@ -121,7 +145,7 @@ impl Chain {
         spec: &ChunkSpec,
         extent: &[u64],
         fill: Option<&[u8]>,
-    ) -> Why<Vec<u8>> {
+    ) -> Decoded<Vec<u8>> {
         let cap = Size::AtMost(self.encoded_cap(spec));
         let innermost = match self.to_bytes {
             ToBytes::Plain { .. } => Size::Exactly(spec.bytes()),
@@ -149,9 +173,13 @@ impl Chain {
     }
 }
 
-fn bytes_codec(name: &str) -> Option<BytesCodec> {
-    Some(match name {
-        "blosc" | "numcodecs.blosc" => BytesCodec::Blosc,
+fn bytes_codec(codec: &MetadataV3) -> Option<BytesCodec> {
+    let block = || {
+        let named = codec.configuration()?.get("blocksize")?.as_u64()?;
+        usize::try_from(named).ok().filter(|&named| named > BLOSC_BLOCK)
+    };
+    Some(match codec.name() {
+        "blosc" | "numcodecs.blosc" => BytesCodec::Blosc { block: block().unwrap_or(BLOSC_BLOCK) },
         "zstd" | "numcodecs.zstd" => BytesCodec::Zstd,
         "gzip" | "numcodecs.gzip" => BytesCodec::Gzip,
         "zlib" | "numcodecs.zlib" => BytesCodec::Zlib,

@@ -4,15 +4,58 @@
 //! caught. So every size a chunk claims is compared with what the metadata promises before memory is taken,
 //! and memory is taken fallibly.
 
-use std::{borrow::Cow, io::Read};
+use std::{
+    borrow::Cow,
+    io::{ErrorKind, Read},
+};
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use zarrs::array::codec::blosc_decompress_bytes;
 
 use super::bitshuffle;
 
-/// What is wrong with a chunk, in words; the caller adds the array and the index.
+/// What is wrong with metadata, in words; the caller adds the array.
 pub(super) type Why<T> = Result<T, String>;
+
+/// Why there is no chunk; the caller adds the array and the index.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// What is wrong with it, in words.
+    Wrong(String),
+    /// It is not there; which part of it, in words.
+    Missing(String),
+    /// It, or a part of it, has so many bytes: more than it may.
+    Large(u64, String),
+    /// The host has no room for so many bytes.
+    Memory(u64),
+}
+
+impl Fault {
+    /// Says which part of the chunk it is about.
+    pub(super) fn of(self, part: &str) -> Self {
+        match self {
+            Self::Wrong(why) => Self::Wrong(format!("{part}: {why}")),
+            Self::Missing(why) => Self::Missing(format!("{part}: {why}")),
+            Self::Large(bytes, why) => Self::Large(bytes, format!("{part}: {why}")),
+            Self::Memory(bytes) => Self::Memory(bytes),
+        }
+    }
+}
+
+impl From<String> for Fault {
+    fn from(why: String) -> Self {
+        Self::Wrong(why)
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(why: &str) -> Self {
+        Self::Wrong(why.to_owned())
+    }
+}
+
+/// A chunk, or why there is none.
+pub(super) type Decoded<T> = Result<T, Fault>;
 
 /// Bytes of a blosc header, before the table of block offsets.
 const BLOSC_HEADER: usize = 16;
@@ -24,7 +67,10 @@ const BLOSC_MIN_SPLIT: usize = 128;
 /// A bytes-to-bytes codec that can be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BytesCodec {
-    Blosc,
+    Blosc {
+        /// Most bytes of a block.
+        block: usize,
+    },
     Zstd,
     Gzip,
     Zlib,
@@ -45,20 +91,24 @@ impl Size {
         }
     }
 
-    pub(super) fn check(self, got: u64, what: &str) -> Why<()> {
+    pub(super) fn check(self, got: u64, what: &str) -> Decoded<()> {
         match self {
-            Self::Exactly(n) if got != n as u64 => Err(format!("{what} {got} bytes, expected {n}")),
-            Self::AtMost(n) if got > n as u64 => Err(format!("{what} {got} bytes, expected at most {n}")),
+            Self::Exactly(n) if got != n as u64 => Err(format!("{what} {got} bytes, expected {n}").into()),
+            Self::AtMost(n) if got > n as u64 => Err(self.exceeded(got, what)),
             _ => Ok(()),
         }
+    }
+
+    fn exceeded(self, got: u64, what: &str) -> Fault {
+        Fault::Large(got, format!("{what} {got} bytes, expected at most {}", self.cap()))
     }
 }
 
 impl BytesCodec {
     /// Undoes this codec.
-    pub(super) fn decode(self, data: Cow<'_, [u8]>, size: Size) -> Why<Cow<'_, [u8]>> {
+    pub(super) fn decode(self, data: Cow<'_, [u8]>, size: Size) -> Decoded<Cow<'_, [u8]>> {
         match self {
-            Self::Blosc => blosc(data, size).map(Cow::Owned),
+            Self::Blosc { block } => blosc(data, size, block).map(Cow::Owned),
             Self::Zstd => zstd(&data, size).map(Cow::Owned),
             Self::Gzip => inflate(MultiGzDecoder::new(data.as_ref()), size, "gzip data has").map(Cow::Owned),
             Self::Zlib => zlib(&data, size).map(Cow::Owned),
@@ -68,9 +118,9 @@ impl BytesCodec {
 }
 
 /// An empty vector with room for `bytes`, or an error where the allocator refuses.
-pub(super) fn buffer(bytes: usize) -> Why<Vec<u8>> {
+pub(super) fn buffer(bytes: usize) -> Decoded<Vec<u8>> {
     let mut buffer = Vec::new();
-    buffer.try_reserve_exact(bytes).map_err(|_| format!("no memory for {bytes} bytes"))?;
+    buffer.try_reserve_exact(bytes).map_err(|_| Fault::Memory(bytes as u64))?;
     Ok(buffer)
 }
 
@@ -84,9 +134,13 @@ fn usize_at(data: &[u8], at: usize) -> Option<usize> {
     u32_at(data, at).and_then(|value| usize::try_from(value).ok())
 }
 
-fn blosc(mut data: Cow<'_, [u8]>, size: Size) -> Why<Vec<u8>> {
+fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<Vec<u8>> {
     let frame = BloscFrame::parse(&data)?;
     size.check(frame.nbytes as u64, "blosc header claims")?;
+    if frame.block > block {
+        let why = format!("blosc blocks have {} bytes, more than the {block} of its metadata", frame.block);
+        return Err(why.into());
+    }
     frame.check_streams(&data)?;
     // c-blosc does not look at what its own malloc of two blocks returned, so ask first.
     drop(buffer(frame.nbytes.saturating_add(frame.block.saturating_mul(2)).saturating_add(4096))?);
@@ -100,7 +154,7 @@ fn blosc(mut data: Cow<'_, [u8]>, size: Size) -> Why<Vec<u8>> {
         .map_err(|_| "blosc cannot decompress it: the data is damaged".to_owned())?;
     Size::Exactly(frame.nbytes).check(decoded.len() as u64, "blosc decompressed")?;
     if bits {
-        bitshuffle::unshuffle_blocks(&mut decoded, frame.block);
+        bitshuffle::unshuffle_blocks(&mut decoded, frame.block)?;
     }
     Ok(decoded)
 }
@@ -119,35 +173,38 @@ impl BloscFrame {
     const RESERVED: u8 = 0x08;
     const DONT_SPLIT: u8 = 0x10;
 
-    fn parse(data: &[u8]) -> Why<Self> {
+    fn parse(data: &[u8]) -> Decoded<Self> {
         let short = || format!("{} bytes are shorter than a blosc header", data.len());
-        let [version, _, flags, typesize, ..] = *data else { return Err(short()) };
+        let [version, _, flags, typesize, ..] = *data else { return Err(short().into()) };
         let nbytes = usize_at(data, 4).ok_or_else(short)?;
         let block = usize_at(data, 8).ok_or_else(short)?;
         let total = usize_at(data, 12).ok_or_else(short)?;
         if version != 2 || flags & Self::RESERVED != 0 {
-            return Err(format!("blosc header has version {version}, flags {flags:#x}: not a blosc 1 frame"));
+            let why = format!("blosc header has version {version}, flags {flags:#x}: not a blosc 1 frame");
+            return Err(why.into());
         }
         if total != data.len() {
-            return Err(format!("blosc header claims {total} encoded bytes, there are {}", data.len()));
+            let why = format!("blosc header claims {total} encoded bytes, there are {}", data.len());
+            return Err(why.into());
         }
         if typesize == 0 || nbytes == 0 || block == 0 || block > nbytes {
-            return Err(format!(
-                "blosc header claims {nbytes} bytes in blocks of {block}, elements of {typesize}"
-            ));
+            let why =
+                format!("blosc header claims {nbytes} bytes in blocks of {block}, elements of {typesize}");
+            return Err(why.into());
         }
         Ok(Self { flags, typesize: typesize.into(), nbytes, block })
     }
 
     /// Walks every block's streams, which must lie inside `data`.
-    fn check_streams(&self, data: &[u8]) -> Why<()> {
+    fn check_streams(&self, data: &[u8]) -> Decoded<()> {
         if self.flags & Self::STORED != 0 {
             return Size::Exactly(self.nbytes.saturating_add(BLOSC_HEADER))
                 .check(data.len() as u64, "stored blosc frame has");
         }
         let blocks = self.nbytes.div_ceil(self.block);
         if blocks > (data.len() - BLOSC_HEADER) / 4 {
-            return Err(format!("blosc header claims {blocks} blocks, more than the data has offsets for"));
+            let why = format!("blosc header claims {blocks} blocks, more than the data has offsets for");
+            return Err(why.into());
         }
         for block in 0..blocks {
             let whole = block + 1 < blocks || self.nbytes.is_multiple_of(self.block);
@@ -182,8 +239,8 @@ impl BloscFrame {
     }
 }
 
-fn zstd(data: &[u8], size: Size) -> Why<Vec<u8>> {
-    let damaged = |error: std::io::Error| format!("zstd cannot decompress it: {error}");
+fn zstd(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
+    let damaged = |error| damaged("zstd cannot decompress it", size, &error);
     let claimed = zstd::zstd_safe::get_frame_content_size(data)
         .map_err(|_| "it does not start with a zstd frame".to_owned())?;
     if let Some(claimed) = claimed {
@@ -206,31 +263,41 @@ fn zstd(data: &[u8], size: Size) -> Why<Vec<u8>> {
     }
 }
 
-fn zlib(mut data: &[u8], size: Size) -> Why<Vec<u8>> {
+fn zlib(mut data: &[u8], size: Size) -> Decoded<Vec<u8>> {
     let decoded = inflate(ZlibDecoder::new(&mut data), size, "zlib data has")?;
-    if data.is_empty() { Ok(decoded) } else { Err(format!("{} bytes follow the zlib data", data.len())) }
+    if data.is_empty() {
+        Ok(decoded)
+    } else {
+        Err(format!("{} bytes follow the zlib data", data.len()).into())
+    }
 }
 
 /// Reads to the end, giving up one byte past `size`.
-fn inflate(reader: impl Read, size: Size, what: &str) -> Why<Vec<u8>> {
+fn inflate(reader: impl Read, size: Size, what: &str) -> Decoded<Vec<u8>> {
     let mut decoded = buffer(if let Size::Exactly(expected) = size { expected } else { 0 })?;
     reader
         .take(size.cap() as u64 + 1)
         .read_to_end(&mut decoded)
-        .map_err(|error| format!("it cannot be decompressed: {error}"))?;
-    if decoded.len() > size.cap() {
-        return Err(format!("{what} more than {} bytes", size.cap()));
-    }
+        .map_err(|error| damaged("it cannot be decompressed", size, &error))?;
     size.check(decoded.len() as u64, what)?;
     Ok(decoded)
 }
 
+/// What a decompressor's error means: zstd's has no kind of its own where its memory ran out.
+fn damaged(what: &str, size: Size, error: &std::io::Error) -> Fault {
+    let why = error.to_string();
+    if error.kind() == ErrorKind::OutOfMemory || why.starts_with("Allocation error") {
+        return Fault::Memory(size.cap() as u64);
+    }
+    format!("{what}: {why}").into()
+}
+
 /// Verifies and removes the checksum that follows the data.
-pub(super) fn crc32c(data: Cow<'_, [u8]>) -> Why<Cow<'_, [u8]>> {
+pub(super) fn crc32c(data: Cow<'_, [u8]>) -> Decoded<Cow<'_, [u8]>> {
     let end = data.len().checked_sub(4).ok_or("shorter than its crc32c checksum")?;
     let (stored, computed) = (u32_at(&data, end), crc32c::crc32c(&data[..end]));
     if stored != Some(computed) {
-        return Err("the crc32c checksum does not match: the data is damaged".to_owned());
+        return Err("the crc32c checksum does not match: the data is damaged".into());
     }
     Ok(match data {
         Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..end]),

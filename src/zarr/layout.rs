@@ -1,6 +1,7 @@
 //! Rearranging decoded elements: byte order, axis order, and blocks of a larger array.
 
-use super::guard::{Why, buffer};
+use super::guard::{Decoded, buffer};
+use crate::StoredType;
 
 /// Reverses the bytes of every `unit`-byte number in place.
 pub(super) fn swap_bytes(data: &mut [u8], unit: usize) {
@@ -9,8 +10,30 @@ pub(super) fn swap_bytes(data: &mut [u8], unit: usize) {
     }
 }
 
+/// A number in words: `element` is one of `dtype`, in native byte order.
+pub(super) fn number(element: &[u8], dtype: StoredType) -> String {
+    macro_rules! read {
+        ($number:ty) => {
+            element.try_into().map(|bytes| <$number>::from_ne_bytes(bytes).to_string()).unwrap_or_default()
+        };
+    }
+    match dtype {
+        StoredType::Bool | StoredType::U8 => read!(u8),
+        StoredType::I8 => read!(i8),
+        StoredType::I16 => read!(i16),
+        StoredType::U16 => read!(u16),
+        StoredType::I32 => read!(i32),
+        StoredType::U32 => read!(u32),
+        StoredType::I64 => read!(i64),
+        StoredType::U64 => read!(u64),
+        StoredType::F16 => read!(half::f16),
+        StoredType::F32 => read!(f32),
+        StoredType::F64 => read!(f64),
+    }
+}
+
 /// `count` copies of `element`.
-pub(super) fn filled(element: &[u8], count: usize) -> Why<Vec<u8>> {
+pub(super) fn filled(element: &[u8], count: usize) -> Decoded<Vec<u8>> {
     let bytes = element.len().checked_mul(count).ok_or("more bytes than can be addressed")?;
     let mut data = buffer(bytes)?;
     match *element {
@@ -30,7 +53,7 @@ fn strides(shape: &[usize]) -> Vec<usize> {
 }
 
 /// Undoes Zarr's `transpose` codec: axis `i` of `data` is axis `order[i]` of the result of `shape`.
-pub(super) fn untranspose(data: &[u8], shape: &[usize], order: &[usize], size: usize) -> Why<Vec<u8>> {
+pub(super) fn untranspose(data: &[u8], shape: &[usize], order: &[usize], size: usize) -> Decoded<Vec<u8>> {
     let encoded: Vec<usize> = order.iter().map(|&axis| shape[axis]).collect();
     let mut source = vec![0; shape.len()];
     for (stride, &axis) in strides(&encoded).into_iter().zip(order) {

@@ -5,14 +5,16 @@ use std::{
     path::Path,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use zarrs::{
-    array::{Array, ArrayMetadata, ArrayMetadataV2, ArrayMetadataV3, ChunkKeyEncoding},
+    array::{ArrayMetadataV2, ArrayMetadataV3, ChunkKeyEncoding, DataType, FillValue},
     convert::array_metadata_v2_to_v3,
+    metadata::v3::MetadataV3,
 };
 
 use super::{
-    chain::{Chain, ChunkSpec, SUPPORTED},
+    attributes,
+    chain::{Chain, ChunkSpec, MAX_TEXT_BYTES, SUPPORTED},
     guard::Why,
 };
 use crate::{Error, Result, StoredType};
@@ -48,6 +50,8 @@ pub(super) struct Metadata {
     pub(super) shape: Vec<u64>,
     pub(super) chunk_shape: Vec<u64>,
     pub(super) element: Element,
+    /// The number that its attributes say is a missing one.
+    pub(super) missing: Option<f64>,
     /// Names of the axes, where the store gives them.
     pub(super) dimensions: Vec<String>,
     pub(super) spec: ChunkSpec,
@@ -75,10 +79,20 @@ pub(super) fn node(folder: &Path) -> Result<Node> {
             _ => Err(Error::store(folder.display(), "its zarr.json names neither an array nor a group")),
         };
     }
-    if folder.join(".zarray").is_file() {
+    if is_there(&folder.join(".zarray"))? {
         return Ok(Node::Array);
     }
-    Ok(if folder.join(".zgroup").is_file() { Node::Group } else { Node::Absent })
+    Ok(if is_there(&folder.join(".zgroup"))? { Node::Group } else { Node::Absent })
+}
+
+/// What the group in `folder` says of its writer, in words; empty where it says nothing.
+pub(super) fn writer(folder: &Path) -> String {
+    // Only told beside an error, which is not to be hidden by another.
+    let read = |name: &str| read_json(&folder.join(name)).ok().flatten();
+    let v3 = || read("zarr.json")?.get_mut("attributes").map(Value::take);
+    let attributes = v3().or_else(|| read(".zattrs")).unwrap_or_default();
+    let said = |name: &str| Some(format!("{name} {}", attributes.get(name)?.as_str()?));
+    ["vcf_zarr_version", "source"].into_iter().filter_map(said).collect::<Vec<_>>().join(", ")
 }
 
 /// Reads and checks the metadata of the array in `folder`.
@@ -94,27 +108,37 @@ pub(super) fn read(folder: &Path) -> Result<Metadata> {
         let attributes = read_json(&folder.join(".zattrs"))?.unwrap_or(Value::Null);
         return guarded(|| parse_v2(json, &attributes)).map_err(refuse);
     }
-    let group = folder.join(".zgroup").is_file();
+    let group = is_there(&folder.join(".zgroup"))?;
     Err(refuse(if group { "is a group, not an array" } else { "no such array" }.to_owned()))
 }
 
 /// Runs `work`, turning a panic inside the Zarr library into an error: the last line of defence.
-pub(super) fn guarded<T>(work: impl FnOnce() -> Why<T>) -> Why<T> {
+pub(super) fn guarded<T, E: From<String>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err("the Zarr library failed on it".to_owned()))
+        .unwrap_or_else(|_| Err("the Zarr library failed on it".to_owned().into()))
+}
+
+/// Whether there is a file at `path`; an error where there is something else, such as a link to nothing.
+fn is_there(path: &Path) -> Result<bool> {
+    let none =
+        |error: &std::io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(true),
+        Ok(_) => Err(Error::store(path.display(), "is not a file")),
+        Err(error) if none(&error) => match path.symlink_metadata() {
+            Ok(_) => Err(Error::store(path.display(), "is a link to nothing")),
+            Err(_) => Ok(false),
+        },
+        Err(source) => Err(Error::Io { path: path.display().to_string().into(), source }),
+    }
 }
 
 /// Reads a JSON file; `None` where there is none.
 fn read_json(path: &Path) -> Result<Option<Value>> {
     let fail = |source| Error::Io { path: path.display().to_string().into(), source };
     // Before it is opened: opening a named pipe waits for a writer.
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Err(Error::store(path.display(), "is not a file")),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(fail(error)),
+    if !is_there(path)? {
+        return Ok(None);
     }
     let file = std::fs::File::open(path).map_err(fail)?;
     let mut bytes = Vec::new();
@@ -128,7 +152,7 @@ fn read_json(path: &Path) -> Result<Option<Value>> {
 }
 
 fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
-    for id in v2_codecs(&json) {
+    for id in v2_codecs(&json).into_iter().map(v2_id) {
         if !["blosc", "zstd", "gzip", "zlib", "crc32c", "vlen-utf8"].contains(&id) {
             return Err(format!("codec `{id}` is not supported; {SUPPORTED}"));
         }
@@ -140,18 +164,46 @@ fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
         return Err(format!("data type `{dtype}` is not supported"));
     }
     let text = adapt_v2_text(&mut json);
+    let codecs = v2_chain(&json);
     let v2: ArrayMetadataV2 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
     let v3 = array_metadata_v2_to_v3(&v2).map_err(|e| e.to_string())?;
     let dimensions = attributes.get("_ARRAY_DIMENSIONS").and_then(Value::as_array);
     let dimensions = dimensions.into_iter().flatten().map(|d| d.as_str().unwrap_or_default().to_owned());
-    Metadata::new(v3, ArrayMetadata::V2(v2), text, dimensions.collect())
+    let fill = || {
+        let data_type = DataType::from_metadata(&v2.dtype).map_err(|e| e.to_string())?;
+        data_type.fill_value_v2(&v2.fill_value).map_err(|e| e.to_string())
+    };
+    Metadata::new(v3, &codecs, fill, text, dimensions.collect(), attributes)
 }
 
-/// Names of the filters and the compressor.
-fn v2_codecs(json: &Value) -> Vec<&str> {
+/// Filters and compressor as the codecs of v3. (The conversion that zarrs has loses a compressor behind `vlen-utf8`.)
+fn v2_chain(json: &Value) -> Vec<MetadataV3> {
+    let codec = |name: &str, configuration: Value| match configuration {
+        Value::Object(map) => MetadataV3::new_with_configuration(name, map),
+        _ => MetadataV3::new(name),
+    };
+    let mut chain = Vec::new();
+    if json.get("order").and_then(Value::as_str) == Some("F") {
+        let axes = json.get("shape").and_then(Value::as_array).map_or(0, Vec::len);
+        chain.push(codec("transpose", json!({ "order": (0..axes).rev().collect::<Vec<_>>() })));
+    }
+    let codecs = v2_codecs(json);
+    if !codecs.iter().any(|codec| v2_id(codec) == "vlen-utf8") {
+        let big = json.get("dtype").and_then(Value::as_str).is_some_and(|dtype| dtype.starts_with('>'));
+        chain.push(codec("bytes", json!({ "endian": if big { "big" } else { "little" } })));
+    }
+    chain.extend(codecs.into_iter().map(|of| codec(v2_id(of), of.clone())));
+    chain
+}
+
+/// The filters and the compressor, in encoding order.
+fn v2_codecs(json: &Value) -> Vec<&Value> {
     let filters = json.get("filters").and_then(Value::as_array).into_iter().flatten();
-    let compressor = json.get("compressor").filter(|c| !c.is_null());
-    filters.chain(compressor).map(|c| c.get("id").and_then(Value::as_str).unwrap_or("unnamed")).collect()
+    filters.chain(json.get("compressor").filter(|c| !c.is_null())).collect()
+}
+
+fn v2_id(codec: &Value) -> &str {
+    codec.get("id").and_then(Value::as_str).unwrap_or("unnamed")
 }
 
 /// Rewrites the string types that zarrs refuses: `|S` as raw bytes, and fill values it has no reading for.
@@ -176,7 +228,13 @@ fn parse_v3(mut json: Value) -> Why<Metadata> {
     let text = adapt_v3_text(&mut json);
     let v3: ArrayMetadataV3 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
     let dimensions = v3.dimension_names.iter().flatten().map(|d| d.clone().unwrap_or_default()).collect();
-    Metadata::new(v3.clone(), ArrayMetadata::V3(v3), text, dimensions)
+    let (data_type, codecs, fill) = (v3.data_type.clone(), v3.codecs.clone(), v3.fill_value.clone());
+    let attributes = Value::Object(v3.attributes.clone());
+    let fill = || {
+        let data_type = DataType::from_metadata(&data_type).map_err(|e| e.to_string())?;
+        data_type.fill_value_v3(&fill).map_err(|e| e.to_string())
+    };
+    Metadata::new(v3, &codecs, fill, text, dimensions, &attributes)
 }
 
 /// Rewrites zarr-python's `null_terminated_bytes` as raw bytes. Returns whether raw bytes are text.
@@ -194,7 +252,15 @@ fn adapt_v3_text(json: &mut Value) -> bool {
 }
 
 impl Metadata {
-    fn new(v3: ArrayMetadataV3, original: ArrayMetadata, text: bool, dimensions: Vec<String>) -> Why<Self> {
+    /// `fill` makes the fill value, which may be as long as an element claims to be.
+    fn new(
+        v3: ArrayMetadataV3,
+        codecs: &[MetadataV3],
+        fill: impl FnOnce() -> Why<FillValue>,
+        text: bool,
+        dimensions: Vec<String>,
+        attributes: &Value,
+    ) -> Why<Self> {
         if !v3.storage_transformers.is_empty() {
             return Err("storage transformers are not supported".to_owned());
         }
@@ -210,21 +276,18 @@ impl Metadata {
         check_sizes(&v3.shape, &chunk_shape, size)?;
         let shape = chunk_shape.iter().map(|&n| usize::try_from(n).map_err(|e| e.to_string()));
         let shape = shape.collect::<Why<Vec<usize>>>()?;
-        let spec = ChunkSpec { shape, size, unit };
+        let spec = ChunkSpec { shape, size, unit, text: MAX_TEXT_BYTES };
         let keys = ChunkKeyEncoding::from_metadata(&v3.chunk_key_encoding).map_err(|e| e.to_string())?;
-        let (chain, array) = match original {
-            // The conversion of v2 metadata loses the compressor behind `vlen-utf8`; the array itself has it.
-            ArrayMetadata::V2(_) => {
-                let array = checked_by_zarrs(original)?;
-                (Chain::parse(&array.codecs().create_metadatas(&Default::default()), &spec)?, array)
-            }
-            ArrayMetadata::V3(_) => (Chain::parse(&v3.codecs, &spec)?, checked_by_zarrs(original)?),
-        };
-        let fill = array.fill_value().as_ne_bytes().to_vec();
+        let chain = Chain::parse(codecs, &spec)?;
+        let fill = fill()?.as_ne_bytes().to_vec();
         if size != 0 && fill.len() != size {
             return Err(format!("its fill value has {} bytes, its elements {size}", fill.len()));
         }
-        Ok(Self { shape: v3.shape, chunk_shape, element, dimensions, spec, fill, chain, keys })
+        let missing = match element {
+            Element::Number(dtype) => attributes::missing_value(attributes, dtype)?,
+            _ => None,
+        };
+        Ok(Self { shape: v3.shape, chunk_shape, element, missing, dimensions, spec, fill, chain, keys })
     }
 
     /// Chunks along each axis.
@@ -237,10 +300,6 @@ impl Metadata {
         let axes = self.shape.iter().zip(&self.chunk_shape).zip(index);
         axes.map(|((&n, &chunk), &i)| chunk.min(n.saturating_sub(i.saturating_mul(chunk)))).collect()
     }
-}
-
-fn checked_by_zarrs(metadata: ArrayMetadata) -> Why<Array<()>> {
-    Array::new_with_metadata(().into(), "/", metadata).map_err(|e| e.to_string())
 }
 
 impl Element {

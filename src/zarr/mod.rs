@@ -6,6 +6,7 @@
 //! the guards of `guard.rs`.
 
 mod array;
+mod attributes;
 mod bitshuffle;
 mod chain;
 mod column;
@@ -24,6 +25,7 @@ pub use array::ZarrArray;
 pub use metadata::MAX_CHUNK_BYTES;
 pub(crate) use relationship::write_relationship;
 pub use store::GenotypeStore;
+pub use variants::FilledColumn;
 pub use write::{VcfZarrHeader, VcfZarrWriter};
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use zarrs::metadata::v3::MetadataV3;
 
 use super::{
     chain::{Chain, ChunkSpec, is_big_endian},
-    guard::{Why, buffer, crc32c},
+    guard::{Decoded, Fault, Size, Why, buffer, crc32c},
     layout,
 };
 /// Bytes of an index entry: offset and length.
@@ -75,6 +75,11 @@ impl Shard {
         self.grid.iter().product::<usize>() * ENTRY + if self.index_crc { 4 } else { 0 }
     }
 
+    /// Most bytes that decoding takes besides the shard's file and its elements: an inner chunk, and the index twice.
+    pub(super) fn scratch(&self) -> u64 {
+        (2 * self.index_bytes() + self.inner.bytes()) as u64 + self.chain.scratch(&self.inner)
+    }
+
     /// Decodes a whole shard; see [`Chain::decode`].
     pub(super) fn decode(
         &self,
@@ -82,8 +87,9 @@ impl Shard {
         spec: &ChunkSpec,
         extent: &[u64],
         fill: Option<&[u8]>,
-    ) -> Why<Vec<u8>> {
+    ) -> Decoded<Vec<u8>> {
         let index = self.index(data)?;
+        self.check_entries(data, &index)?;
         let mut out = buffer(spec.bytes())?;
         out.resize(spec.bytes(), 0);
         let mut at = vec![0; self.grid.len()];
@@ -93,7 +99,7 @@ impl Shard {
             if origin.iter().zip(extent).all(|(&origin, &extent)| (origin as u64) < extent) {
                 let block = self
                     .inner_chunk(data, entry, fill)
-                    .map_err(|why| format!("inner chunk {at:?}: {why}"))?;
+                    .map_err(|fault| fault.of(&format!("inner chunk {at:?}")))?;
                 layout::insert_block(&mut out, &spec.shape, &origin, &block, &self.inner.shape, spec.size);
             }
             layout::advance(&mut at, &self.grid);
@@ -101,7 +107,7 @@ impl Shard {
         Ok(out)
     }
 
-    fn index<'a>(&self, data: &'a [u8]) -> Why<Cow<'a, [u8]>> {
+    fn index<'a>(&self, data: &'a [u8]) -> Decoded<Cow<'a, [u8]>> {
         let bytes = self.index_bytes();
         let rest = data
             .len()
@@ -109,28 +115,53 @@ impl Shard {
             .ok_or_else(|| format!("{} bytes are shorter than the shard index of {bytes}", data.len()))?;
         let index = if self.index_first { &data[..bytes] } else { &data[rest..] };
         if self.index_crc {
-            crc32c(Cow::Borrowed(index)).map_err(|why| format!("shard index: {why}"))
+            crc32c(Cow::Borrowed(index)).map_err(|fault| fault.of("shard index"))
         } else {
             Ok(Cow::Borrowed(index))
         }
     }
 
-    fn inner_chunk(&self, data: &[u8], entry: &[u8], fill: Option<&[u8]>) -> Why<Vec<u8>> {
-        let number = |bytes: &[u8]| -> Why<u64> {
+    /// Refuses entries that are not apart from the index and from each other, as those of a file that lost a part are.
+    fn check_entries(&self, data: &[u8], index: &[u8]) -> Decoded<()> {
+        let (bytes, end) = (self.index_bytes() as u64, data.len() as u64);
+        let body = if self.index_first { bytes..end } else { 0..end - bytes };
+        let mut ranges = Vec::new();
+        for entry in index.chunks_exact(ENTRY) {
+            let Some((offset, length)) = self.entry(entry)? else { continue };
+            let within = |&end: &u64| offset >= body.start && end <= body.end;
+            let end = offset.checked_add(length).filter(within).ok_or_else(|| {
+                format!("the shard index claims {length} bytes at {offset}, where {body:?} are inner chunks")
+            })?;
+            ranges.push(offset..end);
+        }
+        ranges.sort_unstable_by_key(|range| (range.start, range.end));
+        match ranges.windows(2).find(|pair| pair[1].start < pair[0].end) {
+            Some(pair) => Err(format!("inner chunks at {:?} and {:?} overlap", pair[0], pair[1]).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Offset and length of an index entry; `None` for an inner chunk that is missing.
+    fn entry(&self, entry: &[u8]) -> Decoded<Option<(u64, u64)>> {
+        let number = |bytes: &[u8]| -> Decoded<u64> {
             let bytes = bytes.try_into().map_err(|_| "short index entry".to_owned())?;
             Ok(if self.index_big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) })
         };
         let (offset, length) = (number(&entry[..8])?, number(&entry[8..])?);
-        if offset == u64::MAX && length == u64::MAX {
-            let fill = fill.ok_or("it is missing from the shard")?;
+        Ok((offset != u64::MAX || length != u64::MAX).then_some((offset, length)))
+    }
+
+    fn inner_chunk(&self, data: &[u8], entry: &[u8], fill: Option<&[u8]>) -> Decoded<Vec<u8>> {
+        let Some((offset, length)) = self.entry(entry)? else {
+            let fill = fill.ok_or_else(|| Fault::Missing("it is missing from the shard".to_owned()))?;
             return layout::filled(fill, self.inner.count());
-        }
+        };
         let cap = self.chain.encoded_cap(&self.inner);
-        let range = offset.checked_add(length).filter(|_| length <= cap as u64);
-        let range = range.and_then(|end| Some(usize::try_from(offset).ok()?..usize::try_from(end).ok()?));
+        Size::AtMost(cap).check(length, "it has")?;
+        let range = usize::try_from(offset).ok().zip(usize::try_from(length).ok());
         let encoded = range
-            .and_then(|range| data.get(range))
-            .ok_or_else(|| format!("the shard index claims {length} bytes at {offset} of {}", data.len()))?;
+            .and_then(|(offset, length)| data.get(offset..)?.get(..length))
+            .ok_or("it is outside the shard")?;
         // The chain holds no shards, so it asks for neither extent nor fill.
         self.chain.decode(Cow::Borrowed(encoded), &self.inner, &[], None)
     }

@@ -4,12 +4,12 @@ use std::{cmp::Ordering, collections::HashSet, ops::Range, path::Path, path::Pat
 
 use super::{
     array::ZarrArray,
-    column::Column,
+    column::{Absent, Column, Share},
     metadata::{self, Node},
-    variants::{Layout, VariantTable, join},
+    variants::{FilledColumn, Layout, VariantTable, join},
 };
 use crate::{
-    ChunkedArray, Error, MissingChunk, Result, StoredType,
+    Budget, ChunkedArray, Error, MissingChunk, Result, StoredType,
     genotype::{GenotypeKind, Variant},
 };
 
@@ -35,16 +35,20 @@ pub struct GenotypeStore {
     kind: GenotypeKind,
     variants: u64,
     samples: u64,
+    memory: Share,
 }
 
 impl GenotypeStore {
     /// Opens the store in the folder `store`, its genotypes being `array`, or what is found where that is `None`.
     ///
-    /// Reads the metadata of the genotype arrays and no data. `missing` is for their chunks; a missing chunk of
-    /// sample names or variants always reads as fill values.
+    /// Reads the metadata of the genotype arrays and no data. `missing` is for their chunks. A missing chunk of sample
+    /// names or variants is an error where the fill value cannot be meant, as for names, positions and reference alleles; else
+    /// it holds the fill value, as writers leave out the contig indices of a store of one contig
+    /// ([`filled_chunks`](Self::filled_chunks) counts such).
     ///
     /// # Errors
-    /// - [`Error::Store`]: not a store, no genotypes in it, an array of a wrong rank, data type or codec, or
+    /// - [`Error::Store`]: not a store, no genotypes in it, a contig among others that has lost its own, an array of a
+    ///   wrong rank, data type or codec or with attributes that change its values in ways that are not supported, or
     ///   arrays that do not fit each other.
     /// - [`Error::Io`]: metadata that cannot be read.
     pub fn open(store: impl AsRef<Path>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
@@ -85,7 +89,15 @@ impl GenotypeStore {
             let most = format!("at most {MAX_VARIANTS} and {MAX_SAMPLES} are believed");
             return Err(refuse(format!("claims {variants} variants and {samples} samples; {most}")));
         }
-        Ok(Self { store: store.to_path_buf(), arrays, tables, kind, variants, samples })
+        let memory = Share::of(&Budget::default());
+        Ok(Self { store: store.to_path_buf(), arrays, tables, kind, variants, samples, memory })
+    }
+
+    /// Bounds the memory that names and variants take by the host's: a range of them, and one chunk of each of their columns,
+    /// may take half of it.
+    #[must_use]
+    pub fn with_memory(self, budget: &Budget) -> Self {
+        Self { memory: Share::of(budget), ..self }
     }
 
     /// The genotype arrays, to be appended along their first axis.
@@ -111,9 +123,14 @@ impl GenotypeStore {
     /// Names of the samples, all different; `S0001`, `S0002`, ... where the store has none.
     ///
     /// # Errors
+    /// - [`Error::Budget`]: more names than memory allows, about 256 bytes each.
     /// - [`Error::Store`]: names that occur twice, are not as many as the samples, or differ between contigs.
     /// - [`Error::Chunk`] and [`Error::Io`]: names that cannot be read.
     pub fn sample_ids(&self) -> Result<Vec<String>> {
+        let minimum = self.samples.saturating_mul(256);
+        if minimum > self.memory.bytes {
+            return Err(self.memory.over(minimum));
+        }
         let mut ids: Option<(String, Vec<String>)> = None;
         let mut read = HashSet::new();
         for table in &self.tables {
@@ -147,9 +164,21 @@ impl GenotypeStore {
         }
     }
 
+    /// Chunks of contigs, names and alleles that were not in the store and were taken for their fill value, so far; each
+    /// counts once where variants are read in order.
+    pub fn filled_chunks(&self) -> u64 {
+        self.filled_columns().iter().map(|column| column.chunks).sum()
+    }
+
+    /// The columns with such chunks, and how many.
+    pub fn filled_columns(&self) -> Vec<FilledColumn> {
+        self.tables.iter().flat_map(VariantTable::filled).collect()
+    }
+
     fn first_column(&self, paths: &[String]) -> Result<Option<(String, Column)>> {
         for path in paths {
-            if let Some(column) = Column::optional(&self.store, path, self.samples)? {
+            let column = Column::optional(&self.store, path, Absent::Lost, self.memory, self.samples)?;
+            if let Some(column) = column {
                 return Ok(Some((path.clone(), column)));
             }
         }
@@ -164,7 +193,7 @@ impl GenotypeStore {
     /// # Errors
     /// As [`variants`](Self::variants), and what `f` returns.
     pub fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
-        self.tables.iter().try_for_each(|table| table.contigs(f))
+        self.tables.iter().try_for_each(|table| table.contigs(self.memory, f))
     }
 
     /// The variants in `range`, counted over all arrays together.
@@ -174,6 +203,7 @@ impl GenotypeStore {
     ///
     /// # Errors
     /// - [`Error::Argument`]: a range beyond the end.
+    /// - [`Error::Budget`]: strings, or a chunk, that take more memory than they may.
     /// - [`Error::Store`]: columns that are absent, of an unsupported type, or do not fit the genotypes.
     /// - [`Error::Chunk`] and [`Error::Io`]: columns that cannot be read.
     pub fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
@@ -187,7 +217,7 @@ impl GenotypeStore {
             let end = start + array.shape()[0];
             let (from, to) = (range.start.max(start), range.end.min(end));
             if from < to {
-                out.extend(table.read(from - start..to - start)?);
+                out.extend(table.read(from - start..to - start, self.memory)?);
             }
             start = end;
         }
@@ -203,6 +233,10 @@ fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
     }
     let floats = matches!(array.dtype(), StoredType::F16 | StoredType::F32 | StoredType::F64);
     match *array.shape() {
+        // Calls have numbers of their own for what is missing.
+        [_, _, _] if array.missing_value().is_some() => {
+            refuse("its attribute `_FillValue` is an allele; calls that are missing are -1".into())
+        }
         [_, _] if array.dtype() == StoredType::Bool => refuse("holds booleans, not dosages".into()),
         [_, _] => Ok(GenotypeKind::Dosages),
         [_, _, 0] => refuse("its calls have no alleles".into()),
@@ -253,14 +287,22 @@ fn detect(store: &Path) -> Result<Vec<(String, Layout)>> {
         }
     }
     let mut contigs = Vec::new();
+    let mut lost = None;
     for group in &folders {
         let path = join(group, "calldata/GT");
         if is_array(&path)? {
             contigs.push((path, Layout::Allel(group.clone())));
+        } else if is_contig(&store.join(group)) {
+            lost.get_or_insert(path);
         }
     }
-    if !contigs.is_empty() {
-        return Ok(contigs);
+    match lost {
+        Some(path) if !contigs.is_empty() => {
+            let why = "is not an array, as it is in other contigs; name the array to use one of them alone";
+            return Err(Error::store(store.join(path).display(), why));
+        }
+        _ if !contigs.is_empty() => return Ok(contigs),
+        _ => {}
     }
     if root == Node::Absent {
         return Err(Error::store(
@@ -279,14 +321,20 @@ fn detect(store: &Path) -> Result<Vec<(String, Layout)>> {
     Err(Error::store(store.display(), format!("{why} (arrays at its root: {})", names.join(", "))))
 }
 
-/// Names of the folders in `store`, in natural order.
+/// Whether a folder looks like a contig, or is a link that leads nowhere and might be one.
+fn is_contig(folder: &Path) -> bool {
+    let holds = |name: &str| folder.join(name).symlink_metadata().is_ok();
+    !folder.exists() || holds("calldata") || holds("variants")
+}
+
+/// Names of the folders in `store`, and of links that lead nowhere, in natural order.
 fn folders(store: &Path) -> Result<Vec<String>> {
     let fail = |source| Error::Io { path: store.display().to_string().into(), source };
     let mut names = Vec::new();
     for entry in std::fs::read_dir(store).map_err(fail)? {
         let entry = entry.map_err(fail)?;
         if let Ok(name) = entry.file_name().into_string()
-            && entry.path().is_dir()
+            && (entry.path().is_dir() || !entry.path().exists())
         {
             names.push(name);
         }

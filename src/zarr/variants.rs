@@ -3,14 +3,14 @@
 use std::{
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::column::Column;
+use super::{
+    column::{Absent, Column, Share, UNKNOWN},
+    metadata::{self, Node},
+};
 use crate::{Error, Result, genotype::Variant};
-
-/// What stands for an unknown name or allele, as in VCF.
-const UNKNOWN: &str = ".";
 
 /// Which arrays describe the variants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +45,36 @@ pub(super) struct VariantTable {
     store: PathBuf,
     layout: Layout,
     rows: u64,
-    columns: Mutex<Option<Arc<Columns>>>,
+    kept: Mutex<Kept>,
+}
+
+/// What was opened so far; the contigs are the same in both, and count once what is not there.
+#[derive(Debug, Default)]
+struct Kept {
+    contig: Option<Arc<Contig>>,
+    columns: Option<Arc<Columns>>,
+}
+
+/// A column of a store of which chunks are not there and were taken for its fill value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilledColumn {
+    /// Path of the column within the store.
+    pub path: String,
+    /// Chunks that were filled so far.
+    pub chunks: u64,
+    /// What they were filled with: the name of a contig, else `.`.
+    pub value: String,
+    /// Whether other chunks are there, and the filled ones might have held something else.
+    ///
+    /// Not where all are missing, as in a store of one contig. Nor where the indices of contigs, read by
+    /// [`contigs`](super::GenotypeStore::contigs), never decrease, and the missing chunks come before variants of contig 0 that
+    /// are there: they can only have been of contig 0, and writers leave out such.
+    pub doubtful: bool,
 }
 
 #[derive(Debug)]
 struct Columns {
-    contig: Contig,
+    contig: Arc<Contig>,
     position: Option<Column>,
     id: Option<Column>,
     alleles: Alleles,
@@ -73,20 +97,49 @@ enum Alleles {
 
 impl VariantTable {
     pub(super) fn new(store: &Path, layout: Layout, rows: u64) -> Self {
-        Self { store: store.to_path_buf(), layout, rows, columns: Mutex::new(None) }
+        Self { store: store.to_path_buf(), layout, rows, kept: Mutex::default() }
     }
 
     pub(super) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The variants in `range`, which lies within the rows.
-    pub(super) fn read(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+    /// The columns of which chunks were taken for their fill value so far.
+    pub(super) fn filled(&self) -> Vec<FilledColumn> {
+        let kept = self.kept();
+        let contig = match kept.contig.as_deref() {
+            Some(Contig::Index(column, names)) => {
+                let name = column.fill().and_then(|i| names.get(usize::try_from(i).ok()?));
+                Some((column, name.map_or(UNKNOWN, |name| &**name)))
+            }
+            Some(Contig::Names(column)) => Some((column, UNKNOWN)),
+            Some(Contig::Same(_)) | None => None,
+        };
+        let others = kept.columns.iter().flat_map(|columns| columns.text()).map(|column| (column, UNKNOWN));
+        let all = contig.into_iter().chain(others).filter(|(column, _)| column.filled() > 0);
+        all.map(|(column, value)| FilledColumn {
+            path: column.path().to_owned(),
+            chunks: column.filled(),
+            value: value.to_owned(),
+            doubtful: column.is_doubtful(),
+        })
+        .collect()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The variants in `range`, which lies within the rows, within a budget of so many bytes.
+    pub(super) fn read(&self, range: Range<u64>, memory: Share) -> Result<Vec<Variant>> {
         let columns = {
-            let mut kept = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
-            match &*kept {
+            let mut kept = self.kept();
+            match &kept.columns {
                 Some(columns) => Arc::clone(columns),
-                None => Arc::clone(kept.insert(Arc::new(self.open()?))),
+                None => {
+                    let columns = self.open(&mut kept.contig, memory)?;
+                    Arc::clone(kept.columns.insert(Arc::new(columns)))
+                }
             }
         };
         let contigs = columns.contig.read(range.clone(), &self.store)?;
@@ -108,38 +161,57 @@ impl VariantTable {
         .collect()
     }
 
-    /// Gives `f` the contigs in order, and how many variants after each other are on one.
-    pub(super) fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
-        match self.contig()? {
-            None => f(UNKNOWN, self.rows),
-            Some(Contig::Same(name)) => f(&name, self.rows),
-            Some(Contig::Names(column)) => column.runs_of_names(f),
-            Some(Contig::Index(column, names)) => {
+    /// Gives `f` the contigs in order, and how many variants after each other are on one, within a budget of so many bytes.
+    pub(super) fn contigs(&self, memory: Share, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        let contig = self.kept_contig(&mut self.kept().contig, memory)?;
+        let Some(contig) = contig else { return f(UNKNOWN, self.rows) };
+        match &*contig {
+            Contig::Same(name) => f(name, self.rows),
+            Contig::Names(column) => {
+                let done = column.runs_of_names(f);
+                column.forget();
+                done
+            }
+            Contig::Index(column, names) => {
                 let mut row = 0;
-                column.runs_of_whole(&mut |index, rows| {
-                    f(named(index, row, &names, &self.store)?, rows)?;
+                let done = column.runs_of_whole(&mut |index, rows| {
+                    f(named(index, row, names, &self.store)?, rows)?;
                     row += rows;
                     Ok(())
-                })
+                });
+                column.forget();
+                done
             }
         }
     }
 
+    /// The contigs, opened once.
+    fn kept_contig(&self, kept: &mut Option<Arc<Contig>>, memory: Share) -> Result<Option<Arc<Contig>>> {
+        if kept.is_none() {
+            *kept = self.contig(memory)?.map(Arc::new);
+        }
+        Ok(kept.clone())
+    }
+
     /// The contigs; none where a VCF-Zarr store has no such column.
-    fn contig(&self) -> Result<Option<Contig>> {
+    fn contig(&self, memory: Share) -> Result<Option<Contig>> {
         let (store, rows) = (self.store.as_path(), self.rows);
         match &self.layout {
             Layout::Vcf(group) => {
-                let Some(index) = Column::optional(store, &join(group, "variant_contig"), rows)? else {
+                let index = join(group, "variant_contig");
+                if metadata::node(&store.join(&index))? == Node::Absent {
                     return Ok(None);
-                };
-                let names = Column::open(store, &join(group, "contig_id"))?
+                }
+                let names = Column::open(store, &join(group, "contig_id"), Absent::Lost, memory)?
                     .ok_or_else(|| Error::store(store.display(), "has no array `contig_id`"))?;
-                let names = names.names(0..names.rows())?.into_iter().map(Arc::from).collect();
+                let names: Vec<Arc<str>> = names.names(0..names.rows())?.into_iter().map(Arc::from).collect();
+                let known = Absent::Index(names.len() as u64);
+                let index = Column::required(store, &index, known, memory, rows)?;
                 Ok(Some(Contig::Index(index, names)))
             }
             Layout::Allel(group) => {
-                let column = Column::optional(store, &join(group, "variants/CHROM"), rows)?;
+                let path = join(group, "variants/CHROM");
+                let column = Column::optional(store, &path, Absent::Lost, memory, rows)?;
                 let group = group.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(UNKNOWN);
                 Ok(Some(column.map_or_else(|| Contig::Same(group.into()), Contig::Names)))
             }
@@ -147,34 +219,48 @@ impl VariantTable {
         }
     }
 
-    fn open(&self) -> Result<Columns> {
+    fn open(&self, kept: &mut Option<Arc<Contig>>, memory: Share) -> Result<Columns> {
         let (store, rows) = (self.store.as_path(), self.rows);
-        let contig =
-            self.contig()?.ok_or_else(|| Error::store(store.display(), "has no array `variant_contig`"))?;
+        let required = |path: &str, absent| Column::required(store, path, absent, memory, rows);
+        let optional = |path: &str, absent| Column::optional(store, path, absent, memory, rows);
+        let no_contig = || Error::store(store.display(), "has no array `variant_contig`");
+        let contig = self.kept_contig(kept, memory)?.ok_or_else(no_contig)?;
         match &self.layout {
             Layout::Vcf(group) => {
                 let at = |name: &str| join(group, name);
-                let alleles = Column::optional(store, &at("variant_allele"), rows)?;
+                let alleles = optional(&at("variant_allele"), Absent::UnknownBeyondFirst)?;
                 Ok(Columns {
                     contig,
-                    position: Some(Column::required(store, &at("variant_position"), rows)?),
-                    id: Column::optional(store, &at("variant_id"), rows)?,
+                    position: Some(required(&at("variant_position"), Absent::Lost)?),
+                    id: optional(&at("variant_id"), Absent::Unknown)?,
                     alleles: alleles
                         .map_or_else(Alleles::unknown, |column| Alleles::Together(Box::new(column))),
                 })
             }
             Layout::Allel(group) => {
                 let at = |name: &str| join(group, &format!("variants/{name}"));
-                let optional = |name: &str| Column::optional(store, &at(name), rows);
+                let alleles = [("REF", Absent::Lost), ("ALT", Absent::Unknown)];
+                let [reference, alternate] = alleles.map(|(name, absent)| optional(&at(name), absent));
                 Ok(Columns {
                     contig,
-                    position: Some(Column::required(store, &at("POS"), rows)?),
-                    id: optional("ID")?,
-                    alleles: Alleles::Apart(Box::new([optional("REF")?, optional("ALT")?])),
+                    position: Some(required(&at("POS"), Absent::Lost)?),
+                    id: optional(&at("ID"), Absent::Unknown)?,
+                    alleles: Alleles::Apart(Box::new([reference?, alternate?])),
                 })
             }
             Layout::Plain => Ok(Columns { contig, position: None, id: None, alleles: Alleles::unknown() }),
         }
+    }
+}
+
+impl Columns {
+    /// Names and alleles.
+    fn text(&self) -> impl Iterator<Item = &Column> {
+        let alleles = match &self.alleles {
+            Alleles::Together(column) => [Some(&**column), None],
+            Alleles::Apart(columns) => columns.each_ref().map(Option::as_ref),
+        };
+        self.id.iter().chain(alleles.into_iter().flatten())
     }
 }
 
@@ -208,29 +294,26 @@ impl Alleles {
 
     /// Reference and alternate alleles.
     fn read(&self, range: Range<u64>) -> Result<Vec<(String, String)>> {
+        let rows = range.clone().map(|_| (String::new(), String::new()));
+        let mut alleles: Vec<_> = rows.collect();
         match self {
-            Self::Together(column) => {
-                let rows = column.text(range)?.into_iter();
-                Ok(rows
-                    .map(|row| {
-                        let mut alleles = row.into_iter();
-                        (known(alleles.next().unwrap_or_default()), joined(alleles))
-                    })
-                    .collect())
-            }
+            Self::Together(column) => column.text(range, |row, column, allele| {
+                let (reference, alternate) = &mut alleles[row];
+                if column == 0 { keep(reference, allele) } else { append(alternate, allele) }
+            })?,
             Self::Apart(columns) => {
                 let [reference, alternate] = &**columns;
-                let rows = || range.clone().map(|_| UNKNOWN.to_owned());
-                let reference = reference.as_ref().map(|column| column.names(range.clone())).transpose()?;
-                let reference = reference.unwrap_or_else(|| rows().collect());
-                let alternate = alternate.as_ref().map(|column| column.text(range.clone())).transpose()?;
-                let alternate = match alternate {
-                    Some(alternate) => alternate.into_iter().map(|row| joined(row.into_iter())).collect(),
-                    None => rows().collect::<Vec<_>>(),
-                };
-                Ok(reference.into_iter().map(known).zip(alternate).collect())
+                if let Some(column) = reference {
+                    column.text(range.clone(), |row, column, allele| {
+                        if column == 0 { keep(&mut alleles[row].0, allele) } else { 0 }
+                    })?;
+                }
+                if let Some(column) = alternate {
+                    column.text(range, |row, _, allele| append(&mut alleles[row].1, allele))?;
+                }
             }
         }
+        Ok(alleles.into_iter().map(|(reference, alternate)| (known(reference), known(alternate))).collect())
     }
 }
 
@@ -238,7 +321,20 @@ fn known(name: String) -> String {
     if name.is_empty() { UNKNOWN.to_owned() } else { name }
 }
 
-/// Alternate alleles without the padding that makes rows equally long.
-fn joined(alleles: impl Iterator<Item = String>) -> String {
-    known(alleles.filter(|allele| !allele.is_empty() && allele != UNKNOWN).collect::<Vec<_>>().join(","))
+/// Takes over a string; gives its bytes.
+fn keep(name: &mut String, text: &str) -> usize {
+    text.clone_into(name);
+    text.len()
+}
+
+/// Adds an alternate allele, unless it only pads the row; gives the bytes.
+fn append(alleles: &mut String, allele: &str) -> usize {
+    if allele.is_empty() || allele == UNKNOWN {
+        return 0;
+    }
+    if !alleles.is_empty() {
+        alleles.push(',');
+    }
+    alleles.push_str(allele);
+    allele.len() + 1
 }

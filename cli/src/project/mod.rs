@@ -1,7 +1,10 @@
 //! `teatime project`: new samples on the components of an earlier PCA.
 
+mod alleles;
+mod counts;
 mod matching;
 mod record;
+mod samples;
 mod table;
 
 use std::{
@@ -16,12 +19,14 @@ use teatime::{
 };
 
 use self::{
-    matching::Counts,
+    counts::Counts,
+    matching::MatchBy,
     record::{Done, Record},
+    samples::Samples,
     table::Table,
 };
 use crate::{
-    args::{Resources, up_to_one},
+    args::{Resources, local, up_to_one},
     failure::Failure,
     note,
     output::{Output, RECORD, joined, names},
@@ -35,34 +40,46 @@ use crate::{
 const COMMAND: &str = "project";
 const SCORES: &str = "projection.tsv";
 const EIGENVEC: &str = "projection.eigenvec";
+const SAMPLES: &str = "projection.samples.tsv";
 
 /// Everything that a run may write.
-const RESULTS: [&str; 3] = [RECORD, SCORES, EIGENVEC];
+const RESULTS: [&str; 4] = [RECORD, SCORES, EIGENVEC, SAMPLES];
 
 /// Place new samples on the components of an earlier PCA
 ///
 /// Takes the loadings that `teatime pca --loadings` wrote, and genotypes of new samples as `teatime pca` reads them. Each
 /// variant is centred and scaled as the reference was; a missing call is the reference's mean. Variants are matched
-/// by contig, position and alleles, in any order; where reference and alternate allele have changed places, dosages are
-/// turned round. Strands are taken as they are.
+/// by contig, position and alleles, or by id and alleles, in any order; where reference and alternate allele have changed
+/// places, dosages are turned round. Where an allele has no name, since no new sample carries it (`0` in a .bim, ALT `.`
+/// in VCF), the other tells which way round, unless it is the shorter of an insertion or deletion, as the base before it
+/// is: that is left out. Strands are taken as they are.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct ProjectArgs {
     /// The reference's loadings: loadings.tsv.gz of `teatime pca --loadings`
     ///
-    /// Held in memory: 24 bytes and 4 for each component of each variant, and some 30 more until they are matched.
-    #[arg(long, value_name = "FILE")]
+    /// Held in memory: 24 bytes and 4 for each component of each variant, and some 30 more until they are matched
+    /// (by id, some 150).
+    #[arg(long, value_name = "FILE", value_parser = local())]
     loadings: PathBuf,
     /// Folder for the results
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = local())]
     out: PathBuf,
+    /// What variants are matched by, besides their alleles
+    ///
+    /// Positions are those of one genome build; `chr1` and `1`, `chrM` and `MT`, 23 and X are the same contigs. By id,
+    /// variants without one (`.`), and those of an id that occurs more than once, are left out.
+    #[arg(long = "match", value_name = "WHAT", value_enum, default_value_t)]
+    match_by: MatchBy,
     /// Largest fraction of the loadings' variants that may not be usable (0 to 1)
     ///
     /// Variants that the stores lack, or have with other alleles, add nothing: scores come nearer to zero. Up to this
     /// fraction that is a warning, beyond it an error.
     #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = up_to_one)]
     max_mismatch: f64,
-    /// Replace the results that the folder holds, if this command made them
+    /// Replace the results of this command that the folder holds, as its run.json lists them
+    ///
+    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
     #[arg(long)]
     overwrite: bool,
     /// Print run.json instead of the summary
@@ -79,9 +96,16 @@ Files in DIR, where a score is the sum of loading x (dosage - mean) / scale:
   projection.tsv       scores, as in scores.tsv of the reference, whose own
                        samples get the same numbers: scikit-allel's transform
   projection.eigenvec  scores / singular values, as in its pca.eigenvec
-  run.json             the record of the run: variants matched and left out
+  projection.samples.tsv
+                       of each sample: variants used (that it has a call of),
+                       missing calls, and their share
+  run.json             the record of the run: command line, date, device,
+                       budgets, times, variants matched and left out
 flashpca --project has scores / √M, of patterson scaling scores / √(2M); M is
 reference.variants in run.json.
+
+A missing call adds nothing, so that a sample's scores are nearer to zero by
+about its share of missing calls; a warning names samples with more than 5 %.
 
 Scores of new samples lie nearer to zero than those of the reference's own, the
 more so the fewer those are; as in flashpca and plink2, nothing corrects it. To
@@ -90,10 +114,14 @@ compare like with like, leave some samples out of the PCA and project them too.
 Examples:
   teatime pca reference.vcz --out reference --loadings
   teatime project new.vcz --loadings reference/loadings.tsv.gz --out new
+  teatime project new.bed --loadings reference/loadings.tsv.gz --out new --match id
   teatime project array.vcz --loadings reference/loadings.tsv.gz --out array --max-mismatch 0.4
 
-Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted. Unless the code is
-0, no result is left behind (but where only the summary could not be printed).";
+Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
+SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
+only the summary could not be printed). run.json is written last and removed
+first: where it is, all results are there. While a run writes to DIR, another
+that would is refused.";
 
 /// Time of the stages that follow each other.
 #[derive(Clone, Debug, Default)]
@@ -110,16 +138,17 @@ struct Stages {
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
-    let mut stores = args.stores.open(cancel)?;
+    let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     let device = args.resources.open()?;
     args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
     let mut stages = Stages { open: started.elapsed(), ..Stages::default() };
 
     let since = Instant::now();
-    let Table { header, reference, index } = Table::read(&args.loadings, stores.ploidy(), cancel)?;
+    let Table { header, reference, index } =
+        Table::read(&args.loadings, stores.ploidy(), args.match_by, cancel)?;
     let bar = Bar::new("Matching", stores.genotypes.variants());
     let (matches, counts) = index.matches(&stores, &bar, cancel)?;
-    let warnings = [stores.warnings(), check(args, &counts)?].concat();
+    let mut warnings = [Resources::warnings(&device), stores.warnings(), check(args, &counts)?].concat();
     stages.matching = since.elapsed();
 
     let since = Instant::now();
@@ -133,16 +162,21 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
             "the stores have no call of the {n} that are also in the loadings"
         )));
     }
+    let samples = Samples::new(&result);
+    warnings.extend(samples.warning(&stores));
     tables(&output, &result, &stores, header.singular_values.as_deref())?;
+    samples.write(&output, &stores)?;
     drop(bar);
     stages.wall = started.elapsed();
 
     let done = Done {
+        started,
         args,
         stores: &stores,
         device: &device,
         header: &header,
         result: &result,
+        samples: &samples,
         stages: &stages,
         output: &output,
     };
@@ -164,7 +198,13 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
     let (total, left) = (text::count(loadings.variants), loadings.variants - loadings.used);
     let (path, most, reasons) = (args.loadings.display(), args.max_mismatch, counts.reasons());
     if loadings.used == 0 {
-        return Err(Failure::Error(format!("no variant of {path} is in the stores: of {total}, {reasons}")));
+        let hint = match counts.by {
+            MatchBy::Position => "; of another genome build, `--match id` may know them",
+            MatchBy::Id => "",
+        };
+        return Err(Failure::Error(format!(
+            "no variant of {path} is in the stores: of {total}, {reasons}{hint}"
+        )));
     }
     let share = text::general(100.0 * counts.mismatch(), 3);
     let what = format!("{} of {total} variants of {path} ({share} %)", text::count(left));
@@ -173,8 +213,8 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
             "{what} cannot be used, more than --max-mismatch {most} allows: {reasons}; a higher one goes on without them"
         )));
     }
-    if counts.ambiguous > 0 {
-        let n = text::plural(counts.ambiguous, "variant");
+    if counts.unknown_repeated > 0 {
+        let n = text::plural(counts.unknown_repeated, "variant");
         return Err(Failure::Error(format!(
             "{n} of the stores repeat the position of another, and without alleles nothing tells which of them {path} means"
         )));

@@ -1,15 +1,16 @@
 //! The record of a projection, as a file and as a page for people.
 
-use std::path::Path;
+use std::{path::Path, time::Instant};
 
 use serde::Serialize;
 use teatime::{Device, genotype::Projection};
 
-use super::{COMMAND, ProjectArgs, Stages, matching::Counts, table::Header};
+use super::{COMMAND, ProjectArgs, Stages, counts::Counts, samples::Samples, table::Header};
 use crate::{
     contigs::Contigs,
     failure::Failure,
     output::Output,
+    provenance::Provenance,
     report::{Bytes, DeviceRecord, Shape, StoreRecord, store_records},
     stores::{PloidyMismatch, Stores},
     text,
@@ -17,10 +18,12 @@ use crate::{
 
 /// run.json.
 #[derive(Debug, Serialize)]
-pub(super) struct Record {
+pub(super) struct Record<'a> {
     schema_version: u32,
     command: &'static str,
     teatime_version: &'static str,
+    #[serde(flatten)]
+    provenance: Provenance,
     device: DeviceRecord,
     stores: Vec<StoreRecord>,
     shape: Shape,
@@ -33,6 +36,7 @@ pub(super) struct Record {
     max_mismatch: f64,
     /// Of the variants that were used, over all samples.
     missing_calls: u64,
+    samples: &'a Samples,
     seconds: Seconds,
     bytes: Bytes,
     /// Digest of every variant's sum of dosages and number of called samples.
@@ -70,23 +74,26 @@ struct Seconds {
 /// What a record is made of.
 #[derive(Debug)]
 pub(super) struct Done<'a> {
+    pub(super) started: Instant,
     pub(super) args: &'a ProjectArgs,
     pub(super) stores: &'a Stores,
     pub(super) device: &'a Device,
     pub(super) header: &'a Header,
     pub(super) result: &'a Projection,
+    pub(super) samples: &'a Samples,
     pub(super) stages: &'a Stages,
     pub(super) output: &'a Output,
 }
 
-impl Record {
-    pub(super) fn new(done: &Done<'_>, matched: Counts, warnings: Vec<String>) -> Self {
+impl<'a> Record<'a> {
+    pub(super) fn new(done: &Done<'a>, matched: Counts, warnings: Vec<String>) -> Self {
         let Done { args, header, result, stages, output, .. } = done;
         let stats = &result.stats;
         Self {
             schema_version: 1,
             command: COMMAND,
             teatime_version: env!("CARGO_PKG_VERSION"),
+            provenance: Provenance::new(done.started, done.device, args.resources.budget(), result.memory),
             device: done.device.info().into(),
             stores: store_records(done.stores),
             shape: Shape::new(&done.stores.genotypes, result.scores.cols()),
@@ -103,6 +110,7 @@ impl Record {
             matched,
             max_mismatch: args.max_mismatch,
             missing_calls: result.missing_calls,
+            samples: done.samples,
             seconds: Seconds {
                 wall: stages.wall.as_secs_f64(),
                 open: stages.open.as_secs_f64(),
@@ -146,23 +154,8 @@ impl Record {
             text::plural(shape.components as u64, "component"),
         ];
         line("loadings", format!("{}: {}, scaler {}", reference.path, of.join(" x "), reference.scaler));
-        let used = format!("{} used", text::count(matched.loadings.used));
-        let swapped = match matched.loadings.swapped {
-            0 => String::new(),
-            n => format!(", {} of them with alleles swapped", text::count(n)),
-        };
-        let left = match matched.reasons() {
-            reasons if reasons.is_empty() => reasons,
-            reasons => format!("; {reasons}"),
-        };
-        line("variants", used + &swapped + &left);
-        let ignored = &matched.stores;
-        let repeated = match ignored.repeated {
-            0 => String::new(),
-            n => format!(", {} repeated", text::count(n)),
-        };
-        let others = text::count(ignored.not_in_loadings);
-        line("", format!("of the stores, {others} not in the loadings{repeated}"));
+        line("variants", matched.used());
+        line("", matched.ignored());
         let calls = matched.loadings.used as f64 * shape.samples as f64;
         let share = text::general(100.0 * self.missing_calls as f64 / calls, 3);
         self.changes.iter().for_each(|change| line("", change.clone()));

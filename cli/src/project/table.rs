@@ -14,11 +14,14 @@ use teatime::{
     genotype::{ReferenceLoadings, Scaler},
 };
 
-use super::matching::Index;
+use super::matching::{Index, MatchBy};
 use crate::{args::ScalerArg, failure::Failure, loadings::MAGIC};
 
 /// Columns before the loadings.
 const NAMES: [&str; 9] = ["contig", "position", "id", "ref", "alt", "counted", "frequency", "mean", "scale"];
+
+/// Most bytes of a line, so that a file without line breaks is not read into memory whole.
+const MAX_LINE: u64 = 16 << 20;
 
 /// Lines between looks at whether to stop.
 const BATCH: u64 = 4096;
@@ -46,8 +49,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Reads the table, compressed or not, for genotypes of that ploidy.
-    pub(crate) fn read(path: &Path, ploidy: u64, cancel: &Cancel) -> Result<Self, Failure> {
+    /// Reads the table, compressed or not, for genotypes of that ploidy, whose variants are matched by `by`.
+    pub(crate) fn read(path: &Path, ploidy: u64, by: MatchBy, cancel: &Cancel) -> Result<Self, Failure> {
         let mut lines = Lines::open(path)?;
         let header = lines.header()?;
         if let Some(own) = header.ploidy.filter(|own| *own != ploidy) {
@@ -59,7 +62,7 @@ impl Table {
             return Err(lines.fail(why));
         }
         let mut reference = ReferenceLoadings::new(header.scaler, ploidy, components)?;
-        let mut index = Index::default();
+        let mut index = Index::new(by);
         if let Some(rows) = header.rows {
             reference.reserve(rows).map_err(|_| lines.fail(format!("no memory for {rows} variants")))?;
         }
@@ -73,7 +76,7 @@ impl Table {
                 Error::Argument { name, why, .. } => lines.fail(format!("{name}: {why}")),
                 error => error.into(),
             })?;
-            index.push(row.contig, row.position, row.other, row.counted);
+            index.push((row.contig, row.position, row.id), row.other, row.counted);
             if lines.number.is_multiple_of(BATCH) {
                 cancel.check()?;
             }
@@ -100,8 +103,11 @@ impl<'a> Lines<'a> {
     /// A file that starts as a table of loadings does.
     fn open(path: &'a Path) -> Result<Self, Failure> {
         let io = Failure::io(path);
-        if path.is_dir() {
-            let why = "is a folder; --loadings takes the file loadings.tsv.gz in it";
+        // Before it is opened: opening a named pipe waits for a writer.
+        let found = fs::metadata(path).map_err(&io)?;
+        if !found.is_file() {
+            let what = if found.is_dir() { "is a folder" } else { "is not a file" };
+            let why = format!("{what}; --loadings takes the file loadings.tsv.gz of a PCA");
             return Err(Failure::Error(format!("{}: {why}", path.display())));
         }
         let mut file = BufReader::new(fs::File::open(path).map_err(&io)?);
@@ -124,17 +130,20 @@ impl<'a> Lines<'a> {
 
     /// The next line without its end; an error where the last one has none, since then it may be cut.
     fn next(&mut self) -> Result<Option<String>, Failure> {
-        let mut line = String::new();
+        let mut line = Vec::new();
         self.number += 1;
-        self.reader.read_line(&mut line).map_err(|error| self.fail(error))?;
+        let read = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+        read.map_err(|error| self.fail(error))?;
         if line.is_empty() {
             self.number -= 1;
             return Ok(None);
         }
-        if line.pop() != Some('\n') {
-            return Err(self.fail("the file ends within the line"));
+        if line.pop() != Some(b'\n') {
+            let long = line.len() as u64 + 1 == MAX_LINE;
+            let why = if long { "it has more than 16 MiB" } else { "the file ends within the line" };
+            return Err(self.fail(why));
         }
-        Ok(Some(line))
+        String::from_utf8(line).map(Some).map_err(|_| self.fail("it is not UTF-8"))
     }
 
     fn required(&mut self) -> Result<String, Failure> {
@@ -198,6 +207,7 @@ impl<'a> Lines<'a> {
 struct Row<'a> {
     contig: &'a str,
     position: u64,
+    id: &'a str,
     /// Alleles that are counted, and those that are not.
     counted: &'a str,
     other: &'a str,
@@ -215,7 +225,7 @@ impl<'a> Row<'a> {
         }
         let mut fields = line.split('\t');
         let mut text = || fields.next().unwrap_or_default();
-        let [contig, position, _, reference, alternate, counted] = [(); 6].map(|()| text());
+        let [contig, position, id, reference, alternate, counted] = [(); 6].map(|()| text());
         let position =
             position.parse().map_err(|_| format!("the position `{position}` is no whole number"))?;
         let other = match counted {
@@ -233,7 +243,7 @@ impl<'a> Row<'a> {
         for (i, value) in loadings.iter_mut().enumerate() {
             *value = number(&format_args!("PC{}", i + 1))?;
         }
-        Ok(Self { contig, position, counted, other, frequency, mean, scale })
+        Ok(Self { contig, position, id, counted, other, frequency, mean, scale })
     }
 
     /// Whether the mean is that of the frequency; tables of earlier versions do not say their ploidy.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::support::{Scratch, copy, fixture, names, pca, plain_array, store};
+use crate::support::{Ran, Scratch, command, copy, fixture, pca, plain_array, store};
 
 /// Runs on the store and expects an error that has all the words, and no output.
 fn refused(store: &Path, more: &[&str], words: &[&str]) {
@@ -41,6 +41,31 @@ fn no_store() {
     let folder = scratch.join("folder");
     fs::create_dir(&folder).unwrap();
     refused(&folder, &[], &["folder", "not a Zarr store"]);
+}
+
+#[test]
+fn remote_stores() {
+    let (store, loadings) = (fixture("all_v3.vcz"), fixture("all_v3.vcz/zarr.json"));
+    let [store, loadings] = [&store, &loadings].map(|path| path.to_string_lossy());
+    for url in ["s3://bucket/a.vcz", "gs://bucket/a", "https://example.org/a.vcz", "http://example.org/a.bed"]
+    {
+        for args in [
+            &["pca", url, "--out", "out"][..],
+            &["grm", &store, url, "--out", "out"],
+            &["pca", &store, "--out", url],
+            &["project", &store, "--out", "out", "--loadings", url],
+            &["project", url, "--out", "out", "--loadings", &loadings],
+            &["demo", "--out", url],
+        ] {
+            let scratch = Scratch::new();
+            let ran: Ran = command(args).current_dir(scratch.join("")).output().unwrap().into();
+            assert_eq!(ran.code, 2, "{args:?}: {}", ran.err);
+            for words in [url, "on disks", "copy"] {
+                assert!(ran.err.contains(words), "{words}: {}", ran.err);
+            }
+            assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+        }
+    }
 }
 
 #[test]
@@ -132,7 +157,8 @@ fn damaged_chunks_are_named() {
     fs::write(&file, []).unwrap();
     refused(&path, &[], &words);
     fs::remove_file(&file).unwrap();
-    refused(&path, &[], &words);
+    let why = "an error unless --missing-chunk fill is given: missing chunks then hold the fill value, 0";
+    refused(&path, &[], &[&words[..], &[why, "source bio2zarr-0.2.1", "vcf_zarr_version 0.5"]].concat());
     // Unless it is asked for.
     pca(&path, &scratch.join("filled"), &["--missing-chunk", "fill"]).ok();
     // A chunk that decodes to more than its shape.
@@ -241,71 +267,6 @@ fn devices_and_budgets_that_do_not_do() {
     let err = pca(&store, &scratch.join("out"), &["--memory", "1K"]).err;
     let least = err.split("--memory ").nth(1).unwrap().trim_end().trim_end_matches(')').to_owned();
     pca(&store, &scratch.join("out"), &["--memory", &least]).ok();
-}
-
-#[cfg(unix)]
-mod interrupt {
-    use std::{
-        process::{Child, Command, Stdio},
-        time::{Duration, Instant},
-    };
-
-    use super::*;
-    use crate::support::{Ran, command};
-
-    /// Starts the command, interrupts it once its output is being made, and waits for its end.
-    fn interrupted(args: &[&str], busy: impl Fn() -> bool) -> Ran {
-        let mut child = command(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary should start");
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let ended = |child: &mut Child| child.try_wait().expect("a child can be waited for").is_some();
-        while !busy() {
-            assert!(!ended(&mut child), "the command ended before it was interrupted");
-            assert!(Instant::now() < deadline);
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        std::thread::sleep(Duration::from_millis(300));
-        let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-        assert!(kill.expect("there should be a kill command").success());
-        while !ended(&mut child) {
-            assert!(Instant::now() < deadline, "it does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        child.wait_with_output().expect("it should have ended").into()
-    }
-
-    #[test]
-    fn leaves_nothing_of_a_pca() {
-        let scratch = Scratch::new();
-        let out = scratch.join("out");
-        let store = fixture("all_v3.vcz");
-        let (store, out) = (store.to_string_lossy(), out.to_string_lossy());
-        // More variants than any machine reads in the time.
-        let stores = vec![&*store; 5000];
-        let args = [&["pca"], &stores[..], &["--out", &out, "--method", "exact"]].concat();
-        let ran = interrupted(&args, || !scratch.names().is_empty());
-        assert_eq!(ran.code, 130, "{}", ran.err);
-        assert_eq!(ran.err.trim(), "interrupted");
-        assert!(scratch.names().is_empty(), "{:?}", scratch.names());
-    }
-
-    #[test]
-    fn leaves_nothing_of_a_demo() {
-        let scratch = Scratch::new();
-        let out = scratch.join("new/demo");
-        let args = ["demo", "--out", &out.to_string_lossy(), "--variants", "3000000"];
-        let chunks = || {
-            let new = scratch.join("new");
-            new.exists() && names(&new).iter().any(|name| !names(&new.join(name)).is_empty())
-        };
-        let ran = interrupted(&args, chunks);
-        assert_eq!(ran.code, 130, "{}", ran.err);
-        assert_eq!(ran.err.trim(), "interrupted");
-        assert!(scratch.names().is_empty(), "{:?}", scratch.names());
-    }
 }
 
 #[test]

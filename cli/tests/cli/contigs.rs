@@ -9,7 +9,7 @@ use std::{
 
 use teatime::zarr::{Variant, VcfZarrHeader, VcfZarrWriter};
 
-use crate::support::{Ran, Scratch, command, fixture, json, pca, teatime};
+use crate::support::{Ran, Scratch, command, copy, fixture, json, pca, teatime};
 
 const SAMPLES: usize = 12;
 
@@ -216,5 +216,51 @@ fn contigs_that_are_not_there() {
     for name in ["pca", "project", "grm"] {
         let help = teatime([name, "--help"]).ok().out;
         assert!(help.contains("--chr <LIST>") && help.contains("--autosome"), "{help}");
+    }
+}
+
+/// bio2zarr leaves out chunks of contig 0, which come first: those are known. Of others it is told that they are not there.
+#[test]
+fn chunks_of_contigs_that_are_not_there_are_told() {
+    let scratch = Scratch::new();
+    let told = |path: &Path, n: &str, contig: &str| {
+        format!(
+            "{}: {n} not there and {} read as its fill value (contig `{contig}`), as writers leave out chunks of nothing \
+             else; lost ones would look the same",
+            path.display(),
+            n.rsplit(' ').next().unwrap()
+        )
+    };
+    let path = scratch.join("own.vcz");
+    store(&path, &all());
+    fs::remove_file(path.join("variant_contig/2")).unwrap();
+    let warning = told(&path, "1 chunk of variant_contig is", "chr1");
+    for (name, more) in [
+        ("pca", &[][..]),
+        ("pca", &["--loadings", "--autosome"]),
+        ("pca", &["--chr", "2"]),
+        ("grm", &["--chr", "1"]),
+    ] {
+        let (record, err) = run(name, &[&path], &scratch.join(name), &[more, &["--overwrite"]].concat());
+        assert!(err.lines().any(|line| line == format!("warning: {warning}")), "{err}");
+        let warnings = record["warnings"].as_array().unwrap();
+        assert_eq!(warnings.iter().filter(|w| **w == *warning).count(), 1, "{warnings:?}");
+        let at = scratch.join(name).join("run.json");
+        assert_eq!(json(&fs::read_to_string(at).unwrap())["warnings"], record["warnings"]);
+    }
+    // In fixtures the first of three is not there.
+    for (chunk, n) in [(None, 1), (Some("c/1"), 2), (Some("c/2"), 2)] {
+        let path = scratch.join(&format!("fixture-{}", chunk.map_or("none", |chunk| &chunk[2..])));
+        copy(&fixture("all_v3.vcz"), &path);
+        if let Some(chunk) = chunk {
+            fs::remove_file(path.join("variant_contig").join(chunk)).unwrap();
+        }
+        let (record, err) = run("pca", &[&path], &scratch.join("out"), &["--overwrite"]);
+        if chunk.is_none() {
+            assert!(err.is_empty(), "{err}");
+        } else {
+            let warning = told(&path, &format!("{n} chunks of variant_contig are"), "2L");
+            assert_eq!(record["warnings"], serde_json::json!([warning]));
+        }
     }
 }

@@ -123,3 +123,45 @@ fn full_memory_is_an_error_of_one_line() {
     assert!(ran.err.contains("memory"), "{}", ran.err);
     assert!(scratch.names().is_empty(), "{:?}", scratch.names());
 }
+
+/// `teatime` where emulated devices are taken for real ones.
+fn with_cards(mut command: Command, more: &[(&str, &str)]) -> Command {
+    command.env_remove("TEATIME_DEVICE").env_remove("TEATIME_CUDA_KERNELS");
+    command.env("TEATIME_EMULATOR_NAME", "A card").envs(more.iter().copied());
+    command
+}
+
+#[test]
+fn the_default_is_the_card_with_most_memory() {
+    let two =
+        [("TEATIME_EMULATOR_DEVICES", "3"), ("TEATIME_EMULATOR_MEMORY", "1073741824,2147483648,2147483648")];
+    let listed = json(&run(with_cards(command(["devices", "--json"]), &two)).ok().out);
+    let default: Vec<_> =
+        listed.as_array().unwrap().iter().filter(|entry| entry["default"] == true).collect();
+    assert_eq!(default.len(), 1);
+    assert_eq!(default[0]["name"], "cuda:1");
+}
+
+#[test]
+fn a_card_without_code_for_its_kernels_is_skipped() {
+    let scratch = Scratch::new();
+    let none = [("TEATIME_EMULATOR_NVRTC", "none")];
+    let (store, out) = (fixture("biallelic.vcz"), scratch.join("out"));
+    let words = "A card: there is no code for its kernels: no NVRTC for CUDA 13 or older is here";
+    let ran = run(with_cards(
+        command(["pca".as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]),
+        &none,
+    ));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains(&format!("warning: cuda:0 is not used: {words}")), "{}", ran.err);
+    let record = json(&std::fs::read_to_string(out.join("run.json")).unwrap());
+    assert_eq!(record["device"]["name"], "cpu");
+    let warnings: Vec<_> =
+        record["warnings"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+    assert!(warnings.iter().any(|warning| warning.contains(words)), "{warnings:?}");
+    let listed = run(with_cards(command(["devices"]), &none)).ok().out;
+    assert!(listed.contains(&format!("not here: {words}")), "{listed}");
+    let faults = [none[0], ("TEATIME_EMULATOR_NAME", "A card")];
+    let ran = run(pca_on_cuda(&scratch.join("other"), &[], &faults));
+    assert!(ran.code == 1 && ran.err.contains(words), "{}", ran.err);
+}

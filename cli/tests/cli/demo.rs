@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{Scratch, json, names, number, rows, teatime};
+use crate::support::{Scratch, json, names, number, provenance, rows, teatime};
 
 const SMALL: [&str; 6] = ["--variants", "2500", "--samples", "90", "--fst", "0.1"];
 
@@ -94,6 +94,7 @@ fn replaces_its_own_folder_and_nothing_else() {
     let first = contents(&out);
     fs::write(out.join("notes.txt"), "mine").expect("the folder should be writable");
     let record = json(&demo(&out, &["--json"]).ok().out);
+    provenance(&record, "demo", [None, None]);
     assert_eq!(record["command"], "demo");
     assert_eq!(fs::read_to_string(out.join("notes.txt")).ok().as_deref(), Some("mine"));
     fs::remove_file(out.join("notes.txt")).expect("the file should go");

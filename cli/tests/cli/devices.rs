@@ -1,5 +1,7 @@
 //! `teatime devices`.
 
+#[cfg(feature = "wgpu")]
+use crate::support::{Ran, Scratch, fixture};
 use crate::support::{command, json, teatime};
 
 #[test]
@@ -23,4 +25,29 @@ fn a_default_that_is_not_there_is_an_error() {
     assert_eq!(output.status.code(), Some(1));
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(err.contains("abacus"), "{err}");
+}
+
+/// Mesa's Vulkan looks for a desktop, and prints that there is none as an error.
+#[test]
+#[cfg(feature = "wgpu")]
+fn no_desktop_is_no_error() {
+    let (scratch, store) = (Scratch::new(), fixture("all_v3.vcz"));
+    let (store, out) = (store.to_string_lossy(), scratch.join("out"));
+    for folder in [None, Some("relative")] {
+        for args in [
+            &["devices"][..],
+            &["devices", "--json"],
+            &["pca", &store, "--out", &out.to_string_lossy(), "--overwrite"],
+            &["pca", &store, "--out", &out.to_string_lossy(), "--overwrite", "--device", "wgpu"],
+        ] {
+            let mut command = command(args);
+            for name in ["TEATIME_DEVICE", "NODEVICE_SELECT", "XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "DISPLAY"]
+            {
+                command.env_remove(name);
+            }
+            command.envs(folder.map(|folder| ("XDG_RUNTIME_DIR", folder)));
+            let ran = Ran::from(command.output().expect("the binary should start")).ok();
+            assert!(!ran.err.contains("XDG_RUNTIME_DIR"), "{args:?}: {}", ran.err);
+        }
+    }
 }

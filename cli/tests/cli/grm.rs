@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use teatime::{ChunkedArray, MissingChunk, zarr::ZarrArray};
 
-use crate::support::{Ran, Scratch, command, copy, fixture, json, names, plain_array, store};
+use crate::support::{Ran, Scratch, command, copy, fixture, json, names, plain_array, provenance, store};
 
 /// `teatime grm STORE --out OUT` and words.
 fn grm(store: &Path, out: &Path, more: &[&str]) -> Ran {
@@ -106,6 +106,7 @@ fn the_record_is_whole() {
     let ran = grm(&fixture("all_v3.vcz"), &out, &more).ok();
     let record = json(&ran.out);
     assert_eq!(record, json(&fs::read_to_string(out.join("run.json")).unwrap()));
+    provenance(&record, "grm", [None, None]);
     assert_eq!(
         (&record["command"], &record["method"], &record["missing"]),
         (&"grm".into(), &"gcta".into(), &"pairwise".into())

@@ -3,12 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
 
 mod bad_input;
+#[cfg(target_os = "linux")]
+mod budget;
 mod contigs;
 #[cfg(feature = "cuda-emulator")]
 mod cuda;
 mod demo;
 mod devices;
 mod grm;
+#[cfg(unix)]
+mod output;
 mod pca;
 mod plink;
 mod project;

@@ -2,7 +2,9 @@
 
 use std::{fs, io::Read, path::Path};
 
-use crate::support::{Scratch, fixture, json, names, number, pca, plain_array, rows, store, teatime};
+use crate::support::{
+    Scratch, fixture, json, names, number, pca, plain_array, provenance, rows, store, teatime,
+};
 
 /// Whether a number reads as C's `%g` would have written it.
 fn is_general(text: &str) -> bool {
@@ -192,6 +194,8 @@ fn the_record_says_what_happened() {
     assert_eq!(record["schema_version"], 1);
     assert_eq!(record["command"], "pca");
     assert_eq!(record["device"]["name"], "cpu");
+    provenance(&record, "pca", [None, None]);
+    assert_eq!(record["threads"], 1);
     assert_eq!(record["stores"][0]["arrays"], serde_json::json!(["call_genotype"]));
     assert_eq!(
         record["shape"],
@@ -249,6 +253,19 @@ fn a_triploid_call_among_diploid_ones() {
         &pca(&diploid, &scratch.join("same"), &[&["-k", "2", "--json"], &missing[..]].concat()).ok().out,
     );
     assert!(same["ploidy_mismatch"].is_null() && same["components"] == expected["components"]);
+}
+
+#[test]
+#[cfg(feature = "wgpu")]
+fn the_record_says_which_budgets_were_given() {
+    let scratch = Scratch::new();
+    let record = |out: &str, more: &[&str]| {
+        let more = [&["--json"], more].concat();
+        json(&pca(&fixture("all_v3.vcz"), &scratch.join(out), &more).ok().out)
+    };
+    provenance(&record("given", &["--memory", "1G"]), "pca", [Some(1 << 30), None]);
+    let more = ["--device", "wgpu", "--device-memory", "64M"];
+    provenance(&record("both", &more), "pca", [None, Some(64 << 20)]);
 }
 
 #[test]

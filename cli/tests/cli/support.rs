@@ -162,3 +162,24 @@ pub(crate) fn plain_array(path: &Path, dtype: &str, shape: &[u64], bytes: &[u8])
     let index = vec!["0"; shape.len()].join(".");
     fs::write(path.join(index), bytes).expect("the chunk should be written");
 }
+
+/// Checks what every record says of how its run came about; the budgets that were given, of the host and the device.
+pub(crate) fn provenance(record: &serde_json::Value, command: &str, given: [Option<u64>; 2]) {
+    let words: Vec<_> =
+        record["command_line"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+    assert!(Path::new(words[0]).file_stem().is_some_and(|name| name == "teatime"), "{words:?}");
+    assert!(words[1] == command && words.contains(&"--out"), "{words:?}");
+    let started = record["started"].as_str().unwrap();
+    let shape: String = started.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    assert_eq!(shape, "0000-00-00T00:00:00Z", "{started}");
+    assert!(started > "2026-", "{started}");
+    assert!(record["threads"].as_u64().unwrap() > 0);
+    let [host, device] = ["host", "device"].map(|name| &record["budgets"][name]);
+    let cpu = record["device"]["name"] == "cpu";
+    assert_eq!(device.is_null(), cpu, "{device}");
+    for (budget, given) in [host, device].into_iter().zip(given).take(if cpu { 1 } else { 2 }) {
+        assert_eq!(budget["given"], given.is_some(), "{budget}");
+        let bytes = budget["bytes"].as_u64().unwrap();
+        assert!(given.map_or(bytes > 1 << 20, |given| given == bytes), "{budget}");
+    }
+}

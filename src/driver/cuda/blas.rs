@@ -11,7 +11,7 @@ use cudarc::cublas::{
     sys,
 };
 
-use super::{gpu::Gpu, libraries, memory, select};
+use super::{gpu::Gpu, libraries, memory, select, trail::Launch};
 use crate::{DType, Error, Result, driver::GemmCall};
 
 /// cuBLAS on one device, opened at the first product: loading it takes longer than opening the device.
@@ -118,10 +118,12 @@ impl Blas {
             false => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let (alpha, beta) = (1.0f32, f32::from(u8::from(call.accumulate)));
+        let extents = [("m", call.m), ("n", call.n), ("k", call.k)];
+        let launch = Launch { name: "cuBLAS", spec: extents.into(), grid: None };
         // The library's matrices are column-major: the same memory read so is the transpose, and cᵀ = op(b)ᵀ op(a)ᵀ.
         // SAFETY: the pointers are windows of live memory of this context with the extents and strides of the call, which
         // `linalg::matmul` takes from the tensors' shapes; the scalars are read during the call (host pointer mode).
-        let result = unsafe {
+        let product = || unsafe {
             result::gemm_ex(
                 handle.0,
                 operation(call.transpose[1]),
@@ -144,11 +146,12 @@ impl Blas {
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
-        match result {
-            Ok(()) => Some(Ok(())),
+        let launched = gpu.launch(launch, || match product() {
+            Ok(()) => Ok(true),
             // Refused before anything was enqueued: a product it does not have.
-            Err(error) if error.0 == sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED => None,
-            Err(error) => Some(Err(failed(gpu, error))),
-        }
+            Err(error) if error.0 == sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED => Ok(false),
+            Err(error) => Err(failed(gpu, error)),
+        });
+        launched.map(|launched| launched.then_some(())).transpose()
     }
 }

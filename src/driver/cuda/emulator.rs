@@ -2,8 +2,9 @@
 //!
 //! Loaded in place of NVIDIA's, everything above them is the real driver. What they make worse than a GPU, so that
 //! tests see it, is in `cuda/emulator`. For subprocesses of tests, these environment variables are read by the first
-//! `cuInit`: `TEATIME_EMULATOR_DEVICES`, `_DRIVER` (13000 is 13.0), `_MEMORY` (bytes), `_FAIL_ALLOCATION` (the n-th) and
-//! `_LOSE_AFTER` (launches).
+//! `cuInit`: `TEATIME_EMULATOR_DEVICES`, `_NAME`, `_DRIVER` (13000 is 13.0), `_MEMORY` (bytes of each device, with commas
+//! between), `_FAIL_ALLOCATION` (the n-th), `_LOSE_AFTER` (launches), `_SEED` (of the order of blocks); and by the driver,
+//! `_NVRTC=none`, which hides that.
 #![allow(unsafe_code, reason = "loads shared objects and calls them")]
 
 use std::{
@@ -42,6 +43,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "libnvrtc.cpp",
     "memory.h",
     "shim.h",
+    "writes.h",
 ];
 
 /// Each library and what it is made of.

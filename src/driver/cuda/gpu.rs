@@ -7,7 +7,11 @@ use std::{
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
 
-use super::{memory, pinned::PinnedPool};
+use super::{
+    memory,
+    pinned::PinnedPool,
+    trail::{Launch, Trail},
+};
 use crate::{Error, Result};
 
 /// A device that is open.
@@ -25,8 +29,17 @@ pub(crate) struct Gpu {
     /// Why the device is gone, once it is.
     lost: OnceLock<String>,
     pub(super) pinned: PinnedPool,
+    trail: Trail,
     /// Points of the compute stream, one for each upload that it may still be working on the data of.
-    pace: Mutex<VecDeque<CudaEvent>>,
+    pace: Mutex<VecDeque<Mark>>,
+}
+
+/// A point of the compute stream.
+#[derive(Debug)]
+pub(super) struct Mark {
+    pub(super) event: CudaEvent,
+    /// How many launches come before it.
+    launches: u64,
 }
 
 /// Uploads whose kernels may be under way when the next is prepared: one is computed on while the next is copied. More
@@ -50,6 +63,7 @@ impl Gpu {
             owns_pool,
             lost: OnceLock::new(),
             pinned: PinnedPool::default(),
+            trail: Trail::new(),
             pace: Mutex::default(),
         })
     }
@@ -92,6 +106,24 @@ impl Gpu {
         self.check(event.synchronize())
     }
 
+    /// Waits on the host for a point of the compute stream.
+    pub(super) fn wait_until(&self, mark: &Mark) -> Result<()> {
+        self.wait(&mark.event)?;
+        self.trail.ended(mark.launches);
+        Ok(())
+    }
+
+    /// Enqueues a launch on the compute stream by `enqueue`; waits for it where `TEATIME_SYNC` asks for that.
+    pub(super) fn launch<T>(&self, launch: Launch, enqueue: impl FnOnce() -> Result<T>) -> Result<T> {
+        let alone = self.trail.alone();
+        let enqueued = self.trail.enqueue(launch, enqueue)?;
+        if alone.is_some() {
+            self.check(self.compute.synchronize())?;
+            self.trail.ended(self.trail.launched());
+        }
+        Ok(enqueued)
+    }
+
     fn alive(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |why| Err(self.gone(why)))
     }
@@ -103,7 +135,10 @@ impl Gpu {
     /// A call's result as this crate's. What the context cannot recover from makes the loss stick.
     pub(super) fn check<T>(&self, result: Result<T, DriverError>) -> Result<T> {
         result.map_err(|error| match fatal(error.0) {
-            Some(what) => self.gone(self.lost.get_or_init(|| format!("{what} ({error})"))),
+            Some(what) => {
+                let why = || format!("{what} ({error}){}", self.trail.suspects());
+                self.gone(self.lost.get_or_init(why))
+            }
             None if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 // Of what is not from the pool: code, or the driver's own. The pool's rest makes room for the next try.
                 let full = self.full(0);
@@ -123,31 +158,41 @@ impl Gpu {
     }
 
     /// An event at the end of a stream.
-    pub(super) fn mark(&self, stream: &CudaStream) -> Result<CudaEvent> {
+    pub(super) fn event(&self, stream: &CudaStream) -> Result<CudaEvent> {
         self.check(stream.record_event(Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)))
+    }
+
+    /// The end of the compute stream.
+    pub(super) fn mark(&self) -> Result<Mark> {
+        // Counted first: what another thread launches meanwhile may come after the event.
+        let launches = self.trail.launched();
+        Ok(Mark { event: self.event(&self.compute)?, launches })
     }
 
     /// Waits on the host until the kernels of all but the last uploads are done, so that the memory of their blocks is
     /// free before the next block takes some: the host may be far ahead of the device.
     pub(super) fn keep_pace(&self) -> Result<()> {
-        let here = self.mark(&self.compute)?;
+        let here = self.mark()?;
         let passed = {
             let mut pace = self.pace();
             pace.push_back(here);
             if pace.len() > AHEAD { pace.pop_front() } else { None }
         };
-        passed.map_or(Ok(()), |event| self.wait(&event))
+        passed.map_or(Ok(()), |mark| self.wait_until(&mark))
     }
 
-    fn pace(&self) -> MutexGuard<'_, VecDeque<CudaEvent>> {
+    fn pace(&self) -> MutexGuard<'_, VecDeque<Mark>> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for everything enqueued on both streams.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.enter()?;
+        let launches = self.trail.launched();
         self.check(self.copy.synchronize())?;
-        self.check(self.compute.synchronize())
+        self.check(self.compute.synchronize())?;
+        self.trail.ended(launches);
+        Ok(())
     }
 }
 
@@ -168,7 +213,8 @@ pub(super) fn driver_error(error: DriverError) -> Error {
     Error::Driver { backend: "cuda", source: error.to_string().into() }
 }
 
-/// What an error says about the device, where the context is no longer usable after it.
+/// What an error says about the device, where the context is no longer usable after it: all errors of which CUDA's
+/// documentation says so, and those of hardware and drivers that are gone.
 fn fatal(code: sys::CUresult) -> Option<&'static str> {
     use sys::CUresult as C;
     Some(match code {
@@ -180,9 +226,10 @@ fn fatal(code: sys::CUresult) -> Option<&'static str> {
         | C::CUDA_ERROR_ILLEGAL_INSTRUCTION
         | C::CUDA_ERROR_INVALID_ADDRESS_SPACE
         | C::CUDA_ERROR_INVALID_PC
-        | C::CUDA_ERROR_LAUNCH_FAILED => "a kernel failed",
+        | C::CUDA_ERROR_LAUNCH_FAILED
+        | C::CUDA_ERROR_TENSOR_MEMORY_LEAK => "a kernel failed",
         C::CUDA_ERROR_LAUNCH_TIMEOUT => "a kernel ran longer than the system's watchdog allows",
-        C::CUDA_ERROR_ECC_UNCORRECTABLE | C::CUDA_ERROR_NVLINK_UNCORRECTABLE => {
+        C::CUDA_ERROR_ECC_UNCORRECTABLE | C::CUDA_ERROR_NVLINK_UNCORRECTABLE | C::CUDA_ERROR_CONTAINED => {
             "the hardware reported an error"
         }
         C::CUDA_ERROR_DEVICE_UNAVAILABLE

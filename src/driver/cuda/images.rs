@@ -61,20 +61,41 @@ impl Images {
         spec: Spec<'_>,
     ) -> Result<Vec<u8>> {
         let source = source(kernel, spec)?;
-        match nvrtc.and_then(|nvrtc| {
-            let arch = nvrtc.arch(self.capability, self.driver_version);
-            Ok((nvrtc, arch.ok_or("the NVRTC that is here fits neither the device nor the driver")?))
-        }) {
+        match self.compiler(nvrtc) {
             Ok((nvrtc, arch)) => {
                 let made = self.compiled(nvrtc, &arch, kernel, &source, spec);
                 // A compiler without its builtins refuses everything.
                 made.or_else(|error| self.shipped(kernel, &source).ok_or(error))
             }
-            Err(why) => self.shipped(kernel, &source).ok_or_else(|| Error::Driver {
-                backend: "cuda",
-                source: format!("{why}; or put the `kernels` folder of a release beside the program").into(),
-            }),
+            Err(why) => self
+                .shipped(kernel, &source)
+                .ok_or_else(|| Error::Driver { backend: "cuda", source: nowhere(&why).into() }),
         }
+    }
+
+    /// Whether there is code for kernels, or how to make some: what this version's releases carry, or a compiler that
+    /// fits. Compiles nothing.
+    ///
+    /// # Errors
+    /// What to install, in one line.
+    pub(crate) fn any(&self) -> Result<(), String> {
+        self.any_by(|| Nvrtc::best(self.driver_version))
+    }
+
+    fn any_by(&self, nvrtc: impl FnOnce() -> Result<&'static Nvrtc, String>) -> Result<(), String> {
+        // One kernel stands for all that a release carries.
+        let carried = registry::kernels().first().is_some_and(|kernel| {
+            let spec = (kernel.specs)().into_iter().next().unwrap_or_default();
+            source(kernel, &spec).is_ok_and(|source| self.shipped(kernel, &source).is_some())
+        });
+        if carried { Ok(()) } else { self.compiler(nvrtc()).map(drop).map_err(|why| nowhere(&why)) }
+    }
+
+    /// The compiler, and the architecture that it compiles for.
+    fn compiler<'a>(&self, nvrtc: Result<&'a Nvrtc, String>) -> Result<(&'a Nvrtc, String), String> {
+        let nvrtc = nvrtc?;
+        let arch = nvrtc.arch(self.capability, self.driver_version);
+        Ok((nvrtc, arch.ok_or("the NVRTC that is here fits neither the device nor the driver")?))
     }
 
     fn compiled(
@@ -99,6 +120,11 @@ impl Images {
         let key = shipped_key(kernel, source);
         self.shipped.iter().find_map(|folder| folder.get(&key))
     }
+}
+
+/// Why there is no code, and the other way to have some.
+fn nowhere(why: &str) -> String {
+    format!("{why}; or put the `kernels` folder of a release beside the program")
 }
 
 fn shipped_key(kernel: &'static KernelDef, source: &str) -> Key {
@@ -258,6 +284,7 @@ mod tests {
         let error = images((8, 0)).image_by(no_compiler(), kernel, SPEC).unwrap_err().to_string();
         let expected = "cuda: no NVRTC is here; or put the `kernels` folder of a release beside the program";
         assert_eq!(error, expected);
+        assert_eq!(format!("cuda: {}", images((8, 0)).any_by(no_compiler).unwrap_err()), expected);
         let key = shipped_key(kernel, &source(kernel, SPEC).unwrap());
         Cache::new(shipped.clone()).put(&key, b"ptx").unwrap();
         for capability in [(8, 0), (8, 9), (9, 0), (10, 0), (12, 1)] {
@@ -265,6 +292,12 @@ mod tests {
             assert_eq!(image, b"ptx", "{capability:?}");
         }
         assert!(images((8, 0)).image_by(no_compiler(), kernel, &[("WG", 128)]).is_err());
+        // Of a kernel alone, and then of the one that stands for all.
+        assert!(images((8, 0)).any_by(no_compiler).is_err());
+        let first = registry::kernels()[0];
+        let key = shipped_key(first, &source(first, &(first.specs)()[0]).unwrap());
+        Cache::new(shipped.clone()).put(&key, b"code").unwrap();
+        images((8, 0)).any_by(|| panic!("what is shipped should do")).unwrap();
         fs::remove_dir_all(shipped).unwrap();
     }
 }

@@ -144,6 +144,9 @@ mod emulated {
     /// The emulator's NVRTC.
     pub(in crate::driver::cuda) fn nvrtc_candidates(major: i32) -> Result<Vec<Candidate>, String> {
         let paths = emulator::load()?;
+        if env::var_os("TEATIME_EMULATOR_NVRTC").is_some_and(|value| value == "none") {
+            return Ok(Vec::new());
+        }
         Ok(vec![Candidate { path: paths.nvrtc, major, include: Some(paths.include) }])
     }
 }

@@ -85,7 +85,7 @@ impl CudaMemory {
     pub(super) fn alloc_for_upload(gpu: &Arc<Gpu>, bytes: u64) -> Result<Self> {
         gpu.keep_pace()?;
         let memory = Self::new(gpu, take(gpu, gpu.copy(), bytes)?, Owner::Pool);
-        memory.copied_until(Arc::new(gpu.mark(gpu.copy())?));
+        memory.copied_until(Arc::new(gpu.event(gpu.copy())?));
         Ok(memory)
     }
 
@@ -238,7 +238,7 @@ pub(super) fn pointer(slice: Slice<'_>) -> Result<sys::CUdeviceptr> {
 pub(super) fn upload_pointer(gpu: &Gpu, slice: Slice<'_>) -> Result<sys::CUdeviceptr> {
     let memory = cuda(slice)?;
     if memory.is_used() {
-        gpu.check(gpu.copy().wait(&gpu.mark(gpu.compute())?))?;
+        gpu.check(gpu.copy().wait(&gpu.event(gpu.compute())?))?;
     }
     Ok(memory.0.pointer + slice.offset)
 }

@@ -18,6 +18,7 @@ mod source;
 #[cfg(test)]
 #[cfg(feature = "cuda-emulator")]
 mod tests;
+mod trail;
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use std::{
 
 use cudarc::driver::{CudaContext, result, sys};
 
-use super::{gpu::Gpu, images::Images};
+use super::{gpu::Gpu, images::Images, trail::Launch};
 use crate::{
     Error, Result,
     kernel::{Grid, KernelDef, Spec},
@@ -120,6 +120,7 @@ impl Modules {
         let mut arguments: Vec<*mut c_void> = pointers.iter_mut().map(|p| (&raw mut *p).cast()).collect();
         arguments.push((&raw mut block).cast());
         let [x, y, z] = grid.groups;
+        let launch = Launch { name: kernel.name, spec: spec.into(), grid: Some(grid.groups) };
         // SAFETY: CUDA checks neither number nor types of arguments, so this relies on the following. A kernel's source
         // takes one pointer for each entry of its access list, then its parameters by value (tests compare both with the
         // Rust side, field by field). `Device::launch` has checked that the list given here is the kernel's, that each
@@ -128,7 +129,7 @@ impl Modules {
         // has no pointer here. It outlives the kernel, since frees are enqueued on the same stream when its owner is
         // dropped, and what the copy stream writes is ordered before by the fence that the caller waited for. The
         // function is of a module that the cache keeps loaded as long as the driver.
-        gpu.check(unsafe {
+        let mut enqueue = || unsafe {
             result::launch_kernel(
                 function.function,
                 (x, y, z),
@@ -137,6 +138,7 @@ impl Modules {
                 gpu.compute().cu_stream(),
                 &mut arguments,
             )
-        })
+        };
+        gpu.launch(launch, || gpu.check(enqueue()))
     }
 }

@@ -9,19 +9,22 @@ use std::{
     ptr::NonNull,
     slice,
     sync::{Arc, Mutex, PoisonError},
+    thread,
 };
 
 use cudarc::driver::{CudaContext, CudaEvent, result, sys};
 
-use super::gpu::Gpu;
+use super::gpu::{Gpu, Mark};
 use crate::{Error, Result, driver::Download};
 
 /// Bytes of host data that travel at once, where they go through memory of ours.
 const PIECE: usize = 4 << 20;
 /// Most bytes that are kept for small copies.
 const KEPT: usize = 64 << 20;
-/// Downloads up to this size are asynchronous.
-const ASYNC_DOWNLOAD: usize = 32 << 20;
+/// Downloads up to this size are asynchronous; larger copies either way are shared by threads.
+const LARGE: usize = 32 << 20;
+/// Threads that share a copy.
+const THREADS: usize = 4;
 /// Least bytes of page-locked memory.
 const LEAST: usize = 64 << 10;
 
@@ -175,15 +178,47 @@ fn await_copy(block: &Pinned, event: &CudaEvent) {
 /// Through page-locked pieces, since the driver may read other memory after the call has returned.
 pub(super) fn write(gpu: &Gpu, to: sys::CUdeviceptr, bytes: &[u8]) -> Result<()> {
     let stream = gpu.compute();
-    for (i, bytes) in bytes.chunks(PIECE).enumerate() {
+    share(gpu, bytes.len(), bytes.chunks(PIECE).enumerate(), |(i, bytes)| {
         let mut piece = gpu.pinned.take(gpu, bytes.len())?;
         piece.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         let copied = piece.copy_to(gpu, stream.cu_stream(), to + (i * PIECE) as u64, bytes.len());
-        let end = gpu.mark(stream)?;
+        let end = gpu.event(stream)?;
         gpu.pinned.keep(piece, Some(end));
-        copied?;
+        copied
+    })
+}
+
+/// Gives the pieces of a copy to `f`, those of a large one on several threads: one alone moves a fifth of what the device
+/// takes. All of them enqueue on one stream, so what the caller enqueues before and after keeps its place.
+fn share<T: Send>(
+    gpu: &Gpu,
+    bytes: usize,
+    pieces: impl Iterator<Item = T> + Send,
+    f: impl Fn(T) -> Result<()> + Sync,
+) -> Result<()> {
+    let pieces = Mutex::new(pieces);
+    let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let copy = || {
+        gpu.enter()?;
+        while let Some(piece) = next() {
+            f(piece)?;
+        }
+        Ok(())
+    };
+    if bytes <= LARGE {
+        return copy();
     }
-    Ok(())
+    thread::scope(|scope| {
+        // A thread that the system does not give is done without.
+        let others = (1..THREADS).map_while(|_| thread::Builder::new().spawn_scoped(scope, copy).ok());
+        let others: Vec<_> = others.collect();
+        let own = copy();
+        let others = others.into_iter().map(|other| match other.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        others.fold(own, Result::and)
+    })
 }
 
 /// Bytes on their way to the host.
@@ -191,18 +226,18 @@ pub(super) fn write(gpu: &Gpu, to: sys::CUdeviceptr, bytes: &[u8]) -> Result<()>
 pub(crate) struct CudaDownload {
     gpu: Arc<Gpu>,
     block: Option<Pinned>,
-    end: Option<CudaEvent>,
+    end: Option<Mark>,
     len: usize,
 }
 
 /// Starts a copy to the host, in the order of the compute stream; large ones are complete on return.
 pub(super) fn download(gpu: &Arc<Gpu>, from: sys::CUdeviceptr, len: usize) -> Result<Download> {
-    if len > ASYNC_DOWNLOAD {
+    if len > LARGE {
         return Ok(Download::Ready(read_in_pieces(gpu, from, len)?));
     }
     let mut block = gpu.pinned.take(gpu, len)?;
     let copied = block.copy_from(gpu, gpu.compute().cu_stream(), from, len);
-    let end = gpu.mark(gpu.compute())?;
+    let end = gpu.mark()?;
     let download = CudaDownload { gpu: gpu.clone(), block: Some(block), end: Some(end), len };
     copied?;
     Ok(Download::Cuda(download))
@@ -212,7 +247,7 @@ impl CudaDownload {
     /// Waits for the bytes.
     pub(crate) fn wait(self) -> Result<Vec<u8>> {
         if let Some(end) = &self.end {
-            self.gpu.wait(end)?;
+            self.gpu.wait_until(end)?;
         }
         let bytes = self.block.as_ref().map(|block| block.bytes()[..self.len].to_vec());
         Ok(bytes.unwrap_or_default())
@@ -222,33 +257,25 @@ impl CudaDownload {
 impl Drop for CudaDownload {
     fn drop(&mut self) {
         if let Some(block) = self.block.take() {
-            self.gpu.pinned.keep(block, self.end.take());
+            self.gpu.pinned.keep(block, self.end.take().map(|end| end.event));
         }
     }
 }
 
-/// A copy too large to lock memory for: one piece travels while the one before it is copied out.
+/// A copy too large to lock memory for: some pieces travel while others are copied out.
 fn read_in_pieces(gpu: &Gpu, from: sys::CUdeviceptr, len: usize) -> Result<Vec<u8>> {
     let mut bytes = bytemuck::try_zeroed_vec(len)
         .map_err(|()| Error::OutOfMemory { requested: len as u64, free: None })?;
-    let mut last: Option<(Pinned, CudaEvent, &mut [u8])> = None;
     let stream = gpu.compute();
-    let finish = |(piece, end, to): (Pinned, CudaEvent, &mut [u8])| {
-        let done = gpu.wait(&end);
-        to.copy_from_slice(&piece.bytes()[..to.len()]);
-        gpu.pinned.keep(piece, Some(end));
-        done
-    };
-    for (i, to) in bytes.chunks_mut(PIECE).enumerate() {
+    share(gpu, len, bytes.chunks_mut(PIECE).enumerate(), |(i, to)| {
         let mut piece = gpu.pinned.take(gpu, to.len())?;
         let copied = piece.copy_from(gpu, stream.cu_stream(), from + (i * PIECE) as u64, to.len());
-        let end = gpu.mark(stream)?;
-        if let Some(last) = last.replace((piece, end, to)) {
-            finish(last)?;
-        }
-        copied?;
-    }
-    last.map_or(Ok(()), finish)?;
+        let end = gpu.mark()?;
+        let done = gpu.wait_until(&end);
+        to.copy_from_slice(&piece.bytes()[..to.len()]);
+        gpu.pinned.keep(piece, Some(end.event));
+        copied.and(done)
+    })?;
     Ok(bytes)
 }
 
@@ -292,7 +319,7 @@ impl CudaStaging {
         let len = usize::try_from(len).unwrap_or(usize::MAX).min(self.block.len);
         let copy = self.gpu.copy();
         let copied = self.block.copy_to(&self.gpu, copy.cu_stream(), to, len);
-        let end = Arc::new(self.gpu.mark(copy)?);
+        let end = Arc::new(self.gpu.event(copy)?);
         self.in_flight = Some(end.clone());
         copied?;
         Ok(end)

@@ -1,7 +1,7 @@
 //! Finding devices and opening them.
 #![allow(unsafe_code, reason = "questions about a device that cudarc's safe layer asks only of an open one")]
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
@@ -15,18 +15,38 @@ const OLDEST_DRIVER: i32 = 12_000;
 /// The oldest generation of GPUs (Ampere): kernels copy asynchronously and multiply with its instructions.
 const LEAST_CAPABILITY: (i32, i32) = (8, 0);
 
-/// What a device is called where it is computed on the processor.
+/// How the name of a device begins that is computed on the processor.
 const EMULATOR: &str = "teatime CUDA emulator";
 
 /// The name of a device that an application lends.
 const LENT: &str = "cuda:lent";
 
-/// The first device that opens and is no emulator.
-pub(crate) fn best(options: &DeviceOptions) -> Option<Box<dyn Driver>> {
-    let devices = Devices::find().ok()?;
-    (0..devices.count).find_map(|place| {
-        let emulated = devices.describe(place).ok()?.kind == DeviceKind::Software;
-        (!emulated).then(|| devices.open(place, options).ok()).flatten()
+/// The device with most memory that opens and is no emulator; `skipped` gets those that could not be used.
+pub(crate) fn best(options: &DeviceOptions, skipped: &mut Vec<(String, String)>) -> Option<Box<dyn Driver>> {
+    let devices = match Devices::find() {
+        Ok(devices) => devices,
+        Err(Absent::Nothing(_)) => return None,
+        Err(Absent::Unusable(why)) => {
+            skipped.push(("cuda".into(), why));
+            return None;
+        }
+    };
+    let mut usable = Vec::new();
+    for place in 0..devices.count {
+        match devices.describe(place) {
+            Ok(info) if info.kind == DeviceKind::Software => {}
+            Ok(info) => usable.push((place, info.memory)),
+            Err(why) => skipped.push((format!("cuda:{place}"), why)),
+        }
+    }
+    // Of equal ones the first.
+    usable.sort_by_key(|&(_, memory)| Reverse(memory));
+    usable.into_iter().find_map(|(place, _)| match devices.open(place, options) {
+        Ok(driver) => Some(driver),
+        Err(refused) => {
+            skipped.push((format!("cuda:{place}"), refused.why()));
+            None
+        }
     })
 }
 
@@ -37,7 +57,7 @@ pub(crate) fn best(options: &DeviceOptions) -> Option<Box<dyn Driver>> {
 pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
     let wanted = if selector.is_empty() { "cuda".into() } else { format!("cuda:{selector}") };
     let refuse = |tried| Error::NoDevice { wanted: wanted.as_str().into(), tried };
-    let devices = Devices::find().map_err(|why| refuse(vec![("cuda".into(), why)]))?;
+    let devices = Devices::find().map_err(|absent| refuse(vec![("cuda".into(), absent.why())]))?;
     let place = if selector.is_empty() { Some(0) } else { selector.parse().ok() };
     let Some(place) = place.filter(|&place| place < devices.count) else {
         let entry = |place| match devices.describe(place) {
@@ -55,7 +75,7 @@ pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Dr
 /// The device of that number, also where it is not counted.
 #[cfg(all(test, feature = "cuda-emulator"))]
 pub(crate) fn open_place(place: usize, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
-    let devices = Devices::find().expect("the emulator should load");
+    let devices = Devices::find().unwrap_or_else(|absent| panic!("{}", absent.why()));
     devices.open(place, options).map_err(|_| panic!("device {place} should open"))
 }
 
@@ -65,7 +85,7 @@ pub(crate) fn list() -> Vec<(String, Result<DeviceInfo, String>)> {
         Ok(devices) => {
             (0..devices.count).map(|place| (format!("cuda:{place}"), devices.describe(place))).collect()
         }
-        Err(why) => vec![("cuda".into(), Err(why))],
+        Err(absent) => vec![("cuda".into(), Err(absent.why()))],
     }
 }
 
@@ -113,6 +133,31 @@ enum Refused {
     Failed(Error),
 }
 
+impl Refused {
+    fn why(self) -> String {
+        match self {
+            Self::Why(why) => why,
+            Self::Failed(error) => error.to_string(),
+        }
+    }
+}
+
+/// Why there are no devices.
+enum Absent {
+    /// There is no driver, or no GPU.
+    Nothing(String),
+    /// There is a driver that does not do.
+    Unusable(String),
+}
+
+impl Absent {
+    fn why(self) -> String {
+        match self {
+            Self::Nothing(why) | Self::Unusable(why) => why,
+        }
+    }
+}
+
 /// The devices that CUDA shows this process.
 struct Devices {
     count: usize,
@@ -120,28 +165,27 @@ struct Devices {
 
 impl Devices {
     /// Loads and starts CUDA; never panics.
-    fn find() -> Result<Self, String> {
-        libraries::driver()?;
+    fn find() -> Result<Self, Absent> {
+        libraries::driver().map_err(Absent::Nothing)?;
         // SAFETY: the library is loaded. Asked first, since an older driver lacks functions that are called next.
         let version = unsafe {
             let mut version = 0;
             sys::cuDriverGetVersion(&raw mut version).result().map(|()| version)
         };
-        let version = version.map_err(said)?;
+        let version = version.map_err(|error| Absent::Unusable(said(error)))?;
         if version < OLDEST_DRIVER {
-            return Err(format!(
+            return Err(Absent::Unusable(format!(
                 "the NVIDIA driver is for CUDA {}, and CUDA {} is the oldest that will do: please update the driver",
                 version_text(version),
                 version_text(OLDEST_DRIVER)
-            ));
+            )));
         }
+        let none = || Absent::Nothing("the NVIDIA driver is installed, and there is no GPU".into());
         match CudaContext::device_count() {
             Ok(count @ 1..) => Ok(Self { count: usize::try_from(count).unwrap_or_default() }),
-            Ok(_) => Err("the NVIDIA driver is installed, and there is no GPU".into()),
-            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => {
-                Err("the NVIDIA driver is installed, and there is no GPU".into())
-            }
-            Err(error) => Err(format!("the NVIDIA driver does not start: {error}")),
+            Ok(_) => Err(none()),
+            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => Err(none()),
+            Err(error) => Err(Absent::Unusable(format!("the NVIDIA driver does not start: {error}"))),
         }
     }
 
@@ -210,7 +254,11 @@ impl Device {
         if self.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
             return Err(format!("{}: it has no memory pools", name()));
         }
-        Ok(())
+        self.images().any().map_err(|why| format!("{}: there is no code for its kernels: {why}", name()))
+    }
+
+    fn images(&self) -> Images {
+        Images::new(self.capability().unwrap_or(LEAST_CAPABILITY), driver_version())
     }
 
     fn describe(&self) -> Result<DeviceInfo, String> {
@@ -223,7 +271,7 @@ impl Device {
             A::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID,
         ];
         let [domain, bus, slot] = bus.map(|id| self.attribute(id).unwrap_or_default());
-        let kind = if description == EMULATOR {
+        let kind = if description.starts_with(EMULATOR) {
             DeviceKind::Software
         } else if self.attribute(A::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0 {
             DeviceKind::Integrated
@@ -256,12 +304,11 @@ impl Device {
     ) -> Result<CudaDriver, DriverError> {
         let granted = self.limits(&info).unwrap_or(LEAST_LIMITS);
         let owns_pool = info.name != LENT;
-        let images = Images::new(self.capability().unwrap_or(LEAST_CAPABILITY), driver_version());
         Ok(CudaDriver {
             gpu: Arc::new(Gpu::new(context, stream, info.name.clone(), owns_pool)?),
             limits: options.lower(granted),
             info,
-            modules: Modules::new(images),
+            modules: Modules::new(self.images()),
             blas: Blas::default(),
             own_kernels: options.own_kernels,
             tf32: options.tf32,

@@ -17,3 +17,10 @@ fn device(place: usize) -> Device {
 fn open(place: usize, options: &DeviceOptions) -> Device {
     Device::from_driver(select::open_place(place, options).unwrap(), options)
 }
+
+/// The suite's lent device.
+#[test]
+fn one_device_is_a_large_card() {
+    let fill = |place| device(place).limits().fill;
+    assert_eq!((fill(1), fill(2)), (8 * 132, 8 * 2));
+}

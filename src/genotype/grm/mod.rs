@@ -16,7 +16,7 @@ use super::{
     standardized::Standardized,
 };
 use crate::{
-    Device, Error, Result, Run, Status,
+    Budget, Device, Error, Result, Run, Status,
     linalg::{LinearMap, Matrix, Pass, gram::IN_FLIGHT},
     stream::StreamStats,
 };
@@ -99,6 +99,8 @@ pub struct Grm {
     pub missing: MissingCalls,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub memory: Budget,
     /// Where the time went.
     pub stats: StreamStats,
 }
@@ -169,9 +171,9 @@ pub fn grm(genotypes: &Genotypes, device: &Device, options: &GrmOptions, run: &R
     let mut map = Standardized::bounded(genotypes, device, rule, true)?;
     let shared = missing == MissingCalls::Pairwise;
     let wanted = Wanted { shared, variance: shared && method == GrmMethod::VanRaden1 };
-    let (prefetch, panel_bytes) = plan(&map, device, wanted, run)?;
+    let OnePass { budget: memory, prefetch, gram_panel_bytes } = plan(&map, device, wanted, run)?;
     map.prefetch(prefetch);
-    map.keep(Residency::Store, panel_bytes);
+    map.keep(Residency::Store, gram_panel_bytes);
     let sums = PairSums::new(&map, wanted, &Pass::new(run, Status::new(0, 1, variants)))?;
     let tally = map.tally();
     if tally.counts.used == 0 {
@@ -197,7 +199,7 @@ pub fn grm(genotypes: &Genotypes, device: &Device, options: &GrmOptions, run: &R
         (GrmMethod::VanRaden1, _, None) => products.for_each(|product| *product /= sums.total_variance),
     }
     let (counts, digest) = (tally.counts, tally.digest);
-    Ok(Grm { matrix, shared: sums.shared, counts, method, missing, digest, stats: map.stats() })
+    Ok(Grm { matrix, shared: sums.shared, counts, method, missing, digest, memory, stats: map.stats() })
 }
 
 /// NaN over nothing, where rounding may have left a little of a sum.
@@ -205,11 +207,11 @@ fn ratio(value: f64, over: f64) -> f64 {
     if over > 0.0 { value / over } else { f64::NAN }
 }
 
-/// Bytes of decoded chunks that the budget allows to hold, and of panels.
+/// Shares of the budget.
 ///
 /// # Errors
 /// [`Error::Budget`] with the least that would do.
-fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> Result<(u64, u64)> {
+fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> Result<OnePass> {
     let [variants, n] = map.shape();
     let shared = Memory::is_shared(device);
     let packed = map.form().is_packed();
@@ -228,6 +230,5 @@ fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> R
     let standardized = if wanted.shared { 2 } else { u64::from(!packed) };
     let device_need = block_bytes(map, shared, standardized).saturating_add(on_device);
     let host_need = stream_bytes(map).saturating_add(on_host);
-    let OnePass { prefetch, gram_panel_bytes } = OnePass::new(map, run, host_need, device_need)?;
-    Ok((prefetch, gram_panel_bytes))
+    OnePass::new(map, run, host_need, device_need)
 }

@@ -45,8 +45,6 @@ pub(crate) const TILE: u32 = 4;
 pub(crate) const LARGE_TILE: u32 = 16;
 /// Words of all rows from which on large tiles fill the largest processors: 256 workgroups of the fewest rows.
 const LARGE_WORDS: u64 = 256 * LEAST_DEPTH * LARGE_TILE as u64;
-/// Workgroups that a launch should have, so that the largest processors are filled.
-const GROUPS: u64 = 2048;
 /// Fewest rows of a workgroup, so that adding up its sums costs little beside them.
 pub(super) const LEAST_DEPTH: u64 = 512;
 
@@ -180,6 +178,7 @@ pub(crate) fn adjoint_in_tiles(
     }
     let device = rows.device();
     let limits = device.limits();
+    let groups = 2 * u64::from(limits.fill);
     let step = step(device, words, (4 * words).max(width))?.min(1 << 22);
     let wide = sums.words_at_once()?;
     let small = |n: u64| u32::try_from(n).expect("a panel should be small");
@@ -193,7 +192,7 @@ pub(crate) fn adjoint_in_tiles(
             let [from, to] = [word, end].map(|word| (16 * (word - start)).min(samples));
             let target = sums.words.window_update(from * columns * 2..to * columns * 2);
             let tiles = (end - word).div_ceil(tile.into());
-            let depth = ((last - first) * tiles).div_ceil(GROUPS).max(LEAST_DEPTH).next_multiple_of(4);
+            let depth = ((last - first) * tiles).div_ceil(groups).max(LEAST_DEPTH).next_multiple_of(4);
             let splits = (last - first).div_ceil(depth);
             let params = Params {
                 rows: small(last - first),

@@ -16,8 +16,8 @@ use crate::{
     tensor::checked_len,
 };
 
-/// Rows of `A X` that are read at a time.
-const APPLY_ROWS: u64 = 1 << 16;
+/// Bytes of `A X` that are read at a time.
+const APPLY_BYTES: usize = 4 << 20;
 
 /// A matrix A of entries 0, 1 and 2 on one device, two bits each, for products as they are: nothing is subtracted or scaled.
 ///
@@ -102,7 +102,7 @@ impl PackedMatrix {
             _ => (DEVICE_BUDGET, run.memory.device, device.info().memory),
         };
         if let Some(budget) = budget.filter(|&budget| requested > budget) {
-            return Err(Error::Budget { what, budget, minimum: requested });
+            return Err(Error::Budget { what, budget, minimum: requested, given: true });
         }
         if free.is_some_and(|free| requested > free) {
             return Err(Error::OutOfMemory { requested, free });
@@ -177,6 +177,11 @@ impl PackedMatrix {
         4 * row_words(self.columns)
     }
 
+    /// The packed rows.
+    pub(crate) fn panels(&self) -> &[Tensor<u32>] {
+        &self.panels
+    }
+
     /// The packed rows, panel after panel.
     #[cfg(test)]
     pub(crate) fn words(&self) -> Vec<u32> {
@@ -191,18 +196,27 @@ impl PackedMatrix {
         Product::new(&self.device, x, false, bounds)
     }
 
-    /// Gives the panels to `f` with the first row of each: no mean, factor 1.
-    fn each_panel(&self, mut f: impl FnMut(u64, Rows<'_>) -> Result<()>) -> Result<()> {
+    /// What products take for each row of the longest panel: no mean, factor 1.
+    fn table(&self) -> Result<Tensor<f32>> {
         let longest = self.panels.iter().map(|panel| panel.shape()[0]).max().unwrap_or(0);
         let factors = vec![[0.0f32, 1.0]; usize::try_from(longest).unwrap_or(usize::MAX)];
-        let table = Tensor::from_slice(&self.device, factors.as_flattened(), &[longest, 2])?;
-        let mut first = 0;
-        for packed in &self.panels {
-            let count = packed.shape()[0];
-            f(first, Rows { packed, table: &table, range: (0, count), missing: false })?;
-            first += count;
-        }
-        Ok(())
+        Tensor::from_slice(&self.device, factors.as_flattened(), &[longest, 2])
+    }
+
+    /// All rows, at most so many of one panel at a time, each part with the first row of its panel.
+    fn parts<'a>(
+        &'a self,
+        table: &'a Tensor<f32>,
+        step: usize,
+    ) -> impl Iterator<Item = (u64, Rows<'a>)> + use<'a> {
+        let mut next = 0;
+        self.panels.iter().flat_map(move |packed| {
+            let (first, count) = (next, packed.shape()[0]);
+            next += count;
+            let end = move |start: u64| count.min(start.saturating_add(step as u64));
+            let part = move |start| Rows { packed, table, range: (start, end(start)), missing: false };
+            (0..count).step_by(step).map(move |start| (first, part(start)))
+        })
     }
 }
 
@@ -211,15 +225,19 @@ impl LinearMap for PackedMatrix {
         Self::shape(self)
     }
 
+    fn device(&self) -> Option<&Device> {
+        Some(&self.device)
+    }
+
     fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         // The largest Euclidean norm of a row of 2s, and its sum.
         let columns = self.columns as f64;
         let bounds = [2.0 * columns.sqrt(), 2.0 * columns];
         let mut product = self.product("PackedMatrix::gram", x, Some(bounds))?;
-        self.each_panel(|first, rows| {
+        for (first, rows) in self.parts(&self.table()?, usize::MAX) {
             product.add(rows)?;
-            pass.tell(first + rows.range.1)
-        })?;
+            pass.tell(first + rows.range.1)?;
+        }
         product.finish()
     }
 
@@ -230,15 +248,10 @@ impl LinearMap for PackedMatrix {
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
         let product = self.product("PackedMatrix::apply", x, None)?;
-        self.each_panel(|first, rows| {
-            let mut start = 0;
-            while start < rows.range.1 {
-                let end = rows.range.1.min(start + APPLY_ROWS);
-                sink(first + start, &product.rows(Rows { range: (start, end), ..rows })?)?;
-                pass.tell(first + end)?;
-                start = end;
-            }
-            Ok(())
+        let step = APPLY_BYTES / (4 * x.cols()).max(1);
+        product.each_part(self.parts(&self.table()?, step.max(1)), &mut |rows, part| {
+            sink(rows.start, part)?;
+            pass.tell(rows.end)
         })
     }
 }

@@ -1,5 +1,7 @@
 //! Products with all packed rows, one panel after the other.
 
+use std::{collections::VecDeque, ops::Range};
+
 use rayon::prelude::*;
 
 use super::{
@@ -9,13 +11,17 @@ use super::{
     slices::{MAX_COLUMNS, Slices, lanes, unit},
     steps::Steps,
 };
-use crate::{Device, Error, Result, Tensor, linalg::Matrix};
+use crate::{
+    Device, Error, Result, Tensor,
+    linalg::{Matrix, gram::IN_FLIGHT},
+    tensor::Pending,
+};
 
 /// Of a bound: what rounding in f32 may add.
 const ROUNDING: f64 = 1.0 + 1e-5;
 
-/// Samples that a thread of the host takes at least.
-const LEAST_SAMPLES: usize = 1024;
+/// Rows of a matrix that a thread of the host takes at least.
+const LEAST_ROWS: usize = 1024;
 
 /// Some columns of an operand.
 #[derive(Debug)]
@@ -77,13 +83,24 @@ impl Product {
     /// # Errors
     /// What the device reports.
     pub(crate) fn add(&mut self, rows: Rows<'_>) -> Result<()> {
-        let words = rows.words();
-        for group in &mut self.groups {
-            let Some((_, sums)) = &mut group.adjoint else { continue };
-            for range in steps(&self.device, words, rows.sets() * lanes(group.x.columns)).of(rows.range) {
-                let part = Rows { range, ..rows };
-                let weights = packed_weights(part, &group.x, &group.factors)?;
-                packed_adjoint(part, &weights, sums)?;
+        for Group { x, factors, adjoint, .. } in &mut self.groups {
+            let Some((_, sums)) = adjoint else { continue };
+            for part in parts(rows, x.columns) {
+                packed_adjoint(part, &packed_weights(part, x, factors)?, sums)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first half of [`add`](Self::add) alone, for benchmarks: makes the weights of some rows, and drops them.
+    /// Enqueues; does not wait.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn weigh(&self, rows: Rows<'_>) -> Result<()> {
+        for Group { x, factors, .. } in &self.groups {
+            for part in parts(rows, x.columns) {
+                packed_weights(part, x, factors)?;
             }
         }
         Ok(())
@@ -110,7 +127,7 @@ impl Product {
                 // A row of the centred matrix adds up to 0, so what is to be subtracted from each sample is the mean.
                 let means = self.centred.then(|| means(&sums, width));
                 let rows = total.data_mut().par_chunks_exact_mut(self.columns.max(1));
-                rows.zip(sums.par_chunks_exact(width)).with_min_len(LEAST_SAMPLES).for_each(|(row, sums)| {
+                rows.zip(sums.par_chunks_exact(width)).with_min_len(LEAST_ROWS).for_each(|(row, sums)| {
                     let units = weight_units.iter().zip(&x.units);
                     let values = row[*first..].iter_mut().zip(sums).zip(units);
                     for (c, ((value, &sum), (weight_unit, unit))) in values.enumerate() {
@@ -123,25 +140,57 @@ impl Product {
         Ok(total)
     }
 
-    /// These rows of `A X`. Waits.
+    /// Gives `A X` to `sink` part by part, in order, each with its rows: those of the part, after so many before its panel.
+    /// While some parts are on their way to the host, the next are computed. Waits.
     ///
     /// # Errors
-    /// What the device reports.
-    pub(crate) fn rows(&self, rows: Rows<'_>) -> Result<Matrix> {
-        let count = usize::try_from(rows.range.1 - rows.range.0).unwrap_or(usize::MAX);
-        let mut product = Matrix::zeros(count, self.columns);
-        for group in &self.groups {
-            let width = usize::try_from(group.x.columns).unwrap_or(usize::MAX);
-            let part = packed_apply(rows, &group.x, &group.factors)?.read()?;
-            for (row, part) in product.data_mut().chunks_mut(self.columns).zip(part.chunks(width)) {
-                let row = &mut row[group.first..group.first + width];
-                for ((value, &part), unit) in row.iter_mut().zip(part).zip(&group.x.units) {
-                    *value = f64::from(part) * unit;
-                }
+    /// What the device and `sink` report.
+    pub(crate) fn each_part<'a>(
+        &self,
+        parts: impl Iterator<Item = (u64, Rows<'a>)>,
+        sink: &mut dyn FnMut(Range<u64>, &Matrix) -> Result<()>,
+    ) -> Result<()> {
+        let mut pending = VecDeque::with_capacity(IN_FLIGHT + 1);
+        for (first, rows) in parts {
+            let (start, end) = rows.range;
+            pending.push_back((first + start..first + end, self.start(rows)?));
+            if pending.len() > IN_FLIGHT
+                && let Some((rows, parts)) = pending.pop_front()
+            {
+                sink(rows.clone(), &self.collect(rows, parts)?)?;
             }
+        }
+        pending.into_iter().try_for_each(|(rows, parts)| sink(rows.clone(), &self.collect(rows, parts)?))
+    }
+
+    /// Enqueues these rows of `A X`: each group's columns.
+    fn start(&self, rows: Rows<'_>) -> Result<Vec<Pending<f32>>> {
+        self.groups.iter().map(|group| packed_apply(rows, &group.x, &group.factors)?.download()).collect()
+    }
+
+    /// Waits for rows of `A X`.
+    fn collect(&self, rows: Range<u64>, parts: Vec<Pending<f32>>) -> Result<Matrix> {
+        let mut product =
+            Matrix::zeros(usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX), self.columns);
+        for (Group { first, x, .. }, part) in self.groups.iter().zip(parts) {
+            let (part, width) = (part.wait()?, usize::try_from(x.columns).unwrap_or(usize::MAX));
+            self.device.pool()?.install(|| {
+                let rows = product.data_mut().par_chunks_exact_mut(self.columns.max(1));
+                rows.zip(part.par_chunks_exact(width)).with_min_len(LEAST_ROWS).for_each(|(row, part)| {
+                    for ((value, &part), unit) in row[*first..].iter_mut().zip(part).zip(&x.units) {
+                        *value = f64::from(part) * unit;
+                    }
+                });
+            });
         }
         Ok(product)
     }
+}
+
+/// Some rows in the steps in which they are multiplied with so many columns.
+fn parts(rows: Rows<'_>, columns: u64) -> impl Iterator<Item = Rows<'_>> {
+    let steps = steps(rows.device(), rows.words(), rows.sets() * lanes(columns));
+    steps.of(rows.range).map(move |range| Rows { range, ..rows })
 }
 
 /// The steps over rows of so many words, and of so many bytes of weights.
@@ -195,7 +244,7 @@ impl Mean {
 /// The mean of each column of (samples, width) sums.
 fn means(sums: &[i64], width: usize) -> Vec<Mean> {
     let none = || vec![0i128; width];
-    let parts = sums.par_chunks(width * LEAST_SAMPLES).map(|sums| {
+    let parts = sums.par_chunks(width * LEAST_ROWS).map(|sums| {
         let mut all = none();
         for sums in sums.chunks_exact(width) {
             all.iter_mut().zip(sums).for_each(|(all, &sum)| *all += i128::from(sum));

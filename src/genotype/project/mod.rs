@@ -13,7 +13,7 @@ use super::{
     tally::Tally,
 };
 use crate::{
-    Device, Error, Result, Run, Status, Tensor,
+    Budget, Device, Error, Result, Run, Status, Tensor,
     linalg::{
         LinearMap, Matrix, Pass,
         gram::{IN_FLIGHT, Sum, to_usize},
@@ -34,8 +34,12 @@ pub struct Projection {
     pub used: u64,
     /// Missing calls of those variants, over all samples: each counts as the reference's mean.
     pub missing_calls: u64,
+    /// How many of those variants each sample has a call of; one that has few of them has scores near 0.
+    pub called: Vec<u64>,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub memory: Budget,
     /// Where the time went.
     pub stats: StreamStats,
 }
@@ -63,7 +67,8 @@ pub struct Projection {
 /// samples' noise is in its loadings. Nothing corrects for that here, nor in flashpca or plink2.
 ///
 /// # Cost
-/// One pass, 2 k x variants x samples operations; the host holds the reference and 8 bytes a variant besides blocks.
+/// One pass, 2 k x variants x samples operations, and of blocks with missing calls 2 x variants x samples more, which count
+/// them; the host holds the reference and 8 bytes a variant besides blocks.
 ///
 /// # Errors
 /// [`Error::Shape`] unless there is one of `matches` for each variant, of those selected; [`Error::Argument`] for no samples, another ploidy
@@ -103,19 +108,31 @@ pub fn project(
     let (n, k) = (genotypes.samples(), reference.components());
     let matched = Matched { reference, matches };
     let mut map = Standardized::of_reference(genotypes, device, matched)?;
-    let prefetch = prefetch(&map, device, matched, run)?;
+    let OnePass { budget: memory, prefetch, .. } = plan(&map, device, matched, run)?;
     map.prefetch(prefetch);
     let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
     // On its side, as in `Standardized::gram`.
-    let mut sum = Sum::new(k as u64, n, false);
-    map.each_block(&pass, true, &mut |block| {
-        let Some(rows) = matched.loadings(block.rows.clone()) else { return Ok(()) };
-        let shape = [block.rows.end - block.rows.start, k as u64];
-        sum.add(&matmul_tn(&Tensor::from_slice(device, &rows, &shape)?, &block.x)?)
+    let mut scores = Sum::new(k as u64, n, false);
+    // Whole numbers of at most a block's rows, so exact in f32, and in f64 their sums.
+    let mut missing = Sum::new(1, n, false);
+    map.each_panel(&pass, true, &mut |panel| {
+        map.blocks(panel, &pass, &mut |rows| {
+            let Some(loadings) = matched.loadings(rows.clone()) else { return Ok(()) };
+            let count = rows.end - rows.start;
+            let loadings = Tensor::from_slice(device, &loadings, &[count, k as u64])?;
+            scores.add(&matmul_tn(&loadings, &map.block(panel, &rows)?)?)?;
+            if !panel.missing {
+                return Ok(());
+            }
+            let used = Tensor::from_slice(device, &matched.used(rows.clone()), &[count, 1])?;
+            missing.add(&matmul_tn(&used, &panel.not_called(&rows, n)?)?)
+        })
     })?;
-    let scores = sum.finish(device)?.transposed();
+    let scores = scores.finish(device)?.transposed();
     let Tally { counts, digest, missing_calls, .. } = map.tally();
-    Ok(Projection { scores, used: counts.used, missing_calls, digest, stats: map.stats() })
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number of variants")]
+    let called = missing.finish(device)?.data().iter().map(|missing| counts.used - *missing as u64).collect();
+    Ok(Projection { scores, used: counts.used, missing_calls, called, digest, memory, stats: map.stats() })
 }
 
 fn check(genotypes: &Genotypes, reference: &ReferenceLoadings, matches: &[Option<Match>]) -> Result<()> {
@@ -153,13 +170,14 @@ fn check(genotypes: &Genotypes, reference: &ReferenceLoadings, matches: &[Option
     Ok(())
 }
 
-/// Bytes of chunks to hold at most: what the budget leaves beside the reference.
+/// Shares of what the budget leaves beside the reference.
 ///
 /// # Errors
 /// [`Error::Budget`] with the least that would do.
-fn prefetch(map: &Standardized<'_>, device: &Device, matched: Matched<'_>, run: &Run) -> Result<u64> {
+fn plan(map: &Standardized<'_>, device: &Device, matched: Matched<'_>, run: &Run) -> Result<OnePass> {
     let [variants, n] = map.shape();
-    let k = matched.reference.components() as u64;
+    // The count of missing calls is a column more.
+    let k = matched.reference.components() as u64 + 1;
     let rows = map.plan().block_rows().min(variants);
     // Of a block the loadings and the table of its scaling, which the host makes; its scores, and those whose downloads
     // are under way.
@@ -173,5 +191,5 @@ fn prefetch(map: &Standardized<'_>, device: &Device, matched: Matched<'_>, run: 
     let held = run.memory.host.map_or(0, |_| held);
     let host = stream_bytes(map).saturating_add(on_host).saturating_add(held);
     let on_device = block_bytes(map, Memory::is_shared(device), 1).saturating_add(products);
-    Ok(OnePass::new(map, run, host, on_device)?.prefetch)
+    OnePass::new(map, run, host, on_device)
 }

@@ -168,6 +168,12 @@ impl Matched<'_> {
         }
     }
 
+    /// 1 for each of these variants that the reference has, else 0.
+    pub(super) fn used(&self, variants: std::ops::Range<u64>) -> Vec<f32> {
+        let matches = &self.matches[to_usize(variants.start)..to_usize(variants.end)];
+        matches.iter().map(|found| if found.is_some() { 1.0 } else { 0.0 }).collect()
+    }
+
     /// The loadings of variants, row by row: 0 where the reference does not have the variant. None if it has none.
     pub(super) fn loadings(&self, variants: std::ops::Range<u64>) -> Option<Vec<f32>> {
         let matches = &self.matches[to_usize(variants.start)..to_usize(variants.end)];

@@ -101,6 +101,12 @@ fn oracle(dosages: &[i8], samples: usize, rows: &[Row], matches: &[Option<Match>
     scores
 }
 
+/// How many of the matched variants each sample has a call of.
+fn called(dosages: &[i8], samples: usize, matches: &[Option<Match>]) -> Vec<u64> {
+    let rows: Vec<&[i8]> = dosages.chunks(samples).zip(matches).filter_map(|(r, m)| m.map(|_| r)).collect();
+    (0..samples).map(|i| rows.iter().filter(|row| row[i] >= 0).count() as u64).collect()
+}
+
 fn largest(values: &[f64]) -> f64 {
     values.iter().fold(0.0, |most, x| x.abs().max(most))
 }
@@ -158,6 +164,7 @@ fn new_samples_by_the_formula() {
             assert_eq!(projection.used, used.len() as u64);
             let missing = used.concat().iter().filter(|&&g| g < 0).count() as u64;
             assert_eq!(projection.missing_calls, missing);
+            assert_eq!(projection.called, called(&new, count, &matches));
         }
     }
 }
@@ -205,11 +212,14 @@ fn calls_of_any_ploidy_and_fractions() {
         dosages.iter().flat_map(|&g| if g < 0 { [0, g] } else { [g / 2, g - g / 2] }).collect();
     let genotypes = memory(&calls, &[300, 20, 2], &[50, 7, 2]);
     let expected = bits(&run_on_cpu(&rows(&dosages, 20), &reference, &matches).unwrap());
-    assert_eq!(bits(&run_on_cpu(&genotypes, &reference, &matches).unwrap()), expected);
+    let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();
+    let each = called(&dosages, 20, &matches);
+    assert_eq!((bits(&projection), &projection.called), (expected, &each));
     let floats: Vec<f32> = dosages.iter().map(|&g| if g < 0 { f32::NAN } else { g.into() }).collect();
     let genotypes = memory(&floats, &[300, 20], &[50, 7]).nan_is_missing(true);
     let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();
     assert_close(projection.scores.data(), pca.scores().data(), 2e-6);
+    assert_eq!(projection.called, each);
 
     let haploid: Vec<i8> = dosages.iter().map(|&g| g.min(1)).collect();
     let genotypes = memory(&haploid, &[300, 20, 1], &[50, 7, 1]);
@@ -224,13 +234,14 @@ fn chunks_threads_and_budgets_change_no_bit() {
     let dosages = dosages(900, 33, 1);
     let Fit { reference, matches, .. } = fit(&rows(&dosages, 33), Scaler::Binom2, K);
     let expected = bits(&run_on_cpu(&rows(&dosages, 33), &reference, &matches).unwrap());
+    let each = called(&dosages, 33, &matches);
     for (chunk, threads, host) in [([900, 33], 1, None), ([1, 5], 4, None), ([70, 20], 3, Some(4 << 20))] {
         let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
         let device = Device::open_with("cpu", &options).unwrap();
         let run = Run { memory: Budget { host, device: None }, ..Run::default() };
         let genotypes = memory(&dosages, &[900, 33], &chunk);
         let projection = project(&genotypes, &device, &reference, &matches, &run).unwrap();
-        assert_eq!(bits(&projection), expected, "{chunk:?}");
+        assert_eq!((bits(&projection), &projection.called), (expected.clone(), &each), "{chunk:?}");
     }
 }
 
@@ -240,7 +251,7 @@ fn missing_calls_are_the_references_mean() {
     let Fit { reference, matches, .. } = fit(&rows(&dosages, 12), Scaler::Patterson, K);
     let projection = run_on_cpu(&rows(&[-1; 200 * 3], 3), &reference, &matches).unwrap();
     assert_eq!(projection.scores.data(), [0.0; 3 * K]);
-    assert_eq!(projection.missing_calls, 3 * projection.used);
+    assert_eq!((projection.missing_calls, projection.called), (3 * projection.used, vec![0; 3]));
 }
 
 #[test]

@@ -19,7 +19,30 @@ use crate::{
     stream::Blocks,
 };
 
+/// Bytes that are uploaded at once, at most.
+const UPLOAD_BYTES: u64 = 16 << 20;
+
 impl Standardized<'_> {
+    /// Rows that are uploaded at once, where so much is left of the host and of the device: each upload costs a device of
+    /// its own memory two waits, and of wide rows a canonical block has few.
+    pub(in crate::genotype) fn upload_rows(&self, panel_bytes: u64, [host, device]: [u64; 2]) -> u64 {
+        let (plan, block) = (&self.plan, self.plan.block_rows());
+        if !self.form.is_packed() {
+            return block;
+        }
+        let panel = self.panel_rows(panel_bytes);
+        let fits = |&rows: &u64| {
+            // Two slots, and as much on the device.
+            let slots = 2 * (plan.staged_bytes(rows) - plan.block_bytes());
+            let chunks = plan.largest_need_of(rows).saturating_sub(plan.largest_need());
+            rows <= panel
+                && plan.staged_bytes(rows) <= UPLOAD_BYTES
+                && slots.saturating_add(chunks) <= host / 2
+                && slots <= device / 2
+        };
+        (1..16).map(|doublings| block << doublings).take_while(fits).last().unwrap_or(block)
+    }
+
     /// One pass over the store; with `scaled`, panels have the scaling of their rows.
     pub(super) fn stream(
         &self,
@@ -28,8 +51,11 @@ impl Standardized<'_> {
         f: &mut dyn FnMut(&Panel) -> Result<()>,
     ) -> Result<()> {
         let run = pass.run();
-        let mut blocks = Blocks::new(&self.plan, self.device, self.prefetch, &run.cancel)?;
-        let slot = || self.device.driver().staging(self.plan.block_bytes());
+        let mut blocks = Blocks::new(&self.plan, self.device, self.upload_rows, self.prefetch, &run.cancel)?;
+        if self.read_again {
+            blocks.digest();
+        }
+        let slot = || self.device.driver().staging(self.plan.staged_bytes(self.upload_rows));
         // One slot is filled while the device may still read the other.
         let (mut slots, mut turn) = ([slot()?, slot()?], 0);
         let first_pass = self.state.borrow().tally.is_none();
@@ -62,6 +88,15 @@ impl Standardized<'_> {
         }
         kept.complete()?;
         let mut state = self.state.borrow_mut();
+        match (blocks.digests(), &state.digests) {
+            (Some(now), Some(first)) => {
+                if let Some(array) = now.differ(first) {
+                    let why = "changed while it was read: a later pass found other genotypes than the first";
+                    return Err(Error::store(self.plan.array(array).name(), why));
+                }
+            }
+            (now, _) => state.digests = now.cloned(),
+        }
         state.stats.add(&blocks.stats);
         state.tally = tally.or(state.tally.take());
         state.kept = kept;
@@ -84,7 +119,8 @@ impl Standardized<'_> {
                 if open.back().is_none_or(|panel| panel.rows.end <= rows.start) {
                     let first_pass = self.state.borrow().tally.is_none();
                     let bytes = if first_pass { self.panel_bytes } else { Residency::Store.panel_bytes() };
-                    let end = self.plan.rows().min(rows.start + self.panel_rows(bytes));
+                    let whole = (self.panel_rows(bytes) / self.upload_rows).max(1) * self.upload_rows;
+                    let end = self.plan.rows().min(rows.start + whole);
                     let packed = Tensor::empty(self.device, &[end - rows.start, row_words(samples)])?;
                     open.push_back(Panel::new(rows.start..end, Held::Packed(packed)));
                 }

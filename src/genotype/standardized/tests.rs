@@ -154,3 +154,41 @@ fn either_route_names_the_first_bad_value() {
         assert!(error.to_string().contains(place), "`{place}` is not in: {error}");
     }
 }
+
+#[test]
+fn larger_uploads_change_no_bit() {
+    let (rows, samples) = (11_000u64, 9u64);
+    let values = values(&[0, 1, 2, -1, 1, 0], rows * samples);
+    let genotypes = genotypes(&[(&values, &[rows, samples], &[700, samples])]);
+    let rule =
+        Rule { samples, ploidy: 2, exact: true, scaler: Scaler::Patterson, filter: VariantFilter::default() };
+    for device in ["cpu", "wgpu", "cuda"].into_iter().filter_map(|name| Device::open(name).ok()) {
+        let mut first = None;
+        for (factor, residency, panel) in [
+            (1, Residency::Store, 0),
+            (2, Residency::Device, 8192),
+            (2, Residency::Host, 8192),
+            (1, Residency::Device, 0),
+        ] {
+            let mut map = Standardized::new(&genotypes, &device, rule).unwrap();
+            let block = map.plan().block_rows();
+            map.keep(residency, panel * map.held_row_bytes());
+            map.upload(factor * block);
+            let run = Run::default();
+            let pass = Pass::new(&run, Status::new(0, 1, rows));
+            let (mut words, mut panels) = (Vec::new(), Vec::new());
+            map.each_panel(&pass, false, &mut |panel| {
+                let Held::Packed(packed) = &panel.held else { panic!("{:?} should be packed", panel.held) };
+                words.extend(packed.read()?);
+                panels.push(panel.rows.end - panel.rows.start);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(panels.len() as u64, rows.div_ceil((panel / block).max(1) * block), "{panels:?}");
+            let x = Matrix::from_vec((0..18).map(f64::from).collect(), 9, 2).unwrap();
+            let product = map.gram(&x, &pass).unwrap();
+            let found = (words, product, map.tally().digest);
+            assert!(*first.get_or_insert_with(|| found.clone()) == found, "{factor} {residency:?}");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! What a PCA refuses: damaged chunks, absurd shapes, bad input.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use super::*;
 use crate::{DecodedChunk, Result, StoredType};
 
@@ -64,6 +66,87 @@ impl ChunkedArray for Broken {
         assert!(!(self.2 && (self.1)(index)), "a decoder's own fault");
         if (self.1)(index) { Err(Error::chunk("broken", index, "torn")) } else { self.0.read_chunk(index) }
     }
+}
+
+/// An array that is another from some number of reads on.
+#[derive(Debug)]
+struct Changing {
+    arrays: [MemoryArray; 2],
+    left: AtomicU32,
+}
+
+impl ChunkedArray for Changing {
+    fn name(&self) -> &str {
+        "changing"
+    }
+    fn shape(&self) -> &[u64] {
+        self.arrays[0].shape()
+    }
+    fn chunk_shape(&self) -> &[u64] {
+        self.arrays[0].chunk_shape()
+    }
+    fn dtype(&self) -> StoredType {
+        self.arrays[0].dtype()
+    }
+    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+        let left = self.left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(1)));
+        self.arrays[usize::from(left == Ok(0))].read_chunk(index)
+    }
+}
+
+/// Samples that change places leave every count as it was.
+#[test]
+fn a_store_that_changes_between_passes_is_named() {
+    let before = dosages(9000, 60);
+    let after: Vec<i8> = before.chunks(60).flat_map(|row| row.iter().rev().copied()).collect();
+    let array = |dosages: &[i8]| MemoryArray::new("same", dosages, &[9000, 60], &[500, 60]).unwrap();
+    let options = randomized(2, Stop::PowerIterations(3));
+    let run = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let with = |reads: u32, host| {
+        let changing =
+            Changing { arrays: [&before, &after].map(|dosages| array(dosages)), left: reads.into() };
+        let genotypes = Genotypes::new(vec![Arc::new(array(&before)), Arc::new(changing)]).unwrap();
+        pca(&genotypes, &Device::cpu(), &options, &run(host))
+    };
+    let Err(Error::Budget { minimum, .. }) = with(u32::MAX, 1000) else { panic!("1000 bytes should not do") };
+    assert_eq!(with(u32::MAX, minimum).unwrap().residency, Residency::Store);
+    for reads in [18, 40] {
+        let Err(error) = with(reads, minimum) else { panic!("a change after {reads} chunks") };
+        assert!(matches!(error, Error::Store { .. }), "{error}");
+        assert!(error.to_string().starts_with("changing: changed while it was read"), "{error}");
+    }
+}
+
+/// Loadings are of the genotypes that gave the components.
+#[test]
+fn loadings_of_other_genotypes_are_refused() {
+    let (one, mut other) = (dosages(600, 20), dosages(600, 20));
+    let changed = other.iter().rposition(|x| *x == 0).unwrap();
+    other[changed] = 2;
+    let (device, run, options) = (Device::cpu(), Run::default(), options(1));
+    let [one, other] = [one, other].map(|dosages| memory(&dosages, &[600, 20], &[100, 20]));
+    let result = pca(&one, &device, &options, &run).unwrap();
+    loadings(&one, &device, &result, &options, &run, &mut |_| Ok(())).unwrap();
+    let error = loadings(&other, &device, &result, &options, &run, &mut |_| Ok(())).unwrap_err();
+    assert!(matches!(error, Error::Argument { name: "genotypes", .. }), "{error}");
+}
+
+#[test]
+fn a_default_budget_that_is_too_small_says_so() {
+    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, true);
+    // 36 bytes for each pair of samples: more than any host has.
+    let genotypes = Genotypes::new(vec![Arc::new(Claims(array, [2, 1 << 22]))]).unwrap();
+    let exact = PcaOptions { method: Method::Exact, ..options(1) };
+    let with = |host| {
+        let run = Run { memory: Budget { host, device: None }, ..Run::default() };
+        pca(&genotypes, &Device::cpu(), &exact, &run).unwrap_err()
+    };
+    let error = with(None);
+    assert!(matches!(error, Error::Budget { given: false, .. }), "{error}");
+    assert!(error.to_string().starts_with("the default memory budget of"), "{error}");
+    let error = with(Some(1 << 20));
+    assert!(matches!(error, Error::Budget { given: true, budget: 0x10_0000, .. }), "{error}");
+    assert!(error.to_string().starts_with("the memory budget of"), "{error}");
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Tests of the Zarr module, by concern.
 
+mod attributes;
+mod columns;
 mod faults;
 mod fixtures;
 mod metadata;
 mod read;
 mod store;
+mod threads;
 mod write;
 
 use crate::genotype::GenotypeKind;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn open(scratch: &Scratch, array: Option<&str>) -> crate::Result<GenotypeStore> {
+pub(super) fn open(scratch: &Scratch, array: Option<&str>) -> crate::Result<GenotypeStore> {
     GenotypeStore::open(scratch.path(), array, MissingChunk::Error)
 }
 
@@ -12,23 +12,23 @@ fn genotypes(variants: u64, samples: u64) -> (Value, Vec<u8>) {
     (v2(&shape, &shape, "|i1", Value::Null), vec![1; n])
 }
 
-fn put_genotypes(scratch: &Scratch, path: &str, variants: u64, samples: u64) {
+pub(super) fn put_genotypes(scratch: &Scratch, path: &str, variants: u64, samples: u64) {
     let (metadata, chunk) = genotypes(variants, samples);
     scratch.array(path, &metadata, &[("0.0.0", chunk)]);
 }
 
-fn put_text(scratch: &Scratch, path: &str, strings: &[&str]) {
+pub(super) fn put_text(scratch: &Scratch, path: &str, strings: &[&str]) {
     let (metadata, chunk) = text(strings);
     scratch.array(path, &metadata, &[("0", chunk)]);
 }
 
-fn put_i32(scratch: &Scratch, path: &str, numbers: &[i32]) {
+pub(super) fn put_i32(scratch: &Scratch, path: &str, numbers: &[i32]) {
     let n = numbers.len() as u64;
     let chunk = numbers.iter().flat_map(|i| i.to_le_bytes()).collect();
     scratch.array(path, &v2(&[n], &[n], "<i4", Value::Null), &[("0", chunk)]);
 }
 
-fn vcf(samples: &[&str]) -> Scratch {
+pub(super) fn vcf(samples: &[&str]) -> Scratch {
     let scratch = Scratch::new();
     scratch.put(".zgroup", r#"{"zarr_format":2}"#);
     put_genotypes(&scratch, "call_genotype", 3, samples.len() as u64);
@@ -125,16 +125,7 @@ fn variants_are_checked() {
     assert!(error.contains("no array `variant_position`"), "{error}");
 }
 
-#[test]
-fn absent_chunks_of_columns_are_fill_values() {
-    let scratch = vcf(&["a"]);
-    fs::remove_file(scratch.path().join("variant_contig/0")).unwrap();
-    fs::remove_file(scratch.path().join("variant_allele/0.0")).unwrap();
-    let variants = open(&scratch, None).unwrap().variants(0..3).unwrap();
-    assert!(variants.iter().all(|v| &*v.contig == "1" && v.reference == "." && v.alternate == "."));
-}
-
-fn contig(scratch: &Scratch, group: &str, positions: &[i32]) {
+pub(super) fn contig(scratch: &Scratch, group: &str, positions: &[i32]) {
     let at = |name: &str| if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") };
     put_genotypes(scratch, &at("calldata/GT"), positions.len() as u64, 2);
     put_i32(scratch, &at("variants/POS"), positions);
@@ -184,6 +175,40 @@ fn contigs_that_disagree() {
     put_genotypes(&scratch, "3/calldata/GT", 2, 5);
     let error = open(&scratch, None).unwrap_err().to_string();
     assert!(error.contains("3/calldata/GT") && error.contains("[2, 5, 2]"), "{error}");
+}
+
+/// One contig of several loses its genotypes: not a store of the others.
+#[cfg(unix)]
+#[test]
+fn contigs_that_lost_their_genotypes() {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    for group in ["2L", "3R"] {
+        contig(&scratch, group, &[10, 20]);
+    }
+    let lost = scratch.path().join("3R/calldata/GT/.zarray");
+    let refused = |words: &str| {
+        let error = open(&scratch, None).unwrap_err().to_string();
+        assert!(error.contains("3R/calldata/GT") && error.contains(words), "{error}");
+        assert!(open(&scratch, Some("2L/calldata/GT")).is_ok());
+    };
+    fs::remove_file(&lost).unwrap();
+    refused("name the array to use");
+    fs::create_dir(&lost).unwrap();
+    refused("not a file");
+    fs::remove_dir(&lost).unwrap();
+    std::os::unix::fs::symlink("nowhere", &lost).unwrap();
+    refused("link to nothing");
+    fs::remove_file(&lost).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&lost).status().unwrap().success());
+    refused("not a file");
+    fs::remove_dir_all(scratch.path().join("3R/calldata")).unwrap();
+    refused("name the array to use");
+    fs::remove_dir_all(scratch.path().join("3R")).unwrap();
+    std::os::unix::fs::symlink("nowhere", scratch.path().join("3R")).unwrap();
+    refused("name the array to use");
+    fs::remove_file(scratch.path().join("3R")).unwrap();
+    assert_eq!(open(&scratch, None).unwrap().n_variants(), 2);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::{fs, sync::Arc};
 
 use teatime::zarr::Variant;
 
-use super::{assert_close, numbers, project, reference, site, sites, unpacked, write};
-use crate::support::{Scratch, json, names, number};
+use super::{assert_close, assert_only_missing, numbers, project, reference, site, sites, unpacked, write};
+use crate::support::{Scratch, json, names, number, provenance};
 
 #[test]
 fn order_swaps_and_other_variants_change_nothing() {
@@ -30,7 +30,7 @@ fn order_swaps_and_other_variants_change_nothing() {
     changed[..again].reverse();
     write(&new, &changed);
     let ran = project(&new, &loadings, &out, &[]).ok();
-    assert!(ran.err.is_empty(), "{}", ran.err);
+    assert_only_missing(&ran);
     let own = numbers(&loadings.with_file_name("scores.tsv"));
     assert_close(&numbers(&out.join("projection.tsv")), &own, 1e-5, false);
     for words in
@@ -39,12 +39,17 @@ fn order_swaps_and_other_variants_change_nothing() {
         assert!(ran.out.contains(words), "`{words}` is not in: {}", ran.out);
     }
     let record = json(&fs::read_to_string(out.join("run.json")).unwrap());
+    provenance(&record, "project", [None, None]);
     assert_eq!(record["command"], "project");
     let expected = serde_json::json!({
         "loadings": {
-            "variants": 20, "used": 20, "swapped": 8, "alleles_unknown": 0, "absent": 0, "other_alleles": 0, "repeated": 0,
+            "variants": 20, "used": 20, "swapped": 8, "alleles_unknown": 0, "fewer_alleles": 0, "absent": 0,
+            "other_alleles": 0, "repeated": 0, "ambiguous": 0, "nowhere": 0, "doubled_id": 0,
         },
-        "stores": {"variants": 24, "not_in_loadings": 3, "repeated": 1},
+        "stores": {
+            "variants": 24, "not_in_loadings": 3, "repeated": 1, "ambiguous": 0, "nowhere": 0, "doubled_id": 0,
+        },
+        "by": "position",
     });
     assert_eq!(record["matched"], expected);
     let missing = sites().iter().flat_map(|site| &site.dosages).filter(|&&g| g < 0).count();
@@ -54,7 +59,77 @@ fn order_swaps_and_other_variants_change_nothing() {
     let mut files: Vec<_> = record["files"].as_array().unwrap().iter().map(|f| f.as_str().unwrap()).collect();
     files.sort_unstable();
     assert_eq!(names(&out), files);
-    assert_eq!(files, ["projection.eigenvec", "projection.tsv", "run.json"]);
+    assert_eq!(files, ["projection.eigenvec", "projection.samples.tsv", "projection.tsv", "run.json"]);
+}
+
+#[test]
+fn alternate_alleles_that_nobody_carries() {
+    let scratch = Scratch::new();
+    let [old, new, full] = ["old.vcz", "new.vcz", "full.vcz"].map(|name| scratch.join(name));
+    write(&old, &sites());
+    let loadings = reference(&scratch, &old, &["-k", "4"]);
+    // One of the samples, as of a VCF with all alleles and of one without those that it does not carry.
+    let mut few = sites();
+    few.iter_mut().for_each(|site| site.dosages.truncate(1));
+    write(&full, &few);
+    let mut fewer = 0;
+    for site in &mut few {
+        let named = site.variant.alternate.clone();
+        if site.dosages.iter().all(|&g| g <= 0) {
+            site.variant.alternate = ".".into();
+        } else if site.variant.alternate == "T,G" {
+            site.variant.alternate = "T".into();
+        }
+        fewer += u64::from(site.variant.alternate != named);
+    }
+    assert!(few.iter().any(|site| site.variant.alternate == ".") && fewer < 20);
+    write(&new, &few);
+    let scores = [&full, &new].map(|store| {
+        let out = scratch.join("out");
+        let ran = project(store, &loadings, &out, &["--overwrite", "--json"]).ok();
+        let record = json(&ran.out);
+        assert_eq!(record["matched"]["loadings"]["used"], 20);
+        assert_eq!(record["matched"]["loadings"]["fewer_alleles"], if store == &new { fewer } else { 0 });
+        fs::read(out.join("projection.tsv")).unwrap()
+    });
+    assert!(scores[0] == scores[1]);
+}
+
+#[test]
+fn ids_match_between_builds() {
+    let scratch = Scratch::new();
+    let [old, new, out] = ["old.vcz", "new.vcz", "out"].map(|name| scratch.join(name));
+    let mut all = sites();
+    all.iter_mut().enumerate().for_each(|(i, site)| site.variant.id = format!("rs{i}"));
+    write(&old, &all);
+    let loadings = reference(&scratch, &old, &["-k", "4"]);
+    all.iter_mut().for_each(|site| site.variant.position += 1_000_000);
+    write(&new, &all);
+    let ran = project(&new, &loadings, &out, &["--match", "position"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("20 not in the stores") && ran.err.contains("`--match id`"), "{}", ran.err);
+    let ran = project(&new, &loadings, &out, &["--match", "id"]).ok();
+    assert_only_missing(&ran);
+    let own = numbers(&loadings.with_file_name("scores.tsv"));
+    assert_close(&numbers(&out.join("projection.tsv")), &own, 1e-5, false);
+
+    // One without an id, one twice.
+    all[3].variant.id = ".".into();
+    all[5].variant.id = "rs6".into();
+    write(&new, &all);
+    let more = ["--match", "id", "--max-mismatch", "0.2", "--overwrite"];
+    let ran = project(&new, &loadings, &out, &more).ok();
+    for words in ["3 of 20 variants", "2 not in the stores, 1 of an id that occurs more than once"] {
+        assert!(ran.err.contains(words), "`{words}` is not in: {}", ran.err);
+    }
+    let ignored =
+        "of the stores, 0 not in the loadings, 1 without an id, 2 of an id that occurs more than once";
+    assert!(ran.out.contains(ignored), "{}", ran.out);
+    let record = json(&fs::read_to_string(out.join("run.json")).unwrap());
+    assert_eq!(
+        (&record["matched"]["by"], &record["matched"]["loadings"]["used"]),
+        (&"id".into(), &17.into())
+    );
 }
 
 #[test]
@@ -98,7 +173,7 @@ fn contigs_have_several_names() {
     }
     write(&new, &renamed);
     let ran = project(&new, &loadings, &out, &[]).ok();
-    assert!(ran.err.is_empty(), "{}", ran.err);
+    assert_only_missing(&ran);
     let own = numbers(&loadings.with_file_name("scores.tsv"));
     assert_close(&numbers(&out.join("projection.tsv")), &own, 1e-5, false);
 }
@@ -116,7 +191,7 @@ fn nothing_in_common_is_refused_however_much_may_be_missing() {
     write(&new, &renamed);
     let ran = project(&new, &loadings, &scratch.join("out"), &["--max-mismatch", "1"]);
     assert_eq!(ran.code, 1);
-    for words in ["no variant", "20 not in the stores", "contig `1`", "`scaffold1`"] {
+    for words in ["no variant", "--match id", "20 not in the stores", "contig `1`", "`scaffold1`"] {
         assert!(ran.err.contains(words), "`{words}` is not in: {}", ran.err);
     }
     assert!(!scratch.join("out").exists());

@@ -1,6 +1,8 @@
 //! `teatime project`, and the stores that its tests are made of.
 
+mod hapmap;
 mod matching;
+mod samples;
 mod scores;
 mod tables;
 
@@ -104,6 +106,13 @@ fn sites() -> Vec<Site> {
         site(if i < 12 { "1" } else { "2" }, 100 + (i as u64 % 12) * 10, alleles[i % 4], &dosages)
     };
     (0..20).map(site).collect()
+}
+
+/// Nothing is warned of but missing calls, of which the samples have many.
+fn assert_only_missing(ran: &Ran) {
+    let missing =
+        |line: &str| line.starts_with("warning: ") && line.contains("of the calls of the variants used");
+    assert!(ran.err.lines().all(missing), "{}", ran.err);
 }
 
 /// Runs on a changed table and expects an error that has all the words, and no output.

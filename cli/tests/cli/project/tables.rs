@@ -7,6 +7,37 @@ use flate2::{Compression, write::GzEncoder};
 use super::{assert_close, numbers, project, reference, refused, sites, unpacked, write};
 use crate::support::{Scratch, json, names, pca, plain_array};
 
+/// What gzip makes small is not read into memory whole.
+#[test]
+fn a_line_without_end_is_refused() {
+    let scratch = Scratch::new();
+    let store = scratch.join("old.vcz");
+    write(&store, &sites());
+    let text = unpacked(&reference(&scratch, &store, &["-k", "2"]));
+    let long = scratch.join("long.tsv.gz");
+    let mut file = GzEncoder::new(fs::File::create(&long).unwrap(), Compression::fast());
+    for line in text.lines().take(2) {
+        writeln!(file, "{line}").unwrap();
+    }
+    file.write_all(&vec![b'A'; 17 << 20]).unwrap();
+    file.write_all(b"\n").unwrap();
+    file.finish().unwrap();
+    refused(&scratch, &store, &long, &[], &["long.tsv.gz", "line 3", "more than 16 MiB"]);
+}
+
+/// Opening a named pipe waits for a writer.
+#[test]
+#[cfg(unix)]
+fn a_pipe_is_no_table() {
+    let scratch = Scratch::new();
+    let store = scratch.join("old.vcz");
+    write(&store, &sites());
+    let pipe = scratch.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("there should be a mkfifo command").success());
+    refused(&scratch, &store, &pipe, &[], &["pipe", "is not a file", "--loadings"]);
+}
+
 #[test]
 fn damaged_tables_are_named() {
     let scratch = Scratch::new();
@@ -95,7 +126,8 @@ fn tables_of_earlier_versions() {
     let out = scratch.join("out");
     let record = json(&project(&store, &table, &out, &["--json"]).ok().out);
     assert!(record["reference"]["singular_values"].is_null() && record["reference"]["samples"].is_null());
-    assert_eq!(names(&out), ["projection.tsv", "run.json"], "without singular values no eigenvectors");
+    // Without singular values no eigenvectors.
+    assert_eq!(names(&out), ["projection.samples.tsv", "projection.tsv", "run.json"]);
     let own = numbers(&loadings.with_file_name("scores.tsv"));
     assert_close(&numbers(&out.join("projection.tsv")), &own, 1e-5, false);
     // It does not say its ploidy, but its means do.

@@ -113,9 +113,82 @@ fn a_fault_of_a_kernel_sticks() {
         other => panic!("{other:?}"),
     };
     lost(x.read().err());
+    assert!(
+        device.synchronize().unwrap_err().to_string().contains("what was running is stray, grid 1 x 1 x 1")
+    );
     lost(Tensor::<u32>::zeros(&device, &[4]).err());
     lost(device.synchronize().err());
     assert!(control::fault(10).contains("stray"), "{}", control::fault(10));
+}
+
+/// Launches that are right, then one that is not, then right ones; the error that tells of it.
+fn stray_among(device: &Device) -> String {
+    let mut x = Tensor::<u32>::zeros(device, &[64]).unwrap();
+    let grid = |x| Grid::tiles(x, 1, 0);
+    let mut launch =
+        |i, x_groups| device.launch(&STRAY, &[], grid(x_groups), &[x.window_mut(0..64).arg], &Place { i });
+    launch(1, 1).unwrap();
+    device.synchronize().unwrap();
+    let launched = launch(2, 1).and_then(|()| launch(64, 1)).and_then(|()| launch(3, 1));
+    launched.and_then(|()| device.synchronize()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_fault_names_the_launches_under_way() {
+    let why = stray_among(&device(19));
+    let expected = "one of 3 launches was running (TEATIME_SYNC=1 tells which), from the last on: stray, grid 1 x 1 x 1;";
+    assert!(why.contains(expected), "{why}");
+}
+
+/// In a process of its own, which reads the variable.
+#[test]
+fn a_fault_names_the_launch_that_was_waited_for() {
+    if std::env::var_os("TEATIME_SYNC").is_some() {
+        let why = stray_among(&device(20));
+        assert!(why.contains("; what was running is stray, grid 1 x 1 x 1"), "{why}");
+        return;
+    }
+    let name = "driver::cuda::tests::faults::a_fault_names_the_launch_that_was_waited_for";
+    let test = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name])
+        .env("TEATIME_SYNC", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&test.stdout).into_owned();
+    assert!(test.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn errors_that_end_a_context_stick() {
+    use cudarc::driver::sys::CUresult as C;
+    // All of which CUDA's documentation says that further work will return the same error.
+    let codes = [
+        C::CUDA_ERROR_CONTAINED,
+        C::CUDA_ERROR_ILLEGAL_ADDRESS,
+        C::CUDA_ERROR_LAUNCH_TIMEOUT,
+        C::CUDA_ERROR_ASSERT,
+        C::CUDA_ERROR_HARDWARE_STACK_ERROR,
+        C::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        C::CUDA_ERROR_MISALIGNED_ADDRESS,
+        C::CUDA_ERROR_INVALID_ADDRESS_SPACE,
+        C::CUDA_ERROR_INVALID_PC,
+        C::CUDA_ERROR_LAUNCH_FAILED,
+        C::CUDA_ERROR_TENSOR_MEMORY_LEAK,
+        C::CUDA_ERROR_EXTERNAL_DEVICE,
+    ];
+    for code in codes {
+        let device = device(21);
+        let mut x = Tensor::<u32>::zeros(&device, &[64]).unwrap();
+        control::lose(21, 0, code as i32);
+        let grid = Grid::tiles(1, 1, 0);
+        let launched = device.launch(&STRAY, &[], grid, &[x.window_mut(0..64).arg], &Place { i: 0 });
+        // Also when nothing more is asked of the device.
+        control::lose(21, 0, 0);
+        let again = device.synchronize();
+        for result in [launched, again] {
+            assert!(matches!(result, Err(Error::DeviceLost { .. })), "{code:?}: {result:?}");
+        }
+    }
 }
 
 #[test]

@@ -164,3 +164,23 @@ fn an_upload_into_used_memory_waits_for_its_uses() {
     let races = Order::of(&control::log_take(7)).races();
     assert!(races.is_empty(), "{races:#?}");
 }
+
+#[test]
+fn large_copies_are_shared_by_threads_and_keep_their_place() {
+    // Nine pieces of 4 MiB and some more, either way.
+    const COLUMNS: usize = 9 * 256 + 5;
+    let device = device(15);
+    let values: Vec<f32> = (0..4096 * COLUMNS).map(|i| (i % 1021) as f32).collect();
+    control::log_start(15);
+    let x = Tensor::from_slice(&device, &values, &[4096, COLUMNS as u64]).unwrap();
+    let sums = row_stats(&x).unwrap();
+    let log = control::log_take(15);
+    assert_eq!(x.read().unwrap(), values);
+    let expected = values.chunks(COLUMNS).map(|row| row.iter().map(|&x| f64::from(x)).sum::<f64>());
+    assert!(sums.iter().map(|stats| stats.sum).eq(expected));
+    let copies = |log: &[String]| log.iter().filter(|line| line.starts_with("cuMemcpyHtoDAsync")).count();
+    let launch = log.iter().position(|line| line.starts_with("cuLaunchKernel")).unwrap();
+    assert!(copies(&log[..launch]) >= 10, "{log:#?}");
+    let races = Order::of(&log).races();
+    assert!(races.is_empty(), "{races:#?}");
+}

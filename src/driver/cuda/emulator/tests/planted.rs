@@ -13,6 +13,8 @@ use super::{
 
 const PRODUCT: &str = kernel_file!("product.cu");
 const TOTAL: &str = kernel_file!("total.cu");
+const BLOCKS: &str = kernel_file!("blocks.cu");
+const VECTORS: &str = kernel_file!("vectors.cu");
 
 /// How a launch went.
 #[derive(Debug, PartialEq)]
@@ -66,6 +68,28 @@ fn total(device: i32, source: &str) -> Outcome {
     outcome(device, ["total", source], &[cast_slice(&values)], &want, &[1000], ([2, 2], 256))
 }
 
+/// What memory holds where nothing was written.
+const POISON: u32 = 0xabab_abab;
+
+fn blocks(device: i32, source: &str) -> Outcome {
+    let values: Vec<u32> =
+        numbers(1300, 4).iter().map(|&value| 0xc000_0000 | value.to_bits() >> 12).collect();
+    let sum = values.iter().fold(POISON, |sum, &value| sum.wrapping_add(value));
+    let first = [sum, values.iter().copied().max().unwrap()];
+    let want: Vec<u32> =
+        first.into_iter().chain(values.iter().map(|&value| POISON.wrapping_add(value))).collect();
+    outcome(device, ["blocks", source], &[cast_slice(&values)], &want, &[1300], ([7, 6], 32))
+}
+
+fn vectors(device: i32, source: &str) -> Outcome {
+    let values: Vec<u32> = numbers(128, 5).iter().map(|value| value.to_bits()).collect();
+    let pairs = values[..64].iter().copied();
+    let quads = (0..128).map(|i| values[i % 64]);
+    let matrices = values.iter().copied();
+    let want: Vec<u32> = pairs.chain(quads).chain(matrices).collect();
+    outcome(device, ["vectors", source], &[cast_slice(&values)], &want, &[0], ([1, 1], 32))
+}
+
 /// A source with a bug in place of a text that stands there once.
 fn plant(source: &str, sound: &str, bug: &str) -> String {
     assert_eq!(source.matches(sound).count(), 1, "{sound}");
@@ -78,6 +102,8 @@ fn sound_kernels_are_right_in_every_order() {
         control::order(46, order);
         assert_eq!(product(46, PRODUCT), Outcome::Right, "{order:?}");
         assert_eq!(total(46, TOTAL), Outcome::Right, "{order:?}");
+        assert_eq!(blocks(46, BLOCKS), Outcome::Right, "{order:?}");
+        assert_eq!(vectors(46, VECTORS), Outcome::Right, "{order:?}");
     }
 }
 
@@ -161,4 +187,48 @@ fn a_shuffle_that_some_threads_miss() {
     let source = plant(TOTAL, "if (threadIdx.x < 32) {", "if (threadIdx.x < 8) {");
     let text = "8 threads wait at line 21 for the other threads of their warps";
     faults(38, total, &source, CUresult::CUDA_ERROR_LAUNCH_FAILED, text);
+}
+
+#[test]
+fn a_sum_of_blocks_that_is_not_atomic() {
+    let code = CUresult::CUDA_ERROR_LAUNCH_FAILED;
+    let source = plant(BLOCKS, "atomic_add(out, value);", "out[0] += value;");
+    faults(51, blocks, &source, code, "both change m");
+    let source = plant(BLOCKS, "atomic_max(out + 1, value);", "if (out[1] < value) out[1] = value;");
+    faults(51, blocks, &source, code, "both change m");
+    let source = plant(BLOCKS, "    atomic_max", "    if (i == 700) out[0] = 1;\n    atomic_max");
+    faults(51, blocks, &source, code, "the second by an atomic operation");
+}
+
+#[test]
+fn blocks_that_write_the_same_place() {
+    let source = plant(BLOCKS, "out[2 + i] = before", "out[2 + i % 1200] = before");
+    faults(52, blocks, &source, CUresult::CUDA_ERROR_LAUNCH_FAILED, "both change m");
+}
+
+#[test]
+fn blocks_that_wait_for_none() {
+    // Each reads what the block before it should have written; or what the next should not have written yet.
+    let source = plant(BLOCKS, "out[2 + i];", "i < 32 ? out[2 + i] : out[2 + i - 32] - in[i - 32];");
+    seen(53, blocks, &source);
+    let source = plant(BLOCKS, "out[2 + i];", "out[2 + (i + 32 < params.len ? i + 32 : i)];");
+    seen(53, blocks, &source);
+}
+
+#[test]
+fn misaligned_vectors() {
+    let code = CUresult::CUDA_ERROR_MISALIGNED_ADDRESS;
+    let slips = [
+        ("(const uint2*)(in + 2 * lane)", "(const uint2*)(in + 2 * lane + 1)", "uint2'"),
+        ("(const uint4*)(in + 4 * lane % 64)", "(const uint4*)(in + 4 * lane % 64 + 2)", "uint4'"),
+        ("(uint2*)(out + 2 * lane)", "(uint2*)(out + 2 * lane + 1)", "store to"),
+        ("(float4*)(out + 64 + 4 * lane)", "(float4*)(out + 64 + 4 * lane + 2)", "store to"),
+        ("rows + 4 * lane, in + 4 * lane, 16", "rows + 4 * lane + 2, in + 4 * lane, 16", "copy_async16"),
+        ("rows + 4 * lane, in + 4 * lane, 16", "rows + 4 * lane, in + 4 * lane % 64 + 1, 16", "copy_async16"),
+        ("(matrices, rows + 4 * lane)", "(matrices, rows + 4 * lane + 1)", "row of a matrix"),
+        ("= matrices[m];", "= *(const u32*)((const u8*)in + 4 * lane + 1);", "load of"),
+    ];
+    for (sound, bug, text) in slips {
+        faults(54, vectors, &plant(VECTORS, sound, bug), code, text);
+    }
 }

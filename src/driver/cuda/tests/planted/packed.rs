@@ -131,7 +131,11 @@ fn bugs_in_packed_rows_times_digits_show() {
     ];
     let right = |device: &Device, kernel| Ok(apply(device, kernel, 64, true, of)? == expected[1]);
     each_bug_shows(15, &PACKED_APPLY, &digits, right);
-    let values = [("float_bits(y * term.y)", "float_bits(y)"), ("if (row + down >= rows) return;", "")];
+    let values = [
+        ("float_bits(y * term.y)", "float_bits(y)"),
+        ("if (row + down >= rows) return;", ""),
+        ("rounded_product(row.x, present)", "row.x * present"),
+    ];
     let right = |device: &Device, kernel| Ok(apply(device, kernel, 64, false, of)? == expected[0]);
     each_bug_shows(15, &PACKED_APPLY, &values, right);
 }
@@ -197,6 +201,10 @@ fn bugs_in_transposed_products_show() {
         (
             "add_atomic(sums + at * columns.all + columns.first + column, (u64)sum << shift)",
             "sums[at * columns.all + columns.first + column] = (u64)sum << shift",
+        ),
+        (
+            "add_atomic(sums + at * columns.all + columns.first + column, (u64)sum << shift)",
+            "sums[at * columns.all + columns.first + column] += (u64)sum << shift",
         ),
         ("(i64)(i32)slices[t", "(i32)slices[t"),
         ("i64 sum = (i32)slices", "i64 sum = slices"),

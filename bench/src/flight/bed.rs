@@ -1,0 +1,135 @@
+//! The first pass over a .bed that the system has in its cache, and its whole decomposition.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+
+use teatime::{
+    Device, Error, Progress, Run,
+    bed::BedFile,
+    genotype::{Method, PcaOptions, pca},
+    linalg::{RandomizedSvd, Stop},
+};
+
+use super::rows::COLUMNS;
+use crate::{data, measure::Session, report::Unit::Milliseconds, table};
+
+/// Variants; the last is a twenty-fifth of the headline.
+const VARIANTS: [u64; 4] = [1000, 10_000, 100_000, 400_000];
+
+/// The largest file that the time and a sixteenth of the memory allow.
+pub(super) fn bed(session: &mut Session<'_>) {
+    let folder = match Scratch::new() {
+        Ok(folder) => folder,
+        Err(why) => return session.failed("bed", &why.to_string()),
+    };
+    let started = Instant::now();
+    let mut before: Option<(u64, f64)> = None;
+    for variants in VARIANTS {
+        let id = format!("bed of {variants} variants");
+        let left = session.budget - started.elapsed().as_secs_f64();
+        let expected = before.map_or(0.0, |(done, seconds)| seconds * variants as f64 / done as f64);
+        if expected > left {
+            return session.skipped(&id, &format!("it would take about {} s", table::number(expected)));
+        }
+        let began = Instant::now();
+        let prefix = folder.0.join("flight");
+        let found = write(&prefix, variants, COLUMNS)
+            .map_err(|error| error.to_string())
+            .and_then(|()| passes(session.device, &prefix).map_err(|error| error.to_string()));
+        match found {
+            Ok([first, whole]) => {
+                let size = format!("{variants}x{COLUMNS}");
+                session.record(&format!("{id}: first pass"), &size, Milliseconds, 1.0, &[first]);
+                session.record(&format!("{id}: pca, 2 more passes"), &size, Milliseconds, 1.0, &[whole]);
+            }
+            Err(why) => return session.failed(&id, &why),
+        }
+        before = Some((variants, began.elapsed().as_secs_f64()));
+    }
+}
+
+/// Seconds of the pass that packs and counts, and of all passes.
+fn passes(device: &Device, prefix: &Path) -> Result<[f64; 2], Error> {
+    let genotypes = BedFile::open(prefix)?.genotypes()?;
+    let svd = RandomizedSvd { stop: Stop::PowerIterations(0), ..RandomizedSvd::default() };
+    let options = PcaOptions { components: 10, method: Method::Randomized, svd, ..PcaOptions::default() };
+    let first = Arc::new(Mutex::new(None));
+    let started = Instant::now();
+    let seen = Arc::clone(&first);
+    let progress = Progress::new(move |status| {
+        if status.pass > 0
+            && let Ok(mut seen) = seen.lock()
+        {
+            seen.get_or_insert(started.elapsed().as_secs_f64());
+        }
+    });
+    pca(&genotypes, device, &options, &Run { progress, ..Run::default() })?;
+    let whole = started.elapsed().as_secs_f64();
+    let first = first.lock().map_or(None, |first| *first);
+    Ok([first.unwrap_or(whole), whole])
+}
+
+/// A folder that is removed when it is dropped.
+pub(super) struct Scratch(pub(super) PathBuf);
+
+impl Scratch {
+    pub(super) fn new() -> io::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("teatime-bench-{}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left is the system's to clear.
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Writes PREFIX.bed of random calls, one in 64 missing, with its .bim and .fam.
+pub(super) fn write(prefix: &Path, variants: u64, samples: u64) -> io::Result<()> {
+    let create = |extension: &str| File::create(prefix.with_extension(extension)).map(BufWriter::new);
+    let (mut bed, mut bim, mut fam) = (create("bed")?, create("bim")?, create("fam")?);
+    for sample in 0..samples {
+        writeln!(fam, "f{sample} s{sample} 0 0 0 -9")?;
+    }
+    bed.write_all(&[0x6c, 0x1b, 1])?;
+    let bytes = samples.div_ceil(4);
+    // The bits beyond the last sample are zeros.
+    let last = u8::MAX >> (2 * (4 * bytes - samples));
+    // Rows of random calls, and each of them begun at several places: no two variants are alike for a long time.
+    let drawn = data::plink_calls(1, 2 * bytes);
+    for variant in 0..variants {
+        writeln!(bim, "1 v{variant} 0 {} A C", variant + 1)?;
+        let start = data::to_usize(variant * 7919 % bytes);
+        let row = &drawn[start..start + data::to_usize(bytes)];
+        bed.write_all(&row[..row.len() - 1])?;
+        bed.write_all(&[row[row.len() - 1] & last])?;
+    }
+    for mut file in [bed, bim, fam] {
+        file.flush()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_any_shape_opens() {
+        let folder = Scratch::new().unwrap();
+        for (variants, samples) in [(1, 1), (5, 63), (300, 64), (7, 130)] {
+            let prefix = folder.0.join("x");
+            write(&prefix, variants, samples).unwrap();
+            let file = BedFile::open(&prefix).unwrap();
+            assert_eq!((file.n_variants(), file.n_samples()), (variants, samples));
+        }
+    }
+}

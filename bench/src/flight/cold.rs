@@ -1,0 +1,109 @@
+//! Start-up with an empty cache of compiled kernels and with a filled one, in new processes.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use super::{
+    bed::{self, Scratch},
+    headline,
+    rows::size,
+};
+use crate::{measure::Session, report::Unit::Milliseconds, table};
+
+/// Processes with a filled cache.
+const WARM: usize = 3;
+/// Of the .bed that the command line decomposes.
+const BED: [u64; 2] = [165_000, 1000];
+
+/// Processes that open the device, launch, and decompose as many rows of the headline as fit; and the command line.
+pub(super) fn startup(session: &mut Session<'_>) {
+    let started = Instant::now();
+    let folder = match Scratch::new() {
+        Ok(folder) => folder,
+        Err(why) => return session.failed("start-up", &why.to_string()),
+    };
+    let name = session.device.info().name.clone();
+    let mut before = None::<(u64, f64)>;
+    for (share, rows) in headline::SHARES {
+        let id = format!("headline {share} in a new process");
+        let left = session.budget / 2.0 - started.elapsed().as_secs_f64();
+        let expected = before.map_or(0.0, |(done, seconds)| seconds * (rows / done) as f64);
+        if expected > left || size(&rows).memory > session.room {
+            session.skipped(&id, &format!("no time or memory for it: about {} s", table::number(expected)));
+            break;
+        }
+        let began = Instant::now();
+        let rows_text = rows.to_string();
+        let found = processes(&folder.0, |cache| {
+            let program = std::env::current_exe().map_err(|error| error.to_string())?;
+            let text = output(Command::new(program).args(["--startup", &name, "--rows", &rows_text]), cache)?;
+            let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            <[f64; 3]>::try_from(numbers).map_err(|_| format!("not three numbers: {text}"))
+        });
+        match found {
+            Ok(found) => {
+                for (i, name) in ["open", "open and launch", "whole"].into_iter().enumerate() {
+                    keep(session, &format!("{id}, {name}"), &found, i);
+                }
+            }
+            Err(why) => return session.failed(&id, &why),
+        }
+        before = Some((rows, began.elapsed().as_secs_f64()));
+    }
+    command_line(session, &folder.0, &name);
+}
+
+/// `teatime pca` of a .bed, where the program is beside this one.
+fn command_line(session: &mut Session<'_>, folder: &Path, name: &str) {
+    let id = format!("teatime pca of {}x{}", BED[0], BED[1]);
+    let program = std::env::current_exe().map(|path| path.with_file_name("teatime"));
+    let Some(program) = program.ok().filter(|path| path.is_file()) else {
+        return session.skipped(&id, "no teatime beside this program");
+    };
+    let (prefix, out) = (folder.join("pca"), folder.join("out"));
+    if let Err(error) = bed::write(&prefix, BED[0], BED[1]) {
+        return session.failed(&id, &error.to_string());
+    }
+    let found = processes(folder, |cache| {
+        let mut command = Command::new(&program);
+        command.arg("pca").arg(&prefix).args(["--device", name, "--overwrite", "--out"]).arg(&out);
+        let started = Instant::now();
+        output(&mut command, cache)?;
+        Ok([started.elapsed().as_secs_f64()])
+    });
+    match found {
+        Ok(found) => keep(session, &id, &found, 0),
+        Err(why) => session.failed(&id, &why),
+    }
+}
+
+/// One process with an empty cache, then some with what it left there.
+fn processes<const N: usize>(
+    folder: &Path,
+    run: impl Fn(&Path) -> Result<[f64; N], String>,
+) -> Result<Vec<[f64; N]>, String> {
+    let cache = folder.join("cache");
+    // There may be none yet.
+    drop(std::fs::remove_dir_all(&cache));
+    (0..=WARM).map(|_| run(&cache)).collect()
+}
+
+/// Keeps the `i`-th number of the first process, and of the others.
+fn keep<const N: usize>(session: &mut Session<'_>, id: &str, found: &[[f64; N]], i: usize) {
+    let all: Vec<f64> = found.iter().map(|numbers| numbers[i]).collect();
+    let (cold, warm) = all.split_at(1);
+    session.record(&format!("{id}, cold"), "", Milliseconds, 1.0, cold);
+    session.record(&format!("{id}, warm"), "", Milliseconds, 1.0, warm);
+}
+
+fn output(command: &mut Command, cache: &Path) -> Result<String, String> {
+    let output = command.env("TEATIME_CACHE", cache).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,217 @@
+//! The headline: the truncated SVD of 10,000,000 x 20,000 random entries, or a share of the rows, stage by stage.
+
+use std::{cell::RefCell, time::Instant};
+
+use teatime::{
+    Device, DeviceKind, Result, Run, Status, Tensor,
+    genotype::PackedMatrix,
+    kernels,
+    linalg::{LinearMap, Matrix, Pass, RandomizedSvd, Stop, randomized_svd},
+    random::random_words,
+};
+
+use super::rows::{COLUMNS, Kind, PANEL, WIDTH, WORDS, operand, size, timed};
+use crate::{data::to_usize, measure::Session, report::Unit::Milliseconds, table};
+
+/// Shares of the rows of the headline.
+pub(super) const SHARES: [(&str, u64); 5] =
+    [("0.0001", 1000), ("0.001", 10_000), ("0.01", 100_000), ("0.1", 1_000_000), ("1", 10_000_000)];
+const COMPONENTS: usize = 10;
+/// Runs that a median is taken over.
+const RUNS: usize = 3;
+
+/// Every share that fits the memory and the time, after one that warms up.
+pub(super) fn headline(session: &mut Session<'_>) {
+    let started = Instant::now();
+    if let Err(error) = warm(session.device) {
+        return session.failed("headline", &error.to_string());
+    }
+    let mut before: Option<(u64, f64)> = None;
+    for (share, rows) in SHARES {
+        let id = format!("headline {share}");
+        if !session.wants(&id) {
+            continue;
+        }
+        let left = session.budget - started.elapsed().as_secs_f64();
+        let expected = before.map_or(0.0, |(done, seconds)| seconds * rows as f64 / done as f64);
+        if before.is_some() && expected > left {
+            session.skipped(&id, &format!("it would take about {} s", table::number(expected)));
+            break;
+        }
+        let memory = size(&rows).memory;
+        if memory > session.room {
+            session.skipped(&id, &format!("it takes {} MiB of the device", memory >> 20));
+            break;
+        }
+        let began = Instant::now();
+        if let Err(error) = one(session, &id, rows) {
+            return session.failed(&id, &error.to_string());
+        }
+        before = Some((rows, began.elapsed().as_secs_f64()));
+    }
+}
+
+/// Every kernel of the headline, once.
+fn warm(device: &Device) -> Result<()> {
+    let [_, (_, rows), ..] = SHARES;
+    let rows = if device.info().kind == DeviceKind::Discrete { rows * 10 } else { SHARES[0].1 };
+    svd(device, rows).map(drop)
+}
+
+/// The whole of it: seconds of making the matrix, and of the decomposition.
+pub(crate) fn svd(device: &Device, rows: u64) -> Result<[f64; 2]> {
+    let run = Run::default();
+    let started = Instant::now();
+    let matrix = PackedMatrix::random(device, rows, COLUMNS, 0, &run)?;
+    let made = started.elapsed().as_secs_f64();
+    randomized_svd(&matrix, COMPONENTS, &options(), &run)?;
+    Ok([made, started.elapsed().as_secs_f64() - made])
+}
+
+fn options() -> RandomizedSvd {
+    RandomizedSvd {
+        stop: Stop::PowerIterations(0),
+        oversamples: WIDTH - COMPONENTS,
+        ..RandomizedSvd::default()
+    }
+}
+
+/// One share: each stage apart, each some times.
+fn one(session: &mut Session<'_>, id: &str, rows: u64) -> Result<()> {
+    let device = session.device;
+    let mut found = making(device, rows)?;
+    let run = Run::default();
+    let (matrix, made) = timed(device, || PackedMatrix::random(device, rows, COLUMNS, 0, &run))?;
+    found.push(("matrix made, memory taken", vec![made]));
+    found.extend(passes(&matrix)?);
+    found.extend(whole(&matrix)?);
+    for (name, seconds) in found {
+        session.record(&format!("{id}: {name}"), &size(&rows).text, Milliseconds, 1.0, &seconds);
+    }
+    for (name, whole, part) in [
+        ("packed_uniform", "random and packed_uniform", "random"),
+        ("packed_adjoint, none missing", "pass, none missing", "packed_apply, none missing"),
+    ] {
+        session.difference(&format!("{id}: {name}"), &format!("{id}: {whole}"), &format!("{id}: {part}"));
+    }
+    Ok(())
+}
+
+/// Seconds by the name of what took them.
+type Found = Vec<(&'static str, Vec<f64>)>;
+
+fn repeated(mut work: impl FnMut() -> Result<f64>) -> Result<Vec<f64>> {
+    (0..RUNS).map(|_| work()).collect()
+}
+
+/// What makes the matrix, panel by panel; nothing is kept.
+fn making(device: &Device, rows: u64) -> Result<Found> {
+    let panels = || (0..rows).step_by(to_usize(PANEL)).map(|first| (first, PANEL.min(rows - first)));
+    let words = |(first, count)| random_words(device, 0, first * (WORDS / 4), count * WORDS).map(drop);
+    let codes = |(first, count)| kernels::packed_uniform(device, 0, first, count, COLUMNS).map(drop);
+    Ok(vec![
+        ("random", repeated(|| Ok(timed(device, || panels().try_for_each(words))?.1))?),
+        ("random and packed_uniform", repeated(|| Ok(timed(device, || panels().try_for_each(codes))?.1))?),
+    ])
+}
+
+/// A pass by its stages, and the copies in them alone.
+fn passes(matrix: &PackedMatrix) -> Result<Found> {
+    let (device, staged, x) = (matrix.device(), Staged::new(matrix)?, operand()?);
+    let apply = repeated(|| staged.apply_alone(&x))?;
+    let mut stages: [Vec<f64>; 3] = Default::default();
+    for _ in 0..RUNS {
+        let (_, times) = staged.pass(&x)?;
+        stages.iter_mut().zip(times).for_each(|(all, one)| all.push(one));
+    }
+    let [start, middle, end] = stages;
+    // Three digits of each number, in rows of 64 bytes.
+    let digits = vec![1u8; to_usize(16 * WORDS * 64)];
+    let upload = || Tensor::from_slice(device, &digits, &[digits.len() as u64]);
+    let sums = Tensor::from_slice(
+        device,
+        &vec![1u32; to_usize(2 * COLUMNS) * WIDTH],
+        &[2 * COLUMNS * WIDTH as u64],
+    )?;
+    Ok(vec![
+        ("packed_apply, none missing", apply),
+        ("pass, none missing", middle),
+        ("operand: host, then copy", start),
+        ("copy of the operand", repeated(|| Ok(timed(device, upload)?.1))?),
+        ("sums: copy, then host", end),
+        ("copy of the sums", repeated(|| Ok(timed(device, || sums.read())?.1))?),
+    ])
+}
+
+/// The decomposition, what of it is not passes, and a product that is read row by row.
+fn whole(matrix: &PackedMatrix) -> Result<Found> {
+    let (device, staged, x, run) = (matrix.device(), Staged::new(matrix)?, operand()?, Run::default());
+    let (mut all, mut outside) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        let (_, total) = timed(device, || randomized_svd(&staged, COMPONENTS, &options(), &run))?;
+        all.push(total);
+        outside.push(total - staged.spent.take().iter().sum::<f64>());
+    }
+    let pass = Pass::new(&run, Status::new(0, 1, matrix.shape()[0]));
+    let (_, apply) = timed(device, || matrix.apply(&x, &pass, &mut |_, _| Ok(())))?;
+    Ok(vec![
+        ("svd, 10 components, 2 passes", all),
+        ("svd without its passes: host", outside),
+        ("PackedMatrix::apply", vec![apply]),
+    ])
+}
+
+/// A packed matrix whose passes are timed by stages.
+struct Staged<'a> {
+    matrix: &'a PackedMatrix,
+    table: Tensor<f32>,
+    /// Seconds of each pass.
+    spent: RefCell<Vec<f64>>,
+}
+
+impl<'a> Staged<'a> {
+    fn new(matrix: &'a PackedMatrix) -> Result<Self> {
+        let longest = kernels::panels(matrix).iter().map(|panel| panel.shape()[0]).max().unwrap_or(1);
+        let table = Kind::PLAIN.table(matrix.device(), longest)?;
+        Ok(Self { matrix, table, spent: RefCell::default() })
+    }
+
+    /// Seconds of `A X` on the device.
+    fn apply_alone(&self, x: &Matrix) -> Result<f64> {
+        let device = self.matrix.device();
+        let pass = Kind::PLAIN.start(device, x)?;
+        let mut rows = Kind::PLAIN.rows(kernels::panels(self.matrix), &self.table);
+        Ok(timed(device, || rows.try_for_each(|rows| pass.weigh(rows)))?.1)
+    }
+
+    /// `Aᵀ (A X)`, and the seconds of the operand, of the device, and of the sums.
+    fn pass(&self, x: &Matrix) -> Result<(Matrix, [f64; 3])> {
+        let device = self.matrix.device();
+        let (mut pass, start) = timed(device, || Kind::PLAIN.start(device, x))?;
+        let mut rows = Kind::PLAIN.rows(kernels::panels(self.matrix), &self.table);
+        let ((), middle) = timed(device, || rows.try_for_each(|rows| pass.add(rows)))?;
+        let (product, end) = timed(device, || pass.finish())?;
+        Ok((product, [start, middle, end]))
+    }
+}
+
+impl LinearMap for Staged<'_> {
+    fn shape(&self) -> [u64; 2] {
+        self.matrix.shape()
+    }
+
+    fn gram(&self, x: &Matrix, _: &Pass<'_>) -> Result<Matrix> {
+        let (product, stages) = self.pass(x)?;
+        self.spent.borrow_mut().push(stages.iter().sum());
+        Ok(product)
+    }
+
+    fn apply(
+        &self,
+        x: &Matrix,
+        pass: &Pass<'_>,
+        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
+    ) -> Result<()> {
+        self.matrix.apply(x, pass, sink)
+    }
+}

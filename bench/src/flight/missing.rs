@@ -1,0 +1,108 @@
+//! Products with standardised packed rows of which some codes are missing.
+
+use teatime::{Device, Error, Tensor, random::philox};
+
+use super::rows::{COLUMNS, Kind, PANEL, WORDS, operand, size};
+use crate::{
+    data::to_usize,
+    measure::{Job, Session},
+    report::Unit,
+};
+
+/// Rows, and what one of them times a power of ten says of the headline.
+pub(super) const ROWS: [u64; 4] = [1000, 10_000, 100_000, 1_000_000];
+/// Rows that are drawn; panels repeat them.
+const DRAWN: u64 = 256;
+
+/// Names of the cases: how many of 100,000 codes are missing, and whether the kernels expect any.
+const CASES: [(&str, u32, bool); 4] = [
+    ("none missing", 0, false),
+    ("0 % missing", 0, true),
+    ("0.1 % missing", 100, true),
+    ("1 % missing", 1000, true),
+];
+/// Two measurements of each.
+pub(super) const ENTRIES: f64 = 2.0 * CASES.len() as f64;
+
+/// The pass `Aᵀ (A X)`, and of as many rows `A X` alone.
+pub(super) fn missing(session: &mut Session<'_>) {
+    for (name, rate, expected) in CASES {
+        let kind = Kind::standardised(expected);
+        let (pass, apply) = (format!("pass, {name}"), format!("packed_apply, {name}"));
+        let make = |device: &Device, &rows: &u64| job(device, rows, rate, kind, true);
+        let Some(found) = session.largest(&pass, Unit::Milliseconds, &ROWS, size, make) else { continue };
+        let make = |device: &Device, &rows: &u64| job(device, rows, rate, kind, false);
+        session.largest(&apply, Unit::Milliseconds, &ROWS[found..=found], size, make);
+        session.difference(&format!("packed_adjoint, {name}"), &pass, &apply);
+    }
+}
+
+/// Enqueues a pass over so many rows, or its first half, without the operand and the sums.
+fn job(device: &Device, rows: u64, rate: u32, kind: Kind, whole: bool) -> Result<Job, Error> {
+    let panels = panels(device, rows, rate)?;
+    let table = kind.table(device, rows.min(PANEL))?;
+    let mut pass = kind.start(device, &operand()?)?;
+    Ok(Box::new(move || {
+        let mut rows = kind.rows(&panels, &table);
+        if whole {
+            rows.try_for_each(|rows| pass.add(rows))
+        } else {
+            rows.try_for_each(|rows| pass.weigh(rows))
+        }
+    }))
+}
+
+/// So many rows in panels, of whose codes `rate` in 100,000 are missing, the others 0, 1 and 2 in equal parts.
+fn panels(device: &Device, rows: u64, rate: u32) -> Result<Vec<Tensor<u32>>, Error> {
+    let drawn: Vec<u32> = (0..DRAWN).flat_map(|row| drawn(row, rate)).collect();
+    let panel = |rows: u64| {
+        let words: Vec<u32> = drawn.iter().copied().cycle().take(to_usize(rows * WORDS)).collect();
+        Tensor::from_slice(device, &words, &[rows, WORDS])
+    };
+    let mut panels = Vec::new();
+    let mut left = rows;
+    while left > 0 {
+        let rows = left.min(PANEL);
+        let copied = panels.first().filter(|_| rows == PANEL).map(Tensor::try_clone);
+        panels.push(copied.unwrap_or_else(|| panel(rows))?);
+        left -= rows;
+    }
+    Ok(panels)
+}
+
+/// The words of a row: zeros beyond the columns.
+fn drawn(row: u64, rate: u32) -> impl Iterator<Item = u32> {
+    let code = move |column: u64| {
+        if column >= COLUMNS {
+            return 0;
+        }
+        let [draw, code, ..] = philox([0x6d15, 0x5e6], row * COLUMNS + column);
+        let missing = (u64::from(draw) * 100_000) >> 32 < rate.into();
+        if missing { 3 } else { code % 3 }
+    };
+    (0..WORDS).map(move |word| (0..16).fold(0, |word_so_far, i| word_so_far | code(16 * word + i) << (2 * i)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_codes_are_missing_as_asked() {
+        for (rate, most) in [(0, 0), (100, 40), (1000, 280)] {
+            let words: Vec<u32> = drawn(3, rate).collect();
+            assert_eq!(words.len() as u64, WORDS);
+            let codes = |word: &u32| (0..16).map(|i| *word >> (2 * i) & 3).collect::<Vec<_>>();
+            let codes: Vec<u32> = words.iter().flat_map(codes).collect();
+            assert!(codes[to_usize(COLUMNS)..].iter().all(|&code| code == 0));
+            let missing = codes.iter().filter(|&&code| code == 3).count();
+            assert!(missing <= most && (rate == 0 || missing > 0), "{missing} of {rate} in 100,000");
+        }
+    }
+
+    #[test]
+    fn panels_hold_all_rows() {
+        let panels = panels(&Device::cpu(), 1000, 100).unwrap_or_default();
+        assert_eq!(panels.iter().map(|panel| panel.shape()[0]).sum::<u64>(), 1000);
+    }
+}

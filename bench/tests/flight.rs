@@ -1,0 +1,188 @@
+//! `./run flight` of a bundle whose suite is a script that crashes, hangs and floods, on the cpu device.
+#![cfg(unix)]
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What the help names.
+const PIECES: [&str; 9] =
+    ["devices", "suite", "headline", "missing", "switches", "startup", "bed", "bench", "sanitize"];
+
+/// Lists four modules or those in MODULES, and is killed before that where they are `broken`; of the modules, crash is killed
+/// by a signal, flood writes 30 MB and slow never ends.
+const SUITE: &str = r#"#!/usr/bin/env bash
+result='test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s'
+case " $* " in
+    *" --list "*)
+        [ "${MODULES-}" != broken ] || kill -SEGV $$
+        for module in ${MODULES-brief crash flood last}; do echo "suite::$module::on_cpu::test: test"; done
+        ;;
+    *::crash::*) echo "test suite::crash::on_cpu::test ... "; kill -SEGV $$ ;;
+    *::flood::*) head -c 30000000 /dev/urandom | base64; echo "$result" ;;
+    *::slow::*) sleep 600 ;;
+    *) echo "$result" ;;
+esac
+"#;
+
+/// A bundle in a folder that is removed when it is dropped.
+struct Bundle(PathBuf);
+
+impl Bundle {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("teatime-flight-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).expect("the folder should be writable");
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts");
+        for (from, to) in [("gpu-bundle-run", "run"), ("gpu-bundle-flight", "flight")] {
+            fs::copy(scripts.join(from), folder.join(to)).expect("the script should be there");
+        }
+        // Not a symbolic link: the program looks for others beside itself.
+        let (built, bench) = (env!("CARGO_BIN_EXE_teatime-bench"), folder.join("teatime-bench"));
+        fs::hard_link(built, &bench)
+            .or_else(|_| fs::copy(built, &bench).map(drop))
+            .expect("the program should be there");
+        let program = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::write(&path, text).expect("the folder should be writable");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it should be ours");
+        };
+        program("suite", SUITE);
+        program("teatime", "#!/bin/sh\necho \"teatime $*\"\n");
+        fs::write(folder.join("BUNDLE"), "a bundle for tests\n").expect("the folder should be writable");
+        Self(folder)
+    }
+
+    /// The exit status and what was said of `./run flight`.
+    fn flight(&self, args: &[&str], modules: Option<&str>) -> (Option<i32>, String) {
+        let mut command = Command::new("bash");
+        command.arg(self.0.join("run")).arg("flight").args(args).current_dir(&self.0);
+        command.args(["--device", "cpu", "--seconds", "1"]);
+        if let Some(modules) = modules {
+            command.env("MODULES", modules);
+        }
+        let output = command.output().expect("bash should start");
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (output.status.code(), said.concat())
+    }
+
+    fn archive(&self) -> u64 {
+        fs::metadata(self.0.join("results/flight.tar.gz")).map_or(0, |file| file.len())
+    }
+}
+
+impl Drop for Bundle {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn a_module_that_crashes_hides_no_other() {
+    let bundle = Bundle::new("crash");
+    let (code, said) = bundle.flight(&["suite"], None);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("FAILED suite-cpu, module crash: killed by signal 11"), "{said}");
+    assert!(said.contains("suite-cpu: 3 tests passed, 1 modules failed"), "{said}");
+    assert!(said.contains("SKIP suite on cuda") && said.contains("FAILED   suite"), "{said}");
+    let all = fs::read_dir(bundle.0.join("results")).expect("there should be results");
+    let bytes: u64 = all.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
+    assert!(
+        bytes > 40_000_000 && (1..1_000_000).contains(&bundle.archive()),
+        "{bytes}, {}",
+        bundle.archive()
+    );
+}
+
+#[test]
+fn a_suite_without_tests_fails() {
+    for (modules, reason) in [
+        ("", "FAILED suite on cpu: the suite lists no test"),
+        ("broken", "FAILED suite: its list of tests: killed by signal 11"),
+    ] {
+        let bundle = Bundle::new("none");
+        let (code, said) = bundle.flight(&["suite"], Some(modules));
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(reason) && said.contains("FAILED   suite"), "{said}");
+        assert!(!said.contains("tests passed"), "{said}");
+    }
+}
+
+#[test]
+fn an_archive_that_cannot_be_written_is_said() {
+    let bundle = Bundle::new("archive");
+    let (code, said) = bundle.flight(&["suite", "--archive", "new/folder/a.tar.gz"], Some("brief"));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(bundle.0.join("new/folder/a.tar.gz").exists(), "{said}");
+    let (code, said) = bundle.flight(&["suite", "--archive", "BUNDLE/a.tar.gz"], Some("brief"));
+    assert_eq!(code, Some(1), "{said}");
+    let kept = said.split("FAILED archive: it stays in ").nth(1).and_then(|rest| rest.lines().next());
+    let kept = Path::new(kept.expect("it should be said"));
+    assert!(kept.join("flight.tar.gz").exists(), "{said}");
+    fs::remove_dir_all(kept).expect("the folder should be ours");
+}
+
+#[test]
+fn what_there_is_no_time_for_is_named() {
+    let bundle = Bundle::new("slow");
+    let (code, said) = bundle.flight(&["suite", "--limit", "2"], Some("brief slow then"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("suite-cpu: 1 tests passed, 0 modules failed; no time for: slow then"), "{said}");
+}
+
+#[test]
+fn many_long_logs_leave_an_archive_that_travels() {
+    let bundle = Bundle::new("many");
+    let results = bundle.0.join("results");
+    fs::create_dir(&results).expect("the folder should be writable");
+    let mut state = 1u64;
+    let mut byte = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    };
+    let noise: Vec<u8> = (0..20 << 20).map(|_| byte()).collect();
+    for (i, part) in noise.chunks(120_000).enumerate() {
+        fs::write(results.join(format!("suite-cpu-{i}.log")), part).expect("the folder should be writable");
+    }
+    let (code, said) = bundle.flight(&["devices"], None);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("the archive has no logs") && (1..16 << 20).contains(&bundle.archive()), "{said}");
+}
+
+#[test]
+fn every_piece_runs_by_itself() {
+    let bundle = Bundle::new("pieces");
+    let help =
+        Command::new("bash").arg(bundle.0.join("run")).arg("--help").output().expect("bash should start");
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    for piece in PIECES {
+        assert!(help.contains(piece), "{piece}");
+        let archive = bundle.0.join(format!("{piece}.tar.gz"));
+        let archive = archive.to_str().expect("the folder's name should be UTF-8");
+        let (code, said) =
+            bundle.flight(&[piece, "--archive", archive, "--limit", "300"], Some("brief last"));
+        assert_eq!(code, Some(0), "{piece}: {said}");
+        assert!(said.contains(&format!("== flight: {piece}")), "{said}");
+        let status = if piece == "sanitize" { "SKIPPED  " } else { "done     " };
+        assert!(said.contains(&format!("{status}{piece}")), "{said}");
+        assert!(fs::metadata(archive).is_ok_and(|file| file.len() > 0), "{piece}");
+        let measured: &[&str] = match piece {
+            "headline" => {
+                &["headline 0.0001: packed_apply, none missing", "random", "packed_uniform", "svd without"]
+            }
+            "missing" => &["pass, none missing", "pass, 0.1 % missing", "packed_apply, 1 % missing"],
+            "switches" => &["panels of 67584 rows", "steps of 16 MiB"],
+            "startup" => {
+                &["headline 0.0001 in a new process, whole, cold", "teatime pca of 165000x1000, warm"]
+            }
+            "bed" => &["bed of 1000 variants: first pass"],
+            _ => &[],
+        };
+        for &row in measured {
+            assert!(said.contains(row), "{row}: {said}");
+        }
+        assert!(!said.contains("FAILED"), "{said}");
+    }
+}

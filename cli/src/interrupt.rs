@@ -1,0 +1,75 @@
+//! Signals that ask the process to end.
+
+use std::{
+    io::{self, IsTerminal},
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+use teatime::Cancel;
+
+use crate::note;
+
+/// Exit code of a process that Ctrl-C ended; 128 and the number of the signal, as shells have it.
+const CTRL_C: u8 = 130;
+
+static CODE: AtomicU8 = AtomicU8::new(CTRL_C);
+
+/// The exit code of a run that was stopped.
+pub(crate) fn code() -> u8 {
+    CODE.load(Ordering::Relaxed)
+}
+
+/// The first Ctrl-C asks the work to stop, which removes what it has written; the second ends the process.
+fn ctrl_c(cancel: &Cancel) {
+    if cancel.is_cancelled() {
+        std::process::exit(code().into());
+    }
+    cancel.cancel();
+    if io::stderr().is_terminal() {
+        note("\nstopping; Ctrl-C again ends it at once");
+    }
+}
+
+/// Has Ctrl-C, and where there are such, SIGTERM and SIGHUP, cancel the work.
+#[cfg(not(unix))]
+pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
+    let cancel = cancel.clone();
+    ctrlc::set_handler(move || ctrl_c(&cancel)).map_err(io::Error::other)
+}
+
+/// Has Ctrl-C, and where there are such, SIGTERM and SIGHUP, cancel the work.
+#[cfg(unix)]
+pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
+    use signal_hook::{
+        consts::{SIGHUP, SIGINT, SIGTERM},
+        iterator::Signals,
+    };
+    let cancel = cancel.clone();
+    // What the process was started to ignore stays ignored; where that is not known, SIGHUP is taken for it.
+    let wanted = [(SIGINT, false), (SIGTERM, false), (SIGHUP, true)];
+    let wanted = wanted.into_iter().filter(|(signal, unknown)| !ignored(*signal).unwrap_or(*unknown));
+    let mut signals = Signals::new(wanted.map(|(signal, _)| signal))?;
+    let watch = move || {
+        for signal in signals.forever() {
+            if signal == SIGINT {
+                ctrl_c(&cancel);
+            } else if !cancel.is_cancelled() {
+                CODE.store(128 + u8::try_from(signal).unwrap_or_default(), Ordering::Relaxed);
+                cancel.cancel();
+            } else if signal == SIGTERM {
+                // Not SIGHUP, which terminals send twice.
+                std::process::exit(code().into());
+            }
+        }
+    };
+    std::thread::Builder::new().name("teatime-signals".into()).spawn(watch).map(drop)
+}
+
+/// Whether the process was started to ignore a signal, as `nohup` has it ignore SIGHUP; none where the system does not say.
+#[cfg(unix)]
+fn ignored(signal: i32) -> Option<bool> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    let mask = u64::from_str_radix(mask.trim(), 16).ok()?;
+    Some(mask >> (signal - 1) & 1 == 1)
+}

@@ -1,0 +1,163 @@
+//! What a folder of results holds after each kind of end.
+
+use super::*;
+
+fn prepare(target: &Path, overwrite: bool) -> Result<Output, String> {
+    Output::prepare(target, "pca", &RESULTS, overwrite).map_err(|failure| failure.to_string())
+}
+
+/// Writes files that hold `text`, and a record that lists them.
+fn fill(output: &Output, names: &[&str], text: &str) {
+    for name in names {
+        output.table(name, |file| write!(file, "{text}")).unwrap();
+    }
+    let record = serde_json::json!({ "command": "pca", "files": output.files(), "text": text });
+    output.table(RECORD, |file| write!(file, "{record}")).unwrap();
+}
+
+fn run(target: &Path, names: &[&str], text: &str) {
+    let output = prepare(target, true).unwrap();
+    fill(&output, names, text);
+    output.commit().unwrap();
+}
+
+/// What a folder holds, by name.
+fn contents(folder: &Path) -> Vec<(String, String)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let content =
+        |entry: fs::DirEntry| (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()));
+    let mut all: Vec<_> = entries.map(content).map(|(name, text)| (name, text.unwrap())).collect();
+    all.sort();
+    all
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    contents(folder).into_iter().map(|(name, _)| name).collect()
+}
+
+#[test]
+fn a_dropped_output_leaves_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("a/b/out");
+    let output = prepare(&target, false).unwrap();
+    output.table(SCORES, |file| writeln!(file, "x")).unwrap();
+    assert!(output.path(SCORES).exists() && !target.join(SCORES).exists());
+    drop(output);
+    assert!(!root.path().join("a").exists());
+
+    let output = prepare(&target, false).unwrap();
+    fill(&output, &[SCORES], "x");
+    output.commit().unwrap();
+    assert_eq!(names_in(&target), [RECORD, SCORES]);
+    fs::write(target.join("mine.txt"), "mine").unwrap();
+    assert!(prepare(&target, false).is_err());
+    run(&target, &[EIGENVEC], "y");
+    assert_eq!(names_in(&target), ["mine.txt", EIGENVEC, RECORD], "stale results go, other files stay");
+}
+
+/// In a container every run has the same process number.
+#[test]
+fn folders_of_other_runs_stay() {
+    let root = tempfile::tempdir().unwrap();
+    let pid = std::process::id();
+    let other = root.path().join(format!(".out.partial-{pid}"));
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join(SCORES), "busy").unwrap();
+    run(&root.path().join("out"), &[SCORES], "x");
+    drop(prepare(&root.path().join("out/"), true));
+    assert_eq!(contents(&other), [(SCORES.to_owned(), "busy".to_owned())]);
+}
+
+#[test]
+fn only_what_the_record_lists_gives_way() {
+    let root = tempfile::tempdir().unwrap();
+    let mine = |names: &[(&str, &str)], word: &str| {
+        let target = root.path().join(word);
+        fs::create_dir(&target).unwrap();
+        names.iter().for_each(|(name, text)| fs::write(target.join(name), text).unwrap());
+        let before = contents(&target);
+        for overwrite in [false, true] {
+            let why = prepare(&target, overwrite).unwrap_err();
+            assert!(why.contains(&format!("holds {word}, which no run.json")), "{why}");
+        }
+        assert_eq!(contents(&target), before);
+    };
+    mine(&[(SCORES, "mine")], SCORES);
+    mine(&[(RECORD, "{\"name\": \"mine\"}")], RECORD);
+    mine(&[(RECORD, "{\"command\": \"pca\", \"files\": [\"run.json\"]}"), (PLOT, "mine")], PLOT);
+    // Nor what is no result, whatever a record says.
+    let target = root.path().join("out");
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("mine.txt"), "mine").unwrap();
+    fs::write(target.join(RECORD), r#"{"command": "pca", "files": ["run.json", "mine.txt"]}"#).unwrap();
+    run(&target, &[SCORES], "x");
+    assert_eq!(names_in(&target), ["mine.txt", RECORD, SCORES]);
+}
+
+#[test]
+fn a_failure_among_the_last_steps_brings_the_earlier_results_back() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("out");
+    run(&target, &[SCORES, EIGENVEC, EIGENVAL], "old");
+    let mut before = contents(&target);
+    let output = prepare(&target, true).unwrap();
+    fill(&output, &[SCORES, EIGENVEC, EIGENVAL, PLOT], "new");
+    fs::write(target.join(PLOT), "mine").unwrap();
+    let why = output.commit().unwrap_err().to_string();
+    assert!(why.contains(PLOT) && why.contains("exists"), "{why}");
+    before.push((PLOT.into(), "mine".into()));
+    before.sort();
+    assert_eq!(contents(&target), before);
+}
+
+#[test]
+fn what_cannot_go_back_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("out");
+    run(&target, &[SCORES], "old");
+    let output = prepare(&target, true).unwrap();
+    fill(&output, &[SCORES], "new");
+    // As a run that is killed leaves it.
+    let mut moves = Moves::default();
+    fs::create_dir(output.path(ASIDE)).unwrap();
+    moves.make(target.join(RECORD), output.path(ASIDE).join(RECORD)).unwrap();
+    let Output { mut scratch, _lock, .. } = output;
+    scratch.disable_cleanup(true);
+    drop(_lock);
+    let why = prepare(&target, true).unwrap_err();
+    let aside = scratch.path().join(ASIDE);
+    assert!(why.contains("holds scores.tsv") && why.contains(&*aside.to_string_lossy()), "{why}");
+    assert!(aside.join(RECORD).exists());
+    moves.undo().unwrap();
+    drop(prepare(&target, true).unwrap());
+}
+
+#[test]
+#[cfg(unix)]
+fn one_run_at_a_time() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("out");
+    let first = prepare(&target, false).unwrap();
+    let why = prepare(&target, false).unwrap_err();
+    assert!(why.contains("another run of teatime is writing to it"), "{why}");
+    fill(&first, &[SCORES], "first");
+    first.commit().unwrap();
+    assert_eq!(contents(&target)[1].1, "first");
+    drop(prepare(&target, true).unwrap());
+}
+
+#[test]
+fn stores_take_no_results() {
+    let root = tempfile::tempdir().unwrap();
+    for name in [".zgroup", ".zarray", "zarr.json"] {
+        let store = root.path().join(name.trim_start_matches('.'));
+        fs::create_dir_all(store.join("call_genotype/c")).unwrap();
+        fs::write(store.join(name), "{}").unwrap();
+        for below in ["", "out", "call_genotype/c", "call_genotype/new/out"] {
+            let why = prepare(&store.join(below), true).unwrap_err();
+            assert!(why.contains("is a Zarr store") && why.contains(name), "{why}");
+        }
+        assert_eq!(fs::read_dir(&store).unwrap().count(), 2);
+        assert!(!store.join("call_genotype/new").exists());
+    }
+}

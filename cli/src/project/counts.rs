@@ -1,0 +1,124 @@
+//! How many variants were matched.
+
+use serde::Serialize;
+
+use super::matching::MatchBy;
+use crate::text;
+
+/// How many variants were matched, and why the others were not.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Counts {
+    pub(crate) loadings: LoadingsCounts,
+    pub(crate) stores: StoresCounts,
+    /// What they were known by.
+    pub(crate) by: MatchBy,
+    /// Variants of the stores whose alleles nobody knows, of the same place as one before: which of them the loadings mean
+    /// cannot be told.
+    #[serde(skip)]
+    pub(crate) unknown_repeated: u64,
+    /// Where nothing matched: the first contig of the loadings, and of the stores, if the loadings do not have it.
+    #[serde(skip)]
+    pub(crate) contigs: Option<(String, String)>,
+}
+
+/// Variants of the loadings.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct LoadingsCounts {
+    pub(crate) variants: u64,
+    pub(crate) used: u64,
+    /// Of the used, those whose reference and alternate allele have changed places.
+    pub(crate) swapped: u64,
+    /// Of the used, those whose alleles nobody knows.
+    pub(crate) alleles_unknown: u64,
+    /// Of the used, those of which the stores name fewer alleles than the loadings.
+    pub(crate) fewer_alleles: u64,
+    /// Not in the stores.
+    pub(crate) absent: u64,
+    /// In the stores with other alleles, or without a name of one.
+    pub(crate) other_alleles: u64,
+    /// Of the same place and alleles as one before, and not as often in the stores.
+    pub(crate) repeated: u64,
+    /// In the stores with alleles that could be those of several of the loadings' variants, or of several of the stores',
+    /// or with one that may be the base before an insertion or deletion alone.
+    pub(crate) ambiguous: u64,
+    /// Without a place, or an id, by which to find them.
+    pub(crate) nowhere: u64,
+    /// Matched by id: of an id that the loadings or the stores have more than once.
+    pub(crate) doubled_id: u64,
+}
+
+/// Variants of the stores.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct StoresCounts {
+    pub(crate) variants: u64,
+    pub(crate) not_in_loadings: u64,
+    /// Of the same place and alleles as one before, and not as often in the loadings.
+    pub(crate) repeated: u64,
+    /// With alleles that could be those of several of the loadings' variants, or of several of the stores', or with one
+    /// that may be the base before an insertion or deletion alone.
+    pub(crate) ambiguous: u64,
+    /// Without a place, or an id, by which to find them.
+    pub(crate) nowhere: u64,
+    /// Matched by id: of an id of the loadings that these or the stores have more than once.
+    pub(crate) doubled_id: u64,
+}
+
+impl Counts {
+    /// The share of the loadings' variants that cannot be used.
+    pub(crate) fn mismatch(&self) -> f64 {
+        let LoadingsCounts { variants, used, .. } = self.loadings;
+        (variants - used) as f64 / variants.max(1) as f64
+    }
+
+    /// The variants of the loadings, in words.
+    pub(crate) fn used(&self) -> String {
+        let LoadingsCounts { used, swapped, fewer_alleles, .. } = self.loadings;
+        let how = some(&[
+            (swapped, "of them with alleles swapped"),
+            (fewer_alleles, "by those of their alleles that the stores name"),
+        ]);
+        let reasons = self.reasons();
+        let left = if reasons.is_empty() { reasons } else { format!("; {reasons}") };
+        [vec![format!("{} used", text::count(used))], how].concat().join(", ") + &left
+    }
+
+    /// The variants of the stores that are not used, in words.
+    pub(crate) fn ignored(&self) -> String {
+        let StoresCounts { not_in_loadings, repeated, ambiguous, nowhere, doubled_id, .. } = self.stores;
+        let others = format!("of the stores, {} not in the loadings", text::count(not_in_loadings));
+        let reasons = some(&[
+            (repeated, "repeated"),
+            (ambiguous, FITS),
+            (nowhere, self.by.without()),
+            (doubled_id, DOUBLED),
+        ]);
+        [vec![others], reasons].concat().join(", ")
+    }
+
+    /// Why variants of the loadings cannot be used.
+    pub(crate) fn reasons(&self) -> String {
+        let LoadingsCounts { absent, other_alleles, repeated, ambiguous, nowhere, doubled_id, .. } =
+            self.loadings;
+        let mut reasons = some(&[
+            (absent, "not in the stores"),
+            (other_alleles, "there with other alleles or none"),
+            (repeated, "repeated in the loadings"),
+            (ambiguous, FITS),
+            (nowhere, self.by.without()),
+            (doubled_id, DOUBLED),
+        ]);
+        if let Some((ours, theirs)) = &self.contigs {
+            reasons.push(format!("the loadings are of contig `{ours}`, the stores of `{theirs}`"));
+        }
+        reasons.join(", ")
+    }
+}
+
+const FITS: &str = "with alleles that fit several";
+const DOUBLED: &str = "of an id that occurs more than once";
+
+/// Those of these counts that are not 0, in words.
+fn some(counts: &[(u64, &str)]) -> Vec<String> {
+    let some = counts.iter().filter(|(n, _)| *n > 0);
+    some.map(|(n, words)| format!("{} {words}", text::count(*n))).collect()
+}

@@ -1,0 +1,268 @@
+use super::*;
+use crate::project::counts::StoresCounts;
+
+/// Contig, position, and the alleles that are not counted and those that are.
+type Site<'a> = (&'a str, u64, &'a str, &'a str);
+
+fn run(by: MatchBy, rows: &[(&str, Site)], variants: &[(&str, Site)]) -> (Vec<Option<Match>>, Counts) {
+    let mut index = Index::new(by);
+    for (id, (contig, position, other, counted)) in rows {
+        index.push((contig, *position, id), other, counted);
+    }
+    let mut matching = Matching::new(index);
+    for &(id, (contig, position, reference, alternate)) in variants {
+        let [id, reference, alternate] = [id, reference, alternate].map(str::to_owned);
+        matching.add(&Variant { contig: contig.into(), position, id, reference, alternate });
+    }
+    let (matches, counts) = matching.finish();
+    let LoadingsCounts { used, absent, other_alleles, repeated, ambiguous, nowhere, doubled_id, .. } =
+        counts.loadings;
+    let all = used + absent + other_alleles + repeated + ambiguous + nowhere + doubled_id;
+    assert_eq!((counts.loadings.variants, all), (rows.len() as u64, rows.len() as u64), "{counts:?}");
+    assert_eq!(used, matches.iter().flatten().count() as u64);
+    (matches, counts)
+}
+
+fn by_position<'a>(rows: &[Site<'a>], variants: &[Site<'a>]) -> (Vec<Option<Match>>, Counts) {
+    let [rows, variants] =
+        [rows, variants].map(|all| all.iter().map(|site| (".", *site)).collect::<Vec<_>>());
+    run(MatchBy::Position, &rows, &variants)
+}
+
+const SAME: fn(u32) -> Option<Match> = |row| Some(Match::Same(row));
+const SWAPPED: fn(u32) -> Option<Match> = |row| Some(Match::Swapped(row));
+
+#[test]
+fn by_place_and_alleles() {
+    let rows = [
+        ("2", 10, "A", "C"),
+        ("1", 10, "A", "C"),
+        ("1", 5, "G", "T"),
+        ("1", 5, "G", "A"),
+        ("1", 7, "A", "T,C"),
+        ("1", 9, "AT", "A"),
+        ("1", 99, "A", "C"),
+    ];
+    let cases = [
+        (("1", 5, "G", "A"), SAME(3)),
+        (("1", 5, "T", "G"), SWAPPED(2)),
+        (("1", 7, "a", "c,t"), SAME(4)),
+        (("1", 9, "A", "AT"), SWAPPED(5)),
+        (("1", 10, "T", "G"), None),
+        (("2", 10, "A", "C"), SAME(0)),
+        (("2", 10, "C", "A"), None),
+        (("3", 10, "A", "C"), None),
+        (("1", 11, "A", "C"), None),
+    ];
+    let (found, counts) = by_position(&rows, &cases.map(|(variant, _)| variant));
+    assert_eq!(found, cases.map(|(_, expected)| expected));
+    let LoadingsCounts { used, swapped, absent, other_alleles, repeated, fewer_alleles, .. } =
+        counts.loadings;
+    assert_eq!((used, swapped, absent, other_alleles, repeated, fewer_alleles), (5, 2, 1, 1, 0, 0));
+    let StoresCounts { variants, not_in_loadings, repeated, .. } = counts.stores;
+    assert_eq!((variants, not_in_loadings, repeated), (9, 3, 1));
+    assert!((counts.mismatch() - 2.0 / 7.0).abs() < 1e-15);
+    assert_eq!(counts.reasons(), "1 not in the stores, 1 there with other alleles or none");
+}
+
+#[test]
+fn known_alleles_tell_which_way_round() {
+    for (row, variant, expected) in [
+        // Nobody carries the other allele: ALT `.`, or A1 `0` of a .bim.
+        (("A", "C"), ("A", "."), SAME(0)),
+        (("A", "C"), ("C", "."), SWAPPED(0)),
+        (("A", "C"), (".", "C"), SAME(0)),
+        (("A", "C"), (".", "a"), SWAPPED(0)),
+        // The longer of two.
+        (("AT", "A"), ("AT", "."), SAME(0)),
+        (("AT", "A"), (".", "AT"), SWAPPED(0)),
+        (("A", "AT"), ("AT", "."), SWAPPED(0)),
+        (("A", "TA,C"), ("TA", "."), SWAPPED(0)),
+        (("AT", "GC"), ("GC", "."), SWAPPED(0)),
+        // As long as all of the other side.
+        (("A", "C,AT"), ("C", "."), SWAPPED(0)),
+        (("A", "C"), ("", "C"), SAME(0)),
+        (("A", "C"), ("G", "."), None),
+        (("A", "C"), (".", "T"), None),
+        // One of several alternate alleles.
+        (("A", "T,C"), ("A", "C"), SAME(0)),
+        (("A", "T,C"), ("T", "A"), SWAPPED(0)),
+        (("A", "T,C"), ("T", "."), SWAPPED(0)),
+        (("A", "T,C"), ("A", "."), SAME(0)),
+        // Copies of either are copies of counted alleles: no way round says that.
+        (("A", "T,C"), ("T", "C"), None),
+        // Copies of C would count as copies of T.
+        (("A", "T"), ("A", "T,C"), None),
+        // What nobody knows is no other's.
+        (("A", "C"), (".", "."), None),
+        ((".", "."), ("A", "C"), None),
+        (("A", "."), ("A", "C"), None),
+        (("A", "."), ("A", "."), SAME(0)),
+        (("A", "."), (".", "A"), SWAPPED(0)),
+    ] {
+        let site = |(other, counted)| ("1", 5, other, counted);
+        let (found, counts) = by_position(&[site(row)], &[site(variant)]);
+        assert_eq!(found, [expected], "{row:?} {variant:?}");
+        let fewer = !row.1.contains('.') && expected.is_some();
+        assert_eq!(counts.loadings.fewer_alleles, u64::from(fewer), "{row:?} {variant:?}");
+        assert_eq!(counts.loadings.alleles_unknown, 0);
+        let (other, not) = (counts.loadings.other_alleles, counts.stores.not_in_loadings);
+        assert_eq!((other, not), (u64::from(expected.is_none()), u64::from(expected.is_none())));
+    }
+}
+
+#[test]
+fn a_base_alone_is_no_insertion_or_deletion() {
+    // An all-sites VCF has the base before them as `A` and `.` of samples that may have either; a .bed, as `0` and `A`.
+    let rows = [("AT", "A"), ("A", "AT"), ("A", "C,AT"), ("AT", "A,ATT"), ("A", "<DEL>"), ("ATT", "AT")];
+    for row in rows {
+        let known = if row.0 == "ATT" { "AT" } else { "A" };
+        for variant in [(known, "."), (".", known), ("", known)] {
+            let site = |(other, counted)| ("1", 5, other, counted);
+            let (rows, variants) = ([site(row)], [site(variant)]);
+            let (found, counts) = by_position(&rows, &variants);
+            assert_eq!(found, [None], "{row:?} {variant:?}");
+            assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (1, 1));
+            assert_eq!((counts.loadings.other_alleles, counts.stores.not_in_loadings), (0, 0));
+            let (found, counts) = run(MatchBy::Id, &[("rs", rows[0])], &[("rs", variants[0])]);
+            assert_eq!((found, counts.stores.ambiguous), (vec![None], 1));
+            // Of an id that occurs twice, that alone is said.
+            let (_, counts) = run(MatchBy::Id, &[("rs", rows[0])], &[("rs", variants[0]); 2]);
+            assert_eq!((counts.stores.doubled_id, counts.stores.ambiguous), (2, 0));
+        }
+    }
+    // Where both are named too, those are the loadings'.
+    let deletion = ("1", 5, "AT", "A");
+    for (variants, expected) in [
+        ([deletion, ("1", 5, "A", ".")], [SAME(0), None]),
+        ([("1", 5, "A", "."), ("1", 5, "A", "AT")], [None, SWAPPED(0)]),
+    ] {
+        let (found, counts) = by_position(&[deletion], &variants);
+        assert_eq!(found, expected);
+        assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (0, 1));
+    }
+    // Nor does it tell which of several.
+    let (found, counts) = by_position(&[deletion, ("1", 5, "A", "C")], &[("1", 5, "A", ".")]);
+    assert_eq!((found, counts.loadings.ambiguous), (vec![None], 2));
+}
+
+#[test]
+fn what_could_be_several_is_none() {
+    let split = [("1", 5, "A", "T"), ("1", 5, "A", "C"), ("1", 6, "A", "T")];
+    let (found, counts) = by_position(&split, &[("1", 5, "A", "."), ("1", 6, "A", ".")]);
+    assert_eq!(found, [None, SAME(2)]);
+    assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (2, 1));
+    assert_eq!(counts.reasons(), "2 with alleles that fit several");
+    // The same alleles come first, in whatever order.
+    for variants in [[("1", 5, "A", "T"), ("1", 5, "C", ".")], [("1", 5, "C", "."), ("1", 5, "A", "T")]] {
+        let (found, counts) = by_position(&split, &variants);
+        let expected = variants.map(|variant| if variant.2 == "A" { SAME(0) } else { SWAPPED(1) });
+        assert_eq!(found, expected);
+        assert_eq!((counts.loadings.ambiguous, counts.loadings.absent), (0, 1));
+        let (found, counts) = by_position(&split[..1], &variants);
+        assert_eq!(found.iter().flatten().count(), 1);
+        assert_eq!(counts.stores.not_in_loadings, 1);
+    }
+    let known_first = [("1", 5, "A", "."), ("1", 5, "A", "T")];
+    let (found, counts) = by_position(&split[..1], &known_first);
+    assert_eq!((found, counts.stores.repeated), (vec![None, SAME(0)], 1));
+    // Copies of T and of C are those of one variant of the loadings.
+    let (found, counts) = by_position(&[("1", 5, "A", "T,C")], &[("1", 5, "A", "T"), ("1", 5, "A", "C")]);
+    assert_eq!(found, [None, None]);
+    assert_eq!((counts.loadings.ambiguous, counts.stores.ambiguous), (1, 2));
+    // The same twice, as of two probes: each is one of the loadings'.
+    let twice = [("1", 5, "A", "."), ("1", 5, "A", ".")];
+    let (found, counts) = by_position(&split[..1], &twice);
+    assert_eq!((found, counts.stores.repeated), (vec![SAME(0), None], 1));
+    let (found, _) = by_position(&[split[0], split[0]], &twice);
+    assert_eq!(found, [SAME(0), SAME(1)]);
+}
+
+#[test]
+fn repeats_pair_up_in_order() {
+    let rows = [("1", 5, "A", "C"), ("1", 5, "C", "A"), ("1", 5, "A", "C"), ("1", 6, "A", "C")];
+    let variants = [("A", "C"), ("C", "A"), ("A", "C"), ("A", "C")];
+    let (found, counts) = by_position(&rows, &variants.map(|(other, counted)| ("1", 5, other, counted)));
+    assert_eq!(found, [SAME(0), SAME(1), SAME(2), None]);
+    assert_eq!((counts.loadings.used, counts.loadings.absent, counts.stores.repeated), (3, 1, 1));
+
+    let (found, counts) = by_position(&[rows[0], rows[0]], &[("1", 5, "C", "A")]);
+    assert_eq!(found, [SWAPPED(0)]);
+    assert_eq!((counts.loadings.used, counts.loadings.repeated), (1, 1));
+}
+
+#[test]
+fn places_without_alleles_are_ambiguous_if_repeated() {
+    let site = |position| (".", position, ".", ".");
+    let (found, counts) = by_position(&[site(0), site(1)], &[site(0), site(1), site(0)]);
+    assert_eq!(found, [SAME(0), SAME(1), None]);
+    assert_eq!((counts.loadings.alleles_unknown, counts.unknown_repeated), (2, 1));
+}
+
+#[test]
+fn what_has_no_place_matches_nothing() {
+    let rows = [("0", 0, "A", "C"), ("0", 7, "A", "C"), ("1", 0, "A", "C"), ("1", 7, "A", "C")];
+    let (found, counts) = by_position(&rows, &[rows[3], rows[2], ("chr0", 7, "A", "C"), rows[0]]);
+    assert_eq!(found, [SAME(3), None, None, None]);
+    assert_eq!((counts.loadings.nowhere, counts.stores.nowhere), (3, 3));
+    assert_eq!(counts.used(), "1 used; 3 without a place");
+    assert_eq!(counts.ignored(), "of the stores, 0 not in the loadings, 3 without a place");
+}
+
+#[test]
+fn names_of_a_contig() {
+    let rows = [("1", 5, "A", "C"), ("chrX", 5, "A", "C"), ("23", 5, "A", "C"), ("M", 5, "A", "C")];
+    for (name, expected) in
+        [("chr1", Some(0)), ("01", Some(0)), ("X", None), ("chrX", Some(1)), ("23", Some(2)), ("26", Some(3))]
+    {
+        let (found, _) = by_position(&rows, &[(name, 5, "A", "C")]);
+        assert_eq!(found, [expected.map(Match::Same)], "{name}");
+    }
+    let (found, counts) = by_position(&rows[..1], &[("2", 5, "A", "C")]);
+    assert_eq!(found, [None]);
+    assert_eq!(counts.reasons(), "1 not in the stores, the loadings are of contig `1`, the stores of `2`");
+}
+
+#[test]
+fn by_id_and_alleles() {
+    let rows = [
+        ("rs1", ("1", 5, "A", "C")),
+        ("rs2", ("1", 5, "A", "C")),
+        ("rs3", ("1", 7, "A", "C")),
+        ("rs4", ("1", 8, "A", "C")),
+        (".", ("1", 9, "A", "C")),
+        (".", ("1", 9, "A", "C")),
+        ("rs6", ("1", 10, "A", "C")),
+        ("rs6", ("1", 11, "A", "G")),
+        ("rs7", ("0", 0, "A", "C")),
+        ("rs8", ("1", 12, "A", "C")),
+        ("rs9", ("1", 13, "A", "C")),
+    ];
+    let variants = [
+        ("rs2", ("chr9", 1, "C", "A")),
+        ("rs1", ("chr9", 2, "A", "C")),
+        ("rs3", ("1", 7, "A", "C")),
+        ("rs3", ("1", 7, "A", "T")),
+        ("rs4", ("1", 8, "A", "T")),
+        (".", ("1", 9, "A", "C")),
+        ("", ("1", 9, "A", "C")),
+        ("rs6", ("1", 10, "A", "C")),
+        ("rs7", ("1", 0, "A", ".")),
+        ("RS8", ("1", 12, "A", "C")),
+        ("new", ("1", 13, "A", "C")),
+    ];
+    let (found, counts) = run(MatchBy::Id, &rows, &variants);
+    let mut expected = vec![None; variants.len()];
+    (expected[0], expected[1], expected[8]) = (SWAPPED(1), SAME(0), SAME(8));
+    assert_eq!(found, expected);
+    let LoadingsCounts { used, swapped, fewer_alleles, absent, other_alleles, nowhere, doubled_id, .. } =
+        counts.loadings;
+    assert_eq!((used, swapped, fewer_alleles), (3, 1, 1));
+    assert_eq!((absent, other_alleles, nowhere, doubled_id), (2, 1, 2, 3));
+    let StoresCounts { not_in_loadings, nowhere, doubled_id, repeated, ambiguous, .. } = counts.stores;
+    assert_eq!((not_in_loadings, nowhere, doubled_id, repeated, ambiguous), (3, 2, 3, 0, 0));
+    assert_eq!(
+        counts.reasons(),
+        "2 not in the stores, 1 there with other alleles or none, 2 without an id, 3 of an id that occurs more than once"
+    );
+}

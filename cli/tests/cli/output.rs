@@ -1,0 +1,173 @@
+//! The folder of results among signals and other runs.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::support::{Ran, Scratch, command, fixture, json, names, pca, rows};
+
+/// A command that is at work, by what it makes.
+struct Busy(Child);
+
+impl Busy {
+    /// Starts it and waits until `busy`.
+    fn start(mut command: Command, busy: impl Fn() -> bool) -> Self {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut started = Self(child.expect("the binary should start"));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !busy() {
+            assert!(started.ended().is_none(), "the command ended before it was busy");
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        started
+    }
+
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().expect("a child can be waited for")
+    }
+
+    fn signal(&self, signal: &str) {
+        let kill = Command::new("kill").args([signal, &self.0.id().to_string()]).status();
+        assert!(kill.expect("there should be a kill command").success());
+    }
+
+    fn wait(mut self) -> std::process::Output {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.ended().is_none() {
+            if Instant::now() > deadline {
+                self.0.kill().expect("a child can be killed");
+                panic!("it does not end");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.0.wait_with_output().expect("it should have ended")
+    }
+}
+
+/// A command that heeds signals, even where the tests run in the background of a script, which has them ignored.
+fn heeding<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(args: I) -> Command {
+    if !cfg!(target_os = "linux") {
+        return command(args);
+    }
+    let mut heeding = Command::new("env");
+    heeding.args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_teatime")]).args(args);
+    heeding.env("TEATIME_DEVICE", "cpu").stdin(Stdio::null());
+    heeding
+}
+
+/// A PCA of more variants than any machine reads in the time of a test.
+fn long_pca(out: &Path) -> Vec<OsString> {
+    let store = fixture("all_v3.vcz").into_os_string();
+    let more = ["--method".into(), "exact".into(), "--out".into(), out.into(), "--overwrite".into()];
+    [vec!["pca".into()], vec![store; 5000], more.into()].concat()
+}
+
+fn hidden(out: &Path) -> usize {
+    names(out).iter().filter(|name| name.starts_with('.')).count()
+}
+
+#[test]
+fn signals_leave_nothing_of_a_pca() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let scratch = Scratch::new();
+        let run = Busy::start(heeding(long_pca(&scratch.join("out"))), || !scratch.names().is_empty());
+        run.signal(signal);
+        let ran = Ran::from(run.wait());
+        assert_eq!((ran.code, ran.err.trim()), (code, "interrupted"), "{signal}");
+        assert!(scratch.names().is_empty(), "{signal}: {:?}", scratch.names());
+    }
+}
+
+#[test]
+fn an_interrupt_leaves_nothing_of_a_demo() {
+    let scratch = Scratch::new();
+    let out = scratch.join("new/demo");
+    let args = ["demo", "--out", &out.to_string_lossy(), "--variants", "3000000"];
+    let chunks = || out.exists() && names(&out).iter().any(|name| !names(&out.join(name)).is_empty());
+    let run = Busy::start(heeding(args), chunks);
+    run.signal("-INT");
+    let ran = Ran::from(run.wait());
+    assert_eq!((ran.code, ran.err.trim()), (130, "interrupted"));
+    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+}
+
+/// As under `nohup`, on systems that tell.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_signal_that_is_ignored_stays_ignored() {
+    let scratch = Scratch::new();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_teatime")]);
+    shell.args(long_pca(&scratch.join("out"))).env("TEATIME_DEVICE", "cpu");
+    let mut run = Busy::start(shell, || !scratch.names().is_empty());
+    run.signal("-HUP");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(run.ended().is_none());
+    run.signal("-TERM");
+    assert_eq!(Ran::from(run.wait()).code, 143);
+    assert!(scratch.names().is_empty(), "{:?}", scratch.names());
+}
+
+#[test]
+fn after_a_kill_the_next_run_works() {
+    let scratch = Scratch::new();
+    let (out, store) = (scratch.join("out"), fixture("all_v3.vcz"));
+    pca(&store, &out, &["-k", "3"]).ok();
+    let before = fs::read(out.join("scores.tsv")).unwrap();
+    let run = Busy::start(command(long_pca(&out)), || hidden(&out) > 0);
+    run.signal("-KILL");
+    assert_eq!(run.wait().status.code(), None);
+    assert_eq!(fs::read(out.join("scores.tsv")).unwrap(), before);
+    pca(&store, &out, &["-k", "2", "--overwrite"]).ok();
+    assert_eq!(rows(&out.join("scores.tsv"))[0].len(), 3);
+}
+
+#[test]
+fn a_second_run_is_refused() {
+    let scratch = Scratch::new();
+    let (out, store) = (scratch.join("out"), fixture("all_v3.vcz"));
+    let run = Busy::start(command(long_pca(&out)), || scratch.join("out").exists() && hidden(&out) > 0);
+    let second = pca(&store, &out, &["--overwrite"]);
+    assert_eq!(second.code, 1);
+    assert!(second.err.contains("out: another run of teatime is writing to it"), "{}", second.err);
+    run.signal("-TERM");
+    run.wait();
+    pca(&store, &out, &[]).ok();
+}
+
+#[test]
+fn runs_at_once_do_not_mix_their_files() {
+    let scratch = Scratch::new();
+    let (out, store) = (scratch.join("out"), fixture("all_v3.vcz"));
+    for round in 0..10 {
+        let start = |k: usize| {
+            let mut command = command(["pca".as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]);
+            command.args(["--overwrite", "-k", &k.to_string()]);
+            command.args(k.is_multiple_of(2).then_some("--loadings"));
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary should start")
+        };
+        let runs: Vec<Child> = (1..=4).map(|i| start(round + i)).collect();
+        let ran: Vec<Ran> = runs.into_iter().map(|run| run.wait_with_output().unwrap().into()).collect();
+        assert!(ran.iter().any(|ran| ran.code == 0));
+        for ran in ran.iter().filter(|ran| ran.code != 0) {
+            assert!(ran.code == 1 && ran.err.contains("another run"), "{}", ran.err);
+        }
+        let record = json(&fs::read_to_string(out.join("run.json")).unwrap());
+        let k = usize::try_from(record["shape"]["components"].as_u64().unwrap()).unwrap();
+        assert_eq!(rows(&out.join("scores.tsv"))[0].len(), k + 1);
+        assert_eq!(rows(&out.join("pca.eigenvec"))[0].len(), k + 1);
+        assert_eq!(rows(&out.join("eigenvalues.tsv")).len(), k);
+        assert_eq!(fs::read_to_string(out.join("pca.eigenval")).unwrap().lines().count(), k);
+        assert_eq!(out.join("loadings.tsv.gz").exists(), k.is_multiple_of(2));
+        let mut files: Vec<_> =
+            record["files"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        files.sort_unstable();
+        assert_eq!(names(&out), files);
+    }
+}

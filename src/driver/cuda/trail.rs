@@ -1,0 +1,150 @@
+//! Launches that may be under way: CUDA tells of a kernel's fault at some later call, which has nothing to do with it.
+
+use std::{
+    collections::VecDeque,
+    env, fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::Result;
+
+/// Launches that an error names at most.
+const NAMED: usize = 8;
+
+/// What a launch is known by.
+#[derive(Debug)]
+pub(super) struct Launch {
+    /// A kernel, or a library's product.
+    pub(super) name: &'static str,
+    /// Values of its constants, or extents of the product.
+    pub(super) spec: Box<[(&'static str, u32)]>,
+    pub(super) grid: Option<[u32; 3]>,
+}
+
+impl fmt::Display for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        for (name, value) in &self.spec {
+            write!(f, " {name}={value}")?;
+        }
+        self.grid.map_or(Ok(()), |[x, y, z]| write!(f, ", grid {x} x {y} x {z}"))
+    }
+}
+
+/// The last launches of a device.
+#[derive(Debug)]
+pub(super) struct Trail {
+    recent: Mutex<Recent>,
+    /// Held while a launch is added and enqueued, so that what is counted is on the stream.
+    enqueuing: Mutex<()>,
+    /// Held from a launch to the end of the wait for it, where each is waited for.
+    alone: Option<Mutex<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Recent {
+    launched: u64,
+    ended: u64,
+    /// The last of them, oldest first.
+    last: VecDeque<Launch>,
+}
+
+impl Trail {
+    /// Whether each launch is waited for says `TEATIME_SYNC`.
+    pub(super) fn new() -> Self {
+        let sync = env::var_os("TEATIME_SYNC").is_some_and(|value| !value.is_empty() && value != "0");
+        Self { recent: Mutex::default(), enqueuing: Mutex::default(), alone: sync.then(Mutex::default) }
+    }
+
+    /// Held while the caller launches and waits; nothing where it need not wait.
+    pub(super) fn alone(&self) -> Option<MutexGuard<'_, ()>> {
+        self.alone.as_ref().map(|alone| alone.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds a launch and enqueues it; one that is refused is taken away again.
+    pub(super) fn enqueue<T>(&self, launch: Launch, enqueue: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _order = self.enqueuing();
+        self.add(launch);
+        let enqueued = enqueue();
+        if enqueued.is_err() {
+            let mut recent = self.recent();
+            recent.launched -= 1;
+            recent.last.pop_back();
+        }
+        enqueued
+    }
+
+    fn enqueuing(&self) -> MutexGuard<'_, ()> {
+        self.enqueuing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, launch: Launch) {
+        let mut recent = self.recent();
+        recent.launched += 1;
+        recent.last.push_back(launch);
+        if recent.last.len() > NAMED {
+            recent.last.pop_front();
+        }
+    }
+
+    /// How many launches there were, for [`ended`](Self::ended) when the host has waited for them.
+    pub(super) fn launched(&self) -> u64 {
+        let _order = self.enqueuing();
+        self.recent().launched
+    }
+
+    /// The first `launches` have ended without a fault.
+    pub(super) fn ended(&self, launches: u64) {
+        let mut recent = self.recent();
+        recent.ended = recent.ended.max(launches);
+    }
+
+    /// What a fault may have come from, as the end of a message; empty where nothing was under way.
+    pub(super) fn suspects(&self) -> String {
+        let recent = self.recent();
+        let under_way = recent.launched - recent.ended;
+        let named = recent.last.len().min(usize::try_from(under_way).unwrap_or(usize::MAX));
+        let mut names = recent.last.iter().rev().take(named).map(Launch::to_string);
+        let text = match under_way {
+            0 => return String::new(),
+            1 => return format!("; what was running is {}", names.next().unwrap_or_default()),
+            _ => format!("; one of {under_way} launches was running (TEATIME_SYNC=1 tells which)"),
+        };
+        let which = if under_way > NAMED as u64 { ", the last" } else { ", from the last on" };
+        text + which + ": " + &names.collect::<Vec<_>>().join("; ")
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suspects_are_what_has_not_ended() {
+        let trail = Trail { recent: Mutex::default(), enqueuing: Mutex::default(), alone: None };
+        let launch =
+            |tile| trail.add(Launch { name: "k", spec: [("TILE", tile)].into(), grid: Some([tile, 2, 1]) });
+        assert_eq!(trail.suspects(), "");
+        launch(0);
+        assert_eq!(trail.suspects(), "; what was running is k TILE=0, grid 0 x 2 x 1");
+        (1..12).for_each(launch);
+        let text = trail.suspects();
+        assert!(text.starts_with(
+            "; one of 12 launches was running (TEATIME_SYNC=1 tells which), the last: k TILE=11,"
+        ));
+        assert_eq!(text.matches("TILE").count(), NAMED);
+        trail.ended(10);
+        trail.ended(3);
+        assert!(
+            trail
+                .suspects()
+                .ends_with(", from the last on: k TILE=11, grid 11 x 2 x 1; k TILE=10, grid 10 x 2 x 1")
+        );
+        trail.ended(trail.launched());
+        assert_eq!(trail.suspects(), "");
+    }
+}

@@ -1,0 +1,110 @@
+//! The choice of a PCA's method: by the shape and the budgets, never by the device, so that the answer is not the device's
+//! either.
+
+use super::{
+    memory::{Memory, columns, passes},
+    packed::gram::Gram,
+    pca::{Method, PcaOptions},
+    standardized::Standardized,
+};
+use crate::linalg::{LinearMap, eigen};
+
+/// Seconds of one core of a CPU that each method is expected to take, whatever the device: a measure to compare them by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MethodCosts {
+    /// The Gram matrix of the samples, and its eigenvectors.
+    pub exact: f64,
+    /// Passes as they are asked for, or as flat spectra take.
+    pub randomized: f64,
+}
+
+/// Seconds of a multiplication of a product in f32, of which one core makes some at a time.
+const STEP: f64 = 1e-11;
+/// Passes that flat spectra, such as those of genotypes, take to the default tolerance, with few columns more than
+/// components.
+const FLAT_PASSES: u64 = 20;
+
+impl MethodCosts {
+    /// `stays`: whether genotypes are read once.
+    fn new(map: &Standardized<'_>, options: &PcaOptions, stays: bool) -> Self {
+        let [m, n] = map.shape();
+        let packed = map.form().is_packed();
+        let genotypes = m as f64 * n as f64;
+        // In whole numbers of two bytes the Gram matrix of common variants takes 5/9 of what it takes in f32, of three half
+        // as much again.
+        let product = if packed { 5.0 * Gram::slices(m) as f64 / 18.0 } else { 1.0 };
+        let gram = STEP * genotypes * n as f64 * product;
+        // Four steps for each column of a pass, and a hundred to read a genotype again.
+        let step = 4 * columns(n, options) + if packed && stays { 0 } else { 100 };
+        let passes = passes(options).min(FLAT_PASSES);
+        Self {
+            exact: gram + eigen::seconds(n, options.components as u64),
+            randomized: STEP * genotypes * passes as f64 * step as f64,
+        }
+    }
+}
+
+impl Memory {
+    /// The method, why it, and what both are expected to cost.
+    pub(super) fn choose(
+        &self,
+        map: &Standardized<'_>,
+        options: &PcaOptions,
+    ) -> (Method, String, MethodCosts) {
+        let n = map.shape()[1];
+        let costs = MethodCosts::new(map, options, self.holds(map));
+        if options.method != Method::Auto {
+            return (options.method, "asked for".into(), costs);
+        }
+        let passes = passes(options).min(FLAT_PASSES);
+        let (method, why) = if !self.fits(Method::Exact) {
+            let why = format!("the {n} x {n} Gram matrix of the samples does not fit the memory budget");
+            (Method::Randomized, why)
+        } else if costs.exact <= costs.randomized {
+            let why =
+                format!("one pass with the {n} x {n} Gram matrix costs less than about {passes} passes");
+            (Method::Exact, why)
+        } else {
+            let why =
+                format!("about {passes} passes cost less than the {n} x {n} Gram matrix of the samples");
+            (Method::Randomized, why)
+        };
+        (method, why, costs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Budget, Run,
+        genotype::memory::tests::{Long, map},
+    };
+
+    #[test]
+    fn the_method_follows_shape_and_budget_and_not_the_device() {
+        let run = Run { memory: Budget { host: Some(8 << 30), device: Some(8 << 30) }, ..Run::default() };
+        for (shape, expected) in [
+            ([166_000, 1000], Method::Exact),
+            // The full decomposition would have cost more than the passes.
+            ([200_000, 2400], Method::Exact),
+            ([100_000, 5000], Method::Randomized),
+            ([100_000, 20_000], Method::Randomized),
+            // Too many genotypes to hold, so that each pass would read them.
+            ([10_000_000, 4000], Method::Exact),
+        ] {
+            let map = map(Long(shape));
+            let options = PcaOptions { components: 10, ..PcaOptions::default() };
+            let mut memory = Memory::new(&map, map.device(), &options, &run).unwrap();
+            let chosen = [true, false].map(|shared| {
+                memory.shared = shared;
+                memory.choose(&map, &options)
+            });
+            assert_eq!(chosen[0].0, expected, "{shape:?}: {chosen:?}");
+            assert_eq!(chosen[0], chosen[1], "{shape:?}");
+            let costs = chosen[0].2;
+            assert_eq!(costs.exact <= costs.randomized, expected == Method::Exact, "{costs:?}");
+        }
+    }
+}

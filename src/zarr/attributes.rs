@@ -1,0 +1,67 @@
+//! Attributes that change what stored numbers mean, as CF and xarray have them.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use half::f16;
+use serde_json::Value;
+
+use super::guard::Why;
+use crate::StoredType;
+
+/// The number that stands for a missing one, where `attributes` name one; as an element of `dtype` holds it.
+///
+/// Attributes that scale values, or read their bits as another type, are refused by name.
+pub(super) fn missing_value(attributes: &Value, dtype: StoredType) -> Why<Option<f64>> {
+    let get = |name: &str| attributes.get(name).filter(|value| !value.is_null());
+    let refuse = |name: &str, value: &Value| {
+        Err(format!("its attribute `{name}`, which is {value}, changes its values: that is not supported"))
+    };
+    for (name, neutral) in [("scale_factor", 1.0), ("add_offset", 0.0)] {
+        if let Some(value) = get(name).filter(|&value| number(value) != Some(neutral)) {
+            return refuse(name, value);
+        }
+    }
+    if let Some(value) = get("_Unsigned").filter(|value| value.as_str() != Some("false")) {
+        return refuse("_Unsigned", value);
+    }
+    let mut missing: Option<(f64, &str)> = None;
+    for name in ["_FillValue", "missing_value"] {
+        let Some(value) = get(name) else { continue };
+        let this = number(value).ok_or_else(|| format!("its attribute `{name}`, {value}, is no number"))?;
+        let this = stored(this, dtype);
+        if let Some((other, first)) = missing.filter(|(other, _)| other.to_bits() != this.to_bits()) {
+            return Err(format!("its attributes `{first}`, {other}, and `{name}`, {this}, differ"));
+        }
+        missing = Some((this, name));
+    }
+    Ok(missing.map(|(value, _)| value))
+}
+
+/// A number as JSON has it, alone or as the only one of a list; floating ones also by name, or, as xarray writes them to
+/// Zarr v3, as base64 of a little-endian f64.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::Array(values) => match values.as_slice() {
+            [value] if !value.is_array() => number(value),
+            _ => None,
+        },
+        Value::String(text) => match text.as_str() {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            text => Some(f64::from_le_bytes(BASE64_STANDARD.decode(text).ok()?.try_into().ok()?)),
+        },
+        _ => None,
+    }
+}
+
+/// The nearest number that an element of `dtype` holds, with one NaN.
+fn stored(value: f64, dtype: StoredType) -> f64 {
+    #[allow(clippy::cast_possible_truncation, reason = "rounded as the elements are")]
+    let value = match dtype {
+        StoredType::F16 => f16::from_f64(value).to_f64(),
+        StoredType::F32 => f64::from(value as f32),
+        _ => value,
+    };
+    if value.is_nan() { f64::NAN } else { value }
+}
