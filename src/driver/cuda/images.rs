@@ -207,7 +207,7 @@ mod tests {
     use std::{env, fs, process};
 
     use super::*;
-    use crate::driver::cuda::gate;
+    use crate::driver::cuda::{gate, source::threads};
 
     /// A folder of a test's own.
     fn folder(name: &str) -> PathBuf {
@@ -259,7 +259,8 @@ mod tests {
                 let ptx = String::from_utf8(Cache::new(shipped.clone()).get(&key).unwrap()).unwrap();
                 let entry = format!(".visible .entry {}(", kernel.name);
                 // A driver from 525 on knows this version.
-                for part in ["\n.version 8.0\n", "\n.target sm_80\n", &entry] {
+                let threads = format!("\n.maxntid {}, 1, 1\n", threads(kernel, &spec).unwrap());
+                for part in ["\n.version 8.0\n", "\n.target sm_80\n", &entry, &threads] {
                     assert!(ptx.contains(part), "{} {spec:?}: no {part:?}", kernel.name);
                 }
                 programs += 1;

@@ -9,14 +9,11 @@ use std::{
 
 use cudarc::driver::{CudaContext, result, sys};
 
-use super::{gpu::Gpu, images::Images, trail::Launch};
+use super::{gpu::Gpu, images::Images, source, trail::Launch};
 use crate::{
     Error, Result,
     kernel::{Grid, KernelDef, Spec},
 };
-
-/// Most threads of a block that a kernel is written for: a launch of more would write where it should not.
-const MOST_THREADS: u32 = 256;
 
 /// A kernel loaded for one spec.
 #[derive(Debug)]
@@ -42,24 +39,26 @@ impl Function {
                 Error::Compile { kernel: kernel.name, backend: "cuda", log: log.into() }
             }
         };
+        let threads = source::threads(kernel, spec)?;
         // PTX is text that ends with a zero; after a cubin it does no harm.
         let image = [image, vec![0]].concat();
         // SAFETY: the image is whole (compiled just now, or with a digest that was checked) and ends with a zero.
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) }
             .map_err(|error| refused("does not load the code", error))?;
         let mut loaded =
-            Self { context: gpu.context().clone(), module, function: std::ptr::null_mut(), threads: 0 };
+            Self { context: gpu.context().clone(), module, function: std::ptr::null_mut(), threads };
         let name = CString::new(kernel.name).expect("names of kernels should hold no zero");
         // SAFETY: the module is loaded.
         loaded.function = unsafe { result::module::get_function(module, name) }
             .map_err(|error| refused("does not find the entry point", error))?;
-        // Kernels bound it by what they are written for: __launch_bounds__.
+        // Code says so by __launch_bounds__. Fewer threads would leave work undone, more would write where they should not.
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
         // SAFETY: the function was found.
-        let threads = unsafe { result::function::get_function_attribute(loaded.function, attribute) };
-        loaded.threads = gpu.check(threads)?.unsigned_abs();
-        if loaded.threads > MOST_THREADS {
-            let log = format!("{} threads a block, and no kernel is written for as many", loaded.threads);
+        let bound = unsafe { result::function::get_function_attribute(loaded.function, attribute) };
+        let bound = gpu.check(bound)?.unsigned_abs();
+        if bound != threads {
+            let log =
+                format!("the code is for {bound} threads a block, its source for {threads}, with {spec:?}");
             return Err(Error::Compile { kernel: kernel.name, backend: "cuda", log: log.into() });
         }
         Ok(loaded)
@@ -140,5 +139,35 @@ impl Modules {
             )
         };
         gpu.launch(launch, || gpu.check(enqueue()))
+    }
+}
+
+#[cfg(all(test, feature = "cuda-emulator"))]
+mod tests {
+    use super::*;
+    use crate::{driver::cuda::tests, linalg::scale_columns::SCALE_COLUMNS};
+
+    #[test]
+    fn code_for_other_blocks_is_refused() {
+        let device = tests::device(22);
+        let cuda = device.driver().cuda().unwrap();
+        cuda.gpu.enter().unwrap();
+        let sound = &SCALE_COLUMNS.def;
+        let load = |threads: &str| {
+            let text = sound
+                .cuda
+                .replace("KERNEL(scale_columns, WG / 4)", &format!("KERNEL(scale_columns, {threads})"));
+            let planted = KernelDef { cuda: Box::leak(text.into_boxed_str()), ..*sound };
+            let spec: Spec<'_> = &[("WG", 256)];
+            let image = cuda.modules.images.image(Box::leak(Box::new(planted)), spec)?;
+            Function::load(&cuda.gpu, sound, spec, image)
+        };
+        assert_eq!(load("WG / 4").unwrap().threads, 64);
+        for (threads, many) in [("WG / 8", 32), ("WG", 256)] {
+            let Err(Error::Compile { kernel, backend, log }) = load(threads) else { panic!("{threads}") };
+            let expected =
+                format!("the code is for {many} threads a block, its source for 64, with [(\"WG\", 256)]");
+            assert_eq!((kernel, backend, &*log), ("scale_columns", "cuda", &*expected));
+        }
     }
 }

@@ -21,6 +21,44 @@ pub(super) fn source(kernel: &KernelDef, spec: Spec<'_>) -> Result<String> {
     })
 }
 
+/// Threads of a block that a kernel is written for: what its `KERNEL` says, with the spec's values. Asked of the source, since
+/// a driver only says how many it takes of the code that was loaded.
+///
+/// # Errors
+/// [`Error::Compile`] where that is more than names, numbers, `*`, `/`, and one `a == b ? c : d`; as [`source`].
+pub(super) fn threads(kernel: &KernelDef, spec: Spec<'_>) -> Result<u32> {
+    let source = source(kernel, spec)?;
+    let arguments =
+        source.split_once(&format!("\nKERNEL({}, ", kernel.name)).and_then(|(_, rest)| rest.split_once(")("));
+    let threads = arguments.and_then(|(arguments, _)| value(&source, arguments.split(", ").next()?));
+    threads.ok_or_else(|| Error::Compile {
+        kernel: kernel.name,
+        backend: "cuda",
+        log: "its source does not tell the threads of a block".into(),
+    })
+}
+
+/// What an expression is in a source.
+fn value(source: &str, expression: &str) -> Option<u32> {
+    let value = |expression: &str| value(source, expression);
+    if let Some((condition, choices)) = expression.split_once(" ? ") {
+        let ((a, b), (yes, no)) = (condition.split_once(" == ")?, choices.split_once(" : ")?);
+        return value(if value(a)? == value(b)? { yes } else { no });
+    }
+    // From the left on, as C does it.
+    if let Some((left, right)) = expression.rsplit_once(['*', '/']) {
+        let (product, left, right) = (expression[left.len()..].starts_with('*'), value(left)?, value(right)?);
+        return if product { left.checked_mul(right) } else { left.checked_div(right) };
+    }
+    let expression = expression.trim();
+    expression.parse().ok().or_else(|| {
+        let declaration = format!("constexpr u32 {expression} = ");
+        let texts = HEADERS.iter().map(|&(_, text)| text).chain([source]);
+        let line = texts.flat_map(str::lines).find_map(|line| line.strip_prefix(&declaration))?;
+        value(line.split(';').next()?)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +71,26 @@ mod tests {
         assert_eq!(rewritten.lines().count(), dosage.cuda.lines().count());
         let Err(Error::Compile { kernel, backend, log }) = source(dosage, &[("W", 64)]) else { panic!() };
         assert_eq!((kernel, backend, &*log), ("dosage", "cuda", "constant `W` is not declared exactly once"));
+    }
+
+    #[test]
+    fn threads_follow_the_spec() {
+        let of = |text: &str| {
+            let source = "constexpr u32 A = 4;\nconstexpr u32 B = A == 3 ? WARP : 2 * A / 8;  // one\n";
+            value(source, text)
+        };
+        assert_eq!(
+            [of("A"), of("B"), of("WARP"), of("A * 96 / 8 * B / WARP")],
+            [Some(4), Some(1), Some(32), Some(1)]
+        );
+        assert_eq!(["C", "A / 0", "A + 1", "A == 4", "A * 4294967295"].map(of), [None; 5]);
+        let reduce = &crate::linalg::reduce::REDUCE.def;
+        let mut spec = (reduce.specs)()[0].clone();
+        for exact in [0, 1] {
+            spec.iter_mut().find(|(name, _)| *name == "EXACT").unwrap().1 = exact;
+            assert_eq!(threads(reduce, &spec).unwrap(), [64, 32][exact as usize]);
+        }
+        let Err(Error::Compile { kernel, log, .. }) = threads(reduce, &[("W", 64)]) else { panic!() };
+        assert_eq!((kernel, &*log), ("reduce", "constant `W` is not declared exactly once"));
     }
 }

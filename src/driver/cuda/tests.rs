@@ -10,7 +10,7 @@ use super::{emulator::control, select};
 use crate::{Device, DeviceOptions};
 
 /// An emulated device, counted or not.
-fn device(place: usize) -> Device {
+pub(super) fn device(place: usize) -> Device {
     open(place, &DeviceOptions::default())
 }
 
