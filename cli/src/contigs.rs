@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    iter,
     ops::{Range, RangeInclusive},
 };
 
@@ -171,6 +172,29 @@ impl Contigs {
         contigs.absent =
             asked.filter(|name| names.values().all(|(normal, ..)| normal != *name)).cloned().collect();
         Ok((contigs, rows))
+    }
+
+    /// Counts only the variants in these rows, which are in ascending order, of those that take part.
+    pub(crate) fn count_only(
+        &mut self,
+        stores: &[Store],
+        rows: impl Iterator<Item = u64>,
+    ) -> teatime::Result<()> {
+        let (asked, absent) = (self.asked.take(), std::mem::take(&mut self.absent));
+        *self = Self { asked, left_out: self.left_out, absent, ..Self::default() };
+        let (mut rows, mut end) = (rows.peekable(), 0);
+        for store in stores {
+            store.contigs(&mut |name, variants| {
+                end += variants;
+                let used = iter::from_fn(|| rows.next_if(|row| *row < end)).count() as u64;
+                if used > 0 {
+                    let (name, class) = normalized(name);
+                    self.add(&name, class, used);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     fn add(&mut self, name: &str, class: Class, variants: u64) {

@@ -34,7 +34,7 @@ pub(crate) fn write(
     let columns: String = (1..=pca.singular_values.len()).map(|i| format!("\tPC{i}")).collect();
     let names = "contig\tposition\tid\tref\talt\tcounted\tfrequency\tmean\tscale";
     writeln!(file, "{}\n{names}{columns}", header(stores, pca)).map_err(fail)?;
-    let mut variants = Variants::new(&stores.stores);
+    let mut variants = Variants::new(&stores.stores, true);
     let mut line = Vec::new();
     teatime::genotype::loadings(&stores.genotypes, device, pca, options, run, &mut |row| {
         let VariantLoadings { variant, frequency, shift, scale, loadings, .. } = row;

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     if args.loadings {
         // Before the work: a store whose variants cannot be read has no table of loadings.
         for store in &stores.stores {
-            store.variants(0..store.n_variants().min(1))?;
+            store.variants(0..store.n_variants().min(1), true)?;
         }
     }
     let device = args.resources.open()?;

@@ -52,11 +52,12 @@ impl Store {
         }
     }
 
-    /// The variants in `range`, whose names may be written.
-    pub(crate) fn variants(&self, range: Range<u64>) -> teatime::Result<Vec<Variant>> {
+    /// The variants in `range`, whose names may be written. Without `positions`, those of a .bim are 0 and need not be numbers.
+    pub(crate) fn variants(&self, range: Range<u64>, positions: bool) -> teatime::Result<Vec<Variant>> {
         let variants = match self {
             Self::Zarr(store) => store.variants(range),
-            Self::Plink(bed) => bed.variants(range),
+            Self::Plink(bed) if positions => bed.variants(range),
+            Self::Plink(bed) => bed.variants_without_positions(range),
         }?;
         for Variant { contig, id, reference, alternate, .. } in &variants {
             for (what, name) in

@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 use teatime::{
     Budget, Cancel, MissingChunk,
-    genotype::{CountedAllele, GenotypeKind, Genotypes, Variant},
+    genotype::{CountedAllele, GenotypeKind, Genotypes, Match, Variant},
     zarr::FilledColumn,
 };
 
@@ -130,6 +130,13 @@ impl Stores {
             }
             Err(failure) => Err(failure),
         }
+    }
+
+    /// Counts the contigs of what is used of the variants that take part.
+    pub(crate) fn count_contigs(&mut self, used: &[Option<Match>]) -> teatime::Result<()> {
+        let Some(contigs) = &mut self.contigs else { return Ok(()) };
+        let rows = self.genotypes.selected().flatten().zip(used).filter(|(_, used)| used.is_some());
+        contigs.count_only(&self.stores, rows.map(|(row, _)| row))
     }
 
     /// What is odd, yet allowed: stores that are given more than once, samples of one name in a .fam or with white space in their
@@ -305,7 +312,7 @@ mod tests {
             for name in ["plink1/few5", "plink1/few5.bed"] {
                 let stores = open(&[name], counted).unwrap();
                 assert_eq!((stores.genotypes.variants(), stores.genotypes.samples()), (17, 5));
-                let variant = stores.stores[0].variants(0..1).unwrap().swap_remove(0);
+                let variant = stores.stores[0].variants(0..1, true).unwrap().swap_remove(0);
                 assert_eq!(stores.counted(&variant), allele);
             }
         }

@@ -10,13 +10,15 @@ const BATCH: u64 = 4096;
 /// The variants of all stores, read in batches.
 pub(crate) struct Variants<'a> {
     stores: &'a [Store],
+    positions: bool,
     batch: Vec<Variant>,
     first: u64,
 }
 
 impl<'a> Variants<'a> {
-    pub(crate) fn new(stores: &'a [Store]) -> Self {
-        Self { stores, batch: Vec::new(), first: 0 }
+    /// Without `positions`, those of a .bim are 0 and need not be numbers.
+    pub(crate) fn new(stores: &'a [Store], positions: bool) -> Self {
+        Self { stores, positions, batch: Vec::new(), first: 0 }
     }
 
     /// The variant of that number, counted over all stores; numbers come in ascending order.
@@ -30,7 +32,8 @@ impl<'a> Variants<'a> {
             for store in self.stores {
                 let end = start + store.n_variants();
                 if number < end {
-                    self.batch = store.variants(number - start..end.min(number + BATCH) - start)?;
+                    let range = number - start..end.min(number + BATCH) - start;
+                    self.batch = store.variants(range, self.positions)?;
                     self.first = number;
                     break;
                 }

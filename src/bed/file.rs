@@ -166,11 +166,23 @@ impl BedFile {
     /// [`Error::Argument`] for a range beyond the end; [`Error::Store`] with the number of the line where any position of the
     /// .bim is no number; [`Error::Io`] and [`Error::Store`] for a .bim that is not as it was.
     pub fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+        self.read(range, true)
+    }
+
+    /// The same with 0 for every position, which need not be a number.
+    ///
+    /// # Errors
+    /// As [`variants`](Self::variants), but for positions.
+    pub fn variants_without_positions(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+        self.read(range, false)
+    }
+
+    fn read(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>> {
         if range.start > range.end || range.end > self.n_variants() {
             let why = format!("{range:?} is not within the {} variants", self.n_variants());
             return Err(Error::argument("variants", "range", why));
         }
-        self.bim.read(range)
+        self.bim.read(range, positions)
     }
 }
 

@@ -141,8 +141,10 @@ impl Bim {
     /// # Errors
     /// As [`open`](Self::open), since the file may have changed; [`Error::Store`] where a position, within the range or not,
     /// is no number.
-    pub(super) fn read(&self, range: Range<u64>) -> Result<Vec<Variant>> {
-        if let Some(why) = &self.no_position {
+    ///
+    /// Without `positions`, none is read and all are 0.
+    pub(super) fn read(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>> {
+        if let (Some(why), true) = (&self.no_position, positions) {
             return Err(Error::store(self.path.display(), why));
         }
         let mut lines = Lines::open(&self.path)?;
@@ -166,11 +168,10 @@ impl Bim {
                 _ => contig.into(),
             };
             let allele = |name: &str| if name == "0" { ".".to_owned() } else { name.to_owned() };
+            let no_position = |_| Error::store(self.path.display(), lines.no_position(position));
             variants.push(Variant {
                 contig,
-                position: position
-                    .parse()
-                    .map_err(|_| Error::store(self.path.display(), lines.no_position(position)))?,
+                position: if positions { position.parse().map_err(no_position)? } else { 0 },
                 id: id.to_owned(),
                 reference: allele(a2),
                 alternate: allele(a1),

@@ -108,8 +108,8 @@ impl Index {
         bar: &Bar,
         cancel: &Cancel,
     ) -> Result<(Vec<Option<Match>>, Counts)> {
+        let mut variants = Variants::new(&stores.stores, self.by == MatchBy::Position);
         let mut matching = Matching::new(self);
-        let mut variants = Variants::new(&stores.stores);
         for row in stores.genotypes.selected().flatten() {
             cancel.check()?;
             let variant = variants.get(row)?;

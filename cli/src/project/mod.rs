@@ -27,6 +27,7 @@ use self::{
 };
 use crate::{
     args::{Resources, local, up_to_one},
+    contigs::Contigs,
     failure::Failure,
     note,
     output::{Output, RECORD, joined, names},
@@ -148,7 +149,10 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
         Table::read(&args.loadings, stores.ploidy(), args.match_by, cancel)?;
     let bar = Bar::new("Matching", stores.genotypes.variants());
     let (matches, counts) = index.matches(&stores, &bar, cancel)?;
-    let mut warnings = [Resources::warnings(&device), stores.warnings(), check(args, &counts)?].concat();
+    let not_used = check(args, &counts)?;
+    stores.count_contigs(&matches)?;
+    let mut warnings = [Resources::warnings(&device), stores.warnings(), not_used].concat();
+    warnings.extend(stores.contigs.as_ref().and_then(Contigs::unasked));
     stages.matching = since.elapsed();
 
     let since = Instant::now();

@@ -91,6 +91,23 @@ fn sex_mitochondria_and_unplaced_are_told() {
         });
         assert_eq!(record["contigs"], contigs);
     }
+    // Of a projection, what the loadings have as well; those on contig 0 are nowhere.
+    run("pca", &[&path], &scratch.join("all"), &["--loadings"]);
+    run("pca", &[&path], &scratch.join("autosomes"), &["--loadings", "--autosome"]);
+    for (loadings, more, warning) in [
+        ("all", &[][..], Some(told.replace("1,960", "1,950").replace(", 10 on 0", ""))),
+        ("all", &["--autosome", "--max-mismatch", "1"], None),
+        ("autosomes", &[], None),
+    ] {
+        let file = scratch.join(loadings).join("loadings.tsv.gz");
+        let file = file.to_string_lossy();
+        let more = [&["--overwrite", "--loadings", &*file], more].concat();
+        let (record, err) = run("project", &[&path], &scratch.join("project"), &more);
+        let of_contigs = err.lines().find(|line| line.contains("sex chromosomes")).map(str::to_owned);
+        assert_eq!(of_contigs, warning, "{err}");
+        let x = if warning.is_some() { serde_json::json!({"X": 1900}) } else { serde_json::json!({}) };
+        assert_eq!((&record["contigs"]["autosomal"], &record["contigs"]["sex"]), (&1700.into(), &x));
+    }
     let out = scratch.join("asked");
     let (record, err) = run("pca", &[&path], &out, &["--chr", "1-2,X,MT,7"]);
     assert_eq!(err, "warning: --chr: no variant is on `7`\n");

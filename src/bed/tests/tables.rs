@@ -53,6 +53,9 @@ fn positions_that_are_no_numbers() {
     for range in [0..1, 1..2, 0..3] {
         refused(bed.variants(range), &["data.bim", "line 1 has the position \"NA\""]);
     }
+    let variants = bed.variants_without_positions(0..3).unwrap();
+    let ids: Vec<_> = variants.iter().map(|variant| (&*variant.id, variant.position)).collect();
+    assert_eq!(ids, [("a", 0), ("b", 0), ("c", 0)]);
     let mut contigs = Vec::new();
     bed.contigs(&mut |name, variants| {
         contigs.push((name.to_owned(), variants));

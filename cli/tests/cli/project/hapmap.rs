@@ -47,15 +47,19 @@ fn other_builds_and_names_of_the_contig() {
         fs::copy(fixture("hapmap").join(name), scratch.join(name)).unwrap();
     }
     let expected = after(1, &fixture("hapmap/scores.tsv"));
-    for (shift, by) in [(0, "position"), (381_546, "id")] {
+    // By id, positions need not be numbers.
+    for (shift, by) in [(Some(0), "position"), (Some(381_546), "id"), (None, "id")] {
         let line = |line: &str| {
             let columns: Vec<&str> = line.split_ascii_whitespace().collect();
             let position: u64 = columns[3].parse().unwrap();
-            format!("chr22 {} 0 {} {} {}\n", columns[1], position + shift, columns[4], columns[5])
+            let position = shift.map_or_else(|| "NA".into(), |shift| (position + shift).to_string());
+            format!("chr22 {} 0 {position} {} {}\n", columns[1], columns[4], columns[5])
         };
         fs::write(scratch.join("new.bim"), text.lines().map(line).collect::<String>()).unwrap();
-        let out = scratch.join(by);
-        project(&new, &loadings, &out, &["--match", by]).ok();
+        let out = scratch.join("out");
+        project(&new, &loadings, &out, &["--match", by, "--overwrite"]).ok();
         assert_close(&after(2, &out.join("projection.tsv")), &expected, 1e-5, true);
     }
+    let ran = project(&new, &loadings, &scratch.join("none"), &[]);
+    assert!(ran.code == 1 && ran.err.contains("position \"NA\""), "{}", ran.err);
 }
