@@ -62,6 +62,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
         None,
         MissingChunk::Error,
         None,
+        false,
         args.resources.budget(),
         cancel,
     )?;

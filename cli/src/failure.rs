@@ -55,7 +55,9 @@ impl From<Error> for Failure {
                 "genotypes" => why.to_string(),
                 _ => error.to_string(),
             },
-            Error::Shape { op: "Genotypes::new", expected, got } => format!("expected {expected}, got {got}"),
+            Error::Shape { op: "Genotypes::new", expected, got } => {
+                format!("expected {}, got {got}", of_all_calls(expected))
+            }
             Error::Budget { what, budget, minimum, given } => {
                 let (flag, share) = if what.contains("device") {
                     ("--device-memory", "three quarters of the device's memory")
@@ -70,17 +72,12 @@ impl From<Error> for Failure {
             Error::Store { why, .. } if why.contains("name the array to use") => {
                 error.to_string().replace("name the array to use", "name the array to use with --array")
             }
-            Error::Chunk { .. } => {
-                let all = "must be that of all calls";
-                error
-                    .to_string()
-                    .replace("unless NaN is said to be missing", "unless --nan-missing is given")
-                    .replace(
-                        "unless missing chunks are said to hold",
-                        "unless --missing-chunk fill is given: missing chunks then hold",
-                    )
-                    .replace(all, &format!("{all}, unless --ploidy-mismatch missing is given"))
-            }
+            Error::Chunk { .. } => of_all_calls(&error.to_string())
+                .replace("unless NaN is said to be missing", "unless --nan-missing is given")
+                .replace(
+                    "unless missing chunks are said to hold",
+                    "unless --missing-chunk fill is given: missing chunks then hold",
+                ),
             Error::OutOfMemory { .. } => format!("{error}; a lower --device-memory may help"),
             Error::OutOfHostMemory { .. } => format!("{error}; a lower --memory may help"),
             Error::NoDevice { wanted, tried } if !tried.is_empty() => {
@@ -90,4 +87,10 @@ impl From<Error> for Failure {
             _ => error.to_string(),
         })
     }
+}
+
+/// What is said of a ploidy, with the option that takes others.
+fn of_all_calls(text: &str) -> String {
+    const ALL: &str = "must be that of all calls";
+    text.replace(ALL, &format!("{ALL}, unless --ploidy-mismatch missing is given"))
 }

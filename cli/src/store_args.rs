@@ -32,10 +32,11 @@ pub(crate) struct StoreArgs {
     /// one; where that value is 0, its calls become homozygous reference.
     #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
     missing_chunk: MissingChunkArg,
-    /// What a call of another number of alleles than most is, in a Zarr store of more than two alleles a call
+    /// What a call of another number of alleles than most is, where a Zarr store has more than two alleles a call
     ///
-    /// One triploid call makes every call of a store three alleles wide. missing: one more pass finds the ploidy that most
-    /// calls fit (calls of one or two alleles fit 2), and all others become missing and are counted.
+    /// One triploid call makes every call of a store, or of a contig's group, three alleles wide. missing: one more pass
+    /// finds the ploidy that most calls of all stores fit (calls of one or two alleles fit 2), and all others become
+    /// missing and are counted.
     #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
     ploidy_mismatch: PloidyMismatchArg,
     /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
@@ -59,8 +60,8 @@ impl StoreArgs {
     /// Opens the stores, without reading genotypes, within a memory budget, and takes the contigs that were asked for.
     pub(crate) fn open(&self, memory: Budget, cancel: &Cancel) -> Result<Stores, Failure> {
         let (array, counted) = (self.array.as_deref(), self.counted_allele.map(Into::into));
-        let mut stores =
-            Stores::open(&self.paths, array, self.missing_chunk.into(), counted, memory, cancel)?;
+        let (missing, any_ploidy) = (self.missing_chunk.into(), self.ploidy_mismatch.is_missing());
+        let mut stores = Stores::open(&self.paths, array, missing, counted, any_ploidy, memory, cancel)?;
         stores.genotypes =
             stores.genotypes.nan_is_missing(self.nan_missing).dosages_are_bounded(self.bounded_dosages);
         stores.take(&self.contigs, cancel)?;
@@ -76,7 +77,7 @@ impl StoreArgs {
         cancel: &Cancel,
     ) -> Result<(), Failure> {
         let GenotypeKind::Calls { ploidy: stored @ 3.. } = stores.genotypes.kind() else { return Ok(()) };
-        if let PloidyMismatchArg::Error = self.ploidy_mismatch {
+        if !self.ploidy_mismatch.is_missing() {
             return Ok(());
         }
         let bar = Bar::new("Ploidy", stores.genotypes.variants());
@@ -97,6 +98,12 @@ enum PloidyMismatchArg {
     #[default]
     Error,
     Missing,
+}
+
+impl PloidyMismatchArg {
+    fn is_missing(self) -> bool {
+        matches!(self, Self::Missing)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]

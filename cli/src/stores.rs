@@ -23,7 +23,7 @@ use crate::{
 /// Calls of another number of alleles than most, as run.json has them.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct PloidyMismatch {
-    /// Alleles that the store has room for in a call.
+    /// Most alleles that a store has room for in a call.
     pub(crate) stored: u64,
     /// The ploidy that most calls fit.
     pub(crate) ploidy: u64,
@@ -52,12 +52,14 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Reads metadata and sample names, no genotypes. `counted` is for .bed files and refused without one.
+    /// Reads metadata and sample names, no genotypes. `counted` is for .bed files and refused without one. Unless calls may be
+    /// of `any_ploidy`, all stores have to have room for the same number of alleles.
     pub(crate) fn open(
         paths: &[PathBuf],
         array: Option<&str>,
         missing: MissingChunk,
         counted: Option<CountedAllele>,
+        any_ploidy: bool,
         memory: Budget,
         cancel: &Cancel,
     ) -> Result<Self, Failure> {
@@ -91,6 +93,7 @@ impl Stores {
         let all = stores.iter().flat_map(|store| store.arrays().iter().cloned()).collect();
         let genotypes = match families {
             Some(_) => Genotypes::plink(all, samples.len() as u64, counted.unwrap_or_default())?,
+            None if any_ploidy => Genotypes::of_any_ploidy(all)?,
             None => Genotypes::new(all)?,
         };
         if genotypes.variants() == 0 || genotypes.samples() == 0 {
@@ -176,7 +179,7 @@ impl Stores {
     pub(crate) fn changes(&self) -> Vec<String> {
         let mismatch = self.ploidy_mismatch.map(|PloidyMismatch { stored, ploidy, calls }| {
             let calls = text::plural(calls, "call");
-            format!("{calls} of another ploidy than {ploidy} taken as missing; the store has {stored} alleles a call")
+            format!("{calls} of another ploidy than {ploidy} taken as missing; there is room for {stored} alleles a call")
         });
         self.contigs.as_ref().and_then(Contigs::left_out).into_iter().chain(mismatch).collect()
     }
@@ -290,7 +293,7 @@ mod tests {
     fn open(names: &[&str], counted: Option<CountedAllele>) -> Result<Stores, Failure> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
         let paths: Vec<_> = names.iter().map(|name| folder.join(name)).collect();
-        Stores::open(&paths, None, MissingChunk::Error, counted, Budget::default(), &Cancel::default())
+        Stores::open(&paths, None, MissingChunk::Error, counted, false, Budget::default(), &Cancel::default())
     }
 
     #[test]

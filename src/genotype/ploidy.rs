@@ -131,18 +131,39 @@ macro_rules! alleles {
 
 alleles! { i8 i16 i32 i64 }
 
-/// The calls of an array that fit a ploidy; the others are missing.
+/// The calls of an array as those of a ploidy.
 #[derive(Debug)]
 pub(crate) struct OfPloidy {
     array: Arc<dyn ChunkedArray>,
+    /// Whether calls that do not fit it are missing; else there are none of more alleles.
+    fitting: bool,
     shape: [u64; 3],
     chunk_shape: [u64; 3],
 }
 
 impl OfPloidy {
+    /// The calls that fit the ploidy; the others are missing.
+    ///
     /// # Errors
     /// [`Error::Store`] for calls of a type without a number for an allele that is not there.
-    pub(crate) fn new(array: Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Self> {
+    pub(crate) fn fitting(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
+        // Of one or two alleles in two, all fit.
+        Self::of(array, ploidy, ploidy > 2)
+    }
+
+    /// Calls of at most so many alleles, filled up.
+    ///
+    /// # Errors
+    /// As [`fitting`](Self::fitting).
+    pub(crate) fn filled(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
+        Self::of(array, ploidy, false)
+    }
+
+    fn of(array: &Arc<dyn ChunkedArray>, ploidy: u64, fitting: bool) -> Result<Arc<dyn ChunkedArray>> {
+        let stored = array.shape()[2];
+        if stored == ploidy && !fitting {
+            return Ok(Arc::clone(array));
+        }
         let signed = [StoredType::I8, StoredType::I16, StoredType::I32, StoredType::I64];
         if !signed.contains(&array.dtype()) {
             let why = format!("holds {:?}; calls of several ploidies are signed integers", array.dtype());
@@ -150,7 +171,8 @@ impl OfPloidy {
         }
         let (shape, chunk) = (array.shape(), array.chunk_shape());
         let (shape, chunk_shape) = ([shape[0], shape[1], ploidy], [chunk[0], chunk[1], ploidy]);
-        Ok(Self { array, shape, chunk_shape })
+        let fitting = fitting || stored > ploidy;
+        Ok(Arc::new(Self { array: Arc::clone(array), fitting, shape, chunk_shape }))
     }
 
     /// The chunks side by side along the alleles, as calls of the ploidy.
@@ -170,7 +192,9 @@ impl OfPloidy {
             // What is no allele is for the next to refuse.
             if let Some(bad) = call.iter().find(|&&allele| allele < T::ABSENT) {
                 fitted.fill(*bad);
-            } else if alleles(&call).is_some_and(|alleles| fits(alleles as u64, ploidy as u64)) {
+            } else if alleles(&call)
+                .is_some_and(|alleles| !self.fitting || fits(alleles as u64, ploidy as u64))
+            {
                 let known = call.iter().filter(|&&allele| allele > T::MISSING);
                 fitted.fill(T::ABSENT);
                 fitted.iter_mut().zip(known).for_each(|(to, allele)| *to = *allele);

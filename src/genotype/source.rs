@@ -5,6 +5,8 @@ use std::{ops::Range, sync::Arc};
 use super::ploidy::OfPloidy;
 use crate::{ChunkedArray, Error, Result, StoredType, stream::Rows};
 
+const OP: &str = "Genotypes::new";
+
 /// What the numbers of a genotype array are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GenotypeKind {
@@ -48,6 +50,9 @@ impl CountedAllele {
 /// Genotype arrays of the same samples, their variants appended in order, or some of these.
 #[derive(Clone, Debug)]
 pub struct Genotypes {
+    /// As they were given.
+    stored: Vec<Arc<dyn ChunkedArray>>,
+    /// The same as calls of one ploidy.
     arrays: Vec<Arc<dyn ChunkedArray>>,
     kind: GenotypeKind,
     samples: u64,
@@ -63,33 +68,47 @@ impl Genotypes {
     /// [`Error::Argument`] without an array; [`Error::Shape`] for other ranks, a ploidy of 0 or above 127, or arrays
     /// that differ in samples, ploidy or rank.
     pub fn new(arrays: Vec<Arc<dyn ChunkedArray>>) -> Result<Self> {
-        let op = "Genotypes::new";
-        let first = arrays.first().ok_or_else(|| Error::argument(op, "arrays", "none given"))?;
-        let kind = match *first.shape() {
-            [_, _] => GenotypeKind::Dosages,
-            [_, _, ploidy @ 1..=127] => GenotypeKind::Calls { ploidy },
-            _ => {
-                let expected = "(variants, samples) or (variants, samples, ploidy of 1 to 127)";
-                return Err(Error::shape(
-                    op,
-                    expected,
-                    format_args!("{:?} in {}", first.shape(), first.name()),
-                ));
+        let genotypes = Self::of_any_ploidy(arrays)?;
+        let (first, ploidy) =
+            (&genotypes.stored[0], |array: &dyn ChunkedArray| array.shape().get(2).copied());
+        match genotypes.stored.iter().find(|array| ploidy(&***array) != ploidy(&**first)) {
+            Some(array) => {
+                let expected = format!(
+                    "the ploidy of {:?} in {}, which must be that of all calls",
+                    first.shape(),
+                    first.name()
+                );
+                Err(Error::shape(OP, expected, format_args!("{:?} in {}", array.shape(), array.name())))
             }
+            None => Ok(genotypes),
+        }
+    }
+
+    /// The same, but where arrays of calls differ in ploidy, those of fewer alleles are filled up with -2, as calls of a lower
+    /// ploidy than others are within one array. [`with_ploidy`](Self::with_ploidy) settles on one.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), but for the ploidy; [`Error::Store`] for calls to be filled up that are not signed integers.
+    pub fn of_any_ploidy(arrays: Vec<Arc<dyn ChunkedArray>>) -> Result<Self> {
+        let first = arrays.first().ok_or_else(|| Error::argument(OP, "arrays", "none given"))?;
+        let refuse = |expected: String, array: &dyn ChunkedArray| {
+            Err(Error::shape(OP, expected, format_args!("{:?} in {}", array.shape(), array.name())))
         };
-        let samples = first.shape()[1];
+        let (axes, samples) = (first.shape().len(), first.shape().get(1).copied().unwrap_or_default());
         for array in &arrays {
-            if array.shape().len() != first.shape().len() || array.shape()[1..] != first.shape()[1..] {
-                let expected =
-                    format!("the samples and ploidy {:?} of {}", &first.shape()[1..], first.name());
-                return Err(Error::shape(
-                    op,
-                    expected,
-                    format_args!("{:?} in {}", array.shape(), array.name()),
-                ));
+            if !matches!(*array.shape(), [_, _] | [_, _, 1..=127]) {
+                let expected = "(variants, samples) or (variants, samples, ploidy of 1 to 127)";
+                return refuse(expected.into(), &**array);
+            }
+            if array.shape().len() != axes || array.shape()[1] != samples {
+                let expected = format!("the samples and axes of {:?} in {}", first.shape(), first.name());
+                return refuse(expected, &**array);
             }
         }
-        Ok(Self::of(arrays, kind, samples))
+        let widest = arrays.iter().filter_map(|array| array.shape().get(2).copied()).max();
+        let Some(ploidy) = widest else { return Ok(Self::of(arrays, GenotypeKind::Dosages, samples)) };
+        let filled = arrays.iter().map(|array| OfPloidy::filled(array, ploidy)).collect::<Result<_>>()?;
+        Ok(Self { arrays: filled, ..Self::of(arrays, GenotypeKind::Calls { ploidy }, samples) })
     }
 
     /// Appends arrays of PLINK 1's packed calls, as [`BedFile::array`](crate::bed::BedFile::array) has them, along
@@ -122,11 +141,11 @@ impl Genotypes {
 
     fn of(arrays: Vec<Arc<dyn ChunkedArray>>, kind: GenotypeKind, samples: u64) -> Self {
         let rows = Arc::new(Rows::all(total(&arrays)));
-        Self { arrays, kind, samples, rows, nan_is_missing: false, bounded: false }
+        Self { stored: arrays.clone(), arrays, kind, samples, rows, nan_is_missing: false, bounded: false }
     }
 
-    /// Takes the calls for those of one ploidy: calls of another number of alleles, filled up with -2 in a wider array, become
-    /// missing. Haploid calls among diploid ones stay, and count twice.
+    /// Takes the calls for those of one ploidy: calls of another number of alleles, filled up with -2 in a wider array, or in a
+    /// wider or narrower one than others, become missing. Haploid calls among diploid ones stay, and count twice.
     ///
     /// [`call_ploidies`](super::call_ploidies) says how many calls that concerns.
     ///
@@ -142,10 +161,8 @@ impl Genotypes {
         if let Some(why) = why {
             return Err(Error::argument("Genotypes::with_ploidy", "ploidy", why));
         }
-        let of_ploidy = |array: &Arc<dyn ChunkedArray>| {
-            Ok(Arc::new(OfPloidy::new(Arc::clone(array), ploidy)?) as Arc<dyn ChunkedArray>)
-        };
-        let arrays = self.arrays.iter().map(of_ploidy).collect::<Result<_>>()?;
+        let arrays =
+            self.stored.iter().map(|array| OfPloidy::fitting(array, ploidy)).collect::<Result<_>>()?;
         Ok(Self { arrays, kind: GenotypeKind::Calls { ploidy }, ..self })
     }
 

@@ -73,13 +73,15 @@ impl GenotypeStore {
         let (mut variants, mut samples) = (0_u64, 0);
         for (path, layout) in found {
             let array = ZarrArray::open(store, &path, missing)?;
-            let this = (genotype_kind(&array)?, array.shape()[1]);
-            if this != *kind.get_or_insert(this) {
+            let (rows, columns) = (array.shape()[0], array.shape()[1]);
+            let this = genotype_kind(&array)?;
+            let (before, of) = kind.unwrap_or((this, columns));
+            kind = together(before, this).filter(|_| columns == of).map(|kind| (kind, of));
+            if kind.is_none() {
                 let why = format!("its shape {:?} does not fit the arrays before it", array.shape());
                 return Err(Error::store(array.name(), why));
             }
-            let rows = array.shape()[0];
-            samples = this.1;
+            samples = columns;
             variants = variants.saturating_add(rows);
             tables.push(VariantTable::new(store, layout, rows));
             arrays.push(Arc::new(array));
@@ -105,7 +107,7 @@ impl GenotypeStore {
         &self.arrays
     }
 
-    /// What the elements of the arrays are.
+    /// What the elements of the arrays are; of calls of several ploidies, the highest.
     pub const fn kind(&self) -> GenotypeKind {
         self.kind
     }
@@ -222,6 +224,16 @@ impl GenotypeStore {
             start = end;
         }
         Ok(out)
+    }
+}
+
+/// What arrays of two kinds are; none where they do not go together.
+fn together(one: GenotypeKind, other: GenotypeKind) -> Option<GenotypeKind> {
+    match (one, other) {
+        (GenotypeKind::Calls { ploidy: a }, GenotypeKind::Calls { ploidy: b }) => {
+            Some(GenotypeKind::Calls { ploidy: a.max(b) })
+        }
+        _ => (one == other).then_some(one),
     }
 }
 

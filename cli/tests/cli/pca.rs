@@ -3,7 +3,8 @@
 use std::{fs, io::Read, path::Path};
 
 use crate::support::{
-    Scratch, fixture, json, names, number, pca, plain_array, provenance, rows, store, teatime,
+    Ran, Scratch, command, copy, fixture, json, names, number, pca, plain_array, provenance, rows, store,
+    teatime,
 };
 
 /// Whether a number reads as C's `%g` would have written it.
@@ -239,7 +240,7 @@ fn a_triploid_call_among_diploid_ones() {
     assert!(ran.err.contains(words), "{}", ran.err);
     let missing = ["--ploidy-mismatch", "missing"];
     let ran = pca(&path, &scratch.join("out"), &[&["-k", "2"], &missing[..]].concat()).ok();
-    let change = "1 call of another ploidy than 2 taken as missing; the store has 3 alleles a call";
+    let change = "1 call of another ploidy than 2 taken as missing; there is room for 3 alleles a call";
     assert!(ran.out.contains(change), "{}", ran.out);
     let record = json(&fs::read_to_string(scratch.join("out/run.json")).unwrap());
     assert_eq!(record["ploidy_mismatch"], serde_json::json!({"stored": 3, "ploidy": 2, "calls": 1}));
@@ -253,6 +254,30 @@ fn a_triploid_call_among_diploid_ones() {
         &pca(&diploid, &scratch.join("same"), &[&["-k", "2", "--json"], &missing[..]].concat()).ok().out,
     );
     assert!(same["ploidy_mismatch"].is_null() && same["components"] == expected["components"]);
+    // Only one of two stores, or of two contigs' groups, is wide.
+    let run = |name: &str, stores: &[&Path], more: &[&str]| {
+        let mut command = command(["pca", "-k", "2", "--json"]);
+        command.args(stores).arg("--out").arg(scratch.join(name)).args(more);
+        Ran::from(command.output().unwrap())
+    };
+    let twice = json(&run("twice", &[&diploid, &diploid], &[]).ok().out);
+    let groups = scratch.join("groups.zarr");
+    for (group, store) in [("1", &diploid), ("2", &path)] {
+        fs::create_dir_all(groups.join(group).join("calldata")).unwrap();
+        copy(store, &groups.join(group).join("calldata/GT"));
+    }
+    fs::write(groups.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+    for (name, stores) in
+        [("two", &[&*diploid, &*path][..]), ("turned", &[&path, &diploid]), ("groups", &[&groups])]
+    {
+        let refused = run(name, stores, &[]);
+        let words =
+            "which must be that of all calls, unless --ploidy-mismatch missing is given, got [40, 10, ";
+        assert!(refused.code == 1 && refused.err.contains(words), "{}", refused.err);
+        let record = json(&run(name, stores, &missing).ok().out);
+        assert_eq!(record["ploidy_mismatch"], serde_json::json!({"stored": 3, "ploidy": 2, "calls": 1}));
+        assert_eq!(record["components"], twice["components"], "{name}");
+    }
 }
 
 #[test]

@@ -59,6 +59,43 @@ fn calls_of_another_ploidy_are_missing() {
     }
 }
 
+/// Where only one of several arrays has room for three alleles.
+#[test]
+fn arrays_of_several_ploidies() {
+    let (narrow, wide) = calls();
+    let array = |calls: &[i8], ploidy: u64, chunk: [u64; 3]| -> Arc<dyn ChunkedArray> {
+        Arc::new(MemoryArray::new("calls", calls, &[300, 20, ploidy], &chunk).unwrap())
+    };
+    let (two, three) = (array(&narrow, 2, [64, 20, 2]), array(&wide, 3, [50, 7, 1]));
+    let twice = Genotypes::new(vec![Arc::clone(&two), Arc::clone(&two)]).unwrap();
+    let of = |genotypes: &Genotypes| {
+        let pca = pca(genotypes, &Device::cpu(), &options(K), &Run::default()).unwrap();
+        (bits(&pca), pca.digest)
+    };
+    let expected = of(&twice);
+    let of_one = ploidies(&Genotypes::new(vec![Arc::clone(&three)]).unwrap());
+    for arrays in [[&two, &three], [&three, &two]].map(|arrays| arrays.map(Arc::clone).to_vec()) {
+        let error = Genotypes::new(arrays.clone()).unwrap_err();
+        assert!(
+            matches!(error, Error::Shape { .. }) && error.to_string().contains("of all calls"),
+            "{error}"
+        );
+        let genotypes = Genotypes::of_any_ploidy(arrays).unwrap();
+        assert_eq!(genotypes.kind(), GenotypeKind::Calls { ploidy: 3 });
+        let found = ploidies(&genotypes);
+        // The narrow array has the same calls, but for three.
+        let all: Vec<u64> = of_one.counts().iter().zip([1, 2, 2, 1]).map(|(calls, n)| calls * n).collect();
+        assert_eq!((found.counts(), found.common(), found.unfit(2)), (&*all, 2, 3));
+        assert!(of(&genotypes.with_ploidy(2).unwrap()) == expected);
+    }
+    let unsigned: Arc<dyn ChunkedArray> =
+        Arc::new(MemoryArray::new("unsigned", &[1u8; 40], &[1, 20, 2], &[1, 20, 2]).unwrap());
+    assert!(matches!(Genotypes::of_any_ploidy(vec![three, unsigned]), Err(Error::Store { .. })));
+    let dosages: Arc<dyn ChunkedArray> =
+        Arc::new(MemoryArray::new("dosages", &[1i8; 20], &[1, 20], &[1, 20]).unwrap());
+    assert!(matches!(Genotypes::of_any_ploidy(vec![two, dosages]), Err(Error::Shape { .. })));
+}
+
 #[test]
 fn the_ploidy_is_that_of_most_calls() {
     let found = |calls: &[i8], ploidy: u64| {
