@@ -12,6 +12,7 @@ use super::{
     guard::{Decoded, Fault, Size, buffer},
     layout,
     metadata::{self, Element, Metadata},
+    shard::Fill,
 };
 use crate::{ChunkedArray, DecodedChunk, Error, MissingChunk, Result, StoredType};
 
@@ -35,9 +36,8 @@ impl StoredArray {
         &self.name
     }
 
-    /// Reads and decodes one chunk; `None` where it is missing. `fill` stands for each element of an inner chunk that is
-    /// missing; without it, that is a fault.
-    pub(super) fn read(&self, index: &[u64], fill: Option<&[u8]>) -> Decoded<Option<DecodedChunk>> {
+    /// Reads and decodes one chunk; `None` where it is missing. `fill` is asked about inner chunks.
+    pub(super) fn read(&self, index: &[u64], fill: Fill<'_, '_>) -> Decoded<Option<DecodedChunk>> {
         let Metadata { spec, chain, .. } = &self.metadata;
         let grid = self.metadata.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
@@ -181,7 +181,7 @@ impl ChunkedArray for ZarrArray {
 
     fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
         let fill = (self.missing == MissingChunk::Fill).then_some(self.inner.metadata.fill.as_slice());
-        let chunk = self.inner.read(index, fill).and_then(|chunk| match (chunk, fill) {
+        let chunk = self.inner.read(index, &mut |_| fill).and_then(|chunk| match (chunk, fill) {
             (Some(chunk), _) => Ok(chunk),
             (None, Some(fill)) => {
                 let bytes = layout::filled(fill, self.inner.metadata.spec.count())?;

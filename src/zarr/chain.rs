@@ -8,7 +8,7 @@ use zarrs::metadata::v3::MetadataV3;
 use super::{
     guard::{BytesCodec, Decoded, Size, Why},
     layout,
-    shard::Shard,
+    shard::{Fill, Shard},
 };
 /// Codecs named in errors about others.
 pub(super) const SUPPORTED: &str =
@@ -137,14 +137,13 @@ impl Chain {
 
     /// Decodes one chunk: exactly `spec.bytes()` bytes, or the serialised strings.
     ///
-    /// `extent` is the part of the chunk that is within the array; `fill` is what stands for inner chunks that are
-    /// missing there, where that is no error.
+    /// `extent` is the part of the chunk that is within the array; `fill` is asked about its inner chunks.
     pub(super) fn decode(
         &self,
         encoded: Cow<'_, [u8]>,
         spec: &ChunkSpec,
         extent: &[u64],
-        fill: Option<&[u8]>,
+        fill: Fill<'_, '_>,
     ) -> Decoded<Vec<u8>> {
         let cap = Size::AtMost(self.encoded_cap(spec));
         let innermost = match self.to_bytes {

@@ -9,10 +9,13 @@ use std::{
 use super::{
     array::StoredArray,
     chain::MAX_TEXT_BYTES,
-    guard::{Decoded, Fault, u32_at},
+    gaps::{Absent, Gaps, UNKNOWN},
+    guard::Fault,
     metadata::{self, Element, Node},
+    shard::Inner,
+    values::{Values, parse},
 };
-use crate::{Budget, DecodedChunk, Error, Result, StoredType};
+use crate::{Budget, Error, Result};
 
 /// Most elements of one row: alleles of a variant, in practice.
 const MAX_ROW: u64 = 1 << 16;
@@ -20,65 +23,11 @@ const MAX_ROW: u64 = 1 << 16;
 const NUMBERS: &str = "holds numbers, expected strings";
 const STRINGS: &str = "holds strings, expected integers";
 
-/// What a string is that nobody knows, as in VCF.
-pub(super) const UNKNOWN: &str = ".";
-
-/// Which chunks a writer may have left out, since they hold nothing but the fill value. Others are lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Absent {
-    /// None: names of samples and contigs, and positions, are never all alike.
-    Lost,
-    /// Those of strings nobody knows, where that is the fill value.
-    Unknown,
-    /// The same, but for those that hold the first element of each row: a reference allele is always known.
-    UnknownBeyondFirst,
-    /// Those of indices, where the fill value is below this.
-    Index(u64),
-}
-
-/// Decoded elements of one chunk.
-#[derive(Debug)]
-enum Values {
-    Text(Text),
-    Whole(Vec<i64>),
-    /// What the fill value is: an index, or strings nobody knows.
-    Filled(i64),
-}
-
-/// Strings, one after the other.
-#[derive(Debug, Default)]
-struct Text {
-    bytes: String,
-    ends: Vec<usize>,
-}
-
-impl Text {
-    fn push(&mut self, text: &str) {
-        self.bytes.push_str(text);
-        self.end();
-    }
-
-    fn end(&mut self) {
-        self.ends.push(self.bytes.len());
-    }
-
-    fn get(&self, i: usize) -> Option<&str> {
-        let start = if i == 0 { 0 } else { *self.ends.get(i - 1)? };
-        self.bytes.get(start..*self.ends.get(i)?)
-    }
-}
-
 /// The chunk decoded last, since neighbouring ranges share chunks.
 #[derive(Debug, Default)]
 struct Kept {
     chunk: Option<(Vec<u64>, Arc<Values>)>,
-    /// Chunks that were filled, and the last of them.
-    filled: u64,
-    last: Option<Vec<u64>>,
-    /// A chunk was there that might have been left out.
-    stored: bool,
-    /// The chunks that were filled cannot have held anything else, if the numbers never decrease.
-    certain: bool,
+    gaps: Gaps,
 }
 
 /// What columns may take of the host's memory.
@@ -119,7 +68,7 @@ impl Column {
             return Ok(None);
         }
         let mut array = StoredArray::open(store, path)?;
-        let fill = fill(&array, absent);
+        let fill = absent.fill(&array.metadata);
         let refuse = |why: String| Err(Error::store(array.name(), why));
         let shape = &array.metadata.shape;
         match **shape {
@@ -178,13 +127,17 @@ impl Column {
 
     /// Chunks that were not in the store and were taken for their fill value; each once where rows are read in order.
     pub(super) fn filled(&self) -> u64 {
-        self.kept().filled
+        self.kept().gaps.filled
     }
 
     /// Whether some chunks were filled that might have held something else, for all that the others say.
     pub(super) fn is_doubtful(&self) -> bool {
-        let kept = self.kept();
-        kept.filled > 0 && kept.stored && !kept.certain
+        self.kept().gaps.are_doubtful(self.absent)
+    }
+
+    /// Says that what was filled is not where it would be if it had held the fill value.
+    pub(super) fn doubt(&self) {
+        self.kept().gaps.misplaced = true;
     }
 
     pub(super) fn path(&self) -> &str {
@@ -251,7 +204,7 @@ impl Column {
         let mut numbers = Vec::new();
         self.read(range, 1, |values, _, cells| match values {
             Values::Whole(all) => {
-                numbers.extend_from_slice(&all[cells]);
+                numbers.extend_from_slice(&all.numbers[cells]);
                 Ok(())
             }
             Values::Filled(number) => {
@@ -296,14 +249,11 @@ impl Column {
         let mut open = false;
         self.read(0..self.rows(), 1, |values, _, cells| {
             let next = match values {
-                Values::Whole(all) => all[cells.start],
+                Values::Whole(all) => all.numbers[cells.start],
                 Values::Filled(number) => *number,
                 Values::Text(_) => return Err(self.refuse(STRINGS)),
             };
-            match values {
-                Values::Filled(_) => open = true,
-                _ => open &= next != 0,
-            }
+            open = values.is_filled(cells.start) || (open && next != 0);
             certain &= rows == 0 || next >= number;
             if rows > 0 && next != number {
                 f(number, std::mem::take(&mut rows))?;
@@ -311,7 +261,7 @@ impl Column {
             (number, rows) = (next, rows + 1);
             Ok(())
         })?;
-        self.kept().certain = certain && !open;
+        self.kept().gaps.certain = certain && !open;
         if rows > 0 { f(number, rows) } else { Ok(()) }
     }
 
@@ -365,60 +315,57 @@ impl Column {
         }
         // What is kept makes room first.
         kept.chunk = None;
-        let values = Arc::new(self.decode(index)?);
-        if !matches!(*values, Values::Filled(_)) {
-            kept.stored |= self.fill_at(index).is_some();
-        } else if kept.last.as_deref() < Some(index) {
-            kept.filled += 1;
-            kept.last = Some(index.to_vec());
-        }
+        let values = Arc::new(self.decode(index, &mut kept.gaps)?);
         kept.chunk = Some((index.to_vec(), Arc::clone(&values)));
         Ok(values)
     }
 
-    /// The fill value, where the chunk may have been left out.
-    fn fill_at(&self, index: &[u64]) -> Option<i64> {
-        let may_lack =
-            self.absent != Absent::UnknownBeyondFirst || index.get(1).is_some_and(|&right| right > 0);
-        self.fill.filter(|_| may_lack)
+    /// The fill value, where what starts at this column of the array may have been left out.
+    fn fill_from(&self, column: u64) -> Option<i64> {
+        self.fill.filter(|_| self.absent.allows(column))
     }
 
-    fn decode(&self, index: &[u64]) -> Result<Values> {
-        let text = self.array.metadata.spec.size == 0;
-        let fill = self.fill_at(index);
-        let inner = fill.map(|_| self.array.metadata.fill.as_slice());
-        let parsed = match (self.array.read(index, inner), fill) {
-            (Ok(Some(chunk)), _) => parse(&self.array, &chunk),
-            (Ok(None), Some(fill)) => Ok(Values::Filled(fill)),
+    fn decode(&self, index: &[u64], gaps: &mut Gaps) -> Result<Values> {
+        let metadata = &self.array.metadata;
+        let text = metadata.spec.size == 0;
+        let first = index.get(1).map_or(0, |right| right * metadata.chunk_shape[1]);
+        let fill = self.fill_from(first);
+        // Inner chunks that might be lacking, and rows of those that do.
+        let (mut parts, mut rows) = (Vec::new(), Vec::<Range<usize>>::new());
+        let read = self.array.read(index, &mut |inner: &Inner| {
+            let column = first + inner.origin.get(1).map_or(0, |&at| at as u64);
+            self.fill_from(column)?;
+            if parts.last() != Some(&(column, false)) || !inner.there {
+                parts.push((column, !inner.there));
+            }
+            let start = inner.origin[0];
+            match rows.last_mut() {
+                _ if inner.there => {}
+                Some(last) if last.end == start => last.end += inner.shape[0],
+                _ => rows.push(start..start + inner.shape[0]),
+            }
+            Some(&metadata.fill)
+        });
+        let parsed = match (read, fill) {
+            (Ok(Some(chunk)), _) => {
+                if parts.is_empty() && fill.is_some() {
+                    parts.push((first, false));
+                }
+                parse(metadata, &chunk.bytes, rows)
+            }
+            (Ok(None), Some(fill)) => {
+                parts.push((first, true));
+                Ok(Values::Filled(fill))
+            }
             (Ok(None), None) => Err(Fault::Missing("it is missing from the store".to_owned())),
             (Err(fault), _) => Err(fault),
         };
+        gaps.add(index, parts);
         parsed.map_err(|fault| match fault {
             Fault::Large(bytes, _) if text && bytes <= MAX_TEXT_BYTES as u64 => self.over(8 * bytes),
             fault => self.array.error(index, fault),
         })
     }
-}
-
-/// The fill value as a number, where it is one that writers may leave out chunks for.
-fn fill(array: &StoredArray, absent: Absent) -> Option<i64> {
-    let fill = array.metadata.fill.as_slice();
-    let text = match array.metadata.element {
-        Element::Number(dtype) => {
-            let Absent::Index(end) = absent else { return None };
-            return whole(fill, dtype)
-                .ok()
-                .filter(|&index| u64::try_from(index).is_ok_and(|index| index < end));
-        }
-        Element::Text | Element::Utf8 { .. } => utf8(fill).ok()?.to_owned(),
-        Element::Utf32 { .. } => {
-            let mut text = String::new();
-            utf32(fill, &mut text).ok()?;
-            text
-        }
-    };
-    let unknown = matches!(absent, Absent::Unknown | Absent::UnknownBeyondFirst);
-    (unknown && ["", UNKNOWN].contains(&text.as_str())).then_some(0)
 }
 
 fn usize_from(n: u64) -> Result<usize> {
@@ -427,82 +374,4 @@ fn usize_from(n: u64) -> Result<usize> {
         requested: n,
         max: usize::MAX as u64,
     })
-}
-
-fn parse(array: &StoredArray, chunk: &DecodedChunk) -> Decoded<Values> {
-    let spec = &array.metadata.spec;
-    let mut text = Text::default();
-    let elements = || chunk.bytes.chunks_exact(spec.size.max(1));
-    match array.metadata.element {
-        Element::Text => return parse_vlen(&chunk.bytes, spec.count()).map(Values::Text),
-        Element::Number(dtype) => {
-            let numbers: Decoded<_> = elements().map(|e| whole(e, dtype)).collect();
-            return numbers.map(Values::Whole);
-        }
-        Element::Utf32 { .. } => elements().try_for_each(|element| {
-            utf32(element, &mut text.bytes)?;
-            text.end();
-            Ok::<_, Fault>(())
-        })?,
-        Element::Utf8 { .. } => elements().try_for_each(|element| {
-            text.push(utf8(element)?);
-            Ok::<_, Fault>(())
-        })?,
-    }
-    Ok(Values::Text(text))
-}
-
-/// Strings as numcodecs' `VLenUTF8` serialises them: their number, then each as its length and bytes.
-fn parse_vlen(data: &[u8], count: usize) -> Decoded<Text> {
-    const CUT: &str = "its strings are cut short";
-    let claimed = u32_at(data, 0).ok_or(CUT)?;
-    if claimed as usize != count || data.len() / 4 < count {
-        return Err(format!("claims {claimed} strings in {} bytes, expected {count}", data.len()).into());
-    }
-    let mut text = Text::default();
-    let mut at = 4;
-    for _ in 0..count {
-        let length = u32_at(data, at).ok_or(CUT)? as usize;
-        let end = (at + 4).checked_add(length).ok_or(CUT)?;
-        let bytes = data.get(at + 4..end).ok_or(CUT)?;
-        text.push(std::str::from_utf8(bytes).map_err(|_| "has a string that is not UTF-8")?);
-        at = end;
-    }
-    if at == data.len() { Ok(text) } else { Err("has bytes after its last string".into()) }
-}
-
-fn utf32(element: &[u8], text: &mut String) -> Decoded<()> {
-    let (units, _) = element.as_chunks::<4>();
-    let used = units.iter().rposition(|unit| *unit != [0; 4]).map_or(0, |last| last + 1);
-    for unit in &units[..used] {
-        text.push(char::from_u32(u32::from_ne_bytes(*unit)).ok_or("has a string that is not UTF-32")?);
-    }
-    Ok(())
-}
-
-fn utf8(element: &[u8]) -> Decoded<&str> {
-    let used = element.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    std::str::from_utf8(&element[..used]).map_err(|_| "has a string that is not UTF-8".into())
-}
-
-fn whole(element: &[u8], dtype: StoredType) -> Decoded<i64> {
-    macro_rules! read {
-        ($number:ty) => {
-            element.try_into().ok().and_then(|bytes| i64::try_from(<$number>::from_ne_bytes(bytes)).ok())
-        };
-    }
-    let value = match dtype {
-        StoredType::I8 => read!(i8),
-        StoredType::U8 => read!(u8),
-        StoredType::I16 => read!(i16),
-        StoredType::U16 => read!(u16),
-        StoredType::I32 => read!(i32),
-        StoredType::U32 => read!(u32),
-        StoredType::I64 => read!(i64),
-        StoredType::U64 => read!(u64),
-        StoredType::Bool | StoredType::F16 | StoredType::F32 | StoredType::F64 => {
-            return Err("holds no integers".into());
-        }
-    };
-    value.ok_or_else(|| "has an integer above 2^63".into())
 }

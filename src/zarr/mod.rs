@@ -11,12 +11,14 @@ mod bitshuffle;
 mod chain;
 mod column;
 mod folder;
+mod gaps;
 mod guard;
 mod layout;
 mod metadata;
 mod relationship;
 mod shard;
 mod store;
+mod values;
 mod variants;
 mod write;
 

@@ -16,6 +16,20 @@ const ENTRY: usize = 16;
 /// Most inner chunks of a shard, which bounds the index at 16 MiB.
 const MAX_INNER_CHUNKS: usize = 1 << 20;
 
+/// An inner chunk of a shard.
+#[derive(Debug)]
+pub(super) struct Inner<'a> {
+    /// Its first element within the shard, and how many it has along each axis.
+    pub(super) origin: &'a [usize],
+    pub(super) shape: &'a [usize],
+    /// Whether the shard has it.
+    pub(super) there: bool,
+}
+
+/// Is told of each inner chunk within the array, and says what stands for each element of one that is missing; where nothing
+/// does, that is a fault.
+pub(super) type Fill<'a, 'f> = &'a mut dyn FnMut(&Inner) -> Option<&'f [u8]>;
+
 /// A parsed `sharding_indexed` codec.
 #[derive(Debug)]
 pub(super) struct Shard {
@@ -86,7 +100,7 @@ impl Shard {
         data: &[u8],
         spec: &ChunkSpec,
         extent: &[u64],
-        fill: Option<&[u8]>,
+        fill: Fill<'_, '_>,
     ) -> Decoded<Vec<u8>> {
         let index = self.index(data)?;
         self.check_entries(data, &index)?;
@@ -97,6 +111,8 @@ impl Shard {
             let origin: Vec<usize> = at.iter().zip(&self.inner.shape).map(|(i, n)| i * n).collect();
             // Writers leave out the inner chunks of an edge shard that are beyond the array.
             if origin.iter().zip(extent).all(|(&origin, &extent)| (origin as u64) < extent) {
+                let entry = self.entry(entry)?;
+                let fill = fill(&Inner { origin: &origin, shape: &self.inner.shape, there: entry.is_some() });
                 let block = self
                     .inner_chunk(data, entry, fill)
                     .map_err(|fault| fault.of(&format!("inner chunk {at:?}")))?;
@@ -151,8 +167,8 @@ impl Shard {
         Ok((offset != u64::MAX || length != u64::MAX).then_some((offset, length)))
     }
 
-    fn inner_chunk(&self, data: &[u8], entry: &[u8], fill: Option<&[u8]>) -> Decoded<Vec<u8>> {
-        let Some((offset, length)) = self.entry(entry)? else {
+    fn inner_chunk(&self, data: &[u8], entry: Option<(u64, u64)>, fill: Option<&[u8]>) -> Decoded<Vec<u8>> {
+        let Some((offset, length)) = entry else {
             let fill = fill.ok_or_else(|| Fault::Missing("it is missing from the shard".to_owned()))?;
             return layout::filled(fill, self.inner.count());
         };
@@ -163,6 +179,6 @@ impl Shard {
             .and_then(|(offset, length)| data.get(offset..)?.get(..length))
             .ok_or("it is outside the shard")?;
         // The chain holds no shards, so it asks for neither extent nor fill.
-        self.chain.decode(Cow::Borrowed(encoded), &self.inner, &[], None)
+        self.chain.decode(Cow::Borrowed(encoded), &self.inner, &[], &mut |_| None)
     }
 }

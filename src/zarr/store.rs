@@ -4,7 +4,8 @@ use std::{cmp::Ordering, collections::HashSet, ops::Range, path::Path, path::Pat
 
 use super::{
     array::ZarrArray,
-    column::{Absent, Column, Share},
+    column::{Column, Share},
+    gaps::Absent,
     metadata::{self, Node},
     variants::{FilledColumn, Layout, VariantTable, join},
 };

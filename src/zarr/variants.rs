@@ -7,7 +7,8 @@ use std::{
 };
 
 use super::{
-    column::{Absent, Column, Share, UNKNOWN},
+    column::{Column, Share},
+    gaps::{Absent, UNKNOWN},
     metadata::{self, Node},
 };
 use crate::{Error, Result, genotype::Variant};
@@ -60,15 +61,17 @@ struct Kept {
 pub struct FilledColumn {
     /// Path of the column within the store.
     pub path: String,
-    /// Chunks that were filled so far.
+    /// Chunks, and inner chunks of shards, that were filled so far.
     pub chunks: u64,
     /// What they were filled with: the name of a contig, else `.`.
     pub value: String,
-    /// Whether other chunks are there, and the filled ones might have held something else.
+    /// Whether the filled ones might have held something else, for all that the others say.
     ///
-    /// Not where all are missing, as in a store of one contig. Nor where the indices of contigs, read by
-    /// [`contigs`](super::GenotypeStore::contigs), never decrease, and the missing chunks come before variants of contig 0 that
-    /// are there: they can only have been of contig 0, and writers leave out such.
+    /// Not where all are missing, as in a store of one contig or without names of variants; of alternate alleles, which most
+    /// variants have, even then. Nor where the indices of contigs, read by [`contigs`](super::GenotypeStore::contigs),
+    /// never decrease, and the missing chunks come before variants of contig 0 that are there: they can only have been of
+    /// contig 0, and writers leave out such. But wherever positions decrease among variants that are taken for those of one
+    /// contig.
     pub doubtful: bool,
 }
 
@@ -180,9 +183,40 @@ impl VariantTable {
                     Ok(())
                 });
                 column.forget();
+                if done.is_ok() && column.filled() > 0 && self.goes_back(column, memory) {
+                    column.doubt();
+                }
                 done
             }
         }
+    }
+
+    /// Whether positions decrease among the variants that follow each other on the contig that filled chunks stand for, so that
+    /// some may be of other contigs; as well where they cannot be read.
+    fn goes_back(&self, contig: &Column, memory: Share) -> bool {
+        const ROWS: u64 = 1 << 16;
+        let Layout::Vcf(group) = &self.layout else { return false };
+        let path = join(group, "variant_position");
+        let Ok(positions) = Column::required(&self.store, &path, Absent::Lost, memory, self.rows) else {
+            return true;
+        };
+        let (mut back, mut row) = (false, 0);
+        let read = contig.runs_of_whole(&mut |index, rows| {
+            let end = row + rows;
+            let mut last = i64::MIN;
+            while row < end && contig.fill() == Some(index) && !back {
+                let next = end.min(row + ROWS);
+                for position in positions.whole(row..next)? {
+                    back |= position < last;
+                    last = position;
+                }
+                row = next;
+            }
+            row = end;
+            Ok(())
+        });
+        contig.forget();
+        back || read.is_err()
     }
 
     /// The contigs, opened once.
@@ -228,7 +262,7 @@ impl VariantTable {
         match &self.layout {
             Layout::Vcf(group) => {
                 let at = |name: &str| join(group, name);
-                let alleles = optional(&at("variant_allele"), Absent::UnknownBeyondFirst)?;
+                let alleles = optional(&at("variant_allele"), Absent::BeyondFirst)?;
                 Ok(Columns {
                     contig,
                     position: Some(required(&at("variant_position"), Absent::Lost)?),
@@ -239,7 +273,7 @@ impl VariantTable {
             }
             Layout::Allel(group) => {
                 let at = |name: &str| join(group, &format!("variants/{name}"));
-                let alleles = [("REF", Absent::Lost), ("ALT", Absent::Unknown)];
+                let alleles = [("REF", Absent::Lost), ("ALT", Absent::Alternate)];
                 let [reference, alternate] = alleles.map(|(name, absent)| optional(&at(name), absent));
                 Ok(Columns {
                     contig,

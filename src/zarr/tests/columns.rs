@@ -1,6 +1,6 @@
 //! Columns that lost chunks, and columns that are too large.
 
-use super::store::{contig, open, vcf};
+use super::store::{contig, open, put_i32, put_text, vcf};
 use super::*;
 use crate::Budget;
 
@@ -83,24 +83,41 @@ fn chunks_that_hold_the_fill_value_are_filled_and_counted() {
 #[test]
 fn filled_contigs_are_counted_once_and_doubted() {
     const LOST: u8 = u8::MAX;
-    // Contigs of the chunks of one variant, and which are not there.
-    for (contigs, doubtful) in [
-        ([LOST, LOST, LOST], false),
-        ([LOST, 0, 1], false),
-        ([LOST, LOST, 0], false),
-        ([LOST, LOST, 1], true),
-        ([0, LOST, 1], true),
-        ([0, 1, LOST], true),
-        ([1, LOST, 0], true),
-        ([1, LOST, 1], true),
-    ] {
+    let (up, down, start) = ([5, 7, 9], [5, 9, 2], [7, 2, 9]);
+    // Positions, contigs of the chunks of one variant, and which are not there; in a shard as well.
+    for ((positions, contigs, doubtful), sharded) in [
+        (up, [LOST, LOST, LOST], false),
+        (down, [LOST, LOST, LOST], true),
+        (down, [LOST, 0, 1], false),
+        (up, [LOST, LOST, 0], false),
+        (down, [LOST, LOST, 0], true),
+        (start, [LOST, 0, 0], true),
+        (start, [LOST, 1, 1], true),
+        (up, [LOST, LOST, 1], true),
+        (up, [0, LOST, 1], true),
+        (up, [0, 1, LOST], true),
+        (up, [1, LOST, 0], true),
+        (up, [1, LOST, 1], true),
+    ]
+    .into_iter()
+    .flat_map(|case| [(case, false), (case, true)])
+    {
         let scratch = vcf(&["a"]);
+        put_i32(&scratch, "variant_position", &positions);
         fs::remove_dir_all(scratch.path().join("variant_contig")).unwrap();
-        let keys = ["0", "1", "2"];
-        let chunks: Vec<_> = keys.into_iter().zip(contigs).filter(|(_, contig)| *contig != LOST).collect();
-        let chunks: Vec<_> = chunks.into_iter().map(|(key, contig)| (key, vec![contig, 0, 0, 0])).collect();
-        let lost = 3 - chunks.len() as u64;
-        scratch.array("variant_contig", &v2(&[3], &[1], "<i4", Value::Null), &chunks);
+        let inner = contigs.map(|contig| (contig != LOST).then(|| vec![contig, 0, 0, 0]));
+        let lost = inner.iter().filter(|chunk| chunk.is_none()).count() as u64;
+        if sharded {
+            let metadata = v3(&[3], &[3], "int32", shards(json!([1])));
+            scratch.array("variant_contig", &metadata, &[("c/0", shard(&inner, true))]);
+        } else {
+            let chunks: Vec<_> = ["0", "1", "2"]
+                .into_iter()
+                .zip(inner)
+                .filter_map(|(key, chunk)| Some((key, chunk?)))
+                .collect();
+            scratch.array("variant_contig", &v2(&[3], &[1], "<i4", Value::Null), &chunks);
+        }
         let store = open(&scratch, None).unwrap();
         assert_eq!(store.filled_columns(), []);
         for _ in 0..2 {
@@ -108,11 +125,90 @@ fn filled_contigs_are_counted_once_and_doubted() {
             store.variants(0..3).unwrap();
             let columns = store.filled_columns();
             let [column] = &columns[..] else { panic!("{columns:?}") };
-            assert_eq!((&*column.path, column.chunks), ("variant_contig", lost), "{contigs:?}");
-            assert_eq!((&*column.value, column.doubtful), ("1", doubtful), "{contigs:?}");
+            let case = format!("{positions:?}, {contigs:?}, sharded {sharded}");
+            assert_eq!((&*column.path, column.chunks), ("variant_contig", lost), "{case}");
+            assert_eq!((&*column.value, column.doubtful), ("1", doubtful), "{case}");
             assert_eq!(store.filled_chunks(), lost);
         }
     }
+    // Where positions cannot be read, nothing says that all are of one contig.
+    let scratch = vcf(&["a"]);
+    ["variant_contig/0", "variant_position/0"].iter().for_each(|chunk| lose(&scratch, chunk));
+    let store = open(&scratch, None).unwrap();
+    store.contigs(&mut |_, _| Ok(())).unwrap();
+    assert!(store.filled_columns()[0].doubtful);
+}
+
+/// Shards of such inner chunks of four bytes an element.
+fn shards(inner: Value) -> Value {
+    let bytes = json!([{ "name": "bytes", "configuration": { "endian": "little" } }]);
+    json!([{ "name": "sharding_indexed", "configuration": {
+        "chunk_shape": inner, "codecs": bytes, "index_codecs": read::index_codecs(true), "index_location": "end",
+    }}])
+}
+
+/// Third alleles, which few variants have, may be left out; of alternate ones it is told, even where all are.
+#[test]
+fn alleles_that_are_not_there() {
+    let letters =
+        |text: &str| Some(text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect::<Vec<u8>>());
+    let (reference, alternate, none) = (letters("ACG"), letters("TGA"), None);
+    for (inner, alleles, filled, doubtful) in [
+        ([&reference, &alternate, &none, &none], ["T", "G", "A"], 2, false),
+        ([&reference, &none, &none, &none], ["."; 3], 3, true),
+        ([&reference, &alternate, &alternate, &none], ["T,T", "G,G", "A,A"], 1, false),
+    ] {
+        for sharded in [true, false] {
+            let scratch = vcf(&["a"]);
+            fs::remove_dir_all(scratch.path().join("variant_allele")).unwrap();
+            let (chunk, codecs) = if sharded {
+                (4, shards(json!([3, 1])))
+            } else {
+                (1, json!([{ "name": "bytes", "configuration": { "endian": "little" } }]))
+            };
+            let mut metadata = v3(&[3, 4], &[3, chunk], "", codecs);
+            metadata["data_type"] =
+                json!({ "name": "fixed_length_utf32", "configuration": { "length_bytes": 4 } });
+            metadata["fill_value"] = "".into();
+            let inner = inner.map(Clone::clone);
+            let chunks: Vec<_> = if sharded {
+                vec![("c/0/0", shard(&inner, true))]
+            } else {
+                let keys = ["c/0/0", "c/0/1", "c/0/2", "c/0/3"];
+                keys.into_iter().zip(inner).filter_map(|(key, chunk)| Some((key, chunk?))).collect()
+            };
+            scratch.array("variant_allele", &metadata, &chunks);
+            let store = open(&scratch, None).unwrap();
+            for _ in 0..2 {
+                let variants = store.variants(0..3).unwrap();
+                let found: Vec<_> = variants.iter().map(|v| &*v.alternate).collect();
+                assert_eq!((&*variants[1].reference, &*found), ("C", &alleles[..]), "sharded {sharded}");
+                let columns = store.filled_columns();
+                let [column] = &columns[..] else { panic!("{columns:?}") };
+                assert_eq!((column.chunks, column.doubtful), (filled, doubtful), "sharded {sharded}");
+            }
+        }
+    }
+    let scratch = vcf(&["a"]);
+    fs::remove_dir_all(scratch.path().join("variant_allele")).unwrap();
+    let mut metadata = v3(&[3, 4], &[3, 4], "", shards(json!([3, 1])));
+    metadata["data_type"] = json!({ "name": "fixed_length_utf32", "configuration": { "length_bytes": 4 } });
+    metadata["fill_value"] = "".into();
+    scratch.array("variant_allele", &metadata, &[("c/0/0", shard(&[None, alternate, None, None], true))]);
+    let error = open(&scratch, None).unwrap().variants(0..1).unwrap_err().to_string();
+    assert!(error.contains("inner chunk [0, 0]") && error.contains("missing"), "{error}");
+
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    contig(&scratch, "2L", &[7, 9]);
+    put_text(&scratch, "2L/variants/ID", &["rs1", "rs2"]);
+    for chunk in ["ALT/0.0", "ID/0"] {
+        lose(&scratch, &format!("2L/variants/{chunk}"));
+    }
+    let store = open(&scratch, None).unwrap();
+    store.variants(0..2).unwrap();
+    let found: Vec<_> = store.filled_columns().into_iter().map(|c| (c.path, c.chunks, c.doubtful)).collect();
+    assert_eq!(found, [("2L/variants/ID".into(), 1, false), ("2L/variants/ALT".into(), 1, true)]);
 }
 
 /// What is made of a column takes at most half of the memory, whatever its metadata and chunks claim.

@@ -171,9 +171,9 @@ fn truncated_anywhere() {
         let array = v2_store(&meta, good.clone());
         let array = StoredArray::open(array.path(), "a").unwrap();
         let (chain, spec) = (&array.metadata.chain, &array.metadata.spec);
-        assert!(chain.decode(Cow::Borrowed(&good), spec, &SHAPE, None).unwrap() == plain);
+        assert!(chain.decode(Cow::Borrowed(&good), spec, &SHAPE, &mut |_| None).unwrap() == plain);
         for end in 0..good.len() {
-            let cut = chain.decode(Cow::Borrowed(&good[..end]), spec, &SHAPE, None);
+            let cut = chain.decode(Cow::Borrowed(&good[..end]), spec, &SHAPE, &mut |_| None);
             assert!(cut.is_err(), "{meta} cut at {end} of {}", good.len());
         }
     }
@@ -330,7 +330,7 @@ fn flipped_bytes_never_panic() {
                 let at = numbers.below(end);
                 bytes[at] = numbers.next().to_le_bytes()[0];
             }
-            if let Ok(decoded) = chain.decode(Cow::Owned(bytes), spec, &SHAPE, Some(&[0])) {
+            if let Ok(decoded) = chain.decode(Cow::Owned(bytes), spec, &SHAPE, &mut |_| Some(&[0])) {
                 assert_eq!(decoded.len(), spec.bytes(), "store {case}, round {round}");
             }
         }

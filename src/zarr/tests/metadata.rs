@@ -245,7 +245,7 @@ fn flipped_metadata() {
             scratch.put(name, &bytes);
             if let Ok(array) = array::StoredArray::open(scratch.path(), "a") {
                 let index = vec![0; array.metadata.shape.len()];
-                array.read(&index, None).ok();
+                array.read(&index, &mut |_| None).ok();
             }
         }
     }
