@@ -32,6 +32,21 @@ pub(crate) enum Command {
     Devices(DevicesArgs),
 }
 
+#[cfg(all(target_os = "linux", feature = "wgpu"))]
+impl Command {
+    /// The device that is named.
+    pub(crate) fn device(&self) -> Option<&str> {
+        let resources = match self {
+            Self::Pca(args) => &args.resources,
+            Self::Project(args) => &args.resources,
+            Self::Grm(args) => &args.resources,
+            Self::Demo(args) => &args.resources,
+            Self::Devices(_) => return None,
+        };
+        resources.device.as_deref()
+    }
+}
+
 /// Principal components of the samples of genotype stores
 ///
 /// Reads VCF-Zarr (`call_genotype`, as bio2zarr and sgkit write it), the scikit-allel and MalariaGEN layout
@@ -131,9 +146,9 @@ Examples:
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
 SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
-only the summary could not be printed). run.json is written last and removed
-first: where it is, all results are there. While a run writes to DIR, another
-that would is refused.";
+only the summary could not be printed, or an error names the folder that has
+what is done). run.json is written last and removed first: where it is, all
+results are there. While a run writes to DIR, another that would is refused.";
 
 /// Simulate a genotype store and show its PCA: needs no data and no GPU
 ///

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use teatime::{
     Cancel, Device, Run,
-    genotype::{GenotypeKind, Grm, GrmMethod, GrmOptions, MissingCalls, VariantFilter, grm},
+    genotype::{Grm, GrmMethod, GrmOptions, MissingCalls, VariantFilter, grm},
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     output::{Output, RECORD},
     progress::Bar,
     provenance::Provenance,
-    report::{Bytes, DeviceRecord, StoreRecord, VariantsRecord, store_records, used},
+    report::{Bytes, DeviceRecord, Shape, StoreRecord, VariantsRecord, store_records, used},
     say,
     store_args::StoreArgs,
     stores::{PloidyMismatch, Stores},
@@ -66,7 +66,7 @@ pub(crate) struct GrmArgs {
     #[command(flatten)]
     stores: StoreArgs,
     #[command(flatten)]
-    resources: Resources,
+    pub(crate) resources: Resources,
 }
 
 const HELP: &str = "\
@@ -93,9 +93,9 @@ Examples:
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
 SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
-only the summary could not be printed). run.json is written last and removed
-first: where it is, all results are there. While a run writes to DIR, another
-that would is refused.";
+only the summary could not be printed, or an error names the folder that has
+what is done). run.json is written last and removed first: where it is, all
+results are there. While a run writes to DIR, another that would is refused.";
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum MethodArg {
@@ -165,14 +165,6 @@ struct Record {
     warnings: Vec<String>,
     out: String,
     files: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Shape {
-    variants: u64,
-    samples: u64,
-    /// Alleles of a call; null where the store holds dosages.
-    ploidy: Option<u64>,
 }
 
 /// Read and decode are summed over threads and overlap the others.
@@ -274,7 +266,6 @@ fn record(
     started: Instant,
     seconds: Seconds,
 ) -> Record {
-    let genotypes = &stores.genotypes;
     let undefined = grm.undefined();
     let unasked = stores.contigs.as_ref().and_then(Contigs::unasked);
     let warning = (undefined > 0).then(|| {
@@ -288,15 +279,7 @@ fn record(
         provenance: Provenance::new(started, device, args.resources.budget(), grm.memory),
         device: device.info().into(),
         stores: store_records(stores),
-        shape: Shape {
-            variants: genotypes.variants(),
-            samples: genotypes.samples(),
-            ploidy: match genotypes.kind() {
-                GenotypeKind::Calls { ploidy } => Some(ploidy),
-                GenotypeKind::Dosages => None,
-                GenotypeKind::Plink { .. } => Some(2),
-            },
-        },
+        shape: Shape::new(&stores.genotypes, None),
         variants: (&grm.counts).into(),
         contigs: stores.contigs.clone(),
         ploidy_mismatch: stores.ploidy_mismatch,

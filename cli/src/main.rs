@@ -4,6 +4,7 @@ mod args;
 mod contig;
 mod contigs;
 mod demo;
+#[cfg(all(target_os = "linux", feature = "wgpu"))]
 mod desktop;
 mod devices;
 mod ends;
@@ -38,7 +39,8 @@ use crate::{
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    desktop::leave_out();
+    #[cfg(all(target_os = "linux", feature = "wgpu"))]
+    desktop::leave_out(cli.command.device());
     let cancel = Cancel::default();
     let watched = interrupt::watch(&cancel);
     let watched = watched.map_err(|error| Failure::Error(format!("no handler for signals: {error}")));

@@ -1,7 +1,7 @@
 //! The folder of results: all of them, or nothing that looks whole.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     fs::{self, File, TryLockError},
@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 use crate::{
     failure::Failure,
+    note,
     place::{self, Moves},
     stores::Stores,
     text,
@@ -74,6 +75,9 @@ impl Output {
         // Where another run has it, it is that one's to remove.
         let lock = lock(target).inspect_err(|_| made.keep())?;
         let earlier = earlier(target, command, names, overwrite)?;
+        if let Some(left) = left(target) {
+            note(&format!("warning: {left}"));
+        }
         let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir_in(target);
         Ok(Self {
             target: target.to_path_buf(),
@@ -112,20 +116,32 @@ impl Output {
         lines(&mut file).and_then(|()| file.flush()).map_err(Failure::io(&path))
     }
 
-    /// Gives the results, of which the record is one, their place on the disk. Where that fails, earlier results stay.
+    /// The failure of a run that has results; these stay in the scratch folder, whose name it gets, unless the run was asked to
+    /// stop.
+    pub(crate) fn keep(mut self, failure: Failure) -> Failure {
+        let Failure::Error(why) = failure else { return failure };
+        self.scratch.disable_cleanup(true);
+        Failure::Error(format!("{why}; the results so far are in {}", self.scratch.path().display()))
+    }
+
+    /// Gives the results, of which the record is one, their place on the disk. Where that fails, earlier results stay, and so
+    /// do the new ones, in the scratch folder.
     pub(crate) fn commit(mut self) -> Result<(), Failure> {
         let mut moves = Moves::default();
         let Err(failure) = self.move_in(&mut moves) else {
             self.made.keep();
             return Ok(());
         };
-        if moves.undo().is_err() {
-            self.scratch.disable_cleanup(true);
-            let (scratch, aside) = (self.scratch.path().display(), self.path(ASIDE));
-            let left = format!("the results are in {scratch}, earlier ones in {}", aside.display());
-            return Err(Failure::Error(format!("{failure}; {left}")));
-        }
-        Err(failure)
+        let undone = moves.undo();
+        let aside = self.path(ASIDE);
+        // Not removed where it holds some.
+        drop(fs::remove_dir(&aside));
+        Err(match (self.keep(failure), undone) {
+            (Failure::Error(why), Err(_)) => {
+                Failure::Error(format!("{why}, earlier ones in {}", aside.display()))
+            }
+            (failure, _) => failure,
+        })
     }
 
     fn move_in(&self, moves: &mut Moves) -> Result<(), Failure> {
@@ -256,12 +272,10 @@ fn earlier(target: &Path, command: &str, names: &[&str], overwrite: bool) -> Res
     let held = names.iter().copied().filter(|name| target.join(name).symlink_metadata().is_ok());
     let (ours, others): (Vec<&str>, Vec<&str>) = held.partition(|name| files.iter().any(|file| file == name));
     if let Some(name) = others.first() {
-        let stopped = stopped(target).map_or_else(String::new, |aside| {
-            format!(" (earlier results are in {}, where a run left them that was killed)", aside.display())
-        });
+        let left = left(target).map_or_else(String::new, |left| format!(" ({left})"));
         return refuse(format!(
-            "holds {name}, which no {RECORD} of `teatime {command}` lists there{stopped}; choose another folder, or \
-             move it away"
+            "holds {name}, which no {RECORD} of `teatime {command}` lists there; choose another folder, or move it \
+             away{left}"
         ));
     }
     match ours.first() {
@@ -270,12 +284,29 @@ fn earlier(target: &Path, command: &str, names: &[&str], overwrite: bool) -> Res
     }
 }
 
-/// Where a run that was killed among its last steps left the results that it was replacing.
-fn stopped(target: &Path) -> Option<PathBuf> {
-    let folders = fs::read_dir(target).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    let of_a_run =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(SCRATCH));
-    folders.filter(of_a_run).map(|path| path.join(ASIDE)).find(|aside| aside.join(RECORD).exists())
+/// What lies in the folder of runs that were killed, or could not put their results into place. It is nobody's to remove:
+/// where not all machines see the lock, a run may be at work.
+fn left(target: &Path) -> Option<String> {
+    let names = fs::read_dir(target).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<_> = names.filter(|name| name.starts_with(SCRATCH)).collect();
+    names.sort_unstable();
+    if names.is_empty() {
+        return None;
+    }
+    let mut left = format!(
+        "{}: {} left by a run that was killed or failed; to be removed, unless another machine writes there",
+        target.display(),
+        text::few(&names)
+    );
+    // Where there is a record, the results beside it are whole.
+    let aside = names.iter().map(|name| target.join(name).join(ASIDE)).find(|aside| aside.exists());
+    if let (Some(aside), false) = (aside, target.join(RECORD).exists()) {
+        left += &format!(
+            "; moved back over the files here, those of {} are the earlier results",
+            aside.display()
+        );
+    }
+    Some(left)
 }
 
 /// The command whose record the folder holds.

@@ -1,6 +1,9 @@
 //! `teatime pca`, and what it shares with the demo: one run from stores to a folder of results.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use teatime::{
     Budget, Cancel, Device, Run,
@@ -13,7 +16,7 @@ use crate::{
     contigs::Contigs,
     failure::Failure,
     loadings, note,
-    output::{self, Output, RECORD, RESULTS},
+    output::{self, LOADINGS, Output, RECORD, RESULTS},
     plot::{self, Groups},
     progress::Bar,
     report::{Record, Stages, summary},
@@ -138,7 +141,14 @@ impl Job {
         if self.loadings {
             let since = Instant::now();
             let run = Run { progress: bar.progress("Loadings"), ..run.clone() };
-            loadings::write(&self.output, &self.stores, &self.device, &result, &self.options, &run)?;
+            let written =
+                loadings::write(&self.output, &self.stores, &self.device, &result, &self.options, &run);
+            if let Err(error) = written {
+                drop(bar);
+                // It is not whole; there is nobody to tell that this fails.
+                drop(fs::remove_file(self.output.path(LOADINGS)));
+                return Err(self.output.keep(error.into()));
+            }
             stages.loadings = Some(since.elapsed());
         }
         drop(bar);

@@ -4,7 +4,6 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind},
     path::{Path, PathBuf},
-    thread::{self, ScopedJoinHandle},
 };
 
 use crate::failure::Failure;
@@ -16,6 +15,8 @@ pub(crate) struct Moves(Vec<(PathBuf, PathBuf)>);
 impl Moves {
     /// Renames what is at `from`. What is at `to` already is an error.
     pub(crate) fn make(&mut self, from: PathBuf, to: PathBuf) -> Result<(), Failure> {
+        #[cfg(test)]
+        crate::output::tests::may_die(self.0.len());
         let free = match to.symlink_metadata() {
             Ok(_) => Err(ErrorKind::AlreadyExists.into()),
             Err(_) => Ok(()),
@@ -31,39 +32,19 @@ impl Moves {
     }
 }
 
-/// Threads that wait for files: a file system that keeps a journal writes what comes at once in one step.
-const AT_ONCE: usize = 8;
-
 /// Waits until all that a folder holds is on the disk, but for the names in the folder itself, which go elsewhere.
 pub(crate) fn sync(folder: &Path) -> Result<(), Failure> {
-    let (mut files, mut folders, mut next) = (Vec::new(), vec![folder.to_path_buf()], 0);
-    while let Some(folder) = folders.get(next).cloned() {
-        for entry in fs::read_dir(&folder).map_err(Failure::io(&folder))? {
-            let path = entry.map_err(Failure::io(&folder))?.path();
-            if path.is_dir() { folders.push(path) } else { files.push(path) }
+    for entry in fs::read_dir(folder).map_err(Failure::io(folder))? {
+        let path = entry.map_err(Failure::io(folder))?.path();
+        if path.is_dir() {
+            sync(&path)?;
+            sync_folder(&path)?;
+        } else {
+            let file = OpenOptions::new().write(true).open(&path);
+            file.and_then(|file| file.sync_all()).map_err(Failure::io(&path))?;
         }
-        next += 1;
     }
-    let share = files.len().div_ceil(AT_ONCE).max(1);
-    thread::scope(|scope| {
-        let parts: Vec<_> = files
-            .chunks(share)
-            .map(|part| (part, thread::Builder::new().spawn_scoped(scope, move || sync_files(part))))
-            .collect();
-        parts.into_iter().try_for_each(|(part, started)| match started.map(ScopedJoinHandle::join) {
-            Ok(Ok(ended)) => ended,
-            // Where there are no more threads.
-            _ => sync_files(part),
-        })
-    })?;
-    folders[1..].iter().rev().try_for_each(|folder| sync_folder(folder))
-}
-
-fn sync_files(paths: &[PathBuf]) -> Result<(), Failure> {
-    paths.iter().try_for_each(|path| {
-        let file = OpenOptions::new().write(true).open(path);
-        file.and_then(|file| file.sync_all()).map_err(Failure::io(path))
-    })
+    Ok(())
 }
 
 /// Waits until the names in a folder are on the disk, where the system has that.

@@ -126,11 +126,12 @@ pub(crate) struct Shape {
     pub(crate) samples: u64,
     /// Alleles of a call; null where the store holds dosages.
     ploidy: Option<u64>,
-    pub(crate) components: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    components: Option<usize>,
 }
 
 impl Shape {
-    pub(crate) fn new(genotypes: &Genotypes, components: usize) -> Self {
+    pub(crate) fn new(genotypes: &Genotypes, components: Option<usize>) -> Self {
         let ploidy = match genotypes.kind() {
             GenotypeKind::Calls { ploidy } => Some(ploidy),
             GenotypeKind::Dosages => None,
@@ -208,7 +209,7 @@ impl Record {
             provenance: Provenance::new(job.started, &job.device, job.memory, pca.memory),
             device: job.device.info().into(),
             stores: store_records(&job.stores),
-            shape: Shape::new(&job.stores.genotypes, pca.singular_values.len()),
+            shape: Shape::new(&job.stores.genotypes, Some(pca.singular_values.len())),
             counted_allele,
             variants: (&pca.counts).into(),
             contigs: job.stores.contigs.clone(),

@@ -18,6 +18,21 @@ pub(super) fn number(element: &[u8], dtype: StoredType) -> String {
         };
     }
     match dtype {
+        StoredType::F16 => read!(half::f16),
+        StoredType::F32 => read!(f32),
+        StoredType::F64 => read!(f64),
+        _ => integer(element, dtype).map(|number| number.to_string()).unwrap_or_default(),
+    }
+}
+
+/// The same of an integer, as a number; none of other types.
+pub(super) fn integer(element: &[u8], dtype: StoredType) -> Option<i128> {
+    macro_rules! read {
+        ($number:ty) => {
+            element.try_into().ok().map(|bytes| <$number>::from_ne_bytes(bytes).into())
+        };
+    }
+    match dtype {
         StoredType::Bool | StoredType::U8 => read!(u8),
         StoredType::I8 => read!(i8),
         StoredType::I16 => read!(i16),
@@ -26,9 +41,7 @@ pub(super) fn number(element: &[u8], dtype: StoredType) -> String {
         StoredType::U32 => read!(u32),
         StoredType::I64 => read!(i64),
         StoredType::U64 => read!(u64),
-        StoredType::F16 => read!(half::f16),
-        StoredType::F32 => read!(f32),
-        StoredType::F64 => read!(f64),
+        StoredType::F16 | StoredType::F32 | StoredType::F64 => None,
     }
 }
 

@@ -74,8 +74,8 @@ impl GenotypeStore {
         let (mut variants, mut samples) = (0_u64, 0);
         for (path, layout) in found {
             let array = ZarrArray::open(store, &path, missing)?;
-            let (rows, columns) = (array.shape()[0], array.shape()[1]);
             let this = genotype_kind(&array)?;
+            let (rows, columns) = (array.shape()[0], array.shape()[1]);
             let (before, of) = kind.unwrap_or((this, columns));
             kind = together(before, this).filter(|_| columns == of).map(|kind| (kind, of));
             if kind.is_none() {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{
     guard::{Decoded, Fault, u32_at},
+    layout,
     metadata::{Element, Metadata},
 };
 use crate::StoredType;
@@ -120,23 +121,7 @@ pub(super) fn utf8(element: &[u8]) -> Decoded<&str> {
 }
 
 pub(super) fn whole(element: &[u8], dtype: StoredType) -> Decoded<i64> {
-    macro_rules! read {
-        ($number:ty) => {
-            element.try_into().ok().and_then(|bytes| i64::try_from(<$number>::from_ne_bytes(bytes)).ok())
-        };
-    }
-    let value = match dtype {
-        StoredType::I8 => read!(i8),
-        StoredType::U8 => read!(u8),
-        StoredType::I16 => read!(i16),
-        StoredType::U16 => read!(u16),
-        StoredType::I32 => read!(i32),
-        StoredType::U32 => read!(u32),
-        StoredType::I64 => read!(i64),
-        StoredType::U64 => read!(u64),
-        StoredType::Bool | StoredType::F16 | StoredType::F32 | StoredType::F64 => {
-            return Err("holds no integers".into());
-        }
-    };
-    value.ok_or_else(|| "has an integer above 2^63".into())
+    let number = layout::integer(element, dtype).filter(|_| dtype != StoredType::Bool);
+    let number = number.ok_or("holds no integers")?;
+    i64::try_from(number).map_err(|_| "has an integer above 2^63".into())
 }

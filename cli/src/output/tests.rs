@@ -55,17 +55,73 @@ fn a_dropped_output_leaves_nothing() {
     assert_eq!(names_in(&target), ["mine.txt", EIGENVEC, RECORD], "stale results go, other files stay");
 }
 
-/// In a container every run has the same process number.
+/// One may be at work on another machine.
 #[test]
 fn folders_of_other_runs_stay() {
     let root = tempfile::tempdir().unwrap();
-    let pid = std::process::id();
-    let other = root.path().join(format!(".out.partial-{pid}"));
-    fs::create_dir(&other).unwrap();
+    let (target, other) = (root.path().join("out"), root.path().join("out/.teatime.partial-other"));
+    assert_eq!(left(&target), None);
+    fs::create_dir_all(&other).unwrap();
     fs::write(other.join(SCORES), "busy").unwrap();
-    run(&root.path().join("out"), &[SCORES], "x");
-    drop(prepare(&root.path().join("out/"), true));
+    run(&target, &[SCORES], "x");
+    drop(prepare(&target, true));
     assert_eq!(contents(&other), [(SCORES.to_owned(), "busy".to_owned())]);
+    let left = left(&target).unwrap();
+    assert!(left.contains("`.teatime.partial-other` left by a run") && !left.contains(ASIDE), "{left}");
+}
+
+/// In the process of a run that is killed, and of none other.
+const DIES: &str = "TEATIME_TEST_DIES_BEFORE_MOVE";
+
+/// Ends the process before a move of its last steps.
+pub(crate) fn may_die(move_: usize) {
+    if std::env::var(DIES).is_ok_and(|at| at == move_.to_string()) {
+        std::process::abort();
+    }
+}
+
+/// What a run is that is killed among its last steps; on its own, nothing.
+#[test]
+fn killed() {
+    if let Some(target) = std::env::var_os("TEATIME_TEST_TARGET") {
+        run(Path::new(&target), &[SCORES, EIGENVEC], "new");
+    }
+}
+
+#[test]
+fn after_a_kill_among_the_last_steps_earlier_results_come_back() {
+    // Three files go aside, two and the record come.
+    for at in 0..=6 {
+        let root = tempfile::tempdir().unwrap();
+        let target = root.path().join("out");
+        run(&target, &[SCORES, EIGENVEC], "old");
+        let before = contents(&target);
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "output::tests::killed"]).env("TEATIME_TEST_TARGET", &target);
+        let ended = child.env(DIES, at.to_string()).output().unwrap();
+        assert_eq!(ended.status.success(), at == 6, "{ended:?}");
+        let said = left(&target);
+        if at == 6 {
+            assert!(said.is_none() && contents(&target)[0].1 == "new");
+            continue;
+        }
+        let said = said.unwrap();
+        let entries = fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().path());
+        let scratch = entries.into_iter().find(|path| path.is_dir()).unwrap();
+        let aside = scratch.join(ASIDE);
+        assert_eq!(said.contains(&*aside.to_string_lossy()), at > 0, "{said}");
+        if let Err(why) = prepare(&target, true) {
+            assert!(at > 0 && why.contains(&said), "{why}");
+        }
+        // As it says.
+        for entry in fs::read_dir(&aside).unwrap() {
+            let path = entry.unwrap().path();
+            fs::rename(&path, target.join(path.file_name().unwrap())).unwrap();
+        }
+        fs::remove_dir_all(scratch).unwrap();
+        assert_eq!(contents(&target), before, "{at}");
+        drop(prepare(&target, true).unwrap());
+    }
 }
 
 #[test]
@@ -105,31 +161,15 @@ fn a_failure_among_the_last_steps_brings_the_earlier_results_back() {
     fs::write(target.join(PLOT), "mine").unwrap();
     let why = output.commit().unwrap_err().to_string();
     assert!(why.contains(PLOT) && why.contains("exists"), "{why}");
+    // The new ones stay where they are.
+    let (_, scratch) = why.split_once("the results so far are in ").unwrap();
+    let new: Vec<_> = contents(Path::new(scratch)).into_iter().filter(|(_, text)| text == "new").collect();
+    assert_eq!(new.len(), 4, "{new:?}");
+    assert_eq!(names_in(Path::new(scratch)).len(), 5);
+    fs::remove_dir_all(scratch).unwrap();
     before.push((PLOT.into(), "mine".into()));
     before.sort();
     assert_eq!(contents(&target), before);
-}
-
-#[test]
-fn what_cannot_go_back_is_named() {
-    let root = tempfile::tempdir().unwrap();
-    let target = root.path().join("out");
-    run(&target, &[SCORES], "old");
-    let output = prepare(&target, true).unwrap();
-    fill(&output, &[SCORES], "new");
-    // As a run that is killed leaves it.
-    let mut moves = Moves::default();
-    fs::create_dir(output.path(ASIDE)).unwrap();
-    moves.make(target.join(RECORD), output.path(ASIDE).join(RECORD)).unwrap();
-    let Output { mut scratch, _lock, .. } = output;
-    scratch.disable_cleanup(true);
-    drop(_lock);
-    let why = prepare(&target, true).unwrap_err();
-    let aside = scratch.path().join(ASIDE);
-    assert!(why.contains("holds scores.tsv") && why.contains(&*aside.to_string_lossy()), "{why}");
-    assert!(aside.join(RECORD).exists());
-    moves.undo().unwrap();
-    drop(prepare(&target, true).unwrap());
 }
 
 #[test]

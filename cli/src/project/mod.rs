@@ -89,7 +89,7 @@ pub(crate) struct ProjectArgs {
     #[command(flatten)]
     stores: StoreArgs,
     #[command(flatten)]
-    resources: Resources,
+    pub(crate) resources: Resources,
 }
 
 const HELP: &str = "\
@@ -120,9 +120,9 @@ Examples:
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
 SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
-only the summary could not be printed). run.json is written last and removed
-first: where it is, all results are there. While a run writes to DIR, another
-that would is refused.";
+only the summary could not be printed, or an error names the folder that has
+what is done). run.json is written last and removed first: where it is, all
+results are there. While a run writes to DIR, another that would is refused.";
 
 /// Time of the stages that follow each other.
 #[derive(Clone, Debug, Default)]

@@ -27,6 +27,8 @@ pub(super) struct Record<'a> {
     device: DeviceRecord,
     stores: Vec<StoreRecord>,
     shape: Shape,
+    #[serde(skip)]
+    components: usize,
     contigs: Option<Contigs>,
     ploidy_mismatch: Option<PloidyMismatch>,
     #[serde(skip)]
@@ -96,7 +98,8 @@ impl<'a> Record<'a> {
             provenance: Provenance::new(done.started, done.device, args.resources.budget(), result.memory),
             device: done.device.info().into(),
             stores: store_records(done.stores),
-            shape: Shape::new(&done.stores.genotypes, result.scores.cols()),
+            shape: Shape::new(&done.stores.genotypes, Some(result.scores.cols())),
+            components: result.scores.cols(),
             contigs: done.stores.contigs.clone(),
             ploidy_mismatch: done.stores.ploidy_mismatch,
             changes: done.stores.changes(),
@@ -151,7 +154,7 @@ impl<'a> Record<'a> {
         line("", size.join(" x "));
         let of = [
             text::plural(matched.loadings.variants, "variant"),
-            text::plural(shape.components as u64, "component"),
+            text::plural(self.components as u64, "component"),
         ];
         line("loadings", format!("{}: {}, scaler {}", reference.path, of.join(" x "), reference.scaler));
         line("variants", matched.used());

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Ran, Scratch, command, fixture, json, names, pca, rows};
+use crate::support::{Ran, Scratch, command, copy, fixture, names, pca, rows};
 
 /// A command that is at work, by what it makes.
 struct Busy(Child);
@@ -124,8 +124,12 @@ fn after_a_kill_the_next_run_works() {
     run.signal("-KILL");
     assert_eq!(run.wait().status.code(), None);
     assert_eq!(fs::read(out.join("scores.tsv")).unwrap(), before);
-    pca(&store, &out, &["-k", "2", "--overwrite"]).ok();
+    let left = names(&out).into_iter().find(|name| name.starts_with('.')).unwrap();
+    let ran = pca(&store, &out, &["-k", "2", "--overwrite"]).ok();
+    let warning = format!("warning: {}: `{left}` left by a run that was killed", out.display());
+    assert!(ran.err.starts_with(&warning), "{}", ran.err);
     assert_eq!(rows(&out.join("scores.tsv"))[0].len(), 3);
+    assert!(out.join(left).exists(), "it may be of a run on another machine");
 }
 
 #[test]
@@ -141,33 +145,27 @@ fn a_second_run_is_refused() {
     pca(&store, &out, &[]).ok();
 }
 
+/// What was computed is not lost because a later variant has no place.
 #[test]
-fn runs_at_once_do_not_mix_their_files() {
+fn an_error_in_the_loadings_keeps_the_components() {
     let scratch = Scratch::new();
-    let (out, store) = (scratch.join("out"), fixture("all_v3.vcz"));
-    for round in 0..10 {
-        let start = |k: usize| {
-            let mut command = command(["pca".as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]);
-            command.args(["--overwrite", "-k", &k.to_string()]);
-            command.args(k.is_multiple_of(2).then_some("--loadings"));
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary should start")
-        };
-        let runs: Vec<Child> = (1..=4).map(|i| start(round + i)).collect();
-        let ran: Vec<Ran> = runs.into_iter().map(|run| run.wait_with_output().unwrap().into()).collect();
-        assert!(ran.iter().any(|ran| ran.code == 0));
-        for ran in ran.iter().filter(|ran| ran.code != 0) {
-            assert!(ran.code == 1 && ran.err.contains("another run"), "{}", ran.err);
-        }
-        let record = json(&fs::read_to_string(out.join("run.json")).unwrap());
-        let k = usize::try_from(record["shape"]["components"].as_u64().unwrap()).unwrap();
-        assert_eq!(rows(&out.join("scores.tsv"))[0].len(), k + 1);
-        assert_eq!(rows(&out.join("pca.eigenvec"))[0].len(), k + 1);
-        assert_eq!(rows(&out.join("eigenvalues.tsv")).len(), k);
-        assert_eq!(fs::read_to_string(out.join("pca.eigenval")).unwrap().lines().count(), k);
-        assert_eq!(out.join("loadings.tsv.gz").exists(), k.is_multiple_of(2));
-        let mut files: Vec<_> =
-            record["files"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
-        files.sort_unstable();
-        assert_eq!(names(&out), files);
+    let (out, store) = (scratch.join("out"), scratch.join("store.vcz"));
+    copy(&fixture("all_v3.vcz"), &store);
+    fs::remove_file(store.join("variant_position/c/2")).unwrap();
+    let ran = pca(&store, &out, &["--loadings", "--threads", "1"]);
+    let all = names(&out);
+    let [left] = &all[..] else { panic!("{all:?}") };
+    let left = out.join(left);
+    let words = format!("; the results so far are in {}\n", left.display());
+    assert!(ran.code == 1 && ran.err.contains("variant_position: chunk [2]"), "{}", ran.err);
+    assert!(ran.err.ends_with(&words), "{}", ran.err);
+    pca(&store, &scratch.join("whole"), &["--threads", "1"]).ok();
+    for name in ["scores.tsv", "pca.eigenvec", "pca.eigenval", "eigenvalues.tsv"] {
+        let read = |folder: &Path| fs::read(folder.join(name)).unwrap();
+        assert!(read(&left) == read(&scratch.join("whole")), "{name}");
     }
+    assert_eq!(
+        names(&left).iter().filter(|name| ["run.json", "loadings.tsv.gz"].contains(&&***name)).count(),
+        0
+    );
 }
