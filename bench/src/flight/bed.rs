@@ -1,9 +1,9 @@
 //! The first pass over a .bed that the system has in its cache, and its whole decomposition.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex},
     time::Instant,
 };
@@ -14,6 +14,7 @@ use teatime::{
     genotype::{Method, PcaOptions, pca},
     linalg::{RandomizedSvd, Stop},
 };
+use tempfile::TempDir;
 
 use super::rows::COLUMNS;
 use crate::{data, measure::Session, report::Unit::Milliseconds, table};
@@ -23,7 +24,7 @@ const VARIANTS: [u64; 4] = [1000, 10_000, 100_000, 400_000];
 
 /// The largest file that the time and a sixteenth of the memory allow.
 pub(super) fn bed(session: &mut Session<'_>) {
-    let folder = match Scratch::new() {
+    let folder = match scratch() {
         Ok(folder) => folder,
         Err(why) => return session.failed("bed", &why.to_string()),
     };
@@ -37,7 +38,7 @@ pub(super) fn bed(session: &mut Session<'_>) {
             return session.skipped(&id, &format!("it would take about {} s", table::number(expected)));
         }
         let began = Instant::now();
-        let prefix = folder.0.join("flight");
+        let prefix = folder.path().join("flight");
         let found = write(&prefix, variants, COLUMNS)
             .map_err(|error| error.to_string())
             .and_then(|()| passes(session.device, &prefix).map_err(|error| error.to_string()));
@@ -74,22 +75,9 @@ fn passes(device: &Device, prefix: &Path) -> Result<[f64; 2], Error> {
     Ok([first.unwrap_or(whole), whole])
 }
 
-/// A folder that is removed when it is dropped.
-pub(super) struct Scratch(pub(super) PathBuf);
-
-impl Scratch {
-    pub(super) fn new() -> io::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("teatime-bench-{}", std::process::id()));
-        fs::create_dir_all(&folder)?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left is the system's to clear.
-        drop(fs::remove_dir_all(&self.0));
-    }
+/// A folder of this call's own, removed when it is dropped.
+pub(super) fn scratch() -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix("teatime-bench-").tempdir()
 }
 
 /// Writes PREFIX.bed of random calls, one in 64 missing, with its .bim and .fam.
@@ -124,9 +112,10 @@ mod tests {
 
     #[test]
     fn a_file_of_any_shape_opens() {
-        let folder = Scratch::new().unwrap();
+        let [folder, other] = [scratch().unwrap(), scratch().unwrap()];
+        drop(other);
         for (variants, samples) in [(1, 1), (5, 63), (300, 64), (7, 130)] {
-            let prefix = folder.0.join("x");
+            let prefix = folder.path().join("x");
             write(&prefix, variants, samples).unwrap();
             let file = BedFile::open(&prefix).unwrap();
             assert_eq!((file.n_variants(), file.n_samples()), (variants, samples));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    bed::{self, Scratch},
+    bed::{self, scratch},
     headline,
     rows::size,
 };
@@ -15,13 +15,14 @@ use crate::{measure::Session, report::Unit::Milliseconds, table};
 
 /// Processes with a filled cache.
 const WARM: usize = 3;
-/// Of the .bed that the command line decomposes.
-const BED: [u64; 2] = [165_000, 1000];
+/// Variants of the files that the command line decomposes, each ten times as many as before, and their samples.
+const VARIANTS: [u64; 3] = [1650, 16_500, 165_000];
+const SAMPLES: u64 = 1000;
 
 /// Processes that open the device, launch, and decompose as many rows of the headline as fit; and the command line.
 pub(super) fn startup(session: &mut Session<'_>) {
     let started = Instant::now();
-    let folder = match Scratch::new() {
+    let folder = match scratch() {
         Ok(folder) => folder,
         Err(why) => return session.failed("start-up", &why.to_string()),
     };
@@ -37,7 +38,7 @@ pub(super) fn startup(session: &mut Session<'_>) {
         }
         let began = Instant::now();
         let rows_text = rows.to_string();
-        let found = processes(&folder.0, |cache| {
+        let found = processes(folder.path(), |cache| {
             let program = std::env::current_exe().map_err(|error| error.to_string())?;
             let text = output(Command::new(program).args(["--startup", &name, "--rows", &rows_text]), cache)?;
             let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -53,30 +54,41 @@ pub(super) fn startup(session: &mut Session<'_>) {
         }
         before = Some((rows, began.elapsed().as_secs_f64()));
     }
-    command_line(session, &folder.0, &name);
+    command_line(session, folder.path(), &name, started);
 }
 
-/// `teatime pca` of a .bed, where the program is beside this one.
-fn command_line(session: &mut Session<'_>, folder: &Path, name: &str) {
-    let id = format!("teatime pca of {}x{}", BED[0], BED[1]);
+/// `teatime pca` of each .bed that there is time for, where the program is beside this one.
+fn command_line(session: &mut Session<'_>, folder: &Path, name: &str, started: Instant) {
     let program = std::env::current_exe().map(|path| path.with_file_name("teatime"));
     let Some(program) = program.ok().filter(|path| path.is_file()) else {
-        return session.skipped(&id, "no teatime beside this program");
+        return session.skipped("teatime pca", "no teatime beside this program");
     };
     let (prefix, out) = (folder.join("pca"), folder.join("out"));
-    if let Err(error) = bed::write(&prefix, BED[0], BED[1]) {
-        return session.failed(&id, &error.to_string());
-    }
-    let found = processes(folder, |cache| {
-        let mut command = Command::new(&program);
-        command.arg("pca").arg(&prefix).args(["--device", name, "--overwrite", "--out"]).arg(&out);
-        let started = Instant::now();
-        output(&mut command, cache)?;
-        Ok([started.elapsed().as_secs_f64()])
-    });
-    match found {
-        Ok(found) => keep(session, &id, &found, 0),
-        Err(why) => session.failed(&id, &why),
+    let [mut earlier, mut last] = [0.0_f64; 2];
+    for variants in VARIANTS {
+        let id = format!("teatime pca of {variants}x{SAMPLES}");
+        // What more variants take grows by ten; what every process takes does not.
+        let expected = (1 + WARM) as f64 * (last + 10.0 * (last - earlier).max(0.0));
+        if last > 0.0 && expected > session.budget - started.elapsed().as_secs_f64() {
+            return session.skipped(&id, &format!("it would take about {} s", table::number(expected)));
+        }
+        if let Err(error) = bed::write(&prefix, variants, SAMPLES) {
+            return session.failed(&id, &error.to_string());
+        }
+        let found = processes(folder, |cache| {
+            let mut command = Command::new(&program);
+            command.arg("pca").arg(&prefix).args(["--device", name, "--overwrite", "--out"]).arg(&out);
+            let started = Instant::now();
+            output(&mut command, cache)?;
+            Ok([started.elapsed().as_secs_f64()])
+        });
+        match found {
+            Ok(found) => {
+                keep(session, &id, &found, 0);
+                (earlier, last) = (last, found[WARM][0]);
+            }
+            Err(why) => return session.failed(&id, &why),
+        }
     }
 }
 
