@@ -2,8 +2,9 @@
 //! machine without a GPU. The newest compiler stands for those of users; the oldest makes the PTX that is shipped, and lacks
 //! some of what it declares.
 //!
-//! `gate.sha256` beside this file names the kernels that have passed for all architectures. Those are compiled for two of
-//! them (and to PTX: `images`); any other for all, which writes the file anew, and fails until it is committed.
+//! `gate.sha256` beside this file names the kernels that have passed for all architectures, with the options and by the
+//! compilers that there are now. Those are compiled for two of them (and to PTX: `images`); any other for all, which writes the
+//! file anew, and fails until it is committed. Where the newest compiler here is not [`RECORDED`], all are compiled for all.
 //!
 //! The compilers' folders are named by `TEATIME_CUDA_LIBRARIES`. `TEATIME_REQUIRE_DEVICES` with `nvrtc` in it makes their
 //! absence a failure.
@@ -25,11 +26,13 @@ use sha2::{Digest, Sha256};
 use super::{
     cache::{Cache, Key, hex},
     images, libraries,
-    nvrtc::Nvrtc,
+    nvrtc::{self, Nvrtc},
     source::{HEADERS, source},
 };
 use crate::{kernel::KernelDef, registry};
 
+/// The version of the newest compiler that the record is of.
+const RECORDED: (i32, i32) = (13, 0);
 /// Ampere, Hopper, and the two generations of Blackwell, by the newest compiler.
 const NEWEST: [&str; 4] = ["sm_80", "sm_90a", "sm_100", "sm_120"];
 /// The architecture whose PTX is shipped, by the oldest.
@@ -109,7 +112,9 @@ fn passed_before() -> Cache {
 fn digests() -> BTreeMap<&'static str, String> {
     let digest = |parts: &[&str]| hex(&Sha256::digest(parts.join("\0")));
     let of = |kernel: &&KernelDef| (kernel.name, digest(&[kernel.cuda, &format!("{:?}", (kernel.specs)())]));
-    let mut common = vec![include_str!("gate.rs")];
+    // The newest compiler's version is in this file.
+    let compilers = format!("{} {:?}", nvrtc::OPTIONS, images::SHIPPED_NVRTC);
+    let mut common = vec![include_str!("gate.rs"), &compilers];
     common.extend(HEADERS.iter().flat_map(|&(name, text)| [name, text]));
     registry::kernels().iter().map(of).chain([("all", digest(&common))]).collect()
 }
@@ -138,8 +143,9 @@ fn every_spec_of_every_kernel_compiles() {
         return;
     };
     let mut programs = Vec::new();
+    let of_record = newest.version() == RECORDED;
     for kernel in registry::kernels() {
-        let archs = if changed.contains(&kernel.name) { [&NEWEST[..], &OLDEST] } else { KNOWN };
+        let archs = if changed.contains(&kernel.name) || !of_record { [&NEWEST[..], &OLDEST] } else { KNOWN };
         for spec in (kernel.specs)() {
             let source = source(kernel, &spec).unwrap();
             for (nvrtc, archs) in [newest, oldest].into_iter().zip(archs) {
@@ -167,6 +173,7 @@ fn every_spec_of_every_kernel_compiles() {
     let faults: Vec<_> = pool.install(|| programs.par_iter().filter_map(check).collect());
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), programs.len(), faults.join("\n"));
     if committed != recorded(&digests) {
+        assert!(of_record, "all is well, but {changed:?} have changed: the record wants NVRTC {RECORDED:?}");
         fs::write(record(), recorded(&digests)).unwrap();
         panic!("all is well, but {changed:?} have changed: commit {}, written anew", record().display());
     }

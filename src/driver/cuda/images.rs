@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::{
     cache::{Cache, Key},
     libraries,
-    nvrtc::Nvrtc,
+    nvrtc::{self, Nvrtc},
     source::{HEADERS, source},
 };
 use crate::{
@@ -20,12 +20,10 @@ use crate::{
 };
 
 /// The version of NVRTC that PTX is shipped from: the first that knows 9.0a, so that the most drivers load it.
-const SHIPPED_NVRTC: (i32, i32) = (12, 0);
+pub(super) const SHIPPED_NVRTC: (i32, i32) = (12, 0);
 /// The architecture that PTX is shipped for: the least, whose PTX drivers compile for all newer ones. (No kernel has an
 /// instruction of a newer one.)
 const SHIPPED_ARCH: &str = "compute_80";
-/// Options that PTX is shipped with.
-const SHIPPED_OPTIONS: &str = "--std=c++17";
 
 /// Where one device's kernels come from.
 #[derive(Debug)]
@@ -64,7 +62,7 @@ impl Images {
         match self.compiler(nvrtc) {
             Ok((nvrtc, arch)) => {
                 let made = self.compiled(nvrtc, &arch, kernel, &source, spec);
-                // A compiler without its builtins refuses everything.
+                // A compiler that is damaged refuses everything.
                 made.or_else(|error| self.shipped(kernel, &source).ok_or(error))
             }
             Err(why) => self
@@ -128,7 +126,7 @@ fn nowhere(why: &str) -> String {
 }
 
 fn shipped_key(kernel: &'static KernelDef, source: &str) -> Key {
-    Key::new(kernel.name, source, HEADERS, SHIPPED_OPTIONS, SHIPPED_ARCH, SHIPPED_NVRTC)
+    Key::new(kernel.name, source, HEADERS, nvrtc::OPTIONS, SHIPPED_ARCH, SHIPPED_NVRTC)
 }
 
 /// Writes every CUDA kernel as PTX into a folder, for machines that have NVIDIA's driver and no NVRTC.

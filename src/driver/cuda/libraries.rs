@@ -160,23 +160,32 @@ pub(super) fn real_nvrtc_candidates(major: i32) -> Vec<Candidate> {
     candidates(NVRTC, &explicit_folders(), &folders(), major)
 }
 
-/// Loads NVRTC for good, after its builtins: from 13.0 on it finds those only where they are loaded already.
+/// Loads the builtins of an NVRTC of that version, without which it compiles nothing: from beside it, else by their name. From
+/// 13.0 on it finds them only where they are loaded already.
 ///
 /// # Errors
 /// The loader's reason.
-pub(super) fn load_nvrtc(path: &Path) -> Result<&'static Library, String> {
-    if let Some((folder, name)) = folder_and_name(path) {
-        // libnvrtc.so.13 needs libnvrtc-builtins.so.13.0, nvrtc64_130_0.dll needs nvrtc-builtins64_130.dll.
-        let builtins = name.replacen("nvrtc", "nvrtc-builtins", 1).replace("0_0.dll", "");
-        for beside in names(&folder).into_iter().filter(|beside| beside.starts_with(&builtins)) {
-            load(&folder.join(beside))?;
-        }
+pub(super) fn load_builtins(nvrtc: &Path, (major, minor): (i32, i32)) -> Result<(), String> {
+    // The emulator's has none.
+    if !NVRTC.iter().any(|&(_, name)| nvrtc.ends_with(name)) {
+        return Ok(());
     }
-    load(path)
+    let name = if cfg!(windows) {
+        format!("nvrtc-builtins64_{major}{minor}.dll")
+    } else {
+        format!("libnvrtc-builtins.so.{major}.{minor}")
+    };
+    let beside = nvrtc.with_file_name(&name);
+    load(if beside.is_file() { &beside } else { Path::new(&name) })
+        .map(drop)
+        .map_err(|why| format!("{} lacks a part of it: {why}", nvrtc.display()))
 }
 
 /// Loads a library for good.
-fn load(path: &Path) -> Result<&'static Library, String> {
+///
+/// # Errors
+/// The loader's reason.
+pub(super) fn load(path: &Path) -> Result<&'static Library, String> {
     // SAFETY: these are NVIDIA's libraries by their names; their initialisers need nothing of us.
     let library = unsafe { Library::new(path) }.map_err(|error| {
         let why = error.to_string();

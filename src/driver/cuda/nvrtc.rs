@@ -15,6 +15,9 @@ use libloading::Library;
 
 use super::libraries;
 
+/// Options of every program, beside the architecture.
+pub(super) const OPTIONS: &str = "--std=c++17";
+
 type Program = *mut c_void;
 type Status = c_int;
 
@@ -137,9 +140,9 @@ impl Nvrtc {
     /// Loads an NVRTC by path, or by a name for the system's loader; `include` is one more folder of headers.
     ///
     /// # Errors
-    /// The loader's reason, or the function that it lacks.
+    /// The loader's reason, or the function that it lacks; so too where its builtins are not here.
     pub(crate) fn open(path: &Path, include: Option<&Path>) -> Result<Self, String> {
-        let functions = Functions::of(libraries::load_nvrtc(path)?)?;
+        let functions = Functions::of(libraries::load(path)?)?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
         let mut archs;
         // SAFETY: each pointer is to an integer; the list is as long as the library says.
@@ -149,8 +152,9 @@ impl Nvrtc {
             archs = vec![0; usize::try_from(count).unwrap_or(0)];
             functions.check((functions.archs)(archs.as_mut_ptr()))?;
         }
+        libraries::load_builtins(path, (major, minor))?;
         archs.sort_unstable();
-        let mut options = vec!["--std=c++17".to_owned()];
+        let mut options = vec![OPTIONS.to_owned()];
         options.extend(include.map(|folder| format!("--include-path={}", folder.display())));
         Ok(Self { functions, version: (major, minor), archs, options })
     }
@@ -294,5 +298,39 @@ mod tests {
         assert_eq!(chosen((12, 4), (8, 7), 12_020).as_deref(), Some("sm_86"));
         assert_eq!(chosen((12, 4), (10, 0), 12_020), None);
         assert_eq!(arch(&[], (12, 0), (8, 0), 12_000), None);
+    }
+
+    /// In a process of its own: here, other tests have loaded the builtins, which are then found by their name.
+    #[test]
+    #[cfg(unix)]
+    fn what_opens_compiles() {
+        const ALONE: &str = "TEATIME_TEST_NVRTC";
+        if let Some(path) = std::env::var_os(ALONE) {
+            // Where the system's loader knows the builtins, all is well.
+            match Nvrtc::open(Path::new(&path), None) {
+                Ok(nvrtc) => {
+                    assert!(!nvrtc.compile("empty.cu", "", &[], "compute_80").unwrap().image.is_empty())
+                }
+                Err(why) => assert!(!why.contains('\n') && why.contains("libnvrtc-builtins.so."), "{why}"),
+            }
+            return;
+        }
+        let Some(_) = super::super::gate::nvrtc() else { return };
+        let folder = std::env::temp_dir().join(format!("teatime-nvrtc-{}", std::process::id()));
+        for (i, candidate) in libraries::real_nvrtc_candidates(i32::MAX).into_iter().enumerate() {
+            let name = candidate.path.file_name().filter(|_| candidate.path.is_absolute());
+            let Some(name) = name else { continue };
+            let alone = folder.join(i.to_string());
+            std::fs::create_dir_all(&alone).unwrap();
+            std::os::unix::fs::symlink(&candidate.path, alone.join(name)).unwrap();
+            let test = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "driver::cuda::nvrtc::tests::what_opens_compiles"])
+                .env(ALONE, alone.join(name))
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&test.stdout).into_owned();
+            assert!(test.status.success() && said.contains("1 passed"), "{candidate:?}: {said}");
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }
