@@ -1,6 +1,11 @@
 //! What a folder of results holds after each kind of end.
 
+use std::sync::RwLock;
+
 use super::*;
+
+/// Held by whoever starts processes: until they run their own program, these hold the locks of all runs of this one.
+static STARTS: RwLock<()> = RwLock::new(());
 
 fn prepare(target: &Path, overwrite: bool) -> Result<Output, String> {
     Output::prepare(target, "pca", &RESULTS, overwrite).map_err(|failure| failure.to_string())
@@ -37,6 +42,7 @@ fn names_in(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_dropped_output_leaves_nothing() {
+    let _no_starts = STARTS.read().unwrap();
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("a/b/out");
     let output = prepare(&target, false).unwrap();
@@ -58,6 +64,7 @@ fn a_dropped_output_leaves_nothing() {
 /// One may be at work on another machine.
 #[test]
 fn folders_of_other_runs_stay() {
+    let _no_starts = STARTS.read().unwrap();
     let root = tempfile::tempdir().unwrap();
     let (target, other) = (root.path().join("out"), root.path().join("out/.teatime.partial-other"));
     assert_eq!(left(&target), None);
@@ -90,6 +97,7 @@ fn killed() {
 
 #[test]
 fn after_a_kill_among_the_last_steps_earlier_results_come_back() {
+    let _alone = STARTS.write().unwrap();
     // Three files go aside, two and the record come.
     for at in 0..=6 {
         let root = tempfile::tempdir().unwrap();
@@ -126,6 +134,7 @@ fn after_a_kill_among_the_last_steps_earlier_results_come_back() {
 
 #[test]
 fn only_what_the_record_lists_gives_way() {
+    let _no_starts = STARTS.read().unwrap();
     let root = tempfile::tempdir().unwrap();
     let mine = |names: &[(&str, &str)], word: &str| {
         let target = root.path().join(word);
@@ -152,6 +161,7 @@ fn only_what_the_record_lists_gives_way() {
 
 #[test]
 fn a_failure_among_the_last_steps_brings_the_earlier_results_back() {
+    let _no_starts = STARTS.read().unwrap();
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("out");
     run(&target, &[SCORES, EIGENVEC, EIGENVAL], "old");
@@ -175,6 +185,7 @@ fn a_failure_among_the_last_steps_brings_the_earlier_results_back() {
 #[test]
 #[cfg(unix)]
 fn one_run_at_a_time() {
+    let _no_starts = STARTS.read().unwrap();
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("out");
     let first = prepare(&target, false).unwrap();
@@ -188,6 +199,7 @@ fn one_run_at_a_time() {
 
 #[test]
 fn stores_take_no_results() {
+    let _no_starts = STARTS.read().unwrap();
     let root = tempfile::tempdir().unwrap();
     for name in [".zgroup", ".zarray", "zarr.json"] {
         let store = root.path().join(name.trim_start_matches('.'));
