@@ -6,9 +6,7 @@
 #![allow(unsafe_code, reason = "loading a library runs its initialisers")]
 
 use std::{
-    env,
-    ffi::OsStr,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
 };
 
@@ -273,9 +271,10 @@ fn wheel_folders(prefix: &Path) -> Vec<PathBuf> {
 }
 
 /// Folder and file name of a path that is more than a name.
+#[cfg(any(test, not(feature = "cuda-emulator")))]
 fn folder_and_name(path: &Path) -> Option<(PathBuf, &str)> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
-    Some((folder.into(), path.file_name().and_then(OsStr::to_str)?))
+    Some((folder.into(), path.file_name().and_then(std::ffi::OsStr::to_str)?))
 }
 
 /// Names in a folder, the highest first; none where it cannot be read.
