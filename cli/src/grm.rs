@@ -13,12 +13,10 @@ use crate::{
     args::{Resources, local, up_to_half, up_to_one},
     contigs::Contigs,
     failure::Failure,
-    note,
     output::{Output, RECORD},
     progress::Bar,
     provenance::Provenance,
     report::{Bytes, DeviceRecord, Shape, StoreRecord, VariantsRecord, store_records, used},
-    say,
     store_args::StoreArgs,
     stores::{PloidyMismatch, Stores},
     text,
@@ -227,16 +225,8 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
         compute: stats.compute.as_secs_f64(),
     };
     let record = record(args, &stores, &device, &result, &output, started, seconds);
-    let json = serde_json::to_string_pretty(&record).map(|text| text + "\n");
-    let json = json.map_err(|error| Failure::Error(format!("{RECORD}: {error}")))?;
-    output.table(RECORD, |file| file.write_all(json.as_bytes()))?;
-    cancel.check()?;
-    for warning in &record.warnings {
-        note(&format!("warning: {warning}"));
-    }
-    let printed = if args.json { json } else { summary(&record) };
-    output.commit()?;
-    say(&printed)
+    let page = (!args.json).then(|| summary(&record));
+    output.finish(&record, &record.warnings, page, cancel)
 }
 
 /// A name that GCTA would read as none or two.

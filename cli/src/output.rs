@@ -10,14 +10,15 @@ use std::{
     path::{self, Path, PathBuf},
 };
 
-use serde::Deserialize;
-use teatime::genotype::Pca;
+use serde::{Deserialize, Serialize};
+use teatime::{Cancel, genotype::Pca};
 use tempfile::TempDir;
 
 use crate::{
     failure::Failure,
     note,
     place::{self, Moves},
+    say,
     stores::Stores,
     text,
 };
@@ -116,6 +117,26 @@ impl Output {
         lines(&mut file).and_then(|()| file.flush()).map_err(Failure::io(&path))
     }
 
+    /// Ends a run: writes its record, tells what was odd, gives the results their place, and prints the summary, or else the
+    /// record.
+    pub(crate) fn finish(
+        self,
+        record: &impl Serialize,
+        warnings: &[String],
+        summary: Option<String>,
+        cancel: &Cancel,
+    ) -> Result<(), Failure> {
+        let json = serde_json::to_string_pretty(record).map(|text| text + "\n");
+        let json = json.map_err(|error| Failure::Error(format!("{RECORD}: {error}")))?;
+        self.table(RECORD, |file| file.write_all(json.as_bytes()))?;
+        cancel.check()?;
+        for warning in warnings {
+            note(&format!("warning: {warning}"));
+        }
+        self.commit()?;
+        say(&summary.unwrap_or(json))
+    }
+
     /// The failure of a run that has results; these stay in the scratch folder, whose name it gets, unless the run was asked to
     /// stop.
     pub(crate) fn keep(mut self, failure: Failure) -> Failure {
@@ -126,7 +147,7 @@ impl Output {
 
     /// Gives the results, of which the record is one, their place on the disk. Where that fails, earlier results stay, and so
     /// do the new ones, in the scratch folder.
-    pub(crate) fn commit(mut self) -> Result<(), Failure> {
+    fn commit(mut self) -> Result<(), Failure> {
         let mut moves = Moves::default();
         let Err(failure) = self.move_in(&mut moves) else {
             self.made.keep();

@@ -15,12 +15,11 @@ use crate::{
     args::{MethodArg, PcaArgs, Resources},
     contigs::Contigs,
     failure::Failure,
-    loadings, note,
-    output::{self, LOADINGS, Output, RECORD, RESULTS},
+    loadings,
+    output::{self, LOADINGS, Output, RESULTS},
     plot::{self, Groups},
     progress::Bar,
     report::{Record, Stages, summary},
-    say,
     stores::Stores,
     text,
 };
@@ -157,15 +156,8 @@ impl Job {
         // After all that is read.
         let warnings = self.warnings(&result);
         let record = Record::new(&self, &result, &stages, warnings);
-        let json = record.json()?;
-        self.output.table(RECORD, |file| file.write_all(json.as_bytes()))?;
-        self.cancel.check()?;
-        for warning in &record.warnings {
-            note(&format!("warning: {warning}"));
-        }
-        let printed = if self.json { json } else { summary(&record) };
-        self.output.commit()?;
-        say(&printed)
+        let page = (!self.json).then(|| summary(&record));
+        self.output.finish(&record, &record.warnings, page, &self.cancel)
     }
 
     fn warnings(&self, result: &teatime::genotype::Pca) -> Vec<String> {

@@ -10,7 +10,6 @@ use teatime::{
 
 use crate::{
     contigs::Contigs,
-    failure::Failure,
     pca::Job,
     provenance::Provenance,
     store::Store,
@@ -236,11 +235,6 @@ impl Record {
             out: job.output.target().display().to_string(),
             files: job.output.files(),
         }
-    }
-
-    pub(crate) fn json(&self) -> Result<String, Failure> {
-        let json = serde_json::to_string_pretty(self);
-        json.map(|text| text + "\n").map_err(|error| Failure::Error(format!("run.json: {error}")))
     }
 }
 

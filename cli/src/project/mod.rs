@@ -29,10 +29,8 @@ use crate::{
     args::{Resources, local, up_to_one},
     contigs::Contigs,
     failure::Failure,
-    note,
     output::{Output, RECORD, joined, names},
     progress::Bar,
-    say,
     store_args::StoreArgs,
     stores::Stores,
     text,
@@ -182,18 +180,10 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
         result: &result,
         samples: &samples,
         stages: &stages,
-        output: &output,
     };
-    let record = Record::new(&done, counts, warnings);
-    let json = record.json()?;
-    output.table(RECORD, |file| file.write_all(json.as_bytes()))?;
-    cancel.check()?;
-    for warning in record.warnings() {
-        note(&format!("warning: {warning}"));
-    }
-    let printed = if args.json { json } else { record.summary() };
-    output.commit()?;
-    say(&printed)
+    let record = Record::new(&done, &output, counts, warnings);
+    let page = (!args.json).then(|| record.summary());
+    output.finish(&record, &record.warnings, page, cancel)
 }
 
 /// Whether enough of the loadings can be used, and what to warn of.

@@ -8,7 +8,6 @@ use teatime::{Device, genotype::Projection};
 use super::{COMMAND, ProjectArgs, Stages, counts::Counts, samples::Samples, table::Header};
 use crate::{
     contigs::Contigs,
-    failure::Failure,
     output::Output,
     provenance::Provenance,
     report::{Bytes, DeviceRecord, Shape, StoreRecord, store_records},
@@ -43,7 +42,7 @@ pub(super) struct Record<'a> {
     bytes: Bytes,
     /// Digest of every variant's sum of dosages and number of called samples.
     allele_counts: String,
-    warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
     out: String,
     files: Vec<String>,
 }
@@ -84,12 +83,11 @@ pub(super) struct Done<'a> {
     pub(super) result: &'a Projection,
     pub(super) samples: &'a Samples,
     pub(super) stages: &'a Stages,
-    pub(super) output: &'a Output,
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn new(done: &Done<'a>, matched: Counts, warnings: Vec<String>) -> Self {
-        let Done { args, header, result, stages, output, .. } = done;
+    pub(super) fn new(done: &Done<'a>, output: &Output, matched: Counts, warnings: Vec<String>) -> Self {
+        let Done { args, header, result, stages, .. } = done;
         let stats = &result.stats;
         Self {
             schema_version: 1,
@@ -131,15 +129,6 @@ impl<'a> Record<'a> {
             out: path(output.target()),
             files: output.files(),
         }
-    }
-
-    pub(super) fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    pub(super) fn json(&self) -> Result<String, Failure> {
-        let json = serde_json::to_string_pretty(self);
-        json.map(|text| text + "\n").map_err(|error| Failure::Error(format!("run.json: {error}")))
     }
 
     /// What the command prints when it is done.
