@@ -68,7 +68,7 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     fn chunk_shape(&self) -> &[u64];
     /// Element type.
     fn dtype(&self) -> StoredType;
-    /// A dosage that means a missing one, besides negative ones, which always do; NaN for NaN. None by default.
+    /// A value that means a missing one, besides negative ones; NaN for NaN. None by default.
     fn missing_value(&self) -> Option<f64> {
         None
     }

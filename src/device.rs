@@ -9,10 +9,10 @@ use std::{
 };
 
 use bytemuck::Pod;
-use rayon::ThreadPool;
+use rayon::{ThreadPool, prelude::*};
 
 use crate::{
-    DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Result,
+    Backend, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Result,
     driver::{ArgSlice, Driver, Memory, Slice, cpu::CpuDriver},
     kernel::{Access, Grid, Kernel, Spec},
 };
@@ -292,6 +292,29 @@ impl Device {
         }
         let pool = Arc::new(thread_pool(self.0.threads)?);
         Ok(self.0.pool.get_or_init(|| pool))
+    }
+
+    /// How many items [`each`](Self::each) works on at once.
+    pub(crate) fn at_once(&self) -> usize {
+        let pool = self.0.pool.get().filter(|_| self.info().backend == Backend::Cpu);
+        pool.map_or(1, |pool| pool.current_num_threads())
+    }
+
+    /// Calls `f`, which launches kernels that wait for nothing another call launches, with each item. Where the host's threads
+    /// are the device, several at once: a thread that has nothing to do in one item's kernel works on the next. Elsewhere in
+    /// order.
+    ///
+    /// # Errors
+    /// One that `f` returns.
+    pub(crate) fn each<T: Send>(
+        &self,
+        items: &mut [T],
+        f: impl Fn(&mut T) -> Result<()> + Send + Sync,
+    ) -> Result<()> {
+        if self.at_once() == 1 {
+            return items.iter_mut().try_for_each(f);
+        }
+        self.pool()?.install(|| items.par_iter_mut().with_max_len(1).try_for_each(f))
     }
 
     /// Memory for `bytes` bytes; poisoned and guarded on a checked device. `for_upload` when an upload is the first to use

@@ -1,9 +1,10 @@
 //! Packed codes to digits of a table.
 
+use bytemuck::{cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use super::simd::wide;
+use super::dot::{Dot, Path, Work};
 use crate::{driver::cpu::CpuLaunch, genotype::packed::digits::Params};
 
 /// Fours of rows of a task.
@@ -33,7 +34,14 @@ fn all<const SETS: usize, const SLICES: usize>(launch: CpuLaunch<'_>) {
         .zip(table.par_chunks(4 * FOURS * entries));
     let word0 = p.word0 as usize;
     pieces.for_each(|((out, packed), table)| {
-        wide(Fours::<SETS, SLICES> { packed: &packed[word0..], words, table, columns, width, out });
+        Path::best().run(Fours::<SETS, SLICES> {
+            packed: &packed[word0..],
+            words,
+            table,
+            columns,
+            width,
+            out,
+        });
     });
 }
 
@@ -48,55 +56,70 @@ struct Fours<'a, const SETS: usize, const SLICES: usize> {
     out: &'a mut [u32],
 }
 
-impl<const SETS: usize, const SLICES: usize> NullaryFnOnce for Fours<'_, SETS, SLICES> {
+impl<const SETS: usize, const SLICES: usize> Work for Fours<'_, SETS, SLICES> {
+    fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
+        dot.vectorize(Vectors { dot, fours: self });
+    }
+}
+
+struct Vectors<'a, D, const SETS: usize, const SLICES: usize> {
+    dot: D,
+    fours: Fours<'a, SETS, SLICES>,
+}
+
+impl<D: Dot, const SETS: usize, const SLICES: usize> NullaryFnOnce for Vectors<'_, D, SETS, SLICES> {
     type Output = ();
 
     #[inline(always)]
     fn call(self) {
-        let fours = self.out.chunks_exact_mut(self.width).zip(self.packed.chunks(4 * self.words));
-        for ((out, packed), table) in fours.zip(self.table.chunks(4 * SETS * SLICES)) {
-            four::<SETS, SLICES>(packed, self.words, table, self.columns, out);
+        let Self { dot, fours: Fours { packed, words, table, columns, width, out } } = self;
+        let fours = out.chunks_exact_mut(width).zip(packed.chunks(4 * words));
+        for ((out, packed), table) in fours.zip(table.chunks(4 * SETS * SLICES)) {
+            let lanes = out.len() / SETS;
+            for first in (0..columns).step_by(64) {
+                let len = 64.min(columns - first);
+                // Rows past the last are zeros, and so are their digits.
+                let mut rows = [[0; 4]; 4];
+                for (row, packed) in rows.iter_mut().zip(packed.chunks(words)) {
+                    let held = &packed[first / 16..];
+                    let taken = held.len().min(4);
+                    row[..taken].copy_from_slice(&held[..taken]);
+                }
+                let bytes = dot.interleave(rows);
+                for set in 0..SETS {
+                    for slice in 0..SLICES {
+                        let entry = set * SLICES + slice;
+                        let mut entries = [0; 4];
+                        for (of_row, table) in entries.iter_mut().zip(table.chunks_exact(SETS * SLICES)) {
+                            *of_row = table[entry];
+                        }
+                        let digits = digits(dot, &bytes, entries);
+                        let out = &mut out[set * lanes + slice * columns + first..][..len];
+                        match out.first_chunk_mut() {
+                            Some(whole) => *whole = digits,
+                            None => out.copy_from_slice(&digits[..len]),
+                        }
+                    }
+                }
+            }
+            for out in out.chunks_exact_mut(lanes) {
+                out[SLICES * columns..].fill(0);
+            }
         }
     }
 }
 
-/// Digits of up to four rows, of which `packed` begins with the first column's word.
+/// The digits of 64 samples of four rows, whose codes are interleaved byte by byte and of which byte g of each row's entry is
+/// that of code g.
 #[inline(always)]
-fn four<const SETS: usize, const SLICES: usize>(
-    packed: &[u32],
-    words: usize,
-    table: &[u32],
-    columns: usize,
-    out: &mut [u32],
-) {
-    for first in (0..columns).step_by(16) {
-        let len = 16.min(columns - first);
-        let mut digits = [[[0; 16]; SLICES]; SETS];
-        let rows = (0..).step_by(8).zip(packed[first / 16..].iter().step_by(words));
-        for ((shift, &word), table) in rows.zip(table.chunks_exact(SETS * SLICES)) {
-            // All bits of a place: whether the code there is 1 or 3, 2 or 3, and 3.
-            let (mut low, mut high, mut both) = ([0; 16], [0; 16], [0; 16]);
-            for (j, place) in (0..16).zip((0..).step_by(2)) {
-                let code = word >> place;
-                low[j] = 0u32.wrapping_sub(code & 1);
-                high[j] = 0u32.wrapping_sub(code >> 1 & 1);
-                both[j] = low[j] & high[j];
-            }
-            for (digits, &entry) in digits.as_flattened_mut().iter_mut().zip(table) {
-                let [zero, one, two, three] = entry.to_le_bytes().map(|digit| u32::from(digit) << shift);
-                let (one, two, three) = (zero ^ one, zero ^ two, zero ^ one ^ two ^ three);
-                for j in 0..16 {
-                    digits[j] |= zero ^ low[j] & one ^ high[j] & two ^ both[j] & three;
-                }
-            }
-        }
-        for (out, digits) in out.chunks_exact_mut(out.len() / SETS).zip(&digits) {
-            for (slice, digits) in digits.iter().enumerate() {
-                out[slice * columns + first..][..len].copy_from_slice(&digits[..len]);
-            }
+fn digits<D: Dot>(dot: D, bytes: &[u32; 16], entries: [u32; 4]) -> [u32; 64] {
+    // Those of sample 4 p + j are word p of the j-th.
+    let mut quads = [[0; 16]; 4];
+    for (shift, quads) in (0..).step_by(2).zip(&mut quads) {
+        let (bytes, quads): (&[D::Words], &mut [D::Words]) = (cast_slice(bytes), cast_slice_mut(quads));
+        for (&bytes, quads) in bytes.iter().zip(quads) {
+            *quads = pulp::cast(dot.lookup(entries, dot.quads(pulp::cast(bytes), shift)));
         }
     }
-    for out in out.chunks_exact_mut(out.len() / SETS) {
-        out[SLICES * columns..].fill(0);
-    }
+    std::array::from_fn(|sample| quads[sample % 4][sample / 4])
 }

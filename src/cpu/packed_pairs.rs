@@ -1,15 +1,22 @@
 //! Products of packed rows that are mostly 0, sample by sample.
 
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use super::packed_adjoint::add;
+use super::{
+    dot::{Dot, Path, Work},
+    packed_adjoint::add,
+    sparse::code,
+};
 use crate::{
     driver::cpu::CpuLaunch,
     genotype::packed::pairs::{Params, Terms},
 };
 
-/// Words of a row that one task takes.
-const STRIP: usize = 8;
+/// Words of a row that one task takes: 1,024 samples, whose sums a level 2 cache holds.
+const STRIP: usize = 64;
+/// Words of the columns that are looked at together: 64 columns.
+const COLUMN_WORDS: usize = 4;
 
 pub(crate) fn packed_pairs(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
@@ -21,46 +28,82 @@ pub(crate) fn packed_pairs(launch: CpuLaunch<'_>) {
     // What pads the last words has no sums, and is 0.
     let sums = &mut sums.write::<u32>()[p.sums0 as usize..];
     let len = sums.len().min(16 * (word1 - word0) * cols * 2);
+    let column_word = p.column_word as usize;
+    let pairs = Pairs { packed, words, terms, columns: (column_word, column_word + cols.div_ceil(16)), cols };
     sums[..len].par_chunks_mut(16 * STRIP * cols * 2).enumerate().for_each(|(strip, sums)| {
         let word0 = word0 + strip * STRIP;
-        let word1 = word1.min(word0 + STRIP);
-        for (row, terms) in packed.chunks_exact(words).zip(terms) {
-            let columns = &row[p.column_word as usize..][..cols.div_ceil(16)];
-            if columns.iter().all(|&word| word == 0) {
-                continue;
-            }
-            for (sample, a) in codes(&row[word0..word1]) {
-                let sums = sums[sample * cols * 2..][..cols * 2].as_chunks_mut().0;
-                for (column, b) in codes(columns) {
-                    add(&mut sums[column], terms.product(a, b));
-                }
-            }
-        }
+        Path::best().run(Strip { pairs, samples: (word0, word1.min(word0 + STRIP)), sums });
     });
 }
 
-/// The codes of a row that are not 0, each after its place.
-#[inline(always)]
-fn codes(words: &[u32]) -> impl Iterator<Item = (usize, u32)> {
-    let of_word =
-        |(i, &word): (usize, &u32)| NonZero(word).map(move |(bit, code)| (16 * i + bit as usize / 2, code));
-    words.iter().enumerate().flat_map(of_word)
+/// The operands.
+#[derive(Clone, Copy)]
+struct Pairs<'a> {
+    packed: &'a [u32],
+    words: usize,
+    terms: &'a [Terms],
+    /// The first word of the columns, and the one past the last.
+    columns: (usize, usize),
+    cols: usize,
 }
 
-/// The codes of a word that are not 0, each after the bit at which it stands.
-struct NonZero(u32);
+/// The sums of some samples, between these words.
+struct Strip<'a> {
+    pairs: Pairs<'a>,
+    samples: (usize, usize),
+    sums: &'a mut [u32],
+}
 
-impl Iterator for NonZero {
-    type Item = (u32, u32);
+impl Work for Strip<'_> {
+    fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
+        dot.vectorize(Vectors { dot, strip: self });
+    }
+}
+
+struct Vectors<'a, D> {
+    dot: D,
+    strip: Strip<'a>,
+}
+
+impl<D: Dot> NullaryFnOnce for Vectors<'_, D> {
+    type Output = ();
 
     #[inline(always)]
-    fn next(&mut self) -> Option<(u32, u32)> {
-        if self.0 == 0 {
-            return None;
+    fn call(self) {
+        let Self { dot, strip: Strip { pairs, samples, sums } } = self;
+        let Pairs { packed, words, terms, columns, cols } = pairs;
+        // Where codes are in the row, and of the columns what they come to with a code 1, 2 and 3.
+        let mut bits = [0; 16 * STRIP + 16];
+        let mut terms_of = [(0, [0; 3]); 16 * COLUMN_WORDS];
+        for first in (columns.0..columns.1).step_by(COLUMN_WORDS) {
+            let last = columns.1.min(first + COLUMN_WORDS);
+            for (row, terms) in packed.chunks_exact(words).zip(terms) {
+                let of_columns = &row[first..last];
+                if of_columns.iter().fold(0, |any, word| any | word) == 0 {
+                    continue;
+                }
+                let of_samples = &row[samples.0..samples.1];
+                let held = dot.list::<true>(of_samples, &mut bits);
+                let mut listed = 0;
+                for (word, &codes) in of_columns.iter().enumerate() {
+                    let mut left = (codes | codes >> 1) & 0x5555_5555;
+                    while left != 0 {
+                        let bit = left.trailing_zeros();
+                        left &= left - 1;
+                        let column = 16 * (first - columns.0 + word) + bit as usize / 2;
+                        let code = codes >> bit & 3;
+                        terms_of[listed] = (column, [1, 2, 3].map(|other| terms.product(other, code)));
+                        listed += 1;
+                    }
+                }
+                for &bit in &bits[..held] {
+                    let code = code(of_samples, bit) as usize;
+                    let sums = sums[bit as usize / 2 * cols * 2..][..cols * 2].as_chunks_mut().0;
+                    for (column, terms) in &terms_of[..listed] {
+                        add(&mut sums[*column], terms[code - 1]);
+                    }
+                }
+            }
         }
-        let bit = self.0.trailing_zeros() & !1;
-        let code = self.0 >> bit & 3;
-        self.0 &= !(3 << bit);
-        Some((bit, code))
     }
 }

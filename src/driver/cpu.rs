@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 use rayon::ThreadPool;
 
 use super::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging};
@@ -11,39 +11,69 @@ use crate::{
     kernel::{Access, Grid, KernelDef, Spec},
 };
 
-/// A cache line, so that every buffer is aligned for any element type and vector width.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
+/// Zeros at first, from the start of a cache line on: aligned for any element type and vector.
+///
+/// Fresh pages come as zeros from the system where an allocation asks for no more than the allocator's own alignment; for
+/// more, each would be written once before its first use.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    room: Vec<u128>,
+    first: usize,
+    len: usize,
+}
 
-fn lines(bytes: u64) -> Result<Vec<Line>> {
-    let len = usize::try_from(bytes.div_ceil(64)).unwrap_or(usize::MAX);
-    bytemuck::try_zeroed_vec(len).map_err(|()| Error::OutOfMemory { requested: bytes, free: None })
+impl Lines {
+    /// Of `bytes` bytes or a few more: one of few sizes, so that freed ones serve again.
+    fn new(bytes: u64) -> Result<Self> {
+        let len = Self::size(bytes);
+        let fresh = usize::try_from(len / 16 + 3).map_err(drop).and_then(bytemuck::try_zeroed_vec::<u128>);
+        let room = fresh.map_err(|()| Error::OutOfMemory { requested: bytes, free: None })?;
+        let first = room.as_ptr().align_offset(64);
+        Ok(Self { first, len: to_usize(len / 16), room })
+    }
+
+    /// The size of a buffer of so many bytes: at most an eighth more.
+    fn size(bytes: u64) -> u64 {
+        let step = (bytes.max(1).ilog2()).saturating_sub(3);
+        bytes.max(1).next_multiple_of((1 << step).max(64))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.room[self.first..][..self.len])
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(&mut self.room[self.first..][..self.len])
+    }
+
+    const fn len(&self) -> usize {
+        16 * self.len
+    }
 }
 
 /// Freed buffers, kept for the next allocation of their size: the blocks of a stream repeat, and fresh pages cost
 /// more to map than the kernels' work on them.
 #[derive(Debug, Default)]
-struct FreeList(Mutex<Vec<Vec<Line>>>);
+struct FreeList(Mutex<Vec<Lines>>);
 
 /// Most bytes of freed buffers that are kept.
 pub(crate) const FREE_BYTES: usize = 64 << 20;
 
 impl FreeList {
-    fn take(&self, bytes: u64) -> Option<Vec<Line>> {
+    fn take(&self, bytes: u64) -> Option<Lines> {
         let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = buffers.iter().position(|buffer| buffer.len() as u64 == bytes.div_ceil(64))?;
+        let at = buffers.iter().position(|buffer| buffer.len() as u64 == Lines::size(bytes))?;
         Some(buffers.swap_remove(at))
     }
 
-    fn keep(&self, buffer: Vec<Line>) {
-        if buffer.len() * 64 > FREE_BYTES {
+    fn keep(&self, buffer: Lines) {
+        if buffer.len() > FREE_BYTES {
             return;
         }
         let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         buffers.push(buffer);
         // The oldest go first.
-        while buffers.iter().map(|buffer| buffer.len() * 64).sum::<usize>() > FREE_BYTES {
+        while buffers.iter().map(Lines::len).sum::<usize>() > FREE_BYTES {
             buffers.remove(0);
         }
     }
@@ -55,7 +85,7 @@ pub(crate) struct CpuMemory(Arc<Owned>);
 
 #[derive(Debug)]
 struct Owned {
-    lines: RwLock<Vec<Line>>,
+    lines: RwLock<Lines>,
     free: Arc<FreeList>,
 }
 
@@ -66,11 +96,11 @@ impl Drop for Owned {
 }
 
 impl CpuMemory {
-    fn read(&self) -> RwLockReadGuard<'_, Vec<Line>> {
+    fn read(&self) -> RwLockReadGuard<'_, Lines> {
         self.0.lines.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Vec<Line>> {
+    fn write(&self) -> RwLockWriteGuard<'_, Lines> {
         self.0.lines.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -78,13 +108,13 @@ impl CpuMemory {
 /// Staging of the cpu device: lines that change places with a buffer's own, so that an upload copies nothing.
 #[derive(Debug)]
 pub(crate) struct CpuStaging {
-    lines: Vec<Line>,
+    lines: Lines,
     bytes: u64,
 }
 
 impl CpuStaging {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..to_usize(self.bytes)]
+        &mut self.lines.bytes_mut()[..to_usize(self.bytes)]
     }
 }
 
@@ -148,7 +178,9 @@ impl<'a> CpuLaunch<'a> {
     }
 }
 
-/// The cpu driver. One lock stands for the queue: calls run in order, each to its end before it returns.
+/// The cpu driver. Calls run to their end before they return. Launches of several threads run at once, and wait for one
+/// another where one writes what the other uses: `queue` is held while one takes all its buffers, so that none waits for a
+/// buffer with another in its hands.
 #[derive(Debug)]
 pub(crate) struct CpuDriver {
     info: DeviceInfo,
@@ -218,8 +250,8 @@ fn cpu(memory: &Memory) -> Result<&CpuMemory> {
 
 /// A lock on a buffer, held while a launch uses it.
 enum Guard<'a> {
-    Read(RwLockReadGuard<'a, Vec<Line>>),
-    Write(RwLockWriteGuard<'a, Vec<Line>>),
+    Read(RwLockReadGuard<'a, Lines>),
+    Write(RwLockWriteGuard<'a, Lines>),
 }
 
 impl Driver for CpuDriver {
@@ -232,7 +264,7 @@ impl Driver for CpuDriver {
     }
 
     fn alloc(&self, bytes: u64) -> Result<Memory> {
-        let buffer = self.free.take(bytes.max(16)).map_or_else(|| lines(bytes.max(16)), Ok)?;
+        let buffer = self.free.take(bytes).map_or_else(|| Lines::new(bytes), Ok)?;
         Ok(Memory::Cpu(CpuMemory(Arc::new(Owned { lines: RwLock::new(buffer), free: self.free.clone() }))))
     }
 
@@ -268,7 +300,7 @@ impl Driver for CpuDriver {
         args: &[ArgSlice<'_>],
         params: &[u8],
     ) -> Result<()> {
-        let _queue = self.enter();
+        let queue = self.enter();
         let mut guards = Vec::with_capacity(args.len());
         for arg in args {
             let memory = cpu(arg.slice.memory)?;
@@ -277,6 +309,7 @@ impl Driver for CpuDriver {
                 Access::Write | Access::ReadWrite => Guard::Write(memory.write()),
             });
         }
+        drop(queue);
         let args = guards.iter_mut().zip(args).map(|(guard, arg)| match guard {
             Guard::Read(lines) => CpuArg::Read(window(lines, arg.slice)),
             Guard::Write(lines) => CpuArg::Write(window_mut(lines, arg.slice)),
@@ -287,7 +320,7 @@ impl Driver for CpuDriver {
     }
 
     fn staging(&self, bytes: u64) -> Result<Staging> {
-        Ok(Staging::Cpu(CpuStaging { lines: lines(bytes)?, bytes }))
+        Ok(Staging::Cpu(CpuStaging { lines: Lines::new(bytes)?, bytes }))
     }
 
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
@@ -302,8 +335,7 @@ impl Driver for CpuDriver {
             std::mem::swap(&mut *memory, &mut slot.lines);
         } else {
             // Whole words, which may end behind the slot's last byte.
-            let staged: &[u8] = bytemuck::cast_slice(&slot.lines);
-            window_mut(&mut memory, dst).copy_from_slice(&staged[..to_usize(dst.bytes)]);
+            window_mut(&mut memory, dst).copy_from_slice(&slot.lines.bytes()[..to_usize(dst.bytes)]);
         }
         Ok(Fence::Passed)
     }
@@ -318,10 +350,51 @@ impl Driver for CpuDriver {
     }
 }
 
-fn window<'a>(lines: &'a [Line], slice: Slice<'_>) -> &'a [u8] {
-    &bytemuck::cast_slice(lines)[to_usize(slice.offset)..to_usize(slice.offset + slice.bytes)]
+fn window<'a>(lines: &'a Lines, slice: Slice<'_>) -> &'a [u8] {
+    &lines.bytes()[to_usize(slice.offset)..to_usize(slice.offset + slice.bytes)]
 }
 
-fn window_mut<'a>(lines: &'a mut [Line], slice: Slice<'_>) -> &'a mut [u8] {
-    &mut bytemuck::cast_slice_mut(lines)[to_usize(slice.offset)..to_usize(slice.offset + slice.bytes)]
+fn window_mut<'a>(lines: &'a mut Lines, slice: Slice<'_>) -> &'a mut [u8] {
+    &mut lines.bytes_mut()[to_usize(slice.offset)..to_usize(slice.offset + slice.bytes)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_start_at_a_line_and_are_zeros() {
+        for bytes in [0, 1, 16, 63, 64, 65, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 10_000_019] {
+            let lines = Lines::new(bytes).unwrap();
+            let held = lines.bytes();
+            assert!(
+                (held.as_ptr() as usize).is_multiple_of(64) && held.iter().all(|&byte| byte == 0),
+                "{bytes}"
+            );
+            let len = held.len() as u64;
+            assert!(
+                len >= bytes && len <= bytes + bytes / 8 + 64 && len.is_multiple_of(64),
+                "{bytes}: {len}"
+            );
+            assert_eq!((lines.len() as u64, Lines::size(len)), (len, len));
+        }
+        assert!(matches!(Lines::new(u64::MAX / 2), Err(Error::OutOfMemory { .. })));
+    }
+
+    #[test]
+    fn freed_buffers_serve_others_of_about_their_size() {
+        let free = FreeList::default();
+        let mut lines = Lines::new(1_000_000).unwrap();
+        lines.bytes_mut()[7] = 1;
+        free.keep(lines);
+        assert!(free.take(500_000).is_none());
+        assert_eq!(free.take(999_000).unwrap().bytes()[7], 1);
+        assert!(free.take(999_000).is_none());
+        // The oldest go first.
+        for bytes in [20, 30, 40] {
+            free.keep(Lines::new(bytes << 20).unwrap());
+        }
+        assert!([20, 30].iter().all(|bytes| free.take(bytes << 20).is_none()));
+        assert!(free.take(40 << 20).is_some());
+    }
 }

@@ -53,22 +53,20 @@ impl PairSums {
         let pairs = |wanted: bool| wanted.then(|| CalledPairs::new(n));
         let (mut shared, mut variance) = (pairs(wanted.shared), pairs(wanted.variance));
         let mut total_variance = 0.0;
+        let variance_of = |standard: &Standard| {
+            if standard.is_kept() { standard.binomial_variance(ploidy) } else { 0.0 }
+        };
         let mut add = |panel: &Panel, rows: Range<u64>, products: &mut Products| {
             let standards = panel.standards_of(&rows);
             if let Products::Dense(sum) = products {
                 sum.add(&gram_lower(&map.block(panel, &rows)?)?)?;
             }
-            let weights = |weight: &dyn Fn(&Standard) -> f64| -> Vec<f64> {
-                standards.iter().map(|s| if s.is_kept() { weight(s) } else { 0.0 }).collect()
-            };
-            let counts = weights(&|_| 1.0);
-            let variances = weights(&|standard| standard.binomial_variance(ploidy));
-            total_variance += variances.iter().sum::<f64>();
-            let called: Vec<u64> = standards.iter().map(|standard| standard.called).collect();
-            for (sum, weights) in [(&mut shared, &counts), (&mut variance, &variances)] {
-                if let Some(sum) = sum {
-                    sum.add(panel, &rows, &called, weights)?;
-                }
+            total_variance += standards.iter().map(variance_of).sum::<f64>();
+            if let Some(sum) = &mut shared {
+                sum.add(panel, &rows, |standard| if standard.is_kept() { 1.0 } else { 0.0 })?;
+            }
+            if let Some(sum) = &mut variance {
+                sum.add(panel, &rows, variance_of)?;
             }
             Ok(())
         };
@@ -106,13 +104,16 @@ impl CalledPairs {
         Self { samples, sum: Sum::new(samples, samples, true), everywhere: 0.0 }
     }
 
-    /// Adds a block, with the number of called samples and the weight of each variant.
+    /// Adds a block, with the weight of each variant.
     #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
-    fn add(&mut self, panel: &Panel, rows: &Range<u64>, called: &[u64], weights: &[f64]) -> Result<()> {
-        let whole =
-            |(called, weight): (&u64, &f64)| *called == self.samples || *called == 0 || *weight == 0.0;
-        if called.iter().zip(weights).all(whole) {
-            let of_called = called.iter().zip(weights).filter(|(called, _)| **called > 0);
+    fn add(&mut self, panel: &Panel, rows: &Range<u64>, weight: impl Fn(&Standard) -> f64) -> Result<()> {
+        let standards = panel.standards_of(rows);
+        let weights: Vec<f64> = standards.iter().map(weight).collect();
+        let variants = || standards.iter().map(|standard| standard.called).zip(&weights);
+        let is_whole =
+            |(called, weight): (u64, &f64)| called == self.samples || called == 0 || *weight == 0.0;
+        if variants().all(is_whole) {
+            let of_called = variants().filter(|(called, _)| *called > 0);
             self.everywhere += of_called.map(|(_, weight)| weight).sum::<f64>();
             return Ok(());
         }

@@ -48,11 +48,12 @@ impl Panel {
     }
 
     /// Adds what was counted of the next rows; with `scaled`, their scaling too.
-    pub(crate) fn count(&mut self, standards: &[Standard], missing: bool, scaled: bool) {
+    pub(crate) fn count(&mut self, mut standards: Vec<Standard>, missing: bool, scaled: bool) {
         self.factors.extend(standards.iter().map(Standard::factors));
-        if scaled {
-            self.standards.reserve_exact(self.factors.capacity() - self.standards.len());
-            self.standards.extend_from_slice(standards);
+        match scaled {
+            true if self.standards.is_empty() => self.standards = standards,
+            true => self.standards.append(&mut standards),
+            false => {}
         }
         self.missing |= missing;
     }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Budget, Device, Error, Result, Run, Status,
-    linalg::{Matrix, Pass, RandomizedSvd, TruncatedSvd, randomized_svd},
+    linalg::{Matrix, Pass, RandomizedSvd, SignRule, TruncatedSvd, randomized_svd},
     stream::StreamStats,
 };
 
@@ -242,7 +242,9 @@ fn attempt(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
     let allowance = memory.allow(&map, method)?;
     map.prefetch(allowance.prefetch);
     map.keep(allowance.residency, allowance.panel_bytes);
-    if (method, allowance.residency) == (Method::Randomized, Residency::Store) {
+    // The exact method reads twice where signs follow the left vectors.
+    let passes_again = method == Method::Randomized || options.svd.sign == SignRule::MaxAbsU;
+    if passes_again && allowance.residency == Residency::Store {
         map.read_again();
     }
     map.upload(allowance.upload_rows);

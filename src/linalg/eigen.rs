@@ -18,6 +18,8 @@ use crate::{Result, random::gaussian};
 
 /// ‖A v - θ v‖ at most, of θ, where rounding allows it.
 const TOLERANCE: f64 = 1e-12;
+/// Images longer than that have squares past the largest f64: the full decomposition, which scales the matrix, takes over.
+const LONGEST: f64 = 1e150;
 /// Columns of a block: with few, the basis stays small.
 const WIDTH: usize = 4;
 /// Columns of a panel of the Cholesky factor.
@@ -100,6 +102,9 @@ impl Iteration<'_> {
         loop {
             let image = self.threads.inner(self.a, block.as_ref());
             length = image.col_iter().map(|column| column.norm_l2()).fold(length, f64::max);
+            if length > LONGEST {
+                return Ok(None);
+            }
             krylov.push(block.as_ref(), image.as_ref(), 0)?;
             block = krylov.next(self.rounding(length))?;
             let is_whole = block.ncols() == WIDTH;
@@ -251,6 +256,7 @@ mod tests {
             ("flat", times(1.0), Some(true)),
             ("large", times(1e30), Some(true)),
             ("small", times(1e-30), Some(true)),
+            ("of squares past the largest f64", times(1e200), Some(false)),
             ("led", led(&[40.0, 13.0, 11.0]), Some(true)),
             ("clustered", led(&near), None),
             ("one huge", led(&[1e5]), None),

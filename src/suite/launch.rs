@@ -12,7 +12,7 @@ use crate::{
 
 device_tests! {
     broken_sources_are_shown, unknown_constants_are_refused, grids_have_limits, bindings_have_limits,
-    other_devices_are_refused, a_written_buffer_stands_once,
+    other_devices_are_refused, a_written_buffer_stands_once, items_are_worked_on_at_once,
 }
 
 fn nothing(_: CpuLaunch<'_>) {}
@@ -143,4 +143,29 @@ fn a_written_buffer_stands_once(device: &Device) {
     let written = crate::device::Arg { access: Access::Write, ..read };
     let launch = || device.launch(&COPY_KERNEL, &[], Grid::tiles(1, 1, 1), &[read, written], &7);
     assert!(catch_unwind(AssertUnwindSafe(launch)).is_err());
+}
+
+/// Each item launches kernels of several tasks, whose buffers come and go meanwhile.
+fn items_are_worked_on_at_once(device: &Device) {
+    let seeds: Vec<u64> = (0..40).collect();
+    let words = |seed: u64| random_words(device, seed, 0, 3000).unwrap();
+    let expected: Vec<Vec<u32>> = seeds.iter().map(|&seed| words(seed).read().unwrap()).collect();
+    let mut items: Vec<(u64, Vec<Tensor<u32>>)> = seeds.iter().map(|&seed| (seed, Vec::new())).collect();
+    let work = |(seed, made): &mut (u64, Vec<Tensor<u32>>)| {
+        drop(random_words(device, *seed, 1, 2000)?);
+        made.push(random_words(device, *seed, 0, 3000)?);
+        Ok(())
+    };
+    device.each(&mut items, work).unwrap();
+    for ((_, made), expected) in items.iter().zip(&expected) {
+        assert_eq!((made.len(), &made[0].read().unwrap()), (1, expected));
+    }
+    let fails = |(seed, _): &mut (u64, Vec<Tensor<u32>>)| match seed {
+        17 => Err(Error::Cancelled),
+        _ => Ok(()),
+    };
+    assert!(matches!(device.each(&mut items, fails), Err(Error::Cancelled)));
+    assert!(device.each(&mut items[..17], fails).is_ok());
+    let threads = device.pool().unwrap().current_num_threads();
+    assert_eq!(device.at_once(), if device.info().backend == Backend::Cpu { threads } else { 1 });
 }

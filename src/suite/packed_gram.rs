@@ -253,7 +253,7 @@ impl Case {
         let swapped = s.mean > 1.0 && self.scaler != Scaler::None;
         let mean = if swapped { 2.0 - s.mean } else { s.mean };
         let absent = (self.samples - s.called) as f64;
-        let rare = (mean * s.called as f64 + absent).round() <= (self.samples / 32) as f64;
+        let rare = (mean * s.called as f64 + absent).round() <= (self.samples / 16) as f64;
         let max = match (whole && absent == 0.0 && !rare, rare || self.variants < 1 << 17) {
             (true, _) => 127.0,
             (_, true) => 8_355_711.0,

@@ -60,3 +60,46 @@ fn codes_are_listed_once_each() {
         }
     }
 }
+
+/// Tables of four words, and words of codes.
+struct Look<'a>(&'a [[u32; 4]], &'a [u32; 64]);
+
+impl Work for Look<'_> {
+    fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
+        let Self(tables, codes) = self;
+        for &table in tables {
+            let mut found = *codes;
+            for words in bytemuck::cast_slice_mut::<_, D::Words>(&mut found) {
+                *words = pulp::cast(dot.vectorize(LookUp { dot, table, codes: pulp::cast(*words) }));
+            }
+            let of_byte = |r: usize, code: u8| table[r].to_le_bytes()[usize::from(code)];
+            let expected = codes.map(|word| {
+                let bytes = word.to_le_bytes();
+                u32::from_le_bytes(std::array::from_fn(|r| of_byte(r, bytes[r])))
+            });
+            assert_eq!(found, expected);
+        }
+    }
+}
+
+struct LookUp<D: Dot> {
+    dot: D,
+    table: [u32; 4],
+    codes: D::Vector,
+}
+
+impl<D: Dot> NullaryFnOnce for LookUp<D> {
+    type Output = D::Vector;
+
+    #[inline(always)]
+    fn call(self) -> D::Vector {
+        self.dot.lookup(self.table, self.codes)
+    }
+}
+
+#[test]
+fn codes_are_looked_up_in_the_table_of_their_byte() {
+    let tables: Vec<[u32; 4]> = (0..20).map(|i| philox([10, 0], i)).collect();
+    let codes = std::array::from_fn(|i| philox([11, 0], i as u64)[0] & 0x0303_0303);
+    Path::all().into_iter().for_each(|path| path.run(Look(&tables, &codes)));
+}

@@ -137,7 +137,7 @@ impl Grm {
 /// device, 1e-5 where a GPU adds up terms one by one. Counts of variants are exact. Chunks and threads change no bit.
 ///
 /// # Cost
-/// One pass: variants x samples² operations on the device; of a rare variant, which fewer than one sample in 32 has, only
+/// One pass: variants x samples² operations on the device; of a rare variant, which fewer than one sample in 16 has, only
 /// those of the pairs that have it. As many again where calls are missing, for
 /// [`MissingCalls::Pairwise`], and once more for [`GrmMethod::VanRaden1`]. 20 samples² bytes on the host for each.
 ///

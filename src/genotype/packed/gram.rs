@@ -13,6 +13,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::{
     adjoint::{LEAST_DEPTH, Sums, Weights, packed_adjoint},
     apply::Rows,
@@ -34,9 +36,9 @@ const COLUMNS: u64 = 64;
 /// Variants from which on two bytes for a number are enough: what rounding to 2^-13 of s² adds is then at most 1.3e-6
 /// of a diagonal entry, where sums of f32 are 1.1e-6 off (`benches/peers/gram_digits.py`).
 const MANY: u64 = 1 << 17;
-/// A variant is rare where one sample in as many has its rarer allele or no call: to find its pairs then takes less than half
-/// as long as a product.
-const RARE: u64 = 32;
+/// A variant is rare where one sample in as many has its rarer allele or no call: on a cpu, to find its pairs then takes about
+/// half as long as a product.
+const RARE: u64 = 16;
 
 /// A sum over rows.
 #[derive(Debug)]
@@ -110,11 +112,12 @@ impl Gram {
             let first = COLUMNS * group;
             8 * (samples - first) * COLUMNS.min(samples - first)
         });
-        // The rows in order; the digits of two steps, with what the cpu device adds for missing codes, less than those of
-        // one; their table and order.
+        // The rows in order; the digits of a step for each group that is worked on, with what the cpu device adds for
+        // missing codes, less than those; their table and order.
         let longest = steps(device, samples, 2, SLICES).longest(rows).next_multiple_of(4);
         let digits = longest * 2 * lanes_of(SLICES, COLUMNS);
-        sums.sum::<u64>() + rows * 4 * row_words(samples) + 3 * digits + 32 * rows
+        let digits = digits * (1 + 2 * groups_at_once(device, samples));
+        sums.sum::<u64>() + rows * 4 * row_words(samples) + digits + 32 * rows
     }
 
     /// Bytes on the host: T, and a group's sums twice.
@@ -133,22 +136,11 @@ impl Gram {
         let rows = to_usize(most_rows(packed)?.min(SWAPPED.into()));
         for (chunk, standards) in standards.chunks(rows).enumerate() {
             let start = (chunk * rows) as u64;
-            let mut of_kind: Vec<(Kind, usize)> = standards
-                .iter()
-                .enumerate()
-                .filter(|(_, standard)| standard.fate == Fate::Used)
-                .map(|(row, standard)| (self.kind(standard), row))
-                .collect();
-            of_kind.sort_unstable();
+            let (of_kind, terms) = self.device.pool()?.install(|| self.terms(standards, first + start));
             #[allow(clippy::cast_possible_truncation, reason = "below 2^31")]
             let place = |row: usize| row as u32 | if self.swaps(&standards[row]) { SWAPPED } else { 0 };
             let order: Vec<u32> = of_kind.iter().map(|&(_, row)| place(row)).collect();
             let ordered = packed_gather(packed, self.samples, start..start + standards.len() as u64, &order)?;
-            let multiples = |&(kind, row): &(Kind, usize)| {
-                let (standard, variant) = (&standards[row], first + start + row as u64);
-                (kind, multiples(standard, self.mean(standard), kind.power, variant))
-            };
-            let terms: Vec<(Kind, Multiples)> = of_kind.iter().map(multiples).collect();
             let mut done = 0;
             for terms in terms.chunk_by(|(a, _), (b, _)| a.rare && b.rare || a == b) {
                 let rows = done..done + terms.len() as u64;
@@ -161,6 +153,20 @@ impl Gram {
             }
         }
         Ok(())
+    }
+
+    /// Those of the rows from variant `first` on that take part, those of one kind together; and what their codes stand for.
+    fn terms(&self, standards: &[Standard], first: u64) -> (Vec<(Kind, usize)>, Vec<(Kind, Multiples)>) {
+        let used = standards.par_iter().enumerate().filter(|(_, standard)| standard.fate == Fate::Used);
+        let mut of_kind: Vec<(Kind, usize)> =
+            used.map(|(row, standard)| (self.kind(standard), row)).collect();
+        of_kind.par_sort_unstable();
+        let multiples = |&(kind, row): &(Kind, usize)| {
+            let standard = &standards[row];
+            (kind, multiples(standard, self.mean(standard), kind.power, first + row as u64))
+        };
+        let terms = of_kind.par_iter().map(multiples).collect();
+        (of_kind, terms)
     }
 
     /// Adds common rows of one kind.
@@ -179,12 +185,13 @@ impl Gram {
         let shift = (self.point - power).unsigned_abs();
         for range in steps(&self.device, self.samples, sets, slices).of((rows.start, rows.end)) {
             let of_step = Rows { packed, table: &factors, range, missing };
-            for sums in &mut self.groups {
-                let columns = 16 * sums.first..self.samples.min(16 * sums.first + COLUMNS);
-                let table = Table { words: &table, first: range.0 - rows.start, sets, slices };
+            let (samples, table) =
+                (self.samples, Table { words: &table, first: range.0 - rows.start, sets, slices });
+            self.device.each(&mut self.groups, |sums| {
+                let columns = 16 * sums.first..samples.min(16 * sums.first + COLUMNS);
                 let digits = packed_digits(packed, of_step.range(), columns, table)?;
-                packed_adjoint(of_step, Weights { words: &digits, slices, shift }, sums)?;
-            }
+                packed_adjoint(of_step, Weights { words: &digits, slices, shift }, sums)
+            })?;
         }
         Ok(())
     }
@@ -202,10 +209,7 @@ impl Gram {
             .collect();
         let shape = [terms.len() as u64, 4];
         let terms = Tensor::<u32>::from_slice(&self.device, bytemuck::cast_slice(&terms), &shape)?;
-        for sums in &mut self.groups {
-            packed_pairs(packed, rows.clone(), &terms, sums)?;
-        }
-        Ok(())
+        self.device.each(&mut self.groups, |sums| packed_pairs(packed, rows.clone(), &terms, sums))
     }
 
     /// Whether s² is 1.
@@ -246,18 +250,21 @@ impl Gram {
     pub(crate) fn sums(self) -> Result<Matrix> {
         let n = to_usize(self.samples);
         let mut total = Matrix::zeros(n, n);
-        let data = total.data_mut();
-        let unit = 2f64.powi(-self.point);
+        let unit = power_of_two(-self.point);
         for sums in self.groups {
             let first = to_usize(16 * sums.first);
             let columns = to_usize(COLUMNS).min(n - first);
-            for (i, sums) in (first..n).zip(sums.read()?.chunks_exact(columns)) {
-                for (j, &sum) in (first..=i).zip(sums) {
-                    let value = sum as f64 * unit;
-                    data[i * n + j] = value;
-                    data[j * n + i] = value;
+            let sums = sums.read()?;
+            let value = |i: usize, j: usize| sums[(i - first) * columns + j - first] as f64 * unit;
+            let fill = |(i, row): (usize, &mut [f64])| {
+                let own = first..n.min(first + columns);
+                let filled = if own.contains(&i) { first..n } else { own };
+                for (j, entry) in filled.clone().zip(&mut row[filled]) {
+                    *entry = value(i.max(j), i.min(j));
                 }
-            }
+            };
+            let rows = || total.data_mut().par_chunks_mut(n).enumerate().skip(first).for_each(fill);
+            self.device.pool()?.install(rows);
         }
         Ok(total)
     }
@@ -267,18 +274,20 @@ impl Gram {
     /// # Errors
     /// What the device reports.
     pub(crate) fn finish(self) -> Result<Matrix> {
-        let centred = self.scaler != Scaler::None;
+        let (device, centred) = (self.device.clone(), self.scaler != Scaler::None);
         let mut total = self.sums()?;
         let n = total.rows();
         if centred && n > 0 {
             let data = total.data_mut();
-            let means: Vec<f64> = data.chunks(n).map(|row| row.iter().sum::<f64>() / n as f64).collect();
-            let mean = means.iter().sum::<f64>() / n as f64;
-            for (row, of_row) in data.chunks_mut(n).zip(&means) {
-                row.iter_mut()
-                    .zip(&means)
-                    .for_each(|(value, of_column)| *value += mean - (of_row + of_column));
-            }
+            device.pool()?.install(|| {
+                let means: Vec<f64> =
+                    data.par_chunks(n).map(|row| row.iter().sum::<f64>() / n as f64).collect();
+                let mean = means.iter().sum::<f64>() / n as f64;
+                data.par_chunks_mut(n).zip(&means).for_each(|(row, of_row)| {
+                    let entries = row.iter_mut().zip(&means);
+                    entries.for_each(|(value, of_column)| *value += mean - (of_row + of_column));
+                });
+            });
         }
         Ok(total)
     }
@@ -288,7 +297,7 @@ impl Gram {
 fn multiples(standard: &Standard, mean: f64, power: i32, variant: u64) -> Multiples {
     // 20 bits of multiples of the golden ratio, so that whole numbers stay what they are.
     let threshold = (variant.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) as f64 / f64::from(1 << 20);
-    let square = standard.scale * standard.scale * 2f64.powi(power);
+    let square = standard.scale * standard.scale * power_of_two(power);
     // Within the range by the choice of the power.
     #[allow(clippy::cast_possible_truncation, reason = "at most MAX")]
     let multiple = |value: f64| (value * square + threshold).floor() as i32;
@@ -309,16 +318,29 @@ impl Multiples {
     }
 }
 
-/// The largest power of two that is at most `value`, a positive number: its exponent.
+/// The largest power of two that is at most `value`, a positive normal number: its exponent.
 fn exponent(value: f64) -> i32 {
-    #[allow(clippy::cast_possible_truncation, reason = "a logarithm is small")]
-    let exponent = value.log2().floor() as i32;
-    // The logarithm may have been rounded up.
-    if 2f64.powi(exponent) > value { exponent - 1 } else { exponent }
+    #[allow(clippy::cast_possible_truncation, reason = "11 bits")]
+    let biased = (value.to_bits() >> 52) as i32;
+    biased - BIAS
 }
 
-/// The steps over rows, which stay near the processor with their digits in one group.
+/// 2 to a power from -1022 to 1023.
+fn power_of_two(power: i32) -> f64 {
+    f64::from_bits(u64::from((power + BIAS).cast_unsigned()) << 52)
+}
+
+/// Of the exponent in an f64.
+const BIAS: i32 = 1023;
+
+/// How many groups the device works on at once.
+fn groups_at_once(device: &Device, samples: u64) -> u64 {
+    (device.at_once() as u64).min(samples.div_ceil(COLUMNS))
+}
+
+/// The steps over rows, which stay near the processor with their digits in the groups that are worked on at once.
 fn steps(device: &Device, samples: u64, sets: u64, slices: u64) -> Steps {
-    let row_bytes = 4 * row_words(samples) + sets * lanes_of(slices, COLUMNS);
+    let digits = sets * lanes_of(slices, COLUMNS) * groups_at_once(device, samples);
+    let row_bytes = 4 * row_words(samples) + digits;
     Steps::new(device.limits(), row_bytes, LEAST_DEPTH)
 }

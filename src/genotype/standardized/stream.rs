@@ -2,6 +2,8 @@
 
 use std::{collections::VecDeque, ops::Range, time::Instant};
 
+use rayon::prelude::*;
+
 use super::{Scaling, Standardized};
 use crate::{
     Error, Result, Tensor,
@@ -15,7 +17,7 @@ use crate::{
         scaler::Standard,
         tally::Tally,
     },
-    linalg::{Pass, reduce::row_stats_with_missing},
+    linalg::{Pass, Stats, reduce::row_stats_with_missing},
     stream::Blocks,
 };
 
@@ -169,16 +171,19 @@ impl Standardized<'_> {
         if let Some(row) = stats.iter().position(|stats| stats.bad > 0) {
             return Err(self.bad_value(&rows, row, panel, raw.as_ref())?);
         }
-        let standards: Vec<Standard> = match &self.scaling {
-            Scaling::Sums => stats.iter().map(|stats| Standard::new(stats, &self.rule)).collect(),
-            Scaling::Reference(matched) => rows.map(|variant| matched.standard(variant)).collect(),
-        };
-        if let Some(tally) = tally {
-            for (stats, standard) in stats.iter().zip(&standards) {
-                tally.add(stats, standard, self.rule.samples);
+        let (scaling, rule) = (&self.scaling, &self.rule);
+        let standard = |stats: &Stats| Standard::new(stats, rule);
+        let standards = self.device.pool()?.install(|| {
+            let standards: Vec<Standard> = match scaling {
+                Scaling::Sums => stats.par_iter().with_min_len(1024).map(standard).collect(),
+                Scaling::Reference(matched) => rows.map(|variant| matched.standard(variant)).collect(),
+            };
+            if let Some(tally) = tally {
+                tally.add(&stats, &standards, rule.samples);
             }
-        }
-        panel.count(&standards, stats.iter().any(|stats| stats.count < self.rule.samples), scaled);
+            standards
+        });
+        panel.count(standards, stats.iter().any(|stats| stats.count < self.rule.samples), scaled);
         Ok(())
     }
 
