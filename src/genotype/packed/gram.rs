@@ -72,6 +72,13 @@ struct Multiples {
     square: i32,
 }
 
+/// A row, how it is multiplied, and by what.
+struct RowTerms {
+    row: usize,
+    kind: Kind,
+    multiples: Multiples,
+}
+
 impl Gram {
     /// A sum of no rows, of which there will be `variants` at most.
     ///
@@ -136,16 +143,16 @@ impl Gram {
         let rows = to_usize(most_rows(packed)?.min(SWAPPED.into()));
         for (chunk, standards) in standards.chunks(rows).enumerate() {
             let start = (chunk * rows) as u64;
-            let (of_kind, terms) = self.device.pool()?.install(|| self.terms(standards, first + start));
+            let terms = self.device.pool()?.install(|| self.terms(standards, first + start));
             #[allow(clippy::cast_possible_truncation, reason = "below 2^31")]
             let place = |row: usize| row as u32 | if self.swaps(&standards[row]) { SWAPPED } else { 0 };
-            let order: Vec<u32> = of_kind.iter().map(|&(_, row)| place(row)).collect();
+            let order: Vec<u32> = terms.iter().map(|terms| place(terms.row)).collect();
             let ordered = packed_gather(packed, self.samples, start..start + standards.len() as u64, &order)?;
             let mut done = 0;
-            for terms in terms.chunk_by(|(a, _), (b, _)| a.rare && b.rare || a == b) {
+            for terms in terms.chunk_by(|a, b| a.kind.rare && b.kind.rare || a.kind == b.kind) {
                 let rows = done..done + terms.len() as u64;
                 done = rows.end;
-                if terms[0].0.rare {
+                if terms[0].kind.rare {
                     self.pair(&ordered, rows, terms)?;
                 } else {
                     self.multiply(&ordered, rows, terms)?;
@@ -155,30 +162,27 @@ impl Gram {
         Ok(())
     }
 
-    /// Those of the rows from variant `first` on that take part, those of one kind together; and what their codes stand for.
-    fn terms(&self, standards: &[Standard], first: u64) -> (Vec<(Kind, usize)>, Vec<(Kind, Multiples)>) {
+    /// Of those of the rows from variant `first` on that take part: those of one kind together.
+    fn terms(&self, standards: &[Standard], first: u64) -> Vec<RowTerms> {
         let used = standards.par_iter().enumerate().filter(|(_, standard)| standard.fate == Fate::Used);
         let mut of_kind: Vec<(Kind, usize)> =
             used.map(|(row, standard)| (self.kind(standard), row)).collect();
         of_kind.par_sort_unstable();
-        let multiples = |&(kind, row): &(Kind, usize)| {
+        let terms = |&(kind, row): &(Kind, usize)| {
             let standard = &standards[row];
-            (kind, multiples(standard, self.mean(standard), kind.power, first + row as u64))
+            let multiples = multiples(standard, self.mean(standard), kind.power, first + row as u64);
+            RowTerms { row, kind, multiples }
         };
-        let terms = of_kind.par_iter().map(multiples).collect();
-        (of_kind, terms)
+        of_kind.par_iter().map(terms).collect()
     }
 
     /// Adds common rows of one kind.
-    fn multiply(
-        &mut self,
-        packed: &Tensor<u32>,
-        rows: Range<u64>,
-        terms: &[(Kind, Multiples)],
-    ) -> Result<()> {
-        let Some(&(Kind { missing, slices, power, .. }, _)) = terms.first() else { return Ok(()) };
+    fn multiply(&mut self, packed: &Tensor<u32>, rows: Range<u64>, terms: &[RowTerms]) -> Result<()> {
+        let Some(&RowTerms { kind: Kind { missing, slices, power, .. }, .. }) = terms.first() else {
+            return Ok(());
+        };
         let sets = 1 + u64::from(missing);
-        let table: Vec<u32> = terms.iter().flat_map(|(_, terms)| terms.entries(sets, slices)).collect();
+        let table: Vec<u32> = terms.iter().flat_map(|terms| terms.multiples.entries(sets, slices)).collect();
         let table = Tensor::from_slice(&self.device, &table, &[terms.len() as u64, sets * slices])?;
         // Products of codes alone read no means or factors.
         let factors = Tensor::<f32>::empty(&self.device, &[0, 2])?;
@@ -197,10 +201,10 @@ impl Gram {
     }
 
     /// Adds rare rows.
-    fn pair(&mut self, packed: &Tensor<u32>, rows: Range<u64>, terms: &[(Kind, Multiples)]) -> Result<()> {
+    fn pair(&mut self, packed: &Tensor<u32>, rows: Range<u64>, terms: &[RowTerms]) -> Result<()> {
         let terms: Vec<Terms> = terms
             .iter()
-            .map(|(kind, Multiples { one, filled, square })| Terms {
+            .map(|RowTerms { kind, multiples: Multiples { one, filled, square }, .. }| Terms {
                 one: one.unsigned_abs(),
                 filled: filled.unsigned_abs(),
                 square: square.unsigned_abs(),
