@@ -18,6 +18,7 @@ macro_rules! each_kernel {
             $of(&crate::genotype::packed::apply::PACKED_APPLY),
             $of(&crate::genotype::packed::digits::PACKED_DIGITS),
             $of(&crate::genotype::packed::gather::PACKED_GATHER),
+            $of(&crate::genotype::packed::missing::PACKED_MISSING),
             $of(&crate::genotype::packed::pairs::PACKED_PAIRS),
             $of(&crate::genotype::packed::standardize::PACKED_STANDARDIZE),
             $of(&crate::genotype::packed::uniform::PACKED_UNIFORM),

@@ -70,6 +70,7 @@ mod tests {
             alignment: 256,
             step: 1 << 20,
             fill: 16,
+            list_missing: false,
         }
     }
 

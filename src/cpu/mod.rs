@@ -11,6 +11,7 @@ mod packed_adjoint;
 mod packed_apply;
 mod packed_digits;
 mod packed_gather;
+mod packed_missing;
 mod packed_pairs;
 mod packed_standardize;
 mod packed_uniform;
@@ -33,6 +34,7 @@ pub(crate) use self::{
     packed_apply::packed_apply,
     packed_digits::packed_digits,
     packed_gather::packed_gather,
+    packed_missing::packed_missing,
     packed_pairs::packed_pairs,
     packed_standardize::packed_standardize,
     packed_uniform::packed_uniform,

@@ -20,8 +20,8 @@ use crate::{
 
 device_tests! {
     weights_are_the_oracles, products_are_close, sums_are_exact, sums_add_up, missing_here_and_there,
-    large_tiles_change_nothing, panels_change_nothing, several_launches, operands_of_any_magnitude,
-    codes_are_standardised, empty, wrong_shapes, nan_is_refused, many_parts,
+    large_tiles_change_nothing, listed_missing_codes_change_nothing, panels_change_nothing, several_launches,
+    operands_of_any_magnitude, codes_are_standardised, empty, wrong_shapes, nan_is_refused, many_parts,
 }
 
 /// (samples, columns, rows): around words, quads, tiles of 64 rows and of 16 lanes.
@@ -149,8 +149,36 @@ fn large_tiles_change_nothing(device: &Device) {
             let weights = weights_in_tiles(apply::LARGE_TILE, case.rows(), &x, &case.factors(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
             let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
-            adjoint_in_tiles(adjoint::LARGE_TILE, case.rows(), (&weights).into(), &mut sums).unwrap();
+            adjoint_in_tiles(adjoint::LARGE_TILE, false, case.rows(), (&weights).into(), &mut sums).unwrap();
             assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {missing}");
+        }
+    }
+}
+
+/// Around tiles of 2048 samples, 32 columns and four rows, with none, one, few and all missing, also in rows that are 0
+/// elsewhere; added over and under the edge of the low word, with both signs.
+fn listed_missing_codes_change_nothing(device: &Device) {
+    let sizes =
+        [(1, 1, 1), (16, 32, 4), (17, 33, 5), (64, 70, 18), (2047, 3, 15), (2048, 1, 16), (2049, 5, 19)];
+    for size in sizes.into_iter().chain([(33, 3, 4500)]) {
+        let all = (size.0 * size.2) as usize;
+        for (called, missing, every) in [(1, 0, 1), (1, 1, 1), (1, all, 97), (0, all, 97), (1, all, 1)] {
+            let mut codes = codes(78, size.2, size.0, false);
+            codes.iter_mut().for_each(|code| *code *= called);
+            codes.iter_mut().rev().take(missing).step_by(every).for_each(|code| *code = 3);
+            let case = Case::of(device, size, codes, true);
+            let x = case.slices();
+            let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
+            let before = |i: u64| [-1i64, 0, (1 << 32) - 1, -(1 << 32)][i as usize % 4];
+            let before: Vec<i64> = (0..size.0 * size.1).map(before).collect();
+            let words: Vec<u32> = before.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]).collect();
+            let expected: Vec<i64> = case.sums(&x).iter().zip(before).map(|(sum, b)| sum + b).collect();
+            for tile in [adjoint::TILE, adjoint::LARGE_TILE] {
+                let words = Tensor::from_slice(device, &words, &[size.0, size.1, 2]).unwrap();
+                let mut sums = Sums { words, first: 0 };
+                adjoint_in_tiles(tile, true, case.rows(), (&weights).into(), &mut sums).unwrap();
+                assert_eq!(sums.read().unwrap(), expected, "{size:?} {called} {missing} {every} {tile}");
+            }
         }
     }
 }
@@ -252,6 +280,7 @@ fn empty(device: &Device) {
         let weights = packed_weights(rows, &x, &x.factors(Some(&[1.0; 2])).unwrap()).unwrap();
         let mut sums = Sums::zeros(device, samples, 2).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();
+        adjoint_in_tiles(adjoint::TILE, true, rows, (&weights).into(), &mut sums).unwrap();
         assert!(sums.read().unwrap().iter().all(|&sum| sum == 0));
     }
 }

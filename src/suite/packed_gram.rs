@@ -3,7 +3,7 @@ use crate::{
     Device, Error, Tensor,
     genotype::{
         packed::{
-            adjoint::{Sums, Weights, packed_adjoint},
+            adjoint::{self, Sums, Weights, adjoint_in_tiles, packed_adjoint},
             apply::Rows,
             digits::{Table, packed_digits},
             gather::{SWAPPED, packed_gather},
@@ -97,8 +97,9 @@ fn digits_add_up(device: &Device) {
             for shift in [0, 1, 20, 31] {
                 let mut sums = Sums::zeros_from(device, first, samples, columns).unwrap();
                 let rows_of = Rows { packed: &packed, table: &table, range: (0, rows), missing };
-                for _ in 0..3 {
-                    packed_adjoint(rows_of, Weights { words: &digits, slices, shift }, &mut sums).unwrap();
+                let weights = Weights { words: &digits, slices, shift };
+                for listed in [false, true, true] {
+                    adjoint_in_tiles(adjoint::TILE, listed, rows_of, weights, &mut sums).unwrap();
                 }
                 let mut expected = Vec::new();
                 for sample in 16 * first..samples {

@@ -137,7 +137,8 @@ impl<'a> Rare<'a> {
             let used = dot.list::<true>(packed, &mut bits);
             for &bit in &bits[..used] {
                 let code = code(packed, bit);
-                let (multiples, times) = if code == 3 { (&self.missing, 1) } else { (&self.ones, code) };
+                let absent = code == 3 && p.missing;
+                let (multiples, times) = if absent { (&self.missing, 1) } else { (&self.ones, code) };
                 let multiples = &multiples[row * padded..][..padded];
                 let totals = &mut totals[bit as usize / 2 * padded..][..padded];
                 let pairs = totals.as_chunks_mut::<8>().0.iter_mut().zip(multiples.as_chunks::<8>().0);

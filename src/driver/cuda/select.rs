@@ -344,6 +344,7 @@ const LEAST_LIMITS: Limits = Limits {
     alignment: 16,
     step: 64 << 20,
     fill: GROUPS,
+    list_missing: false,
 };
 
 /// The newest CUDA that the driver is for, as 1000 major + 10 minor.

@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use super::{
     apply::{Rows, step},
+    missing,
     slices::{SLICES, lanes_of},
 };
 use crate::{
@@ -152,12 +153,14 @@ pub(crate) fn packed_adjoint<'a>(
     let words = rows.words().saturating_sub(sums.first);
     let large =
         words.saturating_mul(rows.range.1 - rows.range.0) >= LARGE_WORDS && words >= LARGE_TILE.into();
-    adjoint_in_tiles(if large { LARGE_TILE } else { TILE }, rows, weights.into(), sums)
+    let listed = rows.device().limits().list_missing;
+    adjoint_in_tiles(if large { LARGE_TILE } else { TILE }, listed, rows, weights.into(), sums)
 }
 
-/// [`packed_adjoint`] in tiles of a given size, which changes no bit.
+/// [`packed_adjoint`] in tiles of a given size, and with missing codes `listed` or within the product, which changes no bit.
 pub(crate) fn adjoint_in_tiles(
     tile: u32,
+    listed: bool,
     rows: Rows<'_>,
     weights: Weights<'_>,
     sums: &mut Sums,
@@ -168,6 +171,9 @@ pub(crate) fn adjoint_in_tiles(
     let Weights { words: weights, slices, shift } = weights;
     let (words, lanes) = (rows.words(), lanes_of(slices, columns));
     let (width, start) = (rows.sets() * lanes, sums.first);
+    // Where missing codes are listed, the product passes over the second set of digits, and takes them for 3.
+    let listed = rows.missing && listed;
+    let stride = if listed { width } else { lanes };
     let count = rows.range.1 - rows.range.0;
     if weights.shape() != [count.div_ceil(4), width] || words != super::row_words(16 * start + samples) {
         let expected = format!("({}, {width}) digits, rows of {samples} samples", count.div_ceil(4));
@@ -179,9 +185,11 @@ pub(crate) fn adjoint_in_tiles(
     let device = rows.device();
     let limits = device.limits();
     let groups = 2 * u64::from(limits.fill);
+    // Sums of so many codes, of 3 where missing ones are listed, times digits fit 32 bits.
     let step = step(device, words, (4 * words).max(width))?.min(1 << 22);
     let wide = sums.words_at_once()?;
     let small = |n: u64| u32::try_from(n).expect("a panel should be small");
+    let spec = spec(tile, rows.missing && !listed, small(slices));
     for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let last = count.min(first + step);
         let at = rows.range.0;
@@ -199,7 +207,7 @@ pub(crate) fn adjoint_in_tiles(
                 words: small(words),
                 samples: small(to - from),
                 columns: small(columns),
-                lanes: small(lanes),
+                lanes: small(stride),
                 word0: small(word),
                 word_count: small(end - word),
                 depth: small(depth),
@@ -210,13 +218,11 @@ pub(crate) fn adjoint_in_tiles(
             };
             let work = (last - first).saturating_mul(16 * (end - word)).saturating_mul(columns);
             let grid = Grid::linear(tiles * splits, limits.groups_per_axis, work)?;
-            device.launch(
-                &PACKED_ADJOINT,
-                &spec(tile, rows.missing, small(slices)),
-                grid,
-                &[packed.arg, digits.arg, target.arg],
-                &params,
-            )?;
+            let args = [packed.arg, digits.arg, target.arg];
+            device.launch(&PACKED_ADJOINT, &spec, grid, &args, &params)?;
+            if listed {
+                missing::complete(device, small(slices), Params { lanes: small(lanes), ..params }, &args)?;
+            }
         }
     }
     Ok(())

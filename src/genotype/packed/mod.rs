@@ -12,6 +12,7 @@ pub(crate) mod digits;
 pub(crate) mod gather;
 pub(crate) mod gram;
 mod matrix;
+pub(crate) mod missing;
 pub(crate) mod pack;
 pub(crate) mod pairs;
 pub(crate) mod product;
