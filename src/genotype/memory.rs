@@ -258,8 +258,10 @@ pub(super) struct OnePass {
     pub(super) budget: Budget,
     /// Bytes of decoded chunks to hold at most.
     pub(super) prefetch: u64,
-    /// Bytes of panels whose Gram matrices are added up.
-    pub(super) gram_panel_bytes: u64,
+    /// Bytes of a panel at most.
+    pub(super) panel_bytes: u64,
+    /// Rows that are uploaded at once.
+    pub(super) upload_rows: u64,
 }
 
 impl OnePass {
@@ -284,9 +286,14 @@ impl OnePass {
         let left = budget - host;
         let ahead = map.plan().ahead(device.pool()?.current_num_threads() as u64).min(left);
         let left = left - ahead;
-        let left = [left, if shared { left } else { device_budget - on_device }];
-        let prefetch = map.plan().largest_need().saturating_add(ahead);
-        Ok(Self { budget: planned, prefetch, gram_panel_bytes: gram_panel_bytes(map, left, shared) })
+        let [left, free] = [left, if shared { left } else { device_budget - on_device }];
+        let panel_bytes = gram_panel_bytes(map, [left, free], shared);
+        let is_long = panel_bytes > Residency::Store.panel_bytes();
+        let longer = if is_long { longer_panels(map) } else { 0 };
+        let room = if shared { [0; 2] } else { [left, free.saturating_sub(longer)] };
+        let upload_rows = map.upload_rows(panel_bytes, room);
+        let prefetch = map.plan().largest_need_of(upload_rows).saturating_add(ahead);
+        Ok(Self { budget: planned, prefetch, panel_bytes, upload_rows })
     }
 }
 

@@ -171,9 +171,10 @@ pub fn grm(genotypes: &Genotypes, device: &Device, options: &GrmOptions, run: &R
     let mut map = Standardized::bounded(genotypes, device, rule, true)?;
     let shared = missing == MissingCalls::Pairwise;
     let wanted = Wanted { shared, variance: shared && method == GrmMethod::VanRaden1 };
-    let OnePass { budget: memory, prefetch, gram_panel_bytes } = plan(&map, device, wanted, run)?;
+    let OnePass { budget: memory, prefetch, panel_bytes, upload_rows } = plan(&map, device, wanted, run)?;
     map.prefetch(prefetch);
-    map.keep(Residency::Store, gram_panel_bytes);
+    map.keep(Residency::Store, panel_bytes);
+    map.upload(upload_rows);
     let sums = PairSums::new(&map, wanted, &Pass::new(run, Status::new(0, 1, variants)))?;
     let tally = map.tally();
     if tally.counts.used == 0 {

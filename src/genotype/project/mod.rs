@@ -8,6 +8,7 @@ pub(crate) use self::reference::Matched;
 pub use self::reference::{Match, ReferenceLoadings};
 use super::{
     memory::{Memory, OnePass, block_bytes, stream_bytes},
+    residency::Residency,
     source::Genotypes,
     standardized::Standardized,
     tally::Tally,
@@ -108,8 +109,9 @@ pub fn project(
     let (n, k) = (genotypes.samples(), reference.components());
     let matched = Matched { reference, matches };
     let mut map = Standardized::of_reference(genotypes, device, matched)?;
-    let OnePass { budget: memory, prefetch, .. } = plan(&map, device, matched, run)?;
+    let OnePass { budget: memory, prefetch, upload_rows, .. } = plan(&map, device, matched, run)?;
     map.prefetch(prefetch);
+    map.upload(upload_rows.min(map.panel_rows(Residency::Store.panel_bytes())));
     let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
     // On its side, as in `Standardized::gram`.
     let mut scores = Sum::new(k as u64, n, false);
