@@ -14,7 +14,7 @@ use rayon::{ThreadPool, prelude::*};
 use crate::{
     Backend, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Result,
     driver::{ArgSlice, Driver, Memory, Slice, cpu::CpuDriver},
-    kernel::{Access, Grid, Kernel, Spec},
+    kernel::{Access, Grid, Kernel, Program, Spec},
 };
 
 /// A processor that computes: a GPU or the CPU. Clones are the same device.
@@ -341,6 +341,24 @@ impl Device {
             self.0.driver.write(Slice { memory: &memory, offset: 0, bytes: size }, &poison)?;
         }
         Ok(Buffer { memory, guard, _counted: Some(Counted::new(size, &self.0.usage)) })
+    }
+
+    /// Makes programs ready that are about to be launched: several at once, since a compiler takes up to seconds for each. The
+    /// first of the list are begun first. Waits for all.
+    ///
+    /// # Errors
+    /// Of one program, what its launch would report.
+    pub(crate) fn prepare(&self, programs: Vec<Program>) -> Result<()> {
+        let mut distinct: Vec<Program> = Vec::new();
+        for (kernel, spec) in programs {
+            debug_assert!((kernel.specs)().contains(&spec), "{}: {spec:?} is not in its specs", kernel.name);
+            if !distinct.iter().any(|(other, of)| other.name == kernel.name && *of == spec) {
+                distinct.push((kernel, spec));
+            }
+        }
+        let prepare = |(kernel, spec): Program| self.0.driver.prepare(kernel, &spec);
+        // Unlike parts of a list, a bridge is taken from in order.
+        self.pool()?.install(|| distinct.into_iter().par_bridge().try_for_each(prepare))
     }
 
     /// Runs a kernel; the one place where a launch is checked, for every driver.

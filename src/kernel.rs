@@ -22,6 +22,9 @@ pub(crate) enum Access {
 /// Values for the constants that a kernel's sources declare with defaults; equal in every backend.
 pub(crate) type Spec<'a> = &'a [(&'static str, u32)];
 
+/// A kernel and the values of its constants: what is compiled.
+pub(crate) type Program = (&'static KernelDef, Vec<(&'static str, u32)>);
+
 /// A kernel without the type of its parameters: what drivers see.
 ///
 /// The order of `access` is the `@binding` order in WGSL (the parameters come last, as a uniform), the argument

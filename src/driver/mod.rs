@@ -144,6 +144,10 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()>;
     /// Starts a copy to the host, ordered after everything enqueued. Offset and length are multiples of 4.
     fn download(&self, src: Slice<'_>) -> Result<Download>;
+    /// Makes a kernel ready, so that a launch does not wait for a compiler. Without it, the first launch does.
+    fn prepare(&self, _kernel: &'static KernelDef, _spec: Spec<'_>) -> Result<()> {
+        Ok(())
+    }
     /// Runs a kernel. Checked by [`Device::launch`](crate::Device::launch): window sizes, access, grid, params.
     fn launch(
         &self,

@@ -47,7 +47,10 @@ impl PairSums {
         let ([variants, n], ploidy) = (map.shape(), map.ploidy());
         let device = map.device();
         let mut products = match map.form() {
-            Form::Packed(_) => Products::Packed(Gram::new(device, n, variants, map.scaler())?),
+            Form::Packed(_) => {
+                map.prepare(Gram::programs(device, n, variants, map.scaler()))?;
+                Products::Packed(Gram::new(device, n, variants, map.scaler())?)
+            }
             _ => Products::Dense(Sum::new(n, n, true)),
         };
         let pairs = |wanted: bool| wanted.then(|| CalledPairs::new(n));

@@ -33,6 +33,11 @@ impl Scaler {
         }
     }
 
+    /// Whether dosages are divided by nothing.
+    pub(crate) const fn is_whole(self) -> bool {
+        matches!(self, Self::Center | Self::None)
+    }
+
     /// Whether dosages must lie between 0 and the ploidy.
     pub(crate) const fn needs_frequency(self) -> bool {
         matches!(self, Self::Patterson | Self::Binom2)

@@ -8,7 +8,7 @@ use std::{cell::RefCell, ops::Range, time::Instant};
 
 use super::{
     intake::Form,
-    packed::{MAX_SAMPLES, PANEL_ROWS, apply::Rows, product::Product, row_words},
+    packed::{MAX_SAMPLES, PANEL_ROWS, apply::Rows, pack, product::Product, row_words},
     panel::Panel,
     pca::VariantFilter,
     project::Matched,
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     Device, Error, Result, Tensor,
+    kernel::Program,
     linalg::{LinearMap, Matrix, Pass, gram::Sum, matmul, matmul_tn},
     stream::{Digests, RowPlan, StreamStats},
 };
@@ -216,6 +217,23 @@ impl<'a> Standardized<'a> {
         }
     }
 
+    /// Rows of a panel of a pass over the store, unless it is the last.
+    fn whole_panel(&self, first_pass: bool) -> u64 {
+        let bytes = if first_pass { self.panel_bytes } else { Residency::Store.panel_bytes() };
+        (self.panel_rows(bytes) / self.upload_rows).max(1) * self.upload_rows
+    }
+
+    /// Makes programs ready that take packed rows, and the one that packs them.
+    ///
+    /// # Errors
+    /// As [`Device::prepare`].
+    pub(crate) fn prepare(&self, mut programs: Vec<Program>) -> Result<()> {
+        if let Form::Packed(coding) = self.form {
+            programs.push(pack::program(coding));
+        }
+        self.device.prepare(programs)
+    }
+
     pub(crate) fn stats(&self) -> StreamStats {
         self.state.borrow().stats
     }
@@ -375,6 +393,10 @@ impl LinearMap for Standardized<'_> {
 
     fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         if self.form.is_packed() {
+            let ([variants, samples], columns) = (self.shape(), x.cols() as u64);
+            let whole = self.whole_panel(self.residency != Residency::Store);
+            let panels = [whole.min(variants), variants % whole];
+            self.prepare(Product::programs(self.device, samples, columns, panels)?)?;
             // The bounds of what is rounded are those of all rows.
             self.counted(pass)?;
             let pass = &self.told(pass);

@@ -120,6 +120,11 @@ impl Driver for CudaDriver {
         pinned::download(&self.gpu, memory::pointer(src)?, len)
     }
 
+    fn prepare(&self, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<()> {
+        self.gpu.enter()?;
+        self.modules.prepare(&self.gpu, kernel, spec)
+    }
+
     fn launch(
         &self,
         kernel: &'static KernelDef,

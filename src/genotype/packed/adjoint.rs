@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Device, Error, Result, Tensor,
-    kernel::{Grid, Kernel, kernel},
+    kernel::{Grid, Kernel, Program, kernel},
 };
 
 /// Parameters of the kernel.
@@ -52,8 +52,21 @@ pub(super) const LEAST_DEPTH: u64 = 512;
 /// Fewest sums that a thread of the host takes.
 const LEAST_SUMS: usize = 1 << 14;
 
-fn spec(tile: u32, missing: bool, slices: u32) -> [(&'static str, u32); 3] {
+fn spec(tile: u32, missing: bool, slices: u64) -> [(&'static str, u32); 3] {
+    let slices = u32::try_from(slices).expect("digits should be few");
     [("TILE", tile), ("MISSING", missing.into()), ("SLICES", slices)]
+}
+
+/// Words of a row that a workgroup takes, of so many words and rows.
+fn tile(words: u64, rows: u64) -> u32 {
+    let large = words.saturating_mul(rows) >= LARGE_WORDS && words >= LARGE_TILE.into();
+    if large { LARGE_TILE } else { TILE }
+}
+
+/// The program that [`packed_adjoint`] launches for so many rows without a missing code, each of so many words from the first
+/// that has sums on, and weights of so many digits.
+pub(crate) fn program(words: u64, rows: u64, slices: u64) -> Program {
+    (&PACKED_ADJOINT.def, spec(tile(words, rows), false, slices).to_vec())
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
@@ -151,10 +164,9 @@ pub(crate) fn packed_adjoint<'a>(
     sums: &mut Sums,
 ) -> Result<()> {
     let words = rows.words().saturating_sub(sums.first);
-    let large =
-        words.saturating_mul(rows.range.1 - rows.range.0) >= LARGE_WORDS && words >= LARGE_TILE.into();
+    let tile = tile(words, rows.range.1 - rows.range.0);
     let listed = rows.device().limits().list_missing;
-    adjoint_in_tiles(if large { LARGE_TILE } else { TILE }, listed, rows, weights.into(), sums)
+    adjoint_in_tiles(tile, listed, rows, weights.into(), sums)
 }
 
 /// [`packed_adjoint`] in tiles of a given size, and with missing codes `listed` or within the product, which changes no bit.
@@ -189,7 +201,7 @@ pub(crate) fn adjoint_in_tiles(
     let step = step(device, words, (4 * words).max(width))?.min(1 << 22);
     let wide = sums.words_at_once()?;
     let small = |n: u64| u32::try_from(n).expect("a panel should be small");
-    let spec = spec(tile, rows.missing && !listed, small(slices));
+    let spec = spec(tile, rows.missing && !listed, slices);
     for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let last = count.min(first + step);
         let at = rows.range.0;

@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use super::slices::{Slices, lanes};
 use crate::{
     Device, Error, Result, Tensor,
-    kernel::{Grid, Kernel, kernel},
+    kernel::{Grid, Kernel, Program, kernel},
 };
 
 /// Parameters of the kernel.
@@ -46,6 +46,18 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
 }
 
+/// Rows of a workgroup that are fastest for so many: large ones where they have the work of as many small ones as fill the
+/// device, or of three quarters of them, the least that [`Steps`](super::steps::Steps) make of many rows.
+fn tile(device: &Device, rows: u64) -> u32 {
+    let small = rows / u64::from(TILE);
+    if 4 * small >= 3 * u64::from(device.limits().fill) { LARGE_TILE } else { TILE }
+}
+
+/// The program that [`packed_weights`] launches for so many rows without a missing code.
+pub(crate) fn program_of_weights(device: &Device, rows: u64) -> Program {
+    (&PACKED_APPLY.def, spec(tile(device, rows), false, true).to_vec())
+}
+
 /// The rows of a product.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a> {
@@ -78,11 +90,8 @@ impl Rows<'_> {
         1 + u64::from(self.missing)
     }
 
-    /// Rows of a workgroup that are fastest for so many: large ones where they have the work of as many small ones as fill the
-    /// device, or of three quarters of them, the least that [`Steps`](super::steps::Steps) make of many rows.
     fn tile(&self) -> u32 {
-        let small = (self.range.1 - self.range.0) / u64::from(TILE);
-        if 4 * small >= 3 * u64::from(self.device().limits().fill) { LARGE_TILE } else { TILE }
+        tile(self.device(), self.range.1 - self.range.0)
     }
 }
 

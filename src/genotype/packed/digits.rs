@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use super::{apply::step, slices::lanes_of};
 use crate::{
     Error, Result, Tensor,
-    kernel::{Grid, Kernel, kernel},
+    kernel::{Grid, Kernel, Program, kernel},
 };
 
 /// Parameters of the kernel.
@@ -33,8 +33,14 @@ pub(crate) static PACKED_DIGITS: Kernel<Params> =
 
 const WG: u32 = 256;
 
-fn spec(sets: u32, slices: u32) -> [(&'static str, u32); 3] {
+fn spec(sets: u64, slices: u64) -> [(&'static str, u32); 3] {
+    let [sets, slices] = [sets, slices].map(|n| u32::try_from(n).expect("digits should be few"));
     [("WG", WG), ("SETS", sets), ("SLICES", slices)]
+}
+
+/// The program that [`packed_digits`] launches for so many sets and digits.
+pub(crate) fn program(sets: u64, slices: u64) -> Program {
+    (&PACKED_DIGITS.def, spec(sets, slices).to_vec())
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
@@ -108,7 +114,7 @@ pub(crate) fn packed_digits(
         let groups = items.div_ceil(WG.into());
         let grid = Grid::linear(groups, device.limits().groups_per_axis, 4 * items * entries)?;
         let args = [x.arg, terms.arg, target.arg];
-        device.launch(&PACKED_DIGITS, &spec(small(table.sets), small(table.slices)), grid, &args, &params)?;
+        device.launch(&PACKED_DIGITS, &spec(table.sets, table.slices), grid, &args, &params)?;
     }
     Ok(out)
 }

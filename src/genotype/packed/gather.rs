@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use super::{apply::step, row_words};
 use crate::{
     Error, Result, Tensor,
-    kernel::{Grid, Kernel, kernel},
+    kernel::{Grid, Kernel, Program, kernel},
 };
 
 /// Parameters of the kernel.
@@ -35,6 +35,11 @@ pub(crate) const SWAPPED: u32 = 1 << 31;
 
 fn spec() -> [(&'static str, u32); 1] {
     [("WG", WG)]
+}
+
+/// The program that [`packed_gather`] launches.
+pub(crate) fn program() -> Program {
+    (&PACKED_GATHER.def, spec().to_vec())
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {

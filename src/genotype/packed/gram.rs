@@ -16,11 +16,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
-    adjoint::{LEAST_DEPTH, Sums, Weights, packed_adjoint},
+    adjoint::{self, LEAST_DEPTH, Sums, Weights, packed_adjoint},
     apply::Rows,
-    digits::{Table, packed_digits},
-    gather::{SWAPPED, most_rows, packed_gather},
-    pairs::{Terms, packed_pairs},
+    digits::{self, Table, packed_digits},
+    gather::{self, SWAPPED, most_rows, packed_gather},
+    pairs::{self, Terms, packed_pairs},
     row_words,
     slices::{SLICES, digits, lanes_of, max_of},
     steps::Steps,
@@ -28,6 +28,7 @@ use super::{
 use crate::{
     Device, Result, Tensor,
     genotype::scaler::{Fate, Scaler, Standard},
+    kernel::Program,
     linalg::{Matrix, gram::to_usize},
 };
 
@@ -106,6 +107,16 @@ impl Gram {
     /// Bytes of the numbers of a common variant, one of so many.
     pub(crate) const fn slices(variants: u64) -> u64 {
         if variants < MANY { SLICES } else { 2 }
+    }
+
+    /// The programs that a sum of so many rows may launch where no code is missing, those first that compilers take longest for.
+    pub(crate) fn programs(device: &Device, samples: u64, variants: u64, scaler: Scaler) -> Vec<Program> {
+        let slices = if scaler.is_whole() { 1 } else { Self::slices(variants) };
+        let rows = steps(device, samples, 1, slices).longest(variants);
+        // Of the first group and the last; what groups between them launch is one of both.
+        let groups = [row_words(samples), row_words(samples.min(COLUMNS))];
+        let [first, last] = groups.map(|words| adjoint::program(words, rows, slices));
+        vec![first, last, digits::program(1, slices), pairs::program(), gather::program()]
     }
 
     /// Bytes of panels of which the rows of one kind fill the device.
@@ -216,11 +227,6 @@ impl Gram {
         self.device.each(&mut self.groups, |sums| packed_pairs(packed, rows.clone(), &terms, sums))
     }
 
-    /// Whether s² is 1.
-    const fn whole(&self) -> bool {
-        matches!(self.scaler, Scaler::Center | Scaler::None)
-    }
-
     /// Whether the other allele is counted, which changes the sign of what is left of the mean alone.
     fn swaps(&self, standard: &Standard) -> bool {
         standard.mean > 1.0 && self.scaler != Scaler::None
@@ -236,7 +242,7 @@ impl Gram {
         let alleles = self.mean(standard) * standard.called as f64;
         let seen = alleles + (self.samples - standard.called) as f64;
         let rare = seen < (self.samples / RARE) as f64 + 0.5;
-        let slices = match (rare, self.whole() && !missing) {
+        let slices = match (rare, self.scaler.is_whole() && !missing) {
             (true, _) => SLICES,
             (_, true) => 1,
             _ => self.slices,

@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use super::row_words;
 use crate::{
     Error, Result, Tensor,
-    kernel::{Grid, Kernel, kernel},
+    kernel::{Grid, Kernel, Program, kernel},
     linalg::Stats,
     tensor::Pending,
 };
@@ -63,6 +63,11 @@ impl Coding {
 
 fn spec(coding: Coding) -> [(&'static str, u32); 2] {
     [("WG", WG), ("CODING", coding as u32)]
+}
+
+/// The program that [`pack_genotypes`] launches for a coding.
+pub(crate) fn program(coding: Coding) -> Program {
+    (&PACK_GENOTYPES.def, spec(coding).to_vec())
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {

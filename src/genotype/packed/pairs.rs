@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use super::{adjoint::Sums, apply::step, row_words};
 use crate::{
     Error, Result, Tensor,
-    kernel::{Grid, Kernel, kernel},
+    kernel::{Grid, Kernel, Program, kernel},
 };
 
 /// Parameters of the kernel.
@@ -36,6 +36,11 @@ const WG: u32 = 256;
 
 fn spec() -> [(&'static str, u32); 1] {
     [("WG", WG)]
+}
+
+/// The program that [`packed_pairs`] launches.
+pub(crate) fn program() -> Program {
+    (&PACKED_PAIRS.def, spec().to_vec())
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {

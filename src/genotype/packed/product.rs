@@ -5,14 +5,15 @@ use std::{collections::VecDeque, ops::Range};
 use rayon::prelude::*;
 
 use super::{
-    adjoint::{LEAST_DEPTH, Sums, packed_adjoint},
-    apply::{Rows, TILE, packed_apply, packed_weights},
+    adjoint::{self, LEAST_DEPTH, Sums, packed_adjoint},
+    apply::{self, Rows, TILE, packed_apply, packed_weights},
     row_words,
-    slices::{MAX_COLUMNS, Slices, lanes, unit},
+    slices::{MAX_COLUMNS, SLICES, Slices, lanes, unit},
     steps::Steps,
 };
 use crate::{
     Device, Error, Result, Tensor,
+    kernel::Program,
     linalg::{Matrix, gram::IN_FLIGHT},
     tensor::Pending,
 };
@@ -76,6 +77,28 @@ impl Product {
             groups.push(Group { first, x: slices, factors, adjoint });
         }
         Ok(Self { device: device.clone(), groups, samples, columns, centred })
+    }
+
+    /// The programs that `Aᵀ (A X)` launches with panels of so many rows, for an X (samples, columns), where no code is missing:
+    /// those first that compilers take longest for.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when not even one column fits a binding.
+    pub(crate) fn programs(
+        device: &Device,
+        samples: u64,
+        columns: u64,
+        panels: [u64; 2],
+    ) -> Result<Vec<Program>> {
+        let words = row_words(samples);
+        let width = group_columns(device, words, columns)?;
+        let groups = [width.min(columns), columns % width].into_iter().filter(|&columns| columns > 0);
+        let of_groups = groups.map(|columns| steps(device, words, lanes(columns)));
+        let of_panels = of_groups.flat_map(|steps| panels.map(|rows| steps.of((0, rows)))).flatten();
+        let rows: Vec<u64> = of_panels.map(|(first, end)| end - first).collect();
+        let weights = rows.iter().map(|&rows| apply::program_of_weights(device, rows));
+        let adjoint = rows.iter().map(|&rows| adjoint::program(words, rows, SLICES));
+        Ok(weights.chain(adjoint).collect())
     }
 
     /// Adds some rows' part of `Aᵀ (A X)`. Enqueues; does not wait.

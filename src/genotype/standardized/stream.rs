@@ -13,7 +13,7 @@ use crate::{
         intake::{Counting, Form, Sums, bad_value, float_sums},
         packed::{pack::pack_genotypes, row_words},
         panel::{Held, Panel},
-        residency::{Kept, Residency},
+        residency::Kept,
         scaler::Standard,
         tally::Tally,
     },
@@ -120,9 +120,7 @@ impl Standardized<'_> {
                 let raw = Tensor::from_staging(self.device, slot, &[count, coding.row_bytes(samples)])?;
                 if open.back().is_none_or(|panel| panel.rows.end <= rows.start) {
                     let first_pass = self.state.borrow().tally.is_none();
-                    let bytes = if first_pass { self.panel_bytes } else { Residency::Store.panel_bytes() };
-                    let whole = (self.panel_rows(bytes) / self.upload_rows).max(1) * self.upload_rows;
-                    let end = self.plan.rows().min(rows.start + whole);
+                    let end = self.plan.rows().min(rows.start + self.whole_panel(first_pass));
                     let packed = Tensor::empty(self.device, &[end - rows.start, row_words(samples)])?;
                     open.push_back(Panel::new(rows.start..end, Held::Packed(packed)));
                 }
