@@ -268,7 +268,7 @@ impl Device {
         threads(self.0.threads)
     }
 
-    /// Waits until everything that was enqueued is done.
+    /// Waits until everything is done that was enqueued by calls which have returned.
     ///
     /// # Errors
     /// [`Error::DeviceLost`], or what a driver reports only then.
@@ -300,9 +300,8 @@ impl Device {
         pool.map_or(1, |pool| pool.current_num_threads())
     }
 
-    /// Calls `f`, which launches kernels that wait for nothing another call launches, with each item. Where the host's threads
-    /// are the device, several at once: a thread that has nothing to do in one item's kernel works on the next. Elsewhere in
-    /// order.
+    /// Calls `f`, which launches kernels that wait for nothing another call launches, with each item: in order, and where the
+    /// host's threads are the device, as many at once.
     ///
     /// # Errors
     /// One that `f` returns.
@@ -314,7 +313,8 @@ impl Device {
         if self.at_once() == 1 {
             return items.iter_mut().try_for_each(f);
         }
-        self.pool()?.install(|| items.par_iter_mut().with_max_len(1).try_for_each(f))
+        // No thread begins an item while it waits in the kernel of another, as it might with parts of a slice.
+        self.pool()?.install(|| items.iter_mut().par_bridge().try_for_each(f))
     }
 
     /// Memory for `bytes` bytes; poisoned and guarded on a checked device. `for_upload` when an upload is the first to use
@@ -347,7 +347,7 @@ impl Device {
     /// first of the list are begun first. Waits for all.
     ///
     /// # Errors
-    /// Of one program, what its launch would report.
+    /// Of one program, what its launch would report, also where it is not launched in the end.
     pub(crate) fn prepare(&self, programs: Vec<Program>) -> Result<()> {
         let mut distinct: Vec<Program> = Vec::new();
         for (kernel, spec) in programs {

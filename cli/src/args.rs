@@ -41,7 +41,8 @@ impl Command {
             Self::Project(args) => &args.resources,
             Self::Grm(args) => &args.resources,
             Self::Demo(args) => &args.resources,
-            Self::Devices(_) => return None,
+            // Lists those of wgpu, whatever is preferred.
+            Self::Devices(_) => return Some("wgpu"),
         };
         resources.device.as_deref()
     }

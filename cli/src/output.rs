@@ -128,7 +128,9 @@ impl Output {
     ) -> Result<(), Failure> {
         let json = serde_json::to_string_pretty(record).map(|text| text + "\n");
         let json = json.map_err(|error| Failure::Error(format!("{RECORD}: {error}")))?;
-        self.table(RECORD, |file| file.write_all(json.as_bytes()))?;
+        if let Err(failure) = self.table(RECORD, |file| file.write_all(json.as_bytes())) {
+            return Err(self.keep(failure));
+        }
         cancel.check()?;
         for warning in warnings {
             note(&format!("warning: {warning}"));

@@ -1,83 +1,19 @@
 //! The CPU as a device: host memory, and a thread pool of its own that decoding shares.
 
+mod lines;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytemuck::Pod;
 use rayon::ThreadPool;
 
+pub(crate) use self::lines::FREE_BYTES;
+use self::lines::{FreeList, Lines};
 use super::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging};
 use crate::{
     Backend, DeviceInfo, DeviceKind, Error, Limits, Result,
     kernel::{Access, Grid, KernelDef, Spec},
 };
-
-/// Zeros at first, from the start of a cache line on: aligned for any element type and vector.
-///
-/// Fresh pages come as zeros from the system where an allocation asks for no more than the allocator's own alignment; for
-/// more, each would be written once before its first use.
-#[derive(Debug, Default)]
-pub(crate) struct Lines {
-    room: Vec<u128>,
-    first: usize,
-    len: usize,
-}
-
-impl Lines {
-    /// Of `bytes` bytes or a few more: one of few sizes, so that freed ones serve again.
-    fn new(bytes: u64) -> Result<Self> {
-        let len = Self::size(bytes);
-        let fresh = usize::try_from(len / 16 + 3).map_err(drop).and_then(bytemuck::try_zeroed_vec::<u128>);
-        let room = fresh.map_err(|()| Error::OutOfMemory { requested: bytes, free: None })?;
-        let first = room.as_ptr().align_offset(64);
-        Ok(Self { first, len: to_usize(len / 16), room })
-    }
-
-    /// The size of a buffer of so many bytes: at most an eighth more.
-    fn size(bytes: u64) -> u64 {
-        let step = (bytes.max(1).ilog2()).saturating_sub(3);
-        bytes.max(1).next_multiple_of((1 << step).max(64))
-    }
-
-    fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.room[self.first..][..self.len])
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.room[self.first..][..self.len])
-    }
-
-    const fn len(&self) -> usize {
-        16 * self.len
-    }
-}
-
-/// Freed buffers, kept for the next allocation of their size: the blocks of a stream repeat, and fresh pages cost
-/// more to map than the kernels' work on them.
-#[derive(Debug, Default)]
-struct FreeList(Mutex<Vec<Lines>>);
-
-/// Most bytes of freed buffers that are kept.
-pub(crate) const FREE_BYTES: usize = 64 << 20;
-
-impl FreeList {
-    fn take(&self, bytes: u64) -> Option<Lines> {
-        let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = buffers.iter().position(|buffer| buffer.len() as u64 == Lines::size(bytes))?;
-        Some(buffers.swap_remove(at))
-    }
-
-    fn keep(&self, buffer: Lines) {
-        if buffer.len() > FREE_BYTES {
-            return;
-        }
-        let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        buffers.push(buffer);
-        // The oldest go first.
-        while buffers.iter().map(Lines::len).sum::<usize>() > FREE_BYTES {
-            buffers.remove(0);
-        }
-    }
-}
 
 /// Memory of the cpu device.
 #[derive(Clone, Debug)]
@@ -86,6 +22,8 @@ pub(crate) struct CpuMemory(Arc<Owned>);
 #[derive(Debug)]
 struct Owned {
     lines: RwLock<Lines>,
+    /// Bytes that were asked for.
+    bytes: u64,
     free: Arc<FreeList>,
 }
 
@@ -179,8 +117,8 @@ impl<'a> CpuLaunch<'a> {
 }
 
 /// The cpu driver. Calls run to their end before they return. Launches of several threads run at once, and wait for one
-/// another where one writes what the other uses: `queue` is held while one takes all its buffers, so that none waits for a
-/// buffer with another in its hands.
+/// another where one writes what the other uses; `queue` is held while a launch takes its buffers, so that no two each wait
+/// for a buffer that the other has.
 #[derive(Debug)]
 pub(crate) struct CpuDriver {
     info: DeviceInfo,
@@ -266,7 +204,11 @@ impl Driver for CpuDriver {
 
     fn alloc(&self, bytes: u64) -> Result<Memory> {
         let buffer = self.free.take(bytes).map_or_else(|| Lines::new(bytes), Ok)?;
-        Ok(Memory::Cpu(CpuMemory(Arc::new(Owned { lines: RwLock::new(buffer), free: self.free.clone() }))))
+        Ok(Memory::Cpu(CpuMemory(Arc::new(Owned {
+            lines: RwLock::new(buffer),
+            bytes,
+            free: self.free.clone(),
+        }))))
     }
 
     fn clear(&self, dst: Slice<'_>) -> Result<()> {
@@ -331,8 +273,10 @@ impl Driver for CpuDriver {
         )]
         let Staging::Cpu(slot) = slot else { return Err(Error::WrongDevice { op: "upload" }) };
         let _queue = self.enter();
+        let whole = dst.offset == 0 && dst.bytes.next_multiple_of(16) == cpu(dst.memory)?.0.bytes;
         let mut memory = cpu(dst.memory)?.write();
-        if dst.offset == 0 && memory.len() == slot.lines.len() {
+        // Guard words behind the elements stay what they are.
+        if whole && memory.len() == slot.lines.len() {
             std::mem::swap(&mut *memory, &mut slot.lines);
         } else {
             // Whole words, which may end behind the slot's last byte.
@@ -346,7 +290,6 @@ impl Driver for CpuDriver {
     }
 
     fn synchronize(&self) -> Result<()> {
-        drop(self.enter());
         Ok(())
     }
 }
@@ -357,45 +300,4 @@ fn window<'a>(lines: &'a Lines, slice: Slice<'_>) -> &'a [u8] {
 
 fn window_mut<'a>(lines: &'a mut Lines, slice: Slice<'_>) -> &'a mut [u8] {
     &mut lines.bytes_mut()[to_usize(slice.offset)..to_usize(slice.offset + slice.bytes)]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buffers_start_at_a_line_and_are_zeros() {
-        for bytes in [0, 1, 16, 63, 64, 65, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 10_000_019] {
-            let lines = Lines::new(bytes).unwrap();
-            let held = lines.bytes();
-            assert!(
-                (held.as_ptr() as usize).is_multiple_of(64) && held.iter().all(|&byte| byte == 0),
-                "{bytes}"
-            );
-            let len = held.len() as u64;
-            assert!(
-                len >= bytes && len <= bytes + bytes / 8 + 64 && len.is_multiple_of(64),
-                "{bytes}: {len}"
-            );
-            assert_eq!((lines.len() as u64, Lines::size(len)), (len, len));
-        }
-        assert!(matches!(Lines::new(u64::MAX / 2), Err(Error::OutOfMemory { .. })));
-    }
-
-    #[test]
-    fn freed_buffers_serve_others_of_about_their_size() {
-        let free = FreeList::default();
-        let mut lines = Lines::new(1_000_000).unwrap();
-        lines.bytes_mut()[7] = 1;
-        free.keep(lines);
-        assert!(free.take(500_000).is_none());
-        assert_eq!(free.take(999_000).unwrap().bytes()[7], 1);
-        assert!(free.take(999_000).is_none());
-        // The oldest go first.
-        for bytes in [20, 30, 40] {
-            free.keep(Lines::new(bytes << 20).unwrap());
-        }
-        assert!([20, 30].iter().all(|bytes| free.take(bytes << 20).is_none()));
-        assert!(free.take(40 << 20).is_some());
-    }
 }

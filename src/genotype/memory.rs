@@ -151,7 +151,8 @@ impl Memory {
             _ => residency.panel_bytes(),
         };
         let is_long = method == Method::Exact && panel_bytes > Residency::Store.panel_bytes();
-        let longer = if is_long { longer_panels(map) } else { 0 };
+        let [scaling, longer] =
+            if is_long { [scaling_bytes(map, panel_bytes), longer_panels(map)] } else { [0; 2] };
         let kept = kept_bytes(map);
         let room = match residency {
             _ if self.shared => [0; 2],
@@ -159,7 +160,7 @@ impl Memory {
             Residency::Host => {
                 [left.saturating_sub(kept + 2 * panel_bytes), free.saturating_sub(2 * panel_bytes)]
             }
-            Residency::Store => [left, free.saturating_sub(longer)],
+            Residency::Store => [left.saturating_sub(scaling), free.saturating_sub(longer)],
         };
         let upload_rows = map.upload_rows(panel_bytes, room);
         let prefetch = map.plan().largest_need_of(upload_rows).saturating_add(ahead);
@@ -221,7 +222,7 @@ pub(super) fn stream_bytes(map: &Standardized<'_>) -> u64 {
 /// Bytes of the scaling of two panels of at most so many bytes: one is filled while the other is used.
 fn scaling_bytes(map: &Standardized<'_>, panel_bytes: u64) -> u64 {
     let rows = map.panel_rows(panel_bytes).min(map.plan().rows());
-    2 * rows * (size_of::<Standard>() + size_of::<Factors>()) as u64
+    rows * (2 * (size_of::<Standard>() + size_of::<Factors>()) as u64 + Gram::HOST_ROW_BYTES)
 }
 
 /// Bytes of the device that longer panels, whose Gram matrices are added up, take beyond short ones.
@@ -289,8 +290,9 @@ impl OnePass {
         let [left, free] = [left, if shared { left } else { device_budget - on_device }];
         let panel_bytes = gram_panel_bytes(map, [left, free], shared);
         let is_long = panel_bytes > Residency::Store.panel_bytes();
-        let longer = if is_long { longer_panels(map) } else { 0 };
-        let room = if shared { [0; 2] } else { [left, free.saturating_sub(longer)] };
+        let [scaling, longer] =
+            if is_long { [scaling_bytes(map, panel_bytes), longer_panels(map)] } else { [0; 2] };
+        let room = if shared { [0; 2] } else { [left.saturating_sub(scaling), free.saturating_sub(longer)] };
         let upload_rows = map.upload_rows(panel_bytes, room);
         let prefetch = map.plan().largest_need_of(upload_rows).saturating_add(ahead);
         Ok(Self { budget: planned, prefetch, panel_bytes, upload_rows })
@@ -375,7 +377,7 @@ pub(super) mod tests {
         let map = map(Long([10_000_000, 50]));
         let rows = map.panel_rows(Residency::Device.panel_bytes());
         assert!(rows <= 1 << 20 && rows.is_multiple_of(map.plan().block_rows()), "{rows}");
-        let of_panels = |bytes| 2 * 48 * map.panel_rows(bytes);
+        let of_panels = |bytes| (2 * 48 + 112) * map.panel_rows(bytes);
         assert_eq!(scaling_bytes(&map, u64::MAX), of_panels(u64::MAX));
         assert!(stream_bytes(&map) >= of_panels(Residency::Store.panel_bytes()));
         // The genotypes fit the device; their means and scales have to fit the host.

@@ -50,10 +50,12 @@ impl Panel {
     /// Adds what was counted of the next rows; with `scaled`, their scaling too.
     pub(crate) fn count(&mut self, mut standards: Vec<Standard>, missing: bool, scaled: bool) {
         self.factors.extend(standards.iter().map(Standard::factors));
-        match scaled {
-            true if self.standards.is_empty() => self.standards = standards,
-            true => self.standards.append(&mut standards),
-            false => {}
+        let rows = self.factors.capacity();
+        if scaled && standards.len() == rows {
+            self.standards = standards;
+        } else if scaled {
+            self.standards.reserve_exact(rows - self.standards.len());
+            self.standards.append(&mut standards);
         }
         self.missing |= missing;
     }

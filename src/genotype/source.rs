@@ -68,20 +68,21 @@ impl Genotypes {
     /// [`Error::Argument`] without an array; [`Error::Shape`] for other ranks, a ploidy of 0 or above 127, or arrays
     /// that differ in samples, ploidy or rank.
     pub fn new(arrays: Vec<Arc<dyn ChunkedArray>>) -> Result<Self> {
-        let genotypes = Self::of_any_ploidy(arrays)?;
-        let (first, ploidy) =
-            (&genotypes.stored[0], |array: &dyn ChunkedArray| array.shape().get(2).copied());
-        match genotypes.stored.iter().find(|array| ploidy(&***array) != ploidy(&**first)) {
-            Some(array) => {
-                let expected = format!(
-                    "the ploidy of {:?} in {}, which must be that of all calls",
-                    first.shape(),
-                    first.name()
-                );
-                Err(Error::shape(OP, expected, format_args!("{:?} in {}", array.shape(), array.name())))
-            }
-            None => Ok(genotypes),
+        let ploidies =
+            |a: &dyn ChunkedArray, b: &dyn ChunkedArray| Some([*a.shape().get(2)?, *b.shape().get(2)?]);
+        let differs =
+            |a: &dyn ChunkedArray, b: &dyn ChunkedArray| ploidies(a, b).is_some_and(|[a, b]| a != b);
+        if let Some(first) = arrays.first()
+            && let Some(array) = arrays.iter().find(|array| differs(&***array, &**first))
+        {
+            let expected = format!(
+                "the ploidy of {:?} in {}, which must be that of all calls",
+                first.shape(),
+                first.name()
+            );
+            return Err(Error::shape(OP, expected, format_args!("{:?} in {}", array.shape(), array.name())));
         }
+        Self::of_any_ploidy(arrays)
     }
 
     /// The same, but where arrays of calls differ in ploidy, those of fewer alleles are filled up with -2, as calls of a lower

@@ -12,7 +12,7 @@ use crate::{
 
 device_tests! {
     values_come_back, zeros_are_zero, shapes, too_large, writes_keep_their_order, many_launches_keep_their_params,
-    uploads_keep_their_order, unchecked_uploads_overlap_work, copies, memory_is_counted, threads_share_a_device, reads_can_overlap,
+    uploads_keep_their_order, uploads_leave_guard_words, unchecked_uploads_overlap_work, copies, memory_is_counted, threads_share_a_device, reads_can_overlap,
 }
 
 fn values_come_back(device: &Device) {
@@ -119,6 +119,14 @@ fn uploads_keep_their_order(device: &Device) {
     for (round, result) in results.iter().enumerate() {
         assert_eq!(result.read().unwrap(), [round as f32; 4000]);
     }
+}
+
+/// A size at which buffers of the slot and of the tensor, with its guard words, are as long.
+fn uploads_leave_guard_words(device: &Device) {
+    let mut slot = device.driver().staging(1_000_000).unwrap();
+    slot.bytes_mut().fill(5);
+    let x = Tensor::<i8>::from_staging(device, &mut slot, &[1000, 1000]).unwrap();
+    assert!(x.read().unwrap().iter().all(|&value| value == 5));
 }
 
 fn copies(device: &Device) {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Ran, Scratch, command, copy, fixture, names, pca, rows};
+use crate::support::{Ran, Scratch, command, copy, fixture, json, names, pca, rows};
 
 /// A command that is at work, by what it makes.
 struct Busy(Child);
@@ -187,5 +187,36 @@ fn the_cpu_device_needs_no_second_start() {
         assert_eq!(set, anew, "{device:?}");
         run.signal("-TERM");
         run.wait();
+    }
+}
+
+#[test]
+fn runs_at_once_do_not_mix_their_files() {
+    let scratch = Scratch::new();
+    let (out, store) = (scratch.join("out"), fixture("all_v3.vcz"));
+    for round in 0..3 {
+        let start = |k: usize| {
+            let mut command = command(["pca".as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]);
+            command.args(["--overwrite", "-k", &k.to_string()]);
+            command.args(k.is_multiple_of(2).then_some("--loadings"));
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary should start")
+        };
+        let runs: Vec<Child> = (1..=4).map(|i| start(round + i)).collect();
+        let ran: Vec<Ran> = runs.into_iter().map(|run| run.wait_with_output().unwrap().into()).collect();
+        assert!(ran.iter().any(|ran| ran.code == 0));
+        for ran in ran.iter().filter(|ran| ran.code != 0) {
+            assert!(ran.code == 1 && ran.err.contains("another run"), "{}", ran.err);
+        }
+        let record = json(&fs::read_to_string(out.join("run.json")).unwrap());
+        let k = usize::try_from(record["shape"]["components"].as_u64().unwrap()).unwrap();
+        assert_eq!(rows(&out.join("scores.tsv"))[0].len(), k + 1);
+        assert_eq!(rows(&out.join("pca.eigenvec"))[0].len(), k + 1);
+        assert_eq!(rows(&out.join("eigenvalues.tsv")).len(), k);
+        assert_eq!(fs::read_to_string(out.join("pca.eigenval")).unwrap().lines().count(), k);
+        assert_eq!(out.join("loadings.tsv.gz").exists(), k.is_multiple_of(2));
+        let mut files: Vec<_> =
+            record["files"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        files.sort_unstable();
+        assert_eq!(names(&out), files);
     }
 }

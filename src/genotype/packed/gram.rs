@@ -138,6 +138,9 @@ impl Gram {
         sums.sum::<u64>() + rows * 4 * row_words(samples) + digits + 32 * rows
     }
 
+    /// Bytes on the host of a row of a panel while it is added: its kind, terms, place, and those in a table.
+    pub(crate) const HOST_ROW_BYTES: u64 = 112;
+
     /// Bytes on the host: T, and a group's sums twice.
     pub(crate) const fn host_bytes(samples: u64) -> u64 {
         samples.saturating_mul(samples).saturating_mul(8).saturating_add(16 * COLUMNS * samples)

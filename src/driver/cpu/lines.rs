@@ -1,0 +1,113 @@
+//! Memory of the cpu device, and what of it was freed.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::{Error, Result};
+
+/// Zeros at first, from the start of a cache line on: aligned for any element type and vector.
+///
+/// Fresh pages come as zeros from the system where an allocation asks for no more than the allocator's own alignment; for
+/// more, each would be written once before its first use.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    room: Vec<u8>,
+    first: usize,
+    len: usize,
+}
+
+impl Lines {
+    /// Of `bytes` bytes or a few more: one of few sizes, so that freed ones serve again.
+    pub(super) fn new(bytes: u64) -> Result<Self> {
+        let len = usize::try_from(Self::size(bytes)).unwrap_or(usize::MAX);
+        let room = bytemuck::try_zeroed_vec::<u8>(len.saturating_add(63))
+            .map_err(|()| Error::OutOfMemory { requested: bytes, free: None })?;
+        Ok(Self { first: room.as_ptr().align_offset(64), len, room })
+    }
+
+    /// The size of a buffer of so many bytes: at most an eighth more, which nobody touches.
+    fn size(bytes: u64) -> u64 {
+        let step = bytes.max(1).ilog2().saturating_sub(3);
+        bytes.max(1).next_multiple_of((1 << step).max(64))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.room[self.first..][..self.len]
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.room[self.first..][..self.len]
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// Freed buffers, kept for the next allocation of their size: the blocks of a stream repeat, and fresh pages cost
+/// more to map than the kernels' work on them.
+#[derive(Debug, Default)]
+pub(super) struct FreeList(Mutex<Vec<Lines>>);
+
+/// Most bytes of freed buffers that are kept.
+pub(crate) const FREE_BYTES: usize = 64 << 20;
+
+impl FreeList {
+    pub(super) fn take(&self, bytes: u64) -> Option<Lines> {
+        let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = buffers.iter().position(|buffer| buffer.len() as u64 == Lines::size(bytes))?;
+        Some(buffers.remove(at))
+    }
+
+    pub(super) fn keep(&self, buffer: Lines) {
+        if buffer.len() > FREE_BYTES {
+            return;
+        }
+        let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.push(buffer);
+        // The oldest go first.
+        while buffers.iter().map(Lines::len).sum::<usize>() > FREE_BYTES {
+            buffers.remove(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_start_at_a_line_and_are_zeros() {
+        for bytes in [0, 1, 16, 63, 64, 65, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 10_000_019] {
+            let lines = Lines::new(bytes).unwrap();
+            let held = lines.bytes();
+            assert!(
+                (held.as_ptr() as usize).is_multiple_of(64) && held.iter().all(|&byte| byte == 0),
+                "{bytes}"
+            );
+            let len = held.len() as u64;
+            assert!(
+                len >= bytes && len <= bytes + bytes / 8 + 64 && len.is_multiple_of(64),
+                "{bytes}: {len}"
+            );
+            assert_eq!((lines.len() as u64, Lines::size(len)), (len, len));
+        }
+        assert!(matches!(Lines::new(u64::MAX / 2), Err(Error::OutOfMemory { .. })));
+    }
+
+    #[test]
+    fn freed_buffers_serve_others_of_about_their_size() {
+        let free = FreeList::default();
+        let mut lines = Lines::new(1_000_000).unwrap();
+        lines.bytes_mut()[7] = 1;
+        free.keep(lines);
+        assert!(free.take(500_000).is_none());
+        assert_eq!(free.take(999_000).unwrap().bytes()[7], 1);
+        assert!(free.take(999_000).is_none());
+        // The oldest go first.
+        for bytes in [20, 30, 40] {
+            free.keep(Lines::new(bytes << 20).unwrap());
+        }
+        assert!([20, 30].iter().all(|bytes| free.take(bytes << 20).is_none()));
+        assert!(free.take(40 << 20).is_some());
+    }
+}
