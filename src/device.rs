@@ -294,9 +294,14 @@ impl Device {
         Ok(self.0.pool.get_or_init(|| pool))
     }
 
+    /// Whether the host's memory and threads are the device's too: one budget holds for both.
+    pub(crate) fn shares_host_memory(&self) -> bool {
+        self.info().backend == Backend::Cpu
+    }
+
     /// How many items [`each`](Self::each) works on at once.
     pub(crate) fn at_once(&self) -> usize {
-        let pool = self.0.pool.get().filter(|_| self.info().backend == Backend::Cpu);
+        let pool = self.0.pool.get().filter(|_| self.shares_host_memory());
         pool.map_or(1, |pool| pool.current_num_threads())
     }
 

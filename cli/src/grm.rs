@@ -290,6 +290,7 @@ fn record(
         allele_counts: format!("fnv1a64:{:016x}", grm.digest),
         warnings: Resources::warnings(device)
             .into_iter()
+            .chain(output.warnings())
             .chain(stores.warnings())
             .chain(unasked)
             .chain(warning)

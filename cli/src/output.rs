@@ -51,6 +51,8 @@ pub(crate) struct Output {
     names: Vec<String>,
     /// Results of an earlier run, which give way.
     earlier: Vec<String>,
+    /// What other runs left there.
+    left: Option<String>,
     // In the order in which they are dropped.
     scratch: TempDir,
     made: Made,
@@ -76,14 +78,13 @@ impl Output {
         // Where another run has it, it is that one's to remove.
         let lock = lock(target).inspect_err(|_| made.keep())?;
         let earlier = earlier(target, command, names, overwrite)?;
-        if let Some(left) = left(target) {
-            note(&format!("warning: {left}"));
-        }
+        let left = left(target);
         let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir_in(target);
         Ok(Self {
             target: target.to_path_buf(),
             names: names.iter().map(ToString::to_string).collect(),
             earlier,
+            left,
             scratch: scratch.map_err(Failure::io(target))?,
             made,
             _lock: lock,
@@ -98,6 +99,11 @@ impl Output {
     /// Where the results will be.
     pub(crate) fn target(&self) -> &Path {
         &self.target
+    }
+
+    /// What is odd about the folder.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.left.iter().cloned().collect()
     }
 
     /// Names of what is written, the record among them.
@@ -156,15 +162,20 @@ impl Output {
             return Ok(());
         };
         let undone = moves.undo();
+        Err(self.keep_both(failure, undone.is_ok()))
+    }
+
+    /// The same failure, where earlier results may wait in the scratch folder too: those that are not `back` in their place.
+    fn keep_both(self, failure: Failure, back: bool) -> Failure {
         let aside = self.path(ASIDE);
         // Not removed where it holds some.
         drop(fs::remove_dir(&aside));
-        Err(match (self.keep(failure), undone) {
-            (Failure::Error(why), Err(_)) => {
+        match self.keep(failure) {
+            Failure::Error(why) if !back => {
                 Failure::Error(format!("{why}, earlier ones in {}", aside.display()))
             }
-            (failure, _) => failure,
-        })
+            failure => failure,
+        }
     }
 
     fn move_in(&self, moves: &mut Moves) -> Result<(), Failure> {

@@ -161,7 +161,8 @@ impl Job {
     }
 
     fn warnings(&self, result: &teatime::genotype::Pca) -> Vec<String> {
-        let mut warnings = [Resources::warnings(&self.device), self.stores.warnings()].concat();
+        let mut warnings =
+            [Resources::warnings(&self.device), self.output.warnings(), self.stores.warnings()].concat();
         warnings.extend(self.stores.contigs.as_ref().and_then(Contigs::unasked));
         if !matches!(result.scaler, Scaler::Patterson | Scaler::Binom2) {
             let name = result.scaler.name();

@@ -10,7 +10,7 @@ use super::{
     standardized::Standardized,
 };
 use crate::{
-    Backend, Budget, Device, Error, Result, Run,
+    Budget, Device, Error, Result, Run,
     driver::cpu::FREE_BYTES,
     linalg::{LinearMap, Stop, gram::IN_FLIGHT},
 };
@@ -42,11 +42,6 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Whether the device's memory is the host's, so that one budget holds for both.
-    pub(super) fn is_shared(device: &Device) -> bool {
-        device.info().backend == Backend::Cpu
-    }
-
     /// What the device may give: what the caller says, or three quarters of what it has.
     pub(super) fn device_budget(device: &Device, run: &Run) -> u64 {
         let reported = || device.info().memory.map_or(2 << 30, |bytes| bytes / 4 * 3);
@@ -63,7 +58,7 @@ impl Memory {
         let rows = map.plan().block_rows().min(variants);
         let panel = map.panel_rows(Residency::Store.panel_bytes()).min(variants);
         let columns = columns(n, options);
-        let shared = Self::is_shared(device);
+        let shared = device.shares_host_memory();
         let thin = match map.form() {
             Form::Packed(_) => Product::device_bytes(device, variants, n, columns),
             _ => (rows + 3 * n).saturating_mul(4 * columns),
@@ -272,7 +267,7 @@ impl OnePass {
     /// [`Error::Budget`] with the least that would do.
     pub(super) fn new(map: &Standardized<'_>, run: &Run, host: u64, on_device: u64) -> Result<Self> {
         let device = map.device();
-        let (shared, device_budget) = (Memory::is_shared(device), Memory::device_budget(device, run));
+        let (shared, device_budget) = (device.shares_host_memory(), Memory::device_budget(device, run));
         let host = if shared { host.saturating_add(on_device) } else { host };
         if !shared && on_device > device_budget {
             let (what, given) = (DEVICE_BUDGET, run.memory.device.is_some());

@@ -131,3 +131,25 @@ impl Panel {
         Some(Rows { packed, table, range: (0, self.factors.len() as u64), missing: self.missing })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::genotype::scaler::Fate;
+
+    /// What the memory plan counts, whatever parts a panel is counted in.
+    #[test]
+    fn scalings_take_no_more_than_their_rows() {
+        let standard = || Standard { mean: 1.0, shift: 1.0, scale: 1.0, called: 1, fate: Fate::Used };
+        for parts in [vec![100], vec![33, 33, 34], vec![99, 1]] {
+            let held = Held::Packed(Tensor::zeros(&Device::cpu(), &[100, 4]).unwrap());
+            let mut panel = Panel::new(0..100, held);
+            for &rows in &parts {
+                panel.count((0..rows).map(|_| standard()).collect(), false, true);
+            }
+            assert!(panel.is_complete());
+            let lens = [panel.factors.len(), panel.standards.len()];
+            assert_eq!((lens, panel.standards.capacity()), ([100; 2], 100), "{parts:?}");
+        }
+    }
+}

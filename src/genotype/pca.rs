@@ -214,7 +214,7 @@ pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &R
         match attempt(genotypes, device, options, &Run { memory: smaller, ..run.clone() }) {
             // Others may hold the memory that the plan counted on: with less, fewer blocks stay on the device, or
             // another method is taken.
-            Err(Error::OutOfMemory { .. }) if !Memory::is_shared(device) && !least => {
+            Err(Error::OutOfMemory { .. }) if !device.shares_host_memory() && !least => {
                 (budget, full) = (budget / 2, true);
             }
             Err(Error::Budget { what: DEVICE_BUDGET, minimum, .. }) if full && !least => {

@@ -330,13 +330,16 @@ impl Column {
         let text = metadata.spec.size == 0;
         let first = index.get(1).map_or(0, |right| right * metadata.chunk_shape[1]);
         let fill = self.fill_from(first);
-        // Inner chunks that might be lacking, and rows of those that do.
+        // Inner chunks that might be lacking, runs of which are one part, and rows of those that do.
         let (mut parts, mut rows) = (Vec::new(), Vec::<Range<usize>>::new());
         let read = self.array.read(index, &mut |inner: &Inner| {
             let column = first + inner.origin.get(1).map_or(0, |&at| at as u64);
             self.fill_from(column)?;
-            if parts.last() != Some(&(column, false)) || !inner.there {
-                parts.push((column, !inner.there));
+            match parts.last_mut() {
+                Some((last, filled)) if *last == column && (*filled > 0) != inner.there => {
+                    *filled += u64::from(!inner.there);
+                }
+                _ => parts.push((column, u64::from(!inner.there))),
             }
             let start = inner.origin[0];
             match rows.last_mut() {
@@ -349,12 +352,12 @@ impl Column {
         let parsed = match (read, fill) {
             (Ok(Some(chunk)), _) => {
                 if parts.is_empty() && fill.is_some() {
-                    parts.push((first, false));
+                    parts.push((first, 0));
                 }
                 parse(metadata, &chunk.bytes, rows)
             }
             (Ok(None), Some(fill)) => {
-                parts.push((first, true));
+                parts.push((first, 1));
                 Ok(Values::Filled(fill))
             }
             (Ok(None), None) => Err(Fault::Missing("it is missing from the store".to_owned())),

@@ -69,13 +69,14 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// Notes what of a chunk might be lacking: each with the column that it starts at, and whether it was filled.
-    pub(super) fn add(&mut self, chunk: &[u64], parts: impl IntoIterator<Item = (u64, bool)>) {
+    /// Notes what of a chunk might be lacking: each with the column that it starts at, and how many were
+    /// filled, 0 for what is there.
+    pub(super) fn add(&mut self, chunk: &[u64], parts: impl IntoIterator<Item = (u64, u64)>) {
         let counts = self.last.as_deref() < Some(chunk);
         for (column, filled) in parts {
-            self.columns.entry(column).or_default()[usize::from(!filled)] = true;
-            if filled && counts {
-                self.filled += 1;
+            self.columns.entry(column).or_default()[usize::from(filled == 0)] = true;
+            if filled > 0 && counts {
+                self.filled += filled;
                 self.last = Some(chunk.to_vec());
             }
         }

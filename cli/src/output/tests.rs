@@ -182,6 +182,28 @@ fn a_failure_among_the_last_steps_brings_the_earlier_results_back() {
     assert_eq!(contents(&target), before);
 }
 
+/// As where a disk fails between a move and its way back.
+#[test]
+fn earlier_results_that_cannot_go_back_are_named() {
+    let _no_starts = STARTS.read().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("out");
+    run(&target, &[SCORES], "old");
+    let output = prepare(&target, true).unwrap();
+    fill(&output, &[SCORES], "new");
+    let mut moves = Moves::default();
+    output.move_in(&mut moves).unwrap();
+    // Where the record was, something else is by now.
+    fs::create_dir_all(output.path(RECORD).join("other")).unwrap();
+    let undone = moves.undo();
+    let why = output.keep_both(Failure::Error("broken".into()), undone.is_ok()).to_string();
+    let (_, named) = why.split_once("broken; the results so far are in ").unwrap();
+    let (scratch, aside) = named.split_once(", earlier ones in ").unwrap();
+    assert_eq!(Path::new(aside), Path::new(scratch).join(ASIDE));
+    let old = contents(Path::new(aside));
+    assert!(old.len() == 2 && old.iter().any(|(name, text)| name == SCORES && text == "old"), "{old:?}");
+}
+
 #[test]
 #[cfg(unix)]
 fn one_run_at_a_time() {

@@ -149,7 +149,8 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (matches, counts) = index.matches(&stores, &bar, cancel)?;
     let not_used = check(args, &counts)?;
     stores.count_contigs(&matches)?;
-    let mut warnings = [Resources::warnings(&device), stores.warnings(), not_used].concat();
+    let mut warnings =
+        [Resources::warnings(&device), output.warnings(), stores.warnings(), not_used].concat();
     warnings.extend(stores.contigs.as_ref().and_then(Contigs::unasked));
     stages.matching = since.elapsed();
 

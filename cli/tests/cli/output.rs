@@ -128,6 +128,7 @@ fn after_a_kill_the_next_run_works() {
     let ran = pca(&store, &out, &["-k", "2", "--overwrite"]).ok();
     let warning = format!("warning: {}: `{left}` left by a run that was killed", out.display());
     assert!(ran.err.starts_with(&warning), "{}", ran.err);
+    assert!(fs::read_to_string(out.join("run.json")).unwrap().contains("left by a run that was killed"));
     assert_eq!(rows(&out.join("scores.tsv"))[0].len(), 3);
     assert!(out.join(left).exists(), "it may be of a run on another machine");
 }

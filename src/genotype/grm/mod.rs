@@ -6,7 +6,7 @@ mod write;
 mod tests;
 
 use super::{
-    memory::{Memory, OnePass, block_bytes, stream_bytes},
+    memory::{OnePass, block_bytes, stream_bytes},
     packed::gram::Gram,
     pair_sums::{PairSums, Wanted},
     pca::{VariantCounts, VariantFilter, check_extents, no_variant},
@@ -214,7 +214,7 @@ fn ratio(value: f64, over: f64) -> f64 {
 /// [`Error::Budget`] with the least that would do.
 fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> Result<OnePass> {
     let [variants, n] = map.shape();
-    let shared = Memory::is_shared(device);
+    let shared = device.shares_host_memory();
     let packed = map.form().is_packed();
     // Those that are summed over blocks of f32: on the device a result of each, and those whose downloads are under way;
     // on the host these in f32, and the sum in f64.

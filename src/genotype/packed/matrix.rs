@@ -9,7 +9,7 @@ use super::{
     uniform::packed_uniform,
 };
 use crate::{
-    Backend, Device, Error, Result, Run, Status, Tensor,
+    Device, Error, Result, Run, Status, Tensor,
     genotype::{Residency, memory::DEVICE_BUDGET},
     linalg::{LinearMap, Matrix, Pass},
     run::Budget,
@@ -95,11 +95,10 @@ impl PackedMatrix {
         let mut matrix = Self::new(device, columns)?;
         let row_bytes = matrix.row_bytes();
         let requested = checked_len("PackedMatrix::random", &[rows, row_bytes])?;
-        let (what, budget, free) = match device.info().backend {
-            Backend::Cpu => {
-                ("memory budget", run.memory.host, Some(Budget::default().host_bytes().saturating_mul(2)))
-            }
-            _ => (DEVICE_BUDGET, run.memory.device, device.info().memory),
+        let (what, budget, free) = if device.shares_host_memory() {
+            ("memory budget", run.memory.host, Some(Budget::default().host_bytes().saturating_mul(2)))
+        } else {
+            (DEVICE_BUDGET, run.memory.device, device.info().memory)
         };
         if let Some(budget) = budget.filter(|&budget| requested > budget) {
             return Err(Error::Budget { what, budget, minimum: requested, given: true });

@@ -7,7 +7,7 @@ mod tests;
 pub(crate) use self::reference::Matched;
 pub use self::reference::{Match, ReferenceLoadings};
 use super::{
-    memory::{Memory, OnePass, block_bytes, stream_bytes},
+    memory::{OnePass, block_bytes, stream_bytes},
     residency::Residency,
     source::Genotypes,
     standardized::Standardized,
@@ -192,6 +192,6 @@ fn plan(map: &Standardized<'_>, device: &Device, matched: Matched<'_>, run: &Run
     let held = matched.reference.bytes() + size_of_val(matched.matches) as u64;
     let held = run.memory.host.map_or(0, |_| held);
     let host = stream_bytes(map).saturating_add(on_host).saturating_add(held);
-    let on_device = block_bytes(map, Memory::is_shared(device), 1).saturating_add(products);
+    let on_device = block_bytes(map, device.shares_host_memory(), 1).saturating_add(products);
     OnePass::new(map, run, host, on_device)
 }
