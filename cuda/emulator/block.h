@@ -69,8 +69,9 @@ public:
         }
         kernel = nullptr;
         if (!writes.watching()) return;
-        writes.apply();
+        // All that was protected is open by then.
         writes.end();
+        writes.apply();
     }
 
     // After a launch of more than one block: whether two of them wrote what they should not both have.

@@ -41,16 +41,18 @@ public:
 
     bool watching() const { return active; }
 
-    // Called by a fault: whether it was the block's first write to a page, which it may now write to.
+    // Called by a fault: whether it was the block's first write to some pages, which it may now write to.
     bool first_write(uintptr_t address) {
         if (!active) return false;
-        char* page = (char*)(address / page_size() * page_size());
         for (const Range& range : ranges) {
-            if ((size_t)(page - range.start) >= range.bytes || !range.mapping->is_open()) continue;
-            if (copies.size() == dirty.size()) copies.emplace_back(new char[page_size()]);
-            memcpy(copies[dirty.size()].get(), page, page_size());
-            dirty.push_back(page);
-            return mprotect(page, page_size(), PROT_READ | PROT_WRITE) == 0;
+            size_t offset = address - (uintptr_t)range.start;
+            if (offset >= range.bytes || !range.mapping->is_open()) continue;
+            offset -= offset % pages_bytes();
+            Pages pages = {range.start + offset, std::min(pages_bytes(), range.bytes - offset)};
+            if (copies.size() == dirty.size()) copies.emplace_back(new char[pages_bytes()]);
+            memcpy(copies[dirty.size()].get(), pages.start, pages.bytes);
+            dirty.push_back(pages);
+            return mprotect(pages.start, pages.bytes, PROT_READ | PROT_WRITE) == 0;
         }
         return false;
     }
@@ -71,16 +73,14 @@ public:
     // Notes what a block has changed, and undoes it.
     void end_block(unsigned block) {
         for (size_t i = 0; i < dirty.size(); i++) {
-            compare((unsigned*)dirty[i], (const unsigned*)copies[i].get(), block);
-            memcpy(dirty[i], copies[i].get(), page_size());
-            mprotect(dirty[i], page_size(), PROT_READ);
+            compare(dirty[i], (const unsigned*)copies[i].get(), block);
+            memcpy(dirty[i].start, copies[i].get(), dirty[i].bytes);
         }
-        dirty.clear();
+        close();
     }
 
-    // Does what the blocks that have ended did; the others find it.
+    // Does what the blocks that have ended did; the others find it. Opens pages by faults.
     void apply() {
-        protect(PROT_READ | PROT_WRITE);
         for (; applied_runs < runs.size(); applied_runs++) {
             const Run& run = runs[applied_runs];
             for (unsigned i = 0; i < run.words; i++) ((unsigned*)run.at)[i] ^= deltas[run.first + i];
@@ -89,10 +89,10 @@ public:
             const Addition& addition = additions[applied_additions];
             emulator_apply_atomic(addition.operation, (void*)addition.at, addition.value);
         }
-        protect(PROT_READ);
+        if (active) close();
     }
 
-    // Ends watching; what was not applied is lost.
+    // Ends watching; what was not applied is lost, unless that follows.
     void end() {
         if (!active) return;
         active = false;
@@ -137,6 +137,10 @@ private:
 
         uintptr_t end() const { return at + 4 * words; }
     };
+    struct Pages {
+        char* start;
+        size_t bytes;
+    };
     struct Addition {
         uintptr_t at;
         unsigned long long value;
@@ -154,7 +158,7 @@ private:
     bool active = false;
     std::vector<Range> ranges;
     // Pages that the running block has written to, and what they were; there may be more copies than such pages.
-    std::vector<char*> dirty;
+    std::vector<Pages> dirty;
     std::vector<std::unique_ptr<char[]>> copies;
     std::vector<Run> runs;
     std::vector<unsigned> deltas;
@@ -163,6 +167,17 @@ private:
 
     void protect(int how) {
         for (const Range& range : ranges) mprotect(range.start, range.bytes, how);
+    }
+
+    // Makes the pages that were opened read-only again.
+    void close() {
+        for (size_t i = 0; i < dirty.size();) {
+            // One call for those that stand side by side.
+            Pages side = dirty[i++];
+            for (; i < dirty.size() && dirty[i].start == side.start + side.bytes; i++) side.bytes += dirty[i].bytes;
+            mprotect(side.start, side.bytes, PROT_READ);
+        }
+        dirty.clear();
     }
 
     static void publish(const Range& range) {
@@ -183,8 +198,12 @@ private:
         }
     }
 
-    void compare(const unsigned* now, const unsigned* was, unsigned block) {
-        size_t words = page_size() / 4;
+    // A fault opens so many: dense writes fault less often, and what is not written costs a copy and a comparison.
+    static size_t pages_bytes() { return 4 * page_size(); }
+
+    void compare(const Pages& pages, const unsigned* was, unsigned block) {
+        const unsigned* now = (const unsigned*)pages.start;
+        size_t words = pages.bytes / 4;
         bool open = false;
         for (size_t i = 0; i < words; i++) {
             if (now[i] == was[i]) {

@@ -15,7 +15,6 @@ use crate::{
 };
 
 device_tests!(
-    values_vectors_and_residuals,
     left_vectors_by_blocks,
     narrow_elements,
     edge_shapes,
@@ -23,6 +22,7 @@ device_tests!(
     bad_products_are_named,
     cancelled_between_blocks,
     progress_counts_up;
+    values_vectors_and_residuals,
     flat_spectrum_takes_passes,
     power_iterations_count_passes,
     past_the_rank,

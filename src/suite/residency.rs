@@ -14,7 +14,7 @@ use crate::{
     random::philox,
 };
 
-device_tests! { residency_changes_no_bit }
+device_tests! { ; residency_changes_no_bit }
 
 const VARIANTS: u64 = 9000;
 const SAMPLES: u64 = 70;
@@ -57,7 +57,7 @@ fn with_budgets(device: &Device, host: u64, on_device: u64) -> Result<Pca> {
 
 fn of(genotypes: &Genotypes, device: &Device, host: u64, on_device: u64) -> Result<Pca> {
     let mut options = PcaOptions { method: Method::Randomized, components: 5, ..PcaOptions::default() };
-    options.svd.stop = Stop::PowerIterations(2);
+    options.svd.stop = Stop::PowerIterations(1);
     let memory = Budget { host: Some(host), device: Some(on_device) };
     pca(genotypes, device, &options, &Run { memory, ..Run::default() })
 }

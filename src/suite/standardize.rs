@@ -11,8 +11,9 @@ use crate::{
 };
 
 device_tests! {
-    every_type, sizes_around_the_groups, missing_is_filled, dosages_agree_with_cpu, past_the_largest_grid,
-    columns_are_scaled, empty, wrong_shapes, row_beyond_a_binding,
+    every_type, sizes_around_the_groups, missing_is_filled, dosages_agree_with_cpu, columns_are_scaled, empty,
+    wrong_shapes, row_beyond_a_binding;
+    past_the_largest_grid,
 }
 
 fn table(rows: u64) -> Vec<[f32; 3]> {
