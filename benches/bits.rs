@@ -9,8 +9,8 @@ use std::{env, hint::black_box, thread, time::Instant};
 
 use teatime::{
     Device, DeviceOptions, Error, Tensor,
+    bench::{pack_into, unpack_into},
     bits::{PackOptions, Width, merge_planes, pack, split_planes, unpack},
-    kernels::{pack_into, unpack_into},
     random::random_words,
 };
 
@@ -70,8 +70,8 @@ fn measure(device: &Device, threads: usize, width: Width, cols: usize, rounds: u
             copy(&from, &mut to, threads);
             Ok(())
         }),
-        job("pack", len + small, || pack_into(&x, width, &plain, first)),
-        job("pack by a table", len + small, || pack_into(&x, width, &coded, second)),
+        job("pack", len + small, || pack_into(&x, width, &plain, first).map(drop)),
+        job("pack by a table", len + small, || pack_into(&x, width, &coded, second).map(drop)),
         job("unpack u8", len + small, || unpack_into(&packed, width, None, bytes)),
         job("unpack u8 by a table", len + small, || unpack_into(&packed, width, Some(table), bytes_by_table)),
         job("unpack f32", 4 * len + small, || unpack_into(&packed, width, Some(table), &mut floats)),

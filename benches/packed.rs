@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use teatime::{
     Device, DeviceOptions, Error, Tensor,
-    kernels::{self, PackedPass, PackedRows},
+    bench::{Coding, Product, Rows, pack_genotypes, packed_standardize},
     linalg::{Matrix, matmul, matmul_tn},
     random::{philox, random_words},
 };
@@ -47,14 +47,21 @@ fn calls(device: &Device, missing: Option<u32>) -> Result<Tensor<u8>, Error> {
     )
 }
 
+/// Codes of as many rows as all have.
+fn packed(raw: &Tensor<u8>, coding: Coding) -> Result<Tensor<u32>, Error> {
+    let mut packed = Tensor::zeros(raw.device(), &[VARIANTS, SAMPLES.div_ceil(64) * 4])?;
+    pack_genotypes(raw, coding, SAMPLES, &mut packed, 0)?;
+    Ok(packed)
+}
+
 fn packing(device: &Device, calls: &Tensor<u8>) -> Result<(), Error> {
     let bytes = SAMPLES / 4;
     let words = random_words(device, 4, 0, VARIANTS * bytes / 4)?.read()?;
     let bed: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
     let bed = Tensor::from_slice(device, &bed, &[VARIANTS, bytes])?;
-    for (name, raw, plink) in [("calls", calls, false), ("bed", &bed, true)] {
+    for (name, raw, coding) in [("calls", calls, Coding::Diploid), ("bed", &bed, Coding::PlinkA1)] {
         let seconds = fastest(|| {
-            drop(kernels::pack_genotypes(raw, plink, SAMPLES)?);
+            drop(packed(raw, coding)?);
             device.synchronize()
         })?;
         println!("{{\"pack\": \"{name}\", \"GB/s\": {:.2}}}", raw.len() as f64 / seconds / 1e9);
@@ -63,7 +70,7 @@ fn packing(device: &Device, calls: &Tensor<u8>) -> Result<(), Error> {
 }
 
 fn products(device: &Device, calls: &Tensor<u8>, missing: Option<u32>) -> Result<(), Error> {
-    let packed = kernels::pack_genotypes(calls, false, SAMPLES)?;
+    let packed = packed(calls, Coding::Diploid)?;
     let number = |i: u64| f64::from(philox([5, 5], i)[0]) / 2f64.powi(32) - 0.5;
     let x: Vec<f64> = (0..SAMPLES * COLUMNS).map(number).collect();
     let narrow: Vec<f32> = x.iter().map(|&x| x as f32).collect();
@@ -73,8 +80,9 @@ fn products(device: &Device, calls: &Tensor<u8>, missing: Option<u32>) -> Result
     // Of a row: 1.4² times the length of 1,000 numbers of at most 1, and times their sum.
     let bounds = [2.0 * 32.0, 2.0 * 1000.0];
     let exact = fastest(|| {
-        let mut pass = PackedPass::new(device, &x, true, bounds)?;
-        pass.add(PackedRows { packed: &packed, table: &on_device, missing: missing.is_some() })?;
+        let mut pass = Product::new(device, &x, true, Some(bounds))?;
+        let missing = missing.is_some();
+        pass.add(Rows { packed: &packed, table: &on_device, range: (0, VARIANTS), missing })?;
         pass.finish().map(drop)
     })?;
     let small = Tensor::from_slice(device, &narrow, &[SAMPLES, COLUMNS])?;
@@ -83,7 +91,7 @@ fn products(device: &Device, calls: &Tensor<u8>, missing: Option<u32>) -> Result
         for first in (0..VARIANTS).step_by(TILE as usize) {
             let last = VARIANTS.min(first + TILE);
             let terms = &terms[..(last - first) as usize];
-            let tile = kernels::packed_standardize(&packed, first..last, SAMPLES, terms)?;
+            let tile = packed_standardize(&packed, first..last, SAMPLES, terms)?;
             let weights = matmul(&tile, &small)?;
             drop(matmul_tn(&tile, &weights)?);
         }

@@ -11,9 +11,14 @@ use std::{
 use bytemuck::Pod;
 use rayon::{ThreadPool, prelude::*};
 
+#[cfg(feature = "cuda")]
+use crate::kernels::KERNELS;
 use crate::{
     Backend, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Result,
-    driver::{ArgSlice, Driver, Memory, Slice, cpu::CpuDriver},
+    driver::{
+        ArgSlice, Driver, Memory, Slice,
+        cpu::{CpuDriver, FREE_BYTES},
+    },
     kernel::{Access, Grid, Kernel, Program, Spec},
 };
 
@@ -101,7 +106,7 @@ type Best = fn(&DeviceOptions, &mut Vec<(String, String)>) -> Option<Box<dyn Dri
 /// The backends with devices faster than the CPU, in the order in which they are asked.
 const BEST: &[Best] = &[
     #[cfg(feature = "cuda")]
-    crate::driver::cuda::best,
+    |options, skipped| crate::driver::cuda::best(KERNELS[0], options, skipped),
     #[cfg(feature = "wgpu")]
     crate::driver::wgpu::best,
 ];
@@ -182,7 +187,7 @@ impl Device {
             #[cfg(feature = "cuda")]
             "cuda" => {
                 let selector = name.strip_prefix("cuda").unwrap_or_default().trim_start_matches(':');
-                Ok(Self::from_driver(crate::driver::cuda::open(selector, options)?, options))
+                Ok(Self::from_driver(crate::driver::cuda::open(KERNELS[0], selector, options)?, options))
             }
             #[cfg(feature = "wgpu")]
             "wgpu" => {
@@ -207,7 +212,7 @@ impl Device {
         let cpu = Self::open("cpu").map(|device| device.info().clone());
         let mut list = vec![("cpu".to_owned(), cpu.map_err(|error| error.to_string()))];
         #[cfg(feature = "cuda")]
-        list.extend(crate::driver::cuda::list());
+        list.extend(crate::driver::cuda::list(KERNELS[0]));
         #[cfg(not(feature = "cuda"))]
         list.push(("cuda".into(), Err("this build has no CUDA driver (cargo feature `cuda`)".into())));
         #[cfg(feature = "wgpu")]
@@ -297,6 +302,11 @@ impl Device {
     /// Whether the host's memory and threads are the device's too: one budget holds for both.
     pub(crate) fn shares_host_memory(&self) -> bool {
         self.info().backend == Backend::Cpu
+    }
+
+    /// Most bytes of freed memory that the device keeps of the host's.
+    pub(crate) fn kept_host_bytes(&self) -> u64 {
+        if self.shares_host_memory() { FREE_BYTES as u64 } else { 0 }
     }
 
     /// How many items [`each`](Self::each) works on at once.
@@ -415,6 +425,18 @@ impl Device {
         }
         let args: Vec<_> = args.iter().map(|arg| ArgSlice { slice: arg.slice, access: arg.access }).collect();
         self.0.driver.launch(def, spec, grid, &args, bytemuck::bytes_of(params))
+    }
+}
+
+impl ListedDevice {
+    /// The libraries that the device's driver takes at need, each with its version, or what is missing and how to get it:
+    /// on CUDA the kernels' compiler (NVRTC) and cuBLAS; none on other backends. Loads them, which takes a second.
+    pub fn libraries(&self) -> Vec<String> {
+        #[cfg(feature = "cuda")]
+        if self.info.as_ref().is_ok_and(|info| info.backend == Backend::Cuda) {
+            return crate::driver::cuda::versions();
+        }
+        Vec::new()
     }
 }
 

@@ -175,18 +175,6 @@ pub struct ListedDevice {
     pub same_card_as: Option<String>,
 }
 
-impl ListedDevice {
-    /// The libraries that the device's driver takes at need, each with its version, or what is missing and how to get it:
-    /// on CUDA the kernels' compiler (NVRTC) and cuBLAS; none on other backends. Loads them, which takes a second.
-    pub fn libraries(&self) -> Vec<String> {
-        #[cfg(feature = "cuda")]
-        if self.info.as_ref().is_ok_and(|info| info.backend == Backend::Cuda) {
-            return crate::driver::cuda::versions();
-        }
-        Vec::new()
-    }
-}
-
 impl DeviceOptions {
     pub(crate) fn check(&self) -> Result<()> {
         let op = "Device::open_with";

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use crate::{Error, Result, driver::cpu::CpuLaunch};
+use crate::{Error, Result};
 
 /// How a kernel uses an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,66 @@ macro_rules! kernel {
 }
 pub(crate) use kernel;
 
+/// One argument as a CPU kernel gets it.
+#[derive(Debug)]
+pub(crate) enum CpuArg<'a> {
+    /// For [`Access::Read`].
+    Read(&'a [u8]),
+    /// For [`Access::Write`] and [`Access::ReadWrite`].
+    Write(&'a mut [u8]),
+}
+
+impl<'a> CpuArg<'a> {
+    /// The elements of a read argument. A window may end inside an element; that tail is left out.
+    pub(crate) fn read<T: Pod>(&self) -> &[T] {
+        match self {
+            Self::Read(bytes) => whole(bytes),
+            Self::Write(bytes) => whole(bytes),
+        }
+    }
+
+    /// The elements of a written argument.
+    pub(crate) fn write<T: Pod>(self) -> &'a mut [T] {
+        match self {
+            Self::Write(bytes) => {
+                let len = bytes.len() / size_of::<T>() * size_of::<T>();
+                bytemuck::cast_slice_mut(&mut bytes[..len])
+            }
+            Self::Read(_) => unreachable!("a kernel should write only what its access list says"),
+        }
+    }
+}
+
+fn whole<T: Pod>(bytes: &[u8]) -> &[T] {
+    bytemuck::cast_slice(&bytes[..bytes.len() / size_of::<T>() * size_of::<T>()])
+}
+
+/// A launch as a CPU kernel gets it. Runs inside the device's pool, so rayon's parallel calls use that pool.
+#[derive(Debug)]
+pub(crate) struct CpuLaunch<'a> {
+    pub(crate) args: Vec<CpuArg<'a>>,
+    pub(crate) params: &'a [u8],
+    pub(crate) spec: Spec<'a>,
+}
+
+impl<'a> CpuLaunch<'a> {
+    /// The parameter block.
+    pub(crate) fn params<P: Pod>(&self) -> P {
+        bytemuck::pod_read_unaligned(self.params)
+    }
+
+    /// The value of a constant of the spec.
+    pub(crate) fn constant(&self, name: &str) -> u32 {
+        let value = self.spec.iter().find(|(n, _)| *n == name);
+        value.expect("an operation should give every constant its kernel reads").1
+    }
+
+    /// The arguments, in the order of the access list.
+    pub(crate) fn args<const N: usize>(self) -> [CpuArg<'a>; N] {
+        self.args.try_into().expect("Device::launch should have checked the number of arguments")
+    }
+}
+
 /// A source with a spec's values in place of the defaults. A constant's line begins with `declaration`, in which `NAME`
 /// is its name, and ends after the value with `end`.
 ///
@@ -158,6 +218,11 @@ impl Grid {
     pub(crate) const fn tiles(x: u32, y: u32, work: u64) -> Self {
         Self { groups: [x, y, 1], work }
     }
+}
+
+/// A number for a kernel's parameters, of a panel that one launch sees.
+pub(crate) fn small(number: u64) -> u32 {
+    u32::try_from(number).expect("a panel should be small")
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::{
         Memory,
         cuda::{CudaDriver, lent},
     },
+    kernels::KERNELS,
 };
 
 impl Device {
@@ -36,7 +37,7 @@ impl Device {
         options: &DeviceOptions,
     ) -> Result<Self> {
         options.check()?;
-        Ok(Self::from_driver(lent(context, stream, options)?, options))
+        Ok(Self::from_driver(lent(KERNELS[0], context, stream, options)?, options))
     }
 
     fn cuda(&self, op: &'static str) -> Result<&CudaDriver> {

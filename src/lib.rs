@@ -4,7 +4,6 @@ mod array;
 mod available;
 pub mod bed;
 pub mod bits;
-mod cpu;
 mod device;
 mod device_info;
 mod driver;
@@ -12,16 +11,13 @@ mod dtype;
 mod error;
 pub mod genotype;
 mod kernel;
-#[doc(hidden)]
-pub mod kernels;
+mod kernels;
 #[cfg(feature = "wgpu")]
 mod lent;
 #[cfg(feature = "cuda")]
 mod lent_cuda;
 pub mod linalg;
 pub mod random;
-#[cfg(any(test, feature = "cuda"))]
-mod registry;
 mod run;
 mod stream;
 #[cfg(test)]
@@ -35,13 +31,31 @@ mod tensor;
 #[cfg(feature = "zarr")]
 pub mod zarr;
 
+/// What the benchmarks measure by itself. No part of the API: what is here may change in any version.
+#[doc(hidden)]
+pub mod bench {
+    pub use crate::{
+        bits::{pack::pack_into, unpack::unpack_into},
+        genotype::{
+            dosage::dosage,
+            packed::{
+                apply::Rows, pack::pack_genotypes, product::Product, standardize::packed_standardize,
+                uniform::packed_uniform,
+            },
+            standardize::standardize,
+        },
+        kernels::pack_genotypes::Coding,
+        linalg::{reduce::enqueue as enqueue_stats, scale_columns::scale_columns},
+    };
+}
+
 pub use array::{ChunkedArray, DecodedChunk, MissingChunk, StoredType};
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
-#[cfg(feature = "cuda")]
-pub use driver::cuda::write_cuda_kernels;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
+#[cfg(feature = "cuda")]
+pub use kernels::write_cuda_kernels;
 pub use run::{Budget, Cancel, Progress, Run, Status};
 pub use tensor::Tensor;
 

@@ -79,6 +79,9 @@ impl fmt::Debug for Progress {
     }
 }
 
+/// What [`Error::Budget`] calls the device's.
+pub(crate) const DEVICE_BUDGET: &str = "device memory budget";
+
 /// Most memory that a long call may hold at once, in bytes. Planned before any data is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {

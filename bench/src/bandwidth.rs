@@ -1,9 +1,8 @@
 //! Copies, and the kernels that memory bounds.
 
 use teatime::{
-    DType, Device, Element, Error, Tensor,
+    DType, Device, Element, Error, Tensor, bench,
     bits::{PackOptions, Width},
-    kernels,
     random::random_words,
 };
 
@@ -69,18 +68,18 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
     session.largest("kernel scale_columns", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
         let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
         let factors = data::uniform(2, COLS);
-        Ok(Box::new(move || kernels::scale_columns(&x, &factors).map(drop)))
+        Ok(Box::new(move || bench::scale_columns(&x, &factors).map(drop)))
     });
     session.largest("kernel dosage", Unit::Bandwidth, &HOST_SIZES, moved(1.5), |device, &bytes| {
         let x = Tensor::from_slice(device, &data::alleles(1, bytes), &[bytes / 2 / COLS, COLS, 2])?;
-        Ok(Box::new(move || kernels::dosage(&x).map(drop)))
+        Ok(Box::new(move || bench::dosage(&x).map(drop)))
     });
     session.largest("kernel standardize i8", Unit::Bandwidth, &HOST_SIZES, moved(5.0), |device, &bytes| {
         // Long rows, so that the table of the rows counts little.
         let (rows, cols) = (64, bytes / 64);
         let x = Tensor::from_slice(device, &data::dosages(1, bytes), &[rows, cols])?;
         let table = vec![[0.7f32, 1.4, 0.0]; data::to_usize(rows)];
-        Ok(Box::new(move || kernels::standardize(&x, &table).map(drop)))
+        Ok(Box::new(move || bench::standardize(&x, &table).map(drop)))
     });
     for width in Width::ALL {
         let bits = width.bits();
@@ -94,7 +93,7 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
             |device, &bytes| {
                 let x = Tensor::from_slice(device, &data::codes(1, bytes, bits), &[bytes])?;
                 let mut out = Tensor::<u8>::zeros(device, &[width.row_bytes(bytes)])?;
-                Ok(Box::new(move || kernels::pack_into(&x, width, &PackOptions::default(), &mut out)))
+                Ok(Box::new(move || bench::pack_into(&x, width, &PackOptions::default(), &mut out).map(drop)))
             },
         );
         session.largest(
@@ -106,7 +105,7 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
                 let small = width.row_bytes(bytes);
                 let packed = Tensor::from_slice(device, &data::codes(1, small, 8), &[small])?;
                 let mut out = Tensor::<u8>::zeros(device, &[bytes])?;
-                Ok(Box::new(move || kernels::unpack_into(&packed, width, None, &mut out)))
+                Ok(Box::new(move || bench::unpack_into(&packed, width, None, &mut out)))
             },
         );
     }
@@ -129,7 +128,8 @@ fn reduce<T: Element>(
     let id = format!("kernel reduce {name} by {way}");
     session.largest(&id, Unit::Bandwidth, &HOST_SIZES, moved(1.0), |device, &bytes| {
         let x = make(device, bytes)?;
-        let job: Job = Box::new(move || kernels::block_sums(&x, by_row).map(drop));
+        let job: Job =
+            Box::new(move || bench::enqueue_stats("stats", &x, by_row, T::DTYPE == DType::I8).map(drop));
         Ok(job)
     });
 }

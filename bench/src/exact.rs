@@ -2,9 +2,8 @@
 
 use sha2::{Digest, Sha256};
 use teatime::{
-    Device, Error, Run, Tensor,
+    Device, Error, Run, Tensor, bench,
     genotype::{Method, PcaOptions, pca},
-    kernels,
     linalg::{RandomizedSvd, matmul, matmul_nt, matmul_tn, row_stats, truncated_svd},
     random::random_words,
 };
@@ -62,7 +61,7 @@ fn words(device: &Device) -> Result<Vec<u8>, Error> {
 fn dosages(device: &Device) -> Result<Vec<u8>, Error> {
     let shape = [1021, 131, 2];
     let calls = Tensor::from_slice(device, &data::alleles(3, shape.iter().product()), &shape)?;
-    Ok(kernels::dosage(&calls)?.read()?.into_iter().map(i8::cast_unsigned).collect())
+    Ok(bench::dosage(&calls)?.read()?.into_iter().map(i8::cast_unsigned).collect())
 }
 
 fn sums(device: &Device) -> Result<Vec<u8>, Error> {

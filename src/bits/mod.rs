@@ -23,7 +23,6 @@
 //! # Ok::<(), teatime::Error>(())
 //! ```
 
-pub(crate) mod calls;
 pub(crate) mod pack;
 mod part;
 pub(crate) mod planes;
@@ -76,9 +75,6 @@ impl Width {
     }
 }
 
-/// Invocations of a workgroup, which write a word each. A device may have fewer, that write more.
-const WG: u32 = 256;
-
 /// Number of rows, and length of one, where the last axis is a row.
 fn rows_of(op: &'static str, shape: &[u64]) -> Result<[u64; 2]> {
     match shape.split_last() {
@@ -109,9 +105,4 @@ fn too_short(op: &'static str, name: &'static str, bytes: u64, width: Width, len
         name,
         format_args!("a row has {bytes} bytes, and {len} values of {bits} bits take {least}"),
     )
-}
-
-/// Numbers of a part for a kernel's parameters.
-fn small<const N: usize>(numbers: [u64; N]) -> [u32; N] {
-    numbers.map(|number| u32::try_from(number).expect("a part should be small"))
 }

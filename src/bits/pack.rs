@@ -1,52 +1,16 @@
 //! Bytes to packed values.
 
-use bytemuck::{Pod, Zeroable};
-
 use super::{
-    WG, Width,
+    Width,
     part::{Part, Rows, grid},
-    row_stride, rows_of, small, with_last,
+    row_stride, rows_of, with_last,
 };
 use crate::{
     DType, Element, Error, Result, Tensor,
-    kernel::{Kernel, kernel},
+    kernel::small,
+    kernels::pack::{PACK, Params, REFUSE, spec},
     tensor::Pending,
 };
-
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Values of a row.
-    pub(crate) cols: u32,
-    /// Bytes of a packed row.
-    pub(crate) stride: u32,
-    pub(crate) x0: u32,
-    pub(crate) out0: u32,
-    pub(crate) refused0: u32,
-    /// Values from this on are refused.
-    pub(crate) entries: u32,
-    /// What stands for negative values before the table, or [`REFUSE`].
-    pub(crate) negative: u32,
-    /// Entries of the table, four bits each: 0 to 7, then 8 to 15.
-    pub(crate) table_low: u32,
-    pub(crate) table_high: u32,
-}
-
-/// Negative values are refused too.
-pub(crate) const REFUSE: u32 = u32::MAX;
-
-pub(crate) static PACK: Kernel<Params> =
-    kernel!("pack", Params, [Read, ReadWrite, ReadWrite], crate::cpu::pack, specs);
-
-fn spec(width: Width, recode: bool) -> [(&'static str, u32); 3] {
-    [("WG", WG), ("BITS", width.bits()), ("RECODE", recode.into())]
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    Width::ALL.iter().flat_map(|&width| [false, true].map(|recode| spec(width, recode).to_vec())).collect()
-}
 
 /// A type that can be packed: `u8` and `i8`.
 pub trait Packable: Element {}
@@ -110,8 +74,8 @@ impl Code {
         if let (Some(place), Some(code)) = (negative, options.missing) {
             table[place] = code;
         }
-        let [entries] = small([entries as u64]);
-        let negative = negative.map_or(REFUSE, |place| small([place as u64])[0]);
+        let entries = small(entries as u64);
+        let negative = negative.map_or(REFUSE, |place| small(place as u64));
         Ok(Self { entries, negative, table })
     }
 
@@ -158,7 +122,7 @@ pub fn pack<T: Packable>(x: &Tensor<T>, width: Width, options: &PackOptions<'_>)
 ///
 /// # Errors
 /// As [`pack`]; [`Error::Shape`] unless the leading axes are those of `x`.
-pub(crate) fn pack_into<T: Packable>(
+pub fn pack_into<T: Packable>(
     x: &Tensor<T>,
     width: Width,
     options: &PackOptions<'_>,
@@ -197,7 +161,7 @@ pub(crate) fn pack_into<T: Packable>(
         let from = x.window(if count == 0 { 0..0 } else { first..last * cols + values.end });
         let to = out.window_update(rows.start * stride + bytes.start..last * stride + bytes.end);
         let told = slots.window_update(2 * slot..2 * slot + 2);
-        let [n, cols, stride] = small([rows.end - rows.start, count, bytes.end - bytes.start]);
+        let [n, cols, stride] = [rows.end - rows.start, count, bytes.end - bytes.start].map(small);
         let params = Params {
             rows: n,
             cols,
@@ -212,7 +176,13 @@ pub(crate) fn pack_into<T: Packable>(
         };
         let written = u64::from(n) * u64::from(stride);
         let grid = grid(limits, u64::from(to.start) + written, written * per)?;
-        device.launch(&PACK, &spec(width, code.recodes()), grid, &[from.arg, to.arg, told.arg], &params)?;
+        device.launch(
+            &PACK,
+            &spec(width.bits(), code.recodes()),
+            grid,
+            &[from.arg, to.arg, told.arg],
+            &params,
+        )?;
         refused.firsts.push(first);
     }
     refused.slots = Some(slots.download()?);
@@ -221,7 +191,7 @@ pub(crate) fn pack_into<T: Packable>(
 
 /// Values that a pack refused, on their way to the host.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub struct Refused {
     /// Of each part the number, and the complement of the place of the first.
     slots: Option<Pending<u32>>,
     /// Of each part the place of its first value in `x`.

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::WG;
-use crate::{Limits, Result, kernel::Grid};
+use crate::{Limits, Result, kernel::Grid, kernels::WG};
 
 /// What one launch does: whole rows, or some bytes of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]

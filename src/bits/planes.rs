@@ -1,41 +1,18 @@
 //! 2-bit codes as two planes of bits, on which counting is population counts.
 
-use bytemuck::{Pod, Zeroable};
-
 use super::{
-    WG, Width,
+    Width,
     part::{Part, Rows, grid},
-    row_stride, rows_of, small, too_short, with_last,
+    row_stride, rows_of, too_short, with_last,
 };
 use crate::{
     Error, Result, Tensor,
-    kernel::{Kernel, kernel},
+    kernel::small,
+    kernels::{
+        WG,
+        planes::{MERGE_PLANES, Params, SPLIT_PLANES},
+    },
 };
-
-/// Parameters of both kernels.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Codes of a row.
-    pub(crate) cols: u32,
-    /// Bytes of a row of codes.
-    pub(crate) codes_stride: u32,
-    /// Bytes of a row of a plane.
-    pub(crate) planes_stride: u32,
-    pub(crate) codes0: u32,
-    pub(crate) planes0: u32,
-}
-
-pub(crate) static SPLIT_PLANES: Kernel<Params> =
-    kernel!("split_planes", Params, [Read, ReadWrite, ReadWrite], crate::cpu::split_planes, specs);
-
-pub(crate) static MERGE_PLANES: Kernel<Params> =
-    kernel!("merge_planes", Params, [Read, Read, ReadWrite], crate::cpu::merge_planes, specs);
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![vec![("WG", WG)]]
-}
 
 /// The low bits and the high bits of packed 2-bit codes, `len` in each row. Enqueues; does not wait.
 ///
@@ -77,7 +54,7 @@ pub fn split_planes(codes: &Tensor<u8>, len: u64, row_bytes: Option<u64>) -> Res
         let [low, high] = [&mut low, &mut high].map(|plane| plane.window_update(to.clone()));
         let count = cols.min(8 * bytes.end) - cols.min(8 * bytes.start);
         let [n, cols, codes_stride, planes_stride] =
-            small([rows.end - rows.start, count, stride.min(u32::MAX.into()), bytes.end - bytes.start]);
+            [rows.end - rows.start, count, stride.min(u32::MAX.into()), bytes.end - bytes.start].map(small);
         let (codes0, planes0) = (from.start, low.start);
         let params = Params { rows: n, cols, codes_stride, planes_stride, codes0, planes0 };
         let written = u64::from(n) * u64::from(planes_stride);
@@ -141,7 +118,7 @@ pub fn merge_planes(
         let to = codes.window_update(rows.start * stride + bytes.start..last * stride + bytes.end);
         let count = cols.min(4 * bytes.end) - cols.min(4 * bytes.start);
         let [n, cols, codes_stride, planes_stride] =
-            small([rows.end - rows.start, count, bytes.end - bytes.start, plane.min(u32::MAX.into())]);
+            [rows.end - rows.start, count, bytes.end - bytes.start, plane.min(u32::MAX.into())].map(small);
         let (codes0, planes0) = (to.start, low.start);
         let params = Params { rows: n, cols, codes_stride, planes_stride, codes0, planes0 };
         let written = u64::from(n) * u64::from(codes_stride);

@@ -1,43 +1,17 @@
 //! Packed values to elements.
 
-use bytemuck::{Pod, Zeroable};
 use half::f16;
 
 use super::{
-    WG, Width,
+    Width,
     part::{Part, Rows, grid},
-    rows_of, small, too_short, with_last,
+    rows_of, too_short, with_last,
 };
 use crate::{
     Element, Error, Result, Tensor,
-    kernel::{Kernel, kernel},
+    kernel::small,
+    kernels::unpack::{Params, UNPACK, spec},
 };
-
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Values of a row.
-    pub(crate) cols: u32,
-    /// Bytes of a packed row.
-    pub(crate) stride: u32,
-    pub(crate) packed0: u32,
-    /// In elements.
-    pub(crate) out0: u32,
-}
-
-pub(crate) static UNPACK: Kernel<Params> =
-    kernel!("unpack", Params, [Read, Read, ReadWrite], crate::cpu::unpack, specs);
-
-fn spec(width: Width, bytes: u64) -> [(&'static str, u32); 3] {
-    let [bytes] = small([bytes]);
-    [("WG", WG), ("BITS", width.bits()), ("BYTES", bytes)]
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    Width::ALL.iter().flat_map(|&width| [1, 2, 4].map(|bytes| spec(width, bytes).to_vec())).collect()
-}
 
 /// A type that packed values can become: `u8`, `i8`, `f16` and `f32`.
 pub trait Unpackable: Element {
@@ -106,7 +80,7 @@ pub fn unpack<T: Unpackable>(
 ///
 /// # Errors
 /// As [`unpack`]; [`Error::Shape`] unless the leading axes are those of `packed`.
-pub(crate) fn unpack_into<T: Unpackable>(
+pub fn unpack_into<T: Unpackable>(
     packed: &Tensor<u8>,
     width: Width,
     table: Option<&[f32]>,
@@ -140,12 +114,12 @@ pub(crate) fn unpack_into<T: Unpackable>(
         let from = packed.window(rows.start * stride + bytes.start..last * stride + bytes.end);
         let to = out.window_update(rows.start * cols + values.start..last * cols + values.end);
         let [n, count, stride] =
-            small([rows.end - rows.start, values.end - values.start, stride.min(u32::MAX.into())]);
+            [rows.end - rows.start, values.end - values.start, stride.min(u32::MAX.into())].map(small);
         let params = Params { rows: n, cols: count, stride, packed0: from.start, out0: to.start };
         let written = u64::from(n) * u64::from(count);
         let grid = grid(limits, (u64::from(to.start) + written) * size, written)?;
         let args = [from.arg, table.window(0..16).arg, to.arg];
-        device.launch(&UNPACK, &spec(width, size), grid, &args, &params)?;
+        device.launch(&UNPACK, &spec(width.bits(), size), grid, &args, &params)?;
     }
     Ok(())
 }

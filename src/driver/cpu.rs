@@ -4,7 +4,6 @@ mod lines;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use bytemuck::Pod;
 use rayon::ThreadPool;
 
 pub(crate) use self::lines::FREE_BYTES;
@@ -12,7 +11,7 @@ use self::lines::{FreeList, Lines};
 use super::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging};
 use crate::{
     Backend, DeviceInfo, DeviceKind, Error, Limits, Result,
-    kernel::{Access, Grid, KernelDef, Spec},
+    kernel::{Access, CpuArg, CpuLaunch, Grid, KernelDef, Spec},
 };
 
 /// Memory of the cpu device.
@@ -53,66 +52,6 @@ pub(crate) struct CpuStaging {
 impl CpuStaging {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.lines.bytes_mut()[..to_usize(self.bytes)]
-    }
-}
-
-/// One argument as a CPU kernel gets it.
-#[derive(Debug)]
-pub(crate) enum CpuArg<'a> {
-    /// For [`Access::Read`].
-    Read(&'a [u8]),
-    /// For [`Access::Write`] and [`Access::ReadWrite`].
-    Write(&'a mut [u8]),
-}
-
-impl<'a> CpuArg<'a> {
-    /// The elements of a read argument. A window may end inside an element; that tail is left out.
-    pub(crate) fn read<T: Pod>(&self) -> &[T] {
-        match self {
-            Self::Read(bytes) => whole(bytes),
-            Self::Write(bytes) => whole(bytes),
-        }
-    }
-
-    /// The elements of a written argument.
-    pub(crate) fn write<T: Pod>(self) -> &'a mut [T] {
-        match self {
-            Self::Write(bytes) => {
-                let len = bytes.len() / size_of::<T>() * size_of::<T>();
-                bytemuck::cast_slice_mut(&mut bytes[..len])
-            }
-            Self::Read(_) => unreachable!("a kernel should write only what its access list says"),
-        }
-    }
-}
-
-fn whole<T: Pod>(bytes: &[u8]) -> &[T] {
-    bytemuck::cast_slice(&bytes[..bytes.len() / size_of::<T>() * size_of::<T>()])
-}
-
-/// A launch as a CPU kernel gets it. Runs inside the device's pool, so rayon's parallel calls use that pool.
-#[derive(Debug)]
-pub(crate) struct CpuLaunch<'a> {
-    args: Vec<CpuArg<'a>>,
-    params: &'a [u8],
-    spec: Spec<'a>,
-}
-
-impl<'a> CpuLaunch<'a> {
-    /// The parameter block.
-    pub(crate) fn params<P: Pod>(&self) -> P {
-        bytemuck::pod_read_unaligned(self.params)
-    }
-
-    /// The value of a constant of the spec.
-    pub(crate) fn constant(&self, name: &str) -> u32 {
-        let value = self.spec.iter().find(|(n, _)| *n == name);
-        value.expect("an operation should give every constant its kernel reads").1
-    }
-
-    /// The arguments, in the order of the access list.
-    pub(crate) fn args<const N: usize>(self) -> [CpuArg<'a>; N] {
-        self.args.try_into().expect("Device::launch should have checked the number of arguments")
     }
 }
 

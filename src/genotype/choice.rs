@@ -3,8 +3,8 @@
 
 use super::{
     memory::{Memory, columns, passes},
+    options::{Method, PcaOptions},
     packed::gram::Gram,
-    pca::{Method, PcaOptions},
     standardized::Standardized,
 };
 use crate::linalg::{LinearMap, eigen};

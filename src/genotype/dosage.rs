@@ -1,32 +1,16 @@
 //! Calls to dosages.
 
-use bytemuck::{Pod, Zeroable};
-
 use crate::{
     Error, Result, Tensor,
-    kernel::{Grid, Kernel, kernel},
+    kernel::{Grid, small},
+    kernels::{
+        WG,
+        dosage::{DOSAGE, Params},
+    },
 };
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// Calls.
-    pub(crate) len: u32,
-    /// Alleles of each.
-    pub(crate) ploidy: u32,
-}
-
-pub(crate) static DOSAGE: Kernel<Params> =
-    kernel!("dosage", Params, [Read, Write], crate::cpu::dosage, specs);
-
-const WG: u32 = 256;
 /// Calls of one invocation: it writes one word.
 const CALLS: u64 = 4;
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![vec![("WG", WG)]]
-}
 
 /// The number of non-reference alleles of each call; where an allele is negative, the smallest allele instead
 /// (-1 missing, -2 padding of a lower ploidy). Enqueues; does not wait.
@@ -37,7 +21,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
 /// # Errors
 /// [`Error::Shape`] unless `calls` has three axes and a ploidy of 1 to 127; [`Error::Limit`] when
 /// as many calls as the alignment asks for do not fit a binding; [`Error::OutOfMemory`].
-pub(crate) fn dosage(calls: &Tensor<i8>) -> Result<Tensor<i8>> {
+pub fn dosage(calls: &Tensor<i8>) -> Result<Tensor<i8>> {
     let &[variants, samples, ploidy @ 1..=127] = calls.shape() else {
         let got = format!("{:?}", calls.shape());
         return Err(Error::shape("dosage", "(variants, samples, ploidy of 1 to 127)", got));
@@ -56,7 +40,7 @@ pub(crate) fn dosage(calls: &Tensor<i8>) -> Result<Tensor<i8>> {
     let len = out.len();
     for first in (0..len).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let end = len.min(first.saturating_add(step));
-        let [n, ploidy32] = [end - first, ploidy].map(|n| u32::try_from(n).expect("a step should be small"));
+        let [n, ploidy32] = [end - first, ploidy].map(small);
         let grid =
             Grid::linear((end - first).div_ceil(u64::from(WG) * CALLS), limits.groups_per_axis, end - first)?;
         let args = [calls.window(first * ploidy..end * ploidy).arg, out.window_mut(first..end).arg];

@@ -1,8 +1,8 @@
 //! Components from the Gram matrix of the samples.
 
 use super::{
+    options::PcaOptions,
     pair_sums::{PairSums, Wanted},
-    pca::PcaOptions,
     standardized::Standardized,
 };
 use crate::{
@@ -31,6 +31,6 @@ pub(crate) fn decompose(map: &Standardized<'_>, options: &PcaOptions, run: &Run)
     let v = Matrix::from_faer(vectors.as_ref());
     let converged = vec![true; s.len()];
     let mut svd = TruncatedSvd { s, v, residuals, converged, passes: 1 };
-    options.svd.sign.apply(map, &mut svd, run)?;
+    options.svd.sign.apply(map, &mut svd.v, &mut svd.passes, run)?;
     Ok(svd)
 }

@@ -5,13 +5,13 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
-    packed::pack::{Coding, PendingCounts},
+    packed::pack::PendingCounts,
     panel::{Held, Panel},
     source::{CountedAllele, GenotypeKind, Genotypes},
 };
 use crate::{
     Result, StoredType, Tensor,
-    bits::calls::Calls,
+    kernels::{cpu::calls::Calls, pack_genotypes::Coding},
     linalg::{Stats, reduce::PendingStats},
     stream::{Narrow, Negative, Staged},
 };

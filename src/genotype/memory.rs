@@ -2,21 +2,18 @@
 
 use super::{
     intake::Form,
+    options::{Method, PcaOptions},
     packed::{gram::Gram, product::Product},
     panel::Factors,
-    pca::{Method, PcaOptions},
     residency::Residency,
     scaler::Standard,
     standardized::Standardized,
 };
 use crate::{
     Budget, Device, Error, Result, Run,
-    driver::cpu::FREE_BYTES,
     linalg::{LinearMap, Stop, gram::IN_FLIGHT},
+    run::DEVICE_BUDGET,
 };
-
-/// What [`Error::Budget`] calls the device's.
-pub(super) const DEVICE_BUDGET: &str = "device memory budget";
 
 /// What the work needs at least, and what it may have, in bytes.
 pub(super) struct Memory {
@@ -65,7 +62,7 @@ impl Memory {
         };
         // Packed rows are multiplied as they are.
         let packed = map.form().is_packed();
-        let blocks = block_bytes(map, shared, if packed { 0 } else { 1 });
+        let blocks = block_bytes(map, if packed { 0 } else { 1 });
         let triangles = n.saturating_mul(n).saturating_mul(4 * (1 + IN_FLIGHT as u64));
         Ok(Self {
             host: run.memory.host_bytes(),
@@ -238,14 +235,14 @@ fn gram_panel_bytes(map: &Standardized<'_>, [host, device]: [u64; 2], shared: bo
 }
 
 /// Bytes on the device that any pass needs: two blocks as they are uploaded and as they are held, `standardized` blocks of
-/// f32, and as much again of freed buffers, up to what the cpu device (`shared`) keeps of them.
-pub(super) fn block_bytes(map: &Standardized<'_>, shared: bool, standardized: u64) -> u64 {
+/// f32, and as much again of freed buffers, up to what the device keeps of them in the host's memory.
+pub(super) fn block_bytes(map: &Standardized<'_>, standardized: u64) -> u64 {
     let [variants, n] = map.shape();
     let rows = map.plan().block_rows().min(variants);
     let held =
         map.panel_rows(Residency::Store.panel_bytes()).min(variants).saturating_mul(map.held_row_bytes());
     let blocks = 2 * (map.plan().block_bytes() + held) + 4 * standardized * rows * n;
-    blocks + if shared { blocks.min(FREE_BYTES as u64) } else { 0 }
+    blocks + blocks.min(map.device().kept_host_bytes())
 }
 
 /// Shares of the budget of a job of one pass.

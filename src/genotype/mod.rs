@@ -3,10 +3,13 @@
 mod choice;
 pub(crate) mod dosage;
 mod exact;
+mod filter;
 mod grm;
 mod in_memory;
 mod intake;
 mod memory;
+mod of_ploidy;
+mod options;
 pub(crate) mod packed;
 mod pair_sums;
 pub(crate) mod panel;
@@ -26,10 +29,12 @@ mod tests;
 
 pub use self::{
     choice::MethodCosts,
+    filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls, grm},
     in_memory::{MemoryArray, Storable},
+    options::{Method, PcaOptions},
     packed::PackedMatrix,
-    pca::{Method, Pca, PcaOptions, VariantCounts, VariantFilter, VariantLoadings, loadings, pca},
+    pca::{Pca, VariantLoadings, loadings, pca},
     ploidy::{CallPloidies, call_ploidies},
     project::{Match, Projection, ReferenceLoadings, project},
     residency::Residency,

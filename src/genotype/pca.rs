@@ -3,7 +3,9 @@
 use super::{
     choice::MethodCosts,
     exact,
-    memory::{DEVICE_BUDGET, Memory},
+    filter::VariantCounts,
+    memory::Memory,
+    options::{Method, PcaOptions},
     residency::Residency,
     scaler::{Rule, Scaler},
     source::Genotypes,
@@ -12,98 +14,12 @@ use super::{
 };
 use crate::{
     Budget, Device, Error, Result, Run, Status,
-    linalg::{Matrix, Pass, RandomizedSvd, SignRule, TruncatedSvd, randomized_svd},
+    linalg::{Matrix, Pass, SignRule, TruncatedSvd, randomized_svd},
+    run::DEVICE_BUDGET,
     stream::StreamStats,
 };
 
 const OP: &str = "genotype::pca";
-
-/// Which variants take part, by the called samples.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct VariantFilter {
-    /// Least minor allele frequency, as plink2's `--maf`. All non-reference alleles count as one.
-    pub min_maf: f64,
-    /// Largest fraction of missing calls, as plink2's `--geno`.
-    pub max_missing: f64,
-}
-
-impl VariantFilter {
-    /// # Errors
-    /// [`Error::Argument`] for fractions out of range.
-    pub(super) fn check(&self, op: &'static str) -> Result<()> {
-        let Self { min_maf, max_missing } = *self;
-        if !(0.0..=0.5).contains(&min_maf) {
-            return Err(Error::argument(op, "min_maf", format_args!("{min_maf} is not between 0 and 0.5")));
-        }
-        if !(0.0..=1.0).contains(&max_missing) {
-            let why = format!("{max_missing} is not between 0 and 1");
-            return Err(Error::argument(op, "max_missing", why));
-        }
-        Ok(())
-    }
-}
-
-impl Default for VariantFilter {
-    /// Keeps every variant.
-    fn default() -> Self {
-        Self { min_maf: 0.0, max_missing: 1.0 }
-    }
-}
-
-/// How the components are computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
-    /// Exact where the Gram matrix of the samples fits the memory budget and costs less than the passes that the
-    /// randomized method is expected to make; else randomized.
-    #[default]
-    Auto,
-    /// Eigenvectors of the Gram matrix of the samples, formed in one pass.
-    Exact,
-    /// Randomized block Krylov iteration, some passes.
-    Randomized,
-}
-
-/// What to compute, and how.
-#[derive(Clone, Debug, Default)]
-pub struct PcaOptions {
-    /// Number of components.
-    pub components: usize,
-    /// How they are computed.
-    pub method: Method,
-    /// Centring and scaling of the dosages.
-    pub scaler: Scaler,
-    /// Which variants take part.
-    pub filter: VariantFilter,
-    /// The randomized method's settings; its sign rule holds for the exact method too. Its passes are those of products.
-    pub svd: RandomizedSvd,
-}
-
-/// How many variants took part, and which rule dropped the others. A variant counts under the first rule that drops
-/// it, in this order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct VariantCounts {
-    /// Variants of the store.
-    pub total: u64,
-    /// Variants that took part.
-    pub used: u64,
-    /// With more missing calls than allowed.
-    pub above_missing: u64,
-    /// Without a called sample.
-    pub all_missing: u64,
-    /// With a minor allele frequency below the least.
-    pub below_maf: u64,
-    /// With equal dosages in all called samples.
-    pub zero_variance: u64,
-}
-
-impl VariantCounts {
-    /// Variants that pass the filters, those without variance or calls included: the M that plink2 and flashpca divide
-    /// eigenvalues by.
-    pub fn loaded(&self) -> u64 {
-        self.used + self.zero_variance + self.all_missing
-    }
-}
 
 /// Principal components of the samples of a genotype matrix.
 #[derive(Clone, Debug)]

@@ -4,7 +4,10 @@ use std::{cell::RefCell, ops::Range};
 
 use rayon::prelude::*;
 
-use super::panel::{Held, Panel};
+use super::{
+    packed::PANEL_BYTES,
+    panel::{Held, Panel},
+};
 use crate::{Device, Result, Tensor, driver::Staging, tensor::Pending};
 
 /// Where genotypes stay between the passes of a job.
@@ -33,7 +36,7 @@ impl Residency {
     /// and in little memory where not.
     pub(crate) const fn panel_bytes(self) -> u64 {
         match self {
-            Self::Device => 256 << 20,
+            Self::Device => PANEL_BYTES,
             // The most that CUDA downloads while other work goes on.
             Self::Host => 32 << 20,
             Self::Store => 4 << 20,

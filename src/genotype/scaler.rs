@@ -1,6 +1,6 @@
 //! What is subtracted from a variant's dosages, and what they are divided by.
 
-use super::pca::VariantFilter;
+use super::filter::VariantFilter;
 use crate::linalg::Stats;
 
 /// How a variant's dosages are centred and scaled. Missing dosages become the variant's mean.

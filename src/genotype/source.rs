@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::ploidy::OfPloidy;
+use super::of_ploidy::OfPloidy;
 use crate::{ChunkedArray, Error, Result, StoredType, stream::Rows};
 
 const OP: &str = "Genotypes::new";

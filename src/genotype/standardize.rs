@@ -1,44 +1,20 @@
 //! Dosages to standardised f32.
 
-use bytemuck::{Pod, Zeroable};
-
 use crate::{
-    DType, Element, Error, Result, Tensor,
-    kernel::{Grid, Kernel, kernel},
+    Element, Error, Result, Tensor,
+    kernel::{Grid, small},
+    kernels::{
+        WG,
+        standardize::{Params, STANDARDIZE, spec},
+    },
 };
-
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    pub(crate) cols: u32,
-    pub(crate) x0: u32,
-    pub(crate) table0: u32,
-    pub(crate) out0: u32,
-    /// Code of the elements' type.
-    pub(crate) x_type: u32,
-}
-
-pub(crate) static STANDARDIZE: Kernel<Params> =
-    kernel!("standardize", Params, [Read, Read, Write], crate::cpu::standardize, specs);
-
-const WG: u32 = 256;
-
-fn spec(dtype: DType) -> [(&'static str, u32); 2] {
-    [("WG", WG), ("NARROW", (dtype != DType::F32).into())]
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    [DType::F32, DType::I8].map(|x| spec(x).to_vec()).to_vec()
-}
 
 /// `(x[i, j] - shift) scale` in f32, and `fill` where x is negative or NaN, with [shift, scale, fill] = `table[i]`.
 /// Enqueues; does not wait.
 ///
 /// # Errors
 /// [`Error::Shape`] unless the table has as many rows as `x`; [`Error::Limit`] when one row does not fit a binding.
-pub(crate) fn standardize<T: Element>(x: &Tensor<T>, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
+pub fn standardize<T: Element>(x: &Tensor<T>, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
     let [rows, cols] = x.matrix("standardize")?;
     if table.len() as u64 != rows {
         return Err(Error::shape("standardize", format_args!("a table of {rows} rows"), table.len()));
@@ -53,7 +29,7 @@ pub(crate) fn standardize<T: Element>(x: &Tensor<T>, table: &[[f32; 3]]) -> Resu
     let step = limits.rows_per_launch(cols.max(3), WG)?;
     for first in (0..rows).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let end = rows.min(first.saturating_add(step));
-        let [count, width] = [end - first, cols].map(|n| u32::try_from(n).expect("a panel should be small"));
+        let [count, width] = [end - first, cols].map(small);
         let (x, t) = (x.window(first * cols..end * cols), table.window(first * 3..end * 3));
         let target = out.window_mut(first * cols..end * cols);
         let params = Params {

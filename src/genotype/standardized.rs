@@ -7,10 +7,10 @@ mod tests;
 use std::{cell::RefCell, ops::Range, time::Instant};
 
 use super::{
+    filter::VariantFilter,
     intake::Form,
     packed::{MAX_SAMPLES, PANEL_ROWS, apply::Rows, pack, product::Product, row_words},
     panel::Panel,
-    pca::VariantFilter,
     project::Matched,
     residency::{Kept, Residency},
     scaler::{Fate, Rule, Scaler, Standard},

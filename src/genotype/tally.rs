@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{
-    pca::VariantCounts,
+    filter::VariantCounts,
     scaler::{Fate, Standard},
 };
 use crate::linalg::Stats;

@@ -1,66 +1,17 @@
 //! Matrix products in f32.
 
-use bytemuck::{Pod, Zeroable};
-
 use super::rows::Rows;
 use crate::{
     DType, Element, Error, Limits, Result, Tensor,
     driver::GemmCall,
-    kernel::{Grid, Kernel, kernel},
+    kernel::{Grid, small},
+    kernels::matmul::{LARGE_TILE, LARGE_TILE_MEMORY, MATMUL, Params, TILE, spec},
 };
 
-/// Parameters of the kernel: extents, row strides, first elements, all in elements.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) m: u32,
-    pub(crate) n: u32,
-    pub(crate) k: u32,
-    pub(crate) lda: u32,
-    pub(crate) ldb: u32,
-    pub(crate) ldc: u32,
-    pub(crate) a0: u32,
-    pub(crate) b0: u32,
-    pub(crate) c0: u32,
-    /// Whether c is added to.
-    pub(crate) accumulate: u32,
-    /// Whether tiles above the diagonal are left out, and where this panel's corner lies in the whole result.
-    pub(crate) lower: u32,
-    pub(crate) row0: u32,
-    pub(crate) col0: u32,
-    /// Codes of the elements' types.
-    pub(crate) a_type: u32,
-    pub(crate) b_type: u32,
-}
-
-pub(crate) static MATMUL: Kernel<Params> =
-    kernel!("matmul", Params, [Read, Read, ReadWrite], crate::cpu::matmul, specs);
-
-/// Rows and columns of c that one workgroup makes: of small and thin products, and on any device.
-pub(crate) const TILE: u32 = 64;
-/// The same for large products of f32, where each element that is loaded should be used more often.
-pub(crate) const LARGE_TILE: u32 = 128;
-/// Bytes of workgroup memory from which a device takes large tiles.
-pub(crate) const LARGE_TILE_MEMORY: u32 = 48 << 10;
 /// Elements of c from which there are large tiles enough for the largest GPUs (256).
 const LARGE_PRODUCT: u64 = 1 << 22;
 /// Most operations of one launch: about 50 ms at 340 GFLOP/s, so that no display stalls on a small GPU.
 const WORK: u64 = 1 << 34;
-
-/// f32 has kernels of its own, since in others the type of the elements costs a jump.
-fn spec(tile: u32, op: Op, narrow: bool) -> [(&'static str, u32); 4] {
-    [
-        ("TILE", tile),
-        ("TRANS_A", u32::from(op == Op::Tn)),
-        ("TRANS_B", u32::from(op == Op::Nt)),
-        ("NARROW", u32::from(narrow)),
-    ]
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let of = |(tile, narrow)| [Op::Nn, Op::Tn, Op::Nt].map(|op| spec(tile, op, narrow).to_vec());
-    [(TILE, false), (TILE, true), (LARGE_TILE, false)].into_iter().flat_map(of).collect()
-}
 
 /// Which operands are stored transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,31 +288,27 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         let (a, b) = (self.a.window(a_rows), self.b.window(b_rows));
         let c = c.window_update(m0 * ldc..(m0 + panel.m) * ldc);
         let params = Params {
-            m: to_u32(panel.m),
-            n: to_u32(panel.n),
-            k: to_u32(panel.k),
-            lda: to_u32(self.a.cols()),
-            ldb: to_u32(self.b.cols()),
-            ldc: to_u32(ldc),
-            a0: a.start + to_u32(a_col),
-            b0: b.start + to_u32(b_col),
-            c0: c.start + to_u32(n0),
+            m: small(panel.m),
+            n: small(panel.n),
+            k: small(panel.k),
+            lda: small(self.a.cols()),
+            ldb: small(self.b.cols()),
+            ldc: small(ldc),
+            a0: a.start + small(a_col),
+            b0: b.start + small(b_col),
+            c0: c.start + small(n0),
             accumulate: u32::from(self.accumulate || k0 > 0),
             lower: u32::from(self.lower),
-            row0: to_u32(m0),
-            col0: to_u32(n0),
+            row0: small(m0),
+            col0: small(n0),
             a_type: A::DTYPE.code(),
             b_type: B::DTYPE.code(),
         };
         let grid =
             Grid::tiles(params.n.div_ceil(tile), params.m.div_ceil(tile), 2 * panel.m * panel.n * panel.k);
-        let spec = spec(tile, self.op, !Self::of_f32());
+        let spec = spec(tile, [self.op == Op::Tn, self.op == Op::Nt], !Self::of_f32());
         self.a.tensor.device().launch(&MATMUL, &spec, grid, &[a.arg, b.arg, c.arg], &params)
     }
-}
-
-fn to_u32(extent: u64) -> u32 {
-    u32::try_from(extent).expect("a panel should be planned below 2^32 elements")
 }
 
 fn to_usize(extent: u64) -> usize {

@@ -2,56 +2,12 @@
 
 use std::ops::Range;
 
-use bytemuck::{Pod, Zeroable};
-
 use crate::{
-    DType, Element, Error, Result, Tensor,
-    kernel::{Grid, Kernel, kernel},
+    Element, Error, Result, Tensor,
+    kernel::{Grid, small},
+    kernels::reduce::{BLOCK, Params, REDUCE, WG, exact, spec},
     tensor::Pending,
 };
-
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    pub(crate) cols: u32,
-    pub(crate) x0: u32,
-    pub(crate) out0: u32,
-    /// Code of the elements' type.
-    pub(crate) x_type: u32,
-}
-
-pub(crate) static REDUCE: Kernel<Params> =
-    kernel!("reduce", Params, [Read, Write], crate::cpu::reduce, specs);
-
-/// Elements that the device adds up; the host adds the blocks, in f64 or u64.
-pub(crate) const BLOCK: u32 = 1024;
-const WG: u32 = 64;
-
-/// f32 has kernels of its own, and bytes by row, whose sums are exact.
-fn spec(dtype: DType, by_row: bool, missing: bool) -> [(&'static str, u32); 6] {
-    let exact = exact(dtype, by_row);
-    [
-        ("WG", WG),
-        ("BLOCK", BLOCK),
-        ("BY_ROW", by_row.into()),
-        ("NARROW", (dtype != DType::F32 && !exact).into()),
-        ("EXACT", exact.into()),
-        ("MISSING", missing.into()),
-    ]
-}
-
-fn exact(dtype: DType, by_row: bool) -> bool {
-    by_row && dtype == DType::I8
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let kinds =
-        [(DType::F32, true), (DType::F32, false), (DType::U8, true), (DType::U8, false), (DType::I8, true)];
-    let of = |(dtype, by_row)| [false, true].map(|missing| spec(dtype, by_row, missing).to_vec());
-    kinds.into_iter().flat_map(of).collect()
-}
 
 /// Sums over one row or column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -110,7 +66,7 @@ pub(crate) fn row_stats_with_missing<T: Element>(x: &Tensor<T>) -> Result<Pendin
 
 /// Stats on their way to the host.
 #[derive(Debug)]
-pub(crate) struct PendingStats {
+pub struct PendingStats {
     sums: Pending<u32>,
     exact: bool,
     /// Number of results, of partial sums for each, and whether the parts of one result lie side by side.
@@ -154,7 +110,16 @@ fn whole(count: f64) -> u64 {
     count as u64
 }
 
-fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
+/// [`row_stats`] or [`column_stats`], and whether negative elements are missing. Enqueues, and waits when asked.
+///
+/// # Errors
+/// As these.
+pub fn enqueue<T: Element>(
+    op: &'static str,
+    x: &Tensor<T>,
+    by_row: bool,
+    missing: bool,
+) -> Result<PendingStats> {
     let [rows, cols] = x.matrix(op)?;
     let exact = exact(T::DTYPE, by_row);
     let (len, summed) = if by_row { (rows, cols) } else { (cols, rows) };
@@ -215,7 +180,6 @@ pub(crate) fn launch<T: Element>(
     [by_row, missing]: [bool; 2],
 ) -> Result<()> {
     let cols = x.shape()[1];
-    let small = |extent: u64| u32::try_from(extent).expect("a panel should be planned below 2^32 elements");
     let width = out.shape()[1] * 4;
     let window = x.window(rows.start * cols..rows.end * cols);
     let target = out.window_mut(out_rows.start * width..out_rows.end * width);

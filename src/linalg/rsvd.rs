@@ -134,7 +134,7 @@ pub fn randomized_svd(
     }
     let (krylov, found) = plan.iterate(map, options.seed, run)?;
     let mut svd = plan.result(&krylov, &found);
-    options.sign.apply(map, &mut svd, run)?;
+    options.sign.apply(map, &mut svd.v, &mut svd.passes, run)?;
     Ok(svd)
 }
 

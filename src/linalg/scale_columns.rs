@@ -1,36 +1,19 @@
 //! Columns times numbers.
 
-use bytemuck::{Pod, Zeroable};
-
 use crate::{
     Error, Result, Tensor,
-    kernel::{Grid, Kernel, kernel},
+    kernel::{Grid, small},
+    kernels::{
+        WG,
+        scale_columns::{Params, SCALE_COLUMNS},
+    },
 };
-
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    pub(crate) cols: u32,
-    pub(crate) x0: u32,
-    pub(crate) out0: u32,
-}
-
-pub(crate) static SCALE_COLUMNS: Kernel<Params> =
-    kernel!("scale_columns", Params, [Read, Read, Write], crate::cpu::scale_columns, specs);
-
-const WG: u32 = 256;
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![vec![("WG", WG)]]
-}
 
 /// `x` (n, m) with column j multiplied by `factors[j]`. Enqueues; does not wait.
 ///
 /// # Errors
 /// [`Error::Shape`] unless there are m factors; [`Error::Limit`] when one row does not fit a binding.
-pub(crate) fn scale_columns(x: &Tensor<f32>, factors: &[f32]) -> Result<Tensor<f32>> {
+pub fn scale_columns(x: &Tensor<f32>, factors: &[f32]) -> Result<Tensor<f32>> {
     let [rows, cols] = x.matrix("scale_columns")?;
     if factors.len() as u64 != cols {
         return Err(Error::shape("scale_columns", format_args!("{cols} factors"), factors.len()));
@@ -45,7 +28,7 @@ pub(crate) fn scale_columns(x: &Tensor<f32>, factors: &[f32]) -> Result<Tensor<f
     let step = limits.rows_per_launch(cols, WG)?;
     for first in (0..rows).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let end = rows.min(first + step);
-        let [count, width] = [end - first, cols].map(|n| u32::try_from(n).expect("a panel should be small"));
+        let [count, width] = [end - first, cols].map(small);
         let (x, s) = (x.window(first * cols..end * cols), factors.window(0..cols));
         let target = out.window_mut(first * cols..end * cols);
         let params = Params { rows: count, cols: width, x0: x.start, out0: target.start };

@@ -1,9 +1,6 @@
 //! Which of the two signs a pair of singular vectors gets.
 
-use super::{
-    map::{LinearMap, Matrix, Pass},
-    rsvd::TruncatedSvd,
-};
+use super::map::{LinearMap, Matrix, Pass};
 use crate::{Result, Run, Status};
 
 /// Which of the two signs each pair of singular vectors gets: u and v may be negated together.
@@ -25,16 +22,22 @@ pub enum SignRule {
 }
 
 impl SignRule {
-    /// Negates columns of `svd.v` as the rule says.
-    pub(crate) fn apply(self, map: &dyn LinearMap, svd: &mut TruncatedSvd, run: &Run) -> Result<()> {
+    /// Negates columns of V as the rule says; counts a pass where it needs one.
+    pub(crate) fn apply(
+        self,
+        map: &dyn LinearMap,
+        v: &mut Matrix,
+        passes: &mut u32,
+        run: &Run,
+    ) -> Result<()> {
         let negative: Vec<bool> = match self {
             Self::MaxAbsU => {
-                svd.passes += 1;
-                negative_in_u(map, svd, run)?
+                *passes += 1;
+                negative_in_u(map, v, *passes, run)?
             }
-            _ => self.negative(&svd.v),
+            _ => self.negative(v),
         };
-        svd.v.negate_columns(&negative);
+        v.negate_columns(&negative);
         Ok(())
     }
 
@@ -59,10 +62,10 @@ impl SignRule {
 }
 
 /// Whether the entry of largest magnitude of each column of A V is negative.
-fn negative_in_u(map: &dyn LinearMap, svd: &TruncatedSvd, run: &Run) -> Result<Vec<bool>> {
-    let mut largest = vec![0.0f64; svd.v.cols()];
-    let pass = Pass::new(run, Status::new(svd.passes - 1, svd.passes, map.shape()[0]));
-    map.apply(&svd.v, &pass, &mut |_, rows| {
+fn negative_in_u(map: &dyn LinearMap, v: &Matrix, passes: u32, run: &Run) -> Result<Vec<bool>> {
+    let mut largest = vec![0.0f64; v.cols()];
+    let pass = Pass::new(run, Status::new(passes - 1, passes, map.shape()[0]));
+    map.apply(v, &pass, &mut |_, rows| {
         for row in rows.data().chunks_exact(largest.len()) {
             for (largest, &x) in largest.iter_mut().zip(row) {
                 if x.abs() > largest.abs() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use half::f16;
 
-use crate::{ChunkedArray, Error, Result, StoredType, bits::calls::Calls};
+use crate::{ChunkedArray, Error, Result, StoredType, kernels::cpu::calls::Calls};
 
 /// Element type of a staged row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

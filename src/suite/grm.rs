@@ -5,12 +5,10 @@ use crate::{
     Backend, Budget, Device, Error, Run,
     genotype::{
         Genotypes, GrmMethod, GrmOptions, MemoryArray, MissingCalls, grm,
-        packed::{
-            pack::{Coding, pack_genotypes},
-            row_words,
-        },
+        packed::{pack::pack_genotypes, row_words},
         panel::{Held, Panel},
     },
+    kernels::pack_genotypes::Coding,
     random::philox,
     tensor::Tensor,
 };

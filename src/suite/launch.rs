@@ -5,8 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::device_tests;
 use crate::{
     Backend, Device, Error, Tensor,
-    driver::cpu::CpuLaunch,
-    kernel::{Access, Grid, Kernel, Spec},
+    kernel::{Access, CpuLaunch, Grid, Kernel, Spec},
     random::random_words,
 };
 

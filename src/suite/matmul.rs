@@ -8,9 +8,10 @@ use super::{
 };
 use crate::{
     Device, DeviceOptions, Error, Tensor,
+    kernels::matmul::LARGE_TILE,
     linalg::{
         matmul,
-        matmul::{LARGE_TILE, Op, gram_lower, multiply_in_tiles},
+        matmul::{Op, gram_lower, multiply_in_tiles},
         matmul_nt, matmul_tn,
     },
 };

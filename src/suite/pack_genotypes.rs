@@ -7,10 +7,8 @@ use super::{
 };
 use crate::{
     Device, Error, Tensor,
-    genotype::packed::{
-        pack::{Coding, pack_genotypes},
-        row_words,
-    },
+    genotype::packed::{pack::pack_genotypes, row_words},
+    kernels::pack_genotypes::Coding,
 };
 
 device_tests! {

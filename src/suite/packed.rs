@@ -8,13 +8,14 @@ use super::{
 use crate::{
     Device, Error, Tensor,
     genotype::packed::{
-        adjoint::{self, Sums, adjoint_in_tiles, packed_adjoint},
-        apply::{self, Rows, apply_in_tiles, packed_apply, packed_weights, weights_in_tiles},
+        adjoint::{Sums, adjoint_in_tiles, packed_adjoint},
+        apply::{Rows, apply_in_tiles, packed_apply, packed_weights, weights_in_tiles},
         product::Product,
         row_words, sample,
-        slices::{MAX, Slices, digits, unit},
+        slices::{MAX, Slices, unit},
         standardize::packed_standardize,
     },
+    kernels::{cpu::digits::digits, packed_adjoint, packed_apply},
     linalg::Matrix,
 };
 
@@ -145,12 +146,14 @@ fn large_tiles_change_nothing(device: &Device) {
             let x = case.slices();
             let bits = |y: Tensor<f32>| y.read().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
             let ones = x.factors(None).unwrap();
-            let y = bits(apply_in_tiles(apply::LARGE_TILE, case.rows(), &x, &ones).unwrap());
+            let y = bits(apply_in_tiles(packed_apply::LARGE_TILE, case.rows(), &x, &ones).unwrap());
             assert_eq!(y, bits(packed_apply(case.rows(), &x, &ones).unwrap()), "{size:?} {missing}");
-            let weights = weights_in_tiles(apply::LARGE_TILE, case.rows(), &x, &case.factors(&x)).unwrap();
+            let weights =
+                weights_in_tiles(packed_apply::LARGE_TILE, case.rows(), &x, &case.factors(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
             let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
-            adjoint_in_tiles(adjoint::LARGE_TILE, false, case.rows(), (&weights).into(), &mut sums).unwrap();
+            adjoint_in_tiles(packed_adjoint::LARGE_TILE, false, case.rows(), (&weights).into(), &mut sums)
+                .unwrap();
             assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {missing}");
         }
     }
@@ -174,7 +177,7 @@ fn listed_missing_codes_change_nothing(device: &Device) {
             let before: Vec<i64> = (0..size.0 * size.1).map(before).collect();
             let words: Vec<u32> = before.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]).collect();
             let expected: Vec<i64> = case.sums(&x).iter().zip(before).map(|(sum, b)| sum + b).collect();
-            for tile in [adjoint::TILE, adjoint::LARGE_TILE] {
+            for tile in [packed_adjoint::TILE, packed_adjoint::LARGE_TILE] {
                 let words = Tensor::from_slice(device, &words, &[size.0, size.1, 2]).unwrap();
                 let mut sums = Sums { words, first: 0 };
                 adjoint_in_tiles(tile, true, case.rows(), (&weights).into(), &mut sums).unwrap();
@@ -281,7 +284,7 @@ fn empty(device: &Device) {
         let weights = packed_weights(rows, &x, &x.factors(Some(&[1.0; 2])).unwrap()).unwrap();
         let mut sums = Sums::zeros(device, samples, 2).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();
-        adjoint_in_tiles(adjoint::TILE, true, rows, (&weights).into(), &mut sums).unwrap();
+        adjoint_in_tiles(packed_adjoint::TILE, true, rows, (&weights).into(), &mut sums).unwrap();
         assert!(sums.read().unwrap().iter().all(|&sum| sum == 0));
     }
 }

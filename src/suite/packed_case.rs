@@ -6,8 +6,9 @@ use crate::{
     genotype::packed::{
         apply::Rows,
         row_words,
-        slices::{MAX, Slices, digits, lanes, unit},
+        slices::{MAX, Slices, lanes, unit},
     },
+    kernels::cpu::digits::digits,
     linalg::Matrix,
     random::philox,
 };

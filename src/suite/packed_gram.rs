@@ -3,17 +3,18 @@ use crate::{
     Device, Error, Tensor,
     genotype::{
         packed::{
-            adjoint::{self, Sums, Weights, adjoint_in_tiles, packed_adjoint},
+            adjoint::{Sums, Weights, adjoint_in_tiles, packed_adjoint},
             apply::Rows,
             digits::{Table, packed_digits},
-            gather::{SWAPPED, packed_gather},
+            gather::packed_gather,
             gram::Gram,
-            pairs::{Terms, packed_pairs},
+            pairs::packed_pairs,
             row_words,
             slices::lanes_of,
         },
         scaler::{Fate, Scaler, Standard},
     },
+    kernels::{packed_adjoint::TILE, packed_gather::SWAPPED, packed_pairs::Terms},
 };
 
 device_tests! {
@@ -113,7 +114,7 @@ fn digits_add_up(device: &Device) {
                 let rows_of = Rows { packed: &packed, table: &table, range: (0, rows), missing };
                 let weights = Weights { words: &digits, slices, shift };
                 for listed in [false, true, true] {
-                    adjoint_in_tiles(adjoint::TILE, listed, rows_of, weights, &mut sums).unwrap();
+                    adjoint_in_tiles(TILE, listed, rows_of, weights, &mut sums).unwrap();
                 }
                 let expected: Vec<i64> = exact.iter().map(|sum| 3 * (sum << shift)).collect();
                 let case = format!("{rows} x {samples}, {columns}, {first}, {slices}, {shift}");

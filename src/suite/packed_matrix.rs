@@ -10,8 +10,10 @@ use super::{
 };
 use crate::{
     Backend, Budget, Cancel, Device, DeviceOptions, Error, Progress, Result, Run, Status, Tensor,
-    genotype::{PackedMatrix, packed::row_words},
-    kernels::{self, PackedPass, PackedRows},
+    genotype::{
+        PackedMatrix,
+        packed::{apply::Rows, product::Product, row_words},
+    },
     linalg::{LinearMap, Matrix, Pass, RandomizedSvd, host, left_vectors, randomized_svd},
     random::{gaussian, philox},
 };
@@ -110,9 +112,9 @@ fn steps_and_groups_change_nothing(device: &Device) {
         let table = vec![[0.0f32, 1.0]; rows as usize];
         let table = Tensor::from_slice(&device, table.as_flattened(), &[rows, 2]).unwrap();
         let bounds = [2.0 * (columns as f64).sqrt(), 2.0 * columns as f64];
-        let mut stages = PackedPass::new(&device, &x, false, bounds).unwrap();
-        for packed in kernels::panels(&matrix) {
-            let rows = PackedRows { packed, table: &table, missing: false };
+        let mut stages = Product::new(&device, &x, false, Some(bounds)).unwrap();
+        for packed in matrix.panels() {
+            let rows = Rows { packed, table: &table, range: (0, packed.shape()[0]), missing: false };
             stages.weigh(rows).unwrap();
             stages.add(rows).unwrap();
         }
@@ -133,8 +135,8 @@ fn missing_codes_either_way(device: &Device) {
         let packed = Tensor::from_slice(device, &words, &[rows, row_words(columns)]).unwrap();
         let table = Tensor::from_slice(device, table.as_flattened(), &[rows, 2]).unwrap();
         let bounds = [2.6 * (columns as f64).sqrt(), 2.6 * columns as f64];
-        let mut pass = PackedPass::new(device, &x, true, bounds).unwrap();
-        pass.add(PackedRows { packed: &packed, table: &table, missing: true }).unwrap();
+        let mut pass = Product::new(device, &x, true, Some(bounds)).unwrap();
+        pass.add(Rows { packed: &packed, table: &table, range: (0, rows), missing: true }).unwrap();
         pass.finish().unwrap()
     };
     for listed in [false, true] {

@@ -8,11 +8,8 @@ use super::{
 };
 use crate::{
     DType, Device, Element, Error, Tensor,
-    linalg::{
-        Stats, column_stats,
-        reduce::{BLOCK, row_stats_with_missing},
-        row_stats,
-    },
+    kernels::reduce::BLOCK,
+    linalg::{Stats, column_stats, reduce::row_stats_with_missing, row_stats},
 };
 
 device_tests! {

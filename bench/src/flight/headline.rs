@@ -3,9 +3,8 @@
 use std::{cell::RefCell, time::Instant};
 
 use teatime::{
-    Device, DeviceKind, Result, Run, Status, Tensor,
+    Device, DeviceKind, Result, Run, Status, Tensor, bench,
     genotype::PackedMatrix,
-    kernels,
     linalg::{LinearMap, Matrix, Pass, RandomizedSvd, Stop, randomized_svd},
     random::random_words,
 };
@@ -108,7 +107,7 @@ fn repeated(mut work: impl FnMut() -> Result<f64>) -> Result<Vec<f64>> {
 fn making(device: &Device, rows: u64) -> Result<Found> {
     let panels = || (0..rows).step_by(to_usize(PANEL)).map(|first| (first, PANEL.min(rows - first)));
     let words = |(first, count)| random_words(device, 0, first * (WORDS / 4), count * WORDS).map(drop);
-    let codes = |(first, count)| kernels::packed_uniform(device, 0, first, count, COLUMNS).map(drop);
+    let codes = |(first, count)| bench::packed_uniform(device, 0, first, count, COLUMNS).map(drop);
     Ok(vec![
         ("random", repeated(|| Ok(timed(device, || panels().try_for_each(words))?.1))?),
         ("random and packed_uniform", repeated(|| Ok(timed(device, || panels().try_for_each(codes))?.1))?),
@@ -171,7 +170,7 @@ struct Staged<'a> {
 
 impl<'a> Staged<'a> {
     fn new(matrix: &'a PackedMatrix) -> Result<Self> {
-        let longest = kernels::panels(matrix).iter().map(|panel| panel.shape()[0]).max().unwrap_or(1);
+        let longest = matrix.panels().iter().map(|panel| panel.shape()[0]).max().unwrap_or(1);
         let table = Kind::PLAIN.table(matrix.device(), longest)?;
         Ok(Self { matrix, table, spent: RefCell::default() })
     }
@@ -180,7 +179,7 @@ impl<'a> Staged<'a> {
     fn apply_alone(&self, x: &Matrix) -> Result<f64> {
         let device = self.matrix.device();
         let pass = Kind::PLAIN.start(device, x)?;
-        let mut rows = Kind::PLAIN.rows(kernels::panels(self.matrix), &self.table);
+        let mut rows = Kind::PLAIN.rows(self.matrix.panels(), &self.table);
         Ok(timed(device, || rows.try_for_each(|rows| pass.weigh(rows)))?.1)
     }
 
@@ -188,7 +187,7 @@ impl<'a> Staged<'a> {
     fn pass(&self, x: &Matrix) -> Result<(Matrix, [f64; 3])> {
         let device = self.matrix.device();
         let (mut pass, start) = timed(device, || Kind::PLAIN.start(device, x))?;
-        let mut rows = Kind::PLAIN.rows(kernels::panels(self.matrix), &self.table);
+        let mut rows = Kind::PLAIN.rows(self.matrix.panels(), &self.table);
         let ((), middle) = timed(device, || rows.try_for_each(|rows| pass.add(rows)))?;
         let (product, end) = timed(device, || pass.finish())?;
         Ok((product, [start, middle, end]))

@@ -1,6 +1,6 @@
 //! Ways to make a pass, side by side: panels, steps and workgroups, and what is done about missing codes. None changes a bit.
 
-use teatime::{Device, DeviceOptions, Error, Run, kernels, linalg::Matrix};
+use teatime::{Device, DeviceOptions, Error, Run, genotype::PackedMatrix, linalg::Matrix};
 
 use super::{
     missing::{ROWS, panels},
@@ -98,12 +98,13 @@ fn standardised(device: &Device, rows: u64, rate: u32) -> Result<(Job, Matrix), 
 
 /// Enqueues a pass over so many rows, without the operand and the sums.
 fn job(device: &Device, rows: u64, panel: u64) -> Result<Job, Error> {
-    let matrix = kernels::packed_random(device, [rows, COLUMNS], 0, panel * 4 * WORDS, &Run::default())?;
+    let matrix =
+        PackedMatrix::random_in_panels(device, rows, COLUMNS, 0, panel * 4 * WORDS, &Run::default())?;
     let table = Kind::PLAIN.table(device, rows.min(panel))?;
     let mut pass = Kind::PLAIN.start(device, &operand()?)?;
     let device = device.clone();
     Ok(Box::new(move || {
-        Kind::PLAIN.rows(kernels::panels(&matrix), &table).try_for_each(|rows| pass.add(rows))?;
+        Kind::PLAIN.rows(matrix.panels(), &table).try_for_each(|rows| pass.add(rows))?;
         // The session waits for its own device, which is another.
         device.synchronize()
     }))

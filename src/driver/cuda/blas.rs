@@ -11,7 +11,7 @@ use cudarc::cublas::{
     sys,
 };
 
-use super::{gpu::Gpu, libraries, memory, select, trail::Launch};
+use super::{gpu::Gpu, libraries, memory, trail::Launch};
 use crate::{DType, Error, Result, driver::GemmCall};
 
 /// cuBLAS on one device, opened at the first product: loading it takes longer than opening the device.
@@ -95,7 +95,7 @@ impl Blas {
         let (lda, ldb, ldc) = (int(lda)?, int(ldb)?, int(ldc)?);
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, State::Unknown) {
-            *state = match libraries::cublas(select::driver_version()).map(|_| Handle::new(gpu)) {
+            *state = match libraries::cublas(libraries::driver_version()).map(|_| Handle::new(gpu)) {
                 Ok(Ok(handle)) => State::Open(handle),
                 // There may be room for it at the next product.
                 Ok(Err(error)) => return Some(Err(error)),

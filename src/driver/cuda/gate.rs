@@ -29,7 +29,10 @@ use super::{
     nvrtc::{self, Nvrtc},
     source::{HEADERS, source},
 };
-use crate::{kernel::KernelDef, registry};
+use crate::{
+    kernel::KernelDef,
+    kernels::{KERNELS, dosage::DOSAGE},
+};
 
 /// The version of the newest compiler that the record is of.
 const RECORDED: (i32, i32) = (13, 0);
@@ -116,7 +119,7 @@ fn digests() -> BTreeMap<&'static str, String> {
     let compilers = format!("{} {:?}", nvrtc::OPTIONS, images::SHIPPED_NVRTC);
     let mut common = vec![include_str!("gate.rs"), &compilers];
     common.extend(HEADERS.iter().flat_map(|&(name, text)| [name, text]));
-    registry::kernels().iter().map(of).chain([("all", digest(&common))]).collect()
+    KERNELS.iter().map(of).chain([("all", digest(&common))]).collect()
 }
 
 fn record() -> PathBuf {
@@ -144,7 +147,7 @@ fn every_spec_of_every_kernel_compiles() {
     };
     let mut programs = Vec::new();
     let of_record = newest.version() == RECORDED;
-    for kernel in registry::kernels() {
+    for &kernel in KERNELS {
         let archs = if changed.contains(&kernel.name) || !of_record { [&NEWEST[..], &OLDEST] } else { KNOWN };
         for spec in (kernel.specs)() {
             let source = source(kernel, &spec).unwrap();
@@ -247,7 +250,7 @@ fn logs_are_read() {
 #[test]
 fn images_are_of_the_kind_asked_for() {
     let Some(nvrtc) = nvrtc() else { return };
-    let dosage = &crate::genotype::dosage::DOSAGE.def;
+    let dosage = &DOSAGE.def;
     let compile = |arch| nvrtc.compile("dosage.cu", dosage.cuda, HEADERS, arch).unwrap().image;
     assert!(compile("sm_80").starts_with(b"\x7fELF"));
     let ptx = String::from_utf8(compile("compute_80")).unwrap();

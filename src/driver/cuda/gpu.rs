@@ -8,8 +8,8 @@ use std::{
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
 
 use super::{
-    memory,
-    pinned::PinnedPool,
+    page_locked::PinnedPool,
+    pool::trim,
     trail::{Launch, Trail},
 };
 use crate::{Error, Result};
@@ -143,7 +143,7 @@ impl Gpu {
                 // Of what is not from the pool: code, or the driver's own. The pool's rest makes room for the next try.
                 let full = self.full(0);
                 if self.owns_pool {
-                    self.context.record_err(memory::trim(&self.context));
+                    self.context.record_err(trim(&self.context));
                 }
                 full
             }
@@ -203,7 +203,7 @@ impl Drop for Gpu {
         self.take_left_error();
         self.pinned.clear();
         let idle = self.copy.synchronize().and_then(|()| self.compute.synchronize());
-        let given_back = if self.owns_pool { idle.and_then(|()| memory::trim(&self.context)) } else { idle };
+        let given_back = if self.owns_pool { idle.and_then(|()| trim(&self.context)) } else { idle };
         self.context.record_err(given_back);
     }
 }

@@ -16,7 +16,6 @@ use super::{
 use crate::{
     Error, Result,
     kernel::{KernelDef, Spec, numbered},
-    registry,
 };
 
 /// The version of NVRTC that PTX is shipped from: the first that knows 9.0a, so that the most drivers load it.
@@ -71,21 +70,22 @@ impl Images {
         }
     }
 
-    /// Whether there is code for kernels, or how to make some: what this version's releases carry, or a compiler that
-    /// fits. Compiles nothing.
+    /// Whether there is code for kernels, or how to make some: what this version's releases carry, for which one kernel
+    /// stands, or a compiler that fits. Compiles nothing.
     ///
     /// # Errors
     /// What to install, in one line.
-    pub(crate) fn any(&self) -> Result<(), String> {
-        self.any_by(|| Nvrtc::best(self.driver_version))
+    pub(crate) fn any(&self, kernel: &'static KernelDef) -> Result<(), String> {
+        self.any_by(|| Nvrtc::best(self.driver_version), kernel)
     }
 
-    fn any_by(&self, nvrtc: impl FnOnce() -> Result<&'static Nvrtc, String>) -> Result<(), String> {
-        // One kernel stands for all that a release carries.
-        let carried = registry::kernels().first().is_some_and(|kernel| {
-            let spec = (kernel.specs)().into_iter().next().unwrap_or_default();
-            source(kernel, &spec).is_ok_and(|source| self.shipped(kernel, &source).is_some())
-        });
+    fn any_by(
+        &self,
+        nvrtc: impl FnOnce() -> Result<&'static Nvrtc, String>,
+        kernel: &'static KernelDef,
+    ) -> Result<(), String> {
+        let spec = (kernel.specs)().into_iter().next().unwrap_or_default();
+        let carried = source(kernel, &spec).is_ok_and(|source| self.shipped(kernel, &source).is_some());
         if carried { Ok(()) } else { self.compiler(nvrtc()).map(drop).map_err(|why| nowhere(&why)) }
     }
 
@@ -129,18 +129,12 @@ fn shipped_key(kernel: &'static KernelDef, source: &str) -> Key {
     Key::new(kernel.name, source, HEADERS, nvrtc::OPTIONS, SHIPPED_ARCH, SHIPPED_NVRTC)
 }
 
-/// Writes every CUDA kernel as PTX into a folder, for machines that have NVIDIA's driver and no NVRTC.
-///
-/// A program finds the folder by the name `kernels` beside itself, as `../share/teatime/kernels`, or where
-/// `TEATIME_CUDA_KERNELS` says. It holds what this very version of the crate launches, for compute capability 8.0 and
-/// newer. Needs NVRTC 12.0 (no GPU), so that drivers from 525 on load the PTX: `pip install nvidia-cuda-nvrtc-cu12==12.0.140`.
+/// Writes kernels as PTX into a folder, for machines without a compiler.
 ///
 /// # Errors
-/// [`Error::Driver`] without NVRTC 12.0, [`Error::Io`] where a file cannot be written, [`Error::Compile`].
-pub fn write_cuda_kernels(folder: impl AsRef<Path>) -> Result<()> {
-    let folder = folder.as_ref();
+/// [`Error::Driver`] without [`SHIPPED_NVRTC`], [`Error::Io`] where a file cannot be written, [`Error::Compile`].
+pub(crate) fn write_kernels(kernels: &[&'static KernelDef], folder: &Path) -> Result<()> {
     let nvrtc = shipping_nvrtc()?;
-    let kernels = registry::kernels();
     let all: Vec<_> = kernels
         .iter()
         .flat_map(|&kernel| (kernel.specs)().into_iter().map(move |spec| (kernel, spec)))
@@ -205,7 +199,10 @@ mod tests {
     use std::{env, fs, process};
 
     use super::*;
-    use crate::driver::cuda::{gate, source::threads};
+    use crate::{
+        driver::cuda::{gate, source::threads},
+        kernels::{KERNELS, dosage::DOSAGE},
+    };
 
     /// A folder of a test's own.
     fn folder(name: &str) -> PathBuf {
@@ -226,7 +223,7 @@ mod tests {
     #[test]
     fn images_are_kept() {
         let Some(nvrtc) = gate::nvrtc() else { return };
-        let kernel = &crate::genotype::dosage::DOSAGE.def;
+        let kernel = &DOSAGE.def;
         let cache = folder("kept");
         let images = images((9, 0), &cache, &folder("none"));
         let first = images.image_by(Ok(nvrtc), kernel, SPEC).unwrap();
@@ -249,9 +246,9 @@ mod tests {
             return;
         }
         let shipped = folder("all");
-        write_cuda_kernels(&shipped).unwrap();
+        write_kernels(KERNELS, &shipped).unwrap();
         let mut programs = 0;
-        for kernel in registry::kernels() {
+        for &kernel in KERNELS {
             for spec in (kernel.specs)() {
                 let key = shipped_key(kernel, &source(kernel, &spec).unwrap());
                 let ptx = String::from_utf8(Cache::new(shipped.clone()).get(&key).unwrap()).unwrap();
@@ -276,14 +273,17 @@ mod tests {
 
     #[test]
     fn without_a_compiler_what_is_shipped_is_used() {
-        let kernel = &crate::genotype::dosage::DOSAGE.def;
+        let kernel = &DOSAGE.def;
         let shipped = folder("shipped");
         let images = |capability| images(capability, &folder("none"), &shipped);
         let no_compiler = || Err("no NVRTC is here".to_owned());
         let error = images((8, 0)).image_by(no_compiler(), kernel, SPEC).unwrap_err().to_string();
         let expected = "cuda: no NVRTC is here; or put the `kernels` folder of a release beside the program";
         assert_eq!(error, expected);
-        assert_eq!(format!("cuda: {}", images((8, 0)).any_by(no_compiler).unwrap_err()), expected);
+        assert_eq!(
+            format!("cuda: {}", images((8, 0)).any_by(no_compiler, KERNELS[0]).unwrap_err()),
+            expected
+        );
         let key = shipped_key(kernel, &source(kernel, SPEC).unwrap());
         Cache::new(shipped.clone()).put(&key, b"ptx").unwrap();
         for capability in [(8, 0), (8, 9), (9, 0), (10, 0), (12, 1)] {
@@ -292,11 +292,11 @@ mod tests {
         }
         assert!(images((8, 0)).image_by(no_compiler(), kernel, &[("WG", 128)]).is_err());
         // Of a kernel alone, and then of the one that stands for all.
-        assert!(images((8, 0)).any_by(no_compiler).is_err());
-        let first = registry::kernels()[0];
+        assert!(images((8, 0)).any_by(no_compiler, KERNELS[0]).is_err());
+        let first = KERNELS[0];
         let key = shipped_key(first, &source(first, &(first.specs)()[0]).unwrap());
         Cache::new(shipped.clone()).put(&key, b"code").unwrap();
-        images((8, 0)).any_by(|| panic!("what is shipped should do")).unwrap();
+        images((8, 0)).any_by(|| panic!("what is shipped should do"), first).unwrap();
         fs::remove_dir_all(shipped).unwrap();
     }
 }

@@ -76,6 +76,14 @@ fn load_driver(name: &str, folders: impl Iterator<Item = PathBuf>) -> Result<Pat
     Err(failed.unwrap_or_else(|| format!("{name} is not here: the NVIDIA driver is not installed")))
 }
 
+/// The newest CUDA that the driver is for, as 1000 major + 10 minor.
+pub(super) fn driver_version() -> i32 {
+    let mut version = 0;
+    // SAFETY: only called once the library is loaded; a failure leaves the 0.
+    let _ = unsafe { cudarc::driver::sys::cuDriverGetVersion(&raw mut version) };
+    version
+}
+
 /// Loads a cuBLAS that a driver for CUDA `driver_version` (13000 for 13.0) can run, where cudarc then finds it.
 /// It takes a large part of a second: to be called at the first product, not when a device is opened.
 ///

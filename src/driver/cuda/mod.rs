@@ -12,7 +12,9 @@ mod libraries;
 mod memory;
 mod modules;
 mod nvrtc;
+mod page_locked;
 mod pinned;
+mod pool;
 mod select;
 mod source;
 #[cfg(test)]
@@ -31,8 +33,8 @@ use crate::{
     kernel::{Grid, KernelDef, Spec},
 };
 
-pub use self::images::write_cuda_kernels;
 pub(crate) use self::{
+    images::write_kernels,
     memory::CudaMemory,
     pinned::{CudaDownload, CudaStaging},
     select::{best, lent, list, open, versions},

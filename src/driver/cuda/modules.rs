@@ -157,7 +157,7 @@ mod tests {
         driver::cuda::tests,
         genotype::{Genotypes, MemoryArray, Method, PcaOptions, Scaler, pca},
         kernel::Program,
-        linalg::scale_columns::SCALE_COLUMNS,
+        kernels::scale_columns::SCALE_COLUMNS,
         random::philox,
     };
 

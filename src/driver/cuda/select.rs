@@ -6,9 +6,11 @@ use std::{cmp::Reverse, sync::Arc};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 
 use super::{
-    CudaDriver, blas::Blas, gpu::Gpu, images::Images, libraries, memory, modules::Modules, nvrtc::Nvrtc,
+    CudaDriver, blas::Blas, gpu::Gpu, images::Images, libraries, modules::Modules, nvrtc::Nvrtc, pool,
 };
-use crate::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Error, Limits, Result, driver::Driver};
+use crate::{
+    Backend, DeviceInfo, DeviceKind, DeviceOptions, Error, Limits, Result, driver::Driver, kernel::KernelDef,
+};
 
 /// The oldest CUDA version that a driver may have: the one whose PTX is shipped.
 const OLDEST_DRIVER: i32 = 12_000;
@@ -22,8 +24,12 @@ const EMULATOR: &str = "teatime CUDA emulator";
 const LENT: &str = "cuda:lent";
 
 /// The device with most memory that opens and is no emulator; `skipped` gets those that could not be used.
-pub(crate) fn best(options: &DeviceOptions, skipped: &mut Vec<(String, String)>) -> Option<Box<dyn Driver>> {
-    let devices = match Devices::find() {
+pub(crate) fn best(
+    sample: &'static KernelDef,
+    options: &DeviceOptions,
+    skipped: &mut Vec<(String, String)>,
+) -> Option<Box<dyn Driver>> {
+    let devices = match Devices::find(sample) {
         Ok(devices) => devices,
         Err(Absent::Nothing(_)) => return None,
         Err(Absent::Unusable(why)) => {
@@ -54,10 +60,14 @@ pub(crate) fn best(options: &DeviceOptions, skipped: &mut Vec<(String, String)>)
 ///
 /// # Errors
 /// [`Error::NoDevice`] with what is there, or why nothing is.
-pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
+pub(crate) fn open(
+    sample: &'static KernelDef,
+    selector: &str,
+    options: &DeviceOptions,
+) -> Result<Box<dyn Driver>> {
     let wanted = if selector.is_empty() { "cuda".into() } else { format!("cuda:{selector}") };
     let refuse = |tried| Error::NoDevice { wanted: wanted.as_str().into(), tried };
-    let devices = Devices::find().map_err(|absent| refuse(vec![("cuda".into(), absent.why())]))?;
+    let devices = Devices::find(sample).map_err(|absent| refuse(vec![("cuda".into(), absent.why())]))?;
     let place = if selector.is_empty() { Some(0) } else { selector.parse().ok() };
     let Some(place) = place.filter(|&place| place < devices.count) else {
         let entry = |place| match devices.describe(place) {
@@ -74,14 +84,18 @@ pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Dr
 
 /// The device of that number, also where it is not counted.
 #[cfg(all(test, feature = "cuda-emulator"))]
-pub(crate) fn open_place(place: usize, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
-    let devices = Devices::find().unwrap_or_else(|absent| panic!("{}", absent.why()));
+pub(crate) fn open_place(
+    sample: &'static KernelDef,
+    place: usize,
+    options: &DeviceOptions,
+) -> Result<Box<dyn Driver>> {
+    let devices = Devices::find(sample).unwrap_or_else(|absent| panic!("{}", absent.why()));
     devices.open(place, options).map_err(|_| panic!("device {place} should open"))
 }
 
 /// Every device, or why there is none, each with the name that [`open`] takes.
-pub(crate) fn list() -> Vec<(String, Result<DeviceInfo, String>)> {
-    match Devices::find() {
+pub(crate) fn list(sample: &'static KernelDef) -> Vec<(String, Result<DeviceInfo, String>)> {
+    match Devices::find(sample) {
         Ok(devices) => {
             (0..devices.count).map(|place| (format!("cuda:{place}"), devices.describe(place))).collect()
         }
@@ -94,6 +108,7 @@ pub(crate) fn list() -> Vec<(String, Result<DeviceInfo, String>)> {
 /// # Errors
 /// [`Error::Argument`] when the stream is another context's or the device lacks what kernels need.
 pub(crate) fn lent(
+    sample: &'static KernelDef,
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
     options: &DeviceOptions,
@@ -104,7 +119,7 @@ pub(crate) fn lent(
     }
     let refuse = |why: String| Error::argument(op, "context", why);
     let device = Device::new(context.ordinal()).map_err(refuse)?;
-    device.usable().map_err(refuse)?;
+    device.usable(sample).map_err(refuse)?;
     let info = DeviceInfo { name: LENT.into(), ..device.describe().map_err(refuse)? };
     let driver = device.driver(context, stream, info, options);
     Ok(Box::new(driver.map_err(super::gpu::driver_error)?))
@@ -112,7 +127,7 @@ pub(crate) fn lent(
 
 /// NVRTC and cuBLAS with their versions, or how to get them.
 pub(crate) fn versions() -> Vec<String> {
-    let version = driver_version();
+    let version = libraries::driver_version();
     let nvrtc = match Nvrtc::best(version) {
         Ok(nvrtc) => {
             let (major, minor) = nvrtc.version();
@@ -161,11 +176,12 @@ impl Absent {
 /// The devices that CUDA shows this process.
 struct Devices {
     count: usize,
+    sample: &'static KernelDef,
 }
 
 impl Devices {
     /// Loads and starts CUDA; never panics.
-    fn find() -> Result<Self, Absent> {
+    fn find(sample: &'static KernelDef) -> Result<Self, Absent> {
         libraries::driver().map_err(Absent::Nothing)?;
         // SAFETY: the library is loaded. Asked first, since an older driver lacks functions that are called next.
         let version = unsafe {
@@ -182,7 +198,7 @@ impl Devices {
         }
         let none = || Absent::Nothing("the NVIDIA driver is installed, and there is no GPU".into());
         match CudaContext::device_count() {
-            Ok(count @ 1..) => Ok(Self { count: usize::try_from(count).unwrap_or_default() }),
+            Ok(count @ 1..) => Ok(Self { count: usize::try_from(count).unwrap_or_default(), sample }),
             Ok(_) => Err(none()),
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => Err(none()),
             Err(error) => Err(Absent::Unusable(format!("the NVIDIA driver does not start: {error}"))),
@@ -191,17 +207,17 @@ impl Devices {
 
     fn describe(&self, place: usize) -> Result<DeviceInfo, String> {
         let device = Device::new(place)?;
-        device.usable()?;
+        device.usable(self.sample)?;
         device.describe()
     }
 
     fn open(&self, place: usize, options: &DeviceOptions) -> Result<Box<dyn Driver>, Refused> {
         let device = Device::new(place).map_err(Refused::Why)?;
-        device.usable().map_err(Refused::Why)?;
+        device.usable(self.sample).map_err(Refused::Why)?;
         let info = device.describe().map_err(Refused::Why)?;
         let opened = CudaContext::new(place).and_then(|context| {
             let stream = context.new_stream()?;
-            memory::keep_freed(&context)?;
+            pool::keep_freed(&context)?;
             device.driver(context, stream, info, options)
         });
         match opened {
@@ -240,8 +256,8 @@ impl Device {
         Ok((major, self.attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
     }
 
-    /// Whether kernels run on it.
-    fn usable(&self) -> Result<(), String> {
+    /// Whether kernels run on it. Where there is code for `sample`, there is for all that this version has.
+    fn usable(&self, sample: &'static KernelDef) -> Result<(), String> {
         let name = || result::device::get_name(self.handle).unwrap_or_else(|_| "this GPU".into());
         let (major, minor) = self.capability()?;
         if (major, minor) < LEAST_CAPABILITY {
@@ -254,11 +270,13 @@ impl Device {
         if self.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
             return Err(format!("{}: it has no memory pools", name()));
         }
-        self.images().any().map_err(|why| format!("{}: there is no code for its kernels: {why}", name()))
+        self.images()
+            .any(sample)
+            .map_err(|why| format!("{}: there is no code for its kernels: {why}", name()))
     }
 
     fn images(&self) -> Images {
-        Images::new(self.capability().unwrap_or(LEAST_CAPABILITY), driver_version())
+        Images::new(self.capability().unwrap_or(LEAST_CAPABILITY), libraries::driver_version())
     }
 
     fn describe(&self) -> Result<DeviceInfo, String> {
@@ -283,7 +301,7 @@ impl Device {
         Ok(DeviceInfo {
             name: format!("cuda:{}", self.place),
             backend: Backend::Cuda,
-            api: format!("CUDA {}", version_text(driver_version())),
+            api: format!("CUDA {}", version_text(libraries::driver_version())),
             kind,
             vendor: if kind == DeviceKind::Software { String::new() } else { "NVIDIA".into() },
             driver: kernel_module(),
@@ -346,14 +364,6 @@ const LEAST_LIMITS: Limits = Limits {
     fill: GROUPS,
     list_missing: false,
 };
-
-/// The newest CUDA that the driver is for, as 1000 major + 10 minor.
-pub(super) fn driver_version() -> i32 {
-    let mut version = 0;
-    // SAFETY: only called once the library is loaded; a failure leaves the 0.
-    let _ = unsafe { sys::cuDriverGetVersion(&raw mut version) };
-    version
-}
 
 /// 13010 as 13.1.
 fn version_text(version: i32) -> String {

@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn constants_are_rewritten_once_each() {
-        let dosage = &crate::genotype::dosage::DOSAGE.def;
+        let dosage = &crate::kernels::dosage::DOSAGE.def;
         let rewritten = source(dosage, &[("WG", 64)]).unwrap();
         assert!(rewritten.contains("\nconstexpr u32 WG = 64;\n"), "{rewritten}");
         assert_eq!(rewritten.lines().count(), dosage.cuda.lines().count());
@@ -84,7 +84,7 @@ mod tests {
             [Some(4), Some(1), Some(32), Some(1)]
         );
         assert_eq!(["C", "A / 0", "A + 1", "A == 4", "A * 4294967295"].map(of), [None; 5]);
-        let reduce = &crate::linalg::reduce::REDUCE.def;
+        let reduce = &crate::kernels::reduce::REDUCE.def;
         let mut spec = (reduce.specs)()[0].clone();
         for exact in [0, 1] {
             spec.iter_mut().find(|(name, _)| *name == "EXACT").unwrap().1 = exact;

@@ -7,7 +7,7 @@ mod order;
 mod planted;
 
 use super::{emulator::control, select};
-use crate::{Device, DeviceOptions};
+use crate::{Device, DeviceOptions, kernels::KERNELS};
 
 /// An emulated device, counted or not.
 pub(super) fn device(place: usize) -> Device {
@@ -15,7 +15,7 @@ pub(super) fn device(place: usize) -> Device {
 }
 
 fn open(place: usize, options: &DeviceOptions) -> Device {
-    Device::from_driver(select::open_place(place, options).unwrap(), options)
+    Device::from_driver(select::open_place(KERNELS[0], place, options).unwrap(), options)
 }
 
 /// The suite's lent device.

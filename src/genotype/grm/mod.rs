@@ -6,10 +6,11 @@ mod write;
 mod tests;
 
 use super::{
+    filter::{VariantCounts, VariantFilter},
     memory::{OnePass, block_bytes, stream_bytes},
     packed::gram::Gram,
     pair_sums::{PairSums, Wanted},
-    pca::{VariantCounts, VariantFilter, check_extents, no_variant},
+    pca::{check_extents, no_variant},
     residency::Residency,
     scaler::{Rule, Scaler},
     source::Genotypes,
@@ -214,7 +215,6 @@ fn ratio(value: f64, over: f64) -> f64 {
 /// [`Error::Budget`] with the least that would do.
 fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> Result<OnePass> {
     let [variants, n] = map.shape();
-    let shared = device.shares_host_memory();
     let packed = map.form().is_packed();
     // Those that are summed over blocks of f32: on the device a result of each, and those whose downloads are under way;
     // on the host these in f32, and the sum in f64.
@@ -229,7 +229,7 @@ fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> R
     }
     // Packed rows are multiplied as they are; calls as weights are beside what they are made from.
     let standardized = if wanted.shared { 2 } else { u64::from(!packed) };
-    let device_need = block_bytes(map, shared, standardized).saturating_add(on_device);
+    let device_need = block_bytes(map, standardized).saturating_add(on_device);
     let host_need = stream_bytes(map).saturating_add(on_host);
     OnePass::new(map, run, host_need, device_need)
 }

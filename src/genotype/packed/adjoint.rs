@@ -1,6 +1,5 @@
 //! Packed rows, transposed, times digits: Aᵀ W.
 
-use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::{
@@ -10,40 +9,10 @@ use super::{
 };
 use crate::{
     Device, Error, Result, Tensor,
-    kernel::{Grid, Kernel, Program, kernel},
+    kernel::{Grid, Program, small},
+    kernels::packed_adjoint::{LARGE_TILE, PACKED_ADJOINT, Params, TILE, spec},
 };
 
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Words of a row.
-    pub(crate) words: u32,
-    pub(crate) samples: u32,
-    pub(crate) columns: u32,
-    /// Bytes of a row of one set of digits.
-    pub(crate) lanes: u32,
-    /// The first word of the rows, and how many: a multiple of 4 each.
-    pub(crate) word0: u32,
-    pub(crate) word_count: u32,
-    /// Rows of a workgroup: a multiple of 4.
-    pub(crate) depth: u32,
-    /// Where the operands start, in words.
-    pub(crate) packed0: u32,
-    pub(crate) weights0: u32,
-    pub(crate) sums0: u32,
-    /// Of weights of one digit: the power of two that they are multiplied by. Below 32.
-    pub(crate) shift: u32,
-}
-
-pub(crate) static PACKED_ADJOINT: Kernel<Params> =
-    kernel!("packed_adjoint", Params, [Read, Read, ReadWrite], crate::cpu::packed_adjoint, specs);
-
-/// Words of a row that a workgroup takes: 64 samples.
-pub(crate) const TILE: u32 = 4;
-/// The same where there are many: with larger tiles, digits are read less often.
-pub(crate) const LARGE_TILE: u32 = 16;
 /// Words of all rows from which on large tiles fill the largest processors: 256 workgroups of the fewest rows.
 const LARGE_WORDS: u64 = 256 * LEAST_DEPTH * LARGE_TILE as u64;
 /// Fewest rows of a workgroup, so that adding up its sums costs little beside them.
@@ -51,11 +20,6 @@ pub(super) const LEAST_DEPTH: u64 = 512;
 
 /// Fewest sums that a thread of the host takes.
 const LEAST_SUMS: usize = 1 << 14;
-
-fn spec(tile: u32, missing: bool, slices: u64) -> [(&'static str, u32); 3] {
-    let slices = u32::try_from(slices).expect("digits should be few");
-    [("TILE", tile), ("MISSING", missing.into()), ("SLICES", slices)]
-}
 
 /// Words of a row that a workgroup takes, of so many words and rows.
 fn tile(words: u64, rows: u64) -> u32 {
@@ -67,14 +31,6 @@ fn tile(words: u64, rows: u64) -> u32 {
 /// that has sums on, and weights of so many digits.
 pub(crate) fn program(words: u64, rows: u64, slices: u64) -> Program {
     (&PACKED_ADJOINT.def, spec(tile(words, rows), false, slices).to_vec())
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let of = |tile| {
-        [(false, 1), (false, 2), (false, 3), (true, 2), (true, 3)]
-            .map(|(missing, slices)| spec(tile, missing, slices).to_vec())
-    };
-    [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
 }
 
 /// Sums of whole numbers on a device, of the samples from some word of a row on.
@@ -200,7 +156,6 @@ pub(crate) fn adjoint_in_tiles(
     // Sums of so many codes, of 3 where missing ones are listed, times digits fit 32 bits.
     let step = step(device, words, (4 * words).max(width))?.min(1 << 22);
     let wide = sums.words_at_once()?;
-    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
     let spec = spec(tile, rows.missing && !listed, slices);
     for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let last = count.min(first + step);

@@ -2,49 +2,12 @@
 
 use std::ops::Range;
 
-use bytemuck::{Pod, Zeroable};
-
 use super::slices::{Slices, lanes};
 use crate::{
     Device, Error, Result, Tensor,
-    kernel::{Grid, Kernel, Program, kernel},
+    kernel::{Grid, Program, small},
+    kernels::packed_apply::{LARGE_TILE, PACKED_APPLY, Params, TILE, spec},
 };
-
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Words of a row.
-    pub(crate) words: u32,
-    pub(crate) columns: u32,
-    /// Bytes of a row of digits: a multiple of 16, at least 3 `columns`.
-    pub(crate) lanes: u32,
-    /// Where the operands start, in words.
-    pub(crate) packed0: u32,
-    pub(crate) table0: u32,
-    pub(crate) out0: u32,
-    /// 0, which compilers do not know.
-    pub(crate) zero: u32,
-}
-
-pub(crate) static PACKED_APPLY: Kernel<Params> =
-    kernel!("packed_apply", Params, [Read, Read, Read, Read, Write], crate::cpu::packed_apply, specs);
-
-/// Rows of a workgroup.
-pub(crate) const TILE: u32 = 64;
-/// The same where rows are many: with larger tiles, digits are read less often.
-pub(crate) const LARGE_TILE: u32 = 256;
-
-fn spec(tile: u32, missing: bool, digits: bool) -> [(&'static str, u32); 3] {
-    [("TILE", tile), ("MISSING", missing.into()), ("DIGITS", digits.into())]
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let all = [(false, false), (false, true), (true, false), (true, true)];
-    let of = |tile| all.map(|(missing, digits)| spec(tile, missing, digits).to_vec());
-    [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
-}
 
 /// Rows of a workgroup that are fastest for so many: large ones where they have the work of as many small ones as fill the
 /// device, or of three quarters of them, the least that [`Steps`](super::steps::Steps) make of many rows.
@@ -60,15 +23,15 @@ pub(crate) fn program_of_weights(device: &Device, rows: u64) -> Program {
 
 /// The rows of a product.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rows<'a> {
+pub struct Rows<'a> {
     /// (.., words) codes.
-    pub(crate) packed: &'a Tensor<u32>,
+    pub packed: &'a Tensor<u32>,
     /// (.., 2) of each row: the mean that is subtracted, and the factor after that; both 0 for a row that is left out.
-    pub(crate) table: &'a Tensor<f32>,
+    pub table: &'a Tensor<f32>,
     /// Which rows.
-    pub(crate) range: (u64, u64),
+    pub range: (u64, u64),
     /// Whether a code may be missing.
-    pub(crate) missing: bool,
+    pub missing: bool,
 }
 
 impl Rows<'_> {
@@ -167,7 +130,6 @@ fn launch<T: crate::Element>(
     let width = out.shape()[1];
     let per_row = if digits { width } else { 4 * width };
     let step = step(device, words, per_row.max(4 * words).max(8))?;
-    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
     let Range { start: from, end } = rows.range();
     for first in (from..end).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let last = end.min(first + step);

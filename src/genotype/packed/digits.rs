@@ -2,49 +2,19 @@
 
 use std::ops::Range;
 
-use bytemuck::{Pod, Zeroable};
-
 use super::{apply::step, slices::lanes_of};
 use crate::{
     Error, Result, Tensor,
-    kernel::{Grid, Kernel, Program, kernel},
+    kernel::{Grid, Program, small},
+    kernels::{
+        WG,
+        packed_digits::{PACKED_DIGITS, Params, spec},
+    },
 };
-
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Words of a packed row.
-    pub(crate) words: u32,
-    /// The word of the first column's sample.
-    pub(crate) word0: u32,
-    pub(crate) columns: u32,
-    /// Bytes of a row of one set of digits.
-    pub(crate) lanes: u32,
-    /// Where the operands start, in words.
-    pub(crate) packed0: u32,
-    pub(crate) table0: u32,
-    pub(crate) out0: u32,
-}
-
-pub(crate) static PACKED_DIGITS: Kernel<Params> =
-    kernel!("packed_digits", Params, [Read, Read, Write], crate::cpu::packed_digits, specs);
-
-const WG: u32 = 256;
-
-fn spec(sets: u64, slices: u64) -> [(&'static str, u32); 3] {
-    let [sets, slices] = [sets, slices].map(|n| u32::try_from(n).expect("digits should be few"));
-    [("WG", WG), ("SETS", sets), ("SLICES", slices)]
-}
 
 /// The program that [`packed_digits`] launches for so many sets and digits.
 pub(crate) fn program(sets: u64, slices: u64) -> Program {
     (&PACKED_DIGITS.def, spec(sets, slices).to_vec())
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3)].map(|(sets, slices)| spec(sets, slices).to_vec()).to_vec()
 }
 
 /// What each code of a row stands for, in digits.
@@ -93,7 +63,6 @@ pub(crate) fn packed_digits(
     if out.is_empty() {
         return Ok(out);
     }
-    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
     let step = step(device, words, (4 * words).max(wide).max(4 * entries))?;
     for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let end = count.min(first + step);

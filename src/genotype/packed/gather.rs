@@ -2,48 +2,19 @@
 
 use std::ops::Range;
 
-use bytemuck::{Pod, Zeroable};
-
 use super::{apply::step, row_words};
 use crate::{
     Error, Result, Tensor,
-    kernel::{Grid, Kernel, Program, kernel},
+    kernel::{Grid, Program, small},
+    kernels::{
+        WG,
+        packed_gather::{PACKED_GATHER, Params, SWAPPED, spec},
+    },
 };
-
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// Rows of the result.
-    pub(crate) rows: u32,
-    /// Words of a row.
-    pub(crate) words: u32,
-    pub(crate) samples: u32,
-    /// Where the operands start, in words.
-    pub(crate) packed0: u32,
-    pub(crate) order0: u32,
-    pub(crate) out0: u32,
-}
-
-pub(crate) static PACKED_GATHER: Kernel<Params> =
-    kernel!("packed_gather", Params, [Read, Read, Write], crate::cpu::packed_gather, specs);
-
-const WG: u32 = 256;
-
-/// In an order: alleles are counted the other way round, 2 for 0.
-pub(crate) const SWAPPED: u32 = 1 << 31;
-
-fn spec() -> [(&'static str, u32); 1] {
-    [("WG", WG)]
-}
 
 /// The program that [`packed_gather`] launches.
 pub(crate) fn program() -> Program {
     (&PACKED_GATHER.def, spec().to_vec())
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![spec().to_vec()]
 }
 
 /// Most rows that [`packed_gather`] takes from: what fits a binding.
@@ -88,7 +59,6 @@ pub(crate) fn packed_gather(
     if requested > max {
         return Err(Error::Limit { what: "rows to put in order", requested, max });
     }
-    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
     let order = Tensor::from_slice(device, order, &[len])?;
     let x = packed.window(rows.start * words..rows.end * words);
     let places = order.window(0..len);

@@ -19,16 +19,17 @@ use super::{
     adjoint::{self, LEAST_DEPTH, Sums, Weights, packed_adjoint},
     apply::Rows,
     digits::{self, Table, packed_digits},
-    gather::{self, SWAPPED, most_rows, packed_gather},
-    pairs::{self, Terms, packed_pairs},
+    gather::{self, most_rows, packed_gather},
+    pairs::{self, packed_pairs},
     row_words,
-    slices::{SLICES, digits, lanes_of, max_of},
+    slices::{SLICES, lanes_of, max_of},
     steps::Steps,
 };
 use crate::{
     Device, Result, Tensor,
     genotype::scaler::{Fate, Scaler, Standard},
     kernel::Program,
+    kernels::{cpu::digits::digits, packed_gather::SWAPPED, packed_pairs::Terms},
     linalg::{Matrix, gram::to_usize},
 };
 

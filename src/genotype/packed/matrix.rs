@@ -1,18 +1,14 @@
 //! A matrix of 0, 1 and 2 that stays on a device, two bits an entry.
 
 use super::{
-    MAX_SAMPLES, PANEL_ROWS,
-    apply::Rows,
-    pack::{Coding, pack_genotypes},
-    product::Product,
-    row_words,
+    MAX_SAMPLES, PANEL_BYTES, PANEL_ROWS, apply::Rows, pack::pack_genotypes, product::Product, row_words,
     uniform::packed_uniform,
 };
 use crate::{
     Device, Error, Result, Run, Status, Tensor,
-    genotype::{Residency, memory::DEVICE_BUDGET},
+    kernels::pack_genotypes::Coding,
     linalg::{LinearMap, Matrix, Pass},
-    run::Budget,
+    run::{Budget, DEVICE_BUDGET},
     tensor::checked_len,
 };
 
@@ -79,12 +75,16 @@ impl PackedMatrix {
     /// [`Error::OutOfMemory`] when the device's memory does not hold the matrix, where it says how much there is (on the cpu
     /// device, what the system can give); [`Error::Limit`] when one row does not fit a binding; [`Error::Cancelled`].
     pub fn random(device: &Device, rows: u64, columns: u64, seed: u64, run: &Run) -> Result<Self> {
-        let bytes = Residency::Device.panel_bytes().min(device.limits().buffer / 2);
+        let bytes = PANEL_BYTES.min(device.limits().buffer / 2);
         Self::random_in_panels(device, rows, columns, seed, bytes, run)
     }
 
     /// [`random`](Self::random) in panels of about so many bytes, which changes no bit.
-    pub(crate) fn random_in_panels(
+    ///
+    /// # Errors
+    /// As [`random`](Self::random).
+    #[doc(hidden)]
+    pub fn random_in_panels(
         device: &Device,
         rows: u64,
         columns: u64,
@@ -177,7 +177,8 @@ impl PackedMatrix {
     }
 
     /// The packed rows.
-    pub(crate) fn panels(&self) -> &[Tensor<u32>] {
+    #[doc(hidden)]
+    pub fn panels(&self) -> &[Tensor<u32>] {
         &self.panels
     }
 

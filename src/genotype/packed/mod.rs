@@ -27,6 +27,9 @@ pub use self::matrix::PackedMatrix;
 /// below 2^31.
 pub(crate) const MAX_SAMPLES: u64 = (1 << 23) - 1;
 
+/// Bytes of a panel that stays on the device, about: what fills a GPU, in few launches.
+pub(crate) const PANEL_BYTES: u64 = 256 << 20;
+
 /// Most rows of a panel, so that narrow ones do not need a large table of factors.
 pub(crate) const PANEL_ROWS: u64 = 1 << 20;
 

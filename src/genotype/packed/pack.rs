@@ -2,82 +2,23 @@
 
 use std::ops::Range;
 
-use bytemuck::{Pod, Zeroable};
-
 use super::row_words;
 use crate::{
     Error, Result, Tensor,
-    kernel::{Grid, Kernel, Program, kernel},
+    kernel::{Grid, Program, small},
+    kernels::pack_genotypes::{Coding, PACK_GENOTYPES, Params, spec},
     linalg::Stats,
     tensor::Pending,
 };
-
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    pub(crate) samples: u32,
-    /// Bytes of a row of `raw`.
-    pub(crate) row_bytes: u32,
-    /// Words of a row of `packed`.
-    pub(crate) words: u32,
-    /// Where `raw` starts, in bytes, and `packed` and `counts`, in words.
-    pub(crate) raw0: u32,
-    pub(crate) packed0: u32,
-    pub(crate) counts0: u32,
-}
-
-pub(crate) static PACK_GENOTYPES: Kernel<Params> =
-    kernel!("pack_genotypes", Params, [Read, Write, Write], crate::cpu::pack_genotypes, specs);
-
-const WG: u32 = 64;
-
-/// How genotypes are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coding {
-    /// One allele a sample, i8: 0 reference, above 0 alternate, -1 or -2 missing.
-    Haploid = 0,
-    /// Two alleles a sample, i8: 0 reference, above 0 alternate, -1 missing, -2 not there.
-    Diploid = 1,
-    /// Dosages of 0 to 2, i8; -1 is missing.
-    Dosages = 2,
-    /// PLINK's codes, four a byte, counting the first allele of the .bim file.
-    PlinkA1 = 3,
-    /// The same, counting the second.
-    PlinkA2 = 4,
-    /// Our codes, four a byte: packed before.
-    Codes = 5,
-}
-
-impl Coding {
-    /// Bytes of a row.
-    pub(crate) const fn row_bytes(self, samples: u64) -> u64 {
-        match self {
-            Self::Haploid | Self::Dosages => samples,
-            Self::Diploid => 2 * samples,
-            Self::PlinkA1 | Self::PlinkA2 | Self::Codes => samples.div_ceil(4),
-        }
-    }
-}
-
-fn spec(coding: Coding) -> [(&'static str, u32); 2] {
-    [("WG", WG), ("CODING", coding as u32)]
-}
 
 /// The program that [`pack_genotypes`] launches for a coding.
 pub(crate) fn program(coding: Coding) -> Program {
     (&PACK_GENOTYPES.def, spec(coding).to_vec())
 }
 
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    use Coding::{Codes, Diploid, Dosages, Haploid, PlinkA1, PlinkA2};
-    [Haploid, Diploid, Dosages, PlinkA1, PlinkA2, Codes].iter().map(|&coding| spec(coding).to_vec()).collect()
-}
-
 /// The counts of some rows, on their way to the host.
 #[derive(Debug)]
-pub(crate) struct PendingCounts {
+pub struct PendingCounts {
     counts: Pending<u32>,
     samples: u64,
 }
@@ -109,7 +50,7 @@ impl PendingCounts {
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
-pub(crate) fn pack_genotypes(
+pub fn pack_genotypes(
     raw: &Tensor<u8>,
     coding: Coding,
     samples: u64,
@@ -136,7 +77,6 @@ pub(crate) fn pack_genotypes(
     if step == 0 {
         return Err(Error::Limit { what: "bytes of a row of genotypes", requested: widest, max: binding });
     }
-    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
     for start in (0..if samples == 0 { 0 } else { rows }).step_by(usize::try_from(step).unwrap_or(usize::MAX))
     {
         let Range { start, end } = start..rows.min(start + step);

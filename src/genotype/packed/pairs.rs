@@ -2,80 +2,26 @@
 
 use std::ops::Range;
 
-use bytemuck::{Pod, Zeroable};
-
 use super::{adjoint::Sums, apply::step, row_words};
 use crate::{
     Error, Result, Tensor,
-    kernel::{Grid, Kernel, Program, kernel},
+    kernel::{Grid, Program, small},
+    kernels::{
+        WG,
+        packed_pairs::{PACKED_PAIRS, Params, spec},
+    },
 };
-
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    pub(crate) rows: u32,
-    /// Words of a row.
-    pub(crate) words: u32,
-    pub(crate) columns: u32,
-    /// The first word of the samples that have sums, and how many words.
-    pub(crate) word0: u32,
-    pub(crate) word_count: u32,
-    /// The first word of the columns.
-    pub(crate) column_word: u32,
-    /// Where the operands start, in words.
-    pub(crate) packed0: u32,
-    pub(crate) table0: u32,
-    pub(crate) sums0: u32,
-}
-
-pub(crate) static PACKED_PAIRS: Kernel<Params> =
-    kernel!("packed_pairs", Params, [Read, Read, ReadWrite], crate::cpu::packed_pairs, specs);
-
-const WG: u32 = 256;
-
-fn spec() -> [(&'static str, u32); 1] {
-    [("WG", WG)]
-}
 
 /// The program that [`packed_pairs`] launches.
 pub(crate) fn program() -> Program {
     (&PACKED_PAIRS.def, spec().to_vec())
 }
 
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![spec().to_vec()]
-}
-
-/// What the products of a row's codes come to.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Terms {
-    /// Of two codes 1; of 1 and a missing code; of two missing codes. At most 2^23.
-    pub(crate) one: u32,
-    pub(crate) filled: u32,
-    pub(crate) square: u32,
-    /// The power of two that these are multiplied by: below 32.
-    pub(crate) shift: u32,
-}
-
-impl Terms {
-    /// What two codes, neither of which is 0, come to.
-    pub(crate) const fn product(&self, a: u32, b: u32) -> i64 {
-        let product = match (a, b) {
-            (3, 3) => self.square,
-            (3, code) | (code, 3) => code * self.filled,
-            (a, b) => a * b * self.one,
-        };
-        (product as i64) << self.shift
-    }
-}
-
 /// Adds the products of the codes of each sample and each column to `sums`: exact. Columns are all samples from that of the
 /// sums' first word on, or some words of them. Enqueues; does not wait.
 ///
-/// `terms` (rows, 4) are the [`Terms`] of each row of `rows`. The work is that of reading the rows, and of the pairs of codes
-/// that are not 0.
+/// `terms` (rows, 4) are the [`Terms`](crate::kernels::packed_pairs::Terms) of each row of `rows`. The work is that of
+/// reading the rows, and of the pairs of codes that are not 0.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
@@ -104,7 +50,6 @@ pub(crate) fn packed_pairs(
     let device = packed.device();
     let step = step(device, words, 4 * words.max(4))?;
     let wide = sums.words_at_once()?;
-    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
     for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let last = count.min(first + step);
         let x = packed.window((rows.start + first) * words..(rows.start + last) * words);

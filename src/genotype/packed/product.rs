@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{
     adjoint::{self, LEAST_DEPTH, Sums, packed_adjoint},
-    apply::{self, Rows, TILE, packed_apply, packed_weights},
+    apply::{self, Rows, packed_apply, packed_weights},
     row_words,
     slices::{MAX_COLUMNS, SLICES, Slices, lanes, unit},
     steps::Steps,
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     Device, Error, Result, Tensor,
     kernel::Program,
+    kernels::packed_apply::TILE,
     linalg::{Matrix, gram::IN_FLIGHT},
     tensor::Pending,
 };
@@ -37,7 +38,7 @@ struct Group {
 
 /// A product of the standardised packed matrix A with a matrix of the host, in groups of columns that fit the device.
 #[derive(Debug)]
-pub(crate) struct Product {
+pub struct Product {
     device: Device,
     groups: Vec<Group>,
     samples: u64,
@@ -46,14 +47,14 @@ pub(crate) struct Product {
 }
 
 impl Product {
-    /// `A X`, or with the [bounds](super::super::tally::Tally::bounds) of all rows `Aᵀ (A X)`, for X (samples, columns).
+    /// `A X`, or with `bounds` (`Tally::bounds`) of all rows `Aᵀ (A X)`, for X (samples, columns).
     ///
     /// `centred`: whether the mean is subtracted from dosages. Else only missing ones become it.
     ///
     /// # Errors
     /// [`Error::Argument`] for NaN and infinity in X; [`Error::Limit`] when not even one column fits a binding;
     /// [`Error::OutOfMemory`].
-    pub(crate) fn new(device: &Device, x: &Matrix, centred: bool, bounds: Option<[f64; 2]>) -> Result<Self> {
+    pub fn new(device: &Device, x: &Matrix, centred: bool, bounds: Option<[f64; 2]>) -> Result<Self> {
         let (samples, columns) = (x.rows() as u64, x.cols());
         let words = row_words(samples);
         let width = group_columns(device, words, columns as u64)?;
@@ -105,7 +106,7 @@ impl Product {
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn add(&mut self, rows: Rows<'_>) -> Result<()> {
+    pub fn add(&mut self, rows: Rows<'_>) -> Result<()> {
         for Group { x, factors, adjoint, .. } in &mut self.groups {
             let Some((_, sums)) = adjoint else { continue };
             for part in parts(rows, x.columns) {
@@ -120,7 +121,7 @@ impl Product {
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn weigh(&self, rows: Rows<'_>) -> Result<()> {
+    pub fn weigh(&self, rows: Rows<'_>) -> Result<()> {
         for Group { x, factors, .. } in &self.groups {
             for part in parts(rows, x.columns) {
                 packed_weights(part, x, factors)?;
@@ -141,7 +142,7 @@ impl Product {
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn finish(self) -> Result<Matrix> {
+    pub fn finish(self) -> Result<Matrix> {
         let mut total = Matrix::zeros(usize::try_from(self.samples).unwrap_or(usize::MAX), self.columns);
         for Group { first, x, adjoint, .. } in &self.groups {
             let Some((weight_units, sums)) = adjoint else { continue };

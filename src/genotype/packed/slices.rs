@@ -9,7 +9,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::sample;
-use crate::{Device, Error, Result, Tensor, linalg::Matrix};
+use crate::{Device, Error, Result, Tensor, kernels::cpu::digits::digits, linalg::Matrix};
 
 /// Digits of a number.
 pub(crate) const SLICES: u64 = 3;
@@ -50,16 +50,6 @@ pub(crate) fn unit(largest: f64) -> f64 {
     let most = f64::from(1 << 22);
     let unit = power / if largest / power * most <= MAX { most } else { most / 2.0 };
     unit.max(f64::from_bits(1))
-}
-
-/// The digits of a multiple, the lowest first.
-pub(crate) const fn digits(multiple: i32) -> [i8; 3] {
-    let [low, ..] = multiple.to_le_bytes();
-    let rest = (multiple - low.cast_signed() as i32) >> 8;
-    let [middle, ..] = rest.to_le_bytes();
-    let high = (rest - middle.cast_signed() as i32) >> 8;
-    let [high, ..] = high.to_le_bytes();
-    [low.cast_signed(), middle.cast_signed(), high.cast_signed()]
 }
 
 /// Samples that one task takes: whole words of a row.

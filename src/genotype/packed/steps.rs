@@ -1,7 +1,6 @@
 //! Rows that two products take after each other, before the next rows.
 
-use super::apply::LARGE_TILE;
-use crate::Limits;
+use crate::{Limits, kernels::packed_apply::LARGE_TILE};
 
 /// Steps over rows: as many rows as stay near the processor between the two products, but as many as fill the device.
 #[derive(Clone, Copy, Debug)]

@@ -1,38 +1,15 @@
 //! Random rows of codes 0, 1 and 2.
 
-use bytemuck::{Pod, Zeroable};
-
 use super::row_words;
 use crate::{
     Device, Error, Result, Tensor,
-    kernel::{Grid, Kernel, kernel},
+    kernel::{Grid, small},
+    kernels::{
+        WG,
+        packed_uniform::{PACKED_UNIFORM, Params, spec},
+    },
     random::random_words,
 };
-
-/// Parameters of the kernel.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Params {
-    /// Words of all rows.
-    pub(crate) n: u32,
-    /// Words of a row.
-    pub(crate) words: u32,
-    pub(crate) columns: u32,
-    pub(crate) packed0: u32,
-}
-
-pub(crate) static PACKED_UNIFORM: Kernel<Params> =
-    kernel!("packed_uniform", Params, [ReadWrite], crate::cpu::packed_uniform, specs);
-
-const WG: u32 = 256;
-
-fn spec() -> [(&'static str, u32); 1] {
-    [("WG", WG)]
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![spec().to_vec()]
-}
 
 /// Rows `first..first + rows` of a random matrix of `columns` entries in {0, 1, 2}: (rows, words) codes, the same for a seed
 /// on every device and in any pieces. Enqueues; does not wait.
@@ -42,7 +19,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
 ///
 /// # Errors
 /// [`Error::Limit`] when a row does not fit a binding, or the rows a buffer; [`Error::OutOfMemory`].
-pub(crate) fn packed_uniform(
+pub fn packed_uniform(
     device: &Device,
     seed: u64,
     first: u64,
@@ -63,7 +40,6 @@ pub(crate) fn packed_uniform(
     if step == 0 {
         return Err(Error::Limit { what: "bytes of a row of genotypes", requested: 4 * words, max: room });
     }
-    let small = |n: u64| u32::try_from(n).expect("a panel should be small");
     for first in (0..rows).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
         let end = rows.min(first.saturating_add(step));
         let n = (end - first) * words;

@@ -109,7 +109,7 @@ pub fn project(
     let (n, k) = (genotypes.samples(), reference.components());
     let matched = Matched { reference, matches };
     let mut map = Standardized::of_reference(genotypes, device, matched)?;
-    let OnePass { budget: memory, prefetch, upload_rows, .. } = plan(&map, device, matched, run)?;
+    let OnePass { budget: memory, prefetch, upload_rows, .. } = plan(&map, matched, run)?;
     map.prefetch(prefetch);
     map.upload(upload_rows.min(map.panel_rows(Residency::Store.panel_bytes())));
     let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
@@ -176,7 +176,7 @@ fn check(genotypes: &Genotypes, reference: &ReferenceLoadings, matches: &[Option
 ///
 /// # Errors
 /// [`Error::Budget`] with the least that would do.
-fn plan(map: &Standardized<'_>, device: &Device, matched: Matched<'_>, run: &Run) -> Result<OnePass> {
+fn plan(map: &Standardized<'_>, matched: Matched<'_>, run: &Run) -> Result<OnePass> {
     let [variants, n] = map.shape();
     // The count of missing calls is a column more.
     let k = matched.reference.components() as u64 + 1;
@@ -192,6 +192,6 @@ fn plan(map: &Standardized<'_>, device: &Device, matched: Matched<'_>, run: &Run
     let held = matched.reference.bytes() + size_of_val(matched.matches) as u64;
     let held = run.memory.host.map_or(0, |_| held);
     let host = stream_bytes(map).saturating_add(on_host).saturating_add(held);
-    let on_device = block_bytes(map, device.shares_host_memory(), 1).saturating_add(products);
+    let on_device = block_bytes(map, 1).saturating_add(products);
     OnePass::new(map, run, host, on_device)
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     ChunkedArray, Device, Error, Run, Status,
-    genotype::{GenotypeKind, MemoryArray, Scaler, Storable, packed::pack::Coding, panel::Held},
+    genotype::{GenotypeKind, MemoryArray, Scaler, Storable, panel::Held},
+    kernels::pack_genotypes::Coding,
     random::philox,
 };
 

@@ -7,8 +7,8 @@ use bytemuck::{Pod, Zeroable};
 use super::{control, device, open};
 use crate::{
     Device, DeviceOptions, Error, Run, Tensor,
-    driver::cpu::CpuLaunch,
     genotype::{Genotypes, MemoryArray, Method, PcaOptions, Scaler, pca},
+    kernel::CpuLaunch,
     kernel::{Access, Grid, Kernel},
     linalg::{self, Stop},
     random::philox,

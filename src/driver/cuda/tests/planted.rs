@@ -11,7 +11,7 @@ use crate::{
     DType, DeviceOptions, Element, Result, Tensor,
     device::Device,
     kernel::{Grid, Kernel, Spec},
-    linalg::{
+    kernels::{
         matmul::{self, MATMUL},
         reduce::{self, REDUCE},
     },

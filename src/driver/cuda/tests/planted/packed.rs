@@ -6,15 +6,15 @@ use super::{each_bug_shows, numbers};
 use crate::{
     Result, Tensor,
     device::Device,
-    genotype::packed::{
-        adjoint::{self, PACKED_ADJOINT},
-        apply::{self, PACKED_APPLY},
-        missing::{self, PACKED_MISSING},
-        pack::{self, PACK_GENOTYPES},
-        row_words,
-        uniform::{self, PACKED_UNIFORM},
-    },
+    genotype::packed::row_words,
     kernel::{Grid, Kernel},
+    kernels::{
+        pack_genotypes::{self as pack, PACK_GENOTYPES},
+        packed_adjoint::{self as adjoint, PACKED_ADJOINT},
+        packed_apply::{self as apply, PACKED_APPLY},
+        packed_missing::{self as missing, PACKED_MISSING},
+        packed_uniform::{self as uniform, PACKED_UNIFORM},
+    },
     random::philox,
 };
 

@@ -4,12 +4,12 @@ use super::{Extents, cpu, each_bug_shows, words};
 use crate::{
     Result, Tensor,
     device::Device,
-    genotype::packed::{
-        digits::{self, PACKED_DIGITS},
-        gather::{self, PACKED_GATHER},
-        pairs::{self, PACKED_PAIRS},
-    },
     kernel::{Grid, Kernel},
+    kernels::{
+        packed_digits::{self as digits, PACKED_DIGITS},
+        packed_gather::{self as gather, PACKED_GATHER},
+        packed_pairs::{self as pairs, PACKED_PAIRS},
+    },
 };
 
 fn digits(device: &Device, kernel: &'static Kernel<digits::Params>, of: Extents) -> Result<Vec<u32>> {

@@ -1,0 +1,37 @@
+//! Whole numbers as three balanced bytes: digits to the base 256, of -128 to 127.
+
+/// The digits of a multiple, the lowest first.
+pub(crate) const fn digits(multiple: i32) -> [i8; 3] {
+    let [low, ..] = multiple.to_le_bytes();
+    let rest = (multiple - low.cast_signed() as i32) >> 8;
+    let [middle, ..] = rest.to_le_bytes();
+    let high = (rest - middle.cast_signed() as i32) >> 8;
+    let [high, ..] = high.to_le_bytes();
+    [low.cast_signed(), middle.cast_signed(), high.cast_signed()]
+}
+
+/// The nearest whole number within the range of digits, ties to even.
+#[inline(always)]
+pub(crate) fn multiple(weight: f32) -> i32 {
+    // 1.5 times 2^23: what is added to it is rounded to whole numbers, which its bits then show. Vectors have no
+    // conversion that Rust's `as` is.
+    const SHIFT: f32 = 12_582_912.0;
+    let whole = |x: f32| x.to_bits().cast_signed() - SHIFT.to_bits().cast_signed();
+    #[allow(clippy::manual_clamp, reason = "of NaN, this makes a number whose bits do not overflow")]
+    let weight = weight.round_ties_even().max(-8_355_711.0).min(8_355_711.0);
+    let high = weight * (1.0 / 256.0) + SHIFT;
+    let low = weight - (high - SHIFT) * 256.0 + SHIFT;
+    256 * whole(high) + whole(low)
+}
+
+/// The number that three sums of digits stand for: exact until the last additions round.
+#[inline(always)]
+pub(crate) fn join([low, middle, high]: [u32; 3]) -> f32 {
+    (widen(high) * 256.0 + widen(middle)) * 256.0 + widen(low)
+}
+
+/// A whole number in f32: rounded once.
+#[inline(always)]
+fn widen(x: u32) -> f32 {
+    x.cast_signed() as f32
+}

@@ -1,0 +1,10 @@
+//! What cpu functions of several kernels share.
+
+pub(crate) mod bits;
+pub(crate) mod calls;
+pub(crate) mod digits;
+pub(crate) mod dot;
+pub(crate) mod load;
+pub(crate) mod quads;
+pub(crate) mod simd;
+pub(crate) mod sparse;

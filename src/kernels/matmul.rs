@@ -1,0 +1,193 @@
+//! c[m, n] (+)= op(a)[m, k] op(b)[k, n], with faer's matmul on tiles fixed by the shape.
+
+use std::borrow::Cow;
+
+use bytemuck::{Pod, Zeroable};
+use faer::{
+    Accum, MatMut, MatRef, Par,
+    linalg::matmul::{
+        matmul as tile_matmul,
+        triangular::{self, BlockStructure},
+    },
+};
+use rayon::prelude::*;
+
+use super::cpu::load::load;
+use crate::{
+    DType,
+    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+};
+
+/// Parameters of the kernel: extents, row strides, first elements, all in elements.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) m: u32,
+    pub(crate) n: u32,
+    pub(crate) k: u32,
+    pub(crate) lda: u32,
+    pub(crate) ldb: u32,
+    pub(crate) ldc: u32,
+    pub(crate) a0: u32,
+    pub(crate) b0: u32,
+    pub(crate) c0: u32,
+    /// Whether c is added to.
+    pub(crate) accumulate: u32,
+    /// Whether tiles above the diagonal are left out, and where this panel's corner lies in the whole result.
+    pub(crate) lower: u32,
+    pub(crate) row0: u32,
+    pub(crate) col0: u32,
+    /// Codes of the elements' types.
+    pub(crate) a_type: u32,
+    pub(crate) b_type: u32,
+}
+
+pub(crate) static MATMUL: Kernel<Params> = kernel!("matmul", Params, [Read, Read, ReadWrite], matmul, specs);
+
+/// Rows and columns of c that one workgroup makes: of small and thin products, and on any device.
+pub(crate) const TILE: u32 = 64;
+/// The same for large products of f32, where each element that is loaded should be used more often.
+pub(crate) const LARGE_TILE: u32 = 128;
+/// Bytes of workgroup memory from which a device takes large tiles.
+pub(crate) const LARGE_TILE_MEMORY: u32 = 48 << 10;
+
+/// f32 has kernels of its own, since in others the type of the elements costs a jump. `transposed`: how a and b are stored.
+pub(crate) fn spec(tile: u32, transposed: [bool; 2], narrow: bool) -> [(&'static str, u32); 4] {
+    let [a, b] = transposed.map(u32::from);
+    [("TILE", tile), ("TRANS_A", a), ("TRANS_B", b), ("NARROW", narrow.into())]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    let of = |(tile, narrow)| {
+        [[false, false], [true, false], [false, true]]
+            .map(|transposed| spec(tile, transposed, narrow).to_vec())
+    };
+    [(TILE, false), (TILE, true), (LARGE_TILE, false)].into_iter().flat_map(of).collect()
+}
+
+/// Tiles of c that run in parallel: packing both panels of one costs 1/48 of its arithmetic at any k, and whole
+/// register tiles fit (96 rows with AVX-512).
+const CPU_TILE: usize = 192;
+/// Tiles of a small c, so that there are enough for many threads.
+const SMALL_CPU_TILE: usize = 96;
+/// Elements of c from which tiles are large.
+const LARGE: usize = 32 * CPU_TILE * CPU_TILE;
+/// Extent along m and n over which narrow operands are decoded at once: at most 32 MiB of f32 each.
+const SPAN: usize = 8192;
+/// Extent along k of the same.
+const DEPTH: usize = 1024;
+
+/// An operand as stored: `rows` by `cols` after `op`, one of the two contiguous.
+struct Operand<'a> {
+    arg: CpuArg<'a>,
+    dtype: DType,
+    start: usize,
+    stride: usize,
+    transposed: bool,
+}
+
+impl Operand<'_> {
+    /// The block at (row, col) of op(x) as f32, stored as the operand is, and the stride of that.
+    fn block(&self, rows: (usize, usize), cols: (usize, usize)) -> (Cow<'_, [f32]>, usize) {
+        let ((r0, r1), (c0, c1)) = if self.transposed { (cols, rows) } else { (rows, cols) };
+        let (height, width) = (r1 - r0, c1 - c0);
+        if height == 0 || width == 0 {
+            // The place of an empty block may lie outside of an empty operand.
+            return (Cow::Borrowed(&[]), width);
+        }
+        let first = self.start + r0 * self.stride + c0;
+        if self.dtype == DType::F32 {
+            let end = first + (height - 1) * self.stride + width;
+            return (Cow::Borrowed(&self.arg.read::<f32>()[first..end]), self.stride);
+        }
+        let mut block = vec![0.0; height * width];
+        block.par_chunks_mut(width).enumerate().for_each(|(row, out)| {
+            load(&self.arg, self.dtype, first + row * self.stride, out);
+        });
+        (Cow::Owned(block), width)
+    }
+
+    /// A view of op(x) on what [`block`](Self::block) gave.
+    fn view<'b>(&self, block: &'b [f32], stride: usize, rows: usize, cols: usize) -> MatRef<'b, f32> {
+        if self.transposed {
+            MatRef::from_row_major_slice_with_stride(block, cols, rows, stride).transpose()
+        } else {
+            MatRef::from_row_major_slice_with_stride(block, rows, cols, stride)
+        }
+    }
+}
+
+fn matmul(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let [ta, tb] = ["TRANS_A", "TRANS_B"].map(|name| launch.constant(name) != 0);
+    let [a_type, b_type] = [p.a_type, p.b_type].map(DType::from_code);
+    let [a, b, c] = launch.args();
+    let a = Operand { arg: a, dtype: a_type, start: p.a0 as usize, stride: p.lda as usize, transposed: ta };
+    let b = Operand { arg: b, dtype: b_type, start: p.b0 as usize, stride: p.ldb as usize, transposed: tb };
+    let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
+    let c = &mut c.write::<f32>()[p.c0 as usize..];
+    let c_len = (m - 1) * p.ldc as usize + n;
+    // Not by from_row_major_slice_with_stride_mut, which in faer 0.24.4 takes the rows for columns and so writes outside
+    // of the slice.
+    let c = MatMut::from_column_major_slice_with_stride_mut(&mut c[..c_len], n, m, p.ldc as usize);
+    let mut c = c.transpose_mut();
+    // f32 operands are used in place, so only narrow ones bound the span.
+    let span = if a_type == DType::F32 && b_type == DType::F32 { usize::MAX } else { SPAN };
+    let depth = if span == SPAN { DEPTH } else { usize::MAX };
+    for rows in pieces(m, span) {
+        for cols in pieces(n, span) {
+            for inner in pieces(k, depth) {
+                let (a_block, a_stride) = a.block(rows, inner);
+                let (b_block, b_stride) = b.block(inner, cols);
+                let (height, width, depth) = (rows.1 - rows.0, cols.1 - cols.0, inner.1 - inner.0);
+                let product = Product {
+                    a: a.view(&a_block, a_stride, height, depth),
+                    b: b.view(&b_block, b_stride, depth, width),
+                    accum: if inner.0 > 0 || p.accumulate != 0 { Accum::Add } else { Accum::Replace },
+                    diagonal: (p.lower != 0).then_some((p.row0 as usize + rows.0, p.col0 as usize + cols.0)),
+                };
+                product.run(c.as_mut().submatrix_mut(rows.0, cols.0, height, width));
+            }
+        }
+    }
+}
+
+/// `0..len` in pieces of at most `size`; one empty piece where there is nothing, so that a product with k = 0 clears.
+fn pieces(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..len.max(1))
+        .step_by(size.min(len.max(1)))
+        .map(move |start| (start, len.min(start.saturating_add(size))))
+}
+
+/// A product in f32 whose tiles run in parallel, each on one thread, so that the thread count changes no bit.
+struct Product<'a> {
+    a: MatRef<'a, f32>,
+    b: MatRef<'a, f32>,
+    accum: Accum,
+    /// Row and column of c's corner in the whole result, when only its lower triangle is wanted.
+    diagonal: Option<(usize, usize)>,
+}
+
+impl Product<'_> {
+    fn run(&self, c: MatMut<'_, f32>) {
+        let size = if c.nrows() * c.ncols() < LARGE { SMALL_CPU_TILE } else { CPU_TILE };
+        c.par_row_chunks_mut(size).enumerate().for_each(|(i, band)| {
+            band.par_col_chunks_mut(size).enumerate().for_each(|(j, tile)| {
+                self.tile(i * size, j * size, tile);
+            });
+        });
+    }
+
+    fn tile(&self, row: usize, col: usize, c: MatMut<'_, f32>) {
+        let a = self.a.subrows(row, c.nrows());
+        let b = self.b.subcols(col, c.ncols());
+        match self.diagonal {
+            Some((row0, col0)) if row0 + row + c.nrows() <= col0 + col => {}
+            Some((row0, col0)) if row0 + row == col0 + col && c.nrows() == c.ncols() => {
+                let (whole, lower) = (BlockStructure::Rectangular, BlockStructure::TriangularLower);
+                triangular::matmul(c, lower, self.accum, a, whole, b, whole, 1.0, Par::Seq);
+            }
+            _ => tile_matmul(c, self.accum, a, b, 1.0, Par::Seq),
+        }
+    }
+}

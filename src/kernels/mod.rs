@@ -1,0 +1,86 @@
+//! Every kernel, each in a room of its own: its parameters, the constants it is compiled with, and its function for the cpu
+//! device, over whole slices and in pieces fixed by the shape alone. Its other sources are `cuda/NAME.cu` and
+//! `shaders/NAME.wgsl`.
+
+pub(crate) mod cpu;
+pub(crate) mod dosage;
+pub(crate) mod matmul;
+pub(crate) mod pack;
+pub(crate) mod pack_genotypes;
+pub(crate) mod packed_adjoint;
+pub(crate) mod packed_apply;
+pub(crate) mod packed_digits;
+pub(crate) mod packed_gather;
+pub(crate) mod packed_missing;
+pub(crate) mod packed_pairs;
+pub(crate) mod packed_standardize;
+pub(crate) mod packed_uniform;
+pub(crate) mod planes;
+pub(crate) mod random;
+pub(crate) mod reduce;
+pub(crate) mod scale_columns;
+pub(crate) mod standardize;
+pub(crate) mod unpack;
+
+#[cfg(feature = "cuda")]
+use crate::{
+    Result,
+    kernel::{Kernel, KernelDef},
+};
+
+/// Invocations of a workgroup, where a kernel has no reason for another number. A device may have fewer, that do more each.
+pub(crate) const WG: u32 = 256;
+
+/// One line for each kernel, with `$of` around it.
+#[cfg(any(test, feature = "cuda"))]
+macro_rules! each_kernel {
+    ($of:path) => {
+        [
+            $of(&$crate::kernels::pack::PACK),
+            $of(&$crate::kernels::unpack::UNPACK),
+            $of(&$crate::kernels::planes::SPLIT_PLANES),
+            $of(&$crate::kernels::planes::MERGE_PLANES),
+            $of(&$crate::kernels::dosage::DOSAGE),
+            $of(&$crate::kernels::matmul::MATMUL),
+            $of(&$crate::kernels::pack_genotypes::PACK_GENOTYPES),
+            $of(&$crate::kernels::packed_adjoint::PACKED_ADJOINT),
+            $of(&$crate::kernels::packed_apply::PACKED_APPLY),
+            $of(&$crate::kernels::packed_digits::PACKED_DIGITS),
+            $of(&$crate::kernels::packed_gather::PACKED_GATHER),
+            $of(&$crate::kernels::packed_missing::PACKED_MISSING),
+            $of(&$crate::kernels::packed_pairs::PACKED_PAIRS),
+            $of(&$crate::kernels::packed_standardize::PACKED_STANDARDIZE),
+            $of(&$crate::kernels::packed_uniform::PACKED_UNIFORM),
+            $of(&$crate::kernels::random::RANDOM),
+            $of(&$crate::kernels::reduce::REDUCE),
+            $of(&$crate::kernels::scale_columns::SCALE_COLUMNS),
+            $of(&$crate::kernels::standardize::STANDARDIZE),
+        ]
+    };
+}
+
+/// Every kernel.
+#[cfg(feature = "cuda")]
+pub(crate) static KERNELS: &[&KernelDef] = &each_kernel!(def);
+
+#[cfg(feature = "cuda")]
+const fn def<P>(kernel: &'static Kernel<P>) -> &'static KernelDef {
+    &kernel.def
+}
+
+/// Writes every CUDA kernel as PTX into a folder, for machines that have NVIDIA's driver and no NVRTC.
+///
+/// A program finds the folder by the name `kernels` beside itself, as `../share/teatime/kernels`, or where
+/// `TEATIME_CUDA_KERNELS` says. It holds what this very version of the crate launches, for compute capability 8.0 and
+/// newer. Needs NVRTC 12.0 (no GPU), so that drivers from 525 on load the PTX: `pip install nvidia-cuda-nvrtc-cu12==12.0.140`.
+///
+/// # Errors
+/// [`Error::Driver`](crate::Error::Driver) without NVRTC 12.0, [`Error::Io`](crate::Error::Io) where a file cannot be
+/// written, [`Error::Compile`](crate::Error::Compile).
+#[cfg(feature = "cuda")]
+pub fn write_cuda_kernels(folder: impl AsRef<std::path::Path>) -> Result<()> {
+    crate::driver::cuda::write_kernels(KERNELS, folder.as_ref())
+}
+
+#[cfg(test)]
+mod tests;

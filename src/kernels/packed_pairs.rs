@@ -1,0 +1,164 @@
+//! Products of packed rows that are mostly 0, sample by sample.
+
+use bytemuck::{Pod, Zeroable};
+use pulp::NullaryFnOnce;
+use rayon::prelude::*;
+
+use super::{
+    WG,
+    cpu::{
+        dot::{Dot, Path, Work},
+        sparse::code,
+    },
+    packed_adjoint::add,
+};
+use crate::kernel::{CpuLaunch, Kernel, kernel};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) rows: u32,
+    /// Words of a row.
+    pub(crate) words: u32,
+    pub(crate) columns: u32,
+    /// The first word of the samples that have sums, and how many words.
+    pub(crate) word0: u32,
+    pub(crate) word_count: u32,
+    /// The first word of the columns.
+    pub(crate) column_word: u32,
+    /// Where the operands start, in words.
+    pub(crate) packed0: u32,
+    pub(crate) table0: u32,
+    pub(crate) sums0: u32,
+}
+
+pub(crate) static PACKED_PAIRS: Kernel<Params> =
+    kernel!("packed_pairs", Params, [Read, Read, ReadWrite], packed_pairs, specs);
+
+/// What the products of a row's codes come to.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Terms {
+    /// Of two codes 1; of 1 and a missing code; of two missing codes. At most 2^23.
+    pub(crate) one: u32,
+    pub(crate) filled: u32,
+    pub(crate) square: u32,
+    /// The power of two that these are multiplied by: below 32.
+    pub(crate) shift: u32,
+}
+
+impl Terms {
+    /// What two codes, neither of which is 0, come to.
+    pub(crate) const fn product(&self, a: u32, b: u32) -> i64 {
+        let product = match (a, b) {
+            (3, 3) => self.square,
+            (3, code) | (code, 3) => code * self.filled,
+            (a, b) => a * b * self.one,
+        };
+        (product as i64) << self.shift
+    }
+}
+
+pub(crate) fn spec() -> [(&'static str, u32); 1] {
+    [("WG", WG)]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    vec![spec().to_vec()]
+}
+
+/// Words of a row that one task takes: 1,024 samples, whose sums a level 2 cache holds.
+const STRIP: usize = 64;
+/// Words of the columns that are looked at together: 64 columns.
+const COLUMN_WORDS: usize = 4;
+
+fn packed_pairs(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let [packed, terms, sums] = launch.args();
+    let (rows, words, cols) = (p.rows as usize, p.words as usize, p.columns as usize);
+    let (word0, word1) = (p.word0 as usize, (p.word0 + p.word_count) as usize);
+    let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
+    let terms: &[Terms] = bytemuck::cast_slice(&terms.read::<u32>()[p.table0 as usize..][..4 * rows]);
+    // What pads the last words has no sums, and is 0.
+    let sums = &mut sums.write::<u32>()[p.sums0 as usize..];
+    let len = sums.len().min(16 * (word1 - word0) * cols * 2);
+    let column_word = p.column_word as usize;
+    let pairs = Pairs { packed, words, terms, columns: (column_word, column_word + cols.div_ceil(16)), cols };
+    sums[..len].par_chunks_mut(16 * STRIP * cols * 2).enumerate().for_each(|(strip, sums)| {
+        let word0 = word0 + strip * STRIP;
+        Path::best().run(Strip { pairs, samples: (word0, word1.min(word0 + STRIP)), sums });
+    });
+}
+
+/// The operands.
+#[derive(Clone, Copy)]
+struct Pairs<'a> {
+    packed: &'a [u32],
+    words: usize,
+    terms: &'a [Terms],
+    /// The first word of the columns, and the one past the last.
+    columns: (usize, usize),
+    cols: usize,
+}
+
+/// The sums of some samples, between these words.
+struct Strip<'a> {
+    pairs: Pairs<'a>,
+    samples: (usize, usize),
+    sums: &'a mut [u32],
+}
+
+impl Work for Strip<'_> {
+    fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
+        dot.vectorize(Vectors { dot, strip: self });
+    }
+}
+
+struct Vectors<'a, D> {
+    dot: D,
+    strip: Strip<'a>,
+}
+
+impl<D: Dot> NullaryFnOnce for Vectors<'_, D> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { dot, strip: Strip { pairs, samples, sums } } = self;
+        let Pairs { packed, words, terms, columns, cols } = pairs;
+        // Where codes are in the row, and of the columns what they come to with a code 1, 2 and 3.
+        let mut bits = [0; 16 * STRIP + 16];
+        let mut terms_of = [(0, [0; 3]); 16 * COLUMN_WORDS];
+        for first in (columns.0..columns.1).step_by(COLUMN_WORDS) {
+            let last = columns.1.min(first + COLUMN_WORDS);
+            for (row, terms) in packed.chunks_exact(words).zip(terms) {
+                let of_columns = &row[first..last];
+                if of_columns.iter().fold(0, |any, word| any | word) == 0 {
+                    continue;
+                }
+                let of_samples = &row[samples.0..samples.1];
+                let held = dot.list::<true>(of_samples, &mut bits);
+                let mut listed = 0;
+                for (word, &codes) in of_columns.iter().enumerate() {
+                    let mut left = (codes | codes >> 1) & 0x5555_5555;
+                    while left != 0 {
+                        let bit = left.trailing_zeros();
+                        left &= left - 1;
+                        let column = 16 * (first - columns.0 + word) + bit as usize / 2;
+                        let code = codes >> bit & 3;
+                        terms_of[listed] = (column, [1, 2, 3].map(|other| terms.product(other, code)));
+                        listed += 1;
+                    }
+                }
+                for &bit in &bits[..held] {
+                    let code = code(of_samples, bit) as usize;
+                    let sums = sums[bit as usize / 2 * cols * 2..][..cols * 2].as_chunks_mut().0;
+                    for (column, terms) in &terms_of[..listed] {
+                        add(&mut sums[*column], terms[code - 1]);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Random words to rows of 2-bit codes.
+
+use bytemuck::{Pod, Zeroable};
+use pulp::NullaryFnOnce;
+use rayon::prelude::*;
+
+use super::{WG, cpu::simd::wide};
+use crate::kernel::{CpuLaunch, Kernel, kernel};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    /// Words of all rows.
+    pub(crate) n: u32,
+    /// Words of a row.
+    pub(crate) words: u32,
+    pub(crate) columns: u32,
+    pub(crate) packed0: u32,
+}
+
+pub(crate) static PACKED_UNIFORM: Kernel<Params> =
+    kernel!("packed_uniform", Params, [ReadWrite], packed_uniform, specs);
+
+pub(crate) fn spec() -> [(&'static str, u32); 1] {
+    [("WG", WG)]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    vec![spec().to_vec()]
+}
+
+/// Words of a task, about.
+const PIECE: usize = 1 << 14;
+
+fn packed_uniform(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let [packed] = launch.args();
+    let (words, columns) = (p.words as usize, p.columns as usize);
+    let packed = &mut packed.write::<u32>()[p.packed0 as usize..][..p.n as usize];
+    packed.par_chunks_mut((PIECE / words).max(1) * words).for_each(|rows| {
+        wide(Codes(rows));
+        for row in rows.chunks_exact_mut(words) {
+            let (_, tail) = row.split_at_mut(columns / 16);
+            if let [first, rest @ ..] = tail {
+                *first &= (1 << (2 * (columns % 16))) - 1;
+                rest.fill(0);
+            }
+        }
+    });
+}
+
+/// Words that become codes.
+struct Codes<'a>(&'a mut [u32]);
+
+impl NullaryFnOnce for Codes<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for word in self.0 {
+            *word = codes(*word);
+        }
+    }
+}
+
+/// The first 16 digits of a fraction of 2^32 to the base 3, two bits each.
+#[inline(always)]
+fn codes(mut rest: u32) -> u32 {
+    let mut codes = 0;
+    for j in 0..16 {
+        // 2^32 / 3 and 2^33 / 3, rounded up.
+        let digit = u32::from(rest >= 0x5555_5556) + u32::from(rest >= 0xaaaa_aaab);
+        codes |= digit << (2 * j);
+        rest = rest.wrapping_mul(3);
+    }
+    codes
+}

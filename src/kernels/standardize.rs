@@ -1,0 +1,69 @@
+//! `(x - shift[row]) scale[row]` in f32, with a fill for what is missing.
+
+use bytemuck::{Pod, Zeroable};
+use rayon::prelude::*;
+
+use super::{
+    WG,
+    cpu::{load::load, simd::wide},
+};
+use crate::{
+    DType,
+    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) rows: u32,
+    pub(crate) cols: u32,
+    pub(crate) x0: u32,
+    pub(crate) table0: u32,
+    pub(crate) out0: u32,
+    /// Code of the elements' type.
+    pub(crate) x_type: u32,
+}
+
+pub(crate) static STANDARDIZE: Kernel<Params> =
+    kernel!("standardize", Params, [Read, Read, Write], standardize, specs);
+
+pub(crate) fn spec(dtype: DType) -> [(&'static str, u32); 2] {
+    [("WG", WG), ("NARROW", (dtype != DType::F32).into())]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    [DType::F32, DType::I8].map(|x| spec(x).to_vec()).to_vec()
+}
+
+fn standardize(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let dtype = DType::from_code(p.x_type);
+    let [x, rows, out] = launch.args();
+    let (x, table) = (&x, rows.read::<f32>()[p.table0 as usize..].as_chunks().0);
+    let (cols, start) = (p.cols as usize, p.x0 as usize);
+    let out = &mut out.write::<f32>()[p.out0 as usize..][..p.rows as usize * cols];
+    out.par_chunks_mut(cols).zip(table).enumerate().for_each(|(row, (out, &[shift, scale, fill]))| {
+        if dtype == DType::I8 {
+            let x = &x.read::<i8>()[start + row * cols..][..cols];
+            wide(|| narrow(x, shift, scale, fill, out));
+        } else {
+            stored(x, dtype, start + row * cols, [shift, scale, fill], out);
+        }
+    });
+}
+
+/// Missing is negative, so one compare and one select per element.
+#[inline(always)]
+fn narrow(x: &[i8], shift: f32, scale: f32, fill: f32, out: &mut [f32]) {
+    for (&x, out) in x.iter().zip(out) {
+        *out = if x < 0 { fill } else { (f32::from(x) - shift) * scale };
+    }
+}
+
+fn stored(x: &CpuArg<'_>, dtype: DType, start: usize, [shift, scale, fill]: [f32; 3], out: &mut [f32]) {
+    load(x, dtype, start, out);
+    for out in out {
+        *out = if *out >= 0.0 { (*out - shift) * scale } else { fill };
+    }
+}

@@ -1,0 +1,311 @@
+//! What must hold for all kernels, checked without a device.
+
+use std::{collections::BTreeSet, fmt::Debug, fs, path::PathBuf};
+
+use bytemuck::Pod;
+
+use crate::kernel::{Kernel, KernelDef, Spec};
+
+/// A kernel with the names of its parameters, in order.
+struct Registered {
+    def: &'static KernelDef,
+    fields: Vec<String>,
+}
+
+fn registered<P: Pod + Debug>(kernel: &'static Kernel<P>) -> Registered {
+    // Derived: `Params { m: 0, n: 0 }`.
+    let text = format!("{:?}", P::zeroed());
+    let inner = text.split_once('{').map_or("", |(_, inner)| inner).trim_end_matches('}');
+    let fields = inner.split(',').map(|field| field.split(':').next().unwrap_or_default().trim().into());
+    Registered { def: &kernel.def, fields: fields.collect() }
+}
+
+fn kernels() -> Vec<Registered> {
+    each_kernel!(registered).into()
+}
+
+#[test]
+fn every_file_is_registered() {
+    let folder = |name| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name);
+    for (folder, ending, shared) in [
+        (folder("shaders"), "wgsl", ["common.wgsl", ""]),
+        // The emulator is no kernel.
+        (folder("cuda"), "cu", ["dev.cuh", "emulator"]),
+    ] {
+        let files: BTreeSet<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !shared.contains(&name.as_str()))
+            .collect();
+        let registered: BTreeSet<String> =
+            kernels().iter().map(|kernel| format!("{}.{ending}", kernel.def.name)).collect();
+        assert_eq!(files, registered);
+    }
+}
+
+/// Four lines; in CUDA then the reasons that the hardware gives.
+#[test]
+fn every_file_opens_with_its_contract() {
+    for Registered { def, .. } in kernels() {
+        let starts = ["// ", "// Grid: ", "// Bindings: ", "// Constants: "];
+        for (ending, source) in [("wgsl", def.wgsl), ("cu", def.cuda)] {
+            for (line, start) in source.lines().zip(starts) {
+                assert!(
+                    line.starts_with(start),
+                    "{}.{ending}: {line:?} should start with {start:?}",
+                    def.name
+                );
+            }
+        }
+        let rest = |source: &'static str| source.lines().skip(starts.len());
+        assert_eq!(rest(def.wgsl).next(), Some(""), "{}.wgsl: the line after the contract", def.name);
+        let reasons: Vec<_> = rest(def.cuda).take_while(|line| !line.is_empty()).collect();
+        assert!(reasons.iter().all(|line| line.starts_with("// ")), "{}.cu: {reasons:?}", def.name);
+        assert!(reasons.first().is_none_or(|line| line.starts_with("// Hardware: ")), "{}.cu", def.name);
+    }
+}
+
+#[test]
+fn sources_have_the_same_contract() {
+    for Registered { def, .. } in kernels() {
+        let words = |line: &str| line.replace("invocation", "thread").replace("workgroup", "block");
+        for (wgsl, cuda) in def.wgsl.lines().zip(def.cuda.lines()).take(3) {
+            assert_eq!(words(wgsl), words(cuda), "{}", def.name);
+        }
+        for source in [def.wgsl, def.cuda] {
+            let constants = source.lines().nth(3).unwrap();
+            for (name, _) in &(def.specs)()[0] {
+                assert!(constants.contains(name), "{}: {name} in {constants:?}", def.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn specs_name_the_same_constants_in_the_same_order() {
+    for Registered { def, .. } in kernels() {
+        let names = |spec: Spec<'_>| spec.iter().map(|&(name, _)| name).collect::<Vec<_>>();
+        let specs = (def.specs)();
+        assert!(specs.iter().all(|spec| names(spec) == names(&specs[0])), "{}", def.name);
+        let unique: BTreeSet<&Vec<_>> = specs.iter().collect();
+        assert_eq!(unique.len(), specs.len(), "{}: a spec stands twice", def.name);
+    }
+}
+
+/// Each spec is a program: compiled by NVIDIA's compilers for every generation of devices, shipped as PTX, and waited for
+/// at its first use. What costs nothing where it is decided at run time, as most types of elements, is a parameter.
+/// The first 18 kernels have room for 100 together, each further one for 6.
+#[test]
+fn programs_are_few() {
+    let counts: Vec<_> =
+        kernels().iter().map(|kernel| (kernel.def.name, (kernel.def.specs)().len())).collect();
+    let all: usize = counts.iter().map(|(_, count)| count).sum();
+    assert!(all <= 100 + 6 * counts.len().saturating_sub(18), "{all} programs: {counts:?}");
+}
+
+#[test]
+fn params_are_fields_of_one_word() {
+    for Registered { def, fields } in kernels() {
+        assert_eq!(4 * fields.len(), def.params, "{}: {fields:?}", def.name);
+    }
+}
+
+/// What a compiler does not find; that the sources compile is for the tests that have one.
+mod cuda {
+    use super::*;
+    use crate::kernel::Access;
+
+    /// The source without comments.
+    fn code(def: &KernelDef) -> String {
+        let without_comment = |line: &'static str| line.split("//").next().unwrap_or_default();
+        def.cuda.lines().map(without_comment).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What stands between two texts, of which the first stands once.
+    fn between<'a>(def: &KernelDef, code: &'a str, before: &str, after: &str) -> &'a str {
+        assert_eq!(code.matches(before).count(), 1, "{}: {before:?}", def.name);
+        let (_, rest) = code.split_once(before).unwrap();
+        rest.split_once(after).unwrap().0
+    }
+
+    #[test]
+    fn constants_are_declared_once_with_the_same_default() {
+        for Registered { def, .. } in kernels() {
+            for (name, _) in &(def.specs)()[0] {
+                let value = between(def, def.cuda, &format!("\nconstexpr u32 {name} = "), ";\n");
+                let declaration = format!("\nconst {name}: u32 = {value}u;\n");
+                assert!(def.wgsl.contains(&declaration), "{}: {name} = {value}", def.name);
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_are_those_of_the_launch() {
+        for Registered { def, fields } in kernels() {
+            let code = code(def);
+            let params = between(def, &code, "struct Params {\n", "};");
+            let params: Vec<_> = params.lines().map(|line| line.trim().trim_end_matches(';')).collect();
+            for (param, field) in params.iter().zip(&fields) {
+                let declarations = ["u32", "float"].map(|word| format!("{word} {field}"));
+                assert!(declarations.iter().any(|d| d == param), "{}: {param:?}, {field}", def.name);
+            }
+            assert_eq!(params.len(), fields.len(), "{}", def.name);
+
+            let kernel = between(def, &code, &format!("\nKERNEL({}, ", def.name), " {\n");
+            let (_, arguments) = kernel.split_once(")(").unwrap();
+            let mut arguments: Vec<_> = arguments.trim_end_matches(')').split(", ").collect();
+            assert_eq!(arguments.pop(), Some("Params params"), "{}", def.name);
+            assert_eq!(arguments.len(), def.access.len(), "{}: {arguments:?}", def.name);
+            for (argument, access) in arguments.iter().zip(def.access) {
+                let reads = argument.starts_with("const ");
+                assert!(argument.contains("* __restrict__ "), "{}: {argument}", def.name);
+                assert_eq!(reads, *access == Access::Read, "{}: {argument}", def.name);
+            }
+        }
+    }
+
+    /// So that another vendor's header can take the place of `dev.cuh`.
+    #[test]
+    fn only_the_header_knows_the_hardware() {
+        for Registered { def, .. } in kernels() {
+            let code = code(def);
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            for word in code.split(|c| !is_word(c)) {
+                let barrier = word == "__syncthreads" || word == "__restrict__";
+                assert!(barrier || !word.starts_with("__"), "{}: {word}", def.name);
+                assert!(!["asm", "32", "0x1f", "31", "warpSize"].contains(&word), "{}: {word}", def.name);
+            }
+            assert!(def.cuda.contains("\n#include \"dev.cuh\"\n"), "{}", def.name);
+            assert!(def.cuda.ends_with(&format!("\nEXPORT({})\n", def.name)), "{}", def.name);
+        }
+    }
+}
+
+#[cfg(feature = "wgpu")]
+mod wgsl {
+    use wgpu::naga::{
+        AddressSpace, Module, Scalar, ScalarKind, ShaderStage, StorageAccess, TypeInner,
+        front::wgsl,
+        proc::Layouter,
+        valid::{Capabilities, ValidationFlags, Validator},
+    };
+
+    use super::*;
+    use crate::{
+        Error,
+        driver::wgpu::{STORAGE_BUFFERS, source},
+        kernel::Access,
+        kernels::matmul,
+    };
+
+    fn module(def: &'static KernelDef, spec: Spec<'_>) -> Module {
+        let source = source(def, spec).unwrap();
+        let module = wgsl::parse_str(&source)
+            .unwrap_or_else(|error| panic!("{}: {}", def.name, error.emit_to_string(&source)));
+        // No capability: no optional feature of a device.
+        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::empty());
+        validator
+            .validate(&module)
+            .unwrap_or_else(|error| panic!("{}: {}", def.name, error.emit_to_string(&source)));
+        module
+    }
+
+    /// What the Rust side says: one storage buffer for each argument, then the parameters.
+    fn check_bindings(kernel: &Registered, module: &Module) {
+        let Registered { def, fields } = kernel;
+        let mut bindings: Vec<_> = module
+            .global_variables
+            .iter()
+            .filter_map(|(_, variable)| Some((variable.binding?, variable)))
+            .collect();
+        bindings.sort_by_key(|(binding, _)| *binding);
+        assert_eq!(bindings.len(), def.access.len() + 1, "{}: number of bindings", def.name);
+        for (i, (binding, variable)) in bindings.iter().enumerate() {
+            assert_eq!((binding.group, binding.binding as usize), (0, i), "{}", def.name);
+            let Some(access) = def.access.get(i) else {
+                assert_eq!(variable.space, AddressSpace::Uniform, "{}: params come last", def.name);
+                check_params(def, fields, &module.types[variable.ty].inner);
+                continue;
+            };
+            let writable = StorageAccess::LOAD | StorageAccess::STORE;
+            let expected = if *access == Access::Read { StorageAccess::LOAD } else { writable };
+            assert_eq!(variable.space, AddressSpace::Storage { access: expected }, "{}: {i}", def.name);
+        }
+    }
+
+    fn check_params(def: &KernelDef, fields: &[String], params: &TypeInner) {
+        let TypeInner::Struct { members, span } = params else {
+            panic!("{}: params should be a struct", def.name)
+        };
+        assert_eq!(*span as usize, def.params, "{}: bytes of params", def.name);
+        let names: Vec<_> = members.iter().map(|member| member.name.clone().unwrap()).collect();
+        assert_eq!(&names, fields, "{}: params", def.name);
+    }
+
+    /// WebGPU's default limits, and what the Rust side says about workgroups.
+    fn check_limits(def: &KernelDef, spec: Spec<'_>, module: &Module) {
+        let [entry] = &module.entry_points[..] else { panic!("{}: one entry point", def.name) };
+        assert_eq!((entry.name.as_str(), entry.stage), (def.name, ShaderStage::Compute));
+        let limits = wgpu::Limits::downlevel_defaults();
+        let [x, y, z] = entry.workgroup_size;
+        assert!(x * y * z <= limits.max_compute_invocations_per_workgroup, "{}", def.name);
+        assert!(z <= limits.max_compute_workgroup_size_z, "{}", def.name);
+        let constant = |name| spec.iter().find(|(n, _)| *n == name).map(|&(_, value)| value);
+        if let Some(size) = constant("WG") {
+            assert_eq!(entry.workgroup_size, [size, 1, 1], "{}: workgroup size", def.name);
+        }
+        let square = def.wgsl.lines().nth(1).is_some_and(|grid| grid.contains("TILE x TILE"));
+        if let Some(tile) = constant("TILE").filter(|_| square) {
+            assert_eq!(tile * tile % (x * y * z), 0, "{}: a tile is shared out evenly", def.name);
+        }
+        let mut layouter = Layouter::default();
+        layouter.update(module.to_ctx()).unwrap();
+        let shared = module.global_variables.iter().filter(|(_, v)| v.space == AddressSpace::WorkGroup);
+        let bytes: u32 = shared.map(|(_, variable)| layouter[variable.ty].size).sum();
+        let room = match constant("TILE") {
+            Some(matmul::LARGE_TILE) => matmul::LARGE_TILE_MEMORY,
+            _ => limits.max_compute_workgroup_storage_size,
+        };
+        assert!(bytes <= room, "{}: {bytes} bytes shared", def.name);
+        assert!(def.access.len() <= STORAGE_BUFFERS as usize, "{}", def.name);
+    }
+
+    #[test]
+    fn every_spec_of_every_kernel_is_valid_and_fits() {
+        for kernel in kernels() {
+            for spec in (kernel.def.specs)() {
+                let module = module(kernel.def, &spec);
+                check_bindings(&kernel, &module);
+                check_limits(kernel.def, &spec, &module);
+            }
+        }
+    }
+
+    #[test]
+    fn params_are_words() {
+        for Registered { def, .. } in kernels() {
+            let module = module(def, &(def.specs)()[0]);
+            let (_, params) = module
+                .global_variables
+                .iter()
+                .find(|(_, variable)| variable.space == AddressSpace::Uniform)
+                .unwrap();
+            let TypeInner::Struct { members, .. } = &module.types[params.ty].inner else { unreachable!() };
+            for member in members {
+                let word = matches!(
+                    module.types[member.ty].inner,
+                    TypeInner::Scalar(Scalar { kind: ScalarKind::Uint | ScalarKind::Float, width: 4 })
+                );
+                assert!(word, "{}: {:?} should be u32 or f32", def.name, member.name);
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_constants_are_errors() {
+        let random = &crate::kernels::random::RANDOM.def;
+        assert!(source(random, &[("WG", 64)]).unwrap().contains("const WG: u32 = 64u;"));
+        let Err(Error::Compile { kernel, log, .. }) = source(random, &[("WIDTH", 64)]) else { panic!() };
+        assert_eq!((kernel, &*log), ("random", "constant `WIDTH` is not declared exactly once"));
+    }
+}
