@@ -154,7 +154,7 @@ fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<Vec<u8>> 
         .map_err(|_| "blosc cannot decompress it: the data is damaged".to_owned())?;
     Size::Exactly(frame.nbytes).check(decoded.len() as u64, "blosc decompressed")?;
     if bits {
-        bitshuffle::unshuffle_blocks(&mut decoded, frame.block)?;
+        bitshuffle::unshuffle_blocks(&mut decoded, frame.block, buffer(frame.block)?);
     }
     Ok(decoded)
 }
