@@ -4,8 +4,7 @@
 
 use teatime::{
     Device, MissingChunk, Progress, Result, Run,
-    genotype::{Genotypes, PcaOptions, pca},
-    zarr::GenotypeStore,
+    genotype::{GenotypeStore, Genotypes, PcaOptions, pca},
 };
 
 fn main() -> Result<()> {

@@ -1,6 +1,5 @@
 //! GPU math for arrays bigger than memory.
 
-mod array;
 mod available;
 pub mod bed;
 pub mod bits;
@@ -19,6 +18,7 @@ mod lent_cuda;
 pub mod linalg;
 pub mod random;
 mod run;
+pub mod store;
 mod stream;
 #[cfg(test)]
 #[allow(
@@ -28,8 +28,6 @@ mod stream;
 )]
 mod suite;
 mod tensor;
-#[cfg(feature = "zarr")]
-pub mod zarr;
 
 /// What the benchmarks measure by itself. No part of the API: what is here may change in any version.
 #[doc(hidden)]
@@ -49,7 +47,6 @@ pub mod bench {
     };
 }
 
-pub use array::{ChunkedArray, DecodedChunk, MissingChunk, StoredType};
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
 pub use dtype::{DType, Element};
@@ -57,6 +54,7 @@ pub use error::{Error, Result};
 #[cfg(feature = "cuda")]
 pub use kernels::write_cuda_kernels;
 pub use run::{Budget, Cancel, Progress, Run, Status};
+pub use store::{ChunkedArray, DecodedChunk, MissingChunk, StoredType};
 pub use tensor::Tensor;
 
 /// The cudarc that [`Device::from_cuda`] takes contexts and streams of.

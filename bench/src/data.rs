@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use teatime::{
-    Device, Error, Tensor,
-    genotype::{Genotypes, MemoryArray},
-    random::philox,
-};
+use teatime::{Device, Error, Tensor, genotype::Genotypes, random::philox, store::MemoryArray};
 
 /// Words that values are made of; longer data repeats them.
 const PERIOD: u64 = 1 << 22;

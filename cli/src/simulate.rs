@@ -9,8 +9,8 @@ use std::{path::Path, sync::Arc};
 use rayon::prelude::*;
 use teatime::{
     Cancel, Error, Result,
+    genotype::{Variant, VcfZarrHeader, VcfZarrWriter},
     random::philox,
-    zarr::{Variant, VcfZarrHeader, VcfZarrWriter},
 };
 
 use crate::progress::Bar;

@@ -5,8 +5,7 @@ use std::{ops::Range, path::Path, sync::Arc};
 use teatime::{
     Budget, ChunkedArray, Error, MissingChunk,
     bed::{BedFile, BedOptions, Sample},
-    genotype::{CountedAllele, Variant},
-    zarr::{FilledColumn, GenotypeStore},
+    genotype::{CountedAllele, FilledColumn, GenotypeStore, Variant},
 };
 
 use crate::failure::Failure;

@@ -8,8 +8,7 @@ use std::{
 use serde::Serialize;
 use teatime::{
     Budget, Cancel, MissingChunk,
-    genotype::{CountedAllele, GenotypeKind, Genotypes, Match, Variant},
-    zarr::FilledColumn,
+    genotype::{CountedAllele, FilledColumn, GenotypeKind, Genotypes, Match, Variant},
 };
 
 use crate::{

@@ -13,8 +13,9 @@ use rayon::prelude::*;
 use super::*;
 use crate::{
     ChunkedArray, Device, Error, Run,
-    genotype::{GenotypeKind, Genotypes, MemoryArray, PcaOptions, pca},
+    genotype::{GenotypeKind, Genotypes, PcaOptions, pca},
     random::philox,
+    store::MemoryArray,
 };
 
 /// A folder that goes away with its value.
@@ -139,7 +140,7 @@ fn codes_count_either_allele() {
 #[cfg(feature = "zarr")]
 #[test]
 fn bio2zarr_has_the_same_calls_names_and_variants() {
-    use crate::{MissingChunk, zarr::GenotypeStore};
+    use crate::{MissingChunk, genotype::GenotypeStore};
 
     let bed = BedFile::open(fixture("plink1/biallelic.bed")).unwrap();
     let store = GenotypeStore::open(fixture("biallelic.vcz"), None, MissingChunk::Error).unwrap();

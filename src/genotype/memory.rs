@@ -328,10 +328,11 @@ pub(super) mod tests {
     use crate::{
         ChunkedArray, DecodedChunk, Status, StoredType,
         genotype::{
-            Genotypes, MemoryArray, VariantFilter,
+            Genotypes, VariantFilter,
             scaler::{Rule, Scaler},
         },
         linalg::Pass,
+        store::MemoryArray,
     };
 
     /// An array of many variants that nobody reads.

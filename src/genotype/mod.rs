@@ -5,7 +5,6 @@ pub(crate) mod dosage;
 mod exact;
 mod filter;
 mod grm;
-mod in_memory;
 mod intake;
 mod memory;
 mod of_ploidy;
@@ -23,15 +22,18 @@ pub(crate) mod standardize;
 mod standardized;
 mod tally;
 mod variant;
+#[cfg(feature = "zarr")]
+mod vcf_zarr;
 
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "zarr")]
+pub use self::vcf_zarr::{FilledColumn, GenotypeStore, VcfZarrHeader, VcfZarrWriter};
 pub use self::{
     choice::MethodCosts,
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls, grm},
-    in_memory::{MemoryArray, Storable},
     options::{Method, PcaOptions},
     packed::PackedMatrix,
     pca::{Pca, VariantLoadings, loadings, pca},

@@ -111,7 +111,7 @@ impl Pca {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use teatime::{Device, Run, genotype::{Genotypes, MemoryArray, PcaOptions, pca}};
+/// use teatime::{Device, Run, genotype::{Genotypes, PcaOptions, pca}, store::MemoryArray};
 ///
 /// // Two groups of two samples that differ at every variant.
 /// let dosages = [[0i8, 0, 2, 2], [2, 2, 0, 1], [0, 1, 2, 2], [2, 2, 0, 0]];

@@ -178,7 +178,7 @@ impl Genotypes {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use teatime::genotype::{Genotypes, MemoryArray};
+    /// use teatime::{genotype::Genotypes, store::MemoryArray};
     ///
     /// let array = MemoryArray::new("dosages", &[0i8, 1, 2, 2, 1, 0], &[3, 2], &[1, 2])?;
     /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;

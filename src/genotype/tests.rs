@@ -7,6 +7,7 @@ use crate::{
     Budget, ChunkedArray, Device, DeviceOptions, Error, Progress, Run,
     linalg::{Matrix, Stop},
     random::philox,
+    store::{MemoryArray, Storable},
 };
 
 #[cfg(feature = "zarr")]

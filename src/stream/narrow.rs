@@ -84,8 +84,10 @@ impl Narrow {
         to: &mut [u8],
     ) -> Result<(), String> {
         let dtype = array.dtype();
-        // A missing call is a negative one, whatever an array of calls says.
-        let missing = array.missing_value().filter(|_| self.negative == Negative::Missing);
+        // A missing call is a negative one, whatever an array of calls says; where negative dosages are missing, so is this.
+        let missing = array
+            .missing_value()
+            .filter(|value| self.negative == Negative::Missing && (value.is_nan() || *value >= 0.0));
         let convert = |to: &mut [u8]| {
             self.elements(dtype, missing, from, to).map_err(|why| format!("row {row}: {why}"))
         };

@@ -256,7 +256,7 @@ fn trailing(shape: &[u64]) -> [u64; 2] {
 mod tests {
     use super::*;
     use crate::{
-        genotype::MemoryArray,
+        store::MemoryArray,
         stream::{Negative, Staged},
     };
 

@@ -4,12 +4,13 @@ use super::{cpu, device_tests};
 use crate::{
     Backend, Budget, Device, Error, Run,
     genotype::{
-        Genotypes, GrmMethod, GrmOptions, MemoryArray, MissingCalls, grm,
+        Genotypes, GrmMethod, GrmOptions, MissingCalls, grm,
         packed::{pack::pack_genotypes, row_words},
         panel::{Held, Panel},
     },
     kernels::pack_genotypes::Coding,
     random::philox,
+    store::MemoryArray,
     tensor::Tensor,
 };
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::{
     Device, Run,
-    genotype::{Genotypes, Match, MemoryArray, ReferenceLoadings, Scaler, project},
+    genotype::{Genotypes, Match, ReferenceLoadings, Scaler, project},
     random::philox,
+    store::MemoryArray,
 };
 
 super::device_tests!(new_samples_on_loadings);

@@ -9,9 +9,10 @@ use std::{
 use super::{cpu, device_tests};
 use crate::{
     Backend, Budget, Device, Error, Result, Run,
-    genotype::{Genotypes, MemoryArray, Method, Pca, PcaOptions, Residency, pca},
+    genotype::{Genotypes, Method, Pca, PcaOptions, Residency, pca},
     linalg::Stop,
     random::philox,
+    store::MemoryArray,
 };
 
 device_tests! { ; residency_changes_no_bit }

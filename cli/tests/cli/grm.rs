@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use teatime::{ChunkedArray, MissingChunk, zarr::ZarrArray};
+use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
 
 use crate::support::{Ran, Scratch, command, copy, fixture, json, names, plain_array, provenance, store};
 

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use teatime::zarr::{Variant, VcfZarrHeader, VcfZarrWriter};
+use teatime::genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
 
 /// A folder that is removed when it is dropped.
 pub(crate) struct Scratch(PathBuf);

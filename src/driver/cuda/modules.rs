@@ -155,10 +155,11 @@ mod tests {
     use crate::{
         Device, Progress, Run, Status,
         driver::cuda::tests,
-        genotype::{Genotypes, MemoryArray, Method, PcaOptions, Scaler, pca},
+        genotype::{Genotypes, Method, PcaOptions, Scaler, pca},
         kernel::Program,
         kernels::scale_columns::SCALE_COLUMNS,
         random::philox,
+        store::MemoryArray,
     };
 
     /// What a device has loaded.

@@ -1,6 +1,8 @@
 //! Genomic relationship matrices of genotypes bigger than memory.
 
 mod write;
+#[cfg(feature = "zarr")]
+mod zarr;
 
 #[cfg(test)]
 mod tests;
@@ -149,7 +151,7 @@ impl Grm {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use teatime::{Device, Run, genotype::{Genotypes, GrmOptions, MemoryArray, grm}};
+/// use teatime::{Device, Run, genotype::{Genotypes, GrmOptions, grm}, store::MemoryArray};
 ///
 /// // The first two samples are alike, and unlike the third.
 /// let dosages = [[0i8, 0, 2], [2, 2, 0], [0, 1, 2], [2, 2, 0]];

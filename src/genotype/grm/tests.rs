@@ -6,10 +6,11 @@ use super::*;
 use crate::{
     Budget, ChunkedArray, Device, DeviceOptions, Progress,
     genotype::{
-        MemoryArray, Method, PcaOptions, pca,
+        Method, PcaOptions, pca,
         tests::{dosages, memory},
     },
     linalg::host,
+    store::MemoryArray,
 };
 
 #[cfg(feature = "zarr")]

@@ -90,7 +90,7 @@ impl Grm {
     pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
         self.check_names(samples)?;
         let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
-        crate::zarr::write_relationship(path.as_ref(), self, &names)
+        super::zarr::write_relationship(path.as_ref(), self, &names)
     }
 
     fn check_names(&self, samples: &[impl AsRef<str>]) -> Result<()> {

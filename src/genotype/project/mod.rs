@@ -79,7 +79,7 @@ pub struct Projection {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use teatime::{Device, Run, genotype::{Genotypes, Match, MemoryArray, PcaOptions, ReferenceLoadings, loadings, pca, project}};
+/// use teatime::{Device, Run, genotype::{Genotypes, Match, PcaOptions, ReferenceLoadings, loadings, pca, project}, store::MemoryArray};
 ///
 /// let array = |dosages: &[i8], samples| MemoryArray::new("dosages", dosages, &[4, samples], &[4, samples]);
 /// let reference = Genotypes::new(vec![Arc::new(array(&[0, 0, 2, 2, 2, 2, 0, 1, 0, 1, 2, 2, 2, 2, 0, 0], 4)?)])?;

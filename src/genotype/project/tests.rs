@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     Budget, DeviceOptions, Progress,
-    genotype::{CountedAllele, MemoryArray, Pca, PcaOptions, Scaler, Storable, loadings, pca},
+    genotype::{CountedAllele, Pca, PcaOptions, Scaler, loadings, pca},
     random::philox,
+    store::{MemoryArray, Storable},
 };
 
 const K: usize = 4;
@@ -315,7 +316,7 @@ mod goldens {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::{ChunkedArray, MissingChunk, zarr::GenotypeStore};
+    use crate::{ChunkedArray, MissingChunk, genotype::GenotypeStore};
 
     fn fixture(name: &str) -> PathBuf {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     ChunkedArray, Device, Error, Run, Status,
-    genotype::{GenotypeKind, MemoryArray, Scaler, Storable, panel::Held},
+    genotype::{GenotypeKind, Scaler, panel::Held},
     kernels::pack_genotypes::Coding,
     random::philox,
+    store::{MemoryArray, Storable},
 };
 
 /// Any of these values.

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc};
 
-use teatime::zarr::Variant;
+use teatime::genotype::Variant;
 
 use super::{assert_close, assert_only_missing, numbers, project, reference, site, sites, unpacked, write};
 use crate::support::{Scratch, json, names, number, provenance};

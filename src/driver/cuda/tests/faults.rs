@@ -7,11 +7,12 @@ use bytemuck::{Pod, Zeroable};
 use super::{control, device, open};
 use crate::{
     Device, DeviceOptions, Error, Run, Tensor,
-    genotype::{Genotypes, MemoryArray, Method, PcaOptions, Scaler, pca},
+    genotype::{Genotypes, Method, PcaOptions, Scaler, pca},
     kernel::CpuLaunch,
     kernel::{Access, Grid, Kernel},
     linalg::{self, Stop},
     random::philox,
+    store::MemoryArray,
 };
 
 const MIB: u64 = 1 << 20;

@@ -1,7 +1,7 @@
 //! Relationship matrices of stores against other tools, and written as stores.
 
 use super::*;
-use crate::{MissingChunk, zarr::GenotypeStore, zarr::ZarrArray};
+use crate::{MissingChunk, genotype::GenotypeStore, store::ZarrArray};
 
 fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)

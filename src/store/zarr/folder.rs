@@ -8,32 +8,32 @@ use zarrs::array::codec::{BloscCompressionLevel, BloscCompressor, BloscShuffleMo
 use crate::{Error, Result};
 
 /// What stores name as their writer.
-pub(super) const SOURCE: &str = concat!("teatime-", env!("CARGO_PKG_VERSION"));
+pub(crate) const SOURCE: &str = concat!("teatime-", env!("CARGO_PKG_VERSION"));
 
 /// blosc's number for shuffled bytes.
-pub(super) const BYTES: u8 = 1;
+pub(crate) const BYTES: u8 = 1;
 
 /// blosc's number for shuffled bits.
-pub(super) const BITS: u8 = 2;
+pub(crate) const BITS: u8 = 2;
 
 /// A store under construction, compressed by blosc with zstd. Dropping it removes what was written.
 #[derive(Debug)]
-pub(super) struct StoreFolder {
+pub(crate) struct StoreFolder {
     path: PathBuf,
     scratch: PathBuf,
     level: BloscCompressionLevel,
 }
 
 /// How an array is stored.
-pub(super) struct Layout<'a> {
-    pub(super) name: &'a str,
-    pub(super) dtype: &'a str,
-    pub(super) shape: &'a [u64],
-    pub(super) chunks: &'a [u64],
-    pub(super) axes: &'a [&'a str],
-    pub(super) fill: Value,
+pub(crate) struct Layout<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) dtype: &'a str,
+    pub(crate) shape: &'a [u64],
+    pub(crate) chunks: &'a [u64],
+    pub(crate) axes: &'a [&'a str],
+    pub(crate) fill: Value,
     /// [`BYTES`] or [`BITS`], as its chunks are.
-    pub(super) shuffle: u8,
+    pub(crate) shuffle: u8,
 }
 
 impl StoreFolder {
@@ -41,7 +41,7 @@ impl StoreFolder {
     ///
     /// # Errors
     /// [`Error::Store`] where it does; [`Error::Io`] where no folder can be made beside it.
-    pub(super) fn create(path: &Path, level: BloscCompressionLevel) -> Result<Self> {
+    pub(crate) fn create(path: &Path, level: BloscCompressionLevel) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             return Err(Error::store(path.display(), "exists already"));
         }
@@ -49,7 +49,7 @@ impl StoreFolder {
     }
 
     /// Writes the root group and its attributes.
-    pub(super) fn root(&self, attributes: &Value) -> Result<()> {
+    pub(crate) fn root(&self, attributes: &Value) -> Result<()> {
         self.put(".zgroup", json!({ "zarr_format": 2 }).to_string().as_bytes())?;
         self.put(".zattrs", attributes.to_string().as_bytes())
     }
@@ -58,12 +58,12 @@ impl StoreFolder {
     ///
     /// # Errors
     /// [`Error::Io`] when the name was taken meanwhile.
-    pub(super) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) -> Result<()> {
         std::fs::rename(&self.scratch, &self.path).map_err(|source| io(&self.path, source))
     }
 
     /// Writes the metadata of an array.
-    pub(super) fn declare(&self, layout: &Layout<'_>) -> Result<()> {
+    pub(crate) fn declare(&self, layout: &Layout<'_>) -> Result<()> {
         let folder = self.scratch.join(layout.name);
         std::fs::create_dir(&folder).map_err(|source| io(&folder, source))?;
         let filters = if layout.dtype == "|O" { json!([{ "id": "vlen-utf8" }]) } else { Value::Null };
@@ -85,7 +85,7 @@ impl StoreFolder {
     }
 
     /// Writes strings as numcodecs' `VLenUTF8` serialises them, padded with empty ones to `count`.
-    pub(super) fn put_text<'a>(
+    pub(crate) fn put_text<'a>(
         &self,
         key: &str,
         strings: impl Iterator<Item = &'a str>,
@@ -101,7 +101,7 @@ impl StoreFolder {
     }
 
     /// Writes a chunk, compressed: elements of `size` bytes.
-    pub(super) fn put_blosc(
+    pub(crate) fn put_blosc(
         &self,
         key: &str,
         bytes: &[u8],
@@ -114,7 +114,7 @@ impl StoreFolder {
     }
 
     /// Writes a file; `key` is its path within the store.
-    pub(super) fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
         let path = self.scratch.join(key);
         std::fs::write(&path, bytes).map_err(|source| io(&path, source))
     }

@@ -18,21 +18,21 @@ const MAX_INNER_CHUNKS: usize = 1 << 20;
 
 /// An inner chunk of a shard.
 #[derive(Debug)]
-pub(super) struct Inner<'a> {
+pub(crate) struct Inner<'a> {
     /// Its first element within the shard, and how many it has along each axis.
-    pub(super) origin: &'a [usize],
-    pub(super) shape: &'a [usize],
+    pub(crate) origin: &'a [usize],
+    pub(crate) shape: &'a [usize],
     /// Whether the shard has it.
-    pub(super) there: bool,
+    pub(crate) there: bool,
 }
 
 /// Is told of each inner chunk within the array, and says what stands for each element of one that is missing; where nothing
 /// does, that is a fault.
-pub(super) type Fill<'a, 'f> = &'a mut dyn FnMut(&Inner) -> Option<&'f [u8]>;
+pub(crate) type Fill<'a, 'f> = &'a mut dyn FnMut(&Inner) -> Option<&'f [u8]>;
 
 /// A parsed `sharding_indexed` codec.
 #[derive(Debug)]
-pub(super) struct Shard {
+pub(crate) struct Shard {
     inner: ChunkSpec,
     /// Inner chunks along each axis.
     grid: Vec<usize>,
@@ -44,7 +44,7 @@ pub(super) struct Shard {
 
 impl Shard {
     /// Parses the codec for shards of `spec`.
-    pub(super) fn parse(codec: &MetadataV3, spec: &ChunkSpec) -> Why<Self> {
+    pub(crate) fn parse(codec: &MetadataV3, spec: &ChunkSpec) -> Why<Self> {
         let broken = |what: &str| format!("its `sharding_indexed` codec has no usable `{what}`");
         let get = |name: &str| codec.configuration().and_then(|c| c.get(name));
         let list = |name: &str| -> Why<Vec<MetadataV3>> {
@@ -85,17 +85,17 @@ impl Shard {
     }
 
     /// Bytes of the encoded index.
-    pub(super) fn index_bytes(&self) -> usize {
+    pub(crate) fn index_bytes(&self) -> usize {
         self.grid.iter().product::<usize>() * ENTRY + if self.index_crc { 4 } else { 0 }
     }
 
     /// Most bytes that decoding takes besides the shard's file and its elements: an inner chunk, and the index twice.
-    pub(super) fn scratch(&self) -> u64 {
+    pub(crate) fn scratch(&self) -> u64 {
         (2 * self.index_bytes() + self.inner.bytes()) as u64 + self.chain.scratch(&self.inner)
     }
 
     /// Decodes a whole shard; see [`Chain::decode`].
-    pub(super) fn decode(
+    pub(crate) fn decode(
         &self,
         data: &[u8],
         spec: &ChunkSpec,

@@ -30,7 +30,7 @@ const MAX_METADATA_BYTES: u64 = 16 << 20;
 
 /// What the elements of an array are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Element {
+pub(crate) enum Element {
     Number(StoredType),
     /// UTF-32 padded with zeros.
     Utf32 {
@@ -46,32 +46,32 @@ pub(super) enum Element {
 
 /// An array's metadata, with all sizes checked.
 #[derive(Debug)]
-pub(super) struct Metadata {
-    pub(super) shape: Vec<u64>,
-    pub(super) chunk_shape: Vec<u64>,
-    pub(super) element: Element,
+pub(crate) struct Metadata {
+    pub(crate) shape: Vec<u64>,
+    pub(crate) chunk_shape: Vec<u64>,
+    pub(crate) element: Element,
     /// The number that its attributes say is a missing one.
-    pub(super) missing: Option<f64>,
+    pub(crate) missing: Option<f64>,
     /// Names of the axes, where the store gives them.
-    pub(super) dimensions: Vec<String>,
-    pub(super) spec: ChunkSpec,
+    pub(crate) dimensions: Vec<String>,
+    pub(crate) spec: ChunkSpec,
     /// One element of fill, in native byte order.
-    pub(super) fill: Vec<u8>,
-    pub(super) chain: Chain,
+    pub(crate) fill: Vec<u8>,
+    pub(crate) chain: Chain,
     /// Names of chunk files, relative to the array's folder.
-    pub(super) keys: ChunkKeyEncoding,
+    pub(crate) keys: ChunkKeyEncoding,
 }
 
 /// What a folder of a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Node {
+pub(crate) enum Node {
     Array,
     Group,
     Absent,
 }
 
 /// What `folder` is, from the metadata files in it.
-pub(super) fn node(folder: &Path) -> Result<Node> {
+pub(crate) fn node(folder: &Path) -> Result<Node> {
     if let Some(v3) = read_json(&folder.join("zarr.json"))? {
         return match v3.get("node_type").and_then(Value::as_str) {
             Some("array") => Ok(Node::Array),
@@ -86,17 +86,20 @@ pub(super) fn node(folder: &Path) -> Result<Node> {
 }
 
 /// What the group in `folder` says of its writer, in words; empty where it says nothing.
-pub(super) fn writer(folder: &Path) -> String {
+pub(crate) fn writer(folder: &Path) -> String {
     // Only told beside an error, which is not to be hidden by another.
     let read = |name: &str| read_json(&folder.join(name)).ok().flatten();
     let v3 = || read("zarr.json")?.get_mut("attributes").map(Value::take);
     let attributes = v3().or_else(|| read(".zattrs")).unwrap_or_default();
-    let said = |name: &str| Some(format!("{name} {}", attributes.get(name)?.as_str()?));
-    ["vcf_zarr_version", "source"].into_iter().filter_map(said).collect::<Vec<_>>().join(", ")
+    let says = |(name, value): (&String, &Value)| match value.as_str() {
+        Some(value) if name == "source" || name.ends_with("version") => Some(format!("{name} {value}")),
+        _ => None,
+    };
+    attributes.as_object().into_iter().flatten().filter_map(says).collect::<Vec<_>>().join(", ")
 }
 
 /// Reads and checks the metadata of the array in `folder`.
-pub(super) fn read(folder: &Path) -> Result<Metadata> {
+pub(crate) fn read(folder: &Path) -> Result<Metadata> {
     let refuse = |why: String| Error::store(folder.display(), why);
     if let Some(json) = read_json(&folder.join("zarr.json"))? {
         if json.get("node_type").and_then(Value::as_str) == Some("group") {
@@ -113,7 +116,7 @@ pub(super) fn read(folder: &Path) -> Result<Metadata> {
 }
 
 /// Runs `work`, turning a panic inside the Zarr library into an error: the last line of defence.
-pub(super) fn guarded<T, E: From<String>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+pub(crate) fn guarded<T, E: From<String>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err("the Zarr library failed on it".to_owned().into()))
 }
@@ -291,12 +294,12 @@ impl Metadata {
     }
 
     /// Chunks along each axis.
-    pub(super) fn grid(&self) -> Vec<u64> {
+    pub(crate) fn grid(&self) -> Vec<u64> {
         self.shape.iter().zip(&self.chunk_shape).map(|(&n, &chunk)| n.div_ceil(chunk)).collect()
     }
 
     /// How much of the chunk at `index`, which lies in the grid, is within the array along each axis.
-    pub(super) fn extent(&self, index: &[u64]) -> Vec<u64> {
+    pub(crate) fn extent(&self, index: &[u64]) -> Vec<u64> {
         let axes = self.shape.iter().zip(&self.chunk_shape).zip(index);
         axes.map(|((&n, &chunk), &i)| chunk.min(n.saturating_sub(i.saturating_mul(chunk)))).collect()
     }

@@ -3,15 +3,17 @@
 use std::{cmp::Ordering, collections::HashSet, ops::Range, path::Path, path::PathBuf, sync::Arc};
 
 use super::{
-    array::ZarrArray,
     column::{Column, Share},
     gaps::Absent,
-    metadata::{self, Node},
     variants::{FilledColumn, Layout, VariantTable, join},
 };
 use crate::{
     Budget, ChunkedArray, Error, MissingChunk, Result, StoredType,
     genotype::{GenotypeKind, Variant},
+    store::{
+        ZarrArray,
+        zarr::{Node, node},
+    },
 };
 
 /// Most samples of a store; a claim above it is taken for damage.
@@ -247,7 +249,7 @@ fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
     let floats = matches!(array.dtype(), StoredType::F16 | StoredType::F32 | StoredType::F64);
     match *array.shape() {
         // Calls have numbers of their own for what is missing.
-        [_, _, _] if array.missing_value().is_some() => {
+        [_, _, _] if array.missing_value().is_some_and(|value| value.is_nan() || value >= 0.0) => {
             refuse("its attribute `_FillValue` is an allele; calls that are missing are -1".into())
         }
         [_, _] if array.dtype() == StoredType::Bool => refuse("holds booleans, not dosages".into()),
@@ -268,7 +270,7 @@ fn named(store: &Path, path: &str) -> Result<(String, Layout)> {
         return Ok((path.to_owned(), Layout::Allel(parent.trim_end_matches('/').to_owned())));
     }
     for name in ["sample_id", "variant_position"] {
-        if !path.is_empty() && metadata::node(&store.join(join(group, name)))? == Node::Array {
+        if !path.is_empty() && node(&store.join(join(group, name)))? == Node::Array {
             return Ok((path.to_owned(), Layout::Vcf(group.to_owned())));
         }
     }
@@ -277,11 +279,11 @@ fn named(store: &Path, path: &str) -> Result<(String, Layout)> {
 
 /// The genotype arrays of a store, by the layouts that are known.
 fn detect(store: &Path) -> Result<Vec<(String, Layout)>> {
-    let root = metadata::node(store)?;
+    let root = node(store)?;
     if root == Node::Array {
         return Ok(vec![(String::new(), Layout::Plain)]);
     }
-    let is_array = |path: &str| Ok::<_, Error>(metadata::node(&store.join(path))? == Node::Array);
+    let is_array = |path: &str| Ok::<_, Error>(node(&store.join(path))? == Node::Array);
     if is_array("call_genotype")? {
         return Ok(vec![("call_genotype".to_owned(), Layout::Vcf(String::new()))]);
     }

@@ -1,4 +1,4 @@
-//! Genotype arrays in memory.
+//! Arrays in memory.
 
 use bytemuck::Pod;
 
@@ -65,7 +65,7 @@ impl MemoryArray {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use teatime::genotype::{Genotypes, MemoryArray};
+    /// use teatime::{genotype::Genotypes, store::MemoryArray};
     ///
     /// let dosages = ndarray::array![[0i8, 1, 2], [2, -1, 0]];
     /// let array = MemoryArray::from_ndarray("dosages", &dosages, &[2, 3])?;

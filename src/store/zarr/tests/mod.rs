@@ -1,16 +1,9 @@
-//! Tests of the Zarr module, by concern.
+//! Tests of Zarr arrays, by concern.
 
-mod attributes;
-mod columns;
 mod faults;
-mod fixtures;
 mod metadata;
 mod read;
-mod store;
-mod threads;
-mod write;
 
-use crate::genotype::GenotypeKind;
 use std::{
     fs,
     io::Write,
@@ -21,14 +14,15 @@ use std::{
 use serde_json::{Value, json};
 use zarrs::array::codec::{BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
 
+pub(crate) use self::read::{index_codecs, shard_codecs};
 use super::*;
 use crate::{ChunkedArray, Error, MissingChunk};
 
 /// A folder that goes away with its value.
-pub(super) struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("teatime-zarr-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
@@ -36,12 +30,12 @@ impl Scratch {
         Self(path)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// Writes a file and the folders it is in.
-    pub(super) fn put(&self, key: &str, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn put(&self, key: &str, bytes: impl AsRef<[u8]>) {
         let path = self.0.join(key.trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         // Some file systems wait for the disk when a file is overwritten, and not when it is new.
@@ -50,7 +44,7 @@ impl Scratch {
     }
 
     /// Writes metadata and chunks of the array at `path`.
-    pub(super) fn array(&self, path: &str, metadata: &Value, chunks: &[(&str, Vec<u8>)]) {
+    pub(crate) fn array(&self, path: &str, metadata: &Value, chunks: &[(&str, Vec<u8>)]) {
         let name = if metadata["zarr_format"] == 3 { "zarr.json" } else { ".zarray" };
         self.put(&format!("{path}/{name}"), metadata.to_string());
         for (key, bytes) in chunks {
@@ -65,14 +59,14 @@ impl Drop for Scratch {
     }
 }
 
-pub(super) fn v2(shape: &[u64], chunks: &[u64], dtype: &str, compressor: Value) -> Value {
+pub(crate) fn v2(shape: &[u64], chunks: &[u64], dtype: &str, compressor: Value) -> Value {
     json!({
         "zarr_format": 2, "shape": shape, "chunks": chunks, "dtype": dtype, "fill_value": null, "order": "C",
         "filters": null, "compressor": compressor,
     })
 }
 
-pub(super) fn v3(shape: &[u64], chunks: &[u64], dtype: &str, codecs: Value) -> Value {
+pub(crate) fn v3(shape: &[u64], chunks: &[u64], dtype: &str, codecs: Value) -> Value {
     json!({
         "zarr_format": 3, "node_type": "array", "shape": shape, "data_type": dtype, "fill_value": 0,
         "chunk_grid": { "name": "regular", "configuration": { "chunk_shape": chunks } },
@@ -82,7 +76,7 @@ pub(super) fn v3(shape: &[u64], chunks: &[u64], dtype: &str, codecs: Value) -> V
 }
 
 /// One-axis strings by `vlen-utf8`, uncompressed.
-pub(super) fn text(strings: &[&str]) -> (Value, Vec<u8>) {
+pub(crate) fn text(strings: &[&str]) -> (Value, Vec<u8>) {
     let n = strings.len() as u64;
     let mut metadata = v2(&[n], &[n], "|O", Value::Null);
     metadata["filters"] = json!([{ "id": "vlen-utf8" }]);
@@ -94,15 +88,15 @@ pub(super) fn text(strings: &[&str]) -> (Value, Vec<u8>) {
     (metadata, bytes)
 }
 
-pub(super) fn blosc_meta() -> Value {
+pub(crate) fn blosc_meta() -> Value {
     json!({ "id": "blosc", "cname": "zstd", "clevel": 7, "shuffle": 2, "blocksize": 0 })
 }
 
-pub(super) fn blosc(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn blosc(bytes: &[u8]) -> Vec<u8> {
     blosc_with(bytes, BloscCompressor::Zstd, BloscShuffleMode::BitShuffle, 1)
 }
 
-pub(super) fn blosc_with(
+pub(crate) fn blosc_with(
     bytes: &[u8],
     compressor: BloscCompressor,
     shuffle: BloscShuffleMode,
@@ -111,34 +105,34 @@ pub(super) fn blosc_with(
     blosc_compress_bytes(bytes, 5.try_into().unwrap(), shuffle, size, compressor, 0, 1).unwrap()
 }
 
-pub(super) fn zstd(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     ::zstd::bulk::compress(bytes, 3).unwrap()
 }
 
 /// Without the content size in the header.
-pub(super) fn zstd_stream(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn zstd_stream(bytes: &[u8]) -> Vec<u8> {
     ::zstd::stream::encode_all(bytes, 3).unwrap()
 }
 
-pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-pub(super) fn zlib(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn zlib(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::new(6));
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-pub(super) fn crc(mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn crc(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
     bytes
 }
 
 /// A shard with the index at its end; `None` is a missing inner chunk.
-pub(super) fn shard(inner: &[Option<Vec<u8>>], index_crc: bool) -> Vec<u8> {
+pub(crate) fn shard(inner: &[Option<Vec<u8>>], index_crc: bool) -> Vec<u8> {
     let (mut data, mut index) = (Vec::new(), Vec::new());
     for chunk in inner {
         let (offset, length) = match chunk {
@@ -154,10 +148,10 @@ pub(super) fn shard(inner: &[Option<Vec<u8>>], index_crc: bool) -> Vec<u8> {
 }
 
 /// Deterministic numbers for the tests.
-pub(super) struct Numbers(pub(super) u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         // xorshift64*
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -165,12 +159,12 @@ impl Numbers {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    pub(super) fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         usize::try_from(self.next() % n as u64).unwrap()
     }
 
-    /// Compressible bytes, the values of genotypes.
-    pub(super) fn genotypes(&mut self, n: usize) -> Vec<u8> {
+    /// Compressible bytes: few values, most of them 0.
+    pub(crate) fn compressible(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| [0, 0, 0, 0, 0, 1, 1, 255][self.below(8)]).collect()
     }
 }

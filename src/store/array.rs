@@ -51,7 +51,7 @@ pub struct DecodedChunk {
 /// What an absent chunk means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingChunk {
-    /// An error. The default: as a fill value of 0 it would read as homozygous reference.
+    /// An error. The default: the fill value, most often 0, would read as data.
     #[default]
     Error,
     /// The array's fill value, as Zarr defines it.

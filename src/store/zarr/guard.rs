@@ -15,11 +15,11 @@ use zarrs::array::codec::blosc_decompress_bytes;
 use super::bitshuffle;
 
 /// What is wrong with metadata, in words; the caller adds the array.
-pub(super) type Why<T> = Result<T, String>;
+pub(crate) type Why<T> = Result<T, String>;
 
 /// Why there is no chunk; the caller adds the array and the index.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// What is wrong with it, in words.
     Wrong(String),
     /// It is not there; which part of it, in words.
@@ -32,7 +32,7 @@ pub(super) enum Fault {
 
 impl Fault {
     /// Says which part of the chunk it is about.
-    pub(super) fn of(self, part: &str) -> Self {
+    pub(crate) fn of(self, part: &str) -> Self {
         match self {
             Self::Wrong(why) => Self::Wrong(format!("{part}: {why}")),
             Self::Missing(why) => Self::Missing(format!("{part}: {why}")),
@@ -55,7 +55,7 @@ impl From<&str> for Fault {
 }
 
 /// A chunk, or why there is none.
-pub(super) type Decoded<T> = Result<T, Fault>;
+pub(crate) type Decoded<T> = Result<T, Fault>;
 
 /// Bytes of a blosc header, before the table of block offsets.
 const BLOSC_HEADER: usize = 16;
@@ -66,7 +66,7 @@ const BLOSC_MIN_SPLIT: usize = 128;
 
 /// A bytes-to-bytes codec that can be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BytesCodec {
+pub(crate) enum BytesCodec {
     Blosc {
         /// Most bytes of a block.
         block: usize,
@@ -79,7 +79,7 @@ pub(super) enum BytesCodec {
 
 /// The decoded size that is acceptable, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Size {
+pub(crate) enum Size {
     Exactly(usize),
     AtMost(usize),
 }
@@ -91,7 +91,7 @@ impl Size {
         }
     }
 
-    pub(super) fn check(self, got: u64, what: &str) -> Decoded<()> {
+    pub(crate) fn check(self, got: u64, what: &str) -> Decoded<()> {
         match self {
             Self::Exactly(n) if got != n as u64 => Err(format!("{what} {got} bytes, expected {n}").into()),
             Self::AtMost(n) if got > n as u64 => Err(self.exceeded(got, what)),
@@ -106,7 +106,7 @@ impl Size {
 
 impl BytesCodec {
     /// Undoes this codec.
-    pub(super) fn decode(self, data: Cow<'_, [u8]>, size: Size) -> Decoded<Cow<'_, [u8]>> {
+    pub(crate) fn decode(self, data: Cow<'_, [u8]>, size: Size) -> Decoded<Cow<'_, [u8]>> {
         match self {
             Self::Blosc { block } => blosc(data, size, block).map(Cow::Owned),
             Self::Zstd => zstd(&data, size).map(Cow::Owned),
@@ -118,14 +118,14 @@ impl BytesCodec {
 }
 
 /// An empty vector with room for `bytes`, or an error where the allocator refuses.
-pub(super) fn buffer(bytes: usize) -> Decoded<Vec<u8>> {
+pub(crate) fn buffer(bytes: usize) -> Decoded<Vec<u8>> {
     let mut buffer = Vec::new();
     buffer.try_reserve_exact(bytes).map_err(|_| Fault::Memory(bytes as u64))?;
     Ok(buffer)
 }
 
 /// Little-endian `u32` at `at`, if it is there.
-pub(super) fn u32_at(data: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(data: &[u8], at: usize) -> Option<u32> {
     let bytes = data.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
@@ -293,7 +293,7 @@ fn damaged(what: &str, size: Size, error: &std::io::Error) -> Fault {
 }
 
 /// Verifies and removes the checksum that follows the data.
-pub(super) fn crc32c(data: Cow<'_, [u8]>) -> Decoded<Cow<'_, [u8]>> {
+pub(crate) fn crc32c(data: Cow<'_, [u8]>) -> Decoded<Cow<'_, [u8]>> {
     let end = data.len().checked_sub(4).ok_or("shorter than its crc32c checksum")?;
     let (stored, computed) = (u32_at(&data, end), crc32c::crc32c(&data[..end]));
     if stored != Some(computed) {

@@ -143,7 +143,7 @@ fn filled_contigs_are_counted_once_and_doubted() {
 fn shards(inner: Value) -> Value {
     let bytes = json!([{ "name": "bytes", "configuration": { "endian": "little" } }]);
     json!([{ "name": "sharding_indexed", "configuration": {
-        "chunk_shape": inner, "codecs": bytes, "index_codecs": read::index_codecs(true), "index_location": "end",
+        "chunk_shape": inner, "codecs": bytes, "index_codecs": index_codecs(true), "index_location": "end",
     }}])
 }
 

@@ -224,7 +224,7 @@ fn strings_are_not_numbers() {
 /// Metadata with changed bytes either opens or is an error; what opens can be asked for chunks.
 #[test]
 fn flipped_metadata() {
-    let shards = read::shard_codecs(json!([{ "name": "bytes" }, "crc32c"]), read::index_codecs(true), "end");
+    let shards = shard_codecs(json!([{ "name": "bytes" }, "crc32c"]), index_codecs(true), "end");
     let cases = [
         (good2(), "0.0"),
         (good3(), "c/0/0"),
@@ -243,7 +243,7 @@ fn flipped_metadata() {
             // Digits and brackets find more than random bytes do.
             bytes[at] = b"0123456789-,[]{}\"e."[numbers.below(19)];
             scratch.put(name, &bytes);
-            if let Ok(array) = array::StoredArray::open(scratch.path(), "a") {
+            if let Ok(array) = StoredArray::open(scratch.path(), "a") {
                 let index = vec![0; array.metadata.shape.len()];
                 array.read(&index, &mut |_| None).ok();
             }

@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use super::{
-    guard::{Decoded, Fault, u32_at},
-    layout,
-    metadata::{Element, Metadata},
+use crate::{
+    StoredType,
+    store::zarr::{Decoded, Element, Fault, Metadata, integer, u32_at},
 };
-use crate::StoredType;
 
 /// Decoded elements of one chunk.
 #[derive(Debug)]
@@ -121,7 +119,7 @@ pub(super) fn utf8(element: &[u8]) -> Decoded<&str> {
 }
 
 pub(super) fn whole(element: &[u8], dtype: StoredType) -> Decoded<i64> {
-    let number = layout::integer(element, dtype).filter(|_| dtype != StoredType::Bool);
+    let number = integer(element, dtype).filter(|_| dtype != StoredType::Bool);
     let number = number.ok_or("holds no integers")?;
     i64::try_from(number).map_err(|_| "has an integer above 2^63".into())
 }

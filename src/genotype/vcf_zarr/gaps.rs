@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    metadata::{Element, Metadata},
-    values::{utf8, utf32, whole},
-};
+use super::values::{utf8, utf32, whole};
+use crate::store::zarr::{Element, Metadata};
 
 /// What a string is that nobody knows, as in VCF.
 pub(super) const UNKNOWN: &str = ".";

@@ -9,9 +9,12 @@ use std::{
 use super::{
     column::{Column, Share},
     gaps::{Absent, UNKNOWN},
-    metadata::{self, Node},
 };
-use crate::{Error, Result, genotype::Variant};
+use crate::{
+    Error, Result,
+    genotype::Variant,
+    store::zarr::{Node, node},
+};
 
 /// Which arrays describe the variants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,7 +236,7 @@ impl VariantTable {
         match &self.layout {
             Layout::Vcf(group) => {
                 let index = join(group, "variant_contig");
-                if metadata::node(&store.join(&index))? == Node::Absent {
+                if node(&store.join(&index))? == Node::Absent {
                     return Ok(None);
                 }
                 let names = Column::open(store, &join(group, "contig_id"), Absent::Lost, memory)?

@@ -18,26 +18,26 @@ use crate::{ChunkedArray, DecodedChunk, Error, MissingChunk, Result, StoredType}
 
 /// An array of numbers or strings in a folder.
 #[derive(Debug)]
-pub(super) struct StoredArray {
+pub(crate) struct StoredArray {
     folder: PathBuf,
     name: String,
-    pub(super) metadata: Metadata,
+    pub(crate) metadata: Metadata,
 }
 
 impl StoredArray {
     /// Opens the array at `path` within `store`; an empty path is the store itself.
-    pub(super) fn open(store: &Path, path: &str) -> Result<Self> {
+    pub(crate) fn open(store: &Path, path: &str) -> Result<Self> {
         let folder = folder_of(store, path)?;
         let metadata = metadata::read(&folder)?;
         Ok(Self { name: folder.display().to_string(), folder, metadata })
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Reads and decodes one chunk; `None` where it is missing. `fill` is asked about inner chunks.
-    pub(super) fn read(&self, index: &[u64], fill: Fill<'_, '_>) -> Decoded<Option<DecodedChunk>> {
+    pub(crate) fn read(&self, index: &[u64], fill: Fill<'_, '_>) -> Decoded<Option<DecodedChunk>> {
         let Metadata { spec, chain, .. } = &self.metadata;
         let grid = self.metadata.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
@@ -52,7 +52,7 @@ impl StoredArray {
     }
 
     /// The error of a chunk that could not be had.
-    pub(super) fn error(&self, index: &[u64], fault: Fault) -> Error {
+    pub(crate) fn error(&self, index: &[u64], fault: Fault) -> Error {
         match fault {
             Fault::Wrong(why) | Fault::Missing(why) | Fault::Large(_, why) => {
                 Error::chunk(&self.name, index, why)
@@ -171,8 +171,7 @@ impl ChunkedArray for ZarrArray {
     }
 
     fn missing_value(&self) -> Option<f64> {
-        // Negative dosages are missing anyway.
-        self.inner.metadata.missing.filter(|missing| missing.is_nan() || *missing >= 0.0)
+        self.inner.metadata.missing
     }
 
     fn scratch_bytes(&self) -> u64 {

@@ -7,15 +7,13 @@ use std::{
 };
 
 use super::{
-    array::StoredArray,
-    chain::MAX_TEXT_BYTES,
     gaps::{Absent, Gaps, UNKNOWN},
-    guard::Fault,
-    metadata::{self, Element, Node},
-    shard::Inner,
     values::{Values, parse},
 };
-use crate::{Budget, Error, Result};
+use crate::{
+    Budget, Error, Result,
+    store::zarr::{Element, Fault, Inner, MAX_TEXT_BYTES, Node, StoredArray, node},
+};
 
 /// Most elements of one row: alleles of a variant, in practice.
 const MAX_ROW: u64 = 1 << 16;
@@ -64,7 +62,7 @@ pub(super) struct Column {
 impl Column {
     /// Opens the column at `path`, within a budget of so many bytes; `None` where nothing is there.
     pub(super) fn open(store: &Path, path: &str, absent: Absent, memory: Share) -> Result<Option<Self>> {
-        if metadata::node(&store.join(path))? == Node::Absent {
+        if node(&store.join(path))? == Node::Absent {
             return Ok(None);
         }
         let mut array = StoredArray::open(store, path)?;

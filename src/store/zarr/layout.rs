@@ -4,14 +4,14 @@ use super::guard::{Decoded, buffer};
 use crate::StoredType;
 
 /// Reverses the bytes of every `unit`-byte number in place.
-pub(super) fn swap_bytes(data: &mut [u8], unit: usize) {
+pub(crate) fn swap_bytes(data: &mut [u8], unit: usize) {
     if unit > 1 {
         data.chunks_exact_mut(unit).for_each(<[u8]>::reverse);
     }
 }
 
 /// A number in words: `element` is one of `dtype`, in native byte order.
-pub(super) fn number(element: &[u8], dtype: StoredType) -> String {
+pub(crate) fn number(element: &[u8], dtype: StoredType) -> String {
     macro_rules! read {
         ($number:ty) => {
             element.try_into().map(|bytes| <$number>::from_ne_bytes(bytes).to_string()).unwrap_or_default()
@@ -26,7 +26,7 @@ pub(super) fn number(element: &[u8], dtype: StoredType) -> String {
 }
 
 /// The same of an integer, as a number; none of other types.
-pub(super) fn integer(element: &[u8], dtype: StoredType) -> Option<i128> {
+pub(crate) fn integer(element: &[u8], dtype: StoredType) -> Option<i128> {
     macro_rules! read {
         ($number:ty) => {
             element.try_into().ok().map(|bytes| <$number>::from_ne_bytes(bytes).into())
@@ -46,7 +46,7 @@ pub(super) fn integer(element: &[u8], dtype: StoredType) -> Option<i128> {
 }
 
 /// `count` copies of `element`.
-pub(super) fn filled(element: &[u8], count: usize) -> Decoded<Vec<u8>> {
+pub(crate) fn filled(element: &[u8], count: usize) -> Decoded<Vec<u8>> {
     let bytes = element.len().checked_mul(count).ok_or("more bytes than can be addressed")?;
     let mut data = buffer(bytes)?;
     match *element {
@@ -66,7 +66,7 @@ fn strides(shape: &[usize]) -> Vec<usize> {
 }
 
 /// Undoes Zarr's `transpose` codec: axis `i` of `data` is axis `order[i]` of the result of `shape`.
-pub(super) fn untranspose(data: &[u8], shape: &[usize], order: &[usize], size: usize) -> Decoded<Vec<u8>> {
+pub(crate) fn untranspose(data: &[u8], shape: &[usize], order: &[usize], size: usize) -> Decoded<Vec<u8>> {
     let encoded: Vec<usize> = order.iter().map(|&axis| shape[axis]).collect();
     let mut source = vec![0; shape.len()];
     for (stride, &axis) in strides(&encoded).into_iter().zip(order) {
@@ -90,7 +90,7 @@ pub(super) fn untranspose(data: &[u8], shape: &[usize], order: &[usize], size: u
 /// Copies the C-ordered block `block` of shape `extent` into `data` of shape `shape` at `origin`.
 ///
 /// `extent + origin` must lie inside `shape`; `size` is the bytes of one element.
-pub(super) fn insert_block(
+pub(crate) fn insert_block(
     data: &mut [u8],
     shape: &[usize],
     origin: &[usize],
@@ -119,7 +119,7 @@ pub(super) fn insert_block(
 }
 
 /// Steps `index` to the next in C order; false, with `index` back at the origin, after the last.
-pub(super) fn advance(index: &mut [usize], shape: &[usize]) -> bool {
+pub(crate) fn advance(index: &mut [usize], shape: &[usize]) -> bool {
     for (i, &extent) in index.iter_mut().zip(shape).rev() {
         *i += 1;
         if *i < extent {

@@ -15,7 +15,7 @@ fn every_blosc_codec() {
     use BloscCompressor as C;
     use BloscShuffleMode as S;
     let mut numbers = Numbers(1);
-    let plain = numbers.genotypes(40_000);
+    let plain = numbers.compressible(40_000);
     for compressor in [C::Zstd, C::LZ4, C::LZ4HC, C::Zlib, C::BloscLZ] {
         for shuffle in [S::NoShuffle, S::Shuffle, S::BitShuffle] {
             for size in [1, 2, 4, 8] {
@@ -35,7 +35,7 @@ fn bit_shuffle_agrees_with_blosc() {
     // Around the step of 128 bytes, and lengths that no 8 divides, with several blocks and a short last one.
     let lengths = (1..300).chain([4096, 4097, 65_535, 1 << 20, (1 << 20) + 24, 1_500_000, 1_500_004]);
     for n in lengths {
-        let plain = numbers.genotypes(n);
+        let plain = numbers.compressible(n);
         let encoded = blosc(&plain);
         let size = guard::Size::Exactly(n);
         let decoded =
@@ -55,7 +55,7 @@ fn incompressible_blosc() {
 
 #[test]
 fn every_stream_codec() {
-    let plain = Numbers(3).genotypes(3000);
+    let plain = Numbers(3).compressible(3000);
     let bytes = json!({ "name": "bytes" });
     let named =
         |name: &str, configuration: Value| json!([bytes, { "name": name, "configuration": configuration }]);
@@ -164,14 +164,14 @@ fn native16(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Shards of [4, 6] with inner chunks of [2, 3]; `index_codecs` and the location are the caller's.
-pub(super) fn shard_codecs(inner: Value, index_codecs: Value, location: &str) -> Value {
+pub(crate) fn shard_codecs(inner: Value, index_codecs: Value, location: &str) -> Value {
     json!([{ "name": "sharding_indexed", "configuration": {
         "chunk_shape": [2, 3], "codecs": inner, "index_codecs": index_codecs, "index_location": location,
     }}])
 }
 
 /// The index codecs that every writer uses.
-pub(super) fn index_codecs(crc: bool) -> Value {
+pub(crate) fn index_codecs(crc: bool) -> Value {
     let bytes = json!({ "name": "bytes", "configuration": { "endian": "little" } });
     if crc { json!([bytes, "crc32c"]) } else { json!([bytes]) }
 }

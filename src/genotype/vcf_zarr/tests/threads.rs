@@ -12,7 +12,7 @@ use crate::{
 fn the_global_pool_is_left_alone() {
     const CHILD: &str = "TEATIME_TEST_GLOBAL_POOL";
     if std::env::var_os(CHILD).is_none() {
-        let name = "zarr::tests::threads::the_global_pool_is_left_alone";
+        let name = "genotype::vcf_zarr::tests::threads::the_global_pool_is_left_alone";
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         let ran = child.args(["--exact", name]).env(CHILD, "1").output().unwrap();
         let text = String::from_utf8_lossy(&ran.stdout);

@@ -5,15 +5,19 @@ use std::path::Path;
 use serde_json::{Value, json};
 use zarrs::array::codec::{BloscCompressionLevel, BloscShuffleMode};
 
-use super::folder::{BYTES, Layout, SOURCE, StoreFolder};
-use crate::{Error, Result, genotype::Grm, linalg::Matrix};
+use super::Grm;
+use crate::{
+    Error, Result,
+    linalg::Matrix,
+    store::zarr::{BYTES, Layout, SOURCE, StoreFolder},
+};
 
 /// Samples of one chunk along each axis.
 const CHUNK: usize = 1000;
 
 /// What [`Grm::write_zarr`] says, for one name per sample. Takes memory for one chunk, at most 8 MB, and its compressed
 /// copy.
-pub(crate) fn write_relationship(path: &Path, grm: &Grm, samples: &[&str]) -> Result<()> {
+pub(super) fn write_relationship(path: &Path, grm: &Grm, samples: &[&str]) -> Result<()> {
     // Digits that look random: a higher level takes longer and saves nothing.
     let level =
         BloscCompressionLevel::try_from(1).map_err(|why| Error::argument("write_zarr", "level", why))?;

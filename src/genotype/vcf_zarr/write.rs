@@ -10,11 +10,11 @@ use std::{
 use serde_json::{Value, json};
 use zarrs::array::codec::{BloscCompressionLevel, BloscShuffleMode};
 
-use super::{
-    Variant,
-    folder::{BITS, BYTES, Layout, SOURCE, StoreFolder},
+use crate::{
+    Error, Result,
+    genotype::Variant,
+    store::zarr::{BITS, BYTES, Layout, SOURCE, StoreFolder},
 };
-use crate::{Error, Result};
 
 /// Variants of one chunk, as bio2zarr chooses.
 const CHUNK_VARIANTS: u64 = 1000;

@@ -2,15 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::read::{index_codecs, shard_codecs};
 use super::*;
-use crate::zarr::array::StoredArray;
 
 const SHAPE: [u64; 3] = [32, 64, 2];
 const BYTES: usize = 32 * 64 * 2;
 
 fn plain() -> Vec<u8> {
-    Numbers(11).genotypes(BYTES)
+    Numbers(11).compressible(BYTES)
 }
 
 /// An array of two chunks whose second is `chunk`, by v2 compressor.

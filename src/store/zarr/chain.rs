@@ -11,7 +11,7 @@ use super::{
     shard::{Fill, Shard},
 };
 /// Codecs named in errors about others.
-pub(super) const SUPPORTED: &str =
+pub(crate) const SUPPORTED: &str =
     "blosc, zstd, gzip, zlib, crc32c, bytes, transpose, sharding_indexed and vlen-utf8 are supported";
 
 /// Room above the decoded size, and an eighth of it, that an encoded chunk may take.
@@ -21,36 +21,36 @@ const ENCODED_SLACK: usize = 64 << 10;
 const BLOSC_BLOCK: usize = 1 << 20;
 
 /// Most bytes of one chunk of variable-length strings, whose decoded size no metadata tells.
-pub(super) const MAX_TEXT_BYTES: usize = 256 << 20;
+pub(crate) const MAX_TEXT_BYTES: usize = 256 << 20;
 
 /// The elements of one chunk, as decoded.
 #[derive(Clone, Debug)]
-pub(super) struct ChunkSpec {
+pub(crate) struct ChunkSpec {
     /// Elements along each axis.
-    pub(super) shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
     /// Bytes of one element; 0 for variable-length strings.
-    pub(super) size: usize,
+    pub(crate) size: usize,
     /// Bytes of the numbers that an element is made of.
-    pub(super) unit: usize,
+    pub(crate) unit: usize,
     /// Most bytes of variable-length strings, serialised.
-    pub(super) text: usize,
+    pub(crate) text: usize,
 }
 
 impl ChunkSpec {
     /// Elements; the product was checked when the array was opened.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.shape.iter().product()
     }
 
     /// Bytes of the decoded chunk.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.count() * self.size
     }
 }
 
 /// How chunks are encoded.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(crate) struct Chain {
     transpose: Option<Vec<usize>>,
     to_bytes: ToBytes,
     /// In encoding order: the last is undone first.
@@ -66,7 +66,7 @@ enum ToBytes {
 
 impl Chain {
     /// Parses `codecs` for chunks of `spec`.
-    pub(super) fn parse(codecs: &[MetadataV3], spec: &ChunkSpec) -> Why<Self> {
+    pub(crate) fn parse(codecs: &[MetadataV3], spec: &ChunkSpec) -> Why<Self> {
         let mut transpose = None;
         let mut to_bytes = None;
         let mut bytes = Vec::new();
@@ -107,7 +107,7 @@ impl Chain {
     }
 
     /// Most bytes an encoded chunk may have: more is refused unread.
-    pub(super) fn encoded_cap(&self, spec: &ChunkSpec) -> usize {
+    pub(crate) fn encoded_cap(&self, spec: &ChunkSpec) -> usize {
         let decoded = match &self.to_bytes {
             ToBytes::Text => return spec.text,
             ToBytes::Shard(shard) => spec.bytes().saturating_add(shard.index_bytes()),
@@ -117,7 +117,7 @@ impl Chain {
     }
 
     /// Most bytes that decoding a chunk takes besides its elements: its file, and what the codecs need for themselves.
-    pub(super) fn scratch(&self, spec: &ChunkSpec) -> u64 {
+    pub(crate) fn scratch(&self, spec: &ChunkSpec) -> u64 {
         let cap = self.encoded_cap(spec) as u64;
         let block =
             |codec: &BytesCodec| if let BytesCodec::Blosc { block } = codec { *block as u64 } else { 0 };
@@ -138,7 +138,7 @@ impl Chain {
     /// Decodes one chunk: exactly `spec.bytes()` bytes, or the serialised strings.
     ///
     /// `extent` is the part of the chunk that is within the array; `fill` is asked about its inner chunks.
-    pub(super) fn decode(
+    pub(crate) fn decode(
         &self,
         encoded: Cow<'_, [u8]>,
         spec: &ChunkSpec,
@@ -188,7 +188,7 @@ fn bytes_codec(codec: &MetadataV3) -> Option<BytesCodec> {
 }
 
 /// Whether a `bytes` codec stores numbers of `unit` bytes big-endian first.
-pub(super) fn is_big_endian(codec: &MetadataV3, unit: usize) -> Why<bool> {
+pub(crate) fn is_big_endian(codec: &MetadataV3, unit: usize) -> Why<bool> {
     match codec.configuration().and_then(|c| c.get("endian")).map(|v| (v, v.as_str())) {
         Some((_, Some("little"))) => Ok(false),
         Some((_, Some("big"))) => Ok(true),

@@ -1,0 +1,20 @@
+//! Genotypes from, and to, Zarr stores.
+//!
+//! [`GenotypeStore`] finds the genotypes, samples and variants of a store, as VCF-Zarr, scikit-allel or plain arrays have
+//! them; [`VcfZarrWriter`] writes VCF-Zarr.
+
+mod column;
+mod gaps;
+mod store;
+mod values;
+mod variants;
+mod write;
+
+pub use self::{
+    store::GenotypeStore,
+    variants::FilledColumn,
+    write::{VcfZarrHeader, VcfZarrWriter},
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,15 @@
+//! Stored arrays: read a chunk at a time from any thread, wherever they are.
+//!
+//! [`ChunkedArray`] is what the rest of the crate reads; [`MemoryArray`] is one in memory, [`ZarrArray`] one of a Zarr store.
+
+mod array;
+mod memory;
+#[cfg(feature = "zarr")]
+pub(crate) mod zarr;
+
+#[cfg(feature = "zarr")]
+pub use self::zarr::{MAX_CHUNK_BYTES, ZarrArray};
+pub use self::{
+    array::{ChunkedArray, DecodedChunk, MissingChunk, StoredType},
+    memory::{MemoryArray, Storable},
+};
