@@ -1,138 +1,54 @@
-//! The codec chain of an array: parsed from its metadata, refused where it cannot be decoded safely.
+//! The codec chain of an array: shards, or plain chunks.
 
 use std::borrow::Cow;
 
-use serde_json::Value;
 use zarrs::metadata::v3::MetadataV3;
 
 use super::{
-    guard::{BytesCodec, Decoded, Size, Why},
-    layout,
+    codec::{BytesCodecs, ChunkSpec, Codecs, encoded_cap},
+    guard::{Decoded, Size, Why},
     shard::{Fill, Shard},
 };
-/// Codecs named in errors about others.
-pub(crate) const SUPPORTED: &str =
-    "blosc, zstd, gzip, zlib, crc32c, bytes, transpose, sharding_indexed and vlen-utf8 are supported";
-
-/// Room above the decoded size, and an eighth of it, that an encoded chunk may take.
-const ENCODED_SLACK: usize = 64 << 10;
-
-/// Largest block that blosc chooses by itself, in bytes.
-const BLOSC_BLOCK: usize = 1 << 20;
-
-/// Most bytes of one chunk of variable-length strings, whose decoded size no metadata tells.
-pub(crate) const MAX_TEXT_BYTES: usize = 256 << 20;
-
-/// The elements of one chunk, as decoded.
-#[derive(Clone, Debug)]
-pub(crate) struct ChunkSpec {
-    /// Elements along each axis.
-    pub(crate) shape: Vec<usize>,
-    /// Bytes of one element; 0 for variable-length strings.
-    pub(crate) size: usize,
-    /// Bytes of the numbers that an element is made of.
-    pub(crate) unit: usize,
-    /// Most bytes of variable-length strings, serialised.
-    pub(crate) text: usize,
-}
-
-impl ChunkSpec {
-    /// Elements; the product was checked when the array was opened.
-    pub(crate) fn count(&self) -> usize {
-        self.shape.iter().product()
-    }
-
-    /// Bytes of the decoded chunk.
-    pub(crate) fn bytes(&self) -> usize {
-        self.count() * self.size
-    }
-}
 
 /// How chunks are encoded.
 #[derive(Debug)]
-pub(crate) struct Chain {
-    transpose: Option<Vec<usize>>,
-    to_bytes: ToBytes,
-    /// In encoding order: the last is undone first.
-    bytes: Vec<BytesCodec>,
-}
-
-#[derive(Debug)]
-enum ToBytes {
-    Plain { big_endian: bool },
-    Text,
-    Shard(Box<Shard>),
+pub(crate) enum Chain {
+    Plain(Codecs),
+    /// A shard, and what is done with its bytes.
+    Sharded(Box<Shard>, BytesCodecs),
 }
 
 impl Chain {
     /// Parses `codecs` for chunks of `spec`.
     pub(crate) fn parse(codecs: &[MetadataV3], spec: &ChunkSpec) -> Why<Self> {
-        let mut transpose = None;
-        let mut to_bytes = None;
-        let mut bytes = Vec::new();
-        for codec in codecs {
-            let name = codec.name();
-            if let Some(codec) = bytes_codec(codec) {
-                if to_bytes.is_none() {
-                    return Err(format!("codec `{name}` comes before the one that makes bytes"));
-                }
-                bytes.push(codec);
-                continue;
+        match codecs {
+            [shard, bytes @ ..] if shard.name() == "sharding_indexed" => {
+                Ok(Self::Sharded(Box::new(Shard::parse(shard, spec)?), BytesCodecs::parse(bytes)?))
             }
-            if to_bytes.is_some() || (name == "transpose" && transpose.is_some()) {
-                return Err(format!(
-                    "codec `{name}` is not supported at this place of the chain; {SUPPORTED}"
-                ));
+            [transpose, shard, ..]
+                if [transpose.name(), shard.name()] == ["transpose", "sharding_indexed"] =>
+            {
+                Err("transposed shards are not supported".to_owned())
             }
-            match name {
-                "transpose" => transpose = Some(parse_order(codec, spec.shape.len())?),
-                "bytes" | "endian" => {
-                    to_bytes = Some(ToBytes::Plain { big_endian: is_big_endian(codec, spec.unit)? });
-                }
-                "vlen-utf8" => to_bytes = Some(ToBytes::Text),
-                "sharding_indexed" => to_bytes = Some(ToBytes::Shard(Box::new(Shard::parse(codec, spec)?))),
-                _ => return Err(format!("codec `{name}` is not supported; {SUPPORTED}")),
-            }
+            _ => Codecs::parse(codecs, spec).map(Self::Plain),
         }
-        let to_bytes =
-            to_bytes.ok_or_else(|| format!("no codec makes bytes of its elements; {SUPPORTED}"))?;
-        let text = matches!(to_bytes, ToBytes::Text);
-        if text != (spec.size == 0) || (text && transpose.is_some()) {
-            return Err("its codecs do not fit its data type".to_owned());
-        }
-        if transpose.is_some() && matches!(to_bytes, ToBytes::Shard(_)) {
-            return Err("transposed shards are not supported".to_owned());
-        }
-        Ok(Self { transpose, to_bytes, bytes })
     }
 
     /// Most bytes an encoded chunk may have: more is refused unread.
     pub(crate) fn encoded_cap(&self, spec: &ChunkSpec) -> usize {
-        let decoded = match &self.to_bytes {
-            ToBytes::Text => return spec.text,
-            ToBytes::Shard(shard) => spec.bytes().saturating_add(shard.index_bytes()),
-            ToBytes::Plain { .. } => spec.bytes(),
-        };
-        decoded.saturating_add(decoded / 8).saturating_add(ENCODED_SLACK)
+        match self {
+            Self::Plain(codecs) => codecs.encoded_cap(spec),
+            Self::Sharded(shard, _) => encoded_cap(spec.bytes().saturating_add(shard.index_bytes())),
+        }
     }
 
-    /// Most bytes that decoding a chunk takes besides its elements: its file, and what the codecs need for themselves.
+    /// Most bytes that decoding a chunk takes besides its elements: what is encoded, and what the codecs need for themselves.
     pub(crate) fn scratch(&self, spec: &ChunkSpec) -> u64 {
         let cap = self.encoded_cap(spec) as u64;
-        let block =
-            |codec: &BytesCodec| if let BytesCodec::Blosc { block } = codec { *block as u64 } else { 0 };
-        // Two for c-blosc, and one for its bits to be unshuffled from.
-        let blosc = 3 * self.bytes.iter().map(block).max().unwrap_or(0).min(cap);
-        // What is not compressed is decoded in place.
-        let compressed = self.bytes.iter().any(|codec| *codec != BytesCodec::Crc32c);
-        blosc
-            + match &self.to_bytes {
-                ToBytes::Plain { .. } if compressed => cap,
-                ToBytes::Plain { .. } if self.transpose.is_some() => spec.bytes() as u64,
-                ToBytes::Plain { .. } => 0,
-                ToBytes::Text => 2 * cap,
-                ToBytes::Shard(shard) => cap + shard.scratch(),
-            }
+        match self {
+            Self::Plain(codecs) => codecs.scratch(spec),
+            Self::Sharded(shard, bytes) => cap + bytes.scratch(cap) + shard.scratch(),
+        }
     }
 
     /// Decodes one chunk: exactly `spec.bytes()` bytes, or the serialised strings.
@@ -145,65 +61,12 @@ impl Chain {
         extent: &[u64],
         fill: Fill<'_, '_>,
     ) -> Decoded<Vec<u8>> {
-        let cap = Size::AtMost(self.encoded_cap(spec));
-        let innermost = match self.to_bytes {
-            ToBytes::Plain { .. } => Size::Exactly(spec.bytes()),
-            ToBytes::Text | ToBytes::Shard(_) => cap,
-        };
-        let mut data = encoded;
-        for (position, codec) in self.bytes.iter().enumerate().rev() {
-            data = codec.decode(data, if position == 0 { innermost } else { cap })?;
-        }
-        innermost.check(data.len() as u64, "it has")?;
-        match &self.to_bytes {
-            ToBytes::Text => Ok(data.into_owned()),
-            ToBytes::Shard(shard) => shard.decode(&data, spec, extent, fill),
-            ToBytes::Plain { big_endian } => {
-                let mut data = data.into_owned();
-                if *big_endian != cfg!(target_endian = "big") {
-                    layout::swap_bytes(&mut data, spec.unit);
-                }
-                match &self.transpose {
-                    Some(order) => layout::untranspose(&data, &spec.shape, order, spec.size),
-                    None => Ok(data),
-                }
+        match self {
+            Self::Plain(codecs) => codecs.decode(encoded, spec),
+            Self::Sharded(shard, bytes) => {
+                let cap = Size::AtMost(self.encoded_cap(spec));
+                shard.decode(&bytes.decode(encoded, cap, cap)?, spec, extent, fill)
             }
         }
     }
-}
-
-fn bytes_codec(codec: &MetadataV3) -> Option<BytesCodec> {
-    let block = || {
-        let named = codec.configuration()?.get("blocksize")?.as_u64()?;
-        usize::try_from(named).ok().filter(|&named| named > BLOSC_BLOCK)
-    };
-    Some(match codec.name() {
-        "blosc" | "numcodecs.blosc" => BytesCodec::Blosc { block: block().unwrap_or(BLOSC_BLOCK) },
-        "zstd" | "numcodecs.zstd" => BytesCodec::Zstd,
-        "gzip" | "numcodecs.gzip" => BytesCodec::Gzip,
-        "zlib" | "numcodecs.zlib" => BytesCodec::Zlib,
-        "crc32c" => BytesCodec::Crc32c,
-        _ => return None,
-    })
-}
-
-/// Whether a `bytes` codec stores numbers of `unit` bytes big-endian first.
-pub(crate) fn is_big_endian(codec: &MetadataV3, unit: usize) -> Why<bool> {
-    match codec.configuration().and_then(|c| c.get("endian")).map(|v| (v, v.as_str())) {
-        Some((_, Some("little"))) => Ok(false),
-        Some((_, Some("big"))) => Ok(true),
-        None | Some((Value::Null, _)) if unit == 1 => Ok(false),
-        _ => Err("its `bytes` codec names no byte order".to_owned()),
-    }
-}
-
-fn parse_order(codec: &MetadataV3, axes: usize) -> Why<Vec<usize>> {
-    let wrong = || format!("the order of its `transpose` codec is not a permutation of {axes} axes");
-    let order = codec.configuration().and_then(|c| c.get("order")).and_then(Value::as_array);
-    let order = order.ok_or_else(wrong)?.iter().map(|v| usize::try_from(v.as_u64()?).ok());
-    let order = order.collect::<Option<Vec<usize>>>().ok_or_else(wrong)?;
-    if order.len() != axes || (0..axes).any(|axis| !order.contains(&axis)) {
-        return Err(wrong());
-    }
-    Ok(order)
 }

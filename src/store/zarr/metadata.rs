@@ -14,7 +14,8 @@ use zarrs::{
 
 use super::{
     attributes,
-    chain::{Chain, ChunkSpec, MAX_TEXT_BYTES, SUPPORTED},
+    chain::Chain,
+    codec::{ChunkSpec, MAX_TEXT_BYTES, SUPPORTED},
     guard::Why,
 };
 use crate::{Error, Result, StoredType};

@@ -7,6 +7,7 @@ mod array;
 mod attributes;
 mod bitshuffle;
 mod chain;
+mod codec;
 mod folder;
 mod guard;
 mod layout;
@@ -15,7 +16,7 @@ mod shard;
 
 pub(crate) use self::{
     array::StoredArray,
-    chain::MAX_TEXT_BYTES,
+    codec::MAX_TEXT_BYTES,
     folder::{BITS, BYTES, Layout, SOURCE, StoreFolder},
     guard::{Decoded, Fault, u32_at},
     layout::integer,

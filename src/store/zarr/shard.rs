@@ -6,10 +6,11 @@ use serde_json::Value;
 use zarrs::metadata::v3::MetadataV3;
 
 use super::{
-    chain::{Chain, ChunkSpec, is_big_endian},
+    codec::{ChunkSpec, Codecs, is_big_endian},
     guard::{Decoded, Fault, Size, Why, buffer, crc32c},
     layout,
 };
+
 /// Bytes of an index entry: offset and length.
 const ENTRY: usize = 16;
 
@@ -36,7 +37,7 @@ pub(crate) struct Shard {
     inner: ChunkSpec,
     /// Inner chunks along each axis.
     grid: Vec<usize>,
-    chain: Chain,
+    codecs: Codecs,
     index_first: bool,
     index_crc: bool,
     index_big_endian: bool,
@@ -80,8 +81,8 @@ impl Shard {
             Some(Some("start")) => true,
             _ => return Err(broken("index_location")),
         };
-        let chain = Chain::parse(&codecs, &inner)?;
-        Ok(Self { inner, grid, chain, index_first, index_crc, index_big_endian })
+        let codecs = Codecs::parse(&codecs, &inner)?;
+        Ok(Self { inner, grid, codecs, index_first, index_crc, index_big_endian })
     }
 
     /// Bytes of the encoded index.
@@ -91,10 +92,10 @@ impl Shard {
 
     /// Most bytes that decoding takes besides the shard's file and its elements: an inner chunk, and the index twice.
     pub(crate) fn scratch(&self) -> u64 {
-        (2 * self.index_bytes() + self.inner.bytes()) as u64 + self.chain.scratch(&self.inner)
+        (2 * self.index_bytes() + self.inner.bytes()) as u64 + self.codecs.scratch(&self.inner)
     }
 
-    /// Decodes a whole shard; see [`Chain::decode`].
+    /// Decodes a whole shard; `extent` is the part of it that is within the array.
     pub(crate) fn decode(
         &self,
         data: &[u8],
@@ -172,13 +173,12 @@ impl Shard {
             let fill = fill.ok_or_else(|| Fault::Missing("it is missing from the shard".to_owned()))?;
             return layout::filled(fill, self.inner.count());
         };
-        let cap = self.chain.encoded_cap(&self.inner);
+        let cap = self.codecs.encoded_cap(&self.inner);
         Size::AtMost(cap).check(length, "it has")?;
         let range = usize::try_from(offset).ok().zip(usize::try_from(length).ok());
         let encoded = range
             .and_then(|(offset, length)| data.get(offset..)?.get(..length))
             .ok_or("it is outside the shard")?;
-        // The chain holds no shards, so it asks for neither extent nor fill.
-        self.chain.decode(Cow::Borrowed(encoded), &self.inner, &[], &mut |_| None)
+        self.codecs.decode(Cow::Borrowed(encoded), &self.inner)
     }
 }
