@@ -4,12 +4,18 @@
 
 mod array;
 mod memory;
+mod storage;
 #[cfg(feature = "zarr")]
 pub(crate) mod zarr;
 
+#[cfg(feature = "zarr")]
+pub(crate) use self::storage::join;
+#[cfg(test)]
+pub(crate) use self::storage::tests::Map;
 #[cfg(feature = "zarr")]
 pub use self::zarr::{MAX_CHUNK_BYTES, ZarrArray};
 pub use self::{
     array::{ChunkedArray, DecodedChunk, MissingChunk, StoredType},
     memory::{MemoryArray, Storable},
+    storage::{Folder, Storage, StoredBytes, Value},
 };

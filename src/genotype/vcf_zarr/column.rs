@@ -2,7 +2,6 @@
 
 use std::{
     ops::Range,
-    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -12,7 +11,10 @@ use super::{
 };
 use crate::{
     Budget, Error, Result,
-    store::zarr::{Element, Fault, Inner, MAX_TEXT_BYTES, Node, StoredArray, node},
+    store::{
+        Storage,
+        zarr::{Element, Fault, Inner, MAX_TEXT_BYTES, Node, StoredArray, node},
+    },
 };
 
 /// Most elements of one row: alleles of a variant, in practice.
@@ -61,11 +63,16 @@ pub(super) struct Column {
 
 impl Column {
     /// Opens the column at `path`, within a budget of so many bytes; `None` where nothing is there.
-    pub(super) fn open(store: &Path, path: &str, absent: Absent, memory: Share) -> Result<Option<Self>> {
-        if node(&store.join(path))? == Node::Absent {
+    pub(super) fn open(
+        storage: &Arc<dyn Storage>,
+        path: &str,
+        absent: Absent,
+        memory: Share,
+    ) -> Result<Option<Self>> {
+        if node(&**storage, path)? == Node::Absent {
             return Ok(None);
         }
-        let mut array = StoredArray::open(store, path)?;
+        let mut array = StoredArray::open(storage, path)?;
         let fill = absent.fill(&array.metadata);
         let refuse = |why: String| Err(Error::store(array.name(), why));
         let shape = &array.metadata.shape;
@@ -92,28 +99,28 @@ impl Column {
 
     /// The same, where the column has to be there and have `rows` rows.
     pub(super) fn required(
-        store: &Path,
+        storage: &Arc<dyn Storage>,
         path: &str,
         absent: Absent,
         memory: Share,
         rows: u64,
     ) -> Result<Self> {
-        let missing = || Error::store(store.display(), format!("has no array `{path}`"));
-        Self::optional(store, path, absent, memory, rows)?.ok_or_else(missing)
+        let missing = || Error::store(storage.place(""), format!("has no array `{path}`"));
+        Self::optional(storage, path, absent, memory, rows)?.ok_or_else(missing)
     }
 
     /// The same, where the column has to have `rows` rows if it is there.
     pub(super) fn optional(
-        store: &Path,
+        storage: &Arc<dyn Storage>,
         path: &str,
         absent: Absent,
         memory: Share,
         rows: u64,
     ) -> Result<Option<Self>> {
-        let column = Self::open(store, path, absent, memory)?;
+        let column = Self::open(storage, path, absent, memory)?;
         match column.as_ref().map(Self::rows) {
             Some(got) if got != rows => {
-                Err(Error::store(store.join(path).display(), format!("has {got} rows, expected {rows}")))
+                Err(Error::store(storage.place(path), format!("has {got} rows, expected {rows}")))
             }
             _ => Ok(column),
         }

@@ -1,17 +1,17 @@
 //! Finding the genotypes, samples and variants of a store.
 
-use std::{cmp::Ordering, collections::HashSet, ops::Range, path::Path, path::PathBuf, sync::Arc};
+use std::{cmp::Ordering, collections::HashSet, ops::Range, path::Path, sync::Arc};
 
 use super::{
     column::{Column, Share},
     gaps::Absent,
-    variants::{FilledColumn, Layout, VariantTable, join},
+    variants::{FilledColumn, Layout, VariantTable},
 };
 use crate::{
     Budget, ChunkedArray, Error, MissingChunk, Result, StoredType,
     genotype::{GenotypeKind, Variant},
     store::{
-        ZarrArray,
+        Folder, Storage, ZarrArray, join,
         zarr::{Node, node},
     },
 };
@@ -32,7 +32,7 @@ const MAX_VARIANTS: u64 = 1 << 34;
 ///   the one that is named.
 #[derive(Debug)]
 pub struct GenotypeStore {
-    store: PathBuf,
+    storage: Arc<dyn Storage>,
     arrays: Vec<Arc<dyn ChunkedArray>>,
     tables: Vec<VariantTable>,
     kind: GenotypeKind,
@@ -56,26 +56,34 @@ impl GenotypeStore {
     /// - [`Error::Io`]: metadata that cannot be read.
     pub fn open(store: impl AsRef<Path>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
         let store = store.as_ref();
-        let refuse = |why: String| Error::store(store.display(), why);
         match std::fs::metadata(store) {
             Ok(folder) if folder.is_dir() => {}
             Ok(_) => {
                 let why =
                     "is a file; a Zarr store is a folder (zip files are not read), PLINK's calls are a .bed";
-                return Err(refuse(why.into()));
+                return Err(Error::store(store.display(), why));
             }
             Err(source) => return Err(Error::Io { path: store.display().to_string().into(), source }),
         }
+        Self::open_in(Arc::new(Folder::new(store)), array, missing)
+    }
+
+    /// The same of a store that is anywhere.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_in(storage: Arc<dyn Storage>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
+        let refuse = |why: String| Error::store(storage.place(""), why);
         let found = match array {
-            Some(path) => vec![named(store, path.trim_matches('/'))?],
-            None => detect(store)?,
+            Some(path) => vec![named(&*storage, path.trim_matches('/'))?],
+            None => detect(&*storage)?,
         };
         let mut arrays: Vec<Arc<dyn ChunkedArray>> = Vec::new();
         let mut tables = Vec::new();
         let mut kind = None;
         let (mut variants, mut samples) = (0_u64, 0);
         for (path, layout) in found {
-            let array = ZarrArray::open(store, &path, missing)?;
+            let array = ZarrArray::open_in(&storage, &path, missing)?;
             let this = genotype_kind(&array)?;
             let (rows, columns) = (array.shape()[0], array.shape()[1]);
             let (before, of) = kind.unwrap_or((this, columns));
@@ -86,7 +94,7 @@ impl GenotypeStore {
             }
             samples = columns;
             variants = variants.saturating_add(rows);
-            tables.push(VariantTable::new(store, layout, rows));
+            tables.push(VariantTable::new(&storage, layout, rows));
             arrays.push(Arc::new(array));
         }
         let (kind, _) = kind.ok_or_else(|| refuse("has no genotypes".into()))?;
@@ -95,7 +103,7 @@ impl GenotypeStore {
             return Err(refuse(format!("claims {variants} variants and {samples} samples; {most}")));
         }
         let memory = Share::of(&Budget::default());
-        Ok(Self { store: store.to_path_buf(), arrays, tables, kind, variants, samples, memory })
+        Ok(Self { storage, arrays, tables, kind, variants, samples, memory })
     }
 
     /// Bounds the memory that names and variants take by the host's: a range of them, and one chunk of each of their columns,
@@ -150,7 +158,7 @@ impl GenotypeStore {
                 Some((first, ids)) => {
                     if let Some((a, b)) = ids.iter().zip(&names).find(|(a, b)| a != b) {
                         let why = format!("`{first}` has the sample `{a}` where `{path}` has `{b}`");
-                        return Err(Error::store(self.store.display(), why));
+                        return Err(Error::store(self.storage.place(""), why));
                     }
                 }
             }
@@ -163,7 +171,7 @@ impl GenotypeStore {
         match ids.iter().find(|id| !seen.insert(id.as_str())) {
             Some(twice) => {
                 let why = format!("the sample `{twice}` occurs more than once");
-                Err(Error::store(self.store.join(path).display(), why))
+                Err(Error::store(self.storage.place(&path), why))
             }
             None => Ok(ids),
         }
@@ -182,7 +190,7 @@ impl GenotypeStore {
 
     fn first_column(&self, paths: &[String]) -> Result<Option<(String, Column)>> {
         for path in paths {
-            let column = Column::optional(&self.store, path, Absent::Lost, self.memory, self.samples)?;
+            let column = Column::optional(&self.storage, path, Absent::Lost, self.memory, self.samples)?;
             if let Some(column) = column {
                 return Ok(Some((path.clone(), column)));
             }
@@ -264,13 +272,13 @@ fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
 }
 
 /// The array at `path`, with what describes its variants.
-fn named(store: &Path, path: &str) -> Result<(String, Layout)> {
+fn named(storage: &dyn Storage, path: &str) -> Result<(String, Layout)> {
     let group = path.rsplit_once('/').map_or("", |(group, _)| group);
     if let Some(parent) = group.strip_suffix("calldata") {
         return Ok((path.to_owned(), Layout::Allel(parent.trim_end_matches('/').to_owned())));
     }
     for name in ["sample_id", "variant_position"] {
-        if !path.is_empty() && node(&store.join(join(group, name)))? == Node::Array {
+        if !path.is_empty() && node(storage, &join(group, name))? == Node::Array {
             return Ok((path.to_owned(), Layout::Vcf(group.to_owned())));
         }
     }
@@ -278,27 +286,27 @@ fn named(store: &Path, path: &str) -> Result<(String, Layout)> {
 }
 
 /// The genotype arrays of a store, by the layouts that are known.
-fn detect(store: &Path) -> Result<Vec<(String, Layout)>> {
-    let root = node(store)?;
+fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
+    let root = node(storage, "")?;
     if root == Node::Array {
         return Ok(vec![(String::new(), Layout::Plain)]);
     }
-    let is_array = |path: &str| Ok::<_, Error>(node(&store.join(path))? == Node::Array);
+    let is_array = |path: &str| Ok::<_, Error>(node(storage, path)? == Node::Array);
     if is_array("call_genotype")? {
         return Ok(vec![("call_genotype".to_owned(), Layout::Vcf(String::new()))]);
     }
     if is_array("calldata/GT")? {
         return Ok(vec![("calldata/GT".to_owned(), Layout::Allel(String::new()))]);
     }
-    let folders = folders(store)?;
+    let folders = folders(storage)?;
     if root == Node::Absent {
         let nested = folders.iter().find(|name| {
-            let root = |file: &str| store.join(name).join(file).is_file();
+            let root = |file: &str| matches!(storage.size(&join(name, file)), Ok(Some(_)));
             root(".zgroup") || root("zarr.json") || root(".zarray")
         });
         if let Some(name) = nested {
             let why = format!("is a folder of stores, not a store; one of them is `{name}`");
-            return Err(Error::store(store.display(), why));
+            return Err(Error::store(storage.place(""), why));
         }
     }
     let mut contigs = Vec::new();
@@ -307,21 +315,21 @@ fn detect(store: &Path) -> Result<Vec<(String, Layout)>> {
         let path = join(group, "calldata/GT");
         if is_array(&path)? {
             contigs.push((path, Layout::Allel(group.clone())));
-        } else if is_contig(&store.join(group)) {
+        } else if is_contig(storage, group) {
             lost.get_or_insert(path);
         }
     }
     match lost {
         Some(path) if !contigs.is_empty() => {
             let why = "is not an array, as it is in other contigs; name the array to use one of them alone";
-            return Err(Error::store(store.join(path).display(), why));
+            return Err(Error::store(storage.place(&path), why));
         }
         _ if !contigs.is_empty() => return Ok(contigs),
         _ => {}
     }
     if root == Node::Absent {
         return Err(Error::store(
-            store.display(),
+            storage.place(""),
             "is not a Zarr store: it has no zarr.json, .zgroup or .zarray",
         ));
     }
@@ -333,27 +341,19 @@ fn detect(store: &Path) -> Result<Vec<(String, Layout)>> {
         }
     }
     let why = "has neither `call_genotype` nor `calldata/GT`; name the array to use";
-    Err(Error::store(store.display(), format!("{why} (arrays at its root: {})", names.join(", "))))
+    Err(Error::store(storage.place(""), format!("{why} (arrays at its root: {})", names.join(", "))))
 }
 
-/// Whether a folder looks like a contig, or is a link that leads nowhere and might be one.
-fn is_contig(folder: &Path) -> bool {
-    let holds = |name: &str| folder.join(name).symlink_metadata().is_ok();
-    !folder.exists() || holds("calldata") || holds("variants")
+/// Whether a group looks like a contig, or is a link that leads nowhere and might be one.
+fn is_contig(storage: &dyn Storage, group: &str) -> bool {
+    let holds = |names: Vec<String>| names.iter().any(|name| name == "calldata" || name == "variants");
+    storage.list(group).map_or(true, holds)
 }
 
-/// Names of the folders in `store`, and of links that lead nowhere, in natural order.
-fn folders(store: &Path) -> Result<Vec<String>> {
-    let fail = |source| Error::Io { path: store.display().to_string().into(), source };
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(store).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        if let Ok(name) = entry.file_name().into_string()
-            && (entry.path().is_dir() || !entry.path().exists())
-        {
-            names.push(name);
-        }
-    }
+/// Names of what stands in a store, in natural order.
+fn folders(storage: &dyn Storage) -> Result<Vec<String>> {
+    let fail = |source| Error::Io { path: storage.place("").into(), source };
+    let mut names = storage.list("").map_err(fail)?;
     names.sort_by(|a, b| natural(a, b));
     Ok(names)
 }

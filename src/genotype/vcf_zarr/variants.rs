@@ -2,7 +2,6 @@
 
 use std::{
     ops::Range,
-    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -13,7 +12,10 @@ use super::{
 use crate::{
     Error, Result,
     genotype::Variant,
-    store::zarr::{Node, node},
+    store::{
+        Storage, join,
+        zarr::{Node, node},
+    },
 };
 
 /// Which arrays describe the variants.
@@ -38,15 +40,10 @@ impl Layout {
     }
 }
 
-/// Path of `name` within `group`, which may be the root.
-pub(super) fn join(group: &str, name: &str) -> String {
-    if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
-}
-
 /// The variants of one array; its columns are opened when they are first asked for.
 #[derive(Debug)]
 pub(super) struct VariantTable {
-    store: PathBuf,
+    storage: Arc<dyn Storage>,
     layout: Layout,
     rows: u64,
     kept: Mutex<Kept>,
@@ -102,8 +99,8 @@ enum Alleles {
 }
 
 impl VariantTable {
-    pub(super) fn new(store: &Path, layout: Layout, rows: u64) -> Self {
-        Self { store: store.to_path_buf(), layout, rows, kept: Mutex::default() }
+    pub(super) fn new(storage: &Arc<dyn Storage>, layout: Layout, rows: u64) -> Self {
+        Self { storage: Arc::clone(storage), layout, rows, kept: Mutex::default() }
     }
 
     pub(super) fn layout(&self) -> &Layout {
@@ -148,7 +145,7 @@ impl VariantTable {
                 }
             }
         };
-        let contigs = columns.contig.read(range.clone(), &self.store)?;
+        let contigs = columns.contig.read(range.clone(), &self.storage)?;
         let positions = match &columns.position {
             Some(column) => column.whole(range.clone())?,
             None => range.clone().map(|i| i64::try_from(i).unwrap_or(i64::MAX)).collect(),
@@ -159,7 +156,7 @@ impl VariantTable {
         let rows = range.zip(contigs.into_iter().zip(positions).zip(alleles));
         rows.map(|(row, ((contig, position), (reference, alternate)))| {
             let position = u64::try_from(position).map_err(|_| {
-                Error::store(self.store.display(), format!("variant {row} is at position {position}"))
+                Error::store(self.storage.place(""), format!("variant {row} is at position {position}"))
             })?;
             let id = known(ids.as_mut().and_then(Iterator::next).unwrap_or_default());
             Ok(Variant { contig, position, id, reference, alternate })
@@ -181,7 +178,7 @@ impl VariantTable {
             Contig::Index(column, names) => {
                 let mut row = 0;
                 let done = column.runs_of_whole(&mut |index, rows| {
-                    f(named(index, row, names, &self.store)?, rows)?;
+                    f(named(index, row, names, &self.storage)?, rows)?;
                     row += rows;
                     Ok(())
                 });
@@ -200,7 +197,7 @@ impl VariantTable {
         const ROWS: u64 = 1 << 16;
         let Layout::Vcf(group) = &self.layout else { return false };
         let path = join(group, "variant_position");
-        let Ok(positions) = Column::required(&self.store, &path, Absent::Lost, memory, self.rows) else {
+        let Ok(positions) = Column::required(&self.storage, &path, Absent::Lost, memory, self.rows) else {
             return true;
         };
         let (mut back, mut row) = (false, 0);
@@ -232,23 +229,23 @@ impl VariantTable {
 
     /// The contigs; none where a VCF-Zarr store has no such column.
     fn contig(&self, memory: Share) -> Result<Option<Contig>> {
-        let (store, rows) = (self.store.as_path(), self.rows);
+        let (storage, rows) = (&self.storage, self.rows);
         match &self.layout {
             Layout::Vcf(group) => {
                 let index = join(group, "variant_contig");
-                if node(&store.join(&index))? == Node::Absent {
+                if node(&**storage, &index)? == Node::Absent {
                     return Ok(None);
                 }
-                let names = Column::open(store, &join(group, "contig_id"), Absent::Lost, memory)?
-                    .ok_or_else(|| Error::store(store.display(), "has no array `contig_id`"))?;
+                let names = Column::open(storage, &join(group, "contig_id"), Absent::Lost, memory)?
+                    .ok_or_else(|| Error::store(storage.place(""), "has no array `contig_id`"))?;
                 let names: Vec<Arc<str>> = names.names(0..names.rows())?.into_iter().map(Arc::from).collect();
                 let known = Absent::Index(names.len() as u64);
-                let index = Column::required(store, &index, known, memory, rows)?;
+                let index = Column::required(storage, &index, known, memory, rows)?;
                 Ok(Some(Contig::Index(index, names)))
             }
             Layout::Allel(group) => {
                 let path = join(group, "variants/CHROM");
-                let column = Column::optional(store, &path, Absent::Lost, memory, rows)?;
+                let column = Column::optional(storage, &path, Absent::Lost, memory, rows)?;
                 let group = group.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(UNKNOWN);
                 Ok(Some(column.map_or_else(|| Contig::Same(group.into()), Contig::Names)))
             }
@@ -257,10 +254,10 @@ impl VariantTable {
     }
 
     fn open(&self, kept: &mut Option<Arc<Contig>>, memory: Share) -> Result<Columns> {
-        let (store, rows) = (self.store.as_path(), self.rows);
-        let required = |path: &str, absent| Column::required(store, path, absent, memory, rows);
-        let optional = |path: &str, absent| Column::optional(store, path, absent, memory, rows);
-        let no_contig = || Error::store(store.display(), "has no array `variant_contig`");
+        let (storage, rows) = (&self.storage, self.rows);
+        let required = |path: &str, absent| Column::required(storage, path, absent, memory, rows);
+        let optional = |path: &str, absent| Column::optional(storage, path, absent, memory, rows);
+        let no_contig = || Error::store(storage.place(""), "has no array `variant_contig`");
         let contig = self.kept_contig(kept, memory)?.ok_or_else(no_contig)?;
         match &self.layout {
             Layout::Vcf(group) => {
@@ -302,7 +299,7 @@ impl Columns {
 }
 
 impl Contig {
-    fn read(&self, range: Range<u64>, store: &Path) -> Result<Vec<Arc<str>>> {
+    fn read(&self, range: Range<u64>, storage: &Arc<dyn Storage>) -> Result<Vec<Arc<str>>> {
         match self {
             Self::Same(name) => Ok(range.map(|_| Arc::clone(name)).collect()),
             Self::Names(column) => Ok(column.names(range)?.into_iter().map(Arc::from).collect()),
@@ -310,17 +307,22 @@ impl Contig {
                 .whole(range.clone())?
                 .into_iter()
                 .zip(range)
-                .map(|(index, row)| named(index, row, names, store).cloned())
+                .map(|(index, row)| named(index, row, names, storage).cloned())
                 .collect(),
         }
     }
 }
 
 /// The name of a variant's contig.
-fn named<'a>(index: i64, row: u64, names: &'a [Arc<str>], store: &Path) -> Result<&'a Arc<str>> {
+fn named<'a>(
+    index: i64,
+    row: u64,
+    names: &'a [Arc<str>],
+    storage: &Arc<dyn Storage>,
+) -> Result<&'a Arc<str>> {
     usize::try_from(index).ok().and_then(|i| names.get(i)).ok_or_else(|| {
         let why = format!("variant {row} is on contig {index} of {}", names.len());
-        Error::store(store.display(), why)
+        Error::store(storage.place(""), why)
     })
 }
 

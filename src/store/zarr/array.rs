@@ -2,34 +2,43 @@
 
 use std::{
     borrow::Cow,
-    fs::File,
-    io::{ErrorKind, Read},
-    path::{Path, PathBuf},
+    io::ErrorKind,
+    path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::{
-    guard::{Decoded, Fault, Size, buffer},
+    guard::{Decoded, Fault, Size},
     layout,
     metadata::{self, Element, Metadata},
     shard::Fill,
 };
-use crate::{ChunkedArray, DecodedChunk, Error, MissingChunk, Result, StoredType};
+use crate::{
+    ChunkedArray, DecodedChunk, Error, MissingChunk, Result, StoredType,
+    store::{Folder, Storage, StoredBytes, Value, join},
+};
 
-/// An array of numbers or strings in a folder.
+/// An array of numbers or strings of a store.
 #[derive(Debug)]
 pub(crate) struct StoredArray {
-    folder: PathBuf,
+    storage: Arc<dyn Storage>,
+    /// Its key within the storage; empty where it is the whole of it.
+    path: String,
     name: String,
     pub(crate) metadata: Metadata,
 }
 
 impl StoredArray {
-    /// Opens the array at `path` within `store`; an empty path is the store itself.
-    pub(crate) fn open(store: &Path, path: &str) -> Result<Self> {
-        let folder = folder_of(store, path)?;
-        let metadata = metadata::read(&folder)?;
-        Ok(Self { name: folder.display().to_string(), folder, metadata })
+    /// Opens the array at `path` within `storage`; an empty path is the storage itself.
+    pub(crate) fn open(storage: &Arc<dyn Storage>, path: &str) -> Result<Self> {
+        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+        if names.iter().any(|name| matches!(*name, "." | "..") || name.contains(['\\', '\0'])) {
+            return Err(Error::store(storage.place(""), format!("`{path}` is not the path of an array")));
+        }
+        let path = names.join("/");
+        let metadata = metadata::read(&**storage, &path)?;
+        Ok(Self { name: storage.place(&path), path, storage: Arc::clone(storage), metadata })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -44,10 +53,21 @@ impl StoredArray {
             return Err(format!("outside the grid of {grid:?} chunks").into());
         }
         let start = Instant::now();
-        let path = self.folder.join(self.metadata.keys.encode(index).as_str());
-        let Some(encoded) = read_bounded(&path, chain.encoded_cap(spec))? else { return Ok(None) };
+        let key = join(&self.path, self.metadata.keys.encode(index).as_str());
+        let cap = chain.encoded_cap(spec);
+        let encoded = match self.storage.get(&key, cap as u64) {
+            Ok(Value::Bytes(bytes)) => bytes,
+            Ok(Value::Absent) => return Ok(None),
+            Ok(Value::Large(bytes)) => return Err(Size::AtMost(cap).exceeded(bytes, "its file has")),
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => return Err(Fault::Memory(cap as u64)),
+            Err(error) => return Err(format!("cannot be read: {error}").into()),
+        };
         let (stored, read, extent) = (encoded.len() as u64, start.elapsed(), self.metadata.extent(index));
-        let bytes = metadata::guarded(|| chain.decode(Cow::Owned(encoded), spec, &extent, fill))?;
+        let encoded = match encoded {
+            StoredBytes::Owned(bytes) => Cow::Owned(bytes),
+            StoredBytes::Shared(ref bytes) => Cow::Borrowed(&**bytes),
+        };
+        let bytes = metadata::guarded(|| chain.decode(encoded, spec, &extent, fill))?;
         Ok(Some(DecodedChunk { bytes, stored, read, decode: start.elapsed() - read }))
     }
 
@@ -65,40 +85,7 @@ impl StoredArray {
     }
 }
 
-/// Folder of the array at `path`, which must stay inside the store.
-fn folder_of(store: &Path, path: &str) -> Result<PathBuf> {
-    let mut folder = store.to_path_buf();
-    for part in path.split('/').filter(|part| !part.is_empty()) {
-        if matches!(part, "." | "..") || part.contains(['\\', '\0']) {
-            return Err(Error::store(store.display(), format!("`{path}` is not the path of an array")));
-        }
-        folder.push(part);
-    }
-    Ok(folder)
-}
-
-/// Reads a whole file of at most `cap` bytes; `None` where there is none.
-fn read_bounded(path: &Path, cap: usize) -> Decoded<Option<Vec<u8>>> {
-    let fail = |error: std::io::Error| format!("cannot be read: {error}");
-    // Before it is opened: opening a named pipe waits for a writer.
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(fail(error).into()),
-    };
-    if !metadata.is_file() {
-        return Err("its chunk is not a file".into());
-    }
-    let file = File::open(path).map_err(fail)?;
-    Size::AtMost(cap).check(metadata.len(), "its file has")?;
-    let mut bytes = buffer(usize::try_from(metadata.len()).unwrap_or(cap))?;
-    // The file may grow meanwhile; the cap holds nevertheless.
-    file.take(cap as u64 + 1).read_to_end(&mut bytes).map_err(fail)?;
-    Size::AtMost(cap).check(bytes.len() as u64, "its file has")?;
-    Ok(Some(bytes))
-}
-
-/// A numeric array of a Zarr v2 or v3 store on a local file system.
+/// A numeric array of a Zarr v2 or v3 store.
 ///
 /// Reads whole chunks on the calling thread only, and starts no threads of its own. Codecs: blosc, zstd, gzip,
 /// zlib, crc32c, transpose (and v2's order `F`), and `sharding_indexed`, whose shards are the chunks.
@@ -109,7 +96,6 @@ fn read_bounded(path: &Path, cap: usize) -> Decoded<Option<Vec<u8>>> {
 #[derive(Debug)]
 pub struct ZarrArray {
     inner: StoredArray,
-    store: PathBuf,
     dtype: StoredType,
     missing: MissingChunk,
 }
@@ -124,10 +110,17 @@ impl ZarrArray {
     ///   `scale_factor` (all of these are named), or sizes that overflow or exceed [`MAX_CHUNK_BYTES`](super::MAX_CHUNK_BYTES).
     /// - [`Error::Io`]: the metadata cannot be read.
     pub fn open(store: impl AsRef<Path>, path: &str, missing: MissingChunk) -> Result<Self> {
-        let store = store.as_ref();
-        let inner = StoredArray::open(store, path)?;
+        Self::open_in(&(Arc::new(Folder::new(store.as_ref())) as Arc<dyn Storage>), path, missing)
+    }
+
+    /// The same of a store that is anywhere.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_in(storage: &Arc<dyn Storage>, path: &str, missing: MissingChunk) -> Result<Self> {
+        let inner = StoredArray::open(storage, path)?;
         match inner.metadata.element {
-            Element::Number(dtype) => Ok(Self { inner, store: store.to_path_buf(), dtype, missing }),
+            Element::Number(dtype) => Ok(Self { inner, dtype, missing }),
             _ => Err(Error::store(&inner.name, "holds strings, not numbers")),
         }
     }
@@ -136,7 +129,7 @@ impl ZarrArray {
     fn error(&self, index: &[u64], fault: Fault) -> Error {
         let Fault::Missing(why) = fault else { return self.inner.error(index, fault) };
         let fill = layout::number(&self.inner.metadata.fill, self.dtype);
-        let writer = match metadata::writer(&self.store).as_str() {
+        let writer = match metadata::writer(&*self.inner.storage).as_str() {
             "" => String::new(),
             said => format!(" (the store says: {said})"),
         };

@@ -99,7 +99,7 @@ impl Size {
         }
     }
 
-    fn exceeded(self, got: u64, what: &str) -> Fault {
+    pub(crate) fn exceeded(self, got: u64, what: &str) -> Fault {
         Fault::Large(got, format!("{what} {got} bytes, expected at most {}", self.cap()))
     }
 }

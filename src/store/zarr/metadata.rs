@@ -1,9 +1,6 @@
-//! Array metadata, v2 and v3, read from its file and checked before anything trusts it.
+//! Array metadata, v2 and v3, checked before anything trusts it.
 
-use std::{
-    io::{ErrorKind, Read},
-    path::Path,
-};
+use std::io::ErrorKind;
 
 use serde_json::{Value, json};
 use zarrs::{
@@ -18,7 +15,10 @@ use super::{
     codec::{ChunkSpec, MAX_TEXT_BYTES, SUPPORTED},
     guard::Why,
 };
-use crate::{Error, Result, StoredType};
+use crate::{
+    Error, Result, StoredType,
+    store::{Storage, Value as Stored, join},
+};
 
 /// Most decoded bytes of one chunk; an array with larger ones is refused when it is opened.
 pub const MAX_CHUNK_BYTES: u64 = 2 << 30;
@@ -26,7 +26,7 @@ pub const MAX_CHUNK_BYTES: u64 = 2 << 30;
 /// Most bytes of one fixed-length string.
 const MAX_STRING_BYTES: usize = 64 << 10;
 
-/// Most bytes of one metadata file.
+/// Most bytes of the metadata of one array.
 const MAX_METADATA_BYTES: u64 = 16 << 20;
 
 /// What the elements of an array are.
@@ -63,7 +63,7 @@ pub(crate) struct Metadata {
     pub(crate) keys: ChunkKeyEncoding,
 }
 
-/// What a folder of a store is.
+/// What stands at a path of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     Array,
@@ -71,25 +71,25 @@ pub(crate) enum Node {
     Absent,
 }
 
-/// What `folder` is, from the metadata files in it.
-pub(crate) fn node(folder: &Path) -> Result<Node> {
-    if let Some(v3) = read_json(&folder.join("zarr.json"))? {
+/// What stands at `path`, from the metadata there.
+pub(crate) fn node(storage: &dyn Storage, path: &str) -> Result<Node> {
+    if let Some(v3) = read_json(storage, &join(path, "zarr.json"))? {
         return match v3.get("node_type").and_then(Value::as_str) {
             Some("array") => Ok(Node::Array),
             Some("group") => Ok(Node::Group),
-            _ => Err(Error::store(folder.display(), "its zarr.json names neither an array nor a group")),
+            _ => Err(Error::store(storage.place(path), "its zarr.json names neither an array nor a group")),
         };
     }
-    if is_there(&folder.join(".zarray"))? {
+    if is_there(storage, &join(path, ".zarray"))? {
         return Ok(Node::Array);
     }
-    Ok(if is_there(&folder.join(".zgroup"))? { Node::Group } else { Node::Absent })
+    Ok(if is_there(storage, &join(path, ".zgroup"))? { Node::Group } else { Node::Absent })
 }
 
-/// What the group in `folder` says of its writer, in words; empty where it says nothing.
-pub(crate) fn writer(folder: &Path) -> String {
+/// What the root of a store says of its writer, in words; empty where it says nothing.
+pub(crate) fn writer(storage: &dyn Storage) -> String {
     // Only told beside an error, which is not to be hidden by another.
-    let read = |name: &str| read_json(&folder.join(name)).ok().flatten();
+    let read = |name: &str| read_json(storage, name).ok().flatten();
     let v3 = || read("zarr.json")?.get_mut("attributes").map(Value::take);
     let attributes = v3().or_else(|| read(".zattrs")).unwrap_or_default();
     let says = |(name, value): (&String, &Value)| match value.as_str() {
@@ -99,20 +99,20 @@ pub(crate) fn writer(folder: &Path) -> String {
     attributes.as_object().into_iter().flatten().filter_map(says).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads and checks the metadata of the array in `folder`.
-pub(crate) fn read(folder: &Path) -> Result<Metadata> {
-    let refuse = |why: String| Error::store(folder.display(), why);
-    if let Some(json) = read_json(&folder.join("zarr.json"))? {
+/// Reads and checks the metadata of the array at `path`.
+pub(crate) fn read(storage: &dyn Storage, path: &str) -> Result<Metadata> {
+    let refuse = |why: String| Error::store(storage.place(path), why);
+    if let Some(json) = read_json(storage, &join(path, "zarr.json"))? {
         if json.get("node_type").and_then(Value::as_str) == Some("group") {
             return Err(refuse("is a group, not an array".to_owned()));
         }
         return guarded(|| parse_v3(json)).map_err(refuse);
     }
-    if let Some(json) = read_json(&folder.join(".zarray"))? {
-        let attributes = read_json(&folder.join(".zattrs"))?.unwrap_or(Value::Null);
+    if let Some(json) = read_json(storage, &join(path, ".zarray"))? {
+        let attributes = read_json(storage, &join(path, ".zattrs"))?.unwrap_or(Value::Null);
         return guarded(|| parse_v2(json, &attributes)).map_err(refuse);
     }
-    let group = is_there(&folder.join(".zgroup"))?;
+    let group = is_there(storage, &join(path, ".zgroup"))?;
     Err(refuse(if group { "is a group, not an array" } else { "no such array" }.to_owned()))
 }
 
@@ -122,37 +122,29 @@ pub(crate) fn guarded<T, E: From<String>>(work: impl FnOnce() -> Result<T, E>) -
         .unwrap_or_else(|_| Err("the Zarr library failed on it".to_owned().into()))
 }
 
-/// Whether there is a file at `path`; an error where there is something else, such as a link to nothing.
-fn is_there(path: &Path) -> Result<bool> {
-    let none =
-        |error: &std::io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => Ok(true),
-        Ok(_) => Err(Error::store(path.display(), "is not a file")),
-        Err(error) if none(&error) => match path.symlink_metadata() {
-            Ok(_) => Err(Error::store(path.display(), "is a link to nothing")),
-            Err(_) => Ok(false),
-        },
-        Err(source) => Err(Error::Io { path: path.display().to_string().into(), source }),
+/// Whether a key has a value.
+fn is_there(storage: &dyn Storage, key: &str) -> Result<bool> {
+    match storage.size(key) {
+        Ok(size) => Ok(size.is_some()),
+        // Of a file there are no further keys.
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
+        Err(source) => Err(Error::Io { path: storage.place(key).into(), source }),
     }
 }
 
-/// Reads a JSON file; `None` where there is none.
-fn read_json(path: &Path) -> Result<Option<Value>> {
-    let fail = |source| Error::Io { path: path.display().to_string().into(), source };
-    // Before it is opened: opening a named pipe waits for a writer.
-    if !is_there(path)? {
-        return Ok(None);
+/// Reads a JSON value; `None` where there is none.
+pub(crate) fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
+    let refuse = |why: String| Err(Error::store(storage.place(key), why));
+    match storage.get(key, MAX_METADATA_BYTES) {
+        Ok(Stored::Bytes(bytes)) => match serde_json::from_slice(&bytes) {
+            Ok(json) => Ok(Some(json)),
+            Err(error) => refuse(format!("is not valid JSON: {error}")),
+        },
+        Ok(Stored::Absent) => Ok(None),
+        Ok(Stored::Large(_)) => refuse(format!("has more than {MAX_METADATA_BYTES} bytes")),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(None),
+        Err(source) => Err(Error::Io { path: storage.place(key).into(), source }),
     }
-    let file = std::fs::File::open(path).map_err(fail)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_METADATA_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
-    if bytes.len() as u64 > MAX_METADATA_BYTES {
-        return Err(Error::store(path.display(), format!("has more than {MAX_METADATA_BYTES} bytes")));
-    }
-    serde_json::from_slice(&bytes)
-        .map(Some)
-        .map_err(|error| Error::store(path.display(), format!("is not valid JSON: {error}")))
 }
 
 fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {

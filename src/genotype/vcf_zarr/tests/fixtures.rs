@@ -1,6 +1,9 @@
 //! Stores that other tools wrote, all of the same genotypes; `tests/fixtures/README.md` says how.
 
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
 use super::*;
+use crate::store::Map;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -131,4 +134,50 @@ fn dosages_of_every_kind() {
 fn several_arrays_and_none_named() {
     let error = GenotypeStore::open(fixture("dosages_v2.zarr"), None, MissingChunk::Error).unwrap_err();
     assert!(error.to_string().contains("uint8_zlib"), "{error}");
+}
+
+/// The same stores as values in memory: equal in all that can be read, and nothing is asked for but what is needed.
+#[test]
+fn storage_that_is_no_folder() {
+    for (name, array) in [
+        ("all_v2.vcz", None),
+        ("all_v3.vcz", None),
+        ("allel.zarr", None),
+        ("malariagen.zarr", None),
+        ("dosages_v2.zarr", Some("int16_big_endian_order_f")),
+        ("dosages_v3.zarr", Some("int8_sharded_zstd_crc32c")),
+        ("dosages_v3.zarr", Some("float64_blosc_zstd")),
+    ] {
+        let map = Arc::new(Map::of(&fixture(name)));
+        let theirs = GenotypeStore::open_in(map.clone(), array, MissingChunk::Error).unwrap();
+        let opened = map.bytes.load(Relaxed);
+        assert!(theirs.arrays().iter().all(|array| array.name().starts_with("map:")));
+        let ours = open(name, array);
+        let (mut chunks, mut stored) = (0, 0);
+        for (ours, theirs) in ours.arrays().iter().zip(theirs.arrays()) {
+            assert_eq!(whole(&**ours), whole(&**theirs), "{name}");
+            let grid = ours.shape().iter().zip(ours.chunk_shape()).map(|(n, chunk)| n.div_ceil(*chunk));
+            chunks += grid.product::<u64>();
+            let key = |path: &str| {
+                ours.name().strip_prefix(fixture(name).to_str().unwrap()).unwrap()[1..].to_owned() + path
+            };
+            let of = |key: &String, prefix: &str| {
+                key.starts_with(prefix) && !key.contains("/.z") && !key.ends_with(".json")
+            };
+            let prefix = key("/");
+            stored += map
+                .values
+                .iter()
+                .filter(|(key, _)| of(key, &prefix))
+                .map(|(_, value)| value.len() as u64)
+                .sum::<u64>();
+        }
+        // Each chunk once, and no byte else.
+        assert_eq!(map.bytes.load(Relaxed) - opened, stored, "{name}: {chunks} chunks");
+        assert_eq!(theirs.sample_ids().unwrap(), ours.sample_ids().unwrap());
+        let n = ours.n_variants();
+        assert_eq!(theirs.variants(0..n).unwrap(), ours.variants(0..n).unwrap());
+    }
+    let lost = GenotypeStore::open_in(Arc::new(Map::default()), None, MissingChunk::Error).unwrap_err();
+    assert!(lost.to_string().contains("map:: is not a Zarr store"), "{lost}");
 }

@@ -167,7 +167,7 @@ fn truncated_anywhere() {
     ];
     for (meta, good) in cases {
         let array = v2_store(&meta, good.clone());
-        let array = StoredArray::open(array.path(), "a").unwrap();
+        let array = array.open("a").unwrap();
         let (chain, spec) = (&array.metadata.chain, &array.metadata.spec);
         assert!(chain.decode(Cow::Borrowed(&good), spec, &SHAPE, &mut |_| None).unwrap() == plain);
         for end in 0..good.len() {
@@ -317,7 +317,7 @@ fn flipped_bytes_never_panic() {
     ];
     for (case, (scratch, good)) in stores.iter().enumerate() {
         // Below the catch of panics, which would hide them.
-        let array = StoredArray::open(scratch.path(), "a").unwrap();
+        let array = scratch.open("a").unwrap();
         let (chain, spec) = (&array.metadata.chain, &array.metadata.spec);
         let mut numbers = Numbers(1000 + case as u64);
         for round in 0..4000 {

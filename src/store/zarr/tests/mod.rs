@@ -8,7 +8,10 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use serde_json::{Value, json};
@@ -16,7 +19,10 @@ use zarrs::array::codec::{BloscCompressor, BloscShuffleMode, blosc_compress_byte
 
 pub(crate) use self::read::{index_codecs, shard_codecs};
 use super::*;
-use crate::{ChunkedArray, Error, MissingChunk};
+use crate::{
+    ChunkedArray, Error, MissingChunk,
+    store::{Folder, Storage},
+};
 
 /// A folder that goes away with its value.
 pub(crate) struct Scratch(PathBuf);
@@ -32,6 +38,11 @@ impl Scratch {
 
     pub(crate) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// The array at `path`.
+    pub(crate) fn open(&self, path: &str) -> crate::Result<StoredArray> {
+        StoredArray::open(&(Arc::new(Folder::new(&self.0)) as Arc<dyn Storage>), path)
     }
 
     /// Writes a file and the folders it is in.
