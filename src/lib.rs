@@ -54,7 +54,7 @@ pub use error::{Error, Result};
 #[cfg(feature = "cuda")]
 pub use kernels::write_cuda_kernels;
 pub use run::{Budget, Cancel, Progress, Run, Status};
-pub use store::{ChunkedArray, DecodedChunk, MissingChunk, StoredType};
+pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType};
 pub use tensor::Tensor;
 
 /// The cudarc that [`Device::from_cuda`] takes contexts and streams of.

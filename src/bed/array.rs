@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{ChunkedArray, DecodedChunk, Error, Result, StoredType, stream::MAX_BANDS};
+use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, stream::MAX_BANDS};
 
 /// Bytes before the calls.
 pub(super) const HEADER: u64 = 3;
@@ -124,7 +124,8 @@ impl ChunkedArray for BedArray {
         }
     }
 
-    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+    /// Where its bytes are read is where they are used: most are calls already.
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
         let fail = |why: &dyn std::fmt::Display| Error::chunk(&self.name, index, why);
         let [variants, width] = self.shape;
         let rows = self.chunk_shape[0];

@@ -326,7 +326,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::{
-        ChunkedArray, DecodedChunk, Status, StoredType,
+        ChunkedArray, DecodedChunk, FetchedChunk, Status, StoredType,
         genotype::{
             Genotypes, VariantFilter,
             scaler::{Rule, Scaler},
@@ -352,7 +352,7 @@ pub(super) mod tests {
         fn dtype(&self) -> StoredType {
             StoredType::I8
         }
-        fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+        fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
             Err(Error::chunk("long", index, "a plan reads nothing"))
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use crate::{ChunkedArray, DecodedChunk, Error, Result, StoredType};
+use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType};
 
 /// Whether a call of so many alleles is one of a matrix of that ploidy: haploid calls among diploid ones count twice.
 pub(super) fn fits(alleles: u64, ploidy: u64) -> bool {
@@ -77,6 +77,19 @@ impl OfPloidy {
         Ok(Arc::new(Self { array: Arc::clone(array), fitting, shape, chunk_shape }))
     }
 
+    /// How many chunks a call is in.
+    fn deep(&self) -> u64 {
+        self.array.shape()[2].div_ceil(self.array.chunk_shape()[2])
+    }
+
+    /// The chunks that the calls of one are in.
+    fn parts(&self, index: &[u64]) -> Result<Vec<[u64; 3]>> {
+        let &[row, column, 0] = index else {
+            return Err(Error::chunk(self.name(), index, "there is one chunk along the alleles"));
+        };
+        Ok((0..self.deep()).map(|allele| [row, column, allele]).collect())
+    }
+
     /// The chunks side by side along the alleles, as calls of the ploidy.
     fn calls<T: Allele>(&self, chunks: &[DecodedChunk]) -> Vec<u8> {
         let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
@@ -127,20 +140,29 @@ impl ChunkedArray for OfPloidy {
     }
 
     /// The chunks that a call is in are held together.
+    fn fetched_bytes(&self) -> u64 {
+        self.deep().saturating_mul(self.array.fetched_bytes())
+    }
+
     fn scratch_bytes(&self) -> u64 {
-        let chunk = self.array.chunk_shape();
-        let deep = self.array.shape()[2].div_ceil(chunk[2]);
-        let bytes = deep.saturating_mul(self.dtype().size() as u64);
-        let stored = chunk.iter().fold(bytes, |bytes, &extent| bytes.saturating_mul(extent));
+        let bytes = self.deep().saturating_mul(self.dtype().size() as u64);
+        let stored =
+            self.array.chunk_shape().iter().fold(bytes, |bytes, &extent| bytes.saturating_mul(extent));
         self.array.scratch_bytes().saturating_add(stored)
     }
 
-    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
-        let &[row, column, 0] = index else {
-            return Err(Error::chunk(self.name(), index, "there is one chunk along the alleles"));
-        };
-        let deep = self.array.shape()[2].div_ceil(self.array.chunk_shape()[2]);
-        let chunks = (0..deep).map(|allele| self.array.read_chunk(&[row, column, allele]));
+    fn fetches(&self) -> usize {
+        self.array.fetches()
+    }
+
+    fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
+        let parts = self.parts(index)?.iter().map(|index| self.array.fetch(index)).collect::<Result<_>>()?;
+        Ok(FetchedChunk { parts, ..FetchedChunk::default() })
+    }
+
+    fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
+        let parts = self.parts(index)?;
+        let chunks = parts.iter().zip(fetched.parts).map(|(index, part)| self.array.decode(index, part));
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
         let bytes = match self.dtype() {
             StoredType::I8 => self.calls::<i8>(&chunks),

@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use super::StoredBytes;
 use crate::Result;
 
 /// Element type of a stored array; wider than what a device computes with.
@@ -35,6 +36,17 @@ impl StoredType {
     }
 }
 
+/// One chunk as it is stored: read, and not yet decoded.
+#[derive(Debug, Default)]
+pub struct FetchedChunk {
+    /// Its bytes; none where storage has none, or where they are read when it is decoded.
+    pub bytes: Option<StoredBytes>,
+    /// Chunks of another array that it is made of.
+    pub parts: Vec<Self>,
+    /// Time spent reading its bytes.
+    pub read: Duration,
+}
+
 /// One decoded chunk: all of its elements in C order and native byte order, edge chunks at full chunk shape.
 #[derive(Debug)]
 pub struct DecodedChunk {
@@ -58,7 +70,8 @@ pub enum MissingChunk {
     Fill,
 }
 
-/// An array in regular chunks, read one chunk at a time from any thread.
+/// An array in regular chunks, read one chunk at a time from any thread, in two steps: its bytes are fetched from storage, and
+/// decoded.
 pub trait ChunkedArray: fmt::Debug + Send + Sync {
     /// Name for messages, such as the path.
     fn name(&self) -> &str;
@@ -72,13 +85,38 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     fn missing_value(&self) -> Option<f64> {
         None
     }
-    /// Most bytes of memory that reading a chunk takes besides what it gives: 0 by default. Counted in memory budgets.
+    /// Most bytes of memory that a fetched chunk takes, but for what becomes part of the decoded one: 0 by default. Counted in
+    /// memory budgets, as is [`scratch_bytes`](Self::scratch_bytes).
+    fn fetched_bytes(&self) -> u64 {
+        0
+    }
+    /// Most bytes of memory that decoding a chunk takes besides what it is given and what it gives: 0 by default.
     fn scratch_bytes(&self) -> u64 {
         0
     }
-    /// Reads and decodes the chunk at `index` of the chunk grid.
+    /// How many chunks should be fetched at once, on threads that do nothing else: more than one for storage that takes its
+    /// time to answer. 0, the default, where the thread that decodes a chunk may as well fetch it.
+    fn fetches(&self) -> usize {
+        0
+    }
+    /// Reads the bytes of the chunk at `index` of the chunk grid; by default none, and [`decode`](Self::decode) does it all.
+    ///
+    /// # Errors
+    /// [`Error::Chunk`](crate::Error::Chunk) when it cannot be read, or is larger than it may be.
+    fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
+        let _ = index;
+        Ok(FetchedChunk::default())
+    }
+    /// Decodes the chunk at `index`, which was fetched. Reads nothing where [`fetch`](Self::fetch) did.
     ///
     /// # Errors
     /// [`Error::Chunk`](crate::Error::Chunk) when it is missing, damaged, or larger than its declared size.
-    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk>;
+    fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk>;
+    /// Reads and decodes the chunk at `index`.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch) and [`decode`](Self::decode).
+    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+        self.decode(index, self.fetch(index)?)
+    }
 }

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use crate::{ChunkedArray, DecodedChunk, Error, Result, StoredType};
+use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType};
 
 /// An array in memory, in one chunk per `chunk_shape`.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl ChunkedArray for MemoryArray {
         self.dtype
     }
 
-    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
         let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let size = self.dtype.size();
         let rank = self.shape.len();

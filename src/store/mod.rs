@@ -15,7 +15,7 @@ pub(crate) use self::storage::tests::Map;
 #[cfg(feature = "zarr")]
 pub use self::zarr::{MAX_CHUNK_BYTES, ZarrArray};
 pub use self::{
-    array::{ChunkedArray, DecodedChunk, MissingChunk, StoredType},
+    array::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType},
     memory::{MemoryArray, Storable},
     storage::{Folder, Storage, StoredBytes, Value},
 };

@@ -16,6 +16,11 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Where a key is, for messages; for the empty key where the storage is.
     fn place(&self, key: &str) -> String;
 
+    /// How many values should be asked for at once, where answers take their time; 0, the default, where they do not.
+    fn fetches(&self) -> usize {
+        0
+    }
+
     /// The value of a key, if it has at most `most` bytes. Takes memory for no more than these.
     ///
     /// # Errors

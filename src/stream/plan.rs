@@ -23,8 +23,24 @@ pub(crate) struct RowPlan {
     block_rows: u64,
     narrow: Narrow,
     bands: Vec<Band>,
-    /// Most bytes that reading one chunk takes besides the chunk.
+    /// Most bytes that reading one chunk takes besides the chunk: what is fetched, and what decoding it takes.
     scratch: u64,
+    /// Of these, what is fetched; and how many chunks should be fetched at once, ahead of their decoding.
+    fetched: u64,
+    fetches: u64,
+}
+
+/// How much a pass may do at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AtOnce {
+    /// Chunks that are decoded.
+    pub(crate) decoders: usize,
+    /// Threads that do nothing but fetch; none where the thread that decodes a chunk fetches it.
+    pub(crate) fetches: usize,
+    /// Where there are some: chunks that are fetched or being so, those that are decoded among them.
+    pub(crate) fetched: usize,
+    /// Most bytes of decoded chunks.
+    pub(crate) bytes: u64,
 }
 
 /// The chunks of one array that share a range of rows.
@@ -92,8 +108,12 @@ impl RowPlan {
             }
             start += shape[0];
         }
-        let scratch = arrays.iter().map(|array| array.scratch_bytes()).max().unwrap_or(0);
-        Ok(Self { arrays, row, rows, block_rows, narrow, bands, scratch })
+        let most =
+            |of: fn(&dyn ChunkedArray) -> u64| arrays.iter().map(|array| of(&**array)).max().unwrap_or(0);
+        let fetched = most(|array| array.fetched_bytes());
+        let scratch = fetched.saturating_add(most(|array| array.scratch_bytes()));
+        let fetches = most(|array| array.fetches() as u64);
+        Ok(Self { arrays, row, rows, block_rows, narrow, bands, scratch, fetched, fetches })
     }
 
     /// How many rows are selected.
@@ -171,18 +191,26 @@ impl RowPlan {
     pub(crate) fn ahead(&self, threads: u64) -> u64 {
         let band = self.bands.iter().map(|band| band.bytes).max().unwrap_or(0);
         let others = self.scratch.saturating_mul(threads.saturating_sub(1));
-        // Decoders get half of what is beyond the least.
-        band.saturating_mul(2 * threads + 2).max(others).saturating_add(others)
+        // Of what is beyond the least, decoders get half, and what is fetched ahead a quarter.
+        let bands = band.saturating_mul(2 * threads + 2 + self.fetches);
+        let fetched = self.fetches.saturating_mul(self.fetched);
+        bands.max(others).saturating_add(others).saturating_add(fetched).max(fetched.saturating_mul(4))
     }
 
-    /// How many of so many threads may decode at once where a pass in blocks of so many rows may take so many bytes, and what
-    /// is left of these for decoded chunks.
-    pub(crate) fn decoders(&self, threads: usize, rows: u64, bytes: u64) -> (usize, u64) {
-        // Half of what is beyond the least goes to further decoders, half to chunks ahead.
+    /// What a pass in blocks of so many rows may do at once on so many threads with so many bytes.
+    pub(crate) fn at_once(&self, threads: usize, rows: u64, bytes: u64) -> AtOnce {
         let spare = bytes.saturating_sub(self.largest_need_of(rows));
-        let others = (spare / 2).checked_div(self.scratch).unwrap_or(u64::MAX);
-        let others = others.min(threads.saturating_sub(1) as u64);
-        (usize::try_from(1 + others).unwrap_or(threads), bytes.saturating_sub((1 + others) * self.scratch))
+        let within = |share: u64, of: u64, most: u64| share.checked_div(of).unwrap_or(u64::MAX).min(most);
+        let others = within(spare / 2, self.scratch, threads.saturating_sub(1) as u64);
+        let waiting = within(spare / 4, self.fetched, self.fetches);
+        let taken = (1 + others) * self.scratch + waiting * self.fetched;
+        let count = |n: u64| usize::try_from(n).unwrap_or(threads);
+        AtOnce {
+            decoders: count(1 + others),
+            fetches: count(self.fetches.min(1 + others + waiting)),
+            fetched: count(1 + others + waiting),
+            bytes: bytes.saturating_sub(taken),
+        }
     }
 
     /// The bands that hold any of the rows.
@@ -304,19 +332,23 @@ mod tests {
         let mut plan = plan(&[(100, 10)], 10);
         let least = plan.largest_need();
         assert_eq!(plan.ahead(4), 10 * plan.bands()[0].bytes);
-        assert_eq!(plan.decoders(4, 10, 0), (4, 0));
+        let decoders = |plan: &RowPlan, threads, rows, bytes| {
+            let at_once = plan.at_once(threads, rows, bytes);
+            (at_once.decoders, at_once.bytes)
+        };
+        assert_eq!(decoders(&plan, 4, 10, 0), (4, 0));
         plan.scratch = 1000;
         assert_eq!(plan.largest_need(), least + 1000);
         assert_eq!(plan.ahead(4), 10 * plan.bands()[0].bytes + 3000);
-        for (more, decoders) in [(0, 1), (1999, 1), (2000, 2), (5999, 3), (6000, 4), (1 << 20, 4)] {
+        for (more, most) in [(0, 1), (1999, 1), (2000, 2), (5999, 3), (6000, 4), (1 << 20, 4)] {
             let bytes = least + 1000 + more;
-            assert_eq!(plan.decoders(4, 10, bytes), (decoders, bytes - 1000 * decoders as u64), "{more}");
+            assert_eq!(decoders(&plan, 4, 10, bytes), (most, bytes - 1000 * most as u64), "{more}");
         }
         // Where there is memory for all, all decode.
         for scratch in [1, 1000, 1 << 20] {
             plan.scratch = scratch;
             for rows in [10, 40] {
-                assert_eq!(plan.decoders(64, rows, plan.largest_need_of(rows) + plan.ahead(64)).0, 64);
+                assert_eq!(decoders(&plan, 64, rows, plan.largest_need_of(rows) + plan.ahead(64)).0, 64);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::*;
-use crate::{DecodedChunk, Result, StoredType};
+use crate::{DecodedChunk, FetchedChunk, Result, StoredType};
 
 #[test]
 fn absurd_numbers_of_chunks_are_refused() {
@@ -40,7 +40,7 @@ impl ChunkedArray for Claims {
     fn dtype(&self) -> StoredType {
         self.0.dtype()
     }
-    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
         self.0.read_chunk(index)
     }
 }
@@ -62,7 +62,7 @@ impl ChunkedArray for Broken {
     fn dtype(&self) -> StoredType {
         self.0.dtype()
     }
-    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
         assert!(!(self.2 && (self.1)(index)), "a decoder's own fault");
         if (self.1)(index) { Err(Error::chunk("broken", index, "torn")) } else { self.0.read_chunk(index) }
     }
@@ -88,7 +88,7 @@ impl ChunkedArray for Changing {
     fn dtype(&self) -> StoredType {
         self.arrays[0].dtype()
     }
-    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
         let left = self.left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(1)));
         self.arrays[usize::from(left == Ok(0))].read_chunk(index)
     }

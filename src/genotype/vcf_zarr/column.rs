@@ -91,7 +91,7 @@ impl Column {
         // Numbers become 64-bit; strings take up to twice their bytes while they grow, and where each ends.
         let need = match array.metadata.element {
             Element::Text => 8 * 4 * count,
-            _ => 2 * (3 * spec.bytes() as u64 + 8 * count + chain.scratch(spec)),
+            _ => 2 * (3 * spec.bytes() as u64 + 8 * count + chain.fetched(spec) + chain.scratch(spec)),
         };
         let column = Self { array, path: path.into(), absent, fill, memory, kept: Mutex::default() };
         if need > memory.bytes { Err(column.over(need)) } else { Ok(Some(column)) }
@@ -337,7 +337,8 @@ impl Column {
         let fill = self.fill_from(first);
         // Inner chunks that might be lacking, runs of which are one part, and rows of those that do.
         let (mut parts, mut rows) = (Vec::new(), Vec::<Range<usize>>::new());
-        let read = self.array.read(index, &mut |inner: &Inner| {
+        let fetched = self.array.fetch(index);
+        let mut fill_of = |inner: &Inner| {
             let column = first + inner.origin.get(1).map_or(0, |&at| at as u64);
             self.fill_from(column)?;
             match parts.last_mut() {
@@ -352,8 +353,9 @@ impl Column {
                 Some(last) if last.end == start => last.end += inner.shape[0],
                 _ => rows.push(start..start + inner.shape[0]),
             }
-            Some(&metadata.fill)
-        });
+            Some(metadata.fill.as_slice())
+        };
+        let read = fetched.and_then(|fetched| self.array.decode(index, fetched, &mut fill_of));
         let parsed = match (read, fill) {
             (Ok(Some(chunk)), _) => {
                 if parts.is_empty() && fill.is_some() {

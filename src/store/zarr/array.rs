@@ -15,7 +15,7 @@ use super::{
     shard::Fill,
 };
 use crate::{
-    ChunkedArray, DecodedChunk, Error, MissingChunk, Result, StoredType,
+    ChunkedArray, DecodedChunk, Error, FetchedChunk, MissingChunk, Result, StoredType,
     store::{Folder, Storage, StoredBytes, Value, join},
 };
 
@@ -45,30 +45,42 @@ impl StoredArray {
         &self.name
     }
 
-    /// Reads and decodes one chunk; `None` where it is missing. `fill` is asked about inner chunks.
-    pub(crate) fn read(&self, index: &[u64], fill: Fill<'_, '_>) -> Decoded<Option<DecodedChunk>> {
-        let Metadata { spec, chain, .. } = &self.metadata;
+    /// Reads the bytes of one chunk; without bytes where it is missing.
+    pub(crate) fn fetch(&self, index: &[u64]) -> Decoded<FetchedChunk> {
         let grid = self.metadata.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
             return Err(format!("outside the grid of {grid:?} chunks").into());
         }
         let start = Instant::now();
         let key = join(&self.path, self.metadata.keys.encode(index).as_str());
-        let cap = chain.encoded_cap(spec);
-        let encoded = match self.storage.get(&key, cap as u64) {
-            Ok(Value::Bytes(bytes)) => bytes,
-            Ok(Value::Absent) => return Ok(None),
+        let cap = self.metadata.chain.encoded_cap(&self.metadata.spec);
+        let bytes = match self.storage.get(&key, cap as u64) {
+            Ok(Value::Bytes(bytes)) => Some(bytes),
+            Ok(Value::Absent) => None,
             Ok(Value::Large(bytes)) => return Err(Size::AtMost(cap).exceeded(bytes, "its file has")),
             Err(error) if error.kind() == ErrorKind::OutOfMemory => return Err(Fault::Memory(cap as u64)),
             Err(error) => return Err(format!("cannot be read: {error}").into()),
         };
-        let (stored, read, extent) = (encoded.len() as u64, start.elapsed(), self.metadata.extent(index));
+        Ok(FetchedChunk { bytes, read: start.elapsed(), ..FetchedChunk::default() })
+    }
+
+    /// Decodes one chunk that was fetched; `None` where it is missing. `fill` is asked about inner chunks.
+    pub(crate) fn decode(
+        &self,
+        index: &[u64],
+        fetched: FetchedChunk,
+        fill: Fill<'_, '_>,
+    ) -> Decoded<Option<DecodedChunk>> {
+        let start = Instant::now();
+        let Some(encoded) = fetched.bytes else { return Ok(None) };
+        let (stored, extent) = (encoded.len() as u64, self.metadata.extent(index));
         let encoded = match encoded {
             StoredBytes::Owned(bytes) => Cow::Owned(bytes),
             StoredBytes::Shared(ref bytes) => Cow::Borrowed(&**bytes),
         };
+        let Metadata { spec, chain, .. } = &self.metadata;
         let bytes = metadata::guarded(|| chain.decode(encoded, spec, &extent, fill))?;
-        Ok(Some(DecodedChunk { bytes, stored, read, decode: start.elapsed() - read }))
+        Ok(Some(DecodedChunk { bytes, stored, read: fetched.read, decode: start.elapsed() }))
     }
 
     /// The error of a chunk that could not be had.
@@ -167,17 +179,30 @@ impl ChunkedArray for ZarrArray {
         self.inner.metadata.missing
     }
 
+    fn fetched_bytes(&self) -> u64 {
+        self.inner.metadata.chain.fetched(&self.inner.metadata.spec)
+    }
+
     fn scratch_bytes(&self) -> u64 {
         self.inner.metadata.chain.scratch(&self.inner.metadata.spec)
     }
 
-    fn read_chunk(&self, index: &[u64]) -> Result<DecodedChunk> {
+    fn fetches(&self) -> usize {
+        self.inner.storage.fetches()
+    }
+
+    fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
+        self.inner.fetch(index).map_err(|fault| self.error(index, fault))
+    }
+
+    fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
         let fill = (self.missing == MissingChunk::Fill).then_some(self.inner.metadata.fill.as_slice());
-        let chunk = self.inner.read(index, &mut |_| fill).and_then(|chunk| match (chunk, fill) {
+        let read = fetched.read;
+        let chunk = self.inner.decode(index, fetched, &mut |_| fill).and_then(|chunk| match (chunk, fill) {
             (Some(chunk), _) => Ok(chunk),
             (None, Some(fill)) => {
                 let bytes = layout::filled(fill, self.inner.metadata.spec.count())?;
-                Ok(DecodedChunk { bytes, stored: 0, read: Duration::ZERO, decode: Duration::ZERO })
+                Ok(DecodedChunk { bytes, stored: 0, read, decode: Duration::ZERO })
             }
             (None, None) => Err(Fault::Missing("it is missing from the store".to_owned())),
         });

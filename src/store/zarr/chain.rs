@@ -42,12 +42,19 @@ impl Chain {
         }
     }
 
-    /// Most bytes that decoding a chunk takes besides its elements: what is encoded, and what the codecs need for themselves.
+    /// Most bytes of an encoded chunk beside its elements.
+    pub(crate) fn fetched(&self, spec: &ChunkSpec) -> u64 {
+        match self {
+            Self::Plain(codecs) => codecs.fetched(spec),
+            Self::Sharded(..) => self.encoded_cap(spec) as u64,
+        }
+    }
+
+    /// Most bytes that decoding a chunk takes besides what is encoded and its elements.
     pub(crate) fn scratch(&self, spec: &ChunkSpec) -> u64 {
-        let cap = self.encoded_cap(spec) as u64;
         match self {
             Self::Plain(codecs) => codecs.scratch(spec),
-            Self::Sharded(shard, bytes) => cap + bytes.scratch(cap) + shard.scratch(),
+            Self::Sharded(shard, bytes) => bytes.scratch(self.encoded_cap(spec) as u64) + shard.scratch(),
         }
     }
 

@@ -98,16 +98,24 @@ impl Codecs {
         }
     }
 
-    /// Most bytes that decoding a chunk takes besides its elements: what is encoded, and what the codecs need for themselves.
+    /// Most bytes of an encoded chunk beside its elements: none where it is not compressed, and decoded in place.
+    pub(crate) fn fetched(&self, spec: &ChunkSpec) -> u64 {
+        match &self.to_bytes {
+            ToBytes::Plain { .. } if !self.bytes.compress() => 0,
+            _ => self.encoded_cap(spec) as u64,
+        }
+    }
+
+    /// Most bytes that decoding a chunk takes besides what is encoded and its elements.
     pub(crate) fn scratch(&self, spec: &ChunkSpec) -> u64 {
         let cap = self.encoded_cap(spec) as u64;
         self.bytes.scratch(cap)
             + match &self.to_bytes {
-                ToBytes::Plain { .. } if self.bytes.compress() => cap,
-                ToBytes::Plain { .. } if self.transpose.is_some() => spec.bytes() as u64,
-                // What is not compressed is decoded in place.
+                ToBytes::Plain { .. } if self.transpose.is_some() && !self.bytes.compress() => {
+                    spec.bytes() as u64
+                }
                 ToBytes::Plain { .. } => 0,
-                ToBytes::Text => 2 * cap,
+                ToBytes::Text => cap,
             }
     }
 

@@ -92,7 +92,9 @@ impl Shard {
 
     /// Most bytes that decoding takes besides the shard's file and its elements: an inner chunk, and the index twice.
     pub(crate) fn scratch(&self) -> u64 {
-        (2 * self.index_bytes() + self.inner.bytes()) as u64 + self.codecs.scratch(&self.inner)
+        (2 * self.index_bytes() + self.inner.bytes()) as u64
+            + self.codecs.fetched(&self.inner)
+            + self.codecs.scratch(&self.inner)
     }
 
     /// Decodes a whole shard; `extent` is the part of it that is within the array.
