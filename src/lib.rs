@@ -62,6 +62,9 @@ pub use tensor::Tensor;
 pub use cudarc;
 #[cfg(feature = "wgpu")]
 pub use lent::WgpuBuffer;
+/// The `serde_json` whose values are the attributes of arrays that are written.
+#[cfg(feature = "zarr")]
+pub use serde_json;
 /// The wgpu that [`Device::from_wgpu`] takes devices of.
 #[cfg(feature = "wgpu")]
 pub use wgpu;

@@ -3,10 +3,13 @@
 use std::{
     fmt,
     fs::File,
-    io::{self, ErrorKind, Read},
+    io::{self, ErrorKind, Read, Write},
     ops::Deref,
-    path::PathBuf,
-    sync::Arc,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Values under keys, such as the files of a folder or the objects of a bucket, read from any thread.
@@ -41,6 +44,21 @@ pub trait Storage: fmt::Debug + Send + Sync {
     fn list(&self, prefix: &str) -> io::Result<Vec<String>>;
 }
 
+/// A [`Storage`] that takes values, from any thread.
+pub trait WritableStorage: Storage {
+    /// Gives a key a value: the whole of it or none, whatever happens meanwhile, also to this process.
+    ///
+    /// # Errors
+    /// Where it cannot be written; what was there before is there still.
+    fn put(&self, key: &str, value: &[u8]) -> io::Result<()>;
+
+    /// Removes what puts that were cut short have left under the keys that begin with `prefix`, a key or nothing.
+    ///
+    /// # Errors
+    /// Where that cannot be removed.
+    fn sweep(&self, prefix: &str) -> io::Result<()>;
+}
+
 /// What a [`Storage`] has under a key.
 #[derive(Clone, Debug)]
 pub enum Value {
@@ -72,24 +90,61 @@ impl Deref for StoredBytes {
 }
 
 /// The key of `name` within `path`, which may be empty.
+#[cfg(feature = "zarr")]
 pub(crate) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }
 
-/// The files of a folder.
+/// The files of a folder. Values are put under another name, and then renamed.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+    durable: bool,
+}
+
+/// A file that is written and has not got its name.
 #[derive(Debug)]
-pub struct Folder(PathBuf);
+pub(crate) struct Unnamed {
+    scratch: PathBuf,
+    path: PathBuf,
+}
 
 impl Folder {
     /// The folder at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
+        Self { path: path.into(), durable: false }
+    }
+
+    /// The same, whose files are on disk before they have their names: none is cut where the power fails. Takes as long as
+    /// the disk does.
+    #[must_use]
+    pub fn durable(self) -> Self {
+        Self { durable: true, ..self }
     }
 
     pub(crate) fn path(&self, key: &str) -> PathBuf {
-        let mut path = self.0.clone();
+        let mut path = self.path.clone();
         path.extend(key.split('/').filter(|name| !name.is_empty()));
         path
+    }
+
+    /// Writes a value under a name that nothing else has, beside that of its key.
+    pub(crate) fn write(&self, key: &str, value: &[u8]) -> io::Result<Unnamed> {
+        let path = self.path(key);
+        let (mut file, scratch) = match create_beside(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                std::fs::create_dir_all(path.parent().unwrap_or(&self.path))?;
+                create_beside(&path)?
+            }
+            created => created?,
+        };
+        let unnamed = Unnamed { scratch, path };
+        let written =
+            file.write_all(value).and_then(|()| if self.durable { file.sync_data() } else { Ok(()) });
+        match written {
+            Ok(()) => Ok(unnamed),
+            Err(error) => Err(unnamed.discard(error)),
+        }
     }
 
     /// The file of a key and its bytes. It is not opened: opening a named pipe waits for a writer.
@@ -104,6 +159,63 @@ impl Folder {
             }
             Err(_) => Ok(None),
         }
+    }
+}
+
+impl Unnamed {
+    pub(crate) fn name(self) -> io::Result<()> {
+        std::fs::rename(&self.scratch, &self.path).map_err(|error| self.discard(error))
+    }
+
+    fn discard(&self, error: io::Error) -> io::Error {
+        // What is left of it is worth nothing, and the first error says more.
+        std::fs::remove_file(&self.scratch).ok();
+        error
+    }
+}
+
+/// How names of files end that are being written.
+const PARTIAL: &str = ".partial";
+
+/// A new file, hidden, in the folder of `path`.
+fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    loop {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let scratch = path.with_file_name(format!(".{name}.{}-{next}{PARTIAL}", std::process::id()));
+        match File::options().write(true).create_new(true).open(&scratch) {
+            // Of a process that was killed, and had the number that this one has.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            created => return Ok((created?, scratch)),
+        }
+    }
+}
+
+impl WritableStorage for Folder {
+    fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {
+        self.write(key, value)?.name()
+    }
+
+    fn sweep(&self, prefix: &str) -> io::Result<()> {
+        let mut folders = vec![self.path(prefix)];
+        while let Some(folder) = folders.pop() {
+            let entries = match std::fs::read_dir(folder) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let entry = entry?;
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                if entry.file_type()?.is_dir() {
+                    folders.push(entry.path());
+                } else if name.starts_with('.') && name.ends_with(PARTIAL) {
+                    std::fs::remove_file(entry.path())?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -146,11 +258,7 @@ impl Storage for Folder {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::{
-        collections::BTreeMap,
-        path::Path,
-        sync::atomic::{AtomicU64, Ordering::Relaxed},
-    };
+    use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
 
     use super::*;
 
@@ -211,5 +319,38 @@ pub(crate) mod tests {
             names.dedup();
             Ok(names)
         }
+    }
+
+    /// A folder and the map of its files answer alike; what is put is there, and what was cut short is swept.
+    #[test]
+    fn a_folder_is_values_under_keys() {
+        let path = std::env::temp_dir().join(format!("teatime-storage-{}", std::process::id()));
+        let folder = Folder::new(&path).durable();
+        folder.sweep("").unwrap();
+        for (key, value) in [("a/b/c", &b"12345"[..]), ("a/d", b""), ("e", b"x"), ("e", b"yz")] {
+            folder.put(key, value).unwrap();
+        }
+        folder.write("a/b/f", b"cut short").unwrap();
+        assert_eq!(Map::of(&path).values.len(), 4);
+        folder.sweep("a").unwrap();
+        let map = Map::of(&path);
+        assert_eq!(map.values.keys().collect::<Vec<_>>(), ["a/b/c", "a/d", "e"]);
+        for storage in [&folder as &dyn Storage, &map] {
+            let get = |key: &str, most| storage.get(key, most).unwrap();
+            assert!(matches!(get("a/b/c", 5), Value::Bytes(bytes) if *bytes == *b"12345"));
+            assert!(matches!(get("a/b/c", 4), Value::Large(5)));
+            assert!(matches!(get("e", u64::MAX), Value::Bytes(bytes) if *bytes == *b"yz"));
+            assert!(matches!(get("a/b/f", 9), Value::Absent));
+            let sizes = ["a/b/c", "a/d", "b"].map(|key| storage.size(key).unwrap());
+            assert_eq!(sizes, [Some(5), Some(0), None]);
+            assert_eq!(
+                (storage.list("").unwrap(), storage.list("a").unwrap()),
+                (vec!["a".into()], vec!["b".into()])
+            );
+        }
+        assert!(folder.get("a", 9).is_err() && folder.size("a").is_err());
+        assert!(folder.put("a", b"a folder is there").is_err() && folder.list("b").is_err());
+        assert_eq!(Map::of(&path).values.len(), 3);
+        std::fs::remove_dir_all(path).unwrap();
     }
 }

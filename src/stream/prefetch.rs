@@ -488,7 +488,7 @@ mod tests {
         let array = Arc::new(Late::new(4));
         let plan = plan(&array);
         let mut blocks = Blocks::new(&plan, &device, 16, 1 << 20, &Cancel::default()).unwrap();
-        blocks.next(&mut vec![0; 16 * 8]).unwrap();
+        blocks.next(&mut [0; 16 * 8]).unwrap();
         let stages = Arc::downgrade(&blocks.prefetch.stages);
         drop(blocks);
         let started = Instant::now();

@@ -8,12 +8,11 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use zarrs::array::codec::{BloscCompressionLevel, BloscShuffleMode};
 
 use crate::{
-    Error, Result,
+    Error, Result, StoredType,
     genotype::Variant,
-    store::zarr::{BITS, BYTES, Layout, SOURCE, StoreFolder},
+    store::{ArraySpec, ArrayWriter, Attributes, Compression, NewStore, Shuffle, ZarrFormat, zarr::SOURCE},
 };
 
 /// Variants of one chunk, as bio2zarr chooses.
@@ -56,10 +55,21 @@ impl VcfZarrHeader {
 /// `variant_allele`, in chunks of 1000 variants and 10 000 samples, compressed by blosc with zstd.
 #[derive(Debug)]
 pub struct VcfZarrWriter {
-    folder: StoreFolder,
+    store: NewStore,
+    arrays: Arrays,
     header: VcfZarrHeader,
     contigs: HashMap<String, i32>,
     written: Vec<AtomicBool>,
+}
+
+/// The arrays that have a chunk for each of variants.
+#[derive(Debug)]
+struct Arrays {
+    genotype: ArrayWriter,
+    contig: ArrayWriter,
+    position: ArrayWriter,
+    id: ArrayWriter,
+    allele: ArrayWriter,
 }
 
 impl VcfZarrWriter {
@@ -70,15 +80,15 @@ impl VcfZarrWriter {
     /// - [`Error::Store`]: `path` exists already.
     /// - [`Error::Io`]: the folder cannot be made or written.
     pub fn create(path: impl AsRef<Path>, header: VcfZarrHeader) -> Result<Self> {
-        let path = path.as_ref();
-        let level = check(&header)?;
-        let folder = StoreFolder::create(path, level)?;
+        check(&header)?;
+        let said = [("vcf_zarr_version", "0.5"), ("source", SOURCE)];
+        let attributes: Attributes =
+            said.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect();
+        let store = NewStore::create(path, &attributes)?;
+        let arrays = write_header(&store, &header)?;
         let contigs = header.contigs.iter().cloned().zip(0..).collect();
         let chunks = (0..header.variants.div_ceil(CHUNK_VARIANTS)).map(|_| AtomicBool::new(false));
-        let written = chunks.collect();
-        let writer = Self { folder, header, contigs, written };
-        writer.write_header()?;
-        Ok(writer)
+        Ok(Self { store, arrays, header, contigs, written: chunks.collect() })
     }
 
     /// Number of chunks to write.
@@ -118,7 +128,7 @@ impl VcfZarrWriter {
             return refuse("genotypes", format!("{} alleles for {want}", genotypes.len()));
         }
         self.write_variants(chunk, variants)?;
-        self.write_genotypes(chunk, genotypes, rows)?;
+        self.write_genotypes(chunk, genotypes)?;
         if written.swap(true, Ordering::Relaxed) {
             return refuse("chunk", format!("{chunk} is written twice"));
         }
@@ -134,70 +144,21 @@ impl VcfZarrWriter {
         if let Some(chunk) = self.written.iter().position(|written| !written.load(Ordering::Relaxed)) {
             return Err(Error::argument("finish", "chunk", format!("{chunk} was not written")));
         }
-        self.folder.finish()
-    }
-
-    fn chunk_rows(&self) -> u64 {
-        self.header.variants.min(CHUNK_VARIANTS)
-    }
-
-    fn chunk_samples(&self) -> usize {
-        self.header.samples.len().min(CHUNK_SAMPLES)
-    }
-
-    fn write_header(&self) -> Result<()> {
-        let header = &self.header;
-        self.folder.root(&json!({ "vcf_zarr_version": "0.5", "source": SOURCE }))?;
-
-        let (n, rows, text) = (header.variants, self.chunk_rows(), json!(""));
-        let (samples, contigs) = (header.samples.len() as u64, header.contigs.len() as u64);
-        let array = |name, dtype, shape: &[u64], chunks: &[u64], axes: &[&str], fill| {
-            let shuffle = if name == "call_genotype" { BITS } else { BYTES };
-            self.folder.declare(&Layout { name, dtype, shape, chunks, axes, fill, shuffle })
-        };
-        let ploidy = header.ploidy as u64;
-        let chunks = [rows, self.chunk_samples() as u64, ploidy];
-        let axes = ["variants", "samples", "ploidy"];
-        array("call_genotype", "|i1", &[n, samples, ploidy], &chunks, &axes, Value::Null)?;
-        array("sample_id", "|O", &[samples], &[chunks[1]], &["samples"], text.clone())?;
-        array("contig_id", "|O", &[contigs], &[contigs], &["contigs"], text)?;
-        array("variant_contig", "<i4", &[n], &[rows], &["variants"], Value::Null)?;
-        array("variant_position", "<i4", &[n], &[rows], &["variants"], Value::Null)?;
-        array("variant_id", "|O", &[n], &[rows], &["variants"], Value::Null)?;
-        let alleles = header.alleles as u64;
-        array(
-            "variant_allele",
-            "|O",
-            &[n, alleles],
-            &[rows, alleles],
-            &["variants", "alleles"],
-            Value::Null,
-        )?;
-
-        for (i, names) in header.samples.chunks(self.chunk_samples()).enumerate() {
-            self.folder.put_text(
-                &format!("sample_id/{i}"),
-                names.iter().map(String::as_str),
-                self.chunk_samples(),
-            )?;
-        }
-        self.folder.put_text("contig_id/0", header.contigs.iter().map(String::as_str), header.contigs.len())
+        self.store.finish()
     }
 
     fn write_variants(&self, chunk: u64, variants: &[Variant]) -> Result<()> {
         let refuse = |why: String| Error::argument("write_chunk", "variants", why);
-        let rows = usize_from(self.chunk_rows())?;
-        let mut contigs = Vec::with_capacity(rows * 4);
-        let mut positions = Vec::with_capacity(rows * 4);
-        let mut alleles = Vec::with_capacity(rows * self.header.alleles);
+        let (mut contigs, mut positions) = (Vec::new(), Vec::new());
+        let mut alleles = Vec::with_capacity(variants.len() * self.header.alleles);
         for variant in variants {
             let contig = self.contigs.get(&*variant.contig);
-            let contig =
-                contig.ok_or_else(|| refuse(format!("no contig `{}` in the header", variant.contig)))?;
+            contigs.push(
+                *contig.ok_or_else(|| refuse(format!("no contig `{}` in the header", variant.contig)))?,
+            );
             let position = i32::try_from(variant.position)
                 .map_err(|_| refuse(format!("position {} is above 2^31 - 1", variant.position)))?;
-            contigs.extend_from_slice(&contig.to_le_bytes());
-            positions.extend_from_slice(&position.to_le_bytes());
+            positions.push(position);
             let row = alleles.len() + self.header.alleles;
             alleles.push(variant.reference.as_str());
             alleles.extend(variant.alternate.split(','));
@@ -206,60 +167,65 @@ impl VcfZarrWriter {
             }
             alleles.resize(row, "");
         }
-        // An edge chunk is stored at full size.
-        contigs.resize(rows * 4, 0);
-        positions.resize(rows * 4, 0);
-        self.folder.put_blosc(&format!("variant_contig/{chunk}"), &contigs, BloscShuffleMode::Shuffle, 4)?;
-        self.folder.put_blosc(
-            &format!("variant_position/{chunk}"),
-            &positions,
-            BloscShuffleMode::Shuffle,
-            4,
-        )?;
-        self.folder.put_text(&format!("variant_id/{chunk}"), variants.iter().map(|v| v.id.as_str()), rows)?;
-        self.folder.put_text(
-            &format!("variant_allele/{chunk}.0"),
-            alleles.into_iter(),
-            rows * self.header.alleles,
-        )
+        self.arrays.contig.write(&[chunk], &contigs)?;
+        self.arrays.position.write(&[chunk], &positions)?;
+        self.arrays.id.write_text(&[chunk], variants.iter().map(|v| v.id.as_str()))?;
+        self.arrays.allele.write_text(&[chunk, 0], alleles)
     }
 
-    fn write_genotypes(&self, chunk: u64, genotypes: &[i8], rows: usize) -> Result<()> {
+    fn write_genotypes(&self, chunk: u64, genotypes: &[i8]) -> Result<()> {
         let (samples, ploidy) = (self.header.samples.len(), self.header.ploidy);
-        let (full_rows, width) = (usize_from(self.chunk_rows())?, self.chunk_samples());
-        let put = |column: usize, bytes: &[u8]| {
-            self.folder.put_blosc(
-                &format!("call_genotype/{chunk}.{column}.0"),
-                bytes,
-                BloscShuffleMode::BitShuffle,
-                1,
-            )
-        };
-        let bytes: &[u8] = bytemuck::cast_slice(genotypes);
-        if rows == full_rows && width == samples {
-            return put(0, bytes);
+        if samples <= CHUNK_SAMPLES {
+            return self.arrays.genotype.write(&[chunk, 0, 0], genotypes);
         }
-        let mut buffer = vec![0; full_rows * width * ploidy];
-        for column in 0..samples.div_ceil(width) {
-            let first = column * width;
-            let used = width.min(samples - first) * ploidy;
-            let lines = buffer.chunks_exact_mut(width * ploidy).zip(bytes.chunks_exact(samples * ploidy));
-            for (line, row) in lines {
-                line[..used].copy_from_slice(&row[first * ploidy..first * ploidy + used]);
-                line[used..].fill(0);
-            }
-            put(column, &buffer)?;
+        for (column, first) in (0..).zip((0..samples).step_by(CHUNK_SAMPLES)) {
+            let range = first * ploidy..samples.min(first + CHUNK_SAMPLES) * ploidy;
+            let rows = genotypes.chunks_exact(samples * ploidy);
+            let calls: Vec<i8> = rows.flat_map(|row| &row[range.clone()]).copied().collect();
+            self.arrays.genotype.write(&[chunk, column, 0], &calls)?;
         }
         Ok(())
     }
+}
+
+/// Declares the arrays, and writes the names of samples and contigs.
+fn write_header(store: &NewStore, header: &VcfZarrHeader) -> Result<Arrays> {
+    let array = |name: &str, dtype: Option<StoredType>, axes: &[(&str, u64, u64)], fill: Value| {
+        let extents = |of: fn(&(&str, u64, u64)) -> u64| axes.iter().map(of).collect::<Vec<u64>>();
+        let mut spec = ArraySpec::new(dtype, &extents(|axis| axis.1), &extents(|axis| axis.2));
+        let shuffle = if name == "call_genotype" { Shuffle::Bits } else { Shuffle::Bytes };
+        spec.format = ZarrFormat::V2;
+        spec.compression = Compression::Blosc { level: header.level, shuffle };
+        spec.axes = axes.iter().map(|axis| axis.0.to_owned()).collect();
+        spec.fill = fill;
+        store.array(name, spec)
+    };
+    let (samples, contigs) = (header.samples.len() as u64, header.contigs.len() as u64);
+    let variants = ("variants", header.variants, header.variants.min(CHUNK_VARIANTS));
+    let in_chunks = ("samples", samples, samples.min(CHUNK_SAMPLES as u64));
+    let whole = |name, n| (name, n, n);
+    let ids = array("sample_id", None, &[in_chunks], json!(""))?;
+    for (i, names) in (0..).zip(header.samples.chunks(CHUNK_SAMPLES)) {
+        ids.write_text(&[i], names.iter().map(String::as_str))?;
+    }
+    let names = array("contig_id", None, &[whole("contigs", contigs)], json!(""))?;
+    names.write_text(&[0], header.contigs.iter().map(String::as_str))?;
+    let calls = [variants, in_chunks, whole("ploidy", header.ploidy as u64)];
+    let alleles = [variants, whole("alleles", header.alleles as u64)];
+    Ok(Arrays {
+        genotype: array("call_genotype", Some(StoredType::I8), &calls, Value::Null)?,
+        contig: array("variant_contig", Some(StoredType::I32), &[variants], Value::Null)?,
+        position: array("variant_position", Some(StoredType::I32), &[variants], Value::Null)?,
+        id: array("variant_id", None, &[variants], Value::Null)?,
+        allele: array("variant_allele", None, &alleles, Value::Null)?,
+    })
 }
 
 fn usize_from(n: u64) -> Result<usize> {
     usize::try_from(n).map_err(|_| Error::Limit { what: "variants", requested: n, max: usize::MAX as u64 })
 }
 
-/// Checks the header; gives its compression level.
-fn check(header: &VcfZarrHeader) -> Result<BloscCompressionLevel> {
+fn check(header: &VcfZarrHeader) -> Result<()> {
     let refuse = |why: &str| Err(Error::argument("create", "header", why));
     let counts = [header.samples.len(), header.contigs.len(), header.ploidy, header.alleles];
     if header.variants == 0 || counts.contains(&0) {
@@ -269,5 +235,5 @@ fn check(header: &VcfZarrHeader) -> Result<BloscCompressionLevel> {
     if header.ploidy > 64 || header.alleles > 1 << 10 || i32::try_from(header.contigs.len()).is_err() {
         return refuse("at most 64 alleles a call, 1024 a variant, and 2^31 - 1 contigs");
     }
-    BloscCompressionLevel::try_from(header.level).or_else(|_| refuse("`level` is above 9"))
+    if header.level > 9 { refuse("`level` is above 9") } else { Ok(()) }
 }

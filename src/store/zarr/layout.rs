@@ -98,9 +98,29 @@ pub(crate) fn insert_block(
     extent: &[usize],
     size: usize,
 ) {
+    let (run, offsets) = runs(shape, origin, extent);
+    for (part, offset) in block.chunks_exact((run * size).max(1)).zip(offsets) {
+        data[offset * size..(offset + run) * size].copy_from_slice(part);
+    }
+}
+
+/// The block of shape `extent` at `origin` of `data`, which has the shape `shape`: the inverse of [`insert_block`].
+pub(crate) fn extract_block(
+    data: &[u8],
+    shape: &[usize],
+    origin: &[usize],
+    extent: &[usize],
+    size: usize,
+) -> Vec<u8> {
+    let (run, offsets) = runs(shape, origin, extent);
+    offsets.flat_map(|offset| &data[offset * size..(offset + run) * size]).copied().collect()
+}
+
+/// Of a block within an array of `shape`: elements of a run that is contiguous in both, and where runs start in the array.
+fn runs(shape: &[usize], origin: &[usize], extent: &[usize]) -> (usize, impl Iterator<Item = usize>) {
     // Axes that the block covers whole are one run with the axis before them.
     let mut axis = shape.len();
-    let mut run = size;
+    let mut run = 1;
     while axis > 0 {
         axis -= 1;
         run *= extent[axis];
@@ -109,13 +129,15 @@ pub(crate) fn insert_block(
         }
     }
     let strides = strides(shape);
+    let first: usize = origin.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
+    let outer = extent[..axis].to_vec();
     let mut index = vec![0; axis];
-    for part in block.chunks_exact(run) {
-        let offset: usize =
-            (0..shape.len()).map(|a| (origin[a] + index.get(a).unwrap_or(&0)) * strides[a]).sum();
-        data[offset * size..offset * size + run].copy_from_slice(part);
-        advance(&mut index, &extent[..axis]);
-    }
+    let offsets = (0..outer.iter().product::<usize>()).map(move |_| {
+        let offset = first + index.iter().zip(&strides).map(|(at, stride)| at * stride).sum::<usize>();
+        advance(&mut index, &outer);
+        offset
+    });
+    (run, offsets)
 }
 
 /// Steps `index` to the next in C order; false, with `index` back at the origin, after the last.

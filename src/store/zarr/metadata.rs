@@ -89,14 +89,21 @@ pub(crate) fn node(storage: &dyn Storage, path: &str) -> Result<Node> {
 /// What the root of a store says of its writer, in words; empty where it says nothing.
 pub(crate) fn writer(storage: &dyn Storage) -> String {
     // Only told beside an error, which is not to be hidden by another.
-    let read = |name: &str| read_json(storage, name).ok().flatten();
-    let v3 = || read("zarr.json")?.get_mut("attributes").map(Value::take);
-    let attributes = v3().or_else(|| read(".zattrs")).unwrap_or_default();
+    let attributes = attributes(storage, "").unwrap_or_default();
     let says = |(name, value): (&String, &Value)| match value.as_str() {
         Some(value) if name == "source" || name.ends_with("version") => Some(format!("{name} {value}")),
         _ => None,
     };
     attributes.as_object().into_iter().flatten().filter_map(says).collect::<Vec<_>>().join(", ")
+}
+
+/// The attributes of the array or the group at `path`; null where it has none.
+pub(crate) fn attributes(storage: &dyn Storage, path: &str) -> Result<Value> {
+    Ok(match read_json(storage, &join(path, "zarr.json"))? {
+        Some(mut v3) => v3.get_mut("attributes").map(Value::take),
+        None => read_json(storage, &join(path, ".zattrs"))?,
+    }
+    .unwrap_or_default())
 }
 
 /// Reads and checks the metadata of the array at `path`.
@@ -109,7 +116,7 @@ pub(crate) fn read(storage: &dyn Storage, path: &str) -> Result<Metadata> {
         return guarded(|| parse_v3(json)).map_err(refuse);
     }
     if let Some(json) = read_json(storage, &join(path, ".zarray"))? {
-        let attributes = read_json(storage, &join(path, ".zattrs"))?.unwrap_or(Value::Null);
+        let attributes = attributes(storage, path)?;
         return guarded(|| parse_v2(json, &attributes)).map_err(refuse);
     }
     let group = is_there(storage, &join(path, ".zgroup"))?;
@@ -147,7 +154,7 @@ pub(crate) fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value
     }
 }
 
-fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
+pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
     for id in v2_codecs(&json).into_iter().map(v2_id) {
         if !["blosc", "zstd", "gzip", "zlib", "crc32c", "vlen-utf8"].contains(&id) {
             return Err(format!("codec `{id}` is not supported; {SUPPORTED}"));
@@ -220,7 +227,7 @@ fn adapt_v2_text(json: &mut Value) -> bool {
     false
 }
 
-fn parse_v3(mut json: Value) -> Why<Metadata> {
+pub(crate) fn parse_v3(mut json: Value) -> Why<Metadata> {
     let text = adapt_v3_text(&mut json);
     let v3: ArrayMetadataV3 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
     let dimensions = v3.dimension_names.iter().flatten().map(|d| d.clone().unwrap_or_default()).collect();

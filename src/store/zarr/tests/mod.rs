@@ -3,6 +3,7 @@
 mod faults;
 mod metadata;
 mod read;
+mod writer;
 
 use std::{
     fs,

@@ -1,0 +1,82 @@
+//! A store that is being written: a hidden folder that gets its name when it is whole.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    spec::{ArraySpec, Attributes},
+    writer::{ArrayWriter, write_group},
+};
+use crate::{Error, Result, store::Folder};
+
+/// A store under construction. Dropping it removes what was written.
+#[derive(Debug)]
+pub struct NewStore {
+    path: PathBuf,
+    scratch: PathBuf,
+    folder: Arc<Folder>,
+}
+
+impl NewStore {
+    /// Starts a Zarr v2 store at `path`, which must not exist, and writes its root group.
+    ///
+    /// # Errors
+    /// [`Error::Store`] where it does; [`Error::Io`] where no folder can be made beside it.
+    pub fn create(path: impl AsRef<Path>, attributes: &Attributes) -> Result<Self> {
+        let path = path.as_ref();
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::store(path.display(), "exists already"));
+        }
+        let scratch = make_scratch(path)?;
+        let folder = Arc::new(Folder::new(&scratch));
+        let store = Self { path: path.to_path_buf(), scratch, folder };
+        write_group(&*store.folder, "", attributes)?;
+        Ok(store)
+    }
+
+    /// Starts the array `name`.
+    ///
+    /// # Errors
+    /// As [`ArrayWriter::create`].
+    pub fn array(&self, name: &str, spec: ArraySpec) -> Result<ArrayWriter> {
+        ArrayWriter::create(self.folder.clone(), name, spec)
+    }
+
+    /// Gives the store its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the name was taken meanwhile.
+    pub fn finish(self) -> Result<()> {
+        std::fs::rename(&self.scratch, &self.path).map_err(|source| io(&self.path, source))
+    }
+}
+
+impl Drop for NewStore {
+    fn drop(&mut self) {
+        // After `finish` it has another name. Nobody is left to hear of a folder that cannot be removed.
+        std::fs::remove_dir_all(&self.scratch).ok();
+    }
+}
+
+fn io(path: &Path, source: std::io::Error) -> Error {
+    Error::Io { path: path.display().to_string().into(), source }
+}
+
+/// Makes a new folder beside `path`.
+fn make_scratch(path: &Path) -> Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| Error::store(path.display(), "is not the name of a store"))?;
+    for attempt in 0.. {
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}-{attempt}.partial", std::process::id()));
+        let scratch = path.with_file_name(hidden);
+        match std::fs::create_dir(&scratch) {
+            Ok(()) => return Ok(scratch),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 100 => {}
+            Err(source) => return Err(io(&scratch, source)),
+        }
+    }
+    Err(Error::store(path.display(), "no name is left for a folder beside it"))
+}

@@ -1,0 +1,294 @@
+//! How an array is stored that is to be written: its metadata, and its chunks encoded.
+
+use serde_json::{Value, json};
+use zarrs::array::codec::{BloscCompressionLevel, BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
+
+use super::{guard::Why, layout};
+use crate::StoredType;
+
+/// Attributes of an array or a group, by name.
+pub type Attributes = serde_json::Map<String, Value>;
+
+/// Most bytes that blosc takes at once.
+const MAX_BLOSC_BYTES: usize = i32::MAX as usize - 16;
+
+/// A version of the Zarr format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZarrFormat {
+    /// Version 2, which older readers know; it has neither shards nor checksums.
+    V2,
+    /// Version 3.
+    #[default]
+    V3,
+}
+
+/// What blosc does to bytes before it compresses them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shuffle {
+    /// Bytes of the same place in their elements stand together: for numbers of several bytes.
+    #[default]
+    Bytes,
+    /// Bits do: for few different values.
+    Bits,
+}
+
+/// How chunks are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// By zstd.
+    Zstd {
+        /// From -7, the fastest, to 22.
+        level: i32,
+    },
+    /// By blosc with zstd.
+    Blosc {
+        /// 0 to 9.
+        level: u8,
+        /// What it does before.
+        shuffle: Shuffle,
+    },
+}
+
+/// What an array is to be, and how it is stored.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ArraySpec {
+    /// Type of its elements; none for strings.
+    pub dtype: Option<StoredType>,
+    /// Extent of each axis.
+    pub shape: Vec<u64>,
+    /// Extent of a chunk along each axis.
+    pub chunk_shape: Vec<u64>,
+    /// Extent of a shard, a file of several chunks, along each axis: multiples of those of a chunk. Default none: each chunk is a
+    /// file.
+    pub shard_shape: Option<Vec<u64>>,
+    /// Default version 3.
+    pub format: ZarrFormat,
+    /// Default none.
+    pub compression: Compression,
+    /// Whether each chunk has a checksum (crc32c), by which readers notice damage. Default false.
+    pub checksum: bool,
+    /// Names of the axes, all or none.
+    pub axes: Vec<String>,
+    /// What chunks hold that are not there. Default NaN for floating types, so that holes show; 0; or the empty string.
+    pub fill: Value,
+    /// Default none.
+    pub attributes: Attributes,
+    /// All that the values depend on, in any words: given, what a process wrote that was stopped, another one finishes
+    /// ([`ArrayWriter::resume`](super::ArrayWriter::resume)). Default none.
+    pub job: Option<String>,
+}
+
+impl ArraySpec {
+    /// An array of numbers, or of strings where `dtype` is none.
+    pub fn new(dtype: impl Into<Option<StoredType>>, shape: &[u64], chunk_shape: &[u64]) -> Self {
+        let dtype = dtype.into();
+        let fill = match dtype {
+            None => "".into(),
+            Some(StoredType::F16 | StoredType::F32 | StoredType::F64) => "NaN".into(),
+            Some(StoredType::Bool) => false.into(),
+            Some(_) => 0.into(),
+        };
+        Self {
+            dtype,
+            shape: shape.into(),
+            chunk_shape: chunk_shape.into(),
+            shard_shape: None,
+            format: ZarrFormat::default(),
+            compression: Compression::default(),
+            checksum: false,
+            axes: Vec::new(),
+            fill,
+            attributes: Attributes::new(),
+            job: None,
+        }
+    }
+
+    /// Its metadata, without attributes in version 2.
+    pub(crate) fn metadata(&self, attributes: &Attributes) -> Value {
+        if self.format == ZarrFormat::V2 {
+            return json!({
+                "zarr_format": 2,
+                "shape": self.shape,
+                "chunks": self.chunk_shape,
+                "dtype": self.dtype.map_or("|O", v2_name),
+                "fill_value": self.fill,
+                "order": "C",
+                "filters": if self.dtype.is_none() { json!([{ "id": "vlen-utf8" }]) } else { Value::Null },
+                "dimension_separator": ".",
+                "compressor": match self.compression {
+                    Compression::None => Value::Null,
+                    Compression::Zstd { level } => json!({ "id": "zstd", "level": level }),
+                    Compression::Blosc { level, shuffle } => json!({
+                        "id": "blosc", "cname": "zstd", "clevel": level, "shuffle": 1 + shuffle as u8, "blocksize": 0,
+                    }),
+                },
+            });
+        }
+        let mut codecs = self.codecs();
+        if self.shard_shape.is_some() {
+            let index =
+                [json!({ "name": "bytes", "configuration": { "endian": "little" } }), named("crc32c")];
+            codecs = vec![json!({ "name": "sharding_indexed", "configuration": {
+                "chunk_shape": self.chunk_shape, "codecs": codecs, "index_codecs": index, "index_location": "end",
+            }})];
+        }
+        let mut metadata = json!({
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": self.shape,
+            "data_type": self.dtype.map_or("string", v3_name),
+            "chunk_grid": { "name": "regular", "configuration": { "chunk_shape": self.tile_shape() } },
+            "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
+            "fill_value": self.fill,
+            "codecs": codecs,
+            "attributes": attributes,
+        });
+        if !self.axes.is_empty() {
+            metadata["dimension_names"] = json!(self.axes);
+        }
+        metadata
+    }
+
+    /// The codecs of a chunk in version 3.
+    fn codecs(&self) -> Vec<Value> {
+        let size = self.dtype.map_or(1, StoredType::size);
+        let mut codecs = vec![match (self.dtype, size) {
+            (None, _) => named("vlen-utf8"),
+            (_, 1) => named("bytes"),
+            _ => json!({ "name": "bytes", "configuration": { "endian": "little" } }),
+        }];
+        match self.compression {
+            Compression::None => {}
+            Compression::Zstd { level } => {
+                codecs.push(json!({ "name": "zstd", "configuration": { "level": level, "checksum": false } }))
+            }
+            Compression::Blosc { level, shuffle } => codecs.push(json!({ "name": "blosc", "configuration": {
+                "typesize": size, "cname": "zstd", "clevel": level, "blocksize": 0,
+                "shuffle": match shuffle { Shuffle::Bytes => "shuffle", Shuffle::Bits => "bitshuffle" },
+            }})),
+        }
+        if self.checksum {
+            codecs.push(named("crc32c"));
+        }
+        codecs
+    }
+
+    /// What is written at once: a shard, or a chunk.
+    pub(crate) fn tile_shape(&self) -> &[u64] {
+        self.shard_shape.as_deref().unwrap_or(&self.chunk_shape)
+    }
+
+    /// What is wrong with it that metadata do not tell.
+    pub(crate) fn check(&self) -> Why<()> {
+        if self.format == ZarrFormat::V2 && (self.shard_shape.is_some() || self.checksum) {
+            return Err("version 2 of Zarr has neither shards nor checksums".to_owned());
+        }
+        if !self.axes.is_empty() && self.axes.len() != self.shape.len() {
+            return Err(format!("{} names for {} axes", self.axes.len(), self.shape.len()));
+        }
+        let bytes = self.chunk_shape.iter().fold(1, |bytes: u64, &n| bytes.saturating_mul(n));
+        let bytes = bytes.saturating_mul(self.dtype.map_or(1, StoredType::size) as u64);
+        match self.compression {
+            Compression::Zstd { level } if !(-7..=22).contains(&level) => {
+                Err(format!("zstd's level {level} is not within -7 to 22"))
+            }
+            Compression::Blosc { level, .. } if level > 9 => Err(format!("blosc's level {level} is above 9")),
+            Compression::Blosc { .. } if bytes > MAX_BLOSC_BYTES as u64 => {
+                Err(format!("blosc takes at most {MAX_BLOSC_BYTES} bytes, and its chunks have {bytes}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A tile encoded: `bytes` are the elements of a whole one, little-endian, of which `extent` is within the array.
+    pub(crate) fn encode(&self, bytes: &[u8], extent: &[u64]) -> Why<Vec<u8>> {
+        let Some(shard) = &self.shard_shape else { return self.encode_chunk(bytes) };
+        let size = self.dtype.map_or(1, StoredType::size);
+        let of = |shape: &[u64]| shape.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+        let (shard, chunk): (Vec<usize>, Vec<usize>) = (of(shard), of(&self.chunk_shape));
+        let grid: Vec<usize> = shard.iter().zip(&chunk).map(|(shard, chunk)| shard / chunk).collect();
+        let (mut out, mut index, mut at) = (Vec::new(), Vec::new(), vec![0; grid.len()]);
+        loop {
+            let origin: Vec<usize> = at.iter().zip(&chunk).map(|(at, n)| at * n).collect();
+            let mut entry = [u64::MAX; 2];
+            if origin.iter().zip(extent).all(|(&origin, &extent)| (origin as u64) < extent) {
+                let inner =
+                    self.encode_chunk(&layout::extract_block(bytes, &shard, &origin, &chunk, size))?;
+                entry = [out.len() as u64, inner.len() as u64];
+                out.extend_from_slice(&inner);
+            }
+            index.extend(entry.iter().flat_map(|n| n.to_le_bytes()));
+            if !layout::advance(&mut at, &grid) {
+                break;
+            }
+        }
+        out.extend(with_checksum(index));
+        Ok(out)
+    }
+
+    fn encode_chunk(&self, bytes: &[u8]) -> Why<Vec<u8>> {
+        let encoded = match self.compression {
+            Compression::None => bytes.to_vec(),
+            Compression::Zstd { level } => zstd::bulk::compress(bytes, level).map_err(|e| e.to_string())?,
+            Compression::Blosc { level, shuffle } => {
+                let level = BloscCompressionLevel::try_from(level).map_err(|e| e.to_string())?;
+                let shuffle = match shuffle {
+                    Shuffle::Bytes => BloscShuffleMode::Shuffle,
+                    Shuffle::Bits => BloscShuffleMode::BitShuffle,
+                };
+                let size = self.dtype.map_or(1, StoredType::size);
+                blosc_compress_bytes(bytes, level, shuffle, size, BloscCompressor::Zstd, 0, 1)
+                    .map_err(|e| e.to_string())?
+            }
+        };
+        Ok(if self.checksum { with_checksum(encoded) } else { encoded })
+    }
+}
+
+fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
+    let checksum = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+fn named(codec: &str) -> Value {
+    json!({ "name": codec })
+}
+
+const fn v2_name(dtype: StoredType) -> &'static str {
+    match dtype {
+        StoredType::Bool => "|b1",
+        StoredType::I8 => "|i1",
+        StoredType::U8 => "|u1",
+        StoredType::I16 => "<i2",
+        StoredType::U16 => "<u2",
+        StoredType::I32 => "<i4",
+        StoredType::U32 => "<u4",
+        StoredType::I64 => "<i8",
+        StoredType::U64 => "<u8",
+        StoredType::F16 => "<f2",
+        StoredType::F32 => "<f4",
+        StoredType::F64 => "<f8",
+    }
+}
+
+const fn v3_name(dtype: StoredType) -> &'static str {
+    match dtype {
+        StoredType::Bool => "bool",
+        StoredType::I8 => "int8",
+        StoredType::U8 => "uint8",
+        StoredType::I16 => "int16",
+        StoredType::U16 => "uint16",
+        StoredType::I32 => "int32",
+        StoredType::U32 => "uint32",
+        StoredType::I64 => "int64",
+        StoredType::U64 => "uint64",
+        StoredType::F16 => "float16",
+        StoredType::F32 => "float32",
+        StoredType::F64 => "float64",
+    }
+}

@@ -1,0 +1,432 @@
+//! Arrays that we write, whole or in spite of a killed process.
+
+use std::{collections::BTreeMap, io, process::Command};
+
+use super::*;
+use crate::{
+    StoredType,
+    store::{
+        ArraySpec, ArrayWriter, Compression, Map, Shuffle, Value as Stored, WritableStorage, ZarrFormat,
+    },
+};
+
+const BLOSC: Compression = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };
+const BITS: Compression = Compression::Blosc { level: 5, shuffle: Shuffle::Bits };
+const ZSTD: Compression = Compression::Zstd { level: 3 };
+
+/// 70 x 50 numbers in tiles of 32 x 24: some are cut by the ends of both axes.
+const SHAPE: [u64; 2] = [70, 50];
+
+fn spec(dtype: StoredType) -> ArraySpec {
+    ArraySpec::new(dtype, &SHAPE, &[32, 24])
+}
+
+/// Ways in which an array may be stored, and their names.
+fn ways() -> Vec<(String, ArraySpec)> {
+    let mut ways = Vec::new();
+    for format in [ZarrFormat::V2, ZarrFormat::V3] {
+        for (name, compression) in
+            [("raw", Compression::None), ("zstd", ZSTD), ("blosc", BLOSC), ("bits", BITS)]
+        {
+            for (more, shard, checksum) in [
+                ("", false, false),
+                ("_crc", false, true),
+                ("_shard", true, false),
+                ("_shard_crc", true, true),
+            ] {
+                if format == ZarrFormat::V2 && !more.is_empty() {
+                    continue;
+                }
+                let mut spec = spec(StoredType::F32);
+                (spec.format, spec.compression, spec.checksum) = (format, compression, checksum);
+                spec.shard_shape = shard.then(|| vec![32, 24]);
+                if shard {
+                    spec.chunk_shape = vec![8, 12];
+                }
+                spec.axes = vec!["y".into(), "x".into()];
+                ways.push((format!("{format:?}_{name}{more}"), spec));
+            }
+        }
+    }
+    ways
+}
+
+fn value(row: u64, column: u64) -> f32 {
+    (1000 * row + column) as f32
+}
+
+fn tile(writer: &ArrayWriter, index: &[u64]) -> Vec<f32> {
+    let extent = writer.extent(index);
+    let rows = 32 * index[0]..32 * index[0] + extent[0];
+    rows.flat_map(|row| (0..extent[1]).map(move |column| value(row, 24 * index[1] + column))).collect()
+}
+
+fn folder(scratch: &Scratch) -> Arc<dyn WritableStorage> {
+    Arc::new(Folder::new(scratch.path()))
+}
+
+/// What is read in the place of each element.
+fn read(scratch: &Scratch, name: &str) -> Vec<f32> {
+    let array = ZarrArray::open(scratch.path(), name, MissingChunk::Fill).unwrap();
+    assert_eq!((array.shape(), array.chunk_shape()), (&SHAPE[..], &[32, 24][..]));
+    let mut all = vec![0.0; 70 * 50];
+    for (i, j) in (0..3).flat_map(|i| (0..3).map(move |j| (i, j))) {
+        let bytes = array.read_chunk(&[i as u64, j as u64]).unwrap().bytes;
+        let values: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
+        for (row, line) in values.chunks(24).enumerate().take(70 - 32 * i.min(2)) {
+            let (row, column) = (32 * i + row, 24 * j);
+            if row < 70 {
+                let width = 24.min(50 - column);
+                all[row * 50 + column..][..width].copy_from_slice(&line[..width]);
+            }
+        }
+    }
+    all
+}
+
+fn expected() -> Vec<f32> {
+    (0..70).flat_map(|row| (0..50).map(move |column| value(row, column))).collect()
+}
+
+#[test]
+fn what_is_written_from_several_threads_is_read() {
+    let scratch = Scratch::new();
+    for (name, spec) in ways() {
+        let writer = ArrayWriter::create(folder(&scratch), &name, spec).unwrap();
+        assert_eq!(writer.tiles().count(), 9);
+        std::thread::scope(|scope| {
+            for index in writer.tiles().collect::<Vec<_>>().into_iter().rev() {
+                let writer = &writer;
+                scope.spawn(move || writer.write(&index, &tile(writer, &index)).unwrap());
+            }
+        });
+        writer.finish().unwrap();
+        assert_eq!(read(&scratch, &name), expected(), "{name}");
+        let array = ZarrArray::open(scratch.path(), &name, MissingChunk::Error).unwrap();
+        assert_eq!(array.dimension_names(), ["y", "x"]);
+    }
+}
+
+fn other_types(scratch: &Scratch) {
+    macro_rules! write {
+        ($($type:ty)*) => {$({
+            let dtype = <$type as crate::store::Storable>::STORED;
+            for (format, compression) in [(ZarrFormat::V2, BLOSC), (ZarrFormat::V3, ZSTD)] {
+                let mut spec = ArraySpec::new(dtype, &[5], &[3]);
+                (spec.format, spec.compression) = (format, compression);
+                let name = format!("{format:?}_{}", stringify!($type).replace("half::", ""));
+                let writer = ArrayWriter::create(folder(scratch), &name, spec).unwrap();
+                let values = [0u8, 1, 2, 3, 120].map(<$type>::from);
+                writer.write(&[0], &values[..3]).unwrap();
+                writer.write(&[1], &values[3..]).unwrap();
+                writer.finish().unwrap();
+                let array = ZarrArray::open(scratch.path(), &name, MissingChunk::Error).unwrap();
+                assert_eq!(array.dtype(), dtype);
+                let bytes = [0, 1].map(|i| array.read_chunk(&[i]).unwrap().bytes).concat();
+                assert_eq!(bytemuck::pod_collect_to_vec::<u8, $type>(&bytes)[..5], values, "{name}");
+            }
+        })*};
+    }
+    write!(u8 i16 u16 i32 u32 i64 u64 half::f16 f32 f64);
+}
+
+#[test]
+fn every_type() {
+    other_types(&Scratch::new());
+}
+
+/// Where nothing was written, floating numbers are NaN.
+#[test]
+fn holes_show() {
+    let scratch = Scratch::new();
+    for (name, spec) in ways() {
+        let writer = ArrayWriter::create(folder(&scratch), &name, spec).unwrap();
+        writer.write(&[0, 1], &tile(&writer, &[0, 1])).unwrap();
+        let left: Vec<_> = writer.left().collect();
+        assert!(left.len() == 8 && !left.contains(&vec![0, 1]));
+        let Err(Error::Chunk { index, why, .. }) = writer.finish() else { panic!("{name}") };
+        assert_eq!((&*index, &*why), (&[0, 0][..], "was not written"));
+        let read = read(&scratch, &name);
+        let written = |i: usize| (24..48).contains(&(i % 50)) && i / 50 < 32;
+        assert!(read.iter().enumerate().all(|(i, value)| value.is_nan() != written(i)), "{name}");
+    }
+}
+
+#[test]
+fn strings() {
+    let scratch = Scratch::new();
+    for format in [ZarrFormat::V2, ZarrFormat::V3] {
+        let mut spec = ArraySpec::new(None, &[5], &[3]);
+        (spec.format, spec.compression) = (format, BLOSC);
+        let name = format!("{format:?}");
+        let writer = ArrayWriter::create(folder(&scratch), &name, spec).unwrap();
+        writer.write_text(&[0], ["a", "", "ä"]).unwrap();
+        for refused in [&["b"][..], &["b"; 3]] {
+            assert!(matches!(writer.write_text(&[1], refused.iter().copied()), Err(Error::Argument { .. })));
+        }
+        assert!(matches!(writer.write(&[1], &[1.0, 2.0]), Err(Error::Argument { .. })));
+        writer.write_text(&[1], ["b", "cc"]).unwrap();
+        writer.finish().unwrap();
+        let array = scratch.open(&name).unwrap();
+        let chunk = array.fetch(&[1]).and_then(|fetched| array.decode(&[1], fetched, &mut |_| None));
+        assert_eq!(chunk.unwrap().unwrap().bytes, *b"\x03\0\0\0\x01\0\0\0b\x02\0\0\0cc\0\0\0\0");
+    }
+}
+
+#[test]
+fn arguments_are_checked() {
+    let scratch = Scratch::new();
+    let create = |change: &dyn Fn(&mut ArraySpec)| {
+        let mut spec = spec(StoredType::F32);
+        change(&mut spec);
+        ArrayWriter::create(folder(&scratch), "a", spec)
+    };
+    let refused = |why: &str, change: &dyn Fn(&mut ArraySpec)| {
+        let Err(Error::Argument { name: "spec", why: said, .. }) = create(change) else { panic!("{why}") };
+        assert!(said.contains(why), "{said}");
+        assert!(!scratch.path().join("a").exists());
+    };
+    refused("neither shards nor checksums", &|spec| (spec.format, spec.checksum) = (ZarrFormat::V2, true));
+    refused("neither shards nor checksums", &|spec| {
+        (spec.format, spec.shard_shape) = (ZarrFormat::V2, Some(vec![32, 24]));
+    });
+    refused("do not divide", &|spec| spec.shard_shape = Some(vec![48, 24]));
+    refused("1 names for 2 axes", &|spec| spec.axes = vec!["x".into()]);
+    refused("level 10 is above 9", &|spec| {
+        spec.compression = Compression::Blosc { level: 10, shuffle: Shuffle::Bytes };
+    });
+    refused("level 23", &|spec| spec.compression = Compression::Zstd { level: 23 });
+    refused("blosc takes at most", &|spec| {
+        (spec.chunk_shape, spec.compression) = (vec![1 << 16, 1 << 13], BLOSC);
+    });
+    refused("do not fit its shape", &|spec| spec.chunk_shape = vec![32, 0]);
+    refused("do not fit its shape", &|spec| spec.chunk_shape = vec![32]);
+    refused("tiles are more than", &|spec| (spec.shape, spec.chunk_shape) = (vec![1 << 20; 2], vec![1, 1]));
+    refused("scale_factor", &|spec| {
+        spec.attributes.insert("scale_factor".into(), 2.into());
+    });
+    refused("fill", &|spec| spec.fill = "x".into());
+
+    let writer = create(&|_| {}).unwrap();
+    let whole = vec![0.0f32; 32 * 24];
+    for index in [&[3, 0][..], &[0, 3], &[0], &[0, 0, 0]] {
+        assert!(matches!(writer.write(index, &whole), Err(Error::Argument { name: "index", .. })));
+    }
+    assert!(matches!(writer.write(&[2, 2], &whole), Err(Error::Argument { name: "elements", .. })));
+    assert!(matches!(writer.write(&[0, 0], &[0i32; 768]), Err(Error::Argument { name: "elements", .. })));
+    assert!(matches!(writer.write_text(&[0, 0], [""]), Err(Error::Argument { name: "strings", .. })));
+    let again = create(&|_| {}).unwrap_err();
+    assert!(matches!(&again, Error::Store { why, .. } if &**why == "exists already"), "{again}");
+    assert!(matches!(
+        ArrayWriter::resume(folder(&scratch), "a", spec(StoredType::F32)),
+        Err(Error::Argument { name: "spec", .. })
+    ));
+    // A file where there should be a folder.
+    scratch.put("file", "");
+    let inside = ArrayWriter::create(folder(&scratch), "file/a", spec(StoredType::F32));
+    assert!(matches!(inside, Err(Error::Io { .. })), "{inside:?}");
+}
+
+fn job(job: &str) -> ArraySpec {
+    let mut spec = spec(StoredType::F32);
+    (spec.compression, spec.checksum, spec.job) = (ZSTD, true, Some(job.into()));
+    spec
+}
+
+/// Status and hash of the job.
+fn said(scratch: &Scratch, name: &str) -> (String, String) {
+    let said = super::super::metadata::attributes(&Folder::new(scratch.path()), name).unwrap();
+    let said = |key: &str| said["teatime"][key].as_str().unwrap().to_owned();
+    (said("status"), said("job"))
+}
+
+#[test]
+fn another_job_is_refused_by_name() {
+    let scratch = Scratch::new();
+    for format in [ZarrFormat::V2, ZarrFormat::V3] {
+        let of = |words: &str| {
+            let mut spec = job(words);
+            (spec.format, spec.checksum) = (format, false);
+            spec
+        };
+        let name = format!("{format:?}");
+        let first = ArrayWriter::resume(folder(&scratch), &name, of("one")).unwrap();
+        first.write(&[0, 0], &tile(&first, &[0, 0])).unwrap();
+        let (status, hash) = said(&scratch, &name);
+        assert_eq!((status.as_str(), hash.len()), ("incomplete", 64));
+        let mut others = vec![of("two"), of("one"), of("one"), of("one")];
+        others[1].chunk_shape = vec![32, 25];
+        others[2].fill = 0.into();
+        others[3].attributes.insert("unit".into(), "m".into());
+        for other in others {
+            let error = ArrayWriter::resume(folder(&scratch), &name, other).unwrap_err();
+            let Error::Store { path, why } = &error else { panic!("{error}") };
+            assert!(path.ends_with(&name) && why.contains(&hash) && why.contains("this one is"), "{error}");
+        }
+        let again = ArrayWriter::resume(folder(&scratch), &name, of("one")).unwrap();
+        assert_eq!(again.left().count(), 8);
+    }
+    scratch.put("group/zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#);
+    ArrayWriter::create(folder(&scratch), "plain", spec(StoredType::F32)).unwrap();
+    for (name, why) in [("group", "is a group"), ("plain", "was not written by a job")] {
+        let error = ArrayWriter::resume(folder(&scratch), name, job("one")).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+/// The files of a folder, but for names of leftovers.
+fn files(path: &Path) -> BTreeMap<String, Arc<[u8]>> {
+    Map::of(path).values
+}
+
+/// A folder that aborts the process at the given put, before it, or before its file has its name.
+#[derive(Debug)]
+struct Crashing {
+    folder: Folder,
+    puts: AtomicU32,
+    at: u32,
+    named: bool,
+}
+
+impl Storage for Crashing {
+    fn place(&self, key: &str) -> String {
+        self.folder.place(key)
+    }
+    fn get(&self, key: &str, most: u64) -> io::Result<Stored> {
+        self.folder.get(key, most)
+    }
+    fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        self.folder.size(key)
+    }
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.folder.list(prefix)
+    }
+}
+
+impl WritableStorage for Crashing {
+    fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {
+        let now = self.puts.fetch_add(1, Ordering::Relaxed);
+        if now == self.at && self.named {
+            std::process::abort();
+        }
+        let unnamed = self.folder.write(key, value)?;
+        if now == self.at {
+            std::process::abort();
+        }
+        unnamed.name()
+    }
+    fn sweep(&self, prefix: &str) -> io::Result<()> {
+        self.folder.sweep(prefix)
+    }
+}
+
+fn write_all(storage: Arc<dyn WritableStorage>) {
+    let writer = ArrayWriter::resume(storage, "a", job("crash")).unwrap();
+    for index in writer.left().collect::<Vec<_>>() {
+        writer.write(&index, &tile(&writer, &index)).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// A process that ends at any put, be it of metadata, a tile or the status, leaves what another goes on with, to the same bytes.
+#[test]
+fn a_killed_process_is_taken_up() {
+    const CHILD: &str = "TEATIME_TEST_KILLED_WRITER";
+    if let Ok(child) = std::env::var(CHILD) {
+        let [path, at, named] = child.split('|').collect::<Vec<_>>().try_into().unwrap();
+        let (at, named) = (at.parse().unwrap(), named == "true");
+        write_all(Arc::new(Crashing {
+            folder: Folder::new(path).durable(),
+            puts: AtomicU32::new(0),
+            at,
+            named,
+        }));
+        return;
+    }
+    let whole = Scratch::new();
+    write_all(folder(&whole));
+    let whole = files(whole.path());
+    assert_eq!(whole.len(), 10);
+    // Metadata, nine tiles, and the status.
+    for at in 0..11 {
+        for named in [false, true] {
+            let scratch = Scratch::new();
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "store::zarr::tests::writer::a_killed_process_is_taken_up"]);
+            let what = format!("{}|{at}|{named}", scratch.path().display());
+            let ran = child.env(CHILD, what).output().unwrap();
+            assert!(!ran.status.success(), "put {at} was not reached");
+            let left = files(scratch.path());
+            let partial = left.keys().filter(|key| key.ends_with(".partial")).count();
+            assert_eq!((partial, left.len()), (usize::from(!named), at + usize::from(!named)));
+            if at > 0 {
+                assert_eq!(said(&scratch, "a").0, "incomplete");
+                let writer = ArrayWriter::resume(folder(&scratch), "a", job("crash")).unwrap();
+                assert_eq!(writer.left().count(), 10 - at);
+            }
+            write_all(folder(&scratch));
+            let resumed = files(scratch.path());
+            assert!(resumed == whole, "{at} {named}: {:?}", resumed.keys());
+            assert_eq!(said(&scratch, "a").0, "complete");
+            assert_eq!(read(&scratch, "a"), expected());
+        }
+    }
+}
+
+/// A file system that is full in the middle of a tile leaves no part of it.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_written_leaves_nothing() {
+    let scratch = Scratch::new();
+    let writer = ArrayWriter::create(folder(&scratch), "a", job("full")).unwrap();
+    writer.write(&[0, 0], &tile(&writer, &[0, 0])).unwrap();
+    // A folder stands where the tile is to be.
+    fs::create_dir_all(scratch.path().join("a/c/0/1/x")).unwrap();
+    assert!(matches!(writer.write(&[0, 1], &tile(&writer, &[0, 1])), Err(Error::Io { .. })));
+    assert!(files(scratch.path()).keys().all(|key| !key.ends_with(".partial")));
+    assert_eq!(writer.left().count(), 8);
+}
+
+/// The metadata that other readers go by.
+#[test]
+fn metadata_as_zarr_has_them() {
+    let scratch = Scratch::new();
+    let mut spec = job("metadata");
+    spec.axes = vec!["y".into(), "x".into()];
+    (spec.chunk_shape, spec.shard_shape) = (vec![8, 12], Some(vec![32, 24]));
+    ArrayWriter::create(folder(&scratch), "a", spec).unwrap();
+    let read: Value = serde_json::from_slice(&fs::read(scratch.path().join("a/zarr.json")).unwrap()).unwrap();
+    let bytes = json!({ "name": "bytes", "configuration": { "endian": "little" } });
+    let expected = json!({
+        "zarr_format": 3, "node_type": "array", "shape": [70, 50], "data_type": "float32",
+        "chunk_grid": { "name": "regular", "configuration": { "chunk_shape": [32, 24] } },
+        "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
+        "fill_value": "NaN", "dimension_names": ["y", "x"],
+        "attributes": { "teatime": { "status": "incomplete", "job": said(&scratch, "a").1 } },
+        "codecs": [{ "name": "sharding_indexed", "configuration": {
+            "chunk_shape": [8, 12], "index_location": "end", "index_codecs": [bytes, { "name": "crc32c" }],
+            "codecs": [bytes, { "name": "zstd", "configuration": { "level": 3, "checksum": false } }, { "name": "crc32c" }],
+        }}],
+    });
+    assert_eq!(read, expected);
+}
+
+/// `TEATIME_ZARR_PYTHON` names a Python that has zarr-python (`tests/fixtures/requirements.txt`); without it, nothing is tested.
+#[test]
+fn zarr_python_reads_it() {
+    let Some(python) = std::env::var_os("TEATIME_ZARR_PYTHON") else { return };
+    let scratch = Scratch::new();
+    for (name, spec) in ways() {
+        let writer = ArrayWriter::create(folder(&scratch), &format!("numbers/{name}"), spec).unwrap();
+        for index in writer.tiles() {
+            writer.write(&index, &tile(&writer, &index)).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+    let types = Scratch(scratch.path().join("types"));
+    other_types(&types);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/read_back.py");
+    let ran = Command::new(python).arg(script).arg(scratch.path()).output().unwrap();
+    let text = [ran.stdout, ran.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(ran.status.success() && text.contains("40 arrays as they should be"), "{text}");
+}

@@ -1,0 +1,292 @@
+//! Writing an array, tile by tile.
+
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{
+    layout,
+    metadata::{self, Metadata, Node},
+    spec::{ArraySpec, Attributes, ZarrFormat},
+};
+use crate::{
+    Error, Result,
+    store::{Storable, WritableStorage, join},
+};
+
+/// Most tiles of an array.
+const MAX_TILES: u64 = 1 << 28;
+
+/// The attribute that says which job an array is of, and whether it is complete.
+const ATTRIBUTE: &str = "teatime";
+
+/// Writes an array tile by tile, from one thread or several. A tile is a chunk, or a shard.
+///
+/// Each tile appears whole, so that a process that is killed at any time leaves whole ones behind. Where the
+/// [`ArraySpec`] names a job, another process goes on with [`resume`](Self::resume): what is there is done. The attribute `teatime`
+/// holds the SHA-256 of the job and of the array's metadata, `job`, and `status`, which is `incomplete` until
+/// [`finish`](Self::finish). Only one process may write an array at a time.
+#[derive(Debug)]
+pub struct ArrayWriter {
+    storage: Arc<dyn WritableStorage>,
+    path: String,
+    spec: ArraySpec,
+    metadata: Metadata,
+    /// Of the job, where there is one.
+    hash: Option<String>,
+    /// Of each tile, in C order.
+    done: Vec<AtomicBool>,
+}
+
+impl ArrayWriter {
+    /// Starts the array at `path` within `storage`, where there is none; an empty path means the storage itself.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: a `spec` that does not fit itself, or is not of what can be read.
+    /// - [`Error::Store`]: something is there already.
+    /// - [`Error::Io`]: metadata cannot be written.
+    pub fn create(storage: Arc<dyn WritableStorage>, path: &str, spec: ArraySpec) -> Result<Self> {
+        let writer = Self::new(storage, path, spec)?;
+        if metadata::node(&*writer.storage, path)? != Node::Absent {
+            return Err(writer.refuse("exists already"));
+        }
+        writer.put_metadata("incomplete")?;
+        Ok(writer)
+    }
+
+    /// Goes on with an array that [`create`](Self::create) started with the same `spec`, or starts it. Removes what a process
+    /// left that was killed while it wrote a tile.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), and
+    /// - [`Error::Argument`]: `spec` names no job.
+    /// - [`Error::Store`]: what is there is no array, or of another job: both hashes are named.
+    pub fn resume(storage: Arc<dyn WritableStorage>, path: &str, spec: ArraySpec) -> Result<Self> {
+        let mut writer = Self::new(storage, path, spec)?;
+        let Some(hash) = writer.hash.clone() else {
+            return Err(Error::argument("resume", "spec", "names no job"));
+        };
+        let io = |source| Error::Io { path: writer.storage.place(path).into(), source };
+        match metadata::node(&*writer.storage, path)? {
+            Node::Array => {}
+            Node::Group => return Err(writer.refuse("is a group, not an array")),
+            Node::Absent => {
+                writer.storage.sweep(path).map_err(io)?;
+                writer.put_metadata("incomplete")?;
+                return Ok(writer);
+            }
+        }
+        let found = metadata::attributes(&*writer.storage, path)?;
+        match found.pointer(&format!("/{ATTRIBUTE}/job")).and_then(Value::as_str) {
+            Some(found) if *found == hash => {}
+            Some(found) => {
+                return Err(writer.refuse(&format!("is of another job, {found}; this one is {hash}")));
+            }
+            None => return Err(writer.refuse("was not written by a job that can be resumed")),
+        }
+        writer.storage.sweep(path).map_err(io)?;
+        for (at, index) in writer.tiles().enumerate() {
+            let there = writer.storage.size(&writer.key(&index)).map_err(io)?.is_some();
+            writer.done[at] = AtomicBool::new(there);
+        }
+        Ok(writer)
+    }
+
+    fn new(storage: Arc<dyn WritableStorage>, path: &str, spec: ArraySpec) -> Result<Self> {
+        let refuse = |why: String| Error::argument("ArrayWriter", "spec", why);
+        spec.check().map_err(refuse)?;
+        let parsed = metadata::guarded(|| match spec.format {
+            ZarrFormat::V2 => {
+                metadata::parse_v2(spec.metadata(&spec.attributes), &Value::Object(spec.attributes.clone()))
+            }
+            ZarrFormat::V3 => metadata::parse_v3(spec.metadata(&spec.attributes)),
+        });
+        let metadata = parsed.map_err(refuse)?;
+        let tiles = metadata.grid().iter().fold(1, |tiles: u64, &n| tiles.saturating_mul(n));
+        if tiles > MAX_TILES {
+            return Err(refuse(format!("{tiles} tiles are more than {MAX_TILES}")));
+        }
+        let done = (0..tiles).map(|_| AtomicBool::new(false)).collect();
+        let hash = spec.job.as_ref().map(|job| {
+            let mut hash = Sha256::new_with_prefix(spec.metadata(&spec.attributes).to_string());
+            hash.update(spec.axes.join("\0"));
+            hash.update(Value::Object(spec.attributes.clone()).to_string());
+            hash.update(job);
+            hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        });
+        Ok(Self { storage, path: path.to_owned(), spec, metadata, hash, done })
+    }
+
+    /// Indices of all tiles, in C order.
+    pub fn tiles(&self) -> impl Iterator<Item = Vec<u64>> + use<> {
+        let grid = self.metadata.grid();
+        (0..self.done.len() as u64).map(move |at| {
+            let mut at = at;
+            let mut index: Vec<u64> = grid
+                .iter()
+                .rev()
+                .map(|n| {
+                    let here = at % n;
+                    at /= n;
+                    here
+                })
+                .collect();
+            index.reverse();
+            index
+        })
+    }
+
+    /// Indices of the tiles that are not written, in C order.
+    pub fn left(&self) -> impl Iterator<Item = Vec<u64>> {
+        let done = self.done.iter().map(|done| done.load(Ordering::Relaxed));
+        self.tiles().zip(done).filter(|(_, done)| !done).map(|(index, _)| index)
+    }
+
+    /// Extent along each axis of the part of a tile that is within the array.
+    pub fn extent(&self, index: &[u64]) -> Vec<u64> {
+        self.metadata.extent(index)
+    }
+
+    /// Writes a tile: the elements within the array, in C order. One that is there is replaced.
+    ///
+    /// Takes memory for the encoded tile, and at the end of an axis, or in shards, for the tile itself.
+    ///
+    /// # Errors
+    /// [`Error::Argument`]: no such tile, or elements of another number or type; [`Error::Io`]: it cannot be written.
+    pub fn write<T: Storable>(&self, index: &[u64], elements: &[T]) -> Result<()> {
+        let refuse = |why: String| Err(Error::argument("write", "elements", why));
+        let (at, extent) = (self.place(index)?, self.extent(index));
+        if self.spec.dtype != Some(T::STORED) {
+            return refuse(format!("{:?} for an array of {:?}", T::STORED, self.spec.dtype));
+        }
+        if elements.len() as u64 != extent.iter().product::<u64>() {
+            return refuse(format!("{} for {extent:?}", elements.len()));
+        }
+        let mut bytes = Cow::Borrowed(bytemuck::cast_slice::<T, u8>(elements));
+        if cfg!(target_endian = "big") {
+            layout::swap_bytes(bytes.to_mut(), size_of::<T>());
+        }
+        if extent != self.spec.tile_shape() {
+            let spec = &self.metadata.spec;
+            let mut whole = vec![0; spec.bytes()];
+            let extent: Vec<usize> =
+                extent.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+            layout::insert_block(&mut whole, &spec.shape, &vec![0; extent.len()], &bytes, &extent, spec.size);
+            bytes = Cow::Owned(whole);
+        }
+        self.put(index, at, &bytes)
+    }
+
+    /// The same of strings, in an array with one axis, or of tiles that are whole.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_text<'a>(&self, index: &[u64], strings: impl IntoIterator<Item = &'a str>) -> Result<()> {
+        let refuse = |why: String| Error::argument("write_text", "strings", why);
+        let at = self.place(index)?;
+        if self.spec.dtype.is_some() {
+            return Err(refuse(format!("for an array of {:?}", self.spec.dtype)));
+        }
+        // As numcodecs' VLenUTF8 serialises them.
+        let too_long = |_| refuse("2^32 bytes or more in a string".to_owned());
+        let count = self.metadata.spec.count();
+        let mut bytes = u32::try_from(count).map_err(too_long)?.to_le_bytes().to_vec();
+        let mut given = 0;
+        for text in strings {
+            bytes.extend_from_slice(&u32::try_from(text.len()).map_err(too_long)?.to_le_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+            given += 1;
+        }
+        let extent = self.extent(index);
+        if given as u64 != extent.iter().product::<u64>()
+            || (extent.len() > 1 && extent[1..] != self.spec.chunk_shape[1..])
+        {
+            return Err(refuse(format!("{given} for {extent:?}")));
+        }
+        // Empty ones beyond the end.
+        bytes.resize(bytes.len() + 4 * (count - given), 0);
+        self.put(index, at, &bytes)
+    }
+
+    /// Says that the array is complete.
+    ///
+    /// # Errors
+    /// [`Error::Chunk`]: a tile was not written; [`Error::Io`]: the attributes cannot be.
+    pub fn finish(self) -> Result<()> {
+        if let Some(index) = self.left().next() {
+            return Err(Error::chunk(self.storage.place(&self.path), &index, "was not written"));
+        }
+        if self.hash.is_some() { self.put_metadata("complete") } else { Ok(()) }
+    }
+
+    /// The number of a tile.
+    fn place(&self, index: &[u64]) -> Result<usize> {
+        let grid = self.metadata.grid();
+        if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
+            let why = format!("{index:?} is outside the grid of {grid:?} tiles");
+            return Err(Error::argument("write", "index", why));
+        }
+        let number = index.iter().zip(&grid).fold(0, |number, (i, n)| number * n + i);
+        Ok(usize::try_from(number).unwrap_or(usize::MAX))
+    }
+
+    fn key(&self, index: &[u64]) -> String {
+        join(&self.path, self.metadata.keys.encode(index).as_str())
+    }
+
+    fn put(&self, index: &[u64], at: usize, bytes: &[u8]) -> Result<()> {
+        let encoded = self.spec.encode(bytes, &self.extent(index));
+        let encoded = encoded.map_err(|why| Error::chunk(self.storage.place(&self.path), index, why))?;
+        self.put_value(&self.key(index), &encoded)?;
+        self.done[at].store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn put_metadata(&self, status: &str) -> Result<()> {
+        let mut attributes = self.spec.attributes.clone();
+        if let Some(hash) = &self.hash {
+            attributes.insert(ATTRIBUTE.to_owned(), json!({ "job": hash, "status": status }));
+        }
+        if self.spec.format == ZarrFormat::V3 {
+            return self.put_value(
+                &join(&self.path, "zarr.json"),
+                self.spec.metadata(&attributes).to_string().as_bytes(),
+            );
+        }
+        if !self.spec.axes.is_empty() {
+            attributes.insert("_ARRAY_DIMENSIONS".to_owned(), json!(self.spec.axes));
+        }
+        // First, so that what has metadata has attributes too.
+        self.put_value(&join(&self.path, ".zattrs"), Value::Object(attributes).to_string().as_bytes())?;
+        let metadata = self.spec.metadata(&self.spec.attributes);
+        self.put_value(&join(&self.path, ".zarray"), metadata.to_string().as_bytes())
+    }
+
+    fn put_value(&self, key: &str, value: &[u8]) -> Result<()> {
+        put(&*self.storage, key, value)
+    }
+
+    fn refuse(&self, why: &str) -> Error {
+        Error::store(self.storage.place(&self.path), why)
+    }
+}
+
+/// Writes a group of version 2.
+///
+/// # Errors
+/// [`Error::Io`] where it cannot be written.
+pub(crate) fn write_group(storage: &dyn WritableStorage, path: &str, attributes: &Attributes) -> Result<()> {
+    put(storage, &join(path, ".zgroup"), br#"{"zarr_format":2}"#)?;
+    put(storage, &join(path, ".zattrs"), Value::Object(attributes.clone()).to_string().as_bytes())
+}
+
+fn put(storage: &dyn WritableStorage, key: &str, value: &[u8]) -> Result<()> {
+    storage.put(key, value).map_err(|source| Error::Io { path: storage.place(key).into(), source })
+}
