@@ -47,11 +47,9 @@ fn calls(device: &Device, missing: Option<u32>) -> Result<Tensor<u8>, Error> {
     )
 }
 
-/// Codes of as many rows as all have.
-fn packed(raw: &Tensor<u8>, coding: Coding) -> Result<Tensor<u32>, Error> {
-    let mut packed = Tensor::zeros(raw.device(), &[VARIANTS, SAMPLES.div_ceil(64) * 4])?;
-    pack_genotypes(raw, coding, SAMPLES, &mut packed, 0)?;
-    Ok(packed)
+/// Room for the codes of all.
+fn codes(device: &Device) -> Result<Tensor<u32>, Error> {
+    Tensor::zeros(device, &[VARIANTS, SAMPLES.div_ceil(64) * 4])
 }
 
 fn packing(device: &Device, calls: &Tensor<u8>) -> Result<(), Error> {
@@ -60,8 +58,9 @@ fn packing(device: &Device, calls: &Tensor<u8>) -> Result<(), Error> {
     let bed: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
     let bed = Tensor::from_slice(device, &bed, &[VARIANTS, bytes])?;
     for (name, raw, coding) in [("calls", calls, Coding::Diploid), ("bed", &bed, Coding::PlinkA1)] {
+        let mut packed = codes(device)?;
         let seconds = fastest(|| {
-            drop(packed(raw, coding)?);
+            drop(pack_genotypes(raw, coding, SAMPLES, &mut packed, 0)?);
             device.synchronize()
         })?;
         println!("{{\"pack\": \"{name}\", \"GB/s\": {:.2}}}", raw.len() as f64 / seconds / 1e9);
@@ -70,7 +69,8 @@ fn packing(device: &Device, calls: &Tensor<u8>) -> Result<(), Error> {
 }
 
 fn products(device: &Device, calls: &Tensor<u8>, missing: Option<u32>) -> Result<(), Error> {
-    let packed = packed(calls, Coding::Diploid)?;
+    let mut packed = codes(device)?;
+    drop(pack_genotypes(calls, Coding::Diploid, SAMPLES, &mut packed, 0)?);
     let number = |i: u64| f64::from(philox([5, 5], i)[0]) / 2f64.powi(32) - 0.5;
     let x: Vec<f64> = (0..SAMPLES * COLUMNS).map(number).collect();
     let narrow: Vec<f32> = x.iter().map(|&x| x as f32).collect();
