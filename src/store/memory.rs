@@ -64,12 +64,10 @@ impl MemoryArray {
     /// As [`new`](Self::new).
     ///
     /// ```
-    /// use std::sync::Arc;
-    /// use teatime::{genotype::Genotypes, store::MemoryArray};
+    /// use teatime::{ChunkedArray, store::MemoryArray};
     ///
-    /// let dosages = ndarray::array![[0i8, 1, 2], [2, -1, 0]];
-    /// let array = MemoryArray::from_ndarray("dosages", &dosages, &[2, 3])?;
-    /// assert_eq!(Genotypes::new(vec![Arc::new(array)])?.samples(), 3);
+    /// let array = MemoryArray::from_ndarray("counts", &ndarray::array![[0i8, 1, 2], [2, -1, 0]], &[2, 3])?;
+    /// assert_eq!(array.read_chunk(&[0, 0])?.bytes, [0, 1, 2, 2, 255, 0]);
     /// # Ok::<(), teatime::Error>(())
     /// ```
     #[cfg(feature = "ndarray")]
