@@ -38,7 +38,7 @@ pub use self::{
     packed::PackedMatrix,
     pca::{Pca, VariantLoadings, loadings, pca},
     ploidy::{CallPloidies, call_ploidies},
-    project::{Match, Projection, ReferenceLoadings, project},
+    project::{Match, ProjectMethod, Projection, ReferenceLoadings, project},
     residency::Residency,
     scaler::Scaler,
     source::{CountedAllele, GenotypeKind, Genotypes},

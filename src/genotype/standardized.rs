@@ -108,8 +108,7 @@ impl<'a> Standardized<'a> {
         Self::with_scaling(genotypes, device, rule, Scaling::Sums, bounded)
     }
 
-    /// Scaled as the reference's variants are; variants that are not the reference's take no part. Gives blocks, no
-    /// products.
+    /// Scaled as the reference's variants are; variants that are not the reference's take no part. Gives panels, no products.
     pub(crate) fn of_reference(
         genotypes: &Genotypes,
         device: &'a Device,
@@ -137,7 +136,7 @@ impl<'a> Standardized<'a> {
         bounded: bool,
     ) -> Result<Self> {
         let (form, narrow) = Form::new(genotypes, bounded || genotypes.bounded());
-        // A projection multiplies no packed rows.
+        // A projection multiplies packed rows by weights alone: it adds nothing up over the samples.
         if form.is_packed() && matches!(scaling, Scaling::Sums) && rule.samples > MAX_SAMPLES {
             let what = "samples of packed genotypes";
             return Err(Error::Limit { what, requested: rule.samples, max: MAX_SAMPLES });

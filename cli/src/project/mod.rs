@@ -12,10 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use teatime::{
     Cancel, Run,
-    genotype::{Projection, project},
+    genotype::{ProjectMethod, Projection, project},
 };
 
 use self::{
@@ -47,7 +47,7 @@ const RESULTS: [&str; 4] = [RECORD, SCORES, EIGENVEC, SAMPLES];
 /// Place new samples on the components of an earlier PCA
 ///
 /// Takes the loadings that `teatime pca --loadings` wrote, and genotypes of new samples as `teatime pca` reads them. Each
-/// variant is centred and scaled as the reference was; a missing call is the reference's mean. Variants are matched
+/// variant is centred and scaled as the reference was. Variants are matched
 /// by contig, position and alleles, or by id and alleles, in any order; where reference and alternate allele have changed
 /// places, dosages are turned round. Where an allele has no name, since no new sample carries it (`0` in a .bim, ALT `.`
 /// in VCF), the other tells which way round, unless it is the shorter of an insertion or deletion, as the base before it
@@ -70,10 +70,18 @@ pub(crate) struct ProjectArgs {
     /// variants without one (`.`), and those of an id that occurs more than once, are left out.
     #[arg(long = "match", value_name = "WHAT", value_enum, default_value_t)]
     match_by: MatchBy,
+    /// What is done about calls that a sample lacks
+    ///
+    /// mean: a missing call is the reference's mean and adds nothing, nor does a variant that the stores lack, so that
+    /// scores come nearer to zero by about the share of those, as in flashpca and plink2. least-squares: the scores that
+    /// explain best what is called, as EIGENSOFT's lsqproject: not nearer to zero, but the less certain the fewer
+    /// calls there are; NaN for a sample whose calls do not determine them.
+    #[arg(long, value_enum, default_value_t)]
+    missing: MissingArg,
     /// Largest fraction of the loadings' variants that may not be usable (0 to 1)
     ///
-    /// Variants that the stores lack, or have with other alleles, add nothing: scores come nearer to zero. Up to this
-    /// fraction that is a warning, beyond it an error.
+    /// Those that the stores lack, or have with other alleles, are missing of all samples. Up to this fraction that is a
+    /// warning, beyond it an error.
     #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = up_to_one)]
     max_mismatch: f64,
     /// Replace the results of this command that the folder holds, as its run.json lists them
@@ -105,6 +113,8 @@ reference.variants in run.json.
 
 A missing call adds nothing, so that a sample's scores are nearer to zero by
 about its share of missing calls; a warning names samples with more than 5 %.
+With --missing least-squares they are not; a sample without a missing call has
+the same scores either way, where the stores have all variants of the loadings.
 
 Scores of new samples lie nearer to zero than those of the reference's own, the
 more so the fewer those are; as in flashpca and plink2, nothing corrects it. To
@@ -114,13 +124,30 @@ Examples:
   teatime pca reference.vcz --out reference --loadings
   teatime project new.vcz --loadings reference/loadings.tsv.gz --out new
   teatime project new.bed --loadings reference/loadings.tsv.gz --out new --match id
-  teatime project array.vcz --loadings reference/loadings.tsv.gz --out array --max-mismatch 0.4
+  teatime project array.vcz --loadings reference/loadings.tsv.gz --out array \
+    --missing least-squares --max-mismatch 0.4
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
 SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
 only the summary could not be printed, or an error names the folder that has
 what is done). run.json is written last and removed first: where it is, all
 results are there. While a run writes to DIR, another that would is refused.";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum MissingArg {
+    #[default]
+    Mean,
+    LeastSquares,
+}
+
+impl From<MissingArg> for ProjectMethod {
+    fn from(missing: MissingArg) -> Self {
+        match missing {
+            MissingArg::Mean => Self::Mean,
+            MissingArg::LeastSquares => Self::LeastSquares,
+        }
+    }
+}
 
 /// Time of the stages that follow each other.
 #[derive(Clone, Debug, Default)]
@@ -157,7 +184,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let since = Instant::now();
     let run =
         Run { cancel: cancel.clone(), progress: bar.progress("Projection"), memory: args.resources.budget() };
-    let result = project(&stores.genotypes, &device, &reference, &matches, &run)?;
+    let result = project(&stores.genotypes, &device, &reference, &matches, args.missing.into(), &run)?;
     stages.project = since.elapsed();
     if result.missing_calls == counts.loadings.used * stores.genotypes.samples() {
         let n = text::plural(counts.loadings.used, "variant");
@@ -166,7 +193,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
         )));
     }
     let samples = Samples::new(&result);
-    warnings.extend(samples.warning(&stores));
+    warnings.extend(samples.warnings(args.missing.into(), &stores));
     tables(&output, &result, &stores, header.singular_values.as_deref())?;
     samples.write(&output, &stores)?;
     drop(bar);
@@ -216,7 +243,11 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
     }
     let mut warnings = Vec::new();
     if left > 0 {
-        warnings.push(format!("{what} are left out, which brings scores nearer to zero: {reasons}"));
+        let shrinks = match args.missing {
+            MissingArg::Mean => ", which brings scores nearer to zero",
+            MissingArg::LeastSquares => "",
+        };
+        warnings.push(format!("{what} are left out{shrinks}: {reasons}"));
     }
     if loadings.alleles_unknown > 0 {
         let n = text::plural(loadings.alleles_unknown, "variant");

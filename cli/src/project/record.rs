@@ -3,7 +3,10 @@
 use std::{path::Path, time::Instant};
 
 use serde::Serialize;
-use teatime::{Device, genotype::Projection};
+use teatime::{
+    Device,
+    genotype::{ProjectMethod, Projection},
+};
 
 use super::{COMMAND, ProjectArgs, Stages, counts::Counts, samples::Samples, table::Header};
 use crate::{
@@ -35,6 +38,8 @@ pub(super) struct Record<'a> {
     reference: Reference,
     matched: Counts,
     max_mismatch: f64,
+    /// What is done about missing calls.
+    missing: &'static str,
     /// Of the variants that were used, over all samples.
     missing_calls: u64,
     samples: &'a Samples,
@@ -110,6 +115,7 @@ impl<'a> Record<'a> {
             },
             matched,
             max_mismatch: args.max_mismatch,
+            missing: ProjectMethod::from(args.missing).name(),
             missing_calls: result.missing_calls,
             samples: done.samples,
             seconds: Seconds {
@@ -151,7 +157,7 @@ impl<'a> Record<'a> {
         let calls = matched.loadings.used as f64 * shape.samples as f64;
         let share = text::general(100.0 * self.missing_calls as f64 / calls, 3);
         self.changes.iter().for_each(|change| line("", change.clone()));
-        line("missing", format!("{share} % of the calls"));
+        line("missing", format!("{share} % of the calls, {}", self.missing));
         let (peak, on_device) = (bytes.peak_host.map(text::bytes), text::bytes(bytes.peak_device));
         let peak = peak.map_or_else(String::new, |peak| format!("peak memory {peak}, "));
         line("memory", format!("{peak}of the device {on_device}"));

@@ -1,13 +1,13 @@
 //! How many calls each sample has of the variants that were used.
 
 use serde::Serialize;
-use teatime::genotype::Projection;
+use teatime::genotype::{ProjectMethod, Projection};
 
 use super::SAMPLES;
 use crate::{failure::Failure, output::Output, stores::Stores, text};
 
-/// Share of missing calls above which a sample is named. A missing call adds nothing, as a variant does that the stores
-/// lack: more than this share of those is an error unless it is allowed (`--max-mismatch`).
+/// Share of missing calls above which a sample is named, as more than this share of variants that the stores lack is an error
+/// unless it is allowed (`--max-mismatch`).
 const MANY_MISSING: f64 = 0.05;
 
 /// Variants used and missing calls, sample by sample.
@@ -19,6 +19,11 @@ pub(super) struct Samples {
     /// Samples of which more than this share of the calls is missing.
     many_missing: u64,
     many_missing_above: f64,
+    /// How many samples' calls do not determine scores.
+    undetermined: u64,
+    /// Those samples.
+    #[serde(skip)]
+    without_scores: Vec<usize>,
     #[serde(skip)]
     called: Vec<u64>,
     /// Variants used.
@@ -28,12 +33,14 @@ pub(super) struct Samples {
 
 impl Samples {
     pub(super) fn new(result: &Projection) -> Self {
-        let Projection { called, used, .. } = result;
+        let Projection { scores, called, used, .. } = result;
         let mut samples = Self {
             fewest_called: called.iter().copied().min().unwrap_or(0),
             most_called: called.iter().copied().max().unwrap_or(0),
             many_missing: 0,
             many_missing_above: MANY_MISSING,
+            undetermined: result.undetermined,
+            without_scores: (0..scores.rows()).filter(|&sample| scores.row(sample)[0].is_nan()).collect(),
             called: called.clone(),
             used: *used,
         };
@@ -53,8 +60,8 @@ impl Samples {
         worst
     }
 
-    /// Names the samples whose scores are nearer to zero for missing calls.
-    pub(super) fn warning(&self, stores: &Stores) -> Option<String> {
+    /// Names the samples whose scores are nearer to zero, or less certain, for missing calls, and those without scores.
+    pub(super) fn warnings(&self, method: ProjectMethod, stores: &Stores) -> Vec<String> {
         let worst = self.worst();
         let percent = |share: f64| format!("{} %", text::general(100.0 * share, 3));
         let name = |&sample: &usize| {
@@ -62,15 +69,28 @@ impl Samples {
         };
         let names: Vec<String> = worst.iter().take(6).map(name).collect();
         let verb = if worst.len() == 1 { "lacks" } else { "lack" };
-        (!worst.is_empty()).then(|| {
+        let effect = match method {
+            ProjectMethod::Mean => "brings their scores nearer to zero by about as much",
+            ProjectMethod::LeastSquares => "makes their scores less certain",
+        };
+        let missing = (!worst.is_empty()).then(|| {
             format!(
-                "{} {verb} more than {} of the calls of the variants used, which brings their scores nearer to zero by \
-                 about as much: {}; {SAMPLES} has the numbers",
+                "{} {verb} more than {} of the calls of the variants used, which {effect}: {}; {SAMPLES} has the numbers",
                 text::plural(worst.len() as u64, "sample"),
                 percent(MANY_MISSING),
                 text::few(&names),
             )
-        })
+        });
+        let names = self.without_scores.iter().take(6).map(|&sample| stores.samples[sample].clone());
+        let names: Vec<String> = names.collect();
+        let undetermined = (!names.is_empty()).then(|| {
+            format!(
+                "the calls of {} do not determine scores, which are NaN: {} (--missing mean has none)",
+                text::plural(self.undetermined, "sample"),
+                text::few(&names),
+            )
+        });
+        missing.into_iter().chain(undetermined).collect()
     }
 
     /// Writes the table.

@@ -20,6 +20,7 @@ pub(crate) mod slices;
 pub(crate) mod standardize;
 pub(crate) mod steps;
 pub(crate) mod uniform;
+pub(crate) mod weighted;
 
 pub use self::matrix::PackedMatrix;
 

@@ -1,11 +1,14 @@
 //! New samples on the components of a reference.
 
 mod reference;
+mod solve;
+mod sums;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use self::reference::Matched;
 pub use self::reference::{Match, ReferenceLoadings};
+use self::sums::Sums;
 use super::{
     memory::{OnePass, block_bytes, stream_bytes},
     residency::Residency,
@@ -14,16 +17,40 @@ use super::{
     tally::Tally,
 };
 use crate::{
-    Budget, Device, Error, Result, Run, Status, Tensor,
-    linalg::{
-        LinearMap, Matrix, Pass,
-        gram::{IN_FLIGHT, Sum, to_usize},
-        matmul_tn,
-    },
+    Budget, Device, Error, Result, Run, Status,
+    linalg::{Matrix, Pass, gram::to_usize},
     stream::StreamStats,
 };
 
 const OP: &str = "genotype::project";
+
+/// What a projection does about calls that a sample lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProjectMethod {
+    /// A missing call is the reference's mean, which adds nothing once centred: scores lie nearer to zero by about the share
+    /// of the reference's variants that a sample has no call of. flashpca's, scikit-allel's and plink2's.
+    #[default]
+    Mean,
+    /// The scores t that minimise Σ (z - Σ u t)² over the variants that the sample has a call of, with z its standardised
+    /// dosages and u their loadings: not nearer to zero, but the less certain the fewer those are. What the genotypes do not have
+    /// of the reference is missing of all samples. EIGENSOFT's `lsqproject`.
+    ///
+    /// A sample that has a call of each of the reference's variants has the scores of [`Mean`](Self::Mean), to the bit, if the loadings are
+    /// of unit norm and orthogonal, as those of all variants of a PCA are. A component whose loadings are all 0 has scores of 0.
+    /// A sample whose variants do not determine its scores (fewer of them than components, or of a component's
+    /// squared loadings no more than a part in 100,000 is not explained by other components) is NaN.
+    LeastSquares,
+}
+
+impl ProjectMethod {
+    /// The method's name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::LeastSquares => "least-squares",
+        }
+    }
+}
 
 /// New samples on the components of a reference.
 #[derive(Clone, Debug)]
@@ -33,10 +60,13 @@ pub struct Projection {
     pub scores: Matrix,
     /// Variants that took part.
     pub used: u64,
-    /// Missing calls of those variants, over all samples: each counts as the reference's mean.
+    /// Missing calls of those variants, over all samples.
     pub missing_calls: u64,
-    /// How many of those variants each sample has a call of; one that has few of them has scores near 0.
+    /// How many of those variants each sample has a call of.
     pub called: Vec<u64>,
+    /// Samples whose scores are NaN, since the variants that they have calls of do not determine them: none but with
+    /// [`ProjectMethod::LeastSquares`].
+    pub undetermined: u64,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
     /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
@@ -53,7 +83,8 @@ pub struct Projection {
 /// score = Σ u (g - shift) / scale     over the variants that the genotypes and the reference have
 /// ```
 ///
-/// where a missing g is the reference's mean, so that it adds nothing once centred. That is X V of flashpca's
+/// where a missing g is the reference's mean, so that it adds nothing once centred; [`ProjectMethod::LeastSquares`] takes what is
+/// there instead. That is X V of flashpca's
 /// `--project` (`RandomPCA::project`, before its division by √div), and scikit-allel's and sgkit's `transform`, which
 /// refuse missing calls or spread them. The reference's own samples get their [`scores`](super::Pca::scores) back;
 /// - over the singular value they are plink2's eigenvectors;
@@ -62,14 +93,20 @@ pub struct Projection {
 ///
 /// `matches` says for each variant of `genotypes` which of the reference's it is, if any: in any order, each of the
 /// reference's at most once. What the reference has and the genotypes have not adds nothing: scores lie nearer to zero
-/// the more is missing.
+/// the more is missing, but with [`ProjectMethod::LeastSquares`].
 ///
 /// New samples lie nearer to zero than the reference's own do, the more so the fewer samples the reference has: its own
 /// samples' noise is in its loadings. Nothing corrects for that here, nor in flashpca or plink2.
 ///
+/// # Accuracy
+/// Of whole dosages of diploids and haploids, loadings over scales are rounded to multiples of 2^-31 of each component's largest; their
+/// sums are exact: the same bits on every device, in any order of the variants, however these are swapped. Of other ploidies and
+/// fractions they are in f32 over 256 to 4,096 variants, and in f64 over those.
+///
 /// # Cost
-/// One pass, 2 k x variants x samples operations, and of blocks with missing calls 2 x variants x samples more, which count
-/// them; the host holds the reference and 8 bytes a variant besides blocks.
+/// One pass, 4 (k + 1) x variants x samples operations on bytes (of other ploidies and fractions, 2 k in f32), and as many again of
+/// variants with missing calls, as [`ProjectMethod::LeastSquares`] takes for each of k (k + 1) / 2 products; the host holds the
+/// reference and 8 bytes a variant besides blocks.
 ///
 /// # Errors
 /// [`Error::Shape`] unless there is one of `matches` for each variant, of those selected; [`Error::Argument`] for no samples, another ploidy
@@ -79,7 +116,7 @@ pub struct Projection {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use teatime::{Device, Run, genotype::{Genotypes, Match, PcaOptions, ReferenceLoadings, loadings, pca, project}, store::MemoryArray};
+/// use teatime::{Device, Run, genotype::{Genotypes, Match, PcaOptions, ProjectMethod, ReferenceLoadings, loadings, pca, project}, store::MemoryArray};
 ///
 /// let array = |dosages: &[i8], samples| MemoryArray::new("dosages", dosages, &[4, samples], &[4, samples]);
 /// let reference = Genotypes::new(vec![Arc::new(array(&[0, 0, 2, 2, 2, 2, 0, 1, 0, 1, 2, 2, 2, 2, 0, 0], 4)?)])?;
@@ -94,7 +131,7 @@ pub struct Projection {
 /// // One new sample, like the first two of the reference.
 /// let new = Genotypes::new(vec![Arc::new(array(&[0, 2, 0, 2], 1)?)])?;
 /// let matches: Vec<_> = (0..4).map(|row| Some(Match::Same(row))).collect();
-/// let projection = project(&new, &device, &rows, &matches, &run)?;
+/// let projection = project(&new, &device, &rows, &matches, ProjectMethod::Mean, &run)?;
 /// assert!((projection.scores.row(0)[0] - components.scores().row(0)[0]).abs() < 1e-5);
 /// # Ok::<(), teatime::Error>(())
 /// ```
@@ -103,38 +140,32 @@ pub fn project(
     device: &Device,
     reference: &ReferenceLoadings,
     matches: &[Option<Match>],
+    method: ProjectMethod,
     run: &Run,
 ) -> Result<Projection> {
     check(genotypes, reference, matches)?;
-    let (n, k) = (genotypes.samples(), reference.components());
-    let matched = Matched { reference, matches };
+    let matched = Matched { reference, matches, method };
     let mut map = Standardized::of_reference(genotypes, device, matched)?;
     let OnePass { budget: memory, prefetch, upload_rows, .. } = plan(&map, matched, run)?;
     map.prefetch(prefetch);
     map.upload(upload_rows.min(map.panel_rows(Residency::Store.panel_bytes())));
     let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
-    // On its side, as in `Standardized::gram`.
-    let mut scores = Sum::new(k as u64, n, false);
-    // Whole numbers of at most a block's rows, so exact in f32, and in f64 their sums.
-    let mut missing = Sum::new(1, n, false);
-    map.each_panel(&pass, true, &mut |panel| {
-        map.blocks(panel, &pass, &mut |rows| {
-            let Some(loadings) = matched.loadings(rows.clone()) else { return Ok(()) };
-            let count = rows.end - rows.start;
-            let loadings = Tensor::from_slice(device, &loadings, &[count, k as u64])?;
-            scores.add(&matmul_tn(&loadings, &map.block(panel, &rows)?)?)?;
-            if !panel.missing {
-                return Ok(());
-            }
-            let used = Tensor::from_slice(device, &matched.used(rows.clone()), &[count, 1])?;
-            missing.add(&matmul_tn(&used, &panel.not_called(&rows, n)?)?)
-        })
-    })?;
-    let scores = scores.finish(device)?.transposed();
+    let mut sums = Sums::new(&map, matched)?;
+    map.each_panel(&pass, !map.form().is_packed(), &mut |panel| sums.add(&map, panel, &pass))?;
+    let totals = sums.finish(device)?;
+    let called = totals.called.clone();
+    let (scores, undetermined) = solve::solve(totals, reference, device)?;
     let Tally { counts, digest, missing_calls, .. } = map.tally();
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number of variants")]
-    let called = missing.finish(device)?.data().iter().map(|missing| counts.used - *missing as u64).collect();
-    Ok(Projection { scores, used: counts.used, missing_calls, called, digest, memory, stats: map.stats() })
+    Ok(Projection {
+        scores,
+        used: counts.used,
+        missing_calls,
+        called,
+        undetermined,
+        digest,
+        memory,
+        stats: map.stats(),
+    })
 }
 
 fn check(genotypes: &Genotypes, reference: &ReferenceLoadings, matches: &[Option<Match>]) -> Result<()> {
@@ -177,21 +208,17 @@ fn check(genotypes: &Genotypes, reference: &ReferenceLoadings, matches: &[Option
 /// # Errors
 /// [`Error::Budget`] with the least that would do.
 fn plan(map: &Standardized<'_>, matched: Matched<'_>, run: &Run) -> Result<OnePass> {
-    let [variants, n] = map.shape();
-    // The count of missing calls is a column more.
-    let k = matched.reference.components() as u64 + 1;
-    let rows = map.plan().block_rows().min(variants);
-    // Of a block the loadings and the table of its scaling, which the host makes; its scores, and those whose downloads
-    // are under way.
-    let operands = rows.saturating_mul(4 * k + 12);
-    let scores = n.saturating_mul(4 * k);
-    let products = operands.saturating_add(scores.saturating_mul(1 + IN_FLIGHT as u64));
-    // The sum in f64, and its transpose.
-    let on_host = products.saturating_add(scores.saturating_mul(4));
+    let [on_host, products] = Sums::bytes(map, matched, map.panel_rows(Residency::Store.panel_bytes()));
     // The default is a share of what is free now, beside what is held already.
     let held = matched.reference.bytes() + size_of_val(matched.matches) as u64;
     let held = run.memory.host.map_or(0, |_| held);
     let host = stream_bytes(map).saturating_add(on_host).saturating_add(held);
-    let on_device = block_bytes(map, 1).saturating_add(products);
+    // Of dosages that are not packed, as they are standardised; which of them are called is made of which are not.
+    let standardized = match (map.form().is_packed(), matched.method) {
+        (true, _) => 0,
+        (_, ProjectMethod::Mean) => 1,
+        (_, ProjectMethod::LeastSquares) => 2,
+    };
+    let on_device = block_bytes(map, standardized).saturating_add(products);
     OnePass::new(map, run, host, on_device)
 }

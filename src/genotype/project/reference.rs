@@ -1,5 +1,8 @@
 //! The loadings of a reference, held as a projection needs them.
 
+use std::ops::Range;
+
+use super::ProjectMethod;
 use crate::{
     Error, Result,
     genotype::scaler::{Scaler, Standard},
@@ -18,6 +21,16 @@ pub struct ReferenceLoadings {
     /// Mean, shift and scale.
     standards: Vec<[f64; 3]>,
     loadings: Vec<f32>,
+    /// Of each component.
+    largest: Vec<Largest>,
+}
+
+/// The largest magnitudes of a component.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Largest {
+    pub(super) loading: f64,
+    /// Of a loading over its scale, times 1 or what the mean or the shift is from no or all alleles, if that is more.
+    pub(super) weight: f64,
 }
 
 impl ReferenceLoadings {
@@ -33,7 +46,8 @@ impl ReferenceLoadings {
         if !(1..=127).contains(&ploidy) {
             return refuse("ploidy", &format!("{ploidy} is not between 1 and 127"));
         }
-        Ok(Self { scaler, ploidy, components, standards: Vec::new(), loadings: Vec::new() })
+        let largest = vec![Largest::default(); components];
+        Ok(Self { scaler, ploidy, components, standards: Vec::new(), loadings: Vec::new(), largest })
     }
 
     /// Makes room for that many more variants, so that pushing them takes no memory that is not kept.
@@ -81,7 +95,19 @@ impl ReferenceLoadings {
         if self.len() > u64::from(u32::MAX) {
             return refuse("loadings", "more than 2^32 variants".into());
         }
-        self.standards.push([self.ploidy as f64 * frequency, shift, scale]);
+        let (ploidy, mean) = (self.ploidy as f64, self.ploidy as f64 * frequency);
+        let farthest =
+            [mean, shift, ploidy - mean, ploidy - shift].map(f64::abs).into_iter().fold(1.0, f64::max);
+        let weight = |loading: &f64| (f64::from(narrow(loading)) * scale.recip() * farthest).abs();
+        if let Some(i) = loadings.iter().position(|loading| !weight(loading).is_finite()) {
+            let what = format!("that of PC{} is {}, over the scale {scale}", i + 1, loadings[i]);
+            return refuse("loadings", what + ": scores would not be finite");
+        }
+        for (largest, value) in self.largest.iter_mut().zip(loadings) {
+            largest.weight = largest.weight.max(weight(value));
+            largest.loading = largest.loading.max(f64::from(narrow(value)).abs());
+        }
+        self.standards.push([mean, shift, scale]);
         self.loadings.extend(loadings.iter().map(narrow));
         Ok(())
     }
@@ -117,8 +143,22 @@ impl ReferenceLoadings {
             as u64
     }
 
-    fn row(&self, row: u32) -> &[f32] {
+    pub(super) fn largest(&self) -> &[Largest] {
+        &self.largest
+    }
+
+    /// Row by row.
+    pub(super) fn loadings(&self) -> &[f32] {
+        &self.loadings
+    }
+
+    pub(super) fn row(&self, row: u32) -> &[f32] {
         &self.loadings[to_usize(row.into()) * self.components..][..self.components]
+    }
+
+    /// Mean, shift and scale.
+    pub(super) fn standard(&self, row: u32) -> [f64; 3] {
+        self.standards[to_usize(row.into())]
     }
 }
 
@@ -147,6 +187,7 @@ pub(crate) struct Matched<'a> {
     pub(crate) reference: &'a ReferenceLoadings,
     /// One for each variant of the genotypes.
     pub(crate) matches: &'a [Option<Match>],
+    pub(crate) method: ProjectMethod,
 }
 
 impl Matched<'_> {
@@ -157,7 +198,12 @@ impl Matched<'_> {
     /// The scaling of a variant: what makes its dosages those of the reference's variant, standardised.
     pub(crate) fn standard(&self, variant: u64) -> Standard {
         let Some(found) = self.matches[to_usize(variant)] else { return Standard::not_in_reference() };
-        let [mean, shift, scale] = self.reference.standards[to_usize(found.row().into())];
+        let [mean, shift, scale] = self.reference.standard(found.row());
+        let mean = match self.method {
+            ProjectMethod::Mean => mean,
+            // A missing call adds nothing.
+            ProjectMethod::LeastSquares => shift,
+        };
         match found {
             Match::Same(_) => Standard::given(mean, shift, scale),
             // ((ploidy - g) - shift) / scale = (g - (ploidy - shift)) / -scale
@@ -168,18 +214,23 @@ impl Matched<'_> {
         }
     }
 
-    /// 1 for each of these variants that the reference has, else 0.
-    pub(super) fn used(&self, variants: std::ops::Range<u64>) -> Vec<f32> {
-        let matches = &self.matches[to_usize(variants.start)..to_usize(variants.end)];
-        matches.iter().map(|found| if found.is_some() { 1.0 } else { 0.0 }).collect()
+    fn of(&self, variants: &Range<u64>) -> &[Option<Match>] {
+        &self.matches[to_usize(variants.start)..to_usize(variants.end)]
     }
 
-    /// The loadings of variants, row by row: 0 where the reference does not have the variant. None if it has none.
-    pub(super) fn loadings(&self, variants: std::ops::Range<u64>) -> Option<Vec<f32>> {
-        let matches = &self.matches[to_usize(variants.start)..to_usize(variants.end)];
-        if matches.iter().all(Option::is_none) {
-            return None;
-        }
+    /// Whether the reference has any of these variants.
+    pub(super) fn any(&self, variants: &Range<u64>) -> bool {
+        self.of(variants).iter().any(Option::is_some)
+    }
+
+    /// 1 for each of these variants that the reference has, else 0.
+    pub(super) fn used(&self, variants: &Range<u64>) -> Vec<f32> {
+        self.of(variants).iter().map(|found| if found.is_some() { 1.0 } else { 0.0 }).collect()
+    }
+
+    /// The loadings of variants, row by row: 0 where the reference does not have the variant.
+    pub(super) fn loadings(&self, variants: &Range<u64>) -> Vec<f32> {
+        let matches = self.of(variants);
         let k = self.reference.components;
         let mut rows = vec![0.0; matches.len() * k];
         for (row, found) in rows.chunks_exact_mut(k).zip(matches) {
@@ -187,6 +238,6 @@ impl Matched<'_> {
                 row.copy_from_slice(self.reference.row(found.row()));
             }
         }
-        Some(rows)
+        rows
     }
 }

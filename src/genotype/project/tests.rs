@@ -13,6 +13,7 @@ use crate::{
 };
 
 const K: usize = 4;
+const METHODS: [ProjectMethod; 2] = [ProjectMethod::Mean, ProjectMethod::LeastSquares];
 const SCALERS: [Scaler; 5] =
     [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
 
@@ -79,7 +80,7 @@ fn run_on_cpu(
     reference: &ReferenceLoadings,
     matches: &[Option<Match>],
 ) -> Result<Projection> {
-    project(genotypes, &Device::cpu(), reference, matches, &Run::default())
+    project(genotypes, &Device::cpu(), reference, matches, ProjectMethod::Mean, &Run::default())
 }
 
 /// The formula, in f64, for diploids.
@@ -234,16 +235,143 @@ fn calls_of_any_ploidy_and_fractions() {
 fn chunks_threads_and_budgets_change_no_bit() {
     let dosages = dosages(900, 33, 1);
     let Fit { reference, matches, .. } = fit(&rows(&dosages, 33), Scaler::Binom2, K);
-    let expected = bits(&run_on_cpu(&rows(&dosages, 33), &reference, &matches).unwrap());
     let each = called(&dosages, 33, &matches);
-    for (chunk, threads, host) in [([900, 33], 1, None), ([1, 5], 4, None), ([70, 20], 3, Some(4 << 20))] {
-        let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
-        let device = Device::open_with("cpu", &options).unwrap();
-        let run = Run { memory: Budget { host, device: None }, ..Run::default() };
-        let genotypes = memory(&dosages, &[900, 33], &chunk);
-        let projection = project(&genotypes, &device, &reference, &matches, &run).unwrap();
-        assert_eq!((bits(&projection), &projection.called), (expected.clone(), &each), "{chunk:?}");
+    for method in METHODS {
+        let project = |genotypes: &Genotypes, device: &Device, run: &Run| {
+            project(genotypes, device, &reference, &matches, method, run).unwrap()
+        };
+        let expected = bits(&project(&rows(&dosages, 33), &Device::cpu(), &Run::default()));
+        for (chunk, threads, host) in [([900, 33], 1, None), ([1, 5], 4, None), ([70, 20], 3, Some(4 << 20))]
+        {
+            let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+            let device = Device::open_with("cpu", &options).unwrap();
+            let run = Run { memory: Budget { host, device: None }, ..Run::default() };
+            let projection = project(&memory(&dosages, &[900, 33], &chunk), &device, &run);
+            assert_eq!((bits(&projection), &projection.called), (expected.clone(), &each), "{chunk:?}");
+        }
     }
+}
+
+/// In whole numbers, nothing depends on how the variants are written down.
+#[test]
+fn order_and_swaps_of_variants_change_no_bit() {
+    let samples = 33;
+    let dosages = dosages(900, samples, 1);
+    let Fit { reference, matches, .. } = fit(&rows(&dosages, samples), Scaler::Patterson, K);
+    for method in METHODS {
+        let project = |dosages: &[i8], matches: &[Option<Match>]| {
+            project(&rows(dosages, samples), &Device::cpu(), &reference, matches, method, &Run::default())
+                .unwrap()
+        };
+        let expected = bits(&project(&dosages, &matches));
+        let backwards: Vec<i8> = dosages.chunks(samples).rev().flatten().copied().collect();
+        let found: Vec<_> = matches.iter().rev().copied().collect();
+        assert_eq!(bits(&project(&backwards, &found)), expected);
+        let (mut swapped, mut found) = (dosages.clone(), matches.clone());
+        for (row, found) in swapped.chunks_mut(samples).zip(&mut found).step_by(3) {
+            row.iter_mut().filter(|g| **g >= 0).for_each(|g| *g = 2 - *g);
+            *found = found.map(|found| Match::Swapped(found.row()));
+        }
+        assert_eq!(bits(&project(&swapped, &found)), expected);
+    }
+}
+
+/// `share` of 8 calls of each sample are there.
+fn thinned(dosages: &[i8], share: u32) -> Vec<i8> {
+    let call = |(at, &g): (usize, &i8)| if philox([6, 6], at as u64)[0] % 8 < share { g } else { -1 };
+    dosages.iter().enumerate().map(call).collect()
+}
+
+#[test]
+fn least_squares_do_not_shrink() {
+    let (variants, samples) = (4000, 40);
+    let dosages: Vec<i8> = dosages(variants, samples, 1).iter().map(|&g| g.max(0)).collect();
+    let genotypes = rows(&dosages, samples);
+    let Fit { pca, reference, matches, .. } = fit(&genotypes, Scaler::Patterson, 2);
+    let length = |scores: &Matrix| scores.data().iter().map(|x| x * x).sum::<f64>().sqrt();
+    let expected = pca.scores();
+    let whole = length(&expected);
+    for share in [6, 4, 1] {
+        let some = rows(&thinned(&dosages, share), samples);
+        let [mean, least_squares] = METHODS.map(|method| {
+            project(&some, &Device::cpu(), &reference, &matches, method, &Run::default()).unwrap()
+        });
+        let relative = [&mean, &least_squares].map(|projection| length(&projection.scores) / whole);
+        let share = f64::from(share) / 8.0;
+        assert!(
+            (relative[0] - share).abs() < 0.03 && (relative[1] - 1.0).abs() < 0.06,
+            "{share}: {relative:?}"
+        );
+        let off = least_squares.scores.data().iter().zip(expected.data()).map(|(a, b)| (a - b).powi(2));
+        assert!(off.sum::<f64>().sqrt() < 0.12 / share.sqrt() * whole, "{share}");
+        assert_eq!((mean.undetermined, least_squares.undetermined), (0, 0));
+    }
+}
+
+#[test]
+fn least_squares_of_all_calls_are_the_sums() {
+    let samples = 30;
+    let full: Vec<i8> = dosages(500, samples, 1).iter().map(|&g| g.max(0)).collect();
+    // The first sample lacks one call.
+    let mut lacking = full.clone();
+    lacking[3 * samples] = -1;
+    for scaler in SCALERS {
+        let Fit { reference, matches, .. } = fit(&rows(&full, samples), scaler, K);
+        let [mean, least_squares] = METHODS.map(|method| {
+            let run = Run::default();
+            project(&rows(&lacking, samples), &Device::cpu(), &reference, &matches, method, &run).unwrap()
+        });
+        assert_eq!(bits(&mean)[K..], bits(&least_squares)[K..], "{scaler:?}");
+        assert!((0..K).all(|j| mean.scores.row(0)[j] != least_squares.scores.row(0)[j]), "{scaler:?}");
+        // Where variants are absent, nobody has all calls.
+        let mut absent = matches.clone();
+        absent[11] = None;
+        let [mean, least_squares] = METHODS.map(|method| {
+            let run = Run::default();
+            project(&rows(&full, samples), &Device::cpu(), &reference, &absent, method, &run).unwrap()
+        });
+        assert!(bits(&mean).iter().zip(bits(&least_squares)).all(|(a, b)| *a != b), "{scaler:?}");
+    }
+}
+
+/// A part of a reference's variants is a reference whose loadings are not of unit norm.
+#[test]
+fn least_squares_on_a_part_of_the_loadings() {
+    let samples = 30;
+    let full: Vec<i8> = dosages(500, samples, 1).iter().map(|&g| g.max(0)).collect();
+    let genotypes = rows(&full, samples);
+    let Fit { reference, rows: variants, mut matches, .. } = fit(&genotypes, Scaler::Binom2, K);
+    let half = variants.len() / 2;
+    let mut part = ReferenceLoadings::new(Scaler::Binom2, 2, K).unwrap();
+    for row in &variants[..half] {
+        part.push(row.mean / 2.0, row.shift, row.scale, &row.loadings).unwrap();
+    }
+    matches.iter_mut().for_each(|found| *found = found.filter(|found| (found.row() as usize) < half));
+    let [whole, part] = [reference, part].map(|reference| {
+        let (method, run) = (ProjectMethod::LeastSquares, Run::default());
+        project(&genotypes, &Device::cpu(), &reference, &matches, method, &run).unwrap()
+    });
+    assert_close(part.scores.data(), whole.scores.data(), 1e-7);
+}
+
+#[test]
+fn what_calls_do_not_determine_is_nan() {
+    let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 3).unwrap();
+    // The third component is beyond the rank. The last two variants do not tell the first two apart.
+    for loadings in [[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.3, 0.4, 0.0]] {
+        reference.push(0.5, 1.0, 0.5, &loadings).unwrap();
+    }
+    let matches: Vec<_> = (0..3).map(|row| Some(Match::Same(row))).collect();
+    let new = rows(&[0, -1, 0, -1, 2, 2, -1, -1, -1, -1, 0, -1], 4);
+    let run = Run::default();
+    let least_squares = ProjectMethod::LeastSquares;
+    let projection = project(&new, &Device::cpu(), &reference, &matches, least_squares, &run).unwrap();
+    assert_eq!((projection.undetermined, &projection.called[..]), (3, &[2, 1, 2, 0][..]));
+    // z = -2 and 2 of orthogonal loadings.
+    assert_close(projection.scores.row(0), &[-2.0 * 0.6 - 2.0 * 0.8, -2.0 * 0.8 + 2.0 * 0.6, 0.0], 1e-7);
+    assert!(projection.scores.data()[3..].iter().all(|score| score.is_nan()), "{:?}", projection.scores);
+    let mean = project(&new, &Device::cpu(), &reference, &matches, ProjectMethod::Mean, &run).unwrap();
+    assert!(mean.undetermined == 0 && mean.scores.data().iter().all(|score| score.is_finite()));
 }
 
 #[test]
@@ -262,7 +390,7 @@ fn the_stated_minimum_is_enough() {
     let Fit { reference, matches, .. } = fit(&genotypes, Scaler::Patterson, K);
     let with = |host| {
         let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
-        project(&genotypes, &Device::cpu(), &reference, &matches, &run)
+        project(&genotypes, &Device::cpu(), &reference, &matches, ProjectMethod::Mean, &run)
     };
     let Err(Error::Budget { budget, minimum, .. }) = with(1000) else { panic!("1000 bytes should not do") };
     assert_eq!(budget, 1000);
@@ -271,7 +399,6 @@ fn the_stated_minimum_is_enough() {
     assert!(matches!(with(minimum - 1), Err(Error::Budget { .. })));
 }
 
-/// A block of f32 is the most of what a projection of packed calls takes.
 #[test]
 fn the_peak_is_planned() {
     let (variants, samples) = (512, 20_000);
@@ -281,18 +408,23 @@ fn the_peak_is_planned() {
         let array = MemoryArray::new("bed", &bytes, &shape, &[64, shape[1]]).unwrap();
         Genotypes::plink(vec![Arc::new(array)], samples as u64, CountedAllele::A1).unwrap()
     };
-    let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 2).unwrap();
-    (0..variants).for_each(|_| reference.push(0.25, 0.5, 0.5, &[0.5, -0.5]).unwrap());
+    let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 20).unwrap();
+    (0..variants).for_each(|_| reference.push(0.25, 0.5, 0.5, &[0.5; 20]).unwrap());
     let matches: Vec<_> = (0..512).map(|row| Some(Match::Same(row))).collect();
-    let with = |host, device: &Device| {
-        let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
-        project(&genotypes, device, &reference, &matches, &run)
-    };
-    let device = Device::open_with("cpu", &DeviceOptions::default()).unwrap();
-    let Err(Error::Budget { minimum, .. }) = with(1000, &device) else { panic!("1000 bytes should not do") };
-    with(minimum, &device).unwrap();
-    let block = 4 * (variants * samples) as u64;
-    assert!((block..minimum).contains(&device.peak_bytes()), "{} of {minimum}", device.peak_bytes());
+    for method in [ProjectMethod::Mean, ProjectMethod::LeastSquares] {
+        let device = Device::open_with("cpu", &DeviceOptions::default()).unwrap();
+        let with = |host| {
+            let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+            project(&genotypes, &device, &reference, &matches, method, &run)
+        };
+        let Err(Error::Budget { minimum, .. }) = with(1000) else { panic!("1000 bytes should not do") };
+        with(minimum).unwrap();
+        // Packed rows and sums.
+        let (packed, peak) = ((variants * samples / 4) as u64, device.peak_bytes());
+        assert!((packed..minimum).contains(&peak), "{peak} of {minimum}");
+        // No rows of f32.
+        assert!(method == ProjectMethod::LeastSquares || peak < 16 * packed, "{peak}");
+    }
 }
 
 #[test]
@@ -307,7 +439,7 @@ fn cancelling_stops_between_blocks() {
             cancel.cancel()
         }
     });
-    let result = project(&genotypes, &Device::cpu(), &reference, &matches, &run);
+    let result = project(&genotypes, &Device::cpu(), &reference, &matches, ProjectMethod::Mean, &run);
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
 }
 

@@ -1,7 +1,7 @@
 //! Selected rows give what a store of nothing but them gives, and no chunk of other rows is read.
 
 use super::{refused::Broken, *};
-use crate::genotype::{GrmOptions, Match, MissingCalls, ReferenceLoadings, grm, project};
+use crate::genotype::{GrmOptions, Match, MissingCalls, ProjectMethod, ReferenceLoadings, grm, project};
 
 const SAMPLES: usize = 33;
 /// Rows of the first array, in chunks of 40, and of the second, in chunks of 7 variants and 16 samples.
@@ -104,11 +104,15 @@ fn loadings_and_matches_are_of_the_selected() {
         .map(|row| ours.iter().position(|(other, _)| other == row))
         .map(|at| at.map(|at| Match::Same(u32::try_from(at).unwrap())))
         .collect();
-    let [ours, expected] =
-        [&selected, &alone].map(|genotypes| project(genotypes, &device, &reference, &matches, &run).unwrap());
+    let [ours, expected] = [&selected, &alone].map(|genotypes| {
+        project(genotypes, &device, &reference, &matches, ProjectMethod::Mean, &run).unwrap()
+    });
     assert_eq!(ours.scores.data(), expected.scores.data());
     assert_eq!((ours.digest, ours.missing_calls), (expected.digest, expected.missing_calls));
-    assert!(matches!(project(&selected, &device, &reference, &matches[1..], &run), Err(Error::Shape { .. })));
+    assert!(matches!(
+        project(&selected, &device, &reference, &matches[1..], ProjectMethod::Mean, &run),
+        Err(Error::Shape { .. })
+    ));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Calls of each sample.
 
-use std::fs;
+use std::{fs, path::Path};
 
-use super::{project, reference, sites, write};
-use crate::support::{Scratch, json};
+use super::{Site, assert_close, numbers, project, reference, sites, unpacked, write};
+use crate::support::{Scratch, json, number};
 
 #[test]
 fn samples_with_many_missing_calls_are_named() {
@@ -42,10 +42,81 @@ fn samples_with_many_missing_calls_are_named() {
         assert!(ran.err.contains(words), "{}", ran.err);
         let record = json(&ran.out);
         let samples = serde_json::json!(
-            {"fewest_called": 0, "most_called": 18, "many_missing": 2, "many_missing_above": 0.05}
+            {
+                "fewest_called": 0, "most_called": 18, "many_missing": 2, "many_missing_above": 0.05,
+                "undetermined": 0
+            }
         );
         assert_eq!(record["samples"], samples);
         assert_eq!(record["missing_calls"], 31);
         assert!(record["warnings"].to_string().contains("`s1 (100 %)`"));
     }
+}
+
+#[test]
+fn least_squares_of_the_calls_that_are_there() {
+    let scratch = Scratch::new();
+    let [old, new, out] = ["old.vcz", "new.vcz", "out"].map(|name| scratch.join(name));
+    let mut all = sites();
+    all.iter_mut().flat_map(|site| &mut site.dosages).for_each(|g| *g = (*g).max(0));
+    write(&old, &all);
+    let loadings = reference(&scratch, &old, &["-k", "2"]);
+    let scores = |more: &[&str]| {
+        let ran = project(&new, &loadings, &out, &[&["--overwrite", "--json"], more].concat()).ok();
+        (numbers(&out.join("projection.tsv")), json(&ran.out), ran.err)
+    };
+    // Without a missing call the scores are the same, to the last digit.
+    write(&new, &all);
+    let (full, record, _) = scores(&[]);
+    assert_eq!(record["missing"], "mean");
+    assert_eq!(scores(&["--missing", "least-squares"]).0, full);
+    // The first sample lacks every third call, the second all but one.
+    for (i, site) in all.iter_mut().enumerate() {
+        site.dosages[0] = if i % 3 == 0 { -1 } else { site.dosages[0] };
+        site.dosages[1] = if i > 0 { -1 } else { site.dosages[1] };
+    }
+    write(&new, &all);
+    let (fitted, record, err) = scores(&["--missing", "least-squares"]);
+    assert_eq!(
+        (&record["missing"], &record["samples"]["undetermined"]),
+        (&"least-squares".into(), &1.into())
+    );
+    assert!(fitted[1].iter().all(|score| score.is_nan()), "{fitted:?}");
+    assert_eq!(fitted[2..], full[2..]);
+    assert!(fitted[0] != full[0] && fitted[0].iter().all(|score| score.is_finite()), "{fitted:?}");
+    for words in [
+        "which makes their scores less certain: `s1 (95 %)`, `s0 (35 %)`",
+        "the calls of 1 sample do not determine scores, which are NaN: `s1`",
+    ] {
+        assert!(err.contains(words), "{err}");
+    }
+    let eigenvec = fs::read_to_string(out.join("projection.eigenvec")).unwrap();
+    assert_eq!(eigenvec.lines().nth(2), Some("s1\tnan\tnan"));
+    assert_normal(&loadings, &all, &fitted[0]);
+    let (_, _, err) = scores(&[]);
+    assert!(err.contains("which brings their scores nearer to zero"), "{err}");
+}
+
+/// The first sample's scores, by the normal equations of two components.
+fn assert_normal(loadings: &Path, all: &[Site], scores: &[f64]) {
+    let table = unpacked(loadings);
+    let mut rows = table.lines().skip_while(|line| line.starts_with('#'));
+    let names: Vec<&str> = rows.next().unwrap().split('\t').collect();
+    assert_eq!(names[7..], ["mean", "scale", "PC1", "PC2"]);
+    let (mut normal, mut right) = ([[0.0; 2]; 2], [0.0; 2]);
+    for (row, site) in rows.zip(all).filter(|(_, site)| site.dosages[0] >= 0) {
+        let numbers: Vec<f64> = row.split('\t').skip(7).map(number).collect();
+        let z = (f64::from(site.dosages[0]) - numbers[0]) / numbers[1];
+        let u = [numbers[2], numbers[3]];
+        for a in 0..2 {
+            right[a] += u[a] * z;
+            (0..2).for_each(|b| normal[a][b] += u[a] * u[b]);
+        }
+    }
+    let determinant = normal[0][0] * normal[1][1] - normal[0][1] * normal[1][0];
+    let expected = [
+        (right[0] * normal[1][1] - right[1] * normal[0][1]) / determinant,
+        (right[1] * normal[0][0] - right[0] * normal[1][0]) / determinant,
+    ];
+    assert_close(&[scores.to_vec()], &[expected.to_vec()], 1e-6, false);
 }
