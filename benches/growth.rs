@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use teatime::{
     Device, Error, Run, Status,
-    genotype::PackedMatrix,
     linalg::{LinearMap, Matrix, Pass},
+    packed::PackedMatrix,
     random::philox,
 };
 

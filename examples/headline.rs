@@ -10,8 +10,8 @@ use std::{cell::RefCell, error::Error, fs, time::Instant};
 
 use teatime::{
     Device, Result, Run,
-    genotype::PackedMatrix,
     linalg::{LinearMap, Matrix, Pass, RandomizedSvd, Stop, randomized_svd},
+    packed::PackedMatrix,
 };
 
 const ROWS: f64 = 10_000_000.0;

@@ -16,6 +16,7 @@ mod lent;
 #[cfg(feature = "cuda")]
 mod lent_cuda;
 pub mod linalg;
+pub mod packed;
 pub mod random;
 mod run;
 pub mod store;
@@ -34,16 +35,13 @@ mod tensor;
 pub mod bench {
     pub use crate::{
         bits::{pack::pack_into, unpack::unpack_into},
-        genotype::{
-            dosage::dosage,
-            packed::{
-                apply::Rows, pack::pack_genotypes, product::Product, standardize::packed_standardize,
-                uniform::packed_uniform,
-            },
-            standardize::standardize,
-        },
+        genotype::{dosage::dosage, standardize::standardize},
         kernels::pack_genotypes::Coding,
         linalg::{reduce::enqueue as enqueue_stats, scale_columns::scale_columns},
+        packed::{
+            apply::Rows, pack::pack_genotypes, product::Product, standardize::packed_standardize,
+            uniform::packed_uniform,
+        },
     };
 }
 

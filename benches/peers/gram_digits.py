@@ -4,7 +4,7 @@
     python gram_digits.py
 
 Binomial genotypes of 1,000 samples; the largest error of a pair, over the larger of its two diagonal entries.
-src/genotype/packed/gram.rs rounds the same way. Needs numpy, and 4 GB for the largest.
+src/packed/gram.rs rounds the same way. Needs numpy, and 4 GB for the largest.
 """
 
 import numpy as np

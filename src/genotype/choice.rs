@@ -4,10 +4,12 @@
 use super::{
     memory::{Memory, columns, passes},
     options::{Method, PcaOptions},
-    packed::gram::Gram,
     standardized::Standardized,
 };
-use crate::linalg::{LinearMap, eigen};
+use crate::{
+    linalg::{LinearMap, eigen},
+    packed::gram::Gram,
+};
 
 /// Seconds of one core of a CPU that each method is expected to take, whatever the device: a measure to compare them by.
 #[derive(Clone, Copy, Debug, PartialEq)]

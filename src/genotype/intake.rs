@@ -5,7 +5,6 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
-    packed::pack::PendingCounts,
     panel::{Held, Panel},
     source::{CountedAllele, GenotypeKind, Genotypes},
 };
@@ -13,6 +12,7 @@ use crate::{
     Result, StoredType, Tensor,
     kernels::{cpu::calls::Calls, pack_genotypes::Coding},
     linalg::{Stats, reduce::PendingStats},
+    packed::pack::PendingCounts,
     stream::{Narrow, Negative, Staged},
 };
 

@@ -3,7 +3,6 @@
 use super::{
     intake::Form,
     options::{Method, PcaOptions},
-    packed::{gram::Gram, product::Product},
     panel::Factors,
     residency::Residency,
     scaler::Standard,
@@ -12,6 +11,7 @@ use super::{
 use crate::{
     Budget, Device, Error, Result, Run,
     linalg::{LinearMap, Stop, gram::IN_FLIGHT},
+    packed::{gram::Gram, product::Product},
     run::DEVICE_BUDGET,
 };
 

@@ -9,7 +9,6 @@ mod intake;
 mod memory;
 mod of_ploidy;
 mod options;
-pub(crate) mod packed;
 mod pair_sums;
 pub(crate) mod panel;
 mod pca;
@@ -35,7 +34,6 @@ pub use self::{
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls, grm},
     options::{Method, PcaOptions},
-    packed::PackedMatrix,
     pca::{Pca, VariantLoadings, loadings, pca},
     ploidy::{CallPloidies, call_ploidies},
     project::{Match, ProjectMethod, Projection, ReferenceLoadings, project},

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::{
     intake::Form,
-    packed::gram::Gram,
     panel::{Held, Panel},
     scaler::Standard,
     standardized::Standardized,
@@ -12,6 +11,7 @@ use super::{
 use crate::{
     Device, Result,
     linalg::{LinearMap, Matrix, Pass, gram::Sum, matmul::gram_lower},
+    packed::gram::Gram,
 };
 
 /// Which sums to form besides the products.

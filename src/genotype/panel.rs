@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::{
+use super::{scaler::Standard, standardize::standardize};
+use crate::{
+    Device, Result, Tensor,
+    linalg::gram::to_usize,
     packed::{apply::Rows, standardize::packed_standardize},
-    scaler::Standard,
-    standardize::standardize,
 };
-use crate::{Device, Result, Tensor, linalg::gram::to_usize};
 
 /// Genotypes as a device holds them.
 #[derive(Debug)]

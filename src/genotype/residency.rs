@@ -4,11 +4,8 @@ use std::{cell::RefCell, ops::Range};
 
 use rayon::prelude::*;
 
-use super::{
-    packed::PANEL_BYTES,
-    panel::{Held, Panel},
-};
-use crate::{Device, Result, Tensor, driver::Staging, tensor::Pending};
+use super::panel::{Held, Panel};
+use crate::{Device, Result, Tensor, driver::Staging, packed::PANEL_BYTES, tensor::Pending};
 
 /// Where genotypes stay between the passes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,6 @@ use std::{cell::RefCell, ops::Range, time::Instant};
 use super::{
     filter::VariantFilter,
     intake::Form,
-    packed::{MAX_SAMPLES, PANEL_ROWS, apply::Rows, pack, product::Product, row_words},
     panel::Panel,
     project::Matched,
     residency::{Kept, Residency},
@@ -21,6 +20,7 @@ use crate::{
     Device, Error, Result, Tensor,
     kernel::Program,
     linalg::{LinearMap, Matrix, Pass, gram::Sum, matmul, matmul_tn},
+    packed::{MAX_SAMPLES, PANEL_ROWS, apply::Rows, pack, product::Product, row_words},
     stream::{Digests, RowPlan, StreamStats},
 };
 

@@ -5,10 +5,10 @@ use crate::{
     Backend, Budget, Device, Error, Run,
     genotype::{
         Genotypes, GrmMethod, GrmOptions, MissingCalls, grm,
-        packed::{pack::pack_genotypes, row_words},
         panel::{Held, Panel},
     },
     kernels::pack_genotypes::Coding,
+    packed::{pack::pack_genotypes, row_words},
     random::philox,
     store::MemoryArray,
     tensor::Tensor,

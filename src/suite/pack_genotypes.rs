@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     Device, Error, Tensor,
-    genotype::packed::{pack::pack_genotypes, row_words},
     kernels::pack_genotypes::Coding,
+    packed::{pack::pack_genotypes, row_words},
 };
 
 device_tests! {

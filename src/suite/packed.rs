@@ -7,7 +7,9 @@ use super::{
 };
 use crate::{
     Device, Error, Tensor,
-    genotype::packed::{
+    kernels::{cpu::digits::digits, packed_adjoint, packed_apply},
+    linalg::Matrix,
+    packed::{
         adjoint::{Sums, adjoint_in_tiles, packed_adjoint},
         apply::{Rows, apply_in_tiles, packed_apply, packed_weights, weights_in_tiles},
         product::Product,
@@ -15,8 +17,6 @@ use crate::{
         slices::{MAX, Slices, unit},
         standardize::packed_standardize,
     },
-    kernels::{cpu::digits::digits, packed_adjoint, packed_apply},
-    linalg::Matrix,
 };
 
 device_tests! {

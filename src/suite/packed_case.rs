@@ -3,13 +3,13 @@
 use super::data::values;
 use crate::{
     Device, Tensor,
-    genotype::packed::{
+    kernels::cpu::digits::digits,
+    linalg::Matrix,
+    packed::{
         apply::Rows,
         row_words,
         slices::{MAX, Slices, lanes, unit},
     },
-    kernels::cpu::digits::digits,
-    linalg::Matrix,
     random::philox,
 };
 

@@ -1,20 +1,18 @@
 use super::{data::values, device_tests};
 use crate::{
     Device, Error, Tensor,
-    genotype::{
-        packed::{
-            adjoint::{Sums, Weights, adjoint_in_tiles, packed_adjoint},
-            apply::Rows,
-            digits::{Table, packed_digits},
-            gather::packed_gather,
-            gram::Gram,
-            pairs::packed_pairs,
-            row_words,
-            slices::lanes_of,
-        },
-        scaler::{Fate, Scaler, Standard},
-    },
+    genotype::scaler::{Fate, Scaler, Standard},
     kernels::{packed_adjoint::TILE, packed_gather::SWAPPED, packed_pairs::Terms},
+    packed::{
+        adjoint::{Sums, Weights, adjoint_in_tiles, packed_adjoint},
+        apply::Rows,
+        digits::{Table, packed_digits},
+        gather::packed_gather,
+        gram::Gram,
+        pairs::packed_pairs,
+        row_words,
+        slices::lanes_of,
+    },
 };
 
 device_tests! {

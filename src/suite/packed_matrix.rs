@@ -10,11 +10,8 @@ use super::{
 };
 use crate::{
     Backend, Budget, Cancel, Device, DeviceOptions, Error, Progress, Result, Run, Status, Tensor,
-    genotype::{
-        PackedMatrix,
-        packed::{apply::Rows, product::Product, row_words},
-    },
     linalg::{LinearMap, Matrix, Pass, RandomizedSvd, host, left_vectors, randomized_svd},
+    packed::{PackedMatrix, apply::Rows, product::Product, row_words},
     random::{gaussian, philox},
 };
 

@@ -4,8 +4,8 @@ use std::{cell::RefCell, time::Instant};
 
 use teatime::{
     Device, DeviceKind, Result, Run, Status, Tensor, bench,
-    genotype::PackedMatrix,
     linalg::{LinearMap, Matrix, Pass, RandomizedSvd, Stop, randomized_svd},
+    packed::PackedMatrix,
     random::random_words,
 };
 

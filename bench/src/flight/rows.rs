@@ -17,7 +17,7 @@ pub(super) const COLUMNS: u64 = 20_000;
 pub(super) const WIDTH: usize = 20;
 /// Words of a packed row: whole blocks of 16 bytes.
 pub(super) const WORDS: u64 = COLUMNS.div_ceil(64) * 4;
-/// Rows of a panel of 256 MiB, as [`PackedMatrix`](teatime::genotype::PackedMatrix) makes them.
+/// Rows of a panel of 256 MiB, as [`PackedMatrix`](teatime::packed::PackedMatrix) makes them.
 pub(super) const PANEL: u64 = (256 << 20) / (4 * WORDS);
 
 /// X of a pass: numbers in [-0.5, 0.5).
@@ -38,7 +38,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Codes as they are: [`PackedMatrix`](teatime::genotype::PackedMatrix).
+    /// Codes as they are: [`PackedMatrix`](teatime::packed::PackedMatrix).
     pub(super) const PLAIN: Self = Self { term: [0.0, 1.0], centred: false, missing: false };
 
     /// Standardised genotypes.

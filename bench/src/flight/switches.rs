@@ -1,6 +1,6 @@
 //! Ways to make a pass, side by side: panels, steps and workgroups, and what is done about missing codes. None changes a bit.
 
-use teatime::{Device, DeviceOptions, Error, Run, genotype::PackedMatrix, linalg::Matrix};
+use teatime::{Device, DeviceOptions, Error, Run, linalg::Matrix, packed::PackedMatrix};
 
 use super::{
     missing::{ROWS, panels},

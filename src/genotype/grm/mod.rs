@@ -10,7 +10,6 @@ mod tests;
 use super::{
     filter::{VariantCounts, VariantFilter},
     memory::{OnePass, block_bytes, stream_bytes},
-    packed::gram::Gram,
     pair_sums::{PairSums, Wanted},
     pca::{check_extents, no_variant},
     residency::Residency,
@@ -21,6 +20,7 @@ use super::{
 use crate::{
     Budget, Device, Error, Result, Run, Status,
     linalg::{LinearMap, Matrix, Pass, gram::IN_FLIGHT},
+    packed::gram::Gram,
     stream::StreamStats,
 };
 

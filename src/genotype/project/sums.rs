@@ -8,16 +8,13 @@ use super::{
 };
 use crate::{
     Device, Result, Tensor,
-    genotype::{
-        packed::weighted::{Weight, WeightedSums, unit},
-        panel::Panel,
-        standardized::Standardized,
-    },
+    genotype::{panel::Panel, standardized::Standardized},
     linalg::{
         LinearMap, Matrix, Pass,
         gram::{IN_FLIGHT, Sum, to_usize},
         matmul_tn,
     },
+    packed::weighted::{Weight, WeightedSums, unit},
 };
 
 /// Variants whose terms, of less than 2^34 each, are added up in f64: exact.

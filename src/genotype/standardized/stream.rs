@@ -11,13 +11,13 @@ use crate::{
     genotype::{
         dosage::dosage,
         intake::{Counting, Form, Sums, bad_value, float_sums},
-        packed::{pack::pack_genotypes, row_words},
         panel::{Held, Panel},
         residency::Kept,
         scaler::Standard,
         tally::Tally,
     },
     linalg::{Pass, Stats, reduce::row_stats_with_missing},
+    packed::{pack::pack_genotypes, row_words},
     stream::Blocks,
 };
 

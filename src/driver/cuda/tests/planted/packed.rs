@@ -6,7 +6,6 @@ use super::{each_bug_shows, numbers};
 use crate::{
     Result, Tensor,
     device::Device,
-    genotype::packed::row_words,
     kernel::{Grid, Kernel},
     kernels::{
         pack_genotypes::{self as pack, PACK_GENOTYPES},
@@ -15,6 +14,7 @@ use crate::{
         packed_missing::{self as missing, PACKED_MISSING},
         packed_uniform::{self as uniform, PACKED_UNIFORM},
     },
+    packed::row_words,
     random::philox,
 };
 

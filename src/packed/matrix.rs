@@ -32,7 +32,7 @@ const APPLY_BYTES: usize = 4 << 20;
 /// read, and 8 beside the result's 8 after that.
 ///
 /// ```
-/// use teatime::{Device, Run, Tensor, genotype::PackedMatrix, linalg};
+/// use teatime::{Device, Run, Tensor, packed::PackedMatrix, linalg};
 ///
 /// let device = Device::best()?;
 /// let mut a = PackedMatrix::new(&device, 2)?;
