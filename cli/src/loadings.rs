@@ -4,8 +4,8 @@ use std::{fs, io::Write};
 
 use flate2::{Compression, write::GzEncoder};
 use teatime::{
-    Device, Error, Result, Run,
-    genotype::{Pca, PcaOptions, Variant, VariantLoadings},
+    Error, Result, Run,
+    genotype::{Cohort, Pca, PcaOptions, Variant, VariantLoadings},
 };
 
 use crate::{
@@ -18,11 +18,11 @@ use crate::{
 /// How the table starts.
 pub(crate) const MAGIC: &str = "#teatime-loadings\t";
 
-/// Writes the loadings, in one pass over the stores.
+/// Writes the loadings, in one pass over the genotypes where they stayed.
 pub(crate) fn write(
     output: &Output,
     stores: &Stores,
-    device: &Device,
+    cohort: &Cohort,
     pca: &Pca,
     options: &PcaOptions,
     run: &Run,
@@ -36,7 +36,7 @@ pub(crate) fn write(
     writeln!(file, "{}\n{names}{columns}", header(stores, pca)).map_err(fail)?;
     let mut variants = Variants::new(&stores.stores, true);
     let mut line = Vec::new();
-    teatime::genotype::loadings(&stores.genotypes, device, pca, options, run, &mut |row| {
+    cohort.loadings(pca, options, run, &mut |row| {
         let VariantLoadings { variant, frequency, shift, scale, loadings, .. } = row;
         let variant = &*variants.get(variant)?;
         let Variant { contig, position, id, reference, alternate, .. } = variant;

@@ -7,7 +7,7 @@ use std::{
 
 use teatime::{
     Budget, Cancel, Device, Run,
-    genotype::{Method, PcaOptions, Scaler, VariantFilter, pca},
+    genotype::{Cohort, Method, PcaOptions, Scaler, VariantFilter, Wanted},
     linalg::{RandomizedSvd, Stop},
 };
 
@@ -124,7 +124,10 @@ impl Job {
         let bar = Bar::new("PCA", self.stores.genotypes.variants());
         let run = Run { cancel: self.cancel.clone(), progress: bar.progress("PCA"), memory: self.memory };
         let since = Instant::now();
-        let mut result = pca(&self.stores.genotypes, &self.device, &self.options, &run)?;
+        let wanted = Wanted::default().pca(&self.options);
+        let wanted = if self.loadings { wanted.loadings() } else { wanted };
+        let cohort = Cohort::load(&self.stores.genotypes, &self.device, &wanted, &run)?;
+        let mut result = cohort.pca(&self.options, &run)?;
         stages.pca = since.elapsed();
         if let Some(reason) = self.reason {
             result.reason = reason.into();
@@ -140,8 +143,7 @@ impl Job {
         if self.loadings {
             let since = Instant::now();
             let run = Run { progress: bar.progress("Loadings"), ..run.clone() };
-            let written =
-                loadings::write(&self.output, &self.stores, &self.device, &result, &self.options, &run);
+            let written = loadings::write(&self.output, &self.stores, &cohort, &result, &self.options, &run);
             if let Err(error) = written {
                 drop(bar);
                 // It is not whole; there is nobody to tell that this fails.

@@ -2,14 +2,12 @@
 //! either.
 
 use super::{
-    memory::{Memory, columns, passes},
+    memory::{Memory, Need, columns, passes},
     options::{Method, PcaOptions},
-    standardized::Standardized,
+    pair_sums::Adding,
+    reader::Reader,
 };
-use crate::{
-    linalg::{LinearMap, eigen},
-    packed::gram::Gram,
-};
+use crate::{linalg::eigen, packed::gram::Gram};
 
 /// Seconds of one core of a CPU that each method is expected to take, whatever the device: a measure to compare them by.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,9 +27,9 @@ const FLAT_PASSES: u64 = 20;
 
 impl MethodCosts {
     /// `stays`: whether genotypes are read once.
-    fn new(map: &Standardized<'_>, options: &PcaOptions, stays: bool) -> Self {
-        let [m, n] = map.shape();
-        let packed = map.form().is_packed();
+    fn new(reader: &Reader, options: &PcaOptions, stays: bool) -> Self {
+        let (m, n) = (reader.variants(), reader.samples());
+        let packed = reader.form.is_packed();
         let genotypes = m as f64 * n as f64;
         // In whole numbers of two bytes the Gram matrix of common variants takes a third of what it takes in f32, of three
         // half as much again.
@@ -47,20 +45,29 @@ impl MethodCosts {
     }
 }
 
-impl Memory {
-    /// The method, why it, and what both are expected to cost.
-    pub(super) fn choose(
-        &self,
-        map: &Standardized<'_>,
-        options: &PcaOptions,
-    ) -> (Method, String, MethodCosts) {
-        let n = map.shape()[1];
-        let costs = MethodCosts::new(map, options, self.holds(map));
-        if options.method != Method::Auto {
-            return (options.method, "asked for".into(), costs);
-        }
+/// A method, why it, and what both are expected to cost.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Choice {
+    /// Never [`Method::Auto`].
+    pub(super) method: Method,
+    pub(super) reason: String,
+    pub(super) costs: MethodCosts,
+}
+
+impl Choice {
+    /// What the exact method takes.
+    pub(super) fn exact(reader: &Reader) -> Need {
+        Adding::need(reader, false, false).and(Need::eigenvectors(reader))
+    }
+
+    /// With what is needed `beside`.
+    pub(super) fn new(memory: &Memory, reader: &Reader, options: &PcaOptions, beside: Need) -> Self {
+        let n = reader.samples();
+        let costs = MethodCosts::new(reader, options, memory.holds(reader));
         let passes = passes(options).min(FLAT_PASSES);
-        let (method, why) = if !self.fits(Method::Exact) {
+        let (method, reason) = if options.method != Method::Auto {
+            (options.method, "asked for".into())
+        } else if !memory.fits(reader, Self::exact(reader).and(beside)) {
             let why = format!("the {n} x {n} Gram matrix of the samples does not fit the memory budget");
             (Method::Randomized, why)
         } else if costs.exact <= costs.randomized {
@@ -72,7 +79,7 @@ impl Memory {
                 format!("about {passes} passes cost less than the {n} x {n} Gram matrix of the samples");
             (Method::Randomized, why)
         };
-        (method, why, costs)
+        Self { method, reason, costs }
     }
 }
 
@@ -81,7 +88,7 @@ mod tests {
     use super::*;
     use crate::{
         Budget, Run,
-        genotype::memory::tests::{Long, map},
+        genotype::memory::tests::{Long, reader},
     };
 
     #[test]
@@ -98,16 +105,16 @@ mod tests {
             // Too many genotypes to hold, so that each pass would read them.
             ([10_000_000, 4000], Method::Exact),
         ] {
-            let map = map(Long(shape));
+            let reader = reader(Long(shape));
             let options = PcaOptions { components: 10, ..PcaOptions::default() };
-            let mut memory = Memory::new(&map, map.device(), &options, &run).unwrap();
+            let mut memory = Memory::new(&reader.device, &run).unwrap();
             let chosen = [true, false].map(|shared| {
                 memory.shared = shared;
-                memory.choose(&map, &options)
+                Choice::new(&memory, &reader, &options, Need::default())
             });
-            assert_eq!(chosen[0].0, expected, "{shape:?}: {chosen:?}");
+            assert_eq!(chosen[0].method, expected, "{shape:?}: {chosen:?}");
             assert_eq!(chosen[0], chosen[1], "{shape:?}");
-            let costs = chosen[0].2;
+            let costs = chosen[0].costs;
             assert_eq!(costs.exact <= costs.randomized, expected == Method::Exact, "{costs:?}");
         }
     }

@@ -1,22 +1,14 @@
 //! Components from the Gram matrix of the samples.
 
-use super::{
-    options::PcaOptions,
-    pair_sums::{PairSums, Wanted},
-    standardized::Standardized,
-};
 use crate::{
-    Result, Run, Status,
-    linalg::{FLOOR, LinearMap, Matrix, Pass, TruncatedSvd, eigen::largest, threads::Threads},
+    Device, Result,
+    linalg::{FLOOR, Matrix, TruncatedSvd, eigen::largest, threads::Threads},
 };
 
-/// One pass for the Gram matrix, then its leading eigenvectors in f64.
-pub(crate) fn decompose(map: &Standardized<'_>, options: &PcaOptions, run: &Run) -> Result<TruncatedSvd> {
-    let [variants, _] = map.shape();
-    let pass = Pass::new(run, Status::new(0, 1, variants));
-    let gram = PairSums::new(map, Wanted::default(), &pass)?.products;
-    let threads = Threads::of(Some(map.device()))?;
-    let (values, vectors) = largest("genotype::pca", gram.as_faer(), options.components, threads)?;
+/// The leading eigenvectors of a Gram matrix, in f64. No pass: their signs may take one.
+pub(crate) fn decompose(gram: &Matrix, device: &Device, components: usize) -> Result<TruncatedSvd> {
+    let threads = Threads::of(Some(device))?;
+    let (values, vectors) = largest("genotype::pca", gram.as_faer(), components, threads)?;
     // What sums of f32 products cannot tell from zero, as in the randomized method.
     let floor = values.first().map_or(0.0, |largest| FLOOR * largest.max(0.0));
     let s: Vec<f64> = values.iter().map(|&value| if value <= floor { 0.0 } else { value.sqrt() }).collect();
@@ -30,7 +22,5 @@ pub(crate) fn decompose(map: &Standardized<'_>, options: &PcaOptions, run: &Run)
     let residuals = (0..s.len()).map(residual).collect();
     let v = Matrix::from_faer(vectors.as_ref());
     let converged = vec![true; s.len()];
-    let mut svd = TruncatedSvd { s, v, residuals, converged, passes: 1 };
-    options.svd.sign.apply(map, &mut svd.v, &mut svd.passes, run)?;
-    Ok(svd)
+    Ok(TruncatedSvd { s, v, residuals, converged, passes: 0 })
 }

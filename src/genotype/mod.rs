@@ -1,6 +1,8 @@
 //! Genotypes: from calls to principal components and relationships.
 
 mod choice;
+mod cohort;
+mod counts;
 pub(crate) mod dosage;
 mod exact;
 mod filter;
@@ -12,14 +14,16 @@ mod options;
 mod pair_sums;
 pub(crate) mod panel;
 mod pca;
+mod plan;
 mod ploidy;
 mod project;
+mod reader;
 mod residency;
 pub(crate) mod scaler;
 mod source;
 pub(crate) mod standardize;
 mod standardized;
-mod tally;
+mod totals;
 mod variant;
 #[cfg(feature = "zarr")]
 mod vcf_zarr;
@@ -31,10 +35,12 @@ mod tests;
 pub use self::vcf_zarr::{FilledColumn, GenotypeStore, VcfZarrHeader, VcfZarrWriter};
 pub use self::{
     choice::MethodCosts,
+    cohort::Cohort,
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls, grm},
     options::{Method, PcaOptions},
-    pca::{Pca, VariantLoadings, loadings, pca},
+    pca::{LoadingsSink, Pca, VariantLoadings, loadings, pca},
+    plan::Wanted,
     ploidy::{CallPloidies, call_ploidies},
     project::{Match, ProjectMethod, Projection, ReferenceLoadings, project},
     residency::Residency,

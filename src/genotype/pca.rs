@@ -1,21 +1,25 @@
 //! Principal components of genotypes bigger than memory.
 
 use super::{
-    choice::MethodCosts,
+    choice::{Choice, MethodCosts},
+    cohort::{Cohort, Each},
     exact,
     filter::VariantCounts,
-    memory::Memory,
+    memory::Need,
     options::{Method, PcaOptions},
+    pair_sums,
+    panel::{Factors, Panel},
+    plan::Wanted,
+    reader::Reader,
     residency::Residency,
-    scaler::{Rule, Scaler},
+    scaler::{ScaleRule, Scaler, VariantScale},
     source::Genotypes,
-    standardized::Standardized,
-    tally::Tally,
+    standardized::{RowProducts, Standardized},
+    totals::VariantTotals,
 };
 use crate::{
     Budget, Device, Error, Result, Run, Status,
-    linalg::{Matrix, Pass, SignRule, TruncatedSvd, randomized_svd},
-    run::DEVICE_BUDGET,
+    linalg::{Matrix, Pass, SignRule, Stats, TruncatedSvd, gram::to_usize, randomized_svd},
     stream::StreamStats,
 };
 
@@ -49,8 +53,8 @@ pub struct Pca {
     pub residency_reason: String,
     /// The scaler that was used.
     pub scaler: Scaler,
-    /// Passes over the variants: products, and before those of the randomized method on genotypes of two bits, one that
-    /// packs and counts. Over the store where genotypes stay there ([`residency`](Self::residency)), else the first alone.
+    /// Passes over the variants: the one that loads and counts, and the products of the randomized method. Over the store where
+    /// genotypes stay there ([`residency`](Self::residency)), else the first alone.
     pub passes: u32,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
@@ -100,8 +104,8 @@ impl Pca {
 /// # Cost
 /// Exact: one pass, variants x samples² operations on the device; on the host about
 /// samples³ / 3 + 70 samples^(7/3) for ten components of many samples, else 10 samples³ on one thread. Randomized: 2 l (4 for
-/// reading and writing) x variants x samples operations per pass with l = components + oversamples, after a pass that packs
-/// and counts genotypes of two bits.
+/// reading and writing) x variants x samples operations per pass with l = components + oversamples, after a pass that loads
+/// and counts. [`Cohort::load`] says what that takes.
 ///
 /// # Errors
 /// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Budget`]
@@ -123,82 +127,112 @@ impl Pca {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &Run) -> Result<Pca> {
-    let mut budget = Memory::device_budget(device, run);
-    let (mut full, mut least) = (false, false);
-    loop {
-        let smaller = Budget { device: if full { Some(budget) } else { run.memory.device }, ..run.memory };
-        match attempt(genotypes, device, options, &Run { memory: smaller, ..run.clone() }) {
-            // Others may hold the memory that the plan counted on: with less, fewer blocks stay on the device, or
-            // another method is taken.
-            Err(Error::OutOfMemory { .. }) if !device.shares_host_memory() && !least => {
-                (budget, full) = (budget / 2, true);
-            }
-            Err(Error::Budget { what: DEVICE_BUDGET, minimum, .. }) if full && !least => {
-                (budget, least) = (minimum, true);
-            }
-            result => return result,
-        }
-    }
+    Cohort::load(genotypes, device, &Wanted::default().pca(options), run)?.pca(options, run)
 }
 
-/// One attempt within the budget.
-fn attempt(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &Run) -> Result<Pca> {
-    let (samples, variants) = (genotypes.samples(), genotypes.variants());
-    check(samples, variants, options)?;
-    let rule = Rule {
-        samples,
-        ploidy: genotypes.ploidy(),
-        exact: true,
-        scaler: options.scaler,
-        filter: options.filter,
-    };
-    let mut map = Standardized::new(genotypes, device, rule)?;
-    let memory = Memory::new(&map, device, options, run)?;
-    let (method, reason, costs) = memory.choose(&map, options);
-    let allowance = memory.allow(&map, method)?;
-    map.prefetch(allowance.prefetch);
-    map.keep(allowance.residency, allowance.panel_bytes);
-    // The exact method reads twice where signs follow the left vectors.
-    let passes_again = method == Method::Randomized || options.svd.sign == SignRule::MaxAbsU;
-    if passes_again && allowance.residency == Residency::Store {
-        map.read_again();
+impl Cohort {
+    /// Principal components of the samples: [`pca`]. Where they were [wanted](Wanted::pca), the exact method takes no more
+    /// pass, and the randomized one those of its products. The memory budget is that of [`load`](Self::load).
+    ///
+    /// # Errors
+    /// As [`pca`], and [`Error::Argument`] where the scaler takes no dosage above the ploidy, and nothing that the genotypes were
+    /// loaded for made that an error.
+    pub fn pca(&self, options: &PcaOptions, run: &Run) -> Result<Pca> {
+        check(self.genotypes(), options)?;
+        self.check_bounded(OP, options.scaler.needs_frequency())?;
+        let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
+        let Choice { method, reason, costs } = self.choice(options);
+        let (svd, totals) = if method == Method::Exact {
+            let wanted = pair_sums::Wanted { rule, shared: false, variance: false };
+            let sums = self.pair_sums(wanted, run)?;
+            let mut svd = exact::decompose(&sums.products, self.device(), options.components)?;
+            if options.svd.sign == SignRule::MaxAbsU {
+                let map = Standardized::new(self, rule)?;
+                options.svd.sign.apply(&map, &mut svd.v, &mut svd.passes, run)?;
+            } else {
+                svd.v.negate_columns(&options.svd.sign.negative(&svd.v));
+            }
+            (svd, sums.totals.clone())
+        } else {
+            self.randomized(rule, options, run)?
+        };
+        if totals.counts.used == 0 {
+            return Err(Error::argument(OP, "genotypes", no_variant(&totals.counts)));
+        }
+        let TruncatedSvd { s, v, residuals, converged, passes } = svd;
+        Ok(Pca {
+            singular_values: s,
+            vectors: v,
+            residuals,
+            converged,
+            sum_squares: totals.sum_squares,
+            counts: totals.counts,
+            method,
+            reason,
+            costs,
+            residency: self.residency(),
+            residency_reason: self.residency_reason(),
+            scaler: options.scaler,
+            passes: passes + 1,
+            digest: self.digest(),
+            memory: self.memory(),
+            stats: self.stats(),
+        })
     }
-    map.upload(allowance.upload_rows);
-    let svd = match method {
-        Method::Exact => exact::decompose(&map, options, run)?,
-        _ => {
+
+    /// Where others hold the device's memory that the plan counted on, genotypes leave it.
+    fn randomized(
+        &self,
+        rule: ScaleRule,
+        options: &PcaOptions,
+        run: &Run,
+    ) -> Result<(TruncatedSvd, VariantTotals)> {
+        let need = Need::randomized(&self.reader, options);
+        self.check_memory(need)?;
+        let map = Standardized::new(self, rule)?;
+        loop {
             // It takes half of what it is given for the basis.
-            let host = Some(allowance.basis.saturating_mul(2));
-            let run = Run { memory: Budget { host, ..run.memory }, ..run.clone() };
-            randomized_svd(&map, options.components, &options.svd, &run)?
+            let basis = self.memory.basis(&self.reader, self.residency(), options);
+            let memory = Budget { host: Some(basis.saturating_mul(2)), ..run.memory };
+            let run = Run { memory, ..run.clone() };
+            match randomized_svd(&map, options.components, &options.svd, &run) {
+                Err(Error::OutOfMemory { .. }) if self.leave_device(need)? => {}
+                svd => return Ok((svd?, map.totals)),
+            }
         }
-    };
-    let Tally { counts, sum_squares, digest, .. } = map.tally();
-    if counts.used == 0 {
-        return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
     }
-    let TruncatedSvd { s, v, residuals, converged, passes } = svd;
-    Ok(Pca {
-        singular_values: s,
-        vectors: v,
-        residuals,
-        converged,
-        sum_squares,
-        counts,
-        method,
-        reason,
-        costs,
-        residency: allowance.residency,
-        residency_reason: allowance.reason,
-        scaler: options.scaler,
-        passes: passes + map.counting_passes(),
-        digest,
-        memory: memory.budget(),
-        stats: map.stats(),
-    })
+
+    /// Loadings of the variants on components of these genotypes: [`loadings`]. Where they were [wanted](Wanted::loadings) and
+    /// memory holds the genotypes, nothing is read.
+    ///
+    /// # Errors
+    /// As [`loadings`].
+    pub fn loadings(
+        &self,
+        pca: &Pca,
+        options: &PcaOptions,
+        run: &Run,
+        sink: &mut LoadingsSink<'_>,
+    ) -> Result<()> {
+        self.check_bounded(LOADINGS, options.scaler.needs_frequency())?;
+        check_digest(self, pca)?;
+        self.check_memory(Need::loadings(&self.reader, options.components as u64))?;
+        let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
+        let products = RowProducts::new(&self.reader, rule, &pca.vectors)?;
+        let mut rows =
+            Rows { genotypes: self.genotypes(), ploidy: rule.ploidy, inverse: inverses(pca), sink };
+        let pass = Pass::new(run, Status::new(0, 1, self.reader.variants()));
+        self.each_panel(&pass, &mut |panel| {
+            let scales = self.device().pool()?.install(|| rule.scales(&self.stats_of(panel)));
+            rows.of_panel(&products, panel, &scales)
+        })
+    }
 }
 
-fn check(samples: u64, variants: u64, options: &PcaOptions) -> Result<()> {
+/// # Errors
+/// [`Error::Argument`] for no samples or variants, more components than there are, and filters out of range.
+pub(super) fn check(genotypes: &Genotypes, options: &PcaOptions) -> Result<()> {
+    let (samples, variants) = (genotypes.samples(), genotypes.variants());
     check_extents(OP, samples, variants)?;
     let most = samples.min(variants);
     if options.components as u64 > most {
@@ -260,35 +294,70 @@ pub fn loadings(
     pca: &Pca,
     options: &PcaOptions,
     run: &Run,
-    sink: &mut dyn FnMut(VariantLoadings<'_>) -> Result<()>,
+    sink: &mut LoadingsSink<'_>,
 ) -> Result<()> {
-    let ploidy = genotypes.ploidy();
-    let rule = Rule {
-        samples: genotypes.samples(),
-        ploidy,
-        exact: true,
-        scaler: options.scaler,
-        filter: options.filter,
+    // Dosages as the components took them.
+    let genotypes =
+        &genotypes.clone().dosages_are_bounded(genotypes.bounded() || options.scaler.needs_frequency());
+    let reader = Reader::new(genotypes, device, false)?;
+    let rule = ScaleRule::new(&reader, options.scaler, options.filter);
+    let products = RowProducts::new(&reader, rule, &pca.vectors)?;
+    let mut rows = Rows { genotypes, ploidy: rule.ploidy, inverse: inverses(pca), sink };
+    let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
+        let scales = reader.device.pool()?.install(|| rule.scales(stats));
+        rows.of_panel(&products, panel, &scales)
     };
-    let mut map = Standardized::new(genotypes, device, rule)?;
-    let allowance = Memory::new(&map, device, options, run)?.allow(&map, Method::Randomized)?;
-    map.prefetch(allowance.prefetch);
-    let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
-    let inverse = |s: &f64| if *s > 0.0 { 1.0 / s } else { 0.0 };
-    let inverse: Vec<f64> = pca.singular_values.iter().map(inverse).collect();
-    map.apply_with_standards(&pca.vectors, &pass, &mut |row, standard, scores| {
-        let loadings: Vec<f64> = scores.iter().zip(&inverse).map(|(y, i)| y * i).collect();
-        sink(VariantLoadings {
-            variant: genotypes.rows().row(row),
-            frequency: standard.mean / ploidy as f64,
-            shift: standard.shift,
-            scale: 1.0 / standard.scale,
-            loadings: &loadings,
-        })
-    })?;
-    if map.tally().digest != pca.digest {
+    let need = Need::loadings(&reader, options.components as u64);
+    let each = Each { need, panel: &mut panel };
+    let cohort = Cohort::attempt(genotypes, device, &Wanted::default(), run, Some(each))?;
+    check_digest(&cohort, pca)
+}
+
+const LOADINGS: &str = "genotype::loadings";
+
+/// Is given the loadings of one variant after the other.
+pub type LoadingsSink<'a> = dyn FnMut(VariantLoadings<'_>) -> Result<()> + 'a;
+
+/// # Errors
+/// [`Error::Argument`] for genotypes of other allele counts than those of the components.
+fn check_digest(cohort: &Cohort, pca: &Pca) -> Result<()> {
+    if cohort.digest() != pca.digest {
         let why = "not those of the components: their allele counts are others than before";
-        return Err(Error::argument("genotype::loadings", "genotypes", why));
+        return Err(Error::argument(LOADINGS, "genotypes", why));
     }
     Ok(())
+}
+
+/// 1 / s of each component, and 0 where s is 0.
+fn inverses(pca: &Pca) -> Vec<f64> {
+    pca.singular_values.iter().map(|s| if *s > 0.0 { 1.0 / s } else { 0.0 }).collect()
+}
+
+/// Loadings on their way to who wants them.
+struct Rows<'a, 'b> {
+    genotypes: &'a Genotypes,
+    ploidy: u64,
+    inverse: Vec<f64>,
+    sink: &'a mut LoadingsSink<'b>,
+}
+
+impl Rows<'_, '_> {
+    /// Gives those of a panel, with the scale of each of its variants; not those of variants that take no part.
+    fn of_panel(&mut self, products: &RowProducts<'_>, panel: &Panel, scales: &[VariantScale]) -> Result<()> {
+        let factors: Vec<Factors> = scales.iter().map(VariantScale::factors).collect();
+        products.of(panel, &factors, &mut |rows, y| {
+            let scales = &scales[to_usize(rows.start - panel.rows.start)..];
+            for (i, scale) in scales.iter().enumerate().take(y.rows()).filter(|(_, scale)| scale.is_used()) {
+                let loadings: Vec<f64> = y.row(i).iter().zip(&self.inverse).map(|(y, i)| y * i).collect();
+                (self.sink)(VariantLoadings {
+                    variant: self.genotypes.rows().row(rows.start + i as u64),
+                    frequency: scale.mean / self.ploidy as f64,
+                    shift: scale.shift,
+                    scale: 1.0 / scale.scale,
+                    loadings: &loadings,
+                })?;
+            }
+            Ok(())
+        })
+    }
 }

@@ -1,6 +1,9 @@
 //! Where genotypes stay between passes.
 
-use std::{cell::RefCell, ops::Range};
+use std::{
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
 
 use rayon::prelude::*;
 
@@ -57,50 +60,46 @@ pub(crate) enum Kept {
 #[derive(Debug, Default)]
 pub(crate) struct HostPanels {
     panels: Vec<HostPanel>,
+    /// The codes of the last, while they are on their way.
+    coming: Mutex<Option<Pending<u32>>>,
     /// Two from the first upload on, as long as the longest panel: one is filled while the device may still read the other.
-    slots: RefCell<Vec<Staging>>,
+    slots: Mutex<Vec<Staging>>,
 }
 
 /// A packed panel in the host's memory.
 #[derive(Debug)]
 pub(crate) struct HostPanel {
     rows: Range<u64>,
-    factors: Vec<[f32; 2]>,
     missing: bool,
     width: u64,
-    /// The codes, or nothing while they are on their way.
+    /// The codes.
     bytes: Vec<u8>,
-    coming: Option<Pending<u32>>,
-}
-
-impl HostPanel {
-    fn wait(&mut self) -> Result<()> {
-        if let Some(pending) = self.coming.take() {
-            self.bytes = pending.bytes()?;
-        }
-        Ok(())
-    }
 }
 
 impl HostPanels {
     fn push(&mut self, panel: Panel) -> Result<()> {
         // A panel is on its way while the next is filled.
         self.complete()?;
-        if let Panel { rows, held: Held::Packed(packed), factors, missing, .. } = panel {
-            let (width, coming) = (packed.shape()[1], Some(packed.download()?));
-            self.panels.push(HostPanel { rows, factors, missing, width, bytes: Vec::new(), coming });
+        if let Panel { rows, held: Held::Packed(packed), missing } = panel {
+            let width = packed.shape()[1];
+            self.panels.push(HostPanel { rows, missing, width, bytes: Vec::new() });
+            self.coming = Mutex::new(Some(packed.download()?));
         }
         Ok(())
     }
 
     fn complete(&mut self) -> Result<()> {
-        self.panels.last_mut().map_or(Ok(()), HostPanel::wait)
+        let coming = self.coming.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(coming), Some(panel)) = (coming, self.panels.last_mut()) {
+            panel.bytes = coming.bytes()?;
+        }
+        Ok(())
     }
 
     /// Gives the panels to `f`, each on the device.
     fn each(&self, device: &Device, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
         let longest = self.panels.iter().map(|panel| panel.bytes.len()).max().unwrap_or(0) as u64;
-        let mut slots = self.slots.borrow_mut();
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         while slots.len() < 2 {
             slots.push(device.driver().staging(longest)?);
         }
@@ -117,8 +116,6 @@ impl HostPanels {
             f(&Panel {
                 rows: panel.rows.clone(),
                 held: Held::Packed(Tensor::from_staging(device, slot, &shape)?),
-                factors: panel.factors.clone(),
-                standards: Vec::new(),
                 missing: panel.missing,
             })?;
         }
@@ -136,11 +133,20 @@ impl Kept {
         }
     }
 
+    /// Where it is.
+    pub(crate) const fn residency(&self) -> Residency {
+        match self {
+            Self::Device(_) => Residency::Device,
+            Self::Host(_) => Residency::Host,
+            Self::Nothing => Residency::Store,
+        }
+    }
+
     /// Keeps a panel.
     pub(crate) fn push(&mut self, panel: Panel) -> Result<()> {
         match self {
             Self::Nothing => {}
-            Self::Device(panels) => panels.push(Panel { standards: Vec::new(), ..panel }),
+            Self::Device(panels) => panels.push(panel),
             Self::Host(panels) => panels.push(panel)?,
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! What is subtracted from a variant's dosages, and what they are divided by.
 
-use super::filter::VariantFilter;
+use rayon::prelude::*;
+
+use super::{filter::VariantFilter, reader::Reader};
 use crate::linalg::Stats;
 
 /// How a variant's dosages are centred and scaled. Missing dosages become the variant's mean.
@@ -44,20 +46,22 @@ impl Scaler {
     }
 }
 
-/// What is done with one variant.
+/// How one variant's dosages are centred and scaled: `(dosage - shift) scale`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Standard {
+pub(crate) struct VariantScale {
+    /// What a missing dosage becomes.
     pub(crate) mean: f64,
     pub(crate) shift: f64,
     pub(crate) scale: f64,
     /// Called samples.
     pub(crate) called: u64,
-    pub(crate) fate: Fate,
+    /// Why the variant takes no part, if it does not.
+    pub(crate) dropped: Option<DropReason>,
 }
 
-/// What decides a variant's scaling besides its sums.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rule {
+/// What decides a variant's scale besides its sums.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ScaleRule {
     pub(crate) samples: u64,
     pub(crate) ploidy: u64,
     /// Whether the sums are of integers, so exact.
@@ -66,10 +70,9 @@ pub(crate) struct Rule {
     pub(crate) filter: VariantFilter,
 }
 
-/// Whether a variant takes part, and if not, by which rule.
+/// Why a variant takes no part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Used,
+pub(crate) enum DropReason {
     AboveMissing,
     AllMissing,
     BelowMaf,
@@ -78,18 +81,31 @@ pub(crate) enum Fate {
     NotInReference,
 }
 
-impl Standard {
+impl ScaleRule {
+    /// That of a reader's genotypes.
+    pub(crate) fn new(reader: &Reader, scaler: Scaler, filter: VariantFilter) -> Self {
+        let (samples, ploidy) = (reader.samples(), reader.genotypes.ploidy());
+        Self { samples, ploidy, exact: reader.form.is_exact(), scaler, filter }
+    }
+
+    /// The scale of each variant; the calling thread's pool shares the work.
+    pub(crate) fn scales(&self, stats: &[Stats]) -> Vec<VariantScale> {
+        stats.par_iter().with_min_len(1024).map(|stats| VariantScale::new(stats, self)).collect()
+    }
+}
+
+impl VariantScale {
     /// From a variant's sums over its called samples, in f64.
-    pub(crate) fn new(stats: &Stats, rule: &Rule) -> Self {
-        let Rule { samples, ploidy, exact, scaler, filter } = *rule;
+    pub(crate) fn new(stats: &Stats, rule: &ScaleRule) -> Self {
+        let ScaleRule { samples, ploidy, exact, scaler, filter } = *rule;
         let called = stats.count;
-        let dropped = |fate, mean| Self { mean, shift: 0.0, scale: 0.0, called, fate };
+        let dropped = |why, mean| Self { mean, shift: 0.0, scale: 0.0, called, dropped: Some(why) };
         let missing = (samples - stats.count) as f64 / samples as f64;
         if missing > filter.max_missing {
-            return dropped(Fate::AboveMissing, f64::NAN);
+            return dropped(DropReason::AboveMissing, f64::NAN);
         }
         if stats.count == 0 {
-            return dropped(Fate::AllMissing, f64::NAN);
+            return dropped(DropReason::AllMissing, f64::NAN);
         }
         let count = stats.count as f64;
         let mean = stats.sum / count;
@@ -100,10 +116,10 @@ impl Standard {
         let spread = count * stats.sum_squares - stats.sum * stats.sum;
         let constant = if exact { spread < 0.5 } else { spread <= 1e-12 * count * stats.sum_squares };
         if filter.min_maf > 0.0 && p.min(1.0 - p) < filter.min_maf {
-            return dropped(Fate::BelowMaf, mean);
+            return dropped(DropReason::BelowMaf, mean);
         }
         if constant {
-            return dropped(Fate::ZeroVariance, mean);
+            return dropped(DropReason::ZeroVariance, mean);
         }
         let (shift, scale) = match scaler {
             Scaler::Patterson => (mean, 1.0 / (p * (1.0 - p)).sqrt()),
@@ -112,12 +128,17 @@ impl Standard {
             Scaler::Center => (mean, 1.0),
             Scaler::None => (0.0, 1.0),
         };
-        Self { mean, shift, scale, called, fate: Fate::Used }
+        Self { mean, shift, scale, called, dropped: None }
+    }
+
+    /// Whether the variant takes part.
+    pub(crate) const fn is_used(&self) -> bool {
+        self.dropped.is_none()
     }
 
     /// Whether the filters keep the variant, though it may not vary or have no call.
     pub(crate) fn is_kept(&self) -> bool {
-        !matches!(self.fate, Fate::AboveMissing | Fate::BelowMaf)
+        !matches!(self.dropped, Some(DropReason::AboveMissing | DropReason::BelowMaf))
     }
 
     /// Variance of its dosages in Hardy-Weinberg equilibrium, k p (1 - p) at ploidy k; 0 where nobody is called.
@@ -127,18 +148,18 @@ impl Standard {
 
     /// As a reference scaled its variant: `scale` is what is divided by.
     pub(crate) fn given(mean: f64, shift: f64, scale: f64) -> Self {
-        Self { mean, shift, scale: 1.0 / scale, called: 0, fate: Fate::Used }
+        Self { mean, shift, scale: 1.0 / scale, called: 0, dropped: None }
     }
 
     /// Of a variant that a reference does not have.
     pub(crate) const fn not_in_reference() -> Self {
-        Self { mean: f64::NAN, shift: 0.0, scale: 0.0, called: 0, fate: Fate::NotInReference }
+        Self { mean: f64::NAN, shift: 0.0, scale: 0.0, called: 0, dropped: Some(DropReason::NotInReference) }
     }
 
     /// The row of a kernel that standardises: shift, scale, and what a missing dosage becomes.
     #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     pub(crate) fn row(&self) -> [f32; 3] {
-        if self.fate != Fate::Used {
+        if !self.is_used() {
             return [0.0; 3];
         }
         [self.shift as f32, self.scale as f32, ((self.mean - self.shift) * self.scale) as f32]
@@ -147,7 +168,7 @@ impl Standard {
     /// The row of a kernel that multiplies: the mean that a missing dosage becomes, and the scale.
     #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     pub(crate) fn factors(&self) -> [f32; 2] {
-        if self.fate == Fate::Used { [self.mean as f32, self.scale as f32] } else { [0.0; 2] }
+        if self.is_used() { [self.mean as f32, self.scale as f32] } else { [0.0; 2] }
     }
 
     /// Sum of magnitudes of the standardised row of dosages 0 to 2.
@@ -163,7 +184,7 @@ impl Standard {
 
     /// Sum of squares of the standardised row.
     pub(crate) fn sum_squares(&self, stats: &Stats, samples: u64) -> f64 {
-        if self.fate != Fate::Used {
+        if !self.is_used() {
             return 0.0;
         }
         let (count, missing) = (stats.count as f64, (samples - stats.count) as f64);

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     Device, Result, Tensor,
-    genotype::scaler::{Fate, Scaler, Standard},
+    genotype::scaler::{Scaler, VariantScale as Standard},
     kernel::Program,
     kernels::{cpu::digits::digits, packed_gather::SWAPPED, packed_pairs::Terms},
     linalg::{Matrix, gram::to_usize},
@@ -179,7 +179,7 @@ impl Gram {
 
     /// Of those of the rows from variant `first` on that take part: those of one kind together.
     fn terms(&self, standards: &[Standard], first: u64) -> Vec<RowTerms> {
-        let used = standards.par_iter().enumerate().filter(|(_, standard)| standard.fate == Fate::Used);
+        let used = standards.par_iter().enumerate().filter(|(_, standard)| standard.is_used());
         let mut of_kind: Vec<(Kind, usize)> =
             used.map(|(row, standard)| (self.kind(standard), row)).collect();
         of_kind.par_sort_unstable();

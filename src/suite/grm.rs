@@ -46,7 +46,7 @@ fn called_or_not(device: &Device) {
         let mut packed = Tensor::zeros(device, &[rows, row_words(cols)]).unwrap();
         pack_genotypes(&raw, Coding::Dosages, cols, &mut packed, 0).unwrap();
         for held in [Held::Packed(packed), Held::I8(tensor), Held::F32(fractional)] {
-            let panel = Panel::new(0..rows, held);
+            let panel = Panel { rows: 0..rows, held, missing: true };
             assert_eq!(panel.called(&(0..rows), cols, &weights).unwrap().read().unwrap(), expected);
         }
     }

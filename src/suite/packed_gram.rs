@@ -1,7 +1,7 @@
 use super::{data::values, device_tests};
 use crate::{
     Device, Error, Tensor,
-    genotype::scaler::{Fate, Scaler, Standard},
+    genotype::scaler::{DropReason, Scaler, VariantScale as Standard},
     kernels::{packed_adjoint::TILE, packed_gather::SWAPPED, packed_pairs::Terms},
     packed::{
         adjoint::{Sums, Weights, adjoint_in_tiles, packed_adjoint},
@@ -219,8 +219,8 @@ impl Case {
                 Scaler::Center | Scaler::None => 1.0,
                 _ => (1.0 + 0.37 * (i % 7) as f64) * if 2 * i < rows as usize { 1.0 } else { 31.0 },
             };
-            let fate = if i % 11 == 7 || called == 0 { Fate::ZeroVariance } else { Fate::Used };
-            Standard { mean, shift: mean, scale, called, fate }
+            let dropped = if i % 11 == 7 || called == 0 { Some(DropReason::ZeroVariance) } else { None };
+            Standard { mean, shift: mean, scale, called, dropped }
         };
         let standards = codes.chunks(samples as usize).enumerate().map(standard).collect();
         Self { samples, codes, standards, scaler, variants }
@@ -243,7 +243,7 @@ impl Case {
         let n = self.samples as usize;
         let mut sums = vec![0.0; n * n];
         for (i, (standard, codes)) in self.standards.iter().zip(self.codes.chunks(n)).enumerate() {
-            if standard.fate == Fate::Used {
+            if standard.is_used() {
                 for (j, row) in sums.chunks_mut(n).enumerate() {
                     row.iter_mut().zip(codes).for_each(|(sum, &code)| *sum += f(i, standard, codes[j], code));
                 }

@@ -8,21 +8,16 @@ mod zarr;
 mod tests;
 
 use super::{
+    cohort::Cohort,
     filter::{VariantCounts, VariantFilter},
-    memory::{OnePass, block_bytes, stream_bytes},
-    pair_sums::{PairSums, Wanted},
+    pair_sums,
     pca::{check_extents, no_variant},
-    residency::Residency,
-    scaler::{Rule, Scaler},
+    plan::Wanted,
+    reader::Reader,
+    scaler::{ScaleRule, Scaler},
     source::Genotypes,
-    standardized::Standardized,
 };
-use crate::{
-    Budget, Device, Error, Result, Run, Status,
-    linalg::{LinearMap, Matrix, Pass, gram::IN_FLIGHT},
-    packed::gram::Gram,
-    stream::StreamStats,
-};
+use crate::{Budget, Device, Error, Result, Run, linalg::Matrix, stream::StreamStats};
 
 const OP: &str = "genotype::grm";
 
@@ -162,76 +157,75 @@ impl Grm {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn grm(genotypes: &Genotypes, device: &Device, options: &GrmOptions, run: &Run) -> Result<Grm> {
-    let GrmOptions { method, missing, filter } = *options;
-    let (samples, variants, ploidy) = (genotypes.samples(), genotypes.variants(), genotypes.ploidy());
-    check_extents(OP, samples, variants)?;
-    filter.check(OP)?;
-    let scaler = match method {
+    Cohort::load(genotypes, device, &Wanted::default().grm(options), run)?.grm(options, run)
+}
+
+impl Cohort {
+    /// Relationships of the samples: [`grm`]. Where they were [wanted](Wanted::grm), no more pass is made; the matrix is
+    /// handed over, so that asking again makes one.
+    ///
+    /// # Errors
+    /// As [`grm`], and [`Error::Argument`] where nothing that the genotypes were loaded for made dosages above the ploidy an
+    /// error.
+    pub fn grm(&self, options: &GrmOptions, run: &Run) -> Result<Grm> {
+        check(self.genotypes(), options)?;
+        self.check_bounded(OP, true)?;
+        let sums = self.take_pair_sums(sums(&self.reader, options), run)?;
+        let counts = sums.totals.counts;
+        if counts.used == 0 {
+            return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
+        }
+        let mut matrix = sums.products;
+        let products = matrix.data_mut().iter_mut();
+        // The scaler divides by 2 p (1 - p) whatever the ploidy is.
+        let of_ploidy = 2.0 / self.genotypes().ploidy() as f64;
+        match (options.method, &sums.shared, &sums.variance) {
+            (GrmMethod::Gcta, Some(shared), _) => {
+                products.zip(shared.data()).for_each(|(product, &count)| *product *= ratio(of_ploidy, count));
+            }
+            (GrmMethod::Gcta, None, _) => {
+                let factor = of_ploidy / counts.loaded() as f64;
+                products.for_each(|product| *product *= factor);
+            }
+            (GrmMethod::VanRaden1, _, Some(variance)) => {
+                products
+                    .zip(variance.data())
+                    .for_each(|(product, &variance)| *product = ratio(*product, variance));
+            }
+            (GrmMethod::VanRaden1, _, None) => products.for_each(|product| *product /= sums.total_variance),
+        }
+        Ok(Grm {
+            matrix,
+            shared: sums.shared,
+            counts,
+            method: options.method,
+            missing: options.missing,
+            digest: self.digest(),
+            memory: self.memory(),
+            stats: self.stats(),
+        })
+    }
+}
+
+/// # Errors
+/// [`Error::Argument`] for no samples or variants, and filters out of range.
+pub(super) fn check(genotypes: &Genotypes, options: &GrmOptions) -> Result<()> {
+    check_extents(OP, genotypes.samples(), genotypes.variants())?;
+    options.filter.check(OP)
+}
+
+/// The sums that a relationship matrix is made of.
+pub(super) fn sums(reader: &Reader, options: &GrmOptions) -> pair_sums::Wanted {
+    let scaler = match options.method {
         GrmMethod::Gcta => Scaler::Binom2,
         GrmMethod::VanRaden1 => Scaler::Center,
     };
-    let rule = Rule { samples, ploidy, exact: true, scaler, filter };
-    let mut map = Standardized::bounded(genotypes, device, rule, true)?;
-    let shared = missing == MissingCalls::Pairwise;
-    let wanted = Wanted { shared, variance: shared && method == GrmMethod::VanRaden1 };
-    let OnePass { budget: memory, prefetch, panel_bytes, upload_rows } = plan(&map, device, wanted, run)?;
-    map.prefetch(prefetch);
-    map.keep(Residency::Store, panel_bytes);
-    map.upload(upload_rows);
-    let sums = PairSums::new(&map, wanted, &Pass::new(run, Status::new(0, 1, variants)))?;
-    let tally = map.tally();
-    if tally.counts.used == 0 {
-        return Err(Error::argument(OP, "genotypes", no_variant(&tally.counts)));
-    }
-    let mut matrix = sums.products;
-    let products = matrix.data_mut().iter_mut();
-    // The scaler divides by 2 p (1 - p) whatever the ploidy is.
-    let of_ploidy = 2.0 / ploidy as f64;
-    match (method, &sums.shared, &sums.variance) {
-        (GrmMethod::Gcta, Some(shared), _) => {
-            products.zip(shared.data()).for_each(|(product, &count)| *product *= ratio(of_ploidy, count));
-        }
-        (GrmMethod::Gcta, None, _) => {
-            let factor = of_ploidy / tally.counts.loaded() as f64;
-            products.for_each(|product| *product *= factor);
-        }
-        (GrmMethod::VanRaden1, _, Some(variance)) => {
-            products
-                .zip(variance.data())
-                .for_each(|(product, &variance)| *product = ratio(*product, variance));
-        }
-        (GrmMethod::VanRaden1, _, None) => products.for_each(|product| *product /= sums.total_variance),
-    }
-    let (counts, digest) = (tally.counts, tally.digest);
-    Ok(Grm { matrix, shared: sums.shared, counts, method, missing, digest, memory, stats: map.stats() })
+    let shared = options.missing == MissingCalls::Pairwise;
+    let variance = shared && options.method == GrmMethod::VanRaden1;
+    pair_sums::Wanted { rule: ScaleRule::new(reader, scaler, options.filter), shared, variance }
 }
 
 /// NaN over nothing, where rounding may have left a little of a sum.
 fn ratio(value: f64, over: f64) -> f64 {
     if over > 0.0 { value / over } else { f64::NAN }
-}
-
-/// Shares of the budget.
-///
-/// # Errors
-/// [`Error::Budget`] with the least that would do.
-fn plan(map: &Standardized<'_>, device: &Device, wanted: Wanted, run: &Run) -> Result<OnePass> {
-    let [variants, n] = map.shape();
-    let packed = map.form().is_packed();
-    // Those that are summed over blocks of f32: on the device a result of each, and those whose downloads are under way;
-    // on the host these in f32, and the sum in f64.
-    let matrices = u64::from(!packed) + u64::from(wanted.shared) + u64::from(wanted.variance);
-    let square = n.saturating_mul(n);
-    let mut on_device = square.saturating_mul(4 * (1 + IN_FLIGHT as u64) * matrices);
-    let mut on_host = on_device.saturating_add(square.saturating_mul(8 * matrices));
-    if packed {
-        let rows = map.panel_rows(Residency::Store.panel_bytes()).min(variants);
-        on_device = on_device.saturating_add(Gram::device_bytes(device, n, rows));
-        on_host = on_host.saturating_add(Gram::host_bytes(n));
-    }
-    // Packed rows are multiplied as they are; calls as weights are beside what they are made from.
-    let standardized = if wanted.shared { 2 } else { u64::from(!packed) };
-    let device_need = block_bytes(map, standardized).saturating_add(on_device);
-    let host_need = stream_bytes(map).saturating_add(on_host);
-    OnePass::new(map, run, host_need, device_need)
 }

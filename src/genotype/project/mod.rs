@@ -6,16 +6,9 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::reference::Matched;
 pub use self::reference::{Match, ReferenceLoadings};
-use self::sums::Sums;
-use super::{
-    memory::{OnePass, block_bytes, stream_bytes},
-    residency::Residency,
-    source::Genotypes,
-    standardized::Standardized,
-    tally::Tally,
-};
+pub(crate) use self::{reference::Matched, sums::ProjectionSums};
+use super::{cohort::Cohort, plan::Wanted, source::Genotypes};
 use crate::{
     Budget, Device, Error, Result, Run, Status,
     linalg::{Matrix, Pass, gram::to_usize},
@@ -143,32 +136,59 @@ pub fn project(
     method: ProjectMethod,
     run: &Run,
 ) -> Result<Projection> {
-    check(genotypes, reference, matches)?;
-    let matched = Matched { reference, matches, method };
-    let mut map = Standardized::of_reference(genotypes, device, matched)?;
-    let OnePass { budget: memory, prefetch, upload_rows, .. } = plan(&map, matched, run)?;
-    map.prefetch(prefetch);
-    map.upload(upload_rows.min(map.panel_rows(Residency::Store.panel_bytes())));
-    let pass = Pass::new(run, Status::new(0, 1, genotypes.variants()));
-    let mut sums = Sums::new(&map, matched)?;
-    map.each_panel(&pass, !map.form().is_packed(), &mut |panel| sums.add(&map, panel, &pass))?;
-    let totals = sums.finish(device)?;
-    let called = totals.called.clone();
-    let (scores, undetermined) = solve::solve(totals, reference, device)?;
-    let Tally { counts, digest, missing_calls, .. } = map.tally();
-    Ok(Projection {
-        scores,
-        used: counts.used,
-        missing_calls,
-        called,
-        undetermined,
-        digest,
-        memory,
-        stats: map.stats(),
-    })
+    let wanted = Wanted::default().projection(reference, matches, method);
+    let cohort = Cohort::load(genotypes, device, &wanted, run)?;
+    Ok(cohort.into_projection().expect("a projection that is wanted should be there"))
 }
 
-fn check(genotypes: &Genotypes, reference: &ReferenceLoadings, matches: &[Option<Match>]) -> Result<()> {
+impl Cohort {
+    /// Coordinates of the samples on the components of a reference: [`project`], by one more pass. One that was
+    /// [wanted](Wanted::projection) is there without: [`projection`](Self::projection).
+    ///
+    /// # Errors
+    /// As [`project`], and [`Error::Argument`] where the reference takes no dosage above the ploidy, and nothing that the genotypes
+    /// were loaded for made that an error.
+    pub fn project(
+        &self,
+        reference: &ReferenceLoadings,
+        matches: &[Option<Match>],
+        method: ProjectMethod,
+        run: &Run,
+    ) -> Result<Projection> {
+        let matched = Matched { reference, matches, method };
+        check(self.genotypes(), matched)?;
+        self.check_bounded(OP, matched.bounded())?;
+        self.check_memory(ProjectionSums::need(&self.reader, matched))?;
+        let mut sums = ProjectionSums::new(&self.reader, matched)?;
+        let pass = Pass::new(run, Status::new(0, 1, self.genotypes().variants()));
+        self.each_panel(&pass, &mut |panel| sums.add(&self.reader, panel))?;
+        self.finish_projection(sums)
+    }
+
+    pub(super) fn finish_projection(&self, sums: ProjectionSums<'_>) -> Result<Projection> {
+        let matched = sums.matched;
+        let totals = sums.finish(self.device())?;
+        let called = totals.called.clone();
+        let (scores, undetermined) = solve::solve(totals, matched.reference, self.device())?;
+        let variants = matched.matches.iter().enumerate().filter(|(_, found)| found.is_some());
+        let missing = variants.clone().map(|(variant, _)| self.counts.missing(variant));
+        Ok(Projection {
+            scores,
+            used: variants.count() as u64,
+            missing_calls: missing.sum(),
+            called,
+            undetermined,
+            digest: self.digest(),
+            memory: self.memory(),
+            stats: self.stats(),
+        })
+    }
+}
+
+/// # Errors
+/// As [`project`].
+pub(super) fn check(genotypes: &Genotypes, matched: Matched<'_>) -> Result<()> {
+    let Matched { reference, matches, .. } = matched;
     let (samples, variants) = (genotypes.samples(), genotypes.variants());
     if samples == 0 {
         return Err(Error::argument(OP, "genotypes", format_args!("{variants} variants of 0 samples")));
@@ -201,24 +221,4 @@ fn check(genotypes: &Genotypes, reference: &ReferenceLoadings, matches: &[Option
         return Err(Error::argument(OP, "matches", why));
     }
     Ok(())
-}
-
-/// Shares of what the budget leaves beside the reference.
-///
-/// # Errors
-/// [`Error::Budget`] with the least that would do.
-fn plan(map: &Standardized<'_>, matched: Matched<'_>, run: &Run) -> Result<OnePass> {
-    let [on_host, products] = Sums::bytes(map, matched, map.panel_rows(Residency::Store.panel_bytes()));
-    // The default is a share of what is free now, beside what is held already.
-    let held = matched.reference.bytes() + size_of_val(matched.matches) as u64;
-    let held = run.memory.host.map_or(0, |_| held);
-    let host = stream_bytes(map).saturating_add(on_host).saturating_add(held);
-    // Of dosages that are not packed, as they are standardised; which of them are called is made of which are not.
-    let standardized = match (map.form().is_packed(), matched.method) {
-        (true, _) => 0,
-        (_, ProjectMethod::Mean) => 1,
-        (_, ProjectMethod::LeastSquares) => 2,
-    };
-    let on_device = block_bytes(map, standardized).saturating_add(products);
-    OnePass::new(map, run, host, on_device)
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::ProjectMethod;
 use crate::{
     Error, Result,
-    genotype::scaler::{Scaler, Standard},
+    genotype::scaler::{Scaler, VariantScale},
     linalg::gram::to_usize,
 };
 
@@ -191,13 +191,20 @@ pub(crate) struct Matched<'a> {
 }
 
 impl Matched<'_> {
-    pub(crate) fn any_swapped(&self) -> bool {
-        self.matches.iter().any(|found| matches!(found, Some(Match::Swapped(_))))
+    /// Whether dosages above the ploidy are an error: ploidy less dosage is a dosage only up to that.
+    pub(crate) fn bounded(&self) -> bool {
+        let swapped = |found: &Option<Match>| matches!(found, Some(Match::Swapped(_)));
+        self.reference.scaler.needs_frequency() || self.matches.iter().any(swapped)
     }
 
-    /// The scaling of a variant: what makes its dosages those of the reference's variant, standardised.
-    pub(crate) fn standard(&self, variant: u64) -> Standard {
-        let Some(found) = self.matches[to_usize(variant)] else { return Standard::not_in_reference() };
+    /// Bytes that it holds.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.reference.bytes() + size_of_val(self.matches) as u64
+    }
+
+    /// The scale of a variant: what makes its dosages those of the reference's variant, standardised.
+    fn scale(&self, variant: u64) -> VariantScale {
+        let Some(found) = self.matches[to_usize(variant)] else { return VariantScale::not_in_reference() };
         let [mean, shift, scale] = self.reference.standard(found.row());
         let mean = match self.method {
             ProjectMethod::Mean => mean,
@@ -205,13 +212,18 @@ impl Matched<'_> {
             ProjectMethod::LeastSquares => shift,
         };
         match found {
-            Match::Same(_) => Standard::given(mean, shift, scale),
+            Match::Same(_) => VariantScale::given(mean, shift, scale),
             // ((ploidy - g) - shift) / scale = (g - (ploidy - shift)) / -scale
             Match::Swapped(_) => {
                 let ploidy = self.reference.ploidy as f64;
-                Standard::given(ploidy - mean, ploidy - shift, -scale)
+                VariantScale::given(ploidy - mean, ploidy - shift, -scale)
             }
         }
+    }
+
+    /// The scales of these variants, as a kernel that standardises takes them.
+    pub(super) fn scales(&self, variants: &Range<u64>) -> Vec<[f32; 3]> {
+        variants.clone().map(|variant| self.scale(variant).row()).collect()
     }
 
     fn of(&self, variants: &Range<u64>) -> &[Option<Match>] {

@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     Device, Result, Tensor,
-    genotype::{panel::Panel, standardized::Standardized},
+    genotype::{memory::Need, panel::Panel, reader::Reader, residency::Residency},
     linalg::{
-        LinearMap, Matrix, Pass,
+        Matrix,
         gram::{IN_FLIGHT, Sum, to_usize},
         matmul_tn,
     },
@@ -35,8 +35,8 @@ pub(super) struct Totals {
 }
 
 /// What is added up, one panel after the other.
-pub(super) struct Sums<'a> {
-    matched: Matched<'a>,
+pub(crate) struct ProjectionSums<'a> {
+    pub(super) matched: Matched<'a>,
     form: Form,
 }
 
@@ -54,27 +54,27 @@ struct Packed {
     normal: Option<WeightedSums>,
 }
 
-/// Sums in f32 over a block, and over blocks in f64; on their side, as in `Standardized::gram`.
+/// Sums in f32 over a block, and over blocks in f64; on their side, as in `Standardized`'s product with the normal matrix.
 struct Dense {
     scores: Sum,
     missing: Sum,
     normal: Option<Sum>,
 }
 
-impl<'a> Sums<'a> {
+impl<'a> ProjectionSums<'a> {
     /// Of no variant.
     ///
     /// # Errors
     /// What the device reports.
-    pub(super) fn new(map: &Standardized<'_>, matched: Matched<'a>) -> Result<Self> {
-        let [variants, n] = map.shape();
-        let (device, k) = (map.device(), matched.reference.components());
+    pub(crate) fn new(reader: &Reader, matched: Matched<'a>) -> Result<Self> {
+        let (variants, n) = (reader.variants(), reader.samples());
+        let (device, k) = (&reader.device, matched.reference.components());
         let least_squares = matched.method == ProjectMethod::LeastSquares;
         let products = least_squares.then(|| triangle(k));
-        let form = if map.form().is_packed() {
+        let form = if reader.form.is_packed() {
             let columns = [Some(k + 1), products].into_iter().flatten();
             let programs = columns.flat_map(|columns| WeightedSums::programs(device, n, columns, variants));
-            map.prepare(programs.collect())?;
+            reader.prepare(programs.collect())?;
             let scores = WeightedSums::new(device, n, k + 1)?;
             let normal = products.map(|columns| WeightedSums::new(device, n, columns)).transpose()?;
             Form::Packed(Units::new(matched), Packed { scores, normal })
@@ -85,47 +85,53 @@ impl<'a> Sums<'a> {
         Ok(Self { matched, form })
     }
 
-    /// Bytes of the host and of the device that they take, with what makes them.
-    pub(super) fn bytes(map: &Standardized<'_>, matched: Matched<'_>, panel_rows: u64) -> [u64; 2] {
-        let [variants, n] = map.shape();
+    /// What they take, with what makes them.
+    pub(crate) fn need(reader: &Reader, matched: Matched<'_>) -> Need {
+        let (variants, n) = (reader.variants(), reader.samples());
         let k = matched.reference.components();
         let least_squares = matched.method == ProjectMethod::LeastSquares;
         let products = if least_squares { triangle(k) } else { 0 };
-        if map.form().is_packed() {
-            let (device, rows) = (map.device(), panel_rows.min(variants));
+        if reader.form.is_packed() {
+            let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(variants);
             let columns = [k + 1, products].into_iter().filter(|&columns| columns > 0);
-            let each = columns.map(|columns| {
-                let host = WeightedSums::host_bytes(device, n, columns, rows);
-                [host, WeightedSums::device_bytes(device, n, columns, rows)]
+            let each = columns.map(|columns| Need {
+                host: WeightedSums::host_bytes(&reader.device, n, columns, rows),
+                device: WeightedSums::device_bytes(&reader.device, n, columns, rows),
+                blocks: 0,
             });
             // And the scores by themselves.
-            let scores = n.saturating_mul(8 * (k as u64 + 1));
-            return each.fold([scores, 0], |[a, b], [c, d]| [a.saturating_add(c), b.saturating_add(d)]);
+            let scores = Need { host: n.saturating_mul(8 * (k as u64 + 1)), ..Need::default() };
+            return each.fold(scores, Need::and);
         }
-        let rows = map.plan().block_rows().min(variants);
+        let rows = reader.plan.block_rows().min(variants);
         let columns = (k + 1 + products) as u64;
         // Of a block the loadings, their products and the tables of its scaling, which the host makes; its sums, and those whose
         // downloads are under way.
         let operands = rows.saturating_mul(4 * columns + 12);
         let sums = n.saturating_mul(4 * columns);
-        let blocks = operands.saturating_add(sums.saturating_mul(1 + IN_FLIGHT as u64));
-        // The sums in f64, and their transposes.
-        [blocks.saturating_add(sums.saturating_mul(4)), blocks]
+        let device = operands.saturating_add(sums.saturating_mul(1 + IN_FLIGHT as u64));
+        // The sums in f64, and their transposes. A block as it is standardised; which of its calls are there is made of which are
+        // not.
+        Need {
+            host: device.saturating_add(sums.saturating_mul(4)),
+            device,
+            blocks: 1 + u64::from(least_squares),
+        }
     }
 
     /// Adds a panel.
     ///
     /// # Errors
-    /// What the device reports; [`Error::Cancelled`](crate::Error::Cancelled).
-    pub(super) fn add(&mut self, map: &Standardized<'_>, panel: &Panel, pass: &Pass<'_>) -> Result<()> {
+    /// What the device reports.
+    pub(crate) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         let matched = self.matched;
         match &mut self.form {
-            Form::Packed(units, sums) => {
-                pass.run().cancel.check()?;
-                if matched.any(&panel.rows) { sums.add(map.device(), panel, matched, units) } else { Ok(()) }
+            Form::Packed(units, sums) if matched.any(&panel.rows) => {
+                sums.add(&reader.device, panel, matched, units)
             }
-            Form::Dense(sums) => map.blocks(panel, pass, &mut |rows| {
-                if matched.any(&rows) { sums.add(map, panel, rows, matched) } else { Ok(()) }
+            Form::Packed(..) => Ok(()),
+            Form::Dense(sums) => reader.blocks(&panel.rows).try_for_each(|rows| {
+                if matched.any(&rows) { sums.add(reader, panel, rows, matched) } else { Ok(()) }
             }),
         }
     }
@@ -204,15 +210,16 @@ impl Packed {
 impl Dense {
     fn add(
         &mut self,
-        map: &Standardized<'_>,
+        reader: &Reader,
         panel: &Panel,
         rows: std::ops::Range<u64>,
         matched: Matched<'_>,
     ) -> Result<()> {
-        let (device, k, n) = (map.device(), matched.reference.components(), map.shape()[1]);
+        let (device, k, n) = (&reader.device, matched.reference.components(), reader.samples());
         let (loadings, count) = (matched.loadings(&rows), rows.end - rows.start);
         let on_device = Tensor::from_slice(device, &loadings, &[count, k as u64])?;
-        self.scores.add(&matmul_tn(&on_device, &map.block(panel, &rows)?)?)?;
+        let x = panel.standardized(&rows, n, &matched.scales(&rows))?;
+        self.scores.add(&matmul_tn(&on_device, &x)?)?;
         let used = matched.used(&rows);
         if panel.missing {
             let used = Tensor::from_slice(device, &used, &[count, 1])?;

@@ -70,9 +70,9 @@ impl ChunkedArray for Broken {
 
 /// An array that is another from some number of reads on.
 #[derive(Debug)]
-struct Changing {
-    arrays: [MemoryArray; 2],
-    left: AtomicU32,
+pub(super) struct Changing {
+    pub(super) arrays: [MemoryArray; 2],
+    pub(super) left: AtomicU32,
 }
 
 impl ChunkedArray for Changing {
@@ -182,8 +182,6 @@ fn dosages_above_2_where_they_are_said_to_be_none() {
     let (bytes, packed) = (of(&good, false).unwrap(), of(&good, true).unwrap());
     assert_values(&packed.singular_values, &bytes.singular_values, 2e-6);
     assert_eq!(packed.digest, bytes.digest);
-    // What is packed is counted first.
-    assert_eq!((packed.passes, bytes.passes), (5, 4));
     good[30 * 80 + 7] = 3;
     assert!(of(&good, false).is_ok());
     let error = of(&good, true);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    ChunkedArray, Device, Error, Run, Status,
-    genotype::{GenotypeKind, Scaler, panel::Held},
+    ChunkedArray, Run, Status,
+    genotype::{GenotypeKind, Scaler, VariantFilter, counts::CallCounts, scaler::ScaleRule},
     kernels::pack_genotypes::Coding,
     random::philox,
     store::{MemoryArray, Storable},
@@ -27,23 +27,20 @@ fn genotypes<T: Storable>(parts: &[(&[T], &[u64], &[u64])]) -> Genotypes {
 type Packed = (Form, Vec<u32>, Vec<u32>, u64);
 
 fn packed(genotypes: &Genotypes, device: &Device) -> Result<Packed> {
-    let rule = Rule {
-        samples: genotypes.samples(),
-        ploidy: genotypes.ploidy(),
-        exact: true,
-        scaler: Scaler::Patterson,
-        filter: VariantFilter::default(),
-    };
-    let map = Standardized::new(genotypes, device, rule)?;
+    let reader = Reader::new(genotypes, device, true)?;
+    let rule = ScaleRule::new(&reader, Scaler::Patterson, VariantFilter::default());
+    let mut counts = CallCounts::new(genotypes.variants(), genotypes.samples(), true)?;
     let run = Run::default();
     let (mut words, mut factors) = (Vec::new(), Vec::new());
-    map.each_panel(&Pass::new(&run, Status::new(0, 1, genotypes.variants())), false, &mut |panel| {
+    let pass = Pass::new(&run, Status::new(0, 1, genotypes.variants()));
+    reader.read(&pass, 0, false, &mut |panel, stats| {
         let Held::Packed(packed) = &panel.held else { panic!("{:?} should be packed", panel.held) };
         words.extend(packed.read()?);
-        factors.extend(panel.factors.as_flattened().iter().map(|x| x.to_bits()));
+        factors.extend(rule.scales(stats).iter().flat_map(|scale| scale.factors().map(f32::to_bits)));
+        counts.push(stats);
         Ok(())
     })?;
-    Ok((map.form, words, factors, map.tally().digest))
+    Ok((reader.form, words, factors, counts.digest()))
 }
 
 /// Chunks of samples that the host cannot pack, unless all samples are one.
@@ -162,35 +159,31 @@ fn larger_uploads_change_no_bit() {
     let (rows, samples) = (11_000u64, 9u64);
     let values = values(&[0, 1, 2, -1, 1, 0], rows * samples);
     let genotypes = genotypes(&[(&values, &[rows, samples], &[700, samples])]);
-    let rule =
-        Rule { samples, ploidy: 2, exact: true, scaler: Scaler::Patterson, filter: VariantFilter::default() };
     for device in ["cpu", "wgpu", "cuda"].into_iter().filter_map(|name| Device::open(name).ok()) {
         let mut first = None;
-        for (factor, residency, panel) in [
-            (1, Residency::Store, 0),
-            (2, Residency::Device, 8192),
-            (2, Residency::Host, 8192),
-            (1, Residency::Device, 0),
-        ] {
-            let mut map = Standardized::new(&genotypes, &device, rule).unwrap();
-            let block = map.plan().block_rows();
-            map.keep(residency, panel * map.held_row_bytes());
-            map.upload(factor * block);
+        for (factor, panel) in [(1, 0), (2, 8192), (2, 0), (1, 8192)] {
+            let mut reader = Reader::new(&genotypes, &device, true).unwrap();
+            let block = reader.plan.block_rows();
+            reader.set(0, factor * block);
             let run = Run::default();
             let pass = Pass::new(&run, Status::new(0, 1, rows));
-            let (mut words, mut panels) = (Vec::new(), Vec::new());
-            map.each_panel(&pass, false, &mut |panel| {
-                let Held::Packed(packed) = &panel.held else { panic!("{:?} should be packed", panel.held) };
-                words.extend(packed.read()?);
-                panels.push(panel.rows.end - panel.rows.start);
-                Ok(())
-            })
-            .unwrap();
-            assert_eq!(panels.len() as u64, rows.div_ceil((panel / block).max(1) * block), "{panels:?}");
-            let x = Matrix::from_vec((0..18).map(f64::from).collect(), 9, 2).unwrap();
-            let product = map.gram(&x, &pass).unwrap();
-            let found = (words, product, map.tally().digest);
-            assert!(*first.get_or_insert_with(|| found.clone()) == found, "{factor} {residency:?}");
+            let (mut words, mut sums, mut panels) = (Vec::new(), Vec::new(), Vec::new());
+            let bytes = panel * reader.held_row_bytes();
+            reader
+                .read(&pass, bytes, false, &mut |panel, stats| {
+                    let Held::Packed(packed) = &panel.held else {
+                        panic!("{:?} should be packed", panel.held)
+                    };
+                    words.extend(packed.read()?);
+                    sums.extend_from_slice(stats);
+                    panels.push(panel.rows.end - panel.rows.start);
+                    Ok(())
+                })
+                .unwrap();
+            let whole = (panel / block).max(factor) * block;
+            assert_eq!(panels.len() as u64, rows.div_ceil(whole), "{panels:?}");
+            let found = (words, sums);
+            assert!(*first.get_or_insert_with(|| found.clone()) == found, "{factor} {panel}");
         }
     }
 }

@@ -1,0 +1,372 @@
+//! Genotypes loaded once, for one result or several.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use super::{
+    choice::Choice,
+    counts::CallCounts,
+    memory::{Memory, Need, Wishes},
+    options::{Method, PcaOptions},
+    pair_sums::{self, Adding, PairSums},
+    panel::Panel,
+    plan::{Plan, Wanted, check_samples},
+    project::{Projection, ProjectionSums},
+    reader::{Read, Reader},
+    residency::{Kept, Residency},
+    source::Genotypes,
+};
+use crate::{
+    Budget, Device, Error, Result, Run, Status,
+    linalg::{Pass, Stats, gram::to_usize},
+    run::DEVICE_BUDGET,
+    stream::{Digests, StreamStats},
+};
+
+/// The genotypes of some samples, loaded once onto a device: what was counted of each variant, what was added up for the
+/// results that were wanted, and the genotypes themselves, where later passes need them and memory holds them.
+///
+/// A result that was not wanted is computed all the same, by one more pass: over the genotypes where they stayed, else over
+/// the store ([`passes_over_store`](Self::passes_over_store) counts those).
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, genotype::{Cohort, Genotypes, GrmOptions, PcaOptions, Wanted}, store::MemoryArray};
+///
+/// let dosages = [[0i8, 0, 2, 2], [2, 2, 0, 1], [0, 1, 2, 2], [2, 2, 0, 0]];
+/// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 4], &[2, 4])?;
+/// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+/// let (components, relationships) = (PcaOptions { components: 2, ..Default::default() }, GrmOptions::default());
+/// let (device, run) = (Device::cpu(), Run::default());
+///
+/// let wanted = Wanted::default().pca(&components).grm(&relationships);
+/// let cohort = Cohort::load(&genotypes, &device, &wanted, &run)?;
+/// assert_eq!(cohort.pca(&components, &run)?.vectors.rows(), 4);
+/// assert_eq!(cohort.grm(&relationships, &run)?.matrix.rows(), 4);
+/// assert_eq!(cohort.passes_over_store(), 1);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Cohort {
+    pub(super) reader: Reader,
+    pub(super) memory: Memory,
+    pub(super) counts: CallCounts,
+    place: RwLock<Place>,
+    panel_bytes: u64,
+    /// The method of the components that were wanted, and how they were asked for.
+    choice: Option<(Method, Choice)>,
+    sums: Mutex<Vec<Arc<PairSums>>>,
+    projection: Option<Projection>,
+    stats: Mutex<StreamStats>,
+    passes_over_store: AtomicU32,
+    /// Of what was read first, where it was known that it would be read again.
+    digests: Option<Digests>,
+}
+
+/// Where genotypes stay, and why there.
+#[derive(Debug)]
+struct Place {
+    kept: Kept,
+    reason: String,
+}
+
+impl Cohort {
+    /// Reads `genotypes` in one pass, in memory bounded by `run.memory`, which holds for all results.
+    ///
+    /// Later passes run over the genotypes where they stay: on the device; else, of two bits, in the host's memory; else
+    /// in the store. They stay where passes after this one are wanted.
+    ///
+    /// # Cost
+    /// The pass, with what is added up in it: [`pca`](super::pca()), [`grm`](super::grm()) and [`project`](super::project()) say
+    /// what. 12 bytes a variant on the host for what was counted, 32 where dosages are not 0, 1 and 2.
+    ///
+    /// # Errors
+    /// Those of the results that are wanted; [`Error::Budget`] with the least that would do; [`Error::OutOfMemory`] where the
+    /// device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out
+    /// of range; [`Error::Cancelled`].
+    pub fn load(genotypes: &Genotypes, device: &Device, wanted: &Wanted<'_>, run: &Run) -> Result<Self> {
+        with_less_memory(device, run, |run| Self::attempt(genotypes, device, wanted, run, None))
+    }
+
+    /// One attempt within the budget. `each` is given the panels of the pass too.
+    pub(super) fn attempt(
+        genotypes: &Genotypes,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        run: &Run,
+        each: Option<Each<'_>>,
+    ) -> Result<Self> {
+        let beside = each.as_ref().map_or_else(Need::default, |each| each.need);
+        let Plan { reader, memory, pairs, choice, allowance, later_passes, again } =
+            Plan::new(genotypes, device, wanted, beside, run)?;
+        let mut adding =
+            pairs.into_iter().map(|pairs| Adding::new(&reader, pairs)).collect::<Result<Vec<_>>>()?;
+        let mut projecting =
+            wanted.projection.map(|matched| ProjectionSums::new(&reader, matched)).transpose()?;
+        let mut counts = CallCounts::new(genotypes.variants(), genotypes.samples(), reader.form.is_packed())?;
+        let mut kept = Kept::new(allowance.residency);
+        let mut each = each;
+        let digested = again && allowance.residency == Residency::Store;
+        let pass = Pass::new(run, Status::new(0, 1 + later_passes, genotypes.variants()));
+        let Read { stats, digests } =
+            reader.read(&pass, allowance.panel_bytes, digested, &mut |panel, stats| {
+                counts.push(stats);
+                adding.iter_mut().try_for_each(|adding| adding.add(&reader, &panel, stats))?;
+                if let Some(projecting) = &mut projecting {
+                    projecting.add(&reader, &panel)?;
+                }
+                if let Some(each) = &mut each {
+                    (each.panel)(&reader, &panel, stats)?;
+                }
+                kept.push(panel)
+            })?;
+        kept.complete()?;
+        let sums = adding.into_iter().map(|adding| Ok(Arc::new(adding.finish(device)?)));
+        let sums = sums.collect::<Result<Vec<_>>>()?;
+        let mut cohort = Self {
+            memory,
+            counts,
+            place: RwLock::new(Place { kept, reason: allowance.reason }),
+            panel_bytes: allowance.panel_bytes,
+            choice,
+            sums: Mutex::new(sums),
+            projection: None,
+            stats: Mutex::new(stats),
+            passes_over_store: AtomicU32::new(1),
+            digests,
+            reader,
+        };
+        if let Some(projecting) = projecting {
+            cohort.projection = Some(cohort.finish_projection(projecting)?);
+        }
+        Ok(cohort)
+    }
+
+    /// The device that it was loaded onto.
+    pub fn device(&self) -> &Device {
+        &self.reader.device
+    }
+
+    /// The genotypes that were loaded.
+    pub fn genotypes(&self) -> &Genotypes {
+        &self.reader.genotypes
+    }
+
+    /// Where the genotypes are for later passes.
+    pub fn residency(&self) -> Residency {
+        self.place().kept.residency()
+    }
+
+    /// Why there.
+    pub fn residency_reason(&self) -> String {
+        self.place().reason.clone()
+    }
+
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub fn memory(&self) -> Budget {
+        self.memory.budget()
+    }
+
+    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    pub fn digest(&self) -> u64 {
+        self.counts.digest()
+    }
+
+    /// Where the time of all passes so far went.
+    pub fn stats(&self) -> StreamStats {
+        *self.lock_stats()
+    }
+
+    /// How often the store was read: once by [`load`](Self::load), and once more for each pass over genotypes that did not stay.
+    pub fn passes_over_store(&self) -> u32 {
+        self.passes_over_store.load(Relaxed)
+    }
+
+    /// The projection that was [wanted](Wanted::projection).
+    pub fn projection(&self) -> Option<&Projection> {
+        self.projection.as_ref()
+    }
+
+    /// The same, handed over.
+    pub(super) fn into_projection(self) -> Option<Projection> {
+        self.projection
+    }
+
+    /// Bytes of a panel of passes over what stayed, or over the store.
+    pub(super) fn panel_bytes(&self) -> u64 {
+        if self.residency() == Residency::Store { Residency::Store.panel_bytes() } else { self.panel_bytes }
+    }
+
+    /// The method of components: as it was planned, if these were.
+    pub(super) fn choice(&self, options: &PcaOptions) -> Choice {
+        match &self.choice {
+            Some((asked, choice)) if *asked == options.method => choice.clone(),
+            _ => {
+                let kept = self.memory.kept(&self.reader, self.residency());
+                Choice::new(&self.memory, &self.reader, options, kept)
+            }
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] where a result takes no dosages above the ploidy, and none of the results that genotypes were loaded
+    /// for made them an error.
+    pub(super) fn check_bounded(&self, op: &'static str, bounded: bool) -> Result<()> {
+        if bounded && !self.reader.bounded {
+            let why =
+                "loaded for results that allow dosages above the ploidy: name this one among the wanted, too";
+            return Err(Error::argument(op, "genotypes", why));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// [`Error::Budget`] where beside what stays there is not so much.
+    pub(super) fn check_memory(&self, need: Need) -> Result<()> {
+        self.memory.allow(
+            &self.reader,
+            need.and(self.memory.kept(&self.reader, self.residency())),
+            Wishes::default(),
+        )?;
+        Ok(())
+    }
+
+    /// The sums for each pair of samples: those that were formed, or in one more pass.
+    pub(super) fn pair_sums(&self, wanted: pair_sums::Wanted, run: &Run) -> Result<Arc<PairSums>> {
+        if let Some(sums) = self.lock_sums().iter().find(|sums| sums.wanted.holds(&wanted)) {
+            return Ok(Arc::clone(sums));
+        }
+        check_samples(&self.reader)?;
+        self.check_memory(Adding::need(&self.reader, wanted.shared, wanted.variance))?;
+        let mut adding = Adding::new(&self.reader, wanted)?;
+        let pass = Pass::new(run, Status::new(1, 2, self.reader.variants()));
+        self.each_panel(&pass, &mut |panel| adding.add(&self.reader, panel, &self.stats_of(panel)))?;
+        Ok(Arc::new(adding.finish(self.device())?))
+    }
+
+    /// The same, no longer held here.
+    pub(super) fn take_pair_sums(&self, wanted: pair_sums::Wanted, run: &Run) -> Result<PairSums> {
+        let sums = self.pair_sums(wanted, run)?;
+        self.lock_sums().retain(|held| !Arc::ptr_eq(held, &sums));
+        Ok(Arc::unwrap_or_clone(sums))
+    }
+
+    /// The sums of a panel's variants.
+    pub(super) fn stats_of(&self, panel: &Panel) -> Vec<Stats> {
+        self.counts.of(to_usize(panel.rows.start)..to_usize(panel.rows.end))
+    }
+
+    /// Gives the panels to `f`, in order: one pass over what stayed, or over the store.
+    pub(super) fn each_panel(&self, pass: &Pass<'_>, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
+        let place = self.place();
+        if let Kept::Nothing = place.kept {
+            return self.read_again(pass, f);
+        }
+        pass.tell(0)?;
+        let started = Instant::now();
+        place.kept.each(self.device(), &mut |panel| {
+            f(panel)?;
+            pass.tell(panel.rows.end)
+        })?;
+        self.lock_stats().compute += started.elapsed();
+        Ok(())
+    }
+
+    fn read_again(&self, pass: &Pass<'_>, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
+        let changed = |array: &str| {
+            Error::store(
+                array,
+                "changed while it was read: a later pass found other genotypes than the first",
+            )
+        };
+        let plan = &self.reader.plan;
+        let bytes = Residency::Store.panel_bytes();
+        let read = self.reader.read(pass, bytes, self.digests.is_some(), &mut |panel, stats| {
+            if let Some(row) = stats.iter().zip(self.stats_of(&panel)).position(|(now, first)| *now != first)
+            {
+                return Err(changed(plan.locate(panel.rows.start + row as u64, 0).0));
+            }
+            f(&panel)
+        })?;
+        if let (Some(now), Some(first)) = (&read.digests, &self.digests)
+            && let Some(array) = now.differ(first)
+        {
+            return Err(changed(plan.array(array).name()));
+        }
+        self.passes_over_store.fetch_add(1, Relaxed);
+        self.lock_stats().add(&read.stats);
+        Ok(())
+    }
+
+    /// Takes genotypes off a device that has no more memory: to the host where they are of two bits and its budget holds them
+    /// beside what `need` says, else nowhere. Whether there were any.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn leave_device(&self, need: Need) -> Result<bool> {
+        let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
+        let Kept::Device(panels) = &mut place.kept else { return Ok(false) };
+        if self.memory.shared {
+            return Ok(false);
+        }
+        let panels = std::mem::take(panels);
+        let host = need.and(self.memory.kept(&self.reader, Residency::Host));
+        let mut kept = Kept::Nothing;
+        if self.reader.form.is_packed() && self.memory.fits(&self.reader, host) {
+            kept = Kept::new(Residency::Host);
+            panels.into_iter().try_for_each(|panel| kept.push(panel))?;
+            kept.complete()?;
+        }
+        *place = Place { kept, reason: "the device had less memory left than it said".into() };
+        Ok(true)
+    }
+
+    fn place(&self) -> RwLockReadGuard<'_, Place> {
+        self.place.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_stats(&self) -> MutexGuard<'_, StreamStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_sums(&self) -> MutexGuard<'_, Vec<Arc<PairSums>>> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who is given the panels of a pass that loads, with the sums of their rows, and what that takes.
+pub(super) struct Each<'a> {
+    pub(super) need: Need,
+    pub(super) panel: &'a mut dyn FnMut(&Reader, &Panel, &[Stats]) -> Result<()>,
+}
+
+/// Tries with less and less of the device's memory, where others may hold what the plan counted on: fewer panels stay there, or
+/// another method is taken. The last try is with the least that would do.
+///
+/// # Errors
+/// Those of `f`.
+pub(super) fn with_less_memory<T>(
+    device: &Device,
+    run: &Run,
+    mut f: impl FnMut(&Run) -> Result<T>,
+) -> Result<T> {
+    let mut budget = Memory::device_budget(device, run);
+    let (mut full, mut least) = (false, false);
+    loop {
+        let smaller = Budget { device: if full { Some(budget) } else { run.memory.device }, ..run.memory };
+        match f(&Run { memory: smaller, ..run.clone() }) {
+            Err(Error::OutOfMemory { .. }) if !device.shares_host_memory() && !least => {
+                (budget, full) = (budget / 2, true);
+            }
+            Err(Error::Budget { what: DEVICE_BUDGET, minimum, .. }) if full && !least => {
+                (budget, least) = (minimum, true);
+            }
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What genotypes are loaded for, and how.
+
+use super::{
+    choice::Choice,
+    grm::{self, GrmOptions},
+    memory::{Allowance, Memory, Need, Wishes, columns, passes, whole_basis},
+    options::{Method, PcaOptions},
+    pair_sums::{self, Adding},
+    pca,
+    project::{self, Match, Matched, ProjectMethod, ProjectionSums, ReferenceLoadings},
+    reader::Reader,
+    scaler::ScaleRule,
+    source::Genotypes,
+    standardized,
+};
+use crate::{Device, Error, Result, Run, linalg::SignRule, packed::MAX_SAMPLES};
+
+/// Which results genotypes are loaded for, so that the method, the form and the memory are planned before anything is read,
+/// and what can be added up in the one pass is.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted<'a> {
+    pca: Option<PcaOptions>,
+    loadings: bool,
+    grm: Option<GrmOptions>,
+    pub(super) projection: Option<Matched<'a>>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Principal components: [`Cohort::pca`].
+    #[must_use]
+    pub fn pca(self, options: &PcaOptions) -> Self {
+        Self { pca: Some(options.clone()), ..self }
+    }
+
+    /// The loadings of those components too: [`Cohort::loadings`].
+    #[must_use]
+    pub fn loadings(self) -> Self {
+        Self { loadings: true, ..self }
+    }
+
+    /// A relationship matrix: [`Cohort::grm`].
+    #[must_use]
+    pub fn grm(self, options: &GrmOptions) -> Self {
+        Self { grm: Some(*options), ..self }
+    }
+
+    /// A projection onto a reference: [`Cohort::projection`]. The arguments are those of [`project`](super::project()).
+    #[must_use]
+    pub fn projection(
+        self,
+        reference: &'a ReferenceLoadings,
+        matches: &'a [Option<Match>],
+        method: ProjectMethod,
+    ) -> Self {
+        Self { projection: Some(Matched { reference, matches, method }), ..self }
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] and [`Error::Shape`] as the results have them.
+    fn check(&self, genotypes: &Genotypes) -> Result<()> {
+        if let Some(options) = &self.pca {
+            pca::check(genotypes, options)?;
+        }
+        if let Some(options) = &self.grm {
+            grm::check(genotypes, options)?;
+        }
+        self.projection.map_or(Ok(()), |matched| project::check(genotypes, matched))
+    }
+
+    /// What the results take whatever the method of components is.
+    fn need(&self, reader: &Reader, of_grm: Option<pair_sums::Wanted>, run: &Run) -> Need {
+        let mut need =
+            of_grm.map_or_else(Need::default, |sums| Adding::need(reader, sums.shared, sums.variance));
+        if let Some(matched) = self.projection {
+            need = need.and(ProjectionSums::need(reader, matched));
+            // The default is a share of what is free now, beside what is held already.
+            need.host += run.memory.host.map_or(0, |_| matched.bytes());
+        }
+        match &self.pca {
+            Some(options) if self.loadings => need.and(Need::loadings(reader, options.components as u64)),
+            _ => need,
+        }
+    }
+
+    /// Whether dosages above the ploidy are an error for one of the results.
+    fn bounded(&self) -> bool {
+        self.pca.as_ref().is_some_and(|options| options.scaler.needs_frequency())
+            || self.grm.is_some()
+            || self.projection.is_some_and(|matched| matched.bounded())
+    }
+}
+
+/// How genotypes are loaded.
+pub(super) struct Plan {
+    pub(super) reader: Reader,
+    pub(super) memory: Memory,
+    /// The sums for pairs of samples that are added up.
+    pub(super) pairs: Vec<pair_sums::Wanted>,
+    /// How components were asked for, and their method.
+    pub(super) choice: Option<(Method, Choice)>,
+    pub(super) allowance: Allowance,
+    /// Most passes of the components after this one, and whether there will be any pass.
+    pub(super) later_passes: u32,
+    pub(super) again: bool,
+}
+
+impl Plan {
+    /// With what is needed `beside`.
+    ///
+    /// # Errors
+    /// As [`Cohort::load`](super::Cohort::load).
+    pub(super) fn new(
+        genotypes: &Genotypes,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        beside: Need,
+        run: &Run,
+    ) -> Result<Self> {
+        wanted.check(genotypes)?;
+        let mut reader = Reader::new(genotypes, device, wanted.bounded())?;
+        let memory = Memory::new(device, run)?;
+        let of_grm = wanted.grm.map(|options| grm::sums(&reader, &options));
+        let mut need = beside.and(wanted.need(&reader, of_grm, run));
+        let mut pairs: Vec<_> = of_grm.into_iter().collect();
+        let (mut choice, mut later_passes, mut basis) = (None, 0, 0);
+        if let Some(options) = &wanted.pca {
+            let chosen = Choice::new(&memory, &reader, options, need);
+            if chosen.method == Method::Exact {
+                later_passes = u32::from(options.svd.sign == SignRule::MaxAbsU);
+                need = need.and(Choice::exact(&reader));
+                let rule = ScaleRule::new(&reader, options.scaler, options.filter);
+                let sums = pair_sums::Wanted { rule, shared: false, variance: false };
+                if !pairs.iter().any(|pairs| pairs.holds(&sums)) {
+                    pairs.push(sums);
+                }
+            } else {
+                need = need.and(Need::randomized(&reader, options));
+                basis = whole_basis(genotypes.samples(), options);
+                later_passes = u32::try_from(passes(options)).unwrap_or(u32::MAX - 1);
+            }
+            choice = Some((options.method, chosen));
+        }
+        if choice.is_some() || !pairs.is_empty() {
+            check_samples(&reader)?;
+        }
+        let again = wanted.loadings || later_passes > 0;
+        let allowance = memory.allow(&reader, need, Wishes { basis, again, gram: !pairs.is_empty() })?;
+        reader.set(allowance.prefetch, allowance.upload_rows);
+        if let (Some(options), true) = (&wanted.pca, basis > 0) {
+            // While there is nothing else to wait for.
+            standardized::prepare(&reader, columns(genotypes.samples(), options), allowance.panel_bytes)?;
+        }
+        Ok(Self { reader, memory, pairs, choice, allowance, later_passes, again })
+    }
+}
+
+/// Of results that add up over the samples; a projection multiplies packed rows by weights alone.
+///
+/// # Errors
+/// [`Error::Limit`] for more samples than products of packed rows are exact for.
+pub(super) fn check_samples(reader: &Reader) -> Result<()> {
+    let (what, requested) = ("samples of packed genotypes", reader.samples());
+    if reader.form.is_packed() && requested > MAX_SAMPLES {
+        return Err(Error::Limit { what, requested, max: MAX_SAMPLES });
+    }
+    Ok(())
+}

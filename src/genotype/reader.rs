@@ -1,0 +1,297 @@
+//! A pass over stored genotypes: blocks are filled, uploaded and counted, one ahead of the other, and gathered in panels.
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::VecDeque, ops::Range, time::Instant};
+
+use super::{
+    dosage::dosage,
+    intake::{Counting, Form, Sums, bad_value, float_sums},
+    panel::{Held, Panel},
+    source::Genotypes,
+};
+use crate::{
+    Device, Error, Result, Tensor,
+    driver::Staging,
+    kernel::Program,
+    linalg::{Pass, Stats, gram::to_usize, reduce::row_stats_with_missing},
+    packed::{PANEL_ROWS, pack, pack::pack_genotypes, row_words},
+    stream::{Blocks, Digests, RowPlan, StreamStats},
+};
+
+/// Bytes that are uploaded at once, at most.
+const UPLOAD_BYTES: u64 = 16 << 20;
+/// Elements of a canonical block at most, where its rows allow: 64 MiB of f32.
+const BLOCK_ELEMENTS: u64 = 1 << 24;
+
+/// Rows over which the device sums in f32: fixed by the number of samples alone, so that chunks, threads and budgets
+/// change no bit.
+pub(crate) fn block_rows(samples: u64) -> u64 {
+    let rows = (BLOCK_ELEMENTS / samples.max(1)).clamp(256, 4096);
+    1 << rows.ilog2()
+}
+
+/// Genotypes, and how they are read onto a device.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) device: Device,
+    pub(crate) genotypes: Genotypes,
+    /// Whether dosages above the ploidy are an error.
+    pub(crate) bounded: bool,
+    pub(crate) form: Form,
+    pub(crate) plan: RowPlan,
+    /// Bytes of decoded chunks to hold at most.
+    prefetch: u64,
+    /// Rows that are uploaded at once: some canonical blocks.
+    upload_rows: u64,
+}
+
+/// What a pass over the store leaves besides its panels.
+pub(crate) struct Read {
+    pub(crate) stats: StreamStats,
+    /// Of what was read, where asked for.
+    pub(crate) digests: Option<Digests>,
+}
+
+/// Is given a panel, and the sums of each of its rows.
+pub(crate) type PanelSink<'a> = dyn FnMut(Panel, &[Stats]) -> Result<()> + 'a;
+
+/// A panel that is being filled, with the sums of its rows that were counted so far.
+struct Filling {
+    panel: Panel,
+    stats: Vec<Stats>,
+}
+
+impl Reader {
+    /// Reads `genotypes`; `bounded`: whether dosages above the ploidy are an error.
+    ///
+    /// # Errors
+    /// As [`RowPlan::new`].
+    pub(crate) fn new(genotypes: &Genotypes, device: &Device, bounded: bool) -> Result<Self> {
+        let bounded = bounded || genotypes.bounded();
+        let (form, narrow) = Form::new(genotypes, bounded);
+        let (arrays, rows) = (genotypes.arrays().to_vec(), genotypes.rows());
+        let plan = RowPlan::new(arrays, rows, narrow, block_rows(genotypes.samples()))?;
+        let (device, genotypes, upload_rows) = (device.clone(), genotypes.clone(), plan.block_rows());
+        Ok(Self { device, genotypes, bounded, form, plan, prefetch: 0, upload_rows })
+    }
+
+    pub(crate) fn samples(&self) -> u64 {
+        self.genotypes.samples()
+    }
+
+    pub(crate) fn variants(&self) -> u64 {
+        self.plan.rows()
+    }
+
+    /// Sets how many bytes of decoded chunks are held at most, and the rows that are uploaded at once, of genotypes of two bits:
+    /// whole canonical blocks, no more than a panel has.
+    pub(crate) fn set(&mut self, prefetch: u64, upload_rows: u64) {
+        (self.prefetch, self.upload_rows) = (prefetch, upload_rows);
+    }
+
+    /// Bytes of a variant as the device holds it.
+    pub(crate) fn held_row_bytes(&self) -> u64 {
+        match self.form {
+            Form::Packed(_) => 4 * row_words(self.samples()),
+            Form::Calls { .. } | Form::Dosages => self.samples(),
+            Form::Fractions => 4 * self.samples(),
+        }
+    }
+
+    /// Rows of a panel of at most so many bytes: whole blocks, one at least; of packed rows, [`PANEL_ROWS`] at most.
+    pub(crate) fn panel_rows(&self, bytes: u64) -> u64 {
+        let block = self.plan.block_rows();
+        match self.form {
+            Form::Packed(_) => {
+                let bytes = bytes.min(self.device.limits().buffer / 2);
+                (bytes / self.held_row_bytes().max(1)).min(PANEL_ROWS).max(block) / block * block
+            }
+            _ => block,
+        }
+    }
+
+    /// Rows of a panel of a pass in panels of so many bytes, unless it is the last.
+    pub(crate) fn whole_panel(&self, panel_bytes: u64) -> u64 {
+        (self.panel_rows(panel_bytes) / self.upload_rows).max(1) * self.upload_rows
+    }
+
+    /// Rows that are uploaded at once, where so much is left of the host and of the device: each upload costs a device of
+    /// its own memory two waits, and of wide rows a canonical block has few.
+    pub(crate) fn upload_rows(&self, panel_bytes: u64, [host, device]: [u64; 2]) -> u64 {
+        let (plan, block) = (&self.plan, self.plan.block_rows());
+        if !self.form.is_packed() {
+            return block;
+        }
+        let panel = self.panel_rows(panel_bytes);
+        let fits = |&rows: &u64| {
+            // Two slots, and as much on the device.
+            let slots = 2 * (plan.staged_bytes(rows) - plan.block_bytes());
+            let chunks = plan.largest_need_of(rows).saturating_sub(plan.largest_need());
+            rows <= panel
+                && plan.staged_bytes(rows) <= UPLOAD_BYTES
+                && slots.saturating_add(chunks) <= host / 2
+                && slots <= device / 2
+        };
+        (1..16).map(|doublings| block << doublings).take_while(fits).last().unwrap_or(block)
+    }
+
+    /// Makes programs ready that take packed rows, and the one that packs them.
+    ///
+    /// # Errors
+    /// As [`Device::prepare`].
+    pub(crate) fn prepare(&self, mut programs: Vec<Program>) -> Result<()> {
+        if let Form::Packed(coding) = self.form {
+            programs.push(pack::program(coding));
+        }
+        self.device.prepare(programs)
+    }
+
+    /// The canonical blocks of some rows that start with one.
+    pub(crate) fn blocks(&self, rows: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        let (end, step) = (rows.end, self.plan.block_rows());
+        rows.clone().step_by(to_usize(step)).map(move |first| first..end.min(first + step))
+    }
+
+    /// One pass over the store: gives panels of so many bytes to `f`, in order, with the sums of their rows. With `digest`,
+    /// digests what is read.
+    ///
+    /// # Errors
+    /// What reading, the device and `f` report; [`Error::Cancelled`].
+    pub(crate) fn read(
+        &self,
+        pass: &Pass<'_>,
+        panel_bytes: u64,
+        digest: bool,
+        f: &mut PanelSink<'_>,
+    ) -> Result<Read> {
+        let cancel = &pass.run().cancel;
+        pass.tell(0)?;
+        let mut blocks = Blocks::new(&self.plan, &self.device, self.upload_rows, self.prefetch, cancel)?;
+        if digest {
+            blocks.digest();
+        }
+        let slot = || self.device.driver().staging(self.plan.staged_bytes(self.upload_rows));
+        // One slot is filled while the device may still read the other.
+        let (mut slots, mut turn) = ([slot()?, slot()?], 0);
+        let rows = self.whole_panel(panel_bytes);
+        // The panel that is being counted, and the one that is being filled.
+        let mut open: VecDeque<Filling> = VecDeque::new();
+        let mut counting: Option<Counting> = None;
+        loop {
+            // The next block is on its way before this one's sums are waited for.
+            let next = self.start(&mut blocks, &mut slots[turn], &mut open, rows)?;
+            turn = 1 - turn;
+            let ended = next.is_none();
+            if let Some(block) = std::mem::replace(&mut counting, next) {
+                let started = Instant::now();
+                let (end, filling) = (block.rows.end, &mut open[0]);
+                self.finish(block, filling)?;
+                if filling.panel.rows.end == end
+                    && let Some(Filling { panel, stats }) = open.pop_front()
+                {
+                    f(panel, &stats)?;
+                }
+                blocks.stats.compute += started.elapsed();
+                pass.tell(end)?;
+            }
+            if ended {
+                break;
+            }
+        }
+        Ok(Read { digests: blocks.digests().cloned(), stats: blocks.stats })
+    }
+
+    /// Fills a slot with the next block and enqueues its upload and sums; it ends up in the last panel, of so many rows.
+    fn start(
+        &self,
+        blocks: &mut Blocks<'_>,
+        slot: &mut Staging,
+        open: &mut VecDeque<Filling>,
+        panel_rows: u64,
+    ) -> Result<Option<Counting>> {
+        let Some(rows) = blocks.next(slot.bytes_mut())? else { return Ok(None) };
+        let started = Instant::now();
+        let (device, count, samples) = (&self.device, rows.end - rows.start, self.samples());
+        let (sums, raw) = match self.form {
+            Form::Packed(coding) => {
+                let raw = Tensor::from_staging(device, slot, &[count, coding.row_bytes(samples)])?;
+                if open.back().is_none_or(|filling| filling.panel.rows.end <= rows.start) {
+                    let all = rows.start..self.variants().min(rows.start + panel_rows);
+                    let packed = Tensor::empty(device, &[all.end - all.start, row_words(samples)])?;
+                    open.push_back(Filling::new(all, Held::Packed(packed)));
+                }
+                let Some(Panel { rows: all, held: Held::Packed(packed), .. }) =
+                    open.back_mut().map(|filling| &mut filling.panel)
+                else {
+                    unreachable!("a packed panel was just made");
+                };
+                let sums = pack_genotypes(&raw, coding, samples, packed, rows.start - all.start)?;
+                (Sums::Packed(sums), Some(raw))
+            }
+            Form::Calls { ploidy } => {
+                let x = dosage(&Tensor::from_staging(device, slot, &[count, samples, ploidy])?)?;
+                let sums = row_stats_with_missing(&x)?;
+                open.push_back(Filling::new(rows.clone(), Held::I8(x)));
+                (Sums::Device(sums), None)
+            }
+            Form::Dosages => {
+                let x = Tensor::from_staging(device, slot, &[count, samples])?;
+                let sums = row_stats_with_missing(&x)?;
+                open.push_back(Filling::new(rows.clone(), Held::I8(x)));
+                (Sums::Device(sums), None)
+            }
+            Form::Fractions => {
+                let sums = device.pool()?.install(|| float_sums(slot.bytes_mut(), count, samples));
+                let x = Tensor::from_staging(device, slot, &[count, samples])?;
+                open.push_back(Filling::new(rows.clone(), Held::F32(x)));
+                (Sums::Host(sums), None)
+            }
+        };
+        blocks.stats.compute += started.elapsed();
+        Ok(Some(Counting { rows, sums, raw }))
+    }
+
+    /// Waits for a block's sums, and adds them to its panel.
+    fn finish(&self, block: Counting, filling: &mut Filling) -> Result<()> {
+        let Counting { rows, sums, raw } = block;
+        let mut stats = sums.wait()?;
+        if let Some(row) = stats.iter().position(|stats| stats.bad > 0) {
+            return Err(self.bad_value(&rows, row, &filling.panel, raw.as_ref())?);
+        }
+        filling.panel.missing |= stats.iter().any(|stats| stats.count < self.samples());
+        filling.stats.append(&mut stats);
+        Ok(())
+    }
+
+    /// The error for a row that the device found a bad code in.
+    fn bad_value(
+        &self,
+        rows: &Range<u64>,
+        row: usize,
+        panel: &Panel,
+        raw: Option<&Tensor<u8>>,
+    ) -> Result<Error> {
+        let (sample, value) = bad_value(self.form, row, self.samples(), panel, raw)?;
+        let variant = rows.start + row as u64;
+        let (array, index) = self.plan.locate(variant, sample as u64);
+        let variant = self.plan.row(variant);
+        let why = if value == -2.0 {
+            let ploidy = self.genotypes.ploidy();
+            format!(
+                "allele -2 pads a call of lower ploidy than {ploidy}; a ploidy above 2 must be that of all calls"
+            )
+        } else {
+            format!("{value} is no allele")
+        };
+        Ok(Error::chunk(array, &index, format_args!("variant {variant}, sample {sample}: {why}")))
+    }
+}
+
+impl Filling {
+    fn new(rows: Range<u64>, held: Held) -> Self {
+        let stats = Vec::with_capacity(to_usize(rows.end - rows.start));
+        Self { panel: Panel { rows, held, missing: false }, stats }
+    }
+}

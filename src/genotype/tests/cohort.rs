@@ -1,0 +1,194 @@
+//! One load, several results: the same bits as each by itself, and no more passes than are said.
+
+use super::{refused::Changing, *};
+use crate::Result;
+
+fn genotypes() -> Genotypes {
+    memory(&dosages(9000, 60), &[9000, 60], &[500, 60])
+}
+
+fn grm_bits(grm: &Grm) -> Vec<u64> {
+    let shared = grm.shared.iter().flat_map(Matrix::data);
+    grm.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect()
+}
+
+fn loadings_of(write: impl FnOnce(&mut LoadingsSink<'_>) -> Result<()>) -> Vec<(u64, [u64; 3], Vec<u64>)> {
+    let mut rows = Vec::new();
+    write(&mut |row| {
+        let scale = [row.frequency, row.shift, row.scale].map(f64::to_bits);
+        rows.push((row.variant, scale, row.loadings.iter().map(|x| x.to_bits()).collect()));
+        Ok(())
+    })
+    .unwrap();
+    rows
+}
+
+/// A reference of the genotypes' own components, whose every second variant is turned round or left out.
+fn reference(
+    genotypes: &Genotypes,
+    pca: &Pca,
+    options: &PcaOptions,
+) -> (ReferenceLoadings, Vec<Option<Match>>) {
+    let (device, run) = (Device::cpu(), Run::default());
+    let mut reference = ReferenceLoadings::new(options.scaler, 2, options.components).unwrap();
+    let mut matches = vec![None; 9000];
+    loadings(genotypes, &device, pca, options, &run, &mut |row| {
+        let number = u32::try_from(reference.len()).unwrap();
+        matches[usize::try_from(row.variant).unwrap()] = match number % 4 {
+            1 => Some(Match::Swapped(number)),
+            3 => None,
+            _ => Some(Match::Same(number)),
+        };
+        reference.push(row.frequency, row.shift, row.scale, row.loadings)
+    })
+    .unwrap();
+    (reference, matches)
+}
+
+#[test]
+fn one_load_gives_what_each_result_is_by_itself() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    for components in [options(K), randomized(K, Stop::PowerIterations(2))] {
+        let relationships = GrmOptions { method: GrmMethod::VanRaden1, ..GrmOptions::default() };
+        let alone = pca(&genotypes, &device, &components, &run).unwrap();
+        let alone_grm = grm(&genotypes, &device, &relationships, &run).unwrap();
+        let alone_loadings =
+            loadings_of(|sink| loadings(&genotypes, &device, &alone, &components, &run, sink));
+        let (reference, matches) = reference(&genotypes, &alone, &components);
+        let method = ProjectMethod::LeastSquares;
+        let alone_scores = project(&genotypes, &device, &reference, &matches, method, &run).unwrap();
+
+        let wanted = Wanted::default()
+            .pca(&components)
+            .loadings()
+            .grm(&relationships)
+            .projection(&reference, &matches, method);
+        // With everything wanted, and with nothing.
+        for (wanted, kept) in [(wanted, true), (Wanted::default().pca(&options(1)), false)] {
+            let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
+            let together = cohort.pca(&components, &run).unwrap();
+            assert_eq!((bits(&together), together.digest), (bits(&alone), alone.digest));
+            assert_eq!(together.method, alone.method);
+            let rows = loadings_of(|sink| cohort.loadings(&together, &components, &run, sink));
+            assert!(rows == alone_loadings);
+            let together = cohort.grm(&relationships, &run).unwrap();
+            assert_eq!((grm_bits(&together), together.counts), (grm_bits(&alone_grm), alone_grm.counts));
+            let scores = match cohort.projection() {
+                Some(projection) => projection.clone(),
+                None => cohort.project(&reference, &matches, method, &run).unwrap(),
+            };
+            assert_eq!(scores.scores, alone_scores.scores);
+            assert_eq!(
+                (scores.used, scores.missing_calls, &scores.called),
+                (alone_scores.used, alone_scores.missing_calls, &alone_scores.called)
+            );
+            assert_eq!(cohort.residency(), if kept { Residency::Device } else { Residency::Store });
+            let passes = cohort.passes_over_store();
+            assert_eq!(passes == 1, kept, "{passes}");
+            assert_eq!(cohort.stats().chunks, 18 * u64::from(passes));
+        }
+    }
+}
+
+/// Dosages that do not fit two bits, and calls of more alleles.
+#[test]
+fn bytes_and_fractions_stay_too() {
+    let (device, run) = (Device::cpu(), Run::default());
+    let dosages = dosages(600, 40);
+    let fractions: Vec<f32> =
+        dosages.iter().map(|&x| if x < 0 { -1.0 } else { 0.9 * f32::from(x) }).collect();
+    let calls: Vec<i8> = dosages.iter().flat_map(|&x| [x.min(1), x.min(1), 0, x / 2]).collect();
+    for genotypes in
+        [memory(&fractions, &[600, 40], &[100, 40]), memory(&calls, &[600, 40, 4], &[100, 40, 4])]
+    {
+        let components = randomized(K, Stop::PowerIterations(1));
+        let alone = pca(&genotypes, &device, &components, &run).unwrap();
+        let alone_grm = grm(&genotypes, &device, &GrmOptions::default(), &run).unwrap();
+        let wanted = Wanted::default().pca(&components).loadings();
+        let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
+        assert_eq!(bits(&cohort.pca(&components, &run).unwrap()), bits(&alone));
+        assert_eq!(grm_bits(&cohort.grm(&GrmOptions::default(), &run).unwrap()), grm_bits(&alone_grm));
+        assert_eq!((cohort.residency(), cohort.passes_over_store()), (Residency::Device, 1));
+    }
+}
+
+/// A relationship matrix is handed over, and made again if it is asked for again.
+#[test]
+fn a_matrix_asked_for_twice_is_made_twice() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    let relationships = GrmOptions::default();
+    let cohort = Cohort::load(&genotypes, &device, &Wanted::default().grm(&relationships), &run).unwrap();
+    let first = cohort.grm(&relationships, &run).unwrap();
+    assert_eq!(cohort.passes_over_store(), 1);
+    let second = cohort.grm(&relationships, &run).unwrap();
+    assert_eq!((grm_bits(&first), cohort.passes_over_store()), (grm_bits(&second), 2));
+}
+
+/// The exact components with the scaling of a relationship matrix are made of its sums.
+#[test]
+fn results_share_sums() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    let components = PcaOptions { scaler: Scaler::Binom2, ..options(K) };
+    let wanted = Wanted::default().grm(&GrmOptions::default());
+    let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
+    let together = cohort.pca(&components, &run).unwrap();
+    assert_eq!(cohort.passes_over_store(), 1);
+    assert_eq!(bits(&together), bits(&pca(&genotypes, &device, &components, &run).unwrap()));
+}
+
+#[test]
+fn the_stated_minimum_holds_for_all_results() {
+    let (genotypes, device) = (genotypes(), Device::cpu());
+    for components in [options(K), randomized(K, Stop::Tolerance(1e-3))] {
+        let wanted = Wanted::default().pca(&components).loadings().grm(&GrmOptions::default());
+        let with = |host| {
+            let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+            let cohort = Cohort::load(&genotypes, &device, &wanted, &run)?;
+            let result = cohort.pca(&components, &run)?;
+            cohort.loadings(&result, &components, &run, &mut |_| Ok(()))?;
+            cohort.grm(&GrmOptions::default(), &run)
+        };
+        let Err(Error::Budget { minimum, .. }) = with(1000) else { panic!("1000 bytes should not do") };
+        with(minimum).unwrap();
+        assert!(matches!(with(minimum - 1), Err(Error::Budget { .. })));
+    }
+}
+
+/// What no result made an error on loading cannot become one later.
+#[test]
+fn results_that_allow_more_do_not_prepare_those_that_do_not() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    let free = PcaOptions { scaler: Scaler::Standard, ..options(K) };
+    let cohort = Cohort::load(&genotypes, &device, &Wanted::default().pca(&free), &run).unwrap();
+    cohort.pca(&free, &run).unwrap();
+    for error in [
+        cohort.pca(&options(K), &run).map(drop).unwrap_err(),
+        cohort.grm(&GrmOptions::default(), &run).map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Argument { name: "genotypes", .. }), "{error}");
+        assert!(error.to_string().contains("above the ploidy"), "{error}");
+    }
+}
+
+/// A pass that nobody planned finds a change by its counts.
+#[test]
+fn a_change_before_a_pass_that_was_not_wanted_is_named() {
+    let before = dosages(9000, 60);
+    let mut after = before.clone();
+    let at = after.iter().rposition(|x| *x == 0).unwrap();
+    after[at] = 2;
+    let array = |dosages: &[i8]| MemoryArray::new("same", dosages, &[9000, 60], &[500, 60]).unwrap();
+    let changing = Changing { arrays: [&before, &after].map(|dosages| array(dosages)), left: 18.into() };
+    let genotypes = Genotypes::new(vec![Arc::new(changing)]).unwrap();
+    let (device, run) = (Device::cpu(), Run::default());
+    let cohort = Cohort::load(&genotypes, &device, &Wanted::default().pca(&options(1)), &run).unwrap();
+    let error = cohort.grm(&GrmOptions::default(), &run).unwrap_err();
+    assert!(matches!(error, Error::Store { .. }), "{error}");
+    assert!(error.to_string().starts_with("changing: changed while it was read"), "{error}");
+}
+
+#[test]
+fn threads_may_share_one() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Cohort>();
+}
