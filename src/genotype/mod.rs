@@ -13,8 +13,6 @@ mod of_ploidy;
 mod options;
 mod pair_sums;
 pub(crate) mod panel;
-mod pca;
-mod plan;
 mod ploidy;
 mod project;
 mod reader;
@@ -22,7 +20,6 @@ mod residency;
 pub(crate) mod scaler;
 mod source;
 pub(crate) mod standardize;
-mod standardized;
 mod totals;
 mod variant;
 #[cfg(feature = "zarr")]
@@ -35,14 +32,18 @@ mod tests;
 pub use self::vcf_zarr::{FilledColumn, GenotypeStore, VcfZarrHeader, VcfZarrWriter};
 pub use self::{
     choice::MethodCosts,
-    cohort::Cohort,
+    cohort::{
+        Cohort,
+        grm::grm,
+        pca::{LoadingsSink, Pca, VariantLoadings, loadings, pca},
+        plan::Wanted,
+        project::project,
+    },
     filter::{VariantCounts, VariantFilter},
-    grm::{Grm, GrmMethod, GrmOptions, MissingCalls, grm},
+    grm::{Grm, GrmMethod, GrmOptions, MissingCalls},
     options::{Method, PcaOptions},
-    pca::{LoadingsSink, Pca, VariantLoadings, loadings, pca},
-    plan::Wanted,
     ploidy::{CallPloidies, call_ploidies},
-    project::{Match, ProjectMethod, Projection, ReferenceLoadings, project},
+    project::{Match, ProjectMethod, Projection, ReferenceLoadings},
     residency::Residency,
     scaler::Scaler,
     source::{CountedAllele, GenotypeKind, Genotypes},

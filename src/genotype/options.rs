@@ -1,7 +1,13 @@
 //! What a PCA computes, and how.
 
-use super::{filter::VariantFilter, scaler::Scaler};
-use crate::linalg::RandomizedSvd;
+use super::{
+    filter::VariantFilter,
+    scaler::Scaler,
+    source::{Genotypes, check_extents},
+};
+use crate::{Error, Result, linalg::RandomizedSvd};
+
+pub(super) const OP: &str = "genotype::pca";
 
 /// How the components are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,4 +35,22 @@ pub struct PcaOptions {
     pub filter: VariantFilter,
     /// The randomized method's settings; its sign rule holds for the exact method too. Its passes are those of products.
     pub svd: RandomizedSvd,
+}
+
+impl PcaOptions {
+    /// # Errors
+    /// [`Error::Argument`] for no samples or variants, more components than there are, and filters out of range.
+    pub(super) fn check(&self, genotypes: &Genotypes) -> Result<()> {
+        check_extents(OP, genotypes)?;
+        let (samples, variants) = (genotypes.samples(), genotypes.variants());
+        let most = samples.min(variants);
+        if self.components as u64 > most {
+            let why = format!(
+                "{}, but {variants} variants of {samples} samples have at most {most}",
+                self.components
+            );
+            return Err(Error::argument(OP, "components", why));
+        }
+        self.filter.check(OP)
+    }
 }

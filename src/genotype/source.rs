@@ -258,3 +258,14 @@ impl Genotypes {
 fn total(arrays: &[Arc<dyn ChunkedArray>]) -> u64 {
     arrays.iter().map(|array| array.shape()[0]).sum()
 }
+
+/// # Errors
+/// [`Error::Argument`] without samples or variants.
+pub(crate) fn check_extents(op: &'static str, genotypes: &Genotypes) -> Result<()> {
+    let (samples, variants) = (genotypes.samples(), genotypes.variants());
+    if samples == 0 || variants == 0 {
+        let why = format!("{variants} variants of {samples} samples");
+        return Err(Error::argument(op, "genotypes", why));
+    }
+    Ok(())
+}

@@ -4,9 +4,9 @@ use std::{path::PathBuf, sync::Arc};
 
 use super::*;
 use crate::{
-    Budget, ChunkedArray, Device, DeviceOptions, Progress,
+    Budget, ChunkedArray, Device, DeviceOptions, Error, Progress, Run,
     genotype::{
-        Method, PcaOptions, pca,
+        Method, PcaOptions, grm, pca,
         tests::{dosages, memory},
     },
     linalg::host,

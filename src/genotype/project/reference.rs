@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 
-use super::ProjectMethod;
+use super::{OP, ProjectMethod};
 use crate::{
     Error, Result,
-    genotype::scaler::{Scaler, VariantScale},
+    genotype::{
+        scaler::{Scaler, VariantScale},
+        source::Genotypes,
+    },
     linalg::gram::to_usize,
 };
 
@@ -191,6 +194,45 @@ pub(crate) struct Matched<'a> {
 }
 
 impl Matched<'_> {
+    /// # Errors
+    /// As [`project`](crate::genotype::project()).
+    pub(crate) fn check(&self, genotypes: &Genotypes) -> Result<()> {
+        let Self { reference, matches, .. } = self;
+        let (samples, variants) = (genotypes.samples(), genotypes.variants());
+        if samples == 0 {
+            return Err(Error::argument(OP, "genotypes", format_args!("{variants} variants of 0 samples")));
+        }
+        if genotypes.ploidy() != reference.ploidy() {
+            let why = format!("of ploidy {}, the genotypes of {}", reference.ploidy(), genotypes.ploidy());
+            return Err(Error::argument(OP, "reference", why));
+        }
+        if matches.len() as u64 != variants {
+            let got = format!("{} matches", matches.len());
+            return Err(Error::shape(OP, format_args!("one match for each of {variants} variants"), got));
+        }
+        let mut taken = vec![false; to_usize(reference.len())];
+        for (variant, found) in matches.iter().enumerate() {
+            let Some(row) = found.map(Match::row) else { continue };
+            let why = match taken.get_mut(to_usize(row.into())) {
+                None => format!("variant {variant} is number {row} of a reference of {}", taken.len()),
+                Some(true) => {
+                    format!("variant {variant} is number {row} of the reference, as one before it is")
+                }
+                Some(taken) => {
+                    *taken = true;
+                    continue;
+                }
+            };
+            return Err(Error::argument(OP, "matches", why));
+        }
+        if !taken.contains(&true) {
+            let why =
+                format!("none of the {variants} variants is one of the reference's {}", reference.len());
+            return Err(Error::argument(OP, "matches", why));
+        }
+        Ok(())
+    }
+
     /// Whether dosages above the ploidy are an error: ploidy less dosage is a dosage only up to that.
     pub(crate) fn bounded(&self) -> bool {
         let swapped = |found: &Option<Match>| matches!(found, Some(Match::Swapped(_)));

@@ -24,7 +24,7 @@ const LEAST: usize = 64;
 ///
 /// # Errors
 /// What starting threads reports.
-pub(super) fn solve(totals: Totals, reference: &ReferenceLoadings, device: &Device) -> Result<(Matrix, u64)> {
+pub(crate) fn solve(totals: Totals, reference: &ReferenceLoadings, device: &Device) -> Result<(Matrix, u64)> {
     let Totals { mut scores, called, normal, rounding } = totals;
     let (Some(mut normal), k) = (normal, reference.components()) else { return Ok((scores, 0)) };
     let undetermined = device.pool()?.install(|| {

@@ -22,11 +22,11 @@ const PART: usize = 4096;
 
 /// Sums over the variants that the reference has.
 #[derive(Debug)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     /// (samples, components).
     pub(super) scores: Matrix,
     /// Variants that each sample has a call of.
-    pub(super) called: Vec<u64>,
+    pub(crate) called: Vec<u64>,
     /// Of [`ProjectMethod::LeastSquares`], of each sample the products of loadings over the variants that it has a call of: the lower
     /// triangle of a matrix of the components, row by row.
     pub(super) normal: Option<Matrix>,
@@ -36,7 +36,7 @@ pub(super) struct Totals {
 
 /// What is added up, one panel after the other.
 pub(crate) struct ProjectionSums<'a> {
-    pub(super) matched: Matched<'a>,
+    pub(crate) matched: Matched<'a>,
     form: Form,
 }
 
@@ -140,7 +140,7 @@ impl<'a> ProjectionSums<'a> {
     ///
     /// # Errors
     /// What the device reports.
-    pub(super) fn finish(self, device: &Device) -> Result<Totals> {
+    pub(crate) fn finish(self, device: &Device) -> Result<Totals> {
         let used = self.matched.matches.iter().flatten().count();
         match self.form {
             Form::Packed(units, sums) => sums.finish(device, self.matched, &units, used),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    Budget, DeviceOptions, Progress,
-    genotype::{CountedAllele, Pca, PcaOptions, Scaler, loadings, pca},
+    Budget, Device, DeviceOptions, Error, Progress, Result, Run,
+    genotype::{CountedAllele, Genotypes, Pca, PcaOptions, Scaler, loadings, pca, project},
+    linalg::gram::to_usize,
     random::philox,
     store::{MemoryArray, Storable},
 };

@@ -1,29 +1,29 @@
 //! Principal components of genotypes bigger than memory.
 
 use super::{
-    choice::{Choice, MethodCosts},
-    cohort::{Cohort, Each},
-    exact,
-    filter::VariantCounts,
-    memory::Need,
-    options::{Method, PcaOptions},
-    pair_sums,
-    panel::{Factors, Panel},
+    Cohort, Each, no_variant,
     plan::Wanted,
-    reader::Reader,
-    residency::Residency,
-    scaler::{ScaleRule, Scaler, VariantScale},
-    source::Genotypes,
     standardized::{RowProducts, Standardized},
-    totals::VariantTotals,
 };
 use crate::{
     Budget, Device, Error, Result, Run, Status,
+    genotype::{
+        choice::{Choice, MethodCosts},
+        exact,
+        filter::VariantCounts,
+        memory::Need,
+        options::{Method, OP, PcaOptions},
+        pair_sums,
+        panel::{Factors, Panel},
+        reader::Reader,
+        residency::Residency,
+        scaler::{ScaleRule, Scaler, VariantScale},
+        source::Genotypes,
+        totals::VariantTotals,
+    },
     linalg::{Matrix, Pass, SignRule, Stats, TruncatedSvd, gram::to_usize, randomized_svd},
     stream::StreamStats,
 };
-
-const OP: &str = "genotype::pca";
 
 /// Principal components of the samples of a genotype matrix.
 #[derive(Clone, Debug)]
@@ -138,7 +138,7 @@ impl Cohort {
     /// As [`pca`], and [`Error::Argument`] where the scaler takes no dosage above the ploidy, and nothing that the genotypes were
     /// loaded for made that an error.
     pub fn pca(&self, options: &PcaOptions, run: &Run) -> Result<Pca> {
-        check(self.genotypes(), options)?;
+        options.check(self.genotypes())?;
         self.check_bounded(OP, options.scaler.needs_frequency())?;
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
         let Choice { method, reason, costs } = self.choice(options);
@@ -227,41 +227,6 @@ impl Cohort {
             rows.of_panel(&products, panel, &scales)
         })
     }
-}
-
-/// # Errors
-/// [`Error::Argument`] for no samples or variants, more components than there are, and filters out of range.
-pub(super) fn check(genotypes: &Genotypes, options: &PcaOptions) -> Result<()> {
-    let (samples, variants) = (genotypes.samples(), genotypes.variants());
-    check_extents(OP, samples, variants)?;
-    let most = samples.min(variants);
-    if options.components as u64 > most {
-        let why = format!(
-            "{}, but {variants} variants of {samples} samples have at most {most}",
-            options.components
-        );
-        return Err(Error::argument(OP, "components", why));
-    }
-    options.filter.check(OP)
-}
-
-/// # Errors
-/// [`Error::Argument`] without samples or variants.
-pub(super) fn check_extents(op: &'static str, samples: u64, variants: u64) -> Result<()> {
-    if samples == 0 || variants == 0 {
-        let why = format!("{variants} variants of {samples} samples");
-        return Err(Error::argument(op, "genotypes", why));
-    }
-    Ok(())
-}
-
-/// Why no variant is left, in words.
-pub(super) fn no_variant(counts: &VariantCounts) -> String {
-    let VariantCounts { total, all_missing, above_missing, below_maf, zero_variance, .. } = counts;
-    format!(
-        "none of the {total} variants is left: {all_missing} have no call, {above_missing} have too many missing \
-         calls, {below_maf} have too low a minor allele frequency, {zero_variance} do not vary"
-    )
 }
 
 /// The scaling and the loadings of a variant that took part.

@@ -1,19 +1,24 @@
 //! What genotypes are loaded for, and how.
 
-use super::{
-    choice::Choice,
-    grm::{self, GrmOptions},
-    memory::{Allowance, Memory, Need, Wishes, columns, passes, whole_basis},
-    options::{Method, PcaOptions},
-    pair_sums::{self, Adding},
-    pca,
-    project::{self, Match, Matched, ProjectMethod, ProjectionSums, ReferenceLoadings},
-    reader::Reader,
-    scaler::ScaleRule,
-    source::Genotypes,
-    standardized,
+use super::standardized;
+#[cfg(doc)]
+use crate::genotype::Cohort;
+use crate::{
+    Device, Error, Result, Run,
+    genotype::{
+        choice::Choice,
+        grm::GrmOptions,
+        memory::{Allowance, Memory, Need, Wishes, columns, passes, whole_basis},
+        options::{Method, PcaOptions},
+        pair_sums::{self, Adding},
+        project::{Match, Matched, ProjectMethod, ProjectionSums, ReferenceLoadings},
+        reader::Reader,
+        scaler::ScaleRule,
+        source::Genotypes,
+    },
+    linalg::SignRule,
+    packed::MAX_SAMPLES,
 };
-use crate::{Device, Error, Result, Run, linalg::SignRule, packed::MAX_SAMPLES};
 
 /// Which results genotypes are loaded for, so that the method, the form and the memory are planned before anything is read,
 /// and what can be added up in the one pass is.
@@ -44,7 +49,7 @@ impl<'a> Wanted<'a> {
         Self { grm: Some(*options), ..self }
     }
 
-    /// A projection onto a reference: [`Cohort::projection`]. The arguments are those of [`project`](super::project()).
+    /// A projection onto a reference: [`Cohort::projection`]. The arguments are those of [`project`](crate::genotype::project()).
     #[must_use]
     pub fn projection(
         self,
@@ -59,12 +64,12 @@ impl<'a> Wanted<'a> {
     /// [`Error::Argument`] and [`Error::Shape`] as the results have them.
     fn check(&self, genotypes: &Genotypes) -> Result<()> {
         if let Some(options) = &self.pca {
-            pca::check(genotypes, options)?;
+            options.check(genotypes)?;
         }
         if let Some(options) = &self.grm {
-            grm::check(genotypes, options)?;
+            options.check(genotypes)?;
         }
-        self.projection.map_or(Ok(()), |matched| project::check(genotypes, matched))
+        self.projection.map_or(Ok(()), |matched| matched.check(genotypes))
     }
 
     /// What the results take whatever the method of components is.
@@ -108,7 +113,7 @@ impl Plan {
     /// With what is needed `beside`.
     ///
     /// # Errors
-    /// As [`Cohort::load`](super::Cohort::load).
+    /// As [`Cohort::load`].
     pub(super) fn new(
         genotypes: &Genotypes,
         device: &Device,
@@ -119,7 +124,7 @@ impl Plan {
         wanted.check(genotypes)?;
         let mut reader = Reader::new(genotypes, device, wanted.bounded())?;
         let memory = Memory::new(device, run)?;
-        let of_grm = wanted.grm.map(|options| grm::sums(&reader, &options));
+        let of_grm = wanted.grm.map(|options| options.sums(&reader));
         let mut need = beside.and(wanted.need(&reader, of_grm, run));
         let mut pairs: Vec<_> = of_grm.into_iter().collect();
         let (mut choice, mut later_passes, mut basis) = (None, 0, 0);

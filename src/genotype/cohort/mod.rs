@@ -1,5 +1,11 @@
 //! Genotypes loaded once, for one result or several.
 
+pub(super) mod grm;
+pub(super) mod pca;
+pub(super) mod plan;
+pub(super) mod project;
+pub(super) mod standardized;
+
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
@@ -8,14 +14,15 @@ use std::{
     time::Instant,
 };
 
+use self::plan::{Plan, Wanted, check_samples};
 use super::{
     choice::Choice,
     counts::CallCounts,
+    filter::VariantCounts,
     memory::{Memory, Need, Wishes},
     options::{Method, PcaOptions},
     pair_sums::{self, Adding, PairSums},
     panel::Panel,
-    plan::{Plan, Wanted, check_samples},
     project::{Projection, ProjectionSums},
     reader::{Read, Reader},
     residency::{Kept, Residency},
@@ -82,7 +89,7 @@ impl Cohort {
     /// in the store. They stay where passes after this one are wanted.
     ///
     /// # Cost
-    /// The pass, with what is added up in it: [`pca`](super::pca()), [`grm`](super::grm()) and [`project`](super::project()) say
+    /// The pass, with what is added up in it: [`pca`](crate::genotype::pca()), [`grm`](crate::genotype::grm()) and [`project`](crate::genotype::project()) say
     /// what. 12 bytes a variant on the host for what was counted, 32 where dosages are not 0, 1 and 2.
     ///
     /// # Errors
@@ -369,4 +376,13 @@ pub(super) fn with_less_memory<T>(
             result => return result,
         }
     }
+}
+
+/// Why no variant is left, in words.
+fn no_variant(counts: &VariantCounts) -> String {
+    let VariantCounts { total, all_missing, above_missing, below_maf, zero_variance, .. } = counts;
+    format!(
+        "none of the {total} variants is left: {all_missing} have no call, {above_missing} have too many missing \
+         calls, {below_maf} have too low a minor allele frequency, {zero_variance} do not vary"
+    )
 }

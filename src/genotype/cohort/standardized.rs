@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use super::{
-    cohort::Cohort,
-    panel::{Factors, Panel},
-    reader::Reader,
-    scaler::{ScaleRule, Scaler},
-    totals::VariantTotals,
-};
+use super::Cohort;
 use crate::{
     Device, Result, Tensor,
+    genotype::{
+        panel::{Factors, Panel},
+        reader::Reader,
+        scaler::{ScaleRule, Scaler},
+        totals::VariantTotals,
+    },
     linalg::{
         LinearMap, Matrix, Pass,
         gram::{Sum, to_usize},
