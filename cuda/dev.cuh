@@ -238,12 +238,12 @@ DEVICE bool is_finite(float value) { return (float_bits(value) & 0x7f800000u) !=
 // The number of a block in a grid that Grid::linear folded.
 DEVICE u32 linear_block() { return blockIdx.y * gridDim.x + blockIdx.x; }
 
-// Products of packed genotypes with digits take at most this many lanes at once.
-constexpr u32 DIGIT_LANES = 64;
+// Products of packed codes with limbs take at most this many limbs at once.
+constexpr u32 TILE_LIMBS = 64;
 
-// Columns of one pass of such a product, whose slice t of column `first` + c is lane t `width` + c of the pass. All columns
-// where their lanes are few enough, so that lanes stand as they are stored; else passes as wide as one another.
-struct DigitColumns {
+// Columns of one pass of such a product, whose limb t of column `first` + c is limb t `width` + c of the pass. All columns
+// where their limbs are few enough, so that limbs stand as they are stored; else passes as wide as one another.
+struct LimbColumns {
     u32 first;
     u32 count;
     u32 width;
@@ -251,65 +251,65 @@ struct DigitColumns {
     u32 all;
 };
 
-template <u32 SLICES = 3> DEVICE DigitColumns digit_columns(u32 all, u32 first) {
-    u32 width = div_ceil(all, div_ceil(all, DIGIT_LANES / SLICES));
+template <u32 LIMBS = 3> DEVICE LimbColumns limb_columns(u32 all, u32 first) {
+    u32 width = div_ceil(all, div_ceil(all, TILE_LIMBS / LIMBS));
     return {first, min(all - first, width), width, all};
 }
 
-// Tiles of 16 lanes that hold the lanes of a pass.
-template <u32 SLICES = 3> DEVICE u32 digit_tiles(const DigitColumns& columns) { return div_ceil(SLICES * columns.width, 16); }
+// Tiles of 16 limbs that hold the limbs of a pass.
+template <u32 LIMBS = 3> DEVICE u32 limb_tiles(const LimbColumns& columns) { return div_ceil(LIMBS * columns.width, 16); }
 
-// Words of a tile of ROWS rows of digits, DIGIT_LANES each. There are 8 words more between SPANs of rows, so that what the
+// Words of a tile of ROWS rows of limbs, TILE_LIMBS each. There are 8 words more between SPANs of rows, so that what the
 // threads of a warp read at once, from the rows of four spans, is in all banks.
-template <u32 ROWS, u32 SPAN> constexpr u32 DIGIT_TILE = ROWS * DIGIT_LANES + ROWS / SPAN * 8;
+template <u32 ROWS, u32 SPAN> constexpr u32 LIMB_TILE = ROWS * TILE_LIMBS + ROWS / SPAN * 8;
 
-// Where row `row` of a tile of digits stands in it.
-template <u32 SPAN> DEVICE u32 digit_row(u32 row) { return row * DIGIT_LANES + row / SPAN * 8; }
+// Where row `row` of a tile of limbs stands in it.
+template <u32 SPAN> DEVICE u32 limb_row(u32 row) { return row * TILE_LIMBS + row / SPAN * 8; }
 
-// Starts one thread's share of the copies of `rows` rows of digits, `stride` words apart, to a tile of at most ROWS. What
+// Starts one thread's share of the copies of `rows` rows of limbs, `stride` words apart, to a tile of at most ROWS. What
 // is not copied meets only zeros, or sums that are not stored.
-template <u32 THREADS, u32 ROWS, u32 SPAN, u32 SLICES = 3>
-DEVICE void fetch_digits(u32* tile, const u32* digits, u32 stride, u32 rows, const DigitColumns& columns) {
+template <u32 THREADS, u32 ROWS, u32 SPAN, u32 LIMBS = 3>
+DEVICE void fetch_limbs(u32* tile, const u32* limbs, u32 stride, u32 rows, const LimbColumns& columns) {
     if (columns.width == columns.all) {
-        constexpr u32 ACROSS = DIGIT_LANES / 4;
+        constexpr u32 ACROSS = TILE_LIMBS / 4;
 #pragma unroll 4
         for (u32 i = 0; i < ROWS * ACROSS; i += THREADS) {
             u32 row = (i + threadIdx.x) / ACROSS;
-            u32 lane = 4 * (threadIdx.x % ACROSS);
-            if (row >= rows || lane >= SLICES * columns.all) break;
-            copy_async16(tile + digit_row<SPAN>(row) + lane, digits + row * stride + lane, 16);
+            u32 row_limb = 4 * (threadIdx.x % ACROSS);
+            if (row >= rows || row_limb >= LIMBS * columns.all) break;
+            copy_async16(tile + limb_row<SPAN>(row) + row_limb, limbs + row * stride + row_limb, 16);
         }
         return;
     }
-    for (u32 i = threadIdx.x; i < ROWS * DIGIT_LANES; i += THREADS) {
-        u32 row = i / DIGIT_LANES;
-        u32 lane = i % DIGIT_LANES;
-        u32 slice = lane / columns.width;
-        u32 column = lane - slice * columns.width;
-        if (row >= rows || slice >= SLICES || column >= columns.count) continue;
-        const u32* from = digits + row * stride + slice * columns.all + columns.first + column;
-        copy_async4(tile + digit_row<SPAN>(row) + lane, from, 4);
+    for (u32 i = threadIdx.x; i < ROWS * TILE_LIMBS; i += THREADS) {
+        u32 row = i / TILE_LIMBS;
+        u32 row_limb = i % TILE_LIMBS;
+        u32 limb = row_limb / columns.width;
+        u32 column = row_limb - limb * columns.width;
+        if (row >= rows || limb >= LIMBS || column >= columns.count) continue;
+        const u32* from = limbs + row * stride + limb * columns.all + columns.first + column;
+        copy_async4(tile + limb_row<SPAN>(row) + row_limb, from, 4);
     }
 }
 
-// Digits of 16 lanes of two rows of their tile as the first operand of a product: thread 4 r + c has lanes 2 r and 2 r + 1 of
-// its own two rows. In that order of lanes two loads of 8 bytes give all words where they have to be.
-DEVICE void load_digits(u32 (&digits)[4], const u32* first, const u32* second) {
+// Words of 16 limbs of two rows of their tile as the first operand of a product: thread 4 r + c has limbs 2 r and 2 r + 1 of
+// its own two rows. In that order of limbs two loads of 8 bytes give all words where they have to be.
+DEVICE void load_limbs(u32 (&limbs)[4], const u32* first, const u32* second) {
     uint2 low = *(const uint2*)first;
     uint2 high = *(const uint2*)second;
-    digits[0] = low.x;
-    digits[1] = low.y;
-    digits[2] = high.x;
-    digits[3] = high.y;
+    limbs[0] = low.x;
+    limbs[1] = low.y;
+    limbs[2] = high.x;
+    limbs[3] = high.y;
 }
 
-// Leaves a warp's sums of products of such digits with 8 columns at `place`, [8 columns][64 lanes].
-DEVICE void store_sums(u32* place, const i32 (&sums)[DIGIT_LANES / 16][4]) {
+// Leaves a warp's sums of products of such limbs with 8 columns at `place`, [8 columns][64 limbs].
+DEVICE void store_sums(u32* place, const i32 (&sums)[TILE_LIMBS / 16][4]) {
     u32 lane = threadIdx.x % WARP;
-    place += lane % 4 * 2 * DIGIT_LANES + lane / 4 * 2;
+    place += lane % 4 * 2 * TILE_LIMBS + lane / 4 * 2;
 #pragma unroll
-    for (u32 p = 0; p < DIGIT_LANES / 16; p++) {
+    for (u32 p = 0; p < TILE_LIMBS / 16; p++) {
         *(int2*)(place + 16 * p) = {sums[p][0], sums[p][2]};
-        *(int2*)(place + DIGIT_LANES + 16 * p) = {sums[p][1], sums[p][3]};
+        *(int2*)(place + TILE_LIMBS + 16 * p) = {sums[p][1], sums[p][3]};
     }
 }

@@ -1,11 +1,11 @@
-// Adds codes times digits, and missing times the second set of digits, over rows: sums[sample, column] += 64-bit integers.
+// Adds codes times limbs, and missing times the second set of limbs, over rows: sums[entry, column] += 64-bit integers.
 // Grid: linear, one block per TILE words and depth rows; those of the same words add to the same sums.
-// Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
-// Constants: TILE; MISSING whether code 3 occurs: two sets of digits; SLICES digits of a weight, at most 3.
-// Hardware: a warp makes 64 samples of 64 lanes by products of 16 x 32 x 8 bytes, digits first, whose other operand is four
-// rows' codes of one sample: matrices of 16-bit cells are loaded transposed, a byte permutation puts four rows beside one
-// another, and a shift and a mask give each sample. 9 loads from shared memory and some 35 such operations serve 32
-// products, which take several times as long. A block of 256 samples reads as many bytes of digits as of packed rows. Two
+// Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets row limbs) read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
+// Constants: TILE; MISSING whether code 3 occurs: two sets of limbs; LIMBS of a weight, at most 3.
+// Hardware: a warp makes 64 entries of 64 limbs by products of 16 x 32 x 8 bytes, limbs first, whose other operand is four
+// rows' codes of one entry: matrices of 16-bit cells are loaded transposed, a byte permutation puts four rows beside one
+// another, and a shift and a mask give each entry. 9 loads from shared memory and some 35 such operations serve 32
+// products, which take several times as long. A block of 256 entries reads as many bytes of limbs as of packed rows. Two
 // stages of 64 rows are on their way while one is multiplied. Slots of packed rows are an odd number of 16 bytes apart, so
 // that eight are in all banks. Missing codes are multiplied only where a warp meets one in 32 rows. Sums meet in shared
 // memory, and each number is one 64-bit addition in the L2 cache.
@@ -15,9 +15,9 @@
 struct Params {
     u32 rows;
     u32 words;
-    u32 samples;
+    u32 entries;
     u32 columns;
-    u32 lanes;
+    u32 row_limbs;
     u32 word0;
     u32 word_count;
     u32 depth;
@@ -29,9 +29,9 @@ struct Params {
 
 constexpr u32 TILE = 4;
 constexpr u32 MISSING = 0;
-constexpr u32 SLICES = 3;
+constexpr u32 LIMBS = 3;
 
-// 16 bytes of a row, 64 samples, for each warp.
+// 16 bytes of a row, 64 entries, for each warp.
 constexpr u32 WARPS = TILE / 4;
 constexpr u32 THREADS = WARPS * WARP;
 // Sums take 128 registers, which leaves room for three large blocks; 0: as many as there are.
@@ -40,16 +40,16 @@ constexpr u32 SETS = 1 + MISSING;
 // Rows of a stage, and words from one of its slots for packed rows to the next.
 constexpr u32 DEPTH = 64;
 constexpr u32 SLOT = 4 * (WARPS | 1);
-// A stage: the slots, then a tile of digits of each set, a row for each four of packed.
-constexpr u32 DIGIT_WORDS = DIGIT_TILE<DEPTH / 4, 1>;
-constexpr u32 STAGE = DEPTH * SLOT + SETS * DIGIT_WORDS;
+// A stage: the slots, then a tile of limbs of each set, a row for each four of packed.
+constexpr u32 LIMB_WORDS = LIMB_TILE<DEPTH / 4, 1>;
+constexpr u32 STAGE = DEPTH * SLOT + SETS * LIMB_WORDS;
 constexpr u32 STAGES = 3;
-// Words of the sums of 16 samples, by which a warp hands them over.
-constexpr u32 PART = 16 * DIGIT_LANES;
+// Words of the sums of 16 entries, by which a warp hands them over.
+constexpr u32 PART = 16 * TILE_LIMBS;
 static_assert(WARPS * PART <= STAGES * STAGE, "sums take the place of stages");
 
-// Sums of eight tiles of 8 samples by four of 16 lanes.
-typedef i32 Sums[8][DIGIT_LANES / 16][4];
+// Sums of eight tiles of 8 entries by four of 16 limbs.
+typedef i32 Sums[8][TILE_LIMBS / 16][4];
 
 // What a block multiplies: rows from `first` on, and words of them.
 struct Work {
@@ -64,7 +64,7 @@ struct Work {
 DEVICE u32 slot(u32 row) { return row / 16 * 16 + row / 2 % 2 * 8 + row / 4 % 4 * 2 + row % 2; }
 
 // Starts one thread's share of the copies of a stage, from row `first` on.
-DEVICE void fetch(u32* stage, const Work& work, u32 first, const DigitColumns& columns, const Params& params) {
+DEVICE void fetch(u32* stage, const Work& work, u32 first, const LimbColumns& columns, const Params& params) {
 #pragma unroll
     for (u32 i = 0; i < DEPTH * WARPS; i += THREADS) {
         u32 down = (i + threadIdx.x) / WARPS;
@@ -75,17 +75,17 @@ DEVICE void fetch(u32* stage, const Work& work, u32 first, const DigitColumns& c
         const u32* from = work.packed + (inside ? params.packed0 + row * params.words + params.word0 + word : 0);
         copy_async16(stage + slot(down) * SLOT + across, from, inside ? 16 : 0);
     }
-    u32 width = SETS * params.lanes;
+    u32 width = SETS * params.row_limbs;
     const u32* weights = work.weights + params.weights0 + first / 4 * width;
     for (u32 set = 0; set < SETS; set++) {
-        fetch_digits<THREADS, DEPTH / 4, 1, SLICES>(stage + DEPTH * SLOT + set * DIGIT_WORDS, weights + set * params.lanes, width,
+        fetch_limbs<THREADS, DEPTH / 4, 1, LIMBS>(stage + DEPTH * SLOT + set * LIMB_WORDS, weights + set * params.row_limbs, width,
                                             div_ceil(work.end - first, 4), columns);
     }
 }
 
 // Adds the products of 32 rows; `bytes[i]` has of four rows the thread's byte i % 2 of a 16-bit cell, where i / 2 is which
-// of its two fours. `digits`: the thread's part of the digits.
-template <u32 TILES> DEVICE void multiply_rows(Sums& sums, const u32 (&bytes)[4], u32 mask, const u32* digits) {
+// of its two fours. `limbs`: the thread's part of the limbs.
+template <u32 TILES> DEVICE void multiply_rows(Sums& sums, const u32 (&bytes)[4], u32 mask, const u32* limbs) {
     u32 codes[8][2];
 #pragma unroll
     for (u32 i = 0; i < 8; i++) {
@@ -95,7 +95,7 @@ template <u32 TILES> DEVICE void multiply_rows(Sums& sums, const u32 (&bytes)[4]
 #pragma unroll
     for (u32 p = 0; p < TILES; p++) {
         u32 own[4];
-        load_digits(own, digits + 16 * p, digits + digit_row<1>(4) + 16 * p);
+        load_limbs(own, limbs + 16 * p, limbs + limb_row<1>(4) + 16 * p);
 #pragma unroll
         for (u32 i = 0; i < 8; i++) mma_s8s8(sums[i][p], own, codes[i]);
     }
@@ -105,7 +105,7 @@ template <u32 TILES> DEVICE void multiply_rows(Sums& sums, const u32 (&bytes)[4]
 template <u32 TILES> DEVICE void multiply(Sums& sums, const u32* stage) {
     u32 lane = threadIdx.x % WARP;
     const u32* cells = stage + lane * SLOT + 4 * (threadIdx.x / WARP);
-    const u32* digits = stage + DEPTH * SLOT + digit_row<1>(lane % 4) + 2 * (lane / 4);
+    const u32* limbs = stage + DEPTH * SLOT + limb_row<1>(lane % 4) + 2 * (lane / 4);
     // Each thread names one row.
 #pragma unroll
     for (u32 step = 0; step < DEPTH / WARP; step++) {
@@ -113,7 +113,7 @@ template <u32 TILES> DEVICE void multiply(Sums& sums, const u32* stage) {
         load_matrix_x4_trans(pairs, cells + step * WARP * SLOT);
         u32 bytes[4] = {byte_permute(pairs[0], pairs[1], 0x6420), byte_permute(pairs[0], pairs[1], 0x7531),
                         byte_permute(pairs[2], pairs[3], 0x6420), byte_permute(pairs[2], pairs[3], 0x7531)};
-        const u32* fours = digits + digit_row<1>(step * WARP / 4);
+        const u32* fours = limbs + limb_row<1>(step * WARP / 4);
         if constexpr (MISSING == 1) {
             u32 masks[4];
 #pragma unroll
@@ -122,7 +122,7 @@ template <u32 TILES> DEVICE void multiply(Sums& sums, const u32* stage) {
                 bytes[i] ^= 3 * masks[i];
             }
             if (warp_any((masks[0] | masks[1] | masks[2] | masks[3]) != 0)) {
-                multiply_rows<TILES>(sums, masks, 0x01010101u, fours + DIGIT_WORDS);
+                multiply_rows<TILES>(sums, masks, 0x01010101u, fours + LIMB_WORDS);
             }
         }
         multiply_rows<TILES>(sums, bytes, 0x03030303u, fours);
@@ -131,7 +131,7 @@ template <u32 TILES> DEVICE void multiply(Sums& sums, const u32* stage) {
 
 // The sums of a pass over the block's rows.
 template <u32 TILES>
-DEVICE void accumulate(Sums& sums, u32* stages, const Work& work, const DigitColumns& columns, const Params& params) {
+DEVICE void accumulate(Sums& sums, u32* stages, const Work& work, const LimbColumns& columns, const Params& params) {
     // Rows that are in their place follow those that are on their way.
     constexpr u32 AHEAD = (STAGES - 1) * DEPTH;
 #pragma unroll 1
@@ -148,19 +148,19 @@ DEVICE void accumulate(Sums& sums, u32* stages, const Work& work, const DigitCol
     }
 }
 
-// Adds a warp's sums to those of all blocks, from sample `sample` on: those of tiles `tile` and `tile` + 1, of which each
-// has one of eight samples that follow one another.
-DEVICE void add(u64* sums, const u32* part, u32 sample, u32 tile, const DigitColumns& columns, u32 samples, u32 shift) {
+// Adds a warp's sums to those of all blocks, from entry `entry` on: those of tiles `tile` and `tile` + 1, of which each
+// has one of eight entries that follow one another.
+DEVICE void add(u64* sums, const u32* part, u32 entry, u32 tile, const LimbColumns& columns, u32 entries, u32 shift) {
 #pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 16 * columns.count; i += WARP) {
         u32 row = i / columns.count;
         u32 column = i - row * columns.count;
-        u32 at = sample + row % 8 * 8 + tile + row / 8;
-        const u32* slices = part + row * DIGIT_LANES + column;
-        i64 sum = (i32)slices[0];
+        u32 at = entry + row % 8 * 8 + tile + row / 8;
+        const u32* limbs = part + row * TILE_LIMBS + column;
+        i64 sum = (i32)limbs[0];
 #pragma unroll
-        for (u32 t = 1; t < SLICES; t++) sum += (i64)(i32)slices[t * columns.width] * (1 << (8 * t));
-        if (at < samples) add_atomic(sums + at * columns.all + columns.first + column, (u64)sum << shift);
+        for (u32 t = 1; t < LIMBS; t++) sum += (i64)(i32)limbs[t * columns.width] * (1 << (8 * t));
+        if (at < entries) add_atomic(sums + at * columns.all + columns.first + column, (u64)sum << shift);
     }
 }
 
@@ -178,9 +178,9 @@ KERNEL(packed_adjoint, THREADS, BLOCKS)(const u32* __restrict__ packed, const u3
     Work work = {packed, weights, first_row, end, first_word};
     u32 warp = threadIdx.x / WARP;
     for (u32 first = 0; first < params.columns;) {
-        DigitColumns pass = digit_columns<SLICES>(params.columns, first);
+        LimbColumns pass = limb_columns<LIMBS>(params.columns, first);
         Sums own = {};
-        switch (digit_tiles<SLICES>(pass)) {
+        switch (limb_tiles<LIMBS>(pass)) {
         case 1:
         case 2: accumulate<2>(own, stages, work, pass, params); break;
         case 3: accumulate<3>(own, stages, work, pass, params); break;
@@ -199,7 +199,7 @@ KERNEL(packed_adjoint, THREADS, BLOCKS)(const u32* __restrict__ packed, const u3
                 }
             }
             __syncthreads();
-            add((u64*)(sums + params.sums0), part, 16 * first_word + 64 * warp, i, pass, params.samples, params.shift);
+            add((u64*)(sums + params.sums0), part, 16 * first_word + 64 * warp, i, pass, params.entries, params.shift);
         }
         // The next pass's stages take the place of the sums.
         __syncthreads();

@@ -1,11 +1,11 @@
-// Packed rows times digits: y = s (sum g x - mean sum x) over what is not missing, or the digits of s y and of mean s y.
+// Packed rows times limbs: y = s (sum g x - mean sum x) over what is not missing, or the limbs of s y and of mean s y.
 // Grid: linear, one block per TILE rows.
-// Bindings: 0 packed (rows, words) read; 1 xs (4 words, lanes) read; 2 table (rows, 2) of mean, s, f32 read; 3 columns (columns, 2) of total, factor, f32 read; 4 out write; 5 params.
-// Constants: TILE; MISSING whether code 3 occurs; DIGITS whether out is (rows / 4, sets lanes) digits, else (rows, columns) f32.
-// Hardware: a warp makes 32 rows of 64 lanes by products of 16 x 32 x 8 bytes, digits first. What a thread loads of a row, 16
+// Bindings: 0 packed (rows, words) read; 1 xs (4 words, row limbs) read; 2 table (rows, 2) of mean, s, f32 read; 3 columns (columns, 2) of total, factor, f32 read; 4 out write; 5 params.
+// Constants: TILE; MISSING whether code 3 occurs; AS_LIMBS whether out is (rows / 4, sets row limbs) limbs, else (rows, columns) f32.
+// Hardware: a warp makes 32 rows of 64 limbs by products of 16 x 32 x 8 bytes, limbs first. What a thread loads of a row, 16
 // bytes, is its own part of both operands' order, so that a shift and a mask decode it where it is needed; 16 loads of 8
 // bytes from shared memory and 14 such operations then serve 32 products, which take several times as long. A block of 256
-// rows reads as many bytes of digits, from the L2 cache, as of packed rows; with 64 rows those would take longer than the
+// rows reads as many bytes of limbs, from the L2 cache, as of packed rows; with 64 rows those would take longer than the
 // products. The next 64 quads are copied in the background, and the next words of the rows are on their way, while 64
 // quads are multiplied. Missing codes have sums of their own, and products only where a warp meets one in a word of its
 // rows.
@@ -16,7 +16,7 @@ struct Params {
     u32 rows;
     u32 words;
     u32 columns;
-    u32 lanes;
+    u32 row_limbs;
     u32 packed0;
     u32 table0;
     u32 out0;
@@ -25,22 +25,22 @@ struct Params {
 
 constexpr u32 TILE = 64;
 constexpr u32 MISSING = 0;
-constexpr u32 DIGITS = 0;
+constexpr u32 AS_LIMBS = 0;
 
 constexpr u32 THREADS = TILE;
 // Sums take 64 registers, which leaves room for two large blocks; 0: as many as there are.
 constexpr u32 BLOCKS = TILE == 256 && MISSING == 0 ? 2 : 0;
-// Words of a row that a block holds at once: 4 of each thread of a group of four. A quad of digits is a row of their tile.
+// Words of a row that a block holds at once: 4 of each thread of a group of four. A quad of limbs is a row of their tile.
 constexpr u32 CHUNK = 16;
 constexpr u32 SPAN = 4 * CHUNK / 4;
-constexpr u32 SLICE = DIGIT_TILE<4 * CHUNK, SPAN>;
+constexpr u32 STAGE = LIMB_TILE<4 * CHUNK, SPAN>;
 constexpr u32 SETS = 1 + MISSING;
 // Words of the sums of 8 rows, by which a warp hands them over.
-constexpr u32 PART = 8 * DIGIT_LANES;
-static_assert(THREADS / WARP * SETS * PART <= 2 * SLICE, "sums take the place of digits");
+constexpr u32 PART = 8 * TILE_LIMBS;
+static_assert(THREADS / WARP * SETS * PART <= 2 * STAGE, "sums take the place of limbs");
 
-// Sums of four tiles of 8 rows by four of 16 lanes.
-typedef i32 Sums[4][DIGIT_LANES / 16][4];
+// Sums of four tiles of 8 rows by four of 16 limbs.
+typedef i32 Sums[4][TILE_LIMBS / 16][4];
 
 // Half of the thread's part of the chunk at `word`: of 16 bytes of `row`, and of the rows 8, 16 and 24 further on. Zeros
 // beyond the rows.
@@ -56,7 +56,7 @@ DEVICE void load_rows(uint2 (&held)[4], const u32* packed, u32 row, u32 word, u3
 
 // The same of words without code 3; ANY: some codes are missing, as `masks` says.
 template <u32 TILES, bool ANY>
-DEVICE void multiply_word(Sums& sums, Sums& absent, const u32 (&words)[4], const u32 (&masks)[4], const u32* digits) {
+DEVICE void multiply_word(Sums& sums, Sums& absent, const u32 (&words)[4], const u32 (&masks)[4], const u32* limbs) {
 #pragma unroll
     for (u32 quad = 0; quad < 4; quad += 2) {
         u32 codes[4][2];
@@ -72,8 +72,8 @@ DEVICE void multiply_word(Sums& sums, Sums& absent, const u32 (&words)[4], const
 #pragma unroll
         for (u32 p = 0; p < TILES; p++) {
             u32 own[4];
-            const u32* first = digits + quad * DIGIT_LANES + 16 * p;
-            load_digits(own, first, first + DIGIT_LANES);
+            const u32* first = limbs + quad * TILE_LIMBS + 16 * p;
+            load_limbs(own, first, first + TILE_LIMBS);
 #pragma unroll
             for (u32 i = 0; i < 4; i++) {
                 mma_s8s8(sums[i][p], own, codes[i]);
@@ -83,8 +83,8 @@ DEVICE void multiply_word(Sums& sums, Sums& absent, const u32 (&words)[4], const
     }
 }
 
-// Adds the products of one word of each of the thread's rows; `digits`: the thread's part of its slice.
-template <u32 TILES> DEVICE void multiply(Sums& sums, Sums& absent, u32 (&words)[4], const u32* digits) {
+// Adds the products of one word of each of the thread's rows; `limbs`: the thread's part of its stage.
+template <u32 TILES> DEVICE void multiply(Sums& sums, Sums& absent, u32 (&words)[4], const u32* limbs) {
     u32 masks[4] = {};
     if constexpr (MISSING == 1) {
 #pragma unroll
@@ -93,34 +93,34 @@ template <u32 TILES> DEVICE void multiply(Sums& sums, Sums& absent, u32 (&words)
             words[i] ^= 3 * masks[i];
         }
         if (warp_any((masks[0] | masks[1] | masks[2] | masks[3]) != 0)) {
-            multiply_word<TILES, true>(sums, absent, words, masks, digits);
+            multiply_word<TILES, true>(sums, absent, words, masks, limbs);
             return;
         }
     }
-    multiply_word<TILES, false>(sums, absent, words, masks, digits);
+    multiply_word<TILES, false>(sums, absent, words, masks, limbs);
 }
 
 // The sums of a pass over the rows, of which `row` is the thread's first one.
 template <u32 TILES>
-DEVICE void accumulate(Sums& sums, Sums& absent, const u32* packed, u32 row, u32* slices, const u32* xs,
-                       const DigitColumns& columns, const Params& params) {
+DEVICE void accumulate(Sums& sums, Sums& absent, const u32* packed, u32 row, u32* stages, const u32* xs,
+                       const LimbColumns& columns, const Params& params) {
     u32 lane = threadIdx.x % WARP;
-    u32 own = digit_row<SPAN>(lane % 4 * SPAN) + 2 * (lane / 4);
+    u32 own = limb_row<SPAN>(lane % 4 * SPAN) + 2 * (lane / 4);
     uint2 next[2][4];
-    fetch_digits<THREADS, 4 * CHUNK, SPAN>(slices, xs, params.lanes, 4 * params.words, columns);
+    fetch_limbs<THREADS, 4 * CHUNK, SPAN>(stages, xs, params.row_limbs, 4 * params.words, columns);
     copy_commit();
     load_rows(next[0], packed, row, 0, 0, params);
     load_rows(next[1], packed, row, 0, 1, params);
 #pragma unroll 1
     for (u32 word = 0; word < params.words; word += CHUNK) {
-        // The slice is in its place; the other one is free, since all have read it.
+        // The stage is in its place; the other one is free, since all have read it.
         copy_wait<0>();
         __syncthreads();
-        u32* slice = slices + word / CHUNK % 2 * SLICE;
+        u32* stage = stages + word / CHUNK % 2 * STAGE;
         u32 after = word + CHUNK;
         if (after < params.words) {
-            fetch_digits<THREADS, 4 * CHUNK, SPAN>(slices + after / CHUNK % 2 * SLICE, xs + 4 * after * params.lanes,
-                                                   params.lanes, 4 * (params.words - after), columns);
+            fetch_limbs<THREADS, 4 * CHUNK, SPAN>(stages + after / CHUNK % 2 * STAGE, xs + 4 * after * params.row_limbs,
+                                                   params.row_limbs, 4 * (params.words - after), columns);
             copy_commit();
         }
         // By halves, so that less is held at once.
@@ -133,14 +133,14 @@ DEVICE void accumulate(Sums& sums, Sums& absent, const u32* packed, u32 row, u32
                 held[1][i] = next[half][i].y;
             }
             load_rows(next[half], packed, row, after, half, params);
-            const u32* quads = slice + own + 8 * half * DIGIT_LANES;
+            const u32* quads = stage + own + 8 * half * TILE_LIMBS;
             multiply<TILES>(sums, absent, held[0], quads);
-            multiply<TILES>(sums, absent, held[1], quads + 4 * DIGIT_LANES);
+            multiply<TILES>(sums, absent, held[1], quads + 4 * TILE_LIMBS);
         }
     }
 }
 
-// The number that three sums of digits stand for. Products with 256 are exact, fused or not.
+// The number that three sums of limbs stand for. Products with 256 are exact, fused or not.
 DEVICE float join(const u32* sums, u32 width) {
     return ((float)(i32)sums[2 * width] * 256.0f + (float)(i32)sums[width]) * 256.0f + (float)(i32)sums[0];
 }
@@ -151,9 +151,9 @@ DEVICE float standardized(const u32* sums, float2 row, float total, u32 width) {
     return (join(sums, width) - rounded_product(row.x, present)) * row.y;
 }
 
-// The digits of the nearest whole number, in the lower three bytes. A byte of -128 to 127 differs from that of the number
+// The limbs of the nearest whole number, in the lower three bytes. A byte of -128 to 127 differs from that of the number
 // plus 128 in each byte by its highest bit.
-DEVICE u32 digits_of(float weight) {
+DEVICE u32 limbs_of(float weight) {
     float multiple = fminf(fmaxf(rintf(weight), -8355711.0f), 8355711.0f);
     return (u32)((i32)multiple + 0x808080) ^ 0x808080u;
 }
@@ -172,84 +172,84 @@ struct Results {
 };
 
 // y of a warp's 8 rows from `row` on.
-DEVICE void store_numbers(const Results& results, const u32* part, u32 row, const DigitColumns& columns, u32 rows) {
+DEVICE void store_numbers(const Results& results, const u32* part, u32 row, const LimbColumns& columns, u32 rows) {
 #pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 8 * columns.count; i += WARP) {
         u32 down = i / columns.count;
         u32 column = i - down * columns.count;
         if (row + down >= rows) return;
         float2 term = results.terms[columns.first + column];
-        const u32* sums = part + down * DIGIT_LANES + column;
+        const u32* sums = part + down * TILE_LIMBS + column;
         float y = standardized(sums, results.table[row + down], term.x, columns.width);
         results.out[(row + down) * columns.all + columns.first + column] = float_bits(y * term.y);
     }
 }
 
-// The digits of w and of mean w of a warp's 8 rows from `row` on, four to a word.
-DEVICE void store_digits(const Results& results, const u32* part, u32 row, const DigitColumns& columns, const Params& params) {
+// The limbs of w and of mean w of a warp's 8 rows from `row` on, four to a word.
+DEVICE void store_limbs(const Results& results, const u32* part, u32 row, const LimbColumns& columns, const Params& params) {
 #pragma unroll 1
     for (u32 i = threadIdx.x % WARP; i < 2 * columns.count; i += WARP) {
         u32 down = i / columns.count * 4;
         u32 column = i % columns.count;
         if (row + down >= params.rows) return;
         float2 term = results.terms[columns.first + column];
-        u32 digits[SETS][4] = {};
+        u32 limbs[SETS][4] = {};
 #pragma unroll
         for (u32 k = 0; k < 4; k++) {
             if (row + down + k < params.rows) {
                 float2 scales = results.table[row + down + k];
-                const u32* sums = part + (down + k) * DIGIT_LANES + column;
+                const u32* sums = part + (down + k) * TILE_LIMBS + column;
                 float weight = standardized(sums, scales, term.x, columns.width) * scales.y * term.y;
-                digits[0][k] = digits_of(weight);
-                if constexpr (MISSING == 1) digits[1][k] = digits_of(weight * scales.x);
+                limbs[0][k] = limbs_of(weight);
+                if constexpr (MISSING == 1) limbs[1][k] = limbs_of(weight * scales.x);
             }
         }
-        u32* place = results.out + (row + down) / 4 * SETS * params.lanes + columns.first + column;
+        u32* place = results.out + (row + down) / 4 * SETS * params.row_limbs + columns.first + column;
 #pragma unroll
         for (u32 set = 0; set < SETS; set++) {
 #pragma unroll
-            for (u32 slice = 0; slice < 3; slice++) {
-                place[set * params.lanes + slice * columns.all] = byte_of_each(digits[set], slice);
+            for (u32 limb = 0; limb < 3; limb++) {
+                place[set * params.row_limbs + limb * columns.all] = byte_of_each(limbs[set], limb);
             }
         }
     }
 }
 
-// Zeros in the lanes beyond those of the columns.
+// Zeros in the limbs beyond those of the columns.
 DEVICE void clear_padding(u32* out, u32 first_row, const Params& params) {
-    u32 padding = params.lanes - 3 * params.columns;
+    u32 padding = params.row_limbs - 3 * params.columns;
 #pragma unroll 1
     for (u32 i = threadIdx.x; i < TILE / 4 * SETS * padding; i += THREADS) {
         // The set of four rows.
         u32 set = i / padding;
         if (first_row + set / SETS * 4 >= params.rows) return;
-        out[(first_row / 4 * SETS + set) * params.lanes + 3 * params.columns + i - set * padding] = 0;
+        out[(first_row / 4 * SETS + set) * params.row_limbs + 3 * params.columns + i - set * padding] = 0;
     }
 }
 
 KERNEL(packed_apply, THREADS, BLOCKS)(const u32* __restrict__ packed, const u32* __restrict__ xs, const float* __restrict__ table, const float* __restrict__ columns, u32* __restrict__ out, Params params) {
-    SHARED(u32, slices, 2 * SLICE);
-    SHARED(DigitColumns, pass, 1);
+    SHARED(u32, stages, 2 * STAGE);
+    SHARED(LimbColumns, pass, 1);
     u32 block = linear_block();
     // Not by the first row, which may wrap in the last blocks of a folded grid.
     if (block > (params.rows - 1) / TILE) return;
     u32 warp = threadIdx.x / WARP;
     // A warp has as many rows as threads; a thread has those that its operands have.
     u32 row = block * TILE + warp * WARP + threadIdx.x % WARP / 4;
-    if constexpr (DIGITS == 1) clear_padding(out + params.out0, block * TILE, params);
+    if constexpr (AS_LIMBS == 1) clear_padding(out + params.out0, block * TILE, params);
     for (u32 first = 0; first < params.columns;) {
         // In shared memory, since registers are few.
-        if (threadIdx.x == 0) *pass = digit_columns(params.columns, first);
+        if (threadIdx.x == 0) *pass = limb_columns(params.columns, first);
         __syncthreads();
         Sums sums = {};
         Sums absent = {};
-        switch (digit_tiles(*pass)) {
+        switch (limb_tiles(*pass)) {
         case 1:
-        case 2: accumulate<2>(sums, absent, packed, row, slices, xs, *pass, params); break;
-        case 3: accumulate<3>(sums, absent, packed, row, slices, xs, *pass, params); break;
-        default: accumulate<4>(sums, absent, packed, row, slices, xs, *pass, params);
+        case 2: accumulate<2>(sums, absent, packed, row, stages, xs, *pass, params); break;
+        case 3: accumulate<3>(sums, absent, packed, row, stages, xs, *pass, params); break;
+        default: accumulate<4>(sums, absent, packed, row, stages, xs, *pass, params);
         }
-        u32* part = slices + warp * SETS * PART;
+        u32* part = stages + warp * SETS * PART;
 #pragma unroll 1
         for (u32 i = 0; i < 4; i++) {
             __syncthreads();
@@ -264,7 +264,7 @@ KERNEL(packed_apply, THREADS, BLOCKS)(const u32* __restrict__ packed, const u32*
             __syncthreads();
             u32 first_row = row - threadIdx.x % WARP / 4 + 8 * i;
             Results results = {(const float2*)(table + params.table0), (const float2*)columns, out + params.out0};
-            if constexpr (DIGITS == 1) store_digits(results, part, first_row, *pass, params);
+            if constexpr (AS_LIMBS == 1) store_limbs(results, part, first_row, *pass, params);
             else store_numbers(results, part, first_row, *pass, params.rows);
         }
         first = pass->first + pass->width;

@@ -1,7 +1,7 @@
-// Adds what missing codes come to, less what a product that took them for 3 added: sums[sample, column] += 64-bit integers.
+// Adds what missing codes come to, less what a product that took them for 3 added: sums[entry, column] += 64-bit integers.
 // Grid: linear, one block per TILE words and depth rows.
-// Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, 2 lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
-// Constants: TILE; SLICES digits of a weight, 2 or 3.
+// Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, 2 row limbs) read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
+// Constants: TILE; LIMBS of a weight, 2 or 3.
 // Hardware: for few missing codes, where reading the rows is most of the time. A warp takes the words of one row, which its
 // threads read beside one another, all at once. Where one is missing each thread makes the number of one column, for all
 // missing codes of these words; their threads add to neighbouring sums, by 64-bit additions in the L2 cache.
@@ -11,9 +11,9 @@
 struct Params {
     u32 rows;
     u32 words;
-    u32 samples;
+    u32 entries;
     u32 columns;
-    u32 lanes;
+    u32 row_limbs;
     u32 word0;
     u32 word_count;
     u32 depth;
@@ -24,7 +24,7 @@ struct Params {
 };
 
 constexpr u32 TILE = 128;
-constexpr u32 SLICES = 3;
+constexpr u32 LIMBS = 3;
 
 constexpr u32 WARPS = 4;
 // Words of a thread.
@@ -40,11 +40,11 @@ DEVICE u32 warp_or(u32 bits) {
     return bits;
 }
 
-// The number that a row's digits of a column make; `digits`: the words of its four rows.
-DEVICE i32 number(const u32* digits, u32 row, u32 columns) {
+// The number that a row's limbs of a column make; `limbs`: the words of its four rows.
+DEVICE i32 number(const u32* limbs, u32 row, u32 columns) {
     i32 sum = 0;
 #pragma unroll
-    for (u32 t = 0; t < SLICES; t++) sum += (i32)(i8)(digits[t * columns] >> (8 * (row % 4))) * (1 << (8 * t));
+    for (u32 t = 0; t < LIMBS; t++) sum += (i32)(i8)(limbs[t * columns] >> (8 * (row % 4))) * (1 << (8 * t));
     return sum;
 }
 
@@ -55,8 +55,8 @@ DEVICE void add_terms(u64* sums, u32 found, u32 word, u32 column, u64 term, cons
     for (u32 threads = warp_or((u32)(found != 0) << lane); threads != 0; threads &= threads - 1) {
         u32 from = lowest(threads);
         for (u32 mask = warp_or(lane == from ? found : 0); mask != 0; mask &= mask - 1) {
-            u32 sample = 16 * (word + from) + lowest(mask) / 2;
-            if (sample < params.samples && column < params.columns) add_atomic(sums + sample * params.columns + column, term);
+            u32 entry = 16 * (word + from) + lowest(mask) / 2;
+            if (entry < params.entries && column < params.columns) add_atomic(sums + entry * params.columns + column, term);
         }
     }
 }
@@ -84,12 +84,12 @@ KERNEL(packed_missing, WARPS * WARP)(const u32* __restrict__ packed, const u32* 
             some |= found[i];
         }
         if (!warp_any(some != 0)) continue;
-        const u32* digits = weights + params.weights0 + row / 4 * 2 * params.lanes;
+        const u32* limbs = weights + params.weights0 + row / 4 * 2 * params.row_limbs;
         for (u32 first = 0; first < params.columns; first += WARP) {
             u32 column = first + lane;
             i32 term = 0;
             if (column < params.columns) {
-                term = number(digits + params.lanes + column, row, params.columns) - 3 * number(digits + column, row, params.columns);
+                term = number(limbs + params.row_limbs + column, row, params.columns) - 3 * number(limbs + column, row, params.columns);
             }
 #pragma unroll
             for (u32 i = 0; i < OWN; i++) {

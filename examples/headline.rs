@@ -25,9 +25,9 @@ impl LinearMap for Timed<'_> {
         self.0.shape()
     }
 
-    fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+    fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let started = Instant::now();
-        let product = self.0.gram(x, pass)?;
+        let product = self.0.apply_normal(x, pass)?;
         self.1.borrow_mut().push(started.elapsed().as_secs_f64());
         Ok(product)
     }

@@ -1,14 +1,14 @@
-// Adds codes times digits, and missing times the second set of digits, over rows: sums[sample, column] += 64-bit integers.
+// Adds codes times limbs, and missing times the second set of limbs, over rows: sums[entry, column] += 64-bit integers.
 // Grid: linear, one workgroup per TILE words and depth rows; those of the same words add to the same sums.
-// Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
-// Constants: TILE; MISSING whether code 3 occurs: two sets of digits; SLICES digits of a weight, at most 3.
+// Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, sets row limbs) read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
+// Constants: TILE; MISSING whether code 3 occurs: two sets of limbs; LIMBS of a weight, at most 3.
 
 struct Params {
     rows: u32,
     words: u32,
-    samples: u32,
+    entries: u32,
     columns: u32,
-    lanes: u32,
+    row_limbs: u32,
     word0: u32,
     word_count: u32,
     depth: u32,
@@ -25,13 +25,13 @@ struct Params {
 
 const TILE: u32 = 4u;
 const MISSING: u32 = 0u;
-const SLICES: u32 = 3u;
+const LIMBS: u32 = 3u;
 
 // Words that a workgroup has at once.
 const PART: u32 = 4u;
 
-// Four rows make a word for each sample: a byte each. An invocation sums 4 samples, those of a byte of a word, and 4 columns
-// with all three slices of them: 4 vec4 loads for 48 products of four bytes. Neighbours take the next samples, so that whole
+// Four rows make a word for each entry: a byte each. An invocation sums 4 entries, those of a byte of a word, and 4 columns
+// with all three limbs of them: 4 vec4 loads for 48 products of four bytes. Neighbours take the next entries, so that whole
 // subgroups have nothing to do where columns are few.
 const FOURS: u32 = 4u * PART;
 // Four columns each; what a workgroup does at once.
@@ -43,13 +43,13 @@ const DEPTH: u32 = 16u / SETS;
 // Where no code is missing these take no room.
 const MASKS: u32 = 1u + MISSING * (DEPTH * FOURS - 1u);
 
-// [4 rows][4 samples]: codes, 0 where missing, and 1 where missing: 4 KiB, or 2 KiB each.
+// [4 rows][4 entries]: codes, 0 where missing, and 1 where missing: 4 KiB, or 2 KiB each.
 var<workgroup> codes: array<vec4<u32>, DEPTH * FOURS>;
 var<workgroup> masks: array<vec4<u32>, MASKS>;
 // [4 rows][word]: whether a code is missing.
 var<workgroup> some_missing: array<u32, DEPTH * PART>;
-// [4 rows][set][slice][4 columns]: digits, 6 KiB at most.
-var<workgroup> digits: array<vec4<u32>, DEPTH * SETS * SLICES * SLOTS>;
+// [4 rows][set][limb][4 columns]: limbs, 6 KiB at most.
+var<workgroup> limbs: array<vec4<u32>, DEPTH * SETS * LIMBS * SLOTS>;
 
 fn load_word(row: u32, end: u32, word: u32) -> u32 {
     if row >= end {
@@ -91,41 +91,41 @@ fn load_codes(row0: u32, end: u32, word0: u32, lane: u32) {
     }
 }
 
-fn load_digits(row0: u32, end: u32, first_column: u32, lane: u32) {
-    for (var i = lane; i < DEPTH * SETS * SLICES * SLOTS; i += WG) {
+fn load_limbs(row0: u32, end: u32, first_column: u32, lane: u32) {
+    for (var i = lane; i < DEPTH * SETS * LIMBS * SLOTS; i += WG) {
         let column = first_column + 4u * (i % SLOTS);
-        let slice = i / SLOTS % SLICES;
-        let of_set = i / (SLICES * SLOTS) % SETS;
-        let row = row0 + 4u * (i / (SETS * SLICES * SLOTS));
-        let start = params.weights0 + (row / 4u * SETS + of_set) * params.lanes + slice * params.columns;
+        let limb = i / SLOTS % LIMBS;
+        let of_set = i / (LIMBS * SLOTS) % SETS;
+        let row = row0 + 4u * (i / (SETS * LIMBS * SLOTS));
+        let start = params.weights0 + (row / 4u * SETS + of_set) * params.row_limbs + limb * params.columns;
         var words = vec4<u32>();
         for (var j = 0u; j < 4u && column + j < params.columns && row < end; j++) {
             words[j] = weights[start + column + j];
         }
-        digits[i] = words;
+        limbs[i] = words;
     }
 }
 
-// [sample][slice], by constant indices, which keeps the sums in registers.
-fn add_products(totals: ptr<function, array<vec4<i32>, 12>>, samples: vec4<u32>, place: u32) {
-    let low = digits[place];
-    (*totals)[0] += dots(samples.x, low);
-    (*totals)[3] += dots(samples.y, low);
-    (*totals)[6] += dots(samples.z, low);
-    (*totals)[9] += dots(samples.w, low);
-    if SLICES > 1u {
-        let middle = digits[place + SLOTS];
-        (*totals)[1] += dots(samples.x, middle);
-        (*totals)[4] += dots(samples.y, middle);
-        (*totals)[7] += dots(samples.z, middle);
-        (*totals)[10] += dots(samples.w, middle);
+// [entry][limb], by constant indices, which keeps the sums in registers.
+fn add_products(totals: ptr<function, array<vec4<i32>, 12>>, entries: vec4<u32>, place: u32) {
+    let low = limbs[place];
+    (*totals)[0] += dots(entries.x, low);
+    (*totals)[3] += dots(entries.y, low);
+    (*totals)[6] += dots(entries.z, low);
+    (*totals)[9] += dots(entries.w, low);
+    if LIMBS > 1u {
+        let middle = limbs[place + SLOTS];
+        (*totals)[1] += dots(entries.x, middle);
+        (*totals)[4] += dots(entries.y, middle);
+        (*totals)[7] += dots(entries.z, middle);
+        (*totals)[10] += dots(entries.w, middle);
     }
-    if SLICES > 2u {
-        let high = digits[place + 2u * SLOTS];
-        (*totals)[2] += dots(samples.x, high);
-        (*totals)[5] += dots(samples.y, high);
-        (*totals)[8] += dots(samples.z, high);
-        (*totals)[11] += dots(samples.w, high);
+    if LIMBS > 2u {
+        let high = limbs[place + 2u * SLOTS];
+        (*totals)[2] += dots(entries.x, high);
+        (*totals)[5] += dots(entries.y, high);
+        (*totals)[8] += dots(entries.z, high);
+        (*totals)[11] += dots(entries.w, high);
     }
 }
 
@@ -148,12 +148,12 @@ fn add(i: u32, low: i32, middle: i32, high: i32) {
     }
 }
 
-fn store(sample: u32, column: u32, low: vec4<i32>, middle: vec4<i32>, high: vec4<i32>) {
-    if sample >= params.samples {
+fn store(entry: u32, column: u32, low: vec4<i32>, middle: vec4<i32>, high: vec4<i32>) {
+    if entry >= params.entries {
         return;
     }
     for (var j = 0u; j < 4u && column + j < params.columns; j++) {
-        add(params.sums0 + 2u * (sample * params.columns + column + j), low[j], middle[j], high[j]);
+        add(params.sums0 + 2u * (entry * params.columns + column + j), low[j], middle[j], high[j]);
     }
 }
 
@@ -166,25 +166,25 @@ fn multiply_part(word: u32, first: u32, end: u32, lane: u32) {
         var totals: array<vec4<i32>, 12>;
         for (var row0 = first; row0 < end; row0 += 4u * DEPTH) {
             load_codes(row0, end, params.word0 + word, lane);
-            load_digits(row0, end, first_column, lane);
+            load_limbs(row0, end, first_column, lane);
             workgroupBarrier();
             if column < params.columns {
                 for (var depth = 0u; depth < DEPTH; depth++) {
-                    let place = depth * SETS * SLICES * SLOTS + slot;
+                    let place = depth * SETS * LIMBS * SLOTS + slot;
                     add_products(&totals, codes[depth * FOURS + four], place);
                     if MISSING == 1u && some_missing[depth * PART + four / 4u] != 0u {
-                        add_products(&totals, masks[depth * FOURS + four], place + SLICES * SLOTS);
+                        add_products(&totals, masks[depth * FOURS + four], place + LIMBS * SLOTS);
                     }
                 }
             }
             workgroupBarrier();
         }
         if column < params.columns {
-            let sample = 16u * word + 4u * four;
-            store(sample, column, totals[0], totals[1], totals[2]);
-            store(sample + 1u, column, totals[3], totals[4], totals[5]);
-            store(sample + 2u, column, totals[6], totals[7], totals[8]);
-            store(sample + 3u, column, totals[9], totals[10], totals[11]);
+            let entry = 16u * word + 4u * four;
+            store(entry, column, totals[0], totals[1], totals[2]);
+            store(entry + 1u, column, totals[3], totals[4], totals[5]);
+            store(entry + 2u, column, totals[6], totals[7], totals[8]);
+            store(entry + 3u, column, totals[9], totals[10], totals[11]);
         }
     }
 }

@@ -1,13 +1,13 @@
-// Packed rows times digits: y = s (sum g x - mean sum x) over what is not missing, or the digits of s y and of mean s y.
+// Packed rows times limbs: y = s (sum g x - mean sum x) over what is not missing, or the limbs of s y and of mean s y.
 // Grid: linear, one workgroup per TILE rows.
-// Bindings: 0 packed (rows, words) read; 1 xs (4 words, lanes) read; 2 table (rows, 2) of mean, s, f32 read; 3 columns (columns, 2) of total, factor, f32 read; 4 out write; 5 params.
-// Constants: TILE; MISSING whether code 3 occurs; DIGITS whether out is (rows / 4, sets lanes) digits, else (rows, columns) f32.
+// Bindings: 0 packed (rows, words) read; 1 xs (4 words, row limbs) read; 2 table (rows, 2) of mean, s, f32 read; 3 columns (columns, 2) of total, factor, f32 read; 4 out write; 5 params.
+// Constants: TILE; MISSING whether code 3 occurs; AS_LIMBS whether out is (rows / 4, sets row limbs) limbs, else (rows, columns) f32.
 
 struct Params {
     rows: u32,
     words: u32,
     columns: u32,
-    lanes: u32,
+    row_limbs: u32,
     packed0: u32,
     table0: u32,
     out0: u32,
@@ -23,13 +23,13 @@ struct Params {
 
 const TILE: u32 = 64u;
 const MISSING: u32 = 0u;
-const DIGITS: u32 = 0u;
+const AS_LIMBS: u32 = 0u;
 
 // Rows that a workgroup has at once.
 const PART: u32 = 64u;
 
-// An invocation makes 4 rows of 4 columns with all three slices of them: 4 vec4 loads for 48 products of four bytes, and at
-// the end it holds what belongs to a number, and the four rows of a word of digits. Neighbours take the next rows, so that
+// An invocation makes 4 rows of 4 columns with all three limbs of them: 4 vec4 loads for 48 products of four bytes, and at
+// the end it holds what belongs to a number, and the four rows of a word of limbs. Neighbours take the next rows, so that
 // whole subgroups have nothing to do where columns are few.
 const FOURS: u32 = PART / 4u;
 // Four columns each; what a workgroup does at once.
@@ -46,8 +46,8 @@ var<workgroup> codes: array<vec4<u32>, QUADS * FOURS>;
 var<workgroup> masks: array<vec4<u32>, MASKS>;
 // [4 rows][word]: whether a code is missing.
 var<workgroup> some_missing: array<u32, FOURS * WORDS>;
-// [quad][slice][4 columns]: digits, 6 KiB.
-var<workgroup> digits: array<vec4<u32>, QUADS * 3u * SLOTS>;
+// [quad][limb][4 columns]: limbs, 6 KiB.
+var<workgroup> limbs: array<vec4<u32>, QUADS * 3u * SLOTS>;
 
 fn load_word(row: u32, word: u32) -> u32 {
     if row >= params.rows {
@@ -85,24 +85,24 @@ fn load_codes(first_row: u32, word0: u32, lane: u32) {
     }
 }
 
-fn load_digits(first_column: u32, quad0: u32, lane: u32) {
+fn load_limbs(first_column: u32, quad0: u32, lane: u32) {
     for (var i = lane; i < QUADS * 3u * SLOTS; i += WG) {
         let column = first_column + 4u * (i % SLOTS);
-        let slice = i / SLOTS % 3u;
-        let start = (quad0 + i / (3u * SLOTS)) * params.lanes + slice * params.columns;
+        let limb = i / SLOTS % 3u;
+        let start = (quad0 + i / (3u * SLOTS)) * params.row_limbs + limb * params.columns;
         var words = vec4<u32>();
         for (var j = 0u; j < 4u && column + j < params.columns; j++) {
             words[j] = xs[start + column + j];
         }
-        digits[i] = words;
+        limbs[i] = words;
     }
 }
 
-// [row][slice], by constant indices, which keeps the sums in registers.
+// [row][limb], by constant indices, which keeps the sums in registers.
 fn add_products(sums: ptr<function, array<vec4<i32>, 12>>, rows: vec4<u32>, place: u32) {
-    let low = digits[place];
-    let middle = digits[place + SLOTS];
-    let high = digits[place + 2u * SLOTS];
+    let low = limbs[place];
+    let middle = limbs[place + SLOTS];
+    let high = limbs[place + 2u * SLOTS];
     (*sums)[0] += dots(rows.x, low);
     (*sums)[1] += dots(rows.x, middle);
     (*sums)[2] += dots(rows.x, high);
@@ -128,7 +128,7 @@ fn widen(x: vec4<i32>) -> vec4<f32> {
     return rounded(vec4<f32>(x >> vec4(16u)) * 65536.0 + vec4<f32>(x & vec4(0xffff)));
 }
 
-// The numbers that sums of digits stand for. Products with powers of two are exact, fused or not.
+// The numbers that sums of limbs stand for. Products with powers of two are exact, fused or not.
 fn join(low: vec4<i32>, middle: vec4<i32>, high: vec4<i32>) -> vec4<f32> {
     return rounded(rounded(widen(high) * 256.0 + widen(middle)) * 256.0 + widen(low));
 }
@@ -147,7 +147,7 @@ fn standardized(row: vec2<f32>, sum: vec4<f32>, present: vec4<f32>) -> vec4<f32>
     return rounded(rounded(sum - rounded(row.x * present)) * row.y);
 }
 
-// Mean and factor of a row; 0 past the last, and so are its digits.
+// Mean and factor of a row; 0 past the last, and so are its limbs.
 fn table_row(row: u32) -> vec2<f32> {
     if row >= params.rows {
         return vec2<f32>();
@@ -165,41 +165,41 @@ fn store_values(row: u32, column: u32, values: vec4<f32>) {
     }
 }
 
-// Words of a row of digits.
+// Words of a row of limbs.
 fn width() -> u32 {
-    return (1u + MISSING) * params.lanes;
+    return (1u + MISSING) * params.row_limbs;
 }
 
-// The digits of whole numbers, in the lower three bytes. Bytes of -128 to 127 differ from those of the number plus 128 in
+// The limbs of whole numbers, in the lower three bytes. Bytes of -128 to 127 differ from those of the number plus 128 in
 // each by their highest bit.
 fn bytes(weights: vec4<f32>) -> vec4<u32> {
     let multiples = vec4<i32>(clamp(round(weights), vec4(-8355711.0), vec4(8355711.0)));
     return bitcast<vec4<u32>>(multiples + vec4(0x808080)) ^ vec4(0x808080u);
 }
 
-// The digits of four rows, each a vec4 of columns, as words, from `start` on for the first column.
-fn store_digits(start: u32, column: u32, a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32>) {
-    for (var slice = 0u; slice < 3u; slice++) {
-        let shift = vec4(8u * slice);
+// The limbs of four rows, each a vec4 of columns, as words, from `start` on for the first column.
+fn store_limbs(start: u32, column: u32, a: vec4<u32>, b: vec4<u32>, c: vec4<u32>, d: vec4<u32>) {
+    for (var limb = 0u; limb < 3u; limb++) {
+        let shift = vec4(8u * limb);
         let byte = vec4(0xffu);
         let words = ((a >> shift) & byte)
             | (((b >> shift) & byte) << vec4(8u))
             | (((c >> shift) & byte) << vec4(16u))
             | (((d >> shift) & byte) << vec4(24u));
         for (var j = 0u; j < 4u && column + j < params.columns; j++) {
-            out[start + slice * params.columns + column + j] = words[j];
+            out[start + limb * params.columns + column + j] = words[j];
         }
     }
 }
 
-// What pads a row of digits to whole lanes.
+// What pads a row of limbs to whole tiles.
 fn clear_padding(first_row: u32, lane: u32) {
-    let padding = params.lanes - 3u * params.columns;
+    let padding = params.row_limbs - 3u * params.columns;
     let each = (1u + MISSING) * padding;
     for (var i = lane; i < FOURS * each; i += WG) {
         let four = first_row / 4u + i / each;
         if 4u * four < params.rows {
-            let start = params.out0 + four * width() + i % each / padding * params.lanes;
+            let start = params.out0 + four * width() + i % each / padding * params.row_limbs;
             out[start + 3u * params.columns + i % padding] = 0u;
         }
     }
@@ -223,7 +223,7 @@ fn store(row: u32, column: u32, sums: array<vec4<i32>, 12>, absent: array<vec4<i
     let yb = standardized(b, join(sums[3], sums[4], sums[5]), present[1]);
     let yc = standardized(c, join(sums[6], sums[7], sums[8]), present[2]);
     let yd = standardized(d, join(sums[9], sums[10], sums[11]), present[3]);
-    if DIGITS == 0u {
+    if AS_LIMBS == 0u {
         store_values(row, column, ya * scale);
         store_values(row + 1u, column, yb * scale);
         store_values(row + 2u, column, yc * scale);
@@ -234,10 +234,10 @@ fn store(row: u32, column: u32, sums: array<vec4<i32>, 12>, absent: array<vec4<i
         let wc = rounded(rounded(yc * c.y) * scale);
         let wd = rounded(rounded(yd * d.y) * scale);
         let start = params.out0 + row / 4u * width();
-        store_digits(start, column, bytes(wa), bytes(wb), bytes(wc), bytes(wd));
+        store_limbs(start, column, bytes(wa), bytes(wb), bytes(wc), bytes(wd));
         if MISSING == 1u {
-            let second = start + params.lanes;
-            store_digits(second, column, bytes(wa * a.x), bytes(wb * b.x), bytes(wc * c.x), bytes(wd * d.x));
+            let second = start + params.row_limbs;
+            store_limbs(second, column, bytes(wa * a.x), bytes(wb * b.x), bytes(wc * c.x), bytes(wd * d.x));
         }
     }
 }
@@ -253,7 +253,7 @@ fn multiply_part(first_row: u32, lane: u32) {
         // A row is a multiple of four words.
         for (var word0 = 0u; word0 < params.words; word0 += WORDS) {
             load_codes(first_row, word0, lane);
-            load_digits(first_column, 4u * word0, lane);
+            load_limbs(first_column, 4u * word0, lane);
             workgroupBarrier();
             if column < params.columns {
                 for (var quad = 0u; quad < QUADS; quad++) {
@@ -270,7 +270,7 @@ fn multiply_part(first_row: u32, lane: u32) {
             store(first_row + 4u * four, column, sums, absent);
         }
     }
-    if DIGITS == 1u {
+    if AS_LIMBS == 1u {
         clear_padding(first_row, lane);
     }
 }

@@ -1,14 +1,14 @@
-// Adds what missing codes come to, less what a product that took them for 3 added: sums[sample, column] += 64-bit integers.
+// Adds what missing codes come to, less what a product that took them for 3 added: sums[entry, column] += 64-bit integers.
 // Grid: linear, one workgroup per TILE words and depth rows.
-// Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, 2 lanes) read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
-// Constants: TILE; SLICES digits of a weight, 2 or 3.
+// Bindings: 0 packed (rows, words) read; 1 weights (rows / 4, 2 row limbs) read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
+// Constants: TILE; LIMBS of a weight, 2 or 3.
 
 struct Params {
     rows: u32,
     words: u32,
-    samples: u32,
+    entries: u32,
     columns: u32,
-    lanes: u32,
+    row_limbs: u32,
     word0: u32,
     word_count: u32,
     depth: u32,
@@ -24,7 +24,7 @@ struct Params {
 @group(0) @binding(3) var<uniform> params: Params;
 
 const TILE: u32 = 128u;
-const SLICES: u32 = 3u;
+const LIMBS: u32 = 3u;
 
 const WG: u32 = 64u;
 // Columns that are added at once, each by an invocation of each part of the workgroup.
@@ -52,12 +52,12 @@ fn list(row0: u32, end: u32, word0: u32, lane: u32) {
     }
 }
 
-// The numbers that the digits of four rows make.
+// The numbers that the limbs of four rows make.
 fn numbers(at: u32) -> vec4<i32> {
     var sum = vec4<i32>();
-    for (var t = 0u; t < SLICES; t++) {
-        let digits = vec4(weights[at + t * params.columns]) << vec4(24u, 16u, 8u, 0u);
-        sum += (bitcast<vec4<i32>>(digits) >> vec4(24u)) << vec4(8u * t);
+    for (var t = 0u; t < LIMBS; t++) {
+        let limbs = vec4(weights[at + t * params.columns]) << vec4(24u, 16u, 8u, 0u);
+        sum += (bitcast<vec4<i32>>(limbs) >> vec4(24u)) << vec4(8u * t);
     }
     return sum;
 }
@@ -77,14 +77,14 @@ fn add(i: u32, term: i32) {
 fn add_listed(row0: u32, lane: u32) {
     let count = atomicLoad(&listed);
     for (var column = lane % LANES; count > 0u && column < params.columns; column += LANES) {
-        let at = params.weights0 + row0 / 4u * 2u * params.lanes + column;
-        let terms = numbers(at + params.lanes) - 3 * numbers(at);
+        let at = params.weights0 + row0 / 4u * 2u * params.row_limbs + column;
+        let terms = numbers(at + params.row_limbs) - 3 * numbers(at);
         for (var i = lane / LANES; i < count; i += WG / LANES) {
             let term = terms[places[i] % 4u];
             for (var mask = masks[i]; mask != 0u; mask &= mask - 1u) {
-                let sample = 16u * (places[i] / 4u) + countTrailingZeros(mask) / 2u;
-                if sample < params.samples {
-                    add(params.sums0 + 2u * (sample * params.columns + column), term);
+                let entry = 16u * (places[i] / 4u) + countTrailingZeros(mask) / 2u;
+                if entry < params.entries {
+                    add(params.sums0 + 2u * (entry * params.columns + column), term);
                 }
             }
         }

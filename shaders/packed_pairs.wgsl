@@ -1,6 +1,6 @@
-// Adds each row's products of two samples whose codes are not 0: sums[sample, column] += 64-bit integers.
+// Adds each row's products of two entries whose codes are not 0: sums[entry, column] += 64-bit integers.
 // Grid: linear, one invocation per word of a row.
-// Bindings: 0 packed (rows, words) read; 1 table (rows, 4) of one allele, a missing code, two, and a shift read; 2 sums (samples, columns, 2) u32 read and written; 3 params.
+// Bindings: 0 packed (rows, words) read; 1 table (rows, 4) of two codes 1, a 1 and a missing code, two missing codes, and a shift read; 2 sums (entries, columns, 2) u32 read and written; 3 params.
 // Constants: WG.
 
 struct Params {

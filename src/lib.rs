@@ -38,10 +38,7 @@ pub mod bench {
         genotype::{dosage::dosage, standardize::standardize},
         kernels::pack_genotypes::Coding,
         linalg::{reduce::enqueue as enqueue_stats, scale_columns::scale_columns},
-        packed::{
-            apply::Rows, pack::pack_genotypes, product::Product, standardize::packed_standardize,
-            uniform::packed_uniform,
-        },
+        packed::{apply::PackedRows, pack::pack_genotypes, product::PackedProduct, uniform::packed_uniform},
     };
 }
 

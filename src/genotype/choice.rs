@@ -33,7 +33,7 @@ impl MethodCosts {
         let genotypes = m as f64 * n as f64;
         // In whole numbers of two bytes the Gram matrix of common variants takes a third of what it takes in f32, of three
         // half as much again.
-        let product = if packed { Gram::slices(m) as f64 / 6.0 } else { 1.0 };
+        let product = if packed { Gram::limb_count(m) as f64 / 6.0 } else { 1.0 };
         let gram = STEP * genotypes * n as f64 * product;
         // Four steps for each column of a pass, and a hundred to read a genotype again.
         let step = 4 * columns(n, options) + if packed && stays { 0 } else { 100 };

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Budget, Device, Error, Result, Run,
     linalg::{Stats, Stop},
-    packed::{gram::Gram, product::Product},
+    packed::{gram::Gram, product::PackedProduct},
     run::DEVICE_BUDGET,
 };
 
@@ -42,7 +42,7 @@ impl Need {
         let (variants, n) = (reader.variants(), reader.samples());
         let packed = reader.form.is_packed();
         let device = if packed {
-            Product::device_bytes(&reader.device, variants, n, columns)
+            PackedProduct::device_bytes(&reader.device, variants, n, columns)
         } else {
             (reader.plan.block_rows().min(variants) + 3 * n).saturating_mul(4 * columns)
         };
@@ -386,7 +386,7 @@ pub(super) mod tests {
         assert_eq!(panels(most - 1, u64::MAX, false), short);
         assert_eq!(panels(most, u64::MAX, false), long);
         assert_eq!(panels(most, most, true), short);
-        // Or the device no room for them, and for their digits and rows in order.
+        // Or the device no room for them, and for their limbs and rows in order.
         let beside = |bytes| Gram::device_bytes(&reader.device, 50, reader.panel_rows(bytes));
         let least = 2 * long + beside(long) - beside(short);
         assert!(beside(long) > beside(short));

@@ -1,14 +1,12 @@
 //! Sums over variants for each pair of samples: what the exact PCA and the relationship matrix are made of.
 
-use std::ops::Range;
-
 use super::{
     intake::Form,
     memory::Need,
     panel::{Held, Panel},
     reader::Reader,
     residency::Residency,
-    scaler::{ScaleRule, VariantScale},
+    scaler::{ScaleRule, Scaler, VariantScale},
     totals::VariantTotals,
 };
 use crate::{
@@ -18,7 +16,10 @@ use crate::{
         gram::{IN_FLIGHT, Sum, to_usize},
         matmul::gram_lower,
     },
-    packed::gram::Gram,
+    packed::{
+        gram::{Gram, GramOptions, RowScale},
+        known_pairs::{KnownPairs, KnownRow},
+    },
 };
 
 /// Which sums to form.
@@ -54,9 +55,10 @@ pub(crate) struct PairSums {
     pub(crate) totals: VariantTotals,
 }
 
-/// Sums that panels are added to. Products of packed rows are exact but for the rounding of squared scales ([`Gram`]); others are
-/// sums in f32 on the device over each block, and in f64 on the host over the blocks. samples² operations a variant for each of
-/// the wanted matrices; where no call of a block is missing, for the products alone.
+/// Sums that panels are added to. Those of packed rows are exact but for the rounding of squared scales ([`Gram`]) and of
+/// k p (1 - p) ([`KnownPairs`]); others are sums in f32 on the device over each block, and in f64 on the host over the blocks.
+/// samples² operations a variant for each of the wanted matrices; where no call of a block is missing, for the products alone. Of
+/// packed rows, only the pairs of missing calls add to the work for the other matrices.
 pub(crate) struct Adding {
     wanted: Wanted,
     products: Products,
@@ -82,17 +84,20 @@ impl Adding {
         let device = &reader.device;
         let products = match reader.form {
             Form::Packed(_) => {
-                reader.prepare(Gram::programs(device, n, variants, scaler))?;
-                Products::Packed(Gram::new(device, n, variants, scaler)?)
+                let options = GramOptions { centred: scaler != Scaler::None, whole: scaler.is_whole() };
+                reader.prepare(Gram::programs(device, n, variants, options))?;
+                Products::Packed(Gram::new(device, n, variants, options)?)
             }
             _ => Products::Dense(Sum::new(n, n, true)),
         };
-        let pairs = |wanted: bool| wanted.then(|| CalledPairs::new(n));
+        let pairs = |wanted: bool, largest| wanted.then(|| CalledPairs::new(reader, largest)).transpose();
+        // k p (1 - p) is largest where p is one half.
+        let largest = wanted.rule.ploidy as f64 / 4.0;
         Ok(Self {
             wanted,
             products,
-            shared: pairs(wanted.shared),
-            variance: pairs(wanted.variance),
+            shared: pairs(wanted.shared, None)?,
+            variance: pairs(wanted.variance, Some(largest))?,
             total_variance: 0.0,
             totals: VariantTotals::default(),
         })
@@ -101,20 +106,20 @@ impl Adding {
     /// What they take, with their results.
     pub(crate) fn need(reader: &Reader, shared: bool, variance: bool) -> Need {
         let (variants, n, packed) = (reader.variants(), reader.samples(), reader.form.is_packed());
-        // Those that are summed over blocks of f32: on the device a result of each, and those whose downloads are under way;
-        // on the host these in f32, and the sum in f64.
-        let matrices = u64::from(!packed) + u64::from(shared) + u64::from(variance);
+        let matrices = 1 + u64::from(shared) + u64::from(variance);
+        if packed {
+            let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(variants);
+            let others = (matrices - 1).saturating_mul(KnownPairs::device_bytes(&reader.device, n, rows));
+            let device = Gram::device_bytes(&reader.device, n, rows).saturating_add(others);
+            // Packed rows are multiplied as they are.
+            return Need { host: Gram::host_bytes(n).saturating_mul(matrices), device, blocks: 0 };
+        }
+        // Of each a result on the device, and those whose downloads are under way; on the host these in f32, and the sum in f64.
         let square = n.saturating_mul(n);
         let device = square.saturating_mul(4 * (1 + IN_FLIGHT as u64) * matrices);
         let host = device.saturating_add(square.saturating_mul(8 * matrices));
-        // Packed rows are multiplied as they are; calls as weights are beside what they are made from.
-        let dense = Need { host, device, blocks: if shared { 2 } else { u64::from(!packed) } };
-        if !packed {
-            return dense;
-        }
-        let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(variants);
-        let device = Gram::device_bytes(&reader.device, n, rows);
-        dense.and(Need { host: Gram::host_bytes(n), device, blocks: 0 })
+        // Calls as weights are beside what they are made from.
+        Need { host, device, blocks: 1 + u64::from(shared) }
     }
 
     /// Adds a panel, of the rows of which those are the sums.
@@ -129,25 +134,32 @@ impl Adding {
             totals.add(stats, &scales, n);
             scales
         });
+        let count_of = |scale: &VariantScale| if scale.is_kept() { 1.0 } else { 0.0 };
         let variance_of = |scale: &VariantScale| {
             if scale.is_kept() { scale.binomial_variance(rule.ploidy) } else { 0.0 }
         };
         if let (Products::Packed(sum), Held::Packed(packed)) = (&mut self.products, &panel.held) {
-            sum.add(packed, panel.rows.start, &scales)?;
+            sum.add(packed, panel.rows.start, &scales.iter().map(row_scale).collect::<Vec<_>>())?;
+        }
+        if let Some(sum) = &mut self.shared {
+            sum.add_panel(panel, &scales, count_of)?;
+        }
+        if let Some(sum) = &mut self.variance {
+            sum.add_panel(panel, &scales, variance_of)?;
         }
         for rows in reader.blocks(&panel.rows) {
             let scales =
                 &scales[to_usize(rows.start - panel.rows.start)..to_usize(rows.end - panel.rows.start)];
             if let Products::Dense(sum) = &mut self.products {
                 let table: Vec<[f32; 3]> = scales.iter().map(VariantScale::row).collect();
-                sum.add(&gram_lower(&panel.standardized(&rows, n, &table)?)?)?;
+                sum.add(&gram_lower(&panel.standardized(&table)?)?)?;
             }
             self.total_variance += scales.iter().map(variance_of).sum::<f64>();
             if let Some(sum) = &mut self.shared {
-                sum.add(panel, &rows, scales, |scale| if scale.is_kept() { 1.0 } else { 0.0 })?;
+                sum.add_block(panel, scales, count_of)?;
             }
             if let Some(sum) = &mut self.variance {
-                sum.add(panel, &rows, scales, variance_of)?;
+                sum.add_block(panel, scales, variance_of)?;
             }
         }
         Ok(())
@@ -174,30 +186,68 @@ impl Adding {
     }
 }
 
+/// How a variant takes part in the products.
+fn row_scale(scale: &VariantScale) -> RowScale {
+    let factor = if scale.is_used() { scale.scale } else { 0.0 };
+    RowScale { mean: scale.mean, factor, known: scale.called }
+}
+
 /// For each pair of samples, the sum of a weight over the variants that are called in both.
 struct CalledPairs {
     samples: u64,
-    sum: Sum,
-    /// Of blocks without a missing call, which count for every pair.
+    sum: CalledSum,
+    /// Of what the sum leaves out: packed variants without a missing call, and other blocks without one. They count for every
+    /// pair.
     everywhere: f64,
 }
 
+enum CalledSum {
+    Packed(KnownPairs),
+    Dense(Sum),
+}
+
 impl CalledPairs {
-    fn new(samples: u64) -> Self {
-        Self { samples, sum: Sum::new(samples, samples, true), everywhere: 0.0 }
+    /// Weights are `largest` at most; without it 0 or 1.
+    fn new(reader: &Reader, largest: Option<f64>) -> Result<Self> {
+        let (samples, variants) = (reader.samples(), reader.variants());
+        let sum = match reader.form {
+            Form::Packed(_) => {
+                CalledSum::Packed(KnownPairs::new(&reader.device, samples, variants, largest)?)
+            }
+            _ => CalledSum::Dense(Sum::new(samples, samples, true)),
+        };
+        Ok(Self { samples, sum, everywhere: 0.0 })
     }
 
-    /// Adds a block, with the weight of each variant.
-    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
-    fn add(
+    /// Adds the packed variants of a panel, with the weight of each.
+    fn add_panel(
         &mut self,
         panel: &Panel,
-        rows: &Range<u64>,
+        scales: &[VariantScale],
+        weight: impl Fn(&VariantScale) -> f64,
+    ) -> Result<()> {
+        let (CalledSum::Packed(sum), Held::Packed(packed)) = (&mut self.sum, &panel.held) else {
+            return Ok(());
+        };
+        let known = |scale| KnownRow { weight: weight(scale), known: scale.called };
+        sum.add(packed, &scales.iter().map(known).collect::<Vec<_>>())
+    }
+
+    /// Adds what [`add_panel`](Self::add_panel) leaves out of a block.
+    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    fn add_block(
+        &mut self,
+        panel: &Panel,
         scales: &[VariantScale],
         weight: impl Fn(&VariantScale) -> f64,
     ) -> Result<()> {
         let weights: Vec<f64> = scales.iter().map(weight).collect();
         let variants = || scales.iter().map(|scale| scale.called).zip(&weights);
+        let CalledSum::Dense(sum) = &mut self.sum else {
+            let complete = variants().filter(|(called, _)| *called == self.samples);
+            self.everywhere += complete.map(|(_, weight)| weight).sum::<f64>();
+            return Ok(());
+        };
         let is_whole =
             |(called, weight): (u64, &f64)| called == self.samples || called == 0 || *weight == 0.0;
         if variants().all(is_whole) {
@@ -207,11 +257,14 @@ impl CalledPairs {
         }
         // Their products are the weights.
         let roots: Vec<f32> = weights.iter().map(|weight| weight.sqrt() as f32).collect();
-        self.sum.add(&gram_lower(&panel.called(rows, self.samples, &roots)?)?)
+        sum.add(&gram_lower(&panel.called(&roots)?)?)
     }
 
     fn finish(self, device: &Device) -> Result<Matrix> {
-        let mut total = self.sum.finish(device)?;
+        let mut total = match self.sum {
+            CalledSum::Packed(sum) => sum.finish()?,
+            CalledSum::Dense(sum) => sum.finish(device)?,
+        };
         total.data_mut().iter_mut().for_each(|value| *value += self.everywhere);
         Ok(total)
     }

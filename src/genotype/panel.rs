@@ -3,11 +3,7 @@
 use std::ops::Range;
 
 use super::standardize::standardize;
-use crate::{
-    Result, Tensor,
-    linalg::gram::to_usize,
-    packed::{apply::Rows, standardize::packed_standardize},
-};
+use crate::{Result, Tensor, linalg::gram::to_usize, packed::apply::PackedRows};
 
 /// Genotypes as a device holds them.
 #[derive(Debug)]
@@ -33,48 +29,39 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
-    /// These rows of the matrix in f32, `(dosage - shift) scale` and `fill` where a call is missing, with [shift, scale, fill]
+    /// Its rows in f32, where dosages are not packed, `(dosage - shift) scale` and `fill` where a call is missing, with [shift, scale, fill]
     /// of each row.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn standardized(
-        &self,
-        rows: &Range<u64>,
-        samples: u64,
-        table: &[[f32; 3]],
-    ) -> Result<Tensor<f32>> {
+    pub(crate) fn standardized(&self, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
         match &self.held {
-            Held::Packed(packed) => {
-                let within = rows.start - self.rows.start..rows.end - self.rows.start;
-                packed_standardize(packed, within, samples, table)
-            }
-            // Such a panel is one block.
+            Held::Packed(_) => unreachable!("packed rows should be multiplied as they are"),
             Held::I8(x) => standardize(x, table),
             Held::F32(x) => standardize(x, table),
         }
     }
 
-    /// `weights[i]` where a call of row i of these rows is there, 0 where it is missing.
+    /// `weights[i]` where a call of row i is there, 0 where it is missing.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn called(&self, rows: &Range<u64>, samples: u64, weights: &[f32]) -> Result<Tensor<f32>> {
+    pub(crate) fn called(&self, weights: &[f32]) -> Result<Tensor<f32>> {
         let table: Vec<[f32; 3]> = weights.iter().map(|weight| [1.0, -weight, 0.0]).collect();
-        standardize(&self.not_called(rows, samples)?, &table)
+        standardize(&self.not_called()?, &table)
     }
 
-    /// 1 where a call of these rows is missing, 0 where it is there.
+    /// 1 where a call is missing, 0 where it is there.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn not_called(&self, rows: &Range<u64>, samples: u64) -> Result<Tensor<f32>> {
-        self.standardized(rows, samples, &vec![[0.0, 0.0, 1.0]; to_usize(rows.end - rows.start)])
+    pub(crate) fn not_called(&self) -> Result<Tensor<f32>> {
+        self.standardized(&vec![[0.0, 0.0, 1.0]; to_usize(self.rows.end - self.rows.start)])
     }
 
     /// Its packed rows as an operand, with the [mean, scale] of each on the device; none where dosages are held otherwise.
-    pub(crate) fn packed<'a>(&'a self, table: &'a Tensor<f32>) -> Option<Rows<'a>> {
+    pub(crate) fn packed<'a>(&'a self, table: &'a Tensor<f32>) -> Option<PackedRows<'a>> {
         let Held::Packed(packed) = &self.held else { return None };
-        Some(Rows { packed, table, range: (0, self.rows.end - self.rows.start), missing: self.missing })
+        Some(PackedRows { packed, table, range: (0, self.rows.end - self.rows.start), missing: self.missing })
     }
 }

@@ -9,11 +9,10 @@ pub(crate) mod pack;
 pub(crate) mod pack_genotypes;
 pub(crate) mod packed_adjoint;
 pub(crate) mod packed_apply;
-pub(crate) mod packed_digits;
 pub(crate) mod packed_gather;
+pub(crate) mod packed_limbs;
 pub(crate) mod packed_missing;
 pub(crate) mod packed_pairs;
-pub(crate) mod packed_standardize;
 pub(crate) mod packed_uniform;
 pub(crate) mod planes;
 pub(crate) mod random;
@@ -45,11 +44,10 @@ macro_rules! each_kernel {
             $of(&$crate::kernels::pack_genotypes::PACK_GENOTYPES),
             $of(&$crate::kernels::packed_adjoint::PACKED_ADJOINT),
             $of(&$crate::kernels::packed_apply::PACKED_APPLY),
-            $of(&$crate::kernels::packed_digits::PACKED_DIGITS),
+            $of(&$crate::kernels::packed_limbs::PACKED_LIMBS),
             $of(&$crate::kernels::packed_gather::PACKED_GATHER),
             $of(&$crate::kernels::packed_missing::PACKED_MISSING),
             $of(&$crate::kernels::packed_pairs::PACKED_PAIRS),
-            $of(&$crate::kernels::packed_standardize::PACKED_STANDARDIZE),
             $of(&$crate::kernels::packed_uniform::PACKED_UNIFORM),
             $of(&$crate::kernels::random::RANDOM),
             $of(&$crate::kernels::reduce::REDUCE),

@@ -1,7 +1,6 @@
-//! Packed rows, transposed, times digits: exact sums.
+//! Packed rows, transposed, times limbs: exact sums.
 
 mod gaps;
-mod rare;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,10 +8,7 @@ use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use self::{
-    gaps::Gaps,
-    rare::{Rare, gather, multiples},
-};
+use self::gaps::{Gaps, multiples};
 use super::cpu::dot::{Dot, Path, Work, is_dense, missing};
 use crate::kernel::{CpuLaunch, Kernel, kernel};
 
@@ -23,10 +19,10 @@ pub(crate) struct Params {
     pub(crate) rows: u32,
     /// Words of a row.
     pub(crate) words: u32,
-    pub(crate) samples: u32,
+    pub(crate) entries: u32,
     pub(crate) columns: u32,
-    /// Bytes of a row of one set of digits.
-    pub(crate) lanes: u32,
+    /// Bytes of a row of one set of limbs.
+    pub(crate) row_limbs: u32,
     /// The first word of the rows, and how many: a multiple of 4 each.
     pub(crate) word0: u32,
     pub(crate) word_count: u32,
@@ -36,41 +32,41 @@ pub(crate) struct Params {
     pub(crate) packed0: u32,
     pub(crate) weights0: u32,
     pub(crate) sums0: u32,
-    /// Of weights of one digit: the power of two that they are multiplied by. Below 32.
+    /// Of weights of one limb: the power of two that they are multiplied by. Below 32.
     pub(crate) shift: u32,
 }
 
 pub(crate) static PACKED_ADJOINT: Kernel<Params> =
     kernel!("packed_adjoint", Params, [Read, Read, ReadWrite], packed_adjoint, specs);
 
-/// Words of a row that a workgroup takes: 64 samples.
+/// Words of a row that a workgroup takes: 64 entries.
 pub(crate) const TILE: u32 = 4;
-/// The same where there are many: with larger tiles, digits are read less often.
+/// The same where there are many: with larger tiles, limbs are read less often.
 pub(crate) const LARGE_TILE: u32 = 16;
 
-pub(crate) fn spec(tile: u32, missing: bool, slices: u64) -> [(&'static str, u32); 3] {
-    let slices = u32::try_from(slices).expect("digits should be few");
-    [("TILE", tile), ("MISSING", missing.into()), ("SLICES", slices)]
+pub(crate) fn spec(tile: u32, missing: bool, limb_count: u64) -> [(&'static str, u32); 3] {
+    let limb_count = u32::try_from(limb_count).expect("limbs should be few");
+    [("TILE", tile), ("MISSING", missing.into()), ("LIMBS", limb_count)]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     let of = |tile| {
         [(false, 1), (false, 2), (false, 3), (true, 2), (true, 3)]
-            .map(|(missing, slices)| spec(tile, missing, slices).to_vec())
+            .map(|(missing, limb_count)| spec(tile, missing, limb_count).to_vec())
     };
     [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
 }
 
 /// Words of a row that one task takes: a line of the cache.
 const STRIP: usize = 16;
-/// Words of a row whose codes, of [`DEPTH`] rows, a level 1 cache holds: 64 samples.
+/// Words of a row whose codes, of [`DEPTH`] rows, a level 1 cache holds: 64 entries.
 const NARROW_STRIP: usize = 4;
 /// Rows that are decoded at a time.
 const DEPTH: usize = 256;
 /// Fewest rows of a task, so that adding up its sums costs little beside them.
 const LEAST_ROWS: usize = 512;
 
-/// Codes of 64 samples of 4 rows, a byte each: those of sample 4 p + j are word 16 j + p. A vector is in one line of the
+/// Codes of 64 entries of 4 rows, a byte each: those of entry 4 p + j are word 16 j + p. A vector is in one line of the
 /// cache.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
@@ -79,28 +75,27 @@ struct Codes([[u32; 16]; 4]);
 fn packed_adjoint(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let missing = launch.constant("MISSING") != 0;
-    let slices = launch.constant("SLICES") as usize;
+    let limb_count = launch.constant("LIMBS") as usize;
     let [packed, weights, sums] = launch.args();
-    let (rows, words, cols, lanes) =
-        (p.rows as usize, p.words as usize, p.columns as usize, p.lanes as usize);
-    let width = if missing { 2 * lanes } else { lanes };
+    let (rows, words, cols, row_limbs) =
+        (p.rows as usize, p.words as usize, p.columns as usize, p.row_limbs as usize);
+    let width = if missing { 2 * row_limbs } else { row_limbs };
     let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
     let weights = &weights.read::<u32>()[p.weights0 as usize..][..rows.div_ceil(4) * width];
-    let sums = &mut sums.write::<u32>()[p.sums0 as usize..][..p.samples as usize * cols * 2];
+    let sums = &mut sums.write::<u32>()[p.sums0 as usize..][..p.entries as usize * cols * 2];
     let word0 = p.word0 as usize;
     let word1 = word0 + p.word_count as usize;
-    let product = Product {
+    let product = Operands {
         packed,
         rows,
-        order: None,
         words,
         word0,
         word1,
         weights,
         width,
-        lanes,
+        row_limbs,
         cols,
-        slices,
+        limb_count,
         shift: p.shift,
         missing,
     };
@@ -114,21 +109,19 @@ const fn padded(cols: usize) -> usize {
 
 /// The operands.
 #[derive(Clone, Copy)]
-struct Product<'a> {
+struct Operands<'a> {
     packed: &'a [u32],
     rows: usize,
-    /// Which rows these are, where not all.
-    order: Option<&'a [u32]>,
     words: usize,
     /// The first word of the rows, and the one past the last.
     word0: usize,
     word1: usize,
     weights: &'a [u32],
     width: usize,
-    lanes: usize,
+    row_limbs: usize,
     cols: usize,
-    /// Digits of a weight, and the power of two that it is multiplied by.
-    slices: usize,
+    /// Limbs of a weight, and the power of two that it is multiplied by.
+    limb_count: usize,
     shift: u32,
     /// Whether a code may be 3.
     missing: bool,
@@ -136,27 +129,14 @@ struct Product<'a> {
 
 /// Sums out.
 struct Adjoint<'a> {
-    product: Product<'a>,
+    product: Operands<'a>,
     sums: &'a mut [u32],
 }
 
 impl Work for Adjoint<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
-        let Product { packed, words, .. } = self.product;
-        let split = rare::split(dot, packed, words);
-        let (weights, rare, product);
-        if let Some([dense, sparse]) = &split {
-            weights = gather(dot, &self.product, dense);
-            rare = Rare::new(dot, &self.product, sparse);
-            product = Product { rows: dense.len(), order: Some(dense), weights: &weights, ..self.product };
-        } else {
-            (rare, product) = (Rare::default(), self.product);
-        }
-        let filled = match product.order {
-            _ if !product.missing => Vec::new(),
-            Some(order) => multiples(dot, &self.product, 1, order),
-            None => multiples(dot, &product, 1, &(0..).take(product.rows).collect::<Vec<_>>()),
-        };
+        let product = self.product;
+        let filled = if product.missing { multiples(dot, &product) } else { Vec::new() };
         let filled = &filled[..];
         let strips: Vec<_> = self.sums.chunks_mut(16 * STRIP * product.cols * 2).map(Mutex::new).collect();
         // Enough tasks for every thread; whole numbers add to the same in any order.
@@ -171,14 +151,13 @@ impl Work for Adjoint<'_> {
             let strip = &strips[strip];
             dot.vectorize(Piece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out: strip });
         });
-        rare.add_all(dot, product, &strips);
     }
 }
 
 /// Some words of some rows.
 struct Piece<'a, 'b, D, const NARROW: usize, const WIDE: usize> {
     dot: D,
-    product: Product<'a>,
+    product: Operands<'a>,
     /// What the missing codes of each row add: (rows, padded columns).
     filled: &'a [i32],
     rows: (usize, usize),
@@ -194,9 +173,9 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
     fn call(self) {
         let p = &self.product;
         let strips = self.words / NARROW_STRIP;
-        let lanes = p.slices * p.cols;
-        // (strips, lanes, 64) sums of digits, and (samples, padded columns) sums of multiples.
-        let mut sums = vec![0; strips * lanes * 64];
+        let row_limbs = p.limb_count * p.cols;
+        // (strips, row limbs, 64) sums of limbs, and (entries, padded columns) sums of multiples.
+        let mut sums = vec![0; strips * row_limbs * 64];
         let mut totals = vec![0; 16 * self.words * padded(p.cols)];
         let mut bytes = [[0; 16]; DEPTH / 4];
         let mut codes = [Codes::zeroed(); DEPTH / 4];
@@ -205,7 +184,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
             let rows = DEPTH.min(self.rows.1 - row);
             let fours = rows.div_ceil(4);
             let weights = &p.weights[row / 4 * p.width..][..fours * p.width];
-            for (strip, sums) in sums.chunks_exact_mut(lanes * 64).enumerate() {
+            for (strip, sums) in sums.chunks_exact_mut(row_limbs * 64).enumerate() {
                 let (bytes, codes) = (&mut bytes[..fours], &mut codes[..fours]);
                 self.interleave(row, self.word + strip * NARROW_STRIP, bytes);
                 let bytes = bytes.as_flattened_mut();
@@ -239,7 +218,6 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WI
         let p = &self.product;
         for (first, out) in (first..).step_by(4).zip(out) {
             let four = |row: usize| -> [u32; 4] {
-                let row = p.order.map_or(row, |order| order[row] as usize);
                 let words = &p.packed[row * p.words + word..][..4];
                 [words[0], words[1], words[2], words[3]]
             };
@@ -275,64 +253,64 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Piece<'_, '_, D, NARROW, WI
             *masked = missing(word);
         }
         self.decode(&masked[..bytes.len()], codes);
-        self.add(codes, &weights[self.product.lanes..], sums);
+        self.add(codes, &weights[self.product.row_limbs..], sums);
     }
 
-    /// Adds the products of 64 samples to their sums, (lanes, 64).
+    /// Adds the products of 64 entries to their sums, (row limbs, 64).
     #[inline(always)]
     fn add(&self, codes: &[Codes], weights: &[u32], sums: &mut [u32]) {
-        let lanes = self.product.slices * self.product.cols;
+        let row_limbs = self.product.limb_count * self.product.cols;
         let codes: &[D::Words] = cast_slice(codes);
         let sums: &mut [D::Words] = cast_slice_mut(sums);
-        let mut tile = Tile { codes, weights, width: self.product.width, lane: 0 };
-        while tile.lane + NARROW <= lanes {
+        let mut tile = Tile { codes, weights, width: self.product.width, row_limb: 0 };
+        while tile.row_limb + NARROW <= row_limbs {
             tile.add::<D, NARROW, WIDE>(self.dot, sums);
-            tile.lane += NARROW;
+            tile.row_limb += NARROW;
         }
-        while tile.lane + 3 <= lanes {
+        while tile.row_limb + 3 <= row_limbs {
             tile.add::<D, 3, WIDE>(self.dot, sums);
-            tile.lane += 3;
+            tile.row_limb += 3;
         }
-        while tile.lane < lanes {
+        while tile.row_limb < row_limbs {
             tile.add::<D, 1, WIDE>(self.dot, sums);
-            tile.lane += 1;
+            tile.row_limb += 1;
         }
     }
 }
 
-/// Where the products of some lanes are added to their sums.
+/// Where the products of some row limbs are added to their sums.
 struct Tile<'a, W> {
     codes: &'a [W],
     weights: &'a [u32],
     /// Words of a row of `weights`, and the first of them.
     width: usize,
-    lane: usize,
+    row_limb: usize,
 }
 
 impl<W: Pod> Tile<'_, W> {
     #[inline(always)]
-    fn add<D: Dot<Words = W>, const LANES: usize, const VECTORS: usize>(&self, dot: D, sums: &mut [W]) {
-        // Vectors of 64 samples.
+    fn add<D: Dot<Words = W>, const LIMBS: usize, const VECTORS: usize>(&self, dot: D, sums: &mut [W]) {
+        // Vectors of 64 entries.
         let stride = 256 / size_of::<W>();
         for first in (0..stride).step_by(VECTORS) {
-            let place = |lane: usize| (self.lane + lane) * stride + first;
-            let mut acc = [[dot.splat(0); VECTORS]; LANES];
-            for (lane, acc) in acc.iter_mut().enumerate() {
-                for (acc, &sum) in acc.iter_mut().zip(&sums[place(lane)..][..VECTORS]) {
+            let place = |row_limb: usize| (self.row_limb + row_limb) * stride + first;
+            let mut acc = [[dot.splat(0); VECTORS]; LIMBS];
+            for (row_limb, acc) in acc.iter_mut().enumerate() {
+                for (acc, &sum) in acc.iter_mut().zip(&sums[place(row_limb)..][..VECTORS]) {
                     *acc = pulp::cast(sum);
                 }
             }
             for (codes, weights) in self.codes.chunks_exact(stride).zip(self.weights.chunks(self.width)) {
                 let codes = &codes[first..][..VECTORS];
-                for (&weight, acc) in weights[self.lane..][..LANES].iter().zip(&mut acc) {
+                for (&weight, acc) in weights[self.row_limb..][..LIMBS].iter().zip(&mut acc) {
                     let weight = dot.splat(weight);
                     for (acc, &codes) in acc.iter_mut().zip(codes) {
                         *acc = dot.dot(*acc, pulp::cast(codes), weight);
                     }
                 }
             }
-            for (lane, acc) in acc.iter().enumerate() {
-                for (&acc, sum) in acc.iter().zip(&mut sums[place(lane)..][..VECTORS]) {
+            for (row_limb, acc) in acc.iter().enumerate() {
+                for (&acc, sum) in acc.iter().zip(&mut sums[place(row_limb)..][..VECTORS]) {
                     *sum = pulp::cast(acc);
                 }
             }
@@ -340,9 +318,9 @@ impl<W: Pod> Tile<'_, W> {
     }
 }
 
-/// Adds (samples, padded columns) totals, times the power of two, to the sums of as many samples as there are.
+/// Adds (entries, padded columns) totals, times the power of two, to the sums of as many entries as there are.
 #[inline(always)]
-fn merge(totals: &[i64], p: &Product<'_>, out: &Mutex<&mut [u32]>) {
+fn merge(totals: &[i64], p: &Operands<'_>, out: &Mutex<&mut [u32]>) {
     let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
     let rows = out.chunks_exact_mut(2 * p.cols).zip(totals.chunks_exact(padded(p.cols)));
     for (out, totals) in rows {
@@ -360,22 +338,24 @@ pub(super) fn add(sum: &mut [u32; 2], added: i64) {
     *sum = halves.map(u32::from_le_bytes);
 }
 
-/// Adds what (strips, lanes, 64) sums of digits stand for to (samples, padded columns).
+/// Adds what (strips, row limbs, 64) sums of limbs stand for to (entries, padded columns).
 #[inline(always)]
-fn join(sums: &[u32], p: &Product<'_>, totals: &mut [i64]) {
+fn join(sums: &[u32], p: &Operands<'_>, totals: &mut [i64]) {
     let (cols, padded) = (p.cols, padded(p.cols));
-    for (sums, totals) in sums.chunks_exact(p.slices * cols * 64).zip(totals.chunks_exact_mut(64 * padded)) {
-        let lanes = sums.as_chunks::<64>().0;
+    for (sums, totals) in
+        sums.chunks_exact(p.limb_count * cols * 64).zip(totals.chunks_exact_mut(64 * padded))
+    {
+        let row_limbs = sums.as_chunks::<64>().0;
         for c in 0..cols {
             let mut column = [0; 64];
-            for t in 0..p.slices {
-                for (column, &sum) in column.iter_mut().zip(&lanes[t * cols + c]) {
+            for t in 0..p.limb_count {
+                for (column, &sum) in column.iter_mut().zip(&row_limbs[t * cols + c]) {
                     *column += i64::from(sum.cast_signed()) << (8 * t);
                 }
             }
             for (place, sum) in column.into_iter().enumerate() {
-                let sample = 4 * (place % 16) + place / 16;
-                let total = &mut totals[sample * padded + c];
+                let entry = 4 * (place % 16) + place / 16;
+                let total = &mut totals[entry * padded + c];
                 *total += sum;
             }
         }

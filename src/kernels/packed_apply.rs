@@ -1,12 +1,12 @@
-//! Packed rows times digits, in whole numbers.
+//! Packed rows times limbs, in whole numbers.
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::cpu::{
-    digits::{digits, join, multiple},
     dot::{Dot, Path, Work, is_dense},
+    limbs::{join, limbs, multiple},
     quads::{DEPTH, Quads, Tile, Walk, one, quad},
     sparse::{Split, code, most_codes},
 };
@@ -20,8 +20,8 @@ pub(crate) struct Params {
     /// Words of a row.
     pub(crate) words: u32,
     pub(crate) columns: u32,
-    /// Bytes of a row of digits: a multiple of 16, at least 3 `columns`.
-    pub(crate) lanes: u32,
+    /// Bytes of a row of limbs: a multiple of 16, at least 3 `columns`.
+    pub(crate) row_limbs: u32,
     /// Where the operands start, in words.
     pub(crate) packed0: u32,
     pub(crate) table0: u32,
@@ -35,16 +35,16 @@ pub(crate) static PACKED_APPLY: Kernel<Params> =
 
 /// Rows of a workgroup.
 pub(crate) const TILE: u32 = 64;
-/// The same where rows are many: with larger tiles, digits are read less often.
+/// The same where rows are many: with larger tiles, limbs are read less often.
 pub(crate) const LARGE_TILE: u32 = 256;
 
-pub(crate) fn spec(tile: u32, missing: bool, digits: bool) -> [(&'static str, u32); 3] {
-    [("TILE", tile), ("MISSING", missing.into()), ("DIGITS", digits.into())]
+pub(crate) fn spec(tile: u32, missing: bool, limbs: bool) -> [(&'static str, u32); 3] {
+    [("TILE", tile), ("MISSING", missing.into()), ("AS_LIMBS", limbs.into())]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     let all = [(false, false), (false, true), (true, false), (true, true)];
-    let of = |tile| all.map(|(missing, digits)| spec(tile, missing, digits).to_vec());
+    let of = |tile| all.map(|(missing, limbs)| spec(tile, missing, limbs).to_vec());
     [TILE, LARGE_TILE].into_iter().flat_map(of).collect()
 }
 
@@ -55,26 +55,26 @@ const PART: usize = 32;
 
 fn packed_apply(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
-    let (missing, as_digits) = (launch.constant("MISSING") != 0, launch.constant("DIGITS") != 0);
+    let (missing, as_limbs) = (launch.constant("MISSING") != 0, launch.constant("AS_LIMBS") != 0);
     let [packed, xs, table, columns, out] = launch.args();
-    let (rows, words, cols, lanes) =
-        (p.rows as usize, p.words as usize, p.columns as usize, p.lanes as usize);
+    let (rows, words, cols, row_limbs) =
+        (p.rows as usize, p.words as usize, p.columns as usize, p.row_limbs as usize);
     let columns = &columns.read::<f32>().as_chunks::<2>().0[..cols];
-    let product = Product {
+    let product = Operands {
         packed: &packed.read::<u32>()[p.packed0 as usize..][..rows * words],
         words,
-        xs: &xs.read::<u32>()[..4 * words * lanes],
-        lanes,
+        xs: &xs.read::<u32>()[..4 * words * row_limbs],
+        row_limbs,
         table: &table.read::<f32>()[p.table0 as usize..].as_chunks::<2>().0[..rows],
         totals: &parts(columns, 0),
         scales: &parts(columns, 1),
         cols,
         missing,
     };
-    if as_digits {
+    if as_limbs {
         let len = rows.div_ceil(4) * product.width();
         let out = &mut out.write::<u32>()[p.out0 as usize..][..len];
-        Path::best().run(Digits { product, out });
+        Path::best().run(Limbs { product, out });
     } else {
         let out = &mut out.write::<f32>()[p.out0 as usize..][..rows * cols];
         Path::best().run(Values { product, out });
@@ -89,11 +89,11 @@ fn parts(columns: &[[f32; 2]], which: usize) -> Vec<[f32; PART]> {
 
 /// The operands.
 #[derive(Clone, Copy)]
-struct Product<'a> {
+struct Operands<'a> {
     packed: &'a [u32],
     words: usize,
     xs: &'a [u32],
-    lanes: usize,
+    row_limbs: usize,
     table: &'a [[f32; 2]],
     /// Each column's sum of multiples, and factor.
     totals: &'a [[f32; PART]],
@@ -102,16 +102,16 @@ struct Product<'a> {
     missing: bool,
 }
 
-impl Product<'_> {
+impl Operands<'_> {
     /// Words of four rows of weights.
     const fn width(&self) -> usize {
-        if self.missing { 2 * self.lanes } else { self.lanes }
+        if self.missing { 2 * self.row_limbs } else { self.row_limbs }
     }
 }
 
 /// f32 out, (rows, columns).
 struct Values<'a> {
-    product: Product<'a>,
+    product: Operands<'a>,
     out: &'a mut [f32],
 }
 
@@ -126,20 +126,20 @@ impl Work for Values<'_> {
     }
 }
 
-/// Digits of weights out, (⌈rows / 4⌉, width) words.
-struct Digits<'a> {
-    product: Product<'a>,
+/// Limbs of weights out, (⌈rows / 4⌉, width) words.
+struct Limbs<'a> {
+    product: Operands<'a>,
     out: &'a mut [u32],
 }
 
-impl Work for Digits<'_> {
+impl Work for Limbs<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
         let product = self.product;
         self.out.par_chunks_mut(BLOCK / 4 * product.width()).enumerate().for_each(|(block, out)| {
             let first = block * BLOCK;
             let rows = BLOCK.min(product.table.len() - first);
             let block = Block::<D, NARROW, WIDE> { dot, product, first, rows };
-            dot.vectorize(DigitsBlock { block, out });
+            dot.vectorize(LimbsBlock { block, out });
         });
     }
 }
@@ -148,7 +148,7 @@ impl Work for Digits<'_> {
 #[derive(Clone, Copy)]
 struct Block<'a, D, const NARROW: usize, const WIDE: usize> {
     dot: D,
-    product: Product<'a>,
+    product: Operands<'a>,
     first: usize,
     rows: usize,
 }
@@ -179,12 +179,12 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for ValuesBlo
     }
 }
 
-struct DigitsBlock<'a, D, const NARROW: usize, const WIDE: usize> {
+struct LimbsBlock<'a, D, const NARROW: usize, const WIDE: usize> {
     block: Block<'a, D, NARROW, WIDE>,
     out: &'a mut [u32],
 }
 
-impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for DigitsBlock<'_, D, NARROW, WIDE> {
+impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for LimbsBlock<'_, D, NARROW, WIDE> {
     type Output = ();
 
     #[inline(always)]
@@ -200,25 +200,25 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for DigitsBlo
                     put(&block.weights::<1>(&sums, four, part), p, part, out);
                 }
             }
-            for out in out.chunks_exact_mut(p.lanes) {
+            for out in out.chunks_exact_mut(p.row_limbs) {
                 out[3 * p.cols..].fill(0);
             }
         }
     }
 }
 
-/// Digits of a part of the columns of four rows to their places.
+/// Limbs of a part of the columns of four rows to their places.
 #[inline(always)]
-fn put(sets: &[[[u32; PART]; 3]], p: Product<'_>, part: usize, out: &mut [u32]) {
+fn put(sets: &[[[u32; PART]; 3]], p: Operands<'_>, part: usize, out: &mut [u32]) {
     let len = PART.min(p.cols - PART * part);
-    for (out, slices) in out.chunks_exact_mut(p.lanes).zip(sets) {
-        for (slice, words) in slices.iter().enumerate() {
-            out[slice * p.cols + PART * part..][..len].copy_from_slice(&words[..len]);
+    for (out, limbs) in out.chunks_exact_mut(p.row_limbs).zip(sets) {
+        for (limb, words) in limbs.iter().enumerate() {
+            out[limb * p.cols + PART * part..][..len].copy_from_slice(&words[..len]);
         }
     }
 }
 
-/// What a block's codes add up to, missing ones as 3, and the digits of missing samples: (places, lanes), and what a vector
+/// What a block's codes add up to, missing ones as 3, and the limbs of missing entries: (places, row limbs), and what a vector
 /// past the end may read.
 struct Sums {
     codes: Vec<u32>,
@@ -231,7 +231,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
     #[inline(always)]
     fn sums(&self) -> Sums {
         let p = &self.product;
-        let len = BLOCK * p.lanes + PART;
+        let len = BLOCK * p.row_limbs + PART;
         let absent = if p.missing { vec![0; len] } else { Vec::new() };
         let mut sums = Sums { codes: vec![0; len], absent, places: [0; BLOCK] };
         let packed = &p.packed[self.first * p.words..][..self.rows * p.words];
@@ -244,7 +244,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
         let mut bits = vec![0; if any_sparse { most_codes(p.words) + 16 } else { 0 }];
         for (place, &row) in split.order.iter().enumerate().skip(split.dense) {
             let row = &packed[row as usize * p.words..][..p.words];
-            let place = place * p.lanes..(place + 1) * p.lanes;
+            let place = place * p.row_limbs..(place + 1) * p.row_limbs;
             let used = self.dot.list::<true>(row, &mut bits);
             let code = |bit: &u32| (quad(*bit), code(row, *bit) << (bit & 24));
             self.walk(bits[..used].iter().map(code), p.xs, &mut sums.codes[place.clone()]);
@@ -264,10 +264,10 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
         let mut bits = [0; 16 * DEPTH + 16];
         for word in (0..p.words).step_by(DEPTH) {
             let count = DEPTH.min(p.words - word);
-            let xs = &p.xs[4 * word * p.lanes..][..4 * count * p.lanes];
+            let xs = &p.xs[4 * word * p.row_limbs..][..4 * count * p.row_limbs];
             for (first, rows) in (0..).step_by(NARROW).zip(rows.chunks(NARROW)) {
                 // Places past the last row get zeros more.
-                let place = first * p.lanes..(first + NARROW) * p.lanes;
+                let place = first * p.row_limbs..(first + NARROW) * p.row_limbs;
                 let mut parts = [&[][..]; NARROW];
                 for (&row, part) in rows.iter().zip(&mut parts) {
                     *part = &packed[row as usize * p.words + word..][..count];
@@ -288,7 +288,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
                         }
                         self.add(&quads, count, xs, sums);
                     } else if holding > 0 {
-                        for (part, sums) in parts.iter().zip(sums.chunks_exact_mut(p.lanes)) {
+                        for (part, sums) in parts.iter().zip(sums.chunks_exact_mut(p.row_limbs)) {
                             let used = self.dot.list::<false>(part, &mut bits);
                             self.walk(bits[..used].iter().map(one), xs, sums);
                         }
@@ -302,7 +302,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
     #[inline(always)]
     fn add(&self, quads: &[Quads; NARROW], words: usize, xs: &[u32], sums: &mut [u32]) {
         let (xs, sums) = (cast_slice(xs), cast_slice_mut(sums));
-        let stride = self.product.lanes * 4 / size_of::<D::Words>();
+        let stride = self.product.row_limbs * 4 / size_of::<D::Words>();
         for first in (0..stride).step_by(WIDE) {
             let tile = Tile { quads, words, xs, stride, first };
             match WIDE.min(stride - first) {
@@ -314,7 +314,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
         }
     }
 
-    /// Adds the digits of some samples of a row, times the numbers in their bytes.
+    /// Adds the limbs of some entries of a row, times the numbers in their bytes.
     #[inline(always)]
     fn walk(&self, ones: impl Iterator<Item = (u32, u32)> + Clone, xs: &[u32], sums: &mut [u32]) {
         let (xs, sums) = (cast_slice(xs), cast_slice_mut(sums));
@@ -330,7 +330,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
         }
     }
 
-    /// The digits of the weights of some columns of four rows, and of those times the means where there are two sets.
+    /// The limbs of the weights of some columns of four rows, and of those times the means where there are two sets.
     #[inline(always)]
     fn weights<const SETS: usize>(&self, sums: &Sums, four: usize, part: usize) -> [[[u32; PART]; 3]; SETS] {
         let scales = &self.product.scales[part];
@@ -340,9 +340,9 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
             for c in 0..PART {
                 let weight = values.at(c) * values.factor * scales[c];
                 for (set, words) in words.iter_mut().enumerate() {
-                    let digits = digits(multiple(if set == 0 { weight } else { weight * values.mean }));
-                    for (words, digit) in words.iter_mut().zip(digits) {
-                        words[c] |= u32::from(digit.cast_unsigned()) << (8 * row);
+                    let limbs = limbs(multiple(if set == 0 { weight } else { weight * values.mean }));
+                    for (words, limb) in words.iter_mut().zip(limbs) {
+                        words[c] |= u32::from(limb.cast_unsigned()) << (8 * row);
                     }
                 }
             }
@@ -359,11 +359,11 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> Block<'_, D, NARROW, WIDE> 
         let p = self.product;
         let [mean, factor] = p.table.get(self.first + row).copied().unwrap_or_default();
         let place = sums.places[row];
-        let slices = |sums: &'a [u32]| -> [&'a [u32; PART]; 3] {
-            [0, 1, 2].map(|t| &sums[place * p.lanes + t * p.cols + PART * part..].as_chunks().0[0])
+        let limbs = |sums: &'a [u32]| -> [&'a [u32; PART]; 3] {
+            [0, 1, 2].map(|t| &sums[place * p.row_limbs + t * p.cols + PART * part..].as_chunks().0[0])
         };
-        let absent = p.missing.then(|| slices(&sums.absent));
-        RowValues { mean, factor, totals: p.totals[part], codes: slices(&sums.codes), absent }
+        let absent = p.missing.then(|| limbs(&sums.absent));
+        RowValues { mean, factor, totals: p.totals[part], codes: limbs(&sums.codes), absent }
     }
 }
 
@@ -380,9 +380,9 @@ impl RowValues<'_> {
     /// y of a column, before the column's factor.
     #[inline(always)]
     fn at(&self, c: usize) -> f32 {
-        let codes = self.codes.map(|slice| slice[c]);
+        let codes = self.codes.map(|limb| limb[c]);
         let (sum, present) = if let Some(absent) = self.absent {
-            let absent = absent.map(|slice| slice[c]);
+            let absent = absent.map(|limb| limb[c]);
             let [low, middle, high] = [0, 1, 2].map(|t| codes[t].wrapping_sub(absent[t].wrapping_mul(3)));
             (join([low, middle, high]), self.totals[c] - join(absent))
         } else {

@@ -14,12 +14,12 @@ pub(crate) static PACKED_MISSING: Kernel<Params> =
 /// Words of a row that a workgroup takes.
 pub(crate) const TILE: u32 = 128;
 
-pub(crate) fn spec(slices: u32) -> [(&'static str, u32); 2] {
-    [("TILE", TILE), ("SLICES", slices)]
+pub(crate) fn spec(limb_count: u32) -> [(&'static str, u32); 2] {
+    [("TILE", TILE), ("LIMBS", limb_count)]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    [2, 3].map(|slices| spec(slices).to_vec()).into()
+    [2, 3].map(|limb_count| spec(limb_count).to_vec()).into()
 }
 
 /// Words of a row that one task takes.
@@ -27,13 +27,13 @@ const STRIP: usize = 8;
 
 fn packed_missing(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
-    let slices = launch.constant("SLICES") as usize;
+    let limb_count = launch.constant("LIMBS") as usize;
     let [packed, weights, sums] = launch.args();
-    let (rows, words, cols, lanes) =
-        (p.rows as usize, p.words as usize, p.columns as usize, p.lanes as usize);
+    let (rows, words, cols, row_limbs) =
+        (p.rows as usize, p.words as usize, p.columns as usize, p.row_limbs as usize);
     let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
-    let weights = &weights.read::<u32>()[p.weights0 as usize..][..rows.div_ceil(4) * 2 * lanes];
-    let sums = &mut sums.write::<u32>()[p.sums0 as usize..][..p.samples as usize * cols * 2];
+    let weights = &weights.read::<u32>()[p.weights0 as usize..][..rows.div_ceil(4) * 2 * row_limbs];
+    let sums = &mut sums.write::<u32>()[p.sums0 as usize..][..p.entries as usize * cols * 2];
     sums.par_chunks_mut(16 * STRIP * cols * 2).enumerate().for_each(|(strip, sums)| {
         let word0 = p.word0 as usize + strip * STRIP;
         let word1 = (word0 + STRIP).min((p.word0 + p.word_count) as usize);
@@ -42,13 +42,13 @@ fn packed_missing(launch: CpuLaunch<'_>) {
             if packed.iter().all(|&word| missing(word) == 0) {
                 continue;
             }
-            let digits: &[u32] = &weights[row / 4 * 2 * lanes..];
-            let number = |lane: usize| -> i64 {
-                let digit =
-                    |t: usize| i64::from(digits[lane + t * cols].to_le_bytes()[row % 4].cast_signed());
-                (0..slices).map(|t| digit(t) << (8 * t)).sum()
+            let limbs: &[u32] = &weights[row / 4 * 2 * row_limbs..];
+            let number = |row_limb: usize| -> i64 {
+                let limb =
+                    |t: usize| i64::from(limbs[row_limb + t * cols].to_le_bytes()[row % 4].cast_signed());
+                (0..limb_count).map(|t| limb(t) << (8 * t)).sum()
             };
-            let terms = (0..cols).map(|c| (number(lanes + c) - 3 * number(c)) << p.shift);
+            let terms = (0..cols).map(|c| (number(row_limbs + c) - 3 * number(c)) << p.shift);
             let terms: Vec<i64> = terms.collect();
             // What pads the last word has no sums.
             for (i, sums) in sums.chunks_exact_mut(cols * 2).enumerate() {

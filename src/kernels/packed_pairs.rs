@@ -1,4 +1,4 @@
-//! Products of packed rows that are mostly 0, sample by sample.
+//! Products of packed rows that are mostly 0, entry by entry.
 
 use bytemuck::{Pod, Zeroable};
 use pulp::NullaryFnOnce;
@@ -22,7 +22,7 @@ pub(crate) struct Params {
     /// Words of a row.
     pub(crate) words: u32,
     pub(crate) columns: u32,
-    /// The first word of the samples that have sums, and how many words.
+    /// The first word of the entries that have sums, and how many words.
     pub(crate) word0: u32,
     pub(crate) word_count: u32,
     /// The first word of the columns.
@@ -68,7 +68,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     vec![spec().to_vec()]
 }
 
-/// Words of a row that one task takes: 1,024 samples, whose sums a level 2 cache holds.
+/// Words of a row that one task takes: 1,024 entries, whose sums a level 2 cache holds.
 const STRIP: usize = 64;
 /// Words of the columns that are looked at together: 64 columns.
 const COLUMN_WORDS: usize = 4;
@@ -87,7 +87,7 @@ fn packed_pairs(launch: CpuLaunch<'_>) {
     let pairs = Pairs { packed, words, terms, columns: (column_word, column_word + cols.div_ceil(16)), cols };
     sums[..len].par_chunks_mut(16 * STRIP * cols * 2).enumerate().for_each(|(strip, sums)| {
         let word0 = word0 + strip * STRIP;
-        Path::best().run(Strip { pairs, samples: (word0, word1.min(word0 + STRIP)), sums });
+        Path::best().run(Strip { pairs, entries: (word0, word1.min(word0 + STRIP)), sums });
     });
 }
 
@@ -102,10 +102,10 @@ struct Pairs<'a> {
     cols: usize,
 }
 
-/// The sums of some samples, between these words.
+/// The sums of some entries, between these words.
 struct Strip<'a> {
     pairs: Pairs<'a>,
-    samples: (usize, usize),
+    entries: (usize, usize),
     sums: &'a mut [u32],
 }
 
@@ -125,7 +125,7 @@ impl<D: Dot> NullaryFnOnce for Vectors<'_, D> {
 
     #[inline(always)]
     fn call(self) {
-        let Self { dot, strip: Strip { pairs, samples, sums } } = self;
+        let Self { dot, strip: Strip { pairs, entries, sums } } = self;
         let Pairs { packed, words, terms, columns, cols } = pairs;
         // Where codes are in the row, and of the columns what they come to with a code 1, 2 and 3.
         let mut bits = [0; 16 * STRIP + 16];
@@ -137,8 +137,8 @@ impl<D: Dot> NullaryFnOnce for Vectors<'_, D> {
                 if of_columns.iter().fold(0, |any, word| any | word) == 0 {
                     continue;
                 }
-                let of_samples = &row[samples.0..samples.1];
-                let held = dot.list::<true>(of_samples, &mut bits);
+                let of_entries = &row[entries.0..entries.1];
+                let held = dot.list::<true>(of_entries, &mut bits);
                 let mut listed = 0;
                 for (word, &codes) in of_columns.iter().enumerate() {
                     let mut left = (codes | codes >> 1) & 0x5555_5555;
@@ -152,7 +152,7 @@ impl<D: Dot> NullaryFnOnce for Vectors<'_, D> {
                     }
                 }
                 for &bit in &bits[..held] {
-                    let code = code(of_samples, bit) as usize;
+                    let code = code(of_entries, bit) as usize;
                     let sums = sums[bit as usize / 2 * cols * 2..][..cols * 2].as_chunks_mut().0;
                     for (column, terms) in &terms_of[..listed] {
                         add(&mut sums[*column], terms[code - 1]);

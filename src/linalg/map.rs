@@ -156,12 +156,12 @@ pub trait LinearMap {
     ///
     /// # Errors
     /// What reading and computing report; [`Error::Shape`] when X does not have n rows; [`Error::Cancelled`].
-    fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix>;
+    fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix>;
 
     /// `A X` for X (n, l): calls `sink` with the first row and the rows of each block, in order.
     ///
     /// # Errors
-    /// As [`gram`](Self::gram), and what `sink` returns.
+    /// As [`apply_normal`](Self::apply_normal), and what `sink` returns.
     fn apply(
         &self,
         x: &Matrix,

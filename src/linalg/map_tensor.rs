@@ -16,7 +16,7 @@ pub(crate) const DEPTH: u64 = 256;
 /// Products in f32 over blocks of 1,024 rows, added in f64.
 ///
 /// # Accuracy
-/// |error| of `gram` is about 1e-7 |A|² |X|, so singular values below 1e-3 of the largest need
+/// |error| of `apply_normal` is about 1e-7 |A|² |X|, so singular values below 1e-3 of the largest need
 /// [`truncated_svd`](super::truncated_svd). Elements should lie between 1e-15 and 1e15: products of four of them are
 /// formed in f32.
 ///
@@ -35,8 +35,8 @@ impl<T: Element> LinearMap for Tensor<T> {
         Some(Self::device(self))
     }
 
-    fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
-        let op = "Tensor::gram";
+    fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+        let op = "Tensor::apply_normal";
         let [m, n] = self.matrix(op)?;
         let x = upload(op, self, x, n)?;
         let l = x.shape()[1];

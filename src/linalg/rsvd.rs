@@ -253,7 +253,7 @@ impl Plan {
         let mut status = Status::new(0, self.passes, self.m);
         loop {
             run.cancel.check()?;
-            let image = map.gram(&Matrix::from_faer(block.as_ref()), &Pass::new(run, status))?;
+            let image = map.apply_normal(&Matrix::from_faer(block.as_ref()), &Pass::new(run, status))?;
             let image = checked(self.op, &image, [self.n, block.ncols()])?;
             krylov.push(block.as_ref(), image, self.k + l)?;
             status.pass += 1;

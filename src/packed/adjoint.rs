@@ -1,11 +1,11 @@
-//! Packed rows, transposed, times digits: Aᵀ W.
+//! Packed rows, transposed, times limbs: Aᵀ W.
 
 use rayon::prelude::*;
 
 use super::{
-    apply::{Rows, step},
+    apply::{PackedRows, pieces, step},
     missing,
-    slices::{SLICES, lanes_of},
+    operand::{LIMBS, row_limbs},
 };
 use crate::{
     Device, Error, Result, Tensor,
@@ -28,55 +28,55 @@ fn tile(words: u64, rows: u64) -> u32 {
 }
 
 /// The program that [`packed_adjoint`] launches for so many rows without a missing code, each of so many words from the first
-/// that has sums on, and weights of so many digits.
-pub(crate) fn program(words: u64, rows: u64, slices: u64) -> Program {
-    (&PACKED_ADJOINT.def, spec(tile(words, rows), false, slices).to_vec())
+/// that has sums on, and weights of so many limbs.
+pub(crate) fn program(words: u64, rows: u64, limb_count: u64) -> Program {
+    (&PACKED_ADJOINT.def, spec(tile(words, rows), false, limb_count).to_vec())
 }
 
-/// Sums of whole numbers on a device, of the samples from some word of a row on.
+/// Sums of whole numbers on a device, of the entries from some word of a row on.
 #[derive(Debug)]
-pub(crate) struct Sums {
-    /// (samples, columns, 2) words of 64-bit integers, the low ones first.
+pub(crate) struct ColumnSums {
+    /// (entries, columns, 2) words of 64-bit integers, the low ones first.
     pub(crate) words: Tensor<u32>,
-    /// The first word of a row whose samples have sums: a multiple of 4.
+    /// The first word of a row whose entries have sums: a multiple of 4.
     pub(crate) first: u64,
 }
 
-impl Sums {
-    /// Zeros for all samples.
+impl ColumnSums {
+    /// Zeros for all entries.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub(crate) fn zeros(device: &Device, samples: u64, columns: u64) -> Result<Self> {
-        Self::zeros_from(device, 0, samples, columns)
+    pub(crate) fn zeros(device: &Device, entries: u64, columns: u64) -> Result<Self> {
+        Self::zeros_from(device, 0, entries, columns)
     }
 
-    /// Zeros for the samples from that of word `first` on.
+    /// Zeros for the entries from that of word `first` on.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub(crate) fn zeros_from(device: &Device, first: u64, samples: u64, columns: u64) -> Result<Self> {
-        let words = Tensor::zeros(device, &[samples.saturating_sub(16 * first), columns, 2])?;
+    pub(crate) fn zeros_from(device: &Device, first: u64, entries: u64, columns: u64) -> Result<Self> {
+        let words = Tensor::zeros(device, &[entries.saturating_sub(16 * first), columns, 2])?;
         Ok(Self { words, first })
     }
 
-    /// Words of a row whose samples' sums fit a binding.
+    /// Words of a row whose entries' sums fit a binding.
     ///
     /// # Errors
-    /// [`Error::Limit`] when those of 64 samples do not.
+    /// [`Error::Limit`] when those of 64 entries do not.
     pub(super) fn words_at_once(&self) -> Result<u64> {
-        let [samples, columns, _] = *self.words.shape() else { return Ok(1) };
+        let [entries, columns, _] = *self.words.shape() else { return Ok(1) };
         let limits = self.words.device().limits();
         let max = limits.room();
         let wide = max / (8 * columns.max(1)) / 64 * 4;
         if wide == 0 {
             let requested = 8 * columns * 64;
-            return Err(Error::Limit { what: "bytes of the sums of 64 samples", requested, max });
+            return Err(Error::Limit { what: "bytes of the sums of 64 entries", requested, max });
         }
-        Ok(wide.min(super::row_words(samples)))
+        Ok(wide.min(super::row_words(entries)))
     }
 
-    /// Waits for them: (samples, columns).
+    /// Waits for them: (entries, columns).
     pub(crate) fn read(&self) -> Result<Vec<i64>> {
         let bytes = self.words.download()?.bytes()?;
         let sum = |bytes: &[u8; 8]| {
@@ -91,33 +91,33 @@ impl Sums {
 /// Numbers that codes are multiplied by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weights<'a> {
-    /// (⌈rows / 4⌉, sets x lanes) words of digits.
+    /// (⌈rows / 4⌉, sets x row limbs) words of limbs.
     pub(crate) words: &'a Tensor<u32>,
-    /// Digits of a number: at most 3, and where codes are missing 2 at least.
-    pub(crate) slices: u64,
+    /// Limbs of a number: at most 3, and where codes are missing 2 at least.
+    pub(crate) limb_count: u64,
     /// The power of two that sums are multiplied by: below 32.
     pub(crate) shift: u32,
 }
 
 impl<'a> From<&'a Tensor<u32>> for Weights<'a> {
-    /// Of three digits.
+    /// Of three limbs.
     fn from(words: &'a Tensor<u32>) -> Self {
-        Self { words, slices: SLICES, shift: 0 }
+        Self { words, limb_count: LIMBS, shift: 0 }
     }
 }
 
-/// Adds Σ g w, and Σ μ w over missing codes, to `sums` for each of their samples and columns: exact. Enqueues; does not
+/// Adds Σ g w, and Σ μ w over missing codes, to `sums` for each of their entries and columns: exact. Enqueues; does not
 /// wait.
 ///
 /// `weights` are those that [`packed_weights`](super::apply::packed_weights) or
-/// [`packed_digits`](super::digits::packed_digits) made of the same rows.
+/// [`packed_limbs`](super::limbs::packed_limbs) made of the same rows.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
 pub(crate) fn packed_adjoint<'a>(
-    rows: Rows<'_>,
+    rows: PackedRows<'_>,
     weights: impl Into<Weights<'a>>,
-    sums: &mut Sums,
+    sums: &mut ColumnSums,
 ) -> Result<()> {
     let words = rows.words().saturating_sub(sums.first);
     let tile = tile(words, rows.range.1 - rows.range.0);
@@ -129,42 +129,40 @@ pub(crate) fn packed_adjoint<'a>(
 pub(crate) fn adjoint_in_tiles(
     tile: u32,
     listed: bool,
-    rows: Rows<'_>,
+    rows: PackedRows<'_>,
     weights: Weights<'_>,
-    sums: &mut Sums,
+    sums: &mut ColumnSums,
 ) -> Result<()> {
-    let [samples, columns, _] = *sums.words.shape() else {
-        return Err(Error::shape("packed_adjoint", "sums of (samples, columns, 2)", ""));
+    let [entries, columns, _] = *sums.words.shape() else {
+        return Err(Error::shape("packed_adjoint", "sums of (entries, columns, 2)", ""));
     };
-    let Weights { words: weights, slices, shift } = weights;
-    let (words, lanes) = (rows.words(), lanes_of(slices, columns));
-    let (width, start) = (rows.sets() * lanes, sums.first);
-    // Where missing codes are listed, the product passes over the second set of digits, and takes them for 3.
+    let Weights { words: weights, limb_count, shift } = weights;
+    let (words, row_limbs) = (rows.words(), row_limbs(limb_count, columns));
+    let (width, start) = (rows.sets() * row_limbs, sums.first);
+    // Where missing codes are listed, the product passes over the second set of limbs, and takes them for 3.
     let listed = rows.missing && listed;
-    let stride = if listed { width } else { lanes };
+    let stride = if listed { width } else { row_limbs };
     let count = rows.range.1 - rows.range.0;
-    if weights.shape() != [count.div_ceil(4), width] || words != super::row_words(16 * start + samples) {
-        let expected = format!("({}, {width}) digits, rows of {samples} samples", count.div_ceil(4));
+    if weights.shape() != [count.div_ceil(4), width] || words != super::row_words(16 * start + entries) {
+        let expected = format!("({}, {width}) limbs, rows of {entries} entries", count.div_ceil(4));
         return Err(Error::shape("packed_adjoint", expected, format_args!("{:?}", weights.shape())));
     }
-    if count == 0 || samples == 0 || columns == 0 {
+    if count == 0 || entries == 0 || columns == 0 {
         return Ok(());
     }
     let device = rows.device();
     let limits = device.limits();
     let groups = 2 * u64::from(limits.fill);
-    // Sums of so many codes, of 3 where missing ones are listed, times digits fit 32 bits.
+    // Sums of so many codes, of 3 where missing ones are listed, times limbs fit 32 bits.
     let step = step(device, words, (4 * words).max(width))?.min(1 << 22);
     let wide = sums.words_at_once()?;
-    let spec = spec(tile, rows.missing && !listed, slices);
-    for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-        let last = count.min(first + step);
+    let spec = spec(tile, rows.missing && !listed, limb_count);
+    for (first, last) in pieces(0..count, step) {
         let at = rows.range.0;
         let packed = rows.packed.window((at + first) * words..(at + last) * words);
-        let digits = weights.window(first / 4 * width..last.div_ceil(4) * width);
-        for word in (start..words).step_by(usize::try_from(wide).unwrap_or(usize::MAX)) {
-            let end = words.min(word + wide);
-            let [from, to] = [word, end].map(|word| (16 * (word - start)).min(samples));
+        let limbs = weights.window(first / 4 * width..last.div_ceil(4) * width);
+        for (word, end) in pieces(start..words, wide) {
+            let [from, to] = [word, end].map(|word| (16 * (word - start)).min(entries));
             let target = sums.words.window_update(from * columns * 2..to * columns * 2);
             let tiles = (end - word).div_ceil(tile.into());
             let depth = ((last - first) * tiles).div_ceil(groups).max(LEAST_DEPTH).next_multiple_of(4);
@@ -172,23 +170,28 @@ pub(crate) fn adjoint_in_tiles(
             let params = Params {
                 rows: small(last - first),
                 words: small(words),
-                samples: small(to - from),
+                entries: small(to - from),
                 columns: small(columns),
-                lanes: small(stride),
+                row_limbs: small(stride),
                 word0: small(word),
                 word_count: small(end - word),
                 depth: small(depth),
                 packed0: packed.start,
-                weights0: digits.start,
+                weights0: limbs.start,
                 sums0: target.start,
                 shift,
             };
             let work = (last - first).saturating_mul(16 * (end - word)).saturating_mul(columns);
             let grid = Grid::linear(tiles * splits, limits.groups_per_axis, work)?;
-            let args = [packed.arg, digits.arg, target.arg];
+            let args = [packed.arg, limbs.arg, target.arg];
             device.launch(&PACKED_ADJOINT, &spec, grid, &args, &params)?;
             if listed {
-                missing::complete(device, small(slices), Params { lanes: small(lanes), ..params }, &args)?;
+                missing::complete(
+                    device,
+                    small(limb_count),
+                    Params { row_limbs: small(row_limbs), ..params },
+                    &args,
+                )?;
             }
         }
     }

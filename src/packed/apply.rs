@@ -1,8 +1,8 @@
-//! Packed rows times digits: A X.
+//! Packed rows times limbs: A X.
 
 use std::ops::Range;
 
-use super::slices::{Slices, lanes};
+use super::operand::{LIMBS, Operand, row_limbs};
 use crate::{
     Device, Error, Result, Tensor,
     kernel::{Grid, Program, small},
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Rows of a workgroup that are fastest for so many: large ones where they have the work of as many small ones as fill the
-/// device, or of three quarters of them, the least that [`Steps`](super::steps::Steps) make of many rows.
+/// device, or of three quarters of them, the least that [`RowBatches`](super::row_batches::RowBatches) make of many rows.
 fn tile(device: &Device, rows: u64) -> u32 {
     let small = rows / u64::from(TILE);
     if 4 * small >= 3 * u64::from(device.limits().fill) { LARGE_TILE } else { TILE }
@@ -23,7 +23,7 @@ pub(crate) fn program_of_weights(device: &Device, rows: u64) -> Program {
 
 /// The rows of a product.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
+pub struct PackedRows<'a> {
     /// (.., words) codes.
     pub packed: &'a Tensor<u32>,
     /// (.., 2) of each row: the mean that is subtracted, and the factor after that; both 0 for a row that is left out.
@@ -34,7 +34,7 @@ pub struct Rows<'a> {
     pub missing: bool,
 }
 
-impl Rows<'_> {
+impl PackedRows<'_> {
     pub(crate) fn range(&self) -> Range<u64> {
         self.range.0..self.range.1
     }
@@ -47,7 +47,7 @@ impl Rows<'_> {
         self.packed.shape()[1]
     }
 
-    /// Sets of digits of a weighted product: those of the weights, and where codes are missing those of the weights times
+    /// Sets of limbs of a weighted product: those of the weights, and where codes are missing those of the weights times
     /// the means.
     pub(crate) fn sets(&self) -> u64 {
         1 + u64::from(self.missing)
@@ -58,22 +58,22 @@ impl Rows<'_> {
     }
 }
 
-/// y = A x in f32 and in the units of x times the [factors](Slices::factors), (rows, columns). Enqueues; does not wait.
+/// y = A x in f32 and in the units of x times the [factors](Operand::factors), (rows, columns). Enqueues; does not wait.
 ///
-/// With code g, mean μ, factor s of a row: y = s (Σ g x - μ Σ x), both sums over the samples that are not missing, in
+/// With code g, mean μ, factor s of a row: y = s (Σ g x - μ Σ x), both sums over the entries that are not missing, in
 /// whole numbers; what follows rounds to f32 after each operation.
 ///
 /// # Errors
-/// [`Error::Limit`] when a row or the digits do not fit a binding; [`Error::OutOfMemory`].
-pub(crate) fn packed_apply(rows: Rows<'_>, x: &Slices, factors: &Tensor<f32>) -> Result<Tensor<f32>> {
+/// [`Error::Limit`] when a row or the limbs do not fit a binding; [`Error::OutOfMemory`].
+pub(crate) fn packed_apply(rows: PackedRows<'_>, x: &Operand, factors: &Tensor<f32>) -> Result<Tensor<f32>> {
     apply_in_tiles(rows.tile(), rows, x, factors)
 }
 
 /// [`packed_apply`] in tiles of a given size, which changes no bit.
 pub(crate) fn apply_in_tiles(
     tile: u32,
-    rows: Rows<'_>,
-    x: &Slices,
+    rows: PackedRows<'_>,
+    x: &Operand,
     factors: &Tensor<f32>,
 ) -> Result<Tensor<f32>> {
     let shape = [rows.range.1 - rows.range.0, x.columns];
@@ -85,27 +85,31 @@ pub(crate) fn apply_in_tiles(
     Ok(out)
 }
 
-/// The digits of w = s A x, and where codes are missing those of μ w beside them: (⌈rows / 4⌉, sets x lanes) words, byte b
-/// of word (i, lane) belongs to row 4 i + b. Enqueues; does not wait.
+/// The limbs of w = s A x, and where codes are missing those of μ w beside them: (⌈rows / 4⌉, sets x row limbs) words, byte b
+/// of word (i, limb) belongs to row 4 i + b. Enqueues; does not wait.
 ///
-/// `factors` are the [factors](Slices::factors) of the units of the weights, in the units of x: |w| and |μ w| are at most
-/// [`MAX`](super::slices::MAX) of them.
+/// `factors` are the [factors](Operand::factors) of the units of the weights, in the units of x: |w| and |μ w| are at most
+/// [`MAX`](super::operand::MAX) of them.
 ///
 /// # Errors
 /// As [`packed_apply`].
-pub(crate) fn packed_weights(rows: Rows<'_>, x: &Slices, factors: &Tensor<f32>) -> Result<Tensor<u32>> {
+pub(crate) fn packed_weights(
+    rows: PackedRows<'_>,
+    x: &Operand,
+    factors: &Tensor<f32>,
+) -> Result<Tensor<u32>> {
     weights_in_tiles(rows.tile(), rows, x, factors)
 }
 
 /// [`packed_weights`] in tiles of a given size, which changes no bit.
 pub(crate) fn weights_in_tiles(
     tile: u32,
-    rows: Rows<'_>,
-    x: &Slices,
+    rows: PackedRows<'_>,
+    x: &Operand,
     factors: &Tensor<f32>,
 ) -> Result<Tensor<u32>> {
     let count = rows.range.1 - rows.range.0;
-    let shape = [count.div_ceil(4), rows.sets() * lanes(x.columns)];
+    let shape = [count.div_ceil(4), rows.sets() * row_limbs(LIMBS, x.columns)];
     if rows.words() == 0 {
         return Tensor::zeros(rows.device(), &shape);
     }
@@ -116,10 +120,10 @@ pub(crate) fn weights_in_tiles(
 
 fn launch<T: crate::Element>(
     tile: u32,
-    rows: Rows<'_>,
-    x: &Slices,
+    rows: PackedRows<'_>,
+    x: &Operand,
     factors: &Tensor<f32>,
-    digits: bool,
+    limbs: bool,
     out: &mut Tensor<T>,
 ) -> Result<()> {
     if out.is_empty() {
@@ -128,14 +132,13 @@ fn launch<T: crate::Element>(
     let device = rows.device();
     let words = rows.words();
     let width = out.shape()[1];
-    let per_row = if digits { width } else { 4 * width };
+    let per_row = if limbs { width } else { 4 * width };
     let step = step(device, words, per_row.max(4 * words).max(8))?;
-    let Range { start: from, end } = rows.range();
-    for first in (from..end).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-        let last = end.min(first + step);
+    let from = rows.range.0;
+    for (first, last) in pieces(rows.range(), step) {
         let packed = rows.packed.window(first * words..last * words);
         let table = rows.table.window(first * 2..last * 2);
-        let place = if digits {
+        let place = if limbs {
             (first - from) / 4 * width..(last - from).div_ceil(4) * width
         } else {
             (first - from) * width..(last - from) * width
@@ -145,7 +148,7 @@ fn launch<T: crate::Element>(
             rows: small(last - first),
             words: small(words),
             columns: small(x.columns),
-            lanes: small(lanes(x.columns)),
+            row_limbs: small(row_limbs(LIMBS, x.columns)),
             packed0: packed.start,
             table0: table.start,
             out0: target.start,
@@ -156,7 +159,7 @@ fn launch<T: crate::Element>(
         let grid = Grid::linear(groups, device.limits().groups_per_axis, work)?;
         let xs = x.words.window(0..x.words.len());
         let args = [packed.arg, xs.arg, table.arg, factors.window(0..factors.len()).arg, target.arg];
-        device.launch(&PACKED_APPLY, &spec(tile, rows.missing, digits), grid, &args, &params)?;
+        device.launch(&PACKED_APPLY, &spec(tile, rows.missing, limbs), grid, &args, &params)?;
     }
     Ok(())
 }
@@ -168,8 +171,14 @@ pub(super) fn step(device: &Device, words: u64, widest: u64) -> Result<u64> {
     let tiles = (binding / widest / u64::from(TILE)).min(u64::from(limits.groups_per_axis).saturating_pow(2));
     if tiles == 0 {
         let requested = widest * u64::from(TILE);
-        return Err(Error::Limit { what: "bytes of 64 rows of genotypes", requested, max: binding });
+        return Err(Error::Limit { what: "bytes of 64 packed rows", requested, max: binding });
     }
-    debug_assert!(words > 0, "rows should hold samples");
+    debug_assert!(words > 0, "rows should hold entries");
     Ok(tiles * u64::from(TILE))
+}
+
+/// Consecutive parts of a range, at most so long.
+pub(super) fn pieces(Range { start, end }: Range<u64>, longest: u64) -> impl Iterator<Item = (u64, u64)> {
+    let step = usize::try_from(longest).unwrap_or(usize::MAX);
+    (start..end).step_by(step).map(move |first| (first, end.min(first.saturating_add(longest))))
 }

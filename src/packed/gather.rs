@@ -8,7 +8,7 @@ use crate::{
     kernel::{Grid, Program, small},
     kernels::{
         WG,
-        packed_gather::{PACKED_GATHER, Params, SWAPPED, spec},
+        packed_gather::{MISSING, PACKED_GATHER, Params, SWAPPED, spec},
     },
 };
 
@@ -26,15 +26,15 @@ pub(crate) fn most_rows(packed: &Tensor<u32>) -> Result<u64> {
     step(packed.device(), words, 4 * words)
 }
 
-/// Row `order[i]` of these rows of `packed` for each i, and with [`SWAPPED`] in it its codes 2 for 0 and 0 for 2. Enqueues;
-/// does not wait.
+/// Row `order[i]` of these rows of `packed` for each i, with [`SWAPPED`] in it its codes 2 for 0 and 0 for 2, and with
+/// [`MISSING`] 1 for a missing code and 0 for others. Enqueues; does not wait.
 ///
 /// # Errors
 /// [`Error::Shape`] when a row of the order is none of `rows`, or those are none of `packed`; [`Error::Limit`] when there
 /// are more than [`most_rows`]; [`Error::OutOfMemory`].
 pub(crate) fn packed_gather(
     packed: &Tensor<u32>,
-    samples: u64,
+    entries: u64,
     rows: Range<u64>,
     order: &[u32],
 ) -> Result<Tensor<u32>> {
@@ -42,10 +42,10 @@ pub(crate) fn packed_gather(
     let [held, words] = packed.matrix(op)?;
     let count = rows.end.saturating_sub(rows.start);
     if rows.end > held
-        || words != row_words(samples)
-        || order.iter().any(|row| u64::from(row & !SWAPPED) >= count)
+        || words != row_words(entries)
+        || order.iter().any(|row| u64::from(row & !(SWAPPED | MISSING)) >= count)
     {
-        let expected = format!("rows of {held} of {samples} samples, an order of {count}");
+        let expected = format!("rows of {held} of {entries} entries, an order of {count}");
         return Err(Error::shape(op, expected, format_args!("{rows:?}, {:?}", order.iter().max())));
     }
     let device = packed.device();
@@ -66,7 +66,7 @@ pub(crate) fn packed_gather(
     let params = Params {
         rows: small(len),
         words: small(words),
-        samples: small(samples),
+        entries: small(entries),
         packed0: x.start,
         order0: places.start,
         out0: target.start,

@@ -1,8 +1,8 @@
 //! A matrix of 0, 1 and 2 that stays on a device, two bits an entry.
 
 use super::{
-    MAX_SAMPLES, PANEL_BYTES, PANEL_ROWS, apply::Rows, pack::pack_genotypes, product::Product, row_words,
-    uniform::packed_uniform,
+    MAX_ENTRIES, PANEL_BYTES, PANEL_ROWS, apply::PackedRows, pack::pack_genotypes, product::PackedProduct,
+    row_words, uniform::packed_uniform,
 };
 use crate::{
     Device, Error, Result, Run, Status, Tensor,
@@ -27,7 +27,7 @@ const APPLY_BYTES: usize = 4 << 20;
 /// # Cost
 /// Each row is padded to a multiple of 16 bytes: `16 ⌈columns / 64⌉` bytes a row. A product also holds the operand on the
 /// device, about 4 bytes an element, and 8 bytes for each row of the longest panel.
-/// [`gram`](LinearMap::gram) also holds its sums there, 8 bytes an element of the operand, and the digits of some rows of
+/// [`apply_normal`](LinearMap::apply_normal) also holds its sums there, 8 bytes an element of the operand, and the limbs of some rows of
 /// A X, of which it makes as many at a time as fill the device. On the host the sums take 16 bytes an element while they are
 /// read, and 8 beside the result's 8 after that.
 ///
@@ -59,9 +59,9 @@ impl PackedMatrix {
         if columns == 0 {
             return Err(Error::argument("PackedMatrix::new", "columns", "0; a row has at least one entry"));
         }
-        if columns > MAX_SAMPLES {
+        if columns > MAX_ENTRIES {
             let what = "columns of a packed matrix";
-            return Err(Error::Limit { what, requested: columns, max: MAX_SAMPLES });
+            return Err(Error::Limit { what, requested: columns, max: MAX_ENTRIES });
         }
         Ok(Self { device: device.clone(), rows: 0, columns, panels: Vec::new() })
     }
@@ -122,31 +122,31 @@ impl PackedMatrix {
 
     /// Appends rows. Waits.
     ///
-    /// Each call makes one panel, which products take alone: a few hundred MiB of dosages at a time are fast.
+    /// Each call makes one panel, which products take alone: a few hundred MiB of entries at a time are fast.
     ///
     /// # Shapes
-    /// `dosages`: (rows, columns) of 0, 1 and 2.
+    /// `entries`: (rows, columns) of 0, 1 and 2.
     ///
     /// # Errors
     /// [`Error::Argument`] for any other value, with the row, after which the matrix is as it was: there is no code for a
     /// missing entry. [`Error::Shape`], [`Error::WrongDevice`]; [`Error::Limit`] when a row does not fit a binding, or the
     /// packed rows a buffer; [`Error::OutOfMemory`].
-    pub fn push(&mut self, dosages: &Tensor<u8>) -> Result<()> {
+    pub fn push(&mut self, entries: &Tensor<u8>) -> Result<()> {
         let op = "PackedMatrix::push";
-        let [rows, columns] = dosages.matrix(op)?;
+        let [rows, columns] = entries.matrix(op)?;
         if columns != self.columns {
-            let expected = format!("(rows, {}) dosages", self.columns);
+            let expected = format!("(rows, {}) entries", self.columns);
             return Err(Error::shape(op, expected, format_args!("({rows}, {columns})")));
         }
-        if !dosages.device().is_same(&self.device) {
+        if !entries.device().is_same(&self.device) {
             return Err(Error::WrongDevice { op });
         }
         let mut packed = Tensor::empty(&self.device, &[rows, row_words(columns)])?;
-        let stats = pack_genotypes(dosages, Coding::Dosages, columns, &mut packed, 0)?.wait()?;
+        let stats = pack_genotypes(entries, Coding::Dosages, columns, &mut packed, 0)?.wait()?;
         if let Some(row) = stats.iter().position(|stats| stats.count < columns) {
             let refused = columns - stats[row].count;
             let why = format!("{refused} of the {columns} values of row {row} are not 0, 1 or 2");
-            return Err(Error::argument(op, "dosages", why));
+            return Err(Error::argument(op, "entries", why));
         }
         self.add(packed);
         Ok(())
@@ -188,12 +188,12 @@ impl PackedMatrix {
         self.panels.iter().flat_map(|panel| panel.read().unwrap()).collect()
     }
 
-    fn product(&self, op: &'static str, x: &Matrix, bounds: Option<[f64; 2]>) -> Result<Product> {
+    fn product(&self, op: &'static str, x: &Matrix, bounds: Option<[f64; 2]>) -> Result<PackedProduct> {
         if x.rows() as u64 != self.columns {
             let expected = format!("{} rows", self.columns);
             return Err(Error::shape(op, expected, format_args!("({}, {})", x.rows(), x.cols())));
         }
-        Product::new(&self.device, x, false, bounds)
+        PackedProduct::new(&self.device, x, false, bounds)
     }
 
     /// What products take for each row of the longest panel: no mean, factor 1.
@@ -208,13 +208,13 @@ impl PackedMatrix {
         &'a self,
         table: &'a Tensor<f32>,
         step: usize,
-    ) -> impl Iterator<Item = (u64, Rows<'a>)> + use<'a> {
+    ) -> impl Iterator<Item = (u64, PackedRows<'a>)> + use<'a> {
         let mut next = 0;
         self.panels.iter().flat_map(move |packed| {
             let (first, count) = (next, packed.shape()[0]);
             next += count;
             let end = move |start: u64| count.min(start.saturating_add(step as u64));
-            let part = move |start| Rows { packed, table, range: (start, end(start)), missing: false };
+            let part = move |start| PackedRows { packed, table, range: (start, end(start)), missing: false };
             (0..count).step_by(step).map(move |start| (first, part(start)))
         })
     }
@@ -229,11 +229,11 @@ impl LinearMap for PackedMatrix {
         Some(&self.device)
     }
 
-    fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+    fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         // The largest Euclidean norm of a row of 2s, and its sum.
         let columns = self.columns as f64;
         let bounds = [2.0 * columns.sqrt(), 2.0 * columns];
-        let mut product = self.product("PackedMatrix::gram", x, Some(bounds))?;
+        let mut product = self.product("PackedMatrix::apply_normal", x, Some(bounds))?;
         for (first, rows) in self.parts(&self.table()?, usize::MAX) {
             product.add(rows)?;
             pass.tell(first + rows.range.1)?;

@@ -1,32 +1,34 @@
-//! Genotypes of two bits each, and products with them in whole numbers.
+//! Matrices of 0, 1, 2 and missing entries, two bits each, and products with them in whole numbers.
 //!
-//! A row is a variant: sample `16 w + 4 b + j` is at bits `2 j` of byte `b` of word `w`; 0, 1 and 2 count alleles, 3 is
-//! missing. Rows are padded with zeros to a multiple of 16 bytes.
+//! Entry `16 w + 4 b + j` of a row is at bits `2 j` of byte `b` of word `w`. Its code is 0, 1 or 2, or 3 where it is missing.
+//! Rows are padded with zeros to a multiple of 16 bytes. The entries of a row are the columns of the matrix; where it is
+//! multiplied by another matrix, `columns` are that one's.
 //!
 //! Products need no decoding beyond a shift and a mask: `word >> 2 j & 0x03030303` holds four codes as bytes, the
 //! *quad* `4 w + j` of the row, and the other operand is stored in the same order.
 
 pub(crate) mod adjoint;
 pub(crate) mod apply;
-pub(crate) mod digits;
 pub(crate) mod gather;
 pub(crate) mod gram;
+pub(crate) mod known_pairs;
+pub(crate) mod limbs;
 mod matrix;
 pub(crate) mod missing;
+pub(crate) mod operand;
 pub(crate) mod pack;
+mod pair_products;
 pub(crate) mod pairs;
 pub(crate) mod product;
-pub(crate) mod slices;
-pub(crate) mod standardize;
-pub(crate) mod steps;
+mod row_batches;
 pub(crate) mod uniform;
 pub(crate) mod weighted;
 
 pub use self::matrix::PackedMatrix;
 
-/// Most samples of a product, or columns of a matrix: 256 times as many, the largest sum of a row's codes times digits, is
+/// Most entries of a product, or columns of a matrix: 256 times as many, the largest sum of a row's codes times limbs, is
 /// below 2^31.
-pub(crate) const MAX_SAMPLES: u64 = (1 << 23) - 1;
+pub(crate) const MAX_ENTRIES: u64 = (1 << 23) - 1;
 
 /// Bytes of a panel that stays on the device, about: what fills a GPU, in few launches.
 pub(crate) const PANEL_BYTES: u64 = 256 << 20;
@@ -35,11 +37,11 @@ pub(crate) const PANEL_BYTES: u64 = 256 << 20;
 pub(crate) const PANEL_ROWS: u64 = 1 << 20;
 
 /// Words of a row: a multiple of 4.
-pub(crate) const fn row_words(samples: u64) -> u64 {
-    samples.div_ceil(64) * 4
+pub(crate) const fn row_words(entries: u64) -> u64 {
+    entries.div_ceil(64) * 4
 }
 
-/// The sample at a place of a quad.
-pub(crate) const fn sample(quad: usize, place: usize) -> usize {
+/// The entry at a place of a quad.
+pub(crate) const fn entry(quad: usize, place: usize) -> usize {
     quad / 4 * 16 + 4 * place + quad % 4
 }

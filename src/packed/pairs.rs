@@ -1,8 +1,12 @@
-//! Products of packed rows that are mostly 0, sample by sample.
+//! Products of packed rows that are mostly 0, entry by entry.
 
 use std::ops::Range;
 
-use super::{adjoint::Sums, apply::step, row_words};
+use super::{
+    adjoint::ColumnSums,
+    apply::{pieces, step},
+    row_words,
+};
 use crate::{
     Error, Result, Tensor,
     kernel::{Grid, Program, small},
@@ -17,7 +21,7 @@ pub(crate) fn program() -> Program {
     (&PACKED_PAIRS.def, spec().to_vec())
 }
 
-/// Adds the products of the codes of each sample and each column to `sums`: exact. Columns are all samples from that of the
+/// Adds the products of the codes of each entry and each column to `sums`: exact. Columns are all entries from that of the
 /// sums' first word on, or some words of them. Enqueues; does not wait.
 ///
 /// `terms` (rows, 4) are the [`Terms`](crate::kernels::packed_pairs::Terms) of each row of `rows`. The work is that of
@@ -29,35 +33,33 @@ pub(crate) fn packed_pairs(
     packed: &Tensor<u32>,
     rows: Range<u64>,
     terms: &Tensor<u32>,
-    sums: &mut Sums,
+    sums: &mut ColumnSums,
 ) -> Result<()> {
     let op = "packed_pairs";
     let [held, words] = packed.matrix(op)?;
-    let [samples, columns, _] = *sums.words.shape() else {
-        return Err(Error::shape(op, "sums of (samples, columns, 2)", ""));
+    let [entries, columns, _] = *sums.words.shape() else {
+        return Err(Error::shape(op, "sums of (entries, columns, 2)", ""));
     };
     let count = rows.end.saturating_sub(rows.start);
-    let fits = rows.end <= held && words == row_words(16 * sums.first + samples);
-    let fits = fits && (columns == samples || columns < samples && columns.is_multiple_of(16));
+    let fits = rows.end <= held && words == row_words(16 * sums.first + entries);
+    let fits = fits && (columns == entries || columns < entries && columns.is_multiple_of(16));
     if !fits || *terms.shape() != [count, 4] {
-        let expected = format!("rows of {samples} samples from word {} on, {count} x 4 terms", sums.first);
+        let expected = format!("rows of {entries} entries from word {} on, {count} x 4 terms", sums.first);
         let found = format_args!("rows {rows:?} of {held} x {words}, {:?}", terms.shape());
         return Err(Error::shape(op, expected, found));
     }
-    if count == 0 || samples == 0 || columns == 0 {
+    if count == 0 || entries == 0 || columns == 0 {
         return Ok(());
     }
     let device = packed.device();
     let step = step(device, words, 4 * words.max(4))?;
     let wide = sums.words_at_once()?;
-    for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-        let last = count.min(first + step);
+    for (first, last) in pieces(0..count, step) {
         let x = packed.window((rows.start + first) * words..(rows.start + last) * words);
         let table = terms.window(4 * first..4 * last);
         let start = sums.first;
-        for word in (start..words).step_by(usize::try_from(wide).unwrap_or(usize::MAX)) {
-            let end = words.min(word + wide);
-            let [from, to] = [word, end].map(|word| (16 * (word - start)).min(samples));
+        for (word, end) in pieces(start..words, wide) {
+            let [from, to] = [word, end].map(|word| (16 * (word - start)).min(entries));
             let target = sums.words.window_update(from * columns * 2..to * columns * 2);
             let params = Params {
                 rows: small(last - first),

@@ -5,11 +5,11 @@ use std::{collections::VecDeque, ops::Range};
 use rayon::prelude::*;
 
 use super::{
-    adjoint::{self, LEAST_DEPTH, Sums, packed_adjoint},
-    apply::{self, Rows, packed_apply, packed_weights},
+    adjoint::{self, ColumnSums, LEAST_DEPTH, packed_adjoint},
+    apply::{self, PackedRows, packed_apply, packed_weights},
+    operand::{LIMBS, MAX_COLUMNS, Operand, row_limbs, unit},
+    row_batches::RowBatches,
     row_words,
-    slices::{MAX_COLUMNS, SLICES, Slices, lanes, unit},
-    steps::Steps,
 };
 use crate::{
     Device, Error, Result, Tensor,
@@ -29,76 +29,77 @@ const LEAST_ROWS: usize = 1024;
 #[derive(Debug)]
 struct Group {
     first: usize,
-    x: Slices,
+    x: Operand,
     /// What sums of multiples are multiplied by: for `Aᵀ (A X)`, those of weights.
     factors: Tensor<f32>,
     /// The unit of each column's weights, in that of `x`, and the sums; for `Aᵀ (A X)` alone.
-    adjoint: Option<(Vec<f64>, Sums)>,
+    adjoint: Option<(Vec<f64>, ColumnSums)>,
 }
 
-/// A product of the standardised packed matrix A with a matrix of the host, in groups of columns that fit the device.
+/// A product of a packed matrix A, each row less its mean and times its factor, with a matrix of the host, in groups of columns that fit the device.
 #[derive(Debug)]
-pub struct Product {
+pub struct PackedProduct {
     device: Device,
     groups: Vec<Group>,
-    samples: u64,
+    entries: u64,
     columns: usize,
     centred: bool,
 }
 
-impl Product {
-    /// `A X`, or with `bounds` (`Tally::bounds`) of all rows `Aᵀ (A X)`, for X (samples, columns).
+impl PackedProduct {
+    /// `A X`, or with `bounds` `Aᵀ (A X)`, for X (entries, columns).
     ///
-    /// `centred`: whether the mean is subtracted from dosages. Else only missing ones become it.
+    /// `centred`: whether means are subtracted from codes. Else only missing codes become them. `bounds`: of the rows of A,
+    /// each times its factor and the larger of 1 and its mean, the largest Euclidean norm and sum of magnitudes.
     ///
     /// # Errors
     /// [`Error::Argument`] for NaN and infinity in X; [`Error::Limit`] when not even one column fits a binding;
     /// [`Error::OutOfMemory`].
     pub fn new(device: &Device, x: &Matrix, centred: bool, bounds: Option<[f64; 2]>) -> Result<Self> {
-        let (samples, columns) = (x.rows() as u64, x.cols());
-        let words = row_words(samples);
+        let (entries, columns) = (x.rows() as u64, x.cols());
+        let words = row_words(entries);
         let width = group_columns(device, words, columns as u64)?;
         let step = usize::try_from(width).unwrap_or(usize::MAX);
         let mut groups = Vec::new();
         for first in (0..columns).step_by(step) {
-            let mut slices = Slices::new(device, x, first, step.min(columns - first), words)?;
+            let mut operand = Operand::new(device, x, first, step.min(columns - first), words)?;
             if !centred {
-                // Then Σ μ x over the missing is added rather than Σ μ x over the called subtracted.
-                slices.totals.fill(0.0);
+                // Then Σ μ x over the missing is added rather than Σ μ x over the others subtracted.
+                operand.totals.fill(0.0);
             }
             let adjoint = bounds.map(|[norm, magnitudes]| {
-                let lengths = lengths(x, first, &slices.units);
-                let bounds = lengths.iter().zip(&slices.largest);
+                let lengths = lengths(x, first, &operand.units);
+                let bounds = lengths.iter().zip(&operand.largest);
                 let bounds = bounds.map(|(length, largest)| (norm * length).min(magnitudes * largest));
                 let units: Vec<f64> = bounds.map(|bound| unit(bound * ROUNDING)).collect();
-                Ok::<_, Error>((units, Sums::zeros(device, samples, slices.columns)?))
+                Ok::<_, Error>((units, ColumnSums::zeros(device, entries, operand.columns)?))
             });
             let adjoint = adjoint.transpose()?;
-            let factors = slices.factors(adjoint.as_ref().map(|(units, _)| &units[..]))?;
-            groups.push(Group { first, x: slices, factors, adjoint });
+            let factors = operand.factors(adjoint.as_ref().map(|(units, _)| &units[..]))?;
+            groups.push(Group { first, x: operand, factors, adjoint });
         }
-        Ok(Self { device: device.clone(), groups, samples, columns, centred })
+        Ok(Self { device: device.clone(), groups, entries, columns, centred })
     }
 
-    /// The programs that `Aᵀ (A X)` launches with panels of so many rows, for an X (samples, columns), where no code is missing:
+    /// The programs that `Aᵀ (A X)` launches with panels of so many rows, for an X (entries, columns), where no code is missing:
     /// those first that compilers take longest for.
     ///
     /// # Errors
     /// [`Error::Limit`] when not even one column fits a binding.
     pub(crate) fn programs(
         device: &Device,
-        samples: u64,
+        entries: u64,
         columns: u64,
         panels: [u64; 2],
     ) -> Result<Vec<Program>> {
-        let words = row_words(samples);
+        let words = row_words(entries);
         let width = group_columns(device, words, columns)?;
         let groups = [width.min(columns), columns % width].into_iter().filter(|&columns| columns > 0);
-        let of_groups = groups.map(|columns| steps(device, words, lanes(columns)));
-        let of_panels = of_groups.flat_map(|steps| panels.map(|rows| steps.of((0, rows)))).flatten();
+        let of_groups = groups.map(|columns| batches(device, words, row_limbs(LIMBS, columns)));
+        let of_panels = of_groups.flat_map(|batches| panels.map(|rows| batches.of((0, rows)))).flatten();
         let rows: Vec<u64> = of_panels.map(|(first, end)| end - first).collect();
         let weights = rows.iter().map(|&rows| apply::program_of_weights(device, rows));
-        let adjoint = rows.iter().map(|&rows| adjoint::program(words, rows, SLICES));
+        let adjoint = rows.iter().map(|&rows| adjoint::program(words, rows, LIMBS));
         Ok(weights.chain(adjoint).collect())
     }
 
@@ -106,7 +107,7 @@ impl Product {
     ///
     /// # Errors
     /// What the device reports.
-    pub fn add(&mut self, rows: Rows<'_>) -> Result<()> {
+    pub fn add(&mut self, rows: PackedRows<'_>) -> Result<()> {
         for Group { x, factors, adjoint, .. } in &mut self.groups {
             let Some((_, sums)) = adjoint else { continue };
             for part in parts(rows, x.columns) {
@@ -121,7 +122,7 @@ impl Product {
     ///
     /// # Errors
     /// What the device reports.
-    pub fn weigh(&self, rows: Rows<'_>) -> Result<()> {
+    pub fn weigh(&self, rows: PackedRows<'_>) -> Result<()> {
         for Group { x, factors, .. } in &self.groups {
             for part in parts(rows, x.columns) {
                 packed_weights(part, x, factors)?;
@@ -131,11 +132,11 @@ impl Product {
     }
 
     /// Bytes on the device of a product `Aᵀ (A X)` with all of so many rows, besides those: the operand, the sums, and the
-    /// weights of two steps with what the cpu device makes of them for missing codes and sparse rows, less than twice those.
-    pub(crate) fn device_bytes(device: &Device, rows: u64, samples: u64, columns: u64) -> u64 {
-        let (words, width) = (row_words(samples), 2 * lanes(columns));
-        let weights = steps(device, words, width).longest(rows).next_multiple_of(4) * width;
-        16 * words * lanes(columns) + 8 * samples * columns + 6 * weights
+    /// weights of two batches with what the cpu device makes of them for missing codes, less than twice those.
+    pub(crate) fn device_bytes(device: &Device, rows: u64, entries: u64, columns: u64) -> u64 {
+        let (words, width) = (row_words(entries), 2 * row_limbs(LIMBS, columns));
+        let weights = batches(device, words, width).longest(rows).next_multiple_of(4) * width;
+        16 * words * row_limbs(LIMBS, columns) + 8 * entries * columns + 6 * weights
     }
 
     /// Waits: `Aᵀ (A X)` of all rows that were added, exact but for the rounding of X and of A X.
@@ -143,12 +144,12 @@ impl Product {
     /// # Errors
     /// What the device reports.
     pub fn finish(self) -> Result<Matrix> {
-        let mut total = Matrix::zeros(usize::try_from(self.samples).unwrap_or(usize::MAX), self.columns);
+        let mut total = Matrix::zeros(usize::try_from(self.entries).unwrap_or(usize::MAX), self.columns);
         for Group { first, x, adjoint, .. } in &self.groups {
             let Some((weight_units, sums)) = adjoint else { continue };
             let (sums, width) = (sums.read()?, weight_units.len());
             self.device.pool()?.install(|| {
-                // A row of the centred matrix adds up to 0, so what is to be subtracted from each sample is the mean.
+                // A row of the centred matrix adds up to 0, so what is to be subtracted from each entry is the mean.
                 let means = self.centred.then(|| means(&sums, width));
                 let rows = total.data_mut().par_chunks_exact_mut(self.columns.max(1));
                 rows.zip(sums.par_chunks_exact(width)).with_min_len(LEAST_ROWS).for_each(|(row, sums)| {
@@ -171,7 +172,7 @@ impl Product {
     /// What the device and `sink` report.
     pub(crate) fn each_part<'a>(
         &self,
-        parts: impl Iterator<Item = (u64, Rows<'a>)>,
+        parts: impl Iterator<Item = (u64, PackedRows<'a>)>,
         sink: &mut dyn FnMut(Range<u64>, &Matrix) -> Result<()>,
     ) -> Result<()> {
         let mut pending = VecDeque::with_capacity(IN_FLIGHT + 1);
@@ -188,7 +189,7 @@ impl Product {
     }
 
     /// Enqueues these rows of `A X`: each group's columns.
-    fn start(&self, rows: Rows<'_>) -> Result<Vec<Pending<f32>>> {
+    fn start(&self, rows: PackedRows<'_>) -> Result<Vec<Pending<f32>>> {
         self.groups.iter().map(|group| packed_apply(rows, &group.x, &group.factors)?.download()).collect()
     }
 
@@ -211,18 +212,18 @@ impl Product {
     }
 }
 
-/// Some rows in the steps in which they are multiplied with so many columns.
-fn parts(rows: Rows<'_>, columns: u64) -> impl Iterator<Item = Rows<'_>> {
-    let steps = steps(rows.device(), rows.words(), rows.sets() * lanes(columns));
-    steps.of(rows.range).map(move |range| Rows { range, ..rows })
+/// Some rows in the batches in which they are multiplied with so many columns.
+fn parts(rows: PackedRows<'_>, columns: u64) -> impl Iterator<Item = PackedRows<'_>> {
+    let batches = batches(rows.device(), rows.words(), rows.sets() * row_limbs(LIMBS, columns));
+    batches.of(rows.range).map(move |range| PackedRows { range, ..rows })
 }
 
-/// The steps over rows of so many words, and of so many bytes of weights.
-fn steps(device: &Device, words: u64, weights: u64) -> Steps {
+/// The batches over rows of so many words, and of so many bytes of weights.
+fn batches(device: &Device, words: u64, weights: u64) -> RowBatches {
     let limits = device.limits();
     // A workgroup each for a tile of `A X`.
     let least = (u64::from(limits.fill) * u64::from(TILE)).max(LEAST_DEPTH);
-    Steps::new(limits, 4 * words + weights, least)
+    RowBatches::new(limits, 4 * words + weights, least)
 }
 
 /// The Euclidean lengths of the columns from `first` on, each in its unit: added up in the order of the rows, so that they
@@ -265,7 +266,7 @@ impl Mean {
     }
 }
 
-/// The mean of each column of (samples, width) sums.
+/// The mean of each column of (entries, width) sums.
 fn means(sums: &[i64], width: usize) -> Vec<Mean> {
     let none = || vec![0i128; width];
     let parts = sums.par_chunks(width * LEAST_ROWS).map(|sums| {
@@ -285,7 +286,7 @@ fn means(sums: &[i64], width: usize) -> Vec<Mean> {
 /// Columns of a group: equal groups, as few as fit.
 fn group_columns(device: &Device, words: u64, columns: u64) -> Result<u64> {
     let room = device.limits().room();
-    let bytes = |columns: u64| 16 * words * lanes(columns);
+    let bytes = |columns: u64| 16 * words * row_limbs(LIMBS, columns);
     let mut groups = columns.div_ceil(MAX_COLUMNS).max(1);
     while bytes(columns.div_ceil(groups)) > room {
         if groups >= columns {

@@ -1,6 +1,6 @@
 //! Random rows of codes 0, 1 and 2.
 
-use super::row_words;
+use super::{apply::pieces, row_words};
 use crate::{
     Device, Error, Result, Tensor,
     kernel::{Grid, small},
@@ -38,10 +38,9 @@ pub fn packed_uniform(
     let items = u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(WG.into());
     let step = (room / 4).min(items.saturating_mul(4)) / words;
     if step == 0 {
-        return Err(Error::Limit { what: "bytes of a row of genotypes", requested: 4 * words, max: room });
+        return Err(Error::Limit { what: "bytes of a packed row", requested: 4 * words, max: room });
     }
-    for first in (0..rows).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-        let end = rows.min(first.saturating_add(step));
+    for (first, end) in pieces(0..rows, step) {
         let n = (end - first) * words;
         let target = packed.window_update(first * words..end * words);
         let params =

@@ -1,16 +1,17 @@
 //! Packed rows, transposed, times weights that the host gives: Aᵀ W.
 //!
-//! A weight has four balanced bytes, two for each of two columns of the product, whose sums are joined on the host.
+//! A weight has four limbs, two for each of two columns of the product, whose sums are joined on the host.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::{
-    adjoint::{self, LEAST_DEPTH, Sums, Weights, packed_adjoint},
-    apply::Rows,
-    row_words, slices,
-    steps::Steps,
+    adjoint::{self, ColumnSums, LEAST_DEPTH, Weights, packed_adjoint},
+    apply::PackedRows,
+    operand,
+    row_batches::RowBatches,
+    row_words,
 };
 use crate::{
     Device, Result, Tensor,
@@ -18,37 +19,37 @@ use crate::{
     linalg::{Matrix, gram::to_usize},
 };
 
-/// Columns of a weight, and bytes of it in each.
+/// Columns of a weight, and limbs of it in each.
 const HALVES: usize = 2;
-const BYTES: usize = 2;
+const LIMBS: usize = 2;
 /// Weights of a row that are multiplied at once, at most.
 const GROUP: usize = 32;
 /// Rows whose weights a thread of the host makes at least: a multiple of 4.
 const LEAST_ROWS: usize = 256;
-/// Samples whose sums a thread of the host joins at least.
-const LEAST_SAMPLES: usize = 1024;
+/// Entries whose sums a thread of the host joins at least.
+const LEAST_ENTRIES: usize = 1024;
 
-/// What a sample's code in a row adds to a sum, in the sum's unit.
+/// What an entry adds to a sum, in the sum's unit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weight {
-    /// For each allele.
-    pub(crate) allele: i32,
-    /// For a missing call.
+    /// For each 1 of its code.
+    pub(crate) one: i32,
+    /// For a missing code.
     pub(crate) missing: i32,
 }
 
-/// The unit of weights up to `largest`: a power of two of which they are at most 2,139,062,016, 127 less than four balanced bytes
+/// The unit of weights up to `largest`: a power of two of which they are at most 2,139,062,016, 127 less than four limbs
 /// hold.
 pub(crate) fn unit(largest: f64) -> f64 {
-    (slices::unit(largest) / 256.0).max(f64::from_bits(1))
+    (operand::unit(largest) / 256.0).max(f64::from_bits(1))
 }
 
-/// For each sample the sums of its weights over rows: exact.
+/// For each entry the sums of its weights over rows: exact.
 #[derive(Debug)]
 pub(crate) struct WeightedSums {
-    samples: u64,
+    entries: u64,
     columns: usize,
-    groups: Vec<(Range<usize>, Sums)>,
+    groups: Vec<(Range<usize>, ColumnSums)>,
 }
 
 impl WeightedSums {
@@ -56,42 +57,42 @@ impl WeightedSums {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(crate) fn new(device: &Device, samples: u64, columns: usize) -> Result<Self> {
+    pub(crate) fn new(device: &Device, entries: u64, columns: usize) -> Result<Self> {
         let zeros = |group: Range<usize>| {
-            let sums = Sums::zeros(device, samples, (HALVES * group.len()) as u64)?;
+            let sums = ColumnSums::zeros(device, entries, (HALVES * group.len()) as u64)?;
             Ok((group, sums))
         };
-        Ok(Self { samples, columns, groups: groups(columns).map(zeros).collect::<Result<_>>()? })
+        Ok(Self { entries, columns, groups: groups(columns).map(zeros).collect::<Result<_>>()? })
     }
 
-    /// The programs that sums of so many rows launch where no call is missing.
-    pub(crate) fn programs(device: &Device, samples: u64, columns: usize, rows: u64) -> Vec<Program> {
-        let words = row_words(samples);
+    /// The programs that sums of so many rows launch where no code is missing.
+    pub(crate) fn programs(device: &Device, entries: u64, columns: usize, rows: u64) -> Vec<Program> {
+        let words = row_words(entries);
         let program = |group: Range<usize>| {
-            let rows = steps(device, words, width(1, group.len())).longest(rows);
-            adjoint::program(words, rows, BYTES as u64)
+            let rows = batches(device, words, width(1, group.len())).longest(rows);
+            adjoint::program(words, rows, LIMBS as u64)
         };
         groups(columns).map(program).collect()
     }
 
-    /// Bytes on the device for panels of so many rows: the sums, and the weights of two steps with what the cpu device makes of
-    /// them for missing codes and sparse rows, less than twice those.
-    pub(crate) fn device_bytes(device: &Device, samples: u64, columns: usize, rows: u64) -> u64 {
-        let sums = samples.saturating_mul((8 * HALVES * columns) as u64);
-        sums.saturating_add(6 * Self::step_bytes(device, samples, columns, rows))
+    /// Bytes on the device for panels of so many rows: the sums, and the weights of two batches with what the cpu device makes of
+    /// them for missing codes, less than twice those.
+    pub(crate) fn device_bytes(device: &Device, entries: u64, columns: usize, rows: u64) -> u64 {
+        let sums = entries.saturating_mul((8 * HALVES * columns) as u64);
+        sums.saturating_add(6 * Self::batch_bytes(device, entries, columns, rows))
     }
 
-    /// Bytes on the host: the weights of a step, or the sums in f64 and twice those of a group.
-    pub(crate) fn host_bytes(device: &Device, samples: u64, columns: usize, rows: u64) -> u64 {
+    /// Bytes on the host: the weights of a batch, or the sums in f64 and twice those of a group.
+    pub(crate) fn host_bytes(device: &Device, entries: u64, columns: usize, rows: u64) -> u64 {
         let group = groups(columns).next().map_or(0, |group| group.len());
-        let sums = samples.saturating_mul((8 * columns + 16 * HALVES * group) as u64);
-        sums.saturating_add(Self::step_bytes(device, samples, columns, rows))
+        let sums = entries.saturating_mul((8 * columns + 16 * HALVES * group) as u64);
+        sums.saturating_add(Self::batch_bytes(device, entries, columns, rows))
     }
 
-    /// Bytes of the weights of a step.
-    fn step_bytes(device: &Device, samples: u64, columns: usize, rows: u64) -> u64 {
+    /// Bytes of the weights of a batch.
+    fn batch_bytes(device: &Device, entries: u64, columns: usize, rows: u64) -> u64 {
         let width = width(2, groups(columns).next().map_or(0, |group| group.len()));
-        steps(device, row_words(samples), width).longest(rows).next_multiple_of(4) * width as u64
+        batches(device, row_words(entries), width).longest(rows).next_multiple_of(4) * width as u64
     }
 
     /// Adds rows. `weigh` is given a row and the first of some columns, and writes their weights over zeros. Waits for nothing.
@@ -100,29 +101,29 @@ impl WeightedSums {
     /// What the device reports.
     pub(crate) fn add(
         &mut self,
-        rows: Rows<'_>,
+        rows: PackedRows<'_>,
         weigh: impl Fn(u64, usize, &mut [Weight]) + Sync,
     ) -> Result<()> {
         let (device, sets) = (rows.device(), to_usize(rows.sets()));
         for (columns, sums) in &mut self.groups {
             let width = width(sets, columns.len());
-            for range in steps(device, rows.words(), width).of(rows.range) {
-                let part = Rows { range, ..rows };
+            for range in batches(device, rows.words(), width).of(rows.range) {
+                let part = PackedRows { range, ..rows };
                 let words = device.pool()?.install(|| bytes(part, columns, width, &weigh));
                 let shape = [(words.len() / width) as u64, width as u64];
                 let words = Tensor::from_slice(device, &words, &shape)?;
-                packed_adjoint(part, Weights { words: &words, slices: BYTES as u64, shift: 0 }, sums)?;
+                packed_adjoint(part, Weights { words: &words, limb_count: LIMBS as u64, shift: 0 }, sums)?;
             }
         }
         Ok(())
     }
 
-    /// Waits: `value` of each column and its sum, (samples, columns).
+    /// Waits: `value` of each column and its sum, (entries, columns).
     ///
     /// # Errors
     /// What the device reports.
     pub(crate) fn finish(self, value: impl Fn(usize, i128) -> f64 + Sync) -> Result<Matrix> {
-        let mut total = Matrix::zeros(to_usize(self.samples), self.columns);
+        let mut total = Matrix::zeros(to_usize(self.entries), self.columns);
         for (columns, sums) in self.groups {
             let pool = sums.words.device().pool()?;
             let sums = sums.read()?;
@@ -130,13 +131,13 @@ impl WeightedSums {
                 for ((column, row), &[low, high]) in
                     columns.clone().zip(&mut row[columns.clone()]).zip(sums.as_chunks().0)
                 {
-                    *row = value(column, i128::from(low) + (i128::from(high) << (8 * BYTES)));
+                    *row = value(column, i128::from(low) + (i128::from(high) << (8 * LIMBS)));
                 }
             };
             let rows = total.data_mut().par_chunks_exact_mut(self.columns);
             pool.install(|| {
                 rows.zip(sums.par_chunks_exact(HALVES * columns.len()))
-                    .with_min_len(LEAST_SAMPLES)
+                    .with_min_len(LEAST_ENTRIES)
                     .for_each(join);
             });
         }
@@ -152,22 +153,22 @@ fn groups(columns: usize) -> impl Iterator<Item = Range<usize>> {
 
 /// Words of four rows' weights.
 fn width(sets: usize, columns: usize) -> usize {
-    sets * to_usize(slices::lanes_of(BYTES as u64, (HALVES * columns) as u64))
+    sets * to_usize(operand::row_limbs(LIMBS as u64, (HALVES * columns) as u64))
 }
 
-/// The steps over rows of so many words, and of so many bytes of weights.
-fn steps(device: &Device, words: u64, weights: usize) -> Steps {
-    Steps::new(device.limits(), 4 * words + weights as u64, LEAST_DEPTH)
+/// The batches over rows of so many words, and of so many bytes of weights.
+fn batches(device: &Device, words: u64, weights: usize) -> RowBatches {
+    RowBatches::new(device.limits(), 4 * words + weights as u64, LEAST_DEPTH)
 }
 
-/// The bytes of some columns' weights, as [`packed_adjoint`] takes them: (⌈rows / 4⌉, width) words.
+/// The limbs of some columns' weights, as [`packed_adjoint`] takes them: (⌈rows / 4⌉, width) words.
 fn bytes(
-    rows: Rows<'_>,
+    rows: PackedRows<'_>,
     columns: &Range<usize>,
     width: usize,
     weigh: &(impl Fn(u64, usize, &mut [Weight]) + Sync),
 ) -> Vec<u32> {
-    let (Range { start, end }, lanes) = (rows.range(), width / to_usize(rows.sets()));
+    let (Range { start, end }, row_limbs) = (rows.range(), width / to_usize(rows.sets()));
     let mut out = vec![0; to_usize(end - start).div_ceil(4) * width];
     out.par_chunks_mut(LEAST_ROWS / 4 * width).enumerate().for_each(|(part, out)| {
         let first = start + (part * LEAST_ROWS) as u64;
@@ -177,13 +178,13 @@ fn bytes(
             weights.fill(Weight::default());
             let rows = (first + 4 * four as u64..end).zip(weights.chunks_exact_mut(count));
             rows.for_each(|(row, weights)| weigh(row, columns.start, weights));
-            for (set, out) in out.chunks_exact_mut(lanes).enumerate() {
+            for (set, out) in out.chunks_exact_mut(row_limbs).enumerate() {
                 for i in 0..count {
-                    let number = |weight: Weight| if set == 0 { weight.allele } else { weight.missing };
+                    let number = |weight: Weight| if set == 0 { weight.one } else { weight.missing };
                     let rows: [_; 4] = std::array::from_fn(|row| balanced(number(weights[row * count + i])));
-                    for place in 0..HALVES * BYTES {
-                        let (half, slice) = (place / BYTES, place % BYTES);
-                        out[HALVES * (slice * count + i) + half] =
+                    for place in 0..HALVES * LIMBS {
+                        let (half, limb) = (place / LIMBS, place % LIMBS);
+                        out[HALVES * (limb * count + i) + half] =
                             u32::from_le_bytes(rows.map(|row| row[place]));
                     }
                 }
@@ -193,7 +194,7 @@ fn bytes(
     out
 }
 
-/// The balanced bytes of a number, the lowest first.
+/// The limbs of a number, the lowest first.
 const fn balanced(number: i32) -> [u8; 4] {
     // Each of them plus 128 is a byte of the sum.
     (number.cast_unsigned().wrapping_add(0x8080_8080) ^ 0x8080_8080).to_le_bytes()

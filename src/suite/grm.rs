@@ -7,8 +7,6 @@ use crate::{
         Genotypes, GrmMethod, GrmOptions, MissingCalls, grm,
         panel::{Held, Panel},
     },
-    kernels::pack_genotypes::Coding,
-    packed::{pack::pack_genotypes, row_words},
     random::philox,
     store::MemoryArray,
     tensor::Tensor,
@@ -41,13 +39,9 @@ fn called_or_not(device: &Device) {
         let fractional = Tensor::from_slice(device, &floats, &[rows, cols]).unwrap();
         let expected: Vec<f32> =
             (0..).zip(&x).map(|(at, &x)| if x < 0 { 0.0 } else { weights[(at / cols) as usize] }).collect();
-        let raw: Vec<u8> = x.iter().map(|&x| x.cast_unsigned()).collect();
-        let raw = Tensor::from_slice(device, &raw, &[rows, cols]).unwrap();
-        let mut packed = Tensor::zeros(device, &[rows, row_words(cols)]).unwrap();
-        pack_genotypes(&raw, Coding::Dosages, cols, &mut packed, 0).unwrap();
-        for held in [Held::Packed(packed), Held::I8(tensor), Held::F32(fractional)] {
+        for held in [Held::I8(tensor), Held::F32(fractional)] {
             let panel = Panel { rows: 0..rows, held, missing: true };
-            assert_eq!(panel.called(&(0..rows), cols, &weights).unwrap().read().unwrap(), expected);
+            assert_eq!(panel.called(&weights).unwrap().read().unwrap(), expected);
         }
     }
 }

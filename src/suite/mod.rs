@@ -17,6 +17,7 @@ mod pack_genotypes;
 mod packed;
 mod packed_case;
 mod packed_gram;
+mod packed_known;
 mod packed_matrix;
 mod planes;
 mod project;

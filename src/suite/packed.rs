@@ -1,32 +1,32 @@
-//! Products with packed rows, against oracles in whole numbers, and their standardised values.
+//! Products with packed rows, against oracles in whole numbers.
 
 use super::{
     device_tests,
-    packed_case::{Case, assert_magnitudes, codes, one_operand_in_magnitudes, packed_words},
+    packed_case::{Case, assert_magnitudes, codes, one_operand_in_magnitudes},
     tolerance::{Reference, assert_close},
 };
 use crate::{
     Device, Error, Tensor,
-    kernels::{cpu::digits::digits, packed_adjoint, packed_apply},
+    kernels::{cpu::limbs::limbs, packed_adjoint, packed_apply},
     linalg::Matrix,
     packed::{
-        adjoint::{Sums, adjoint_in_tiles, packed_adjoint},
-        apply::{Rows, apply_in_tiles, packed_apply, packed_weights, weights_in_tiles},
-        product::Product,
-        row_words, sample,
-        slices::{MAX, Slices, unit},
-        standardize::packed_standardize,
+        adjoint::{ColumnSums, adjoint_in_tiles, packed_adjoint},
+        apply::{PackedRows, apply_in_tiles, packed_apply, packed_weights, weights_in_tiles},
+        entry,
+        operand::{MAX, Operand, unit},
+        product::PackedProduct,
+        row_words,
     },
 };
 
 device_tests! {
     weights_are_the_oracles, products_are_close, sums_are_exact, sums_add_up, missing_here_and_there,
-    panels_change_nothing, several_launches, operands_of_any_magnitude, codes_are_standardised, empty, wrong_shapes,
+    panels_change_nothing, several_launches, operands_of_any_magnitude, empty, wrong_shapes,
     nan_is_refused, many_parts;
     large_tiles_change_nothing, listed_missing_codes_change_nothing,
 }
 
-/// (samples, columns, rows): around words, quads, tiles of 64 rows and of 16 lanes.
+/// (entries, columns, rows): around words, quads, tiles of 64 rows and of 16 row limbs.
 const SIZES: [(u64, u64, u64); 14] = [
     (1, 1, 1),
     (3, 2, 3),
@@ -48,7 +48,7 @@ fn weights_are_the_oracles(device: &Device) {
     for size in SIZES {
         for missing in [false, true] {
             let case = Case::new(device, size, missing);
-            let x = case.slices();
+            let x = case.operand();
             let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
         }
@@ -59,7 +59,7 @@ fn products_are_close(device: &Device) {
     for size in SIZES {
         for missing in [false, true] {
             let case = Case::new(device, size, missing);
-            let x = case.slices();
+            let x = case.operand();
             let ones = x.factors(None).unwrap();
             let y = packed_apply(case.rows(), &x, &ones).unwrap();
             assert_eq!(y.shape(), [case.rows as u64, case.columns as u64]);
@@ -69,9 +69,9 @@ fn products_are_close(device: &Device) {
                 let [mean, factor] = case.table[row].map(f64::from);
                 for c in 0..case.columns {
                     let mut reference = Reference::default();
-                    for sample in 0..case.samples {
-                        let code = case.codes[row * case.samples + sample];
-                        let x = case.x.row(sample)[c] / x.units[c];
+                    for entry in 0..case.entries {
+                        let code = case.codes[row * case.entries + entry];
+                        let x = case.x.row(entry)[c] / x.units[c];
                         if code < 3 {
                             reference.add(f64::from(code) * x * factor);
                             reference.add(-mean * x * factor);
@@ -96,9 +96,9 @@ fn sums_are_exact(device: &Device) {
     for size in SIZES {
         for missing in [false, true] {
             let case = Case::new(device, size, missing);
-            let x = case.slices();
+            let x = case.operand();
             let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
-            let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
+            let mut sums = ColumnSums::zeros(device, size.0, size.1).unwrap();
             packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
             assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {missing}");
         }
@@ -108,12 +108,12 @@ fn sums_are_exact(device: &Device) {
 /// Over and under the edge of the low word, with both signs.
 fn sums_add_up(device: &Device) {
     let case = Case::new(device, (70, 5, 300), true);
-    let x = case.slices();
+    let x = case.operand();
     let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
     let kinds = [-1i64, 0, (1 << 32) - 1, -(1 << 32), 1 << 32, (7 << 32) - 5, -(7 << 32) + 5, 1 << 60];
     let before: Vec<i64> = (0..70 * 5).map(|i| kinds[i % 8]).collect();
     let words: Vec<u32> = before.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]).collect();
-    let mut sums = Sums { words: Tensor::from_slice(device, &words, &[70, 5, 2]).unwrap(), first: 0 };
+    let mut sums = ColumnSums { words: Tensor::from_slice(device, &words, &[70, 5, 2]).unwrap(), first: 0 };
     for _ in 0..2 {
         packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
     }
@@ -128,22 +128,22 @@ fn missing_here_and_there(device: &Device) {
             let mut codes = codes(77, size.2, size.0, false);
             codes.iter_mut().skip(5).step_by(every).for_each(|code| *code = 3);
             let case = Case::of(device, size, codes, true);
-            let x = case.slices();
+            let x = case.operand();
             let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {every}");
-            let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
+            let mut sums = ColumnSums::zeros(device, size.0, size.1).unwrap();
             packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
             assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {every}");
         }
     }
 }
 
-/// Around tiles of 256 rows and of 256 samples.
+/// Around tiles of 256 rows and of 256 entries.
 fn large_tiles_change_nothing(device: &Device) {
     for size in [(1, 1, 1), (255, 20, 257), (256, 4, 255), (257, 22, 256), (1030, 3, 600)] {
         for missing in [false, true] {
             let case = Case::new(device, size, missing);
-            let x = case.slices();
+            let x = case.operand();
             let bits = |y: Tensor<f32>| y.read().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
             let ones = x.factors(None).unwrap();
             let y = bits(apply_in_tiles(packed_apply::LARGE_TILE, case.rows(), &x, &ones).unwrap());
@@ -151,7 +151,7 @@ fn large_tiles_change_nothing(device: &Device) {
             let weights =
                 weights_in_tiles(packed_apply::LARGE_TILE, case.rows(), &x, &case.factors(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
-            let mut sums = Sums::zeros(device, size.0, size.1).unwrap();
+            let mut sums = ColumnSums::zeros(device, size.0, size.1).unwrap();
             adjoint_in_tiles(packed_adjoint::LARGE_TILE, false, case.rows(), (&weights).into(), &mut sums)
                 .unwrap();
             assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {missing}");
@@ -159,19 +159,19 @@ fn large_tiles_change_nothing(device: &Device) {
     }
 }
 
-/// Around tiles of 2048 samples, 32 columns and four rows, with none, one, few and all missing, also in rows that are 0
+/// Around tiles of 2048 entries, 32 columns and four rows, with none, one, few and all missing, also in rows that are 0
 /// elsewhere; added over and under the edge of the low word, with both signs.
 fn listed_missing_codes_change_nothing(device: &Device) {
     let sizes =
         [(1, 1, 1), (16, 32, 4), (17, 33, 5), (64, 70, 18), (2047, 3, 15), (2048, 1, 16), (2049, 5, 19)];
     for size in sizes.into_iter().chain([(33, 3, 4500)]) {
         let all = (size.0 * size.2) as usize;
-        for (called, missing, every) in [(1, 0, 1), (1, 1, 1), (1, all, 97), (0, all, 97), (1, all, 1)] {
+        for (code, missing, every) in [(1, 0, 1), (1, 1, 1), (1, all, 97), (0, all, 97), (1, all, 1)] {
             let mut codes = codes(78, size.2, size.0, false);
-            codes.iter_mut().for_each(|code| *code *= called);
+            codes.iter_mut().for_each(|held| *held *= code);
             codes.iter_mut().rev().take(missing).step_by(every).for_each(|code| *code = 3);
             let case = Case::of(device, size, codes, true);
-            let x = case.slices();
+            let x = case.operand();
             let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
             let before = |i: u64| [-1i64, 0, (1 << 32) - 1, -(1 << 32)][i as usize % 4];
             let before: Vec<i64> = (0..size.0 * size.1).map(before).collect();
@@ -179,9 +179,9 @@ fn listed_missing_codes_change_nothing(device: &Device) {
             let expected: Vec<i64> = case.sums(&x).iter().zip(before).map(|(sum, b)| sum + b).collect();
             for tile in [packed_adjoint::TILE, packed_adjoint::LARGE_TILE] {
                 let words = Tensor::from_slice(device, &words, &[size.0, size.1, 2]).unwrap();
-                let mut sums = Sums { words, first: 0 };
+                let mut sums = ColumnSums { words, first: 0 };
                 adjoint_in_tiles(tile, true, case.rows(), (&weights).into(), &mut sums).unwrap();
-                assert_eq!(sums.read().unwrap(), expected, "{size:?} {called} {missing} {every} {tile}");
+                assert_eq!(sums.read().unwrap(), expected, "{size:?} {code} {missing} {every} {tile}");
             }
         }
     }
@@ -189,10 +189,10 @@ fn listed_missing_codes_change_nothing(device: &Device) {
 
 fn panels_change_nothing(device: &Device) {
     let case = Case::new(device, (130, 7, 200), true);
-    let x = case.slices();
-    let mut sums = Sums::zeros(device, 130, 7).unwrap();
+    let x = case.operand();
+    let mut sums = ColumnSums::zeros(device, 130, 7).unwrap();
     for range in [(0, 64), (64, 68), (68, 199), (199, 200)] {
-        let rows = Rows { range, ..case.rows() };
+        let rows = PackedRows { range, ..case.rows() };
         let weights = packed_weights(rows, &x, &case.factors(&x)).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();
     }
@@ -202,10 +202,10 @@ fn panels_change_nothing(device: &Device) {
 /// Enough rows for several panels of 64 KiB, and splits that add to the same sums.
 fn several_launches(device: &Device) {
     let case = Case::new(device, (33, 3, 4500), true);
-    let x = case.slices();
+    let x = case.operand();
     let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
     assert_eq!(weights.read().unwrap(), case.weight_words(&x));
-    let mut sums = Sums::zeros(device, 33, 3).unwrap();
+    let mut sums = ColumnSums::zeros(device, 33, 3).unwrap();
     packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
     assert_eq!(sums.read().unwrap(), case.sums(&x));
 }
@@ -214,9 +214,9 @@ fn several_launches(device: &Device) {
 /// two.
 fn many_parts(device: &Device) {
     let case = Case::new(device, (64, 8, 20_000), true);
-    let x = case.slices();
+    let x = case.operand();
     let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
-    let mut sums = Sums::zeros(device, 64, 8).unwrap();
+    let mut sums = ColumnSums::zeros(device, 64, 8).unwrap();
     for _ in 0..16 {
         packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
     }
@@ -228,10 +228,10 @@ fn operands_of_any_magnitude(device: &Device) {
     let case = Case::new(device, (200, 1, 130), true);
     for centred in [false, true] {
         let [y, scaled] = one_operand_in_magnitudes(200).map(|x| {
-            let new = |bounds| Product::new(device, &x, centred, bounds).unwrap();
+            let new = |bounds| PackedProduct::new(device, &x, centred, bounds).unwrap();
             let mut gram = new(Some([100.0, 1000.0]));
             gram.add(case.rows()).unwrap();
-            let used = Rows { range: (0, 7), ..case.rows() };
+            let used = PackedRows { range: (0, 7), ..case.rows() };
             let mut applied = Matrix::zeros(0, 0);
             let mut sink = |_, rows: &Matrix| {
                 applied.clone_from(rows);
@@ -244,35 +244,12 @@ fn operands_of_any_magnitude(device: &Device) {
     }
 }
 
-fn codes_are_standardised(device: &Device) {
-    for (rows, samples) in
-        [(1, 1), (3, 4), (5, 15), (4, 16), (7, 17), (3, 64), (9, 65), (200, 130), (3, 3001)]
-    {
-        let codes = codes(75, rows, samples, true);
-        let packed =
-            Tensor::from_slice(device, &packed_words(&codes, samples), &[rows, row_words(samples)]).unwrap();
-        let first = rows / 3;
-        let table: Vec<[f32; 3]> =
-            (first..rows).map(|i| [0.3 * (i % 5) as f32, 1.7, -0.25 * i as f32]).collect();
-        let out = packed_standardize(&packed, first..rows, samples, &table).unwrap();
-        let expected = codes[(first * samples) as usize..].chunks(samples as usize).zip(&table).flat_map(
-            |(row, &[shift, scale, fill])| {
-                row.iter().map(move |&code| if code == 3 { fill } else { (f32::from(code) - shift) * scale })
-            },
-        );
-        assert!(
-            out.read().unwrap().iter().map(|x| x.to_bits()).eq(expected.map(f32::to_bits)),
-            "{rows} x {samples}"
-        );
-    }
-}
-
 fn empty(device: &Device) {
-    for (samples, rows) in [(0, 3), (5, 0), (0, 0)] {
-        let packed = Tensor::<u32>::zeros(device, &[rows, row_words(samples)]).unwrap();
+    for (entries, rows) in [(0, 3), (5, 0), (0, 0)] {
+        let packed = Tensor::<u32>::zeros(device, &[rows, row_words(entries)]).unwrap();
         let table = Tensor::<f32>::zeros(device, &[rows, 2]).unwrap();
-        let rows = Rows { packed: &packed, table: &table, range: (0, rows), missing: true };
-        let x = Slices::new(device, &Matrix::zeros(samples as usize, 2), 0, 2, row_words(samples)).unwrap();
+        let rows = PackedRows { packed: &packed, table: &table, range: (0, rows), missing: true };
+        let x = Operand::new(device, &Matrix::zeros(entries as usize, 2), 0, 2, row_words(entries)).unwrap();
         assert!(
             packed_apply(rows, &x, &x.factors(None).unwrap())
                 .unwrap()
@@ -282,7 +259,7 @@ fn empty(device: &Device) {
                 .all(|&y| y == 0.0)
         );
         let weights = packed_weights(rows, &x, &x.factors(Some(&[1.0; 2])).unwrap()).unwrap();
-        let mut sums = Sums::zeros(device, samples, 2).unwrap();
+        let mut sums = ColumnSums::zeros(device, entries, 2).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();
         adjoint_in_tiles(packed_adjoint::TILE, true, rows, (&weights).into(), &mut sums).unwrap();
         assert!(sums.read().unwrap().iter().all(|&sum| sum == 0));
@@ -291,14 +268,10 @@ fn empty(device: &Device) {
 
 fn wrong_shapes(device: &Device) {
     let packed = Tensor::<u32>::zeros(device, &[2, row_words(5)]).unwrap();
-    for (rows, samples, entries) in [(0..2, 5, 1), (0..3, 5, 3), (0..2, 65, 2)] {
-        let error = packed_standardize(&packed, rows, samples, &vec![[0.0; 3]; entries]).unwrap_err();
-        assert!(matches!(error, Error::Shape { op: "packed_standardize", .. }), "{error}");
-    }
     let table = Tensor::<f32>::zeros(device, &[2, 2]).unwrap();
-    let rows = Rows { packed: &packed, table: &table, range: (0, 2), missing: false };
+    let rows = PackedRows { packed: &packed, table: &table, range: (0, 2), missing: false };
     let weights = Tensor::<u32>::zeros(device, &[1, 32]).unwrap();
-    let mut sums = Sums::zeros(device, 5, 2).unwrap();
+    let mut sums = ColumnSums::zeros(device, 5, 2).unwrap();
     let error = packed_adjoint(rows, &weights, &mut sums).unwrap_err();
     assert!(matches!(error, Error::Shape { op: "packed_adjoint", .. }), "{error}");
 }
@@ -306,17 +279,17 @@ fn wrong_shapes(device: &Device) {
 fn nan_is_refused(device: &Device) {
     for bad in [f64::NAN, f64::INFINITY] {
         let x = Matrix::from_vec(vec![0.0, bad], 1, 2).unwrap();
-        let error = Slices::new(device, &x, 0, 2, row_words(1)).unwrap_err();
+        let error = Operand::new(device, &x, 0, 2, row_words(1)).unwrap_err();
         assert!(error.to_string().contains("column 1"), "{error}");
     }
 }
 
 #[test]
-fn digits_are_balanced_and_whole() {
+fn limbs_are_balanced_and_whole() {
     for multiple in
         (-8_355_711..=8_355_711).step_by(977).chain([8_355_711, 0, -1, 127, 128, -128, -129, 32_767])
     {
-        let [low, middle, high] = digits(multiple).map(i32::from);
+        let [low, middle, high] = limbs(multiple).map(i32::from);
         assert_eq!(low + 256 * middle + 65_536 * high, multiple);
     }
 }
@@ -335,9 +308,9 @@ fn units_use_the_range() {
 }
 
 #[test]
-fn quads_hold_every_sample_once() {
-    let mut samples: Vec<usize> =
-        (0..16).flat_map(|quad| (0..4).map(move |place| sample(quad, place))).collect();
-    samples.sort_unstable();
-    assert!(samples.iter().copied().eq(0..64));
+fn quads_hold_every_entry_once() {
+    let mut entries: Vec<usize> =
+        (0..16).flat_map(|quad| (0..4).map(move |place| entry(quad, place))).collect();
+    entries.sort_unstable();
+    assert!(entries.iter().copied().eq(0..64));
 }

@@ -3,18 +3,18 @@
 use super::data::values;
 use crate::{
     Device, Tensor,
-    kernels::cpu::digits::digits,
+    kernels::cpu::limbs::limbs,
     linalg::Matrix,
     packed::{
-        apply::Rows,
+        apply::PackedRows,
+        operand::{LIMBS, MAX, Operand, row_limbs, unit},
         row_words,
-        slices::{MAX, Slices, lanes, unit},
     },
     random::philox,
 };
 
-/// Codes of a matrix: mostly called, unless `missing` is false.
-pub(super) fn codes(seed: u32, rows: u64, samples: u64, missing: bool) -> Vec<u8> {
+/// Codes of a matrix: few are missing, and none unless `missing` is false.
+pub(super) fn codes(seed: u32, rows: u64, entries: u64, missing: bool) -> Vec<u8> {
     let code = |byte: u8| match byte % 16 {
         0..=7 => 0,
         8..=11 => 1,
@@ -22,11 +22,11 @@ pub(super) fn codes(seed: u32, rows: u64, samples: u64, missing: bool) -> Vec<u8
         _ if missing => 3,
         _ => 1,
     };
-    values::<u8>(seed, rows * samples).iter().map(|&byte| code(byte)).collect()
+    values::<u8>(seed, rows * entries).iter().map(|&byte| code(byte)).collect()
 }
 
-pub(super) fn packed_words(codes: &[u8], samples: u64) -> Vec<u32> {
-    let words = row_words(samples) as usize;
+pub(super) fn packed_words(codes: &[u8], entries: u64) -> Vec<u32> {
+    let words = row_words(entries) as usize;
     let pack = |row: &[u8]| {
         let mut packed = vec![0u32; words];
         for (i, &code) in row.iter().enumerate() {
@@ -34,12 +34,12 @@ pub(super) fn packed_words(codes: &[u8], samples: u64) -> Vec<u32> {
         }
         packed
     };
-    codes.chunks(samples as usize).flat_map(pack).collect()
+    codes.chunks(entries as usize).flat_map(pack).collect()
 }
 
 /// A product's operands on a device, and what the oracle needs.
 pub(super) struct Case {
-    pub(super) samples: usize,
+    pub(super) entries: usize,
     pub(super) columns: usize,
     pub(super) rows: usize,
     pub(super) codes: Vec<u8>,
@@ -57,7 +57,7 @@ impl Case {
 
     pub(super) fn of(
         device: &Device,
-        (samples, columns, rows): (u64, u64, u64),
+        (entries, columns, rows): (u64, u64, u64),
         codes: Vec<u8>,
         missing: bool,
     ) -> Self {
@@ -65,15 +65,15 @@ impl Case {
             if i % 11 == 7 { [0.0; 2] } else { [0.1 + 0.13 * (i % 13) as f32, 0.7 + 0.31 * (i % 5) as f32] }
         };
         let table: Vec<[f32; 2]> = (0..rows).map(row).collect();
-        let numbers = values::<f32>(71, samples * columns);
+        let numbers = values::<f32>(71, entries * columns);
         let spread = |i: usize| f64::from(numbers[i]) * 10f64.powi((i as u64 % columns) as i32 % 7 - 3);
         let data = (0..numbers.len()).map(spread).collect();
-        let x = Matrix::from_vec(data, samples as usize, columns as usize).unwrap();
+        let x = Matrix::from_vec(data, entries as usize, columns as usize).unwrap();
         Self {
-            samples: samples as usize,
+            entries: entries as usize,
             columns: columns as usize,
             rows: rows as usize,
-            packed: Tensor::from_slice(device, &packed_words(&codes, samples), &[rows, row_words(samples)])
+            packed: Tensor::from_slice(device, &packed_words(&codes, entries), &[rows, row_words(entries)])
                 .unwrap(),
             table_on_device: Tensor::from_slice(device, table.as_flattened(), &[rows, 2]).unwrap(),
             codes,
@@ -83,8 +83,8 @@ impl Case {
         }
     }
 
-    pub(super) fn rows(&self) -> Rows<'_> {
-        Rows {
+    pub(super) fn rows(&self) -> PackedRows<'_> {
+        PackedRows {
             packed: &self.packed,
             table: &self.table_on_device,
             range: (0, self.rows as u64),
@@ -92,36 +92,36 @@ impl Case {
         }
     }
 
-    pub(super) fn slices(&self) -> Slices {
-        Slices::new(self.packed.device(), &self.x, 0, self.columns, row_words(self.samples as u64)).unwrap()
+    pub(super) fn operand(&self) -> Operand {
+        Operand::new(self.packed.device(), &self.x, 0, self.columns, row_words(self.entries as u64)).unwrap()
     }
 
     /// Units that bound every weight.
-    pub(super) fn units(&self, x: &Slices) -> Vec<f64> {
+    pub(super) fn units(&self, x: &Operand) -> Vec<f64> {
         let bound = |c: usize| 30.0 * self.x.column(c).map(f64::abs).sum::<f64>();
         (0..self.columns).map(|c| unit(bound(c) / x.units[c])).collect()
     }
 
     /// Those of weights in these units.
-    pub(super) fn factors(&self, x: &Slices) -> Tensor<f32> {
+    pub(super) fn factors(&self, x: &Operand) -> Tensor<f32> {
         x.factors(Some(&self.units(x))).unwrap()
     }
 
-    pub(super) fn multiple(&self, x: &Slices, sample: usize, c: usize) -> i64 {
-        (self.x.row(sample)[c] / x.units[c]).round_ties_even() as i64
+    pub(super) fn multiple(&self, x: &Operand, entry: usize, c: usize) -> i64 {
+        (self.x.row(entry)[c] / x.units[c]).round_ties_even() as i64
     }
 
     /// The sum of a row's codes times multiples, and of the multiples of the missing.
-    pub(super) fn row_sums(&self, x: &Slices, row: usize, c: usize) -> [[i32; 3]; 2] {
+    pub(super) fn row_sums(&self, x: &Operand, row: usize, c: usize) -> [[i32; 3]; 2] {
         let mut sums = [[0; 3]; 2];
-        for sample in 0..self.samples {
-            let digits = digits(self.multiple(x, sample, c) as i32);
-            let code = i32::from(self.codes[row * self.samples + sample]);
-            for (slice, digit) in digits.into_iter().enumerate() {
+        for entry in 0..self.entries {
+            let limbs = limbs(self.multiple(x, entry, c) as i32);
+            let code = i32::from(self.codes[row * self.entries + entry]);
+            for (t, limb) in limbs.into_iter().enumerate() {
                 if code == 3 {
-                    sums[1][slice] += i32::from(digit);
+                    sums[1][t] += i32::from(limb);
                 } else {
-                    sums[0][slice] += code * i32::from(digit);
+                    sums[0][t] += code * i32::from(limb);
                 }
             }
         }
@@ -129,7 +129,7 @@ impl Case {
     }
 
     /// y before its factor of the column, each operation rounded to f32 in the documented order.
-    pub(super) fn rounded(&self, x: &Slices, row: usize, c: usize) -> f32 {
+    pub(super) fn rounded(&self, x: &Operand, row: usize, c: usize) -> f32 {
         let join = |[low, middle, high]: [i32; 3]| (high as f32 * 256.0 + middle as f32) * 256.0 + low as f32;
         let [sums, absent] = self.row_sums(x, row, c);
         let total = x.totals[c] as f32;
@@ -139,23 +139,24 @@ impl Case {
     }
 
     /// The multiples of w and of mean w.
-    pub(super) fn weights(&self, x: &Slices, row: usize, c: usize) -> [i32; 2] {
+    pub(super) fn weights(&self, x: &Operand, row: usize, c: usize) -> [i32; 2] {
         let [mean, factor] = self.table[row];
         let weight = self.rounded(x, row, c) * factor / self.units(x)[c] as f32;
         [weight, weight * mean].map(|w| w.round_ties_even().clamp(-MAX as f32, MAX as f32) as i32)
     }
 
     /// What `packed_weights` should give, word by word.
-    pub(super) fn weight_words(&self, x: &Slices) -> Vec<u32> {
-        let lanes = lanes(self.columns as u64) as usize;
+    pub(super) fn weight_words(&self, x: &Operand) -> Vec<u32> {
+        let row_limbs = row_limbs(LIMBS, self.columns as u64) as usize;
         let sets = 1 + usize::from(self.missing);
-        let mut words = vec![0u32; self.rows.div_ceil(4) * sets * lanes];
+        let mut words = vec![0u32; self.rows.div_ceil(4) * sets * row_limbs];
         for row in 0..self.rows {
             for c in 0..self.columns {
                 for (set, &multiple) in self.weights(x, row, c).iter().take(sets).enumerate() {
-                    for (slice, digit) in digits(multiple).into_iter().enumerate() {
-                        let lane = set * lanes + slice * self.columns + c;
-                        words[row / 4 * sets * lanes + lane] |= u32::from(digit as u8) << (8 * (row % 4));
+                    for (t, limb) in limbs(multiple).into_iter().enumerate() {
+                        let row_limb = set * row_limbs + t * self.columns + c;
+                        words[row / 4 * sets * row_limbs + row_limb] |=
+                            u32::from(limb as u8) << (8 * (row % 4));
                     }
                 }
             }
@@ -164,14 +165,14 @@ impl Case {
     }
 
     /// What `packed_adjoint` should add.
-    pub(super) fn sums(&self, x: &Slices) -> Vec<i64> {
-        let mut sums = vec![0i64; self.samples * self.columns];
+    pub(super) fn sums(&self, x: &Operand) -> Vec<i64> {
+        let mut sums = vec![0i64; self.entries * self.columns];
         for row in 0..self.rows {
             for c in 0..self.columns {
                 let [weight, filled] = self.weights(x, row, c).map(i64::from);
-                for sample in 0..self.samples {
-                    let code = self.codes[row * self.samples + sample];
-                    sums[sample * self.columns + c] += match code {
+                for entry in 0..self.entries {
+                    let code = self.codes[row * self.entries + entry];
+                    sums[entry * self.columns + c] += match code {
                         3 => filled,
                         code => i64::from(code) * weight,
                     };

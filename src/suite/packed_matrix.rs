@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Backend, Budget, Cancel, Device, DeviceOptions, Error, Progress, Result, Run, Status, Tensor,
     linalg::{LinearMap, Matrix, Pass, RandomizedSvd, host, left_vectors, randomized_svd},
-    packed::{PackedMatrix, apply::Rows, product::Product, row_words},
+    packed::{PackedMatrix, apply::PackedRows, product::PackedProduct, row_words},
     random::{gaussian, philox},
 };
 
@@ -26,7 +26,7 @@ device_tests! {
 const SIZES: [(u64, u64); 10] =
     [(1, 1), (3, 2), (5, 15), (4, 16), (7, 17), (9, 63), (64, 64), (65, 65), (300, 129), (4500, 33)];
 
-/// Digits to the base 3 of each word over 2^32, by powers in 128 bits.
+/// Limbs to the base 3 of each word over 2^32, by powers in 128 bits.
 fn oracle(rows: u64, columns: u64, seed: u64) -> Vec<u8> {
     let key = [seed as u32, (seed >> 32) as u32];
     let words = row_words(columns);
@@ -82,11 +82,11 @@ fn panels_change_nothing(device: &Device) {
     let x = operand(columns, 4);
     let run = Run::default();
     let whole = random(cpu(), rows, columns, 3).unwrap();
-    let (words, product) = (whole.words(), whole.gram(&x, &pass(&run)).unwrap());
+    let (words, product) = (whole.words(), whole.apply_normal(&x, &pass(&run)).unwrap());
     for bytes in [1, 48 * 7, 48 * 64, 48 * 299] {
         let parts = PackedMatrix::random_in_panels(device, rows, columns, 3, bytes, &run).unwrap();
         assert!(parts.words() == words, "panels of {bytes}");
-        assert_eq!(parts.gram(&x, &pass(&run)).unwrap(), product, "panels of {bytes}");
+        assert_eq!(parts.apply_normal(&x, &pass(&run)).unwrap(), product, "panels of {bytes}");
     }
 }
 
@@ -97,21 +97,21 @@ fn steps_and_groups_change_nothing(device: &Device) {
     }
     let (rows, columns) = (4500, 33);
     let (x, run) = (operand(columns, 4), Run::default());
-    let product = random(cpu(), rows, columns, 3).unwrap().gram(&x, &pass(&run)).unwrap();
+    let product = random(cpu(), rows, columns, 3).unwrap().apply_normal(&x, &pass(&run)).unwrap();
     for (step, fill) in [(1, 1), (1 << 16, 16), (1 << 30, 4096)] {
         let options =
             DeviceOptions { step: Some(step), fill: Some(fill), checked: true, ..Default::default() };
         let device = Device::open_with(name, &options).unwrap();
         assert_eq!((device.limits().step, device.limits().fill), (step, fill));
         let matrix = random(&device, rows, columns, 3).unwrap();
-        assert_eq!(matrix.gram(&x, &pass(&run)).unwrap(), product, "step {step}, fill {fill}");
+        assert_eq!(matrix.apply_normal(&x, &pass(&run)).unwrap(), product, "step {step}, fill {fill}");
         // In stages, as the benchmarks take it.
         let table = vec![[0.0f32, 1.0]; rows as usize];
         let table = Tensor::from_slice(&device, table.as_flattened(), &[rows, 2]).unwrap();
         let bounds = [2.0 * (columns as f64).sqrt(), 2.0 * columns as f64];
-        let mut stages = Product::new(&device, &x, false, Some(bounds)).unwrap();
+        let mut stages = PackedProduct::new(&device, &x, false, Some(bounds)).unwrap();
         for packed in matrix.panels() {
-            let rows = Rows { packed, table: &table, range: (0, packed.shape()[0]), missing: false };
+            let rows = PackedRows { packed, table: &table, range: (0, packed.shape()[0]), missing: false };
             stages.weigh(rows).unwrap();
             stages.add(rows).unwrap();
         }
@@ -132,8 +132,8 @@ fn missing_codes_either_way(device: &Device) {
         let packed = Tensor::from_slice(device, &words, &[rows, row_words(columns)]).unwrap();
         let table = Tensor::from_slice(device, table.as_flattened(), &[rows, 2]).unwrap();
         let bounds = [2.6 * (columns as f64).sqrt(), 2.6 * columns as f64];
-        let mut pass = Product::new(device, &x, true, Some(bounds)).unwrap();
-        pass.add(Rows { packed: &packed, table: &table, range: (0, rows), missing: true }).unwrap();
+        let mut pass = PackedProduct::new(device, &x, true, Some(bounds)).unwrap();
+        pass.add(PackedRows { packed: &packed, table: &table, range: (0, rows), missing: true }).unwrap();
         pass.finish().unwrap()
     };
     for listed in [false, true] {
@@ -175,7 +175,7 @@ fn pushed_rows_are_the_same(device: &Device) {
         let entries = oracle(rows, columns, 5);
         let x = operand(columns, 3);
         let random = random(device, rows, columns, 5).unwrap();
-        let expected = random.gram(&x, &pass(&run)).unwrap();
+        let expected = random.apply_normal(&x, &pass(&run)).unwrap();
         for step in [rows, rows.div_ceil(3), 101] {
             let mut matrix = PackedMatrix::new(device, columns).unwrap();
             for part in entries.chunks((step * columns) as usize) {
@@ -184,7 +184,11 @@ fn pushed_rows_are_the_same(device: &Device) {
             }
             assert_eq!(matrix.shape(), [rows, columns]);
             assert!(matrix.words() == random.words(), "{rows} x {columns} by {step}");
-            assert_eq!(matrix.gram(&x, &pass(&run)).unwrap(), expected, "{rows} x {columns} by {step}");
+            assert_eq!(
+                matrix.apply_normal(&x, &pass(&run)).unwrap(),
+                expected,
+                "{rows} x {columns} by {step}"
+            );
         }
     }
 }
@@ -208,7 +212,7 @@ fn products_are_close(device: &Device) {
             };
             matrix.apply(&x, &pass(&run), &mut sink).unwrap();
             assert_eq!(next, rows);
-            let product = matrix.gram(&x, &pass(&run)).unwrap();
+            let product = matrix.apply_normal(&x, &pass(&run)).unwrap();
             let applied = host::product(a.as_ref(), x.as_faer());
             let expected = host::product(a.transpose(), applied.as_ref());
             for c in 0..l {
@@ -243,7 +247,7 @@ fn operands_of_any_magnitude(device: &Device) {
             Ok(())
         };
         matrix.apply(&x, &pass(&run), &mut sink).unwrap();
-        [y, matrix.gram(&x, &pass(&run)).unwrap()]
+        [y, matrix.apply_normal(&x, &pass(&run)).unwrap()]
     });
     scaled.iter().zip(&y).for_each(|(scaled, y)| assert_magnitudes(scaled, y));
 }
@@ -283,7 +287,7 @@ fn no_rows(device: &Device) {
     matrix.push(&Tensor::zeros(device, &[0, 5]).unwrap()).unwrap();
     for matrix in [matrix, random(device, 0, 5, 1).unwrap()] {
         assert_eq!((matrix.shape(), matrix.bytes()), ([0, 5], 0));
-        assert_eq!(matrix.gram(&operand(5, 2), &pass(&run)).unwrap(), Matrix::zeros(5, 2));
+        assert_eq!(matrix.apply_normal(&operand(5, 2), &pass(&run)).unwrap(), Matrix::zeros(5, 2));
         matrix.apply(&operand(5, 2), &pass(&run), &mut |_, _| panic!("there are no rows")).unwrap();
         let error = randomized_svd(&matrix, 1, &RandomizedSvd::default(), &run).unwrap_err();
         assert!(matches!(error, Error::Argument { name: "k", .. }), "{error}");
@@ -299,12 +303,12 @@ fn refused_arguments(device: &Device) {
     let error = random(device, u64::MAX, 100, 0).unwrap_err();
     assert!(matches!(error, Error::Shape { op: "PackedMatrix::random", .. }), "{error}");
     let matrix = random(device, 4, 5, 0).unwrap();
-    let error = matrix.gram(&operand(6, 1), &pass(&run)).unwrap_err();
-    assert!(matches!(error, Error::Shape { op: "PackedMatrix::gram", .. }), "{error}");
+    let error = matrix.apply_normal(&operand(6, 1), &pass(&run)).unwrap_err();
+    assert!(matches!(error, Error::Shape { op: "PackedMatrix::apply_normal", .. }), "{error}");
     let error = matrix.apply(&operand(4, 1), &pass(&run), &mut |_, _| Ok(())).unwrap_err();
     assert!(matches!(error, Error::Shape { op: "PackedMatrix::apply", .. }), "{error}");
     let bad = Matrix::from_vec(vec![0.0, 1.0, f64::NAN, 0.0, 0.0], 5, 1).unwrap();
-    let error = matrix.gram(&bad, &pass(&run)).unwrap_err();
+    let error = matrix.apply_normal(&bad, &pass(&run)).unwrap_err();
     assert!(matches!(error, Error::Argument { name: "x", .. }), "{error}");
 }
 
@@ -319,10 +323,10 @@ fn refused_rows(device: &Device) {
     let other = OTHER.get_or_init(Device::cpu);
     let error = matrix.push(&Tensor::zeros(other, &[2, 5]).unwrap()).unwrap_err();
     assert!(matches!(error, Error::WrongDevice { op: "PackedMatrix::push" }), "{error}");
-    let mut dosages = [1u8; 15];
-    (dosages[7], dosages[9], dosages[13]) = (3, 255, 200);
-    let error = matrix.push(&Tensor::from_slice(device, &dosages, &[3, 5]).unwrap()).unwrap_err();
-    let expected = "PackedMatrix::push: `dosages`: 2 of the 5 values of row 1 are not 0, 1 or 2";
+    let mut entries = [1u8; 15];
+    (entries[7], entries[9], entries[13]) = (3, 255, 200);
+    let error = matrix.push(&Tensor::from_slice(device, &entries, &[3, 5]).unwrap()).unwrap_err();
+    let expected = "PackedMatrix::push: `entries`: 2 of the 5 values of row 1 are not 0, 1 or 2";
     assert_eq!(error.to_string(), expected);
     assert_eq!((matrix.shape(), matrix.words()), ([4, 5], before));
 }
@@ -345,7 +349,7 @@ fn rows_beyond_a_binding(device: &Device) {
         assert_eq!(made.unwrap().shape(), [2, columns]);
     } else {
         let error = made.unwrap_err();
-        assert!(matches!(error, Error::Limit { what: "bytes of a row of genotypes", .. }), "{error}");
+        assert!(matches!(error, Error::Limit { what: "bytes of a packed row", .. }), "{error}");
     }
 }
 
@@ -363,7 +367,7 @@ fn cancelled_between_panels(device: &Device) {
         }
     });
     let run = Run { cancel, progress, memory: Budget::default() };
-    assert!(matches!(matrix.gram(&operand(64, 2), &pass(&run)), Err(Error::Cancelled)));
+    assert!(matches!(matrix.apply_normal(&operand(64, 2), &pass(&run)), Err(Error::Cancelled)));
 }
 
 fn cancelled_while_made(device: &Device) {

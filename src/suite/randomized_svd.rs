@@ -230,7 +230,7 @@ fn bad_arguments_are_named(dev: &Device) {
     assert!(matches!(error, Error::Shape { .. }));
     let run = Run::default();
     let pass = Pass::new(&run, crate::Status::new(0, 1, 20));
-    assert!(matches!(x.gram(&Matrix::zeros(5, 2), &pass), Err(Error::Shape { .. })));
+    assert!(matches!(x.apply_normal(&Matrix::zeros(5, 2), &pass), Err(Error::Shape { .. })));
     assert!(matches!(x.apply(&Matrix::zeros(5, 2), &pass, &mut |_, _| Ok(())), Err(Error::Shape { .. })));
 }
 
@@ -242,9 +242,9 @@ impl LinearMap for Spoiled<'_> {
         LinearMap::shape(self.0)
     }
 
-    fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+    fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         self.2.set(self.2.get() + 1);
-        let product = self.0.gram(x, pass)?;
+        let product = self.0.apply_normal(x, pass)?;
         Ok(if self.2.get() == 2 { self.1(product) } else { product })
     }
 

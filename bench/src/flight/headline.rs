@@ -199,7 +199,7 @@ impl LinearMap for Staged<'_> {
         self.matrix.shape()
     }
 
-    fn gram(&self, x: &Matrix, _: &Pass<'_>) -> Result<Matrix> {
+    fn apply_normal(&self, x: &Matrix, _: &Pass<'_>) -> Result<Matrix> {
         let (product, stages) = self.pass(x)?;
         self.spent.borrow_mut().push(stages.iter().sum());
         Ok(product)

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use teatime::{
     Device, Error, Tensor,
-    bench::{Product, Rows},
+    bench::{PackedProduct, PackedRows},
     linalg::Matrix,
     random::philox,
 };
@@ -53,10 +53,10 @@ impl Kind {
     }
 
     /// The first stage of a pass: the operand.
-    pub(super) fn start(&self, device: &Device, x: &Matrix) -> Result<Product, Error> {
+    pub(super) fn start(&self, device: &Device, x: &Matrix) -> Result<PackedProduct, Error> {
         let [_, factor] = self.term.map(f64::from);
         let bounds = [2.0 * factor * (COLUMNS as f64).sqrt(), 2.0 * factor * COLUMNS as f64];
-        Product::new(device, x, self.centred, Some(bounds))
+        PackedProduct::new(device, x, self.centred, Some(bounds))
     }
 
     /// Panels for one call.
@@ -64,9 +64,9 @@ impl Kind {
         &self,
         panels: &'a [Tensor<u32>],
         table: &'a Tensor<f32>,
-    ) -> impl Iterator<Item = Rows<'a>> {
+    ) -> impl Iterator<Item = PackedRows<'a>> {
         let missing = self.missing;
-        panels.iter().map(move |packed| Rows { packed, table, range: (0, packed.shape()[0]), missing })
+        panels.iter().map(move |packed| PackedRows { packed, table, range: (0, packed.shape()[0]), missing })
     }
 }
 

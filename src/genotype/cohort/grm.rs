@@ -1,6 +1,8 @@
 //! Relationship matrices.
 
 use super::{Cohort, no_variant, plan::Wanted};
+#[cfg(doc)]
+use crate::genotype::{MissingCalls, Scaler};
 use crate::{
     Device, Error, Result, Run,
     genotype::{
@@ -8,8 +10,6 @@ use crate::{
         source::Genotypes,
     },
 };
-#[cfg(doc)]
-use crate::genotype::{MissingCalls, Scaler};
 
 /// The genomic relationship matrix of the samples of `genotypes`, in memory bounded by `run.memory`.
 ///
@@ -28,8 +28,9 @@ use crate::genotype::{MissingCalls, Scaler};
 ///
 /// # Cost
 /// One pass: variants x samples² operations on the device; of a rare variant, which fewer than one sample in 16 has, only
-/// those of the pairs that have it. As many again where calls are missing, for
-/// [`MissingCalls::Pairwise`], and once more for [`GrmMethod::VanRaden1`]. 20 samples² bytes on the host for each.
+/// those of the pairs that have it. For [`MissingCalls::Pairwise`], and once more for [`GrmMethod::VanRaden1`], those of the pairs
+/// that are both missing, where two bits hold a call; else as many again where calls are missing. Of each, 8 samples² bytes on the
+/// host and 4 on the device; 20 on the host where two bits do not hold a call.
 ///
 /// # Errors
 /// [`Error::Argument`] without samples or variants, for a filter out of range, and when no variant is left that varies;

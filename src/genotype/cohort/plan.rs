@@ -17,7 +17,7 @@ use crate::{
         source::Genotypes,
     },
     linalg::SignRule,
-    packed::MAX_SAMPLES,
+    packed::MAX_ENTRIES,
 };
 
 /// Which results genotypes are loaded for, so that the method, the form and the memory are planned before anything is read,
@@ -165,8 +165,8 @@ impl Plan {
 /// [`Error::Limit`] for more samples than products of packed rows are exact for.
 pub(super) fn check_samples(reader: &Reader) -> Result<()> {
     let (what, requested) = ("samples of packed genotypes", reader.samples());
-    if reader.form.is_packed() && requested > MAX_SAMPLES {
-        return Err(Error::Limit { what, requested, max: MAX_SAMPLES });
+    if reader.form.is_packed() && requested > MAX_ENTRIES {
+        return Err(Error::Limit { what, requested, max: MAX_ENTRIES });
     }
     Ok(())
 }

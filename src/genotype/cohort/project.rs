@@ -1,6 +1,8 @@
 //! Projections.
 
 use super::{Cohort, plan::Wanted};
+#[cfg(doc)]
+use crate::Error;
 use crate::{
     Device, Result, Run, Status,
     genotype::{
@@ -9,8 +11,6 @@ use crate::{
     },
     linalg::Pass,
 };
-#[cfg(doc)]
-use crate::Error;
 
 /// Coordinates of the samples of `genotypes` on the components of a reference, in memory bounded by `run.memory`.
 ///

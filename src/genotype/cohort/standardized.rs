@@ -16,7 +16,7 @@ use crate::{
         gram::{Sum, to_usize},
         matmul, matmul_tn,
     },
-    packed::{apply::Rows, product::Product},
+    packed::{apply::PackedRows, product::PackedProduct},
 };
 
 /// Variants whose scales are made at a time.
@@ -68,14 +68,14 @@ impl LinearMap for Standardized<'_> {
         Some(&self.cohort.reader.device)
     }
 
-    fn gram(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+    fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let (reader, centred) = (&self.cohort.reader, is_centred(self.rule.scaler));
         let device = &reader.device;
         let pass = Self::told(pass);
         if reader.form.is_packed() {
             prepare(reader, x.cols() as u64, self.cohort.panel_bytes())?;
             // The bounds of what is rounded are those of all rows.
-            let mut product = Product::new(device, x, centred, Some(self.totals.bounds))?;
+            let mut product = PackedProduct::new(device, x, centred, Some(self.totals.bounds))?;
             self.cohort.each_panel(&pass, &mut |panel| {
                 let table = on_device(device, self.factors_of(&panel.rows))?;
                 panel.packed(&table).map_or(Ok(()), |rows| product.add(rows))
@@ -87,7 +87,7 @@ impl LinearMap for Standardized<'_> {
         let mut sum = Sum::new(x.cols() as u64, x.rows() as u64, false);
         self.cohort.each_panel(&pass, &mut |panel| {
             reader.blocks(&panel.rows).try_for_each(|rows| {
-                let block = standardized(panel, &rows, self.rule, self.factors_of(&rows))?;
+                let block = standardized(panel, self.rule, self.factors_of(&rows))?;
                 sum.add(&matmul_tn(&matmul(&block, &thin)?, &block)?)
             })
         })?;
@@ -117,7 +117,7 @@ pub(super) fn prepare(reader: &Reader, columns: u64, panel_bytes: u64) -> Result
     }
     let (variants, whole) = (reader.variants(), reader.whole_panel(panel_bytes));
     let panels = [whole.min(variants), variants % whole];
-    reader.prepare(Product::programs(&reader.device, reader.samples(), columns, panels)?)
+    reader.prepare(PackedProduct::programs(&reader.device, reader.samples(), columns, panels)?)
 }
 
 /// `A X`, panel by panel.
@@ -128,7 +128,7 @@ pub(crate) struct RowProducts<'a> {
 }
 
 enum Of {
-    Packed(Product),
+    Packed(PackedProduct),
     Dense(Tensor<f32>),
 }
 
@@ -139,7 +139,7 @@ impl<'a> RowProducts<'a> {
     /// What the device reports.
     pub(crate) fn new(reader: &'a Reader, rule: ScaleRule, x: &Matrix) -> Result<Self> {
         let of = if reader.form.is_packed() {
-            Of::Packed(Product::new(&reader.device, x, is_centred(rule.scaler), None)?)
+            Of::Packed(PackedProduct::new(&reader.device, x, is_centred(rule.scaler), None)?)
         } else {
             Of::Dense(x.to_tensor(&reader.device)?)
         };
@@ -162,13 +162,14 @@ impl<'a> RowProducts<'a> {
                 let table = on_device(&self.reader.device, factors)?;
                 let Some(packed) = panel.packed(&table) else { return Ok(()) };
                 let blocks = self.reader.blocks(&panel.rows);
-                let parts = blocks
-                    .map(|rows| (first, Rows { range: (rows.start - first, rows.end - first), ..packed }));
+                let parts = blocks.map(|rows| {
+                    (first, PackedRows { range: (rows.start - first, rows.end - first), ..packed })
+                });
                 product.each_part(parts, sink)
             }
             Of::Dense(x) => self.reader.blocks(&panel.rows).try_for_each(|rows| {
                 let factors = &factors[to_usize(rows.start - first)..to_usize(rows.end - first)];
-                let block = standardized(panel, &rows, self.rule, factors)?;
+                let block = standardized(panel, self.rule, factors)?;
                 let y = matmul(&block, x)?.read()?;
                 let columns = to_usize(x.shape()[1]);
                 let y: Vec<f64> = y.into_iter().map(f64::from).collect();
@@ -189,16 +190,11 @@ fn on_device(device: &Device, factors: &[Factors]) -> Result<Tensor<f32>> {
     Tensor::from_slice(device, factors.as_flattened(), &[factors.len() as u64, 2])
 }
 
-/// These rows of a panel in f32: a missing dosage becomes the mean, which a centred one subtracts.
-fn standardized(
-    panel: &Panel,
-    rows: &Range<u64>,
-    rule: ScaleRule,
-    factors: &[Factors],
-) -> Result<Tensor<f32>> {
+/// A panel in f32, where it is one block: a missing dosage becomes the mean, which a centred one subtracts.
+fn standardized(panel: &Panel, rule: ScaleRule, factors: &[Factors]) -> Result<Tensor<f32>> {
     let centred = is_centred(rule.scaler);
     let row =
         |&[mean, scale]: &Factors| if centred { [mean, scale, 0.0] } else { [0.0, scale, mean * scale] };
     let table: Vec<[f32; 3]> = factors.iter().map(row).collect();
-    panel.standardized(rows, rule.samples, &table)
+    panel.standardized(&table)
 }

@@ -169,10 +169,10 @@ impl Packed {
         self.scores.add(rows, |row, first, weights| {
             let Some(found) = found(row) else { return };
             if let Some(last) = weights.get_mut(k - first) {
-                *last = Weight { allele: 0, missing: 1 };
+                *last = Weight { one: 0, missing: 1 };
             }
             for (terms, weight) in units.terms(matched, found, first).zip(weights) {
-                *weight = Weight { allele: narrow(terms.allele), missing: narrow(terms.missing) };
+                *weight = Weight { one: narrow(terms.allele), missing: narrow(terms.missing) };
             }
         })?;
         let Some(normal) = self.normal.as_mut().filter(|_| rows.missing) else { return Ok(()) };
@@ -215,21 +215,21 @@ impl Dense {
         rows: std::ops::Range<u64>,
         matched: Matched<'_>,
     ) -> Result<()> {
-        let (device, k, n) = (&reader.device, matched.reference.components(), reader.samples());
+        let (device, k) = (&reader.device, matched.reference.components());
         let (loadings, count) = (matched.loadings(&rows), rows.end - rows.start);
         let on_device = Tensor::from_slice(device, &loadings, &[count, k as u64])?;
-        let x = panel.standardized(&rows, n, &matched.scales(&rows))?;
+        let x = panel.standardized(&matched.scales(&rows))?;
         self.scores.add(&matmul_tn(&on_device, &x)?)?;
         let used = matched.used(&rows);
         if panel.missing {
             let used = Tensor::from_slice(device, &used, &[count, 1])?;
-            self.missing.add(&matmul_tn(&used, &panel.not_called(&rows, n)?)?)?;
+            self.missing.add(&matmul_tn(&used, &panel.not_called()?)?)?;
         }
         let Some(normal) = &mut self.normal else { return Ok(()) };
         let products = loadings.chunks_exact(k).flat_map(|row| pairs(k).map(|[a, b]| row[a] * row[b]));
         let products = products.collect::<Vec<_>>();
         let products = Tensor::from_slice(device, &products, &[count, triangle(k) as u64])?;
-        normal.add(&matmul_tn(&products, &panel.called(&rows, n, &used)?)?)
+        normal.add(&matmul_tn(&products, &panel.called(&used)?)?)
     }
 }
 

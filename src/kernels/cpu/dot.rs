@@ -1,4 +1,4 @@
-//! Dot products of codes and digits, four bytes a lane, on what the processor has for them.
+//! Dot products of codes and limbs, four bytes a lane, on what the processor has for them.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -21,8 +21,8 @@ pub(crate) trait Dot: Copy + Send + Sync {
     /// A vector of one word.
     fn splat(self, word: u32) -> Self::Vector;
 
-    /// Adds to each lane of `sums` the products of its four codes and digits.
-    fn dot(self, sums: Self::Vector, codes: Self::Vector, digits: Self::Vector) -> Self::Vector;
+    /// Adds to each lane of `sums` the products of its four codes and limbs.
+    fn dot(self, sums: Self::Vector, codes: Self::Vector, limbs: Self::Vector) -> Self::Vector;
 
     /// The bytes of `words` shifted right by `shift`, modulo 4.
     fn quads(self, words: Self::Vector, shift: u32) -> Self::Vector;
@@ -200,9 +200,9 @@ impl Dot for Vnni {
     }
 
     #[inline(always)]
-    fn dot(self, sums: Self::Vector, codes: Self::Vector, digits: Self::Vector) -> Self::Vector {
+    fn dot(self, sums: Self::Vector, codes: Self::Vector, limbs: Self::Vector) -> Self::Vector {
         // SAFETY: `self` proves that the processor has AVX-512 VNNI.
-        unsafe { std::arch::x86_64::_mm512_dpbusd_epi32(sums, codes, digits) }
+        unsafe { std::arch::x86_64::_mm512_dpbusd_epi32(sums, codes, limbs) }
     }
 
     #[inline(always)]
@@ -305,9 +305,9 @@ impl Dot for pulp::x86::V3 {
     }
 
     #[inline(always)]
-    fn dot(self, sums: Self::Vector, codes: Self::Vector, digits: Self::Vector) -> Self::Vector {
+    fn dot(self, sums: Self::Vector, codes: Self::Vector, limbs: Self::Vector) -> Self::Vector {
         // Far from the ends of 16 bits: two products of 3 by 128 at most.
-        let pairs = self.avx2._mm256_maddubs_epi16(codes, digits);
+        let pairs = self.avx2._mm256_maddubs_epi16(codes, limbs);
         let fours = self.avx2._mm256_madd_epi16(pairs, self.splat(0x0001_0001));
         self.avx2._mm256_add_epi32(sums, fours)
     }
@@ -341,11 +341,11 @@ impl Dot for pulp::aarch64::Neon {
     }
 
     #[inline(always)]
-    fn dot(self, sums: Self::Vector, codes: Self::Vector, digits: Self::Vector) -> Self::Vector {
+    fn dot(self, sums: Self::Vector, codes: Self::Vector, limbs: Self::Vector) -> Self::Vector {
         let neon = self.neon;
-        let (codes, digits) = (pulp::cast(codes), pulp::cast(digits));
-        let low = neon.vmull_s8(neon.vget_low_s8(codes), neon.vget_low_s8(digits));
-        let pairs = neon.vpaddq_s16(low, neon.vmull_high_s8(codes, digits));
+        let (codes, limbs) = (pulp::cast(codes), pulp::cast(limbs));
+        let low = neon.vmull_s8(neon.vget_low_s8(codes), neon.vget_low_s8(limbs));
+        let pairs = neon.vpaddq_s16(low, neon.vmull_high_s8(codes, limbs));
         pulp::cast(neon.vpadalq_s16(pulp::cast(sums), pairs))
     }
 
@@ -381,11 +381,11 @@ impl Dot for Plain {
     }
 
     #[inline(always)]
-    fn dot(self, mut sums: Self::Vector, codes: Self::Vector, digits: Self::Vector) -> Self::Vector {
+    fn dot(self, mut sums: Self::Vector, codes: Self::Vector, limbs: Self::Vector) -> Self::Vector {
         for byte in 0..4 {
-            for ((sum, code), digit) in sums.iter_mut().zip(codes).zip(digits) {
-                let digit = (digit << (24 - 8 * byte)).cast_signed() >> 24;
-                *sum = sum.wrapping_add((code >> (8 * byte) & 3).wrapping_mul(digit.cast_unsigned()));
+            for ((sum, code), limb) in sums.iter_mut().zip(codes).zip(limbs) {
+                let limb = (limb << (24 - 8 * byte)).cast_signed() >> 24;
+                *sum = sum.wrapping_add((code >> (8 * byte) & 3).wrapping_mul(limb.cast_unsigned()));
             }
         }
         sums

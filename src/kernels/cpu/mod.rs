@@ -2,8 +2,8 @@
 
 pub(crate) mod bits;
 pub(crate) mod calls;
-pub(crate) mod digits;
 pub(crate) mod dot;
+pub(crate) mod limbs;
 pub(crate) mod load;
 pub(crate) mod quads;
 pub(crate) mod simd;

@@ -1,4 +1,4 @@
-//! Rows of packed genotypes as quads, and the tiles in which their products are added.
+//! Packed rows as quads, and the tiles in which their products are added.
 
 use bytemuck::Pod;
 
@@ -98,7 +98,7 @@ impl<W: Pod, const ROWS: usize> Tile<'_, W, ROWS> {
     }
 }
 
-/// Where the digits of some of a row's samples are added, each times the number in its byte.
+/// Where the limbs of some of a row's entries are added, each times the number in its byte.
 pub(crate) struct Walk<'a, W, I> {
     /// The quad of each, and the number in its byte.
     pub(crate) ones: I,

@@ -1,4 +1,4 @@
-//! Rows of which most codes are 0: rare variants. What the others add is found one by one.
+//! Rows of which most codes are 0. What the others add is found one by one.
 
 use super::dot::Dot;
 

@@ -1,12 +1,54 @@
 //! What the missing codes of rows add to a transposed product, found one by one.
 
-use super::{DEPTH, Dot};
+use pulp::NullaryFnOnce;
+use rayon::prelude::*;
 
-/// Samples of a narrow strip.
-const SAMPLES: usize = 64;
-/// Most terms of a sum of 32 bits: multiples are 8,355,711 at most, `slices::MAX`, and whoever makes digits keeps to it.
+use super::{DEPTH, Dot, Operands, padded};
+
+/// Entries of a narrow strip.
+const ENTRIES: usize = 64;
+/// Most terms of a sum of 32 bits: multiples are 8,355,711 at most, `operand::MAX`, and whoever makes limbs keeps to it.
 const TERMS: usize = 256;
 const _: () = assert!(DEPTH <= TERMS && TERMS as i64 * 8_355_711 <= i32::MAX as i64);
+
+/// Fours of rows whose numbers one task makes.
+const FOURS: usize = 64;
+
+/// The numbers that are added for the missing codes of each row: (rows, padded columns).
+pub(super) fn multiples<D: Dot>(dot: D, p: &Operands<'_>) -> Vec<i32> {
+    let width = padded(p.cols);
+    let mut out = vec![0; p.rows * width];
+    let parts = out.par_chunks_mut(4 * FOURS * width).zip(p.weights.par_chunks(FOURS * p.width));
+    parts.for_each(|(out, weights)| dot.vectorize(Multiples { p, weights, out }));
+    out
+}
+
+/// Some of them.
+struct Multiples<'a, 'b> {
+    p: &'a Operands<'b>,
+    weights: &'a [u32],
+    out: &'a mut [i32],
+}
+
+impl NullaryFnOnce for Multiples<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let p = self.p;
+        let fours = self.out.chunks_mut(4 * padded(p.cols)).zip(self.weights.chunks_exact(p.width));
+        for (out, weights) in fours {
+            for (row, out) in out.chunks_exact_mut(padded(p.cols)).enumerate() {
+                for limb in 0..p.limb_count {
+                    let words = &weights[p.row_limbs + limb * p.cols..][..p.cols];
+                    for (out, &word) in out.iter_mut().zip(words) {
+                        *out += ((word << (24 - 8 * row)).cast_signed() >> 24) << (8 * limb);
+                    }
+                }
+            }
+        }
+    }
+}
 
 /// Sums that are to be added to the totals, of (narrow strips, 64, padded columns).
 pub(super) struct Gaps<'a> {
@@ -21,7 +63,7 @@ pub(super) struct Gaps<'a> {
 
 impl<'a> Gaps<'a> {
     pub(super) fn new(filled: &'a [i32], padded: usize, strips: usize) -> Self {
-        let sums = vec![0; strips * SAMPLES * padded];
+        let sums = vec![0; strips * ENTRIES * padded];
         Self { filled, padded, sums, terms: vec![0; strips], bits: vec![0; 16 * 4 * DEPTH + 16] }
     }
 
@@ -37,7 +79,7 @@ impl<'a> Gaps<'a> {
     ) {
         let used = dot.list::<false>(bytes, &mut self.bits);
         let (gaps, terms) = (&self.bits[..used], used.min(DEPTH));
-        let len = SAMPLES * self.padded;
+        let len = ENTRIES * self.padded;
         let sums = &mut self.sums[strip * len..][..len];
         if self.terms[strip] + terms > TERMS {
             flush(sums, &mut totals[strip * len..][..len]);
@@ -68,7 +110,7 @@ impl<'a> Gaps<'a> {
     }
 }
 
-/// Bits of missing codes, and the sums of their samples to which the multiples of their rows are added.
+/// Bits of missing codes, and the sums of their entries to which the multiples of their rows are added.
 struct Walk<'a> {
     gaps: &'a [u32],
     filled: &'a [[i32; 8]],
@@ -84,8 +126,8 @@ impl Walk<'_> {
     fn add<const VECTORS: usize>(&mut self) {
         for &bit in self.gaps {
             let bit = bit as usize;
-            let (row, sample) = (bit / 512 * 4 + bit / 8 % 4, bit / 32 % 16 * 4 + bit / 2 % 4);
-            let sums = &mut self.sums[sample * self.stride + self.first..][..VECTORS];
+            let (row, entry) = (bit / 512 * 4 + bit / 8 % 4, bit / 32 % 16 * 4 + bit / 2 % 4);
+            let sums = &mut self.sums[entry * self.stride + self.first..][..VECTORS];
             for (sums, filled) in
                 sums.iter_mut().zip(&self.filled[row * self.stride + self.first..][..VECTORS])
             {

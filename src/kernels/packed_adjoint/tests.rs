@@ -3,7 +3,7 @@
 use super::*;
 use crate::random::philox;
 
-/// (rows, samples, words before and after, columns, missing of 256): around fours, pieces and strips, with few and many
+/// (rows, entries, words before and after, columns, missing of 256): around fours, pieces and strips, with few and many
 /// missing.
 const SIZES: [(usize, usize, usize, usize, u32); 17] = [
     (1, 1, 0, 1, 0),
@@ -27,15 +27,15 @@ const SIZES: [(usize, usize, usize, usize, u32); 17] = [
 ];
 
 fn check(
-    (rows, samples, beside, cols, missing): (usize, usize, usize, usize, u32),
-    slices: usize,
+    (rows, entries, beside, cols, missing): (usize, usize, usize, usize, u32),
+    limb_count: usize,
     rare: bool,
     path: Path,
 ) {
-    let lanes = (slices * cols).next_multiple_of(16);
+    let row_limbs = (limb_count * cols).next_multiple_of(16);
     let shift = 9;
-    let width = if missing > 0 { 2 * lanes } else { lanes };
-    let taken = samples.div_ceil(64) * 4;
+    let width = if missing > 0 { 2 * row_limbs } else { row_limbs };
+    let taken = entries.div_ceil(64) * 4;
     let words = taken + 2 * beside;
     // Two rows of three hold few codes.
     let absent = |place: usize, chance: u32| {
@@ -54,43 +54,42 @@ fn check(
         let last = weights.len() - width;
         weights[last..].iter_mut().for_each(|word| *word &= (1 << (8 * (rows % 4))) - 1);
     }
-    let before: Vec<u32> = (0..samples * cols * 2).map(|i| philox([3, 0], i as u64)[0]).collect();
-    let multiple = |row: usize, lane: usize| {
-        let digit = |t: usize| {
-            let word = weights[row / 4 * width + lane + t * cols];
+    let before: Vec<u32> = (0..entries * cols * 2).map(|i| philox([3, 0], i as u64)[0]).collect();
+    let multiple = |row: usize, row_limb: usize| {
+        let limb = |t: usize| {
+            let word = weights[row / 4 * width + row_limb + t * cols];
             i64::from((word >> (8 * (row % 4))) as i8)
         };
-        (0..slices).map(|t| digit(t) << (8 * t)).sum::<i64>() << shift
+        (0..limb_count).map(|t| limb(t) << (8 * t)).sum::<i64>() << shift
     };
     let mut expected: Vec<i64> =
         before.as_chunks::<2>().0.iter().map(|&[low, high]| i64::from(low) | i64::from(high) << 32).collect();
     for row in 0..rows {
         let multiples: Vec<i64> = (0..cols).map(|c| multiple(row, c)).collect();
         let filled: Vec<i64> =
-            (0..cols).map(|c| if missing > 0 { multiple(row, lanes + c) } else { 0 }).collect();
-        for sample in 0..samples {
-            let word = packed[row * words + beside + sample / 16];
+            (0..cols).map(|c| if missing > 0 { multiple(row, row_limbs + c) } else { 0 }).collect();
+        for entry in 0..entries {
+            let word = packed[row * words + beside + entry / 16];
             for c in 0..cols {
-                let sum = &mut expected[sample * cols + c];
-                *sum = sum.wrapping_add(match word >> (2 * (sample % 16)) & 3 {
+                let sum = &mut expected[entry * cols + c];
+                *sum = sum.wrapping_add(match word >> (2 * (entry % 16)) & 3 {
                     3 => filled[c],
                     code => i64::from(code) * multiples[c],
                 });
             }
         }
     }
-    let product = Product {
+    let product = Operands {
         packed: &packed,
         rows,
-        order: None,
         words,
         word0: beside,
         word1: beside + taken,
         weights: &weights,
         width,
-        lanes,
+        row_limbs,
         cols,
-        slices,
+        limb_count,
         shift,
         missing: missing > 0,
     };
@@ -99,7 +98,7 @@ fn check(
     let sums = sums.as_chunks::<2>().0.iter().map(|&[low, high]| i64::from(low) | i64::from(high) << 32);
     assert!(
         sums.eq(expected),
-        "{path:?} {rows} x {samples} beside {beside}, {cols} columns, {missing}, {slices}"
+        "{path:?} {rows} x {entries} beside {beside}, {cols} columns, {missing}, {limb_count}"
     );
 }
 
@@ -127,42 +126,41 @@ fn threads_change_nothing() {
     }
 }
 
-/// Sums of the largest numbers, of a sample without a call in any row, go as near to the end of 32 bits as they can.
+/// Sums of the largest numbers, of an entry that is missing in every row, go as near to the end of 32 bits as they can.
 #[test]
 fn the_largest_numbers_do_not_wrap() {
     for (rows, sign) in [(256, 1), (1030, 1), (1030, -1)] {
         for path in Path::all() {
-            let (lanes, words) = (16, 4);
+            let (row_limbs, words) = (16, 4);
             // Few of the others, so that gaps are walked over.
-            let code = |row: usize, sample: usize| {
-                if sample == 5 || (row + sample).is_multiple_of(50) { 3 } else { 1 }
+            let code = |row: usize, entry: usize| {
+                if entry == 5 || (row + entry).is_multiple_of(50) { 3 } else { 1 }
             };
             let word = |i: usize| (0..16).map(|j| code(i / words, i % words * 16 + j) << (2 * j)).sum();
             let packed: Vec<u32> = (0..rows * words).map(word).collect();
-            let digit = if sign > 0 { 0x7f7f_7f7f } else { 0x8181_8181 };
-            let mut weights = vec![0; rows.div_ceil(4) * 2 * lanes];
-            weights.chunks_mut(2 * lanes).for_each(|four| four[lanes..lanes + 3].fill(digit));
-            let product = Product {
+            let limb = if sign > 0 { 0x7f7f_7f7f } else { 0x8181_8181 };
+            let mut weights = vec![0; rows.div_ceil(4) * 2 * row_limbs];
+            weights.chunks_mut(2 * row_limbs).for_each(|four| four[row_limbs..row_limbs + 3].fill(limb));
+            let product = Operands {
                 packed: &packed,
                 rows,
-                order: None,
                 words,
                 word0: 0,
                 word1: words,
                 weights: &weights,
-                width: 2 * lanes,
-                lanes,
+                width: 2 * row_limbs,
+                row_limbs,
                 cols: 1,
-                slices: 3,
+                limb_count: 3,
                 shift: 0,
                 missing: true,
             };
             let mut sums = vec![0; 2 * 64];
             path.run(Adjoint { product, sums: &mut sums });
-            for (sample, &[low, high]) in sums.as_chunks::<2>().0.iter().enumerate() {
-                let gaps = (0..rows).filter(|&row| code(row, sample) == 3).count() as i64;
+            for (entry, &[low, high]) in sums.as_chunks::<2>().0.iter().enumerate() {
+                let gaps = (0..rows).filter(|&row| code(row, entry) == 3).count() as i64;
                 let sum = i64::from(low) | i64::from(high) << 32;
-                assert_eq!(sum, gaps * sign * 8_355_711, "{path:?}, {rows} rows, sample {sample}");
+                assert_eq!(sum, gaps * sign * 8_355_711, "{path:?}, {rows} rows, entry {entry}");
             }
         }
     }

@@ -25,7 +25,7 @@ struct Case {
     rows: usize,
     words: usize,
     cols: usize,
-    lanes: usize,
+    row_limbs: usize,
     missing: bool,
     packed: Vec<u32>,
     xs: Vec<u32>,
@@ -36,7 +36,7 @@ struct Case {
 impl Case {
     /// With `rare`, two rows of three hold few codes.
     fn new((rows, words, cols, missing): (usize, usize, usize, u32), rare: bool) -> Self {
-        let lanes = (3 * cols).next_multiple_of(16);
+        let row_limbs = (3 * cols).next_multiple_of(16);
         let absent = |place: usize, chance: u32| {
             rare && !(place / (16 * words)).is_multiple_of(3) && !chance.is_multiple_of(64)
         };
@@ -52,21 +52,21 @@ impl Case {
             rows,
             words,
             cols,
-            lanes,
+            row_limbs,
             missing: missing > 0,
             packed: (0..rows * words).map(word).collect(),
-            xs: (0..4 * words * lanes).map(|i| number(2, i)).collect(),
+            xs: (0..4 * words * row_limbs).map(|i| number(2, i)).collect(),
             table: (0..rows).map(|i| [2.0 * unit(3, i), 3.0 * unit(4, i)]).collect(),
             columns: (0..cols).map(|i| [1e6 * (unit(5, i) - 0.5), 0.1 * unit(6, i)]).collect(),
         }
     }
 
-    fn run(&self, path: Path, out: &mut [f32], digits: &mut [u32]) {
-        let product = Product {
+    fn run(&self, path: Path, out: &mut [f32], limbs: &mut [u32]) {
+        let product = Operands {
             packed: &self.packed,
             words: self.words,
             xs: &self.xs,
-            lanes: self.lanes,
+            row_limbs: self.row_limbs,
             table: &self.table,
             totals: &parts(&self.columns, 0),
             scales: &parts(&self.columns, 1),
@@ -74,19 +74,19 @@ impl Case {
             missing: self.missing,
         };
         path.run(Values { product, out });
-        path.run(Digits { product, out: digits });
+        path.run(Limbs { product, out: limbs });
     }
 
-    /// A row's sum of codes times a lane's digits, and of the digits of the missing.
-    fn sums(&self, row: usize, lane: usize) -> [i32; 2] {
+    /// A row's sum of codes times one limb of each column, and of those of the missing.
+    fn sums(&self, row: usize, row_limb: usize) -> [i32; 2] {
         let mut sums = [0; 2];
         for quad in 0..4 * self.words {
             let word = self.packed[row * self.words + quad / 4];
             for byte in 0..4 {
-                let digit = i32::from((self.xs[quad * self.lanes + lane] >> (8 * byte)) as i8);
+                let limb = i32::from((self.xs[quad * self.row_limbs + row_limb] >> (8 * byte)) as i8);
                 match word >> (2 * (quad % 4) + 8 * byte) & 3 {
-                    3 => sums[1] += digit,
-                    code => sums[0] += code as i32 * digit,
+                    3 => sums[1] += limb,
+                    code => sums[0] += code as i32 * limb,
                 }
             }
         }
@@ -113,7 +113,7 @@ fn every_path_gives_the_same_bits() {
         let case = Case::new(size, rare);
         let sets = 1 + usize::from(case.missing);
         let mut expected = vec![0.0; case.rows * case.cols];
-        let mut words = vec![0u32; case.rows.div_ceil(4) * sets * case.lanes];
+        let mut words = vec![0u32; case.rows.div_ceil(4) * sets * case.row_limbs];
         for row in 0..case.rows {
             for c in 0..case.cols {
                 let (y, [mean, factor], scale) = (case.y(row, c), case.table[row], case.columns[c][1]);
@@ -121,20 +121,20 @@ fn every_path_gives_the_same_bits() {
                 let weight = y * factor * scale;
                 for (set, weight) in [weight, weight * mean].into_iter().take(sets).enumerate() {
                     let multiple = weight.round_ties_even().clamp(-8_355_711.0, 8_355_711.0) as i32;
-                    for (slice, digit) in digits(multiple).into_iter().enumerate() {
-                        let lane = (row / 4 * sets + set) * case.lanes + slice * case.cols + c;
-                        words[lane] |= u32::from(digit as u8) << (8 * (row % 4));
+                    for (t, limb) in limbs(multiple).into_iter().enumerate() {
+                        let row_limb = (row / 4 * sets + set) * case.row_limbs + t * case.cols + c;
+                        words[row_limb] |= u32::from(limb as u8) << (8 * (row % 4));
                     }
                 }
             }
         }
         for path in Path::all() {
             let mut y = vec![f32::NAN; expected.len()];
-            let mut digits = vec![0x5555_5555; words.len()];
-            case.run(path, &mut y, &mut digits);
+            let mut limbs = vec![0x5555_5555; words.len()];
+            case.run(path, &mut y, &mut limbs);
             let same = y.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(same, "{path:?} {size:?} {rare}");
-            assert!(digits == words, "{path:?} {size:?} {rare}");
+            assert!(limbs == words, "{path:?} {size:?} {rare}");
         }
     }
 }

@@ -46,7 +46,7 @@ struct Extents {
 }
 
 impl Extents {
-    fn lanes(self) -> u32 {
+    fn row_limbs(self) -> u32 {
         (3 * self.columns).next_multiple_of(16)
     }
 }
@@ -55,24 +55,27 @@ fn apply(
     device: &Device,
     kernel: &'static Kernel<apply::Params>,
     tile: u32,
-    digits: bool,
+    limbs: bool,
     of: Extents,
 ) -> Result<Vec<u32>> {
     let Extents { rows, words: row_words, columns } = of;
-    let lanes = of.lanes();
+    let row_limbs = of.row_limbs();
     let packed = Tensor::from_slice(device, &codes(rows, row_words), &[rows.into(), row_words.into()])?;
-    let xs =
-        Tensor::from_slice(device, &words(4 * row_words * lanes), &[(4 * row_words).into(), lanes.into()])?;
+    let xs = Tensor::from_slice(
+        device,
+        &words(4 * row_words * row_limbs),
+        &[(4 * row_words).into(), row_limbs.into()],
+    )?;
     let table: Vec<f32> = numbers(2 * rows).iter().map(|x| 0.01 * x).collect();
     let table = Tensor::from_slice(device, &table, &[rows.into(), 2])?;
     // Of some columns weights are out of range.
     let terms: Vec<f32> =
         (0..columns).flat_map(|c| [1e5 - 3e4 * c as f32, 10f32.powi(c as i32 % 3 - 2)]).collect();
     let terms = Tensor::from_slice(device, &terms, &[columns.into(), 2])?;
-    let len = if digits { rows.div_ceil(4) * 2 * lanes } else { rows * columns };
+    let len = if limbs { rows.div_ceil(4) * 2 * row_limbs } else { rows * columns };
     let mut out = Tensor::from_slice(device, &vec![7u32; len as usize], &[len.into()])?;
     let params =
-        apply::Params { rows, words: row_words, columns, lanes, packed0: 0, table0: 0, out0: 0, zero: 0 };
+        apply::Params { rows, words: row_words, columns, row_limbs, packed0: 0, table0: 0, out0: 0, zero: 0 };
     let grid = Grid::linear(rows.div_ceil(tile).into(), 2, 0)?;
     let arg = |tensor: &'_ Tensor<f32>| tensor.len();
     let args = [
@@ -82,13 +85,13 @@ fn apply(
         terms.window(0..arg(&terms)).arg,
         out.window_mut(0..len.into()).arg,
     ];
-    let spec = [("TILE", tile), ("MISSING", 1), ("DIGITS", digits.into())];
+    let spec = [("TILE", tile), ("MISSING", 1), ("AS_LIMBS", limbs.into())];
     device.launch(kernel, &spec, grid, &args, &params)?;
     out.read()
 }
 
 #[test]
-fn bugs_in_packed_rows_times_digits_show() {
+fn bugs_in_packed_rows_times_limbs_show() {
     let both = [
         ("words[i] >> (2 * (quad + j)) & 0x03030303u", "words[i] >> (2 * quad) & 0x03030303u"),
         ("copy_wait<0>();\n        __syncthreads();", "copy_wait<0>();"),
@@ -97,7 +100,7 @@ fn bugs_in_packed_rows_times_digits_show() {
         ("word >= params.words || row + 8 * i >= params.rows", "word >= params.words"),
         ("words[i] ^= 3 * masks[i];", "words[i] ^= 2 * masks[i];"),
         ("masks[0] | masks[1] | masks[2] | masks[3]", "masks[0] | masks[1] | masks[3]"),
-        ("slices + word / CHUNK % 2 * SLICE", "slices"),
+        ("stages + word / CHUNK % 2 * STAGE", "stages"),
         ("__syncthreads();\n            // By constant", "// By constant"),
         ("}\n            __syncthreads();\n            u32 first_row", "}\n            u32 first_row"),
         ("the place of the sums.\n        __syncthreads();", "the place of the sums."),
@@ -106,32 +109,32 @@ fn bugs_in_packed_rows_times_digits_show() {
             "u32 first_row = row - threadIdx.x % WARP / 4;",
         ),
         (
-            "*pass = digit_columns(params.columns, first);\n        __syncthreads();",
-            "*pass = digit_columns(params.columns, first);",
+            "*pass = limb_columns(params.columns, first);\n        __syncthreads();",
+            "*pass = limb_columns(params.columns, first);",
         ),
         ("total - join(sums + PART, width)", "total"),
     ];
     let of = Extents { rows: 2 * 256 + 13, words: 20, columns: 22 };
-    let expected = [false, true].map(|digits| apply(&cpu(), &PACKED_APPLY, 64, digits, of).unwrap());
+    let expected = [false, true].map(|limbs| apply(&cpu(), &PACKED_APPLY, 64, limbs, of).unwrap());
     let right = |device: &Device, kernel| Ok(apply(device, kernel, apply::TILE, true, of)? == expected[1]);
     each_bug_shows(15, &PACKED_APPLY, &both, right);
     let right =
         |device: &Device, kernel| Ok(apply(device, kernel, apply::LARGE_TILE, true, of)? == expected[1]);
     each_bug_shows(15, &PACKED_APPLY, &both[1..5], right);
-    let digits = [
+    let limbs = [
         (
-            "place[set * params.lanes + slice * columns.all]",
-            "place[set * params.lanes + (2 - slice) * columns.all]",
+            "place[set * params.row_limbs + limb * columns.all]",
+            "place[set * params.row_limbs + (2 - limb) * columns.all]",
         ),
         ("fminf(fmaxf(rintf(weight), -8355711.0f), 8355711.0f)", "rintf(weight)"),
         ("rintf(weight)", "weight"),
-        ("digits_of(weight * scales.x)", "digits_of(weight)"),
-        ("DIGITS == 1) clear_padding", "DIGITS == 2) clear_padding"),
+        ("limbs_of(weight * scales.x)", "limbs_of(weight)"),
+        ("AS_LIMBS == 1) clear_padding", "AS_LIMBS == 2) clear_padding"),
         ("if (row + down + k < params.rows) {", "{"),
         ("if (row + down >= params.rows) return;", ""),
     ];
     let right = |device: &Device, kernel| Ok(apply(device, kernel, 64, true, of)? == expected[1]);
-    each_bug_shows(15, &PACKED_APPLY, &digits, right);
+    each_bug_shows(15, &PACKED_APPLY, &limbs, right);
     let values = [
         ("float_bits(y * term.y)", "float_bits(y)"),
         ("if (row + down >= rows) return;", ""),
@@ -145,34 +148,34 @@ fn adjoint(
     device: &Device,
     kernel: &'static Kernel<adjoint::Params>,
     tile: u32,
-    slices: u32,
+    limb_count: u32,
     of: Extents,
 ) -> Result<Vec<u32>> {
     let Extents { rows, words: row_words, columns } = of;
-    let lanes = (slices * columns).next_multiple_of(16);
-    // Weights of one digit are for rows without a missing code.
-    let missing = u32::from(slices == 3);
-    let width = (1 + missing) * lanes;
+    let row_limbs = (limb_count * columns).next_multiple_of(16);
+    // Weights of one limb are for rows without a missing code.
+    let missing = u32::from(limb_count == 3);
+    let width = (1 + missing) * row_limbs;
     // What missing codes add is right in a few rows with many.
     let listed = kernel.def.name == PACKED_MISSING.def.name;
     let (depth, codes) = if listed { (8, words(rows * row_words)) } else { (600, codes(rows, row_words)) };
-    // Of one sign in each lane, so that sums of digits pass 16 bits.
-    let digits = |(lane, word): (usize, u32)| match lane % 2 {
+    // Of one sign in each limb, so that sums of limbs pass 16 bits.
+    let limbs = |(row_limb, word): (usize, u32)| match row_limb % 2 {
         0 => (word | 0x4040_4040) & 0x7f7f_7f7f,
         _ => word | 0xc0c0_c0c0,
     };
-    let weights: Vec<u32> = words(rows.div_ceil(4) * width).into_iter().enumerate().map(digits).collect();
+    let weights: Vec<u32> = words(rows.div_ceil(4) * width).into_iter().enumerate().map(limbs).collect();
     let packed = Tensor::from_slice(device, &codes, &[rows.into(), row_words.into()])?;
     let weights = Tensor::from_slice(device, &weights, &[rows.div_ceil(4).into(), width.into()])?;
-    let samples = 16 * row_words - 5;
-    let len = 2 * samples * columns;
+    let entries = 16 * row_words - 5;
+    let len = 2 * entries * columns;
     let mut sums = Tensor::from_slice(device, &words(len), &[len.into()])?;
     let params = adjoint::Params {
         rows,
         words: row_words,
-        samples,
+        entries,
         columns,
-        lanes,
+        row_limbs,
         word0: 0,
         word_count: row_words,
         depth,
@@ -187,7 +190,7 @@ fn adjoint(
         weights.window(0..weights.len()).arg,
         sums.window_update(0..len.into()).arg,
     ];
-    let mut spec = vec![("TILE", tile), ("MISSING", missing), ("SLICES", slices)];
+    let mut spec = vec![("TILE", tile), ("MISSING", missing), ("LIMBS", limb_count)];
     spec.retain(|&(name, _)| name != "MISSING" || !listed);
     device.launch(kernel, &spec, grid, &args, &params)?;
     sums.read()
@@ -201,7 +204,7 @@ fn bugs_in_transposed_products_show() {
         ("copy_wait<STAGES - 2>();\n            __syncthreads();", "copy_wait<STAGES - 2>();"),
         ("copy_wait<STAGES - 2>()", "copy_wait<STAGES - 1>()"),
         ("row < work.end && word < params.word_count", "word < params.word_count"),
-        ("if (at < samples) add_atomic", "add_atomic"),
+        ("if (at < entries) add_atomic", "add_atomic"),
         (
             "add_atomic(sums + at * columns.all + columns.first + column, (u64)sum << shift)",
             "sums[at * columns.all + columns.first + column] = (u64)sum << shift",
@@ -210,16 +213,16 @@ fn bugs_in_transposed_products_show() {
             "add_atomic(sums + at * columns.all + columns.first + column, (u64)sum << shift)",
             "sums[at * columns.all + columns.first + column] += (u64)sum << shift",
         ),
-        ("(i64)(i32)slices[t", "(i32)slices[t"),
-        ("i64 sum = (i32)slices", "i64 sum = slices"),
+        ("(i64)(i32)limbs[t", "(i32)limbs[t"),
+        ("i64 sum = (i32)limbs", "i64 sum = limbs"),
         ("bytes[i] ^= 3 * masks[i];", "bytes[i] ^= masks[i];"),
-        ("0x01010101u, fours + DIGIT_WORDS", "0x01010101u, fours"),
+        ("0x01010101u, fours + LIMB_WORDS", "0x01010101u, fours"),
         ("masks[0] | masks[1] | masks[2] | masks[3]", "masks[0] | masks[1] | masks[3]"),
         ("byte_permute(pairs[2], pairs[3], 0x7531)", "byte_permute(pairs[2], pairs[3], 0x6420)"),
         ("(i + 1) % STAGES * STAGE", "i * STAGE"),
         ("}\n            __syncthreads();\n            add(", "}\n            add("),
         ("the place of the sums.\n        __syncthreads();", "the place of the sums."),
-        ("sample + row % 8 * 8 + tile + row / 8", "sample + row % 8 * 8 + tile"),
+        ("entry + row % 8 * 8 + tile + row / 8", "entry + row % 8 * 8 + tile"),
         ("if (split > (params.rows - 1) / params.depth) return;", ""),
     ];
     let of = Extents { rows: 961, words: 20, columns: 22 };
@@ -230,7 +233,7 @@ fn bugs_in_transposed_products_show() {
         ("row < work.end && word < params.word_count", "row < work.end"),
         ("row / 16 * 16 + row / 2 % 2 * 8 + row / 4 % 4 * 2 + row % 2", "row"),
         ("copy_wait<STAGES - 2>();\n            __syncthreads();", "copy_wait<STAGES - 2>();"),
-        ("if (at < samples) add_atomic", "add_atomic"),
+        ("if (at < entries) add_atomic", "add_atomic"),
     ];
     let right =
         |device: &Device, kernel| Ok(adjoint(device, kernel, adjoint::LARGE_TILE, 3, of)? == expected);
@@ -238,7 +241,7 @@ fn bugs_in_transposed_products_show() {
     let single = [
         ("(u64)sum << shift", "(u64)sum"),
         ("case 3: accumulate<3>", "case 3: accumulate<2>"),
-        ("DEPTH / 4, 1, SLICES>", "DEPTH / 4, 1, 0>"),
+        ("DEPTH / 4, 1, LIMBS>", "DEPTH / 4, 1, 0>"),
     ];
     let of = Extents { columns: 66, ..of };
     let expected = adjoint(&cpu(), &PACKED_ADJOINT, 4, 1, of).unwrap();
@@ -252,7 +255,7 @@ fn bugs_in_transposed_products_show() {
 fn bugs_in_listed_missing_codes_show() {
     let bugs = [
         ("word < params.word_count ? words[word] : 0", "words[word]"),
-        ("if (sample < params.samples && ", "if ("),
+        ("if (entry < params.entries && ", "if ("),
         (" && column < params.columns) add", ") add"),
         ("if (column < params.columns) {", "{"),
         ("lowest(mask) / 2", "lowest(mask)"),
@@ -260,12 +263,12 @@ fn bugs_in_listed_missing_codes_show() {
         ("first_word + i * WARP, column", "first_word, column"),
         ("row += WARPS", "row += 1"),
         (" - 3 * number(", " - 2 * number("),
-        ("(i32)(i8)(digits", "(i32)(u8)(digits"),
+        ("(i32)(i8)(limbs", "(i32)(u8)(limbs"),
         ("(u64)(i64)term << params.shift", "(u64)(u32)term << params.shift"),
         ("(u64)(i64)term << params.shift", "(u64)(i64)term"),
         (
-            "add_atomic(sums + sample * params.columns + column, term)",
-            "sums[sample * params.columns + column] += term",
+            "add_atomic(sums + entry * params.columns + column, term)",
+            "sums[entry * params.columns + column] += term",
         ),
         ("if (split > (params.rows - 1) / params.depth) return;", ""),
     ];

@@ -6,49 +6,58 @@ use crate::{
     device::Device,
     kernel::{Grid, Kernel},
     kernels::{
-        packed_digits::{self as digits, PACKED_DIGITS},
         packed_gather::{self as gather, PACKED_GATHER},
+        packed_limbs::{self as limbs, PACKED_LIMBS},
         packed_pairs::{self as pairs, PACKED_PAIRS},
     },
 };
 
-fn digits(device: &Device, kernel: &'static Kernel<digits::Params>, of: Extents) -> Result<Vec<u32>> {
+fn limbs(device: &Device, kernel: &'static Kernel<limbs::Params>, of: Extents) -> Result<Vec<u32>> {
     let Extents { rows, words: row_words, columns } = of;
-    let lanes = of.lanes();
+    let row_limbs = of.row_limbs();
     let packed = Tensor::from_slice(device, &words(rows * row_words), &[rows.into(), row_words.into()])?;
     let table = Tensor::from_slice(device, &words(6 * rows), &[rows.into(), 6])?;
-    let len = u64::from(rows.div_ceil(4) * 2 * lanes);
+    let len = u64::from(rows.div_ceil(4) * 2 * row_limbs);
     let mut out = Tensor::from_slice(device, &vec![7u32; usize::try_from(len).unwrap()], &[len])?;
-    let params =
-        digits::Params { rows, words: row_words, word0: 4, columns, lanes, packed0: 0, table0: 0, out0: 0 };
+    let params = limbs::Params {
+        rows,
+        words: row_words,
+        word0: 4,
+        columns,
+        row_limbs,
+        packed0: 0,
+        table0: 0,
+        out0: 0,
+    };
     let args =
         [packed.window(0..packed.len()).arg, table.window(0..table.len()).arg, out.window_mut(0..len).arg];
     let grid = Grid::linear((rows.div_ceil(4) * columns).div_ceil(256).into(), 4, 0)?;
-    device.launch(kernel, &[("WG", 256), ("SETS", 2), ("SLICES", 3)], grid, &args, &params)?;
+    device.launch(kernel, &[("WG", 256), ("SETS", 2), ("LIMBS", 3)], grid, &args, &params)?;
     out.read()
 }
 
 #[test]
-fn bugs_in_digits_show() {
+fn bugs_in_limbs_show() {
     let bugs = [
         ("if (first >= params.rows) return;", ""),
         ("if (row >= params.rows) break;", ""),
         ("params.word0 + column / 16", "column / 16"),
         ("word >> (2 * (column % 16)) & 3", "word >> (2 * (column % 16)) & 1"),
         ("& 0xff) << (8 * r)", "& 0x7f) << (8 * r)"),
-        ("(four * SETS + set) * params.lanes", "(four * SETS) * params.lanes"),
-        ("words[set * SLICES + t]", "words[t]"),
+        ("(four * SETS + set) * params.row_limbs", "(four * SETS) * params.row_limbs"),
+        ("words[set * LIMBS + t]", "words[t]"),
         ("pad += params.columns) to[pad] = 0;", "pad += params.columns) to[pad] = 1;"),
     ];
     let of = Extents { rows: 77, words: 8, columns: 19 };
-    let expected = digits(&cpu(), &PACKED_DIGITS, of).unwrap();
-    let right = |device: &Device, kernel| Ok(digits(device, kernel, of)? == expected);
-    each_bug_shows(23, &PACKED_DIGITS, &bugs, right);
+    let expected = limbs(&cpu(), &PACKED_LIMBS, of).unwrap();
+    let right = |device: &Device, kernel| Ok(limbs(device, kernel, of)? == expected);
+    each_bug_shows(23, &PACKED_LIMBS, &bugs, right);
 }
 
 fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Vec<u32>> {
     const WORDS: u32 = 8;
-    let order: Vec<u32> = words(30).iter().map(|word| (word & gather::SWAPPED) | (word % 9)).collect();
+    let flag = |word: u32| word & if word.is_multiple_of(2) { gather::SWAPPED } else { gather::MISSING };
+    let order: Vec<u32> = words(30).iter().map(|&word| flag(word) | (word % 9)).collect();
     // What pads rows is 0.
     let full = |(i, word): (usize, u32)| match i % WORDS as usize {
         0..5 => word,
@@ -60,7 +69,7 @@ fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Ve
     let order = Tensor::from_slice(device, &order, &[30])?;
     let len = u64::from(30 * WORDS);
     let mut out = Tensor::from_slice(device, &[7u32; 30 * WORDS as usize], &[len])?;
-    let params = gather::Params { rows: 30, words: WORDS, samples: 87, packed0: 0, order0: 0, out0: 0 };
+    let params = gather::Params { rows: 30, words: WORDS, entries: 87, packed0: 0, order0: 0, out0: 0 };
     let args =
         [packed.window(0..packed.len()).arg, order.window(0..order.len()).arg, out.window_mut(0..len).arg];
     device.launch(kernel, &[("WG", 256)], Grid::linear(1, 4, 0)?, &args, &params)?;
@@ -71,10 +80,12 @@ fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Ve
 fn bugs_in_rows_in_order_show() {
     let bugs = [
         ("if (row >= params.rows) return;", ""),
-        ("(place & ~SWAPPED)", "row % 9"),
+        ("(place & ~(SWAPPED | MISSING))", "row % 9"),
+        ("if (place & MISSING) ", ""),
+        ("word &= word >> 1 & 0x55555555u", "word &= 0x55555555u"),
         ("u32 at = item - row * params.words;", "u32 at = 0;"),
         ("place & SWAPPED && ", ""),
-        (" && 16 * at < params.samples", ""),
+        (" && 16 * at < params.entries", ""),
         ("0x55555555u >> (2 * (16 - used))", "0x55555555u"),
         ("word ^= (~word", "word ^= (word"),
     ];

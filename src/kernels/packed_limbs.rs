@@ -1,4 +1,4 @@
-//! Packed codes to digits of a table.
+//! Packed codes to limbs of a table.
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
@@ -17,34 +17,36 @@ pub(crate) struct Params {
     pub(crate) rows: u32,
     /// Words of a packed row.
     pub(crate) words: u32,
-    /// The word of the first column's sample.
+    /// The word of the first column's entry.
     pub(crate) word0: u32,
     pub(crate) columns: u32,
-    /// Bytes of a row of one set of digits.
-    pub(crate) lanes: u32,
+    /// Bytes of a row of one set of limbs.
+    pub(crate) row_limbs: u32,
     /// Where the operands start, in words.
     pub(crate) packed0: u32,
     pub(crate) table0: u32,
     pub(crate) out0: u32,
 }
 
-pub(crate) static PACKED_DIGITS: Kernel<Params> =
-    kernel!("packed_digits", Params, [Read, Read, Write], packed_digits, specs);
+pub(crate) static PACKED_LIMBS: Kernel<Params> =
+    kernel!("packed_limbs", Params, [Read, Read, Write], packed_limbs, specs);
 
-pub(crate) fn spec(sets: u64, slices: u64) -> [(&'static str, u32); 3] {
-    let [sets, slices] = [sets, slices].map(|n| u32::try_from(n).expect("digits should be few"));
-    [("WG", WG), ("SETS", sets), ("SLICES", slices)]
+pub(crate) fn spec(sets: u64, limb_count: u64) -> [(&'static str, u32); 3] {
+    let [sets, limb_count] = [sets, limb_count].map(|n| u32::try_from(n).expect("limbs should be few"));
+    [("WG", WG), ("SETS", sets), ("LIMBS", limb_count)]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3)].map(|(sets, slices)| spec(sets, slices).to_vec()).to_vec()
+    [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3)]
+        .map(|(sets, limb_count)| spec(sets, limb_count).to_vec())
+        .to_vec()
 }
 
 /// Fours of rows of a task.
 const FOURS: usize = 64;
 
-fn packed_digits(launch: CpuLaunch<'_>) {
-    match (launch.constant("SETS"), launch.constant("SLICES")) {
+fn packed_limbs(launch: CpuLaunch<'_>) {
+    match (launch.constant("SETS"), launch.constant("LIMBS")) {
         (1, 1) => all::<1, 1>(launch),
         (1, 2) => all::<1, 2>(launch),
         (1, _) => all::<1, 3>(launch),
@@ -53,11 +55,11 @@ fn packed_digits(launch: CpuLaunch<'_>) {
     }
 }
 
-fn all<const SETS: usize, const SLICES: usize>(launch: CpuLaunch<'_>) {
+fn all<const SETS: usize, const LIMBS: usize>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let [packed, table, out] = launch.args();
     let (rows, words, columns) = (p.rows as usize, p.words as usize, p.columns as usize);
-    let (entries, width) = (SETS * SLICES, SETS * p.lanes as usize);
+    let (entries, width) = (SETS * LIMBS, SETS * p.row_limbs as usize);
     let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
     let table = &table.read::<u32>()[p.table0 as usize..][..rows * entries];
     let out = &mut out.write::<u32>()[p.out0 as usize..][..rows.div_ceil(4) * width];
@@ -67,7 +69,7 @@ fn all<const SETS: usize, const SLICES: usize>(launch: CpuLaunch<'_>) {
         .zip(table.par_chunks(4 * FOURS * entries));
     let word0 = p.word0 as usize;
     pieces.for_each(|((out, packed), table)| {
-        Path::best().run(Fours::<SETS, SLICES> {
+        Path::best().run(Fours::<SETS, LIMBS> {
             packed: &packed[word0..],
             words,
             table,
@@ -79,7 +81,7 @@ fn all<const SETS: usize, const SLICES: usize>(launch: CpuLaunch<'_>) {
 }
 
 /// Fours of rows.
-struct Fours<'a, const SETS: usize, const SLICES: usize> {
+struct Fours<'a, const SETS: usize, const LIMBS: usize> {
     /// From the first column's word on.
     packed: &'a [u32],
     words: usize,
@@ -89,29 +91,29 @@ struct Fours<'a, const SETS: usize, const SLICES: usize> {
     out: &'a mut [u32],
 }
 
-impl<const SETS: usize, const SLICES: usize> Work for Fours<'_, SETS, SLICES> {
+impl<const SETS: usize, const LIMBS: usize> Work for Fours<'_, SETS, LIMBS> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
         dot.vectorize(Vectors { dot, fours: self });
     }
 }
 
-struct Vectors<'a, D, const SETS: usize, const SLICES: usize> {
+struct Vectors<'a, D, const SETS: usize, const LIMBS: usize> {
     dot: D,
-    fours: Fours<'a, SETS, SLICES>,
+    fours: Fours<'a, SETS, LIMBS>,
 }
 
-impl<D: Dot, const SETS: usize, const SLICES: usize> NullaryFnOnce for Vectors<'_, D, SETS, SLICES> {
+impl<D: Dot, const SETS: usize, const LIMBS: usize> NullaryFnOnce for Vectors<'_, D, SETS, LIMBS> {
     type Output = ();
 
     #[inline(always)]
     fn call(self) {
         let Self { dot, fours: Fours { packed, words, table, columns, width, out } } = self;
         let fours = out.chunks_exact_mut(width).zip(packed.chunks(4 * words));
-        for ((out, packed), table) in fours.zip(table.chunks(4 * SETS * SLICES)) {
-            let lanes = out.len() / SETS;
+        for ((out, packed), table) in fours.zip(table.chunks(4 * SETS * LIMBS)) {
+            let row_limbs = out.len() / SETS;
             for first in (0..columns).step_by(64) {
                 let len = 64.min(columns - first);
-                // Rows past the last are zeros, and so are their digits.
+                // Rows past the last are zeros, and so are their limbs.
                 let mut rows = [[0; 4]; 4];
                 for (row, packed) in rows.iter_mut().zip(packed.chunks(words)) {
                     let held = &packed[first / 16..];
@@ -120,33 +122,33 @@ impl<D: Dot, const SETS: usize, const SLICES: usize> NullaryFnOnce for Vectors<'
                 }
                 let bytes = dot.interleave(rows);
                 for set in 0..SETS {
-                    for slice in 0..SLICES {
-                        let entry = set * SLICES + slice;
+                    for limb in 0..LIMBS {
+                        let entry = set * LIMBS + limb;
                         let mut entries = [0; 4];
-                        for (of_row, table) in entries.iter_mut().zip(table.chunks_exact(SETS * SLICES)) {
+                        for (of_row, table) in entries.iter_mut().zip(table.chunks_exact(SETS * LIMBS)) {
                             *of_row = table[entry];
                         }
-                        let digits = digits(dot, &bytes, entries);
-                        let out = &mut out[set * lanes + slice * columns + first..][..len];
+                        let limbs = limbs(dot, &bytes, entries);
+                        let out = &mut out[set * row_limbs + limb * columns + first..][..len];
                         match out.first_chunk_mut() {
-                            Some(whole) => *whole = digits,
-                            None => out.copy_from_slice(&digits[..len]),
+                            Some(whole) => *whole = limbs,
+                            None => out.copy_from_slice(&limbs[..len]),
                         }
                     }
                 }
             }
-            for out in out.chunks_exact_mut(lanes) {
-                out[SLICES * columns..].fill(0);
+            for out in out.chunks_exact_mut(row_limbs) {
+                out[LIMBS * columns..].fill(0);
             }
         }
     }
 }
 
-/// The digits of 64 samples of four rows, whose codes are interleaved byte by byte and of which byte g of each row's entry is
+/// The limbs of 64 entries of four rows, whose codes are interleaved byte by byte and of which byte g of each row's table is
 /// that of code g.
 #[inline(always)]
-fn digits<D: Dot>(dot: D, bytes: &[u32; 16], entries: [u32; 4]) -> [u32; 64] {
-    // Those of sample 4 p + j are word p of the j-th.
+fn limbs<D: Dot>(dot: D, bytes: &[u32; 16], entries: [u32; 4]) -> [u32; 64] {
+    // Those of entry 4 p + j are word p of the j-th.
     let mut quads = [[0; 16]; 4];
     for (shift, quads) in (0..).step_by(2).zip(&mut quads) {
         let (bytes, quads): (&[D::Words], &mut [D::Words]) = (cast_slice(bytes), cast_slice_mut(quads));
@@ -154,5 +156,5 @@ fn digits<D: Dot>(dot: D, bytes: &[u32; 16], entries: [u32; 4]) -> [u32; 64] {
             *quads = pulp::cast(dot.lookup(entries, dot.quads(pulp::cast(bytes), shift)));
         }
     }
-    std::array::from_fn(|sample| quads[sample % 4][sample / 4])
+    std::array::from_fn(|entry| quads[entry % 4][entry / 4])
 }

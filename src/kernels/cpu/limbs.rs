@@ -1,7 +1,7 @@
-//! Whole numbers as three balanced bytes: digits to the base 256, of -128 to 127.
+//! Whole numbers as three balanced bytes: limbs to the base 256, of -128 to 127.
 
-/// The digits of a multiple, the lowest first.
-pub(crate) const fn digits(multiple: i32) -> [i8; 3] {
+/// The limbs of a multiple, the lowest first.
+pub(crate) const fn limbs(multiple: i32) -> [i8; 3] {
     let [low, ..] = multiple.to_le_bytes();
     let rest = (multiple - low.cast_signed() as i32) >> 8;
     let [middle, ..] = rest.to_le_bytes();
@@ -10,7 +10,7 @@ pub(crate) const fn digits(multiple: i32) -> [i8; 3] {
     [low.cast_signed(), middle.cast_signed(), high.cast_signed()]
 }
 
-/// The nearest whole number within the range of digits, ties to even.
+/// The nearest whole number within the range of limbs, ties to even.
 #[inline(always)]
 pub(crate) fn multiple(weight: f32) -> i32 {
     // 1.5 times 2^23: what is added to it is rounded to whole numbers, which its bits then show. Vectors have no
@@ -24,7 +24,7 @@ pub(crate) fn multiple(weight: f32) -> i32 {
     256 * whole(high) + whole(low)
 }
 
-/// The number that three sums of digits stand for: exact until the last additions round.
+/// The number that three sums of limbs stand for: exact until the last additions round.
 #[inline(always)]
 pub(crate) fn join([low, middle, high]: [u32; 3]) -> f32 {
     (widen(high) * 256.0 + widen(middle)) * 256.0 + widen(low)

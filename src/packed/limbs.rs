@@ -1,71 +1,73 @@
-//! Packed codes to the digits of numbers that a table has for them.
+//! Packed codes to the limbs of numbers that a table has for them.
 
 use std::ops::Range;
 
-use super::{apply::step, slices::lanes_of};
+use super::{
+    apply::{pieces, step},
+    operand::row_limbs,
+};
 use crate::{
     Error, Result, Tensor,
     kernel::{Grid, Program, small},
     kernels::{
         WG,
-        packed_digits::{PACKED_DIGITS, Params, spec},
+        packed_limbs::{PACKED_LIMBS, Params, spec},
     },
 };
 
-/// The program that [`packed_digits`] launches for so many sets and digits.
-pub(crate) fn program(sets: u64, slices: u64) -> Program {
-    (&PACKED_DIGITS.def, spec(sets, slices).to_vec())
+/// The program that [`packed_limbs`] launches for so many sets and limbs.
+pub(crate) fn program(sets: u64, limb_count: u64) -> Program {
+    (&PACKED_LIMBS.def, spec(sets, limb_count).to_vec())
 }
 
-/// What each code of a row stands for, in digits.
+/// What each code of a row stands for, in limbs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table<'a> {
-    /// (rows, sets x slices) words: byte g is the digit of code g.
+    /// (rows, sets x limbs) words: byte g is the limb of code g.
     pub(crate) words: &'a Tensor<u32>,
     /// The entry of the first row.
     pub(crate) first: u64,
-    /// Sets of numbers, 1 or 2, and digits of each: at most 3, and not 2 sets of 1.
+    /// Sets of numbers, 1 or 2, and limbs of each: at most 3, and not 2 sets of 1.
     pub(crate) sets: u64,
-    pub(crate) slices: u64,
+    pub(crate) limb_count: u64,
 }
 
-/// The digits of the samples `columns` of these rows of `packed`, in the order of
-/// [`packed_weights`](super::apply::packed_weights): (⌈rows / 4⌉, sets x lanes) words. Enqueues; does not wait.
+/// The limbs of the entries `columns` of these rows of `packed`, in the order of
+/// [`packed_weights`](super::apply::packed_weights): (⌈rows / 4⌉, sets x row limbs) words. Enqueues; does not wait.
 ///
-/// `columns` begin with a word's sample: a multiple of 16.
+/// `columns` begin with a word's entry: a multiple of 16.
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding;
 /// [`Error::OutOfMemory`].
-pub(crate) fn packed_digits(
+pub(crate) fn packed_limbs(
     packed: &Tensor<u32>,
     rows: Range<u64>,
     columns: Range<u64>,
     table: Table<'_>,
 ) -> Result<Tensor<u32>> {
-    let op = "packed_digits";
+    let op = "packed_limbs";
     let [held, words] = packed.matrix(op)?;
-    let (count, entries) = (rows.end.saturating_sub(rows.start), table.sets * table.slices);
+    let (count, entries) = (rows.end.saturating_sub(rows.start), table.sets * table.limb_count);
     let [tabled, width] = table.words.matrix(op)?;
     if rows.end > held || tabled < table.first + count || width != entries {
         let expected = format!("{held} rows, a table of {} x {entries}", table.first + count);
         return Err(Error::shape(op, expected, format_args!("rows {rows:?}, {tabled} x {width}")));
     }
     if columns.end > 16 * words || !columns.start.is_multiple_of(16) {
-        let expected = format!("some of {} samples, from a multiple of 16 on", 16 * words);
-        return Err(Error::shape(op, expected, format_args!("samples {columns:?}")));
+        let expected = format!("some of {} entries, from a multiple of 16 on", 16 * words);
+        return Err(Error::shape(op, expected, format_args!("entries {columns:?}")));
     }
     let device = packed.device();
     let across = columns.end.saturating_sub(columns.start);
-    let lanes = lanes_of(table.slices, across);
-    let wide = table.sets * lanes;
+    let row_limbs = row_limbs(table.limb_count, across);
+    let wide = table.sets * row_limbs;
     let mut out = Tensor::<u32>::empty(device, &[count.div_ceil(4), wide])?;
     if out.is_empty() {
         return Ok(out);
     }
     let step = step(device, words, (4 * words).max(wide).max(4 * entries))?;
-    for first in (0..count).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-        let end = count.min(first + step);
+    for (first, end) in pieces(0..count, step) {
         let x = packed.window((rows.start + first) * words..(rows.start + end) * words);
         let terms = table.words.window((table.first + first) * entries..(table.first + end) * entries);
         let target = out.window_mut(first / 4 * wide..end.div_ceil(4) * wide);
@@ -74,7 +76,7 @@ pub(crate) fn packed_digits(
             words: small(words),
             word0: small(columns.start / 16),
             columns: small(across),
-            lanes: small(lanes),
+            row_limbs: small(row_limbs),
             packed0: x.start,
             table0: terms.start,
             out0: target.start,
@@ -83,7 +85,7 @@ pub(crate) fn packed_digits(
         let groups = items.div_ceil(WG.into());
         let grid = Grid::linear(groups, device.limits().groups_per_axis, 4 * items * entries)?;
         let args = [x.arg, terms.arg, target.arg];
-        device.launch(&PACKED_DIGITS, &spec(table.sets, table.slices), grid, &args, &params)?;
+        device.launch(&PACKED_LIMBS, &spec(table.sets, table.limb_count), grid, &args, &params)?;
     }
     Ok(out)
 }

@@ -1,36 +1,31 @@
-//! Operands in whole numbers: three balanced bytes for each.
+//! Operands in whole numbers: three limbs for each, balanced bytes.
 //!
 //! A number is rounded to a multiple of a power of two, fixed for its column, and that multiple, of 23 bits and a sign, is
-//! written to the base 256 with digits of -128 to 127. Sums of digits times codes are exact in 32 bits, so that they are
+//! written to the base 256 with limbs of -128 to 127. Sums of limbs times codes are exact in 32 bits, so that they are
 //! the same on every device and in any order.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::sample;
-use crate::{Device, Error, Result, Tensor, kernels::cpu::digits::digits, linalg::Matrix};
+use super::entry;
+use crate::{Device, Error, Result, Tensor, kernels::cpu::limbs::limbs, linalg::Matrix};
 
-/// Digits of a number.
-pub(crate) const SLICES: u64 = 3;
-/// The largest multiple whose digits are all in range: 127 (1 + 256 + 65536).
+/// Limbs of a number.
+pub(crate) const LIMBS: u64 = 3;
+/// The largest multiple whose limbs are all in range: 127 (1 + 256 + 65536).
 pub(crate) const MAX: f64 = 8_355_711.0;
-/// The same of numbers of so many digits.
-pub(crate) fn max_of(slices: u64) -> f64 {
-    (0..slices).fold(0.0, |max, _| 256.0 * max + 127.0)
+/// The same of numbers of so many limbs.
+pub(crate) fn max_of(limb_count: u64) -> f64 {
+    (0..limb_count).fold(0.0, |max, _| 256.0 * max + 127.0)
 }
 
 /// Columns of one product at most.
 pub(crate) const MAX_COLUMNS: u64 = 64;
 
-/// Bytes of a row of digits: slice t of column c is at `t columns + c`, padded to a multiple of 16.
-pub(crate) const fn lanes(columns: u64) -> u64 {
-    lanes_of(SLICES, columns)
-}
-
-/// The same of numbers of so many digits.
-pub(crate) const fn lanes_of(slices: u64, columns: u64) -> u64 {
-    (slices * columns).next_multiple_of(16)
+/// Limbs of a row of numbers: limb t of column c is at `t columns + c`, padded to a multiple of 16.
+pub(crate) const fn row_limbs(limb_count: u64, columns: u64) -> u64 {
+    (limb_count * columns).next_multiple_of(16)
 }
 
 /// The smallest power of two of which numbers up to `largest` are at most [`MAX`] times as large; the smallest number of
@@ -52,7 +47,7 @@ pub(crate) fn unit(largest: f64) -> f64 {
     unit.max(f64::from_bits(1))
 }
 
-/// Samples that one task takes: whole words of a row.
+/// Entries that one task takes: whole words of a row.
 const PART: usize = 1024;
 
 /// For each column, the largest magnitude; that of NaN and infinity is no finite number.
@@ -74,7 +69,7 @@ fn largest(x: &Matrix, columns: &Range<usize>) -> Vec<f64> {
     largest.into_iter().map(f64::from_bits).collect()
 }
 
-/// Puts the digits of a sample's numbers at place `place` of a quad's words, which are 0 there, and adds the multiples to
+/// Puts the limbs of an entry's numbers at place `place` of a quad's words, which are 0 there, and adds the multiples to
 /// `totals`.
 fn put(numbers: &[f64], units: &[f64], place: usize, out: &mut [u32], totals: &mut [i64]) {
     // 1.5 times 2^52: what is added to it is rounded to whole numbers, ties to even, which the low bits then show.
@@ -85,16 +80,16 @@ fn put(numbers: &[f64], units: &[f64], place: usize, out: &mut [u32], totals: &m
         #[allow(clippy::cast_possible_truncation, reason = "at most MAX")]
         let multiple = (value / unit + SHIFT).to_bits() as i32;
         *total += i64::from(multiple);
-        for (slice, digit) in digits(multiple).into_iter().enumerate() {
-            out[slice * columns + c] |= u32::from(digit.cast_unsigned()) << (8 * place);
+        for (t, limb) in limbs(multiple).into_iter().enumerate() {
+            out[t * columns + c] |= u32::from(limb.cast_unsigned()) << (8 * place);
         }
     }
 }
 
-/// Columns of a matrix (samples, columns) as digits on a device, in the order of quads.
+/// Columns of a matrix (entries, columns) as limbs on a device, in the order of quads.
 #[derive(Debug)]
-pub(crate) struct Slices {
-    /// (quads, lanes) words: byte b of word (q, lane) belongs to the sample at place b of quad q.
+pub(crate) struct Operand {
+    /// (quads, row limbs) words: byte b of word (q, limb) belongs to the entry at place b of quad q.
     pub(crate) words: Tensor<u32>,
     pub(crate) columns: u64,
     /// What each column's numbers are multiples of.
@@ -105,7 +100,7 @@ pub(crate) struct Slices {
     pub(crate) totals: Vec<f64>,
 }
 
-impl Slices {
+impl Operand {
     /// From columns `first..first + columns` of `x`, for rows of `words` words.
     ///
     /// # Errors
@@ -118,14 +113,14 @@ impl Slices {
             return Err(Error::argument("packed product", "x", why));
         }
         let units: Vec<f64> = largest.iter().map(|&largest| unit(largest)).collect();
-        let lanes = usize::try_from(lanes(columns as u64)).unwrap_or(usize::MAX);
+        let row_limbs = usize::try_from(row_limbs(LIMBS, columns as u64)).unwrap_or(usize::MAX);
         let quads = 4 * usize::try_from(words).unwrap_or(usize::MAX);
-        let mut all = vec![0u32; quads * lanes];
+        let mut all = vec![0u32; quads * row_limbs];
         let part = |(part, out): (usize, &mut [u32])| {
             let mut totals = vec![0; columns];
-            for (quad, out) in (PART / 4 * part..).zip(out.chunks_exact_mut(lanes)) {
+            for (quad, out) in (PART / 4 * part..).zip(out.chunks_exact_mut(row_limbs)) {
                 for place in 0..4 {
-                    let i = sample(quad, place);
+                    let i = entry(quad, place);
                     if i < x.rows() {
                         put(&x.row(i)[range.clone()], &units, place, out, &mut totals);
                     }
@@ -133,10 +128,10 @@ impl Slices {
             }
             totals
         };
-        let parts: Vec<Vec<i64>> =
-            pool.install(|| all.par_chunks_mut((PART / 4 * lanes).max(1)).enumerate().map(part).collect());
+        let parts: Vec<Vec<i64>> = pool
+            .install(|| all.par_chunks_mut((PART / 4 * row_limbs).max(1)).enumerate().map(part).collect());
         let totals = (0..columns).map(|c| parts.iter().map(|totals| totals[c]).sum::<i64>() as f64).collect();
-        let words = Tensor::from_slice(device, &all, &[quads as u64, lanes as u64])?;
+        let words = Tensor::from_slice(device, &all, &[quads as u64, row_limbs as u64])?;
         let largest = largest.iter().zip(&units).map(|(largest, unit)| largest / unit).collect();
         Ok(Self { words, columns: columns as u64, units, largest, totals })
     }

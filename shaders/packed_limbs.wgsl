@@ -1,14 +1,14 @@
-// Packed codes to the digits that a table has for them: byte r of out[i, lane] is what code 4 i + r of a column stands for.
+// Packed codes to the limbs that a table has for them: byte r of out[i, limb] is what code 4 i + r of a column stands for.
 // Grid: linear, one invocation per four rows of a column.
-// Bindings: 0 packed (rows, words) read; 1 table (rows, SETS SLICES) of four digits read; 2 out (rows / 4, SETS lanes) write; 3 params.
-// Constants: WG; SETS and SLICES, whose digits are SETS SLICES words of the table.
+// Bindings: 0 packed (rows, words) read; 1 table (rows, SETS LIMBS) of four limbs read; 2 out (rows / 4, SETS row limbs) write; 3 params.
+// Constants: WG; SETS of numbers and LIMBS of each, SETS LIMBS words of the table.
 
 struct Params {
     rows: u32,
     words: u32,
     word0: u32,
     columns: u32,
-    lanes: u32,
+    row_limbs: u32,
     packed0: u32,
     table0: u32,
     out0: u32,
@@ -21,12 +21,12 @@ struct Params {
 
 const WG: u32 = 256u;
 const SETS: u32 = 1u;
-const SLICES: u32 = 3u;
+const LIMBS: u32 = 3u;
 
-const ENTRIES: u32 = SETS * SLICES;
+const ENTRIES: u32 = SETS * LIMBS;
 
 @compute @workgroup_size(WG)
-fn packed_digits(
+fn packed_limbs(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
@@ -44,17 +44,17 @@ fn packed_digits(
         let word = packed[params.packed0 + row * params.words + params.word0 + column / 16u];
         let shift = 8u * ((word >> (2u * (column % 16u))) & 3u);
         for (var t = 0u; t < ENTRIES; t++) {
-            let digit = (table[params.table0 + row * ENTRIES + t] >> shift) & 0xffu;
-            words[t] |= digit << (8u * r);
+            let limb = (table[params.table0 + row * ENTRIES + t] >> shift) & 0xffu;
+            words[t] |= limb << (8u * r);
         }
     }
     for (var of_set = 0u; of_set < SETS; of_set++) {
-        let start = params.out0 + (four * SETS + of_set) * params.lanes;
-        for (var t = 0u; t < SLICES; t++) {
-            out[start + t * params.columns + column] = words[of_set * SLICES + t];
+        let start = params.out0 + (four * SETS + of_set) * params.row_limbs;
+        for (var t = 0u; t < LIMBS; t++) {
+            out[start + t * params.columns + column] = words[of_set * LIMBS + t];
         }
-        // What pads a row of digits to whole lanes.
-        for (var pad = SLICES * params.columns + column; pad < params.lanes; pad += params.columns) {
+        // What pads a row of limbs to whole tiles.
+        for (var pad = LIMBS * params.columns + column; pad < params.row_limbs; pad += params.columns) {
             out[start + pad] = 0u;
         }
     }

@@ -1,15 +1,16 @@
-//! Rows that two products take after each other, before the next rows.
+//! Rows that two products take after each other, before they take the next.
 
+use super::apply::pieces;
 use crate::{Limits, kernels::packed_apply::LARGE_TILE};
 
-/// Steps over rows: as many rows as stay near the processor between the two products, but as many as fill the device.
+/// Batches of rows: as many as stay near the processor between the two products, but as many as fill the device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Steps {
+pub(crate) struct RowBatches {
     rows: u64,
 }
 
-impl Steps {
-    /// Steps of rows of so many bytes, with what one product gives the other, and of about `least` rows at least.
+impl RowBatches {
+    /// Those of rows of so many bytes, with what one product gives the other, and of about `least` rows at least.
     pub(crate) fn new(limits: &Limits, row_bytes: u64, least: u64) -> Self {
         Self { rows: (limits.step / row_bytes.max(1)).max(least).max(1) }
     }
@@ -20,9 +21,7 @@ impl Steps {
         let count = end.saturating_sub(first);
         let parts = ((count + self.rows / 2) / self.rows).max(1);
         let rows = count.div_ceil(parts).next_multiple_of(LARGE_TILE.into()).max(1);
-        (first..end)
-            .step_by(usize::try_from(rows).unwrap_or(usize::MAX))
-            .map(move |first| (first, end.min(first + rows)))
+        pieces(first..end, rows)
     }
 
     /// The most rows of a part of `count`.
@@ -40,24 +39,24 @@ mod tests {
     fn parts_are_equal_and_none_is_longer_than_planned() {
         let limits = Limits { step: 1 << 20, ..Device::cpu().limits().clone() };
         for (row_bytes, least) in [(100, 512), (1000, 512), (1 << 18, 512), (1 << 18, 4096), (0, 0)] {
-            let steps = Steps::new(&limits, row_bytes, least);
+            let batches = RowBatches::new(&limits, row_bytes, least);
             for count in [0, 1, 255, 256, 700, 5000, 10_485, 15_000, 100_000, 3_000_000] {
-                let parts: Vec<_> = steps.of((7, 7 + count)).collect();
+                let parts: Vec<_> = batches.of((7, 7 + count)).collect();
                 let mut next = 7;
                 for &(first, end) in &parts {
-                    assert!(first == next && first < end && end - first <= steps.longest(count));
+                    assert!(first == next && first < end && end - first <= batches.longest(count));
                     next = end;
                 }
                 assert_eq!(next, 7 + count, "{count} rows of {row_bytes} bytes");
                 let whole = parts.len().saturating_sub(1);
                 for &(first, end) in &parts[..whole] {
                     assert!((end - first).is_multiple_of(LARGE_TILE.into()));
-                    assert!(4 * (end - first) >= 3 * steps.rows.min(count));
+                    assert!(4 * (end - first) >= 3 * batches.rows.min(count));
                 }
             }
         }
         // What stays near the processor, and what fills the device where that is more.
-        assert_eq!(Steps::new(&limits, 1024, 512).rows, 1024);
-        assert_eq!(Steps::new(&limits, 1 << 18, 512).rows, 512);
+        assert_eq!(RowBatches::new(&limits, 1024, 512).rows, 1024);
+        assert_eq!(RowBatches::new(&limits, 1 << 18, 512).rows, 512);
     }
 }

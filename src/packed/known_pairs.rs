@@ -1,0 +1,85 @@
+//! For each pair of columns, the sum of the weights of the rows in which both are known, over the rows with a missing code.
+//!
+//! Of all weights, those of rows where the one or the other is missing are taken, and those where both are added back: with
+//! m = 1 where a code is missing and w the weight of a row, `Σ w - D_jj - D_kk + D_jk` with `D = Σ w m mᵀ`. Few codes are
+//! missing, mostly: then D is a sum over few pairs. Rows without a missing code count for every pair, and are left to the caller.
+
+use super::{
+    operand::{LIMBS, max_of},
+    pair_products::{Kind, Multiples, PairProducts, RowTerms, exponent, power_of_two},
+};
+use crate::{Device, Result, Tensor, kernels::packed_gather::MISSING, linalg::Matrix};
+
+/// A row's weight, and how many of its codes are not missing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownRow {
+    pub(crate) weight: f64,
+    pub(crate) known: u64,
+}
+
+/// A sum over rows.
+#[derive(Debug)]
+pub(crate) struct KnownPairs {
+    products: PairProducts,
+    /// Whether weights are 0 or 1.
+    whole: bool,
+    /// The sum of the weights, as they are multiplied.
+    total: i64,
+}
+
+impl KnownPairs {
+    /// A sum of no rows, of which there will be `rows` at most. Weights are `largest` at most; without it 0 or 1.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    pub(crate) fn new(device: &Device, columns: u64, rows: u64, largest: Option<f64>) -> Result<Self> {
+        // So fine a unit that the largest weight is held, and small ones keep as many bits where there is room.
+        let point = largest.map_or(0, |largest| exponent(max_of(LIMBS) / largest) + 31);
+        let products = PairProducts::new(device, columns, rows, largest.unwrap_or(1.0), point)?;
+        Ok(Self { products, whole: largest.is_none(), total: 0 })
+    }
+
+    /// Bytes on the device besides the panel, of so many rows.
+    pub(crate) fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
+        PairProducts::device_bytes(device, columns, rows, 1)
+    }
+
+    /// Adds those of the rows that have a missing code. Enqueues; does not wait.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn add(&mut self, packed: &Tensor<u32>, rows: &[KnownRow]) -> Result<()> {
+        let Self { products, whole, total } = self;
+        for RowTerms { multiples, kind, .. } in rows.iter().filter_map(|&row| terms(products, *whole, row)) {
+            *total += i64::from(multiples.one) << (products.point() - kind.power);
+        }
+        products.add(packed, rows.len(), |products, row| terms(products, *whole, rows[row]))
+    }
+
+    /// Waits: the symmetric matrix, exact but for the rounding of weights to 22 bits or more. It is 0 where no row has both.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn finish(self) -> Result<Matrix> {
+        let Self { products, total, .. } = self;
+        let unit = power_of_two(-products.point());
+        products.matrix(|both, [one, other]| (total - one - other + both) as f64 * unit)
+    }
+}
+
+/// How the missing codes of a row are multiplied, where some are and some not: a row of missing codes alone adds as much as it
+/// takes.
+fn terms(products: &PairProducts, whole: bool, KnownRow { weight, known }: KnownRow) -> Option<RowTerms> {
+    let missing = products.columns() - known;
+    if missing == 0 || known == 0 || weight <= 0.0 {
+        return None;
+    }
+    let rare = products.is_rare(missing as f64);
+    let limb_count = if whole && !rare { 1 } else { LIMBS };
+    let power = if whole { 0 } else { products.power(max_of(LIMBS), weight) };
+    // Within the range by the choice of the power.
+    #[allow(clippy::cast_possible_truncation, reason = "at most MAX")]
+    let one = (weight * power_of_two(power)).round_ties_even() as i32;
+    let multiples = Multiples { one, filled: 0, square: 0 };
+    Some(RowTerms { recoded: MISSING, kind: Kind { rare, missing: false, limb_count, power }, multiples })
+}

@@ -1,0 +1,298 @@
+//! For each pair of columns, the sum over rows of the product of their codes times the row's weight, in whole numbers.
+//!
+//! That is Aᵀ W with A the codes and W those codes times the weights, which are one of four numbers in a row. Weights are
+//! rounded to multiples of a power of two, each row's own. Rows of one power are multiplied together, and sums shifted to a
+//! common unit, so that no order of the rows changes a bit.
+//!
+//! Of a row of few codes that are not 0, only the pairs of these add to the sums: they are found one by one.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{
+    adjoint::{self, ColumnSums, LEAST_DEPTH, Weights, packed_adjoint},
+    apply::PackedRows,
+    gather::{self, most_rows, packed_gather},
+    limbs::{self, Table, packed_limbs},
+    operand::{LIMBS, row_limbs},
+    pairs::{self, packed_pairs},
+    row_batches::RowBatches,
+    row_words,
+};
+use crate::{
+    Device, Result, Tensor,
+    kernel::Program,
+    kernels::{cpu::limbs::limbs, packed_gather::MISSING, packed_pairs::Terms},
+    linalg::{Matrix, gram::to_usize},
+};
+
+/// Columns of a group: a vector of the kernels.
+const COLUMNS: u64 = 64;
+/// A row is rare where one code in as many is not 0: on a cpu, to find its pairs then takes about half as long as a product.
+const RARE: u64 = 16;
+
+/// Sums over rows.
+#[derive(Debug)]
+pub(super) struct PairProducts {
+    device: Device,
+    columns: u64,
+    /// Sums are of multiples of 2^-`point`.
+    point: i32,
+    /// For each 64 columns, the sums of those and all that follow them.
+    groups: Vec<ColumnSums>,
+}
+
+/// How a row is multiplied: common ones of one kind together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kind {
+    pub(super) rare: bool,
+    /// Whether a code is missing.
+    pub(super) missing: bool,
+    /// Bytes of its numbers, which are multiples of 2^-`power`.
+    pub(super) limb_count: u64,
+    pub(super) power: i32,
+}
+
+/// What products of two codes of a row come to, in whole numbers: of two codes 1, a 1 and a missing code, two missing codes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Multiples {
+    pub(super) one: i32,
+    pub(super) filled: i32,
+    pub(super) square: i32,
+}
+
+/// How a row is multiplied, and by what.
+pub(super) struct RowTerms {
+    /// What becomes of its codes first: nothing, [`SWAPPED`](crate::kernels::packed_gather::SWAPPED) or [`MISSING`].
+    pub(super) recoded: u32,
+    pub(super) kind: Kind,
+    pub(super) multiples: Multiples,
+}
+
+impl PairProducts {
+    /// Sums of no rows, of which there will be `rows` at most, each of products up to `largest`. In multiples of 2^-`point` at
+    /// most.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    pub(super) fn new(device: &Device, columns: u64, rows: u64, largest: f64, point: i32) -> Result<Self> {
+        let groups = (0..columns).step_by(to_usize(COLUMNS));
+        let groups = groups
+            .map(|first| ColumnSums::zeros_from(device, first / 16, columns, COLUMNS.min(columns - first)));
+        let room = 62 - exponent(rows.max(1) as f64 * largest) - 1;
+        Ok(Self {
+            device: device.clone(),
+            columns,
+            point: point.min(room),
+            groups: groups.collect::<Result<_>>()?,
+        })
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(super) fn columns(&self) -> u64 {
+        self.columns
+    }
+
+    /// The unit's power of two, negated.
+    pub(super) fn point(&self) -> i32 {
+        self.point
+    }
+
+    /// Whether so many codes that are not 0 make a row a rare one.
+    pub(super) fn is_rare(&self, codes: f64) -> bool {
+        codes < (self.columns / RARE) as f64 + 0.5
+    }
+
+    /// The power of two that numbers up to `bound` are multiplied by, of which `max` can be held.
+    pub(super) fn power(&self, max: f64, bound: f64) -> i32 {
+        exponent(max / bound).clamp(self.point - 31, self.point)
+    }
+
+    /// The programs that sums of so many rows may launch where no code is missing, those first that compilers take longest for.
+    pub(super) fn programs(device: &Device, columns: u64, rows: u64, limb_count: u64) -> Vec<Program> {
+        let rows = batches(device, columns, 1, limb_count).longest(rows);
+        // Of the first group and the last; what groups between them launch is one of both.
+        let groups = [row_words(columns), row_words(columns.min(COLUMNS))];
+        let [first, last] = groups.map(|words| adjoint::program(words, rows, limb_count));
+        vec![first, last, limbs::program(1, limb_count), pairs::program(), gather::program()]
+    }
+
+    /// Bytes on the device besides the panel, of so many rows with so many sets of numbers.
+    pub(super) fn device_bytes(device: &Device, columns: u64, rows: u64, sets: u64) -> u64 {
+        let sums = (0..columns.div_ceil(COLUMNS)).map(|group| {
+            let first = COLUMNS * group;
+            8 * (columns - first) * COLUMNS.min(columns - first)
+        });
+        // The rows in order; the limbs of a batch for each group that is worked on, with what the cpu device adds for
+        // missing codes, less than those; their table and order.
+        let longest = batches(device, columns, sets, LIMBS).longest(rows).next_multiple_of(4);
+        let limbs = longest * sets * row_limbs(LIMBS, COLUMNS);
+        let limbs = limbs * (1 + 2 * groups_at_once(device, columns));
+        sums.sum::<u64>() + rows * 4 * row_words(columns) + limbs + 32 * rows
+    }
+
+    /// Bytes on the host of a row of a panel while it is added: what `terms` may be given, its terms, place, and those in a
+    /// table.
+    pub(super) const HOST_ROW_BYTES: u64 = 112;
+
+    /// Bytes on the host: a matrix, and a group's sums twice.
+    pub(super) const fn host_bytes(columns: u64) -> u64 {
+        columns.saturating_mul(columns).saturating_mul(8).saturating_add(16 * COLUMNS * columns)
+    }
+
+    /// Adds so many rows of `packed`; those that take part have terms. Enqueues; does not wait.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn add(
+        &mut self,
+        packed: &Tensor<u32>,
+        rows: usize,
+        terms: impl Fn(&Self, usize) -> Option<RowTerms> + Sync,
+    ) -> Result<()> {
+        if self.columns == 0 {
+            return Ok(());
+        }
+        let step = to_usize(most_rows(packed)?.min(MISSING.into()));
+        for start in (0..rows).step_by(step) {
+            let end = rows.min(start + step);
+            let of_row = |row| Some((row - start, terms(self, row)?));
+            let mut terms: Vec<(usize, RowTerms)> =
+                self.device.pool()?.install(|| (start..end).into_par_iter().filter_map(of_row).collect());
+            self.device.pool()?.install(|| terms.par_sort_unstable_by_key(|(row, terms)| (terms.kind, *row)));
+            #[allow(clippy::cast_possible_truncation, reason = "below 2^30")]
+            let order: Vec<u32> = terms.iter().map(|(row, terms)| *row as u32 | terms.recoded).collect();
+            let ordered = packed_gather(packed, self.columns, start as u64..end as u64, &order)?;
+            let mut done = 0;
+            for terms in terms.chunk_by(|(_, a), (_, b)| a.kind.rare && b.kind.rare || a.kind == b.kind) {
+                let rows = done..done + terms.len() as u64;
+                done = rows.end;
+                if terms[0].1.kind.rare {
+                    self.pair(&ordered, rows, terms)?;
+                } else {
+                    self.multiply(&ordered, rows, terms)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds common rows of one kind.
+    fn multiply(
+        &mut self,
+        packed: &Tensor<u32>,
+        rows: Range<u64>,
+        terms: &[(usize, RowTerms)],
+    ) -> Result<()> {
+        let Some(&(_, RowTerms { kind: Kind { missing, limb_count, power, .. }, .. })) = terms.first() else {
+            return Ok(());
+        };
+        let sets = 1 + u64::from(missing);
+        let table: Vec<u32> =
+            terms.iter().flat_map(|(_, terms)| terms.multiples.table(sets, limb_count)).collect();
+        let table = Tensor::from_slice(&self.device, &table, &[terms.len() as u64, sets * limb_count])?;
+        // Products of codes alone read no means or factors.
+        let factors = Tensor::<f32>::empty(&self.device, &[0, 2])?;
+        let shift = (self.point - power).unsigned_abs();
+        for range in batches(&self.device, self.columns, sets, limb_count).of((rows.start, rows.end)) {
+            let of_batch = PackedRows { packed, table: &factors, range, missing };
+            let (all, table) =
+                (self.columns, Table { words: &table, first: range.0 - rows.start, sets, limb_count });
+            self.device.each(&mut self.groups, |sums| {
+                let columns = 16 * sums.first..all.min(16 * sums.first + COLUMNS);
+                let limbs = packed_limbs(packed, of_batch.range(), columns, table)?;
+                packed_adjoint(of_batch, Weights { words: &limbs, limb_count, shift }, sums)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Adds rare rows.
+    fn pair(&mut self, packed: &Tensor<u32>, rows: Range<u64>, terms: &[(usize, RowTerms)]) -> Result<()> {
+        let terms: Vec<Terms> = terms
+            .iter()
+            .map(|(_, RowTerms { kind, multiples: Multiples { one, filled, square }, .. })| Terms {
+                one: one.unsigned_abs(),
+                filled: filled.unsigned_abs(),
+                square: square.unsigned_abs(),
+                shift: (self.point - kind.power).unsigned_abs(),
+            })
+            .collect();
+        let shape = [terms.len() as u64, 4];
+        let terms = Tensor::<u32>::from_slice(&self.device, bytemuck::cast_slice(&terms), &shape)?;
+        self.device.each(&mut self.groups, |sums| packed_pairs(packed, rows.clone(), &terms, sums))
+    }
+
+    /// Waits: the symmetric matrix of what `value` makes of the sum of each pair of columns, given that of each of both with
+    /// itself.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn matrix(self, value: impl Fn(i64, [i64; 2]) -> f64 + Sync) -> Result<Matrix> {
+        let n = to_usize(self.columns);
+        let mut matrix = Matrix::zeros(n, n);
+        let mut squares = vec![0; n];
+        // From the last on: then those of all columns that a group pairs its own with are known.
+        for sums in self.groups.into_iter().rev() {
+            let first = to_usize(16 * sums.first);
+            let own = first..n.min(first + to_usize(COLUMNS));
+            let sums = sums.read()?;
+            let sum = |i: usize, j: usize| sums[(i - first) * own.len() + j - first];
+            own.clone().for_each(|j| squares[j] = sum(j, j));
+            let fill = |(i, row): (usize, &mut [f64])| {
+                let filled = if own.contains(&i) { first..n } else { own.clone() };
+                for (j, entry) in filled.clone().zip(&mut row[filled]) {
+                    *entry = value(sum(i.max(j), i.min(j)), [squares[i], squares[j]]);
+                }
+            };
+            let rows = || matrix.data_mut().par_chunks_mut(n).enumerate().skip(first).for_each(fill);
+            self.device.pool()?.install(rows);
+        }
+        Ok(matrix)
+    }
+}
+
+impl Multiples {
+    /// A row of the table of a product.
+    fn table(&self, sets: u64, limb_count: u64) -> impl Iterator<Item = u32> + use<> {
+        let Self { one, filled, square } = *self;
+        let codes = [[0, one, 2 * one, filled], [0, filled, 2 * filled, square]];
+        let of_set = move |codes: [i32; 4]| {
+            let codes = codes.map(limbs);
+            (0..to_usize(limb_count))
+                .map(move |limb| u32::from_le_bytes(codes.map(|limbs| limbs[limb].cast_unsigned())))
+        };
+        codes.into_iter().take(to_usize(sets)).flat_map(of_set)
+    }
+}
+
+/// The largest power of two that is at most `value`, a positive normal number: its exponent.
+pub(super) fn exponent(value: f64) -> i32 {
+    #[allow(clippy::cast_possible_truncation, reason = "11 bits")]
+    let biased = (value.to_bits() >> 52) as i32;
+    biased - BIAS
+}
+
+/// 2 to a power from -1022 to 1023.
+pub(super) fn power_of_two(power: i32) -> f64 {
+    f64::from_bits(u64::from((power + BIAS).cast_unsigned()) << 52)
+}
+
+/// Of the exponent in an f64.
+const BIAS: i32 = 1023;
+
+/// How many groups the device works on at once.
+fn groups_at_once(device: &Device, columns: u64) -> u64 {
+    (device.at_once() as u64).min(columns.div_ceil(COLUMNS))
+}
+
+/// The batches over rows, which stay near the processor with their limbs in the groups that are worked on at once.
+fn batches(device: &Device, columns: u64, sets: u64, limb_count: u64) -> RowBatches {
+    let limbs = sets * row_limbs(limb_count, COLUMNS) * groups_at_once(device, columns);
+    let row_bytes = 4 * row_words(columns) + limbs;
+    RowBatches::new(device.limits(), row_bytes, LEAST_DEPTH)
+}
