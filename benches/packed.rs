@@ -1,6 +1,6 @@
 //! Products of packed genotypes, on the device that `TEATIME_DEVICE` names: `cargo bench --bench packed [threads]`.
 //!
-//! One JSON line each: packing, in GB/s of what is packed; and one pass Aᵀ (A X) of 164,000 variants, 1,000 samples and 20
+//! One JSON line each: recoding, in GB/s of what is recoded; and one pass Aᵀ (A X) of 164,000 variants, 1,000 samples and 20
 //! columns. The fastest of a few runs counts.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use teatime::{
     Device, DeviceOptions, Error, Tensor,
-    bench::{Coding, PackedProduct, PackedRows, pack_genotypes},
+    bench::{PackedProduct, PackedRows, recode},
     linalg::Matrix,
     random::{philox, random_words},
 };
@@ -30,18 +30,16 @@ fn fastest(mut run: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     Ok(least)
 }
 
-/// Diploid calls, of which one of `missing` is missing.
+/// Codes of calls, four a byte, of which one of `missing` is missing.
 fn calls(device: &Device, missing: Option<u32>) -> Result<Tensor<u8>, Error> {
     let words = random_words(device, 3, 0, VARIANTS * SAMPLES)?.read()?;
-    let call = |word: u32| match missing {
-        Some(rate) if word >> 8 < (1 << 24) / rate => [255; 2],
-        _ => [word & 1, word >> 1 & 1].map(|allele| allele as u8),
+    let code = |word: &u32| match missing {
+        Some(rate) if word >> 8 < (1 << 24) / rate => 3,
+        _ => (word & 1) + (word >> 1 & 1),
     };
-    Tensor::from_slice(
-        device,
-        words.into_iter().map(call).collect::<Vec<_>>().as_flattened(),
-        &[VARIANTS, 2 * SAMPLES],
-    )
+    let byte = |four: &[u32]| four.iter().rev().fold(0, |byte, word| byte << 2 | code(word) as u8);
+    let bytes: Vec<u8> = words.chunks(4).map(byte).collect();
+    Tensor::from_slice(device, &bytes, &[VARIANTS, SAMPLES / 4])
 }
 
 /// Room for the codes of all.
@@ -49,25 +47,21 @@ fn codes(device: &Device) -> Result<Tensor<u32>, Error> {
     Tensor::zeros(device, &[VARIANTS, SAMPLES.div_ceil(64) * 4])
 }
 
-fn packing(device: &Device, calls: &Tensor<u8>) -> Result<(), Error> {
-    let bytes = SAMPLES / 4;
-    let words = random_words(device, 4, 0, VARIANTS * bytes / 4)?.read()?;
-    let bed: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
-    let bed = Tensor::from_slice(device, &bed, &[VARIANTS, bytes])?;
-    for (name, raw, coding) in [("calls", calls, Coding::Diploid), ("bed", &bed, Coding::PlinkA1)] {
+fn recoding(device: &Device, calls: &Tensor<u8>) -> Result<(), Error> {
+    for (name, table) in [("codes", [0, 1, 2, 3]), ("bed", [2, 3, 1, 0])] {
         let mut packed = codes(device)?;
         let seconds = fastest(|| {
-            drop(pack_genotypes(raw, coding, SAMPLES, &mut packed, 0)?);
+            drop(recode(calls, table, SAMPLES, &mut packed, 0)?);
             device.synchronize()
         })?;
-        println!("{{\"pack\": \"{name}\", \"GB/s\": {:.2}}}", raw.len() as f64 / seconds / 1e9);
+        println!("{{\"recode\": \"{name}\", \"GB/s\": {:.2}}}", calls.len() as f64 / seconds / 1e9);
     }
     Ok(())
 }
 
 fn products(device: &Device, calls: &Tensor<u8>, missing: Option<u32>) -> Result<(), Error> {
     let mut packed = codes(device)?;
-    drop(pack_genotypes(calls, Coding::Diploid, SAMPLES, &mut packed, 0)?);
+    drop(recode(calls, [0, 1, 2, 3], SAMPLES, &mut packed, 0)?);
     let number = |i: u64| f64::from(philox([5, 5], i)[0]) / 2f64.powi(32) - 0.5;
     let x: Vec<f64> = (0..SAMPLES * COLUMNS).map(number).collect();
     let x = Matrix::from_vec(x, SAMPLES as usize, COLUMNS as usize)?;
@@ -99,7 +93,7 @@ fn main() -> Result<(), Error> {
     for missing in [None, Some(100), Some(20), Some(5)] {
         let calls = calls(&device, missing)?;
         if missing.is_none() {
-            packing(&device, &calls)?;
+            recoding(&device, &calls)?;
         }
         products(&device, &calls, missing)?;
     }

@@ -35,10 +35,9 @@ mod tensor;
 pub mod bench {
     pub use crate::{
         bits::{pack::pack_into, unpack::unpack_into},
-        genotype::{dosage::dosage, standardize::standardize},
-        kernels::pack_genotypes::Coding,
+        genotype::standardize::standardize,
         linalg::{reduce::enqueue as enqueue_stats, scale_columns::scale_columns},
-        packed::{apply::PackedRows, pack::pack_genotypes, product::PackedProduct, uniform::packed_uniform},
+        packed::{apply::PackedRows, product::PackedProduct, recode::recode, uniform::packed_uniform},
     };
 }
 

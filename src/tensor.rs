@@ -100,6 +100,11 @@ impl<T: Element> Tensor<T> {
         Ok(tensor)
     }
 
+    /// The same memory as elements of another type, which take no more of it.
+    pub(crate) fn into_elements<U: Element>(self, shape: &[u64]) -> Tensor<U> {
+        Tensor::from_buffer(&self.device, self.buffer, shape)
+    }
+
     /// Copies whole words, then the bytes of the last, incomplete one with padding.
     fn upload_bytes(&self, bytes: &[u8]) -> Result<()> {
         let (words, tail) = bytes.split_at(bytes.len() / 4 * 4);

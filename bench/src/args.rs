@@ -7,7 +7,7 @@ use clap::{Parser, ValueEnum};
 /// Measures devices: copies, kernels, products, decompositions, start-up.
 ///
 /// Prints a table, and with --json a file that --compare puts beside another machine's. Exact results (random words,
-/// dosages, counts, products of small integers) are hashed and must agree between all devices. Exit status: 0; 1 when
+/// codes, counts, products of small integers) are hashed and must agree between all devices. Exit status: 0; 1 when
 /// a measurement failed or results differ; 2 when the command line cannot be understood.
 #[derive(Debug, Parser)]
 #[command(name = "teatime-bench", version, max_term_width = 100)]

@@ -70,9 +70,10 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
         let factors = data::uniform(2, COLS);
         Ok(Box::new(move || bench::scale_columns(&x, &factors).map(drop)))
     });
-    session.largest("kernel dosage", Unit::Bandwidth, &HOST_SIZES, moved(1.5), |device, &bytes| {
-        let x = Tensor::from_slice(device, &data::alleles(1, bytes), &[bytes / 2 / COLS, COLS, 2])?;
-        Ok(Box::new(move || bench::dosage(&x).map(drop)))
+    session.largest("kernel recode", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
+        let x = Tensor::from_slice(device, &data::codes(1, bytes, 8), &[bytes / COLS, COLS])?;
+        let mut packed = Tensor::<u32>::zeros(device, &[bytes / COLS, COLS.div_ceil(16) * 4])?;
+        Ok(Box::new(move || bench::recode(&x, [2, 3, 1, 0], 4 * COLS, &mut packed, 0).map(drop)))
     });
     session.largest("kernel standardize i8", Unit::Bandwidth, &HOST_SIZES, moved(5.0), |device, &bytes| {
         // Long rows, so that the table of the rows counts little.

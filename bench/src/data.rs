@@ -64,12 +64,6 @@ pub(crate) fn plink_calls(seed: u32, len: u64) -> Vec<u8> {
     repeated(seed, len, |word| (0..4).map(|i| call(word, i) << (2 * i)).sum::<u32>().to_le_bytes()[0])
 }
 
-/// Alleles: 0 in half, 1, 2, and one in sixteen missing.
-pub(crate) fn alleles(seed: u32, len: u64) -> Vec<i8> {
-    const OF: [i8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, -1];
-    repeated(seed, len, |word| OF[(word >> 28) as usize])
-}
-
 /// Dosages: 0, 1 and 2, and one in sixteen missing.
 pub(crate) fn dosages(seed: u32, len: u64) -> Vec<i8> {
     const OF: [i8; 16] = [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, -1];
@@ -139,6 +133,6 @@ mod tests {
     fn numbers_are_in_range() {
         assert!(small_integers(1, 4096).iter().all(|x| (-8.0..=7.0).contains(x) && x.fract() == 0.0));
         assert!(uniform(1, 4096).iter().all(|x| (-0.5..0.5).contains(x)));
-        assert!(alleles(1, 4096).contains(&-1) && dosages(1, 4096).contains(&2));
+        assert!(dosages(1, 4096).contains(&-1) && dosages(1, 4096).contains(&2));
     }
 }

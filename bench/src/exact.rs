@@ -15,7 +15,7 @@ pub(crate) fn results(session: &mut Session<'_>, end: &str) {
     type Exact = fn(&Device) -> Result<Vec<u8>, Error>;
     let exact: [(&str, Exact); 5] = [
         ("random words", words),
-        ("dosages", dosages),
+        ("recoded codes", recoded),
         ("sums of bytes", sums),
         ("products of integers", products),
         ("genotype counts", counts),
@@ -58,10 +58,12 @@ fn words(device: &Device) -> Result<Vec<u8>, Error> {
     Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
 }
 
-fn dosages(device: &Device) -> Result<Vec<u8>, Error> {
-    let shape = [1021, 131, 2];
-    let calls = Tensor::from_slice(device, &data::alleles(3, shape.iter().product()), &shape)?;
-    Ok(bench::dosage(&calls)?.read()?.into_iter().map(i8::cast_unsigned).collect())
+fn recoded(device: &Device) -> Result<Vec<u8>, Error> {
+    let (rows, bytes) = (1021, 131);
+    let codes = Tensor::from_slice(device, &data::codes(3, rows * bytes, 8), &[rows, bytes])?;
+    let mut packed = Tensor::<u32>::zeros(device, &[rows, bytes.div_ceil(16) * 4])?;
+    bench::recode(&codes, [2, 3, 1, 0], 4 * bytes - 1, &mut packed, 0)?;
+    Ok(packed.read()?.into_iter().flat_map(u32::to_le_bytes).collect())
 }
 
 fn sums(device: &Device) -> Result<Vec<u8>, Error> {

@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn lines() {
         let mut line = Entry {
-            id: "kernel dosage".into(),
+            id: "kernel recode".into(),
             size: "64 MiB".into(),
             unit: Unit::Bandwidth,
             median: 50.0,

@@ -1,9 +1,10 @@
 //! Genotypes: from calls to principal components and relationships.
 
+mod calls;
 mod choice;
 mod cohort;
+mod conversion;
 mod counts;
-pub(crate) mod dosage;
 mod exact;
 mod filter;
 mod grm;

@@ -2,6 +2,8 @@
 //!
 //! One call of three alleles among diploid ones makes a whole array three alleles wide; -2 fills the others up.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use super::{
@@ -11,7 +13,7 @@ use super::{
 use crate::{
     Device, Error, Result, Run, Status,
     linalg::Pass,
-    stream::{Blocks, Narrow, Negative, RowPlan, Staged},
+    stream::{Blocks, Narrow, Narrowed, Plan},
 };
 
 const OP: &str = "genotype::call_ploidies";
@@ -50,7 +52,7 @@ impl CallPloidies {
 
 /// Counts the selected calls by their number of alleles.
 ///
-/// One pass; holds a block of 8 MiB, or one variant, and the chunks of it.
+/// One pass; holds two blocks of 8 MiB, or of one variant, and the chunks of one.
 ///
 /// # Errors
 /// [`Error::Argument`] for genotypes that are no calls; [`Error::Budget`] with the least that would do; [`Error::Chunk`] for a
@@ -59,18 +61,25 @@ pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Resul
     let GenotypeKind::Calls { ploidy } = genotypes.kind() else {
         return Err(Error::argument(OP, "genotypes", "they are dosages or PLINK's codes, not calls"));
     };
-    let narrow = Narrow { staged: Staged::I8, negative: Negative::Codes, max: 127.0, nan_is_missing: false };
+    // What is no allele is for the next pass to refuse.
+    let range = [i8::MIN, i8::MAX].map(f64::from);
+    let narrow = Narrow { to: Narrowed::I8, range, negative_is_missing: false, nan_is_missing: false };
     let rows = (BLOCK / (genotypes.samples() * ploidy).max(1)).max(1);
-    let plan = RowPlan::new(genotypes.arrays().to_vec(), genotypes.rows(), narrow, rows)?;
+    let plan = Plan::of_rows(
+        genotypes.arrays().to_vec(),
+        genotypes.rows(),
+        genotypes.columns(),
+        Arc::new(narrow),
+        rows,
+    )?;
     let needed =
-        plan.block_bytes().saturating_add(plan.largest_need()).saturating_add(plan.selection_bytes());
+        (2 * plan.block_bytes()).saturating_add(plan.largest_need()).saturating_add(plan.selection_bytes());
     let budget = run.memory.host_bytes();
     if needed > budget {
         let given = run.memory.host.is_some();
         return Err(Error::Budget { what: "memory budget", budget, minimum: needed, given });
     }
     let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    let mut slot = vec![0; to_usize(plan.block_bytes())];
     let (row, width) = (to_usize(plan.row_bytes()).max(1), to_usize(ploidy));
     let ahead = plan.ahead(device.pool()?.current_num_threads() as u64).min(budget - needed);
     let mut blocks = Blocks::new(
@@ -82,9 +91,10 @@ pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Resul
     )?;
     let pass = Pass::new(run, Status::new(0, 1, plan.rows()));
     let mut counts = vec![0; width + 1];
-    while let Some(rows) = blocks.next(&mut slot)? {
+    while let Some(mut block) = blocks.next()? {
         run.cancel.check()?;
-        let block = slot[..to_usize(rows.end - rows.start) * row].par_chunks(row);
+        let end = block.rows().end;
+        let block = block.bytes().par_chunks(row);
         let added = device.pool()?.install(|| {
             block
                 .map(|row| {
@@ -98,7 +108,7 @@ pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Resul
                 .reduce(|| vec![0; width + 1], |a, b| a.iter().zip(b).map(|(a, b)| a + b).collect())
         });
         counts.iter_mut().zip(added).for_each(|(count, added): (&mut u64, u64)| *count += added);
-        pass.tell(rows.end)?;
+        pass.tell(end)?;
     }
     counts[0] = 0;
     Ok(CallPloidies { counts })

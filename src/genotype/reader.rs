@@ -6,18 +6,20 @@ mod tests;
 use std::{collections::VecDeque, ops::Range, time::Instant};
 
 use super::{
-    dosage::dosage,
-    intake::{Counting, Form, Sums, bad_value, float_sums},
+    intake::{Counting, Form, Sums, float_sums},
     panel::{Held, Panel},
     source::Genotypes,
 };
 use crate::{
-    Device, Error, Result, Tensor,
-    driver::Staging,
+    Device, Result, Tensor,
     kernel::Program,
     linalg::{Pass, Stats, gram::to_usize, reduce::row_stats_with_missing},
-    packed::{PANEL_ROWS, pack, pack::pack_genotypes, row_words},
-    stream::{Blocks, Digests, RowPlan, StreamStats},
+    packed::{
+        PANEL_ROWS,
+        recode::{self, recode},
+        row_words,
+    },
+    stream::{Blocks, Digests, Plan, StreamStats},
 };
 
 /// Bytes that are uploaded at once, at most.
@@ -40,7 +42,7 @@ pub(crate) struct Reader {
     /// Whether dosages above the ploidy are an error.
     pub(crate) bounded: bool,
     pub(crate) form: Form,
-    pub(crate) plan: RowPlan,
+    pub(crate) plan: Plan,
     /// Bytes of decoded chunks to hold at most.
     prefetch: u64,
     /// Rows that are uploaded at once: some canonical blocks.
@@ -67,12 +69,13 @@ impl Reader {
     /// Reads `genotypes`; `bounded`: whether dosages above the ploidy are an error.
     ///
     /// # Errors
-    /// As [`RowPlan::new`].
+    /// As [`Plan::of_rows`].
     pub(crate) fn new(genotypes: &Genotypes, device: &Device, bounded: bool) -> Result<Self> {
         let bounded = bounded || genotypes.bounded();
-        let (form, narrow) = Form::new(genotypes, bounded);
+        let (form, convert) = Form::new(genotypes, bounded);
         let (arrays, rows) = (genotypes.arrays().to_vec(), genotypes.rows());
-        let plan = RowPlan::new(arrays, rows, narrow, block_rows(genotypes.samples()))?;
+        let plan =
+            Plan::of_rows(arrays, rows, genotypes.columns(), convert, block_rows(genotypes.samples()))?;
         let (device, genotypes, upload_rows) = (device.clone(), genotypes.clone(), plan.block_rows());
         Ok(Self { device, genotypes, bounded, form, plan, prefetch: 0, upload_rows })
     }
@@ -95,7 +98,7 @@ impl Reader {
     pub(crate) fn held_row_bytes(&self) -> u64 {
         match self.form {
             Form::Packed(_) => 4 * row_words(self.samples()),
-            Form::Calls { .. } | Form::Dosages => self.samples(),
+            Form::Dosages => self.samples(),
             Form::Fractions => 4 * self.samples(),
         }
     }
@@ -137,13 +140,13 @@ impl Reader {
         (1..16).map(|doublings| block << doublings).take_while(fits).last().unwrap_or(block)
     }
 
-    /// Makes programs ready that take packed rows, and the one that packs them.
+    /// Makes programs ready that take packed rows, and the one that recodes them.
     ///
     /// # Errors
     /// As [`Device::prepare`].
     pub(crate) fn prepare(&self, mut programs: Vec<Program>) -> Result<()> {
-        if let Form::Packed(coding) = self.form {
-            programs.push(pack::program(coding));
+        if self.form.is_packed() {
+            programs.push(recode::program());
         }
         self.device.prepare(programs)
     }
@@ -172,17 +175,13 @@ impl Reader {
         if digest {
             blocks.digest();
         }
-        let slot = || self.device.driver().staging(self.plan.staged_bytes(self.upload_rows));
-        // One slot is filled while the device may still read the other.
-        let (mut slots, mut turn) = ([slot()?, slot()?], 0);
         let rows = self.whole_panel(panel_bytes);
         // The panel that is being counted, and the one that is being filled.
         let mut open: VecDeque<Filling> = VecDeque::new();
         let mut counting: Option<Counting> = None;
         loop {
             // The next block is on its way before this one's sums are waited for.
-            let next = self.start(&mut blocks, &mut slots[turn], &mut open, rows)?;
-            turn = 1 - turn;
+            let next = self.start(&mut blocks, &mut open, rows)?;
             let ended = next.is_none();
             if let Some(block) = std::mem::replace(&mut counting, next) {
                 let started = Instant::now();
@@ -203,20 +202,19 @@ impl Reader {
         Ok(Read { digests: blocks.digests().cloned(), stats: blocks.stats })
     }
 
-    /// Fills a slot with the next block and enqueues its upload and sums; it ends up in the last panel, of so many rows.
+    /// Takes the next block and enqueues its upload and sums; it ends up in the last panel, of so many rows.
     fn start(
         &self,
         blocks: &mut Blocks<'_>,
-        slot: &mut Staging,
         open: &mut VecDeque<Filling>,
         panel_rows: u64,
     ) -> Result<Option<Counting>> {
-        let Some(rows) = blocks.next(slot.bytes_mut())? else { return Ok(None) };
-        let started = Instant::now();
+        let Some(mut block) = blocks.next()? else { return Ok(None) };
+        let (rows, started) = (block.rows(), Instant::now());
         let (device, count, samples) = (&self.device, rows.end - rows.start, self.samples());
-        let (sums, raw) = match self.form {
-            Form::Packed(coding) => {
-                let raw = Tensor::from_staging(device, slot, &[count, coding.row_bytes(samples)])?;
+        let sums = match self.form {
+            Form::Packed(table) => {
+                let raw = block.tensor(&[count, samples.div_ceil(4)])?;
                 if open.back().is_none_or(|filling| filling.panel.rows.end <= rows.start) {
                     let all = rows.start..self.variants().min(rows.start + panel_rows);
                     let packed = Tensor::empty(device, &[all.end - all.start, row_words(samples)])?;
@@ -227,65 +225,31 @@ impl Reader {
                 else {
                     unreachable!("a packed panel was just made");
                 };
-                let sums = pack_genotypes(&raw, coding, samples, packed, rows.start - all.start)?;
-                (Sums::Packed(sums), Some(raw))
-            }
-            Form::Calls { ploidy } => {
-                let x = dosage(&Tensor::from_staging(device, slot, &[count, samples, ploidy])?)?;
-                let sums = row_stats_with_missing(&x)?;
-                open.push_back(Filling::new(rows.clone(), Held::I8(x)));
-                (Sums::Device(sums), None)
+                Sums::Packed(recode(&raw, table, samples, packed, rows.start - all.start)?)
             }
             Form::Dosages => {
-                let x = Tensor::from_staging(device, slot, &[count, samples])?;
+                let x = block.tensor(&[count, samples])?;
                 let sums = row_stats_with_missing(&x)?;
                 open.push_back(Filling::new(rows.clone(), Held::I8(x)));
-                (Sums::Device(sums), None)
+                Sums::Device(sums)
             }
             Form::Fractions => {
-                let sums = device.pool()?.install(|| float_sums(slot.bytes_mut(), count, samples));
-                let x = Tensor::from_staging(device, slot, &[count, samples])?;
+                let sums = device.pool()?.install(|| float_sums(block.bytes(), samples));
+                let x = block.tensor(&[count, samples])?;
                 open.push_back(Filling::new(rows.clone(), Held::F32(x)));
-                (Sums::Host(sums), None)
+                Sums::Host(sums)
             }
         };
         blocks.stats.compute += started.elapsed();
-        Ok(Some(Counting { rows, sums, raw }))
+        Ok(Some(Counting { rows, sums }))
     }
 
     /// Waits for a block's sums, and adds them to its panel.
     fn finish(&self, block: Counting, filling: &mut Filling) -> Result<()> {
-        let Counting { rows, sums, raw } = block;
-        let mut stats = sums.wait()?;
-        if let Some(row) = stats.iter().position(|stats| stats.bad > 0) {
-            return Err(self.bad_value(&rows, row, &filling.panel, raw.as_ref())?);
-        }
+        let mut stats = block.sums.wait()?;
         filling.panel.missing |= stats.iter().any(|stats| stats.count < self.samples());
         filling.stats.append(&mut stats);
         Ok(())
-    }
-
-    /// The error for a row that the device found a bad code in.
-    fn bad_value(
-        &self,
-        rows: &Range<u64>,
-        row: usize,
-        panel: &Panel,
-        raw: Option<&Tensor<u8>>,
-    ) -> Result<Error> {
-        let (sample, value) = bad_value(self.form, row, self.samples(), panel, raw)?;
-        let variant = rows.start + row as u64;
-        let (array, index) = self.plan.locate(variant, sample as u64);
-        let variant = self.plan.row(variant);
-        let why = if value == -2.0 {
-            let ploidy = self.genotypes.ploidy();
-            format!(
-                "allele -2 pads a call of lower ploidy than {ploidy}; a ploidy above 2 must be that of all calls"
-            )
-        } else {
-            format!("{value} is no allele")
-        };
-        Ok(Error::chunk(array, &index, format_args!("variant {variant}, sample {sample}: {why}")))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use super::of_ploidy::OfPloidy;
-use crate::{ChunkedArray, Error, Result, StoredType, stream::Rows};
+use crate::{ChunkedArray, Error, Result, StoredType, stream::Selection};
 
 const OP: &str = "Genotypes::new";
 
@@ -55,8 +55,9 @@ pub struct Genotypes {
     /// The same as calls of one ploidy.
     arrays: Vec<Arc<dyn ChunkedArray>>,
     kind: GenotypeKind,
-    samples: u64,
-    rows: Arc<Rows>,
+    rows: Arc<Selection>,
+    /// Of the samples that were given.
+    columns: Arc<Selection>,
     nan_is_missing: bool,
     bounded: bool,
 }
@@ -141,8 +142,9 @@ impl Genotypes {
     }
 
     fn of(arrays: Vec<Arc<dyn ChunkedArray>>, kind: GenotypeKind, samples: u64) -> Self {
-        let rows = Arc::new(Rows::all(total(&arrays)));
-        Self { stored: arrays.clone(), arrays, kind, samples, rows, nan_is_missing: false, bounded: false }
+        let rows = Arc::new(Selection::all(total(&arrays)));
+        let columns = Arc::new(Selection::all(samples));
+        Self { stored: arrays.clone(), arrays, kind, rows, columns, nan_is_missing: false, bounded: false }
     }
 
     /// Takes the calls for those of one ploidy: calls of another number of alleles, filled up with -2 in a wider array, or in a
@@ -186,8 +188,36 @@ impl Genotypes {
     /// # Ok::<(), teatime::Error>(())
     /// ```
     pub fn select(self, rows: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {
-        let rows = Rows::new("Genotypes::select", rows, total(&self.arrays))?;
+        let rows = Selection::new("Genotypes::select", "rows", rows, total(&self.arrays))?;
         Ok(Self { rows: Arc::new(rows), ..self })
+    }
+
+    /// Takes only these samples, whatever was selected before: ranges in ascending order, apart from each other. Chunks without
+    /// one of them are not read, and results are those of arrays that hold nothing else.
+    ///
+    /// Holds 16 bytes for each run of neighbouring samples.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for ranges that are not in order, overlap, or end beyond the last sample, and for PLINK's packed calls,
+    /// four of which share a byte.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use teatime::{genotype::Genotypes, store::MemoryArray};
+    ///
+    /// let array = MemoryArray::new("dosages", &[0i8, 1, 2, 2, 1, 0], &[2, 3], &[1, 2])?;
+    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+    /// assert_eq!(genotypes.select_samples([0..1, 2..3])?.samples(), 2);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn select_samples(self, samples: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {
+        let op = "Genotypes::select_samples";
+        if let GenotypeKind::Plink { .. } = self.kind {
+            return Err(Error::argument(op, "samples", "of PLINK's packed calls all are taken"));
+        }
+        let all = self.arrays.first().map_or(0, |array| array.shape()[1]);
+        let columns = Selection::new(op, "samples", samples, all)?;
+        Ok(Self { columns: Arc::new(columns), ..self })
     }
 
     /// Takes NaN in dosages for a missing one; it is an error otherwise, since it is more often a fault.
@@ -215,9 +245,9 @@ impl Genotypes {
         self.kind
     }
 
-    /// Number of samples.
+    /// Number of samples: of all, or of those that are selected.
     pub fn samples(&self) -> u64 {
-        self.samples
+        self.columns.len()
     }
 
     /// Number of variants: of all arrays, or of what is selected.
@@ -231,8 +261,13 @@ impl Genotypes {
     }
 
     /// The same with their numbers.
-    pub(crate) fn rows(&self) -> Arc<Rows> {
+    pub(crate) fn rows(&self) -> Arc<Selection> {
         Arc::clone(&self.rows)
+    }
+
+    /// The columns of the arrays that are read: none are named where a column is no sample.
+    pub(crate) fn columns(&self) -> Option<Arc<Selection>> {
+        (!matches!(self.kind, GenotypeKind::Plink { .. })).then(|| Arc::clone(&self.columns))
     }
 
     /// What NaN means.

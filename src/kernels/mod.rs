@@ -3,10 +3,8 @@
 //! `shaders/NAME.wgsl`.
 
 pub(crate) mod cpu;
-pub(crate) mod dosage;
 pub(crate) mod matmul;
 pub(crate) mod pack;
-pub(crate) mod pack_genotypes;
 pub(crate) mod packed_adjoint;
 pub(crate) mod packed_apply;
 pub(crate) mod packed_gather;
@@ -16,6 +14,7 @@ pub(crate) mod packed_pairs;
 pub(crate) mod packed_uniform;
 pub(crate) mod planes;
 pub(crate) mod random;
+pub(crate) mod recode;
 pub(crate) mod reduce;
 pub(crate) mod scale_columns;
 pub(crate) mod standardize;
@@ -39,9 +38,7 @@ macro_rules! each_kernel {
             $of(&$crate::kernels::unpack::UNPACK),
             $of(&$crate::kernels::planes::SPLIT_PLANES),
             $of(&$crate::kernels::planes::MERGE_PLANES),
-            $of(&$crate::kernels::dosage::DOSAGE),
             $of(&$crate::kernels::matmul::MATMUL),
-            $of(&$crate::kernels::pack_genotypes::PACK_GENOTYPES),
             $of(&$crate::kernels::packed_adjoint::PACKED_ADJOINT),
             $of(&$crate::kernels::packed_apply::PACKED_APPLY),
             $of(&$crate::kernels::packed_limbs::PACKED_LIMBS),
@@ -50,6 +47,7 @@ macro_rules! each_kernel {
             $of(&$crate::kernels::packed_pairs::PACKED_PAIRS),
             $of(&$crate::kernels::packed_uniform::PACKED_UNIFORM),
             $of(&$crate::kernels::random::RANDOM),
+            $of(&$crate::kernels::recode::RECODE),
             $of(&$crate::kernels::reduce::REDUCE),
             $of(&$crate::kernels::scale_columns::SCALE_COLUMNS),
             $of(&$crate::kernels::standardize::STANDARDIZE),

@@ -1,12 +1,12 @@
 //! A matrix of 0, 1 and 2 that stays on a device, two bits an entry.
 
 use super::{
-    MAX_ENTRIES, PANEL_BYTES, PANEL_ROWS, apply::PackedRows, pack::pack_genotypes, product::PackedProduct,
-    row_words, uniform::packed_uniform,
+    MAX_ENTRIES, PANEL_BYTES, PANEL_ROWS, apply::PackedRows, product::PackedProduct, row_words,
+    uniform::packed_uniform,
 };
 use crate::{
     Device, Error, Result, Run, Status, Tensor,
-    kernels::pack_genotypes::Coding,
+    bits::{PackOptions, Width, pack},
     linalg::{LinearMap, Matrix, Pass},
     run::{Budget, DEVICE_BUDGET},
     tensor::checked_len,
@@ -141,13 +141,12 @@ impl PackedMatrix {
         if !entries.device().is_same(&self.device) {
             return Err(Error::WrongDevice { op });
         }
-        let mut packed = Tensor::empty(&self.device, &[rows, row_words(columns)])?;
-        let stats = pack_genotypes(entries, Coding::Dosages, columns, &mut packed, 0)?.wait()?;
-        if let Some(row) = stats.iter().position(|stats| stats.count < columns) {
-            let refused = columns - stats[row].count;
-            let why = format!("{refused} of the {columns} values of row {row} are not 0, 1 or 2");
-            return Err(Error::argument(op, "entries", why));
-        }
+        let options =
+            PackOptions { row_bytes: Some(self.row_bytes()), table: Some(&[0, 1, 2]), missing: None };
+        let packed = match pack(entries, Width::Two, &options) {
+            Err(Error::Argument { name: "x", .. }) => return Err(refused(op, entries)?),
+            packed => packed?.into_elements(&[rows, row_words(columns)]),
+        };
         self.add(packed);
         Ok(())
     }
@@ -218,6 +217,17 @@ impl PackedMatrix {
             (0..count).step_by(step).map(move |start| (first, part(start)))
         })
     }
+}
+
+/// What is wrong with the first row that holds another value than 0, 1 and 2.
+fn refused(op: &'static str, entries: &Tensor<u8>) -> Result<Error> {
+    let columns = entries.shape()[1];
+    let values = entries.read()?;
+    let counts = values.chunks(usize::try_from(columns).unwrap_or(usize::MAX));
+    let mut counts = counts.map(|row| row.iter().filter(|&&value| value > 2).count());
+    let (row, refused) = counts.by_ref().enumerate().find(|&(_, count)| count > 0).unwrap_or_default();
+    let why = format!("{refused} of the {columns} values of row {row} are not 0, 1 or 2");
+    Ok(Error::argument(op, "entries", why))
 }
 
 impl LinearMap for PackedMatrix {

@@ -48,7 +48,7 @@ mod tests {
             other[bit / 8] ^= 1 << (bit % 8);
             assert_ne!(whole, digest(3, &other), "bit {bit}");
         }
-        // Bytes that change places, at every distance: as samples that do.
+        // Bytes that change places, at every distance: as values that do.
         let long = vec![0u8; 4096];
         for (i, j) in (1..64).map(|j| (7, 7 + 8 * j)).chain((8..4000).map(|j| (7, j))) {
             let (mut one, mut other) = (long.clone(), long.clone());

@@ -1,28 +1,38 @@
-//! Rows of chunked arrays in blocks, decoded ahead of their use.
+//! Chunked arrays in boxes, decoded ahead of their use.
 //!
-//! The unit of decoding is the storage chunk, so each is decoded once per pass, whatever the blocks are. Chunks are
-//! decoded on the device's host pool, in the order of their first use, as far ahead as a bound on bytes allows; the
-//! thread that asks for a block waits for its chunks and has their rows copied into a staging slot, narrowed or packed.
+//! The unit of decoding is the storage chunk. Each is held from the first box that needs it to the last, so that it is decoded
+//! once a pass, whatever the boxes are, as far as a bound on bytes allows; blocks of rows, which are boxes of full width, never
+//! need one twice. Chunks are decoded on the device's host pool, in the order of their first use, as far ahead as the bound
+//! allows; the thread that asks for a box waits for its chunks and has their rows converted into a staging slot.
 
+mod boxes;
+mod chunks;
+mod convert;
 mod digest;
-mod narrow;
+mod layout;
 mod plan;
 mod prefetch;
-mod rows;
+mod schedule;
+mod selection;
+#[cfg(test)]
+mod tests;
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use rayon::prelude::*;
 
 pub(crate) use self::plan::MAX_BANDS;
 pub(crate) use self::{
+    convert::{AsStored, Convert, Misfit, Narrow, Narrowed},
     digest::Digests,
-    narrow::{Narrow, Negative, Staged},
-    plan::RowPlan,
-    rows::Rows,
+    plan::Plan,
+    selection::Selection,
 };
-use self::{plan::Band, prefetch::Prefetch};
-use crate::{Cancel, Device, Result};
+use self::{layout::Layout, plan::Band, prefetch::Prefetch};
+use crate::{Cancel, Device, Element, Error, Result, Tensor, driver::Staging};
 
 /// Where a pass spent its time and what it moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -63,29 +73,89 @@ impl StreamStats {
     }
 }
 
-/// The blocks of one pass, in order.
+/// The boxes of one pass, in order.
 #[derive(Debug)]
 pub(crate) struct Blocks<'a> {
-    plan: &'a RowPlan,
+    plan: &'a Plan,
     device: &'a Device,
     prefetch: Prefetch<'a>,
-    /// Rows of a block.
-    rows: u64,
     next: u64,
+    /// Bytes of the largest box, as staged.
+    bytes: u64,
+    /// One is filled while the device may still read the other.
+    slots: [Option<Staging>; 2],
     pub(crate) stats: StreamStats,
 }
 
+/// One box: what its elements were converted to, on the host.
+#[derive(Debug)]
+pub(crate) struct Block<'a> {
+    /// What it holds along each axis without its halo, by numbers among the selected.
+    pub(crate) core: Vec<Range<u64>>,
+    /// How much of the halo stands before the core along each axis.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for filters, whose boxes have halos"))]
+    pub(crate) before: Vec<u64>,
+    /// Elements along each axis, the halo among them.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for filters, whose boxes have halos"))]
+    pub(crate) shape: Vec<u64>,
+    device: &'a Device,
+    slot: &'a mut Staging,
+    bytes: usize,
+}
+
+impl Block<'_> {
+    /// The rows without the halo.
+    pub(crate) fn rows(&self) -> Range<u64> {
+        self.core[0].clone()
+    }
+
+    /// Its bytes: of each row those that its elements became.
+    pub(crate) fn bytes(&mut self) -> &[u8] {
+        &self.slot.bytes_mut()[..self.bytes]
+    }
+
+    /// The same as a tensor on the device. Enqueues the upload; what is enqueued from now on sees it.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
+    pub(crate) fn tensor<T: Element>(self, shape: &[u64]) -> Result<Tensor<T>> {
+        debug_assert_eq!(shape.iter().product::<u64>() * T::DTYPE.size(), self.bytes as u64, "{shape:?}");
+        Tensor::from_staging(self.device, self.slot, shape)
+    }
+}
+
+/// Rows of a box that are in one band, with the chunks that it needs of it.
+struct Part<'a> {
+    /// The first of them in the box, and the one after the last.
+    rows: Range<u64>,
+    /// Number of the first among the selected.
+    first: u64,
+    band: &'a Band,
+    layout: &'a Layout<'a>,
+    chunks: Vec<&'a [u8]>,
+}
+
 impl<'a> Blocks<'a> {
-    /// Starts a pass in blocks of so many rows that holds at most `bytes` bytes of decoded chunks (or what one block needs, if that is more).
+    /// Starts a pass in boxes of so many rows that holds at most `bytes` bytes of decoded chunks (or what one box needs, if
+    /// that is more).
     pub(crate) fn new(
-        plan: &'a RowPlan,
+        plan: &'a Plan,
         device: &'a Device,
         rows: u64,
         bytes: u64,
         cancel: &Cancel,
     ) -> Result<Self> {
         let prefetch = Prefetch::new(plan, device.pool()?.clone(), rows, bytes, cancel.clone());
-        Ok(Self { plan, device, prefetch, rows, next: 0, stats: StreamStats::default() })
+        let bytes = plan.staged_bytes(rows);
+        Ok(Self {
+            plan,
+            device,
+            prefetch,
+            next: 0,
+            bytes,
+            slots: [None, None],
+            stats: StreamStats::default(),
+        })
     }
 
     /// Digests what is read from now on.
@@ -98,36 +168,111 @@ impl<'a> Blocks<'a> {
         self.prefetch.digests.as_ref()
     }
 
-    /// Fills `slot` with the rows of the next block; their range, or none at the end.
+    /// How many times a chunk is decoded in this pass, on average: 1 where the memory is enough for the boxes.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for filters, whose boxes have halos"))]
+    pub(crate) fn times_read(&self) -> f64 {
+        self.prefetch.schedule().times_read()
+    }
+
+    /// The next box, or none at the end.
     ///
-    /// `slot` holds [`RowPlan::staged_bytes`] of a block.
-    pub(crate) fn next(&mut self, slot: &mut [u8]) -> Result<Option<std::ops::Range<u64>>> {
-        let rows = self.next..self.plan.rows().min(self.next + self.rows);
-        if rows.is_empty() {
+    /// # Errors
+    /// [`Error::Chunk`] for a chunk that cannot be read, and for an element that does not fit, the first by its place in the box;
+    /// [`Error::Cancelled`]; [`Error::OutOfMemory`].
+    pub(crate) fn next(&mut self) -> Result<Option<Block<'_>>> {
+        let schedule = self.prefetch.schedule();
+        if self.next == schedule.boxes() {
             return Ok(None);
         }
         let started = Instant::now();
-        let bands = self.prefetch.bands(&rows, &mut self.stats)?;
+        let (plan, number) = (self.plan, self.next);
+        let (along, place) = (*schedule.along(), schedule.place(number));
+        let needs = schedule.needs(plan, number);
+        let chunks: Vec<usize> = needs.chunks(plan).collect();
+        self.prefetch.wait(number, &chunks, &mut self.stats)?;
         let waited = started.elapsed();
-        let width = usize::try_from(self.plan.row_bytes()).unwrap_or(usize::MAX);
-        let len = usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX) * width;
-        let fill = |(row, out): (usize, &mut [u8])| {
-            let row = rows.start + row as u64;
-            let at = bands.partition_point(|(band, _)| band.rows.end <= row);
-            let (band, chunks) = &bands[at];
-            self.plan.copy_row(band, chunks, row, out)
+        let slot = match &mut self.slots[usize::from(number % 2 == 1)] {
+            Some(slot) => slot,
+            slot => slot.insert(self.device.driver().staging(self.bytes)?),
         };
-        let (slot, width) = (&mut slot[..len], width.max(1));
-        let filled =
-            self.device.pool()?.install(|| slot.par_chunks_mut(width).enumerate().try_for_each(fill));
+
+        let layouts: Vec<Option<Layout<'_>>> = needs
+            .pieces
+            .iter()
+            .enumerate()
+            .map(|(array, pieces)| Some(Layout::new(&**plan.array(array), plan.convert(), pieces.as_ref()?)))
+            .collect();
+        let core = along.core(plan.rows(), place[0]);
+        let (mut parts, mut height) = (Vec::new(), 0);
+        for span in along.spans(plan.rows(), &core) {
+            for band in plan.bands_of(&span) {
+                let (chunks, band) = (needs.of_band(plan, band), &plan.bands()[band]);
+                let Some(layout) = &layouts[band.array] else { continue };
+                let first = span.start.max(band.rows.start);
+                let rows = height..height + (span.end.min(band.rows.end) - first);
+                height = rows.end;
+                let chunks = chunks.into_iter().map(|chunk| self.prefetch.chunk(chunk)).collect();
+                parts.push(Part { rows, first, band, layout, chunks });
+            }
+        }
+        let elements = layouts.iter().flatten().map(Layout::elements).next().unwrap_or(0);
+        let width = to_usize(plan.convert().bytes(elements));
+        let bytes = to_usize(height) * width;
+        let fill = |room: &mut Vec<u8>, (row, out): (usize, &mut [u8])| {
+            let part = &parts[parts.partition_point(|part| part.rows.end <= row as u64)];
+            part.fill(plan, row as u64, out, room)
+        };
+        let (out, width) = (&mut slot.bytes_mut()[..bytes], width.max(1));
+        let filled = self
+            .device
+            .pool()?
+            .install(|| out.par_chunks_mut(width).enumerate().try_for_each_init(Vec::new, fill));
         if filled.is_err() {
             // The first error by the order of rows, whichever a thread met first.
-            slot.chunks_mut(width).enumerate().try_for_each(fill)?;
+            let mut room = Vec::new();
+            out.chunks_mut(width).enumerate().try_for_each(|row| fill(&mut room, row))?;
         }
+        drop(parts);
         self.stats.stalled += waited;
         self.stats.upload += started.elapsed().saturating_sub(waited);
-        self.next = rows.end;
-        self.prefetch.release(rows.end);
-        Ok(Some(rows))
+        self.next += 1;
+        self.prefetch.release(number, &chunks);
+        let axes = plan.array(0).shape().len();
+        let cores = (1..axes).map(|axis| plan.along(axis).core(plan.extent(axis), place[axis]));
+        let core: Vec<Range<u64>> = std::iter::once(core).chain(cores).collect();
+        let halos = core.iter().enumerate().map(|(axis, core)| {
+            let along = if axis == 0 { &along } else { plan.along(axis) };
+            (along.halo(plan.extent(axis), core), core.end - core.start)
+        });
+        let halos: Vec<([u64; 2], u64)> = halos.collect();
+        Ok(Some(Block {
+            before: halos.iter().map(|([before, _], _)| *before).collect(),
+            shape: halos.iter().map(|([before, after], len)| before + len + after).collect(),
+            core,
+            device: self.device,
+            slot,
+            bytes,
+        }))
     }
+}
+
+impl Part<'_> {
+    /// Fills a row of the box.
+    fn fill(&self, plan: &Plan, row: u64, out: &mut [u8], room: &mut Vec<u8>) -> Result<()> {
+        // Errors tell where the row is stored.
+        let row = plan.row(self.first + (row - self.rows.start));
+        let filled = self.layout.convert_row(&self.chunks, row - self.band.first, out, room);
+        filled.map_err(|(element, why)| {
+            let array = plan.array(self.band.array);
+            let (element, across) = self.layout.find(element);
+            let mut index = vec![self.band.chunk_row];
+            index.extend(&across[..array.shape().len() - 1]);
+            let place = plan.convert().place(row, element);
+            Error::chunk(array.name(), &index, format_args!("{place}: {why}"))
+        })
+    }
+}
+
+fn to_usize(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
 }

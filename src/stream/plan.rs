@@ -1,9 +1,15 @@
-//! Which chunks hold which rows.
+//! Which chunks hold which boxes.
 
 use std::{ops::Range, sync::Arc};
 
-use super::{narrow::Narrow, rows::Rows};
+use super::{
+    boxes::{AXES, Along, Pieces},
+    convert::Convert,
+    selection::Selection,
+};
 use crate::{ChunkedArray, Error, Result};
+
+const OP: &str = "stream";
 
 /// Most chunks of an array along its first axis; a claim above it is taken for damage.
 pub(crate) const MAX_BANDS: u64 = 1 << 20;
@@ -11,23 +17,32 @@ pub(crate) const MAX_BANDS: u64 = 1 << 20;
 /// Bytes that keeping track of a chunk takes, from the task that decodes it to its place among the decoded.
 const TRACKING: u64 = 384;
 
-/// Selected rows of arrays appended along their first axis, each of (columns, depth) elements, in blocks of fixed height.
+/// Bytes for each chunk, held or not: when it is read, and how long it is held.
+const SCHEDULED: u64 = 64;
+
+/// Arrays of 1 to 4 axes, appended along the first, in boxes: of the selected rows and columns, which are those of the first
+/// and the second axis.
 ///
-/// Rows are known by their number among the selected. Chunks without one of them belong to no band, and so are not read.
+/// Rows and columns are known by their numbers among the selected. Chunks without one of them are not read. Boxes are in C
+/// order; one is staged as its rows, each of which is what its elements are converted to.
 #[derive(Debug)]
-pub(crate) struct RowPlan {
+pub(crate) struct Plan {
     arrays: Vec<Arc<dyn ChunkedArray>>,
-    /// Elements of a row along the second and the third axis.
-    row: [u64; 2],
-    rows: Arc<Rows>,
-    block_rows: u64,
-    narrow: Narrow,
+    rows: Arc<Selection>,
+    /// Of the second, third and fourth axis, which are selected.
+    selected: [Arc<Selection>; 3],
+    along: [Along; AXES],
+    convert: Arc<dyn Convert>,
     bands: Vec<Band>,
+    /// Of each array its chunks along the second, third and fourth axis that are read.
+    across: Vec<[Vec<u64>; 3]>,
     /// Most bytes that reading one chunk takes besides the chunk: what is fetched, and what decoding it takes.
     scratch: u64,
     /// Of these, what is fetched; and how many chunks should be fetched at once, ahead of their decoding.
     fetched: u64,
     fetches: u64,
+    /// Bytes of the lists of bands, of pieces and of chunks.
+    lists: u64,
 }
 
 /// How much a pass may do at once.
@@ -50,70 +65,120 @@ pub(crate) struct Band {
     /// Index along the first axis of the chunk grid.
     pub(crate) chunk_row: u64,
     /// The row of the appended list that the chunks start with.
-    first: u64,
+    pub(super) first: u64,
     /// Which of the selected rows they hold.
     pub(crate) rows: Range<u64>,
-    /// Bytes of its decoded chunks, and of what keeps track of them.
+    /// Bytes of those of its decoded chunks that a box needs at most, and of what keeps track of them.
     pub(crate) bytes: u64,
+    /// Bytes of all bands before it.
+    before: u64,
+    /// The number of its first chunk among all that are read.
+    pub(super) chunk: usize,
 }
 
-impl RowPlan {
-    /// Plans blocks of `block_rows` of the selected `rows` of `arrays`, which agree in all but the first extent.
+impl Plan {
+    /// Plans blocks of `block_rows` of the selected `rows` of `arrays`: boxes of full width. `columns`: all, if none are given.
     ///
     /// # Errors
-    /// [`Error::Shape`] when they do not agree or have other than two or three axes; [`Error::Store`] for a type that
-    /// does not fit `narrow`.
-    pub(crate) fn new(
+    /// As [`new`](Self::new).
+    pub(crate) fn of_rows(
         arrays: Vec<Arc<dyn ChunkedArray>>,
-        rows: Arc<Rows>,
-        narrow: Narrow,
+        rows: Arc<Selection>,
+        columns: Option<Arc<Selection>>,
+        convert: Arc<dyn Convert>,
         block_rows: u64,
     ) -> Result<Self> {
-        let op = "stream";
-        let first = arrays.first().ok_or_else(|| Error::argument(op, "arrays", "none given"))?;
-        let row = trailing(first.shape());
-        let (mut start, mut bands) = (0u64, Vec::new());
-        for (i, array) in arrays.iter().enumerate() {
-            let (shape, chunk) = (array.shape(), array.chunk_shape());
-            if !matches!(shape.len(), 2 | 3) || chunk.len() != shape.len() || trailing(shape) != row {
-                let expected = format!("rows of {row:?} as in {}", first.name());
-                return Err(Error::shape(op, expected, format_args!("{shape:?} in {}", array.name())));
+        Self::new(arrays, rows, columns, convert, &[Along::each(block_rows)])
+    }
+
+    /// Plans boxes of the selected rows and columns of `arrays`, which agree in all but the first extent. Axes that `along` does
+    /// not have are whole.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when they do not agree, or have no axes or more than four; [`Error::Argument`] for boxes that are empty
+    /// or too large to count, or that have more axes than the arrays; [`Error::Store`] for a type that `convert` does not take,
+    /// and for more chunks along the first axis than are believed.
+    pub(crate) fn new(
+        arrays: Vec<Arc<dyn ChunkedArray>>,
+        rows: Arc<Selection>,
+        columns: Option<Arc<Selection>>,
+        convert: Arc<dyn Convert>,
+        along: &[Along],
+    ) -> Result<Self> {
+        let first = arrays.first().ok_or_else(|| Error::argument(OP, "arrays", "none given"))?;
+        let [_, across @ ..] = padded(first.shape());
+        for array in &arrays {
+            check(&**array, &**first)?;
+            convert.accepts(&**array)?;
+        }
+        let all = |extent| Arc::new(Selection::all(extent));
+        let columns = columns.unwrap_or_else(|| all(across[0]));
+        let mut plan = Self {
+            along: boxes(along, first.shape().len(), [rows.len(), columns.len(), across[1], across[2]])?,
+            selected: [columns, all(across[1]), all(across[2])],
+            rows,
+            convert,
+            bands: Vec::new(),
+            across: Vec::new(),
+            scratch: 0,
+            fetched: 0,
+            fetches: 0,
+            lists: 0,
+            arrays,
+        };
+        plan.find_bands()?;
+        let most = |of: fn(&dyn ChunkedArray) -> u64| {
+            plan.arrays.iter().map(|array| of(&**array)).max().unwrap_or(0)
+        };
+        plan.fetched = most(|array| array.fetched_bytes());
+        plan.scratch = plan.fetched.saturating_add(most(|array| array.scratch_bytes()));
+        plan.fetches = most(|array| array.fetches() as u64);
+        Ok(plan)
+    }
+
+    /// The bands that have selected rows, and what is read across them.
+    fn find_bands(&mut self) -> Result<()> {
+        let (mut start, mut before, mut pieces, mut chunk) = (0u64, 0u64, 0u64, 0usize);
+        for (i, array) in self.arrays.iter().enumerate() {
+            let chunks = padded(array.chunk_shape());
+            let (mut across, mut count) = (<[Vec<u64>; 3]>::default(), 1u64);
+            for axis in 1..AXES {
+                let mut most = 0;
+                for number in 0..self.count(axis) {
+                    let found = self.pieces(i, axis, number);
+                    most = most.max(found.chunks.len());
+                    pieces = pieces.max((found.pieces.len() * 40) as u64);
+                    across[axis - 1].extend(found.chunks);
+                }
+                across[axis - 1].sort_unstable();
+                across[axis - 1].dedup();
+                count = count.saturating_mul(most as u64);
             }
-            narrow.accepts(array.name(), array.dtype())?;
-            if chunk.contains(&0) {
-                return Err(Error::shape(
-                    op,
-                    "chunks of at least one element",
-                    format_args!("{chunk:?} in {}", array.name()),
-                ));
-            }
-            let across: u64 = shape[1..].iter().zip(&chunk[1..]).map(|(s, c)| s.div_ceil(*c)).product();
-            let size = array.dtype().size() as u64;
-            let chunk_bytes = chunk.iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent));
-            let chunk_bytes = chunk_bytes.saturating_add(TRACKING);
-            let along = shape[0].div_ceil(chunk[0]);
-            if along > MAX_BANDS {
+            let bytes = count.saturating_mul(chunk_bytes(&**array));
+            let all = across.iter().fold(1usize, |all, chunks| all.saturating_mul(chunks.len()));
+            let rows = array.shape()[0];
+            let bands = rows.div_ceil(chunks[0]);
+            if bands > MAX_BANDS {
                 let why =
-                    format!("claims {along} chunks along its first axis; at most {MAX_BANDS} are believed");
-                return Err(Error::Store { path: array.name().into(), why: why.into() });
+                    format!("claims {bands} chunks along its first axis; at most {MAX_BANDS} are believed");
+                return Err(Error::store(array.name(), why));
             }
-            for chunk_row in 0..along {
-                let first = start + chunk_row * chunk[0];
-                let end = start + shape[0].min((chunk_row + 1) * chunk[0]);
-                let rows = rows.before(first)..rows.before(end);
+            for chunk_row in 0..bands {
+                let first = start + chunk_row * chunks[0];
+                let end = start + rows.min((chunk_row + 1) * chunks[0]);
+                let rows = self.rows.before(first)..self.rows.before(end);
                 if !rows.is_empty() {
-                    let bytes = across.saturating_mul(chunk_bytes);
-                    bands.push(Band { array: i, chunk_row, first, rows, bytes });
+                    self.bands.push(Band { array: i, chunk_row, first, rows, bytes, before, chunk });
+                    before = before.saturating_add(bytes);
+                    chunk = chunk.saturating_add(all);
                 }
             }
-            start += shape[0];
+            start += rows;
+            self.across.push(across);
         }
-        let most =
-            |of: fn(&dyn ChunkedArray) -> u64| arrays.iter().map(|array| of(&**array)).max().unwrap_or(0);
-        let fetched = most(|array| array.fetched_bytes());
-        let scratch = fetched.saturating_add(most(|array| array.scratch_bytes()));
-        let fetches = most(|array| array.fetches() as u64);
-        Ok(Self { arrays, row, rows, block_rows, narrow, bands, scratch, fetched, fetches })
+        let bands = size_of_val(self.bands.as_slice()) as u64;
+        self.lists = bands.saturating_add(pieces).saturating_add((chunk as u64).saturating_mul(SCHEDULED));
+        Ok(())
     }
 
     /// How many rows are selected.
@@ -123,16 +188,21 @@ impl RowPlan {
 
     /// The row of the appended list that is the selected one of that number.
     pub(crate) fn row(&self, number: u64) -> u64 {
-        self.rows.row(number)
+        self.rows.place(number)
+    }
+
+    /// The array that the selected row of that number is in.
+    pub(crate) fn array_of(&self, number: u64) -> &Arc<dyn ChunkedArray> {
+        self.array(self.bands[self.bands.partition_point(|band| band.rows.end <= number)].array)
     }
 
     /// Bytes that the selection holds.
     pub(crate) fn selection_bytes(&self) -> u64 {
-        self.rows.bytes()
+        self.rows.bytes() + self.selected[0].bytes()
     }
 
     pub(crate) fn block_rows(&self) -> u64 {
-        self.block_rows
+        self.along[0].size
     }
 
     /// How many arrays there are.
@@ -144,47 +214,54 @@ impl RowPlan {
         &self.arrays[index]
     }
 
+    /// Of an array its chunks along the second, third and fourth axis that are read.
+    pub(super) fn across(&self, array: usize) -> &[Vec<u64>; 3] {
+        &self.across[array]
+    }
+
+    pub(super) fn convert(&self) -> &dyn Convert {
+        &*self.convert
+    }
+
     pub(crate) fn bands(&self) -> &[Band] {
         &self.bands
     }
 
-    /// Bytes of a row as staged.
+    /// Bytes of a row of the widest box as staged.
     pub(crate) fn row_bytes(&self) -> u64 {
-        self.narrow.staged.bytes(self.row[0] * self.row[1])
+        let most = |axis: usize| self.along[axis].most(self.extent(axis));
+        self.convert.bytes((1..AXES).map(most).product())
     }
 
-    /// Bytes of a full block as staged.
+    /// Bytes of the largest box as staged.
     pub(crate) fn block_bytes(&self) -> u64 {
-        self.staged_bytes(self.block_rows)
+        self.staged_bytes(self.block_rows())
     }
 
-    /// Bytes of so many rows, or of all if there are fewer, as staged.
+    /// Bytes of a box of so many rows, or of all if there are fewer, as staged.
     pub(crate) fn staged_bytes(&self, rows: u64) -> u64 {
-        rows.min(self.rows()) * self.row_bytes()
+        Along { size: rows, ..self.along[0] }.most(self.rows()).saturating_mul(self.row_bytes())
     }
 
-    /// Least bytes that a pass takes: the decoded chunks of any one block, what decoding one of them takes besides, and the
-    /// list of bands.
+    /// Least bytes that a pass takes: the decoded chunks of any one box, what decoding one of them takes besides, and the
+    /// lists of what is read.
     pub(crate) fn largest_need(&self) -> u64 {
-        self.largest_need_of(self.block_rows)
+        self.largest_need_of(self.block_rows())
     }
 
-    /// The same of blocks of so many rows.
+    /// The same of boxes of so many rows.
     pub(crate) fn largest_need_of(&self, rows: u64) -> u64 {
-        let block = |row: u64| row / rows;
-        let (mut most, mut bytes) = (0, 0_u64);
-        let mut before: Option<&Band> = None;
-        // A block needs the bands that start in it, and the one that reaches into it.
-        for band in &self.bands {
-            let (this, within) = (block(band.rows.start), band.rows.start % rows != 0);
-            if before.is_none_or(|before| block(before.rows.start) != this) {
-                bytes = before.filter(|_| within).map_or(0, |before| before.bytes);
-            }
-            bytes = bytes.saturating_add(band.bytes);
-            most = most.max(bytes);
-            before = Some(band);
-        }
-        most.saturating_add(self.scratch).saturating_add(size_of_val(self.bands.as_slice()) as u64)
+        let along = Along { size: rows, ..self.along[0] };
+        let need =
+            |number| -> u64 { self.needed(&along, number).into_iter().map(|bands| self.bytes(bands)).sum() };
+        let most = (0..along.count(self.rows())).map(need).max().unwrap_or(0);
+        most.saturating_add(self.scratch).saturating_add(self.lists)
+    }
+
+    /// Bytes of a range of bands.
+    fn bytes(&self, bands: Range<usize>) -> u64 {
+        let Some(last) = self.bands[bands.clone()].last() else { return 0 };
+        last.before.saturating_add(last.bytes) - self.bands[bands.start].before
     }
 
     /// Bytes beyond these that so many threads have use for: none waits for a chunk, twice over, or for another's decoding.
@@ -197,7 +274,7 @@ impl RowPlan {
         bands.max(others).saturating_add(others).saturating_add(fetched).max(fetched.saturating_mul(4))
     }
 
-    /// What a pass in blocks of so many rows may do at once on so many threads with so many bytes.
+    /// What a pass in boxes of so many rows may do at once on so many threads with so many bytes.
     pub(crate) fn at_once(&self, threads: usize, rows: u64, bytes: u64) -> AtOnce {
         let spare = bytes.saturating_sub(self.largest_need_of(rows));
         let within = |share: u64, of: u64, most: u64| share.checked_div(of).unwrap_or(u64::MAX).min(most);
@@ -209,95 +286,130 @@ impl RowPlan {
             decoders: count(1 + others),
             fetches: count(self.fetches.min(1 + others + waiting)),
             fetched: count(1 + others + waiting),
-            bytes: bytes.saturating_sub(taken),
+            bytes: bytes.saturating_sub(taken).saturating_sub(self.lists),
         }
     }
 
+    pub(super) fn along(&self, axis: usize) -> &Along {
+        &self.along[axis]
+    }
+
+    /// Elements along an axis that are selected.
+    pub(super) fn extent(&self, axis: usize) -> u64 {
+        if axis == 0 { self.rows() } else { self.selected[axis - 1].len() }
+    }
+
+    /// Boxes along an axis but the first: one of none, if it has no elements.
+    pub(super) fn count(&self, axis: usize) -> u64 {
+        self.along[axis].count(self.extent(axis)).max(1)
+    }
+
+    /// What a box is made of along an axis but the first.
+    pub(super) fn pieces(&self, array: usize, axis: usize, number: u64) -> Pieces {
+        let (along, extent) = (&self.along[axis], self.extent(axis));
+        let spans = along.spans(extent, &along.core(extent, number));
+        Pieces::new(&self.selected[axis - 1], spans, padded(self.arrays[array].chunk_shape())[axis])
+    }
+
+    /// The bands that hold any of the rows of a box, its halo among them: ranges in ascending order, apart from each other.
+    pub(super) fn needed(&self, along: &Along, number: u64) -> Vec<Range<usize>> {
+        let spans = along.spans(self.rows(), &along.core(self.rows(), number));
+        let mut bands: Vec<Range<usize>> = spans.map(|rows| self.bands_of(&rows)).collect();
+        bands.sort_unstable_by_key(|bands| bands.start);
+        let mut merged: Vec<Range<usize>> = Vec::with_capacity(bands.len());
+        for range in bands {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        merged
+    }
+
     /// The bands that hold any of the rows.
-    pub(crate) fn needed(&self, rows: &Range<u64>) -> Range<usize> {
+    pub(super) fn bands_of(&self, rows: &Range<u64>) -> Range<usize> {
         let first = self.bands.partition_point(|band| band.rows.end <= rows.start);
         let end = self.bands.partition_point(|band| band.rows.start < rows.end);
         first..end
     }
-
-    /// Chunk indices of a band, in C order of the other axes.
-    pub(crate) fn chunks(&self, band: &Band) -> Vec<Vec<u64>> {
-        let (shape, chunk) = (self.arrays[band.array].shape(), self.arrays[band.array].chunk_shape());
-        let mut indices = vec![vec![band.chunk_row]];
-        for (extent, size) in shape[1..].iter().zip(&chunk[1..]) {
-            let along = extent.div_ceil(*size);
-            indices =
-                indices.iter().flat_map(|i| (0..along).map(|c| [i.as_slice(), &[c]].concat())).collect();
-        }
-        indices
-    }
-
-    /// The chunk that holds an element: the array's name and the chunk's index.
-    pub(crate) fn locate(&self, row: u64, column: u64) -> (&str, Vec<u64>) {
-        let band = &self.bands[self.bands.partition_point(|band| band.rows.end <= row)];
-        let array = &self.arrays[band.array];
-        let mut index = vec![band.chunk_row, column / array.chunk_shape()[1]];
-        index.resize(array.shape().len(), 0);
-        (array.name(), index)
-    }
-
-    /// Copies one row out of its band's decoded chunks (in the order of [`chunks`](Self::chunks)), as staged.
-    pub(crate) fn copy_row(&self, band: &Band, chunks: &[Vec<u8>], row: u64, out: &mut [u8]) -> Result<()> {
-        let array = &self.arrays[band.array];
-        let (chunk, size) = (trailing(array.chunk_shape()), array.dtype().size());
-        let [columns, depth] = self.row;
-        let [across, deep] = [columns.div_ceil(chunk[0]), depth.div_ceil(chunk[1])];
-        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        // Errors tell where the row is stored.
-        let row = self.row(row);
-        let first = to_usize((row - band.first) * chunk[0] * chunk[1]) * size;
-        let staged = |elements| to_usize(self.narrow.staged.bytes(elements));
-        for (i, bytes) in chunks.iter().enumerate() {
-            let [ci, di] = [i as u64 / deep, i as u64 % deep];
-            let (c0, c1) = (ci * chunk[0], columns.min((ci + 1) * chunk[0]));
-            let (d0, d1) = (di * chunk[1], depth.min((di + 1) * chunk[1]));
-            // Runs that are contiguous on both sides: whole rows of the chunk, unless the third axis is cut or padded.
-            let (runs, run) = if chunk[1] == depth { (1, (c1 - c0) * depth) } else { (c1 - c0, d1 - d0) };
-            for r in 0..runs {
-                let from = first + to_usize(r * chunk[1]) * size;
-                let to = staged((c0 + r) * depth + d0);
-                let source = &bytes[from..from + to_usize(run) * size];
-                let target = &mut out[to..to + staged(run)];
-                self.narrow.convert(&**array, [row, c0 + r], source, target).map_err(|why| {
-                    let mut index = vec![band.chunk_row, ci, di];
-                    index.truncate(array.shape().len());
-                    Error::chunk(array.name(), &index, why)
-                })?;
-            }
-        }
-        debug_assert_eq!(chunks.len() as u64, across * deep, "a band should have all of its chunks");
-        Ok(())
-    }
 }
 
-/// The second and third extents; 1 for a third that is not there.
-fn trailing(shape: &[u64]) -> [u64; 2] {
-    [shape.get(1).copied().unwrap_or(1), shape.get(2).copied().unwrap_or(1)]
+/// Whether an array has the axes of the first, and chunks.
+fn check(array: &dyn ChunkedArray, first: &dyn ChunkedArray) -> Result<()> {
+    let (shape, chunk) = (array.shape(), array.chunk_shape());
+    let rest = |shape: &[u64]| shape.get(1..).map(<[u64]>::to_vec);
+    let fits = (1..=AXES).contains(&shape.len()) && chunk.len() == shape.len();
+    if !fits || rest(shape) != rest(first.shape()) {
+        let expected = format!("1 to {AXES} axes, rows of {:?} as in {}", rest(first.shape()), first.name());
+        return Err(Error::shape(OP, expected, format_args!("{shape:?} in {}", array.name())));
+    }
+    if chunk.contains(&0) {
+        let got = format_args!("{chunk:?} in {}", array.name());
+        return Err(Error::shape(OP, "chunks of at least one element", got));
+    }
+    Ok(())
+}
+
+/// The boxes along every axis.
+fn boxes(given: &[Along], axes: usize, extents: [u64; AXES]) -> Result<[Along; AXES]> {
+    let refuse = |why: String| Err(Error::argument(OP, "boxes", why));
+    if given.len() > axes {
+        return refuse(format!("of {} axes, and the arrays have {axes}", given.len()));
+    }
+    let along: [Along; AXES] = std::array::from_fn(|axis| {
+        given.get(axis).copied().unwrap_or_else(|| Along::each(extents[axis].max(1)))
+    });
+    let mut elements = 1u64;
+    for (axis, (along, extent)) in along.iter().zip(extents).enumerate() {
+        if along.size == 0 {
+            return refuse(format!("have no elements along axis {axis}"));
+        }
+        let [before, after] = along.halo;
+        // What is wrapped is gone through.
+        let most = along.most(extent);
+        match elements
+            .checked_mul(most.max(1))
+            .filter(|_| before.checked_add(after).is_some() && most < 1 << 62)
+        {
+            Some(all) => elements = all,
+            None => return refuse(format!("of {along:?} along axis {axis} have 2^64 elements")),
+        }
+    }
+    Ok(along)
+}
+
+/// Bytes of a decoded chunk, and of what keeps track of it.
+pub(super) fn chunk_bytes(array: &dyn ChunkedArray) -> u64 {
+    let size = array.dtype().size() as u64;
+    let bytes = array.chunk_shape().iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent));
+    bytes.saturating_add(TRACKING)
+}
+
+/// An extent for each axis; 1 for those that are not there.
+pub(super) fn padded(shape: &[u64]) -> [u64; AXES] {
+    std::array::from_fn(|axis| shape.get(axis).copied().unwrap_or(1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        store::MemoryArray,
-        stream::{Negative, Staged},
-    };
+    use crate::{StoredType, store::MemoryArray, stream::AsStored};
 
-    fn plan(rows_and_chunks: &[(u64, u64)], block_rows: u64) -> RowPlan {
+    fn plan(rows_and_chunks: &[(u64, u64)], block_rows: u64) -> Plan {
         let array = |&(rows, chunk): &(u64, u64)| -> Arc<dyn ChunkedArray> {
             let values = vec![0i8; usize::try_from(5 * rows).unwrap()];
             Arc::new(MemoryArray::new("array", &values, &[rows, 5], &[chunk, 2]).unwrap())
         };
-        let narrow =
-            Narrow { staged: Staged::I8, negative: Negative::Missing, max: 2.0, nan_is_missing: false };
         let rows = rows_and_chunks.iter().map(|(rows, _)| rows).sum();
         let arrays = rows_and_chunks.iter().map(array).collect();
-        RowPlan::new(arrays, Arc::new(Rows::all(rows)), narrow, block_rows).unwrap()
+        Plan::of_rows(
+            arrays,
+            Arc::new(Selection::all(rows)),
+            None,
+            Arc::new(AsStored(StoredType::I8)),
+            block_rows,
+        )
+        .unwrap()
     }
 
     /// The least that a pass takes is that of the block with the most bands, whatever chunks and blocks are.
@@ -315,24 +427,23 @@ mod tests {
             for block_rows in [1, 2, 8, 16, 64, 256] {
                 let plan = plan(list, block_rows);
                 let need = |start: u64| -> u64 {
-                    let bands = plan.needed(&(start..plan.rows().min(start + block_rows)));
+                    let bands = plan.bands_of(&(start..plan.rows().min(start + block_rows)));
                     plan.bands()[bands].iter().map(|band| band.bytes).sum()
                 };
                 let blocks = (0..plan.rows()).step_by(usize::try_from(block_rows).unwrap());
                 let most = blocks.map(need).max().unwrap();
-                let bands = size_of_val(plan.bands()) as u64;
-                assert_eq!(plan.largest_need(), most + bands, "{list:?} {block_rows}");
+                assert_eq!(plan.largest_need(), most + plan.lists, "{list:?} {block_rows}");
             }
         }
     }
 
-    /// Of 2 x 5 samples in chunks of 2, three a band.
+    /// Of 5 columns in chunks of 2, three a band.
     #[test]
     fn memory_is_shared_by_decoders_and_chunks() {
         let mut plan = plan(&[(100, 10)], 10);
         let least = plan.largest_need();
         assert_eq!(plan.ahead(4), 10 * plan.bands()[0].bytes);
-        let decoders = |plan: &RowPlan, threads, rows, bytes| {
+        let decoders = |plan: &Plan, threads, rows, bytes| {
             let at_once = plan.at_once(threads, rows, bytes);
             (at_once.decoders, at_once.bytes)
         };
@@ -342,7 +453,8 @@ mod tests {
         assert_eq!(plan.ahead(4), 10 * plan.bands()[0].bytes + 3000);
         for (more, most) in [(0, 1), (1999, 1), (2000, 2), (5999, 3), (6000, 4), (1 << 20, 4)] {
             let bytes = least + 1000 + more;
-            assert_eq!(decoders(&plan, 4, 10, bytes), (most, bytes - 1000 * most as u64), "{more}");
+            let left = bytes - 1000 * most as u64 - plan.lists;
+            assert_eq!(decoders(&plan, 4, 10, bytes), (most, left), "{more}");
         }
         // Where there is memory for all, all decode.
         for scratch in [1, 1000, 1 << 20] {

@@ -1,9 +1,8 @@
 //! Fetching and decoding ahead, both bounded in bytes.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     fmt,
-    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
     time::Instant,
@@ -11,29 +10,30 @@ use std::{
 
 use rayon::ThreadPool;
 
-use super::{Band, Digests, RowPlan, StreamStats, digest::digest, plan::AtOnce};
+use super::{Digests, Plan, StreamStats, digest::digest, plan::AtOnce, schedule::Schedule};
 use crate::{Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result};
 
-/// A band and its chunks.
-pub(super) type DecodedBand<'a> = (&'a Band, &'a [Vec<u8>]);
+/// Number of a chunk, and the chunk with its digest.
+type Decoded = (usize, Result<(DecodedChunk, u64)>);
 
-/// Number of a band, of a chunk in it, and the chunk with its digest.
-type Decoded = (usize, usize, Result<(DecodedChunk, u64)>);
-
-/// Decodes the chunks of a plan's bands in order on a pool, and keeps them until their rows were used.
+/// Decodes the chunks of a schedule in order on a pool, and keeps them until the last box that needs them was used.
 #[derive(Debug)]
 pub(super) struct Prefetch<'a> {
-    plan: &'a RowPlan,
+    plan: &'a Plan,
+    schedule: Schedule,
     pool: Arc<ThreadPool>,
-    /// Most bytes of decoded chunks, unless one block needs more.
+    /// Most bytes of decoded chunks, unless one box needs more.
     bytes: u64,
     stages: Arc<Stages>,
     /// Whether chunks are fetched on threads that do nothing else.
     ahead: bool,
     held: u64,
-    /// The first band that is held, and those from it on that were started.
-    first: usize,
-    bands: VecDeque<Slot>,
+    /// The first load that was not started.
+    next: usize,
+    /// Chunks that were started and are held.
+    slots: HashMap<usize, Slot>,
+    /// How many of them have not come.
+    coming: usize,
     /// Of the chunks that came, where that is asked for.
     pub(super) digests: Option<Digests>,
     /// Set when the pass ends early, so that what is queued is not decoded.
@@ -45,16 +45,21 @@ pub(super) struct Prefetch<'a> {
 
 #[derive(Debug)]
 struct Slot {
-    chunks: Vec<Vec<u8>>,
-    missing: usize,
+    /// None while it is on its way.
+    chunk: Option<Result<Vec<u8>>>,
+    array: usize,
+    bytes: u64,
+    /// The last box that it is held for.
+    last: u64,
+    /// Whether it was read before.
+    again: bool,
 }
 
 /// One chunk on its way.
 struct Job {
     array: Arc<dyn ChunkedArray>,
     index: Vec<u64>,
-    /// Number of its band, and its own in the band.
-    place: (usize, usize),
+    number: usize,
     digested: bool,
     /// Either means that nobody waits for it.
     stops: [Cancel; 2],
@@ -75,8 +80,7 @@ impl Job {
         }
         self.unwinding(|| {
             let chunk = self.array.decode(&self.index, fetched)?;
-            let place = (self.place.0 as u64) << 32 | self.place.1 as u64;
-            let digest = if self.digested { digest(place, &chunk.bytes) } else { 0 };
+            let digest = if self.digested { digest(self.number as u64, &chunk.bytes) } else { 0 };
             Ok((chunk, digest))
         })
     }
@@ -89,7 +93,7 @@ impl Job {
 
     fn send(self, result: Result<(DecodedChunk, u64)>) {
         // If the consumer is gone, nobody minds.
-        let _ = self.sender.send((self.place.0, self.place.1, result));
+        let _ = self.sender.send((self.number, result));
     }
 }
 
@@ -212,26 +216,22 @@ impl fmt::Debug for Stages {
 }
 
 impl<'a> Prefetch<'a> {
-    /// Of a pass in blocks of so many rows.
-    pub(super) fn new(
-        plan: &'a RowPlan,
-        pool: Arc<ThreadPool>,
-        rows: u64,
-        bytes: u64,
-        cancel: Cancel,
-    ) -> Self {
+    /// Of a pass in boxes of so many rows.
+    pub(super) fn new(plan: &'a Plan, pool: Arc<ThreadPool>, rows: u64, bytes: u64, cancel: Cancel) -> Self {
         let (sender, receiver) = mpsc::channel();
         let at_once = plan.at_once(pool.current_num_threads(), rows, bytes);
         let (stages, ahead) = Stages::new(&at_once, &pool);
         Self {
             plan,
+            schedule: Schedule::new(plan, rows, at_once.bytes),
             bytes: at_once.bytes,
             stages,
             ahead,
             pool,
             held: 0,
-            first: 0,
-            bands: VecDeque::new(),
+            next: 0,
+            slots: HashMap::new(),
+            coming: 0,
             digests: None,
             stop: Cancel::default(),
             cancel,
@@ -240,68 +240,92 @@ impl<'a> Prefetch<'a> {
         }
     }
 
-    /// Waits for the bands of these rows: each with its chunks.
-    pub(super) fn bands(
-        &mut self,
-        rows: &Range<u64>,
-        stats: &mut StreamStats,
-    ) -> Result<Vec<DecodedBand<'_>>> {
-        let needed = self.plan.needed(rows);
-        self.start(needed.end);
+    pub(super) fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Waits for the chunks of a box.
+    pub(super) fn wait(&mut self, number: u64, chunks: &[usize], stats: &mut StreamStats) -> Result<()> {
+        self.start(number);
         stats.peak_chunk_bytes = stats.peak_chunk_bytes.max(self.held);
-        while self.bands.range(..needed.end - self.first).any(|slot| slot.missing > 0) {
-            self.cancel.check()?;
-            let (band, chunk, result) = self.receiver.recv().expect("this end holds a sender too");
-            let slot = &mut self.bands[band - self.first];
-            slot.missing -= 1;
-            let (decoded, digest) = result?;
-            if let Some(digests) = &mut self.digests {
-                digests.add(self.plan.bands()[band].array, digest);
+        for chunk in chunks {
+            while self.slots[chunk].chunk.is_none() {
+                self.cancel.check()?;
+                let (number, result) = self.receiver.recv().expect("this end holds a sender too");
+                self.take(number, result, stats);
+            }
+            // What is wrong with a chunk is told when that is needed, so that errors come in order.
+            if let Some(Err(_)) = self.slots[chunk].chunk
+                && let Some(Slot { chunk: Some(Err(error)), bytes, .. }) = self.slots.remove(chunk)
+            {
+                self.held -= bytes;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a chunk that came.
+    fn take(&mut self, number: usize, result: Result<(DecodedChunk, u64)>, stats: &mut StreamStats) {
+        self.coming -= 1;
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        slot.chunk = Some(result.map(|(decoded, digest)| {
+            if let Some(digests) = self.digests.as_mut().filter(|_| !slot.again) {
+                digests.add(slot.array, digest);
             }
             stats.read += decoded.read;
             stats.decode += decoded.decode;
             stats.stored_bytes += decoded.stored;
             stats.decoded_bytes += decoded.bytes.len() as u64;
             stats.chunks += 1;
-            slot.chunks[chunk] = decoded.bytes;
-        }
-        let slots = self.bands.range(needed.start - self.first..needed.end - self.first);
-        Ok(self.plan.bands()[needed].iter().zip(slots.map(|slot| slot.chunks.as_slice())).collect())
+            decoded.bytes
+        }));
     }
 
-    /// Starts the bands up to `needed`, and further ones while there is room.
-    fn start(&mut self, needed: usize) {
-        let plan = self.plan;
-        while let Some(band) = plan.bands().get(self.first + self.bands.len()) {
-            let number = self.first + self.bands.len();
-            if number >= needed && self.held.saturating_add(band.bytes) > self.bytes {
+    /// A chunk that was waited for.
+    pub(super) fn chunk(&self, number: usize) -> &[u8] {
+        self.slots.get(&number).and_then(|slot| slot.chunk.as_ref()?.as_deref().ok()).unwrap_or_default()
+    }
+
+    /// Starts the loads of all boxes up to this one, and further ones while there is room.
+    fn start(&mut self, number: u64) {
+        while let Some(load) = self.schedule.loads.get(self.next) {
+            // It may be there still, where there was room to start this one early.
+            if let Some(slot) = self.slots.get_mut(&load.chunk) {
+                slot.last = slot.last.max(load.last);
+                self.next += 1;
+                continue;
+            }
+            let bytes = self.plan.bytes_of(load.chunk);
+            if load.first > number && self.held.saturating_add(bytes) > self.bytes {
                 break;
             }
-            self.held += band.bytes;
-            let chunks = plan.chunks(band);
-            self.bands.push_back(Slot { chunks: vec![Vec::new(); chunks.len()], missing: chunks.len() });
-            for (i, index) in chunks.into_iter().enumerate() {
-                let job = Job {
-                    array: Arc::clone(plan.array(band.array)),
-                    index,
-                    place: (number, i),
-                    digested: self.digests.is_some(),
-                    stops: [self.stop.clone(), self.cancel.clone()],
-                    sender: self.sender.clone(),
-                };
-                self.stages.start(&self.pool, job, self.ahead);
-            }
+            self.held += bytes;
+            self.coming += 1;
+            self.next += 1;
+            let (array, index) = self.plan.chunk(load.chunk);
+            let slot = Slot { chunk: None, array, bytes, last: load.last, again: load.again };
+            self.slots.insert(load.chunk, slot);
+            let job = Job {
+                array: Arc::clone(self.plan.array(array)),
+                index,
+                number: load.chunk,
+                digested: self.digests.is_some(),
+                stops: [self.stop.clone(), self.cancel.clone()],
+                sender: self.sender.clone(),
+            };
+            self.stages.start(&self.pool, job, self.ahead);
         }
     }
 
-    /// Frees the bands that end at or before `row`.
-    pub(super) fn release(&mut self, row: u64) {
-        while self.plan.bands().get(self.first).is_some_and(|band| band.rows.end <= row)
-            && !self.bands.is_empty()
-        {
-            self.bands.pop_front();
-            self.held -= self.plan.bands()[self.first].bytes;
-            self.first += 1;
+    /// Frees those of a box's chunks that no later one needs, or that are read again for it.
+    pub(super) fn release(&mut self, number: u64, chunks: &[usize]) {
+        for chunk in chunks {
+            if self.slots.get(chunk).is_some_and(|slot| slot.last <= number)
+                && let Some(slot) = self.slots.remove(chunk)
+            {
+                self.held -= slot.bytes;
+            }
         }
     }
 }
@@ -312,11 +336,10 @@ impl Drop for Prefetch<'_> {
         self.stop.cancel();
         self.stages.close();
         // Chunks in flight hold memory until they end; a second bounds the wait for one that hangs.
-        while self.bands.iter().any(|slot| slot.missing > 0) && started.elapsed().as_secs() < 1 {
-            let Ok((band, _, _)) = self.receiver.recv_timeout(std::time::Duration::from_millis(100)) else {
-                continue;
-            };
-            self.bands[band - self.first].missing -= 1;
+        while self.coming > 0 && started.elapsed().as_secs() < 1 {
+            if self.receiver.recv_timeout(std::time::Duration::from_millis(100)).is_ok() {
+                self.coming -= 1;
+            }
         }
     }
 }
@@ -329,7 +352,7 @@ mod tests {
     use crate::{
         Device, StoredType,
         store::{MemoryArray, StoredBytes},
-        stream::{Blocks, Narrow, Negative, Rows, Staged},
+        stream::{AsStored, Blocks, Selection},
     };
 
     const FETCHED: usize = 1000;
@@ -412,18 +435,23 @@ mod tests {
         }
     }
 
-    fn plan(array: &Arc<Late>) -> RowPlan {
-        let narrow =
-            Narrow { staged: Staged::I8, negative: Negative::Missing, max: 2.0, nan_is_missing: false };
+    fn plan(array: &Arc<Late>) -> Plan {
         let array = Arc::clone(array) as Arc<dyn ChunkedArray>;
-        RowPlan::new(vec![array], Arc::new(Rows::all(160)), narrow, 16).unwrap()
+        Plan::of_rows(
+            vec![array],
+            Arc::new(Selection::all(160)),
+            None,
+            Arc::new(AsStored(StoredType::I8)),
+            16,
+        )
+        .unwrap()
     }
 
-    fn read(plan: &RowPlan, device: &Device, bytes: u64) -> Result<Vec<u8>> {
+    fn read(plan: &Plan, device: &Device, bytes: u64) -> Result<Vec<u8>> {
         let mut blocks = Blocks::new(plan, device, 16, bytes, &Cancel::default())?;
-        let (mut slot, mut all) = (vec![0; 16 * 8], Vec::new());
-        while blocks.next(&mut slot)?.is_some() {
-            all.extend_from_slice(&slot);
+        let mut all = Vec::new();
+        while let Some(mut block) = blocks.next()? {
+            all.extend_from_slice(block.bytes());
         }
         Ok(all)
     }
@@ -467,11 +495,10 @@ mod tests {
                 let array = Arc::new(array);
                 let plan = plan(&array);
                 let mut blocks = Blocks::new(&plan, &device, 16, 1 << 20, &Cancel::default()).unwrap();
-                let mut slot = vec![0; 16 * 8];
                 for _ in 0..5 {
-                    blocks.next(&mut slot).unwrap().unwrap();
+                    blocks.next().unwrap().unwrap();
                 }
-                let Err(Error::Chunk { index, why, .. }) = blocks.next(&mut slot) else { panic!("read it") };
+                let Err(Error::Chunk { index, why, .. }) = blocks.next() else { panic!("read it") };
                 assert!(index[0] >= 20 && index[0] < 24, "{index:?}");
                 assert_eq!(&*why, if panics { "decoding panicked" } else { "gone" });
                 let started = Instant::now();
@@ -488,7 +515,7 @@ mod tests {
         let array = Arc::new(Late::new(4));
         let plan = plan(&array);
         let mut blocks = Blocks::new(&plan, &device, 16, 1 << 20, &Cancel::default()).unwrap();
-        blocks.next(&mut [0; 16 * 8]).unwrap();
+        blocks.next().unwrap();
         let stages = Arc::downgrade(&blocks.prefetch.stages);
         drop(blocks);
         let started = Instant::now();

@@ -4,7 +4,6 @@
 
 mod bits;
 mod data;
-mod dosage;
 mod grm;
 mod launch;
 #[cfg(feature = "wgpu")]
@@ -13,9 +12,8 @@ mod lent;
 mod lent_cuda;
 mod matmul;
 mod names;
-mod pack_genotypes;
 mod packed;
-mod packed_case;
+pub(crate) mod packed_case;
 mod packed_gram;
 mod packed_known;
 mod packed_matrix;
@@ -24,6 +22,7 @@ mod project;
 mod qr;
 mod random;
 mod randomized_svd;
+mod recode;
 mod reduce;
 mod residency;
 mod spectrum;

@@ -25,7 +25,7 @@ pub(super) fn codes(seed: u32, rows: u64, entries: u64, missing: bool) -> Vec<u8
     values::<u8>(seed, rows * entries).iter().map(|&byte| code(byte)).collect()
 }
 
-pub(super) fn packed_words(codes: &[u8], entries: u64) -> Vec<u32> {
+pub(crate) fn packed_words(codes: &[u8], entries: u64) -> Vec<u32> {
     let words = row_words(entries) as usize;
     let pack = |row: &[u8]| {
         let mut packed = vec![0u32; words];

@@ -328,6 +328,11 @@ fn refused_rows(device: &Device) {
     let error = matrix.push(&Tensor::from_slice(device, &entries, &[3, 5]).unwrap()).unwrap_err();
     let expected = "PackedMatrix::push: `entries`: 2 of the 5 values of row 1 are not 0, 1 or 2";
     assert_eq!(error.to_string(), expected);
+    // The one value of two bits that is none.
+    entries = [1; 15];
+    entries[12] = 3;
+    let error = matrix.push(&Tensor::from_slice(device, &entries, &[3, 5]).unwrap()).unwrap_err();
+    assert!(error.to_string().ends_with("1 of the 5 values of row 2 are not 0, 1 or 2"), "{error}");
     assert_eq!((matrix.shape(), matrix.words()), ([4, 5], before));
 }
 

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     kernel::KernelDef,
-    kernels::{KERNELS, dosage::DOSAGE},
+    kernels::{KERNELS, planes::SPLIT_PLANES},
 };
 
 /// The version of the newest compiler that the record is of.
@@ -250,11 +250,14 @@ fn logs_are_read() {
 #[test]
 fn images_are_of_the_kind_asked_for() {
     let Some(nvrtc) = nvrtc() else { return };
-    let dosage = &DOSAGE.def;
-    let compile = |arch| nvrtc.compile("dosage.cu", dosage.cuda, HEADERS, arch).unwrap().image;
+    let split = &SPLIT_PLANES.def;
+    let compile = |arch| nvrtc.compile("split_planes.cu", split.cuda, HEADERS, arch).unwrap().image;
     assert!(compile("sm_80").starts_with(b"\x7fELF"));
     let ptx = String::from_utf8(compile("compute_80")).unwrap();
-    assert!(ptx.ends_with('\0') && ptx.contains(".target sm_80") && ptx.contains(".entry dosage("), "{ptx}");
+    assert!(
+        ptx.ends_with('\0') && ptx.contains(".target sm_80") && ptx.contains(".entry split_planes("),
+        "{ptx}"
+    );
 }
 
 /// PTX is no program yet: nothing looks for what it lacks before a driver does.

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::{
         driver::cuda::{gate, source::threads},
-        kernels::{KERNELS, dosage::DOSAGE},
+        kernels::{KERNELS, planes::SPLIT_PLANES},
     };
 
     /// A folder of a test's own.
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn images_are_kept() {
         let Some(nvrtc) = gate::nvrtc() else { return };
-        let kernel = &DOSAGE.def;
+        let kernel = &SPLIT_PLANES.def;
         let cache = folder("kept");
         let images = images((9, 0), &cache, &folder("none"));
         let first = images.image_by(Ok(nvrtc), kernel, SPEC).unwrap();
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn without_a_compiler_what_is_shipped_is_used() {
-        let kernel = &DOSAGE.def;
+        let kernel = &SPLIT_PLANES.def;
         let shipped = folder("shipped");
         let images = |capability| images(capability, &folder("none"), &shipped);
         let no_compiler = || Err("no NVRTC is here".to_owned());

@@ -65,12 +65,15 @@ mod tests {
 
     #[test]
     fn constants_are_rewritten_once_each() {
-        let dosage = &crate::kernels::dosage::DOSAGE.def;
-        let rewritten = source(dosage, &[("WG", 64)]).unwrap();
+        let split = &crate::kernels::planes::SPLIT_PLANES.def;
+        let rewritten = source(split, &[("WG", 64)]).unwrap();
         assert!(rewritten.contains("\nconstexpr u32 WG = 64;\n"), "{rewritten}");
-        assert_eq!(rewritten.lines().count(), dosage.cuda.lines().count());
-        let Err(Error::Compile { kernel, backend, log }) = source(dosage, &[("W", 64)]) else { panic!() };
-        assert_eq!((kernel, backend, &*log), ("dosage", "cuda", "constant `W` is not declared exactly once"));
+        assert_eq!(rewritten.lines().count(), split.cuda.lines().count());
+        let Err(Error::Compile { kernel, backend, log }) = source(split, &[("W", 64)]) else { panic!() };
+        assert_eq!(
+            (kernel, backend, &*log),
+            ("split_planes", "cuda", "constant `W` is not declared exactly once")
+        );
     }
 
     #[test]

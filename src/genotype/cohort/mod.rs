@@ -296,7 +296,7 @@ impl Cohort {
         let read = self.reader.read(pass, bytes, self.digests.is_some(), &mut |panel, stats| {
             if let Some(row) = stats.iter().zip(self.stats_of(&panel)).position(|(now, first)| *now != first)
             {
-                return Err(changed(plan.locate(panel.rows.start + row as u64, 0).0));
+                return Err(changed(plan.array_of(panel.rows.start + row as u64).name()));
             }
             f(&panel)
         })?;

@@ -315,7 +315,7 @@ impl Rows<'_, '_> {
             for (i, scale) in scales.iter().enumerate().take(y.rows()).filter(|(_, scale)| scale.is_used()) {
                 let loadings: Vec<f64> = y.row(i).iter().zip(&self.inverse).map(|(y, i)| y * i).collect();
                 (self.sink)(VariantLoadings {
-                    variant: self.genotypes.rows().row(rows.start + i as u64),
+                    variant: self.genotypes.rows().place(rows.start + i as u64),
                     frequency: scale.mean / self.ploidy as f64,
                     shift: scale.shift,
                     scale: 1.0 / scale.scale,

@@ -283,7 +283,7 @@ fn bad_input_is_named() {
         fails(&memory(&good[..60], &[60, 1], &[20, 1]), &options, "do not vary");
         let mut three = good.clone();
         three[30 * 12 + 7] = 3;
-        fails(&memory(&three, &[60, 12], &[20, 5]), &options, "chunk [1, 1]: row 30: value 3");
+        fails(&memory(&three, &[60, 12], &[20, 5]), &options, "chunk [1, 1]: variant 30, sample 7: value 3");
         let mut filter = VariantFilter { min_maf: 0.6, ..VariantFilter::default() };
         fails(&genotypes, &GrmOptions { filter, ..options }, "min_maf");
         filter = VariantFilter { max_missing: -0.1, ..VariantFilter::default() };

@@ -1,14 +1,14 @@
-//! Genotypes packed on the host while they are copied, against those that the device packs.
+//! Genotypes packed on the host while they are copied, whatever the chunks, against what the definition says.
 
 use std::sync::Arc;
 
 use super::*;
 use crate::{
-    ChunkedArray, Run, Status,
+    ChunkedArray, Error, Run, Status,
     genotype::{GenotypeKind, Scaler, VariantFilter, counts::CallCounts, scaler::ScaleRule},
-    kernels::pack_genotypes::Coding,
     random::philox,
     store::{MemoryArray, Storable},
+    suite::packed_case::packed_words,
 };
 
 /// Any of these values.
@@ -43,8 +43,23 @@ fn packed(genotypes: &Genotypes, device: &Device) -> Result<Packed> {
     Ok((reader.form, words, factors, counts.digest()))
 }
 
-/// Chunks of samples that the host cannot pack, unless all samples are one.
-const RAW: u64 = 1;
+/// The words of the codes of all calls.
+fn words(kind: GenotypeKind, values: &[i8], samples: u64) -> Vec<u32> {
+    let alternate = |allele: i8| u8::from(allele > 0);
+    let code = |call: &[i8]| match (kind, call) {
+        (GenotypeKind::Dosages, &[dosage @ 0..=127]) => dosage.cast_unsigned(),
+        (GenotypeKind::Calls { .. }, &[allele @ 0..=127]) => alternate(allele),
+        (_, &[a @ 0..=127, b @ 0..=127]) => alternate(a) + alternate(b),
+        (_, &[a @ 0..=127, -2] | &[-2, a @ 0..=127]) => 2 * alternate(a),
+        _ => 3,
+    };
+    let codes: Vec<u8> = values.chunks(alleles(kind)).map(code).collect();
+    packed_words(&codes, samples)
+}
+
+fn alleles(kind: GenotypeKind) -> usize {
+    if let GenotypeKind::Calls { ploidy } = kind { usize::try_from(ploidy).unwrap() } else { 1 }
+}
 
 fn shapes(kind: GenotypeKind, rows: u64, samples: u64, chunk: [u64; 2]) -> [Vec<u64>; 2] {
     let mut shapes = [vec![rows, samples], chunk.to_vec()];
@@ -55,7 +70,7 @@ fn shapes(kind: GenotypeKind, rows: u64, samples: u64, chunk: [u64; 2]) -> [Vec<
 }
 
 #[test]
-fn either_route_gives_the_same() {
+fn any_chunks_give_the_same() {
     let rows = 23;
     let kinds: [(GenotypeKind, &[i8]); 3] = [
         (GenotypeKind::Calls { ploidy: 1 }, &[0, 1, 0, 5, -1, -2]),
@@ -65,19 +80,17 @@ fn either_route_gives_the_same() {
     for device in ["cpu", "wgpu", "cuda"].into_iter().filter_map(|name| Device::open(name).ok()) {
         for (kind, kinds) in kinds {
             for samples in [2u64, 3, 4, 5, 15, 16, 17, 63, 64, 65, 130, 257] {
-                let alleles = if let GenotypeKind::Calls { ploidy } = kind { ploidy } else { 1 };
-                let values = values(kinds, rows * samples * alleles);
-                let [shape, raw] = shapes(kind, rows, samples, [7, RAW]);
-                let expected = packed(&genotypes(&[(&values, &shape, &raw)]), &device).unwrap();
-                assert_ne!(expected.0, Form::Packed(Coding::Codes), "{kind:?} {samples}");
+                let values = values(kinds, rows * samples * alleles(kind) as u64);
+                let [shape, whole] = shapes(kind, rows, samples, [7, samples]);
+                let expected = packed(&genotypes(&[(&values, &shape, &whole)]), &device).unwrap();
+                assert!(expected.1 == words(kind, &values, samples), "{kind:?} {samples}");
                 let wide: Vec<i32> = values.iter().map(|&value| value.into()).collect();
-                for chunk in [4, 8, 60, 64, samples, samples + 3] {
+                for chunk in [1, 3, 4, 6, 8, 60, 64, samples + 3] {
                     let [shape, chunks] = shapes(kind, rows, samples, [5, chunk]);
                     for genotypes in
                         [genotypes(&[(&values, &shape, &chunks)]), genotypes(&[(&wide, &shape, &chunks)])]
                     {
                         let actual = packed(&genotypes, &device).unwrap();
-                        assert_eq!(actual.0, Form::Packed(Coding::Codes));
                         let what = format!("{} {kind:?} {samples} in {chunk}", device.info().name);
                         assert_eq!(actual.1, expected.1, "codes: {what}");
                         assert_eq!((&actual.2, actual.3), (&expected.2, expected.3), "counts: {what}");
@@ -88,39 +101,46 @@ fn either_route_gives_the_same() {
     }
 }
 
-/// One array of which the host cannot pack the chunks leaves all to the device.
+/// Arrays of other chunks each, some of which cut what shares a byte.
 #[test]
-fn appended_arrays_take_one_route() {
+fn appended_arrays_of_any_chunks() {
     let device = Device::cpu();
     let values = values(&[0, 1, -1, 2], 2 * 20 * 9);
     let halves = [&values[..180], &values[180..]];
     let whole = packed(&genotypes(&[(&values, &[40, 9], &[6, 9])]), &device).unwrap();
-    for (chunk, coding) in [(8, Coding::Codes), (6, Coding::Dosages)] {
+    for chunk in [8, 6, 1] {
         let parts = [(halves[0], &[20, 9][..], &[3, 4][..]), (halves[1], &[20, 9], &[20, chunk])];
-        let actual = packed(&genotypes(&parts), &device).unwrap();
-        assert_eq!(actual.0, Form::Packed(coding));
-        assert_eq!((&actual.1, &actual.2, actual.3), (&whole.1, &whole.2, whole.3));
+        assert!(packed(&genotypes(&parts), &device).unwrap() == whole);
     }
 }
 
 /// Calls whose alleles lie in two chunks, or beside padding.
 #[test]
-fn cut_calls_are_left_to_the_device() {
+fn cut_calls_are_put_together() {
     let device = Device::cpu();
     let values = values(&[0, 1, -1, -2], 10 * 8 * 2);
     let of = |chunk: &[u64]| packed(&genotypes(&[(&values, &[10, 8, 2], chunk)]), &device).unwrap();
     let expected = of(&[10, 8, 2]);
-    assert_eq!(expected.0, Form::Packed(Coding::Codes));
-    for deep in [1, 3] {
-        let actual = of(&[4, 4, deep]);
-        assert_eq!(actual.0, Form::Packed(Coding::Diploid));
-        assert_eq!((&actual.1, &actual.2, actual.3), (&expected.1, &expected.2, expected.3));
+    for chunk in [[4, 4, 1], [4, 4, 3], [3, 3, 1], [10, 8, 1]] {
+        assert!(of(&chunk) == expected, "{chunk:?}");
     }
 }
 
-/// The first bad value by variant and sample, and in the same words.
+/// Rows longer than what is put together at a time.
 #[test]
-fn either_route_names_the_first_bad_value() {
+fn long_rows_of_cut_calls() {
+    let samples = 20_001;
+    let values = values(&[0, 1, -1, -2], 3 * samples * 2);
+    let of = |chunk: [u64; 3]| packed(&genotypes(&[(&values, &[3, samples, 2], &chunk)]), &Device::cpu());
+    let expected = of([3, samples, 2]).unwrap();
+    for chunk in [[2, 3001, 1], [1, 10_001, 2], [3, samples, 1]] {
+        assert!(of(chunk).unwrap() == expected, "{chunk:?}");
+    }
+}
+
+/// The first bad value by variant and sample, and in the same words, whether runs are packed alone or rows put together.
+#[test]
+fn the_first_bad_value_is_named() {
     let device = Device::cpu();
     let (rows, samples) = (900u64, 21u64);
     for ploidy in [1, 2] {
@@ -146,8 +166,8 @@ fn either_route_names_the_first_bad_value() {
     values[417 * 21 + 13] = 3;
     values[420 * 21 + 1] = 4;
     for (width, place) in [
-        (7, "chunk [4, 1]: row 417: value 3 at element 6 is outside -2 to 2"),
-        (8, "chunk [4, 1]: row 417: value 3 at element 5 is outside -2 to 2"),
+        (7, "chunk [4, 1]: variant 417, sample 13: value 3 is above 2"),
+        (8, "chunk [4, 1]: variant 417, sample 13: value 3 is above 2"),
     ] {
         let error = packed(&genotypes(&[(&values, &[rows, samples], &[100, width])]), &device).unwrap_err();
         assert!(error.to_string().contains(place), "`{place}` is not in: {error}");

@@ -208,7 +208,7 @@ fn bad_input_is_named() {
         values[at] = value;
         memory(&values, &[60, 12], &[20, 5])
     };
-    fails(&with(30 * 12 + 7, 3), &options(1), &run, "chunk [1, 1]: row 30: value 3");
+    fails(&with(30 * 12 + 7, 3), &options(1), &run, "chunk [1, 1]: variant 30, sample 7: value 3");
     let infinite: Vec<f32> =
         good.iter().map(|&x| if x == 2 { f32::INFINITY } else { f32::from(x) }).collect();
     fails(&memory(&infinite, &[60, 12], &[20, 12]), &options(1), &run, "not a finite");

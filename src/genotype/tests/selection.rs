@@ -1,4 +1,4 @@
-//! Selected rows give what a store of nothing but them gives, and no chunk of other rows is read.
+//! Selected rows and samples give what a store of nothing but them gives, and no chunk of others is read.
 
 use super::{refused::Broken, *};
 use crate::genotype::{GrmOptions, Match, MissingCalls, ProjectMethod, ReferenceLoadings, grm, project};
@@ -124,7 +124,12 @@ fn errors_name_the_row_of_the_arrays() {
         let genotypes = genotypes.clone().select(rows).unwrap();
         pca(&genotypes, &Device::cpu(), &options(1), &Run::default()).map(|pca| pca.counts.total)
     };
-    assert!(error(vec![3..9, 25..40]).unwrap_err().to_string().contains("chunk [1, 1]: row 30: value 3"));
+    assert!(
+        error(vec![3..9, 25..40])
+            .unwrap_err()
+            .to_string()
+            .contains("chunk [1, 1]: variant 30, sample 7: value 3")
+    );
     assert_eq!(error(vec![0..30, 31..60]).unwrap(), 59);
     assert!(error(vec![]).unwrap_err().to_string().contains("0 variants"));
     let mut calls = vec![0i8; 60 * 12];
@@ -133,4 +138,91 @@ fn errors_name_the_row_of_the_arrays() {
     let error = pca(&triploid, &Device::cpu(), &options(1), &Run::default()).unwrap_err().to_string();
     assert!(error.contains("chunk [2, 1, 0]: variant 40, sample 3"), "{error}");
     assert!(matches!(genotypes.select([0..1, 59..61]), Err(Error::Argument { name: "rows", .. })));
+}
+
+/// Cuts chunks of 5 samples, some of which are left out, and bytes of four codes.
+const SAMPLES_SELECTED: [std::ops::Range<u64>; 4] = [1..2, 3..9, 22..26, 31..33];
+
+/// An array of which only the selected chunks can be read, with those samples and rows selected, and one of nothing else.
+fn both_ways<T: Storable>(values: &[T], rest: &[u64], deep: u64) -> [Genotypes; 2] {
+    let of_sample = values.len() / VARIANTS / SAMPLES;
+    let chosen: Vec<T> = alone(values, values.len() / VARIANTS)
+        .chunks(of_sample)
+        .enumerate()
+        .filter(|(at, _)| SAMPLES_SELECTED.iter().any(|range| range.contains(&((at % SAMPLES) as u64))))
+        .flat_map(|(_, call)| call.to_vec())
+        .collect();
+    let samples: u64 = SAMPLES_SELECTED.iter().map(|range| range.end - range.start).sum();
+    let rows: u64 = SELECTED.iter().map(|range| range.end - range.start).sum();
+    let chunk = [&[40, 5], &vec![deep; rest.len()][..]].concat();
+    let array = MemoryArray::new("array", values, &[&[700, SAMPLES as u64], rest].concat(), &chunk).unwrap();
+    let other = |index: &[u64]| {
+        let first = 5 * index[1];
+        let none = SAMPLES_SELECTED.iter().all(|range| range.end <= first || first + 5 <= range.start);
+        none || unselected(0, 40, index[0])
+    };
+    let selected = Genotypes::new(vec![Arc::new(Broken(array, other, true))]).unwrap();
+    let selected = selected.select(SELECTED).unwrap().select_samples(SAMPLES_SELECTED).unwrap();
+    let shape = [&[rows, samples], rest].concat();
+    let alone = MemoryArray::new("array", &chosen, &shape, &shape).unwrap();
+    [selected, Genotypes::new(vec![Arc::new(alone)]).unwrap()]
+}
+
+#[test]
+fn selected_samples_are_as_if_alone() {
+    let whole = dosages(VARIANTS, SAMPLES);
+    let fractions: Vec<f32> = whole.iter().map(|&x| f32::from(x) * if x > 0 { 0.75 } else { 1.0 }).collect();
+    let haploid: Vec<i16> = whole.iter().map(|&x| x.min(1).into()).collect();
+    let calls = |ploidy: i8| -> Vec<i8> {
+        whole
+            .iter()
+            .flat_map(|&x| (0..ploidy).map(move |i| if x < 0 { -1 } else { i8::from(i < x) }))
+            .collect()
+    };
+    let all = [
+        both_ways(&whole, &[], 1),
+        both_ways(&fractions, &[], 1),
+        both_ways(&haploid, &[1], 1),
+        both_ways(&calls(2), &[2], 2),
+        both_ways(&calls(2), &[2], 1),
+        both_ways(&calls(3), &[3], 3),
+        both_ways(&calls(3), &[3], 2),
+    ];
+    for [selected, alone] in &all {
+        assert_eq!([selected.samples(), selected.variants()], [alone.samples(), alone.variants()]);
+        let [ours, expected] = [selected, alone]
+            .map(|genotypes| pca(genotypes, &Device::cpu(), &options(K), &Run::default()).unwrap());
+        assert_eq!((bits(&ours), ours.digest), (bits(&expected), expected.digest));
+        assert_eq!(ours.counts, expected.counts);
+        let options = GrmOptions { missing: MissingCalls::Pairwise, ..GrmOptions::default() };
+        let [ours, expected] = [selected, alone]
+            .map(|genotypes| grm(genotypes, &Device::cpu(), &options, &Run::default()).unwrap());
+        assert_eq!(ours.matrix.data(), expected.matrix.data());
+        if let GenotypeKind::Calls { .. } = alone.kind() {
+            let [ours, expected] = [selected, alone]
+                .map(|genotypes| call_ploidies(genotypes, &Device::cpu(), &Run::default()).unwrap());
+            assert_eq!(ours, expected);
+        }
+    }
+}
+
+#[test]
+fn samples_that_cannot_be_selected() {
+    let mut values = dosages(60, 12);
+    values[30 * 12 + 7] = 3;
+    let genotypes = memory(&values, &[60, 12], &[20, 5]);
+    let of = |samples: Vec<std::ops::Range<u64>>| {
+        let genotypes = genotypes.clone().select_samples(samples).unwrap();
+        pca(&genotypes, &Device::cpu(), &options(1), &Run::default()).map(|pca| pca.counts.total)
+    };
+    let error = of(vec![0..2, 6..12]).unwrap_err().to_string();
+    assert!(error.contains("chunk [1, 1]: variant 30, sample 7: value 3 is above 2"), "{error}");
+    assert_eq!(of(vec![0..7, 8..12]).unwrap(), 60);
+    assert!(of(vec![]).unwrap_err().to_string().contains("0 samples"));
+    let error = genotypes.select_samples([3..4, 11..13]);
+    assert!(matches!(error, Err(Error::Argument { name: "samples", .. })), "{error:?}");
+    let bytes = Arc::new(MemoryArray::new("bed", &[0u8; 6], &[2, 3], &[2, 3]).unwrap());
+    let plink = Genotypes::plink(vec![bytes], 11, CountedAllele::A1).unwrap();
+    let error = plink.select_samples(std::iter::once(0..4));
+    assert!(matches!(error, Err(Error::Argument { name: "samples", .. })), "{error:?}");
 }

@@ -1,7 +1,6 @@
 //! What cpu functions of several kernels share.
 
 pub(crate) mod bits;
-pub(crate) mod calls;
 pub(crate) mod dot;
 pub(crate) mod limbs;
 pub(crate) mod load;

@@ -25,7 +25,7 @@ fn bad_input_is_named() {
     fails(&genotypes, &with(30, Match::Swapped(5)), "variant 30 is number 5 of the reference, as one before");
     let mut bad = good.clone();
     bad[30 * samples + 7] = 3;
-    fails(&rows(&bad, samples), &matches, "row 30: value 3");
+    fails(&rows(&bad, samples), &matches, "variant 30, sample 7: value 3");
 }
 
 #[test]

@@ -8,11 +8,11 @@ use crate::{
     device::Device,
     kernel::{Grid, Kernel},
     kernels::{
-        pack_genotypes::{self as pack, PACK_GENOTYPES},
         packed_adjoint::{self as adjoint, PACKED_ADJOINT},
         packed_apply::{self as apply, PACKED_APPLY},
         packed_missing::{self as missing, PACKED_MISSING},
         packed_uniform::{self as uniform, PACKED_UNIFORM},
+        recode::{self as recoding, RECODE, SPEC},
     },
     packed::row_words,
     random::philox,
@@ -279,83 +279,65 @@ fn bugs_in_listed_missing_codes_show() {
 }
 
 /// What is put in place of what.
-type Slips<'a> = &'a [(&'a str, &'a str)];
-
 /// Codes, then counts.
-fn packed(
+fn recoded(
     device: &Device,
-    kernel: &'static Kernel<pack::Params>,
-    coding: pack::Coding,
-    samples: u32,
+    kernel: &'static Kernel<recoding::Params>,
+    table: u32,
+    cols: u32,
 ) -> Result<Vec<u32>> {
     const ROWS: u32 = 7;
-    let row_bytes = u32::try_from(coding.row_bytes(samples.into())).unwrap();
-    let row_words = u32::try_from(row_words(samples.into())).unwrap();
-    let kinds = [0u8, 1, 0, 2, 255, 254, 253, 0];
-    let fields = matches!(coding, pack::Coding::PlinkA2 | pack::Coding::Codes);
-    let byte = |word: u32| if fields { word.to_le_bytes()[1] } else { kinds[(word >> 29) as usize] };
-    // Every pair of kinds stands somewhere, which the words above do not give.
-    let raw: Vec<u8> = (0..ROWS * row_bytes).map(|i| byte(philox([5, 0], i.into())[0])).collect();
+    let row_bytes = cols.div_ceil(4);
+    let row_words = u32::try_from(row_words(cols.into())).unwrap();
+    let raw: Vec<u8> = (0..ROWS * row_bytes).map(|i| philox([5, 0], i.into())[0].to_le_bytes()[1]).collect();
     let raw = Tensor::from_slice(device, &raw, &[ROWS.into(), row_bytes.into()])?;
     let mut codes = Tensor::<u32>::zeros(device, &[ROWS.into(), row_words.into()])?;
     let mut counts = Tensor::<u32>::zeros(device, &[ROWS.into(), 4])?;
-    let params =
-        pack::Params { rows: ROWS, samples, row_bytes, words: row_words, raw0: 0, packed0: 0, counts0: 0 };
+    let params = recoding::Params {
+        rows: ROWS,
+        cols,
+        row_bytes,
+        words: row_words,
+        raw0: 0,
+        packed0: 0,
+        counts0: 0,
+        table,
+    };
     let args = [
         raw.window(0..raw.len()).arg,
         codes.window_mut(0..(ROWS * row_words).into()).arg,
         counts.window_mut(0..(4 * ROWS).into()).arg,
     ];
-    let spec = [("WG", 64), ("CODING", coding as u32)];
-    device.launch(kernel, &spec, Grid::linear(ROWS.into(), 4, 0)?, &args, &params)?;
+    device.launch(kernel, &SPEC, Grid::linear(ROWS.into(), 4, 0)?, &args, &params)?;
     let mut all = codes.read()?;
     all.extend(counts.read()?);
     Ok(all)
 }
 
 #[test]
-fn bugs_in_packing_show() {
-    use pack::Coding::{Codes, Diploid, Dosages, Haploid, PlinkA2};
-    let all = [
+fn bugs_in_recoding_show() {
+    let bugs = [
         ("first + 16 * unit", "first / 16 * 16 + 16 * unit"),
         ("stored > 0", "stored >= 16"),
         ("mask > 0; mask /= 2", "mask > 1; mask /= 2"),
         ("= counts;\n    __syncthreads();", "= counts;"),
         ("warp < WG / WARP", "warp < WG / WARP - 1"),
         ("if (row >= params.rows) return;", ""),
+        ("if (cols < 16) words[i] &= ~(0xffffffffu << (2 * cols));", ""),
+        ("table >> 1) << 1", "table) << 1"),
+        ("table >> 2 & 1", "table >> 1 & 1"),
+        ("(a ^ c) & high", "(a ^ b) & high"),
+        ("a ^ b ^ c ^ d", "a ^ b ^ c"),
+        ("params.cols - own.ones - own.twos", "params.cols - own.ones"),
     ];
-    let bytes = [
-        ("min(stored, 16u)", "16"),
-        ("1 << 18", "1 << 17"),
-        ("counts.bad += popcount(bad[i])", "counts.bad += bad[i] > 0"),
-    ];
-    let alleles = [("rest + 0x02020202u", "rest + 0x03030303u")];
-    let diploid = [
-        ("rest + 0x01010101u & negative", "negative"),
-        ("a.absent & b.absent", "0"),
-        ("(a.absent | b.absent) & (a.alternate | b.alternate)", "0"),
-        ("a.bad | b.bad", "a.bad"),
-    ];
-    let dosages = [("0x7d7d7d7du", "0x7e7e7e7eu"), ("bytes << 6 & HIGH", "bytes & HIGH")];
-    let codes = [("if constexpr (CODING == 5) return word;", "")];
-    let plink = [
-        ("if (samples < 16) words[i] &= ~(0xffffffffu << (2 * samples));", ""),
-        ("(word & LOWER) << 1;", "word & ~LOWER;"),
-    ];
-    let cases: [(pack::Coding, &[Slips<'_>]); 5] = [
-        (Haploid, &[&all, &bytes, &alleles]),
-        (Diploid, &[&all, &bytes, &alleles, &diploid]),
-        (Dosages, &[&all, &bytes, &dosages]),
-        (PlinkA2, &[&all, &plink]),
-        (Codes, &[&all, &codes]),
-    ];
-    for (coding, bugs) in cases {
-        // Rows that start anywhere in a word, and of whose units more than one warp has some.
-        let samples = if matches!(coding, PlinkA2 | Codes) { 3013 } else { 1507 };
-        let expected = packed(&cpu(), &PACK_GENOTYPES, coding, samples).unwrap();
-        let right = |device: &Device, kernel| Ok(packed(device, kernel, coding, samples)? == expected);
-        each_bug_shows(17, &PACK_GENOTYPES, &bugs.concat(), right);
-    }
+    // Rows that start anywhere in a word, and of whose units more than one warp has some. Tables: 1, 0, 3 and 2, in whose
+    // codes each term counts, and 2, 2, 0 and 1.
+    let all = |device: &Device, kernel| -> Result<Vec<u32>> {
+        let tables = [0b10_11_00_01, 0b01_00_10_10].map(|table| recoded(device, kernel, table, 3013));
+        Ok(tables.into_iter().collect::<Result<Vec<_>>>()?.concat())
+    };
+    let expected = all(&cpu(), &RECODE).unwrap();
+    each_bug_shows(17, &RECODE, &bugs, |device, kernel| Ok(all(device, kernel)? == expected));
 }
 
 /// Random words to codes, behind words that stay.

@@ -1,5 +1,4 @@
-//! Stored calls to codes of two bits, four a byte: 0, 1 and 2 count alleles, 3 is missing. What the cpu device's kernel
-//! and the streamer, which packs while it copies, have in common.
+//! Stored calls to codes of two bits, four a byte: 0, 1 and 2 count alleles, 3 is missing.
 
 use std::marker::PhantomData;
 
@@ -31,7 +30,7 @@ impl Calls {
         let any_bad = match self {
             Self::Haploid => pack::<Haploid>(raw, out),
             Self::Diploid => pack::<Diploid>(raw, out),
-            Self::Dosages => pack::<AnyNegative>(raw, out),
+            Self::Dosages => pack::<Dosage>(raw, out),
         };
         if any_bad { raw.iter().position(|&byte| self.refuses(byte.cast_signed())) } else { None }
     }
@@ -45,7 +44,7 @@ impl Calls {
 }
 
 /// How a sample is stored. A trait, no closure: the compiler need not inline one, and compiles it without wide vectors then.
-pub(crate) trait Stored {
+trait Stored {
     /// Bytes of 64 samples.
     const STEP: usize;
 
@@ -54,7 +53,7 @@ pub(crate) trait Stored {
 }
 
 /// [`Calls::Haploid`].
-pub(crate) struct Haploid;
+struct Haploid;
 
 impl Stored for Haploid {
     const STEP: usize = 64;
@@ -66,7 +65,7 @@ impl Stored for Haploid {
 }
 
 /// [`Calls::Diploid`].
-pub(crate) struct Diploid;
+struct Diploid;
 
 impl Stored for Diploid {
     const STEP: usize = 128;
@@ -86,27 +85,18 @@ impl Stored for Diploid {
     }
 }
 
-/// [`Calls::Dosages`] of which only -1 is missing, and other negative ones are bad.
-pub(crate) struct Dosage;
+/// [`Calls::Dosages`].
+struct Dosage;
 
 impl Stored for Dosage {
     const STEP: usize = 64;
 
     #[inline(always)]
     fn codes(raw: &[u8]) -> ([u32; 4], u8) {
-        bytes(raw, dosage)
-    }
-}
-
-/// [`Calls::Dosages`].
-struct AnyNegative;
-
-impl Stored for AnyNegative {
-    const STEP: usize = 64;
-
-    #[inline(always)]
-    fn codes(raw: &[u8]) -> ([u32; 4], u8) {
-        bytes(raw, |value| dosage(value.max(-1)))
+        bytes(raw, |dosage| {
+            let missing = !(0..=2).contains(&dosage);
+            (if missing { 3 } else { dosage.cast_unsigned() }, dosage > 2)
+        })
     }
 }
 
@@ -149,13 +139,6 @@ fn bytes(raw: &[u8], code: impl Fn(i8) -> (u8, bool)) -> ([u32; 4], u8) {
     (words(&codes), bad)
 }
 
-/// The code of a dosage, and whether it is bad.
-#[inline(always)]
-fn dosage(dosage: i8) -> (u8, bool) {
-    let missing = !(0..=2).contains(&dosage);
-    (if missing { 3 } else { dosage.cast_unsigned() }, missing && dosage != -1)
-}
-
 /// The code of two alleles, and whether one is bad. One that is not there (-2) leaves a haploid call, which counts twice.
 #[inline(always)]
 fn diploid(a: i16, b: i16) -> (u8, bool) {
@@ -167,7 +150,7 @@ fn diploid(a: i16, b: i16) -> (u8, bool) {
 
 /// Stored bytes; zeros past the row's end.
 #[inline(always)]
-pub(crate) fn padded<const BYTES: usize>(raw: &[u8]) -> [u8; BYTES] {
+fn padded<const BYTES: usize>(raw: &[u8]) -> [u8; BYTES] {
     raw.first_chunk().copied().unwrap_or_else(|| {
         let mut bytes = [0; BYTES];
         bytes[..raw.len()].copy_from_slice(raw);

@@ -1,0 +1,100 @@
+// Codes of two bits to others by a table, with how many of each code a row then has.
+// Grid: linear, one workgroup per row.
+// Bindings: 0 raw (rows, row_bytes) bytes read; 1 packed (rows, words) write; 2 counts (rows, 4) write; 3 params, table: for code i at bit 2 i.
+// Constants: WG.
+
+struct Params {
+    rows: u32,
+    cols: u32,
+    row_bytes: u32,
+    words: u32,
+    raw0: u32,
+    packed0: u32,
+    counts0: u32,
+    table: u32,
+}
+
+@group(0) @binding(0) var<storage, read> raw: array<u32>;
+@group(0) @binding(1) var<storage, read_write> packed: array<u32>;
+@group(0) @binding(2) var<storage, read_write> counts: array<u32>;
+@group(0) @binding(3) var<uniform> params: Params;
+
+const WG: u32 = 64u;
+
+// The lower bit of each code.
+const LOWER: u32 = 0x55555555u;
+
+// Each invocation's counts of 1, 2 and 3.
+var<workgroup> partial: array<vec3<u32>, WG>;
+
+// Four bytes of a row from byte i of `raw` on, which need not be aligned. Of the words that hold them none past the one
+// that holds byte `last`, the row's last, is read: what stands for bytes after it is not used.
+fn four_bytes(i: u32, last: u32) -> u32 {
+    let word = i >> 2u;
+    let shift = (i & 3u) * 8u;
+    let low = raw[min(word, last >> 2u)] >> shift;
+    if shift == 0u {
+        return low;
+    }
+    return low | (raw[min(word + 1u, last >> 2u)] << (32u - shift));
+}
+
+// One bit of what 16 codes become, of which `low` and `high` are the bits. `table`: that bit of what code i becomes, at bit 2 i.
+fn plane(low: u32, high: u32, table: u32) -> u32 {
+    let a = 0u - (table & 1u);
+    let b = 0u - ((table >> 2u) & 1u);
+    let c = 0u - ((table >> 4u) & 1u);
+    let d = 0u - ((table >> 6u) & 1u);
+    return (a ^ ((a ^ b) & low) ^ ((a ^ c) & high) ^ ((a ^ b ^ c ^ d) & low & high)) & LOWER;
+}
+
+fn recoded(codes: u32) -> u32 {
+    let low = codes & LOWER;
+    let high = (codes >> 1u) & LOWER;
+    return plane(low, high, params.table) | (plane(low, high, params.table >> 1u) << 1u);
+}
+
+@compute @workgroup_size(WG)
+fn recode(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let row = linear_group(group, groups);
+    if row >= params.rows {
+        return;
+    }
+    let start = params.raw0 + row * params.row_bytes;
+    let last = start + params.row_bytes - 1u;
+    var sums = vec3<u32>();
+    for (var word = lane; word < params.words; word += WG) {
+        var codes = 0u;
+        if 16u * word < params.cols {
+            let cols = min(params.cols - 16u * word, 16u);
+            codes = recoded(four_bytes(start + 4u * word, last)) & (0xffffffffu >> (32u - 2u * cols));
+            let upper = (codes >> 1u) & LOWER;
+            let lower = codes & LOWER;
+            sums += vec3(
+                countOneBits(lower & ~upper),
+                countOneBits(upper & ~lower),
+                countOneBits(upper & lower),
+            );
+        }
+        packed[params.packed0 + row * params.words + word] = codes;
+    }
+    partial[lane] = sums;
+    for (var half = WG / 2u; half > 0u; half /= 2u) {
+        workgroupBarrier();
+        if lane < half {
+            partial[lane] += partial[lane + half];
+        }
+    }
+    if lane == 0u {
+        let i = params.counts0 + 4u * row;
+        let found = partial[0];
+        counts[i] = params.cols - found.x - found.y - found.z;
+        counts[i + 1u] = found.x;
+        counts[i + 2u] = found.y;
+        counts[i + 3u] = found.z;
+    }
+}

@@ -1,0 +1,125 @@
+//! Codes of two bits to others by a table, with the counts of each row.
+
+use bytemuck::{Pod, Zeroable};
+use pulp::NullaryFnOnce;
+use rayon::prelude::*;
+
+use super::cpu::simd::wide;
+use crate::kernel::{CpuLaunch, Kernel, kernel};
+
+/// Parameters of the kernel.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) rows: u32,
+    /// Codes of a row.
+    pub(crate) cols: u32,
+    /// Bytes of a row of `raw`.
+    pub(crate) row_bytes: u32,
+    /// Words of a row of `packed`.
+    pub(crate) words: u32,
+    /// Where `raw` starts, in bytes, and `packed` and `counts`, in words.
+    pub(crate) raw0: u32,
+    pub(crate) packed0: u32,
+    pub(crate) counts0: u32,
+    /// What code i becomes, in bits 2 i and 2 i + 1.
+    pub(crate) table: u32,
+}
+
+pub(crate) static RECODE: Kernel<Params> = kernel!("recode", Params, [Read, Write, Write], recode, specs);
+
+/// The constants of the one program.
+pub(crate) const SPEC: [(&str, u32); 1] = [("WG", 64)];
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    vec![SPEC.to_vec()]
+}
+
+/// Least bytes that a task reads.
+const PIECE: usize = 1 << 16;
+
+fn recode(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let [raw, packed, counts] = launch.args();
+    let (rows, words) = (p.rows as usize, p.words as usize);
+    let row_bytes = p.row_bytes as usize;
+    let raw = &raw.read::<u8>()[p.raw0 as usize..][..rows * row_bytes];
+    let packed = &mut packed.write::<u32>()[p.packed0 as usize..][..rows * words];
+    let counts = &mut counts.write::<u32>()[p.counts0 as usize..].as_chunks_mut::<4>().0[..rows];
+    let masks = masks(p.table);
+    let rows = packed.par_chunks_mut(words).zip(raw.par_chunks(row_bytes)).zip(counts);
+    rows.with_min_len(PIECE.div_ceil(row_bytes)).for_each(|((packed, raw), counts)| {
+        *counts = wide(Row { raw, cols: p.cols, masks: &masks, packed });
+    });
+}
+
+/// For the lower and the upper bit of what codes become, all or no bits for each of its terms: 1, the code's lower bit, its
+/// upper bit, and both.
+fn masks(table: u32) -> [[u32; 4]; 2] {
+    [0, 1].map(|bit| {
+        let [a, b, c, d] = [0, 2, 4, 6].map(|at| (table >> (at + bit) & 1).wrapping_neg());
+        [a, a ^ b, a ^ c, a ^ b ^ c ^ d]
+    })
+}
+
+/// No closure: the compiler need not inline one, and compiles it without wide vectors then.
+struct Row<'a> {
+    raw: &'a [u8],
+    cols: u32,
+    masks: &'a [[u32; 4]; 2],
+    packed: &'a mut [u32],
+}
+
+impl NullaryFnOnce for Row<'_> {
+    type Output = [u32; 4];
+
+    #[inline(always)]
+    fn call(self) -> [u32; 4] {
+        let (words, masks) = (self.packed, *self.masks);
+        let (stored, rest) = self.raw.as_chunks();
+        for (word, &stored) in words.iter_mut().zip(stored) {
+            *word = recoded(masks, stored);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 4];
+            last[..rest.len()].copy_from_slice(rest);
+            words[stored.len()] = recoded(masks, last);
+        }
+        // What follows the last code, in its word and after that.
+        let used = self.cols.div_ceil(16) as usize;
+        if !self.cols.is_multiple_of(16) {
+            words[used - 1] &= (1 << (2 * (self.cols % 16))) - 1;
+        }
+        words[used..].fill(0);
+        let mut counts = [0; 4];
+        for words in words.as_chunks().0 {
+            count(words, &mut counts);
+        }
+        counts[0] = self.cols - counts[1] - counts[2] - counts[3];
+        counts
+    }
+}
+
+/// 16 codes.
+#[inline(always)]
+fn recoded(masks: [[u32; 4]; 2], stored: [u8; 4]) -> u32 {
+    const LOWER: u32 = 0x5555_5555;
+    let stored = u32::from_le_bytes(stored);
+    let (low, high) = (stored & LOWER, stored >> 1 & LOWER);
+    let [lower, upper] =
+        masks.map(|[one, a, b, both]| (one ^ a & low ^ b & high ^ both & low & high) & LOWER);
+    lower | upper << 1
+}
+
+/// Adds the codes 1, 2 and 3 of 64.
+#[inline(always)]
+fn count(words: &[u32; 4], counts: &mut [u32; 4]) {
+    const LOW: u64 = 0x5555_5555_5555_5555;
+    let [a, b] = [0, 2].map(|i| u64::from(words[i]) | u64::from(words[i + 1]) << 32);
+    // The low bits of all codes, those of the second pair beside those of the first, and the high ones.
+    let (low, high) = (a & LOW | (b & LOW) << 1, a >> 1 & LOW | b & !LOW);
+    let both = (low & high).count_ones();
+    counts[1] += low.count_ones() - both;
+    counts[2] += high.count_ones() - both;
+    counts[3] += both;
+}

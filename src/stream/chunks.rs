@@ -1,0 +1,59 @@
+//! The chunks that a plan reads, by number: band by band, those of a band in C order.
+
+use super::{
+    boxes::{AXES, Pieces},
+    plan::{Band, Plan, chunk_bytes},
+};
+
+impl Plan {
+    /// How many chunks are read, if each is once.
+    pub(super) fn chunks(&self) -> usize {
+        self.bands().last().map_or(0, |band| band.chunk + self.chunks_across(band.array))
+    }
+
+    fn chunks_across(&self, array: usize) -> usize {
+        self.across(array).iter().map(Vec::len).product()
+    }
+
+    /// Which of [`across`](Self::across) the chunks of these pieces are, which lie along an axis but the first.
+    pub(super) fn places(&self, array: usize, axis: usize, pieces: &Pieces) -> impl Iterator<Item = usize> {
+        let across = &self.across(array)[axis - 1];
+        pieces.chunks.iter().map(|chunk| across.partition_point(|other| other < chunk))
+    }
+
+    /// The numbers of a band's chunks that hold these pieces, in C order.
+    pub(super) fn numbers(&self, band: usize, pieces: &[Pieces; 3]) -> Vec<usize> {
+        let band = &self.bands()[band];
+        let mut numbers = vec![0];
+        for axis in 1..AXES {
+            let count = self.across(band.array)[axis - 1].len();
+            let places: Vec<usize> = self.places(band.array, axis, &pieces[axis - 1]).collect();
+            numbers =
+                numbers.iter().flat_map(|at| places.iter().map(move |place| at * count + place)).collect();
+        }
+        numbers.iter().map(|at| band.chunk + at).collect()
+    }
+
+    /// The band of the chunk of a number, and which chunk it is along each of the other axes.
+    pub(super) fn find(&self, number: usize) -> (usize, [usize; 3]) {
+        let band = self.bands().partition_point(|band| band.chunk <= number) - 1;
+        let at = number - self.bands()[band].chunk;
+        let [_, two, three] = self.across(self.bands()[band].array).each_ref().map(Vec::len);
+        (band, [at / three / two, at / three % two, at % three])
+    }
+
+    /// Bytes of the chunk of a number when it is decoded, with what keeps track of it.
+    pub(super) fn bytes_of(&self, number: usize) -> u64 {
+        let (band, _) = self.find(number);
+        chunk_bytes(&**self.array(self.bands()[band].array))
+    }
+
+    /// Where the chunk of a number is: its array, and its index in the grid.
+    pub(super) fn chunk(&self, number: usize) -> (usize, Vec<u64>) {
+        let (band, at) = self.find(number);
+        let Band { array, chunk_row, .. } = self.bands()[band];
+        let across = at.iter().zip(self.across(array)).map(|(at, chunks)| chunks[*at]);
+        let axes = self.array(array).shape().len();
+        (array, std::iter::once(chunk_row).chain(across).take(axes).collect())
+    }
+}

@@ -1,0 +1,212 @@
+//! From stored elements to what is staged.
+
+use std::fmt;
+
+use bytemuck::Pod;
+use half::f16;
+
+use crate::{ChunkedArray, Error, Result, StoredType};
+
+/// What becomes of values between a decoded chunk and a staging slot.
+///
+/// It is given runs of the elements of a row: those of all axes but the first, in C order.
+pub(crate) trait Convert: fmt::Debug + Send + Sync {
+    /// Whether it takes the elements of an array.
+    ///
+    /// # Errors
+    /// [`Error::Store`], which names the array and says what it holds.
+    fn accepts(&self, array: &dyn ChunkedArray) -> Result<()>;
+
+    /// How many elements become whole bytes together: a run starts at a multiple of as many of its row, and has whole ones,
+    /// unless the row ends with it.
+    fn unit(&self) -> u64 {
+        1
+    }
+
+    /// Bytes that so many elements of a row become.
+    fn bytes(&self, elements: u64) -> u64;
+
+    /// Converts the elements of a run of `array`, which are `from`, to the bytes that they become.
+    ///
+    /// # Errors
+    /// The first element that does not fit.
+    fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit>;
+
+    /// Names an element of a row in messages.
+    fn place(&self, row: u64, element: u64) -> String {
+        format!("row {row}, element {element}")
+    }
+}
+
+/// An element that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    /// Which one of its run.
+    pub(crate) at: usize,
+    pub(crate) why: String,
+}
+
+/// Every byte as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AsStored(pub(crate) StoredType);
+
+impl Convert for AsStored {
+    fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
+        if array.dtype() == self.0 {
+            return Ok(());
+        }
+        Err(Error::store(array.name(), format!("holds {:?}, and others {:?}", array.dtype(), self.0)))
+    }
+
+    fn bytes(&self, elements: u64) -> u64 {
+        elements.saturating_mul(self.0.size() as u64)
+    }
+
+    fn convert(&self, _: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
+        to.copy_from_slice(from);
+        Ok(())
+    }
+}
+
+/// Numbers of one type, whatever is stored, within a range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Narrow {
+    pub(crate) to: Narrowed,
+    /// Least and largest value.
+    pub(crate) range: [f64; 2],
+    /// Whether negative values are missing, and staged as -1; then an array's missing value is too. Else it means nothing.
+    pub(crate) negative_is_missing: bool,
+    /// Whether NaN is missing rather than an error.
+    pub(crate) nan_is_missing: bool,
+}
+
+/// Type of what is staged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Narrowed {
+    /// Of stored integers alone.
+    I8,
+    F32,
+}
+
+impl Convert for Narrow {
+    fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
+        let dtype = array.dtype();
+        if self.to == Narrowed::I8 && matches!(dtype, StoredType::F16 | StoredType::F32 | StoredType::F64) {
+            let why = format!("holds {dtype:?}, where integers are expected");
+            return Err(Error::store(array.name(), why));
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, elements: u64) -> u64 {
+        elements.saturating_mul(self.width() as u64)
+    }
+
+    fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
+        let missing = self.missing(array);
+        match array.dtype() {
+            StoredType::I8 if self.keeps_bytes() => to.copy_from_slice(from),
+            StoredType::Bool | StoredType::U8 => self.integers::<u8>(missing, from, to)?,
+            StoredType::I8 => self.integers::<i8>(missing, from, to)?,
+            StoredType::I16 => self.integers::<i16>(missing, from, to)?,
+            StoredType::U16 => self.integers::<u16>(missing, from, to)?,
+            StoredType::I32 => self.integers::<i32>(missing, from, to)?,
+            StoredType::U32 => self.integers::<u32>(missing, from, to)?,
+            StoredType::I64 => self.integers::<i64>(missing, from, to)?,
+            StoredType::U64 => self.integers::<u64>(missing, from, to)?,
+            StoredType::F16 => self.floats(missing, from, to, |x: f16| f64::from(x.to_f32()))?,
+            StoredType::F32 => self.floats(missing, from, to, |x: f32| f64::from(x))?,
+            StoredType::F64 => self.floats(missing, from, to, |x: f64| x)?,
+        }
+        Ok(())
+    }
+}
+
+impl Narrow {
+    /// The array's missing value, unless that is one anyway.
+    pub(crate) fn missing(&self, array: &dyn ChunkedArray) -> Option<f64> {
+        let counts = |value: &f64| self.negative_is_missing && (value.is_nan() || *value >= 0.0);
+        array.missing_value().filter(counts)
+    }
+
+    /// Whether every byte of `i8` is staged as it is.
+    fn keeps_bytes(&self) -> bool {
+        let all = self.range[0] <= i8::MIN.into() && self.range[1] >= i8::MAX.into();
+        self.to == Narrowed::I8 && !self.negative_is_missing && all
+    }
+
+    fn integers<T: Pod + TryInto<i64>>(
+        &self,
+        missing: Option<f64>,
+        from: &[u8],
+        to: &mut [u8],
+    ) -> Result<(), Misfit> {
+        for (at, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(self.width())).enumerate() {
+            // Only u64 beyond i64 fails to convert, and that is out of any range.
+            let value: i64 = from.try_into().unwrap_or(i64::MAX);
+            let value = if missing == Some(value as f64) { -1 } else { value };
+            let value = if self.negative_is_missing { value.max(-1) } else { value };
+            self.check(value as f64).map_err(|why| Misfit { at, why })?;
+            if self.to == Narrowed::F32 {
+                to.copy_from_slice(&(value as f32).to_ne_bytes());
+            } else {
+                let value = i8::try_from(value).map_err(|e| Misfit { at, why: e.to_string() })?;
+                to.copy_from_slice(&value.to_ne_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a value, if it is out of the range.
+    fn check(&self, value: f64) -> Result<(), String> {
+        let [least, most] = self.range;
+        if value > most {
+            return Err(format!("value {value} is above {most}"));
+        }
+        if value < least && !(self.negative_is_missing && value < 0.0) {
+            return Err(format!("value {value} is below {least}"));
+        }
+        Ok(())
+    }
+
+    fn floats<T: Pod>(
+        &self,
+        missing: Option<f64>,
+        from: &[u8],
+        to: &mut [u8],
+        wide: impl Fn(T) -> f64,
+    ) -> Result<(), Misfit> {
+        let nan_is_missing = self.nan_is_missing || missing.is_some_and(f64::is_nan);
+        for (at, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(4)).enumerate() {
+            let value = wide(from);
+            let is_missing = missing == Some(value) || value.is_nan() && nan_is_missing;
+            let value = if is_missing && self.negative_is_missing { -1.0 } else { value };
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "rounding to f32 is the point; overflow is checked"
+            )]
+            let narrow = value as f32;
+            let refuse = |why: String| Err(Misfit { at, why });
+            if value.is_nan() {
+                return refuse("NaN: missing values are negative, unless NaN is said to be missing".into());
+            }
+            if !narrow.is_finite() {
+                return refuse(format!("value {value} is not a finite 32-bit number"));
+            }
+            self.check(value).map_err(|why| Misfit { at, why })?;
+            let narrow = if self.negative_is_missing && value < 0.0 { -1.0 } else { narrow };
+            to.copy_from_slice(&narrow.to_ne_bytes());
+        }
+        Ok(())
+    }
+
+    /// Bytes of an element.
+    fn width(&self) -> usize {
+        if self.to == Narrowed::F32 { 4 } else { 1 }
+    }
+}
+
+/// Elements of bytes that need not be aligned.
+fn stored<T: Pod>(bytes: &[u8]) -> impl Iterator<Item = T> {
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
+}

@@ -1,0 +1,151 @@
+//! The rows of a box out of an array's chunks.
+
+use super::{
+    boxes::{AXES, Pieces},
+    convert::{Convert, Misfit},
+    plan::padded,
+};
+use crate::ChunkedArray;
+
+/// Elements that are put together at a time where runs end within a byte.
+const GATHERED: u64 = 1 << 14;
+
+/// How an element that does not fit is told: its place in the row, and why.
+type Found = (u64, String);
+
+/// How the rows of a box are put together from an array's chunks.
+#[derive(Debug)]
+pub(super) struct Layout<'a> {
+    array: &'a dyn ChunkedArray,
+    convert: &'a dyn Convert,
+    pieces: &'a [Pieces; 3],
+    chunk: [usize; AXES],
+    /// The axis along which runs of neighbouring elements end: beyond it the box has all of one chunk.
+    axis: usize,
+    /// Whether elements that share a byte are in several runs.
+    cut: bool,
+}
+
+impl<'a> Layout<'a> {
+    pub(super) fn new(
+        array: &'a dyn ChunkedArray,
+        convert: &'a dyn Convert,
+        pieces: &'a [Pieces; 3],
+    ) -> Self {
+        let chunk = padded(array.chunk_shape());
+        let whole = |axis: usize| pieces[axis - 1].is_whole(chunk[axis]);
+        let axis = (2..AXES).rev().take_while(|&axis| whole(axis)).last().map_or(AXES - 1, |axis| axis - 1);
+        let mut layout = Self { array, convert, pieces, chunk: chunk.map(to_usize), axis, cut: false };
+        let (unit, mut at) = (convert.unit(), 0);
+        layout.cut = unit > 1
+            && layout
+                .each_run(0, &mut |_, _, len| {
+                    let whole = at % unit == 0;
+                    at += len as u64;
+                    if whole { Ok(()) } else { Err(()) }
+                })
+                .is_err();
+        layout
+    }
+
+    /// Elements of a row of the box.
+    pub(super) fn elements(&self) -> u64 {
+        self.pieces.iter().map(Pieces::len).product()
+    }
+
+    /// Gives the runs of a row of the chunks, in order: which chunk, and where they start in it and their length, in elements.
+    fn each_run<E>(
+        &self,
+        row: usize,
+        f: &mut impl FnMut(usize, usize, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.runs_from(1, 0, row, f)
+    }
+
+    fn runs_from<E>(
+        &self,
+        axis: usize,
+        chunk: usize,
+        from: usize,
+        f: &mut impl FnMut(usize, usize, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let pieces = &self.pieces[axis - 1];
+        for piece in &pieces.pieces {
+            let chunk = chunk * pieces.chunks.len() + piece.chunk;
+            let from = from * self.chunk[axis] + to_usize(piece.from);
+            let len = to_usize(piece.len);
+            if axis == self.axis {
+                let each: usize = self.chunk[axis + 1..].iter().product();
+                f(chunk, from * each, len * each)?;
+            } else {
+                (from..from + len).try_for_each(|from| self.runs_from(axis + 1, chunk, from, f))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Converts a row of the chunks, which are in C order; `room` is kept for the next.
+    ///
+    /// # Errors
+    /// The place in the row of the first element that does not fit, and why.
+    pub(super) fn convert_row(
+        &self,
+        chunks: &[&[u8]],
+        row: u64,
+        out: &mut [u8],
+        room: &mut Vec<u8>,
+    ) -> Result<(), Found> {
+        let size = self.array.dtype().size();
+        let staged = |elements: u64| to_usize(self.convert.bytes(elements));
+        let mut done = 0;
+        let mut convert = |from: &[u8]| {
+            let len = (from.len() / size) as u64;
+            let to = &mut out[staged(done)..][..staged(len)];
+            let converted = self.convert.convert(self.array, from, to);
+            converted.map_err(|Misfit { at, why }| (done + at as u64, why))?;
+            done += len;
+            Ok(())
+        };
+        if !self.cut {
+            return self.each_run(to_usize(row), &mut |chunk, from, len| {
+                convert(&chunks[chunk][from * size..][..len * size])
+            });
+        }
+        let most = to_usize(GATHERED.next_multiple_of(self.convert.unit())) * size;
+        room.clear();
+        self.each_run(to_usize(row), &mut |chunk, from, len| {
+            let mut run = &chunks[chunk][from * size..][..len * size];
+            while !run.is_empty() {
+                let (now, rest) = run.split_at(run.len().min(most - room.len()));
+                room.extend_from_slice(now);
+                run = rest;
+                if room.len() == most {
+                    convert(room)?;
+                    room.clear();
+                }
+            }
+            Ok(())
+        })?;
+        if room.is_empty() { Ok(()) } else { convert(room) }
+    }
+
+    /// Where an element of a row of the box is stored: its number in the stored row, and its chunk's index along the axes but
+    /// the first.
+    pub(super) fn find(&self, element: u64) -> (u64, [u64; 3]) {
+        let extents = padded(self.array.shape());
+        let (mut left, mut at, mut each, mut index) = (element, 0, 1, [0; 3]);
+        for axis in (0..3).rev() {
+            let pieces = &self.pieces[axis];
+            let [chunk, within] = pieces.find(left % pieces.len());
+            left /= pieces.len();
+            at += (chunk * self.chunk[axis + 1] as u64 + within) * each;
+            each *= extents[axis + 1];
+            index[axis] = chunk;
+        }
+        (at, index)
+    }
+}
+
+fn to_usize(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}

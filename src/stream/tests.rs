@@ -1,0 +1,415 @@
+//! Boxes of arrays against a gather of their elements one by one.
+
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::{Arc, Mutex},
+};
+
+use super::{
+    boxes::{Along, Edge},
+    *,
+};
+use crate::{
+    ChunkedArray, DecodedChunk, Device, FetchedChunk, Result, StoredType, random::philox, store::MemoryArray,
+};
+
+/// An array that counts how many times each of its chunks is decoded.
+#[derive(Debug)]
+struct Counting {
+    array: MemoryArray,
+    reads: Mutex<HashMap<Vec<u64>, u64>>,
+}
+
+impl ChunkedArray for Counting {
+    fn name(&self) -> &str {
+        self.array.name()
+    }
+    fn shape(&self) -> &[u64] {
+        self.array.shape()
+    }
+    fn chunk_shape(&self) -> &[u64] {
+        self.array.chunk_shape()
+    }
+    fn dtype(&self) -> StoredType {
+        self.array.dtype()
+    }
+    fn scratch_bytes(&self) -> u64 {
+        100
+    }
+    fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
+        *self.reads.lock().unwrap().entry(index.to_vec()).or_default() += 1;
+        self.array.decode(index, fetched)
+    }
+}
+
+/// Numbers below some, one after the other.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 += 1;
+        u64::from(philox([3, 14], self.0)[0]) % n
+    }
+}
+
+struct Case {
+    arrays: Vec<Arc<Counting>>,
+    /// Selected rows, by array and row within it, and columns.
+    rows: Vec<(usize, u64)>,
+    columns: Vec<u64>,
+    row_ranges: Vec<Range<u64>>,
+    column_ranges: Vec<Range<u64>>,
+    along: Vec<Along>,
+}
+
+/// Some of the places below `extent`, at least one, as ranges.
+fn some(numbers: &mut Numbers, extent: u64) -> Vec<Range<u64>> {
+    if numbers.below(3) == 0 {
+        return std::iter::once(0..extent).collect();
+    }
+    let mut ranges = Vec::new();
+    let mut at = numbers.below(extent);
+    while at < extent {
+        let end = extent.min(at + 1 + numbers.below(extent));
+        ranges.push(at..end);
+        at = end + numbers.below(extent);
+    }
+    ranges
+}
+
+fn case(numbers: &mut Numbers) -> Case {
+    let axes = 1 + usize::try_from(numbers.below(4)).unwrap();
+    let most = [40, 12, 9, 7][axes - 1];
+    let shape: Vec<u64> = (0..axes).map(|_| 1 + numbers.below(most)).collect();
+    let mut arrays = Vec::new();
+    let mut rows = Vec::new();
+    for array in 0..1 + usize::try_from(numbers.below(3)).unwrap() {
+        let shape = [&[1 + numbers.below(most)], &shape[1..]].concat();
+        let small = numbers.below(2) == 0;
+        let chunk = shape.iter().map(|extent| 1 + numbers.below(if small { 3 } else { extent + 2 }));
+        let chunk: Vec<u64> = chunk.collect();
+        let len = i32::try_from(shape.iter().product::<u64>()).unwrap();
+        let first = 10_000 * i32::try_from(array).unwrap();
+        let values: Vec<i32> = (first..first + len).collect();
+        rows.extend((0..shape[0]).map(|row| (array, row)));
+        let array = MemoryArray::new(format!("array {array}"), &values, &shape, &chunk).unwrap();
+        arrays.push(Arc::new(Counting { array, reads: Mutex::default() }));
+    }
+    let row_ranges = some(numbers, rows.len() as u64);
+    let rows = row_ranges.iter().cloned().flatten().map(|row| rows[usize::try_from(row).unwrap()]).collect();
+    let width = shape.get(1).copied().unwrap_or(1);
+    let column_ranges = some(numbers, width);
+    let columns = column_ranges.iter().cloned().flatten().collect();
+    let given = 1 + numbers.below(axes as u64);
+    let along = (0..given).map(|_| {
+        let mut halo = || if numbers.below(2) == 0 { 0 } else { numbers.below(3 * most) };
+        let halo = [halo(), halo()];
+        let edge = if numbers.below(2) == 0 { Edge::Clip } else { Edge::Wrap };
+        Along { size: 1 + numbers.below(most), halo, edge }
+    });
+    let along = along.collect();
+    Case { arrays, rows, columns, row_ranges, column_ranges, along }
+}
+
+impl Case {
+    fn plan(&self) -> Plan {
+        let rows: u64 = self.arrays.iter().map(|array| array.shape()[0]).sum();
+        let width = self.arrays[0].shape().get(1).copied().unwrap_or(1);
+        let rows = Selection::new("test", "rows", self.row_ranges.clone(), rows).unwrap();
+        let columns = Selection::new("test", "columns", self.column_ranges.clone(), width).unwrap();
+        let arrays = self.arrays.iter().map(|array| Arc::clone(array) as Arc<dyn ChunkedArray>).collect();
+        let convert = Arc::new(AsStored(StoredType::I32));
+        Plan::new(arrays, Arc::new(rows), Some(Arc::new(columns)), convert, &self.along).unwrap()
+    }
+
+    /// Extents of what is selected.
+    fn extents(&self) -> Vec<u64> {
+        let mut extents = self.arrays[0].shape().to_vec();
+        extents[0] = self.rows.len() as u64;
+        if let Some(width) = extents.get_mut(1) {
+            *width = self.columns.len() as u64;
+        }
+        extents
+    }
+
+    /// A selected element, and its array and chunk.
+    fn element(&self, at: &[u64]) -> (i32, (usize, Vec<u64>)) {
+        let (array, row) = self.rows[usize::try_from(at[0]).unwrap()];
+        let mut stored = at.to_vec();
+        stored[0] = row;
+        if let Some(column) = stored.get_mut(1) {
+            *column = self.columns[usize::try_from(*column).unwrap()];
+        }
+        let (shape, chunk) = (self.arrays[array].shape(), self.arrays[array].chunk_shape());
+        let flat = stored.iter().zip(shape).fold(0, |flat, (at, extent)| flat * extent + at);
+        let value = 10_000 * i32::try_from(array).unwrap() + i32::try_from(flat).unwrap();
+        (value, (array, stored.iter().zip(chunk).map(|(at, chunk)| at / chunk).collect()))
+    }
+
+    /// The boxes: core, halo before it, shape and elements; and all chunks that they need.
+    fn naive(&self) -> (Vec<Naive>, Reads) {
+        let extents = self.extents();
+        let whole = |axis: usize| Along::each(extents[axis]);
+        let along: Vec<Along> = (0..extents.len())
+            .map(|axis| self.along.get(axis).copied().unwrap_or_else(|| whole(axis)))
+            .collect();
+        let (mut boxes, mut chunks) = (Vec::new(), HashMap::new());
+        let counts: Vec<u64> = extents.iter().zip(&along).map(|(n, along)| n.div_ceil(along.size)).collect();
+        for place in grid(&counts) {
+            // Along each axis, the elements of the box in order.
+            let (mut core, mut before, mut lists) = (Vec::new(), Vec::new(), Vec::new());
+            for ((at, along), &extent) in place.iter().zip(&along).zip(&extents) {
+                let (start, end) = (at * along.size, extent.min((at + 1) * along.size));
+                let signed = |n: u64| i64::try_from(n).unwrap();
+                let all = signed(start) - signed(along.halo[0])..signed(end) + signed(along.halo[1]);
+                let list: Vec<u64> = match along.edge {
+                    Edge::Wrap => all.map(|i| i.rem_euclid(signed(extent)).unsigned_abs()).collect(),
+                    Edge::Clip => {
+                        all.filter(|i| (0..signed(extent)).contains(i)).map(i64::unsigned_abs).collect()
+                    }
+                };
+                before.push(match along.edge {
+                    Edge::Wrap => along.halo[0],
+                    Edge::Clip => along.halo[0].min(start),
+                });
+                core.push(start..end);
+                lists.push(list);
+            }
+            let shape: Vec<u64> = lists.iter().map(|list| list.len() as u64).collect();
+            let mut values = Vec::new();
+            for at in grid(&shape) {
+                let at: Vec<u64> =
+                    at.iter().zip(&lists).map(|(&i, list)| list[usize::try_from(i).unwrap()]).collect();
+                let (value, chunk) = self.element(&at);
+                values.push(value);
+                chunks.insert(chunk, 1);
+            }
+            boxes.push((core, before, shape, values));
+        }
+        (boxes, chunks)
+    }
+
+    /// How many times each chunk was decoded since the last call.
+    fn reads(&self) -> Reads {
+        let of = |(i, array): (usize, &Arc<Counting>)| {
+            let reads = std::mem::take(&mut *array.reads.lock().unwrap());
+            reads.into_iter().map(move |(index, count)| ((i, index), count))
+        };
+        self.arrays.iter().enumerate().flat_map(of).collect()
+    }
+}
+
+/// Of each chunk, by its array and index, how many times it is decoded.
+type Reads = HashMap<(usize, Vec<u64>), u64>;
+
+/// Core, halo before it, shape and elements.
+type Naive = (Vec<Range<u64>>, Vec<u64>, Vec<u64>, Vec<i32>);
+
+/// All places of a grid, in C order.
+fn grid(counts: &[u64]) -> Vec<Vec<u64>> {
+    let mut places = vec![Vec::new()];
+    for &count in counts {
+        places = places.iter().flat_map(|at| (0..count).map(|i| [&at[..], &[i]].concat())).collect();
+    }
+    places
+}
+
+/// A pass; its stats, and how many times it says that chunks are read.
+fn read(plan: &Plan, device: &Device, bytes: u64) -> (Vec<Naive>, StreamStats, f64) {
+    let mut blocks = Blocks::new(plan, device, plan.block_rows(), bytes, &Cancel::default()).unwrap();
+    let mut boxes = Vec::new();
+    while let Some(mut block) = blocks.next().unwrap() {
+        let values: Vec<i32> = bytemuck::pod_collect_to_vec(block.bytes());
+        let (core, before, shape) = (block.core.clone(), block.before.clone(), block.shape.clone());
+        // Of both slots, the tensor has what the host saw.
+        let tensor = block.tensor::<i32>(&shape).unwrap();
+        assert!(tensor.read().unwrap() == values);
+        boxes.push((core, before, shape, values));
+    }
+    (boxes, blocks.stats, blocks.times_read())
+}
+
+#[test]
+fn boxes_are_what_a_gather_gives() {
+    let device = Device::cpu();
+    let mut numbers = Numbers(0);
+    let (mut again, mut halos) = (0, 0);
+    for round in 0..400 {
+        let case = case(&mut numbers);
+        let (expected, chunks) = case.naive();
+        let plan = case.plan();
+        let least = plan.largest_need();
+        let about = format!("round {round}: {:?} {:?}", case.arrays[0].shape(), case.along);
+        halos += usize::from(case.along.iter().any(|along| along.halo != [0; 2]));
+        let mut before = None;
+        for more in [0, 1000, 4000, 1 << 30] {
+            let (boxes, stats, times) = read(&plan, &device, least + more);
+            assert!(boxes == expected, "{about}, {more} more");
+            let reads = case.reads();
+            assert!(reads.keys().all(|chunk| chunks.contains_key(chunk)), "{about}: unselected");
+            assert_eq!(reads.len(), chunks.len(), "{about}");
+            let total: u64 = reads.values().sum();
+            assert_eq!(stats.chunks, total);
+            assert!((times - total as f64 / chunks.len() as f64).abs() < 1e-9, "{about}: {times}");
+            assert!(stats.peak_chunk_bytes <= least + more, "{about}");
+            again += usize::from(total > chunks.len() as u64);
+            assert!(*before.get_or_insert(total) >= total, "{about}: more memory, more reads");
+            before = Some(total);
+            if more == 1 << 30 {
+                assert!(reads == chunks, "{about}: each once");
+            }
+        }
+        let widest = expected.iter().map(|(_, _, _, values)| 4 * values.len() as u64).max().unwrap();
+        assert!(plan.block_bytes() >= widest, "{about}");
+    }
+    assert!(again > 20 && halos > 100, "{again} {halos}");
+}
+
+/// Blocks of rows read no chunk twice, however little memory there is.
+#[test]
+fn blocks_of_rows_read_each_chunk_once() {
+    let device = Device::cpu();
+    let mut numbers = Numbers(1 << 32);
+    for _ in 0..100 {
+        let mut case = case(&mut numbers);
+        case.along = vec![Along::each(1 + numbers.below(20))];
+        let (expected, chunks) = case.naive();
+        let plan = case.plan();
+        let (boxes, stats, times) = read(&plan, &device, 0);
+        assert!(boxes == expected && case.reads() == chunks);
+        assert!((times - 1.0).abs() < 1e-9 && stats.peak_chunk_bytes <= plan.largest_need());
+    }
+}
+
+/// What a smaller budget costs: of a row of boxes, those chunks that the halo of the next row needs are read again.
+#[test]
+fn a_small_budget_reads_again() {
+    let values: Vec<i32> = (0..64 * 64).collect();
+    let array = MemoryArray::new("image", &values, &[64, 64], &[8, 8]).unwrap();
+    let case = Case {
+        arrays: vec![Arc::new(Counting { array, reads: Mutex::default() })],
+        rows: (0..64).map(|row| (0, row)).collect(),
+        columns: (0..64).collect(),
+        row_ranges: std::iter::once(0..64).collect(),
+        column_ranges: std::iter::once(0..64).collect(),
+        along: vec![Along { size: 8, halo: [2, 2], edge: Edge::Clip }; 2],
+    };
+    let plan = case.plan();
+    let chunk = 8 * 8 * 4 + 384;
+    let times = |chunks: u64| {
+        let bytes = plan.largest_need() + chunks * chunk;
+        read(&plan, &Device::cpu(), bytes).2
+    };
+    // A box needs 9 chunks at most. Two rows of 8 chunks, and 3 of the third, hold all that is needed again.
+    let found = [0, 2, 5, 10, 15].map(times);
+    assert!(found.is_sorted_by(|a, b| a >= b) && found[0] > 2.0, "{found:?}");
+    assert!((found[4] - 1.0).abs() < 1e-9 && found[3] > 1.0, "{found:?}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let array = |shape: &[u64], chunk: &[u64]| -> Arc<dyn ChunkedArray> {
+        let values = vec![0i32; usize::try_from(shape.iter().product::<u64>()).unwrap()];
+        Arc::new(MemoryArray::new("array", &values, shape, chunk).unwrap())
+    };
+    let plan = |arrays: Vec<Arc<dyn ChunkedArray>>, along: &[Along]| {
+        let rows = Arc::new(Selection::all(arrays.iter().map(|array| array.shape()[0]).sum()));
+        Plan::new(arrays, rows, None, Arc::new(AsStored(StoredType::I32)), along)
+    };
+    let refused = |arrays, along: &[Along], needle: &str| {
+        let error = plan(arrays, along).expect_err(needle).to_string();
+        assert!(error.contains(needle), "`{needle}` is not in: {error}");
+    };
+    let (two, other) = (array(&[4, 3], &[2, 2]), array(&[4, 5], &[2, 2]));
+    let each = Along::each(2);
+    refused(Vec::new(), &[each], "none given");
+    refused(vec![array(&[1; 5], &[1; 5])], &[each], "1 to 4 axes");
+    refused(vec![Arc::clone(&two), other], &[each], "rows of Some([3])");
+    refused(vec![Arc::clone(&two)], &[each; 3], "of 3 axes, and the arrays have 2");
+    refused(vec![Arc::clone(&two)], &[each, Along::each(0)], "no elements along axis 1");
+    for halo in [[u64::MAX, 1], [1 << 62, 0]] {
+        let along = Along { size: 2, halo, edge: Edge::Wrap };
+        refused(vec![Arc::clone(&two)], &[along], "along axis 0");
+        refused(vec![Arc::clone(&two)], &[Along { halo: [1 << 40, 0], ..along }; 2], "along axis 1");
+    }
+    let bytes: Arc<dyn ChunkedArray> =
+        Arc::new(MemoryArray::new("bytes", &[0u8; 12], &[4, 3], &[2, 2]).unwrap());
+    refused(vec![two, bytes], &[each], "bytes: holds U8, and others I32");
+}
+
+/// An element that does not fit is named by its row and its place in it, whichever columns are selected.
+#[test]
+fn a_misfit_is_named_by_where_it_is_stored() {
+    let mut values = vec![0.0f64; 6 * 5 * 2];
+    (values[4 * 10 + 7], values[5 * 10]) = (1e300, f64::NAN);
+    let array: Arc<dyn ChunkedArray> =
+        Arc::new(MemoryArray::new("array", &values, &[6, 5, 2], &[4, 2, 1]).unwrap());
+    let narrow =
+        Narrow { to: Narrowed::F32, range: [0.0, 2.0], negative_is_missing: true, nan_is_missing: false };
+    let error = |rows: Range<u64>, columns: Range<u64>, convert: Arc<dyn Convert>| {
+        let rows = Selection::new("test", "rows", [rows], 6).unwrap();
+        let columns = Selection::new("test", "columns", [columns], 5).unwrap();
+        let (rows, columns) = (Arc::new(rows), Some(Arc::new(columns)));
+        let plan = Plan::of_rows(vec![Arc::clone(&array)], rows, columns, convert, 3).unwrap();
+        let device = Device::cpu();
+        let mut blocks = Blocks::new(&plan, &device, 3, 0, &Cancel::default()).unwrap();
+        loop {
+            match blocks.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => break String::new(),
+                Err(error) => break error.to_string(),
+            }
+        }
+    };
+    let in_range = |most| Arc::new(Narrow { range: [0.0, most], ..narrow });
+    let found = error(1..6, 1..5, in_range(2.0));
+    assert!(found.contains("chunk [1, 1, 1]: row 4, element 7: value 1000"), "{found}");
+    assert!(found.contains("is not a finite 32-bit number"), "{found}");
+    let found = error(5..6, 0..5, in_range(2.0));
+    assert!(found.contains("chunk [1, 0, 0]: row 5, element 0: NaN"), "{found}");
+    assert_eq!(error(5..6, 1..5, in_range(2.0)), "");
+    assert_eq!(error(5..6, 0..5, Arc::new(Narrow { nan_is_missing: true, ..narrow })), "");
+}
+
+/// Every stored type to both staged ones, and what is out of range or missing.
+#[test]
+fn numbers_are_narrowed() {
+    fn narrowed<T: crate::store::Storable>(value: T, narrow: Narrow) -> std::result::Result<f32, String> {
+        let array = MemoryArray::new("array", &[value], &[1, 1], &[1, 1]).unwrap();
+        narrow.accepts(&array).map_err(|error| error.to_string())?;
+        let mut to = vec![0; to_usize(narrow.bytes(1))];
+        narrow.convert(&array, bytemuck::bytes_of(&value), &mut to).map_err(|misfit| misfit.why)?;
+        Ok(match narrow.to {
+            Narrowed::I8 => f32::from(to[0].cast_signed()),
+            Narrowed::F32 => f32::from_ne_bytes([to[0], to[1], to[2], to[3]]),
+        })
+    }
+    for to in [Narrowed::I8, Narrowed::F32] {
+        let narrow = Narrow { to, range: [0.0, 100.0], negative_is_missing: true, nan_is_missing: false };
+        let kept = Narrow { range: [-128.0, 127.0], negative_is_missing: false, ..narrow };
+        assert_eq!(narrowed(7u8, narrow), Ok(7.0));
+        assert_eq!(narrowed(-7i8, narrow), Ok(-1.0));
+        assert_eq!(narrowed(-7i8, kept), Ok(-7.0));
+        assert_eq!(narrowed(-700i16, narrow), Ok(-1.0));
+        assert_eq!(narrowed(7u16, narrow), Ok(7.0));
+        assert_eq!(narrowed(-70i32, kept), Ok(-70.0));
+        assert_eq!(narrowed(7u32, narrow), Ok(7.0));
+        assert_eq!(narrowed(i64::MIN, narrow), Ok(-1.0));
+        assert_eq!(narrowed(-129i64, kept).unwrap_err(), "value -129 is below -128");
+        assert_eq!(narrowed(101i8, narrow).unwrap_err(), "value 101 is above 100");
+        assert!(narrowed(u64::MAX, narrow).unwrap_err().ends_with("is above 100"));
+        let half = half::f16::from_f32(0.5);
+        match to {
+            Narrowed::I8 => {
+                let refused = narrowed(0.5f32, narrow).unwrap_err();
+                assert!(refused.contains("holds F32, where integers are expected"), "{refused}");
+            }
+            Narrowed::F32 => {
+                assert_eq!([narrowed(half, narrow), narrowed(0.5f64, narrow)], [Ok(0.5), Ok(0.5)]);
+                assert_eq!([narrowed(-0.5f32, narrow), narrowed(-0.5f32, kept)], [Ok(-1.0), Ok(-0.5)]);
+                assert_eq!(narrowed(100.5f32, narrow).unwrap_err(), "value 100.5 is above 100");
+            }
+        }
+    }
+}
