@@ -161,7 +161,7 @@ impl Reader {
     /// digests what is read.
     ///
     /// # Errors
-    /// What reading, the device and `f` report; [`Error::Cancelled`].
+    /// What reading, the device and `f` report; [`Error::Cancelled`](crate::Error::Cancelled).
     pub(crate) fn read(
         &self,
         pass: &Pass<'_>,

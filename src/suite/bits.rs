@@ -1,3 +1,5 @@
+//! Packing and unpacking.
+
 use std::{fs, path::Path};
 
 use half::f16;

@@ -1,3 +1,5 @@
+//! Relationship matrices.
+
 use std::sync::Arc;
 
 use super::{cpu, device_tests};

@@ -1,3 +1,5 @@
+//! Products of matrices.
+
 use half::{bf16, f16};
 
 use super::{

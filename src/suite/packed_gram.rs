@@ -1,3 +1,5 @@
+//! Gram matrices of packed rows, and the kernels that they are made of.
+
 use super::{data::values, device_tests, packed_case::packed_words};
 use crate::{
     Device, Error, Tensor,

@@ -1,3 +1,5 @@
+//! Random numbers.
+
 use super::device_tests;
 use crate::{
     Device, Error,

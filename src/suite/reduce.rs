@@ -1,3 +1,5 @@
+//! Sums by row and by column.
+
 use half::{bf16, f16};
 
 use super::{

@@ -1,3 +1,5 @@
+//! Dosages to standardised f32.
+
 use half::{bf16, f16};
 
 use super::{

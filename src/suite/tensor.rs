@@ -1,3 +1,5 @@
+//! Tensors and their windows.
+
 use std::thread;
 
 use super::{

@@ -349,8 +349,10 @@ impl Cohort {
 /// Who is given the panels of a pass that loads, with the sums of their rows, and what that takes.
 pub(super) struct Each<'a> {
     pub(super) need: Need,
-    pub(super) panel: &'a mut dyn FnMut(&Reader, &Panel, &[Stats]) -> Result<()>,
+    pub(super) panel: &'a mut EachPanel<'a>,
 }
+
+type EachPanel<'a> = dyn FnMut(&Reader, &Panel, &[Stats]) -> Result<()> + 'a;
 
 /// Tries with less and less of the device's memory, where others may hold what the plan counted on: fewer panels stay there, or
 /// another method is taken. The last try is with the least that would do.

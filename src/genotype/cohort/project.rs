@@ -81,8 +81,10 @@ pub fn project(
     run: &Run,
 ) -> Result<Projection> {
     let wanted = Wanted::default().projection(reference, matches, method);
-    let cohort = Cohort::load(genotypes, device, &wanted, run)?;
-    Ok(cohort.into_projection().expect("a projection that is wanted should be there"))
+    let Some(projection) = Cohort::load(genotypes, device, &wanted, run)?.into_projection() else {
+        unreachable!("a projection that is wanted was made");
+    };
+    Ok(projection)
 }
 
 impl Cohort {

@@ -1,3 +1,5 @@
+//! Which variants of the stores and of the loadings are paired.
+
 use super::*;
 use crate::project::counts::StoresCounts;
 
