@@ -35,8 +35,7 @@ mod tensor;
 pub mod bench {
     pub use crate::{
         bits::{pack::pack_into, unpack::unpack_into},
-        genotype::standardize::standardize,
-        linalg::{reduce::enqueue as enqueue_stats, scale_columns::scale_columns},
+        linalg::{reduce::enqueue as enqueue_stats, scale_columns::scale_columns, standardize::standardize},
         packed::{apply::PackedRows, product::PackedProduct, recode::recode, uniform::packed_uniform},
     };
 }

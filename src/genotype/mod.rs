@@ -20,7 +20,6 @@ mod reader;
 mod residency;
 pub(crate) mod scaler;
 mod source;
-pub(crate) mod standardize;
 mod totals;
 mod variant;
 #[cfg(feature = "zarr")]

@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 
-use super::standardize::standardize;
-use crate::{Result, Tensor, linalg::gram::to_usize, packed::apply::PackedRows};
+use crate::{
+    Result, Tensor,
+    linalg::{gram::to_usize, standardize::standardize},
+    packed::apply::PackedRows,
+};
 
 /// Genotypes as a device holds them.
 #[derive(Debug)]

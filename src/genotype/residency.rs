@@ -1,14 +1,10 @@
 //! Where genotypes stay between passes.
 
-use std::{
-    ops::Range,
-    sync::{Mutex, PoisonError},
-};
-
-use rayon::prelude::*;
-
 use super::panel::{Held, Panel};
-use crate::{Device, Result, Tensor, driver::Staging, packed::PANEL_BYTES, tensor::Pending};
+use crate::{
+    Device, Result,
+    packed::{PANEL_BYTES, host_panels::HostPanels},
+};
 
 /// Where genotypes stay between the passes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +40,6 @@ impl Residency {
     }
 }
 
-/// Bytes of a panel that a thread copies at a time.
-const PART: usize = 1 << 20;
-
 /// What stayed of the first pass.
 #[derive(Debug, Default)]
 pub(crate) enum Kept {
@@ -54,73 +47,6 @@ pub(crate) enum Kept {
     Nothing,
     Device(Vec<Panel>),
     Host(HostPanels),
-}
-
-/// Packed panels in the host's memory.
-#[derive(Debug, Default)]
-pub(crate) struct HostPanels {
-    panels: Vec<HostPanel>,
-    /// The codes of the last, while they are on their way.
-    coming: Mutex<Option<Pending<u32>>>,
-    /// Two from the first upload on, as long as the longest panel: one is filled while the device may still read the other.
-    slots: Mutex<Vec<Staging>>,
-}
-
-/// A packed panel in the host's memory.
-#[derive(Debug)]
-pub(crate) struct HostPanel {
-    rows: Range<u64>,
-    missing: bool,
-    width: u64,
-    /// The codes.
-    bytes: Vec<u8>,
-}
-
-impl HostPanels {
-    fn push(&mut self, panel: Panel) -> Result<()> {
-        // A panel is on its way while the next is filled.
-        self.complete()?;
-        if let Panel { rows, held: Held::Packed(packed), missing } = panel {
-            let width = packed.shape()[1];
-            self.panels.push(HostPanel { rows, missing, width, bytes: Vec::new() });
-            self.coming = Mutex::new(Some(packed.download()?));
-        }
-        Ok(())
-    }
-
-    fn complete(&mut self) -> Result<()> {
-        let coming = self.coming.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(coming), Some(panel)) = (coming, self.panels.last_mut()) {
-            panel.bytes = coming.bytes()?;
-        }
-        Ok(())
-    }
-
-    /// Gives the panels to `f`, each on the device.
-    fn each(&self, device: &Device, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
-        let longest = self.panels.iter().map(|panel| panel.bytes.len()).max().unwrap_or(0) as u64;
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        while slots.len() < 2 {
-            slots.push(device.driver().staging(longest)?);
-        }
-        let pool = device.pool()?;
-        for (turn, panel) in self.panels.iter().enumerate() {
-            let slot = &mut slots[turn % 2];
-            let staged = &mut slot.bytes_mut()[..panel.bytes.len()];
-            let bytes = &panel.bytes[..];
-            pool.install(|| {
-                let parts = staged.par_chunks_mut(PART).zip(bytes.par_chunks(PART));
-                parts.for_each(|(staged, bytes)| staged.copy_from_slice(bytes));
-            });
-            let shape = [panel.rows.end - panel.rows.start, panel.width];
-            f(&Panel {
-                rows: panel.rows.clone(),
-                held: Held::Packed(Tensor::from_staging(device, slot, &shape)?),
-                missing: panel.missing,
-            })?;
-        }
-        Ok(())
-    }
 }
 
 impl Kept {
@@ -147,7 +73,11 @@ impl Kept {
         match self {
             Self::Nothing => {}
             Self::Device(panels) => panels.push(panel),
-            Self::Host(panels) => panels.push(panel)?,
+            Self::Host(panels) => {
+                if let Panel { rows, held: Held::Packed(packed), missing } = panel {
+                    panels.push(rows, &packed, missing)?;
+                }
+            }
         }
         Ok(())
     }
@@ -165,7 +95,9 @@ impl Kept {
         match self {
             Self::Nothing => Ok(()),
             Self::Device(panels) => panels.iter().try_for_each(f),
-            Self::Host(panels) => panels.each(device, f),
+            Self::Host(panels) => panels.each(device, &mut |rows, packed, missing| {
+                f(&Panel { rows, held: Held::Packed(packed), missing })
+            }),
         }
     }
 }

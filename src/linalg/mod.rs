@@ -14,6 +14,7 @@ mod rows;
 mod rsvd;
 pub(crate) mod scale_columns;
 mod sign;
+pub(crate) mod standardize;
 mod svd;
 pub(crate) mod threads;
 mod truncated;

@@ -11,6 +11,7 @@ pub(crate) mod adjoint;
 pub(crate) mod apply;
 pub(crate) mod gather;
 pub(crate) mod gram;
+pub(crate) mod host_panels;
 pub(crate) mod known_pairs;
 pub(crate) mod limbs;
 mod matrix;

@@ -1,4 +1,4 @@
-//! Dosages to standardised f32.
+//! Rows centred and scaled.
 
 use half::{bf16, f16};
 
@@ -9,7 +9,8 @@ use super::{
     tolerance::{EXACT, ONE_OPERATION, Reference, assert_close},
 };
 use crate::{
-    Device, Error, Tensor, genotype::standardize::standardize, linalg::scale_columns::scale_columns,
+    Device, Error, Tensor,
+    linalg::{scale_columns::scale_columns, standardize::standardize},
 };
 
 device_tests! {

@@ -1,4 +1,4 @@
-//! Dosages to standardised f32.
+//! Rows centred and scaled, in f32.
 
 use crate::{
     Element, Error, Result, Tensor,
