@@ -40,9 +40,9 @@ pub struct Status {
     pub pass: u32,
     /// Most passes there can be.
     pub passes: u32,
-    /// Rows (variants) done in this pass.
+    /// Rows done in this pass.
     pub rows: u64,
-    /// Rows (variants) of one pass.
+    /// Rows of one pass.
     pub total: u64,
     /// Largest relative residual of the wanted components, once there is one.
     pub residual: Option<f64>,
