@@ -34,7 +34,8 @@ impl Conversion {
         };
         let narrow = Narrow {
             to: Narrowed::I8,
-            range: [-2.0, 127.0],
+            // Those below -2 are no alleles, whatever the stored type.
+            range: [-128.0, 127.0],
             negative_is_missing: false,
             nan_is_missing: false,
         };

@@ -1,7 +1,11 @@
 //! The memory plans of jobs.
 
 use super::{
-    counts::CallCounts, options::PcaOptions, panel::Factors, reader::Reader, residency::Residency,
+    counts::CallCounts,
+    options::PcaOptions,
+    panel::Factors,
+    reader::{Reader, Reading},
+    residency::Residency,
     scaler::VariantScale,
 };
 use crate::{
@@ -174,34 +178,38 @@ impl Memory {
         } else {
             (Residency::Store, "one pass: nothing is kept".into())
         };
-        let kept = if residency == Residency::Store { 0 } else { kept_bytes(reader) };
-        // Two panels are on the device beside what any pass needs.
-        let host_panel = Residency::Host.panel_bytes().min(free / 2);
-        // What is left beside what stays.
-        let left = if self.shared || residency == Residency::Host { left.saturating_sub(kept) } else { left };
-        let free = if self.shared {
-            left
-        } else if residency == Residency::Device {
-            free.saturating_sub(kept)
-        } else {
-            free
+        // Later passes over the host's panels have two at a time on the device, and two slots on the host.
+        let at_once = Residency::Host.panel_bytes().min(free / 2);
+        let kept = kept_bytes(reader);
+        let left = match residency {
+            Residency::Host => left.saturating_sub(kept + 2 * at_once),
+            Residency::Device if self.shared => left.saturating_sub(kept),
+            _ => left,
         };
+        let free = match residency {
+            _ if self.shared => left,
+            Residency::Device => free.saturating_sub(kept),
+            _ => free,
+        };
+        let short = Residency::Store.panel_bytes();
+        let long = if residency == Residency::Host { at_once } else { residency.panel_bytes() };
         let panel_bytes = match residency {
-            Residency::Host => host_panel,
             _ if wishes.gram => gram_panel_bytes(reader, [left, free], self.shared),
-            _ => residency.panel_bytes(),
+            _ if scaling_bytes(reader, long) <= left => long,
+            _ => short,
         };
-        let is_long = wishes.gram && panel_bytes > Residency::Store.panel_bytes();
-        let [scaling, longer] =
-            if is_long { [scaling_bytes(reader, panel_bytes), longer_panels(reader)] } else { [0; 2] };
-        let room = match residency {
-            _ if self.shared => [0; 2],
-            Residency::Host => [left.saturating_sub(2 * panel_bytes), free.saturating_sub(2 * panel_bytes)],
-            _ => [left.saturating_sub(scaling), free.saturating_sub(longer)],
+        let scaling = if panel_bytes > short { scaling_bytes(reader, panel_bytes) } else { 0 };
+        let taken = match residency {
+            _ if wishes.gram && panel_bytes > short => longer_panels(reader),
+            Residency::Host => 2 * at_once,
+            _ => 0,
         };
+        let room =
+            if self.shared { [0; 2] } else { [left.saturating_sub(scaling), free.saturating_sub(taken)] };
         let upload_rows = reader.upload_rows(panel_bytes, room);
         let prefetch = reader.plan.largest_need_of(upload_rows).saturating_add(ahead);
-        Ok(Allowance { prefetch, residency, panel_bytes, reason, upload_rows })
+        let reading = Reading { panel_bytes, prefetch, upload_rows };
+        Ok(Allowance { residency, reason, reading, host_rows: reader.panel_rows(at_once) })
     }
 
     /// Where genotypes stay between passes, with so much left of both budgets, and why.
@@ -293,15 +301,13 @@ fn block_bytes(reader: &Reader, of_f32: u64) -> u64 {
 /// Shares of the budget.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
-    /// Bytes of decoded chunks to hold at most.
-    pub(super) prefetch: u64,
     /// Where genotypes stay between passes, and why.
     pub(super) residency: Residency,
     pub(super) reason: String,
-    /// Bytes of a panel at most.
-    pub(super) panel_bytes: u64,
-    /// Rows that are uploaded at once.
-    pub(super) upload_rows: u64,
+    /// How the pass reads.
+    pub(super) reading: Reading,
+    /// Rows of the host's panels that are on the device at a time.
+    pub(super) host_rows: u64,
 }
 
 /// Columns of the randomized method's block.

@@ -23,7 +23,7 @@ pub enum Method {
 }
 
 /// What to compute, and how.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PcaOptions {
     /// Number of components.
     pub components: usize,

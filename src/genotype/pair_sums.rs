@@ -1,5 +1,7 @@
 //! Sums over variants for each pair of samples: what the exact PCA and the relationship matrix are made of.
 
+use std::ops::Range;
+
 use super::{
     intake::Form,
     memory::Need,
@@ -53,6 +55,14 @@ pub(crate) struct PairSums {
     /// k p (1 - p) of all variants that pass the filters.
     pub(crate) total_variance: f64,
     pub(crate) totals: VariantTotals,
+}
+
+impl PairSums {
+    /// Bytes that they hold.
+    pub(crate) fn bytes(&self) -> u64 {
+        let matrices = [Some(&self.products), self.shared.as_ref(), self.variance.as_ref()];
+        matrices.into_iter().flatten().map(|matrix| 8 * matrix.data().len() as u64).sum()
+    }
 }
 
 /// Sums that panels are added to. Those of packed rows are exact but for the rounding of squared scales ([`Gram`]) and of
@@ -122,11 +132,18 @@ impl Adding {
         Need { host, device, blocks: 1 + u64::from(shared) }
     }
 
-    /// Adds a panel, of the rows of which those are the sums.
+    /// Adds these rows of the matrix, which are in `panel`, with their sums; of a panel that is not packed, all.
     ///
     /// # Errors
-    /// What the device reports; [`Error::Cancelled`](crate::Error::Cancelled).
-    pub(crate) fn add(&mut self, reader: &Reader, panel: &Panel, stats: &[Stats]) -> Result<()> {
+    /// What the device reports.
+    pub(crate) fn add(
+        &mut self,
+        reader: &Reader,
+        panel: &Panel,
+        rows: &Range<u64>,
+        stats: &[Stats],
+    ) -> Result<()> {
+        let from = rows.start - panel.rows.start;
         let (rule, n) = (self.wanted.rule, reader.samples());
         let totals = &mut self.totals;
         let scales = reader.device.pool()?.install(|| {
@@ -139,17 +156,16 @@ impl Adding {
             if scale.is_kept() { scale.binomial_variance(rule.ploidy) } else { 0.0 }
         };
         if let (Products::Packed(sum), Held::Packed(packed)) = (&mut self.products, &panel.held) {
-            sum.add(packed, panel.rows.start, &scales.iter().map(row_scale).collect::<Vec<_>>())?;
+            sum.add(packed, from, rows.start, &scales.iter().map(row_scale).collect::<Vec<_>>())?;
         }
         if let Some(sum) = &mut self.shared {
-            sum.add_panel(panel, &scales, count_of)?;
+            sum.add_rows(panel, from, &scales, count_of)?;
         }
         if let Some(sum) = &mut self.variance {
-            sum.add_panel(panel, &scales, variance_of)?;
+            sum.add_rows(panel, from, &scales, variance_of)?;
         }
-        for rows in reader.blocks(&panel.rows) {
-            let scales =
-                &scales[to_usize(rows.start - panel.rows.start)..to_usize(rows.end - panel.rows.start)];
+        for block in reader.blocks(rows) {
+            let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
             if let Products::Dense(sum) = &mut self.products {
                 let table: Vec<[f32; 3]> = scales.iter().map(VariantScale::row).collect();
                 sum.add(&gram_lower(&panel.standardized(&table)?)?)?;
@@ -219,10 +235,11 @@ impl CalledPairs {
         Ok(Self { samples, sum, everywhere: 0.0 })
     }
 
-    /// Adds the packed variants of a panel, with the weight of each.
-    fn add_panel(
+    /// Adds packed variants of a panel, from one on, with the weight of each.
+    fn add_rows(
         &mut self,
         panel: &Panel,
+        from: u64,
         scales: &[VariantScale],
         weight: impl Fn(&VariantScale) -> f64,
     ) -> Result<()> {
@@ -230,10 +247,10 @@ impl CalledPairs {
             return Ok(());
         };
         let known = |scale| KnownRow { weight: weight(scale), known: scale.called };
-        sum.add(packed, &scales.iter().map(known).collect::<Vec<_>>())
+        sum.add(packed, from, &scales.iter().map(known).collect::<Vec<_>>())
     }
 
-    /// Adds what [`add_panel`](Self::add_panel) leaves out of a block.
+    /// Adds what [`add_rows`](Self::add_rows) leaves out of a block.
     #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     fn add_block(
         &mut self,

@@ -43,10 +43,17 @@ pub(crate) struct Reader {
     pub(crate) bounded: bool,
     pub(crate) form: Form,
     pub(crate) plan: Plan,
+}
+
+/// How a pass reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// Bytes of a panel at most.
+    pub(crate) panel_bytes: u64,
     /// Bytes of decoded chunks to hold at most.
-    prefetch: u64,
-    /// Rows that are uploaded at once: some canonical blocks.
-    upload_rows: u64,
+    pub(crate) prefetch: u64,
+    /// Rows that are uploaded at once, of genotypes of two bits: whole canonical blocks, no more than a panel has.
+    pub(crate) upload_rows: u64,
 }
 
 /// What a pass over the store leaves besides its panels.
@@ -76,8 +83,7 @@ impl Reader {
         let (arrays, rows) = (genotypes.arrays().to_vec(), genotypes.rows());
         let plan =
             Plan::of_rows(arrays, rows, genotypes.columns(), convert, block_rows(genotypes.samples()))?;
-        let (device, genotypes, upload_rows) = (device.clone(), genotypes.clone(), plan.block_rows());
-        Ok(Self { device, genotypes, bounded, form, plan, prefetch: 0, upload_rows })
+        Ok(Self { device: device.clone(), genotypes: genotypes.clone(), bounded, form, plan })
     }
 
     pub(crate) fn samples(&self) -> u64 {
@@ -86,12 +92,6 @@ impl Reader {
 
     pub(crate) fn variants(&self) -> u64 {
         self.plan.rows()
-    }
-
-    /// Sets how many bytes of decoded chunks are held at most, and the rows that are uploaded at once, of genotypes of two bits:
-    /// whole canonical blocks, no more than a panel has.
-    pub(crate) fn set(&mut self, prefetch: u64, upload_rows: u64) {
-        (self.prefetch, self.upload_rows) = (prefetch, upload_rows);
     }
 
     /// Bytes of a variant as the device holds it.
@@ -115,9 +115,9 @@ impl Reader {
         }
     }
 
-    /// Rows of a panel of a pass in panels of so many bytes, unless it is the last.
-    pub(crate) fn whole_panel(&self, panel_bytes: u64) -> u64 {
-        (self.panel_rows(panel_bytes) / self.upload_rows).max(1) * self.upload_rows
+    /// Rows of a panel of a pass, unless it is the last.
+    pub(crate) fn whole_panel(&self, Reading { panel_bytes, upload_rows, .. }: Reading) -> u64 {
+        (self.panel_rows(panel_bytes) / upload_rows).max(1) * upload_rows
     }
 
     /// Rows that are uploaded at once, where so much is left of the host and of the device: each upload costs a device of
@@ -157,25 +157,25 @@ impl Reader {
         rows.clone().step_by(to_usize(step)).map(move |first| first..end.min(first + step))
     }
 
-    /// One pass over the store: gives panels of so many bytes to `f`, in order, with the sums of their rows. With `digest`,
-    /// digests what is read.
+    /// One pass over the store: gives panels to `f`, in order, with the sums of their rows. With `digest`, digests what is read.
     ///
     /// # Errors
     /// What reading, the device and `f` report; [`Error::Cancelled`](crate::Error::Cancelled).
     pub(crate) fn read(
         &self,
         pass: &Pass<'_>,
-        panel_bytes: u64,
+        reading: Reading,
         digest: bool,
         f: &mut PanelSink<'_>,
     ) -> Result<Read> {
         let cancel = &pass.run().cancel;
         pass.tell(0)?;
-        let mut blocks = Blocks::new(&self.plan, &self.device, self.upload_rows, self.prefetch, cancel)?;
+        let mut blocks =
+            Blocks::new(&self.plan, &self.device, reading.upload_rows, reading.prefetch, cancel)?;
         if digest {
             blocks.digest();
         }
-        let rows = self.whole_panel(panel_bytes);
+        let rows = self.whole_panel(reading);
         // The panel that is being counted, and the one that is being filled.
         let mut open: VecDeque<Filling> = VecDeque::new();
         let mut counting: Option<Counting> = None;

@@ -50,11 +50,11 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
-    /// Nothing yet, of what stays there.
-    pub(crate) fn new(residency: Residency) -> Self {
+    /// Nothing yet, of what stays there; `host_rows` of the host's are on the device at a time.
+    pub(crate) fn new(residency: Residency, host_rows: u64) -> Self {
         match residency {
             Residency::Device => Self::Device(Vec::new()),
-            Residency::Host => Self::Host(HostPanels::default()),
+            Residency::Host => Self::Host(HostPanels::new(host_rows)),
             Residency::Store => Self::Nothing,
         }
     }

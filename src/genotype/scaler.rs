@@ -77,8 +77,6 @@ pub(crate) enum DropReason {
     AllMissing,
     BelowMaf,
     ZeroVariance,
-    /// Of a projection: the reference does not have it.
-    NotInReference,
 }
 
 impl ScaleRule {
@@ -144,16 +142,6 @@ impl VariantScale {
     /// Variance of its dosages in Hardy-Weinberg equilibrium, k p (1 - p) at ploidy k; 0 where nobody is called.
     pub(crate) fn binomial_variance(&self, ploidy: u64) -> f64 {
         if self.called == 0 { 0.0 } else { self.mean * (1.0 - self.mean / ploidy as f64) }
-    }
-
-    /// As a reference scaled its variant: `scale` is what is divided by.
-    pub(crate) fn given(mean: f64, shift: f64, scale: f64) -> Self {
-        Self { mean, shift, scale: 1.0 / scale, called: 0, dropped: None }
-    }
-
-    /// Of a variant that a reference does not have.
-    pub(crate) const fn not_in_reference() -> Self {
-        Self { mean: f64::NAN, shift: 0.0, scale: 0.0, called: 0, dropped: Some(DropReason::NotInReference) }
     }
 
     /// The row of a kernel that standardises: shift, scale, and what a missing dosage becomes.

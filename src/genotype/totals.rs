@@ -14,8 +14,6 @@ pub(crate) struct VariantTotals {
     pub(crate) counts: VariantCounts,
     /// Sum of squares of the standardised matrix.
     pub(crate) sum_squares: f64,
-    /// Missing calls of the variants that take part.
-    pub(crate) missing_calls: u64,
     /// Bounds of a variant's row times its factor and the larger of 1 and its mean: the largest Euclidean norm, and the
     /// largest sum of magnitudes.
     pub(crate) bounds: [f64; 2],
@@ -27,15 +25,10 @@ impl VariantTotals {
         let variants = stats.par_iter().zip(scales).with_min_len(1024);
         let sums: Vec<[f64; 3]> = variants.map(|(stats, scale)| sums(stats, scale, samples)).collect();
         // One after the other, for the same bits.
-        for ((stats, scale), [squares, norm, magnitudes]) in stats.iter().zip(scales).zip(sums) {
+        for (scale, [squares, norm, magnitudes]) in scales.iter().zip(sums) {
             self.counts.total += 1;
             match scale.dropped {
-                None => {
-                    self.counts.used += 1;
-                    self.missing_calls += samples - stats.count;
-                }
-                // Of the total, what no other count has.
-                Some(DropReason::NotInReference) => {}
+                None => self.counts.used += 1,
                 Some(DropReason::AllMissing) => self.counts.all_missing += 1,
                 Some(DropReason::AboveMissing) => self.counts.above_missing += 1,
                 Some(DropReason::BelowMaf) => self.counts.below_maf += 1,

@@ -89,13 +89,19 @@ impl Gram {
         PairProducts::host_bytes(columns)
     }
 
-    /// Adds rows, of which the first is row `first` of all. Enqueues; does not wait.
+    /// Adds the rows of `packed` from row `from` on, which is row `first` of all. Enqueues; does not wait.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn add(&mut self, packed: &Tensor<u32>, first: u64, scales: &[RowScale]) -> Result<()> {
+    pub(crate) fn add(
+        &mut self,
+        packed: &Tensor<u32>,
+        from: u64,
+        first: u64,
+        scales: &[RowScale],
+    ) -> Result<()> {
         let Self { products, options, limb_count } = self;
-        products.add(packed, scales.len(), |products, row| {
+        products.add(packed, from, scales.len(), |products, row| {
             (scales[row].factor > 0.0)
                 .then(|| terms(products, *options, *limb_count, scales[row], first + row as u64))
         })

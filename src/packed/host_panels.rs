@@ -13,12 +13,14 @@ use crate::{Device, Result, Tensor, driver::Staging, tensor::Pending};
 const PART: usize = 1 << 20;
 
 /// Panels of packed rows in the host's memory, from where each pass uploads them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HostPanels {
+    /// Rows that are uploaded at a time.
+    step: u64,
     panels: Vec<HostPanel>,
     /// The codes of the last, while they are on their way.
     coming: Mutex<Option<Pending<u32>>>,
-    /// Two from the first upload on, as long as the longest panel: one is filled while the device may still read the other.
+    /// Two from the first upload on, but while a pass has them: one is filled while the device may still read the other.
     slots: Mutex<Vec<Staging>>,
 }
 
@@ -38,6 +40,11 @@ struct HostPanel {
 type PanelSink<'a> = dyn FnMut(Range<u64>, Tensor<u32>, bool) -> Result<()> + 'a;
 
 impl HostPanels {
+    /// None yet, of which so many rows, at least one, are uploaded at a time.
+    pub(crate) fn new(step: u64) -> Self {
+        Self { step, panels: Vec::new(), coming: Mutex::default(), slots: Mutex::default() }
+    }
+
     /// Starts the download of a panel; waits for the one before. `packed`: (rows, words).
     ///
     /// # Errors
@@ -61,28 +68,41 @@ impl HostPanels {
         Ok(())
     }
 
-    /// Gives the panels to `f` in order, each on the device. One pass at a time: another thread's waits.
+    /// Gives the rows to `f` in order, so many at a time, each time on the device.
     ///
     /// # Errors
     /// What the device and `f` report.
     pub(crate) fn each(&self, device: &Device, f: &mut PanelSink<'_>) -> Result<()> {
-        let longest = self.panels.iter().map(|panel| panel.bytes.len()).max().unwrap_or(0) as u64;
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let lens = self
+            .panels
+            .iter()
+            .map(|panel| 4 * panel.words * self.step.min(panel.rows.end - panel.rows.start));
+        let longest = lens.max().unwrap_or(0);
+        let lock = || self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not under the lock: `f` may come here again.
+        let mut slots = std::mem::take(&mut *lock());
         while slots.len() < 2 {
             slots.push(device.driver().staging(longest)?);
         }
         let pool = device.pool()?;
-        for (turn, panel) in self.panels.iter().enumerate() {
-            let slot = &mut slots[turn % 2];
-            let staged = &mut slot.bytes_mut()[..panel.bytes.len()];
-            let bytes = &panel.bytes[..];
-            pool.install(|| {
-                let parts = staged.par_chunks_mut(PART).zip(bytes.par_chunks(PART));
-                parts.for_each(|(staged, bytes)| staged.copy_from_slice(bytes));
-            });
-            let shape = [panel.rows.end - panel.rows.start, panel.words];
-            f(panel.rows.clone(), Tensor::from_staging(device, slot, &shape)?, panel.missing)?;
+        let mut turn = 0;
+        for HostPanel { rows, missing, words, bytes } in &self.panels {
+            let step = usize::try_from(4 * words * self.step).unwrap_or(usize::MAX).max(1);
+            let firsts = rows.clone().step_by(usize::try_from(self.step).unwrap_or(usize::MAX));
+            for (first, bytes) in firsts.zip(bytes.chunks(step)) {
+                let slot = &mut slots[turn % 2];
+                turn += 1;
+                let staged = &mut slot.bytes_mut()[..bytes.len()];
+                pool.install(|| {
+                    let parts = staged.par_chunks_mut(PART).zip(bytes.par_chunks(PART));
+                    parts.for_each(|(staged, bytes)| staged.copy_from_slice(bytes));
+                });
+                let rows = first..rows.end.min(first + self.step);
+                let shape = [rows.end - rows.start, *words];
+                f(rows, Tensor::from_staging(device, slot, &shape)?, *missing)?;
+            }
         }
+        *lock() = slots;
         Ok(())
     }
 }

@@ -44,16 +44,16 @@ impl KnownPairs {
         PairProducts::device_bytes(device, columns, rows, 1)
     }
 
-    /// Adds those of the rows that have a missing code. Enqueues; does not wait.
+    /// Adds those of the rows of `packed` from row `from` on that have a missing code. Enqueues; does not wait.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn add(&mut self, packed: &Tensor<u32>, rows: &[KnownRow]) -> Result<()> {
+    pub(crate) fn add(&mut self, packed: &Tensor<u32>, from: u64, rows: &[KnownRow]) -> Result<()> {
         let Self { products, whole, total } = self;
         for RowTerms { multiples, kind, .. } in rows.iter().filter_map(|&row| terms(products, *whole, row)) {
             *total += i64::from(multiples.one) << (products.point() - kind.power);
         }
-        products.add(packed, rows.len(), |products, row| terms(products, *whole, rows[row]))
+        products.add(packed, from, rows.len(), |products, row| terms(products, *whole, rows[row]))
     }
 
     /// Waits: the symmetric matrix, exact but for the rounding of weights to 22 bits or more. It is 0 where no row has both.

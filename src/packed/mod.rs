@@ -26,10 +26,18 @@ pub(crate) mod uniform;
 pub(crate) mod weighted;
 
 pub use self::matrix::PackedMatrix;
+use crate::{Error, Result};
 
 /// Most entries of a product, or columns of a matrix: 256 times as many, the largest sum of a row's codes times limbs, is
 /// below 2^31.
 pub(crate) const MAX_ENTRIES: u64 = (1 << 23) - 1;
+
+/// # Errors
+/// [`Error::Limit`] for more entries of a row than sums are exact for.
+fn check_entries(requested: u64) -> Result<()> {
+    let what = "entries of a packed row";
+    if requested > MAX_ENTRIES { Err(Error::Limit { what, requested, max: MAX_ENTRIES }) } else { Ok(()) }
+}
 
 /// Bytes of a panel that stays on the device, about: what fills a GPU, in few launches.
 pub(crate) const PANEL_BYTES: u64 = 256 << 20;

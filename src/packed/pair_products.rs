@@ -144,13 +144,14 @@ impl PairProducts {
         columns.saturating_mul(columns).saturating_mul(8).saturating_add(16 * COLUMNS * columns)
     }
 
-    /// Adds so many rows of `packed`; those that take part have terms. Enqueues; does not wait.
+    /// Adds so many rows of `packed` from row `from` on; those that take part have terms. Enqueues; does not wait.
     ///
     /// # Errors
     /// What the device reports.
     pub(super) fn add(
         &mut self,
         packed: &Tensor<u32>,
+        from: u64,
         rows: usize,
         terms: impl Fn(&Self, usize) -> Option<RowTerms> + Sync,
     ) -> Result<()> {
@@ -166,7 +167,8 @@ impl PairProducts {
             self.device.pool()?.install(|| terms.par_sort_unstable_by_key(|(row, terms)| (terms.kind, *row)));
             #[allow(clippy::cast_possible_truncation, reason = "below 2^30")]
             let order: Vec<u32> = terms.iter().map(|(row, terms)| *row as u32 | terms.recoded).collect();
-            let ordered = packed_gather(packed, self.columns, start as u64..end as u64, &order)?;
+            let ordered =
+                packed_gather(packed, self.columns, from + start as u64..from + end as u64, &order)?;
             let mut done = 0;
             for terms in terms.chunk_by(|(_, a), (_, b)| a.kind.rare && b.kind.rare || a.kind == b.kind) {
                 let rows = done..done + terms.len() as u64;

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::{
     adjoint::{self, ColumnSums, LEAST_DEPTH, packed_adjoint},
     apply::{self, PackedRows, packed_apply, packed_weights},
+    check_entries,
     operand::{LIMBS, MAX_COLUMNS, Operand, row_limbs, unit},
     row_batches::RowBatches,
     row_words,
@@ -53,10 +54,11 @@ impl PackedProduct {
     /// each times its factor and the larger of 1 and its mean, the largest Euclidean norm and sum of magnitudes.
     ///
     /// # Errors
-    /// [`Error::Argument`] for NaN and infinity in X; [`Error::Limit`] when not even one column fits a binding;
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Argument`] for NaN and infinity in X; [`Error::Limit`] for more entries than sums are exact for, and when not even one
+    /// column fits a binding; [`Error::OutOfMemory`].
     pub fn new(device: &Device, x: &Matrix, centred: bool, bounds: Option<[f64; 2]>) -> Result<Self> {
         let (entries, columns) = (x.rows() as u64, x.cols());
+        check_entries(entries)?;
         let words = row_words(entries);
         let width = group_columns(device, words, columns as u64)?;
         let step = usize::try_from(width).unwrap_or(usize::MAX);

@@ -11,7 +11,7 @@ use crate::{ChunkedArray, Error, Result};
 
 const OP: &str = "stream";
 
-/// Most chunks of an array along its first axis; a claim above it is taken for damage.
+/// Most chunks of an array along an axis; a claim above it is taken for damage.
 pub(crate) const MAX_BANDS: u64 = 1 << 20;
 
 /// Bytes that keeping track of a chunk takes, from the task that decodes it to its place among the decoded.
@@ -141,6 +141,15 @@ impl Plan {
         let (mut start, mut before, mut pieces, mut chunk) = (0u64, 0u64, 0u64, 0usize);
         for (i, array) in self.arrays.iter().enumerate() {
             let chunks = padded(array.chunk_shape());
+            for (axis, (extent, chunk)) in array.shape().iter().zip(array.chunk_shape()).enumerate() {
+                let claimed = extent.div_ceil(*chunk);
+                if claimed > MAX_BANDS {
+                    let why = format!(
+                        "claims {claimed} chunks along axis {axis}; at most {MAX_BANDS} are believed"
+                    );
+                    return Err(Error::store(array.name(), why));
+                }
+            }
             let (mut across, mut count) = (<[Vec<u64>; 3]>::default(), 1u64);
             for axis in 1..AXES {
                 let mut most = 0;
@@ -158,11 +167,6 @@ impl Plan {
             let all = across.iter().fold(1usize, |all, chunks| all.saturating_mul(chunks.len()));
             let rows = array.shape()[0];
             let bands = rows.div_ceil(chunks[0]);
-            if bands > MAX_BANDS {
-                let why =
-                    format!("claims {bands} chunks along its first axis; at most {MAX_BANDS} are believed");
-                return Err(Error::store(array.name(), why));
-            }
             for chunk_row in 0..bands {
                 let first = start + chunk_row * chunks[0];
                 let end = start + rows.min((chunk_row + 1) * chunks[0]);

@@ -242,7 +242,7 @@ impl Case {
             let end = starts.get(i + 1).copied().unwrap_or(self.scales.len() as u64);
             let codes = &self.codes[(start * self.columns) as usize..(end * self.columns) as usize];
             let packed = upload(device, codes, end - start, self.columns);
-            gram.add(&packed, start, &self.scales[start as usize..end as usize]).unwrap();
+            gram.add(&packed, 0, start, &self.scales[start as usize..end as usize]).unwrap();
         }
         gram
     }
@@ -354,7 +354,7 @@ fn grams_are_centred(device: &Device) {
 fn no_rows(device: &Device) {
     for columns in [0, 5] {
         let mut gram = Gram::new(device, columns, 0, OPTIONS[0]).unwrap();
-        gram.add(&Tensor::zeros(device, &[0, row_words(columns)]).unwrap(), 0, &[]).unwrap();
+        gram.add(&Tensor::zeros(device, &[0, row_words(columns)]).unwrap(), 0, 0, &[]).unwrap();
         assert!(gram.finish().unwrap().data().iter().all(|&value| value == 0.0));
     }
     let packed = Tensor::<u32>::zeros(device, &[0, 4]).unwrap();

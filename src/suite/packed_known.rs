@@ -48,7 +48,7 @@ impl Case {
             let known = |codes: &[u8]| codes.iter().filter(|&&code| code < 3).count() as u64;
             let of_rows = self.weights[start..end].iter().zip(codes.chunks(n));
             let of_rows = of_rows.map(|(&weight, codes)| KnownRow { weight, known: known(codes) });
-            pairs.add(&packed, &of_rows.collect::<Vec<_>>()).unwrap();
+            pairs.add(&packed, 0, &of_rows.collect::<Vec<_>>()).unwrap();
         }
         pairs.finish().unwrap().data().to_vec()
     }
@@ -115,7 +115,7 @@ fn nothing_is_known(device: &Device) {
 fn no_rows_or_columns(device: &Device) {
     for columns in [0, 5] {
         let mut pairs = KnownPairs::new(device, columns, 0, None).unwrap();
-        pairs.add(&Tensor::zeros(device, &[0, row_words(columns)]).unwrap(), &[]).unwrap();
+        pairs.add(&Tensor::zeros(device, &[0, row_words(columns)]).unwrap(), 0, &[]).unwrap();
         assert!(pairs.finish().unwrap().data().iter().all(|&sum| sum == 0.0));
     }
 }

@@ -7,8 +7,9 @@ pub(super) mod project;
 pub(super) mod standardized;
 
 use std::{
+    ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
     time::Instant,
@@ -20,11 +21,11 @@ use super::{
     counts::CallCounts,
     filter::VariantCounts,
     memory::{Memory, Need, Wishes},
-    options::{Method, PcaOptions},
+    options::PcaOptions,
     pair_sums::{self, Adding, PairSums},
     panel::Panel,
     project::{Projection, ProjectionSums},
-    reader::{Read, Reader},
+    reader::{Read, Reader, Reading},
     residency::{Kept, Residency},
     source::Genotypes,
 };
@@ -38,8 +39,10 @@ use crate::{
 /// The genotypes of some samples, loaded once onto a device: what was counted of each variant, what was added up for the
 /// results that were wanted, and the genotypes themselves, where later passes need them and memory holds them.
 ///
-/// A result that was not wanted is computed all the same, by one more pass: over the genotypes where they stayed, else over
-/// the store ([`passes_over_store`](Self::passes_over_store) counts those).
+/// A result that was not wanted is computed all the same, by more passes: over the genotypes where they stayed, else over
+/// the store ([`passes_over_store`](Self::passes_over_store) counts those). A store that changed in between is found by its
+/// counts of each variant; where it was planned to be read again, by all of its bytes. What a result says of time is of all passes
+/// until then.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -63,11 +66,16 @@ pub struct Cohort {
     pub(super) reader: Reader,
     pub(super) memory: Memory,
     pub(super) counts: CallCounts,
-    place: RwLock<Place>,
-    panel_bytes: u64,
-    /// The method of the components that were wanted, and how they were asked for.
-    choice: Option<(Method, Choice)>,
+    place: Mutex<Arc<Place>>,
+    /// How the first pass read.
+    reading: Reading,
+    /// Rows of the host's panels that are on the device at a time.
+    host_rows: u64,
+    /// The components that were wanted, and their method.
+    choice: Option<(PcaOptions, Choice)>,
     sums: Mutex<Vec<Arc<PairSums>>>,
+    /// Whether those of a relationship matrix are those of the wanted components too.
+    shares_sums: bool,
     projection: Option<Projection>,
     stats: Mutex<StreamStats>,
     passes_over_store: AtomicU32,
@@ -108,22 +116,23 @@ impl Cohort {
         run: &Run,
         each: Option<Each<'_>>,
     ) -> Result<Self> {
-        let beside = each.as_ref().map_or_else(Need::default, |each| each.need);
-        let Plan { reader, memory, pairs, choice, allowance, later_passes, again } =
+        let beside = each.as_ref().map(|each| each.need);
+        let Plan { reader, memory, pairs, shares_sums, choice, allowance, later_passes, again } =
             Plan::new(genotypes, device, wanted, beside, run)?;
         let mut adding =
             pairs.into_iter().map(|pairs| Adding::new(&reader, pairs)).collect::<Result<Vec<_>>>()?;
         let mut projecting =
             wanted.projection.map(|matched| ProjectionSums::new(&reader, matched)).transpose()?;
         let mut counts = CallCounts::new(genotypes.variants(), genotypes.samples(), reader.form.is_packed())?;
-        let mut kept = Kept::new(allowance.residency);
+        let mut kept = Kept::new(allowance.residency, allowance.host_rows);
         let mut each = each;
         let digested = again && allowance.residency == Residency::Store;
         let pass = Pass::new(run, Status::new(0, 1 + later_passes, genotypes.variants()));
         let Read { stats, digests } =
-            reader.read(&pass, allowance.panel_bytes, digested, &mut |panel, stats| {
+            reader.read(&pass, allowance.reading, digested, &mut |panel, stats| {
                 counts.push(stats);
-                adding.iter_mut().try_for_each(|adding| adding.add(&reader, &panel, stats))?;
+                let rows = &panel.rows;
+                adding.iter_mut().try_for_each(|adding| adding.add(&reader, &panel, rows, stats))?;
                 if let Some(projecting) = &mut projecting {
                     projecting.add(&reader, &panel)?;
                 }
@@ -138,9 +147,11 @@ impl Cohort {
         let mut cohort = Self {
             memory,
             counts,
-            place: RwLock::new(Place { kept, reason: allowance.reason }),
-            panel_bytes: allowance.panel_bytes,
+            place: Mutex::new(Arc::new(Place { kept, reason: allowance.reason })),
+            reading: allowance.reading,
+            host_rows: allowance.host_rows,
             choice,
+            shares_sums,
             sums: Mutex::new(sums),
             projection: None,
             stats: Mutex::new(stats),
@@ -204,19 +215,16 @@ impl Cohort {
         self.projection
     }
 
-    /// Bytes of a panel of passes over what stayed, or over the store.
-    pub(super) fn panel_bytes(&self) -> u64 {
-        if self.residency() == Residency::Store { Residency::Store.panel_bytes() } else { self.panel_bytes }
+    /// How panels come: as the first pass read them where they stayed, else as `reading` says.
+    pub(super) fn panels(&self, reading: Reading) -> Reading {
+        if self.residency() == Residency::Store { reading } else { self.reading }
     }
 
     /// The method of components: as it was planned, if these were.
     pub(super) fn choice(&self, options: &PcaOptions) -> Choice {
         match &self.choice {
-            Some((asked, choice)) if *asked == options.method => choice.clone(),
-            _ => {
-                let kept = self.memory.kept(&self.reader, self.residency());
-                Choice::new(&self.memory, &self.reader, options, kept)
-            }
+            Some((wanted, choice)) if wanted == options => choice.clone(),
+            _ => Choice::new(&self.memory, &self.reader, options, self.held()),
         }
     }
 
@@ -232,47 +240,76 @@ impl Cohort {
         Ok(())
     }
 
-    /// # Errors
-    /// [`Error::Budget`] where beside what stays there is not so much.
-    pub(super) fn check_memory(&self, need: Need) -> Result<()> {
-        self.memory.allow(
-            &self.reader,
-            need.and(self.memory.kept(&self.reader, self.residency())),
-            Wishes::default(),
-        )?;
-        Ok(())
+    /// What genotypes and sums take that are here.
+    fn held(&self) -> Need {
+        let sums = self.lock_sums().iter().map(|sums| sums.bytes()).sum();
+        self.memory.kept(&self.reader, self.residency()).and(Need { host: sums, ..Need::default() })
     }
 
-    /// The sums for each pair of samples: those that were formed, or in one more pass.
+    /// How a pass reads the store that needs so much, beside what is held.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] where there is not so much.
+    pub(super) fn reading(&self, need: Need) -> Result<Reading> {
+        Ok(self.memory.allow(&self.reader, need.and(self.held()), Wishes::default())?.reading)
+    }
+
+    /// The pass of a result that was not wanted.
+    pub(super) fn pass<'r>(&self, run: &'r Run) -> Pass<'r> {
+        Pass::new(run, Status::new(0, 1, self.reader.variants()))
+    }
+
+    /// The sums for each pair of samples, if they were formed and are still here.
+    pub(super) fn held_sums(&self, wanted: pair_sums::Wanted) -> Option<Arc<PairSums>> {
+        self.lock_sums().iter().find(|sums| sums.wanted.holds(&wanted)).cloned()
+    }
+
+    /// The same, or those of one more pass.
     pub(super) fn pair_sums(&self, wanted: pair_sums::Wanted, run: &Run) -> Result<Arc<PairSums>> {
-        if let Some(sums) = self.lock_sums().iter().find(|sums| sums.wanted.holds(&wanted)) {
-            return Ok(Arc::clone(sums));
+        if let Some(sums) = self.held_sums(wanted) {
+            return Ok(sums);
         }
         check_samples(&self.reader)?;
-        self.check_memory(Adding::need(&self.reader, wanted.shared, wanted.variance))?;
-        let mut adding = Adding::new(&self.reader, wanted)?;
-        let pass = Pass::new(run, Status::new(1, 2, self.reader.variants()));
-        self.each_panel(&pass, &mut |panel| adding.add(&self.reader, panel, &self.stats_of(panel)))?;
-        Ok(Arc::new(adding.finish(self.device())?))
+        let reader = &self.reader;
+        self.with_room(Adding::need(reader, wanted.shared, wanted.variance), &mut |reading| {
+            let mut adding = Adding::new(reader, wanted)?;
+            // Those that stayed may be longer than what the sums were counted for.
+            let step = to_usize(reader.panel_rows(Residency::Store.panel_bytes()));
+            self.each_panel(&self.pass(run), reading, &mut |panel| {
+                panel.rows.clone().step_by(step).try_for_each(|first| {
+                    let rows = first..panel.rows.end.min(first + step as u64);
+                    adding.add(reader, panel, &rows, &self.stats_of(&rows))
+                })
+            })?;
+            Ok(Arc::new(adding.finish(self.device())?))
+        })
     }
 
-    /// The same, no longer held here.
+    /// The same, no longer held here, unless the wanted components are made of them too.
     pub(super) fn take_pair_sums(&self, wanted: pair_sums::Wanted, run: &Run) -> Result<PairSums> {
         let sums = self.pair_sums(wanted, run)?;
-        self.lock_sums().retain(|held| !Arc::ptr_eq(held, &sums));
+        if !self.shares_sums {
+            self.lock_sums().retain(|held| !Arc::ptr_eq(held, &sums));
+        }
         Ok(Arc::unwrap_or_clone(sums))
     }
 
-    /// The sums of a panel's variants.
-    pub(super) fn stats_of(&self, panel: &Panel) -> Vec<Stats> {
-        self.counts.of(to_usize(panel.rows.start)..to_usize(panel.rows.end))
+    /// The sums of variants.
+    pub(super) fn stats_of(&self, rows: &Range<u64>) -> Vec<Stats> {
+        self.counts.of(to_usize(rows.start)..to_usize(rows.end))
     }
 
-    /// Gives the panels to `f`, in order: one pass over what stayed, or over the store.
-    pub(super) fn each_panel(&self, pass: &Pass<'_>, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
+    /// Gives the panels to `f`, in order: one pass over what stayed, or over the store as `reading` says.
+    pub(super) fn each_panel(
+        &self,
+        pass: &Pass<'_>,
+        reading: Reading,
+        f: &mut dyn FnMut(&Panel) -> Result<()>,
+    ) -> Result<()> {
+        // Not under the lock: `f` may come here again.
         let place = self.place();
         if let Kept::Nothing = place.kept {
-            return self.read_again(pass, f);
+            return self.read_again(pass, reading, f);
         }
         pass.tell(0)?;
         let started = Instant::now();
@@ -284,18 +321,20 @@ impl Cohort {
         Ok(())
     }
 
-    fn read_again(&self, pass: &Pass<'_>, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
+    fn read_again(
+        &self,
+        pass: &Pass<'_>,
+        reading: Reading,
+        f: &mut dyn FnMut(&Panel) -> Result<()>,
+    ) -> Result<()> {
         let changed = |array: &str| {
-            Error::store(
-                array,
-                "changed while it was read: a later pass found other genotypes than the first",
-            )
+            let why = "changed while it was read: a later pass found other genotypes than the first";
+            Error::store(array, why)
         };
         let plan = &self.reader.plan;
-        let bytes = Residency::Store.panel_bytes();
-        let read = self.reader.read(pass, bytes, self.digests.is_some(), &mut |panel, stats| {
-            if let Some(row) = stats.iter().zip(self.stats_of(&panel)).position(|(now, first)| *now != first)
-            {
+        let read = self.reader.read(pass, reading, self.digests.is_some(), &mut |panel, stats| {
+            let first = self.stats_of(&panel.rows);
+            if let Some(row) = stats.iter().zip(first).position(|(now, first)| *now != first) {
                 return Err(changed(plan.array_of(panel.rows.start + row as u64).name()));
             }
             f(&panel)
@@ -310,31 +349,56 @@ impl Cohort {
         Ok(())
     }
 
+    /// Does work of more passes that needs so much. Where others hold the device's memory that the plan counted on, genotypes leave it,
+    /// and the work is begun again.
+    ///
+    /// # Errors
+    /// As [`reading`](Self::reading), and what `work` reports.
+    pub(super) fn with_room<T>(&self, need: Need, work: &mut dyn FnMut(Reading) -> Result<T>) -> Result<T> {
+        loop {
+            match work(self.reading(need)?) {
+                Err(Error::OutOfMemory { .. }) if self.leave_device(need)? => {}
+                result => return result,
+            }
+        }
+    }
+
     /// Takes genotypes off a device that has no more memory: to the host where they are of two bits and its budget holds them
-    /// beside what `need` says, else nowhere. Whether there were any.
+    /// beside what `need` says, else nowhere; and from the host, of which some are on the device at a time, nowhere. Whether there
+    /// were any.
     ///
     /// # Errors
     /// What the device reports.
     pub(super) fn leave_device(&self, need: Need) -> Result<bool> {
-        let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
-        let Kept::Device(panels) = &mut place.kept else { return Ok(false) };
-        if self.memory.shared {
+        if self.memory.shared || self.residency() == Residency::Store {
             return Ok(false);
         }
-        let panels = std::mem::take(panels);
-        let host = need.and(self.memory.kept(&self.reader, Residency::Host));
-        let mut kept = Kept::Nothing;
-        if self.reader.form.is_packed() && self.memory.fits(&self.reader, host) {
-            kept = Kept::new(Residency::Host);
-            panels.into_iter().try_for_each(|panel| kept.push(panel))?;
-            kept.complete()?;
+        let reason = || "the device had less memory left than it said".to_owned();
+        let nothing = Arc::new(Place { kept: Kept::Nothing, reason: reason() });
+        let place = std::mem::replace(&mut *self.lock_place(), nothing);
+        // Panels that another thread's pass still uses are freed when that ends.
+        let Ok(Place { kept: Kept::Device(panels), .. }) = Arc::try_unwrap(place) else { return Ok(true) };
+        let slots = Need { host: 2 * Residency::Host.panel_bytes(), ..Need::default() };
+        let on_host = need.and(self.memory.kept(&self.reader, Residency::Host)).and(slots);
+        if self.reader.form.is_packed() && self.memory.fits(&self.reader, on_host) {
+            let mut kept = Kept::new(Residency::Host, self.host_rows);
+            let moved =
+                panels.into_iter().try_for_each(|panel| kept.push(panel)).and_then(|()| kept.complete());
+            match moved {
+                Ok(()) => *self.lock_place() = Arc::new(Place { kept, reason: reason() }),
+                Err(Error::OutOfMemory { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
-        *place = Place { kept, reason: "the device had less memory left than it said".into() };
         Ok(true)
     }
 
-    fn place(&self) -> RwLockReadGuard<'_, Place> {
-        self.place.read().unwrap_or_else(PoisonError::into_inner)
+    fn lock_place(&self) -> MutexGuard<'_, Arc<Place>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.lock_place())
     }
 
     fn lock_stats(&self) -> MutexGuard<'_, StreamStats> {
@@ -348,7 +412,7 @@ impl Cohort {
 
 /// Who is given the panels of a pass that loads, with the sums of their rows, and what that takes.
 pub(super) struct Each<'a> {
-    pub(super) need: Need,
+    pub(super) need: &'a dyn Fn(&Reader) -> Need,
     pub(super) panel: &'a mut EachPanel<'a>,
 }
 

@@ -2,11 +2,11 @@
 
 use super::{
     Cohort, Each, no_variant,
-    plan::Wanted,
+    plan::{Wanted, check_samples},
     standardized::{RowProducts, Standardized},
 };
 use crate::{
-    Budget, Device, Error, Result, Run, Status,
+    Budget, Cancel, Device, Error, Result, Run,
     genotype::{
         choice::{Choice, MethodCosts},
         exact,
@@ -21,7 +21,7 @@ use crate::{
         source::Genotypes,
         totals::VariantTotals,
     },
-    linalg::{Matrix, Pass, SignRule, Stats, TruncatedSvd, gram::to_usize, randomized_svd},
+    linalg::{Matrix, SignRule, Stats, TruncatedSvd, gram::to_usize, randomized_svd},
     stream::StreamStats,
 };
 
@@ -142,19 +142,9 @@ impl Cohort {
         self.check_bounded(OP, options.scaler.needs_frequency())?;
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
         let Choice { method, reason, costs } = self.choice(options);
-        let (svd, totals) = if method == Method::Exact {
-            let wanted = pair_sums::Wanted { rule, shared: false, variance: false };
-            let sums = self.pair_sums(wanted, run)?;
-            let mut svd = exact::decompose(&sums.products, self.device(), options.components)?;
-            if options.svd.sign == SignRule::MaxAbsU {
-                let map = Standardized::new(self, rule)?;
-                options.svd.sign.apply(&map, &mut svd.v, &mut svd.passes, run)?;
-            } else {
-                svd.v.negate_columns(&options.svd.sign.negative(&svd.v));
-            }
-            (svd, sums.totals.clone())
-        } else {
-            self.randomized(rule, options, run)?
+        let (svd, totals) = match method {
+            Method::Exact => self.exact(rule, options, run)?,
+            _ => self.randomized(rule, options, run)?,
         };
         if totals.counts.used == 0 {
             return Err(Error::argument(OP, "genotypes", no_variant(&totals.counts)));
@@ -180,26 +170,47 @@ impl Cohort {
         })
     }
 
-    /// Where others hold the device's memory that the plan counted on, genotypes leave it.
+    fn exact(
+        &self,
+        rule: ScaleRule,
+        options: &PcaOptions,
+        run: &Run,
+    ) -> Result<(TruncatedSvd, VariantTotals)> {
+        let wanted = pair_sums::Wanted { rule, shared: false, variance: false };
+        let is_here = self.held_sums(wanted).is_some();
+        let need = if is_here { Need::eigenvectors(&self.reader) } else { Choice::exact(&self.reader) };
+        self.reading(need)?;
+        let sums = self.pair_sums(wanted, run)?;
+        let svd = exact::decompose(&sums.products, self.device(), options.components)?;
+        let sign = options.svd.sign;
+        if sign != SignRule::MaxAbsU {
+            let mut svd = svd;
+            svd.v.negate_columns(&sign.negative(&svd.v));
+            return Ok((svd, sums.totals.clone()));
+        }
+        let need = Need::loadings(&self.reader, options.components as u64);
+        self.with_room(need, &mut |reading| {
+            let (mut svd, map) = (svd.clone(), Standardized::new(self, rule, reading)?);
+            sign.apply(&map, &mut svd.v, &mut svd.passes, run)?;
+            Ok((svd, map.totals))
+        })
+    }
+
     fn randomized(
         &self,
         rule: ScaleRule,
         options: &PcaOptions,
         run: &Run,
     ) -> Result<(TruncatedSvd, VariantTotals)> {
-        let need = Need::randomized(&self.reader, options);
-        self.check_memory(need)?;
-        let map = Standardized::new(self, rule)?;
-        loop {
+        check_samples(&self.reader)?;
+        self.with_room(Need::randomized(&self.reader, options), &mut |reading| {
+            let map = Standardized::new(self, rule, reading)?;
             // It takes half of what it is given for the basis.
             let basis = self.memory.basis(&self.reader, self.residency(), options);
             let memory = Budget { host: Some(basis.saturating_mul(2)), ..run.memory };
             let run = Run { memory, ..run.clone() };
-            match randomized_svd(&map, options.components, &options.svd, &run) {
-                Err(Error::OutOfMemory { .. }) if self.leave_device(need)? => {}
-                svd => return Ok((svd?, map.totals)),
-            }
-        }
+            Ok((randomized_svd(&map, options.components, &options.svd, &run)?, map.totals))
+        })
     }
 
     /// Loadings of the variants on components of these genotypes: [`loadings`]. Where they were [wanted](Wanted::loadings) and
@@ -216,15 +227,13 @@ impl Cohort {
     ) -> Result<()> {
         self.check_bounded(LOADINGS, options.scaler.needs_frequency())?;
         check_digest(self, pca)?;
-        self.check_memory(Need::loadings(&self.reader, options.components as u64))?;
+        let reading = self.reading(Need::loadings(&self.reader, options.components as u64))?;
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
         let products = RowProducts::new(&self.reader, rule, &pca.vectors)?;
-        let mut rows =
-            Rows { genotypes: self.genotypes(), ploidy: rule.ploidy, inverse: inverses(pca), sink };
-        let pass = Pass::new(run, Status::new(0, 1, self.reader.variants()));
-        self.each_panel(&pass, &mut |panel| {
-            let scales = self.device().pool()?.install(|| rule.scales(&self.stats_of(panel)));
-            rows.of_panel(&products, panel, &scales)
+        let mut rows = Rows { cancel: &run.cancel, ploidy: rule.ploidy, inverse: inverses(pca), sink };
+        self.each_panel(&self.pass(run), reading, &mut |panel| {
+            let scales = self.device().pool()?.install(|| rule.scales(&self.stats_of(&panel.rows)));
+            rows.of_panel(&self.reader, &products, panel, &scales)
         })
     }
 }
@@ -264,16 +273,22 @@ pub fn loadings(
     // Dosages as the components took them.
     let genotypes =
         &genotypes.clone().dosages_are_bounded(genotypes.bounded() || options.scaler.needs_frequency());
-    let reader = Reader::new(genotypes, device, false)?;
-    let rule = ScaleRule::new(&reader, options.scaler, options.filter);
-    let products = RowProducts::new(&reader, rule, &pca.vectors)?;
-    let mut rows = Rows { genotypes, ploidy: rule.ploidy, inverse: inverses(pca), sink };
+    let mut rows = Rows { cancel: &run.cancel, ploidy: genotypes.ploidy(), inverse: inverses(pca), sink };
+    // Made once memory is planned.
+    let mut products = None;
     let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
+        let (rule, products) = match &mut products {
+            Some(products) => products,
+            none => {
+                let rule = ScaleRule::new(reader, options.scaler, options.filter);
+                none.insert((rule, RowProducts::new(reader, rule, &pca.vectors)?))
+            }
+        };
         let scales = reader.device.pool()?.install(|| rule.scales(stats));
-        rows.of_panel(&products, panel, &scales)
+        rows.of_panel(reader, products, panel, &scales)
     };
-    let need = Need::loadings(&reader, options.components as u64);
-    let each = Each { need, panel: &mut panel };
+    let components = options.components as u64;
+    let each = Each { need: &|reader| Need::loadings(reader, components), panel: &mut panel };
     let cohort = Cohort::attempt(genotypes, device, &Wanted::default(), run, Some(each))?;
     check_digest(&cohort, pca)
 }
@@ -300,7 +315,7 @@ fn inverses(pca: &Pca) -> Vec<f64> {
 
 /// Loadings on their way to who wants them.
 struct Rows<'a, 'b> {
-    genotypes: &'a Genotypes,
+    cancel: &'a Cancel,
     ploidy: u64,
     inverse: Vec<f64>,
     sink: &'a mut LoadingsSink<'b>,
@@ -308,14 +323,20 @@ struct Rows<'a, 'b> {
 
 impl Rows<'_, '_> {
     /// Gives those of a panel, with the scale of each of its variants; not those of variants that take no part.
-    fn of_panel(&mut self, products: &RowProducts<'_>, panel: &Panel, scales: &[VariantScale]) -> Result<()> {
+    fn of_panel(
+        &mut self,
+        reader: &Reader,
+        products: &RowProducts,
+        panel: &Panel,
+        scales: &[VariantScale],
+    ) -> Result<()> {
         let factors: Vec<Factors> = scales.iter().map(VariantScale::factors).collect();
-        products.of(panel, &factors, &mut |rows, y| {
+        products.of(reader, panel, &factors, self.cancel, &mut |rows, y| {
             let scales = &scales[to_usize(rows.start - panel.rows.start)..];
             for (i, scale) in scales.iter().enumerate().take(y.rows()).filter(|(_, scale)| scale.is_used()) {
                 let loadings: Vec<f64> = y.row(i).iter().zip(&self.inverse).map(|(y, i)| y * i).collect();
                 (self.sink)(VariantLoadings {
-                    variant: self.genotypes.rows().place(rows.start + i as u64),
+                    variant: reader.plan.row(rows.start + i as u64),
                     frequency: scale.mean / self.ploidy as f64,
                     shift: scale.shift,
                     scale: 1.0 / scale.scale,

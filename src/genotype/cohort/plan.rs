@@ -101,8 +101,10 @@ pub(super) struct Plan {
     pub(super) memory: Memory,
     /// The sums for pairs of samples that are added up.
     pub(super) pairs: Vec<pair_sums::Wanted>,
-    /// How components were asked for, and their method.
-    pub(super) choice: Option<(Method, Choice)>,
+    /// Whether those of the relationship matrix are those of the components too.
+    pub(super) shares_sums: bool,
+    /// The components, and their method.
+    pub(super) choice: Option<(PcaOptions, Choice)>,
     pub(super) allowance: Allowance,
     /// Most passes of the components after this one, and whether there will be any pass.
     pub(super) later_passes: u32,
@@ -118,16 +120,17 @@ impl Plan {
         genotypes: &Genotypes,
         device: &Device,
         wanted: &Wanted<'_>,
-        beside: Need,
+        beside: Option<&dyn Fn(&Reader) -> Need>,
         run: &Run,
     ) -> Result<Self> {
         wanted.check(genotypes)?;
-        let mut reader = Reader::new(genotypes, device, wanted.bounded())?;
+        let reader = Reader::new(genotypes, device, wanted.bounded())?;
         let memory = Memory::new(device, run)?;
         let of_grm = wanted.grm.map(|options| options.sums(&reader));
+        let beside = beside.map_or_else(Need::default, |need| need(&reader));
         let mut need = beside.and(wanted.need(&reader, of_grm, run));
         let mut pairs: Vec<_> = of_grm.into_iter().collect();
-        let (mut choice, mut later_passes, mut basis) = (None, 0, 0);
+        let (mut choice, mut later_passes, mut basis, mut shares_sums) = (None, 0, 0, false);
         if let Some(options) = &wanted.pca {
             let chosen = Choice::new(&memory, &reader, options, need);
             if chosen.method == Method::Exact {
@@ -135,7 +138,9 @@ impl Plan {
                 need = need.and(Choice::exact(&reader));
                 let rule = ScaleRule::new(&reader, options.scaler, options.filter);
                 let sums = pair_sums::Wanted { rule, shared: false, variance: false };
-                if !pairs.iter().any(|pairs| pairs.holds(&sums)) {
+                // Then the matrix that is handed over is a copy, which takes about as much.
+                shares_sums = pairs.iter().any(|pairs| pairs.holds(&sums));
+                if !shares_sums {
                     pairs.push(sums);
                 }
             } else {
@@ -143,19 +148,18 @@ impl Plan {
                 basis = whole_basis(genotypes.samples(), options);
                 later_passes = u32::try_from(passes(options)).unwrap_or(u32::MAX - 1);
             }
-            choice = Some((options.method, chosen));
+            choice = Some((options.clone(), chosen));
         }
         if choice.is_some() || !pairs.is_empty() {
             check_samples(&reader)?;
         }
         let again = wanted.loadings || later_passes > 0;
         let allowance = memory.allow(&reader, need, Wishes { basis, again, gram: !pairs.is_empty() })?;
-        reader.set(allowance.prefetch, allowance.upload_rows);
         if let (Some(options), true) = (&wanted.pca, basis > 0) {
             // While there is nothing else to wait for.
-            standardized::prepare(&reader, columns(genotypes.samples(), options), allowance.panel_bytes)?;
+            standardized::prepare(&reader, columns(genotypes.samples(), options), allowance.reading)?;
         }
-        Ok(Self { reader, memory, pairs, choice, allowance, later_passes, again })
+        Ok(Self { reader, memory, pairs, shares_sums, choice, allowance, later_passes, again })
     }
 }
 

@@ -4,12 +4,11 @@ use super::{Cohort, plan::Wanted};
 #[cfg(doc)]
 use crate::Error;
 use crate::{
-    Device, Result, Run, Status,
+    Device, Result, Run,
     genotype::{
         project::{Match, Matched, OP, ProjectMethod, Projection, ProjectionSums, ReferenceLoadings, solve},
         source::Genotypes,
     },
-    linalg::Pass,
 };
 
 /// Coordinates of the samples of `genotypes` on the components of a reference, in memory bounded by `run.memory`.
@@ -104,11 +103,11 @@ impl Cohort {
         let matched = Matched { reference, matches, method };
         matched.check(self.genotypes())?;
         self.check_bounded(OP, matched.bounded())?;
-        self.check_memory(ProjectionSums::need(&self.reader, matched))?;
-        let mut sums = ProjectionSums::new(&self.reader, matched)?;
-        let pass = Pass::new(run, Status::new(0, 1, self.genotypes().variants()));
-        self.each_panel(&pass, &mut |panel| sums.add(&self.reader, panel))?;
-        self.finish_projection(sums)
+        self.with_room(ProjectionSums::need(&self.reader, matched), &mut |reading| {
+            let mut sums = ProjectionSums::new(&self.reader, matched)?;
+            self.each_panel(&self.pass(run), reading, &mut |panel| sums.add(&self.reader, panel))?;
+            self.finish_projection(sums)
+        })
     }
 
     pub(super) fn finish_projection(&self, sums: ProjectionSums<'_>) -> Result<Projection> {

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::Cohort;
 use crate::{
-    Device, Result, Tensor,
+    Cancel, Device, Result, Tensor,
     genotype::{
         panel::{Factors, Panel},
-        reader::Reader,
+        reader::{Reader, Reading},
         scaler::{ScaleRule, Scaler},
         totals::VariantTotals,
     },
@@ -26,15 +26,18 @@ const PART: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Standardized<'a> {
     cohort: &'a Cohort,
+    reading: Reading,
     rule: ScaleRule,
     factors: Vec<Factors>,
     pub(crate) totals: VariantTotals,
 }
 
 impl<'a> Standardized<'a> {
+    /// Over genotypes that are read as `reading` says where they did not stay.
+    ///
     /// # Errors
     /// What starting threads reports.
-    pub(crate) fn new(cohort: &'a Cohort, rule: ScaleRule) -> Result<Self> {
+    pub(crate) fn new(cohort: &'a Cohort, rule: ScaleRule, reading: Reading) -> Result<Self> {
         let mut totals = VariantTotals::default();
         let variants = cohort.counts.len();
         let mut factors = Vec::with_capacity(variants);
@@ -46,7 +49,7 @@ impl<'a> Standardized<'a> {
                 factors.extend(scales.iter().map(|scale| scale.factors()));
             }
         });
-        Ok(Self { cohort, rule, factors, totals })
+        Ok(Self { cohort, reading, rule, factors, totals })
     }
 
     fn factors_of(&self, rows: &Range<u64>) -> &[Factors] {
@@ -73,10 +76,10 @@ impl LinearMap for Standardized<'_> {
         let device = &reader.device;
         let pass = Self::told(pass);
         if reader.form.is_packed() {
-            prepare(reader, x.cols() as u64, self.cohort.panel_bytes())?;
+            prepare(reader, x.cols() as u64, self.cohort.panels(self.reading))?;
             // The bounds of what is rounded are those of all rows.
             let mut product = PackedProduct::new(device, x, centred, Some(self.totals.bounds))?;
-            self.cohort.each_panel(&pass, &mut |panel| {
+            self.cohort.each_panel(&pass, self.reading, &mut |panel| {
                 let table = on_device(device, self.factors_of(&panel.rows))?;
                 panel.packed(&table).map_or(Ok(()), |rows| product.add(rows))
             })?;
@@ -85,7 +88,7 @@ impl LinearMap for Standardized<'_> {
         let thin = x.to_tensor(device)?;
         // The result lies on its side: the long rows fill register tiles that a thin column leaves half empty.
         let mut sum = Sum::new(x.cols() as u64, x.rows() as u64, false);
-        self.cohort.each_panel(&pass, &mut |panel| {
+        self.cohort.each_panel(&pass, self.reading, &mut |panel| {
             reader.blocks(&panel.rows).try_for_each(|rows| {
                 let block = standardized(panel, self.rule, self.factors_of(&rows))?;
                 sum.add(&matmul_tn(&matmul(&block, &thin)?, &block)?)
@@ -100,29 +103,30 @@ impl LinearMap for Standardized<'_> {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let products = RowProducts::new(&self.cohort.reader, self.rule, x)?;
-        self.cohort.each_panel(&Self::told(pass), &mut |panel| {
-            products.of(panel, self.factors_of(&panel.rows), &mut |rows, y| sink(rows.start, y))
+        let reader = &self.cohort.reader;
+        let (products, cancel) = (RowProducts::new(reader, self.rule, x)?, &pass.run().cancel);
+        self.cohort.each_panel(&Self::told(pass), self.reading, &mut |panel| {
+            let factors = self.factors_of(&panel.rows);
+            products.of(reader, panel, factors, cancel, &mut |rows, y| sink(rows.start, y))
         })
     }
 }
 
-/// Makes programs ready of products with so many columns, over panels of so many bytes.
+/// Makes programs ready of products with so many columns, over panels as a pass reads them.
 ///
 /// # Errors
 /// What compilers report; [`Error::Limit`](crate::Error::Limit) when not even one column fits a binding.
-pub(super) fn prepare(reader: &Reader, columns: u64, panel_bytes: u64) -> Result<()> {
+pub(super) fn prepare(reader: &Reader, columns: u64, reading: Reading) -> Result<()> {
     if !reader.form.is_packed() {
         return Ok(());
     }
-    let (variants, whole) = (reader.variants(), reader.whole_panel(panel_bytes));
+    let (variants, whole) = (reader.variants(), reader.whole_panel(reading));
     let panels = [whole.min(variants), variants % whole];
     reader.prepare(PackedProduct::programs(&reader.device, reader.samples(), columns, panels)?)
 }
 
 /// `A X`, panel by panel.
-pub(crate) struct RowProducts<'a> {
-    reader: &'a Reader,
+pub(crate) struct RowProducts {
     rule: ScaleRule,
     of: Of,
 }
@@ -132,42 +136,48 @@ enum Of {
     Dense(Tensor<f32>),
 }
 
-impl<'a> RowProducts<'a> {
+impl RowProducts {
     /// With an X (samples, columns).
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn new(reader: &'a Reader, rule: ScaleRule, x: &Matrix) -> Result<Self> {
+    pub(crate) fn new(reader: &Reader, rule: ScaleRule, x: &Matrix) -> Result<Self> {
         let of = if reader.form.is_packed() {
             Of::Packed(PackedProduct::new(&reader.device, x, is_centred(rule.scaler), None)?)
         } else {
             Of::Dense(x.to_tensor(&reader.device)?)
         };
-        Ok(Self { reader, rule, of })
+        Ok(Self { rule, of })
     }
 
     /// Gives the rows of a panel, whose [mean, scale] are given, to `sink`, block by block.
     ///
     /// # Errors
-    /// What the device and `sink` report.
+    /// What the device and `sink` report; [`Error::Cancelled`](crate::Error::Cancelled) between two blocks.
     pub(crate) fn of(
         &self,
+        reader: &Reader,
         panel: &Panel,
         factors: &[Factors],
+        cancel: &Cancel,
         sink: &mut dyn FnMut(Range<u64>, &Matrix) -> Result<()>,
     ) -> Result<()> {
         let first = panel.rows.start;
         match &self.of {
             Of::Packed(product) => {
-                let table = on_device(&self.reader.device, factors)?;
+                let table = on_device(&reader.device, factors)?;
                 let Some(packed) = panel.packed(&table) else { return Ok(()) };
-                let blocks = self.reader.blocks(&panel.rows);
+                let blocks = reader.blocks(&panel.rows);
                 let parts = blocks.map(|rows| {
                     (first, PackedRows { range: (rows.start - first, rows.end - first), ..packed })
                 });
-                product.each_part(parts, sink)
+                product.each_part(parts, &mut |rows, y| {
+                    cancel.check()?;
+                    sink(rows, y)
+                })
             }
-            Of::Dense(x) => self.reader.blocks(&panel.rows).try_for_each(|rows| {
+            Of::Dense(x) => reader.blocks(&panel.rows).try_for_each(|rows| {
+                cancel.check()?;
                 let factors = &factors[to_usize(rows.start - first)..to_usize(rows.end - first)];
                 let block = standardized(panel, self.rule, factors)?;
                 let y = matmul(&block, x)?.read()?;

@@ -5,10 +5,7 @@ use std::ops::Range;
 use super::{OP, ProjectMethod};
 use crate::{
     Error, Result,
-    genotype::{
-        scaler::{Scaler, VariantScale},
-        source::Genotypes,
-    },
+    genotype::{scaler::Scaler, source::Genotypes},
     linalg::gram::to_usize,
 };
 
@@ -244,28 +241,31 @@ impl Matched<'_> {
         self.reference.bytes() + size_of_val(self.matches) as u64
     }
 
-    /// The scale of a variant: what makes its dosages those of the reference's variant, standardised.
-    fn scale(&self, variant: u64) -> VariantScale {
-        let Some(found) = self.matches[to_usize(variant)] else { return VariantScale::not_in_reference() };
+    /// [shift, scale, fill] of a variant, which make its dosages those of the reference's variant, standardised: zeros where the
+    /// reference does not have it.
+    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    fn scale(&self, variant: u64) -> [f32; 3] {
+        let Some(found) = self.matches[to_usize(variant)] else { return [0.0; 3] };
         let [mean, shift, scale] = self.reference.standard(found.row());
         let mean = match self.method {
             ProjectMethod::Mean => mean,
             // A missing call adds nothing.
             ProjectMethod::LeastSquares => shift,
         };
-        match found {
-            Match::Same(_) => VariantScale::given(mean, shift, scale),
+        let [mean, shift, scale] = match found {
+            Match::Same(_) => [mean, shift, 1.0 / scale],
             // ((ploidy - g) - shift) / scale = (g - (ploidy - shift)) / -scale
             Match::Swapped(_) => {
                 let ploidy = self.reference.ploidy as f64;
-                VariantScale::given(ploidy - mean, ploidy - shift, -scale)
+                [ploidy - mean, ploidy - shift, 1.0 / -scale]
             }
-        }
+        };
+        [shift as f32, scale as f32, ((mean - shift) * scale) as f32]
     }
 
     /// The scales of these variants, as a kernel that standardises takes them.
     pub(super) fn scales(&self, variants: &Range<u64>) -> Vec<[f32; 3]> {
-        variants.clone().map(|variant| self.scale(variant).row()).collect()
+        variants.clone().map(|variant| self.scale(variant)).collect()
     }
 
     fn of(&self, variants: &Range<u64>) -> &[Option<Match>] {

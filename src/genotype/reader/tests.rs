@@ -33,7 +33,8 @@ fn packed(genotypes: &Genotypes, device: &Device) -> Result<Packed> {
     let run = Run::default();
     let (mut words, mut factors) = (Vec::new(), Vec::new());
     let pass = Pass::new(&run, Status::new(0, 1, genotypes.variants()));
-    reader.read(&pass, 0, false, &mut |panel, stats| {
+    let reading = Reading { panel_bytes: 0, prefetch: 0, upload_rows: reader.plan.block_rows() };
+    reader.read(&pass, reading, false, &mut |panel, stats| {
         let Held::Packed(packed) = &panel.held else { panic!("{:?} should be packed", panel.held) };
         words.extend(packed.read()?);
         factors.extend(rule.scales(stats).iter().flat_map(|scale| scale.factors().map(f32::to_bits)));
@@ -149,12 +150,16 @@ fn the_first_bad_value_is_named() {
             let at = (row * samples + sample) * ploidy + ploidy - 1;
             values[usize::try_from(at).unwrap()] = value;
         }
+        let wide: Vec<i16> = values.iter().map(|&value| value.into()).collect();
         let message = |width: u64| {
-            let parts = [(&values[..], &[rows, samples, ploidy][..], &[100, width, ploidy][..])];
-            match packed(&genotypes(&parts), &device) {
+            let (shape, chunk) = ([rows, samples, ploidy], [100, width, ploidy]);
+            let both = [genotypes(&[(&values, &shape, &chunk)]), genotypes(&[(&wide, &shape, &chunk)])];
+            let [message, same] = both.map(|genotypes| match packed(&genotypes, &device) {
                 Err(error @ Error::Chunk { .. }) => error.to_string(),
                 other => panic!("{other:?}"),
-            }
+            });
+            assert_eq!(message, same);
+            message
         };
         for (width, chunk) in [(3, 4), (4, 3), (21, 0), (5, 2), (8, 1)] {
             let place = format!("chunk [4, {chunk}, 0]: variant 417, sample 13: -9 is no allele");
@@ -182,15 +187,15 @@ fn larger_uploads_change_no_bit() {
     for device in ["cpu", "wgpu", "cuda"].into_iter().filter_map(|name| Device::open(name).ok()) {
         let mut first = None;
         for (factor, panel) in [(1, 0), (2, 8192), (2, 0), (1, 8192)] {
-            let mut reader = Reader::new(&genotypes, &device, true).unwrap();
+            let reader = Reader::new(&genotypes, &device, true).unwrap();
             let block = reader.plan.block_rows();
-            reader.set(0, factor * block);
             let run = Run::default();
             let pass = Pass::new(&run, Status::new(0, 1, rows));
             let (mut words, mut sums, mut panels) = (Vec::new(), Vec::new(), Vec::new());
-            let bytes = panel * reader.held_row_bytes();
+            let panel_bytes = panel * reader.held_row_bytes();
+            let reading = Reading { panel_bytes, prefetch: 0, upload_rows: factor * block };
             reader
-                .read(&pass, bytes, false, &mut |panel, stats| {
+                .read(&pass, reading, false, &mut |panel, stats| {
                     let Held::Packed(packed) = &panel.held else {
                         panic!("{:?} should be packed", panel.held)
                     };

@@ -4,7 +4,7 @@ use super::{refused::Changing, *};
 use crate::Result;
 
 fn genotypes() -> Genotypes {
-    memory(&dosages(9000, 60), &[9000, 60], &[500, 60])
+    memory(&dosages(9000, 60), &[9000, 60], &[500, 60]).dosages_are_bounded(true)
 }
 
 fn grm_bits(grm: &Grm) -> Vec<u64> {
@@ -64,7 +64,7 @@ fn one_load_gives_what_each_result_is_by_itself() {
             .grm(&relationships)
             .projection(&reference, &matches, method);
         // With everything wanted, and with nothing.
-        for (wanted, kept) in [(wanted, true), (Wanted::default().pca(&options(1)), false)] {
+        for (wanted, kept) in [(wanted, true), (Wanted::default(), false)] {
             let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
             let together = cohort.pca(&components, &run).unwrap();
             assert_eq!((bits(&together), together.digest), (bits(&alone), alone.digest));
@@ -154,10 +154,59 @@ fn the_stated_minimum_holds_for_all_results() {
     }
 }
 
+/// The components that share the sums of a relationship matrix find them in either order.
+#[test]
+fn sums_are_shared_in_any_order() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    let (components, relationships) =
+        (PcaOptions { scaler: Scaler::Binom2, ..options(K) }, GrmOptions::default());
+    let alone = pca(&genotypes, &device, &components, &run).unwrap();
+    let alone_grm = grm(&genotypes, &device, &relationships, &run).unwrap();
+    for grm_first in [true, false] {
+        let wanted = Wanted::default().pca(&components).grm(&relationships);
+        let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
+        let first = grm_first.then(|| cohort.grm(&relationships, &run).unwrap());
+        assert_eq!(bits(&cohort.pca(&components, &run).unwrap()), bits(&alone));
+        let matrix = first.unwrap_or_else(|| cohort.grm(&relationships, &run).unwrap());
+        assert_eq!((grm_bits(&matrix), cohort.passes_over_store()), (grm_bits(&alone_grm), 1));
+    }
+}
+
+/// Genotypes that leave the device for the host, and the host for the store, give the same bits; results of all kinds follow.
+#[test]
+fn where_genotypes_are_changes_no_bit() {
+    let (genotypes, run) = (genotypes(), Run::default());
+    let components = randomized(K, Stop::PowerIterations(1));
+    let relationships = GrmOptions::default();
+    let expected = pca(&genotypes, &Device::cpu(), &components, &run).unwrap();
+    let (reference, matches) = reference(&genotypes, &expected, &components);
+    let method = ProjectMethod::Mean;
+    for device in ["wgpu", "cuda"].into_iter().filter_map(|name| Device::open(name).ok()) {
+        let cohort = Cohort::load(&genotypes, &device, &Wanted::default().pca(&components), &run).unwrap();
+        let mut first = None;
+        for residency in [Residency::Device, Residency::Host, Residency::Store] {
+            assert_eq!(cohort.residency(), residency);
+            let found = (
+                bits(&cohort.pca(&components, &run).unwrap()),
+                grm_bits(&cohort.grm(&relationships, &run).unwrap()),
+                loadings_of(|sink| cohort.loadings(&expected, &components, &run, sink)),
+                cohort.project(&reference, &matches, method, &run).unwrap().scores,
+            );
+            assert_eq!(found.0, bits(&expected), "{residency:?}");
+            assert!(*first.get_or_insert_with(|| found.clone()) == found, "{residency:?}");
+            let left = cohort.leave_device(Default::default()).unwrap();
+            assert_eq!(left, residency != Residency::Store);
+        }
+        // Once to load, and once for each pass from the store: three of the components, and one of each other result.
+        assert_eq!(cohort.passes_over_store(), 1 + 3 + 3);
+    }
+}
+
 /// What no result made an error on loading cannot become one later.
 #[test]
 fn results_that_allow_more_do_not_prepare_those_that_do_not() {
-    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    let (device, run) = (Device::cpu(), Run::default());
+    let genotypes = genotypes().dosages_are_bounded(false);
     let free = PcaOptions { scaler: Scaler::Standard, ..options(K) };
     let cohort = Cohort::load(&genotypes, &device, &Wanted::default().pca(&free), &run).unwrap();
     cohort.pca(&free, &run).unwrap();

@@ -8,16 +8,19 @@ use crate::{DecodedChunk, FetchedChunk, Result, StoredType};
 #[test]
 fn absurd_numbers_of_chunks_are_refused() {
     let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, false);
-    let genotypes = Genotypes::new(vec![Arc::new(Claims(array, [1 << 33, 2]))]).unwrap();
-    let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
-    assert!(matches!(error, Err(Error::Store { .. })), "{error:?}");
+    let array = Arc::new(array);
+    for claimed in [[1 << 33, 2], [2, 1 << 33]] {
+        let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::clone(&array), claimed))]).unwrap();
+        let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
+        assert!(matches!(error, Err(Error::Store { .. })), "{error:?}");
+    }
 }
 
 /// Sums of whole numbers of 32 bits hold so many samples, and no more: nothing is read.
 #[test]
 fn more_samples_than_exact_sums_hold_are_refused() {
     let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, true);
-    let genotypes = Genotypes::new(vec![Arc::new(Claims(array, [2, 1 << 23]))]).unwrap();
+    let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::new(array), [2, 1 << 23]))]).unwrap();
     let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
     let Err(Error::Limit { requested, max, .. }) = error else { panic!("{error:?}") };
     assert_eq!((requested, max), (1 << 23, (1 << 23) - 1));
@@ -25,7 +28,7 @@ fn more_samples_than_exact_sums_hold_are_refused() {
 
 /// An array that claims more rows or columns than it has.
 #[derive(Debug)]
-struct Claims(Broken, [u64; 2]);
+struct Claims(Arc<Broken>, [u64; 2]);
 
 impl ChunkedArray for Claims {
     fn name(&self) -> &str {
@@ -35,7 +38,7 @@ impl ChunkedArray for Claims {
         &self.1
     }
     fn chunk_shape(&self) -> &[u64] {
-        self.0.chunk_shape()
+        &[1, 1024]
     }
     fn dtype(&self) -> StoredType {
         self.0.dtype()
@@ -135,7 +138,7 @@ fn loadings_of_other_genotypes_are_refused() {
 fn a_default_budget_that_is_too_small_says_so() {
     let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, true);
     // 36 bytes for each pair of samples: more than any host has.
-    let genotypes = Genotypes::new(vec![Arc::new(Claims(array, [2, 1 << 22]))]).unwrap();
+    let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::new(array), [2, 1 << 22]))]).unwrap();
     let exact = PcaOptions { method: Method::Exact, ..options(1) };
     let with = |host| {
         let run = Run { memory: Budget { host, device: None }, ..Run::default() };

@@ -278,7 +278,6 @@ fn bugs_in_listed_missing_codes_show() {
     each_bug_shows(27, &PACKED_MISSING, &bugs, right);
 }
 
-/// What is put in place of what.
 /// Codes, then counts.
 fn recoded(
     device: &Device,
