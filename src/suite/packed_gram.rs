@@ -235,14 +235,18 @@ impl Case {
         Self { columns, codes, scales, options, rows: said }
     }
 
-    /// Of panels that begin with these rows.
+    /// Of panels that begin with these rows, each in two parts.
     fn gram(&self, device: &Device, starts: &[u64]) -> Gram {
         let mut gram = Gram::new(device, self.columns, self.rows, self.options).unwrap();
         for (i, &start) in starts.iter().enumerate() {
             let end = starts.get(i + 1).copied().unwrap_or(self.scales.len() as u64);
             let codes = &self.codes[(start * self.columns) as usize..(end * self.columns) as usize];
             let packed = upload(device, codes, end - start, self.columns);
-            gram.add(&packed, 0, start, &self.scales[start as usize..end as usize]).unwrap();
+            let middle = (end - start) / 3;
+            for rows in [0..middle, middle..end - start] {
+                let scales = &self.scales[(start + rows.start) as usize..(start + rows.end) as usize];
+                gram.add(&packed, rows.start, start + rows.start, scales).unwrap();
+            }
         }
         gram
     }

@@ -36,7 +36,7 @@ impl Case {
         Self { columns, codes, weights: (0..rows as usize).map(weight).collect() }
     }
 
-    /// Of panels that begin with these rows.
+    /// Of panels that begin with these rows, each in two parts.
     fn sums(&self, device: &Device, largest: Option<f64>, starts: &[usize]) -> Vec<f64> {
         let (rows, n) = (self.weights.len(), self.columns as usize);
         let mut pairs = KnownPairs::new(device, self.columns, rows as u64, largest).unwrap();
@@ -48,7 +48,10 @@ impl Case {
             let known = |codes: &[u8]| codes.iter().filter(|&&code| code < 3).count() as u64;
             let of_rows = self.weights[start..end].iter().zip(codes.chunks(n));
             let of_rows = of_rows.map(|(&weight, codes)| KnownRow { weight, known: known(codes) });
-            pairs.add(&packed, 0, &of_rows.collect::<Vec<_>>()).unwrap();
+            let of_rows = of_rows.collect::<Vec<_>>();
+            let (one, other) = of_rows.split_at(of_rows.len() / 3);
+            pairs.add(&packed, 0, one).unwrap();
+            pairs.add(&packed, one.len() as u64, other).unwrap();
         }
         pairs.finish().unwrap().data().to_vec()
     }

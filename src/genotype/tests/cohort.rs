@@ -1,7 +1,14 @@
 //! One load, several results: the same bits as each by itself, and no more passes than are said.
 
 use super::{refused::Changing, *};
-use crate::Result;
+use crate::{
+    Result, Status,
+    genotype::{
+        pair_sums::Adding,
+        reader::{Reader, Reading},
+    },
+    linalg::Pass,
+};
 
 fn genotypes() -> Genotypes {
     memory(&dosages(9000, 60), &[9000, 60], &[500, 60]).dosages_are_bounded(true)
@@ -199,6 +206,37 @@ fn where_genotypes_are_changes_no_bit() {
         }
         // Once to load, and once for each pass from the store: three of the components, and one of each other result.
         assert_eq!(cohort.passes_over_store(), 1 + 3 + 3);
+    }
+}
+
+/// Whether a panel is added whole or in parts.
+#[test]
+fn parts_of_a_panel_add_up() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    let reader = Reader::new(&genotypes, &device, true).unwrap();
+    let options = GrmOptions { method: GrmMethod::VanRaden1, ..GrmOptions::default() };
+    let reading = Reading { panel_bytes: 1 << 20, prefetch: 0, upload_rows: reader.plan.block_rows() };
+    let sums = |step: usize| {
+        let mut adding = Adding::new(&reader, options.sums(&reader)).unwrap();
+        let pass = Pass::new(&run, Status::new(0, 1, 9000));
+        reader
+            .read(&pass, reading, false, &mut |panel, stats| {
+                assert_eq!(panel.rows, 0..9000);
+                (0..9000).step_by(step).try_for_each(|first| {
+                    let rows = first..9000.min(first + step);
+                    let range = rows.start as u64..rows.end as u64;
+                    adding.add(&reader, &panel, &range, &stats[rows])
+                })
+            })
+            .unwrap();
+        let sums = adding.finish(&device).unwrap();
+        assert_eq!(sums.totals.counts.total, 9000);
+        let matrices = [Some(sums.products), sums.shared, sums.variance];
+        (matrices.map(|matrix| matrix.unwrap().data().to_vec()), sums.total_variance)
+    };
+    let whole = sums(9000);
+    for step in [4096, 8192] {
+        assert!(sums(step) == whole, "{step}");
     }
 }
 
