@@ -50,3 +50,7 @@ pub use self::{
     variant::Variant,
 };
 pub use crate::stream::StreamStats;
+
+/// What stores name as their writer.
+#[cfg(feature = "zarr")]
+const SOURCE: &str = concat!("teatime-", env!("CARGO_PKG_VERSION"));

@@ -91,7 +91,7 @@ impl Deref for StoredBytes {
 
 /// The key of `name` within `path`, which may be empty.
 #[cfg(feature = "zarr")]
-pub(crate) fn join(path: &str, name: &str) -> String {
+pub(super) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }
 

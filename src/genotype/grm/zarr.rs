@@ -7,8 +7,9 @@ use serde_json::json;
 use super::Grm;
 use crate::{
     Result,
+    genotype::SOURCE,
     linalg::Matrix,
-    store::{ArraySpec, Attributes, Compression, NewStore, Shuffle, Storable, ZarrFormat, zarr::SOURCE},
+    store::{ArraySpec, Attributes, Compression, NewStore, Shuffle, Storable, ZarrFormat},
 };
 
 /// Samples of one chunk along each axis.

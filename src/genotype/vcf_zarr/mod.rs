@@ -3,10 +3,8 @@
 //! [`GenotypeStore`] finds the genotypes, samples and variants of a store, as VCF-Zarr, scikit-allel or plain arrays have
 //! them; [`VcfZarrWriter`] writes VCF-Zarr.
 
-mod column;
-mod gaps;
+mod columns;
 mod store;
-mod values;
 mod variants;
 mod write;
 

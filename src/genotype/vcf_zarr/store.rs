@@ -3,17 +3,13 @@
 use std::{cmp::Ordering, collections::HashSet, ops::Range, path::Path, sync::Arc};
 
 use super::{
-    column::{Column, Share},
-    gaps::Absent,
+    columns::{column, join},
     variants::{FilledColumn, Layout, VariantTable},
 };
 use crate::{
     Budget, ChunkedArray, Error, MissingChunk, Result, StoredType,
     genotype::{GenotypeKind, Variant},
-    store::{
-        Folder, Storage, ZarrArray, join,
-        zarr::{Node, node},
-    },
+    store::{Column, Folder, LeftOut, Node, Storage, ZarrArray},
 };
 
 /// Most samples of a store; a claim above it is taken for damage.
@@ -38,7 +34,7 @@ pub struct GenotypeStore {
     kind: GenotypeKind,
     variants: u64,
     samples: u64,
-    memory: Share,
+    memory: Budget,
 }
 
 impl GenotypeStore {
@@ -102,15 +98,14 @@ impl GenotypeStore {
             let most = format!("at most {MAX_VARIANTS} and {MAX_SAMPLES} are believed");
             return Err(refuse(format!("claims {variants} variants and {samples} samples; {most}")));
         }
-        let memory = Share::of(&Budget::default());
-        Ok(Self { storage, arrays, tables, kind, variants, samples, memory })
+        Ok(Self { storage, arrays, tables, kind, variants, samples, memory: Budget::default() })
     }
 
     /// Bounds the memory that names and variants take by the host's: a range of them, and one chunk of each of their columns,
     /// may take half of it.
     #[must_use]
     pub fn with_memory(self, budget: &Budget) -> Self {
-        Self { memory: Share::of(budget), ..self }
+        Self { memory: *budget, ..self }
     }
 
     /// The genotype arrays, to be appended along their first axis.
@@ -140,9 +135,10 @@ impl GenotypeStore {
     /// - [`Error::Store`]: names that occur twice, are not as many as the samples, or differ between contigs.
     /// - [`Error::Chunk`] and [`Error::Io`]: names that cannot be read.
     pub fn sample_ids(&self) -> Result<Vec<String>> {
-        let minimum = self.samples.saturating_mul(256);
-        if minimum > self.memory.bytes {
-            return Err(self.memory.over(minimum));
+        let (budget, minimum) = (self.memory.host_bytes(), self.samples.saturating_mul(256));
+        if minimum > budget {
+            let given = self.memory.host.is_some();
+            return Err(Error::Budget { what: "memory budget", budget, minimum, given });
         }
         let mut ids: Option<(String, Vec<String>)> = None;
         let mut read = HashSet::new();
@@ -152,7 +148,7 @@ impl GenotypeStore {
             if !read.insert(path.clone()) {
                 continue;
             }
-            let names = column.names(0..self.samples)?;
+            let names = column.strings(0..self.samples)?;
             match &ids {
                 None => ids = Some((path, names)),
                 Some((first, ids)) => {
@@ -190,7 +186,7 @@ impl GenotypeStore {
 
     fn first_column(&self, paths: &[String]) -> Result<Option<(String, Column)>> {
         for path in paths {
-            let column = Column::optional(&self.storage, path, Absent::Lost, self.memory, self.samples)?;
+            let column = column(&self.storage, path, LeftOut::Never, &self.memory, self.samples)?;
             if let Some(column) = column {
                 return Ok(Some((path.clone(), column)));
             }
@@ -206,7 +202,7 @@ impl GenotypeStore {
     /// # Errors
     /// As [`variants`](Self::variants), and what `f` returns.
     pub fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
-        self.tables.iter().try_for_each(|table| table.contigs(self.memory, f))
+        self.tables.iter().try_for_each(|table| table.contigs(&self.memory, f))
     }
 
     /// The variants in `range`, counted over all arrays together.
@@ -230,7 +226,7 @@ impl GenotypeStore {
             let end = start + array.shape()[0];
             let (from, to) = (range.start.max(start), range.end.min(end));
             if from < to {
-                out.extend(table.read(from - start..to - start, self.memory)?);
+                out.extend(table.read(from - start..to - start, &self.memory)?);
             }
             start = end;
         }
@@ -278,7 +274,7 @@ fn named(storage: &dyn Storage, path: &str) -> Result<(String, Layout)> {
         return Ok((path.to_owned(), Layout::Allel(parent.trim_end_matches('/').to_owned())));
     }
     for name in ["sample_id", "variant_position"] {
-        if !path.is_empty() && node(storage, &join(group, name))? == Node::Array {
+        if !path.is_empty() && Node::at(storage, &join(group, name))? == Node::Array {
             return Ok((path.to_owned(), Layout::Vcf(group.to_owned())));
         }
     }
@@ -287,11 +283,11 @@ fn named(storage: &dyn Storage, path: &str) -> Result<(String, Layout)> {
 
 /// The genotype arrays of a store, by the layouts that are known.
 fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
-    let root = node(storage, "")?;
+    let root = Node::at(storage, "")?;
     if root == Node::Array {
         return Ok(vec![(String::new(), Layout::Plain)]);
     }
-    let is_array = |path: &str| Ok::<_, Error>(node(storage, path)? == Node::Array);
+    let is_array = |path: &str| Ok::<_, Error>(Node::at(storage, path)? == Node::Array);
     if is_array("call_genotype")? {
         return Ok(vec![("call_genotype".to_owned(), Layout::Vcf(String::new()))]);
     }

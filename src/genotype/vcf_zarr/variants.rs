@@ -5,18 +5,21 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{
-    column::{Column, Share},
-    gaps::{Absent, UNKNOWN},
-};
+use super::columns::{column, join, required};
 use crate::{
-    Error, Result,
+    Budget, Error, Result,
     genotype::Variant,
-    store::{
-        Storage, join,
-        zarr::{Node, node},
-    },
+    store::{Column, LeftOut, Node, Storage},
 };
+
+/// What a string is that nobody knows, as in VCF.
+const UNKNOWN: &str = ".";
+
+/// Names that no variant need have, and further alleles.
+const NAMES: LeftOut = LeftOut::Strings { fill: &["", UNKNOWN], from: 0 };
+
+/// Alleles, the first of which is the reference, which is always known.
+const ALLELES: LeftOut = LeftOut::Strings { fill: &["", UNKNOWN], from: 1 };
 
 /// Which arrays describe the variants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +57,8 @@ pub(super) struct VariantTable {
 struct Kept {
     contig: Option<Arc<Contig>>,
     columns: Option<Arc<Columns>>,
+    /// Positions say that chunks of contigs that were filled held something else.
+    goes_back: bool,
 }
 
 /// A column of a store of which chunks are not there and were taken for its fill value.
@@ -118,13 +123,18 @@ impl VariantTable {
             Some(Contig::Names(column)) => Some((column, UNKNOWN)),
             Some(Contig::Same(_)) | None => None,
         };
-        let others = kept.columns.iter().flat_map(|columns| columns.text()).map(|column| (column, UNKNOWN));
-        let all = contig.into_iter().chain(others).filter(|(column, _)| column.filled() > 0);
-        all.map(|(column, value)| FilledColumn {
+        let contig = contig.map(|(column, value)| (column, value, kept.goes_back));
+        let columns = kept.columns.as_deref();
+        let ids = columns.and_then(|columns| columns.id.as_ref()).map(|column| (column, UNKNOWN, false));
+        let alleles = columns.into_iter().flat_map(|columns| columns.alleles.columns());
+        // Of the first alternate allele, which most variants have: it is in the first or the second column.
+        let alleles = alleles.map(|column| (column, UNKNOWN, column.is_filled_in(0..2)));
+        let all = contig.into_iter().chain(ids).chain(alleles).filter(|(column, ..)| column.filled() > 0);
+        all.map(|(column, value, doubtful)| FilledColumn {
             path: column.path().to_owned(),
             chunks: column.filled(),
             value: value.to_owned(),
-            doubtful: column.is_doubtful(),
+            doubtful: doubtful || column.is_doubtful(),
         })
         .collect()
     }
@@ -134,7 +144,7 @@ impl VariantTable {
     }
 
     /// The variants in `range`, which lies within the rows, within a budget of so many bytes.
-    pub(super) fn read(&self, range: Range<u64>, memory: Share) -> Result<Vec<Variant>> {
+    pub(super) fn read(&self, range: Range<u64>, memory: &Budget) -> Result<Vec<Variant>> {
         let columns = {
             let mut kept = self.kept();
             match &kept.columns {
@@ -147,10 +157,10 @@ impl VariantTable {
         };
         let contigs = columns.contig.read(range.clone(), &self.storage)?;
         let positions = match &columns.position {
-            Some(column) => column.whole(range.clone())?,
+            Some(column) => column.integers(range.clone())?,
             None => range.clone().map(|i| i64::try_from(i).unwrap_or(i64::MAX)).collect(),
         };
-        let ids = columns.id.as_ref().map(|column| column.names(range.clone())).transpose()?;
+        let ids = columns.id.as_ref().map(|column| column.strings(range.clone())).transpose()?;
         let mut ids = ids.map(Vec::into_iter);
         let alleles = columns.alleles.read(range.clone())?;
         let rows = range.zip(contigs.into_iter().zip(positions).zip(alleles));
@@ -165,27 +175,26 @@ impl VariantTable {
     }
 
     /// Gives `f` the contigs in order, and how many variants after each other are on one, within a budget of so many bytes.
-    pub(super) fn contigs(&self, memory: Share, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+    pub(super) fn contigs(&self, memory: &Budget, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         let contig = self.kept_contig(&mut self.kept().contig, memory)?;
         let Some(contig) = contig else { return f(UNKNOWN, self.rows) };
         match &*contig {
             Contig::Same(name) => f(name, self.rows),
             Contig::Names(column) => {
-                let done = column.runs_of_names(f);
+                let done = column.string_runs(f);
                 column.forget();
                 done
             }
             Contig::Index(column, names) => {
                 let mut row = 0;
-                let done = column.runs_of_whole(&mut |index, rows| {
+                let done = column.integer_runs(&mut |index, rows| {
                     f(named(index, row, names, &self.storage)?, rows)?;
                     row += rows;
                     Ok(())
                 });
                 column.forget();
-                if done.is_ok() && column.filled() > 0 && self.goes_back(column, memory) {
-                    column.doubt();
-                }
+                let goes_back = done.is_ok() && column.filled() > 0 && self.goes_back(column, memory);
+                self.kept().goes_back = goes_back;
                 done
             }
         }
@@ -193,20 +202,20 @@ impl VariantTable {
 
     /// Whether positions decrease among the variants that follow each other on the contig that filled chunks stand for, so that
     /// some may be of other contigs; as well where they cannot be read.
-    fn goes_back(&self, contig: &Column, memory: Share) -> bool {
+    fn goes_back(&self, contig: &Column, memory: &Budget) -> bool {
         const ROWS: u64 = 1 << 16;
         let Layout::Vcf(group) = &self.layout else { return false };
         let path = join(group, "variant_position");
-        let Ok(positions) = Column::required(&self.storage, &path, Absent::Lost, memory, self.rows) else {
+        let Ok(positions) = required(&self.storage, &path, LeftOut::Never, memory, self.rows) else {
             return true;
         };
         let (mut back, mut row) = (false, 0);
-        let read = contig.runs_of_whole(&mut |index, rows| {
+        let read = contig.integer_runs(&mut |index, rows| {
             let end = row + rows;
             let mut last = i64::MIN;
             while row < end && contig.fill() == Some(index) && !back {
                 let next = end.min(row + ROWS);
-                for position in positions.whole(row..next)? {
+                for position in positions.integers(row..next)? {
                     back |= position < last;
                     last = position;
                 }
@@ -220,7 +229,7 @@ impl VariantTable {
     }
 
     /// The contigs, opened once.
-    fn kept_contig(&self, kept: &mut Option<Arc<Contig>>, memory: Share) -> Result<Option<Arc<Contig>>> {
+    fn kept_contig(&self, kept: &mut Option<Arc<Contig>>, memory: &Budget) -> Result<Option<Arc<Contig>>> {
         if kept.is_none() {
             *kept = self.contig(memory)?.map(Arc::new);
         }
@@ -228,24 +237,25 @@ impl VariantTable {
     }
 
     /// The contigs; none where a VCF-Zarr store has no such column.
-    fn contig(&self, memory: Share) -> Result<Option<Contig>> {
+    fn contig(&self, memory: &Budget) -> Result<Option<Contig>> {
         let (storage, rows) = (&self.storage, self.rows);
         match &self.layout {
             Layout::Vcf(group) => {
                 let index = join(group, "variant_contig");
-                if node(&**storage, &index)? == Node::Absent {
+                if Node::at(&**storage, &index)? == Node::Absent {
                     return Ok(None);
                 }
-                let names = Column::open(storage, &join(group, "contig_id"), Absent::Lost, memory)?
+                let names = Column::open_in(storage, &join(group, "contig_id"), LeftOut::Never, memory)?
                     .ok_or_else(|| Error::store(storage.place(""), "has no array `contig_id`"))?;
-                let names: Vec<Arc<str>> = names.names(0..names.rows())?.into_iter().map(Arc::from).collect();
-                let known = Absent::Index(names.len() as u64);
-                let index = Column::required(storage, &index, known, memory, rows)?;
+                let names: Vec<Arc<str>> =
+                    names.strings(0..names.rows())?.into_iter().map(Arc::from).collect();
+                let known = LeftOut::Below(names.len() as u64);
+                let index = required(storage, &index, known, memory, rows)?;
                 Ok(Some(Contig::Index(index, names)))
             }
             Layout::Allel(group) => {
                 let path = join(group, "variants/CHROM");
-                let column = Column::optional(storage, &path, Absent::Lost, memory, rows)?;
+                let column = column(storage, &path, LeftOut::Never, memory, rows)?;
                 let group = group.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(UNKNOWN);
                 Ok(Some(column.map_or_else(|| Contig::Same(group.into()), Contig::Names)))
             }
@@ -253,32 +263,32 @@ impl VariantTable {
         }
     }
 
-    fn open(&self, kept: &mut Option<Arc<Contig>>, memory: Share) -> Result<Columns> {
+    fn open(&self, kept: &mut Option<Arc<Contig>>, memory: &Budget) -> Result<Columns> {
         let (storage, rows) = (&self.storage, self.rows);
-        let required = |path: &str, absent| Column::required(storage, path, absent, memory, rows);
-        let optional = |path: &str, absent| Column::optional(storage, path, absent, memory, rows);
+        let required = |path: &str| required(storage, path, LeftOut::Never, memory, rows);
+        let optional = |path: &str, left_out| column(storage, path, left_out, memory, rows);
         let no_contig = || Error::store(storage.place(""), "has no array `variant_contig`");
         let contig = self.kept_contig(kept, memory)?.ok_or_else(no_contig)?;
         match &self.layout {
             Layout::Vcf(group) => {
                 let at = |name: &str| join(group, name);
-                let alleles = optional(&at("variant_allele"), Absent::BeyondFirst)?;
+                let alleles = optional(&at("variant_allele"), ALLELES)?;
                 Ok(Columns {
                     contig,
-                    position: Some(required(&at("variant_position"), Absent::Lost)?),
-                    id: optional(&at("variant_id"), Absent::Unknown)?,
+                    position: Some(required(&at("variant_position"))?),
+                    id: optional(&at("variant_id"), NAMES)?,
                     alleles: alleles
                         .map_or_else(Alleles::unknown, |column| Alleles::Together(Box::new(column))),
                 })
             }
             Layout::Allel(group) => {
                 let at = |name: &str| join(group, &format!("variants/{name}"));
-                let alleles = [("REF", Absent::Lost), ("ALT", Absent::Alternate)];
-                let [reference, alternate] = alleles.map(|(name, absent)| optional(&at(name), absent));
+                let alleles = [("REF", LeftOut::Never), ("ALT", NAMES)];
+                let [reference, alternate] = alleles.map(|(name, left_out)| optional(&at(name), left_out));
                 Ok(Columns {
                     contig,
-                    position: Some(required(&at("POS"), Absent::Lost)?),
-                    id: optional(&at("ID"), Absent::Unknown)?,
+                    position: Some(required(&at("POS"))?),
+                    id: optional(&at("ID"), NAMES)?,
                     alleles: Alleles::Apart(Box::new([reference?, alternate?])),
                 })
             }
@@ -287,24 +297,13 @@ impl VariantTable {
     }
 }
 
-impl Columns {
-    /// Names and alleles.
-    fn text(&self) -> impl Iterator<Item = &Column> {
-        let alleles = match &self.alleles {
-            Alleles::Together(column) => [Some(&**column), None],
-            Alleles::Apart(columns) => columns.each_ref().map(Option::as_ref),
-        };
-        self.id.iter().chain(alleles.into_iter().flatten())
-    }
-}
-
 impl Contig {
     fn read(&self, range: Range<u64>, storage: &Arc<dyn Storage>) -> Result<Vec<Arc<str>>> {
         match self {
             Self::Same(name) => Ok(range.map(|_| Arc::clone(name)).collect()),
-            Self::Names(column) => Ok(column.names(range)?.into_iter().map(Arc::from).collect()),
+            Self::Names(column) => Ok(column.strings(range)?.into_iter().map(Arc::from).collect()),
             Self::Index(column, names) => column
-                .whole(range.clone())?
+                .integers(range.clone())?
                 .into_iter()
                 .zip(range)
                 .map(|(index, row)| named(index, row, names, storage).cloned())
@@ -331,24 +330,32 @@ impl Alleles {
         Self::Apart(Box::new([None, None]))
     }
 
+    fn columns(&self) -> impl Iterator<Item = &Column> {
+        let columns = match self {
+            Self::Together(column) => [Some(&**column), None],
+            Self::Apart(columns) => columns.each_ref().map(Option::as_ref),
+        };
+        columns.into_iter().flatten()
+    }
+
     /// Reference and alternate alleles.
     fn read(&self, range: Range<u64>) -> Result<Vec<(String, String)>> {
         let rows = range.clone().map(|_| (String::new(), String::new()));
         let mut alleles: Vec<_> = rows.collect();
         match self {
-            Self::Together(column) => column.text(range, |row, column, allele| {
+            Self::Together(column) => column.for_each_string(range, |row, column, allele| {
                 let (reference, alternate) = &mut alleles[row];
                 if column == 0 { keep(reference, allele) } else { append(alternate, allele) }
             })?,
             Self::Apart(columns) => {
                 let [reference, alternate] = &**columns;
                 if let Some(column) = reference {
-                    column.text(range.clone(), |row, column, allele| {
+                    column.for_each_string(range.clone(), |row, column, allele| {
                         if column == 0 { keep(&mut alleles[row].0, allele) } else { 0 }
                     })?;
                 }
                 if let Some(column) = alternate {
-                    column.text(range, |row, _, allele| append(&mut alleles[row].1, allele))?;
+                    column.for_each_string(range, |row, _, allele| append(&mut alleles[row].1, allele))?;
                 }
             }
         }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::{
     Error, Result, StoredType,
-    genotype::Variant,
-    store::{ArraySpec, ArrayWriter, Attributes, Compression, NewStore, Shuffle, ZarrFormat, zarr::SOURCE},
+    genotype::{SOURCE, Variant},
+    store::{ArraySpec, ArrayWriter, Attributes, Compression, NewStore, Shuffle, ZarrFormat},
 };
 
 /// Variants of one chunk, as bio2zarr chooses.

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     ChunkedArray, DecodedChunk, Error, FetchedChunk, MissingChunk, Result, StoredType,
-    store::{Folder, Storage, StoredBytes, Value, join},
+    store::{Folder, Storage, StoredBytes, Value, storage::join},
 };
 
 /// An array of numbers or strings of a store.

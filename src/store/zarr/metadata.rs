@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Error, Result, StoredType,
-    store::{Storage, Value as Stored, join},
+    store::{Storage, Value as Stored, storage::join},
 };
 
 /// Most decoded bytes of one chunk; an array with larger ones is refused when it is opened.
@@ -63,27 +63,39 @@ pub(crate) struct Metadata {
     pub(crate) keys: ChunkKeyEncoding,
 }
 
-/// What stands at a path of a store.
+/// What stands at a path of a Zarr store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Node {
+pub enum Node {
+    /// An array.
     Array,
+    /// A group of arrays and other groups.
     Group,
+    /// Nothing.
     Absent,
 }
 
-/// What stands at `path`, from the metadata there.
-pub(crate) fn node(storage: &dyn Storage, path: &str) -> Result<Node> {
-    if let Some(v3) = read_json(storage, &join(path, "zarr.json"))? {
-        return match v3.get("node_type").and_then(Value::as_str) {
-            Some("array") => Ok(Node::Array),
-            Some("group") => Ok(Node::Group),
-            _ => Err(Error::store(storage.place(path), "its zarr.json names neither an array nor a group")),
-        };
+impl Node {
+    /// What stands at `path` within `storage`; an empty path means the storage itself. Reads no more than `zarr.json`, and of
+    /// version 2 nothing.
+    ///
+    /// # Errors
+    /// - [`Error::Store`]: a `zarr.json` that is not valid, or names neither an array nor a group.
+    /// - [`Error::Io`]: what is there cannot be read.
+    pub fn at(storage: &dyn Storage, path: &str) -> Result<Self> {
+        if let Some(v3) = read_json(storage, &join(path, "zarr.json"))? {
+            return match v3.get("node_type").and_then(Value::as_str) {
+                Some("array") => Ok(Self::Array),
+                Some("group") => Ok(Self::Group),
+                _ => {
+                    Err(Error::store(storage.place(path), "its zarr.json names neither an array nor a group"))
+                }
+            };
+        }
+        if is_there(storage, &join(path, ".zarray"))? {
+            return Ok(Self::Array);
+        }
+        Ok(if is_there(storage, &join(path, ".zgroup"))? { Self::Group } else { Self::Absent })
     }
-    if is_there(storage, &join(path, ".zarray"))? {
-        return Ok(Node::Array);
-    }
-    Ok(if is_there(storage, &join(path, ".zgroup"))? { Node::Group } else { Node::Absent })
 }
 
 /// What the root of a store says of its writer, in words; empty where it says nothing.

@@ -8,6 +8,7 @@ mod attributes;
 mod bitshuffle;
 mod chain;
 mod codec;
+mod column;
 mod guard;
 mod layout;
 mod metadata;
@@ -16,24 +17,14 @@ mod shard;
 mod spec;
 mod writer;
 
-pub(crate) use self::{
-    array::StoredArray,
-    codec::MAX_TEXT_BYTES,
-    guard::{Decoded, Fault, u32_at},
-    layout::integer,
-    metadata::{Element, Metadata, Node, node},
-    shard::Inner,
-};
 pub use self::{
     array::ZarrArray,
-    metadata::MAX_CHUNK_BYTES,
+    column::{Column, LeftOut},
+    metadata::{MAX_CHUNK_BYTES, Node},
     new_store::NewStore,
     spec::{ArraySpec, Attributes, Compression, Shuffle, ZarrFormat},
     writer::ArrayWriter,
 };
 
-/// What stores name as their writer.
-pub(crate) const SOURCE: &str = concat!("teatime-", env!("CARGO_PKG_VERSION"));
-
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

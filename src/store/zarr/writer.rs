@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    store::{Storable, WritableStorage, join},
+    store::{Storable, WritableStorage, storage::join},
 };
 
 /// Most tiles of an array.
@@ -54,7 +54,7 @@ impl ArrayWriter {
     /// - [`Error::Io`]: metadata cannot be written.
     pub fn create(storage: Arc<dyn WritableStorage>, path: &str, spec: ArraySpec) -> Result<Self> {
         let writer = Self::new(storage, path, spec)?;
-        if metadata::node(&*writer.storage, path)? != Node::Absent {
+        if Node::at(&*writer.storage, path)? != Node::Absent {
             return Err(writer.refuse("exists already"));
         }
         writer.put_metadata("incomplete")?;
@@ -74,7 +74,7 @@ impl ArrayWriter {
             return Err(Error::argument("resume", "spec", "names no job"));
         };
         let io = |source| Error::Io { path: writer.storage.place(path).into(), source };
-        match metadata::node(&*writer.storage, path)? {
+        match Node::at(&*writer.storage, path)? {
             Node::Array => {}
             Node::Group => return Err(writer.refuse("is a group, not an array")),
             Node::Absent => {

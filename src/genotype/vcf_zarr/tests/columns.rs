@@ -2,18 +2,17 @@
 
 use super::store::{contig, open, put_i32, put_text, vcf};
 use super::*;
-use crate::Budget;
-
-fn lose(scratch: &Scratch, chunk: &str) {
-    fs::remove_file(scratch.path().join(chunk)).unwrap();
-}
+use crate::{
+    Budget,
+    store::{Compression, Shuffle},
+};
 
 /// Nobody writes a fill value that cannot be meant, so what is missing is lost.
 #[test]
 fn lost_chunks_are_errors() {
     for chunk in ["variant_position/0", "variant_allele/0.0", "contig_id/0", "sample_id/0"] {
         let scratch = vcf(&["a", "b"]);
-        lose(&scratch, chunk);
+        scratch.lose(chunk);
         let store = open(&scratch, None).unwrap();
         let error = if chunk.starts_with("sample") {
             store.sample_ids().unwrap_err()
@@ -29,25 +28,24 @@ fn lost_chunks_are_errors() {
         let scratch = Scratch::new();
         scratch.put(".zgroup", r#"{"zarr_format":2}"#);
         contig(&scratch, "2L", &[7, 9]);
-        lose(&scratch, &format!("2L/variants/{array}/{chunk}"));
+        scratch.lose(&format!("2L/variants/{array}/{chunk}"));
         let error = open(&scratch, None).unwrap().variants(0..2).unwrap_err();
         assert!(matches!(&error, Error::Chunk { .. }) && error.to_string().contains(array), "{error}");
     }
     // The fill value is no contig.
     let scratch = vcf(&["a"]);
     for fill in [-1, 2] {
-        let mut metadata = v2(&[3], &[3], "<i4", Value::Null);
-        metadata["fill_value"] = fill.into();
-        fs::remove_dir_all(scratch.path().join("variant_contig")).unwrap();
-        scratch.array("variant_contig", &metadata, &[]);
+        let mut spec = v2(StoredType::I32, &[3], &[3]);
+        spec.fill = fill.into();
+        scratch.array("variant_contig", spec);
         let error = open(&scratch, None).unwrap().variants(0..3).unwrap_err();
         assert!(matches!(error, Error::Chunk { .. }), "{error}");
     }
     // Nor is one name that of all variants.
     let scratch = vcf(&["a"]);
-    let (mut metadata, _) = text(&["", "", ""]);
-    metadata["fill_value"] = "rs1".into();
-    scratch.array("variant_id", &metadata, &[]);
+    let mut spec = v2(None, &[3], &[3]);
+    spec.fill = "rs1".into();
+    scratch.array("variant_id", spec);
     assert!(open(&scratch, None).unwrap().variants(0..3).is_err());
 }
 
@@ -55,17 +53,14 @@ fn lost_chunks_are_errors() {
 #[test]
 fn chunks_that_hold_the_fill_value_are_filled_and_counted() {
     let scratch = vcf(&["a"]);
-    let mut numbers = v2(&[3], &[1], "<i4", Value::Null);
-    numbers["fill_value"] = 1.into();
-    fs::remove_dir_all(scratch.path().join("variant_contig")).unwrap();
-    scratch.array("variant_contig", &numbers, &[("1", vec![0; 4])]);
-    let (mut names, _) = text(&["", "", ""]);
-    names["fill_value"] = ".".into();
-    scratch.array("variant_id", &names, &[]);
-    let (mut alleles, chunk) = text(&["A", "T", "C", "G", "G", ""]);
-    (alleles["shape"], alleles["chunks"]) = (json!([3, 4]), json!([3, 2]));
-    fs::remove_file(scratch.path().join("variant_allele/0.0")).unwrap();
-    scratch.array("variant_allele", &alleles, &[("0.0", chunk)]);
+    let mut numbers = v2(StoredType::I32, &[3], &[1]);
+    numbers.fill = 1.into();
+    scratch.array("variant_contig", numbers).write(&[1], &[0]).unwrap();
+    let mut names = v2(None, &[3], &[3]);
+    names.fill = ".".into();
+    scratch.array("variant_id", names);
+    let alleles = scratch.array("variant_allele", v2(None, &[3, 4], &[3, 2]));
+    alleles.write_text(&[0, 0], ["A", "T", "C", "G", "G", ""]).unwrap();
     let store = open(&scratch, None).unwrap();
     assert_eq!(store.filled_chunks(), 0);
     for _ in 0..2 {
@@ -82,7 +77,7 @@ fn chunks_that_hold_the_fill_value_are_filled_and_counted() {
 /// Those that came before a contig 0 that is there can have held nothing else; of others nobody knows.
 #[test]
 fn filled_contigs_are_counted_once_and_doubted() {
-    const LOST: u8 = u8::MAX;
+    const LOST: i32 = -1;
     let (up, down, start) = ([5, 7, 9], [5, 9, 2], [7, 2, 9]);
     // Positions, contigs of the chunks of one variant, and which are not there; in a shard as well.
     for ((positions, contigs, doubtful), sharded) in [
@@ -104,19 +99,18 @@ fn filled_contigs_are_counted_once_and_doubted() {
     {
         let scratch = vcf(&["a"]);
         put_i32(&scratch, "variant_position", &positions);
-        fs::remove_dir_all(scratch.path().join("variant_contig")).unwrap();
-        let inner = contigs.map(|contig| (contig != LOST).then(|| vec![contig, 0, 0, 0]));
-        let lost = inner.iter().filter(|chunk| chunk.is_none()).count() as u64;
+        let there = contigs.map(|contig| contig != LOST);
+        let lost = there.iter().filter(|there| !**there).count() as u64;
         if sharded {
-            let metadata = v3(&[3], &[3], "int32", shards(json!([1])));
-            scratch.array("variant_contig", &metadata, &[("c/0", shard(&inner, true))]);
+            let mut spec = ArraySpec::new(StoredType::I32, &[3], &[1]);
+            spec.shard_shape = Some(vec![3]);
+            scratch.array("variant_contig", spec).write(&[0], &contigs).unwrap();
+            scratch.lose_inner("variant_contig", "c/0", &there);
         } else {
-            let chunks: Vec<_> = ["0", "1", "2"]
-                .into_iter()
-                .zip(inner)
-                .filter_map(|(key, chunk)| Some((key, chunk?)))
-                .collect();
-            scratch.array("variant_contig", &v2(&[3], &[1], "<i4", Value::Null), &chunks);
+            let column = scratch.array("variant_contig", v2(StoredType::I32, &[3], &[1]));
+            for (i, contig) in (0..).zip(contigs).filter(|(_, contig)| *contig != LOST) {
+                column.write(&[i], &[contig]).unwrap();
+            }
         }
         let store = open(&scratch, None).unwrap();
         assert_eq!(store.filled_columns(), []);
@@ -133,51 +127,45 @@ fn filled_contigs_are_counted_once_and_doubted() {
     }
     // Where positions cannot be read, nothing says that all are of one contig.
     let scratch = vcf(&["a"]);
-    ["variant_contig/0", "variant_position/0"].iter().for_each(|chunk| lose(&scratch, chunk));
+    ["variant_contig/0", "variant_position/0"].iter().for_each(|chunk| scratch.lose(chunk));
     let store = open(&scratch, None).unwrap();
     store.contigs(&mut |_, _| Ok(())).unwrap();
     assert!(store.filled_columns()[0].doubtful);
 }
 
-/// Shards of such inner chunks of four bytes an element.
-fn shards(inner: Value) -> Value {
-    let bytes = json!([{ "name": "bytes", "configuration": { "endian": "little" } }]);
-    json!([{ "name": "sharding_indexed", "configuration": {
-        "chunk_shape": inner, "codecs": bytes, "index_codecs": index_codecs(true), "index_location": "end",
-    }}])
+/// Puts alleles of one letter, in columns that are chunks, those that are there; in a shard or files of their own.
+fn put_letters(scratch: &Scratch, columns: [Option<&str>; 4], sharded: bool) {
+    let mut spec = ArraySpec::new(StoredType::U32, &[3, 4], &[3, 1]);
+    spec.shard_shape = sharded.then(|| vec![3, 4]);
+    let writer = scratch.array("variant_allele", spec);
+    let letters = columns.map(|column| column.unwrap_or("???").chars().map(u32::from).collect::<Vec<_>>());
+    if sharded {
+        let rows: Vec<u32> = (0..3).flat_map(|row| letters.each_ref().map(|column| column[row])).collect();
+        writer.write(&[0, 0], &rows).unwrap();
+        scratch.lose_inner("variant_allele", "c/0/0", &columns.map(|column| column.is_some()));
+    } else {
+        let there = (0..).zip(columns.iter().zip(letters)).filter(|(_, (column, _))| column.is_some());
+        there.for_each(|(i, (_, letters))| writer.write(&[0, i], &letters).unwrap());
+    }
+    scratch.edit("variant_allele/zarr.json", |metadata| {
+        metadata["data_type"] =
+            json!({ "name": "fixed_length_utf32", "configuration": { "length_bytes": 4 } });
+        metadata["fill_value"] = "".into();
+    });
 }
 
 /// Third alleles, which few variants have, may be left out; of alternate ones it is told, even where all are.
 #[test]
 fn alleles_that_are_not_there() {
-    let letters =
-        |text: &str| Some(text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect::<Vec<u8>>());
-    let (reference, alternate, none) = (letters("ACG"), letters("TGA"), None);
-    for (inner, alleles, filled, doubtful) in [
-        ([&reference, &alternate, &none, &none], ["T", "G", "A"], 2, false),
-        ([&reference, &none, &none, &none], ["."; 3], 3, true),
-        ([&reference, &alternate, &alternate, &none], ["T,T", "G,G", "A,A"], 1, false),
+    let (reference, alternate) = (Some("ACG"), Some("TGA"));
+    for (columns, alleles, filled, doubtful) in [
+        ([reference, alternate, None, None], ["T", "G", "A"], 2, false),
+        ([reference, None, None, None], ["."; 3], 3, true),
+        ([reference, alternate, alternate, None], ["T,T", "G,G", "A,A"], 1, false),
     ] {
         for sharded in [true, false] {
             let scratch = vcf(&["a"]);
-            fs::remove_dir_all(scratch.path().join("variant_allele")).unwrap();
-            let (chunk, codecs) = if sharded {
-                (4, shards(json!([3, 1])))
-            } else {
-                (1, json!([{ "name": "bytes", "configuration": { "endian": "little" } }]))
-            };
-            let mut metadata = v3(&[3, 4], &[3, chunk], "", codecs);
-            metadata["data_type"] =
-                json!({ "name": "fixed_length_utf32", "configuration": { "length_bytes": 4 } });
-            metadata["fill_value"] = "".into();
-            let inner = inner.map(Clone::clone);
-            let chunks: Vec<_> = if sharded {
-                vec![("c/0/0", shard(&inner, true))]
-            } else {
-                let keys = ["c/0/0", "c/0/1", "c/0/2", "c/0/3"];
-                keys.into_iter().zip(inner).filter_map(|(key, chunk)| Some((key, chunk?))).collect()
-            };
-            scratch.array("variant_allele", &metadata, &chunks);
+            put_letters(&scratch, columns, sharded);
             let store = open(&scratch, None).unwrap();
             for _ in 0..2 {
                 let variants = store.variants(0..3).unwrap();
@@ -190,11 +178,7 @@ fn alleles_that_are_not_there() {
         }
     }
     let scratch = vcf(&["a"]);
-    fs::remove_dir_all(scratch.path().join("variant_allele")).unwrap();
-    let mut metadata = v3(&[3, 4], &[3, 4], "", shards(json!([3, 1])));
-    metadata["data_type"] = json!({ "name": "fixed_length_utf32", "configuration": { "length_bytes": 4 } });
-    metadata["fill_value"] = "".into();
-    scratch.array("variant_allele", &metadata, &[("c/0/0", shard(&[None, alternate, None, None], true))]);
+    put_letters(&scratch, [None, alternate, None, None], true);
     let error = open(&scratch, None).unwrap().variants(0..1).unwrap_err().to_string();
     assert!(error.contains("inner chunk [0, 0]") && error.contains("missing"), "{error}");
 
@@ -203,7 +187,7 @@ fn alleles_that_are_not_there() {
     contig(&scratch, "2L", &[7, 9]);
     put_text(&scratch, "2L/variants/ID", &["rs1", "rs2"]);
     for chunk in ["ALT/0.0", "ID/0"] {
-        lose(&scratch, &format!("2L/variants/{chunk}"));
+        scratch.lose(&format!("2L/variants/{chunk}"));
     }
     let store = open(&scratch, None).unwrap();
     store.variants(0..2).unwrap();
@@ -211,59 +195,54 @@ fn alleles_that_are_not_there() {
     assert_eq!(found, [("2L/variants/ID".into(), 1, false), ("2L/variants/ALT".into(), 1, true)]);
 }
 
-/// What is made of a column takes at most half of the memory, whatever its metadata and chunks claim.
+/// Each column is bounded by the memory that the store may take.
 #[test]
 fn memory_bounds_columns() {
     const MEMORY: u64 = 1 << 20;
     let over = |result: crate::Result<usize>, least: u64| match result {
-        Err(Error::Budget { budget: MEMORY, minimum, .. }) => assert!(minimum >= least, "{minimum}"),
+        Err(Error::Budget { budget: MEMORY, minimum, given: true, .. }) => {
+            assert!(minimum >= least, "{minimum}");
+        }
         other => panic!("{other:?}"),
     };
+    let within = |scratch: &Scratch| {
+        open(scratch, None).unwrap().with_memory(&Budget { host: Some(MEMORY), ..Budget::default() })
+    };
     let variants = |scratch: &Scratch| {
-        let store = open(scratch, None)?.with_memory(&Budget { host: Some(MEMORY), ..Budget::default() });
+        let store = within(scratch);
         store.variants(0..store.n_variants()).map(|variants| variants.len())
     };
     assert_eq!(variants(&vcf(&["a"])).unwrap(), 3);
     // As many strings as a chunk may hold, if none has a letter.
     let scratch = vcf(&["a"]);
-    let (mut metadata, _) = text(&["", "", ""]);
-    (metadata["shape"], metadata["chunks"]) = (json!([3, 1]), json!([3, 1 << 24]));
-    scratch.array("variant_id", &metadata, &[]);
+    scratch.array("variant_id", v2(None, &[3, 1], &[3, 1 << 24]));
     over(variants(&scratch), 3 << 29);
     // Numbers, by the elements of a chunk.
     let scratch = vcf(&["a"]);
-    scratch.array("variant_position", &v2(&[3], &[1 << 24], "<i4", Value::Null), &[]);
+    scratch.array("variant_position", v2(StoredType::I32, &[3], &[1 << 24]));
     over(variants(&scratch), 1 << 28);
     // Strings that say how long they are ...
-    for stored in [true, false] {
+    for compression in [Compression::None, Compression::Blosc { level: 5, shuffle: Shuffle::Bits }] {
         let scratch = vcf(&["a"]);
-        let (mut metadata, mut chunk) = text(&[&"A".repeat(200_000), "C", "G"]);
-        if !stored {
-            metadata["compressor"] = blosc_meta();
-            chunk = blosc(&chunk);
-        }
-        scratch.array("variant_id", &metadata, &[("0", chunk)]);
+        let mut spec = v2(None, &[3], &[3]);
+        spec.compression = compression;
+        let writer = scratch.array("variant_id", spec);
+        writer.write_text(&[0], [&*"A".repeat(200_000), "C", "G"]).unwrap();
         over(variants(&scratch), 8 * 200_000);
     }
     // ... and those of many chunks, small ones all of them.
     let scratch = vcf(&["a"]);
-    let keys: Vec<_> = (0..100).map(|i| format!("0.{i}")).collect();
-    let chunks: Vec<_> = keys.iter().map(|key| (key.as_str(), vec![b'A'; 3 * 6000])).collect();
-    fs::remove_dir_all(scratch.path().join("variant_allele")).unwrap();
-    scratch.array("variant_allele", &v2(&[3, 100], &[3, 1], "|S6000", Value::Null), &chunks);
+    let writer = scratch.array("variant_allele", v2(None, &[3, 100], &[3, 1]));
+    (0..100).for_each(|i| writer.write_text(&[0, i], [&*"A".repeat(6000); 3]).unwrap());
     over(variants(&scratch), MEMORY);
     // Of a fill value nothing is made, however long it is.
     let scratch = vcf(&["a"]);
-    let (mut metadata, _) = text(&["", "", ""]);
-    metadata["fill_value"] = "A".repeat(100_000).into();
-    scratch.array("variant_id", &metadata, &[]);
+    let mut spec = v2(None, &[3], &[3]);
+    spec.fill = "A".repeat(100_000).into();
+    scratch.array("variant_id", spec);
     assert!(matches!(variants(&scratch), Err(Error::Chunk { .. })));
     // Names of samples, which the store need not have.
     let scratch = Scratch::new();
-    scratch.array("", &v2(&[1, 1 << 26], &[1, 1 << 26], "|i1", Value::Null), &[]);
-    let names = open(&scratch, None)
-        .unwrap()
-        .with_memory(&Budget { host: Some(MEMORY), ..Budget::default() })
-        .sample_ids();
-    over(names.map(|names| names.len()), 1 << 34);
+    scratch.array("", v2(StoredType::I8, &[1, 1 << 26], &[1, 1 << 26]));
+    over(within(&scratch).sample_ids().map(|names| names.len()), 1 << 34);
 }

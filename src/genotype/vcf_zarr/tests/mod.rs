@@ -3,6 +3,7 @@
 mod attributes;
 mod columns;
 mod fixtures;
+mod scratch;
 mod store;
 mod threads;
 mod write;
@@ -14,9 +15,10 @@ use std::{
 
 use serde_json::{Value, json};
 
+use self::scratch::{Scratch, v2};
 use super::*;
 use crate::{
-    ChunkedArray, Error, MissingChunk,
+    ChunkedArray, Error, MissingChunk, StoredType,
     genotype::{GenotypeKind, Variant},
-    store::zarr::tests::{Numbers, Scratch, blosc, blosc_meta, index_codecs, shard, text, v2, v3},
+    store::{ArraySpec, Storable, ZarrFormat},
 };

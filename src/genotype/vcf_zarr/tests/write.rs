@@ -1,6 +1,7 @@
 //! Stores that we write.
 
 use super::*;
+use crate::random::philox;
 
 const SAMPLES: usize = 7;
 
@@ -22,8 +23,8 @@ fn variant(row: u64) -> Variant {
 }
 
 fn calls(row: u64) -> Vec<i8> {
-    let mut numbers = Numbers(row + 1);
-    (0..SAMPLES * 2).map(|_| [0, 0, 1, 1, 2, -1, -2][numbers.below(7)]).collect()
+    let words = (0..).flat_map(|i| philox([i, 0], row));
+    words.map(|word| [0, 0, 1, 1, 2, -1, -2][word as usize % 7]).take(SAMPLES * 2).collect()
 }
 
 /// Names in `folder`, hidden ones included.

@@ -1,54 +1,45 @@
 //! Tests of Zarr arrays, by concern.
 
+mod attributes;
+mod column;
 mod faults;
 mod metadata;
 mod read;
 mod writer;
 
-use std::{
-    fs,
-    io::Write,
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::{fs, io::Write, path::Path, sync::Arc};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use zarrs::array::codec::{BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
 
 pub(crate) use self::read::{index_codecs, shard_codecs};
-use super::*;
+use super::{array::StoredArray, *};
 use crate::{
     ChunkedArray, Error, MissingChunk,
     store::{Folder, Storage},
 };
 
 /// A folder that goes away with its value.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("teatime-zarr-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
+        Self(tempfile::tempdir().unwrap())
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// The array at `path`.
     pub(crate) fn open(&self, path: &str) -> crate::Result<StoredArray> {
-        StoredArray::open(&(Arc::new(Folder::new(&self.0)) as Arc<dyn Storage>), path)
+        StoredArray::open(&(Arc::new(Folder::new(self.path())) as Arc<dyn Storage>), path)
     }
 
     /// Writes a file and the folders it is in.
     pub(crate) fn put(&self, key: &str, bytes: impl AsRef<[u8]>) {
-        let path = self.0.join(key.trim_start_matches('/'));
+        let path = self.path().join(key.trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         // Some file systems wait for the disk when a file is overwritten, and not when it is new.
         fs::remove_file(&path).ok();
@@ -62,12 +53,6 @@ impl Scratch {
         for (key, bytes) in chunks {
             self.put(&format!("{path}/{key}"), bytes);
         }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).ok();
     }
 }
 

@@ -1,12 +1,18 @@
 //! Arrays that we write, whole or in spite of a killed process.
 
-use std::{collections::BTreeMap, io, process::Command};
+use std::{
+    collections::BTreeMap,
+    io,
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use super::*;
 use crate::{
     StoredType,
     store::{
-        ArraySpec, ArrayWriter, Compression, Map, Shuffle, Value as Stored, WritableStorage, ZarrFormat,
+        ArraySpec, ArrayWriter, Compression, Shuffle, Value as Stored, WritableStorage, ZarrFormat,
+        storage::tests::Map,
     },
 };
 
@@ -423,7 +429,8 @@ fn zarr_python_reads_it() {
         }
         writer.finish().unwrap();
     }
-    let types = Scratch(scratch.path().join("types"));
+    let types = tempfile::Builder::new().prefix("types").rand_bytes(0).tempdir_in(scratch.path()).unwrap();
+    let types = Scratch(types);
     other_types(&types);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/read_back.py");
     let ran = Command::new(python).arg(script).arg(scratch.path()).output().unwrap();

@@ -2,21 +2,48 @@
 
 use std::ops::Range;
 
-use crate::{
-    StoredType,
-    store::zarr::{Decoded, Element, Fault, Metadata, integer, u32_at},
+use super::super::{
+    guard::{Decoded, Fault, u32_at},
+    layout::integer,
+    metadata::{Element, Metadata},
 };
+use crate::StoredType;
+
+/// A fill value that chunks may be left out for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fill {
+    Text(&'static str),
+    Whole(i64),
+}
 
 /// Decoded elements of one chunk.
 #[derive(Debug)]
 pub(super) enum Values {
     Text(Text),
     Whole(Whole),
-    /// What the fill value is: an index, or strings nobody knows.
-    Filled(i64),
+    /// The fill value, all of them.
+    Filled(Fill),
 }
 
 impl Values {
+    /// An element; none where they are integers.
+    pub(super) fn text(&self, at: usize) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text.get(at).unwrap_or_default()),
+            Self::Filled(Fill::Text(text)) => Some(text),
+            Self::Filled(Fill::Whole(_)) | Self::Whole(_) => None,
+        }
+    }
+
+    /// An element; none where they are strings.
+    pub(super) fn whole(&self, at: usize) -> Option<i64> {
+        match self {
+            Self::Whole(whole) => Some(whole.numbers[at]),
+            Self::Filled(Fill::Whole(number)) => Some(*number),
+            Self::Filled(Fill::Text(_)) | Self::Text(_) => None,
+        }
+    }
+
     /// Whether an element was not there.
     pub(super) fn is_filled(&self, at: usize) -> bool {
         match self {
@@ -33,7 +60,7 @@ impl Values {
 /// Integers.
 #[derive(Debug)]
 pub(super) struct Whole {
-    pub(super) numbers: Vec<i64>,
+    numbers: Vec<i64>,
     /// Rows of them that a shard lacks, in order.
     filled: Vec<Range<usize>>,
 }
@@ -55,7 +82,7 @@ impl Text {
         self.ends.push(self.bytes.len());
     }
 
-    pub(super) fn get(&self, i: usize) -> Option<&str> {
+    fn get(&self, i: usize) -> Option<&str> {
         let start = if i == 0 { 0 } else { *self.ends.get(i - 1)? };
         self.bytes.get(start..*self.ends.get(i)?)
     }

@@ -1,23 +1,28 @@
-//! Columns of strings and integers, such as sample names and positions, read by ranges of rows.
+//! Columns of strings and integers, such as names and positions, read by ranges of rows.
+
+mod gaps;
+mod values;
 
 use std::{
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+pub use self::gaps::LeftOut;
+use self::{
+    gaps::Gaps,
+    values::{Fill, Values, parse},
+};
 use super::{
-    gaps::{Absent, Gaps, UNKNOWN},
-    values::{Values, parse},
+    array::StoredArray,
+    codec::MAX_TEXT_BYTES,
+    guard::Fault,
+    metadata::{Element, Node},
+    shard::Inner,
 };
-use crate::{
-    Budget, Error, Result,
-    store::{
-        Storage,
-        zarr::{Element, Fault, Inner, MAX_TEXT_BYTES, Node, StoredArray, node},
-    },
-};
+use crate::{Budget, Error, Result, store::Storage};
 
-/// Most elements of one row: alleles of a variant, in practice.
+/// Most elements of one row.
 const MAX_ROW: u64 = 1 << 16;
 
 const NUMBERS: &str = "holds numbers, expected strings";
@@ -30,50 +35,51 @@ struct Kept {
     gaps: Gaps,
 }
 
-/// What columns may take of the host's memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
-    pub(super) bytes: u64,
-    given: bool,
-}
-
-impl Share {
-    pub(super) fn of(budget: &Budget) -> Self {
-        Self { bytes: budget.host_bytes(), given: budget.host.is_some() }
-    }
-
-    pub(super) fn over(self, minimum: u64) -> Error {
-        Error::Budget { what: "memory budget", budget: self.bytes, minimum, given: self.given }
-    }
-}
-
-/// An array of strings or integers with one or two axes.
+/// An array of strings or integers of a Zarr v2 or v3 store, with one axis, its rows, or two, read by ranges of rows.
+///
+/// Strings are UTF-8 by the codec `vlen-utf8`, or of a fixed length: UTF-32, or UTF-8 padded with zeros. Integers are of any size, as
+/// long as they are below 2^63. Codecs are those of [`ZarrArray`](super::ZarrArray), and damage is an error as there.
+///
+/// Chunks are read and decoded on the calling thread; the last one is kept, so that ranges in order decode each
+/// chunk once where there is one axis, or chunks are as wide as the array. Reading from several threads is safe, one
+/// decodes at a time.
 #[derive(Debug)]
-pub(super) struct Column {
+pub struct Column {
     array: StoredArray,
     /// Its path within the store.
     path: Box<str>,
-    absent: Absent,
-    /// The fill value, where it is one that chunks may be left out for; 0 for a string nobody knows.
-    fill: Option<i64>,
+    left_out: LeftOut,
+    /// The fill value, where it is one that chunks may be left out for.
+    fill: Option<Fill>,
     /// Bytes that the budget allows, half of which a chunk, or the strings of a range, may take.
-    memory: Share,
+    budget: u64,
+    /// Whether the caller gave the budget.
+    given: bool,
     kept: Mutex<Kept>,
 }
 
 impl Column {
-    /// Opens the column at `path`, within a budget of so many bytes; `None` where nothing is there.
-    pub(super) fn open(
+    /// Opens the column at `path` within `storage`; `None` where nothing is there. Reads its metadata and no data.
+    ///
+    /// A chunk, and the strings of one range, may take half of the host's memory that `memory` allows.
+    ///
+    /// # Errors
+    /// - [`Error::Store`]: a group, an array of another rank or of more than 65536 columns, and as
+    ///   [`ZarrArray::open`](super::ZarrArray::open), but for strings.
+    /// - [`Error::Budget`]: its chunks take more memory than they may.
+    /// - [`Error::Io`]: the metadata cannot be read.
+    pub fn open_in(
         storage: &Arc<dyn Storage>,
         path: &str,
-        absent: Absent,
-        memory: Share,
+        left_out: LeftOut,
+        memory: &Budget,
     ) -> Result<Option<Self>> {
-        if node(&**storage, path)? == Node::Absent {
+        if Node::at(&**storage, path)? == Node::Absent {
             return Ok(None);
         }
+        let budget = memory.host_bytes();
         let mut array = StoredArray::open(storage, path)?;
-        let fill = absent.fill(&array.metadata);
+        let fill = left_out.fill(&array.metadata);
         let refuse = |why: String| Err(Error::store(array.name(), why));
         let shape = &array.metadata.shape;
         match **shape {
@@ -83,8 +89,7 @@ impl Column {
         }
         if array.metadata.spec.size == 0 {
             // A chunk as it is stored, decoded, and parsed, and as much for what blosc takes.
-            array.metadata.spec.text =
-                MAX_TEXT_BYTES.min(usize::try_from(memory.bytes / 8).unwrap_or(usize::MAX));
+            array.metadata.spec.text = MAX_TEXT_BYTES.min(usize::try_from(budget / 8).unwrap_or(usize::MAX));
         }
         let (spec, chain) = (&array.metadata.spec, &array.metadata.chain);
         let count = spec.count() as u64;
@@ -93,69 +98,50 @@ impl Column {
             Element::Text => 8 * 4 * count,
             _ => 2 * (3 * spec.bytes() as u64 + 8 * count + chain.fetched(spec) + chain.scratch(spec)),
         };
-        let column = Self { array, path: path.into(), absent, fill, memory, kept: Mutex::default() };
-        if need > memory.bytes { Err(column.over(need)) } else { Ok(Some(column)) }
+        let given = memory.host.is_some();
+        let column = Self { array, path: path.into(), left_out, fill, budget, given, kept: Mutex::default() };
+        if need > budget { Err(column.over(need)) } else { Ok(Some(column)) }
     }
 
-    /// The same, where the column has to be there and have `rows` rows.
-    pub(super) fn required(
-        storage: &Arc<dyn Storage>,
-        path: &str,
-        absent: Absent,
-        memory: Share,
-        rows: u64,
-    ) -> Result<Self> {
-        let missing = || Error::store(storage.place(""), format!("has no array `{path}`"));
-        Self::optional(storage, path, absent, memory, rows)?.ok_or_else(missing)
-    }
-
-    /// The same, where the column has to have `rows` rows if it is there.
-    pub(super) fn optional(
-        storage: &Arc<dyn Storage>,
-        path: &str,
-        absent: Absent,
-        memory: Share,
-        rows: u64,
-    ) -> Result<Option<Self>> {
-        let column = Self::open(storage, path, absent, memory)?;
-        match column.as_ref().map(Self::rows) {
-            Some(got) if got != rows => {
-                Err(Error::store(storage.place(path), format!("has {got} rows, expected {rows}")))
-            }
-            _ => Ok(column),
-        }
-    }
-
-    pub(super) fn rows(&self) -> u64 {
+    /// Extent of its first axis.
+    pub fn rows(&self) -> u64 {
         self.array.metadata.shape[0]
     }
 
-    /// Chunks that were not in the store and were taken for their fill value; each once where rows are read in order.
-    pub(super) fn filled(&self) -> u64 {
-        self.kept().gaps.filled
-    }
-
-    /// Whether some chunks were filled that might have held something else, for all that the others say.
-    pub(super) fn is_doubtful(&self) -> bool {
-        self.kept().gaps.are_doubtful(self.absent)
-    }
-
-    /// Says that what was filled is not where it would be if it had held the fill value.
-    pub(super) fn doubt(&self) {
-        self.kept().gaps.misplaced = true;
-    }
-
-    pub(super) fn path(&self) -> &str {
+    /// Its path within the store, as it was opened.
+    pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What chunks that are not there hold: a number, or 0 for a string nobody knows.
-    pub(super) fn fill(&self) -> Option<i64> {
-        self.fill
+    /// The integer that chunks hold that were left out; none where none may be left out, or the column is of strings.
+    pub fn fill(&self) -> Option<i64> {
+        match self.fill {
+            Some(Fill::Whole(number)) => Some(number),
+            Some(Fill::Text(_)) | None => None,
+        }
     }
 
-    /// Drops the chunk that was decoded last.
-    pub(super) fn forget(&self) {
+    /// Chunks, and inner chunks of shards, that were not in the store and were read as the fill value so far; each counts once
+    /// where rows are read in order.
+    pub fn filled(&self) -> u64 {
+        self.kept().gaps.filled
+    }
+
+    /// Whether some of these start at one of the columns of the array in `range`.
+    pub fn is_filled_in(&self, range: Range<u64>) -> bool {
+        self.kept().gaps.columns.iter().any(|(column, [filled, _])| *filled && range.contains(column))
+    }
+
+    /// Whether some of these might have held something else: of the chunks that start at the same column of the array, some were
+    /// filled and others are there.
+    ///
+    /// Not where [`integer_runs`](Self::integer_runs) has shown that they can have held nothing else.
+    pub fn is_doubtful(&self) -> bool {
+        self.kept().gaps.are_doubtful()
+    }
+
+    /// Drops the chunk that was decoded last, and frees its memory.
+    pub fn forget(&self) {
         self.kept().chunk = None;
     }
 
@@ -164,22 +150,30 @@ impl Column {
     }
 
     fn over(&self, minimum: u64) -> Error {
-        self.memory.over(minimum)
+        Error::Budget { what: "memory budget", budget: self.budget, minimum, given: self.given }
     }
 
     /// The first string of each row in `range`.
-    pub(super) fn names(&self, range: Range<u64>) -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        self.cells(range, 1, |_, _, name| {
-            names.push(name.to_owned());
-            name.len()
+    ///
+    /// # Errors
+    /// - [`Error::Store`]: a range beyond the end, rows without columns, or a column of numbers.
+    /// - [`Error::Budget`]: the strings, or a chunk of strings, take more memory than they may.
+    /// - [`Error::Chunk`] and [`Error::OutOfHostMemory`]: a chunk that is lost, damaged, or cannot be read.
+    pub fn strings(&self, range: Range<u64>) -> Result<Vec<String>> {
+        let mut strings = Vec::new();
+        self.cells(range, 1, |_, _, text| {
+            strings.push(text.to_owned());
+            text.len()
         })?;
-        Ok(names)
+        Ok(strings)
     }
 
-    /// Gives each string of the rows in `range` to `f`, with its row, from 0, and its place in it: those of a row in
-    /// order, and of a row without columns none. `f` says how many bytes it keeps.
-    pub(super) fn text(&self, range: Range<u64>, f: impl FnMut(usize, u64, &str) -> usize) -> Result<()> {
+    /// Gives each string of the rows in `range` to `f`, with its row, from 0 for the first in `range`, and its place in it: those
+    /// of a row in order. `f` says how many bytes of memory it keeps.
+    ///
+    /// # Errors
+    /// As [`strings`](Self::strings), where what `f` keeps counts.
+    pub fn for_each_string(&self, range: Range<u64>, f: impl FnMut(usize, u64, &str) -> usize) -> Result<()> {
         self.cells(range, u64::MAX, f)
     }
 
@@ -193,71 +187,64 @@ impl Column {
         self.read(range, columns, |values, first, cells| {
             let start = cells.start;
             for i in cells {
-                let text = match values {
-                    Values::Text(text) => text.get(i).unwrap_or_default(),
-                    Values::Filled(_) => UNKNOWN,
-                    Values::Whole(_) => return Err(self.refuse(NUMBERS)),
-                };
-                kept += f(first.0, first.1 + (i - start) as u64, text) as u64;
+                let text = values.text(i).ok_or_else(|| self.refuse(NUMBERS))?;
+                kept = kept.saturating_add(f(first.0, first.1 + (i - start) as u64, text) as u64);
             }
-            if kept > self.memory.bytes / 2 { Err(self.over(2 * kept)) } else { Ok(()) }
+            if kept > self.budget / 2 { Err(self.over(kept.saturating_mul(2))) } else { Ok(()) }
         })
     }
 
-    /// The first integer of each row in `range`.
-    pub(super) fn whole(&self, range: Range<u64>) -> Result<Vec<i64>> {
+    /// The first integer of each row in `range`, which take 8 bytes each.
+    ///
+    /// # Errors
+    /// - [`Error::Store`]: a range beyond the end, rows without columns, or a column of strings.
+    /// - [`Error::Chunk`] and [`Error::OutOfHostMemory`]: a chunk that is lost, damaged, or cannot be read, or holds other numbers
+    ///   than integers below 2^63.
+    pub fn integers(&self, range: Range<u64>) -> Result<Vec<i64>> {
         let mut numbers = Vec::new();
-        self.read(range, 1, |values, _, cells| match values {
-            Values::Whole(all) => {
-                numbers.extend_from_slice(&all.numbers[cells]);
-                Ok(())
-            }
-            Values::Filled(number) => {
-                numbers.extend(cells.map(|_| *number));
-                Ok(())
-            }
-            Values::Text(_) => Err(self.refuse(STRINGS)),
+        self.read(range, 1, |values, _, cells| {
+            numbers.push(values.whole(cells.start).ok_or_else(|| self.refuse(STRINGS))?);
+            Ok(())
         })?;
         Ok(numbers)
     }
 
-    /// Gives `f` the first string of each row, in order, and how many rows after each other have it.
-    pub(super) fn runs_of_names(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
-        let (mut name, mut rows) = (String::new(), 0);
+    /// Gives `f` the first string of each row, in order, and how many rows after each other have it. Reads all rows, and takes
+    /// memory for one chunk.
+    ///
+    /// # Errors
+    /// As [`strings`](Self::strings), and what `f` returns.
+    pub fn string_runs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        let (mut text, mut rows) = (String::new(), 0);
         self.read(0..self.rows(), 1, |values, _, cells| {
-            let next = match values {
-                Values::Text(text) => text.get(cells.start).unwrap_or_default(),
-                Values::Filled(_) => UNKNOWN,
-                Values::Whole(_) => return Err(self.refuse(NUMBERS)),
-            };
-            if rows > 0 && next != name {
-                f(&name, std::mem::take(&mut rows))?;
+            let next = values.text(cells.start).ok_or_else(|| self.refuse(NUMBERS))?;
+            if rows > 0 && next != text {
+                f(&text, std::mem::take(&mut rows))?;
             }
             if rows == 0 {
-                next.clone_into(&mut name);
+                next.clone_into(&mut text);
             }
             rows += 1;
             Ok(())
         })?;
-        if rows > 0 { f(&name, rows) } else { Ok(()) }
+        if rows > 0 { f(&text, rows) } else { Ok(()) }
     }
 
     /// The same of the first integers. Counts filled chunks anew.
     ///
     /// Where the numbers never decrease and a chunk of zeros that is not there comes before a zero that is, it cannot have held
     /// anything else.
-    pub(super) fn runs_of_whole(&self, f: &mut dyn FnMut(i64, u64) -> Result<()>) -> Result<()> {
+    ///
+    /// # Errors
+    /// As [`integers`](Self::integers), and what `f` returns.
+    pub fn integer_runs(&self, f: &mut dyn FnMut(i64, u64) -> Result<()>) -> Result<()> {
         *self.kept() = Kept::default();
         let (mut number, mut rows) = (0, 0);
-        let mut certain = self.fill == Some(0);
+        let mut certain = self.fill() == Some(0);
         // No zero that is there came after the last chunk that is not.
         let mut open = false;
         self.read(0..self.rows(), 1, |values, _, cells| {
-            let next = match values {
-                Values::Whole(all) => all.numbers[cells.start],
-                Values::Filled(number) => *number,
-                Values::Text(_) => return Err(self.refuse(STRINGS)),
-            };
+            let next = values.whole(cells.start).ok_or_else(|| self.refuse(STRINGS))?;
             open = values.is_filled(cells.start) || (open && next != 0);
             certain &= rows == 0 || next >= number;
             if rows > 0 && next != number {
@@ -326,8 +313,8 @@ impl Column {
     }
 
     /// The fill value, where what starts at this column of the array may have been left out.
-    fn fill_from(&self, column: u64) -> Option<i64> {
-        self.fill.filter(|_| self.absent.allows(column))
+    fn fill_from(&self, column: u64) -> Option<Fill> {
+        self.fill.filter(|_| self.left_out.allows(column))
     }
 
     fn decode(&self, index: &[u64], gaps: &mut Gaps) -> Result<Values> {

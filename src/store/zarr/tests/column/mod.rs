@@ -1,0 +1,288 @@
+//! Columns of strings and integers.
+
+mod gaps;
+
+use std::ops::Range;
+
+use super::*;
+use crate::{
+    Budget, Result,
+    store::{Column, LeftOut, Node},
+};
+
+/// Strings that may be left out, in any column of the array.
+const DOTS: LeftOut = LeftOut::Strings { fill: &["", "."], from: 0 };
+
+fn open(scratch: &Scratch, left_out: LeftOut) -> Result<Column> {
+    open_within(scratch, left_out, &Budget::default())
+}
+
+fn open_within(scratch: &Scratch, left_out: LeftOut, memory: &Budget) -> Result<Column> {
+    let storage = Arc::new(Folder::new(scratch.path())) as Arc<dyn Storage>;
+    Ok(Column::open_in(&storage, "a", left_out, memory)?.expect("it is there"))
+}
+
+/// The array `a`, in a folder of its own.
+fn array(metadata: &Value, chunks: &[(&str, Vec<u8>)]) -> Scratch {
+    let scratch = Scratch::new();
+    scratch.array("a", metadata, chunks);
+    scratch
+}
+
+/// Of UTF-32 in version 3: strings of at most one letter.
+fn letters(mut metadata: Value) -> Value {
+    metadata["data_type"] = json!({ "name": "fixed_length_utf32", "configuration": { "length_bytes": 4 } });
+    metadata["fill_value"] = "".into();
+    metadata
+}
+
+fn little_endian() -> Value {
+    json!([{ "name": "bytes", "configuration": { "endian": "little" } }])
+}
+
+/// The strings of the rows in `range`, with their rows and places.
+fn cells(column: &Column, range: Range<u64>) -> Vec<(usize, u64, String)> {
+    let mut cells = Vec::new();
+    let took = column.for_each_string(range, |row, place, text| {
+        cells.push((row, place, text.to_owned()));
+        text.len()
+    });
+    took.unwrap();
+    cells
+}
+
+#[test]
+fn what_stands_at_a_path() {
+    let scratch = array(&v2(&[1], &[1], "<i4", Value::Null), &[]);
+    scratch.put("g/.zgroup", r#"{"zarr_format":2}"#);
+    scratch.put("h/zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#);
+    scratch.put("h/b/zarr.json", v3(&[1], &[1], "int8", json!([{ "name": "bytes" }])).to_string());
+    scratch.put("k/zarr.json", r#"{"zarr_format":3,"node_type":"table"}"#);
+    let folder = Folder::new(scratch.path());
+    for (path, node) in [
+        ("a", Node::Array),
+        ("g", Node::Group),
+        ("h", Node::Group),
+        ("h/b", Node::Array),
+        ("", Node::Absent),
+        ("g/x", Node::Absent),
+        ("a/.zarray/x", Node::Absent),
+    ] {
+        assert_eq!(Node::at(&folder, path).unwrap(), node, "{path}");
+    }
+    assert!(matches!(Node::at(&folder, "k"), Err(Error::Store { .. })));
+    let storage = Arc::new(folder) as Arc<dyn Storage>;
+    let none = Column::open_in(&storage, "x", LeftOut::Never, &Budget::default()).unwrap();
+    assert!(none.is_none());
+    let group = Column::open_in(&storage, "g", LeftOut::Never, &Budget::default()).unwrap_err();
+    assert!(group.to_string().contains("is a group"), "{group}");
+}
+
+/// A column of 5 rows, in chunks of 3 rows and, where it has two axes, of 2 of its 5 columns; each element says where it is.
+fn numbered(axes: usize, strings: bool) -> Scratch {
+    let (shape, chunks) = (&[5, 5][..axes], &[3, 2][..axes]);
+    let metadata = v3(shape, chunks, "uint32", little_endian());
+    let scratch = array(&if strings { letters(metadata) } else { metadata }, &[]);
+    let [places, width] = if axes == 1 { [1_u32, 1] } else { [5, 2] };
+    for (down, right) in (0..2).flat_map(|down| (0..places.div_ceil(width)).map(move |right| (down, right))) {
+        let key = if axes == 1 { format!("a/c/{down}") } else { format!("a/c/{down}/{right}") };
+        let rows = 3 * down..3 * down + 3;
+        let cells = rows.flat_map(|row| (right * width..(right + 1) * width).map(move |i| number(row, i)));
+        scratch.put(&key, cells.flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
+    }
+    scratch
+}
+
+fn number(row: u32, place: u32) -> u32 {
+    u32::from('A') + 6 * row + place
+}
+
+#[test]
+fn ranges_across_chunks() {
+    let letter = |row, place| char::from_u32(number(row, place)).unwrap().to_string();
+    for (axes, places) in [(1, 1), (2, 5)] {
+        let scratches = [true, false].map(|strings| numbered(axes, strings));
+        let [text, numbers] = scratches.each_ref().map(|scratch| open(scratch, LeftOut::Never).unwrap());
+        assert_eq!((text.rows(), text.path()), (5, "a"));
+        for (start, end) in (0..=5_u32).flat_map(|start| (start..=5).map(move |end| (start, end))) {
+            let range = start.into()..end.into();
+            let expected: Vec<_> = (start..end).map(|row| letter(row, 0)).collect();
+            assert_eq!(text.strings(range.clone()).unwrap(), expected);
+            let expected: Vec<_> = (start..end).map(|row| i64::from(number(row, 0))).collect();
+            assert_eq!(numbers.integers(range.clone()).unwrap(), expected);
+            let mut all = cells(&text, range);
+            // Those of a row are in order; rows of a chunk take turns.
+            all.sort_by_key(|(row, ..)| *row);
+            let expected = (start..end).flat_map(|row| (0..places).map(move |place| (row, place)));
+            let expected: Vec<_> = expected
+                .map(|(row, place)| ((row - start) as usize, u64::from(place), letter(row, place)))
+                .collect();
+            assert_eq!(all, expected, "{axes} axes, {start}..{end}");
+        }
+        #[allow(clippy::reversed_empty_ranges, reason = "refused as well")]
+        for range in [0..6, 6..6, 3..2, u64::MAX - 1..u64::MAX] {
+            for error in [text.strings(range.clone()).unwrap_err(), numbers.integers(range).unwrap_err()] {
+                assert!(error.to_string().contains("beyond its end"), "{error}");
+            }
+        }
+        assert!(text.integers(0..1).unwrap_err().to_string().contains("holds strings, expected integers"));
+        assert!(numbers.strings(0..1).unwrap_err().to_string().contains("holds numbers, expected strings"));
+    }
+}
+
+#[test]
+fn runs_of_rows() {
+    let bytes = |numbers: [i32; 3]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
+    let chunks = [("0", bytes([4, 4, -1])), ("1", bytes([-1, -1, 4])), ("2", bytes([7, 0, 0]))];
+    let scratch = array(&v2(&[7], &[3], "<i4", Value::Null), &chunks);
+    let numbers = open(&scratch, LeftOut::Never).unwrap();
+    let mut runs = Vec::new();
+    let mut push = |number, rows| {
+        runs.push((number, rows));
+        Ok(())
+    };
+    numbers.integer_runs(&mut push).unwrap();
+    assert_eq!(runs, [(4, 2), (-1, 3), (4, 1), (7, 1)]);
+
+    let (mut metadata, _) = text(&[]);
+    (metadata["shape"], metadata["chunks"]) = (json!([5]), json!([3]));
+    let chunks = [("0", text(&["x", "", ""]).1), ("1", text(&["", "x", ""]).1)];
+    let scratch = array(&metadata, &chunks);
+    let mut runs = Vec::new();
+    let strings = open(&scratch, LeftOut::Never).unwrap();
+    let mut push = |text: &str, rows| {
+        runs.push((text.to_owned(), rows));
+        Ok(())
+    };
+    strings.string_runs(&mut push).unwrap();
+    assert_eq!(runs, [("x".into(), 1), (String::new(), 3), ("x".into(), 1)]);
+    // What the caller says ends it.
+    let stopped = strings.string_runs(&mut |_, _| Err(Error::Cancelled));
+    assert!(matches!(stopped, Err(Error::Cancelled)));
+}
+
+#[test]
+fn shapes_that_are_no_columns() {
+    for shape in [&[][..], &[2, 2, 2], &[2, (1 << 16) + 1]] {
+        let metadata = v2(shape, &vec![1; shape.len()], "<i4", Value::Null);
+        let error = open(&array(&metadata, &[]), LeftOut::Never).unwrap_err().to_string();
+        assert!(error.contains("not that of a column"), "{error}");
+    }
+    let empty = array(&v2(&[2, 0], &[2, 1], "<i4", Value::Null), &[]);
+    let column = open(&empty, LeftOut::Never).unwrap();
+    assert!(column.integers(0..1).unwrap_err().to_string().contains("rows are empty"));
+    assert!(column.integers(0..0).unwrap().is_empty());
+}
+
+#[test]
+fn other_numbers_are_errors() {
+    for (dtype, bytes, why) in [
+        ("|b1", vec![1], "no integers"),
+        ("<f4", vec![0; 4], "no integers"),
+        ("<u8", vec![255; 8], "above 2^63"),
+    ] {
+        let scratch = array(&v2(&[1], &[1], dtype, Value::Null), &[("0", bytes)]);
+        let error = open(&scratch, LeftOut::Never).unwrap().integers(0..1).unwrap_err();
+        assert!(matches!(&error, Error::Chunk { .. }) && error.to_string().contains(why), "{error}");
+    }
+}
+
+#[test]
+fn damaged_strings() {
+    let (metadata, good) = text(&["ab", "c"]);
+    let n = good.len();
+    let mut long = good.clone();
+    long[4] = 200;
+    let mut many = good.clone();
+    many[0] = 3;
+    let mut not_utf8 = good.clone();
+    not_utf8[8] = 0xff;
+    let mut overflow = good.clone();
+    overflow[4..8].copy_from_slice(&[255; 4]);
+    for bytes in [vec![], good[..n - 1].to_vec(), [&good[..], &[0]].concat(), long, many, not_utf8, overflow]
+    {
+        let scratch = array(&metadata, &[("0", bytes.clone())]);
+        let error = open(&scratch, LeftOut::Never).unwrap().strings(0..2).unwrap_err();
+        assert!(matches!(&error, Error::Chunk { index, .. } if **index == [0]), "{bytes:?}: {error}");
+    }
+    let claim = u32::MAX.to_le_bytes().to_vec();
+    let mut huge = metadata.clone();
+    huge["shape"] = json!([u32::MAX]);
+    huge["chunks"] = json!([u32::MAX]);
+    let scratch = array(&huge, &[("0", claim)]);
+    assert!(open(&scratch, LeftOut::Never).and_then(|column| column.strings(0..2)).is_err());
+}
+
+#[test]
+fn strings_of_fixed_length() {
+    let strings = |scratch: &Scratch| open(scratch, LeftOut::Never).unwrap().strings(0..2);
+    let utf32 = |text: &str| -> Vec<u8> {
+        let mut units: Vec<u32> = text.chars().map(u32::from).collect();
+        units.resize(3, 0);
+        units.into_iter().flat_map(u32::to_be_bytes).collect()
+    };
+    let chunk = [utf32("é1"), utf32("𝒳yz")].concat();
+    let scratch = array(&v2(&[2], &[2], ">U3", Value::Null), &[("0", chunk.clone())]);
+    assert_eq!(strings(&scratch).unwrap(), ["é1", "𝒳yz"]);
+    let mut broken = chunk;
+    broken[0] = 1;
+    scratch.put("a/0", broken);
+    assert!(strings(&scratch).unwrap_err().to_string().contains("UTF-32"));
+
+    let mut metadata = v3(&[2], &[2], "r16", json!([{ "name": "bytes" }]));
+    metadata["data_type"] =
+        json!({ "name": "null_terminated_bytes", "configuration": { "length_bytes": 2 } });
+    metadata["fill_value"] = "".into();
+    let scratch = array(&metadata, &[("c/0", b"x\0yz".to_vec())]);
+    assert_eq!(strings(&scratch).unwrap(), ["x", "yz"]);
+
+    let scratch = array(&v2(&[2, 2], &[2, 2], "|S3", Value::Null), &[("0.0", b"A\0\0xyzB\0\0ab\0".to_vec())]);
+    assert_eq!(strings(&scratch).unwrap(), ["A", "B"]);
+    let all = cells(&open(&scratch, LeftOut::Never).unwrap(), 0..2);
+    assert_eq!(all.iter().map(|(.., text)| &**text).collect::<Vec<_>>(), ["A", "xyz", "B", "ab"]);
+}
+
+/// What is made of a column takes at most half of the memory, whatever its metadata and chunks claim.
+#[test]
+fn memory_bounds_columns() {
+    const MEMORY: u64 = 1 << 20;
+    let over = |result: Result<usize>, least: u64| match result {
+        Err(Error::Budget { budget: MEMORY, minimum, given: true, .. }) => {
+            assert!(minimum >= least, "{minimum}");
+        }
+        other => panic!("{other:?}"),
+    };
+    let memory = Budget { host: Some(MEMORY), ..Budget::default() };
+    let bytes = |scratch: &Scratch| {
+        let (column, mut bytes) = (open_within(scratch, DOTS, &memory)?, 0);
+        column.for_each_string(0..column.rows(), |_, _, text| {
+            bytes += text.len();
+            text.len()
+        })?;
+        Ok(bytes)
+    };
+    let (mut metadata, chunk) = text(&["A", "C", "G"]);
+    assert_eq!(bytes(&array(&metadata, &[("0", chunk)])).unwrap(), 3);
+    // As many strings as a chunk may hold, if none has a letter.
+    (metadata["shape"], metadata["chunks"]) = (json!([3, 1]), json!([3, 1 << 24]));
+    over(bytes(&array(&metadata, &[])), 3 << 29);
+    // Numbers, by the elements of a chunk.
+    over(bytes(&array(&v2(&[3], &[1 << 24], "<i4", Value::Null), &[])), 1 << 28);
+    // Strings that say how long they are ...
+    for stored in [true, false] {
+        let (mut metadata, mut chunk) = text(&[&"A".repeat(200_000), "C", "G"]);
+        if !stored {
+            metadata["compressor"] = blosc_meta();
+            chunk = blosc(&chunk);
+        }
+        over(bytes(&array(&metadata, &[("0", chunk)])), 8 * 200_000);
+    }
+    // ... and those of many chunks, small ones all of them.
+    let keys: Vec<_> = (0..100).map(|i| format!("0.{i}")).collect();
+    let chunks: Vec<_> = keys.iter().map(|key| (key.as_str(), vec![b'A'; 3 * 6000])).collect();
+    over(bytes(&array(&v2(&[3, 100], &[3, 1], "|S6000", Value::Null), &chunks)), MEMORY);
+    // Of a fill value nothing is made, however long it is.
+    let (mut metadata, _) = text(&["", "", ""]);
+    metadata["fill_value"] = "A".repeat(100_000).into();
+    assert!(matches!(bytes(&array(&metadata, &[])), Err(Error::Chunk { .. })));
+}
