@@ -7,19 +7,24 @@ use crate::{Error, Result, linalg::Stats};
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
+/// Variants that are digested at a time.
+const AT_ONCE: usize = 4096;
+
 /// Sums over the called samples of each variant, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CallCounts {
     samples: u64,
-    of: Of,
+    of: CountsByVariant,
     digest: u64,
 }
 
-#[derive(Clone, Debug)]
-enum Of {
-    /// Of dosages 0, 1 and 2: how many are 1, how many 2, and how many are missing.
+/// What was counted of each variant, in order, over the samples with a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CountsByVariant {
+    /// Where dosages are 0, 1 and 2: how many are 1, how many 2, and how many are missing.
     Codes(Vec<[u32; 3]>),
-    Others(Vec<Stats>),
+    /// Other dosages.
+    Dosages(Vec<Stats>),
 }
 
 impl CallCounts {
@@ -34,11 +39,11 @@ impl CallCounts {
         let of = if codes {
             let mut counts = Vec::new();
             counts.try_reserve_exact(room).map_err(full)?;
-            Of::Codes(counts)
+            CountsByVariant::Codes(counts)
         } else {
             let mut stats = Vec::new();
             stats.try_reserve_exact(room).map_err(full)?;
-            Of::Others(stats)
+            CountsByVariant::Dosages(stats)
         };
         Ok(Self { samples, of, digest: FNV_OFFSET })
     }
@@ -60,13 +65,55 @@ impl CallCounts {
             [(stats.sum - 2.0 * twos) as u32, twos as u32, (self.samples - stats.count) as u32]
         };
         match &mut self.of {
-            Of::Codes(all) => all.extend(stats.iter().map(counts)),
-            Of::Others(all) => all.extend_from_slice(stats),
+            CountsByVariant::Codes(all) => all.extend(stats.iter().map(counts)),
+            CountsByVariant::Dosages(all) => all.extend_from_slice(stats),
         }
+        self.digest_next(stats);
+    }
+
+    /// Those that were counted elsewhere; none where a variant has more than there are samples.
+    pub(crate) fn counted(samples: u64, of: CountsByVariant) -> Option<Self> {
+        let fits = match &of {
+            CountsByVariant::Codes(all) => {
+                all.iter().all(|counts| counts.iter().map(|&count| u64::from(count)).sum::<u64>() <= samples)
+            }
+            CountsByVariant::Dosages(all) => all.iter().all(|stats| stats.count <= samples),
+        };
+        fits.then(|| {
+            let mut counts = Self { samples, of, digest: FNV_OFFSET };
+            counts.digest_from(0);
+            counts
+        })
+    }
+
+    /// Adds those of the next variants, of the same samples; not where they are of another kind.
+    pub(crate) fn append(&mut self, other: Self) {
+        let len = self.len();
+        match (&mut self.of, other.of) {
+            (CountsByVariant::Codes(all), CountsByVariant::Codes(other)) => all.extend(other),
+            (CountsByVariant::Dosages(all), CountsByVariant::Dosages(other)) => all.extend(other),
+            _ => {}
+        }
+        self.digest_from(len);
+    }
+
+    /// Digests the variants from one on.
+    fn digest_from(&mut self, first: usize) {
+        for first in (first..self.len()).step_by(AT_ONCE) {
+            self.digest_next(&self.of(first..self.len().min(first + AT_ONCE)));
+        }
+    }
+
+    fn digest_next(&mut self, stats: &[Stats]) {
         let bytes = stats
             .iter()
             .flat_map(|stats| stats.sum.to_le_bytes().into_iter().chain(stats.count.to_le_bytes()));
         self.digest = bytes.fold(self.digest, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+    }
+
+    /// What they are.
+    pub(crate) fn by_variant(&self) -> &CountsByVariant {
+        &self.of
     }
 
     /// The sums of these variants.
@@ -75,8 +122,10 @@ impl CallCounts {
     /// When there are not so many.
     pub(crate) fn of(&self, variants: Range<usize>) -> Vec<Stats> {
         match &self.of {
-            Of::Codes(all) => all[variants].iter().map(|counts| stats(*counts, self.samples)).collect(),
-            Of::Others(all) => all[variants].to_vec(),
+            CountsByVariant::Codes(all) => {
+                all[variants].iter().map(|counts| stats(*counts, self.samples)).collect()
+            }
+            CountsByVariant::Dosages(all) => all[variants].to_vec(),
         }
     }
 
@@ -86,16 +135,16 @@ impl CallCounts {
     /// When there is no such variant.
     pub(crate) fn missing(&self, variant: usize) -> u64 {
         match &self.of {
-            Of::Codes(all) => all[variant][2].into(),
-            Of::Others(all) => self.samples - all[variant].count,
+            CountsByVariant::Codes(all) => all[variant][2].into(),
+            CountsByVariant::Dosages(all) => self.samples - all[variant].count,
         }
     }
 
     /// How many variants there are.
     pub(crate) fn len(&self) -> usize {
         match &self.of {
-            Of::Codes(all) => all.len(),
-            Of::Others(all) => all.len(),
+            CountsByVariant::Codes(all) => all.len(),
+            CountsByVariant::Dosages(all) => all.len(),
         }
     }
 

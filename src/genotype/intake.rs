@@ -55,6 +55,15 @@ impl Form {
         (form, Arc::new(conversion))
     }
 
+    /// What a genotype is held in.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Packed(_) => "two bits",
+            Self::Dosages => "bytes",
+            Self::Fractions => "f32",
+        }
+    }
+
     /// Whether the device holds codes of two bits.
     pub(crate) const fn is_packed(self) -> bool {
         matches!(self, Self::Packed(_))

@@ -14,6 +14,7 @@ mod of_ploidy;
 mod options;
 mod pair_sums;
 pub(crate) mod panel;
+mod part;
 mod ploidy;
 mod project;
 mod reader;
@@ -39,9 +40,11 @@ pub use self::{
         plan::Wanted,
         project::project,
     },
+    counts::CountsByVariant,
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls},
     options::{Method, PcaOptions},
+    part::{CohortPart, PartSums, SumValues},
     ploidy::{CallPloidies, call_ploidies},
     project::{Match, ProjectMethod, Projection, ReferenceLoadings},
     residency::Residency,

@@ -3,9 +3,11 @@
 use std::ops::Range;
 
 use super::{
+    filter::VariantFilter,
     intake::Form,
     memory::Need,
     panel::{Held, Panel},
+    part::{CohortPart, PartSums, SumValues},
     reader::Reader,
     residency::Residency,
     scaler::{ScaleRule, Scaler, VariantScale},
@@ -19,6 +21,7 @@ use crate::{
         matmul::gram_lower,
     },
     packed::{
+        WholeSums,
         gram::{Gram, GramOptions, RowScale},
         known_pairs::{KnownPairs, KnownRow},
     },
@@ -71,17 +74,50 @@ impl PairSums {
 /// packed rows, only the pairs of missing calls add to the work for the other matrices.
 pub(crate) struct Adding {
     wanted: Wanted,
-    products: Products,
+    products: SumOf<Gram>,
     shared: Option<CalledPairs>,
     variance: Option<CalledPairs>,
     total_variance: f64,
     totals: VariantTotals,
 }
 
-/// How products are summed.
-enum Products {
-    Packed(Gram),
+/// What sums of a part are.
+pub(crate) const PRODUCTS: &str = "products";
+const SHARED: &str = "shared";
+const VARIANCE: &str = "variance";
+
+/// The name of sums in a part.
+pub(crate) fn name(
+    what: &str,
+    scaler: Scaler,
+    VariantFilter { min_maf, max_missing }: VariantFilter,
+) -> String {
+    let scaler = scaler.name();
+    format!(
+        "{what} of variants scaled by {scaler}, with a frequency from {min_maf} and up to {max_missing} missing"
+    )
+}
+
+/// How sums for pairs of samples are formed.
+enum SumOf<P> {
+    Packed(P),
     Dense(Sum),
+}
+
+impl<P: WholeSums> SumOf<P> {
+    fn into_values(self, device: &Device) -> Result<SumValues> {
+        match self {
+            Self::Packed(sum) => SumValues::whole(sum),
+            Self::Dense(sum) => Ok(SumValues::Real(sum.into_sums(device)?)),
+        }
+    }
+
+    fn set_values(&mut self, values: &SumValues) -> Result<()> {
+        match self {
+            Self::Packed(sum) => values.put_whole(sum),
+            Self::Dense(sum) => values.put_real(sum),
+        }
+    }
 }
 
 impl Adding {
@@ -90,15 +126,15 @@ impl Adding {
     /// # Errors
     /// What the device reports.
     pub(crate) fn new(reader: &Reader, wanted: Wanted) -> Result<Self> {
-        let (variants, n, scaler) = (reader.variants(), reader.samples(), wanted.rule.scaler);
+        let (variants, n, scaler) = (reader.all, reader.samples(), wanted.rule.scaler);
         let device = &reader.device;
         let products = match reader.form {
             Form::Packed(_) => {
                 let options = GramOptions { centred: scaler != Scaler::None, whole: scaler.is_whole() };
                 reader.prepare(Gram::programs(device, n, variants, options))?;
-                Products::Packed(Gram::new(device, n, variants, options)?)
+                SumOf::Packed(Gram::new(device, n, variants, options)?)
             }
-            _ => Products::Dense(Sum::new(n, n, true)),
+            _ => SumOf::Dense(Sum::new(n, n, true)),
         };
         let pairs = |wanted: bool, largest| wanted.then(|| CalledPairs::new(reader, largest)).transpose();
         // k p (1 - p) is largest where p is one half.
@@ -144,19 +180,15 @@ impl Adding {
         stats: &[Stats],
     ) -> Result<()> {
         let from = rows.start - panel.rows.start;
-        let (rule, n) = (self.wanted.rule, reader.samples());
-        let totals = &mut self.totals;
-        let scales = reader.device.pool()?.install(|| {
-            let scales = rule.scales(stats);
-            totals.add(stats, &scales, n);
-            scales
-        });
-        let count_of = |scale: &VariantScale| if scale.is_kept() { 1.0 } else { 0.0 };
-        let variance_of = |scale: &VariantScale| {
-            if scale.is_kept() { scale.binomial_variance(rule.ploidy) } else { 0.0 }
-        };
-        if let (Products::Packed(sum), Held::Packed(packed)) = (&mut self.products, &panel.held) {
-            sum.add(packed, from, rows.start, &scales.iter().map(row_scale).collect::<Vec<_>>())?;
+        let scales = self.count(reader, rows, stats)?;
+        let variance_of = variance_of(&self.wanted.rule);
+        if let (SumOf::Packed(sum), Held::Packed(packed)) = (&mut self.products, &panel.held) {
+            sum.add(
+                packed,
+                from,
+                reader.first + rows.start,
+                &scales.iter().map(row_scale).collect::<Vec<_>>(),
+            )?;
         }
         if let Some(sum) = &mut self.shared {
             sum.add_rows(panel, from, &scales, count_of)?;
@@ -166,16 +198,78 @@ impl Adding {
         }
         for block in reader.blocks(rows) {
             let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
-            if let Products::Dense(sum) = &mut self.products {
+            if let SumOf::Dense(sum) = &mut self.products {
                 let table: Vec<[f32; 3]> = scales.iter().map(VariantScale::row).collect();
                 sum.add(&gram_lower(&panel.standardized(&table)?)?)?;
             }
-            self.total_variance += scales.iter().map(variance_of).sum::<f64>();
             if let Some(sum) = &mut self.shared {
                 sum.add_block(panel, scales, count_of)?;
             }
             if let Some(sum) = &mut self.variance {
                 sum.add_block(panel, scales, variance_of)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts rows that [`add`](Self::add) does not: those of sums that were formed elsewhere. How they are scaled.
+    ///
+    /// # Errors
+    /// What starting threads reports.
+    pub(crate) fn count(
+        &mut self,
+        reader: &Reader,
+        rows: &Range<u64>,
+        stats: &[Stats],
+    ) -> Result<Vec<VariantScale>> {
+        let (rule, totals) = (self.wanted.rule, &mut self.totals);
+        let scales = reader.device.pool()?.install(|| {
+            let scales = rule.scales(stats);
+            totals.add(stats, &scales, reader.samples());
+            scales
+        });
+        let variance_of = variance_of(&rule);
+        for block in reader.blocks(rows) {
+            let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
+            self.total_variance += scales.iter().map(variance_of).sum::<f64>();
+            if let Some(sum) = &mut self.shared {
+                sum.count_block(scales, count_of);
+            }
+            if let Some(sum) = &mut self.variance {
+                sum.count_block(scales, variance_of);
+            }
+        }
+        Ok(scales)
+    }
+
+    /// Waits: the sums over the rows that were added, to be put in [another's](Self::set_part) place.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn into_part(self, device: &Device) -> Result<Vec<PartSums>> {
+        let rule = self.wanted.rule;
+        let mut sums = vec![(PRODUCTS, self.products.into_values(device)?)];
+        for (what, called) in [(SHARED, self.shared), (VARIANCE, self.variance)] {
+            if let Some(called) = called {
+                sums.push((what, called.sum.into_values(device)?));
+            }
+        }
+        let named = |(what, values)| PartSums { name: name(what, rule.scaler, rule.filter), values };
+        Ok(sums.into_iter().map(named).collect())
+    }
+
+    /// Puts the sums of a part in the place of its own.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) where the part has not all of them, [`Error::Shape`](crate::Error::Shape)
+    /// where they do not fit; [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
+        let rule = self.wanted.rule;
+        let find = |what| part.find(&name(what, rule.scaler, rule.filter));
+        self.products.set_values(find(PRODUCTS)?)?;
+        for (what, called) in [(SHARED, &mut self.shared), (VARIANCE, &mut self.variance)] {
+            if let Some(called) = called {
+                called.sum.set_values(find(what)?)?;
             }
         }
         Ok(())
@@ -187,8 +281,8 @@ impl Adding {
     /// What the device reports.
     pub(crate) fn finish(self, device: &Device) -> Result<PairSums> {
         let products = match self.products {
-            Products::Packed(sum) => sum.finish()?,
-            Products::Dense(sum) => sum.finish(device)?,
+            SumOf::Packed(sum) => sum.finish()?,
+            SumOf::Dense(sum) => sum.finish(device)?,
         };
         let finish = |sum: Option<CalledPairs>| sum.map(|sum| sum.finish(device)).transpose();
         Ok(PairSums {
@@ -202,6 +296,17 @@ impl Adding {
     }
 }
 
+/// 1 for a variant that passes the filters, else 0.
+fn count_of(scale: &VariantScale) -> f64 {
+    if scale.is_kept() { 1.0 } else { 0.0 }
+}
+
+/// k p (1 - p) of one that does, else 0.
+fn variance_of(rule: &ScaleRule) -> impl Fn(&VariantScale) -> f64 + Copy {
+    let ploidy = rule.ploidy;
+    move |scale| if scale.is_kept() { scale.binomial_variance(ploidy) } else { 0.0 }
+}
+
 /// How a variant takes part in the products.
 fn row_scale(scale: &VariantScale) -> RowScale {
     let factor = if scale.is_used() { scale.scale } else { 0.0 };
@@ -211,26 +316,19 @@ fn row_scale(scale: &VariantScale) -> RowScale {
 /// For each pair of samples, the sum of a weight over the variants that are called in both.
 struct CalledPairs {
     samples: u64,
-    sum: CalledSum,
+    sum: SumOf<KnownPairs>,
     /// Of what the sum leaves out: packed variants without a missing call, and other blocks without one. They count for every
     /// pair.
     everywhere: f64,
 }
 
-enum CalledSum {
-    Packed(KnownPairs),
-    Dense(Sum),
-}
-
 impl CalledPairs {
     /// Weights are `largest` at most; without it 0 or 1.
     fn new(reader: &Reader, largest: Option<f64>) -> Result<Self> {
-        let (samples, variants) = (reader.samples(), reader.variants());
+        let (samples, variants) = (reader.samples(), reader.all);
         let sum = match reader.form {
-            Form::Packed(_) => {
-                CalledSum::Packed(KnownPairs::new(&reader.device, samples, variants, largest)?)
-            }
-            _ => CalledSum::Dense(Sum::new(samples, samples, true)),
+            Form::Packed(_) => SumOf::Packed(KnownPairs::new(&reader.device, samples, variants, largest)?),
+            _ => SumOf::Dense(Sum::new(samples, samples, true)),
         };
         Ok(Self { samples, sum, everywhere: 0.0 })
     }
@@ -243,14 +341,30 @@ impl CalledPairs {
         scales: &[VariantScale],
         weight: impl Fn(&VariantScale) -> f64,
     ) -> Result<()> {
-        let (CalledSum::Packed(sum), Held::Packed(packed)) = (&mut self.sum, &panel.held) else {
+        let (SumOf::Packed(sum), Held::Packed(packed)) = (&mut self.sum, &panel.held) else {
             return Ok(());
         };
-        let known = |scale| KnownRow { weight: weight(scale), known: scale.called };
-        sum.add(packed, from, &scales.iter().map(known).collect::<Vec<_>>())
+        sum.add(packed, from, &known_rows(scales, weight))
     }
 
-    /// Adds what [`add_rows`](Self::add_rows) leaves out of a block.
+    /// Counts the variants of a block.
+    fn count_block(&mut self, scales: &[VariantScale], weight: impl Fn(&VariantScale) -> f64) {
+        if let SumOf::Packed(sum) = &mut self.sum {
+            let complete = scales.iter().filter(|scale| scale.called == self.samples);
+            self.everywhere += complete.map(&weight).sum::<f64>();
+            sum.count(&known_rows(scales, weight));
+        } else if self.is_whole(scales, &weight) {
+            let of_called = scales.iter().filter(|scale| scale.called > 0);
+            self.everywhere += of_called.map(weight).sum::<f64>();
+        }
+    }
+
+    /// Whether each variant of a block with a weight is called in all samples or in none.
+    fn is_whole(&self, scales: &[VariantScale], weight: impl Fn(&VariantScale) -> f64) -> bool {
+        scales.iter().all(|scale| [0, self.samples].contains(&scale.called) || weight(scale) == 0.0)
+    }
+
+    /// Adds a block that is not packed.
     #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     fn add_block(
         &mut self,
@@ -258,31 +372,26 @@ impl CalledPairs {
         scales: &[VariantScale],
         weight: impl Fn(&VariantScale) -> f64,
     ) -> Result<()> {
-        let weights: Vec<f64> = scales.iter().map(weight).collect();
-        let variants = || scales.iter().map(|scale| scale.called).zip(&weights);
-        let CalledSum::Dense(sum) = &mut self.sum else {
-            let complete = variants().filter(|(called, _)| *called == self.samples);
-            self.everywhere += complete.map(|(_, weight)| weight).sum::<f64>();
-            return Ok(());
-        };
-        let is_whole =
-            |(called, weight): (u64, &f64)| called == self.samples || called == 0 || *weight == 0.0;
-        if variants().all(is_whole) {
-            let of_called = variants().filter(|(called, _)| *called > 0);
-            self.everywhere += of_called.map(|(_, weight)| weight).sum::<f64>();
+        let is_whole = self.is_whole(scales, &weight);
+        let SumOf::Dense(sum) = &mut self.sum else { return Ok(()) };
+        if is_whole {
             return Ok(());
         }
         // Their products are the weights.
-        let roots: Vec<f32> = weights.iter().map(|weight| weight.sqrt() as f32).collect();
+        let roots: Vec<f32> = scales.iter().map(|scale| weight(scale).sqrt() as f32).collect();
         sum.add(&gram_lower(&panel.called(&roots)?)?)
     }
 
     fn finish(self, device: &Device) -> Result<Matrix> {
         let mut total = match self.sum {
-            CalledSum::Packed(sum) => sum.finish()?,
-            CalledSum::Dense(sum) => sum.finish(device)?,
+            SumOf::Packed(sum) => sum.finish()?,
+            SumOf::Dense(sum) => sum.finish(device)?,
         };
         total.data_mut().iter_mut().for_each(|value| *value += self.everywhere);
         Ok(total)
     }
+}
+
+fn known_rows(scales: &[VariantScale], weight: impl Fn(&VariantScale) -> f64) -> Vec<KnownRow> {
+    scales.iter().map(|scale| KnownRow { weight: weight(scale), known: scale.called }).collect()
 }

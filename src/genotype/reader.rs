@@ -39,6 +39,9 @@ pub(crate) fn block_rows(samples: u64) -> u64 {
 pub(crate) struct Reader {
     pub(crate) device: Device,
     pub(crate) genotypes: Genotypes,
+    /// Where they are some of the variants in a row: the number of the first, and how many there are of all.
+    pub(crate) first: u64,
+    pub(crate) all: u64,
     /// Whether dosages above the ploidy are an error.
     pub(crate) bounded: bool,
     pub(crate) form: Form,
@@ -83,7 +86,17 @@ impl Reader {
         let (arrays, rows) = (genotypes.arrays().to_vec(), genotypes.rows());
         let plan =
             Plan::of_rows(arrays, rows, genotypes.columns(), convert, block_rows(genotypes.samples()))?;
-        Ok(Self { device: device.clone(), genotypes: genotypes.clone(), bounded, form, plan })
+        let (device, genotypes, all) = (device.clone(), genotypes.clone(), genotypes.variants());
+        Ok(Self { device, genotypes, first: 0, all, bounded, form, plan })
+    }
+
+    /// The same of some of the variants, which start with a canonical block.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn of_part(&self, rows: &Range<u64>) -> Result<Self> {
+        let reader = Self::new(&self.genotypes.part(rows)?, &self.device, self.bounded)?;
+        Ok(Self { first: rows.start, all: self.all, ..reader })
     }
 
     pub(crate) fn samples(&self) -> u64 {

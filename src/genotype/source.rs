@@ -3,7 +3,10 @@
 use std::{ops::Range, sync::Arc};
 
 use super::of_ploidy::OfPloidy;
-use crate::{ChunkedArray, Error, Result, StoredType, stream::Selection};
+use crate::{
+    ChunkedArray, Error, Result, StoredType,
+    stream::{Selection, digest},
+};
 
 const OP: &str = "Genotypes::new";
 
@@ -218,6 +221,28 @@ impl Genotypes {
         let all = self.arrays.first().map_or(0, |array| array.shape()[1]);
         let columns = Selection::new(op, "samples", samples, all)?;
         Ok(Self { columns: Arc::new(columns), ..self })
+    }
+
+    /// Some of the variants that are selected, by their numbers among these.
+    pub(crate) fn part(&self, variants: &Range<u64>) -> Result<Self> {
+        let mut before = 0;
+        let ranges = self.selected().filter_map(|rows| {
+            let numbers = before..before + (rows.end - rows.start);
+            before = numbers.end;
+            let (first, end) = (variants.start.max(numbers.start), variants.end.min(numbers.end));
+            let place = |number| rows.start + (number - numbers.start);
+            (first < end).then(|| place(first)..place(end))
+        });
+        self.clone().select(ranges.collect::<Vec<_>>())
+    }
+
+    /// What they are, in words that are the same for the same variants and samples of arrays of one kind.
+    pub(crate) fn words(&self) -> String {
+        let ranges =
+            self.rows.ranges().chain(self.columns.ranges()).flat_map(|range| [range.start, range.end]);
+        let selected = ranges.fold(self.rows.len(), |state, place| digest(state, &place.to_le_bytes()));
+        let nan = if self.nan_is_missing { ", NaN missing" } else { "" };
+        format!("{:?}{nan}, rows and samples {selected:016x}", self.kind)
     }
 
     /// Takes NaN in dosages for a missing one; it is an error otherwise, since it is more often a fault.

@@ -13,6 +13,7 @@ use crate::{
 mod cohort;
 #[cfg(feature = "zarr")]
 mod goldens;
+mod parts;
 mod ploidy;
 mod refused;
 mod selection;

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range};
 use rayon::{ThreadPool, prelude::*};
 
 use super::{map::Matrix, matmul::gram_lower_rows, rows::Rows};
-use crate::{Device, Result, Tensor, tensor::Pending};
+use crate::{Device, Error, Result, Tensor, tensor::Pending};
 
 /// Downloads that are under way while the next blocks compute.
 pub(crate) const IN_FLIGHT: usize = 2;
@@ -61,11 +61,46 @@ impl Sum {
         Ok(())
     }
 
-    /// Waits for the blocks that are left. A lower triangle is mirrored.
-    pub(crate) fn finish(mut self, device: &Device) -> Result<Matrix> {
+    fn wait(&mut self, device: &Device) -> Result<()> {
         while !self.pending.is_empty() {
             self.add_oldest(device.pool()?)?;
         }
+        Ok(())
+    }
+
+    /// Where the sums of each row are.
+    fn rows(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (rows, cols, lower) = (self.total.rows(), self.total.cols(), self.lower);
+        (0..rows).map(move |i| i * cols..i * cols + if lower { i + 1 } else { cols })
+    }
+
+    /// Waits: the sums, row by row; of a lower triangle those alone.
+    pub(crate) fn into_sums(mut self, device: &Device) -> Result<Vec<f64>> {
+        self.wait(device)?;
+        Ok(self.rows().flat_map(|row| &self.total.data()[row]).copied().collect())
+    }
+
+    /// Puts sums in the place of its own, to which nothing was added.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number.
+    pub(crate) fn set_sums(&mut self, mut sums: &[f64]) -> Result<()> {
+        let expected: usize = self.rows().map(|row| row.len()).sum();
+        if sums.len() != expected {
+            let got = format_args!("{}", sums.len());
+            return Err(Error::shape("sums", format_args!("{expected} of them"), got));
+        }
+        for row in self.rows() {
+            let own;
+            (own, sums) = sums.split_at(row.len());
+            self.total.data_mut()[row].copy_from_slice(own);
+        }
+        Ok(())
+    }
+
+    /// Waits for the blocks that are left. A lower triangle is mirrored.
+    pub(crate) fn finish(mut self, device: &Device) -> Result<Matrix> {
+        self.wait(device)?;
         let n = self.total.cols();
         if self.lower {
             let total = self.total.data_mut();

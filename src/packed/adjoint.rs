@@ -76,6 +76,18 @@ impl ColumnSums {
         Ok(wide.min(super::row_words(entries)))
     }
 
+    /// Puts these in their place: (entries, columns).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number; [`Error::OutOfMemory`].
+    pub(super) fn write(&mut self, sums: impl Iterator<Item = i64>) -> Result<()> {
+        #[allow(clippy::cast_possible_truncation, reason = "halves")]
+        let words: Vec<u32> =
+            sums.map(i64::cast_unsigned).flat_map(|sum| [sum as u32, (sum >> 32) as u32]).collect();
+        self.words = Tensor::from_slice(self.words.device(), &words, self.words.shape())?;
+        Ok(())
+    }
+
     /// Waits for them: (entries, columns).
     pub(crate) fn read(&self) -> Result<Vec<i64>> {
         let bytes = self.words.download()?.bytes()?;

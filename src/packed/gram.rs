@@ -10,6 +10,7 @@
 use rayon::prelude::*;
 
 use super::{
+    WholeSums,
     operand::{LIMBS, max_of},
     pair_products::{Kind, Multiples, PairProducts, RowTerms, exponent, power_of_two},
 };
@@ -137,6 +138,17 @@ impl Gram {
             });
         }
         Ok(total)
+    }
+}
+
+/// Of T.
+impl WholeSums for Gram {
+    fn into_sums(self) -> Result<(Vec<i64>, f64)> {
+        self.products.into_sums()
+    }
+
+    fn set_sums(&mut self, sums: &[i64], unit: f64) -> Result<()> {
+        self.products.set_sums(sums, unit)
     }
 }
 

@@ -5,6 +5,7 @@
 //! missing, mostly: then D is a sum over few pairs. Rows without a missing code count for every pair, and are left to the caller.
 
 use super::{
+    WholeSums,
     operand::{LIMBS, max_of},
     pair_products::{Kind, Multiples, PairProducts, RowTerms, exponent, power_of_two},
 };
@@ -44,15 +45,20 @@ impl KnownPairs {
         PairProducts::device_bytes(device, columns, rows, 1)
     }
 
+    /// Counts the weights of those of the rows that have a missing code: once for each row that is [added](Self::add).
+    pub(crate) fn count(&mut self, rows: &[KnownRow]) {
+        let Self { products, whole, total } = self;
+        for RowTerms { multiples, kind, .. } in rows.iter().filter_map(|&row| terms(products, *whole, row)) {
+            *total += i64::from(multiples.one) << (products.point() - kind.power);
+        }
+    }
+
     /// Adds those of the rows of `packed` from row `from` on that have a missing code. Enqueues; does not wait.
     ///
     /// # Errors
     /// What the device reports.
     pub(crate) fn add(&mut self, packed: &Tensor<u32>, from: u64, rows: &[KnownRow]) -> Result<()> {
-        let Self { products, whole, total } = self;
-        for RowTerms { multiples, kind, .. } in rows.iter().filter_map(|&row| terms(products, *whole, row)) {
-            *total += i64::from(multiples.one) << (products.point() - kind.power);
-        }
+        let Self { products, whole, .. } = self;
         products.add(packed, from, rows.len(), |products, row| terms(products, *whole, rows[row]))
     }
 
@@ -63,7 +69,21 @@ impl KnownPairs {
     pub(crate) fn finish(self) -> Result<Matrix> {
         let Self { products, total, .. } = self;
         let unit = power_of_two(-products.point());
-        products.matrix(|both, [one, other]| (total - one - other + both) as f64 * unit)
+        // Of sums that were put in, each may be any number.
+        let sum =
+            |both, [one, other]: [i64; 2]| total.wrapping_sub(one).wrapping_sub(other).wrapping_add(both);
+        products.matrix(|both, own| sum(both, own) as f64 * unit)
+    }
+}
+
+/// Of D.
+impl WholeSums for KnownPairs {
+    fn into_sums(self) -> Result<(Vec<i64>, f64)> {
+        self.products.into_sums()
+    }
+
+    fn set_sums(&mut self, sums: &[i64], unit: f64) -> Result<()> {
+        self.products.set_sums(sums, unit)
     }
 }
 

@@ -39,6 +39,28 @@ fn check_entries(requested: u64) -> Result<()> {
     if requested > MAX_ENTRIES { Err(Error::Limit { what, requested, max: MAX_ENTRIES }) } else { Ok(()) }
 }
 
+/// Sums in whole numbers that can leave a device, to be added to others over other rows, and come back.
+pub(crate) trait WholeSums: Sized {
+    /// Waits: the sums, and what they are multiples of.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn into_sums(self) -> Result<(Vec<i64>, f64)>;
+
+    /// Puts sums in the place of its own.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number or unit than its own; [`Error::OutOfMemory`].
+    fn set_sums(&mut self, sums: &[i64], unit: f64) -> Result<()>;
+}
+
+/// # Errors
+/// [`Error::Shape`] unless there are so many sums of that unit.
+fn check_sums(expected: (usize, f64), got: (usize, f64)) -> Result<()> {
+    let words = |(count, unit)| format!("{count} sums in units of {unit:e}");
+    if expected == got { Ok(()) } else { Err(Error::shape("sums", words(expected), words(got))) }
+}
+
 /// Bytes of a panel that stays on the device, about: what fills a GPU, in few launches.
 pub(crate) const PANEL_BYTES: u64 = 256 << 20;
 

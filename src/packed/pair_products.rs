@@ -11,8 +11,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
+    WholeSums,
     adjoint::{self, ColumnSums, LEAST_DEPTH, Weights, packed_adjoint},
     apply::PackedRows,
+    check_sums,
     gather::{self, most_rows, packed_gather},
     limbs::{self, Table, packed_limbs},
     operand::{LIMBS, row_limbs},
@@ -240,9 +242,8 @@ impl PairProducts {
         let mut squares = vec![0; n];
         // From the last on: then those of all columns that a group pairs its own with are known.
         for sums in self.groups.into_iter().rev() {
-            let first = to_usize(16 * sums.first);
-            let own = first..n.min(first + to_usize(COLUMNS));
-            let sums = sums.read()?;
+            let (own, sums) = (own_columns(&sums, n), sums.read()?);
+            let first = own.start;
             let sum = |i: usize, j: usize| sums[(i - first) * own.len() + j - first];
             own.clone().for_each(|j| squares[j] = sum(j, j));
             let fill = |(i, row): (usize, &mut [f64])| {
@@ -256,6 +257,43 @@ impl PairProducts {
         }
         Ok(matrix)
     }
+}
+
+/// The lower triangle, row by row.
+impl WholeSums for PairProducts {
+    fn into_sums(self) -> Result<(Vec<i64>, f64)> {
+        let n = to_usize(self.columns);
+        let mut lower = vec![0; triangle(n)];
+        for group in self.groups {
+            let (own, sums) = (own_columns(&group, n), group.read()?);
+            for (i, sums) in (own.start..n).zip(sums.chunks_exact(own.len())) {
+                let count = own.len().min(i + 1 - own.start);
+                lower[triangle(i) + own.start..][..count].copy_from_slice(&sums[..count]);
+            }
+        }
+        Ok((lower, power_of_two(-self.point)))
+    }
+
+    fn set_sums(&mut self, lower: &[i64], unit: f64) -> Result<()> {
+        let n = to_usize(self.columns);
+        check_sums((triangle(n), power_of_two(-self.point)), (lower.len(), unit))?;
+        self.groups.iter_mut().try_for_each(|group| {
+            let own = own_columns(group, n);
+            let row = |i: usize| own.clone().map(move |j| lower[triangle(i.max(j)) + i.min(j)]);
+            group.write((own.start..n).flat_map(row))
+        })
+    }
+}
+
+/// Entries of the rows of a lower triangle before row `row`.
+const fn triangle(row: usize) -> usize {
+    row * (row + 1) / 2
+}
+
+/// The columns, of so many, that a group pairs with themselves and all that follow.
+fn own_columns(group: &ColumnSums, columns: usize) -> Range<usize> {
+    let first = to_usize(16 * group.first);
+    first..columns.min(first + to_usize(COLUMNS))
 }
 
 impl Multiples {

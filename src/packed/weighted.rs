@@ -7,9 +7,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
+    WholeSums,
     adjoint::{self, ColumnSums, LEAST_DEPTH, Weights, packed_adjoint},
     apply::PackedRows,
-    operand,
+    check_sums, operand,
     row_batches::RowBatches,
     row_words,
 };
@@ -142,6 +143,32 @@ impl WeightedSums {
             });
         }
         Ok(total)
+    }
+}
+
+/// (entries, columns), of 2^31 rows or fewer.
+impl WholeSums for WeightedSums {
+    fn into_sums(self) -> Result<(Vec<i64>, f64)> {
+        let mut all = vec![0; to_usize(self.entries) * self.columns];
+        for (columns, sums) in self.groups {
+            let sums = sums.read()?;
+            let rows = sums.chunks_exact(HALVES * columns.len()).zip(all.chunks_exact_mut(self.columns));
+            for (sums, row) in rows {
+                for (&[low, high], sum) in sums.as_chunks().0.iter().zip(&mut row[columns.clone()]) {
+                    *sum = low + (high << (8 * LIMBS));
+                }
+            }
+        }
+        Ok((all, 1.0))
+    }
+
+    fn set_sums(&mut self, all: &[i64], unit: f64) -> Result<()> {
+        check_sums((to_usize(self.entries) * self.columns, 1.0), (all.len(), unit))?;
+        let low = (1 << (8 * LIMBS)) - 1;
+        self.groups.iter_mut().try_for_each(|(columns, group)| {
+            let rows = all.chunks_exact(self.columns).flat_map(|row| &row[columns.clone()]);
+            group.write(rows.flat_map(|sum| [sum & low, sum >> (8 * LIMBS)]))
+        })
     }
 }
 

@@ -22,7 +22,7 @@ impl Digests {
 
 /// A digest of a chunk's bytes that begins with its place. Each step is one to one, so that no change of a single word is
 /// lost; it takes no secret, and tells accidents, not intent.
-pub(super) fn digest(place: u64, bytes: &[u8]) -> u64 {
+pub(crate) fn digest(place: u64, bytes: &[u8]) -> u64 {
     // The prime and the start of FNV-1a, over words: by bytes it takes as long as decoding.
     const PRIME: u64 = 0x0100_0000_01b3;
     let (words, rest) = bytes.as_chunks::<8>();

@@ -27,7 +27,7 @@ use rayon::prelude::*;
 pub(crate) use self::plan::MAX_BANDS;
 pub(crate) use self::{
     convert::{AsStored, Convert, Misfit, Narrow, Narrowed},
-    digest::Digests,
+    digest::{Digests, digest},
     plan::Plan,
     selection::Selection,
 };

@@ -6,7 +6,7 @@ use super::{cpu, device_tests};
 use crate::{
     Backend, Budget, Device, Error, Run,
     genotype::{
-        Genotypes, GrmMethod, GrmOptions, MissingCalls, grm,
+        Cohort, Genotypes, GrmMethod, GrmOptions, MissingCalls, Wanted, grm,
         panel::{Held, Panel},
     },
     random::philox,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 device_tests! {
-    called_or_not, least_budgets;
+    called_or_not, least_budgets, parts;
     relationships,
 }
 
@@ -46,6 +46,18 @@ fn called_or_not(device: &Device) {
             assert_eq!(panel.called(&weights).unwrap().read().unwrap(), expected);
         }
     }
+}
+
+/// Sums leave a device and come back.
+fn parts(device: &Device) {
+    let (genotypes, options, run) = (genotypes(4200, 70), GrmOptions::default(), Run::default());
+    let wanted = Wanted::default().grm(&options);
+    let part = |rows| Cohort::part(&genotypes, rows, device, &wanted, &run).unwrap();
+    let part = part(4096..4200).merge(part(0..4096)).unwrap();
+    let cohort = Cohort::of_part(&genotypes, device, &wanted, &part, &run).unwrap();
+    let (ours, whole) =
+        (cohort.grm(&options, &run).unwrap(), grm(&genotypes, device, &options, &run).unwrap());
+    assert_eq!((ours.matrix, ours.shared, ours.digest), (whole.matrix, whole.shared, whole.digest));
 }
 
 /// The definitions are tested on the cpu device; here, that other devices agree with it.

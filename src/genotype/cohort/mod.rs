@@ -1,6 +1,7 @@
 //! Genotypes loaded once, for one result or several.
 
 pub(super) mod grm;
+mod part;
 pub(super) mod pca;
 pub(super) mod plan;
 pub(super) mod project;
@@ -24,7 +25,7 @@ use super::{
     options::PcaOptions,
     pair_sums::{self, Adding, PairSums},
     panel::Panel,
-    project::{Projection, ProjectionSums},
+    project::{Matched, Projection, ProjectionSums},
     reader::{Read, Reader, Reading},
     residency::{Kept, Residency},
     source::Genotypes,
@@ -117,33 +118,21 @@ impl Cohort {
         each: Option<Each<'_>>,
     ) -> Result<Self> {
         let beside = each.as_ref().map(|each| each.need);
-        let Plan { reader, memory, pairs, shares_sums, choice, allowance, later_passes, again } =
-            Plan::new(genotypes, device, wanted, beside, run)?;
-        let mut adding =
-            pairs.into_iter().map(|pairs| Adding::new(&reader, pairs)).collect::<Result<Vec<_>>>()?;
-        let mut projecting =
-            wanted.projection.map(|matched| ProjectionSums::new(&reader, matched)).transpose()?;
-        let mut counts = CallCounts::new(genotypes.variants(), genotypes.samples(), reader.form.is_packed())?;
-        let mut kept = Kept::new(allowance.residency, allowance.host_rows);
-        let mut each = each;
-        let digested = again && allowance.residency == Residency::Store;
-        let pass = Pass::new(run, Status::new(0, 1 + later_passes, genotypes.variants()));
-        let Read { stats, digests } =
-            reader.read(&pass, allowance.reading, digested, &mut |panel, stats| {
-                counts.push(stats);
-                let rows = &panel.rows;
-                adding.iter_mut().try_for_each(|adding| adding.add(&reader, &panel, rows, stats))?;
-                if let Some(projecting) = &mut projecting {
-                    projecting.add(&reader, &panel)?;
-                }
-                if let Some(each) = &mut each {
-                    (each.panel)(&reader, &panel, stats)?;
-                }
-                kept.push(panel)
-            })?;
-        kept.complete()?;
-        let sums = adding.into_iter().map(|adding| Ok(Arc::new(adding.finish(device)?)));
+        let plan = Plan::new(genotypes, None, device, wanted, beside, run)?;
+        let mut sums = Sums::new(&plan, wanted.projection)?;
+        let mut kept = Kept::new(plan.allowance.residency, plan.allowance.host_rows);
+        let read = sums.read(&plan, run, each, &mut kept)?;
+        Self::finish(plan, sums, kept, Some(read))
+    }
+
+    /// Waits for the sums; of what was `read`, if anything was.
+    fn finish(plan: Plan, sums: Sums<'_>, kept: Kept, read: Option<Read>) -> Result<Self> {
+        let Plan { reader, memory, shares_sums, choice, allowance, .. } = plan;
+        let Sums { counts, adding, projecting } = sums;
+        let sums = adding.into_iter().map(|adding| Ok(Arc::new(adding.finish(&reader.device)?)));
         let sums = sums.collect::<Result<Vec<_>>>()?;
+        let passes = u32::from(read.is_some());
+        let (stats, digests) = read.map_or_else(Default::default, |read| (read.stats, read.digests));
         let mut cohort = Self {
             memory,
             counts,
@@ -155,7 +144,7 @@ impl Cohort {
             sums: Mutex::new(sums),
             projection: None,
             stats: Mutex::new(stats),
-            passes_over_store: AtomicU32::new(1),
+            passes_over_store: AtomicU32::new(passes),
             digests,
             reader,
         };
@@ -200,7 +189,7 @@ impl Cohort {
         *self.lock_stats()
     }
 
-    /// How often the store was read: once by [`load`](Self::load), and once more for each pass over genotypes that did not stay.
+    /// How often the store was read: once by [`load`](Self::load), not by [`of_part`](Self::of_part), and once more for each pass over genotypes that did not stay.
     pub fn passes_over_store(&self) -> u32 {
         self.passes_over_store.load(Relaxed)
     }
@@ -407,6 +396,45 @@ impl Cohort {
 
     fn lock_sums(&self) -> MutexGuard<'_, Vec<Arc<PairSums>>> {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a pass counts and adds up.
+struct Sums<'a> {
+    counts: CallCounts,
+    adding: Vec<Adding>,
+    projecting: Option<ProjectionSums<'a>>,
+}
+
+impl<'a> Sums<'a> {
+    /// Of no variant.
+    fn new(plan: &Plan, projection: Option<Matched<'a>>) -> Result<Self> {
+        let Plan { reader, pairs, .. } = plan;
+        let adding = pairs.iter().map(|pairs| Adding::new(reader, *pairs)).collect::<Result<_>>()?;
+        let projecting = projection.map(|matched| ProjectionSums::new(reader, matched)).transpose()?;
+        let counts = CallCounts::new(reader.variants(), reader.samples(), reader.form.is_packed())?;
+        Ok(Self { counts, adding, projecting })
+    }
+
+    /// The pass. Panels stay where `kept` says.
+    fn read(&mut self, plan: &Plan, run: &Run, mut each: Option<Each<'_>>, kept: &mut Kept) -> Result<Read> {
+        let Plan { reader, allowance, later_passes, again, .. } = plan;
+        let digested = *again && allowance.residency == Residency::Store;
+        let pass = Pass::new(run, Status::new(0, 1 + later_passes, reader.variants()));
+        let read = reader.read(&pass, allowance.reading, digested, &mut |panel, stats| {
+            self.counts.push(stats);
+            let rows = &panel.rows;
+            self.adding.iter_mut().try_for_each(|adding| adding.add(reader, &panel, rows, stats))?;
+            if let Some(projecting) = &mut self.projecting {
+                projecting.add(reader, &panel)?;
+            }
+            if let Some(each) = &mut each {
+                (each.panel)(reader, &panel, stats)?;
+            }
+            kept.push(panel)
+        })?;
+        kept.complete()?;
+        Ok(read)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What genotypes are loaded for, and how.
 
+use std::ops::Range;
+
 use super::standardized;
 #[cfg(doc)]
 use crate::genotype::Cohort;
@@ -74,17 +76,34 @@ impl<'a> Wanted<'a> {
 
     /// What the results take whatever the method of components is.
     fn need(&self, reader: &Reader, of_grm: Option<pair_sums::Wanted>, run: &Run) -> Need {
-        let mut need =
-            of_grm.map_or_else(Need::default, |sums| Adding::need(reader, sums.shared, sums.variance));
-        if let Some(matched) = self.projection {
-            need = need.and(ProjectionSums::need(reader, matched));
-            // The default is a share of what is free now, beside what is held already.
-            need.host += run.memory.host.map_or(0, |_| matched.bytes());
-        }
+        let need = of_grm.map_or_else(Need::default, |sums| Adding::need(reader, sums.shared, sums.variance));
+        let need = need.and(self.projection_need(reader, run));
         match &self.pca {
             Some(options) if self.loadings => need.and(Need::loadings(reader, options.components as u64)),
             _ => need,
         }
+    }
+
+    fn projection_need(&self, reader: &Reader, run: &Run) -> Need {
+        let Some(matched) = self.projection else { return Need::default() };
+        let mut need = ProjectionSums::need(reader, matched);
+        // The default is a share of what is free now, beside what is held already.
+        need.host += run.memory.host.map_or(0, |_| matched.bytes());
+        need
+    }
+
+    /// The same, but that components are exact, if it is left to the plan, where that holds for them, else randomized.
+    pub(super) fn settled(&self, exact: impl Fn(&PcaOptions) -> bool) -> Self {
+        let mut settled = self.clone();
+        if let Some(options) = settled.pca.as_mut().filter(|options| options.method == Method::Auto) {
+            options.method = if exact(options) { Method::Exact } else { Method::Randomized };
+        }
+        settled
+    }
+
+    /// The components.
+    pub(super) fn components(&self) -> Option<&PcaOptions> {
+        self.pca.as_ref()
     }
 
     /// Whether dosages above the ploidy are an error for one of the results.
@@ -112,19 +131,20 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// With what is needed `beside`.
+    /// With what is needed `beside`; or of the variants in `part` alone, for their sums.
     ///
     /// # Errors
     /// As [`Cohort::load`].
     pub(super) fn new(
         genotypes: &Genotypes,
+        part: Option<&Range<u64>>,
         device: &Device,
         wanted: &Wanted<'_>,
         beside: Option<&dyn Fn(&Reader) -> Need>,
         run: &Run,
     ) -> Result<Self> {
         wanted.check(genotypes)?;
-        let reader = Reader::new(genotypes, device, wanted.bounded())?;
+        let mut reader = Reader::new(genotypes, device, wanted.bounded())?;
         let memory = Memory::new(device, run)?;
         let of_grm = wanted.grm.map(|options| options.sums(&reader));
         let beside = beside.map_or_else(Need::default, |need| need(&reader));
@@ -153,7 +173,13 @@ impl Plan {
         if choice.is_some() || !pairs.is_empty() {
             check_samples(&reader)?;
         }
-        let again = wanted.loadings || later_passes > 0;
+        let mut again = wanted.loadings || later_passes > 0;
+        if let Some(rows) = part {
+            reader = reader.of_part(rows)?;
+            let sums = pairs.iter().map(|pairs| Adding::need(&reader, pairs.shared, pairs.variance));
+            need = sums.fold(wanted.projection_need(&reader, run), Need::and);
+            (basis, later_passes, again) = (0, 0, false);
+        }
         let allowance = memory.allow(&reader, need, Wishes { basis, again, gram: !pairs.is_empty() })?;
         if let (Some(options), true) = (&wanted.pca, basis > 0) {
             // While there is nothing else to wait for.

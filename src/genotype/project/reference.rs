@@ -7,6 +7,7 @@ use crate::{
     Error, Result,
     genotype::{scaler::Scaler, source::Genotypes},
     linalg::gram::to_usize,
+    stream::digest,
 };
 
 /// The scaling and the loadings of the variants of a reference, numbered in the order in which they were pushed.
@@ -190,7 +191,7 @@ pub(crate) struct Matched<'a> {
     pub(crate) method: ProjectMethod,
 }
 
-impl Matched<'_> {
+impl<'a> Matched<'a> {
     /// # Errors
     /// As [`project`](crate::genotype::project()).
     pub(crate) fn check(&self, genotypes: &Genotypes) -> Result<()> {
@@ -236,6 +237,25 @@ impl Matched<'_> {
         self.reference.scaler.needs_frequency() || self.matches.iter().any(swapped)
     }
 
+    /// For the variants in these rows.
+    pub(crate) fn part(&self, rows: &Range<u64>) -> Self {
+        Self { matches: self.of(rows), ..*self }
+    }
+
+    /// What it is, in words that are the same for the same reference, matches and method.
+    pub(crate) fn words(&self) -> String {
+        let Self { reference, matches, method } = self;
+        let number = |found: &Option<Match>| match found {
+            None => 0,
+            Some(Match::Same(row)) => 2 * u64::from(*row) + 1,
+            Some(Match::Swapped(row)) => 2 * u64::from(*row) + 2,
+        };
+        let state = digest(reference.ploidy, bytemuck::cast_slice(&reference.standards));
+        let state = digest(state, bytemuck::cast_slice(&reference.loadings));
+        let state = matches.iter().fold(state, |state, found| digest(state, &number(found).to_le_bytes()));
+        format!("onto {} components of reference {state:016x} by {}", reference.components, method.name())
+    }
+
     /// Bytes that it holds.
     pub(crate) fn bytes(&self) -> u64 {
         self.reference.bytes() + size_of_val(self.matches) as u64
@@ -268,7 +288,7 @@ impl Matched<'_> {
         variants.clone().map(|variant| self.scale(variant)).collect()
     }
 
-    fn of(&self, variants: &Range<u64>) -> &[Option<Match>] {
+    fn of(&self, variants: &Range<u64>) -> &'a [Option<Match>] {
         &self.matches[to_usize(variants.start)..to_usize(variants.end)]
     }
 

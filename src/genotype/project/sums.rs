@@ -8,7 +8,13 @@ use super::{
 };
 use crate::{
     Device, Result, Tensor,
-    genotype::{memory::Need, panel::Panel, reader::Reader, residency::Residency},
+    genotype::{
+        memory::Need,
+        panel::Panel,
+        part::{CohortPart, PartSums, SumValues},
+        reader::Reader,
+        residency::Residency,
+    },
     linalg::{
         Matrix,
         gram::{IN_FLIGHT, Sum, to_usize},
@@ -19,6 +25,16 @@ use crate::{
 
 /// Variants whose terms, of less than 2^34 each, are added up in f64: exact.
 const PART: usize = 4096;
+
+/// What sums of a part are.
+const SCORES: &str = "scores";
+const MISSING: &str = "missing calls";
+const NORMAL: &str = "products of loadings";
+
+/// The name of sums in a part.
+fn name(what: &str, words: &str) -> String {
+    format!("{what} of a projection {words}")
+}
 
 /// Sums over the variants that the reference has.
 #[derive(Debug)]
@@ -133,6 +149,49 @@ impl<'a> ProjectionSums<'a> {
             Form::Dense(sums) => reader.blocks(&panel.rows).try_for_each(|rows| {
                 if matched.any(&rows) { sums.add(reader, panel, rows, matched) } else { Ok(()) }
             }),
+        }
+    }
+
+    /// Waits: the sums over the variants that were added, to be put in [others'](Self::set_part) place. `words`: those of all
+    /// variants' matches.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn into_part(self, device: &Device, words: &str) -> Result<Vec<PartSums>> {
+        let sums = match self.form {
+            Form::Packed(_, Packed { scores, normal }) => {
+                let normal = normal.map(|normal| Ok((NORMAL, SumValues::whole(normal)?)));
+                [Some(Ok((SCORES, SumValues::whole(scores)?))), normal, None]
+            }
+            Form::Dense(Dense { scores, missing, normal }) => {
+                let real = |what, sum: Sum| Ok((what, SumValues::Real(sum.into_sums(device)?)));
+                let normal = normal.map(|normal| real(NORMAL, normal));
+                [Some(real(SCORES, scores)), normal, Some(real(MISSING, missing))]
+            }
+        };
+        let named = |sums: Result<(&str, SumValues)>| {
+            sums.map(|(what, values)| PartSums { name: name(what, words), values })
+        };
+        sums.into_iter().flatten().map(named).collect()
+    }
+
+    /// Puts the sums of a part in the place of its own.
+    ///
+    /// # Errors
+    /// As those for pairs of samples.
+    pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
+        let words = self.matched.words();
+        let find = |what| part.find(&name(what, &words));
+        match &mut self.form {
+            Form::Packed(_, sums) => {
+                find(SCORES)?.put_whole(&mut sums.scores)?;
+                sums.normal.as_mut().map_or(Ok(()), |normal| find(NORMAL)?.put_whole(normal))
+            }
+            Form::Dense(sums) => {
+                find(SCORES)?.put_real(&mut sums.scores)?;
+                find(MISSING)?.put_real(&mut sums.missing)?;
+                sums.normal.as_mut().map_or(Ok(()), |normal| find(NORMAL)?.put_real(normal))
+            }
         }
     }
 
