@@ -212,16 +212,28 @@ impl Adding {
         Ok(())
     }
 
-    /// Counts rows that [`add`](Self::add) does not: those of sums that were formed elsewhere. How they are scaled.
+    /// Counts rows that [`add`](Self::add) does not: those of sums that were formed elsewhere.
     ///
     /// # Errors
     /// What starting threads reports.
-    pub(crate) fn count(
+    pub(crate) fn count_elsewhere(
         &mut self,
         reader: &Reader,
         rows: &Range<u64>,
         stats: &[Stats],
-    ) -> Result<Vec<VariantScale>> {
+    ) -> Result<()> {
+        let scales = self.count(reader, rows, stats)?;
+        if let Some(CalledPairs { sum: SumOf::Packed(sum), .. }) = &mut self.shared {
+            sum.count(&known_rows(&scales, count_of));
+        }
+        if let Some(CalledPairs { sum: SumOf::Packed(sum), .. }) = &mut self.variance {
+            sum.count(&known_rows(&scales, variance_of(&self.wanted.rule)));
+        }
+        Ok(())
+    }
+
+    /// Counts rows, but for what goes with sums of packed ones. How they are scaled.
+    fn count(&mut self, reader: &Reader, rows: &Range<u64>, stats: &[Stats]) -> Result<Vec<VariantScale>> {
         let (rule, totals) = (self.wanted.rule, &mut self.totals);
         let scales = reader.device.pool()?.install(|| {
             let scales = rule.scales(stats);
@@ -349,10 +361,9 @@ impl CalledPairs {
 
     /// Counts the variants of a block.
     fn count_block(&mut self, scales: &[VariantScale], weight: impl Fn(&VariantScale) -> f64) {
-        if let SumOf::Packed(sum) = &mut self.sum {
+        if let SumOf::Packed(_) = self.sum {
             let complete = scales.iter().filter(|scale| scale.called == self.samples);
-            self.everywhere += complete.map(&weight).sum::<f64>();
-            sum.count(&known_rows(scales, weight));
+            self.everywhere += complete.map(weight).sum::<f64>();
         } else if self.is_whole(scales, &weight) {
             let of_called = scales.iter().filter(|scale| scale.called > 0);
             self.everywhere += of_called.map(weight).sum::<f64>();

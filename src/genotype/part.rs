@@ -30,18 +30,20 @@ pub struct CohortPart {
 /// Sums over the variants of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartSums {
-    /// What is summed, and for which scaling and filter, or which reference and matches. Symmetric matrices of (samples, samples) are
-    /// their lower triangles, row by row:
-    /// - "products": of standardised dosages of two samples; of whole sums, of dosages over scales, means in the place of missing calls;
-    ///   0 and 2 have traded places where a variant's mean is above 1 and taken away;
-    /// - "shared" and "variance": 1 and k p (1 - p) of variants that pass the filter. Of whole sums, of those missing in both samples;
-    ///   else of those called in both, in blocks that have a missing call.
+    /// What is summed, of variants scaled and filtered in which way, or projected onto which reference. It begins with one of these.
     ///
-    /// Those of a projection are of (samples, columns), whole ones in units that follow from the reference:
-    /// - "scores": a column for each component, before what means take away; last the number of missing calls;
-    /// - "products of loadings": of two components, over missing calls, a column for each entry of a lower triangle.
+    /// For each pair of samples, a lower triangle row by row:
+    /// - "products": of standardised dosages. Whole sums are of dosages times scales, before means are subtracted: those of rows and
+    ///   columns have to be for the Gram matrix, unless the scaler is none. Missing calls are the mean, and dosages 2 less the dosage
+    ///   where the mean is above 1 and will be subtracted;
+    /// - "shared" and "variance": 1 and k p (1 - p) of variants that pass the filter. Whole sums are over the variants that both
+    ///   lack a call of; others over those that both have one of, in blocks of variants where one is missing.
     ///
-    /// Sums of f64 are those transposed: "scores" after means, "products of loadings" over calls, and "missing calls" by themselves.
+    /// For each sample, whole sums in units that follow from the reference, row by row of (samples, columns):
+    /// - "scores": a column for each component, before means are subtracted, and last the missing calls;
+    /// - "products of loadings": a column for each pair of components, a lower triangle, over the missing calls.
+    ///
+    /// Others are transposed: "scores" of standardised dosages, "products of loadings" over calls, and "missing calls".
     pub name: String,
     /// The sums.
     pub values: SumValues,
@@ -147,8 +149,12 @@ impl CohortPart {
             let what = if self.rows.end > other.rows.start { "overlap" } else { "leave a gap" };
             return refuse(format!("the variants {:?} and {:?} {what}", self.rows, other.rows));
         }
-        if let Some((one, other)) = self.differs(&other) {
-            return refuse(format!("wanted differ: one part has {one}, the other {other}"));
+        if self.names() != other.names() {
+            return refuse(format!(
+                "wanted differ: one part has {}; the other {}",
+                self.names(),
+                other.names()
+            ));
         }
         for (sums, other) in self.sums.iter_mut().zip(&other.sums) {
             if !sums.values.add(&other.values) {
@@ -160,11 +166,9 @@ impl CohortPart {
         Ok(self)
     }
 
-    /// What differs of the names of sums.
-    fn differs<'a>(&'a self, other: &'a Self) -> Option<(&'a str, &'a str)> {
-        let name = |part: &'a Self, i| part.sums.get(i).map_or("no more", |sums: &PartSums| &sums.name);
-        let most = self.sums.len().max(other.sums.len());
-        (0..most).map(|i| (name(self, i), name(other, i))).find(|(one, other)| one != other)
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.sums.iter().map(|sums| &*sums.name).collect();
+        if names.is_empty() { "no sums".into() } else { names.join(", ") }
     }
 
     /// Bytes that it holds.
@@ -189,11 +193,8 @@ impl CohortPart {
     /// [`Error::Argument`] where there are none of that name.
     pub(super) fn find(&self, name: &str) -> Result<&SumValues> {
         let found = self.sums.iter().find(|sums| sums.name == name);
-        let names = || self.sums.iter().map(|sums| &*sums.name).collect::<Vec<_>>().join("; ");
-        let refuse = || {
-            Error::argument("Cohort::of_part", "part", format!("{name} are wanted, and it has {}", names()))
-        };
-        found.map(|sums| &sums.values).ok_or_else(refuse)
+        let why = || format!("{name} are wanted, and it has {}", self.names());
+        found.map(|sums| &sums.values).ok_or_else(|| Error::argument("Cohort::of_part", "part", why()))
     }
 
     /// Itself in bytes, the same on every system: [`from_bytes`](Self::from_bytes) reads them. As many as it holds, and some words.
@@ -255,9 +256,8 @@ impl CohortPart {
         if u64::from_le_bytes(*sum) != digest(read.len() as u64, read) {
             return refuse("damaged: not what their digest says");
         }
-        Fields(&read[MAGIC.len().min(read.len())..])
-            .part()
-            .map_or_else(|| refuse("not what a part holds"), Ok)
+        let part = read.get(MAGIC.len()..).and_then(|bytes| Fields(bytes).part());
+        part.map_or_else(|| refuse("not what a part holds"), Ok)
     }
 }
 

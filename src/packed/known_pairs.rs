@@ -45,7 +45,7 @@ impl KnownPairs {
         PairProducts::device_bytes(device, columns, rows, 1)
     }
 
-    /// Counts the weights of those of the rows that have a missing code: once for each row that is [added](Self::add).
+    /// Counts the weights of rows that [`add`](Self::add) does not: those of sums that are [put in](WholeSums::set_sums).
     pub(crate) fn count(&mut self, rows: &[KnownRow]) {
         let Self { products, whole, total } = self;
         for RowTerms { multiples, kind, .. } in rows.iter().filter_map(|&row| terms(products, *whole, row)) {
@@ -58,6 +58,7 @@ impl KnownPairs {
     /// # Errors
     /// What the device reports.
     pub(crate) fn add(&mut self, packed: &Tensor<u32>, from: u64, rows: &[KnownRow]) -> Result<()> {
+        self.count(rows);
         let Self { products, whole, .. } = self;
         products.add(packed, from, rows.len(), |products, row| terms(products, *whole, rows[row]))
     }

@@ -170,7 +170,7 @@ impl Sums<'_> {
             for first in (0..reader.variants()).step_by(to_usize(step)) {
                 let rows = first..reader.variants().min(first + step);
                 let stats = self.counts.of(to_usize(rows.start)..to_usize(rows.end));
-                adding.count(reader, &rows, &stats)?;
+                adding.count_elsewhere(reader, &rows, &stats)?;
             }
         }
         self.projecting.as_mut().map_or(Ok(()), |projecting| projecting.set_part(part))

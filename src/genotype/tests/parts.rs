@@ -1,5 +1,7 @@
 //! Cohorts read in parts: the same bits as read at once.
 
+use std::ops::Range;
+
 use super::*;
 use crate::{
     Result,
@@ -19,9 +21,9 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(variants: usize, method: GrmMethod, missing: MissingCalls, ploidy: u64) -> Self {
+    fn new(variants: u64, method: GrmMethod, missing: MissingCalls, ploidy: u64) -> Self {
         let mut reference = ReferenceLoadings::new(Scaler::Binom2, ploidy, 2).unwrap();
-        let number = |at: usize| f64::from(philox([5, 6], at as u64)[0] % 1000) / 1000.0;
+        let number = |at: u64| f64::from(philox([5, 6], at)[0] % 1000) / 1000.0;
         for at in 0..variants {
             let loadings = [number(at) - 0.5, number(2 * at + 1) - 0.5];
             reference.push(0.3, ploidy as f64 * 0.3, 0.5 + number(at), &loadings).unwrap();
@@ -77,7 +79,7 @@ impl Asked {
         (
             bits(&pca),
             grm.map(|x| x.to_bits()).collect(),
-            scores.chain(projection.called.iter().copied()).collect(),
+            scores.chain(projection.called.iter().map(|called| (*called as f64).to_bits())).collect(),
             cohort.digest(),
         )
     }
@@ -116,7 +118,7 @@ fn parts_merged_in_any_order_are_the_whole() {
         (memory(&calls, &[30_000, 70, 2], &[1000, 70, 2]), GrmMethod::Gcta, MissingCalls::Pairwise),
         (plink, GrmMethod::Gcta, MissingCalls::Mean),
     ] {
-        let asked = Asked::new(genotypes.variants() as usize, method, missing, 2);
+        let asked = Asked::new(genotypes.variants(), method, missing, 2);
         let (whole, at_once) = (asked.whole(&genotypes), merged(asked.parts(&genotypes, 1), 0));
         for count in [1, 2, 3, 7] {
             let parts = asked.parts(&genotypes, count);
@@ -199,7 +201,7 @@ fn what_does_not_fit_is_named() {
     let part = |genotypes: &Genotypes, rows, wanted: &Wanted<'_>| {
         Cohort::part(genotypes, rows, &Device::cpu(), wanted, &Run::default())
     };
-    for rows in [0..0, 0..9001, 0..4095, 1..4096, 8192..4096, 4096..8000] {
+    for rows in [0..0, 0..9001, 0..4095, 1..4096, Range { start: 8192, end: 4096 }, 4096..8000] {
         refused(part(&genotypes, rows.clone(), &asked.wanted()), &format!("{rows:?} of 9000 variants"));
     }
     let parts = asked.parts(&genotypes, 3);
@@ -257,6 +259,17 @@ fn a_part_states_its_least_memory() {
     let Err(Error::Budget { minimum, .. }) = part(1000) else { panic!("1000 bytes should not do") };
     assert!(matches!(part(minimum - 1), Err(Error::Budget { .. })));
     assert!(part(minimum).unwrap() == asked.parts(&genotypes, 3)[0]);
+    let run = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
+    let nothing = Cohort::part(&genotypes, 0..4096, &Device::cpu(), &Wanted::default(), &run);
+    let Err(Error::Budget { minimum: least, .. }) = nothing else { panic!("1000 bytes should not do") };
+    assert!(minimum > least + asked.parts(&genotypes, 3)[0].to_bytes().len() as u64 - 12 * 4096);
+    // Less than all variants take.
+    let Err(Error::Budget { minimum: whole, .. }) =
+        Cohort::load(&genotypes, &Device::cpu(), &asked.wanted(), &run)
+    else {
+        panic!("1000 bytes should not do")
+    };
+    assert!(minimum + 12 * 4000 < whole);
 }
 
 /// Of either kind of genotypes: damage of each byte and any length is an error, and nothing that a digest approves a panic.
