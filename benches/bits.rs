@@ -9,8 +9,7 @@ use std::{env, hint::black_box, thread, time::Instant};
 
 use teatime::{
     Device, DeviceOptions, Error, Tensor,
-    bench::{pack_into, unpack_into},
-    bits::{PackOptions, Width, merge_planes, pack, split_planes, unpack},
+    bits::{PackOptions, Width, merge_planes, pack, pack_into, split_planes, unpack, unpack_into},
     random::random_words,
 };
 

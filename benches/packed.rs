@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use teatime::{
     Device, DeviceOptions, Error, Tensor,
-    bench::{PackedProduct, PackedRows, recode},
     linalg::Matrix,
+    packed::{PackedProduct, PackedRows, recode},
     random::{philox, random_words},
 };
 

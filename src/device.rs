@@ -290,8 +290,12 @@ impl Device {
         &*self.0.driver
     }
 
-    /// The pool that decodes, and computes on the cpu device.
-    pub(crate) fn pool(&self) -> Result<&Arc<ThreadPool>> {
+    /// The threads that decode chunks and convert what is uploaded, and that compute on the cpu device; started when they are first
+    /// asked for. Use these beside a device, rather than others that compete with them.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where the system gives no threads.
+    pub fn pool(&self) -> Result<&Arc<ThreadPool>> {
         if let Some(pool) = self.0.pool.get() {
             return Ok(pool);
         }
@@ -300,12 +304,12 @@ impl Device {
     }
 
     /// Whether the host's memory and threads are the device's too: one budget holds for both.
-    pub(crate) fn shares_host_memory(&self) -> bool {
+    pub fn shares_host_memory(&self) -> bool {
         self.info().backend == Backend::Cpu
     }
 
     /// Most bytes of freed memory that the device keeps of the host's.
-    pub(crate) fn kept_host_bytes(&self) -> u64 {
+    pub fn kept_host_bytes(&self) -> u64 {
         if self.shares_host_memory() { FREE_BYTES as u64 } else { 0 }
     }
 
@@ -363,15 +367,16 @@ impl Device {
     ///
     /// # Errors
     /// Of one program, what its launch would report, also where it is not launched in the end.
-    pub(crate) fn prepare(&self, programs: Vec<Program>) -> Result<()> {
+    pub fn prepare(&self, programs: Vec<Program>) -> Result<()> {
         let mut distinct: Vec<Program> = Vec::new();
-        for (kernel, spec) in programs {
-            debug_assert!((kernel.specs)().contains(&spec), "{}: {spec:?} is not in its specs", kernel.name);
-            if !distinct.iter().any(|(other, of)| other.name == kernel.name && *of == spec) {
-                distinct.push((kernel, spec));
+        for program in programs {
+            let Program { kernel, spec } = &program;
+            debug_assert!((kernel.specs)().contains(spec), "{}: {spec:?} is not in its specs", kernel.name);
+            if !distinct.iter().any(|other| other.kernel.name == kernel.name && other.spec == *spec) {
+                distinct.push(program);
             }
         }
-        let prepare = |(kernel, spec): Program| self.0.driver.prepare(kernel, &spec);
+        let prepare = |Program { kernel, spec }: Program| self.0.driver.prepare(kernel, &spec);
         // Unlike parts of a list, a bridge is taken from in order.
         self.pool()?.install(|| distinct.into_iter().par_bridge().try_for_each(prepare))
     }

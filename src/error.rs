@@ -128,22 +128,22 @@ pub enum Error {
 
 impl Error {
     /// An [`Error::Shape`] from anything that displays.
-    pub(crate) fn shape(op: &'static str, expected: impl fmt::Display, got: impl fmt::Display) -> Self {
+    pub fn shape(op: &'static str, expected: impl fmt::Display, got: impl fmt::Display) -> Self {
         Self::Shape { op, expected: expected.to_string().into(), got: got.to_string().into() }
     }
 
     /// An [`Error::Argument`] from anything that displays.
-    pub(crate) fn argument(op: &'static str, name: &'static str, why: impl fmt::Display) -> Self {
+    pub fn argument(op: &'static str, name: &'static str, why: impl fmt::Display) -> Self {
         Self::Argument { op, name, why: why.to_string().into() }
     }
 
     /// An [`Error::Store`] from anything that displays.
-    pub(crate) fn store(path: impl fmt::Display, why: impl fmt::Display) -> Self {
+    pub fn store(path: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::Store { path: path.to_string().into(), why: why.to_string().into() }
     }
 
     /// An [`Error::Chunk`] from anything that displays.
-    pub(crate) fn chunk(array: impl fmt::Display, index: &[u64], why: impl fmt::Display) -> Self {
+    pub fn chunk(array: impl fmt::Display, index: &[u64], why: impl fmt::Display) -> Self {
         Self::Chunk { array: array.to_string().into(), index: index.into(), why: why.to_string().into() }
     }
 }

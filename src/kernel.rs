@@ -22,8 +22,20 @@ pub(crate) enum Access {
 /// Values for the constants that a kernel's sources declare with defaults; equal in every backend.
 pub(crate) type Spec<'a> = &'a [(&'static str, u32)];
 
-/// A kernel and the values of its constants: what is compiled.
-pub(crate) type Program = (&'static KernelDef, Vec<(&'static str, u32)>);
+/// What is compiled for a device: a kernel, and the values of its constants. Operations say which they launch
+/// ([`PackedProduct::programs`](crate::packed::PackedProduct::programs) for one), and [`Device::prepare`](crate::Device::prepare)
+/// compiles them ahead.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub(crate) kernel: &'static KernelDef,
+    pub(crate) spec: Vec<(&'static str, u32)>,
+}
+
+impl Program {
+    pub(crate) fn new<P>(kernel: &'static Kernel<P>, spec: Spec<'_>) -> Self {
+        Self { kernel: &kernel.def, spec: spec.to_vec() }
+    }
+}
 
 /// A kernel without the type of its parameters: what drivers see.
 ///

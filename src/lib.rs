@@ -1,14 +1,12 @@
 //! GPU math for arrays bigger than memory.
 
 mod available;
-pub mod bed;
 pub mod bits;
 mod device;
 mod device_info;
 mod driver;
 mod dtype;
 mod error;
-pub mod genotype;
 mod kernel;
 mod kernels;
 #[cfg(feature = "wgpu")]
@@ -16,11 +14,14 @@ mod lent;
 #[cfg(feature = "cuda")]
 mod lent_cuda;
 pub mod linalg;
+#[cfg(any(test, feature = "suite"))]
+#[doc(hidden)]
+pub mod openings;
 pub mod packed;
 pub mod random;
 mod run;
 pub mod store;
-mod stream;
+pub mod stream;
 #[cfg(test)]
 #[allow(
     clippy::cast_possible_truncation,
@@ -30,31 +31,24 @@ mod stream;
 mod suite;
 mod tensor;
 
-/// What the benchmarks measure by itself. No part of the API: what is here may change in any version.
-#[doc(hidden)]
-pub mod bench {
-    pub use crate::{
-        bits::{pack::pack_into, unpack::unpack_into},
-        linalg::{reduce::enqueue as enqueue_stats, scale_columns::scale_columns, standardize::standardize},
-        packed::{apply::PackedRows, product::PackedProduct, recode::recode, uniform::packed_uniform},
-    };
-}
-
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
+pub use kernel::Program;
 #[cfg(feature = "cuda")]
 pub use kernels::write_cuda_kernels;
 pub use run::{Budget, Cancel, Progress, Run, Status};
 pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType};
-pub use tensor::Tensor;
+pub use tensor::{Pending, Tensor};
 
 /// The cudarc that [`Device::from_cuda`] takes contexts and streams of.
 #[cfg(feature = "cuda")]
 pub use cudarc;
 #[cfg(feature = "wgpu")]
 pub use lent::WgpuBuffer;
+/// The rayon of [`Device::pool`].
+pub use rayon;
 /// The `serde_json` whose values are the attributes of arrays that are written.
 #[cfg(feature = "zarr")]
 pub use serde_json;

@@ -79,9 +79,6 @@ impl fmt::Debug for Progress {
     }
 }
 
-/// What [`Error::Budget`] calls the device's.
-pub(crate) const DEVICE_BUDGET: &str = "device memory budget";
-
 /// Most memory that a long call may hold at once, in bytes. Planned before any data is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
@@ -93,6 +90,9 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// What [`Error::Budget`] calls [`device`](Self::device).
+    pub const DEVICE: &str = "device memory budget";
+
     /// The host budget, or its default.
     pub fn host_bytes(&self) -> u64 {
         self.host.unwrap_or_else(|| available_memory() / 2)

@@ -59,8 +59,11 @@ impl<T: Element> Tensor<T> {
         Ok(tensor)
     }
 
-    /// A tensor whose elements are yet to be written.
-    pub(crate) fn empty(device: &Device, shape: &[u64]) -> Result<Self> {
+    /// A tensor whose elements are yet to be written: they may have any value.
+    ///
+    /// # Errors
+    /// As [`zeros`](Self::zeros).
+    pub fn empty(device: &Device, shape: &[u64]) -> Result<Self> {
         Self::uninitialised(device, shape, false)
     }
 
@@ -187,8 +190,11 @@ impl<T: Element> Tensor<T> {
         self.download()?.wait()
     }
 
-    /// Starts a copy to the host.
-    pub(crate) fn download(&self) -> Result<Pending<T>> {
+    /// Starts a copy of the elements to the host, behind everything enqueued. Does not wait, so that work enqueued next runs beside it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); [`Error::OutOfMemory`].
+    pub fn download(&self) -> Result<Pending<T>> {
         let guard = self.buffer.guard;
         let bytes = self.bytes().next_multiple_of(if guard > 0 { 16 } else { 4 }) + guard;
         let download = if bytes == 0 {
@@ -196,8 +202,9 @@ impl<T: Element> Tensor<T> {
         } else {
             self.device.driver().download(Slice { memory: &self.buffer.memory, offset: 0, bytes })?
         };
-        let len =
-            usize::try_from(self.len()).expect("a tensor that was allocated should fit the address space");
+        let fits =
+            |_| Error::Limit { what: "elements on the host", requested: self.len(), max: usize::MAX as u64 };
+        let len = usize::try_from(self.len()).map_err(fits)?;
         Ok(Pending { download, len, guard, element: PhantomData })
     }
 
@@ -242,9 +249,10 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// A tensor's elements on their way to the host.
+/// A tensor's elements on their way to the host: what [`Tensor::download`] gives.
 #[derive(Debug)]
-pub(crate) struct Pending<T> {
+#[must_use = "nothing waits for what was enqueued, and no error is seen"]
+pub struct Pending<T> {
     download: Download,
     len: usize,
     guard: u64,
@@ -252,8 +260,11 @@ pub(crate) struct Pending<T> {
 }
 
 impl<T: Element> Pending<T> {
-    /// Waits for them.
-    pub(crate) fn wait(self) -> Result<Vec<T>> {
+    /// Waits for them: in C order.
+    ///
+    /// # Errors
+    /// As [`Tensor::read`].
+    pub fn wait(self) -> Result<Vec<T>> {
         let len = self.len;
         let bytes = self.bytes()?;
         let mut values = vec![T::zeroed(); len];
@@ -262,7 +273,13 @@ impl<T: Element> Pending<T> {
     }
 
     /// Waits for them as bytes, which are not copied again.
-    pub(crate) fn bytes(self) -> Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// As [`Tensor::read`].
+    ///
+    /// # Panics
+    /// On devices that check their kernels, when one wrote past the end of the tensor.
+    pub fn bytes(self) -> Result<Vec<u8>> {
         let mut bytes = self.download.wait()?;
         let used = self.len * size_of::<T>();
         if self.guard > 0 {

@@ -1,8 +1,10 @@
 //! Copies, and the kernels that memory bounds.
 
 use teatime::{
-    DType, Device, Element, Error, Tensor, bench,
-    bits::{PackOptions, Width},
+    DType, Device, Element, Error, Tensor,
+    bits::{PackOptions, Width, pack_into, unpack_into},
+    linalg::{pending_column_stats, pending_row_stats, scale_columns, standardize},
+    packed::recode,
     random::random_words,
 };
 
@@ -68,19 +70,19 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
     session.largest("kernel scale_columns", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
         let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
         let factors = data::uniform(2, COLS);
-        Ok(Box::new(move || bench::scale_columns(&x, &factors).map(drop)))
+        Ok(Box::new(move || scale_columns(&x, &factors).map(drop)))
     });
     session.largest("kernel recode", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
         let x = Tensor::from_slice(device, &data::codes(1, bytes, 8), &[bytes / COLS, COLS])?;
         let mut packed = Tensor::<u32>::zeros(device, &[bytes / COLS, COLS.div_ceil(16) * 4])?;
-        Ok(Box::new(move || bench::recode(&x, [2, 3, 1, 0], 4 * COLS, &mut packed, 0).map(drop)))
+        Ok(Box::new(move || recode(&x, [2, 3, 1, 0], 4 * COLS, &mut packed, 0).map(drop)))
     });
     session.largest("kernel standardize i8", Unit::Bandwidth, &HOST_SIZES, moved(5.0), |device, &bytes| {
         // Long rows, so that the table of the rows counts little.
         let (rows, cols) = (64, bytes / 64);
         let x = Tensor::from_slice(device, &data::dosages(1, bytes), &[rows, cols])?;
         let table = vec![[0.7f32, 1.4, 0.0]; data::to_usize(rows)];
-        Ok(Box::new(move || bench::standardize(&x, &table).map(drop)))
+        Ok(Box::new(move || standardize(&x, &table).map(drop)))
     });
     for width in Width::ALL {
         let bits = width.bits();
@@ -94,7 +96,7 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
             |device, &bytes| {
                 let x = Tensor::from_slice(device, &data::codes(1, bytes, bits), &[bytes])?;
                 let mut out = Tensor::<u8>::zeros(device, &[width.row_bytes(bytes)])?;
-                Ok(Box::new(move || bench::pack_into(&x, width, &PackOptions::default(), &mut out).map(drop)))
+                Ok(Box::new(move || pack_into(&x, width, &PackOptions::default(), &mut out).map(drop)))
             },
         );
         session.largest(
@@ -106,7 +108,7 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
                 let small = width.row_bytes(bytes);
                 let packed = Tensor::from_slice(device, &data::codes(1, small, 8), &[small])?;
                 let mut out = Tensor::<u8>::zeros(device, &[bytes])?;
-                Ok(Box::new(move || bench::unpack_into(&packed, width, None, &mut out)))
+                Ok(Box::new(move || unpack_into(&packed, width, None, &mut out)))
             },
         );
     }
@@ -129,8 +131,8 @@ fn reduce<T: Element>(
     let id = format!("kernel reduce {name} by {way}");
     session.largest(&id, Unit::Bandwidth, &HOST_SIZES, moved(1.0), |device, &bytes| {
         let x = make(device, bytes)?;
-        let job: Job =
-            Box::new(move || bench::enqueue_stats("stats", &x, by_row, T::DTYPE == DType::I8).map(drop));
+        let stats = if by_row { pending_row_stats } else { pending_column_stats };
+        let job: Job = Box::new(move || stats(&x, T::DTYPE == DType::I8).map(drop));
         Ok(job)
     });
 }

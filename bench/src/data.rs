@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use teatime::{Device, Error, Tensor, genotype::Genotypes, random::philox, store::MemoryArray};
+use teatime::{Device, Error, Tensor, random::philox, store::MemoryArray};
+use teatime_genotype::Genotypes;
 
 /// Words that values are made of; longer data repeats them.
 const PERIOD: u64 = 1 << 22;

@@ -2,11 +2,12 @@
 
 use sha2::{Digest, Sha256};
 use teatime::{
-    Device, Error, Run, Tensor, bench,
-    genotype::{Method, PcaOptions, pca},
+    Device, Error, Run, Tensor,
     linalg::{RandomizedSvd, matmul, matmul_nt, matmul_tn, row_stats, truncated_svd},
+    packed::recode,
     random::random_words,
 };
+use teatime_genotype::{Method, PcaOptions, pca};
 
 use crate::{data, measure::Session};
 
@@ -62,7 +63,7 @@ fn recoded(device: &Device) -> Result<Vec<u8>, Error> {
     let (rows, bytes) = (1021, 131);
     let codes = Tensor::from_slice(device, &data::codes(3, rows * bytes, 8), &[rows, bytes])?;
     let mut packed = Tensor::<u32>::zeros(device, &[rows, bytes.div_ceil(16) * 4])?;
-    bench::recode(&codes, [2, 3, 1, 0], 4 * bytes - 1, &mut packed, 0)?;
+    recode(&codes, [2, 3, 1, 0], 4 * bytes - 1, &mut packed, 0)?.wait()?;
     Ok(packed.read()?.into_iter().flat_map(u32::to_le_bytes).collect())
 }
 

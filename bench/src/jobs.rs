@@ -2,9 +2,9 @@
 
 use teatime::{
     Device, Error, Run, Tensor,
-    genotype::{PcaOptions, pca},
     linalg::{RandomizedSvd, Stop, truncated_svd},
 };
+use teatime_genotype::{PcaOptions, pca};
 
 use crate::{
     data,

@@ -12,16 +12,18 @@ use std::{
 const PIECES: [&str; 9] =
     ["devices", "suite", "headline", "missing", "switches", "startup", "bed", "bench", "sanitize"];
 
-/// Lists four modules or those in MODULES, and is killed before that where they are `broken`; of the modules, crash is killed
-/// by a signal, flood writes 30 MB and slow never ends.
+/// Lists modules, and is killed before that where they are `broken`: as `suite` four or those in MODULES, as
+/// `suite_of_genotypes` one or those in OTHERS. Of the modules, crash is killed by a signal, flood writes 30 MB and slow never ends.
 const SUITE: &str = r#"#!/usr/bin/env bash
+suite=$(basename "$0") modules=${MODULES-brief crash flood last}
+[ "$suite" = suite ] || modules=${OTHERS-beside}
 result='test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s'
 case " $* " in
     *" --list "*)
-        [ "${MODULES-}" != broken ] || kill -SEGV $$
-        for module in ${MODULES-brief crash flood last}; do echo "suite::$module::on_cpu::test: test"; done
+        [ "$modules" != broken ] || kill -SEGV $$
+        for module in $modules; do echo "$suite::$module::on_cpu::test: test"; done
         ;;
-    *::crash::*) echo "test suite::crash::on_cpu::test ... "; kill -SEGV $$ ;;
+    *::crash::*) echo "test $suite::crash::on_cpu::test ... "; kill -SEGV $$ ;;
     *::flood::*) head -c 30000000 /dev/urandom | base64; echo "$result" ;;
     *::slow::*) sleep 600 ;;
     *) echo "$result" ;;
@@ -46,7 +48,9 @@ impl Bundle {
             .expect("the program should be there");
         fs::write(folder.join("BUNDLE"), "a bundle for tests\n").expect("the folder should be writable");
         let bundle = Self(folder);
-        bundle.program("suite", SUITE);
+        for suite in ["suite", "suite_of_genotypes"] {
+            bundle.program(suite, SUITE);
+        }
         bundle.program("teatime", "#!/bin/sh\necho \"teatime $*\"\n");
         bundle
     }
@@ -58,13 +62,22 @@ impl Bundle {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it should be ours");
     }
 
+    /// Puts the programs where `scripts/gpu-bundle` does.
+    fn compress(&self) {
+        let programs = ["suite", "suite_of_genotypes", "teatime", "teatime-bench"];
+        let mut tar = Command::new("tar");
+        let packed =
+            tar.args(["-czf", "programs.tar.gz", "--remove-files"]).args(programs).current_dir(&self.0);
+        assert!(packed.status().expect("tar should start").success());
+    }
+
     /// The exit status and what was said of `./run flight`.
     fn flight(&self, args: &[&str], modules: Option<&str>) -> (Option<i32>, String) {
         let mut command = Command::new("bash");
         command.arg(self.0.join("run")).arg("flight").args(args).current_dir(&self.0);
         command.args(["--device", "cpu", "--seconds", "1"]);
         if let Some(modules) = modules {
-            command.env("MODULES", modules);
+            command.env("MODULES", modules).env("OTHERS", "");
         }
         let output = command.output().expect("bash should start");
         let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -85,10 +98,11 @@ impl Drop for Bundle {
 #[test]
 fn a_module_that_crashes_hides_no_other() {
     let bundle = Bundle::new("crash");
+    bundle.compress();
     let (code, said) = bundle.flight(&["suite"], None);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("FAILED suite-cpu, module crash: killed by signal 11"), "{said}");
-    assert!(said.contains("suite-cpu: 3 tests passed, 1 modules failed"), "{said}");
+    assert!(said.contains("suite-cpu: 4 tests passed, 1 modules failed"), "{said}");
     assert!(said.contains("SKIP suite on cuda") && said.contains("FAILED   suite"), "{said}");
     let all = fs::read_dir(bundle.0.join("results")).expect("there should be results");
     let bytes: u64 = all.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();

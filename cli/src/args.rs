@@ -6,10 +6,8 @@ use clap::{
     Args, Parser, Subcommand, ValueEnum,
     builder::{PathBufValueParser, TypedValueParser},
 };
-use teatime::{
-    Budget, Device, DeviceOptions,
-    genotype::{Method, Scaler},
-};
+use teatime::{Budget, Device, DeviceOptions};
+use teatime_genotype::{Method, Scaler};
 
 use crate::{failure::Failure, grm::GrmArgs, project::ProjectArgs, store_args::StoreArgs};
 

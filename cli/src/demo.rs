@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use teatime::{Cancel, MissingChunk, genotype::PcaOptions};
+use teatime::{Cancel, MissingChunk};
+use teatime_genotype::PcaOptions;
 
 use crate::{
     args::DemoArgs,

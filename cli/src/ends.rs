@@ -3,7 +3,7 @@
 
 use std::{fs, io::Read};
 
-use teatime::bed::BedFile;
+use teatime_genotype::bed::BedFile;
 
 use crate::{failure::Failure, text};
 

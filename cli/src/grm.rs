@@ -4,10 +4,8 @@ use std::{path::PathBuf, time::Instant};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use teatime::{
-    Cancel, Device, Run,
-    genotype::{Grm, GrmMethod, GrmOptions, MissingCalls, VariantFilter, grm},
-};
+use teatime::{Cancel, Device, Run};
+use teatime_genotype::{Grm, GrmMethod, GrmOptions, MissingCalls, VariantFilter, grm};
 
 use crate::{
     args::{Resources, local, up_to_half, up_to_one},

@@ -3,10 +3,8 @@
 use std::{fs, io::Write};
 
 use flate2::{Compression, write::GzEncoder};
-use teatime::{
-    Error, Result, Run,
-    genotype::{Cohort, Pca, PcaOptions, Variant, VariantLoadings},
-};
+use teatime::{Error, Result, Run};
+use teatime_genotype::{Cohort, Pca, PcaOptions, Variant, VariantLoadings};
 
 use crate::{
     output::{LOADINGS, Output},

@@ -11,7 +11,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use teatime::{Cancel, genotype::Pca};
+use teatime::Cancel;
+use teatime_genotype::Pca;
 use tempfile::TempDir;
 
 use crate::{

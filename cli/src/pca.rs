@@ -7,9 +7,9 @@ use std::{
 
 use teatime::{
     Budget, Cancel, Device, Run,
-    genotype::{Cohort, Method, PcaOptions, Scaler, VariantFilter, Wanted},
     linalg::{RandomizedSvd, Stop},
 };
+use teatime_genotype::{Cohort, Method, PcaOptions, Scaler, VariantFilter, Wanted};
 
 use crate::{
     args::{MethodArg, PcaArgs, Resources},
@@ -162,7 +162,7 @@ impl Job {
         self.output.finish(&record, &record.warnings, page, &self.cancel)
     }
 
-    fn warnings(&self, result: &teatime::genotype::Pca) -> Vec<String> {
+    fn warnings(&self, result: &teatime_genotype::Pca) -> Vec<String> {
         let mut warnings =
             [Resources::warnings(&self.device), self.output.warnings(), self.stores.warnings()].concat();
         warnings.extend(self.stores.contigs.as_ref().and_then(Contigs::unasked));
@@ -183,7 +183,7 @@ impl Job {
 
 /// Names of the samples that are at 0 in every component, but for what rounding adds to samples without calls. Of few
 /// components, other samples may be there by chance.
-fn central<'a>(result: &teatime::genotype::Pca, samples: &'a [String]) -> Vec<&'a str> {
+fn central<'a>(result: &teatime_genotype::Pca, samples: &'a [String]) -> Vec<&'a str> {
     const FEW: usize = 3;
     let most = 1e-3 / (samples.len() as f64).sqrt();
     let components = result.singular_values.len();
@@ -193,7 +193,7 @@ fn central<'a>(result: &teatime::genotype::Pca, samples: &'a [String]) -> Vec<&'
 }
 
 /// Which components are not converged, in words.
-fn unconverged(result: &teatime::genotype::Pca, options: &PcaOptions) -> Option<String> {
+fn unconverged(result: &teatime_genotype::Pca, options: &PcaOptions) -> Option<String> {
     let n = result.converged.iter().filter(|converged| !**converged).count() as u64;
     let worst = result.residuals.iter().copied().fold(0.0, f64::max);
     let (tolerance, advice) = match options.svd.stop {

@@ -12,7 +12,7 @@ use plotters::{
     },
 };
 use plotters_backend::{BackendCoord, DrawingErrorKind};
-use teatime::genotype::Pca;
+use teatime_genotype::Pca;
 
 use crate::{
     failure::Failure,

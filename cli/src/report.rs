@@ -3,10 +3,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
-use teatime::{
-    DeviceInfo,
-    genotype::{CountedAllele, GenotypeKind, Genotypes, Method, Pca, Scaler, StreamStats, VariantCounts},
-};
+use teatime::{DeviceInfo, stream::StreamStats};
+use teatime_genotype::{CountedAllele, GenotypeKind, Genotypes, Method, Pca, Scaler, VariantCounts};
 
 use crate::{
     contigs::Contigs,

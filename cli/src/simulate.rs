@@ -7,11 +7,8 @@
 use std::{path::Path, sync::Arc};
 
 use rayon::prelude::*;
-use teatime::{
-    Cancel, Error, Result,
-    genotype::{Variant, VcfZarrHeader, VcfZarrWriter},
-    random::philox,
-};
+use teatime::{Cancel, Error, Result, random::philox};
+use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
 
 use crate::progress::Bar;
 

@@ -2,10 +2,10 @@
 
 use std::{ops::Range, path::Path, sync::Arc};
 
-use teatime::{
-    Budget, ChunkedArray, Error, MissingChunk,
+use teatime::{Budget, ChunkedArray, Error, MissingChunk};
+use teatime_genotype::{
+    CountedAllele, FilledColumn, GenotypeStore, Variant,
     bed::{BedFile, BedOptions, Sample},
-    genotype::{CountedAllele, FilledColumn, GenotypeStore, Variant},
 };
 
 use crate::failure::Failure;

@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use teatime::{
-    Budget, Cancel, Device, MissingChunk, Run,
-    genotype::{CountedAllele, GenotypeKind, call_ploidies},
-};
+use teatime::{Budget, Cancel, Device, MissingChunk, Run};
+use teatime_genotype::{CountedAllele, GenotypeKind, call_ploidies};
 
 use crate::{
     args::local,

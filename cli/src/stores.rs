@@ -6,10 +6,8 @@ use std::{
 };
 
 use serde::Serialize;
-use teatime::{
-    Budget, Cancel, MissingChunk,
-    genotype::{CountedAllele, FilledColumn, GenotypeKind, Genotypes, Match, Variant},
-};
+use teatime::{Budget, Cancel, MissingChunk};
+use teatime_genotype::{CountedAllele, FilledColumn, GenotypeKind, Genotypes, Match, Variant};
 
 use crate::{
     contigs::{ContigArgs, Contigs},
@@ -290,7 +288,7 @@ mod tests {
     }
 
     fn open(names: &[&str], counted: Option<CountedAllele>) -> Result<Stores, Failure> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../genotype/tests/fixtures");
         let paths: Vec<_> = names.iter().map(|name| folder.join(name)).collect();
         Stores::open(&paths, None, MissingChunk::Error, counted, false, Budget::default(), &Cancel::default())
     }
@@ -298,7 +296,7 @@ mod tests {
     #[test]
     fn samples_of_a_fam_are_named_as_plink2_names_them() {
         let stores = open(&["plink1/biallelic.bed"], None).unwrap();
-        let theirs = include_str!("../../tests/fixtures/plink2/bed.eigenvec");
+        let theirs = include_str!("../../genotype/tests/fixtures/plink2/bed.eigenvec");
         let mut names = theirs.lines().map(|line| line.split('\t').take(2).collect::<Vec<_>>().join("\t"));
         assert_eq!(names.next(), Some(stores.sample_header(["#IID", "#FID\tIID"])));
         assert_eq!(names.collect::<Vec<_>>(), stores.sample_cells().collect::<Vec<_>>());

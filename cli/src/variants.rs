@@ -1,6 +1,7 @@
 //! What is known of the variants of stores, read in batches.
 
-use teatime::{Result, genotype::Variant};
+use teatime::Result;
+use teatime_genotype::Variant;
 
 use crate::store::Store;
 

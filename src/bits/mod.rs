@@ -23,15 +23,15 @@
 //! # Ok::<(), teatime::Error>(())
 //! ```
 
-pub(crate) mod pack;
+mod pack;
 mod part;
 pub(crate) mod planes;
-pub(crate) mod unpack;
+mod unpack;
 
 pub use self::{
-    pack::{PackOptions, Packable, pack},
+    pack::{PackOptions, Packable, PendingPack, pack, pack_into},
     planes::{merge_planes, split_planes},
-    unpack::{Unpackable, unpack},
+    unpack::{Unpackable, unpack, unpack_into},
 };
 use crate::{Error, Result, tensor::checked_len};
 

@@ -127,7 +127,7 @@ pub fn pack_into<T: Packable>(
     width: Width,
     options: &PackOptions<'_>,
     out: &mut Tensor<u8>,
-) -> Result<Refused> {
+) -> Result<PendingPack> {
     // Kernels take bytes from 128 on for negative values.
     if options.missing.is_some() && T::DTYPE != DType::I8 {
         return Err(Error::argument("pack", "missing", "values of u8 are never negative; it is for i8"));
@@ -140,7 +140,7 @@ pub fn pack_into<T: Packable>(
         let (x, out) = (x.shape(), out.shape());
         return Err(Error::shape("pack", format_args!("rows of {x:?}"), format_args!("{out:?}")));
     }
-    let mut refused = Refused { slots: None, firsts: Vec::new(), shape: x.shape().into(), code };
+    let mut refused = PendingPack { slots: None, firsts: Vec::new(), shape: x.shape().into(), code };
     if out.is_empty() {
         return Ok(refused);
     }
@@ -191,7 +191,8 @@ pub fn pack_into<T: Packable>(
 
 /// Values that a pack refused, on their way to the host.
 #[derive(Debug)]
-pub struct Refused {
+#[must_use = "nothing waits for what was enqueued, and no error is seen"]
+pub struct PendingPack {
     /// Of each part the number, and the complement of the place of the first.
     slots: Option<Pending<u32>>,
     /// Of each part the place of its first value in `x`.
@@ -200,12 +201,12 @@ pub struct Refused {
     code: Code,
 }
 
-impl Refused {
+impl PendingPack {
     /// Waits for the end of the pack.
     ///
     /// # Errors
     /// [`Error::Argument`] with the number of values that were refused, and where the first is.
-    pub(crate) fn wait(self) -> Result<()> {
+    pub fn wait(self) -> Result<()> {
         let Some(slots) = self.slots else { return Ok(()) };
         let slots = slots.wait()?;
         let (slots, _) = slots.as_chunks::<2>();

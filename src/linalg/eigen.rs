@@ -39,7 +39,7 @@ const PANEL: usize = 64;
 ///
 /// # Errors
 /// [`Error::Argument`](crate::Error::Argument) where the matrix holds NaN or infinity.
-pub(crate) fn largest(
+pub(super) fn largest(
     op: &'static str,
     a: MatRef<'_, f64>,
     count: usize,
@@ -71,7 +71,7 @@ fn is_worth(n: u64, count: u64) -> bool {
 }
 
 /// Seconds that [`largest`] is expected to take of one core.
-pub(crate) fn seconds(n: u64, count: u64) -> f64 {
+pub(super) fn seconds(n: u64, count: u64) -> f64 {
     let (order, d) = (n as f64, columns(n, count));
     if is_worth(n, count) {
         5e-11 * (2.0 * order * order * d + 8.0 * order * d * d + order.powi(3) / 3.0)

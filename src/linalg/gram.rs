@@ -7,8 +7,6 @@ use rayon::{ThreadPool, prelude::*};
 use super::{map::Matrix, matmul::gram_lower_rows, rows::Rows};
 use crate::{Device, Error, Result, Tensor, tensor::Pending};
 
-/// Downloads that are under way while the next blocks compute.
-pub(crate) const IN_FLIGHT: usize = 2;
 /// Elements from which threads share an addition.
 const PARALLEL: usize = 1 << 17;
 
@@ -23,23 +21,43 @@ pub(crate) fn to_usize(extent: u64) -> usize {
 
 /// Blocks on their way to the host, where they are added in order, in f64.
 #[derive(Debug)]
-pub(crate) struct Sum {
+pub struct BlockSum {
     pub(crate) total: Matrix,
     pending: VecDeque<Pending<f32>>,
     lower: bool,
 }
 
-impl Sum {
-    /// A sum of zeros; with `lower`, only the lower triangle is added.
-    pub(crate) fn new(rows: u64, cols: u64, lower: bool) -> Self {
+impl BlockSum {
+    /// Downloads that are under way while the next blocks compute: so many blocks, and the one that is added, are on the device at
+    /// once.
+    pub const IN_FLIGHT: usize = 2;
+
+    /// A sum of zeros.
+    pub fn new(rows: u64, cols: u64) -> Self {
         let total = Matrix::zeros(to_usize(rows), to_usize(cols));
-        Self { total, pending: VecDeque::new(), lower }
+        Self { total, pending: VecDeque::new(), lower: false }
+    }
+
+    /// A sum of zeros of symmetric blocks (n, n), of which only the lower triangles are added.
+    pub fn symmetric(n: u64) -> Self {
+        Self { lower: true, ..Self::new(n, n) }
     }
 
     /// Adds a block, once it is here; waits for the one before the last.
-    pub(crate) fn add(&mut self, block: &Tensor<f32>) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a block of another shape; what the device reports.
+    pub fn add(&mut self, block: &Tensor<f32>) -> Result<()> {
+        let shape = [self.total.rows() as u64, self.total.cols() as u64];
+        if block.shape() != shape {
+            return Err(Error::shape(
+                "BlockSum::add",
+                format_args!("{shape:?}"),
+                format_args!("{:?}", block.shape()),
+            ));
+        }
         self.pending.push_back(block.download()?);
-        if self.pending.len() > IN_FLIGHT { self.add_oldest(block.device().pool()?) } else { Ok(()) }
+        if self.pending.len() > Self::IN_FLIGHT { self.add_oldest(block.device().pool()?) } else { Ok(()) }
     }
 
     fn add_oldest(&mut self, pool: &ThreadPool) -> Result<()> {
@@ -75,7 +93,10 @@ impl Sum {
     }
 
     /// Waits: the sums, row by row; of a lower triangle those alone.
-    pub(crate) fn into_sums(mut self, device: &Device) -> Result<Vec<f64>> {
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn into_sums(mut self, device: &Device) -> Result<Vec<f64>> {
         self.wait(device)?;
         Ok(self.rows().flat_map(|row| &self.total.data()[row]).copied().collect())
     }
@@ -84,7 +105,7 @@ impl Sum {
     ///
     /// # Errors
     /// [`Error::Shape`] for another number.
-    pub(crate) fn set_sums(&mut self, mut sums: &[f64]) -> Result<()> {
+    pub fn set_sums(&mut self, mut sums: &[f64]) -> Result<()> {
         let expected: usize = self.rows().map(|row| row.len()).sum();
         if sums.len() != expected {
             let got = format_args!("{}", sums.len());
@@ -98,8 +119,11 @@ impl Sum {
         Ok(())
     }
 
-    /// Waits for the blocks that are left. A lower triangle is mirrored.
-    pub(crate) fn finish(mut self, device: &Device) -> Result<Matrix> {
+    /// Waits for the blocks that are left, and gives their sum. A lower triangle is mirrored.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn finish(mut self, device: &Device) -> Result<Matrix> {
         self.wait(device)?;
         let n = self.total.cols();
         if self.lower {
@@ -123,7 +147,7 @@ const DEPTH: u64 = 64;
 /// as many rows as columns, so that the downloads are no more than twice x.
 pub(crate) fn gram_f64(x: &Tensor<f32>) -> Result<Matrix> {
     let [m, n] = x.matrix("gram")?;
-    let mut sum = Sum::new(n, n, true);
+    let mut sum = BlockSum::symmetric(n);
     for rows in blocks(m, n.min(2048).next_power_of_two().max(512) / 2) {
         sum.add(&gram_lower_rows(Rows::new(x, rows), DEPTH)?)?;
     }

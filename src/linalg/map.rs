@@ -71,12 +71,15 @@ impl Matrix {
     }
 
     /// The transpose.
-    pub(crate) fn transposed(&self) -> Self {
+    pub fn transposed(&self) -> Self {
         Self::from_faer(self.as_faer().transpose())
     }
 
     /// A copy in f32 on a device.
-    pub(crate) fn to_tensor(&self, device: &Device) -> Result<Tensor<f32>> {
+    ///
+    /// # Errors
+    /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
+    pub fn to_tensor(&self, device: &Device) -> Result<Tensor<f32>> {
         #[allow(clippy::cast_possible_truncation, reason = "rounded to what devices compute with")]
         let values: Vec<f32> = self.data.iter().map(|&value| value as f32).collect();
         Tensor::from_slice(device, &values, &[self.rows as u64, self.cols as u64])
@@ -120,7 +123,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The same with so many more passes before it, of so many more in all.
-    pub(crate) const fn among(self, before: u32, more: u32) -> Self {
+    pub const fn among(self, before: u32, more: u32) -> Self {
         let Status { pass, passes, .. } = self.status;
         let status =
             Status { pass: pass.saturating_add(before), passes: passes.saturating_add(more), ..self.status };

@@ -1,7 +1,7 @@
 //! A resident matrix as a map.
 
 use super::{
-    gram::{Sum, blocks, to_usize},
+    gram::{BlockSum, blocks, to_usize},
     map::{LinearMap, Matrix, Pass},
     matmul::{Op, multiply},
     rows::Rows,
@@ -40,7 +40,7 @@ impl<T: Element> LinearMap for Tensor<T> {
         let [m, n] = self.matrix(op)?;
         let x = upload(op, self, x, n)?;
         let l = x.shape()[1];
-        let mut sum = Sum::new(n, l, false);
+        let mut sum = BlockSum::new(n, l);
         let mut image = Tensor::empty(self.device(), &[n, l])?;
         for rows in blocks(m, BLOCK) {
             let (end, count) = (rows.end, rows.end - rows.start);

@@ -76,8 +76,11 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
     product("matmul_nt", Op::Nt, a, b)
 }
 
-/// The lower triangle of `xᵀ x` for x (k, n); what is above the diagonal is unspecified.
-pub(crate) fn gram_lower(x: &Tensor<f32>) -> Result<Tensor<f32>> {
+/// The lower triangle of `xᵀ x` for x (k, n); what is above the diagonal is unspecified. Otherwise as [`matmul`].
+///
+/// # Errors
+/// As [`matmul`].
+pub fn gram_lower(x: &Tensor<f32>) -> Result<Tensor<f32>> {
     gram_lower_rows(Rows::all("gram", x)?, u64::MAX)
 }
 

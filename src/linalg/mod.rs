@@ -3,6 +3,7 @@
 mod dots;
 pub(crate) mod eigen;
 pub(crate) mod gram;
+mod gram_svd;
 pub(crate) mod host;
 mod krylov;
 pub(crate) mod map;
@@ -19,12 +20,15 @@ mod svd;
 pub(crate) mod threads;
 mod truncated;
 
+pub use gram::BlockSum;
+pub use gram_svd::{gram_svd, gram_svd_seconds};
 pub use map::{LinearMap, Matrix, Pass};
-pub use matmul::{matmul, matmul_nt, matmul_tn};
+pub use matmul::{gram_lower, matmul, matmul_nt, matmul_tn};
 pub use qr::{Qr, qr};
-pub use reduce::{Stats, column_stats, row_stats};
-pub(crate) use rsvd::FLOOR;
+pub use reduce::{PendingStats, Stats, column_stats, pending_column_stats, pending_row_stats, row_stats};
 pub use rsvd::{RandomizedSvd, Stop, TruncatedSvd, left_vectors, randomized_svd};
+pub use scale_columns::scale_columns;
 pub use sign::SignRule;
+pub use standardize::standardize;
 pub use svd::{Svd, svd};
 pub use truncated::truncated_svd;

@@ -42,7 +42,7 @@ pub struct Stats {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn row_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
-    enqueue("row_stats", x, true, false)?.wait()
+    pending_row_stats(x, false)?.wait()
 }
 
 /// Sum, sum of squares and number of finite elements of each column. Waits.
@@ -56,16 +56,28 @@ pub fn row_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
 /// # Errors
 /// As [`row_stats`].
 pub fn column_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
-    enqueue("column_stats", x, false, false)?.wait()
+    pending_column_stats(x, false)?.wait()
 }
 
-/// [`row_stats`] where negative elements are missing: enqueues, and waits when asked.
-pub(crate) fn row_stats_with_missing<T: Element>(x: &Tensor<T>) -> Result<PendingStats> {
-    enqueue("row_stats", x, true, true)
+/// [`row_stats`] that enqueues, and waits when asked. With `negative_is_missing`, elements below 0 count as little as NaN.
+///
+/// # Errors
+/// As [`row_stats`].
+pub fn pending_row_stats<T: Element>(x: &Tensor<T>, negative_is_missing: bool) -> Result<PendingStats> {
+    enqueue("row_stats", x, true, negative_is_missing)
+}
+
+/// The same of columns.
+///
+/// # Errors
+/// As [`row_stats`].
+pub fn pending_column_stats<T: Element>(x: &Tensor<T>, negative_is_missing: bool) -> Result<PendingStats> {
+    enqueue("column_stats", x, false, negative_is_missing)
 }
 
 /// Stats on their way to the host.
 #[derive(Debug)]
+#[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct PendingStats {
     sums: Pending<u32>,
     exact: bool,
@@ -76,7 +88,11 @@ pub struct PendingStats {
 }
 
 impl PendingStats {
-    pub(crate) fn wait(self) -> Result<Vec<Stats>> {
+    /// Waits for them: those of each row or column.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn wait(self) -> Result<Vec<Stats>> {
         let words = self.sums.wait()?;
         let (words, _) = words.as_chunks::<4>();
         let part = |i: usize, part: usize| {
@@ -110,16 +126,8 @@ fn whole(count: f64) -> u64 {
     count as u64
 }
 
-/// [`row_stats`] or [`column_stats`], and whether negative elements are missing. Enqueues, and waits when asked.
-///
-/// # Errors
-/// As these.
-pub fn enqueue<T: Element>(
-    op: &'static str,
-    x: &Tensor<T>,
-    by_row: bool,
-    missing: bool,
-) -> Result<PendingStats> {
+/// [`pending_row_stats`] or [`pending_column_stats`].
+fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
     let [rows, cols] = x.matrix(op)?;
     let exact = exact(T::DTYPE, by_row);
     let (len, summed) = if by_row { (rows, cols) } else { (cols, rows) };

@@ -14,7 +14,7 @@ const OP: &str = "randomized_svd";
 /// Of the square of the largest singular value: what products in f32 cannot tell from zero.
 const ROUNDING: f64 = 4.0 * f32::EPSILON as f64;
 /// Of the largest eigenvalue: at most this counts as zero.
-pub(crate) const FLOOR: f64 = 4.0 * ROUNDING;
+pub(super) const FLOOR: f64 = 4.0 * ROUNDING;
 /// Residual at which a component counts as converged when no tolerance is given.
 const TOLERANCE: f64 = 1e-4;
 

@@ -22,14 +22,12 @@ pub enum SignRule {
 }
 
 impl SignRule {
-    /// Negates columns of V as the rule says; counts a pass where it needs one.
-    pub(crate) fn apply(
-        self,
-        map: &dyn LinearMap,
-        v: &mut Matrix,
-        passes: &mut u32,
-        run: &Run,
-    ) -> Result<()> {
+    /// Negates columns of `v`, right singular vectors of `map`, as the rule says. [`MaxAbsU`](Self::MaxAbsU) takes a pass over
+    /// `map` and adds it to `passes`; others look at `v` alone.
+    ///
+    /// # Errors
+    /// What the pass reports.
+    pub fn apply(self, map: &dyn LinearMap, v: &mut Matrix, passes: &mut u32, run: &Run) -> Result<()> {
         let negative: Vec<bool> = match self {
             Self::MaxAbsU => {
                 *passes += 1;
@@ -63,6 +61,9 @@ impl SignRule {
 
 /// Whether the entry of largest magnitude of each column of A V is negative.
 fn negative_in_u(map: &dyn LinearMap, v: &Matrix, passes: u32, run: &Run) -> Result<Vec<bool>> {
+    if v.cols() == 0 {
+        return Ok(Vec::new());
+    }
     let mut largest = vec![0.0f64; v.cols()];
     let pass = Pass::new(run, Status::new(passes - 1, passes, map.shape()[0]));
     map.apply(v, &pass, &mut |_, rows| {

@@ -3,7 +3,7 @@
 use faer::Mat;
 
 use super::{
-    gram::{Sum, blocks, to_usize},
+    gram::{BlockSum, blocks, to_usize},
     host,
     map::Matrix,
     map_tensor::{BLOCK, DEPTH},
@@ -135,7 +135,7 @@ fn projected(
 /// `aᵀ b` in f32 over canonical blocks of rows, added in f64.
 fn product_tn(a: &Tensor<f32>, b: &Tensor<f32>) -> Result<Matrix> {
     let ([m, n], [_, l]) = (a.matrix(OP)?, b.matrix(OP)?);
-    let mut sum = Sum::new(n, l, false);
+    let mut sum = BlockSum::new(n, l);
     let mut block = Tensor::empty(a.device(), &[n, l])?;
     for rows in blocks(m, BLOCK) {
         multiply(OP, Op::Tn, Rows::new(a, rows.clone()), Rows::new(b, rows), DEPTH, &mut block)?;

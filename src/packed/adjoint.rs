@@ -30,7 +30,7 @@ fn tile(words: u64, rows: u64) -> u32 {
 /// The program that [`packed_adjoint`] launches for so many rows without a missing code, each of so many words from the first
 /// that has sums on, and weights of so many limbs.
 pub(crate) fn program(words: u64, rows: u64, limb_count: u64) -> Program {
-    (&PACKED_ADJOINT.def, spec(tile(words, rows), false, limb_count).to_vec())
+    Program::new(&PACKED_ADJOINT, &spec(tile(words, rows), false, limb_count))
 }
 
 /// Sums of whole numbers on a device, of the entries from some word of a row on.

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::operand::{LIMBS, Operand, row_limbs};
+use super::{
+    operand::{LIMBS, Operand, row_limbs},
+    row_words,
+};
 use crate::{
     Device, Error, Result, Tensor,
     kernel::{Grid, Program, small},
@@ -18,23 +21,42 @@ fn tile(device: &Device, rows: u64) -> u32 {
 
 /// The program that [`packed_weights`] launches for so many rows without a missing code.
 pub(crate) fn program_of_weights(device: &Device, rows: u64) -> Program {
-    (&PACKED_APPLY.def, spec(tile(device, rows), false, true).to_vec())
+    Program::new(&PACKED_APPLY, &spec(tile(device, rows), false, true))
 }
 
-/// The rows of a product.
+/// The rows of a product: some of those of a panel.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedRows<'a> {
-    /// (.., words) codes.
+    /// Codes of the panel, (rows, [`row_words`] of the entries).
     pub packed: &'a Tensor<u32>,
-    /// (.., 2) of each row: the mean that is subtracted, and the factor after that; both 0 for a row that is left out.
+    /// Of each row of the panel the mean that is subtracted, and the factor after that; both 0 for a row that is left out: (rows, 2).
+    /// [`WeightedSums`](super::WeightedSums) reads none: then it may have no rows.
     pub table: &'a Tensor<f32>,
-    /// Which rows.
+    /// The first row, and the one after the last.
     pub range: (u64, u64),
-    /// Whether a code may be missing.
+    /// Whether a code may be missing. Where it is said that none is, a missing code counts as 3.
     pub missing: bool,
 }
 
 impl PackedRows<'_> {
+    /// Whether they are rows of so many entries of their panel, and of their table, where they have need of one.
+    ///
+    /// # Errors
+    /// [`Error::Shape`].
+    pub(super) fn check(&self, op: &'static str, entries: u64, table: bool) -> Result<()> {
+        let [held, words] = self.packed.matrix(op)?;
+        let [factors, width] = self.table.matrix(op)?;
+        let (first, end) = self.range;
+        let fit = first <= end && end <= held && words == row_words(entries);
+        if fit && width == 2 && (end <= factors || !table) {
+            return Ok(());
+        }
+        let expected = format!("rows of {entries} entries, and a table (rows, 2)");
+        let got =
+            format_args!("rows {first} to {end} of ({held}, {words}) words, a table ({factors}, {width})");
+        Err(Error::shape(op, expected, got))
+    }
+
     pub(crate) fn range(&self) -> Range<u64> {
         self.range.0..self.range.1
     }

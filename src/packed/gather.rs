@@ -14,7 +14,7 @@ use crate::{
 
 /// The program that [`packed_gather`] launches.
 pub(crate) fn program() -> Program {
-    (&PACKED_GATHER.def, spec().to_vec())
+    Program::new(&PACKED_GATHER, &spec())
 }
 
 /// Most rows that [`packed_gather`] takes from: what fits a binding.

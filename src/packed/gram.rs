@@ -10,98 +10,127 @@
 use rayon::prelude::*;
 
 use super::{
-    WholeSums,
+    IntegerSums,
     operand::{LIMBS, max_of},
     pair_products::{Kind, Multiples, PairProducts, RowTerms, exponent, power_of_two},
 };
-use crate::{Device, Result, Tensor, kernel::Program, kernels::packed_gather::SWAPPED, linalg::Matrix};
+use crate::{
+    Device, Error, Result, Tensor, kernel::Program, kernels::packed_gather::SWAPPED, linalg::Matrix,
+};
 
 /// Rows from which on two bytes for a number are enough: what rounding to 2^-13 of s² adds is then at most 1.3e-6
 /// of a diagonal entry, where sums of f32 are 1.1e-6 off (`benches/peers/gram_digits.py`).
 const MANY: u64 = 1 << 17;
 
+/// What sums are below.
+const MOST: f64 = (1u64 << 63) as f64;
+
 /// How a row takes part.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RowScale {
+pub struct RowScale {
     /// What is subtracted from its codes, and what a missing code becomes.
-    pub(crate) mean: f64,
-    /// What the difference is multiplied by; 0 for a row that takes no part.
-    pub(crate) factor: f64,
-    /// Codes that are not missing.
-    pub(crate) known: u64,
+    pub mean: f64,
+    /// What the difference is multiplied by; 0 for a row that takes no part. Its square is rounded to multiples of a unit that is
+    /// the finer the fewer columns and rows there are, 2^-22 at least: factors are about 1 or larger. Squares on average up to twice
+    /// the columns always fit; larger ones fit few rows.
+    pub factor: f64,
+    /// Codes that are not missing, as counted.
+    pub known: u64,
 }
 
 /// What all rows have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GramOptions {
+pub struct GramOptions {
     /// Whether means are subtracted. Else only missing codes become them.
-    pub(crate) centred: bool,
-    /// Whether factors are 1.
-    pub(crate) whole: bool,
+    pub centred: bool,
+    /// Whether all factors are 1, or 0: fewer limbs do.
+    pub unit_factors: bool,
 }
 
-/// A sum over rows.
+/// The Gram matrix of the columns, `Σ s² (g - μ) (gᵀ - μ)` over rows of codes g with factor s and mean μ, which a missing code
+/// becomes. Centred, μ has to be the mean of the row's known codes: what means take away is taken from the sums over all rows. Uncentred,
+/// only missing codes become μ, and `Σ s² g gᵀ` is what is left.
+///
+/// Sums are of whole numbers: exact but for the rounding of s², and the same bits on every device, whatever the panels.
 #[derive(Debug)]
-pub(crate) struct Gram {
+pub struct Gram {
     products: PairProducts,
     options: GramOptions,
     /// Bytes of the numbers of a common row.
     limb_count: u64,
+    /// The largest that a sum may be by now.
+    weight: f64,
 }
 
 impl Gram {
     /// A sum of no rows, of which there will be `rows` at most.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(crate) fn new(device: &Device, columns: u64, rows: u64, options: GramOptions) -> Result<Self> {
+    /// [`Error::Limit`] for more columns than sums are exact for; [`Error::OutOfMemory`].
+    pub fn new(device: &Device, columns: u64, rows: u64, options: GramOptions) -> Result<Self> {
         // A diagonal entry is the largest sum: at most 4 s² of each row, and s² at most 2 of each column.
         let largest = 8.0 * columns.max(1) as f64;
         let products = PairProducts::new(device, columns, rows, largest, exponent(max_of(LIMBS)))?;
-        Ok(Self { products, options, limb_count: Self::limb_count(rows) })
+        Ok(Self { products, options, limb_count: Self::limb_count(rows), weight: 0.0 })
     }
 
     /// Bytes of the numbers of a common row, one of so many.
-    pub(crate) const fn limb_count(rows: u64) -> u64 {
+    pub const fn limb_count(rows: u64) -> u64 {
         if rows < MANY { LIMBS } else { 2 }
     }
 
     /// The programs that a sum of so many rows may launch where no code is missing, those first that compilers take longest for.
-    pub(crate) fn programs(device: &Device, columns: u64, rows: u64, options: GramOptions) -> Vec<Program> {
-        let limb_count = if options.whole { 1 } else { Self::limb_count(rows) };
+    pub fn programs(device: &Device, columns: u64, rows: u64, options: GramOptions) -> Vec<Program> {
+        let limb_count = if options.unit_factors { 1 } else { Self::limb_count(rows) };
         PairProducts::programs(device, columns, rows, limb_count)
     }
 
     /// Bytes of panels of which the rows of one kind fill the device.
-    pub(crate) fn panel_bytes(device: &Device) -> u64 {
+    pub fn panel_bytes(device: &Device) -> u64 {
         2 * device.limits().step
     }
 
     /// Bytes on the device besides the panel, of so many rows.
-    pub(crate) fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
+    pub fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
         PairProducts::device_bytes(device, columns, rows, 2)
     }
 
     /// Bytes on the host of a row of a panel while it is added.
-    pub(crate) const HOST_ROW_BYTES: u64 = PairProducts::HOST_ROW_BYTES;
+    pub const HOST_ROW_BYTES: u64 = PairProducts::HOST_ROW_BYTES;
 
     /// Bytes on the host: T, and what it is read through.
-    pub(crate) const fn host_bytes(columns: u64) -> u64 {
+    pub const fn host_bytes(columns: u64) -> u64 {
         PairProducts::host_bytes(columns)
     }
 
     /// Adds the rows of `packed` from row `from` on, which is row `first` of all. Enqueues; does not wait.
     ///
     /// # Errors
-    /// What the device reports.
-    pub(crate) fn add(
-        &mut self,
-        packed: &Tensor<u32>,
-        from: u64,
-        first: u64,
-        scales: &[RowScale],
-    ) -> Result<()> {
-        let Self { products, options, limb_count } = self;
+    /// [`Error::Shape`] for rows of other lengths, or beyond the panel; [`Error::Argument`] for a scale that cannot be, and for more
+    /// rows than were said; what the device reports.
+    pub fn add(&mut self, packed: &Tensor<u32>, from: u64, first: u64, scales: &[RowScale]) -> Result<()> {
+        let Self { products, options, limb_count, .. } = self;
+        let (columns, unit_factors) = (products.columns(), options.unit_factors);
+        let least = products.point() - 31;
+        let mut weight = self.weight;
+        let is_wrong = |&RowScale { mean, factor, known }: &RowScale| {
+            if factor == 0.0 && known <= columns {
+                return false;
+            }
+            let square = factor * factor;
+            weight += 4.0 * square;
+            // Each number fits its limbs, and all sums 63 bits.
+            let fits = exponent((max_of(*limb_count) - 4.0) / (2.0 * mean.max(1.0) * square)) >= least
+                && weight * power_of_two(products.point()) < MOST;
+            !(fits && factor > 0.0 && known <= columns && (0.0..=2.0).contains(&mean))
+                || (unit_factors && factor != 1.0)
+        };
+        if let Some(row) = scales.iter().position(is_wrong) {
+            let why = format!("row {} of {columns} columns: {:?}", first + row as u64, scales[row]);
+            return Err(Error::argument("Gram::add", "scales", why));
+        }
+        products.check("Gram::add", packed, from, scales.len() as u64)?;
+        self.weight = weight;
         products.add(packed, from, scales.len(), |products, row| {
             (scales[row].factor > 0.0)
                 .then(|| terms(products, *options, *limb_count, scales[row], first + row as u64))
@@ -121,7 +150,7 @@ impl Gram {
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn finish(self) -> Result<Matrix> {
+    pub fn finish(self) -> Result<Matrix> {
         let (device, centred) = (self.products.device().clone(), self.options.centred);
         let mut total = self.sums()?;
         let n = total.rows();
@@ -142,7 +171,7 @@ impl Gram {
 }
 
 /// Of T.
-impl WholeSums for Gram {
+impl IntegerSums for Gram {
     fn into_sums(self) -> Result<(Vec<i64>, f64)> {
         self.products.into_sums()
     }
@@ -165,7 +194,7 @@ fn terms(
     let absent = products.columns() - known;
     // At least as many as codes that are not 0.
     let rare = products.is_rare(mean * known as f64 + absent as f64);
-    let limb_count = match (rare, options.whole && absent == 0) {
+    let limb_count = match (rare, options.unit_factors && absent == 0) {
         (true, _) => LIMBS,
         (_, true) => 1,
         _ => limb_count,

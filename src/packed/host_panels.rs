@@ -7,14 +7,15 @@ use std::{
 
 use rayon::prelude::*;
 
-use crate::{Device, Result, Tensor, driver::Staging, tensor::Pending};
+use super::PANEL_ROWS;
+use crate::{Device, Error, Result, Tensor, driver::Staging, tensor::Pending};
 
 /// Bytes of a panel that a thread copies at a time.
 const PART: usize = 1 << 20;
 
 /// Panels of packed rows in the host's memory, from where each pass uploads them.
 #[derive(Debug)]
-pub(crate) struct HostPanels {
+pub struct HostPanels {
     /// Rows that are uploaded at a time.
     step: u64,
     panels: Vec<HostPanel>,
@@ -37,30 +38,42 @@ struct HostPanel {
 }
 
 /// Is given the rows of a panel, their codes on the device, and whether one is missing.
-type PanelSink<'a> = dyn FnMut(Range<u64>, Tensor<u32>, bool) -> Result<()> + 'a;
+pub type PanelSink<'a> = dyn FnMut(Range<u64>, Tensor<u32>, bool) -> Result<()> + 'a;
 
 impl HostPanels {
-    /// None yet, of which so many rows, at least one, are uploaded at a time.
-    pub(crate) fn new(step: u64) -> Self {
-        Self { step, panels: Vec::new(), coming: Mutex::default(), slots: Mutex::default() }
+    /// None yet, of which so many rows, from 1 to [`PANEL_ROWS`], are uploaded at a time.
+    pub fn new(step: u64) -> Self {
+        Self {
+            step: step.clamp(1, PANEL_ROWS),
+            panels: Vec::new(),
+            coming: Mutex::default(),
+            slots: Mutex::default(),
+        }
     }
 
     /// Starts the download of a panel; waits for the one before. `packed`: (rows, words).
     ///
     /// # Errors
-    /// What the device reports.
-    pub(crate) fn push(&mut self, rows: Range<u64>, packed: &Tensor<u32>, missing: bool) -> Result<()> {
+    /// [`Error::Shape`] for a tensor that has not so many rows; what the device reports: then nothing that was pushed is of use.
+    pub fn push(&mut self, rows: Range<u64>, packed: &Tensor<u32>, missing: bool) -> Result<()> {
+        let op = "HostPanels::push";
+        let [held, words] = packed.matrix(op)?;
+        if rows.end.checked_sub(rows.start) != Some(held) {
+            return Err(Error::shape(op, format_args!("rows {rows:?}"), format_args!("{held} rows")));
+        }
         self.complete()?;
-        self.panels.push(HostPanel { rows, missing, words: packed.shape()[1], bytes: Vec::new() });
+        // It may be longer than those were.
+        self.slots.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         self.coming = Mutex::new(Some(packed.download()?));
+        self.panels.push(HostPanel { rows, missing, words, bytes: Vec::new() });
         Ok(())
     }
 
-    /// To be called after the last panel: waits for it.
+    /// To be called after the last panel, before [`each`](Self::each): waits for it.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn complete(&mut self) -> Result<()> {
+    pub fn complete(&mut self) -> Result<()> {
         let coming = self.coming.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(coming), Some(panel)) = (coming, self.panels.last_mut()) {
             panel.bytes = coming.bytes()?;
@@ -71,8 +84,15 @@ impl HostPanels {
     /// Gives the rows to `f` in order, so many at a time, each time on the device.
     ///
     /// # Errors
-    /// What the device and `f` report.
-    pub(crate) fn each(&self, device: &Device, f: &mut PanelSink<'_>) -> Result<()> {
+    /// [`Error::Argument`] where the last panel is still on its way; what the device and `f` report.
+    pub fn each(&self, device: &Device, f: &mut PanelSink<'_>) -> Result<()> {
+        if self.coming.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return Err(Error::argument(
+                "HostPanels::each",
+                "self",
+                "`complete` was not called after the last panel",
+            ));
+        }
         let lens = self
             .panels
             .iter()

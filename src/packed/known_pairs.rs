@@ -5,25 +5,28 @@
 //! missing, mostly: then D is a sum over few pairs. Rows without a missing code count for every pair, and are left to the caller.
 
 use super::{
-    WholeSums,
+    IntegerSums,
     operand::{LIMBS, max_of},
     pair_products::{Kind, Multiples, PairProducts, RowTerms, exponent, power_of_two},
 };
-use crate::{Device, Result, Tensor, kernels::packed_gather::MISSING, linalg::Matrix};
+use crate::{Device, Error, Result, Tensor, kernels::packed_gather::MISSING, linalg::Matrix};
 
 /// A row's weight, and how many of its codes are not missing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KnownRow {
-    pub(crate) weight: f64,
-    pub(crate) known: u64,
+pub struct KnownRow {
+    /// What it adds to each pair of columns that are known in it; 0 for a row that takes no part.
+    pub weight: f64,
+    /// Codes that are not missing, as counted.
+    pub known: u64,
 }
 
-/// A sum over rows.
+/// For each pair of columns, the sum of the weights of the rows that know both, over rows with a missing code. Rows that know all
+/// columns add as much to every pair, and are left out: add the sum of their weights to what [`finish`](Self::finish) gives.
 #[derive(Debug)]
-pub(crate) struct KnownPairs {
+pub struct KnownPairs {
     products: PairProducts,
-    /// Whether weights are 0 or 1.
-    whole: bool,
+    /// The largest weight; without it weights are 0 or 1.
+    largest: Option<f64>,
     /// The sum of the weights, as they are multiplied.
     total: i64,
 }
@@ -32,42 +35,70 @@ impl KnownPairs {
     /// A sum of no rows, of which there will be `rows` at most. Weights are `largest` at most; without it 0 or 1.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(crate) fn new(device: &Device, columns: u64, rows: u64, largest: Option<f64>) -> Result<Self> {
+    /// [`Error::Argument`] for a `largest` that is no positive number from 1e-200 to 1e200; [`Error::Limit`] for more columns than
+    /// sums are exact for; [`Error::OutOfMemory`].
+    pub fn new(device: &Device, columns: u64, rows: u64, largest: Option<f64>) -> Result<Self> {
+        if let Some(largest) = largest.filter(|largest| !(1e-200..=1e200).contains(largest)) {
+            return Err(Error::argument("KnownPairs::new", "largest", largest));
+        }
         // So fine a unit that the largest weight is held, and small ones keep as many bits where there is room.
         let point = largest.map_or(0, |largest| exponent(max_of(LIMBS) / largest) + 31);
         let products = PairProducts::new(device, columns, rows, largest.unwrap_or(1.0), point)?;
-        Ok(Self { products, whole: largest.is_none(), total: 0 })
+        Ok(Self { products, largest, total: 0 })
     }
 
     /// Bytes on the device besides the panel, of so many rows.
-    pub(crate) fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
+    pub fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
         PairProducts::device_bytes(device, columns, rows, 1)
     }
 
-    /// Counts the weights of rows that [`add`](Self::add) does not: those of sums that are [put in](WholeSums::set_sums).
-    pub(crate) fn count(&mut self, rows: &[KnownRow]) {
-        let Self { products, whole, total } = self;
-        for RowTerms { multiples, kind, .. } in rows.iter().filter_map(|&row| terms(products, *whole, row)) {
+    /// Counts the weights of rows that [`add`](Self::add) does not: those of sums that are [put in](IntegerSums::set_sums).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for weights that are negative, NaN or above the largest, or not 0 or 1 where none was given, and for a
+    /// row that knows more columns than there are.
+    pub fn count(&mut self, rows: &[KnownRow]) -> Result<()> {
+        let (largest, columns) = (self.largest, self.products.columns());
+        let is_wrong = |&KnownRow { weight, known }: &KnownRow| {
+            // Weights and their bound are rounded.
+            let fits = largest.map_or([0.0, 1.0].contains(&weight), |largest| {
+                (0.0..=largest * (1.0 + 1e-9)).contains(&weight)
+            });
+            !fits || known > columns
+        };
+        if let Some(row) = rows.iter().position(is_wrong) {
+            let why = format!(
+                "row {row} of {columns} columns, weights up to {}: {:?}",
+                largest.unwrap_or(1.0),
+                rows[row]
+            );
+            return Err(Error::argument("KnownPairs", "rows", why));
+        }
+        let Self { products, largest, total } = self;
+        let whole = largest.is_none();
+        for RowTerms { multiples, kind, .. } in rows.iter().filter_map(|&row| terms(products, whole, row)) {
             *total += i64::from(multiples.one) << (products.point() - kind.power);
         }
+        Ok(())
     }
 
     /// Adds those of the rows of `packed` from row `from` on that have a missing code. Enqueues; does not wait.
     ///
     /// # Errors
-    /// What the device reports.
-    pub(crate) fn add(&mut self, packed: &Tensor<u32>, from: u64, rows: &[KnownRow]) -> Result<()> {
-        self.count(rows);
-        let Self { products, whole, .. } = self;
-        products.add(packed, from, rows.len(), |products, row| terms(products, *whole, rows[row]))
+    /// [`Error::Shape`] for rows of other lengths, or beyond the panel; as [`count`](Self::count); what the device reports.
+    pub fn add(&mut self, packed: &Tensor<u32>, from: u64, rows: &[KnownRow]) -> Result<()> {
+        self.products.check("KnownPairs::add", packed, from, rows.len() as u64)?;
+        self.count(rows)?;
+        let Self { products, largest, .. } = self;
+        let whole = largest.is_none();
+        products.add(packed, from, rows.len(), |products, row| terms(products, whole, rows[row]))
     }
 
     /// Waits: the symmetric matrix, exact but for the rounding of weights to 22 bits or more. It is 0 where no row has both.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn finish(self) -> Result<Matrix> {
+    pub fn finish(self) -> Result<Matrix> {
         let Self { products, total, .. } = self;
         let unit = power_of_two(-products.point());
         // Of sums that were put in, each may be any number.
@@ -78,7 +109,7 @@ impl KnownPairs {
 }
 
 /// Of D.
-impl WholeSums for KnownPairs {
+impl IntegerSums for KnownPairs {
     fn into_sums(self) -> Result<(Vec<i64>, f64)> {
         self.products.into_sums()
     }

@@ -17,7 +17,7 @@ use crate::{
 
 /// The program that [`packed_limbs`] launches for so many sets and limbs.
 pub(crate) fn program(sets: u64, limb_count: u64) -> Program {
-    (&PACKED_LIMBS.def, spec(sets, limb_count).to_vec())
+    Program::new(&PACKED_LIMBS, &spec(sets, limb_count))
 }
 
 /// What each code of a row stands for, in limbs.

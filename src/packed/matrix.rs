@@ -8,7 +8,7 @@ use crate::{
     Device, Error, Result, Run, Status, Tensor,
     bits::{PackOptions, Width, pack},
     linalg::{LinearMap, Matrix, Pass},
-    run::{Budget, DEVICE_BUDGET},
+    run::Budget,
     tensor::checked_len,
 };
 
@@ -98,7 +98,7 @@ impl PackedMatrix {
         let (what, budget, free) = if device.shares_host_memory() {
             ("memory budget", run.memory.host, Some(Budget::default().host_bytes().saturating_mul(2)))
         } else {
-            (DEVICE_BUDGET, run.memory.device, device.info().memory)
+            (Budget::DEVICE, run.memory.device, device.info().memory)
         };
         if let Some(budget) = budget.filter(|&budget| requested > budget) {
             return Err(Error::Budget { what, budget, minimum: requested, given: true });

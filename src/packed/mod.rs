@@ -6,6 +6,33 @@
 //!
 //! Products need no decoding beyond a shift and a mask: `word >> 2 j & 0x03030303` holds four codes as bytes, the
 //! *quad* `4 w + j` of the row, and the other operand is stored in the same order.
+//!
+//! Sums over rows are given panels of rows one after the other, each a tensor (rows, [`row_words`]), so that a matrix need not
+//! fit the device: [`Gram`] and [`KnownPairs`] for pairs of columns, [`WeightedSums`] for each column, [`PackedProduct`] for products
+//! with other matrices. [`PackedMatrix`] keeps all panels on one device.
+//!
+//! ```
+//! use teatime::{Device, Tensor, packed::{Gram, GramOptions, RowScale, recode, row_words}};
+//!
+//! let device = Device::cpu();
+//! // Two rows of four codes, the first in the lowest bits: 0 1 2 1, and 2 0 0 missing.
+//! let codes = Tensor::from_slice(&device, &[0b01_10_01_00u8, 0b11_00_00_10], &[2, 1])?;
+//! let mut panel = Tensor::zeros(&device, &[2, row_words(4)])?;
+//! let stats = recode(&codes, [0, 1, 2, 3], 4, &mut panel, 0)?.wait()?;
+//! assert_eq!((stats[1].sum, stats[1].count), (2.0, 3));
+//!
+//! // Rows less their means, a missing code being the mean.
+//! let scales: Vec<RowScale> = stats
+//!     .iter()
+//!     .map(|row| RowScale { mean: row.sum / row.count as f64, factor: 1.0, known: row.count })
+//!     .collect();
+//! let mut gram = Gram::new(&device, 4, 2, GramOptions { centred: true, unit_factors: true })?;
+//! gram.add(&panel, 0, 0, &scales)?;
+//! let gram = gram.finish()?;
+//! assert!((gram.row(0)[0] - (1.0 + (4.0f64 / 3.0).powi(2))).abs() < 1e-5);
+//! assert!((gram.row(3)[3]).abs() < 1e-5);
+//! # Ok::<(), teatime::Error>(())
+//! ```
 
 pub(crate) mod adjoint;
 pub(crate) mod apply;
@@ -25,12 +52,22 @@ mod row_batches;
 pub(crate) mod uniform;
 pub(crate) mod weighted;
 
-pub use self::matrix::PackedMatrix;
+pub use self::{
+    apply::PackedRows,
+    gram::{Gram, GramOptions, RowScale},
+    host_panels::{HostPanels, PanelSink},
+    known_pairs::{KnownPairs, KnownRow},
+    matrix::PackedMatrix,
+    product::PackedProduct,
+    recode::{PendingCounts, recode, recode_program},
+    uniform::packed_uniform,
+    weighted::{Weight, WeightedSums, weight_unit},
+};
 use crate::{Error, Result};
 
 /// Most entries of a product, or columns of a matrix: 256 times as many, the largest sum of a row's codes times limbs, is
 /// below 2^31.
-pub(crate) const MAX_ENTRIES: u64 = (1 << 23) - 1;
+pub const MAX_ENTRIES: u64 = (1 << 23) - 1;
 
 /// # Errors
 /// [`Error::Limit`] for more entries of a row than sums are exact for.
@@ -40,7 +77,7 @@ fn check_entries(requested: u64) -> Result<()> {
 }
 
 /// Sums in whole numbers that can leave a device, to be added to others over other rows, and come back.
-pub(crate) trait WholeSums: Sized {
+pub trait IntegerSums: Sized {
     /// Waits: the sums, and what they are multiples of.
     ///
     /// # Errors
@@ -62,13 +99,13 @@ fn check_sums(expected: (usize, f64), got: (usize, f64)) -> Result<()> {
 }
 
 /// Bytes of a panel that stays on the device, about: what fills a GPU, in few launches.
-pub(crate) const PANEL_BYTES: u64 = 256 << 20;
+pub const PANEL_BYTES: u64 = 256 << 20;
 
 /// Most rows of a panel, so that narrow ones do not need a large table of factors.
-pub(crate) const PANEL_ROWS: u64 = 1 << 20;
+pub const PANEL_ROWS: u64 = 1 << 20;
 
 /// Words of a row: a multiple of 4.
-pub(crate) const fn row_words(entries: u64) -> u64 {
+pub const fn row_words(entries: u64) -> u64 {
     entries.div_ceil(64) * 4
 }
 

@@ -11,10 +11,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
-    WholeSums,
+    IntegerSums, MAX_ENTRIES,
     adjoint::{self, ColumnSums, LEAST_DEPTH, Weights, packed_adjoint},
     apply::PackedRows,
-    check_sums,
+    check_entries, check_sums,
     gather::{self, most_rows, packed_gather},
     limbs::{self, Table, packed_limbs},
     operand::{LIMBS, row_limbs},
@@ -23,7 +23,7 @@ use super::{
     row_words,
 };
 use crate::{
-    Device, Result, Tensor,
+    Device, Error, Result, Tensor,
     kernel::Program,
     kernels::{cpu::limbs::limbs, packed_gather::MISSING, packed_pairs::Terms},
     linalg::{Matrix, gram::to_usize},
@@ -39,6 +39,8 @@ const RARE: u64 = 16;
 pub(super) struct PairProducts {
     device: Device,
     columns: u64,
+    /// How many rows may still come.
+    left: u64,
     /// Sums are of multiples of 2^-`point`.
     point: i32,
     /// For each 64 columns, the sums of those and all that follow them.
@@ -77,8 +79,9 @@ impl PairProducts {
     /// most.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// [`Error::Limit`] for more columns than sums are exact for; [`Error::OutOfMemory`].
     pub(super) fn new(device: &Device, columns: u64, rows: u64, largest: f64, point: i32) -> Result<Self> {
+        check_entries(columns)?;
         let groups = (0..columns).step_by(to_usize(COLUMNS));
         let groups = groups
             .map(|first| ColumnSums::zeros_from(device, first / 16, columns, COLUMNS.min(columns - first)));
@@ -86,9 +89,33 @@ impl PairProducts {
         Ok(Self {
             device: device.clone(),
             columns,
+            left: rows,
             point: point.min(room),
             groups: groups.collect::<Result<_>>()?,
         })
+    }
+
+    /// Whether so many rows from one on are in a panel, and no more than were said.
+    ///
+    /// # Errors
+    /// [`Error::Shape`]; [`Error::Argument`].
+    pub(super) fn check(
+        &mut self,
+        op: &'static str,
+        packed: &Tensor<u32>,
+        from: u64,
+        rows: u64,
+    ) -> Result<()> {
+        let [held, words] = packed.matrix(op)?;
+        if words != row_words(self.columns) || from.checked_add(rows).is_none_or(|end| end > held) {
+            let expected = format!("{rows} rows of {} entries from row {from} on", self.columns);
+            return Err(Error::shape(op, expected, format_args!("({held}, {words}) words")));
+        }
+        let Some(left) = self.left.checked_sub(rows) else {
+            return Err(Error::argument(op, "rows", format_args!("{rows}, of which {} may come", self.left)));
+        };
+        self.left = left;
+        Ok(())
     }
 
     pub(super) fn device(&self) -> &Device {
@@ -125,6 +152,7 @@ impl PairProducts {
 
     /// Bytes on the device besides the panel, of so many rows with so many sets of numbers.
     pub(super) fn device_bytes(device: &Device, columns: u64, rows: u64, sets: u64) -> u64 {
+        let columns = columns.min(MAX_ENTRIES);
         let sums = (0..columns.div_ceil(COLUMNS)).map(|group| {
             let first = COLUMNS * group;
             8 * (columns - first) * COLUMNS.min(columns - first)
@@ -134,7 +162,8 @@ impl PairProducts {
         let longest = batches(device, columns, sets, LIMBS).longest(rows).next_multiple_of(4);
         let limbs = longest * sets * row_limbs(LIMBS, COLUMNS);
         let limbs = limbs * (1 + 2 * groups_at_once(device, columns));
-        sums.sum::<u64>() + rows * 4 * row_words(columns) + limbs + 32 * rows
+        let of_rows = rows.saturating_mul(4 * row_words(columns) + 32);
+        sums.fold(limbs, u64::saturating_add).saturating_add(of_rows)
     }
 
     /// Bytes on the host of a row of a panel while it is added: what `terms` may be given, its terms, place, and those in a
@@ -260,7 +289,7 @@ impl PairProducts {
 }
 
 /// The lower triangle, row by row.
-impl WholeSums for PairProducts {
+impl IntegerSums for PairProducts {
     fn into_sums(self) -> Result<(Vec<i64>, f64)> {
         let n = to_usize(self.columns);
         let mut lower = vec![0; triangle(n)];

@@ -18,7 +18,7 @@ use crate::{
 
 /// The program that [`packed_pairs`] launches.
 pub(crate) fn program() -> Program {
-    (&PACKED_PAIRS.def, spec().to_vec())
+    Program::new(&PACKED_PAIRS, &spec())
 }
 
 /// Adds the products of the codes of each entry and each column to `sums`: exact. Columns are all entries from that of the

@@ -16,7 +16,7 @@ use crate::{
     Device, Error, Result, Tensor,
     kernel::Program,
     kernels::packed_apply::TILE,
-    linalg::{Matrix, gram::IN_FLIGHT},
+    linalg::{BlockSum, Matrix},
     tensor::Pending,
 };
 
@@ -45,20 +45,27 @@ pub struct PackedProduct {
     entries: u64,
     columns: usize,
     centred: bool,
+    /// Whether it is `Aᵀ (A X)`.
+    twice: bool,
 }
 
 impl PackedProduct {
     /// `A X`, or with `bounds` `Aᵀ (A X)`, for X (entries, columns).
     ///
-    /// `centred`: whether means are subtracted from codes. Else only missing codes become them. `bounds`: of the rows of A,
-    /// each times its factor and the larger of 1 and its mean, the largest Euclidean norm and sum of magnitudes.
+    /// `centred`: whether means are subtracted from codes. Else only missing codes become them. Where they are, `Aᵀ (A X)` takes each
+    /// row's mean to be that of its known codes. `bounds`: of the rows of A,
+    /// each times its factor and the larger of 1 and its mean, the largest Euclidean norm and sum of magnitudes; with less, sums
+    /// overflow.
     ///
     /// # Errors
-    /// [`Error::Argument`] for NaN and infinity in X; [`Error::Limit`] for more entries than sums are exact for, and when not even one
+    /// [`Error::Argument`] for NaN and infinity in X, and for `bounds` that are negative or not finite; [`Error::Limit`] for more entries than sums are exact for, and when not even one
     /// column fits a binding; [`Error::OutOfMemory`].
     pub fn new(device: &Device, x: &Matrix, centred: bool, bounds: Option<[f64; 2]>) -> Result<Self> {
         let (entries, columns) = (x.rows() as u64, x.cols());
         check_entries(entries)?;
+        if bounds.is_some_and(|bounds| bounds.iter().any(|bound| !(bound.is_finite() && *bound >= 0.0))) {
+            return Err(Error::argument("PackedProduct::new", "bounds", format_args!("{bounds:?}")));
+        }
         let words = row_words(entries);
         let width = group_columns(device, words, columns as u64)?;
         let step = usize::try_from(width).unwrap_or(usize::MAX);
@@ -80,20 +87,16 @@ impl PackedProduct {
             let factors = operand.factors(adjoint.as_ref().map(|(units, _)| &units[..]))?;
             groups.push(Group { first, x: operand, factors, adjoint });
         }
-        Ok(Self { device: device.clone(), groups, entries, columns, centred })
+        Ok(Self { device: device.clone(), groups, entries, columns, centred, twice: bounds.is_some() })
     }
 
-    /// The programs that `Aᵀ (A X)` launches with panels of so many rows, for an X (entries, columns), where no code is missing:
+    /// The programs that `Aᵀ (A X)` launches with panels of so many rows, of two lengths, such as those of the last and of all others,
+    /// for an X (entries, columns), where no code is missing:
     /// those first that compilers take longest for.
     ///
     /// # Errors
     /// [`Error::Limit`] when not even one column fits a binding.
-    pub(crate) fn programs(
-        device: &Device,
-        entries: u64,
-        columns: u64,
-        panels: [u64; 2],
-    ) -> Result<Vec<Program>> {
+    pub fn programs(device: &Device, entries: u64, columns: u64, panels: [u64; 2]) -> Result<Vec<Program>> {
         let words = row_words(entries);
         let width = group_columns(device, words, columns)?;
         let groups = [width.min(columns), columns % width].into_iter().filter(|&columns| columns > 0);
@@ -105,11 +108,23 @@ impl PackedProduct {
         Ok(weights.chain(adjoint).collect())
     }
 
+    /// # Errors
+    /// [`Error::Argument`] unless it is that product.
+    fn check_twice(&self, op: &'static str, twice: bool) -> Result<()> {
+        let [want, other] = if twice { ["with", "without"] } else { ["without", "with"] };
+        let why = format_args!("made {other} `bounds`, and this is for a product made {want}");
+        if self.twice == twice { Ok(()) } else { Err(Error::argument(op, "self", why)) }
+    }
+
     /// Adds some rows' part of `Aᵀ (A X)`. Enqueues; does not wait.
     ///
     /// # Errors
-    /// What the device reports.
+    /// [`Error::Shape`] for rows of other lengths than X has, or beyond their panel or table; [`Error::Argument`] for a product
+    /// without bounds; what the device reports.
     pub fn add(&mut self, rows: PackedRows<'_>) -> Result<()> {
+        let op = "PackedProduct::add";
+        rows.check(op, self.entries, true)?;
+        self.check_twice(op, true)?;
         for Group { x, factors, adjoint, .. } in &mut self.groups {
             let Some((_, sums)) = adjoint else { continue };
             for part in parts(rows, x.columns) {
@@ -123,8 +138,9 @@ impl PackedProduct {
     /// Enqueues; does not wait.
     ///
     /// # Errors
-    /// What the device reports.
+    /// As [`add`](Self::add).
     pub fn weigh(&self, rows: PackedRows<'_>) -> Result<()> {
+        rows.check("PackedProduct::weigh", self.entries, true)?;
         for Group { x, factors, .. } in &self.groups {
             for part in parts(rows, x.columns) {
                 packed_weights(part, x, factors)?;
@@ -135,7 +151,7 @@ impl PackedProduct {
 
     /// Bytes on the device of a product `Aᵀ (A X)` with all of so many rows, besides those: the operand, the sums, and the
     /// weights of two batches with what the cpu device makes of them for missing codes, less than twice those.
-    pub(crate) fn device_bytes(device: &Device, rows: u64, entries: u64, columns: u64) -> u64 {
+    pub fn device_bytes(device: &Device, rows: u64, entries: u64, columns: u64) -> u64 {
         let (words, width) = (row_words(entries), 2 * row_limbs(LIMBS, columns));
         let weights = batches(device, words, width).longest(rows).next_multiple_of(4) * width;
         16 * words * row_limbs(LIMBS, columns) + 8 * entries * columns + 6 * weights
@@ -144,8 +160,9 @@ impl PackedProduct {
     /// Waits: `Aᵀ (A X)` of all rows that were added, exact but for the rounding of X and of A X.
     ///
     /// # Errors
-    /// What the device reports.
+    /// [`Error::Argument`] for a product without bounds; what the device reports.
     pub fn finish(self) -> Result<Matrix> {
+        self.check_twice("PackedProduct::finish", true)?;
         let mut total = Matrix::zeros(usize::try_from(self.entries).unwrap_or(usize::MAX), self.columns);
         for Group { first, x, adjoint, .. } in &self.groups {
             let Some((weight_units, sums)) = adjoint else { continue };
@@ -171,17 +188,20 @@ impl PackedProduct {
     /// While some parts are on their way to the host, the next are computed. Waits.
     ///
     /// # Errors
-    /// What the device and `sink` report.
-    pub(crate) fn each_part<'a>(
+    /// [`Error::Shape`] as for [`add`](Self::add); [`Error::Argument`] for a product with bounds; what the device and `sink` report.
+    pub fn each_part<'a>(
         &self,
         parts: impl Iterator<Item = (u64, PackedRows<'a>)>,
         sink: &mut dyn FnMut(Range<u64>, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let mut pending = VecDeque::with_capacity(IN_FLIGHT + 1);
+        let op = "PackedProduct::each_part";
+        self.check_twice(op, false)?;
+        let mut pending = VecDeque::with_capacity(BlockSum::IN_FLIGHT + 1);
         for (first, rows) in parts {
+            rows.check(op, self.entries, true)?;
             let (start, end) = rows.range;
             pending.push_back((first + start..first + end, self.start(rows)?));
-            if pending.len() > IN_FLIGHT
+            if pending.len() > BlockSum::IN_FLIGHT
                 && let Some((rows, parts)) = pending.pop_front()
             {
                 sink(rows.clone(), &self.collect(rows, parts)?)?;

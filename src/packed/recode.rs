@@ -12,12 +12,13 @@ use crate::{
 };
 
 /// The program that [`recode`] launches.
-pub(crate) fn program() -> Program {
-    (&RECODE.def, SPEC.to_vec())
+pub fn recode_program() -> Program {
+    Program::new(&RECODE, &SPEC)
 }
 
 /// The counts of some rows, on their way to the host.
 #[derive(Debug)]
+#[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct PendingCounts {
     counts: Pending<u32>,
     columns: u64,
@@ -25,7 +26,10 @@ pub struct PendingCounts {
 
 impl PendingCounts {
     /// Waits for them: the sums of the codes 0, 1 and 2, of which 3 is none.
-    pub(crate) fn wait(self) -> Result<Vec<Stats>> {
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn wait(self) -> Result<Vec<Stats>> {
         let words = self.counts.wait()?;
         let stats = words.as_chunks::<4>().0.iter().map(|&[_, ones, twos, missing]| {
             let [ones, twos] = [ones, twos].map(f64::from);
@@ -47,7 +51,7 @@ impl PendingCounts {
 /// may have any value. `packed`: (.., `row_words(columns)`). `table`: 0 to 3.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
+/// [`Error::Shape`] when the shapes do not fit; [`Error::Argument`] for a table of other codes; [`Error::Limit`] when a row does not fit a binding.
 pub fn recode(
     raw: &Tensor<u8>,
     table: [u8; 4],
@@ -58,7 +62,10 @@ pub fn recode(
     let op = "recode";
     let [rows, row_bytes] = raw.matrix(op)?;
     let [room, words] = packed.matrix(op)?;
-    if row_bytes != columns.div_ceil(4) || words != row_words(columns) || first + rows > room {
+    if row_bytes != columns.div_ceil(4)
+        || words != row_words(columns)
+        || first.checked_add(rows).is_none_or(|end| end > room)
+    {
         let expected = format!("rows of {columns} codes, {room} at most");
         return Err(Error::shape(
             op,
@@ -66,7 +73,10 @@ pub fn recode(
             format_args!("{rows} x {row_bytes} bytes from row {first}, {words} words"),
         ));
     }
-    let table = table.iter().rev().fold(0, |word, &code| word << 2 | u32::from(code & 3));
+    if table.iter().any(|&code| code > 3) {
+        return Err(Error::argument(op, "table", format_args!("{table:?}: codes are 0 to 3")));
+    }
+    let table = table.iter().rev().fold(0, |word, &code| word << 2 | u32::from(code));
     let device = raw.device();
     let limits = device.limits();
     let mut counts = Tensor::<u32>::empty(device, &[rows, 4])?;

@@ -1,6 +1,6 @@
 //! Random rows of codes 0, 1 and 2.
 
-use super::{apply::pieces, row_words};
+use super::{apply::pieces, check_entries, row_words};
 use crate::{
     Device, Error, Result, Tensor,
     kernel::{Grid, small},
@@ -26,9 +26,14 @@ pub fn packed_uniform(
     rows: u64,
     columns: u64,
 ) -> Result<Tensor<u32>> {
+    check_entries(columns)?;
     let words = row_words(columns);
     // Rows are whole blocks of four words.
-    let random = random_words(device, seed, first * (words / 4), rows * words)?;
+    let Some((block, count)) = first.checked_mul(words / 4).zip(rows.checked_mul(words)) else {
+        let requested = first.max(rows);
+        return Err(Error::Limit { what: "rows of a random matrix", requested, max: u64::MAX / words });
+    };
+    let random = random_words(device, seed, block, count)?;
     let mut packed = random.reshape(&[rows, words])?;
     if packed.is_empty() {
         return Ok(packed);

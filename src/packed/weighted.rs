@@ -7,7 +7,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
-    WholeSums,
+    IntegerSums,
     adjoint::{self, ColumnSums, LEAST_DEPTH, Weights, packed_adjoint},
     apply::PackedRows,
     check_sums, operand,
@@ -30,24 +30,25 @@ const LEAST_ROWS: usize = 256;
 /// Entries whose sums a thread of the host joins at least.
 const LEAST_ENTRIES: usize = 1024;
 
-/// What an entry adds to a sum, in the sum's unit.
+/// What an entry adds to a sum, in the sum's unit. Each number is from -2,139,062,016 to that: more does not fit its limbs, and adds
+/// something else. [`weight_unit`] gives a unit by which it fits.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Weight {
+pub struct Weight {
     /// For each 1 of its code.
-    pub(crate) one: i32,
+    pub one: i32,
     /// For a missing code.
-    pub(crate) missing: i32,
+    pub missing: i32,
 }
 
 /// The unit of weights up to `largest`: a power of two of which they are at most 2,139,062,016, 127 less than four limbs
-/// hold.
-pub(crate) fn unit(largest: f64) -> f64 {
+/// hold. `largest` is finite and not negative.
+pub fn weight_unit(largest: f64) -> f64 {
     (operand::unit(largest) / 256.0).max(f64::from_bits(1))
 }
 
 /// For each entry the sums of its weights over rows: exact.
 #[derive(Debug)]
-pub(crate) struct WeightedSums {
+pub struct WeightedSums {
     entries: u64,
     columns: usize,
     groups: Vec<(Range<usize>, ColumnSums)>,
@@ -58,7 +59,7 @@ impl WeightedSums {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(crate) fn new(device: &Device, entries: u64, columns: usize) -> Result<Self> {
+    pub fn new(device: &Device, entries: u64, columns: usize) -> Result<Self> {
         let zeros = |group: Range<usize>| {
             let sums = ColumnSums::zeros(device, entries, (HALVES * group.len()) as u64)?;
             Ok((group, sums))
@@ -67,7 +68,7 @@ impl WeightedSums {
     }
 
     /// The programs that sums of so many rows launch where no code is missing.
-    pub(crate) fn programs(device: &Device, entries: u64, columns: usize, rows: u64) -> Vec<Program> {
+    pub fn programs(device: &Device, entries: u64, columns: usize, rows: u64) -> Vec<Program> {
         let words = row_words(entries);
         let program = |group: Range<usize>| {
             let rows = batches(device, words, width(1, group.len())).longest(rows);
@@ -78,13 +79,13 @@ impl WeightedSums {
 
     /// Bytes on the device for panels of so many rows: the sums, and the weights of two batches with what the cpu device makes of
     /// them for missing codes, less than twice those.
-    pub(crate) fn device_bytes(device: &Device, entries: u64, columns: usize, rows: u64) -> u64 {
+    pub fn device_bytes(device: &Device, entries: u64, columns: usize, rows: u64) -> u64 {
         let sums = entries.saturating_mul((8 * HALVES * columns) as u64);
         sums.saturating_add(6 * Self::batch_bytes(device, entries, columns, rows))
     }
 
     /// Bytes on the host: the weights of a batch, or the sums in f64 and twice those of a group.
-    pub(crate) fn host_bytes(device: &Device, entries: u64, columns: usize, rows: u64) -> u64 {
+    pub fn host_bytes(device: &Device, entries: u64, columns: usize, rows: u64) -> u64 {
         let group = groups(columns).next().map_or(0, |group| group.len());
         let sums = entries.saturating_mul((8 * columns + 16 * HALVES * group) as u64);
         sums.saturating_add(Self::batch_bytes(device, entries, columns, rows))
@@ -96,15 +97,16 @@ impl WeightedSums {
         batches(device, row_words(entries), width).longest(rows).next_multiple_of(4) * width as u64
     }
 
-    /// Adds rows. `weigh` is given a row and the first of some columns, and writes their weights over zeros. Waits for nothing.
+    /// Adds rows, of 2^31 at most. `weigh` is given a row and the first of some columns, and writes their weights over zeros. Waits for nothing.
     ///
     /// # Errors
-    /// What the device reports.
-    pub(crate) fn add(
+    /// [`Error::Shape`](crate::Error::Shape) for rows of other lengths, or beyond their panel; what the device reports.
+    pub fn add(
         &mut self,
         rows: PackedRows<'_>,
         weigh: impl Fn(u64, usize, &mut [Weight]) + Sync,
     ) -> Result<()> {
+        rows.check("WeightedSums::add", self.entries, false)?;
         let (device, sets) = (rows.device(), to_usize(rows.sets()));
         for (columns, sums) in &mut self.groups {
             let width = width(sets, columns.len());
@@ -123,7 +125,7 @@ impl WeightedSums {
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn finish(self, value: impl Fn(usize, i128) -> f64 + Sync) -> Result<Matrix> {
+    pub fn finish(self, value: impl Fn(usize, i128) -> f64 + Sync) -> Result<Matrix> {
         let mut total = Matrix::zeros(to_usize(self.entries), self.columns);
         for (columns, sums) in self.groups {
             let pool = sums.words.device().pool()?;
@@ -147,7 +149,7 @@ impl WeightedSums {
 }
 
 /// (entries, columns), of 2^31 rows or fewer.
-impl WholeSums for WeightedSums {
+impl IntegerSums for WeightedSums {
     fn into_sums(self) -> Result<(Vec<i64>, f64)> {
         let mut all = vec![0; to_usize(self.entries) * self.columns];
         for (columns, sums) in self.groups {

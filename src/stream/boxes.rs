@@ -9,28 +9,28 @@ pub(crate) const AXES: usize = 4;
 
 /// What lies beyond the ends of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Edge {
+pub enum Edge {
     /// Nothing: a halo ends there.
     #[default]
     Clip,
-    /// The other end: a halo longer than the axis has it several times.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for filters, whose boxes have halos"))]
+    /// The other end: a halo longer than the axis has it several times. An axis without elements has no halo.
     Wrap,
 }
 
 /// Boxes along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Along {
+pub struct Along {
     /// Elements of a box, but for the last, without its halo.
-    pub(crate) size: u64,
-    /// Elements of the halo before and after it.
-    pub(crate) halo: [u64; 2],
-    pub(crate) edge: Edge,
+    pub size: u64,
+    /// Elements of the halo before and after it; where it is wrapped, at most 1024 times the axis each.
+    pub halo: [u64; 2],
+    /// What a halo has beyond the ends.
+    pub edge: Edge,
 }
 
 impl Along {
     /// Boxes of so many elements, without a halo.
-    pub(crate) const fn each(size: u64) -> Self {
+    pub const fn each(size: u64) -> Self {
         Self { size, halo: [0; 2], edge: Edge::Clip }
     }
 
@@ -48,8 +48,8 @@ impl Along {
     /// How much of the halo there is before and after a box.
     pub(super) fn halo(&self, extent: u64, core: &Range<u64>) -> [u64; 2] {
         match self.edge {
-            Edge::Wrap => self.halo,
-            Edge::Clip => [self.halo[0].min(core.start), self.halo[1].min(extent - core.end)],
+            Edge::Wrap if extent > 0 => self.halo,
+            _ => [self.halo[0].min(core.start), self.halo[1].min(extent - core.end)],
         }
     }
 
@@ -72,8 +72,8 @@ impl Along {
         let size = self.size.min(extent);
         let [before, after] = self.halo;
         match self.edge {
-            Edge::Wrap => size.saturating_add(before).saturating_add(after),
-            Edge::Clip => {
+            Edge::Wrap if extent > 0 => size.saturating_add(before).saturating_add(after),
+            _ => {
                 // The most of any box is not always that of the first or the last.
                 let whole = size.saturating_add(before.min(extent)).saturating_add(after.min(extent));
                 whole.min(extent)
@@ -158,6 +158,8 @@ mod tests {
         // Several times.
         assert_eq!(spans(of(3, [7, 4], Edge::Wrap), 3, 0), [[2, 3], [0, 3], [0, 3], [0, 3], [0, 3], [0, 1]]);
         assert_eq!(spans(of(4, [u64::MAX, 9], Edge::Clip), 10, 1), [[0, 10]]);
+        // Nothing goes around an axis without elements.
+        assert_eq!((wrap.halo(0, &(0..0)), wrap.most(0)), ([0, 0], 0));
         // The most that any box has.
         for extent in 1..12 {
             for along in [clip, wrap, of(3, [0, 0], Edge::Clip), of(5, [9, 1], Edge::Clip)] {

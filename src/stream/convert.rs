@@ -10,7 +10,7 @@ use crate::{ChunkedArray, Error, Result, StoredType};
 /// What becomes of values between a decoded chunk and a staging slot.
 ///
 /// It is given runs of the elements of a row: those of all axes but the first, in C order.
-pub(crate) trait Convert: fmt::Debug + Send + Sync {
+pub trait Convert: fmt::Debug + Send + Sync {
     /// Whether it takes the elements of an array.
     ///
     /// # Errors
@@ -40,22 +40,23 @@ pub(crate) trait Convert: fmt::Debug + Send + Sync {
 
 /// An element that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Misfit {
+pub struct Misfit {
     /// Which one of its run.
-    pub(crate) at: usize,
-    pub(crate) why: String,
+    pub at: usize,
+    /// What is wrong with it, with its value.
+    pub why: String,
 }
 
 /// Every byte as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AsStored(pub(crate) StoredType);
+pub struct AsStored(pub StoredType);
 
 impl Convert for AsStored {
     fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
         if array.dtype() == self.0 {
             return Ok(());
         }
-        Err(Error::store(array.name(), format!("holds {:?}, and others {:?}", array.dtype(), self.0)))
+        Err(Error::store(array.name(), format!("holds {:?}, expected {:?}", array.dtype(), self.0)))
     }
 
     fn bytes(&self, elements: u64) -> u64 {
@@ -70,21 +71,24 @@ impl Convert for AsStored {
 
 /// Numbers of one type, whatever is stored, within a range.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Narrow {
-    pub(crate) to: Narrowed,
+pub struct Narrow {
+    /// What is staged.
+    pub to: Narrowed,
     /// Least and largest value.
-    pub(crate) range: [f64; 2],
-    /// Whether negative values are missing, and staged as -1; then an array's missing value is too. Else it means nothing.
-    pub(crate) negative_is_missing: bool,
-    /// Whether NaN is missing rather than an error.
-    pub(crate) nan_is_missing: bool,
+    pub range: [f64; 2],
+    /// Whether negative values are missing, and staged as -1; then an array's missing value is too. Else negative values are
+    /// numbers like others, and an array's missing value means nothing.
+    pub negative_is_missing: bool,
+    /// Whether NaN is missing rather than an error: staged as -1 where negative values are missing, else as NaN.
+    pub nan_is_missing: bool,
 }
 
 /// Type of what is staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Narrowed {
-    /// Of stored integers alone.
+pub enum Narrowed {
+    /// `i8`, of stored integers alone.
     I8,
+    /// `f32`, rounded to the nearest.
     F32,
 }
 
@@ -124,7 +128,7 @@ impl Convert for Narrow {
 
 impl Narrow {
     /// The array's missing value, unless that is one anyway.
-    pub(crate) fn missing(&self, array: &dyn ChunkedArray) -> Option<f64> {
+    pub fn missing(&self, array: &dyn ChunkedArray) -> Option<f64> {
         let counts = |value: &f64| self.negative_is_missing && (value.is_nan() || *value >= 0.0);
         array.missing_value().filter(counts)
     }
@@ -135,15 +139,19 @@ impl Narrow {
         self.to == Narrowed::I8 && !self.negative_is_missing && all
     }
 
-    fn integers<T: Pod + TryInto<i64>>(
+    fn integers<T: Pod + TryInto<i64> + fmt::Display>(
         &self,
         missing: Option<f64>,
         from: &[u8],
         to: &mut [u8],
     ) -> Result<(), Misfit> {
         for (at, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(self.width())).enumerate() {
-            // Only u64 beyond i64 fails to convert, and that is out of any range.
-            let value: i64 = from.try_into().unwrap_or(i64::MAX);
+            let value: i64 = from.try_into().map_err(|_| {
+                // Only u64 fails to convert, whatever the range allows.
+                let [_, most] = self.range;
+                let most = if most < i64::MAX as f64 { most.to_string() } else { i64::MAX.to_string() };
+                Misfit { at, why: format!("value {from} is above {most}") }
+            })?;
             let value = if missing == Some(value as f64) { -1 } else { value };
             let value = if self.negative_is_missing { value.max(-1) } else { value };
             self.check(value as f64).map_err(|why| Misfit { at, why })?;
@@ -187,6 +195,10 @@ impl Narrow {
             )]
             let narrow = value as f32;
             let refuse = |why: String| Err(Misfit { at, why });
+            if value.is_nan() && self.nan_is_missing {
+                to.copy_from_slice(&f32::NAN.to_ne_bytes());
+                continue;
+            }
             if value.is_nan() {
                 return refuse("NaN: missing values are negative, unless NaN is said to be missing".into());
             }

@@ -2,7 +2,7 @@
 
 /// Of each array the sum over its chunks of a digest of their decoded bytes, whatever the order in which they come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Digests(Vec<u64>);
+pub struct Digests(Vec<u64>);
 
 impl Digests {
     pub(super) fn new(arrays: usize) -> Self {
@@ -14,15 +14,15 @@ impl Digests {
         self.0[array] = self.0[array].wrapping_add(digest);
     }
 
-    /// The first array that is not the same in both.
-    pub(crate) fn differ(&self, other: &Self) -> Option<usize> {
-        self.0.iter().zip(&other.0).position(|(a, b)| a != b)
+    /// The first array that is not the same in both; one that only one of them has is not.
+    pub fn differ(&self, other: &Self) -> Option<usize> {
+        (0..self.0.len().max(other.0.len())).find(|&array| self.0.get(array) != other.0.get(array))
     }
 }
 
 /// A digest of a chunk's bytes that begins with its place. Each step is one to one, so that no change of a single word is
 /// lost; it takes no secret, and tells accidents, not intent.
-pub(crate) fn digest(place: u64, bytes: &[u8]) -> u64 {
+pub fn digest(place: u64, bytes: &[u8]) -> u64 {
     // The prime and the start of FNV-1a, over words: by bytes it takes as long as decoding.
     const PRIME: u64 = 0x0100_0000_01b3;
     let (words, rest) = bytes.as_chunks::<8>();
@@ -66,5 +66,7 @@ mod tests {
         assert_eq!(passes[0].differ(&passes[1]), None);
         passes[1].add(1, 1);
         assert_eq!(passes[0].differ(&passes[1]), Some(1));
+        let longer = Digests([&passes[0].0[..], &[0]].concat());
+        assert_eq!([passes[0].differ(&longer), longer.differ(&passes[0])], [Some(2); 2]);
     }
 }

@@ -4,6 +4,69 @@
 //! once a pass, whatever the boxes are, as far as a bound on bytes allows; blocks of rows, which are boxes of full width, never
 //! need one twice. Chunks are decoded on the device's host pool, in the order of their first use, as far ahead as the bound
 //! allows; the thread that asks for a box waits for its chunks and has their rows converted into a staging slot.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use teatime::{
+//!     Cancel, Device, StoredType,
+//!     linalg::row_stats,
+//!     store::MemoryArray,
+//!     stream::{AsStored, Blocks, Plan, Selection},
+//! };
+//!
+//! // 1,000 rows of 3 bytes in chunks of 300, of which the last 500 are wanted, 64 at a time.
+//! let values: Vec<u8> = (0..3000u32).map(|i| (i / 3 % 7) as u8).collect();
+//! let array = Arc::new(MemoryArray::new("values", &values, &[1000, 3], &[300, 3])?);
+//! let rows = Arc::new(Selection::new("example", "rows", [500..1000], 1000)?);
+//! let plan = Plan::of_rows(vec![array], rows, None, Arc::new(AsStored(StoredType::U8)), 64)?;
+//!
+//! let device = Device::cpu();
+//! // What one block needs, and as much as lets every thread decode ahead.
+//! let bytes = plan.largest_need() + plan.ahead(device.pool()?.current_num_threads() as u64);
+//! let mut blocks = Blocks::new(&plan, &device, 64, bytes, &Cancel::default())?;
+//! let mut sum = 0.0;
+//! while let Some(block) = blocks.next_block()? {
+//!     let rows = block.rows();
+//!     let x = block.tensor::<u8>(&[rows.end - rows.start, 3])?;
+//!     sum += row_stats(&x)?.iter().map(|stats| stats.sum).sum::<f64>();
+//! }
+//! assert_eq!(sum, values[1500..].iter().map(|&x| f64::from(x)).sum::<f64>());
+//! assert_eq!(blocks.stats.chunks, 3, "the first chunk has no row that is wanted");
+//! # Ok::<(), teatime::Error>(())
+//! ```
+//!
+//! An image in boxes of 4 x 6 pixels, each with the pixels around it, of which there are none beyond the image:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use teatime::{
+//!     Cancel, Device, StoredType,
+//!     store::MemoryArray,
+//!     stream::{Along, AsStored, Blocks, Edge, Plan, Selection},
+//! };
+//!
+//! let pixels: Vec<u8> = (0..8 * 12).collect();
+//! let image = Arc::new(MemoryArray::new("image", &pixels, &[8, 12], &[5, 5])?);
+//! let along = [4, 6].map(|size| Along { size, halo: [1, 1], edge: Edge::Clip });
+//! let as_stored = Arc::new(AsStored(StoredType::U8));
+//! let plan = Plan::new(vec![image], Arc::new(Selection::all(8)), None, as_stored, &along)?;
+//!
+//! let device = Device::cpu();
+//! let bytes = plan.largest_need() + plan.ahead(device.pool()?.current_num_threads() as u64);
+//! let mut blocks = Blocks::new(&plan, &device, plan.block_rows(), bytes, &Cancel::default())?;
+//! let mut boxes = 0;
+//! while let Some(mut block) = blocks.next_block()? {
+//!     // The first pixel of the core stands behind the halo before it.
+//!     let first = block.before[0] * block.shape[1] + block.before[1];
+//!     let [row, column] = [block.core[0].start, block.core[1].start];
+//!     assert_eq!(block.bytes()[first as usize], pixels[(row * 12 + column) as usize]);
+//!     // At the corners of the image, the halo is on two sides.
+//!     assert_eq!(block.shape, [5, 7]);
+//!     boxes += 1;
+//! }
+//! assert_eq!(boxes, 4);
+//! # Ok::<(), teatime::Error>(())
+//! ```
 
 mod boxes;
 mod chunks;
@@ -24,15 +87,15 @@ use std::{
 
 use rayon::prelude::*;
 
-pub(crate) use self::plan::MAX_BANDS;
-pub(crate) use self::{
+pub use self::{
+    boxes::{Along, Edge},
     convert::{AsStored, Convert, Misfit, Narrow, Narrowed},
     digest::{Digests, digest},
-    plan::Plan,
+    plan::{MAX_CHUNKS, Plan},
     selection::Selection,
 };
 use self::{layout::Layout, plan::Band, prefetch::Prefetch};
-use crate::{Cancel, Device, Element, Error, Result, Tensor, driver::Staging};
+use crate::{Cancel, Device, Element, Error, Result, Tensor, driver::Staging, tensor::checked_len};
 
 /// Where a pass spent its time and what it moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -60,7 +123,7 @@ pub struct StreamStats {
 
 impl StreamStats {
     /// Adds another pass.
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.read += other.read;
         self.decode += other.decode;
         self.stalled += other.stalled;
@@ -75,7 +138,7 @@ impl StreamStats {
 
 /// The boxes of one pass, in order.
 #[derive(Debug)]
-pub(crate) struct Blocks<'a> {
+pub struct Blocks<'a> {
     plan: &'a Plan,
     device: &'a Device,
     prefetch: Prefetch<'a>,
@@ -84,20 +147,19 @@ pub(crate) struct Blocks<'a> {
     bytes: u64,
     /// One is filled while the device may still read the other.
     slots: [Option<Staging>; 2],
-    pub(crate) stats: StreamStats,
+    /// Where the time of this pass went so far; what the consumer does is for it to add.
+    pub stats: StreamStats,
 }
 
 /// One box: what its elements were converted to, on the host.
 #[derive(Debug)]
-pub(crate) struct Block<'a> {
+pub struct Block<'a> {
     /// What it holds along each axis without its halo, by numbers among the selected.
-    pub(crate) core: Vec<Range<u64>>,
+    pub core: Vec<Range<u64>>,
     /// How much of the halo stands before the core along each axis.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for filters, whose boxes have halos"))]
-    pub(crate) before: Vec<u64>,
+    pub before: Vec<u64>,
     /// Elements along each axis, the halo among them.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for filters, whose boxes have halos"))]
-    pub(crate) shape: Vec<u64>,
+    pub shape: Vec<u64>,
     device: &'a Device,
     slot: &'a mut Staging,
     bytes: usize,
@@ -105,21 +167,26 @@ pub(crate) struct Block<'a> {
 
 impl Block<'_> {
     /// The rows without the halo.
-    pub(crate) fn rows(&self) -> Range<u64> {
+    pub fn rows(&self) -> Range<u64> {
         self.core[0].clone()
     }
 
     /// Its bytes: of each row those that its elements became.
-    pub(crate) fn bytes(&mut self) -> &[u8] {
+    pub fn bytes(&mut self) -> &[u8] {
         &self.slot.bytes_mut()[..self.bytes]
     }
 
     /// The same as a tensor on the device. Enqueues the upload; what is enqueued from now on sees it.
     ///
     /// # Errors
-    /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
-    pub(crate) fn tensor<T: Element>(self, shape: &[u64]) -> Result<Tensor<T>> {
-        debug_assert_eq!(shape.iter().product::<u64>() * T::DTYPE.size(), self.bytes as u64, "{shape:?}");
+    /// [`Error::Shape`] when elements of that shape take other bytes than the box has; [`Error::Limit`] and
+    /// [`Error::OutOfMemory`] when the device has no room.
+    pub fn tensor<T: Element>(self, shape: &[u64]) -> Result<Tensor<T>> {
+        const OP: &str = "Block::tensor";
+        if checked_len(OP, shape)?.checked_mul(T::DTYPE.size()) != Some(self.bytes as u64) {
+            let expected = format!("a shape of the box's {} bytes", self.bytes);
+            return Err(Error::shape(OP, expected, format_args!("{shape:?} of {:?}", T::DTYPE)));
+        }
         Tensor::from_staging(self.device, self.slot, shape)
     }
 }
@@ -137,14 +204,15 @@ struct Part<'a> {
 
 impl<'a> Blocks<'a> {
     /// Starts a pass in boxes of so many rows that holds at most `bytes` bytes of decoded chunks (or what one box needs, if
-    /// that is more).
-    pub(crate) fn new(
-        plan: &'a Plan,
-        device: &'a Device,
-        rows: u64,
-        bytes: u64,
-        cancel: &Cancel,
-    ) -> Result<Self> {
+    /// that is more). With [`Plan::largest_need_of`] so many rows little is decoded ahead; [`Plan::ahead`] tells how many bytes
+    /// more keep the device's threads busy.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for boxes of no rows; [`Error::Driver`] where the system gives no threads.
+    pub fn new(plan: &'a Plan, device: &'a Device, rows: u64, bytes: u64, cancel: &Cancel) -> Result<Self> {
+        if rows == 0 {
+            return Err(Error::argument("Blocks::new", "rows", "0, expected at least 1"));
+        }
         let prefetch = Prefetch::new(plan, device.pool()?.clone(), rows, bytes, cancel.clone());
         let bytes = plan.staged_bytes(rows);
         Ok(Self {
@@ -158,19 +226,22 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// Digests what is read from now on.
-    pub(crate) fn digest(&mut self) {
+    /// Digests what is read. To be called before the first box is asked for.
+    ///
+    /// # Panics
+    /// When a box was asked for: chunks that were read without a digest would be missing in the sums.
+    pub fn digest(&mut self) {
+        assert!(!self.prefetch.has_started(), "digests are asked for before the first box");
         self.prefetch.digests = Some(Digests::new(self.plan.arrays()));
     }
 
     /// Digests of what was read, where they were asked for.
-    pub(crate) fn digests(&self) -> Option<&Digests> {
+    pub fn digests(&self) -> Option<&Digests> {
         self.prefetch.digests.as_ref()
     }
 
     /// How many times a chunk is decoded in this pass, on average: 1 where the memory is enough for the boxes.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for filters, whose boxes have halos"))]
-    pub(crate) fn times_read(&self) -> f64 {
+    pub fn times_read(&self) -> f64 {
         self.prefetch.schedule().times_read()
     }
 
@@ -178,8 +249,9 @@ impl<'a> Blocks<'a> {
     ///
     /// # Errors
     /// [`Error::Chunk`] for a chunk that cannot be read, and for an element that does not fit, the first by its place in the box;
-    /// [`Error::Cancelled`]; [`Error::OutOfMemory`].
-    pub(crate) fn next(&mut self) -> Result<Option<Block<'_>>> {
+    /// [`Error::Cancelled`]; [`Error::OutOfMemory`]. After a chunk that cannot be read the pass is over: each further call is an
+    /// [`Error::Chunk`] that names the chunk.
+    pub fn next_block(&mut self) -> Result<Option<Block<'_>>> {
         let schedule = self.prefetch.schedule();
         if self.next == schedule.boxes() {
             return Ok(None);

@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    boxes::{AXES, Along, Pieces},
+    boxes::{AXES, Along, Edge, Pieces},
     convert::Convert,
     selection::Selection,
 };
@@ -12,7 +12,10 @@ use crate::{ChunkedArray, Error, Result};
 const OP: &str = "stream";
 
 /// Most chunks of an array along an axis; a claim above it is taken for damage.
-pub(crate) const MAX_BANDS: u64 = 1 << 20;
+pub const MAX_CHUNKS: u64 = 1 << 20;
+
+/// Most times that a halo goes around an axis: each of them is gone through.
+const MAX_WRAPS: u64 = 1 << 10;
 
 /// Bytes that keeping track of a chunk takes, from the task that decodes it to its place among the decoded.
 const TRACKING: u64 = 384;
@@ -26,7 +29,7 @@ const SCHEDULED: u64 = 64;
 /// Rows and columns are known by their numbers among the selected. Chunks without one of them are not read. Boxes are in C
 /// order; one is staged as its rows, each of which is what its elements are converted to.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     arrays: Vec<Arc<dyn ChunkedArray>>,
     rows: Arc<Selection>,
     /// Of the second, third and fourth axis, which are selected.
@@ -81,7 +84,7 @@ impl Plan {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub(crate) fn of_rows(
+    pub fn of_rows(
         arrays: Vec<Arc<dyn ChunkedArray>>,
         rows: Arc<Selection>,
         columns: Option<Arc<Selection>>,
@@ -95,10 +98,11 @@ impl Plan {
     /// not have are whole.
     ///
     /// # Errors
-    /// [`Error::Shape`] when they do not agree, or have no axes or more than four; [`Error::Argument`] for boxes that are empty
-    /// or too large to count, or that have more axes than the arrays; [`Error::Store`] for a type that `convert` does not take,
+    /// [`Error::Shape`] when they do not agree, or have no axes or more than four; [`Error::Argument`] for rows or columns that
+    /// the arrays do not have, for boxes that are empty or too large to count, that have more axes than the arrays, or halos that
+    /// wrap an axis more than 1024 times; [`Error::Store`] for a type that `convert` does not take,
     /// and for more chunks along the first axis than are believed.
-    pub(crate) fn new(
+    pub fn new(
         arrays: Vec<Arc<dyn ChunkedArray>>,
         rows: Arc<Selection>,
         columns: Option<Arc<Selection>>,
@@ -113,6 +117,14 @@ impl Plan {
         }
         let all = |extent| Arc::new(Selection::all(extent));
         let columns = columns.unwrap_or_else(|| all(across[0]));
+        let total = arrays.iter().try_fold(0u64, |total, array| total.checked_add(array.shape()[0]));
+        let total = total.ok_or_else(|| Error::argument(OP, "arrays", "they have 2^64 rows or more"))?;
+        for (name, selection, extent) in [("rows", &rows, total), ("columns", &columns, across[0])] {
+            if selection.end() > extent {
+                let why = format!("up to {} are selected, and the arrays have {extent}", selection.end());
+                return Err(Error::argument(OP, name, why));
+            }
+        }
         let mut plan = Self {
             along: boxes(along, first.shape().len(), [rows.len(), columns.len(), across[1], across[2]])?,
             selected: [columns, all(across[1]), all(across[2])],
@@ -143,9 +155,9 @@ impl Plan {
             let chunks = padded(array.chunk_shape());
             for (axis, (extent, chunk)) in array.shape().iter().zip(array.chunk_shape()).enumerate() {
                 let claimed = extent.div_ceil(*chunk);
-                if claimed > MAX_BANDS {
+                if claimed > MAX_CHUNKS {
                     let why = format!(
-                        "claims {claimed} chunks along axis {axis}; at most {MAX_BANDS} are believed"
+                        "claims {claimed} chunks along axis {axis}; at most {MAX_CHUNKS} are believed"
                     );
                     return Err(Error::store(array.name(), why));
                 }
@@ -169,7 +181,7 @@ impl Plan {
             let bands = rows.div_ceil(chunks[0]);
             for chunk_row in 0..bands {
                 let first = start + chunk_row * chunks[0];
-                let end = start + rows.min((chunk_row + 1) * chunks[0]);
+                let end = start + rows.min((chunk_row + 1).saturating_mul(chunks[0]));
                 let rows = self.rows.before(first)..self.rows.before(end);
                 if !rows.is_empty() {
                     self.bands.push(Band { array: i, chunk_row, first, rows, bytes, before, chunk });
@@ -186,35 +198,47 @@ impl Plan {
     }
 
     /// How many rows are selected.
-    pub(crate) fn rows(&self) -> u64 {
+    pub fn rows(&self) -> u64 {
         self.rows.len()
     }
 
     /// The row of the appended list that is the selected one of that number.
-    pub(crate) fn row(&self, number: u64) -> u64 {
+    ///
+    /// # Panics
+    /// When `number` is not below [`rows`](Self::rows).
+    pub fn row(&self, number: u64) -> u64 {
         self.rows.place(number)
     }
 
     /// The array that the selected row of that number is in.
-    pub(crate) fn array_of(&self, number: u64) -> &Arc<dyn ChunkedArray> {
+    ///
+    /// # Panics
+    /// When `number` is not below [`rows`](Self::rows).
+    pub fn array_of(&self, number: u64) -> &Arc<dyn ChunkedArray> {
+        assert!(number < self.rows(), "row {number} of {} that are selected", self.rows());
         self.array(self.bands[self.bands.partition_point(|band| band.rows.end <= number)].array)
     }
 
     /// Bytes that the selection holds.
-    pub(crate) fn selection_bytes(&self) -> u64 {
+    pub fn selection_bytes(&self) -> u64 {
         self.rows.bytes() + self.selected[0].bytes()
     }
 
-    pub(crate) fn block_rows(&self) -> u64 {
+    /// Rows of a box but for the last, without its halo.
+    pub fn block_rows(&self) -> u64 {
         self.along[0].size
     }
 
     /// How many arrays there are.
-    pub(crate) fn arrays(&self) -> usize {
+    pub fn arrays(&self) -> usize {
         self.arrays.len()
     }
 
-    pub(crate) fn array(&self, index: usize) -> &Arc<dyn ChunkedArray> {
+    /// One of the arrays.
+    ///
+    /// # Panics
+    /// When `index` is not below [`arrays`](Self::arrays).
+    pub fn array(&self, index: usize) -> &Arc<dyn ChunkedArray> {
         &self.arrays[index]
     }
 
@@ -232,30 +256,30 @@ impl Plan {
     }
 
     /// Bytes of a row of the widest box as staged.
-    pub(crate) fn row_bytes(&self) -> u64 {
+    pub fn row_bytes(&self) -> u64 {
         let most = |axis: usize| self.along[axis].most(self.extent(axis));
         self.convert.bytes((1..AXES).map(most).product())
     }
 
     /// Bytes of the largest box as staged.
-    pub(crate) fn block_bytes(&self) -> u64 {
+    pub fn block_bytes(&self) -> u64 {
         self.staged_bytes(self.block_rows())
     }
 
-    /// Bytes of a box of so many rows, or of all if there are fewer, as staged.
-    pub(crate) fn staged_bytes(&self, rows: u64) -> u64 {
-        Along { size: rows, ..self.along[0] }.most(self.rows()).saturating_mul(self.row_bytes())
+    /// Bytes of a box of so many rows, at least one, or of all if there are fewer, as staged.
+    pub fn staged_bytes(&self, rows: u64) -> u64 {
+        Along { size: rows.max(1), ..self.along[0] }.most(self.rows()).saturating_mul(self.row_bytes())
     }
 
     /// Least bytes that a pass takes: the decoded chunks of any one box, what decoding one of them takes besides, and the
     /// lists of what is read.
-    pub(crate) fn largest_need(&self) -> u64 {
+    pub fn largest_need(&self) -> u64 {
         self.largest_need_of(self.block_rows())
     }
 
-    /// The same of boxes of so many rows.
-    pub(crate) fn largest_need_of(&self, rows: u64) -> u64 {
-        let along = Along { size: rows, ..self.along[0] };
+    /// The same of boxes of so many rows, at least one.
+    pub fn largest_need_of(&self, rows: u64) -> u64 {
+        let along = Along { size: rows.max(1), ..self.along[0] };
         let need =
             |number| -> u64 { self.needed(&along, number).into_iter().map(|bands| self.bytes(bands)).sum() };
         let most = (0..along.count(self.rows())).map(need).max().unwrap_or(0);
@@ -268,12 +292,14 @@ impl Plan {
         last.before.saturating_add(last.bytes) - self.bands[bands.start].before
     }
 
-    /// Bytes beyond these that so many threads have use for: none waits for a chunk, twice over, or for another's decoding.
-    pub(crate) fn ahead(&self, threads: u64) -> u64 {
+    /// Bytes beyond [`largest_need`](Self::largest_need) that so many threads have use for: none waits for a chunk, twice over,
+    /// or for another's decoding.
+    pub fn ahead(&self, threads: u64) -> u64 {
         let band = self.bands.iter().map(|band| band.bytes).max().unwrap_or(0);
         let others = self.scratch.saturating_mul(threads.saturating_sub(1));
         // Of what is beyond the least, decoders get half, and what is fetched ahead a quarter.
-        let bands = band.saturating_mul(2 * threads + 2 + self.fetches);
+        let bands =
+            band.saturating_mul(threads.saturating_mul(2).saturating_add(2).saturating_add(self.fetches));
         let fetched = self.fetches.saturating_mul(self.fetched);
         bands.max(others).saturating_add(others).saturating_add(fetched).max(fetched.saturating_mul(4))
     }
@@ -368,13 +394,15 @@ fn boxes(given: &[Along], axes: usize, extents: [u64; AXES]) -> Result<[Along; A
         if along.size == 0 {
             return refuse(format!("have no elements along axis {axis}"));
         }
-        let [before, after] = along.halo;
-        // What is wrapped is gone through.
+        let wraps = along.halo.iter().any(|&halo| halo > extent.saturating_mul(MAX_WRAPS));
+        if along.edge == Edge::Wrap && extent > 0 && wraps {
+            let halo = along.halo;
+            return refuse(format!(
+                "have a halo of {halo:?} along axis {axis}: more than {MAX_WRAPS} times its {extent} elements"
+            ));
+        }
         let most = along.most(extent);
-        match elements
-            .checked_mul(most.max(1))
-            .filter(|_| before.checked_add(after).is_some() && most < 1 << 62)
-        {
+        match elements.checked_mul(most.max(1)).filter(|_| most < 1 << 62) {
             Some(all) => elements = all,
             None => return refuse(format!("of {along:?} along axis {axis} have 2^64 elements")),
         }
@@ -382,11 +410,15 @@ fn boxes(given: &[Along], axes: usize, extents: [u64; AXES]) -> Result<[Along; A
     Ok(along)
 }
 
-/// Bytes of a decoded chunk, and of what keeps track of it.
-pub(super) fn chunk_bytes(array: &dyn ChunkedArray) -> u64 {
+/// Bytes of a decoded chunk.
+pub(super) fn decoded_bytes(array: &dyn ChunkedArray) -> u64 {
     let size = array.dtype().size() as u64;
-    let bytes = array.chunk_shape().iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent));
-    bytes.saturating_add(TRACKING)
+    array.chunk_shape().iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent))
+}
+
+/// The same, and of what keeps track of it.
+pub(super) fn chunk_bytes(array: &dyn ChunkedArray) -> u64 {
+    decoded_bytes(array).saturating_add(TRACKING)
 }
 
 /// An extent for each axis; 1 for those that are not there.
@@ -439,6 +471,19 @@ mod tests {
                 assert_eq!(plan.largest_need(), most + plan.lists, "{list:?} {block_rows}");
             }
         }
+    }
+
+    /// Boxes of no rows count as those of one, and of rows that are not there nothing is told.
+    #[test]
+    fn rows_that_are_not_there() {
+        let plan = plan(&[(10, 4), (5, 4)], 4);
+        assert_eq!(plan.largest_need_of(0), plan.largest_need_of(1));
+        assert_eq!((plan.staged_bytes(0), plan.ahead(u64::MAX)), (5, u64::MAX));
+        assert_eq!((plan.row(14), plan.array_of(14).shape()[0]), (14, 5));
+        let quiet = std::panic::AssertUnwindSafe(&plan);
+        assert!(std::panic::catch_unwind(|| quiet.row(15)).is_err());
+        let message = std::panic::catch_unwind(|| quiet.array_of(15).name().len()).unwrap_err();
+        assert_eq!(message.downcast_ref::<String>().unwrap(), "row 15 of 15 that are selected");
     }
 
     /// Of 5 columns in chunks of 2, three a band.

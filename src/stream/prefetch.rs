@@ -10,7 +10,12 @@ use std::{
 
 use rayon::ThreadPool;
 
-use super::{Digests, Plan, StreamStats, digest::digest, plan::AtOnce, schedule::Schedule};
+use super::{
+    Digests, Plan, StreamStats,
+    digest::digest,
+    plan::{AtOnce, decoded_bytes},
+    schedule::Schedule,
+};
 use crate::{Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result};
 
 /// Number of a chunk, and the chunk with its digest.
@@ -80,6 +85,11 @@ impl Job {
         }
         self.unwinding(|| {
             let chunk = self.array.decode(&self.index, fetched)?;
+            let (len, expected) = (chunk.bytes.len(), decoded_bytes(&*self.array));
+            if len as u64 != expected {
+                let why = format!("was decoded to {len} bytes, expected {expected}");
+                return Err(Error::chunk(self.array.name(), &self.index, why));
+            }
             let digest = if self.digested { digest(self.number as u64, &chunk.bytes) } else { 0 };
             Ok((chunk, digest))
         })
@@ -240,6 +250,11 @@ impl<'a> Prefetch<'a> {
         }
     }
 
+    /// Whether chunks were started.
+    pub(super) fn has_started(&self) -> bool {
+        self.next > 0
+    }
+
     pub(super) fn schedule(&self) -> &Schedule {
         &self.schedule
     }
@@ -249,10 +264,16 @@ impl<'a> Prefetch<'a> {
         self.start(number);
         stats.peak_chunk_bytes = stats.peak_chunk_bytes.max(self.held);
         for chunk in chunks {
-            while self.slots[chunk].chunk.is_none() {
+            while self.slots.get(chunk).is_some_and(|slot| slot.chunk.is_none()) {
                 self.cancel.check()?;
                 let (number, result) = self.receiver.recv().expect("this end holds a sender too");
                 self.take(number, result, stats);
+            }
+            if !self.slots.contains_key(chunk) {
+                self.cancel.check()?;
+                let (array, index) = self.plan.chunk(*chunk);
+                let why = "could not be read before, which ended the pass";
+                return Err(Error::chunk(self.plan.array(array).name(), &index, why));
             }
             // What is wrong with a chunk is told when that is needed, so that errors come in order.
             if let Some(Err(_)) = self.slots[chunk].chunk
@@ -364,6 +385,8 @@ mod tests {
         fetches: usize,
         broken: fn(&[u64]) -> bool,
         panics: bool,
+        /// Bytes that its decoded chunks lack.
+        short: usize,
         now: [AtomicUsize; 3],
         most: [AtomicUsize; 3],
     }
@@ -377,7 +400,7 @@ mod tests {
             let values: Vec<i8> = (0..1280).map(|i| (i % 3) as i8).collect();
             let array = MemoryArray::new("late", &values, &[160, 8], &[4, 4]).unwrap();
             let (now, most) = Default::default();
-            Self { array, fetches, broken: |_| false, panics: false, now, most }
+            Self { array, fetches, broken: |_| false, panics: false, short: 0, now, most }
         }
 
         fn enter(&self, step: usize) {
@@ -428,10 +451,11 @@ mod tests {
         fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
             assert_eq!(fetched.bytes.as_deref().map(<[u8]>::len), Some(FETCHED));
             self.enter(DECODING);
-            let chunk = self.array.decode(index, FetchedChunk::default());
+            let mut chunk = self.array.decode(index, FetchedChunk::default())?;
             self.leave(DECODING);
             self.leave(HELD);
-            chunk
+            chunk.bytes.truncate(chunk.bytes.len() - self.short);
+            Ok(chunk)
         }
     }
 
@@ -450,7 +474,7 @@ mod tests {
     fn read(plan: &Plan, device: &Device, bytes: u64) -> Result<Vec<u8>> {
         let mut blocks = Blocks::new(plan, device, 16, bytes, &Cancel::default())?;
         let mut all = Vec::new();
-        while let Some(mut block) = blocks.next()? {
+        while let Some(mut block) = blocks.next_block()? {
             all.extend_from_slice(block.bytes());
         }
         Ok(all)
@@ -494,18 +518,33 @@ mod tests {
                 array.panics = panics;
                 let array = Arc::new(array);
                 let plan = plan(&array);
-                let mut blocks = Blocks::new(&plan, &device, 16, 1 << 20, &Cancel::default()).unwrap();
+                let cancel = Cancel::default();
+                let mut blocks = Blocks::new(&plan, &device, 16, 1 << 20, &cancel).unwrap();
                 for _ in 0..5 {
-                    blocks.next().unwrap().unwrap();
+                    blocks.next_block().unwrap().unwrap();
                 }
-                let Err(Error::Chunk { index, why, .. }) = blocks.next() else { panic!("read it") };
+                let Err(Error::Chunk { index, why, .. }) = blocks.next_block() else { panic!("read it") };
                 assert!(index[0] >= 20 && index[0] < 24, "{index:?}");
                 assert_eq!(&*why, if panics { "decoding panicked" } else { "gone" });
+                let Err(Error::Chunk { index: again, why, .. }) = blocks.next_block() else {
+                    panic!("went on")
+                };
+                assert_eq!((again, &*why), (index, "could not be read before, which ended the pass"));
+                cancel.cancel();
+                assert!(matches!(blocks.next_block(), Err(Error::Cancelled)));
                 let started = Instant::now();
                 drop(blocks);
                 assert!(started.elapsed().as_secs() < 1);
             }
         }
+    }
+
+    #[test]
+    fn chunks_of_other_lengths_are_refused() {
+        let mut array = Late::new(0);
+        array.short = 1;
+        let error = read(&plan(&Arc::new(array)), &Device::cpu(), 0).unwrap_err().to_string();
+        assert!(error.contains("late: chunk [0, 0]: was decoded to 15 bytes, expected 16"), "{error}");
     }
 
     /// A consumer that goes leaves nobody waiting: the threads that fetch end.
@@ -515,7 +554,7 @@ mod tests {
         let array = Arc::new(Late::new(4));
         let plan = plan(&array);
         let mut blocks = Blocks::new(&plan, &device, 16, 1 << 20, &Cancel::default()).unwrap();
-        blocks.next().unwrap();
+        blocks.next_block().unwrap();
         let stages = Arc::downgrade(&blocks.prefetch.stages);
         drop(blocks);
         let started = Instant::now();

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 ///
 /// 16 bytes for each run of neighbouring places.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Selection {
+pub struct Selection {
     /// Of each run, its first place and how many are selected before it.
     runs: Vec<[u64; 2]>,
     len: u64,
@@ -16,16 +16,17 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// The first so many places.
-    pub(crate) fn all(len: u64) -> Self {
+    pub fn all(len: u64) -> Self {
         Self { runs: vec![[0, 0]], len }
     }
 
-    /// The places in `ranges`, which are in ascending order; neighbouring ones become one run.
+    /// The places in `ranges`, which are in ascending order; neighbouring ones become one run. Errors name `op`, the operation
+    /// that was given the ranges, and `name`, its argument.
     ///
     /// # Errors
-    /// [`Error::Argument`], of the argument `name`, for a range that starts before the end of the one before, or that ends
+    /// [`Error::Argument`] for a range that starts before the end of the one before, or that ends
     /// beyond `extent`.
-    pub(crate) fn new(
+    pub fn new(
         op: &'static str,
         name: &'static str,
         ranges: impl IntoIterator<Item = Range<u64>>,
@@ -51,20 +52,34 @@ impl Selection {
         Ok(Self { runs, len })
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// How many there are.
-    pub(crate) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// The place of that number, which is below [`len`](Self::len).
-    pub(crate) fn place(&self, number: u64) -> u64 {
+    /// The place of that number.
+    ///
+    /// # Panics
+    /// When `number` is not below [`len`](Self::len).
+    pub fn place(&self, number: u64) -> u64 {
+        assert!(number < self.len, "number {number} of {} that are selected", self.len);
         let run = self.runs.partition_point(|[_, before]| *before <= number);
         let [first, before] = self.runs[run - 1];
         first + (number - before)
     }
 
+    /// The place after the last; 0 where there is none.
+    pub(super) fn end(&self) -> u64 {
+        self.ranges().last().map_or(0, |range| range.end)
+    }
+
     /// How many of them are before that place.
-    pub(crate) fn before(&self, place: u64) -> u64 {
+    pub fn before(&self, place: u64) -> u64 {
         let run = self.runs.partition_point(|[first, _]| *first <= place);
         let Some([first, before]) = run.checked_sub(1).map(|run| self.runs[run]) else { return 0 };
         let end = self.runs.get(run).map_or(self.len, |[_, before]| *before);
@@ -72,13 +87,13 @@ impl Selection {
     }
 
     /// The runs.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         let ends = self.runs.iter().skip(1).map(|[_, before]| *before).chain([self.len]);
         self.runs.iter().zip(ends).map(|([first, before], end)| *first..first + (end - before))
     }
 
-    /// Where those of these numbers are.
-    pub(crate) fn places(&self, numbers: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    /// Where those of these numbers are; there are none from [`len`](Self::len) on.
+    pub fn places(&self, numbers: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let run = self.runs.partition_point(|[_, before]| *before <= numbers.start).saturating_sub(1);
         let runs = self.runs[run.min(self.runs.len())..].iter().enumerate();
         runs.map_while(move |(i, [first, before])| {
@@ -89,7 +104,7 @@ impl Selection {
     }
 
     /// Bytes that it holds.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         size_of_val(self.runs.as_slice()) as u64
     }
 }
@@ -118,6 +133,17 @@ mod tests {
         assert_eq!(Selection::new("test", "rows", [0..2, 2..5], 5).unwrap(), all);
         let none = Selection::new("test", "rows", [3..3, 4..4], 5).unwrap();
         assert_eq!((none.len(), none.before(5)), (0, 0));
+    }
+
+    #[test]
+    fn places_of_what_is_not_selected() {
+        let none = Selection::new("test", "rows", [3..3, 4..4], 5).unwrap();
+        let some = Selection::new("test", "rows", [1..2, 2..3], 5).unwrap();
+        assert_eq!((none.end(), some.end(), Selection::all(5).end()), (0, 3, 5));
+        for (selection, number) in [(none, 0), (Selection::all(0), 0), (some, 2)] {
+            assert_eq!(selection.places(number..9).count(), 0);
+            assert!(std::panic::catch_unwind(|| selection.place(number)).is_err(), "{selection:?} {number}");
+        }
     }
 
     #[test]

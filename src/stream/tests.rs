@@ -43,6 +43,32 @@ impl ChunkedArray for Counting {
     }
 }
 
+/// An array of bytes in one chunk that nobody reads.
+#[derive(Debug)]
+struct Claims([u64; 2]);
+
+impl ChunkedArray for Claims {
+    fn name(&self) -> &str {
+        "claims"
+    }
+    fn shape(&self) -> &[u64] {
+        &self.0
+    }
+    fn chunk_shape(&self) -> &[u64] {
+        &self.0
+    }
+    fn dtype(&self) -> StoredType {
+        StoredType::I32
+    }
+    fn decode(&self, _: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
+        unreachable!("nobody reads it")
+    }
+}
+
+fn as_stored() -> Arc<dyn Convert> {
+    Arc::new(AsStored(StoredType::I32))
+}
+
 /// Numbers below some, one after the other.
 struct Numbers(u64);
 
@@ -219,7 +245,7 @@ fn grid(counts: &[u64]) -> Vec<Vec<u64>> {
 fn read(plan: &Plan, device: &Device, bytes: u64) -> (Vec<Naive>, StreamStats, f64) {
     let mut blocks = Blocks::new(plan, device, plan.block_rows(), bytes, &Cancel::default()).unwrap();
     let mut boxes = Vec::new();
-    while let Some(mut block) = blocks.next().unwrap() {
+    while let Some(mut block) = blocks.next_block().unwrap() {
         let values: Vec<i32> = bytemuck::pod_collect_to_vec(block.bytes());
         let (core, before, shape) = (block.core.clone(), block.before.clone(), block.shape.clone());
         // Of both slots, the tensor has what the host saw.
@@ -328,14 +354,73 @@ fn what_does_not_fit_is_refused() {
     refused(vec![Arc::clone(&two), other], &[each], "rows of Some([3])");
     refused(vec![Arc::clone(&two)], &[each; 3], "of 3 axes, and the arrays have 2");
     refused(vec![Arc::clone(&two)], &[each, Along::each(0)], "no elements along axis 1");
-    for halo in [[u64::MAX, 1], [1 << 62, 0]] {
+    for halo in [[u64::MAX, 1], [1 << 62, 0], [0, 4 * 1024 + 1]] {
         let along = Along { size: 2, halo, edge: Edge::Wrap };
-        refused(vec![Arc::clone(&two)], &[along], "along axis 0");
-        refused(vec![Arc::clone(&two)], &[Along { halo: [1 << 40, 0], ..along }; 2], "along axis 1");
+        let needle = format!("a halo of {halo:?} along axis 0: more than 1024 times its 4 elements");
+        refused(vec![Arc::clone(&two)], &[along], &needle);
+        refused(vec![Arc::clone(&two)], &[each, along], "along axis 1: more than 1024 times its 3 elements");
     }
+    // As far as a halo may go, and without an end to stop at.
+    let most = Along { size: 2, halo: [4 * 1024, 4 * 1024], edge: Edge::Wrap };
+    for along in [most, Along { halo: [u64::MAX; 2], edge: Edge::Clip, ..most }] {
+        assert!(plan(vec![Arc::clone(&two)], &[along]).is_ok());
+    }
+    let huge: Arc<dyn ChunkedArray> = Arc::new(Claims([1 << 40; 2]));
+    refused(vec![Arc::clone(&huge)], &[Along::each(1 << 40); 2], "along axis 1 have 2^64 elements");
+    let more: Arc<dyn ChunkedArray> = Arc::new(Claims([u64::MAX, 3]));
+    let error =
+        Plan::of_rows(vec![Arc::clone(&two), more], Arc::new(Selection::all(1)), None, as_stored(), 2)
+            .unwrap_err();
+    assert!(matches!(error, Error::Argument { name: "arrays", .. }), "{error}");
     let bytes: Arc<dyn ChunkedArray> =
         Arc::new(MemoryArray::new("bytes", &[0u8; 12], &[4, 3], &[2, 2]).unwrap());
-    refused(vec![two, bytes], &[each], "bytes: holds U8, and others I32");
+    refused(vec![two, bytes], &[each], "bytes: holds U8, expected I32");
+}
+
+/// Rows and columns that the arrays lack, boxes of no rows, and tensors of another size.
+#[test]
+fn what_is_not_there_is_refused() {
+    let array = || -> Arc<dyn ChunkedArray> {
+        Arc::new(MemoryArray::new("array", &[7i32; 12], &[4, 3], &[2, 2]).unwrap())
+    };
+    let plan = |rows: Vec<Range<u64>>, columns: Vec<Range<u64>>| {
+        let select = |ranges| Arc::new(Selection::new("test", "any", ranges, 100).unwrap());
+        Plan::of_rows(vec![array(), array()], select(rows), Some(select(columns)), as_stored(), 3)
+    };
+    let refused = |plan: Result<Plan>, argument: &str, why: &str| {
+        let Err(Error::Argument { name, why: found, .. }) = plan else { panic!("{plan:?}") };
+        assert_eq!((name, &*found), (argument, why));
+    };
+    let of = |range: Range<u64>| vec![range];
+    refused(plan(vec![0..2, 7..9], of(0..3)), "rows", "up to 9 are selected, and the arrays have 8");
+    // Of chunks of 2 columns there are 4, of which the last is padding.
+    refused(plan(of(0..8), vec![0..1, 3..4]), "columns", "up to 4 are selected, and the arrays have 3");
+    let (device, cancel) = (Device::cpu(), Cancel::default());
+    let plan = plan(of(1..8), of(1..3)).unwrap();
+    let error = Blocks::new(&plan, &device, 0, 0, &cancel).unwrap_err();
+    assert!(matches!(error, Error::Argument { name: "rows", .. }), "{error}");
+
+    let mut blocks = Blocks::new(&plan, &device, 3, 0, &cancel).unwrap();
+    for shape in [&[3, 3][..], &[3], &[], &[1 << 32, 1 << 32], &[1 << 62, 1 << 2], &[0]] {
+        let mut blocks = Blocks::new(&plan, &device, 3, 0, &cancel).unwrap();
+        let error = blocks.next_block().unwrap().unwrap().tensor::<i32>(shape).unwrap_err();
+        assert!(matches!(error, Error::Shape { op: "Block::tensor", .. }), "{shape:?}: {error}");
+    }
+    let block = blocks.next_block().unwrap().unwrap();
+    assert_eq!(block.tensor::<u8>(&[24]).unwrap().read().unwrap().len(), 24);
+}
+
+/// Chunks that were read without a digest would be missing in it.
+#[test]
+#[should_panic(expected = "digests are asked for before the first box")]
+fn digests_are_asked_for_first() {
+    let array = Arc::new(MemoryArray::new("array", &[7i32; 12], &[4, 3], &[2, 2]).unwrap());
+    let plan = Plan::of_rows(vec![array], Arc::new(Selection::all(4)), None, as_stored(), 2).unwrap();
+    let device = Device::cpu();
+    let mut blocks = Blocks::new(&plan, &device, 2, 0, &Cancel::default()).unwrap();
+    blocks.digest();
+    blocks.next_block().unwrap();
+    blocks.digest();
 }
 
 /// An element that does not fit is named by its row and its place in it, whichever columns are selected.
@@ -355,7 +440,7 @@ fn a_misfit_is_named_by_where_it_is_stored() {
         let device = Device::cpu();
         let mut blocks = Blocks::new(&plan, &device, 3, 0, &Cancel::default()).unwrap();
         loop {
-            match blocks.next() {
+            match blocks.next_block() {
                 Ok(Some(_)) => {}
                 Ok(None) => break String::new(),
                 Err(error) => break error.to_string(),
@@ -399,6 +484,10 @@ fn numbers_are_narrowed() {
         assert_eq!(narrowed(-129i64, kept).unwrap_err(), "value -129 is below -128");
         assert_eq!(narrowed(101i8, narrow).unwrap_err(), "value 101 is above 100");
         assert!(narrowed(u64::MAX, narrow).unwrap_err().ends_with("is above 100"));
+        for most in [1e19, f64::INFINITY] {
+            let refused = narrowed(1u64 << 63, Narrow { range: [0.0, most], ..narrow }).unwrap_err();
+            assert_eq!(refused, "value 9223372036854775808 is above 9223372036854775807");
+        }
         let half = half::f16::from_f32(0.5);
         match to {
             Narrowed::I8 => {
@@ -409,6 +498,12 @@ fn numbers_are_narrowed() {
                 assert_eq!([narrowed(half, narrow), narrowed(0.5f64, narrow)], [Ok(0.5), Ok(0.5)]);
                 assert_eq!([narrowed(-0.5f32, narrow), narrowed(-0.5f32, kept)], [Ok(-1.0), Ok(-0.5)]);
                 assert_eq!(narrowed(100.5f32, narrow).unwrap_err(), "value 100.5 is above 100");
+                // Where negatives are numbers like others, NaN stays one.
+                let nan = [true, false].map(|negative_is_missing| {
+                    narrowed(f64::NAN, Narrow { nan_is_missing: true, negative_is_missing, ..kept }).unwrap()
+                });
+                assert!(nan[0] == -1.0 && nan[1].is_nan(), "{nan:?}");
+                assert!(narrowed(f64::NAN, kept).unwrap_err().starts_with("NaN"));
             }
         }
     }

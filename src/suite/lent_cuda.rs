@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, DevicePtr};
 
-use super::{On, cpu, data::values, devices};
-use crate::{Device, Error, Tensor, linalg};
+use super::{cpu, data::values};
+use crate::{
+    Device, Error, Tensor, linalg,
+    openings::{On, devices},
+};
 
 /// A lent device with the application's handles, or why there is none.
 struct Lent {

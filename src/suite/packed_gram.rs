@@ -193,9 +193,9 @@ fn pairs_add_up(device: &Device) {
 
 /// Factors that are 1 or not, with means that are subtracted or not.
 const OPTIONS: [GramOptions; 3] = [
-    GramOptions { centred: true, whole: false },
-    GramOptions { centred: true, whole: true },
-    GramOptions { centred: false, whole: true },
+    GramOptions { centred: true, unit_factors: false },
+    GramOptions { centred: true, unit_factors: true },
+    GramOptions { centred: false, unit_factors: true },
 ];
 
 /// Rows of many codes that are not 0 and of few, also such of which most codes are 2, and how they take part.
@@ -223,7 +223,7 @@ impl Case {
             let known = row.iter().filter(|&&code| code < 3).count() as u64;
             let sum: f64 = row.iter().filter(|&&code| code < 3).map(|&code| f64::from(code)).sum();
             let mean = if known == 0 { 0.0 } else { sum / known as f64 };
-            let factor = if options.whole {
+            let factor = if options.unit_factors {
                 1.0
             } else {
                 (1.0 + 0.37 * (i % 7) as f64) * if 2 * i < rows as usize { 1.0 } else { 31.0 }
@@ -268,7 +268,7 @@ impl Case {
     /// The mean where at most 1 is made of it, and what two codes 1 come to, a 1 and a missing code, and two missing codes, by
     /// what the documentation says.
     fn weights(&self, row: usize, s: &RowScale) -> [f64; 4] {
-        let GramOptions { centred, whole } = self.options;
+        let GramOptions { centred, unit_factors: whole } = self.options;
         let mean = if s.mean > 1.0 && centred { 2.0 - s.mean } else { s.mean };
         let absent = (self.columns - s.known) as f64;
         let rare = (mean * s.known as f64 + absent).round() <= (self.columns / 16) as f64;

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     DType, Device, Element, Error, Tensor,
     kernels::reduce::BLOCK,
-    linalg::{Stats, column_stats, reduce::row_stats_with_missing, row_stats},
+    linalg::{Stats, column_stats, pending_row_stats, row_stats},
 };
 
 device_tests! {
@@ -104,7 +104,7 @@ fn nan_and_infinity_are_bad(device: &Device) {
         let tx = Tensor::from_slice(device, &x, &[rows, cols]).unwrap();
         check("rows", &row_stats(&tx).unwrap(), &rows_of(&x, cols), false);
         check("columns", &column_stats(&tx).unwrap(), &columns_of(&x, cols), false);
-        let stats = row_stats_with_missing(&tx).unwrap().wait().unwrap();
+        let stats = pending_row_stats(&tx, true).unwrap().wait().unwrap();
         check("missing", &stats, &rows_of(&x, cols), true);
     }
     with(device, [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7f80_0001)]);
@@ -115,7 +115,7 @@ fn nan_and_infinity_are_bad(device: &Device) {
 fn negative_is_missing(device: &Device) {
     fn with<T: Sample>(device: &Device) {
         let (x, tx) = matrix::<T>(device, 23, 9, 1300);
-        let stats = row_stats_with_missing(&tx).unwrap().wait().unwrap();
+        let stats = pending_row_stats(&tx, true).unwrap().wait().unwrap();
         check("missing", &stats, &rows_of(&x, 1300), true);
     }
     for_each_type!(with(device));
@@ -123,10 +123,10 @@ fn negative_is_missing(device: &Device) {
     let x: Vec<i8> =
         values::<u8>(24, 5 * 2050).iter().map(|v| [0, 1, 2, 0, -1, 1, 0, -2][*v as usize / 32]).collect();
     let tx = Tensor::from_slice(device, &x, &[5, 2050]).unwrap();
-    check("dosages", &row_stats_with_missing(&tx).unwrap().wait().unwrap(), &rows_of(&x, 2050), true);
+    check("dosages", &pending_row_stats(&tx, true).unwrap().wait().unwrap(), &rows_of(&x, 2050), true);
     // -0.0 is not negative.
     let zeros = Tensor::from_slice(device, &[-0.0f32, 0.0, -1.0], &[1, 3]).unwrap();
-    assert_eq!(row_stats_with_missing(&zeros).unwrap().wait().unwrap()[0].count, 2);
+    assert_eq!(pending_row_stats(&zeros, true).unwrap().wait().unwrap()[0].count, 2);
 }
 
 /// The extremes of i8 by rows, where f32 would round.
@@ -150,7 +150,7 @@ fn integers_agree_with_cpu(device: &Device) {
     let x = values::<i8>(26, 31 * 2000);
     let on = |device| {
         let x = Tensor::from_slice(device, &x, &[31, 2000]).unwrap();
-        (row_stats(&x).unwrap(), row_stats_with_missing(&x).unwrap().wait().unwrap())
+        (row_stats(&x).unwrap(), pending_row_stats(&x, true).unwrap().wait().unwrap())
     };
     assert_eq!(on(device), on(cpu()));
 }

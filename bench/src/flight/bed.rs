@@ -10,10 +10,9 @@ use std::{
 
 use teatime::{
     Device, Error, Progress, Run,
-    bed::BedFile,
-    genotype::{Method, PcaOptions, pca},
     linalg::{RandomizedSvd, Stop},
 };
+use teatime_genotype::{Method, PcaOptions, bed::BedFile, pca};
 use tempfile::TempDir;
 
 use super::rows::COLUMNS;

@@ -3,9 +3,9 @@
 use std::{cell::RefCell, time::Instant};
 
 use teatime::{
-    Device, DeviceKind, Result, Run, Status, Tensor, bench,
+    Device, DeviceKind, Result, Run, Status, Tensor,
     linalg::{LinearMap, Matrix, Pass, RandomizedSvd, Stop, randomized_svd},
-    packed::PackedMatrix,
+    packed::{PackedMatrix, packed_uniform},
     random::random_words,
 };
 
@@ -107,7 +107,7 @@ fn repeated(mut work: impl FnMut() -> Result<f64>) -> Result<Vec<f64>> {
 fn making(device: &Device, rows: u64) -> Result<Found> {
     let panels = || (0..rows).step_by(to_usize(PANEL)).map(|first| (first, PANEL.min(rows - first)));
     let words = |(first, count)| random_words(device, 0, first * (WORDS / 4), count * WORDS).map(drop);
-    let codes = |(first, count)| bench::packed_uniform(device, 0, first, count, COLUMNS).map(drop);
+    let codes = |(first, count)| packed_uniform(device, 0, first, count, COLUMNS).map(drop);
     Ok(vec![
         ("random", repeated(|| Ok(timed(device, || panels().try_for_each(words))?.1))?),
         ("random and packed_uniform", repeated(|| Ok(timed(device, || panels().try_for_each(codes))?.1))?),

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use teatime::{
     Device, Error, Tensor,
-    bench::{PackedProduct, PackedRows},
     linalg::Matrix,
+    packed::{PackedProduct, PackedRows},
     random::philox,
 };
 

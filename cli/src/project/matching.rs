@@ -7,10 +7,8 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use teatime::{
-    Cancel, Result,
-    genotype::{Match, Variant},
-};
+use teatime::{Cancel, Result};
+use teatime_genotype::{Match, Variant};
 
 use super::{
     alleles::{Fit, Names, UNKNOWN, are_same, fit, is_unknown, pair},

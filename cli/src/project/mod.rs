@@ -13,10 +13,8 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use teatime::{
-    Cancel, Run,
-    genotype::{ProjectMethod, Projection, project},
-};
+use teatime::{Cancel, Run};
+use teatime_genotype::{ProjectMethod, Projection, project};
 
 use self::{
     counts::Counts,

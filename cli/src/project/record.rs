@@ -3,10 +3,8 @@
 use std::{path::Path, time::Instant};
 
 use serde::Serialize;
-use teatime::{
-    Device,
-    genotype::{ProjectMethod, Projection},
-};
+use teatime::Device;
+use teatime_genotype::{ProjectMethod, Projection};
 
 use super::{COMMAND, ProjectArgs, Stages, counts::Counts, samples::Samples, table::Header};
 use crate::{

@@ -1,7 +1,7 @@
 //! How many calls each sample has of the variants that were used.
 
 use serde::Serialize;
-use teatime::genotype::{ProjectMethod, Projection};
+use teatime_genotype::{ProjectMethod, Projection};
 
 use super::SAMPLES;
 use crate::{failure::Failure, output::Output, stores::Stores, text};

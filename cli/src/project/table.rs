@@ -9,10 +9,8 @@ use std::{
 
 use clap::ValueEnum;
 use flate2::read::MultiGzDecoder;
-use teatime::{
-    Cancel, Error,
-    genotype::{ReferenceLoadings, Scaler},
-};
+use teatime::{Cancel, Error};
+use teatime_genotype::{ReferenceLoadings, Scaler};
 
 use super::matching::{Index, MatchBy};
 use crate::{args::ScalerArg, failure::Failure, loadings::MAGIC};

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use teatime::genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
+use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
 
 use crate::support::{Ran, Scratch, command, copy, fixture, json, pca, teatime};
 

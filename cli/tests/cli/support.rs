@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use teatime::genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
+use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
 
 /// A folder that is removed when it is dropped.
 pub(crate) struct Scratch(PathBuf);
@@ -52,7 +52,7 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
 
 /// A store or table that other tools made.
 pub(crate) fn fixture(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../genotype/tests/fixtures").join(name);
     assert!(path.exists(), "{} is missing; it belongs to the repository", path.display());
     path
 }

@@ -165,7 +165,8 @@ fn compile(
 }
 
 /// What tests ask of the emulator. Each is for one device, so that tests on several threads do not meet.
-#[cfg(test)]
+#[cfg(any(test, feature = "suite"))]
+#[cfg_attr(not(test), allow(dead_code, reason = "the tests of other packages need some of it"))]
 pub(crate) mod control {
     use std::ffi::{CStr, c_char, c_int, c_ulonglong};
 
@@ -177,11 +178,11 @@ pub(crate) mod control {
     /// `F` is the function's type.
     unsafe fn function<F: Copy>(name: &str) -> F {
         // SAFETY: as the caller promises.
-        unsafe { *loaded().unwrap().1.get::<F>(name.as_bytes()).unwrap() }
+        unsafe { *loaded().expect("the emulator").1.get::<F>(name.as_bytes()).expect("a function of it") }
     }
 
     /// Sets a device's memory. 2 GiB unless this is called.
-    pub(crate) fn memory(device: i32, bytes: u64) {
+    pub fn memory(device: i32, bytes: u64) {
         // SAFETY: its type in libcuda_control.cpp.
         unsafe { function::<unsafe extern "C" fn(c_int, c_ulonglong)>("emulator_memory")(device, bytes) }
     }
@@ -196,7 +197,7 @@ pub(crate) mod control {
 
     /// Makes a device answer every call with the error `code` once it has taken `launches` more; 0 takes
     /// that back for contexts made from then on.
-    pub(crate) fn lose(device: i32, launches: u64, code: i32) {
+    pub fn lose(device: i32, launches: u64, code: i32) {
         type F = unsafe extern "C" fn(c_int, c_ulonglong, c_int);
         // SAFETY: its type in libcuda_control.cpp.
         unsafe { function::<F>("emulator_lose")(device, launches, code) }

@@ -2,6 +2,8 @@
 
 mod blas;
 mod cache;
+#[cfg(all(any(test, feature = "suite"), feature = "cuda-emulator"))]
+pub(crate) mod emulated;
 #[cfg(feature = "cuda-emulator")]
 mod emulator;
 #[cfg(test)]

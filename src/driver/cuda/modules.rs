@@ -100,6 +100,13 @@ impl Modules {
         Ok(lock().entry(key).or_insert(function).clone())
     }
 
+    /// The name and the constants of each function.
+    #[cfg(all(any(test, feature = "suite"), feature = "cuda-emulator"))]
+    pub(super) fn loaded(&self) -> std::collections::BTreeSet<String> {
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.keys().map(|(name, values)| format!("{name} {values:?}")).collect()
+    }
+
     /// Loads a kernel for a spec, which compiles it unless it is cached.
     pub(super) fn prepare(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<()> {
         self.get(gpu, kernel, spec).map(drop)
@@ -149,31 +156,21 @@ impl Modules {
 
 #[cfg(all(test, feature = "cuda-emulator"))]
 mod tests {
-    use std::{collections::BTreeSet, sync::OnceLock, thread};
+    use std::thread;
 
     use super::*;
     use crate::{
-        Device, Progress, Run, Status,
-        driver::cuda::tests,
-        genotype::{Genotypes, Method, PcaOptions, Scaler, pca},
+        driver::cuda::{emulated::loaded, tests},
         kernel::Program,
         kernels::scale_columns::SCALE_COLUMNS,
-        random::philox,
-        store::MemoryArray,
     };
-
-    /// What a device has loaded.
-    fn loaded(device: &Device) -> BTreeSet<String> {
-        let cuda = device.driver().cuda().expect("a CUDA device");
-        let loaded = cuda.modules.loaded.lock().expect("no test should have panicked");
-        loaded.keys().map(|(name, values)| format!("{name} {values:?}")).collect()
-    }
 
     #[test]
     fn what_is_prepared_is_loaded_once_and_refused_as_at_a_launch() {
         let device = tests::device(28);
         let (sound, spec) = (&SCALE_COLUMNS.def, vec![("WG", 256)]);
-        let both: Vec<Program> = vec![(sound, spec.clone()), (sound, spec.clone())];
+        let program = |kernel: &'static KernelDef| Program { kernel, spec: spec.clone() };
+        let both = vec![program(sound), program(sound)];
         thread::scope(|scope| {
             let all = [(); 3].map(|()| scope.spawn(|| device.prepare(both.clone())));
             all.into_iter().for_each(|one| one.join().unwrap().unwrap());
@@ -181,38 +178,8 @@ mod tests {
         assert_eq!(loaded(&device), ["scale_columns [256]".to_owned()].into());
         let text = sound.cuda.replace("KERNEL(", "NO_SUCH_WORD(");
         let planted = KernelDef { name: "planted", cuda: String::leak(text), ..*sound };
-        let failed = device.prepare(vec![(sound, spec.clone()), (Box::leak(Box::new(planted)), spec)]);
+        let failed = device.prepare(vec![program(sound), program(Box::leak(Box::new(planted)))]);
         assert!(matches!(failed, Err(Error::Compile { kernel: "planted", .. })), "{failed:?}");
-    }
-
-    #[test]
-    fn a_pca_without_missing_calls_has_its_programs_before_it_reads() {
-        let (variants, samples) = (1500, 70);
-        // One variant in three is rare.
-        let dosage = |at: u64| match at / samples % 3 {
-            0 => i8::from(at % samples == at / samples % samples),
-            _ => (philox([5, 6], at)[0] % 3) as i8,
-        };
-        let dosages: Vec<i8> = (0..variants * samples).map(dosage).collect();
-        let array =
-            MemoryArray::new("dosages", &dosages, &[variants, samples], &[variants, samples]).unwrap();
-        let genotypes = Genotypes::new(vec![Arc::new(array)]).unwrap().dosages_are_bounded(true);
-        let methods = [(Method::Exact, "packed_pairs"), (Method::Randomized, "packed_apply")];
-        for (method, own) in methods {
-            for scaler in [Scaler::Patterson, Scaler::Center] {
-                let device = tests::device(28);
-                let (before, watched) = (Arc::new(OnceLock::new()), device.clone());
-                let first = before.clone();
-                let progress = Progress::new(move |_: Status| {
-                    first.get_or_init(|| loaded(&watched));
-                });
-                let options = PcaOptions { method, scaler, components: 3, ..PcaOptions::default() };
-                pca(&genotypes, &device, &options, &Run { progress, ..Run::default() }).unwrap();
-                let after = loaded(&device);
-                assert!(after.iter().any(|program| program.starts_with(own)), "{method:?}: {after:?}");
-                assert_eq!(before.get(), Some(&after), "{method:?}, {scaler:?}");
-            }
-        }
     }
 
     #[test]

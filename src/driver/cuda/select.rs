@@ -83,7 +83,7 @@ pub(crate) fn open(
 }
 
 /// The device of that number, also where it is not counted.
-#[cfg(all(test, feature = "cuda-emulator"))]
+#[cfg(all(any(test, feature = "suite"), feature = "cuda-emulator"))]
 pub(crate) fn open_place(
     sample: &'static KernelDef,
     place: usize,

@@ -6,17 +6,9 @@ mod faults;
 mod order;
 mod planted;
 
-use super::{emulator::control, select};
-use crate::{Device, DeviceOptions, kernels::KERNELS};
-
-/// An emulated device, counted or not.
-pub(super) fn device(place: usize) -> Device {
-    open(place, &DeviceOptions::default())
-}
-
-fn open(place: usize, options: &DeviceOptions) -> Device {
-    Device::from_driver(select::open_place(KERNELS[0], place, options).unwrap(), options)
-}
+use super::emulator::control;
+pub(super) use crate::openings::emulated::device;
+use crate::openings::emulated::open;
 
 /// The suite's lent device.
 #[test]

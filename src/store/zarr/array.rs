@@ -32,11 +32,7 @@ pub(crate) struct StoredArray {
 impl StoredArray {
     /// Opens the array at `path` within `storage`; an empty path is the storage itself.
     pub(crate) fn open(storage: &Arc<dyn Storage>, path: &str) -> Result<Self> {
-        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
-        if names.iter().any(|name| matches!(*name, "." | "..") || name.contains(['\\', '\0'])) {
-            return Err(Error::store(storage.place(""), format!("`{path}` is not the path of an array")));
-        }
-        let path = names.join("/");
+        let path = metadata::path_within(&**storage, path)?;
         let metadata = metadata::read(&**storage, &path)?;
         Ok(Self { name: storage.place(&path), path, storage: Arc::clone(storage), metadata })
     }

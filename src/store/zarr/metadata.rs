@@ -79,9 +79,11 @@ impl Node {
     /// version 2 nothing.
     ///
     /// # Errors
-    /// - [`Error::Store`]: a `zarr.json` that is not valid, or names neither an array nor a group.
+    /// - [`Error::Store`]: a path with a name that is `.` or `..`, or has a backslash or a zero in it; a `zarr.json` that is not
+    ///   valid, or names neither an array nor a group.
     /// - [`Error::Io`]: what is there cannot be read.
     pub fn at(storage: &dyn Storage, path: &str) -> Result<Self> {
+        let path = &path_within(storage, path)?;
         if let Some(v3) = read_json(storage, &join(path, "zarr.json"))? {
             return match v3.get("node_type").and_then(Value::as_str) {
                 Some("array") => Ok(Self::Array),
@@ -96,6 +98,15 @@ impl Node {
         }
         Ok(if is_there(storage, &join(path, ".zgroup"))? { Self::Group } else { Self::Absent })
     }
+}
+
+/// The path without empty names; an error where it might lead out of the store.
+pub(super) fn path_within(storage: &dyn Storage, path: &str) -> Result<String> {
+    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+    if names.iter().any(|name| matches!(*name, "." | "..") || name.contains(['\\', '\0'])) {
+        return Err(Error::store(storage.place(""), format!("`{path}` is not a path within the store")));
+    }
+    Ok(names.join("/"))
 }
 
 /// What the root of a store says of its writer, in words; empty where it says nothing.

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc};
 
-use teatime::genotype::Variant;
+use teatime_genotype::Variant;
 
 use super::{assert_close, assert_only_missing, numbers, project, reference, site, sites, unpacked, write};
 use crate::support::{Scratch, json, names, number, provenance};

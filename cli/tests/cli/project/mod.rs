@@ -13,7 +13,7 @@ use std::{
 };
 
 use flate2::read::MultiGzDecoder;
-use teatime::genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
+use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
 
 use crate::support::{Ran, Scratch, command, number, pca, rows};
 

@@ -1,18 +1,14 @@
 //! Full memory, faults of kernels, lost devices.
 
-use std::sync::Arc;
-
 use bytemuck::{Pod, Zeroable};
 
 use super::{control, device, open};
 use crate::{
-    Device, DeviceOptions, Error, Run, Tensor,
-    genotype::{Genotypes, Method, PcaOptions, Scaler, pca},
+    Device, DeviceOptions, Error, Tensor,
     kernel::CpuLaunch,
     kernel::{Access, Grid, Kernel},
-    linalg::{self, Stop},
+    linalg,
     random::philox,
-    store::MemoryArray,
 };
 
 const MIB: u64 = 1 << 20;
@@ -34,49 +30,6 @@ fn full_memory_is_told_and_the_device_stays_usable() {
 
 fn words(count: u64) -> Vec<u32> {
     (0..count.div_ceil(4)).flat_map(|block| philox([7, 0], block)).collect()
-}
-
-/// Dosages with a strong first component.
-fn genotypes(variants: u64, samples: u64) -> Genotypes {
-    let words = words(variants * samples);
-    let dosage = |(word, i): (&u32, u64)| -> i8 {
-        let high = (i % samples < samples / 2) == (i / samples).is_multiple_of(2);
-        i8::from(word >> 24 < if high { 150 } else { 60 })
-            + i8::from(word & 255 < if high { 150 } else { 60 })
-    };
-    let values: Vec<i8> = words.iter().zip(0..variants * samples).map(dosage).collect();
-    let array = MemoryArray::new("dosages", &values, &[variants, samples], &[1000, samples]).unwrap();
-    Genotypes::new(vec![Arc::new(array)]).unwrap()
-}
-
-#[test]
-fn a_pca_retries_smaller() {
-    let genotypes = genotypes(20_000, 400);
-    // Of a scaling that may have dosages above 2, which are held as bytes.
-    let scaler = Scaler::Standard;
-    let mut options = PcaOptions { components: 2, method: Method::Randomized, scaler, ..Default::default() };
-    options.svd.stop = Stop::PowerIterations(1);
-    let expected = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
-    let whole = device(9);
-    let roomy = pca(&genotypes, &whole, &options, &Run::default()).unwrap();
-    let peak = whole.peak_bytes();
-    drop(whole);
-    // The device says 2 GiB when it is opened, and has less by the time: others hold the rest. All dosages are 8 MB, so
-    // that there is room for the work only if they do not stay on the device.
-    let device = device(9);
-    control::memory(9, peak - 4 * MIB);
-    let tight = pca(&genotypes, &device, &options, &Run::default()).unwrap();
-    assert_eq!(tight.passes, roomy.passes);
-    let chunks = [tight.stats.chunks, roomy.stats.chunks];
-    assert!(chunks[0] > chunks[1], "it should read more than once: {chunks:?}");
-    assert_eq!(tight.singular_values, roomy.singular_values);
-    for (a, b) in tight.singular_values.iter().zip(&expected.singular_values) {
-        assert!((a - b).abs() <= 1e-5 * b, "{a} {b}");
-    }
-    // Nothing is small enough.
-    control::memory(9, MIB);
-    let none = pca(&genotypes, &device, &options, &Run::default());
-    assert!(matches!(none, Err(Error::OutOfMemory { .. })), "{none:?}");
 }
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -191,17 +144,6 @@ fn errors_that_end_a_context_stick() {
             assert!(matches!(result, Err(Error::DeviceLost { .. })), "{code:?}: {result:?}");
         }
     }
-}
-
-#[test]
-fn a_lost_device_says_so_in_a_long_call() {
-    const UNAVAILABLE: i32 = 46;
-    let device = device(11);
-    control::lose(11, 12, UNAVAILABLE);
-    let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
-    let result = pca(&genotypes(20_000, 100), &device, &options, &Run::default());
-    assert!(matches!(result, Err(Error::DeviceLost { .. })), "{result:?}");
-    assert!(matches!(device.synchronize(), Err(Error::DeviceLost { .. })));
 }
 
 /// The emulator's cuBLAS rounds to 10 bits where it is told to.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{control, device};
 use crate::{
     Device, Tensor,
-    linalg::reduce::{row_stats, row_stats_with_missing},
+    linalg::{pending_row_stats, row_stats},
 };
 
 /// What the calls of a log order before what.
@@ -156,7 +156,7 @@ fn an_upload_into_used_memory_waits_for_its_uses() {
     numbers.fill(2.0);
     let x = Tensor::from_slice(&device, &[1.0f32; 1000], &[1, 1000]).unwrap();
     control::log_start(7);
-    let first = row_stats_with_missing(&x).unwrap();
+    let first = pending_row_stats(&x, true).unwrap();
     let fence = device.driver().upload(&mut slot, x.whole()).unwrap();
     device.driver().order_after(&fence).unwrap();
     assert_eq!(row_stats(&x).unwrap()[0].sum, 2000.0);

@@ -156,14 +156,15 @@ impl Column {
     /// The first string of each row in `range`.
     ///
     /// # Errors
-    /// - [`Error::Store`]: a range beyond the end, rows without columns, or a column of numbers.
+    /// - [`Error::Argument`]: a range beyond the end.
+    /// - [`Error::Store`]: rows without columns, or a column of numbers.
     /// - [`Error::Budget`]: the strings, or a chunk of strings, take more memory than they may.
     /// - [`Error::Chunk`] and [`Error::OutOfHostMemory`]: a chunk that is lost, damaged, or cannot be read.
     pub fn strings(&self, range: Range<u64>) -> Result<Vec<String>> {
         let mut strings = Vec::new();
         self.cells(range, 1, |_, _, text| {
             strings.push(text.to_owned());
-            text.len()
+            size_of::<String>() + text.len()
         })?;
         Ok(strings)
     }
@@ -197,7 +198,8 @@ impl Column {
     /// The first integer of each row in `range`, which take 8 bytes each.
     ///
     /// # Errors
-    /// - [`Error::Store`]: a range beyond the end, rows without columns, or a column of strings.
+    /// - [`Error::Argument`]: a range beyond the end.
+    /// - [`Error::Store`]: rows without columns, or a column of strings.
     /// - [`Error::Chunk`] and [`Error::OutOfHostMemory`]: a chunk that is lost, damaged, or cannot be read, or holds other numbers
     ///   than integers below 2^63.
     pub fn integers(&self, range: Range<u64>) -> Result<Vec<i64>> {
@@ -270,7 +272,8 @@ impl Column {
         mut f: impl FnMut(&Values, (usize, u64), Range<usize>) -> Result<()>,
     ) -> Result<()> {
         if range.start > range.end || range.end > self.rows() {
-            return Err(self.refuse("a range of rows beyond its end was asked for"));
+            let why = format!("{range:?} is not within the {} rows of {}", self.rows(), self.array.name());
+            return Err(Error::argument("Column", "range", why));
         }
         let chunk = &self.array.metadata.chunk_shape;
         let (height, chunk_width) = (chunk[0], chunk.get(1).copied().unwrap_or(1));

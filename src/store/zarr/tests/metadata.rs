@@ -204,8 +204,8 @@ fn not_json_and_not_there() {
         ("g", "is a group"),
         ("h", "is a group"),
         ("f", "no such array"),
-        ("../x", "not the path"),
-        ("g/./x", "not the path"),
+        ("../x", "not a path within"),
+        ("g/./x", "not a path within"),
     ] {
         let error = ZarrArray::open(scratch.path(), path, MissingChunk::Error).unwrap_err().to_string();
         assert!(error.contains(why), "{path}: {error}");

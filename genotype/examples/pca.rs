@@ -1,0 +1,37 @@
+//! Principal components of a Zarr genotype store: `cargo run --release --example pca -- STORE`.
+
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+use teatime::{Device, MissingChunk, Progress, Result, Run};
+use teatime_genotype::{GenotypeStore, Genotypes, PcaOptions, pca};
+
+fn main() -> Result<()> {
+    let Some(path) = std::env::args().nth(1) else {
+        eprintln!("usage: pca STORE, a folder in the VCF-Zarr or scikit-allel layout");
+        return Ok(());
+    };
+    // 1. Open the store. Nothing but metadata is read yet.
+    let store = GenotypeStore::open(&path, None, MissingChunk::Error)?;
+    let samples = store.sample_ids()?;
+    let genotypes = Genotypes::new(store.arrays().to_vec())?;
+
+    // 2. Choose a device: the fastest there is, or the one that TEATIME_DEVICE names.
+    let device = Device::best()?;
+    eprintln!("{} variants of {} samples on {device:?}", genotypes.variants(), genotypes.samples());
+
+    // 3. Run, and hear how far it is.
+    let progress =
+        Progress::new(|status| eprint!("\rpass {}: {} of {}", status.pass, status.rows, status.total));
+    let components = 4.min(samples.len());
+    let options = PcaOptions { components, ..PcaOptions::default() };
+    let result = pca(&genotypes, &device, &options, &Run { progress, ..Run::default() })?;
+
+    // 4. Eigenvalues as plink2 has them, and the coordinates of the first samples.
+    eprintln!("\n{} variants used; method: {:?}, {}", result.counts.used, result.method, result.reason);
+    println!("eigenvalues {:.4?}", result.eigenvalues());
+    let scores = result.scores();
+    for (i, sample) in samples.iter().take(5).enumerate() {
+        println!("{sample}\t{:.4?}", scores.row(i));
+    }
+    Ok(())
+}

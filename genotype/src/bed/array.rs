@@ -1,0 +1,194 @@
+//! The packed calls, a chunk of variants at a time.
+
+use std::{
+    fs::File,
+    io,
+    time::{Duration, Instant},
+};
+
+use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, stream::MAX_CHUNKS};
+
+/// Bytes before the calls.
+pub(super) const HEADER: u64 = 3;
+
+/// Bytes of a chunk, if a row has no more.
+const CHUNK: u64 = 1 << 20;
+
+/// Variants of a sample-major file's chunk, so that each sample's part of it, 4 KiB, is worth a read.
+const ACROSS: u64 = 1 << 14;
+
+/// Most bytes of such a chunk, if a row of [`CHUNK`] has no more.
+const MAX_ACROSS: u64 = 64 << 20;
+
+/// Samples transposed at a time, and bytes of each: source and target of a tile stay in the first cache.
+const STRIP: usize = 256;
+const TILE: usize = 64;
+
+/// Which axis of the file comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// A row per variant, four samples a byte: mode 1.
+    Variants,
+    /// A row per sample, four variants a byte: mode 0.
+    Samples,
+}
+
+/// A .bed as rows of variants.
+#[derive(Debug)]
+pub(super) struct BedArray {
+    name: String,
+    file: File,
+    order: Order,
+    samples: u64,
+    /// Variants, and bytes of a variant.
+    shape: [u64; 2],
+    chunk_shape: [u64; 2],
+}
+
+impl BedArray {
+    /// The calls of `[variants, samples]` in a file whose length was checked.
+    pub(super) fn new(name: String, file: File, order: Order, [variants, samples]: [u64; 2]) -> Self {
+        let width = samples.div_ceil(4);
+        let rows = match order {
+            // Of very many variants more, so that chunks are not too many for a plan.
+            Order::Variants => (CHUNK / width).max(variants.div_ceil(MAX_CHUNKS)).clamp(1, variants),
+            // Whole bytes of a sample.
+            Order::Samples => {
+                let rows = ACROSS.min(MAX_ACROSS / width).max(CHUNK / width).min(variants);
+                rows.next_multiple_of(4)
+            }
+        };
+        Self { name, file, order, samples, shape: [variants, width], chunk_shape: [rows, width] }
+    }
+
+    /// Fills the start of `out` with the variants from `first` on: one read.
+    fn read_variants(&self, first: u64, count: u64, out: &mut [u8]) -> io::Result<Chunked> {
+        let started = Instant::now();
+        let stored = count * self.shape[1];
+        read_at(&self.file, &mut out[..to_usize(stored)], HEADER + first * self.shape[1])?;
+        Ok(Chunked { stored, read: started.elapsed(), decode: Duration::ZERO })
+    }
+
+    /// As [`read_variants`](Self::read_variants), of a sample-major file: one read for each sample.
+    fn read_samples(&self, first: u64, count: u64, out: &mut [u8]) -> io::Result<Chunked> {
+        let (row, part) = (self.shape[0].div_ceil(4), to_usize(count.div_ceil(4)));
+        let (width, samples) = (to_usize(self.shape[1]), to_usize(self.samples));
+        let mut done = Chunked { stored: 0, read: Duration::ZERO, decode: Duration::ZERO };
+        let mut strip = vec![0; STRIP * part];
+        for start in (0..samples).step_by(STRIP) {
+            let started = Instant::now();
+            let height = STRIP.min(samples - start);
+            // What the strip before left beyond the last sample.
+            strip[height * part..].fill(0);
+            for (sample, part) in (start as u64..).zip(strip[..height * part].chunks_exact_mut(part)) {
+                read_at(&self.file, part, HEADER + sample * row + first / 4)?;
+            }
+            done.stored += (height * part) as u64;
+            let read = Instant::now();
+            transpose(&strip, part, height.div_ceil(4), out, width, start / 4);
+            done.read += read - started;
+            done.decode += read.elapsed();
+        }
+        Ok(done)
+    }
+}
+
+/// What a chunk took.
+struct Chunked {
+    stored: u64,
+    read: Duration,
+    decode: Duration,
+}
+
+impl ChunkedArray for BedArray {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn chunk_shape(&self) -> &[u64] {
+        &self.chunk_shape
+    }
+
+    fn dtype(&self) -> StoredType {
+        StoredType::U8
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        match self.order {
+            Order::Variants => 0,
+            Order::Samples => STRIP as u64 * self.chunk_shape[0].div_ceil(4),
+        }
+    }
+
+    /// Where its bytes are read is where they are used: most are calls already.
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
+        let fail = |why: &dyn std::fmt::Display| Error::chunk(&self.name, index, why);
+        let [variants, width] = self.shape;
+        let rows = self.chunk_shape[0];
+        let chunks = variants.div_ceil(rows);
+        let first = match *index {
+            [row, 0] if row < chunks => row * rows,
+            _ => return Err(fail(&format_args!("there are {chunks} by 1 chunks"))),
+        };
+        let count = rows.min(variants - first);
+        let mut bytes = vec![0; to_usize(rows * width)];
+        let read = match self.order {
+            Order::Variants => self.read_variants(first, count, &mut bytes),
+            Order::Samples => self.read_samples(first, count, &mut bytes),
+        };
+        let Chunked { stored, read, decode } =
+            read.map_err(|error| fail(&format_args!("cannot be read: {error}")))?;
+        Ok(DecodedChunk { bytes, stored, read, decode })
+    }
+}
+
+/// Transposes 2-bit fields: `from` has rows of `part` bytes, four of them to each of `groups`, and becomes the
+/// columns from byte `at` on of `to`, whose rows have `width` bytes.
+fn transpose(from: &[u8], part: usize, groups: usize, to: &mut [u8], width: usize, at: usize) {
+    for tile in (0..part).step_by(TILE) {
+        for group in 0..groups {
+            for column in tile..part.min(tile + TILE) {
+                let bytes = [0, 1, 2, 3].map(|row| from[(4 * group + row) * part + column]);
+                for (row, byte) in transposed(bytes).into_iter().enumerate() {
+                    to[(4 * column + row) * width + at + group] = byte;
+                }
+            }
+        }
+    }
+}
+
+/// Field j of byte i becomes field i of byte j: 2 x 2 fields are transposed, then 2 x 2 blocks of them.
+fn transposed(bytes: [u8; 4]) -> [u8; 4] {
+    let x = u32::from_le_bytes(bytes);
+    let t = (x ^ (x >> 6)) & 0x00cc_00cc;
+    let x = x ^ t ^ (t << 6);
+    let t = (x ^ (x >> 12)) & 0x0000_f0f0;
+    (x ^ t ^ (t << 12)).to_le_bytes()
+}
+
+fn to_usize(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !out.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, out, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                out = &mut out[read..];
+                offset += read as u64;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! A .bed with the tables beside it.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::Read,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use teatime::{ChunkedArray, Error, Result};
+
+use super::{
+    array::{BedArray, HEADER, Order},
+    text::{self, Bim, Sample},
+};
+use crate::{CountedAllele, Genotypes, Variant};
+
+/// What every PLINK 1 .bed starts with.
+const MAGIC: [u8; 2] = [0x6c, 0x1b];
+
+/// How the files of a .bed are named, and what its calls count.
+#[derive(Clone, Debug, Default)]
+pub struct BedOptions {
+    /// The table of variants, where it is not the .bim beside the .bed.
+    pub bim: Option<PathBuf>,
+    /// The table of samples, where it is not the .fam beside the .bed.
+    pub fam: Option<PathBuf>,
+    /// The allele whose copies are the dosage.
+    pub counted: CountedAllele,
+}
+
+/// A PLINK 1 .bed, its samples (.fam) and its variants (.bim).
+///
+/// Variant-major files, which every PLINK since 1.07 writes, are read in chunks of about 1 MiB. Sample-major files
+/// (`plink2 --export ind-major-bed`) look the same from here: each chunk takes one short read of every sample and is
+/// transposed, in 2 bits, by the thread that asked for it, see [`array`](Self::array).
+#[derive(Debug)]
+pub struct BedFile {
+    path: PathBuf,
+    array: Arc<dyn ChunkedArray>,
+    samples: Vec<Sample>,
+    bim: Bim,
+    counted: CountedAllele,
+}
+
+impl BedFile {
+    /// Opens `path`, or `path` with `.bed` appended where that is the file: `data`, as for PLINK's `--bfile`, and
+    /// `data.bed` are the same. The default [`BedOptions`] hold.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &BedOptions::default())
+    }
+
+    /// Opens `path` as [`open`](Self::open) does, with other tables or another counted allele.
+    ///
+    /// Reads the .fam and the .bim, and of the .bed the first three bytes and the length. Keeps the names of the
+    /// samples, and of the variants only where some of them start and 16 bytes for each run of them on one contig.
+    ///
+    /// # Errors
+    /// [`Error::Io`] for a file that is not there or cannot be read. [`Error::Store`] for a .bed that does not start
+    /// as one, or whose length is not that of the variants of the .bim and the samples of the .fam; for tables without
+    /// a line, and with the number of the line for too few columns, negative positions, header or
+    /// empty lines, and text that is not UTF-8.
+    pub fn open_with(path: impl AsRef<Path>, options: &BedOptions) -> Result<Self> {
+        let (path, stem) = names(path.as_ref());
+        let beside = |extension: &str, other: &Option<PathBuf>| {
+            other.clone().unwrap_or_else(|| appended(&stem, extension))
+        };
+        let file = text::open(&path)?;
+        let order = order(&path, &file)?;
+        let fam = beside(".fam", &options.fam);
+        let samples = text::fam(&fam)?;
+        let bim = Bim::open(&beside(".bim", &options.bim))?;
+        if samples.is_empty() {
+            return Err(Error::store(fam.display(), "has no samples"));
+        }
+        if bim.variants() == 0 {
+            return Err(Error::store(bim.path().display(), "has no variants"));
+        }
+        let shape = [bim.variants(), samples.len() as u64];
+        let expected = HEADER.saturating_add(match order {
+            Order::Variants => shape[0].saturating_mul(shape[1].div_ceil(4)),
+            Order::Samples => shape[1].saturating_mul(shape[0].div_ceil(4)),
+        });
+        let length = file.metadata().map_err(|source| io(&path, source))?.len();
+        if length != expected {
+            let than = if length < expected { "too short" } else { "too long" };
+            let (bim, fam) = (bim.path().display(), fam.display());
+            let [variants, samples] = shape;
+            let why = format!(
+                "is {than}: it has {length} bytes, and the {variants} variants of {bim} and {samples} samples of \
+                 {fam} take {expected}"
+            );
+            return Err(Error::store(path.display(), why));
+        }
+        let array = Arc::new(BedArray::new(path.display().to_string(), file, order, shape));
+        Ok(Self { path, array, samples, bim, counted: options.counted })
+    }
+
+    /// Path of the .bed.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The packed calls as PLINK stores them: `u8`, (variants, a fourth of the samples, rounded up), in chunks of
+    /// whole rows. [`CountedAllele::codes`] says what a code is; sample 4 b + j is at bits 2 j and 2 j + 1 of byte b.
+    ///
+    /// Bits beyond the last sample are what the file has there. A chunk is read with one positioned read, on the
+    /// calling thread, and has about 1 MiB.
+    ///
+    /// Of a sample-major file a chunk has 16,384 variants, if these take no more than 64 MiB, and takes one read of
+    /// 4 KiB for each sample. Beyond 16,384 samples the reads get shorter, so that a pass that finds nothing in the
+    /// system's cache reads samples / 16,384 times the file; plink2's `--make-bed` makes a variant-major one.
+    pub fn array(&self) -> &Arc<dyn ChunkedArray> {
+        &self.array
+    }
+
+    /// The calls as the only array of genotypes. Several files of the same samples make one [`Genotypes`] by
+    /// [`Genotypes::plink`].
+    ///
+    /// # Errors
+    /// As [`Genotypes::plink`], and so none for a file that could be opened.
+    pub fn genotypes(&self) -> Result<Genotypes> {
+        Genotypes::plink(vec![Arc::clone(&self.array)], self.n_samples(), self.counted)
+    }
+
+    /// The allele whose copies are the dosage.
+    pub const fn counted(&self) -> CountedAllele {
+        self.counted
+    }
+
+    /// Lines of the .bim.
+    pub const fn n_variants(&self) -> u64 {
+        self.bim.variants()
+    }
+
+    /// Lines of the .fam.
+    pub const fn n_samples(&self) -> u64 {
+        self.samples.len() as u64
+    }
+
+    /// The samples, in the order of the .fam; names may occur twice.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// Gives `f` the contigs of the variants in order: a name, and how many variants after each other are on it. Reads nothing.
+    ///
+    /// # Errors
+    /// What `f` returns.
+    pub fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        self.bim.contigs().try_for_each(|(name, variants)| f(name, variants))
+    }
+
+    /// The variants in `range`, with A1 as alternate and A2 as reference allele, whichever is counted; `0`, which is
+    /// PLINK's unknown allele, is `.`, and the genetic position is left out.
+    ///
+    /// Opens the .bim again and reads the range and at most 1,023 lines before it.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a range beyond the end; [`Error::Store`] with the number of the line where any position of the
+    /// .bim is no number; [`Error::Io`] and [`Error::Store`] for a .bim that is not as it was.
+    pub fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+        self.read(range, true)
+    }
+
+    /// The same with 0 for every position, which need not be a number.
+    ///
+    /// # Errors
+    /// As [`variants`](Self::variants), but for positions.
+    pub fn variants_without_positions(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+        self.read(range, false)
+    }
+
+    fn read(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>> {
+        if range.start > range.end || range.end > self.n_variants() {
+            let why = format!("{range:?} is not within the {} variants", self.n_variants());
+            return Err(Error::argument("variants", "range", why));
+        }
+        self.bim.read(range, positions)
+    }
+}
+
+/// The .bed that `path` means, and its name without the extension.
+fn names(path: &Path) -> (PathBuf, PathBuf) {
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bed")) {
+        return (path.to_path_buf(), path.with_extension(""));
+    }
+    // A prefix may have dots of its own: `chr1.filtered` means `chr1.filtered.bed`.
+    let bed = appended(path, ".bed");
+    if path.is_file() && !bed.is_file() {
+        return (path.to_path_buf(), path.with_extension(""));
+    }
+    (bed, path.to_path_buf())
+}
+
+fn appended(path: &Path, extension: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(extension);
+    name.into()
+}
+
+/// Which axis comes first, by the third byte.
+fn order(path: &Path, file: &File) -> Result<Order> {
+    let mut start = Vec::new();
+    file.take(HEADER).read_to_end(&mut start).map_err(|source| io(path, source))?;
+    let refuse = |why: String| Err(Error::store(path.display(), why));
+    match *start {
+        [] => refuse("is empty".into()),
+        [a, b, ..] if [a, b] != MAGIC => {
+            refuse(format!("starts with the bytes {a:02x} {b:02x}; a PLINK 1 .bed starts with 6c 1b"))
+        }
+        [_, _, 1] => Ok(Order::Variants),
+        [_, _, 0] => Ok(Order::Samples),
+        [_, _, mode] => refuse(format!(
+            "is of mode {mode:#04x}; a .bed is of mode 1 (variant-major) or 0 (sample-major), a PLINK 2 .pgen of others"
+        )),
+        [..] => {
+            refuse(format!("is too short: it has {} of the {HEADER} bytes that it starts with", start.len()))
+        }
+    }
+}
+
+fn io(path: &Path, source: std::io::Error) -> Error {
+    Error::Io { path: path.display().to_string().into(), source }
+}

@@ -1,0 +1,347 @@
+//! .bed files: those that plink2 wrote, against its own VCF export; random ones, against the format's definition.
+
+mod tables;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use rayon::prelude::*;
+use teatime::{ChunkedArray, Device, Error, Run, random::philox, store::MemoryArray};
+
+use super::*;
+use crate::{GenotypeKind, Genotypes, PcaOptions, pca};
+
+/// A folder that goes away with its value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("teatime-bed-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// The tables of `name`, and a .bed of this mode and these calls.
+    fn bed(&self, name: &str, [variants, samples]: [usize; 2], mode: u8, calls: &[u8]) -> PathBuf {
+        let samples = (0..samples).map(|i| format!("f{}\ti{i}\t0\t0\t0\t-9\n", i % 7));
+        self.put(&format!("{name}.fam"), samples.collect::<String>());
+        let variants = (0..variants).map(|i| format!("1\tv{i}\t0\t{}\tA\tC\n", 100 + i));
+        self.put(&format!("{name}.bim"), variants.collect::<String>());
+        self.put(&format!("{name}.bed"), [&[0x6c, 0x1b, mode], calls].concat())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+fn size(n: u64) -> usize {
+    usize::try_from(n).unwrap()
+}
+
+/// All rows of an array, its chunks read by several threads.
+fn rows(array: &dyn ChunkedArray) -> Vec<u8> {
+    let [variants, width] = [0, 1].map(|axis| array.shape()[axis]);
+    let height = array.chunk_shape()[0];
+    assert_eq!((array.shape().len(), array.chunk_shape()[1]), (2, width));
+    let chunks = (0..variants.div_ceil(height)).into_par_iter().map(|i| {
+        let chunk = array.read_chunk(&[i, 0]).unwrap();
+        let used = height.min(variants - i * height) * width;
+        assert!(chunk.stored > 0 && chunk.bytes.len() == size(height * width));
+        chunk.bytes[..size(used)].to_vec()
+    });
+    chunks.collect::<Vec<_>>().concat()
+}
+
+/// Copies of A1 by PLINK's definition, -1 missing.
+fn copies_of_a1(bed: &BedFile) -> Vec<i8> {
+    let width = size(bed.array().shape()[1]);
+    let row = |row: &[u8]| -> Vec<i8> {
+        let call = |sample: usize| match (row[sample / 4] >> (sample % 4 * 2)) & 3 {
+            0b00 => 2,
+            0b01 => -1,
+            0b10 => 1,
+            _ => 0,
+        };
+        (0..size(bed.n_samples())).map(call).collect()
+    };
+    rows(&**bed.array()).chunks(width).flat_map(row).collect()
+}
+
+fn refused<T>(result: teatime::Result<T>, words: &[&str]) {
+    let error = result.map(|_| ()).unwrap_err().to_string();
+    for word in words {
+        assert!(error.contains(word), "`{word}` is not in: {error}");
+    }
+}
+
+#[test]
+fn plink2_exports_the_same_calls() {
+    for n in [1, 3, 4, 5] {
+        let bed = BedFile::open(fixture(&format!("plink1/few{n}.bed"))).unwrap();
+        let vcf = fs::read_to_string(fixture(&format!("plink1/few{n}.vcf"))).unwrap();
+        let lines: Vec<Vec<&str>> = vcf
+            .lines()
+            .filter(|line| !line.starts_with("##"))
+            .map(|line| line.split('\t').collect())
+            .collect();
+        let ids: Vec<&str> = bed.samples().iter().map(|sample| &*sample.id).collect();
+        assert_eq!(ids, lines[0][9..], "{n}");
+        let dosage = |call: &&str| match *call {
+            "./." => -1,
+            call => i8::try_from(call.matches('1').count()).unwrap(),
+        };
+        let theirs: Vec<i8> = lines[1..].iter().flat_map(|line| line[9..].iter().map(dosage)).collect();
+        assert!(theirs.contains(&-1) && theirs.contains(&1) && theirs.contains(&2));
+        assert_eq!(copies_of_a1(&bed), theirs, "{n}");
+        let variants = bed.variants(0..bed.n_variants()).unwrap();
+        assert_eq!(variants.len() + 1, lines.len());
+        for (v, line) in variants.iter().zip(&lines[1..]) {
+            let ours = [&*v.contig, &v.position.to_string(), &v.id, &v.reference, &v.alternate];
+            assert_eq!(ours, line[..5]);
+        }
+    }
+}
+
+#[test]
+fn codes_count_either_allele() {
+    for (counted, codes) in [(CountedAllele::A1, [2, 3, 1, 0]), (CountedAllele::A2, [0, 3, 1, 2])] {
+        assert_eq!(counted.codes(), codes);
+        let options = BedOptions { counted, ..BedOptions::default() };
+        let bed = BedFile::open_with(fixture("plink1/few5"), &options).unwrap();
+        let genotypes = bed.genotypes().unwrap();
+        assert_eq!(genotypes.kind(), GenotypeKind::Plink { counted });
+        assert_eq!((genotypes.variants(), genotypes.samples()), (17, 5));
+    }
+    assert_eq!(CountedAllele::default(), CountedAllele::A1);
+}
+
+#[cfg(feature = "zarr")]
+#[test]
+fn bio2zarr_has_the_same_calls_names_and_variants() {
+    use teatime::MissingChunk;
+
+    use crate::GenotypeStore;
+
+    let bed = BedFile::open(fixture("plink1/biallelic.bed")).unwrap();
+    let store = GenotypeStore::open(fixture("biallelic.vcz"), None, MissingChunk::Error).unwrap();
+    assert_eq!((bed.n_variants(), bed.n_samples()), (store.n_variants(), store.n_samples()));
+    // bio2zarr stored it as a single chunk.
+    let calls = store.arrays()[0].read_chunk(&[0, 0, 0]).unwrap().bytes;
+    let dosage = |call: &[u8]| match (call[0] | call[1]) >= 0x80 {
+        true => -1,
+        false => i8::from(call[0] > 0) + i8::from(call[1] > 0),
+    };
+    assert_eq!(calls.len(), 237 * 60 * 2);
+    assert_eq!(copies_of_a1(&bed), calls.chunks(2).map(dosage).collect::<Vec<_>>());
+    let ids: Vec<String> = bed.samples().iter().map(|sample| sample.id.clone()).collect();
+    assert_eq!(ids, store.sample_ids().unwrap());
+    assert_eq!(bed.samples()[20], Sample { family: "B".into(), id: "B00".into() });
+    assert_eq!(bed.variants(0..237).unwrap(), store.variants(0..237).unwrap());
+}
+
+#[test]
+fn numpy_has_the_same_singular_values() {
+    let bed = BedFile::open(fixture("plink1/biallelic")).unwrap();
+    let array = MemoryArray::new("decoded", &copies_of_a1(&bed), &[237, 60], &[50, 60]).unwrap();
+    let genotypes = Genotypes::new(vec![std::sync::Arc::new(array)]).unwrap();
+    let options = PcaOptions { components: 10, ..PcaOptions::default() };
+    let ours = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
+    let table = fs::read_to_string(fixture("numpy/biallelic.patterson.tsv")).unwrap();
+    let values = table.lines().nth(1).unwrap().split('\t').skip(1).map(|s| s.parse::<f64>().unwrap());
+    for (a, b) in ours.singular_values.iter().zip(values) {
+        assert!((a / b - 1.0).abs() < 1e-6, "{a} and {b}");
+    }
+}
+
+#[test]
+fn plink2_writes_the_same_sample_major() {
+    let one = BedFile::open(fixture("plink1/biallelic")).unwrap();
+    let options = BedOptions {
+        bim: Some(fixture("plink1/biallelic.bim")),
+        fam: Some(fixture("plink1/biallelic.fam")),
+        ..BedOptions::default()
+    };
+    let other = BedFile::open_with(fixture("plink1/sample_major.bed"), &options).unwrap();
+    assert_eq!(one.array().shape(), other.array().shape());
+    assert!(rows(&**one.array()) == rows(&**other.array()));
+}
+
+/// Sizes around bytes, strips of samples, tiles of variants, and chunks of either order.
+const SIZES: [[usize; 2]; 12] = [
+    [1, 1],
+    [2, 3],
+    [3, 4],
+    [5, 5],
+    [4, 9],
+    [255, 255],
+    [256, 256],
+    [259, 257],
+    [7, 1030],
+    [1021, 4],
+    [4000, 1201],
+    [16_390, 1025],
+];
+
+#[test]
+fn both_orders_are_the_matrix() {
+    let scratch = Scratch::new();
+    for [variants, samples] in SIZES {
+        // The last byte of a row has bits beyond the samples, which stay, or beyond the variants, which nobody sees.
+        let code = |v: usize, s: usize| philox([5, 6], ((v << 16) | s) as u64)[0].to_le_bytes()[0] & 3;
+        let pack = |rows: usize, columns: usize, code: &(dyn Fn(usize, usize) -> u8 + Sync)| -> Vec<u8> {
+            let byte = |row, b: usize| (0..4).fold(0, |byte, j| byte | (code(row, 4 * b + j) << (2 * j)));
+            let row = |row| (0..columns.div_ceil(4)).map(move |b| byte(row, b)).collect::<Vec<_>>();
+            (0..rows).into_par_iter().flat_map_iter(row).collect()
+        };
+        let by_variant = pack(variants, samples, &code);
+        let by_sample = pack(samples, variants, &|s, v| code(v, s));
+        let padded = pack(variants, samples, &|v, s| if s < samples { code(v, s) } else { 0 });
+        for (mode, calls, expected) in [(1, &by_variant, &by_variant), (0, &by_sample, &padded)] {
+            let bed = BedFile::open(scratch.bed("data", [variants, samples], mode, calls)).unwrap();
+            assert_eq!(bed.array().shape(), [variants as u64, samples.div_ceil(4) as u64]);
+            assert!(rows(&**bed.array()) == *expected, "{variants} x {samples}, mode {mode}");
+        }
+    }
+}
+
+#[test]
+fn chunks_are_neither_small_nor_large() {
+    let scratch = Scratch::new();
+    let shape = |mode, sizes: [usize; 2]| {
+        let [variants, samples] = sizes;
+        let bytes = if mode == 1 { variants * samples.div_ceil(4) } else { samples * variants.div_ceil(4) };
+        let bed = BedFile::open(scratch.bed("chunks", sizes, mode, &vec![0; bytes])).unwrap();
+        bed.array().chunk_shape().to_vec()
+    };
+    assert_eq!(shape(1, [10, 4]), [10, 1]);
+    assert_eq!(shape(1, [5000, 1000]), [4194, 250]);
+    assert_eq!(shape(0, [10, 4]), [12, 1]);
+    assert_eq!(shape(0, [17_000, 1000]), [16_384, 250]);
+    assert_eq!(shape(0, [3000, 100_000]), [2684, 25_000]);
+}
+
+#[test]
+fn chunks_that_cannot_be_read() {
+    let scratch = Scratch::new();
+    for mode in [0, 1] {
+        let path = scratch.bed("short", [6, 6], mode, &[0; 12]);
+        let bed = BedFile::open(&path).unwrap();
+        for index in [&[1, 0][..], &[0, 1], &[0], &[0, 0, 0]] {
+            let error = bed.array().read_chunk(index).unwrap_err();
+            assert!(matches!(error, Error::Chunk { .. }), "{error}");
+        }
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(10).unwrap();
+        let error = bed.array().read_chunk(&[0, 0]).unwrap_err();
+        assert!(matches!(error, Error::Chunk { .. }) && error.to_string().contains("short.bed"), "{error}");
+    }
+}
+
+#[test]
+fn damaged_beds_are_refused() {
+    let scratch = Scratch::new();
+    let path = scratch.bed("bad", [3, 5], 1, &[0; 6]);
+    let with = |bytes: &[u8], words: &[&str]| {
+        fs::write(&path, bytes).unwrap();
+        refused(BedFile::open(&path), &[&["bad.bed"], words].concat());
+    };
+    with(&[], &["is empty"]);
+    with(&[0x6c, 0x1b], &["too short", "2 of the 3"]);
+    with(&[0x6c], &["too short", "1 of the 3"]);
+    with(b"PK\x03\x04", &["50 4b", "6c 1b"]);
+    with(&[0x6c, 0x1b, 0x10, 0], &["mode 0x10", ".pgen"]);
+    let numbers = ["3 variants of", "bad.bim", "5 samples of", "bad.fam", "take 9"];
+    with(&[0x6c, 0x1b, 1, 0, 0, 0, 0, 0], &[&["too short", "8 bytes"], &numbers[..]].concat());
+    with(&[0x6c, 0x1b, 1, 0, 0, 0, 0, 0, 0, 0], &[&["too long", "10 bytes"], &numbers[..]].concat());
+    // Sample-major, the same numbers take 5 bytes.
+    with(&[0x6c, 0x1b, 0, 0, 0, 0, 0, 0, 0], &["9 bytes", "take 8"]);
+    fs::write(&path, [0x6c, 0x1b, 0, 0, 0, 0, 0, 0]).unwrap();
+    BedFile::open(&path).unwrap();
+
+    fs::remove_file(&path).unwrap();
+    for name in ["bad", "bad.bed"] {
+        let result = BedFile::open(scratch.0.join(name));
+        assert!(matches!(result, Err(Error::Io { .. })), "{result:?}");
+        refused(result, &["bad.bed"]);
+    }
+    fs::create_dir(&path).unwrap();
+    refused(BedFile::open(&path), &["bad.bed", "is not a file"]);
+}
+
+#[test]
+fn ranges_of_variants() {
+    let scratch = Scratch::new();
+    let bed = BedFile::open(scratch.bed("long", [3000, 1], 1, &[0; 3000])).unwrap();
+    for range in [0..0, 0..1, 1023..1025, 1024..1024, 1024..2048, 2047..2049, 2999..3000, 3000..3000, 0..3000]
+    {
+        let variants = bed.variants(range.clone()).unwrap();
+        let expected: Vec<String> = range.clone().map(|i| format!("v{i}")).collect();
+        assert_eq!(variants.iter().map(|v| v.id.clone()).collect::<Vec<_>>(), expected, "{range:?}");
+    }
+    #[allow(clippy::reversed_empty_ranges, reason = "that is what is refused")]
+    for range in [0..3001, 3001..3001, 2..1] {
+        let error = bed.variants(range).unwrap_err();
+        assert!(matches!(error, Error::Argument { .. }), "{error}");
+    }
+    scratch.put("long.bim", "1 v0 0 100 A C\n");
+    let error = bed.variants(0..2).unwrap_err().to_string();
+    assert!(error.contains("long.bim: ends after line 1; it had 3000"), "{error}");
+}
+
+#[test]
+fn names_of_files() {
+    let scratch = Scratch::new();
+    let open = |name: &str| BedFile::open(scratch.0.join(name)).map(|bed| bed.path().to_path_buf());
+    let path = scratch.bed("chr1.kept", [1, 1], 1, &[0]);
+    for name in ["chr1.kept", "chr1.kept.bed"] {
+        assert_eq!(open(name).unwrap(), path);
+    }
+    assert!(open("chr1").is_err());
+    // A .bed by another name.
+    fs::rename(&path, scratch.0.join("chr1.kept.data")).unwrap();
+    assert_eq!(open("chr1.kept.data").unwrap(), scratch.0.join("chr1.kept.data"));
+    let options = BedOptions {
+        bim: Some(scratch.0.join("chr1.kept.bim")),
+        fam: Some(scratch.0.join("other.fam")),
+        ..BedOptions::default()
+    };
+    refused(BedFile::open_with(scratch.0.join("chr1.kept.data"), &options), &["other.fam"]);
+}
+
+#[test]
+fn files_of_the_same_samples_are_appended() {
+    let open = |name: &str| BedFile::open(fixture("plink1").join(name)).unwrap();
+    let arrays = |names: &[&str]| names.iter().map(|name| open(name).array().clone()).collect::<Vec<_>>();
+    let plink = |names: &[&str], samples| Genotypes::plink(arrays(names), samples, CountedAllele::A2);
+    let both = plink(&["few5", "few5"], 5).unwrap();
+    assert_eq!((both.variants(), both.samples(), both.arrays().len()), (34, 5, 2));
+    for (result, words) in [
+        (plink(&["few5", "biallelic"], 5), "U8 [237, 15]"),
+        (plink(&["few5"], 4), "U8 [variants, 1] for 4 samples"),
+        (plink(&[], 4), "none given"),
+        (plink(&["few4"], 0), "`samples`: 0"),
+    ] {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let dosages = MemoryArray::new("signed", &[0i8; 4], &[4, 1], &[4, 1]).unwrap();
+    let result = Genotypes::plink(vec![std::sync::Arc::new(dosages)], 4, CountedAllele::A1);
+    assert!(matches!(result, Err(Error::Shape { .. })), "{result:?}");
+}

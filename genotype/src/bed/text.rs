@@ -1,0 +1,270 @@
+//! The tables of samples and variants beside a .bed: text in columns, divided by tabs or spaces.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{BufRead, BufReader, Read, Seek, SeekFrom},
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use teatime::{Error, Result};
+
+use crate::Variant;
+
+/// Most bytes of a line, so that a file without line breaks is not read into memory whole.
+const MAX_LINE: u64 = 16 << 20;
+
+/// Variants between two places of a .bim that are remembered.
+const STEP: u64 = 1024;
+
+const FAM: [&str; 6] = ["family", "sample", "father", "mother", "sex", "phenotype"];
+const BIM: [&str; 6] = ["chromosome", "variant", "centimorgans", "position", "A1", "A2"];
+
+/// A sample of a .fam, by the names it has there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sample {
+    /// Its family (FID), `0` where PLINK knows none.
+    pub family: String,
+    /// Its own name (IID).
+    pub id: String,
+}
+
+/// Opens a file that has to be one.
+pub(super) fn open(path: &Path) -> Result<File> {
+    let fail = |source| Error::Io { path: path.display().to_string().into(), source };
+    // Before it is opened: opening a named pipe waits for a writer.
+    if !std::fs::metadata(path).map_err(fail)?.is_file() {
+        return Err(Error::store(path.display(), "is not a file"));
+    }
+    File::open(path).map_err(fail)
+}
+
+/// Reads a .fam: its samples in order, the same name as often as it occurs. Further columns are ignored.
+///
+/// # Errors
+/// [`Error::Io`] for a file that cannot be read; [`Error::Store`] with the number of the line for text that is no .fam.
+pub(super) fn fam(path: &Path) -> Result<Vec<Sample>> {
+    let mut lines = Lines::open(path)?;
+    let mut samples = Vec::new();
+    while lines.next()? {
+        let [family, id, ..] = lines.columns(".fam", &FAM)?;
+        samples.push(Sample { family: family.to_owned(), id: id.to_owned() });
+    }
+    Ok(samples)
+}
+
+/// A .bim: checked when it is opened, read again for the variants that are asked for.
+#[derive(Debug)]
+pub(super) struct Bim {
+    path: PathBuf,
+    variants: u64,
+    /// Where the lines 0, `STEP`, 2 `STEP`, ... start.
+    starts: Vec<u64>,
+    contigs: Contigs,
+    /// What is wrong with the first position that is no number: nothing, for who needs none.
+    no_position: Option<String>,
+}
+
+/// Contigs of variants in order.
+#[derive(Debug, Default)]
+struct Contigs {
+    names: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, u32>,
+    /// Numbers of names, and how many variants after each other are on that contig.
+    runs: Vec<(u32, u64)>,
+}
+
+impl Contigs {
+    fn push(&mut self, name: &str) {
+        if let Some((number, variants)) = self.runs.last_mut()
+            && *self.names[*number as usize] == *name
+        {
+            *variants += 1;
+            return;
+        }
+        let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let number = self.numbers.get(name).copied().unwrap_or(next);
+        if number == next {
+            let name: Arc<str> = name.into();
+            self.names.push(Arc::clone(&name));
+            self.numbers.insert(name, number);
+        }
+        self.runs.push((number, 1));
+    }
+}
+
+impl Bim {
+    /// Reads the file once and keeps 8 bytes for each [`STEP`] variants, and 16 for each run of them on one contig.
+    ///
+    /// # Errors
+    /// [`Error::Io`] for a file that cannot be read; [`Error::Store`] with the number of the line for text that is no
+    /// .bim, and for a negative position, by which PLINK means that the variant is to be left out.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let mut lines = Lines::open(path)?;
+        let (mut variants, mut starts, mut contigs) = (0, Vec::new(), Contigs::default());
+        let mut no_position = None;
+        while lines.next()? {
+            if variants % STEP == 0 {
+                starts.push(lines.start);
+            }
+            let [contig, _, _, position, ..] = lines.columns(".bim", &BIM)?;
+            if position.parse::<u64>().is_err() {
+                if let Ok(position) = position.parse::<i64>() {
+                    return Err(lines.refuse(format!(
+                        "has the position {position}, by which PLINK means to leave the variant out; only it can"
+                    )));
+                }
+                no_position.get_or_insert_with(|| lines.no_position(position));
+            }
+            contigs.push(contig);
+            variants += 1;
+        }
+        Ok(Self { path: path.to_path_buf(), variants, starts, contigs, no_position })
+    }
+
+    /// Contigs of the variants in order, and how many after each other are on one.
+    pub(super) fn contigs(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.contigs.runs.iter().map(|(number, variants)| (&*self.contigs.names[*number as usize], *variants))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) const fn variants(&self) -> u64 {
+        self.variants
+    }
+
+    /// The variants in `range`, which is within the file. A1 is the alternate allele, A2 the reference, and `0` an
+    /// unknown allele, as plink2 has it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), since the file may have changed; [`Error::Store`] where a position, within the range or not,
+    /// is no number.
+    ///
+    /// Without `positions`, none is read and all are 0.
+    pub(super) fn read(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>> {
+        if let (Some(why), true) = (&self.no_position, positions) {
+            return Err(Error::store(self.path.display(), why));
+        }
+        let mut lines = Lines::open(&self.path)?;
+        let step = range.start / STEP;
+        if let Some(start) = self.starts.get(usize::try_from(step).unwrap_or(usize::MAX)) {
+            lines.seek(*start, step * STEP)?;
+        }
+        let mut variants: Vec<Variant> = Vec::new();
+        while lines.number < range.end {
+            if !lines.next()? {
+                let why = format!("ends after line {}; it had {} lines", lines.number, self.variants);
+                return Err(Error::store(self.path.display(), why));
+            }
+            if lines.number <= range.start {
+                continue;
+            }
+            let [contig, id, _, position, a1, a2] = lines.columns(".bim", &BIM)?;
+            // Most lines have the contig of the line before.
+            let contig = match variants.last() {
+                Some(last) if &*last.contig == contig => Arc::clone(&last.contig),
+                _ => contig.into(),
+            };
+            let allele = |name: &str| if name == "0" { ".".to_owned() } else { name.to_owned() };
+            let no_position = |_| Error::store(self.path.display(), lines.no_position(position));
+            variants.push(Variant {
+                contig,
+                position: if positions { position.parse().map_err(no_position)? } else { 0 },
+                id: id.to_owned(),
+                reference: allele(a2),
+                alternate: allele(a1),
+            });
+        }
+        Ok(variants)
+    }
+}
+
+/// Lines of a file, one at a time, and where they are.
+struct Lines<'a> {
+    path: &'a Path,
+    reader: BufReader<File>,
+    line: Vec<u8>,
+    /// Number of the line, from 1.
+    number: u64,
+    /// Bytes of the file before the line, and up to its end.
+    start: u64,
+    end: u64,
+}
+
+impl<'a> Lines<'a> {
+    fn open(path: &'a Path) -> Result<Self> {
+        let reader = BufReader::with_capacity(1 << 18, open(path)?);
+        Ok(Self { path, reader, line: Vec::new(), number: 0, start: 0, end: 0 })
+    }
+
+    /// Continues at byte `start`, where the line after line `number` starts.
+    fn seek(&mut self, start: u64, number: u64) -> Result<()> {
+        self.reader.seek(SeekFrom::Start(start)).map_err(|source| self.io(source))?;
+        (self.end, self.number) = (start, number);
+        Ok(())
+    }
+
+    /// Reads the next line; whether there is one. Empty lines at the end of the file are none.
+    fn next(&mut self) -> Result<bool> {
+        let mut empty = 0;
+        loop {
+            self.line.clear();
+            let read = (&mut self.reader).take(MAX_LINE).read_until(b'\n', &mut self.line);
+            let read = read.map_err(|source| self.io(source))? as u64;
+            if read == 0 {
+                self.number += empty;
+                return Ok(false);
+            }
+            (self.start, self.end) = (self.end, self.end + read);
+            if self.line.trim_ascii().is_empty() && read < MAX_LINE {
+                empty += 1;
+                continue;
+            }
+            self.number += 1;
+            return match (empty, read) {
+                (1.., _) => Err(self.refuse("is empty")),
+                (_, MAX_LINE) => Err(self.refuse(format!("has {MAX_LINE} bytes or more"))),
+                _ => Ok(true),
+            };
+        }
+    }
+
+    /// The first columns of the line, which have these names; further ones are ignored.
+    fn columns<const N: usize>(&self, file: &str, names: &[&str; N]) -> Result<[&str; N]> {
+        let text = std::str::from_utf8(&self.line).map_err(|_| self.refuse("is not UTF-8"))?;
+        let mut columns = [""; N];
+        let mut found = 0;
+        for (column, text) in columns.iter_mut().zip(text.split_ascii_whitespace()) {
+            *column = text;
+            found += 1;
+        }
+        if columns[0].starts_with('#') {
+            let why = format!("starts with `#`; a {file} has no header (and .pvar and .psam are not read)");
+            return Err(self.refuse(why));
+        }
+        if found < N {
+            let plural = if found == 1 { "" } else { "s" };
+            let why = format!("has {found} column{plural}; a {file} has {N}: {}", names.join(", "));
+            return Err(self.refuse(why));
+        }
+        Ok(columns)
+    }
+
+    /// What is wrong with a position that is no number.
+    fn no_position(&self, text: &str) -> String {
+        let start: String = text.chars().take(40).collect();
+        format!("line {} has the position {start:?}, which is no number", self.number)
+    }
+
+    fn refuse(&self, why: impl std::fmt::Display) -> Error {
+        Error::store(self.path.display(), format_args!("line {} {why}", self.number))
+    }
+
+    fn io(&self, source: std::io::Error) -> Error {
+        Error::Io { path: self.path.display().to_string().into(), source }
+    }
+}

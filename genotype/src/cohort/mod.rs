@@ -1,0 +1,484 @@
+//! Genotypes loaded once, for one result or several.
+
+pub(super) mod grm;
+mod part;
+pub(super) mod pca;
+pub(super) mod plan;
+pub(super) mod project;
+pub(super) mod standardized;
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use teatime::{
+    Budget, Device, Error, Result, Run, Status,
+    linalg::{Pass, Stats},
+    stream::{Digests, StreamStats},
+};
+
+use self::plan::{Plan, Wanted, check_samples};
+use super::{
+    choice::Choice,
+    counts::CallCounts,
+    filter::VariantCounts,
+    memory::{Memory, Need, Wishes},
+    options::PcaOptions,
+    pair_sums::{self, Adding, PairSums},
+    panel::Panel,
+    project::{Matched, Projection, ProjectionSums},
+    reader::{Read, Reader, Reading},
+    residency::{Kept, Residency},
+    source::Genotypes,
+};
+use crate::to_usize;
+
+/// The genotypes of some samples, loaded once onto a device: what was counted of each variant, what was added up for the
+/// results that were wanted, and the genotypes themselves, where later passes need them and memory holds them.
+///
+/// A result that was not wanted is computed all the same, by more passes: over the genotypes where they stayed, else over
+/// the store ([`passes_over_store`](Self::passes_over_store) counts those). A store that changed in between is found by its
+/// counts of each variant; where it was planned to be read again, by all of its bytes. What a result says of time is of all passes
+/// until then.
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, store::MemoryArray};
+/// use teatime_genotype::{Cohort, Genotypes, GrmOptions, PcaOptions, Wanted};
+///
+/// let dosages = [[0i8, 0, 2, 2], [2, 2, 0, 1], [0, 1, 2, 2], [2, 2, 0, 0]];
+/// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 4], &[2, 4])?;
+/// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+/// let (components, relationships) = (PcaOptions { components: 2, ..Default::default() }, GrmOptions::default());
+/// let (device, run) = (Device::cpu(), Run::default());
+///
+/// let wanted = Wanted::default().pca(&components).grm(&relationships);
+/// let cohort = Cohort::load(&genotypes, &device, &wanted, &run)?;
+/// assert_eq!(cohort.pca(&components, &run)?.vectors.rows(), 4);
+/// assert_eq!(cohort.grm(&relationships, &run)?.matrix.rows(), 4);
+/// assert_eq!(cohort.passes_over_store(), 1);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Cohort {
+    pub(super) reader: Reader,
+    pub(super) memory: Memory,
+    pub(super) counts: CallCounts,
+    place: Mutex<Arc<Place>>,
+    /// How the first pass read.
+    reading: Reading,
+    /// Rows of the host's panels that are on the device at a time.
+    host_rows: u64,
+    /// The components that were wanted, and their method.
+    choice: Option<(PcaOptions, Choice)>,
+    sums: Mutex<Vec<Arc<PairSums>>>,
+    /// Whether those of a relationship matrix are those of the wanted components too.
+    shares_sums: bool,
+    projection: Option<Projection>,
+    stats: Mutex<StreamStats>,
+    passes_over_store: AtomicU32,
+    /// Of what was read first, where it was known that it would be read again.
+    digests: Option<Digests>,
+}
+
+/// Where genotypes stay, and why there.
+#[derive(Debug)]
+struct Place {
+    kept: Kept,
+    reason: String,
+}
+
+impl Cohort {
+    /// Reads `genotypes` in one pass, in memory bounded by `run.memory`, which holds for all results.
+    ///
+    /// Later passes run over the genotypes where they stay: on the device; else, of two bits, in the host's memory; else
+    /// in the store. They stay where passes after this one are wanted.
+    ///
+    /// # Cost
+    /// The pass, with what is added up in it: [`pca`](crate::pca()), [`grm`](crate::grm()) and [`project`](crate::project()) say
+    /// what. 12 bytes a variant on the host for what was counted, 32 where dosages are not 0, 1 and 2.
+    ///
+    /// # Errors
+    /// Those of the results that are wanted; [`Error::Budget`] with the least that would do; [`Error::OutOfMemory`] where the
+    /// device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out
+    /// of range; [`Error::Cancelled`].
+    pub fn load(genotypes: &Genotypes, device: &Device, wanted: &Wanted<'_>, run: &Run) -> Result<Self> {
+        with_less_memory(device, run, |run| Self::attempt(genotypes, device, wanted, run, None))
+    }
+
+    /// One attempt within the budget. `each` is given the panels of the pass too.
+    pub(super) fn attempt(
+        genotypes: &Genotypes,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        run: &Run,
+        each: Option<Each<'_>>,
+    ) -> Result<Self> {
+        let beside = each.as_ref().map(|each| each.need);
+        let plan = Plan::new(genotypes, None, device, wanted, beside, run)?;
+        let mut sums = Sums::new(&plan, wanted.projection)?;
+        let mut kept = Kept::new(plan.allowance.residency, plan.allowance.host_rows);
+        let read = sums.read(&plan, run, each, &mut kept)?;
+        Self::finish(plan, sums, kept, Some(read))
+    }
+
+    /// Waits for the sums; of what was `read`, if anything was.
+    fn finish(plan: Plan, sums: Sums<'_>, kept: Kept, read: Option<Read>) -> Result<Self> {
+        let Plan { reader, memory, shares_sums, choice, allowance, .. } = plan;
+        let Sums { counts, adding, projecting } = sums;
+        let sums = adding.into_iter().map(|adding| Ok(Arc::new(adding.finish(&reader.device)?)));
+        let sums = sums.collect::<Result<Vec<_>>>()?;
+        let passes = u32::from(read.is_some());
+        let (stats, digests) = read.map_or_else(Default::default, |read| (read.stats, read.digests));
+        let mut cohort = Self {
+            memory,
+            counts,
+            place: Mutex::new(Arc::new(Place { kept, reason: allowance.reason })),
+            reading: allowance.reading,
+            host_rows: allowance.host_rows,
+            choice,
+            shares_sums,
+            sums: Mutex::new(sums),
+            projection: None,
+            stats: Mutex::new(stats),
+            passes_over_store: AtomicU32::new(passes),
+            digests,
+            reader,
+        };
+        if let Some(projecting) = projecting {
+            cohort.projection = Some(cohort.finish_projection(projecting)?);
+        }
+        Ok(cohort)
+    }
+
+    /// The device that it was loaded onto.
+    pub fn device(&self) -> &Device {
+        &self.reader.device
+    }
+
+    /// The genotypes that were loaded.
+    pub fn genotypes(&self) -> &Genotypes {
+        &self.reader.genotypes
+    }
+
+    /// Where the genotypes are for later passes.
+    pub fn residency(&self) -> Residency {
+        self.place().kept.residency()
+    }
+
+    /// Why there.
+    pub fn residency_reason(&self) -> String {
+        self.place().reason.clone()
+    }
+
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub fn memory(&self) -> Budget {
+        self.memory.budget()
+    }
+
+    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    pub fn digest(&self) -> u64 {
+        self.counts.digest()
+    }
+
+    /// Where the time of all passes so far went.
+    pub fn stats(&self) -> StreamStats {
+        *self.lock_stats()
+    }
+
+    /// How often the store was read: once by [`load`](Self::load), not by [`of_part`](Self::of_part), and once more for each pass over genotypes that did not stay.
+    pub fn passes_over_store(&self) -> u32 {
+        self.passes_over_store.load(Relaxed)
+    }
+
+    /// The projection that was [wanted](Wanted::projection).
+    pub fn projection(&self) -> Option<&Projection> {
+        self.projection.as_ref()
+    }
+
+    /// The same, handed over.
+    pub(super) fn into_projection(self) -> Option<Projection> {
+        self.projection
+    }
+
+    /// How panels come: as the first pass read them where they stayed, else as `reading` says.
+    pub(super) fn panels(&self, reading: Reading) -> Reading {
+        if self.residency() == Residency::Store { reading } else { self.reading }
+    }
+
+    /// The method of components: as it was planned, if these were.
+    pub(super) fn choice(&self, options: &PcaOptions) -> Choice {
+        match &self.choice {
+            Some((wanted, choice)) if wanted == options => choice.clone(),
+            _ => Choice::new(&self.memory, &self.reader, options, self.held()),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] where a result takes no dosages above the ploidy, and none of the results that genotypes were loaded
+    /// for made them an error.
+    pub(super) fn check_bounded(&self, op: &'static str, bounded: bool) -> Result<()> {
+        if bounded && !self.reader.bounded {
+            let why =
+                "loaded for results that allow dosages above the ploidy: name this one among the wanted, too";
+            return Err(Error::argument(op, "genotypes", why));
+        }
+        Ok(())
+    }
+
+    /// What genotypes and sums take that are here.
+    fn held(&self) -> Need {
+        let sums = self.lock_sums().iter().map(|sums| sums.bytes()).sum();
+        self.memory.kept(&self.reader, self.residency()).and(Need { host: sums, ..Need::default() })
+    }
+
+    /// How a pass reads the store that needs so much, beside what is held.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] where there is not so much.
+    pub(super) fn reading(&self, need: Need) -> Result<Reading> {
+        Ok(self.memory.allow(&self.reader, need.and(self.held()), Wishes::default())?.reading)
+    }
+
+    /// The pass of a result that was not wanted.
+    pub(super) fn pass<'r>(&self, run: &'r Run) -> Pass<'r> {
+        Pass::new(run, Status::new(0, 1, self.reader.variants()))
+    }
+
+    /// The sums for each pair of samples, if they were formed and are still here.
+    pub(super) fn held_sums(&self, wanted: pair_sums::Wanted) -> Option<Arc<PairSums>> {
+        self.lock_sums().iter().find(|sums| sums.wanted.holds(&wanted)).cloned()
+    }
+
+    /// The same, or those of one more pass.
+    pub(super) fn pair_sums(&self, wanted: pair_sums::Wanted, run: &Run) -> Result<Arc<PairSums>> {
+        if let Some(sums) = self.held_sums(wanted) {
+            return Ok(sums);
+        }
+        check_samples(&self.reader)?;
+        let reader = &self.reader;
+        self.with_room(Adding::need(reader, wanted.shared, wanted.variance), &mut |reading| {
+            let mut adding = Adding::new(reader, wanted)?;
+            // Those that stayed may be longer than what the sums were counted for.
+            let step = to_usize(reader.panel_rows(Residency::Store.panel_bytes()));
+            self.each_panel(&self.pass(run), reading, &mut |panel| {
+                panel.rows.clone().step_by(step).try_for_each(|first| {
+                    let rows = first..panel.rows.end.min(first + step as u64);
+                    adding.add(reader, panel, &rows, &self.stats_of(&rows))
+                })
+            })?;
+            Ok(Arc::new(adding.finish(self.device())?))
+        })
+    }
+
+    /// The same, no longer held here, unless the wanted components are made of them too.
+    pub(super) fn take_pair_sums(&self, wanted: pair_sums::Wanted, run: &Run) -> Result<PairSums> {
+        let sums = self.pair_sums(wanted, run)?;
+        if !self.shares_sums {
+            self.lock_sums().retain(|held| !Arc::ptr_eq(held, &sums));
+        }
+        Ok(Arc::unwrap_or_clone(sums))
+    }
+
+    /// The sums of variants.
+    pub(super) fn stats_of(&self, rows: &Range<u64>) -> Vec<Stats> {
+        self.counts.of(to_usize(rows.start)..to_usize(rows.end))
+    }
+
+    /// Gives the panels to `f`, in order: one pass over what stayed, or over the store as `reading` says.
+    pub(super) fn each_panel(
+        &self,
+        pass: &Pass<'_>,
+        reading: Reading,
+        f: &mut dyn FnMut(&Panel) -> Result<()>,
+    ) -> Result<()> {
+        // Not under the lock: `f` may come here again.
+        let place = self.place();
+        if let Kept::Nothing = place.kept {
+            return self.read_again(pass, reading, f);
+        }
+        pass.tell(0)?;
+        let started = Instant::now();
+        place.kept.each(self.device(), &mut |panel| {
+            f(panel)?;
+            pass.tell(panel.rows.end)
+        })?;
+        self.lock_stats().compute += started.elapsed();
+        Ok(())
+    }
+
+    fn read_again(
+        &self,
+        pass: &Pass<'_>,
+        reading: Reading,
+        f: &mut dyn FnMut(&Panel) -> Result<()>,
+    ) -> Result<()> {
+        let changed = |array: &str| {
+            let why = "changed while it was read: a later pass found other genotypes than the first";
+            Error::store(array, why)
+        };
+        let plan = &self.reader.plan;
+        let read = self.reader.read(pass, reading, self.digests.is_some(), &mut |panel, stats| {
+            let first = self.stats_of(&panel.rows);
+            if let Some(row) = stats.iter().zip(first).position(|(now, first)| *now != first) {
+                return Err(changed(plan.array_of(panel.rows.start + row as u64).name()));
+            }
+            f(&panel)
+        })?;
+        if let (Some(now), Some(first)) = (&read.digests, &self.digests)
+            && let Some(array) = now.differ(first)
+        {
+            return Err(changed(plan.array(array).name()));
+        }
+        self.passes_over_store.fetch_add(1, Relaxed);
+        self.lock_stats().add(&read.stats);
+        Ok(())
+    }
+
+    /// Does work of more passes that needs so much. Where others hold the device's memory that the plan counted on, genotypes leave it,
+    /// and the work is begun again.
+    ///
+    /// # Errors
+    /// As [`reading`](Self::reading), and what `work` reports.
+    pub(super) fn with_room<T>(&self, need: Need, work: &mut dyn FnMut(Reading) -> Result<T>) -> Result<T> {
+        loop {
+            match work(self.reading(need)?) {
+                Err(Error::OutOfMemory { .. }) if self.leave_device(need)? => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Takes genotypes off a device that has no more memory: to the host where they are of two bits and its budget holds them
+    /// beside what `need` says, else nowhere; and from the host, of which some are on the device at a time, nowhere. Whether there
+    /// were any.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn leave_device(&self, need: Need) -> Result<bool> {
+        if self.memory.shared || self.residency() == Residency::Store {
+            return Ok(false);
+        }
+        let reason = || "the device had less memory left than it said".to_owned();
+        let nothing = Arc::new(Place { kept: Kept::Nothing, reason: reason() });
+        let place = std::mem::replace(&mut *self.lock_place(), nothing);
+        // Panels that another thread's pass still uses are freed when that ends.
+        let Ok(Place { kept: Kept::Device(panels), .. }) = Arc::try_unwrap(place) else { return Ok(true) };
+        let slots = Need { host: 2 * Residency::Host.panel_bytes(), ..Need::default() };
+        let on_host = need.and(self.memory.kept(&self.reader, Residency::Host)).and(slots);
+        if self.reader.form.is_packed() && self.memory.fits(&self.reader, on_host) {
+            let mut kept = Kept::new(Residency::Host, self.host_rows);
+            let moved =
+                panels.into_iter().try_for_each(|panel| kept.push(panel)).and_then(|()| kept.complete());
+            match moved {
+                Ok(()) => *self.lock_place() = Arc::new(Place { kept, reason: reason() }),
+                Err(Error::OutOfMemory { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn lock_place(&self) -> MutexGuard<'_, Arc<Place>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.lock_place())
+    }
+
+    fn lock_stats(&self) -> MutexGuard<'_, StreamStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_sums(&self) -> MutexGuard<'_, Vec<Arc<PairSums>>> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a pass counts and adds up.
+struct Sums<'a> {
+    counts: CallCounts,
+    adding: Vec<Adding>,
+    projecting: Option<ProjectionSums<'a>>,
+}
+
+impl<'a> Sums<'a> {
+    /// Of no variant.
+    fn new(plan: &Plan, projection: Option<Matched<'a>>) -> Result<Self> {
+        let Plan { reader, pairs, .. } = plan;
+        let adding = pairs.iter().map(|pairs| Adding::new(reader, *pairs)).collect::<Result<_>>()?;
+        let projecting = projection.map(|matched| ProjectionSums::new(reader, matched)).transpose()?;
+        let counts = CallCounts::new(reader.variants(), reader.samples(), reader.form.is_packed())?;
+        Ok(Self { counts, adding, projecting })
+    }
+
+    /// The pass. Panels stay where `kept` says.
+    fn read(&mut self, plan: &Plan, run: &Run, mut each: Option<Each<'_>>, kept: &mut Kept) -> Result<Read> {
+        let Plan { reader, allowance, later_passes, again, .. } = plan;
+        let digested = *again && allowance.residency == Residency::Store;
+        let pass = Pass::new(run, Status::new(0, 1 + later_passes, reader.variants()));
+        let read = reader.read(&pass, allowance.reading, digested, &mut |panel, stats| {
+            self.counts.push(stats);
+            let rows = &panel.rows;
+            self.adding.iter_mut().try_for_each(|adding| adding.add(reader, &panel, rows, stats))?;
+            if let Some(projecting) = &mut self.projecting {
+                projecting.add(reader, &panel)?;
+            }
+            if let Some(each) = &mut each {
+                (each.panel)(reader, &panel, stats)?;
+            }
+            kept.push(panel)
+        })?;
+        kept.complete()?;
+        Ok(read)
+    }
+}
+
+/// Who is given the panels of a pass that loads, with the sums of their rows, and what that takes.
+pub(super) struct Each<'a> {
+    pub(super) need: &'a dyn Fn(&Reader) -> Need,
+    pub(super) panel: &'a mut EachPanel<'a>,
+}
+
+type EachPanel<'a> = dyn FnMut(&Reader, &Panel, &[Stats]) -> Result<()> + 'a;
+
+/// Tries with less and less of the device's memory, where others may hold what the plan counted on: fewer panels stay there, or
+/// another method is taken. The last try is with the least that would do.
+///
+/// # Errors
+/// Those of `f`.
+pub(super) fn with_less_memory<T>(
+    device: &Device,
+    run: &Run,
+    mut f: impl FnMut(&Run) -> Result<T>,
+) -> Result<T> {
+    let mut budget = Memory::device_budget(device, run);
+    let (mut full, mut least) = (false, false);
+    loop {
+        let smaller = Budget { device: if full { Some(budget) } else { run.memory.device }, ..run.memory };
+        match f(&Run { memory: smaller, ..run.clone() }) {
+            Err(Error::OutOfMemory { .. }) if !device.shares_host_memory() && !least => {
+                (budget, full) = (budget / 2, true);
+            }
+            Err(Error::Budget { what: Budget::DEVICE, minimum, .. }) if full && !least => {
+                (budget, least) = (minimum, true);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Why no variant is left, in words.
+fn no_variant(counts: &VariantCounts) -> String {
+    let VariantCounts { total, all_missing, above_missing, below_maf, zero_variance, .. } = counts;
+    format!(
+        "none of the {total} variants is left: {all_missing} have no call, {above_missing} have too many missing \
+         calls, {below_maf} have too low a minor allele frequency, {zero_variance} do not vary"
+    )
+}

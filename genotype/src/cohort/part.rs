@@ -1,0 +1,193 @@
+//! Cohorts read in parts, by several processes or with breaks between.
+
+use std::ops::Range;
+
+use teatime::{Device, Error, Result, Run};
+
+use super::{
+    Cohort, Sums,
+    plan::{Plan, Wanted},
+    with_less_memory,
+};
+use crate::{
+    memory::Need,
+    options::{Method, PcaOptions},
+    pair_sums::{self, PRODUCTS},
+    part::CohortPart,
+    reader::{Reader, block_rows},
+    residency::{Kept, Residency},
+    source::Genotypes,
+    to_usize,
+};
+
+impl Cohort {
+    /// The variants of `genotypes` in ranges that [`part`](Self::part) takes, about as long as each other: `count`, or fewer where there
+    /// are not so many blocks.
+    ///
+    /// Each starts at a multiple of a block of 256 to 4,096 variants, which the number of samples decides, and which chunks of the
+    /// arrays need not fit: one on both sides of a border is decoded for both.
+    pub fn part_ranges(genotypes: &Genotypes, count: u64) -> Vec<Range<u64>> {
+        let (variants, step) = (genotypes.variants(), block_rows(genotypes.samples()));
+        let blocks = variants.div_ceil(step);
+        let count = count.clamp(1, blocks.max(1)).min(blocks);
+        let first = |i: u64| variants.min(step * (i * (blocks / count) + i.min(blocks % count)));
+        (0..count).map(|i| first(i)..first(i + 1)).collect()
+    }
+
+    /// Reads the variants in `rows` alone, by their numbers among those of `genotypes`, and counts and adds up what [`load`](Self::load)
+    /// would for what is wanted.
+    ///
+    /// [`part_ranges`](Self::part_ranges) makes such ranges: each starts at a multiple of a block, and ends at one or at the end. Parts are
+    /// made anywhere, of whole genotypes and results wanted that are the same for all, [merged](CohortPart::merge), and made a cohort by
+    /// [`of_part`](Self::of_part). For [`Method::Auto`] the part's own budget decides whether sums of the
+    /// exact method are formed: name one where parts have different memory. Loadings and the randomized method take passes over the store
+    /// later.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use teatime::{Device, Run, store::MemoryArray};
+    /// use teatime_genotype::{Cohort, CohortPart, Genotypes, PcaOptions, Wanted, pca};
+    ///
+    /// let dosages: Vec<i8> = (0..6000 * 5).map(|i| (i * i % 7 % 3) as i8).collect();
+    /// let array = MemoryArray::new("dosages", &dosages, &[6000, 5], &[1000, 5])?;
+    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+    /// let components = PcaOptions { components: 2, ..Default::default() };
+    /// let (device, run, wanted) = (Device::cpu(), Run::default(), Wanted::default().pca(&components));
+    ///
+    /// // Each by a process of its own, perhaps.
+    /// let ranges = Cohort::part_ranges(&genotypes, 2);
+    /// assert_eq!(ranges, [0..4096, 4096..6000]);
+    /// let mut parts = Vec::new();
+    /// for rows in ranges {
+    ///     parts.push(Cohort::part(&genotypes, rows, &device, &wanted, &run)?.to_bytes());
+    /// }
+    ///
+    /// let [one, other] = [CohortPart::from_bytes(&parts[0])?, CohortPart::from_bytes(&parts[1])?];
+    /// let cohort = Cohort::of_part(&genotypes, &device, &wanted, &other.merge(one)?, &run)?;
+    /// let result = cohort.pca(&components, &run)?;
+    /// assert_eq!(cohort.passes_over_store(), 0);
+    /// assert_eq!(result.vectors, pca(&genotypes, &device, &components, &run)?.vectors);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    ///
+    /// # Cost
+    /// That of [`load`](Self::load) for so many variants. The part has 12 bytes a variant, 32 where dosages are not 0, 1 and 2; 4 samples²
+    /// bytes for each matrix of sums; and 8 (k + 1) bytes a sample for a projection onto k
+    /// components, by least squares 4 k (k + 1) more.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); [`Error::Argument`] for other `rows`; [`Error::Limit`] for a projection of 2^31 variants or more.
+    pub fn part(
+        genotypes: &Genotypes,
+        rows: Range<u64>,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        run: &Run,
+    ) -> Result<CohortPart> {
+        let (variants, step) = (genotypes.variants(), block_rows(genotypes.samples()));
+        let fits = |row: u64| row.is_multiple_of(step) || row == variants;
+        if rows.is_empty() || rows.end > variants || !fits(rows.start) || !fits(rows.end) {
+            let why = format!(
+                "{rows:?} of {variants} variants: from a multiple of {step} to another, or to the end"
+            );
+            return Err(Error::argument("Cohort::part", "rows", why));
+        }
+        let max = (1 << 31) - 1;
+        if wanted.projection.is_some() && variants > max {
+            return Err(Error::Limit { what: "variants of a projection in parts", requested: variants, max });
+        }
+        with_less_memory(device, run, |run| {
+            let plan = Plan::new(genotypes, Some(&rows), device, wanted, None, run)?;
+            let mut sums = Sums::new(&plan, wanted.projection.map(|matched| matched.part(&rows)))?;
+            sums.read(&plan, run, None, &mut Kept::Nothing)?;
+            let Sums { counts, adding, projecting } = sums;
+            let mut sums = Vec::new();
+            for adding in adding {
+                sums.extend(adding.into_part(device)?);
+            }
+            if let (Some(projecting), Some(matched)) = (projecting, wanted.projection) {
+                sums.extend(projecting.into_part(device, &matched.words())?);
+            }
+            let (genotypes, samples) = (words(genotypes, &plan.reader), genotypes.samples());
+            let bounded = plan.reader.bounded;
+            Ok(CohortPart { rows: rows.clone(), variants, samples, bounded, genotypes, counts, sums })
+        })
+    }
+
+    /// A cohort of what was counted and added up in `part`, of all variants, without a pass: the results that were wanted of it
+    /// take none either, where they take none after [`load`](Self::load). Genotypes are in the store, which must be as it was: another of
+    /// the same shape is not told apart but by a later pass.
+    ///
+    /// Results are those of [`load`](Self::load), to the bit where two bits hold a genotype. `wanted` is what the part was made for, or less.
+    /// For [`Method::Auto`] components are exact where the part has their sums.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a part of some variants only, or of other genotypes, and for sums that are wanted and not in it;
+    /// [`Error::Shape`] for sums that do not fit; and as [`load`](Self::load) but for what reading reports.
+    pub fn of_part(
+        genotypes: &Genotypes,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        part: &CohortPart,
+        run: &Run,
+    ) -> Result<Self> {
+        let products = |options: &PcaOptions| pair_sums::name(PRODUCTS, options.scaler, options.filter);
+        let settled = wanted.settled(|options| part.find(&products(options)).is_ok());
+        // As the part was read, whatever is wanted of it.
+        let genotypes = &genotypes.clone().dosages_are_bounded(genotypes.bounded() || part.bounded);
+        with_less_memory(device, run, |run| {
+            let held = Need { host: run.memory.host.map_or(0, |_| part.bytes()), ..Need::default() };
+            let mut plan = Plan::new(genotypes, None, device, &settled, Some(&|_| held), run)?;
+            let (variants, samples) = (genotypes.variants(), genotypes.samples());
+            let words = words(genotypes, &plan.reader);
+            let refuse = |why: String| Err(Error::argument("Cohort::of_part", "part", why));
+            if (part.variants, part.samples, &part.genotypes) != (variants, samples, &words) {
+                let why = format!(
+                    "of {}; genotypes are {variants} variants of {samples} samples, {words}",
+                    part.words()
+                );
+                return refuse(why);
+            }
+            if part.rows != (0..variants) || part.counts.len() as u64 != variants {
+                return refuse(format!("of variants {:?} of {variants}", part.rows));
+            }
+            let mut sums = Sums::new(&plan, wanted.projection)?;
+            sums.set_part(&plan.reader, part)?;
+            if let (Some(options), Some((settled, choice))) = (wanted.components(), &mut plan.choice)
+                && options.method == Method::Auto
+            {
+                settled.method = Method::Auto;
+                let has = if choice.method == Method::Exact { "has" } else { "lacks" };
+                choice.reason = format!("the part {has} the sums of the exact method");
+            }
+            plan.allowance.reason = "sums of parts: nothing was read".into();
+            Self::finish(plan, sums, Kept::Nothing, None)
+        })
+    }
+}
+
+impl Sums<'_> {
+    /// Puts those of a part in the place of its own.
+    fn set_part(&mut self, reader: &Reader, part: &CohortPart) -> Result<()> {
+        if !self.counts.append(&part.counts) {
+            let why = "its counts are of genotypes that are held otherwise";
+            return Err(Error::argument("Cohort::of_part", "part", why));
+        }
+        let step = reader.panel_rows(Residency::Store.panel_bytes());
+        for adding in &mut self.adding {
+            adding.set_part(part)?;
+            for first in (0..reader.variants()).step_by(to_usize(step)) {
+                let rows = first..reader.variants().min(first + step);
+                let stats = self.counts.of(to_usize(rows.start)..to_usize(rows.end));
+                adding.count_elsewhere(reader, &rows, &stats)?;
+            }
+        }
+        self.projecting.as_mut().map_or(Ok(()), |projecting| projecting.set_part(part))
+    }
+}
+
+/// What genotypes are, and how they are held.
+fn words(genotypes: &Genotypes, reader: &Reader) -> String {
+    let bounded = if reader.bounded { ", at most the ploidy" } else { "" };
+    format!("{} in {}{bounded}", genotypes.words(), reader.form.name())
+}

@@ -1,0 +1,349 @@
+//! Principal components of genotypes bigger than memory.
+
+use teatime::{
+    Budget, Cancel, Device, Error, Result, Run,
+    linalg::{Matrix, SignRule, Stats, TruncatedSvd, gram_svd, randomized_svd},
+    stream::StreamStats,
+};
+
+use super::{
+    Cohort, Each, no_variant,
+    plan::{Wanted, check_samples},
+    standardized::{RowProducts, Standardized},
+};
+use crate::{
+    choice::{Choice, MethodCosts},
+    filter::VariantCounts,
+    memory::Need,
+    options::{Method, OP, PcaOptions},
+    pair_sums,
+    panel::{Factors, Panel},
+    reader::Reader,
+    residency::Residency,
+    scaler::{ScaleRule, Scaler, VariantScale},
+    source::Genotypes,
+    to_usize,
+    totals::VariantTotals,
+};
+
+/// Principal components of the samples of a genotype matrix.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Pca {
+    /// Singular values of the standardised matrix (variants, samples), descending.
+    pub singular_values: Vec<f64>,
+    /// Right singular vectors (samples, components): unit-norm columns, plink2's eigenvectors.
+    pub vectors: Matrix,
+    /// |AᵀA v - s² v| / (s s₁) of each component.
+    pub residuals: Vec<f64>,
+    /// Whether each residual is within the tolerance; for a fixed number of iterations, within 1e-4.
+    pub converged: Vec<bool>,
+    /// Sum of squares of the standardised matrix: the sum of all squared singular values.
+    pub sum_squares: f64,
+    /// Variants that took part.
+    pub counts: VariantCounts,
+    /// The method that was used, never [`Method::Auto`].
+    pub method: Method,
+    /// Why that method.
+    pub reason: String,
+    /// What both were expected to cost.
+    pub costs: MethodCosts,
+    /// Where genotypes stayed between passes.
+    pub residency: Residency,
+    /// Why there.
+    pub residency_reason: String,
+    /// The scaler that was used.
+    pub scaler: Scaler,
+    /// Passes over the variants: the one that loads and counts, and the products of the randomized method. Over the store where
+    /// genotypes stay there ([`residency`](Self::residency)), else the first alone.
+    pub passes: u32,
+    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    pub digest: u64,
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub memory: Budget,
+    /// Where the time went.
+    pub stats: StreamStats,
+}
+
+impl Pca {
+    /// s² / samples for each component: scikit-allel's explained variance.
+    pub fn explained_variance(&self) -> Vec<f64> {
+        self.singular_values.iter().map(|s| s * s / self.vectors.rows() as f64).collect()
+    }
+
+    /// s² over the sum of all squared singular values.
+    pub fn explained_variance_ratio(&self) -> Vec<f64> {
+        let total = if self.sum_squares > 0.0 { self.sum_squares } else { 1.0 };
+        self.singular_values.iter().map(|s| s * s / total).collect()
+    }
+
+    /// Eigenvalues s² / M, as plink2's `--pca meanimpute` has them: M counts the variants that pass the filters,
+    /// those without variance or calls included. For [`Scaler::Patterson`] s² is halved first, which makes it
+    /// [`Scaler::Binom2`]'s.
+    pub fn eigenvalues(&self) -> Vec<f64> {
+        let halved = if self.scaler == Scaler::Patterson { 2.0 } else { 1.0 };
+        let loaded = self.counts.loaded().max(1) as f64;
+        self.singular_values.iter().map(|s| s * s / (halved * loaded)).collect()
+    }
+
+    /// Coordinates of the samples: eigenvectors times singular values, scikit-allel's and sklearn's.
+    pub fn scores(&self) -> Matrix {
+        let mut scores = self.vectors.clone();
+        for row in scores.data_mut().chunks_mut(self.singular_values.len().max(1)) {
+            row.iter_mut().zip(&self.singular_values).for_each(|(v, s)| *v *= s);
+        }
+        scores
+    }
+}
+
+/// Principal components of the samples of `genotypes`, in memory bounded by `run.memory`.
+///
+/// The dosage of a call is its number of non-reference alleles; a call with a missing allele is missing and becomes
+/// the variant's mean; variants whose called dosages are all equal contribute nothing. The variants are read in
+/// blocks, the next of which is decoded while the device works on this one.
+///
+/// # Cost
+/// Exact: one pass, variants x samples² operations on the device; on the host about
+/// samples³ / 3 + 70 samples^(7/3) for ten components of many samples, else 10 samples³ on one thread. Randomized: 2 l (4 for
+/// reading and writing) x variants x samples operations per pass with l = components + oversamples, after a pass that loads
+/// and counts. [`Cohort::load`] says what that takes.
+///
+/// # Errors
+/// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Budget`]
+/// with the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it;
+/// [`Error::Limit`] for 2^23 or more samples of two bits each; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
+/// [`Error::Store`] for an array that changed between two passes over it; [`Error::Cancelled`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, store::MemoryArray};
+/// use teatime_genotype::{Genotypes, PcaOptions, pca};
+///
+/// // Two groups of two samples that differ at every variant.
+/// let dosages = [[0i8, 0, 2, 2], [2, 2, 0, 1], [0, 1, 2, 2], [2, 2, 0, 0]];
+/// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 4], &[2, 4])?;
+/// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+/// let result = pca(&genotypes, &Device::cpu(), &PcaOptions { components: 2, ..Default::default() }, &Run::default())?;
+/// let first: Vec<f64> = result.vectors.column(0).collect();
+/// assert!(first[0] * first[1] > 0.0 && first[2] * first[3] > 0.0 && first[0] * first[3] < 0.0);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &Run) -> Result<Pca> {
+    Cohort::load(genotypes, device, &Wanted::default().pca(options), run)?.pca(options, run)
+}
+
+impl Cohort {
+    /// Principal components of the samples: [`pca`]. Where they were [wanted](Wanted::pca), the exact method takes no more
+    /// pass, and the randomized one those of its products. The memory budget is that of [`load`](Self::load).
+    ///
+    /// # Errors
+    /// As [`pca`], and [`Error::Argument`] where the scaler takes no dosage above the ploidy, and nothing that the genotypes were
+    /// loaded for made that an error.
+    pub fn pca(&self, options: &PcaOptions, run: &Run) -> Result<Pca> {
+        options.check(self.genotypes())?;
+        self.check_bounded(OP, options.scaler.needs_frequency())?;
+        let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
+        let Choice { method, reason, costs } = self.choice(options);
+        let (svd, totals) = match method {
+            Method::Exact => self.exact(rule, options, run)?,
+            _ => self.randomized(rule, options, run)?,
+        };
+        if totals.counts.used == 0 {
+            return Err(Error::argument(OP, "genotypes", no_variant(&totals.counts)));
+        }
+        let TruncatedSvd { s, v, residuals, converged, passes, .. } = svd;
+        Ok(Pca {
+            singular_values: s,
+            vectors: v,
+            residuals,
+            converged,
+            sum_squares: totals.sum_squares,
+            counts: totals.counts,
+            method,
+            reason,
+            costs,
+            residency: self.residency(),
+            residency_reason: self.residency_reason(),
+            scaler: options.scaler,
+            passes: passes + 1,
+            digest: self.digest(),
+            memory: self.memory(),
+            stats: self.stats(),
+        })
+    }
+
+    fn exact(
+        &self,
+        rule: ScaleRule,
+        options: &PcaOptions,
+        run: &Run,
+    ) -> Result<(TruncatedSvd, VariantTotals)> {
+        let wanted = pair_sums::Wanted { rule, shared: false, variance: false };
+        let is_here = self.held_sums(wanted).is_some();
+        let need = if is_here { Need::eigenvectors(&self.reader) } else { Choice::exact(&self.reader) };
+        self.reading(need)?;
+        let sums = self.pair_sums(wanted, run)?;
+        let sign = options.svd.sign;
+        let svd = gram_svd(&sums.products, options.components, sign, self.device())?;
+        if sign != SignRule::MaxAbsU {
+            return Ok((svd, sums.totals.clone()));
+        }
+        let need = Need::loadings(&self.reader, options.components as u64);
+        self.with_room(need, &mut |reading| {
+            let (mut svd, map) = (svd.clone(), Standardized::new(self, rule, reading)?);
+            sign.apply(&map, &mut svd.v, &mut svd.passes, run)?;
+            Ok((svd, map.totals))
+        })
+    }
+
+    fn randomized(
+        &self,
+        rule: ScaleRule,
+        options: &PcaOptions,
+        run: &Run,
+    ) -> Result<(TruncatedSvd, VariantTotals)> {
+        check_samples(&self.reader)?;
+        self.with_room(Need::randomized(&self.reader, options), &mut |reading| {
+            let map = Standardized::new(self, rule, reading)?;
+            // It takes half of what it is given for the basis.
+            let basis = self.memory.basis(&self.reader, self.residency(), options);
+            let memory = Budget { host: Some(basis.saturating_mul(2)), ..run.memory };
+            let run = Run { memory, ..run.clone() };
+            Ok((randomized_svd(&map, options.components, &options.svd, &run)?, map.totals))
+        })
+    }
+
+    /// Loadings of the variants on components of these genotypes: [`loadings`]. Where they were [wanted](Wanted::loadings) and
+    /// memory holds the genotypes, nothing is read.
+    ///
+    /// # Errors
+    /// As [`loadings`].
+    pub fn loadings(
+        &self,
+        pca: &Pca,
+        options: &PcaOptions,
+        run: &Run,
+        sink: &mut LoadingsSink<'_>,
+    ) -> Result<()> {
+        self.check_bounded(LOADINGS, options.scaler.needs_frequency())?;
+        check_digest(self, pca)?;
+        let reading = self.reading(Need::loadings(&self.reader, options.components as u64))?;
+        let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
+        let products = RowProducts::new(&self.reader, rule, &pca.vectors)?;
+        let mut rows = Rows { cancel: &run.cancel, ploidy: rule.ploidy, inverse: inverses(pca), sink };
+        self.each_panel(&self.pass(run), reading, &mut |panel| {
+            let scales = self.device().pool()?.install(|| rule.scales(&self.stats_of(&panel.rows)));
+            rows.of_panel(&self.reader, &products, panel, &scales)
+        })
+    }
+}
+
+/// The scaling and the loadings of a variant that took part.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct VariantLoadings<'a> {
+    /// The row of the variant, counted over all arrays, whatever is selected.
+    pub variant: u64,
+    /// Frequency of the non-reference alleles among the called.
+    pub frequency: f64,
+    /// What is subtracted from its dosages.
+    pub shift: f64,
+    /// What they are divided by then.
+    pub scale: f64,
+    /// Its entries of the left singular vectors, which have unit norm.
+    pub loadings: &'a [f64],
+}
+
+/// Loadings of the variants: A v / s for each component, given to `sink` variant by variant in order. One pass.
+///
+/// `options` and `genotypes` are those that gave `pca`. Variants that did not take part are left out. Components with
+/// a singular value of 0 have loadings of 0.
+///
+/// # Errors
+/// As [`pca`], and what `sink` returns; [`Error::Argument`], at the end, for genotypes of other allele counts than those of
+/// `pca`.
+pub fn loadings(
+    genotypes: &Genotypes,
+    device: &Device,
+    pca: &Pca,
+    options: &PcaOptions,
+    run: &Run,
+    sink: &mut LoadingsSink<'_>,
+) -> Result<()> {
+    // Dosages as the components took them.
+    let genotypes =
+        &genotypes.clone().dosages_are_bounded(genotypes.bounded() || options.scaler.needs_frequency());
+    let mut rows = Rows { cancel: &run.cancel, ploidy: genotypes.ploidy(), inverse: inverses(pca), sink };
+    // Made once memory is planned.
+    let mut products = None;
+    let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
+        let (rule, products) = match &mut products {
+            Some(products) => products,
+            none => {
+                let rule = ScaleRule::new(reader, options.scaler, options.filter);
+                none.insert((rule, RowProducts::new(reader, rule, &pca.vectors)?))
+            }
+        };
+        let scales = reader.device.pool()?.install(|| rule.scales(stats));
+        rows.of_panel(reader, products, panel, &scales)
+    };
+    let components = options.components as u64;
+    let each = Each { need: &|reader| Need::loadings(reader, components), panel: &mut panel };
+    let cohort = Cohort::attempt(genotypes, device, &Wanted::default(), run, Some(each))?;
+    check_digest(&cohort, pca)
+}
+
+const LOADINGS: &str = "loadings";
+
+/// Is given the loadings of one variant after the other.
+pub type LoadingsSink<'a> = dyn FnMut(VariantLoadings<'_>) -> Result<()> + 'a;
+
+/// # Errors
+/// [`Error::Argument`] for genotypes of other allele counts than those of the components.
+fn check_digest(cohort: &Cohort, pca: &Pca) -> Result<()> {
+    if cohort.digest() != pca.digest {
+        let why = "not those of the components: their allele counts are others than before";
+        return Err(Error::argument(LOADINGS, "genotypes", why));
+    }
+    Ok(())
+}
+
+/// 1 / s of each component, and 0 where s is 0.
+fn inverses(pca: &Pca) -> Vec<f64> {
+    pca.singular_values.iter().map(|s| if *s > 0.0 { 1.0 / s } else { 0.0 }).collect()
+}
+
+/// Loadings on their way to who wants them.
+struct Rows<'a, 'b> {
+    cancel: &'a Cancel,
+    ploidy: u64,
+    inverse: Vec<f64>,
+    sink: &'a mut LoadingsSink<'b>,
+}
+
+impl Rows<'_, '_> {
+    /// Gives those of a panel, with the scale of each of its variants; not those of variants that take no part.
+    fn of_panel(
+        &mut self,
+        reader: &Reader,
+        products: &RowProducts,
+        panel: &Panel,
+        scales: &[VariantScale],
+    ) -> Result<()> {
+        let factors: Vec<Factors> = scales.iter().map(VariantScale::factors).collect();
+        products.of(reader, panel, &factors, self.cancel, &mut |rows, y| {
+            let scales = &scales[to_usize(rows.start - panel.rows.start)..];
+            for (i, scale) in scales.iter().enumerate().take(y.rows()).filter(|(_, scale)| scale.is_used()) {
+                let loadings: Vec<f64> = y.row(i).iter().zip(&self.inverse).map(|(y, i)| y * i).collect();
+                (self.sink)(VariantLoadings {
+                    variant: reader.plan.row(rows.start + i as u64),
+                    frequency: scale.mean / self.ploidy as f64,
+                    shift: scale.shift,
+                    scale: 1.0 / scale.scale,
+                    loadings: &loadings,
+                })?;
+            }
+            Ok(())
+        })
+    }
+}

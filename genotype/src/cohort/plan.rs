@@ -1,0 +1,199 @@
+//! What genotypes are loaded for, and how.
+
+use std::ops::Range;
+
+use teatime::{Device, Error, Result, Run, linalg::SignRule, packed::MAX_ENTRIES};
+
+use super::standardized;
+#[cfg(doc)]
+use crate::Cohort;
+use crate::{
+    choice::Choice,
+    grm::GrmOptions,
+    memory::{Allowance, Memory, Need, Wishes, columns, passes, whole_basis},
+    options::{Method, PcaOptions},
+    pair_sums::{self, Adding},
+    project::{Match, Matched, ProjectMethod, ProjectionSums, ReferenceLoadings},
+    reader::Reader,
+    scaler::ScaleRule,
+    source::Genotypes,
+};
+
+/// Which results genotypes are loaded for, so that the method, the form and the memory are planned before anything is read,
+/// and what can be added up in the one pass is.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted<'a> {
+    pca: Option<PcaOptions>,
+    loadings: bool,
+    grm: Option<GrmOptions>,
+    pub(super) projection: Option<Matched<'a>>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Principal components: [`Cohort::pca`].
+    #[must_use]
+    pub fn pca(self, options: &PcaOptions) -> Self {
+        Self { pca: Some(options.clone()), ..self }
+    }
+
+    /// The loadings of those components too: [`Cohort::loadings`].
+    #[must_use]
+    pub fn loadings(self) -> Self {
+        Self { loadings: true, ..self }
+    }
+
+    /// A relationship matrix: [`Cohort::grm`].
+    #[must_use]
+    pub fn grm(self, options: &GrmOptions) -> Self {
+        Self { grm: Some(*options), ..self }
+    }
+
+    /// A projection onto a reference: [`Cohort::projection`]. The arguments are those of [`project`](crate::project()).
+    #[must_use]
+    pub fn projection(
+        self,
+        reference: &'a ReferenceLoadings,
+        matches: &'a [Option<Match>],
+        method: ProjectMethod,
+    ) -> Self {
+        Self { projection: Some(Matched { reference, matches, method }), ..self }
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] and [`Error::Shape`] as the results have them.
+    fn check(&self, genotypes: &Genotypes) -> Result<()> {
+        if let Some(options) = &self.pca {
+            options.check(genotypes)?;
+        }
+        if let Some(options) = &self.grm {
+            options.check(genotypes)?;
+        }
+        self.projection.map_or(Ok(()), |matched| matched.check(genotypes))
+    }
+
+    /// What the results take whatever the method of components is.
+    fn need(&self, reader: &Reader, of_grm: Option<pair_sums::Wanted>, run: &Run) -> Need {
+        let need = of_grm.map_or_else(Need::default, |sums| Adding::need(reader, sums.shared, sums.variance));
+        let need = need.and(self.projection_need(reader, run));
+        match &self.pca {
+            Some(options) if self.loadings => need.and(Need::loadings(reader, options.components as u64)),
+            _ => need,
+        }
+    }
+
+    fn projection_need(&self, reader: &Reader, run: &Run) -> Need {
+        let Some(matched) = self.projection else { return Need::default() };
+        let mut need = ProjectionSums::need(reader, matched);
+        // The default is a share of what is free now, beside what is held already.
+        need.host += run.memory.host.map_or(0, |_| matched.bytes());
+        need
+    }
+
+    /// The same, but that components are exact, if it is left to the plan, where that holds for them, else randomized.
+    pub(super) fn settled(&self, exact: impl Fn(&PcaOptions) -> bool) -> Self {
+        let mut settled = self.clone();
+        if let Some(options) = settled.pca.as_mut().filter(|options| options.method == Method::Auto) {
+            options.method = if exact(options) { Method::Exact } else { Method::Randomized };
+        }
+        settled
+    }
+
+    /// The components.
+    pub(super) fn components(&self) -> Option<&PcaOptions> {
+        self.pca.as_ref()
+    }
+
+    /// Whether dosages above the ploidy are an error for one of the results.
+    fn bounded(&self) -> bool {
+        self.pca.as_ref().is_some_and(|options| options.scaler.needs_frequency())
+            || self.grm.is_some()
+            || self.projection.is_some_and(|matched| matched.bounded())
+    }
+}
+
+/// How genotypes are loaded.
+pub(super) struct Plan {
+    pub(super) reader: Reader,
+    pub(super) memory: Memory,
+    /// The sums for pairs of samples that are added up.
+    pub(super) pairs: Vec<pair_sums::Wanted>,
+    /// Whether those of the relationship matrix are those of the components too.
+    pub(super) shares_sums: bool,
+    /// The components, and their method.
+    pub(super) choice: Option<(PcaOptions, Choice)>,
+    pub(super) allowance: Allowance,
+    /// Most passes of the components after this one, and whether there will be any pass.
+    pub(super) later_passes: u32,
+    pub(super) again: bool,
+}
+
+impl Plan {
+    /// With what is needed `beside`; or of the variants in `part` alone, for their sums.
+    ///
+    /// # Errors
+    /// As [`Cohort::load`].
+    pub(super) fn new(
+        genotypes: &Genotypes,
+        part: Option<&Range<u64>>,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        beside: Option<&dyn Fn(&Reader) -> Need>,
+        run: &Run,
+    ) -> Result<Self> {
+        wanted.check(genotypes)?;
+        let mut reader = Reader::new(genotypes, device, wanted.bounded())?;
+        let memory = Memory::new(device, run)?;
+        let of_grm = wanted.grm.map(|options| options.sums(&reader));
+        let beside = beside.map_or_else(Need::default, |need| need(&reader));
+        let mut need = beside.and(wanted.need(&reader, of_grm, run));
+        let mut pairs: Vec<_> = of_grm.into_iter().collect();
+        let (mut choice, mut later_passes, mut basis, mut shares_sums) = (None, 0, 0, false);
+        if let Some(options) = &wanted.pca {
+            let chosen = Choice::new(&memory, &reader, options, need);
+            if chosen.method == Method::Exact {
+                later_passes = u32::from(options.svd.sign == SignRule::MaxAbsU);
+                need = need.and(Choice::exact(&reader));
+                let rule = ScaleRule::new(&reader, options.scaler, options.filter);
+                let sums = pair_sums::Wanted { rule, shared: false, variance: false };
+                // Then the matrix that is handed over is a copy, which takes about as much.
+                shares_sums = pairs.iter().any(|pairs| pairs.holds(&sums));
+                if !shares_sums {
+                    pairs.push(sums);
+                }
+            } else {
+                need = need.and(Need::randomized(&reader, options));
+                basis = whole_basis(genotypes.samples(), options);
+                later_passes = u32::try_from(passes(options)).unwrap_or(u32::MAX - 1);
+            }
+            choice = Some((options.clone(), chosen));
+        }
+        if choice.is_some() || !pairs.is_empty() {
+            check_samples(&reader)?;
+        }
+        let mut again = wanted.loadings || later_passes > 0;
+        if let Some(rows) = part {
+            reader = reader.of_part(rows)?;
+            let sums = pairs.iter().map(|pairs| Adding::need(&reader, pairs.shared, pairs.variance));
+            need = sums.fold(wanted.projection_need(&reader, run), Need::and);
+            (basis, later_passes, again) = (0, 0, false);
+        }
+        let allowance = memory.allow(&reader, need, Wishes { basis, again, gram: !pairs.is_empty() })?;
+        if let (Some(options), true) = (&wanted.pca, basis > 0) {
+            // While there is nothing else to wait for.
+            standardized::prepare(&reader, columns(genotypes.samples(), options), allowance.reading)?;
+        }
+        Ok(Self { reader, memory, pairs, shares_sums, choice, allowance, later_passes, again })
+    }
+}
+
+/// Of results that add up over the samples; a projection multiplies packed rows by weights alone.
+///
+/// # Errors
+/// [`Error::Limit`] for more samples than products of packed rows are exact for.
+pub(super) fn check_samples(reader: &Reader) -> Result<()> {
+    let (what, requested) = ("samples of packed genotypes", reader.samples());
+    if reader.form.is_packed() && requested > MAX_ENTRIES {
+        return Err(Error::Limit { what, requested, max: MAX_ENTRIES });
+    }
+    Ok(())
+}

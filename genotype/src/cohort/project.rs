@@ -1,0 +1,131 @@
+//! Projections.
+
+#[cfg(doc)]
+use teatime::Error;
+use teatime::{Device, Result, Run};
+
+use super::{Cohort, plan::Wanted};
+use crate::{
+    project::{Match, Matched, OP, ProjectMethod, Projection, ProjectionSums, ReferenceLoadings, solve},
+    source::Genotypes,
+};
+
+/// Coordinates of the samples of `genotypes` on the components of a reference, in memory bounded by `run.memory`.
+///
+/// With the reference's loadings u (unit norm), shift and scale of each variant, the score of a sample of dosages g is
+///
+/// ```text
+/// score = Σ u (g - shift) / scale     over the variants that the genotypes and the reference have
+/// ```
+///
+/// where a missing g is the reference's mean, so that it adds nothing once centred; [`ProjectMethod::LeastSquares`] takes what is
+/// there instead. That is X V of flashpca's
+/// `--project` (`RandomPCA::project`, before its division by √div), and scikit-allel's and sgkit's `transform`, which
+/// refuse missing calls or spread them. The reference's own samples get their [`scores`](crate::Pca::scores) back;
+/// - over the singular value they are plink2's eigenvectors;
+/// - flashpca divides by √M, M counting the variants of its loadings, in `binom2` scaling: of a reference in `patterson`
+///   scaling its coordinates are scores / √(2 M).
+///
+/// `matches` says for each variant of `genotypes` which of the reference's it is, if any: in any order, each of the
+/// reference's at most once. What the reference has and the genotypes have not adds nothing: scores lie nearer to zero
+/// the more is missing, but with [`ProjectMethod::LeastSquares`].
+///
+/// New samples lie nearer to zero than the reference's own do, the more so the fewer samples the reference has: its own
+/// samples' noise is in its loadings. Nothing corrects for that here, nor in flashpca or plink2.
+///
+/// # Accuracy
+/// Of whole dosages of diploids and haploids, loadings over scales are rounded to multiples of 2^-31 of each component's largest; their
+/// sums are exact: the same bits on every device, in any order of the variants, however these are swapped. Of other ploidies and
+/// fractions they are in f32 over 256 to 4,096 variants, and in f64 over those.
+///
+/// # Cost
+/// One pass, 4 (k + 1) x variants x samples operations on bytes (of other ploidies and fractions, 2 k in f32), and as many again of
+/// variants with missing calls, as [`ProjectMethod::LeastSquares`] takes for each of k (k + 1) / 2 products; the host holds the
+/// reference and 8 bytes a variant besides blocks.
+///
+/// # Errors
+/// [`Error::Shape`] unless there is one of `matches` for each variant, of those selected; [`Error::Argument`] for no samples, another ploidy
+/// than the reference's, a number that the reference does not have or that occurs twice, and no match at all;
+/// [`Error::Budget`] with the least that would do, what the reference takes included; [`Error::Chunk`] for a damaged or missing
+/// chunk or values out of range; [`Error::Cancelled`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, store::MemoryArray};
+/// use teatime_genotype::{Genotypes, Match, PcaOptions, ProjectMethod, ReferenceLoadings, loadings, pca, project};
+///
+/// let array = |dosages: &[i8], samples| MemoryArray::new("dosages", dosages, &[4, samples], &[4, samples]);
+/// let reference = Genotypes::new(vec![Arc::new(array(&[0, 0, 2, 2, 2, 2, 0, 1, 0, 1, 2, 2, 2, 2, 0, 0], 4)?)])?;
+/// let (device, run) = (Device::cpu(), Run::default());
+/// let options = PcaOptions { components: 1, ..Default::default() };
+/// let components = pca(&reference, &device, &options, &run)?;
+/// let mut rows = ReferenceLoadings::new(options.scaler, 2, 1)?;
+/// loadings(&reference, &device, &components, &options, &run, &mut |row| {
+///     rows.push(row.frequency, row.shift, row.scale, row.loadings)
+/// })?;
+///
+/// // One new sample, like the first two of the reference.
+/// let new = Genotypes::new(vec![Arc::new(array(&[0, 2, 0, 2], 1)?)])?;
+/// let matches: Vec<_> = (0..4).map(|row| Some(Match::Same(row))).collect();
+/// let projection = project(&new, &device, &rows, &matches, ProjectMethod::Mean, &run)?;
+/// assert!((projection.scores.row(0)[0] - components.scores().row(0)[0]).abs() < 1e-5);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn project(
+    genotypes: &Genotypes,
+    device: &Device,
+    reference: &ReferenceLoadings,
+    matches: &[Option<Match>],
+    method: ProjectMethod,
+    run: &Run,
+) -> Result<Projection> {
+    let wanted = Wanted::default().projection(reference, matches, method);
+    let Some(projection) = Cohort::load(genotypes, device, &wanted, run)?.into_projection() else {
+        unreachable!("a projection that is wanted was made");
+    };
+    Ok(projection)
+}
+
+impl Cohort {
+    /// Coordinates of the samples on the components of a reference: [`project`], by one more pass. One that was
+    /// [wanted](Wanted::projection) is there without: [`projection`](Self::projection).
+    ///
+    /// # Errors
+    /// As [`project`], and [`Error::Argument`] where the reference takes no dosage above the ploidy, and nothing that the genotypes
+    /// were loaded for made that an error.
+    pub fn project(
+        &self,
+        reference: &ReferenceLoadings,
+        matches: &[Option<Match>],
+        method: ProjectMethod,
+        run: &Run,
+    ) -> Result<Projection> {
+        let matched = Matched { reference, matches, method };
+        matched.check(self.genotypes())?;
+        self.check_bounded(OP, matched.bounded())?;
+        self.with_room(ProjectionSums::need(&self.reader, matched), &mut |reading| {
+            let mut sums = ProjectionSums::new(&self.reader, matched)?;
+            self.each_panel(&self.pass(run), reading, &mut |panel| sums.add(&self.reader, panel))?;
+            self.finish_projection(sums)
+        })
+    }
+
+    pub(super) fn finish_projection(&self, sums: ProjectionSums<'_>) -> Result<Projection> {
+        let matched = sums.matched;
+        let totals = sums.finish(self.device())?;
+        let called = totals.called.clone();
+        let (scores, undetermined) = solve::solve(totals, matched.reference, self.device())?;
+        let variants = matched.matches.iter().enumerate().filter(|(_, found)| found.is_some());
+        let missing = variants.clone().map(|(variant, _)| self.counts.missing(variant));
+        Ok(Projection {
+            scores,
+            used: variants.count() as u64,
+            missing_calls: missing.sum(),
+            called,
+            undetermined,
+            digest: self.digest(),
+            memory: self.memory(),
+            stats: self.stats(),
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! Stored genotypes to what a device is given.
+
+use teatime::{
+    ChunkedArray, Result, StoredType,
+    stream::{Convert, Misfit, Narrow, Narrowed},
+};
+
+use super::calls::Calls;
+
+/// What stored genotypes become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Codes of two bits, four a byte.
+    Codes(Calls),
+    /// Dosages of calls of so many alleles, as `i8`; -1 is missing.
+    Counts { ploidy: usize },
+    /// Dosages as they are stored.
+    Dosages,
+}
+
+/// How genotypes are converted on their way to a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Conversion {
+    target: Target,
+    narrow: Narrow,
+}
+
+impl Conversion {
+    /// Of calls of one ploidy.
+    pub(crate) fn of_calls(ploidy: u64) -> Self {
+        let target = match ploidy {
+            1 => Target::Codes(Calls::Haploid),
+            2 => Target::Codes(Calls::Diploid),
+            _ => Target::Counts { ploidy: usize::try_from(ploidy).unwrap_or(usize::MAX) },
+        };
+        let narrow = Narrow {
+            to: Narrowed::I8,
+            // Those below -2 are no alleles, whatever the stored type.
+            range: [-128.0, 127.0],
+            negative_is_missing: false,
+            nan_is_missing: false,
+        };
+        Self { target, narrow }
+    }
+
+    /// Of whole dosages of at most 2, to codes of two bits.
+    pub(crate) fn of_codes() -> Self {
+        Self { target: Target::Codes(Calls::Dosages), ..Self::of_dosages(Narrowed::I8, 2.0, false) }
+    }
+
+    /// Of dosages of at most `most`.
+    pub(crate) fn of_dosages(to: Narrowed, most: f64, nan_is_missing: bool) -> Self {
+        let narrow = Narrow { to, range: [0.0, most], negative_is_missing: true, nan_is_missing };
+        Self { target: Target::Dosages, narrow }
+    }
+
+    /// Stored elements of a sample.
+    fn alleles(&self) -> usize {
+        match self.target {
+            Target::Codes(calls) => calls.bytes(),
+            Target::Counts { ploidy } => ploidy,
+            Target::Dosages => 1,
+        }
+    }
+
+    /// The elements as `i8`, where the target is made of those.
+    fn bytes_of<'a>(
+        &self,
+        array: &dyn ChunkedArray,
+        from: &'a [u8],
+        room: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], Misfit> {
+        // As nearly every store holds calls.
+        if array.dtype() == StoredType::I8 && self.narrow.missing(array).is_none() {
+            return Ok(from);
+        }
+        room.resize(from.len() / array.dtype().size(), 0);
+        self.narrow.convert(array, from, room)?;
+        Ok(room)
+    }
+}
+
+impl Convert for Conversion {
+    fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
+        self.narrow.accepts(array)
+    }
+
+    fn unit(&self) -> u64 {
+        match self.target {
+            Target::Codes(_) => 4 * self.alleles() as u64,
+            Target::Counts { .. } | Target::Dosages => self.alleles() as u64,
+        }
+    }
+
+    fn bytes(&self, elements: u64) -> u64 {
+        match self.target {
+            Target::Codes(_) => elements.div_ceil(self.unit()),
+            Target::Counts { .. } => elements / self.unit(),
+            Target::Dosages => self.narrow.bytes(elements),
+        }
+    }
+
+    fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
+        let mut room = Vec::new();
+        match self.target {
+            Target::Dosages => self.narrow.convert(array, from, to),
+            Target::Codes(calls) => {
+                let from = self.bytes_of(array, from, &mut room)?;
+                let Some(at) = calls.pack(from, to) else { return Ok(()) };
+                let value = from[at].cast_signed();
+                let why = match calls {
+                    Calls::Dosages => format!("value {value} is above 2"),
+                    Calls::Haploid | Calls::Diploid => format!("{value} is no allele"),
+                };
+                Err(Misfit { at, why })
+            }
+            Target::Counts { ploidy } => {
+                let from = bytemuck::cast_slice(self.bytes_of(array, from, &mut room)?);
+                count(ploidy, from, to).map_err(|(at, lowest)| {
+                    let why = if lowest == -2 {
+                        format!("allele -2 pads a call of lower ploidy than {ploidy}; a ploidy above 2 must be that of all calls")
+                    } else {
+                        format!("{lowest} is no allele")
+                    };
+                    Misfit { at, why }
+                })
+            }
+        }
+    }
+
+    fn place(&self, row: u64, element: u64) -> String {
+        format!("variant {row}, sample {}", element / self.alleles() as u64)
+    }
+}
+
+/// The number of alleles above 0 of each call, -1 where one is missing; a partly missing call is missing. As sgkit's
+/// `count_call_alternate_alleles`.
+///
+/// # Errors
+/// The first allele of the first call with one below -1, and the lowest of that call.
+fn count(ploidy: usize, calls: &[i8], out: &mut [u8]) -> Result<(), (usize, i8)> {
+    for (i, (call, out)) in calls.chunks_exact(ploidy).zip(out).enumerate() {
+        let lowest = call.iter().fold(0, |low: i8, &allele| low.min(allele));
+        if lowest < -1 {
+            return Err((i * ploidy, lowest));
+        }
+        let count = call.iter().fold(0i8, |count, &allele| count.wrapping_add(i8::from(allele > 0)));
+        *out = if lowest < 0 { lowest } else { count }.cast_unsigned();
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! What was counted of each variant.
+
+use std::ops::Range;
+
+use teatime::{Error, Result, linalg::Stats};
+
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
+
+/// Variants that are digested at a time.
+const AT_ONCE: usize = 4096;
+
+/// Sums over the called samples of each variant, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CallCounts {
+    samples: u64,
+    of: CountsByVariant,
+    digest: u64,
+}
+
+/// What was counted of each variant, in order, over the samples with a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CountsByVariant {
+    /// Where dosages are 0, 1 and 2: how many are 1, how many 2, and how many are missing.
+    Codes(Vec<[u32; 3]>),
+    /// Other dosages.
+    Dosages(Vec<Stats>),
+}
+
+impl CallCounts {
+    /// Of no variant yet, with room for so many. `codes`: whether dosages are 0, 1 and 2.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where the system has not so much.
+    pub(crate) fn new(variants: u64, samples: u64, codes: bool) -> Result<Self> {
+        let room = usize::try_from(variants).unwrap_or(usize::MAX);
+        let requested = variants.saturating_mul(Self::bytes_of(codes));
+        let full = |_| Error::OutOfMemory { requested, free: None };
+        let of = if codes {
+            let mut counts = Vec::new();
+            counts.try_reserve_exact(room).map_err(full)?;
+            CountsByVariant::Codes(counts)
+        } else {
+            let mut stats = Vec::new();
+            stats.try_reserve_exact(room).map_err(full)?;
+            CountsByVariant::Dosages(stats)
+        };
+        Ok(Self { samples, of, digest: FNV_OFFSET })
+    }
+
+    /// Bytes of a variant.
+    pub(crate) const fn bytes_of(codes: bool) -> u64 {
+        if codes { size_of::<[u32; 3]>() as u64 } else { size_of::<Stats>() as u64 }
+    }
+
+    /// Adds the next variants.
+    pub(crate) fn push(&mut self, stats: &[Stats]) {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "whole numbers of 32 bits"
+        )]
+        let counts = |stats: &Stats| {
+            let twos = (stats.sum_squares - stats.sum) / 2.0;
+            [(stats.sum - 2.0 * twos) as u32, twos as u32, (self.samples - stats.count) as u32]
+        };
+        match &mut self.of {
+            CountsByVariant::Codes(all) => all.extend(stats.iter().map(counts)),
+            CountsByVariant::Dosages(all) => all.extend_from_slice(stats),
+        }
+        self.digest_next(stats);
+    }
+
+    /// Those that were counted elsewhere; none where a variant has more than there are samples.
+    pub(crate) fn counted(samples: u64, of: CountsByVariant) -> Option<Self> {
+        let fits = match &of {
+            CountsByVariant::Codes(all) => {
+                all.iter().all(|counts| counts.iter().map(|&count| u64::from(count)).sum::<u64>() <= samples)
+            }
+            CountsByVariant::Dosages(all) => all.iter().all(|stats| stats.count <= samples),
+        };
+        fits.then(|| {
+            let mut counts = Self { samples, of, digest: FNV_OFFSET };
+            counts.digest_from(0);
+            counts
+        })
+    }
+
+    /// Adds those of the next variants, of the same samples; whether they are of the same kind.
+    #[must_use]
+    pub(crate) fn append(&mut self, other: &Self) -> bool {
+        let len = self.len();
+        match (&mut self.of, &other.of) {
+            (CountsByVariant::Codes(all), CountsByVariant::Codes(other)) => all.extend_from_slice(other),
+            (CountsByVariant::Dosages(all), CountsByVariant::Dosages(other)) => all.extend_from_slice(other),
+            _ => return false,
+        }
+        self.digest_from(len);
+        true
+    }
+
+    /// Digests the variants from one on.
+    fn digest_from(&mut self, first: usize) {
+        for first in (first..self.len()).step_by(AT_ONCE) {
+            self.digest_next(&self.of(first..self.len().min(first + AT_ONCE)));
+        }
+    }
+
+    fn digest_next(&mut self, stats: &[Stats]) {
+        let bytes = stats
+            .iter()
+            .flat_map(|stats| stats.sum.to_le_bytes().into_iter().chain(stats.count.to_le_bytes()));
+        self.digest = bytes.fold(self.digest, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+    }
+
+    /// What they are.
+    pub(crate) fn by_variant(&self) -> &CountsByVariant {
+        &self.of
+    }
+
+    /// The sums of these variants.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub(crate) fn of(&self, variants: Range<usize>) -> Vec<Stats> {
+        match &self.of {
+            CountsByVariant::Codes(all) => {
+                all[variants].iter().map(|counts| stats(*counts, self.samples)).collect()
+            }
+            CountsByVariant::Dosages(all) => all[variants].to_vec(),
+        }
+    }
+
+    /// Samples without a call of a variant.
+    ///
+    /// # Panics
+    /// When there is no such variant.
+    pub(crate) fn missing(&self, variant: usize) -> u64 {
+        match &self.of {
+            CountsByVariant::Codes(all) => all[variant][2].into(),
+            CountsByVariant::Dosages(all) => self.samples - all[variant].count,
+        }
+    }
+
+    /// How many variants there are.
+    pub(crate) fn len(&self) -> usize {
+        match &self.of {
+            CountsByVariant::Codes(all) => all.len(),
+            CountsByVariant::Dosages(all) => all.len(),
+        }
+    }
+
+    /// FNV-1a of each variant's sum (f64) and number of called samples (u64), little-endian.
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
+}
+
+/// The sums of dosages of which so many are 1, 2 and missing.
+fn stats([ones, twos, missing]: [u32; 3], samples: u64) -> Stats {
+    let [ones, twos] = [ones, twos].map(f64::from);
+    Stats {
+        sum: ones + 2.0 * twos,
+        sum_squares: ones + 4.0 * twos,
+        count: samples - u64::from(missing),
+        bad: 0,
+    }
+}

@@ -1,0 +1,62 @@
+//! Which variants take part, and how many.
+
+use teatime::{Error, Result};
+
+/// Which variants take part, by the called samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VariantFilter {
+    /// Least minor allele frequency, as plink2's `--maf`. All non-reference alleles count as one.
+    pub min_maf: f64,
+    /// Largest fraction of missing calls, as plink2's `--geno`.
+    pub max_missing: f64,
+}
+
+impl VariantFilter {
+    /// # Errors
+    /// [`Error::Argument`] for fractions out of range.
+    pub(super) fn check(&self, op: &'static str) -> Result<()> {
+        let Self { min_maf, max_missing } = *self;
+        if !(0.0..=0.5).contains(&min_maf) {
+            return Err(Error::argument(op, "min_maf", format_args!("{min_maf} is not between 0 and 0.5")));
+        }
+        if !(0.0..=1.0).contains(&max_missing) {
+            let why = format!("{max_missing} is not between 0 and 1");
+            return Err(Error::argument(op, "max_missing", why));
+        }
+        Ok(())
+    }
+}
+
+impl Default for VariantFilter {
+    /// Keeps every variant.
+    fn default() -> Self {
+        Self { min_maf: 0.0, max_missing: 1.0 }
+    }
+}
+
+/// How many variants took part, and which rule dropped the others. A variant counts under the first rule that drops
+/// it, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VariantCounts {
+    /// Variants of the store.
+    pub total: u64,
+    /// Variants that took part.
+    pub used: u64,
+    /// With more missing calls than allowed.
+    pub above_missing: u64,
+    /// Without a called sample.
+    pub all_missing: u64,
+    /// With a minor allele frequency below the least.
+    pub below_maf: u64,
+    /// With equal dosages in all called samples.
+    pub zero_variance: u64,
+}
+
+impl VariantCounts {
+    /// Variants that pass the filters, those without variance or calls included: the M that plink2 and flashpca divide
+    /// eigenvalues by.
+    pub fn loaded(&self) -> u64 {
+        self.used + self.zero_variance + self.all_missing
+    }
+}

@@ -1,0 +1,138 @@
+//! Genomic relationship matrices of genotypes bigger than memory.
+
+mod write;
+#[cfg(feature = "zarr")]
+mod zarr;
+
+#[cfg(test)]
+mod tests;
+
+use teatime::{Budget, Result, linalg::Matrix, stream::StreamStats};
+
+use super::{
+    filter::{VariantCounts, VariantFilter},
+    pair_sums::Wanted,
+    reader::Reader,
+    scaler::{ScaleRule, Scaler},
+    source::{Genotypes, check_extents},
+};
+
+pub(super) const OP: &str = "grm";
+
+/// How products of dosages become relationships.
+///
+/// With x the dosages of non-reference alleles at variant i, k the ploidy and p = mean / k over the called samples:
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GrmMethod {
+    /// The mean over the variants of (xⱼ - k p)(xₖ - k p) / (k p (1 - p)), the diagonal included: GCTA's (Yang, Lee,
+    /// Goddard and Visscher, "GCTA: a tool for genome-wide complex trait analysis", Am. J. Hum. Genet. 88, 2011) as
+    /// plink2's `--make-rel` and `--make-grm-bin` have it. Variants that do not vary add 0, and count.
+    #[default]
+    Gcta,
+    /// The sum of (xⱼ - k p)(xₖ - k p) over the sum of k p (1 - p): the first method of `VanRaden`, "Efficient methods
+    /// to compute genomic predictions", J. Dairy Sci. 91, 2008, as sgkit's `genomic_relationship` has it.
+    VanRaden1,
+}
+
+impl GrmMethod {
+    /// The method's name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gcta => "gcta",
+            Self::VanRaden1 => "vanraden1",
+        }
+    }
+}
+
+/// What a missing call counts for. Where no call is missing, both give the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingCalls {
+    /// Sums of a pair of samples, those that are divided by too, are over the variants called in both: plink2's default,
+    /// and sgkit's `skipna`. Such a matrix may have negative eigenvalues. A pair that shares no variant is NaN, as
+    /// plink2 has it; with [`GrmMethod::VanRaden1`] also one that shares none with p between 0 and 1.
+    #[default]
+    Pairwise,
+    /// It becomes the variant's mean, and all sums are over all variants: plink2's `meanimpute`. No eigenvalue is
+    /// negative, but for rounding.
+    Mean,
+}
+
+impl MissingCalls {
+    /// The rule's name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pairwise => "pairwise",
+            Self::Mean => "mean",
+        }
+    }
+}
+
+/// What to compute.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GrmOptions {
+    /// How products become relationships.
+    pub method: GrmMethod,
+    /// What a missing call counts for.
+    pub missing: MissingCalls,
+    /// Which variants take part.
+    pub filter: VariantFilter,
+}
+
+/// Relationships of the samples of a genotype matrix.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Grm {
+    /// The relationships (samples, samples), symmetric to the bit.
+    pub matrix: Matrix,
+    /// For [`MissingCalls::Pairwise`], the number of variants called in both (samples, samples).
+    pub shared: Option<Matrix>,
+    /// Variants that took part. Those without variance or calls are in M too, as in plink2's:
+    /// [`VariantCounts::loaded`].
+    pub counts: VariantCounts,
+    /// How products became relationships.
+    pub method: GrmMethod,
+    /// What a missing call counted for.
+    pub missing: MissingCalls,
+    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    pub digest: u64,
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub memory: Budget,
+    /// Where the time went.
+    pub stats: StreamStats,
+}
+
+impl Grm {
+    /// The number of variants that the relationship of samples `j` and `k` is over.
+    ///
+    /// # Panics
+    /// When there is no such sample.
+    pub fn variants(&self, j: usize, k: usize) -> f64 {
+        self.shared.as_ref().map_or(self.counts.loaded() as f64, |shared| shared.row(j)[k])
+    }
+
+    /// Pairs of samples, each with itself among them, whose relationship is NaN.
+    pub fn undefined(&self) -> u64 {
+        let lower = (0..self.matrix.rows()).flat_map(|j| &self.matrix.row(j)[..=j]);
+        lower.filter(|relationship| relationship.is_nan()).count() as u64
+    }
+}
+
+impl GrmOptions {
+    /// # Errors
+    /// [`Error::Argument`](teatime::Error::Argument) for no samples or variants, and filters out of range.
+    pub(super) fn check(&self, genotypes: &Genotypes) -> Result<()> {
+        check_extents(OP, genotypes)?;
+        self.filter.check(OP)
+    }
+
+    /// The sums that a relationship matrix is made of.
+    pub(super) fn sums(&self, reader: &Reader) -> Wanted {
+        let scaler = match self.method {
+            GrmMethod::Gcta => Scaler::Binom2,
+            GrmMethod::VanRaden1 => Scaler::Center,
+        };
+        let shared = self.missing == MissingCalls::Pairwise;
+        let variance = shared && self.method == GrmMethod::VanRaden1;
+        Wanted { rule: ScaleRule::new(reader, scaler, self.filter), shared, variance }
+    }
+}

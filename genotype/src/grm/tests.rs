@@ -1,0 +1,380 @@
+//! Relationship matrices against their definitions in f64, and the promises.
+
+use std::{path::PathBuf, sync::Arc};
+
+use teatime::{Budget, ChunkedArray, Device, DeviceOptions, Error, Progress, Run, store::MemoryArray};
+
+use super::*;
+use crate::{
+    Method, PcaOptions, grm, pca,
+    tests::{dosages, memory},
+};
+
+#[cfg(feature = "zarr")]
+mod stores;
+
+const METHODS: [GrmMethod; 2] = [GrmMethod::Gcta, GrmMethod::VanRaden1];
+const MISSING: [MissingCalls; 2] = [MissingCalls::Pairwise, MissingCalls::Mean];
+
+fn every() -> impl Iterator<Item = GrmOptions> {
+    METHODS.into_iter().flat_map(|method| {
+        MISSING.into_iter().map(move |missing| GrmOptions { method, missing, ..GrmOptions::default() })
+    })
+}
+
+/// The relationships and the numbers of variants as the definitions have them, pair by pair; below 0 is missing.
+fn oracle(dosages: &[f64], samples: usize, ploidy: f64, options: &GrmOptions) -> (Vec<f64>, Vec<f64>) {
+    let gcta = options.method == GrmMethod::Gcta;
+    let (mut over, mut under) = (vec![0.0; samples * samples], vec![0.0; samples * samples]);
+    let mut variants = vec![0.0; samples * samples];
+    for row in dosages.chunks(samples) {
+        let called: Vec<f64> = row.iter().copied().filter(|&x| x >= 0.0).collect();
+        let mean = called.iter().sum::<f64>() / called.len() as f64;
+        let p = mean / ploidy;
+        if (1.0 - called.len() as f64 / samples as f64) > options.filter.max_missing
+            || p.min(1.0 - p) < options.filter.min_maf
+        {
+            continue;
+        }
+        let varies = called.iter().any(|&x| x != called[0]);
+        let variance = if called.is_empty() { 0.0 } else { ploidy * p * (1.0 - p) };
+        for (at, (over, under)) in over.iter_mut().zip(&mut under).enumerate() {
+            let (x, y) = (row[at / samples], row[at % samples]);
+            let both = x >= 0.0 && y >= 0.0;
+            if both || options.missing == MissingCalls::Mean {
+                variants[at] += 1.0;
+                *under += if gcta { 1.0 } else { variance };
+            }
+            if both && varies {
+                *over += (x - mean) * (y - mean) / if gcta { variance } else { 1.0 };
+            }
+        }
+    }
+    (over.iter().zip(&under).map(|(over, under)| over / under).collect(), variants)
+}
+
+fn assert_matches(grm: &Grm, dosages: &[f64], ploidy: f64, options: &GrmOptions) {
+    let n = grm.matrix.rows();
+    let (expected, variants) = oracle(dosages, n, ploidy, options);
+    for (at, (&actual, expected)) in grm.matrix.data().iter().zip(&expected).enumerate() {
+        let (j, k) = (at / n, at % n);
+        let size = 1.0 + expected.abs() + grm.matrix.row(j)[j].max(grm.matrix.row(k)[k]);
+        let same = (actual - expected).abs() < 1e-6 * size || actual.is_nan() && expected.is_nan();
+        assert!(same, "{options:?} {n}, samples {j} and {k}: {actual} against {expected}");
+        assert_eq!(grm.variants(j, k), variants[at], "{options:?} {n}, samples {j} and {k}");
+        assert_eq!(actual.to_bits(), grm.matrix.row(k)[j].to_bits(), "symmetric");
+    }
+    assert_eq!(grm.shared.is_some(), options.missing == MissingCalls::Pairwise);
+}
+
+fn wide(dosages: &[i8]) -> Vec<f64> {
+    dosages.iter().map(|&x| f64::from(x)).collect()
+}
+
+fn compute(genotypes: &Genotypes, options: &GrmOptions) -> Result<Grm> {
+    grm(genotypes, &Device::cpu(), options, &Run::default())
+}
+
+fn bits(grm: &Grm) -> Vec<u64> {
+    let shared = grm.shared.iter().flat_map(|shared| shared.data());
+    grm.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn matches_the_definitions() {
+    for (variants, samples) in [(1, 2), (2, 3), (255, 17), (257, 64), (1100, 60), (4097, 9), (8200, 5)] {
+        let dosages = dosages(variants, samples);
+        let shape = [variants as u64, samples as u64];
+        for options in every() {
+            let grm = compute(&memory(&dosages, &shape, &[100, 25]), &options).unwrap();
+            assert_matches(&grm, &wide(&dosages), 2.0, &options);
+            assert_eq!((grm.method, grm.missing), (options.method, options.missing));
+        }
+    }
+}
+
+#[test]
+fn blocks_without_missing_calls_count_for_every_pair() {
+    // Two blocks of 4,096 variants and one of 100: complete, with one missing call, with nobody called at one variant.
+    let mut dosages: Vec<i8> = dosages(8292, 6).into_iter().map(|x| x.max(0)).collect();
+    dosages[5000 * 6 + 2] = -1;
+    dosages[8250 * 6..8251 * 6].fill(-1);
+    for options in every() {
+        let grm = compute(&memory(&dosages, &[8292, 6], &[1000, 6]), &options).unwrap();
+        assert_matches(&grm, &wide(&dosages), 2.0, &options);
+    }
+    // And without a missing call the rules for them are the same to the bit.
+    let complete: Vec<i8> = dosages.into_iter().map(|x| x.max(0)).collect();
+    for method in METHODS {
+        let [pairwise, mean] = MISSING.map(|missing| {
+            let options = GrmOptions { method, missing, ..GrmOptions::default() };
+            compute(&memory(&complete, &[8292, 6], &[1000, 6]), &options).unwrap()
+        });
+        assert!(pairwise.matrix == mean.matrix);
+        assert!(pairwise.shared.unwrap().data().iter().all(|&count| count == 8292.0));
+    }
+}
+
+#[test]
+fn identities_of_the_mean_rule() {
+    let (variants, samples) = (900, 48);
+    // Calls, which every scaler packs.
+    let calls: Vec<i8> =
+        dosages(variants, samples).iter().flat_map(|&x| [x.min(1), (x - 1).max(x.min(0))]).collect();
+    let genotypes = memory(&calls, &[900, 48, 2], &[100, 48, 2]);
+    for method in METHODS {
+        let options = GrmOptions { method, missing: MissingCalls::Mean, ..GrmOptions::default() };
+        let grm = compute(&genotypes, &options).unwrap();
+        for j in 0..samples {
+            let sum: f64 = grm.matrix.row(j).iter().sum();
+            assert!(sum.abs() < 1e-5, "row {j} adds up to {sum}");
+        }
+        let matrix = faer::MatRef::from_row_major_slice(grm.matrix.data(), samples, samples);
+        let mut values = matrix.self_adjoint_eigenvalues(faer::Side::Lower).unwrap();
+        values.reverse();
+        assert!(values[samples - 1] > -1e-6 * values[0], "{}", values[samples - 1]);
+        // The exact PCA is of the same sums.
+        let (scaler, over) = match method {
+            GrmMethod::Gcta => (Scaler::Binom2, grm.counts.loaded() as f64),
+            GrmMethod::VanRaden1 => {
+                let rows = wide(&dosages(variants, samples));
+                let variance = |row: &[f64]| {
+                    let called: Vec<f64> = row.iter().copied().filter(|&x| x >= 0.0).collect();
+                    let p = called.iter().sum::<f64>() / called.len() as f64 / 2.0;
+                    if called.is_empty() { 0.0 } else { 2.0 * p * (1.0 - p) }
+                };
+                (Scaler::Center, rows.chunks(samples).map(variance).sum())
+            }
+        };
+        let exact = PcaOptions { components: 6, method: Method::Exact, scaler, ..PcaOptions::default() };
+        let pca = pca(&genotypes, &Device::cpu(), &exact, &Run::default()).unwrap();
+        for (value, s) in values.iter().zip(&pca.singular_values) {
+            assert!((value * over / (s * s) - 1.0).abs() < 1e-9, "{value} and {s}");
+        }
+        let trace: f64 = (0..samples).map(|j| grm.matrix.row(j)[j]).sum();
+        assert!((trace * over / pca.sum_squares - 1.0).abs() < 1e-6, "{trace}");
+        assert_eq!((grm.digest, grm.counts), (pca.digest, pca.counts));
+    }
+}
+
+#[test]
+fn chunks_threads_types_and_budgets_change_no_bit() {
+    let dosages = dosages(700, 33);
+    let shape = [700, 33];
+    for options in every() {
+        let run = |genotypes: &Genotypes, threads, run: &Run| {
+            let device_options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+            let device = Device::open_with("cpu", &device_options).unwrap();
+            let grm = grm(genotypes, &device, &options, run).unwrap();
+            (bits(&grm), grm.digest)
+        };
+        let default = Run::default();
+        let expected = run(&memory(&dosages, &shape, &[700, 33]), 1, &default);
+        for (chunk, threads) in [([700, 33], 1), ([64, 33], 2), ([7, 5], 3), ([1, 33], 4)] {
+            assert_eq!(run(&memory(&dosages, &shape, &chunk), threads, &default), expected, "{chunk:?}");
+        }
+        let long: Vec<i64> = dosages.iter().map(|&x| i64::from(x)).collect();
+        assert_eq!(run(&memory(&long, &shape, &[50, 10]), 2, &default), expected, "int64");
+        let calls: Vec<i8> =
+            dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }]).collect();
+        assert_eq!(run(&memory(&calls, &[700, 33, 2], &[50, 10, 2]), 2, &default), expected, "calls");
+        let split: Vec<Arc<dyn ChunkedArray>> = [(0, 100), (100, 300), (300, 700)]
+            .map(|(from, to)| {
+                let part = &dosages[from * 33..to * 33];
+                Arc::new(MemoryArray::new("part", part, &[(to - from) as u64, 33], &[40, 33]).unwrap())
+                    as Arc<_>
+            })
+            .to_vec();
+        assert_eq!(run(&Genotypes::new(split).unwrap(), 2, &default), expected, "appended");
+        let budget = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        let chunked = memory(&dosages, &shape, &[10, 33]);
+        let Err(Error::Budget { minimum, .. }) = grm(&chunked, &Device::cpu(), &options, &budget(1000))
+        else {
+            panic!("a budget of 1000 bytes should not do")
+        };
+        assert_eq!(run(&chunked, 2, &budget(minimum)), expected, "the least budget");
+    }
+}
+
+#[test]
+fn pairs_that_share_nothing_are_nan() {
+    // Samples 0 and 1 are never called together; nobody calls sample 5; 3 and 4 share only what does not vary.
+    let mut rows = dosages(60, 6).into_iter().map(|x| x.max(0)).collect::<Vec<i8>>();
+    for (i, row) in rows.chunks_mut(6).enumerate() {
+        row[i % 2] = -1;
+        row[5] = -1;
+        if i < 10 {
+            row.iter_mut().for_each(|x| *x = if *x < 0 { -1 } else { 0 });
+        } else {
+            row[3 + i / 2 % 2] = -1;
+        }
+    }
+    for (method, undefined) in [(GrmMethod::Gcta, 7), (GrmMethod::VanRaden1, 8)] {
+        let options = GrmOptions { method, ..GrmOptions::default() };
+        let grm = compute(&memory(&rows, &[60, 6], &[7, 6]), &options).unwrap();
+        assert_matches(&grm, &wide(&rows), 2.0, &options);
+        assert_eq!(grm.undefined(), undefined);
+        assert!(grm.matrix.row(0)[1].is_nan() && grm.matrix.row(5)[5].is_nan());
+        assert_eq!(grm.matrix.row(3)[4].is_nan(), method == GrmMethod::VanRaden1);
+        assert_eq!((grm.variants(0, 1), grm.variants(3, 4)), (0.0, 10.0));
+        let options = GrmOptions { missing: MissingCalls::Mean, ..options };
+        let mean = compute(&memory(&rows, &[60, 6], &[7, 6]), &options).unwrap();
+        assert_matches(&mean, &wide(&rows), 2.0, &options);
+        assert_eq!(mean.undefined(), 0);
+    }
+}
+
+#[test]
+fn filters_drop_variants() {
+    let dosages = dosages(500, 50);
+    for options in every() {
+        let filter = VariantFilter { min_maf: 0.2, max_missing: 0.03 };
+        let options = GrmOptions { filter, ..options };
+        let grm = compute(&memory(&dosages, &[500, 50], &[100, 50]), &options).unwrap();
+        assert!(grm.counts.below_maf > 0 && grm.counts.above_missing > 0);
+        assert_matches(&grm, &wide(&dosages), 2.0, &options);
+    }
+}
+
+#[test]
+fn any_ploidy() {
+    let alleles: Vec<i8> = dosages(400, 48).iter().map(|d| i8::from(*d > 0) - i8::from(*d < 0)).collect();
+    for ploidy in [1, 3, 4] {
+        let sum = |call: &[i8]| if call.contains(&-1) { -1 } else { call.iter().sum() };
+        let dosages: Vec<i8> = alleles.chunks(ploidy).map(sum).collect();
+        let shape = [400, 48 / ploidy as u64, ploidy as u64];
+        for options in every() {
+            let grm = compute(&memory(&alleles, &shape, &[100, 48, 4]), &options).unwrap();
+            assert_matches(&grm, &wide(&dosages), ploidy as f64, &options);
+        }
+    }
+}
+
+#[test]
+fn fractional_dosages() {
+    let values: Vec<f64> = dosages(300, 40)
+        .iter()
+        .enumerate()
+        .map(|(i, &x)| if x < 0 { f64::NAN } else { f64::from(f32::from(x) * 0.9 + 0.01 * (i % 20) as f32) })
+        .collect();
+    let genotypes = memory(&values, &[300, 40], &[100, 40]);
+    let below: Vec<f64> = values.iter().map(|x| if x.is_nan() { -1.0 } else { *x }).collect();
+    for options in every() {
+        assert!(matches!(compute(&genotypes, &options), Err(Error::Chunk { .. })));
+        let grm = compute(&genotypes.clone().nan_is_missing(true), &options).unwrap();
+        assert_matches(&grm, &below, 2.0, &options);
+    }
+}
+
+#[test]
+fn bad_input_is_named() {
+    let good = dosages(60, 12);
+    let genotypes = memory(&good, &[60, 12], &[20, 12]);
+    let fails = |genotypes: &Genotypes, options: &GrmOptions, needle: &str| {
+        let error = compute(genotypes, options).expect_err(needle).to_string();
+        assert!(error.contains(needle), "`{needle}` is not in: {error}");
+    };
+    for options in every() {
+        fails(&memory(&good[..0], &[0, 12], &[1, 12]), &options, "0 variants");
+        fails(&memory(&good[..0], &[12, 0], &[1, 12]), &options, "0 samples");
+        fails(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options, "10 have no call");
+        fails(&memory(&[1i8; 40], &[10, 4], &[4, 4]), &options, "10 do not vary");
+        fails(&memory(&good[..60], &[60, 1], &[20, 1]), &options, "do not vary");
+        let mut three = good.clone();
+        three[30 * 12 + 7] = 3;
+        fails(&memory(&three, &[60, 12], &[20, 5]), &options, "chunk [1, 1]: variant 30, sample 7: value 3");
+        let mut filter = VariantFilter { min_maf: 0.6, ..VariantFilter::default() };
+        fails(&genotypes, &GrmOptions { filter, ..options }, "min_maf");
+        filter = VariantFilter { max_missing: -0.1, ..VariantFilter::default() };
+        fails(&genotypes, &GrmOptions { filter, ..options }, "max_missing");
+        filter = VariantFilter { min_maf: 0.5, ..VariantFilter::default() };
+        fails(&memory(&good[..12], &[1, 12], &[1, 12]), &GrmOptions { filter, ..options }, "1 have too low");
+    }
+}
+
+#[test]
+fn cancelling_stops_between_blocks() {
+    let genotypes = memory(&dosages(9000, 8), &[9000, 8], &[500, 8]);
+    let mut run = Run::default();
+    let cancel = run.cancel.clone();
+    run.progress = Progress::new(move |status| {
+        assert_eq!((status.passes, status.total), (1, 9000));
+        if status.rows > 0 {
+            cancel.cancel();
+        }
+    });
+    let result = grm(&genotypes, &Device::cpu(), &GrmOptions::default(), &run);
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+}
+
+/// A folder that is removed when it is dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("teatime-grm-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn small() -> Grm {
+    compute(&memory(&dosages(60, 3), &[60, 3], &[20, 3]), &GrmOptions::default()).unwrap()
+}
+
+#[test]
+#[allow(clippy::cast_possible_truncation, reason = "the format has f32")]
+fn gcta_files() {
+    let (scratch, grm) = (Scratch::new("gcta"), small());
+    let prefix = scratch.0.join("x");
+    for _ in 0..2 {
+        grm.write_gcta(&prefix, None, &["a", "b", "c"]).unwrap();
+        assert_eq!(scratch.names(), ["x.grm.N.bin", "x.grm.bin", "x.grm.id"]);
+    }
+    let floats = |name: &str| -> Vec<f32> {
+        let bytes = std::fs::read(scratch.0.join(name)).unwrap();
+        bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    };
+    let lower = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)];
+    assert_eq!(floats("x.grm.bin"), lower.map(|(j, k)| grm.matrix.row(j)[k] as f32));
+    assert_eq!(floats("x.grm.N.bin"), lower.map(|(j, k)| grm.variants(j, k) as f32));
+    assert_eq!(std::fs::read_to_string(scratch.0.join("x.grm.id")).unwrap(), "0\ta\n0\tb\n0\tc\n");
+    for names in [vec!["a", "b"], vec!["a", "b", "c d"], vec!["a", "b\t", "c"], vec!["", "b", "c"]] {
+        let refused = grm.write_gcta(&prefix, None, &names);
+        assert!(matches!(refused, Err(Error::Argument { name: "samples", .. })), "{names:?}");
+    }
+    let nowhere = grm.write_gcta(scratch.0.join("no/such/x"), None, &["a", "b", "c"]);
+    assert!(matches!(nowhere, Err(Error::Io { .. })));
+    std::fs::create_dir(scratch.0.join("y.grm.bin")).unwrap();
+    assert!(matches!(grm.write_gcta(scratch.0.join("y"), None, &["a", "b", "c"]), Err(Error::Io { .. })));
+    assert_eq!(scratch.names(), ["x.grm.N.bin", "x.grm.bin", "x.grm.id", "y.grm.bin"]);
+}
+
+#[test]
+fn numpy_files() {
+    let (scratch, grm) = (Scratch::new("npy"), small());
+    let path = scratch.0.join("x.npy");
+    grm.write_npy(&path).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert_eq!((&bytes[..10], bytes.len()), (&b"\x93NUMPY\x01\x00\x76\x00"[..], 128 + 9 * 8));
+    let header = std::str::from_utf8(&bytes[10..128]).unwrap();
+    assert_eq!(header.trim_end(), "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 3), }");
+    assert!(header.ends_with(" \n"));
+    let values: Vec<f64> = bytes[128..].as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
+    assert_eq!(values, grm.matrix.data());
+    assert!(matches!(grm.write_npy(scratch.0.join("no/x.npy")), Err(Error::Io { .. })));
+    assert_eq!(scratch.names(), ["x.npy"]);
+}

@@ -1,0 +1,112 @@
+//! Relationship matrices of stores against other tools, and written as stores.
+
+use teatime::{MissingChunk, store::ZarrArray};
+
+use super::*;
+use crate::GenotypeStore;
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+fn open(name: &str) -> Genotypes {
+    let store = GenotypeStore::open(fixture(name), None, MissingChunk::Error).unwrap();
+    Genotypes::new(store.arrays().to_vec()).unwrap()
+}
+
+/// A lower triangle of f32, as plink2 wrote it.
+fn triangle(name: &str) -> Vec<f64> {
+    let bytes = std::fs::read(fixture(&format!("plink2/{name}"))).unwrap();
+    bytes.as_chunks::<4>().0.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes))).collect()
+}
+
+fn lower(n: usize, entry: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+    (0..n).flat_map(|j| (0..=j).map(move |k| (j, k))).map(|(j, k)| entry(j, k)).collect()
+}
+
+fn assert_close(actual: &[f64], expected: &[f64]) {
+    assert_eq!(actual.len(), expected.len());
+    for (at, (a, e)) in actual.iter().zip(expected).enumerate() {
+        assert!((a - e).abs() < 1e-6, "entry {at}: {a} against {e}");
+    }
+}
+
+#[test]
+fn plink2_has_the_same() {
+    for (missing, name) in [(MissingCalls::Pairwise, "pairwise"), (MissingCalls::Mean, "meanimpute")] {
+        let options = GrmOptions { missing, ..GrmOptions::default() };
+        let grm = compute(&open("biallelic.vcz"), &options).unwrap();
+        let n = grm.matrix.rows();
+        assert_close(&lower(n, |j, k| grm.matrix.row(j)[k]), &triangle(&format!("{name}.grm.bin")));
+        assert_eq!(lower(n, |j, k| grm.variants(j, k)), triangle(&format!("{name}.grm.N.bin")));
+    }
+}
+
+/// plink2's covariance is `VanRaden`'s numerator over M.
+#[test]
+fn plink2_has_the_same_covariance() {
+    let missing = MissingCalls::Mean;
+    let options = GrmOptions { method: GrmMethod::VanRaden1, missing, ..GrmOptions::default() };
+    let grm = compute(&open("biallelic.vcz"), &options).unwrap();
+    let expected = triangle("cov.grm.bin");
+    let factor = expected[0] / grm.matrix.row(0)[0];
+    assert_close(&lower(grm.matrix.rows(), |j, k| factor * grm.matrix.row(j)[k]), &expected);
+}
+
+#[test]
+fn numpy_has_the_same() {
+    for missing in MISSING {
+        let options = GrmOptions { method: GrmMethod::VanRaden1, missing, ..GrmOptions::default() };
+        let bytes = std::fs::read(fixture(&format!("numpy/vanraden1.{}.npy", missing.name()))).unwrap();
+        let expected: Vec<f64> =
+            bytes[128..].as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
+        for name in ["all_v2.vcz", "all_v3.vcz", "allel.zarr", "malariagen.zarr"] {
+            assert_close(compute(&open(name), &options).unwrap().matrix.data(), &expected);
+        }
+    }
+}
+
+fn read(path: &std::path::Path, name: &str) -> (Vec<u64>, Vec<String>, Vec<Vec<u8>>) {
+    let array = ZarrArray::open(path, name, MissingChunk::Error).unwrap();
+    let grid: Vec<u64> = array.shape().iter().zip(array.chunk_shape()).map(|(s, c)| s.div_ceil(*c)).collect();
+    let chunks = (0..grid[0]).flat_map(|i| (0..grid[1]).map(move |j| [i, j]));
+    let bytes = chunks.map(|index| array.read_chunk(&index).unwrap().bytes).collect();
+    (array.chunk_shape().to_vec(), array.dimension_names().to_vec(), bytes)
+}
+
+#[test]
+fn zarr_stores() {
+    let (scratch, grm) = (Scratch::new("zarr"), small());
+    let path = scratch.0.join("x.zarr");
+    assert!(matches!(grm.write_zarr(&path, &["a"]), Err(Error::Argument { .. })));
+    grm.write_zarr(&path, &["a", "b b", "c"]).unwrap();
+    assert_eq!(scratch.names(), ["x.zarr"]);
+    let (chunk, axes, bytes) = read(&path, "genomic_relationship");
+    assert_eq!((&chunk[..], &axes[..]), (&[3, 3][..], &["samples_0".into(), "samples_1".into()][..]));
+    assert_eq!(bytemuck::pod_collect_to_vec::<u8, f64>(&bytes[0]), grm.matrix.data());
+    let (_, _, bytes) = read(&path, "shared_variants");
+    let counts: Vec<f64> =
+        bytemuck::pod_collect_to_vec::<u8, u32>(&bytes[0]).into_iter().map(f64::from).collect();
+    assert_eq!(counts, grm.shared.as_ref().unwrap().data());
+    assert!(matches!(grm.write_zarr(&path, &["a", "b", "c"]), Err(Error::Store { .. })));
+    let options = GrmOptions { missing: MissingCalls::Mean, ..GrmOptions::default() };
+    let mean = compute(&memory(&dosages(60, 3), &[60, 3], &[20, 3]), &options).unwrap();
+    mean.write_zarr(scratch.0.join("mean.zarr"), &["a", "b", "c"]).unwrap();
+    assert!(!scratch.0.join("mean.zarr/shared_variants").exists());
+}
+
+#[test]
+fn stores_of_several_chunks() {
+    let scratch = Scratch::new("chunks");
+    let n = 1003;
+    let grm = compute(&memory(&dosages(6, n), &[6, 1003], &[6, 1003]), &GrmOptions::default()).unwrap();
+    let path = scratch.0.join("x.zarr");
+    grm.write_zarr(&path, &vec!["s"; n]).unwrap();
+    let (chunk, _, bytes) = read(&path, "genomic_relationship");
+    assert_eq!((&chunk[..], bytes.len()), (&[1000, 1000][..], 4));
+    let chunks: Vec<Vec<f64>> = bytes.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();
+    for (j, k) in [(0, 0), (999, 999), (0, 1000), (1002, 0), (1002, 1001), (500, 1002), (1000, 1000)] {
+        let entry = chunks[j / 1000 * 2 + k / 1000][j % 1000 * 1000 + k % 1000];
+        assert_eq!(entry.to_bits(), grm.matrix.row(j)[k].to_bits(), "{j} {k}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Relationship matrices as files of other tools.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{BufWriter, Write},
+    path::Path,
+};
+
+use teatime::{Error, Result};
+
+use super::{Grm, OP};
+
+impl Grm {
+    /// Writes GCTA's binary format, as plink2's `--make-grm-bin` does: `PREFIX.grm.bin`,
+    /// the lower triangle with its diagonal row by row in little-endian f32; `PREFIX.grm.N.bin`, likewise the number of
+    /// variants of each entry; `PREFIX.grm.id`, a line for each sample, its family and its name with a tab between. Without
+    /// `families` that is 0, as plink2 has it where none is known.
+    ///
+    /// Each file appears whole, and takes the place of one that was there.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless there is one name, and one family if any, for each sample, without white space, at which
+    /// readers would split it; [`Error::Io`].
+    pub fn write_gcta<S: AsRef<str>>(
+        &self,
+        prefix: impl AsRef<Path>,
+        families: Option<&[S]>,
+        samples: &[S],
+    ) -> Result<()> {
+        self.check_names(samples)?;
+        families.map_or(Ok(()), |families| self.check_names(families))?;
+        let splits = |name: &&str| name.is_empty() || name.contains(char::is_whitespace);
+        let mut names = families.unwrap_or_default().iter().chain(samples).map(AsRef::as_ref);
+        if let Some(name) = names.find(splits) {
+            let why = format!("{name:?} is empty or holds white space, at which GCTA splits a line");
+            return Err(Error::argument(OP, "samples", why));
+        }
+        let n = self.matrix.rows();
+        let triangle = |file: &mut dyn Write, entry: &dyn Fn(usize, usize) -> f64| {
+            (0..n).try_for_each(|j| {
+                #[allow(clippy::cast_possible_truncation, reason = "the format has f32")]
+                let row = (0..=j).flat_map(|k| (entry(j, k) as f32).to_le_bytes());
+                file.write_all(&row.collect::<Vec<u8>>())
+            })
+        };
+        let path = |suffix: &str| {
+            let mut path = OsString::from(prefix.as_ref());
+            path.push(suffix);
+            path
+        };
+        write_whole(path(".grm.bin").as_ref(), |file| triangle(file, &|j, k| self.matrix.row(j)[k]))?;
+        write_whole(path(".grm.N.bin").as_ref(), |file| triangle(file, &|j, k| self.variants(j, k)))?;
+        write_whole(path(".grm.id").as_ref(), |file| {
+            samples.iter().enumerate().try_for_each(|(i, name)| {
+                let family = families.map_or("0", |families| families[i].as_ref());
+                writeln!(file, "{family}\t{}", name.as_ref())
+            })
+        })
+    }
+
+    /// Writes the relationships as a numpy file: (samples, samples) in little-endian f64.
+    ///
+    /// The file appears whole, and takes the place of one that was there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
+        let n = self.matrix.rows();
+        let entries = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({n}, {n}), }}");
+        write_whole(path.as_ref(), |file| {
+            // The data begin at a multiple of 64 bytes, after the header and a line feed: at 128, for any n.
+            file.write_all(b"\x93NUMPY\x01\x00")?;
+            file.write_all(&118u16.to_le_bytes())?;
+            writeln!(file, "{entries:<117}")?;
+            (0..n).try_for_each(|j| {
+                let row: Vec<u8> = self.matrix.row(j).iter().flat_map(|value| value.to_le_bytes()).collect();
+                file.write_all(&row)
+            })
+        })
+    }
+
+    /// Writes a Zarr v2 store at `path`, which must not exist: `genomic_relationship` (`samples_0`, `samples_1`) in f64;
+    /// for [`MissingCalls::Pairwise`](super::MissingCalls) `shared_variants`, likewise in u32; and `sample_id`.
+    ///
+    /// The axes have the names that sgkit gives them, so that xarray opens the store. It appears whole.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] where `path` exists; [`Error::Io`].
+    #[cfg(feature = "zarr")]
+    pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
+        self.check_names(samples)?;
+        let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
+        super::zarr::write_relationship(path.as_ref(), self, &names)
+    }
+
+    fn check_names(&self, samples: &[impl AsRef<str>]) -> Result<()> {
+        let n = self.matrix.rows();
+        if samples.len() != n {
+            return Err(Error::argument(OP, "samples", format_args!("{} names for {n}", samples.len())));
+        }
+        Ok(())
+    }
+}
+
+/// Writes a file under another name in its folder, and gives it its own when it is whole.
+fn write_whole(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
+    let mut hidden = OsString::from(".");
+    hidden.push(path.file_name().unwrap_or_default());
+    hidden.push(format!(".partial-{}", std::process::id()));
+    let scratch = path.with_file_name(hidden);
+    let written = File::create(&scratch).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        fill(&mut file)?;
+        file.flush()?;
+        fs::rename(&scratch, path)
+    });
+    written.map_err(|source| {
+        // What is left of it is worth nothing, and the first error says more.
+        fs::remove_file(&scratch).ok();
+        Error::Io { path: path.display().to_string().into(), source }
+    })
+}

@@ -1,0 +1,120 @@
+//! How genotypes reach a device, and how they are counted.
+
+use std::{ops::Range, sync::Arc};
+
+use rayon::prelude::*;
+use teatime::{
+    Result, StoredType,
+    linalg::{PendingStats, Stats},
+    packed::PendingCounts,
+    stream::{AsStored, Convert, Narrowed},
+};
+
+use super::{
+    conversion::Conversion,
+    source::{GenotypeKind, Genotypes},
+};
+
+/// How a block reaches the device, and what it becomes there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Codes of two bits, and what each becomes.
+    Packed([u8; 4]),
+    /// Whole dosages, in bytes.
+    Dosages,
+    /// Fractional dosages.
+    Fractions,
+}
+
+/// Codes that the host made.
+const AS_THEY_ARE: Form = Form::Packed([0, 1, 2, 3]);
+
+impl Form {
+    /// The form of these genotypes, and how they are converted on the way. `bounded`: whether dosages above the ploidy are
+    /// an error.
+    pub(crate) fn new(genotypes: &Genotypes, bounded: bool) -> (Self, Arc<dyn Convert>) {
+        let (form, conversion) = match genotypes.kind() {
+            GenotypeKind::Plink { counted } => {
+                return (Self::Packed(counted.codes()), Arc::new(AsStored(StoredType::U8)));
+            }
+            GenotypeKind::Calls { ploidy: ploidy @ 1..=2 } => (AS_THEY_ARE, Conversion::of_calls(ploidy)),
+            GenotypeKind::Calls { ploidy } => (Self::Dosages, Conversion::of_calls(ploidy)),
+            GenotypeKind::Dosages => {
+                let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
+                let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
+                let of_dosages = |to, most| Conversion::of_dosages(to, most, genotypes.nan());
+                match (fractional, bounded) {
+                    // At most 2, which is checked, fits two bits.
+                    (false, true) => (AS_THEY_ARE, Conversion::of_codes()),
+                    (false, false) => (Self::Dosages, of_dosages(Narrowed::I8, 127.0)),
+                    (true, true) => (Self::Fractions, of_dosages(Narrowed::F32, genotypes.ploidy() as f64)),
+                    (true, false) => (Self::Fractions, of_dosages(Narrowed::F32, f32::MAX.into())),
+                }
+            }
+        };
+        (form, Arc::new(conversion))
+    }
+
+    /// What a genotype is held in.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Packed(_) => "two bits",
+            Self::Dosages => "bytes",
+            Self::Fractions => "f32",
+        }
+    }
+
+    /// Whether the device holds codes of two bits.
+    pub(crate) const fn is_packed(self) -> bool {
+        matches!(self, Self::Packed(_))
+    }
+
+    /// Whether sums of dosages are of integers.
+    pub(crate) const fn is_exact(self) -> bool {
+        !matches!(self, Self::Fractions)
+    }
+}
+
+/// A block whose sums are on their way.
+pub(crate) struct Counting {
+    pub(crate) rows: Range<u64>,
+    pub(crate) sums: Sums,
+}
+
+/// Sums of each row of a block.
+pub(crate) enum Sums {
+    /// Exact integers, counted while rows are packed.
+    Packed(PendingCounts),
+    /// Exact integers, from the device.
+    Device(PendingStats),
+    /// Of fractional dosages, in f64: sums of f32 cannot tell a constant row from one that varies a little.
+    Host(Vec<Stats>),
+}
+
+impl Sums {
+    pub(crate) fn wait(self) -> Result<Vec<Stats>> {
+        match self {
+            Self::Packed(pending) => pending.wait(),
+            Self::Device(pending) => pending.wait(),
+            Self::Host(stats) => Ok(stats),
+        }
+    }
+}
+
+/// Sums in f64 of rows of f32; negative is missing.
+pub(crate) fn float_sums(rows: &[u8], samples: u64) -> Vec<Stats> {
+    let samples = usize::try_from(samples).unwrap_or(usize::MAX);
+    let (values, _) = rows.as_chunks::<4>();
+    let sums = |row: &[[u8; 4]]| {
+        row.iter().map(|bytes| f32::from_ne_bytes(*bytes)).filter(|x| *x >= 0.0).map(f64::from).fold(
+            Stats::default(),
+            |sum, x| Stats {
+                sum: sum.sum + x,
+                sum_squares: sum.sum_squares + x * x,
+                count: sum.count + 1,
+                bad: 0,
+            },
+        )
+    };
+    values.par_chunks(samples).map(sums).collect()
+}

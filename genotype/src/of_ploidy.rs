@@ -1,0 +1,180 @@
+//! The calls of an array as those of another ploidy.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType};
+
+/// Whether a call of so many alleles is one of a matrix of that ploidy: haploid calls among diploid ones count twice.
+pub(super) fn fits(alleles: u64, ploidy: u64) -> bool {
+    alleles == ploidy || (alleles, ploidy) == (1, 2)
+}
+
+/// The number of alleles of a call; none for one that is missing, or no call.
+pub(super) fn alleles<T: Allele>(call: &[T]) -> Option<usize> {
+    let known = call.iter().filter(|&&allele| allele > T::MISSING).count();
+    let absent = call.iter().filter(|&&allele| allele == T::ABSENT).count();
+    (known > 0 && known + absent == call.len()).then_some(known)
+}
+
+/// Types of calls that may be filled up.
+pub(super) trait Allele: Pod + PartialOrd {
+    const MISSING: Self;
+    const ABSENT: Self;
+}
+
+macro_rules! alleles {
+    ($($type:ty)*) => {$(impl Allele for $type {
+        const MISSING: Self = -1;
+        const ABSENT: Self = -2;
+    })*};
+}
+
+alleles! { i8 i16 i32 i64 }
+
+/// The calls of an array as those of a ploidy.
+#[derive(Debug)]
+pub(crate) struct OfPloidy {
+    array: Arc<dyn ChunkedArray>,
+    /// Whether calls that do not fit it are missing; else there are none of more alleles.
+    fitting: bool,
+    shape: [u64; 3],
+    chunk_shape: [u64; 3],
+}
+
+impl OfPloidy {
+    /// The calls that fit the ploidy; the others are missing.
+    ///
+    /// # Errors
+    /// [`Error::Store`] for calls of a type without a number for an allele that is not there.
+    pub(crate) fn fitting(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
+        // Of one or two alleles in two, all fit.
+        Self::of(array, ploidy, ploidy > 2)
+    }
+
+    /// Calls of at most so many alleles, filled up.
+    ///
+    /// # Errors
+    /// As [`fitting`](Self::fitting).
+    pub(crate) fn filled(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
+        Self::of(array, ploidy, false)
+    }
+
+    fn of(array: &Arc<dyn ChunkedArray>, ploidy: u64, fitting: bool) -> Result<Arc<dyn ChunkedArray>> {
+        let stored = array.shape()[2];
+        if stored == ploidy && !fitting {
+            return Ok(Arc::clone(array));
+        }
+        let signed = [StoredType::I8, StoredType::I16, StoredType::I32, StoredType::I64];
+        if !signed.contains(&array.dtype()) {
+            let why = format!("holds {:?}; calls of several ploidies are signed integers", array.dtype());
+            return Err(Error::store(array.name(), why));
+        }
+        let (shape, chunk) = (array.shape(), array.chunk_shape());
+        let (shape, chunk_shape) = ([shape[0], shape[1], ploidy], [chunk[0], chunk[1], ploidy]);
+        let fitting = fitting || stored > ploidy;
+        Ok(Arc::new(Self { array: Arc::clone(array), fitting, shape, chunk_shape }))
+    }
+
+    /// How many chunks a call is in.
+    fn deep(&self) -> u64 {
+        self.array.shape()[2].div_ceil(self.array.chunk_shape()[2])
+    }
+
+    /// The chunks that the calls of one are in.
+    fn parts(&self, index: &[u64]) -> Result<Vec<[u64; 3]>> {
+        let &[row, column, 0] = index else {
+            return Err(Error::chunk(self.name(), index, "there is one chunk along the alleles"));
+        };
+        Ok((0..self.deep()).map(|allele| [row, column, allele]).collect())
+    }
+
+    /// The chunks side by side along the alleles, as calls of the ploidy.
+    fn calls<T: Allele>(&self, chunks: &[DecodedChunk]) -> Vec<u8> {
+        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let [stored, deep] = [self.array.shape()[2], self.array.chunk_shape()[2]].map(to_usize);
+        let ploidy = to_usize(self.shape[2]);
+        let calls = to_usize(self.chunk_shape[0] * self.chunk_shape[1]);
+        let (mut call, mut fitted) = (vec![T::ABSENT; stored], vec![T::ABSENT; ploidy]);
+        let mut out = Vec::with_capacity(calls * ploidy * size_of::<T>());
+        for at in 0..calls {
+            for (allele, to) in call.iter_mut().enumerate() {
+                let from = (at * deep + allele % deep) * size_of::<T>();
+                let bytes = &chunks[allele / deep].bytes[from..from + size_of::<T>()];
+                *to = bytemuck::pod_read_unaligned(bytes);
+            }
+            // What is no allele is for the next to refuse.
+            if let Some(bad) = call.iter().find(|&&allele| allele < T::ABSENT) {
+                fitted.fill(*bad);
+            } else if alleles(&call)
+                .is_some_and(|alleles| !self.fitting || fits(alleles as u64, ploidy as u64))
+            {
+                let known = call.iter().filter(|&&allele| allele > T::MISSING);
+                fitted.fill(T::ABSENT);
+                fitted.iter_mut().zip(known).for_each(|(to, allele)| *to = *allele);
+            } else {
+                fitted.fill(T::MISSING);
+            }
+            out.extend_from_slice(bytemuck::cast_slice(&fitted));
+        }
+        out
+    }
+}
+
+impl ChunkedArray for OfPloidy {
+    fn name(&self) -> &str {
+        self.array.name()
+    }
+
+    fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn chunk_shape(&self) -> &[u64] {
+        &self.chunk_shape
+    }
+
+    fn dtype(&self) -> StoredType {
+        self.array.dtype()
+    }
+
+    /// The chunks that a call is in are held together.
+    fn fetched_bytes(&self) -> u64 {
+        self.deep().saturating_mul(self.array.fetched_bytes())
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        let bytes = self.deep().saturating_mul(self.dtype().size() as u64);
+        let stored =
+            self.array.chunk_shape().iter().fold(bytes, |bytes, &extent| bytes.saturating_mul(extent));
+        self.array.scratch_bytes().saturating_add(stored)
+    }
+
+    fn fetches(&self) -> usize {
+        self.array.fetches()
+    }
+
+    fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
+        let parts = self.parts(index)?.iter().map(|index| self.array.fetch(index)).collect::<Result<_>>()?;
+        Ok(FetchedChunk { parts, ..FetchedChunk::default() })
+    }
+
+    fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
+        let parts = self.parts(index)?;
+        let chunks = parts.iter().zip(fetched.parts).map(|(index, part)| self.array.decode(index, part));
+        let chunks = chunks.collect::<Result<Vec<_>>>()?;
+        let bytes = match self.dtype() {
+            StoredType::I8 => self.calls::<i8>(&chunks),
+            StoredType::I16 => self.calls::<i16>(&chunks),
+            StoredType::I32 => self.calls::<i32>(&chunks),
+            _ => self.calls::<i64>(&chunks),
+        };
+        Ok(DecodedChunk {
+            bytes,
+            stored: chunks.iter().map(|chunk| chunk.stored).sum(),
+            read: chunks.iter().map(|chunk| chunk.read).sum(),
+            decode: chunks.iter().map(|chunk| chunk.decode).sum(),
+        })
+    }
+}

@@ -1,0 +1,403 @@
+//! Sums over variants for each pair of samples: what the exact PCA and the relationship matrix are made of.
+
+use std::ops::Range;
+
+use teatime::{
+    Device, Result,
+    linalg::{BlockSum, Matrix, Stats, gram_lower},
+    packed::{Gram, GramOptions, IntegerSums, KnownPairs, KnownRow, RowScale},
+};
+
+use super::{
+    filter::VariantFilter,
+    intake::Form,
+    memory::Need,
+    panel::{Held, Panel},
+    part::{CohortPart, PartSums, SumValues},
+    reader::Reader,
+    residency::Residency,
+    scaler::{ScaleRule, Scaler, VariantScale},
+    to_usize,
+    totals::VariantTotals,
+};
+
+/// Which sums to form.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Wanted {
+    /// How variants are scaled.
+    pub(crate) rule: ScaleRule,
+    /// [`PairSums::shared`].
+    pub(crate) shared: bool,
+    /// [`PairSums::variance`].
+    pub(crate) variance: bool,
+}
+
+impl Wanted {
+    /// Whether its sums are those of the other, or more.
+    pub(crate) fn holds(&self, other: &Self) -> bool {
+        self.rule == other.rule && self.shared >= other.shared && self.variance >= other.variance
+    }
+}
+
+/// Sums over variants, each matrix symmetric of (samples, samples).
+#[derive(Clone, Debug)]
+pub(crate) struct PairSums {
+    pub(crate) wanted: Wanted,
+    /// Products of the standardised dosages of both samples: the Gram matrix of the samples.
+    pub(crate) products: Matrix,
+    /// Variants that pass the filters and are called in both, where wanted: exact.
+    pub(crate) shared: Option<Matrix>,
+    /// k p (1 - p) of those, where wanted.
+    pub(crate) variance: Option<Matrix>,
+    /// k p (1 - p) of all variants that pass the filters.
+    pub(crate) total_variance: f64,
+    pub(crate) totals: VariantTotals,
+}
+
+impl PairSums {
+    /// Bytes that they hold.
+    pub(crate) fn bytes(&self) -> u64 {
+        let matrices = [Some(&self.products), self.shared.as_ref(), self.variance.as_ref()];
+        matrices.into_iter().flatten().map(|matrix| 8 * matrix.data().len() as u64).sum()
+    }
+}
+
+/// Sums that panels are added to. Those of packed rows are exact but for the rounding of squared scales ([`Gram`]) and of
+/// k p (1 - p) ([`KnownPairs`]); others are sums in f32 on the device over each block, and in f64 on the host over the blocks.
+/// samples² operations a variant for each of the wanted matrices; where no call of a block is missing, for the products alone. Of
+/// packed rows, only the pairs of missing calls add to the work for the other matrices.
+pub(crate) struct Adding {
+    wanted: Wanted,
+    products: SumOf<Gram>,
+    shared: Option<CalledPairs>,
+    variance: Option<CalledPairs>,
+    total_variance: f64,
+    totals: VariantTotals,
+}
+
+/// What sums of a part are.
+pub(crate) const PRODUCTS: &str = "products";
+const SHARED: &str = "shared";
+const VARIANCE: &str = "variance";
+
+/// The name of sums in a part.
+pub(crate) fn name(
+    what: &str,
+    scaler: Scaler,
+    VariantFilter { min_maf, max_missing }: VariantFilter,
+) -> String {
+    let scaler = scaler.name();
+    format!(
+        "{what} of variants scaled by {scaler}, with a frequency from {min_maf} and up to {max_missing} missing"
+    )
+}
+
+/// How sums for pairs of samples are formed.
+enum SumOf<P> {
+    Packed(P),
+    Dense(BlockSum),
+}
+
+impl<P: IntegerSums> SumOf<P> {
+    fn into_values(self, device: &Device) -> Result<SumValues> {
+        match self {
+            Self::Packed(sum) => SumValues::whole(sum),
+            Self::Dense(sum) => Ok(SumValues::Real(sum.into_sums(device)?)),
+        }
+    }
+
+    fn set_values(&mut self, values: &SumValues) -> Result<()> {
+        match self {
+            Self::Packed(sum) => values.put_whole(sum),
+            Self::Dense(sum) => values.put_real(sum),
+        }
+    }
+}
+
+impl Adding {
+    /// Sums over no variant.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn new(reader: &Reader, wanted: Wanted) -> Result<Self> {
+        let (variants, n, scaler) = (reader.all, reader.samples(), wanted.rule.scaler);
+        let device = &reader.device;
+        let products = match reader.form {
+            Form::Packed(_) => {
+                let options =
+                    GramOptions { centred: scaler != Scaler::None, unit_factors: scaler.is_whole() };
+                reader.prepare(Gram::programs(device, n, variants, options))?;
+                SumOf::Packed(Gram::new(device, n, variants, options)?)
+            }
+            _ => SumOf::Dense(BlockSum::symmetric(n)),
+        };
+        let pairs = |wanted: bool, largest| wanted.then(|| CalledPairs::new(reader, largest)).transpose();
+        // k p (1 - p) is largest where p is one half.
+        let largest = wanted.rule.ploidy as f64 / 4.0;
+        Ok(Self {
+            wanted,
+            products,
+            shared: pairs(wanted.shared, None)?,
+            variance: pairs(wanted.variance, Some(largest))?,
+            total_variance: 0.0,
+            totals: VariantTotals::default(),
+        })
+    }
+
+    /// What they take, with their results.
+    pub(crate) fn need(reader: &Reader, shared: bool, variance: bool) -> Need {
+        let (variants, n, packed) = (reader.variants(), reader.samples(), reader.form.is_packed());
+        let matrices = 1 + u64::from(shared) + u64::from(variance);
+        if packed {
+            let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(variants);
+            let others = (matrices - 1).saturating_mul(KnownPairs::device_bytes(&reader.device, n, rows));
+            let device = Gram::device_bytes(&reader.device, n, rows).saturating_add(others);
+            // Packed rows are multiplied as they are.
+            return Need { host: Gram::host_bytes(n).saturating_mul(matrices), device, blocks: 0 };
+        }
+        // Of each a result on the device, and those whose downloads are under way; on the host these in f32, and the sum in f64.
+        let square = n.saturating_mul(n);
+        let device = square.saturating_mul(4 * (1 + BlockSum::IN_FLIGHT as u64) * matrices);
+        let host = device.saturating_add(square.saturating_mul(8 * matrices));
+        // Calls as weights are beside what they are made from.
+        Need { host, device, blocks: 1 + u64::from(shared) }
+    }
+
+    /// Adds these rows of the matrix, which are in `panel`, with their sums; of a panel that is not packed, all.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn add(
+        &mut self,
+        reader: &Reader,
+        panel: &Panel,
+        rows: &Range<u64>,
+        stats: &[Stats],
+    ) -> Result<()> {
+        let from = rows.start - panel.rows.start;
+        let scales = self.count(reader, rows, stats)?;
+        let variance_of = variance_of(&self.wanted.rule);
+        if let (SumOf::Packed(sum), Held::Packed(packed)) = (&mut self.products, &panel.held) {
+            sum.add(
+                packed,
+                from,
+                reader.first + rows.start,
+                &scales.iter().map(row_scale).collect::<Vec<_>>(),
+            )?;
+        }
+        if let Some(sum) = &mut self.shared {
+            sum.add_rows(panel, from, &scales, count_of)?;
+        }
+        if let Some(sum) = &mut self.variance {
+            sum.add_rows(panel, from, &scales, variance_of)?;
+        }
+        for block in reader.blocks(rows) {
+            let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
+            if let SumOf::Dense(sum) = &mut self.products {
+                let table: Vec<[f32; 3]> = scales.iter().map(VariantScale::row).collect();
+                sum.add(&gram_lower(&panel.standardized(&table)?)?)?;
+            }
+            if let Some(sum) = &mut self.shared {
+                sum.add_block(panel, scales, count_of)?;
+            }
+            if let Some(sum) = &mut self.variance {
+                sum.add_block(panel, scales, variance_of)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts rows that [`add`](Self::add) does not: those of sums that were formed elsewhere.
+    ///
+    /// # Errors
+    /// What starting threads reports.
+    pub(crate) fn count_elsewhere(
+        &mut self,
+        reader: &Reader,
+        rows: &Range<u64>,
+        stats: &[Stats],
+    ) -> Result<()> {
+        let scales = self.count(reader, rows, stats)?;
+        if let Some(CalledPairs { sum: SumOf::Packed(sum), .. }) = &mut self.shared {
+            sum.count(&known_rows(&scales, count_of))?;
+        }
+        if let Some(CalledPairs { sum: SumOf::Packed(sum), .. }) = &mut self.variance {
+            sum.count(&known_rows(&scales, variance_of(&self.wanted.rule)))?;
+        }
+        Ok(())
+    }
+
+    /// Counts rows, but for what goes with sums of packed ones. How they are scaled.
+    fn count(&mut self, reader: &Reader, rows: &Range<u64>, stats: &[Stats]) -> Result<Vec<VariantScale>> {
+        let (rule, totals) = (self.wanted.rule, &mut self.totals);
+        let scales = reader.device.pool()?.install(|| {
+            let scales = rule.scales(stats);
+            totals.add(stats, &scales, reader.samples());
+            scales
+        });
+        let variance_of = variance_of(&rule);
+        for block in reader.blocks(rows) {
+            let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
+            self.total_variance += scales.iter().map(variance_of).sum::<f64>();
+            if let Some(sum) = &mut self.shared {
+                sum.count_block(scales, count_of);
+            }
+            if let Some(sum) = &mut self.variance {
+                sum.count_block(scales, variance_of);
+            }
+        }
+        Ok(scales)
+    }
+
+    /// Waits: the sums over the rows that were added, to be put in [another's](Self::set_part) place.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn into_part(self, device: &Device) -> Result<Vec<PartSums>> {
+        let rule = self.wanted.rule;
+        let mut sums = vec![(PRODUCTS, self.products.into_values(device)?)];
+        for (what, called) in [(SHARED, self.shared), (VARIANCE, self.variance)] {
+            if let Some(called) = called {
+                sums.push((what, called.sum.into_values(device)?));
+            }
+        }
+        let named = |(what, values)| PartSums { name: name(what, rule.scaler, rule.filter), values };
+        Ok(sums.into_iter().map(named).collect())
+    }
+
+    /// Puts the sums of a part in the place of its own.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](teatime::Error::Argument) where the part has not all of them, [`Error::Shape`](teatime::Error::Shape)
+    /// where they do not fit; [`Error::OutOfMemory`](teatime::Error::OutOfMemory).
+    pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
+        let rule = self.wanted.rule;
+        let find = |what| part.find(&name(what, rule.scaler, rule.filter));
+        self.products.set_values(find(PRODUCTS)?)?;
+        for (what, called) in [(SHARED, &mut self.shared), (VARIANCE, &mut self.variance)] {
+            if let Some(called) = called {
+                called.sum.set_values(find(what)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn finish(self, device: &Device) -> Result<PairSums> {
+        let products = match self.products {
+            SumOf::Packed(sum) => sum.finish()?,
+            SumOf::Dense(sum) => sum.finish(device)?,
+        };
+        let finish = |sum: Option<CalledPairs>| sum.map(|sum| sum.finish(device)).transpose();
+        Ok(PairSums {
+            wanted: self.wanted,
+            products,
+            shared: finish(self.shared)?,
+            variance: finish(self.variance)?,
+            total_variance: self.total_variance,
+            totals: self.totals,
+        })
+    }
+}
+
+/// 1 for a variant that passes the filters, else 0.
+fn count_of(scale: &VariantScale) -> f64 {
+    if scale.is_kept() { 1.0 } else { 0.0 }
+}
+
+/// k p (1 - p) of one that does, else 0.
+fn variance_of(rule: &ScaleRule) -> impl Fn(&VariantScale) -> f64 + Copy {
+    let ploidy = rule.ploidy;
+    move |scale| if scale.is_kept() { scale.binomial_variance(ploidy) } else { 0.0 }
+}
+
+/// How a variant takes part in the products.
+fn row_scale(scale: &VariantScale) -> RowScale {
+    let factor = if scale.is_used() { scale.scale } else { 0.0 };
+    RowScale { mean: scale.mean, factor, known: scale.called }
+}
+
+/// For each pair of samples, the sum of a weight over the variants that are called in both.
+struct CalledPairs {
+    samples: u64,
+    sum: SumOf<KnownPairs>,
+    /// Of what the sum leaves out: packed variants without a missing call, and other blocks without one. They count for every
+    /// pair.
+    everywhere: f64,
+}
+
+impl CalledPairs {
+    /// Weights are `largest` at most; without it 0 or 1.
+    fn new(reader: &Reader, largest: Option<f64>) -> Result<Self> {
+        let (samples, variants) = (reader.samples(), reader.all);
+        let sum = match reader.form {
+            Form::Packed(_) => SumOf::Packed(KnownPairs::new(&reader.device, samples, variants, largest)?),
+            _ => SumOf::Dense(BlockSum::symmetric(samples)),
+        };
+        Ok(Self { samples, sum, everywhere: 0.0 })
+    }
+
+    /// Adds packed variants of a panel, from one on, with the weight of each.
+    fn add_rows(
+        &mut self,
+        panel: &Panel,
+        from: u64,
+        scales: &[VariantScale],
+        weight: impl Fn(&VariantScale) -> f64,
+    ) -> Result<()> {
+        let (SumOf::Packed(sum), Held::Packed(packed)) = (&mut self.sum, &panel.held) else {
+            return Ok(());
+        };
+        sum.add(packed, from, &known_rows(scales, weight))
+    }
+
+    /// Counts the variants of a block.
+    fn count_block(&mut self, scales: &[VariantScale], weight: impl Fn(&VariantScale) -> f64) {
+        if let SumOf::Packed(_) = self.sum {
+            let complete = scales.iter().filter(|scale| scale.called == self.samples);
+            self.everywhere += complete.map(weight).sum::<f64>();
+        } else if self.is_whole(scales, &weight) {
+            let of_called = scales.iter().filter(|scale| scale.called > 0);
+            self.everywhere += of_called.map(weight).sum::<f64>();
+        }
+    }
+
+    /// Whether each variant of a block with a weight is called in all samples or in none.
+    fn is_whole(&self, scales: &[VariantScale], weight: impl Fn(&VariantScale) -> f64) -> bool {
+        scales.iter().all(|scale| [0, self.samples].contains(&scale.called) || weight(scale) == 0.0)
+    }
+
+    /// Adds a block that is not packed.
+    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    fn add_block(
+        &mut self,
+        panel: &Panel,
+        scales: &[VariantScale],
+        weight: impl Fn(&VariantScale) -> f64,
+    ) -> Result<()> {
+        let is_whole = self.is_whole(scales, &weight);
+        let SumOf::Dense(sum) = &mut self.sum else { return Ok(()) };
+        if is_whole {
+            return Ok(());
+        }
+        // Their products are the weights.
+        let roots: Vec<f32> = scales.iter().map(|scale| weight(scale).sqrt() as f32).collect();
+        sum.add(&gram_lower(&panel.called(&roots)?)?)
+    }
+
+    fn finish(self, device: &Device) -> Result<Matrix> {
+        let mut total = match self.sum {
+            SumOf::Packed(sum) => sum.finish()?,
+            SumOf::Dense(sum) => sum.finish(device)?,
+        };
+        total.data_mut().iter_mut().for_each(|value| *value += self.everywhere);
+        Ok(total)
+    }
+}
+
+fn known_rows(scales: &[VariantScale], weight: impl Fn(&VariantScale) -> f64) -> Vec<KnownRow> {
+    scales.iter().map(|scale| KnownRow { weight: weight(scale), known: scale.called }).collect()
+}

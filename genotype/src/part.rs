@@ -1,0 +1,337 @@
+//! What was counted and added up over some of the variants, as plain data.
+
+use std::ops::Range;
+
+use teatime::{
+    Error, Result,
+    linalg::{BlockSum, Stats},
+    packed::IntegerSums,
+    stream::digest,
+};
+
+use super::counts::{CallCounts, CountsByVariant};
+#[cfg(doc)]
+use super::{Cohort, Wanted};
+
+/// What [`Cohort::part`] counted and added up over some of the variants in a row: plain data, for another process or a file.
+///
+/// Parts of neighbouring variants [`merge`](Self::merge), and [`Cohort::of_part`] takes the one of all variants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CohortPart {
+    /// Numbers of its variants among all.
+    pub(super) rows: Range<u64>,
+    pub(super) variants: u64,
+    pub(super) samples: u64,
+    /// Whether dosages above the ploidy were an error.
+    pub(super) bounded: bool,
+    /// What the genotypes are, in words.
+    pub(super) genotypes: String,
+    pub(super) counts: CallCounts,
+    pub(super) sums: Vec<PartSums>,
+}
+
+/// Sums over the variants of a part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartSums {
+    /// What is summed, of variants scaled and filtered in which way, or projected onto which reference. It begins with one of these.
+    ///
+    /// For each pair of samples, a lower triangle row by row:
+    /// - "products": of standardised dosages. Whole sums are of dosages times scales, before means are subtracted: those of rows and
+    ///   columns have to be for the Gram matrix, unless the scaler is none. Missing calls are the mean, and dosages 2 less the dosage
+    ///   where the mean is above 1 and will be subtracted;
+    /// - "shared" and "variance": 1 and k p (1 - p) of variants that pass the filter. Whole sums are over the variants that both
+    ///   lack a call of; others over those that both have one of, in blocks of variants where one is missing.
+    ///
+    /// For each sample, whole sums in units that follow from the reference, row by row of (samples, columns):
+    /// - "scores": a column for each component, before means are subtracted, and last the missing calls;
+    /// - "pairs of loadings": a column for each pair of components, a lower triangle, over the missing calls.
+    ///
+    /// Others are transposed: "scores" of standardised dosages, "pairs of loadings" over calls, and "missing calls".
+    pub name: String,
+    /// The sums.
+    pub values: SumValues,
+}
+
+/// Numbers of [`PartSums`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum SumValues {
+    /// Of genotypes of two bits: exact.
+    Whole {
+        /// The sums as multiples of `unit`.
+        values: Vec<i64>,
+        /// What they are multiples of: a power of two.
+        unit: f64,
+    },
+    /// Of others.
+    Real(Vec<f64>),
+}
+
+impl SumValues {
+    pub(super) fn whole(sums: impl IntegerSums) -> Result<Self> {
+        sums.into_sums().map(|(values, unit)| Self::Whole { values, unit })
+    }
+
+    /// # Errors
+    /// As [`IntegerSums::set_sums`].
+    pub(super) fn put_whole(&self, sums: &mut impl IntegerSums) -> Result<()> {
+        match self {
+            Self::Whole { values, unit } => sums.set_sums(values, *unit),
+            Self::Real(_) => Err(Error::shape("sums", "whole ones", "sums of f64")),
+        }
+    }
+
+    /// # Errors
+    /// As [`BlockSum::set_sums`].
+    pub(super) fn put_real(&self, sum: &mut BlockSum) -> Result<()> {
+        match self {
+            Self::Real(values) => sum.set_sums(values),
+            Self::Whole { .. } => Err(Error::shape("sums", "sums of f64", "whole ones")),
+        }
+    }
+
+    /// Adds others; whether they are of the same kind, number and unit. Only those of a forged part go beyond 64 bits.
+    fn add(&mut self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Whole { values, unit }, Self::Whole { values: others, unit: other })
+                if values.len() == others.len() && unit == other =>
+            {
+                values.iter_mut().zip(others).for_each(|(sum, other)| *sum = sum.wrapping_add(*other));
+            }
+            (Self::Real(values), Self::Real(others)) if values.len() == others.len() => {
+                values.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl CohortPart {
+    /// Numbers of its variants among all.
+    pub fn rows(&self) -> Range<u64> {
+        self.rows.clone()
+    }
+
+    /// How many variants there are in all.
+    pub fn variants(&self) -> u64 {
+        self.variants
+    }
+
+    /// How many samples there are.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// What was counted of each of its variants.
+    pub fn counts(&self) -> &CountsByVariant {
+        self.counts.by_variant()
+    }
+
+    /// What was added up over its variants.
+    pub fn sums(&self) -> &[PartSums] {
+        &self.sums
+    }
+
+    /// The counts and sums of two parts, whose variants are next to each other, as one part.
+    ///
+    /// Whole sums are the same bits in whatever order parts are merged. Sums of f64 are rounded at each merge: the same parts merged
+    /// in the same order give the same bits, others about 1e-16 of the largest sums beside those and those of [`Cohort::load`].
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for variants that both have, or that lie between them; for genotypes of other shapes, types, selections or
+    /// readings (stores of the same shape are not told apart); for other wanted results; for sums of another unit.
+    pub fn merge(mut self, mut other: Self) -> Result<Self> {
+        let refuse = |why: String| Err(Error::argument("CohortPart::merge", "other", why));
+        if other.rows.start < self.rows.start {
+            std::mem::swap(&mut self, &mut other);
+        }
+        if self.words() != other.words() {
+            return refuse(format!("one part is of {}, the other of {}", self.words(), other.words()));
+        }
+        if self.rows.end != other.rows.start {
+            let what = if self.rows.end > other.rows.start { "overlap" } else { "leave a gap" };
+            return refuse(format!("the variants {:?} and {:?} {what}", self.rows, other.rows));
+        }
+        if self.names() != other.names() {
+            return refuse(format!(
+                "wanted differ: one part has {}; the other {}",
+                self.names(),
+                other.names()
+            ));
+        }
+        for (sums, other) in self.sums.iter_mut().zip(&other.sums) {
+            if !sums.values.add(&other.values) {
+                return refuse(format!("{} differ in kind, number or unit", sums.name));
+            }
+        }
+        if !self.counts.append(&other.counts) {
+            return refuse("counts differ in kind".into());
+        }
+        self.rows.end = other.rows.end;
+        Ok(self)
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.sums.iter().map(|sums| &*sums.name).collect();
+        if names.is_empty() { "no sums".into() } else { names.join(", ") }
+    }
+
+    /// Bytes that it holds.
+    pub(super) fn bytes(&self) -> u64 {
+        let of_sums = |sums: &PartSums| match &sums.values {
+            SumValues::Whole { values, .. } => size_of_val(&values[..]),
+            SumValues::Real(values) => size_of_val(&values[..]),
+        };
+        let of_counts = match self.counts() {
+            CountsByVariant::Codes(all) => size_of_val(&all[..]),
+            CountsByVariant::Dosages(all) => size_of_val(&all[..]),
+        };
+        (of_counts + self.sums.iter().map(of_sums).sum::<usize>()) as u64
+    }
+
+    /// What all parts of the same genotypes share.
+    pub(super) fn words(&self) -> String {
+        format!("{} variants of {} samples, {}", self.variants, self.samples, self.genotypes)
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] where there are none of that name.
+    pub(super) fn find(&self, name: &str) -> Result<&SumValues> {
+        let found = self.sums.iter().find(|sums| sums.name == name);
+        let why = || format!("{name} are wanted, and it has {}", self.names());
+        found.map(|sums| &sums.values).ok_or_else(|| Error::argument("Cohort::of_part", "part", why()))
+    }
+
+    /// The part as bytes, the same on every system: [`from_bytes`](Self::from_bytes) reads them. As many as it holds, and some words.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        let words = self.genotypes.len() + self.sums.iter().map(|sums| sums.name.len() + 24).sum::<usize>();
+        out.reserve_exact(usize::try_from(self.bytes()).unwrap_or(0) + words + 72);
+        let number = |out: &mut Vec<u8>, number: u64| out.extend(number.to_le_bytes());
+        let text = |out: &mut Vec<u8>, text: &str| {
+            number(out, text.len() as u64);
+            out.extend(text.as_bytes());
+        };
+        let Range { start, end } = self.rows;
+        [start, end, self.variants, self.samples, self.bounded.into()]
+            .into_iter()
+            .for_each(|n| number(&mut out, n));
+        text(&mut out, &self.genotypes);
+        match self.counts() {
+            CountsByVariant::Codes(all) => {
+                number(&mut out, CODES);
+                out.extend(all.as_flattened().iter().flat_map(|count| count.to_le_bytes()));
+            }
+            CountsByVariant::Dosages(all) => {
+                number(&mut out, DOSAGES);
+                let words = |stats: &Stats| {
+                    [stats.sum.to_bits(), stats.sum_squares.to_bits(), stats.count, stats.bad]
+                };
+                all.iter().flat_map(words).for_each(|word| number(&mut out, word));
+            }
+        }
+        number(&mut out, self.sums.len() as u64);
+        for PartSums { name, values } in &self.sums {
+            text(&mut out, name);
+            match values {
+                SumValues::Whole { values, unit } => {
+                    number(&mut out, unit.to_bits());
+                    number(&mut out, values.len() as u64);
+                    values.iter().for_each(|value| number(&mut out, value.cast_unsigned()));
+                }
+                SumValues::Real(values) => {
+                    number(&mut out, 0);
+                    number(&mut out, values.len() as u64);
+                    values.iter().for_each(|value| number(&mut out, value.to_bits()));
+                }
+            }
+        }
+        let sum = digest(out.len() as u64, &out);
+        number(&mut out, sum);
+        out
+    }
+
+    /// What [`to_bytes`](Self::to_bytes) wrote. Takes memory for the part, which is no more than four times the bytes.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for bytes of something else or of another version, and for damaged ones: a digest tells, which is no
+    /// protection from intent.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let refuse = |why| Err(Error::argument("CohortPart::from_bytes", "bytes", why));
+        let (Some((read, sum)), true) = (bytes.split_last_chunk(), bytes.starts_with(&MAGIC)) else {
+            return refuse("no part of a cohort, or of another version");
+        };
+        if u64::from_le_bytes(*sum) != digest(read.len() as u64, read) {
+            return refuse("damaged: not what their digest says");
+        }
+        let part = read.get(MAGIC.len()..).and_then(|bytes| Fields(bytes).part());
+        part.map_or_else(|| refuse("not what a part holds"), Ok)
+    }
+}
+
+/// What bytes begin with: the last is the version.
+const MAGIC: [u8; 8] = *b"teapart\x01";
+const CODES: u64 = 0;
+const DOSAGES: u64 = 1;
+
+/// Bytes that are left to read.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn part(&mut self) -> Option<CohortPart> {
+        let [start, end, variants, samples, bounded] =
+            [self.number()?, self.number()?, self.number()?, self.number()?, self.number()?];
+        let bounded = bounded != 0;
+        let genotypes = self.text()?;
+        let count = end.checked_sub(start).filter(|&count| count > 0 && end <= variants)?;
+        let counts = match self.number()? {
+            CODES => {
+                let counts = self.items::<12>(count)?.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes));
+                CountsByVariant::Codes(
+                    counts.map(|counts: [[u8; 4]; 3]| counts.map(u32::from_le_bytes)).collect(),
+                )
+            }
+            DOSAGES => {
+                let words = self.items::<32>(count)?.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes));
+                let stats = words.map(|words: [[u8; 8]; 4]| {
+                    let [sum, sum_squares, count, bad] = words.map(u64::from_le_bytes);
+                    Stats { sum: f64::from_bits(sum), sum_squares: f64::from_bits(sum_squares), count, bad }
+                });
+                CountsByVariant::Dosages(stats.collect())
+            }
+            _ => return None,
+        };
+        let mut sums = Vec::new();
+        for _ in 0..self.number()? {
+            let (name, unit, count) = (self.text()?, f64::from_bits(self.number()?), self.number()?);
+            let values = self.items(count)?.iter();
+            let values = if unit == 0.0 {
+                SumValues::Real(values.map(|bytes| f64::from_le_bytes(*bytes)).collect())
+            } else {
+                SumValues::Whole { values: values.map(|bytes| i64::from_le_bytes(*bytes)).collect(), unit }
+            };
+            sums.push(PartSums { name, values });
+        }
+        let counts = CallCounts::counted(samples, counts)?;
+        let part = CohortPart { rows: start..end, variants, samples, bounded, genotypes, counts, sums };
+        self.0.is_empty().then_some(part)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.items(1).map(|bytes| u64::from_le_bytes(bytes[0]))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let len = self.number()?;
+        let bytes = self.items::<1>(len)?.as_flattened().to_vec();
+        String::from_utf8(bytes).ok()
+    }
+
+    /// So many items of so many bytes.
+    fn items<const SIZE: usize>(&mut self, count: u64) -> Option<&'a [[u8; SIZE]]> {
+        let bytes = usize::try_from(count).ok()?.checked_mul(SIZE)?;
+        let (items, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(items.as_chunks().0)
+    }
+}

@@ -1,0 +1,115 @@
+//! Calls of different numbers of alleles in one array.
+//!
+//! One call of three alleles among diploid ones makes a whole array three alleles wide; -2 fills the others up.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use teatime::{
+    Device, Error, Result, Run, Status,
+    linalg::Pass,
+    stream::{Blocks, Narrow, Narrowed, Plan},
+};
+
+use super::{
+    of_ploidy::{alleles, fits},
+    source::{GenotypeKind, Genotypes},
+};
+
+const OP: &str = "call_ploidies";
+
+/// Bytes of the calls that are counted at once, if one variant has no more.
+const BLOCK: u64 = 8 << 20;
+
+/// How many calls have how many alleles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallPloidies {
+    counts: Vec<u64>,
+}
+
+impl CallPloidies {
+    /// The number of calls with a alleles at index a. Calls with a missing allele, and those without any, do not count.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// The ploidy that most calls fit; of those that as many fit, the lowest. Calls of one allele fit 2 as well, and so the
+    /// ploidy is 1 only where no call may have more.
+    pub fn common(&self) -> u64 {
+        let most = self.counts.len() as u64 - 1;
+        (most.min(2)..=most).min_by_key(|&ploidy| self.unfit(ploidy)).unwrap_or(most)
+    }
+
+    /// Calls that do not fit a ploidy, and which [`Genotypes::with_ploidy`] makes missing.
+    pub fn unfit(&self, ploidy: u64) -> u64 {
+        self.counts.iter().sum::<u64>() - self.fitting(ploidy)
+    }
+
+    fn fitting(&self, ploidy: u64) -> u64 {
+        (0..).zip(&self.counts).filter(|(alleles, _)| fits(*alleles, ploidy)).map(|(_, calls)| calls).sum()
+    }
+}
+
+/// Counts the selected calls by their number of alleles.
+///
+/// One pass; holds two blocks of 8 MiB, or of one variant, and the chunks of one.
+///
+/// # Errors
+/// [`Error::Argument`] for genotypes that are no calls; [`Error::Budget`] with the least that would do; [`Error::Chunk`] for a
+/// damaged or missing chunk; [`Error::Cancelled`].
+pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Result<CallPloidies> {
+    let GenotypeKind::Calls { ploidy } = genotypes.kind() else {
+        return Err(Error::argument(OP, "genotypes", "they are dosages or PLINK's codes, not calls"));
+    };
+    // What is no allele is for the next pass to refuse.
+    let range = [i8::MIN, i8::MAX].map(f64::from);
+    let narrow = Narrow { to: Narrowed::I8, range, negative_is_missing: false, nan_is_missing: false };
+    let rows = (BLOCK / (genotypes.samples() * ploidy).max(1)).max(1);
+    let plan = Plan::of_rows(
+        genotypes.arrays().to_vec(),
+        genotypes.rows(),
+        genotypes.columns(),
+        Arc::new(narrow),
+        rows,
+    )?;
+    let needed =
+        (2 * plan.block_bytes()).saturating_add(plan.largest_need()).saturating_add(plan.selection_bytes());
+    let budget = run.memory.host_bytes();
+    if needed > budget {
+        let given = run.memory.host.is_some();
+        return Err(Error::Budget { what: "memory budget", budget, minimum: needed, given });
+    }
+    let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let (row, width) = (to_usize(plan.row_bytes()).max(1), to_usize(ploidy));
+    let ahead = plan.ahead(device.pool()?.current_num_threads() as u64).min(budget - needed);
+    let mut blocks = Blocks::new(
+        &plan,
+        device,
+        plan.block_rows(),
+        plan.largest_need().saturating_add(ahead),
+        &run.cancel,
+    )?;
+    let pass = Pass::new(run, Status::new(0, 1, plan.rows()));
+    let mut counts = vec![0; width + 1];
+    while let Some(mut block) = blocks.next_block()? {
+        run.cancel.check()?;
+        let end = block.rows().end;
+        let block = block.bytes().par_chunks(row);
+        let added = device.pool()?.install(|| {
+            block
+                .map(|row| {
+                    let mut counts = vec![0; width + 1];
+                    for call in row.chunks_exact(width) {
+                        let alleles = alleles(bytemuck::cast_slice::<u8, i8>(call));
+                        counts[alleles.unwrap_or(0)] += 1;
+                    }
+                    counts
+                })
+                .reduce(|| vec![0; width + 1], |a, b| a.iter().zip(b).map(|(a, b)| a + b).collect())
+        });
+        counts.iter_mut().zip(added).for_each(|(count, added): (&mut u64, u64)| *count += added);
+        pass.tell(end)?;
+    }
+    counts[0] = 0;
+    Ok(CallPloidies { counts })
+}

@@ -1,0 +1,314 @@
+//! The loadings of a reference, held as a projection needs them.
+
+use std::ops::Range;
+
+use teatime::{Error, Result, stream::digest};
+
+use super::{OP, ProjectMethod};
+use crate::{scaler::Scaler, source::Genotypes, to_usize};
+
+/// The scaling and the loadings of the variants of a reference, numbered in the order in which they were pushed.
+///
+/// Takes 24 + 4 k bytes a variant for k components: the scaling in f64, so that it standardises to the same bits as the
+/// reference's own PCA, and the loadings in f32, as devices compute them. 10 million variants of 10 components are 640 MB.
+#[derive(Clone, Debug)]
+pub struct ReferenceLoadings {
+    scaler: Scaler,
+    ploidy: u64,
+    components: usize,
+    /// Mean, shift and scale.
+    standards: Vec<[f64; 3]>,
+    loadings: Vec<f32>,
+    /// Of each component.
+    largest: Vec<Largest>,
+}
+
+/// The largest magnitudes of a component.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Largest {
+    pub(super) loading: f64,
+    /// Of a loading over its scale, times 1 or what the mean or the shift is from no or all alleles, if that is more.
+    pub(super) weight: f64,
+}
+
+impl ReferenceLoadings {
+    /// None yet, for `components` loadings a variant of a reference of that ploidy, centred and scaled by `scaler`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for no components, or a ploidy of 0 or above 127.
+    pub fn new(scaler: Scaler, ploidy: u64, components: usize) -> Result<Self> {
+        let refuse = |name, why: &str| Err(Error::argument("ReferenceLoadings::new", name, why));
+        if components == 0 {
+            return refuse("components", "none");
+        }
+        if !(1..=127).contains(&ploidy) {
+            return refuse("ploidy", &format!("{ploidy} is not between 1 and 127"));
+        }
+        let largest = vec![Largest::default(); components];
+        Ok(Self { scaler, ploidy, components, standards: Vec::new(), loadings: Vec::new(), largest })
+    }
+
+    /// Makes room for that many more variants, so that pushing them takes no memory that is not kept.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where the system has not so much.
+    pub fn reserve(&mut self, variants: u64) -> Result<()> {
+        let requested = variants.saturating_mul(24 + 4 * self.components as u64);
+        let full = |_| Error::OutOfMemory { requested, free: None };
+        let rows = usize::try_from(variants).unwrap_or(usize::MAX);
+        self.standards.try_reserve_exact(rows).map_err(full)?;
+        self.loadings.try_reserve_exact(rows.saturating_mul(self.components)).map_err(full)
+    }
+
+    /// Adds the next variant, with what [`loadings`](crate::loadings) says of it.
+    ///
+    /// `frequency` is that of the counted alleles: a missing call becomes ploidy times it. `shift` is subtracted
+    /// from dosages, which are then divided by `scale`. `loadings` are rounded to f32.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another number of loadings than there are components, numbers that are not finite (as
+    /// f32), a scale of at most 0, and more than 2^32 variants. Nothing is added then.
+    pub fn push(&mut self, frequency: f64, shift: f64, scale: f64, loadings: &[f64]) -> Result<()> {
+        let refuse = |name, why: String| Err(Error::argument("ReferenceLoadings::push", name, why));
+        if loadings.len() != self.components {
+            return refuse("loadings", format!("{} for {} components", loadings.len(), self.components));
+        }
+        for (name, value) in [("frequency", frequency), ("shift", shift)] {
+            if !value.is_finite() {
+                return refuse(name, format!("{value} is not a finite number"));
+            }
+        }
+        // The reciprocal too: the smallest f64 has none.
+        if !(scale > 0.0 && scale.is_finite() && scale.recip().is_finite()) {
+            return refuse("scale", format!("{scale} is not a finite number above 0"));
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "rounded to what devices compute with")]
+        let narrow = |value: &f64| *value as f32;
+        if let Some(i) = loadings.iter().position(|value| !narrow(value).is_finite()) {
+            return refuse(
+                "loadings",
+                format!("that of PC{} is {}, not a finite number", i + 1, loadings[i]),
+            );
+        }
+        if self.len() > u64::from(u32::MAX) {
+            return refuse("loadings", "more than 2^32 variants".into());
+        }
+        let (ploidy, mean) = (self.ploidy as f64, self.ploidy as f64 * frequency);
+        let farthest =
+            [mean, shift, ploidy - mean, ploidy - shift].map(f64::abs).into_iter().fold(1.0, f64::max);
+        let weight = |loading: &f64| (f64::from(narrow(loading)) * scale.recip() * farthest).abs();
+        if let Some(i) = loadings.iter().position(|loading| !weight(loading).is_finite()) {
+            let what = format!("that of PC{} is {}, over the scale {scale}", i + 1, loadings[i]);
+            return refuse("loadings", what + ": scores would not be finite");
+        }
+        for (largest, value) in self.largest.iter_mut().zip(loadings) {
+            largest.weight = largest.weight.max(weight(value));
+            largest.loading = largest.loading.max(f64::from(narrow(value)).abs());
+        }
+        self.standards.push([mean, shift, scale]);
+        self.loadings.extend(loadings.iter().map(narrow));
+        Ok(())
+    }
+
+    /// Number of variants.
+    pub fn len(&self) -> u64 {
+        self.standards.len() as u64
+    }
+
+    /// Whether there is no variant.
+    pub fn is_empty(&self) -> bool {
+        self.standards.is_empty()
+    }
+
+    /// Loadings of each variant.
+    pub fn components(&self) -> usize {
+        self.components
+    }
+
+    /// Alleles of a call of the reference.
+    pub fn ploidy(&self) -> u64 {
+        self.ploidy
+    }
+
+    /// How the reference was centred and scaled.
+    pub fn scaler(&self) -> Scaler {
+        self.scaler
+    }
+
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> u64 {
+        (self.standards.capacity() * size_of::<[f64; 3]>() + self.loadings.capacity() * size_of::<f32>())
+            as u64
+    }
+
+    pub(super) fn largest(&self) -> &[Largest] {
+        &self.largest
+    }
+
+    /// Row by row.
+    pub(super) fn loadings(&self) -> &[f32] {
+        &self.loadings
+    }
+
+    pub(super) fn row(&self, row: u32) -> &[f32] {
+        &self.loadings[to_usize(row.into()) * self.components..][..self.components]
+    }
+
+    /// Mean, shift and scale.
+    pub(super) fn standard(&self, row: u32) -> [f64; 3] {
+        self.standards[to_usize(row.into())]
+    }
+}
+
+/// Which variant of the reference a variant is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// The reference's variant of that number.
+    Same(u32),
+    /// The reference's variant of that number, with the alleles that are not counted there counted here: its dosage is
+    /// the ploidy less the dosage here.
+    Swapped(u32),
+}
+
+impl Match {
+    /// Number of the reference's variant.
+    pub const fn row(self) -> u32 {
+        match self {
+            Self::Same(row) | Self::Swapped(row) => row,
+        }
+    }
+}
+
+/// Genotypes' variants, as a reference has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matched<'a> {
+    pub(crate) reference: &'a ReferenceLoadings,
+    /// One for each variant of the genotypes.
+    pub(crate) matches: &'a [Option<Match>],
+    pub(crate) method: ProjectMethod,
+}
+
+impl<'a> Matched<'a> {
+    /// # Errors
+    /// As [`project`](crate::project()).
+    pub(crate) fn check(&self, genotypes: &Genotypes) -> Result<()> {
+        let Self { reference, matches, .. } = self;
+        let (samples, variants) = (genotypes.samples(), genotypes.variants());
+        if samples == 0 {
+            return Err(Error::argument(OP, "genotypes", format_args!("{variants} variants of 0 samples")));
+        }
+        if genotypes.ploidy() != reference.ploidy() {
+            let why = format!("of ploidy {}, the genotypes of {}", reference.ploidy(), genotypes.ploidy());
+            return Err(Error::argument(OP, "reference", why));
+        }
+        if matches.len() as u64 != variants {
+            let got = format!("{} matches", matches.len());
+            return Err(Error::shape(OP, format_args!("one match for each of {variants} variants"), got));
+        }
+        let mut taken = vec![false; to_usize(reference.len())];
+        for (variant, found) in matches.iter().enumerate() {
+            let Some(row) = found.map(Match::row) else { continue };
+            let why = match taken.get_mut(to_usize(row.into())) {
+                None => format!("variant {variant} is number {row} of a reference of {}", taken.len()),
+                Some(true) => {
+                    format!("variant {variant} is number {row} of the reference, as one before it is")
+                }
+                Some(taken) => {
+                    *taken = true;
+                    continue;
+                }
+            };
+            return Err(Error::argument(OP, "matches", why));
+        }
+        if !taken.contains(&true) {
+            let why =
+                format!("none of the {variants} variants is one of the reference's {}", reference.len());
+            return Err(Error::argument(OP, "matches", why));
+        }
+        Ok(())
+    }
+
+    /// Whether dosages above the ploidy are an error: ploidy less dosage is a dosage only up to that.
+    pub(crate) fn bounded(&self) -> bool {
+        let swapped = |found: &Option<Match>| matches!(found, Some(Match::Swapped(_)));
+        self.reference.scaler.needs_frequency() || self.matches.iter().any(swapped)
+    }
+
+    /// For the variants in these rows.
+    pub(crate) fn part(&self, rows: &Range<u64>) -> Self {
+        Self { matches: self.of(rows), ..*self }
+    }
+
+    /// What it is, in words that are the same for the same reference, matches and method.
+    pub(crate) fn words(&self) -> String {
+        let Self { reference, matches, method } = self;
+        let number = |found: &Option<Match>| match found {
+            None => 0,
+            Some(Match::Same(row)) => 2 * u64::from(*row) + 1,
+            Some(Match::Swapped(row)) => 2 * u64::from(*row) + 2,
+        };
+        let state = digest(reference.ploidy, bytemuck::cast_slice(&reference.standards));
+        let state = digest(state, bytemuck::cast_slice(&reference.loadings));
+        let state = matches.iter().fold(state, |state, found| digest(state, &number(found).to_le_bytes()));
+        format!("onto {} components of reference {state:016x} by {}", reference.components, method.name())
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.reference.bytes() + size_of_val(self.matches) as u64
+    }
+
+    /// [shift, scale, fill] of a variant, which make its dosages those of the reference's variant, standardised: zeros where the
+    /// reference does not have it.
+    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    fn scale(&self, variant: u64) -> [f32; 3] {
+        let Some(found) = self.matches[to_usize(variant)] else { return [0.0; 3] };
+        let [mean, shift, scale] = self.reference.standard(found.row());
+        let mean = match self.method {
+            ProjectMethod::Mean => mean,
+            // A missing call adds nothing.
+            ProjectMethod::LeastSquares => shift,
+        };
+        let [mean, shift, scale] = match found {
+            Match::Same(_) => [mean, shift, 1.0 / scale],
+            // ((ploidy - g) - shift) / scale = (g - (ploidy - shift)) / -scale
+            Match::Swapped(_) => {
+                let ploidy = self.reference.ploidy as f64;
+                [ploidy - mean, ploidy - shift, 1.0 / -scale]
+            }
+        };
+        [shift as f32, scale as f32, ((mean - shift) * scale) as f32]
+    }
+
+    /// The scales of these variants, as a kernel that standardises takes them.
+    pub(super) fn scales(&self, variants: &Range<u64>) -> Vec<[f32; 3]> {
+        variants.clone().map(|variant| self.scale(variant)).collect()
+    }
+
+    fn of(&self, variants: &Range<u64>) -> &'a [Option<Match>] {
+        &self.matches[to_usize(variants.start)..to_usize(variants.end)]
+    }
+
+    /// Whether the reference has any of these variants.
+    pub(super) fn any(&self, variants: &Range<u64>) -> bool {
+        self.of(variants).iter().any(Option::is_some)
+    }
+
+    /// 1 for each of these variants that the reference has, else 0.
+    pub(super) fn used(&self, variants: &Range<u64>) -> Vec<f32> {
+        self.of(variants).iter().map(|found| if found.is_some() { 1.0 } else { 0.0 }).collect()
+    }
+
+    /// The loadings of variants, row by row: 0 where the reference does not have the variant.
+    pub(super) fn loadings(&self, variants: &Range<u64>) -> Vec<f32> {
+        let matches = self.of(variants);
+        let k = self.reference.components;
+        let mut rows = vec![0.0; matches.len() * k];
+        for (row, found) in rows.chunks_exact_mut(k).zip(matches) {
+            if let Some(found) = found {
+                row.copy_from_slice(self.reference.row(found.row()));
+            }
+        }
+        rows
+    }
+}

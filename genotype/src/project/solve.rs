@@ -1,0 +1,105 @@
+//! Least squares over the variants that each sample has a call of.
+
+use rayon::prelude::*;
+use teatime::{Device, Result, linalg::Matrix};
+
+use super::{
+    reference::ReferenceLoadings,
+    sums::{Totals, pairs, triangle},
+};
+
+/// Of a component's sum of squared loadings over a sample's variants, what the other components have to leave: less, and the sample's
+/// variants do not tell them apart.
+const LEFT: f64 = 1e-5;
+/// How far products of loadings over all of a reference's variants are from 0 and 1 at most, but for rounding, where none of the
+/// variants was taken away.
+const ORTHONORMAL: f64 = 1e-5;
+/// Variants of a part of a sum over the reference.
+const PART: usize = 4096;
+/// Samples that a thread solves at least.
+const LEAST: usize = 64;
+
+/// The scores t of each sample that minimise Σ (z - Σ u t)² over the variants that it has a call of, with z its standardised dosages
+/// and u the loadings; NaN where those variants do not determine them. Returns the scores, and how many samples' are NaN.
+///
+/// # Errors
+/// What starting threads reports.
+pub(crate) fn solve(totals: Totals, reference: &ReferenceLoadings, device: &Device) -> Result<(Matrix, u64)> {
+    let Totals { mut scores, called, normal, rounding } = totals;
+    let (Some(mut normal), k) = (normal, reference.components()) else { return Ok((scores, 0)) };
+    let undetermined = device.pool()?.install(|| {
+        let products = products(reference);
+        // Components beyond the rank of the reference's genotypes have no loadings, and scores of 0.
+        let exists: Vec<bool> = (0..k).map(|a| products[triangle(a) + a] > 0.0).collect();
+        let identity = |[a, b]: [usize; 2]| if a == b && exists[a] { 1.0 } else { 0.0 };
+        let orthonormal =
+            pairs(k).zip(&products).all(|(pair, product)| (product - identity(pair)).abs() <= ORTHONORMAL);
+        let samples = scores.data_mut().par_chunks_exact_mut(k);
+        let samples = samples.zip(normal.data_mut().par_chunks_exact_mut(triangle(k))).zip(&called);
+        let solved = samples.with_min_len(LEAST).map(|((scores, normal), &called)| {
+            // The normal matrix is 1 then.
+            if called == reference.len() && orthonormal {
+                return 0;
+            }
+            let noise = |a: usize| called as f64 * k as f64 * rounding[triangle(a) + a];
+            for a in (0..k).filter(|&a| !exists[a]) {
+                normal[triangle(a) + a] = 1.0;
+            }
+            if solve_one(normal, scores, noise) {
+                return 0;
+            }
+            scores.fill(f64::NAN);
+            1
+        });
+        solved.sum()
+    });
+    Ok((scores, undetermined))
+}
+
+/// Solves a symmetric system of which the lower triangle is given, by Cholesky's factors, in place; false where a pivot is no
+/// larger than `noise` and what [`LEFT`] says.
+fn solve_one(normal: &mut [f64], scores: &mut [f64], noise: impl Fn(usize) -> f64) -> bool {
+    let k = scores.len();
+    for a in 0..k {
+        for b in 0..=a {
+            let (row, of_b) = (triangle(a), triangle(b));
+            let before: f64 = (0..b).map(|c| normal[row + c] * normal[of_b + c]).sum();
+            let (whole, left) = (normal[row + b], normal[row + b] - before);
+            normal[row + b] = if b < a {
+                left / normal[of_b + b]
+            } else if left > LEFT * whole + noise(a) {
+                left.sqrt()
+            } else {
+                return false;
+            };
+        }
+    }
+    for a in 0..k {
+        let before: f64 = (0..a).map(|b| normal[triangle(a) + b] * scores[b]).sum();
+        scores[a] = (scores[a] - before) / normal[triangle(a) + a];
+    }
+    for a in (0..k).rev() {
+        let after: f64 = (a + 1..k).map(|b| normal[triangle(b) + a] * scores[b]).sum();
+        scores[a] = (scores[a] - after) / normal[triangle(a) + a];
+    }
+    true
+}
+
+/// Products of loadings over all variants of a reference, the lower triangle; added up in fixed parts.
+fn products(reference: &ReferenceLoadings) -> Vec<f64> {
+    let k = reference.components();
+    let add = |mut sums: Vec<f64>, of_row: &[f64]| {
+        sums.iter_mut().zip(of_row).for_each(|(sum, product)| *sum += product);
+        sums
+    };
+    let of_part = |rows: &[f32]| {
+        rows.chunks_exact(k).fold(vec![0.0; triangle(k)], |mut sums, row| {
+            for (sum, [a, b]) in sums.iter_mut().zip(pairs(k)) {
+                *sum += f64::from(row[a]) * f64::from(row[b]);
+            }
+            sums
+        })
+    };
+    let parts: Vec<Vec<f64>> = reference.loadings().par_chunks(PART * k).map(of_part).collect();
+    parts.iter().fold(vec![0.0; triangle(k)], |sums, part| add(sums, part))
+}

@@ -1,0 +1,401 @@
+//! What a projection adds up for each sample.
+
+use rayon::prelude::*;
+use teatime::{
+    Device, Result, Tensor,
+    linalg::{BlockSum, Matrix, matmul_tn},
+    packed::{Weight, WeightedSums, weight_unit},
+};
+
+use super::{
+    ProjectMethod,
+    reference::{Match, Matched},
+};
+use crate::{
+    memory::Need,
+    panel::Panel,
+    part::{CohortPart, PartSums, SumValues},
+    reader::Reader,
+    residency::Residency,
+    to_usize,
+};
+
+/// Variants whose terms, of less than 2^34 each, are added up in f64: exact.
+const PART: usize = 4096;
+
+/// What sums of a part are.
+const SCORES: &str = "scores";
+const MISSING: &str = "missing calls";
+const NORMAL: &str = "pairs of loadings";
+
+/// The name of sums in a part.
+fn name(what: &str, words: &str) -> String {
+    format!("{what} of a projection {words}")
+}
+
+/// Sums over the variants that the reference has.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    /// (samples, components).
+    pub(super) scores: Matrix,
+    /// Variants that each sample has a call of.
+    pub(crate) called: Vec<u64>,
+    /// Of [`ProjectMethod::LeastSquares`], of each sample the products of loadings over the variants that it has a call of: the lower
+    /// triangle of a matrix of the components, row by row.
+    pub(super) normal: Option<Matrix>,
+    /// How far one call may bring each of these off.
+    pub(super) rounding: Vec<f64>,
+}
+
+/// What is added up, one panel after the other.
+pub(crate) struct ProjectionSums<'a> {
+    pub(crate) matched: Matched<'a>,
+    form: Form,
+}
+
+enum Form {
+    /// In whole numbers.
+    Packed(Units, Packed),
+    Dense(Dense),
+}
+
+/// Sums of packed rows.
+struct Packed {
+    /// Of each component and, last, the missing calls.
+    scores: WeightedSums,
+    /// Products of loadings over the missing calls.
+    normal: Option<WeightedSums>,
+}
+
+/// Sums in f32 over a block, and over blocks in f64; on their side, as in `Standardized`'s product with the normal matrix.
+struct Dense {
+    scores: BlockSum,
+    missing: BlockSum,
+    normal: Option<BlockSum>,
+}
+
+impl<'a> ProjectionSums<'a> {
+    /// Of no variant.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn new(reader: &Reader, matched: Matched<'a>) -> Result<Self> {
+        let (variants, n) = (reader.variants(), reader.samples());
+        let (device, k) = (&reader.device, matched.reference.components());
+        let least_squares = matched.method == ProjectMethod::LeastSquares;
+        let products = least_squares.then(|| triangle(k));
+        let form = if reader.form.is_packed() {
+            let columns = [Some(k + 1), products].into_iter().flatten();
+            let programs = columns.flat_map(|columns| WeightedSums::programs(device, n, columns, variants));
+            reader.prepare(programs.collect())?;
+            let scores = WeightedSums::new(device, n, k + 1)?;
+            let normal = products.map(|columns| WeightedSums::new(device, n, columns)).transpose()?;
+            Form::Packed(Units::new(matched), Packed { scores, normal })
+        } else {
+            let sum = |columns: usize| BlockSum::new(columns as u64, n);
+            Form::Dense(Dense { scores: sum(k), missing: sum(1), normal: products.map(sum) })
+        };
+        Ok(Self { matched, form })
+    }
+
+    /// What they take, with what makes them.
+    pub(crate) fn need(reader: &Reader, matched: Matched<'_>) -> Need {
+        let (variants, n) = (reader.variants(), reader.samples());
+        let k = matched.reference.components();
+        let least_squares = matched.method == ProjectMethod::LeastSquares;
+        let products = if least_squares { triangle(k) } else { 0 };
+        if reader.form.is_packed() {
+            let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(variants);
+            let columns = [k + 1, products].into_iter().filter(|&columns| columns > 0);
+            let each = columns.map(|columns| Need {
+                host: WeightedSums::host_bytes(&reader.device, n, columns, rows),
+                device: WeightedSums::device_bytes(&reader.device, n, columns, rows),
+                blocks: 0,
+            });
+            // And the scores by themselves.
+            let scores = Need { host: n.saturating_mul(8 * (k as u64 + 1)), ..Need::default() };
+            return each.fold(scores, Need::and);
+        }
+        let rows = reader.plan.block_rows().min(variants);
+        let columns = (k + 1 + products) as u64;
+        // Of a block the loadings, their products and the tables of its scaling, which the host makes; its sums, and those whose
+        // downloads are under way.
+        let operands = rows.saturating_mul(4 * columns + 12);
+        let sums = n.saturating_mul(4 * columns);
+        let device = operands.saturating_add(sums.saturating_mul(1 + BlockSum::IN_FLIGHT as u64));
+        // The sums in f64, and their transposes. A block as it is standardised; which of its calls are there is made of which are
+        // not.
+        Need {
+            host: device.saturating_add(sums.saturating_mul(4)),
+            device,
+            blocks: 1 + u64::from(least_squares),
+        }
+    }
+
+    /// Adds a panel.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
+        let matched = self.matched;
+        match &mut self.form {
+            Form::Packed(units, sums) if matched.any(&panel.rows) => {
+                sums.add(&reader.device, panel, matched, units)
+            }
+            Form::Packed(..) => Ok(()),
+            Form::Dense(sums) => reader.blocks(&panel.rows).try_for_each(|rows| {
+                if matched.any(&rows) { sums.add(reader, panel, rows, matched) } else { Ok(()) }
+            }),
+        }
+    }
+
+    /// Waits: the sums over the variants that were added, to be put in [others'](Self::set_part) place. `words`: those of all
+    /// variants' matches.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn into_part(self, device: &Device, words: &str) -> Result<Vec<PartSums>> {
+        let sums = match self.form {
+            Form::Packed(_, Packed { scores, normal }) => {
+                let normal = normal.map(|normal| Ok((NORMAL, SumValues::whole(normal)?)));
+                [Some(Ok((SCORES, SumValues::whole(scores)?))), normal, None]
+            }
+            Form::Dense(Dense { scores, missing, normal }) => {
+                let real = |what, sum: BlockSum| Ok((what, SumValues::Real(sum.into_sums(device)?)));
+                let normal = normal.map(|normal| real(NORMAL, normal));
+                [Some(real(SCORES, scores)), normal, Some(real(MISSING, missing))]
+            }
+        };
+        let named = |sums: Result<(&str, SumValues)>| {
+            sums.map(|(what, values)| PartSums { name: name(what, words), values })
+        };
+        sums.into_iter().flatten().map(named).collect()
+    }
+
+    /// Puts the sums of a part in the place of its own.
+    ///
+    /// # Errors
+    /// As those for pairs of samples.
+    pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
+        let words = self.matched.words();
+        let find = |what| part.find(&name(what, &words));
+        match &mut self.form {
+            Form::Packed(_, sums) => {
+                find(SCORES)?.put_whole(&mut sums.scores)?;
+                sums.normal.as_mut().map_or(Ok(()), |normal| find(NORMAL)?.put_whole(normal))
+            }
+            Form::Dense(sums) => {
+                find(SCORES)?.put_real(&mut sums.scores)?;
+                find(MISSING)?.put_real(&mut sums.missing)?;
+                sums.normal.as_mut().map_or(Ok(()), |normal| find(NORMAL)?.put_real(normal))
+            }
+        }
+    }
+
+    /// Waits.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn finish(self, device: &Device) -> Result<Totals> {
+        let used = self.matched.matches.iter().flatten().count();
+        match self.form {
+            Form::Packed(units, sums) => sums.finish(device, self.matched, &units, used),
+            Form::Dense(Dense { scores, missing, normal }) => {
+                let normal =
+                    normal.map(|normal| Ok::<_, teatime::Error>(normal.finish(device)?.transposed()));
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
+                let called = |missing: &f64| (used as f64 - missing) as u64;
+                Ok(Totals {
+                    scores: scores.finish(device)?.transposed(),
+                    called: missing.finish(device)?.data().iter().map(called).collect(),
+                    normal: normal.transpose()?,
+                    rounding: vec![0.0; triangle(self.matched.reference.components())],
+                })
+            }
+        }
+    }
+}
+
+impl Packed {
+    fn add(&mut self, device: &Device, panel: &Panel, matched: Matched<'_>, units: &Units) -> Result<()> {
+        // Products of codes alone read no means or factors.
+        let factors = Tensor::<f32>::empty(device, &[0, 2])?;
+        let Some(rows) = panel.packed(&factors) else { return Ok(()) };
+        let found = |row: u64| matched.matches[to_usize(panel.rows.start + row)];
+        let k = units.scores.len();
+        self.scores.add(rows, |row, first, weights| {
+            let Some(found) = found(row) else { return };
+            if let Some(last) = weights.get_mut(k - first) {
+                *last = Weight { one: 0, missing: 1 };
+            }
+            for (terms, weight) in units.terms(matched, found, first).zip(weights) {
+                *weight = Weight { one: narrow(terms.allele), missing: narrow(terms.missing) };
+            }
+        })?;
+        let Some(normal) = self.normal.as_mut().filter(|_| rows.missing) else { return Ok(()) };
+        normal.add(rows, |row, first, weights| {
+            let Some(found) = found(row) else { return };
+            let columns = units.products(matched, found, first).zip(weights);
+            columns.for_each(|(product, weight)| weight.missing = narrow(product));
+        })
+    }
+
+    fn finish(self, device: &Device, matched: Matched<'_>, units: &Units, used: usize) -> Result<Totals> {
+        let (pool, k) = (device.pool()?, units.scores.len());
+        let constants = |found| units.terms(matched, found, 0).map(|terms| terms.constant);
+        let constants = pool.install(|| total(matched, k, constants));
+        let both = self.scores.finish(|column, sum| match units.scores.get(column) {
+            Some(unit) => (sum - constants[column]) as f64 * unit,
+            None => (used as i128 - sum) as f64,
+        })?;
+        let mut scores = Matrix::zeros(both.rows(), k);
+        let rows = scores.data_mut().chunks_exact_mut(k).zip(both.data().chunks_exact(k + 1));
+        rows.for_each(|(row, both)| row.copy_from_slice(&both[..k]));
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
+        let called = both.column(k).map(|called| called as u64).collect();
+        let products = &units.products;
+        let normal = self.normal.map(|missing| {
+            let all =
+                pool.install(|| total(matched, products.len(), |found| units.products(matched, found, 0)));
+            missing.finish(|column, sum| (all[column] - sum) as f64 * products[column].unit)
+        });
+        let rounding = products.iter().map(|product| product.unit / 2.0).collect();
+        Ok(Totals { scores, called, normal: normal.transpose()?, rounding })
+    }
+}
+
+impl Dense {
+    fn add(
+        &mut self,
+        reader: &Reader,
+        panel: &Panel,
+        rows: std::ops::Range<u64>,
+        matched: Matched<'_>,
+    ) -> Result<()> {
+        let (device, k) = (&reader.device, matched.reference.components());
+        let (loadings, count) = (matched.loadings(&rows), rows.end - rows.start);
+        let on_device = Tensor::from_slice(device, &loadings, &[count, k as u64])?;
+        let x = panel.standardized(&matched.scales(&rows))?;
+        self.scores.add(&matmul_tn(&on_device, &x)?)?;
+        let used = matched.used(&rows);
+        if panel.missing {
+            let used = Tensor::from_slice(device, &used, &[count, 1])?;
+            self.missing.add(&matmul_tn(&used, &panel.not_called()?)?)?;
+        }
+        let Some(normal) = &mut self.normal else { return Ok(()) };
+        let products = loadings.chunks_exact(k).flat_map(|row| pairs(k).map(|[a, b]| row[a] * row[b]));
+        let products = products.collect::<Vec<_>>();
+        let products = Tensor::from_slice(device, &products, &[count, triangle(k) as u64])?;
+        normal.add(&matmul_tn(&products, &panel.called(&used)?)?)
+    }
+}
+
+/// What is multiples of what in whole numbers: powers of two.
+struct Units {
+    /// Of each component's loadings over scales.
+    scores: Vec<f64>,
+    /// Of products of loadings.
+    products: Vec<Product>,
+}
+
+/// The product of a variant's loadings of two components.
+struct Product {
+    of: [usize; 2],
+    unit: f64,
+}
+
+/// What a variant adds to a score, in its unit: whole numbers.
+struct Terms {
+    /// For each allele.
+    allele: f64,
+    /// For a missing call.
+    missing: f64,
+    /// What is taken from either.
+    constant: f64,
+}
+
+impl Units {
+    /// Those of a reference, whichever of its variants are matched.
+    fn new(matched: Matched<'_>) -> Self {
+        let largest = matched.reference.largest();
+        let product = |of: [usize; 2]| {
+            let [a, b] = of.map(|component| largest[component].loading);
+            Product { of, unit: weight_unit(a * b) }
+        };
+        Self {
+            scores: largest.iter().map(|largest| weight_unit(largest.weight)).collect(),
+            products: pairs(largest.len()).map(product).collect(),
+        }
+    }
+
+    /// With W the loading over the scale, Σ over the variants of W dosage where it is called, W mean where it is missing, less
+    /// W shift. Where alleles are swapped, of W (ploidy - dosage): with the same W, so that this changes no bit.
+    fn terms(&self, matched: Matched<'_>, found: Match, first: usize) -> impl Iterator<Item = Terms> {
+        let reference = matched.reference;
+        let [mean, shift, scale] = reference.standard(found.row());
+        let inverse = scale.recip();
+        let mean = if matched.method == ProjectMethod::Mean { mean } else { shift };
+        let (sign, ploidy) = match found {
+            Match::Same(_) => (1.0, 0.0),
+            Match::Swapped(_) => (-1.0, reference.ploidy() as f64),
+        };
+        let components = reference.row(found.row()).iter().zip(&self.scores).skip(first);
+        components.map(move |(&loading, unit)| {
+            let weight = f64::from(loading) * inverse / unit;
+            let [allele, missing, constant] = [weight, weight * mean, weight * shift].map(whole);
+            let all = ploidy * allele;
+            Terms { allele: sign * allele, missing: missing - all, constant: constant - all }
+        })
+    }
+
+    fn products(&self, matched: Matched<'_>, found: Match, first: usize) -> impl Iterator<Item = f64> {
+        let loadings = matched.reference.row(found.row());
+        self.products[first..].iter().map(|product| {
+            let [a, b] = product.of.map(|component| f64::from(loadings[component]));
+            whole(a * b / product.unit)
+        })
+    }
+}
+
+/// The sum over all variants that are matched, of each column.
+fn total<I: Iterator<Item = f64>>(
+    matched: Matched<'_>,
+    columns: usize,
+    terms: impl Fn(Match) -> I + Sync,
+) -> Vec<i128> {
+    #[allow(clippy::cast_possible_truncation, reason = "whole numbers")]
+    let of_part = |part: &[Option<Match>]| -> Vec<i128> {
+        let mut sums = vec![0.0; columns];
+        for found in part.iter().flatten() {
+            sums.iter_mut().zip(terms(*found)).for_each(|(sum, term)| *sum += term);
+        }
+        sums.into_iter().map(|sum| sum as i128).collect()
+    };
+    let none = || vec![0; columns];
+    matched.matches.par_chunks(PART).map(of_part).reduce(none, |mut a, b| {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+        a
+    })
+}
+
+/// Entries of the lower triangle of a matrix of so many rows.
+pub(super) const fn triangle(rows: usize) -> usize {
+    rows * (rows + 1) / 2
+}
+
+/// Their rows and columns.
+pub(super) fn pairs(rows: usize) -> impl Iterator<Item = [usize; 2]> {
+    (0..rows).flat_map(|a| (0..=a).map(move |b| [a, b]))
+}
+
+/// To the nearest whole number, ties to even: of numbers below 2^51.
+fn whole(x: f64) -> f64 {
+    // 1.5 times 2^52, whose last bit is 1.
+    const SHIFT: f64 = 6_755_399_441_055_744.0;
+    x + SHIFT - SHIFT
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "within the range by the choice of the unit")]
+fn narrow(number: f64) -> i32 {
+    number as i32
+}

@@ -1,0 +1,495 @@
+//! Projections against sums in f64, against the reference's own PCA, and against other tools.
+
+mod refused;
+
+use std::sync::Arc;
+
+use teatime::{
+    Budget, Device, DeviceOptions, Error, Progress, Result, Run,
+    random::philox,
+    store::{MemoryArray, Storable},
+};
+
+use super::*;
+use crate::{CountedAllele, Genotypes, Pca, PcaOptions, Scaler, loadings, pca, project, to_usize};
+
+const K: usize = 4;
+const METHODS: [ProjectMethod; 2] = [ProjectMethod::Mean, ProjectMethod::LeastSquares];
+const SCALERS: [Scaler; 5] =
+    [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
+
+/// Dosages of three populations, some missing, with constant and empty rows.
+fn dosages(variants: usize, samples: usize, seed: u32) -> Vec<i8> {
+    let dosage = |at: usize| {
+        let (i, j) = (at / samples, at % samples);
+        let word = philox([seed, 9], at as u64)[0];
+        let frequency = (philox([3, 4], (i * 3 + j % 3) as u64)[0] >> 16) % 80 + 10;
+        let allele = |shift: u32| i8::from((word >> shift) % 100 < frequency);
+        match i % 50 {
+            7 => 1,
+            8 => -1,
+            _ if word.is_multiple_of(89) => -1,
+            _ => allele(0) + allele(13),
+        }
+    };
+    (0..variants * samples).map(dosage).collect()
+}
+
+fn memory<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Genotypes {
+    Genotypes::new(vec![Arc::new(MemoryArray::new("memory", values, shape, chunk).unwrap())]).unwrap()
+}
+
+fn rows(values: &[i8], samples: usize) -> Genotypes {
+    memory(values, &[(values.len() / samples) as u64, samples as u64], &[64, 7])
+}
+
+/// A PCA and its loadings.
+struct Fit {
+    pca: Pca,
+    reference: ReferenceLoadings,
+    rows: Vec<Row>,
+    /// Each variant of the genotypes as the reference's own.
+    matches: Vec<Option<Match>>,
+}
+
+/// What a variant of the reference has.
+struct Row {
+    mean: f64,
+    shift: f64,
+    scale: f64,
+    loadings: Vec<f64>,
+}
+
+fn fit(genotypes: &Genotypes, scaler: Scaler, components: usize) -> Fit {
+    let (device, run) = (Device::cpu(), Run::default());
+    let options = PcaOptions { components, scaler, ..PcaOptions::default() };
+    let pca = pca(genotypes, &device, &options, &run).unwrap();
+    let mut reference = ReferenceLoadings::new(scaler, genotypes.ploidy(), components).unwrap();
+    let (mut rows, mut matches) = (Vec::new(), vec![None; to_usize(genotypes.variants())]);
+    loadings(genotypes, &device, &pca, &options, &run, &mut |row| {
+        matches[to_usize(row.variant)] = Some(Match::Same(u32::try_from(rows.len()).unwrap()));
+        let mean = genotypes.ploidy() as f64 * row.frequency;
+        rows.push(Row { mean, shift: row.shift, scale: row.scale, loadings: row.loadings.to_vec() });
+        reference.push(row.frequency, row.shift, row.scale, row.loadings)
+    })
+    .unwrap();
+    Fit { pca, reference, rows, matches }
+}
+
+fn run_on_cpu(
+    genotypes: &Genotypes,
+    reference: &ReferenceLoadings,
+    matches: &[Option<Match>],
+) -> Result<Projection> {
+    project(genotypes, &Device::cpu(), reference, matches, ProjectMethod::Mean, &Run::default())
+}
+
+/// The formula, in f64, for diploids.
+fn oracle(dosages: &[i8], samples: usize, rows: &[Row], matches: &[Option<Match>]) -> Vec<f64> {
+    let k = rows[0].loadings.len();
+    let mut scores = vec![0.0; samples * k];
+    for (dosages, found) in dosages.chunks(samples).zip(matches) {
+        let Some(found) = found else { continue };
+        let row = &rows[to_usize(found.row().into())];
+        for (score, &dosage) in scores.chunks_mut(k).zip(dosages) {
+            let dosage = match (dosage, found) {
+                (-1, _) => row.mean,
+                (g, Match::Same(_)) => f64::from(g),
+                (g, Match::Swapped(_)) => 2.0 - f64::from(g),
+            };
+            let z = (dosage - row.shift) / row.scale;
+            score.iter_mut().zip(&row.loadings).for_each(|(sum, u)| *sum += u * z);
+        }
+    }
+    scores
+}
+
+/// How many of the matched variants each sample has a call of.
+fn called(dosages: &[i8], samples: usize, matches: &[Option<Match>]) -> Vec<u64> {
+    let rows: Vec<&[i8]> = dosages.chunks(samples).zip(matches).filter_map(|(r, m)| m.map(|_| r)).collect();
+    (0..samples).map(|i| rows.iter().filter(|row| row[i] >= 0).count() as u64).collect()
+}
+
+fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |most, x| x.abs().max(most))
+}
+
+fn assert_close(actual: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(actual.len(), expected.len());
+    let scale = largest(expected);
+    for (at, (a, e)) in actual.iter().zip(expected).enumerate() {
+        assert!((a - e).abs() <= tolerance * scale, "element {at}: {a} against {e}, of at most {scale}");
+    }
+}
+
+fn bits(projection: &Projection) -> Vec<u64> {
+    projection.scores.data().iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn the_references_samples_get_their_scores_back() {
+    // More variants than one canonical block.
+    let dosages = dosages(5000, 31, 1);
+    let genotypes = rows(&dosages, 31);
+    for scaler in SCALERS {
+        let Fit { pca, reference, matches, .. } = fit(&genotypes, scaler, K);
+        let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();
+        assert_close(projection.scores.data(), pca.scores().data(), 2e-6);
+        assert_eq!((projection.used, projection.digest), (pca.counts.used, pca.digest), "{scaler:?}");
+    }
+}
+
+#[test]
+fn new_samples_by_the_formula() {
+    let samples = 31;
+    let genotypes = rows(&dosages(700, samples, 1), samples);
+    for scaler in SCALERS {
+        let Fit { reference, rows: variants, .. } = fit(&genotypes, scaler, K);
+        for count in [1, 2, 33, 130] {
+            // The reference's variants backwards, every fifth swapped, every third absent, and others between.
+            let new = dosages(variants.len() * 2, count, 2);
+            let matches: Vec<_> = (0..variants.len() * 2)
+                .map(|i| {
+                    let row = u32::try_from(variants.len() - 1 - i / 2).unwrap();
+                    match i % 6 {
+                        0 | 2 if row % 5 == 0 => Some(Match::Swapped(row)),
+                        0 | 2 => Some(Match::Same(row)),
+                        _ => None,
+                    }
+                })
+                .collect();
+            let projection = run_on_cpu(&rows(&new, count), &reference, &matches).unwrap();
+            let expected = oracle(&new, count, &variants, &matches);
+            assert_close(projection.scores.data(), &expected, 2e-6);
+            assert_eq!((projection.scores.rows(), projection.scores.cols()), (count, K));
+            let used: Vec<&[i8]> =
+                new.chunks(count).zip(&matches).filter_map(|(r, m)| m.map(|_| r)).collect();
+            assert_eq!(projection.used, used.len() as u64);
+            let missing = used.concat().iter().filter(|&&g| g < 0).count() as u64;
+            assert_eq!(projection.missing_calls, missing);
+            assert_eq!(projection.called, called(&new, count, &matches));
+        }
+    }
+}
+
+#[test]
+fn sizes_around_a_block() {
+    // One sample: canonical blocks of 4,096 variants.
+    for variants in [1, 2, 4095, 4096, 4097] {
+        let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 1).unwrap();
+        let row = |i: u32| Row { mean: 0.5, shift: 0.5, scale: 0.5, loadings: vec![f64::from(i % 7) - 3.0] };
+        let rows_of_reference: Vec<Row> = (0..variants).map(row).collect();
+        for row in &rows_of_reference {
+            reference.push(0.25, row.shift, row.scale, &row.loadings).unwrap();
+        }
+        let new = dosages(variants as usize, 1, 3);
+        let matches: Vec<_> = (0..variants).map(|i| Some(Match::Same(i))).collect();
+        let projection = run_on_cpu(&rows(&new, 1), &reference, &matches).unwrap();
+        // Small integers and halves: exact.
+        assert_eq!(projection.scores.data(), oracle(&new, 1, &rows_of_reference, &matches), "{variants}");
+    }
+}
+
+#[test]
+fn swapped_alleles_change_nothing() {
+    let samples = 20;
+    let dosages = dosages(400, samples, 1);
+    let genotypes = rows(&dosages, samples);
+    for scaler in SCALERS {
+        let Fit { pca, reference, mut matches, .. } = fit(&genotypes, scaler, K);
+        let mut swapped = dosages.clone();
+        for (row, found) in swapped.chunks_mut(samples).zip(&mut matches).step_by(3) {
+            row.iter_mut().filter(|g| **g >= 0).for_each(|g| *g = 2 - *g);
+            *found = found.map(|found| Match::Swapped(found.row()));
+        }
+        let projection = run_on_cpu(&rows(&swapped, samples), &reference, &matches).unwrap();
+        assert_close(projection.scores.data(), pca.scores().data(), 2e-6);
+    }
+}
+
+#[test]
+fn calls_of_any_ploidy_and_fractions() {
+    let dosages = dosages(300, 20, 1);
+    let Fit { pca, reference, matches, .. } = fit(&rows(&dosages, 20), Scaler::Patterson, K);
+    let calls: Vec<i8> =
+        dosages.iter().flat_map(|&g| if g < 0 { [0, g] } else { [g / 2, g - g / 2] }).collect();
+    let genotypes = memory(&calls, &[300, 20, 2], &[50, 7, 2]);
+    let expected = bits(&run_on_cpu(&rows(&dosages, 20), &reference, &matches).unwrap());
+    let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();
+    let each = called(&dosages, 20, &matches);
+    assert_eq!((bits(&projection), &projection.called), (expected, &each));
+    let floats: Vec<f32> = dosages.iter().map(|&g| if g < 0 { f32::NAN } else { g.into() }).collect();
+    let genotypes = memory(&floats, &[300, 20], &[50, 7]).nan_is_missing(true);
+    let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();
+    assert_close(projection.scores.data(), pca.scores().data(), 2e-6);
+    assert_eq!(projection.called, each);
+
+    let haploid: Vec<i8> = dosages.iter().map(|&g| g.min(1)).collect();
+    let genotypes = memory(&haploid, &[300, 20, 1], &[50, 7, 1]);
+    let Fit { pca, reference, matches, .. } = fit(&genotypes, Scaler::Patterson, K);
+    assert_eq!(reference.ploidy(), 1);
+    let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();
+    assert_close(projection.scores.data(), pca.scores().data(), 2e-6);
+}
+
+#[test]
+fn chunks_threads_and_budgets_change_no_bit() {
+    let dosages = dosages(900, 33, 1);
+    let Fit { reference, matches, .. } = fit(&rows(&dosages, 33), Scaler::Binom2, K);
+    let each = called(&dosages, 33, &matches);
+    for method in METHODS {
+        let project = |genotypes: &Genotypes, device: &Device, run: &Run| {
+            project(genotypes, device, &reference, &matches, method, run).unwrap()
+        };
+        let expected = bits(&project(&rows(&dosages, 33), &Device::cpu(), &Run::default()));
+        for (chunk, threads, host) in [([900, 33], 1, None), ([1, 5], 4, None), ([70, 20], 3, Some(4 << 20))]
+        {
+            let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+            let device = Device::open_with("cpu", &options).unwrap();
+            let run = Run { memory: Budget { host, device: None }, ..Run::default() };
+            let projection = project(&memory(&dosages, &[900, 33], &chunk), &device, &run);
+            assert_eq!((bits(&projection), &projection.called), (expected.clone(), &each), "{chunk:?}");
+        }
+    }
+}
+
+/// In whole numbers, nothing depends on how the variants are written down.
+#[test]
+fn order_and_swaps_of_variants_change_no_bit() {
+    let samples = 33;
+    let dosages = dosages(900, samples, 1);
+    let Fit { reference, matches, .. } = fit(&rows(&dosages, samples), Scaler::Patterson, K);
+    for method in METHODS {
+        let project = |dosages: &[i8], matches: &[Option<Match>]| {
+            project(&rows(dosages, samples), &Device::cpu(), &reference, matches, method, &Run::default())
+                .unwrap()
+        };
+        let expected = bits(&project(&dosages, &matches));
+        let backwards: Vec<i8> = dosages.chunks(samples).rev().flatten().copied().collect();
+        let found: Vec<_> = matches.iter().rev().copied().collect();
+        assert_eq!(bits(&project(&backwards, &found)), expected);
+        let (mut swapped, mut found) = (dosages.clone(), matches.clone());
+        for (row, found) in swapped.chunks_mut(samples).zip(&mut found).step_by(3) {
+            row.iter_mut().filter(|g| **g >= 0).for_each(|g| *g = 2 - *g);
+            *found = found.map(|found| Match::Swapped(found.row()));
+        }
+        assert_eq!(bits(&project(&swapped, &found)), expected);
+    }
+}
+
+/// `share` of 8 calls of each sample are there.
+fn thinned(dosages: &[i8], share: u32) -> Vec<i8> {
+    let call = |(at, &g): (usize, &i8)| if philox([6, 6], at as u64)[0] % 8 < share { g } else { -1 };
+    dosages.iter().enumerate().map(call).collect()
+}
+
+#[test]
+fn least_squares_do_not_shrink() {
+    let (variants, samples) = (4000, 40);
+    let dosages: Vec<i8> = dosages(variants, samples, 1).iter().map(|&g| g.max(0)).collect();
+    let genotypes = rows(&dosages, samples);
+    let Fit { pca, reference, matches, .. } = fit(&genotypes, Scaler::Patterson, 2);
+    let length = |scores: &Matrix| scores.data().iter().map(|x| x * x).sum::<f64>().sqrt();
+    let expected = pca.scores();
+    let whole = length(&expected);
+    for share in [6, 4, 1] {
+        let some = rows(&thinned(&dosages, share), samples);
+        let [mean, least_squares] = METHODS.map(|method| {
+            project(&some, &Device::cpu(), &reference, &matches, method, &Run::default()).unwrap()
+        });
+        let relative = [&mean, &least_squares].map(|projection| length(&projection.scores) / whole);
+        let share = f64::from(share) / 8.0;
+        assert!(
+            (relative[0] - share).abs() < 0.03 && (relative[1] - 1.0).abs() < 0.06,
+            "{share}: {relative:?}"
+        );
+        let off = least_squares.scores.data().iter().zip(expected.data()).map(|(a, b)| (a - b).powi(2));
+        assert!(off.sum::<f64>().sqrt() < 0.12 / share.sqrt() * whole, "{share}");
+        assert_eq!((mean.undetermined, least_squares.undetermined), (0, 0));
+    }
+}
+
+#[test]
+fn least_squares_of_all_calls_are_the_sums() {
+    let samples = 30;
+    let full: Vec<i8> = dosages(500, samples, 1).iter().map(|&g| g.max(0)).collect();
+    // The first sample lacks one call.
+    let mut lacking = full.clone();
+    lacking[3 * samples] = -1;
+    for scaler in SCALERS {
+        let Fit { reference, matches, .. } = fit(&rows(&full, samples), scaler, K);
+        let [mean, least_squares] = METHODS.map(|method| {
+            let run = Run::default();
+            project(&rows(&lacking, samples), &Device::cpu(), &reference, &matches, method, &run).unwrap()
+        });
+        assert_eq!(bits(&mean)[K..], bits(&least_squares)[K..], "{scaler:?}");
+        assert!((0..K).all(|j| mean.scores.row(0)[j] != least_squares.scores.row(0)[j]), "{scaler:?}");
+        // Where variants are absent, nobody has all calls.
+        let mut absent = matches.clone();
+        absent[11] = None;
+        let [mean, least_squares] = METHODS.map(|method| {
+            let run = Run::default();
+            project(&rows(&full, samples), &Device::cpu(), &reference, &absent, method, &run).unwrap()
+        });
+        assert!(bits(&mean).iter().zip(bits(&least_squares)).all(|(a, b)| *a != b), "{scaler:?}");
+    }
+}
+
+/// A part of a reference's variants is a reference whose loadings are not of unit norm.
+#[test]
+fn least_squares_on_a_part_of_the_loadings() {
+    let samples = 30;
+    let full: Vec<i8> = dosages(500, samples, 1).iter().map(|&g| g.max(0)).collect();
+    let genotypes = rows(&full, samples);
+    let Fit { reference, rows: variants, mut matches, .. } = fit(&genotypes, Scaler::Binom2, K);
+    let half = variants.len() / 2;
+    let mut part = ReferenceLoadings::new(Scaler::Binom2, 2, K).unwrap();
+    for row in &variants[..half] {
+        part.push(row.mean / 2.0, row.shift, row.scale, &row.loadings).unwrap();
+    }
+    matches.iter_mut().for_each(|found| *found = found.filter(|found| (found.row() as usize) < half));
+    let [whole, part] = [reference, part].map(|reference| {
+        let (method, run) = (ProjectMethod::LeastSquares, Run::default());
+        project(&genotypes, &Device::cpu(), &reference, &matches, method, &run).unwrap()
+    });
+    assert_close(part.scores.data(), whole.scores.data(), 1e-7);
+}
+
+#[test]
+fn what_calls_do_not_determine_is_nan() {
+    let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 3).unwrap();
+    // The third component is beyond the rank. The last two variants do not tell the first two apart.
+    for loadings in [[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.3, 0.4, 0.0]] {
+        reference.push(0.5, 1.0, 0.5, &loadings).unwrap();
+    }
+    let matches: Vec<_> = (0..3).map(|row| Some(Match::Same(row))).collect();
+    let new = rows(&[0, -1, 0, -1, 2, 2, -1, -1, -1, -1, 0, -1], 4);
+    let run = Run::default();
+    let least_squares = ProjectMethod::LeastSquares;
+    let projection = project(&new, &Device::cpu(), &reference, &matches, least_squares, &run).unwrap();
+    assert_eq!((projection.undetermined, &projection.called[..]), (3, &[2, 1, 2, 0][..]));
+    // z = -2 and 2 of orthogonal loadings.
+    assert_close(projection.scores.row(0), &[-2.0 * 0.6 - 2.0 * 0.8, -2.0 * 0.8 + 2.0 * 0.6, 0.0], 1e-7);
+    assert!(projection.scores.data()[3..].iter().all(|score| score.is_nan()), "{:?}", projection.scores);
+    let mean = project(&new, &Device::cpu(), &reference, &matches, ProjectMethod::Mean, &run).unwrap();
+    assert!(mean.undetermined == 0 && mean.scores.data().iter().all(|score| score.is_finite()));
+}
+
+#[test]
+fn missing_calls_are_the_references_mean() {
+    let dosages = dosages(200, 12, 1);
+    let Fit { reference, matches, .. } = fit(&rows(&dosages, 12), Scaler::Patterson, K);
+    let projection = run_on_cpu(&rows(&[-1; 200 * 3], 3), &reference, &matches).unwrap();
+    assert_eq!(projection.scores.data(), [0.0; 3 * K]);
+    assert_eq!((projection.missing_calls, projection.called), (3 * projection.used, vec![0; 3]));
+}
+
+#[test]
+fn the_stated_minimum_is_enough() {
+    let dosages = dosages(400, 30, 1);
+    let genotypes = rows(&dosages, 30);
+    let Fit { reference, matches, .. } = fit(&genotypes, Scaler::Patterson, K);
+    let with = |host| {
+        let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        project(&genotypes, &Device::cpu(), &reference, &matches, ProjectMethod::Mean, &run)
+    };
+    let Err(Error::Budget { budget, minimum, .. }) = with(1000) else { panic!("1000 bytes should not do") };
+    assert_eq!(budget, 1000);
+    assert!(minimum > reference.bytes());
+    with(minimum).unwrap();
+    assert!(matches!(with(minimum - 1), Err(Error::Budget { .. })));
+}
+
+#[test]
+fn the_peak_is_planned() {
+    let (variants, samples) = (512, 20_000);
+    let genotypes = {
+        let bytes = vec![0b1011_1000u8; variants * samples / 4];
+        let shape = [variants as u64, samples as u64 / 4];
+        let array = MemoryArray::new("bed", &bytes, &shape, &[64, shape[1]]).unwrap();
+        Genotypes::plink(vec![Arc::new(array)], samples as u64, CountedAllele::A1).unwrap()
+    };
+    let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 20).unwrap();
+    (0..variants).for_each(|_| reference.push(0.25, 0.5, 0.5, &[0.5; 20]).unwrap());
+    let matches: Vec<_> = (0..512).map(|row| Some(Match::Same(row))).collect();
+    for method in [ProjectMethod::Mean, ProjectMethod::LeastSquares] {
+        let device = Device::open_with("cpu", &DeviceOptions::default()).unwrap();
+        let with = |host| {
+            let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+            project(&genotypes, &device, &reference, &matches, method, &run)
+        };
+        let Err(Error::Budget { minimum, .. }) = with(1000) else { panic!("1000 bytes should not do") };
+        with(minimum).unwrap();
+        // Packed rows and sums.
+        let (packed, peak) = ((variants * samples / 4) as u64, device.peak_bytes());
+        assert!((packed..minimum).contains(&peak), "{peak} of {minimum}");
+        // No rows of f32.
+        assert!(method == ProjectMethod::LeastSquares || peak < 16 * packed, "{peak}");
+    }
+}
+
+#[test]
+fn cancelling_stops_between_blocks() {
+    let dosages = dosages(9000, 8, 1);
+    let genotypes = rows(&dosages, 8);
+    let Fit { reference, matches, .. } = fit(&genotypes, Scaler::Patterson, 2);
+    let mut run = Run::default();
+    let cancel = run.cancel.clone();
+    run.progress = Progress::new(move |status| {
+        if status.rows > 0 {
+            cancel.cancel()
+        }
+    });
+    let result = project(&genotypes, &Device::cpu(), &reference, &matches, ProjectMethod::Mean, &run);
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+}
+
+#[cfg(feature = "zarr")]
+mod goldens {
+    use std::path::PathBuf;
+
+    use teatime::{ChunkedArray, MissingChunk};
+
+    use super::*;
+    use crate::GenotypeStore;
+
+    fn fixture(name: &str) -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    }
+
+    fn open(array: &str) -> Genotypes {
+        let store =
+            GenotypeStore::open(fixture("projection.zarr"), Some(array), MissingChunk::Error).unwrap();
+        let arrays: Vec<Arc<dyn ChunkedArray>> = store.arrays().to_vec();
+        Genotypes::new(arrays).unwrap()
+    }
+
+    /// The projection of `SET_new` onto `SET_reference` over `divisor`, against a table of the same up to signs.
+    fn assert_projects(set: &str, scaler: Scaler, divisor: f64, golden: &str) {
+        let [old, new] = ["reference", "new"].map(|part| open(&format!("{set}_{part}")));
+        let Fit { reference, matches, .. } = fit(&old, scaler, 10);
+        let scores = run_on_cpu(&new, &reference, &matches).unwrap().scores;
+        let text = std::fs::read_to_string(fixture(golden)).unwrap();
+        let number = |x: &str| x.parse::<f64>().unwrap();
+        let rows = text.lines().skip(1).map(|line| line.split('\t').skip(1).map(number).collect());
+        let golden: Vec<Vec<f64>> = rows.collect();
+        assert_eq!((scores.rows(), scores.cols()), (20, 10));
+        for j in 0..10 {
+            let ours: Vec<f64> = scores.column(j).map(|x| x / divisor).collect();
+            let dot: f64 = ours.iter().zip(&golden).map(|(a, row)| a * row[j]).sum();
+            let theirs: Vec<f64> = golden.iter().map(|row| row[j] * dot.signum()).collect();
+            assert_close(&ours, &theirs, 1e-5);
+        }
+    }
+
+    #[test]
+    fn scikit_allel_transforms_alike() {
+        assert_projects("complete", Scaler::Patterson, 1.0, "projection/allel.tsv");
+    }
+
+    #[test]
+    fn flashpca_projects_alike() {
+        assert_projects("biallelic", Scaler::Binom2, 237f64.sqrt(), "projection/flashpca.tsv");
+        assert_projects("biallelic", Scaler::Patterson, (2.0 * 237f64).sqrt(), "projection/flashpca.tsv");
+    }
+}

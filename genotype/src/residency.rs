@@ -1,0 +1,104 @@
+//! Where genotypes stay between passes.
+
+use teatime::{
+    Device, Result,
+    packed::{HostPanels, PANEL_BYTES},
+};
+
+use super::panel::{Held, Panel};
+
+/// Where genotypes stay between the passes of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Residency {
+    /// On the device: later passes read neither the store nor the host's memory.
+    Device,
+    /// Packed in the host's memory, from where each later pass uploads them.
+    Host,
+    /// In the store, which each pass reads and decodes again.
+    Store,
+}
+
+impl Residency {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Host => "host",
+            Self::Store => "store",
+        }
+    }
+
+    /// Bytes of a panel of packed rows, where a block of them is not longer: what fills a GPU, in few launches where it stays
+    /// and in little memory where not.
+    pub(crate) const fn panel_bytes(self) -> u64 {
+        match self {
+            Self::Device => PANEL_BYTES,
+            // The most that CUDA downloads while other work goes on.
+            Self::Host => 32 << 20,
+            Self::Store => 4 << 20,
+        }
+    }
+}
+
+/// What stayed of the first pass.
+#[derive(Debug, Default)]
+pub(crate) enum Kept {
+    #[default]
+    Nothing,
+    Device(Vec<Panel>),
+    Host(HostPanels),
+}
+
+impl Kept {
+    /// Nothing yet, of what stays there; `host_rows` of the host's are on the device at a time.
+    pub(crate) fn new(residency: Residency, host_rows: u64) -> Self {
+        match residency {
+            Residency::Device => Self::Device(Vec::new()),
+            Residency::Host => Self::Host(HostPanels::new(host_rows)),
+            Residency::Store => Self::Nothing,
+        }
+    }
+
+    /// Where it is.
+    pub(crate) const fn residency(&self) -> Residency {
+        match self {
+            Self::Device(_) => Residency::Device,
+            Self::Host(_) => Residency::Host,
+            Self::Nothing => Residency::Store,
+        }
+    }
+
+    /// Keeps a panel.
+    pub(crate) fn push(&mut self, panel: Panel) -> Result<()> {
+        match self {
+            Self::Nothing => {}
+            Self::Device(panels) => panels.push(panel),
+            Self::Host(panels) => {
+                if let Panel { rows, held: Held::Packed(packed), missing } = panel {
+                    panels.push(rows, &packed, missing)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// To be called after the last panel: waits for it.
+    pub(crate) fn complete(&mut self) -> Result<()> {
+        match self {
+            Self::Host(panels) => panels.complete(),
+            Self::Nothing | Self::Device(_) => Ok(()),
+        }
+    }
+
+    /// Gives the panels to `f`, in order.
+    pub(crate) fn each(&self, device: &Device, f: &mut dyn FnMut(&Panel) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Device(panels) => panels.iter().try_for_each(f),
+            Self::Host(panels) => panels.each(device, &mut |rows, packed, missing| {
+                f(&Panel { rows, held: Held::Packed(packed), missing })
+            }),
+        }
+    }
+}

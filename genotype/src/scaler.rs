@@ -1,0 +1,183 @@
+//! What is subtracted from a variant's dosages, and what they are divided by.
+
+use rayon::prelude::*;
+use teatime::linalg::Stats;
+
+use super::{filter::VariantFilter, reader::Reader};
+
+/// How a variant's dosages are centred and scaled. Missing dosages become the variant's mean.
+///
+/// With p = mean / ploidy over the called samples:
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scaler {
+    /// (x - mean) / sqrt(p (1 - p)): Patterson, Price and Reich 2006, as scikit-allel and sgkit have it.
+    #[default]
+    Patterson,
+    /// (x - mean) / sqrt(2 p (1 - p)): plink2's variance-standardised matrix, flashpca's `binom2`.
+    Binom2,
+    /// (x - mean) / standard deviation (ddof 0) of the called dosages.
+    Standard,
+    /// x - mean.
+    Center,
+    /// x as it is.
+    None,
+}
+
+impl Scaler {
+    /// The scaler's name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Patterson => "patterson",
+            Self::Binom2 => "binom2",
+            Self::Standard => "standard",
+            Self::Center => "center",
+            Self::None => "none",
+        }
+    }
+
+    /// Whether dosages are divided by nothing.
+    pub(crate) const fn is_whole(self) -> bool {
+        matches!(self, Self::Center | Self::None)
+    }
+
+    /// Whether dosages must lie between 0 and the ploidy.
+    pub(crate) const fn needs_frequency(self) -> bool {
+        matches!(self, Self::Patterson | Self::Binom2)
+    }
+}
+
+/// How one variant's dosages are centred and scaled: `(dosage - shift) scale`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct VariantScale {
+    /// What a missing dosage becomes.
+    pub(crate) mean: f64,
+    pub(crate) shift: f64,
+    pub(crate) scale: f64,
+    /// Called samples.
+    pub(crate) called: u64,
+    /// Why the variant takes no part, if it does not.
+    pub(crate) dropped: Option<DropReason>,
+}
+
+/// What decides a variant's scale besides its sums.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ScaleRule {
+    pub(crate) samples: u64,
+    pub(crate) ploidy: u64,
+    /// Whether the sums are of integers, so exact.
+    pub(crate) exact: bool,
+    pub(crate) scaler: Scaler,
+    pub(crate) filter: VariantFilter,
+}
+
+/// Why a variant takes no part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DropReason {
+    AboveMissing,
+    AllMissing,
+    BelowMaf,
+    ZeroVariance,
+}
+
+impl ScaleRule {
+    /// That of a reader's genotypes.
+    pub(crate) fn new(reader: &Reader, scaler: Scaler, filter: VariantFilter) -> Self {
+        let (samples, ploidy) = (reader.samples(), reader.genotypes.ploidy());
+        Self { samples, ploidy, exact: reader.form.is_exact(), scaler, filter }
+    }
+
+    /// The scale of each variant; the calling thread's pool shares the work.
+    pub(crate) fn scales(&self, stats: &[Stats]) -> Vec<VariantScale> {
+        stats.par_iter().with_min_len(1024).map(|stats| VariantScale::new(stats, self)).collect()
+    }
+}
+
+impl VariantScale {
+    /// From a variant's sums over its called samples, in f64.
+    pub(crate) fn new(stats: &Stats, rule: &ScaleRule) -> Self {
+        let ScaleRule { samples, ploidy, exact, scaler, filter } = *rule;
+        let called = stats.count;
+        let dropped = |why, mean| Self { mean, shift: 0.0, scale: 0.0, called, dropped: Some(why) };
+        let missing = (samples - stats.count) as f64 / samples as f64;
+        if missing > filter.max_missing {
+            return dropped(DropReason::AboveMissing, f64::NAN);
+        }
+        if stats.count == 0 {
+            return dropped(DropReason::AllMissing, f64::NAN);
+        }
+        let count = stats.count as f64;
+        let mean = stats.sum / count;
+        let p = mean / ploidy as f64;
+        let variance = stats.sum_squares / count - mean * mean;
+        // count² times the variance: a whole number where dosages are integers, so at least 1 unless all are equal;
+        // sums in f64 of others are good to less than 1e-12 of the mean square.
+        let spread = count * stats.sum_squares - stats.sum * stats.sum;
+        let constant = if exact { spread < 0.5 } else { spread <= 1e-12 * count * stats.sum_squares };
+        if filter.min_maf > 0.0 && p.min(1.0 - p) < filter.min_maf {
+            return dropped(DropReason::BelowMaf, mean);
+        }
+        if constant {
+            return dropped(DropReason::ZeroVariance, mean);
+        }
+        let (shift, scale) = match scaler {
+            Scaler::Patterson => (mean, 1.0 / (p * (1.0 - p)).sqrt()),
+            Scaler::Binom2 => (mean, 1.0 / (2.0 * p * (1.0 - p)).sqrt()),
+            Scaler::Standard => (mean, 1.0 / variance.sqrt()),
+            Scaler::Center => (mean, 1.0),
+            Scaler::None => (0.0, 1.0),
+        };
+        Self { mean, shift, scale, called, dropped: None }
+    }
+
+    /// Whether the variant takes part.
+    pub(crate) const fn is_used(&self) -> bool {
+        self.dropped.is_none()
+    }
+
+    /// Whether the filters keep the variant, though it may not vary or have no call.
+    pub(crate) fn is_kept(&self) -> bool {
+        !matches!(self.dropped, Some(DropReason::AboveMissing | DropReason::BelowMaf))
+    }
+
+    /// Variance of its dosages in Hardy-Weinberg equilibrium, k p (1 - p) at ploidy k; 0 where nobody is called.
+    pub(crate) fn binomial_variance(&self, ploidy: u64) -> f64 {
+        if self.called == 0 { 0.0 } else { self.mean * (1.0 - self.mean / ploidy as f64) }
+    }
+
+    /// The row of a kernel that standardises: shift, scale, and what a missing dosage becomes.
+    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    pub(crate) fn row(&self) -> [f32; 3] {
+        if !self.is_used() {
+            return [0.0; 3];
+        }
+        [self.shift as f32, self.scale as f32, ((self.mean - self.shift) * self.scale) as f32]
+    }
+
+    /// The row of a kernel that multiplies: the mean that a missing dosage becomes, and the scale.
+    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+    pub(crate) fn factors(&self) -> [f32; 2] {
+        if self.is_used() { [self.mean as f32, self.scale as f32] } else { [0.0; 2] }
+    }
+
+    /// Sum of magnitudes of the standardised row of dosages 0 to 2.
+    pub(crate) fn sum_magnitudes(&self, stats: &Stats, samples: u64) -> f64 {
+        let twos = (stats.sum_squares - stats.sum) / 2.0;
+        let ones = stats.sum - 2.0 * twos;
+        let zeros = stats.count as f64 - ones - twos;
+        let missing = (samples - stats.count) as f64 * (self.mean - self.shift).abs();
+        let called = [zeros, ones, twos].into_iter().zip([0.0, 1.0, 2.0]);
+        self.scale
+            * (missing + called.map(|(count, dosage)| count * (dosage - self.shift).abs()).sum::<f64>())
+    }
+
+    /// Sum of squares of the standardised row.
+    pub(crate) fn sum_squares(&self, stats: &Stats, samples: u64) -> f64 {
+        if !self.is_used() {
+            return 0.0;
+        }
+        let (count, missing) = (stats.count as f64, (samples - stats.count) as f64);
+        let called = stats.sum_squares - 2.0 * self.shift * stats.sum + count * self.shift * self.shift;
+        let fill = self.mean - self.shift;
+        self.scale * self.scale * (called + missing * fill * fill)
+    }
+}

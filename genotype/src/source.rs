@@ -1,0 +1,350 @@
+//! Genotype arrays as one matrix of variants by samples.
+
+use std::{ops::Range, sync::Arc};
+
+use teatime::{
+    ChunkedArray, Error, Result, StoredType,
+    stream::{Selection, digest},
+};
+
+use super::of_ploidy::OfPloidy;
+
+const OP: &str = "Genotypes::new";
+
+/// What the numbers of a genotype array are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GenotypeKind {
+    /// Alleles of each call, (variants, samples, ploidy): 0 reference, above 0 alternate, -1 missing, -2 padding.
+    Calls {
+        /// Alleles of a call.
+        ploidy: u64,
+    },
+    /// Dosages of non-reference alleles, (variants, samples), of diploids: 0 to 2, negative missing.
+    Dosages,
+    /// PLINK 1's packed calls of diploids, (variants, bytes): sample 4 b + j at bits 2 j and 2 j + 1 of byte b.
+    Plink {
+        /// The allele whose copies are the dosage.
+        counted: CountedAllele,
+    },
+}
+
+/// Which of the two alleles of a PLINK .bim is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CountedAllele {
+    /// The fifth column: the alternate allele where plink2 wrote the file, so that dosages are those of the VCF that
+    /// it exports.
+    #[default]
+    A1,
+    /// The sixth column: the reference allele where plink2 wrote the file.
+    A2,
+}
+
+impl CountedAllele {
+    /// Copies of the allele for each of PLINK's 2-bit codes, in the order of the codes; 3 is a missing call.
+    ///
+    /// PLINK has 0 for two copies of A1, 1 for a missing call, 2 for one copy of each, 3 for two copies of A2.
+    pub const fn codes(self) -> [u8; 4] {
+        match self {
+            Self::A1 => [2, 3, 1, 0],
+            Self::A2 => [0, 3, 1, 2],
+        }
+    }
+}
+
+/// Genotype arrays of the same samples, their variants appended in order, or some of these.
+#[derive(Clone, Debug)]
+pub struct Genotypes {
+    /// As they were given.
+    stored: Vec<Arc<dyn ChunkedArray>>,
+    /// The same as calls of one ploidy.
+    arrays: Vec<Arc<dyn ChunkedArray>>,
+    kind: GenotypeKind,
+    rows: Arc<Selection>,
+    /// Of the samples that were given.
+    columns: Arc<Selection>,
+    nan_is_missing: bool,
+    bounded: bool,
+}
+
+impl Genotypes {
+    /// Appends arrays along variants: calls where they have three axes, dosages where they have two.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] without an array; [`Error::Shape`] for other ranks, a ploidy of 0 or above 127, or arrays
+    /// that differ in samples, ploidy or rank.
+    pub fn new(arrays: Vec<Arc<dyn ChunkedArray>>) -> Result<Self> {
+        let ploidies =
+            |a: &dyn ChunkedArray, b: &dyn ChunkedArray| Some([*a.shape().get(2)?, *b.shape().get(2)?]);
+        let differs =
+            |a: &dyn ChunkedArray, b: &dyn ChunkedArray| ploidies(a, b).is_some_and(|[a, b]| a != b);
+        if let Some(first) = arrays.first()
+            && let Some(array) = arrays.iter().find(|array| differs(&***array, &**first))
+        {
+            let expected = format!(
+                "the ploidy of {:?} in {}, which must be that of all calls",
+                first.shape(),
+                first.name()
+            );
+            return Err(Error::shape(OP, expected, format_args!("{:?} in {}", array.shape(), array.name())));
+        }
+        Self::of_any_ploidy(arrays)
+    }
+
+    /// The same, but where arrays of calls differ in ploidy, those of fewer alleles are filled up with -2, as calls of a lower
+    /// ploidy than others are within one array. [`with_ploidy`](Self::with_ploidy) settles on one.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), but for the ploidy; [`Error::Store`] for calls to be filled up that are not signed integers.
+    pub fn of_any_ploidy(arrays: Vec<Arc<dyn ChunkedArray>>) -> Result<Self> {
+        let first = arrays.first().ok_or_else(|| Error::argument(OP, "arrays", "none given"))?;
+        let refuse = |expected: String, array: &dyn ChunkedArray| {
+            Err(Error::shape(OP, expected, format_args!("{:?} in {}", array.shape(), array.name())))
+        };
+        let (axes, samples) = (first.shape().len(), first.shape().get(1).copied().unwrap_or_default());
+        for array in &arrays {
+            if !matches!(*array.shape(), [_, _] | [_, _, 1..=127]) {
+                let expected = "(variants, samples) or (variants, samples, ploidy of 1 to 127)";
+                return refuse(expected.into(), &**array);
+            }
+            if array.shape().len() != axes || array.shape()[1] != samples {
+                let expected = format!("the samples and axes of {:?} in {}", first.shape(), first.name());
+                return refuse(expected, &**array);
+            }
+        }
+        let widest = arrays.iter().filter_map(|array| array.shape().get(2).copied()).max();
+        let Some(ploidy) = widest else { return Ok(Self::of(arrays, GenotypeKind::Dosages, samples)) };
+        let filled = arrays.iter().map(|array| OfPloidy::filled(array, ploidy)).collect::<Result<_>>()?;
+        Ok(Self { arrays: filled, ..Self::of(arrays, GenotypeKind::Calls { ploidy }, samples) })
+    }
+
+    /// Appends arrays of PLINK 1's packed calls, as [`BedFile::array`](crate::bed::BedFile::array) has them, along
+    /// variants.
+    ///
+    /// Each is of `u8`, (variants, a fourth of `samples`, rounded up). The bits of a row's last byte beyond `samples`
+    /// may have any value.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] without an array or a sample; [`Error::Shape`] for an array of another shape or type.
+    pub fn plink(arrays: Vec<Arc<dyn ChunkedArray>>, samples: u64, counted: CountedAllele) -> Result<Self> {
+        let op = "Genotypes::plink";
+        if arrays.is_empty() {
+            return Err(Error::argument(op, "arrays", "none given"));
+        }
+        if samples == 0 {
+            return Err(Error::argument(op, "samples", "0; at least one is needed"));
+        }
+        for array in &arrays {
+            let (shape, dtype) = (array.shape(), array.dtype());
+            if dtype != StoredType::U8 || shape.len() != 2 || shape[1] != samples.div_ceil(4) {
+                let bytes = samples.div_ceil(4);
+                let expected = format!("U8 [variants, {bytes}] for {samples} samples, four a byte");
+                let got = format_args!("{dtype:?} {shape:?} in {}", array.name());
+                return Err(Error::shape(op, expected, got));
+            }
+        }
+        Ok(Self::of(arrays, GenotypeKind::Plink { counted }, samples))
+    }
+
+    fn of(arrays: Vec<Arc<dyn ChunkedArray>>, kind: GenotypeKind, samples: u64) -> Self {
+        let rows = Arc::new(Selection::all(total(&arrays)));
+        let columns = Arc::new(Selection::all(samples));
+        Self { stored: arrays.clone(), arrays, kind, rows, columns, nan_is_missing: false, bounded: false }
+    }
+
+    /// Takes the calls for those of one ploidy: calls of another number of alleles, filled up with -2 in a wider array, or in a
+    /// wider or narrower one than others, become missing. Haploid calls among diploid ones stay, and count twice.
+    ///
+    /// [`call_ploidies`](super::call_ploidies) says how many calls that concerns.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a ploidy of 0 or above that of the arrays, and for genotypes that are no calls;
+    /// [`Error::Store`] for calls that are not signed integers.
+    pub fn with_ploidy(self, ploidy: u64) -> Result<Self> {
+        let why = match self.kind {
+            GenotypeKind::Calls { ploidy: most } if (1..=most).contains(&ploidy) => None,
+            GenotypeKind::Calls { ploidy: most } => Some(format!("{ploidy} is not between 1 and {most}")),
+            _ => Some("only calls have one".to_owned()),
+        };
+        if let Some(why) = why {
+            return Err(Error::argument("Genotypes::with_ploidy", "ploidy", why));
+        }
+        let arrays =
+            self.stored.iter().map(|array| OfPloidy::fitting(array, ploidy)).collect::<Result<_>>()?;
+        Ok(Self { arrays, kind: GenotypeKind::Calls { ploidy }, ..self })
+    }
+
+    /// Takes only the variants in these rows, which are counted over all arrays, whatever was selected before: ranges in
+    /// ascending order, apart from each other. Chunks without one of them are not read, and results are those of arrays
+    /// that hold nothing else.
+    ///
+    /// Holds 16 bytes for each run of neighbouring rows.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for ranges that are not in order, overlap, or end beyond the last row.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use teatime::store::MemoryArray;
+    /// use teatime_genotype::Genotypes;
+    ///
+    /// let array = MemoryArray::new("dosages", &[0i8, 1, 2, 2, 1, 0], &[3, 2], &[1, 2])?;
+    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+    /// assert_eq!(genotypes.select([0..1, 2..3])?.variants(), 2);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn select(self, rows: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {
+        let rows = Selection::new("Genotypes::select", "rows", rows, total(&self.arrays))?;
+        Ok(Self { rows: Arc::new(rows), ..self })
+    }
+
+    /// Takes only these samples, whatever was selected before: ranges in ascending order, apart from each other. Chunks without
+    /// one of them are not read, and results are those of arrays that hold nothing else.
+    ///
+    /// Holds 16 bytes for each run of neighbouring samples.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for ranges that are not in order, overlap, or end beyond the last sample, and for PLINK's packed calls,
+    /// four of which share a byte.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use teatime::store::MemoryArray;
+    /// use teatime_genotype::Genotypes;
+    ///
+    /// let array = MemoryArray::new("dosages", &[0i8, 1, 2, 2, 1, 0], &[2, 3], &[1, 2])?;
+    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+    /// assert_eq!(genotypes.select_samples([0..1, 2..3])?.samples(), 2);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn select_samples(self, samples: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {
+        let op = "Genotypes::select_samples";
+        if let GenotypeKind::Plink { .. } = self.kind {
+            return Err(Error::argument(op, "samples", "of PLINK's packed calls all are taken"));
+        }
+        let all = self.arrays.first().map_or(0, |array| array.shape()[1]);
+        let columns = Selection::new(op, "samples", samples, all)?;
+        Ok(Self { columns: Arc::new(columns), ..self })
+    }
+
+    /// Some of the variants that are selected, by their numbers among these.
+    pub(crate) fn part(&self, variants: &Range<u64>) -> Result<Self> {
+        let mut before = 0;
+        let ranges = self.selected().filter_map(|rows| {
+            let numbers = before..before + (rows.end - rows.start);
+            before = numbers.end;
+            let (first, end) = (variants.start.max(numbers.start), variants.end.min(numbers.end));
+            let place = |number| rows.start + (number - numbers.start);
+            (first < end).then(|| place(first)..place(end))
+        });
+        self.clone().select(ranges.collect::<Vec<_>>())
+    }
+
+    /// What they are, in words that are the same for the same variants and samples of arrays of the same shapes and types, read
+    /// alike.
+    pub(crate) fn words(&self) -> String {
+        let ranges = self.rows.ranges().chain(self.columns.ranges());
+        let selected = ranges.flat_map(|range| [range.start, range.end]);
+        let of_array = |array: &Arc<dyn ChunkedArray>| {
+            let extents: Vec<u64> = array.shape().to_vec();
+            extents.into_iter().chain([array.dtype() as u64])
+        };
+        let arrays = self.arrays.iter().flat_map(of_array);
+        let numbers =
+            selected.chain(arrays).fold(self.rows.len(), |state, n| digest(state, &n.to_le_bytes()));
+        let kind = match self.kind {
+            GenotypeKind::Calls { ploidy } => format!("calls of ploidy {ploidy}"),
+            GenotypeKind::Dosages => "dosages".into(),
+            GenotypeKind::Plink { counted: CountedAllele::A1 } => "calls of a .bed, A1 counted".into(),
+            GenotypeKind::Plink { counted: CountedAllele::A2 } => "calls of a .bed, A2 counted".into(),
+        };
+        // With `with_ploidy`, calls of other ploidies are missing.
+        let same = |(one, other): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, other);
+        let ploidy = if self.stored.iter().zip(&self.arrays).all(same) { "" } else { ", others missing" };
+        let nan = if self.nan_is_missing { ", NaN missing" } else { "" };
+        format!("{kind}{ploidy}{nan}, selection and arrays {numbers:016x}")
+    }
+
+    /// Takes NaN in dosages for a missing one; it is an error otherwise, since it is more often a fault.
+    #[must_use]
+    pub fn nan_is_missing(self, yes: bool) -> Self {
+        Self { nan_is_missing: yes, ..self }
+    }
+
+    /// Says that no dosage is above 2: one that is becomes an error, whatever the scaler.
+    ///
+    /// [`Scaler::Patterson`](super::Scaler::Patterson) and [`Scaler::Binom2`](super::Scaler::Binom2) say so themselves. For the
+    /// others, whole dosages then take two bits instead of eight, and products are exact.
+    #[must_use]
+    pub fn dosages_are_bounded(self, yes: bool) -> Self {
+        Self { bounded: yes, ..self }
+    }
+
+    /// The arrays, in order.
+    pub fn arrays(&self) -> &[Arc<dyn ChunkedArray>] {
+        &self.arrays
+    }
+
+    /// What the numbers are.
+    pub fn kind(&self) -> GenotypeKind {
+        self.kind
+    }
+
+    /// Number of samples: of all, or of those that are selected.
+    pub fn samples(&self) -> u64 {
+        self.columns.len()
+    }
+
+    /// Number of variants: of all arrays, or of what is selected.
+    pub fn variants(&self) -> u64 {
+        self.rows.len()
+    }
+
+    /// The rows of the arrays that they are, counted over all arrays: ranges in ascending order.
+    pub fn selected(&self) -> impl Iterator<Item = Range<u64>> {
+        self.rows.ranges()
+    }
+
+    /// The same with their numbers.
+    pub(crate) fn rows(&self) -> Arc<Selection> {
+        Arc::clone(&self.rows)
+    }
+
+    /// The columns of the arrays that are read: none are named where a column is no sample.
+    pub(crate) fn columns(&self) -> Option<Arc<Selection>> {
+        (!matches!(self.kind, GenotypeKind::Plink { .. })).then(|| Arc::clone(&self.columns))
+    }
+
+    /// What NaN means.
+    pub(crate) fn nan(&self) -> bool {
+        self.nan_is_missing
+    }
+
+    /// Whether dosages are said to be at most 2.
+    pub(crate) fn bounded(&self) -> bool {
+        self.bounded
+    }
+
+    /// Alleles of a call.
+    pub(crate) fn ploidy(&self) -> u64 {
+        match self.kind {
+            GenotypeKind::Calls { ploidy } => ploidy,
+            GenotypeKind::Dosages | GenotypeKind::Plink { .. } => 2,
+        }
+    }
+}
+
+/// Rows of all arrays.
+fn total(arrays: &[Arc<dyn ChunkedArray>]) -> u64 {
+    arrays.iter().map(|array| array.shape()[0]).sum()
+}
+
+/// # Errors
+/// [`Error::Argument`] without samples or variants.
+pub(crate) fn check_extents(op: &'static str, genotypes: &Genotypes) -> Result<()> {
+    let (samples, variants) = (genotypes.samples(), genotypes.variants());
+    if samples == 0 || variants == 0 {
+        let why = format!("{variants} variants of {samples} samples");
+        return Err(Error::argument(op, "genotypes", why));
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Relationship matrices.
+
+use std::sync::Arc;
+
+use teatime::{
+    Backend, Budget, Device, Error, Run, Tensor, device_tests, openings::cpu, random::philox,
+    store::MemoryArray,
+};
+
+use crate::{
+    Cohort, Genotypes, GrmMethod, GrmOptions, MissingCalls, Wanted, grm,
+    panel::{Held, Panel},
+};
+
+device_tests! {
+    called_or_not, least_budgets, parts;
+    relationships,
+}
+
+/// Dosages of 0 to 2, one in eleven missing.
+fn dosages(variants: u64, samples: u64) -> Vec<i8> {
+    let word = |i| philox([7, 9], i)[0];
+    let dosage = |i| if word(i) % 11 == 0 { -1 } else { (word(i) / 11 % 3) as i8 };
+    (0..variants * samples).map(dosage).collect()
+}
+
+fn genotypes(variants: u64, samples: u64) -> Genotypes {
+    let array =
+        MemoryArray::new("memory", &dosages(variants, samples), &[variants, samples], &[100, samples]);
+    Genotypes::new(vec![Arc::new(array.unwrap())]).unwrap()
+}
+
+fn called_or_not(device: &Device) {
+    for (rows, cols) in [(1, 1), (3, 257), (65, 31)] {
+        let x = dosages(rows, cols);
+        let weights: Vec<f32> = (0..rows).map(|i| 0.3 * i as f32).collect();
+        let tensor = Tensor::from_slice(device, &x, &[rows, cols]).unwrap();
+        let floats: Vec<f32> = x.iter().map(|&x| 0.75 * f32::from(x)).collect();
+        let fractional = Tensor::from_slice(device, &floats, &[rows, cols]).unwrap();
+        let expected: Vec<f32> =
+            (0..).zip(&x).map(|(at, &x)| if x < 0 { 0.0 } else { weights[(at / cols) as usize] }).collect();
+        for held in [Held::I8(tensor), Held::F32(fractional)] {
+            let panel = Panel { rows: 0..rows, held, missing: true };
+            assert_eq!(panel.called(&weights).unwrap().read().unwrap(), expected);
+        }
+    }
+}
+
+/// Sums leave a device and come back.
+fn parts(device: &Device) {
+    let (genotypes, options, run) = (genotypes(4200, 70), GrmOptions::default(), Run::default());
+    let wanted = Wanted::default().grm(&options);
+    let part = |rows| Cohort::part(&genotypes, rows, device, &wanted, &run).unwrap();
+    let part = part(4096..4200).merge(part(0..4096)).unwrap();
+    let cohort = Cohort::of_part(&genotypes, device, &wanted, &part, &run).unwrap();
+    let (ours, whole) =
+        (cohort.grm(&options, &run).unwrap(), grm(&genotypes, device, &options, &run).unwrap());
+    assert_eq!((ours.matrix, ours.shared, ours.digest), (whole.matrix, whole.shared, whole.digest));
+}
+
+/// The definitions are tested on the cpu device; here, that other devices agree with it.
+fn relationships(device: &Device) {
+    for (variants, samples) in [(3, 3), (40, 2), (300, 33), (4100, 20), (256, 70)] {
+        let genotypes = genotypes(variants, samples);
+        for method in [GrmMethod::Gcta, GrmMethod::VanRaden1] {
+            for missing in [MissingCalls::Pairwise, MissingCalls::Mean] {
+                let options = GrmOptions { method, missing, ..GrmOptions::default() };
+                let [ours, reference] =
+                    [device, cpu()].map(|device| grm(&genotypes, device, &options, &Run::default()).unwrap());
+                assert_eq!((ours.digest, ours.counts), (reference.digest, reference.counts));
+                assert!(ours.shared == reference.shared, "{options:?}: counts are exact");
+                for (at, (a, b)) in ours.matrix.data().iter().zip(reference.matrix.data()).enumerate() {
+                    // Up to 4,096 terms of a sum one after the other in f32.
+                    let same = (a - b).abs() < 1e-5 * (1.0 + b.abs()) || a.is_nan() && b.is_nan();
+                    assert!(same, "{options:?} {variants} {samples}, entry {at}: {a} and {b}");
+                }
+            }
+        }
+    }
+}
+
+fn least_budgets(device: &Device) {
+    let genotypes = genotypes(300, 40);
+    let options = GrmOptions { method: GrmMethod::VanRaden1, ..GrmOptions::default() };
+    let with = |host: Option<u64>, on_device: Option<u64>| {
+        let run = Run { memory: Budget { host, device: on_device }, ..Run::default() };
+        grm(&genotypes, device, &options, &run)
+    };
+    let least = |result| match result {
+        Err(Error::Budget { what, minimum, .. }) => (what, minimum),
+        other => panic!("a budget of 1000 bytes should not do: {other:?}"),
+    };
+    let (what, host) = least(with(Some(1000), None));
+    assert_eq!(what, "memory budget");
+    with(Some(host), None).unwrap();
+    assert!(with(Some(host - 1), None).is_err());
+    if device.info().backend != Backend::Cpu {
+        let (what, on_device) = least(with(None, Some(1000)));
+        assert_eq!(what, "device memory budget");
+        with(Some(host), Some(on_device)).unwrap();
+    }
+}

@@ -1,0 +1,194 @@
+//! Projections on every device, against sums in f64.
+
+use std::sync::Arc;
+
+use teatime::{Device, Run, random::philox, store::MemoryArray};
+
+use crate::{Genotypes, Match, ProjectMethod, Projection, ReferenceLoadings, Scaler, project};
+
+teatime::device_tests!(new_samples_on_loadings, least_squares_of_what_is_called, dosages_that_are_not_packed);
+
+const METHODS: [ProjectMethod; 2] = [ProjectMethod::Mean, ProjectMethod::LeastSquares];
+
+/// What a variant of the reference has.
+struct Row {
+    mean: f64,
+    shift: f64,
+    scale: f64,
+    loadings: Vec<f64>,
+}
+
+/// New samples, and a reference that has some of their variants, in another order, and a few that they have not.
+struct Case {
+    dosages: Vec<i8>,
+    shape: [usize; 2],
+    ploidy: u64,
+    k: usize,
+    rows: Vec<Row>,
+    reference: ReferenceLoadings,
+    matches: Vec<Option<Match>>,
+}
+
+impl Case {
+    /// With one call in 100 `missing`.
+    fn new([variants, samples, k]: [usize; 3], missing: u32, ploidy: u64, scaler: Scaler) -> Self {
+        let word = |seed: u32, i: usize| philox([7, seed], i as u64)[0] >> 8;
+        let alleles = ploidy as f64;
+        let dosage = |at| match (word(5, at) % 100 < missing, word(6, at) % (ploidy as u32 + 1)) {
+            (true, _) => -1,
+            (_, dosage) => dosage as i8,
+        };
+        let mut reference = ReferenceLoadings::new(scaler, ploidy, k).unwrap();
+        let row = |i: usize| {
+            let frequency = 0.05 + f64::from(word(1, i) % 90) / 100.0;
+            let scale = (2.0 * frequency * (1.0 - frequency)).sqrt();
+            // As devices have them.
+            let loading = |j| f64::from((f64::from(word(2, i * k + j) % 2000) / 1000.0 - 1.0) as f32);
+            let loadings: Vec<f64> = (0..k).map(loading).collect();
+            let shift = if scaler == Scaler::None { 0.0 } else { alleles * frequency };
+            reference.push(frequency, shift, scale, &loadings).unwrap();
+            Row { mean: alleles * frequency, shift, scale, loadings }
+        };
+        let rows = (0..variants + 3).map(row).collect();
+        let found = |i: usize| match ((variants - 1 - i) as u32, i % 4) {
+            (row, 0 | 1) => Some(Match::Same(row)),
+            (row, 2) => Some(Match::Swapped(row)),
+            _ => None,
+        };
+        let matches = (0..variants).map(found).collect();
+        let dosages = (0..variants * samples).map(dosage).collect();
+        Self { dosages, shape: [variants, samples], ploidy, k, rows, reference, matches }
+    }
+
+    fn project(&self, device: &Device, method: ProjectMethod) -> Projection {
+        let [variants, samples] = self.shape.map(|n| n as u64);
+        let array = if self.ploidy == 2 {
+            MemoryArray::new("new", &self.dosages, &[variants, samples], &[64, 9])
+        } else {
+            let p = self.ploidy as i8;
+            let call = |&g: &i8| (0..p).map(move |i| if g < 0 { -1 } else { i8::from(i < g) });
+            let calls: Vec<i8> = self.dosages.iter().flat_map(call).collect();
+            MemoryArray::new("new", &calls, &[variants, samples, self.ploidy], &[64, 9, self.ploidy])
+        };
+        let genotypes = Genotypes::new(vec![Arc::new(array.unwrap())]).unwrap().dosages_are_bounded(true);
+        project(&genotypes, device, &self.reference, &self.matches, method, &Run::default()).unwrap()
+    }
+
+    /// A sample's terms: the loadings, and the standardised dosage if it is called.
+    fn terms(&self, sample: usize) -> impl Iterator<Item = (&Row, Option<f64>)> {
+        let dosages = self.dosages.chunks(self.shape[1]).map(move |row| row[sample]);
+        let found = dosages.zip(&self.matches).filter_map(|(g, found)| Some((g, (*found)?)));
+        found.map(|(g, found)| {
+            let row = &self.rows[found.row() as usize];
+            let dosage = match found {
+                Match::Same(_) => f64::from(g),
+                Match::Swapped(_) => self.ploidy as f64 - f64::from(g),
+            };
+            (row, (g >= 0).then(|| (dosage - row.shift) / row.scale))
+        })
+    }
+
+    fn called(&self) -> Vec<u64> {
+        (0..self.shape[1]).map(|s| self.terms(s).filter(|(_, z)| z.is_some()).count() as u64).collect()
+    }
+
+    /// Asserts that these are the sums of the formula, to `tolerance` of the sum of the magnitudes of the terms, and if they are
+    /// `packed` to what rounding the terms of a variant may add.
+    fn assert_sums(&self, projection: &Projection, tolerance: f64, packed: bool) {
+        let weight = |row: &Row, j: usize| {
+            let farthest = [1.0, row.mean, 2.0 - row.mean, 2.0 - row.shift].into_iter().fold(0.0, f64::max);
+            row.loadings[j].abs() / row.scale * farthest
+        };
+        let largest = |j| self.rows.iter().map(|row| weight(row, j)).fold(0.0, f64::max);
+        let largest: Vec<f64> = (0..self.k).map(largest).collect();
+        for (sample, scores) in projection.scores.data().chunks(self.k).enumerate() {
+            for (j, score) in scores.iter().enumerate() {
+                let (mut sum, mut size, mut rounding) = (0.0, 0.0, 1e-15);
+                for (row, z) in self.terms(sample) {
+                    let term = row.loadings[j] * z.unwrap_or((row.mean - row.shift) / row.scale);
+                    sum += term;
+                    size += term.abs();
+                    // Two alleles and a constant, half a unit each.
+                    rounding += 1.5 * largest[j] / f64::from(1 << 30);
+                }
+                let off = (score - sum).abs();
+                let most = if packed { rounding.min(tolerance * size) } else { tolerance * size };
+                assert!(off <= most, "{sample} {j}: {score} against {sum}, {most}");
+            }
+        }
+    }
+
+    /// Asserts that residuals are orthogonal to loadings, which is what makes them least: to `tolerance` of the magnitudes.
+    fn assert_least_squares(&self, projection: &Projection, tolerance: f64) {
+        let called = self.called();
+        let mut undetermined = 0;
+        for (sample, scores) in projection.scores.data().chunks(self.k).enumerate() {
+            // Of loadings at random, as many as components are enough.
+            if called[sample] < self.k as u64 {
+                assert!(scores.iter().all(|score| score.is_nan()), "{sample}: {scores:?}");
+                undetermined += 1;
+                continue;
+            }
+            for j in 0..self.k {
+                let (mut sum, mut size) = (0.0, 0.0);
+                for (row, z) in self.terms(sample) {
+                    let Some(z) = z else { continue };
+                    let fitted: f64 = row.loadings.iter().zip(scores).map(|(u, t)| u * t).sum();
+                    let fits: f64 = row.loadings.iter().zip(scores).map(|(u, t)| (u * t).abs()).sum();
+                    sum += row.loadings[j] * (z - fitted);
+                    size += (row.loadings[j] * (z.abs() + fits)).abs();
+                }
+                assert!(sum.abs() <= tolerance * size, "{sample} {j}: {sum} of {size}, {scores:?}");
+            }
+        }
+        assert_eq!(projection.undetermined, undetermined);
+    }
+}
+
+fn bits(projection: &Projection) -> Vec<u64> {
+    projection.scores.data().iter().map(|x| x.to_bits()).collect()
+}
+
+/// For numbers of samples and components around tiles and groups of columns.
+const SIZES: [[usize; 3]; 6] =
+    [[1, 1, 1], [3, 5, 2], [300, 33, 10], [520, 130, 17], [90, 64, 33], [4100, 3, 2]];
+
+fn new_samples_on_loadings(device: &Device) {
+    for size in SIZES {
+        for missing in [0, 1, 50, 99] {
+            for scaler in [Scaler::Binom2, Scaler::None] {
+                let case = Case::new(size, missing, 2, scaler);
+                let projection = case.project(device, ProjectMethod::Mean);
+                case.assert_sums(&projection, 2e-6, true);
+                assert_eq!((&projection.called, projection.undetermined), (&case.called(), 0));
+                let on_cpu = case.project(&Device::cpu(), ProjectMethod::Mean);
+                assert_eq!(bits(&projection), bits(&on_cpu), "{size:?} {missing}");
+            }
+        }
+    }
+}
+
+fn least_squares_of_what_is_called(device: &Device) {
+    for size in [[3, 5, 2], [300, 33, 10], [520, 130, 11]] {
+        for missing in [0, 1, 50, 99] {
+            for scaler in [Scaler::Binom2, Scaler::None] {
+                let case = Case::new(size, missing, 2, scaler);
+                let projection = case.project(device, ProjectMethod::LeastSquares);
+                case.assert_least_squares(&projection, 2e-8);
+                assert_eq!(projection.called, case.called());
+                let on_cpu = case.project(&Device::cpu(), ProjectMethod::LeastSquares);
+                assert_eq!(bits(&projection), bits(&on_cpu), "{size:?} {missing}");
+            }
+        }
+    }
+}
+
+fn dosages_that_are_not_packed(device: &Device) {
+    for missing in [0, 1, 50, 99] {
+        let case = Case::new([300, 33, 7], missing, 4, Scaler::Binom2);
+        let [mean, least_squares] = METHODS.map(|method| case.project(device, method));
+        case.assert_sums(&mean, 2e-6, false);
+        assert_eq!(mean.called, case.called());
+        case.assert_least_squares(&least_squares, 1e-5);
+    }
+}

@@ -1,0 +1,95 @@
+//! The store, the host's memory and the device give the same bits, on every device, of an array and of rows selected
+//! from a longer one.
+
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
+
+use teatime::{
+    Backend, Budget, Device, Error, Result, Run, device_tests, linalg::Stop, openings::cpu, random::philox,
+    store::MemoryArray,
+};
+
+use crate::{Genotypes, Method, Pca, PcaOptions, Residency, pca};
+
+device_tests! { ; residency_changes_no_bit }
+
+const VARIANTS: u64 = 9000;
+const SAMPLES: u64 = 70;
+/// More than there is to keep.
+const ENOUGH: u64 = 1 << 30;
+
+/// As many rows as there are variants, of 12,000.
+const SELECTED: [Range<u64>; 3] = [100..1300, 2500..5300, 7000..12_000];
+
+/// Dosages of three populations, some missing: alone, and as rows selected among others that hold no dosages.
+fn genotypes() -> &'static [Genotypes; 2] {
+    static GENOTYPES: OnceLock<[Genotypes; 2]> = OnceLock::new();
+    GENOTYPES.get_or_init(|| {
+        let dosage = |at: u64| {
+            let (variant, population) = (at / SAMPLES, at % 3);
+            let frequency = philox([3, 4], 3 * variant + population)[0] % 80 + 10;
+            match philox([1, 2], at) {
+                [missing, ..] if missing % 97 == 0 => -1,
+                [_, one, other, _] => i8::from(one % 100 < frequency) + i8::from(other % 100 < frequency),
+            }
+        };
+        let dosages: Vec<i8> = (0..VARIANTS * SAMPLES).map(dosage).collect();
+        let array = |values: &[i8]| {
+            let shape = [values.len() as u64 / SAMPLES, SAMPLES];
+            let array = MemoryArray::new("memory", values, &shape, &[500, SAMPLES]).unwrap();
+            Genotypes::new(vec![Arc::new(array)]).unwrap()
+        };
+        let mut among = vec![99; (12_000 * SAMPLES) as usize];
+        let rows = SELECTED.into_iter().flatten().zip(dosages.chunks(SAMPLES as usize));
+        rows.for_each(|(row, dosages)| {
+            among[(row * SAMPLES) as usize..][..dosages.len()].copy_from_slice(dosages)
+        });
+        [array(&dosages), array(&among).select(SELECTED).unwrap()]
+    })
+}
+
+fn with_budgets(device: &Device, host: u64, on_device: u64) -> Result<Pca> {
+    of(&genotypes()[1], device, host, on_device)
+}
+
+fn of(genotypes: &Genotypes, device: &Device, host: u64, on_device: u64) -> Result<Pca> {
+    let mut options = PcaOptions { method: Method::Randomized, components: 5, ..PcaOptions::default() };
+    options.svd.stop = Stop::PowerIterations(1);
+    let memory = Budget { host: Some(host), device: Some(on_device) };
+    pca(genotypes, device, &options, &Run { memory, ..Run::default() })
+}
+
+fn bits(pca: &Pca) -> Vec<u64> {
+    pca.singular_values.iter().chain(pca.vectors.data()).map(|x| x.to_bits()).collect()
+}
+
+/// The budgets of each residency that the device has.
+fn budgets(device: &Device) -> Vec<(Residency, u64, u64)> {
+    let mut budgets = vec![(Residency::Device, ENOUGH, ENOUGH)];
+    if device.info().backend == Backend::Cpu {
+        // Its memory is the host's. The least that will do is below what the plan would keep.
+        let least = (1..).map(|i| i << 19).find(|&host| with_budgets(device, host, 1).is_ok());
+        budgets.push((Residency::Store, least.unwrap(), 1));
+    } else {
+        let Err(Error::Budget { minimum, .. }) = with_budgets(device, ENOUGH, 1) else {
+            panic!("a budget of one byte should not do")
+        };
+        // A panel of a block twice, 2 x 4,096 x 32 bytes, but not all of 9,000.
+        budgets.push((Residency::Host, ENOUGH, minimum + 280_000));
+        budgets.push((Residency::Store, ENOUGH, minimum));
+    }
+    budgets
+}
+
+fn residency_changes_no_bit(device: &Device) {
+    static EXPECTED: OnceLock<Vec<u64>> = OnceLock::new();
+    let expected = EXPECTED.get_or_init(|| bits(&of(&genotypes()[0], cpu(), ENOUGH, ENOUGH).unwrap()));
+    for (residency, host, on_device) in budgets(device) {
+        let pca = with_budgets(device, host, on_device).unwrap();
+        assert_eq!(pca.residency, residency, "{}", pca.residency_reason);
+        assert!(!pca.residency_reason.is_empty());
+        assert!(bits(&pca) == *expected, "{residency:?}");
+    }
+}

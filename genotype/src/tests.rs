@@ -1,0 +1,381 @@
+//! PCA against numpy in f64, and the promises: any chunking, number of threads or budget gives the same bits.
+
+use std::sync::{Arc, Mutex};
+
+use teatime::{
+    Budget, ChunkedArray, Device, DeviceOptions, Error, Progress, Run,
+    linalg::{Matrix, Stop},
+    random::philox,
+    store::{MemoryArray, Storable},
+};
+
+use super::*;
+
+mod cohort;
+#[cfg(feature = "cuda-emulator")]
+mod emulated;
+#[cfg(feature = "zarr")]
+mod goldens;
+mod parts;
+mod ploidy;
+mod refused;
+mod selection;
+
+const K: usize = 5;
+
+fn options(components: usize) -> PcaOptions {
+    PcaOptions { components, ..PcaOptions::default() }
+}
+
+fn randomized(components: usize, stop: Stop) -> PcaOptions {
+    let mut options = PcaOptions { method: Method::Randomized, ..options(components) };
+    options.svd.stop = stop;
+    options
+}
+
+/// Dosages with structure, some missing; constant and empty rows among them.
+pub(super) fn dosages(variants: usize, samples: usize) -> Vec<i8> {
+    let word = |i: usize, j: usize| philox([1, 2], (i * samples + j) as u64)[0];
+    let dosage = |i: usize, j: usize| {
+        let frequency = (philox([3, 4], (i * 3 + j % 3) as u64)[0] >> 16) % 80 + 10;
+        let allele = |shift: u32| i8::from((word(i, j) >> shift) % 100 < frequency);
+        match i % 50 {
+            7 => 1,
+            8 => -1,
+            _ if word(i, j) % 97 == 0 => -1,
+            _ => allele(0) + allele(13),
+        }
+    };
+    (0..variants * samples).map(|at| dosage(at / samples, at % samples)).collect()
+}
+
+pub(super) fn memory<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Genotypes {
+    Genotypes::new(vec![Arc::new(MemoryArray::new("memory", values, shape, chunk).unwrap())]).unwrap()
+}
+
+/// Singular values, vectors and the sum of squares of the standardised matrix, in f64 and by LAPACK's kind of method.
+fn oracle(dosages: &[i8], samples: usize, ploidy: f64) -> (Vec<f64>, f64) {
+    let mut rows = Vec::new();
+    for row in dosages.chunks(samples) {
+        let called: Vec<f64> = row.iter().filter(|&&x| x >= 0).map(|&x| f64::from(x)).collect();
+        if called.iter().all(|&x| x == called[0]) {
+            continue;
+        }
+        let mean = called.iter().sum::<f64>() / called.len() as f64;
+        let p = mean / ploidy;
+        let scale = (p * (1.0 - p)).sqrt();
+        rows.extend(row.iter().map(|&x| if x < 0 { 0.0 } else { (f64::from(x) - mean) / scale }));
+    }
+    let x = faer::MatRef::from_row_major_slice(&rows, rows.len() / samples, samples);
+    let s = x.singular_values().unwrap();
+    (s, rows.iter().map(|x| x * x).sum())
+}
+
+fn assert_values(actual: &[f64], expected: &[f64], tolerance: f64) {
+    for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
+        assert!((a - e).abs() <= tolerance * e, "value {i}: {a} against {e}");
+    }
+}
+
+fn assert_orthonormal(v: &Matrix) {
+    for a in 0..v.cols() {
+        for b in 0..=a {
+            let dot: f64 = v.column(a).zip(v.column(b)).map(|(x, y)| x * y).sum();
+            assert!((dot - f64::from(u8::from(a == b))).abs() < 1e-9, "columns {a} and {b}: {dot}");
+        }
+    }
+}
+
+fn bits(pca: &Pca) -> Vec<u64> {
+    pca.singular_values.iter().chain(pca.vectors.data()).map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn matches_the_oracle_with_either_method() {
+    let (variants, samples) = (1100, 60);
+    let dosages = dosages(variants, samples);
+    let genotypes = memory(&dosages, &[1100, 60], &[100, 25]);
+    let (s, sum_squares) = oracle(&dosages, samples, 2.0);
+    for options in [options(K), randomized(K, Stop::Tolerance(1e-6))] {
+        let pca = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
+        assert_values(&pca.singular_values, &s, 2e-6);
+        assert!((pca.sum_squares / sum_squares - 1.0).abs() < 1e-10);
+        assert_orthonormal(&pca.vectors);
+        assert!(pca.converged.iter().all(|&converged| converged));
+        let VariantCounts { total, used, all_missing, zero_variance, .. } = pca.counts;
+        assert_eq!((total, used, all_missing, zero_variance), (1100, 1056, 22, 22));
+        let ratio: f64 = pca.explained_variance_ratio().iter().sum();
+        assert!(ratio > 0.0 && ratio < 1.0);
+    }
+}
+
+#[test]
+fn chunks_threads_and_types_change_no_bit() {
+    let dosages = dosages(700, 33);
+    let shape = [700, 33];
+    for options in [options(K), randomized(K, Stop::PowerIterations(2))] {
+        let run = |genotypes: &Genotypes, threads, run: &Run| {
+            let device_options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+            let device = Device::open_with("cpu", &device_options).unwrap();
+            let pca = pca(genotypes, &device, &options, run).unwrap();
+            (bits(&pca), pca.digest)
+        };
+        let default = Run::default();
+        let expected = run(&memory(&dosages, &shape, &[700, 33]), 1, &default);
+        assert_eq!(run(&memory(&dosages, &shape, &[700, 33]), 1, &default), expected, "a second run");
+        for (chunk, threads) in [([64, 33], 2), ([7, 5], 3), ([1, 33], 4), ([10_000, 100], 5)] {
+            assert_eq!(run(&memory(&dosages, &shape, &chunk), threads, &default), expected, "{chunk:?}");
+        }
+        let wide: Vec<i64> = dosages.iter().map(|&x| i64::from(x) * if x < 0 { 9 } else { 1 }).collect();
+        assert_eq!(run(&memory(&wide, &shape, &[50, 10]), 2, &default), expected, "int64");
+        let split: Vec<Arc<dyn ChunkedArray>> = [(0, 100), (100, 300), (300, 300), (300, 700)]
+            .map(|(from, to)| {
+                let part = &dosages[from * 33..to * 33];
+                Arc::new(MemoryArray::new("part", part, &[(to - from) as u64, 33], &[40, 33]).unwrap())
+                    as Arc<_>
+            })
+            .to_vec();
+        assert_eq!(run(&Genotypes::new(split).unwrap(), 2, &default), expected, "appended");
+        let small = Run { memory: Budget { host: Some(2 << 20), device: None }, ..Run::default() };
+        assert_eq!(run(&memory(&dosages, &shape, &[10, 33]), 2, &small), expected, "a small budget");
+    }
+}
+
+#[test]
+fn calls_count_non_reference_alleles() {
+    let dosages = dosages(300, 20);
+    // Alleles 1 and 2 count the same; one missing allele makes the call missing.
+    let calls: Vec<i8> = dosages
+        .iter()
+        .enumerate()
+        .flat_map(|(i, d)| match (d, i % 2) {
+            (-1, 0) => [-1, 1],
+            (-1, _) => [0, -1],
+            (1, 0) => [0, 2],
+            (1, _) => [1, 0],
+            (d, _) => [*d, *d],
+        })
+        .collect();
+    let device = Device::cpu();
+    let expected =
+        pca(&memory(&dosages, &[300, 20], &[64, 20]), &device, &options(K), &Run::default()).unwrap();
+    for chunk in [[300, 20, 2], [50, 7, 2], [50, 7, 1]] {
+        let actual =
+            pca(&memory(&calls, &[300, 20, 2], &chunk), &device, &options(K), &Run::default()).unwrap();
+        assert_eq!(bits(&actual), bits(&expected), "{chunk:?}");
+        assert_eq!(actual.digest, expected.digest);
+    }
+}
+
+#[test]
+fn triploid_calls() {
+    let calls: Vec<i8> = dosages(400, 48).iter().map(|d| i8::from(*d > 0)).collect();
+    let dosages: Vec<i8> = calls.chunks(3).map(|call| call.iter().sum()).collect();
+    let pca =
+        pca(&memory(&calls, &[400, 16, 3], &[100, 16, 3]), &Device::cpu(), &options(K), &Run::default())
+            .unwrap();
+    assert_values(&pca.singular_values, &oracle(&dosages, 16, 3.0).0, 2e-6);
+}
+
+#[test]
+fn fractional_dosages() {
+    let dosages = dosages(300, 40);
+    let nan: Vec<f64> = dosages.iter().map(|&x| if x < 0 { f64::NAN } else { f64::from(x) }).collect();
+    let genotypes = memory(&nan, &[300, 40], &[100, 40]);
+    let device = Device::cpu();
+    let refused = pca(&genotypes, &device, &options(K), &Run::default());
+    assert!(matches!(refused, Err(Error::Chunk { .. })), "{refused:?}");
+    let pca = pca(&genotypes.nan_is_missing(true), &device, &options(K), &Run::default()).unwrap();
+    assert_values(&pca.singular_values, &oracle(&dosages, 40, 2.0).0, 2e-6);
+}
+
+#[test]
+fn constant_and_nearly_constant_fractions() {
+    // Rows of one value each, one that varies in the last digits, and one that varies in full.
+    let samples = 3000;
+    let mut values: Vec<f32> = (0..20).flat_map(|row| vec![0.1 + 0.07 * row as f32; samples]).collect();
+    values.extend((0..samples).map(|i| if i % 2 == 0 { 1.9 } else { 1.9004 }));
+    values.extend((0..samples).map(|i| (i % 3) as f32));
+    let genotypes = memory(&values, &[22, samples as u64], &[5, 700]);
+    let options = PcaOptions { scaler: Scaler::Standard, ..options(2) };
+    let pca = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
+    assert_eq!((pca.counts.used, pca.counts.zero_variance), (2, 20));
+    assert!((pca.sum_squares / (2.0 * samples as f64) - 1.0).abs() < 1e-6, "{}", pca.sum_squares);
+}
+
+#[test]
+fn beyond_the_rank_is_zero() {
+    // Two variants, many times over: rank 2.
+    let two = dosages(60, 40);
+    let rows: Vec<i8> = (0..50).flat_map(|i| two[(20 + i % 2) * 40..][..40].to_vec()).collect();
+    let genotypes = memory(&rows, &[50, 40], &[10, 40]);
+    for options in [options(5), randomized(5, Stop::Tolerance(1e-4))] {
+        let pca = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
+        assert!(
+            pca.singular_values[1] > 1.0 && pca.singular_values[2..] == [0.0; 3],
+            "{:?}",
+            pca.singular_values
+        );
+        assert_orthonormal(&pca.vectors);
+    }
+}
+
+#[test]
+fn the_stated_minimum_is_enough() {
+    let dosages = dosages(400, 90);
+    let genotypes = memory(&dosages, &[400, 90], &[50, 90]);
+    for options in
+        [PcaOptions { method: Method::Exact, ..options(20) }, randomized(20, Stop::Tolerance(1e-3))]
+    {
+        let run = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        let Err(Error::Budget { minimum, .. }) = pca(&genotypes, &Device::cpu(), &options, &run(1000)) else {
+            panic!("a budget of 1000 bytes should not do")
+        };
+        pca(&genotypes, &Device::cpu(), &options, &run(minimum)).unwrap();
+    }
+}
+
+#[test]
+fn filters_drop_variants() {
+    let dosages = dosages(500, 50);
+    let mut options = options(K);
+    options.filter = VariantFilter { min_maf: 0.2, max_missing: 0.02 };
+    let counts = pca(&memory(&dosages, &[500, 50], &[100, 50]), &Device::cpu(), &options, &Run::default())
+        .unwrap()
+        .counts;
+    let mut expected = VariantCounts { total: 500, ..VariantCounts::default() };
+    for row in dosages.chunks(50) {
+        let called: Vec<f64> = row.iter().filter(|&&x| x >= 0).map(|&x| f64::from(x)).collect();
+        let p = called.iter().sum::<f64>() / called.len() as f64 / 2.0;
+        if called.len() < 49 {
+            expected.above_missing += 1;
+        } else if p.min(1.0 - p) < 0.2 {
+            expected.below_maf += 1;
+        } else if called.iter().all(|x| *x == called[0]) {
+            expected.zero_variance += 1;
+        } else {
+            expected.used += 1;
+        }
+    }
+    assert!(
+        expected.used > 0
+            && expected.below_maf > 0
+            && expected.above_missing > 0
+            && expected.zero_variance > 0
+    );
+    assert_eq!(counts, expected);
+}
+
+#[test]
+fn loadings_are_left_singular_vectors() {
+    let dosages = dosages(700, 30);
+    let (genotypes, device, run) = (memory(&dosages, &[700, 30], &[128, 30]), Device::cpu(), Run::default());
+    let pca = pca(&genotypes, &device, &options(K), &run).unwrap();
+    let (mut rows, mut u) = (Vec::new(), Vec::new());
+    loadings(&genotypes, &device, &pca, &options(K), &run, &mut |row| {
+        assert!(row.frequency > 0.0 && row.frequency < 1.0 && row.scale > 0.0);
+        assert!((row.shift - 2.0 * row.frequency).abs() < 1e-12);
+        rows.push(row.variant);
+        u.extend_from_slice(row.loadings);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(rows.len() as u64, pca.counts.used);
+    assert!(rows.is_sorted());
+    let u = Matrix::from_vec(u, rows.len(), K).unwrap();
+    for j in 0..K {
+        let norm: f64 = u.column(j).map(|x| x * x).sum();
+        assert!((norm - 1.0).abs() < 1e-5, "component {j}: {norm}");
+    }
+}
+
+#[test]
+fn cancelling_stops_between_blocks() {
+    let dosages = dosages(9000, 8);
+    let genotypes = memory(&dosages, &[9000, 8], &[500, 8]);
+    let mut run = Run::default();
+    let cancel = run.cancel.clone();
+    run.progress = Progress::new(move |status| {
+        if status.rows > 0 {
+            cancel.cancel()
+        }
+    });
+    let result = pca(&genotypes, &Device::cpu(), &options(2), &run);
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+}
+
+/// Haploid calls of diploids count twice, as PLINK codes them; more alleles than two count alike.
+#[test]
+fn mixed_ploidy_and_many_alleles() {
+    let dosages = dosages(300, 20);
+    let mixed = |i: usize| (i / 20 + i % 20).is_multiple_of(3);
+    let diploid: Vec<i8> =
+        (0..dosages.len()).map(|i| if mixed(i) && dosages[i] == 1 { 2 } else { dosages[i] }).collect();
+    let calls: Vec<i8> = (0..diploid.len())
+        .flat_map(|i| match diploid[i] {
+            -1 => [-1, -2],
+            0 if mixed(i) => [0, -2],
+            2 if mixed(i) => [[1, 2, 3, 4, 5][i % 5], -2],
+            2 => [1, 3],
+            1 => [0, 2],
+            _ => [0, 0],
+        })
+        .collect();
+    let device = Device::cpu();
+    for options in [options(K), randomized(K, Stop::PowerIterations(2))] {
+        let of = |genotypes: &Genotypes| pca(genotypes, &device, &options, &Run::default()).unwrap();
+        let expected = of(&memory(&diploid, &[300, 20], &[64, 20]));
+        let actual = of(&memory(&calls, &[300, 20, 2], &[50, 20, 2]));
+        assert_eq!((bits(&actual), actual.digest), (bits(&expected), expected.digest));
+    }
+    let haploid: Vec<i8> = dosages.iter().map(|&dosage| dosage.min(1)).collect();
+    let (s, _) = oracle(&haploid, 20, 1.0);
+    let pca =
+        pca(&memory(&haploid, &[300, 20, 1], &[64, 20, 1]), &device, &options(K), &Run::default()).unwrap();
+    assert_values(&pca.singular_values, &s, 2e-6);
+}
+
+/// What is told and reported is what is made: the pass that loads, and those of products.
+#[test]
+fn every_pass_is_told() {
+    let dosages = dosages(9000, 60);
+    let floats: Vec<f32> = dosages.iter().map(|&x| f32::from(x.max(0))).collect();
+    let options = randomized(2, Stop::PowerIterations(2));
+    let (shape, chunk) = ([9000, 60], [500, 60]);
+    let passes = 5;
+    for genotypes in [memory(&dosages, &shape, &chunk), memory(&floats, &shape, &chunk)] {
+        let with = |host| {
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let tell = told.clone();
+            let progress = Progress::new(move |status| tell.lock().unwrap().push(status));
+            let memory = Budget { host: Some(host), device: None };
+            let result =
+                pca(&genotypes, &Device::cpu(), &options, &Run { memory, progress, ..Run::default() });
+            let told = told.lock().unwrap().clone();
+            (result, told)
+        };
+        let Err(Error::Budget { minimum, .. }) = with(1000).0 else { panic!("1000 bytes should not do") };
+        for (host, residency, reads) in [(1 << 30, Residency::Device, 1), (minimum, Residency::Store, passes)]
+        {
+            let (pca, told) = with(host);
+            let pca = pca.unwrap();
+            assert_eq!((pca.residency, pca.passes), (residency, passes));
+            assert_eq!(pca.stats.chunks, 18 * u64::from(reads), "{residency:?}");
+            assert!(told.iter().all(|status| status.passes == passes));
+            let each: Vec<_> = told.chunk_by(|a, b| a.pass == b.pass).collect();
+            assert_eq!(each.len(), passes as usize);
+            for (pass, told) in each.iter().enumerate() {
+                assert_eq!((told[0].pass as usize, told[0].rows), (pass, 0));
+                assert!(told.is_sorted_by(|a, b| a.rows < b.rows) && told[told.len() - 1].rows == 9000);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_components_still_counts() {
+    let dosages = dosages(100, 10);
+    let pca =
+        pca(&memory(&dosages, &[100, 10], &[30, 10]), &Device::cpu(), &options(0), &Run::default()).unwrap();
+    assert!(pca.singular_values.is_empty() && pca.counts.total == 100);
+}

@@ -1,0 +1,279 @@
+//! One load, several results: the same bits as each by itself, and no more passes than are said.
+
+use teatime::{Result, Status, linalg::Pass};
+
+use super::{refused::Changing, *};
+use crate::{
+    pair_sums::Adding,
+    reader::{Reader, Reading},
+};
+
+fn genotypes() -> Genotypes {
+    memory(&dosages(9000, 60), &[9000, 60], &[500, 60]).dosages_are_bounded(true)
+}
+
+fn grm_bits(grm: &Grm) -> Vec<u64> {
+    let shared = grm.shared.iter().flat_map(Matrix::data);
+    grm.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect()
+}
+
+fn loadings_of(write: impl FnOnce(&mut LoadingsSink<'_>) -> Result<()>) -> Vec<(u64, [u64; 3], Vec<u64>)> {
+    let mut rows = Vec::new();
+    write(&mut |row| {
+        let scale = [row.frequency, row.shift, row.scale].map(f64::to_bits);
+        rows.push((row.variant, scale, row.loadings.iter().map(|x| x.to_bits()).collect()));
+        Ok(())
+    })
+    .unwrap();
+    rows
+}
+
+/// A reference of the genotypes' own components, whose every second variant is turned round or left out.
+fn reference(
+    genotypes: &Genotypes,
+    pca: &Pca,
+    options: &PcaOptions,
+) -> (ReferenceLoadings, Vec<Option<Match>>) {
+    let (device, run) = (Device::cpu(), Run::default());
+    let mut reference = ReferenceLoadings::new(options.scaler, 2, options.components).unwrap();
+    let mut matches = vec![None; 9000];
+    loadings(genotypes, &device, pca, options, &run, &mut |row| {
+        let number = u32::try_from(reference.len()).unwrap();
+        matches[usize::try_from(row.variant).unwrap()] = match number % 4 {
+            1 => Some(Match::Swapped(number)),
+            3 => None,
+            _ => Some(Match::Same(number)),
+        };
+        reference.push(row.frequency, row.shift, row.scale, row.loadings)
+    })
+    .unwrap();
+    (reference, matches)
+}
+
+#[test]
+fn one_load_gives_what_each_result_is_by_itself() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    for components in [options(K), randomized(K, Stop::PowerIterations(2))] {
+        let relationships = GrmOptions { method: GrmMethod::VanRaden1, ..GrmOptions::default() };
+        let alone = pca(&genotypes, &device, &components, &run).unwrap();
+        let alone_grm = grm(&genotypes, &device, &relationships, &run).unwrap();
+        let alone_loadings =
+            loadings_of(|sink| loadings(&genotypes, &device, &alone, &components, &run, sink));
+        let (reference, matches) = reference(&genotypes, &alone, &components);
+        let method = ProjectMethod::LeastSquares;
+        let alone_scores = project(&genotypes, &device, &reference, &matches, method, &run).unwrap();
+
+        let wanted = Wanted::default()
+            .pca(&components)
+            .loadings()
+            .grm(&relationships)
+            .projection(&reference, &matches, method);
+        // With everything wanted, and with nothing.
+        for (wanted, kept) in [(wanted, true), (Wanted::default(), false)] {
+            let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
+            let together = cohort.pca(&components, &run).unwrap();
+            assert_eq!((bits(&together), together.digest), (bits(&alone), alone.digest));
+            assert_eq!(together.method, alone.method);
+            let rows = loadings_of(|sink| cohort.loadings(&together, &components, &run, sink));
+            assert!(rows == alone_loadings);
+            let together = cohort.grm(&relationships, &run).unwrap();
+            assert_eq!((grm_bits(&together), together.counts), (grm_bits(&alone_grm), alone_grm.counts));
+            let scores = match cohort.projection() {
+                Some(projection) => projection.clone(),
+                None => cohort.project(&reference, &matches, method, &run).unwrap(),
+            };
+            assert_eq!(scores.scores, alone_scores.scores);
+            assert_eq!(
+                (scores.used, scores.missing_calls, &scores.called),
+                (alone_scores.used, alone_scores.missing_calls, &alone_scores.called)
+            );
+            assert_eq!(cohort.residency(), if kept { Residency::Device } else { Residency::Store });
+            let passes = cohort.passes_over_store();
+            assert_eq!(passes == 1, kept, "{passes}");
+            assert_eq!(cohort.stats().chunks, 18 * u64::from(passes));
+        }
+    }
+}
+
+/// Dosages that do not fit two bits, and calls of more alleles.
+#[test]
+fn bytes_and_fractions_stay_too() {
+    let (device, run) = (Device::cpu(), Run::default());
+    let dosages = dosages(600, 40);
+    let fractions: Vec<f32> =
+        dosages.iter().map(|&x| if x < 0 { -1.0 } else { 0.9 * f32::from(x) }).collect();
+    let calls: Vec<i8> = dosages.iter().flat_map(|&x| [x.min(1), x.min(1), 0, x / 2]).collect();
+    for genotypes in
+        [memory(&fractions, &[600, 40], &[100, 40]), memory(&calls, &[600, 40, 4], &[100, 40, 4])]
+    {
+        let components = randomized(K, Stop::PowerIterations(1));
+        let alone = pca(&genotypes, &device, &components, &run).unwrap();
+        let alone_grm = grm(&genotypes, &device, &GrmOptions::default(), &run).unwrap();
+        let wanted = Wanted::default().pca(&components).loadings();
+        let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
+        assert_eq!(bits(&cohort.pca(&components, &run).unwrap()), bits(&alone));
+        assert_eq!(grm_bits(&cohort.grm(&GrmOptions::default(), &run).unwrap()), grm_bits(&alone_grm));
+        assert_eq!((cohort.residency(), cohort.passes_over_store()), (Residency::Device, 1));
+    }
+}
+
+/// A relationship matrix is handed over, and made again if it is asked for again.
+#[test]
+fn a_matrix_asked_for_twice_is_made_twice() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    let relationships = GrmOptions::default();
+    let cohort = Cohort::load(&genotypes, &device, &Wanted::default().grm(&relationships), &run).unwrap();
+    let first = cohort.grm(&relationships, &run).unwrap();
+    assert_eq!(cohort.passes_over_store(), 1);
+    let second = cohort.grm(&relationships, &run).unwrap();
+    assert_eq!((grm_bits(&first), cohort.passes_over_store()), (grm_bits(&second), 2));
+}
+
+/// The exact components with the scaling of a relationship matrix are made of its sums.
+#[test]
+fn results_share_sums() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    let components = PcaOptions { scaler: Scaler::Binom2, ..options(K) };
+    let wanted = Wanted::default().grm(&GrmOptions::default());
+    let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
+    let together = cohort.pca(&components, &run).unwrap();
+    assert_eq!(cohort.passes_over_store(), 1);
+    assert_eq!(bits(&together), bits(&pca(&genotypes, &device, &components, &run).unwrap()));
+}
+
+#[test]
+fn the_stated_minimum_holds_for_all_results() {
+    let (genotypes, device) = (genotypes(), Device::cpu());
+    for components in [options(K), randomized(K, Stop::Tolerance(1e-3))] {
+        let wanted = Wanted::default().pca(&components).loadings().grm(&GrmOptions::default());
+        let with = |host| {
+            let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+            let cohort = Cohort::load(&genotypes, &device, &wanted, &run)?;
+            let result = cohort.pca(&components, &run)?;
+            cohort.loadings(&result, &components, &run, &mut |_| Ok(()))?;
+            cohort.grm(&GrmOptions::default(), &run)
+        };
+        let Err(Error::Budget { minimum, .. }) = with(1000) else { panic!("1000 bytes should not do") };
+        with(minimum).unwrap();
+        assert!(matches!(with(minimum - 1), Err(Error::Budget { .. })));
+    }
+}
+
+/// The components that share the sums of a relationship matrix find them in either order.
+#[test]
+fn sums_are_shared_in_any_order() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    let (components, relationships) =
+        (PcaOptions { scaler: Scaler::Binom2, ..options(K) }, GrmOptions::default());
+    let alone = pca(&genotypes, &device, &components, &run).unwrap();
+    let alone_grm = grm(&genotypes, &device, &relationships, &run).unwrap();
+    for grm_first in [true, false] {
+        let wanted = Wanted::default().pca(&components).grm(&relationships);
+        let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
+        let first = grm_first.then(|| cohort.grm(&relationships, &run).unwrap());
+        assert_eq!(bits(&cohort.pca(&components, &run).unwrap()), bits(&alone));
+        let matrix = first.unwrap_or_else(|| cohort.grm(&relationships, &run).unwrap());
+        assert_eq!((grm_bits(&matrix), cohort.passes_over_store()), (grm_bits(&alone_grm), 1));
+    }
+}
+
+/// Genotypes that leave the device for the host, and the host for the store, give the same bits; results of all kinds follow.
+#[test]
+fn where_genotypes_are_changes_no_bit() {
+    let (genotypes, run) = (genotypes(), Run::default());
+    let components = randomized(K, Stop::PowerIterations(1));
+    let relationships = GrmOptions::default();
+    let expected = pca(&genotypes, &Device::cpu(), &components, &run).unwrap();
+    let (reference, matches) = reference(&genotypes, &expected, &components);
+    let method = ProjectMethod::Mean;
+    for device in ["wgpu", "cuda"].into_iter().filter_map(|name| Device::open(name).ok()) {
+        let cohort = Cohort::load(&genotypes, &device, &Wanted::default().pca(&components), &run).unwrap();
+        let mut first = None;
+        for residency in [Residency::Device, Residency::Host, Residency::Store] {
+            assert_eq!(cohort.residency(), residency);
+            let found = (
+                bits(&cohort.pca(&components, &run).unwrap()),
+                grm_bits(&cohort.grm(&relationships, &run).unwrap()),
+                loadings_of(|sink| cohort.loadings(&expected, &components, &run, sink)),
+                cohort.project(&reference, &matches, method, &run).unwrap().scores,
+            );
+            assert_eq!(found.0, bits(&expected), "{residency:?}");
+            assert!(*first.get_or_insert_with(|| found.clone()) == found, "{residency:?}");
+            let left = cohort.leave_device(Default::default()).unwrap();
+            assert_eq!(left, residency != Residency::Store);
+        }
+        // Once to load, and once for each pass from the store: three of the components, and one of each other result.
+        assert_eq!(cohort.passes_over_store(), 1 + 3 + 3);
+    }
+}
+
+/// Whether a panel is added whole or in parts.
+#[test]
+fn parts_of_a_panel_add_up() {
+    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
+    let reader = Reader::new(&genotypes, &device, true).unwrap();
+    let options = GrmOptions { method: GrmMethod::VanRaden1, ..GrmOptions::default() };
+    let reading = Reading { panel_bytes: 1 << 20, prefetch: 0, upload_rows: reader.plan.block_rows() };
+    let sums = |step: usize| {
+        let mut adding = Adding::new(&reader, options.sums(&reader)).unwrap();
+        let pass = Pass::new(&run, Status::new(0, 1, 9000));
+        reader
+            .read(&pass, reading, false, &mut |panel, stats| {
+                assert_eq!(panel.rows, 0..9000);
+                (0..9000).step_by(step).try_for_each(|first| {
+                    let rows = first..9000.min(first + step);
+                    let range = rows.start as u64..rows.end as u64;
+                    adding.add(&reader, &panel, &range, &stats[rows])
+                })
+            })
+            .unwrap();
+        let sums = adding.finish(&device).unwrap();
+        assert_eq!(sums.totals.counts.total, 9000);
+        let matrices = [Some(sums.products), sums.shared, sums.variance];
+        (matrices.map(|matrix| matrix.unwrap().data().to_vec()), sums.total_variance)
+    };
+    let whole = sums(9000);
+    for step in [4096, 8192] {
+        assert!(sums(step) == whole, "{step}");
+    }
+}
+
+/// What no result made an error on loading cannot become one later.
+#[test]
+fn results_that_allow_more_do_not_prepare_those_that_do_not() {
+    let (device, run) = (Device::cpu(), Run::default());
+    let genotypes = genotypes().dosages_are_bounded(false);
+    let free = PcaOptions { scaler: Scaler::Standard, ..options(K) };
+    let cohort = Cohort::load(&genotypes, &device, &Wanted::default().pca(&free), &run).unwrap();
+    cohort.pca(&free, &run).unwrap();
+    for error in [
+        cohort.pca(&options(K), &run).map(drop).unwrap_err(),
+        cohort.grm(&GrmOptions::default(), &run).map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Argument { name: "genotypes", .. }), "{error}");
+        assert!(error.to_string().contains("above the ploidy"), "{error}");
+    }
+}
+
+/// A pass that nobody planned finds a change by its counts.
+#[test]
+fn a_change_before_a_pass_that_was_not_wanted_is_named() {
+    let before = dosages(9000, 60);
+    let mut after = before.clone();
+    let at = after.iter().rposition(|x| *x == 0).unwrap();
+    after[at] = 2;
+    let array = |dosages: &[i8]| MemoryArray::new("same", dosages, &[9000, 60], &[500, 60]).unwrap();
+    let changing = Changing { arrays: [&before, &after].map(|dosages| array(dosages)), left: 18.into() };
+    let genotypes = Genotypes::new(vec![Arc::new(changing)]).unwrap();
+    let (device, run) = (Device::cpu(), Run::default());
+    let cohort = Cohort::load(&genotypes, &device, &Wanted::default().pca(&options(1)), &run).unwrap();
+    let error = cohort.grm(&GrmOptions::default(), &run).unwrap_err();
+    assert!(matches!(error, Error::Store { .. }), "{error}");
+    assert!(error.to_string().starts_with("changing: changed while it was read"), "{error}");
+}
+
+#[test]
+fn threads_may_share_one() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Cohort>();
+}

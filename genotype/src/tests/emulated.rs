@@ -1,0 +1,104 @@
+//! Long calls on the CUDA emulator: what is compiled before they read, full memory, a lost device.
+//!
+//! Each test has a device of its own.
+
+use std::sync::{Arc, OnceLock};
+
+use teatime::{
+    Device, Error, Progress, Run, Status,
+    linalg::Stop,
+    openings::emulated::{device, loaded, lose, memory},
+    random::philox,
+    store::MemoryArray,
+};
+
+use crate::{Genotypes, Method, PcaOptions, Scaler, pca};
+
+const MIB: u64 = 1 << 20;
+
+fn words(count: u64) -> Vec<u32> {
+    (0..count.div_ceil(4)).flat_map(|block| philox([7, 0], block)).collect()
+}
+
+/// Dosages with a strong first component.
+fn genotypes(variants: u64, samples: u64) -> Genotypes {
+    let words = words(variants * samples);
+    let dosage = |(word, i): (&u32, u64)| -> i8 {
+        let high = (i % samples < samples / 2) == (i / samples).is_multiple_of(2);
+        i8::from(word >> 24 < if high { 150 } else { 60 })
+            + i8::from(word & 255 < if high { 150 } else { 60 })
+    };
+    let values: Vec<i8> = words.iter().zip(0..variants * samples).map(dosage).collect();
+    let array = MemoryArray::new("dosages", &values, &[variants, samples], &[1000, samples]).unwrap();
+    Genotypes::new(vec![Arc::new(array)]).unwrap()
+}
+
+#[test]
+fn a_pca_retries_smaller() {
+    let genotypes = genotypes(20_000, 400);
+    // Of a scaling that may have dosages above 2, which are held as bytes.
+    let scaler = Scaler::Standard;
+    let mut options = PcaOptions { components: 2, method: Method::Randomized, scaler, ..Default::default() };
+    options.svd.stop = Stop::PowerIterations(1);
+    let expected = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
+    let whole = device(9);
+    let roomy = pca(&genotypes, &whole, &options, &Run::default()).unwrap();
+    let peak = whole.peak_bytes();
+    drop(whole);
+    // The device says 2 GiB when it is opened, and has less by the time: others hold the rest. All dosages are 8 MB, so
+    // that there is room for the work only if they do not stay on the device.
+    let device = device(9);
+    memory(9, peak - 4 * MIB);
+    let tight = pca(&genotypes, &device, &options, &Run::default()).unwrap();
+    assert_eq!(tight.passes, roomy.passes);
+    let chunks = [tight.stats.chunks, roomy.stats.chunks];
+    assert!(chunks[0] > chunks[1], "it should read more than once: {chunks:?}");
+    assert_eq!(tight.singular_values, roomy.singular_values);
+    for (a, b) in tight.singular_values.iter().zip(&expected.singular_values) {
+        assert!((a - b).abs() <= 1e-5 * b, "{a} {b}");
+    }
+    // Nothing is small enough.
+    memory(9, MIB);
+    let none = pca(&genotypes, &device, &options, &Run::default());
+    assert!(matches!(none, Err(Error::OutOfMemory { .. })), "{none:?}");
+}
+
+#[test]
+fn a_lost_device_says_so_in_a_long_call() {
+    const UNAVAILABLE: i32 = 46;
+    let device = device(11);
+    lose(11, 12, UNAVAILABLE);
+    let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
+    let result = pca(&genotypes(20_000, 100), &device, &options, &Run::default());
+    assert!(matches!(result, Err(Error::DeviceLost { .. })), "{result:?}");
+    assert!(matches!(device.synchronize(), Err(Error::DeviceLost { .. })));
+}
+
+#[test]
+fn a_pca_without_missing_calls_has_its_programs_before_it_reads() {
+    let (variants, samples) = (1500, 70);
+    // One variant in three is rare.
+    let dosage = |at: u64| match at / samples % 3 {
+        0 => i8::from(at % samples == at / samples % samples),
+        _ => (philox([5, 6], at)[0] % 3) as i8,
+    };
+    let dosages: Vec<i8> = (0..variants * samples).map(dosage).collect();
+    let array = MemoryArray::new("dosages", &dosages, &[variants, samples], &[variants, samples]).unwrap();
+    let genotypes = Genotypes::new(vec![Arc::new(array)]).unwrap().dosages_are_bounded(true);
+    let methods = [(Method::Exact, "packed_pairs"), (Method::Randomized, "packed_apply")];
+    for (method, own) in methods {
+        for scaler in [Scaler::Patterson, Scaler::Center] {
+            let device = device(28);
+            let (before, watched) = (Arc::new(OnceLock::new()), device.clone());
+            let first = before.clone();
+            let progress = Progress::new(move |_: Status| {
+                first.get_or_init(|| loaded(&watched));
+            });
+            let options = PcaOptions { method, scaler, components: 3, ..PcaOptions::default() };
+            pca(&genotypes, &device, &options, &Run { progress, ..Run::default() }).unwrap();
+            let after = loaded(&device);
+            assert!(after.iter().any(|program| program.starts_with(own)), "{method:?}: {after:?}");
+            assert_eq!(before.get(), Some(&after), "{method:?}, {scaler:?}");
+        }
+    }
+}

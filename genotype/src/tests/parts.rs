@@ -1,0 +1,373 @@
+//! Cohorts read in parts: the same bits as read at once.
+
+use std::ops::Range;
+
+use teatime::{Result, stream::digest};
+
+use super::*;
+use crate::{
+    CountsByVariant,
+    part::{CohortPart, SumValues},
+};
+
+/// Bits of components, relationships and scores, and the digest.
+type Results = (Vec<u64>, Vec<u64>, Vec<u64>, u64);
+
+/// What is wanted of a cohort.
+struct Asked {
+    components: PcaOptions,
+    relationships: GrmOptions,
+    reference: ReferenceLoadings,
+    matches: Vec<Option<Match>>,
+}
+
+impl Asked {
+    fn new(variants: u64, method: GrmMethod, missing: MissingCalls, ploidy: u64) -> Self {
+        let mut reference = ReferenceLoadings::new(Scaler::Binom2, ploidy, 2).unwrap();
+        let number = |at: u64| f64::from(philox([5, 6], at)[0] % 1000) / 1000.0;
+        for at in 0..variants {
+            let loadings = [number(at) - 0.5, number(2 * at + 1) - 0.5];
+            reference.push(0.3, ploidy as f64 * 0.3, 0.5 + number(at), &loadings).unwrap();
+        }
+        let found = |at: u32| match at % 5 {
+            0 => None,
+            1 => Some(Match::Swapped(at)),
+            _ => Some(Match::Same(at)),
+        };
+        let matches = (0..u32::try_from(variants).unwrap()).map(found).collect();
+        let components = PcaOptions { method: Method::Exact, ..options(K) };
+        Self {
+            components,
+            relationships: GrmOptions { method, missing, ..GrmOptions::default() },
+            reference,
+            matches,
+        }
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        let wanted = Wanted::default().pca(&self.components).grm(&self.relationships);
+        wanted.projection(&self.reference, &self.matches, ProjectMethod::LeastSquares)
+    }
+
+    fn whole(&self, genotypes: &Genotypes) -> Results {
+        self.results(&Cohort::load(genotypes, &Device::cpu(), &self.wanted(), &Run::default()).unwrap())
+    }
+
+    /// Each by way of its bytes.
+    fn parts(&self, genotypes: &Genotypes, count: u64) -> Vec<CohortPart> {
+        let part = |rows| {
+            let part =
+                Cohort::part(genotypes, rows, &Device::cpu(), &self.wanted(), &Run::default()).unwrap();
+            let same = CohortPart::from_bytes(&part.to_bytes()).unwrap();
+            assert!(same == part);
+            same
+        };
+        Cohort::part_ranges(genotypes, count).into_iter().map(part).collect()
+    }
+
+    fn of_part(&self, genotypes: &Genotypes, part: &CohortPart) -> Result<Cohort> {
+        Cohort::of_part(genotypes, &Device::cpu(), &self.wanted(), part, &Run::default())
+    }
+
+    fn results(&self, cohort: &Cohort) -> Results {
+        let passes = cohort.passes_over_store();
+        let pca = cohort.pca(&self.components, &Run::default()).unwrap();
+        let grm = cohort.grm(&self.relationships, &Run::default()).unwrap();
+        assert_eq!((cohort.passes_over_store(), pca.digest), (passes, cohort.digest()));
+        let projection = cohort.projection().unwrap();
+        let grm = grm.matrix.data().iter().chain(grm.shared.iter().flat_map(Matrix::data));
+        let scores = projection.scores.data().iter().map(|x| x.to_bits());
+        (
+            bits(&pca),
+            grm.map(|x| x.to_bits()).collect(),
+            scores.chain(projection.called.iter().map(|called| (*called as f64).to_bits())).collect(),
+            cohort.digest(),
+        )
+    }
+}
+
+/// Merges neighbours, whichever comes up.
+fn merged(mut parts: Vec<CohortPart>, seed: u32) -> CohortPart {
+    while parts.len() > 1 {
+        let word = philox([seed, 8], parts.len() as u64)[0] as usize;
+        let at = word % (parts.len() - 1);
+        let (one, other) = (parts.remove(at), parts.remove(at));
+        parts.insert(at, if word & 1024 > 0 { one.merge(other) } else { other.merge(one) }.unwrap());
+    }
+    parts.remove(0)
+}
+
+fn plink(dosages: &[i8], variants: u64, samples: u64) -> Genotypes {
+    let code = |&x: &i8| [1, 3, 2, 0][usize::try_from(x + 1).unwrap()];
+    let byte = |four: &[i8]| four.iter().rev().fold(0, |byte, x| byte << 2 | code(x));
+    let rows = dosages.chunks(usize::try_from(samples).unwrap());
+    let bytes: Vec<u8> = rows.flat_map(|row| row.chunks(4).map(byte)).collect();
+    let shape = [variants, samples.div_ceil(4)];
+    let array = MemoryArray::new("plink", &bytes, &shape, &[1000, shape[1]]).unwrap();
+    Genotypes::plink(vec![Arc::new(array)], samples, CountedAllele::A1).unwrap()
+}
+
+#[test]
+fn parts_merged_in_any_order_are_the_whole() {
+    let dosages = dosages(30_000, 70);
+    let calls: Vec<i8> =
+        dosages.iter().flat_map(|&x| if x < 0 { [-1, 0] } else { [x.min(1), i8::from(x == 2)] }).collect();
+    let plink = plink(&dosages, 30_000, 70);
+    let some = memory(&dosages, &[30_000, 70], &[999, 70]).select([10..9_000, 9_500..30_000]).unwrap();
+    for (genotypes, method, missing) in [
+        (some, GrmMethod::VanRaden1, MissingCalls::Pairwise),
+        (memory(&calls, &[30_000, 70, 2], &[1000, 70, 2]), GrmMethod::Gcta, MissingCalls::Pairwise),
+        (plink, GrmMethod::Gcta, MissingCalls::Mean),
+    ] {
+        let asked = Asked::new(genotypes.variants(), method, missing, 2);
+        let (whole, at_once) = (asked.whole(&genotypes), merged(asked.parts(&genotypes, 1), 0));
+        for count in [1, 2, 3, 7] {
+            let parts = asked.parts(&genotypes, count);
+            assert_eq!(parts.len() as u64, count);
+            for seed in 0..3 {
+                let part = merged(parts.clone(), seed);
+                assert!(part == at_once, "{count} parts, {seed}");
+                let cohort = asked.of_part(&genotypes, &part).unwrap();
+                assert_eq!((cohort.passes_over_store(), cohort.residency()), (0, Residency::Store));
+                assert!(asked.results(&cohort) == whole, "{count} parts, {seed}");
+            }
+        }
+    }
+}
+
+/// Numbers have as many bytes as of all variants, of which there are more than in a part; [`Method::Auto`] finds the sums.
+#[test]
+fn numbers_of_a_part_are_those_of_the_whole() {
+    let (variants, device, run) = (132_000, Device::cpu(), Run::default());
+    let genotypes = memory(&dosages(variants, 9), &[132_000, 9], &[1000, 9]);
+    let (components, loaded) = (options(K), pca(&genotypes, &device, &options(K), &run).unwrap());
+    let wanted = Wanted::default().pca(&components).loadings();
+    let parts = Cohort::part_ranges(&genotypes, 3).into_iter();
+    let parts = parts.map(|rows| Cohort::part(&genotypes, rows, &device, &wanted, &run).unwrap());
+    let cohort = Cohort::of_part(&genotypes, &device, &wanted, &merged(parts.collect(), 1), &run).unwrap();
+    assert_eq!(
+        (bits(&cohort.pca(&components, &run).unwrap()), cohort.passes_over_store()),
+        (bits(&loaded), 0)
+    );
+    // What was not added up is read.
+    let randomized = randomized(K, Stop::PowerIterations(1));
+    let expected = pca(&genotypes, &device, &randomized, &run).unwrap();
+    assert_eq!(bits(&cohort.pca(&randomized, &run).unwrap()), bits(&expected));
+    assert!(cohort.passes_over_store() > 0);
+}
+
+#[test]
+fn parts_of_fractions_and_polyploids_are_close() {
+    let dosages = dosages(9000, 20);
+    let fractions: Vec<f32> =
+        dosages.iter().map(|&x| if x < 0 { -1.0 } else { 0.9 * f32::from(x) }).collect();
+    let calls: Vec<i8> =
+        dosages.iter().flat_map(|&x| if x < 0 { [-1; 4] } else { [x.min(1), 0, 0, x / 2] }).collect();
+    for (genotypes, ploidy) in
+        [(memory(&fractions, &[9000, 20], &[500, 20]), 2), (memory(&calls, &[9000, 20, 4], &[500, 20, 4]), 4)]
+    {
+        let asked = Asked::new(9000, GrmMethod::VanRaden1, MissingCalls::Pairwise, ploidy);
+        let (whole, parts) = (asked.whole(&genotypes), asked.parts(&genotypes, 3));
+        let found = [2, 2, 7].map(|seed| {
+            let part = merged(parts.clone(), seed);
+            assert!(matches!(part.counts(), CountsByVariant::Dosages(stats) if stats.len() == 9000));
+            asked.results(&asked.of_part(&genotypes, &part).unwrap())
+        });
+        assert!(found[0] == found[1]);
+        for (pca, grm, scores, digest) in found {
+            assert_eq!(digest, whole.3);
+            // Eigenvectors are as certain as their eigenvalues are apart.
+            for (found, whole, tolerance) in
+                [(pca, &whole.0, 1e-9), (grm, &whole.1, 1e-13), (scores, &whole.2, 1e-12)]
+            {
+                assert_eq!(found.len(), whole.len());
+                for (x, y) in found.into_iter().zip(whole) {
+                    let [x, y] = [x, *y].map(f64::from_bits);
+                    assert!((x - y).abs() <= tolerance * y.abs().max(1.0), "{x} {y}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let dosages = dosages(9000, 12);
+    let genotypes = memory(&dosages, &[9000, 12], &[500, 12]).dosages_are_bounded(true);
+    let asked = Asked::new(9000, GrmMethod::Gcta, MissingCalls::Mean, 2);
+    let refused = |result: Result<CohortPart>, words: &str| {
+        let Err(error) = result else { panic!("{words} should be refused") };
+        assert!(matches!(error, Error::Argument { .. }) && error.to_string().contains(words), "{error}");
+    };
+    let part = |genotypes: &Genotypes, rows, wanted: &Wanted<'_>| {
+        Cohort::part(genotypes, rows, &Device::cpu(), wanted, &Run::default())
+    };
+    for rows in [0..0, 0..9001, 0..4095, 1..4096, Range { start: 8192, end: 4096 }, 4096..8000] {
+        refused(part(&genotypes, rows.clone(), &asked.wanted()), &format!("{rows:?} of 9000 variants"));
+    }
+    let parts = asked.parts(&genotypes, 3);
+    let [first, second, third] = [0, 1, 2].map(|at| parts[at].clone());
+    refused(first.clone().merge(third.clone()), "the variants 0..4096 and 8192..9000 leave a gap");
+    refused(second.clone().merge(second.clone()), "the variants 4096..8192 and 4096..8192 overlap");
+    // Other samples, as many of them.
+    let chosen = |range| genotypes.clone().select_samples([range]).unwrap();
+    for (one, other) in [(chosen(0..11), genotypes.clone()), (chosen(0..11), chosen(1..12))] {
+        let one = part(&one, 0..4096, &asked.wanted()).unwrap();
+        refused(one.merge(part(&other, 4096..9000, &asked.wanted()).unwrap()), "one part is of");
+    }
+    let filter = VariantFilter { min_maf: 0.1, max_missing: 1.0 };
+    let filtered = Wanted::default().pca(&PcaOptions { filter, ..asked.components.clone() });
+    for wanted in [filtered, Wanted::default()] {
+        refused(first.clone().merge(part(&genotypes, 4096..9000, &wanted).unwrap()), "wanted differ");
+    }
+    let mut matches = asked.matches.clone();
+    matches[3] = None;
+    let other = asked.wanted().projection(&asked.reference, &matches, ProjectMethod::LeastSquares);
+    refused(first.clone().merge(part(&genotypes, 4096..8192, &other).unwrap()), "wanted differ");
+    let mut other = second.clone();
+    let SumValues::Whole { unit, .. } = &mut other.sums[0].values else { panic!("sums should be whole") };
+    *unit *= 2.0;
+    refused(first.clone().merge(other), "differ in kind, number or unit");
+
+    let whole = first.merge(second).unwrap();
+    let refuse = |genotypes: &Genotypes, asked: &Asked, part: &CohortPart, words: &str| {
+        let Err(error) = asked.of_part(genotypes, part) else { panic!("{words} should be refused") };
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    refuse(&genotypes, &asked, &whole, "of variants 0..8192 of 9000");
+    let mut whole = third.merge(whole).unwrap();
+    refuse(&chosen(0..11), &asked, &whole, "9000 variants of 12 samples");
+    let pairwise = GrmOptions { method: GrmMethod::VanRaden1, ..GrmOptions::default() };
+    refuse(
+        &genotypes,
+        &Asked { relationships: pairwise, ..Asked::new(9000, GrmMethod::Gcta, MissingCalls::Mean, 2) },
+        &whole,
+        "are wanted",
+    );
+    let SumValues::Whole { unit, .. } = &mut whole.sums[0].values else { panic!("sums should be whole") };
+    *unit *= 2.0;
+    refuse(&genotypes, &asked, &whole, "in units of");
+}
+
+#[test]
+fn a_part_states_its_least_memory() {
+    let genotypes = memory(&dosages(9000, 12), &[9000, 12], &[500, 12]);
+    let asked = Asked::new(9000, GrmMethod::Gcta, MissingCalls::Pairwise, 2);
+    let part = |host| {
+        let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        Cohort::part(&genotypes, 0..4096, &Device::cpu(), &asked.wanted(), &run)
+    };
+    let Err(Error::Budget { minimum, .. }) = part(1000) else { panic!("1000 bytes should not do") };
+    assert!(matches!(part(minimum - 1), Err(Error::Budget { .. })));
+    assert!(part(minimum).unwrap() == asked.parts(&genotypes, 3)[0]);
+    let run = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
+    let nothing = Cohort::part(&genotypes, 0..4096, &Device::cpu(), &Wanted::default(), &run);
+    let Err(Error::Budget { minimum: least, .. }) = nothing else { panic!("1000 bytes should not do") };
+    assert!(minimum > least + asked.parts(&genotypes, 3)[0].to_bytes().len() as u64 - 12 * 4096);
+    // Less than all variants take.
+    let Err(Error::Budget { minimum: whole, .. }) =
+        Cohort::load(&genotypes, &Device::cpu(), &asked.wanted(), &run)
+    else {
+        panic!("1000 bytes should not do")
+    };
+    assert!(minimum + 12 * 4000 < whole);
+}
+
+/// Of either kind of genotypes: damage of each byte and any length is an error, and nothing that a digest approves a panic.
+#[test]
+fn damaged_bytes_are_refused() {
+    let asked = Asked::new(9, GrmMethod::Gcta, MissingCalls::Pairwise, 2);
+    let asked = Asked { components: options(1), ..asked };
+    let fractions: Vec<f32> = (0..27u8).map(|i| f32::from(i % 5) / 2.0).collect();
+    for genotypes in [memory(&dosages(9, 3), &[9, 3], &[9, 3]), memory(&fractions, &[9, 3], &[9, 3])] {
+        let bytes = asked.parts(&genotypes, 1)[0].to_bytes();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            for change in [1, 0x80, 0xff] {
+                damaged[at] = bytes[at] ^ change;
+                let error = CohortPart::from_bytes(&damaged).unwrap_err();
+                assert!(matches!(error, Error::Argument { name: "bytes", .. }), "{at}: {error}");
+                // As it would be if the digest fitted.
+                let (read, sum) = damaged.split_last_chunk_mut::<8>().unwrap();
+                *sum = digest(read.len() as u64, read).to_le_bytes();
+                if let Ok(part) = CohortPart::from_bytes(&damaged) {
+                    let _ = asked
+                        .of_part(&genotypes, &part)
+                        .map(|cohort| cohort.pca(&asked.components, &Run::default()));
+                }
+                damaged.clone_from(&bytes);
+            }
+            CohortPart::from_bytes(&bytes[..at]).unwrap_err();
+        }
+        CohortPart::from_bytes(&bytes).unwrap();
+    }
+}
+
+/// A part that says one thing of its genotypes and holds the counts of another.
+#[test]
+fn counts_of_another_kind_are_refused() {
+    let asked = Asked::new(9, GrmMethod::Gcta, MissingCalls::Mean, 2);
+    let asked = Asked { components: options(1), ..asked };
+    let codes = memory(&dosages(9, 3), &[9, 3], &[9, 3]);
+    let fractions = memory(&[0.5f32; 27], &[9, 3], &[9, 3]);
+    let [part, other] = [&codes, &fractions].map(|genotypes| asked.parts(genotypes, 1).remove(0));
+    let forged = CohortPart { counts: other.counts, ..part };
+    let forged = CohortPart::from_bytes(&forged.to_bytes()).unwrap();
+    let error = asked.of_part(&codes, &forged).unwrap_err();
+    assert!(matches!(error, Error::Argument { name: "part", .. }), "{error}");
+}
+
+/// Two bits hold the dosages since a relationship matrix was wanted too.
+#[test]
+fn less_may_be_wanted_than_a_part_has() {
+    let genotypes = memory(&dosages(90, 13), &[90, 13], &[90, 13]);
+    let (device, run) = (Device::cpu(), Run::default());
+    let components = PcaOptions { scaler: Scaler::Center, ..options(3) };
+    let relationships = GrmOptions::default();
+    let both = Wanted::default().pca(&components).grm(&relationships);
+    let part = Cohort::part(&genotypes, 0..90, &device, &both, &run).unwrap();
+    let whole = Cohort::load(&genotypes, &device, &both, &run).unwrap().pca(&components, &run).unwrap();
+    let one = Wanted::default().pca(&components);
+    let cohort = Cohort::of_part(&genotypes, &device, &one, &part, &run).unwrap();
+    let result = cohort.pca(&components, &run).unwrap();
+    assert_eq!(
+        (result.vectors, result.reason),
+        (whole.vectors, "the part has the sums of the exact method".into())
+    );
+}
+
+/// Calls of another ploidy are missing to the one, and an error to the other.
+#[test]
+fn other_readings_do_not_merge() {
+    let calls: Vec<i8> = (0..5000 * 9).map(|i| (i % 2) as i8).collect();
+    let genotypes = memory(&calls, &[5000, 3, 3], &[5000, 3, 3]);
+    let triploid = genotypes.clone().with_ploidy(3).unwrap();
+    let (device, run) = (Device::cpu(), Run::default());
+    let components = options(1);
+    let wanted = Wanted::default().pca(&components);
+    let part = |genotypes: &Genotypes, i: usize| {
+        let rows = Cohort::part_ranges(genotypes, 2)[i].clone();
+        Cohort::part(genotypes, rows, &device, &wanted, &run).unwrap()
+    };
+    part(&triploid, 0).merge(part(&triploid, 1)).unwrap();
+    let error = part(&triploid, 0).merge(part(&genotypes, 1)).unwrap_err();
+    assert!(error.to_string().contains("others missing"), "{error}");
+}
+
+#[test]
+fn ranges_of_parts_cover_all_variants() {
+    for (variants, count) in [(1, 1), (4096, 3), (4097, 2), (100_000, 7), (100_000, 0), (100_000, u64::MAX)] {
+        let genotypes = memory(&vec![0i8; variants], &[variants as u64, 1], &[100_000, 1]);
+        let ranges = Cohort::part_ranges(&genotypes, count);
+        let blocks = variants.div_ceil(4096) as u64;
+        assert_eq!(ranges.len() as u64, count.clamp(1, blocks));
+        assert_eq!((ranges[0].start, ranges.last().unwrap().end), (0, variants as u64));
+        assert!(ranges.windows(2).all(|two| two[0].end == two[1].start && two[1].start % 4096 == 0));
+    }
+}
+
+#[test]
+fn a_part_is_plain_data() {
+    fn plain<T: Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static>() {}
+    plain::<CohortPart>();
+}

@@ -1,0 +1,240 @@
+//! What a PCA refuses: damaged chunks, absurd shapes, bad input.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use teatime::{DecodedChunk, FetchedChunk, Result, StoredType};
+
+use super::*;
+
+#[test]
+fn absurd_numbers_of_chunks_are_refused() {
+    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, false);
+    let array = Arc::new(array);
+    for claimed in [[1 << 33, 2], [2, 1 << 33]] {
+        let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::clone(&array), claimed))]).unwrap();
+        let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
+        assert!(matches!(error, Err(Error::Store { .. })), "{error:?}");
+    }
+}
+
+/// Sums of whole numbers of 32 bits hold so many samples, and no more: nothing is read.
+#[test]
+fn more_samples_than_exact_sums_hold_are_refused() {
+    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, true);
+    let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::new(array), [2, 1 << 23]))]).unwrap();
+    let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
+    let Err(Error::Limit { requested, max, .. }) = error else { panic!("{error:?}") };
+    assert_eq!((requested, max), (1 << 23, (1 << 23) - 1));
+}
+
+/// An array that claims more rows or columns than it has.
+#[derive(Debug)]
+struct Claims(Arc<Broken>, [u64; 2]);
+
+impl ChunkedArray for Claims {
+    fn name(&self) -> &str {
+        "claims"
+    }
+    fn shape(&self) -> &[u64] {
+        &self.1
+    }
+    fn chunk_shape(&self) -> &[u64] {
+        &[1, 1024]
+    }
+    fn dtype(&self) -> StoredType {
+        self.0.dtype()
+    }
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
+        self.0.read_chunk(index)
+    }
+}
+
+/// An array whose chunks cannot all be read: whether to panic at them.
+#[derive(Debug)]
+pub(super) struct Broken(pub(super) MemoryArray, pub(super) fn(&[u64]) -> bool, pub(super) bool);
+
+impl ChunkedArray for Broken {
+    fn name(&self) -> &str {
+        "broken"
+    }
+    fn shape(&self) -> &[u64] {
+        self.0.shape()
+    }
+    fn chunk_shape(&self) -> &[u64] {
+        self.0.chunk_shape()
+    }
+    fn dtype(&self) -> StoredType {
+        self.0.dtype()
+    }
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
+        assert!(!(self.2 && (self.1)(index)), "a decoder's own fault");
+        if (self.1)(index) { Err(Error::chunk("broken", index, "torn")) } else { self.0.read_chunk(index) }
+    }
+}
+
+/// An array that is another from some number of reads on.
+#[derive(Debug)]
+pub(super) struct Changing {
+    pub(super) arrays: [MemoryArray; 2],
+    pub(super) left: AtomicU32,
+}
+
+impl ChunkedArray for Changing {
+    fn name(&self) -> &str {
+        "changing"
+    }
+    fn shape(&self) -> &[u64] {
+        self.arrays[0].shape()
+    }
+    fn chunk_shape(&self) -> &[u64] {
+        self.arrays[0].chunk_shape()
+    }
+    fn dtype(&self) -> StoredType {
+        self.arrays[0].dtype()
+    }
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
+        let left = self.left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(1)));
+        self.arrays[usize::from(left == Ok(0))].read_chunk(index)
+    }
+}
+
+/// Samples that change places leave every count as it was.
+#[test]
+fn a_store_that_changes_between_passes_is_named() {
+    let before = dosages(9000, 60);
+    let after: Vec<i8> = before.chunks(60).flat_map(|row| row.iter().rev().copied()).collect();
+    let array = |dosages: &[i8]| MemoryArray::new("same", dosages, &[9000, 60], &[500, 60]).unwrap();
+    let options = randomized(2, Stop::PowerIterations(3));
+    let run = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let with = |reads: u32, host| {
+        let changing =
+            Changing { arrays: [&before, &after].map(|dosages| array(dosages)), left: reads.into() };
+        let genotypes = Genotypes::new(vec![Arc::new(array(&before)), Arc::new(changing)]).unwrap();
+        pca(&genotypes, &Device::cpu(), &options, &run(host))
+    };
+    let Err(Error::Budget { minimum, .. }) = with(u32::MAX, 1000) else { panic!("1000 bytes should not do") };
+    assert_eq!(with(u32::MAX, minimum).unwrap().residency, Residency::Store);
+    for reads in [18, 40] {
+        let Err(error) = with(reads, minimum) else { panic!("a change after {reads} chunks") };
+        assert!(matches!(error, Error::Store { .. }), "{error}");
+        assert!(error.to_string().starts_with("changing: changed while it was read"), "{error}");
+    }
+}
+
+/// Loadings are of the genotypes that gave the components.
+#[test]
+fn loadings_of_other_genotypes_are_refused() {
+    let (one, mut other) = (dosages(600, 20), dosages(600, 20));
+    let changed = other.iter().rposition(|x| *x == 0).unwrap();
+    other[changed] = 2;
+    let (device, run, options) = (Device::cpu(), Run::default(), options(1));
+    let [one, other] = [one, other].map(|dosages| memory(&dosages, &[600, 20], &[100, 20]));
+    let result = pca(&one, &device, &options, &run).unwrap();
+    loadings(&one, &device, &result, &options, &run, &mut |_| Ok(())).unwrap();
+    let error = loadings(&other, &device, &result, &options, &run, &mut |_| Ok(())).unwrap_err();
+    assert!(matches!(error, Error::Argument { name: "genotypes", .. }), "{error}");
+}
+
+#[test]
+fn a_default_budget_that_is_too_small_says_so() {
+    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, true);
+    // 36 bytes for each pair of samples: more than any host has.
+    let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::new(array), [2, 1 << 22]))]).unwrap();
+    let exact = PcaOptions { method: Method::Exact, ..options(1) };
+    let with = |host| {
+        let run = Run { memory: Budget { host, device: None }, ..Run::default() };
+        pca(&genotypes, &Device::cpu(), &exact, &run).unwrap_err()
+    };
+    let error = with(None);
+    assert!(matches!(error, Error::Budget { given: false, .. }), "{error}");
+    assert!(error.to_string().starts_with("the default memory budget of"), "{error}");
+    let error = with(Some(1 << 20));
+    assert!(matches!(error, Error::Budget { given: true, budget: 0x10_0000, .. }), "{error}");
+    assert!(error.to_string().starts_with("the memory budget of"), "{error}");
+}
+
+#[test]
+fn damaged_chunks_end_the_call() {
+    let dosages = dosages(600, 20);
+    for (at, panics) in [(0u64, false), (5, false), (29, false), (7, true)] {
+        let broken: fn(&[u64]) -> bool = match at {
+            0 => |i| i[0] == 0,
+            5 => |i| i[0] == 5,
+            7 => |i| i[0] == 7,
+            _ => |i| i[0] == 29,
+        };
+        let array = MemoryArray::new("broken", &dosages, &[600, 20], &[20, 20]).unwrap();
+        let genotypes = Genotypes::new(vec![Arc::new(Broken(array, broken, panics))]).unwrap();
+        match pca(&genotypes, &Device::cpu(), &options(3), &Run::default()) {
+            Err(Error::Chunk { array, index, .. }) => {
+                assert_eq!((&*array, &*index), ("broken", &[at, 0][..]))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Without a word from the caller, dosages may be above 2 where the scaler needs no frequency.
+#[test]
+fn dosages_above_2_where_they_are_said_to_be_none() {
+    let (mut good, device, run) = (dosages(300, 80), Device::cpu(), Run::default());
+    let options = PcaOptions { scaler: Scaler::Standard, ..randomized(K, Stop::PowerIterations(2)) };
+    let of = |dosages: &[i8], bounded| {
+        let genotypes = memory(dosages, &[300, 80], &[64, 80]).dosages_are_bounded(bounded);
+        pca(&genotypes, &device, &options, &run)
+    };
+    let (bytes, packed) = (of(&good, false).unwrap(), of(&good, true).unwrap());
+    assert_values(&packed.singular_values, &bytes.singular_values, 2e-6);
+    assert_eq!(packed.digest, bytes.digest);
+    good[30 * 80 + 7] = 3;
+    assert!(of(&good, false).is_ok());
+    let error = of(&good, true);
+    assert!(matches!(error, Err(Error::Chunk { .. })), "{error:?}");
+}
+
+#[test]
+fn bad_input_is_named() {
+    let device = Device::cpu();
+    let run = Run::default();
+    let good = dosages(60, 12);
+    let genotypes = memory(&good, &[60, 12], &[20, 12]);
+    let fails = |genotypes: &Genotypes, options: &PcaOptions, run: &Run, needle: &str| {
+        let error = pca(genotypes, &device, options, run).expect_err(needle).to_string();
+        assert!(error.contains(needle), "`{needle}` is not in: {error}");
+    };
+    fails(&genotypes, &options(13), &run, "at most 12");
+    fails(&memory(&good[..0], &[0, 12], &[1, 12]), &options(1), &run, "0 variants");
+    fails(&memory(&good[..0], &[12, 0], &[1, 12]), &options(1), &run, "0 samples");
+    fails(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(1), &run, "10 have no call");
+    fails(&memory(&[1i8; 40], &[10, 4], &[4, 4]), &options(1), &run, "10 do not vary");
+    let with = |at: usize, value: i8| {
+        let mut values = good.clone();
+        values[at] = value;
+        memory(&values, &[60, 12], &[20, 5])
+    };
+    fails(&with(30 * 12 + 7, 3), &options(1), &run, "chunk [1, 1]: variant 30, sample 7: value 3");
+    let infinite: Vec<f32> =
+        good.iter().map(|&x| if x == 2 { f32::INFINITY } else { f32::from(x) }).collect();
+    fails(&memory(&infinite, &[60, 12], &[20, 12]), &options(1), &run, "not a finite");
+    let mut calls = vec![0i8; 60 * 12];
+    calls[(40 * 4 + 3) * 3 + 1] = -2;
+    let triploid = memory(&calls, &[60, 4, 3], &[20, 3, 3]);
+    fails(&triploid, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 3: allele -2 pads");
+    calls.fill(0);
+    calls[(40 * 6 + 5) * 2 + 1] = -7;
+    let bad = memory(&calls, &[60, 6, 2], &[20, 4, 2]);
+    fails(&bad, &options(1), &run, "chunk [2, 1, 0]: variant 40, sample 5: -7 is no allele");
+    let mut bad = options(1);
+    bad.filter.min_maf = 0.6;
+    fails(&genotypes, &bad, &run, "min_maf");
+    bad.filter = VariantFilter { max_missing: f64::NAN, ..VariantFilter::default() };
+    fails(&genotypes, &bad, &run, "max_missing");
+    let tiny = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
+    fails(&genotypes, &options(1), &tiny, "needs at least");
+    let uneven = [&[60u64, 12][..], &[60, 11]].map(|shape| {
+        let len = usize::try_from(shape[0] * shape[1]).unwrap();
+        Arc::new(MemoryArray::new("uneven", &good[..len], shape, &[20, 12]).unwrap()) as Arc<dyn ChunkedArray>
+    });
+    assert!(matches!(Genotypes::new(uneven.to_vec()), Err(Error::Shape { .. })));
+    assert!(matches!(Genotypes::new(Vec::new()), Err(Error::Argument { .. })));
+}

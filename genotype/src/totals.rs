@@ -1,0 +1,51 @@
+//! Counts and sums over all variants.
+
+use rayon::prelude::*;
+use teatime::linalg::Stats;
+
+use super::{
+    filter::VariantCounts,
+    scaler::{DropReason, VariantScale},
+};
+
+/// What all variants add up to, as one rule scales them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct VariantTotals {
+    pub(crate) counts: VariantCounts,
+    /// Sum of squares of the standardised matrix.
+    pub(crate) sum_squares: f64,
+    /// Bounds of a variant's row times its factor and the larger of 1 and its mean: the largest Euclidean norm, and the
+    /// largest sum of magnitudes.
+    pub(crate) bounds: [f64; 2],
+}
+
+impl VariantTotals {
+    /// Adds variants; the calling thread's pool shares the work.
+    pub(crate) fn add(&mut self, stats: &[Stats], scales: &[VariantScale], samples: u64) {
+        let variants = stats.par_iter().zip(scales).with_min_len(1024);
+        let sums: Vec<[f64; 3]> = variants.map(|(stats, scale)| sums(stats, scale, samples)).collect();
+        // One after the other, for the same bits.
+        for (scale, [squares, norm, magnitudes]) in scales.iter().zip(sums) {
+            self.counts.total += 1;
+            match scale.dropped {
+                None => self.counts.used += 1,
+                Some(DropReason::AllMissing) => self.counts.all_missing += 1,
+                Some(DropReason::AboveMissing) => self.counts.above_missing += 1,
+                Some(DropReason::BelowMaf) => self.counts.below_maf += 1,
+                Some(DropReason::ZeroVariance) => self.counts.zero_variance += 1,
+            }
+            self.sum_squares += squares;
+            self.bounds = [self.bounds[0].max(norm), self.bounds[1].max(magnitudes)];
+        }
+    }
+}
+
+/// Of a variant's row its sum of squares, and what [`VariantTotals::bounds`] bounds.
+fn sums(stats: &Stats, scale: &VariantScale, samples: u64) -> [f64; 3] {
+    let squares = scale.sum_squares(stats, samples);
+    if !scale.is_used() {
+        return [squares, 0.0, 0.0];
+    }
+    let factor = scale.scale * scale.mean.max(1.0);
+    [squares, factor * squares.sqrt(), factor * scale.sum_magnitudes(stats, samples)]
+}

@@ -1,0 +1,377 @@
+//! Finding the genotypes, samples and variants of a store.
+
+use std::{cmp::Ordering, collections::HashSet, ops::Range, path::Path, sync::Arc};
+
+use teatime::{
+    Budget, ChunkedArray, Error, MissingChunk, Result, StoredType,
+    store::{Column, Folder, LeftOut, Node, Storage, ZarrArray},
+};
+
+use super::{
+    columns::{column, join},
+    variants::{FilledColumn, Layout, VariantTable},
+};
+use crate::{GenotypeKind, Variant};
+
+/// Most samples of a store; a claim above it is taken for damage.
+const MAX_SAMPLES: u64 = 1 << 26;
+
+/// Most variants of a store; more than there are positions in a genome.
+const MAX_VARIANTS: u64 = 1 << 34;
+
+/// The genotypes of a Zarr store, whichever way it is laid out.
+///
+/// Recognises
+/// - VCF-Zarr: `call_genotype`, `sample_id` and `variant_*` at the root;
+/// - scikit-allel and `MalariaGEN`: `calldata/GT`, `variants/*` and `samples` at the root, or under one group per
+///   contig, which are then appended in natural order (`2` before `10`), with `samples` there or at the root;
+/// - a plain array of dosages `[variants, samples]` or calls `[variants, samples, ploidy]`: the root itself, or
+///   the one that is named.
+#[derive(Debug)]
+pub struct GenotypeStore {
+    storage: Arc<dyn Storage>,
+    arrays: Vec<Arc<dyn ChunkedArray>>,
+    tables: Vec<VariantTable>,
+    kind: GenotypeKind,
+    variants: u64,
+    samples: u64,
+    memory: Budget,
+}
+
+impl GenotypeStore {
+    /// Opens the store in the folder `store`, its genotypes being `array`, or what is found where that is `None`.
+    ///
+    /// Reads the metadata of the genotype arrays and no data. `missing` is for their chunks. A missing chunk of sample
+    /// names or variants is an error where the fill value cannot be meant, as for names, positions and reference alleles; else
+    /// it holds the fill value, as writers leave out the contig indices of a store of one contig
+    /// ([`filled_chunks`](Self::filled_chunks) counts such).
+    ///
+    /// # Errors
+    /// - [`Error::Store`]: not a store, no genotypes in it, a contig among others that has lost its own, an array of a
+    ///   wrong rank, data type or codec or with attributes that change its values in ways that are not supported, or
+    ///   arrays that do not fit each other.
+    /// - [`Error::Io`]: metadata that cannot be read.
+    pub fn open(store: impl AsRef<Path>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
+        let store = store.as_ref();
+        match std::fs::metadata(store) {
+            Ok(folder) if folder.is_dir() => {}
+            Ok(_) => {
+                let why =
+                    "is a file; a Zarr store is a folder (zip files are not read), PLINK's calls are a .bed";
+                return Err(Error::store(store.display(), why));
+            }
+            Err(source) => return Err(Error::Io { path: store.display().to_string().into(), source }),
+        }
+        Self::open_in(Arc::new(Folder::new(store)), array, missing)
+    }
+
+    /// The same of a store that is anywhere.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_in(storage: Arc<dyn Storage>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
+        let refuse = |why: String| Error::store(storage.place(""), why);
+        let found = match array {
+            Some(path) => vec![named(&*storage, path.trim_matches('/'))?],
+            None => detect(&*storage)?,
+        };
+        let mut arrays: Vec<Arc<dyn ChunkedArray>> = Vec::new();
+        let mut tables = Vec::new();
+        let mut kind = None;
+        let (mut variants, mut samples) = (0_u64, 0);
+        for (path, layout) in found {
+            let array = ZarrArray::open_in(&storage, &path, missing)?;
+            let this = genotype_kind(&array)?;
+            let (rows, columns) = (array.shape()[0], array.shape()[1]);
+            let (before, of) = kind.unwrap_or((this, columns));
+            kind = together(before, this).filter(|_| columns == of).map(|kind| (kind, of));
+            if kind.is_none() {
+                let why = format!("its shape {:?} does not fit the arrays before it", array.shape());
+                return Err(Error::store(array.name(), why));
+            }
+            samples = columns;
+            variants = variants.saturating_add(rows);
+            tables.push(VariantTable::new(&storage, layout, rows));
+            arrays.push(Arc::new(array));
+        }
+        let (kind, _) = kind.ok_or_else(|| refuse("has no genotypes".into()))?;
+        if variants > MAX_VARIANTS || samples > MAX_SAMPLES {
+            let most = format!("at most {MAX_VARIANTS} and {MAX_SAMPLES} are believed");
+            return Err(refuse(format!("claims {variants} variants and {samples} samples; {most}")));
+        }
+        Ok(Self { storage, arrays, tables, kind, variants, samples, memory: Budget::default() })
+    }
+
+    /// Bounds the memory that names and variants take by the host's: a range of them, and one chunk of each of their columns,
+    /// may take half of it.
+    #[must_use]
+    pub fn with_memory(self, budget: &Budget) -> Self {
+        Self { memory: *budget, ..self }
+    }
+
+    /// The genotype arrays, to be appended along their first axis.
+    pub fn arrays(&self) -> &[Arc<dyn ChunkedArray>] {
+        &self.arrays
+    }
+
+    /// What the elements of the arrays are; of calls of several ploidies, the highest.
+    pub const fn kind(&self) -> GenotypeKind {
+        self.kind
+    }
+
+    /// Variants in all arrays together.
+    pub const fn n_variants(&self) -> u64 {
+        self.variants
+    }
+
+    /// Samples, the same in every array.
+    pub const fn n_samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Names of the samples, all different; `S0001`, `S0002`, ... where the store has none.
+    ///
+    /// # Errors
+    /// - [`Error::Budget`]: more names than memory allows, about 256 bytes each.
+    /// - [`Error::Store`]: names that occur twice, are not as many as the samples, or differ between contigs.
+    /// - [`Error::Chunk`] and [`Error::Io`]: names that cannot be read.
+    pub fn sample_ids(&self) -> Result<Vec<String>> {
+        let (budget, minimum) = (self.memory.host_bytes(), self.samples.saturating_mul(256));
+        if minimum > budget {
+            let given = self.memory.host.is_some();
+            return Err(Error::Budget { what: "memory budget", budget, minimum, given });
+        }
+        let mut ids: Option<(String, Vec<String>)> = None;
+        let mut read = HashSet::new();
+        for table in &self.tables {
+            let paths = table.layout().sample_paths();
+            let Some((path, column)) = self.first_column(&paths)? else { continue };
+            if !read.insert(path.clone()) {
+                continue;
+            }
+            let names = column.strings(0..self.samples)?;
+            match &ids {
+                None => ids = Some((path, names)),
+                Some((first, ids)) => {
+                    if let Some((a, b)) = ids.iter().zip(&names).find(|(a, b)| a != b) {
+                        let why = format!("`{first}` has the sample `{a}` where `{path}` has `{b}`");
+                        return Err(Error::store(self.storage.place(""), why));
+                    }
+                }
+            }
+        }
+        let Some((path, ids)) = ids else {
+            let width = self.samples.max(1000).to_string().len();
+            return Ok((1..=self.samples).map(|i| format!("S{i:0width$}")).collect());
+        };
+        let mut seen = HashSet::new();
+        match ids.iter().find(|id| !seen.insert(id.as_str())) {
+            Some(twice) => {
+                let why = format!("the sample `{twice}` occurs more than once");
+                Err(Error::store(self.storage.place(&path), why))
+            }
+            None => Ok(ids),
+        }
+    }
+
+    /// Chunks of contigs, names and alleles that were not in the store and were taken for their fill value, so far; each
+    /// counts once where variants are read in order.
+    pub fn filled_chunks(&self) -> u64 {
+        self.filled_columns().iter().map(|column| column.chunks).sum()
+    }
+
+    /// The columns with such chunks, and how many.
+    pub fn filled_columns(&self) -> Vec<FilledColumn> {
+        self.tables.iter().flat_map(VariantTable::filled).collect()
+    }
+
+    fn first_column(&self, paths: &[String]) -> Result<Option<(String, Column)>> {
+        for path in paths {
+            let column = column(&self.storage, path, LeftOut::Never, &self.memory, self.samples)?;
+            if let Some(column) = column {
+                return Ok(Some((path.clone(), column)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives `f` the contigs of the variants in order: a name, and how many variants after each other are on it. A name may be
+    /// given several times in a row. `.` where the store does not say.
+    ///
+    /// Reads the column of contigs and no other, a chunk at a time.
+    ///
+    /// # Errors
+    /// As [`variants`](Self::variants), and what `f` returns.
+    pub fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+        self.tables.iter().try_for_each(|table| table.contigs(&self.memory, f))
+    }
+
+    /// The variants in `range`, counted over all arrays together.
+    ///
+    /// Reads and decodes the chunks that overlap the range, keeping one chunk per column, so that ranges in order
+    /// decode each chunk once. Takes memory for the range and for one chunk of each column.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: a range beyond the end.
+    /// - [`Error::Budget`]: strings, or a chunk, that take more memory than they may.
+    /// - [`Error::Store`]: columns that are absent, of an unsupported type, or do not fit the genotypes.
+    /// - [`Error::Chunk`] and [`Error::Io`]: columns that cannot be read.
+    pub fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+        if range.start > range.end || range.end > self.variants {
+            let why = format!("{range:?} is not within the {} variants", self.variants);
+            return Err(Error::argument("variants", "range", why));
+        }
+        let mut out = Vec::new();
+        let mut start = 0;
+        for (array, table) in self.arrays.iter().zip(&self.tables) {
+            let end = start + array.shape()[0];
+            let (from, to) = (range.start.max(start), range.end.min(end));
+            if from < to {
+                out.extend(table.read(from - start..to - start, &self.memory)?);
+            }
+            start = end;
+        }
+        Ok(out)
+    }
+}
+
+/// What arrays of two kinds are; none where they do not go together.
+fn together(one: GenotypeKind, other: GenotypeKind) -> Option<GenotypeKind> {
+    match (one, other) {
+        (GenotypeKind::Calls { ploidy: a }, GenotypeKind::Calls { ploidy: b }) => {
+            Some(GenotypeKind::Calls { ploidy: a.max(b) })
+        }
+        _ => (one == other).then_some(one),
+    }
+}
+
+/// What an array holds, from its rank, data type and axis names.
+fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
+    let refuse = |why: String| Err(Error::store(array.name(), why));
+    if array.dimension_names().first().is_some_and(|axis| axis == "samples") {
+        return refuse(format!("its axes are {:?}; variants have to come first", array.dimension_names()));
+    }
+    let floats = matches!(array.dtype(), StoredType::F16 | StoredType::F32 | StoredType::F64);
+    match *array.shape() {
+        // Calls have numbers of their own for what is missing.
+        [_, _, _] if array.missing_value().is_some_and(|value| value.is_nan() || value >= 0.0) => {
+            refuse("its attribute `_FillValue` is an allele; calls that are missing are -1".into())
+        }
+        [_, _] if array.dtype() == StoredType::Bool => refuse("holds booleans, not dosages".into()),
+        [_, _] => Ok(GenotypeKind::Dosages),
+        [_, _, 0] => refuse("its calls have no alleles".into()),
+        [_, _, _] if floats || array.dtype() == StoredType::Bool => {
+            refuse(format!("holds {:?}; calls are integers", array.dtype()))
+        }
+        [_, _, ploidy] => Ok(GenotypeKind::Calls { ploidy }),
+        _ => refuse(format!("has {} axes; dosages have 2 and calls 3", array.shape().len())),
+    }
+}
+
+/// The array at `path`, with what describes its variants.
+fn named(storage: &dyn Storage, path: &str) -> Result<(String, Layout)> {
+    let group = path.rsplit_once('/').map_or("", |(group, _)| group);
+    if let Some(parent) = group.strip_suffix("calldata") {
+        return Ok((path.to_owned(), Layout::Allel(parent.trim_end_matches('/').to_owned())));
+    }
+    for name in ["sample_id", "variant_position"] {
+        if !path.is_empty() && Node::at(storage, &join(group, name))? == Node::Array {
+            return Ok((path.to_owned(), Layout::Vcf(group.to_owned())));
+        }
+    }
+    Ok((path.to_owned(), Layout::Plain))
+}
+
+/// The genotype arrays of a store, by the layouts that are known.
+fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
+    let root = Node::at(storage, "")?;
+    if root == Node::Array {
+        return Ok(vec![(String::new(), Layout::Plain)]);
+    }
+    let is_array = |path: &str| Ok::<_, Error>(Node::at(storage, path)? == Node::Array);
+    if is_array("call_genotype")? {
+        return Ok(vec![("call_genotype".to_owned(), Layout::Vcf(String::new()))]);
+    }
+    if is_array("calldata/GT")? {
+        return Ok(vec![("calldata/GT".to_owned(), Layout::Allel(String::new()))]);
+    }
+    let folders = folders(storage)?;
+    if root == Node::Absent {
+        let nested = folders.iter().find(|name| {
+            let root = |file: &str| matches!(storage.size(&join(name, file)), Ok(Some(_)));
+            root(".zgroup") || root("zarr.json") || root(".zarray")
+        });
+        if let Some(name) = nested {
+            let why = format!("is a folder of stores, not a store; one of them is `{name}`");
+            return Err(Error::store(storage.place(""), why));
+        }
+    }
+    let mut contigs = Vec::new();
+    let mut lost = None;
+    for group in &folders {
+        let path = join(group, "calldata/GT");
+        if is_array(&path)? {
+            contigs.push((path, Layout::Allel(group.clone())));
+        } else if is_contig(storage, group) {
+            lost.get_or_insert(path);
+        }
+    }
+    match lost {
+        Some(path) if !contigs.is_empty() => {
+            let why = "is not an array, as it is in other contigs; name the array to use one of them alone";
+            return Err(Error::store(storage.place(&path), why));
+        }
+        _ if !contigs.is_empty() => return Ok(contigs),
+        _ => {}
+    }
+    if root == Node::Absent {
+        return Err(Error::store(
+            storage.place(""),
+            "is not a Zarr store: it has no zarr.json, .zgroup or .zarray",
+        ));
+    }
+    let mut names = Vec::new();
+    for folder in folders {
+        // An unreadable neighbour is no reason not to name the others.
+        if is_array(&folder).unwrap_or(false) {
+            names.push(folder);
+        }
+    }
+    let why = "has neither `call_genotype` nor `calldata/GT`; name the array to use";
+    Err(Error::store(storage.place(""), format!("{why} (arrays at its root: {})", names.join(", "))))
+}
+
+/// Whether a group looks like a contig, or is a link that leads nowhere and might be one.
+fn is_contig(storage: &dyn Storage, group: &str) -> bool {
+    let holds = |names: Vec<String>| names.iter().any(|name| name == "calldata" || name == "variants");
+    storage.list(group).map_or(true, holds)
+}
+
+/// Names of what stands in a store, in natural order.
+fn folders(storage: &dyn Storage) -> Result<Vec<String>> {
+    let fail = |source| Error::Io { path: storage.place("").into(), source };
+    let mut names = storage.list("").map_err(fail)?;
+    names.sort_by(|a, b| natural(a, b));
+    Ok(names)
+}
+
+/// Order in which runs of digits compare as numbers.
+fn natural(a: &str, b: &str) -> Ordering {
+    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).count();
+    let (mut left, mut right) = (a, b);
+    while let (Some(x), Some(y)) = (left.chars().next(), right.chars().next()) {
+        let (m, n) = (digits(left), digits(right));
+        let order = if m > 0 && n > 0 {
+            let (p, q) = (left[..m].trim_start_matches('0'), right[..n].trim_start_matches('0'));
+            (left, right) = (&left[m..], &right[n..]);
+            p.len().cmp(&q.len()).then_with(|| p.cmp(q))
+        } else {
+            (left, right) = (&left[x.len_utf8()..], &right[y.len_utf8()..]);
+            x.cmp(&y)
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    left.len().cmp(&right.len()).then_with(|| a.cmp(b))
+}

@@ -1,0 +1,69 @@
+//! Attributes that change values.
+
+use teatime::{Device, Run};
+
+use super::*;
+use crate::{Genotypes, PcaOptions, pca};
+
+/// Dosages with a missing one in each row.
+const DOSAGES: [[i8; 3]; 4] = [[0, 1, -1], [-1, 2, 0], [2, -1, 1], [1, 0, -1]];
+
+/// A store of the dosages, as `of` has them.
+fn store<T: Storable>(format: ZarrFormat, attributes: Value, of: impl Fn(i8) -> T) -> Scratch {
+    let scratch = Scratch::new();
+    let mut spec = ArraySpec::new(T::STORED, &[4, 3], &[4, 3]);
+    spec.format = format;
+    spec.attributes = serde_json::from_value(attributes).unwrap();
+    let dosages: Vec<T> = DOSAGES.as_flattened().iter().map(|&dosage| of(dosage)).collect();
+    scratch.array("a", spec).write(&[0, 0], &dosages).unwrap();
+    scratch
+}
+
+/// What tells the sums and the numbers of called samples of every variant.
+fn digest(scratch: &Scratch) -> teatime::Result<u64> {
+    let store = GenotypeStore::open(scratch.path(), Some("a"), MissingChunk::Error)?;
+    let genotypes = Genotypes::new(store.arrays().to_vec())?;
+    let options = PcaOptions { components: 1, ..Default::default() };
+    Ok(pca(&genotypes, &Device::cpu(), &options, &Run::default())?.digest)
+}
+
+#[test]
+fn fill_values_are_missing() {
+    use ZarrFormat::{V2, V3};
+    let plain = digest(&store(V2, json!({}), |x| x)).unwrap();
+    let or = |x: i8, missing: f32| if x < 0 { missing } else { x.into() };
+    let stores = [
+        store(V2, json!({ "_FillValue": 255 }), i8::cast_unsigned),
+        store(V2, json!({ "missing_value": [255] }), i8::cast_unsigned),
+        store(V2, json!({ "_FillValue": 127, "missing_value": 127 }), |x| if x < 0 { 127 } else { x }),
+        store(V2, json!({ "_FillValue": -32768 }), |x| if x < 0 { i16::MIN } else { x.into() }),
+        store(V2, json!({ "_FillValue": "NaN", "scale_factor": 1, "add_offset": 0.0 }), |x| or(x, f32::NAN)),
+        // Not a number that an f32 holds: the nearest one is meant.
+        store(V2, json!({ "_FillValue": 9.1e15 }), |x| or(x, 9.1e15)),
+        // As xarray writes it.
+        store(V3, json!({ "_FillValue": "AAAAAAAA+H8=" }), |x| or(x, f32::NAN)),
+        store(V3, json!({ "_FillValue": 255, "_Unsigned": "false" }), i8::cast_unsigned),
+    ];
+    for (case, store) in stores.iter().enumerate() {
+        assert_eq!(digest(store).unwrap(), plain, "{case}");
+    }
+    // Without the attribute, each of the first is an error.
+    for store in [&stores[0], &stores[2], &stores[4], &stores[5]] {
+        store.put("a/.zattrs", "{}");
+        assert!(matches!(digest(store), Err(Error::Chunk { .. })));
+    }
+}
+
+/// Calls have numbers of their own for missing and for padding; any other is an allele.
+#[test]
+fn calls_have_their_own_missing_values() {
+    let scratch = Scratch::new();
+    scratch.numbers("a", &[2, 3, 2], &[0_i8, 1, -1, -1, 1, 1, 0, -2, 0, 0, 1, 0]);
+    let plain = digest(&scratch).unwrap();
+    for missing in [-1, -2] {
+        scratch.put("a/.zattrs", json!({ "_FillValue": missing }).to_string());
+        assert_eq!(digest(&scratch).unwrap(), plain);
+    }
+    scratch.put("a/.zattrs", json!({ "_FillValue": 0 }).to_string());
+    assert!(digest(&scratch).unwrap_err().to_string().contains("`_FillValue`"));
+}

@@ -1,0 +1,24 @@
+//! Genotypes in Zarr stores, by concern.
+
+mod attributes;
+mod columns;
+mod fixtures;
+mod scratch;
+mod store;
+mod threads;
+mod write;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+use teatime::{
+    ChunkedArray, Error, MissingChunk, StoredType,
+    store::{ArraySpec, Storable, ZarrFormat},
+};
+
+use self::scratch::{Scratch, v2};
+use super::*;
+use crate::{GenotypeKind, Variant};

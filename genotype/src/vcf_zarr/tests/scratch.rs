@@ -1,0 +1,84 @@
+//! Stores that tests make: written by the library, and changed where it writes no such thing.
+
+use std::{fs, path::Path, sync::Arc};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use teatime::{
+    StoredType,
+    store::{ArraySpec, ArrayWriter, Folder, Storable, WritableStorage, ZarrFormat},
+};
+
+/// A folder that goes away with its value.
+pub(super) struct Scratch(TempDir);
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Writes a file and the folders it is in.
+    pub(super) fn put(&self, key: &str, bytes: impl AsRef<[u8]>) {
+        Folder::new(self.path()).put(key, bytes.as_ref()).unwrap();
+    }
+
+    /// Removes the file or the folder of a key.
+    pub(super) fn lose(&self, key: &str) {
+        let path = self.path().join(key);
+        if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+    }
+
+    /// Starts an array, in place of one that is there.
+    pub(super) fn array(&self, path: &str, spec: ArraySpec) -> ArrayWriter {
+        if self.path().join(path).is_dir() {
+            self.lose(path);
+        }
+        ArrayWriter::create(Arc::new(Folder::new(self.path())), path, spec).unwrap()
+    }
+
+    /// Writes an array of numbers, in one chunk.
+    pub(super) fn numbers<T: Storable>(&self, path: &str, shape: &[u64], numbers: &[T]) {
+        self.array(path, v2(T::STORED, shape, shape)).write(&vec![0; shape.len()], numbers).unwrap();
+    }
+
+    /// Writes an array of strings, in one chunk.
+    pub(super) fn text(&self, path: &str, shape: &[u64], strings: &[&str]) {
+        let writer = self.array(path, v2(None, shape, shape));
+        writer.write_text(&vec![0; shape.len()], strings.iter().copied()).unwrap();
+    }
+
+    /// Changes a file of metadata.
+    pub(super) fn edit(&self, key: &str, change: impl FnOnce(&mut Value)) {
+        let mut metadata = serde_json::from_slice(&fs::read(self.path().join(key)).unwrap()).unwrap();
+        change(&mut metadata);
+        self.put(key, metadata.to_string());
+    }
+
+    /// Takes chunks out of a shard that was written, all but those that are `there`.
+    pub(super) fn lose_inner(&self, array: &str, shard: &str, there: &[bool]) {
+        // An index without a checksum.
+        let index = json!([{ "name": "bytes", "configuration": { "endian": "little" } }]);
+        self.edit(&format!("{array}/zarr.json"), |metadata| {
+            metadata["codecs"][0]["configuration"]["index_codecs"] = index;
+        });
+        let key = format!("{array}/{shard}");
+        let mut bytes = fs::read(self.path().join(&key)).unwrap();
+        bytes.truncate(bytes.len() - 4);
+        let index = bytes.len() - 16 * there.len();
+        let entries = bytes[index..].chunks_exact_mut(16).zip(there);
+        entries.filter(|(_, there)| !**there).for_each(|(entry, _)| entry.fill(u8::MAX));
+        self.put(&key, bytes);
+    }
+}
+
+/// An array of Zarr version 2, not compressed, whose metadata name no fill value.
+pub(super) fn v2(dtype: impl Into<Option<StoredType>>, shape: &[u64], chunk_shape: &[u64]) -> ArraySpec {
+    let mut spec = ArraySpec::new(dtype, shape, chunk_shape);
+    (spec.format, spec.fill) = (ZarrFormat::V2, Value::Null);
+    spec
+}

@@ -1,0 +1,269 @@
+//! Finding genotypes, samples and variants.
+
+use super::*;
+
+pub(super) fn open(scratch: &Scratch, array: Option<&str>) -> teatime::Result<GenotypeStore> {
+    GenotypeStore::open(scratch.path(), array, MissingChunk::Error)
+}
+
+pub(super) fn put_genotypes(scratch: &Scratch, path: &str, variants: u64, samples: u64) {
+    let n = usize::try_from(variants * samples * 2).unwrap();
+    scratch.numbers(path, &[variants, samples, 2], &vec![1_i8; n]);
+}
+
+pub(super) fn put_text(scratch: &Scratch, path: &str, strings: &[&str]) {
+    scratch.text(path, &[strings.len() as u64], strings);
+}
+
+pub(super) fn put_i32(scratch: &Scratch, path: &str, numbers: &[i32]) {
+    scratch.numbers(path, &[numbers.len() as u64], numbers);
+}
+
+pub(super) fn vcf(samples: &[&str]) -> Scratch {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    put_genotypes(&scratch, "call_genotype", 3, samples.len() as u64);
+    put_text(&scratch, "sample_id", samples);
+    put_text(&scratch, "contig_id", &["1", "X"]);
+    put_i32(&scratch, "variant_contig", &[0, 0, 1]);
+    put_i32(&scratch, "variant_position", &[5, 9, 2]);
+    scratch.text("variant_allele", &[3, 3], &["A", "T", "", "C", "G", "TT", "G", "", ""]);
+    scratch
+}
+
+#[test]
+fn vcf_zarr() {
+    let scratch = vcf(&["a", "b"]);
+    let store = open(&scratch, None).unwrap();
+    assert_eq!(store.kind(), GenotypeKind::Calls { ploidy: 2 });
+    assert_eq!((store.n_variants(), store.n_samples(), store.arrays().len()), (3, 2, 1));
+    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    let variants = store.variants(0..3).unwrap();
+    let expected = |contig: &str, position, reference: &str, alternate: &str| Variant {
+        contig: contig.into(),
+        position,
+        id: ".".into(),
+        reference: reference.into(),
+        alternate: alternate.into(),
+    };
+    assert_eq!(
+        variants,
+        [expected("1", 5, "A", "T"), expected("1", 9, "C", "G,TT"), expected("X", 2, "G", ".")]
+    );
+    assert_eq!(store.variants(1..2).unwrap(), variants[1..2]);
+    assert_eq!(store.variants(3..3).unwrap(), []);
+    for range in [0..4, 4..4, u64::MAX - 1..u64::MAX] {
+        assert!(matches!(store.variants(range), Err(Error::Argument { .. })));
+    }
+}
+
+#[test]
+fn a_named_array_beside_the_variants_has_them() {
+    let scratch = vcf(&["a", "b"]);
+    scratch.numbers("call_DS", &[3, 2], &[0_f32; 6]);
+    let store = open(&scratch, Some("/call_DS")).unwrap();
+    assert_eq!(store.kind(), GenotypeKind::Dosages);
+    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    assert_eq!(store.variants(2..3).unwrap()[0].position, 2);
+}
+
+#[test]
+fn unsupported_neighbours_do_no_harm_until_they_are_needed() {
+    let scratch = vcf(&["a", "b"]);
+    scratch.array("variant_id", v2(None, &[3], &[3]));
+    scratch.edit("variant_id/.zarray", |metadata| {
+        metadata["compressor"] = json!({ "id": "lz4" });
+        metadata["filters"] = json!([{ "id": "pickle" }]);
+    });
+    scratch.put("variant_XX/.zarray", "nonsense");
+    let store = open(&scratch, None).unwrap();
+    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    let error = store.variants(0..1).unwrap_err().to_string();
+    assert!(error.contains("variant_id") && error.contains("`pickle`"), "{error}");
+}
+
+#[test]
+fn sample_ids_are_checked() {
+    let error = open(&vcf(&["a", "b", "a"]), None).unwrap().sample_ids().unwrap_err().to_string();
+    assert!(error.contains("`a` occurs more than once"), "{error}");
+    let scratch = vcf(&["a", "b"]);
+    put_text(&scratch, "sample_id", &["a", "b", "c"]);
+    let error = open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string();
+    assert!(error.contains("3 rows, expected 2"), "{error}");
+}
+
+#[test]
+fn variants_are_checked() {
+    let scratch = vcf(&["a"]);
+    put_i32(&scratch, "variant_contig", &[0, -1, 2]);
+    let store = open(&scratch, None).unwrap();
+    assert_eq!(store.variants(0..1).unwrap()[0].contig.as_ref(), "1");
+    assert!(store.variants(1..2).unwrap_err().to_string().contains("contig -1 of 2"));
+    assert!(store.variants(2..3).unwrap_err().to_string().contains("contig 2 of 2"));
+
+    let scratch = vcf(&["a"]);
+    put_i32(&scratch, "variant_position", &[1, 2, -3]);
+    assert!(open(&scratch, None).unwrap().variants(0..3).unwrap_err().to_string().contains("position -3"));
+
+    let scratch = vcf(&["a"]);
+    put_i32(&scratch, "variant_position", &[1, 2]);
+    assert!(open(&scratch, None).unwrap().variants(0..1).unwrap_err().to_string().contains("expected 3"));
+
+    let scratch = vcf(&["a"]);
+    fs::remove_dir_all(scratch.path().join("variant_position")).unwrap();
+    let error = open(&scratch, None).unwrap().variants(0..1).unwrap_err().to_string();
+    assert!(error.contains("no array `variant_position`"), "{error}");
+}
+
+pub(super) fn contig(scratch: &Scratch, group: &str, positions: &[i32]) {
+    let at = |name: &str| if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") };
+    put_genotypes(scratch, &at("calldata/GT"), positions.len() as u64, 2);
+    put_i32(scratch, &at("variants/POS"), positions);
+    let n = positions.len();
+    put_text(scratch, &at("variants/REF"), &vec!["A"; n]);
+    scratch.text(&at("variants/ALT"), &[n as u64, 2], &vec!["A"; 2 * n]);
+}
+
+#[test]
+fn contigs_in_natural_order() {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    for (group, position) in [("10", 100), ("2", 20), ("X", 7), ("1", 10)] {
+        contig(&scratch, group, &[position, position + 1]);
+    }
+    put_text(&scratch, "samples", &["a", "b"]);
+    let store = open(&scratch, None).unwrap();
+    assert_eq!((store.n_variants(), store.arrays().len()), (8, 4));
+    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    let variants = store.variants(1..7).unwrap();
+    let places: Vec<_> = variants.iter().map(|v| (&*v.contig, v.position)).collect();
+    assert_eq!(places, [("1", 11), ("2", 20), ("2", 21), ("10", 100), ("10", 101), ("X", 7)]);
+    assert_eq!((&*variants[0].reference, &*variants[0].alternate), ("A", "A,A"));
+
+    let one = open(&scratch, Some("10/calldata/GT")).unwrap();
+    assert_eq!(one.variants(0..1).unwrap()[0].position, 100);
+    assert_eq!(one.sample_ids().unwrap(), ["a", "b"]);
+}
+
+#[test]
+fn contigs_that_disagree() {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    contig(&scratch, "1", &[1]);
+    contig(&scratch, "2", &[1]);
+    put_text(&scratch, "1/samples", &["a", "b"]);
+    put_text(&scratch, "2/samples", &["a", "c"]);
+    let error = open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string();
+    assert!(error.contains("`b`") && error.contains("`c`") && error.contains("2/samples"), "{error}");
+    put_genotypes(&scratch, "3/calldata/GT", 2, 5);
+    let error = open(&scratch, None).unwrap_err().to_string();
+    assert!(error.contains("3/calldata/GT") && error.contains("[2, 5, 2]"), "{error}");
+}
+
+/// One contig of several loses its genotypes: not a store of the others.
+#[cfg(unix)]
+#[test]
+fn contigs_that_lost_their_genotypes() {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    for group in ["2L", "3R"] {
+        contig(&scratch, group, &[10, 20]);
+    }
+    let lost = scratch.path().join("3R/calldata/GT/.zarray");
+    let refused = |words: &str| {
+        let error = open(&scratch, None).unwrap_err().to_string();
+        assert!(error.contains("3R/calldata/GT") && error.contains(words), "{error}");
+        assert!(open(&scratch, Some("2L/calldata/GT")).is_ok());
+    };
+    fs::remove_file(&lost).unwrap();
+    refused("name the array to use");
+    fs::create_dir(&lost).unwrap();
+    refused("not a file");
+    fs::remove_dir(&lost).unwrap();
+    std::os::unix::fs::symlink("nowhere", &lost).unwrap();
+    refused("link to nothing");
+    fs::remove_file(&lost).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&lost).status().unwrap().success());
+    refused("not a file");
+    fs::remove_dir_all(scratch.path().join("3R/calldata")).unwrap();
+    refused("name the array to use");
+    fs::remove_dir_all(scratch.path().join("3R")).unwrap();
+    std::os::unix::fs::symlink("nowhere", scratch.path().join("3R")).unwrap();
+    refused("name the array to use");
+    fs::remove_file(scratch.path().join("3R")).unwrap();
+    assert_eq!(open(&scratch, None).unwrap().n_variants(), 2);
+}
+
+#[test]
+fn allel_at_the_root() {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    contig(&scratch, "", &[4, 8]);
+    put_text(&scratch, "variants/CHROM", &["2L", "3R"]);
+    put_text(&scratch, "variants/ID", &["rs1", "."]);
+    let store = open(&scratch, None).unwrap();
+    let variants = store.variants(0..2).unwrap();
+    assert_eq!((&*variants[0].contig, &*variants[0].id, &*variants[1].contig), ("2L", "rs1", "3R"));
+    assert_eq!(store.sample_ids().unwrap(), ["S0001", "S0002"]);
+}
+
+#[test]
+fn plain_arrays() {
+    let scratch = Scratch::new();
+    scratch.numbers("", &[4, 3], &[0_f64; 12]);
+    let store = open(&scratch, None).unwrap();
+    assert_eq!((store.kind(), store.n_variants(), store.n_samples()), (GenotypeKind::Dosages, 4, 3));
+    assert_eq!(store.sample_ids().unwrap(), ["S0001", "S0002", "S0003"]);
+    let variant = &store.variants(2..3).unwrap()[0];
+    assert_eq!((&*variant.contig, variant.position, &*variant.alternate), (".", 2, "."));
+    assert_eq!(store.arrays()[0].read_chunk(&[0, 0]).unwrap().bytes.len(), 96);
+}
+
+#[test]
+fn stores_that_are_none() {
+    let scratch = Scratch::new();
+    let error = open(&scratch, None).unwrap_err().to_string();
+    assert!(error.contains("not a Zarr store"), "{error}");
+    scratch.put("zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#);
+    put_i32(&scratch, "some_array", &[1]);
+    let error = open(&scratch, None).unwrap_err().to_string();
+    assert!(error.contains("call_genotype") && error.contains("some_array"), "{error}");
+    scratch.put("file", "x");
+    let file = GenotypeStore::open(scratch.path().join("file"), None, MissingChunk::Error).unwrap_err();
+    assert!(file.to_string().contains("is a file"), "{file}");
+    let absent = GenotypeStore::open(scratch.path().join("absent"), None, MissingChunk::Error).unwrap_err();
+    assert!(matches!(absent, Error::Io { .. }));
+    assert!(open(&scratch, Some("absent")).unwrap_err().to_string().contains("no such array"));
+}
+
+#[test]
+fn wrong_ranks_types_and_axes() {
+    use StoredType as T;
+    let cases = [
+        (v2(T::I8, &[4], &[4]), "1 axes"),
+        (v2(T::I8, &[4, 3, 2, 1], &[4, 3, 2, 1]), "4 axes"),
+        (v2(T::F32, &[4, 3, 2], &[4, 3, 2]), "calls are integers"),
+        (v2(T::I8, &[4, 3, 0], &[4, 3, 1]), "no alleles"),
+        (v2(T::Bool, &[4, 3], &[4, 3]), "booleans"),
+    ];
+    let refused = |scratch: &Scratch, why: &str| {
+        let error = open(scratch, Some("x")).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    };
+    for (spec, why) in cases {
+        let scratch = Scratch::new();
+        scratch.array("x", spec);
+        refused(&scratch, why);
+    }
+    for (axis, why) in ["variants", "samples"].into_iter().enumerate() {
+        let scratch = Scratch::new();
+        scratch.array("x", v2(T::I8, &[4, 3], &[4, 3]));
+        scratch.edit("x/.zarray", |metadata| metadata["shape"][axis] = (1_u64 << 40).into());
+        refused(&scratch, why);
+    }
+    let scratch = Scratch::new();
+    let mut spec = v2(T::I8, &[4, 3], &[4, 3]);
+    spec.axes = vec!["samples".into(), "variants".into()];
+    scratch.array("x", spec);
+    refused(&scratch, "variants have to come first");
+}

@@ -1,0 +1,239 @@
+//! Writing VCF-Zarr stores, version 2 of Zarr, with the chunks and codecs that bio2zarr uses.
+
+use std::{
+    collections::HashMap,
+    ops::Range,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use serde_json::{Value, json};
+use teatime::{
+    Error, Result, StoredType,
+    store::{ArraySpec, ArrayWriter, Attributes, Compression, NewStore, Shuffle, ZarrFormat},
+};
+
+use crate::{SOURCE, Variant};
+
+/// Variants of one chunk, as bio2zarr chooses.
+const CHUNK_VARIANTS: u64 = 1000;
+
+/// Samples of one chunk of genotypes, as bio2zarr chooses.
+const CHUNK_SAMPLES: usize = 10_000;
+
+/// What a [`VcfZarrWriter`] is going to be given.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct VcfZarrHeader {
+    /// Names of the samples.
+    pub samples: Vec<String>,
+    /// Names of the contigs.
+    pub contigs: Vec<String>,
+    /// Number of variants.
+    pub variants: u64,
+    /// Alleles of one call. Default 2.
+    pub ploidy: usize,
+    /// Most alleles of a variant, the reference among them. Default 2.
+    pub alleles: usize,
+    /// Compression level of blosc, 0 to 9. Default 7, as bio2zarr's; 1 is about four times faster.
+    pub level: u8,
+}
+
+impl VcfZarrHeader {
+    /// A header for diploid, biallelic variants.
+    pub const fn new(samples: Vec<String>, contigs: Vec<String>, variants: u64) -> Self {
+        Self { samples, contigs, variants, ploidy: 2, alleles: 2, level: 7 }
+    }
+}
+
+/// Writes a VCF-Zarr store chunk by chunk, from one thread or several.
+///
+/// Everything goes to a hidden folder beside the store's path, which takes its name in
+/// [`finish`](Self::finish): what has the name is whole. Dropping the writer before that removes the folder.
+///
+/// Arrays: `call_genotype`, `sample_id`, `contig_id`, `variant_contig`, `variant_position`, `variant_id` and
+/// `variant_allele`, in chunks of 1000 variants and 10 000 samples, compressed by blosc with zstd.
+#[derive(Debug)]
+pub struct VcfZarrWriter {
+    store: NewStore,
+    arrays: Arrays,
+    header: VcfZarrHeader,
+    contigs: HashMap<String, i32>,
+    written: Vec<AtomicBool>,
+}
+
+/// The arrays that have a chunk for each of variants.
+#[derive(Debug)]
+struct Arrays {
+    genotype: ArrayWriter,
+    contig: ArrayWriter,
+    position: ArrayWriter,
+    id: ArrayWriter,
+    allele: ArrayWriter,
+}
+
+impl VcfZarrWriter {
+    /// Starts a store at `path`, which must not exist.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: no variants, samples, contigs, ploidy or alleles; too many to number; a level above 9.
+    /// - [`Error::Store`]: `path` exists already.
+    /// - [`Error::Io`]: the folder cannot be made or written.
+    pub fn create(path: impl AsRef<Path>, header: VcfZarrHeader) -> Result<Self> {
+        check(&header)?;
+        let said = [("vcf_zarr_version", "0.5"), ("source", SOURCE)];
+        let attributes: Attributes =
+            said.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect();
+        let store = NewStore::create(path, &attributes)?;
+        let arrays = write_header(&store, &header)?;
+        let contigs = header.contigs.iter().cloned().zip(0..).collect();
+        let chunks = (0..header.variants.div_ceil(CHUNK_VARIANTS)).map(|_| AtomicBool::new(false));
+        Ok(Self { store, arrays, header, contigs, written: chunks.collect() })
+    }
+
+    /// Number of chunks to write.
+    pub const fn n_chunks(&self) -> u64 {
+        self.header.variants.div_ceil(CHUNK_VARIANTS)
+    }
+
+    /// The variants of one chunk.
+    pub fn chunk_range(&self, chunk: u64) -> Range<u64> {
+        let end = |chunk: u64| chunk.saturating_mul(CHUNK_VARIANTS).min(self.header.variants);
+        end(chunk)..end(chunk.saturating_add(1))
+    }
+
+    /// Writes one chunk: its calls `[variants, samples, ploidy]` in C order, and what its variants are.
+    ///
+    /// Several threads may write different chunks at once. Takes memory for one chunk of genotypes at full size,
+    /// at most 20 MB for diploids, and its compressed copy.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: a chunk that does not exist or was written before, slices of wrong lengths, a contig
+    ///   that the header does not name, a position above 2^31 - 1, or too many alleles.
+    /// - [`Error::Io`]: the chunk cannot be written.
+    pub fn write_chunk(&self, chunk: u64, genotypes: &[i8], variants: &[Variant]) -> Result<()> {
+        let refuse = |name, why: String| Err(Error::argument("write_chunk", name, why));
+        let range = self.chunk_range(chunk);
+        let rows = usize_from(range.end - range.start)?;
+        let samples = self.header.samples.len();
+        let Some(written) = usize::try_from(chunk).ok().and_then(|chunk| self.written.get(chunk)) else {
+            return refuse("chunk", format!("{chunk} of {}", self.n_chunks()));
+        };
+        if variants.len() != rows {
+            return refuse("variants", format!("{} of {rows} variants", variants.len()));
+        }
+        if Some(genotypes.len()) != samples.checked_mul(self.header.ploidy).and_then(|n| n.checked_mul(rows))
+        {
+            let want = format!("{rows} variants x {samples} samples x {}", self.header.ploidy);
+            return refuse("genotypes", format!("{} alleles for {want}", genotypes.len()));
+        }
+        self.write_variants(chunk, variants)?;
+        self.write_genotypes(chunk, genotypes)?;
+        if written.swap(true, Ordering::Relaxed) {
+            return refuse("chunk", format!("{chunk} is written twice"));
+        }
+        Ok(())
+    }
+
+    /// Gives the store its name, once every chunk is written.
+    ///
+    /// # Errors
+    /// - [`Error::Argument`]: chunks were left out.
+    /// - [`Error::Io`]: the name was taken meanwhile.
+    pub fn finish(self) -> Result<()> {
+        if let Some(chunk) = self.written.iter().position(|written| !written.load(Ordering::Relaxed)) {
+            return Err(Error::argument("finish", "chunk", format!("{chunk} was not written")));
+        }
+        self.store.finish()
+    }
+
+    fn write_variants(&self, chunk: u64, variants: &[Variant]) -> Result<()> {
+        let refuse = |why: String| Error::argument("write_chunk", "variants", why);
+        let (mut contigs, mut positions) = (Vec::new(), Vec::new());
+        let mut alleles = Vec::with_capacity(variants.len() * self.header.alleles);
+        for variant in variants {
+            let contig = self.contigs.get(&*variant.contig);
+            contigs.push(
+                *contig.ok_or_else(|| refuse(format!("no contig `{}` in the header", variant.contig)))?,
+            );
+            let position = i32::try_from(variant.position)
+                .map_err(|_| refuse(format!("position {} is above 2^31 - 1", variant.position)))?;
+            positions.push(position);
+            let row = alleles.len() + self.header.alleles;
+            alleles.push(variant.reference.as_str());
+            alleles.extend(variant.alternate.split(','));
+            if alleles.len() > row {
+                return Err(refuse(format!("more than {} alleles at {position}", self.header.alleles)));
+            }
+            alleles.resize(row, "");
+        }
+        self.arrays.contig.write(&[chunk], &contigs)?;
+        self.arrays.position.write(&[chunk], &positions)?;
+        self.arrays.id.write_text(&[chunk], variants.iter().map(|v| v.id.as_str()))?;
+        self.arrays.allele.write_text(&[chunk, 0], alleles)
+    }
+
+    fn write_genotypes(&self, chunk: u64, genotypes: &[i8]) -> Result<()> {
+        let (samples, ploidy) = (self.header.samples.len(), self.header.ploidy);
+        if samples <= CHUNK_SAMPLES {
+            return self.arrays.genotype.write(&[chunk, 0, 0], genotypes);
+        }
+        for (column, first) in (0..).zip((0..samples).step_by(CHUNK_SAMPLES)) {
+            let range = first * ploidy..samples.min(first + CHUNK_SAMPLES) * ploidy;
+            let rows = genotypes.chunks_exact(samples * ploidy);
+            let calls: Vec<i8> = rows.flat_map(|row| &row[range.clone()]).copied().collect();
+            self.arrays.genotype.write(&[chunk, column, 0], &calls)?;
+        }
+        Ok(())
+    }
+}
+
+/// Declares the arrays, and writes the names of samples and contigs.
+fn write_header(store: &NewStore, header: &VcfZarrHeader) -> Result<Arrays> {
+    let array = |name: &str, dtype: Option<StoredType>, axes: &[(&str, u64, u64)], fill: Value| {
+        let extents = |of: fn(&(&str, u64, u64)) -> u64| axes.iter().map(of).collect::<Vec<u64>>();
+        let mut spec = ArraySpec::new(dtype, &extents(|axis| axis.1), &extents(|axis| axis.2));
+        let shuffle = if name == "call_genotype" { Shuffle::Bits } else { Shuffle::Bytes };
+        spec.format = ZarrFormat::V2;
+        spec.compression = Compression::Blosc { level: header.level, shuffle };
+        spec.axes = axes.iter().map(|axis| axis.0.to_owned()).collect();
+        spec.fill = fill;
+        store.array(name, spec)
+    };
+    let (samples, contigs) = (header.samples.len() as u64, header.contigs.len() as u64);
+    let variants = ("variants", header.variants, header.variants.min(CHUNK_VARIANTS));
+    let in_chunks = ("samples", samples, samples.min(CHUNK_SAMPLES as u64));
+    let whole = |name, n| (name, n, n);
+    let ids = array("sample_id", None, &[in_chunks], json!(""))?;
+    for (i, names) in (0..).zip(header.samples.chunks(CHUNK_SAMPLES)) {
+        ids.write_text(&[i], names.iter().map(String::as_str))?;
+    }
+    let names = array("contig_id", None, &[whole("contigs", contigs)], json!(""))?;
+    names.write_text(&[0], header.contigs.iter().map(String::as_str))?;
+    let calls = [variants, in_chunks, whole("ploidy", header.ploidy as u64)];
+    let alleles = [variants, whole("alleles", header.alleles as u64)];
+    Ok(Arrays {
+        genotype: array("call_genotype", Some(StoredType::I8), &calls, Value::Null)?,
+        contig: array("variant_contig", Some(StoredType::I32), &[variants], Value::Null)?,
+        position: array("variant_position", Some(StoredType::I32), &[variants], Value::Null)?,
+        id: array("variant_id", None, &[variants], Value::Null)?,
+        allele: array("variant_allele", None, &alleles, Value::Null)?,
+    })
+}
+
+fn usize_from(n: u64) -> Result<usize> {
+    usize::try_from(n).map_err(|_| Error::Limit { what: "variants", requested: n, max: usize::MAX as u64 })
+}
+
+fn check(header: &VcfZarrHeader) -> Result<()> {
+    let refuse = |why: &str| Err(Error::argument("create", "header", why));
+    let counts = [header.samples.len(), header.contigs.len(), header.ploidy, header.alleles];
+    if header.variants == 0 || counts.contains(&0) {
+        return refuse("variants, samples, contigs, ploidy and alleles have to be at least 1");
+    }
+    // The largest chunks, of genotypes and of alleles, have to stay below the 2 GiB of blosc.
+    if header.ploidy > 64 || header.alleles > 1 << 10 || i32::try_from(header.contigs.len()).is_err() {
+        return refuse("at most 64 alleles a call, 1024 a variant, and 2^31 - 1 contigs");
+    }
+    if header.level > 9 { refuse("`level` is above 9") } else { Ok(()) }
+}

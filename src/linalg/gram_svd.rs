@@ -1,0 +1,62 @@
+//! The truncated SVD of a matrix of which the Gram matrix is known.
+
+use super::{
+    eigen::{self, largest},
+    map::Matrix,
+    rsvd::{FLOOR, TruncatedSvd},
+    sign::SignRule,
+    threads::Threads,
+};
+use crate::{Device, Error, Result};
+
+/// The `k` largest singular values of A and their right vectors, from `gram` = AᵀA, in f64 on the threads of `device`.
+///
+/// # Shapes
+/// `gram`: (n, n), symmetric -> k values, `v` (n, k); no more than n. `passes` is 0: none over A.
+///
+/// # Accuracy
+/// That of `gram`, whose rounding is taken for that of sums of f32: a value below about 1.4e-3 of the largest counts as 0. The
+/// same bits for any number of threads. Signs are as `sign` says, but [`SignRule::MaxAbsU`] needs A: [`SignRule::apply`] takes
+/// that.
+///
+/// # Cost
+/// [`gram_svd_seconds`]; memory for 3 n² numbers besides `gram`.
+///
+/// # Errors
+/// [`Error::Shape`] for a matrix that is not square; [`Error::Argument`] for k above n, and where `gram` holds NaN or infinity;
+/// what starting threads reports. That it is symmetric is not checked.
+pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Result<TruncatedSvd> {
+    let (op, n) = ("gram_svd", gram.rows());
+    if gram.cols() != n {
+        return Err(Error::shape(op, "a square matrix", format_args!("({n}, {})", gram.cols())));
+    }
+    if k > n {
+        return Err(Error::argument(op, "k", format_args!("{k} of {n}")));
+    }
+    if gram.data().iter().any(|value| !value.is_finite()) {
+        return Err(Error::argument(op, "gram", "holds NaN or infinity"));
+    }
+    let threads = Threads::of(Some(device))?;
+    let (values, vectors) = largest(op, gram.as_faer(), k, threads)?;
+    // What sums of f32 products cannot tell from zero, as in the randomized method.
+    let floor = values.first().map_or(0.0, |largest| FLOOR * largest.max(0.0));
+    let s: Vec<f64> = values.iter().map(|&value| if value <= floor { 0.0 } else { value.sqrt() }).collect();
+    let image = threads.inner(gram.as_faer().transpose(), vectors.as_ref());
+    let residual = |j: usize| {
+        let difference = (0..n).map(|i| image[(i, j)] - values[j] * vectors[(i, j)]);
+        let norm = difference.map(|x| x * x).sum::<f64>().sqrt();
+        if s[j] > 0.0 { norm / (s[j] * s[0]) } else { 0.0 }
+    };
+    let residuals = (0..s.len()).map(residual).collect();
+    let mut v = Matrix::from_faer(vectors.as_ref());
+    if sign != SignRule::MaxAbsU {
+        v.negate_columns(&sign.negative(&v));
+    }
+    let converged = vec![true; s.len()];
+    Ok(TruncatedSvd { s, v, residuals, converged, passes: 0 })
+}
+
+/// Seconds that [`gram_svd`] is expected to take of one core of a CPU.
+pub fn gram_svd_seconds(n: u64, k: u64) -> f64 {
+    eigen::seconds(n, k)
+}

@@ -1,0 +1,178 @@
+//! How tests open devices, for those of this package and, with the feature `suite`, of others. No part of the API.
+//!
+//! `TEATIME_REQUIRE_DEVICES=cpu,wgpu` makes a missing device a failure instead of a line that says why it was skipped.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::missing_panics_doc,
+    reason = "tests panic, and a skipped device is said aloud"
+)]
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::OnceLock,
+};
+
+use crate::{Device, DeviceOptions};
+
+/// Which devices a test runs on, and how they are opened.
+#[derive(Clone, Copy, Debug)]
+pub enum On {
+    Cpu,
+    /// With limits so low that every operation splits its work.
+    CpuSmall,
+    Wgpu,
+    WgpuSmall,
+    /// A device that an application opened, with WebGPU's default limits.
+    WgpuLent,
+    /// With the vendor's library for products.
+    Cuda,
+    /// With limits so low that every operation splits its work, and with our own kernel for products.
+    CudaSmall,
+    /// A context and stream that an application made, and our own kernel for products.
+    CudaLent,
+}
+
+/// Declares tests, each a `fn(&Device)`, once for each way of opening a device. What stands behind a semicolon is left out on
+/// lent devices: it takes long there, and what a lent device does differently, how it was opened and what it grants, the
+/// tests of the same kernels before the semicolon show.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! device_tests {
+    ($($name:ident),* $(; $($own:ident),*)? $(,)?) => {
+        $crate::device_tests!(@ on_cpu Cpu $($name)* $($($own)*)?);
+        $crate::device_tests!(@ on_cpu_small CpuSmall $($name)* $($($own)*)?);
+        $crate::device_tests!(@ on_wgpu Wgpu $($name)* $($($own)*)?);
+        $crate::device_tests!(@ on_wgpu_small WgpuSmall $($name)* $($($own)*)?);
+        $crate::device_tests!(@ on_wgpu_lent WgpuLent $($name)*);
+        $crate::device_tests!(@ on_cuda Cuda $($name)* $($($own)*)?);
+        $crate::device_tests!(@ on_cuda_small CudaSmall $($name)* $($($own)*)?);
+        $crate::device_tests!(@ on_cuda_lent CudaLent $($name)*);
+    };
+    (@ $module:ident $on:ident $($name:ident)*) => {
+        mod $module {
+            $(#[test]
+            fn $name() {
+                $crate::openings::run($crate::openings::On::$on, super::$name);
+            })*
+        }
+    };
+}
+/// Runs a test on every device of a kind, and fails with what failed on each.
+pub fn run(on: On, test: fn(&Device)) {
+    let (devices, backend) = match on {
+        On::Cpu | On::CpuSmall => (devices(on), "cpu"),
+        On::Wgpu | On::WgpuSmall | On::WgpuLent => (devices(on), "wgpu"),
+        On::Cuda | On::CudaSmall | On::CudaLent => (devices(on), "cuda"),
+    };
+    let devices = match devices {
+        Ok(devices) => devices,
+        Err(why) => {
+            let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
+            assert!(!required.split(',').any(|name| name == backend), "{backend} is required: {why}");
+            println!("SKIP {backend}: {why}");
+            return;
+        }
+    };
+    let failed: Vec<String> = devices
+        .iter()
+        .filter(|device| catch_unwind(AssertUnwindSafe(|| test(device))).is_err())
+        .map(|device| format!("{device:?}"))
+        .collect();
+    assert!(failed.is_empty(), "failed on {failed:?}, {on:?}");
+}
+
+fn options(on: On) -> DeviceOptions {
+    let small = matches!(on, On::CpuSmall | On::WgpuSmall | On::CudaSmall);
+    DeviceOptions {
+        binding: small.then_some(64 << 10),
+        groups_per_axis: small.then_some(16),
+        checked: true,
+        own_kernels: matches!(on, On::CudaSmall | On::CudaLent),
+        ..DeviceOptions::default()
+    }
+}
+
+/// The devices of a kind, opened once for all tests of this process.
+pub(crate) fn devices(on: On) -> &'static Result<Vec<Device>, String> {
+    static OPEN: [OnceLock<Result<Vec<Device>, String>>; 8] = [const { OnceLock::new() }; 8];
+    OPEN[on as usize].get_or_init(|| match on {
+        On::Cpu | On::CpuSmall => Ok(vec![Device::open_with("cpu", &options(on)).unwrap()]),
+        On::Wgpu | On::WgpuSmall => open_all("wgpu", on),
+        On::WgpuLent => open_lent(on),
+        On::Cuda | On::CudaSmall => open_all("cuda", on),
+        On::CudaLent => open_lent_cuda(on),
+    })
+}
+
+/// Every device of a backend; with low limits, every card once.
+fn open_all(backend: &str, on: On) -> Result<Vec<Device>, String> {
+    let mut devices = Vec::new();
+    let mut reasons = Vec::new();
+    for listed in Device::all().into_iter().filter(|listed| listed.name.starts_with(backend)) {
+        // A card that CUDA has too is tested through both.
+        let twice = listed.same_card_as.is_some_and(|other| other.starts_with(backend));
+        match listed.info {
+            Ok(_) if matches!(on, On::WgpuSmall) && twice => {}
+            Ok(_) => devices.push(Device::open_with(&listed.name, &options(on)).unwrap()),
+            Err(why) => reasons.push(why),
+        }
+    }
+    if devices.is_empty() { Err(reasons.join("; ")) } else { Ok(devices) }
+}
+
+#[cfg(not(feature = "wgpu"))]
+fn open_lent(_: On) -> Result<Vec<Device>, String> {
+    Err("this build has no wgpu driver".into())
+}
+
+#[cfg(feature = "wgpu")]
+fn open_lent(on: On) -> Result<Vec<Device>, String> {
+    let (device, queue) = application_device()?;
+    Ok(vec![Device::from_wgpu_with(device, queue, &options(on)).unwrap()])
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open_lent_cuda(_: On) -> Result<Vec<Device>, String> {
+    Err("this build has no CUDA driver".into())
+}
+
+#[cfg(feature = "cuda")]
+fn open_lent_cuda(on: On) -> Result<Vec<Device>, String> {
+    // The device's own driver loads CUDA, and says why it is absent.
+    if let Err(why) = devices(On::Cuda) {
+        return Err(why.clone());
+    }
+    // The emulator has a second device that is not counted, as large as the largest cards, so that their plans are taken.
+    let place = usize::from(cfg!(feature = "cuda-emulator"));
+    let context = cudarc::driver::CudaContext::new(place).map_err(|error| error.to_string())?;
+    let stream = context.new_stream().map_err(|error| error.to_string())?;
+    Ok(vec![Device::from_cuda_with(context, stream, &options(on)).unwrap()])
+}
+
+/// A device as an application opens it that asks for nothing; all of one instance.
+#[cfg(feature = "wgpu")]
+pub(crate) fn application_device() -> Result<(wgpu::Device, wgpu::Queue), String> {
+    static INSTANCE: OnceLock<wgpu::Instance> = OnceLock::new();
+    let instance = INSTANCE.get_or_init(|| {
+        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+        descriptor.flags = wgpu::InstanceFlags::empty();
+        descriptor.backends = wgpu::Backends::PRIMARY;
+        wgpu::Instance::new(descriptor)
+    });
+    let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()));
+    let adapter = adapter.map_err(|error| error.to_string())?;
+    let opened = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default()));
+    opened.map_err(|error| error.to_string())
+}
+
+/// The reference device for comparisons between backends.
+pub fn cpu() -> &'static Device {
+    &devices(On::Cpu).as_ref().unwrap()[0]
+}
+
+/// Devices of the CUDA emulator that one test has to itself, and what tests plant there.
+#[cfg(feature = "cuda-emulator")]
+pub mod emulated {
+    pub use crate::driver::cuda::emulated::{device, loaded, lose, memory, open};
+}
