@@ -31,8 +31,8 @@ pub struct RowScale {
     /// What is subtracted from its codes, and what a missing code becomes.
     pub mean: f64,
     /// What the difference is multiplied by; 0 for a row that takes no part. Its square is rounded to multiples of a unit that is
-    /// the finer the fewer columns and rows there are, 2^-22 at least: factors are about 1 or larger. Squares on average up to twice
-    /// the columns always fit; larger ones fit few rows.
+    /// the finer the fewer columns and rows there are, 2^-22 at least: factors are about 1 or larger. Squares up to twice the
+    /// columns always fit; larger ones may, where rows are few.
     pub factor: f64,
     /// Codes that are not missing, as counted.
     pub known: u64,
@@ -126,14 +126,15 @@ impl Gram {
                 || (unit_factors && factor != 1.0)
         };
         if let Some(row) = scales.iter().position(is_wrong) {
-            let why = format!("row {} of {columns} columns: {:?}", first + row as u64, scales[row]);
+            let why =
+                format!("row {} of {columns} columns: {:?}", first.wrapping_add(row as u64), scales[row]);
             return Err(Error::argument("Gram::add", "scales", why));
         }
-        products.check("Gram::add", packed, from, scales.len() as u64)?;
+        products.check("Gram::add", "scales", packed, from, scales.len() as u64)?;
         self.weight = weight;
         products.add(packed, from, scales.len(), |products, row| {
             (scales[row].factor > 0.0)
-                .then(|| terms(products, *options, *limb_count, scales[row], first + row as u64))
+                .then(|| terms(products, *options, *limb_count, scales[row], first.wrapping_add(row as u64)))
         })
     }
 

@@ -77,7 +77,11 @@ impl KnownPairs {
         let Self { products, largest, total } = self;
         let whole = largest.is_none();
         for RowTerms { multiples, kind, .. } in rows.iter().filter_map(|&row| terms(products, whole, row)) {
-            *total += i64::from(multiples.one) << (products.point() - kind.power);
+            // More rows than were said may not fit.
+            let weight = i64::from(multiples.one) << (products.point() - kind.power);
+            *total = total.checked_add(weight).ok_or_else(|| {
+                Error::argument("KnownPairs", "rows", "their weights add up to more than 63 bits hold")
+            })?;
         }
         Ok(())
     }
@@ -87,7 +91,7 @@ impl KnownPairs {
     /// # Errors
     /// [`Error::Shape`] for rows of other lengths, or beyond the panel; as [`count`](Self::count); what the device reports.
     pub fn add(&mut self, packed: &Tensor<u32>, from: u64, rows: &[KnownRow]) -> Result<()> {
-        self.products.check("KnownPairs::add", packed, from, rows.len() as u64)?;
+        self.products.check("KnownPairs::add", "rows", packed, from, rows.len() as u64)?;
         self.count(rows)?;
         let Self { products, largest, .. } = self;
         let whole = largest.is_none();

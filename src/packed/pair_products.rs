@@ -100,8 +100,9 @@ impl PairProducts {
     /// # Errors
     /// [`Error::Shape`]; [`Error::Argument`].
     pub(super) fn check(
-        &mut self,
+        &self,
         op: &'static str,
+        name: &'static str,
         packed: &Tensor<u32>,
         from: u64,
         rows: u64,
@@ -111,10 +112,10 @@ impl PairProducts {
             let expected = format!("{rows} rows of {} entries from row {from} on", self.columns);
             return Err(Error::shape(op, expected, format_args!("({held}, {words}) words")));
         }
-        let Some(left) = self.left.checked_sub(rows) else {
-            return Err(Error::argument(op, "rows", format_args!("{rows}, of which {} may come", self.left)));
-        };
-        self.left = left;
+        if rows > self.left {
+            let why = format!("{rows} rows, of which {} may come", self.left);
+            return Err(Error::argument(op, name, why));
+        }
         Ok(())
     }
 
@@ -186,6 +187,7 @@ impl PairProducts {
         rows: usize,
         terms: impl Fn(&Self, usize) -> Option<RowTerms> + Sync,
     ) -> Result<()> {
+        self.left = self.left.saturating_sub(rows as u64);
         if self.columns == 0 {
             return Ok(());
         }

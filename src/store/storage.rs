@@ -14,7 +14,7 @@ use std::{
 
 /// Values under keys, such as the files of a folder or the objects of a bucket, read from any thread.
 ///
-/// A key is a path of names with `/` between them, such as `calls/c/0/3`; none of the names is empty, `.` or `..`.
+/// A key is a path of names with `/` between them, such as `values/c/0/3`; none of the names is empty, `.` or `..`.
 pub trait Storage: fmt::Debug + Send + Sync {
     /// Where a key is, for messages; for the empty key where the storage is.
     fn place(&self, key: &str) -> String;

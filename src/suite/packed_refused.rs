@@ -86,7 +86,7 @@ fn scales(device: &Device) {
     }
     let mut gram = Gram::new(device, COLUMNS, 1, GramOptions { centred: true, unit_factors: true }).unwrap();
     gram.add(&packed, 0, 0, &[sound]).unwrap();
-    assert_eq!(argument(gram.add(&packed, 0, 1, &[sound])), "rows", "one row was said");
+    assert_eq!(argument(gram.add(&packed, 0, 1, &[sound])), "scales", "one row was said");
     let many = Gram::new(device, 1 << 23, 1, GramOptions { centred: true, unit_factors: true });
     assert!(matches!(many, Err(Error::Limit { .. })));
 }

@@ -16,7 +16,7 @@ use crate::{
     part::CohortPart,
     reader::{Reader, block_rows},
     residency::{Kept, Residency},
-    source::Genotypes,
+    source::{GenotypeKind, Genotypes},
     to_usize,
 };
 
@@ -188,6 +188,7 @@ impl Sums<'_> {
 
 /// What genotypes are, and how they are held.
 fn words(genotypes: &Genotypes, reader: &Reader) -> String {
-    let bounded = if reader.bounded { ", at most the ploidy" } else { "" };
+    let dosages = genotypes.kind() == GenotypeKind::Dosages;
+    let bounded = if reader.bounded && dosages { ", at most the ploidy" } else { "" };
     format!("{} in {}{bounded}", genotypes.words(), reader.form.name())
 }
