@@ -9,11 +9,20 @@
 )]
 
 use std::{
+    collections::BTreeMap,
+    io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::OnceLock,
+    path::Path,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
-use crate::{Device, DeviceOptions};
+use crate::{
+    Device, DeviceOptions,
+    store::{Storage, StoredBytes, Value},
+};
 
 /// Which devices a test runs on, and how they are opened.
 #[derive(Clone, Copy, Debug)]
@@ -169,6 +178,66 @@ pub(crate) fn application_device() -> Result<(wgpu::Device, wgpu::Queue), String
 /// The reference device for comparisons between backends.
 pub fn cpu() -> &'static Device {
     &devices(On::Cpu).as_ref().unwrap()[0]
+}
+
+/// A storage in memory for tests. Counts what is asked for.
+#[derive(Debug, Default)]
+pub struct Map {
+    pub values: BTreeMap<String, Arc<[u8]>>,
+    pub gets: AtomicU64,
+    pub bytes: AtomicU64,
+}
+
+impl Map {
+    /// The files of a folder.
+    pub fn of(folder: &Path) -> Self {
+        let mut map = Self::default();
+        map.add(folder, "");
+        map
+    }
+
+    /// Adds the files of a folder, under keys that begin with `prefix`.
+    pub fn add(&mut self, folder: &Path, prefix: &str) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let key = format!("{prefix}{}", path.file_name().unwrap().to_str().unwrap());
+            if path.is_dir() {
+                self.add(&path, &format!("{key}/"));
+            } else {
+                self.values.insert(key, std::fs::read(path).unwrap().into());
+            }
+        }
+    }
+}
+
+impl Storage for Map {
+    fn place(&self, key: &str) -> String {
+        format!("map:{key}")
+    }
+
+    fn get(&self, key: &str, most: u64) -> io::Result<Value> {
+        self.gets.fetch_add(1, Relaxed);
+        Ok(match self.values.get(key) {
+            None => Value::Absent,
+            Some(value) if value.len() as u64 > most => Value::Large(value.len() as u64),
+            Some(value) => {
+                self.bytes.fetch_add(value.len() as u64, Relaxed);
+                Value::Bytes(StoredBytes::Shared(Arc::clone(value)))
+            }
+        })
+    }
+
+    fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        Ok(self.values.get(key).map(|value| value.len() as u64))
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        let names = self.values.keys().filter_map(|key| key.strip_prefix(&prefix)?.split_once('/'));
+        let mut names: Vec<String> = names.map(|(name, _)| name.to_owned()).collect();
+        names.dedup();
+        Ok(names)
+    }
 }
 
 /// Devices of the CUDA emulator that one test has to itself, and what tests plant there.

@@ -183,7 +183,7 @@ impl Reader {
         let mut blocks =
             Blocks::new(&self.plan, &self.device, reading.upload_rows, reading.prefetch, cancel)?;
         if digest {
-            blocks.digest();
+            blocks.digest()?;
         }
         let rows = self.whole_panel(reading);
         // The panel that is being counted, and the one that is being filled.

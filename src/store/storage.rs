@@ -257,69 +257,10 @@ impl Storage for Folder {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
+mod tests {
 
     use super::*;
-
-    /// Values in memory. Counts what is asked for.
-    #[derive(Debug, Default)]
-    pub(crate) struct Map {
-        pub(crate) values: BTreeMap<String, Arc<[u8]>>,
-        pub(crate) gets: AtomicU64,
-        pub(crate) bytes: AtomicU64,
-    }
-
-    impl Map {
-        /// The files of a folder.
-        pub(crate) fn of(folder: &Path) -> Self {
-            let mut map = Self::default();
-            map.add(folder, "");
-            map
-        }
-
-        fn add(&mut self, folder: &Path, prefix: &str) {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                let key = format!("{prefix}{}", path.file_name().unwrap().to_str().unwrap());
-                if path.is_dir() {
-                    self.add(&path, &format!("{key}/"));
-                } else {
-                    self.values.insert(key, std::fs::read(path).unwrap().into());
-                }
-            }
-        }
-    }
-
-    impl Storage for Map {
-        fn place(&self, key: &str) -> String {
-            format!("map:{key}")
-        }
-
-        fn get(&self, key: &str, most: u64) -> io::Result<Value> {
-            self.gets.fetch_add(1, Relaxed);
-            Ok(match self.values.get(key) {
-                None => Value::Absent,
-                Some(value) if value.len() as u64 > most => Value::Large(value.len() as u64),
-                Some(value) => {
-                    self.bytes.fetch_add(value.len() as u64, Relaxed);
-                    Value::Bytes(StoredBytes::Shared(Arc::clone(value)))
-                }
-            })
-        }
-
-        fn size(&self, key: &str) -> io::Result<Option<u64>> {
-            Ok(self.values.get(key).map(|value| value.len() as u64))
-        }
-
-        fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-            let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-            let names = self.values.keys().filter_map(|key| key.strip_prefix(&prefix)?.split_once('/'));
-            let mut names: Vec<String> = names.map(|(name, _)| name.to_owned()).collect();
-            names.dedup();
-            Ok(names)
-        }
-    }
+    use crate::openings::Map;
 
     /// A folder and the map of its files answer alike; what is put is there, and what was cut short is swept.
     #[test]

@@ -77,6 +77,7 @@ mod plan;
 mod prefetch;
 mod schedule;
 mod selection;
+mod stages;
 #[cfg(test)]
 mod tests;
 
@@ -228,11 +229,14 @@ impl<'a> Blocks<'a> {
 
     /// Digests what is read. To be called before the first box is asked for.
     ///
-    /// # Panics
-    /// When a box was asked for: chunks that were read without a digest would be missing in the sums.
-    pub fn digest(&mut self) {
-        assert!(!self.prefetch.has_started(), "digests are asked for before the first box");
+    /// # Errors
+    /// [`Error::Argument`] where a box was asked for: chunks that were read without a digest would be missing in the sums.
+    pub fn digest(&mut self) -> Result<()> {
+        if self.prefetch.has_started() {
+            return Err(Error::argument("Blocks::digest", "self", "a box was asked for before"));
+        }
         self.prefetch.digests = Some(Digests::new(self.plan.arrays()));
+        Ok(())
     }
 
     /// Digests of what was read, where they were asked for.

@@ -105,6 +105,11 @@ fn weights(device: &Device) {
     ] {
         assert_eq!(argument(add(largest, row)), "rows", "{largest:?} {row:?}");
     }
+    // One row was said, and sums of so many do not fit.
+    let mut pairs = KnownPairs::new(device, COLUMNS, 1, Some(0.5)).unwrap();
+    let row = KnownRow { weight: 0.5, known: 60 };
+    pairs.count(&[row; 1000]).unwrap();
+    assert_eq!(argument(pairs.count(&[row; 1000])), "rows");
     for largest in [0.0, -1.0, 1e-300, f64::NAN, f64::INFINITY] {
         assert_eq!(argument(KnownPairs::new(device, COLUMNS, 1, Some(largest))), "largest");
     }

@@ -336,6 +336,22 @@ fn less_may_be_wanted_than_a_part_has() {
     );
 }
 
+/// Calls are read alike whether dosages are said to be bounded or not; dosages are not.
+#[test]
+fn what_is_bounded_matters_for_dosages_alone() {
+    let (device, run) = (Device::cpu(), Run::default());
+    let components = PcaOptions { scaler: Scaler::Center, ..options(3) };
+    let wanted = Wanted::default().pca(&components);
+    let calls: Vec<i8> = (0..90 * 13 * 2).map(|i| (i * i / 7 % 2) as i8).collect();
+    let calls = memory(&calls, &[90, 13, 2], &[90, 13, 2]);
+    let fractions = memory(&[0.5f32; 90 * 13], &[90, 13], &[90, 13]);
+    for (genotypes, fits) in [(calls, true), (fractions, false)] {
+        let part = Cohort::part(&genotypes, 0..90, &device, &wanted, &run).unwrap();
+        let bounded = genotypes.dosages_are_bounded(true);
+        assert_eq!(Cohort::of_part(&bounded, &device, &wanted, &part, &run).is_ok(), fits);
+    }
+}
+
 /// Calls of another ploidy are missing to the one, and an error to the other.
 #[test]
 fn other_readings_do_not_merge() {

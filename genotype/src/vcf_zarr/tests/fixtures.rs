@@ -1,68 +1,10 @@
 //! Stores that other tools wrote, all of the same genotypes; `tests/fixtures/README.md` says how.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use teatime::store::{Storage, StoredBytes, Value as Stored};
+use teatime::openings::Map;
 
 use super::*;
-
-/// Values in memory. Counts the bytes that are asked for.
-#[derive(Debug, Default)]
-struct Map {
-    values: BTreeMap<String, Arc<[u8]>>,
-    bytes: AtomicU64,
-}
-
-impl Map {
-    /// Adds the files of a folder.
-    fn add(&mut self, folder: &Path, prefix: &str) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let key = format!("{prefix}{}", path.file_name().unwrap().to_str().unwrap());
-            if path.is_dir() {
-                self.add(&path, &format!("{key}/"));
-            } else {
-                self.values.insert(key, fs::read(path).unwrap().into());
-            }
-        }
-    }
-}
-
-impl Storage for Map {
-    fn place(&self, key: &str) -> String {
-        format!("map:{key}")
-    }
-
-    fn get(&self, key: &str, most: u64) -> io::Result<Stored> {
-        Ok(match self.values.get(key) {
-            None => Stored::Absent,
-            Some(value) if value.len() as u64 > most => Stored::Large(value.len() as u64),
-            Some(value) => {
-                self.bytes.fetch_add(value.len() as u64, Relaxed);
-                Stored::Bytes(StoredBytes::Shared(Arc::clone(value)))
-            }
-        })
-    }
-
-    fn size(&self, key: &str) -> io::Result<Option<u64>> {
-        Ok(self.values.get(key).map(|value| value.len() as u64))
-    }
-
-    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        let names = self.values.keys().filter_map(|key| key.strip_prefix(&prefix)?.split_once('/'));
-        let mut names: Vec<String> = names.map(|(name, _)| name.to_owned()).collect();
-        names.dedup();
-        Ok(names)
-    }
-}
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)

@@ -10,10 +10,8 @@ use std::{
 use super::*;
 use crate::{
     StoredType,
-    store::{
-        ArraySpec, ArrayWriter, Compression, Shuffle, Value as Stored, WritableStorage, ZarrFormat,
-        storage::tests::Map,
-    },
+    openings::Map,
+    store::{ArraySpec, ArrayWriter, Compression, Shuffle, Value as Stored, WritableStorage, ZarrFormat},
 };
 
 const BLOSC: Compression = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };
