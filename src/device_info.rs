@@ -105,9 +105,6 @@ pub struct Limits {
     /// Workgroups that one launch should have at least, where work can be cut anywhere: several for each processor of the
     /// device, so that none is idle.
     pub fill: u32,
-    /// Whether transposed products of packed rows add what missing codes come to one by one, rather than within the
-    /// product: fewer operations where few are missing.
-    pub list_missing: bool,
 }
 
 impl Limits {
@@ -152,8 +149,6 @@ pub struct DeviceOptions {
     pub step: Option<u64>,
     /// Sets [`Limits::fill`]; for comparing. Changes no bit of packed products.
     pub fill: Option<u32>,
-    /// Sets [`Limits::list_missing`]; for comparing. Changes no bit.
-    pub list_missing: Option<bool>,
     /// Fills new memory with NaN and puts guard words behind it, which every read checks; for testing kernels.
     pub checked: bool,
     /// Keeps matrix products to our own kernels where a vendor's library (cuBLAS) would make them; for comparing the two.
@@ -203,7 +198,6 @@ impl DeviceOptions {
             groups_per_axis: self.groups_per_axis.unwrap_or(u32::MAX).min(granted.groups_per_axis),
             step: self.step.unwrap_or(granted.step),
             fill: self.fill.unwrap_or(granted.fill),
-            list_missing: self.list_missing.unwrap_or(granted.list_missing),
             ..granted
         }
     }

@@ -51,7 +51,7 @@ pub(crate) enum Piece {
     Headline,
     /// Packed products of which no, few and some codes are missing
     Missing,
-    /// Panels, steps, numbers of workgroups, and ways with missing codes compared
+    /// Panels, steps and numbers of workgroups compared
     Switches,
     /// The first pass over a .bed
     Bed,

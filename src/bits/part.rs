@@ -69,7 +69,6 @@ mod tests {
             alignment: 256,
             step: 1 << 20,
             fill: 16,
-            list_missing: false,
         }
     }
 

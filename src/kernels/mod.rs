@@ -9,7 +9,6 @@ pub(crate) mod packed_adjoint;
 pub(crate) mod packed_apply;
 pub(crate) mod packed_gather;
 pub(crate) mod packed_limbs;
-pub(crate) mod packed_missing;
 pub(crate) mod packed_pairs;
 pub(crate) mod packed_uniform;
 pub(crate) mod planes;
@@ -43,7 +42,6 @@ macro_rules! each_kernel {
             $of(&$crate::kernels::packed_apply::PACKED_APPLY),
             $of(&$crate::kernels::packed_limbs::PACKED_LIMBS),
             $of(&$crate::kernels::packed_gather::PACKED_GATHER),
-            $of(&$crate::kernels::packed_missing::PACKED_MISSING),
             $of(&$crate::kernels::packed_pairs::PACKED_PAIRS),
             $of(&$crate::kernels::packed_uniform::PACKED_UNIFORM),
             $of(&$crate::kernels::random::RANDOM),

@@ -4,7 +4,6 @@ use rayon::prelude::*;
 
 use super::{
     apply::{PackedRows, pieces, step},
-    missing,
     operand::{LIMBS, row_limbs},
 };
 use crate::{
@@ -133,14 +132,12 @@ pub(crate) fn packed_adjoint<'a>(
 ) -> Result<()> {
     let words = rows.words().saturating_sub(sums.first);
     let tile = tile(words, rows.range.1 - rows.range.0);
-    let listed = rows.device().limits().list_missing;
-    adjoint_in_tiles(tile, listed, rows, weights.into(), sums)
+    adjoint_in_tiles(tile, rows, weights.into(), sums)
 }
 
-/// [`packed_adjoint`] in tiles of a given size, and with missing codes `listed` or within the product, which changes no bit.
+/// [`packed_adjoint`] in tiles of a given size, which changes no bit.
 pub(crate) fn adjoint_in_tiles(
     tile: u32,
-    listed: bool,
     rows: PackedRows<'_>,
     weights: Weights<'_>,
     sums: &mut ColumnSums,
@@ -151,9 +148,6 @@ pub(crate) fn adjoint_in_tiles(
     let Weights { words: weights, limb_count, shift } = weights;
     let (words, row_limbs) = (rows.words(), row_limbs(limb_count, columns));
     let (width, start) = (rows.sets() * row_limbs, sums.first);
-    // Where missing codes are listed, the product passes over the second set of limbs, and takes them for 3.
-    let listed = rows.missing && listed;
-    let stride = if listed { width } else { row_limbs };
     let count = rows.range.1 - rows.range.0;
     if weights.shape() != [count.div_ceil(4), width] || words != super::row_words(16 * start + entries) {
         let expected = format!("({}, {width}) limbs, rows of {entries} entries", count.div_ceil(4));
@@ -165,10 +159,10 @@ pub(crate) fn adjoint_in_tiles(
     let device = rows.device();
     let limits = device.limits();
     let groups = 2 * u64::from(limits.fill);
-    // Sums of so many codes, of 3 where missing ones are listed, times limbs fit 32 bits.
+    // Sums of so many codes times limbs fit 32 bits.
     let step = step(device, words, (4 * words).max(width))?.min(1 << 22);
     let wide = sums.words_at_once()?;
-    let spec = spec(tile, rows.missing && !listed, limb_count);
+    let spec = spec(tile, rows.missing, limb_count);
     for (first, last) in pieces(0..count, step) {
         let at = rows.range.0;
         let packed = rows.packed.window((at + first) * words..(at + last) * words);
@@ -184,7 +178,7 @@ pub(crate) fn adjoint_in_tiles(
                 words: small(words),
                 entries: small(to - from),
                 columns: small(columns),
-                row_limbs: small(stride),
+                row_limbs: small(row_limbs),
                 word0: small(word),
                 word_count: small(end - word),
                 depth: small(depth),
@@ -195,16 +189,7 @@ pub(crate) fn adjoint_in_tiles(
             };
             let work = (last - first).saturating_mul(16 * (end - word)).saturating_mul(columns);
             let grid = Grid::linear(tiles * splits, limits.groups_per_axis, work)?;
-            let args = [packed.arg, limbs.arg, target.arg];
-            device.launch(&PACKED_ADJOINT, &spec, grid, &args, &params)?;
-            if listed {
-                missing::complete(
-                    device,
-                    small(limb_count),
-                    Params { row_limbs: small(row_limbs), ..params },
-                    &args,
-                )?;
-            }
+            device.launch(&PACKED_ADJOINT, &spec, grid, &[packed.arg, limbs.arg, target.arg], &params)?;
         }
     }
     Ok(())

@@ -42,7 +42,6 @@ pub(crate) mod host_panels;
 pub(crate) mod known_pairs;
 pub(crate) mod limbs;
 mod matrix;
-pub(crate) mod missing;
 pub(crate) mod operand;
 mod pair_products;
 pub(crate) mod pairs;

@@ -152,8 +152,7 @@ fn large_tiles_change_nothing(device: &Device) {
                 weights_in_tiles(packed_apply::LARGE_TILE, case.rows(), &x, &case.factors(&x)).unwrap();
             assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {missing}");
             let mut sums = ColumnSums::zeros(device, size.0, size.1).unwrap();
-            adjoint_in_tiles(packed_adjoint::LARGE_TILE, false, case.rows(), (&weights).into(), &mut sums)
-                .unwrap();
+            adjoint_in_tiles(packed_adjoint::LARGE_TILE, case.rows(), (&weights).into(), &mut sums).unwrap();
             assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {missing}");
         }
     }
@@ -180,7 +179,7 @@ fn listed_missing_codes_change_nothing(device: &Device) {
             for tile in [packed_adjoint::TILE, packed_adjoint::LARGE_TILE] {
                 let words = Tensor::from_slice(device, &words, &[size.0, size.1, 2]).unwrap();
                 let mut sums = ColumnSums { words, first: 0 };
-                adjoint_in_tiles(tile, true, case.rows(), (&weights).into(), &mut sums).unwrap();
+                adjoint_in_tiles(tile, case.rows(), (&weights).into(), &mut sums).unwrap();
                 assert_eq!(sums.read().unwrap(), expected, "{size:?} {code} {missing} {every} {tile}");
             }
         }
@@ -261,7 +260,6 @@ fn empty(device: &Device) {
         let weights = packed_weights(rows, &x, &x.factors(Some(&[1.0; 2])).unwrap()).unwrap();
         let mut sums = ColumnSums::zeros(device, entries, 2).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();
-        adjoint_in_tiles(packed_adjoint::TILE, true, rows, (&weights).into(), &mut sums).unwrap();
         assert!(sums.read().unwrap().iter().all(|&sum| sum == 0));
     }
 }

@@ -19,7 +19,7 @@ device_tests! {
     entries_are_the_oracles, panels_change_nothing, entries_are_uniform, products_are_close, no_rows, refused_arguments,
     refused_rows, larger_than_memory, rows_beyond_a_binding, operands_of_any_magnitude, cancelled_between_panels,
     cancelled_while_made, beyond_the_budget;
-    steps_and_groups_change_nothing, missing_codes_either_way, pushed_rows_are_the_same, values_and_vectors,
+    steps_and_groups_change_nothing, pushed_rows_are_the_same, values_and_vectors,
 }
 
 /// (rows, columns) around words of 16 codes, blocks of four words, and launches.
@@ -116,31 +116,6 @@ fn steps_and_groups_change_nothing(device: &Device) {
             stages.add(rows).unwrap();
         }
         assert_eq!(stages.finish().unwrap(), product, "in stages, step {step}, fill {fill}");
-    }
-}
-
-fn missing_codes_either_way(device: &Device) {
-    let name = &device.info().name;
-    if name.ends_with(":lent") {
-        return;
-    }
-    let (rows, columns) = (70, 33);
-    let entries: Vec<u8> = (0..rows * columns).map(|i| (philox([7, 7], i)[0] % 4) as u8).collect();
-    let (words, x) = (packed(&entries, columns), operand(columns, 4));
-    let table: Vec<[f32; 2]> = (0..rows).map(|i| [0.1 * (i % 13) as f32, 1.3]).collect();
-    let product = |device: &Device| {
-        let packed = Tensor::from_slice(device, &words, &[rows, row_words(columns)]).unwrap();
-        let table = Tensor::from_slice(device, table.as_flattened(), &[rows, 2]).unwrap();
-        let bounds = [2.6 * (columns as f64).sqrt(), 2.6 * columns as f64];
-        let mut pass = PackedProduct::new(device, &x, true, Some(bounds)).unwrap();
-        pass.add(PackedRows { packed: &packed, table: &table, range: (0, rows), missing: true }).unwrap();
-        pass.finish().unwrap()
-    };
-    for listed in [false, true] {
-        let options = DeviceOptions { list_missing: Some(listed), checked: true, ..Default::default() };
-        let other = Device::open_with(name, &options).unwrap();
-        assert_eq!((other.limits().list_missing, device.limits().list_missing), (listed, false));
-        assert_eq!(product(&other), product(cpu()), "{listed}");
     }
 }
 

@@ -53,7 +53,7 @@ fn job(device: &Device, rows: u64, rate: u32, kind: Kind, whole: bool) -> Result
 }
 
 /// So many rows in panels, of whose codes `rate` in 100,000 are missing, the others 0, 1 and 2 in equal parts.
-pub(super) fn panels(device: &Device, rows: u64, rate: u32) -> Result<Vec<Tensor<u32>>, Error> {
+fn panels(device: &Device, rows: u64, rate: u32) -> Result<Vec<Tensor<u32>>, Error> {
     let drawn: Vec<u32> = (0..DRAWN).flat_map(|row| drawn(row, rate)).collect();
     let panel = |rows: u64| {
         let words: Vec<u32> = drawn.iter().copied().cycle().take(to_usize(rows * WORDS)).collect();

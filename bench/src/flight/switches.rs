@@ -1,9 +1,9 @@
-//! Ways to make a pass, side by side: panels, steps and workgroups, and what is done about missing codes. None changes a bit.
+//! Ways to cut a pass, side by side: panels, steps and workgroups. None changes a bit.
 
-use teatime::{Device, DeviceOptions, Error, Run, linalg::Matrix, packed::PackedMatrix};
+use teatime::{Device, DeviceOptions, Error, Run, packed::PackedMatrix};
 
 use super::{
-    missing::{ROWS, panels},
+    missing::ROWS,
     rows::{COLUMNS, Kind, PANEL, WORDS, operand, size},
 };
 use crate::{
@@ -18,13 +18,8 @@ const PANELS: [u64; 4] = [PANEL, 67_584, 2 * 67_584, 8 * 67_584];
 const STEPS: [u64; 4] = [16 << 20, 32 << 20, 64 << 20, 256 << 20];
 /// Workgroups that a launch should have, as shares of the device's own number, in eighths.
 const FILLS: [u32; 4] = [1, 2, 8, 16];
-/// Percentages of the codes that are missing, and how many of 100,000.
-const MISSING: [(&str, u32); 3] = [("0.1", 100), ("1", 1000), ("5", 5000)];
-/// What is done about them, and whether they are listed.
-const WAYS: [(&str, bool); 2] = [("within the product", false), ("one by one", true)];
-/// A pass for each panel, for each step and number of workgroups, and for each way with missing codes.
-pub(super) const ENTRIES: f64 =
-    (PANELS.len() + STEPS.len() * FILLS.len() + MISSING.len() * WAYS.len()) as f64;
+/// A pass for each panel, and for each step and number of workgroups.
+pub(super) const ENTRIES: f64 = (PANELS.len() + STEPS.len() * FILLS.len()) as f64;
 
 /// The device's own choices first, whose size the others take.
 pub(super) fn switches(session: &mut Session<'_>) {
@@ -50,50 +45,6 @@ pub(super) fn switches(session: &mut Session<'_>) {
             });
         }
     }
-    MISSING.into_iter().for_each(|(percent, rate)| missing_codes(session, percent, rate));
-}
-
-/// Both ways at the size of the first, whose products must be the same.
-fn missing_codes(session: &mut Session<'_>, percent: &str, rate: u32) {
-    let name = session.device.info().name.clone();
-    let mut rows = &ROWS[..];
-    let mut products = WAYS.map(|_| None);
-    for ((way, listed), product) in WAYS.into_iter().zip(&mut products) {
-        let id = format!("pass, {percent} % missing, {way}");
-        let found = session.largest(&id, Unit::Milliseconds, rows, size, |_, &rows| {
-            let options = DeviceOptions { list_missing: Some(listed), ..DeviceOptions::default() };
-            let (job, made) = standardised(&Device::open_with(&name, &options)?, rows, rate)?;
-            *product = Some(made);
-            Ok(job)
-        });
-        match found {
-            Some(found) => rows = &rows[found..=found],
-            None => *product = None,
-        }
-    }
-    if let [Some(first), Some(second)] = &products
-        && first != second
-    {
-        session.failed(&format!("pass, {percent} % missing"), "missing codes one by one change the product");
-    }
-}
-
-/// Enqueues a pass over so many rows, of whose codes `rate` in 100,000 are missing; and what it gives.
-fn standardised(device: &Device, rows: u64, rate: u32) -> Result<(Job, Matrix), Error> {
-    let kind = Kind::standardised(true);
-    let (panels, x) = (panels(device, rows, rate)?, operand()?);
-    let table = kind.table(device, rows.min(PANEL))?;
-    let mut pass = kind.start(device, &x)?;
-    kind.rows(&panels, &table).try_for_each(|rows| pass.add(rows))?;
-    let product = pass.finish()?;
-    let mut pass = kind.start(device, &x)?;
-    let device = device.clone();
-    let job = move || {
-        kind.rows(&panels, &table).try_for_each(|rows| pass.add(rows))?;
-        // The session waits for its own device, which is another.
-        device.synchronize()
-    };
-    Ok((Box::new(job), product))
 }
 
 /// Enqueues a pass over so many rows, without the operand and the sums.

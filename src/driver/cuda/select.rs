@@ -362,7 +362,6 @@ const LEAST_LIMITS: Limits = Limits {
     alignment: 16,
     step: 64 << 20,
     fill: GROUPS,
-    list_missing: false,
 };
 
 /// 13010 as 13.1.

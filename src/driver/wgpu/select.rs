@@ -211,7 +211,6 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         step: 64 << 20,
         // It does not tell how many processors there are: 8 for each of 128, as the largest have.
         fill: 1024,
-        list_missing: false,
     }
 }
 

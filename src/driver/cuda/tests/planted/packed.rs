@@ -10,7 +10,6 @@ use crate::{
     kernels::{
         packed_adjoint::{self as adjoint, PACKED_ADJOINT},
         packed_apply::{self as apply, PACKED_APPLY},
-        packed_missing::{self as missing, PACKED_MISSING},
         packed_uniform::{self as uniform, PACKED_UNIFORM},
         recode::{self as recoding, RECODE, SPEC},
     },
@@ -156,16 +155,14 @@ fn adjoint(
     // Weights of one limb are for rows without a missing code.
     let missing = u32::from(limb_count == 3);
     let width = (1 + missing) * row_limbs;
-    // What missing codes add is right in a few rows with many.
-    let listed = kernel.def.name == PACKED_MISSING.def.name;
-    let (depth, codes) = if listed { (8, words(rows * row_words)) } else { (600, codes(rows, row_words)) };
+    let depth = 600;
     // Of one sign in each limb, so that sums of limbs pass 16 bits.
     let limbs = |(row_limb, word): (usize, u32)| match row_limb % 2 {
         0 => (word | 0x4040_4040) & 0x7f7f_7f7f,
         _ => word | 0xc0c0_c0c0,
     };
     let weights: Vec<u32> = words(rows.div_ceil(4) * width).into_iter().enumerate().map(limbs).collect();
-    let packed = Tensor::from_slice(device, &codes, &[rows.into(), row_words.into()])?;
+    let packed = Tensor::from_slice(device, &codes(rows, row_words), &[rows.into(), row_words.into()])?;
     let weights = Tensor::from_slice(device, &weights, &[rows.div_ceil(4).into(), width.into()])?;
     let entries = 16 * row_words - 5;
     let len = 2 * entries * columns;
@@ -190,8 +187,7 @@ fn adjoint(
         weights.window(0..weights.len()).arg,
         sums.window_update(0..len.into()).arg,
     ];
-    let mut spec = vec![("TILE", tile), ("MISSING", missing), ("LIMBS", limb_count)];
-    spec.retain(|&(name, _)| name != "MISSING" || !listed);
+    let spec = [("TILE", tile), ("MISSING", missing), ("LIMBS", limb_count)];
     device.launch(kernel, &spec, grid, &args, &params)?;
     sums.read()
 }
@@ -249,33 +245,6 @@ fn bugs_in_transposed_products_show() {
         let right = |device: &Device, kernel| Ok(adjoint(device, kernel, tile, 1, of)? == expected);
         each_bug_shows(16, &PACKED_ADJOINT, &single, right);
     }
-}
-
-#[test]
-fn bugs_in_listed_missing_codes_show() {
-    let bugs = [
-        ("word < params.word_count ? words[word] : 0", "words[word]"),
-        ("if (entry < params.entries && ", "if ("),
-        (" && column < params.columns) add", ") add"),
-        ("if (column < params.columns) {", "{"),
-        ("lowest(mask) / 2", "lowest(mask)"),
-        ("(word + from)", "word"),
-        ("first_word + i * WARP, column", "first_word, column"),
-        ("row += WARPS", "row += 1"),
-        (" - 3 * number(", " - 2 * number("),
-        ("(i32)(i8)(limbs", "(i32)(u8)(limbs"),
-        ("(u64)(i64)term << params.shift", "(u64)(u32)term << params.shift"),
-        ("(u64)(i64)term << params.shift", "(u64)(i64)term"),
-        (
-            "add_atomic(sums + entry * params.columns + column, term)",
-            "sums[entry * params.columns + column] += term",
-        ),
-        ("if (split > (params.rows - 1) / params.depth) return;", ""),
-    ];
-    let of = Extents { rows: 50, words: 129, columns: 34 };
-    let expected = adjoint(&cpu(), &PACKED_MISSING, missing::TILE, 3, of).unwrap();
-    let right = |device: &Device, kernel| Ok(adjoint(device, kernel, missing::TILE, 3, of)? == expected);
-    each_bug_shows(27, &PACKED_MISSING, &bugs, right);
 }
 
 /// Codes, then counts.
