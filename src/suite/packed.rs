@@ -20,10 +20,9 @@ use crate::{
 };
 
 device_tests! {
-    weights_are_the_oracles, products_are_close, sums_are_exact, sums_add_up, missing_here_and_there,
-    panels_change_nothing, several_launches, operands_of_any_magnitude, empty, wrong_shapes,
-    nan_is_refused, many_parts;
-    large_tiles_change_nothing, listed_missing_codes_change_nothing,
+    weights_are_the_oracles, products_are_close, sums_are_exact, missing_codes_of_every_share, panels_change_nothing,
+    operands_of_any_magnitude, empty, wrong_shapes, nan_is_refused, many_parts;
+    large_tiles_change_nothing,
 }
 
 /// (entries, columns, rows): around words, quads, tiles of 64 rows and of 16 row limbs.
@@ -105,39 +104,6 @@ fn sums_are_exact(device: &Device) {
     }
 }
 
-/// Over and under the edge of the low word, with both signs.
-fn sums_add_up(device: &Device) {
-    let case = Case::new(device, (70, 5, 300), true);
-    let x = case.operand();
-    let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
-    let kinds = [-1i64, 0, (1 << 32) - 1, -(1 << 32), 1 << 32, (7 << 32) - 5, -(7 << 32) + 5, 1 << 60];
-    let before: Vec<i64> = (0..70 * 5).map(|i| kinds[i % 8]).collect();
-    let words: Vec<u32> = before.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]).collect();
-    let mut sums = ColumnSums { words: Tensor::from_slice(device, &words, &[70, 5, 2]).unwrap(), first: 0 };
-    for _ in 0..2 {
-        packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
-    }
-    let expected: Vec<i64> = case.sums(&x).iter().zip(before).map(|(sum, before)| before + 2 * sum).collect();
-    assert_eq!(sums.read().unwrap(), expected);
-}
-
-/// Most blocks of codes hold no missing one, and those that do are neighbours of some that do not.
-fn missing_here_and_there(device: &Device) {
-    for size in [(200, 20, 130), (1000, 5, 66), (64, 33, 70)] {
-        for every in [61, 211, 1009] {
-            let mut codes = codes(77, size.2, size.0, false);
-            codes.iter_mut().skip(5).step_by(every).for_each(|code| *code = 3);
-            let case = Case::of(device, size, codes, true);
-            let x = case.operand();
-            let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
-            assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{size:?} {every}");
-            let mut sums = ColumnSums::zeros(device, size.0, size.1).unwrap();
-            packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
-            assert_eq!(sums.read().unwrap(), case.sums(&x), "{size:?} {every}");
-        }
-    }
-}
-
 /// Around tiles of 256 rows and of 256 entries.
 fn large_tiles_change_nothing(device: &Device) {
     for size in [(1, 1, 1), (255, 20, 257), (256, 4, 255), (257, 22, 256), (1030, 3, 600)] {
@@ -158,29 +124,43 @@ fn large_tiles_change_nothing(device: &Device) {
     }
 }
 
-/// Around tiles of 2048 entries, 32 columns and four rows, with none, one, few and all missing, also in rows that are 0
-/// elsewhere; added over and under the edge of the low word, with both signs.
-fn listed_missing_codes_change_nothing(device: &Device) {
-    let sizes =
-        [(1, 1, 1), (16, 32, 4), (17, 33, 5), (64, 70, 18), (2047, 3, 15), (2048, 1, 16), (2049, 5, 19)];
-    for size in sizes.into_iter().chain([(33, 3, 4500)]) {
+/// Weights, and sums in small and large tiles: with no, one, few, many and all codes missing, also in rows that are 0 elsewhere,
+/// and in blocks beside some without; added over and under the edge of the low word, with both signs. The sizes are around
+/// words, blocks and passes of columns, and enough rows for several panels of 64 KiB.
+fn missing_codes_of_every_share(device: &Device) {
+    let sizes = [
+        (1, 1, 1),
+        (16, 32, 4),
+        (17, 33, 5),
+        (64, 70, 18),
+        (2047, 3, 15),
+        (2048, 1, 16),
+        (2049, 5, 19),
+        (200, 20, 130),
+        (33, 3, 4500),
+    ];
+    let kinds = [-1i64, 0, (1 << 32) - 1, -(1 << 32), 1 << 32, (7 << 32) - 5, -(7 << 32) + 5, 1 << 60];
+    for size in sizes {
         let all = (size.0 * size.2) as usize;
-        for (code, missing, every) in [(1, 0, 1), (1, 1, 1), (1, all, 97), (0, all, 97), (1, all, 1)] {
+        let few = [5, 61, 97, 1009].map(|every| (1, all, every));
+        for (code, missing, every) in [(1, 0, 1), (1, 1, 1), (0, all, 97), (1, all, 1)].into_iter().chain(few)
+        {
+            let what = format!("{size:?} {code} {missing} {every}");
             let mut codes = codes(78, size.2, size.0, false);
             codes.iter_mut().for_each(|held| *held *= code);
             codes.iter_mut().rev().take(missing).step_by(every).for_each(|code| *code = 3);
             let case = Case::of(device, size, codes, true);
             let x = case.operand();
             let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
-            let before = |i: u64| [-1i64, 0, (1 << 32) - 1, -(1 << 32)][i as usize % 4];
-            let before: Vec<i64> = (0..size.0 * size.1).map(before).collect();
+            assert_eq!(weights.read().unwrap(), case.weight_words(&x), "{what}");
+            let before: Vec<i64> = (0..size.0 * size.1).map(|i| kinds[i as usize % 8]).collect();
             let words: Vec<u32> = before.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]).collect();
             let expected: Vec<i64> = case.sums(&x).iter().zip(before).map(|(sum, b)| sum + b).collect();
             for tile in [packed_adjoint::TILE, packed_adjoint::LARGE_TILE] {
                 let words = Tensor::from_slice(device, &words, &[size.0, size.1, 2]).unwrap();
                 let mut sums = ColumnSums { words, first: 0 };
                 adjoint_in_tiles(tile, case.rows(), (&weights).into(), &mut sums).unwrap();
-                assert_eq!(sums.read().unwrap(), expected, "{size:?} {code} {missing} {every} {tile}");
+                assert_eq!(sums.read().unwrap(), expected, "{what} {tile}");
             }
         }
     }
@@ -195,17 +175,6 @@ fn panels_change_nothing(device: &Device) {
         let weights = packed_weights(rows, &x, &case.factors(&x)).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();
     }
-    assert_eq!(sums.read().unwrap(), case.sums(&x));
-}
-
-/// Enough rows for several panels of 64 KiB, and splits that add to the same sums.
-fn several_launches(device: &Device) {
-    let case = Case::new(device, (33, 3, 4500), true);
-    let x = case.operand();
-    let weights = packed_weights(case.rows(), &x, &case.factors(&x)).unwrap();
-    assert_eq!(weights.read().unwrap(), case.weight_words(&x));
-    let mut sums = ColumnSums::zeros(device, 33, 3).unwrap();
-    packed_adjoint(case.rows(), &weights, &mut sums).unwrap();
     assert_eq!(sums.read().unwrap(), case.sums(&x));
 }
 
