@@ -4,10 +4,7 @@ use std::sync::OnceLock;
 
 use faer::Mat;
 
-use super::{
-    cpu, device_tests,
-    packed_case::{assert_magnitudes, one_operand_in_magnitudes},
-};
+use super::{cpu, device_tests, packed_case::packed_words};
 use crate::{
     Backend, Budget, Cancel, Device, DeviceOptions, Error, Progress, Result, Run, Status, Tensor,
     linalg::{LinearMap, Matrix, Pass, RandomizedSvd, host, left_vectors, randomized_svd},
@@ -17,7 +14,7 @@ use crate::{
 
 device_tests! {
     entries_are_the_oracles, panels_change_nothing, entries_are_uniform, products_are_close, no_rows, refused_arguments,
-    refused_rows, larger_than_memory, rows_beyond_a_binding, operands_of_any_magnitude, cancelled_between_panels,
+    refused_rows, larger_than_memory, rows_beyond_a_binding, cancelled_between_panels,
     cancelled_while_made, beyond_the_budget;
     steps_and_groups_change_nothing, pushed_rows_are_the_same, values_and_vectors,
 }
@@ -36,15 +33,6 @@ fn oracle(rows: u64, columns: u64, seed: u64) -> Vec<u8> {
         ((word * 3u128.pow((j % 16) as u32 + 1)) >> 32) % 3
     };
     (0..rows).flat_map(|i| (0..columns).map(move |j| entry(i, j) as u8)).collect()
-}
-
-fn packed(entries: &[u8], columns: u64) -> Vec<u32> {
-    let row = |row: &[u8]| {
-        let mut words = vec![0u32; row_words(columns) as usize];
-        row.iter().enumerate().for_each(|(j, &entry)| words[j / 16] |= u32::from(entry) << (2 * (j % 16)));
-        words
-    };
-    entries.chunks(columns as usize).flat_map(row).collect()
 }
 
 fn dense(entries: &[u8], columns: u64) -> Mat<f64> {
@@ -71,7 +59,7 @@ fn entries_are_the_oracles(device: &Device) {
         for seed in [0, 0xfeed_0000_0001] {
             let matrix = random(device, rows, columns, seed).unwrap();
             assert_eq!((matrix.shape(), matrix.bytes()), ([rows, columns], rows * 4 * row_words(columns)));
-            let expected = packed(&oracle(rows, columns, seed), columns);
+            let expected = packed_words(&oracle(rows, columns, seed), columns);
             assert!(matrix.words() == expected, "{rows} x {columns}, seed {seed}");
         }
     }
@@ -210,21 +198,6 @@ fn products_are_close(device: &Device) {
             }
         }
     }
-}
-
-fn operands_of_any_magnitude(device: &Device) {
-    let run = Run::default();
-    let matrix = random(device, 40, 100, 6).unwrap();
-    let [y, scaled] = one_operand_in_magnitudes(100).map(|x| {
-        let mut y = Matrix::zeros(0, 0);
-        let mut sink = |_, part: &Matrix| {
-            y = part.clone();
-            Ok(())
-        };
-        matrix.apply(&x, &pass(&run), &mut sink).unwrap();
-        [y, matrix.apply_normal(&x, &pass(&run)).unwrap()]
-    });
-    scaled.iter().zip(&y).for_each(|(scaled, y)| assert_magnitudes(scaled, y));
 }
 
 fn values_and_vectors(device: &Device) {
