@@ -4,7 +4,7 @@ use crate::{
     Device, Error, Result, Tensor,
     kernel::Grid,
     kernels::{
-        WG,
+        WG, WG_ALONE,
         random::{Params, RANDOM, split},
     },
 };
@@ -36,7 +36,7 @@ pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> R
         let [count, _] = split(n);
         let grid = Grid::linear(n.div_ceil(u64::from(WG) * 4), limits.groups_per_axis, n)?;
         let params = Params { n: count, seed_low, seed_high, block_low, block_high };
-        device.launch(&RANDOM, &[("WG", WG)], grid, &[out.window_mut(done..done + n).arg], &params)?;
+        device.launch(&RANDOM, &WG_ALONE, grid, &[out.window_mut(done..done + n).arg], &params)?;
         done += n;
     }
     Ok(out)

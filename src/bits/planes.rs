@@ -9,7 +9,7 @@ use crate::{
     Error, Result, Tensor,
     kernel::small,
     kernels::{
-        WG,
+        WG_ALONE,
         planes::{MERGE_PLANES, Params, SPLIT_PLANES},
     },
 };
@@ -59,7 +59,7 @@ pub fn split_planes(codes: &Tensor<u8>, len: u64, row_bytes: Option<u64>) -> Res
         let params = Params { rows: n, cols, codes_stride, planes_stride, codes0, planes0 };
         let written = u64::from(n) * u64::from(planes_stride);
         let grid = grid(limits, u64::from(planes0) + written, 8 * written)?;
-        device.launch(&SPLIT_PLANES, &[("WG", WG)], grid, &[from.arg, low.arg, high.arg], &params)?;
+        device.launch(&SPLIT_PLANES, &WG_ALONE, grid, &[from.arg, low.arg, high.arg], &params)?;
     }
     Ok([low, high])
 }
@@ -123,7 +123,7 @@ pub fn merge_planes(
         let params = Params { rows: n, cols, codes_stride, planes_stride, codes0, planes0 };
         let written = u64::from(n) * u64::from(codes_stride);
         let grid = grid(limits, u64::from(codes0) + written, 4 * written)?;
-        device.launch(&MERGE_PLANES, &[("WG", WG)], grid, &[low.arg, high.arg, to.arg], &params)?;
+        device.launch(&MERGE_PLANES, &WG_ALONE, grid, &[low.arg, high.arg, to.arg], &params)?;
     }
     Ok(codes)
 }

@@ -27,6 +27,12 @@ use crate::{
 
 /// Invocations of a workgroup, where a kernel has no reason for another number. A device may have fewer, that do more each.
 pub(crate) const WG: u32 = 256;
+/// The constants of a kernel that has no other.
+pub(crate) const WG_ALONE: [(&str, u32); 1] = [("WG", WG)];
+
+fn wg_alone() -> Vec<Vec<(&'static str, u32)>> {
+    vec![WG_ALONE.to_vec()]
+}
 
 /// One line for each kernel, with `$of` around it.
 #[cfg(any(test, feature = "cuda"))]

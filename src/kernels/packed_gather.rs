@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
-use super::{WG, cpu::dot::missing};
+use super::{cpu::dot::missing, wg_alone};
 use crate::kernel::{CpuLaunch, Kernel, kernel};
 
 /// Parameters of the kernel.
@@ -22,20 +22,12 @@ pub(crate) struct Params {
 }
 
 pub(crate) static PACKED_GATHER: Kernel<Params> =
-    kernel!("packed_gather", Params, [Read, Read, Write], packed_gather, specs);
+    kernel!("packed_gather", Params, [Read, Read, Write], packed_gather, wg_alone);
 
 /// In an order: codes 0 and 2 trade places.
 pub(crate) const SWAPPED: u32 = 1 << 31;
 /// In an order: 1 for a missing code, 0 for others.
 pub(crate) const MISSING: u32 = 1 << 30;
-
-pub(crate) fn spec() -> [(&'static str, u32); 1] {
-    [("WG", WG)]
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![spec().to_vec()]
-}
 
 /// Rows of a task.
 const ROWS: usize = 256;

@@ -5,12 +5,12 @@ use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{
-    WG,
     cpu::{
         dot::{Dot, Path, Work},
         sparse::code,
     },
     packed_adjoint::add,
+    wg_alone,
 };
 use crate::kernel::{CpuLaunch, Kernel, kernel};
 
@@ -34,7 +34,7 @@ pub(crate) struct Params {
 }
 
 pub(crate) static PACKED_PAIRS: Kernel<Params> =
-    kernel!("packed_pairs", Params, [Read, Read, ReadWrite], packed_pairs, specs);
+    kernel!("packed_pairs", Params, [Read, Read, ReadWrite], packed_pairs, wg_alone);
 
 /// What the products of a row's codes come to.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -58,14 +58,6 @@ impl Terms {
         };
         (product as i64) << self.shift
     }
-}
-
-pub(crate) fn spec() -> [(&'static str, u32); 1] {
-    [("WG", WG)]
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![spec().to_vec()]
 }
 
 /// Words of a row that one task takes: 1,024 entries, whose sums a level 2 cache holds.

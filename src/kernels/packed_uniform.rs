@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use super::{WG, cpu::simd::wide};
+use super::{cpu::simd::wide, wg_alone};
 use crate::kernel::{CpuLaunch, Kernel, kernel};
 
 /// Parameters of the kernel.
@@ -20,15 +20,7 @@ pub(crate) struct Params {
 }
 
 pub(crate) static PACKED_UNIFORM: Kernel<Params> =
-    kernel!("packed_uniform", Params, [ReadWrite], packed_uniform, specs);
-
-pub(crate) fn spec() -> [(&'static str, u32); 1] {
-    [("WG", WG)]
-}
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![spec().to_vec()]
-}
+    kernel!("packed_uniform", Params, [ReadWrite], packed_uniform, wg_alone);
 
 /// Words of a task, about.
 const PIECE: usize = 1 << 14;

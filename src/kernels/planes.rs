@@ -4,11 +4,11 @@ use bytemuck::{Pod, Zeroable};
 use pulp::NullaryFnOnce;
 
 use super::{
-    WG,
     cpu::{
         bits::{Layout, Rows},
         simd::wide,
     },
+    wg_alone,
 };
 use crate::kernel::{CpuLaunch, Kernel, kernel};
 
@@ -28,14 +28,10 @@ pub(crate) struct Params {
 }
 
 pub(crate) static SPLIT_PLANES: Kernel<Params> =
-    kernel!("split_planes", Params, [Read, ReadWrite, ReadWrite], split_planes, specs);
+    kernel!("split_planes", Params, [Read, ReadWrite, ReadWrite], split_planes, wg_alone);
 
 pub(crate) static MERGE_PLANES: Kernel<Params> =
-    kernel!("merge_planes", Params, [Read, Read, ReadWrite], merge_planes, specs);
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![vec![("WG", WG)]]
-}
+    kernel!("merge_planes", Params, [Read, Read, ReadWrite], merge_planes, wg_alone);
 
 const CODES: usize = 4;
 const BITS: usize = 8;

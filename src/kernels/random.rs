@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
-use super::WG;
+use super::wg_alone;
 use crate::kernel::{CpuLaunch, Kernel, kernel};
 
 /// Parameters of the kernel.
@@ -18,11 +18,7 @@ pub(crate) struct Params {
     pub(crate) block_high: u32,
 }
 
-pub(crate) static RANDOM: Kernel<Params> = kernel!("random", Params, [Write], random, specs);
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![vec![("WG", WG)]]
-}
+pub(crate) static RANDOM: Kernel<Params> = kernel!("random", Params, [Write], random, wg_alone);
 
 /// Philox4x32-10: four words for a 64-bit key and a 64-bit counter.
 ///

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
-use super::WG;
+use super::wg_alone;
 use crate::kernel::{CpuLaunch, Kernel, kernel};
 
 /// Parameters of the kernel.
@@ -17,11 +17,7 @@ pub(crate) struct Params {
 }
 
 pub(crate) static SCALE_COLUMNS: Kernel<Params> =
-    kernel!("scale_columns", Params, [Read, Read, Write], scale_columns, specs);
-
-fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    vec![vec![("WG", WG)]]
-}
+    kernel!("scale_columns", Params, [Read, Read, Write], scale_columns, wg_alone);
 
 fn scale_columns(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();

@@ -4,7 +4,7 @@ use crate::{
     Error, Result, Tensor,
     kernel::{Grid, small},
     kernels::{
-        WG,
+        WG, WG_ALONE,
         scale_columns::{Params, SCALE_COLUMNS},
     },
 };
@@ -34,7 +34,7 @@ pub fn scale_columns(x: &Tensor<f32>, factors: &[f32]) -> Result<Tensor<f32>> {
         let params = Params { rows: count, cols: width, x0: x.start, out0: target.start };
         let items = (end - first) * cols;
         let grid = Grid::linear(items.div_ceil(WG.into()), limits.groups_per_axis, items)?;
-        device.launch(&SCALE_COLUMNS, &[("WG", WG)], grid, &[x.arg, s.arg, target.arg], &params)?;
+        device.launch(&SCALE_COLUMNS, &WG_ALONE, grid, &[x.arg, s.arg, target.arg], &params)?;
     }
     Ok(out)
 }

@@ -7,14 +7,14 @@ use crate::{
     Error, Result, Tensor,
     kernel::{Grid, Program, small},
     kernels::{
-        WG,
-        packed_gather::{MISSING, PACKED_GATHER, Params, SWAPPED, spec},
+        WG, WG_ALONE,
+        packed_gather::{MISSING, PACKED_GATHER, Params, SWAPPED},
     },
 };
 
 /// The program that [`packed_gather`] launches.
 pub(crate) fn program() -> Program {
-    Program::new(&PACKED_GATHER, &spec())
+    Program::new(&PACKED_GATHER, &WG_ALONE)
 }
 
 /// Most rows that [`packed_gather`] takes from: what fits a binding.
@@ -73,6 +73,6 @@ pub(crate) fn packed_gather(
     };
     let items = len * words;
     let grid = Grid::linear(items.div_ceil(WG.into()), device.limits().groups_per_axis, items)?;
-    device.launch(&PACKED_GATHER, &spec(), grid, &[x.arg, places.arg, target.arg], &params)?;
+    device.launch(&PACKED_GATHER, &WG_ALONE, grid, &[x.arg, places.arg, target.arg], &params)?;
     Ok(out)
 }

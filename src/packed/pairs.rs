@@ -11,14 +11,14 @@ use crate::{
     Error, Result, Tensor,
     kernel::{Grid, Program, small},
     kernels::{
-        WG,
-        packed_pairs::{PACKED_PAIRS, Params, spec},
+        WG, WG_ALONE,
+        packed_pairs::{PACKED_PAIRS, Params},
     },
 };
 
 /// The program that [`packed_pairs`] launches.
 pub(crate) fn program() -> Program {
-    Program::new(&PACKED_PAIRS, &spec())
+    Program::new(&PACKED_PAIRS, &WG_ALONE)
 }
 
 /// Adds the products of the codes of each entry and each column to `sums`: exact. Columns are all entries from that of the
@@ -74,7 +74,7 @@ pub(crate) fn packed_pairs(
             };
             let items = (last - first) * (end - word);
             let grid = Grid::linear(items.div_ceil(WG.into()), device.limits().groups_per_axis, items)?;
-            device.launch(&PACKED_PAIRS, &spec(), grid, &[x.arg, table.arg, target.arg], &params)?;
+            device.launch(&PACKED_PAIRS, &WG_ALONE, grid, &[x.arg, table.arg, target.arg], &params)?;
         }
     }
     Ok(())

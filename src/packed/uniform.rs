@@ -5,8 +5,8 @@ use crate::{
     Device, Error, Result, Tensor,
     kernel::{Grid, small},
     kernels::{
-        WG,
-        packed_uniform::{PACKED_UNIFORM, Params, spec},
+        WG, WG_ALONE,
+        packed_uniform::{PACKED_UNIFORM, Params},
     },
     random::random_words,
 };
@@ -51,7 +51,7 @@ pub fn packed_uniform(
         let params =
             Params { n: small(n), words: small(words), columns: small(columns), packed0: target.start };
         let grid = Grid::linear((n / 4).div_ceil(WG.into()), limits.groups_per_axis, 16 * n)?;
-        device.launch(&PACKED_UNIFORM, &spec(), grid, &[target.arg], &params)?;
+        device.launch(&PACKED_UNIFORM, &WG_ALONE, grid, &[target.arg], &params)?;
     }
     Ok(packed)
 }
