@@ -1,6 +1,9 @@
 //! PCA against numpy in f64, and the promises: any chunking, number of threads or budget gives the same bits.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
 
 use teatime::{
     Budget, ChunkedArray, Device, DeviceOptions, Error, Progress, Run,
@@ -33,20 +36,26 @@ fn randomized(components: usize, stop: Stop) -> PcaOptions {
     options
 }
 
-/// Dosages with structure, some missing; constant and empty rows among them.
+/// Dosages of three populations, one in 97 missing; constant and empty rows among them.
 pub(super) fn dosages(variants: usize, samples: usize) -> Vec<i8> {
-    let word = |i: usize, j: usize| philox([1, 2], (i * samples + j) as u64)[0];
-    let dosage = |i: usize, j: usize| {
+    random_dosages(2, 97, variants, samples)
+}
+
+/// [`dosages`] of a seed, one in so many `missing`. Seeds share the frequencies.
+pub(super) fn random_dosages(seed: u32, missing: u32, variants: usize, samples: usize) -> Vec<i8> {
+    let dosage = |at: usize| {
+        let (i, j) = (at / samples, at % samples);
+        let word = philox([1, seed], at as u64)[0];
         let frequency = (philox([3, 4], (i * 3 + j % 3) as u64)[0] >> 16) % 80 + 10;
-        let allele = |shift: u32| i8::from((word(i, j) >> shift) % 100 < frequency);
+        let allele = |shift: u32| i8::from((word >> shift) % 100 < frequency);
         match i % 50 {
             7 => 1,
             8 => -1,
-            _ if word(i, j) % 97 == 0 => -1,
+            _ if word.is_multiple_of(missing) => -1,
             _ => allele(0) + allele(13),
         }
     };
-    (0..variants * samples).map(|at| dosage(at / samples, at % samples)).collect()
+    (0..variants * samples).map(dosage).collect()
 }
 
 pub(super) fn memory<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Genotypes {
@@ -86,8 +95,31 @@ fn assert_orthonormal(v: &Matrix) {
     }
 }
 
-fn bits(pca: &Pca) -> Vec<u64> {
+pub(super) fn bits(pca: &Pca) -> Vec<u64> {
     pca.singular_values.iter().chain(pca.vectors.data()).map(|x| x.to_bits()).collect()
+}
+
+pub(super) fn grm_bits(grm: &Grm) -> Vec<u64> {
+    let shared = grm.shared.iter().flat_map(Matrix::data);
+    grm.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect()
+}
+
+pub(super) fn score_bits(projection: &Projection) -> Vec<u64> {
+    projection.scores.data().iter().map(|x| x.to_bits()).collect()
+}
+
+pub(super) fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+#[cfg(feature = "zarr")]
+pub(super) fn open(name: &str, array: Option<&str>) -> GenotypeStore {
+    GenotypeStore::open(fixture(name), array, teatime::MissingChunk::Error).unwrap()
+}
+
+#[cfg(feature = "zarr")]
+pub(super) fn stored(name: &str, array: Option<&str>) -> Genotypes {
+    Genotypes::new(open(name, array).arrays().to_vec()).unwrap().nan_is_missing(true)
 }
 
 #[test]
@@ -291,17 +323,25 @@ fn loadings_are_left_singular_vectors() {
 
 #[test]
 fn cancelling_stops_between_blocks() {
-    let dosages = dosages(9000, 8);
-    let genotypes = memory(&dosages, &[9000, 8], &[500, 8]);
-    let mut run = Run::default();
-    let cancel = run.cancel.clone();
-    run.progress = Progress::new(move |status| {
-        if status.rows > 0 {
-            cancel.cancel()
-        }
-    });
-    let result = pca(&genotypes, &Device::cpu(), &options(2), &run);
-    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+    let genotypes = memory(&dosages(9000, 8), &[9000, 8], &[500, 8]);
+    let results = [
+        |genotypes: &Genotypes, run: &Run| pca(genotypes, &Device::cpu(), &options(2), run).map(drop),
+        |genotypes: &Genotypes, run: &Run| {
+            grm(genotypes, &Device::cpu(), &GrmOptions::default(), run).map(drop)
+        },
+    ];
+    for result in results {
+        let mut run = Run::default();
+        let cancel = run.cancel.clone();
+        run.progress = Progress::new(move |status| {
+            assert_eq!((status.passes, status.total), (1, 9000));
+            if status.rows > 0 {
+                cancel.cancel();
+            }
+        });
+        let result = result(&genotypes, &run);
+        assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+    }
 }
 
 /// Haploid calls of diploids count twice, as PLINK codes them; more alleles than two count alike.

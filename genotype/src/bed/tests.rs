@@ -2,32 +2,26 @@
 
 mod tables;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::{fs, path::PathBuf};
 
 use rayon::prelude::*;
+use tempfile::TempDir;
+
 use teatime::{ChunkedArray, Device, Error, Run, random::philox, store::MemoryArray};
 
 use super::*;
-use crate::{GenotypeKind, Genotypes, PcaOptions, pca};
+use crate::{GenotypeKind, Genotypes, PcaOptions, pca, tests::fixture};
 
 /// A folder that goes away with its value.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
     fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("teatime-bed-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
+        Self(tempfile::tempdir().unwrap())
     }
 
     fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         fs::write(&path, bytes).unwrap();
         path
     }
@@ -40,16 +34,6 @@ impl Scratch {
         self.put(&format!("{name}.bim"), variants.collect::<String>());
         self.put(&format!("{name}.bed"), [&[0x6c, 0x1b, mode], calls].concat())
     }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
 fn size(n: u64) -> usize {
@@ -277,7 +261,7 @@ fn damaged_beds_are_refused() {
 
     fs::remove_file(&path).unwrap();
     for name in ["bad", "bad.bed"] {
-        let result = BedFile::open(scratch.0.join(name));
+        let result = BedFile::open(scratch.0.path().join(name));
         assert!(matches!(result, Err(Error::Io { .. })), "{result:?}");
         refused(result, &["bad.bed"]);
     }
@@ -308,21 +292,21 @@ fn ranges_of_variants() {
 #[test]
 fn names_of_files() {
     let scratch = Scratch::new();
-    let open = |name: &str| BedFile::open(scratch.0.join(name)).map(|bed| bed.path().to_path_buf());
+    let open = |name: &str| BedFile::open(scratch.0.path().join(name)).map(|bed| bed.path().to_path_buf());
     let path = scratch.bed("chr1.kept", [1, 1], 1, &[0]);
     for name in ["chr1.kept", "chr1.kept.bed"] {
         assert_eq!(open(name).unwrap(), path);
     }
     assert!(open("chr1").is_err());
     // A .bed by another name.
-    fs::rename(&path, scratch.0.join("chr1.kept.data")).unwrap();
-    assert_eq!(open("chr1.kept.data").unwrap(), scratch.0.join("chr1.kept.data"));
+    fs::rename(&path, scratch.0.path().join("chr1.kept.data")).unwrap();
+    assert_eq!(open("chr1.kept.data").unwrap(), scratch.0.path().join("chr1.kept.data"));
     let options = BedOptions {
-        bim: Some(scratch.0.join("chr1.kept.bim")),
-        fam: Some(scratch.0.join("other.fam")),
+        bim: Some(scratch.0.path().join("chr1.kept.bim")),
+        fam: Some(scratch.0.path().join("other.fam")),
         ..BedOptions::default()
     };
-    refused(BedFile::open_with(scratch.0.join("chr1.kept.data"), &options), &["other.fam"]);
+    refused(BedFile::open_with(scratch.0.path().join("chr1.kept.data"), &options), &["other.fam"]);
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Relationship matrices against their definitions in f64, and the promises.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
-use teatime::{Budget, ChunkedArray, Device, DeviceOptions, Error, Progress, Run, store::MemoryArray};
+use tempfile::TempDir;
+
+use teatime::{Budget, ChunkedArray, Device, DeviceOptions, Error, Run, store::MemoryArray};
 
 use super::*;
 use crate::{
     Method, PcaOptions, grm, pca,
-    tests::{dosages, memory},
+    tests::{dosages, grm_bits, memory},
 };
 
 #[cfg(feature = "zarr")]
@@ -73,11 +75,6 @@ fn wide(dosages: &[i8]) -> Vec<f64> {
 
 fn compute(genotypes: &Genotypes, options: &GrmOptions) -> Result<Grm> {
     grm(genotypes, &Device::cpu(), options, &Run::default())
-}
-
-fn bits(grm: &Grm) -> Vec<u64> {
-    let shared = grm.shared.iter().flat_map(|shared| shared.data());
-    grm.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect()
 }
 
 #[test]
@@ -166,7 +163,7 @@ fn chunks_threads_types_and_budgets_change_no_bit() {
             let device_options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
             let device = Device::open_with("cpu", &device_options).unwrap();
             let grm = grm(genotypes, &device, &options, run).unwrap();
-            (bits(&grm), grm.digest)
+            (grm_bits(&grm), grm.digest)
         };
         let default = Run::default();
         let expected = run(&memory(&dosages, &shape, &[700, 33]), 1, &default);
@@ -292,43 +289,12 @@ fn bad_input_is_named() {
     }
 }
 
-#[test]
-fn cancelling_stops_between_blocks() {
-    let genotypes = memory(&dosages(9000, 8), &[9000, 8], &[500, 8]);
-    let mut run = Run::default();
-    let cancel = run.cancel.clone();
-    run.progress = Progress::new(move |status| {
-        assert_eq!((status.passes, status.total), (1, 9000));
-        if status.rows > 0 {
-            cancel.cancel();
-        }
-    });
-    let result = grm(&genotypes, &Device::cpu(), &GrmOptions::default(), &run);
-    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
-}
-
-/// A folder that is removed when it is dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("teatime-grm-{name}-{}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).unwrap();
-        let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
+/// What a folder holds, in order.
+fn names(folder: &TempDir) -> Vec<String> {
+    let entries = std::fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 fn small() -> Grm {
@@ -338,35 +304,38 @@ fn small() -> Grm {
 #[test]
 #[allow(clippy::cast_possible_truncation, reason = "the format has f32")]
 fn gcta_files() {
-    let (scratch, grm) = (Scratch::new("gcta"), small());
-    let prefix = scratch.0.join("x");
+    let (scratch, grm) = (tempfile::tempdir().unwrap(), small());
+    let prefix = scratch.path().join("x");
     for _ in 0..2 {
         grm.write_gcta(&prefix, None, &["a", "b", "c"]).unwrap();
-        assert_eq!(scratch.names(), ["x.grm.N.bin", "x.grm.bin", "x.grm.id"]);
+        assert_eq!(names(&scratch), ["x.grm.N.bin", "x.grm.bin", "x.grm.id"]);
     }
     let floats = |name: &str| -> Vec<f32> {
-        let bytes = std::fs::read(scratch.0.join(name)).unwrap();
+        let bytes = std::fs::read(scratch.path().join(name)).unwrap();
         bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     };
     let lower = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)];
     assert_eq!(floats("x.grm.bin"), lower.map(|(j, k)| grm.matrix.row(j)[k] as f32));
     assert_eq!(floats("x.grm.N.bin"), lower.map(|(j, k)| grm.variants(j, k) as f32));
-    assert_eq!(std::fs::read_to_string(scratch.0.join("x.grm.id")).unwrap(), "0\ta\n0\tb\n0\tc\n");
+    assert_eq!(std::fs::read_to_string(scratch.path().join("x.grm.id")).unwrap(), "0\ta\n0\tb\n0\tc\n");
     for names in [vec!["a", "b"], vec!["a", "b", "c d"], vec!["a", "b\t", "c"], vec!["", "b", "c"]] {
         let refused = grm.write_gcta(&prefix, None, &names);
         assert!(matches!(refused, Err(Error::Argument { name: "samples", .. })), "{names:?}");
     }
-    let nowhere = grm.write_gcta(scratch.0.join("no/such/x"), None, &["a", "b", "c"]);
+    let nowhere = grm.write_gcta(scratch.path().join("no/such/x"), None, &["a", "b", "c"]);
     assert!(matches!(nowhere, Err(Error::Io { .. })));
-    std::fs::create_dir(scratch.0.join("y.grm.bin")).unwrap();
-    assert!(matches!(grm.write_gcta(scratch.0.join("y"), None, &["a", "b", "c"]), Err(Error::Io { .. })));
-    assert_eq!(scratch.names(), ["x.grm.N.bin", "x.grm.bin", "x.grm.id", "y.grm.bin"]);
+    std::fs::create_dir(scratch.path().join("y.grm.bin")).unwrap();
+    assert!(matches!(
+        grm.write_gcta(scratch.path().join("y"), None, &["a", "b", "c"]),
+        Err(Error::Io { .. })
+    ));
+    assert_eq!(names(&scratch), ["x.grm.N.bin", "x.grm.bin", "x.grm.id", "y.grm.bin"]);
 }
 
 #[test]
 fn numpy_files() {
-    let (scratch, grm) = (Scratch::new("npy"), small());
-    let path = scratch.0.join("x.npy");
+    let (scratch, grm) = (tempfile::tempdir().unwrap(), small());
+    let path = scratch.path().join("x.npy");
     grm.write_npy(&path).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!((&bytes[..10], bytes.len()), (&b"\x93NUMPY\x01\x00\x76\x00"[..], 128 + 9 * 8));
@@ -375,6 +344,6 @@ fn numpy_files() {
     assert!(header.ends_with(" \n"));
     let values: Vec<f64> = bytes[128..].as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
     assert_eq!(values, grm.matrix.data());
-    assert!(matches!(grm.write_npy(scratch.0.join("no/x.npy")), Err(Error::Io { .. })));
-    assert_eq!(scratch.names(), ["x.npy"]);
+    assert!(matches!(grm.write_npy(scratch.path().join("no/x.npy")), Err(Error::Io { .. })));
+    assert_eq!(names(&scratch), ["x.npy"]);
 }

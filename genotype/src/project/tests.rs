@@ -4,39 +4,22 @@ mod refused;
 
 use std::sync::Arc;
 
-use teatime::{
-    Budget, Device, DeviceOptions, Error, Progress, Result, Run,
-    random::philox,
-    store::{MemoryArray, Storable},
-};
+use teatime::{Budget, Device, DeviceOptions, Error, Result, Run, random::philox, store::MemoryArray};
 
 use super::*;
-use crate::{CountedAllele, Genotypes, Pca, PcaOptions, Scaler, loadings, pca, project, to_usize};
+use crate::{
+    CountedAllele, Genotypes, Pca, PcaOptions, Scaler, loadings, pca, project,
+    tests::{memory, random_dosages, score_bits},
+    to_usize,
+};
 
 const K: usize = 4;
 const METHODS: [ProjectMethod; 2] = [ProjectMethod::Mean, ProjectMethod::LeastSquares];
 const SCALERS: [Scaler; 5] =
     [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
 
-/// Dosages of three populations, some missing, with constant and empty rows.
 fn dosages(variants: usize, samples: usize, seed: u32) -> Vec<i8> {
-    let dosage = |at: usize| {
-        let (i, j) = (at / samples, at % samples);
-        let word = philox([seed, 9], at as u64)[0];
-        let frequency = (philox([3, 4], (i * 3 + j % 3) as u64)[0] >> 16) % 80 + 10;
-        let allele = |shift: u32| i8::from((word >> shift) % 100 < frequency);
-        match i % 50 {
-            7 => 1,
-            8 => -1,
-            _ if word.is_multiple_of(89) => -1,
-            _ => allele(0) + allele(13),
-        }
-    };
-    (0..variants * samples).map(dosage).collect()
-}
-
-fn memory<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Genotypes {
-    Genotypes::new(vec![Arc::new(MemoryArray::new("memory", values, shape, chunk).unwrap())]).unwrap()
+    random_dosages(seed, 89, variants, samples)
 }
 
 fn rows(values: &[i8], samples: usize) -> Genotypes {
@@ -120,10 +103,6 @@ fn assert_close(actual: &[f64], expected: &[f64], tolerance: f64) {
     for (at, (a, e)) in actual.iter().zip(expected).enumerate() {
         assert!((a - e).abs() <= tolerance * scale, "element {at}: {a} against {e}, of at most {scale}");
     }
-}
-
-fn bits(projection: &Projection) -> Vec<u64> {
-    projection.scores.data().iter().map(|x| x.to_bits()).collect()
 }
 
 #[test]
@@ -214,10 +193,10 @@ fn calls_of_any_ploidy_and_fractions() {
     let calls: Vec<i8> =
         dosages.iter().flat_map(|&g| if g < 0 { [0, g] } else { [g / 2, g - g / 2] }).collect();
     let genotypes = memory(&calls, &[300, 20, 2], &[50, 7, 2]);
-    let expected = bits(&run_on_cpu(&rows(&dosages, 20), &reference, &matches).unwrap());
+    let expected = score_bits(&run_on_cpu(&rows(&dosages, 20), &reference, &matches).unwrap());
     let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();
     let each = called(&dosages, 20, &matches);
-    assert_eq!((bits(&projection), &projection.called), (expected, &each));
+    assert_eq!((score_bits(&projection), &projection.called), (expected, &each));
     let floats: Vec<f32> = dosages.iter().map(|&g| if g < 0 { f32::NAN } else { g.into() }).collect();
     let genotypes = memory(&floats, &[300, 20], &[50, 7]).nan_is_missing(true);
     let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();
@@ -241,14 +220,14 @@ fn chunks_threads_and_budgets_change_no_bit() {
         let project = |genotypes: &Genotypes, device: &Device, run: &Run| {
             project(genotypes, device, &reference, &matches, method, run).unwrap()
         };
-        let expected = bits(&project(&rows(&dosages, 33), &Device::cpu(), &Run::default()));
+        let expected = score_bits(&project(&rows(&dosages, 33), &Device::cpu(), &Run::default()));
         for (chunk, threads, host) in [([900, 33], 1, None), ([1, 5], 4, None), ([70, 20], 3, Some(4 << 20))]
         {
             let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
             let device = Device::open_with("cpu", &options).unwrap();
             let run = Run { memory: Budget { host, device: None }, ..Run::default() };
             let projection = project(&memory(&dosages, &[900, 33], &chunk), &device, &run);
-            assert_eq!((bits(&projection), &projection.called), (expected.clone(), &each), "{chunk:?}");
+            assert_eq!((score_bits(&projection), &projection.called), (expected.clone(), &each), "{chunk:?}");
         }
     }
 }
@@ -264,16 +243,16 @@ fn order_and_swaps_of_variants_change_no_bit() {
             project(&rows(dosages, samples), &Device::cpu(), &reference, matches, method, &Run::default())
                 .unwrap()
         };
-        let expected = bits(&project(&dosages, &matches));
+        let expected = score_bits(&project(&dosages, &matches));
         let backwards: Vec<i8> = dosages.chunks(samples).rev().flatten().copied().collect();
         let found: Vec<_> = matches.iter().rev().copied().collect();
-        assert_eq!(bits(&project(&backwards, &found)), expected);
+        assert_eq!(score_bits(&project(&backwards, &found)), expected);
         let (mut swapped, mut found) = (dosages.clone(), matches.clone());
         for (row, found) in swapped.chunks_mut(samples).zip(&mut found).step_by(3) {
             row.iter_mut().filter(|g| **g >= 0).for_each(|g| *g = 2 - *g);
             *found = found.map(|found| Match::Swapped(found.row()));
         }
-        assert_eq!(bits(&project(&swapped, &found)), expected);
+        assert_eq!(score_bits(&project(&swapped, &found)), expected);
     }
 }
 
@@ -322,7 +301,7 @@ fn least_squares_of_all_calls_are_the_sums() {
             let run = Run::default();
             project(&rows(&lacking, samples), &Device::cpu(), &reference, &matches, method, &run).unwrap()
         });
-        assert_eq!(bits(&mean)[K..], bits(&least_squares)[K..], "{scaler:?}");
+        assert_eq!(score_bits(&mean)[K..], score_bits(&least_squares)[K..], "{scaler:?}");
         assert!((0..K).all(|j| mean.scores.row(0)[j] != least_squares.scores.row(0)[j]), "{scaler:?}");
         // Where variants are absent, nobody has all calls.
         let mut absent = matches.clone();
@@ -331,7 +310,7 @@ fn least_squares_of_all_calls_are_the_sums() {
             let run = Run::default();
             project(&rows(&full, samples), &Device::cpu(), &reference, &absent, method, &run).unwrap()
         });
-        assert!(bits(&mean).iter().zip(bits(&least_squares)).all(|(a, b)| *a != b), "{scaler:?}");
+        assert!(score_bits(&mean).iter().zip(score_bits(&least_squares)).all(|(a, b)| *a != b), "{scaler:?}");
     }
 }
 
@@ -428,45 +407,15 @@ fn the_peak_is_planned() {
     }
 }
 
-#[test]
-fn cancelling_stops_between_blocks() {
-    let dosages = dosages(9000, 8, 1);
-    let genotypes = rows(&dosages, 8);
-    let Fit { reference, matches, .. } = fit(&genotypes, Scaler::Patterson, 2);
-    let mut run = Run::default();
-    let cancel = run.cancel.clone();
-    run.progress = Progress::new(move |status| {
-        if status.rows > 0 {
-            cancel.cancel()
-        }
-    });
-    let result = project(&genotypes, &Device::cpu(), &reference, &matches, ProjectMethod::Mean, &run);
-    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
-}
-
 #[cfg(feature = "zarr")]
 mod goldens {
-    use std::path::PathBuf;
-
-    use teatime::{ChunkedArray, MissingChunk};
-
     use super::*;
-    use crate::GenotypeStore;
-
-    fn fixture(name: &str) -> PathBuf {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
-    }
-
-    fn open(array: &str) -> Genotypes {
-        let store =
-            GenotypeStore::open(fixture("projection.zarr"), Some(array), MissingChunk::Error).unwrap();
-        let arrays: Vec<Arc<dyn ChunkedArray>> = store.arrays().to_vec();
-        Genotypes::new(arrays).unwrap()
-    }
+    use crate::tests::{fixture, stored};
 
     /// The projection of `SET_new` onto `SET_reference` over `divisor`, against a table of the same up to signs.
     fn assert_projects(set: &str, scaler: Scaler, divisor: f64, golden: &str) {
-        let [old, new] = ["reference", "new"].map(|part| open(&format!("{set}_{part}")));
+        let [old, new] =
+            ["reference", "new"].map(|part| stored("projection.zarr", Some(&format!("{set}_{part}"))));
         let Fit { reference, matches, .. } = fit(&old, scaler, 10);
         let scores = run_on_cpu(&new, &reference, &matches).unwrap().scores;
         let text = std::fs::read_to_string(fixture(golden)).unwrap();

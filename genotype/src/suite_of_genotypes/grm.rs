@@ -1,15 +1,11 @@
 //! Relationship matrices.
 
-use std::sync::Arc;
-
-use teatime::{
-    Backend, Budget, Device, Error, Run, Tensor, device_tests, openings::cpu, random::philox,
-    store::MemoryArray,
-};
+use teatime::{Backend, Budget, Device, Error, Run, Tensor, device_tests, openings::cpu};
 
 use crate::{
     Cohort, Genotypes, GrmMethod, GrmOptions, MissingCalls, Wanted, grm,
     panel::{Held, Panel},
+    tests::{memory, random_dosages},
 };
 
 device_tests! {
@@ -17,17 +13,13 @@ device_tests! {
     relationships,
 }
 
-/// Dosages of 0 to 2, one in eleven missing.
+/// One in eleven missing.
 fn dosages(variants: u64, samples: u64) -> Vec<i8> {
-    let word = |i| philox([7, 9], i)[0];
-    let dosage = |i| if word(i) % 11 == 0 { -1 } else { (word(i) / 11 % 3) as i8 };
-    (0..variants * samples).map(dosage).collect()
+    random_dosages(7, 11, variants as usize, samples as usize)
 }
 
 fn genotypes(variants: u64, samples: u64) -> Genotypes {
-    let array =
-        MemoryArray::new("memory", &dosages(variants, samples), &[variants, samples], &[100, samples]);
-    Genotypes::new(vec![Arc::new(array.unwrap())]).unwrap()
+    memory(&dosages(variants, samples), &[variants, samples], &[100, samples])
 }
 
 fn called_or_not(device: &Device) {

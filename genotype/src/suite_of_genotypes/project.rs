@@ -1,10 +1,11 @@
 //! Projections on every device, against sums in f64.
 
-use std::sync::Arc;
+use teatime::{Device, Run, random::philox};
 
-use teatime::{Device, Run, random::philox, store::MemoryArray};
-
-use crate::{Genotypes, Match, ProjectMethod, Projection, ReferenceLoadings, Scaler, project};
+use crate::{
+    Match, ProjectMethod, Projection, ReferenceLoadings, Scaler, project,
+    tests::{memory, score_bits},
+};
 
 teatime::device_tests!(new_samples_on_loadings, least_squares_of_what_is_called, dosages_that_are_not_packed);
 
@@ -62,15 +63,15 @@ impl Case {
 
     fn project(&self, device: &Device, method: ProjectMethod) -> Projection {
         let [variants, samples] = self.shape.map(|n| n as u64);
-        let array = if self.ploidy == 2 {
-            MemoryArray::new("new", &self.dosages, &[variants, samples], &[64, 9])
+        let genotypes = if self.ploidy == 2 {
+            memory(&self.dosages, &[variants, samples], &[64, 9])
         } else {
             let p = self.ploidy as i8;
             let call = |&g: &i8| (0..p).map(move |i| if g < 0 { -1 } else { i8::from(i < g) });
             let calls: Vec<i8> = self.dosages.iter().flat_map(call).collect();
-            MemoryArray::new("new", &calls, &[variants, samples, self.ploidy], &[64, 9, self.ploidy])
+            memory(&calls, &[variants, samples, self.ploidy], &[64, 9, self.ploidy])
         };
-        let genotypes = Genotypes::new(vec![Arc::new(array.unwrap())]).unwrap().dosages_are_bounded(true);
+        let genotypes = genotypes.dosages_are_bounded(true);
         project(&genotypes, device, &self.reference, &self.matches, method, &Run::default()).unwrap()
     }
 
@@ -145,10 +146,6 @@ impl Case {
     }
 }
 
-fn bits(projection: &Projection) -> Vec<u64> {
-    projection.scores.data().iter().map(|x| x.to_bits()).collect()
-}
-
 /// For numbers of samples and components around tiles and groups of columns.
 const SIZES: [[usize; 3]; 6] =
     [[1, 1, 1], [3, 5, 2], [300, 33, 10], [520, 130, 17], [90, 64, 33], [4100, 3, 2]];
@@ -162,7 +159,7 @@ fn new_samples_on_loadings(device: &Device) {
                 case.assert_sums(&projection, 2e-6, true);
                 assert_eq!((&projection.called, projection.undetermined), (&case.called(), 0));
                 let on_cpu = case.project(&Device::cpu(), ProjectMethod::Mean);
-                assert_eq!(bits(&projection), bits(&on_cpu), "{size:?} {missing}");
+                assert_eq!(score_bits(&projection), score_bits(&on_cpu), "{size:?} {missing}");
             }
         }
     }
@@ -177,7 +174,7 @@ fn least_squares_of_what_is_called(device: &Device) {
                 case.assert_least_squares(&projection, 2e-8);
                 assert_eq!(projection.called, case.called());
                 let on_cpu = case.project(&Device::cpu(), ProjectMethod::LeastSquares);
-                assert_eq!(bits(&projection), bits(&on_cpu), "{size:?} {missing}");
+                assert_eq!(score_bits(&projection), score_bits(&on_cpu), "{size:?} {missing}");
             }
         }
     }

@@ -1,17 +1,14 @@
 //! The store, the host's memory and the device give the same bits, on every device, of an array and of rows selected
 //! from a longer one.
 
-use std::{
-    ops::Range,
-    sync::{Arc, OnceLock},
-};
+use std::{ops::Range, sync::OnceLock};
 
-use teatime::{
-    Backend, Budget, Device, Error, Result, Run, device_tests, linalg::Stop, openings::cpu, random::philox,
-    store::MemoryArray,
-};
+use teatime::{Backend, Budget, Device, Error, Result, Run, device_tests, linalg::Stop, openings::cpu};
 
-use crate::{Genotypes, Method, Pca, PcaOptions, Residency, pca};
+use crate::{
+    Genotypes, Method, Pca, PcaOptions, Residency, pca,
+    tests::{bits, dosages, memory},
+};
 
 device_tests! { ; residency_changes_no_bit }
 
@@ -23,24 +20,13 @@ const ENOUGH: u64 = 1 << 30;
 /// As many rows as there are variants, of 12,000.
 const SELECTED: [Range<u64>; 3] = [100..1300, 2500..5300, 7000..12_000];
 
-/// Dosages of three populations, some missing: alone, and as rows selected among others that hold no dosages.
+/// Dosages: alone, and as rows selected among others that hold no dosages.
 fn genotypes() -> &'static [Genotypes; 2] {
     static GENOTYPES: OnceLock<[Genotypes; 2]> = OnceLock::new();
     GENOTYPES.get_or_init(|| {
-        let dosage = |at: u64| {
-            let (variant, population) = (at / SAMPLES, at % 3);
-            let frequency = philox([3, 4], 3 * variant + population)[0] % 80 + 10;
-            match philox([1, 2], at) {
-                [missing, ..] if missing % 97 == 0 => -1,
-                [_, one, other, _] => i8::from(one % 100 < frequency) + i8::from(other % 100 < frequency),
-            }
-        };
-        let dosages: Vec<i8> = (0..VARIANTS * SAMPLES).map(dosage).collect();
-        let array = |values: &[i8]| {
-            let shape = [values.len() as u64 / SAMPLES, SAMPLES];
-            let array = MemoryArray::new("memory", values, &shape, &[500, SAMPLES]).unwrap();
-            Genotypes::new(vec![Arc::new(array)]).unwrap()
-        };
+        let dosages = dosages(VARIANTS as usize, SAMPLES as usize);
+        let array =
+            |values: &[i8]| memory(values, &[values.len() as u64 / SAMPLES, SAMPLES], &[500, SAMPLES]);
         let mut among = vec![99; (12_000 * SAMPLES) as usize];
         let rows = SELECTED.into_iter().flatten().zip(dosages.chunks(SAMPLES as usize));
         rows.for_each(|(row, dosages)| {
@@ -59,10 +45,6 @@ fn of(genotypes: &Genotypes, device: &Device, host: u64, on_device: u64) -> Resu
     options.svd.stop = Stop::PowerIterations(1);
     let memory = Budget { host: Some(host), device: Some(on_device) };
     pca(genotypes, device, &options, &Run { memory, ..Run::default() })
-}
-
-fn bits(pca: &Pca) -> Vec<u64> {
-    pca.singular_values.iter().chain(pca.vectors.data()).map(|x| x.to_bits()).collect()
 }
 
 /// The budgets of each residency that the device has.

@@ -12,11 +12,6 @@ fn genotypes() -> Genotypes {
     memory(&dosages(9000, 60), &[9000, 60], &[500, 60]).dosages_are_bounded(true)
 }
 
-fn grm_bits(grm: &Grm) -> Vec<u64> {
-    let shared = grm.shared.iter().flat_map(Matrix::data);
-    grm.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect()
-}
-
 fn loadings_of(write: impl FnOnce(&mut LoadingsSink<'_>) -> Result<()>) -> Vec<(u64, [u64; 3], Vec<u64>)> {
     let mut rows = Vec::new();
     write(&mut |row| {

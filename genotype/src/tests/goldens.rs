@@ -1,20 +1,6 @@
 //! PCA against numpy, PLINK 2 and scikit-allel.
 
-use std::path::PathBuf;
-
-use teatime::MissingChunk;
-
 use super::*;
-use crate::GenotypeStore;
-
-fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
-}
-
-fn open(name: &str, array: Option<&str>) -> Genotypes {
-    let store = GenotypeStore::open(fixture(name), array, MissingChunk::Error).unwrap();
-    Genotypes::new(store.arrays().to_vec()).unwrap().nan_is_missing(true)
-}
 
 /// Numbers of a table, without its first `skip` columns.
 fn table(name: &str, skip: usize) -> Vec<Vec<f64>> {
@@ -44,7 +30,7 @@ fn numpy_with_every_scaler() {
         ("dosages_v3.zarr", Some("int32_gzip")),
         ("dosages_v3.zarr", Some("int8_sharded_zstd_crc32c")),
     ] {
-        let genotypes = open(name, array);
+        let genotypes = stored(name, array);
         for scaler in [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None] {
             let golden = table(&format!("numpy/all.{}.tsv", scaler.name()), 1);
             let options = PcaOptions { scaler, ..options(10) };
@@ -58,7 +44,7 @@ fn numpy_with_every_scaler() {
 
 #[test]
 fn plink2_eigenvalues_and_vectors() {
-    let pca = pca(&open("biallelic.vcz", None), &Device::cpu(), &options(10), &Run::default()).unwrap();
+    let pca = pca(&stored("biallelic.vcz", None), &Device::cpu(), &options(10), &Run::default()).unwrap();
     for (actual, expected) in pca.eigenvalues().iter().zip(table("plink2/meanimpute.eigenval", 0)) {
         assert!((actual / expected[0] - 1.0).abs() < 1e-5, "{actual} against {expected:?}");
     }
@@ -67,7 +53,7 @@ fn plink2_eigenvalues_and_vectors() {
 
 #[test]
 fn scikit_allel_explained_variance_and_scores() {
-    let store = open("dosages_v3.zarr", Some("uint8_sharded_crc32c"));
+    let store = stored("dosages_v3.zarr", Some("uint8_sharded_crc32c"));
     assert_eq!(store.variants(), 126);
     let pca = pca(&store, &Device::cpu(), &options(10), &Run::default()).unwrap();
     let golden = table("allel/pca.tsv", 1);

@@ -6,7 +6,8 @@ use super::*;
 fn damaged_tables_are_refused() {
     let scratch = Scratch::new();
     let path = scratch.bed("bad", [3, 5], 1, &[0; 6]);
-    let [fam, bim] = ["bad.fam", "bad.bim"].map(|name| fs::read_to_string(scratch.0.join(name)).unwrap());
+    let [fam, bim] =
+        ["bad.fam", "bad.bim"].map(|name| fs::read_to_string(scratch.0.path().join(name)).unwrap());
     let with = |name: &str, text: &[u8], words: &[&str]| {
         scratch.put(name, text);
         refused(BedFile::open(&path), &[&[name], words].concat());
@@ -28,7 +29,7 @@ fn damaged_tables_are_refused() {
     with("bad.fam", format!("{fam}{fam}").as_bytes(), &["10 samples", "bad.bed", "9 bytes", "take 12"]);
     with("bad.bim", format!("{bim}{bim}").as_bytes(), &["6 variants", "bad.bed", "take 15"]);
     for name in ["bad.fam", "bad.bim"] {
-        fs::remove_file(scratch.0.join(name)).unwrap();
+        fs::remove_file(scratch.0.path().join(name)).unwrap();
         let result = BedFile::open(&path);
         assert!(matches!(result, Err(Error::Io { .. })), "{result:?}");
         refused(result, &[name]);

@@ -3,16 +3,7 @@
 use teatime::{MissingChunk, store::ZarrArray};
 
 use super::*;
-use crate::GenotypeStore;
-
-fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
-}
-
-fn open(name: &str) -> Genotypes {
-    let store = GenotypeStore::open(fixture(name), None, MissingChunk::Error).unwrap();
-    Genotypes::new(store.arrays().to_vec()).unwrap()
-}
+use crate::tests::{fixture, stored};
 
 /// A lower triangle of f32, as plink2 wrote it.
 fn triangle(name: &str) -> Vec<f64> {
@@ -35,7 +26,7 @@ fn assert_close(actual: &[f64], expected: &[f64]) {
 fn plink2_has_the_same() {
     for (missing, name) in [(MissingCalls::Pairwise, "pairwise"), (MissingCalls::Mean, "meanimpute")] {
         let options = GrmOptions { missing, ..GrmOptions::default() };
-        let grm = compute(&open("biallelic.vcz"), &options).unwrap();
+        let grm = compute(&stored("biallelic.vcz", None), &options).unwrap();
         let n = grm.matrix.rows();
         assert_close(&lower(n, |j, k| grm.matrix.row(j)[k]), &triangle(&format!("{name}.grm.bin")));
         assert_eq!(lower(n, |j, k| grm.variants(j, k)), triangle(&format!("{name}.grm.N.bin")));
@@ -47,7 +38,7 @@ fn plink2_has_the_same() {
 fn plink2_has_the_same_covariance() {
     let missing = MissingCalls::Mean;
     let options = GrmOptions { method: GrmMethod::VanRaden1, missing, ..GrmOptions::default() };
-    let grm = compute(&open("biallelic.vcz"), &options).unwrap();
+    let grm = compute(&stored("biallelic.vcz", None), &options).unwrap();
     let expected = triangle("cov.grm.bin");
     let factor = expected[0] / grm.matrix.row(0)[0];
     assert_close(&lower(grm.matrix.rows(), |j, k| factor * grm.matrix.row(j)[k]), &expected);
@@ -61,7 +52,7 @@ fn numpy_has_the_same() {
         let expected: Vec<f64> =
             bytes[128..].as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
         for name in ["all_v2.vcz", "all_v3.vcz", "allel.zarr", "malariagen.zarr"] {
-            assert_close(compute(&open(name), &options).unwrap().matrix.data(), &expected);
+            assert_close(compute(&stored(name, None), &options).unwrap().matrix.data(), &expected);
         }
     }
 }
@@ -76,11 +67,11 @@ fn read(path: &std::path::Path, name: &str) -> (Vec<u64>, Vec<String>, Vec<Vec<u
 
 #[test]
 fn zarr_stores() {
-    let (scratch, grm) = (Scratch::new("zarr"), small());
-    let path = scratch.0.join("x.zarr");
+    let (scratch, grm) = (tempfile::tempdir().unwrap(), small());
+    let path = scratch.path().join("x.zarr");
     assert!(matches!(grm.write_zarr(&path, &["a"]), Err(Error::Argument { .. })));
     grm.write_zarr(&path, &["a", "b b", "c"]).unwrap();
-    assert_eq!(scratch.names(), ["x.zarr"]);
+    assert_eq!(names(&scratch), ["x.zarr"]);
     let (chunk, axes, bytes) = read(&path, "genomic_relationship");
     assert_eq!((&chunk[..], &axes[..]), (&[3, 3][..], &["samples_0".into(), "samples_1".into()][..]));
     assert_eq!(bytemuck::pod_collect_to_vec::<u8, f64>(&bytes[0]), grm.matrix.data());
@@ -91,16 +82,16 @@ fn zarr_stores() {
     assert!(matches!(grm.write_zarr(&path, &["a", "b", "c"]), Err(Error::Store { .. })));
     let options = GrmOptions { missing: MissingCalls::Mean, ..GrmOptions::default() };
     let mean = compute(&memory(&dosages(60, 3), &[60, 3], &[20, 3]), &options).unwrap();
-    mean.write_zarr(scratch.0.join("mean.zarr"), &["a", "b", "c"]).unwrap();
-    assert!(!scratch.0.join("mean.zarr/shared_variants").exists());
+    mean.write_zarr(scratch.path().join("mean.zarr"), &["a", "b", "c"]).unwrap();
+    assert!(!scratch.path().join("mean.zarr/shared_variants").exists());
 }
 
 #[test]
 fn stores_of_several_chunks() {
-    let scratch = Scratch::new("chunks");
+    let scratch = tempfile::tempdir().unwrap();
     let n = 1003;
     let grm = compute(&memory(&dosages(6, n), &[6, 1003], &[6, 1003]), &GrmOptions::default()).unwrap();
-    let path = scratch.0.join("x.zarr");
+    let path = scratch.path().join("x.zarr");
     grm.write_zarr(&path, &vec!["s"; n]).unwrap();
     let (chunk, _, bytes) = read(&path, "genomic_relationship");
     assert_eq!((&chunk[..], bytes.len()), (&[1000, 1000][..], 4));

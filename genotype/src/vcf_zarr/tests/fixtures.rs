@@ -5,14 +5,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use teatime::openings::Map;
 
 use super::*;
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
-}
-
-fn open(name: &str, array: Option<&str>) -> GenotypeStore {
-    GenotypeStore::open(fixture(name), array, MissingChunk::Error).unwrap()
-}
+use crate::tests::{fixture, open};
 
 /// All elements of an array, chunks put together, as integers; NaN is -1.
 fn whole(array: &dyn ChunkedArray) -> Vec<i64> {

@@ -8,10 +8,7 @@ mod store;
 mod threads;
 mod write;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 use teatime::{
