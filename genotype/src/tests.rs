@@ -6,7 +6,7 @@ use std::{
 };
 
 use teatime::{
-    Budget, ChunkedArray, Device, DeviceOptions, Error, Progress, Run,
+    Budget, ChunkedArray, Device, DeviceOptions, Error, Progress, Result, Run,
     linalg::{Matrix, Stop},
     random::philox,
     store::{MemoryArray, Storable},
@@ -141,35 +141,52 @@ fn matches_the_oracle_with_either_method() {
     }
 }
 
-#[test]
-fn chunks_threads_and_types_change_no_bit() {
+/// Asserts that what `result` makes of 700 variants of 33 samples, with its digest, is the same bits in any chunks, by any number
+/// of threads, of any type, from one array or several, and in any memory that is enough.
+pub(super) fn changes_no_bit(result: impl Fn(&Genotypes, &Device, &Run) -> Result<(Vec<u64>, u64)>) {
     let dosages = dosages(700, 33);
     let shape = [700, 33];
-    for options in [options(K), randomized(K, Stop::PowerIterations(2))] {
-        let run = |genotypes: &Genotypes, threads, run: &Run| {
-            let device_options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
-            let device = Device::open_with("cpu", &device_options).unwrap();
-            let pca = pca(genotypes, &device, &options, run).unwrap();
-            (bits(&pca), pca.digest)
-        };
-        let default = Run::default();
-        let expected = run(&memory(&dosages, &shape, &[700, 33]), 1, &default);
-        assert_eq!(run(&memory(&dosages, &shape, &[700, 33]), 1, &default), expected, "a second run");
-        for (chunk, threads) in [([64, 33], 2), ([7, 5], 3), ([1, 33], 4), ([10_000, 100], 5)] {
-            assert_eq!(run(&memory(&dosages, &shape, &chunk), threads, &default), expected, "{chunk:?}");
-        }
-        let wide: Vec<i64> = dosages.iter().map(|&x| i64::from(x) * if x < 0 { 9 } else { 1 }).collect();
-        assert_eq!(run(&memory(&wide, &shape, &[50, 10]), 2, &default), expected, "int64");
-        let split: Vec<Arc<dyn ChunkedArray>> = [(0, 100), (100, 300), (300, 300), (300, 700)]
-            .map(|(from, to)| {
-                let part = &dosages[from * 33..to * 33];
-                Arc::new(MemoryArray::new("part", part, &[(to - from) as u64, 33], &[40, 33]).unwrap())
-                    as Arc<_>
-            })
-            .to_vec();
-        assert_eq!(run(&Genotypes::new(split).unwrap(), 2, &default), expected, "appended");
-        let small = Run { memory: Budget { host: Some(2 << 20), device: None }, ..Run::default() };
-        assert_eq!(run(&memory(&dosages, &shape, &[10, 33]), 2, &small), expected, "a small budget");
+    let run = |genotypes: &Genotypes, threads, host| {
+        let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+        let device = Device::open_with("cpu", &options).unwrap();
+        result(genotypes, &device, &Run { memory: Budget { host, device: None }, ..Run::default() })
+    };
+    let expected = run(&memory(&dosages, &shape, &shape), 1, None).unwrap();
+    let same = |genotypes: &Genotypes, threads, host, what: &str| {
+        assert_eq!(run(genotypes, threads, host).unwrap(), expected, "{what}");
+    };
+    let chunks = [[700, 33], [64, 33], [7, 5], [1, 33], [10_000, 100], [1, 5], [70, 20]];
+    for (chunk, threads) in chunks.into_iter().zip([1, 2, 3, 4, 5, 4, 3]) {
+        same(&memory(&dosages, &shape, &chunk), threads, None, &format!("{chunk:?}"));
+    }
+    let wide: Vec<i64> = dosages.iter().map(|&x| i64::from(x) * if x < 0 { 9 } else { 1 }).collect();
+    same(&memory(&wide, &shape, &[50, 10]), 2, None, "int64");
+    let calls: Vec<i8> = dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }]).collect();
+    same(&memory(&calls, &[700, 33, 2], &[50, 10, 2]), 2, None, "calls");
+    let split = [(0, 100), (100, 300), (300, 300), (300, 700)].map(|(from, to)| {
+        let part = &dosages[from * 33..to * 33];
+        let part = MemoryArray::new("part", part, &[(to - from) as u64, 33], &[40, 33]);
+        Arc::new(part.unwrap()) as Arc<dyn ChunkedArray>
+    });
+    same(&Genotypes::new(split.to_vec()).unwrap(), 2, None, "appended");
+    let chunked = memory(&dosages, &shape, &[10, 33]);
+    let Err(Error::Budget { minimum, .. }) = run(&chunked, 2, Some(1000)) else {
+        panic!("a budget of 1000 bytes should not do")
+    };
+    for host in [minimum, minimum.max(2 << 20), minimum.max(4 << 20)] {
+        same(&chunked, 2, Some(host), &format!("{host} bytes"));
+    }
+}
+
+#[test]
+fn chunks_threads_types_and_budgets_change_no_bit() {
+    // The budget decides which method `Auto` is.
+    let exact = PcaOptions { method: Method::Exact, ..options(K) };
+    for options in [exact, randomized(K, Stop::PowerIterations(2))] {
+        changes_no_bit(|genotypes, device, run| {
+            let pca = pca(genotypes, device, &options, run)?;
+            Ok((bits(&pca), pca.digest))
+        });
     }
 }
 

@@ -1,15 +1,13 @@
 //! Relationship matrices against their definitions in f64, and the promises.
 
-use std::sync::Arc;
-
 use tempfile::TempDir;
 
-use teatime::{Budget, ChunkedArray, Device, DeviceOptions, Error, Run, store::MemoryArray};
+use teatime::{Device, Error, Run};
 
 use super::*;
 use crate::{
     Method, PcaOptions, grm, pca,
-    tests::{dosages, grm_bits, memory},
+    tests::{changes_no_bit, dosages, grm_bits, memory},
 };
 
 #[cfg(feature = "zarr")]
@@ -156,40 +154,11 @@ fn identities_of_the_mean_rule() {
 
 #[test]
 fn chunks_threads_types_and_budgets_change_no_bit() {
-    let dosages = dosages(700, 33);
-    let shape = [700, 33];
     for options in every() {
-        let run = |genotypes: &Genotypes, threads, run: &Run| {
-            let device_options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
-            let device = Device::open_with("cpu", &device_options).unwrap();
-            let grm = grm(genotypes, &device, &options, run).unwrap();
-            (grm_bits(&grm), grm.digest)
-        };
-        let default = Run::default();
-        let expected = run(&memory(&dosages, &shape, &[700, 33]), 1, &default);
-        for (chunk, threads) in [([700, 33], 1), ([64, 33], 2), ([7, 5], 3), ([1, 33], 4)] {
-            assert_eq!(run(&memory(&dosages, &shape, &chunk), threads, &default), expected, "{chunk:?}");
-        }
-        let long: Vec<i64> = dosages.iter().map(|&x| i64::from(x)).collect();
-        assert_eq!(run(&memory(&long, &shape, &[50, 10]), 2, &default), expected, "int64");
-        let calls: Vec<i8> =
-            dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }]).collect();
-        assert_eq!(run(&memory(&calls, &[700, 33, 2], &[50, 10, 2]), 2, &default), expected, "calls");
-        let split: Vec<Arc<dyn ChunkedArray>> = [(0, 100), (100, 300), (300, 700)]
-            .map(|(from, to)| {
-                let part = &dosages[from * 33..to * 33];
-                Arc::new(MemoryArray::new("part", part, &[(to - from) as u64, 33], &[40, 33]).unwrap())
-                    as Arc<_>
-            })
-            .to_vec();
-        assert_eq!(run(&Genotypes::new(split).unwrap(), 2, &default), expected, "appended");
-        let budget = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
-        let chunked = memory(&dosages, &shape, &[10, 33]);
-        let Err(Error::Budget { minimum, .. }) = grm(&chunked, &Device::cpu(), &options, &budget(1000))
-        else {
-            panic!("a budget of 1000 bytes should not do")
-        };
-        assert_eq!(run(&chunked, 2, &budget(minimum)), expected, "the least budget");
+        changes_no_bit(|genotypes, device, run| {
+            let grm = grm(genotypes, device, &options, run)?;
+            Ok((grm_bits(&grm), grm.digest))
+        });
     }
 }
 

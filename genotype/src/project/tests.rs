@@ -9,7 +9,7 @@ use teatime::{Budget, Device, DeviceOptions, Error, Result, Run, random::philox,
 use super::*;
 use crate::{
     CountedAllele, Genotypes, Pca, PcaOptions, Scaler, loadings, pca, project,
-    tests::{memory, random_dosages, score_bits},
+    tests::{changes_no_bit, memory, random_dosages, score_bits},
     to_usize,
 };
 
@@ -212,23 +212,16 @@ fn calls_of_any_ploidy_and_fractions() {
 }
 
 #[test]
-fn chunks_threads_and_budgets_change_no_bit() {
-    let dosages = dosages(900, 33, 1);
+fn chunks_threads_types_and_budgets_change_no_bit() {
+    let dosages = crate::tests::dosages(700, 33);
     let Fit { reference, matches, .. } = fit(&rows(&dosages, 33), Scaler::Binom2, K);
     let each = called(&dosages, 33, &matches);
     for method in METHODS {
-        let project = |genotypes: &Genotypes, device: &Device, run: &Run| {
-            project(genotypes, device, &reference, &matches, method, run).unwrap()
-        };
-        let expected = score_bits(&project(&rows(&dosages, 33), &Device::cpu(), &Run::default()));
-        for (chunk, threads, host) in [([900, 33], 1, None), ([1, 5], 4, None), ([70, 20], 3, Some(4 << 20))]
-        {
-            let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
-            let device = Device::open_with("cpu", &options).unwrap();
-            let run = Run { memory: Budget { host, device: None }, ..Run::default() };
-            let projection = project(&memory(&dosages, &[900, 33], &chunk), &device, &run);
-            assert_eq!((score_bits(&projection), &projection.called), (expected.clone(), &each), "{chunk:?}");
-        }
+        changes_no_bit(|genotypes, device, run| {
+            let projection = project(genotypes, device, &reference, &matches, method, run)?;
+            assert_eq!(projection.called, each);
+            Ok((score_bits(&projection), projection.digest))
+        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! Relationship matrices of stores against other tools, and written as stores.
 
-use teatime::{MissingChunk, store::ZarrArray};
+use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
 
 use super::*;
 use crate::tests::{fixture, stored};
