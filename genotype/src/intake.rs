@@ -5,8 +5,7 @@ use std::{ops::Range, sync::Arc};
 use rayon::prelude::*;
 use teatime::{
     Result, StoredType,
-    linalg::{PendingStats, Stats},
-    packed::PendingCounts,
+    linalg::Stats,
     stream::{AsStored, Convert, Narrowed},
 };
 
@@ -75,33 +74,16 @@ impl Form {
     }
 }
 
+/// Waits for the sums of each row of a block.
+pub(crate) type Sums = Box<dyn FnOnce() -> Result<Vec<Stats>>>;
+
 /// A block whose sums are on their way.
 pub(crate) struct Counting {
     pub(crate) rows: Range<u64>,
     pub(crate) sums: Sums,
 }
 
-/// Sums of each row of a block.
-pub(crate) enum Sums {
-    /// Exact integers, counted while rows are packed.
-    Packed(PendingCounts),
-    /// Exact integers, from the device.
-    Device(PendingStats),
-    /// Of fractional dosages, in f64: sums of f32 cannot tell a constant row from one that varies a little.
-    Host(Vec<Stats>),
-}
-
-impl Sums {
-    pub(crate) fn wait(self) -> Result<Vec<Stats>> {
-        match self {
-            Self::Packed(pending) => pending.wait(),
-            Self::Device(pending) => pending.wait(),
-            Self::Host(stats) => Ok(stats),
-        }
-    }
-}
-
-/// Sums in f64 of rows of f32; negative is missing.
+/// Sums in f64 of rows of f32; negative is missing. Sums of f32 could not tell a constant row from one that varies a little.
 pub(crate) fn float_sums(rows: &[u8], samples: u64) -> Vec<Stats> {
     let samples = usize::try_from(samples).unwrap_or(usize::MAX);
     let (values, _) = rows.as_chunks::<4>();

@@ -222,7 +222,7 @@ impl Reader {
         let Some(mut block) = blocks.next_block()? else { return Ok(None) };
         let (rows, started) = (block.rows(), Instant::now());
         let (device, count, samples) = (&self.device, rows.end - rows.start, self.samples());
-        let sums = match self.form {
+        let sums: Sums = match self.form {
             Form::Packed(table) => {
                 let raw = block.tensor(&[count, samples.div_ceil(4)])?;
                 if open.back().is_none_or(|filling| filling.panel.rows.end <= rows.start) {
@@ -235,19 +235,20 @@ impl Reader {
                 else {
                     unreachable!("a packed panel was just made");
                 };
-                Sums::Packed(recode(&raw, table, samples, packed, rows.start - all.start)?)
+                let counts = recode(&raw, table, samples, packed, rows.start - all.start)?;
+                Box::new(|| counts.wait())
             }
             Form::Dosages => {
                 let x = block.tensor(&[count, samples])?;
                 let sums = pending_row_stats(&x, true)?;
                 open.push_back(Filling::new(rows.clone(), Held::I8(x)));
-                Sums::Device(sums)
+                Box::new(|| sums.wait())
             }
             Form::Fractions => {
                 let sums = device.pool()?.install(|| float_sums(block.bytes(), samples));
                 let x = block.tensor(&[count, samples])?;
                 open.push_back(Filling::new(rows.clone(), Held::F32(x)));
-                Sums::Host(sums)
+                Box::new(|| Ok(sums))
             }
         };
         blocks.stats.compute += started.elapsed();
@@ -256,7 +257,7 @@ impl Reader {
 
     /// Waits for a block's sums, and adds them to its panel.
     fn finish(&self, block: Counting, filling: &mut Filling) -> Result<()> {
-        let mut stats = block.sums.wait()?;
+        let mut stats = (block.sums)()?;
         filling.panel.missing |= stats.iter().any(|stats| stats.count < self.samples());
         filling.stats.append(&mut stats);
         Ok(())
