@@ -69,16 +69,15 @@ impl PairSums {
 pub(crate) struct Adding {
     wanted: Wanted,
     products: SumOf<Gram>,
-    shared: Option<CalledPairs>,
-    variance: Option<CalledPairs>,
+    /// [`PairSums::shared`] and [`PairSums::variance`].
+    called: [Option<CalledPairs>; 2],
     total_variance: f64,
     totals: VariantTotals,
 }
 
 /// What sums of a part are.
 pub(crate) const PRODUCTS: &str = "products";
-const SHARED: &str = "shared";
-const VARIANCE: &str = "variance";
+const CALLED: [&str; 2] = ["shared", "variance"];
 
 /// The name of sums in a part.
 pub(crate) fn name(
@@ -131,14 +130,12 @@ impl Adding {
             }
             _ => SumOf::Dense(BlockSum::symmetric(n)),
         };
-        let pairs = |wanted: bool, largest| wanted.then(|| CalledPairs::new(reader, largest)).transpose();
-        // k p (1 - p) is largest where p is one half.
-        let largest = wanted.rule.ploidy as f64 / 4.0;
+        let pairs = |wanted: bool, weight| wanted.then(|| CalledPairs::new(reader, weight)).transpose();
+        let variance = Weight::Variance { ploidy: wanted.rule.ploidy };
         Ok(Self {
             wanted,
             products,
-            shared: pairs(wanted.shared, None)?,
-            variance: pairs(wanted.variance, Some(largest))?,
+            called: [pairs(wanted.shared, Weight::One)?, pairs(wanted.variance, variance)?],
             total_variance: 0.0,
             totals: VariantTotals::default(),
         })
@@ -176,7 +173,6 @@ impl Adding {
     ) -> Result<()> {
         let from = rows.start - panel.rows.start;
         let scales = self.count(reader, rows, stats)?;
-        let variance_of = variance_of(&self.wanted.rule);
         if let (SumOf::Packed(sum), Held::Packed(packed)) = (&mut self.products, &panel.held) {
             sum.add(
                 packed,
@@ -185,11 +181,8 @@ impl Adding {
                 &scales.iter().map(row_scale).collect::<Vec<_>>(),
             )?;
         }
-        if let Some(sum) = &mut self.shared {
-            sum.add_rows(panel, from, &scales, count_of)?;
-        }
-        if let Some(sum) = &mut self.variance {
-            sum.add_rows(panel, from, &scales, variance_of)?;
+        for called in self.called.iter_mut().flatten() {
+            called.add_rows(panel, from, &scales)?;
         }
         for block in reader.blocks(rows) {
             let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
@@ -197,11 +190,8 @@ impl Adding {
                 let table: Vec<[f32; 3]> = scales.iter().map(VariantScale::row).collect();
                 sum.add(&gram_lower(&panel.standardized(&table)?)?)?;
             }
-            if let Some(sum) = &mut self.shared {
-                sum.add_block(panel, scales, count_of)?;
-            }
-            if let Some(sum) = &mut self.variance {
-                sum.add_block(panel, scales, variance_of)?;
+            for called in self.called.iter_mut().flatten() {
+                called.add_block(panel, scales)?;
             }
         }
         Ok(())
@@ -218,11 +208,10 @@ impl Adding {
         stats: &[Stats],
     ) -> Result<()> {
         let scales = self.count(reader, rows, stats)?;
-        if let Some(CalledPairs { sum: SumOf::Packed(sum), .. }) = &mut self.shared {
-            sum.count(&known_rows(&scales, count_of))?;
-        }
-        if let Some(CalledPairs { sum: SumOf::Packed(sum), .. }) = &mut self.variance {
-            sum.count(&known_rows(&scales, variance_of(&self.wanted.rule)))?;
+        for CalledPairs { weight, sum, .. } in self.called.iter_mut().flatten() {
+            if let SumOf::Packed(sum) = sum {
+                sum.count(&weight.known_rows(&scales))?;
+            }
         }
         Ok(())
     }
@@ -235,16 +224,11 @@ impl Adding {
             totals.add(stats, &scales, reader.samples());
             scales
         });
-        let variance_of = variance_of(&rule);
+        let variance = Weight::Variance { ploidy: rule.ploidy };
         for block in reader.blocks(rows) {
             let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
-            self.total_variance += scales.iter().map(variance_of).sum::<f64>();
-            if let Some(sum) = &mut self.shared {
-                sum.count_block(scales, count_of);
-            }
-            if let Some(sum) = &mut self.variance {
-                sum.count_block(scales, variance_of);
-            }
+            self.total_variance += scales.iter().map(|scale| variance.of(scale)).sum::<f64>();
+            self.called.iter_mut().flatten().for_each(|called| called.count_block(scales));
         }
         Ok(scales)
     }
@@ -256,7 +240,7 @@ impl Adding {
     pub(crate) fn into_part(self, device: &Device) -> Result<Vec<PartSums>> {
         let rule = self.wanted.rule;
         let mut sums = vec![(PRODUCTS, self.products.into_values(device)?)];
-        for (what, called) in [(SHARED, self.shared), (VARIANCE, self.variance)] {
+        for (what, called) in CALLED.into_iter().zip(self.called) {
             if let Some(called) = called {
                 sums.push((what, called.sum.into_values(device)?));
             }
@@ -274,7 +258,7 @@ impl Adding {
         let rule = self.wanted.rule;
         let find = |what| part.find(&name(what, rule.scaler, rule.filter));
         self.products.set_values(find(PRODUCTS)?)?;
-        for (what, called) in [(SHARED, &mut self.shared), (VARIANCE, &mut self.variance)] {
+        for (what, called) in CALLED.into_iter().zip(&mut self.called) {
             if let Some(called) = called {
                 called.sum.set_values(find(what)?)?;
             }
@@ -291,27 +275,42 @@ impl Adding {
             SumOf::Packed(sum) => sum.finish()?,
             SumOf::Dense(sum) => sum.finish(device)?,
         };
-        let finish = |sum: Option<CalledPairs>| sum.map(|sum| sum.finish(device)).transpose();
+        let [shared, variance] =
+            self.called.map(|called| called.map(|called| called.finish(device)).transpose());
         Ok(PairSums {
             wanted: self.wanted,
             products,
-            shared: finish(self.shared)?,
-            variance: finish(self.variance)?,
+            shared: shared?,
+            variance: variance?,
             total_variance: self.total_variance,
             totals: self.totals,
         })
     }
 }
 
-/// 1 for a variant that passes the filters, else 0.
-fn count_of(scale: &VariantScale) -> f64 {
-    if scale.is_kept() { 1.0 } else { 0.0 }
+/// What a variant that passes the filters weighs; others 0.
+#[derive(Clone, Copy)]
+enum Weight {
+    One,
+    /// k p (1 - p).
+    Variance {
+        ploidy: u64,
+    },
 }
 
-/// k p (1 - p) of one that does, else 0.
-fn variance_of(rule: &ScaleRule) -> impl Fn(&VariantScale) -> f64 + Copy {
-    let ploidy = rule.ploidy;
-    move |scale| if scale.is_kept() { scale.binomial_variance(ploidy) } else { 0.0 }
+impl Weight {
+    /// The weight of a variant.
+    fn of(self, scale: &VariantScale) -> f64 {
+        match self {
+            _ if !scale.is_kept() => 0.0,
+            Self::One => 1.0,
+            Self::Variance { ploidy } => scale.binomial_variance(ploidy),
+        }
+    }
+
+    fn known_rows(self, scales: &[VariantScale]) -> Vec<KnownRow> {
+        scales.iter().map(|scale| KnownRow { weight: self.of(scale), known: scale.called }).collect()
+    }
 }
 
 /// How a variant takes part in the products.
@@ -323,6 +322,7 @@ fn row_scale(scale: &VariantScale) -> RowScale {
 /// For each pair of samples, the sum of a weight over the variants that are called in both.
 struct CalledPairs {
     samples: u64,
+    weight: Weight,
     sum: SumOf<KnownPairs>,
     /// Of what the sum leaves out: packed variants without a missing call, and other blocks without one. They count for every
     /// pair.
@@ -330,61 +330,56 @@ struct CalledPairs {
 }
 
 impl CalledPairs {
-    /// Weights are `largest` at most; without it 0 or 1.
-    fn new(reader: &Reader, largest: Option<f64>) -> Result<Self> {
+    fn new(reader: &Reader, weight: Weight) -> Result<Self> {
         let (samples, variants) = (reader.samples(), reader.all);
+        let largest = match weight {
+            Weight::One => None,
+            // k p (1 - p) is largest where p is one half.
+            Weight::Variance { ploidy } => Some(ploidy as f64 / 4.0),
+        };
         let sum = match reader.form {
             Form::Packed(_) => SumOf::Packed(KnownPairs::new(&reader.device, samples, variants, largest)?),
             _ => SumOf::Dense(BlockSum::symmetric(samples)),
         };
-        Ok(Self { samples, sum, everywhere: 0.0 })
+        Ok(Self { samples, weight, sum, everywhere: 0.0 })
     }
 
-    /// Adds packed variants of a panel, from one on, with the weight of each.
-    fn add_rows(
-        &mut self,
-        panel: &Panel,
-        from: u64,
-        scales: &[VariantScale],
-        weight: impl Fn(&VariantScale) -> f64,
-    ) -> Result<()> {
+    /// Adds packed variants of a panel, from one on.
+    fn add_rows(&mut self, panel: &Panel, from: u64, scales: &[VariantScale]) -> Result<()> {
         let (SumOf::Packed(sum), Held::Packed(packed)) = (&mut self.sum, &panel.held) else {
             return Ok(());
         };
-        sum.add(packed, from, &known_rows(scales, weight))
+        sum.add(packed, from, &self.weight.known_rows(scales))
     }
 
     /// Counts the variants of a block.
-    fn count_block(&mut self, scales: &[VariantScale], weight: impl Fn(&VariantScale) -> f64) {
+    fn count_block(&mut self, scales: &[VariantScale]) {
+        let weight = |scale| self.weight.of(scale);
         if let SumOf::Packed(_) = self.sum {
             let complete = scales.iter().filter(|scale| scale.called == self.samples);
             self.everywhere += complete.map(weight).sum::<f64>();
-        } else if self.is_whole(scales, &weight) {
+        } else if self.is_whole(scales) {
             let of_called = scales.iter().filter(|scale| scale.called > 0);
             self.everywhere += of_called.map(weight).sum::<f64>();
         }
     }
 
     /// Whether each variant of a block with a weight is called in all samples or in none.
-    fn is_whole(&self, scales: &[VariantScale], weight: impl Fn(&VariantScale) -> f64) -> bool {
+    fn is_whole(&self, scales: &[VariantScale]) -> bool {
+        let weight = |scale| self.weight.of(scale);
         scales.iter().all(|scale| [0, self.samples].contains(&scale.called) || weight(scale) == 0.0)
     }
 
     /// Adds a block that is not packed.
     #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
-    fn add_block(
-        &mut self,
-        panel: &Panel,
-        scales: &[VariantScale],
-        weight: impl Fn(&VariantScale) -> f64,
-    ) -> Result<()> {
-        let is_whole = self.is_whole(scales, &weight);
+    fn add_block(&mut self, panel: &Panel, scales: &[VariantScale]) -> Result<()> {
+        let is_whole = self.is_whole(scales);
         let SumOf::Dense(sum) = &mut self.sum else { return Ok(()) };
         if is_whole {
             return Ok(());
         }
         // Their products are the weights.
-        let roots: Vec<f32> = scales.iter().map(|scale| weight(scale).sqrt() as f32).collect();
+        let roots: Vec<f32> = scales.iter().map(|scale| self.weight.of(scale).sqrt() as f32).collect();
         sum.add(&gram_lower(&panel.called(&roots)?)?)
     }
 
@@ -396,8 +391,4 @@ impl CalledPairs {
         total.data_mut().iter_mut().for_each(|value| *value += self.everywhere);
         Ok(total)
     }
-}
-
-fn known_rows(scales: &[VariantScale], weight: impl Fn(&VariantScale) -> f64) -> Vec<KnownRow> {
-    scales.iter().map(|scale| KnownRow { weight: weight(scale), known: scale.called }).collect()
 }
