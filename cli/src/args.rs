@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{
-    Args, Parser, Subcommand, ValueEnum,
-    builder::{PathBufValueParser, TypedValueParser},
+    Args, Parser, Subcommand,
+    builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
 };
 use teatime::{Budget, Device, DeviceOptions};
 use teatime_genotype::{Method, Scaler};
@@ -66,8 +66,8 @@ pub(crate) struct PcaArgs {
     ///
     /// exact: the eigenvectors of the samples' Gram matrix, in one pass. randomized: block Krylov iteration, some
     /// passes. auto: exact where that fits the memory and is cheaper than the expected passes.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) method: MethodArg,
+    #[arg(long, value_parser = named(METHODS), default_value = "auto")]
+    pub(crate) method: Method,
     /// Randomized, also with auto: this many iterations, in N + 3 passes, the first of which counts
     #[arg(long, value_name = "N", conflicts_with = "tolerance")]
     pub(crate) power_iterations: Option<u32>,
@@ -92,8 +92,8 @@ pub(crate) struct PcaArgs {
     ///
     /// Of dosages x with p = mean / ploidy: patterson (x - mean) / √(p (1 - p)), as scikit-allel and sgkit; binom2
     /// (x - mean) / √(2 p (1 - p)), as plink2; standard (x - mean) / standard deviation; center x - mean; none x.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) scaler: ScalerArg,
+    #[arg(long, value_parser = named(SCALERS), default_value = "patterson")]
+    pub(crate) scaler: Scaler,
     /// Leave out variants with a minor allele frequency below X (0 to 0.5)
     #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half, allow_negative_numbers = true)]
     pub(crate) maf: f64,
@@ -242,44 +242,26 @@ impl Resources {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
-pub(crate) enum MethodArg {
-    #[default]
-    Auto,
-    Exact,
-    Randomized,
-}
+/// Values by the names that the command line gives them.
+pub(crate) type Named<T> = &'static [(&'static str, T)];
 
-impl From<MethodArg> for Method {
-    fn from(method: MethodArg) -> Self {
-        match method {
-            MethodArg::Auto => Self::Auto,
-            MethodArg::Exact => Self::Exact,
-            MethodArg::Randomized => Self::Randomized,
-        }
-    }
-}
+const METHODS: Named<Method> =
+    &[("auto", Method::Auto), ("exact", Method::Exact), ("randomized", Method::Randomized)];
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum ScalerArg {
-    #[default]
-    Patterson,
-    Binom2,
-    Standard,
-    Center,
-    None,
-}
+pub(crate) const SCALERS: Named<Scaler> = &[
+    ("patterson", Scaler::Patterson),
+    ("binom2", Scaler::Binom2),
+    ("standard", Scaler::Standard),
+    ("center", Scaler::Center),
+    ("none", Scaler::None),
+];
 
-impl From<ScalerArg> for Scaler {
-    fn from(scaler: ScalerArg) -> Self {
-        match scaler {
-            ScalerArg::Patterson => Self::Patterson,
-            ScalerArg::Binom2 => Self::Binom2,
-            ScalerArg::Standard => Self::Standard,
-            ScalerArg::Center => Self::Center,
-            ScalerArg::None => Self::None,
-        }
-    }
+/// One of some values, by name. Whether case matters, the argument says.
+pub(crate) fn named<T: Copy + Send + Sync>(all: Named<T>) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.iter().map(|(name, _)| *name)).try_map(move |text| {
+        let found = all.iter().find(|(name, _)| name.eq_ignore_ascii_case(&text));
+        found.map(|(_, value)| *value).ok_or("not a possible value")
+    })
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

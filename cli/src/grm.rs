@@ -8,7 +8,7 @@ use teatime::{Cancel, Device, Run};
 use teatime_genotype::{Grm, GrmMethod, GrmOptions, MissingCalls, VariantFilter, grm};
 
 use crate::{
-    args::{Resources, local, up_to_half, up_to_one},
+    args::{Named, Resources, local, named, up_to_half, up_to_one},
     contigs::Contigs,
     failure::Failure,
     output::{Output, RECORD},
@@ -34,14 +34,14 @@ pub(crate) struct GrmArgs {
     ///
     /// Of dosages x, y with p = mean / 2: gcta the mean over the variants of (x - 2p) (y - 2p) / (2p (1 - p)), as plink2
     /// --make-rel and GCTA; vanraden1 the sum of (x - 2p) (y - 2p) over the sum of 2p (1 - p), as sgkit.
-    #[arg(long, value_enum, default_value_t)]
-    method: MethodArg,
+    #[arg(long, value_parser = named(METHODS), default_value = "gcta")]
+    method: GrmMethod,
     /// What a missing call counts for
     ///
     /// pairwise: the sums of a pair of samples are over the variants called in both, as by plink2's default; NaN where
     /// there are none. mean: it becomes the variant's mean, as by plink2's meanimpute.
-    #[arg(long, value_enum, default_value_t)]
-    missing: MissingArg,
+    #[arg(long, value_parser = named(MISSING), default_value = "pairwise")]
+    missing: MissingCalls,
     /// What to write
     #[arg(long, value_enum, default_value_t)]
     format: FormatArg,
@@ -93,19 +93,9 @@ only the summary could not be printed, or an error names the folder that has
 what is done). run.json is written last and removed first: where it is, all
 results are there. While a run writes to DIR, another that would is refused.";
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum MethodArg {
-    #[default]
-    Gcta,
-    Vanraden1,
-}
+const METHODS: Named<GrmMethod> = &[("gcta", GrmMethod::Gcta), ("vanraden1", GrmMethod::VanRaden1)];
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum MissingArg {
-    #[default]
-    Pairwise,
-    Mean,
-}
+const MISSING: Named<MissingCalls> = &[("pairwise", MissingCalls::Pairwise), ("mean", MissingCalls::Mean)];
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum FormatArg {
@@ -192,14 +182,8 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     let device = args.resources.open()?;
     args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
     let options = GrmOptions {
-        method: match args.method {
-            MethodArg::Gcta => GrmMethod::Gcta,
-            MethodArg::Vanraden1 => GrmMethod::VanRaden1,
-        },
-        missing: match args.missing {
-            MissingArg::Pairwise => MissingCalls::Pairwise,
-            MissingArg::Mean => MissingCalls::Mean,
-        },
+        method: args.method,
+        missing: args.missing,
         filter: VariantFilter { min_maf: args.maf, max_missing: args.geno },
     };
     let bar = Bar::new("GRM", stores.genotypes.variants());

@@ -12,7 +12,7 @@ use teatime::{
 use teatime_genotype::{Cohort, Method, PcaOptions, Scaler, VariantFilter, Wanted};
 
 use crate::{
-    args::{MethodArg, PcaArgs, Resources},
+    args::{PcaArgs, Resources},
     contigs::Contigs,
     failure::Failure,
     loadings,
@@ -69,15 +69,15 @@ fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure
         (None, t) => t.map(Stop::Tolerance),
     };
     let (method, reason) = match (args.method, stop) {
-        (MethodArg::Exact, Some(_)) => {
+        (Method::Exact, Some(_)) => {
             let why = "--power-iterations and --tolerance are for --method randomized, not exact";
             return Err(Failure::Usage(why.into()));
         }
         // Whoever counts iterations wants to iterate; the exact method is within any tolerance.
-        (MethodArg::Auto, Some(Stop::PowerIterations(_))) => {
+        (Method::Auto, Some(Stop::PowerIterations(_))) => {
             (Method::Randomized, Some("asked for by --power-iterations"))
         }
-        (method, _) => (method.into(), None),
+        (method, _) => (method, None),
     };
     let default = RandomizedSvd::default();
     let svd = RandomizedSvd {
@@ -91,8 +91,7 @@ fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure
         ..default
     };
     let filter = VariantFilter { min_maf: args.maf, max_missing: args.geno };
-    let scaler = args.scaler.into();
-    Ok((PcaOptions { components: args.components, method, scaler, filter, svd }, reason))
+    Ok((PcaOptions { components: args.components, method, scaler: args.scaler, filter, svd }, reason))
 }
 
 /// One run.

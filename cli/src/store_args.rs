@@ -2,17 +2,24 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args};
 use teatime::{Budget, Cancel, Device, MissingChunk, Run};
 use teatime_genotype::{CountedAllele, GenotypeKind, call_ploidies};
 
 use crate::{
-    args::local,
+    args::{Named, local, named},
     contigs::ContigArgs,
     failure::Failure,
     progress::Bar,
     stores::{PloidyMismatch, Stores},
 };
+
+const MISSING_CHUNKS: Named<MissingChunk> = &[("error", MissingChunk::Error), ("fill", MissingChunk::Fill)];
+
+/// Whether calls of another ploidy become missing.
+const PLOIDY_MISMATCHES: Named<bool> = &[("error", false), ("missing", true)];
+
+const COUNTED_ALLELES: Named<CountedAllele> = &[("a1", CountedAllele::A1), ("a2", CountedAllele::A2)];
 
 /// Arguments of every command that reads genotypes.
 #[derive(Args, Debug)]
@@ -28,15 +35,15 @@ pub(crate) struct StoreArgs {
     ///
     /// Zarr lets writers leave out chunks that hold nothing but the fill value, so most readers take a lost file for
     /// one; where that value is 0, its calls become homozygous reference.
-    #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
-    missing_chunk: MissingChunkArg,
+    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = "error")]
+    missing_chunk: MissingChunk,
     /// What a call of another number of alleles than most is, where a Zarr store has more than two alleles a call
     ///
     /// One triploid call makes every call of a store, or of a contig's group, three alleles wide. missing: one more pass
     /// finds the ploidy that most calls of all stores fit (calls of one or two alleles fit 2), and all others become
     /// missing and are counted.
-    #[arg(long, value_name = "MEANS", value_enum, default_value_t)]
-    ploidy_mismatch: PloidyMismatchArg,
+    #[arg(long, value_name = "MEANS", value_parser = named(PLOIDY_MISMATCHES), default_value = "error", action = ArgAction::Set)]
+    ploidy_mismatch: bool,
     /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
     #[arg(long)]
     nan_missing: bool,
@@ -48,8 +55,8 @@ pub(crate) struct StoreArgs {
     /// A1 is the alternate allele of files that plink2 or bio2zarr made or will read, so that the dosages are those of
     /// the same genotypes as VCF or Zarr. PLINK 1.9 makes A1 the rarer one. Components of centred
     /// dosages do not depend on it; loadings and frequencies do.
-    #[arg(long, value_name = "ALLELE", value_enum, ignore_case = true)]
-    counted_allele: Option<CountedAlleleArg>,
+    #[arg(long, value_name = "ALLELE", value_parser = named(COUNTED_ALLELES), ignore_case = true)]
+    counted_allele: Option<CountedAllele>,
     #[command(flatten)]
     contigs: ContigArgs,
 }
@@ -57,8 +64,8 @@ pub(crate) struct StoreArgs {
 impl StoreArgs {
     /// Opens the stores, without reading genotypes, within a memory budget, and takes the contigs that were asked for.
     pub(crate) fn open(&self, memory: Budget, cancel: &Cancel) -> Result<Stores, Failure> {
-        let (array, counted) = (self.array.as_deref(), self.counted_allele.map(Into::into));
-        let (missing, any_ploidy) = (self.missing_chunk.into(), self.ploidy_mismatch.is_missing());
+        let (array, missing, any_ploidy) = (self.array.as_deref(), self.missing_chunk, self.ploidy_mismatch);
+        let counted = self.counted_allele;
         let mut stores = Stores::open(&self.paths, array, missing, counted, any_ploidy, memory, cancel)?;
         stores.genotypes =
             stores.genotypes.nan_is_missing(self.nan_missing).dosages_are_bounded(self.bounded_dosages);
@@ -75,7 +82,7 @@ impl StoreArgs {
         cancel: &Cancel,
     ) -> Result<(), Failure> {
         let GenotypeKind::Calls { ploidy: stored @ 3.. } = stores.genotypes.kind() else { return Ok(()) };
-        if !self.ploidy_mismatch.is_missing() {
+        if !self.ploidy_mismatch {
             return Ok(());
         }
         let bar = Bar::new("Ploidy", stores.genotypes.variants());
@@ -88,49 +95,5 @@ impl StoreArgs {
         }
         stores.ploidy_mismatch = Some(PloidyMismatch { stored, ploidy, calls });
         Ok(())
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum PloidyMismatchArg {
-    #[default]
-    Error,
-    Missing,
-}
-
-impl PloidyMismatchArg {
-    fn is_missing(self) -> bool {
-        matches!(self, Self::Missing)
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum MissingChunkArg {
-    #[default]
-    Error,
-    Fill,
-}
-
-impl From<MissingChunkArg> for MissingChunk {
-    fn from(missing: MissingChunkArg) -> Self {
-        match missing {
-            MissingChunkArg::Error => Self::Error,
-            MissingChunkArg::Fill => Self::Fill,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum CountedAlleleArg {
-    A1,
-    A2,
-}
-
-impl From<CountedAlleleArg> for CountedAllele {
-    fn from(counted: CountedAlleleArg) -> Self {
-        match counted {
-            CountedAlleleArg::A1 => Self::A1,
-            CountedAlleleArg::A2 => Self::A2,
-        }
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use teatime::{Cancel, Run};
 use teatime_genotype::{ProjectMethod, Projection, project};
 
@@ -24,7 +24,7 @@ use self::{
     table::Table,
 };
 use crate::{
-    args::{Resources, local, up_to_one},
+    args::{Named, Resources, local, named, up_to_one},
     contigs::Contigs,
     failure::Failure,
     output::{Output, RECORD, joined, names},
@@ -74,8 +74,8 @@ pub(crate) struct ProjectArgs {
     /// scores come nearer to zero by about the share of those, as in flashpca and plink2. least-squares: the scores that
     /// explain best what is called, as EIGENSOFT's lsqproject: not nearer to zero, but the less certain the fewer
     /// calls there are; NaN for a sample whose calls do not determine them.
-    #[arg(long, value_enum, default_value_t)]
-    missing: MissingArg,
+    #[arg(long, value_parser = named(METHODS), default_value = "mean")]
+    missing: ProjectMethod,
     /// Largest fraction of the loadings' variants that may not be usable (0 to 1)
     ///
     /// Those that the stores lack, or have with other alleles, are missing of all samples. Up to this fraction that is a
@@ -131,21 +131,8 @@ only the summary could not be printed, or an error names the folder that has
 what is done). run.json is written last and removed first: where it is, all
 results are there. While a run writes to DIR, another that would is refused.";
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum MissingArg {
-    #[default]
-    Mean,
-    LeastSquares,
-}
-
-impl From<MissingArg> for ProjectMethod {
-    fn from(missing: MissingArg) -> Self {
-        match missing {
-            MissingArg::Mean => Self::Mean,
-            MissingArg::LeastSquares => Self::LeastSquares,
-        }
-    }
-}
+const METHODS: Named<ProjectMethod> =
+    &[("mean", ProjectMethod::Mean), ("least-squares", ProjectMethod::LeastSquares)];
 
 /// Time of the stages that follow each other.
 #[derive(Clone, Debug, Default)]
@@ -182,7 +169,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let since = Instant::now();
     let run =
         Run { cancel: cancel.clone(), progress: bar.progress("Projection"), memory: args.resources.budget() };
-    let result = project(&stores.genotypes, &device, &reference, &matches, args.missing.into(), &run)?;
+    let result = project(&stores.genotypes, &device, &reference, &matches, args.missing, &run)?;
     stages.project = since.elapsed();
     if result.missing_calls == counts.loadings.used * stores.genotypes.samples() {
         let n = text::plural(counts.loadings.used, "variant");
@@ -191,7 +178,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
         )));
     }
     let samples = Samples::new(&result);
-    warnings.extend(samples.warnings(args.missing.into(), &stores));
+    warnings.extend(samples.warnings(args.missing, &stores));
     tables(&output, &result, &stores, header.singular_values.as_deref())?;
     samples.write(&output, &stores)?;
     drop(bar);
@@ -242,8 +229,8 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
     let mut warnings = Vec::new();
     if left > 0 {
         let shrinks = match args.missing {
-            MissingArg::Mean => ", which brings scores nearer to zero",
-            MissingArg::LeastSquares => "",
+            ProjectMethod::Mean => ", which brings scores nearer to zero",
+            ProjectMethod::LeastSquares => "",
         };
         warnings.push(format!("{what} are left out{shrinks}: {reasons}"));
     }

@@ -4,7 +4,7 @@ use std::{path::Path, time::Instant};
 
 use serde::Serialize;
 use teatime::Device;
-use teatime_genotype::{ProjectMethod, Projection};
+use teatime_genotype::Projection;
 
 use super::{COMMAND, ProjectArgs, Stages, counts::Counts, samples::Samples, table::Header};
 use crate::{
@@ -113,7 +113,7 @@ impl<'a> Record<'a> {
             },
             matched,
             max_mismatch: args.max_mismatch,
-            missing: ProjectMethod::from(args.missing).name(),
+            missing: args.missing.name(),
             missing_calls: result.missing_calls,
             samples: done.samples,
             seconds: Seconds {

@@ -7,13 +7,12 @@ use std::{
     path::Path,
 };
 
-use clap::ValueEnum;
 use flate2::read::MultiGzDecoder;
 use teatime::{Cancel, Error};
 use teatime_genotype::{ReferenceLoadings, Scaler};
 
 use super::matching::{Index, MatchBy};
-use crate::{args::ScalerArg, failure::Failure, loadings::MAGIC};
+use crate::{args::SCALERS, failure::Failure, loadings::MAGIC};
 
 /// Columns before the loadings.
 const NAMES: [&str; 9] = ["contig", "position", "id", "ref", "alt", "counted", "frequency", "mean", "scale"];
@@ -161,8 +160,7 @@ impl<'a> Lines<'a> {
             }
         }
         let name = value("scaler").unwrap_or_default();
-        let scalers = ScalerArg::value_variants().iter().map(|scaler| Scaler::from(*scaler));
-        let scaler = scalers.into_iter().find(|scaler| scaler.name() == name);
+        let scaler = SCALERS.iter().map(|(_, scaler)| *scaler).find(|scaler| scaler.name() == name);
         let scaler = scaler.ok_or_else(|| self.fail(format!("`{name}` is no scaler")))?;
         let whole = |key: &str| {
             let parse = |text: &str| {
