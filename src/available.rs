@@ -53,40 +53,34 @@ fn left(group: &Path, [limit, used, inactive, active]: [&str; 4]) -> Option<u64>
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
     const MIB: u64 = 1 << 20;
 
-    /// A folder of cgroups that goes when it is dropped.
-    struct Mount(std::path::PathBuf);
+    /// A folder of cgroups.
+    struct Mount(TempDir);
 
     impl Mount {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("teatime-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
         }
 
         fn group(&self, path: &str, files: &[(&str, String)]) {
-            let group = self.0.join(path);
+            let group = self.0.path().join(path);
             fs::create_dir_all(&group).unwrap();
             files.iter().for_each(|(name, text)| fs::write(group.join(name), text).unwrap());
         }
 
         fn left(&self, groups: &str) -> Option<u64> {
-            left_by_cgroups(groups, &self.0)
-        }
-    }
-
-    impl Drop for Mount {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
+            left_by_cgroups(groups, self.0.path())
         }
     }
 
     #[test]
     fn the_lowest_limit_on_the_way_counts() {
-        let mount = Mount::new("cgroup2");
+        let mount = Mount::new();
         let limit = |limit: &str, used: u64| {
             let stat = format!("anon 1\ninactive_file {}\nactive_file {MIB}\n", 3 * MIB);
             [
@@ -110,7 +104,7 @@ mod tests {
 
     #[test]
     fn version_1_and_containers() {
-        let mount = Mount::new("cgroup1");
+        let mount = Mount::new();
         let limit = |limit: u64| {
             [
                 ("memory.limit_in_bytes", limit.to_string()),

@@ -1,12 +1,9 @@
 //! `./run flight` of a bundle whose suite is a script that crashes, hangs and floods, on the cpu device.
 #![cfg(unix)]
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use tempfile::TempDir;
 
 /// What the help names.
 const PIECES: [&str; 9] =
@@ -30,13 +27,13 @@ case " $* " in
 esac
 "#;
 
-/// A bundle in a folder that is removed when it is dropped.
-struct Bundle(PathBuf);
+/// A bundle in a folder of its own.
+struct Bundle(TempDir);
 
 impl Bundle {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("teatime-flight-{}-{name}", std::process::id()));
-        fs::create_dir_all(&folder).expect("the folder should be writable");
+    fn new() -> Self {
+        let bundle = Self(tempfile::tempdir().expect("the temporary folder should be writable"));
+        let folder = bundle.folder();
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts");
         for (from, to) in [("gpu-bundle-run", "run"), ("gpu-bundle-flight", "flight")] {
             fs::copy(scripts.join(from), folder.join(to)).expect("the script should be there");
@@ -47,7 +44,6 @@ impl Bundle {
             .or_else(|_| fs::copy(built, &bench).map(drop))
             .expect("the program should be there");
         fs::write(folder.join("BUNDLE"), "a bundle for tests\n").expect("the folder should be writable");
-        let bundle = Self(folder);
         for suite in ["suite", "suite_of_genotypes"] {
             bundle.program(suite, SUITE);
         }
@@ -55,9 +51,13 @@ impl Bundle {
         bundle
     }
 
+    fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
     /// A script in place of a program.
     fn program(&self, name: &str, text: &str) {
-        let path = self.0.join(name);
+        let path = self.folder().join(name);
         fs::write(&path, text).expect("the folder should be writable");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it should be ours");
     }
@@ -67,14 +67,14 @@ impl Bundle {
         let programs = ["suite", "suite_of_genotypes", "teatime", "teatime-bench"];
         let mut tar = Command::new("tar");
         let packed =
-            tar.args(["-czf", "programs.tar.gz", "--remove-files"]).args(programs).current_dir(&self.0);
+            tar.args(["-czf", "programs.tar.gz", "--remove-files"]).args(programs).current_dir(self.folder());
         assert!(packed.status().expect("tar should start").success());
     }
 
     /// The exit status and what was said of `./run flight`.
     fn flight(&self, args: &[&str], modules: Option<&str>) -> (Option<i32>, String) {
         let mut command = Command::new("bash");
-        command.arg(self.0.join("run")).arg("flight").args(args).current_dir(&self.0);
+        command.arg(self.folder().join("run")).arg("flight").args(args).current_dir(self.folder());
         command.args(["--device", "cpu", "--seconds", "1"]);
         if let Some(modules) = modules {
             command.env("MODULES", modules).env("OTHERS", "");
@@ -85,26 +85,20 @@ impl Bundle {
     }
 
     fn archive(&self) -> u64 {
-        fs::metadata(self.0.join("results/flight.tar.gz")).map_or(0, |file| file.len())
-    }
-}
-
-impl Drop for Bundle {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
+        fs::metadata(self.folder().join("results/flight.tar.gz")).map_or(0, |file| file.len())
     }
 }
 
 #[test]
 fn a_module_that_crashes_hides_no_other() {
-    let bundle = Bundle::new("crash");
+    let bundle = Bundle::new();
     bundle.compress();
     let (code, said) = bundle.flight(&["suite"], None);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("FAILED suite-cpu, module crash: killed by signal 11"), "{said}");
     assert!(said.contains("suite-cpu: 4 tests passed, 1 modules failed"), "{said}");
     assert!(said.contains("SKIP suite on cuda") && said.contains("FAILED   suite"), "{said}");
-    let all = fs::read_dir(bundle.0.join("results")).expect("there should be results");
+    let all = fs::read_dir(bundle.folder().join("results")).expect("there should be results");
     let bytes: u64 = all.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
     assert!(
         bytes > 40_000_000 && (1..1_000_000).contains(&bundle.archive()),
@@ -119,7 +113,7 @@ fn a_suite_without_tests_fails() {
         ("", "FAILED suite on cpu: the suite lists no test"),
         ("broken", "FAILED suite: its list of tests: killed by signal 11"),
     ] {
-        let bundle = Bundle::new("none");
+        let bundle = Bundle::new();
         let (code, said) = bundle.flight(&["suite"], Some(modules));
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains(reason) && said.contains("FAILED   suite"), "{said}");
@@ -129,10 +123,10 @@ fn a_suite_without_tests_fails() {
 
 #[test]
 fn an_archive_that_cannot_be_written_is_said() {
-    let bundle = Bundle::new("archive");
+    let bundle = Bundle::new();
     let (code, said) = bundle.flight(&["suite", "--archive", "new/folder/a.tar.gz"], Some("brief"));
     assert_eq!(code, Some(0), "{said}");
-    assert!(bundle.0.join("new/folder/a.tar.gz").exists(), "{said}");
+    assert!(bundle.folder().join("new/folder/a.tar.gz").exists(), "{said}");
     let (code, said) = bundle.flight(&["suite", "--archive", "BUNDLE/a.tar.gz"], Some("brief"));
     assert_eq!(code, Some(1), "{said}");
     let kept = said.split("FAILED archive: it stays in ").nth(1).and_then(|rest| rest.lines().next());
@@ -143,7 +137,7 @@ fn an_archive_that_cannot_be_written_is_said() {
 
 #[test]
 fn what_there_is_no_time_for_is_named() {
-    let bundle = Bundle::new("slow");
+    let bundle = Bundle::new();
     let (code, said) = bundle.flight(&["suite", "--limit", "8"], Some("brief slow then"));
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("suite-cpu: 1 tests passed, 0 modules failed; no time for: slow then"), "{said}");
@@ -152,7 +146,7 @@ fn what_there_is_no_time_for_is_named() {
 /// The smallest file is decomposed whatever it takes.
 #[test]
 fn a_command_line_that_takes_long_gets_no_larger_file() {
-    let bundle = Bundle::new("pca");
+    let bundle = Bundle::new();
     bundle.program("teatime", "#!/bin/sh\nsleep 0.3\n");
     let (code, said) = bundle.flight(&["startup"], None);
     assert_eq!(code, Some(0), "{said}");
@@ -164,8 +158,8 @@ fn a_command_line_that_takes_long_gets_no_larger_file() {
 
 #[test]
 fn many_long_logs_leave_an_archive_that_travels() {
-    let bundle = Bundle::new("many");
-    let results = bundle.0.join("results");
+    let bundle = Bundle::new();
+    let results = bundle.folder().join("results");
     fs::create_dir(&results).expect("the folder should be writable");
     let mut state = 1u64;
     let mut byte = || {
@@ -183,13 +177,16 @@ fn many_long_logs_leave_an_archive_that_travels() {
 
 #[test]
 fn every_piece_runs_by_itself() {
-    let bundle = Bundle::new("pieces");
-    let help =
-        Command::new("bash").arg(bundle.0.join("run")).arg("--help").output().expect("bash should start");
+    let bundle = Bundle::new();
+    let help = Command::new("bash")
+        .arg(bundle.folder().join("run"))
+        .arg("--help")
+        .output()
+        .expect("bash should start");
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     for piece in PIECES {
         assert!(help.contains(piece), "{piece}");
-        let archive = bundle.0.join(format!("{piece}.tar.gz"));
+        let archive = bundle.folder().join(format!("{piece}.tar.gz"));
         let archive = archive.to_str().expect("the folder's name should be UTF-8");
         let (code, said) =
             bundle.flight(&[piece, "--archive", archive, "--limit", "300"], Some("brief last"));

@@ -2,11 +2,11 @@
 
 use std::{
     fs,
-    path::PathBuf,
     process::{Command, Output},
 };
 
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 fn bench(args: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_teatime-bench");
@@ -17,36 +17,21 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("output should be UTF-8")
 }
 
-/// A file that is removed when it is dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("teatime-bench-{}-{name}", std::process::id())))
-    }
-
-    fn text(&self) -> &str {
-        self.0.to_str().expect("the folder's name should be UTF-8")
-    }
-
-    fn json(&self) -> Value {
-        let text = fs::read_to_string(&self.0).expect("the file should be there");
-        serde_json::from_str(&text).expect("the file should be JSON")
-    }
+fn scratch() -> NamedTempFile {
+    NamedTempFile::new().expect("the temporary folder should be writable")
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(fs::remove_file(&self.0));
-    }
+fn path(file: &NamedTempFile) -> &str {
+    file.path().to_str().expect("the folder's name should be UTF-8")
 }
 
 #[test]
 fn measures_writes_and_compares() {
-    let file = Scratch::new("whole.json");
-    let output = bench(&["--device", "cpu", "--seconds", "0.1", "--json", file.text()]);
+    let file = scratch();
+    let output = bench(&["--device", "cpu", "--seconds", "0.1", "--json", path(&file)]);
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
-    let report = file.json();
+    let report = fs::read_to_string(&file).expect("the file should be there");
+    let report: Value = serde_json::from_str(&report).expect("the file should be JSON");
     let device = &report["devices"][0];
     assert_eq!(device["name"], "cpu");
     assert_eq!(device["failed"], Value::Array(Vec::new()));
@@ -62,29 +47,29 @@ fn measures_writes_and_compares() {
     }
     assert!(entries.len() >= 16, "{}", text(&output.stdout));
 
-    let same = bench(&["--compare", file.text(), file.text()]);
+    let same = bench(&["--compare", path(&file), path(&file)]);
     assert!(same.status.success(), "{}", text(&same.stderr));
     assert!(text(&same.stdout).contains("1.000 times") && text(&same.stdout).contains("agree"));
 
-    let other = Scratch::new("other.json");
+    let other = scratch();
     let mut changed = report;
     changed["devices"][0]["digests"]["exact random words"] = "00".into();
-    fs::write(&other.0, changed.to_string()).expect("the folder should be writable");
-    let differ = bench(&["--compare", file.text(), other.text()]);
+    fs::write(&other, changed.to_string()).expect("the folder should be writable");
+    let differ = bench(&["--compare", path(&file), path(&other)]);
     assert_eq!(differ.status.code(), Some(1));
     assert!(text(&differ.stdout).contains("exact random words"), "{}", text(&differ.stdout));
 }
 
 #[test]
 fn says_what_is_wrong() {
-    let file = Scratch::new("layout.json");
-    fs::write(&file.0, "{\"schema\": 1}").expect("the folder should be writable");
+    let file = scratch();
+    fs::write(&file, "{\"schema\": 1}").expect("the folder should be writable");
     let cases: [(&[&str], i32, &str); 5] = [
         (&["--device", "gpu"], 1, "cpu"),
         (&["--seconds=-1"], 2, "--seconds"),
         (&["--compare", "only-one.json"], 2, "--compare"),
         (&["--compare", "not-there.json", "not-there.json"], 1, "not-there.json"),
-        (&["--compare", file.text(), file.text()], 1, "missing field"),
+        (&["--compare", path(&file), path(&file)], 1, "missing field"),
     ];
     for (args, code, says) in cases {
         let output = bench(args);

@@ -258,23 +258,23 @@ impl Storage for Folder {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::openings::Map;
 
     /// A folder and the map of its files answer alike; what is put is there, and what was cut short is swept.
     #[test]
     fn a_folder_is_values_under_keys() {
-        let path = std::env::temp_dir().join(format!("teatime-storage-{}", std::process::id()));
-        let folder = Folder::new(&path).durable();
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path();
+        let folder = Folder::new(path).durable();
         folder.sweep("").unwrap();
         for (key, value) in [("a/b/c", &b"12345"[..]), ("a/d", b""), ("e", b"x"), ("e", b"yz")] {
             folder.put(key, value).unwrap();
         }
         folder.write("a/b/f", b"cut short").unwrap();
-        assert_eq!(Map::of(&path).values.len(), 4);
+        assert_eq!(Map::of(path).values.len(), 4);
         folder.sweep("a").unwrap();
-        let map = Map::of(&path);
+        let map = Map::of(path);
         assert_eq!(map.values.keys().collect::<Vec<_>>(), ["a/b/c", "a/d", "e"]);
         for storage in [&folder as &dyn Storage, &map] {
             let get = |key: &str, most| storage.get(key, most).unwrap();
@@ -291,7 +291,6 @@ mod tests {
         }
         assert!(folder.get("a", 9).is_err() && folder.size("a").is_err());
         assert!(folder.put("a", b"a folder is there").is_err() && folder.list("b").is_err());
-        assert_eq!(Map::of(&path).values.len(), 3);
-        std::fs::remove_dir_all(path).unwrap();
+        assert_eq!(Map::of(path).values.len(), 3);
     }
 }

@@ -4,39 +4,27 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::Arc,
 };
 
 use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
+use tempfile::TempDir;
 
-/// A folder that is removed when it is dropped.
-pub(crate) struct Scratch(PathBuf);
+/// A folder of a test's own.
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("teatime-cli-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).expect("the temporary folder should be writable");
-        Self(path)
+        Self(tempfile::tempdir().expect("the temporary folder should be writable"))
     }
 
     pub(crate) fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
 
     /// Names of what is in it, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
-        names(&self.0)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
+        names(self.0.path())
     }
 }
 

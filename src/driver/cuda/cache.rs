@@ -152,33 +152,27 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use std::thread;
 
+    use tempfile::TempDir;
+
     use super::*;
 
-    /// A folder of a test's own, removed on drop.
-    struct Folder(PathBuf);
+    /// A folder of a test's own.
+    struct Folder(TempDir);
 
     impl Folder {
-        fn new(name: &str) -> Self {
-            let folder = env::temp_dir().join(format!("teatime-cache-{name}-{}", process::id()));
-            fs::create_dir_all(&folder).unwrap();
-            Self(folder)
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
         }
 
         fn cache(&self) -> Cache {
-            Cache::new(self.0.join("cuda"))
+            Cache::new(self.0.path().join("cuda"))
         }
 
         /// The one file of the cache.
         fn file(&self) -> PathBuf {
-            let files: Vec<_> = fs::read_dir(self.0.join("cuda")).unwrap().collect();
+            let files: Vec<_> = fs::read_dir(self.0.path().join("cuda")).unwrap().collect();
             assert_eq!(files.len(), 1, "{files:?}");
             files[0].as_ref().unwrap().path()
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
         }
     }
 
@@ -192,7 +186,7 @@ mod tests {
 
     #[test]
     fn images_come_back() {
-        let folder = Folder::new("round-trip");
+        let folder = Folder::new();
         let cache = folder.cache();
         assert_eq!(cache.get(&key("sm_80")), None);
         for image in [Vec::new(), image()] {
@@ -204,7 +198,7 @@ mod tests {
 
     #[test]
     fn keys_differ_by_everything() {
-        let folder = Folder::new("keys");
+        let folder = Folder::new();
         let cache = folder.cache();
         cache.put(&key("sm_80"), b"cubin").unwrap();
         let header: &[_] = &[("dev.cuh", "header")];
@@ -228,7 +222,7 @@ mod tests {
 
     #[test]
     fn damaged_files_are_ignored_and_rewritten() {
-        let folder = Folder::new("damage");
+        let folder = Folder::new();
         let (cache, key, image) = (folder.cache(), key("sm_80"), image());
         cache.put(&key, &image).unwrap();
         let file = folder.file();
@@ -256,7 +250,7 @@ mod tests {
 
     #[test]
     fn writers_do_not_see_each_other() {
-        let folder = Folder::new("writers");
+        let folder = Folder::new();
         let (cache, image) = (folder.cache(), image());
         cache.put(&key("sm_80"), &image).unwrap();
         thread::scope(|scope| {
@@ -274,15 +268,15 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_is_no_cache() {
-        let folder = Folder::new("unusable");
-        fs::write(folder.0.join("cuda"), "a file stands here").unwrap();
+        let folder = Folder::new();
+        fs::write(folder.0.path().join("cuda"), "a file stands here").unwrap();
         assert!(folder.cache().put(&key("sm_80"), b"cubin").is_err());
         assert_eq!(folder.cache().get(&key("sm_80")), None);
     }
 
     #[test]
     fn what_cannot_be_named_leaves_nothing() {
-        let folder = Folder::new("unnamed");
+        let folder = Folder::new();
         let cache = folder.cache();
         // A folder stands where the file should.
         fs::create_dir_all(cache.0.join(key("sm_80").file_name()).join("x")).unwrap();

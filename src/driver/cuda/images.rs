@@ -196,18 +196,15 @@ fn shipped_folders() -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, fs, process};
+    use std::fs;
+
+    use tempfile::tempdir;
 
     use super::*;
     use crate::{
         driver::cuda::{gate, source::threads},
         kernels::{KERNELS, planes::SPLIT_PLANES},
     };
-
-    /// A folder of a test's own.
-    fn folder(name: &str) -> PathBuf {
-        env::temp_dir().join(format!("teatime-images-{name}-{}", process::id()))
-    }
 
     fn images(capability: (i32, i32), cache: &Path, shipped: &Path) -> Images {
         Images {
@@ -224,18 +221,17 @@ mod tests {
     fn images_are_kept() {
         let Some(nvrtc) = gate::nvrtc() else { return };
         let kernel = &SPLIT_PLANES.def;
-        let cache = folder("kept");
-        let images = images((9, 0), &cache, &folder("none"));
+        let cache = tempdir().unwrap();
+        let images = images((9, 0), cache.path(), &cache.path().join("none"));
         let first = images.image_by(Ok(nvrtc), kernel, SPEC).unwrap();
         assert!(first.starts_with(b"\x7fELF"));
-        let file = fs::read_dir(&cache).unwrap().next().unwrap().unwrap().path();
+        let file = fs::read_dir(cache.path()).unwrap().next().unwrap().unwrap().path();
         let kept = fs::read(&file).unwrap();
         assert!(String::from_utf8_lossy(&kept).contains("\ncubin sm_90a\nnvrtc 13."));
         // A damaged file is made again.
         fs::write(&file, &kept[..kept.len() / 2]).unwrap();
         assert_eq!(images.image_by(Ok(nvrtc), kernel, SPEC).unwrap(), first);
         assert_eq!(fs::read(&file).unwrap(), kept);
-        fs::remove_dir_all(cache).unwrap();
     }
 
     #[test]
@@ -245,13 +241,14 @@ mod tests {
         if gate::oldest().is_none() {
             return;
         }
-        let shipped = folder("all");
-        write_kernels(KERNELS, &shipped).unwrap();
+        let folder = tempdir().unwrap();
+        let shipped = folder.path();
+        write_kernels(KERNELS, shipped).unwrap();
         let mut programs = 0;
         for &kernel in KERNELS {
             for spec in (kernel.specs)() {
                 let key = shipped_key(kernel, &source(kernel, &spec).unwrap());
-                let ptx = String::from_utf8(Cache::new(shipped.clone()).get(&key).unwrap()).unwrap();
+                let ptx = String::from_utf8(Cache::new(shipped.into()).get(&key).unwrap()).unwrap();
                 let entry = format!(".visible .entry {}(", kernel.name);
                 // A driver from 525 on knows this version.
                 let threads = format!("\n.maxntid {}, 1, 1\n", threads(kernel, &spec).unwrap());
@@ -262,20 +259,20 @@ mod tests {
             }
         }
         // In whole blocks of a file system, as on a disk.
-        let sizes: Vec<_> = fs::read_dir(&shipped)
+        let sizes: Vec<_> = fs::read_dir(shipped)
             .unwrap()
             .map(|file| file.unwrap().metadata().unwrap().len().next_multiple_of(4096))
             .collect();
         assert_eq!(sizes.len(), programs);
         assert!(sizes.iter().sum::<u64>() <= MOST_BYTES, "{sizes:?}");
-        fs::remove_dir_all(shipped).unwrap();
     }
 
     #[test]
     fn without_a_compiler_what_is_shipped_is_used() {
         let kernel = &SPLIT_PLANES.def;
-        let shipped = folder("shipped");
-        let images = |capability| images(capability, &folder("none"), &shipped);
+        let folder = tempdir().unwrap();
+        let shipped = folder.path();
+        let images = |capability| images(capability, &shipped.join("none"), shipped);
         let no_compiler = || Err("no NVRTC is here".to_owned());
         let error = images((8, 0)).image_by(no_compiler(), kernel, SPEC).unwrap_err().to_string();
         let expected = "cuda: no NVRTC is here; or put the `kernels` folder of a release beside the program";
@@ -285,7 +282,7 @@ mod tests {
             expected
         );
         let key = shipped_key(kernel, &source(kernel, SPEC).unwrap());
-        Cache::new(shipped.clone()).put(&key, b"ptx").unwrap();
+        Cache::new(shipped.into()).put(&key, b"ptx").unwrap();
         for capability in [(8, 0), (8, 9), (9, 0), (10, 0), (12, 1)] {
             let image = images(capability).image_by(no_compiler(), kernel, SPEC).unwrap();
             assert_eq!(image, b"ptx", "{capability:?}");
@@ -295,8 +292,7 @@ mod tests {
         assert!(images((8, 0)).any_by(no_compiler, KERNELS[0]).is_err());
         let first = KERNELS[0];
         let key = shipped_key(first, &source(first, &(first.specs)()[0]).unwrap());
-        Cache::new(shipped.clone()).put(&key, b"code").unwrap();
+        Cache::new(shipped.into()).put(&key, b"code").unwrap();
         images((8, 0)).any_by(|| panic!("what is shipped should do"), first).unwrap();
-        fs::remove_dir_all(shipped).unwrap();
     }
 }

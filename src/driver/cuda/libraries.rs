@@ -295,12 +295,14 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::tempdir;
+
     use super::*;
 
     #[test]
     fn the_users_folders_come_first_then_the_newest() {
-        let root = env::temp_dir().join(format!("teatime-libraries-{}", std::process::id()));
-        let [mine, other] = ["mine", "other"].map(|name| root.join(name));
+        let root = tempdir().unwrap();
+        let [mine, other] = ["mine", "other"].map(|name| root.path().join(name));
         for (folder, i) in [(&mine, 1), (&other, 0), (&other, 1)] {
             fs::create_dir_all(folder).unwrap();
             fs::write(folder.join(NVRTC[i].1), "").unwrap();
@@ -321,17 +323,15 @@ mod tests {
         assert_eq!(found(14), all);
         assert_eq!(found(12), [&all[..1], &all[3..]].concat());
         assert_eq!(found(10), []);
-        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
     fn wheels_are_found_under_a_python() {
-        let prefix = env::temp_dir().join(format!("teatime-wheels-{}", std::process::id()));
-        let nvidia = prefix.join("lib/python3.11/site-packages/nvidia");
+        let prefix = tempdir().unwrap();
+        let nvidia = prefix.path().join("lib/python3.11/site-packages/nvidia");
         fs::create_dir_all(&nvidia).unwrap();
         let library = if cfg!(windows) { "cuda_nvrtc/bin" } else { "cuda_nvrtc/lib" };
-        assert!(wheel_folders(&prefix).contains(&nvidia.join(library)));
-        fs::remove_dir_all(prefix).unwrap();
+        assert!(wheel_folders(prefix.path()).contains(&nvidia.join(library)));
     }
 
     #[test]
@@ -347,12 +347,11 @@ mod tests {
 
     #[test]
     fn a_library_that_cannot_be_loaded_is_named() {
-        let folder = env::temp_dir().join(format!("teatime-broken-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let broken = folder.join("libcuda-of-no-machine.so.1");
+        let folder = tempdir().unwrap();
+        let broken = folder.path().join("libcuda-of-no-machine.so.1");
         fs::write(&broken, "not a library").unwrap();
-        let why = load_driver("libcuda-of-no-machine.so.1", [folder.clone()].into_iter()).unwrap_err();
+        let why =
+            load_driver("libcuda-of-no-machine.so.1", [folder.path().to_owned()].into_iter()).unwrap_err();
         assert!(!why.contains('\n') && why.contains(&*broken.to_string_lossy()), "{why}");
-        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -316,11 +316,11 @@ mod tests {
             return;
         }
         let Some(_) = super::super::gate::nvrtc() else { return };
-        let folder = std::env::temp_dir().join(format!("teatime-nvrtc-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
         for (i, candidate) in libraries::real_nvrtc_candidates(i32::MAX).into_iter().enumerate() {
             let name = candidate.path.file_name().filter(|_| candidate.path.is_absolute());
             let Some(name) = name else { continue };
-            let alone = folder.join(i.to_string());
+            let alone = folder.path().join(i.to_string());
             std::fs::create_dir_all(&alone).unwrap();
             std::os::unix::fs::symlink(&candidate.path, alone.join(name)).unwrap();
             let test = std::process::Command::new(std::env::current_exe().unwrap())
@@ -331,6 +331,5 @@ mod tests {
             let said = String::from_utf8_lossy(&test.stdout).into_owned();
             assert!(test.status.success() && said.contains("1 passed"), "{candidate:?}: {said}");
         }
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }
