@@ -84,45 +84,17 @@ elements! {
 
 /// Calls a generic function with the type that a run-time [`DType`] names.
 macro_rules! with_dtype {
-    ($dtype:expr, $T:ident => $body:expr) => {
+    (@ $dtype:expr, $T:ident => $body:expr; $($name:ident $type:ty,)*) => {
         match $dtype {
-            $crate::DType::F32 => {
-                type $T = f32;
+            $($crate::DType::$name => {
+                type $T = $type;
                 $body
-            }
-            $crate::DType::F16 => {
-                type $T = half::f16;
-                $body
-            }
-            $crate::DType::BF16 => {
-                type $T = half::bf16;
-                $body
-            }
-            $crate::DType::U8 => {
-                type $T = u8;
-                $body
-            }
-            $crate::DType::I8 => {
-                type $T = i8;
-                $body
-            }
-            $crate::DType::U16 => {
-                type $T = u16;
-                $body
-            }
-            $crate::DType::I16 => {
-                type $T = i16;
-                $body
-            }
-            $crate::DType::U32 => {
-                type $T = u32;
-                $body
-            }
-            $crate::DType::I32 => {
-                type $T = i32;
-                $body
-            }
+            })*
         }
+    };
+    ($dtype:expr, $T:ident => $body:expr) => {
+        $crate::dtype::with_dtype!(@ $dtype, $T => $body;
+            F32 f32, F16 half::f16, BF16 half::bf16, U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32,)
     };
 }
 pub(crate) use with_dtype;
