@@ -14,6 +14,7 @@ use super::{
     chain::Chain,
     codec::{ChunkSpec, MAX_TEXT_BYTES, SUPPORTED},
     guard::Why,
+    spec,
 };
 use crate::{
     Error, Result, StoredType,
@@ -355,36 +356,21 @@ fn parse_chunks(v3: &ArrayMetadataV3) -> Why<Vec<u64>> {
 }
 
 fn parse_element(v3: &ArrayMetadataV3, text: bool) -> Why<Element> {
-    use StoredType as T;
     let name = v3.data_type.name();
+    if let Some(dtype) = spec::dtype(name) {
+        return Ok(Element::Number(dtype));
+    }
     let bits = name.strip_prefix('r').and_then(|bits| bits.parse::<usize>().ok());
     let length = v3.data_type.configuration().and_then(|c| c.get("length_bytes")).and_then(Value::as_u64);
-    let number = match name {
-        "bool" => T::Bool,
-        "int8" => T::I8,
-        "uint8" => T::U8,
-        "int16" => T::I16,
-        "uint16" => T::U16,
-        "int32" => T::I32,
-        "uint32" => T::U32,
-        "int64" => T::I64,
-        "uint64" => T::U64,
-        "float16" => T::F16,
-        "float32" => T::F32,
-        "float64" => T::F64,
-        "string" => return Ok(Element::Text),
-        "fixed_length_utf32" if length.is_some_and(|n| n > 0 && n.is_multiple_of(4)) => {
+    match (name, bits) {
+        ("string", _) => Ok(Element::Text),
+        ("fixed_length_utf32", _) if length.is_some_and(|n| n > 0 && n.is_multiple_of(4)) => {
             let bytes = length.and_then(|n| usize::try_from(n).ok()).ok_or("absurd string length")?;
-            return Ok(Element::Utf32 { bytes });
+            Ok(Element::Utf32 { bytes })
         }
-        _ => {
-            return match bits {
-                Some(bits) if text && bits > 0 => Ok(Element::Utf8 { bytes: bits / 8 }),
-                _ => Err(format!("data type `{name}` is not supported")),
-            };
-        }
-    };
-    Ok(Element::Number(number))
+        (_, Some(bits)) if text && bits > 0 => Ok(Element::Utf8 { bytes: bits / 8 }),
+        _ => Err(format!("data type `{name}` is not supported")),
+    }
 }
 
 /// Refuses arrays whose sizes overflow and chunks above [`MAX_CHUNK_BYTES`].

@@ -114,7 +114,7 @@ impl ArraySpec {
                 "zarr_format": 2,
                 "shape": self.shape,
                 "chunks": self.chunk_shape,
-                "dtype": self.dtype.map_or("|O", v2_name),
+                "dtype": self.dtype.map_or("|O", |dtype| names(dtype)[0]),
                 "fill_value": self.fill,
                 "order": "C",
                 "filters": if self.dtype.is_none() { json!([{ "id": "vlen-utf8" }]) } else { Value::Null },
@@ -140,7 +140,7 @@ impl ArraySpec {
             "zarr_format": 3,
             "node_type": "array",
             "shape": self.shape,
-            "data_type": self.dtype.map_or("string", v3_name),
+            "data_type": self.dtype.map_or("string", |dtype| names(dtype)[1]),
             "chunk_grid": { "name": "regular", "configuration": { "chunk_shape": self.tile_shape() } },
             "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
             "fill_value": self.fill,
@@ -259,36 +259,36 @@ fn named(codec: &str) -> Value {
     json!({ "name": codec })
 }
 
-const fn v2_name(dtype: StoredType) -> &'static str {
-    match dtype {
-        StoredType::Bool => "|b1",
-        StoredType::I8 => "|i1",
-        StoredType::U8 => "|u1",
-        StoredType::I16 => "<i2",
-        StoredType::U16 => "<u2",
-        StoredType::I32 => "<i4",
-        StoredType::U32 => "<u4",
-        StoredType::I64 => "<i8",
-        StoredType::U64 => "<u8",
-        StoredType::F16 => "<f2",
-        StoredType::F32 => "<f4",
-        StoredType::F64 => "<f8",
-    }
+macro_rules! names {
+    ($($dtype:ident $v2:literal $v3:literal;)*) => {
+        /// A type's names in version 2, little-endian, and in version 3.
+        const fn names(dtype: StoredType) -> [&'static str; 2] {
+            match dtype {
+                $(StoredType::$dtype => [$v2, $v3],)*
+            }
+        }
+
+        /// The type of a name in version 3.
+        pub(super) fn dtype(name: &str) -> Option<StoredType> {
+            match name {
+                $($v3 => Some(StoredType::$dtype),)*
+                _ => None,
+            }
+        }
+    };
 }
 
-const fn v3_name(dtype: StoredType) -> &'static str {
-    match dtype {
-        StoredType::Bool => "bool",
-        StoredType::I8 => "int8",
-        StoredType::U8 => "uint8",
-        StoredType::I16 => "int16",
-        StoredType::U16 => "uint16",
-        StoredType::I32 => "int32",
-        StoredType::U32 => "uint32",
-        StoredType::I64 => "int64",
-        StoredType::U64 => "uint64",
-        StoredType::F16 => "float16",
-        StoredType::F32 => "float32",
-        StoredType::F64 => "float64",
-    }
+names! {
+    Bool "|b1" "bool";
+    I8 "|i1" "int8";
+    U8 "|u1" "uint8";
+    I16 "<i2" "int16";
+    U16 "<u2" "uint16";
+    I32 "<i4" "int32";
+    U32 "<u4" "uint32";
+    I64 "<i8" "int64";
+    U64 "<u8" "uint64";
+    F16 "<f2" "float16";
+    F32 "<f4" "float32";
+    F64 "<f8" "float64";
 }
