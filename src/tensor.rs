@@ -22,6 +22,15 @@ pub struct Tensor<T: Element> {
     element: PhantomData<T>,
 }
 
+/// Where the element of this place, in C order, is along each axis of a shape.
+pub(crate) fn index_at(place: u64, shape: &[u64]) -> Vec<u64> {
+    let (mut index, mut left) = (vec![0; shape.len()], place);
+    for (at, extent) in index.iter_mut().zip(shape).rev() {
+        (*at, left) = (left % extent, left / extent);
+    }
+    index
+}
+
 /// A window of a tensor as a kernel argument: it starts at the device's alignment, so `start` elements before the
 /// wanted ones.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use crate::{
     DType, Element, Error, Result, Tensor,
     kernel::small,
     kernels::pack::{PACK, Params, REFUSE, spec},
-    tensor::Pending,
+    tensor::{Pending, index_at},
 };
 
 /// A type that can be packed: `u8` and `i8`.
@@ -212,20 +212,10 @@ impl PendingPack {
         let (slots, _) = slots.as_chunks::<2>();
         let count: u64 = slots.iter().map(|&[count, _]| u64::from(count)).sum();
         let refused = slots.iter().zip(&self.firsts).filter(|([count, _], _)| *count > 0);
-        let Some(mut place) = refused.map(|([_, place], first)| first + u64::from(!place)).min() else {
+        let Some(place) = refused.map(|([_, place], first)| first + u64::from(!place)).min() else {
             return Ok(());
         };
-        let mut index: Vec<u64> = self
-            .shape
-            .iter()
-            .rev()
-            .map(|&extent| {
-                let at = place % extent;
-                place /= extent;
-                at
-            })
-            .collect();
-        index.reverse();
+        let index = index_at(place, &self.shape);
         let (all, accepted) = (self.shape.iter().product::<u64>(), self.code.accepted());
         let why = format!("{count} of {all} values are not {accepted}; the first is at {index:?}");
         Err(Error::argument("pack", "x", why))

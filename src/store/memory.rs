@@ -2,6 +2,7 @@
 
 use bytemuck::Pod;
 
+use super::blocks::{extract_block, insert_block};
 use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType};
 
 /// An array in memory, in one chunk per `chunk_shape`.
@@ -102,30 +103,18 @@ impl ChunkedArray for MemoryArray {
     }
 
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
-        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let to_usize = |n: &u64| usize::try_from(*n).unwrap_or(usize::MAX);
+        let [shape, chunk, index] =
+            [&self.shape, &self.chunk_shape, index].map(|of| of.iter().map(to_usize).collect::<Vec<_>>());
+        let origin: Vec<_> = index.iter().zip(&chunk).map(|(i, n)| i * n).collect();
+        let within = shape.iter().zip(&origin).map(|(n, first)| n.saturating_sub(*first));
+        let extent: Vec<_> = within.zip(&chunk).map(|(n, chunk)| n.min(*chunk)).collect();
         let size = self.dtype.size();
-        let rank = self.shape.len();
-        let len = self.chunk_shape.iter().product::<u64>();
-        let mut bytes = vec![0; to_usize(len) * size];
-        let first: Vec<u64> = index.iter().zip(&self.chunk_shape).map(|(i, c)| i * c).collect();
-        let extent: Vec<u64> =
-            (0..rank).map(|a| self.chunk_shape[a].min(self.shape[a].saturating_sub(first[a]))).collect();
-        // One run along the last axis at a time.
-        let runs: u64 = extent[..rank - 1].iter().product();
-        for run in 0..runs {
-            let (mut left, mut from, mut to) = (run, 0, 0);
-            let (mut from_stride, mut to_stride) = (self.shape[rank - 1], self.chunk_shape[rank - 1]);
-            for axis in (0..rank - 1).rev() {
-                let at = left % extent[axis];
-                left /= extent[axis];
-                from += (first[axis] + at) * from_stride;
-                to += at * to_stride;
-                from_stride *= self.shape[axis];
-                to_stride *= self.chunk_shape[axis];
-            }
-            let (from, to) = (to_usize(from + first[rank - 1]) * size, to_usize(to) * size);
-            let run = to_usize(extent[rank - 1]) * size;
-            bytes[to..to + run].copy_from_slice(&self.bytes[from..from + run]);
+        let mut bytes = extract_block(&self.bytes, &shape, &origin, &extent, size);
+        if extent != chunk {
+            let mut whole = vec![0; chunk.iter().product::<usize>() * size];
+            insert_block(&mut whole, &chunk, &vec![0; chunk.len()], &bytes, &extent, size);
+            bytes = whole;
         }
         Ok(DecodedChunk {
             stored: bytes.len() as u64,

@@ -5,6 +5,7 @@
 //! values under keys.
 
 mod array;
+mod blocks;
 mod memory;
 mod storage;
 #[cfg(feature = "zarr")]

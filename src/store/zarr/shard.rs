@@ -10,6 +10,7 @@ use super::{
     guard::{Decoded, Fault, Size, Why, buffer, crc32c},
     layout,
 };
+use crate::store::blocks::{advance, insert_block};
 
 /// Bytes of an index entry: offset and length.
 const ENTRY: usize = 16;
@@ -119,9 +120,9 @@ impl Shard {
                 let block = self
                     .inner_chunk(data, entry, fill)
                     .map_err(|fault| fault.of(&format!("inner chunk {at:?}")))?;
-                layout::insert_block(&mut out, &spec.shape, &origin, &block, &self.inner.shape, spec.size);
+                insert_block(&mut out, &spec.shape, &origin, &block, &self.inner.shape, spec.size);
             }
-            layout::advance(&mut at, &self.grid);
+            advance(&mut at, &self.grid);
         }
         Ok(out)
     }

@@ -3,8 +3,11 @@
 use serde_json::{Value, json};
 use zarrs::array::codec::{BloscCompressionLevel, BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
 
-use super::{guard::Why, layout};
-use crate::StoredType;
+use super::guard::Why;
+use crate::{
+    StoredType,
+    store::blocks::{advance, extract_block},
+};
 
 /// Attributes of an array or a group, by name.
 pub type Attributes = serde_json::Map<String, Value>;
@@ -216,13 +219,12 @@ impl ArraySpec {
             let origin: Vec<usize> = at.iter().zip(&chunk).map(|(at, n)| at * n).collect();
             let mut entry = [u64::MAX; 2];
             if origin.iter().zip(extent).all(|(&origin, &extent)| (origin as u64) < extent) {
-                let inner =
-                    self.encode_chunk(&layout::extract_block(bytes, &shard, &origin, &chunk, size))?;
+                let inner = self.encode_chunk(&extract_block(bytes, &shard, &origin, &chunk, size))?;
                 entry = [out.len() as u64, inner.len() as u64];
                 out.extend_from_slice(&inner);
             }
             index.extend(entry.iter().flat_map(|n| n.to_le_bytes()));
-            if !layout::advance(&mut at, &grid) {
+            if !advance(&mut at, &grid) {
                 break;
             }
         }

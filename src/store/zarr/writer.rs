@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    store::{Storable, WritableStorage, storage::join},
+    store::{Storable, WritableStorage, blocks::insert_block, storage::join},
+    tensor::index_at,
 };
 
 /// Most tiles of an array.
@@ -127,20 +128,7 @@ impl ArrayWriter {
     /// Indices of all tiles, in C order.
     pub fn tiles(&self) -> impl Iterator<Item = Vec<u64>> + use<> {
         let grid = self.metadata.grid();
-        (0..self.done.len() as u64).map(move |at| {
-            let mut at = at;
-            let mut index: Vec<u64> = grid
-                .iter()
-                .rev()
-                .map(|n| {
-                    let here = at % n;
-                    at /= n;
-                    here
-                })
-                .collect();
-            index.reverse();
-            index
-        })
+        (0..self.done.len() as u64).map(move |at| index_at(at, &grid))
     }
 
     /// Indices of the tiles that are not written, in C order.
@@ -178,7 +166,7 @@ impl ArrayWriter {
             let mut whole = vec![0; spec.bytes()];
             let extent: Vec<usize> =
                 extent.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
-            layout::insert_block(&mut whole, &spec.shape, &vec![0; extent.len()], &bytes, &extent, spec.size);
+            insert_block(&mut whole, &spec.shape, &vec![0; extent.len()], &bytes, &extent, spec.size);
             bytes = Cow::Owned(whole);
         }
         self.put(index, at, &bytes)

@@ -1,0 +1,77 @@
+//! Blocks of larger arrays in memory, in C order.
+
+/// Elements between neighbours along each axis of a C-ordered array.
+pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis];
+    }
+    strides
+}
+
+/// Copies the C-ordered block `block` of shape `extent` into `data` of shape `shape` at `origin`.
+///
+/// `extent + origin` must lie inside `shape`; `size` is the bytes of one element.
+pub(super) fn insert_block(
+    data: &mut [u8],
+    shape: &[usize],
+    origin: &[usize],
+    block: &[u8],
+    extent: &[usize],
+    size: usize,
+) {
+    let (run, offsets) = runs(shape, origin, extent);
+    for (part, offset) in block.chunks_exact((run * size).max(1)).zip(offsets) {
+        data[offset * size..(offset + run) * size].copy_from_slice(part);
+    }
+}
+
+/// The block of shape `extent` at `origin` of `data`, which has the shape `shape`: the inverse of [`insert_block`].
+pub(super) fn extract_block(
+    data: &[u8],
+    shape: &[usize],
+    origin: &[usize],
+    extent: &[usize],
+    size: usize,
+) -> Vec<u8> {
+    let (run, offsets) = runs(shape, origin, extent);
+    let mut block = Vec::with_capacity(extent.iter().product::<usize>() * size);
+    offsets.for_each(|offset| block.extend_from_slice(&data[offset * size..(offset + run) * size]));
+    block
+}
+
+/// Of a block within an array of `shape`: elements of a run that is contiguous in both, and where runs start in the array.
+fn runs(shape: &[usize], origin: &[usize], extent: &[usize]) -> (usize, impl Iterator<Item = usize>) {
+    // Axes that the block covers whole are one run with the axis before them.
+    let mut axis = shape.len();
+    let mut run = 1;
+    while axis > 0 {
+        axis -= 1;
+        run *= extent[axis];
+        if extent[axis] != shape[axis] {
+            break;
+        }
+    }
+    let strides = strides(shape);
+    let first: usize = origin.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
+    let outer = extent[..axis].to_vec();
+    let mut index = vec![0; axis];
+    let offsets = (0..outer.iter().product::<usize>()).map(move |_| {
+        let offset = first + index.iter().zip(&strides).map(|(at, stride)| at * stride).sum::<usize>();
+        advance(&mut index, &outer);
+        offset
+    });
+    (run, offsets)
+}
+
+/// Steps `index` to the next in C order; false, with `index` back at the origin, after the last.
+pub(super) fn advance(index: &mut [usize], shape: &[usize]) -> bool {
+    for (i, &extent) in index.iter_mut().zip(shape).rev() {
+        *i += 1;
+        if *i < extent {
+            return true;
+        }
+        *i = 0;
+    }
+    false
+}
