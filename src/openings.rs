@@ -67,6 +67,7 @@ macro_rules! device_tests {
         }
     };
 }
+
 /// Runs a test on every device of a kind, and fails with what failed on each.
 pub fn run(on: On, test: fn(&Device)) {
     let (devices, backend) = match on {
@@ -76,12 +77,7 @@ pub fn run(on: On, test: fn(&Device)) {
     };
     let devices = match devices {
         Ok(devices) => devices,
-        Err(why) => {
-            let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
-            assert!(!required.split(',').any(|name| name == backend), "{backend} is required: {why}");
-            println!("SKIP {backend}: {why}");
-            return;
-        }
+        Err(why) => return skip(backend, why),
     };
     let failed: Vec<String> = devices
         .iter()
@@ -89,6 +85,13 @@ pub fn run(on: On, test: fn(&Device)) {
         .map(|device| format!("{device:?}"))
         .collect();
     assert!(failed.is_empty(), "failed on {failed:?}, {on:?}");
+}
+
+/// Says why a test is skipped, or fails where it is required to run.
+pub(crate) fn skip(name: &str, why: &str) {
+    let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
+    assert!(!required.split(',').any(|required| required == name), "{name} is required: {why}");
+    println!("SKIP {name}: {why}");
 }
 
 fn options(on: On) -> DeviceOptions {

@@ -110,12 +110,6 @@ pub struct Run {
     pub memory: Budget,
 }
 
-impl From<Cancel> for Run {
-    fn from(cancel: Cancel) -> Self {
-        Self { cancel, ..Self::default() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +117,7 @@ mod tests {
     #[test]
     fn clones_share_the_flag() {
         let cancel = Cancel::default();
-        let run = Run::from(cancel.clone());
+        let run = Run { cancel: cancel.clone(), ..Run::default() };
         assert!(run.cancel.check().is_ok());
         cancel.cancel();
         assert!(matches!(run.cancel.check(), Err(Error::Cancelled)));

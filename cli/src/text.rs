@@ -40,15 +40,7 @@ pub(crate) fn exact(value: f64) -> String {
 
 /// A whole number with commas.
 pub(crate) fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() * 4 / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    indicatif::HumanCount(n).to_string()
 }
 
 /// The first of some names.

@@ -146,6 +146,6 @@ impl<'a> Layout<'a> {
     }
 }
 
-fn to_usize(n: u64) -> usize {
+pub(super) fn to_usize(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }

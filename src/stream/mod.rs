@@ -95,7 +95,11 @@ pub use self::{
     plan::{MAX_CHUNKS, Plan},
     selection::Selection,
 };
-use self::{layout::Layout, plan::Band, prefetch::Prefetch};
+use self::{
+    layout::{Layout, to_usize},
+    plan::Band,
+    prefetch::Prefetch,
+};
 use crate::{Cancel, Device, Element, Error, Result, Tensor, driver::Staging, tensor::checked_len};
 
 /// Where a pass spent its time and what it moved.
@@ -347,8 +351,4 @@ impl Part<'_> {
             Error::chunk(array.name(), &index, format_args!("{place}: {why}"))
         })
     }
-}
-
-fn to_usize(n: u64) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
 }

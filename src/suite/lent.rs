@@ -8,7 +8,7 @@ use std::sync::{
 use wgpu::BufferUsages;
 
 use super::{application_device, data::values};
-use crate::{Device, Error, Tensor, linalg};
+use crate::{Device, Error, Tensor, linalg, openings::skip};
 
 /// A lent device with the application's handles, or why there is none.
 struct Lent {
@@ -25,9 +25,7 @@ impl Lent {
                 Some(Self { gpu, queue, device })
             }
             Err(why) => {
-                let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
-                assert!(!required.split(',').any(|name| name == "wgpu"), "wgpu is required: {why}");
-                println!("SKIP wgpu: {why}");
+                skip("wgpu", &why);
                 None
             }
         }

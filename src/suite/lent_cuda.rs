@@ -7,7 +7,7 @@ use cudarc::driver::{CudaContext, CudaStream, DevicePtr};
 use super::{cpu, data::values};
 use crate::{
     Device, Error, Tensor, linalg,
-    openings::{On, devices},
+    openings::{On, devices, skip},
 };
 
 /// A lent device with the application's handles, or why there is none.
@@ -20,9 +20,7 @@ struct Lent {
 impl Lent {
     fn open() -> Option<Self> {
         if let Err(why) = devices(On::Cuda) {
-            let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
-            assert!(!required.split(',').any(|name| name == "cuda"), "cuda is required: {why}");
-            println!("SKIP cuda: {why}");
+            skip("cuda", why);
             return None;
         }
         let context = CudaContext::new(0).unwrap();

@@ -9,8 +9,6 @@
 //! The compilers' folders are named by `TEATIME_CUDA_LIBRARIES`. `TEATIME_REQUIRE_DEVICES` with `nvrtc` in it makes their
 //! absence a failure.
 
-#![allow(clippy::print_stdout, reason = "a skipped test is said aloud")]
-
 use std::{
     collections::BTreeMap,
     env,
@@ -32,6 +30,7 @@ use super::{
 use crate::{
     kernel::KernelDef,
     kernels::{KERNELS, planes::SPLIT_PLANES},
+    openings::skip,
 };
 
 /// The version of the newest compiler that the record is of.
@@ -70,15 +69,7 @@ pub(super) fn oldest() -> Option<&'static Nvrtc> {
 }
 
 fn wanted(found: &'static Result<Nvrtc, String>) -> Option<&'static Nvrtc> {
-    let required = env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
-    match found {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(why) if required.split(',').any(|name| name == "nvrtc") => panic!("nvrtc is required: {why}"),
-        Err(why) => {
-            println!("SKIP nvrtc: {why}");
-            None
-        }
-    }
+    found.as_ref().map_err(|why| skip("nvrtc", why)).ok()
 }
 
 /// What is wrong with a program, if anything: it does not compile, keeps variables in memory, or instructions that should
