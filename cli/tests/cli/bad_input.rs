@@ -6,19 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::support::{Ran, Scratch, command, copy, fixture, pca, plain_array, store};
+use crate::support::{self, Scratch, command, copy, fixture, pca, plain_array, run, store};
 
-/// Runs on the store and expects an error that has all the words, and no output.
 fn refused(store: &Path, more: &[&str], words: &[&str]) {
-    let scratch = Scratch::new();
-    let ran = pca(store, &scratch.join("out"), more);
-    assert_eq!(ran.code, 1, "{more:?}: {}", ran.err);
-    assert!(ran.err.starts_with("error: "), "{}", ran.err);
-    for word in words {
-        assert!(ran.err.contains(word), "`{word}` is not in: {}", ran.err);
-    }
-    assert!(ran.out.is_empty(), "{}", ran.out);
-    assert!(scratch.names().is_empty(), "{:?} is left", scratch.names());
+    support::refused("pca", store, more, 1, words);
 }
 
 /// A copy of a store, and the path of a file in it.
@@ -58,7 +49,9 @@ fn remote_stores() {
             &["demo", "--out", url],
         ] {
             let scratch = Scratch::new();
-            let ran: Ran = command(args).current_dir(scratch.join("")).output().unwrap().into();
+            let mut command = command(args);
+            command.current_dir(scratch.join(""));
+            let ran = run(command);
             assert_eq!(ran.code, 2, "{args:?}: {}", ran.err);
             for words in [url, "on disks", "copy"] {
                 assert!(ran.err.contains(words), "{words}: {}", ran.err);
@@ -287,7 +280,7 @@ fn a_folder_of_stores_is_no_store() {
 fn demos_of_absurd_size_are_refused() {
     let scratch = Scratch::new();
     let out = scratch.join("demo");
-    let ran = super::support::teatime([
+    let ran = support::teatime([
         OsStr::new("demo"),
         "--samples".as_ref(),
         "1000000000000".as_ref(),

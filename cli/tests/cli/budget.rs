@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use crate::support::{Ran, Scratch, store};
+use crate::support::{Ran, Scratch, empty_array, run, store};
 
 /// What the command maps before it reads anything, and some room, in KiB: programs are mapped whole, and each thread's stack.
 const BASE: u64 = 400 << 10;
@@ -22,7 +22,7 @@ fn pca(path: &Path, more: &[&str], kib: u64) -> Ran {
     command.args([env!("CARGO_BIN_EXE_teatime"), "pca"]).arg(path).arg("--out").arg(scratch.join("out"));
     // One heap for all threads: each maps 64 MiB.
     command.env("TEATIME_DEVICE", "cpu").env("MALLOC_ARENA_MAX", "1").args(more);
-    let ran: Ran = command.output().expect("there should be a shell").into();
+    let ran = run(command);
     assert!(scratch.names().is_empty());
     ran
 }
@@ -47,12 +47,7 @@ fn edit(file: &Path, change: impl Fn(&mut serde_json::Value)) {
 
 /// A Zarr v2 array of bytes of which no chunk is there.
 fn claim(path: &Path, shape: &[u64], chunks: &[u64]) -> PathBuf {
-    fs::create_dir(path).unwrap();
-    let metadata = serde_json::json!({
-        "zarr_format": 2, "shape": shape, "chunks": chunks, "dtype": "|i1", "fill_value": 0,
-        "order": "C", "filters": null, "compressor": null,
-    });
-    fs::write(path.join(".zarray"), metadata.to_string()).unwrap();
+    empty_array(path, "|i1", shape, chunks);
     path.to_owned()
 }
 

@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
+use teatime_genotype::{Variant, VcfZarrHeader};
 
-use crate::support::{Ran, Scratch, command, copy, fixture, json, pca, teatime};
+use crate::support::{self, Scratch, command, copy, fixture, json, pca, teatime, write_store};
 
 const SAMPLES: usize = 12;
 
@@ -31,33 +31,26 @@ fn store(path: &Path, rows: &[u64]) {
         CONTIGS.iter().map(|(name, _)| (*name).into()).collect(),
         rows.len() as u64,
     );
-    let writer = VcfZarrWriter::create(path, header).unwrap();
     let allele = |row: u64, i: usize| {
         let word = (row * 17 + i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         if word.is_multiple_of(61) { -1 } else { i8::from(word % 10 < 2 + row % 5) }
     };
-    for chunk in 0..writer.n_chunks() {
-        let range = writer.chunk_range(chunk);
-        let rows = &rows[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
-        let calls: Vec<i8> =
-            rows.iter().flat_map(|&row| (0..2 * SAMPLES).map(move |i| allele(row, i))).collect();
-        let variant = |&row: &u64| Variant {
-            contig: of(row).into(),
-            position: 100 + row,
-            id: format!("v{row}"),
-            reference: "A".into(),
-            alternate: "C".into(),
-        };
-        writer.write_chunk(chunk, &calls, &rows.iter().map(variant).collect::<Vec<_>>()).unwrap();
-    }
-    writer.finish().unwrap();
+    let calls: Vec<i8> = rows.iter().flat_map(|&row| (0..2 * SAMPLES).map(move |i| allele(row, i))).collect();
+    let variant = |&row: &u64| Variant {
+        contig: of(row).into(),
+        position: 100 + row,
+        id: format!("v{row}"),
+        reference: "A".into(),
+        alternate: "C".into(),
+    };
+    write_store(path, header, &calls, &rows.iter().map(variant).collect::<Vec<_>>());
 }
 
 /// Runs a command on stores: its record, and what it said.
 fn run(name: &str, stores: &[&Path], out: &Path, more: &[&str]) -> (serde_json::Value, String) {
     let mut command = command([name]);
     command.args(stores).arg("--out").arg(out).args(more).arg("--json");
-    let ran = Ran::from(command.output().unwrap()).ok();
+    let ran = support::run(command).ok();
     (json(&ran.out), ran.err)
 }
 
@@ -207,13 +200,8 @@ fn contigs_that_are_not_there() {
     let scratch = Scratch::new();
     let path = scratch.join("all.vcz");
     store(&path, &all());
-    let refused = |store: &Path, more: &[&str], code: i32, words: &[&str]| {
-        let out = scratch.join("out");
-        let ran = pca(store, &out, more);
-        assert_eq!(ran.code, code, "{}", ran.err);
-        words.iter().for_each(|word| assert!(ran.err.contains(word), "`{word}` is not in: {}", ran.err));
-        assert!(!out.exists());
-    };
+    let refused =
+        |store: &Path, more: &[&str], code, words: &[&str]| support::refused("pca", store, more, code, words);
     refused(&path, &["--chr", "5-9"], 1, &["--chr 5-9: no variant", "`0`, `chr1`, `chr2`, `chrM`, `chrX`"]);
     refused(&fixture("all_v3.vcz"), &["--autosome"], 1, &["--autosome: no variant", "`2L`, `3R`"]);
     refused(

@@ -2,17 +2,12 @@
 
 use std::{path::Path, process::Command};
 
-use crate::support::{Ran, Scratch, command, fixture, json, number, pca, rows};
-
-fn run(mut command: Command) -> Ran {
-    command.output().expect("the binary should start").into()
-}
+use crate::support::{Ran, Scratch, command, fixture, json, number, on_store, pca, rows, run};
 
 /// `teatime pca` on CUDA, with what goes wrong in the environment.
 fn pca_on_cuda(out: &Path, more: &[&str], faults: &[(&str, &str)]) -> Command {
-    let store = fixture("biallelic.vcz");
-    let mut command = command(["pca".as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]);
-    command.args(["--device", "cuda"]).args(more).envs(faults.iter().copied());
+    let mut command = on_store("pca", &fixture("biallelic.vcz"), out, more);
+    command.args(["--device", "cuda"]).envs(faults.iter().copied());
     command
 }
 
@@ -148,10 +143,7 @@ fn a_card_without_code_for_its_kernels_is_skipped() {
     let none = [("TEATIME_EMULATOR_NVRTC", "none")];
     let (store, out) = (fixture("biallelic.vcz"), scratch.join("out"));
     let words = "A card: there is no code for its kernels: no NVRTC for CUDA 13 or older is here";
-    let ran = run(with_cards(
-        command(["pca".as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]),
-        &none,
-    ));
+    let ran = run(with_cards(on_store("pca", &store, &out, &[]), &none));
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains(&format!("warning: cuda:0 is not used: {words}")), "{}", ran.err);
     let record = json(&std::fs::read_to_string(out.join("run.json")).unwrap());

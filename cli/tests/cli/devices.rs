@@ -1,8 +1,8 @@
 //! `teatime devices`.
 
 #[cfg(feature = "wgpu")]
-use crate::support::{Ran, Scratch, fixture};
-use crate::support::{command, json, teatime};
+use crate::support::{Scratch, fixture};
+use crate::support::{command, json, run, teatime};
 
 #[test]
 fn lists_what_can_be_passed() {
@@ -20,11 +20,10 @@ fn lists_what_can_be_passed() {
 
 #[test]
 fn a_default_that_is_not_there_is_an_error() {
-    let output =
-        command(["devices"]).env("TEATIME_DEVICE", "abacus").output().expect("the binary should start");
-    assert_eq!(output.status.code(), Some(1));
-    let err = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(err.contains("abacus"), "{err}");
+    let mut command = command(["devices"]);
+    command.env("TEATIME_DEVICE", "abacus");
+    let ran = run(command);
+    assert!(ran.code == 1 && ran.err.contains("abacus"), "{}", ran.err);
 }
 
 /// Mesa's Vulkan looks for a desktop, and prints that there is none as an error.
@@ -46,7 +45,7 @@ fn no_desktop_is_no_error() {
                 command.env_remove(name);
             }
             command.envs(folder.map(|folder| ("XDG_RUNTIME_DIR", folder)));
-            let ran = Ran::from(command.output().expect("the binary should start")).ok();
+            let ran = run(command).ok();
             assert!(!ran.err.contains("XDG_RUNTIME_DIR"), "{args:?}: {}", ran.err);
         }
     }

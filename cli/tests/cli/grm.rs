@@ -4,12 +4,12 @@ use std::{fs, path::Path};
 
 use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
 
-use crate::support::{Ran, Scratch, command, copy, fixture, json, names, plain_array, provenance, store};
+use crate::support::{
+    self, Ran, Scratch, copy, fixture, json, names, on_store, plain_array, provenance, run, store,
+};
 
-/// `teatime grm STORE --out OUT` and words.
 fn grm(store: &Path, out: &Path, more: &[&str]) -> Ran {
-    let mut command = command(["grm".as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]);
-    command.args(more).output().expect("the binary should start").into()
+    run(on_store("grm", store, out, more))
 }
 
 fn f32s(path: &Path) -> Vec<f32> {
@@ -166,15 +166,8 @@ fn pairs_that_share_nothing_are_said() {
     assert_eq!(ran.err, "");
 }
 
-/// Runs on the store and expects an error that has all the words, and no output.
 fn refused(store: &Path, more: &[&str], words: &[&str]) {
-    let scratch = Scratch::new();
-    let ran = grm(store, &scratch.join("out"), more);
-    assert_eq!(ran.code, 1, "{more:?}: {}", ran.err);
-    for word in words {
-        assert!(ran.err.contains(word), "`{word}` is not in: {}", ran.err);
-    }
-    assert!(ran.out.is_empty() && scratch.names().is_empty(), "{} {:?}", ran.out, scratch.names());
+    support::refused("grm", store, more, 1, words);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Ran, Scratch, command, copy, fixture, json, names, pca, rows};
+use crate::support::{Ran, Scratch, command, copy, fixture, json, names, on_store, pca, rows};
 
 /// A command that is at work, by what it makes.
 struct Busy(Child);
@@ -197,8 +197,7 @@ fn runs_at_once_do_not_mix_their_files() {
     let (out, store) = (scratch.join("out"), fixture("all_v3.vcz"));
     for round in 0..3 {
         let start = |k: usize| {
-            let mut command = command(["pca".as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]);
-            command.args(["--overwrite", "-k", &k.to_string()]);
+            let mut command = on_store("pca", &store, &out, &["--overwrite", "-k", &k.to_string()]);
             command.args(k.is_multiple_of(2).then_some("--loadings"));
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary should start")
         };

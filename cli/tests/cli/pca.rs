@@ -3,7 +3,7 @@
 use std::{fs, io::Read, path::Path};
 
 use crate::support::{
-    Ran, Scratch, command, copy, fixture, json, names, number, pca, plain_array, provenance, rows, store,
+    self, Scratch, command, copy, fixture, json, names, number, pca, plain_array, provenance, rows, store,
     teatime,
 };
 
@@ -258,7 +258,7 @@ fn a_triploid_call_among_diploid_ones() {
     let run = |name: &str, stores: &[&Path], more: &[&str]| {
         let mut command = command(["pca", "-k", "2", "--json"]);
         command.args(stores).arg("--out").arg(scratch.join(name)).args(more);
-        Ran::from(command.output().unwrap())
+        support::run(command)
     };
     let twice = json(&run("twice", &[&diploid, &diploid], &[]).ok().out);
     let groups = scratch.join("groups.zarr");

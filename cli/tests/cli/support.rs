@@ -79,14 +79,36 @@ pub(crate) fn command<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(args: I) ->
     command
 }
 
-pub(crate) fn teatime<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(args: I) -> Ran {
-    command(args).output().expect("the binary should start").into()
+pub(crate) fn run(mut command: Command) -> Ran {
+    command.output().expect("the binary should start").into()
 }
 
-/// `teatime pca STORE --out OUT` and words.
+pub(crate) fn teatime<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(args: I) -> Ran {
+    run(command(args))
+}
+
+/// `teatime NAME STORE --out OUT` and words.
+pub(crate) fn on_store(name: &str, store: &Path, out: &Path, more: &[&str]) -> Command {
+    let mut command = command([name.as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]);
+    command.args(more);
+    command
+}
+
 pub(crate) fn pca(store: &Path, out: &Path, more: &[&str]) -> Ran {
-    let mut command = command(["pca".as_ref(), store.as_os_str(), "--out".as_ref(), out.as_os_str()]);
-    command.args(more).output().expect("the binary should start").into()
+    run(on_store("pca", store, out, more))
+}
+
+/// Runs a command on the store and expects an error that has all the words, and no output.
+pub(crate) fn refused(name: &str, store: &Path, more: &[&str], code: i32, words: &[&str]) {
+    let scratch = Scratch::new();
+    let ran = run(on_store(name, store, &scratch.join("new/out"), more));
+    assert_eq!(ran.code, code, "{more:?}: {}", ran.err);
+    assert!(ran.err.starts_with("error: "), "{}", ran.err);
+    for word in words {
+        assert!(ran.err.contains(word), "`{word}` is not in: {}", ran.err);
+    }
+    assert!(ran.out.is_empty(), "{}", ran.out);
+    assert!(scratch.names().is_empty(), "{:?} is left", scratch.names());
 }
 
 /// Rows of a tab-separated table, without its first line.
@@ -120,12 +142,6 @@ pub(crate) fn copy(from: &Path, to: &Path) {
 pub(crate) fn store(path: &Path, samples: &[&str], dosages: &[&[i8]]) {
     let names = samples.iter().map(ToString::to_string).collect();
     let header = VcfZarrHeader::new(names, vec!["1".into()], dosages.len() as u64);
-    let writer = VcfZarrWriter::create(path, header).expect("the store should be new");
-    let alleles = |dosage: &i8| match dosage {
-        -1 => [-1, -1],
-        dosage => [dosage / 2, dosage - dosage / 2],
-    };
-    let calls: Vec<i8> = dosages.iter().flat_map(|row| row.iter().flat_map(alleles)).collect();
     let variant = |i: usize| Variant {
         contig: Arc::from("1"),
         position: 100 + i as u64,
@@ -134,21 +150,47 @@ pub(crate) fn store(path: &Path, samples: &[&str], dosages: &[&[i8]]) {
         alternate: "C".into(),
     };
     let variants: Vec<_> = (0..dosages.len()).map(variant).collect();
-    writer.write_chunk(0, &calls, &variants).expect("the chunk should be written");
+    write_store(path, header, &calls(dosages.iter().copied().flatten()), &variants);
+}
+
+/// The alleles of diploids with these dosages, -1 missing.
+pub(crate) fn calls<'a>(dosages: impl Iterator<Item = &'a i8>) -> Vec<i8> {
+    let alleles = |dosage: &i8| match dosage {
+        -1 => [-1, -1],
+        dosage => [dosage / 2, dosage - dosage / 2],
+    };
+    dosages.flat_map(alleles).collect()
+}
+
+/// A VCF-Zarr store of these variants, and the alleles of their calls.
+pub(crate) fn write_store(path: &Path, header: VcfZarrHeader, calls: &[i8], variants: &[Variant]) {
+    let writer = VcfZarrWriter::create(path, header).expect("the store should be new");
+    let width = calls.len() / variants.len();
+    for chunk in 0..writer.n_chunks() {
+        let range = writer.chunk_range(chunk);
+        let [start, end] = [range.start, range.end].map(|row| usize::try_from(row).unwrap());
+        let written = writer.write_chunk(chunk, &calls[start * width..end * width], &variants[start..end]);
+        written.expect("the chunk should be written");
+    }
     writer.finish().expect("the store should be finished");
 }
 
 /// A Zarr v2 array in one uncompressed chunk.
 pub(crate) fn plain_array(path: &Path, dtype: &str, shape: &[u64], bytes: &[u8]) {
-    fs::create_dir(path).expect("the array should be new");
     let chunks: Vec<u64> = shape.iter().map(|extent| (*extent).max(1)).collect();
+    empty_array(path, dtype, shape, &chunks);
+    let index = vec!["0"; shape.len()].join(".");
+    fs::write(path.join(index), bytes).expect("the chunk should be written");
+}
+
+/// A Zarr v2 array of uncompressed chunks, of which none is there.
+pub(crate) fn empty_array(path: &Path, dtype: &str, shape: &[u64], chunks: &[u64]) {
+    fs::create_dir(path).expect("the array should be new");
     let metadata = serde_json::json!({
         "zarr_format": 2, "shape": shape, "chunks": chunks, "dtype": dtype, "fill_value": 0,
         "order": "C", "filters": null, "compressor": null,
     });
     fs::write(path.join(".zarray"), metadata.to_string()).expect("the metadata should be written");
-    let index = vec!["0"; shape.len()].join(".");
-    fs::write(path.join(index), bytes).expect("the chunk should be written");
 }
 
 /// Checks what every record says of how its run came about; the budgets that were given, of the host and the device.

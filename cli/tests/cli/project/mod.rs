@@ -13,15 +13,13 @@ use std::{
 };
 
 use flate2::read::MultiGzDecoder;
-use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
+use teatime_genotype::{Variant, VcfZarrHeader};
 
-use crate::support::{Ran, Scratch, command, number, pca, rows};
+use crate::support::{self, Ran, Scratch, calls, number, on_store, pca, rows, run, write_store};
 
 /// `teatime project STORE --loadings LOADINGS --out OUT` and words.
 fn project(store: &Path, loadings: &Path, out: &Path, more: &[&str]) -> Ran {
-    let mut command = command(["project".as_ref(), store.as_os_str(), "--loadings".as_ref()]);
-    command.args([loadings.as_os_str(), "--out".as_ref(), out.as_os_str()]).args(more);
-    command.output().expect("the binary should start").into()
+    run(on_store("project", store, out, &[&["--loadings", loadings.to_str().unwrap()], more].concat()))
 }
 
 /// The PCA of a store with its loadings: their path.
@@ -78,16 +76,10 @@ fn write(path: &Path, sites: &[Site]) {
     contigs.dedup();
     let mut header = VcfZarrHeader::new(samples, contigs, sites.len() as u64);
     header.alleles = 3;
-    let alleles = |dosage: &i8| match dosage {
-        -1 => [-1, -1],
-        dosage => [dosage / 2, dosage - dosage / 2],
-    };
-    let calls: Vec<i8> = sites.iter().flat_map(|site| site.dosages.iter().flat_map(alleles)).collect();
+    let calls = calls(sites.iter().flat_map(|site| &site.dosages));
     let variants: Vec<Variant> = sites.iter().map(|site| site.variant.clone()).collect();
     drop(fs::remove_dir_all(path));
-    let writer = VcfZarrWriter::create(path, header).unwrap();
-    writer.write_chunk(0, &calls, &variants).unwrap();
-    writer.finish().unwrap();
+    write_store(path, header, &calls, &variants);
 }
 
 /// Twenty sites of six samples on two contigs, all of which vary; some calls are missing.
@@ -115,15 +107,7 @@ fn assert_only_missing(ran: &Ran) {
     assert!(ran.err.lines().all(missing), "{}", ran.err);
 }
 
-/// Runs on a changed table and expects an error that has all the words, and no output.
-fn refused(scratch: &Scratch, store: &Path, loadings: &Path, more: &[&str], words: &[&str]) {
-    let out = scratch.join("refused/out");
-    let ran = project(store, loadings, &out, more);
-    assert_eq!(ran.code, 1, "{words:?}: {}", ran.err);
-    assert!(ran.err.starts_with("error: "), "{}", ran.err);
-    for word in words {
-        assert!(ran.err.contains(word), "`{word}` is not in: {}", ran.err);
-    }
-    assert!(ran.out.is_empty(), "{}", ran.out);
-    assert!(!scratch.join("refused").exists(), "something is left");
+fn refused(store: &Path, loadings: &Path, more: &[&str], words: &[&str]) {
+    let more = [&["--loadings", loadings.to_str().unwrap()], more].concat();
+    support::refused("project", store, &more, 1, words);
 }

@@ -22,7 +22,7 @@ fn a_line_without_end_is_refused() {
     file.write_all(&vec![b'A'; 17 << 20]).unwrap();
     file.write_all(b"\n").unwrap();
     file.finish().unwrap();
-    refused(&scratch, &store, &long, &[], &["long.tsv.gz", "line 3", "more than 16 MiB"]);
+    refused(&store, &long, &[], &["long.tsv.gz", "line 3", "more than 16 MiB"]);
 }
 
 /// Opening a named pipe waits for a writer.
@@ -35,7 +35,7 @@ fn a_pipe_is_no_table() {
     let pipe = scratch.join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.expect("there should be a mkfifo command").success());
-    refused(&scratch, &store, &pipe, &[], &["pipe", "is not a file", "--loadings"]);
+    refused(&store, &pipe, &[], &["pipe", "is not a file", "--loadings"]);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn damaged_tables_are_named() {
     let table = scratch.join("table.tsv");
     let fails = |text: &str, words: &[&str]| {
         fs::write(&table, text).unwrap();
-        refused(&scratch, &store, &table, &[], words);
+        refused(&store, &table, &[], words);
     };
     let text = unpacked(&loadings);
     let lines: Vec<&str> = text.lines().collect();
@@ -68,12 +68,12 @@ fn damaged_tables_are_named() {
     let cut = scratch.join("cut.tsv.gz");
     for length in [10, 40, bytes.len() / 2, bytes.len() - 9, bytes.len() - 3] {
         fs::write(&cut, &bytes[..length]).unwrap();
-        refused(&scratch, &store, &cut, &[], &["cut.tsv.gz"]);
+        refused(&store, &cut, &[], &["cut.tsv.gz"]);
     }
     let mut broken = bytes.clone();
     broken[bytes.len() / 2] ^= 0x55;
     fs::write(&cut, &broken).unwrap();
-    refused(&scratch, &store, &cut, &[], &["cut.tsv.gz"]);
+    refused(&store, &cut, &[], &["cut.tsv.gz"]);
 
     fails("", &["table.tsv", "no table of loadings"]);
     fails("#CHROM\tPOS\n", &["no table of loadings", "#teatime-loadings"]);
@@ -108,9 +108,9 @@ fn damaged_tables_are_named() {
     fails(&with(8, 9, "one"), &["line 8", "PC1: `one`"]);
     fails(&with(8, 10, "inf"), &["line 8", "PC2 is inf"]);
     fs::write(&table, b"#teatime-loadings\t\xff\xfe\n").unwrap();
-    refused(&scratch, &store, &table, &[], &["line 1", "UTF-8"]);
-    refused(&scratch, &store, &scratch.join("nowhere.gz"), &[], &["nowhere.gz"]);
-    refused(&scratch, &store, &scratch.join("reference"), &[], &["is a folder", "loadings.tsv.gz"]);
+    refused(&store, &table, &[], &["line 1", "UTF-8"]);
+    refused(&store, &scratch.join("nowhere.gz"), &[], &["nowhere.gz"]);
+    refused(&store, &scratch.join("reference"), &[], &["is a folder", "loadings.tsv.gz"]);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn tables_of_earlier_versions() {
     // It does not say its ploidy, but its means do.
     let haploid = scratch.join("haploid.zarr");
     plain_array(&haploid, "|i1", &[20, 6, 1], &[0; 120]);
-    refused(&scratch, &haploid, &table, &[], &["line 3", "ploidy 1"]);
+    refused(&haploid, &table, &[], &["line 3", "ploidy 1"]);
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn other_refusals() {
     let loadings = reference(&scratch, &store, &["-k", "2"]);
     let haploid = scratch.join("haploid.zarr");
     plain_array(&haploid, "|i1", &[20, 6, 1], &[0; 120]);
-    refused(&scratch, &haploid, &loadings, &[], &["ploidy 2", "ploidy 1"]);
-    refused(&scratch, &scratch.join("nowhere"), &loadings, &[], &["nowhere"]);
+    refused(&haploid, &loadings, &[], &["ploidy 2", "ploidy 1"]);
+    refused(&scratch.join("nowhere"), &loadings, &[], &["nowhere"]);
     // Rows of plain arrays have no more than a number, which two of them share.
     let plain = scratch.join("plain.zarr");
     let dosages: Vec<u8> = (0..120).map(|i| i % 3).collect();
@@ -153,19 +153,13 @@ fn other_refusals() {
     let by_row = scratch.join("by_row");
     pca(&plain, &by_row, &["--loadings", "-k", "1"]).ok();
     let (by_row, twice) = (by_row.join("loadings.tsv.gz"), [plain.to_str().unwrap()]);
-    refused(
-        &scratch,
-        &plain,
-        &by_row,
-        &twice,
-        &["variants of the stores repeat the position", "without alleles"],
-    );
+    refused(&plain, &by_row, &twice, &["variants of the stores repeat the position", "without alleles"]);
     let mut without = sites();
     without.iter_mut().for_each(|site| site.dosages.fill(-1));
     write(&scratch.join("without.vcz"), &without);
-    refused(&scratch, &scratch.join("without.vcz"), &loadings, &[], &["no call of the 20 variants"]);
-    refused(&scratch, &store, &loadings, &["--memory", "1K"], &["--memory", "needs at least"]);
-    refused(&scratch, &store, &loadings, &["--device", "abacus"], &["abacus"]);
+    refused(&scratch.join("without.vcz"), &loadings, &[], &["no call of the 20 variants"]);
+    refused(&store, &loadings, &["--memory", "1K"], &["--memory", "needs at least"]);
+    refused(&store, &loadings, &["--device", "abacus"], &["abacus"]);
     let usage = project(&store, &loadings, &scratch.join("refused"), &["--max-mismatch", "2"]);
     assert_eq!(usage.code, 2);
     assert!(usage.err.contains("--max-mismatch"), "{}", usage.err);
