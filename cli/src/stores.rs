@@ -282,11 +282,6 @@ fn difference(path: &Path, samples: &[String], other_path: &Path, other: &[Strin
 mod tests {
     use super::*;
 
-    fn differ(a: &[&str], b: &[&str]) -> Option<String> {
-        let [a, b] = [a, b].map(|ids| ids.iter().map(ToString::to_string).collect::<Vec<_>>());
-        difference(Path::new("a.zarr"), &a, Path::new("b.zarr"), &b)
-    }
-
     fn open(names: &[&str], counted: Option<CountedAllele>) -> Result<Stores, Failure> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../genotype/tests/fixtures");
         let paths: Vec<_> = names.iter().map(|name| folder.join(name)).collect();
@@ -324,15 +319,5 @@ mod tests {
         assert!(why(&["biallelic.vcz", "plink1/biallelic"], None).contains("do not go together"));
         assert!(why(&["biallelic.vcz"], Some(CountedAllele::A1)).contains("--counted-allele"));
         assert!(why(&["plink1/none.bed"], None).contains("none.bed"));
-    }
-
-    #[test]
-    fn differences_are_named() {
-        assert_eq!(differ(&["x", "y"], &["x", "y"]), None);
-        let order = differ(&["x", "y", "z"], &["x", "z", "y"]).unwrap();
-        assert!(order.contains("another order") && order.contains("sample 2 is `z`"), "{order}");
-        let ids = differ(&["x", "y"], &["x", "p", "q"]).unwrap();
-        assert!(ids.contains("1 sample of a.zarr not in b.zarr: `y`"), "{ids}");
-        assert!(ids.contains("2 samples of b.zarr not in a.zarr: `p`, `q`"), "{ids}");
     }
 }

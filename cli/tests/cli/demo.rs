@@ -111,13 +111,19 @@ fn replaces_its_own_folder_and_nothing_else() {
 
 #[test]
 fn arguments_that_make_no_sense() {
-    for (flag, value) in [("--populations", "1501"), ("--missing", "2"), ("--fst", "1"), ("--samples", "0")] {
-        let ran = teatime(["demo", flag, value]);
-        assert_eq!(ran.code, 2, "{}", ran.err);
-        assert!(ran.err.contains(flag), "{}", ran.err);
-    }
     let scratch = Scratch::new();
     let out = scratch.join("demo");
+    for (flag, value) in [
+        ("--populations", "1501"),
+        ("--missing", "2"),
+        ("--fst", "1"),
+        ("--samples", "0"),
+        ("--samples", "1000000000000"),
+    ] {
+        let ran = teatime(["demo", flag, value, "--out", &out.to_string_lossy()]);
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(ran.err.contains(flag) && ran.err.contains(value), "{}", ran.err);
+    }
     // Without a call there is nothing to decompose.
     let ran = demo(&out, &["--missing", "1"]);
     assert_eq!(ran.code, 1);

@@ -162,23 +162,6 @@ fn counted_reference_alleles_turn_dosages_round() {
 }
 
 #[test]
-fn contigs_have_several_names() {
-    let scratch = Scratch::new();
-    let (old, new, out) = (scratch.join("old.vcz"), scratch.join("new.vcz"), scratch.join("out"));
-    write(&old, &sites());
-    let loadings = reference(&scratch, &old, &["-k", "4"]);
-    let mut renamed = sites();
-    for site in &mut renamed {
-        site.variant.contig = Arc::from(if &*site.variant.contig == "1" { "chr1" } else { "CHR02" });
-    }
-    write(&new, &renamed);
-    let ran = project(&new, &loadings, &out, &[]).ok();
-    assert_only_missing(&ran);
-    let own = numbers(&loadings.with_file_name("scores.tsv"));
-    assert_close(&numbers(&out.join("projection.tsv")), &own, 1e-5, false);
-}
-
-#[test]
 fn nothing_in_common_is_refused_however_much_may_be_missing() {
     let scratch = Scratch::new();
     let (old, new) = (scratch.join("old.vcz"), scratch.join("new.vcz"));
