@@ -3,7 +3,7 @@
 use serde::Serialize;
 use teatime::{Device, ListedDevice};
 
-use crate::{args::DevicesArgs, failure::Failure, report::DeviceRecord, say, text};
+use crate::{args::DevicesArgs, failure::Failure, record::DeviceRecord, say, text};
 
 /// One line of the list.
 #[derive(Debug, Serialize)]

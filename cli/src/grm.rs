@@ -4,19 +4,18 @@ use std::{path::PathBuf, time::Instant};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use teatime::{Cancel, Device, Run};
+use teatime::{Cancel, Run};
 use teatime_genotype::{Grm, GrmMethod, GrmOptions, MissingCalls, VariantFilter, grm};
 
 use crate::{
     args::{Named, Resources, local, named, up_to_half, up_to_one},
-    contigs::Contigs,
     failure::Failure,
     output::{Output, RECORD},
     progress::Bar,
-    provenance::Provenance,
-    report::{Bytes, DeviceRecord, Shape, StoreRecord, VariantsRecord, store_records, used},
+    record::{Common, Ran, StreamSeconds},
+    report::{VariantsRecord, used},
     store_args::StoreArgs,
-    stores::{PloidyMismatch, Stores},
+    stores::Stores,
     text,
 };
 
@@ -122,19 +121,9 @@ const RESULTS: [&str; 7] = [RECORD, "grm.grm.bin", "grm.grm.N.bin", "grm.grm.id"
 /// run.json.
 #[derive(Debug, Serialize)]
 struct Record {
-    schema_version: u32,
-    command: &'static str,
-    teatime_version: &'static str,
     #[serde(flatten)]
-    provenance: Provenance,
-    device: DeviceRecord,
-    stores: Vec<StoreRecord>,
-    shape: Shape,
+    common: Common,
     variants: VariantsRecord,
-    contigs: Option<Contigs>,
-    ploidy_mismatch: Option<PloidyMismatch>,
-    #[serde(skip)]
-    changes: Vec<String>,
     /// Variants after --maf and --geno, M.
     variants_kept: u64,
     method: &'static str,
@@ -145,26 +134,16 @@ struct Record {
     /// Pairs of samples whose relationship is NaN.
     undefined_pairs: u64,
     seconds: Seconds,
-    bytes: Bytes,
-    /// Digest of every variant's sum of dosages and number of called samples.
-    allele_counts: String,
-    warnings: Vec<String>,
-    out: String,
-    files: Vec<String>,
 }
 
-/// Read and decode are summed over threads and overlap the others.
 #[derive(Debug, Serialize)]
 struct Seconds {
     wall: f64,
     open: f64,
     grm: f64,
     write: f64,
-    read: f64,
-    decode: f64,
-    stalled: f64,
-    upload: f64,
-    compute: f64,
+    #[serde(flatten)]
+    stream: StreamSeconds,
 }
 
 /// Runs `teatime grm`.
@@ -194,21 +173,18 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     write(&output, args.format, &result, &stores)?;
     drop(bar);
 
-    let stats = &result.stats;
     let seconds = Seconds {
         wall: started.elapsed().as_secs_f64(),
         open: (opened - started).as_secs_f64(),
         grm: (computed - opened).as_secs_f64(),
         write: computed.elapsed().as_secs_f64(),
-        read: stats.read.as_secs_f64(),
-        decode: stats.decode.as_secs_f64(),
-        stalled: stats.stalled.as_secs_f64(),
-        upload: stats.upload.as_secs_f64(),
-        compute: stats.compute.as_secs_f64(),
+        stream: (&result.stats).into(),
     };
-    let record = record(args, &stores, &device, &result, &output, started, seconds);
+    let memory = args.resources.budget();
+    let ran = Ran { command: COMMAND, started, device: &device, memory, stores: &stores, output: &output };
+    let record = record(args, &ran, &result, seconds);
     let page = (!args.json).then(|| summary(&record));
-    output.finish(&record, &record.warnings, page, cancel)
+    output.finish(&record, &record.common.warnings, page, cancel)
 }
 
 /// A name that GCTA would read as none or two.
@@ -229,33 +205,15 @@ fn write(output: &Output, format: FormatArg, grm: &Grm, stores: &Stores) -> Resu
     Ok(())
 }
 
-fn record(
-    args: &GrmArgs,
-    stores: &Stores,
-    device: &Device,
-    grm: &Grm,
-    output: &Output,
-    started: Instant,
-    seconds: Seconds,
-) -> Record {
+fn record(args: &GrmArgs, ran: &Ran<'_>, grm: &Grm, seconds: Seconds) -> Record {
     let undefined = grm.undefined();
-    let unasked = stores.contigs.as_ref().and_then(Contigs::unasked);
     let warning = (undefined > 0).then(|| {
         let pairs = text::plural(undefined, "pair");
         format!("{pairs} of samples share no variant that counts: their relationship is NaN (--missing mean has none)")
     });
     Record {
-        schema_version: 1,
-        command: COMMAND,
-        teatime_version: env!("CARGO_PKG_VERSION"),
-        provenance: Provenance::new(started, device, args.resources.budget(), grm.memory),
-        device: device.info().into(),
-        stores: store_records(stores),
-        shape: Shape::new(&stores.genotypes, None),
+        common: ran.common(grm.memory, &grm.stats, grm.digest, None, warning.into_iter().collect()),
         variants: (&grm.counts).into(),
-        contigs: stores.contigs.clone(),
-        ploidy_mismatch: stores.ploidy_mismatch,
-        changes: stores.changes(),
         variants_kept: grm.counts.loaded(),
         method: grm.method.name(),
         missing: grm.missing.name(),
@@ -268,39 +226,23 @@ fn record(
         max_missing: args.geno,
         undefined_pairs: undefined,
         seconds,
-        bytes: Bytes::new(&grm.stats, device.peak_bytes()),
-        allele_counts: format!("fnv1a64:{:016x}", grm.digest),
-        warnings: Resources::warnings(device)
-            .into_iter()
-            .chain(output.warnings())
-            .chain(stores.warnings())
-            .chain(unasked)
-            .chain(warning)
-            .collect(),
-        out: output.target().display().to_string(),
-        files: output.files(),
     }
 }
 
 /// What the command prints when it is done.
 fn summary(record: &Record) -> String {
-    let mut out = String::new();
+    let Record { common, seconds, .. } = record;
+    let mut out = common.head();
     let mut line = |name: &str, what: String| out += &format!("{name:<10}{what}\n");
-    let Record { device, shape, seconds, bytes, .. } = record;
-    line("device", format!("{} ({})", device.name, device.description));
-    let paths: Vec<_> = record.stores.iter().map(|store| store.path.as_str()).collect();
-    line("input", paths.join(", "));
-    let size = [text::plural(shape.variants, "variant"), text::plural(shape.samples, "sample")];
-    line("", size.join(" x "));
     line("variants", used(&record.variants));
-    record.changes.iter().for_each(|change| line("", change.clone()));
-    let (peak, on_device) = (bytes.peak_host.map(text::bytes), text::bytes(bytes.peak_device));
+    common.changes.iter().for_each(|change| line("", change.clone()));
+    let (peak, on_device) = common.peaks();
     let peak = peak.map_or_else(String::new, |peak| format!("; peak memory {peak}"));
     line("method", format!("{}, missing {}{peak}, of the device {on_device}", record.method, record.missing));
-    let Seconds { wall, open, grm, write, upload, compute, stalled, read, decode } = seconds;
+    let Seconds { wall, open, grm, write, stream } = seconds;
+    let StreamSeconds { upload, compute, stalled, read, decode } = stream;
     line("time", format!("{wall:.2} s: open {open:.2} s, GRM {grm:.2} s, write {write:.2} s"));
     line("GRM", format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s;"));
     line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
-    line("wrote", format!("{}: {}", record.out, record.files.join(", ")));
-    out
+    out + &common.wrote()
 }

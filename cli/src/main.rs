@@ -18,7 +18,7 @@ mod place;
 mod plot;
 mod progress;
 mod project;
-mod provenance;
+mod record;
 mod report;
 mod simulate;
 mod store;

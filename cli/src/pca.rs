@@ -12,13 +12,13 @@ use teatime::{
 use teatime_genotype::{Cohort, Method, PcaOptions, Scaler, VariantFilter, Wanted};
 
 use crate::{
-    args::{PcaArgs, Resources},
-    contigs::Contigs,
+    args::PcaArgs,
     failure::Failure,
     loadings,
     output::{self, LOADINGS, Output, RESULTS},
     plot::{self, Groups},
     progress::Bar,
+    record::Ran,
     report::{Record, Stages, summary},
     stores::Stores,
     text,
@@ -155,16 +155,18 @@ impl Job {
         stages.wall = self.started.elapsed();
 
         // After all that is read.
-        let warnings = self.warnings(&result);
-        let record = Record::new(&self, &result, &stages, warnings);
+        let record = Record::new(&self, &result, &stages, self.warnings(&result));
         let page = (!self.json).then(|| summary(&record));
-        self.output.finish(&record, &record.warnings, page, &self.cancel)
+        self.output.finish(&record, &record.common.warnings, page, &self.cancel)
+    }
+
+    pub(crate) fn ran(&self) -> Ran<'_> {
+        let Self { command, started, ref device, memory, ref stores, ref output, .. } = *self;
+        Ran { command, started, device, memory, stores, output }
     }
 
     fn warnings(&self, result: &teatime_genotype::Pca) -> Vec<String> {
-        let mut warnings =
-            [Resources::warnings(&self.device), self.output.warnings(), self.stores.warnings()].concat();
-        warnings.extend(self.stores.contigs.as_ref().and_then(Contigs::unasked));
+        let mut warnings = Vec::new();
         if !matches!(result.scaler, Scaler::Patterson | Scaler::Binom2) {
             let name = result.scaler.name();
             warnings

@@ -1,17 +1,14 @@
 //! The record of a run, as a file and as a page for people.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use serde::Serialize;
-use teatime::{DeviceInfo, stream::StreamStats};
-use teatime_genotype::{CountedAllele, GenotypeKind, Genotypes, Method, Pca, Scaler, VariantCounts};
+use teatime::stream::StreamStats;
+use teatime_genotype::{CountedAllele, GenotypeKind, Method, Pca, Scaler, VariantCounts};
 
 use crate::{
-    contigs::Contigs,
     pca::Job,
-    provenance::Provenance,
-    store::Store,
-    stores::{PloidyMismatch, Stores},
+    record::{Common, StreamSeconds},
     text,
 };
 
@@ -37,21 +34,11 @@ struct Costs {
 /// run.json.
 #[derive(Debug, Serialize)]
 pub(crate) struct Record {
-    schema_version: u32,
-    command: &'static str,
-    teatime_version: &'static str,
     #[serde(flatten)]
-    provenance: Provenance,
-    device: DeviceRecord,
-    stores: Vec<StoreRecord>,
-    shape: Shape,
+    pub(crate) common: Common,
     /// Column of a .bim; null where non-reference alleles are counted.
     counted_allele: Option<&'static str>,
     variants: VariantsRecord,
-    contigs: Option<Contigs>,
-    ploidy_mismatch: Option<PloidyMismatch>,
-    #[serde(skip)]
-    changes: Vec<String>,
     method: &'static str,
     method_reason: String,
     /// What either method was expected to cost.
@@ -69,73 +56,6 @@ pub(crate) struct Record {
     eigenvalue_convention: String,
     components: Vec<Component>,
     seconds: Seconds,
-    bytes: Bytes,
-    /// Digest of every variant's sum of dosages and number of called samples.
-    allele_counts: String,
-    pub(crate) warnings: Vec<String>,
-    out: String,
-    files: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct DeviceRecord {
-    pub(crate) name: String,
-    pub(crate) description: String,
-    pub(crate) vendor: String,
-    pub(crate) backend: String,
-    pub(crate) api: String,
-    pub(crate) kind: String,
-    pub(crate) driver: String,
-    pub(crate) memory: Option<u64>,
-    /// PCI address or UUID, where the driver tells.
-    pub(crate) identity: String,
-    /// Major and minor, of NVIDIA GPUs.
-    pub(crate) compute_capability: Option<(u32, u32)>,
-}
-
-impl From<&DeviceInfo> for DeviceRecord {
-    fn from(info: &DeviceInfo) -> Self {
-        Self {
-            name: info.name.clone(),
-            description: info.description.clone(),
-            vendor: info.vendor.clone(),
-            backend: info.backend.to_string(),
-            api: info.api.clone(),
-            kind: info.kind.to_string(),
-            driver: info.driver.clone(),
-            memory: info.memory,
-            identity: info.identity.clone(),
-            compute_capability: info.compute_capability,
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct StoreRecord {
-    pub(crate) path: String,
-    arrays: Vec<String>,
-    variants: u64,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Shape {
-    pub(crate) variants: u64,
-    pub(crate) samples: u64,
-    /// Alleles of a call; null where the store holds dosages.
-    ploidy: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    components: Option<usize>,
-}
-
-impl Shape {
-    pub(crate) fn new(genotypes: &Genotypes, components: Option<usize>) -> Self {
-        let ploidy = match genotypes.kind() {
-            GenotypeKind::Calls { ploidy } => Some(ploidy),
-            GenotypeKind::Dosages => None,
-            GenotypeKind::Plink { .. } => Some(2),
-        };
-        Self { variants: genotypes.variants(), samples: genotypes.samples(), ploidy, components }
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -164,7 +84,6 @@ struct Component {
     converged: bool,
 }
 
-/// Read and decode are summed over threads and overlap the others.
 #[derive(Debug, Serialize)]
 struct Seconds {
     wall: f64,
@@ -173,23 +92,10 @@ struct Seconds {
     pca: f64,
     write: f64,
     loadings: Option<f64>,
-    read: f64,
-    decode: f64,
-    stalled: f64,
-    upload: f64,
-    compute: f64,
+    #[serde(flatten)]
+    stream: StreamSeconds,
     /// What the calling thread did besides: factorisations in f64.
     solve: f64,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Bytes {
-    stored: u64,
-    decoded: u64,
-    chunks_decoded: u64,
-    peak_chunks: u64,
-    pub(crate) peak_host: Option<u64>,
-    pub(crate) peak_device: u64,
 }
 
 impl Record {
@@ -200,18 +106,15 @@ impl Record {
             _ => None,
         };
         Self {
-            schema_version: 1,
-            command: job.command,
-            teatime_version: env!("CARGO_PKG_VERSION"),
-            provenance: Provenance::new(job.started, &job.device, job.memory, pca.memory),
-            device: job.device.info().into(),
-            stores: store_records(&job.stores),
-            shape: Shape::new(&job.stores.genotypes, Some(pca.singular_values.len())),
+            common: job.ran().common(
+                pca.memory,
+                &pca.stats,
+                pca.digest,
+                Some(pca.singular_values.len()),
+                warnings,
+            ),
             counted_allele,
             variants: (&pca.counts).into(),
-            contigs: job.stores.contigs.clone(),
-            ploidy_mismatch: job.stores.ploidy_mismatch,
-            changes: job.stores.changes(),
             method: if pca.method == Method::Exact { "exact" } else { "randomized" },
             method_reason: pca.reason.clone(),
             method_core_seconds: Costs { exact: pca.costs.exact, randomized: pca.costs.randomized },
@@ -227,24 +130,8 @@ impl Record {
             eigenvalue_convention: convention(pca.scaler),
             components: components(pca),
             seconds: Seconds::new(stages, &pca.stats),
-            bytes: Bytes::new(&pca.stats, job.device.peak_bytes()),
-            allele_counts: format!("fnv1a64:{:016x}", pca.digest),
-            warnings,
-            out: job.output.target().display().to_string(),
-            files: job.output.files(),
         }
     }
-}
-
-/// What a run reads.
-pub(crate) fn store_records(stores: &Stores) -> Vec<StoreRecord> {
-    let all = stores.paths.iter().zip(&stores.arrays).zip(&stores.stores);
-    let record = |((path, arrays), store): ((&PathBuf, &Vec<String>), &Store)| StoreRecord {
-        path: path.display().to_string(),
-        arrays: arrays.clone(),
-        variants: store.n_variants(),
-    };
-    all.map(record).collect()
 }
 
 fn convention(scaler: Scaler) -> String {
@@ -291,48 +178,19 @@ impl Seconds {
             pca: stages.pca.as_secs_f64(),
             write: stages.write.as_secs_f64(),
             loadings: stages.loadings.map(|time| time.as_secs_f64()),
-            read: stats.read.as_secs_f64(),
-            decode: stats.decode.as_secs_f64(),
-            stalled: stats.stalled.as_secs_f64(),
-            upload: stats.upload.as_secs_f64(),
-            compute: stats.compute.as_secs_f64(),
+            stream: stats.into(),
             solve: stages.pca.saturating_sub(busy).as_secs_f64(),
         }
     }
 }
 
-impl Bytes {
-    pub(crate) fn new(stats: &StreamStats, peak_device: u64) -> Self {
-        Self {
-            stored: stats.stored_bytes,
-            decoded: stats.decoded_bytes,
-            chunks_decoded: stats.chunks,
-            peak_chunks: stats.peak_chunk_bytes,
-            peak_host: peak_host(),
-            peak_device,
-        }
-    }
-}
-
-/// Most memory that the process has had, in bytes, where the system tells.
-fn peak_host() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
-}
-
 /// What the command prints when it is done.
 pub(crate) fn summary(record: &Record) -> String {
-    let mut out = String::new();
+    let Record { common, variants, seconds, .. } = record;
+    let mut out = common.head();
     let mut line = |name: &str, what: String| out += &format!("{name:<10}{what}\n");
-    let Record { device, shape, variants, seconds, bytes, .. } = record;
-    line("device", format!("{} ({})", device.name, device.description));
-    let paths: Vec<_> = record.stores.iter().map(|store| store.path.as_str()).collect();
-    line("input", paths.join(", "));
-    let size = [text::plural(shape.variants, "variant"), text::plural(shape.samples, "sample")];
-    line("", size.join(" x "));
     line("variants", used(variants));
-    record.changes.iter().for_each(|change| line("", change.clone()));
+    common.changes.iter().for_each(|change| line("", change.clone()));
     line("method", format!("{}: {}", record.method, record.method_reason));
     if record.passes > 1 {
         let place = match record.residency {
@@ -343,18 +201,18 @@ pub(crate) fn summary(record: &Record) -> String {
         line("genotypes", format!("{place}: {}", record.residency_reason));
     }
     let passes = text::plural(record.passes.into(), "pass");
-    let (peak, on_device) = (bytes.peak_host.map(text::bytes), text::bytes(bytes.peak_device));
+    let (peak, on_device) = common.peaks();
     let peak = peak.map_or_else(String::new, |peak| format!(", peak memory {peak}"));
     line("", format!("{passes}, scaler {}{peak}, of the device {on_device}", record.scaler));
     let made = seconds.simulate.map_or_else(String::new, |s| format!("simulate {s:.2} s, "));
     let last = seconds.loadings.map_or_else(String::new, |s| format!(", loadings {s:.2} s"));
     let Seconds { wall, open, pca, write, .. } = seconds;
     line("time", format!("{wall:.2} s: {made}open {open:.2} s, PCA {pca:.2} s, write {write:.2} s{last}"));
-    let Seconds { upload, compute, stalled, solve, read, decode, .. } = seconds;
+    let (StreamSeconds { upload, compute, stalled, read, decode }, solve) = (&seconds.stream, seconds.solve);
     let wait = format!("waiting for chunks {stalled:.2} s");
     line("PCA", format!("{wait}, upload {upload:.2} s, compute {compute:.2} s, solve {solve:.2} s;"));
     line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
-    out + "\n" + &table(record) + &wrote(record)
+    out + "\n" + &table(record) + "\n" + &common.wrote()
 }
 
 /// How many variants took part, in words.
@@ -381,8 +239,4 @@ fn table(record: &Record) -> String {
         out += &format!("{i:>9} {value:>12} {s:>15} {share:>17.3} % {residual:>9}{mark}\n");
     }
     out
-}
-
-fn wrote(record: &Record) -> String {
-    format!("\nwrote     {}: {}\n", record.out, record.files.join(", "))
 }

@@ -7,10 +7,7 @@ mod record;
 mod samples;
 mod table;
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
 use teatime::{Cancel, Run};
@@ -19,16 +16,16 @@ use teatime_genotype::{ProjectMethod, Projection, project};
 use self::{
     counts::Counts,
     matching::MatchBy,
-    record::{Done, Record},
+    record::{Record, Seconds},
     samples::Samples,
     table::Table,
 };
 use crate::{
     args::{Named, Resources, local, named, up_to_one},
-    contigs::Contigs,
     failure::Failure,
     output::{Output, RECORD, joined, names},
     progress::Bar,
+    record::Ran,
     store_args::StoreArgs,
     stores::Stores,
     text,
@@ -134,17 +131,6 @@ results are there. While a run writes to DIR, another that would is refused.";
 const METHODS: Named<ProjectMethod> =
     &[("mean", ProjectMethod::Mean), ("least-squares", ProjectMethod::LeastSquares)];
 
-/// Time of the stages that follow each other.
-#[derive(Clone, Debug, Default)]
-struct Stages {
-    /// From the start until the stores and the device are open.
-    open: Duration,
-    /// Reading the loadings, and matching the variants.
-    matching: Duration,
-    project: Duration,
-    wall: Duration,
-}
-
 /// Runs `teatime project`.
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
@@ -152,25 +138,19 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     let device = args.resources.open()?;
     args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
-    let mut stages = Stages { open: started.elapsed(), ..Stages::default() };
-
-    let since = Instant::now();
+    let opened = Instant::now();
     let Table { header, reference, index } =
         Table::read(&args.loadings, stores.ploidy(), args.match_by, cancel)?;
     let bar = Bar::new("Matching", stores.genotypes.variants());
     let (matches, counts) = index.matches(&stores, &bar, cancel)?;
-    let not_used = check(args, &counts)?;
+    let mut warnings = check(args, &counts)?;
     stores.count_contigs(&matches)?;
-    let mut warnings =
-        [Resources::warnings(&device), output.warnings(), stores.warnings(), not_used].concat();
-    warnings.extend(stores.contigs.as_ref().and_then(Contigs::unasked));
-    stages.matching = since.elapsed();
 
-    let since = Instant::now();
+    let matched = Instant::now();
     let run =
         Run { cancel: cancel.clone(), progress: bar.progress("Projection"), memory: args.resources.budget() };
     let result = project(&stores.genotypes, &device, &reference, &matches, args.missing, &run)?;
-    stages.project = since.elapsed();
+    let projected = Instant::now();
     if result.missing_calls == counts.loadings.used * stores.genotypes.samples() {
         let n = text::plural(counts.loadings.used, "variant");
         return Err(Failure::Error(format!(
@@ -182,21 +162,21 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     tables(&output, &result, &stores, header.singular_values.as_deref())?;
     samples.write(&output, &stores)?;
     drop(bar);
-    stages.wall = started.elapsed();
 
-    let done = Done {
-        started,
-        args,
-        stores: &stores,
-        device: &device,
-        header: &header,
-        result: &result,
-        samples: &samples,
-        stages: &stages,
+    let memory = args.resources.budget();
+    let ran = Ran { command: COMMAND, started, device: &device, memory, stores: &stores, output: &output };
+    let seconds = Seconds {
+        wall: started.elapsed().as_secs_f64(),
+        open: (opened - started).as_secs_f64(),
+        matching: (matched - opened).as_secs_f64(),
+        project: (projected - matched).as_secs_f64(),
+        stream: (&result.stats).into(),
     };
-    let record = Record::new(&done, &output, counts, warnings);
+    let common =
+        ran.common(result.memory, &result.stats, result.digest, Some(result.scores.cols()), warnings);
+    let record = Record::new(common, args, &header, &result, counts, &samples, seconds);
     let page = (!args.json).then(|| record.summary());
-    output.finish(&record, &record.warnings, page, cancel)
+    output.finish(&record, &record.common.warnings, page, cancel)
 }
 
 /// Whether enough of the loadings can be used, and what to warn of.

@@ -1,0 +1,272 @@
+//! What the record of every command says.
+
+use std::{
+    path::PathBuf,
+    time::{Instant, SystemTime},
+};
+
+use serde::Serialize;
+use teatime::{Budget, Device, DeviceInfo, stream::StreamStats};
+use teatime_genotype::{GenotypeKind, Genotypes};
+
+use crate::{
+    args::Resources,
+    contigs::Contigs,
+    output::Output,
+    store::Store,
+    stores::{PloidyMismatch, Stores},
+    text,
+};
+
+/// A run that is to be recorded.
+#[derive(Debug)]
+pub(crate) struct Ran<'a> {
+    pub(crate) command: &'static str,
+    pub(crate) started: Instant,
+    pub(crate) device: &'a Device,
+    /// What was given.
+    pub(crate) memory: Budget,
+    pub(crate) stores: &'a Stores,
+    pub(crate) output: &'a Output,
+}
+
+/// The part of run.json that all commands have.
+#[derive(Debug, Serialize)]
+pub(crate) struct Common {
+    schema_version: u32,
+    command: &'static str,
+    teatime_version: &'static str,
+    /// The program and its arguments.
+    command_line: Vec<String>,
+    /// When it started: UTC, as RFC 3339 has it.
+    started: String,
+    /// Threads that decode and, on the cpu device, compute.
+    threads: usize,
+    budgets: Budgets,
+    device: DeviceRecord,
+    stores: Vec<StoreRecord>,
+    pub(crate) shape: Shape,
+    contigs: Option<Contigs>,
+    ploidy_mismatch: Option<PloidyMismatch>,
+    #[serde(skip)]
+    pub(crate) changes: Vec<String>,
+    bytes: Bytes,
+    /// Digest of every variant's sum of dosages and number of called samples.
+    allele_counts: String,
+    pub(crate) warnings: Vec<String>,
+    out: String,
+    files: Vec<String>,
+}
+
+/// Memory that was planned with.
+#[derive(Debug, Serialize)]
+struct Budgets {
+    host: Option<Share>,
+    /// Null where the device shares the host's memory.
+    device: Option<Share>,
+}
+
+#[derive(Debug, Serialize)]
+struct Share {
+    bytes: u64,
+    /// Whether it was asked for; else it is the default.
+    given: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct DeviceRecord {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) vendor: String,
+    pub(crate) backend: String,
+    pub(crate) api: String,
+    pub(crate) kind: String,
+    pub(crate) driver: String,
+    pub(crate) memory: Option<u64>,
+    /// PCI address or UUID, where the driver tells.
+    pub(crate) identity: String,
+    /// Major and minor, of NVIDIA GPUs.
+    pub(crate) compute_capability: Option<(u32, u32)>,
+}
+
+impl From<&DeviceInfo> for DeviceRecord {
+    fn from(info: &DeviceInfo) -> Self {
+        Self {
+            name: info.name.clone(),
+            description: info.description.clone(),
+            vendor: info.vendor.clone(),
+            backend: info.backend.to_string(),
+            api: info.api.clone(),
+            kind: info.kind.to_string(),
+            driver: info.driver.clone(),
+            memory: info.memory,
+            identity: info.identity.clone(),
+            compute_capability: info.compute_capability,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct StoreRecord {
+    path: String,
+    arrays: Vec<String>,
+    variants: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Shape {
+    pub(crate) variants: u64,
+    pub(crate) samples: u64,
+    /// Alleles of a call; null where the store holds dosages.
+    ploidy: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    components: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Bytes {
+    stored: u64,
+    decoded: u64,
+    chunks_decoded: u64,
+    peak_chunks: u64,
+    peak_host: Option<u64>,
+    peak_device: u64,
+}
+
+/// Read and decode are summed over threads and overlap the others.
+#[derive(Debug, Serialize)]
+pub(crate) struct StreamSeconds {
+    pub(crate) read: f64,
+    pub(crate) decode: f64,
+    pub(crate) stalled: f64,
+    pub(crate) upload: f64,
+    pub(crate) compute: f64,
+}
+
+impl From<&StreamStats> for StreamSeconds {
+    fn from(stats: &StreamStats) -> Self {
+        Self {
+            read: stats.read.as_secs_f64(),
+            decode: stats.decode.as_secs_f64(),
+            stalled: stats.stalled.as_secs_f64(),
+            upload: stats.upload.as_secs_f64(),
+            compute: stats.compute.as_secs_f64(),
+        }
+    }
+}
+
+impl Ran<'_> {
+    /// What its record says besides results: what it planned with and took, how many components it has, and, after those of any
+    /// command, these warnings.
+    pub(crate) fn common(
+        &self,
+        planned: Budget,
+        stats: &StreamStats,
+        digest: u64,
+        components: Option<usize>,
+        warnings: Vec<String>,
+    ) -> Common {
+        let Ran { command, started, device, memory, stores, output } = *self;
+        let share = |bytes: Option<u64>, given: Option<u64>| {
+            bytes.map(|bytes| Share { bytes, given: given.is_some() })
+        };
+        let started = SystemTime::now() - started.elapsed();
+        let unasked = stores.contigs.as_ref().and_then(Contigs::unasked);
+        Common {
+            schema_version: 1,
+            command,
+            teatime_version: env!("CARGO_PKG_VERSION"),
+            command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+            started: humantime::format_rfc3339_seconds(started).to_string(),
+            threads: device.threads(),
+            budgets: Budgets {
+                host: share(planned.host, memory.host),
+                device: share(planned.device, memory.device),
+            },
+            device: device.info().into(),
+            stores: store_records(stores),
+            shape: Shape::new(&stores.genotypes, components),
+            contigs: stores.contigs.clone(),
+            ploidy_mismatch: stores.ploidy_mismatch,
+            changes: stores.changes(),
+            bytes: Bytes::new(stats, device.peak_bytes()),
+            allele_counts: format!("fnv1a64:{digest:016x}"),
+            warnings: Resources::warnings(device)
+                .into_iter()
+                .chain(output.warnings())
+                .chain(stores.warnings())
+                .chain(unasked)
+                .chain(warnings)
+                .collect(),
+            out: output.target().display().to_string(),
+            files: output.files(),
+        }
+    }
+}
+
+impl Common {
+    /// The first lines of what a command prints when it is done.
+    pub(crate) fn head(&self) -> String {
+        let Self { device, shape, .. } = self;
+        let paths: Vec<_> = self.stores.iter().map(|store| store.path.as_str()).collect();
+        let size = [text::plural(shape.variants, "variant"), text::plural(shape.samples, "sample")];
+        let lines = [
+            ("device", format!("{} ({})", device.name, device.description)),
+            ("input", paths.join(", ")),
+            ("", size.join(" x ")),
+        ];
+        lines.iter().map(|(name, what)| format!("{name:<10}{what}\n")).collect()
+    }
+
+    /// The last line.
+    pub(crate) fn wrote(&self) -> String {
+        format!("wrote     {}: {}\n", self.out, self.files.join(", "))
+    }
+
+    /// The most memory, where the system tells, and the most of the device.
+    pub(crate) fn peaks(&self) -> (Option<String>, String) {
+        (self.bytes.peak_host.map(text::bytes), text::bytes(self.bytes.peak_device))
+    }
+}
+
+impl Shape {
+    fn new(genotypes: &Genotypes, components: Option<usize>) -> Self {
+        let ploidy = match genotypes.kind() {
+            GenotypeKind::Calls { ploidy } => Some(ploidy),
+            GenotypeKind::Dosages => None,
+            GenotypeKind::Plink { .. } => Some(2),
+        };
+        Self { variants: genotypes.variants(), samples: genotypes.samples(), ploidy, components }
+    }
+}
+
+impl Bytes {
+    fn new(stats: &StreamStats, peak_device: u64) -> Self {
+        Self {
+            stored: stats.stored_bytes,
+            decoded: stats.decoded_bytes,
+            chunks_decoded: stats.chunks,
+            peak_chunks: stats.peak_chunk_bytes,
+            peak_host: peak_host(),
+            peak_device,
+        }
+    }
+}
+
+/// Most memory that the process has had, in bytes, where the system tells.
+fn peak_host() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// What a run reads.
+fn store_records(stores: &Stores) -> Vec<StoreRecord> {
+    let all = stores.paths.iter().zip(&stores.arrays).zip(&stores.stores);
+    let record = |((path, arrays), store): ((&PathBuf, &Vec<String>), &Store)| StoreRecord {
+        path: path.display().to_string(),
+        arrays: arrays.clone(),
+        variants: store.n_variants(),
+    };
+    all.map(record).collect()
+}
