@@ -1,6 +1,6 @@
 //! Timing: sizes that fit a device's memory and the time there is, warm-up, medians.
 
-use std::time::Instant;
+use std::{fmt::Display, time::Instant};
 
 use teatime::{Device, Error};
 
@@ -244,6 +244,33 @@ impl<'a> Session<'a> {
         };
         let value = entry.median / self.report.entry(&of)?.median;
         Some(Fraction { value, of })
+    }
+
+    /// Measures sizes, each a name and how many rows, that grow, up to one that the one before says would take longer than what
+    /// is left of these seconds, or that takes more of the device's memory than there is room.
+    pub(crate) fn grow<E: Display>(
+        &mut self,
+        seconds: f64,
+        sizes: impl IntoIterator<Item = (String, u64)>,
+        memory: impl Fn(u64) -> u64,
+        mut measure: impl FnMut(&mut Self, &str, u64) -> Result<(), E>,
+    ) {
+        let started = Instant::now();
+        let mut before: Option<(u64, f64)> = None;
+        for (id, rows) in sizes {
+            let expected = before.map_or(0.0, |(done, seconds)| seconds * rows as f64 / done as f64);
+            if before.is_some() && expected > seconds - started.elapsed().as_secs_f64() {
+                return self.skipped(&id, &format!("it would take about {} s", table::number(expected)));
+            }
+            if memory(rows) > self.room {
+                return self.skipped(&id, &format!("it takes {} MiB of the device", memory(rows) >> 20));
+            }
+            let began = Instant::now();
+            if let Err(error) = measure(self, &id, rows) {
+                return self.failed(&id, &error.to_string());
+            }
+            before = Some((rows, began.elapsed().as_secs_f64()));
+        }
     }
 
     /// Notes what was not measured, and why.

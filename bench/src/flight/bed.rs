@@ -16,7 +16,7 @@ use teatime_genotype::{Method, PcaOptions, bed::BedFile, pca};
 use tempfile::TempDir;
 
 use super::rows::COLUMNS;
-use crate::{data, measure::Session, report::Unit::Milliseconds, table};
+use crate::{data, measure::Session, report::Unit::Milliseconds};
 
 /// Variants; the last is a twenty-fifth of the headline.
 const VARIANTS: [u64; 4] = [1000, 10_000, 100_000, 400_000];
@@ -27,30 +27,21 @@ pub(super) fn bed(session: &mut Session<'_>) {
         Ok(folder) => folder,
         Err(why) => return session.failed("bed", &why.to_string()),
     };
-    let started = Instant::now();
-    let mut before: Option<(u64, f64)> = None;
-    for variants in VARIANTS {
-        let id = format!("bed of {variants} variants");
-        let left = session.budget - started.elapsed().as_secs_f64();
-        let expected = before.map_or(0.0, |(done, seconds)| seconds * variants as f64 / done as f64);
-        if expected > left {
-            return session.skipped(&id, &format!("it would take about {} s", table::number(expected)));
-        }
-        let began = Instant::now();
-        let prefix = folder.path().join("flight");
-        let found = write(&prefix, variants, COLUMNS)
-            .map_err(|error| error.to_string())
-            .and_then(|()| passes(session.device, &prefix).map_err(|error| error.to_string()));
-        match found {
-            Ok([first, whole]) => {
-                let size = format!("{variants}x{COLUMNS}");
-                session.record(&format!("{id}: first pass"), &size, Milliseconds, 1.0, &[first]);
-                session.record(&format!("{id}: pca, 2 more passes"), &size, Milliseconds, 1.0, &[whole]);
-            }
-            Err(why) => return session.failed(&id, &why),
-        }
-        before = Some((variants, began.elapsed().as_secs_f64()));
-    }
+    let prefix = folder.path().join("flight");
+    let sizes = VARIANTS.map(|variants| (format!("bed of {variants} variants"), variants));
+    session.grow(
+        session.budget,
+        sizes,
+        |_| 0,
+        |session, id, variants| {
+            write(&prefix, variants, COLUMNS).map_err(|error| error.to_string())?;
+            let [first, whole] = passes(session.device, &prefix).map_err(|error| error.to_string())?;
+            let size = format!("{variants}x{COLUMNS}");
+            session.record(&format!("{id}: first pass"), &size, Milliseconds, 1.0, &[first]);
+            session.record(&format!("{id}: pca, 2 more passes"), &size, Milliseconds, 1.0, &[whole]);
+            Ok::<_, String>(())
+        },
+    );
 }
 
 /// Seconds of the pass that packs and counts, and of all passes.

@@ -27,33 +27,26 @@ pub(super) fn startup(session: &mut Session<'_>) {
         Err(why) => return session.failed("start-up", &why.to_string()),
     };
     let name = session.device.info().name.clone();
-    let mut before = None::<(u64, f64)>;
-    for (share, rows) in headline::SHARES {
-        let id = format!("headline {share} in a new process");
-        let left = session.budget / 2.0 - started.elapsed().as_secs_f64();
-        let expected = before.map_or(0.0, |(done, seconds)| seconds * (rows / done) as f64);
-        if expected > left || size(&rows).memory > session.room {
-            session.skipped(&id, &format!("no time or memory for it: about {} s", table::number(expected)));
-            break;
-        }
-        let began = Instant::now();
-        let rows_text = rows.to_string();
-        let found = processes(folder.path(), |cache| {
-            let program = std::env::current_exe().map_err(|error| error.to_string())?;
-            let text = output(Command::new(program).args(["--startup", &name, "--rows", &rows_text]), cache)?;
-            let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-            <[f64; 3]>::try_from(numbers).map_err(|_| format!("not three numbers: {text}"))
-        });
-        match found {
-            Ok(found) => {
-                for (i, name) in ["open", "open and launch", "whole"].into_iter().enumerate() {
-                    keep(session, &format!("{id}, {name}"), &found, i);
-                }
+    let sizes = headline::SHARES.map(|(share, rows)| (format!("headline {share} in a new process"), rows));
+    session.grow(
+        session.budget / 2.0,
+        sizes,
+        |rows| size(&rows).memory,
+        |session, id, rows| {
+            let found = processes(folder.path(), |cache| {
+                let program = std::env::current_exe().map_err(|error| error.to_string())?;
+                let rows = rows.to_string();
+                let text = output(Command::new(program).args(["--startup", &name, "--rows", &rows]), cache)?;
+                let numbers: Vec<f64> =
+                    text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+                <[f64; 3]>::try_from(numbers).map_err(|_| format!("not three numbers: {text}"))
+            })?;
+            for (i, name) in ["open", "open and launch", "whole"].into_iter().enumerate() {
+                keep(session, &format!("{id}, {name}"), &found, i);
             }
-            Err(why) => return session.failed(&id, &why),
-        }
-        before = Some((rows, began.elapsed().as_secs_f64()));
-    }
+            Ok::<_, String>(())
+        },
+    );
     command_line(session, folder.path(), &name, started);
 }
 

@@ -10,7 +10,7 @@ use teatime::{
 };
 
 use super::rows::{COLUMNS, Kind, PANEL, WIDTH, WORDS, operand, size, timed};
-use crate::{data::to_usize, measure::Session, report::Unit::Milliseconds, table};
+use crate::{data::to_usize, measure::Session, report::Unit::Milliseconds};
 
 /// Shares of the rows of the headline.
 pub(super) const SHARES: [(&str, u64); 5] =
@@ -25,29 +25,10 @@ pub(super) fn headline(session: &mut Session<'_>) {
     if let Err(error) = warm(session.device) {
         return session.failed("headline", &error.to_string());
     }
-    let mut before: Option<(u64, f64)> = None;
-    for (share, rows) in SHARES {
-        let id = format!("headline {share}");
-        if !session.wants(&id) {
-            continue;
-        }
-        let left = session.budget - started.elapsed().as_secs_f64();
-        let expected = before.map_or(0.0, |(done, seconds)| seconds * rows as f64 / done as f64);
-        if before.is_some() && expected > left {
-            session.skipped(&id, &format!("it would take about {} s", table::number(expected)));
-            break;
-        }
-        let memory = size(&rows).memory;
-        if memory > session.room {
-            session.skipped(&id, &format!("it takes {} MiB of the device", memory >> 20));
-            break;
-        }
-        let began = Instant::now();
-        if let Err(error) = one(session, &id, rows) {
-            return session.failed(&id, &error.to_string());
-        }
-        before = Some((rows, began.elapsed().as_secs_f64()));
-    }
+    let sizes = SHARES.map(|(share, rows)| (format!("headline {share}"), rows));
+    let sizes: Vec<_> = sizes.into_iter().filter(|(id, _)| session.wants(id)).collect();
+    let left = session.budget - started.elapsed().as_secs_f64();
+    session.grow(left, sizes, |rows| size(&rows).memory, one);
 }
 
 /// Every kernel of the headline, once.
