@@ -38,6 +38,9 @@ DEVICE void add_atomic(u64* place, u64 value) { atomicAdd(place, value); }
 // A product that is rounded by itself: never a part of a fused operation.
 DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 
+// Within two units in the last place, for divisors from 2^-126 to 2^126.
+DEVICE float fast_quotient(float a, float b) { return __fdividef(a, b); }
+
 DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
 DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
 DEVICE u32 multiply_high(u32 a, u32 b) { return __umulhi(a, b); }

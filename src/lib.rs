@@ -4,6 +4,7 @@ mod available;
 pub mod bits;
 mod device;
 mod device_info;
+pub mod distance;
 mod driver;
 mod dtype;
 mod error;

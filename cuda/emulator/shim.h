@@ -104,9 +104,12 @@ DEVICE float fminf(float a, float b) { return __builtin_fminf(a, b); }
 DEVICE float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
 DEVICE float min(float a, float b) { return __builtin_fminf(a, b); }
 DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }
+DEVICE float powf(float x, float y) { return __builtin_powf(x, y); }
 DEVICE float ldexpf(float x, int exponent) { return __builtin_ldexpf(x, exponent); }
 DEVICE float rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
 DEVICE int abs(int x) { return x < 0 ? -x : x; }
+
+DEVICE float fast_quotient(float a, float b) { return a / b; }
 
 DEVICE u32 float_bits(float value) { return __builtin_bit_cast(u32, value); }
 DEVICE float bits_float(u32 bits) { return __builtin_bit_cast(float, bits); }

@@ -3,6 +3,7 @@
 //! `shaders/NAME.wgsl`.
 
 pub(crate) mod cpu;
+pub(crate) mod distance;
 pub(crate) mod matmul;
 pub(crate) mod pack;
 pub(crate) mod packed_adjoint;
@@ -39,6 +40,7 @@ fn wg_alone() -> Vec<Vec<(&'static str, u32)>> {
 macro_rules! each_kernel {
     ($of:path) => {
         [
+            $of(&$crate::kernels::distance::DISTANCE),
             $of(&$crate::kernels::pack::PACK),
             $of(&$crate::kernels::unpack::UNPACK),
             $of(&$crate::kernels::planes::SPLIT_PLANES),

@@ -2,6 +2,7 @@
 
 mod bits;
 mod data;
+mod distance;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;

@@ -1,0 +1,54 @@
+//! Distances of every metric, on the device that `TEATIME_DEVICE` names: `cargo bench --bench distance [observations] [features]`.
+//!
+//! One JSON line a metric: the median of five runs in seconds, of observations from one another, for f32 and for bytes, and terms a
+//! second of f32. `benches/peers/distance.py` times scipy and scikit-learn on as many.
+
+#![allow(clippy::print_stdout, reason = "a benchmark prints")]
+
+use std::{env, time::Instant};
+
+use teatime::{
+    Device, DeviceOptions, Element, Error, Run, Tensor,
+    distance::{Metric, Options, condensed, pairwise},
+    random::random_words,
+};
+
+/// The median of five runs, in seconds.
+fn median<T: Element>(x: &Tensor<T>, metric: Metric) -> Result<f64, Error> {
+    let (options, run) = (Options::default(), Run::default());
+    let mut seconds = Vec::new();
+    for _ in 0..5 {
+        let started = Instant::now();
+        if metric.is_symmetric() {
+            condensed(x, metric, &options, &run)?;
+        } else {
+            pairwise(x, None, metric, &options, &run)?;
+        }
+        seconds.push(started.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    Ok(seconds[2])
+}
+
+fn main() -> Result<(), Error> {
+    let numbers: Vec<u64> = env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
+    let [n, k] = [0, 1].map(|i| numbers.get(i).copied().unwrap_or([4000, 2000][i]));
+    let device = match env::var("TEATIME_DEVICE") {
+        Ok(name) => Device::open_with(&name, &DeviceOptions::default())?,
+        Err(_) => Device::cpu(),
+    };
+    let words = random_words(&device, 1, 0, n * k)?.read()?;
+    let floats: Vec<f32> = words.iter().map(|&word| (word >> 8) as f32 / (1 << 24) as f32).collect();
+    let bytes: Vec<u8> = words.iter().map(|word| word.to_le_bytes()[3]).collect();
+    let floats = Tensor::from_slice(&device, &floats, &[n, k])?;
+    let bytes = Tensor::from_slice(&device, &bytes, &[n, k])?;
+    for metric in Metric::ALL {
+        let [of_floats, of_bytes] = [median(&floats, metric)?, median(&bytes, metric)?];
+        let pairs = n * n / if metric.is_symmetric() { 2 } else { 1 };
+        let rate = (pairs * k) as f64 / of_floats / 1e9;
+        println!(
+            "{{\"metric\": \"{metric}\", \"observations\": {n}, \"features\": {k}, \"f32 s\": {of_floats:.4}, \"u8 s\": {of_bytes:.4}, \"Gterms/s\": {rate:.2}}}"
+        );
+    }
+    Ok(())
+}

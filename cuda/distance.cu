@@ -1,0 +1,276 @@
+// Sums over features for pairs of observations: sums[i, j] (+)= sum of term(x[i, f], y[j, f]), or the largest.
+// Grid: one block per TILE x TILE pairs; x = blocks of y's observations, y = blocks of x's.
+// Bindings: 0 x read; 1 y read; 2 x_table, 3 y_table (observations, 3) of shift, its rest, scale f32 read; 4 sums (pairs, 2) f32 read_write; 5 params.
+// Constants: TILE 64; TERM the term, or 0 for that in params; MASKED missing elements count nothing.
+// Hardware: 4 x 4 pairs a thread are 2 loads of 16 bytes from shared memory for 16 terms of two or more instructions each, so
+// that arithmetic takes longer than the loads; the next slice is in registers while one is added up. The choice of a term
+// that is no constant is one jump a slice, the same for all threads.
+
+#include "dev.cuh"
+
+struct Params {
+    u32 m;
+    u32 n;
+    u32 k;
+    u32 ldx;
+    u32 ldy;
+    u32 lds;
+    u32 x0;
+    u32 y0;
+    u32 x_table0;
+    u32 y_table0;
+    u32 sums0;
+    u32 x_type;
+    u32 y_type;
+    u32 by_column;
+    u32 negative;
+    u32 accumulate;
+    u32 lower;
+    u32 row0;
+    u32 col0;
+    u32 term;
+    float power;
+};
+
+constexpr u32 TILE = 64;
+constexpr u32 TERM = 0;
+constexpr u32 MASKED = 0;
+
+// Threads along each side. Each makes 4 x 4 pairs.
+constexpr u32 SIDE = TILE / 4;
+constexpr u32 THREADS = SIDE * SIDE;
+// Features of a slice, and those whose terms are added up before they are folded into the sums.
+constexpr u32 DEPTH = 16;
+constexpr u32 BLOCK = 256;
+// Elements from one feature of a slice to the next: rows of 16 bytes more than the tile are written to all banks at once.
+constexpr u32 STRIDE = TILE + 4;
+// Elements of a slice that a thread loads.
+constexpr u32 LOADS = TILE * DEPTH / THREADS;
+
+enum Term : u32 {
+    PRODUCT = 1, SQUARE, ABSOLUTE, LARGEST, POWER, CANBERRA, SUM, UNEQUAL, BOTH, ONE, COUNT, X, Y, X_SQUARE, Y_SQUARE, ROOT, RELATIVE,
+    DIVERGENCE
+};
+
+// Missing: NaN.
+constexpr u32 MISSING = 0x7fc00000u;
+
+DEVICE bool is_missing(float value) { return (float_bits(value) & 0x7fffffffu) > 0x7f800000u; }
+
+// An operand, and which of its elements a thread loads.
+struct Operand {
+    const void* array;
+    const float* table;
+    u32 type;
+    u32 stride;
+    u32 first;
+    u32 count;
+};
+
+// Beyond the ends nothing is added: zeros add nothing, and where elements may be missing, these are.
+DEVICE float load_one(const Operand& x, const Params& p, u32 observation, u32 feature) {
+    if (observation >= x.count || feature >= p.k) return bits_float(MASKED == 1 ? MISSING : 0);
+    u32 i = p.by_column == 1 ? feature * x.stride + observation : observation * x.stride + feature;
+    float value = 0;
+    BY_TYPE(x.type, T, value = load<T>(x.array, x.first + i));
+    if (MASKED == 1 && (is_missing(value) || (p.negative == 1 && value < 0.0f))) return bits_float(MISSING);
+    const float* entry = x.table + 3 * observation;
+    return (value - entry[0] - entry[1]) * entry[2];
+}
+
+// Neighbours load along the direction in which the operands are contiguous.
+DEVICE u32 place_of(const Params& p, u32 i, u32* observation) {
+    u32 at = threadIdx.x + THREADS * i;
+    *observation = p.by_column == 1 ? at % TILE : at / DEPTH;
+    return p.by_column == 1 ? at / TILE : at % DEPTH;
+}
+
+DEVICE void fetch(const Operand& x, const Params& p, u32 first, u32 k, float (&values)[LOADS]) {
+#pragma unroll
+    for (u32 i = 0; i < LOADS; i++) {
+        u32 observation;
+        u32 feature = place_of(p, i, &observation);
+        values[i] = load_one(x, p, first + observation, k + feature);
+    }
+}
+
+DEVICE void put(const Params& p, const float (&values)[LOADS], float* slice) {
+#pragma unroll
+    for (u32 i = 0; i < LOADS; i++) {
+        u32 observation;
+        u32 feature = place_of(p, i, &observation);
+        slice[feature * STRIDE + observation] = values[i];
+    }
+}
+
+// 0 of two zeros. Within two units in the last place: division to the last bit is a call, around which registers are saved.
+DEVICE float quotient(float part, float whole) {
+    float scale = whole > 0x1p64f ? 0x1p-64f : whole < 0x1p-64f ? 0x1p64f : 1.0f;
+    return whole > 0.0f ? fast_quotient(part * scale, whole * scale) : 0.0f;
+}
+DEVICE float part_log(float part) { return part > 0.0f ? part * logf(part) : 0.0f; }
+
+// With t = (x - y) / (x + y), half of x + y times (1 + t) log(1 + t) + (1 - t) log(1 - t); where t is small, by the series of
+// t^2n / (n (2 n - 1)), in which nothing cancels.
+DEVICE float divergence(float x, float y) {
+    float whole = x + y;
+    float t = quotient(x - y, whole);
+    float square = t * t;
+    if (square >= 0.25f) return 0.5f * whole * (part_log(1.0f + t) + part_log(1.0f - t));
+    float sum = 0;
+#pragma unroll
+    for (u32 n = 10; n > 0; n--) sum = (sum + 1.0f / (float)(n * (2 * n - 1))) * square;
+    return 0.5f * whole * sum;
+}
+
+// With t = (x - y) / (x + y), log(x / y) is 2 artanh t; where t is small, by its series, in which nothing cancels.
+DEVICE float relative(float x, float y) {
+    if (x <= 0.0f || y <= 0.0f) return x > 0.0f ? x * logf(x) : 0.0f;
+    float t = quotient(x - y, x + y);
+    float square = t * t;
+    if (square >= 0.25f) return x * (logf(x) - logf(y));
+    float sum = 0;
+#pragma unroll
+    for (i32 n = 10; n >= 0; n--) sum = sum * square + 1.0f / (float)(2 * n + 1);
+    return 2.0f * x * t * sum;
+}
+
+template <u32 T> DEVICE float term_of(float x, float y, float power) {
+    if constexpr (T == SQUARE) return (x - y) * (x - y);
+    else if constexpr (T == ABSOLUTE || T == LARGEST) return fabsf(x - y);
+    else if constexpr (T == POWER) return powf(fabsf(x - y), power);
+    else if constexpr (T == CANBERRA) return quotient(fabsf(x - y), fabsf(x) + fabsf(y));
+    else if constexpr (T == SUM) return fabsf(x + y);
+    else if constexpr (T == UNEQUAL) return x != y ? 1.0f : 0.0f;
+    else if constexpr (T == BOTH) return x != 0.0f && y != 0.0f ? 1.0f : 0.0f;
+    else if constexpr (T == ONE) return (x != 0.0f) != (y != 0.0f) ? 1.0f : 0.0f;
+    else if constexpr (T == COUNT) return 1.0f;
+    else if constexpr (T == X) return x;
+    else if constexpr (T == Y) return y;
+    else if constexpr (T == X_SQUARE) return x * x;
+    else if constexpr (T == Y_SQUARE) return y * y;
+    else if constexpr (T == ROOT) return sqrtf(x) * sqrtf(y);
+    else if constexpr (T == RELATIVE) return relative(x, y);
+    else if constexpr (T == DIVERGENCE) return divergence(x, y);
+    else return x * y;
+}
+
+// Of two observations at one feature.
+template <u32 T> DEVICE float added(float sum, float x, float y, float power) {
+    float value = term_of<T>(x, y, power);
+    if (MASKED == 1 && (is_missing(x) || is_missing(y))) value = 0.0f;
+    return T == LARGEST ? fmaxf(sum, value) : sum + value;
+}
+
+// Adds the terms of a slice.
+template <u32 T> DEVICE void add_slice(const float* x_slice, const float* y_slice, float power, float (&values)[4][4]) {
+    x_slice += 4 * (threadIdx.x / SIDE);
+    y_slice += 4 * (threadIdx.x % SIDE);
+    if constexpr (T == POWER || T == CANBERRA || T == ROOT || T == RELATIVE || T == DIVERGENCE) {
+        // One pair after the other: of 16 at once, these terms would fill the registers.
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) {
+#pragma unroll 1
+                for (u32 at = 0; at < DEPTH * STRIDE; at += STRIDE) {
+                    values[i][j] = added<T>(values[i][j], x_slice[at + i], y_slice[at + j], power);
+                }
+            }
+        }
+    } else {
+#pragma unroll 2
+        for (u32 at = 0; at < DEPTH * STRIDE; at += STRIDE) {
+            float4 x = *(const float4*)(x_slice + at);
+            float4 y = *(const float4*)(y_slice + at);
+            float left[4] = {x.x, x.y, x.z, x.w};
+            float right[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) {
+#pragma unroll
+                for (u32 j = 0; j < 4; j++) values[i][j] = added<T>(values[i][j], left[i], right[j], power);
+            }
+        }
+    }
+}
+
+DEVICE void add_any(u32 term, const float* x, const float* y, float power, float (&values)[4][4]) {
+    switch (term) {
+        case SQUARE: add_slice<SQUARE>(x, y, power, values); break;
+        case ABSOLUTE: add_slice<ABSOLUTE>(x, y, power, values); break;
+        case LARGEST: add_slice<LARGEST>(x, y, power, values); break;
+        case POWER: add_slice<POWER>(x, y, power, values); break;
+        case CANBERRA: add_slice<CANBERRA>(x, y, power, values); break;
+        case SUM: add_slice<SUM>(x, y, power, values); break;
+        case UNEQUAL: add_slice<UNEQUAL>(x, y, power, values); break;
+        case BOTH: add_slice<BOTH>(x, y, power, values); break;
+        case ONE: add_slice<ONE>(x, y, power, values); break;
+        case COUNT: add_slice<COUNT>(x, y, power, values); break;
+        case X: add_slice<X>(x, y, power, values); break;
+        case Y: add_slice<Y>(x, y, power, values); break;
+        case X_SQUARE: add_slice<X_SQUARE>(x, y, power, values); break;
+        case Y_SQUARE: add_slice<Y_SQUARE>(x, y, power, values); break;
+        case ROOT: add_slice<ROOT>(x, y, power, values); break;
+        case RELATIVE: add_slice<RELATIVE>(x, y, power, values); break;
+        case DIVERGENCE: add_slice<DIVERGENCE>(x, y, power, values); break;
+        default: add_slice<PRODUCT>(x, y, power, values);
+    }
+}
+
+// What is added to a pair: its sum, and what rounding left of it. Sums and products stand apart: fused ones would not be what is left of rounding.
+DEVICE void fold(const Params& p, float* pair, float value, bool first) {
+    if (first && p.accumulate == 0) {
+        pair[0] = value;
+        pair[1] = 0.0f;
+    } else if (p.term == LARGEST) {
+        pair[0] = fmaxf(pair[0], value);
+    } else {
+        // Knuth's two-sum; what is left stays below half a unit of the sum. Of infinite sums nothing is.
+        float sum = pair[0];
+        float total = sum + value;
+        float part = total - sum;
+        float rest = pair[1] + ((sum - (total - part)) + (value - part));
+        float all = total + rest;
+        pair[0] = is_finite(total) ? all : total;
+        pair[1] = is_finite(total) ? rest - (all - total) : 0.0f;
+    }
+}
+
+KERNEL(distance, THREADS, 1)(const void* __restrict__ x, const void* __restrict__ y, const float* __restrict__ x_table, const float* __restrict__ y_table, float* __restrict__ sums, Params params) {
+    SHARED(float, x_slice, DEPTH * STRIDE);
+    SHARED(float, y_slice, DEPTH * STRIDE);
+    u32 first_row = blockIdx.y * TILE;
+    u32 first_col = blockIdx.x * TILE;
+    if (params.lower == 1 && params.row0 + first_row + TILE <= params.col0 + first_col) return;
+    Operand left = {x, x_table + params.x_table0, params.x_type, params.ldx, params.x0, params.m};
+    Operand right = {y, y_table + params.y_table0, params.y_type, params.ldy, params.y0, params.n};
+    u32 row = first_row + 4 * (threadIdx.x / SIDE);
+    u32 col = first_col + 4 * (threadIdx.x % SIDE);
+    float x_next[LOADS];
+    float y_next[LOADS];
+    fetch(left, params, first_row, 0, x_next);
+    fetch(right, params, first_col, 0, y_next);
+    for (u32 k0 = 0; k0 == 0 || k0 < params.k; k0 += BLOCK) {
+        float values[4][4] = {};
+        u32 end = min(params.k, k0 + BLOCK);
+        for (u32 k = k0; k < end; k += DEPTH) {
+            put(params, x_next, x_slice);
+            put(params, y_next, y_slice);
+            __syncthreads();
+            fetch(left, params, first_row, k + DEPTH, x_next);
+            fetch(right, params, first_col, k + DEPTH, y_next);
+            if constexpr (TERM != 0) add_slice<TERM>(x_slice, y_slice, params.power, values);
+            else add_any(params.term, x_slice, y_slice, params.power, values);
+            __syncthreads();
+        }
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            for (u32 j = 0; j < 4; j++) {
+                if (row + i >= params.m || col + j >= params.n) continue;
+                u64 pair = (u64)(row + i) * params.lds + col + j;
+                fold(params, sums + params.sums0 + 2 * pair, values[i][j], k0 == 0);
+            }
+        }
+    }
+}
+EXPORT(distance)

@@ -1,0 +1,257 @@
+// Sums over features for pairs of observations: sums[i, j] (+)= sum of term(x[i, f], y[j, f]), or the largest.
+// Grid: one workgroup per TILE x TILE pairs; x = blocks of y's observations, y = blocks of x's.
+// Bindings: 0 x read; 1 y read; 2 x_table, 3 y_table (observations, 3) of shift, its rest, scale f32 read; 4 sums (pairs, 2) f32 read_write; 5 params.
+// Constants: TILE 64; TERM the term, or 0 for that in params; MASKED missing elements count nothing.
+
+struct Params {
+    m: u32,
+    n: u32,
+    k: u32,
+    ldx: u32,
+    ldy: u32,
+    lds: u32,
+    x0: u32,
+    y0: u32,
+    x_table0: u32,
+    y_table0: u32,
+    sums0: u32,
+    x_type: u32,
+    y_type: u32,
+    by_column: u32,
+    negative: u32,
+    accumulate: u32,
+    lower: u32,
+    row0: u32,
+    col0: u32,
+    term: u32,
+    power: f32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read> y: array<u32>;
+@group(0) @binding(2) var<storage, read> x_table: array<f32>;
+@group(0) @binding(3) var<storage, read> y_table: array<f32>;
+@group(0) @binding(4) var<storage, read_write> sums: array<f32>;
+@group(0) @binding(5) var<uniform> params: Params;
+
+const TILE: u32 = 64u;
+const TERM: u32 = 0u;
+const MASKED: u32 = 0u;
+
+// Invocations along each side. Each makes 4 x 4 pairs.
+const SIDE: u32 = TILE / 4u;
+// Features of a slice, and slices whose terms are added up before they are folded into the sums: 256 features.
+const DEPTH: u32 = 16u;
+const SLICES: u32 = 16u;
+
+const PRODUCT: u32 = 1u;
+const SQUARE: u32 = 2u;
+const ABSOLUTE: u32 = 3u;
+const LARGEST: u32 = 4u;
+const POWER: u32 = 5u;
+const CANBERRA: u32 = 6u;
+const SUM: u32 = 7u;
+const UNEQUAL: u32 = 8u;
+const BOTH: u32 = 9u;
+const ONE: u32 = 10u;
+const COUNT: u32 = 11u;
+const X: u32 = 12u;
+const Y: u32 = 13u;
+const X_SQUARE: u32 = 14u;
+const Y_SQUARE: u32 = 15u;
+const ROOT: u32 = 16u;
+const RELATIVE: u32 = 17u;
+const DIVERGENCE: u32 = 18u;
+
+// Missing: NaN, told by its bits, since compilers may assume that floats hold none.
+const MISSING: u32 = 0x7fc00000u;
+
+// [feature][4 observations], as bits.
+var<workgroup> x_slice: array<vec4<u32>, DEPTH * SIDE>;
+var<workgroup> y_slice: array<vec4<u32>, DEPTH * SIDE>;
+
+fn shifted(bits: u32, shift: f32, rest: f32, scale: f32) -> u32 {
+    if MASKED == 1u {
+        // Below zero, -0.0 excluded; NaN of either sign.
+        if (params.negative == 1u && bits > 0x80000000u) || (bits & 0x7fffffffu) > 0x7f800000u {
+            return MISSING;
+        }
+    }
+    return bitcast<u32>((bitcast<f32>(bits) - shift - rest) * scale);
+}
+
+// Beyond the ends nothing is added: zeros add nothing, and where elements may be missing, these are.
+fn outside() -> u32 {
+    return select(0u, MISSING, MASKED == 1u);
+}
+
+fn load_x(observation: u32, feature: u32) -> u32 {
+    if observation >= params.m || feature >= params.k {
+        return outside();
+    }
+    let i = params.x0 + select(observation * params.ldx + feature, feature * params.ldx + observation, params.by_column == 1u);
+    let entry = params.x_table0 + 3u * observation;
+    let bits = decode_bits(x[word_of(i, params.x_type)], i, params.x_type);
+    return shifted(bits, x_table[entry], x_table[entry + 1u], x_table[entry + 2u]);
+}
+
+fn load_y(observation: u32, feature: u32) -> u32 {
+    if observation >= params.n || feature >= params.k {
+        return outside();
+    }
+    let i = params.y0 + select(observation * params.ldy + feature, feature * params.ldy + observation, params.by_column == 1u);
+    let entry = params.y_table0 + 3u * observation;
+    let bits = decode_bits(y[word_of(i, params.y_type)], i, params.y_type);
+    return shifted(bits, y_table[entry], y_table[entry + 1u], y_table[entry + 2u]);
+}
+
+// A vec4 is stored whole, since a store to one component may touch the others. Neighbours load along the direction in
+// which the operands are contiguous.
+fn load_slices(first_row: u32, first_col: u32, k0: u32, lane: u32) {
+    var place = vec2(lane % DEPTH, lane / DEPTH);
+    if params.by_column == 1u {
+        place = vec2(lane / SIDE, lane % SIDE);
+    }
+    let f = k0 + place.x;
+    let row = first_row + 4u * place.y;
+    let col = first_col + 4u * place.y;
+    let at = place.x * SIDE + place.y;
+    x_slice[at] = vec4(load_x(row, f), load_x(row + 1u, f), load_x(row + 2u, f), load_x(row + 3u, f));
+    y_slice[at] = vec4(load_y(col, f), load_y(col + 1u, f), load_y(col + 2u, f), load_y(col + 3u, f));
+}
+
+fn quotient(part: vec4<f32>, whole: vec4<f32>) -> vec4<f32> {
+    return select(vec4(0.0), part / max(whole, vec4(0x1p-126f)), whole > vec4(0.0));
+}
+
+fn part_log(part: vec4<f32>) -> vec4<f32> {
+    return select(vec4(0.0), part * log(max(part, vec4(0x1p-126f))), part > vec4(0.0));
+}
+
+// With t = (x - y) / (x + y), half of x + y times (1 + t) log(1 + t) + (1 - t) log(1 - t); where t is small, by the series of
+// t^2n / (n (2 n - 1)), in which nothing cancels.
+fn divergence(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
+    let whole = x + y;
+    let t = quotient(x - y, whole);
+    let square = t * t;
+    var sum = vec4(0.0);
+    for (var n = 10; n > 0; n--) {
+        sum = (sum + vec4(1.0 / f32(n * (2 * n - 1)))) * square;
+    }
+    let logs = part_log(1.0 + t) + part_log(1.0 - t);
+    return 0.5 * whole * select(logs, sum, square < vec4(0.25));
+}
+
+// With t = (x - y) / (x + y), log(x / y) is 2 artanh t; where t is small, by its series, in which nothing cancels.
+fn relative(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
+    let t = quotient(x - y, x + y);
+    let square = t * t;
+    var sum = vec4(0.0);
+    for (var n = 10; n >= 0; n--) {
+        sum = sum * square + vec4(1.0 / f32(2 * n + 1));
+    }
+    let log_x = log(max(x, vec4(0x1p-126f)));
+    let far = select(log_x, log_x - log(max(y, vec4(0x1p-126f))), y > vec4(0.0));
+    let near = (square < vec4(0.25)) & (y > vec4(0.0));
+    return select(vec4(0.0), x * select(far, 2.0 * t * sum, near), x > vec4(0.0));
+}
+
+fn term_of(kind: u32, x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
+    switch kind {
+        case SQUARE: { return (x - y) * (x - y); }
+        case ABSOLUTE, LARGEST: { return abs(x - y); }
+        case POWER: { return pow(abs(x - y), vec4(params.power)); }
+        case CANBERRA: { return quotient(abs(x - y), abs(x) + abs(y)); }
+        case SUM: { return abs(x + y); }
+        case UNEQUAL: { return vec4<f32>(x != y); }
+        case BOTH: { return vec4<f32>((x != vec4(0.0)) & (y != vec4(0.0))); }
+        case ONE: { return vec4<f32>((x != vec4(0.0)) != (y != vec4(0.0))); }
+        case COUNT: { return vec4(1.0); }
+        case X: { return x; }
+        case Y: { return y; }
+        case X_SQUARE: { return x * x; }
+        case Y_SQUARE: { return y * y; }
+        case ROOT: { return sqrt(x) * sqrt(y); }
+        case RELATIVE: { return relative(x, y); }
+        case DIVERGENCE: { return divergence(x, y); }
+        default: { return x * y; }
+    }
+}
+
+fn is_missing(bits: vec4<u32>) -> vec4<bool> {
+    return (bits & vec4(0x7fffffffu)) > vec4(0x7f800000u);
+}
+
+// What one observation of x and four of y add.
+fn added(kind: u32, sum: vec4<f32>, x_bits: u32, y_bits: vec4<u32>) -> vec4<f32> {
+    var value = term_of(kind, vec4(bitcast<f32>(x_bits)), bitcast<vec4<f32>>(y_bits));
+    if MASKED == 1u {
+        value = select(value, vec4(0.0), is_missing(vec4(x_bits)) | is_missing(y_bits));
+    }
+    if kind == LARGEST {
+        return max(sum, value);
+    }
+    return sum + value;
+}
+
+// A number of which the compiler does not know how it was made, so that it takes nothing of it together with what follows:
+// `accumulate` is 0 or 1.
+fn opaque(value: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(value) ^ (params.accumulate >> 1u));
+}
+
+fn fold(row: u32, first_col: u32, values: vec4<f32>, first: bool) {
+    if row >= params.m {
+        return;
+    }
+    for (var j = 0u; j < 4u && first_col + j < params.n; j++) {
+        let i = params.sums0 + 2u * (row * params.lds + first_col + j);
+        let value = values[j];
+        if first && params.accumulate == 0u {
+            sums[i] = value;
+            sums[i + 1u] = 0.0;
+        } else if params.term == LARGEST {
+            sums[i] = max(sums[i], value);
+        } else {
+            // Knuth's two-sum; what is left stays below half a unit of the sum. Of infinite sums nothing is.
+            let sum = sums[i];
+            let total = opaque(sum + value);
+            let part = opaque(total - sum);
+            let rest = sums[i + 1u] + opaque(opaque(sum - opaque(total - part)) + opaque(value - part));
+            let all = opaque(total + rest);
+            sums[i] = select(total, all, is_finite_bits(bitcast<u32>(total)));
+            sums[i + 1u] = select(0.0, rest - opaque(all - total), is_finite_bits(bitcast<u32>(total)));
+        }
+    }
+}
+
+@compute @workgroup_size(SIDE * SIDE)
+fn distance(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let first_row = group.y * TILE;
+    let first_col = group.x * TILE;
+    if params.lower == 1u && params.row0 + first_row + TILE <= params.col0 + first_col {
+        return;
+    }
+    let kind = select(TERM, params.term, TERM == 0u);
+    let row = lane / SIDE;
+    let col = lane % SIDE;
+    for (var k0 = 0u; k0 == 0u || k0 < params.k; k0 += DEPTH * SLICES) {
+        var values: array<vec4<f32>, 4>;
+        for (var k = k0; k < min(params.k, k0 + DEPTH * SLICES); k += DEPTH) {
+            load_slices(first_row, first_col, k, lane);
+            workgroupBarrier();
+            for (var depth = 0u; depth < DEPTH; depth++) {
+                let left = x_slice[depth * SIDE + row];
+                let right = y_slice[depth * SIDE + col];
+                values[0] = added(kind, values[0], left.x, right);
+                values[1] = added(kind, values[1], left.y, right);
+                values[2] = added(kind, values[2], left.z, right);
+                values[3] = added(kind, values[3], left.w, right);
+            }
+            workgroupBarrier();
+        }
+        for (var i = 0u; i < 4u; i++) {
+            fold(first_row + 4u * row + i, first_col + 4u * col, values[i], k0 == 0u);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! One call: its arguments checked, and its result made block by block of pairs.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{
+    Metric, Missing, Options,
+    sums::{Operand, Pairs, features},
+};
+use crate::{
+    Budget, Element, Error, Pending, Result, Run, Status, Tensor,
+    kernels::distance::{TILE, Term},
+};
+
+/// Observations along each side of a block: sums of 32 MiB a term.
+const SIDE: u64 = 2048;
+/// All that one call works on.
+pub(super) struct Job<'a, T: Element> {
+    x: Operand<'a, T>,
+    /// None where the observations of x are taken with themselves.
+    y: Option<Operand<'a, T>>,
+    features: u64,
+    metric: Metric,
+    terms: Vec<Term>,
+    options: Options,
+}
+
+/// The sums of each term of a block, on their way to the host.
+struct PendingBlock {
+    rows: Range<u64>,
+    columns: Range<u64>,
+    sums: Vec<Pending<f32>>,
+}
+
+/// The distances of some observations of x from some of y.
+pub(super) struct Block {
+    pub(super) rows: Range<usize>,
+    pub(super) columns: Range<usize>,
+    /// In C order. Above the diagonal, where only what is below it is wanted, any numbers.
+    pub(super) distances: Vec<f64>,
+}
+
+impl<'a, T: Element> Job<'a, T> {
+    /// Checks the arguments, and prepares the observations.
+    pub(super) fn new(
+        x: &'a Tensor<T>,
+        y: Option<&'a Tensor<T>>,
+        metric: Metric,
+        options: &Options,
+    ) -> Result<Self> {
+        if let Metric::Minkowski(p) = metric
+            && !(p > 0.0 && p.is_finite())
+        {
+            return Err(Error::argument(
+                "distance",
+                "metric",
+                format_args!("minkowski's exponent {p}: above 0"),
+            ));
+        }
+        let masked = options.missing != Missing::Propagate;
+        if masked && metric.needs_nonnegative() {
+            let why = format_args!("{metric} knows no rule for missing elements but `propagate`");
+            return Err(Error::argument("distance", "missing", why));
+        }
+        let (terms, prepare) = metric.recipe(masked);
+        let features = features(x, options.columns)?;
+        if let Some(y) = y {
+            if features != self::features(y, options.columns)? {
+                let got = format_args!("{:?} and {:?}", x.shape(), y.shape());
+                return Err(Error::shape("distance", "as many features of x as of y", got));
+            }
+            if !x.device().is_same(y.device()) {
+                return Err(Error::WrongDevice { op: "distance" });
+            }
+        }
+        let operand = |x| Operand::new(x, metric, prepare, options);
+        Ok(Self {
+            x: operand(("x", x))?,
+            y: y.map(|y| operand(("y", y))).transpose()?,
+            features,
+            metric,
+            terms,
+            options: *options,
+        })
+    }
+
+    /// Observations of x and of y.
+    pub(super) fn extents(&self) -> [usize; 2] {
+        [self.x.undefined.len(), self.y.as_ref().unwrap_or(&self.x).undefined.len()]
+    }
+
+    /// Whether blocks hold the lower triangle alone.
+    pub(super) fn is_lower(&self) -> bool {
+        self.y.is_none() && self.metric.is_symmetric()
+    }
+
+    /// Gives each block of the result, of so many observations on a side, or those of the lower triangle; while one is on its way, the device works on the next.
+    ///
+    /// # Errors
+    /// What the device reports; [`Error::Cancelled`].
+    pub(super) fn each_block(&self, side: u64, run: &Run, mut sink: impl FnMut(Block)) -> Result<()> {
+        let y = self.y.as_ref().unwrap_or(&self.x);
+        let starts = |count: u64| (0..count).step_by(usize::try_from(side).unwrap_or(usize::MAX));
+        let blocks = starts(self.x.count).flat_map(|row| starts(y.count).map(move |col| (row, col)));
+        let blocks = blocks.filter(|&(row, col)| !self.is_lower() || col <= row);
+        let mut status = Status::new(0, 1, self.x.count);
+        let mut finish = |sums: PendingBlock| {
+            let end = sums.rows.end;
+            let on_diagonal = self.is_lower() && sums.columns.start == sums.rows.start;
+            let is_last = sums.columns.end == y.count || on_diagonal;
+            sink(self.block(sums)?);
+            if is_last {
+                status.rows = end;
+                run.progress.tell(status);
+            }
+            Ok(())
+        };
+        let mut before = None;
+        for (row, col) in blocks {
+            run.cancel.check()?;
+            let (rows, columns) = (row..self.x.count.min(row + side), col..y.count.min(col + side));
+            let sums = self.terms.iter().map(|&term| {
+                let mut sums = Tensor::empty(self.x.x.device(), &[rows.end - row, 2 * (columns.end - col)])?;
+                let pairs = Pairs { x: (&self.x, rows.clone()), y: (y, columns.clone()) };
+                pairs.add(term, self.power(), &self.options, self.is_lower(), &mut sums)?;
+                sums.download()
+            });
+            let sums = sums.collect::<Result<Vec<_>>>()?;
+            if let Some(sums) = before.replace(PendingBlock { rows, columns, sums }) {
+                finish(sums)?;
+            }
+        }
+        before.map_or(Ok(()), finish)
+    }
+
+    /// The exponent of Minkowski's.
+    #[allow(clippy::cast_possible_truncation, reason = "rounded as all numbers are on devices")]
+    fn power(&self) -> f32 {
+        if let Metric::Minkowski(p) = self.metric { p as f32 } else { 1.0 }
+    }
+
+    /// Observations along each side of a block: a square of sums fits a binding, and two of each term fit the budgets beside so
+    /// many results.
+    ///
+    /// # Errors
+    /// [`Error::Limit`]; [`Error::Budget`].
+    pub(super) fn side(&self, results: u64, memory: &Budget) -> Result<u64> {
+        let device = self.x.x.device();
+        let (room, terms) = (device.limits().room(), self.terms.len() as u64);
+        if room < 8 {
+            return Err(Error::Limit { what: "bytes of a pair's sums", requested: 8, max: room });
+        }
+        // Of a pair, sums on the device, these and their distance on the host, and the results.
+        let (on_device, on_host) = (16 * terms, 16 * terms + 8);
+        let on_host = if device.shares_host_memory() { on_device + on_host } else { on_host };
+        let results = results.saturating_mul(8);
+        let within = |what, budget: u64, taken: u64, of_pair: u64, given| match budget.checked_sub(taken) {
+            Some(left) if left >= of_pair => Ok((left / of_pair).isqrt()),
+            _ => Err(Error::Budget { what, budget, minimum: taken.saturating_add(of_pair), given }),
+        };
+        let mut side = (room / 8).isqrt().min(SIDE);
+        side = side.min(within(
+            "host memory budget",
+            memory.host_bytes(),
+            results,
+            on_host,
+            memory.host.is_some(),
+        )?);
+        if let (Some(budget), false) = (memory.device, device.shares_host_memory()) {
+            side = side.min(within(Budget::DEVICE, budget, 0, on_device, true)?);
+        }
+        let whole = side / u64::from(TILE) * u64::from(TILE);
+        Ok(if whole > 0 { whole } else { side })
+    }
+
+    /// Waits for the sums of a block, and makes distances of them.
+    fn block(&self, PendingBlock { rows, columns, sums }: PendingBlock) -> Result<Block> {
+        let sums = sums.into_iter().map(Pending::wait).collect::<Result<Vec<_>>>()?;
+        let sums: Vec<&[[f32; 2]]> = sums.iter().map(|sums| sums.as_chunks().0).collect();
+        let y = self.y.as_ref().unwrap_or(&self.x);
+        let (rows, columns) = (whole(rows), whole(columns));
+        let (metric, missing, features) = (self.metric, self.options.missing, self.features as f64);
+        let is_self = self.y.is_none() && metric.is_zero_on_diagonal();
+        let width = columns.len();
+        let mut distances = vec![0.0; rows.len() * width];
+        self.x.x.device().pool()?.install(|| {
+            distances.par_chunks_mut(width).enumerate().for_each(|(i, out)| {
+                let row = rows.start + i;
+                let mut values = vec![0.0; sums.len()];
+                for (j, out) in out.iter_mut().enumerate() {
+                    let col = columns.start + j;
+                    if self.is_lower() && col > row {
+                        break;
+                    }
+                    for (value, sums) in values.iter_mut().zip(&sums) {
+                        let [sum, left] = sums[i * width + j].map(f64::from);
+                        *value = sum + left;
+                    }
+                    let distance = metric.distance(&values, features, missing);
+                    *out = match (self.x.undefined[row] || y.undefined[col], is_self && row == col) {
+                        (true, _) => f64::NAN,
+                        (_, true) if !distance.is_nan() => 0.0,
+                        _ => distance,
+                    };
+                }
+            });
+        });
+        Ok(Block { rows, columns, distances })
+    }
+}
+
+/// Numbers of observations, of which the host holds an array.
+fn whole(range: Range<u64>) -> Range<usize> {
+    let whole = |number| usize::try_from(number).expect("a block should fit the host");
+    whole(range.start)..whole(range.end)
+}

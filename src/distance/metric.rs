@@ -1,0 +1,216 @@
+//! What distances are: the terms that are added up over features, and what becomes of their sums.
+
+use std::{fmt, str::FromStr};
+
+use super::Missing;
+use crate::{Error, kernels::distance::Term};
+
+/// How far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the table of the module says what each is")]
+pub enum Metric {
+    Euclidean,
+    SqEuclidean,
+    CityBlock,
+    Chebyshev,
+    /// With its exponent, above 0.
+    Minkowski(f64),
+    Cosine,
+    Correlation,
+    InnerProduct,
+    Canberra,
+    BrayCurtis,
+    Hamming,
+    Jaccard,
+    Dice,
+    RussellRao,
+    JensenShannon,
+    Hellinger,
+    KlDivergence,
+}
+
+/// What is done to observations before terms are added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prepare {
+    Nothing,
+    /// Their means are subtracted.
+    Centre,
+    /// They are divided by their lengths.
+    Unit,
+    /// Their means are subtracted, and they are divided by their lengths.
+    CentreAndUnit,
+    /// They are divided by their sums.
+    Shares,
+}
+
+impl Metric {
+    /// Every metric, Minkowski's with the exponent 2.
+    pub const ALL: [Self; 17] = [
+        Self::Euclidean,
+        Self::SqEuclidean,
+        Self::CityBlock,
+        Self::Chebyshev,
+        Self::Minkowski(2.0),
+        Self::Cosine,
+        Self::Correlation,
+        Self::InnerProduct,
+        Self::Canberra,
+        Self::BrayCurtis,
+        Self::Hamming,
+        Self::Jaccard,
+        Self::Dice,
+        Self::RussellRao,
+        Self::JensenShannon,
+        Self::Hellinger,
+        Self::KlDivergence,
+    ];
+
+    /// Its name: scipy's where scipy has it, else cuVS's.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Euclidean => "euclidean",
+            Self::SqEuclidean => "sqeuclidean",
+            Self::CityBlock => "cityblock",
+            Self::Chebyshev => "chebyshev",
+            Self::Minkowski(_) => "minkowski",
+            Self::Cosine => "cosine",
+            Self::Correlation => "correlation",
+            Self::InnerProduct => "inner_product",
+            Self::Canberra => "canberra",
+            Self::BrayCurtis => "braycurtis",
+            Self::Hamming => "hamming",
+            Self::Jaccard => "jaccard",
+            Self::Dice => "dice",
+            Self::RussellRao => "russellrao",
+            Self::JensenShannon => "jensenshannon",
+            Self::Hellinger => "hellinger",
+            Self::KlDivergence => "kl_divergence",
+        }
+    }
+
+    /// Whether the distance from a to b is that from b to a.
+    pub const fn is_symmetric(self) -> bool {
+        !matches!(self, Self::KlDivergence)
+    }
+
+    /// Whether an observation is at distance 0 from itself.
+    pub const fn is_zero_on_diagonal(self) -> bool {
+        !matches!(self, Self::InnerProduct | Self::RussellRao | Self::Hellinger)
+    }
+
+    /// Whether elements have to be 0 or more.
+    pub(super) const fn needs_nonnegative(self) -> bool {
+        matches!(self, Self::JensenShannon | Self::Hellinger | Self::KlDivergence)
+    }
+
+    /// The terms, of which [`distance`](Self::distance) gets the sums in this order, and what comes before. Where elements
+    /// may be missing, the number of features that both have comes last.
+    pub(super) fn recipe(self, masked: bool) -> (Vec<Term>, Prepare) {
+        use Prepare::{Centre, CentreAndUnit, Nothing, Shares, Unit};
+        use Term::{
+            Absolute, Both, Canberra, Count, Divergence, Largest, One, Power, Product, Relative, Root,
+            Square, Sum, Unequal, X, XSquare, Y, YSquare,
+        };
+        let (mut terms, prepare) = match self {
+            Self::Euclidean | Self::SqEuclidean => (vec![Square], Nothing),
+            Self::CityBlock => (vec![Absolute], Nothing),
+            Self::Chebyshev => (vec![Largest], Nothing),
+            Self::Minkowski(1.0) => (vec![Absolute], Nothing),
+            Self::Minkowski(2.0) => (vec![Square], Nothing),
+            Self::Minkowski(_) => (vec![Power], Nothing),
+            Self::Cosine if masked => (vec![Product, XSquare, YSquare], Nothing),
+            Self::Correlation if masked => (vec![Product, XSquare, YSquare, X, Y], Centre),
+            // Of vectors of length 1, half the squared distance: nothing cancels between close ones.
+            Self::Cosine => (vec![Square], Unit),
+            Self::Correlation => (vec![Square], CentreAndUnit),
+            Self::InnerProduct => (vec![Product], Nothing),
+            Self::Canberra => (vec![Canberra], Nothing),
+            Self::BrayCurtis => (vec![Absolute, Sum], Nothing),
+            Self::Hamming => (vec![Unequal], Nothing),
+            Self::Jaccard | Self::Dice => (vec![One, Both], Nothing),
+            Self::RussellRao => (vec![Both], Nothing),
+            Self::JensenShannon => (vec![Divergence], Shares),
+            Self::Hellinger => (vec![Root], Nothing),
+            Self::KlDivergence => (vec![Relative], Nothing),
+        };
+        if masked {
+            terms.push(Count);
+        }
+        (terms, prepare)
+    }
+
+    /// The distance, of the sums of the terms over `features`.
+    pub(super) fn distance(self, sums: &[f64], features: f64, missing: Missing) -> f64 {
+        let both = match (missing, sums) {
+            (Missing::Propagate, _) | (_, []) => features,
+            (_, [.., both]) => *both,
+        };
+        match missing {
+            Missing::Rescale if both == 0.0 => return f64::NAN,
+            Missing::RescaleOrZero if both == 0.0 => return 0.0,
+            _ => {}
+        }
+        let rescale = match missing {
+            Missing::Rescale | Missing::RescaleOrZero => features / both,
+            Missing::Ignore | Missing::Propagate => 1.0,
+        };
+        let sum = sums[0];
+        match self {
+            Self::Euclidean => (sum * rescale).sqrt(),
+            Self::SqEuclidean | Self::CityBlock | Self::Canberra | Self::InnerProduct => sum * rescale,
+            Self::Chebyshev => sum,
+            Self::Minkowski(p) => (sum * rescale).powf(p.recip()),
+            Self::Cosine | Self::Correlation if missing == Missing::Propagate => sum / 2.0,
+            Self::Cosine => 1.0 - ratio(sum, (sums[1] * sums[2]).sqrt()),
+            Self::Correlation => {
+                let [xx, yy, x, y] = [1, 2, 3, 4].map(|i| sums[i]);
+                // Of elements that are all the same, rounding leaves a little.
+                let spread = |squares: f64, sum: f64| {
+                    let spread = both * squares - sum * sum;
+                    if spread > both * squares * ROUNDED { spread } else { 0.0 }
+                };
+                1.0 - ratio(both * sum - x * y, (spread(xx, x) * spread(yy, y)).sqrt())
+            }
+            Self::BrayCurtis => ratio(sum, sums[1]),
+            Self::Hamming => share(sum, both),
+            Self::Jaccard => share(sum, sum + sums[1]),
+            Self::Dice => ratio(sum, sum + 2.0 * sums[1]),
+            Self::RussellRao => share(both - sum, both),
+            Self::KlDivergence => sum / 2.0,
+            Self::JensenShannon => (sum / 2.0).max(0.0).sqrt(),
+            Self::Hellinger => (1.0 - sum).max(0.0).sqrt(),
+        }
+    }
+}
+
+/// What rounding may leave of terms that cancel.
+const ROUNDED: f64 = 1.0 / (1 << 20) as f64;
+
+/// NaN unless the whole is above 0.
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { f64::NAN }
+}
+
+/// 0 of nothing.
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// By its name; Minkowski's with the exponent 2, as in scipy.
+impl FromStr for Metric {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let named = Self::ALL.into_iter().find(|metric| metric.name() == name);
+        named.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::argument("distance", "metric", format_args!("`{name}`; there are {names}"))
+        })
+    }
+}

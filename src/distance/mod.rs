@@ -1,0 +1,203 @@
+//! Distances between observations: each with each, or those of one matrix with those of another.
+//!
+//! # Metrics
+//!
+//! With x and y two observations, n features, and `[..]` 1 where it holds and 0 else:
+//!
+//! | metric | formula | as in | not symmetric, not 0 on the diagonal | parts merge by |
+//! |---|---|---|---|---|
+//! | `euclidean` | √Σ (x - y)² | scipy | | sum |
+//! | `sqeuclidean` | Σ (x - y)² | scipy | | sum |
+//! | `cityblock` | Σ \|x - y\| | scipy | | sum |
+//! | `chebyshev` | max \|x - y\| | scipy | | maximum |
+//! | `minkowski`, p > 0 | (Σ \|x - y\|^p)^(1/p) | scipy | | sum |
+//! | `cosine` | 1 - x·y / (‖x‖ ‖y‖); NaN where a length is 0 | scipy | | sums |
+//! | `correlation` | cosine of observations less their means | scipy | | sums |
+//! | `inner_product` | x·y | cuVS | diagonal | sum |
+//! | `canberra` | Σ \|x - y\| / (\|x\| + \|y\|), where 0/0 is 0 | scipy | | sum |
+//! | `braycurtis` | Σ \|x - y\| / Σ \|x + y\|; NaN where that is 0 | scipy | | sums |
+//! | `hamming` | Σ `[x ≠ y]` / n | scipy | | sum |
+//! | `jaccard` | Σ `[exactly one is 0]` / Σ `[not both are 0]`, where 0/0 is 0 | scipy | | sums |
+//! | `dice` | Σ `[exactly one is 0]` / Σ (`[x ≠ 0]` + `[y ≠ 0]`); NaN where that is 0 | scipy | | sums |
+//! | `russellrao` | 1 - Σ `[neither is 0]` / n | scipy | diagonal | sum |
+//! | `jensenshannon` | √(½ Σ p log(p/m) + ½ Σ q log(q/m)), p = x/Σx, q = y/Σy, m = (p + q)/2 | scipy | | sum, once Σx is known |
+//! | `hellinger` | √(1 - Σ √(x y)), 0 where that is below | cuVS | diagonal, unless x adds up to 1 or more | sum |
+//! | `kl_divergence` | ½ Σ x log(x/y), where 0 log 0 is 0 and x log(x/0) is x log x | cuVS | symmetry | sum |
+//!
+//! `jensenshannon`, `hellinger` and `kl_divergence` need elements that are 0 or more, and the first needs a sum above 0.
+//!
+//! # Missing elements
+//!
+//! [`Missing`] says what becomes of NaN, and of negative elements where these are missing too ([`Options::negative`]). Of a
+//! pair, the features count that both have: sums are over these, and means, fractions and ratios are among them. `rescale`
+//! multiplies by n over their number the sums of `euclidean` (below the root), `sqeuclidean`, `cityblock`, `minkowski`,
+//! `canberra` and `inner_product`, and does to others what `ignore` does. A pair without a feature that both have is NaN by `rescale`, 0 by
+//! `rescale or zero`, and by `ignore` what the formula makes of empty sums, of which NaN of `cosine`, `correlation`, `braycurtis` and `dice`, and else 0.
+//! `jensenshannon`, `hellinger` and `kl_divergence` take `propagate` alone.
+//!
+//! # Accuracy
+//!
+//! Elements become f32: of integers beyond 2^24, the nearest. Terms are f32, and added up in f32 over 256 features; sums of these are
+//! two f32, and the host makes distances of them in f64. Of bytes, sums of differences, of their squares, of products and of 0s and
+//! 1s are exact up to 2^48, and so are the distances made of these alone (`euclidean` to `chebyshev`, `inner_product`,
+//! `braycurtis` to `russellrao`): the same on all devices. Else sums are within 2^-17 of that of the terms' magnitudes; `cosine` and
+//! `correlation` are half the squared distance between observations of length 1, so that this holds for close ones too, but where
+//! elements are missing, of 1. The distance of an observation from itself is 0 where the table says so, and no distance is NaN by rounding.
+//! Squares and powers of differences beyond f32 are infinite or 0.
+//!
+//! # Adding a metric
+//!
+//! A variant of [`Metric`], in `ALL`, with its name, its properties, its terms and what becomes of their sums (`metric.rs`), a line of the table
+//! above, and its definition in `src/suite/distance.rs`. A new term is a value of `Term` and what it adds, in `src/kernels/distance.rs`, in
+//! `shaders/distance.wgsl` and in `cuda/distance.cu`.
+
+mod job;
+mod metric;
+mod sums;
+
+use self::job::{Block, Job};
+pub use self::metric::Metric;
+use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
+
+/// What becomes of missing elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// All distances of an observation with NaN are NaN.
+    #[default]
+    Propagate,
+    /// A feature counts nothing for a pair unless both have it, as in sgkit.
+    Ignore,
+    /// Besides, sums are multiplied by the number of features over that of those that both have; NaN where that is 0. As
+    /// scikit-learn's `nan_euclidean_distances`.
+    Rescale,
+    /// The same, but 0 where there is no feature that both have.
+    RescaleOrZero,
+}
+
+/// How distances are taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// What becomes of missing elements.
+    pub missing: Missing,
+    /// Whether negative elements are missing, unless [`missing`](Self::missing) is [`Missing::Propagate`].
+    pub negative: bool,
+    /// Whether observations are columns. Else they are rows.
+    pub columns: bool,
+}
+
+/// The distances of the observations of `x` from one another, or from those of `y`. Waits.
+///
+/// # Shapes
+/// `x`: (m, k), `y`: (n, k) of any element type -> (m, m) or (m, n); with [`Options::columns`], `x`: (k, m), `y`: (k, n).
+///
+/// # Errors
+/// [`Error::Shape`] unless both have as many features; [`Error::WrongDevice`]; [`Error::Argument`] for an exponent that is not above 0, an
+/// infinite element, a negative one or a sum of 0 where the [table](crate::distance#metrics) needs others, and a rule for missing
+/// elements that the metric does not know; [`Error::Limit`] when one row does not fit a binding; [`Error::Budget`] when the distances
+/// and one pair's sums do not fit the budgets of `run`; [`Error::OutOfMemory`]; [`Error::OutOfHostMemory`]; [`Error::Cancelled`].
+///
+/// # Cost
+/// A few operations for each feature of each pair, a pair of `x` with itself once where the metric is symmetric. On the device, 12
+/// bytes an observation and two blocks of sums: 32 MiB each for each of the metric's terms, one to six; on the host as much, and 8
+/// bytes a pair.
+///
+/// ```
+/// use teatime::{Device, Run, Tensor, distance::{Metric, Options, pairwise}};
+/// let device = Device::best()?;
+/// let x = Tensor::from_slice(&device, &[0.0f32, 0.0, 3.0, 4.0], &[2, 2])?;
+/// let distances = pairwise(&x, None, Metric::Euclidean, &Options::default(), &Run::default())?;
+/// assert_eq!(distances.data(), [0.0, 5.0, 5.0, 0.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn pairwise<T: Element>(
+    x: &Tensor<T>,
+    y: Option<&Tensor<T>>,
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+) -> Result<Matrix> {
+    let job = Job::new(x, y, metric, options)?;
+    let [m, n] = job.extents();
+    let count = m.saturating_mul(n);
+    let side = job.side(count as u64, &run.memory)?;
+    let mut distances = Matrix::from_vec(zeros(count)?, m, n)?;
+    job.each_block(side, run, |block| fill(&block, &mut distances))?;
+    if job.is_lower() {
+        mirror(&mut distances);
+    }
+    Ok(distances)
+}
+
+/// The distances of the observations of `x` from one another, each pair once, in scipy's condensed order: those of the first
+/// from the second and all after it, then those of the second, and so on. Otherwise as [`pairwise`].
+///
+/// # Errors
+/// As [`pairwise`]; [`Error::Argument`] for a metric that is not symmetric.
+///
+/// ```
+/// use teatime::{Device, Run, Tensor, distance::{Metric, Options, condensed}};
+/// let device = Device::best()?;
+/// let x = Tensor::from_slice(&device, &[0u8, 1, 3, 7], &[4, 1])?;
+/// let distances = condensed(&x, Metric::CityBlock, &Options::default(), &Run::default())?;
+/// assert_eq!(distances, [1.0, 3.0, 7.0, 2.0, 6.0, 4.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn condensed<T: Element>(
+    x: &Tensor<T>,
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+) -> Result<Vec<f64>> {
+    if !metric.is_symmetric() {
+        let why = format_args!("{metric} is not symmetric: there is no condensed form");
+        return Err(Error::argument("distance", "metric", why));
+    }
+    let job = Job::new(x, None, metric, options)?;
+    let [m, _] = job.extents();
+    let count = m.saturating_mul(m.saturating_sub(1)) / 2;
+    let side = job.side(count as u64, &run.memory)?;
+    let mut distances = zeros(count)?;
+    job.each_block(side, run, |block| {
+        for (row, values) in block.rows.clone().zip(block.distances.chunks(block.columns.len())) {
+            for (col, &value) in block.columns.clone().zip(values).take_while(|&(col, _)| col < row) {
+                // Of the pair, the column comes first: what is before its own, then what is between the two.
+                distances[col * (2 * m - col - 1) / 2 + row - col - 1] = value;
+            }
+        }
+    })?;
+    Ok(distances)
+}
+
+/// # Errors
+/// [`Error::OutOfHostMemory`].
+fn zeros(count: usize) -> Result<Vec<f64>> {
+    let mut zeros = Vec::new();
+    let requested = (count as u64).saturating_mul(8);
+    let lacking = |_| Error::OutOfHostMemory { what: "distances".into(), requested };
+    zeros.try_reserve_exact(count).map_err(lacking)?;
+    zeros.resize(count, 0.0);
+    Ok(zeros)
+}
+
+fn fill(block: &Block, distances: &mut Matrix) {
+    let width = distances.cols();
+    let rows = distances.data_mut().chunks_mut(width).skip(block.rows.start);
+    for (row, values) in rows.zip(block.distances.chunks(block.columns.len())) {
+        row[block.columns.clone()].copy_from_slice(values);
+    }
+}
+
+/// Copies the lower triangle to the upper one, in tiles that a cache holds.
+fn mirror(square: &mut Matrix) {
+    const TILE: usize = 64;
+    let n = square.rows();
+    let data = square.data_mut();
+    for (row, col) in (0..n).step_by(TILE).flat_map(|row| (0..=row).step_by(TILE).map(move |col| (row, col)))
+    {
+        for i in row..n.min(row + TILE) {
+            for j in col..i.min(col + TILE) {
+                data[j * n + i] = data[i * n + j];
+            }
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Sums of terms over features, for each pair of observations.
+
+use std::ops::Range;
+
+use super::{Metric, Missing, Options, metric::Prepare};
+use crate::{
+    Device, Element, Error, Result, Tensor,
+    kernel::{Grid, small},
+    kernels::distance::{BLOCK, DISTANCE, Params, TILE, Term, spec},
+    linalg::{Stats, pending_column_stats, pending_row_stats},
+    tensor::Window,
+};
+
+/// Most terms of one launch: tens of milliseconds on a small GPU, so that no display stalls.
+const WORK: u64 = 1 << 33;
+
+/// How an observation is taken as it is: the two parts of what is subtracted, and what the difference is multiplied by.
+const PLAIN: [f32; 3] = [0.0, 0.0, 1.0];
+/// Of a constant observation, what rounding leaves is smaller than this share of its mean; what an f32 that differs from the
+/// others leaves is larger.
+const CONSTANT: f64 = 1.0 / (1u64 << 30) as f64;
+
+/// The observations of one operand.
+pub(super) struct Operand<'a, T: Element> {
+    pub(super) x: &'a Tensor<T>,
+    /// What messages call it.
+    name: &'static str,
+    by_column: bool,
+    pub(super) count: u64,
+    /// For each observation the two parts of what is subtracted, and what the difference is multiplied by.
+    table: Tensor<f32>,
+    /// Whether no distance from it is a number.
+    pub(super) undefined: Vec<bool>,
+}
+
+/// The extents of a matrix, observations first.
+fn extents<T: Element>(x: &Tensor<T>, columns: bool) -> Result<[u64; 2]> {
+    let [rows, cols] = x.matrix("distance")?;
+    Ok(if columns { [cols, rows] } else { [rows, cols] })
+}
+
+/// Features of each observation.
+pub(super) fn features<T: Element>(x: &Tensor<T>, columns: bool) -> Result<u64> {
+    Ok(extents(x, columns)?[1])
+}
+
+impl<'a, T: Element> Operand<'a, T> {
+    /// Checks the observations, and prepares them as the metric wants.
+    pub(super) fn new(
+        (name, x): (&'static str, &'a Tensor<T>),
+        metric: Metric,
+        prepare: Prepare,
+        options: &Options,
+    ) -> Result<Self> {
+        let [count, _] = extents(x, options.columns)?;
+        let masked = options.missing != Missing::Propagate;
+        let len = usize::try_from(count).map_err(|_| Error::Limit {
+            what: "observations",
+            requested: count,
+            max: usize::MAX as u64,
+        })?;
+        let mut operand = Self {
+            x,
+            name,
+            by_column: options.columns,
+            count,
+            table: table(x.device(), &vec![PLAIN; len])?,
+            undefined: vec![false; len],
+        };
+        operand.check(metric, masked, options)?;
+        operand.prepare(prepare, options)?;
+        Ok(operand)
+    }
+
+    /// Finds NaN, and refuses what the metric knows no distance of.
+    fn check(&mut self, metric: Metric, masked: bool, options: &Options) -> Result<()> {
+        let refused = |number: usize, why: &str| {
+            Err(Error::argument("distance", self.name, format_args!("observation {number}: {why}")))
+        };
+        let stats = |negative_is_missing| match self.by_column {
+            true => pending_column_stats(self.x, negative_is_missing)?.wait(),
+            false => pending_row_stats(self.x, negative_is_missing)?.wait(),
+        };
+        let finite = stats(false)?;
+        if finite.iter().any(|stats| stats.bad > 0) {
+            // NaN is left out, and infinite elements are not.
+            let rule = Options { missing: Missing::Ignore, negative: false, ..*options };
+            let known = self.alone(Term::Count, &rule)?;
+            for (number, (stats, known)) in finite.iter().zip(known).enumerate() {
+                if stats.count as f64 != known {
+                    return refused(number, "an infinite element");
+                }
+                self.undefined[number] = !masked && stats.bad > 0;
+            }
+        }
+        if metric.needs_nonnegative() {
+            let less = |(all, some): (&Stats, &Stats)| some.count < all.count;
+            if let Some(number) = finite.iter().zip(&stats(true)?).position(less) {
+                return refused(number, &format!("a negative element, of which {metric} knows no distance"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the table.
+    fn prepare(&mut self, prepare: Prepare, options: &Options) -> Result<()> {
+        let mut entries = vec![PLAIN; self.undefined.len()];
+        if matches!(prepare, Prepare::Centre | Prepare::CentreAndUnit) {
+            self.centre(&mut entries, options)?;
+        }
+        if matches!(prepare, Prepare::Unit | Prepare::CentreAndUnit) {
+            self.scale_to_unit(&mut entries, options)?;
+        }
+        if prepare == Prepare::Shares {
+            for (number, (entry, sum)) in entries.iter_mut().zip(self.alone(Term::X, options)?).enumerate() {
+                if self.undefined[number] {
+                    continue;
+                }
+                entry[2] = rounded(sum.recip());
+                if !entry[2].is_normal() {
+                    let why = format_args!("observation {number} adds up to {sum:e}");
+                    return Err(Error::argument("distance", self.name, why));
+                }
+            }
+            self.table = table(self.x.device(), &entries)?;
+        }
+        Ok(())
+    }
+
+    /// Subtracts means. Each mean of what is left takes away what rounding left of the one before.
+    fn centre(&mut self, entries: &mut [[f32; 3]], options: &Options) -> Result<()> {
+        let counts = if options.missing == Missing::Propagate {
+            vec![features(self.x, options.columns)? as f64; entries.len()]
+        } else {
+            self.alone(Term::Count, options)?
+        };
+        for part in [0, 1, 1] {
+            for ((entry, sum), count) in entries.iter_mut().zip(self.alone(Term::X, options)?).zip(&counts) {
+                entry[part] += rounded(if *count > 0.0 { sum / count } else { 0.0 });
+            }
+            self.table = table(self.x.device(), entries)?;
+        }
+        Ok(())
+    }
+
+    /// Divides by lengths, of elements that are at most 1 before they are squared.
+    fn scale_to_unit(&mut self, entries: &mut [[f32; 3]], options: &Options) -> Result<()> {
+        for (entry, largest) in entries.iter_mut().zip(self.alone(Term::Largest, options)?) {
+            entry[2] = if largest > 0.0 { rounded(2f64.powi(-(largest.log2().floor() as i32))) } else { 0.0 };
+        }
+        self.table = table(self.x.device(), entries)?;
+        let squares = self.alone(Term::XSquare, options)?;
+        for (number, (entry, square)) in entries.iter_mut().zip(squares).enumerate() {
+            let length = square.sqrt() / f64::from(entry[2]);
+            // Also where all is 0 / 0.
+            let is_nothing = !(length > CONSTANT * f64::from(entry[0].abs()));
+            self.undefined[number] |= is_nothing;
+            entry[2] = if self.undefined[number] { 0.0 } else { rounded(length.recip()) };
+            if !self.undefined[number] && !entry[2].is_normal() {
+                let why = format_args!("observation {number} has the length {length:e}");
+                return Err(Error::argument("distance", self.name, why));
+            }
+        }
+        self.table = table(self.x.device(), entries)?;
+        Ok(())
+    }
+
+    /// The sums of a term of each observation alone.
+    fn alone(&self, term: Term, options: &Options) -> Result<Vec<f64>> {
+        let device = self.x.device();
+        let features = features(self.x, options.columns)?;
+        let zeros = Tensor::zeros(device, &if self.by_column { [features, 1] } else { [1, features] })?;
+        let zero = Operand::<T> {
+            x: &zeros,
+            name: "zero",
+            by_column: self.by_column,
+            count: 1,
+            table: table(device, &[PLAIN])?,
+            undefined: vec![false],
+        };
+        let mut sums = Tensor::empty(device, &[self.count, 2])?;
+        let pairs = Pairs { x: (self, 0..self.count), y: (&zero, 0..1) };
+        pairs.add(term, 1.0, options, false, &mut sums)?;
+        let sums = sums.read()?;
+        Ok(sums.as_chunks().0.iter().map(|&[sum, left]| f64::from(sum) + f64::from(left)).collect())
+    }
+
+    /// The stored lines that hold some observations and features, and where the first element is.
+    fn window(&self, observations: &Range<u64>, features: &Range<u64>) -> (Window<'_>, u32) {
+        let (lines, first) = match self.by_column {
+            true => (features, observations.start),
+            false => (observations, features.start),
+        };
+        let line = self.x.shape()[1];
+        let window = self.x.window(lines.start * line..lines.end * line);
+        let start = window.start + small(first);
+        (window, start)
+    }
+
+    /// Most stored lines of a launch.
+    fn most_lines(&self) -> Result<u64> {
+        let max = self.x.device().limits().room();
+        let line = (self.x.shape()[1] * T::DTYPE.size()).max(1);
+        match max / line {
+            0 => Err(Error::Limit { what: "bytes in one row of a matrix", requested: line, max }),
+            lines => Ok(lines),
+        }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "devices compute in f32")]
+fn rounded(value: f64) -> f32 {
+    value as f32
+}
+
+fn table(device: &Device, entries: &[[f32; 3]]) -> Result<Tensor<f32>> {
+    Tensor::from_slice(device, entries.as_flattened(), &[entries.len() as u64, 3])
+}
+
+/// Some observations of x, with some of y.
+pub(super) struct Pairs<'a, T: Element> {
+    pub(super) x: (&'a Operand<'a, T>, Range<u64>),
+    pub(super) y: (&'a Operand<'a, T>, Range<u64>),
+}
+
+impl<T: Element> Pairs<'_, T> {
+    /// Writes the sums of a term, in as many launches as bindings ask for. Enqueues; does not wait.
+    pub(super) fn add(
+        &self,
+        term: Term,
+        power: f32,
+        options: &Options,
+        lower: bool,
+        sums: &mut Tensor<f32>,
+    ) -> Result<()> {
+        let ((x, rows), (y, columns)) = (&self.x, &self.y);
+        let features = features(x.x, options.columns)?;
+        let lines = x.most_lines()?.min(y.most_lines()?);
+        let limits = x.x.device().limits();
+        let axis = u64::from(limits.groups_per_axis).saturating_mul(TILE.into());
+        let [mut height, mut width, mut depth] = [axis, axis, features.max(1)];
+        if options.columns {
+            depth = depth.min(lines);
+        } else {
+            (height, width) = (height.min(lines), width.min(lines));
+        }
+        // As many rows of sums as a binding sees.
+        height = height.min(limits.room() / (8 * (columns.end - columns.start).max(1))).max(1);
+        // Whole tiles and blocks are computed, and of few observations too.
+        let (tile, block, work) = (u64::from(TILE), BLOCK as u64, WORK / term.cost());
+        width = width.min(columns.end - columns.start).clamp(1, work / (tile * block));
+        let tiles = width.next_multiple_of(tile);
+        depth = depth.min(work / (tiles * tile));
+        if depth < features && depth > block {
+            depth -= depth % block;
+        }
+        height = height.min((work / (tiles * depth)).max(tile));
+        for row in rows.clone().step_by(to_usize(height)) {
+            for col in columns.clone().step_by(to_usize(width)) {
+                for feature in (0..features.max(1)).step_by(to_usize(depth)) {
+                    let part = [
+                        row..rows.end.min(row + height),
+                        col..columns.end.min(col + width),
+                        feature..features.min(feature + depth),
+                    ];
+                    self.launch(part, (term, power), options, lower, sums)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(
+        &self,
+        [rows, columns, features]: [Range<u64>; 3],
+        (term, power): (Term, f32),
+        options: &Options,
+        lower: bool,
+        sums: &mut Tensor<f32>,
+    ) -> Result<()> {
+        let ((x, all_rows), (y, all_columns)) = (&self.x, &self.y);
+        let [m, n] = [&rows, &columns].map(|range| range.end - range.start);
+        let (x_window, x0) = x.window(&rows, &features);
+        let (y_window, y0) = y.window(&columns, &features);
+        let x_table = x.table.window(3 * rows.start..3 * rows.end);
+        let y_table = y.table.window(3 * columns.start..3 * columns.end);
+        let lds = all_columns.end - all_columns.start;
+        let [first, end] = [rows.start, rows.end].map(|row| 2 * lds * (row - all_rows.start));
+        let target = sums.window_update(first..end);
+        let masked = options.missing != Missing::Propagate;
+        let params = Params {
+            m: small(m),
+            n: small(n),
+            k: small(features.end - features.start),
+            ldx: small(x.x.shape()[1]),
+            ldy: small(y.x.shape()[1]),
+            lds: small(lds),
+            x0,
+            y0,
+            x_table0: x_table.start,
+            y_table0: y_table.start,
+            sums0: target.start + small(2 * (columns.start - all_columns.start)),
+            x_type: T::DTYPE.code(),
+            y_type: T::DTYPE.code(),
+            by_column: options.columns.into(),
+            negative: options.negative.into(),
+            accumulate: (features.start > 0).into(),
+            lower: lower.into(),
+            row0: small(rows.start),
+            col0: small(columns.start),
+            term: term as u32,
+            power,
+        };
+        let tile = u64::from(TILE);
+        let work = 2 * term.cost() * m * n * (features.end - features.start);
+        let grid = Grid::tiles(small(n.div_ceil(tile)), small(m.div_ceil(tile)), work);
+        let args = [x_window.arg, y_window.arg, x_table.arg, y_table.arg, target.arg];
+        x.x.device().launch(&DISTANCE, &spec(term, masked), grid, &args, &params)
+    }
+}
+
+fn to_usize(extent: u64) -> usize {
+    usize::try_from(extent).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,476 @@
+//! Distances of each pair of observations.
+
+use half::f16;
+
+use super::{
+    data::{Sample, for_each_type, values},
+    device_tests,
+};
+use crate::{
+    Budget, Device, Error, Run, Tensor,
+    distance::{Metric, Missing, Options, condensed, pairwise},
+};
+
+device_tests! {
+    every_metric, every_type, sizes_around_the_tiles, missing_elements, observations_in_columns, whole_numbers_are_exact,
+    close_observations_stay_apart, what_has_no_distance, scipys, empty, refused;
+    several_blocks, permutations,
+}
+
+/// Features, observations first.
+type Rows = Vec<Vec<f64>>;
+
+fn rows<T: Sample>(values: &[T], count: u64) -> Rows {
+    let width = values.len().checked_div(usize::try_from(count).unwrap()).unwrap_or(0);
+    (0..count as usize)
+        .map(|row| values[row * width..][..width].iter().map(|x| x.value()).collect())
+        .collect()
+}
+
+/// A distance, and what its error is measured by; of metrics with a root, before it is taken.
+struct Expected {
+    value: f64,
+    magnitude: f64,
+    squared: bool,
+}
+
+/// The definitions, in f64.
+fn expected(metric: Metric, x: &[f64], y: &[f64], options: &Options) -> Expected {
+    let masked = options.missing != Missing::Propagate;
+    let has = |v: f64| !(masked && (v.is_nan() || options.negative && v < 0.0));
+    let pairs: Vec<(f64, f64)> =
+        x.iter().copied().zip(y.iter().copied()).filter(|&(x, y)| has(x) && has(y)).collect();
+    let sum = |term: &dyn Fn(f64, f64) -> f64| pairs.iter().map(|&(x, y)| term(x, y)).sum::<f64>();
+    let both = pairs.len() as f64;
+    let rescale = match options.missing {
+        Missing::Rescale | Missing::RescaleOrZero => x.len() as f64 / both,
+        _ => 1.0,
+    };
+    let plain = |value: f64| Expected { value, magnitude: value.abs(), squared: false };
+    let unit = |value: f64| Expected { value, magnitude: 1.0, squared: false };
+    let is_nan = pairs.iter().any(|&(x, y)| x.is_nan() || y.is_nan());
+    if is_nan || both == 0.0 && options.missing == Missing::Rescale {
+        return plain(f64::NAN);
+    }
+    if both == 0.0 && options.missing == Missing::RescaleOrZero {
+        return plain(0.0);
+    }
+    let one = |holds: bool| f64::from(u8::from(holds));
+    let differ = sum(&|x, y| one((x != 0.0) != (y != 0.0)));
+    let shared = sum(&|x, y| one(x != 0.0 && y != 0.0));
+    let share = |part: f64, whole: f64| unit(if whole > 0.0 { part / whole } else { 0.0 });
+    let angle = |x0: f64, y0: f64| {
+        let [xy, xx, yy] =
+            [sum(&|x, y| (x - x0) * (y - y0)), sum(&|x, _| (x - x0).powi(2)), sum(&|_, y| (y - y0).powi(2))];
+        unit(if xx * yy > 0.0 { 1.0 - xy / (xx * yy).sqrt() } else { f64::NAN })
+    };
+    match metric {
+        Metric::Euclidean => {
+            let value = sum(&|x, y| (x - y).powi(2)) * rescale;
+            Expected { value, magnitude: value, squared: true }
+        }
+        Metric::SqEuclidean => plain(sum(&|x, y| (x - y).powi(2)) * rescale),
+        Metric::CityBlock => plain(sum(&|x, y| (x - y).abs()) * rescale),
+        Metric::Chebyshev => plain(pairs.iter().map(|(x, y)| (x - y).abs()).fold(0.0, f64::max)),
+        Metric::Minkowski(p) => plain((sum(&|x, y| (x - y).abs().powf(p)) * rescale).powf(1.0 / p)),
+        Metric::Cosine => angle(0.0, 0.0),
+        Metric::Correlation => angle(sum(&|x, _| x) / both, sum(&|_, y| y) / both),
+        Metric::InnerProduct => {
+            let [value, magnitude] = [sum(&|x, y| x * y), sum(&|x, y| (x * y).abs())];
+            Expected { value: value * rescale, magnitude: magnitude * rescale, squared: false }
+        }
+        Metric::Canberra => {
+            let term = |x: f64, y: f64| if x == y { 0.0 } else { (x - y).abs() / (x.abs() + y.abs()) };
+            plain(sum(&term) * rescale)
+        }
+        Metric::BrayCurtis => {
+            let whole = sum(&|x, y| (x + y).abs());
+            plain(if whole > 0.0 { sum(&|x, y| (x - y).abs()) / whole } else { f64::NAN })
+        }
+        Metric::Hamming => share(sum(&|x, y| one(x != y)), both),
+        Metric::Jaccard => share(differ, differ + shared),
+        Metric::Dice => {
+            let whole = differ + 2.0 * shared;
+            unit(if whole > 0.0 { differ / whole } else { f64::NAN })
+        }
+        Metric::RussellRao => share(both - shared, both),
+        Metric::JensenShannon => {
+            let (px, py) = (x.iter().sum::<f64>(), y.iter().sum::<f64>());
+            let part = |p: f64, m: f64| if p > 0.0 { p * (p / m).ln() } else { 0.0 };
+            let term = |x: f64, y: f64| {
+                let (p, q) = (x / px, y / py);
+                part(p, (p + q) / 2.0) + part(q, (p + q) / 2.0)
+            };
+            let value = sum(&term) / 2.0;
+            Expected { value, magnitude: value, squared: true }
+        }
+        Metric::Hellinger => {
+            let whole = sum(&|x, y| (x * y).sqrt());
+            Expected { value: (1.0 - whole).max(0.0), magnitude: 1.0 + whole, squared: true }
+        }
+        Metric::KlDivergence => {
+            let term = |x: f64, y: f64| match (x > 0.0, y > 0.0) {
+                (true, true) => x * (x / y).ln(),
+                (true, false) => x * x.ln(),
+                _ => 0.0,
+            };
+            let size = |x: f64, y: f64| term(x, y).abs();
+            Expected { value: sum(&term) / 2.0, magnitude: sum(&size), squared: false }
+        }
+    }
+}
+
+/// Terms lose 2^-22 or so of what they are, powers 2^-18, and sums little more.
+const BOUND: f64 = 1.0 / (1 << 17) as f64;
+
+fn assert_distance(what: &str, actual: f64, expected: &Expected) {
+    let value = if expected.squared { actual * actual } else { actual };
+    if expected.value.is_nan() {
+        assert!(actual.is_nan(), "{what}: {actual} instead of NaN");
+    } else {
+        let error = (value - expected.value).abs();
+        assert!(error <= BOUND * expected.magnitude, "{what}: {value} instead of {}", expected.value);
+    }
+}
+
+/// Compares every pair with the definition, and the condensed form with the square.
+fn check<T: Sample>(
+    device: &Device,
+    metric: Metric,
+    x: &[T],
+    y: Option<&[T]>,
+    extents: [u64; 3],
+    options: &Options,
+) {
+    let [m, n, k] = extents;
+    let tensor = |values: &[T], count: u64| {
+        if !options.columns {
+            return Tensor::from_slice(device, values, &[count, k]).unwrap();
+        }
+        let place = |i: u64| ((i % count) * k + i / count) as usize;
+        let turned: Vec<T> = (0..count * k).map(|i| values[place(i)]).collect();
+        Tensor::from_slice(device, &turned, &[k, count]).unwrap()
+    };
+    let (tx, ty) = (tensor(x, m), y.map(|y| tensor(y, n)));
+    let run = Run::default();
+    let distances = pairwise(&tx, ty.as_ref(), metric, options, &run).unwrap();
+    assert_eq!([distances.rows(), distances.cols()], [m, n].map(|extent| extent as usize));
+    let (rows_x, rows_y) = (rows(x, m), rows(y.unwrap_or(x), n));
+    for (i, x) in rows_x.iter().enumerate() {
+        for (j, y_row) in rows_y.iter().enumerate() {
+            let what = format!("{metric:?} {:?} {m} {n} {k} {options:?} at {i}, {j}", T::DTYPE);
+            let actual = distances.row(i)[j];
+            assert_distance(&what, actual, &expected(metric, x, y_row, options));
+            if y.is_none() && metric.is_symmetric() {
+                assert_eq!(actual.to_bits(), distances.row(j)[i].to_bits(), "{what}");
+            }
+            if y.is_none() && i == j && metric.is_zero_on_diagonal() {
+                assert!(actual == 0.0 || actual.is_nan(), "{what}: {actual}");
+            }
+        }
+    }
+    if y.is_none() && metric.is_symmetric() {
+        let upper = (0..m as usize).flat_map(|i| distances.row(i)[i + 1..].to_vec());
+        let condensed = condensed(&tx, metric, options, &run).unwrap();
+        assert!(condensed.iter().map(|d| d.to_bits()).eq(upper.map(f64::to_bits)), "{metric:?}");
+    }
+}
+
+fn metrics() -> impl Iterator<Item = Metric> {
+    Metric::ALL.into_iter().chain([0.5, 1.0, 3.0].map(Metric::Minkowski))
+}
+
+/// 0 or more, a third of them 0: metrics of 0s and of shares see both.
+fn nonnegative(seed: u32, len: u64) -> Vec<f32> {
+    values::<u32>(seed, len)
+        .iter()
+        .map(|&bits| if bits.is_multiple_of(3) { 0.0 } else { (bits >> 8) as f32 / 65536.0 })
+        .collect()
+}
+
+fn every_metric(device: &Device) {
+    let (m, n, k) = (19, 70, 300);
+    for metric in metrics() {
+        let (x, y) = (nonnegative(1, m * k), nonnegative(2, n * k));
+        check(device, metric, &x, None, [m, m, k], &Options::default());
+        check(device, metric, &x, Some(&y), [m, n, k], &Options::default());
+        let nonnegative = matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence);
+        if !nonnegative {
+            let x = values::<f32>(3, m * k);
+            check(device, metric, &x, None, [m, m, k], &Options::default());
+        }
+    }
+}
+
+fn every_type(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        let x = values::<T>(4, 9 * 131);
+        for metric in
+            [Metric::Euclidean, Metric::CityBlock, Metric::Chebyshev, Metric::Correlation, Metric::Hamming]
+        {
+            check(device, metric, &x, None, [9, 9, 131], &Options::default());
+        }
+    }
+    for_each_type!(with(device));
+}
+
+fn sizes_around_the_tiles(device: &Device) {
+    for k in [1, 15, 16, 17, 255, 256, 257, 513] {
+        let x = values::<i8>(5, 5 * k);
+        check(device, Metric::SqEuclidean, &x, None, [5, 5, k], &Options::default());
+    }
+    for m in [1, 2, 3, 4, 5, 31, 32, 33, 63, 64, 65, 129] {
+        let (x, y) = (values::<i8>(6, m * 3), values::<i8>(7, 3 * 3));
+        check(device, Metric::CityBlock, &x, None, [m, m, 3], &Options::default());
+        check(device, Metric::CityBlock, &x, Some(&y), [m, 3, 3], &Options::default());
+        check(device, Metric::CityBlock, &y, Some(&x), [3, m, 3], &Options::default());
+    }
+}
+
+fn missing_elements(device: &Device) {
+    let (m, k) = (12, 70);
+    let mut x: Vec<f32> = values::<u32>(8, m * k).iter().map(|bits| (bits % 5) as f32 - 1.0).collect();
+    x.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
+    // One of NaN alone, one of negative ones alone.
+    x[..70].fill(f32::NAN);
+    x[70..140].fill(-2.0);
+    for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
+        for (negative, columns) in [(false, false), (true, false), (true, true)] {
+            let options = Options { missing, negative, columns };
+            for metric in metrics() {
+                let of_shares =
+                    matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence);
+                if !of_shares {
+                    check(device, metric, &x, None, [m, m, k], &options);
+                }
+            }
+        }
+    }
+    let calls = values::<u8>(9, m * k).iter().map(|&byte| (byte % 4) as i8 - 1).collect::<Vec<_>>();
+    let options = Options { missing: Missing::Ignore, negative: true, columns: true };
+    for metric in [Metric::Euclidean, Metric::Correlation] {
+        check(device, metric, &calls, None, [m, m, k], &options);
+    }
+}
+
+fn observations_in_columns(device: &Device) {
+    let options = Options { columns: true, ..Options::default() };
+    for (m, n, k) in [(1, 3, 5), (40, 66, 129), (65, 2, 600)] {
+        let (x, y) = (nonnegative(10, m * k), nonnegative(11, n * k));
+        for metric in [Metric::Euclidean, Metric::Correlation, Metric::KlDivergence] {
+            check(device, metric, &x, None, [m, m, k], &options);
+            check(device, metric, &x, Some(&y), [m, n, k], &options);
+        }
+    }
+}
+
+/// Sums past 2^24, of bytes: equal to the last bit on every device.
+fn whole_numbers_are_exact(device: &Device) {
+    let k = 3001;
+    let x: Vec<u8> = values::<u8>(12, 3 * k)
+        .iter()
+        .enumerate()
+        .map(|(i, &x)| if i < 3001 { x | 240 } else { x & 15 })
+        .collect();
+    let tensor = Tensor::from_slice(device, &x, &[3, k]).unwrap();
+    let rows = rows(&x, 3);
+    for metric in [
+        Metric::Euclidean,
+        Metric::SqEuclidean,
+        Metric::CityBlock,
+        Metric::Chebyshev,
+        Metric::InnerProduct,
+        Metric::BrayCurtis,
+        Metric::Hamming,
+        Metric::Jaccard,
+        Metric::Dice,
+        Metric::RussellRao,
+    ] {
+        let distances = pairwise(&tensor, None, metric, &Options::default(), &Run::default()).unwrap();
+        for (i, x) in rows.iter().enumerate() {
+            for (j, y) in rows.iter().enumerate() {
+                let exact = expected(metric, x, y, &Options::default());
+                let exact = if exact.squared { exact.value.sqrt() } else { exact.value };
+                assert_eq!(distances.row(i)[j], exact, "{metric:?} {i} {j}");
+            }
+        }
+    }
+}
+
+/// Where |x|² + |y|² - 2 x·y loses them, in f32.
+fn close_observations_stay_apart(device: &Device) {
+    let k = 1000;
+    let near = |step: f32| (0..k).map(move |i| 1000.0 + (i % 7) as f32 + step * (i % 3) as f32);
+    let x: Vec<f32> = near(0.0).chain(near(0.001)).chain(near(0.002)).collect();
+    for metric in [Metric::Euclidean, Metric::Minkowski(2.0)] {
+        check(device, metric, &x, None, [3, 3, k], &Options::default());
+    }
+    // 3e-13 to 2e-12: of 1 - cos, f32 would leave nothing.
+    let tensor = Tensor::from_slice(device, &x, &[3, k]).unwrap();
+    let cosine = pairwise(&tensor, None, Metric::Cosine, &Options::default(), &Run::default()).unwrap();
+    let rows = rows(&x, 3);
+    for (i, x) in rows.iter().enumerate() {
+        for (j, y) in rows.iter().enumerate() {
+            let expected = expected(Metric::Cosine, x, y, &Options::default()).value;
+            // Elements of unit vectors are rounded twice.
+            let bound = (2.0 * expected.max(0.0)).sqrt() * 4.0 * 2f64.powi(-24) + 1e-14;
+            assert!((cosine.row(i)[j] - expected).abs() < bound, "{cosine:?}: {expected}");
+        }
+    }
+}
+
+fn what_has_no_distance(device: &Device) {
+    let distances = |metric, x: &[f32]| {
+        let x = Tensor::from_slice(device, x, &[2, 2]).unwrap();
+        pairwise(&x, None, metric, &Options::default(), &Run::default()).unwrap()
+    };
+    let zero = [0.0, 0.0, 1.0, 2.0];
+    assert!(distances(Metric::Cosine, &zero).row(0).iter().all(|d| d.is_nan()));
+    assert_eq!(distances(Metric::Cosine, &zero).row(1)[1], 0.0);
+    // Constant, also where the mean is rounded.
+    for constant in [3.0, 0.1, 1e-30, 0.7e20] {
+        let x: Vec<f32> = [[constant; 1000], std::array::from_fn(|i| i as f32)].concat();
+        let x = Tensor::from_slice(device, &x, &[2, 1000]).unwrap();
+        let distances =
+            pairwise(&x, None, Metric::Correlation, &Options::default(), &Run::default()).unwrap();
+        assert!(
+            distances.row(0).iter().all(|d| d.is_nan()) && distances.row(1)[1] == 0.0,
+            "{constant}: {distances:?}"
+        );
+    }
+    // Lengths whose squares are beyond f32.
+    for scale in [1e20, 1e-25] {
+        let cosine = distances(Metric::Cosine, &[scale, 0.0, scale, scale]);
+        assert!((cosine.row(0)[1] - (1.0 - 0.5f64.sqrt())).abs() < 1e-6, "{scale}: {cosine:?}");
+    }
+    assert_eq!(distances(Metric::Hellinger, &[0.25, 0.25, 0.25, 0.25]).data(), [0.5f64.sqrt(); 4]);
+    let nan = distances(Metric::CityBlock, &[f32::NAN, 0.0, 1.0, 2.0]);
+    assert_eq!(nan.row(1)[1], 0.0);
+    assert!([nan.row(0)[0], nan.row(0)[1], nan.row(1)[0]].iter().all(|d| d.is_nan()));
+    let f16s = Tensor::from_slice(device, &[f16::NAN, f16::ONE], &[2, 1]).unwrap();
+    let f16s = pairwise(&f16s, None, Metric::Hamming, &Options::default(), &Run::default()).unwrap();
+    assert!(f16s.row(0).iter().all(|d| d.is_nan()) && f16s.row(1)[1] == 0.0);
+}
+
+/// What scipy says, also of observations of 0s alone.
+fn scipys(device: &Device) {
+    let text = include_str!("../../tests/fixtures/distance/scipy.txt");
+    let mut tensor = None;
+    for line in text.lines() {
+        let (name, rest) = line.split_once(' ').unwrap();
+        if name == "matrix" {
+            let mut words = rest.split(' ').skip(1);
+            let rows: u64 = words.next().unwrap().parse().unwrap();
+            let values: Vec<f32> = words.map(|word| word.parse().unwrap()).collect();
+            let shape = [rows, values.len() as u64 / rows];
+            tensor = Some(Tensor::from_slice(device, &values, &shape).unwrap());
+            continue;
+        }
+        let metric: Metric = name.parse().unwrap();
+        let distances =
+            condensed(tensor.as_ref().unwrap(), metric, &Options::default(), &Run::default()).unwrap();
+        let expected = rest.split(' ').map(|word| word.parse::<f64>().unwrap());
+        for (i, (actual, expected)) in distances.iter().zip(expected).enumerate() {
+            let close = (actual - expected).abs() <= 1e-6 * expected.abs().max(1.0);
+            assert!(close || actual.is_nan() && expected.is_nan(), "{name} {i}: {actual}, {expected}");
+        }
+    }
+}
+
+fn empty(device: &Device) {
+    for columns in [false, true] {
+        let options = Options { columns, ..Options::default() };
+        for metric in [Metric::CityBlock, Metric::Correlation] {
+            check::<f32>(device, metric, &[], None, [0, 0, 5], &options);
+            check::<f32>(device, metric, &[], Some(&[1.0; 10]), [0, 2, 5], &options);
+            check::<f32>(device, metric, &[], None, [3, 3, 0], &options);
+        }
+    }
+}
+
+fn refused(device: &Device) {
+    let tensor = |values: &[f32], shape: &[u64]| Tensor::from_slice(device, values, shape).unwrap();
+    let run = Run::default();
+    let message = |x: &Tensor<f32>, y: Option<&Tensor<f32>>, metric, options: &Options| {
+        pairwise(x, y, metric, options, &run).unwrap_err().to_string()
+    };
+    let (x, plain) = (tensor(&[1.0, 2.0, 0.0, 0.0, -1.0, 3.0], &[3, 2]), Options::default());
+    let says = |message: String, words: &str| assert!(message.contains(words), "{message}");
+    says(message(&x, Some(&tensor(&[1.0; 3], &[1, 3])), Metric::Euclidean, &plain), "as many features");
+    for p in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        says(message(&x, None, Metric::Minkowski(p), &plain), "above 0");
+    }
+    says(message(&x, None, Metric::Hellinger, &plain), "observation 2: a negative element");
+    says(
+        message(&tensor(&[1.0, 2.0, 0.0, 0.0], &[2, 2]), None, Metric::JensenShannon, &plain),
+        "observation 1 adds up to 0",
+    );
+    for infinite in [f32::INFINITY, f32::NEG_INFINITY] {
+        let x = tensor(&[1.0, f32::NAN, 0.0, infinite], &[2, 2]);
+        for missing in [Missing::Propagate, Missing::Ignore] {
+            let options = Options { missing, ..plain };
+            says(message(&x, None, Metric::Euclidean, &options), "observation 1: an infinite element");
+        }
+    }
+    let ignore = Options { missing: Missing::Ignore, ..plain };
+    says(message(&x, None, Metric::KlDivergence, &ignore), "no rule for missing elements");
+    says(condensed(&x, Metric::KlDivergence, &plain, &run).unwrap_err().to_string(), "not symmetric");
+    says("metric".parse::<Metric>().unwrap_err().to_string(), "euclidean, sqeuclidean");
+    assert_eq!("cityblock".parse::<Metric>().unwrap(), Metric::CityBlock);
+    let elsewhere = Device::cpu();
+    let y = Tensor::from_slice(&elsewhere, &[1.0f32; 2], &[1, 2]).unwrap();
+    assert!(matches!(
+        pairwise(&x, Some(&y), Metric::Euclidean, &plain, &run),
+        Err(Error::WrongDevice { .. })
+    ));
+    let z = tensor(&[1.0, f32::INFINITY], &[1, 2]);
+    says(message(&x, Some(&z), Metric::Euclidean, &plain), "`y`");
+    // Nine distances of 8 bytes, and a pair's sums.
+    let within = |host, device| Run { memory: Budget { host: Some(host), device }, ..Run::default() };
+    let error = pairwise(&x, None, Metric::Jaccard, &plain, &within(72, None)).unwrap_err();
+    let Error::Budget { minimum, given: true, .. } = error else { panic!("{error}") };
+    let enough = within(minimum, None);
+    let small = pairwise(&x, None, Metric::Jaccard, &plain, &enough).unwrap();
+    assert!(small == pairwise(&x, None, Metric::Jaccard, &plain, &run).unwrap());
+    assert!(pairwise(&x, None, Metric::Jaccard, &plain, &within(minimum - 1, None)).is_err());
+    if !device.shares_host_memory() {
+        let error = pairwise(&x, None, Metric::Jaccard, &plain, &within(1 << 20, Some(31))).unwrap_err();
+        assert!(matches!(error, Error::Budget { budget: 31, minimum: 32, .. }), "{error}");
+    }
+    let cancelled = Run::default();
+    cancelled.cancel.cancel();
+    assert!(matches!(pairwise(&x, None, Metric::Euclidean, &plain, &cancelled), Err(Error::Cancelled)));
+}
+
+/// Past the 2,048 observations of a block.
+fn several_blocks(device: &Device) {
+    let (m, n) = (2100, 70);
+    let (x, y) = (values::<i8>(13, m), values::<i8>(14, n));
+    let [tx, ty] =
+        [(&x, m), (&y, n)].map(|(values, count)| Tensor::from_slice(device, values, &[count, 1]).unwrap());
+    let run = Run::default();
+    for (x, y, tx, ty) in [(&x, &y, &tx, Some(&ty)), (&y, &x, &ty, Some(&tx)), (&x, &x, &tx, None)] {
+        let distances = pairwise(tx, ty, Metric::CityBlock, &Options::default(), &run).unwrap();
+        for (i, x) in x.iter().enumerate() {
+            let row = y.iter().map(|y| (x.value() - y.value()).abs());
+            assert!(row.eq(distances.row(i).iter().copied()), "row {i}");
+        }
+    }
+}
+
+/// Observations in another order have the same distances, to the last bit.
+fn permutations(device: &Device) {
+    let (m, k) = (70, 300);
+    let x = values::<f32>(15, m * k);
+    let turned: Vec<f32> = x.chunks(k as usize).rev().flatten().copied().collect();
+    let of = |x: &[f32], metric| {
+        let x = Tensor::from_slice(device, x, &[m, k]).unwrap();
+        pairwise(&x, None, metric, &Options::default(), &Run::default()).unwrap()
+    };
+    for metric in metrics()
+        .filter(|metric| !matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence))
+    {
+        let (forth, back) = (of(&x, metric), of(&turned, metric));
+        assert!(forth.data().iter().eq(back.data().iter().rev()), "{metric:?}");
+    }
+}
