@@ -1,0 +1,107 @@
+//! Genotypes that tests share, the bits of results, and what changes none.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use teatime::{
+    Budget, ChunkedArray, Device, DeviceOptions, Error, Result, Run,
+    linalg::Matrix,
+    random::philox,
+    store::{MemoryArray, Storable},
+};
+
+#[cfg(feature = "zarr")]
+use crate::GenotypeStore;
+use crate::{Genotypes, Grm, Pca, Projection};
+
+/// Dosages of three populations, one in 97 missing; constant and empty rows among them.
+pub(crate) fn dosages(variants: usize, samples: usize) -> Vec<i8> {
+    random_dosages(2, 97, variants, samples)
+}
+
+/// [`dosages`] of a seed, one in so many `missing`. Seeds share the frequencies.
+pub(crate) fn random_dosages(seed: u32, missing: u32, variants: usize, samples: usize) -> Vec<i8> {
+    let dosage = |at: usize| {
+        let (i, j) = (at / samples, at % samples);
+        let word = philox([1, seed], at as u64)[0];
+        let frequency = (philox([3, 4], (i * 3 + j % 3) as u64)[0] >> 16) % 80 + 10;
+        let allele = |shift: u32| i8::from((word >> shift) % 100 < frequency);
+        match i % 50 {
+            7 => 1,
+            8 => -1,
+            _ if word.is_multiple_of(missing) => -1,
+            _ => allele(0) + allele(13),
+        }
+    };
+    (0..variants * samples).map(dosage).collect()
+}
+
+pub(crate) fn memory<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Genotypes {
+    Genotypes::new(vec![Arc::new(MemoryArray::new("memory", values, shape, chunk).unwrap())]).unwrap()
+}
+
+pub(crate) fn bits(pca: &Pca) -> Vec<u64> {
+    pca.singular_values.iter().chain(pca.vectors.data()).map(|x| x.to_bits()).collect()
+}
+
+pub(crate) fn grm_bits(grm: &Grm) -> Vec<u64> {
+    let shared = grm.shared.iter().flat_map(Matrix::data);
+    grm.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect()
+}
+
+pub(crate) fn score_bits(projection: &Projection) -> Vec<u64> {
+    projection.scores.data().iter().map(|x| x.to_bits()).collect()
+}
+
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+#[cfg(feature = "zarr")]
+pub(crate) fn open(name: &str, array: Option<&str>) -> GenotypeStore {
+    GenotypeStore::open(fixture(name), array, teatime::MissingChunk::Error).unwrap()
+}
+
+#[cfg(feature = "zarr")]
+pub(crate) fn stored(name: &str, array: Option<&str>) -> Genotypes {
+    Genotypes::new(open(name, array).arrays().to_vec()).unwrap().nan_is_missing(true)
+}
+
+/// Asserts that what `result` makes of 700 variants of 33 samples, with its digest, is the same bits in any chunks, by any number
+/// of threads, of any type, from one array or several, and in any memory that is enough.
+pub(crate) fn changes_no_bit(result: impl Fn(&Genotypes, &Device, &Run) -> Result<(Vec<u64>, u64)>) {
+    let dosages = dosages(700, 33);
+    let shape = [700, 33];
+    let run = |genotypes: &Genotypes, threads, host| {
+        let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+        let device = Device::open_with("cpu", &options).unwrap();
+        result(genotypes, &device, &Run { memory: Budget { host, device: None }, ..Run::default() })
+    };
+    let expected = run(&memory(&dosages, &shape, &shape), 1, None).unwrap();
+    let same = |genotypes: &Genotypes, threads, host, what: &str| {
+        assert_eq!(run(genotypes, threads, host).unwrap(), expected, "{what}");
+    };
+    let chunks = [[700, 33], [64, 33], [7, 5], [1, 33], [10_000, 100], [1, 5], [70, 20]];
+    for (chunk, threads) in chunks.into_iter().zip([1, 2, 3, 4, 5, 4, 3]) {
+        same(&memory(&dosages, &shape, &chunk), threads, None, &format!("{chunk:?}"));
+    }
+    let wide: Vec<i64> = dosages.iter().map(|&x| i64::from(x) * if x < 0 { 9 } else { 1 }).collect();
+    same(&memory(&wide, &shape, &[50, 10]), 2, None, "int64");
+    let calls: Vec<i8> = dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }]).collect();
+    same(&memory(&calls, &[700, 33, 2], &[50, 10, 2]), 2, None, "calls");
+    let split = [(0, 100), (100, 300), (300, 300), (300, 700)].map(|(from, to)| {
+        let part = &dosages[from * 33..to * 33];
+        let part = MemoryArray::new("part", part, &[(to - from) as u64, 33], &[40, 33]);
+        Arc::new(part.unwrap()) as Arc<dyn ChunkedArray>
+    });
+    same(&Genotypes::new(split.to_vec()).unwrap(), 2, None, "appended");
+    let chunked = memory(&dosages, &shape, &[10, 33]);
+    let Err(Error::Budget { minimum, .. }) = run(&chunked, 2, Some(1000)) else {
+        panic!("a budget of 1000 bytes should not do")
+    };
+    for host in [minimum, minimum.max(2 << 20), minimum.max(4 << 20)] {
+        same(&chunked, 2, Some(host), &format!("{host} bytes"));
+    }
+}
