@@ -1,4 +1,4 @@
-// Packed rows in another order: row i of out is row order[i] of packed; its highest bit swaps codes 0 and 2, the next tells the missing.
+// Packed rows in another order: row i of out is row order[i] of packed, by its low 24 bits; the next eight are what codes 0 to 3 become.
 // Grid: linear, one thread per word.
 // Bindings: 0 packed (.., words) read; 1 order (rows) read; 2 out (rows, words) write; 3 params.
 // Constants: WG.
@@ -17,8 +17,8 @@ struct Params {
 
 constexpr u32 WG = 256;
 
-constexpr u32 SWAPPED = 0x80000000u;
-constexpr u32 MISSING = 0x40000000u;
+constexpr u32 ROWS = 0x01000000u;
+constexpr u32 EACH = 0x55555555u;
 
 KERNEL(packed_gather, WG)(const u32* __restrict__ packed, const u32* __restrict__ order, u32* __restrict__ out, Params params) {
     u32 item = linear_block() * WG + threadIdx.x;
@@ -26,13 +26,21 @@ KERNEL(packed_gather, WG)(const u32* __restrict__ packed, const u32* __restrict_
     if (row >= params.rows) return;
     u32 place = order[params.order0 + row];
     u32 at = item - row * params.words;
-    u32 word = packed[params.packed0 + (place & ~(SWAPPED | MISSING)) * params.words + at];
-    if (place & MISSING) word &= word >> 1 & 0x55555555u;
+    u32 word = packed[params.packed0 + place % ROWS * params.words + at];
+    // Of the two bits of a code, as a polynomial of them.
+    u32 zero = place >> 24 & 3;
+    u32 one = place >> 26 & 3;
+    u32 two = place >> 28 & 3;
+    u32 three = place >> 30;
+    u32 lows = (word & EACH) * 3;
+    u32 highs = (word >> 1 & EACH) * 3;
+    u32 codes = ((zero ^ one) * EACH & lows) ^ ((zero ^ two) * EACH & highs);
+    codes ^= (zero ^ one ^ two ^ three) * EACH & lows & highs;
     // What pads the row stays 0.
-    if (place & SWAPPED && 16 * at < params.entries) {
+    if (16 * at < params.entries) {
         u32 used = min(16u, params.entries - 16 * at);
-        word ^= (~word & 0x55555555u >> (2 * (16 - used))) << 1;
+        codes ^= zero * (EACH >> (2 * (16 - used)));
     }
-    out[params.out0 + item] = word;
+    out[params.out0 + item] = codes;
 }
 EXPORT(packed_gather)

@@ -1,4 +1,4 @@
-// Packed rows in another order: row i of out is row order[i] of packed; its highest bit swaps codes 0 and 2, the next tells the missing.
+// Packed rows in another order: row i of out is row order[i] of packed, by its low 24 bits; the next eight are what codes 0 to 3 become.
 // Grid: linear, one invocation per word.
 // Bindings: 0 packed (.., words) read; 1 order (rows) read; 2 out (rows, words) write; 3 params.
 // Constants: WG.
@@ -19,8 +19,8 @@ struct Params {
 
 const WG: u32 = 256u;
 
-const SWAPPED: u32 = 0x80000000u;
-const MISSING: u32 = 0x40000000u;
+const ROWS: u32 = 0x01000000u;
+const EACH: u32 = 0x55555555u;
 
 @compute @workgroup_size(WG)
 fn packed_gather(
@@ -35,14 +35,20 @@ fn packed_gather(
     }
     let place = order[params.order0 + row];
     let at = item - row * params.words;
-    var word = packed[params.packed0 + (place & ~(SWAPPED | MISSING)) * params.words + at];
-    if (place & MISSING) != 0u {
-        word &= (word >> 1u) & 0x55555555u;
-    }
+    let word = packed[params.packed0 + (place % ROWS) * params.words + at];
+    // Of the two bits of a code, as a polynomial of them.
+    let zero = (place >> 24u) & 3u;
+    let one = (place >> 26u) & 3u;
+    let two = (place >> 28u) & 3u;
+    let three = place >> 30u;
+    let lows = (word & EACH) * 3u;
+    let highs = ((word >> 1u) & EACH) * 3u;
+    var codes = (((zero ^ one) * EACH) & lows) ^ (((zero ^ two) * EACH) & highs);
+    codes ^= ((zero ^ one ^ two ^ three) * EACH) & lows & highs;
     // What pads the row stays 0.
-    if (place & SWAPPED) != 0u && 16u * at < params.entries {
+    if 16u * at < params.entries {
         let used = min(16u, params.entries - 16u * at);
-        word ^= (~word & (0x55555555u >> (2u * (16u - used)))) << 1u;
+        codes ^= zero * (EACH >> (2u * (16u - used)));
     }
-    out[params.out0 + item] = word;
+    out[params.out0 + item] = codes;
 }

@@ -53,10 +53,14 @@
 
 mod job;
 mod metric;
+mod packed;
 mod sums;
 
 use self::job::{Block, Job};
-pub use self::metric::Metric;
+pub use self::{
+    metric::Metric,
+    packed::{PackedDistances, PackedPairs},
+};
 use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
 
 /// What becomes of missing elements.

@@ -8,6 +8,7 @@ use crate::{
     kernel::{Grid, small},
     kernels::distance::{BLOCK, DISTANCE, Params, TILE, Term, spec},
     linalg::{Stats, pending_column_stats, pending_row_stats},
+    packed::pair_products::{exponent, power_of_two},
     tensor::Window,
 };
 
@@ -146,14 +147,14 @@ impl<'a, T: Element> Operand<'a, T> {
     /// Divides by lengths, of elements that are at most 1 before they are squared.
     fn scale_to_unit(&mut self, entries: &mut [[f32; 3]], options: &Options) -> Result<()> {
         for (entry, largest) in entries.iter_mut().zip(self.alone(Term::Largest, options)?) {
-            entry[2] = if largest > 0.0 { rounded(2f64.powi(-(largest.log2().floor() as i32))) } else { 0.0 };
+            entry[2] = if largest > 0.0 { rounded(power_of_two(-exponent(largest))) } else { 0.0 };
         }
         self.table = table(self.x.device(), entries)?;
         let squares = self.alone(Term::XSquare, options)?;
         for (number, (entry, square)) in entries.iter_mut().zip(squares).enumerate() {
             let length = square.sqrt() / f64::from(entry[2]);
             // Also where all is 0 / 0.
-            let is_nothing = !(length > CONSTANT * f64::from(entry[0].abs()));
+            let is_nothing = length.is_nan() || length <= CONSTANT * f64::from(entry[0].abs());
             self.undefined[number] |= is_nothing;
             entry[2] = if self.undefined[number] { 0.0 } else { rounded(length.recip()) };
             if !self.undefined[number] && !entry[2].is_normal() {

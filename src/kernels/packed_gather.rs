@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
-use super::{cpu::dot::missing, wg_alone};
+use super::wg_alone;
 use crate::kernel::{CpuLaunch, Kernel, kernel};
 
 /// Parameters of the kernel.
@@ -24,13 +24,35 @@ pub(crate) struct Params {
 pub(crate) static PACKED_GATHER: Kernel<Params> =
     kernel!("packed_gather", Params, [Read, Read, Write], packed_gather, wg_alone);
 
-/// In an order: codes 0 and 2 trade places.
-pub(crate) const SWAPPED: u32 = 1 << 31;
-/// In an order: 1 for a missing code, 0 for others.
-pub(crate) const MISSING: u32 = 1 << 30;
+/// Rows that an order can name: the bits above say what becomes of codes.
+pub(crate) const ROWS: u32 = 1 << 24;
+
+/// What each of the four codes of a row becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recode(pub(crate) [u8; 4]);
+
+impl Recode {
+    pub(crate) const NOTHING: Self = Self([0, 1, 2, 3]);
+    /// Codes 0 and 2 trade places.
+    pub(crate) const SWAPPED: Self = Self([2, 1, 0, 3]);
+    /// 1 for a missing code.
+    pub(crate) const MISSING: Self = Self([0, 0, 0, 1]);
+
+    /// An order's word: that row, recoded.
+    pub(crate) const fn of(self, row: u32) -> u32 {
+        let Self([zero, one, two, missing]) = self;
+        row | u32::from_le_bytes([0, 0, 0, zero | one << 2 | two << 4 | missing << 6])
+    }
+
+    /// What [`of`](Self::of) was given.
+    pub(crate) const fn split(word: u32) -> (Self, u32) {
+        let [.., codes] = word.to_le_bytes();
+        (Self([codes & 3, codes >> 2 & 3, codes >> 4 & 3, codes >> 6]), word & (ROWS - 1))
+    }
+}
 
 /// Rows of a task.
-const ROWS: usize = 256;
+const BAND: usize = 256;
 
 fn packed_gather(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
@@ -39,21 +61,27 @@ fn packed_gather(launch: CpuLaunch<'_>) {
     let packed = &packed.read::<u32>()[p.packed0 as usize..];
     let order = &order.read::<u32>()[p.order0 as usize..][..rows];
     let out = &mut out.write::<u32>()[p.out0 as usize..][..rows * words];
-    out.par_chunks_mut(ROWS * words).zip(order.par_chunks(ROWS)).for_each(|(out, order)| {
-        for (out, &row) in out.chunks_exact_mut(words).zip(order) {
-            let from = &packed[(row & !(SWAPPED | MISSING)) as usize * words..][..words];
-            if row & MISSING != 0 {
-                out.iter_mut().zip(from).for_each(|(out, &word)| *out = missing(word));
-            } else if row & SWAPPED == 0 {
+    out.par_chunks_mut(BAND * words).zip(order.par_chunks(BAND)).for_each(|(out, order)| {
+        for (out, &place) in out.chunks_exact_mut(words).zip(order) {
+            let (recode, row) = Recode::split(place);
+            let from = &packed[row as usize * words..][..words];
+            if recode == Recode::NOTHING {
                 out.copy_from_slice(from);
-            } else {
-                // The high bit of a code whose low bit is 0; what pads the row stays 0.
-                let full = entries / 16;
-                out.iter_mut().zip(from).for_each(|(out, &word)| *out = word ^ (!word & 0x5555_5555) << 1);
-                if let [first, rest @ ..] = &mut out[full..] {
-                    *first &= (1 << (2 * (entries % 16))) - 1;
-                    rest.fill(0);
-                }
+                continue;
+            }
+            // Of the two bits of a code, as a polynomial of them.
+            let Recode([zero, one, two, three]) = recode;
+            let terms = [zero, zero ^ one, zero ^ two, zero ^ one ^ two ^ three];
+            let [constant, low, high, both] = terms.map(|term| u32::from(term) * 0x5555_5555);
+            for (out, &word) in out.iter_mut().zip(from) {
+                let (lows, highs) = (word & 0x5555_5555, word >> 1 & 0x5555_5555);
+                let (lows, highs) = (lows | lows << 1, highs | highs << 1);
+                *out = constant ^ (low & lows) ^ (high & highs) ^ (both & lows & highs);
+            }
+            // What pads the row stays 0.
+            if let [first, rest @ ..] = &mut out[entries / 16..] {
+                *first &= (1 << (2 * (entries % 16))) - 1;
+                rest.fill(0);
             }
         }
     });

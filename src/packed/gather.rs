@@ -8,7 +8,7 @@ use crate::{
     kernel::{Grid, Program, small},
     kernels::{
         WG, WG_ALONE,
-        packed_gather::{MISSING, PACKED_GATHER, Params, SWAPPED},
+        packed_gather::{PACKED_GATHER, Params, ROWS, Recode},
     },
 };
 
@@ -17,17 +17,16 @@ pub(crate) fn program() -> Program {
     Program::new(&PACKED_GATHER, &WG_ALONE)
 }
 
-/// Most rows that [`packed_gather`] takes from: what fits a binding.
+/// Most rows that [`packed_gather`] takes from: what fits a binding, and an order's word.
 ///
 /// # Errors
 /// [`Error::Limit`] when 64 rows do not.
 pub(crate) fn most_rows(packed: &Tensor<u32>) -> Result<u64> {
     let words = packed.shape()[1];
-    step(packed.device(), words, 4 * words)
+    Ok(step(packed.device(), words, 4 * words)?.min(ROWS.into()))
 }
 
-/// Row `order[i]` of these rows of `packed` for each i, with [`SWAPPED`] in it its codes 2 for 0 and 0 for 2, and with
-/// [`MISSING`] 1 for a missing code and 0 for others. Enqueues; does not wait.
+/// The rows that `order` names, of these rows of `packed`, recoded as its words say ([`Recode::of`]). Enqueues; does not wait.
 ///
 /// # Errors
 /// [`Error::Shape`] when a row of the order is none of `rows`, or those are none of `packed`; [`Error::Limit`] when there
@@ -43,7 +42,7 @@ pub(crate) fn packed_gather(
     let count = rows.end.saturating_sub(rows.start);
     if rows.end > held
         || words != row_words(entries)
-        || order.iter().any(|row| u64::from(row & !(SWAPPED | MISSING)) >= count)
+        || order.iter().any(|&word| u64::from(Recode::split(word).1) >= count)
     {
         let expected = format!("rows of {held} of {entries} entries, an order of {count}");
         return Err(Error::shape(op, expected, format_args!("{rows:?}, {:?}", order.iter().max())));

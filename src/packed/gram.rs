@@ -14,9 +14,7 @@ use super::{
     operand::{LIMBS, max_of},
     pair_products::{Kind, Multiples, PairProducts, RowTerms, exponent, power_of_two},
 };
-use crate::{
-    Device, Error, Result, Tensor, kernel::Program, kernels::packed_gather::SWAPPED, linalg::Matrix,
-};
+use crate::{Device, Error, Result, Tensor, kernel::Program, kernels::packed_gather::Recode, linalg::Matrix};
 
 /// Rows from which on two bytes for a number are enough: what rounding to 2^-13 of s² adds is then at most 1.3e-6
 /// of a diagonal entry, where sums of f32 are 1.1e-6 off (`benches/peers/gram_digits.py`).
@@ -191,7 +189,8 @@ fn terms(
     row: u64,
 ) -> RowTerms {
     // Codes 0 and 2 trade places where most are 2: it changes the sign of what is left of the mean alone.
-    let (mean, recoded) = if mean > 1.0 && options.centred { (2.0 - mean, SWAPPED) } else { (mean, 0) };
+    let is_swapped = mean > 1.0 && options.centred;
+    let (mean, recode) = if is_swapped { (2.0 - mean, Recode::SWAPPED) } else { (mean, Recode::NOTHING) };
     let absent = products.columns() - known;
     // At least as many as codes that are not 0.
     let rare = products.is_rare(mean * known as f64 + absent as f64);
@@ -209,5 +208,5 @@ fn terms(
     #[allow(clippy::cast_possible_truncation, reason = "at most MAX")]
     let multiple = |value: f64| (value * square + threshold).floor() as i32;
     let multiples = Multiples { one: multiple(1.0), filled: multiple(mean), square: multiple(mean * mean) };
-    RowTerms { recoded, kind: Kind { rare, missing: absent > 0, limb_count, power }, multiples }
+    RowTerms { recode, kind: Kind { rare, missing: absent > 0, limb_count, power }, multiples }
 }

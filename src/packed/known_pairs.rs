@@ -9,7 +9,7 @@ use super::{
     operand::{LIMBS, max_of},
     pair_products::{Kind, Multiples, PairProducts, RowTerms, exponent, power_of_two},
 };
-use crate::{Device, Error, Result, Tensor, kernels::packed_gather::MISSING, linalg::Matrix};
+use crate::{Device, Error, Result, Tensor, kernels::packed_gather::Recode, linalg::Matrix};
 
 /// A row's weight, and how many of its codes are not missing.
 #[derive(Clone, Copy, Debug)]
@@ -137,5 +137,9 @@ fn terms(products: &PairProducts, whole: bool, KnownRow { weight, known }: Known
     #[allow(clippy::cast_possible_truncation, reason = "at most MAX")]
     let one = (weight * power_of_two(power)).round_ties_even() as i32;
     let multiples = Multiples { one, filled: 0, square: 0 };
-    Some(RowTerms { recoded: MISSING, kind: Kind { rare, missing: false, limb_count, power }, multiples })
+    Some(RowTerms {
+        recode: Recode::MISSING,
+        kind: Kind { rare, missing: false, limb_count, power },
+        multiples,
+    })
 }

@@ -43,7 +43,7 @@ pub(crate) mod known_pairs;
 pub(crate) mod limbs;
 mod matrix;
 pub(crate) mod operand;
-mod pair_products;
+pub(crate) mod pair_products;
 pub(crate) mod pairs;
 pub(crate) mod product;
 pub(crate) mod recode;

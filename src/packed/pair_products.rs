@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Device, Error, Result, Tensor,
     kernel::Program,
-    kernels::{cpu::limbs::limbs, packed_gather::MISSING, packed_pairs::Terms},
+    kernels::{cpu::limbs::limbs, packed_gather::Recode, packed_pairs::Terms},
     linalg::{Matrix, gram::to_usize},
 };
 
@@ -36,7 +36,7 @@ const RARE: u64 = 16;
 
 /// Sums over rows.
 #[derive(Debug)]
-pub(super) struct PairProducts {
+pub(crate) struct PairProducts {
     device: Device,
     columns: u64,
     /// How many rows may still come.
@@ -49,29 +49,29 @@ pub(super) struct PairProducts {
 
 /// How a row is multiplied: common ones of one kind together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind {
-    pub(super) rare: bool,
+pub(crate) struct Kind {
+    pub(crate) rare: bool,
     /// Whether a code is missing.
-    pub(super) missing: bool,
+    pub(crate) missing: bool,
     /// Bytes of its numbers, which are multiples of 2^-`power`.
-    pub(super) limb_count: u64,
-    pub(super) power: i32,
+    pub(crate) limb_count: u64,
+    pub(crate) power: i32,
 }
 
 /// What products of two codes of a row come to, in whole numbers: of two codes 1, a 1 and a missing code, two missing codes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Multiples {
-    pub(super) one: i32,
-    pub(super) filled: i32,
-    pub(super) square: i32,
+pub(crate) struct Multiples {
+    pub(crate) one: i32,
+    pub(crate) filled: i32,
+    pub(crate) square: i32,
 }
 
 /// How a row is multiplied, and by what.
-pub(super) struct RowTerms {
-    /// What becomes of its codes first: nothing, [`SWAPPED`](crate::kernels::packed_gather::SWAPPED) or [`MISSING`].
-    pub(super) recoded: u32,
-    pub(super) kind: Kind,
-    pub(super) multiples: Multiples,
+pub(crate) struct RowTerms {
+    /// What becomes of its codes first.
+    pub(crate) recode: Recode,
+    pub(crate) kind: Kind,
+    pub(crate) multiples: Multiples,
 }
 
 impl PairProducts {
@@ -80,7 +80,7 @@ impl PairProducts {
     ///
     /// # Errors
     /// [`Error::Limit`] for more columns than sums are exact for; [`Error::OutOfMemory`].
-    pub(super) fn new(device: &Device, columns: u64, rows: u64, largest: f64, point: i32) -> Result<Self> {
+    pub(crate) fn new(device: &Device, columns: u64, rows: u64, largest: f64, point: i32) -> Result<Self> {
         check_entries(columns)?;
         let groups = (0..columns).step_by(to_usize(COLUMNS));
         let groups = groups
@@ -99,7 +99,7 @@ impl PairProducts {
     ///
     /// # Errors
     /// [`Error::Shape`]; [`Error::Argument`].
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         op: &'static str,
         name: &'static str,
@@ -119,31 +119,31 @@ impl PairProducts {
         Ok(())
     }
 
-    pub(super) fn device(&self) -> &Device {
+    pub(crate) fn device(&self) -> &Device {
         &self.device
     }
 
-    pub(super) fn columns(&self) -> u64 {
+    pub(crate) fn columns(&self) -> u64 {
         self.columns
     }
 
     /// The unit's power of two, negated.
-    pub(super) fn point(&self) -> i32 {
+    pub(crate) fn point(&self) -> i32 {
         self.point
     }
 
     /// Whether so many codes that are not 0 make a row a rare one.
-    pub(super) fn is_rare(&self, codes: f64) -> bool {
+    pub(crate) fn is_rare(&self, codes: f64) -> bool {
         codes < (self.columns / RARE) as f64 + 0.5
     }
 
     /// The power of two that numbers up to `bound` are multiplied by, of which `max` can be held.
-    pub(super) fn power(&self, max: f64, bound: f64) -> i32 {
+    pub(crate) fn power(&self, max: f64, bound: f64) -> i32 {
         exponent(max / bound).clamp(self.point - 31, self.point)
     }
 
     /// The programs that sums of so many rows may launch where no code is missing, those first that compilers take longest for.
-    pub(super) fn programs(device: &Device, columns: u64, rows: u64, limb_count: u64) -> Vec<Program> {
+    pub(crate) fn programs(device: &Device, columns: u64, rows: u64, limb_count: u64) -> Vec<Program> {
         let rows = batches(device, columns, 1, limb_count).longest(rows);
         // Of the first group and the last; what groups between them launch is one of both.
         let groups = [row_words(columns), row_words(columns.min(COLUMNS))];
@@ -152,7 +152,7 @@ impl PairProducts {
     }
 
     /// Bytes on the device besides the panel, of so many rows with so many sets of numbers.
-    pub(super) fn device_bytes(device: &Device, columns: u64, rows: u64, sets: u64) -> u64 {
+    pub(crate) fn device_bytes(device: &Device, columns: u64, rows: u64, sets: u64) -> u64 {
         let columns = columns.min(MAX_ENTRIES);
         let sums = (0..columns.div_ceil(COLUMNS)).map(|group| {
             let first = COLUMNS * group;
@@ -169,10 +169,10 @@ impl PairProducts {
 
     /// Bytes on the host of a row of a panel while it is added: what `terms` may be given, its terms, place, and those in a
     /// table.
-    pub(super) const HOST_ROW_BYTES: u64 = 112;
+    pub(crate) const HOST_ROW_BYTES: u64 = 112;
 
     /// Bytes on the host: a matrix, and a group's sums twice.
-    pub(super) const fn host_bytes(columns: u64) -> u64 {
+    pub(crate) const fn host_bytes(columns: u64) -> u64 {
         columns.saturating_mul(columns).saturating_mul(8).saturating_add(16 * COLUMNS * columns)
     }
 
@@ -180,7 +180,7 @@ impl PairProducts {
     ///
     /// # Errors
     /// What the device reports.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         packed: &Tensor<u32>,
         from: u64,
@@ -191,15 +191,15 @@ impl PairProducts {
         if self.columns == 0 {
             return Ok(());
         }
-        let step = to_usize(most_rows(packed)?.min(MISSING.into()));
+        let step = to_usize(most_rows(packed)?);
         for start in (0..rows).step_by(step) {
             let end = rows.min(start + step);
             let of_row = |row| Some((row - start, terms(self, row)?));
             let mut terms: Vec<(usize, RowTerms)> =
                 self.device.pool()?.install(|| (start..end).into_par_iter().filter_map(of_row).collect());
             self.device.pool()?.install(|| terms.par_sort_unstable_by_key(|(row, terms)| (terms.kind, *row)));
-            #[allow(clippy::cast_possible_truncation, reason = "below 2^30")]
-            let order: Vec<u32> = terms.iter().map(|(row, terms)| *row as u32 | terms.recoded).collect();
+            #[allow(clippy::cast_possible_truncation, reason = "below 2^24")]
+            let order: Vec<u32> = terms.iter().map(|(row, terms)| terms.recode.of(*row as u32)).collect();
             let ordered =
                 packed_gather(packed, self.columns, from + start as u64..from + end as u64, &order)?;
             let mut done = 0;
@@ -267,7 +267,7 @@ impl PairProducts {
     ///
     /// # Errors
     /// What the device reports.
-    pub(super) fn matrix(self, value: impl Fn(i64, [i64; 2]) -> f64 + Sync) -> Result<Matrix> {
+    pub(crate) fn matrix(self, value: impl Fn(i64, [i64; 2]) -> f64 + Sync) -> Result<Matrix> {
         let n = to_usize(self.columns);
         let mut matrix = Matrix::zeros(n, n);
         let mut squares = vec![0; n];
@@ -342,14 +342,14 @@ impl Multiples {
 }
 
 /// The largest power of two that is at most `value`, a positive normal number: its exponent.
-pub(super) fn exponent(value: f64) -> i32 {
+pub(crate) fn exponent(value: f64) -> i32 {
     #[allow(clippy::cast_possible_truncation, reason = "11 bits")]
     let biased = (value.to_bits() >> 52) as i32;
     biased - BIAS
 }
 
 /// 2 to a power from -1022 to 1023.
-pub(super) fn power_of_two(power: i32) -> f64 {
+pub(crate) fn power_of_two(power: i32) -> f64 {
     f64::from_bits(u64::from((power + BIAS).cast_unsigned()) << 52)
 }
 

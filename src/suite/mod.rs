@@ -3,6 +3,7 @@
 mod bits;
 mod data;
 mod distance;
+mod distance_packed;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;

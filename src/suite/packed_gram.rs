@@ -3,10 +3,7 @@
 use super::{data::values, device_tests, packed_case::packed_words};
 use crate::{
     Device, Error, Tensor,
-    kernels::{
-        packed_gather::{MISSING, SWAPPED},
-        packed_pairs::Terms,
-    },
+    kernels::{packed_gather::Recode, packed_pairs::Terms},
     packed::{
         adjoint::{ColumnSums, Weights, packed_adjoint},
         apply::PackedRows,
@@ -119,7 +116,7 @@ fn limbs_add_up(device: &Device) {
     }
 }
 
-/// Rows that are left out, that come twice, and whose codes 0 and 2 trade places, and of which missing codes are told; what pads them stays 0.
+/// Rows that are left out, that come twice, and whose codes become any others; what pads them stays 0.
 fn rows_in_order(device: &Device) {
     for (entries, rows, taken) in
         [(1, 1, 3), (15, 5, 4), (16, 5, 9), (17, 70, 66), (64, 9, 30), (333, 130, 259)]
@@ -130,17 +127,21 @@ fn rows_in_order(device: &Device) {
         let order: Vec<u32> = values::<u32>(87, taken)
             .iter()
             .map(|word| {
-                (word % (rows - first) as u32) | [SWAPPED, SWAPPED, MISSING, 0, 0][*word as usize % 5]
+                let recode = match word % 5 {
+                    0 => Recode::NOTHING,
+                    1 => Recode::SWAPPED,
+                    2 => Recode::MISSING,
+                    _ => Recode([8, 12, 16, 20].map(|shift| (word >> shift) as u8 & 3)),
+                };
+                recode.of(word % (rows - first) as u32)
             })
             .collect();
         let mut expected = Vec::new();
-        for place in &order {
-            let row = (first + u64::from(place & !(SWAPPED | MISSING))) * entries;
-            expected.extend(codes[row as usize..(row + entries) as usize].iter().map(|&code| match code {
-                code if place & MISSING > 0 => u8::from(code == 3),
-                0 | 2 if place & SWAPPED > 0 => 2 - code,
-                code => code,
-            }));
+        for &word in &order {
+            let (Recode(becomes), row) = Recode::split(word);
+            let row = (first + u64::from(row)) * entries;
+            let codes = &codes[row as usize..(row + entries) as usize];
+            expected.extend(codes.iter().map(|&code| becomes[usize::from(code)]));
         }
         let expected = upload(device, &expected, taken, entries).read().unwrap();
         let out = packed_gather(&packed, entries, first..rows, &order).unwrap();
@@ -395,7 +396,8 @@ fn wrong_shapes(device: &Device) {
     let error = packed_adjoint(rows, &limbs, &mut sums).unwrap_err();
     assert!(matches!(error, Error::Shape { op: "packed_adjoint", .. }), "{error}");
     // Rows that are not there, and rows of other entries.
-    for (entries, rows, order) in [(60, 0..7, vec![0]), (60, 2..6, vec![0, SWAPPED | 4]), (65, 0..6, vec![0])]
+    for (entries, rows, order) in
+        [(60, 0..7, vec![0]), (60, 2..6, vec![0, Recode::SWAPPED.of(4)]), (65, 0..6, vec![0])]
     {
         let error = packed_gather(&packed, entries, rows, &order).unwrap_err();
         assert!(matches!(error, Error::Shape { op: "packed_gather", .. }), "{error}");

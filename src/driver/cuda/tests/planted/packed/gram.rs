@@ -56,8 +56,7 @@ fn bugs_in_limbs_show() {
 
 fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Vec<u32>> {
     const WORDS: u32 = 8;
-    let flag = |word: u32| word & if word.is_multiple_of(2) { gather::SWAPPED } else { gather::MISSING };
-    let order: Vec<u32> = words(30).iter().map(|&word| flag(word) | (word % 9)).collect();
+    let order: Vec<u32> = words(30).iter().map(|&word| (word & !(gather::ROWS - 1)) | (word % 9)).collect();
     // What pads rows is 0.
     let full = |(i, word): (usize, u32)| match i % WORDS as usize {
         0..5 => word,
@@ -80,14 +79,16 @@ fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Ve
 fn bugs_in_rows_in_order_show() {
     let bugs = [
         ("if (row >= params.rows) return;", ""),
-        ("(place & ~(SWAPPED | MISSING))", "row % 9"),
-        ("if (place & MISSING) ", ""),
-        ("word &= word >> 1 & 0x55555555u", "word &= 0x55555555u"),
+        ("place % ROWS * params.words", "row % 9 * params.words"),
         ("u32 at = item - row * params.words;", "u32 at = 0;"),
-        ("place & SWAPPED && ", ""),
-        (" && 16 * at < params.entries", ""),
-        ("0x55555555u >> (2 * (16 - used))", "0x55555555u"),
-        ("word ^= (~word", "word ^= (word"),
+        ("place >> 26 & 3", "place >> 26 & 1"),
+        ("place >> 30;", "place >> 29;"),
+        ("(word >> 1 & EACH) * 3", "(word & EACH) * 3"),
+        ("(word & EACH) * 3", "word & EACH"),
+        ("(zero ^ one ^ two ^ three)", "(one ^ two ^ three)"),
+        ("& lows & highs", "& lows"),
+        ("if (16 * at < params.entries) {", "{"),
+        ("EACH >> (2 * (16 - used))", "EACH"),
     ];
     let expected = gather(&cpu(), &PACKED_GATHER).unwrap();
     let right = |device: &Device, kernel| Ok(gather(device, kernel)? == expected);

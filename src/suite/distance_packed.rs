@@ -1,0 +1,222 @@
+//! Distances of the columns of packed rows.
+
+use super::{
+    device_tests,
+    packed_case::{codes, packed_words},
+};
+use crate::{
+    Device, Error, Tensor,
+    distance::{Metric, Missing, PackedDistances, PackedPairs},
+    linalg::Stats,
+    packed::row_words,
+};
+
+device_tests! {
+    every_metric, every_rule, rows_that_take_no_part, nothing, refused;
+    many_rows, panels_change_nothing,
+}
+
+const METRICS: [Metric; 4] = [Metric::Euclidean, Metric::SqEuclidean, Metric::CityBlock, Metric::Hamming];
+
+fn stats(codes: &[u8]) -> Stats {
+    let known = || codes.iter().filter(|&&code| code < 3).map(|&code| f64::from(code));
+    Stats {
+        sum: known().sum(),
+        sum_squares: known().map(|code| code * code).sum(),
+        count: known().count() as u64,
+        bad: 0,
+    }
+}
+
+fn upload(device: &Device, codes: &[u8], entries: u64) -> Tensor<u32> {
+    let rows = codes.len() as u64 / entries;
+    Tensor::from_slice(device, &packed_words(codes, entries), &[rows, row_words(entries)]).unwrap()
+}
+
+/// The rows `kept`, in panels of so many.
+fn distances(
+    device: &Device,
+    codes: &[u8],
+    entries: u64,
+    (metric, missing): (Metric, Missing),
+    panel: usize,
+    kept: impl Fn(usize) -> bool,
+) -> PackedDistances {
+    let rows = codes.len() as u64 / entries;
+    let mut pairs = PackedPairs::new(device, entries, rows, metric, missing).unwrap();
+    let stats: Vec<_> = codes
+        .chunks(entries as usize)
+        .enumerate()
+        .map(|(row, codes)| kept(row).then(|| stats(codes)))
+        .collect();
+    for (codes, stats) in codes.chunks(panel * entries as usize).zip(stats.chunks(panel)) {
+        let packed = upload(device, codes, entries);
+        let half = stats.len() / 2;
+        pairs.add(&packed, 0, &stats[..half]).unwrap();
+        pairs.add(&packed, half as u64, &stats[half..]).unwrap();
+    }
+    pairs.finish().unwrap()
+}
+
+/// By the definitions.
+fn check(
+    result: &PackedDistances,
+    codes: &[u8],
+    entries: usize,
+    (metric, missing): (Metric, Missing),
+    kept: impl Fn(usize) -> bool,
+) {
+    let rows: Vec<&[u8]> =
+        codes.chunks(entries).enumerate().filter(|(row, _)| kept(*row)).map(|(_, codes)| codes).collect();
+    assert_eq!(result.shared.is_some(), rows.iter().any(|codes| codes.contains(&3)));
+    for i in 0..entries {
+        for j in 0..entries {
+            let both = || rows.iter().map(|row| [row[i], row[j]]).filter(|pair| !pair.contains(&3));
+            let shared = both().count() as f64;
+            let sum: f64 = both()
+                .map(|[a, b]| f64::from(a.abs_diff(b)))
+                .map(|d| match metric {
+                    Metric::CityBlock => d,
+                    Metric::Hamming => f64::from(d > 0.0),
+                    _ => d * d,
+                })
+                .sum();
+            let all = rows.len() as f64;
+            let scale = match missing {
+                Missing::Rescale if shared == 0.0 => f64::NAN,
+                Missing::Propagate if shared < all => f64::NAN,
+                Missing::Rescale | Missing::RescaleOrZero if shared > 0.0 && metric != Metric::Hamming => {
+                    all / shared
+                }
+                _ => 1.0,
+            };
+            let expected = match metric {
+                Metric::Euclidean => (sum * scale).sqrt(),
+                Metric::Hamming => sum / shared.max(1.0) * scale,
+                _ => sum * scale,
+            };
+            let actual = result.distances.row(i)[j];
+            let case = format!("{metric:?} {missing:?} {} x {entries}, {i} {j}", rows.len());
+            assert!(
+                actual == expected || actual.is_nan() && expected.is_nan(),
+                "{case}: {actual}, {expected}"
+            );
+            if let Some(counts) = &result.shared {
+                assert_eq!(counts.row(i)[j], shared, "{case}");
+            }
+        }
+    }
+}
+
+fn all(_: usize) -> bool {
+    true
+}
+
+/// Rows of all kinds: most codes 0, most 2, half 1, few or many missing, all missing.
+fn rows(seed: u32, rows: u64, entries: u64, missing: bool) -> Vec<u8> {
+    let mut all = codes(seed, rows, entries, missing);
+    for (i, row) in all.chunks_mut(entries as usize).enumerate() {
+        let turn = |code: &mut u8, to: [u8; 4]| *code = to[usize::from(*code)];
+        match i % 7 {
+            0 => row
+                .iter_mut()
+                .enumerate()
+                .for_each(|(j, code)| turn(code, if j % 40 == i % 40 { [2, 2, 1, 3] } else { [0; 4] })),
+            1 => row.iter_mut().for_each(|code| turn(code, [2, 1, 0, 3])),
+            2 => row.iter_mut().for_each(|code| turn(code, [1, 0, 2, 3])),
+            3 if missing => row.iter_mut().for_each(|code| turn(code, [3, 1, 2, 0])),
+            4 if missing && i % 3 == 0 => row.fill(3),
+            5 => {
+                row.iter_mut().enumerate().for_each(|(j, code)| *code = if j % 50 == i % 50 { 0 } else { 2 })
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+fn every_metric(device: &Device) {
+    for (entries, count) in [(1, 1), (1, 9), (3, 2), (16, 33), (63, 40), (65, 130), (130, 66)] {
+        for missing in [false, true] {
+            let codes = rows(91, count, entries, missing);
+            for metric in METRICS {
+                let of = (metric, Missing::Ignore);
+                let result = distances(device, &codes, entries, of, count as usize, all);
+                check(&result, &codes, entries as usize, of, all);
+            }
+        }
+    }
+}
+
+fn every_rule(device: &Device) {
+    let mut codes = rows(92, 21, 70, true);
+    // Two columns that no row knows both of.
+    for (i, row) in codes.chunks_mut(70).enumerate() {
+        row[3 + i % 2] = 3;
+    }
+    for metric in METRICS {
+        for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
+            let result = distances(device, &codes, 70, (metric, missing), 21, all);
+            check(&result, &codes, 70, (metric, missing), all);
+        }
+    }
+}
+
+fn rows_that_take_no_part(device: &Device) {
+    let codes = rows(93, 40, 20, true);
+    for kept in [|row: usize| row % 3 != 1, |_: usize| false] {
+        let of = (Metric::SqEuclidean, Missing::Ignore);
+        check(&distances(device, &codes, 20, of, 40, kept), &codes, 20, of, kept);
+    }
+}
+
+fn many_rows(device: &Device) {
+    let codes = rows(94, 2100, 70, true);
+    for metric in [Metric::SqEuclidean, Metric::CityBlock] {
+        let of = (metric, Missing::Ignore);
+        check(&distances(device, &codes, 70, of, 2100, all), &codes, 70, of, all);
+    }
+}
+
+fn panels_change_nothing(device: &Device) {
+    let codes = rows(95, 600, 33, true);
+    let of = (Metric::Hamming, Missing::Rescale);
+    let [whole, parts] = [600, 77].map(|panel| distances(device, &codes, 33, of, panel, all));
+    assert!(
+        whole.distances.data().iter().zip(parts.distances.data()).all(|(a, b)| a.to_bits() == b.to_bits())
+    );
+    assert_eq!(whole.shared, parts.shared);
+}
+
+fn nothing(device: &Device) {
+    let of = (Metric::CityBlock, Missing::Ignore);
+    for (columns, expected) in [(0, 0), (2, 4)] {
+        let pairs = PackedPairs::new(device, columns, 0, of.0, of.1).unwrap();
+        assert_eq!(pairs.finish().unwrap().distances.data(), vec![0.0; expected]);
+    }
+}
+
+fn refused(device: &Device) {
+    let new = |metric| PackedPairs::new(device, 20, 3, metric, Missing::Ignore);
+    let error = new(Metric::Canberra).unwrap_err().to_string();
+    assert!(error.contains("canberra is not made of"), "{error}");
+    let mut pairs = new(Metric::Euclidean).unwrap();
+    let codes = rows(96, 4, 20, false);
+    let packed = upload(device, &codes, 20);
+    let right = Some(stats(&codes[..20]));
+    let wrong = [
+        Stats { sum: 1.5, ..Stats::default() },
+        Stats { sum: 41.0, sum_squares: 41.0, count: 20, bad: 0 },
+        Stats { sum: 4.0, sum_squares: 4.0, count: 3, bad: 0 },
+        Stats { sum: 0.0, sum_squares: 0.0, count: 21, bad: 0 },
+        Stats { sum: f64::NAN, ..Stats::default() },
+    ];
+    for wrong in wrong {
+        let error = pairs.add(&packed, 0, &[right, Some(wrong)]).unwrap_err();
+        assert!(error.to_string().contains("row 1 of 20 columns"), "{error}");
+    }
+    assert!(matches!(pairs.add(&packed, 3, &[right; 2]), Err(Error::Shape { .. })));
+    assert!(matches!(pairs.add(&packed, 0, &[right; 4]), Err(Error::Argument { .. })));
+    let elsewhere = upload(device, &codes, 80);
+    assert!(matches!(pairs.add(&elsewhere, 0, &[right]), Err(Error::Shape { .. })));
+}
