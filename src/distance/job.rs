@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use super::{
     Metric, Missing, Options,
-    sums::{Operand, Pairs, features},
+    metric::Finish,
+    sums::{Operand, Pairs, features, total},
 };
 use crate::{
     Budget, Element, Error, Pending, Result, Run, Status, Tensor,
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// Observations along each side of a block: sums of 32 MiB a term.
-const SIDE: u64 = 2048;
+pub(super) const SIDE: u64 = 2048;
 /// All that one call works on.
 pub(super) struct Job<'a, T: Element> {
     x: Operand<'a, T>,
@@ -39,6 +40,15 @@ pub(super) struct Block {
     pub(super) columns: Range<usize>,
     /// In C order. Above the diagonal, where only what is below it is wanted, any numbers.
     pub(super) distances: Vec<f64>,
+    /// Where elements may be missing, the numbers of features that both have, as devices make them.
+    counts: Vec<f32>,
+}
+
+impl Block {
+    /// The numbers of features that both have, likewise, where elements may be missing.
+    pub(super) fn shared(&self) -> impl Iterator<Item = f64> {
+        self.counts.as_chunks().0.iter().map(total)
+    }
 }
 
 impl<'a, T: Element> Job<'a, T> {
@@ -49,21 +59,8 @@ impl<'a, T: Element> Job<'a, T> {
         metric: Metric,
         options: &Options,
     ) -> Result<Self> {
-        if let Metric::Minkowski(p) = metric
-            && !(p > 0.0 && p.is_finite())
-        {
-            return Err(Error::argument(
-                "distance",
-                "metric",
-                format_args!("minkowski's exponent {p}: above 0"),
-            ));
-        }
-        let masked = options.missing != Missing::Propagate;
-        if masked && metric.needs_nonnegative() {
-            let why = format_args!("{metric} knows no rule for missing elements but `propagate`");
-            return Err(Error::argument("distance", "missing", why));
-        }
-        let (terms, prepare) = metric.recipe(masked);
+        metric.check(options.missing)?;
+        let (terms, prepare) = metric.recipe(options.missing != Missing::Propagate);
         let features = features(x, options.columns)?;
         if let Some(y) = y {
             if features != self::features(y, options.columns)? {
@@ -122,8 +119,8 @@ impl<'a, T: Element> Job<'a, T> {
             let (rows, columns) = (row..self.x.count.min(row + side), col..y.count.min(col + side));
             let sums = self.terms.iter().map(|&term| {
                 let mut sums = Tensor::empty(self.x.x.device(), &[rows.end - row, 2 * (columns.end - col)])?;
-                let pairs = Pairs { x: (&self.x, rows.clone()), y: (y, columns.clone()) };
-                pairs.add(term, self.power(), &self.options, self.is_lower(), &mut sums)?;
+                let pairs = Pairs { x: (&self.x, rows.clone()), y: (y, columns.clone()), accumulate: false };
+                pairs.add(term, self.metric.power(), &self.options, self.is_lower(), &mut sums)?;
                 sums.download()
             });
             let sums = sums.collect::<Result<Vec<_>>>()?;
@@ -132,12 +129,6 @@ impl<'a, T: Element> Job<'a, T> {
             }
         }
         before.map_or(Ok(()), finish)
-    }
-
-    /// The exponent of Minkowski's.
-    #[allow(clippy::cast_possible_truncation, reason = "rounded as all numbers are on devices")]
-    fn power(&self) -> f32 {
-        if let Metric::Minkowski(p) = self.metric { p as f32 } else { 1.0 }
     }
 
     /// Observations along each side of a block: a square of sums fits a binding, and two of each term fit the budgets beside so
@@ -176,12 +167,17 @@ impl<'a, T: Element> Job<'a, T> {
 
     /// Waits for the sums of a block, and makes distances of them.
     fn block(&self, PendingBlock { rows, columns, sums }: PendingBlock) -> Result<Block> {
-        let sums = sums.into_iter().map(Pending::wait).collect::<Result<Vec<_>>>()?;
-        let sums: Vec<&[[f32; 2]]> = sums.iter().map(|sums| sums.as_chunks().0).collect();
+        let mut values = sums.into_iter().map(Pending::wait).collect::<Result<Vec<_>>>()?;
+        let sums: Vec<&[[f32; 2]]> = values.iter().map(|sums| sums.as_chunks().0).collect();
         let y = self.y.as_ref().unwrap_or(&self.x);
         let (rows, columns) = (whole(rows), whole(columns));
-        let (metric, missing, features) = (self.metric, self.options.missing, self.features as f64);
-        let is_self = self.y.is_none() && metric.is_zero_on_diagonal();
+        let finish = Finish {
+            metric: self.metric,
+            missing: self.options.missing,
+            features: self.features,
+            undefined: [&self.x.undefined, &y.undefined],
+            is_self: self.y.is_none(),
+        };
         let width = columns.len();
         let mut distances = vec![0.0; rows.len() * width];
         self.x.x.device().pool()?.install(|| {
@@ -194,19 +190,14 @@ impl<'a, T: Element> Job<'a, T> {
                         break;
                     }
                     for (value, sums) in values.iter_mut().zip(&sums) {
-                        let [sum, left] = sums[i * width + j].map(f64::from);
-                        *value = sum + left;
+                        *value = total(&sums[i * width + j]);
                     }
-                    let distance = metric.distance(&values, features, missing);
-                    *out = match (self.x.undefined[row] || y.undefined[col], is_self && row == col) {
-                        (true, _) => f64::NAN,
-                        (_, true) if !distance.is_nan() => 0.0,
-                        _ => distance,
-                    };
+                    *out = finish.distance([row, col], &values);
                 }
             });
         });
-        Ok(Block { rows, columns, distances })
+        let counts = if finish.missing == Missing::Propagate { None } else { values.pop() };
+        Ok(Block { rows, columns, distances, counts: counts.unwrap_or_default() })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use super::Missing;
-use crate::{Error, kernels::distance::Term};
+use crate::{Error, Result, kernels::distance::Term};
 
 /// How far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,6 +103,28 @@ impl Metric {
         matches!(self, Self::JensenShannon | Self::Hellinger | Self::KlDivergence)
     }
 
+    /// # Errors
+    /// [`Error::Argument`] for an exponent that is not above 0, and a rule for missing elements that the metric does not know.
+    pub(super) fn check(self, missing: Missing) -> Result<()> {
+        if let Self::Minkowski(p) = self
+            && !(p > 0.0 && p.is_finite())
+        {
+            let why = format_args!("minkowski's exponent {p}: above 0");
+            return Err(Error::argument("distance", "metric", why));
+        }
+        if missing != Missing::Propagate && self.needs_nonnegative() {
+            let why = format_args!("{self} knows no rule for missing elements but `propagate`");
+            return Err(Error::argument("distance", "missing", why));
+        }
+        Ok(())
+    }
+
+    /// The exponent of [`Term::Power`].
+    #[allow(clippy::cast_possible_truncation, reason = "rounded as all numbers are on devices")]
+    pub(super) fn power(self) -> f32 {
+        if let Self::Minkowski(p) = self { p as f32 } else { 1.0 }
+    }
+
     /// The terms, of which [`distance`](Self::distance) gets the sums in this order, and what comes before. Where elements
     /// may be missing, the number of features that both have comes last.
     pub(super) fn recipe(self, masked: bool) -> (Vec<Term>, Prepare) {
@@ -139,6 +161,13 @@ impl Metric {
         (terms, prepare)
     }
 
+    /// The terms where not all features are there at once, so that nothing is known of observations before.
+    pub(super) fn terms_in_parts(self, masked: bool) -> Vec<Term> {
+        let (mut terms, _) = self.recipe(true);
+        terms.truncate(terms.len() - usize::from(!masked));
+        terms
+    }
+
     /// The distance, of the sums of the terms over `features`.
     pub(super) fn distance(self, sums: &[f64], features: f64, missing: Missing) -> f64 {
         let both = match (missing, sums) {
@@ -160,7 +189,8 @@ impl Metric {
             Self::SqEuclidean | Self::CityBlock | Self::Canberra | Self::InnerProduct => sum * rescale,
             Self::Chebyshev => sum,
             Self::Minkowski(p) => (sum * rescale).powf(p.recip()),
-            Self::Cosine | Self::Correlation if missing == Missing::Propagate => sum / 2.0,
+            // Observations were prepared.
+            Self::Cosine | Self::Correlation if sums.len() == 1 => sum / 2.0,
             Self::Cosine => 1.0 - ratio(sum, (sums[1] * sums[2]).sqrt()),
             Self::Correlation => {
                 let [xx, yy, x, y] = [1, 2, 3, 4].map(|i| sums[i]);
@@ -180,6 +210,30 @@ impl Metric {
             Self::JensenShannon => (sum / 2.0).max(0.0).sqrt(),
             Self::Hellinger => (1.0 - sum).max(0.0).sqrt(),
         }
+    }
+}
+
+/// How the sums of pairs become distances.
+pub(super) struct Finish<'a> {
+    pub(super) metric: Metric,
+    pub(super) missing: Missing,
+    pub(super) features: u64,
+    /// For each observation of x, and of y, whether no distance from it is a number.
+    pub(super) undefined: [&'a [bool]; 2],
+    /// Whether the observations are taken with themselves.
+    pub(super) is_self: bool,
+}
+
+impl Finish<'_> {
+    /// The distance of an observation of x from one of y, of the sums of their terms.
+    pub(super) fn distance(&self, [row, col]: [usize; 2], sums: &[f64]) -> f64 {
+        let [x, y] = self.undefined;
+        if x[row] || y[col] {
+            return f64::NAN;
+        }
+        let distance = self.metric.distance(sums, self.features as f64, self.missing);
+        let is_own = self.is_self && row == col && self.metric.is_zero_on_diagonal();
+        if is_own && !distance.is_nan() { 0.0 } else { distance }
     }
 }
 

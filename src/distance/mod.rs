@@ -45,6 +45,21 @@
 //! elements are missing, of 1. The distance of an observation from itself is 0 where the table says so, and no distance is NaN by rounding.
 //! Squares and powers of differences beyond f32 are infinite or 0.
 //!
+//! # Map and reduce
+//!
+//! A [`Partial`] takes the features chunk by chunk, as they come from a store, and keeps only the sums. Chunks of a store whose rows are
+//! features are taken as they are, with [`Options::columns`]. Sums of different features, made in other processes or on other devices, are
+//! exported as [`PartialSums`], merged as the table says, and finished at last; more features are those of another [`Partial`].
+//! The distances of chunks are those of the whole: to the bit where sums are whole numbers, or on one device where all chunks
+//! but the last have a multiple of 256 features and go to one [`Partial`], and else within the bound above. Three metrics differ,
+//! for which [`pairwise`] prepares whole observations:
+//!
+//! - `cosine` and `correlation` are made of Σ x y, Σ x² and Σ y², `correlation` of Σ x and Σ y besides, also where no element is
+//!   missing. Errors of `cosine` are up to 2^-17, and it is NaN where squares are beyond f32. Those of `correlation` are 1 + μ²/σ² times
+//!   as large, with μ an observation's mean and σ its standard deviation: where the mean is about a thousand times σ or more, no digit
+//!   is left, and it is NaN. Subtracting a number near to the means before helps.
+//! - `jensenshannon` needs the sum of each observation over all features: [`Partial::with_sums`].
+//!
 //! # Adding a metric
 //!
 //! A variant of [`Metric`], in `ALL`, with its name, its properties, its terms and what becomes of their sums (`metric.rs`), a line of the table
@@ -54,12 +69,14 @@
 mod job;
 mod metric;
 mod packed;
+mod partial;
 mod sums;
 
 use self::job::{Block, Job};
 pub use self::{
     metric::Metric,
-    packed::{PackedDistances, PackedPairs},
+    packed::PackedPairs,
+    partial::{Partial, PartialSums},
 };
 use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
 
@@ -87,6 +104,17 @@ pub struct Options {
     pub negative: bool,
     /// Whether observations are columns. Else they are rows.
     pub columns: bool,
+}
+
+/// Distances, and of how many features they are.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Distances {
+    /// Of each observation of x, along the rows, from each of y; symmetric to the bit where x is taken with itself and the metric is symmetric.
+    pub distances: Matrix,
+    /// The number of features that both have, likewise. None of tensors where missing elements are propagated, and of packed rows
+    /// where no code is missing.
+    pub shared: Option<Matrix>,
 }
 
 /// The distances of the observations of `x` from one another, or from those of `y`. Waits.
@@ -120,16 +148,61 @@ pub fn pairwise<T: Element>(
     options: &Options,
     run: &Run,
 ) -> Result<Matrix> {
+    Ok(square(x, y, metric, options, run, false)?.distances)
+}
+
+/// The same, and for each pair the number of features that both have, unless missing elements are propagated.
+///
+/// # Errors
+/// As [`pairwise`].
+///
+/// # Cost
+/// As [`pairwise`], and 8 bytes more for each pair on the host.
+///
+/// ```
+/// use teatime::{Device, Run, Tensor, distance::{Metric, Missing, Options, pairwise_counted}};
+/// let device = Device::best()?;
+/// let x = Tensor::from_slice(&device, &[0.0f32, f32::NAN, 3.0, 4.0], &[2, 2])?;
+/// let options = Options { missing: Missing::Ignore, ..Options::default() };
+/// let result = pairwise_counted(&x, None, Metric::Euclidean, &options, &Run::default())?;
+/// assert_eq!(result.distances.data(), [0.0, 3.0, 3.0, 0.0]);
+/// assert_eq!(result.shared.unwrap().data(), [1.0, 1.0, 1.0, 2.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn pairwise_counted<T: Element>(
+    x: &Tensor<T>,
+    y: Option<&Tensor<T>>,
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+) -> Result<Distances> {
+    square(x, y, metric, options, run, options.missing != Missing::Propagate)
+}
+
+fn square<T: Element>(
+    x: &Tensor<T>,
+    y: Option<&Tensor<T>>,
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+    counted: bool,
+) -> Result<Distances> {
     let job = Job::new(x, y, metric, options)?;
-    let [m, n] = job.extents();
-    let count = m.saturating_mul(n);
-    let side = job.side(count as u64, &run.memory)?;
-    let mut distances = Matrix::from_vec(zeros(count)?, m, n)?;
-    job.each_block(side, run, |block| fill(&block, &mut distances))?;
+    let extents = job.extents();
+    let results = extents.iter().fold(1 + u64::from(counted), |all, &n| all.saturating_mul(n as u64));
+    let side = job.side(results, &run.memory)?;
+    let mut distances = matrix(extents)?;
+    let mut shared = counted.then(|| matrix(extents)).transpose()?;
+    job.each_block(side, run, |block| {
+        fill(&block, block.distances.iter().copied(), &mut distances);
+        if let Some(shared) = &mut shared {
+            fill(&block, block.shared(), shared);
+        }
+    })?;
     if job.is_lower() {
-        mirror(&mut distances);
+        [Some(&mut distances), shared.as_mut()].into_iter().flatten().for_each(mirror);
     }
-    Ok(distances)
+    Ok(Distances { distances, shared })
 }
 
 /// The distances of the observations of `x` from one another, each pair once, in scipy's condensed order: those of the first
@@ -174,20 +247,27 @@ pub fn condensed<T: Element>(
 
 /// # Errors
 /// [`Error::OutOfHostMemory`].
-fn zeros(count: usize) -> Result<Vec<f64>> {
+fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
     let mut zeros = Vec::new();
-    let requested = (count as u64).saturating_mul(8);
+    let requested = (count as u64).saturating_mul(size_of::<T>() as u64);
     let lacking = |_| Error::OutOfHostMemory { what: "distances".into(), requested };
     zeros.try_reserve_exact(count).map_err(lacking)?;
-    zeros.resize(count, 0.0);
+    zeros.resize(count, T::default());
     Ok(zeros)
 }
 
-fn fill(block: &Block, distances: &mut Matrix) {
-    let width = distances.cols();
-    let rows = distances.data_mut().chunks_mut(width).skip(block.rows.start);
-    for (row, values) in rows.zip(block.distances.chunks(block.columns.len())) {
-        row[block.columns.clone()].copy_from_slice(values);
+/// # Errors
+/// [`Error::OutOfHostMemory`].
+fn matrix([m, n]: [usize; 2]) -> Result<Matrix> {
+    Matrix::from_vec(zeros(m.saturating_mul(n))?, m, n)
+}
+
+/// Puts the values of a block in their place.
+fn fill(block: &Block, mut values: impl Iterator<Item = f64>, matrix: &mut Matrix) {
+    let width = matrix.cols();
+    let rows = matrix.data_mut().chunks_mut(width).skip(block.rows.start);
+    for row in rows.take(block.rows.len()) {
+        row[block.columns.clone()].iter_mut().zip(values.by_ref()).for_each(|(out, value)| *out = value);
     }
 }
 

@@ -13,12 +13,12 @@
 
 use rayon::prelude::*;
 
-use super::{Metric, Missing};
+use super::{Distances, Metric, Missing};
 use crate::{
     Device, Error, Result, Tensor,
     kernel::Program,
     kernels::packed_gather::Recode,
-    linalg::{Matrix, Stats},
+    linalg::Stats,
     packed::pair_products::{Kind, Multiples, PairProducts, RowTerms},
 };
 
@@ -66,16 +66,6 @@ pub struct PackedPairs {
     /// Rows that were added, and whether all their codes are known.
     rows: u64,
     complete: bool,
-}
-
-/// Distances of columns.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct PackedDistances {
-    /// (columns, columns), symmetric to the bit.
-    pub distances: Matrix,
-    /// The number of rows in which both are known, likewise; none where all codes are.
-    pub shared: Option<Matrix>,
 }
 
 /// What D of g, h and p are multiplied by, in units.
@@ -169,11 +159,11 @@ impl PackedPairs {
         Ok(())
     }
 
-    /// Waits for the distances.
+    /// Waits for the distances, (columns, columns), and the number of rows in which both are known unless all codes are.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn finish(self) -> Result<PackedDistances> {
+    pub fn finish(self) -> Result<Distances> {
         let Self { metric, missing, sums, absent, rows, complete } = self;
         let device = sums.device().clone();
         // Of symmetric sums, what all pairs of two columns add: those of each with itself, less twice those of both.
@@ -183,7 +173,7 @@ impl PackedPairs {
         if complete {
             let finish = |sum: &mut f64| *sum = metric.distance(&[*sum], rows, Missing::Propagate);
             device.pool()?.install(|| distances.data_mut().par_iter_mut().for_each(finish));
-            return Ok(PackedDistances { distances, shared: None });
+            return Ok(Distances { distances, shared: None });
         }
         let mut absent = absent.matrix(|both, _| both as f64)?;
         let n = absent.rows();
@@ -202,7 +192,7 @@ impl PackedPairs {
             }
         };
         device.pool()?.install(|| rows_of.enumerate().for_each(finish));
-        Ok(PackedDistances { distances, shared: Some(absent) })
+        Ok(Distances { distances, shared: Some(absent) })
     }
 }
 

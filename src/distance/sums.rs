@@ -29,13 +29,13 @@ pub(super) struct Operand<'a, T: Element> {
     by_column: bool,
     pub(super) count: u64,
     /// For each observation the two parts of what is subtracted, and what the difference is multiplied by.
-    table: Tensor<f32>,
+    pub(super) table: Tensor<f32>,
     /// Whether no distance from it is a number.
     pub(super) undefined: Vec<bool>,
 }
 
 /// The extents of a matrix, observations first.
-fn extents<T: Element>(x: &Tensor<T>, columns: bool) -> Result<[u64; 2]> {
+pub(super) fn extents<T: Element>(x: &Tensor<T>, columns: bool) -> Result<[u64; 2]> {
     let [rows, cols] = x.matrix("distance")?;
     Ok(if columns { [cols, rows] } else { [rows, cols] })
 }
@@ -113,17 +113,8 @@ impl<'a, T: Element> Operand<'a, T> {
             self.scale_to_unit(&mut entries, options)?;
         }
         if prepare == Prepare::Shares {
-            for (number, (entry, sum)) in entries.iter_mut().zip(self.alone(Term::X, options)?).enumerate() {
-                if self.undefined[number] {
-                    continue;
-                }
-                entry[2] = rounded(sum.recip());
-                if !entry[2].is_normal() {
-                    let why = format_args!("observation {number} adds up to {sum:e}");
-                    return Err(Error::argument("distance", self.name, why));
-                }
-            }
-            self.table = table(self.x.device(), &entries)?;
+            let sums = self.alone(Term::X, options)?;
+            self.table = table(self.x.device(), &shares(self.name, &sums, &self.undefined)?)?;
         }
         Ok(())
     }
@@ -180,10 +171,10 @@ impl<'a, T: Element> Operand<'a, T> {
             undefined: vec![false],
         };
         let mut sums = Tensor::empty(device, &[self.count, 2])?;
-        let pairs = Pairs { x: (self, 0..self.count), y: (&zero, 0..1) };
+        let pairs = Pairs { x: (self, 0..self.count), y: (&zero, 0..1), accumulate: false };
         pairs.add(term, 1.0, options, false, &mut sums)?;
         let sums = sums.read()?;
-        Ok(sums.as_chunks().0.iter().map(|&[sum, left]| f64::from(sum) + f64::from(left)).collect())
+        Ok(sums.as_chunks().0.iter().map(total).collect())
     }
 
     /// The stored lines that hold some observations and features, and where the first element is.
@@ -214,7 +205,28 @@ fn rounded(value: f64) -> f32 {
     value as f32
 }
 
-fn table(device: &Device, entries: &[[f32; 3]]) -> Result<Tensor<f32>> {
+/// A sum, of the two numbers that a device makes of it.
+pub(super) fn total(&[sum, left]: &[f32; 2]) -> f64 {
+    f64::from(sum) + f64::from(left)
+}
+
+/// The table that divides observations by their sums.
+///
+/// # Errors
+/// [`Error::Argument`] for a sum that is not above 0.
+pub(super) fn shares(name: &'static str, sums: &[f64], undefined: &[bool]) -> Result<Vec<[f32; 3]>> {
+    let mut entries = vec![PLAIN; sums.len()];
+    for (number, (entry, sum)) in entries.iter_mut().zip(sums).enumerate().filter(|(i, _)| !undefined[*i]) {
+        entry[2] = rounded(sum.recip());
+        if !(entry[2].is_normal() && *sum > 0.0) {
+            let why = format_args!("observation {number} adds up to {sum:e}");
+            return Err(Error::argument("distance", name, why));
+        }
+    }
+    Ok(entries)
+}
+
+pub(super) fn table(device: &Device, entries: &[[f32; 3]]) -> Result<Tensor<f32>> {
     Tensor::from_slice(device, entries.as_flattened(), &[entries.len() as u64, 3])
 }
 
@@ -222,10 +234,12 @@ fn table(device: &Device, entries: &[[f32; 3]]) -> Result<Tensor<f32>> {
 pub(super) struct Pairs<'a, T: Element> {
     pub(super) x: (&'a Operand<'a, T>, Range<u64>),
     pub(super) y: (&'a Operand<'a, T>, Range<u64>),
+    /// Whether sums are added to, and not written.
+    pub(super) accumulate: bool,
 }
 
 impl<T: Element> Pairs<'_, T> {
-    /// Writes the sums of a term, in as many launches as bindings ask for. Enqueues; does not wait.
+    /// Writes or adds the sums of a term, in as many launches as bindings ask for. Enqueues; does not wait.
     pub(super) fn add(
         &self,
         term: Term,
@@ -305,7 +319,7 @@ impl<T: Element> Pairs<'_, T> {
             y_type: T::DTYPE.code(),
             by_column: options.columns.into(),
             negative: options.negative.into(),
-            accumulate: (features.start > 0).into(),
+            accumulate: (self.accumulate || features.start > 0).into(),
             lower: lower.into(),
             row0: small(rows.start),
             col0: small(columns.start),
@@ -320,6 +334,6 @@ impl<T: Element> Pairs<'_, T> {
     }
 }
 
-fn to_usize(extent: u64) -> usize {
+pub(super) fn to_usize(extent: u64) -> usize {
     usize::try_from(extent).unwrap_or(usize::MAX)
 }

@@ -18,9 +18,9 @@ device_tests! {
 }
 
 /// Features, observations first.
-type Rows = Vec<Vec<f64>>;
+pub(super) type Rows = Vec<Vec<f64>>;
 
-fn rows<T: Sample>(values: &[T], count: u64) -> Rows {
+pub(super) fn rows<T: Sample>(values: &[T], count: u64) -> Rows {
     let width = values.len().checked_div(usize::try_from(count).unwrap()).unwrap_or(0);
     (0..count as usize)
         .map(|row| values[row * width..][..width].iter().map(|x| x.value()).collect())
@@ -28,14 +28,14 @@ fn rows<T: Sample>(values: &[T], count: u64) -> Rows {
 }
 
 /// A distance, and what its error is measured by; of metrics with a root, before it is taken.
-struct Expected {
-    value: f64,
+pub(super) struct Expected {
+    pub(super) value: f64,
     magnitude: f64,
-    squared: bool,
+    pub(super) squared: bool,
 }
 
 /// The definitions, in f64.
-fn expected(metric: Metric, x: &[f64], y: &[f64], options: &Options) -> Expected {
+pub(super) fn expected(metric: Metric, x: &[f64], y: &[f64], options: &Options) -> Expected {
     let masked = options.missing != Missing::Propagate;
     let has = |v: f64| !(masked && (v.is_nan() || options.negative && v < 0.0));
     let pairs: Vec<(f64, f64)> =
@@ -123,7 +123,7 @@ fn expected(metric: Metric, x: &[f64], y: &[f64], options: &Options) -> Expected
 /// Terms lose 2^-22 or so of what they are, powers 2^-18, and sums little more.
 const BOUND: f64 = 1.0 / (1 << 17) as f64;
 
-fn assert_distance(what: &str, actual: f64, expected: &Expected) {
+pub(super) fn assert_distance(what: &str, actual: f64, expected: &Expected) {
     let value = if expected.squared { actual * actual } else { actual };
     if expected.value.is_nan() {
         assert!(actual.is_nan(), "{what}: {actual} instead of NaN");
@@ -176,12 +176,12 @@ fn check<T: Sample>(
     }
 }
 
-fn metrics() -> impl Iterator<Item = Metric> {
+pub(super) fn metrics() -> impl Iterator<Item = Metric> {
     Metric::ALL.into_iter().chain([0.5, 1.0, 3.0].map(Metric::Minkowski))
 }
 
 /// 0 or more, a third of them 0: metrics of 0s and of shares see both.
-fn nonnegative(seed: u32, len: u64) -> Vec<f32> {
+pub(super) fn nonnegative(seed: u32, len: u64) -> Vec<f32> {
     values::<u32>(seed, len)
         .iter()
         .map(|&bits| if bits.is_multiple_of(3) { 0.0 } else { (bits >> 8) as f32 / 65536.0 })

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Device, Error, Tensor,
-    distance::{Metric, Missing, PackedDistances, PackedPairs},
+    distance::{Distances, Metric, Missing, PackedPairs},
     linalg::Stats,
     packed::row_words,
 };
@@ -41,7 +41,7 @@ fn distances(
     (metric, missing): (Metric, Missing),
     panel: usize,
     kept: impl Fn(usize) -> bool,
-) -> PackedDistances {
+) -> Distances {
     let rows = codes.len() as u64 / entries;
     let mut pairs = PackedPairs::new(device, entries, rows, metric, missing).unwrap();
     let stats: Vec<_> = codes
@@ -60,7 +60,7 @@ fn distances(
 
 /// By the definitions.
 fn check(
-    result: &PackedDistances,
+    result: &Distances,
     codes: &[u8],
     entries: usize,
     (metric, missing): (Metric, Missing),

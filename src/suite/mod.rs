@@ -4,6 +4,7 @@ mod bits;
 mod data;
 mod distance;
 mod distance_packed;
+mod distance_partial;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;

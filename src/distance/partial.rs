@@ -1,0 +1,391 @@
+//! Sums over some of the features, which merge with those over others and become distances at last.
+
+use std::ops::Range;
+
+use super::{
+    Distances, Metric, Missing, Options,
+    job::SIDE,
+    matrix,
+    metric::{Finish, Prepare},
+    mirror,
+    sums::{Operand, Pairs, extents, shares, table, to_usize, total},
+    zeros,
+};
+use crate::{
+    Device, Element, Error, Result, Tensor,
+    kernels::distance::{TILE, Term},
+};
+
+/// Sums over features for each pair of observations, on a device, which chunks of features are added to: those of observations with
+/// themselves, or of x with y. [`Partial::export`] gives them as numbers of the host, which merge and become distances.
+///
+/// # Cost
+/// On the device, 8 bytes for each pair and term of the metric, which has one to six; for observations with themselves, of
+/// about half the pairs where the metric is symmetric.
+///
+/// ```
+/// use teatime::{Device, Tensor, distance::{Metric, Missing, Options, Partial}};
+/// let device = Device::best()?;
+/// let options = Options { missing: Missing::Ignore, ..Options::default() };
+/// let partial = || Partial::new(&device, 2, None, Metric::Euclidean, &options);
+///
+/// // Two observations: three features here, in two chunks, and one elsewhere.
+/// let mut here = partial()?;
+/// here.add(&Tensor::from_slice(&device, &[0.0f32, f32::NAN, 3.0, 5.0], &[2, 2])?, None)?;
+/// here.add(&Tensor::from_slice(&device, &[1u8, 1], &[2, 1])?, None)?;
+/// let mut elsewhere = partial()?;
+/// elsewhere.add(&Tensor::from_slice(&device, &[6i16, 2], &[2, 1])?, None)?;
+///
+/// let mut sums = here.export()?;
+/// sums.merge(&elsewhere.export()?)?;
+/// let result = sums.finish()?;
+/// assert_eq!(result.distances.data(), [0.0, 5.0, 5.0, 0.0]);
+/// assert_eq!(result.shared.unwrap().data(), [3.0, 3.0, 3.0, 4.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Partial {
+    device: Device,
+    metric: Metric,
+    terms: Vec<Term>,
+    options: Options,
+    features: u64,
+    x: Side,
+    /// None where the observations of x are taken with themselves.
+    y: Option<Side>,
+    panels: Vec<Panel>,
+}
+
+/// What is known of the observations of an operand.
+#[derive(Debug)]
+struct Side {
+    /// What messages call it.
+    name: &'static str,
+    /// Whether no distance from an observation is a number.
+    undefined: Vec<bool>,
+    /// What divides each by its sum over all features, where that was given.
+    shares: Option<Vec<[f32; 3]>>,
+}
+
+/// Sums of some observations of x.
+#[derive(Debug)]
+struct Panel {
+    rows: Range<u64>,
+    /// Of y, from the first on.
+    columns: u64,
+    /// For each term (rows, 2 columns).
+    sums: Vec<Tensor<f32>>,
+}
+
+impl Side {
+    fn new(name: &'static str, count: u64) -> Result<Self> {
+        Ok(Self { name, undefined: zeros(to_usize(count))?, shares: None })
+    }
+
+    fn count(&self) -> u64 {
+        self.undefined.len() as u64
+    }
+}
+
+impl Partial {
+    /// Sums over no features: of m observations with themselves, or of m of x with n of y.
+    ///
+    /// [`Options::columns`] says how the features that are added lie; the other options are as in [`pairwise`](super::pairwise).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an exponent that is not above 0, and a rule for missing elements that the metric does not know;
+    /// [`Error::Limit`] when the sums of one observation do not fit a binding; [`Error::OutOfMemory`]; [`Error::OutOfHostMemory`].
+    pub fn new(device: &Device, m: u64, n: Option<u64>, metric: Metric, options: &Options) -> Result<Self> {
+        metric.check(options.missing)?;
+        let width = n.unwrap_or(m);
+        let (room, tile) = (device.limits().room(), u64::from(TILE));
+        let row = width.saturating_mul(8);
+        let mut height = (room / row.max(1)).min(SIDE);
+        if height == 0 {
+            return Err(Error::Limit { what: "bytes of an observation's sums", requested: row, max: room });
+        }
+        if height >= tile {
+            height -= height % tile;
+        }
+        let masked = options.missing != Missing::Propagate;
+        let mut partial = Self {
+            device: device.clone(),
+            metric,
+            terms: metric.terms_in_parts(masked),
+            options: Options { negative: masked && options.negative, ..*options },
+            features: 0,
+            x: Side::new("x", m)?,
+            y: n.map(|n| Side::new("y", n)).transpose()?,
+            panels: Vec::new(),
+        };
+        for start in (0..m).step_by(to_usize(height)) {
+            let rows = start..m.min(start + height);
+            let columns = if partial.is_lower() { rows.end } else { width };
+            let shape = [rows.end - start, 2 * columns];
+            let sums = partial.terms.iter().map(|_| Tensor::zeros(device, &shape));
+            let sums = sums.collect::<Result<_>>()?;
+            partial.panels.push(Panel { rows, columns, sums });
+        }
+        Ok(partial)
+    }
+
+    /// The same with the sum of each observation over all its features, here and elsewhere, which [`Metric::JensenShannon`] divides
+    /// by: a first pass over the features, as of [`row_stats`](crate::linalg::row_stats), makes them. The sum of an
+    /// observation that has NaN may be NaN.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another metric, and for a sum that is not above 0; [`Error::Shape`] unless there is one for each observation.
+    pub fn with_sums(mut self, x: &[f64], y: Option<&[f64]>) -> Result<Self> {
+        if self.metric != Metric::JensenShannon {
+            let why = format_args!("{} takes no sums of observations", self.metric);
+            return Err(Error::argument("distance", "metric", why));
+        }
+        let sums = [x, y.unwrap_or_default()];
+        let counts = [self.x.undefined.len(), self.y.as_ref().map_or(0, |y| y.undefined.len())];
+        if sums.map(<[f64]>::len) != counts {
+            let [x, y] = counts;
+            let got = format_args!("{:?}", sums.map(<[f64]>::len));
+            return Err(Error::shape("distance", format_args!("{x} sums of x and {y} of y"), got));
+        }
+        for (side, sums) in [Some(&mut self.x), self.y.as_mut()].into_iter().flatten().zip(sums) {
+            side.undefined.iter_mut().zip(sums).for_each(|(undefined, sum)| *undefined |= sum.is_nan());
+            side.shares = Some(shares(side.name, sums, &side.undefined)?);
+        }
+        Ok(self)
+    }
+
+    /// Adds the next features of all observations, of any element type. Waits for the checks of the elements, not for the sums.
+    ///
+    /// # Shapes
+    /// `x`: (m, k), `y`: (n, k); with [`Options::columns`], `x`: (k, m), `y`: (k, n). `y` is there where n was said.
+    ///
+    /// # Errors
+    /// [`Error::Shape`]; [`Error::WrongDevice`]; [`Error::Argument`] for a `y` that is missing or too many, an infinite element, a
+    /// negative one where the [table](super#metrics) needs others, and [`Metric::JensenShannon`] without
+    /// [sums](Self::with_sums); [`Error::Limit`] when one row does not fit a binding. After these nothing was added. What the device
+    /// reports: after that the sums are of no use.
+    pub fn add<T: Element>(&mut self, x: &Tensor<T>, y: Option<&Tensor<T>>) -> Result<()> {
+        let [_, features] = extents(x, self.options.columns)?;
+        let left = self.operand(&self.x, x, features)?;
+        let right = match (&self.y, y) {
+            (Some(side), Some(y)) => Some(self.operand(side, y, features)?),
+            (None, None) => None,
+            (side, _) => {
+                let why = if side.is_some() { "is missing" } else { "x is taken with itself" };
+                return Err(Error::argument("distance", "y", why));
+            }
+        };
+        if features > 0 {
+            let (metric, lower) = (self.metric, self.is_lower());
+            let columns = right.as_ref().unwrap_or(&left);
+            for Panel { rows, columns: width, sums } in &mut self.panels {
+                let pairs = Pairs { x: (&left, rows.clone()), y: (columns, 0..*width), accumulate: true };
+                for (&term, sums) in self.terms.iter().zip(sums) {
+                    pairs.add(term, metric.power(), &self.options, lower, sums)?;
+                }
+            }
+        }
+        self.features += features;
+        let operands = [Some(left), right].into_iter().flatten();
+        for (side, operand) in [Some(&mut self.x), self.y.as_mut()].into_iter().flatten().zip(operands) {
+            let undefined = side.undefined.iter_mut().zip(operand.undefined);
+            undefined.for_each(|(all, new)| *all |= new);
+        }
+        Ok(())
+    }
+
+    /// The sums as they are now, on the host. Waits.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`]; what the device reports.
+    pub fn export(&self) -> Result<PartialSums> {
+        let mut exported = PartialSums {
+            metric: self.metric,
+            missing: self.options.missing,
+            negative: self.options.negative,
+            features: self.features,
+            undefined_x: self.x.undefined.clone(),
+            undefined_y: self.y.as_ref().map(|y| y.undefined.clone()),
+            sums: Vec::new(),
+        };
+        for term in 0..self.terms.len() {
+            let mut all = zeros(exported.pairs())?;
+            for panel in &self.panels {
+                let sums = panel.sums[term].read()?;
+                let [first, width] = [panel.rows.start, panel.columns.max(1)].map(to_usize);
+                for (row, sums) in (first..).zip(sums.as_chunks().0.chunks(width)) {
+                    let row = exported.row(row);
+                    all[row.clone()]
+                        .iter_mut()
+                        .zip(&sums[..row.len()])
+                        .for_each(|(out, sum)| *out = total(sum));
+                }
+            }
+            exported.sums.push(all);
+        }
+        Ok(exported)
+    }
+
+    fn is_lower(&self) -> bool {
+        self.y.is_none() && self.metric.is_symmetric()
+    }
+
+    /// Checks what is to be added.
+    fn operand<'a, T: Element>(
+        &self,
+        side: &Side,
+        x: &'a Tensor<T>,
+        features: u64,
+    ) -> Result<Operand<'a, T>> {
+        if !x.device().is_same(&self.device) {
+            return Err(Error::WrongDevice { op: "distance" });
+        }
+        if extents(x, self.options.columns)? != [side.count(), features] {
+            let (name, count) = (side.name, side.count());
+            let expected = format_args!("{features} features of {count} observations of {name}");
+            return Err(Error::shape("distance", expected, format_args!("{:?}", x.shape())));
+        }
+        let mut operand = Operand::new((side.name, x), self.metric, Prepare::Nothing, &self.options)?;
+        match &side.shares {
+            Some(shares) => operand.table = table(&self.device, shares)?,
+            None if self.metric == Metric::JensenShannon => {
+                let why = format_args!("{} needs the sum of each observation: `with_sums`", self.metric);
+                return Err(Error::argument("distance", "metric", why));
+            }
+            None => {}
+        }
+        Ok(operand)
+    }
+}
+
+/// Sums over some of the features for each pair of observations, on the host: plain numbers, to be kept or sent elsewhere.
+///
+/// # Cost
+/// 8 bytes for each pair and term of the metric, the pairs as of [`Partial`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartialSums {
+    /// What they become.
+    pub metric: Metric,
+    /// What becomes of missing elements.
+    pub missing: Missing,
+    /// Whether negative elements are missing.
+    pub negative: bool,
+    /// Number of features that were added.
+    pub features: u64,
+    /// For each observation of x, whether all its distances are NaN: one with NaN, by [`Missing::Propagate`].
+    pub undefined_x: Vec<bool>,
+    /// The same of y. None where the observations of x are taken with themselves.
+    pub undefined_y: Option<Vec<bool>>,
+    /// For each term of the metric the pairs' sums, (m, n) in C order; of observations with themselves, where the metric
+    /// is symmetric, each row up to the diagonal alone, m (m + 1) / 2. The first of [`Metric::Chebyshev`] are maxima. Unless missing
+    /// elements are propagated, the last are the numbers of features that both have.
+    pub sums: Vec<Vec<f64>>,
+}
+
+impl PartialSums {
+    /// Adds the sums over other features of the same observations.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for those of another metric or rule for missing elements; [`Error::Shape`] for those of other
+    /// observations, and where as many sums as [`sums`](Self::sums) says are not there. Nothing was added then.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        self.check()?;
+        other.check()?;
+        let rule = |of: &Self| (of.metric, of.missing, of.negative);
+        if rule(self) != rule(other) {
+            let why = format_args!("{:?} into {:?}", rule(other), rule(self));
+            return Err(Error::argument("PartialSums::merge", "other", why));
+        }
+        let extents = |of: &Self| (of.undefined_x.len(), of.undefined_y.as_ref().map(Vec::len));
+        if extents(self) != extents(other) {
+            let [expected, got] = [&*self, other].map(|of| match extents(of) {
+                (m, Some(n)) => format!("{m} observations with {n}"),
+                (m, None) => format!("{m} observations with themselves"),
+            });
+            return Err(Error::shape("PartialSums::merge", expected, got));
+        }
+        for ((term, all), sums) in self.terms().into_iter().zip(&mut self.sums).zip(&other.sums) {
+            let merged = |all: f64, sum| if term == Term::Largest { all.max(sum) } else { all + sum };
+            all.iter_mut().zip(sums).for_each(|(all, &sum)| *all = merged(*all, sum));
+        }
+        let undefined_y = self.undefined_y.iter_mut().flatten().zip(other.undefined_y.iter().flatten());
+        let undefined = self.undefined_x.iter_mut().zip(&other.undefined_x).chain(undefined_y);
+        undefined.for_each(|(all, new)| *all |= new);
+        self.features = self.features.saturating_add(other.features);
+        Ok(())
+    }
+
+    /// The distances, and the numbers of features that both have unless missing elements are propagated.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where as many sums as [`sums`](Self::sums) says are not there; [`Error::Argument`] for a metric's exponent or rule
+    /// that [`Partial::new`] refuses; [`Error::OutOfHostMemory`].
+    ///
+    /// # Cost
+    /// One thread, and 8 bytes for each pair, 16 with the numbers of features.
+    pub fn finish(&self) -> Result<Distances> {
+        self.check()?;
+        let y = self.undefined_y.as_ref().unwrap_or(&self.undefined_x);
+        let extents = [self.undefined_x.len(), y.len()];
+        let finish = Finish {
+            metric: self.metric,
+            missing: self.missing,
+            features: self.features,
+            undefined: [&self.undefined_x, y],
+            is_self: self.undefined_y.is_none(),
+        };
+        let mut distances = matrix(extents)?;
+        let counted = self.missing != Missing::Propagate;
+        let mut shared = counted.then(|| matrix(extents)).transpose()?;
+        let mut values = vec![0.0; self.sums.len()];
+        for row in 0..extents[0] {
+            let pairs = self.row(row);
+            let first = row * extents[1];
+            if let (Some(shared), Some(counts)) = (&mut shared, self.sums.last()) {
+                shared.data_mut()[first..][..pairs.len()].copy_from_slice(&counts[pairs.clone()]);
+            }
+            let out = &mut distances.data_mut()[first..][..pairs.len()];
+            for (col, (out, pair)) in out.iter_mut().zip(pairs).enumerate() {
+                values.iter_mut().zip(&self.sums).for_each(|(value, sums)| *value = sums[pair]);
+                *out = finish.distance([row, col], &values);
+            }
+        }
+        if self.is_lower() {
+            [Some(&mut distances), shared.as_mut()].into_iter().flatten().for_each(mirror);
+        }
+        Ok(Distances { distances, shared })
+    }
+
+    fn terms(&self) -> Vec<Term> {
+        self.metric.terms_in_parts(self.missing != Missing::Propagate)
+    }
+
+    fn is_lower(&self) -> bool {
+        self.undefined_y.is_none() && self.metric.is_symmetric()
+    }
+
+    /// Where an observation's sums are, and after them those of the next.
+    fn row(&self, row: usize) -> Range<usize> {
+        if self.is_lower() {
+            let start = row.saturating_mul(row + 1) / 2;
+            return start..start + row + 1;
+        }
+        let width = self.undefined_y.as_ref().unwrap_or(&self.undefined_x).len();
+        row * width..(row + 1) * width
+    }
+
+    /// How many sums each term has.
+    fn pairs(&self) -> usize {
+        self.undefined_x.len().checked_sub(1).map_or(0, |last| self.row(last).end)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.metric.check(self.missing)?;
+        let (terms, pairs) = (self.terms().len(), self.pairs());
+        if self.sums.len() == terms && self.sums.iter().all(|sums| sums.len() == pairs) {
+            return Ok(());
+        }
+        let lens: Vec<usize> = self.sums.iter().map(Vec::len).collect();
+        Err(Error::shape("PartialSums", format_args!("{terms} x {pairs} sums"), format_args!("{lens:?}")))
+    }
+}

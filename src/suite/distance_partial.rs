@@ -1,0 +1,359 @@
+//! Sums over chunks of features: added, exported, merged, finished.
+
+use super::{
+    data::{Sample, values},
+    device_tests,
+    distance::{assert_distance, expected, metrics, nonnegative, rows},
+};
+use crate::{
+    Budget, Device, Error, Run, Tensor,
+    distance::{Distances, Metric, Missing, Options, Partial, PartialSums, pairwise, pairwise_counted},
+    linalg::Matrix,
+};
+
+device_tests! {
+    empty, refused; every_metric, missing_elements, sizes_of_chunks, several_panels, large_means,
+    what_does_not_merge,
+}
+
+const RULES: [Missing; 4] = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
+
+/// Whether elements may be negative, and missing.
+fn takes_any(metric: Metric) -> bool {
+    !matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence)
+}
+
+/// Observations of so many features each.
+struct Data<'a, T> {
+    values: &'a [T],
+    features: usize,
+}
+
+impl<T: Sample> Data<'_, T> {
+    fn count(&self) -> u64 {
+        (self.values.len() / self.features) as u64
+    }
+
+    fn tensor(&self, device: &Device, from: usize, len: usize, columns: bool) -> Tensor<T> {
+        let place =
+            |observation: usize, feature: usize| self.values[observation * self.features + from + feature];
+        let count = self.values.len() / self.features;
+        let (values, shape): (Vec<T>, _) = match columns {
+            true => ((0..len * count).map(|i| place(i % count, i / count)).collect(), [len, count]),
+            false => ((0..count * len).map(|i| place(i / len, i % len)).collect(), [count, len]),
+        };
+        Tensor::from_slice(device, &values, &shape.map(|extent| extent as u64)).unwrap()
+    }
+
+    fn sums(&self) -> Vec<f64> {
+        self.values.chunks(self.features).map(|row| row.iter().map(|x| x.value()).sum()).collect()
+    }
+}
+
+/// The sums of some chunks, of which `taken` says the lengths and which are added.
+fn added<T: Sample>(
+    device: &Device,
+    (x, y): (&Data<T>, Option<&Data<T>>),
+    (metric, options): (Metric, &Options),
+    taken: &[(usize, bool)],
+) -> PartialSums {
+    let mut partial = Partial::new(device, x.count(), y.map(Data::count), metric, options).unwrap();
+    if metric == Metric::JensenShannon {
+        partial = partial.with_sums(&x.sums(), y.map(Data::sums).as_deref()).unwrap();
+    }
+    let mut from = 0;
+    for &(len, add) in taken {
+        let tensor = |data: &Data<T>| data.tensor(device, from, len, options.columns);
+        if add {
+            partial.add(&tensor(x), y.map(tensor).as_ref()).unwrap();
+        }
+        from += len;
+    }
+    partial.export().unwrap()
+}
+
+fn bits(matrix: &Matrix) -> Vec<u64> {
+    // NaN of any kind.
+    matrix.data().iter().map(|d| if d.is_nan() { f64::NAN.to_bits() } else { d.to_bits() }).collect()
+}
+
+/// All chunks in one, and every other one in each of two that are merged: as the definition says, and as each other where that is `exact`.
+fn check<T: Sample>(
+    device: &Device,
+    (x, y): (&Data<T>, Option<&Data<T>>),
+    (metric, options): (Metric, &Options),
+    chunks: &[usize],
+    exact: bool,
+) -> Distances {
+    let taken = |which: fn(usize) -> bool| {
+        let taken: Vec<_> = chunks.iter().enumerate().map(|(i, &len)| (len, which(i))).collect();
+        added(device, (x, y), (metric, options), &taken)
+    };
+    let whole = taken(|_| true).finish().unwrap();
+    let mut merged = taken(|i| i % 2 == 1);
+    merged.merge(&taken(|i| i % 2 == 0)).unwrap();
+    assert_eq!(merged.features, x.features as u64);
+    let merged = merged.finish().unwrap();
+    let (rows_x, rows_y) = (rows(x.values, x.count()), rows(y.unwrap_or(x).values, y.unwrap_or(x).count()));
+    for result in [&whole, &merged] {
+        assert_eq!([result.distances.rows(), result.distances.cols()], [rows_x.len(), rows_y.len()]);
+        for (i, x) in rows_x.iter().enumerate() {
+            for (j, y_row) in rows_y.iter().enumerate() {
+                let what = format!("{metric:?} {options:?} {chunks:?} at {i}, {j}");
+                let expected = expected(metric, x, y_row, options);
+                let actual = result.distances.row(i)[j];
+                if i == j && y.is_none() && metric.is_zero_on_diagonal() {
+                    assert!(actual == 0.0 || actual.is_nan() && expected.value.is_nan(), "{what}: {actual}");
+                } else {
+                    assert_distance(&what, actual, &expected);
+                }
+            }
+        }
+    }
+    if exact {
+        assert_eq!(bits(&whole.distances), bits(&merged.distances), "{metric:?} {options:?}");
+    }
+    assert_eq!(whole.shared, merged.shared);
+    whole
+}
+
+fn every_metric(device: &Device) {
+    let features = 20;
+    let (x, y) = (nonnegative(1, 5 * 20), nonnegative(2, 3 * 20));
+    let (x, y) = (Data { values: &x, features }, Data { values: &y, features });
+    for (i, metric) in metrics().enumerate() {
+        let options = Options { columns: i % 2 == 0, ..Options::default() };
+        check(device, (&x, None), (metric, &options), &[3, 17], false);
+        let result = check(device, (&x, Some(&y)), (metric, &options), &[19, 1], false);
+        assert_eq!(result.shared, None);
+    }
+}
+
+fn missing_elements(device: &Device) {
+    let features = 14;
+    let mut x: Vec<f32> = values::<u32>(3, 5 * 14).iter().map(|bits| (bits % 5) as f32 - 1.0).collect();
+    x.iter_mut().step_by(9).for_each(|x| *x = f32::NAN);
+    // NaN alone; negative elements alone.
+    x[..14].fill(f32::NAN);
+    x[14..28].fill(-2.0);
+    // NaN in the first chunk alone.
+    (x[56], x[63]) = (f32::NAN, 1.0);
+    let y = [vec![f32::NAN; 14], x[42..].to_vec()].concat();
+    let (x, y) = (Data { values: &x, features }, Data { values: &y, features });
+    for (i, missing) in RULES.into_iter().enumerate() {
+        let options = Options { missing, negative: i % 2 == 1, columns: i == 1 };
+        let metrics = metrics().filter(|&metric| takes_any(metric)).enumerate();
+        // The last two rules are the same to devices: each metric takes one of them.
+        for (_, metric) in metrics.filter(|(of, _)| i < 2 || of % 2 == i % 2) {
+            let exact = !matches!(metric, Metric::Canberra | Metric::Minkowski(_));
+            let result = check(device, (&x, None), (metric, &options), &[1, 13], exact);
+            if matches!(metric, Metric::Euclidean | Metric::SqEuclidean) {
+                check(device, (&x, Some(&y)), (metric, &options), &[6, 8], exact);
+                check(device, (&y, Some(&x)), (metric, &options), &[6, 8], exact);
+                let tensor = x.tensor(device, 0, features, options.columns);
+                let at_once = pairwise_counted(&tensor, None, metric, &options, &Run::default()).unwrap();
+                assert_eq!(bits(&result.distances), bits(&at_once.distances), "{options:?}");
+                assert_eq!(result.shared, at_once.shared, "{options:?}");
+                assert_eq!(result.shared.is_some(), missing != Missing::Propagate);
+            }
+        }
+    }
+}
+
+/// Around the 256 features that are added up in f32; chunks of other element types.
+fn sizes_of_chunks(device: &Device) {
+    let (features, chunks) = (769, [1, 255, 256, 257]);
+    let x = values::<i8>(4, 3 * 769);
+    let x = Data { values: &x, features };
+    for columns in [false, true] {
+        let of = (Metric::SqEuclidean, &Options { columns, ..Options::default() });
+        check(device, (&x, None), of, &chunks, true);
+    }
+    let options = Options::default();
+    let floats: Vec<f32> = x.values.iter().map(|&x| x.into()).collect();
+    let floats = Data { values: &floats, features };
+    let mut mixed = Partial::new(device, 3, None, Metric::CityBlock, &options).unwrap();
+    mixed.add(&x.tensor(device, 0, 300, false), None).unwrap();
+    mixed.add(&floats.tensor(device, 300, 469, false), None).unwrap();
+    let mixed = mixed.export().unwrap().finish().unwrap();
+    let at_once = |metric, x: &Data<f32>| {
+        pairwise(&x.tensor(device, 0, features, false), None, metric, &options, &Run::default()).unwrap()
+    };
+    assert_eq!(mixed.distances, at_once(Metric::CityBlock, &floats));
+    // Multiples of 256 features, of numbers that are not whole.
+    let x = values::<f32>(5, 3 * 769);
+    let x = Data { values: &x, features };
+    let sums =
+        added(device, (&x, None), (Metric::Euclidean, &options), &[(256, true), (512, true), (1, true)]);
+    assert_eq!(sums.finish().unwrap().distances, at_once(Metric::Euclidean, &x));
+}
+
+/// More sums than one binding holds, where that is small.
+fn several_panels(device: &Device) {
+    let (m, n) = (150, 70);
+    let [x, y] = [(6, m), (7, n)].map(|(seed, count)| {
+        values::<u8>(seed, 2 * count).iter().map(|&byte| (byte % 8) as i8 - 1).collect::<Vec<_>>()
+    });
+    let (x, y) = (Data { values: &x, features: 2 }, Data { values: &y, features: 2 });
+    let options = Options { missing: Missing::Ignore, negative: true, columns: false };
+    for (x, y) in [(&x, None), (&x, Some(&y)), (&y, Some(&x))] {
+        let of = (Metric::CityBlock, &options);
+        let result = added(device, (x, y), of, &[(1, true), (1, true)]).finish().unwrap();
+        let [tx, ty] = [Some(x), y].map(|data| data.map(|data| data.tensor(device, 0, 2, false)));
+        let run = Run::default();
+        let at_once = pairwise_counted(&tx.unwrap(), ty.as_ref(), of.0, &options, &run).unwrap();
+        assert_eq!(result, at_once);
+        let rows = [x, y.unwrap_or(x)].map(|data| rows(data.values, data.count()));
+        for (i, x) in rows[0].iter().enumerate() {
+            for (j, y) in rows[1].iter().enumerate() {
+                let shared = x.iter().zip(y).filter(|&(&x, &y)| x >= 0.0 && y >= 0.0).count();
+                assert_eq!(at_once.shared.as_ref().unwrap().row(i)[j], shared as f64);
+                assert_eq!(at_once.distances.row(i)[j], expected(of.0, x, y, &options).value, "{i} {j}");
+            }
+        }
+    }
+    // Above the diagonal and below it others.
+    let floats = nonnegative(8, 2 * m);
+    let floats = Data { values: &floats, features: 2 };
+    let of = (Metric::KlDivergence, &Options::default());
+    let result = added(device, (&floats, None), of, &[(2, true)]).finish().unwrap();
+    let tensor = floats.tensor(device, 0, 2, false);
+    assert_eq!(result.distances, pairwise(&tensor, None, of.0, of.1, &Run::default()).unwrap());
+}
+
+/// What the documentation says of the correlation of elements that are far from 0.
+fn large_means(device: &Device) {
+    let features = 300;
+    let options = Options::default();
+    for mean in [10.0, 100.0, 2000.0] {
+        let x: Vec<f32> = values::<f32>(9, 2 * 300).iter().map(|x| x + mean).collect();
+        let x = Data { values: &x, features };
+        let of = (Metric::Correlation, &options);
+        let result = added(device, (&x, None), of, &[(100, true), (200, true)]).finish().unwrap();
+        let actual = result.distances.row(0)[1];
+        let rows = rows(x.values, 2);
+        let error = (actual - expected(Metric::Correlation, &rows[0], &rows[1], &options).value).abs();
+        // The variance is 1/3.
+        let bound = (1.0 + 3.0 * f64::from(mean).powi(2)) * 2f64.powi(-17);
+        let holds = if mean > 1000.0 { actual.is_nan() } else { error < bound };
+        assert!(holds, "{mean}: {actual}, {error} of {bound}");
+    }
+}
+
+fn empty(device: &Device) {
+    let options = Options { missing: Missing::Rescale, ..Options::default() };
+    let zero = |shape: &[u64]| Tensor::<f32>::zeros(device, shape).unwrap();
+    for (m, n) in [(0, None), (0, Some(2)), (2, Some(0)), (2, None)] {
+        for metric in [Metric::CityBlock, Metric::Chebyshev, Metric::Correlation] {
+            let mut partial = Partial::new(device, m, n, metric, &options).unwrap();
+            partial.add(&zero(&[m, 0]), n.map(|n| zero(&[n, 0])).as_ref()).unwrap();
+            let sums = partial.export().unwrap();
+            let none = sums.finish().unwrap();
+            assert_eq!((none.distances.rows(), none.distances.cols()), (m as usize, n.unwrap_or(m) as usize));
+            assert!(none.distances.data().iter().all(|d| d.is_nan()));
+            // Nothing is added by what is over no features.
+            partial.add(&zero(&[m, 3]), n.map(|n| zero(&[n, 3])).as_ref()).unwrap();
+            let mut all = partial.export().unwrap();
+            let before = all.clone();
+            all.merge(&sums).unwrap();
+            assert_eq!(all, before);
+        }
+    }
+}
+
+fn says<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {
+    let message = result.unwrap_err().to_string();
+    assert!(message.contains(words), "{message}");
+}
+
+fn refused(device: &Device) {
+    let tensor = |values: &[f32], shape: &[u64]| Tensor::from_slice(device, values, shape).unwrap();
+    let (plain, ignore) = (Options::default(), Options { missing: Missing::Ignore, ..Options::default() });
+    let new = |n, metric, options| Partial::new(device, 2, n, metric, options);
+    says(new(None, Metric::Minkowski(0.0), &plain), "above 0");
+    says(new(None, Metric::Hellinger, &ignore), "no rule for missing elements");
+    let most = device.limits().room() / 8;
+    assert!(matches!(new(Some(most + 1), Metric::Dice, &plain), Err(Error::Limit { .. })));
+    let (two, three) = (tensor(&[1.0, 2.0, 3.0, 4.0], &[2, 2]), tensor(&[1.0; 6], &[3, 2]));
+    let mut alone = new(None, Metric::Hellinger, &plain).unwrap();
+    alone.add(&two, None).unwrap();
+    let before = alone.export().unwrap();
+    says(alone.add(&three, None), "2 features of 2 observations of x");
+    says(alone.add(&tensor(&[1.0; 4], &[4]), None), "a matrix");
+    says(alone.add(&two, Some(&two)), "`y`: x is taken with itself");
+    says(alone.add(&tensor(&[1.0, f32::INFINITY], &[2, 1]), None), "`x`: observation 1: an infinite element");
+    says(alone.add(&tensor(&[-1.0, 1.0], &[2, 1]), None), "observation 0: a negative element");
+    let elsewhere = Tensor::from_slice(&Device::cpu(), &[1.0f32; 2], &[2, 1]).unwrap();
+    assert!(matches!(alone.add(&elsewhere, None), Err(Error::WrongDevice { .. })));
+    assert_eq!(alone.export().unwrap(), before);
+    let mut both = new(Some(3), Metric::Euclidean, &plain).unwrap();
+    says(both.add(&two, None), "`y`: is missing");
+    says(both.add(&two, Some(&two)), "2 features of 3 observations of y");
+    says(both.add(&two, Some(&tensor(&[1.0; 3], &[3, 1]))), "2 features of 3 observations of y");
+    assert!(matches!(
+        both.add(&two, Some(&Tensor::from_slice(&Device::cpu(), &[1.0; 6], &[3, 2]).unwrap())),
+        Err(Error::WrongDevice { .. })
+    ));
+    says(
+        both.add(&tensor(&[1.0; 2], &[2, 1]), Some(&tensor(&[1.0, 1.0, f32::NEG_INFINITY], &[3, 1]))),
+        "`y`: observation 2",
+    );
+
+    let divergence = |n| new(n, Metric::JensenShannon, &plain).unwrap();
+    says(divergence(None).add(&two, None), "needs the sum of each observation");
+    says(new(None, Metric::Dice, &plain).unwrap().with_sums(&[1.0; 2], None), "takes no sums");
+    for sum in [0.0, -1.0, f64::INFINITY] {
+        says(divergence(None).with_sums(&[1.0, sum], None), "`x`: observation 1 adds up to");
+        says(divergence(Some(1)).with_sums(&[1.0; 2], Some(&[sum])), "`y`: observation 0 adds up to");
+    }
+    says(divergence(None).with_sums(&[1.0; 3], None), "2 sums of x and 0 of y");
+    says(divergence(None).with_sums(&[1.0; 2], Some(&[1.0])), "2 sums of x and 0 of y");
+    says(divergence(Some(3)).with_sums(&[1.0; 2], None), "2 sums of x and 3 of y");
+    // An observation with NaN has no sum.
+    let mut divergence = divergence(None).with_sums(&[f64::NAN, 7.0], None).unwrap();
+    divergence.add(&tensor(&[f32::NAN, 1.0, 3.0, 4.0], &[2, 2]), None).unwrap();
+    let result = divergence.export().unwrap().finish().unwrap().distances;
+    assert!(result.row(0).iter().all(|d| d.is_nan()) && result.row(1)[0].is_nan() && result.row(1)[1] == 0.0);
+
+    // Four distances and four numbers of features of 8 bytes, and the sums of a pair.
+    let within = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let counted = |run| pairwise_counted(&two, None, Metric::Euclidean, &ignore, &run);
+    let Error::Budget { minimum, .. } = counted(within(64)).unwrap_err() else { panic!("no budget") };
+    assert!(minimum > 64 && counted(within(minimum - 1)).is_err());
+    assert_eq!(counted(within(minimum)).unwrap(), counted(Run::default()).unwrap());
+}
+
+fn what_does_not_merge(device: &Device) {
+    let sums = |m, n, metric, options: &Options| {
+        Partial::new(device, m, n, metric, options).unwrap().export().unwrap()
+    };
+    let ignore = Options { missing: Missing::Ignore, ..Options::default() };
+    let all = || sums(3, None, Metric::CityBlock, &ignore);
+    let merge = |other: &PartialSums| {
+        let mut into = all();
+        let merged = into.merge(other);
+        assert_eq!(into, all());
+        merged
+    };
+    merge(&all()).unwrap();
+    says(merge(&sums(3, None, Metric::Euclidean, &ignore)), "Euclidean");
+    let rescale = Options { missing: Missing::Rescale, ..ignore };
+    says(merge(&sums(3, None, Metric::CityBlock, &rescale)), "Rescale");
+    says(merge(&sums(3, None, Metric::CityBlock, &Options { negative: true, ..ignore })), "true");
+    says(merge(&sums(4, None, Metric::CityBlock, &ignore)), "4 observations with themselves");
+    says(merge(&sums(3, Some(3), Metric::CityBlock, &ignore)), "3 observations with 3");
+    // Sums that were lost on their way.
+    let mut short = all();
+    short.sums[1].pop();
+    says(merge(&short), "2 x 6 sums");
+    says(short.merge(&all()), "2 x 6 sums");
+    says(short.finish(), "[6, 5]");
+    short.sums.pop();
+    says(short.finish(), "[6]");
+    short.metric = Metric::Minkowski(f64::NAN);
+    says(short.finish(), "above 0");
+    // Negative elements are no matter where missing ones are propagated.
+    let negative = Options { negative: true, ..Options::default() };
+    let mut plain = sums(3, None, Metric::CityBlock, &Options::default());
+    plain.merge(&sums(3, None, Metric::CityBlock, &negative)).unwrap();
+}
