@@ -9,9 +9,11 @@ use clap::{
 use teatime::{Budget, Device, DeviceOptions};
 use teatime_genotype::{Method, Scaler};
 
-use crate::{failure::Failure, grm::GrmArgs, project::ProjectArgs, store_args::StoreArgs};
+use crate::{
+    distance::DistanceArgs, failure::Failure, grm::GrmArgs, project::ProjectArgs, store_args::StoreArgs,
+};
 
-/// GPU math for arrays bigger than memory: PCA and relationships of genotypes in Zarr stores or PLINK files, on any GPU
+/// GPU math for arrays bigger than memory: PCA, relationships and distances of genotypes in Zarr stores or PLINK files, on any GPU
 /// or the CPU.
 #[derive(Debug, Parser)]
 #[command(name = "teatime", version, max_term_width = 100, propagate_version = true)]
@@ -26,6 +28,7 @@ pub(crate) enum Command {
     Pca(Box<PcaArgs>),
     Project(Box<ProjectArgs>),
     Grm(Box<GrmArgs>),
+    Distance(Box<DistanceArgs>),
     Demo(DemoArgs),
     Devices(DevicesArgs),
 }
@@ -38,6 +41,7 @@ impl Command {
             Self::Pca(args) => &args.resources,
             Self::Project(args) => &args.resources,
             Self::Grm(args) => &args.resources,
+            Self::Distance(args) => &args.resources,
             Self::Demo(args) => &args.resources,
             // Lists those of wgpu, whatever is preferred.
             Self::Devices(_) => return Some("wgpu"),

@@ -7,6 +7,7 @@ mod demo;
 #[cfg(all(target_os = "linux", feature = "wgpu"))]
 mod desktop;
 mod devices;
+mod distance;
 mod ends;
 mod failure;
 mod grm;
@@ -58,6 +59,7 @@ fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
         Command::Pca(args) => pca::run(args, cancel),
         Command::Project(args) => project::run(args, cancel),
         Command::Grm(args) => grm::run(args, cancel),
+        Command::Distance(args) => distance::run(args, cancel),
         Command::Demo(args) => demo::run(args, cancel),
         Command::Devices(args) => devices::run(args),
     }

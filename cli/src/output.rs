@@ -48,7 +48,7 @@ pub(crate) const RESULTS: [&str; 7] = [RECORD, EIGENVEC, EIGENVAL, SCORES, EIGEN
 #[derive(Debug)]
 pub(crate) struct Output {
     target: PathBuf,
-    /// What may be written.
+    /// What may be written, the record first.
     names: Vec<String>,
     /// Results of an earlier run, which give way.
     earlier: Vec<String>,
@@ -63,7 +63,7 @@ pub(crate) struct Output {
 impl Output {
     /// Makes the folder and the scratch folder in it, so that a place that cannot be written is known before any work.
     ///
-    /// `names` are the files and folders that the command writes. A target that holds one is refused unless `overwrite`,
+    /// `names` are the files and folders that the command writes, its record first. A target that holds one is refused unless `overwrite`,
     /// and unless the record in it is of this command and lists it: whatever else has that name is somebody's own.
     pub(crate) fn prepare(
         target: &Path,
@@ -79,7 +79,7 @@ impl Output {
         // Where another run has it, it is that one's to remove.
         let lock = lock(target).inspect_err(|_| made.keep())?;
         let earlier = earlier(target, command, names, overwrite)?;
-        let left = left(target);
+        let left = left(target, names[0]);
         let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir_in(target);
         Ok(Self {
             target: target.to_path_buf(),
@@ -97,6 +97,11 @@ impl Output {
         self.scratch.path().join(name)
     }
 
+    /// The name of the record.
+    fn record(&self) -> &str {
+        &self.names[0]
+    }
+
     /// Where the results will be.
     pub(crate) fn target(&self) -> &Path {
         &self.target
@@ -109,7 +114,7 @@ impl Output {
 
     /// Names of what is written, the record among them.
     pub(crate) fn files(&self) -> Vec<String> {
-        let there = |name: &&String| *name == RECORD || self.path(name).exists();
+        let there = |name: &&String| *name == self.record() || self.path(name).exists();
         self.names.iter().filter(there).cloned().collect()
     }
 
@@ -134,8 +139,8 @@ impl Output {
         cancel: &Cancel,
     ) -> Result<(), Failure> {
         let json = serde_json::to_string_pretty(record).map(|text| text + "\n");
-        let json = json.map_err(|error| Failure::Error(format!("{RECORD}: {error}")))?;
-        if let Err(failure) = self.table(RECORD, |file| file.write_all(json.as_bytes())) {
+        let json = json.map_err(|error| Failure::Error(format!("{}: {error}", self.record())))?;
+        if let Err(failure) = self.table(self.record(), |file| file.write_all(json.as_bytes())) {
             return Err(self.keep(failure));
         }
         cancel.check()?;
@@ -184,17 +189,18 @@ impl Output {
         let aside = self.path(ASIDE);
         fs::create_dir(&aside).map_err(Failure::io(&aside))?;
         // The record is the first to go and the last to come: where it is, all files are there.
-        let others = || self.names.iter().map(String::as_str).filter(|name| *name != RECORD);
+        let record = self.record();
+        let others = || self.names.iter().map(String::as_str).filter(|name| *name != record);
         let there = |name: &&str| self.target.join(name).symlink_metadata().is_ok();
         let gives_way = |name: &&str| self.earlier.iter().any(|earlier| earlier == name) && there(name);
-        for name in iter::once(RECORD).chain(others()).filter(gives_way) {
+        for name in iter::once(record).chain(others()).filter(gives_way) {
             moves.make(self.target.join(name), aside.join(name))?;
         }
         for name in others().filter(|name| self.path(name).exists()) {
             moves.make(self.path(name), self.target.join(name))?;
         }
         place::sync_folder(&self.target)?;
-        moves.make(self.path(RECORD), self.target.join(RECORD))?;
+        moves.make(self.path(record), self.target.join(record))?;
         place::sync_folder(&self.target)?;
         self.made.sync();
         Ok(())
@@ -295,7 +301,7 @@ fn is(open: &File, folder: &Path) -> bool {
 /// Results in the folder that a run of this command may replace: those that the record of an earlier one lists.
 fn earlier(target: &Path, command: &str, names: &[&str], overwrite: bool) -> Result<Vec<String>, Failure> {
     let refuse = |why: String| Err(Failure::Error(format!("{}: {why}", target.display())));
-    let record = Earlier::read(target);
+    let record = Earlier::read(&target.join(names[0]));
     if let Some(Earlier { command: other, .. }) = record.as_ref().filter(|record| record.command != command) {
         return refuse(format!(
             "holds results of `teatime {other}`; --overwrite of `teatime {command}` replaces only its own; choose \
@@ -307,10 +313,11 @@ fn earlier(target: &Path, command: &str, names: &[&str], overwrite: bool) -> Res
     let held = names.iter().copied().filter(|name| target.join(name).symlink_metadata().is_ok());
     let (ours, others): (Vec<&str>, Vec<&str>) = held.partition(|name| files.iter().any(|file| file == name));
     if let Some(name) = others.first() {
-        let left = left(target).map_or_else(String::new, |left| format!(" ({left})"));
+        let left = left(target, names[0]).map_or_else(String::new, |left| format!(" ({left})"));
         return refuse(format!(
-            "holds {name}, which no {RECORD} of `teatime {command}` lists there; choose another folder, or move it \
-             away{left}"
+            "holds {name}, which no {} of `teatime {command}` lists there; choose another folder, or move it \
+             away{left}",
+            names[0]
         ));
     }
     match ours.first() {
@@ -321,7 +328,7 @@ fn earlier(target: &Path, command: &str, names: &[&str], overwrite: bool) -> Res
 
 /// What lies in the folder of runs that were killed, or could not put their results into place. It is nobody's to remove:
 /// where not all machines see the lock, a run may be at work.
-fn left(target: &Path) -> Option<String> {
+fn left(target: &Path, record: &str) -> Option<String> {
     let names = fs::read_dir(target).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names: Vec<_> = names.filter(|name| name.starts_with(SCRATCH)).collect();
     names.sort_unstable();
@@ -335,7 +342,7 @@ fn left(target: &Path) -> Option<String> {
     );
     // Where there is a record, the results beside it are whole.
     let aside = names.iter().map(|name| target.join(name).join(ASIDE)).find(|aside| aside.exists());
-    if let (Some(aside), false) = (aside, target.join(RECORD).exists()) {
+    if let (Some(aside), false) = (aside, target.join(record).exists()) {
         left += &format!(
             "; moved back over the files here, those of {} are the earlier results",
             aside.display()
@@ -346,7 +353,7 @@ fn left(target: &Path) -> Option<String> {
 
 /// The command whose record the folder holds.
 pub(crate) fn made_by(folder: &Path) -> Option<String> {
-    Earlier::read(folder).map(|record| record.command)
+    Earlier::read(&folder.join(RECORD)).map(|record| record.command)
 }
 
 /// What the record of an earlier run is read for.
@@ -357,9 +364,9 @@ struct Earlier {
 }
 
 impl Earlier {
-    /// Of the record in the folder, if there is one.
-    fn read(folder: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(folder.join(RECORD)).ok()?).ok()
+    /// Of the record, if there is one.
+    fn read(record: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(record).ok()?).ok()
     }
 }
 

@@ -11,6 +11,8 @@ mod choice;
 mod cohort;
 mod conversion;
 mod counts;
+mod distance;
+mod files;
 mod filter;
 mod grm;
 mod intake;
@@ -26,6 +28,8 @@ mod reader;
 mod residency;
 mod scaler;
 mod source;
+#[cfg(feature = "zarr")]
+mod square_store;
 mod totals;
 mod variant;
 #[cfg(feature = "zarr")]
@@ -49,6 +53,7 @@ pub use self::{
         project::project,
     },
     counts::CountsByVariant,
+    distance::{DistanceOptions, Distances, SampleMetric, distances},
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls},
     options::{Method, PcaOptions},

@@ -95,6 +95,18 @@ pub enum Missing {
     RescaleOrZero,
 }
 
+impl Missing {
+    /// The rule's name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Propagate => "propagate",
+            Self::Ignore => "ignore",
+            Self::Rescale => "rescale",
+            Self::RescaleOrZero => "rescale-or-zero",
+        }
+    }
+}
+
 /// How distances are taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {

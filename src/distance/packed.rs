@@ -10,9 +10,15 @@
 //!
 //! as each pair of codes shows. `D` follows from the Gram matrix and its diagonal, and where codes 0 and 2 trade places it stays: most
 //! codes of most rows are 0, then.
+//!
+//! Products, as of `correlation`, are a Gram matrix of the codes with a missing one as 0. What is added up of one column over the rows that
+//! another knows too is its whole sum, less that over the rows where the other is missing (`packed::absent`).
+
+mod moments;
 
 use rayon::prelude::*;
 
+use self::moments::ColumnMoments;
 use super::{Distances, Metric, Missing};
 use crate::{
     Device, Error, Result, Tensor,
@@ -32,13 +38,14 @@ const LARGEST: f64 = 4.0 * 4.0 + 2.0 + 2.0;
 /// Sums of distances of the columns of packed rows from one another, over panels of rows: exact, the same on every device, whatever the
 /// panels. [`PackedPairs::finish`] makes distances of them.
 ///
-/// For [`Metric::Euclidean`], [`Metric::SqEuclidean`], [`Metric::CityBlock`] and [`Metric::Hamming`]. A missing code is as
-/// [`Missing`] says.
+/// For [`Metric::Euclidean`], [`Metric::SqEuclidean`], [`Metric::CityBlock`], [`Metric::Hamming`], [`Metric::InnerProduct`],
+/// [`Metric::Cosine`] and [`Metric::Correlation`]. A missing code is as [`Missing`] says.
 ///
 /// # Cost
-/// columns² / 2 products of bytes a row, for the squared differences where no code of it is missing; else twice that, and three times for
-/// all but [`Metric::CityBlock`] where one is. Of a row in which few codes differ from the most common one, only the pairs of those. On
-/// the device 4 columns² bytes, and as many again for missing codes.
+/// columns² / 2 products of bytes a row, for squared differences and products where no code of it is missing; else twice that, and three
+/// times for [`Metric::Euclidean`], [`Metric::SqEuclidean`] and [`Metric::Hamming`] where one is. Of a row in which few codes differ from the
+/// most common one, only the pairs of those. A missing code costs [`Metric::Cosine`] and [`Metric::Correlation`] some more sums of all
+/// columns. On the device 4 columns² bytes, as many again for missing codes, and for those of the last two metrics 16.
 ///
 /// ```
 /// use teatime::{Device, Tensor, distance::{Metric, Missing, PackedPairs}, packed::{recode, row_words}};
@@ -63,18 +70,30 @@ pub struct PackedPairs {
     sums: PairProducts,
     /// Σ x xᵀ.
     absent: PairProducts,
+    of_columns: Option<ColumnMoments>,
     /// Rows that were added, and whether all their codes are known.
     rows: u64,
     complete: bool,
 }
 
-/// What D of g, h and p are multiplied by, in units.
-fn factors(metric: Metric) -> Option<[i32; 3]> {
-    match metric {
-        Metric::Euclidean | Metric::SqEuclidean => Some([4, 2, -2]),
-        Metric::CityBlock => Some([2, 2, 0]),
-        Metric::Hamming => Some([1, 2, 1]),
-        _ => None,
+/// What is added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recipe {
+    /// D of g, h and p, each so often, in units.
+    Spreads([i32; 3]),
+    /// Products of codes.
+    Products,
+}
+
+impl Recipe {
+    fn of(metric: Metric) -> Option<Self> {
+        match metric {
+            Metric::Euclidean | Metric::SqEuclidean => Some(Self::Spreads([4, 2, -2])),
+            Metric::CityBlock => Some(Self::Spreads([2, 2, 0])),
+            Metric::Hamming => Some(Self::Spreads([1, 2, 1])),
+            Metric::InnerProduct | Metric::Cosine | Metric::Correlation => Some(Self::Products),
+            _ => None,
+        }
     }
 }
 
@@ -89,11 +108,14 @@ impl PackedPairs {
             let why = format_args!("{metric} is not made of sums of packed rows");
             return Err(Error::argument("PackedPairs", "metric", why));
         }
+        let sums = PairProducts::new(device, columns, rows.saturating_mul(3), LARGEST, 0)?;
+        let of_columns = ColumnMoments::serve(metric).then(|| ColumnMoments::new(device, columns));
         Ok(Self {
             metric,
             missing,
-            sums: PairProducts::new(device, columns, rows.saturating_mul(3), LARGEST, 0)?,
+            sums,
             absent: PairProducts::new(device, columns, rows, 1.0, 0)?,
+            of_columns: of_columns.transpose()?,
             rows: 0,
             complete: true,
         })
@@ -101,7 +123,7 @@ impl PackedPairs {
 
     /// Whether the metric is one of those that packed rows are for.
     pub fn takes(metric: Metric) -> bool {
-        factors(metric).is_some()
+        Recipe::of(metric).is_some()
     }
 
     /// The programs that sums of so many rows may launch, those first that compilers take longest for.
@@ -110,13 +132,17 @@ impl PackedPairs {
     }
 
     /// Bytes on the device besides the panel, of so many rows.
-    pub fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
-        PairProducts::device_bytes(device, columns, rows, 1).saturating_mul(2)
+    pub fn device_bytes(device: &Device, columns: u64, rows: u64, metric: Metric) -> u64 {
+        let of_pairs = PairProducts::device_bytes(device, columns, rows, 1).saturating_mul(2);
+        let moments =
+            if ColumnMoments::serve(metric) { ColumnMoments::device_bytes(device, columns, rows) } else { 0 };
+        of_pairs.saturating_add(moments)
     }
 
     /// Bytes on the host: the results, and what they are read through.
-    pub const fn host_bytes(columns: u64) -> u64 {
-        PairProducts::host_bytes(columns).saturating_mul(2)
+    pub fn host_bytes(columns: u64, metric: Metric) -> u64 {
+        let matrices = if ColumnMoments::serve(metric) { 4 } else { 2 };
+        PairProducts::host_bytes(columns).saturating_mul(matrices)
     }
 
     /// Adds the rows of `packed` from row `from` on, of which `stats` has the codes' sums and counts, or none for a row that takes no
@@ -126,7 +152,7 @@ impl PackedPairs {
     /// [`Error::Shape`] for rows of other lengths, or beyond the panel; [`Error::Argument`] for statistics that no row has, and for
     /// more rows than were said; what the device reports.
     pub fn add(&mut self, packed: &Tensor<u32>, from: u64, stats: &[Option<Stats>]) -> Result<()> {
-        let Some(factors) = factors(self.metric) else { return Ok(()) };
+        let Some(recipe) = Recipe::of(self.metric) else { return Ok(()) };
         let columns = self.sums.columns();
         let codes = |(row, stats): (usize, &Option<Stats>)| match stats {
             Some(stats) => Codes::new(stats, columns).map(Some).ok_or_else(|| {
@@ -139,6 +165,29 @@ impl PackedPairs {
         for sums in [&self.sums, &self.absent] {
             sums.check("PackedPairs::add", "stats", packed, from, stats.len() as u64)?;
         }
+        match recipe {
+            Recipe::Spreads(factors) => self.add_spreads(packed, from, &rows, factors)?,
+            Recipe::Products => self
+                .sums
+                .add(packed, from, stats.len(), |sums, row| rows[row].as_ref()?.known().terms(sums, 1))?,
+        }
+        if let Some(moments) = &mut self.of_columns {
+            moments.add(packed, from, &rows.iter().map(Codes::part).collect::<Vec<_>>())?;
+        }
+        let absent = |sums: &PairProducts, row: usize| rows[row].as_ref()?.absent().terms(sums, 1);
+        self.absent.add(packed, from, stats.len(), absent)?;
+        self.rows += rows.iter().flatten().count() as u64;
+        self.complete &= rows.iter().flatten().all(|codes| codes.absent == 0);
+        Ok(())
+    }
+
+    fn add_spreads(
+        &mut self,
+        packed: &Tensor<u32>,
+        from: u64,
+        rows: &[Option<Codes>],
+        factors: [i32; 3],
+    ) -> Result<()> {
         for (which, recoded) in [Codes::filled, Codes::ones, Codes::odd].into_iter().enumerate() {
             let of_row = |sums: &PairProducts, row: usize| {
                 let codes = rows[row].as_ref()?;
@@ -150,12 +199,8 @@ impl PackedPairs {
                 };
                 recoded(codes).terms(sums, factor)
             };
-            self.sums.add(packed, from, stats.len(), of_row)?;
+            self.sums.add(packed, from, rows.len(), of_row)?;
         }
-        let absent = |sums: &PairProducts, row: usize| rows[row].as_ref()?.absent().terms(sums, 1);
-        self.absent.add(packed, from, stats.len(), absent)?;
-        self.rows += rows.iter().flatten().count() as u64;
-        self.complete &= rows.iter().flatten().all(|codes| codes.absent == 0);
         Ok(())
     }
 
@@ -164,30 +209,41 @@ impl PackedPairs {
     /// # Errors
     /// What the device reports.
     pub fn finish(self) -> Result<Distances> {
-        let Self { metric, missing, sums, absent, rows, complete } = self;
+        let Self { metric, missing, sums, absent, of_columns, rows, complete } = self;
         let device = sums.device().clone();
         // Of symmetric sums, what all pairs of two columns add: those of each with itself, less twice those of both.
         let spread = |both: i64, [one, other]: [i64; 2]| (one + other - 2 * both) as f64 * UNIT;
-        let mut distances = sums.matrix(spread)?;
+        let is_spread = matches!(Recipe::of(metric), Some(Recipe::Spreads(_)));
+        let mut distances =
+            if is_spread { sums.matrix(spread)? } else { sums.matrix(|both, _| both as f64)? };
+        let n = distances.rows();
         let rows = rows as f64;
+        let moments = of_columns.map(|moments| moments.finish(&distances, complete)).transpose()?;
+        let distance = |pair: [usize; 2], sum: f64, shared: f64| match &moments {
+            Some(_) if shared == 0.0 && missing == Missing::RescaleOrZero => 0.0,
+            Some(moments) => moments.distance(metric, pair, sum, shared),
+            None if complete => metric.distance(&[sum], rows, Missing::Propagate),
+            None => metric.distance(&[sum, shared], rows, missing),
+        };
         if complete {
-            let finish = |sum: &mut f64| *sum = metric.distance(&[*sum], rows, Missing::Propagate);
-            device.pool()?.install(|| distances.data_mut().par_iter_mut().for_each(finish));
+            let finish = |(i, row): (usize, &mut [f64])| {
+                let entries = row.iter_mut().enumerate();
+                entries.for_each(|(j, value)| *value = distance([i, j], *value, rows));
+            };
+            let all = |data: &mut [f64]| data.par_chunks_mut(n.max(1)).enumerate().for_each(finish);
+            device.pool()?.install(|| all(distances.data_mut()));
             return Ok(Distances { distances, shared: None });
         }
         let mut absent = absent.matrix(|both, _| both as f64)?;
-        let n = absent.rows();
         let missing_of: Vec<f64> = (0..n).map(|i| absent.row(i)[i]).collect();
         let rows_of = distances.data_mut().par_chunks_mut(n).zip(absent.data_mut().par_chunks_mut(n));
         let finish = |(i, (distances, absent)): (usize, (&mut [f64], &mut [f64]))| {
-            let pairs = distances.iter_mut().zip(absent).zip(&missing_of);
-            for ((distance, absent), of_other) in pairs {
-                let alone = missing_of[i] + of_other;
-                let sum = *distance - (alone - 2.0 * *absent) / 2.0;
+            for (j, (value, absent)) in distances.iter_mut().zip(absent).enumerate() {
+                let alone = missing_of[i] + missing_of[j];
+                let sum = if is_spread { *value - (alone - 2.0 * *absent) / 2.0 } else { *value };
                 let shared = rows - alone + *absent;
                 let is_missing = missing == Missing::Propagate && alone > 0.0;
-                *distance =
-                    if is_missing { f64::NAN } else { metric.distance(&[sum, shared], rows, missing) };
+                *value = if is_missing { f64::NAN } else { distance([i, j], sum, shared) };
                 *absent = shared;
             }
         };
@@ -225,11 +281,20 @@ impl Codes {
         Some(Self { zero: count.checked_sub(one + two)?, one, two, absent: columns - count })
     }
 
+    /// Whether a row takes part, and has missing codes.
+    fn part(row: &Option<Self>) -> Option<bool> {
+        row.as_ref().map(|codes| codes.absent > 0)
+    }
+
     fn filled(&self) -> Recoded {
         match self.two > self.zero {
             true => Recoded { recode: Recode([2, 1, 0, 1]), codes: self.zero + self.one + self.absent },
             false => Recoded { recode: Recode([0, 1, 2, 1]), codes: self.two + self.one + self.absent },
         }
+    }
+
+    fn known(&self) -> Recoded {
+        Recoded { recode: Recode([0, 1, 2, 0]), codes: self.two + self.one }
     }
 
     fn ones(&self) -> Recoded {

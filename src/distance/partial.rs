@@ -129,6 +129,15 @@ impl Partial {
         Ok(partial)
     }
 
+    /// Bytes on the device, and on the host with what [`export`](Self::export) and [`PartialSums::finish`] take, for m observations with
+    /// themselves.
+    pub fn bytes(m: u64, metric: Metric, missing: Missing) -> [u64; 2] {
+        let terms = metric.terms_in_parts(missing != Missing::Propagate).len() as u64;
+        let pairs = m.saturating_mul(m);
+        let sums = pairs.saturating_mul(8 * terms);
+        [sums, sums.saturating_mul(2).saturating_add(pairs.saturating_mul(16))]
+    }
+
     /// The same with the sum of each observation over all its features, here and elsewhere, which [`Metric::JensenShannon`] divides
     /// by: a first pass over the features, as of [`row_stats`](crate::linalg::row_stats), makes them. The sum of an
     /// observation that has NaN may be NaN.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{apply::step, row_words};
 use crate::{
     Error, Result, Tensor,
+    bits::{Width, unpack},
     kernel::{Grid, Program, small},
     kernels::{
         WG, WG_ALONE,
@@ -24,6 +25,43 @@ pub(crate) fn program() -> Program {
 pub(crate) fn most_rows(packed: &Tensor<u32>) -> Result<u64> {
     let words = packed.shape()[1];
     Ok(step(packed.device(), words, 4 * words)?.min(ROWS.into()))
+}
+
+/// Some rows of `packed`, as numbers: what `numbers` has for codes 0, 1, 2 and 3. Enqueues; does not wait.
+///
+/// # Shapes
+/// `packed`: (.., [`row_words`]) -> (rows, entries).
+///
+/// # Errors
+/// [`Error::Shape`] when `packed` has not those rows, or rows of other lengths; [`Error::Limit`] for more rows than a binding holds;
+/// [`Error::OutOfMemory`].
+///
+/// ```
+/// use teatime::{Device, Tensor, packed::{recode, row_words, unpack_rows}};
+/// let device = Device::cpu();
+/// let codes = Tensor::from_slice(&device, &[0b01_10_01_00u8, 0b11_00_00_10], &[2, 1])?;
+/// let mut panel = Tensor::zeros(&device, &[2, row_words(4)])?;
+/// recode(&codes, [0, 1, 2, 3], 4, &mut panel, 0)?.wait()?;
+/// assert_eq!(unpack_rows(&panel, &[1], 4, [0.0, 1.0, 2.0, -1.0])?.read()?, [2.0, 0.0, 0.0, -1.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn unpack_rows(
+    packed: &Tensor<u32>,
+    rows: &[u64],
+    entries: u64,
+    numbers: [f32; 4],
+) -> Result<Tensor<f32>> {
+    let (first, last) = (rows.iter().min().copied().unwrap_or(0), rows.iter().max().copied());
+    let range = first..last.map_or(first, |last| last.saturating_add(1));
+    let max = u64::from(ROWS);
+    if range.end - range.start > max {
+        return Err(Error::Limit { what: "rows to unpack", requested: range.end - range.start, max });
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "at most 2^24")]
+    let order: Vec<u32> = rows.iter().map(|row| Recode::NOTHING.of((row - first) as u32)).collect();
+    let gathered = packed_gather(packed, entries, range, &order)?;
+    let bytes = gathered.into_elements::<u8>(&[rows.len() as u64, 4 * row_words(entries)]);
+    unpack(&bytes, entries, Width::Two, Some(&numbers))
 }
 
 /// The rows that `order` names, of these rows of `packed`, recoded as its words say ([`Recode::of`]). Enqueues; does not wait.

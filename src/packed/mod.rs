@@ -34,6 +34,7 @@
 //! # Ok::<(), teatime::Error>(())
 //! ```
 
+pub(crate) mod absent;
 pub(crate) mod adjoint;
 pub(crate) mod apply;
 pub(crate) mod gather;
@@ -53,6 +54,7 @@ pub(crate) mod weighted;
 
 pub use self::{
     apply::PackedRows,
+    gather::unpack_rows,
     gram::{Gram, GramOptions, RowScale},
     host_panels::{HostPanels, PanelSink},
     known_pairs::{KnownPairs, KnownRow},

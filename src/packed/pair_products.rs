@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Columns of a group: a vector of the kernels.
-const COLUMNS: u64 = 64;
+pub(super) const COLUMNS: u64 = 64;
 /// A row is rare where one code in as many is not 0: on a cpu, to find its pairs then takes about half as long as a product.
 const RARE: u64 = 16;
 
@@ -362,7 +362,7 @@ fn groups_at_once(device: &Device, columns: u64) -> u64 {
 }
 
 /// The batches over rows, which stay near the processor with their limbs in the groups that are worked on at once.
-fn batches(device: &Device, columns: u64, sets: u64, limb_count: u64) -> RowBatches {
+pub(super) fn batches(device: &Device, columns: u64, sets: u64, limb_count: u64) -> RowBatches {
     let limbs = sets * row_limbs(limb_count, COLUMNS) * groups_at_once(device, columns);
     let row_bytes = 4 * row_words(columns) + limbs;
     RowBatches::new(device.limits(), row_bytes, LEAST_DEPTH)

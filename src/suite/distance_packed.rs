@@ -12,8 +12,8 @@ use crate::{
 };
 
 device_tests! {
-    every_metric, every_rule, rows_that_take_no_part, nothing, refused;
-    many_rows, panels_change_nothing,
+    every_rule, nothing, refused;
+    every_metric, rows_that_take_no_part, many_rows, panels_change_nothing,
 }
 
 const METRICS: [Metric; 4] = [Metric::Euclidean, Metric::SqEuclidean, Metric::CityBlock, Metric::Hamming];
@@ -73,19 +73,25 @@ fn check(
         for j in 0..entries {
             let both = || rows.iter().map(|row| [row[i], row[j]]).filter(|pair| !pair.contains(&3));
             let shared = both().count() as f64;
-            let sum: f64 = both()
-                .map(|[a, b]| f64::from(a.abs_diff(b)))
-                .map(|d| match metric {
-                    Metric::CityBlock => d,
-                    Metric::Hamming => f64::from(d > 0.0),
-                    _ => d * d,
-                })
-                .sum();
+            let sum_of = |term: &dyn Fn(f64, f64) -> f64| -> f64 {
+                both().map(|[a, b]| term(f64::from(a), f64::from(b))).sum()
+            };
+            let sum = sum_of(&|a, b| match metric {
+                Metric::CityBlock => (a - b).abs(),
+                Metric::Hamming => f64::from(a != b),
+                Metric::InnerProduct | Metric::Cosine | Metric::Correlation => a * b,
+                _ => (a - b) * (a - b),
+            });
+            let [x, y, xx, yy] =
+                [sum_of(&|a, _| a), sum_of(&|_, b| b), sum_of(&|a, _| a * a), sum_of(&|_, b| b * b)];
             let all = rows.len() as f64;
             let scale = match missing {
                 Missing::Rescale if shared == 0.0 => f64::NAN,
                 Missing::Propagate if shared < all => f64::NAN,
-                Missing::Rescale | Missing::RescaleOrZero if shared > 0.0 && metric != Metric::Hamming => {
+                Missing::Rescale | Missing::RescaleOrZero
+                    if shared > 0.0
+                        && !matches!(metric, Metric::Hamming | Metric::Cosine | Metric::Correlation) =>
+                {
                     all / shared
                 }
                 _ => 1.0,
@@ -93,6 +99,15 @@ fn check(
             let expected = match metric {
                 Metric::Euclidean => (sum * scale).sqrt(),
                 Metric::Hamming => sum / shared.max(1.0) * scale,
+                Metric::Cosine | Metric::Correlation
+                    if shared == 0.0 && missing == Missing::RescaleOrZero =>
+                {
+                    0.0
+                }
+                Metric::Cosine => cosine(sum, xx, yy) * scale,
+                Metric::Correlation => {
+                    cosine(shared * sum - x * y, shared * xx - x * x, shared * yy - y * y) * scale
+                }
                 _ => sum * scale,
             };
             let actual = result.distances.row(i)[j];
@@ -106,6 +121,11 @@ fn check(
             }
         }
     }
+}
+
+/// Of whole numbers: rounded as it is defined.
+fn cosine(part: f64, xx: f64, yy: f64) -> f64 {
+    if xx * yy > 0.0 { 1.0 - part / (xx * yy).sqrt() } else { f64::NAN }
 }
 
 fn all(_: usize) -> bool {
@@ -172,7 +192,7 @@ fn rows_that_take_no_part(device: &Device) {
 
 fn many_rows(device: &Device) {
     let codes = rows(94, 2100, 70, true);
-    for metric in [Metric::SqEuclidean, Metric::CityBlock] {
+    for metric in [Metric::SqEuclidean, Metric::CityBlock, Metric::Correlation] {
         let of = (metric, Missing::Ignore);
         check(&distances(device, &codes, 70, of, 2100, all), &codes, 70, of, all);
     }

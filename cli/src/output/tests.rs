@@ -67,13 +67,13 @@ fn folders_of_other_runs_stay() {
     let _no_starts = STARTS.read().unwrap();
     let root = tempfile::tempdir().unwrap();
     let (target, other) = (root.path().join("out"), root.path().join("out/.teatime.partial-other"));
-    assert_eq!(left(&target), None);
+    assert_eq!(left(&target, RECORD), None);
     fs::create_dir_all(&other).unwrap();
     fs::write(other.join(SCORES), "busy").unwrap();
     run(&target, &[SCORES], "x");
     drop(prepare(&target, true));
     assert_eq!(contents(&other), [(SCORES.to_owned(), "busy".to_owned())]);
-    let left = left(&target).unwrap();
+    let left = left(&target, RECORD).unwrap();
     assert!(left.contains("`.teatime.partial-other` left by a run") && !left.contains(ASIDE), "{left}");
 }
 
@@ -108,7 +108,7 @@ fn after_a_kill_among_the_last_steps_earlier_results_come_back() {
         child.args(["--exact", "output::tests::killed"]).env("TEATIME_TEST_TARGET", &target);
         let ended = child.env(DIES, at.to_string()).output().unwrap();
         assert_eq!(ended.status.success(), at == 6, "{ended:?}");
-        let said = left(&target);
+        let said = left(&target, RECORD);
         if at == 6 {
             assert!(said.is_none() && contents(&target)[0].1 == "new");
             continue;

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
 
 use crate::support::{
-    self, Ran, Scratch, copy, fixture, json, names, on_store, plain_array, provenance, run, store,
+    self, Ran, Scratch, copy, fixture, json, names, npy, on_store, plain_array, provenance, run, store,
 };
 
 fn grm(store: &Path, out: &Path, more: &[&str]) -> Ran {
@@ -16,21 +16,6 @@ fn f32s(path: &Path) -> Vec<f32> {
     let bytes = fs::read(path).unwrap();
     assert_eq!(bytes.len() % 4, 0);
     bytes.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
-}
-
-/// The entries of a square numpy file of f64, found by its own header.
-fn npy(path: &Path) -> Vec<f64> {
-    let bytes = fs::read(path).unwrap();
-    assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
-    let data = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
-    assert!(data.is_multiple_of(64));
-    let header = std::str::from_utf8(&bytes[10..data]).unwrap();
-    assert!(header.contains("'descr': '<f8'") && header.contains("'fortran_order': False"), "{header}");
-    let values: Vec<f64> =
-        bytes[data..].chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())).collect();
-    let n = values.len().isqrt();
-    assert!(header.contains(&format!("'shape': ({n}, {n})")) && n * n == values.len(), "{header}");
-    values
 }
 
 fn assert_close(ours: &[f64], theirs: &[f64]) {

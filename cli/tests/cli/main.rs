@@ -10,6 +10,7 @@ mod contigs;
 mod cuda;
 mod demo;
 mod devices;
+mod distance;
 mod grm;
 #[cfg(unix)]
 mod output;

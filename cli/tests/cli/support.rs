@@ -213,3 +213,18 @@ pub(crate) fn provenance(record: &serde_json::Value, command: &str, given: [Opti
         assert!(given.map_or(bytes > 1 << 20, |given| given == bytes), "{budget}");
     }
 }
+
+/// The entries of a square numpy file of f64, found by its own header.
+pub(crate) fn npy(path: &Path) -> Vec<f64> {
+    let bytes = fs::read(path).unwrap();
+    assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
+    let data = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    assert!(data.is_multiple_of(64));
+    let header = std::str::from_utf8(&bytes[10..data]).unwrap();
+    assert!(header.contains("'descr': '<f8'") && header.contains("'fortran_order': False"), "{header}");
+    let values: Vec<f64> =
+        bytes[data..].chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())).collect();
+    let n = values.len().isqrt();
+    assert!(header.contains(&format!("'shape': ({n}, {n})")) && n * n == values.len(), "{header}");
+    values
+}

@@ -112,7 +112,7 @@ impl Cohort {
     }
 
     /// One attempt within the budget. `each` is given the panels of the pass too.
-    pub(super) fn attempt(
+    pub(crate) fn attempt(
         genotypes: &Genotypes,
         device: &Device,
         wanted: &Wanted<'_>,
@@ -441,9 +441,9 @@ impl<'a> Sums<'a> {
 }
 
 /// Who is given the panels of a pass that loads, with the sums of their rows, and what that takes.
-pub(super) struct Each<'a> {
-    pub(super) need: &'a dyn Fn(&Reader) -> Need,
-    pub(super) panel: &'a mut EachPanel<'a>,
+pub(crate) struct Each<'a> {
+    pub(crate) need: &'a dyn Fn(&Reader) -> Need,
+    pub(crate) panel: &'a mut EachPanel<'a>,
 }
 
 type EachPanel<'a> = dyn FnMut(&Reader, &Panel, &[Stats]) -> Result<()> + 'a;
@@ -453,7 +453,7 @@ type EachPanel<'a> = dyn FnMut(&Reader, &Panel, &[Stats]) -> Result<()> + 'a;
 ///
 /// # Errors
 /// Those of `f`.
-pub(super) fn with_less_memory<T>(
+pub(crate) fn with_less_memory<T>(
     device: &Device,
     run: &Run,
     mut f: impl FnMut(&Run) -> Result<T>,
@@ -475,7 +475,7 @@ pub(super) fn with_less_memory<T>(
 }
 
 /// Why no variant is left, in words.
-fn no_variant(counts: &VariantCounts) -> String {
+pub(crate) fn no_variant(counts: &VariantCounts) -> String {
     let VariantCounts { total, all_missing, above_missing, below_maf, zero_variance, .. } = counts;
     format!(
         "none of the {total} variants is left: {all_missing} have no call, {above_missing} have too many missing \

@@ -27,6 +27,8 @@ pub struct Wanted<'a> {
     loadings: bool,
     grm: Option<GrmOptions>,
     pub(super) projection: Option<Matched<'a>>,
+    /// Whether the caller adds up sums for pairs of samples, panel by panel.
+    sums_of_pairs: bool,
 }
 
 impl<'a> Wanted<'a> {
@@ -57,6 +59,12 @@ impl<'a> Wanted<'a> {
         method: ProjectMethod,
     ) -> Self {
         Self { projection: Some(Matched { reference, matches, method }), ..self }
+    }
+
+    /// Nothing of what a cohort has, but sums for pairs of samples, which the caller adds up.
+    #[must_use]
+    pub(crate) fn sums_of_pairs(self) -> Self {
+        Self { sums_of_pairs: true, ..self }
     }
 
     /// # Errors
@@ -167,7 +175,8 @@ impl Plan {
             }
             choice = Some((options.clone(), chosen));
         }
-        if choice.is_some() || !pairs.is_empty() {
+        let gram = !pairs.is_empty() || wanted.sums_of_pairs;
+        if choice.is_some() || gram {
             check_samples(&reader)?;
         }
         let mut again = wanted.loadings || later_passes > 0;
@@ -177,7 +186,7 @@ impl Plan {
             need = sums.fold(wanted.projection_need(&reader, run), Need::and);
             (basis, later_passes, again) = (0, 0, false);
         }
-        let allowance = memory.allow(&reader, need, Wishes { basis, again, gram: !pairs.is_empty() })?;
+        let allowance = memory.allow(&reader, need, Wishes { basis, again, gram })?;
         if let (Some(options), true) = (&wanted.pca, basis > 0) {
             // While there is nothing else to wait for.
             standardized::prepare(&reader, columns(genotypes.samples(), options), allowance.reading)?;

@@ -1,8 +1,6 @@
 //! Genomic relationship matrices of genotypes bigger than memory.
 
 mod write;
-#[cfg(feature = "zarr")]
-mod zarr;
 
 #[cfg(test)]
 mod tests;

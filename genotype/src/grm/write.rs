@@ -1,15 +1,13 @@
 //! Relationship matrices as files of other tools.
 
-use std::{
-    ffi::OsString,
-    fs::{self, File},
-    io::{BufWriter, Write},
-    path::Path,
-};
+use std::{ffi::OsString, io::Write, path::Path};
 
 use teatime::{Error, Result};
 
 use super::{Grm, OP};
+use crate::files::{write_npy, write_whole};
+#[cfg(feature = "zarr")]
+use crate::{SOURCE, square_store::write_squares};
 
 impl Grm {
     /// Writes GCTA's binary format, as plink2's `--make-grm-bin` does: `PREFIX.grm.bin`,
@@ -66,18 +64,7 @@ impl Grm {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
-        let n = self.matrix.rows();
-        let entries = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({n}, {n}), }}");
-        write_whole(path.as_ref(), |file| {
-            // The data begin at a multiple of 64 bytes, after the header and a line feed: at 128, for any n.
-            file.write_all(b"\x93NUMPY\x01\x00")?;
-            file.write_all(&118u16.to_le_bytes())?;
-            writeln!(file, "{entries:<117}")?;
-            (0..n).try_for_each(|j| {
-                let row: Vec<u8> = self.matrix.row(j).iter().flat_map(|value| value.to_le_bytes()).collect();
-                file.write_all(&row)
-            })
-        })
+        write_npy(path.as_ref(), &self.matrix)
     }
 
     /// Writes a Zarr v2 store at `path`, which must not exist: `genomic_relationship` (`samples_0`, `samples_1`) in f64;
@@ -90,8 +77,14 @@ impl Grm {
     #[cfg(feature = "zarr")]
     pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
         self.check_names(samples)?;
-        let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
-        super::zarr::write_relationship(path.as_ref(), self, &names)
+        let attributes = [
+            ("source", SOURCE.into()),
+            ("method", self.method.name().into()),
+            ("missing", self.missing.name().into()),
+            ("variants", self.counts.loaded().into()),
+        ];
+        let relationship = ("genomic_relationship", &self.matrix);
+        write_squares(path.as_ref(), attributes, samples, relationship, self.shared.as_ref())
     }
 
     fn check_names(&self, samples: &[impl AsRef<str>]) -> Result<()> {
@@ -101,23 +94,4 @@ impl Grm {
         }
         Ok(())
     }
-}
-
-/// Writes a file under another name in its folder, and gives it its own when it is whole.
-fn write_whole(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
-    let mut hidden = OsString::from(".");
-    hidden.push(path.file_name().unwrap_or_default());
-    hidden.push(format!(".partial-{}", std::process::id()));
-    let scratch = path.with_file_name(hidden);
-    let written = File::create(&scratch).and_then(|file| {
-        let mut file = BufWriter::new(file);
-        fill(&mut file)?;
-        file.flush()?;
-        fs::rename(&scratch, path)
-    });
-    written.map_err(|source| {
-        // What is left of it is worth nothing, and the first error says more.
-        fs::remove_file(&scratch).ok();
-        Error::Io { path: path.display().to_string().into(), source }
-    })
 }

@@ -1,37 +1,37 @@
-//! A relationship matrix as a Zarr v2 store.
+//! Matrices of samples by samples as a Zarr v2 store, with the axes that sgkit names.
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::Value;
 use teatime::{
     Result,
     linalg::Matrix,
     store::{ArraySpec, Attributes, Compression, NewStore, Shuffle, Storable, ZarrFormat},
 };
 
-use super::Grm;
-use crate::SOURCE;
-
 /// Samples of one chunk along each axis.
 const CHUNK: u64 = 1000;
 
-/// What [`Grm::write_zarr`] says, for one name per sample. Takes memory for one chunk, at most 8 MB, and its compressed
-/// copy.
-pub(super) fn write_relationship(path: &Path, grm: &Grm, samples: &[&str]) -> Result<()> {
-    let attributes = [
-        ("source", json!(SOURCE)),
-        ("method", json!(grm.method.name())),
-        ("missing", json!(grm.missing.name())),
-        ("variants", json!(grm.counts.loaded())),
-    ];
+/// Writes a store that appears whole: `sample_id`, a matrix in f64 under its name, and, where there are any, counts of variants as
+/// `shared_variants` in u32. Takes memory for one chunk, at most 8 MB, and its compressed copy.
+///
+/// # Errors
+/// [`Error::Store`](teatime::Error::Store) where `path` exists; [`Error::Io`](teatime::Error::Io).
+pub(crate) fn write_squares(
+    path: &Path,
+    attributes: impl IntoIterator<Item = (&'static str, Value)>,
+    samples: &[impl AsRef<str>],
+    (name, matrix): (&str, &Matrix),
+    shared: Option<&Matrix>,
+) -> Result<()> {
     let attributes: Attributes =
-        attributes.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+        attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let store = NewStore::create(path, &attributes)?;
     let n = [samples.len() as u64];
     let names = store.array("sample_id", spec(ArraySpec::new(None, &n, &n), &["samples"]))?;
-    names.write_text(&[0], samples.iter().copied())?;
-    put_square(&store, "genomic_relationship", &grm.matrix, |entry| entry)?;
-    if let Some(shared) = &grm.shared {
+    names.write_text(&[0], samples.iter().map(AsRef::as_ref))?;
+    put_square(&store, name, matrix, |entry| entry)?;
+    if let Some(shared) = shared {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of variants")]
         put_square(&store, "shared_variants", shared, |count| count as u32)?;
     }

@@ -1,0 +1,39 @@
+"""Whole process of sgkit's pairwise_distance: dosages of a bio2zarr store by dask, missing calls as -1.
+
+    python sgkit_distance.py STORE METRIC [--rows ROWS] [--columns SAMPLES]
+"""
+
+import argparse
+import time
+
+import dask
+import dask.array as da
+import numpy as np
+from sgkit.distance.api import pairwise_distance
+
+
+def dosages(calls):
+    return np.where((calls < 0).any(axis=2), -1, (calls > 0).sum(axis=2)).astype(np.int8)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("store")
+    p.add_argument("metric", choices=["euclidean", "correlation"])
+    p.add_argument("--rows", type=int, default=20_000, help="variants of a chunk")
+    p.add_argument("--columns", type=int, default=500, help="samples of a chunk")
+    p.add_argument("--limit", type=int, help="the first variants alone")
+    p.add_argument("--out", help="where to save the matrix")
+    a = p.parse_args()
+    started = time.perf_counter()
+    calls = da.from_zarr(a.store, component="call_genotype")[: a.limit]
+    x = calls.map_blocks(dosages, drop_axis=2, dtype=np.int8).T.rechunk((a.columns, a.rows))
+    with dask.config.set(num_workers=2):
+        result = pairwise_distance(x, metric=a.metric).compute(scheduler="threads")
+    print(f"{a.metric}: {time.perf_counter() - started:.2f} s, {result[0, 1]!r}")
+    if a.out:
+        np.save(a.out, result)
+
+
+if __name__ == "__main__":
+    main()

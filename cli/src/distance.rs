@@ -1,0 +1,331 @@
+//! `teatime distance`: distances of the samples of stores.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use clap::{Args, builder::TypedValueParser};
+use serde::Serialize;
+use teatime::{
+    Cancel, Run,
+    distance::{Metric, Missing},
+};
+use teatime_genotype::{DistanceOptions, Distances, SampleMetric, VariantFilter, distances};
+
+use crate::{
+    args::{Named, Resources, local, named, up_to_half, up_to_one},
+    failure::Failure,
+    output::Output,
+    progress::Bar,
+    record::{Common, Ran, StreamSeconds},
+    report::{VariantsRecord, used},
+    store_args::StoreArgs,
+    stores::Stores,
+    text,
+};
+
+/// Distances of the samples of genotype stores from one another
+///
+/// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles
+/// (of a .bed, see --counted-allele); a call with a missing allele is missing. One pass over the stores.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub(crate) struct DistanceArgs {
+    /// File for the distances: its ending, .npy, .tsv, .zarr, .dist or .dist.bin, says what it is
+    #[arg(long, value_name = "FILE", value_parser = local().try_map(Target::new))]
+    out: Target,
+    /// How far two samples are from each other
+    ///
+    /// Of dosages, as scipy defines them but for `inner_product` (the sum of x y), hellinger (as cuVS) and ibs (a similarity, 1 - mean of
+    /// |x - y| / 2: PLINK's --distance ibs). cityblock is PLINK's --distance. The first seven and ibs are sums of whole numbers, and
+    /// fastest.
+    #[arg(long, value_parser = named(METRICS), default_value = "euclidean")]
+    metric: SampleMetric,
+    /// The exponent of --metric minkowski, above 0 [default: 2]
+    #[arg(long, value_name = "P")]
+    p: Option<f64>,
+    /// What becomes of variants that one of a pair has no call of
+    ///
+    /// ignore: they are left out, as in sgkit. rescale: sums are multiplied by the variants over those called in both, as PLINK's
+    /// flat-missing; NaN where there are none. rescale-or-zero: the same, but 0. propagate: distances of samples with a missing
+    /// call are NaN.
+    #[arg(long, value_parser = named(MISSING), default_value = "ignore")]
+    missing: Missing,
+    /// Leave out variants with a minor allele frequency below X (0 to 0.5)
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half, allow_negative_numbers = true)]
+    maf: f64,
+    /// Leave out variants with more than this fraction of missing calls (0 to 1)
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
+    geno: f64,
+    /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
+    ///
+    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
+    #[arg(long)]
+    overwrite: bool,
+    /// Print the record instead of the summary
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    stores: StoreArgs,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+}
+
+const HELP: &str = "\
+What is written, by the ending of FILE:
+  D.npy       (samples, samples), f64; D.id has the name of each sample
+  D.tsv       a table with the names of the samples
+  D.zarr      distance (samples_0, samples_1), f64; shared_variants, where calls
+              are missing; sample_id
+  D.dist      PLINK's lower triangle, as text; D.dist.id has family and name
+  D.dist.bin  PLINK's square matrix (--distance square bin), f64; D.dist.id
+Beside it D.run.json is the record of the run: command line, date, device,
+budgets, times, memory, counts.
+
+Variants that do not vary take part, as in PLINK's.
+
+Examples:
+  teatime distance cohort.vcz --out distances.npy
+  teatime distance cohort.bed --out cohort.dist.bin --metric cityblock
+  teatime distance chr1.vcz chr2.vcz --out ibs.zarr --metric ibs --maf 0.01
+
+Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
+SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
+only the summary could not be printed, or an error names the folder that has
+what is done). The record is written last and removed first: where it is, all
+results are there.";
+
+const METRICS: Named<SampleMetric> = &[
+    ("euclidean", SampleMetric::Of(Metric::Euclidean)),
+    ("sqeuclidean", SampleMetric::Of(Metric::SqEuclidean)),
+    ("cityblock", SampleMetric::Of(Metric::CityBlock)),
+    ("hamming", SampleMetric::Of(Metric::Hamming)),
+    ("correlation", SampleMetric::Of(Metric::Correlation)),
+    ("cosine", SampleMetric::Of(Metric::Cosine)),
+    ("inner_product", SampleMetric::Of(Metric::InnerProduct)),
+    ("chebyshev", SampleMetric::Of(Metric::Chebyshev)),
+    ("minkowski", SampleMetric::Of(Metric::Minkowski(2.0))),
+    ("canberra", SampleMetric::Of(Metric::Canberra)),
+    ("braycurtis", SampleMetric::Of(Metric::BrayCurtis)),
+    ("jaccard", SampleMetric::Of(Metric::Jaccard)),
+    ("dice", SampleMetric::Of(Metric::Dice)),
+    ("russellrao", SampleMetric::Of(Metric::RussellRao)),
+    ("hellinger", SampleMetric::Of(Metric::Hellinger)),
+    ("ibs", SampleMetric::Ibs),
+];
+
+const MISSING: Named<Missing> = &[
+    ("ignore", Missing::Ignore),
+    ("rescale", Missing::Rescale),
+    ("rescale-or-zero", Missing::RescaleOrZero),
+    ("propagate", Missing::Propagate),
+];
+
+const COMMAND: &str = "distance";
+
+/// What a file of distances is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Npy,
+    Table,
+    Zarr,
+    Plink,
+    PlinkBinary,
+}
+
+/// Their endings, the longest of those that end alike first.
+const FORMATS: [(&str, Format); 5] = [
+    (".dist.bin", Format::PlinkBinary),
+    (".dist", Format::Plink),
+    (".npy", Format::Npy),
+    (".tsv", Format::Table),
+    (".zarr", Format::Zarr),
+];
+
+/// Endings of the other files.
+const RECORD: &str = ".run.json";
+const NPY_NAMES: &str = ".id";
+const PLINK_NAMES: &str = ".dist.id";
+
+/// Where distances go.
+#[derive(Clone, Debug)]
+struct Target {
+    folder: PathBuf,
+    /// The file, its name without the ending, and what it is.
+    name: String,
+    stem: String,
+    format: Format,
+}
+
+impl Target {
+    fn new(path: PathBuf) -> Result<Self, String> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let found = FORMATS.iter().find_map(|(ending, format)| Some((name.strip_suffix(ending)?, *format)));
+        let Some((stem, format)) = found.filter(|(stem, _)| !stem.is_empty()) else {
+            let endings: Vec<&str> = FORMATS.iter().rev().map(|(ending, _)| *ending).collect();
+            return Err(format!("a name that ends with one of {}", endings.join(", ")));
+        };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let (folder, stem) = (folder.unwrap_or(Path::new(".")).to_path_buf(), stem.to_owned());
+        Ok(Self { folder, name, stem, format })
+    }
+
+    /// Everything that runs to files of its name may write, whatever their ending, the record first.
+    fn files(&self) -> Vec<String> {
+        let endings = FORMATS.iter().map(|(ending, _)| *ending);
+        let all = [RECORD].into_iter().chain(endings).chain([NPY_NAMES, PLINK_NAMES]);
+        all.map(|ending| format!("{}{ending}", self.stem)).collect()
+    }
+
+    /// The file of the samples' names, where they are not in the other.
+    fn names(&self) -> Option<String> {
+        let ending = match self.format {
+            Format::Npy => NPY_NAMES,
+            Format::Plink | Format::PlinkBinary => PLINK_NAMES,
+            Format::Table | Format::Zarr => return None,
+        };
+        Some(format!("{}{ending}", self.stem))
+    }
+}
+
+/// The record of a run.
+#[derive(Debug, Serialize)]
+struct Record {
+    #[serde(flatten)]
+    common: Common,
+    variants: VariantsRecord,
+    /// Variants after --maf and --geno.
+    variants_kept: u64,
+    metric: &'static str,
+    missing: &'static str,
+    min_maf: f64,
+    max_missing: f64,
+    /// Pairs of samples whose distance is NaN.
+    undefined_pairs: u64,
+    seconds: Seconds,
+}
+
+#[derive(Debug, Serialize)]
+struct Seconds {
+    wall: f64,
+    open: f64,
+    distances: f64,
+    write: f64,
+    #[serde(flatten)]
+    stream: StreamSeconds,
+}
+
+/// Runs `teatime distance`.
+pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
+    let started = Instant::now();
+    let target = &args.out;
+    let metric = match (args.metric, args.p) {
+        (SampleMetric::Of(Metric::Minkowski(_)), Some(p)) => SampleMetric::Of(Metric::Minkowski(p)),
+        (_, Some(_)) => return Err(Failure::Error("--p is of --metric minkowski alone".into())),
+        (metric, None) => metric,
+    };
+    let files = target.files();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let output = Output::prepare(&target.folder, COMMAND, &files, args.overwrite)?;
+    let mut stores = args.stores.open(args.resources.budget(), cancel)?;
+    let device = args.resources.open()?;
+    args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
+    let options = DistanceOptions {
+        metric,
+        missing: args.missing,
+        filter: VariantFilter { min_maf: args.maf, max_missing: args.geno },
+    };
+    let bar = Bar::new("Distances", stores.genotypes.variants());
+    let run =
+        Run { cancel: cancel.clone(), progress: bar.progress("Distances"), memory: args.resources.budget() };
+    let opened = Instant::now();
+    let result = distances(&stores.genotypes, &device, &options, &run)?;
+    let computed = Instant::now();
+    write(&output, target, &result, &stores)?;
+    drop(bar);
+
+    let seconds = Seconds {
+        wall: started.elapsed().as_secs_f64(),
+        open: (opened - started).as_secs_f64(),
+        distances: (computed - opened).as_secs_f64(),
+        write: computed.elapsed().as_secs_f64(),
+        stream: (&result.stats).into(),
+    };
+    let memory = args.resources.budget();
+    let ran = Ran { command: COMMAND, started, device: &device, memory, stores: &stores, output: &output };
+    let record = Record::new(&ran, &result, seconds);
+    let page = (!args.json).then(|| record.summary());
+    output.finish(&record, &record.common.warnings, page, cancel)
+}
+
+fn write(output: &Output, target: &Target, result: &Distances, stores: &Stores) -> Result<(), Failure> {
+    let (path, samples) = (output.path(&target.name), &stores.samples);
+    match target.format {
+        Format::Npy => result.write_npy(path)?,
+        Format::Table => result.write_table(path, samples, text::exact)?,
+        Format::Zarr => result.write_zarr(path, samples)?,
+        Format::Plink => result.write_plink(path, |distance| text::general(distance, 6))?,
+        Format::PlinkBinary => result.write_plink_binary(path)?,
+    }
+    let Some(names) = target.names() else { return Ok(()) };
+    output.table(&names, |file| match target.format {
+        Format::Npy => samples.iter().try_for_each(|id| writeln!(file, "{id}")),
+        // PLINK has a sample's name for its family where it knows none.
+        _ => samples.iter().enumerate().try_for_each(|(i, id)| {
+            let family = stores.families.as_ref().map_or(id, |families| &families[i]);
+            writeln!(file, "{family}\t{id}")
+        }),
+    })
+}
+
+impl Record {
+    fn new(ran: &Ran<'_>, result: &Distances, seconds: Seconds) -> Self {
+        let (undefined, options) = (result.undefined(), &result.options);
+        let warning = (undefined > 0).then(|| {
+            let pairs = text::plural(undefined, "pair");
+            format!("the distance of {pairs} of samples is NaN: of variants called in both, there are none that count")
+        });
+        Self {
+            common: ran.common(
+                result.memory,
+                &result.stats,
+                result.digest,
+                None,
+                warning.into_iter().collect(),
+            ),
+            variants: (&result.counts).into(),
+            variants_kept: result.counts.loaded(),
+            metric: options.metric.name(),
+            missing: options.missing.name(),
+            min_maf: options.filter.min_maf,
+            max_missing: options.filter.max_missing,
+            undefined_pairs: undefined,
+            seconds,
+        }
+    }
+
+    /// What the command prints when it is done.
+    fn summary(&self) -> String {
+        let Self { common, seconds, .. } = self;
+        let mut out = common.head();
+        let mut line = |name: &str, what: String| out += &format!("{name:<10}{what}\n");
+        line("variants", used(&self.variants));
+        common.changes.iter().for_each(|change| line("", change.clone()));
+        let (peak, on_device) = common.peaks();
+        let peak = peak.map_or_else(String::new, |peak| format!("; peak memory {peak}"));
+        line("metric", format!("{}, missing {}{peak}, of the device {on_device}", self.metric, self.missing));
+        let Seconds { wall, open, distances, write, stream } = seconds;
+        let StreamSeconds { upload, compute, stalled, read, decode } = stream;
+        line(
+            "time",
+            format!("{wall:.2} s: open {open:.2} s, distances {distances:.2} s, write {write:.2} s"),
+        );
+        line(
+            "distances",
+            format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s;"),
+        );
+        line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
+        out + &common.wrote()
+    }
+}

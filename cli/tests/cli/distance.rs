@@ -1,0 +1,117 @@
+//! `teatime distance` on stores that other tools wrote, against what PLINK computed of them.
+
+use std::{fs, path::Path};
+
+use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
+
+use crate::support::{Ran, Scratch, fixture, json, npy, on_store, provenance, run};
+
+fn distance(store: &Path, out: &Path, more: &[&str]) -> Ran {
+    run(on_store("distance", store, out, more))
+}
+
+#[test]
+fn plink_writes_the_same_bytes() {
+    let scratch = Scratch::new();
+    let bed = fixture("plink1/biallelic.bed");
+    for (name, options) in [
+        ("biallelic.dist", &["--metric", "cityblock", "--missing", "rescale"][..]),
+        ("biallelic.dist.bin", &["--metric", "cityblock", "--missing", "rescale", "--overwrite"]),
+        ("biallelic.dist.id", &[]),
+    ] {
+        let path = scratch.join(name);
+        if !options.is_empty() {
+            distance(&bed, &path, options).ok();
+        }
+        assert_eq!(fs::read(path).unwrap(), fs::read(fixture("plink19").join(name)).unwrap(), "{name}");
+    }
+    // The triangle that was there belonged to the record that gave way.
+    assert_eq!(scratch.names(), ["biallelic.dist.bin", "biallelic.dist.id", "biallelic.run.json"]);
+}
+
+#[test]
+fn formats_hold_the_same() {
+    let scratch = Scratch::new();
+    for metric in ["euclidean", "ibs", "correlation"] {
+        let of = |ending: &str| {
+            let path = scratch.join(&format!("{metric}{ending}"));
+            distance(&fixture("all_v2.vcz"), &path, &["--metric", metric, "--overwrite"]).ok();
+            path
+        };
+        let square = npy(&of(".npy"));
+        let ids = fs::read_to_string(scratch.join(&format!("{metric}.id"))).unwrap();
+        assert!(ids.starts_with("A00\nA01\n") && ids.lines().count() == 60);
+        let array = ZarrArray::open(of(".zarr"), "distance", MissingChunk::Error).unwrap();
+        let axes = ["samples_0", "samples_1"].map(String::from);
+        assert_eq!((array.shape(), array.dimension_names()), (&[60, 60][..], &axes[..]));
+        let bytes = array.read_chunk(&[0, 0]).unwrap().bytes;
+        let values: Vec<f64> = bytes.chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
+        assert_eq!(values, square);
+        let table = fs::read_to_string(of(".tsv")).unwrap();
+        let mut lines = table.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+        let names = lines.next().unwrap();
+        assert_eq!((names[0], names.len()), ("sample", 61));
+        for (row, cells) in lines.enumerate() {
+            assert_eq!(cells[0], names[row + 1]);
+            let numbers: Vec<f64> = cells[1..].iter().map(|cell| cell.parse().unwrap()).collect();
+            assert_eq!(numbers, square[60 * row..60 * (row + 1)]);
+        }
+    }
+}
+
+#[test]
+fn the_record_is_whole() {
+    let scratch = Scratch::new();
+    let out = scratch.join("deep/er/x.npy");
+    let more = ["--json", "--maf", "0.05", "--geno", "0.1", "--threads", "2", "--metric", "hamming"];
+    let ran = distance(&fixture("all_v3.vcz"), &out, &more).ok();
+    let record = json(&ran.out);
+    assert_eq!(record, json(&fs::read_to_string(scratch.join("deep/er/x.run.json")).unwrap()));
+    provenance(&record, "distance", [None, None]);
+    assert_eq!((&record["metric"], &record["missing"]), (&"hamming".into(), &"ignore".into()));
+    assert_eq!(record["files"], serde_json::json!(["x.run.json", "x.npy", "x.id"]));
+    let (dropped, total) = (&record["variants"]["dropped"], record["variants"]["total"].as_u64().unwrap());
+    let dropped = ["above_max_missing", "below_min_maf"].map(|rule| dropped[rule].as_u64().unwrap());
+    assert!(total == 240 && dropped.iter().all(|n| *n > 0));
+    assert_eq!(record["variants_kept"].as_u64().unwrap(), total - dropped.iter().sum::<u64>());
+    let page = distance(&fixture("all_v3.vcz"), &out, &["--overwrite"]).ok().out;
+    for words in ["euclidean, missing ignore", "240 variants x 60 samples", "wrote", "x.npy"] {
+        assert!(page.contains(words), "`{words}` is not in: {page}");
+    }
+}
+
+#[test]
+fn results_are_replaced_only_when_asked() {
+    let scratch = Scratch::new();
+    let [npy, table, other] = ["x.npy", "x.tsv", "y.npy"].map(|name| scratch.join(name));
+    distance(&fixture("all_v3.vcz"), &npy, &[]).ok();
+    let refused = distance(&fixture("all_v3.vcz"), &npy, &[]);
+    assert!(refused.code == 1 && refused.err.contains("--overwrite"), "{}", refused.err);
+    // Another result beside it is nobody's to remove.
+    distance(&fixture("all_v3.vcz"), &other, &[]).ok();
+    distance(&fixture("all_v3.vcz"), &table, &["--overwrite"]).ok();
+    assert_eq!(scratch.names(), ["x.run.json", "x.tsv", "y.id", "y.npy", "y.run.json"]);
+    fs::remove_file(scratch.join("x.run.json")).unwrap();
+    fs::write(&table, "mine").unwrap();
+    for out in [&table, &npy] {
+        let refused = distance(&fixture("all_v3.vcz"), out, &["--overwrite"]);
+        assert!(refused.code == 1 && refused.err.contains("holds x.tsv"), "{}", refused.err);
+    }
+    assert_eq!(fs::read_to_string(&table).unwrap(), "mine");
+}
+
+#[test]
+fn bad_words_are_named() {
+    let scratch = Scratch::new();
+    let says = |out: &str, more: &[&str], code: i32, words: &str| {
+        let ran = distance(&fixture("all_v3.vcz"), &scratch.join(out), more);
+        assert!(ran.code == code && ran.err.contains(words), "{} {}", ran.code, ran.err);
+    };
+    says("x.csv", &[], 2, "ends with one of .zarr, .tsv, .npy, .dist, .dist.bin");
+    says(".npy", &[], 2, "ends with one of");
+    says("x.npy", &["--metric", "manhattan"], 2, "cityblock");
+    says("x.npy", &["--memory", "1K"], 1, "at least");
+    let propagated =
+        distance(&fixture("all_v3.vcz"), &scratch.join("x.npy"), &["--missing", "propagate"]).ok();
+    assert!(propagated.err.contains("pairs of samples is NaN"), "{}", propagated.err);
+}

@@ -1,0 +1,138 @@
+//! Sums for pairs of samples that panels are added to.
+
+use teatime::{
+    Result,
+    distance::{Distances, Missing, Options, PackedPairs, Partial},
+    linalg::Stats,
+    packed::unpack_rows,
+};
+
+use super::DistanceOptions;
+use crate::{
+    filter::VariantCounts,
+    memory::Need,
+    panel::{Held, Panel},
+    reader::Reader,
+    residency::Residency,
+    scaler::{ScaleRule, Scaler, VariantScale},
+    to_usize,
+    totals::VariantTotals,
+};
+
+/// Sums over variants.
+pub(super) struct Adding {
+    rule: ScaleRule,
+    pairs: Pairs,
+    totals: VariantTotals,
+}
+
+/// Of whole numbers, or of terms in f32.
+enum Pairs {
+    Packed(PackedPairs),
+    Real { sums: Partial, missing: Missing },
+}
+
+/// Whether sums are of whole numbers.
+fn is_packed(reader: &Reader, options: &DistanceOptions) -> bool {
+    reader.form.is_packed() && PackedPairs::takes(options.metric.summed())
+}
+
+impl Adding {
+    /// Over no variants.
+    ///
+    /// # Errors
+    /// As [`distances`](super::distances).
+    pub(super) fn new(reader: &Reader, options: &DistanceOptions) -> Result<Self> {
+        let (device, n, variants) = (&reader.device, reader.samples(), reader.variants());
+        let (metric, missing) = (options.metric.summed(), options.summed_missing());
+        let pairs = if is_packed(reader, options) {
+            reader.prepare(PackedPairs::programs(device, n, variants))?;
+            Pairs::Packed(PackedPairs::new(device, n, variants, metric, missing)?)
+        } else {
+            let of_columns = Options { missing, columns: true, ..Options::default() };
+            Pairs::Real { sums: Partial::new(device, n, None, metric, &of_columns)?, missing }
+        };
+        let rule = ScaleRule::new(reader, Scaler::None, options.filter);
+        Ok(Self { rule, pairs, totals: VariantTotals::default() })
+    }
+
+    /// What they take, with their results.
+    pub(super) fn need(reader: &Reader, options: &DistanceOptions) -> Need {
+        let (n, metric) = (reader.samples(), options.metric.summed());
+        if !is_packed(reader, options) {
+            let [device, host] = Partial::bytes(n, metric, options.summed_missing());
+            // Numbers of packed rows, or dosages without those that take no part.
+            return Need { host, device, blocks: 1 };
+        }
+        let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(reader.variants());
+        let device = PackedPairs::device_bytes(&reader.device, n, rows, metric);
+        Need { host: PackedPairs::host_bytes(n, metric), device, blocks: 0 }
+    }
+
+    /// Adds a panel, with the sums of its rows.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn add(&mut self, reader: &Reader, panel: &Panel, stats: &[Stats]) -> Result<()> {
+        let scales = reader.device.pool()?.install(|| {
+            let scales = self.rule.scales(stats);
+            self.totals.add(stats, &scales, reader.samples());
+            scales
+        });
+        match (&mut self.pairs, &panel.held) {
+            (Pairs::Packed(pairs), Held::Packed(packed)) => {
+                let rows = stats.iter().zip(&scales);
+                let kept: Vec<_> = rows.map(|(stats, scale)| scale.is_kept().then_some(*stats)).collect();
+                pairs.add(packed, 0, &kept)
+            }
+            (Pairs::Packed(_), _) => unreachable!("dosages that are packed should be held so"),
+            (Pairs::Real { sums, missing }, _) => {
+                reader.blocks(&panel.rows).try_for_each(|block| {
+                    let block = block.start - panel.rows.start..block.end - panel.rows.start;
+                    let numbers = match &panel.held {
+                        Held::Packed(packed) => {
+                            let kept: Vec<u64> =
+                                block.filter(|&row| scales[to_usize(row)].is_kept()).collect();
+                            unpack_rows(packed, &kept, reader.samples(), [0.0, 1.0, 2.0, f32::NAN])?
+                        }
+                        // A block of its own.
+                        _ => panel.standardized(
+                            &scales.iter().map(|scale| row(scale, *missing)).collect::<Vec<_>>(),
+                        )?,
+                    };
+                    sums.add(&numbers, None)
+                })
+            }
+        }
+    }
+
+    /// How many variants took part.
+    pub(super) fn counts(&self) -> VariantCounts {
+        self.totals.counts
+    }
+
+    /// Waits for the distances.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn finish(self) -> Result<Distances> {
+        match self.pairs {
+            Pairs::Packed(pairs) => pairs.finish(),
+            Pairs::Real { sums, .. } => {
+                let mut sums = sums.export()?;
+                // Without those that took no part.
+                sums.features = self.totals.counts.loaded();
+                sums.finish()
+            }
+        }
+    }
+}
+
+/// A row of dosages for [`Panel::standardized`]: as they are and NaN where one is missing, or what adds nothing to any sum.
+fn row(scale: &VariantScale, missing: Missing) -> [f32; 3] {
+    match (scale.is_kept(), missing) {
+        (true, _) => [0.0, 1.0, f32::NAN],
+        (false, Missing::Propagate) => [0.0; 3],
+        (false, _) => [f32::NAN; 3],
+    }
+}

@@ -1,0 +1,223 @@
+//! Distances of samples from one another.
+
+mod adding;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use teatime::{
+    Budget, Device, Error, Result, Run,
+    distance::{Metric, Missing, PackedPairs},
+    linalg::{Matrix, Stats},
+    stream::StreamStats,
+};
+
+use self::adding::Adding;
+use super::{
+    cohort::{Cohort, Each, plan::Wanted},
+    filter::{VariantCounts, VariantFilter},
+    panel::Panel,
+    reader::Reader,
+    source::{Genotypes, check_extents},
+};
+
+const OP: &str = "distances";
+
+/// How far two samples are from each other, or how alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SampleMetric {
+    /// That of their dosages.
+    Of(Metric),
+    /// Identity by state, a similarity: the mean of `1 - |x - y| / k` over the variants called in both, for dosages x and y at ploidy k.
+    /// PLINK's `--distance ibs`; NaN for a pair that shares no variant.
+    Ibs,
+}
+
+impl SampleMetric {
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Of(metric) => metric.name(),
+            Self::Ibs => "ibs",
+        }
+    }
+
+    /// What is added up.
+    const fn summed(self) -> Metric {
+        match self {
+            Self::Of(metric) => metric,
+            Self::Ibs => Metric::CityBlock,
+        }
+    }
+}
+
+/// What to compute.
+#[derive(Clone, Copy, Debug)]
+pub struct DistanceOptions {
+    /// How far two samples are from each other.
+    pub metric: SampleMetric,
+    /// What becomes of missing calls.
+    pub missing: Missing,
+    /// Which variants take part; those that do not vary do.
+    pub filter: VariantFilter,
+}
+
+impl DistanceOptions {
+    /// The rule for missing calls of what is added up: identity by state is a mean already.
+    fn summed_missing(&self) -> Missing {
+        match (self.metric, self.missing) {
+            (SampleMetric::Ibs, Missing::Rescale | Missing::RescaleOrZero) => Missing::Ignore,
+            (_, missing) => missing,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let metric = self.metric.summed();
+        let why = match metric {
+            Metric::JensenShannon => "needs the sum of each sample before the first variant",
+            _ if !metric.is_symmetric() => "is not symmetric",
+            _ => return Ok(()),
+        };
+        Err(Error::argument(OP, "metric", format_args!("{metric} {why}")))
+    }
+}
+
+impl Default for DistanceOptions {
+    /// Euclidean distances over the variants called in both samples, not rescaled: sgkit's.
+    fn default() -> Self {
+        let filter = VariantFilter::default();
+        Self { metric: SampleMetric::Of(Metric::Euclidean), missing: Missing::Ignore, filter }
+    }
+}
+
+/// Distances of the samples of a genotype matrix.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Distances {
+    /// (samples, samples), symmetric to the bit.
+    pub matrix: Matrix,
+    /// The number of variants called in both (samples, samples), where a call is missing; else it is
+    /// [`VariantCounts::loaded`] for all.
+    pub shared: Option<Matrix>,
+    /// Variants that took part.
+    pub counts: VariantCounts,
+    /// What was asked for.
+    pub options: DistanceOptions,
+    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    pub digest: u64,
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub memory: Budget,
+    /// Where the time went.
+    pub stats: StreamStats,
+}
+
+impl Distances {
+    /// Pairs of samples, each with itself among them, whose distance is NaN.
+    pub fn undefined(&self) -> u64 {
+        let lower = (0..self.matrix.rows()).flat_map(|j| &self.matrix.row(j)[..=j]);
+        lower.filter(|distance| distance.is_nan()).count() as u64
+    }
+}
+
+/// The distances of the samples of `genotypes` from one another, in memory bounded by `run.memory`.
+///
+/// The dosage of a call is its number of non-reference alleles; a call with a missing allele is missing, and is left out as
+/// `options.missing` says. Metrics have to be symmetric. Of a metric that [`PackedPairs`] takes, dosages above the ploidy are an error.
+///
+/// # Accuracy
+/// Of a metric that [`PackedPairs`] takes, where two bits hold a call, exact but for the last rounding: sums are of whole numbers, the
+/// same bits on every device, whatever the chunks and threads. Else as [`Partial`](teatime::distance::Partial) has it.
+///
+/// # Cost
+/// One pass: what [`PackedPairs`] says a variant, else a few operations in f32 for each pair of samples and term of the metric.
+/// On the host 8 samples² bytes, on the device 4, and as many again for missing calls; else 8 on the device and 16 on the host for each
+/// term.
+///
+/// # Errors
+/// [`Error::Argument`] without samples or variants, for a filter out of range, for a metric that is not symmetric or that does not know
+/// the rule for missing calls, for [`Metric::JensenShannon`], and when no variant is left; [`Error::Budget`] with
+/// the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it;
+/// [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, distance::Metric, store::MemoryArray};
+/// use teatime_genotype::{DistanceOptions, Genotypes, SampleMetric, distances};
+///
+/// let dosages = [[0i8, 0, 2], [2, 2, 0], [0, 1, 2], [2, -1, 0]];
+/// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 3], &[2, 3])?;
+/// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+/// let options = DistanceOptions { metric: SampleMetric::Of(Metric::CityBlock), ..Default::default() };
+/// let result = distances(&genotypes, &Device::cpu(), &options, &Run::default())?;
+/// assert_eq!(result.matrix.row(0), [0.0, 1.0, 8.0]);
+/// assert_eq!(result.shared.unwrap().row(0), [4.0, 3.0, 4.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn distances(
+    genotypes: &Genotypes,
+    device: &Device,
+    options: &DistanceOptions,
+    run: &Run,
+) -> Result<Distances> {
+    check_extents(OP, genotypes)?;
+    options.filter.check(OP)?;
+    options.check()?;
+    // Dosages that two bits hold are added up in them.
+    let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
+    let genotypes = &genotypes.clone().dosages_are_bounded(bounded);
+    super::cohort::with_less_memory(device, run, |run| attempt(genotypes, device, options, run))
+}
+
+/// One attempt within the budget.
+fn attempt(
+    genotypes: &Genotypes,
+    device: &Device,
+    options: &DistanceOptions,
+    run: &Run,
+) -> Result<Distances> {
+    // Made once memory is planned.
+    let mut adding = None;
+    let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
+        let adding = match &mut adding {
+            Some(adding) => adding,
+            none => none.insert(Adding::new(reader, options)?),
+        };
+        adding.add(reader, panel, stats)
+    };
+    let need = |reader: &Reader| Adding::need(reader, options);
+    let each = Each { need: &need, panel: &mut panel };
+    let cohort = Cohort::attempt(genotypes, device, &Wanted::default().sums_of_pairs(), run, Some(each))?;
+    let Some(adding) = adding else {
+        unreachable!("genotypes of some variants should have a panel");
+    };
+    let counts = adding.counts();
+    if counts.loaded() == 0 {
+        return Err(Error::argument(OP, "genotypes", super::cohort::no_variant(&counts)));
+    }
+    let mut found = adding.finish()?;
+    if options.metric == SampleMetric::Ibs {
+        let (all, ploidy) = (counts.loaded() as f64, genotypes.ploidy() as f64);
+        let similar = |distance: f64, shared: f64| {
+            if shared > 0.0 { 1.0 - distance / (ploidy * shared) } else { f64::NAN }
+        };
+        let distances = found.distances.data_mut().iter_mut();
+        match &found.shared {
+            Some(shared) => {
+                distances
+                    .zip(shared.data())
+                    .for_each(|(distance, shared)| *distance = similar(*distance, *shared));
+            }
+            None => distances.for_each(|distance| *distance = similar(*distance, all)),
+        }
+    }
+    Ok(Distances {
+        matrix: found.distances,
+        shared: found.shared,
+        counts,
+        options: *options,
+        digest: cohort.digest(),
+        memory: cohort.memory(),
+        stats: cohort.stats(),
+    })
+}

@@ -1,0 +1,282 @@
+//! Distances of samples against their definitions, and the promises.
+
+use teatime::{
+    Device, Error, Run, Tensor,
+    distance::{self, Metric, Missing},
+};
+
+use super::*;
+use crate::tests::{changes_no_bit, dosages, fixture, memory};
+
+const METRICS: [SampleMetric; 8] = [
+    SampleMetric::Of(Metric::Euclidean),
+    SampleMetric::Of(Metric::SqEuclidean),
+    SampleMetric::Of(Metric::CityBlock),
+    SampleMetric::Of(Metric::Hamming),
+    SampleMetric::Of(Metric::InnerProduct),
+    SampleMetric::Of(Metric::Cosine),
+    SampleMetric::Of(Metric::Correlation),
+    SampleMetric::Ibs,
+];
+
+fn options(metric: SampleMetric) -> DistanceOptions {
+    DistanceOptions { metric, ..DistanceOptions::default() }
+}
+
+fn compute(genotypes: &Genotypes, options: &DistanceOptions) -> Result<Distances> {
+    distances(genotypes, &Device::cpu(), options, &Run::default())
+}
+
+/// By the definitions, over the variants called in both; below 0 is missing.
+fn oracle(metric: SampleMetric, pairs: &[[f64; 2]], ploidy: f64) -> f64 {
+    let n = pairs.len() as f64;
+    let sum = |term: &dyn Fn(f64, f64) -> f64| pairs.iter().map(|[x, y]| term(*x, *y)).sum::<f64>();
+    let cosine = |means: [f64; 2]| {
+        let centred = |term: &dyn Fn(f64, f64) -> f64| sum(&|x, y| term(x - means[0], y - means[1]));
+        1.0 - centred(&|x, y| x * y) / (centred(&|x, _| x * x) * centred(&|_, y| y * y)).sqrt()
+    };
+    let difference = |x: f64, y: f64| (x - y).abs();
+    match metric {
+        SampleMetric::Ibs => 1.0 - sum(&difference) / (ploidy * n),
+        SampleMetric::Of(metric) => match metric {
+            Metric::Euclidean => sum(&|x, y| (x - y) * (x - y)).sqrt(),
+            Metric::SqEuclidean => sum(&|x, y| (x - y) * (x - y)),
+            Metric::CityBlock => sum(&difference),
+            Metric::Hamming => sum(&|x, y| f64::from(x != y)) / n,
+            Metric::InnerProduct => sum(&|x, y| x * y),
+            Metric::Cosine => cosine([0.0; 2]),
+            _ => cosine([sum(&|x, _| x) / n, sum(&|_, y| y) / n]),
+        },
+    }
+}
+
+fn assert_matches(result: &Distances, dosages: &[i8], ploidy: f64, kept: impl Fn(&[i8]) -> bool) {
+    let n = result.matrix.rows();
+    let rows: Vec<&[i8]> = dosages.chunks(n).filter(|row| kept(row)).collect();
+    assert_eq!(result.counts.loaded(), rows.len() as u64);
+    for j in 0..n {
+        for k in 0..n {
+            let called = rows.iter().map(|row| [row[j], row[k]]).filter(|pair| pair.iter().all(|&x| x >= 0));
+            let called: Vec<[f64; 2]> = called.map(|pair| pair.map(f64::from)).collect();
+            let expected = oracle(result.options.metric, &called, ploidy);
+            let actual = result.matrix.row(j)[k];
+            let close = (actual - expected).abs() <= 1e-12 * expected.abs().max(1.0);
+            let case = format!("{:?} {j} {k}: {actual}, {expected}", result.options);
+            assert!(close || actual.is_nan() && expected.is_nan(), "{case}");
+            assert_eq!(actual.to_bits(), result.matrix.row(k)[j].to_bits(), "{case}");
+            if let Some(shared) = &result.shared {
+                assert_eq!(shared.row(j)[k], called.len() as f64, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn matches_the_definitions() {
+    for (variants, samples) in [(3, 2), (257, 64), (1100, 70)] {
+        let dosages = dosages(variants, samples);
+        let genotypes = memory(&dosages, &[variants as u64, samples as u64], &[100, 25]);
+        for metric in METRICS {
+            assert_matches(&compute(&genotypes, &options(metric)).unwrap(), &dosages, 2.0, |_| true);
+        }
+    }
+}
+
+/// Metrics that are not made of whole numbers, and dosages that are held in bytes or f32.
+#[test]
+fn other_metrics_and_dosages() {
+    let metrics =
+        [Metric::Chebyshev, Metric::Canberra, Metric::BrayCurtis, Metric::Jaccard, Metric::Minkowski(3.0)];
+    let (variants, samples) = (600, 30);
+    let dosages = dosages(variants, samples);
+    let calls: Vec<i8> =
+        dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }, x.min(0)]).collect();
+    let fractions: Vec<f32> =
+        dosages.iter().map(|&x| f32::from(x) * if x < 0 { 1.0 } else { 0.75 }).collect();
+    let [v, s] = [variants as u64, samples as u64];
+    // Two bits, bytes of three alleles a call, and f32.
+    let forms = [
+        (memory(&dosages, &[v, s], &[100, 25]), 1.0f32),
+        (memory(&calls, &[v, s, 3], &[100, 25, 3]), 1.0),
+        (memory(&fractions, &[v, s], &[100, 25]), 0.75),
+    ];
+    let filter = VariantFilter { min_maf: 0.1, max_missing: 0.5 };
+    for (genotypes, size) in forms {
+        for metric in metrics.into_iter().chain(METRICS.into_iter().filter_map(|metric| match metric {
+            SampleMetric::Of(metric) => Some(metric),
+            SampleMetric::Ibs => None,
+        })) {
+            for missing in [Missing::Ignore, Missing::Rescale, Missing::Propagate] {
+                let options = DistanceOptions { metric: SampleMetric::Of(metric), missing, filter };
+                let result = compute(&genotypes, &options).unwrap();
+                let ploidy = genotypes.ploidy() as f64;
+                let kept: Vec<f32> = dosages
+                    .chunks(samples)
+                    .filter(|row| {
+                        let called: Vec<f64> = row
+                            .iter()
+                            .filter(|&&x| x >= 0)
+                            .map(|&x| f64::from(size) * f64::from(x))
+                            .collect();
+                        let p = called.iter().sum::<f64>() / called.len() as f64 / ploidy;
+                        2 * called.len() >= samples && p.min(1.0 - p) >= 0.1
+                    })
+                    .flatten()
+                    .map(|&x| if x < 0 { f32::NAN } else { f32::from(x) * size })
+                    .collect();
+                assert_eq!(result.counts.loaded() * s, kept.len() as u64);
+                let x = Tensor::from_slice(&Device::cpu(), &kept, &[kept.len() as u64 / s, s]).unwrap();
+                let of = distance::Options { missing, columns: true, ..distance::Options::default() };
+                let expected = distance::pairwise(&x, None, metric, &of, &Run::default()).unwrap();
+                for (actual, expected) in result.matrix.data().iter().zip(expected.data()) {
+                    let close = (actual - expected).abs() <= 2e-5 * expected.abs().max(1.0);
+                    assert!(
+                        close || actual.is_nan() && expected.is_nan(),
+                        "{options:?}: {actual}, {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn complete_calls_have_no_counts() {
+    let dosages: Vec<i8> = dosages(300, 40).into_iter().map(|x| x.max(0)).collect();
+    for metric in METRICS {
+        let result = compute(&memory(&dosages, &[300, 40], &[64, 40]), &options(metric)).unwrap();
+        assert!(result.shared.is_none());
+        assert_matches(&result, &dosages, 2.0, |_| true);
+        let diagonal = (0..40).map(|j| result.matrix.row(j)[j]);
+        match metric {
+            SampleMetric::Ibs => assert!(diagonal.into_iter().all(|x| x == 1.0)),
+            SampleMetric::Of(Metric::InnerProduct) => {}
+            SampleMetric::Of(_) => assert!(diagonal.into_iter().all(|x| x == 0.0)),
+        }
+    }
+}
+
+#[test]
+fn filters_drop_variants() {
+    let dosages = dosages(500, 50);
+    let kept = |row: &[i8]| {
+        let called: Vec<f64> = row.iter().filter(|&&x| x >= 0).map(|&x| f64::from(x)).collect();
+        let p = called.iter().sum::<f64>() / called.len() as f64 / 2.0;
+        called.len() as f64 >= 50.0 * 0.97 && p.min(1.0 - p) >= 0.2
+    };
+    for metric in METRICS {
+        let filter = VariantFilter { min_maf: 0.2, max_missing: 0.03 };
+        let result = compute(
+            &memory(&dosages, &[500, 50], &[100, 50]),
+            &DistanceOptions { filter, ..options(metric) },
+        );
+        let result = result.unwrap();
+        assert!(result.counts.below_maf > 0 && result.counts.above_missing > 0);
+        assert_matches(&result, &dosages, 2.0, kept);
+    }
+}
+
+#[test]
+fn chunks_threads_types_and_budgets_change_no_bit() {
+    for metric in METRICS {
+        changes_no_bit(|genotypes, device, run| {
+            let result = distances(genotypes, device, &options(metric), run)?;
+            let shared = result.shared.iter().flat_map(Matrix::data);
+            Ok((result.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect(), result.digest))
+        });
+    }
+}
+
+#[test]
+fn haploid_calls() {
+    let alleles: Vec<i8> = dosages(200, 30).iter().map(|d| i8::from(*d > 0) - i8::from(*d < 0)).collect();
+    let genotypes = memory(&alleles, &[200, 30, 1], &[100, 30, 1]);
+    for metric in METRICS {
+        assert_matches(&compute(&genotypes, &options(metric)).unwrap(), &alleles, 1.0, |_| true);
+    }
+}
+
+/// What plink 1.9 says of the same file.
+#[test]
+fn plinks_distances() {
+    let genotypes = crate::bed::BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();
+    let cases = [
+        ("biallelic.dist.bin", SampleMetric::Of(Metric::CityBlock), Missing::Rescale),
+        ("biallelic.mibs.bin", SampleMetric::Ibs, Missing::Ignore),
+    ];
+    for (name, metric, missing) in cases {
+        let bytes = std::fs::read(fixture("plink19").join(name)).unwrap();
+        let expected = bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
+        let result = compute(&genotypes, &DistanceOptions { missing, ..options(metric) }).unwrap();
+        assert_eq!((result.matrix.data().len(), result.shared.is_some()), (expected.len(), true));
+        for (actual, expected) in result.matrix.data().iter().zip(expected) {
+            assert!((actual - expected).abs() <= 1e-15 * expected.abs(), "{name}: {actual}, {expected}");
+        }
+    }
+}
+
+#[test]
+fn bad_input_is_named() {
+    let good = dosages(60, 12);
+    let fails = |genotypes: &Genotypes, options: &DistanceOptions, needle: &str| {
+        let error = compute(genotypes, options).expect_err(needle).to_string();
+        assert!(error.contains(needle), "`{needle}` is not in: {error}");
+    };
+    for metric in METRICS {
+        let options = options(metric);
+        fails(&memory(&good[..0], &[0, 12], &[1, 12]), &options, "0 variants");
+        fails(&memory(&good[..0], &[12, 0], &[1, 12]), &options, "0 samples");
+        let mut three = good.clone();
+        three[30 * 12 + 7] = 3;
+        fails(&memory(&three, &[60, 12], &[20, 5]), &options, "chunk [1, 1]: variant 30, sample 7: value 3");
+        let mut filter = VariantFilter { min_maf: 0.6, ..VariantFilter::default() };
+        fails(&memory(&good, &[60, 12], &[20, 12]), &DistanceOptions { filter, ..options }, "min_maf");
+        filter = VariantFilter { min_maf: 0.5, max_missing: 0.0 };
+        fails(
+            &memory(&good[..12], &[1, 12], &[1, 12]),
+            &DistanceOptions { filter, ..options },
+            "none of the 1 variants",
+        );
+    }
+    for (metric, words) in [
+        (Metric::KlDivergence, "is not symmetric"),
+        (Metric::JensenShannon, "needs the sum of each sample"),
+        (Metric::Hellinger, "knows no rule for missing elements"),
+        (Metric::Minkowski(0.0), "above 0"),
+    ] {
+        fails(&memory(&good, &[60, 12], &[20, 12]), &options(SampleMetric::Of(metric)), words);
+    }
+    let all_missing = compute(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(SampleMetric::Ibs)).unwrap();
+    assert_eq!(all_missing.undefined(), 10);
+    for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
+        let options = DistanceOptions { missing, ..options(SampleMetric::Ibs) };
+        let result = compute(&memory(&good, &[60, 12], &[20, 12]), &options).unwrap();
+        let is_propagated = missing == Missing::Propagate;
+        assert_eq!(result.matrix.row(0)[1].is_nan(), is_propagated);
+    }
+}
+
+#[test]
+fn files() {
+    let (scratch, dosages) = (tempfile::tempdir().unwrap(), [0i8, 1, 2, 2, -1, 0, 1, 1, 0]);
+    let result = compute(&memory(&dosages, &[3, 3], &[3, 3]), &options(SampleMetric::Of(Metric::CityBlock)));
+    let result = result.unwrap();
+    let path = |name: &str| scratch.path().join(name);
+    let number = |value: f64| value.to_string();
+    result.write_plink(path("x.dist"), number).unwrap();
+    assert_eq!(std::fs::read_to_string(path("x.dist")).unwrap(), "1\n5\t2\n");
+    result.write_table(path("x.tsv"), &["a", "b c", "d"], number).unwrap();
+    let table = "sample\ta\tb c\td\na\t0\t1\t5\nb c\t1\t0\t2\nd\t5\t2\t0\n";
+    assert_eq!(std::fs::read_to_string(path("x.tsv")).unwrap(), table);
+    result.write_plink_binary(path("x.dist.bin")).unwrap();
+    result.write_npy(path("x.npy")).unwrap();
+    let [binary, npy] = ["x.dist.bin", "x.npy"].map(|name| std::fs::read(path(name)).unwrap());
+    assert_eq!((binary.len(), &npy[128..]), (72, &binary[..]));
+    let values: Vec<f64> = binary.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
+    assert_eq!(values, result.matrix.data());
+    for names in [vec!["a", "b"], vec!["a", "b\t", "c"], vec!["a", "b\n", "c"]] {
+        let refused = result.write_table(path("x.tsv"), &names, number);
+        assert!(matches!(refused, Err(Error::Argument { name: "samples", .. })), "{names:?}");
+    }
+    assert!(matches!(result.write_plink(path("no/x.dist"), number), Err(Error::Io { .. })));
+}

@@ -1,0 +1,99 @@
+//! Distances as files of other tools.
+
+use std::path::Path;
+
+use teatime::{Error, Result};
+
+use super::{Distances, OP};
+use crate::files::{write_npy, write_rows, write_whole};
+#[cfg(feature = "zarr")]
+use crate::{SOURCE, square_store::write_squares};
+
+impl Distances {
+    /// Writes a numpy file: (samples, samples) in little-endian f64.
+    ///
+    /// The file appears whole, and takes the place of one that was there; so do those of the other functions.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
+        write_npy(path.as_ref(), &self.matrix)
+    }
+
+    /// Writes the matrix as PLINK's `--distance square bin` does: rows of little-endian f64, and nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_plink_binary(&self, path: impl AsRef<Path>) -> Result<()> {
+        write_whole(path.as_ref(), |file| write_rows(file, &self.matrix))
+    }
+
+    /// Writes the lower triangle as PLINK's `--distance` does: a line for each sample but the first, of its distances from those
+    /// before it, with tabs between. `number` says how each is written.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_plink(&self, path: impl AsRef<Path>, number: impl Fn(f64) -> String) -> Result<()> {
+        let rows = (1..self.matrix.rows()).map(|row| &self.matrix.row(row)[..row]);
+        write_whole(path.as_ref(), |file| {
+            rows.into_iter().try_for_each(|row| writeln!(file, "{}", joined(row, &number)))
+        })
+    }
+
+    /// Writes a table: a line of the samples' names after a first column, and a line for each sample, its name first. `number` says how
+    /// each distance is written.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless there is one name for each sample, without a tab or line break; [`Error::Io`].
+    pub fn write_table(
+        &self,
+        path: impl AsRef<Path>,
+        samples: &[impl AsRef<str>],
+        number: impl Fn(f64) -> String,
+    ) -> Result<()> {
+        self.check_names(samples)?;
+        let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
+        if let Some(name) = names.iter().find(|name| name.contains(['\t', '\n', '\r'])) {
+            return Err(Error::argument(OP, "samples", format_args!("{name:?} does not fit a table")));
+        }
+        write_whole(path.as_ref(), |file| {
+            writeln!(file, "sample\t{}", names.join("\t"))?;
+            let mut rows = names.iter().enumerate();
+            rows.try_for_each(|(row, name)| {
+                writeln!(file, "{name}\t{}", joined(self.matrix.row(row), &number))
+            })
+        })
+    }
+
+    /// Writes a Zarr v2 store at `path`, which must not exist: `distance` (`samples_0`, `samples_1`) in f64; where a call is missing
+    /// `shared_variants`, likewise in u32; and `sample_id`.
+    ///
+    /// The axes have the names that sgkit gives them, so that xarray opens the store. It appears whole.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] where `path` exists; [`Error::Io`].
+    #[cfg(feature = "zarr")]
+    pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
+        self.check_names(samples)?;
+        let attributes = [
+            ("source", SOURCE.into()),
+            ("metric", self.options.metric.name().into()),
+            ("missing", self.options.missing.name().into()),
+            ("variants", self.counts.loaded().into()),
+        ];
+        write_squares(path.as_ref(), attributes, samples, ("distance", &self.matrix), self.shared.as_ref())
+    }
+
+    fn check_names(&self, samples: &[impl AsRef<str>]) -> Result<()> {
+        let n = self.matrix.rows();
+        if samples.len() != n {
+            return Err(Error::argument(OP, "samples", format_args!("{} names for {n}", samples.len())));
+        }
+        Ok(())
+    }
+}
+
+/// Numbers with tabs between.
+fn joined(row: &[f64], number: impl Fn(f64) -> String) -> String {
+    row.iter().map(|&value| number(value)).collect::<Vec<_>>().join("\t")
+}

@@ -1,0 +1,92 @@
+//! Sums of columns alone, over the rows that another column knows too.
+
+use super::super::Metric;
+use crate::{
+    Device, Result, Tensor,
+    linalg::Matrix,
+    packed::{PackedRows, WeightedSums, absent::AbsentSums},
+};
+
+/// Sums of the codes of each column, and what is missing of them where another column is.
+#[derive(Debug)]
+pub(super) struct ColumnMoments {
+    codes: WeightedSums,
+    /// Of codes, and of their squares.
+    absent: [AbsentSums; 2],
+}
+
+impl ColumnMoments {
+    /// Whether they are what a metric needs.
+    pub(super) fn serve(metric: Metric) -> bool {
+        matches!(metric, Metric::Cosine | Metric::Correlation)
+    }
+
+    /// Of no rows.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    pub(super) fn new(device: &Device, columns: u64) -> Result<Self> {
+        let absent = |numbers| AbsentSums::new(device, columns, numbers);
+        let absent = [absent([0, 1, 2, 0])?, absent([0, 1, 4, 0])?];
+        Ok(Self { codes: WeightedSums::new(device, columns, 1)?, absent })
+    }
+
+    /// Bytes on the device, for panels of so many rows.
+    pub(super) fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
+        let codes = WeightedSums::device_bytes(device, columns, 1, rows);
+        codes.saturating_add(AbsentSums::device_bytes(columns).saturating_mul(2))
+    }
+
+    /// Adds rows of `packed` from row `from` on: whether each that takes part has a missing code.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn add(&mut self, packed: &Tensor<u32>, from: u64, rows: &[Option<bool>]) -> Result<()> {
+        let table = Tensor::<f32>::empty(packed.device(), &[0, 2])?;
+        let range = (from, from + rows.len() as u64);
+        let all = PackedRows { packed, table: &table, range, missing: rows.contains(&Some(true)) };
+        let is_kept = |row: u64| usize::try_from(row - from).is_ok_and(|row| rows[row].is_some());
+        self.codes.add(all, |row, _, weights| weights[0].one = is_kept(row).into())?;
+        let with_missing = (from..).zip(rows).filter(|(_, missing)| **missing == Some(true));
+        let absent: Vec<u64> = with_missing.map(|(row, _)| row).collect();
+        self.absent.iter_mut().try_for_each(|sums| sums.add(packed, &absent))
+    }
+
+    /// Waits. `products` are those of the columns, with themselves on the diagonal; `complete` says that no code is missing.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn finish(self, products: &Matrix, complete: bool) -> Result<Moments> {
+        let codes = self.codes.finish(|_, sum| sum as f64)?.data().to_vec();
+        let squares = (0..products.rows()).map(|i| products.row(i)[i]).collect();
+        let [once, squared] = self.absent;
+        let absent = if complete { None } else { Some([once.matrix()?, squared.matrix()?]) };
+        Ok(Moments { codes, squares, absent })
+    }
+}
+
+/// The sums on the host.
+pub(super) struct Moments {
+    codes: Vec<f64>,
+    squares: Vec<f64>,
+    /// (columns missing, columns) what goes of both, if anything does.
+    absent: Option<[Matrix; 2]>,
+}
+
+impl Moments {
+    /// The distance of two columns, of the sum of their products over the rows that both know. All sums are whole numbers.
+    pub(super) fn distance(&self, metric: Metric, [i, j]: [usize; 2], product: f64, shared: f64) -> f64 {
+        let of = |of: usize, other: usize| match &self.absent {
+            Some([once, squared]) => {
+                [self.codes[of] - once.row(other)[of], self.squares[of] - squared.row(other)[of]]
+            }
+            None => [self.codes[of], self.squares[of]],
+        };
+        let ([x, xx], [y, yy]) = (of(i, j), of(j, i));
+        let (part, whole) = match metric {
+            Metric::Cosine => (product, xx * yy),
+            _ => (shared * product - x * y, (shared * xx - x * x) * (shared * yy - y * y)),
+        };
+        if whole > 0.0 { 1.0 - part / whole.sqrt() } else { f64::NAN }
+    }
+}
