@@ -1,7 +1,8 @@
-//! Distances of every metric, on the device that `TEATIME_DEVICE` names: `cargo bench --bench distance [observations] [features]`.
+//! Distances of every metric, on the device that `TEATIME_DEVICE` names: `cargo bench --bench distance [observations] [features] [neighbors]`.
 //!
 //! One JSON line a metric: the median of five runs in seconds, of observations from one another, for f32 and for bytes, and terms a
-//! second of f32. `benches/peers/distance.py` times scipy and scikit-learn on as many.
+//! second of f32. With a number of neighbors, these are found instead, by `euclidean` alone. `benches/peers/distance.py` times scipy and
+//! scikit-learn on as many.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
@@ -9,17 +10,19 @@ use std::{env, time::Instant};
 
 use teatime::{
     Device, DeviceOptions, Element, Error, Run, Tensor,
-    distance::{Metric, Options, condensed, pairwise},
+    distance::{Metric, Options, condensed, neighbors, pairwise},
     random::random_words,
 };
 
 /// The median of five runs, in seconds.
-fn median<T: Element>(x: &Tensor<T>, metric: Metric) -> Result<f64, Error> {
+fn median<T: Element>(x: &Tensor<T>, metric: Metric, nearest: Option<usize>) -> Result<f64, Error> {
     let (options, run) = (Options::default(), Run::default());
     let mut seconds = Vec::new();
     for _ in 0..5 {
         let started = Instant::now();
-        if metric.is_symmetric() {
+        if let Some(k) = nearest {
+            neighbors(x, None, k, metric, &options, &run)?;
+        } else if metric.is_symmetric() {
             condensed(x, metric, &options, &run)?;
         } else {
             pairwise(x, None, metric, &options, &run)?;
@@ -42,8 +45,10 @@ fn main() -> Result<(), Error> {
     let bytes: Vec<u8> = words.iter().map(|word| word.to_le_bytes()[3]).collect();
     let floats = Tensor::from_slice(&device, &floats, &[n, k])?;
     let bytes = Tensor::from_slice(&device, &bytes, &[n, k])?;
-    for metric in Metric::ALL {
-        let [of_floats, of_bytes] = [median(&floats, metric)?, median(&bytes, metric)?];
+    let nearest = numbers.get(2).and_then(|&k| usize::try_from(k).ok());
+    let metrics = if nearest.is_some() { &[Metric::Euclidean][..] } else { &Metric::ALL };
+    for &metric in metrics {
+        let [of_floats, of_bytes] = [median(&floats, metric, nearest)?, median(&bytes, metric, nearest)?];
         let pairs = n * n / if metric.is_symmetric() { 2 } else { 1 };
         let rate = (pairs * k) as f64 / of_floats / 1e9;
         println!(

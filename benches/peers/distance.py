@@ -1,4 +1,7 @@
-"""Seconds of scipy's pdist, and of scikit-learn's euclidean_distances, on random numbers: distance.py [observations] [features] [metric ...]."""
+"""Seconds of scipy's pdist, and of scikit-learn's euclidean_distances, on random numbers: distance.py [observations] [features] [metric ...].
+
+With a number instead of metrics, of scikit-learn's search for as many neighbors, by brute force.
+"""
 
 import json
 import sys
@@ -7,6 +10,7 @@ import time
 import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.neighbors import NearestNeighbors
 
 METRICS = [
     "euclidean", "sqeuclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra", "braycurtis", "hamming", "jaccard",
@@ -27,6 +31,10 @@ def median(run, times=3):
 def main():
     n, k = (int(word) for word in sys.argv[1:3]) if len(sys.argv) > 2 else (4000, 2000)
     x = np.random.default_rng(1).random((n, k), dtype=np.float32)
+    if sys.argv[3:] and sys.argv[3].isdigit():
+        search = NearestNeighbors(n_neighbors=int(sys.argv[3]), algorithm="brute").fit(x)
+        print(json.dumps({"sklearn": "neighbors", "s": round(median(search.kneighbors), 4)}))
+        return
     for metric in sys.argv[3:] or METRICS:
         values = x != 0 if metric in OF_BOOLEANS else x
         print(json.dumps({"pdist": metric, "s": round(median(lambda: pdist(values, metric)), 4)}), flush=True)

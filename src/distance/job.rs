@@ -14,8 +14,10 @@ use crate::{
     kernels::distance::{TILE, Term},
 };
 
-/// Observations along each side of a block: sums of 32 MiB a term.
+/// Most observations along each side of a block: sums of 32 MiB a term.
 pub(super) const SIDE: u64 = 2048;
+/// The same where the host computes: sums of 8 MiB stay in its cache, and its allocator keeps such buffers.
+const HOST_SIDE: u64 = 1024;
 /// All that one call works on.
 pub(super) struct Job<'a, T: Element> {
     x: Operand<'a, T>,
@@ -96,16 +98,33 @@ impl<'a, T: Element> Job<'a, T> {
     ///
     /// # Errors
     /// What the device reports; [`Error::Cancelled`].
-    pub(super) fn each_block(&self, side: u64, run: &Run, mut sink: impl FnMut(Block)) -> Result<()> {
+    pub(super) fn each_block(&self, side: u64, run: &Run, sink: impl FnMut(Block)) -> Result<()> {
         let y = self.y.as_ref().unwrap_or(&self.x);
-        let starts = |count: u64| (0..count).step_by(usize::try_from(side).unwrap_or(usize::MAX));
-        let blocks = starts(self.x.count).flat_map(|row| starts(y.count).map(move |col| (row, col)));
-        let blocks = blocks.filter(|&(row, col)| !self.is_lower() || col <= row);
+        self.each_block_of([0..self.x.count, 0..y.count], side, run, sink)
+    }
+
+    /// The same of some observations of x and some of y: no blocks that are above the diagonal where only what is below it is wanted.
+    ///
+    /// # Errors
+    /// As [`each_block`](Self::each_block).
+    pub(super) fn each_block_of(
+        &self,
+        [rows, columns]: [Range<u64>; 2],
+        side: u64,
+        run: &Run,
+        mut sink: impl FnMut(Block),
+    ) -> Result<()> {
+        let y = self.y.as_ref().unwrap_or(&self.x);
+        let starts = |all: &Range<u64>| all.clone().step_by(usize::try_from(side).unwrap_or(usize::MAX));
+        let part = |all: &Range<u64>, start: u64| start..all.end.min(start + side);
+        let blocks = starts(&rows).flat_map(|row| starts(&columns).map(move |col| (row, col)));
+        let blocks = blocks.map(|(row, col)| (part(&rows, row), part(&columns, col)));
+        let blocks = blocks.filter(|(rows, columns)| !self.is_lower() || columns.start < rows.end);
         let mut status = Status::new(0, 1, self.x.count);
         let mut finish = |sums: PendingBlock| {
             let end = sums.rows.end;
-            let on_diagonal = self.is_lower() && sums.columns.start == sums.rows.start;
-            let is_last = sums.columns.end == y.count || on_diagonal;
+            let to_diagonal = self.is_lower() && sums.columns.end >= end;
+            let is_last = sums.columns.end == columns.end || to_diagonal;
             sink(self.block(sums)?);
             if is_last {
                 status.rows = end;
@@ -114,11 +133,11 @@ impl<'a, T: Element> Job<'a, T> {
             Ok(())
         };
         let mut before = None;
-        for (row, col) in blocks {
+        for (rows, columns) in blocks {
             run.cancel.check()?;
-            let (rows, columns) = (row..self.x.count.min(row + side), col..y.count.min(col + side));
             let sums = self.terms.iter().map(|&term| {
-                let mut sums = Tensor::empty(self.x.x.device(), &[rows.end - row, 2 * (columns.end - col)])?;
+                let shape = [rows.end - rows.start, 2 * (columns.end - columns.start)];
+                let mut sums = Tensor::empty(self.x.x.device(), &shape)?;
                 let pairs = Pairs { x: (&self.x, rows.clone()), y: (y, columns.clone()), accumulate: false };
                 pairs.add(term, self.metric.power(), &self.options, self.is_lower(), &mut sums)?;
                 sums.download()
@@ -150,7 +169,8 @@ impl<'a, T: Element> Job<'a, T> {
             Some(left) if left >= of_pair => Ok((left / of_pair).isqrt()),
             _ => Err(Error::Budget { what, budget, minimum: taken.saturating_add(of_pair), given }),
         };
-        let mut side = (room / 8).isqrt().min(SIDE);
+        let most = if device.shares_host_memory() { HOST_SIDE } else { SIDE };
+        let mut side = (room / 8).isqrt().min(most);
         side = side.min(within(
             "host memory budget",
             memory.host_bytes(),

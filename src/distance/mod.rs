@@ -68,13 +68,19 @@
 
 mod job;
 mod metric;
+mod neighbors;
 mod packed;
 mod partial;
 mod sums;
+#[cfg(feature = "zarr")]
+mod tiles;
 
 use self::job::{Block, Job};
+#[cfg(feature = "zarr")]
+pub use self::tiles::{write_condensed, write_pairwise};
 pub use self::{
     metric::Metric,
+    neighbors::{Neighbors, neighbors},
     packed::PackedPairs,
     partial::{Partial, PartialSums},
 };
@@ -142,7 +148,7 @@ pub struct Distances {
 ///
 /// # Cost
 /// A few operations for each feature of each pair, a pair of `x` with itself once where the metric is symmetric. On the device, 12
-/// bytes an observation and two blocks of sums: 32 MiB each for each of the metric's terms, one to six; on the host as much, and 8
+/// bytes an observation and two blocks of sums: up to 32 MiB each for each of the metric's terms, one to six; on the host as much, and 8
 /// bytes a pair.
 ///
 /// ```
@@ -237,24 +243,40 @@ pub fn condensed<T: Element>(
     options: &Options,
     run: &Run,
 ) -> Result<Vec<f64>> {
-    if !metric.is_symmetric() {
-        let why = format_args!("{metric} is not symmetric: there is no condensed form");
-        return Err(Error::argument("distance", "metric", why));
-    }
+    symmetric(metric)?;
     let job = Job::new(x, None, metric, options)?;
     let [m, _] = job.extents();
-    let count = m.saturating_mul(m.saturating_sub(1)) / 2;
+    let count = condensed_len(m);
     let side = job.side(count as u64, &run.memory)?;
     let mut distances = zeros(count)?;
     job.each_block(side, run, |block| {
         for (row, values) in block.rows.clone().zip(block.distances.chunks(block.columns.len())) {
             for (col, &value) in block.columns.clone().zip(values).take_while(|&(col, _)| col < row) {
-                // Of the pair, the column comes first: what is before its own, then what is between the two.
-                distances[col * (2 * m - col - 1) / 2 + row - col - 1] = value;
+                distances[condensed_place(m, col, row)] = value;
             }
         }
     })?;
     Ok(distances)
+}
+
+/// # Errors
+/// [`Error::Argument`] unless the metric has a condensed form.
+fn symmetric(metric: Metric) -> Result<()> {
+    if metric.is_symmetric() {
+        return Ok(());
+    }
+    let why = format_args!("{metric} is not symmetric: there is no condensed form");
+    Err(Error::argument("distance", "metric", why))
+}
+
+/// Pairs of the condensed form of `m` observations.
+fn condensed_len(m: usize) -> usize {
+    m.saturating_mul(m.saturating_sub(1)) / 2
+}
+
+/// Where the condensed form has a pair: of what is before the pairs that the observation `first` comes first in, then of these.
+fn condensed_place(m: usize, first: usize, second: usize) -> usize {
+    first * (2 * m - first - 1) / 2 + second - first - 1
 }
 
 /// # Errors

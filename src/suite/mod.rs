@@ -3,8 +3,11 @@
 mod bits;
 mod data;
 mod distance;
+mod distance_neighbors;
 mod distance_packed;
 mod distance_partial;
+#[cfg(feature = "zarr")]
+mod distance_tiles;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;

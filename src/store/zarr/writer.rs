@@ -137,6 +137,19 @@ impl ArrayWriter {
         self.tiles().zip(done).filter(|(_, done)| !done).map(|(index, _)| index)
     }
 
+    /// Whether a tile is written.
+    ///
+    /// # Errors
+    /// [`Error::Argument`]: no such tile.
+    pub fn is_written(&self, index: &[u64]) -> Result<bool> {
+        Ok(self.done[self.place(index)?].load(Ordering::Relaxed))
+    }
+
+    /// What the array is to be.
+    pub fn spec(&self) -> &ArraySpec {
+        &self.spec
+    }
+
     /// Extent along each axis of the part of a tile that is within the array.
     pub fn extent(&self, index: &[u64]) -> Vec<u64> {
         self.metadata.extent(index)

@@ -1,0 +1,255 @@
+//! Distances into a stored array, tile by tile: they need not fit the host.
+
+use std::{ops::Range, sync::Arc};
+
+use rayon::{ThreadPool, prelude::*};
+
+use super::{Metric, Options, condensed_len, condensed_place, job::Job, mirror, symmetric, zeros};
+use crate::{
+    Device, Element, Error, Progress, Result, Run, Status, StoredType, Tensor, linalg::Matrix,
+    store::ArrayWriter,
+};
+
+/// Writes what [`pairwise`](super::pairwise) gives, to the last bit, into an array of f64 or f32, and finishes it. Waits.
+///
+/// Tile by tile, but for those that are there: after [`ArrayWriter::resume`] it goes on where another process was stopped. The words of
+/// its job should name all that distances depend on: the data, the metric, the options and the device. Of `x` with itself, where the
+/// metric is symmetric and tiles are squares, each tile above the diagonal is written as the copy of the one below. Progress is in
+/// shares of the rows.
+///
+/// # Shapes
+/// As [`pairwise`](super::pairwise); the array has the shape of its result.
+///
+/// # Errors
+/// As [`pairwise`](super::pairwise), the [`Error::Budget`] being for what is below; [`Error::Argument`] for an array of another type;
+/// [`Error::Shape`] for one of another shape; [`Error::Io`] and [`Error::Chunk`] for a tile that cannot be written. What was written
+/// stays.
+///
+/// # Cost
+/// As [`pairwise`](super::pairwise), each pair of `x` with itself twice unless tiles are squares. On the host, instead of 8
+/// bytes a pair, up to 24 for each element of a tile, or 48 where two tiles are written at once. Tiles whose sides are multiples of 64 lose nothing.
+pub fn write_pairwise<T: Element>(
+    x: &Tensor<T>,
+    y: Option<&Tensor<T>>,
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+    writer: ArrayWriter,
+) -> Result<()> {
+    let job = Job::new(x, y, metric, options)?;
+    let [m, n] = job.extents().map(|extent| extent as u64);
+    let tile = tile_shape(&writer, [m, n])?;
+    let by_two = job.is_lower() && tile[0] == tile[1];
+    let mut tiles = Tiles::new(job, x.device(), run, &writer, if by_two { 6 } else { 3 })?;
+    for index in writer.left() {
+        let [rows, columns] = [0, 1].map(|axis| {
+            let start = index[axis] * tile[axis];
+            start..start + writer.extent(&index)[axis]
+        });
+        let values = tiles.square(rows, columns)?;
+        let other = [index[1], index[0]];
+        let put = || tiles.put(&index, values.data());
+        let is_copied = by_two && index[0] != index[1] && !writer.is_written(&other)?;
+        if is_copied {
+            let put_copy = || tiles.put(&other, &transposed(values.data(), values.cols()));
+            let (one, two) = tiles.pool.install(|| rayon::join(put, put_copy));
+            one.and(two)?;
+        } else {
+            put()?;
+        }
+        tiles.tell(1 + u64::from(is_copied));
+    }
+    writer.finish()
+}
+
+/// Writes what [`condensed`](super::condensed) gives, to the last bit, into an array of f64 or f32 with one axis, and finishes it. Waits.
+///
+/// Otherwise as [`write_pairwise`].
+///
+/// # Errors
+/// As [`write_pairwise`]; [`Error::Argument`] for a metric that is not symmetric.
+///
+/// # Cost
+/// As [`condensed`](super::condensed), but on the host, instead of 8 bytes a pair, up to 24 for each element of a tile. A
+/// tile is some pairs in a row: of one that is shorter than 64 m, whole tiles of 64 x 64 pairs are computed for narrower ones.
+pub fn write_condensed<T: Element>(
+    x: &Tensor<T>,
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+    writer: ArrayWriter,
+) -> Result<()> {
+    symmetric(metric)?;
+    let job = Job::new(x, None, metric, options)?;
+    let m = job.extents()[0];
+    let tile = tile_shape(&writer, [condensed_len(m) as u64])?;
+    let mut tiles = Tiles::new(job, x.device(), run, &writer, 3)?;
+    for index in writer.left() {
+        let start = index[0] * tile[0];
+        let pairs = whole(start)..whole(start + writer.extent(&index)[0]);
+        tiles.put(&index, &tiles.run_of_pairs(m, pairs)?)?;
+        tiles.tell(1);
+    }
+    writer.finish()
+}
+
+/// Extents of a whole tile, of an array that is as expected.
+fn tile_shape<const N: usize>(writer: &ArrayWriter, shape: [u64; N]) -> Result<[u64; N]> {
+    let spec = writer.spec();
+    if !matches!(spec.dtype, Some(StoredType::F32 | StoredType::F64)) {
+        let why = format_args!("an array of {:?}: distances are f32 or f64", spec.dtype);
+        return Err(Error::argument("write distances", "writer", why));
+    }
+    <[u64; N]>::try_from(spec.tile_shape()).ok().filter(|_| spec.shape == shape).ok_or_else(|| {
+        Error::shape(
+            "write distances",
+            format_args!("an array of {shape:?}"),
+            format_args!("{:?}", spec.shape),
+        )
+    })
+}
+
+/// One call.
+struct Tiles<'a, 'w, T: Element> {
+    job: Job<'a, T>,
+    writer: &'w ArrayWriter,
+    pool: Arc<ThreadPool>,
+    side: u64,
+    /// Blocks tell nothing.
+    run: Run,
+    progress: &'w Progress,
+    /// Tiles in all, and those that are written.
+    count: u64,
+    written: u64,
+}
+
+impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
+    /// With so many numbers for each element of a tile.
+    ///
+    /// # Errors
+    /// As [`Job::side`].
+    fn new(
+        job: Job<'a, T>,
+        device: &Device,
+        run: &'w Run,
+        writer: &'w ArrayWriter,
+        copies: u64,
+    ) -> Result<Self> {
+        let spec = writer.spec();
+        let within = spec.shape.iter().zip(spec.tile_shape()).map(|(all, tile)| all.min(tile));
+        let elements = within.fold(copies, |product: u64, extent| product.saturating_mul(*extent));
+        let side = job.side(elements, &run.memory)?;
+        let pool = device.pool()?.clone();
+        let silent = Run { progress: Progress::default(), ..run.clone() };
+        let count = writer.tiles().count() as u64;
+        let written = count - writer.left().count() as u64;
+        Ok(Self { job, writer, pool, side, run: silent, progress: &run.progress, count, written })
+    }
+
+    /// The distances of some observations of x from some of y.
+    fn square(&self, rows: Range<u64>, columns: Range<u64>) -> Result<Matrix> {
+        let [top, left] = [rows.start, columns.start].map(whole);
+        let [height, width] = [&rows, &columns].map(|range| whole(range.end - range.start));
+        let mut out = Matrix::from_vec(zeros(height * width)?, height, width)?;
+        let is_lower = self.job.is_lower();
+        self.job.each_block_of([rows.clone(), columns.clone()], self.side, &self.run, |block| {
+            let first = block.columns.start;
+            for (row, values) in block.rows.clone().zip(block.distances.chunks(block.columns.len())) {
+                let end = if is_lower { block.columns.end.min(row + 1) } else { block.columns.end };
+                let len = end.saturating_sub(first);
+                out.data_mut()[(row - top) * width + first - left..][..len].copy_from_slice(&values[..len]);
+            }
+        })?;
+        if is_lower && rows == columns {
+            mirror(&mut out);
+        } else if is_lower && rows.start + 1 < columns.end {
+            // What is above the diagonal is made below it.
+            self.job.each_block_of([columns, rows], self.side, &self.run, |block| {
+                let turned = self.pool.install(|| transposed(&block.distances, block.columns.len()));
+                for (row, values) in block.columns.clone().zip(turned.chunks(block.rows.len())) {
+                    let first = block.rows.start.max(row + 1).min(block.rows.end);
+                    let values = &values[first - block.rows.start..];
+                    out.data_mut()[(row - top) * width + first - left..][..values.len()]
+                        .copy_from_slice(values);
+                }
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// The distances of some pairs of the condensed form.
+    fn run_of_pairs(&self, m: usize, pairs: Range<usize>) -> Result<Vec<f64>> {
+        let mut out = zeros(pairs.len())?;
+        let [(first, row), (last, last_row)] = [pairs.start, pairs.end - 1].map(|pair| observations(m, pair));
+        let rows = if first == last { row..last_row + 1 } else { first + 1..m };
+        let area = [rows, first..last + 1].map(|range| range.start as u64..range.end as u64);
+        self.job.each_block_of(area, self.side, &self.run, |block| {
+            let turned = self.pool.install(|| transposed(&block.distances, block.columns.len()));
+            for (col, values) in block.columns.clone().zip(turned.chunks(block.rows.len())) {
+                let row = block.rows.start.max(col + 1);
+                if row >= block.rows.end {
+                    continue;
+                }
+                let values = &values[row - block.rows.start..];
+                let start = condensed_place(m, col, row);
+                let [from, to] = [start, start + values.len()].map(|pair| pair.clamp(pairs.start, pairs.end));
+                if from < to {
+                    out[from - pairs.start..to - pairs.start]
+                        .copy_from_slice(&values[from - start..to - start]);
+                }
+            }
+        })?;
+        Ok(out)
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "the array is of f32")]
+    fn put(&self, index: &[u64], values: &[f64]) -> Result<()> {
+        match self.writer.spec().dtype {
+            Some(StoredType::F64) => self.writer.write(index, values),
+            _ => {
+                let rounded: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+                self.writer.write(index, &rounded)
+            }
+        }
+    }
+
+    /// Tells that more tiles are written, as a share of the rows.
+    fn tell(&mut self, more: u64) {
+        self.written += more;
+        let mut status = Status::new(0, 1, self.job.extents()[0] as u64);
+        let rows = u128::from(status.total) * u128::from(self.written) / u128::from(self.count);
+        status.rows = u64::try_from(rows).unwrap_or(status.total);
+        self.progress.tell(status);
+    }
+}
+
+/// The observations of a pair of the condensed form, the lower one first.
+fn observations(m: usize, pair: usize) -> (usize, usize) {
+    let (mut first, mut end) = (0, m);
+    while end - first > 1 {
+        let middle = usize::midpoint(first, end);
+        if condensed_place(m, middle, middle + 1) <= pair { first = middle } else { end = middle }
+    }
+    (first, pair - condensed_place(m, first, first + 1) + first + 1)
+}
+
+/// Rows made columns, in tiles that a cache holds.
+fn transposed(values: &[f64], width: usize) -> Vec<f64> {
+    const TILE: usize = 64;
+    let height = values.len() / width;
+    let mut out = vec![0.0; values.len()];
+    out.par_chunks_mut(TILE * height).enumerate().for_each(|(strip, out)| {
+        for top in (0..height).step_by(TILE) {
+            for (col, out) in out.chunks_mut(height).enumerate() {
+                for row in top..height.min(top + TILE) {
+                    out[row] = values[row * width + strip * TILE + col];
+                }
+            }
+        }
+    });
+    out
+}
+
+fn whole(number: u64) -> usize {
+    usize::try_from(number).expect("a tile should fit the host")
+}

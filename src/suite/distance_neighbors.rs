@@ -1,0 +1,122 @@
+//! The nearest of other observations, beside a sort of all distances.
+
+use super::{data::values, device_tests};
+use crate::{
+    Budget, Device, Error, Run, Tensor,
+    distance::{Metric, Missing, Neighbors, Options, neighbors, pairwise},
+};
+
+device_tests! { several_blocks, of_nothing, refused; every_metric, missing_elements }
+
+/// A budget by which blocks of a metric of one term have about this many observations on a side.
+fn budget(m: u64, k: u64, side: u64) -> Run {
+    let host = 8 * m * (4 * k + 5) + 40 * side * side;
+    Run { memory: Budget { host: Some(host), device: None }, ..Run::default() }
+}
+
+/// What a stable sort of the distances says, to the last bit.
+fn check(x: &Tensor<f32>, y: Option<&Tensor<f32>>, k: usize, metric: Metric, options: &Options, run: &Run) {
+    let all = pairwise(x, y, metric, options, &Run::default()).unwrap();
+    let Neighbors { indices, distances } = neighbors(x, y, k, metric, options, run).unwrap();
+    assert_eq!((distances.rows(), distances.cols(), indices.len()), (all.rows(), k, all.rows() * k));
+    for row in 0..all.rows() {
+        let mut sorted: Vec<(usize, f64)> = all.row(row).iter().copied().enumerate().collect();
+        sorted.retain(|&(number, _)| y.is_some() || number != row);
+        let key = |distance: f64| match (distance.is_nan(), metric) {
+            (true, _) => (true, 0.0),
+            (_, Metric::InnerProduct) => (false, -distance),
+            _ => (false, distance),
+        };
+        sorted.sort_by(|a, b| key(a.1).partial_cmp(&key(b.1)).unwrap());
+        let expected = sorted[..k].iter().map(|&(number, distance)| (number as u64, distance.to_bits()));
+        let found =
+            indices[row * k..][..k].iter().copied().zip(distances.row(row).iter().map(|d| d.to_bits()));
+        assert!(found.eq(expected), "{metric} {k} {options:?} of {row}: {:?}", distances.row(row));
+    }
+}
+
+/// Few different values: many distances are equal.
+fn with_ties(seed: u32, len: u64) -> Vec<f32> {
+    values::<u32>(seed, len).iter().map(|bits| (bits >> 9) as f32).map(|x| x % 3.0).collect()
+}
+
+fn every_metric(device: &Device) {
+    let (m, n, features) = (23, 70, 4);
+    // No observation of 0s alone, which `jensenshannon` refuses.
+    let tensor = |seed, count| {
+        let mut values = with_ties(seed, count * features);
+        values.iter_mut().step_by(4).for_each(|x| *x += 1.0);
+        Tensor::from_slice(device, &values, &[count, features]).unwrap()
+    };
+    let (x, y) = (tensor(1, m), tensor(2, n));
+    let run = Run::default();
+    for metric in Metric::ALL {
+        check(&x, Some(&y), 5, metric, &Options::default(), &run);
+        check(&y, None, 5, metric, &Options::default(), &run);
+    }
+    for k in [1, 22] {
+        check(&x, None, k, Metric::Euclidean, &Options::default(), &run);
+        check(&x, None, k, Metric::KlDivergence, &Options::default(), &run);
+    }
+    check(&x, Some(&y), 70, Metric::CityBlock, &Options::default(), &run);
+}
+
+/// NaN comes last, by number.
+fn missing_elements(device: &Device) {
+    let mut x = with_ties(3, 40 * 3);
+    x.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
+    x[..6].fill(f32::NAN);
+    let x = Tensor::from_slice(device, &x, &[40, 3]).unwrap();
+    for missing in [Missing::Propagate, Missing::Rescale] {
+        for metric in [Metric::Euclidean, Metric::InnerProduct] {
+            for k in [3, 39] {
+                let options = Options { missing, ..Options::default() };
+                check(&x, None, k, metric, &options, &budget(40, k as u64, 16));
+            }
+        }
+    }
+}
+
+fn several_blocks(device: &Device) {
+    let tensor = |seed, count| Tensor::from_slice(device, &with_ties(seed, count * 3), &[count, 3]).unwrap();
+    let (x, y) = (tensor(4, 300), tensor(5, 90));
+    for metric in [Metric::SqEuclidean, Metric::InnerProduct] {
+        // One of them is no multiple of the tiles.
+        for side in [64, 37] {
+            check(&x, None, 7, metric, &Options::default(), &budget(300, 7, side));
+            check(&x, Some(&y), 7, metric, &Options::default(), &budget(300, 7, side));
+            check(&y, Some(&x), 7, metric, &Options::default(), &budget(90, 7, side));
+        }
+    }
+    check(&x, None, 7, Metric::KlDivergence, &Options::default(), &budget(300, 7, 64));
+}
+
+fn of_nothing(device: &Device) {
+    let [none, x] =
+        [0, 3].map(|count| Tensor::from_slice(device, &vec![1.0; count], &[count as u64, 1]).unwrap());
+    check(&none, Some(&x), 2, Metric::Euclidean, &Options::default(), &Run::default());
+}
+
+fn refused(device: &Device) {
+    let x = Tensor::from_slice(device, &[1.0f32, 2.0, 4.0], &[3, 1]).unwrap();
+    let of = |y, k, run: &Run| neighbors(&x, y, k, Metric::Euclidean, &Options::default(), run);
+    let run = Run::default();
+    for (y, k, words) in [
+        (None, 0, "0 of 2 other observations"),
+        (None, 3, "3 of 2 other observations"),
+        (Some(&x), 0, "0 of 3 observations"),
+        (Some(&x), 4, "4 of 3 observations"),
+    ] {
+        let error = of(y, k, &run).unwrap_err();
+        assert!(matches!(error, Error::Argument { name: "k", .. }), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let within = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let Err(Error::Budget { minimum, given: true, .. }) = of(None, 2, &within(3)) else { panic!() };
+    assert!(minimum >= 3 * 8 * 13, "{minimum}");
+    assert_eq!(of(None, 2, &within(minimum)).unwrap(), of(None, 2, &run).unwrap());
+    assert!(of(None, 2, &within(minimum - 1)).is_err());
+    let cancelled = Run::default();
+    cancelled.cancel.cancel();
+    assert!(matches!(of(None, 1, &cancelled), Err(Error::Cancelled)));
+}

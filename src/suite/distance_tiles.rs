@@ -1,0 +1,295 @@
+//! Distances that are written tile by tile, beside those that the host holds.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{data::values, device_tests};
+use crate::{
+    Budget, Device, Error, MissingChunk, Progress, Result, Run, StoredType, Tensor,
+    distance::{Metric, Missing, Options, condensed, pairwise, write_condensed, write_pairwise},
+    openings::Map,
+    store::{
+        ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, Storage, Value, WritableStorage, ZarrArray,
+    },
+};
+
+device_tests! { squares, refused; runs_of_pairs, resumed }
+
+fn spec(dtype: StoredType, shape: &[u64], tile: &[u64]) -> ArraySpec {
+    let mut spec = ArraySpec::new(dtype, shape, tile);
+    (spec.compression, spec.checksum, spec.job) =
+        (Compression::Zstd { level: 1 }, true, Some("distances".into()));
+    spec
+}
+
+fn start(folder: &Path, spec: ArraySpec) -> ArrayWriter {
+    ArrayWriter::resume(Arc::new(Folder::new(folder)), "d", spec).unwrap()
+}
+
+/// The bits of an array of up to two axes, in C order.
+fn read(folder: &Path) -> Vec<u64> {
+    let array = ZarrArray::open(folder, "d", MissingChunk::Error).unwrap();
+    let extents =
+        |extents: &[u64]| [extents.first(), extents.get(1)].map(|n| n.copied().unwrap_or(1) as usize);
+    let ([m, n], [height, width]) = (extents(array.shape()), extents(array.chunk_shape()));
+    let mut out = vec![0; m * n];
+    for (row, col) in (0..m).step_by(height).flat_map(|row| (0..n).step_by(width).map(move |col| (row, col)))
+    {
+        let index = [row / height, col / width].map(|i| i as u64);
+        let bytes = array.read_chunk(&index[..array.shape().len()]).unwrap().bytes;
+        let values: Vec<u64> = match array.dtype() {
+            StoredType::F64 => bytemuck::pod_collect_to_vec(&bytes),
+            _ => bytemuck::pod_collect_to_vec::<u8, f32>(&bytes)
+                .into_iter()
+                .map(|x| f64::from(x).to_bits())
+                .collect(),
+        };
+        for (i, values) in values.chunks(width).enumerate().take(m - row) {
+            let width = width.min(n - col);
+            out[(row + i) * n + col..][..width].copy_from_slice(&values[..width]);
+        }
+    }
+    out
+}
+
+fn stored(values: &[f64], dtype: StoredType) -> Vec<u64> {
+    let stored = |&x: &f64| if dtype == StoredType::F64 { x } else { f64::from(x as f32) };
+    values.iter().map(|x| stored(x).to_bits()).collect()
+}
+
+/// Blocks of about this many observations on a side.
+fn small_blocks(elements: u64, side: u64) -> Run {
+    Run { memory: Budget { host: Some(8 * elements + 40 * side * side), device: None }, ..Run::default() }
+}
+
+fn nonnegative(device: &Device, seed: u32, count: u64) -> Tensor<f32> {
+    let values: Vec<f32> = values::<u8>(seed, count * 5).into_iter().map(|x| f32::from(x) + 0.3).collect();
+    Tensor::from_slice(device, &values, &[count, 5]).unwrap()
+}
+
+fn squares(device: &Device) {
+    let (x, y) = (nonnegative(device, 1, 70), nonnegative(device, 2, 41));
+    for (metric, y, dtype, tile) in [
+        (Metric::Euclidean, None, StoredType::F64, [32, 32]),
+        (Metric::JensenShannon, None, StoredType::F32, [19, 19]),
+        (Metric::Correlation, None, StoredType::F64, [80, 80]),
+        (Metric::Canberra, None, StoredType::F64, [9, 30]),
+        (Metric::KlDivergence, None, StoredType::F64, [32, 32]),
+        (Metric::CityBlock, Some(&y), StoredType::F32, [32, 24]),
+    ] {
+        let options = Options::default();
+        let all = pairwise(&x, y, metric, &options, &Run::default()).unwrap();
+        let shape = [all.rows() as u64, all.cols() as u64];
+        for run in [Run::default(), small_blocks(6 * tile[0].min(70) * tile[1].min(70), 16)] {
+            let folder = tempfile::tempdir().unwrap();
+            let writer = start(folder.path(), spec(dtype, &shape, &tile));
+            write_pairwise(&x, y, metric, &options, &run, writer).unwrap();
+            assert!(read(folder.path()) == stored(all.data(), dtype), "{metric} {tile:?} {run:?}");
+        }
+    }
+    // An observation that is NaN, and a rule.
+    let mut values = x.read().unwrap();
+    values[5..10].fill(f32::NAN);
+    let x = Tensor::from_slice(device, &values, &[70, 5]).unwrap();
+    let options = Options { missing: Missing::Rescale, ..Options::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let writer = start(folder.path(), spec(StoredType::F64, &[70, 70], &[32, 32]));
+    write_pairwise(&x, None, Metric::Cosine, &options, &Run::default(), writer).unwrap();
+    let all = pairwise(&x, None, Metric::Cosine, &options, &Run::default()).unwrap();
+    assert!(read(folder.path()) == stored(all.data(), StoredType::F64));
+}
+
+fn runs_of_pairs(device: &Device) {
+    for (count, tile) in [(70, 1), (70, 100), (70, 700), (70, 3000), (2, 1), (3, 2), (90, 89)] {
+        if tile == 1 && count > 2 {
+            // Every pair alone is many files: of fewer observations.
+            continue;
+        }
+        let x = nonnegative(device, 3, count);
+        let all = condensed(&x, Metric::Euclidean, &Options::default(), &Run::default()).unwrap();
+        for (dtype, run) in [(StoredType::F64, Run::default()), (StoredType::F32, small_blocks(3 * tile, 16))]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let writer = start(folder.path(), spec(dtype, &[all.len() as u64], &[tile]));
+            write_condensed(&x, Metric::Euclidean, &Options::default(), &run, writer).unwrap();
+            assert!(read(folder.path()) == stored(&all, dtype), "{count} {tile} {dtype:?}");
+        }
+    }
+}
+
+/// The files of a folder.
+fn files(path: &Path) -> BTreeMap<String, Arc<[u8]>> {
+    Map::of(path).values
+}
+
+/// Calls that are stopped after each number of tiles, and another that goes on: to the same bytes.
+fn resumed(device: &Device) {
+    let x = nonnegative(device, 4, 70);
+    let write = |folder: &Path, run: &Run| {
+        let writer = start(folder, spec(StoredType::F32, &[70, 70], &[30, 30]));
+        write_pairwise(&x, None, Metric::Euclidean, &Options::default(), run, writer)
+    };
+    let whole = tempfile::tempdir().unwrap();
+    write(whole.path(), &Run::default()).unwrap();
+    // A tile is missing whose copy is there, and the other way round.
+    for removed in ["d/c/0/1", "d/c/1/0"] {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &Run::default()).unwrap();
+        std::fs::remove_file(folder.path().join(removed)).unwrap();
+        write(folder.path(), &Run::default()).unwrap();
+        assert!(files(folder.path()) == files(whole.path()), "{removed}");
+    }
+    for steps in 1..6 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = Run::default();
+        let (cancel, told) = (run.cancel.clone(), AtomicU32::new(0));
+        run.progress = Progress::new(move |status| {
+            assert!(status.rows <= status.total);
+            if told.fetch_add(1, Ordering::Relaxed) + 1 == steps {
+                cancel.cancel();
+            }
+        });
+        assert!(matches!(write(folder.path(), &run), Err(Error::Cancelled)), "{steps}");
+        assert!(files(folder.path()).len() < files(whole.path()).len());
+        write(folder.path(), &Run::default()).unwrap();
+        assert!(files(folder.path()) == files(whole.path()), "{steps}");
+    }
+}
+
+fn refused(device: &Device) {
+    let x = nonnegative(device, 5, 8);
+    let folder = tempfile::tempdir().unwrap();
+    let create = |name: &str, spec| ArrayWriter::create(Arc::new(Folder::new(folder.path())), name, spec);
+    let (plain, run) = (Options::default(), Run::default());
+    let write = |writer, run: &Run| write_pairwise(&x, None, Metric::Euclidean, &plain, run, writer);
+    for (name, dtype, shape, words) in [
+        ("i32", StoredType::I32, &[8, 8][..], "distances are f32 or f64"),
+        ("f16", StoredType::F16, &[8, 8], "distances are f32 or f64"),
+        ("wide", StoredType::F32, &[8, 9], "[8, 8]"),
+        ("flat", StoredType::F32, &[28], "[8, 8]"),
+    ] {
+        let error = write(create(name, ArraySpec::new(dtype, shape, &[4, 4][..shape.len()])).unwrap(), &run);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let flat = |name| create(name, ArraySpec::new(StoredType::F64, &[28], &[4])).unwrap();
+    let error = write_condensed(&x, Metric::KlDivergence, &plain, &run, flat("kl")).unwrap_err();
+    assert!(error.to_string().contains("not symmetric"), "{error}");
+    // Less than a tile takes.
+    let square = |name| create(name, ArraySpec::new(StoredType::F64, &[8, 8], &[4, 4])).unwrap();
+    let within = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let Err(Error::Budget { minimum, given: true, .. }) = write(square("small"), &within(100)) else {
+        panic!()
+    };
+    assert!(minimum > 6 * 8 * 16, "{minimum}");
+    assert!(write(square("less"), &within(minimum - 1)).is_err());
+    write(square("enough"), &within(minimum)).unwrap();
+    // What is there is kept.
+    let before = files(folder.path());
+    let error = create("enough", ArraySpec::new(StoredType::F64, &[8, 8], &[4, 4])).unwrap_err();
+    assert!(error.to_string().contains("exists already"), "{error}");
+    assert!(files(folder.path()) == before);
+}
+
+/// A folder on a disk that is full after some files.
+#[derive(Debug)]
+struct Full {
+    folder: Folder,
+    left: AtomicU32,
+}
+
+impl Storage for Full {
+    fn place(&self, key: &str) -> String {
+        self.folder.place(key)
+    }
+    fn get(&self, key: &str, most: u64) -> io::Result<Value> {
+        self.folder.get(key, most)
+    }
+    fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        self.folder.size(key)
+    }
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.folder.list(prefix)
+    }
+}
+
+impl WritableStorage for Full {
+    fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {
+        let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        left.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
+        self.folder.put(key, value)
+    }
+    fn sweep(&self, prefix: &str) -> io::Result<()> {
+        self.folder.sweep(prefix)
+    }
+}
+
+/// 400 tiles.
+fn write_all(storage: Arc<dyn WritableStorage>) -> Result<()> {
+    let x = nonnegative(&Device::cpu(), 6, 200);
+    let writer = ArrayWriter::resume(storage, "d", spec(StoredType::F64, &[200, 200], &[10, 10]))?;
+    write_pairwise(&x, None, Metric::Euclidean, &Options::default(), &Run::default(), writer)
+}
+
+#[test]
+fn a_full_disk_keeps_whole_tiles() {
+    let whole = tempfile::tempdir().unwrap();
+    write_all(Arc::new(Folder::new(whole.path()))).unwrap();
+    for left in [0, 1, 2, 40] {
+        let folder = tempfile::tempdir().unwrap();
+        let full = Full { folder: Folder::new(folder.path()), left: left.into() };
+        let error = write_all(Arc::new(full)).unwrap_err();
+        assert!(
+            matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
+            "{error}"
+        );
+        assert_eq!(files(folder.path()).len(), left as usize);
+        write_all(Arc::new(Folder::new(folder.path()))).unwrap();
+        assert!(files(folder.path()) == files(whole.path()), "{left}");
+    }
+}
+
+/// A process that is killed while it writes tiles, several times, and another that goes on: to the same bytes.
+#[test]
+fn a_killed_process_is_taken_up() {
+    const CHILD: &str = "TEATIME_TEST_KILLED_DISTANCES";
+    if let Ok(path) = std::env::var(CHILD) {
+        write_all(Arc::new(Folder::new(path).durable())).unwrap();
+        return;
+    }
+    let whole = tempfile::tempdir().unwrap();
+    write_all(Arc::new(Folder::new(whole.path()))).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut written = 0;
+    for more in [1, 17, 60, 90] {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "suite::distance_tiles::a_killed_process_is_taken_up"]);
+        let mut child = child.env(CHILD, folder.path()).spawn().unwrap();
+        let started = Instant::now();
+        let tiles = || walk(&folder.path().join("d/c"));
+        while tiles() < written + more && child.try_wait().unwrap().is_none() {
+            assert!(started.elapsed() < Duration::from_secs(60), "it writes nothing");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        written = tiles();
+    }
+    assert!((1..400).contains(&written), "{written}");
+    write_all(Arc::new(Folder::new(folder.path()))).unwrap();
+    assert!(files(folder.path()) == files(whole.path()));
+}
+
+/// Files of a folder of rows of tiles.
+fn walk(folder: &Path) -> usize {
+    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().collect::<Vec<_>>();
+    entries(folder).iter().map(|row| entries(&row.path()).len()).sum()
+}
