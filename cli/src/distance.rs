@@ -11,7 +11,7 @@ use teatime::{
     Cancel, Run,
     distance::{Metric, Missing},
 };
-use teatime_genotype::{DistanceOptions, Distances, SampleMetric, VariantFilter, distances};
+use teatime_genotype::{DistanceOptions, Distances, Linkage, SampleMetric, VariantFilter, distances};
 
 use crate::{
     args::{Named, Resources, local, named, up_to_half, up_to_one},
@@ -27,8 +27,8 @@ use crate::{
 
 /// Distances of the samples of genotype stores from one another
 ///
-/// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles
-/// (of a .bed, see --counted-allele); a call with a missing allele is missing. One pass over the stores.
+/// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles, or of one allele with
+/// --allele (of a .bed, see --counted-allele); a call with a missing allele is missing. One pass over the stores.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct DistanceArgs {
@@ -38,7 +38,7 @@ pub(crate) struct DistanceArgs {
     /// How far two samples are from each other
     ///
     /// Of dosages, as scipy defines them but for `inner_product` (the sum of x y), hellinger (as cuVS) and ibs (a similarity, 1 - mean of
-    /// |x - y| / 2: PLINK's --distance ibs). cityblock is PLINK's --distance. The first seven and ibs are sums of whole numbers, and
+    /// |x - y| / ploidy: PLINK's --distance ibs). cityblock is PLINK's --distance. The first seven and ibs are sums of whole numbers, and
     /// fastest.
     #[arg(long, value_parser = named(METRICS), default_value = "euclidean")]
     metric: SampleMetric,
@@ -52,6 +52,21 @@ pub(crate) struct DistanceArgs {
     /// call are NaN.
     #[arg(long, value_parser = named(MISSING), default_value = "ignore")]
     missing: Missing,
+    /// Take each haplotype of the calls for a sample, named `SAMPLE_1`, `SAMPLE_2` ...
+    ///
+    /// Its dosage is 0 where its allele is the reference, 1 where it is any other, and missing where that allele is. The order of
+    /// alleles in a call is taken for that of haplotypes: it means nothing where calls are not phased. For stores of calls.
+    #[arg(long)]
+    haplotypes: bool,
+    /// Count copies of allele I (0 is the reference) instead of those of all other alleles than the reference; for stores of calls
+    #[arg(long, value_name = "I", value_parser = clap::value_parser!(u8).range(0..=127))]
+    allele: Option<u8>,
+    /// Also cluster the samples by their distances, and write the tree: D.nwk beside FILE
+    ///
+    /// As scipy's linkage: single, complete, average (UPGMA), weighted (WPGMA), or ward, which supposes Euclidean distances. Of ibs, by 1 - ibs;
+    /// not of `inner_product`. Takes 4 samples² bytes of memory more. A distance that is NaN is an error.
+    #[arg(long, value_name = "METHOD", value_parser = named(LINKAGES))]
+    tree: Option<Linkage>,
     /// Leave out variants with a minor allele frequency below X (0 to 0.5)
     #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half, allow_negative_numbers = true)]
     maf: f64,
@@ -80,7 +95,9 @@ What is written, by the ending of FILE:
               are missing; sample_id
   D.dist      PLINK's lower triangle, as text; D.dist.id has family and name
   D.dist.bin  PLINK's square matrix (--distance square bin), f64; D.dist.id
-Beside it D.run.json is the record of the run: command line, date, device,
+Beside it, with --tree, D.nwk has the tree as Newick: ultrametric, two samples are
+as far apart along the branches as the height at which they are merged.
+D.run.json is the record of the run: command line, date, device,
 budgets, times, memory, counts.
 
 Variants that do not vary take part, as in PLINK's.
@@ -89,6 +106,7 @@ Examples:
   teatime distance cohort.vcz --out distances.npy
   teatime distance cohort.bed --out cohort.dist.bin --metric cityblock
   teatime distance chr1.vcz chr2.vcz --out ibs.zarr --metric ibs --maf 0.01
+  teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
 SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
@@ -122,6 +140,14 @@ const MISSING: Named<Missing> = &[
     ("propagate", Missing::Propagate),
 ];
 
+const LINKAGES: Named<Linkage> = &[
+    ("single", Linkage::Single),
+    ("complete", Linkage::Complete),
+    ("average", Linkage::Average),
+    ("weighted", Linkage::Weighted),
+    ("ward", Linkage::Ward),
+];
+
 const COMMAND: &str = "distance";
 
 /// What a file of distances is.
@@ -147,6 +173,7 @@ const FORMATS: [(&str, Format); 5] = [
 const RECORD: &str = ".run.json";
 const NPY_NAMES: &str = ".id";
 const PLINK_NAMES: &str = ".dist.id";
+const TREE: &str = ".nwk";
 
 /// Where distances go.
 #[derive(Clone, Debug)]
@@ -174,7 +201,7 @@ impl Target {
     /// Everything that runs to files of its name may write, whatever their ending, the record first.
     fn files(&self) -> Vec<String> {
         let endings = FORMATS.iter().map(|(ending, _)| *ending);
-        let all = [RECORD].into_iter().chain(endings).chain([NPY_NAMES, PLINK_NAMES]);
+        let all = [RECORD].into_iter().chain(endings).chain([NPY_NAMES, PLINK_NAMES, TREE]);
         all.map(|ending| format!("{}{ending}", self.stem)).collect()
     }
 
@@ -199,6 +226,12 @@ struct Record {
     variants_kept: u64,
     metric: &'static str,
     missing: &'static str,
+    /// Whether each sample is a haplotype.
+    haplotypes: bool,
+    /// The allele that is counted; null for all but the reference.
+    allele: Option<u8>,
+    /// How samples were clustered.
+    tree: Option<&'static str>,
     min_maf: f64,
     max_missing: f64,
     /// Pairs of samples whose distance is NaN.
@@ -229,12 +262,19 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let output = Output::prepare(&target.folder, COMMAND, &files, args.overwrite)?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
+    if let Some(allele) = args.allele {
+        stores.genotypes = stores.genotypes.clone().count_allele(allele)?;
+    }
     let device = args.resources.open()?;
     args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
+    if args.haplotypes {
+        stores.take_haplotypes()?;
+    }
     let options = DistanceOptions {
         metric,
         missing: args.missing,
         filter: VariantFilter { min_maf: args.maf, max_missing: args.geno },
+        tree: args.tree,
     };
     let bar = Bar::new("Distances", stores.genotypes.variants());
     let run =
@@ -254,7 +294,7 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     };
     let memory = args.resources.budget();
     let ran = Ran { command: COMMAND, started, device: &device, memory, stores: &stores, output: &output };
-    let record = Record::new(&ran, &result, seconds);
+    let record = Record::new(&ran, args, &result, seconds);
     let page = (!args.json).then(|| record.summary());
     output.finish(&record, &record.common.warnings, page, cancel)
 }
@@ -268,6 +308,10 @@ fn write(output: &Output, target: &Target, result: &Distances, stores: &Stores) 
         Format::Plink => result.write_plink(path, |distance| text::general(distance, 6))?,
         Format::PlinkBinary => result.write_plink_binary(path)?,
     }
+    if let Some(tree) = &result.tree {
+        let tree = tree.newick(samples, text::exact)?;
+        output.table(&format!("{}{TREE}", target.stem), |file| writeln!(file, "{tree}"))?;
+    }
     let Some(names) = target.names() else { return Ok(()) };
     output.table(&names, |file| match target.format {
         Format::Npy => samples.iter().try_for_each(|id| writeln!(file, "{id}")),
@@ -280,7 +324,7 @@ fn write(output: &Output, target: &Target, result: &Distances, stores: &Stores) 
 }
 
 impl Record {
-    fn new(ran: &Ran<'_>, result: &Distances, seconds: Seconds) -> Self {
+    fn new(ran: &Ran<'_>, args: &DistanceArgs, result: &Distances, seconds: Seconds) -> Self {
         let (undefined, options) = (result.undefined(), &result.options);
         let warning = (undefined > 0).then(|| {
             let pairs = text::plural(undefined, "pair");
@@ -298,6 +342,9 @@ impl Record {
             variants_kept: result.counts.loaded(),
             metric: options.metric.name(),
             missing: options.missing.name(),
+            haplotypes: args.haplotypes,
+            allele: args.allele,
+            tree: options.tree.map(Linkage::name),
             min_maf: options.filter.min_maf,
             max_missing: options.filter.max_missing,
             undefined_pairs: undefined,
@@ -311,10 +358,19 @@ impl Record {
         let mut out = common.head();
         let mut line = |name: &str, what: String| out += &format!("{name:<10}{what}\n");
         line("variants", used(&self.variants));
+        if self.haplotypes {
+            line("", "each sample is one haplotype".into());
+        }
+        if let Some(allele) = self.allele {
+            line("dosage", format!("copies of allele {allele}"));
+        }
         common.changes.iter().for_each(|change| line("", change.clone()));
         let (peak, on_device) = common.peaks();
         let peak = peak.map_or_else(String::new, |peak| format!("; peak memory {peak}"));
         line("metric", format!("{}, missing {}{peak}, of the device {on_device}", self.metric, self.missing));
+        if let Some(linkage) = self.tree {
+            line("tree", format!("{linkage} linkage"));
+        }
         let Seconds { wall, open, distances, write, stream } = seconds;
         let StreamSeconds { upload, compute, stalled, read, decode } = stream;
         line(

@@ -52,6 +52,7 @@ impl From<Error> for Failure {
                 "oversamples" => format!("--oversamples: {why}"),
                 "max_passes" => format!("--max-passes: {why}"),
                 "threads" => format!("--threads: {why}"),
+                "tree" => format!("--tree: {why}"),
                 "genotypes" => why.to_string(),
                 _ => error.to_string(),
             },

@@ -132,6 +132,18 @@ impl Stores {
         }
     }
 
+    /// Takes every haplotype for a sample, with its name and `_1`, `_2` ... behind it.
+    ///
+    /// # Errors
+    /// As [`Genotypes::haplotypes`].
+    pub(crate) fn take_haplotypes(&mut self) -> teatime::Result<()> {
+        let numbers = 1..=self.ploidy();
+        self.genotypes = self.genotypes.clone().haplotypes()?;
+        let names = |id: &String| numbers.clone().map(|number| format!("{id}_{number}")).collect::<Vec<_>>();
+        self.samples = self.samples.iter().flat_map(names).collect();
+        Ok(())
+    }
+
     /// Counts the contigs of what is used of the variants that take part.
     pub(crate) fn count_contigs(&mut self, used: &[Option<Match>]) -> teatime::Result<()> {
         let Some(contigs) = &mut self.contigs else { return Ok(()) };

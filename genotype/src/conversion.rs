@@ -22,12 +22,14 @@ pub(crate) enum Target {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Conversion {
     target: Target,
+    /// The allele that is counted; else all but the reference.
+    allele: Option<i8>,
     narrow: Narrow,
 }
 
 impl Conversion {
-    /// Of calls of one ploidy.
-    pub(crate) fn of_calls(ploidy: u64) -> Self {
+    /// Of calls of one ploidy: copies of an allele, or of all but the reference.
+    pub(crate) fn of_calls(ploidy: u64, allele: Option<i8>) -> Self {
         let target = match ploidy {
             1 => Target::Codes(Calls::Haploid),
             2 => Target::Codes(Calls::Diploid),
@@ -40,7 +42,7 @@ impl Conversion {
             negative_is_missing: false,
             nan_is_missing: false,
         };
-        Self { target, narrow }
+        Self { target, allele, narrow }
     }
 
     /// Of whole dosages of at most 2, to codes of two bits.
@@ -51,7 +53,7 @@ impl Conversion {
     /// Of dosages of at most `most`.
     pub(crate) fn of_dosages(to: Narrowed, most: f64, nan_is_missing: bool) -> Self {
         let narrow = Narrow { to, range: [0.0, most], negative_is_missing: true, nan_is_missing };
-        Self { target: Target::Dosages, narrow }
+        Self { target: Target::Dosages, allele: None, narrow }
     }
 
     /// Stored elements of a sample.
@@ -63,7 +65,7 @@ impl Conversion {
         }
     }
 
-    /// The elements as `i8`, where the target is made of those.
+    /// The elements as `i8`, where the target is made of those; where one allele is counted, 1 for it and 0 for others.
     fn bytes_of<'a>(
         &self,
         array: &dyn ChunkedArray,
@@ -71,11 +73,15 @@ impl Conversion {
         room: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], Misfit> {
         // As nearly every store holds calls.
-        if array.dtype() == StoredType::I8 && self.narrow.missing(array).is_none() {
+        if array.dtype() == StoredType::I8 && self.narrow.missing(array).is_none() && self.allele.is_none() {
             return Ok(from);
         }
         room.resize(from.len() / array.dtype().size(), 0);
         self.narrow.convert(array, from, room)?;
+        if let Some(counted) = self.allele {
+            let known = room.iter_mut().filter(|byte| byte.cast_signed() >= 0);
+            known.for_each(|byte| *byte = u8::from(byte.cast_signed() == counted));
+        }
         Ok(room)
     }
 }

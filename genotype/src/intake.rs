@@ -36,8 +36,10 @@ impl Form {
             GenotypeKind::Plink { counted } => {
                 return (Self::Packed(counted.codes()), Arc::new(AsStored(StoredType::U8)));
             }
-            GenotypeKind::Calls { ploidy: ploidy @ 1..=2 } => (AS_THEY_ARE, Conversion::of_calls(ploidy)),
-            GenotypeKind::Calls { ploidy } => (Self::Dosages, Conversion::of_calls(ploidy)),
+            GenotypeKind::Calls { ploidy } => {
+                let form = if ploidy <= 2 { AS_THEY_ARE } else { Self::Dosages };
+                (form, Conversion::of_calls(ploidy, genotypes.allele()))
+            }
             GenotypeKind::Dosages => {
                 let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
                 let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));

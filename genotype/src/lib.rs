@@ -53,7 +53,7 @@ pub use self::{
         project::project,
     },
     counts::CountsByVariant,
-    distance::{DistanceOptions, Distances, SampleMetric, distances},
+    distance::{DistanceOptions, Distances, Linkage, Merge, SampleMetric, Tree, distances},
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls},
     options::{Method, PcaOptions},

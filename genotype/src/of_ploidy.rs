@@ -104,15 +104,18 @@ impl OfPloidy {
                 let bytes = &chunks[allele / deep].bytes[from..from + size_of::<T>()];
                 *to = bytemuck::pod_read_unaligned(bytes);
             }
+            let there = call.iter().filter(|&&allele| allele != T::ABSENT);
+            let fits = match alleles(&call) {
+                Some(alleles) => !self.fitting || fits(alleles as u64, ploidy as u64),
+                // What is known of one that misses some stays: it is of haplotypes.
+                None => there.clone().count() == ploidy,
+            };
             // What is no allele is for the next to refuse.
             if let Some(bad) = call.iter().find(|&&allele| allele < T::ABSENT) {
                 fitted.fill(*bad);
-            } else if alleles(&call)
-                .is_some_and(|alleles| !self.fitting || fits(alleles as u64, ploidy as u64))
-            {
-                let known = call.iter().filter(|&&allele| allele > T::MISSING);
+            } else if fits {
                 fitted.fill(T::ABSENT);
-                fitted.iter_mut().zip(known).for_each(|(to, allele)| *to = *allele);
+                fitted.iter_mut().zip(there).for_each(|(to, allele)| *to = *allele);
             } else {
                 fitted.fill(T::MISSING);
             }

@@ -1,5 +1,7 @@
 //! Genotype arrays as one matrix of variants by samples.
 
+mod haplotypes;
+
 use std::{ops::Range, sync::Arc};
 
 use teatime::{
@@ -64,6 +66,8 @@ pub struct Genotypes {
     columns: Arc<Selection>,
     nan_is_missing: bool,
     bounded: bool,
+    /// The allele that is counted; else all but the reference.
+    allele: Option<i8>,
 }
 
 impl Genotypes {
@@ -148,7 +152,8 @@ impl Genotypes {
     fn of(arrays: Vec<Arc<dyn ChunkedArray>>, kind: GenotypeKind, samples: u64) -> Self {
         let rows = Arc::new(Selection::all(total(&arrays)));
         let columns = Arc::new(Selection::all(samples));
-        Self { stored: arrays.clone(), arrays, kind, rows, columns, nan_is_missing: false, bounded: false }
+        let stored = arrays.clone();
+        Self { stored, arrays, kind, rows, columns, nan_is_missing: false, bounded: false, allele: None }
     }
 
     /// Takes the calls for those of one ploidy: calls of another number of alleles, filled up with -2 in a wider array, or in a
@@ -161,6 +166,8 @@ impl Genotypes {
     /// [`Error::Store`] for calls that are not signed integers.
     pub fn with_ploidy(self, ploidy: u64) -> Result<Self> {
         let why = match self.kind {
+            // Haplotypes among them: what is stored may have more.
+            GenotypeKind::Calls { ploidy: 1 } if ploidy == 1 => return Ok(self),
             GenotypeKind::Calls { ploidy: most } if (1..=most).contains(&ploidy) => None,
             GenotypeKind::Calls { ploidy: most } => Some(format!("{ploidy} is not between 1 and {most}")),
             _ => Some("only calls have one".to_owned()),
@@ -171,6 +178,11 @@ impl Genotypes {
         let arrays =
             self.stored.iter().map(|array| OfPloidy::fitting(array, ploidy)).collect::<Result<_>>()?;
         Ok(Self { arrays, kind: GenotypeKind::Calls { ploidy }, ..self })
+    }
+
+    /// Whether calls were filled up, or are missing where they are of another ploidy.
+    fn is_fitted(&self) -> bool {
+        self.stored.iter().zip(&self.arrays).any(|(stored, array)| !Arc::ptr_eq(stored, array))
     }
 
     /// Takes only the variants in these rows, which are counted over all arrays, whatever was selected before: ranges in
@@ -252,14 +264,16 @@ impl Genotypes {
         let numbers =
             selected.chain(arrays).fold(self.rows.len(), |state, n| digest(state, &n.to_le_bytes()));
         let kind = match self.kind {
-            GenotypeKind::Calls { ploidy } => format!("calls of ploidy {ploidy}"),
+            GenotypeKind::Calls { ploidy } => {
+                let allele = self.allele.map(|allele| format!(", copies of allele {allele}"));
+                format!("calls of ploidy {ploidy}{}", allele.unwrap_or_default())
+            }
             GenotypeKind::Dosages => "dosages".into(),
             GenotypeKind::Plink { counted: CountedAllele::A1 } => "calls of a .bed, A1 counted".into(),
             GenotypeKind::Plink { counted: CountedAllele::A2 } => "calls of a .bed, A2 counted".into(),
         };
         // With `with_ploidy`, calls of other ploidies are missing.
-        let same = |(one, other): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, other);
-        let ploidy = if self.stored.iter().zip(&self.arrays).all(same) { "" } else { ", others missing" };
+        let ploidy = if self.is_fitted() { ", others missing" } else { "" };
         let nan = if self.nan_is_missing { ", NaN missing" } else { "" };
         format!("{kind}{ploidy}{nan}, selection and arrays {numbers:016x}")
     }
@@ -322,6 +336,11 @@ impl Genotypes {
     /// Whether dosages are said to be at most 2.
     pub(crate) fn bounded(&self) -> bool {
         self.bounded
+    }
+
+    /// The allele that is counted, where it is one.
+    pub(crate) fn allele(&self) -> Option<i8> {
+        self.allele
     }
 
     /// Alleles of a call.

@@ -16,6 +16,7 @@ mod cohort;
 mod emulated;
 #[cfg(feature = "zarr")]
 mod goldens;
+mod haplotypes;
 mod parts;
 mod ploidy;
 mod refused;

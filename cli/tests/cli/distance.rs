@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
 
-use crate::support::{Ran, Scratch, fixture, json, npy, on_store, provenance, run};
+use crate::support::{Ran, Scratch, fixture, json, npy, on_store, plain_array, provenance, run};
 
 fn distance(store: &Path, out: &Path, more: &[&str]) -> Ran {
     run(on_store("distance", store, out, more))
@@ -80,6 +80,73 @@ fn the_record_is_whole() {
     }
 }
 
+/// The four haplotypes of two samples at four sites, one allele missing.
+#[test]
+fn haplotypes_are_samples_of_one_allele() {
+    let scratch = Scratch::new();
+    let path = scratch.join("calls.zarr");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+    let calls = [[0i8, 1, 2, 0], [1, 1, 0, 0], [0, 0, 3, -1], [0, 2, 2, 2]];
+    let bytes: Vec<u8> = calls.concat().iter().map(|allele| allele.cast_unsigned()).collect();
+    plain_array(&path.join("call_genotype"), "|i1", &[4, 2, 2], &bytes);
+    let out = scratch.join("x.npy");
+    let of = |more: &[&str]| {
+        distance(&path, &out, &[&["--metric", "cityblock", "--overwrite", "--haplotypes"], more].concat())
+            .ok();
+        npy(&out)
+    };
+    let expected = |pairs: [f64; 6]| {
+        let [ab, ac, ad, bc, bd, cd] = pairs;
+        [0.0, ab, ac, ad, ab, 0.0, bc, bd, ac, bc, 0.0, cd, ad, bd, cd, 0.0]
+    };
+    assert_eq!(of(&["--tree", "single"]), expected([2.0, 4.0, 2.0, 2.0, 2.0, 1.0]));
+    assert_eq!(fs::read_to_string(scratch.join("x.id")).unwrap(), "S0001_1\nS0001_2\nS0002_1\nS0002_2\n");
+    let newick = fs::read_to_string(scratch.join("x.nwk")).unwrap();
+    assert!(newick.contains("'S0002_1':0.5") && newick.contains("'S0002_2':0.5"), "{newick}");
+    assert_eq!(of(&["--allele", "2"]), expected([1.0, 2.0, 1.0, 1.0, 0.0, 1.0]));
+    // The tree belonged to the run that gave way.
+    assert_eq!(scratch.names(), ["calls.zarr", "x.id", "x.npy", "x.run.json"]);
+    let record = json(&fs::read_to_string(scratch.join("x.run.json")).unwrap());
+    assert_eq!((&record["shape"]["samples"], &record["shape"]["ploidy"]), (&4.into(), &1.into()));
+    assert_eq!((&record["haplotypes"], &record["allele"]), (&true.into(), &2.into()));
+}
+
+#[test]
+fn trees_are_among_the_results() {
+    let scratch = Scratch::new();
+    let out = scratch.join("x.tsv");
+    let more = ["--tree", "average", "--metric", "ibs", "--json"];
+    let record = json(&distance(&fixture("all_v2.vcz"), &out, &more).ok().out);
+    assert_eq!(record["files"], serde_json::json!(["x.run.json", "x.tsv", "x.nwk"]));
+    assert_eq!(record["tree"], "average");
+    let newick = fs::read_to_string(scratch.join("x.nwk")).unwrap();
+    assert!(newick.ends_with(");\n") && newick.matches('(').count() == 59);
+    assert!((0..60).all(|i| newick.contains(&format!("{}{:02}:", ["A", "B", "C"][i / 20], i % 20))));
+    let page = distance(&fixture("all_v2.vcz"), &out, &["--tree", "ward", "--overwrite"]).ok().out;
+    assert!(page.contains("ward linkage") && page.contains("x.nwk"), "{page}");
+}
+
+#[test]
+fn haplotypes_alleles_and_trees_that_cannot_be() {
+    let says = |store: &str, more: &[&str], words: &[&str]| {
+        let scratch = Scratch::new();
+        let ran = distance(&fixture(store), &scratch.join("new/x.npy"), more);
+        assert!(ran.code == 1 && words.iter().all(|word| ran.err.contains(word)), "{}", ran.err);
+        assert!(scratch.names().is_empty(), "{:?} is left", scratch.names());
+    };
+    for (option, words) in
+        [(&["--haplotypes"][..], "have no haplotypes"), (&["--allele", "1"], "have no alleles")]
+    {
+        says("plink1/few5.bed", option, &["few5.bed", words]);
+        let dosages = [option, &["--array", "int32_gzip"]].concat();
+        says("dosages_v3.zarr", &dosages, &["int32_gzip", "dosages", words]);
+    }
+    says("all_v3.vcz", &["--tree", "single", "--metric", "inner_product"], &["--tree: inner_product is a"]);
+    let propagate = ["--tree", "single", "--missing", "propagate"];
+    says("all_v3.vcz", &propagate, &["--tree: the distance of", "of 1770 pairs of samples is NaN"]);
+}
+
 #[test]
 fn results_are_replaced_only_when_asked() {
     let scratch = Scratch::new();
@@ -111,6 +178,8 @@ fn bad_words_are_named() {
     says(".npy", &[], 2, "ends with one of");
     says("x.npy", &["--metric", "manhattan"], 2, "cityblock");
     says("x.npy", &["--memory", "1K"], 1, "at least");
+    says("x.npy", &["--allele", "128"], 2, "128 is not in 0..=127");
+    says("x.npy", &["--tree", "centroid"], 2, "[possible values: single, complete, average");
     let propagated =
         distance(&fixture("all_v3.vcz"), &scratch.join("x.npy"), &["--missing", "propagate"]).ok();
     assert!(propagated.err.contains("pairs of samples is NaN"), "{}", propagated.err);

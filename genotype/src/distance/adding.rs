@@ -7,7 +7,7 @@ use teatime::{
     packed::unpack_rows,
 };
 
-use super::DistanceOptions;
+use super::{DistanceOptions, tree};
 use crate::{
     filter::VariantCounts,
     memory::Need,
@@ -59,14 +59,15 @@ impl Adding {
     /// What they take, with their results.
     pub(super) fn need(reader: &Reader, options: &DistanceOptions) -> Need {
         let (n, metric) = (reader.samples(), options.metric.summed());
+        let tree = options.tree.map_or(0, |_| tree::bytes(n));
         if !is_packed(reader, options) {
             let [device, host] = Partial::bytes(n, metric, options.summed_missing());
             // Numbers of packed rows, or dosages without those that take no part.
-            return Need { host, device, blocks: 1 };
+            return Need { host: host.saturating_add(tree), device, blocks: 1 };
         }
         let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(reader.variants());
         let device = PackedPairs::device_bytes(&reader.device, n, rows, metric);
-        Need { host: PackedPairs::host_bytes(n, metric), device, blocks: 0 }
+        Need { host: PackedPairs::host_bytes(n, metric).saturating_add(tree), device, blocks: 0 }
     }
 
     /// Adds a panel, with the sums of its rows.

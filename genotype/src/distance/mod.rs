@@ -1,6 +1,7 @@
 //! Distances of samples from one another.
 
 mod adding;
+mod tree;
 mod write;
 
 #[cfg(test)]
@@ -14,6 +15,7 @@ use teatime::{
 };
 
 use self::adding::Adding;
+pub use self::tree::{Linkage, Merge, Tree};
 use super::{
     cohort::{Cohort, Each, plan::Wanted},
     filter::{VariantCounts, VariantFilter},
@@ -61,6 +63,8 @@ pub struct DistanceOptions {
     pub missing: Missing,
     /// Which variants take part; those that do not vary do.
     pub filter: VariantFilter,
+    /// Whether a tree of the samples is made of the distances; of [`SampleMetric::Ibs`], of 1 - ibs.
+    pub tree: Option<Linkage>,
 }
 
 impl DistanceOptions {
@@ -73,6 +77,10 @@ impl DistanceOptions {
     }
 
     fn check(&self) -> Result<()> {
+        if let (SampleMetric::Of(metric @ Metric::InnerProduct), Some(_)) = (self.metric, self.tree) {
+            let why = format_args!("{metric} is a similarity; a tree is made of distances");
+            return Err(Error::argument(OP, "tree", why));
+        }
         let metric = self.metric.summed();
         let why = match metric {
             Metric::JensenShannon => "needs the sum of each sample before the first variant",
@@ -87,7 +95,7 @@ impl Default for DistanceOptions {
     /// Euclidean distances over the variants called in both samples, not rescaled: sgkit's.
     fn default() -> Self {
         let filter = VariantFilter::default();
-        Self { metric: SampleMetric::Of(Metric::Euclidean), missing: Missing::Ignore, filter }
+        Self { metric: SampleMetric::Of(Metric::Euclidean), missing: Missing::Ignore, filter, tree: None }
     }
 }
 
@@ -100,6 +108,8 @@ pub struct Distances {
     /// The number of variants called in both (samples, samples), where a call is missing; else it is
     /// [`VariantCounts::loaded`] for all.
     pub shared: Option<Matrix>,
+    /// Where it was asked for.
+    pub tree: Option<Tree>,
     /// Variants that took part.
     pub counts: VariantCounts,
     /// What was asked for.
@@ -122,7 +132,8 @@ impl Distances {
 
 /// The distances of the samples of `genotypes` from one another, in memory bounded by `run.memory`.
 ///
-/// The dosage of a call is its number of non-reference alleles; a call with a missing allele is missing, and is left out as
+/// The dosage of a call is its number of non-reference alleles, or as [`Genotypes::count_allele`] says; of [`Genotypes::haplotypes`], a
+/// sample is one haplotype. A call with a missing allele is missing, and is left out as
 /// `options.missing` says. Metrics have to be symmetric. Of a metric that [`PackedPairs`] takes, dosages above the ploidy are an error.
 ///
 /// # Accuracy
@@ -132,11 +143,12 @@ impl Distances {
 /// # Cost
 /// One pass: what [`PackedPairs`] says a variant, else a few operations in f32 for each pair of samples and term of the metric.
 /// On the host 8 samples² bytes, on the device 4, and as many again for missing calls; else 8 on the device and 16 on the host for each
-/// term.
+/// term. A tree takes 4 samples² bytes more on the host, and time in proportion to samples² on one thread, which nothing cancels.
 ///
 /// # Errors
 /// [`Error::Argument`] without samples or variants, for a filter out of range, for a metric that is not symmetric or that does not know
-/// the rule for missing calls, for [`Metric::JensenShannon`], and when no variant is left; [`Error::Budget`] with
+/// the rule for missing calls, for [`Metric::JensenShannon`], when no variant is left, and for a tree of
+/// [`Metric::InnerProduct`], or of distances that are NaN; [`Error::Budget`] with
 /// the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it;
 /// [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
 ///
@@ -211,8 +223,11 @@ fn attempt(
             None => distances.for_each(|distance| *distance = similar(*distance, all)),
         }
     }
+    let similarities = options.metric == SampleMetric::Ibs;
+    let tree = options.tree.map(|linkage| Tree::new(&found.distances, similarities, linkage)).transpose()?;
     Ok(Distances {
         matrix: found.distances,
+        tree,
         shared: found.shared,
         counts,
         options: *options,

@@ -107,7 +107,7 @@ fn other_metrics_and_dosages() {
             SampleMetric::Ibs => None,
         })) {
             for missing in [Missing::Ignore, Missing::Rescale, Missing::Propagate] {
-                let options = DistanceOptions { metric: SampleMetric::Of(metric), missing, filter };
+                let options = DistanceOptions { filter, missing, ..options(SampleMetric::Of(metric)) };
                 let result = compute(&genotypes, &options).unwrap();
                 let ploidy = genotypes.ploidy() as f64;
                 let kept: Vec<f32> = dosages
@@ -188,6 +188,21 @@ fn chunks_threads_types_and_budgets_change_no_bit() {
 }
 
 #[test]
+fn trees_count_in_the_budget() {
+    let genotypes = memory(&dosages(60, 200), &[60, 200], &[20, 200]);
+    let least = |tree| {
+        let options = DistanceOptions { tree, ..DistanceOptions::default() };
+        let run = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        let refused = distances(&genotypes, &Device::cpu(), &options, &run(1000));
+        let Err(Error::Budget { minimum, .. }) = refused else { panic!("1000 bytes should not do") };
+        let result = distances(&genotypes, &Device::cpu(), &options, &run(minimum)).unwrap();
+        assert_eq!(result.tree.is_some(), tree.is_some());
+        minimum
+    };
+    assert!(least(Some(Linkage::Average)) >= least(None) + 4 * 200 * 200);
+}
+
+#[test]
 fn haploid_calls() {
     let alleles: Vec<i8> = dosages(200, 30).iter().map(|d| i8::from(*d > 0) - i8::from(*d < 0)).collect();
     let genotypes = memory(&alleles, &[200, 30, 1], &[100, 30, 1]);
@@ -246,6 +261,12 @@ fn bad_input_is_named() {
     ] {
         fails(&memory(&good, &[60, 12], &[20, 12]), &options(SampleMetric::Of(metric)), words);
     }
+    let tree = Some(Linkage::Average);
+    let of_products = DistanceOptions { tree, ..options(SampleMetric::Of(Metric::InnerProduct)) };
+    // Before anything is read.
+    fails(&memory(&[3i8; 720], &[60, 12], &[20, 12]), &of_products, "`tree`: inner_product is a similarity");
+    let propagated = DistanceOptions { tree, missing: Missing::Propagate, ..DistanceOptions::default() };
+    fails(&memory(&good, &[60, 12], &[20, 12]), &propagated, "of 66 of 66 pairs of samples is NaN");
     let all_missing = compute(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(SampleMetric::Ibs)).unwrap();
     assert_eq!(all_missing.undefined(), 10);
     for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {

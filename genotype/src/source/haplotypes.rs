@@ -1,0 +1,140 @@
+//! Haplotypes as samples, and the copies of one allele.
+
+use std::sync::Arc;
+
+use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, stream::Selection};
+
+use super::{GenotypeKind, Genotypes};
+
+impl Genotypes {
+    /// Takes every haplotype for a sample: calls (variants, samples, k) for haploid ones, (variants, samples x k, 1). The
+    /// haplotypes of sample i are the samples k i to k i + k - 1, and take its name followed by `_1` to `_k` where they have one.
+    /// A haplotype is missing where its own allele is. Samples that are selected stay so.
+    ///
+    /// The order of alleles in a call is taken for that of haplotypes: of calls that are not phased, it means nothing. Of a call of
+    /// fewer alleles than there is room for, the haplotypes behind these are missing; [`with_ploidy`](Self::with_ploidy) comes first.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for dosages and PLINK's packed calls, which have no haplotypes; [`Error::Store`] for an array with the alleles
+    /// of a call in several chunks.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use teatime::store::MemoryArray;
+    /// use teatime_genotype::Genotypes;
+    ///
+    /// let array = MemoryArray::new("calls", &[0i8, 1, 2, -1, 1, 1, 0, 0], &[2, 2, 2], &[1, 2, 2])?;
+    /// let haplotypes = Genotypes::new(vec![Arc::new(array)])?.haplotypes()?;
+    /// assert_eq!((haplotypes.samples(), haplotypes.arrays()[0].shape()), (4, &[2, 4, 1][..]));
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn haplotypes(self) -> Result<Self> {
+        let op = "Genotypes::haplotypes";
+        let ploidy = self.calls_of(op, "haplotypes")?;
+        let arrays = self.arrays.iter().map(|array| Haplotypes::of(array, ploidy));
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        let all = arrays[0].shape()[1];
+        let place = |sample: u64| sample.saturating_mul(ploidy);
+        let ranges = self.columns.ranges().map(|range| place(range.start)..place(range.end));
+        let columns = Arc::new(Selection::new(op, "samples", ranges, all)?);
+        let stored = if self.is_fitted() { self.stored } else { arrays.clone() };
+        Ok(Self { stored, arrays, kind: GenotypeKind::Calls { ploidy: 1 }, columns, ..self })
+    }
+
+    /// Takes the copies of one allele for the dosage of a call, instead of those of all alleles but the reference, which is
+    /// allele 0.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an allele above 127, and for dosages and PLINK's packed calls, whose alleles are not told apart.
+    pub fn count_allele(self, allele: u8) -> Result<Self> {
+        let op = "Genotypes::count_allele";
+        self.calls_of(op, "alleles that are told apart")?;
+        let counted = i8::try_from(allele)
+            .map_err(|_| Error::argument(op, "allele", format_args!("{allele} is above 127")))?;
+        Ok(Self { allele: Some(counted), ..self })
+    }
+
+    /// The ploidy of calls.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where they are none, and have not what is asked of them.
+    fn calls_of(&self, op: &'static str, what: &str) -> Result<u64> {
+        let kind = match self.kind {
+            GenotypeKind::Calls { ploidy } => return Ok(ploidy),
+            GenotypeKind::Dosages => "dosages",
+            GenotypeKind::Plink { .. } => "the calls of a .bed",
+        };
+        let name = self.arrays.first().map_or("", |array| array.name());
+        Err(Error::argument(op, "genotypes", format_args!("{name}: {kind} have no {what}")))
+    }
+}
+
+/// The calls of an array as (variants, samples x ploidy, 1): the alleles of a call are those of so many samples in a row. Chunks are
+/// the same bytes.
+#[derive(Debug)]
+struct Haplotypes {
+    array: Arc<dyn ChunkedArray>,
+    shape: [u64; 3],
+    chunk_shape: [u64; 3],
+}
+
+impl Haplotypes {
+    /// # Errors
+    /// [`Error::Store`] for an array that has not all alleles of a call in one chunk.
+    fn of(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
+        let (shape, chunk) = (array.shape(), array.chunk_shape());
+        if chunk[2] != ploidy {
+            let why = format!(
+                "calls of {ploidy} alleles in chunks of {} along the alleles; haplotypes need all alleles of a call, and no more, in \
+                 one chunk",
+                chunk[2]
+            );
+            return Err(Error::store(array.name(), why));
+        }
+        let folded = |extents: &[u64]| [extents[0], extents[1].saturating_mul(ploidy), 1];
+        let (shape, chunk_shape) = (folded(shape), folded(chunk));
+        Ok(Arc::new(Self { array: Arc::clone(array), shape, chunk_shape }))
+    }
+}
+
+impl ChunkedArray for Haplotypes {
+    fn name(&self) -> &str {
+        self.array.name()
+    }
+
+    fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn chunk_shape(&self) -> &[u64] {
+        &self.chunk_shape
+    }
+
+    fn dtype(&self) -> StoredType {
+        self.array.dtype()
+    }
+
+    fn missing_value(&self) -> Option<f64> {
+        self.array.missing_value()
+    }
+
+    fn fetched_bytes(&self) -> u64 {
+        self.array.fetched_bytes()
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        self.array.scratch_bytes()
+    }
+
+    fn fetches(&self) -> usize {
+        self.array.fetches()
+    }
+
+    fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
+        self.array.fetch(index)
+    }
+
+    fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
+        self.array.decode(index, fetched)
+    }
+}
