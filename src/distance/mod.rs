@@ -81,7 +81,7 @@ pub use self::tiles::{write_condensed, write_pairwise};
 pub use self::{
     metric::Metric,
     neighbors::{Neighbors, neighbors},
-    packed::PackedPairs,
+    packed::{PackedDiagonal, PackedPairs},
     partial::{Partial, PartialSums},
 };
 use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};

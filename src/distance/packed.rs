@@ -14,18 +14,20 @@
 //! Products, as of `correlation`, are a Gram matrix of the codes with a missing one as 0. What is added up of one column over the rows that
 //! another knows too is its whole sum, less that over the rows where the other is missing (`packed::absent`).
 
+mod codes;
 mod moments;
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 
-use self::moments::ColumnMoments;
+use self::{codes::Codes, moments::ColumnMoments};
 use super::{Distances, Metric, Missing};
 use crate::{
     Device, Error, Result, Tensor,
     kernel::Program,
-    kernels::packed_gather::Recode,
-    linalg::Stats,
-    packed::pair_products::{Kind, Multiples, PairProducts, RowTerms},
+    linalg::{Stats, gram::to_usize},
+    packed::pair_products::{PairProducts, Wanted},
 };
 
 /// Limbs of the factors of rows: a byte is enough.
@@ -104,18 +106,64 @@ impl PackedPairs {
     /// [`Error::Argument`] for another metric than those above; [`Error::Limit`] for more columns than sums are exact for;
     /// [`Error::OutOfMemory`].
     pub fn new(device: &Device, columns: u64, rows: u64, metric: Metric, missing: Missing) -> Result<Self> {
+        Self::of(device, columns, &Wanted::From(0..columns), rows, metric, missing)
+    }
+
+    /// The same for the distances of some columns from one another and from all that follow, which
+    /// [`finish_columns`](Self::finish_columns) makes: so that all that are wanted need not fit memory at once. Not for
+    /// [`Metric::Cosine`] and [`Metric::Correlation`].
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`Error::Argument`] unless `own` begins with a multiple of 64 and ends with one or with the last column, and
+    /// for these two metrics.
+    pub fn of_columns(
+        device: &Device,
+        columns: u64,
+        own: Range<u64>,
+        rows: u64,
+        metric: Metric,
+        missing: Missing,
+    ) -> Result<Self> {
+        let whole = |end: u64| end.is_multiple_of(64) || end == columns;
+        if own.is_empty() || own.end > columns || !own.start.is_multiple_of(64) || !whole(own.end) {
+            let why = format_args!("{own:?} of {columns} columns: not whole groups of 64");
+            return Err(Error::argument("PackedPairs", "own", why));
+        }
+        if ColumnMoments::serve(metric) {
+            let why = format_args!("{metric} is of all columns at once");
+            return Err(Error::argument("PackedPairs", "metric", why));
+        }
+        Self::of(device, columns, &Wanted::From(own), rows, metric, missing)
+    }
+
+    /// The same for what [`finish_columns`](Self::finish_columns) has to know of each column before, which
+    /// [`finish_diagonal`](Self::finish_diagonal) makes. A row costs 64 products a column.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn diagonal(device: &Device, columns: u64, rows: u64, metric: Metric) -> Result<Self> {
+        Self::of(device, columns, &Wanted::Diagonal, rows, metric, Missing::Ignore)
+    }
+
+    fn of(
+        device: &Device,
+        columns: u64,
+        wanted: &Wanted,
+        rows: u64,
+        metric: Metric,
+        missing: Missing,
+    ) -> Result<Self> {
         if !Self::takes(metric) {
             let why = format_args!("{metric} is not made of sums of packed rows");
             return Err(Error::argument("PackedPairs", "metric", why));
         }
-        let sums = PairProducts::new(device, columns, rows.saturating_mul(3), LARGEST, 0)?;
-        let of_columns = ColumnMoments::serve(metric).then(|| ColumnMoments::new(device, columns));
+        let of_all = *wanted == Wanted::From(0..columns) && ColumnMoments::serve(metric);
         Ok(Self {
             metric,
             missing,
-            sums,
-            absent: PairProducts::new(device, columns, rows, 1.0, 0)?,
-            of_columns: of_columns.transpose()?,
+            sums: PairProducts::of(device, columns, wanted, rows.saturating_mul(3), LARGEST, 0)?,
+            absent: PairProducts::of(device, columns, wanted, rows, 1.0, 0)?,
+            of_columns: of_all.then(|| ColumnMoments::new(device, columns)).transpose()?,
             rows: 0,
             complete: true,
         })
@@ -133,16 +181,26 @@ impl PackedPairs {
 
     /// Bytes on the device besides the panel, of so many rows.
     pub fn device_bytes(device: &Device, columns: u64, rows: u64, metric: Metric) -> u64 {
-        let of_pairs = PairProducts::device_bytes(device, columns, rows, 1).saturating_mul(2);
         let moments =
             if ColumnMoments::serve(metric) { ColumnMoments::device_bytes(device, columns, rows) } else { 0 };
-        of_pairs.saturating_add(moments)
+        Self::device_bytes_of(device, columns, 0..columns, rows).saturating_add(moments)
+    }
+
+    /// The same of [`of_columns`](Self::of_columns).
+    pub fn device_bytes_of(device: &Device, columns: u64, own: Range<u64>, rows: u64) -> u64 {
+        PairProducts::device_bytes_of(device, columns, &Wanted::From(own), rows, 1).saturating_mul(2)
     }
 
     /// Bytes on the host: the results, and what they are read through.
     pub fn host_bytes(columns: u64, metric: Metric) -> u64 {
         let matrices = if ColumnMoments::serve(metric) { 4 } else { 2 };
         PairProducts::host_bytes(columns).saturating_mul(matrices)
+    }
+
+    /// The same of [`of_columns`](Self::of_columns).
+    pub fn host_bytes_of(columns: u64, own: Range<u64>) -> u64 {
+        let panel = columns.saturating_sub(own.start).saturating_mul(own.end.saturating_sub(own.start));
+        panel.saturating_mul(16).saturating_add(columns.saturating_mul(2048 + 32))
     }
 
     /// Adds the rows of `packed` from row `from` on, of which `stats` has the codes' sums and counts, or none for a row that takes no
@@ -209,14 +267,47 @@ impl PackedPairs {
     /// # Errors
     /// What the device reports.
     pub fn finish(self) -> Result<Distances> {
+        self.results(None)
+    }
+
+    /// Waits for what is to be known of each column, over the same rows that are added for the distances.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn finish_diagonal(self) -> Result<PackedDiagonal> {
+        Ok(PackedDiagonal {
+            metric: self.metric,
+            sums: self.sums.diagonal()?,
+            absent: self.absent.diagonal()?,
+        })
+    }
+
+    /// Waits for the distances of the columns that were asked for from one another and from all that follow: (those and all that
+    /// follow, those). Numbers of rows likewise, unless all codes of all columns are known.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a diagonal of another metric or of other columns; what the device reports.
+    pub fn finish_columns(self, diagonal: &PackedDiagonal) -> Result<Distances> {
+        let (columns, given) = (self.sums.columns(), diagonal.sums.len());
+        if diagonal.metric != self.metric || given as u64 != columns {
+            let why = format_args!("{} of {given} columns, {} of {columns}", diagonal.metric, self.metric);
+            return Err(Error::argument("PackedPairs::finish_columns", "diagonal", why));
+        }
+        self.results(Some(diagonal))
+    }
+
+    fn results(self, diagonal: Option<&PackedDiagonal>) -> Result<Distances> {
         let Self { metric, missing, sums, absent, of_columns, rows, complete } = self;
-        let device = sums.device().clone();
+        let (device, n) = (sums.device().clone(), to_usize(sums.columns()));
         // Of symmetric sums, what all pairs of two columns add: those of each with itself, less twice those of both.
         let spread = |both: i64, [one, other]: [i64; 2]| (one + other - 2 * both) as f64 * UNIT;
         let is_spread = matches!(Recipe::of(metric), Some(Recipe::Spreads(_)));
-        let mut distances =
-            if is_spread { sums.matrix(spread)? } else { sums.matrix(|both, _| both as f64)? };
-        let n = distances.rows();
+        let squares = diagonal.map_or_else(Vec::new, |diagonal| diagonal.sums.clone());
+        let mut distances = match is_spread {
+            true => sums.panel(squares, spread)?,
+            false => sums.panel(squares, |both, _| both as f64)?,
+        };
+        let (start, width) = (n - distances.rows(), distances.cols());
         let rows = rows as f64;
         let moments = of_columns.map(|moments| moments.finish(&distances, complete)).transpose()?;
         let distance = |pair: [usize; 2], sum: f64, shared: f64| match &moments {
@@ -228,17 +319,21 @@ impl PackedPairs {
         if complete {
             let finish = |(i, row): (usize, &mut [f64])| {
                 let entries = row.iter_mut().enumerate();
-                entries.for_each(|(j, value)| *value = distance([i, j], *value, rows));
+                entries.for_each(|(j, value)| *value = distance([start + i, start + j], *value, rows));
             };
-            let all = |data: &mut [f64]| data.par_chunks_mut(n.max(1)).enumerate().for_each(finish);
+            let all = |data: &mut [f64]| data.par_chunks_mut(width.max(1)).enumerate().for_each(finish);
             device.pool()?.install(|| all(distances.data_mut()));
             return Ok(Distances { distances, shared: None });
         }
-        let mut absent = absent.matrix(|both, _| both as f64)?;
-        let missing_of: Vec<f64> = (0..n).map(|i| absent.row(i)[i]).collect();
-        let rows_of = distances.data_mut().par_chunks_mut(n).zip(absent.data_mut().par_chunks_mut(n));
+        let mut absent = absent.panel(Vec::new(), |both, _| both as f64)?;
+        let missing_of: Vec<f64> = match diagonal {
+            Some(diagonal) => diagonal.absent.iter().map(|&count| count as f64).collect(),
+            None => (0..n).map(|i| absent.row(i)[i]).collect(),
+        };
+        let rows_of = distances.data_mut().par_chunks_mut(width).zip(absent.data_mut().par_chunks_mut(width));
         let finish = |(i, (distances, absent)): (usize, (&mut [f64], &mut [f64]))| {
             for (j, (value, absent)) in distances.iter_mut().zip(absent).enumerate() {
+                let (i, j) = (start + i, start + j);
                 let alone = missing_of[i] + missing_of[j];
                 let sum = if is_spread { *value - (alone - 2.0 * *absent) / 2.0 } else { *value };
                 let shared = rows - alone + *absent;
@@ -252,73 +347,10 @@ impl PackedPairs {
     }
 }
 
-/// How many codes of a row are which.
-#[derive(Clone, Copy, Debug)]
-struct Codes {
-    zero: u64,
-    one: u64,
-    two: u64,
-    absent: u64,
-}
-
-/// A row recoded, and how many of its codes are not 0.
-struct Recoded {
-    recode: Recode,
-    codes: u64,
-}
-
-impl Codes {
-    /// None where no row has such sums.
-    fn new(stats: &Stats, columns: u64) -> Option<Self> {
-        let Stats { sum, sum_squares, count, .. } = *stats;
-        let [one, two] = [2.0 * sum - sum_squares, (sum_squares - sum) / 2.0];
-        let is_count = |value: f64| value >= 0.0 && value.fract() == 0.0 && value <= columns as f64;
-        if !is_count(one) || !is_count(two) || count > columns {
-            return None;
-        }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and not negative")]
-        let [one, two] = [one as u64, two as u64];
-        Some(Self { zero: count.checked_sub(one + two)?, one, two, absent: columns - count })
-    }
-
-    /// Whether a row takes part, and has missing codes.
-    fn part(row: &Option<Self>) -> Option<bool> {
-        row.as_ref().map(|codes| codes.absent > 0)
-    }
-
-    fn filled(&self) -> Recoded {
-        match self.two > self.zero {
-            true => Recoded { recode: Recode([2, 1, 0, 1]), codes: self.zero + self.one + self.absent },
-            false => Recoded { recode: Recode([0, 1, 2, 1]), codes: self.two + self.one + self.absent },
-        }
-    }
-
-    fn known(&self) -> Recoded {
-        Recoded { recode: Recode([0, 1, 2, 0]), codes: self.two + self.one }
-    }
-
-    fn ones(&self) -> Recoded {
-        Recoded { recode: Recode([0, 1, 0, 0]), codes: self.one }
-    }
-
-    fn odd(&self) -> Recoded {
-        Recoded { recode: Recode([0, 1, 0, 1]), codes: self.one + self.absent }
-    }
-
-    fn absent(&self) -> Recoded {
-        Recoded { recode: Recode::MISSING, codes: self.absent }
-    }
-}
-
-impl Recoded {
-    /// None where nothing would be added.
-    fn terms(&self, sums: &PairProducts, factor: i32) -> Option<RowTerms> {
-        // Rare rows take no negative factors.
-        let rare = factor > 0 && sums.is_rare(self.codes as f64);
-        (factor != 0 && self.codes > 0).then_some(RowTerms {
-            recode: self.recode,
-            kind: Kind { rare, missing: false, limb_count: LIMBS, power: 0 },
-            multiples: Multiples { one: factor, filled: 0, square: 0 },
-        })
-    }
+/// What the distances of some columns need to know of all: [`PackedPairs::finish_columns`].
+#[derive(Clone, Debug)]
+pub struct PackedDiagonal {
+    metric: Metric,
+    sums: Vec<i64>,
+    absent: Vec<i64>,
 }

@@ -6,15 +6,17 @@
 //!
 //! Of a row of few codes that are not 0, only the pairs of these add to the sums: they are found one by one.
 
+mod results;
+
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::{
-    IntegerSums, MAX_ENTRIES,
+    MAX_ENTRIES,
     adjoint::{self, ColumnSums, LEAST_DEPTH, Weights, packed_adjoint},
     apply::PackedRows,
-    check_entries, check_sums,
+    check_entries,
     gather::{self, most_rows, packed_gather},
     limbs::{self, Table, packed_limbs},
     operand::{LIMBS, row_limbs},
@@ -26,7 +28,7 @@ use crate::{
     Device, Error, Result, Tensor,
     kernel::Program,
     kernels::{cpu::limbs::limbs, packed_gather::Recode, packed_pairs::Terms},
-    linalg::{Matrix, gram::to_usize},
+    linalg::gram::to_usize,
 };
 
 /// Columns of a group: a vector of the kernels.
@@ -43,8 +45,17 @@ pub(crate) struct PairProducts {
     left: u64,
     /// Sums are of multiples of 2^-`point`.
     point: i32,
-    /// For each 64 columns, the sums of those and all that follow them.
+    /// For each 64 columns, the sums of those and all that follow them, as far as they are wanted.
     groups: Vec<ColumnSums>,
+}
+
+/// Which pairs of columns have sums. Ranges start with a multiple of 64, and end with one or with the last column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// These columns with themselves and all that follow.
+    From(Range<u64>),
+    /// Each with itself; some others, too.
+    Diagonal,
 }
 
 /// How a row is multiplied: common ones of one kind together.
@@ -75,16 +86,37 @@ pub(crate) struct RowTerms {
 }
 
 impl PairProducts {
-    /// Sums of no rows, of which there will be `rows` at most, each of products up to `largest`. In multiples of 2^-`point` at
-    /// most.
+    /// Sums of no rows, of which there will be `rows` at most, each of products up to `largest`, for all pairs of columns. In multiples
+    /// of 2^-`point` at most.
     ///
     /// # Errors
     /// [`Error::Limit`] for more columns than sums are exact for; [`Error::OutOfMemory`].
     pub(crate) fn new(device: &Device, columns: u64, rows: u64, largest: f64, point: i32) -> Result<Self> {
+        Self::of(device, columns, &Wanted::From(0..columns), rows, largest, point)
+    }
+
+    /// The same for some pairs.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn of(
+        device: &Device,
+        columns: u64,
+        wanted: &Wanted,
+        rows: u64,
+        largest: f64,
+        point: i32,
+    ) -> Result<Self> {
         check_entries(columns)?;
-        let groups = (0..columns).step_by(to_usize(COLUMNS));
-        let groups = groups
-            .map(|first| ColumnSums::zeros_from(device, first / 16, columns, COLUMNS.min(columns - first)));
+        let own = match wanted {
+            Wanted::From(own) => own.clone(),
+            Wanted::Diagonal => 0..columns,
+        };
+        let groups = own.step_by(to_usize(COLUMNS)).map(|first| {
+            let count = COLUMNS.min(columns - first);
+            let until = if *wanted == Wanted::Diagonal { first + count } else { columns };
+            ColumnSums::zeros_from(device, first / 16, until, count)
+        });
         let room = 62 - exponent(rows.max(1) as f64 * largest) - 1;
         Ok(Self {
             device: device.clone(),
@@ -153,10 +185,25 @@ impl PairProducts {
 
     /// Bytes on the device besides the panel, of so many rows with so many sets of numbers.
     pub(crate) fn device_bytes(device: &Device, columns: u64, rows: u64, sets: u64) -> u64 {
+        Self::device_bytes_of(device, columns, &Wanted::From(0..columns), rows, sets)
+    }
+
+    /// The same for some pairs.
+    pub(crate) fn device_bytes_of(
+        device: &Device,
+        columns: u64,
+        wanted: &Wanted,
+        rows: u64,
+        sets: u64,
+    ) -> u64 {
         let columns = columns.min(MAX_ENTRIES);
-        let sums = (0..columns.div_ceil(COLUMNS)).map(|group| {
-            let first = COLUMNS * group;
-            8 * (columns - first) * COLUMNS.min(columns - first)
+        let own = match wanted {
+            Wanted::From(own) => own.start.min(columns)..own.end.min(columns),
+            Wanted::Diagonal => 0..columns,
+        };
+        let sums = own.step_by(to_usize(COLUMNS)).map(|first| {
+            let count = COLUMNS.min(columns - first);
+            8 * count * if *wanted == Wanted::Diagonal { count } else { columns - first }
         });
         // The rows in order; the limbs of a batch for each group that is worked on, with what the cpu device adds for
         // missing codes, less than those; their table and order.
@@ -261,70 +308,6 @@ impl PairProducts {
         let terms = Tensor::<u32>::from_slice(&self.device, bytemuck::cast_slice(&terms), &shape)?;
         self.device.each(&mut self.groups, |sums| packed_pairs(packed, rows.clone(), &terms, sums))
     }
-
-    /// Waits: the symmetric matrix of what `value` makes of the sum of each pair of columns, given that of each of both with
-    /// itself.
-    ///
-    /// # Errors
-    /// What the device reports.
-    pub(crate) fn matrix(self, value: impl Fn(i64, [i64; 2]) -> f64 + Sync) -> Result<Matrix> {
-        let n = to_usize(self.columns);
-        let mut matrix = Matrix::zeros(n, n);
-        let mut squares = vec![0; n];
-        // From the last on: then those of all columns that a group pairs its own with are known.
-        for sums in self.groups.into_iter().rev() {
-            let (own, sums) = (own_columns(&sums, n), sums.read()?);
-            let first = own.start;
-            let sum = |i: usize, j: usize| sums[(i - first) * own.len() + j - first];
-            own.clone().for_each(|j| squares[j] = sum(j, j));
-            let fill = |(i, row): (usize, &mut [f64])| {
-                let filled = if own.contains(&i) { first..n } else { own.clone() };
-                for (j, entry) in filled.clone().zip(&mut row[filled]) {
-                    *entry = value(sum(i.max(j), i.min(j)), [squares[i], squares[j]]);
-                }
-            };
-            let rows = || matrix.data_mut().par_chunks_mut(n).enumerate().skip(first).for_each(fill);
-            self.device.pool()?.install(rows);
-        }
-        Ok(matrix)
-    }
-}
-
-/// The lower triangle, row by row.
-impl IntegerSums for PairProducts {
-    fn into_sums(self) -> Result<(Vec<i64>, f64)> {
-        let n = to_usize(self.columns);
-        let mut lower = vec![0; triangle(n)];
-        for group in self.groups {
-            let (own, sums) = (own_columns(&group, n), group.read()?);
-            for (i, sums) in (own.start..n).zip(sums.chunks_exact(own.len())) {
-                let count = own.len().min(i + 1 - own.start);
-                lower[triangle(i) + own.start..][..count].copy_from_slice(&sums[..count]);
-            }
-        }
-        Ok((lower, power_of_two(-self.point)))
-    }
-
-    fn set_sums(&mut self, lower: &[i64], unit: f64) -> Result<()> {
-        let n = to_usize(self.columns);
-        check_sums((triangle(n), power_of_two(-self.point)), (lower.len(), unit))?;
-        self.groups.iter_mut().try_for_each(|group| {
-            let own = own_columns(group, n);
-            let row = |i: usize| own.clone().map(move |j| lower[triangle(i.max(j)) + i.min(j)]);
-            group.write((own.start..n).flat_map(row))
-        })
-    }
-}
-
-/// Entries of the rows of a lower triangle before row `row`.
-const fn triangle(row: usize) -> usize {
-    row * (row + 1) / 2
-}
-
-/// The columns, of so many, that a group pairs with themselves and all that follow.
-fn own_columns(group: &ColumnSums, columns: usize) -> Range<usize> {
-    let first = to_usize(16 * group.first);
-    first..columns.min(first + to_usize(COLUMNS))
 }
 
 impl Multiples {

@@ -41,7 +41,9 @@ pub(crate) fn packed_pairs(
         return Err(Error::shape(op, "sums of (entries, columns, 2)", ""));
     };
     let count = rows.end.saturating_sub(rows.start);
-    let fits = rows.end <= held && words == row_words(16 * sums.first + entries);
+    // Of the entries of a row, sums may be of some from one word on.
+    let until = row_words(16 * sums.first + entries);
+    let fits = rows.end <= held && until <= words;
     let fits = fits && (columns == entries || columns < entries && columns.is_multiple_of(16));
     if !fits || *terms.shape() != [count, 4] {
         let expected = format!("rows of {entries} entries from word {} on, {count} x 4 terms", sums.first);
@@ -58,7 +60,7 @@ pub(crate) fn packed_pairs(
         let x = packed.window((rows.start + first) * words..(rows.start + last) * words);
         let table = terms.window(4 * first..4 * last);
         let start = sums.first;
-        for (word, end) in pieces(start..words, wide) {
+        for (word, end) in pieces(start..until, wide) {
             let [from, to] = [word, end].map(|word| (16 * (word - start)).min(entries));
             let target = sums.words.window_update(from * columns * 2..to * columns * 2);
             let params = Params {

@@ -7,13 +7,13 @@ use super::{
 use crate::{
     Device, Error, Tensor,
     distance::{Distances, Metric, Missing, PackedPairs},
-    linalg::Stats,
+    linalg::{Matrix, Stats},
     packed::row_words,
 };
 
 device_tests! {
     every_rule, nothing, refused;
-    every_metric, rows_that_take_no_part, many_rows, panels_change_nothing,
+    every_metric, rows_that_take_no_part, many_rows, panels_change_nothing, some_columns_at_a_time,
 }
 
 const METRICS: [Metric; 4] = [Metric::Euclidean, Metric::SqEuclidean, Metric::CityBlock, Metric::Hamming];
@@ -208,6 +208,39 @@ fn panels_change_nothing(device: &Device) {
     assert_eq!(whole.shared, parts.shared);
 }
 
+/// In any order, to the same bits.
+fn some_columns_at_a_time(device: &Device) {
+    for missing in [false, true] {
+        let codes = rows(97, 90, 200, missing);
+        let packed = upload(device, &codes, 200);
+        let stats: Vec<_> = codes.chunks(200).map(|codes| Some(stats(codes))).collect();
+        for metric in METRICS.into_iter().filter(|m| !matches!(m, Metric::Cosine | Metric::Correlation)) {
+            let whole = distances(device, &codes, 200, (metric, Missing::Rescale), 90, all);
+            let mut diagonal = PackedPairs::diagonal(device, 200, 90, metric).unwrap();
+            diagonal.add(&packed, 0, &stats).unwrap();
+            let diagonal = diagonal.finish_diagonal().unwrap();
+            for own in [192..200, 0..64, 64..192] {
+                let mut pairs =
+                    PackedPairs::of_columns(device, 200, own.clone(), 90, metric, Missing::Rescale).unwrap();
+                pairs.add(&packed, 0, &stats).unwrap();
+                let part = pairs.finish_columns(&diagonal).unwrap();
+                let [start, width] = [own.start, own.end - own.start].map(|n| n as usize);
+                assert_eq!((part.distances.rows(), part.distances.cols()), (200 - start, width));
+                for i in 0..200 - start {
+                    let same = |part: &Matrix, whole: &Matrix| {
+                        let (part, whole) = (part.row(i), &whole.row(start + i)[start..start + width]);
+                        part.iter().zip(whole).all(|(a, b)| a.to_bits() == b.to_bits())
+                    };
+                    assert!(same(&part.distances, &whole.distances), "{metric:?} {own:?} {i}");
+                    let counts = part.shared.as_ref().zip(whole.shared.as_ref());
+                    assert_eq!((counts.is_some(), whole.shared.is_some()), (missing, missing));
+                    assert!(counts.is_none_or(|(part, whole)| same(part, whole)), "{metric:?} {own:?} {i}");
+                }
+            }
+        }
+    }
+}
+
 fn nothing(device: &Device) {
     let of = (Metric::CityBlock, Missing::Ignore);
     for (columns, expected) in [(0, 0), (2, 4)] {
@@ -237,6 +270,18 @@ fn refused(device: &Device) {
     }
     assert!(matches!(pairs.add(&packed, 3, &[right; 2]), Err(Error::Shape { .. })));
     assert!(matches!(pairs.add(&packed, 0, &[right; 4]), Err(Error::Argument { .. })));
+    let of = |own, metric| PackedPairs::of_columns(device, 100, own, 3, metric, Missing::Ignore);
+    for own in [0..0, 1..64, 0..63, 64..101, 100..100] {
+        let error = of(own, Metric::Hamming).unwrap_err().to_string();
+        assert!(error.contains("not whole groups of 64"), "{error}");
+    }
+    let error = of(0..64, Metric::Correlation).unwrap_err().to_string();
+    assert!(error.contains("of all columns at once"), "{error}");
+    for (columns, metric) in [(100, Metric::CityBlock), (99, Metric::Hamming)] {
+        let other = PackedPairs::diagonal(device, columns, 3, metric).unwrap().finish_diagonal().unwrap();
+        let error = of(64..100, Metric::Hamming).unwrap().finish_columns(&other).unwrap_err();
+        assert!(matches!(error, Error::Argument { name: "diagonal", .. }), "{error}");
+    }
     let elsewhere = upload(device, &codes, 80);
     assert!(matches!(pairs.add(&elsewhere, 0, &[right]), Err(Error::Shape { .. })));
 }

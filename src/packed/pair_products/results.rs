@@ -1,0 +1,111 @@
+//! What sums for pairs of columns come to.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{
+    super::{IntegerSums, adjoint::ColumnSums, check_sums},
+    COLUMNS, PairProducts, power_of_two,
+};
+use crate::{
+    Result,
+    linalg::{Matrix, gram::to_usize},
+};
+
+impl PairProducts {
+    /// Waits: the symmetric matrix of what `value` makes of the sum of each pair of columns, given that of each of both with
+    /// itself.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn matrix(self, value: impl Fn(i64, [i64; 2]) -> f64 + Sync) -> Result<Matrix> {
+        self.panel(Vec::new(), value)
+    }
+
+    /// Waits: of the columns that have sums with all that follow, the matrix of those rows, (those and all that follow, those),
+    /// symmetric where both are the same. `squares` are the sums of each column with itself; those of the panel's own need not be known.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn panel(
+        self,
+        mut squares: Vec<i64>,
+        value: impl Fn(i64, [i64; 2]) -> f64 + Sync,
+    ) -> Result<Matrix> {
+        let n = to_usize(self.columns);
+        let of_group = |group: Option<&ColumnSums>| group.map(|group| own_columns(group, n));
+        let ends = of_group(self.groups.first()).zip(of_group(self.groups.last()));
+        let (start, end) = ends.map_or((0, 0), |(first, last)| (first.start, last.end));
+        let mut matrix = Matrix::zeros(n - start, end - start);
+        // From the last on: then those of all columns that a group pairs its own with are known.
+        for sums in self.groups.into_iter().rev() {
+            let (own, sums) = (own_columns(&sums, n), sums.read()?);
+            let first = own.start;
+            let sum = |i: usize, j: usize| sums[(i - first) * own.len() + j - first];
+            squares.resize(n, 0);
+            own.clone().for_each(|j| squares[j] = sum(j, j));
+            let fill = |(row_of_panel, row): (usize, &mut [f64])| {
+                let i = start + row_of_panel;
+                let filled = if own.contains(&i) { first..end } else { own.clone() };
+                for j in filled {
+                    row[j - start] = value(sum(i.max(j), i.min(j)), [squares[i], squares[j]]);
+                }
+            };
+            let rows = matrix.data_mut().par_chunks_mut(end - start).enumerate().skip(first - start);
+            self.device.pool()?.install(|| rows.for_each(fill));
+        }
+        Ok(matrix)
+    }
+
+    /// Waits: the sum of each column with itself, for those that have sums.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn diagonal(self) -> Result<Vec<i64>> {
+        let n = to_usize(self.columns);
+        let mut squares = vec![0; n];
+        for group in self.groups {
+            let (own, sums) = (own_columns(&group, n), group.read()?);
+            own.clone().for_each(|j| squares[j] = sums[(j - own.start) * (own.len() + 1)]);
+        }
+        Ok(squares)
+    }
+}
+
+/// The lower triangle, row by row.
+impl IntegerSums for PairProducts {
+    fn into_sums(self) -> Result<(Vec<i64>, f64)> {
+        let n = to_usize(self.columns);
+        let mut lower = vec![0; triangle(n)];
+        for group in self.groups {
+            let (own, sums) = (own_columns(&group, n), group.read()?);
+            for (i, sums) in (own.start..n).zip(sums.chunks_exact(own.len())) {
+                let count = own.len().min(i + 1 - own.start);
+                lower[triangle(i) + own.start..][..count].copy_from_slice(&sums[..count]);
+            }
+        }
+        Ok((lower, power_of_two(-self.point)))
+    }
+
+    fn set_sums(&mut self, lower: &[i64], unit: f64) -> Result<()> {
+        let n = to_usize(self.columns);
+        check_sums((triangle(n), power_of_two(-self.point)), (lower.len(), unit))?;
+        self.groups.iter_mut().try_for_each(|group| {
+            let own = own_columns(group, n);
+            let row = |i: usize| own.clone().map(move |j| lower[triangle(i.max(j)) + i.min(j)]);
+            group.write((own.start..n).flat_map(row))
+        })
+    }
+}
+
+/// Entries of the rows of a lower triangle before row `row`.
+const fn triangle(row: usize) -> usize {
+    row * (row + 1) / 2
+}
+
+/// The columns, of so many, that a group pairs with themselves and all that follow.
+fn own_columns(group: &ColumnSums, columns: usize) -> Range<usize> {
+    let first = to_usize(16 * group.first);
+    first..columns.min(first + to_usize(COLUMNS))
+}
