@@ -41,7 +41,8 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("-k {} is more than the {least} there can be", args.components)));
     }
     let names: Vec<&str> = RESULTS.into_iter().chain([POPULATIONS, STORE]).collect();
-    let output = Output::prepare(&args.out, COMMAND, &names, made_by(&args.out).as_deref() == Some(COMMAND))?;
+    let output =
+        Output::prepare(&args.out, COMMAND, &names, &[], made_by(&args.out).as_deref() == Some(COMMAND))?;
     let device = args.resources.open()?;
     let model = Model {
         variants: args.variants,

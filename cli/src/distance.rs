@@ -16,10 +16,11 @@ use teatime_genotype::{DistanceOptions, Distances, Linkage, SampleMetric, Varian
 use crate::{
     args::{Named, Resources, local, named, up_to_half, up_to_one},
     failure::Failure,
+    grm::splitting,
     output::Output,
     progress::Bar,
     record::{Common, Ran, StreamSeconds},
-    report::{VariantsRecord, used},
+    report::VariantsRecord,
     store_args::StoreArgs,
     stores::Stores,
     text,
@@ -37,19 +38,19 @@ pub(crate) struct DistanceArgs {
     out: Target,
     /// How far two samples are from each other
     ///
-    /// Of dosages, as scipy defines them but for `inner_product` (the sum of x y), hellinger (as cuVS) and ibs (a similarity, 1 - mean of
-    /// |x - y| / ploidy: PLINK's --distance ibs). cityblock is PLINK's --distance. The first seven and ibs are sums of whole numbers, and
-    /// fastest.
+    /// Of dosages, as scipy defines them but for `inner_product` (the sum of x y) and ibs (a similarity, 1 - mean of |x - y| / ploidy:
+    /// PLINK's --distance ibs). cityblock with --missing rescale is PLINK's --distance flat-missing. The first seven and ibs are sums of
+    /// whole numbers, and fastest; others are in f32.
     #[arg(long, value_parser = named(METRICS), default_value = "euclidean")]
     metric: SampleMetric,
     /// The exponent of --metric minkowski, above 0 [default: 2]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     p: Option<f64>,
     /// What becomes of variants that one of a pair has no call of
     ///
     /// ignore: they are left out, as in sgkit. rescale: sums are multiplied by the variants over those called in both, as PLINK's
     /// flat-missing; NaN where there are none. rescale-or-zero: the same, but 0. propagate: distances of samples with a missing
-    /// call are NaN.
+    /// call are NaN. ibs, a mean, takes ignore and propagate.
     #[arg(long, value_parser = named(MISSING), default_value = "ignore")]
     missing: Missing,
     /// Take each haplotype of the calls for a sample, named `SAMPLE_1`, `SAMPLE_2` ...
@@ -104,7 +105,8 @@ Variants that do not vary take part, as in PLINK's.
 
 Examples:
   teatime distance cohort.vcz --out distances.npy
-  teatime distance cohort.bed --out cohort.dist.bin --metric cityblock
+  teatime distance cohort.bed --out cohort.dist.bin --metric cityblock \
+    --missing rescale
   teatime distance chr1.vcz chr2.vcz --out ibs.zarr --metric ibs --maf 0.01
   teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average
 
@@ -129,7 +131,6 @@ const METRICS: Named<SampleMetric> = &[
     ("jaccard", SampleMetric::Of(Metric::Jaccard)),
     ("dice", SampleMetric::Of(Metric::Dice)),
     ("russellrao", SampleMetric::Of(Metric::RussellRao)),
-    ("hellinger", SampleMetric::Of(Metric::Hellinger)),
     ("ibs", SampleMetric::Ibs),
 ];
 
@@ -198,11 +199,19 @@ impl Target {
         Ok(Self { folder, name, stem, format })
     }
 
-    /// Everything that runs to files of its name may write, whatever their ending, the record first.
-    fn files(&self) -> Vec<String> {
+    /// What a run writes, with a tree or without, the record first; and what else of this name other runs write.
+    fn files(&self, tree: bool) -> [Vec<String>; 2] {
+        let tree = tree.then(|| self.file(TREE));
+        let written: Vec<String> =
+            [self.file(RECORD), self.name.clone()].into_iter().chain(self.names()).chain(tree).collect();
         let endings = FORMATS.iter().map(|(ending, _)| *ending);
-        let all = [RECORD].into_iter().chain(endings).chain([NPY_NAMES, PLINK_NAMES, TREE]);
-        all.map(|ending| format!("{}{ending}", self.stem)).collect()
+        let all = endings.chain([NPY_NAMES, PLINK_NAMES, TREE]).map(|ending| self.file(ending));
+        let others = all.filter(|name| !written.contains(name)).collect();
+        [written, others]
+    }
+
+    fn file(&self, ending: &str) -> String {
+        format!("{}{ending}", self.stem)
     }
 
     /// The file of the samples' names, where they are not in the other.
@@ -212,7 +221,7 @@ impl Target {
             Format::Plink | Format::PlinkBinary => PLINK_NAMES,
             Format::Table | Format::Zarr => return None,
         };
-        Some(format!("{}{ending}", self.stem))
+        Some(self.file(ending))
     }
 }
 
@@ -225,6 +234,8 @@ struct Record {
     /// Variants after --maf and --geno.
     variants_kept: u64,
     metric: &'static str,
+    /// The exponent of minkowski.
+    p: Option<f64>,
     missing: &'static str,
     /// Whether each sample is a haplotype.
     haplotypes: bool,
@@ -255,13 +266,21 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let target = &args.out;
     let metric = match (args.metric, args.p) {
         (SampleMetric::Of(Metric::Minkowski(_)), Some(p)) => SampleMetric::Of(Metric::Minkowski(p)),
-        (_, Some(_)) => return Err(Failure::Error("--p is of --metric minkowski alone".into())),
+        (_, Some(_)) => return Err(Failure::Usage("--p is of --metric minkowski alone".into())),
         (metric, None) => metric,
     };
-    let files = target.files();
-    let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    let output = Output::prepare(&target.folder, COMMAND, &files, args.overwrite)?;
+    let files = target.files(args.tree.is_some());
+    let [written, others] =
+        files.each_ref().map(|files| files.iter().map(String::as_str).collect::<Vec<_>>());
+    let output = Output::prepare(&target.folder, COMMAND, &written, &others, args.overwrite)?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
+    if let (Format::Plink | Format::PlinkBinary, Some(id)) = (target.format, splitting(&stores.samples)) {
+        // Before the work, which would be for nothing.
+        let why = format!(
+            "the sample {id:?} has no name or white space in it, which PLINK's .id cannot hold; other formats can"
+        );
+        return Err(Failure::Error(why));
+    }
     if let Some(allele) = args.allele {
         stores.genotypes = stores.genotypes.clone().count_allele(allele)?;
     }
@@ -310,7 +329,7 @@ fn write(output: &Output, target: &Target, result: &Distances, stores: &Stores) 
     }
     if let Some(tree) = &result.tree {
         let tree = tree.newick(samples, text::exact)?;
-        output.table(&format!("{}{TREE}", target.stem), |file| writeln!(file, "{tree}"))?;
+        output.table(&target.file(TREE), |file| writeln!(file, "{tree}"))?;
     }
     let Some(names) = target.names() else { return Ok(()) };
     output.table(&names, |file| match target.format {
@@ -328,7 +347,14 @@ impl Record {
         let (undefined, options) = (result.undefined(), &result.options);
         let warning = (undefined > 0).then(|| {
             let pairs = text::plural(undefined, "pair");
-            format!("the distance of {pairs} of samples is NaN: of variants called in both, there are none that count")
+            let why = match (options.metric, options.missing) {
+                (_, Missing::Propagate) => "a call is missing",
+                (SampleMetric::Of(Metric::Correlation | Metric::Cosine), _) => {
+                    "no variant is called in both, or the dosages of one do not vary there"
+                }
+                _ => "no variant is called in both, or their dosages add up to 0",
+            };
+            format!("the distance of {pairs} of samples is NaN: {why}")
         });
         Self {
             common: ran.common(
@@ -341,6 +367,7 @@ impl Record {
             variants: (&result.counts).into(),
             variants_kept: result.counts.loaded(),
             metric: options.metric.name(),
+            p: options.metric.exponent(),
             missing: options.missing.name(),
             haplotypes: args.haplotypes,
             allele: args.allele,
@@ -357,7 +384,7 @@ impl Record {
         let Self { common, seconds, .. } = self;
         let mut out = common.head();
         let mut line = |name: &str, what: String| out += &format!("{name:<10}{what}\n");
-        line("variants", used(&self.variants));
+        line("variants", format!("{} used", text::count(self.variants_kept)));
         if self.haplotypes {
             line("", "each sample is one haplotype".into());
         }
@@ -367,7 +394,11 @@ impl Record {
         common.changes.iter().for_each(|change| line("", change.clone()));
         let (peak, on_device) = common.peaks();
         let peak = peak.map_or_else(String::new, |peak| format!("; peak memory {peak}"));
-        line("metric", format!("{}, missing {}{peak}, of the device {on_device}", self.metric, self.missing));
+        let p = self.p.map_or_else(String::new, |p| format!(" of p = {p}"));
+        line(
+            "metric",
+            format!("{}{p}, missing {}{peak}, of the device {on_device}", self.metric, self.missing),
+        );
         if let Some(linkage) = self.tree {
             line("tree", format!("{linkage} linkage"));
         }

@@ -149,7 +149,7 @@ struct Seconds {
 /// Runs `teatime grm`.
 pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
-    let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
+    let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     if let (FormatArg::Gcta, Some(id)) = (args.format, splitting(&stores.samples)) {
         // Before the work, which would be for nothing.
@@ -187,8 +187,8 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     output.finish(&record, &record.common.warnings, page, cancel)
 }
 
-/// A name that GCTA would read as none or two.
-fn splitting(samples: &[String]) -> Option<&String> {
+/// A name that readers of words would take for none or two.
+pub(crate) fn splitting(samples: &[String]) -> Option<&String> {
     samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace))
 }
 

@@ -65,10 +65,12 @@ impl Output {
     ///
     /// `names` are the files and folders that the command writes, its record first. A target that holds one is refused unless `overwrite`,
     /// and unless the record in it is of this command and lists it: whatever else has that name is somebody's own.
+    /// `others` are not written, and give way where that record lists them.
     pub(crate) fn prepare(
         target: &Path,
         command: &str,
         names: &[&str],
+        others: &[&str],
         overwrite: bool,
     ) -> Result<Self, Failure> {
         if fs::metadata(target).is_ok_and(|found| !found.is_dir()) {
@@ -78,12 +80,12 @@ impl Output {
         let mut made = Made::folders(target)?;
         // Where another run has it, it is that one's to remove.
         let lock = lock(target).inspect_err(|_| made.keep())?;
-        let earlier = earlier(target, command, names, overwrite)?;
+        let earlier = earlier(target, command, [names, others], overwrite)?;
         let left = left(target, names[0]);
         let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir_in(target);
         Ok(Self {
             target: target.to_path_buf(),
-            names: names.iter().map(ToString::to_string).collect(),
+            names: names.iter().chain(others).map(ToString::to_string).collect(),
             earlier,
             left,
             scratch: scratch.map_err(Failure::io(target))?,
@@ -299,7 +301,12 @@ fn is(open: &File, folder: &Path) -> bool {
 }
 
 /// Results in the folder that a run of this command may replace: those that the record of an earlier one lists.
-fn earlier(target: &Path, command: &str, names: &[&str], overwrite: bool) -> Result<Vec<String>, Failure> {
+fn earlier(
+    target: &Path,
+    command: &str,
+    [names, others]: [&[&str]; 2],
+    overwrite: bool,
+) -> Result<Vec<String>, Failure> {
     let refuse = |why: String| Err(Failure::Error(format!("{}: {why}", target.display())));
     let record = Earlier::read(&target.join(names[0]));
     if let Some(Earlier { command: other, .. }) = record.as_ref().filter(|record| record.command != command) {
@@ -309,10 +316,11 @@ fn earlier(target: &Path, command: &str, names: &[&str], overwrite: bool) -> Res
         ));
     }
     let mut files = record.map(|record| record.files).unwrap_or_default();
-    files.retain(|name| names.contains(&name.as_str()));
+    files.retain(|name| names.iter().chain(others).any(|other| other == name));
+    let is_ours = |name: &&str| files.iter().any(|file| file == name);
     let held = names.iter().copied().filter(|name| target.join(name).symlink_metadata().is_ok());
-    let (ours, others): (Vec<&str>, Vec<&str>) = held.partition(|name| files.iter().any(|file| file == name));
-    if let Some(name) = others.first() {
+    let (ours, strangers): (Vec<&str>, Vec<&str>) = held.partition(is_ours);
+    if let Some(name) = strangers.first() {
         let left = left(target, names[0]).map_or_else(String::new, |left| format!(" ({left})"));
         return refuse(format!(
             "holds {name}, which no {} of `teatime {command}` lists there; choose another folder, or move it \

@@ -30,7 +30,7 @@ const COMMAND: &str = "pca";
 pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let (options, reason) = options(args)?;
-    let output = Output::prepare(&args.out, COMMAND, &RESULTS, args.overwrite)?;
+    let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     if args.loadings {
         // Before the work: a store whose variants cannot be read has no table of loadings.

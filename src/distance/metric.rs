@@ -104,12 +104,16 @@ impl Metric {
     }
 
     /// # Errors
-    /// [`Error::Argument`] for an exponent that is not above 0, and a rule for missing elements that the metric does not know.
-    pub(super) fn check(self, missing: Missing) -> Result<()> {
+    /// Whether there are such distances.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an exponent that is not above 0 or that f32 does not hold, and a rule for missing elements that the metric
+    /// does not know.
+    pub fn check(self, missing: Missing) -> Result<()> {
         if let Self::Minkowski(p) = self
-            && !(p > 0.0 && p.is_finite())
+            && !(p > 0.0 && self.power().is_normal())
         {
-            let why = format_args!("minkowski's exponent {p}: above 0");
+            let why = format_args!("minkowski's exponent {p}: above 0, within f32");
             return Err(Error::argument("distance", "metric", why));
         }
         if missing != Missing::Propagate && self.needs_nonnegative() {

@@ -17,8 +17,8 @@
 //! | `canberra` | Σ \|x - y\| / (\|x\| + \|y\|), where 0/0 is 0 | scipy | | sum |
 //! | `braycurtis` | Σ \|x - y\| / Σ \|x + y\|; NaN where that is 0 | scipy | | sums |
 //! | `hamming` | Σ `[x ≠ y]` / n | scipy | | sum |
-//! | `jaccard` | Σ `[exactly one is 0]` / Σ `[not both are 0]`, where 0/0 is 0 | scipy | | sums |
-//! | `dice` | Σ `[exactly one is 0]` / Σ (`[x ≠ 0]` + `[y ≠ 0]`); NaN where that is 0 | scipy | | sums |
+//! | `jaccard` | Σ `[exactly one is 0]` / Σ `[not both are 0]`, where 0/0 is 0 | scipy, of booleans `[x ≠ 0]` | | sums |
+//! | `dice` | Σ `[exactly one is 0]` / Σ (`[x ≠ 0]` + `[y ≠ 0]`); NaN where that is 0 | scipy, of booleans `[x ≠ 0]` | | sums |
 //! | `russellrao` | 1 - Σ `[neither is 0]` / n | scipy | diagonal | sum |
 //! | `jensenshannon` | √(½ Σ p log(p/m) + ½ Σ q log(q/m)), p = x/Σx, q = y/Σy, m = (p + q)/2 | scipy | | sum, once Σx is known |
 //! | `hellinger` | √(1 - Σ √(x y)), 0 where that is below | cuVS | diagonal, unless x adds up to 1 or more | sum |
@@ -42,7 +42,9 @@
 //! 1s are exact up to 2^48, and so are the distances made of these alone (`euclidean` to `chebyshev`, `inner_product`,
 //! `braycurtis` to `russellrao`): the same on all devices. Else sums are within 2^-17 of that of the terms' magnitudes; `cosine` and
 //! `correlation` are half the squared distance between observations of length 1, so that this holds for close ones too, but where
-//! elements are missing, of 1. The distance of an observation from itself is 0 where the table says so, and no distance is NaN by rounding.
+//! elements are missing, of 1; then the error of `correlation` is 1 + μ²/σ² times as large, with μ the mean of an observation over the features
+//! that a pair shares, less that over all its features, and σ its standard deviation: where that is about a thousand, no digit is left, and it is
+//! NaN. Else no distance is NaN by rounding, and the distance of an observation from itself is 0 where the table says so.
 //! Squares and powers of differences beyond f32 are infinite or 0.
 //!
 //! # Map and reduce

@@ -37,6 +37,9 @@ const UNIT: f64 = 0.25;
 /// Most that a row adds to an entry of a Gram matrix: factors up to 4, of codes up to 2, and two rows of 1s.
 const LARGEST: f64 = 4.0 * 4.0 + 2.0 + 2.0;
 
+/// Most rows: three times as many times [`LARGEST`] are whole numbers in f64.
+const MAX_ROWS: u64 = 1 << 46;
+
 /// Sums of distances of the columns of packed rows from one another, over panels of rows: exact, the same on every device, whatever the
 /// panels. [`PackedPairs::finish`] makes distances of them.
 ///
@@ -103,7 +106,7 @@ impl PackedPairs {
     /// Sums of no rows, of which there will be `rows` at most.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another metric than those above; [`Error::Limit`] for more columns than sums are exact for;
+    /// [`Error::Argument`] for another metric than those above; [`Error::Limit`] for more columns or rows than sums are exact for;
     /// [`Error::OutOfMemory`].
     pub fn new(device: &Device, columns: u64, rows: u64, metric: Metric, missing: Missing) -> Result<Self> {
         Self::of(device, columns, &Wanted::From(0..columns), rows, metric, missing)
@@ -157,11 +160,15 @@ impl PackedPairs {
             let why = format_args!("{metric} is not made of sums of packed rows");
             return Err(Error::argument("PackedPairs", "metric", why));
         }
+        let max = MAX_ROWS;
+        if rows > max {
+            return Err(Error::Limit { what: "rows of packed sums", requested: rows, max });
+        }
         let of_all = *wanted == Wanted::From(0..columns) && ColumnMoments::serve(metric);
         Ok(Self {
             metric,
             missing,
-            sums: PairProducts::of(device, columns, wanted, rows.saturating_mul(3), LARGEST, 0)?,
+            sums: PairProducts::of(device, columns, wanted, 3 * rows, LARGEST, 0)?,
             absent: PairProducts::of(device, columns, wanted, rows, 1.0, 0)?,
             of_columns: of_all.then(|| ColumnMoments::new(device, columns)).transpose()?,
             rows: 0,
@@ -309,11 +316,11 @@ impl PackedPairs {
         };
         let (start, width) = (n - distances.rows(), distances.cols());
         let rows = rows as f64;
-        let moments = of_columns.map(|moments| moments.finish(&distances, complete)).transpose()?;
+        let moments = of_columns.map(|moments| moments.finish(&distances)).transpose()?;
         let distance = |pair: [usize; 2], sum: f64, shared: f64| match &moments {
             Some(_) if shared == 0.0 && missing == Missing::RescaleOrZero => 0.0,
             Some(moments) => moments.distance(metric, pair, sum, shared),
-            None if complete => metric.distance(&[sum], rows, Missing::Propagate),
+            None if complete && rows > 0.0 => metric.distance(&[sum], rows, Missing::Propagate),
             None => metric.distance(&[sum, shared], rows, missing),
         };
         if complete {

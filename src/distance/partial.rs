@@ -134,8 +134,14 @@ impl Partial {
     pub fn bytes(m: u64, metric: Metric, missing: Missing) -> [u64; 2] {
         let terms = metric.terms_in_parts(missing != Missing::Propagate).len() as u64;
         let pairs = m.saturating_mul(m);
-        let sums = pairs.saturating_mul(8 * terms);
-        [sums, sums.saturating_mul(2).saturating_add(pairs.saturating_mul(16))]
+        // On the device panels end with their last row's pair.
+        let (held, exported) = match metric.is_symmetric() {
+            true => ((pairs / 2).saturating_add(m.saturating_mul(m.min(SIDE)) / 2 + m), pairs / 2 + m),
+            false => (pairs, pairs),
+        };
+        let [held, exported] = [held, exported].map(|pairs| pairs.saturating_mul(8 * terms));
+        let panel = m.saturating_mul(m.min(SIDE)).saturating_mul(8);
+        [held, exported.saturating_add(panel).saturating_add(pairs.saturating_mul(16))]
     }
 
     /// The same with the sum of each observation over all its features, here and elsewhere, which [`Metric::JensenShannon`] divides

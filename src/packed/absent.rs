@@ -21,33 +21,33 @@ const LIMBS: u64 = 2;
 /// Missing codes, as products take them, and nothing else.
 const ALONE: Recode = Recode([0, 0, 0, 3]);
 
-/// For each column i and each j, the sum of a number for j's code over the rows in which i is missing.
+/// For each column i and each j, sums of numbers for j's code over the rows in which i is missing.
 #[derive(Debug)]
-pub(crate) struct AbsentSums {
+pub(crate) struct AbsentSums<const N: usize> {
     columns: u64,
-    /// What each code counts.
-    numbers: [u8; 4],
+    /// What each code counts, in each of the sums.
+    numbers: [[u8; 4]; N],
     /// The columns j of a group, and the sums of all i with these.
-    groups: Vec<(Range<u64>, ColumnSums)>,
+    groups: Vec<(Range<u64>, [ColumnSums; N])>,
 }
 
-impl AbsentSums {
+impl<const N: usize> AbsentSums<N> {
     /// Sums over no rows.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(crate) fn new(device: &Device, columns: u64, numbers: [u8; 4]) -> Result<Self> {
+    pub(crate) fn new(device: &Device, columns: u64, numbers: [[u8; 4]; N]) -> Result<Self> {
         let groups = (0..columns).step_by(to_usize(COLUMNS)).map(|first| {
             let own = first..columns.min(first + COLUMNS);
-            let sums = ColumnSums::zeros(device, columns, own.end - own.start)?;
-            Ok((own, sums))
+            let sums = numbers.map(|_| ColumnSums::zeros(device, columns, own.end - own.start));
+            Ok((own, all(sums)?))
         });
         Ok(Self { columns, numbers, groups: groups.collect::<Result<_>>()? })
     }
 
     /// Bytes on the device.
     pub(crate) fn device_bytes(columns: u64) -> u64 {
-        columns.saturating_mul(columns).saturating_mul(8)
+        columns.saturating_mul(columns).saturating_mul(8 * N as u64)
     }
 
     /// Adds these rows of `packed`. Enqueues; does not wait.
@@ -55,47 +55,64 @@ impl AbsentSums {
     /// # Errors
     /// What the device reports.
     pub(crate) fn add(&mut self, packed: &Tensor<u32>, rows: &[u64]) -> Result<()> {
-        let device = packed.device();
         let step = most_rows(packed)?;
         for rows in rows.chunk_by(|a, b| a / step == b / step) {
-            let (Some(first), Some(last)) = (rows.first(), rows.last()) else { break };
-            let gathered = |recode: Recode| {
-                #[allow(clippy::cast_possible_truncation, reason = "below 2^24")]
-                let order: Vec<u32> = rows.iter().map(|row| recode.of((row - first) as u32)).collect();
-                packed_gather(packed, self.columns, *first..last + 1, &order)
-            };
-            let (left, right) = (gathered(ALONE)?, gathered(Recode::NOTHING)?);
-            let entries = [0, 0, u32::from_le_bytes(self.numbers), 0];
-            let words =
-                Tensor::from_slice(device, &entries.repeat(rows.len()), &[rows.len() as u64, SETS * LIMBS])?;
-            // Products of codes alone read no means or factors.
-            let factors = Tensor::<f32>::empty(device, &[0, 2])?;
-            for range in batches(device, self.columns, SETS, LIMBS).of((0, rows.len() as u64)) {
-                let of_batch = PackedRows { packed: &left, table: &factors, range, missing: true };
-                let table = Table { words: &words, first: range.0, sets: SETS, limb_count: LIMBS };
-                device.each(&mut self.groups, |(own, sums)| {
-                    let limbs = packed_limbs(&right, of_batch.range(), own.clone(), table)?;
-                    packed_adjoint(of_batch, Weights { words: &limbs, limb_count: LIMBS, shift: 0 }, sums)
-                })?;
+            let batches = batches(packed.device(), self.columns, SETS, LIMBS);
+            for (first, end) in batches.of((0, rows.len() as u64)) {
+                self.add_batch(packed, &rows[to_usize(first)..to_usize(end)])?;
             }
         }
         Ok(())
     }
 
-    /// Waits: (columns, columns), a row for each column that is missing.
+    /// The same of rows that stay near the processor.
+    fn add_batch(&mut self, packed: &Tensor<u32>, rows: &[u64]) -> Result<()> {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
+        let (device, count) = (packed.device(), rows.len() as u64);
+        let gathered = |recode: Recode| {
+            #[allow(clippy::cast_possible_truncation, reason = "below 2^24")]
+            let order: Vec<u32> = rows.iter().map(|row| recode.of((row - first) as u32)).collect();
+            packed_gather(packed, self.columns, *first..last + 1, &order)
+        };
+        let (left, right) = (gathered(ALONE)?, gathered(Recode::NOTHING)?);
+        let tables = all(self.numbers.map(|numbers| {
+            let entries = [0, 0, u32::from_le_bytes(numbers), 0].repeat(rows.len());
+            Tensor::from_slice(device, &entries, &[count, SETS * LIMBS])
+        }))?;
+        // Products of codes alone read no means or factors.
+        let factors = Tensor::<f32>::empty(device, &[0, 2])?;
+        let left = PackedRows { packed: &left, table: &factors, range: (0, count), missing: true };
+        device.each(&mut self.groups, |(own, sums)| {
+            tables.iter().zip(sums).try_for_each(|(words, sums)| {
+                let table = Table { words, first: 0, sets: SETS, limb_count: LIMBS };
+                let limbs = packed_limbs(&right, left.range(), own.clone(), table)?;
+                packed_adjoint(left, Weights { words: &limbs, limb_count: LIMBS, shift: 0 }, sums)
+            })
+        })
+    }
+
+    /// Waits: (columns, columns) for each of the numbers, a row for each column that is missing.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn matrix(self) -> Result<Matrix> {
+    pub(crate) fn matrices(self) -> Result<[Matrix; N]> {
         let n = to_usize(self.columns);
-        let mut matrix = Matrix::zeros(n, n);
+        let mut matrices = self.numbers.map(|_| Matrix::zeros(n, n));
         for (own, sums) in self.groups {
-            let sums = sums.read()?;
             let own = to_usize(own.start)..to_usize(own.end);
-            for (row, sums) in matrix.data_mut().chunks_mut(n).zip(sums.chunks(own.len())) {
-                row[own.clone()].iter_mut().zip(sums).for_each(|(value, &sum)| *value = sum as f64);
+            for (matrix, sums) in matrices.iter_mut().zip(sums) {
+                let sums = sums.read()?;
+                for (row, sums) in matrix.data_mut().chunks_mut(n).zip(sums.chunks(own.len())) {
+                    row[own.clone()].iter_mut().zip(sums).for_each(|(value, &sum)| *value = sum as f64);
+                }
             }
         }
-        Ok(matrix)
+        Ok(matrices)
     }
+}
+
+/// All of them, or the first error.
+fn all<T, const N: usize>(results: [Result<T>; N]) -> Result<[T; N]> {
+    let results = results.into_iter().collect::<Result<Vec<T>>>()?;
+    results.try_into().map_err(|_| unreachable!("there should be as many"))
 }

@@ -16,7 +16,15 @@ device_tests! {
     every_metric, rows_that_take_no_part, many_rows, panels_change_nothing, some_columns_at_a_time,
 }
 
-const METRICS: [Metric; 4] = [Metric::Euclidean, Metric::SqEuclidean, Metric::CityBlock, Metric::Hamming];
+const METRICS: [Metric; 7] = [
+    Metric::Euclidean,
+    Metric::SqEuclidean,
+    Metric::CityBlock,
+    Metric::Hamming,
+    Metric::InnerProduct,
+    Metric::Cosine,
+    Metric::Correlation,
+];
 
 fn stats(codes: &[u8]) -> Stats {
     let known = || codes.iter().filter(|&&code| code < 3).map(|&code| f64::from(code));
@@ -185,8 +193,10 @@ fn every_rule(device: &Device) {
 fn rows_that_take_no_part(device: &Device) {
     let codes = rows(93, 40, 20, true);
     for kept in [|row: usize| row % 3 != 1, |_: usize| false] {
-        let of = (Metric::SqEuclidean, Missing::Ignore);
-        check(&distances(device, &codes, 20, of, 40, kept), &codes, 20, of, kept);
+        for metric in [Metric::SqEuclidean, Metric::Correlation] {
+            let of = (metric, Missing::Ignore);
+            check(&distances(device, &codes, 20, of, 40, kept), &codes, 20, of, kept);
+        }
     }
 }
 
@@ -242,15 +252,25 @@ fn some_columns_at_a_time(device: &Device) {
 }
 
 fn nothing(device: &Device) {
-    let of = (Metric::CityBlock, Missing::Ignore);
-    for (columns, expected) in [(0, 0), (2, 4)] {
-        let pairs = PackedPairs::new(device, columns, 0, of.0, of.1).unwrap();
-        assert_eq!(pairs.finish().unwrap().distances.data(), vec![0.0; expected]);
+    for (missing, expected) in [
+        (Missing::Ignore, 0.0),
+        (Missing::Propagate, 0.0),
+        (Missing::Rescale, f64::NAN),
+        (Missing::RescaleOrZero, 0.0),
+    ] {
+        for (columns, len) in [(0, 0), (2, 4)] {
+            let pairs = PackedPairs::new(device, columns, 0, Metric::CityBlock, missing).unwrap();
+            let distances = pairs.finish().unwrap().distances;
+            assert!(distances.data().len() == len, "{missing:?}");
+            assert!(distances.data().iter().all(|d| d.to_bits() == f64::to_bits(expected)), "{missing:?}");
+        }
     }
 }
 
 fn refused(device: &Device) {
     let new = |metric| PackedPairs::new(device, 20, 3, metric, Missing::Ignore);
+    let too_many = PackedPairs::new(device, 20, u64::MAX, Metric::Hamming, Missing::Ignore);
+    assert!(matches!(too_many, Err(Error::Limit { requested: u64::MAX, .. })));
     let error = new(Metric::Canberra).unwrap_err().to_string();
     assert!(error.contains("canberra is not made of"), "{error}");
     let mut pairs = new(Metric::Euclidean).unwrap();

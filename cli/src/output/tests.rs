@@ -8,7 +8,7 @@ use super::*;
 static STARTS: RwLock<()> = RwLock::new(());
 
 fn prepare(target: &Path, overwrite: bool) -> Result<Output, String> {
-    Output::prepare(target, "pca", &RESULTS, overwrite).map_err(|failure| failure.to_string())
+    Output::prepare(target, "pca", &RESULTS, &[], overwrite).map_err(|failure| failure.to_string())
 }
 
 /// Writes files that hold `text`, and a record that lists them.

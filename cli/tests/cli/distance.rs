@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
 
-use crate::support::{Ran, Scratch, fixture, json, npy, on_store, plain_array, provenance, run};
+use crate::support::{self, Ran, Scratch, fixture, json, npy, on_store, plain_array, provenance, run};
 
 fn distance(store: &Path, out: &Path, more: &[&str]) -> Ran {
     run(on_store("distance", store, out, more))
@@ -160,11 +160,55 @@ fn results_are_replaced_only_when_asked() {
     assert_eq!(scratch.names(), ["x.run.json", "x.tsv", "y.id", "y.npy", "y.run.json"]);
     fs::remove_file(scratch.join("x.run.json")).unwrap();
     fs::write(&table, "mine").unwrap();
-    for out in [&table, &npy] {
-        let refused = distance(&fixture("all_v3.vcz"), out, &["--overwrite"]);
-        assert!(refused.code == 1 && refused.err.contains("holds x.tsv"), "{}", refused.err);
-    }
+    let refused = distance(&fixture("all_v3.vcz"), &table, &["--overwrite"]);
+    assert!(refused.code == 1 && refused.err.contains("holds x.tsv"), "{}", refused.err);
+    // Beside it, results of another ending are no harm, nor beside the store that they are of.
+    distance(&fixture("all_v3.vcz"), &npy, &[]).ok();
+    distance(&fixture("all_v3.vcz"), &npy, &["--overwrite"]).ok();
     assert_eq!(fs::read_to_string(&table).unwrap(), "mine");
+}
+
+#[test]
+fn metrics_are_what_they_are_called() {
+    let scratch = Scratch::new();
+    let store = scratch.join("x.vcz");
+    let dosages: [&[i8]; 3] = [&[0, 2, 2], &[1, 2, 0], &[2, 1, 0]];
+    support::store(&store, &["a", "b", "c"], &dosages);
+    // Of the first and the second: 0 2, 1 2, 2 1.
+    for (words, expected) in [
+        (&["--metric", "minkowski", "--p", "3"][..], 10f64.powf(1.0 / 3.0)),
+        (&["--metric", "minkowski"], 6f64.sqrt()),
+        (&["--metric", "chebyshev"], 2.0),
+        (&["--metric", "canberra"], 1.0 + 1.0 / 3.0 + 1.0 / 3.0),
+        (&["--metric", "braycurtis"], 4.0 / 8.0),
+        (&["--metric", "sqeuclidean"], 6.0),
+        (&["--metric", "hamming"], 1.0),
+        (&["--metric", "inner_product"], 4.0),
+        (&["--metric", "cosine"], 1.0 - 4.0 / 45f64.sqrt()),
+        (&["--metric", "jaccard"], 1.0 / 3.0),
+        (&["--metric", "dice"], 1.0 / 5.0),
+        (&["--metric", "russellrao"], 1.0 / 3.0),
+        (&["--metric", "ibs"], 1.0 - 4.0 / 6.0),
+        (&["--metric", "correlation"], 1.0 + 0.866_025_403_784_438_6),
+    ] {
+        distance(&store, &scratch.join("x.npy"), &[words, &["--overwrite"]].concat()).ok();
+        let actual = npy(&scratch.join("x.npy"))[1];
+        assert!((actual - expected).abs() < 1e-6, "{words:?}: {actual}, {expected}");
+    }
+    distance(&store, &scratch.join("y.zarr"), &["--metric", "minkowski", "--p", "3"]).ok();
+    let attributes = json(&fs::read_to_string(scratch.join("y.zarr/.zattrs")).unwrap());
+    assert_eq!((&attributes["metric"], &attributes["p"]), (&"minkowski".into(), &3.0.into()));
+    assert_eq!(json(&fs::read_to_string(scratch.join("y.run.json")).unwrap())["p"], 3.0);
+}
+
+#[test]
+fn names_that_plink_would_split_are_refused() {
+    let scratch = Scratch::new();
+    let store = scratch.join("x.vcz");
+    support::store(&store, &["a b", "c"], &[&[0, 2]]);
+    let refused = distance(&store, &scratch.join("x.dist"), &[]);
+    assert!(refused.code == 1 && refused.err.contains("white space"), "{}", refused.err);
+    distance(&store, &scratch.join("x.tsv"), &[]).ok();
 }
 
 #[test]
@@ -178,6 +222,9 @@ fn bad_words_are_named() {
     says(".npy", &[], 2, "ends with one of");
     says("x.npy", &["--metric", "manhattan"], 2, "cityblock");
     says("x.npy", &["--memory", "1K"], 1, "at least");
+    says("x.npy", &["--p", "3"], 2, "--metric minkowski alone");
+    says("x.npy", &["--metric", "minkowski", "--p", "-1"], 1, "above 0");
+    says("x.npy", &["--metric", "ibs", "--missing", "rescale"], 1, "a mean already");
     says("x.npy", &["--allele", "128"], 2, "128 is not in 0..=127");
     says("x.npy", &["--tree", "centroid"], 2, "[possible values: single, complete, average");
     let propagated =

@@ -44,7 +44,7 @@ impl Adding {
     /// As [`distances`](super::distances).
     pub(super) fn new(reader: &Reader, options: &DistanceOptions) -> Result<Self> {
         let (device, n, variants) = (&reader.device, reader.samples(), reader.variants());
-        let (metric, missing) = (options.metric.summed(), options.summed_missing());
+        let (metric, missing) = (options.metric.summed(), options.missing);
         let pairs = if is_packed(reader, options) {
             reader.prepare(PackedPairs::programs(device, n, variants))?;
             Pairs::Packed(PackedPairs::new(device, n, variants, metric, missing)?)
@@ -61,7 +61,7 @@ impl Adding {
         let (n, metric) = (reader.samples(), options.metric.summed());
         let tree = options.tree.map_or(0, |_| tree::bytes(n));
         if !is_packed(reader, options) {
-            let [device, host] = Partial::bytes(n, metric, options.summed_missing());
+            let [device, host] = Partial::bytes(n, metric, options.missing);
             // Numbers of packed rows, or dosages without those that take no part.
             return Need { host: host.saturating_add(tree), device, blocks: 1 };
         }
@@ -123,7 +123,13 @@ impl Adding {
                 let mut sums = sums.export()?;
                 // Without those that took no part.
                 sums.features = self.totals.counts.loaded();
-                sums.finish()
+                let mut found = sums.finish()?;
+                let all = sums.features as f64;
+                if found.shared.as_ref().is_some_and(|shared| shared.data().iter().all(|&count| count == all))
+                {
+                    found.shared = None;
+                }
+                Ok(found)
             }
         }
     }

@@ -45,6 +45,11 @@ impl SampleMetric {
         }
     }
 
+    /// The exponent of Minkowski's.
+    pub const fn exponent(self) -> Option<f64> {
+        if let Self::Of(Metric::Minkowski(p)) = self { Some(p) } else { None }
+    }
+
     /// What is added up.
     const fn summed(self) -> Metric {
         match self {
@@ -68,24 +73,21 @@ pub struct DistanceOptions {
 }
 
 impl DistanceOptions {
-    /// The rule for missing calls of what is added up: identity by state is a mean already.
-    fn summed_missing(&self) -> Missing {
-        match (self.metric, self.missing) {
-            (SampleMetric::Ibs, Missing::Rescale | Missing::RescaleOrZero) => Missing::Ignore,
-            (_, missing) => missing,
-        }
-    }
-
     fn check(&self) -> Result<()> {
         if let (SampleMetric::Of(metric @ Metric::InnerProduct), Some(_)) = (self.metric, self.tree) {
             let why = format_args!("{metric} is a similarity; a tree is made of distances");
             return Err(Error::argument(OP, "tree", why));
         }
+        if let (SampleMetric::Ibs, Missing::Rescale | Missing::RescaleOrZero) = (self.metric, self.missing) {
+            let why =
+                format_args!("{} of ibs: it is a mean already; ignore or propagate", self.missing.name());
+            return Err(Error::argument(OP, "missing", why));
+        }
         let metric = self.metric.summed();
         let why = match metric {
             Metric::JensenShannon => "needs the sum of each sample before the first variant",
             _ if !metric.is_symmetric() => "is not symmetric",
-            _ => return Ok(()),
+            _ => return metric.check(self.missing),
         };
         Err(Error::argument(OP, "metric", format_args!("{metric} {why}")))
     }
@@ -106,7 +108,7 @@ pub struct Distances {
     /// (samples, samples), symmetric to the bit.
     pub matrix: Matrix,
     /// The number of variants called in both (samples, samples), where a call is missing; else it is
-    /// [`VariantCounts::loaded`] for all.
+    /// [`VariantCounts::loaded`] for all. None by [`Missing::Propagate`] where sums are in f32.
     pub shared: Option<Matrix>,
     /// Where it was asked for.
     pub tree: Option<Tree>,
@@ -147,7 +149,7 @@ impl Distances {
 ///
 /// # Errors
 /// [`Error::Argument`] without samples or variants, for a filter out of range, for a metric that is not symmetric or that does not know
-/// the rule for missing calls, for [`Metric::JensenShannon`], when no variant is left, and for a tree of
+/// the rule for missing calls (of [`SampleMetric::Ibs`], those that rescale), for [`Metric::JensenShannon`], when no variant is left, and for a tree of
 /// [`Metric::InnerProduct`], or of distances that are NaN; [`Error::Budget`] with
 /// the least that would do; [`Error::OutOfMemory`] where the device has not even that, though the budget allows it;
 /// [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].

@@ -140,6 +140,27 @@ fn other_metrics_and_dosages() {
     }
 }
 
+/// Of bytes and of f32, by the definition.
+#[test]
+fn identity_by_state_of_other_ploidies() {
+    let dosages = dosages(300, 20);
+    let calls: Vec<i8> =
+        dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }, x.min(0)]).collect();
+    let ibs = options(SampleMetric::Ibs);
+    assert_matches(
+        &compute(&memory(&calls, &[300, 20, 3], &[100, 20, 3]), &ibs).unwrap(),
+        &dosages,
+        3.0,
+        |_| true,
+    );
+    let numbers: Vec<f32> = dosages.iter().map(|&x| f32::from(x)).collect();
+    let result = compute(&memory(&numbers, &[300, 20], &[100, 20]), &ibs).unwrap();
+    assert_matches(&result, &dosages, 2.0, |_| true);
+    assert!(result.shared.is_some());
+    let complete: Vec<f32> = numbers.iter().map(|x| x.max(0.0)).collect();
+    assert!(compute(&memory(&complete, &[300, 20], &[100, 20]), &ibs).unwrap().shared.is_none());
+}
+
 #[test]
 fn complete_calls_have_no_counts() {
     let dosages: Vec<i8> = dosages(300, 40).into_iter().map(|x| x.max(0)).collect();
@@ -269,11 +290,14 @@ fn bad_input_is_named() {
     fails(&memory(&good, &[60, 12], &[20, 12]), &propagated, "of 66 of 66 pairs of samples is NaN");
     let all_missing = compute(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(SampleMetric::Ibs)).unwrap();
     assert_eq!(all_missing.undefined(), 10);
-    for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
+    for missing in [Missing::Propagate, Missing::Ignore] {
         let options = DistanceOptions { missing, ..options(SampleMetric::Ibs) };
         let result = compute(&memory(&good, &[60, 12], &[20, 12]), &options).unwrap();
-        let is_propagated = missing == Missing::Propagate;
-        assert_eq!(result.matrix.row(0)[1].is_nan(), is_propagated);
+        assert_eq!(result.matrix.row(0)[1].is_nan(), missing == Missing::Propagate);
+    }
+    for missing in [Missing::Rescale, Missing::RescaleOrZero] {
+        let options = DistanceOptions { missing, ..options(SampleMetric::Ibs) };
+        fails(&memory(&good, &[60, 12], &[20, 12]), &options, "of ibs: it is a mean already");
     }
 }
 

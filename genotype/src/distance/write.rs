@@ -78,6 +78,7 @@ impl Distances {
         let attributes = [
             ("source", SOURCE.into()),
             ("metric", self.options.metric.name().into()),
+            ("p", self.options.metric.exponent().into()),
             ("missing", self.options.missing.name().into()),
             ("variants", self.counts.loaded().into()),
         ];

@@ -10,10 +10,14 @@ use crate::{
 /// Sums of the codes of each column, and what is missing of them where another column is.
 #[derive(Debug)]
 pub(super) struct ColumnMoments {
+    columns: u64,
     codes: WeightedSums,
-    /// Of codes, and of their squares.
-    absent: [AbsentSums; 2],
+    /// Of codes and of their squares, once a code is missing.
+    absent: Option<AbsentSums<2>>,
 }
+
+/// What codes 0, 1, 2 and a missing one count: themselves, and their squares.
+const NUMBERS: [[u8; 4]; 2] = [[0, 1, 2, 0], [0, 1, 4, 0]];
 
 impl ColumnMoments {
     /// Whether they are what a metric needs.
@@ -26,15 +30,13 @@ impl ColumnMoments {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub(super) fn new(device: &Device, columns: u64) -> Result<Self> {
-        let absent = |numbers| AbsentSums::new(device, columns, numbers);
-        let absent = [absent([0, 1, 2, 0])?, absent([0, 1, 4, 0])?];
-        Ok(Self { codes: WeightedSums::new(device, columns, 1)?, absent })
+        Ok(Self { columns, codes: WeightedSums::new(device, columns, 1)?, absent: None })
     }
 
     /// Bytes on the device, for panels of so many rows.
     pub(super) fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
         let codes = WeightedSums::device_bytes(device, columns, 1, rows);
-        codes.saturating_add(AbsentSums::device_bytes(columns).saturating_mul(2))
+        codes.saturating_add(AbsentSums::<2>::device_bytes(columns))
     }
 
     /// Adds rows of `packed` from row `from` on: whether each that takes part has a missing code.
@@ -49,18 +51,24 @@ impl ColumnMoments {
         self.codes.add(all, |row, _, weights| weights[0].one = is_kept(row).into())?;
         let with_missing = (from..).zip(rows).filter(|(_, missing)| **missing == Some(true));
         let absent: Vec<u64> = with_missing.map(|(row, _)| row).collect();
-        self.absent.iter_mut().try_for_each(|sums| sums.add(packed, &absent))
+        if absent.is_empty() {
+            return Ok(());
+        }
+        let sums = match &mut self.absent {
+            Some(sums) => sums,
+            none => none.insert(AbsentSums::new(packed.device(), self.columns, NUMBERS)?),
+        };
+        sums.add(packed, &absent)
     }
 
-    /// Waits. `products` are those of the columns, with themselves on the diagonal; `complete` says that no code is missing.
+    /// Waits. `products` are those of the columns, with themselves on the diagonal.
     ///
     /// # Errors
     /// What the device reports.
-    pub(super) fn finish(self, products: &Matrix, complete: bool) -> Result<Moments> {
+    pub(super) fn finish(self, products: &Matrix) -> Result<Moments> {
         let codes = self.codes.finish(|_, sum| sum as f64)?.data().to_vec();
         let squares = (0..products.rows()).map(|i| products.row(i)[i]).collect();
-        let [once, squared] = self.absent;
-        let absent = if complete { None } else { Some([once.matrix()?, squared.matrix()?]) };
+        let absent = self.absent.map(AbsentSums::matrices).transpose()?;
         Ok(Moments { codes, squares, absent })
     }
 }
