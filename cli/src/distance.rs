@@ -1,5 +1,7 @@
 //! `teatime distance`: distances of the samples of stores.
 
+mod bands;
+
 use std::{
     path::{Path, PathBuf},
     time::Instant,
@@ -11,8 +13,9 @@ use teatime::{
     Cancel, Run,
     distance::{Metric, Missing},
 };
-use teatime_genotype::{DistanceOptions, Distances, Linkage, SampleMetric, VariantFilter, distances};
+use teatime_genotype::{DistanceOptions, Distances, Linkage, SampleMetric, VariantFilter};
 
+use self::bands::{BandsRecord, Found};
 use crate::{
     args::{Named, Resources, local, named, up_to_half, up_to_one},
     failure::Failure,
@@ -79,6 +82,13 @@ pub(crate) struct DistanceArgs {
     /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
     #[arg(long)]
     overwrite: bool,
+    /// Go on with D.zarr where a run was stopped, or begin one that can be gone on with
+    ///
+    /// Distances are computed for some samples at a time, as many as memory allows, and written at once: so they are, too, where all
+    /// do not fit memory. Ends with the same bytes wherever runs were stopped. The stores and all options but those of devices
+    /// and memory have to be the same. For euclidean, sqeuclidean, cityblock, hamming, `inner_product` and ibs, of dosages 0, 1 and 2.
+    #[arg(long, conflicts_with_all = ["overwrite", "tree"])]
+    resume: bool,
     /// Print the record instead of the summary
     #[arg(long)]
     json: bool,
@@ -100,6 +110,8 @@ Beside it, with --tree, D.nwk has the tree as Newick: ultrametric, two samples a
 as far apart along the branches as the height at which they are merged.
 D.run.json is the record of the run: command line, date, device,
 budgets, times, memory, counts.
+Where the distances do not fit memory, D.zarr is written some samples at a time,
+with --resume always: one pass first, and one for each of these groups.
 
 Variants that do not vary take part, as in PLINK's.
 
@@ -108,12 +120,14 @@ Examples:
   teatime distance cohort.bed --out cohort.dist.bin --metric cityblock \
     --missing rescale
   teatime distance chr1.vcz chr2.vcz --out ibs.zarr --metric ibs --maf 0.01
+  teatime distance biobank.bed --out d.zarr --resume
   teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
 SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
 only the summary could not be printed, or an error names the folder that has
-what is done). The record is written last and removed first: where it is, all
+what is done; a D.zarr that is written some samples at a time stays for --resume).
+The record is written last and removed first: where it is, all
 results are there.";
 
 const METRICS: Named<SampleMetric> = &[
@@ -247,6 +261,8 @@ struct Record {
     max_missing: f64,
     /// Pairs of samples whose distance is NaN.
     undefined_pairs: u64,
+    /// How distances were computed for some samples at a time; null where all were at once.
+    bands: Option<BandsRecord>,
     seconds: Seconds,
 }
 
@@ -254,6 +270,7 @@ struct Record {
 struct Seconds {
     wall: f64,
     open: f64,
+    /// With what is written meanwhile.
     distances: f64,
     write: f64,
     #[serde(flatten)]
@@ -269,10 +286,7 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         (_, Some(_)) => return Err(Failure::Usage("--p is of --metric minkowski alone".into())),
         (metric, None) => metric,
     };
-    let files = target.files(args.tree.is_some());
-    let [written, others] =
-        files.each_ref().map(|files| files.iter().map(String::as_str).collect::<Vec<_>>());
-    let output = Output::prepare(&target.folder, COMMAND, &written, &others, args.overwrite)?;
+    let mut output = bands::prepare(args)?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     if let (Format::Plink | Format::PlinkBinary, Some(id)) = (target.format, splitting(&stores.samples)) {
         // Before the work, which would be for nothing.
@@ -299,9 +313,11 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let run =
         Run { cancel: cancel.clone(), progress: bar.progress("Distances"), memory: args.resources.budget() };
     let opened = Instant::now();
-    let result = distances(&stores.genotypes, &device, &options, &run)?;
+    let (found, matrix) = bands::compute(&mut output, args, &stores, &device, &options, &run)?;
     let computed = Instant::now();
-    write(&output, target, &result, &stores)?;
+    if let Some(result) = matrix {
+        write(&output, target, &result, &stores)?;
+    }
     drop(bar);
 
     let seconds = Seconds {
@@ -309,11 +325,11 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         open: (opened - started).as_secs_f64(),
         distances: (computed - opened).as_secs_f64(),
         write: computed.elapsed().as_secs_f64(),
-        stream: (&result.stats).into(),
+        stream: (&found.stats).into(),
     };
     let memory = args.resources.budget();
     let ran = Ran { command: COMMAND, started, device: &device, memory, stores: &stores, output: &output };
-    let record = Record::new(&ran, args, &result, seconds);
+    let record = Record::new(&ran, args, &options, found, seconds);
     let page = (!args.json).then(|| record.summary());
     output.finish(&record, &record.common.warnings, page, cancel)
 }
@@ -343,8 +359,14 @@ fn write(output: &Output, target: &Target, result: &Distances, stores: &Stores) 
 }
 
 impl Record {
-    fn new(ran: &Ran<'_>, args: &DistanceArgs, result: &Distances, seconds: Seconds) -> Self {
-        let (undefined, options) = (result.undefined(), &result.options);
+    fn new(
+        ran: &Ran<'_>,
+        args: &DistanceArgs,
+        options: &DistanceOptions,
+        found: Found,
+        seconds: Seconds,
+    ) -> Self {
+        let Found { undefined, counts, digest, memory, stats, bands } = found;
         let warning = (undefined > 0).then(|| {
             let pairs = text::plural(undefined, "pair");
             let why = match (options.metric, options.missing) {
@@ -357,15 +379,9 @@ impl Record {
             format!("the distance of {pairs} of samples is NaN: {why}")
         });
         Self {
-            common: ran.common(
-                result.memory,
-                &result.stats,
-                result.digest,
-                None,
-                warning.into_iter().collect(),
-            ),
-            variants: (&result.counts).into(),
-            variants_kept: result.counts.loaded(),
+            common: ran.common(memory, &stats, digest, None, warning.into_iter().collect()),
+            variants: (&counts).into(),
+            variants_kept: counts.loaded(),
             metric: options.metric.name(),
             p: options.metric.exponent(),
             missing: options.missing.name(),
@@ -375,6 +391,7 @@ impl Record {
             min_maf: options.filter.min_maf,
             max_missing: options.filter.max_missing,
             undefined_pairs: undefined,
+            bands,
             seconds,
         }
     }
@@ -401,6 +418,9 @@ impl Record {
         );
         if let Some(linkage) = self.tree {
             line("tree", format!("{linkage} linkage"));
+        }
+        if let Some(bands) = &self.bands {
+            line("bands", bands.summary());
         }
         let Seconds { wall, open, distances, write, stream } = seconds;
         let StreamSeconds { upload, compute, stalled, read, decode } = stream;

@@ -52,6 +52,8 @@ pub(crate) struct Output {
     names: Vec<String>,
     /// Results of an earlier run, which give way.
     earlier: Vec<String>,
+    /// A result that is written where it stays.
+    in_place: Option<String>,
     /// What other runs left there.
     left: Option<String>,
     // In the order in which they are dropped.
@@ -87,11 +89,32 @@ impl Output {
             target: target.to_path_buf(),
             names: names.iter().chain(others).map(ToString::to_string).collect(),
             earlier,
+            in_place: None,
             left,
             scratch: scratch.map_err(Failure::io(target))?,
             made,
             _lock: lock,
         })
+    }
+
+    /// The same for a run that goes on with the result `name`, which may be there; then so may its record.
+    pub(crate) fn resume(
+        target: &Path,
+        command: &str,
+        [names, others]: [&[&str]; 2],
+        name: &str,
+    ) -> Result<Self, Failure> {
+        let record = Earlier::read(&target.join(names[0])).filter(|record| record.command == command);
+        let is_listed = record.is_some_and(|record| record.files.iter().any(|file| file == name));
+        let begun: Vec<&str> = names.iter().copied().filter(|other| *other != name).collect();
+        let mut output = Self::prepare(target, command, &begun, others, is_listed)?;
+        output.names.push(name.to_owned());
+        Ok(output)
+    }
+
+    /// Says that a result is written where it stays, not under another name first.
+    pub(crate) fn written_in_place(&mut self, name: &str) {
+        self.in_place = Some(name.to_owned());
     }
 
     /// Where to write a file for now.
@@ -116,7 +139,9 @@ impl Output {
 
     /// Names of what is written, the record among them.
     pub(crate) fn files(&self) -> Vec<String> {
-        let there = |name: &&String| *name == self.record() || self.path(name).exists();
+        let there = |name: &&String| {
+            *name == self.record() || self.in_place.as_ref() == Some(*name) || self.path(name).exists()
+        };
         self.names.iter().filter(there).cloned().collect()
     }
 

@@ -42,6 +42,8 @@ mod suite_of_genotypes;
 mod tests;
 
 #[cfg(feature = "zarr")]
+pub use self::distance::WrittenBands;
+#[cfg(feature = "zarr")]
 pub use self::vcf_zarr::{FilledColumn, GenotypeStore, VcfZarrHeader, VcfZarrWriter};
 pub use self::{
     choice::MethodCosts,
@@ -53,7 +55,10 @@ pub use self::{
         project::project,
     },
     counts::CountsByVariant,
-    distance::{DistanceOptions, Distances, Linkage, Merge, SampleMetric, Tree, distances},
+    distance::{
+        DistanceBand, DistanceBands, DistanceOptions, Distances, Linkage, Merge, SampleMetric, Tree,
+        distances,
+    },
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls},
     options::{Method, PcaOptions},

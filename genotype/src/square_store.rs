@@ -61,7 +61,8 @@ fn put_square<T: Storable>(
     Ok(())
 }
 
-fn spec(mut spec: ArraySpec, axes: &[&str]) -> ArraySpec {
+/// An array of such a store.
+pub(crate) fn spec(mut spec: ArraySpec, axes: &[&str]) -> ArraySpec {
     spec.format = ZarrFormat::V2;
     // Digits that look random: a higher level takes longer and saves nothing.
     spec.compression = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };

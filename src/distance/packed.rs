@@ -132,7 +132,7 @@ impl PackedPairs {
             let why = format_args!("{own:?} of {columns} columns: not whole groups of 64");
             return Err(Error::argument("PackedPairs", "own", why));
         }
-        if ColumnMoments::serve(metric) {
+        if Self::takes(metric) && !Self::takes_columns(metric) {
             let why = format_args!("{metric} is of all columns at once");
             return Err(Error::argument("PackedPairs", "metric", why));
         }
@@ -179,6 +179,11 @@ impl PackedPairs {
     /// Whether the metric is one of those that packed rows are for.
     pub fn takes(metric: Metric) -> bool {
         Recipe::of(metric).is_some()
+    }
+
+    /// Whether the metric is one of those that [`of_columns`](Self::of_columns) takes.
+    pub fn takes_columns(metric: Metric) -> bool {
+        Self::takes(metric) && !ColumnMoments::serve(metric)
     }
 
     /// The programs that sums of so many rows may launch, those first that compilers take longest for.
@@ -360,4 +365,11 @@ pub struct PackedDiagonal {
     metric: Metric,
     sums: Vec<i64>,
     absent: Vec<i64>,
+}
+
+impl PackedDiagonal {
+    /// Whether no code of the rows that were added is missing: then no distances have numbers of rows.
+    pub fn is_complete(&self) -> bool {
+        self.absent.iter().all(|&count| count == 0)
+    }
 }

@@ -14,7 +14,7 @@ mod zarr;
 #[cfg(feature = "zarr")]
 pub use self::zarr::{
     ArraySpec, ArrayWriter, Attributes, Column, Compression, LeftOut, MAX_CHUNK_BYTES, NewStore, Node,
-    Shuffle, ZarrArray, ZarrFormat,
+    Shuffle, ZarrArray, ZarrFormat, write_group,
 };
 pub use self::{
     array::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType},

@@ -11,6 +11,7 @@ mod cuda;
 mod demo;
 mod devices;
 mod distance;
+mod distance_bands;
 mod grm;
 #[cfg(unix)]
 mod output;

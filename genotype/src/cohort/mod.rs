@@ -232,7 +232,7 @@ impl Cohort {
     }
 
     /// What genotypes and sums take that are here.
-    fn held(&self) -> Need {
+    pub(super) fn held(&self) -> Need {
         let sums = self.lock_sums().iter().map(|sums| sums.bytes()).sum();
         self.memory.kept(&self.reader, self.residency()).and(Need { host: sums, ..Need::default() })
     }

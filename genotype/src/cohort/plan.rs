@@ -29,6 +29,8 @@ pub struct Wanted<'a> {
     pub(super) projection: Option<Matched<'a>>,
     /// Whether the caller adds up sums for pairs of samples, panel by panel.
     sums_of_pairs: bool,
+    /// Whether the caller makes more passes.
+    again: bool,
 }
 
 impl<'a> Wanted<'a> {
@@ -65,6 +67,12 @@ impl<'a> Wanted<'a> {
     #[must_use]
     pub(crate) fn sums_of_pairs(self) -> Self {
         Self { sums_of_pairs: true, ..self }
+    }
+
+    /// More passes of the caller's over the genotypes, which stay where memory holds them.
+    #[must_use]
+    pub(crate) fn again(self) -> Self {
+        Self { again: true, ..self }
     }
 
     /// # Errors
@@ -179,7 +187,7 @@ impl Plan {
         if choice.is_some() || gram {
             check_samples(&reader)?;
         }
-        let mut again = wanted.loadings || later_passes > 0;
+        let mut again = wanted.again || wanted.loadings || later_passes > 0;
         if let Some(rows) = part {
             reader = reader.of_part(rows)?;
             let sums = pairs.iter().map(|pairs| Adding::need(&reader, pairs.shared, pairs.variance));

@@ -1,9 +1,14 @@
 //! Distances of samples from one another.
 
 mod adding;
+mod bands;
+#[cfg(feature = "zarr")]
+mod bands_store;
 mod tree;
 mod write;
 
+#[cfg(test)]
+mod bands_tests;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +20,9 @@ use teatime::{
 };
 
 use self::adding::Adding;
+pub use self::bands::{DistanceBand, DistanceBands};
+#[cfg(feature = "zarr")]
+pub use self::bands_store::WrittenBands;
 pub use self::tree::{Linkage, Merge, Tree};
 use super::{
     cohort::{Cohort, Each, plan::Wanted},
@@ -73,6 +81,26 @@ pub struct DistanceOptions {
 }
 
 impl DistanceOptions {
+    /// Makes of what was added up what was asked for.
+    fn finish(&self, distances: &mut Matrix, shared: Option<&Matrix>, counts: &VariantCounts, ploidy: u64) {
+        if self.metric != SampleMetric::Ibs {
+            return;
+        }
+        let (all, ploidy) = (counts.loaded() as f64, ploidy as f64);
+        let similar = |distance: f64, shared: f64| {
+            if shared > 0.0 { 1.0 - distance / (ploidy * shared) } else { f64::NAN }
+        };
+        let distances = distances.data_mut().iter_mut();
+        match shared {
+            Some(shared) => {
+                distances
+                    .zip(shared.data())
+                    .for_each(|(distance, shared)| *distance = similar(*distance, *shared));
+            }
+            None => distances.for_each(|distance| *distance = similar(*distance, all)),
+        }
+    }
+
     fn check(&self) -> Result<()> {
         if let (SampleMetric::Of(metric @ Metric::InnerProduct), Some(_)) = (self.metric, self.tree) {
             let why = format_args!("{metric} is a similarity; a tree is made of distances");
@@ -210,21 +238,7 @@ fn attempt(
         return Err(Error::argument(OP, "genotypes", super::cohort::no_variant(&counts)));
     }
     let mut found = adding.finish()?;
-    if options.metric == SampleMetric::Ibs {
-        let (all, ploidy) = (counts.loaded() as f64, genotypes.ploidy() as f64);
-        let similar = |distance: f64, shared: f64| {
-            if shared > 0.0 { 1.0 - distance / (ploidy * shared) } else { f64::NAN }
-        };
-        let distances = found.distances.data_mut().iter_mut();
-        match &found.shared {
-            Some(shared) => {
-                distances
-                    .zip(shared.data())
-                    .for_each(|(distance, shared)| *distance = similar(*distance, *shared));
-            }
-            None => distances.for_each(|distance| *distance = similar(*distance, all)),
-        }
-    }
+    options.finish(&mut found.distances, found.shared.as_ref(), &counts, genotypes.ploidy());
     let similarities = options.metric == SampleMetric::Ibs;
     let tree = options.tree.map(|linkage| Tree::new(&found.distances, similarities, linkage)).transpose()?;
     Ok(Distances {

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use teatime::{Error, Result};
 
+#[cfg(feature = "zarr")]
+use super::{DistanceOptions, VariantCounts};
 use super::{Distances, OP};
 use crate::files::{write_npy, write_rows, write_whole};
 #[cfg(feature = "zarr")]
@@ -75,23 +77,37 @@ impl Distances {
     #[cfg(feature = "zarr")]
     pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
         self.check_names(samples)?;
-        let attributes = [
-            ("source", SOURCE.into()),
-            ("metric", self.options.metric.name().into()),
-            ("p", self.options.metric.exponent().into()),
-            ("missing", self.options.missing.name().into()),
-            ("variants", self.counts.loaded().into()),
-        ];
+        let attributes = attributes(&self.options, &self.counts);
         write_squares(path.as_ref(), attributes, samples, ("distance", &self.matrix), self.shared.as_ref())
     }
 
     fn check_names(&self, samples: &[impl AsRef<str>]) -> Result<()> {
-        let n = self.matrix.rows();
-        if samples.len() != n {
-            return Err(Error::argument(OP, "samples", format_args!("{} names for {n}", samples.len())));
-        }
-        Ok(())
+        check_names(samples, self.matrix.rows())
     }
+}
+
+/// # Errors
+/// [`Error::Argument`] unless there are so many names.
+pub(super) fn check_names(samples: &[impl AsRef<str>], n: usize) -> Result<()> {
+    if samples.len() != n {
+        return Err(Error::argument(OP, "samples", format_args!("{} names for {n}", samples.len())));
+    }
+    Ok(())
+}
+
+/// What a Zarr store says of all distances.
+#[cfg(feature = "zarr")]
+pub(super) fn attributes(
+    options: &DistanceOptions,
+    counts: &VariantCounts,
+) -> [(&'static str, serde_json::Value); 5] {
+    [
+        ("source", SOURCE.into()),
+        ("metric", options.metric.name().into()),
+        ("p", options.metric.exponent().into()),
+        ("missing", options.missing.name().into()),
+        ("variants", counts.loaded().into()),
+    ]
 }
 
 /// Numbers with tabs between.

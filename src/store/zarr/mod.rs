@@ -23,7 +23,7 @@ pub use self::{
     metadata::{MAX_CHUNK_BYTES, Node},
     new_store::NewStore,
     spec::{ArraySpec, Attributes, Compression, Shuffle, ZarrFormat},
-    writer::ArrayWriter,
+    writer::{ArrayWriter, write_group},
 };
 
 #[cfg(test)]

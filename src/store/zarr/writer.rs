@@ -279,11 +279,12 @@ impl ArrayWriter {
     }
 }
 
-/// Writes a group of version 2.
+/// Writes the metadata of a Zarr v2 group at `path` within `storage`, or in place of those that are there; an empty path means the
+/// storage itself.
 ///
 /// # Errors
-/// [`Error::Io`] where it cannot be written.
-pub(crate) fn write_group(storage: &dyn WritableStorage, path: &str, attributes: &Attributes) -> Result<()> {
+/// [`Error::Io`] where they cannot be written.
+pub fn write_group(storage: &dyn WritableStorage, path: &str, attributes: &Attributes) -> Result<()> {
     put(storage, &join(path, ".zgroup"), br#"{"zarr_format":2}"#)?;
     put(storage, &join(path, ".zattrs"), Value::Object(attributes.clone()).to_string().as_bytes())
 }

@@ -1,0 +1,165 @@
+//! Distances of some samples at a time, written where they stay: a run goes on where another was stopped.
+
+use std::{fs, path::Path};
+
+use serde::Serialize;
+use teatime::{Budget, Device, Error, Run, stream::StreamStats};
+use teatime_genotype::{DistanceBands, DistanceOptions, Distances, VariantCounts, WrittenBands, distances};
+
+use super::{COMMAND, DistanceArgs, Format, Target};
+use crate::{failure::Failure, note, output::Output, stores::Stores};
+
+/// Samples on a side of the squares that are written, and what bands are multiples of: whatever the budgets.
+const SIDE: u64 = 1024;
+
+/// How distances were written in bands.
+#[derive(Debug, Serialize)]
+pub(super) struct BandsRecord {
+    /// Bands of samples that were computed, each in one pass.
+    pub(super) computed: u32,
+    /// Squares of each array.
+    squares: u64,
+    /// Squares of all arrays that an earlier run had written.
+    found: u64,
+}
+
+impl BandsRecord {
+    /// In words.
+    pub(super) fn summary(&self) -> String {
+        let Self { computed, squares, found } = self;
+        let found = if *found > 0 { format!("; {found} were there") } else { String::new() };
+        format!("{computed} of samples, one after another; {squares} squares of each array{found}")
+    }
+}
+
+/// What is told of distances that were computed.
+pub(super) struct Found {
+    pub(super) undefined: u64,
+    pub(super) counts: VariantCounts,
+    pub(super) digest: u64,
+    pub(super) memory: Budget,
+    pub(super) stats: StreamStats,
+    pub(super) bands: Option<BandsRecord>,
+}
+
+impl From<&Distances> for Found {
+    fn from(result: &Distances) -> Self {
+        let Distances { counts, digest, memory, stats, .. } = *result;
+        Self { undefined: result.undefined(), counts, digest, memory, stats, bands: None }
+    }
+}
+
+/// The folder of results, for a run that goes on or begins.
+pub(super) fn prepare(args: &DistanceArgs) -> Result<Output, Failure> {
+    let target = &args.out;
+    let files = target.files(args.tree.is_some());
+    let [files, others] = files.each_ref().map(|files| files.iter().map(String::as_str).collect::<Vec<_>>());
+    if !args.resume {
+        refuse_unfinished(target, files[0])?;
+        return Output::prepare(&target.folder, COMMAND, &files, &others, args.overwrite);
+    }
+    if target.format != Format::Zarr {
+        return Err(Failure::Usage("--resume is for --out D.zarr alone".into()));
+    }
+    Output::resume(&target.folder, COMMAND, [&files, &others], &target.name)
+}
+
+/// The distances, all at once, or in bands that are written by then.
+pub(super) fn compute(
+    output: &mut Output,
+    args: &DistanceArgs,
+    stores: &Stores,
+    device: &Device,
+    options: &DistanceOptions,
+    run: &Run,
+) -> Result<(Found, Option<Distances>), Failure> {
+    if args.resume {
+        return Ok((write(output, args, stores, device, options, run)?, None));
+    }
+    let too_large = match distances(&stores.genotypes, device, options, run) {
+        Err(error @ (Error::Budget { .. } | Error::OutOfMemory { .. })) => error,
+        result => {
+            let result = result?;
+            return Ok((Found::from(&result), Some(result)));
+        }
+    };
+    if args.out.format != Format::Zarr {
+        return Err(too_large.into());
+    }
+    if args.overwrite && args.out.folder.join(&args.out.name).exists() {
+        let why = "distances that do not fit memory are written where they stay, and --overwrite would lose";
+        let why = format!("{why} those of {} if it were stopped; move them away", args.out.name);
+        return Err(Failure::Error(why));
+    }
+    match write(output, args, stores, device, options, run) {
+        // Not of what is asked for.
+        Err(Error::Argument { .. }) => Err(too_large.into()),
+        found => Ok((found?, None)),
+    }
+}
+
+/// Writes D.zarr in its place.
+///
+/// # Errors
+/// [`Error::Argument`] for what is not computed in bands; as [`DistanceBands`].
+fn write(
+    output: &mut Output,
+    args: &DistanceArgs,
+    stores: &Stores,
+    device: &Device,
+    options: &DistanceOptions,
+    run: &Run,
+) -> Result<Found, Error> {
+    let bands = DistanceBands::new(&stores.genotypes, device, options, SIDE, run)?;
+    let path = args.out.folder.join(&args.out.name);
+    output.written_in_place(&args.out.name);
+    let written = bands.write_zarr(&path, &stores.samples, &job(args, stores), run).inspect_err(|error| {
+        if !matches!(error, Error::Store { .. }) && is_of_a_job(&path) {
+            note(&format!("{} is not complete: --resume goes on with it", path.display()));
+        }
+    })?;
+    let WrittenBands { undefined, bands: computed, squares, found, .. } = written;
+    Ok(Found {
+        undefined,
+        counts: *bands.counts(),
+        digest: bands.digest(),
+        memory: bands.memory(),
+        stats: bands.stats(),
+        bands: Some(BandsRecord { computed, squares, found }),
+    })
+}
+
+/// All that distances depend on besides what the library knows.
+fn job(args: &DistanceArgs, stores: &Stores) -> String {
+    let paths = stores.paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
+    let (paths, genotypes) = (paths.collect::<Vec<_>>(), &stores.genotypes);
+    format!(
+        "{paths:?} {:?} {:?} {:?} {:?} {} {:?} {}",
+        stores.arrays,
+        stores.contigs,
+        stores.ploidy_mismatch,
+        args.allele,
+        args.haplotypes,
+        genotypes.kind(),
+        genotypes.variants()
+    )
+}
+
+/// Refuses a D.zarr that another run began and that has no record.
+fn refuse_unfinished(target: &Target, record: &str) -> Result<(), Failure> {
+    let path = target.folder.join(&target.name);
+    if target.folder.join(record).exists() || !is_of_a_job(&path) {
+        return Ok(());
+    }
+    Err(Failure::Error(format!(
+        "{}: is there, of a run that was stopped; --resume goes on with it, or move it away",
+        path.display()
+    )))
+}
+
+/// Whether a store has distances that were written in bands, all or some.
+fn is_of_a_job(store: &Path) -> bool {
+    let attributes = fs::read(store.join("distance/.zattrs")).ok();
+    let attributes = attributes.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+    attributes.is_some_and(|attributes| attributes.pointer("/teatime/job").is_some())
+}

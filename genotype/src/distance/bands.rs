@@ -1,0 +1,319 @@
+//! Distances of samples, some samples at a time: neither the device nor the host holds all.
+
+use std::{iter, ops::Range};
+
+use teatime::{
+    Budget, Device, Error, Progress, Result, Run, Status,
+    distance::{Distances as Found, PackedDiagonal, PackedPairs},
+    linalg::{Matrix, Pass, Stats},
+    stream::StreamStats,
+};
+
+use super::DistanceOptions;
+use crate::{
+    cohort::{Cohort, Each, no_variant, plan::Wanted, with_less_memory},
+    filter::VariantCounts,
+    memory::Need,
+    panel::{Held, Panel},
+    reader::Reader,
+    residency::Residency,
+    scaler::{ScaleRule, Scaler},
+    source::{Genotypes, check_extents},
+    to_usize,
+    totals::VariantTotals,
+};
+
+const OP: &str = "distance bands";
+
+/// Bytes on the host of an element of a square that a thread writes: itself, its transposed copy, and both encoded.
+const SQUARE_BYTES: u64 = 32;
+
+/// The distances of the samples of a genotype matrix from one another, a band at a time: those of some samples from themselves and from
+/// all that follow. To the last bit those of [`distances`](super::distances()).
+///
+/// One pass counts and adds up what is to be known of each sample alone; each band is one more. They run over the genotypes where these
+/// stay, as with [`Cohort`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, distance::Metric, store::MemoryArray};
+/// use teatime_genotype::{DistanceBands, DistanceOptions, Genotypes, SampleMetric};
+///
+/// let dosages = [[0i8, 0, 2], [2, 2, 0], [0, 1, 2], [2, -1, 0]];
+/// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 3], &[2, 3])?;
+/// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+/// let options = DistanceOptions { metric: SampleMetric::Of(Metric::CityBlock), ..Default::default() };
+/// let bands = DistanceBands::new(&genotypes, &Device::cpu(), &options, 64, &Run::default())?;
+/// bands.each(&Run::default(), &|_| false, &mut |band| {
+///     assert_eq!((band.own, band.matrix.row(0)), (0..3, &[0.0, 1.0, 8.0][..]));
+///     Ok(())
+/// })?;
+/// # Ok::<(), teatime::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct DistanceBands {
+    pub(super) cohort: Cohort,
+    pub(super) options: DistanceOptions,
+    pub(super) counts: VariantCounts,
+    diagonal: PackedDiagonal,
+    pub(super) side: u64,
+}
+
+/// The distances of some samples.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DistanceBand {
+    /// The samples.
+    pub own: Range<u64>,
+    /// (own and all that follow, own).
+    pub matrix: Matrix,
+    /// The number of variants called in both, likewise, where a call of any sample is missing.
+    pub shared: Option<Matrix>,
+}
+
+impl DistanceBands {
+    /// Reads `genotypes` once, in memory bounded by `run.memory`, which holds for all bands. Bands are of whole tiles of `side` samples,
+    /// as many as memory allows; there is room for each thread to write squares of that side.
+    ///
+    /// # Cost
+    /// A pass of 64 products a variant and sample. A band of w of n samples takes 16 w n bytes on the host and on the device, and about
+    /// as many operations as its share of [`distances`](super::distances()).
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a metric that [`PackedPairs::of_columns`] does not take, dosages that two bits do not hold, a tree, and a
+    /// side that is no multiple of 64; [`Error::Budget`] with the least that would do for bands of one tile; else as
+    /// [`distances`](super::distances()).
+    pub fn new(
+        genotypes: &Genotypes,
+        device: &Device,
+        options: &DistanceOptions,
+        side: u64,
+        run: &Run,
+    ) -> Result<Self> {
+        check_extents(OP, genotypes)?;
+        options.filter.check(OP)?;
+        options.check()?;
+        let metric = options.metric.summed();
+        let refuse = |name, why: String| Err(Error::argument(OP, name, why));
+        if !PackedPairs::takes_columns(metric) {
+            return refuse("metric", format!("{metric} is of all samples at once"));
+        }
+        if options.tree.is_some() {
+            return refuse("tree", "is made of all distances at once".to_owned());
+        }
+        if side == 0 || !side.is_multiple_of(64) {
+            return refuse("side", format!("{side} is no multiple of 64"));
+        }
+        let genotypes = &genotypes.clone().dosages_are_bounded(true);
+        if !Reader::new(genotypes, device, true)?.form.is_packed() {
+            return refuse(
+                "genotypes",
+                "distances of some samples at a time are of dosages 0, 1 and 2 alone".to_owned(),
+            );
+        }
+        with_less_memory(device, run, |run| Self::attempt(genotypes, device, options, side, run))
+    }
+
+    fn attempt(
+        genotypes: &Genotypes,
+        device: &Device,
+        options: &DistanceOptions,
+        side: u64,
+        run: &Run,
+    ) -> Result<Self> {
+        let (n, variants, metric) = (genotypes.samples(), genotypes.variants(), options.metric.summed());
+        // Made once memory is planned.
+        let mut adding: Option<Adding> = None;
+        let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
+            let adding = match &mut adding {
+                Some(adding) => adding,
+                none => {
+                    let pairs = PackedPairs::diagonal(device, n, variants, metric)?;
+                    none.insert(Adding::new(reader, options, pairs)?)
+                }
+            };
+            adding.add(reader, panel, &|rows| {
+                stats[to_usize(rows.start - panel.rows.start)..to_usize(rows.end - panel.rows.start)].to_vec()
+            })
+        };
+        let need = |reader: &Reader| need(reader, 0..side.min(n), side);
+        let each = Each { need: &need, panel: &mut panel };
+        // How many bands there will be is not known before memory is planned.
+        let (progress, passes) = (run.progress.clone(), passes_of(n.div_ceil(side)));
+        let progress = Progress::new(move |mut status| {
+            status.passes = passes;
+            progress.tell(status);
+        });
+        let wanted = Wanted::default().sums_of_pairs().again();
+        let cohort =
+            Cohort::attempt(genotypes, device, &wanted, &Run { progress, ..run.clone() }, Some(each))?;
+        let Some(adding) = adding else {
+            unreachable!("genotypes of some variants should have a panel");
+        };
+        let counts = adding.totals.counts;
+        if counts.loaded() == 0 {
+            return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
+        }
+        let diagonal = adding.pairs.finish_diagonal()?;
+        Ok(Self { cohort, options: *options, counts, diagonal, side })
+    }
+
+    /// Gives each band to `sink`, in order, but leaves out the tiles of `side` samples that `is_done` says it of.
+    ///
+    /// Progress counts the first pass as pass 0.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where the device has not even room for a tile; [`Error::Store`] and [`Error::Chunk`] for genotypes that changed or
+    /// cannot be read; [`Error::Cancelled`]; what `sink` returns.
+    pub fn each(
+        &self,
+        run: &Run,
+        is_done: &dyn Fn(u64) -> bool,
+        sink: &mut dyn FnMut(DistanceBand) -> Result<()>,
+    ) -> Result<()> {
+        let is_done: Vec<bool> = (0..self.tiles()).map(is_done).collect();
+        let (mut done, mut pass, mut most) = (0, 1, u64::MAX);
+        while let Some(tiles) = self.next(&is_done, done, most) {
+            let bands = iter::successors(Some(tiles.clone()), |band| self.next(&is_done, band.end, most));
+            let passes = pass + passes_of(bands.count() as u64) - 1;
+            let told = Pass::new(run, Status::new(pass, passes, self.cohort.reader.variants()));
+            match self.band(self.samples_of(&tiles), &told) {
+                Err(Error::OutOfMemory { .. }) if tiles.end - tiles.start > 1 => {
+                    most = (tiles.end - tiles.start) / 2;
+                }
+                band => {
+                    sink(band?)?;
+                    (done, pass) = (tiles.end, pass + 1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tiles of samples.
+    pub(super) fn tiles(&self) -> u64 {
+        self.cohort.reader.samples().div_ceil(self.side)
+    }
+
+    /// The samples of some tiles.
+    pub(super) fn samples_of(&self, tiles: &Range<u64>) -> Range<u64> {
+        let samples = |tile: u64| (tile * self.side).min(self.cohort.reader.samples());
+        samples(tiles.start)..samples(tiles.end)
+    }
+
+    /// The tiles of the next band from one on, as many as memory allows, and at most so many.
+    fn next(&self, is_done: &[bool], from: u64, most: u64) -> Option<Range<u64>> {
+        let left = |tile: &u64| !is_done[to_usize(*tile)];
+        let first = (from..self.tiles()).find(left)?;
+        let end = first + (first..self.tiles()).take_while(left).count() as u64;
+        let (mut fits, mut too_many) = (first + 1, end.min(first.saturating_add(most)) + 1);
+        while too_many - fits > 1 {
+            let middle = u64::midpoint(fits, too_many);
+            let need = need(&self.cohort.reader, self.samples_of(&(first..middle)), self.side);
+            if self.cohort.memory.fits(&self.cohort.reader, need.and(self.cohort.held())) {
+                fits = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        Some(first..fits)
+    }
+
+    fn band(&self, own: Range<u64>, pass: &Pass<'_>) -> Result<DistanceBand> {
+        let (reader, options) = (&self.cohort.reader, &self.options);
+        let (metric, missing) = (options.metric.summed(), options.missing);
+        let (n, variants) = (reader.samples(), reader.variants());
+        let Found { mut distances, shared, .. } =
+            self.cohort.with_room(need(reader, own.clone(), self.side), &mut |reading| {
+                let pairs =
+                    PackedPairs::of_columns(&reader.device, n, own.clone(), variants, metric, missing)?;
+                let mut adding = Adding::new(reader, options, pairs)?;
+                self.cohort.each_panel(pass, reading, &mut |panel| {
+                    adding.add(reader, panel, &|rows| self.cohort.stats_of(rows))
+                })?;
+                adding.pairs.finish_columns(&self.diagonal)
+            })?;
+        options.finish(&mut distances, shared.as_ref(), &self.counts, reader.genotypes.ploidy());
+        Ok(DistanceBand { own, matrix: distances, shared })
+    }
+
+    /// Whether a call is missing, so that bands have [`shared`](DistanceBand::shared).
+    pub fn has_shared(&self) -> bool {
+        !self.diagonal.is_complete()
+    }
+
+    /// Variants that take part.
+    pub fn counts(&self) -> &VariantCounts {
+        &self.counts
+    }
+
+    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    pub fn digest(&self) -> u64 {
+        self.cohort.digest()
+    }
+
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub fn memory(&self) -> Budget {
+        self.cohort.memory()
+    }
+
+    /// Where the time of all passes so far went.
+    pub fn stats(&self) -> StreamStats {
+        self.cohort.stats()
+    }
+}
+
+/// Sums that panels are added to.
+struct Adding {
+    rule: ScaleRule,
+    pairs: PackedPairs,
+    totals: VariantTotals,
+}
+
+impl Adding {
+    fn new(reader: &Reader, options: &DistanceOptions, pairs: PackedPairs) -> Result<Self> {
+        reader.prepare(PackedPairs::programs(&reader.device, reader.samples(), reader.variants()))?;
+        let rule = ScaleRule::new(reader, Scaler::None, options.filter);
+        Ok(Self { rule, pairs, totals: VariantTotals::default() })
+    }
+
+    /// Adds a panel, in as many rows at a time as memory was counted for.
+    fn add(
+        &mut self,
+        reader: &Reader,
+        panel: &Panel,
+        stats: &dyn Fn(&Range<u64>) -> Vec<Stats>,
+    ) -> Result<()> {
+        let Held::Packed(packed) = &panel.held else {
+            unreachable!("dosages that are packed should be held so");
+        };
+        let step = reader.panel_rows(Residency::Store.panel_bytes());
+        panel.rows.clone().step_by(to_usize(step)).try_for_each(|first| {
+            let stats = stats(&(first..panel.rows.end.min(first + step)));
+            let kept: Vec<_> = reader.device.pool()?.install(|| {
+                let scales = self.rule.scales(&stats);
+                self.totals.add(&stats, &scales, reader.samples());
+                stats.iter().zip(&scales).map(|(stats, scale)| scale.is_kept().then_some(*stats)).collect()
+            });
+            self.pairs.add(packed, first - panel.rows.start, &kept)
+        })
+    }
+}
+
+/// What a band takes, with what is known of each sample, and squares that are written.
+fn need(reader: &Reader, own: Range<u64>, side: u64) -> Need {
+    let n = reader.samples();
+    let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(reader.variants());
+    let square = side.min(n).saturating_mul(side.min(n)).saturating_mul(SQUARE_BYTES);
+    let squares = square.saturating_mul(reader.device.threads() as u64);
+    Need {
+        host: PackedPairs::host_bytes_of(n, own.clone()).saturating_add(squares).saturating_add(48 * n),
+        device: PackedPairs::device_bytes_of(&reader.device, n, own, rows),
+        blocks: 0,
+    }
+}
+
+/// The first pass, and one for each band.
+fn passes_of(bands: u64) -> u32 {
+    u32::try_from(bands).unwrap_or(u32::MAX - 1).saturating_add(1)
+}

@@ -1,0 +1,207 @@
+//! Bands of distances in a Zarr store: a process goes on where another was stopped.
+
+use std::{io::ErrorKind, path::Path, sync::Arc};
+
+use rayon::prelude::*;
+use teatime::{
+    ChunkedArray, Error, MissingChunk, Result, Run,
+    linalg::Matrix,
+    store::{ArraySpec, ArrayWriter, Attributes, Folder, Storable, WritableStorage, ZarrArray, write_group},
+};
+
+use super::{
+    DistanceBand, DistanceBands,
+    write::{attributes, check_names},
+};
+use crate::{SOURCE, square_store::spec, to_usize};
+
+const DISTANCE: &str = "distance";
+
+/// What became of a store of distances.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct WrittenBands {
+    /// Pairs of samples, each with itself among them, whose distance is NaN.
+    pub undefined: u64,
+    /// Bands that were computed.
+    pub bands: u32,
+    /// Squares of each array.
+    pub squares: u64,
+    /// Those of all arrays that were there already.
+    pub found: u64,
+}
+
+/// The arrays of squares of a store.
+struct Squares<'a> {
+    bands: &'a DistanceBands,
+    distance: ArrayWriter,
+    shared: Option<ArrayWriter>,
+}
+
+impl DistanceBands {
+    /// Writes the arrays of [`Distances::write_zarr`](super::Distances::write_zarr) into a Zarr v2 store at `path`, in squares of the
+    /// side of a tile, or goes on where another process was stopped. `job` is all that the distances depend on, besides the options,
+    /// the counts of variants and the names: what is there has to be of the same. The bytes are the same whatever the budgets, and
+    /// wherever a process was stopped. Until it is whole, the attribute `teatime` of an array has the `status` `incomplete`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] where something else is at `path`, or another
+    /// job's; [`Error::Io`]; else as [`each`](Self::each). What was written stays.
+    pub fn write_zarr(
+        &self,
+        path: impl AsRef<Path>,
+        samples: &[impl AsRef<str>],
+        job: &str,
+        run: &Run,
+    ) -> Result<WrittenBands> {
+        let path = path.as_ref();
+        let n = self.cohort.reader.samples();
+        check_names(samples, to_usize(n))?;
+        check_place(path)?;
+        let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
+        let job = format!(
+            "{SOURCE}\n{:?}\n{:?} {:016x}\n{names:?}\n{job}",
+            self.options,
+            self.counts,
+            self.digest()
+        );
+        let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(path).durable());
+        let start = |name: &str, mut spec: ArraySpec| {
+            spec.job = Some(job.clone());
+            ArrayWriter::resume(storage.clone(), name, spec)
+        };
+        let square = |of: ArraySpec| spec(of, &["samples_0", "samples_1"]);
+        let (shape, tile) = ([n; 2], [self.side.min(n); 2]);
+        let distance = start(DISTANCE, square(ArraySpec::new(f64::STORED, &shape, &tile)))?;
+        // What is there is of this job; a process may have been killed while it wrote the group, too.
+        storage.sweep("").map_err(|source| Error::Io { path: path.display().to_string().into(), source })?;
+        let attributes = attributes(&self.options, &self.counts);
+        let attributes: Attributes =
+            attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        write_group(&*storage, "", &attributes)?;
+        let of_names = start("sample_id", spec(ArraySpec::new(None, &[n], &[n]), &["samples"]))?;
+        if !of_names.is_written(&[0])? {
+            of_names.write_text(&[0], names)?;
+        }
+        of_names.finish()?;
+        let shared = || start("shared_variants", square(ArraySpec::new(u32::STORED, &shape, &tile)));
+        let shared = self.has_shared().then(shared).transpose()?;
+        Squares { bands: self, distance, shared }.write(path, run)
+    }
+}
+
+impl Squares<'_> {
+    fn write(self, path: &Path, run: &Run) -> Result<WrittenBands> {
+        let left = |writer: &ArrayWriter| writer.left().count() as u64;
+        let squares = self.distance.tiles().count() as u64;
+        let found = self.writers().map(|writer| squares - left(writer)).sum();
+        let tiles = 0..self.bands.tiles();
+        let was_there = tiles.clone().map(|tile| self.is_done(tile)).collect::<Result<Vec<_>>>()?;
+        let (mut undefined, mut bands) = (0, 0);
+        self.bands.each(run, &|tile| was_there[to_usize(tile)], &mut |band| {
+            undefined += (0..band.matrix.rows())
+                .flat_map(|row| band.matrix.row(row).iter().take(row + 1))
+                .filter(|distance| distance.is_nan())
+                .count() as u64;
+            bands += 1;
+            self.put(&band, run)
+        })?;
+        for tile in tiles.filter(|tile| was_there[to_usize(*tile)]) {
+            run.cancel.check()?;
+            undefined += self.undefined(path, tile)?;
+        }
+        self.distance.finish()?;
+        self.shared.map_or(Ok(()), ArrayWriter::finish)?;
+        Ok(WrittenBands { undefined, bands, squares, found })
+    }
+
+    fn writers(&self) -> impl Iterator<Item = &ArrayWriter> {
+        [&self.distance].into_iter().chain(&self.shared)
+    }
+
+    /// Whether all squares are there of the samples of a tile and those that follow.
+    fn is_done(&self, tile: u64) -> Result<bool> {
+        for writer in self.writers() {
+            for other in tile..self.bands.tiles() {
+                if !writer.is_written(&[tile, other])? || !writer.is_written(&[other, tile])? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn put(&self, band: &DistanceBand, run: &Run) -> Result<()> {
+        let (side, count) = (self.bands.side, self.bands.tiles());
+        let own = band.own.start / side..band.own.end.div_ceil(side);
+        let squares: Vec<[u64; 2]> =
+            own.flat_map(|column| (column..count).map(move |row| [row, column])).collect();
+        let put = |square: &[u64; 2]| {
+            run.cancel.check()?;
+            self.put_square(&self.distance, band, &band.matrix, *square, |distance| distance)?;
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of variants")]
+            match (&self.shared, &band.shared) {
+                (Some(writer), Some(shared)) => {
+                    self.put_square(writer, band, shared, *square, |count| count as u32)
+                }
+                _ => Ok(()),
+            }
+        };
+        self.bands.cohort.device().pool()?.install(|| squares.par_iter().try_for_each(put))
+    }
+
+    /// Writes a square at or below the diagonal, and its transposed copy above.
+    fn put_square<T: Storable>(
+        &self,
+        writer: &ArrayWriter,
+        band: &DistanceBand,
+        matrix: &Matrix,
+        [row, column]: [u64; 2],
+        convert: impl Fn(f64) -> T,
+    ) -> Result<()> {
+        let of_tile = |tile: u64| {
+            let samples = self.bands.samples_of(&(tile..tile + 1));
+            to_usize(samples.start - band.own.start)..to_usize(samples.end - band.own.start)
+        };
+        let (rows, columns) = (of_tile(row), of_tile(column));
+        if !writer.is_written(&[row, column])? {
+            let entries = rows.clone().flat_map(|i| &matrix.row(i)[columns.clone()]);
+            writer.write(&[row, column], &entries.map(|&entry| convert(entry)).collect::<Vec<T>>())?;
+        }
+        if row != column && !writer.is_written(&[column, row])? {
+            let entries = columns.flat_map(|j| rows.clone().map(move |i| matrix.row(i)[j]));
+            writer.write(&[column, row], &entries.map(convert).collect::<Vec<T>>())?;
+        }
+        Ok(())
+    }
+
+    /// Pairs of the samples of a tile, with themselves and those that follow, whose stored distance is NaN.
+    fn undefined(&self, path: &Path, tile: u64) -> Result<u64> {
+        let array = ZarrArray::open(path, DISTANCE, MissingChunk::Error)?;
+        let width = to_usize(array.chunk_shape()[1]);
+        let mut undefined = 0;
+        for row in tile..self.bands.tiles() {
+            let values: Vec<f64> = bytemuck::pod_collect_to_vec(&array.read_chunk(&[row, tile])?.bytes);
+            let counted = |i: usize| if row == tile { i + 1 } else { width };
+            let lower = values.chunks(width).enumerate().flat_map(|(i, row)| row.iter().take(counted(i)));
+            undefined += lower.filter(|distance| distance.is_nan()).count() as u64;
+        }
+        Ok(undefined)
+    }
+}
+
+/// # Errors
+/// [`Error::Store`] where something is at `path` that is not a store of distances.
+fn check_place(path: &Path) -> Result<()> {
+    let io = |source| Error::Io { path: path.display().to_string().into(), source };
+    let entries = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(io)?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>();
+    let names = names.map_err(io)?;
+    if names.is_empty() || names.iter().any(|name| name == DISTANCE) {
+        return Ok(());
+    }
+    Err(Error::store(path.display(), "is there, and is no store of distances"))
+}

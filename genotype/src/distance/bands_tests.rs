@@ -1,0 +1,265 @@
+//! Distances in bands, beside those of all samples at once.
+
+use teatime::{Cancel, Device, Error, Progress, Run, distance::Metric};
+
+use super::*;
+use crate::{
+    tests::{dosages, memory},
+    to_usize,
+};
+
+const SIDE: u64 = 64;
+
+fn genotypes(dosages: &[i8], samples: u64) -> Genotypes {
+    memory(dosages, &[dosages.len() as u64 / samples, samples], &[100, 25])
+}
+
+fn within(host: u64) -> Run {
+    Run { memory: Budget { host: Some(host), device: None }, ..Run::default() }
+}
+
+fn bits(matrix: &Matrix) -> Vec<u64> {
+    matrix.data().iter().map(|x| x.to_bits()).collect()
+}
+
+/// The distances that bands have, and of which samples each is.
+fn of_bands(genotypes: &Genotypes, options: &DistanceOptions, run: &Run) -> Result<(Distances, Vec<u64>)> {
+    let bands = DistanceBands::new(genotypes, &Device::cpu(), options, SIDE, run)?;
+    let mut all = distances(genotypes, &Device::cpu(), options, &Run::default())?;
+    let expected = all.clone();
+    let (matrix, shared) = (&mut all.matrix, &mut all.shared);
+    assert_eq!((bands.has_shared(), bands.digest()), (shared.is_some(), all.digest));
+    matrix.data_mut().fill(-1.0);
+    let mut ends = Vec::new();
+    bands.each(run, &|_| false, &mut |band| {
+        assert_eq!(band.own.start, ends.last().copied().unwrap_or(0));
+        ends.push(band.own.end);
+        let start = to_usize(band.own.start);
+        let put = |into: &mut Matrix, from: &Matrix| {
+            for (row, col) in (0..from.rows()).flat_map(|row| (0..from.cols()).map(move |col| (row, col))) {
+                let (i, j, n) = (start + row, start + col, into.cols());
+                into.data_mut()[i * n + j] = from.row(row)[col];
+                into.data_mut()[j * n + i] = from.row(row)[col];
+            }
+        };
+        put(matrix, &band.matrix);
+        if let (Some(shared), Some(of_band)) = (shared.as_mut(), &band.shared) {
+            put(shared, of_band);
+        }
+        Ok(())
+    })?;
+    assert!(bits(&all.matrix) == bits(&expected.matrix), "{options:?}");
+    assert_eq!(all.shared.as_ref().map(bits), expected.shared.as_ref().map(bits));
+    assert_eq!(bands.counts().loaded(), expected.counts.loaded());
+    Ok((all, ends))
+}
+
+#[test]
+fn bands_are_parts_of_the_matrix() {
+    let dosages = dosages(150, 300);
+    let complete: Vec<i8> = dosages.iter().map(|&x| x.max(0)).collect();
+    let filter = VariantFilter { min_maf: 0.1, max_missing: 0.5 };
+    for metric in [
+        SampleMetric::Of(Metric::Euclidean),
+        SampleMetric::Of(Metric::CityBlock),
+        SampleMetric::Of(Metric::Hamming),
+        SampleMetric::Of(Metric::InnerProduct),
+        SampleMetric::Ibs,
+    ] {
+        for (dosages, missing) in
+            [(&dosages, Missing::Ignore), (&dosages, Missing::Rescale), (&complete, Missing::Ignore)]
+        {
+            // A mean already, which is not rescaled.
+            let is_mean = metric == SampleMetric::Ibs && missing == Missing::Rescale;
+            let missing = if is_mean { Missing::Propagate } else { missing };
+            let options = DistanceOptions { metric, missing, filter, ..DistanceOptions::default() };
+            of_bands(&genotypes(dosages, 300), &options, &within(16 << 20)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn bands_are_as_wide_as_memory_allows() {
+    let (genotypes, options) = (genotypes(&dosages(150, 700), 700), DistanceOptions::default());
+    let refused = of_bands(&genotypes, &options, &within(1000));
+    let Err(Error::Budget { minimum, given: true, .. }) = refused else { panic!("{refused:?}") };
+    assert!(of_bands(&genotypes, &options, &within(minimum - 1)).is_err());
+    let ends = |host| of_bands(&genotypes, &options, &within(host)).unwrap().1;
+    let narrow = ends(minimum);
+    assert!(narrow.len() > 4 && narrow[0] == SIDE && *narrow.last().unwrap() == 700, "{narrow:?}");
+    let wider = ends(minimum + 2 * 16 * 700 * 128);
+    assert!(wider[0] > SIDE && wider[0].is_multiple_of(SIDE) && wider.len() < narrow.len(), "{wider:?}");
+    assert_eq!(ends(1 << 30), [700]);
+}
+
+#[test]
+fn passes_are_told_and_cancelled() {
+    let (genotypes, options) = (genotypes(&dosages(150, 300), 300), DistanceOptions::default());
+    let (run, told) = (within(1 << 30), std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));
+    let seen = told.clone();
+    let progress = Progress::new(move |status| seen.lock().unwrap().push((status.pass, status.passes)));
+    let run = Run { progress, ..run };
+    let bands = DistanceBands::new(&genotypes, &Device::cpu(), &options, SIDE, &run).unwrap();
+    let mut owners = Vec::new();
+    let mut keep = |band: DistanceBand| {
+        owners.push(band.own);
+        Ok(())
+    };
+    bands.each(&run, &|tile| [1, 3].contains(&tile), &mut keep).unwrap();
+    // Tile 1 and tile 3 of the five are done.
+    assert_eq!(owners, [0..64, 128..192, 256..300]);
+    let mut told = std::mem::take(&mut *told.lock().unwrap());
+    told.dedup();
+    assert_eq!(told, [(0, 6), (1, 4), (2, 4), (3, 4)]);
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let stopped = bands.each(&Run { cancel, ..Run::default() }, &|_| false, &mut |_| Ok(()));
+    assert!(matches!(stopped, Err(Error::Cancelled)));
+}
+
+#[test]
+fn what_bands_are_not_for_is_named() {
+    let good = genotypes(&dosages(60, 70), 70);
+    let fails = |genotypes: &Genotypes, options: &DistanceOptions, side: u64, words: &str| {
+        let made = DistanceBands::new(genotypes, &Device::cpu(), options, side, &Run::default());
+        let error = made.map(|_| ()).expect_err(words).to_string();
+        assert!(error.contains(words), "`{words}` is not in: {error}");
+    };
+    let plain = DistanceOptions::default();
+    let of = |metric| DistanceOptions { metric: SampleMetric::Of(metric), ..plain };
+    for metric in [Metric::Correlation, Metric::Cosine, Metric::Canberra] {
+        fails(&good, &of(metric), SIDE, &format!("`metric`: {metric} is of all samples at once"));
+    }
+    fails(&good, &of(Metric::KlDivergence), SIDE, "is not symmetric");
+    fails(&good, &DistanceOptions { tree: Some(Linkage::Average), ..plain }, SIDE, "`tree`");
+    fails(&good, &plain, 96, "`side`: 96 is no multiple of 64");
+    fails(&memory(&[0.5f32; 140], &[2, 70], &[2, 70]), &plain, SIDE, "dosages 0, 1 and 2 alone");
+    let none = VariantFilter { min_maf: 0.5, max_missing: 0.0 };
+    let zeros = memory(&[0i8; 70], &[1, 70], &[1, 70]);
+    fails(&zeros, &DistanceOptions { filter: none, ..plain }, SIDE, "none of the 1 variants is left");
+}
+
+#[cfg(feature = "zarr")]
+mod stored {
+    use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};
+
+    use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
+
+    use super::*;
+
+    const SAMPLES: u64 = 330;
+
+    fn names() -> Vec<String> {
+        (0..SAMPLES).map(|i| format!("S{i}")).collect()
+    }
+
+    fn write(path: &Path, metric: SampleMetric, job: &str, run: &Run) -> Result<WrittenBands> {
+        // A sample without calls: its distances are NaN.
+        let mut dosages = dosages(150, to_usize(SAMPLES));
+        dosages.iter_mut().skip(100).step_by(to_usize(SAMPLES)).for_each(|x| *x = -1);
+        let options = DistanceOptions { metric, ..DistanceOptions::default() };
+        let genotypes = genotypes(&dosages, SAMPLES);
+        DistanceBands::new(&genotypes, &Device::cpu(), &options, SIDE, run)?.write_zarr(
+            path,
+            &names(),
+            job,
+            run,
+        )
+    }
+
+    fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            if entry.path().is_dir() {
+                found.extend(
+                    files(&entry.path()).into_iter().map(|(key, value)| (format!("{name}/{key}"), value)),
+                );
+            } else if let Ok(bytes) = fs::read(entry.path()) {
+                found.insert(name, bytes);
+            }
+        }
+        found
+    }
+
+    const IBS: SampleMetric = SampleMetric::Ibs;
+
+    #[test]
+    fn budgets_and_stops_change_no_byte() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = |name: &str| scratch.path().join(name);
+        let whole = write(&path("whole"), IBS, "job", &within(1 << 30)).unwrap();
+        assert_eq!((whole.undefined, whole.bands, whole.squares, whole.found), (330, 1, 36, 0));
+        let Err(Error::Budget { minimum, .. }) = write(&path("x"), IBS, "job", &within(1000)) else {
+            panic!("1000 bytes should not do")
+        };
+        assert!(!path("x").exists());
+        let narrow = write(&path("narrow"), IBS, "job", &within(minimum)).unwrap();
+        assert!(narrow.bands > 2 && narrow.undefined == 330, "{narrow:?}");
+        let expected = files(&path("whole"));
+        assert!(files(&path("narrow")) == expected);
+        // What is gone is made again, and nothing else.
+        for gone in ["distance/4.1", "distance/1.4", "shared_variants/0.0"] {
+            fs::remove_file(path("narrow").join(gone)).unwrap();
+            let again = write(&path("narrow"), IBS, "job", &within(1 << 30)).unwrap();
+            assert_eq!((again.undefined, again.bands, again.found), (330, 1, 71), "{gone}");
+            assert!(files(&path("narrow")) == expected, "{gone}");
+        }
+        assert_eq!(write(&path("narrow"), IBS, "job", &within(1 << 30)).unwrap().bands, 0);
+        // The values are those of the whole matrix.
+        let array = ZarrArray::open(path("whole"), "distance", MissingChunk::Error).unwrap();
+        let above: Vec<u64> = bytemuck::pod_collect_to_vec(&array.read_chunk(&[1, 4]).unwrap().bytes);
+        let below: Vec<u64> = bytemuck::pod_collect_to_vec(&array.read_chunk(&[4, 1]).unwrap().bytes);
+        assert!((0..64).all(|i| (0..64).all(|j| above[i * 64 + j] == below[j * 64 + i])));
+        // Anything else that is there stays.
+        let error = write(&path("narrow"), IBS, "other", &Run::default()).unwrap_err();
+        assert!(error.to_string().contains("is of another job"), "{error}");
+        let error = write(&path("narrow"), SampleMetric::Of(Metric::Hamming), "job", &Run::default());
+        assert!(error.unwrap_err().to_string().contains("is of another job"));
+        assert!(files(&path("narrow")) == expected);
+        fs::create_dir(path("mine")).unwrap();
+        fs::write(path("mine/notes"), "mine").unwrap();
+        let error = write(&path("mine"), IBS, "job", &Run::default()).unwrap_err().to_string();
+        assert!(error.contains("mine: is there, and is no store of distances"), "{error}");
+    }
+
+    /// A process that is killed while it writes, several times, and another that goes on.
+    #[test]
+    fn a_killed_process_is_taken_up() {
+        const CHILD: &str = "TEATIME_TEST_KILLED_BANDS";
+        let narrow = within(6 << 20);
+        if let Ok(path) = std::env::var(CHILD) {
+            write(Path::new(&path), IBS, "job", &narrow).unwrap();
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let [whole, killed] = ["whole", "killed"].map(|name| scratch.path().join(name));
+        write(&whole, IBS, "job", &within(1 << 30)).unwrap();
+        let mut written = 0;
+        for more in [1, 9, 20] {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "distance::bands_tests::stored::a_killed_process_is_taken_up"]);
+            let mut child = child.env(CHILD, &killed).spawn().unwrap();
+            let started = std::time::Instant::now();
+            let count =
+                || ["distance", "shared_variants"].map(|name| files(&killed.join(name)).len()).iter().sum();
+            let count = || -> usize { count() };
+            while count() < written + more && child.try_wait().unwrap().is_none() {
+                assert!(started.elapsed() < Duration::from_secs(60), "it writes nothing");
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            written = count();
+        }
+        assert!(files(&killed) != files(&whole));
+        let attributes = fs::read_to_string(killed.join("distance/.zattrs")).unwrap();
+        assert!(attributes.contains("incomplete"), "{attributes}");
+        // As a process leaves it that is killed while it writes the group.
+        fs::write(killed.join("..zgroup.1-0.partial"), "{").unwrap();
+        let last = write(&killed, IBS, "job", &within(1 << 30)).unwrap();
+        assert!(last.found > 0 && last.undefined == 330, "{last:?}");
+        let names = |path: &Path| files(path).into_keys().collect::<Vec<_>>();
+        assert_eq!(names(&killed), names(&whole));
+        assert!(files(&killed) == files(&whole));
+    }
+}
