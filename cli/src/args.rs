@@ -7,7 +7,7 @@ use clap::{
     builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
 };
 use teatime::{Budget, Device, DeviceOptions};
-use teatime_genotype::{Method, Scaler};
+use teatime_genotype::{Method, Scaler, VariantFilter};
 
 use crate::{
     distance::DistanceArgs, failure::Failure, grm::GrmArgs, project::ProjectArgs, store_args::StoreArgs,
@@ -98,12 +98,8 @@ pub(crate) struct PcaArgs {
     /// (x - mean) / √(2 p (1 - p)), as plink2; standard (x - mean) / standard deviation; center x - mean; none x.
     #[arg(long, value_parser = named(SCALERS), default_value = "patterson")]
     pub(crate) scaler: Scaler,
-    /// Leave out variants with a minor allele frequency below X (0 to 0.5)
-    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half, allow_negative_numbers = true)]
-    pub(crate) maf: f64,
-    /// Leave out variants with more than this fraction of missing calls (0 to 1)
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
-    pub(crate) geno: f64,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     /// Also write the loadings of the variants, which `teatime project` takes; takes one more pass
     #[arg(long)]
     pub(crate) loadings: bool,
@@ -196,6 +192,23 @@ pub(crate) struct DevicesArgs {
     /// Print a JSON array instead of the table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Which variants take part.
+#[derive(Args, Debug)]
+pub(crate) struct FilterArgs {
+    /// Leave out variants with a minor allele frequency below X (0 to 0.5)
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half, allow_negative_numbers = true)]
+    pub(crate) maf: f64,
+    /// Leave out variants with more than this fraction of missing calls (0 to 1)
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
+    pub(crate) geno: f64,
+}
+
+impl From<&FilterArgs> for VariantFilter {
+    fn from(args: &FilterArgs) -> Self {
+        Self { min_maf: args.maf, max_missing: args.geno }
+    }
 }
 
 /// Where to compute, and with how much.

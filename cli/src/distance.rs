@@ -13,11 +13,11 @@ use teatime::{
     Cancel, Run,
     distance::{Metric, Missing},
 };
-use teatime_genotype::{DistanceOptions, Distances, Linkage, SampleMetric, VariantFilter};
+use teatime_genotype::{DistanceOptions, Distances, Linkage, SampleMetric};
 
 use self::bands::{BandsRecord, Found};
 use crate::{
-    args::{Named, Resources, local, named, up_to_half, up_to_one},
+    args::{FilterArgs, Named, Resources, local, named},
     failure::Failure,
     grm::splitting,
     output::Output,
@@ -71,12 +71,8 @@ pub(crate) struct DistanceArgs {
     /// not of `inner_product`. Takes 4 samples² bytes of memory more. A distance that is NaN is an error.
     #[arg(long, value_name = "METHOD", value_parser = named(LINKAGES))]
     tree: Option<Linkage>,
-    /// Leave out variants with a minor allele frequency below X (0 to 0.5)
-    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half, allow_negative_numbers = true)]
-    maf: f64,
-    /// Leave out variants with more than this fraction of missing calls (0 to 1)
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
-    geno: f64,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
     ///
     /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
@@ -303,12 +299,8 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     if args.haplotypes {
         stores.take_haplotypes()?;
     }
-    let options = DistanceOptions {
-        metric,
-        missing: args.missing,
-        filter: VariantFilter { min_maf: args.maf, max_missing: args.geno },
-        tree: args.tree,
-    };
+    let options =
+        DistanceOptions { metric, missing: args.missing, filter: (&args.filter).into(), tree: args.tree };
     let bar = Bar::new("Distances", stores.genotypes.variants());
     let run =
         Run { cancel: cancel.clone(), progress: bar.progress("Distances"), memory: args.resources.budget() };

@@ -5,10 +5,10 @@ use std::{path::PathBuf, time::Instant};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use teatime::{Cancel, Run};
-use teatime_genotype::{Grm, GrmMethod, GrmOptions, MissingCalls, VariantFilter, grm};
+use teatime_genotype::{Grm, GrmMethod, GrmOptions, MissingCalls, grm};
 
 use crate::{
-    args::{Named, Resources, local, named, up_to_half, up_to_one},
+    args::{FilterArgs, Named, Resources, local, named},
     failure::Failure,
     output::{Output, RECORD},
     progress::Bar,
@@ -44,12 +44,8 @@ pub(crate) struct GrmArgs {
     /// What to write
     #[arg(long, value_enum, default_value_t)]
     format: FormatArg,
-    /// Leave out variants with a minor allele frequency below X (0 to 0.5)
-    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half, allow_negative_numbers = true)]
-    maf: f64,
-    /// Leave out variants with more than this fraction of missing calls (0 to 1)
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
-    geno: f64,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Replace the results of this command that the folder holds, as its run.json lists them
     ///
     /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
@@ -160,11 +156,7 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     }
     let device = args.resources.open()?;
     args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
-    let options = GrmOptions {
-        method: args.method,
-        missing: args.missing,
-        filter: VariantFilter { min_maf: args.maf, max_missing: args.geno },
-    };
+    let options = GrmOptions { method: args.method, missing: args.missing, filter: (&args.filter).into() };
     let bar = Bar::new("GRM", stores.genotypes.variants());
     let run = Run { cancel: cancel.clone(), progress: bar.progress("GRM"), memory: args.resources.budget() };
     let opened = Instant::now();
@@ -222,8 +214,8 @@ fn record(args: &GrmArgs, ran: &Ran<'_>, grm: &Grm, seconds: Seconds) -> Record 
             FormatArg::Npy => "npy",
             FormatArg::Zarr => "zarr",
         },
-        min_maf: args.maf,
-        max_missing: args.geno,
+        min_maf: args.filter.maf,
+        max_missing: args.filter.geno,
         undefined_pairs: undefined,
         seconds,
     }

@@ -90,7 +90,7 @@ fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure
         seed: args.seed,
         ..default
     };
-    let filter = VariantFilter { min_maf: args.maf, max_missing: args.geno };
+    let filter = VariantFilter::from(&args.filter);
     Ok((PcaOptions { components: args.components, method, scaler: args.scaler, filter, svd }, reason))
 }
 

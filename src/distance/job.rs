@@ -18,6 +18,7 @@ use crate::{
 pub(super) const SIDE: u64 = 2048;
 /// The same where the host computes: sums of 8 MiB stay in its cache, and its allocator keeps such buffers.
 const HOST_SIDE: u64 = 1024;
+
 /// All that one call works on.
 pub(super) struct Job<'a, T: Element> {
     x: Operand<'a, T>,

@@ -72,6 +72,7 @@ const MAX_ROWS: u64 = 1 << 46;
 pub struct PackedPairs {
     metric: Metric,
     missing: Missing,
+    wanted: Wanted,
     sums: PairProducts,
     /// Σ x xᵀ.
     absent: PairProducts,
@@ -160,14 +161,14 @@ impl PackedPairs {
             let why = format_args!("{metric} is not made of sums of packed rows");
             return Err(Error::argument("PackedPairs", "metric", why));
         }
-        let max = MAX_ROWS;
-        if rows > max {
-            return Err(Error::Limit { what: "rows of packed sums", requested: rows, max });
+        if rows > MAX_ROWS {
+            return Err(Error::Limit { what: "rows of packed sums", requested: rows, max: MAX_ROWS });
         }
         let of_all = *wanted == Wanted::From(0..columns) && ColumnMoments::serve(metric);
         Ok(Self {
             metric,
             missing,
+            wanted: wanted.clone(),
             sums: PairProducts::of(device, columns, wanted, 3 * rows, LARGEST, 0)?,
             absent: PairProducts::of(device, columns, wanted, rows, 1.0, 0)?,
             of_columns: of_all.then(|| ColumnMoments::new(device, columns)).transpose()?,
@@ -277,18 +278,25 @@ impl PackedPairs {
     /// Waits for the distances, (columns, columns), and the number of rows in which both are known unless all codes are.
     ///
     /// # Errors
-    /// What the device reports.
+    /// [`Error::Argument`] for sums of [some columns](Self::of_columns) or of the [diagonal](Self::diagonal); what the device reports.
     pub fn finish(self) -> Result<Distances> {
-        self.results(None)
+        match &self.wanted {
+            Wanted::From(own) if *own == (0..self.sums.columns()) => self.results(None),
+            wanted => Err(mistaken("PackedPairs::finish", wanted)),
+        }
     }
 
     /// Waits for what is to be known of each column, over the same rows that are added for the distances.
     ///
     /// # Errors
-    /// What the device reports.
+    /// [`Error::Argument`] for other sums than those of the [diagonal](Self::diagonal); what the device reports.
     pub fn finish_diagonal(self) -> Result<PackedDiagonal> {
+        if self.wanted != Wanted::Diagonal {
+            return Err(mistaken("PackedPairs::finish_diagonal", &self.wanted));
+        }
         Ok(PackedDiagonal {
             metric: self.metric,
+            rows: self.rows,
             sums: self.sums.diagonal()?,
             absent: self.absent.diagonal()?,
         })
@@ -298,18 +306,25 @@ impl PackedPairs {
     /// follow, those). Numbers of rows likewise, unless all codes of all columns are known.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a diagonal of another metric or of other columns; what the device reports.
+    /// [`Error::Argument`] for a diagonal of another metric, of other columns or of another number of rows, and for sums of the diagonal
+    /// itself; what the device reports.
     pub fn finish_columns(self, diagonal: &PackedDiagonal) -> Result<Distances> {
-        let (columns, given) = (self.sums.columns(), diagonal.sums.len());
-        if diagonal.metric != self.metric || given as u64 != columns {
-            let why = format_args!("{} of {given} columns, {} of {columns}", diagonal.metric, self.metric);
-            return Err(Error::argument("PackedPairs::finish_columns", "diagonal", why));
+        let op = "PackedPairs::finish_columns";
+        if self.wanted == Wanted::Diagonal {
+            return Err(mistaken(op, &self.wanted));
+        }
+        let own = (self.metric, self.sums.columns(), self.rows);
+        let given = (diagonal.metric, diagonal.sums.len() as u64, diagonal.rows);
+        if own != given {
+            let words = |(metric, columns, rows)| format!("{metric} of {columns} columns and {rows} rows");
+            let why = format_args!("{}, for {}", words(given), words(own));
+            return Err(Error::argument(op, "diagonal", why));
         }
         self.results(Some(diagonal))
     }
 
     fn results(self, diagonal: Option<&PackedDiagonal>) -> Result<Distances> {
-        let Self { metric, missing, sums, absent, of_columns, rows, complete } = self;
+        let Self { metric, missing, sums, absent, of_columns, rows, complete, .. } = self;
         let (device, n) = (sums.device().clone(), to_usize(sums.columns()));
         // Of symmetric sums, what all pairs of two columns add: those of each with itself, less twice those of both.
         let spread = |both: i64, [one, other]: [i64; 2]| (one + other - 2 * both) as f64 * UNIT;
@@ -359,10 +374,20 @@ impl PackedPairs {
     }
 }
 
+/// The error of sums that are not for what was called.
+fn mistaken(op: &'static str, wanted: &Wanted) -> Error {
+    let why = match wanted {
+        Wanted::From(own) => format!("sums of the columns {own:?} with all that follow"),
+        Wanted::Diagonal => "sums of the diagonal".to_owned(),
+    };
+    Error::argument(op, "self", why)
+}
+
 /// What the distances of some columns need to know of all: [`PackedPairs::finish_columns`].
 #[derive(Clone, Debug)]
 pub struct PackedDiagonal {
     metric: Metric,
+    rows: u64,
     sums: Vec<i64>,
     absent: Vec<i64>,
 }

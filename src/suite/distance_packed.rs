@@ -302,6 +302,22 @@ fn refused(device: &Device) {
         let error = of(64..100, Metric::Hamming).unwrap().finish_columns(&other).unwrap_err();
         assert!(matches!(error, Error::Argument { name: "diagonal", .. }), "{error}");
     }
+    // What each of the three is for, and not for.
+    let all = || new(Metric::Hamming).unwrap();
+    let diagonal = || PackedPairs::diagonal(device, 20, 3, Metric::Hamming).unwrap();
+    let some = || of(0..64, Metric::Hamming).unwrap();
+    for error in [
+        diagonal().finish().unwrap_err(),
+        some().finish().unwrap_err(),
+        diagonal().finish_columns(&diagonal().finish_diagonal().unwrap()).unwrap_err(),
+        all().finish_diagonal().unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("sums of"), "{error}");
+    }
+    let mut more = all();
+    more.add(&packed, 0, &[right]).unwrap();
+    let error = more.finish_columns(&diagonal().finish_diagonal().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("0 rows"), "{error}");
     let elsewhere = upload(device, &codes, 80);
     assert!(matches!(pairs.add(&elsewhere, 0, &[right]), Err(Error::Shape { .. })));
 }

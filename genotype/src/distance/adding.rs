@@ -14,16 +14,44 @@ use crate::{
     panel::{Held, Panel},
     reader::Reader,
     residency::Residency,
-    scaler::{ScaleRule, Scaler, VariantScale},
+    scaler::{ScaleRule, Scaler},
     to_usize,
     totals::VariantTotals,
 };
 
 /// Sums over variants.
 pub(super) struct Adding {
-    rule: ScaleRule,
+    variants: Variants,
     pairs: Pairs,
+}
+
+/// Which variants take part, and how many did.
+pub(super) struct Variants {
+    rule: ScaleRule,
     totals: VariantTotals,
+}
+
+impl Variants {
+    pub(super) fn new(reader: &Reader, options: &DistanceOptions) -> Self {
+        let rule = ScaleRule::new(reader, Scaler::None, options.filter);
+        Self { rule, totals: VariantTotals::default() }
+    }
+
+    /// Counts variants by the sums of their dosages; gives those of each that takes part.
+    ///
+    /// # Errors
+    /// What starting threads reports.
+    pub(super) fn kept(&mut self, reader: &Reader, stats: &[Stats]) -> Result<Vec<Option<Stats>>> {
+        Ok(reader.device.pool()?.install(|| {
+            let scales = self.rule.scales(stats);
+            self.totals.add(stats, &scales, reader.samples());
+            stats.iter().zip(&scales).map(|(stats, scale)| scale.is_kept().then_some(*stats)).collect()
+        }))
+    }
+
+    pub(super) fn counts(&self) -> VariantCounts {
+        self.totals.counts
+    }
 }
 
 /// Of whole numbers, or of terms in f32.
@@ -52,8 +80,7 @@ impl Adding {
             let of_columns = Options { missing, columns: true, ..Options::default() };
             Pairs::Real { sums: Partial::new(device, n, None, metric, &of_columns)?, missing }
         };
-        let rule = ScaleRule::new(reader, Scaler::None, options.filter);
-        Ok(Self { rule, pairs, totals: VariantTotals::default() })
+        Ok(Self { variants: Variants::new(reader, options), pairs })
     }
 
     /// What they take, with their results.
@@ -75,31 +102,24 @@ impl Adding {
     /// # Errors
     /// What the device reports.
     pub(super) fn add(&mut self, reader: &Reader, panel: &Panel, stats: &[Stats]) -> Result<()> {
-        let scales = reader.device.pool()?.install(|| {
-            let scales = self.rule.scales(stats);
-            self.totals.add(stats, &scales, reader.samples());
-            scales
-        });
+        let kept = self.variants.kept(reader, stats)?;
         match (&mut self.pairs, &panel.held) {
-            (Pairs::Packed(pairs), Held::Packed(packed)) => {
-                let rows = stats.iter().zip(&scales);
-                let kept: Vec<_> = rows.map(|(stats, scale)| scale.is_kept().then_some(*stats)).collect();
-                pairs.add(packed, 0, &kept)
-            }
+            (Pairs::Packed(pairs), Held::Packed(packed)) => pairs.add(packed, 0, &kept),
             (Pairs::Packed(_), _) => unreachable!("dosages that are packed should be held so"),
             (Pairs::Real { sums, missing }, _) => {
                 reader.blocks(&panel.rows).try_for_each(|block| {
                     let block = block.start - panel.rows.start..block.end - panel.rows.start;
                     let numbers = match &panel.held {
                         Held::Packed(packed) => {
-                            let kept: Vec<u64> =
-                                block.filter(|&row| scales[to_usize(row)].is_kept()).collect();
-                            unpack_rows(packed, &kept, reader.samples(), [0.0, 1.0, 2.0, f32::NAN])?
+                            let rows: Vec<u64> = block.filter(|&row| kept[to_usize(row)].is_some()).collect();
+                            unpack_rows(packed, &rows, reader.samples(), [0.0, 1.0, 2.0, f32::NAN])?
                         }
                         // A block of its own.
-                        _ => panel.standardized(
-                            &scales.iter().map(|scale| row(scale, *missing)).collect::<Vec<_>>(),
-                        )?,
+                        _ => {
+                            let table: Vec<_> =
+                                kept.iter().map(|kept| row(kept.is_some(), *missing)).collect();
+                            panel.standardized(&table)?
+                        }
                     };
                     sums.add(&numbers, None)
                 })
@@ -109,7 +129,7 @@ impl Adding {
 
     /// How many variants took part.
     pub(super) fn counts(&self) -> VariantCounts {
-        self.totals.counts
+        self.variants.counts()
     }
 
     /// Waits for the distances.
@@ -122,7 +142,7 @@ impl Adding {
             Pairs::Real { sums, .. } => {
                 let mut sums = sums.export()?;
                 // Without those that took no part.
-                sums.features = self.totals.counts.loaded();
+                sums.features = self.variants.counts().loaded();
                 let mut found = sums.finish()?;
                 let all = sums.features as f64;
                 if found.shared.as_ref().is_some_and(|shared| shared.data().iter().all(|&count| count == all))
@@ -136,8 +156,8 @@ impl Adding {
 }
 
 /// A row of dosages for [`Panel::standardized`]: as they are and NaN where one is missing, or what adds nothing to any sum.
-fn row(scale: &VariantScale, missing: Missing) -> [f32; 3] {
-    match (scale.is_kept(), missing) {
+fn row(is_kept: bool, missing: Missing) -> [f32; 3] {
+    match (is_kept, missing) {
         (true, _) => [0.0, 1.0, f32::NAN],
         (false, Missing::Propagate) => [0.0; 3],
         (false, _) => [f32::NAN; 3],

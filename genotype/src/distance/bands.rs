@@ -9,7 +9,7 @@ use teatime::{
     stream::StreamStats,
 };
 
-use super::DistanceOptions;
+use super::{DistanceOptions, adding::Variants};
 use crate::{
     cohort::{Cohort, Each, no_variant, plan::Wanted, with_less_memory},
     filter::VariantCounts,
@@ -17,10 +17,8 @@ use crate::{
     panel::{Held, Panel},
     reader::Reader,
     residency::Residency,
-    scaler::{ScaleRule, Scaler},
     source::{Genotypes, check_extents},
     to_usize,
-    totals::VariantTotals,
 };
 
 const OP: &str = "distance bands";
@@ -150,7 +148,7 @@ impl DistanceBands {
         let Some(adding) = adding else {
             unreachable!("genotypes of some variants should have a panel");
         };
-        let counts = adding.totals.counts;
+        let counts = adding.variants.counts();
         if counts.loaded() == 0 {
             return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
         }
@@ -265,16 +263,14 @@ impl DistanceBands {
 
 /// Sums that panels are added to.
 struct Adding {
-    rule: ScaleRule,
+    variants: Variants,
     pairs: PackedPairs,
-    totals: VariantTotals,
 }
 
 impl Adding {
     fn new(reader: &Reader, options: &DistanceOptions, pairs: PackedPairs) -> Result<Self> {
         reader.prepare(PackedPairs::programs(&reader.device, reader.samples(), reader.variants()))?;
-        let rule = ScaleRule::new(reader, Scaler::None, options.filter);
-        Ok(Self { rule, pairs, totals: VariantTotals::default() })
+        Ok(Self { variants: Variants::new(reader, options), pairs })
     }
 
     /// Adds a panel, in as many rows at a time as memory was counted for.
@@ -290,11 +286,7 @@ impl Adding {
         let step = reader.panel_rows(Residency::Store.panel_bytes());
         panel.rows.clone().step_by(to_usize(step)).try_for_each(|first| {
             let stats = stats(&(first..panel.rows.end.min(first + step)));
-            let kept: Vec<_> = reader.device.pool()?.install(|| {
-                let scales = self.rule.scales(&stats);
-                self.totals.add(&stats, &scales, reader.samples());
-                stats.iter().zip(&scales).map(|(stats, scale)| scale.is_kept().then_some(*stats)).collect()
-            });
+            let kept = self.variants.kept(reader, &stats)?;
             self.pairs.add(packed, first - panel.rows.start, &kept)
         })
     }

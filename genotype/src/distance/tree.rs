@@ -106,7 +106,7 @@ impl Tree {
     /// `.-+/|` are within single quotes, since an underscore without is a blank.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample.
+    /// [`Error::Argument`] unless there is one name for each sample, and for merges of what is not there or was merged already.
     ///
     /// ```
     /// use teatime_genotype::{Merge, Tree};
@@ -120,6 +120,15 @@ impl Tree {
         let n = self.merges.len() + 1;
         if samples.len() != n {
             return Err(Error::argument(OP, "samples", format_args!("{} names for {n}", samples.len())));
+        }
+        let mut merged = vec![false; 2 * n - 1];
+        for (number, Merge { clusters, .. }) in self.merges.iter().enumerate() {
+            for &cluster in clusters {
+                if cluster >= n + number || std::mem::replace(&mut merged[cluster], true) {
+                    let why = format_args!("merge {number}, of {clusters:?}, is no tree's");
+                    return Err(Error::argument(OP, "merges", why));
+                }
+            }
         }
         // A distance that rounding made negative has no branch.
         let branch = |below: f64, above: Option<f64>| {
@@ -258,6 +267,16 @@ mod tests {
         let text = tree.newick(&vec!["x"; n], |length| length.to_string()).unwrap();
         assert_eq!((text.matches('(').count(), text.matches(')').count()), (n - 1, n - 1));
         assert!(text.starts_with("(x:99999.5,(x:99999,(") && text.contains("(x:0.5,x:0.5):0.5)"));
+    }
+
+    #[test]
+    fn merges_that_make_no_tree_are_refused() {
+        let merge = |clusters| Merge { clusters, height: 1.0, samples: 2 };
+        for clusters in [[[0, 3], [1, 2]], [[0, 1], [2, 4]], [[0, 1], [2, 9]], [[0, 1], [0, 3]]] {
+            let tree = Tree { merges: clusters.map(merge).to_vec() };
+            let error = tree.newick(&["a", "b", "c"], |x| x.to_string()).unwrap_err().to_string();
+            assert!(error.contains("is no tree's"), "{error}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs `teatime distance` and `plink1.9 --distance` in turn on the .bed of make_store.py, as it is and with 1 % of its calls missing.
 
-    python distances.py --data DIR --teatime PATH [--sgkit PYTHON]
+    python sample_distances.py --data DIR --teatime PATH [--sgkit PYTHON]
 
 Whole processes, from the .bed to a square of f64, interleaved; with --sgkit, a Python that has sgkit, that too, once. Medians of
 --runs. Standard library only. Exits with 1 if one of the rules is broken.
