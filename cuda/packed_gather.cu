@@ -1,6 +1,7 @@
 // Packed rows in another order: row i of out is row order[i] of packed, by its low 24 bits; the next eight are what codes 0 to 3 become.
+// Rows of out are wider where others stand beside them.
 // Grid: linear, one thread per word.
-// Bindings: 0 packed (.., words) read; 1 order (rows) read; 2 out (rows, words) write; 3 params.
+// Bindings: 0 packed (.., words) read; 1 order (rows) read; 2 out (rows, stride) write; 3 params.
 // Constants: WG.
 // Hardware: memory bounds it; neighbours read and write neighbouring words but where a row begins.
 
@@ -9,6 +10,7 @@
 struct Params {
     u32 rows;
     u32 words;
+    u32 stride;
     u32 entries;
     u32 packed0;
     u32 order0;
@@ -41,6 +43,6 @@ KERNEL(packed_gather, WG)(const u32* __restrict__ packed, const u32* __restrict_
         u32 used = min(16u, params.entries - 16 * at);
         codes ^= zero * (EACH >> (2 * (16 - used)));
     }
-    out[params.out0 + item] = codes;
+    out[params.out0 + row * params.stride + at] = codes;
 }
 EXPORT(packed_gather)

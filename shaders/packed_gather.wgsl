@@ -1,11 +1,13 @@
 // Packed rows in another order: row i of out is row order[i] of packed, by its low 24 bits; the next eight are what codes 0 to 3 become.
+// Rows of out are wider where others stand beside them.
 // Grid: linear, one invocation per word.
-// Bindings: 0 packed (.., words) read; 1 order (rows) read; 2 out (rows, words) write; 3 params.
+// Bindings: 0 packed (.., words) read; 1 order (rows) read; 2 out (rows, stride) write; 3 params.
 // Constants: WG.
 
 struct Params {
     rows: u32,
     words: u32,
+    stride: u32,
     entries: u32,
     packed0: u32,
     order0: u32,
@@ -50,5 +52,5 @@ fn packed_gather(
         let used = min(16u, params.entries - 16u * at);
         codes ^= zero * (EACH >> (2u * (16u - used)));
     }
-    out[params.out0 + item] = codes;
+    out[params.out0 + row * params.stride + at] = codes;
 }

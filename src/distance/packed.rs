@@ -27,7 +27,10 @@ use crate::{
     Device, Error, Result, Tensor,
     kernel::Program,
     linalg::{Stats, gram::to_usize},
-    packed::pair_products::{PairProducts, Wanted},
+    packed::{
+        pair_products::{COLUMNS, PairProducts, Wanted},
+        row_words,
+    },
 };
 
 /// Limbs of the factors of rows: a byte is enough.
@@ -73,6 +76,8 @@ pub struct PackedPairs {
     metric: Metric,
     missing: Missing,
     wanted: Wanted,
+    /// Of those across a split, how many columns before it are no padding.
+    own: u64,
     sums: PairProducts,
     /// Σ x xᵀ.
     absent: PairProducts,
@@ -140,6 +145,34 @@ impl PackedPairs {
         Self::of(device, columns, &Wanted::From(own), rows, metric, missing)
     }
 
+    /// The same for the distances of the columns of one packed matrix, `own` of them, from those of another, which
+    /// [`finish_between`](Self::finish_between) makes. Rows to add are of both [`side_by_side`](crate::packed::side_by_side), this one first; so
+    /// are their sums and counts, of which what pads the first are codes 0. A row costs a product of bytes for each pair, and 64 for
+    /// each column.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`Error::Argument`] where one of them has no columns.
+    pub fn between(
+        device: &Device,
+        [own, others]: [u64; 2],
+        rows: u64,
+        metric: Metric,
+        missing: Missing,
+    ) -> Result<Self> {
+        if own == 0 || others == 0 {
+            let why = format_args!("{own} and {others}: at least one of each is needed");
+            return Err(Error::argument("PackedPairs", "columns", why));
+        }
+        let (split, columns) = Self::beside([own, others]);
+        Ok(Self { own, ..Self::of(device, columns, &Wanted::Across(split), rows, metric, missing)? })
+    }
+
+    /// Where the columns of the second of two matrices side by side begin, and how many there are then.
+    fn beside([own, others]: [u64; 2]) -> (u64, u64) {
+        let split = own.div_ceil(COLUMNS).saturating_mul(COLUMNS);
+        (split, split.saturating_add(others))
+    }
+
     /// The same for what [`finish_columns`](Self::finish_columns) has to know of each column before, which
     /// [`finish_diagonal`](Self::finish_diagonal) makes. A row costs 64 products a column.
     ///
@@ -164,14 +197,17 @@ impl PackedPairs {
         if rows > MAX_ROWS {
             return Err(Error::Limit { what: "rows of packed sums", requested: rows, max: MAX_ROWS });
         }
-        let of_all = *wanted == Wanted::From(0..columns) && ColumnMoments::serve(metric);
+        let split = if let Wanted::Across(split) = wanted { Some(*split) } else { None };
+        let of_all = split.is_some() || *wanted == Wanted::From(0..columns);
+        let of_all = of_all && ColumnMoments::serve(metric);
         Ok(Self {
             metric,
             missing,
             wanted: wanted.clone(),
+            own: 0,
             sums: PairProducts::of(device, columns, wanted, 3 * rows, LARGEST, 0)?,
             absent: PairProducts::of(device, columns, wanted, rows, 1.0, 0)?,
-            of_columns: of_all.then(|| ColumnMoments::new(device, columns)).transpose()?,
+            of_columns: of_all.then(|| ColumnMoments::new(device, columns, split)).transpose()?,
             rows: 0,
             complete: true,
         })
@@ -194,14 +230,35 @@ impl PackedPairs {
 
     /// Bytes on the device besides the panel, of so many rows.
     pub fn device_bytes(device: &Device, columns: u64, rows: u64, metric: Metric) -> u64 {
-        let moments =
-            if ColumnMoments::serve(metric) { ColumnMoments::device_bytes(device, columns, rows) } else { 0 };
-        Self::device_bytes_of(device, columns, 0..columns, rows).saturating_add(moments)
+        let (wanted, pairs) = (Wanted::From(0..columns), columns.saturating_mul(columns));
+        Self::device_bytes_with(device, columns, &wanted, rows, Some((metric, pairs)))
     }
 
     /// The same of [`of_columns`](Self::of_columns).
     pub fn device_bytes_of(device: &Device, columns: u64, own: Range<u64>, rows: u64) -> u64 {
-        PairProducts::device_bytes_of(device, columns, &Wanted::From(own), rows, 1).saturating_mul(2)
+        Self::device_bytes_with(device, columns, &Wanted::From(own), rows, None)
+    }
+
+    /// The same of [`between`](Self::between), with a panel of both.
+    pub fn device_bytes_between(device: &Device, columns: [u64; 2], rows: u64, metric: Metric) -> u64 {
+        let (split, all) = Self::beside(columns);
+        let (wanted, pairs) = (Wanted::Across(split), split.saturating_mul(2 * columns[1]));
+        let panel = rows.saturating_mul(4 * row_words(all));
+        Self::device_bytes_with(device, all, &wanted, rows, Some((metric, pairs))).saturating_add(panel)
+    }
+
+    fn device_bytes_with(
+        device: &Device,
+        columns: u64,
+        wanted: &Wanted,
+        rows: u64,
+        of_all: Option<(Metric, u64)>,
+    ) -> u64 {
+        let sums = PairProducts::device_bytes_of(device, columns, wanted, rows, 1).saturating_mul(2);
+        let moments = of_all.filter(|(metric, _)| ColumnMoments::serve(*metric));
+        sums.saturating_add(
+            moments.map_or(0, |(_, pairs)| ColumnMoments::device_bytes(device, columns, pairs, rows)),
+        )
     }
 
     /// Bytes on the host: the results, and what they are read through.
@@ -214,6 +271,14 @@ impl PackedPairs {
     pub fn host_bytes_of(columns: u64, own: Range<u64>) -> u64 {
         let panel = columns.saturating_sub(own.start).saturating_mul(own.end.saturating_sub(own.start));
         panel.saturating_mul(16).saturating_add(columns.saturating_mul(2048 + 32))
+    }
+
+    /// The same of [`between`](Self::between).
+    pub fn host_bytes_between(columns: [u64; 2], metric: Metric) -> u64 {
+        let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
+        let (split, all) = Self::beside(columns);
+        let sums = all.saturating_mul(16 * COLUMNS + 64);
+        split.saturating_mul(columns[1]).saturating_mul(8 * matrices).saturating_add(sums)
     }
 
     /// Adds the rows of `packed` from row `from` on, of which `stats` has the codes' sums and counts, or none for a row that takes no
@@ -286,6 +351,17 @@ impl PackedPairs {
         }
     }
 
+    /// Waits for the distances of the columns of the second matrix, as rows, from those of the first; numbers of rows likewise.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for other sums than those [between](Self::between) two matrices; what the device reports.
+    pub fn finish_between(self) -> Result<Distances> {
+        match &self.wanted {
+            Wanted::Across(_) => self.results(None),
+            wanted => Err(mistaken("PackedPairs::finish_between", wanted)),
+        }
+    }
+
     /// Waits for what is to be known of each column, over the same rows that are added for the distances.
     ///
     /// # Errors
@@ -310,7 +386,7 @@ impl PackedPairs {
     /// itself; what the device reports.
     pub fn finish_columns(self, diagonal: &PackedDiagonal) -> Result<Distances> {
         let op = "PackedPairs::finish_columns";
-        if self.wanted == Wanted::Diagonal {
+        if !matches!(self.wanted, Wanted::From(_)) {
             return Err(mistaken(op, &self.wanted));
         }
         let own = (self.metric, self.sums.columns(), self.rows);
@@ -324,19 +400,23 @@ impl PackedPairs {
     }
 
     fn results(self, diagonal: Option<&PackedDiagonal>) -> Result<Distances> {
-        let Self { metric, missing, sums, absent, of_columns, rows, complete, .. } = self;
+        let Self { metric, missing, wanted, own, sums, absent, of_columns, rows, complete } = self;
         let (device, n) = (sums.device().clone(), to_usize(sums.columns()));
         // Of symmetric sums, what all pairs of two columns add: those of each with itself, less twice those of both.
         let spread = |both: i64, [one, other]: [i64; 2]| (one + other - 2 * both) as f64 * UNIT;
         let is_spread = matches!(Recipe::of(metric), Some(Recipe::Spreads(_)));
         let squares = diagonal.map_or_else(Vec::new, |diagonal| diagonal.sums.clone());
-        let mut distances = match is_spread {
-            true => sums.panel(squares, spread)?,
-            false => sums.panel(squares, |both, _| both as f64)?,
+        let (mut distances, squares) = match (&wanted, is_spread) {
+            (Wanted::Across(_), true) => sums.across(to_usize(own), spread)?,
+            (Wanted::Across(_), false) => sums.across(to_usize(own), |both, _| both as f64)?,
+            (_, true) => sums.panel(squares, spread)?,
+            (_, false) => sums.panel(squares, |both, _| both as f64)?,
         };
+        // The columns of the first entry.
         let (start, width) = (n - distances.rows(), distances.cols());
+        let first = if let Wanted::Across(_) = wanted { 0 } else { start };
         let rows = rows as f64;
-        let moments = of_columns.map(|moments| moments.finish(&distances)).transpose()?;
+        let moments = of_columns.map(|moments| moments.finish(&squares)).transpose()?;
         let distance = |pair: [usize; 2], sum: f64, shared: f64| match &moments {
             Some(_) if shared == 0.0 && missing == Missing::RescaleOrZero => 0.0,
             Some(moments) => moments.distance(metric, pair, sum, shared),
@@ -346,22 +426,22 @@ impl PackedPairs {
         if complete {
             let finish = |(i, row): (usize, &mut [f64])| {
                 let entries = row.iter_mut().enumerate();
-                entries.for_each(|(j, value)| *value = distance([start + i, start + j], *value, rows));
+                entries.for_each(|(j, value)| *value = distance([start + i, first + j], *value, rows));
             };
             let all = |data: &mut [f64]| data.par_chunks_mut(width.max(1)).enumerate().for_each(finish);
             device.pool()?.install(|| all(distances.data_mut()));
             return Ok(Distances { distances, shared: None });
         }
-        let mut absent = absent.panel(Vec::new(), |both, _| both as f64)?;
-        let missing_of: Vec<f64> = match diagonal {
-            Some(diagonal) => diagonal.absent.iter().map(|&count| count as f64).collect(),
-            None => (0..n).map(|i| absent.row(i)[i]).collect(),
+        let known = diagonal.map_or_else(Vec::new, |diagonal| diagonal.absent.clone());
+        let (mut absent, missing_of) = match wanted {
+            Wanted::Across(_) => absent.across(to_usize(own), |both, _| both as f64)?,
+            _ => absent.panel(known, |both, _| both as f64)?,
         };
         let rows_of = distances.data_mut().par_chunks_mut(width).zip(absent.data_mut().par_chunks_mut(width));
         let finish = |(i, (distances, absent)): (usize, (&mut [f64], &mut [f64]))| {
             for (j, (value, absent)) in distances.iter_mut().zip(absent).enumerate() {
-                let (i, j) = (start + i, start + j);
-                let alone = missing_of[i] + missing_of[j];
+                let (i, j) = (start + i, first + j);
+                let alone = (missing_of[i] + missing_of[j]) as f64;
                 let sum = if is_spread { *value - (alone - 2.0 * *absent) / 2.0 } else { *value };
                 let shared = rows - alone + *absent;
                 let is_missing = missing == Missing::Propagate && alone > 0.0;
@@ -378,6 +458,7 @@ impl PackedPairs {
 fn mistaken(op: &'static str, wanted: &Wanted) -> Error {
     let why = match wanted {
         Wanted::From(own) => format!("sums of the columns {own:?} with all that follow"),
+        Wanted::Across(_) => "sums of the columns of two matrices".to_owned(),
         Wanted::Diagonal => "sums of the diagonal".to_owned(),
     };
     Error::argument(op, "self", why)

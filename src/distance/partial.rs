@@ -144,6 +144,15 @@ impl Partial {
         [held, exported.saturating_add(panel).saturating_add(pairs.saturating_mul(16))]
     }
 
+    /// The same for m observations with n others.
+    pub fn bytes_between(m: u64, n: u64, metric: Metric, missing: Missing) -> [u64; 2] {
+        let terms = metric.terms_in_parts(missing != Missing::Propagate).len() as u64;
+        let pairs = m.saturating_mul(n);
+        let sums = pairs.saturating_mul(8 * terms);
+        let panel = n.saturating_mul(m.min(SIDE)).saturating_mul(8);
+        [sums, sums.saturating_add(panel).saturating_add(pairs.saturating_mul(16))]
+    }
+
     /// The same with the sum of each observation over all its features, here and elsewhere, which [`Metric::JensenShannon`] divides
     /// by: a first pass over the features, as of [`row_stats`](crate::linalg::row_stats), makes them. The sum of an
     /// observation that has NaN may be NaN.

@@ -12,8 +12,9 @@ use crate::kernel::{CpuLaunch, Kernel, kernel};
 pub(crate) struct Params {
     /// Rows of the result.
     pub(crate) rows: u32,
-    /// Words of a row.
+    /// Words of a row of the operand, and from one row of the result to the next.
     pub(crate) words: u32,
+    pub(crate) stride: u32,
     pub(crate) entries: u32,
     /// Where the operands start, in words.
     pub(crate) packed0: u32,
@@ -57,12 +58,14 @@ const BAND: usize = 256;
 fn packed_gather(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let [packed, order, out] = launch.args();
-    let (rows, words, entries) = (p.rows as usize, p.words as usize, p.entries as usize);
+    let (rows, words, stride, entries) =
+        (p.rows as usize, p.words as usize, p.stride as usize, p.entries as usize);
     let packed = &packed.read::<u32>()[p.packed0 as usize..];
     let order = &order.read::<u32>()[p.order0 as usize..][..rows];
-    let out = &mut out.write::<u32>()[p.out0 as usize..][..rows * words];
-    out.par_chunks_mut(BAND * words).zip(order.par_chunks(BAND)).for_each(|(out, order)| {
-        for (out, &place) in out.chunks_exact_mut(words).zip(order) {
+    let out = &mut out.write::<u32>()[p.out0 as usize..][..(rows - 1) * stride + words];
+    out.par_chunks_mut(BAND * stride).zip(order.par_chunks(BAND)).for_each(|(out, order)| {
+        for (out, &place) in out.chunks_mut(stride).zip(order) {
+            let out = &mut out[..words];
             let (recode, row) = Recode::split(place);
             let from = &packed[row as usize * words..][..words];
             if recode == Recode::NOTHING {

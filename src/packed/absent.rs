@@ -25,29 +25,63 @@ const ALONE: Recode = Recode([0, 0, 0, 3]);
 #[derive(Debug)]
 pub(crate) struct AbsentSums<const N: usize> {
     columns: u64,
+    /// Where columns j before it are only taken with columns i from it on, and the other way round.
+    split: Option<u64>,
     /// What each code counts, in each of the sums.
     numbers: [[u8; 4]; N],
-    /// The columns j of a group, and the sums of all i with these.
+    /// The columns j of a group, and the sums of the columns i with these.
     groups: Vec<(Range<u64>, [ColumnSums; N])>,
 }
 
+/// The sums on the host.
+#[derive(Debug)]
+pub(crate) struct Absent {
+    /// The first column j of the second part, and the first column i of the first.
+    split: usize,
+    first: usize,
+    /// (columns i, columns j) of the columns j before the split, and of the others.
+    parts: [Matrix; 2],
+}
+
+impl Absent {
+    /// The sum for column j over the rows in which column i is missing.
+    pub(crate) fn sum(&self, i: usize, j: usize) -> f64 {
+        let [before, behind] = &self.parts;
+        match j.checked_sub(self.split) {
+            None => before.row(i - self.first)[j],
+            Some(j) => behind.row(i)[j],
+        }
+    }
+}
+
 impl<const N: usize> AbsentSums<N> {
-    /// Sums over no rows.
+    /// Sums over no rows. With a split, a multiple of 64, of the columns before it and those from it on alone.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(crate) fn new(device: &Device, columns: u64, numbers: [[u8; 4]; N]) -> Result<Self> {
+    pub(crate) fn new(
+        device: &Device,
+        columns: u64,
+        split: Option<u64>,
+        numbers: [[u8; 4]; N],
+    ) -> Result<Self> {
         let groups = (0..columns).step_by(to_usize(COLUMNS)).map(|first| {
             let own = first..columns.min(first + COLUMNS);
-            let sums = numbers.map(|_| ColumnSums::zeros(device, columns, own.end - own.start));
+            let (from, end) = match split {
+                Some(split) if first < split => (split, columns),
+                Some(split) => (0, split),
+                None => (0, columns),
+            };
+            let of_group = [from / 16, first / 16];
+            let sums = numbers.map(|_| ColumnSums::zeros_from(device, of_group, end, own.end - own.start));
             Ok((own, all(sums)?))
         });
-        Ok(Self { columns, numbers, groups: groups.collect::<Result<_>>()? })
+        Ok(Self { columns, split, numbers, groups: groups.collect::<Result<_>>()? })
     }
 
-    /// Bytes on the device.
-    pub(crate) fn device_bytes(columns: u64) -> u64 {
-        columns.saturating_mul(columns).saturating_mul(8 * N as u64)
+    /// Bytes on the device, for so many pairs of columns i and j.
+    pub(crate) fn device_bytes(pairs: u64) -> u64 {
+        pairs.saturating_mul(8 * N as u64)
     }
 
     /// Adds these rows of `packed`. Enqueues; does not wait.
@@ -91,23 +125,32 @@ impl<const N: usize> AbsentSums<N> {
         })
     }
 
-    /// Waits: (columns, columns) for each of the numbers, a row for each column that is missing.
+    /// Waits: for each of the numbers.
     ///
     /// # Errors
     /// What the device reports.
-    pub(crate) fn matrices(self) -> Result<[Matrix; N]> {
+    pub(crate) fn finish(self) -> Result<[Absent; N]> {
         let n = to_usize(self.columns);
-        let mut matrices = self.numbers.map(|_| Matrix::zeros(n, n));
+        let split = self.split.map_or(n, to_usize);
+        let first = self.split.map_or(0, to_usize);
+        let mut finished = self.numbers.map(|_| Absent {
+            split,
+            first,
+            parts: [Matrix::zeros(n - first, split), Matrix::zeros(split, n - split)],
+        });
         for (own, sums) in self.groups {
             let own = to_usize(own.start)..to_usize(own.end);
-            for (matrix, sums) in matrices.iter_mut().zip(sums) {
-                let sums = sums.read()?;
-                for (row, sums) in matrix.data_mut().chunks_mut(n).zip(sums.chunks(own.len())) {
-                    row[own.clone()].iter_mut().zip(sums).for_each(|(value, &sum)| *value = sum as f64);
+            let part = usize::from(own.start >= split);
+            let columns = own.start - part * split..own.end - part * split;
+            for (Absent { parts, .. }, sums) in finished.iter_mut().zip(sums) {
+                let (matrix, sums) = (&mut parts[part], sums.read()?);
+                let width = matrix.cols();
+                for (row, sums) in matrix.data_mut().chunks_mut(width).zip(sums.chunks(own.len())) {
+                    row[columns.clone()].iter_mut().zip(sums).for_each(|(value, &sum)| *value = sum as f64);
                 }
             }
         }
-        Ok(matrices)
+        Ok(finished)
     }
 }
 

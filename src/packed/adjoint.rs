@@ -39,6 +39,8 @@ pub(crate) struct ColumnSums {
     pub(crate) words: Tensor<u32>,
     /// The first word of a row whose entries have sums: a multiple of 4.
     pub(crate) first: u64,
+    /// The first word of the columns, where these are some of the entries: a multiple of 4.
+    pub(crate) own: u64,
 }
 
 impl ColumnSums {
@@ -47,16 +49,21 @@ impl ColumnSums {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub(crate) fn zeros(device: &Device, entries: u64, columns: u64) -> Result<Self> {
-        Self::zeros_from(device, 0, entries, columns)
+        Self::zeros_from(device, [0; 2], entries, columns)
     }
 
-    /// Zeros for the entries from that of word `first` on.
+    /// Zeros for the entries from that of word `first` up to `entries`, and so many columns from that of word `own` on.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub(crate) fn zeros_from(device: &Device, first: u64, entries: u64, columns: u64) -> Result<Self> {
+    pub(crate) fn zeros_from(
+        device: &Device,
+        [first, own]: [u64; 2],
+        entries: u64,
+        columns: u64,
+    ) -> Result<Self> {
         let words = Tensor::zeros(device, &[entries.saturating_sub(16 * first), columns, 2])?;
-        Ok(Self { words, first })
+        Ok(Self { words, first, own })
     }
 
     /// Words of a row whose entries' sums fit a binding.

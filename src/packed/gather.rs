@@ -11,6 +11,7 @@ use crate::{
         WG, WG_ALONE,
         packed_gather::{PACKED_GATHER, Params, ROWS, Recode},
     },
+    linalg::gram::to_usize,
 };
 
 /// The program that [`packed_gather`] launches.
@@ -85,9 +86,8 @@ pub(crate) fn packed_gather(
         let expected = format!("rows of {held} of {entries} entries, an order of {count}");
         return Err(Error::shape(op, expected, format_args!("{rows:?}, {:?}", order.iter().max())));
     }
-    let device = packed.device();
     let len = order.len() as u64;
-    let mut out = Tensor::<u32>::empty(device, &[len, words])?;
+    let mut out = Tensor::<u32>::empty(packed.device(), &[len, words])?;
     if out.is_empty() {
         return Ok(out);
     }
@@ -96,20 +96,93 @@ pub(crate) fn packed_gather(
     if requested > max {
         return Err(Error::Limit { what: "rows to put in order", requested, max });
     }
+    gather_into(packed, entries, rows, order, (&mut out, 0, 0))?;
+    Ok(out)
+}
+
+/// Rows of two packed matrices side by side, as many as `codes` has: of the first from its row on, of code i in row j `codes[j][i]`; then
+/// of the second from its row on, as they are. Entries of the second follow what pads those of the first to a multiple of 64. Enqueues;
+/// does not wait.
+///
+/// # Shapes
+/// (.., [`row_words`] of the first's entries) and (.., [`row_words`] of the second's) -> (rows, the words of both).
+///
+/// # Errors
+/// [`Error::Shape`] when a matrix has not those rows, or rows of other lengths; [`Error::Argument`] for codes above 3; [`Error::Limit`] when
+/// 64 rows do not fit a binding; [`Error::OutOfMemory`].
+///
+/// ```
+/// use teatime::{Device, Tensor, packed::{recode, row_words, side_by_side, unpack_rows}};
+/// let device = Device::cpu();
+/// let codes = Tensor::from_slice(&device, &[0b01_10_01_00u8, 0b11_00_00_10], &[2, 1])?;
+/// let mut panel = Tensor::zeros(&device, &[2, row_words(4)])?;
+/// recode(&codes, [0, 1, 2, 3], 4, &mut panel, 0)?.wait()?;
+/// // The second row, 2 0 0 missing, its codes 0 and 2 turned round, beside the first.
+/// let both = side_by_side((&panel, 4, 1), (&panel, 4, 0), &[[2, 1, 0, 3]])?;
+/// let numbers = unpack_rows(&both, &[0], 68, [0.0, 1.0, 2.0, -1.0])?.read()?;
+/// assert_eq!((&numbers[..4], &numbers[64..]), (&[0.0, 2.0, 2.0, -1.0][..], &[0.0, 1.0, 2.0, 1.0][..]));
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn side_by_side(
+    (left, left_entries, left_row): (&Tensor<u32>, u64, u64),
+    (right, right_entries, right_row): (&Tensor<u32>, u64, u64),
+    codes: &[[u8; 4]],
+) -> Result<Tensor<u32>> {
+    let op = "side_by_side";
+    if let Some(codes) = codes.iter().find(|codes| codes.iter().any(|&code| code > 3)) {
+        return Err(Error::argument(op, "codes", format_args!("{codes:?}: codes are 0 to 3")));
+    }
+    let rows = codes.len() as u64;
+    let sides = [(left, left_entries, left_row), (right, right_entries, right_row)];
+    for (packed, entries, row) in sides {
+        let [held, words] = packed.matrix(op)?;
+        if words != row_words(entries) || row.checked_add(rows).is_none_or(|end| end > held) {
+            let expected = format!("{rows} rows of {entries} entries from row {row} on");
+            return Err(Error::shape(op, expected, format_args!("({held}, {words}) words")));
+        }
+    }
+    let width = row_words(left_entries);
+    let mut out = Tensor::<u32>::empty(left.device(), &[rows, width + row_words(right_entries)])?;
+    let step = most_rows(&out)?;
+    for first in (0..rows).step_by(to_usize(step)) {
+        let end = rows.min(first + step);
+        let codes = codes[to_usize(first)..to_usize(end)].iter().map(|codes| Recode(*codes));
+        let recoded = [codes.collect(), vec![Recode::NOTHING; to_usize(end - first)]];
+        for (((packed, entries, row), word), recode) in sides.into_iter().zip([0, width]).zip(recoded) {
+            let order: Vec<u32> = recode.iter().zip(0..).map(|(recode, row)| recode.of(row)).collect();
+            gather_into(packed, entries, row + first..row + end, &order, (&mut out, first, word))?;
+        }
+    }
+    Ok(out)
+}
+
+/// [`packed_gather`] to the rows of `out` from one on, and the words of each from one on. Rows of nothing are none.
+fn gather_into(
+    packed: &Tensor<u32>,
+    entries: u64,
+    rows: Range<u64>,
+    order: &[u32],
+    (out, row, word): (&mut Tensor<u32>, u64, u64),
+) -> Result<()> {
+    let (device, len) = (packed.device(), order.len() as u64);
+    let (words, stride) = (row_words(entries), out.shape()[1]);
+    if len * words == 0 {
+        return Ok(());
+    }
     let order = Tensor::from_slice(device, order, &[len])?;
     let x = packed.window(rows.start * words..rows.end * words);
     let places = order.window(0..len);
-    let target = out.window_mut(0..len * words);
+    let target = out.window_mut(row * stride..(row + len) * stride);
     let params = Params {
         rows: small(len),
         words: small(words),
+        stride: small(stride),
         entries: small(entries),
         packed0: x.start,
         order0: places.start,
-        out0: target.start,
+        out0: target.start + small(word),
     };
     let items = len * words;
     let grid = Grid::linear(items.div_ceil(WG.into()), device.limits().groups_per_axis, items)?;
-    device.launch(&PACKED_GATHER, &WG_ALONE, grid, &[x.arg, places.arg, target.arg], &params)?;
-    Ok(out)
+    device.launch(&PACKED_GATHER, &WG_ALONE, grid, &[x.arg, places.arg, target.arg], &params)
 }

@@ -54,7 +54,7 @@ pub(crate) mod weighted;
 
 pub use self::{
     apply::PackedRows,
-    gather::unpack_rows,
+    gather::{side_by_side, unpack_rows},
     gram::{Gram, GramOptions, RowScale},
     host_panels::{HostPanels, PanelSink},
     known_pairs::{KnownPairs, KnownRow},

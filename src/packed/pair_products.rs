@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Columns of a group: a vector of the kernels.
-pub(super) const COLUMNS: u64 = 64;
+pub(crate) const COLUMNS: u64 = 64;
 /// A row is rare where one code in as many is not 0: on a cpu, to find its pairs then takes about half as long as a product.
 const RARE: u64 = 16;
 
@@ -45,7 +45,7 @@ pub(crate) struct PairProducts {
     left: u64,
     /// Sums are of multiples of 2^-`point`.
     point: i32,
-    /// For each 64 columns, the sums of those and all that follow them, as far as they are wanted.
+    /// For each 64 columns, the sums of those and all that follow them, or of some, as far as they are wanted.
     groups: Vec<ColumnSums>,
 }
 
@@ -54,8 +54,43 @@ pub(crate) struct PairProducts {
 pub(crate) enum Wanted {
     /// These columns with themselves and all that follow.
     From(Range<u64>),
+    /// All columns before this one, a multiple of 64, with it and all that follow; and each with itself, as below.
+    Across(u64),
     /// Each with itself; some others, too.
     Diagonal,
+}
+
+/// The sums of some columns, at most 64, with some entries.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    own: u64,
+    count: u64,
+    entries: (u64, u64),
+}
+
+impl Group {
+    /// Those that are wanted, of so many columns.
+    fn all(wanted: &Wanted, columns: u64) -> impl Iterator<Item = Self> + use<> {
+        let (across, alone, following) = match wanted {
+            Wanted::From(own) => (0..0, 0..0, own.start.min(columns)..own.end.min(columns)),
+            Wanted::Across(split) => (0..(*split).min(columns), 0..columns, 0..0),
+            Wanted::Diagonal => (0..0, 0..columns, 0..0),
+        };
+        let group = move |own: u64| (own, COLUMNS.min(columns - own));
+        let each = |own: Range<u64>| own.step_by(to_usize(COLUMNS)).map(group);
+        let split = across.end;
+        let across = each(across).map(move |(own, count)| Self { own, count, entries: (split, columns) });
+        let alone = each(alone).map(|(own, count)| Self { own, count, entries: (own, own + count) });
+        let following = each(following).map(move |(own, count)| Self { own, count, entries: (own, columns) });
+        across.chain(alone).chain(following)
+    }
+
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    fn zeros(self, device: &Device) -> Result<ColumnSums> {
+        let Self { own, count, entries: (first, end) } = self;
+        ColumnSums::zeros_from(device, [first / 16, own / 16], end, count)
+    }
 }
 
 /// How a row is multiplied: common ones of one kind together.
@@ -108,15 +143,7 @@ impl PairProducts {
         point: i32,
     ) -> Result<Self> {
         check_entries(columns)?;
-        let own = match wanted {
-            Wanted::From(own) => own.clone(),
-            Wanted::Diagonal => 0..columns,
-        };
-        let groups = own.step_by(to_usize(COLUMNS)).map(|first| {
-            let count = COLUMNS.min(columns - first);
-            let until = if *wanted == Wanted::Diagonal { first + count } else { columns };
-            ColumnSums::zeros_from(device, first / 16, until, count)
-        });
+        let groups = Group::all(wanted, columns).map(|group| group.zeros(device));
         let room = 62 - exponent(rows.max(1) as f64 * largest) - 1;
         Ok(Self {
             device: device.clone(),
@@ -197,14 +224,8 @@ impl PairProducts {
         sets: u64,
     ) -> u64 {
         let columns = columns.min(MAX_ENTRIES);
-        let own = match wanted {
-            Wanted::From(own) => own.start.min(columns)..own.end.min(columns),
-            Wanted::Diagonal => 0..columns,
-        };
-        let sums = own.step_by(to_usize(COLUMNS)).map(|first| {
-            let count = COLUMNS.min(columns - first);
-            8 * count * if *wanted == Wanted::Diagonal { count } else { columns - first }
-        });
+        let sums = Group::all(wanted, columns)
+            .map(|Group { count, entries: (first, end), .. }| 8 * count * (end - first));
         // The rows in order; the limbs of a batch for each group that is worked on, with what the cpu device adds for
         // missing codes, less than those; their table and order.
         let longest = batches(device, columns, sets, LIMBS).longest(rows).next_multiple_of(4);
@@ -285,7 +306,7 @@ impl PairProducts {
             let (all, table) =
                 (self.columns, Table { words: &table, first: range.0 - rows.start, sets, limb_count });
             self.device.each(&mut self.groups, |sums| {
-                let columns = 16 * sums.first..all.min(16 * sums.first + COLUMNS);
+                let columns = 16 * sums.own..all.min(16 * sums.own + COLUMNS);
                 let limbs = packed_limbs(packed, of_batch.range(), columns, table)?;
                 packed_adjoint(of_batch, Weights { words: &limbs, limb_count, shift }, sums)
             })?;

@@ -21,8 +21,8 @@ pub(crate) fn program() -> Program {
     Program::new(&PACKED_PAIRS, &WG_ALONE)
 }
 
-/// Adds the products of the codes of each entry and each column to `sums`: exact. Columns are all entries from that of the
-/// sums' first word on, or some words of them. Enqueues; does not wait.
+/// Adds the products of the codes of each entry and each column to `sums`: exact. Columns are those entries themselves, or
+/// some whole words of the row. Enqueues; does not wait.
 ///
 /// `terms` (rows, 4) are the [`Terms`](crate::kernels::packed_pairs::Terms) of each row of `rows`. The work is that of
 /// reading the rows, and of the pairs of codes that are not 0.
@@ -44,7 +44,10 @@ pub(crate) fn packed_pairs(
     // Of the entries of a row, sums may be of some from one word on.
     let until = row_words(16 * sums.first + entries);
     let fits = rows.end <= held && until <= words;
-    let fits = fits && (columns == entries || columns < entries && columns.is_multiple_of(16));
+    let is_same = sums.own == sums.first;
+    let fits = fits && sums.own + columns.div_ceil(16) <= words;
+    let fits = fits
+        && (is_same && columns == entries || columns.is_multiple_of(16) && (!is_same || columns < entries));
     if !fits || *terms.shape() != [count, 4] {
         let expected = format!("rows of {entries} entries from word {} on, {count} x 4 terms", sums.first);
         let found = format_args!("rows {rows:?} of {held} x {words}, {:?}", terms.shape());
@@ -69,7 +72,7 @@ pub(crate) fn packed_pairs(
                 columns: small(columns),
                 word0: small(word),
                 word_count: small(end - word),
-                column_word: small(start),
+                column_word: small(sums.own),
                 packed0: x.start,
                 table0: table.start,
                 sums0: target.start,

@@ -8,12 +8,12 @@ use crate::{
     Device, Error, Tensor,
     distance::{Distances, Metric, Missing, PackedPairs},
     linalg::{Matrix, Stats},
-    packed::row_words,
+    packed::{row_words, side_by_side},
 };
 
 device_tests! {
     every_rule, nothing, refused;
-    every_metric, rows_that_take_no_part, many_rows, panels_change_nothing, some_columns_at_a_time,
+    every_metric, rows_that_take_no_part, many_rows, panels_change_nothing, some_columns_at_a_time, between_two_matrices,
 }
 
 const METRICS: [Metric; 7] = [
@@ -251,6 +251,50 @@ fn some_columns_at_a_time(device: &Device) {
     }
 }
 
+/// To the bits of the block of one matrix, where every third row of the first is turned round.
+fn between_two_matrices(device: &Device) {
+    for (own, others, missing) in [(70usize, 5usize, true), (5, 130, true), (64, 1, false), (1, 64, true)] {
+        let all_of = own + others;
+        let codes = rows(98, 120, all_of as u64, missing);
+        let turned = |row: usize| if row % 3 == 1 { [2, 1, 0, 3] } else { [0, 1, 2, 3] };
+        let (mut left, mut right, mut sums) = (Vec::new(), Vec::new(), Vec::new());
+        for (row, codes) in codes.chunks(all_of).enumerate() {
+            left.extend(codes[..own].iter().map(|&code| turned(row)[usize::from(code)]));
+            right.extend_from_slice(&codes[own..]);
+            let padded = [&codes[..own], &vec![0; own.next_multiple_of(64) - own], &codes[own..]].concat();
+            sums.push(Some(stats(&padded)));
+        }
+        let [left, right] = [(left, own), (right, others)].map(|(codes, n)| upload(device, &codes, n as u64));
+        let turned: Vec<[u8; 4]> = (0..120).map(turned).collect();
+        for metric in METRICS {
+            let of = (metric, Missing::Rescale);
+            let whole = distances(device, &codes, all_of as u64, of, 120, all);
+            let columns = [own as u64, others as u64];
+            let mut pairs = PackedPairs::between(device, columns, 120, metric, of.1).unwrap();
+            for rows in [0..50, 50..120] {
+                let (first, turned) = (rows.start as u64, &turned[rows.clone()]);
+                let sides = [(&left, columns[0], first), (&right, columns[1], first)];
+                let panel = side_by_side(sides[0], sides[1], turned).unwrap();
+                pairs.add(&panel, 0, &sums[rows]).unwrap();
+            }
+            let part = pairs.finish_between().unwrap();
+            assert_eq!((part.distances.rows(), part.distances.cols()), (others, own));
+            assert_eq!((part.shared.is_some(), whole.shared.is_some()), (missing, missing));
+            for i in 0..others {
+                let same = |part: &Matrix, whole: &Matrix| {
+                    part.row(i).iter().zip(whole.row(own + i)).all(|(a, b)| a.to_bits() == b.to_bits())
+                };
+                assert!(same(&part.distances, &whole.distances), "{metric:?} {own} {others} {i}");
+                let counts = part.shared.as_ref().zip(whole.shared.as_ref());
+                assert!(
+                    counts.is_none_or(|(part, whole)| same(part, whole)),
+                    "{metric:?} {own} {others} {i}"
+                );
+            }
+        }
+    }
+}
+
 fn nothing(device: &Device) {
     for (missing, expected) in [
         (Missing::Ignore, 0.0),
@@ -302,7 +346,15 @@ fn refused(device: &Device) {
         let error = of(64..100, Metric::Hamming).unwrap().finish_columns(&other).unwrap_err();
         assert!(matches!(error, Error::Argument { name: "diagonal", .. }), "{error}");
     }
-    // What each of the three is for, and not for.
+    let between = |columns| PackedPairs::between(device, columns, 3, Metric::Hamming, Missing::Ignore);
+    for columns in [[0, 3], [3, 0]] {
+        assert!(matches!(between(columns), Err(Error::Argument { name: "columns", .. })));
+    }
+    for (from, codes) in [(3, [[0, 1, 2, 3]; 2]), (0, [[0, 1, 2, 4]; 2])] {
+        let error = side_by_side((&packed, 20, 0), (&packed, 20, from), &codes).unwrap_err().to_string();
+        assert!(error.contains("side_by_side"), "{error}");
+    }
+    // What each of the four is for, and not for.
     let all = || new(Metric::Hamming).unwrap();
     let diagonal = || PackedPairs::diagonal(device, 20, 3, Metric::Hamming).unwrap();
     let some = || of(0..64, Metric::Hamming).unwrap();
@@ -311,6 +363,9 @@ fn refused(device: &Device) {
         some().finish().unwrap_err(),
         diagonal().finish_columns(&diagonal().finish_diagonal().unwrap()).unwrap_err(),
         all().finish_diagonal().unwrap_err(),
+        all().finish_between().unwrap_err(),
+        between([20, 1]).unwrap().finish().unwrap_err(),
+        between([20, 1]).unwrap().finish_columns(&diagonal().finish_diagonal().unwrap()).unwrap_err(),
     ] {
         assert!(error.to_string().contains("sums of"), "{error}");
     }

@@ -102,7 +102,7 @@ fn limbs_add_up(device: &Device) {
                 }
             }
             for shift in [0, 1, 20, 31] {
-                let mut sums = ColumnSums::zeros_from(device, first, entries, columns).unwrap();
+                let mut sums = ColumnSums::zeros_from(device, [first; 2], entries, columns).unwrap();
                 let rows_of = PackedRows { packed: &packed, table: &table, range: (0, rows), missing };
                 let weights = Weights { words: &limbs, limb_count, shift };
                 for _ in 0..3 {
@@ -168,7 +168,7 @@ fn pairs_add_up(device: &Device) {
             .collect();
         let words = bytemuck::cast_slice(&terms);
         let words = Tensor::<u32>::from_slice(device, words, &[rows - start, 4]).unwrap();
-        let mut sums = ColumnSums::zeros_from(device, first, entries, columns).unwrap();
+        let mut sums = ColumnSums::zeros_from(device, [first; 2], entries, columns).unwrap();
         for _ in 0..3 {
             packed_pairs(&packed, start..rows, &words, &mut sums).unwrap();
         }
@@ -388,7 +388,7 @@ fn wrong_shapes(device: &Device) {
     let limbs = Tensor::<u32>::zeros(device, &[2, 16]).unwrap();
     let weights = Weights { words: &limbs, limb_count: 1, shift: 0 };
     // Those of a row of 5 words, and of three limbs.
-    let mut sums = ColumnSums::zeros_from(device, 4, 70, 16).unwrap();
+    let mut sums = ColumnSums::zeros_from(device, [4; 2], 70, 16).unwrap();
     let error = packed_adjoint(rows, weights, &mut sums).unwrap_err();
     assert!(matches!(error, Error::Shape { op: "packed_adjoint", .. }), "{error}");
     let mut sums = ColumnSums::zeros(device, 60, 16).unwrap();
@@ -405,7 +405,7 @@ fn wrong_shapes(device: &Device) {
     let terms = Tensor::<u32>::zeros(device, &[6, 4]).unwrap();
     for (rows, first, entries) in [(0..7, 0, 60), (0..5, 0, 60), (0..6, 0, 65), (0..6, 4, 60), (0..6, 0, 15)]
     {
-        let mut sums = ColumnSums::zeros_from(device, first, entries, 16).unwrap();
+        let mut sums = ColumnSums::zeros_from(device, [first; 2], entries, 16).unwrap();
         let error = packed_pairs(&packed, rows, &terms, &mut sums).unwrap_err();
         assert!(matches!(error, Error::Shape { op: "packed_pairs", .. }), "{error}");
     }

@@ -3,14 +3,18 @@
 use super::super::Metric;
 use crate::{
     Device, Result, Tensor,
-    linalg::Matrix,
-    packed::{PackedRows, WeightedSums, absent::AbsentSums},
+    packed::{
+        PackedRows, WeightedSums,
+        absent::{Absent, AbsentSums},
+    },
 };
 
 /// Sums of the codes of each column, and what is missing of them where another column is.
 #[derive(Debug)]
 pub(super) struct ColumnMoments {
     columns: u64,
+    /// As of [`AbsentSums::new`].
+    split: Option<u64>,
     codes: WeightedSums,
     /// Of codes and of their squares, once a code is missing.
     absent: Option<AbsentSums<2>>,
@@ -29,14 +33,14 @@ impl ColumnMoments {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(super) fn new(device: &Device, columns: u64) -> Result<Self> {
-        Ok(Self { columns, codes: WeightedSums::new(device, columns, 1)?, absent: None })
+    pub(super) fn new(device: &Device, columns: u64, split: Option<u64>) -> Result<Self> {
+        Ok(Self { columns, split, codes: WeightedSums::new(device, columns, 1)?, absent: None })
     }
 
-    /// Bytes on the device, for panels of so many rows.
-    pub(super) fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
+    /// Bytes on the device, for panels of so many rows and so many pairs of columns.
+    pub(super) fn device_bytes(device: &Device, columns: u64, pairs: u64, rows: u64) -> u64 {
         let codes = WeightedSums::device_bytes(device, columns, 1, rows);
-        codes.saturating_add(AbsentSums::<2>::device_bytes(columns))
+        codes.saturating_add(AbsentSums::<2>::device_bytes(pairs))
     }
 
     /// Adds rows of `packed` from row `from` on: whether each that takes part has a missing code.
@@ -56,19 +60,19 @@ impl ColumnMoments {
         }
         let sums = match &mut self.absent {
             Some(sums) => sums,
-            none => none.insert(AbsentSums::new(packed.device(), self.columns, NUMBERS)?),
+            none => none.insert(AbsentSums::new(packed.device(), self.columns, self.split, NUMBERS)?),
         };
         sums.add(packed, &absent)
     }
 
-    /// Waits. `products` are those of the columns, with themselves on the diagonal.
+    /// Waits. `squares` are the products of each column with itself.
     ///
     /// # Errors
     /// What the device reports.
-    pub(super) fn finish(self, products: &Matrix) -> Result<Moments> {
+    pub(super) fn finish(self, squares: &[i64]) -> Result<Moments> {
         let codes = self.codes.finish(|_, sum| sum as f64)?.data().to_vec();
-        let squares = (0..products.rows()).map(|i| products.row(i)[i]).collect();
-        let absent = self.absent.map(AbsentSums::matrices).transpose()?;
+        let squares = squares.iter().map(|&square| square as f64).collect();
+        let absent = self.absent.map(AbsentSums::finish).transpose()?;
         Ok(Moments { codes, squares, absent })
     }
 }
@@ -77,8 +81,8 @@ impl ColumnMoments {
 pub(super) struct Moments {
     codes: Vec<f64>,
     squares: Vec<f64>,
-    /// (columns missing, columns) what goes of both, if anything does.
-    absent: Option<[Matrix; 2]>,
+    /// What goes of both where another column is missing, if anything does.
+    absent: Option<[Absent; 2]>,
 }
 
 impl Moments {
@@ -86,7 +90,7 @@ impl Moments {
     pub(super) fn distance(&self, metric: Metric, [i, j]: [usize; 2], product: f64, shared: f64) -> f64 {
         let of = |of: usize, other: usize| match &self.absent {
             Some([once, squared]) => {
-                [self.codes[of] - once.row(other)[of], self.squares[of] - squared.row(other)[of]]
+                [self.codes[of] - once.sum(other, of), self.squares[of] - squared.sum(other, of)]
             }
             None => [self.codes[of], self.squares[of]],
         };

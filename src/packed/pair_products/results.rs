@@ -20,11 +20,12 @@ impl PairProducts {
     /// # Errors
     /// What the device reports.
     pub(crate) fn matrix(self, value: impl Fn(i64, [i64; 2]) -> f64 + Sync) -> Result<Matrix> {
-        self.panel(Vec::new(), value)
+        Ok(self.panel(Vec::new(), value)?.0)
     }
 
     /// Waits: of the columns that have sums with all that follow, the matrix of those rows, (those and all that follow, those),
-    /// symmetric where both are the same. `squares` are the sums of each column with itself; those of the panel's own need not be known.
+    /// symmetric where both are the same. `squares` are the sums of each column with itself; those of the panel's own need not be known, and
+    /// are added.
     ///
     /// # Errors
     /// What the device reports.
@@ -32,7 +33,7 @@ impl PairProducts {
         self,
         mut squares: Vec<i64>,
         value: impl Fn(i64, [i64; 2]) -> f64 + Sync,
-    ) -> Result<Matrix> {
+    ) -> Result<(Matrix, Vec<i64>)> {
         let n = to_usize(self.columns);
         let of_group = |group: Option<&ColumnSums>| group.map(|group| own_columns(group, n));
         let ends = of_group(self.groups.first()).zip(of_group(self.groups.last()));
@@ -55,7 +56,35 @@ impl PairProducts {
             let rows = matrix.data_mut().par_chunks_mut(end - start).enumerate().skip(first - start);
             self.device.pool()?.install(|| rows.for_each(fill));
         }
-        Ok(matrix)
+        Ok((matrix, squares))
+    }
+
+    /// Waits: of [`Wanted::Across`](super::Wanted::Across), what `value` makes of the sum of each of the columns from the split on, the rows of
+    /// the matrix, and each of the first `own`, as of [`matrix`](Self::matrix); and the sums of each column with itself.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn across(
+        mut self,
+        own: usize,
+        value: impl Fn(i64, [i64; 2]) -> f64 + Sync,
+    ) -> Result<(Matrix, Vec<i64>)> {
+        let n = to_usize(self.columns);
+        let groups: Vec<ColumnSums> = self.groups.extract_if(.., |group| group.first != group.own).collect();
+        let (device, split) =
+            (self.device.clone(), groups.first().map_or(n, |group| to_usize(16 * group.first)));
+        let squares = self.diagonal()?;
+        let mut matrix = Matrix::zeros(n - split, own);
+        for group in groups {
+            let (columns, sums) = (own_columns(&group, n), group.read()?);
+            let fill = |((i, row), sums): ((usize, &mut [f64]), &[i64])| {
+                let both = columns.clone().zip(sums).take(own.saturating_sub(columns.start));
+                both.for_each(|(j, &sum)| row[j] = value(sum, [squares[split + i], squares[j]]));
+            };
+            let rows = matrix.data_mut().par_chunks_mut(own).enumerate().zip(sums.par_chunks(columns.len()));
+            device.pool()?.install(|| rows.for_each(fill));
+        }
+        Ok((matrix, squares))
     }
 
     /// Waits: the sum of each column with itself, for those that have sums.
@@ -106,6 +135,6 @@ const fn triangle(row: usize) -> usize {
 
 /// The columns, of so many, that a group pairs with themselves and all that follow.
 fn own_columns(group: &ColumnSums, columns: usize) -> Range<usize> {
-    let first = to_usize(16 * group.first);
+    let first = to_usize(16 * group.own);
     first..columns.min(first + to_usize(COLUMNS))
 }

@@ -56,6 +56,8 @@ fn bugs_in_limbs_show() {
 
 fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Vec<u32>> {
     const WORDS: u32 = 8;
+    // What stands beside the rows stays.
+    const STRIDE: u32 = WORDS + 4;
     let order: Vec<u32> = words(30).iter().map(|&word| (word & !(gather::ROWS - 1)) | (word % 9)).collect();
     // What pads rows is 0.
     let full = |(i, word): (usize, u32)| match i % WORDS as usize {
@@ -66,9 +68,17 @@ fn gather(device: &Device, kernel: &'static Kernel<gather::Params>) -> Result<Ve
     let packed: Vec<u32> = words(9 * WORDS).into_iter().enumerate().map(full).collect();
     let packed = Tensor::from_slice(device, &packed, &[9, WORDS.into()])?;
     let order = Tensor::from_slice(device, &order, &[30])?;
-    let len = u64::from(30 * WORDS);
-    let mut out = Tensor::from_slice(device, &[7u32; 30 * WORDS as usize], &[len])?;
-    let params = gather::Params { rows: 30, words: WORDS, entries: 87, packed0: 0, order0: 0, out0: 0 };
+    let len = u64::from(30 * STRIDE);
+    let mut out = Tensor::from_slice(device, &[7u32; 30 * STRIDE as usize], &[len])?;
+    let params = gather::Params {
+        rows: 30,
+        words: WORDS,
+        stride: STRIDE,
+        entries: 87,
+        packed0: 0,
+        order0: 0,
+        out0: 0,
+    };
     let args =
         [packed.window(0..packed.len()).arg, order.window(0..order.len()).arg, out.window_mut(0..len).arg];
     device.launch(kernel, &[("WG", 256)], Grid::linear(1, 4, 0)?, &args, &params)?;
@@ -81,6 +91,7 @@ fn bugs_in_rows_in_order_show() {
         ("if (row >= params.rows) return;", ""),
         ("place % ROWS * params.words", "row % 9 * params.words"),
         ("u32 at = item - row * params.words;", "u32 at = 0;"),
+        ("row * params.stride + at", "item"),
         ("place >> 26 & 3", "place >> 26 & 1"),
         ("place >> 30;", "place >> 29;"),
         ("(word >> 1 & EACH) * 3", "(word & EACH) * 3"),
