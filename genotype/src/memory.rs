@@ -255,7 +255,7 @@ fn mib(bytes: u64) -> String {
 
 /// Bytes on the host that any pass needs: the selection, slots, the chunks of one block, the counts of all variants and the
 /// scales of panels.
-fn stream_bytes(reader: &Reader) -> u64 {
+pub(super) fn stream_bytes(reader: &Reader) -> u64 {
     let plan = &reader.plan;
     let counts = reader.variants().saturating_mul(CallCounts::bytes_of(reader.form.is_packed()));
     let chunks = plan.largest_need().saturating_add(plan.selection_bytes());
@@ -289,7 +289,7 @@ fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> 
 
 /// Bytes on the device that any pass needs: two blocks as they are uploaded and as they are held, so many blocks of
 /// f32, and as much again of freed buffers, up to what the device keeps of them in the host's memory.
-fn block_bytes(reader: &Reader, of_f32: u64) -> u64 {
+pub(super) fn block_bytes(reader: &Reader, of_f32: u64) -> u64 {
     let (variants, n, plan) = (reader.variants(), reader.samples(), &reader.plan);
     let rows = plan.block_rows().min(variants);
     let held = reader.panel_rows(Residency::Store.panel_bytes()).min(variants);

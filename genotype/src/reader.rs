@@ -78,11 +78,23 @@ impl Reader {
     /// # Errors
     /// As [`Plan::of_rows`].
     pub(crate) fn new(genotypes: &Genotypes, device: &Device, bounded: bool) -> Result<Self> {
+        Self::in_blocks(genotypes, device, bounded, block_rows(genotypes.samples()))
+    }
+
+    /// The same in blocks of so many rows.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn in_blocks(
+        genotypes: &Genotypes,
+        device: &Device,
+        bounded: bool,
+        block_rows: u64,
+    ) -> Result<Self> {
         let bounded = bounded || genotypes.bounded();
         let (form, convert) = Form::new(genotypes, bounded);
         let (arrays, rows) = (genotypes.arrays().to_vec(), genotypes.rows());
-        let plan =
-            Plan::of_rows(arrays, rows, genotypes.columns(), convert, block_rows(genotypes.samples()))?;
+        let plan = Plan::of_rows(arrays, rows, genotypes.columns(), convert, block_rows)?;
         let (device, genotypes, all) = (device.clone(), genotypes.clone(), genotypes.variants());
         Ok(Self { device, genotypes, first: 0, all, bounded, form, plan })
     }
@@ -92,7 +104,8 @@ impl Reader {
     /// # Errors
     /// As [`new`](Self::new).
     pub(crate) fn of_part(&self, rows: &Range<u64>) -> Result<Self> {
-        let reader = Self::new(&self.genotypes.part(rows)?, &self.device, self.bounded)?;
+        let reader =
+            Self::new(&self.genotypes.part(std::slice::from_ref(rows))?, &self.device, self.bounded)?;
         Ok(Self { first: rows.start, all: self.all, ..reader })
     }
 

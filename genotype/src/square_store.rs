@@ -1,4 +1,4 @@
-//! Matrices of samples by samples as a Zarr v2 store, with the axes that sgkit names.
+//! Matrices of samples by samples as a Zarr v2 store, with the axes that sgkit names, or of samples by others.
 
 use std::path::Path;
 
@@ -8,6 +8,8 @@ use teatime::{
     linalg::Matrix,
     store::{ArraySpec, Attributes, Compression, NewStore, Shuffle, Storable, ZarrFormat},
 };
+
+use crate::to_usize;
 
 /// Samples of one chunk along each axis.
 const CHUNK: u64 = 1000;
@@ -24,36 +26,55 @@ pub(crate) fn write_squares(
     (name, matrix): (&str, &Matrix),
     shared: Option<&Matrix>,
 ) -> Result<()> {
+    let names = [("sample_id", "samples", samples)];
+    write_pairs(path, attributes, &names, ["samples_0", "samples_1"], (name, matrix), shared)
+}
+
+/// The same of a matrix with these axes, and of names each with an array and an axis of their own.
+///
+/// # Errors
+/// As [`write_squares`].
+pub(crate) fn write_pairs<S: AsRef<str>>(
+    path: &Path,
+    attributes: impl IntoIterator<Item = (&'static str, Value)>,
+    names: &[(&str, &str, &[S])],
+    axes: [&str; 2],
+    (name, matrix): (&str, &Matrix),
+    shared: Option<&Matrix>,
+) -> Result<()> {
     let attributes: Attributes =
         attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let store = NewStore::create(path, &attributes)?;
-    let n = [samples.len() as u64];
-    let names = store.array("sample_id", spec(ArraySpec::new(None, &n, &n), &["samples"]))?;
-    names.write_text(&[0], samples.iter().map(AsRef::as_ref))?;
-    put_square(&store, name, matrix, |entry| entry)?;
+    for (array, axis, names) in names {
+        let n = [names.len() as u64];
+        let array = store.array(array, spec(ArraySpec::new(None, &n, &n), &[axis]))?;
+        array.write_text(&[0], names.iter().map(AsRef::as_ref))?;
+    }
+    put_matrix(&store, name, axes, matrix, |entry| entry)?;
     if let Some(shared) = shared {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of variants")]
-        put_square(&store, "shared_variants", shared, |count| count as u32)?;
+        put_matrix(&store, "shared_variants", axes, shared, |count| count as u32)?;
     }
     store.finish()
 }
 
-/// Writes an array (`samples_0`, `samples_1`), each entry as `convert` has it.
-fn put_square<T: Storable>(
+/// Writes an array with these axes, each entry as `convert` has it.
+fn put_matrix<T: Storable>(
     store: &NewStore,
     name: &str,
+    axes: [&str; 2],
     matrix: &Matrix,
     convert: impl Fn(f64) -> T,
 ) -> Result<()> {
-    let n = matrix.rows();
-    let (shape, chunk) = ([n as u64; 2], [CHUNK.min(n as u64); 2]);
-    let array =
-        store.array(name, spec(ArraySpec::new(T::STORED, &shape, &chunk), &["samples_0", "samples_1"]))?;
+    let extents = [matrix.rows(), matrix.cols()];
+    let shape = extents.map(|extent| extent as u64);
+    let chunk = shape.map(|extent| CHUNK.min(extent));
+    let array = store.array(name, spec(ArraySpec::new(T::STORED, &shape, &chunk), &axes))?;
     for tile in array.tiles() {
         let extent = array.extent(&tile);
         let range = |axis: usize| {
-            let start = usize::try_from(tile[axis] * chunk[axis]).unwrap_or(n);
-            start..n.min(start.saturating_add(usize::try_from(extent[axis]).unwrap_or(n)))
+            let start = to_usize(tile[axis] * chunk[axis]);
+            start..extents[axis].min(start + to_usize(extent[axis]))
         };
         let rows = range(0).flat_map(|row| &matrix.row(row)[range(1)]);
         array.write(&tile, &rows.map(|&entry| convert(entry)).collect::<Vec<T>>())?;

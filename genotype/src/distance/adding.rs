@@ -37,6 +37,13 @@ impl Variants {
         Self { rule, totals: VariantTotals::default() }
     }
 
+    /// The same, but that sums are of the samples of another, too.
+    pub(super) fn with(mut self, other: &Reader) -> Self {
+        self.rule.samples += other.samples();
+        self.rule.exact &= other.form.is_exact();
+        self
+    }
+
     /// Counts variants by the sums of their dosages; gives those of each that takes part.
     ///
     /// # Errors
@@ -44,7 +51,7 @@ impl Variants {
     pub(super) fn kept(&mut self, reader: &Reader, stats: &[Stats]) -> Result<Vec<Option<Stats>>> {
         Ok(reader.device.pool()?.install(|| {
             let scales = self.rule.scales(stats);
-            self.totals.add(stats, &scales, reader.samples());
+            self.totals.add(stats, &scales, self.rule.samples);
             stats.iter().zip(&scales).map(|(stats, scale)| scale.is_kept().then_some(*stats)).collect()
         }))
     }
@@ -139,24 +146,29 @@ impl Adding {
     pub(super) fn finish(self) -> Result<Distances> {
         match self.pairs {
             Pairs::Packed(pairs) => pairs.finish(),
-            Pairs::Real { sums, .. } => {
-                let mut sums = sums.export()?;
-                // Without those that took no part.
-                sums.features = self.variants.counts().loaded();
-                let mut found = sums.finish()?;
-                let all = sums.features as f64;
-                if found.shared.as_ref().is_some_and(|shared| shared.data().iter().all(|&count| count == all))
-                {
-                    found.shared = None;
-                }
-                Ok(found)
-            }
+            Pairs::Real { sums, .. } => finish(&sums, self.variants.counts().loaded()),
         }
     }
 }
 
+/// Waits for the distances over so many variants, the others having added nothing; without the numbers of shared ones where no call is
+/// missing.
+///
+/// # Errors
+/// What the device reports.
+pub(super) fn finish(sums: &Partial, variants: u64) -> Result<Distances> {
+    let mut sums = sums.export()?;
+    sums.features = variants;
+    let mut found = sums.finish()?;
+    let all = variants as f64;
+    if found.shared.as_ref().is_some_and(|shared| shared.data().iter().all(|&count| count == all)) {
+        found.shared = None;
+    }
+    Ok(found)
+}
+
 /// A row of dosages for [`Panel::standardized`]: as they are and NaN where one is missing, or what adds nothing to any sum.
-fn row(is_kept: bool, missing: Missing) -> [f32; 3] {
+pub(super) fn row(is_kept: bool, missing: Missing) -> [f32; 3] {
     match (is_kept, missing) {
         (true, _) => [0.0, 1.0, f32::NAN],
         (false, Missing::Propagate) => [0.0; 3],

@@ -4,11 +4,14 @@ mod adding;
 mod bands;
 #[cfg(feature = "zarr")]
 mod bands_store;
+mod between;
 mod tree;
 mod write;
 
 #[cfg(test)]
 mod bands_tests;
+#[cfg(test)]
+mod between_tests;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +26,7 @@ use self::adding::Adding;
 pub use self::bands::{DistanceBand, DistanceBands};
 #[cfg(feature = "zarr")]
 pub use self::bands_store::WrittenBands;
+pub use self::between::{DistancesBetween, distances_between};
 pub use self::tree::{Linkage, Merge, Tree};
 use super::{
     cohort::{Cohort, Each, plan::Wanted},

@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
-use teatime::{Error, Result};
+use teatime::{Error, Result, linalg::Matrix};
 
 #[cfg(feature = "zarr")]
 use super::{DistanceOptions, VariantCounts};
-use super::{Distances, OP};
+use super::{Distances, DistancesBetween, OP};
 use crate::files::{write_npy, write_rows, write_whole};
 #[cfg(feature = "zarr")]
-use crate::{SOURCE, square_store::write_squares};
+use crate::{
+    SOURCE,
+    square_store::{write_pairs, write_squares},
+};
 
 impl Distances {
     /// Writes a numpy file: (samples, samples) in little-endian f64.
@@ -53,18 +56,7 @@ impl Distances {
         samples: &[impl AsRef<str>],
         number: impl Fn(f64) -> String,
     ) -> Result<()> {
-        self.check_names(samples)?;
-        let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
-        if let Some(name) = names.iter().find(|name| name.contains(['\t', '\n', '\r'])) {
-            return Err(Error::argument(OP, "samples", format_args!("{name:?} does not fit a table")));
-        }
-        write_whole(path.as_ref(), |file| {
-            writeln!(file, "sample\t{}", names.join("\t"))?;
-            let mut rows = names.iter().enumerate();
-            rows.try_for_each(|(row, name)| {
-                writeln!(file, "{name}\t{}", joined(self.matrix.row(row), &number))
-            })
-        })
+        write_table(path.as_ref(), &self.matrix, [samples; 2], number)
     }
 
     /// Writes a Zarr v2 store at `path`, which must not exist: `distance` (`samples_0`, `samples_1`) in f64; where a call is missing
@@ -76,14 +68,78 @@ impl Distances {
     /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] where `path` exists; [`Error::Io`].
     #[cfg(feature = "zarr")]
     pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
-        self.check_names(samples)?;
+        check_names(samples, self.matrix.rows())?;
         let attributes = attributes(&self.options, &self.counts);
         write_squares(path.as_ref(), attributes, samples, ("distance", &self.matrix), self.shared.as_ref())
     }
+}
 
-    fn check_names(&self, samples: &[impl AsRef<str>]) -> Result<()> {
-        check_names(samples, self.matrix.rows())
+impl DistancesBetween {
+    /// Writes a numpy file: (samples, samples of the others) in little-endian f64.
+    ///
+    /// The file appears whole, and takes the place of one that was there; so do those of the other functions.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
+        write_npy(path.as_ref(), &self.matrix)
     }
+
+    /// Writes a table: a line of the names of the others after a first column, and a line for each sample, its name first. `names` are those of the
+    /// samples and of the others; `number` says how each distance is written.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless there is one name for each sample and each of the others, without a tab or line break; [`Error::Io`].
+    pub fn write_table(
+        &self,
+        path: impl AsRef<Path>,
+        names: [&[impl AsRef<str>]; 2],
+        number: impl Fn(f64) -> String,
+    ) -> Result<()> {
+        write_table(path.as_ref(), &self.matrix, names, number)
+    }
+
+    /// Writes a Zarr v2 store at `path`, which must not exist: `distance` (`samples`, `samples_with`) in f64; where a call is missing
+    /// `shared_variants`, likewise in u32; and the names, `sample_id` and `sample_id_with`.
+    ///
+    /// xarray opens the store. It appears whole.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless there is one name for each sample and each of the others; [`Error::Store`] where `path` exists;
+    /// [`Error::Io`].
+    #[cfg(feature = "zarr")]
+    pub fn write_zarr(&self, path: impl AsRef<Path>, [samples, with]: [&[impl AsRef<str>]; 2]) -> Result<()> {
+        check_names(samples, self.matrix.rows())?;
+        check_names(with, self.matrix.cols())?;
+        let attributes = attributes(&self.options, &self.counts);
+        let axes = ["samples", "samples_with"];
+        let names = [("sample_id", axes[0], samples), ("sample_id_with", axes[1], with)];
+        let matrix = ("distance", &self.matrix);
+        write_pairs(path.as_ref(), attributes, &names, axes, matrix, self.shared.as_ref())
+    }
+}
+
+/// A table with the names of rows and columns.
+///
+/// # Errors
+/// [`Error::Argument`] unless there is one name for each, without a tab or line break; [`Error::Io`].
+fn write_table<S: AsRef<str>>(
+    path: &Path,
+    matrix: &Matrix,
+    names: [&[S]; 2],
+    number: impl Fn(f64) -> String,
+) -> Result<()> {
+    check_names(names[0], matrix.rows())?;
+    check_names(names[1], matrix.cols())?;
+    let [rows, columns] = names.map(|names| names.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
+    if let Some(name) = rows.iter().chain(&columns).find(|name| name.contains(['\t', '\n', '\r'])) {
+        return Err(Error::argument(OP, "samples", format_args!("{name:?} does not fit a table")));
+    }
+    write_whole(path, |file| {
+        writeln!(file, "sample\t{}", columns.join("\t"))?;
+        let mut rows = rows.iter().enumerate();
+        rows.try_for_each(|(row, name)| writeln!(file, "{name}\t{}", joined(matrix.row(row), &number)))
+    })
 }
 
 /// # Errors

@@ -1,0 +1,478 @@
+//! Distances of the samples of some genotypes from those of others.
+
+use std::{
+    ops::Range,
+    sync::mpsc::{Receiver, sync_channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use teatime::{
+    Budget, Device, Error, Result, Run, Status, Tensor,
+    distance::{Distances as Found, Missing, Options, PackedPairs, Partial},
+    linalg::{Matrix, Pass, Stats, standardize},
+    packed::{side_by_side, unpack_rows},
+    stream::{StreamStats, digest},
+};
+
+use super::{
+    DistanceOptions,
+    adding::{Variants, finish, row},
+};
+use crate::{
+    cohort::{no_variant, with_less_memory},
+    filter::VariantCounts,
+    memory::{Memory, Need, Wishes, block_bytes, stream_bytes},
+    panel::{Held, Panel},
+    project::Match,
+    reader::{Read, Reader, Reading, block_rows},
+    residency::Residency,
+    source::{Genotypes, check_extents},
+    to_usize,
+};
+
+const OP: &str = "distances_between";
+
+/// Most passes that variants in different orders may take.
+const MAX_PASSES: usize = 64;
+
+/// Distances of the samples of some genotypes from those of others.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DistancesBetween {
+    /// (samples, samples of the others).
+    pub matrix: Matrix,
+    /// The number of variants called in both, likewise, where a call is missing; else it is [`VariantCounts::loaded`] for all. None by
+    /// [`Missing::Propagate`] where sums are in f32.
+    pub shared: Option<Matrix>,
+    /// Variants that both have, and which took part.
+    pub counts: VariantCounts,
+    /// What was asked for.
+    pub options: DistanceOptions,
+    /// Of every variant's sum of dosages and number of called samples in both, in the order in which they were read.
+    pub digest: u64,
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub memory: Budget,
+    /// Where the time went: waiting for chunks is for those of both.
+    pub stats: StreamStats,
+}
+
+impl DistancesBetween {
+    /// Pairs of samples whose distance is NaN.
+    pub fn undefined(&self) -> u64 {
+        self.matrix.data().iter().filter(|distance| distance.is_nan()).count() as u64
+    }
+}
+
+/// The distances of the samples of `genotypes` from those of `with`, over the variants that both have, in memory bounded by `run.memory`.
+///
+/// `matches` says of each variant of `genotypes` which of `with` it is; of [`Match::Swapped`], dosages of `with` are the ploidy less
+/// themselves. Distances, and what `options.filter` leaves out, are those of [`distances`](super::distances()) of one matrix that has the
+/// samples of both: where that is exact, to the last bit.
+///
+/// # Cost
+/// One pass over both at the same time, of the chunks with variants that both have; a further one for those variants that are in another
+/// order in `with` than the ones before. Of a metric that [`PackedPairs`] takes, what [`PackedPairs::between`] says a variant, else a few operations in f32 for
+/// each pair of samples and term of the metric. For each pair 8 bytes on the host and the device, and as many again for missing calls; else 8
+/// on the device and 16 on the host for each term.
+///
+/// # Errors
+/// As [`distances`](super::distances()), but for `options.tree`, which has to be none; [`Error::Argument`] for another ploidy in `with`, matches that are not one for each
+/// variant of `genotypes` or are of a variant that `with` does not have, where there is none, and where orders differ so much that more than 64 passes
+/// were needed.
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, distance::Metric, store::MemoryArray};
+/// use teatime_genotype::{DistanceOptions, Genotypes, Match, SampleMetric, distances_between};
+///
+/// let store = |dosages: &[i8], samples: u64| {
+///     let shape = [dosages.len() as u64 / samples, samples];
+///     Genotypes::new(vec![Arc::new(MemoryArray::new("dosages", dosages, &shape, &shape)?)])
+/// };
+/// let (new, known) = (store(&[0, 1, 2], 1)?, store(&[0, 1, 2, 2, 1, 0, 0, 0], 2)?);
+/// // Of the new variants, the first is the third of the others, the second is not there, and the third is the second with other alleles counted.
+/// let matches = [Some(Match::Same(2)), None, Some(Match::Swapped(1))];
+/// let options = DistanceOptions { metric: SampleMetric::Of(Metric::CityBlock), ..Default::default() };
+/// let result = distances_between(&new, &known, &matches, &Device::cpu(), &options, &Run::default())?;
+/// assert_eq!(result.matrix.row(0), [1.0 + 2.0, 0.0 + 2.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn distances_between(
+    genotypes: &Genotypes,
+    with: &Genotypes,
+    matches: &[Option<Match>],
+    device: &Device,
+    options: &DistanceOptions,
+    run: &Run,
+) -> Result<DistancesBetween> {
+    check_extents(OP, genotypes)?;
+    check_extents(OP, with)?;
+    options.filter.check(OP)?;
+    options.check()?;
+    let refuse = |name, why: String| Err(Error::argument(OP, name, why));
+    if options.tree.is_some() {
+        return refuse("tree", "is of the distances of samples from themselves".into());
+    }
+    if genotypes.ploidy() != with.ploidy() {
+        return refuse(
+            "with",
+            format!("of ploidy {}, and `genotypes` {}", with.ploidy(), genotypes.ploidy()),
+        );
+    }
+    if matches.len() as u64 != genotypes.variants() {
+        return refuse("matches", format!("{} for {} variants", matches.len(), genotypes.variants()));
+    }
+    let bounded = PackedPairs::takes(options.metric.summed());
+    let sides = [genotypes, with].map(|side| side.clone().dosages_are_bounded(side.bounded() || bounded));
+    let chains = Chain::all(matches, with.variants())?;
+    with_less_memory(device, run, |run| attempt(&sides, &chains, device, options, run))
+}
+
+/// Variants that both have, in ascending order in both.
+#[derive(Default)]
+struct Chain {
+    /// Their numbers in both.
+    rows: [Vec<Range<u64>>; 2],
+    /// Of each, whether the others count the other allele.
+    swapped: Vec<bool>,
+}
+
+impl Chain {
+    /// The fewest that hold all variants.
+    fn all(matches: &[Option<Match>], variants: u64) -> Result<Vec<Self>> {
+        let refuse = |why: String| Err(Error::argument(OP, "matches", why));
+        let mut chains: Vec<Self> = Vec::new();
+        for (row, found) in (0..).zip(matches) {
+            let (with, swapped) = match *found {
+                Some(Match::Same(with)) => (u64::from(with), false),
+                Some(Match::Swapped(with)) => (u64::from(with), true),
+                None => continue,
+            };
+            if with >= variants {
+                return refuse(format!("variant {row} is number {with} of {variants}"));
+            }
+            // The one with the largest end before it: ends are in descending order.
+            let at = chains.partition_point(|chain| chain.end() > with);
+            if at == MAX_PASSES {
+                return refuse(format!(
+                    "variant {row} is number {with}: the variants are in so different orders that they would take more than \
+                     {MAX_PASSES} passes; sort one of both"
+                ));
+            }
+            if at == chains.len() {
+                chains.push(Self::default());
+            }
+            chains[at].push([row, with], swapped);
+        }
+        if chains.is_empty() {
+            refuse(format!("none of the {} variants is in both", matches.len()))
+        } else {
+            Ok(chains)
+        }
+    }
+
+    /// The number after the last among the others.
+    fn end(&self) -> u64 {
+        self.rows[1].last().map_or(0, |rows| rows.end)
+    }
+
+    fn push(&mut self, numbers: [u64; 2], swapped: bool) {
+        for (rows, number) in self.rows.iter_mut().zip(numbers) {
+            match rows.last_mut() {
+                Some(last) if last.end == number => last.end += 1,
+                _ => rows.push(number..number + 1),
+            }
+        }
+        self.swapped.push(swapped);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.rows.iter().map(|rows| 16 * rows.len() as u64).sum::<u64>() + self.swapped.len() as u64
+    }
+}
+
+/// One attempt within the budget.
+fn attempt(
+    sides: &[Genotypes; 2],
+    chains: &[Chain],
+    device: &Device,
+    options: &DistanceOptions,
+    run: &Run,
+) -> Result<DistancesBetween> {
+    let memory = Memory::new(device, run)?;
+    let chained = chains.iter().map(Chain::bytes).sum::<u64>();
+    let variants = chains.iter().map(|chain| chain.swapped.len() as u64).sum();
+    let samples = sides.each_ref().map(Genotypes::samples);
+    let passes = u32::try_from(chains.len()).unwrap_or(u32::MAX);
+    // Made once memory is planned.
+    let (mut adding, mut stats) = (None, StreamStats::default());
+    for (number, chain) in (0..).zip(chains) {
+        let reader = |side: usize| {
+            let part = sides[side].part(&chain.rows[side])?;
+            Reader::in_blocks(&part, device, false, block_rows(samples[0] + samples[1]))
+        };
+        let readers = [reader(0)?, reader(1)?];
+        let need = Adding::need(&readers, options).and(Need { host: chained, ..Need::default() });
+        let reading = plan(&memory, &readers, need)?;
+        let adding = match &mut adding {
+            Some(adding) => adding,
+            none => none.insert(Adding::new(&readers, variants, options)?),
+        };
+        let pass = Pass::new(run, Status::new(number, passes, readers[0].variants()));
+        let read = read_both(&readers, reading, &pass, &mut |panels, rows| {
+            adding.add(&readers, panels, &rows, &chain.swapped[to_usize(rows.start)..to_usize(rows.end)])
+        })?;
+        stats.add(&read);
+    }
+    let Some(adding) = adding else {
+        unreachable!("there should be a chain of variants");
+    };
+    let (counts, digest) = (adding.variants.counts(), adding.digest);
+    if counts.loaded() == 0 {
+        return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
+    }
+    let Found { mut distances, shared, .. } = adding.finish()?;
+    options.finish(&mut distances, shared.as_ref(), &counts, sides[0].ploidy());
+    let memory = memory.budget();
+    Ok(DistancesBetween { matrix: distances, shared, counts, options: *options, digest, memory, stats })
+}
+
+/// How both are read within the budget.
+///
+/// # Errors
+/// [`Error::Budget`] with the least that would do.
+fn plan(memory: &Memory, [reader, other]: &[Reader; 2], need: Need) -> Result<[Reading; 2]> {
+    // Beside the panel that is filled and the one that waits, one is used.
+    let panel = other.panel_rows(Residency::Store.panel_bytes()).min(other.variants());
+    let device = block_bytes(other, 0).saturating_add(panel.saturating_mul(other.held_row_bytes()));
+    let need = need.and(Need { host: stream_bytes(other), device, blocks: 0 });
+    let ahead = other.plan.ahead(other.device.pool()?.current_num_threads() as u64);
+    let with_ahead = need.and(Need { host: ahead, ..Need::default() });
+    let (need, ahead) = if memory.fits(reader, with_ahead) { (with_ahead, ahead) } else { (need, 0) };
+    let prefetch = other.plan.largest_need().saturating_add(ahead);
+    let upload_rows = other.plan.block_rows();
+    let others = Reading { panel_bytes: Residency::Store.panel_bytes(), prefetch, upload_rows };
+    Ok([memory.allow(reader, need, Wishes::default())?.reading, others])
+}
+
+/// A panel that a pass read, with the sums of its rows.
+type Summed = (Panel, Vec<Stats>);
+
+/// One pass over both at the same time: gives `f` the rows that are in a panel of each, in order.
+///
+/// # Errors
+/// What reading, the device and `f` report; [`Error::Cancelled`].
+fn read_both(
+    [reader, other]: &[Reader; 2],
+    [reading, others]: [Reading; 2],
+    pass: &Pass<'_>,
+    f: &mut dyn FnMut([(&Panel, &[Stats]); 2], Range<u64>) -> Result<()>,
+) -> Result<StreamStats> {
+    // One panel waits while the one before is used.
+    let (sender, panels) = sync_channel::<Summed>(0);
+    let silent = Run { cancel: pass.run().cancel.clone(), ..Run::default() };
+    let mut waited = Duration::ZERO;
+    thread::scope(|scope| {
+        let silent = &silent;
+        let read_others = move || {
+            let pass = Pass::new(silent, Status::new(0, 1, other.variants()));
+            other.read(&pass, others, false, &mut |panel, stats| {
+                // Nobody waits for it once the pass over the first ended early.
+                sender.send((panel, stats.to_vec())).map_err(|_| Error::Cancelled)
+            })
+        };
+        let thread = thread::Builder::new().name("teatime-with".into()).spawn_scoped(scope, read_others);
+        let thread = thread.map_err(|error| Error::Driver { backend: "host", source: error.into() })?;
+        let read = read_first(reader, reading, pass, &panels, &mut waited, f);
+        drop(panels);
+        let read_others = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match (read, read_others) {
+            // It is why the first ended.
+            (Err(Error::Cancelled) | Ok(_), Err(error)) => Err(error),
+            (Err(error), _) => Err(error),
+            (Ok(mut stats), Ok(Read { stats: mut others, .. })) => {
+                others.peak_chunk_bytes += stats.peak_chunk_bytes;
+                // What it did while the first waited, and what it waited for itself, is no time of its own.
+                (others.stalled, others.compute) = (waited, Duration::ZERO);
+                stats.compute = stats.compute.saturating_sub(waited);
+                stats.add(&others);
+                Ok(stats)
+            }
+        }
+    })
+}
+
+/// The pass over the first, which takes the panels of the others as it comes to them, and how long it `waited` for these.
+fn read_first(
+    reader: &Reader,
+    reading: Reading,
+    pass: &Pass<'_>,
+    panels: &Receiver<Summed>,
+    waited: &mut Duration,
+    f: &mut dyn FnMut([(&Panel, &[Stats]); 2], Range<u64>) -> Result<()>,
+) -> Result<StreamStats> {
+    let mut held: Option<Summed> = None;
+    let read = reader.read(pass, reading, false, &mut |panel, stats| {
+        let mut first = panel.rows.start;
+        while first < panel.rows.end {
+            if held.as_ref().is_none_or(|(other, _)| other.rows.end <= first) {
+                let started = Instant::now();
+                // Not two at once.
+                held = None;
+                // The other pass ended with an error, which is reported.
+                held = Some(panels.recv().map_err(|_| Error::Cancelled)?);
+                *waited += started.elapsed();
+            }
+            let Some((other, of_other)) = &held else { unreachable!("a panel was just taken") };
+            let end = panel.rows.end.min(other.rows.end);
+            f([(&panel, stats), (other, of_other)], first..end)?;
+            first = end;
+        }
+        Ok(())
+    })?;
+    Ok(read.stats)
+}
+
+/// Sums over variants.
+struct Adding {
+    variants: Variants,
+    pairs: Pairs,
+    digest: u64,
+}
+
+/// Of whole numbers, or of terms in f32.
+enum Pairs {
+    Packed(PackedPairs),
+    Real { sums: Partial, missing: Missing },
+}
+
+/// Whether sums are of whole numbers.
+fn is_packed(readers: &[Reader; 2], options: &DistanceOptions) -> bool {
+    readers.iter().all(|reader| reader.form.is_packed()) && PackedPairs::takes(options.metric.summed())
+}
+
+impl Adding {
+    /// Over no variants, of which there will be so many.
+    fn new(readers: &[Reader; 2], variants: u64, options: &DistanceOptions) -> Result<Self> {
+        let ([reader, other], [n, others]) = (readers, readers.each_ref().map(Reader::samples));
+        let (device, metric, missing) = (&reader.device, options.metric.summed(), options.missing);
+        let pairs = if is_packed(readers, options) {
+            reader.prepare(PackedPairs::programs(device, n + others, variants))?;
+            // The others first: their columns are those of the result, then.
+            Pairs::Packed(PackedPairs::between(device, [others, n], variants, metric, missing)?)
+        } else {
+            let of_columns = Options { missing, columns: true, ..Options::default() };
+            Pairs::Real { sums: Partial::new(device, n, Some(others), metric, &of_columns)?, missing }
+        };
+        Ok(Self { variants: Variants::new(reader, options).with(other), pairs, digest: 0 })
+    }
+
+    /// What they take, with their results.
+    fn need(readers: &[Reader; 2], options: &DistanceOptions) -> Need {
+        let ([n, others], metric) = (readers.each_ref().map(Reader::samples), options.metric.summed());
+        let [reader, other] = readers;
+        if !is_packed(readers, options) {
+            let [device, host] = Partial::bytes_between(n, others, metric, options.missing);
+            // Numbers of both, before and after those of the others are turned round.
+            let numbers = reader.plan.block_rows().saturating_mul(8 * (n + others));
+            return Need { host, device: device.saturating_add(numbers), blocks: 0 };
+        }
+        let [one, another] = [reader, other].map(|reader| reader.panel_rows(Residency::Store.panel_bytes()));
+        let rows = one.min(another).min(reader.variants());
+        let device = PackedPairs::device_bytes_between(&reader.device, [others, n], rows, metric);
+        Need { host: PackedPairs::host_bytes_between([others, n], metric), device, blocks: 0 }
+    }
+
+    /// Adds these rows, which are in a panel of each, with the sums of all rows of both.
+    fn add(
+        &mut self,
+        readers: &[Reader; 2],
+        panels: [(&Panel, &[Stats]); 2],
+        rows: &Range<u64>,
+        swapped: &[bool],
+    ) -> Result<()> {
+        let stats = panels.map(|(panel, stats)| {
+            &stats[to_usize(rows.start - panel.rows.start)..to_usize(rows.end - panel.rows.start)]
+        });
+        for stats in stats[0].iter().zip(stats[1]).flat_map(|(one, other)| [one, other]) {
+            self.digest = digest(self.digest, bytemuck::bytes_of(&[stats.sum.to_bits(), stats.count]));
+        }
+        let ploidy = readers[0].genotypes.ploidy();
+        let of_both = stats[0].iter().zip(stats[1]).zip(swapped);
+        let of_both =
+            of_both.map(|((one, other), swapped)| both(one, other, swapped.then_some(ploidy as f64)));
+        let kept = self.variants.kept(&readers[0], &of_both.collect::<Vec<_>>())?;
+        let panels = panels.map(|(panel, _)| panel);
+        match &mut self.pairs {
+            Pairs::Packed(pairs) => {
+                let columns = readers[1].samples();
+                let padding = columns.next_multiple_of(64) - columns;
+                let padded = |stats: Stats| Stats { count: stats.count + padding, ..stats };
+                let kept = kept.iter().map(|kept| kept.map(padded));
+                pairs.add(&beside(readers, panels, rows, swapped)?, 0, &kept.collect::<Vec<_>>())
+            }
+            Pairs::Real { sums, missing } => readers[0].blocks(rows).try_for_each(|block| {
+                let of_block = to_usize(block.start - rows.start)..to_usize(block.end - rows.start);
+                let kept = &kept[of_block.clone()];
+                let table: Vec<_> = kept.iter().map(|kept| row(kept.is_some(), *missing)).collect();
+                let turned = kept.iter().zip(&swapped[of_block]).zip(&table);
+                let turned = turned.map(|((kept, swapped), row)| match kept {
+                    Some(_) if *swapped => [ploidy as f32, -1.0, f32::NAN],
+                    _ => *row,
+                });
+                let x = numbers(&readers[0], panels[0], &block, &table)?;
+                let y = numbers(&readers[1], panels[1], &block, &turned.collect::<Vec<_>>())?;
+                sums.add(&x, Some(&y))
+            }),
+        }
+    }
+
+    /// Waits for the distances.
+    fn finish(self) -> Result<Found> {
+        match self.pairs {
+            Pairs::Packed(pairs) => pairs.finish_between(),
+            Pairs::Real { sums, .. } => finish(&sums, self.variants.counts().loaded()),
+        }
+    }
+}
+
+/// The sums over the samples of both; of dosages of the other that are `turned`, a ploidy less themselves.
+fn both(one: &Stats, other: &Stats, turned: Option<f64>) -> Stats {
+    let Stats { sum, sum_squares, count, .. } = *other;
+    let (sum, sum_squares) = match turned {
+        Some(ploidy) => {
+            let all = count as f64 * ploidy;
+            (all - sum, ploidy * (all - 2.0 * sum) + sum_squares)
+        }
+        None => (sum, sum_squares),
+    };
+    let count = one.count + count;
+    Stats { sum: one.sum + sum, sum_squares: one.sum_squares + sum_squares, count, bad: 0 }
+}
+
+/// Packed rows of the others, turned round where they are swapped, beside those of the first.
+fn beside(
+    readers: &[Reader; 2],
+    panels: [&Panel; 2],
+    rows: &Range<u64>,
+    swapped: &[bool],
+) -> Result<Tensor<u32>> {
+    let [Held::Packed(first), Held::Packed(others)] = panels.map(|panel| &panel.held) else {
+        unreachable!("dosages that are packed should be held so");
+    };
+    let turned = if readers[0].genotypes.ploidy() == 1 { [1, 0, 2, 3] } else { [2, 1, 0, 3] };
+    let codes = swapped.iter().map(|&swapped| if swapped { turned } else { [0, 1, 2, 3] });
+    let side = |packed, side: usize| (packed, readers[side].samples(), rows.start - panels[side].rows.start);
+    side_by_side(side(others, 1), side(first, 0), &codes.collect::<Vec<_>>())
+}
+
+/// A block of rows of a panel in f32, by [`standardize`]'s table for them.
+fn numbers(reader: &Reader, panel: &Panel, block: &Range<u64>, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
+    let Held::Packed(packed) = &panel.held else {
+        // A block of its own.
+        return panel.standardized(table);
+    };
+    let rows: Vec<u64> = (block.start - panel.rows.start..block.end - panel.rows.start).collect();
+    standardize(&unpack_rows(packed, &rows, reader.samples(), [0.0, 1.0, 2.0, f32::NAN])?, table)
+}

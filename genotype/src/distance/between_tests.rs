@@ -1,0 +1,348 @@
+//! Distances between the samples of two stores, beside those of one store that has the samples of both.
+
+use teatime::{Cancel, DeviceOptions, distance::Metric};
+
+use super::*;
+use crate::{
+    Match,
+    tests::{dosages, fixture, memory},
+};
+
+const METRICS: [SampleMetric; 8] = [
+    SampleMetric::Of(Metric::Euclidean),
+    SampleMetric::Of(Metric::SqEuclidean),
+    SampleMetric::Of(Metric::CityBlock),
+    SampleMetric::Of(Metric::Hamming),
+    SampleMetric::Of(Metric::InnerProduct),
+    SampleMetric::Of(Metric::Cosine),
+    SampleMetric::Of(Metric::Correlation),
+    SampleMetric::Ibs,
+];
+
+/// Dosages of some samples, and of others, and which variants are the same.
+struct Case {
+    sides: [Vec<i8>; 2],
+    samples: [usize; 2],
+    matches: Vec<Option<Match>>,
+    /// Of the variants of both, those of the samples of both, in the order of the first.
+    joint: Vec<i8>,
+}
+
+impl Case {
+    /// Of so many variants one in five is not in the second, one in seven not in the first; one in four is turned round in the second,
+    /// where some are one place further. `turn`: what a dosage becomes there.
+    fn new(variants: usize, samples: [usize; 2], turn: impl Fn(i8) -> i8) -> Self {
+        Self::of(&dosages(variants, samples[0] + samples[1]), samples, turn)
+    }
+
+    /// The same of the dosages of both.
+    fn of(all: &[i8], samples: [usize; 2], turn: impl Fn(i8) -> i8) -> Self {
+        let rows: Vec<&[i8]> = all.chunks(samples[0] + samples[1]).collect();
+        let variants = rows.len();
+        let is_turned = |row: usize| row % 4 == 1;
+        let mut others: Vec<usize> = (0..variants).filter(|row| row % 5 != 3).collect();
+        (0..others.len() - 1).filter(|at| at % 90 == 31).for_each(|at| others.swap(at, at + 1));
+        let (mut first, mut joint, mut matches) = (Vec::new(), Vec::new(), Vec::new());
+        for row in (0..variants).filter(|row| row % 7 != 2) {
+            first.extend_from_slice(&rows[row][..samples[0]]);
+            let place = others.iter().position(|&other| other == row);
+            let place = place.map(|place| u32::try_from(place).unwrap());
+            matches.push(place.map(|at| if is_turned(row) { Match::Swapped(at) } else { Match::Same(at) }));
+            if place.is_some() {
+                joint.extend_from_slice(rows[row]);
+            }
+        }
+        let of_others = |&row: &usize| rows[row][samples[0]..].iter().map(move |&x| (row, x));
+        let second = others.iter().flat_map(of_others);
+        let second = second.map(|(row, x)| if x >= 0 && is_turned(row) { turn(x) } else { x }).collect();
+        Self { sides: [first, second], samples, matches, joint }
+    }
+
+    /// Of both sides and of both together, as `store` makes them of dosages of so many samples, with a number of its own.
+    fn stores(&self, store: impl Fn(&[i8], u64, usize) -> Genotypes) -> [Genotypes; 3] {
+        let [n, others] = self.samples;
+        [(&self.sides[0], n), (&self.sides[1], others), (&self.joint, n + others)]
+            .into_iter()
+            .enumerate()
+            .map(|(number, (dosages, samples))| store(dosages, samples as u64, number))
+            .collect::<Vec<_>>()
+            .try_into()
+            .unwrap()
+    }
+
+    fn compute(
+        &self,
+        stores: &[Genotypes; 3],
+        options: &DistanceOptions,
+        run: &Run,
+    ) -> Result<DistancesBetween> {
+        distances_between(&stores[0], &stores[1], &self.matches, &Device::cpu(), options, run)
+    }
+
+    /// Whether `same` says so of all entries, in the block of the distances of both together.
+    fn check(
+        &self,
+        stores: &[Genotypes; 3],
+        options: &DistanceOptions,
+        same: impl Fn(f64, f64) -> bool,
+    ) -> DistancesBetween {
+        let result = self.compute(stores, options, &Run::default()).unwrap();
+        let expected = distances(&stores[2], &Device::cpu(), options, &Run::default()).unwrap();
+        let [n, others] = self.samples;
+        assert_eq!((result.matrix.rows(), result.matrix.cols()), (n, others));
+        assert_eq!(result.counts, expected.counts);
+        assert_eq!(result.shared.is_some(), expected.shared.is_some(), "{options:?}");
+        let shared = result.shared.as_ref().zip(expected.shared.as_ref());
+        let pairs = [Some((&result.matrix, &expected.matrix)), shared];
+        for (result, expected) in pairs.into_iter().flatten() {
+            for (i, j) in (0..n).flat_map(|i| (0..others).map(move |j| (i, j))) {
+                let (actual, expected) = (result.row(i)[j], expected.row(i)[n + j]);
+                assert!(same(actual, expected), "{options:?} {i} {j}: {actual}, {expected}");
+            }
+        }
+        result
+    }
+}
+
+fn options(metric: SampleMetric) -> DistanceOptions {
+    DistanceOptions { metric, ..DistanceOptions::default() }
+}
+
+fn exactly(actual: f64, expected: f64) -> bool {
+    actual.to_bits() == expected.to_bits()
+}
+
+fn closely(actual: f64, expected: f64) -> bool {
+    (actual - expected).abs() <= 2e-5 * expected.abs().max(1.0) || actual.is_nan() && expected.is_nan()
+}
+
+/// Dosages, in chunks of their own for each side.
+fn chunked(dosages: &[i8], samples: u64, number: usize) -> Genotypes {
+    let chunk = [[100, 25], [37, 64], [500, 500]][number];
+    memory(dosages, &[dosages.len() as u64 / samples, samples], &chunk)
+}
+
+#[test]
+fn the_block_of_one_store() {
+    for samples in [[33, 70], [70, 5], [1, 64], [64, 1]] {
+        let case = Case::new(700, samples, |x| 2 - x);
+        let stores = case.stores(chunked);
+        for metric in METRICS {
+            for missing in [Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero, Missing::Propagate] {
+                if metric == SampleMetric::Ibs && matches!(missing, Missing::Rescale | Missing::RescaleOrZero)
+                {
+                    continue;
+                }
+                case.check(&stores, &DistanceOptions { missing, ..options(metric) }, exactly);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_missing_calls_nothing_is_counted() {
+    let case = Case::of(&dosages(300, 50).iter().map(|&x| x.max(0)).collect::<Vec<_>>(), [20, 30], |x| 2 - x);
+    let stores = case.stores(chunked);
+    for metric in METRICS {
+        assert!(case.check(&stores, &options(metric), exactly).shared.is_none());
+    }
+}
+
+/// Whatever the chunks, the threads and the memory.
+#[test]
+fn chunks_threads_and_budgets_change_no_bit() {
+    let case = Case::new(1300, [33, 70], |x| 2 - x);
+    let bits = |chunks: [[u64; 2]; 2], threads, host| {
+        let store = |side: usize| {
+            let (dosages, samples) = (&case.sides[side], case.samples[side] as u64);
+            memory(dosages, &[dosages.len() as u64 / samples, samples], &chunks[side])
+        };
+        let opening = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+        let device = Device::open_with("cpu", &opening).unwrap();
+        let run = Run { memory: Budget { host, device: None }, ..Run::default() };
+        let options = DistanceOptions::default();
+        let result = distances_between(&store(0), &store(1), &case.matches, &device, &options, &run)?;
+        let shared = result.shared.iter().flat_map(Matrix::data);
+        let bits: Vec<u64> = result.matrix.data().iter().chain(shared).map(|x| x.to_bits()).collect();
+        Ok((bits, result.digest))
+    };
+    let whole = bits([[2000, 100]; 2], 1, None).unwrap();
+    let chunks = [[[1, 33], [2000, 70]], [[300, 5], [7, 9]], [[64, 64], [63, 1]]];
+    for (chunks, threads) in chunks.into_iter().zip([2, 3, 4]) {
+        assert_eq!(bits(chunks, threads, None).unwrap(), whole, "{chunks:?}");
+        let Err(Error::Budget { minimum, .. }) = bits(chunks, threads, Some(1000)) else {
+            panic!("a budget of 1000 bytes should not do")
+        };
+        for host in [minimum, 2 * minimum] {
+            assert_eq!(bits(chunks, threads, Some(host)).unwrap(), whole, "{chunks:?}, {host} bytes");
+        }
+    }
+}
+
+/// Of other metrics, other ploidies and dosages that are held otherwise, and of two stores that are not of one kind.
+#[test]
+fn other_metrics_and_dosages() {
+    let as_calls = |ploidy: usize| {
+        move |dosages: &[i8], samples: u64, number: usize| {
+            let call =
+                |&x: &i8| (0..ploidy).map(move |at| if x < 0 { -1 } else { i8::from(at < x as usize) });
+            let calls: Vec<i8> = dosages.iter().flat_map(call).collect();
+            let variants = dosages.len() as u64 / samples;
+            memory(&calls, &[variants, samples, ploidy as u64], &[90 + 50 * number as u64, 20, ploidy as u64])
+        }
+    };
+    let as_f32 = |dosages: &[i8], samples: u64, _: usize| {
+        let numbers: Vec<f32> = dosages.iter().map(|&x| f32::from(x)).collect();
+        memory(&numbers, &[dosages.len() as u64 / samples, samples], &[110, 64])
+    };
+    let mixed = |dosages: &[i8], samples, number: usize| match number {
+        0 => as_calls(2)(dosages, samples, 0),
+        _ => as_f32(dosages, samples, number),
+    };
+    let turned = |dosages: &[i8], samples, number: usize| match number {
+        1 => as_calls(2)(dosages, samples, number),
+        _ => as_f32(dosages, samples, number),
+    };
+    let diploid = Case::new(600, [12, 17], |x| 2 - x);
+    let triploid = Case::new(600, [12, 17], |x| 3 - x);
+    let mut haploid = Case::new(600, [12, 17], |x| 1 - x.min(1));
+    haploid.joint.iter_mut().chain(&mut haploid.sides[0]).for_each(|x| *x = (*x).min(1));
+    haploid.sides[1].iter_mut().for_each(|x| *x = (*x).min(1));
+    let cases = [
+        (&diploid, diploid.stores(chunked)),
+        (&diploid, diploid.stores(as_f32)),
+        (&diploid, diploid.stores(mixed)),
+        (&diploid, diploid.stores(turned)),
+        (&triploid, triploid.stores(as_calls(3))),
+        (&haploid, haploid.stores(as_calls(1))),
+    ];
+    let others =
+        [Metric::Chebyshev, Metric::Canberra, Metric::BrayCurtis, Metric::Jaccard, Metric::Minkowski(3.0)];
+    for (case, stores) in cases {
+        for metric in others.map(SampleMetric::Of).into_iter().chain(METRICS) {
+            for missing in [Missing::Ignore, Missing::Propagate] {
+                case.check(&stores, &DistanceOptions { missing, ..options(metric) }, closely);
+            }
+        }
+    }
+}
+
+/// Of a file and a store of the same samples.
+#[cfg(feature = "zarr")]
+#[test]
+fn a_bed_and_a_store() {
+    let bed = crate::bed::BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();
+    let store = crate::tests::stored("biallelic.vcz", None);
+    let variants = u32::try_from(store.variants()).unwrap();
+    let matches: Vec<_> = (0..variants).map(|row| Some(Match::Same(row))).collect();
+    for metric in METRICS {
+        let options = options(metric);
+        let expected = distances(&store, &Device::cpu(), &options, &Run::default()).unwrap();
+        for [one, other] in [[&bed, &store], [&store, &bed]] {
+            let result = distances_between(one, other, &matches, &Device::cpu(), &options, &Run::default());
+            assert!(result.unwrap().matrix == expected.matrix, "{metric:?}");
+        }
+    }
+}
+
+/// By the samples of both.
+#[test]
+fn filters_are_those_of_one_store() {
+    let case = Case::new(500, [40, 30], |x| 2 - x);
+    let filter = VariantFilter { min_maf: 0.3, max_missing: 0.03 };
+    for metric in METRICS {
+        let result =
+            case.check(&case.stores(chunked), &DistanceOptions { filter, ..options(metric) }, exactly);
+        assert!(result.counts.below_maf > 0 && result.counts.above_missing > 0);
+    }
+}
+
+#[test]
+fn files() {
+    let (first, second) = (memory(&[0i8, 1, 2, 2], &[2, 2], &[2, 2]), memory(&[2i8, 0], &[2, 1], &[2, 1]));
+    let matches = [Some(Match::Same(1)), Some(Match::Swapped(0))];
+    let cityblock = options(SampleMetric::Of(Metric::CityBlock));
+    let run = Run::default();
+    let result = distances_between(&first, &second, &matches, &Device::cpu(), &cityblock, &run).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name);
+    result.write_table(path("x.tsv"), [&["a", "b"][..], &["c"]], |value| value.to_string()).unwrap();
+    assert_eq!(std::fs::read_to_string(path("x.tsv")).unwrap(), "sample\tc\na\t2\nb\t3\n");
+    result.write_npy(path("x.npy")).unwrap();
+    let npy = std::fs::read(path("x.npy")).unwrap();
+    assert!(npy.windows(15).any(|bytes| bytes == b"'shape': (2, 1)"));
+    assert_eq!(npy[128..], [2.0f64.to_le_bytes(), 3.0f64.to_le_bytes()].concat());
+    let wrong = result.write_table(path("y.tsv"), [&["a", "b"][..], &["c", "d"]], |value| value.to_string());
+    assert!(wrong.unwrap_err().to_string().contains("2 names for 1"));
+    let wrong = result.write_table(path("y.tsv"), [&["a", "b"][..], &["c\t"]], |value| value.to_string());
+    assert!(wrong.unwrap_err().to_string().contains("does not fit a table"));
+}
+
+#[cfg(feature = "zarr")]
+#[test]
+fn stores() {
+    use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
+
+    let case = Case::new(40, [3, 2], |x| 2 - x);
+    let result = case.compute(&case.stores(chunked), &DistanceOptions::default(), &Run::default()).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("d.zarr");
+    assert!(result.write_zarr(&path, [&["a", "b"], &["d", "e"]]).is_err());
+    result.write_zarr(&path, [&["a", "b", "c"][..], &["d", "e"]]).unwrap();
+    for (name, expected) in
+        [("distance", &result.matrix), ("shared_variants", result.shared.as_ref().unwrap())]
+    {
+        let array = ZarrArray::open(&path, name, MissingChunk::Error).unwrap();
+        assert_eq!(array.shape(), [3, 2]);
+        let bytes = array.fetch(&[0, 0]).and_then(|fetched| array.decode(&[0, 0], fetched)).unwrap().bytes;
+        let values: Vec<f64> = match name {
+            "distance" => bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect(),
+            _ => bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes).into()).collect(),
+        };
+        assert_eq!(values, expected.data());
+    }
+    let axes = std::fs::read_to_string(path.join("distance/.zattrs")).unwrap();
+    assert!(axes.contains("samples_with"), "{axes}");
+}
+
+#[test]
+fn bad_input_is_named() {
+    let case = Case::new(200, [9, 8], |x| 2 - x);
+    let stores = case.stores(chunked);
+    let between = |with: &Genotypes, matches: &[Option<Match>], options: &DistanceOptions, run: &Run| {
+        distances_between(&stores[0], with, matches, &Device::cpu(), options, run)
+    };
+    let fails = |with: &Genotypes, matches: &[Option<Match>], needle: &str| {
+        let error = between(with, matches, &DistanceOptions::default(), &Run::default());
+        let error = error.expect_err(needle).to_string();
+        assert!(error.contains(needle), "`{needle}` is not in: {error}");
+    };
+    let count = case.matches.len();
+    fails(&stores[1], &case.matches[1..], &format!("{} for {count} variants", count - 1));
+    fails(&stores[1], &vec![None; count], &format!("none of the {count} variants is in both"));
+    fails(&stores[1], &vec![Some(Match::Same(160)); count], "variant 0 is number 160 of 160");
+    fails(&stores[1], &vec![Some(Match::Same(4)); count], "more than 64 passes");
+    fails(
+        &memory(&[0i8; 160 * 8], &[160, 8, 1], &[160, 8, 1]),
+        &case.matches,
+        "of ploidy 1, and `genotypes` 2",
+    );
+    let mut three = case.sides[1].clone();
+    three[0] = 3;
+    fails(&chunked(&three, 8, 1), &case.matches, "variant 0, sample 0: value 3");
+    let tree = DistanceOptions { tree: Some(Linkage::Average), ..DistanceOptions::default() };
+    let error = between(&stores[1], &case.matches, &tree, &Run::default()).unwrap_err();
+    assert!(matches!(error, Error::Argument { name: "tree", .. }), "{error}");
+    let filter = VariantFilter { min_maf: 0.5, max_missing: 0.0 };
+    let filtered = DistanceOptions { filter, ..DistanceOptions::default() };
+    let one = memory(&[1i8, 0, 0], &[1, 3], &[1, 3]);
+    let matches = [Some(Match::Same(0))];
+    let error =
+        distances_between(&one, &one, &matches, &Device::cpu(), &filtered, &Run::default()).unwrap_err();
+    assert!(error.to_string().contains("none of the 1 variants is left"), "{error}");
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let error =
+        between(&stores[1], &case.matches, &DistanceOptions::default(), &Run { cancel, ..Run::default() });
+    assert!(matches!(error, Err(Error::Cancelled)));
+}
