@@ -1,8 +1,10 @@
 //! `teatime distance`: distances of the samples of stores.
 
 mod bands;
+mod with;
 
 use std::{
+    iter,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -15,7 +17,10 @@ use teatime::{
 };
 use teatime_genotype::{DistanceOptions, Distances, Linkage, SampleMetric};
 
-use self::bands::{BandsRecord, Found};
+use self::{
+    bands::{BandsRecord, Found},
+    with::{With, WithArgs, WithRecord},
+};
 use crate::{
     args::{FilterArgs, Named, Resources, local, named},
     failure::Failure,
@@ -29,7 +34,7 @@ use crate::{
     text,
 };
 
-/// Distances of the samples of genotype stores from one another
+/// Distances of the samples of genotype stores from one another, or from those of another store
 ///
 /// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles, or of one allele with
 /// --allele (of a .bed, see --counted-allele); a call with a missing allele is missing. One pass over the stores.
@@ -72,6 +77,8 @@ pub(crate) struct DistanceArgs {
     #[arg(long, value_name = "METHOD", value_parser = named(LINKAGES))]
     tree: Option<Linkage>,
     #[command(flatten)]
+    with: WithArgs,
+    #[command(flatten)]
     filter: FilterArgs,
     /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
     ///
@@ -102,6 +109,9 @@ What is written, by the ending of FILE:
               are missing; sample_id
   D.dist      PLINK's lower triangle, as text; D.dist.id has family and name
   D.dist.bin  PLINK's square matrix (--distance square bin), f64; D.dist.id
+With --with, rows are the samples of the stores and columns those of STORE2, of
+which D.with.id and, in D.zarr (samples, samples_with), sample_id_with have the
+names; PLINK's files hold no such distances.
 Beside it, with --tree, D.nwk has the tree as Newick: ultrametric, two samples are
 as far apart along the branches as the height at which they are merged.
 D.run.json is the record of the run: command line, date, device,
@@ -117,6 +127,7 @@ Examples:
     --missing rescale
   teatime distance chr1.vcz chr2.vcz --out ibs.zarr --metric ibs --maf 0.01
   teatime distance biobank.bed --out d.zarr --resume
+  teatime distance new.vcz --with reference.bed --out d.tsv --metric ibs
   teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
@@ -184,6 +195,7 @@ const FORMATS: [(&str, Format); 5] = [
 const RECORD: &str = ".run.json";
 const NPY_NAMES: &str = ".id";
 const PLINK_NAMES: &str = ".dist.id";
+const WITH_NAMES: &str = ".with.id";
 const TREE: &str = ".nwk";
 
 /// Where distances go.
@@ -209,13 +221,14 @@ impl Target {
         Ok(Self { folder, name, stem, format })
     }
 
-    /// What a run writes, with a tree or without, the record first; and what else of this name other runs write.
-    fn files(&self, tree: bool) -> [Vec<String>; 2] {
+    /// What a run writes, with a tree or others or without, the record first; and what else of this name other runs write.
+    fn files(&self, tree: bool, with: bool) -> [Vec<String>; 2] {
         let tree = tree.then(|| self.file(TREE));
-        let written: Vec<String> =
-            [self.file(RECORD), self.name.clone()].into_iter().chain(self.names()).chain(tree).collect();
+        let with = (with && self.format == Format::Npy).then(|| self.file(WITH_NAMES));
+        let results = [self.file(RECORD), self.name.clone()];
+        let written: Vec<String> = results.into_iter().chain(self.names()).chain(with).chain(tree).collect();
         let endings = FORMATS.iter().map(|(ending, _)| *ending);
-        let all = endings.chain([NPY_NAMES, PLINK_NAMES, TREE]).map(|ending| self.file(ending));
+        let all = endings.chain([NPY_NAMES, PLINK_NAMES, WITH_NAMES, TREE]).map(|ending| self.file(ending));
         let others = all.filter(|name| !written.contains(name)).collect();
         [written, others]
     }
@@ -257,6 +270,8 @@ struct Record {
     max_missing: f64,
     /// Pairs of samples whose distance is NaN.
     undefined_pairs: u64,
+    /// Whose samples distances are to; null where from one another.
+    with: Option<WithRecord>,
     /// How distances were computed for some samples at a time; null where all were at once.
     bands: Option<BandsRecord>,
     seconds: Seconds,
@@ -282,8 +297,10 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         (_, Some(_)) => return Err(Failure::Usage("--p is of --metric minkowski alone".into())),
         (metric, None) => metric,
     };
+    args.with.check(args)?;
     let mut output = bands::prepare(args)?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
+    let mut with = With::open(args, &mut stores, cancel)?;
     if let (Format::Plink | Format::PlinkBinary, Some(id)) = (target.format, splitting(&stores.samples)) {
         // Before the work, which would be for nothing.
         let why = format!(
@@ -295,9 +312,11 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         stores.genotypes = stores.genotypes.clone().count_allele(allele)?;
     }
     let device = args.resources.open()?;
-    args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
-    if args.haplotypes {
-        stores.take_haplotypes()?;
+    for stores in iter::once(&mut stores).chain(with.as_mut().map(|with| &mut with.stores)) {
+        args.stores.settle_ploidy(stores, &device, args.resources.budget(), cancel)?;
+        if args.haplotypes {
+            stores.take_haplotypes()?;
+        }
     }
     let options =
         DistanceOptions { metric, missing: args.missing, filter: (&args.filter).into(), tree: args.tree };
@@ -305,11 +324,17 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let run =
         Run { cancel: cancel.clone(), progress: bar.progress("Distances"), memory: args.resources.budget() };
     let opened = Instant::now();
-    let (found, matrix) = bands::compute(&mut output, args, &stores, &device, &options, &run)?;
-    let computed = Instant::now();
-    if let Some(result) = matrix {
-        write(&output, target, &result, &stores)?;
-    }
+    let (found, computed) = if let Some(with) = &with {
+        let result = with.compute(&stores, &device, &options, &run)?;
+        let computed = Instant::now();
+        with.write(&output, target, &result, &stores)?;
+        (Found::from(&result), computed)
+    } else {
+        let (found, matrix) = bands::compute(&mut output, args, &stores, &device, &options, &run)?;
+        let computed = Instant::now();
+        matrix.map_or(Ok(()), |result| write(&output, target, &result, &stores))?;
+        (found, computed)
+    };
     drop(bar);
 
     let seconds = Seconds {
@@ -321,7 +346,7 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     };
     let memory = args.resources.budget();
     let ran = Ran { command: COMMAND, started, device: &device, memory, stores: &stores, output: &output };
-    let record = Record::new(&ran, args, &options, found, seconds);
+    let record = Record::new(&ran, args, &options, found, with, seconds);
     let page = (!args.json).then(|| record.summary());
     output.finish(&record, &record.common.warnings, page, cancel)
 }
@@ -356,6 +381,7 @@ impl Record {
         args: &DistanceArgs,
         options: &DistanceOptions,
         found: Found,
+        with: Option<With>,
         seconds: Seconds,
     ) -> Self {
         let Found { undefined, counts, digest, memory, stats, bands } = found;
@@ -370,8 +396,9 @@ impl Record {
             };
             format!("the distance of {pairs} of samples is NaN: {why}")
         });
+        let warnings = warning.into_iter().chain(with.iter().flat_map(With::warnings));
         Self {
-            common: ran.common(memory, &stats, digest, None, warning.into_iter().collect()),
+            common: ran.common(memory, &stats, digest, None, warnings.collect()),
             variants: (&counts).into(),
             variants_kept: counts.loaded(),
             metric: options.metric.name(),
@@ -383,6 +410,7 @@ impl Record {
             min_maf: options.filter.min_maf,
             max_missing: options.filter.max_missing,
             undefined_pairs: undefined,
+            with: with.map(With::record),
             bands,
             seconds,
         }
@@ -393,6 +421,9 @@ impl Record {
         let Self { common, seconds, .. } = self;
         let mut out = common.head();
         let mut line = |name: &str, what: String| out += &format!("{name:<10}{what}\n");
+        if let Some(with) = &self.with {
+            with.summary().into_iter().for_each(|(name, what)| line(name, what));
+        }
         line("variants", format!("{} used", text::count(self.variants_kept)));
         if self.haplotypes {
             line("", "each sample is one haplotype".into());

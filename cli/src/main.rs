@@ -13,6 +13,7 @@ mod failure;
 mod grm;
 mod interrupt;
 mod loadings;
+mod matching;
 mod output;
 mod pca;
 mod place;

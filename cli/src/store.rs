@@ -125,7 +125,7 @@ impl Store {
 }
 
 /// Whether `path` names a PLINK .bed: by its ending, or as the prefix of one.
-fn is_bed(path: &Path) -> bool {
+pub(crate) fn is_bed(path: &Path) -> bool {
     let mut prefixed = path.as_os_str().to_owned();
     prefixed.push(".bed");
     let ends = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bed"));

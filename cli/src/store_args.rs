@@ -1,16 +1,17 @@
 //! What is said of genotype stores on the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use teatime::{Budget, Cancel, Device, MissingChunk, Run};
-use teatime_genotype::{CountedAllele, GenotypeKind, call_ploidies};
+use teatime_genotype::{CountedAllele, GenotypeKind, Genotypes, call_ploidies};
 
 use crate::{
     args::{Named, local, named},
     contigs::ContigArgs,
     failure::Failure,
     progress::Bar,
+    store::is_bed,
     stores::{PloidyMismatch, Stores},
 };
 
@@ -67,9 +68,22 @@ impl StoreArgs {
         let (array, missing, any_ploidy) = (self.array.as_deref(), self.missing_chunk, self.ploidy_mismatch);
         let counted = self.counted_allele;
         let mut stores = Stores::open(&self.paths, array, missing, counted, any_ploidy, memory, cancel)?;
-        stores.genotypes =
-            stores.genotypes.nan_is_missing(self.nan_missing).dosages_are_bounded(self.bounded_dosages);
+        stores.genotypes = self.read(stores.genotypes);
         stores.take(&self.contigs, cancel)?;
+        Ok(stores)
+    }
+
+    /// What numbers of dosages mean.
+    fn read(&self, genotypes: Genotypes) -> Genotypes {
+        genotypes.nan_is_missing(self.nan_missing).dosages_are_bounded(self.bounded_dosages)
+    }
+
+    /// Opens another store whose variants are matched with those of these: all of them, and of a .bed whichever allele is counted.
+    pub(crate) fn open_other(&self, path: &Path, memory: Budget, cancel: &Cancel) -> Result<Stores, Failure> {
+        let array = self.array.as_deref().filter(|_| !is_bed(path));
+        let (paths, missing) = ([path.to_path_buf()], self.missing_chunk);
+        let mut stores = Stores::open(&paths, array, missing, None, self.ploidy_mismatch, memory, cancel)?;
+        stores.genotypes = self.read(stores.genotypes);
         Ok(stores)
     }
 

@@ -4,7 +4,9 @@ use std::{fs, path::Path};
 
 use serde::Serialize;
 use teatime::{Budget, Device, Error, Run, stream::StreamStats};
-use teatime_genotype::{DistanceBands, DistanceOptions, Distances, VariantCounts, WrittenBands, distances};
+use teatime_genotype::{
+    DistanceBands, DistanceOptions, Distances, DistancesBetween, VariantCounts, WrittenBands, distances,
+};
 
 use super::{COMMAND, DistanceArgs, Format, Target};
 use crate::{failure::Failure, note, output::Output, stores::Stores};
@@ -49,10 +51,17 @@ impl From<&Distances> for Found {
     }
 }
 
+impl From<&DistancesBetween> for Found {
+    fn from(result: &DistancesBetween) -> Self {
+        let DistancesBetween { counts, digest, memory, stats, .. } = *result;
+        Self { undefined: result.undefined(), counts, digest, memory, stats, bands: None }
+    }
+}
+
 /// The folder of results, for a run that goes on or begins.
 pub(super) fn prepare(args: &DistanceArgs) -> Result<Output, Failure> {
     let target = &args.out;
-    let files = target.files(args.tree.is_some());
+    let files = target.files(args.tree.is_some(), args.with.is_given());
     let [files, others] = files.each_ref().map(|files| files.iter().map(String::as_str).collect::<Vec<_>>());
     if !args.resume {
         refuse_unfinished(target, files[0])?;

@@ -1,8 +1,5 @@
 //! `teatime project`: new samples on the components of an earlier PCA.
 
-mod alleles;
-mod counts;
-mod matching;
 mod record;
 mod samples;
 mod table;
@@ -14,8 +11,6 @@ use teatime::{Cancel, Run};
 use teatime_genotype::{ProjectMethod, Projection, project};
 
 use self::{
-    counts::Counts,
-    matching::MatchBy,
     record::{Record, Seconds},
     samples::Samples,
     table::Table,
@@ -23,6 +18,7 @@ use self::{
 use crate::{
     args::{Named, Resources, local, named, up_to_one},
     failure::Failure,
+    matching::{MatchBy, counts::Counts},
     output::{Output, RECORD, joined, names},
     progress::Bar,
     record::Ran,
@@ -184,26 +180,12 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
     let loadings = &counts.loadings;
     let (total, left) = (text::count(loadings.variants), loadings.variants - loadings.used);
     let (path, most, reasons) = (args.loadings.display(), args.max_mismatch, counts.reasons());
-    if loadings.used == 0 {
-        let hint = match counts.by {
-            MatchBy::Position => "; of another genome build, `--match id` may know them",
-            MatchBy::Id => "",
-        };
-        return Err(Failure::Error(format!(
-            "no variant of {path} is in the stores: of {total}, {reasons}{hint}"
-        )));
-    }
+    counts.check(&args.loadings)?;
     let share = text::general(100.0 * counts.mismatch(), 3);
     let what = format!("{} of {total} variants of {path} ({share} %)", text::count(left));
     if counts.mismatch() > most {
         return Err(Failure::Error(format!(
             "{what} cannot be used, more than --max-mismatch {most} allows: {reasons}; a higher one goes on without them"
-        )));
-    }
-    if counts.unknown_repeated > 0 {
-        let n = text::plural(counts.unknown_repeated, "variant");
-        return Err(Failure::Error(format!(
-            "{n} of the stores repeat the position of another, and without alleles nothing tells which of them {path} means"
         )));
     }
     let mut warnings = Vec::new();
@@ -214,12 +196,7 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
         };
         warnings.push(format!("{what} are left out{shrinks}: {reasons}"));
     }
-    if loadings.alleles_unknown > 0 {
-        let n = text::plural(loadings.alleles_unknown, "variant");
-        warnings.push(format!(
-            "{n} matched by position alone, their alleles being unknown; whether the same are counted is not known"
-        ));
-    }
+    warnings.extend(counts.unsure());
     Ok(warnings)
 }
 

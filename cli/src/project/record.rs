@@ -3,8 +3,9 @@
 use serde::Serialize;
 use teatime_genotype::Projection;
 
-use super::{ProjectArgs, counts::Counts, samples::Samples, table::Header};
+use super::{ProjectArgs, samples::Samples, table::Header};
 use crate::{
+    matching::counts::Counts,
     record::{Common, StreamSeconds},
     text,
 };

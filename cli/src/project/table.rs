@@ -11,8 +11,12 @@ use flate2::read::MultiGzDecoder;
 use teatime::{Cancel, Error};
 use teatime_genotype::{ReferenceLoadings, Scaler};
 
-use super::matching::{Index, MatchBy};
-use crate::{args::SCALERS, failure::Failure, loadings::MAGIC};
+use crate::{
+    args::SCALERS,
+    failure::Failure,
+    loadings::MAGIC,
+    matching::{Index, MatchBy},
+};
 
 /// Columns before the loadings.
 const NAMES: [&str; 9] = ["contig", "position", "id", "ref", "alt", "counted", "frequency", "mean", "scale"];
@@ -59,7 +63,7 @@ impl Table {
             return Err(lines.fail(why));
         }
         let mut reference = ReferenceLoadings::new(header.scaler, ploidy, components)?;
-        let mut index = Index::new(by);
+        let mut index = Index::new(by, "the loadings");
         if let Some(rows) = header.rows {
             reference.reserve(rows).map_err(|_| lines.fail(format!("no memory for {rows} variants")))?;
         }

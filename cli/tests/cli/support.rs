@@ -216,6 +216,12 @@ pub(crate) fn provenance(record: &serde_json::Value, command: &str, given: [Opti
 
 /// The entries of a square numpy file of f64, found by its own header.
 pub(crate) fn npy(path: &Path) -> Vec<f64> {
+    let data = usize::try_from(fs::metadata(path).unwrap().len()).unwrap() - 128;
+    npy_of(path, [(data / 8).isqrt(); 2])
+}
+
+/// The entries of a numpy file of f64 of that shape.
+pub(crate) fn npy_of(path: &Path, [rows, columns]: [usize; 2]) -> Vec<f64> {
     let bytes = fs::read(path).unwrap();
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
     let data = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
@@ -224,7 +230,7 @@ pub(crate) fn npy(path: &Path) -> Vec<f64> {
     assert!(header.contains("'descr': '<f8'") && header.contains("'fortran_order': False"), "{header}");
     let values: Vec<f64> =
         bytes[data..].chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())).collect();
-    let n = values.len().isqrt();
-    assert!(header.contains(&format!("'shape': ({n}, {n})")) && n * n == values.len(), "{header}");
+    let shape = format!("'shape': ({rows}, {columns})");
+    assert!(header.contains(&shape) && rows * columns == values.len(), "{header}");
     values
 }

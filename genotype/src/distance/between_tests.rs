@@ -179,6 +179,35 @@ fn chunks_threads_and_budgets_change_no_bit() {
     }
 }
 
+/// Of many variants, of which panels hold all of few samples and some of many.
+#[test]
+fn panels_of_different_lengths() {
+    for samples in [[1, 2500], [2500, 1]] {
+        let case = Case::new(6000, samples, |x| 2 - x);
+        let stores = case.stores(chunked);
+        for metric in [Metric::CityBlock, Metric::Chebyshev] {
+            let missing = Missing::Rescale;
+            let options = DistanceOptions { missing, ..options(SampleMetric::Of(metric)) };
+            let result = case.compute(&stores, &options, &Run::default()).unwrap();
+            let rows = case.joint.chunks(2501);
+            let all = rows.len() as f64;
+            for j in (0..2500).step_by(31) {
+                let pair = if samples[0] == 1 { [0, 1 + j] } else { [j, 2500] };
+                let both = rows
+                    .clone()
+                    .map(|row| pair.map(|at| row[at]))
+                    .filter(|both| both.iter().all(|&x| x >= 0));
+                let (shared, sum, largest) = both.fold((0.0, 0.0, 0.0), |(shared, sum, largest), [x, y]| {
+                    let difference = f64::from((x - y).abs());
+                    (shared + 1.0, sum + difference, difference.max(largest))
+                });
+                let expected = if metric == Metric::CityBlock { sum * (all / shared) } else { largest };
+                assert_eq!(result.matrix.data()[j], expected, "{metric} {pair:?}");
+            }
+        }
+    }
+}
+
 /// Of other metrics, other ploidies and dosages that are held otherwise, and of two stores that are not of one kind.
 #[test]
 fn other_metrics_and_dosages() {
@@ -300,6 +329,11 @@ fn stores() {
             _ => bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes).into()).collect(),
         };
         assert_eq!(values, expected.data());
+    }
+    for (name, extent) in [("sample_id", 3), ("sample_id_with", 2)] {
+        let metadata = std::fs::read_to_string(path.join(name).join(".zarray")).unwrap();
+        let metadata: serde_json::Value = serde_json::from_str(&metadata).unwrap();
+        assert_eq!(metadata["shape"], serde_json::json!([extent]));
     }
     let axes = std::fs::read_to_string(path.join("distance/.zattrs")).unwrap();
     assert!(axes.contains("samples_with"), "{axes}");

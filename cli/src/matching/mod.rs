@@ -1,5 +1,7 @@
-//! Which variants of the stores are those of the loadings.
+//! Which variants of the stores are those of a reference: of loadings, or of another store, for which the same is done as for loadings.
 
+mod alleles;
+pub(crate) mod counts;
 #[cfg(test)]
 mod tests;
 
@@ -10,7 +12,7 @@ use serde::Serialize;
 use teatime::{Cancel, Result};
 use teatime_genotype::{Match, Variant};
 
-use super::{
+use self::{
     alleles::{Fit, Names, UNKNOWN, are_same, fit, is_unknown, pair},
     counts::{Counts, LoadingsCounts},
 };
@@ -61,6 +63,8 @@ impl MatchBy {
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     by: MatchBy,
+    /// What messages call the loadings.
+    reference: &'static str,
     /// Contigs, or ids.
     names: Names,
     /// Pairs of alleles.
@@ -83,8 +87,8 @@ impl Key {
 }
 
 impl Index {
-    pub(crate) fn new(by: MatchBy) -> Self {
-        Self { by, ..Self::default() }
+    pub(crate) fn new(by: MatchBy, reference: &'static str) -> Self {
+        Self { by, reference, ..Self::default() }
     }
 
     /// The next variant of the loadings: its contig, position and id, and the alleles that are not counted and those that are.
@@ -353,7 +357,7 @@ impl Matching {
     /// Counts the loadings' variants, and the stores' that are of ids which occur twice.
     fn count(&mut self) {
         let mut counts = std::mem::take(&mut self.counts);
-        counts.by = self.index.by;
+        (counts.by, counts.reference) = (self.index.by, self.index.reference);
         counts.loadings.variants = self.order.len() as u64;
         let mut first = 0;
         while first < self.order.len() {

@@ -1,9 +1,11 @@
 //! How many variants were matched.
 
+use std::path::Path;
+
 use serde::Serialize;
 
-use super::matching::MatchBy;
-use crate::text;
+use super::MatchBy;
+use crate::{failure::Failure, text};
 
 /// How many variants were matched, and why the others were not.
 #[derive(Debug, Default, Serialize)]
@@ -12,6 +14,9 @@ pub(crate) struct Counts {
     pub(crate) stores: StoresCounts,
     /// What they were known by.
     pub(crate) by: MatchBy,
+    /// What messages call the loadings.
+    #[serde(skip)]
+    pub(crate) reference: &'static str,
     /// Variants of the stores whose alleles nobody knows, of the same place as one before: which of them the loadings mean
     /// cannot be told.
     #[serde(skip)]
@@ -22,7 +27,7 @@ pub(crate) struct Counts {
 }
 
 /// Variants of the loadings.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct LoadingsCounts {
     pub(crate) variants: u64,
     pub(crate) used: u64,
@@ -48,7 +53,7 @@ pub(crate) struct LoadingsCounts {
 }
 
 /// Variants of the stores.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct StoresCounts {
     pub(crate) variants: u64,
     pub(crate) not_in_loadings: u64,
@@ -85,7 +90,7 @@ impl Counts {
     /// The variants of the stores that are not used, in words.
     pub(crate) fn ignored(&self) -> String {
         let StoresCounts { not_in_loadings, repeated, ambiguous, nowhere, doubled_id, .. } = self.stores;
-        let others = format!("of the stores, {} not in the loadings", text::count(not_in_loadings));
+        let others = format!("of the stores, {} not in {}", text::count(not_in_loadings), self.reference);
         let reasons = some(&[
             (repeated, "repeated"),
             (ambiguous, FITS),
@@ -95,6 +100,41 @@ impl Counts {
         [vec![others], reasons].concat().join(", ")
     }
 
+    /// What matching did not decide: no variant at all, or which of several are meant. `path` is that of the loadings.
+    ///
+    /// # Errors
+    /// [`Failure::Error`] with the counts.
+    pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
+        let (path, LoadingsCounts { variants, used, .. }) = (path.display(), self.loadings);
+        if used == 0 {
+            let hint = match self.by {
+                MatchBy::Position => "; of another genome build, `--match id` may know them",
+                MatchBy::Id => "",
+            };
+            let (total, reasons) = (text::count(variants), self.reasons());
+            return Err(Failure::Error(format!(
+                "no variant of {path} is in the stores: of {total}, {reasons}{hint}"
+            )));
+        }
+        if self.unknown_repeated > 0 {
+            let n = text::plural(self.unknown_repeated, "variant");
+            return Err(Failure::Error(format!(
+                "{n} of the stores repeat the position of another, and without alleles nothing tells which of them {path} means"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What to warn of: variants that nothing but their places tell.
+    pub(crate) fn unsure(&self) -> Option<String> {
+        let n = text::plural(self.loadings.alleles_unknown, "variant");
+        (self.loadings.alleles_unknown > 0).then(|| {
+            format!(
+                "{n} matched by position alone, their alleles being unknown; whether the same are counted is not known"
+            )
+        })
+    }
+
     /// Why variants of the loadings cannot be used.
     pub(crate) fn reasons(&self) -> String {
         let LoadingsCounts { absent, other_alleles, repeated, ambiguous, nowhere, doubled_id, .. } =
@@ -102,13 +142,13 @@ impl Counts {
         let mut reasons = some(&[
             (absent, "not in the stores"),
             (other_alleles, "there with other alleles or none"),
-            (repeated, "repeated in the loadings"),
+            (repeated, &format!("repeated in {}", self.reference)),
             (ambiguous, FITS),
             (nowhere, self.by.without()),
             (doubled_id, DOUBLED),
         ]);
         if let Some((ours, theirs)) = &self.contigs {
-            reasons.push(format!("the loadings are of contig `{ours}`, the stores of `{theirs}`"));
+            reasons.push(format!("{} are of contig `{ours}`, the stores of `{theirs}`", self.reference));
         }
         reasons.join(", ")
     }

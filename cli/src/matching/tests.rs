@@ -1,13 +1,13 @@
 //! Which variants of the stores and of the loadings are paired.
 
 use super::*;
-use crate::project::counts::StoresCounts;
+use counts::StoresCounts;
 
 /// Contig, position, and the alleles that are not counted and those that are.
 type Site<'a> = (&'a str, u64, &'a str, &'a str);
 
 fn run(by: MatchBy, rows: &[(&str, Site)], variants: &[(&str, Site)]) -> (Vec<Option<Match>>, Counts) {
-    let mut index = Index::new(by);
+    let mut index = Index::new(by, "the loadings");
     for (id, (contig, position, other, counted)) in rows {
         index.push((contig, *position, id), other, counted);
     }
