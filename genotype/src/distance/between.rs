@@ -259,6 +259,9 @@ fn plan(memory: &Memory, [reader, other]: &[Reader; 2], need: Need) -> Result<[R
 /// A panel that a pass read, with the sums of its rows.
 type Summed = (Panel, Vec<Stats>);
 
+/// Is given a panel of each with the sums of its rows, and the rows that are in both.
+type RowsOfBoth<'a> = dyn FnMut([(&Panel, &[Stats]); 2], Range<u64>) -> Result<()> + 'a;
+
 /// One pass over both at the same time: gives `f` the rows that are in a panel of each, in order.
 ///
 /// # Errors
@@ -267,7 +270,7 @@ fn read_both(
     [reader, other]: &[Reader; 2],
     [reading, others]: [Reading; 2],
     pass: &Pass<'_>,
-    f: &mut dyn FnMut([(&Panel, &[Stats]); 2], Range<u64>) -> Result<()>,
+    f: &mut RowsOfBoth<'_>,
 ) -> Result<StreamStats> {
     // One panel waits while the one before is used.
     let (sender, panels) = sync_channel::<Summed>(0);
@@ -310,7 +313,7 @@ fn read_first(
     pass: &Pass<'_>,
     panels: &Receiver<Summed>,
     waited: &mut Duration,
-    f: &mut dyn FnMut([(&Panel, &[Stats]); 2], Range<u64>) -> Result<()>,
+    f: &mut RowsOfBoth<'_>,
 ) -> Result<StreamStats> {
     let mut held: Option<Summed> = None;
     let read = reader.read(pass, reading, false, &mut |panel, stats| {

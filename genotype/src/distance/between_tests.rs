@@ -5,7 +5,7 @@ use teatime::{Cancel, DeviceOptions, distance::Metric};
 use super::*;
 use crate::{
     Match,
-    tests::{dosages, fixture, memory},
+    tests::{dosages, memory},
 };
 
 const METRICS: [SampleMetric; 8] = [
@@ -182,28 +182,29 @@ fn chunks_threads_and_budgets_change_no_bit() {
 /// Of many variants, of which panels hold all of few samples and some of many.
 #[test]
 fn panels_of_different_lengths() {
-    for samples in [[1, 2500], [2500, 1]] {
-        let case = Case::new(6000, samples, |x| 2 - x);
-        let stores = case.stores(chunked);
-        for metric in [Metric::CityBlock, Metric::Chebyshev] {
-            let missing = Missing::Rescale;
-            let options = DistanceOptions { missing, ..options(SampleMetric::Of(metric)) };
-            let result = case.compute(&stores, &options, &Run::default()).unwrap();
-            let rows = case.joint.chunks(2501);
-            let all = rows.len() as f64;
-            for j in (0..2500).step_by(31) {
-                let pair = if samples[0] == 1 { [0, 1 + j] } else { [j, 2500] };
-                let both = rows
-                    .clone()
-                    .map(|row| pair.map(|at| row[at]))
-                    .filter(|both| both.iter().all(|&x| x >= 0));
-                let (shared, sum, largest) = both.fold((0.0, 0.0, 0.0), |(shared, sum, largest), [x, y]| {
-                    let difference = f64::from((x - y).abs());
-                    (shared + 1.0, sum + difference, difference.max(largest))
-                });
-                let expected = if metric == Metric::CityBlock { sum * (all / shared) } else { largest };
-                assert_eq!(result.matrix.data()[j], expected, "{metric} {pair:?}");
-            }
+    for (samples, metric) in [([1, 2500], Metric::CityBlock), ([2500, 1], Metric::Chebyshev)] {
+        let few = dosages(6400, 61);
+        let all: Vec<i8> = few.chunks(61).flat_map(|row| row.iter().cycle().take(2501)).copied().collect();
+        let case = Case::of(&all, samples, |x| 2 - x);
+        let stores = case.stores(|dosages, samples, number| match number {
+            2 => memory(&[0i8], &[1, 1], &[1, 1]),
+            _ => memory(dosages, &[dosages.len() as u64 / samples, samples], &[1000, 500]),
+        });
+        let missing = Missing::Rescale;
+        let options = DistanceOptions { missing, ..options(SampleMetric::Of(metric)) };
+        let result = case.compute(&stores, &options, &Run::default()).unwrap();
+        let rows = case.joint.chunks(2501);
+        let all = rows.len() as f64;
+        for j in (0..2500).step_by(31) {
+            let pair = if samples[0] == 1 { [0, 1 + j] } else { [j, 2500] };
+            let both =
+                rows.clone().map(|row| pair.map(|at| row[at])).filter(|both| both.iter().all(|&x| x >= 0));
+            let (shared, sum, largest) = both.fold((0.0, 0.0, 0.0), |(shared, sum, largest), [x, y]| {
+                let difference = f64::from((x - y).abs());
+                (shared + 1.0, sum + difference, difference.max(largest))
+            });
+            let expected = if metric == Metric::CityBlock { sum * (all / shared) } else { largest };
+            assert_eq!(result.matrix.data()[j], expected, "{metric} {pair:?}");
         }
     }
 }
@@ -260,7 +261,10 @@ fn other_metrics_and_dosages() {
 #[cfg(feature = "zarr")]
 #[test]
 fn a_bed_and_a_store() {
-    let bed = crate::bed::BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();
+    let bed = crate::bed::BedFile::open(crate::tests::fixture("plink1/biallelic.bed"))
+        .unwrap()
+        .genotypes()
+        .unwrap();
     let store = crate::tests::stored("biallelic.vcz", None);
     let variants = u32::try_from(store.variants()).unwrap();
     let matches: Vec<_> = (0..variants).map(|row| Some(Match::Same(row))).collect();
