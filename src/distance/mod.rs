@@ -73,6 +73,7 @@ mod metric;
 mod neighbors;
 mod packed;
 mod partial;
+mod stored;
 mod sums;
 #[cfg(feature = "zarr")]
 mod tiles;
@@ -85,6 +86,7 @@ pub use self::{
     neighbors::{Neighbors, neighbors},
     packed::{PackedDiagonal, PackedPairs},
     partial::{Partial, PartialSums},
+    stored::pairwise_stored,
 };
 use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
 

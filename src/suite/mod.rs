@@ -6,6 +6,7 @@ mod distance;
 mod distance_neighbors;
 mod distance_packed;
 mod distance_partial;
+mod distance_stored;
 #[cfg(feature = "zarr")]
 mod distance_tiles;
 mod launch;

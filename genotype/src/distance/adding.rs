@@ -88,7 +88,7 @@ impl Adding {
         let (n, metric) = (reader.samples(), options.metric.summed());
         let tree = options.tree.map_or(0, |_| tree::bytes(n));
         if !is_packed(reader, options) {
-            let [device, host] = Partial::bytes(n, metric, options.missing);
+            let [device, host] = Partial::bytes(n, None, metric, options.missing);
             // Numbers of packed rows, or dosages without those that take no part.
             return Need { host: host.saturating_add(tree), device, blocks: 1 };
         }
