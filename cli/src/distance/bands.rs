@@ -6,7 +6,10 @@ use serde::Serialize;
 use teatime::{Budget, Device, Error, Run, stream::StreamStats};
 use teatime_genotype::{DistanceBands, DistanceOptions, Distances, VariantCounts, WrittenBands, distances};
 
-use super::{COMMAND, DistanceArgs, Format, Target};
+use super::{
+    COMMAND, DistanceArgs,
+    target::{Format, Target},
+};
 use crate::{failure::Failure, note, output::Output, stores::Stores};
 
 /// Samples on a side of the squares that are written, and what bands are multiples of: whatever the budgets.
