@@ -4,11 +4,14 @@ mod adding;
 mod bands;
 #[cfg(feature = "zarr")]
 mod bands_store;
+mod neighbors;
 mod tree;
 mod write;
 
 #[cfg(test)]
 mod bands_tests;
+#[cfg(test)]
+mod neighbors_tests;
 #[cfg(test)]
 mod tests;
 
@@ -23,10 +26,12 @@ use self::adding::Adding;
 pub use self::bands::{DistanceBand, DistanceBands};
 #[cfg(feature = "zarr")]
 pub use self::bands_store::WrittenBands;
+pub use self::neighbors::{SampleNeighbors, sample_neighbors};
 pub use self::tree::{Linkage, Merge, Tree};
 use super::{
     cohort::{Cohort, Each, plan::Wanted},
     filter::{VariantCounts, VariantFilter},
+    memory::Need,
     panel::Panel,
     reader::Reader,
     source::{Genotypes, check_extents},
@@ -56,6 +61,11 @@ impl SampleMetric {
     /// The exponent of Minkowski's.
     pub const fn exponent(self) -> Option<f64> {
         if let Self::Of(Metric::Minkowski(p)) = self { Some(p) } else { None }
+    }
+
+    /// Whether the larger it is, the more alike two samples are.
+    const fn is_similarity(self) -> bool {
+        matches!(self, Self::Ibs | Self::Of(Metric::InnerProduct))
     }
 
     /// What is added up.
@@ -205,10 +215,21 @@ pub fn distances(
     check_extents(OP, genotypes)?;
     options.filter.check(OP)?;
     options.check()?;
+    with_room_beside(genotypes, device, options, 0, run)
+}
+
+/// The same of what was checked, with so many bytes on the host for what becomes of the distances.
+fn with_room_beside(
+    genotypes: &Genotypes,
+    device: &Device,
+    options: &DistanceOptions,
+    beside: u64,
+    run: &Run,
+) -> Result<Distances> {
     // Dosages that two bits hold are added up in them.
     let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
     let genotypes = &genotypes.clone().dosages_are_bounded(bounded);
-    super::cohort::with_less_memory(device, run, |run| attempt(genotypes, device, options, run))
+    super::cohort::with_less_memory(device, run, |run| attempt(genotypes, device, options, beside, run))
 }
 
 /// One attempt within the budget.
@@ -216,6 +237,7 @@ fn attempt(
     genotypes: &Genotypes,
     device: &Device,
     options: &DistanceOptions,
+    beside: u64,
     run: &Run,
 ) -> Result<Distances> {
     // Made once memory is planned.
@@ -227,7 +249,8 @@ fn attempt(
         };
         adding.add(reader, panel, stats)
     };
-    let need = |reader: &Reader| Adding::need(reader, options);
+    let beside = Need { host: beside, ..Need::default() };
+    let need = |reader: &Reader| Adding::need(reader, options).and(beside);
     let each = Each { need: &need, panel: &mut panel };
     let cohort = Cohort::attempt(genotypes, device, &Wanted::default().sums_of_pairs(), run, Some(each))?;
     let Some(adding) = adding else {
