@@ -2,13 +2,14 @@
 
 mod args;
 mod bands;
+mod neighbors;
 mod record;
 mod target;
 
 use std::time::Instant;
 
 use teatime::{Cancel, Run, distance::Metric};
-use teatime_genotype::{DistanceOptions, Distances, SampleMetric};
+use teatime_genotype::{DistanceOptions, Distances, SampleMetric, SampleNeighbors};
 
 pub(crate) use self::args::DistanceArgs;
 use self::{
@@ -21,6 +22,12 @@ use crate::{
 
 const COMMAND: &str = "distance";
 
+/// What is to be written.
+enum Results {
+    Matrix(Distances),
+    Neighbors(SampleNeighbors),
+}
+
 /// Runs `teatime distance`.
 pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
@@ -30,6 +37,7 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         (_, Some(_)) => return Err(Failure::Usage("--p is of --metric minkowski alone".into())),
         (metric, None) => metric,
     };
+    neighbors::check(args)?;
     let mut output = bands::prepare(args)?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     if let (Format::Plink | Format::PlinkBinary, Some(id)) = (target.format, splitting(&stores.samples)) {
@@ -53,10 +61,17 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let run =
         Run { cancel: cancel.clone(), progress: bar.progress("Distances"), memory: args.resources.budget() };
     let opened = Instant::now();
-    let (found, matrix) = bands::compute(&mut output, args, &stores, &device, &options, &run)?;
+    let (found, results) = match args.neighbors {
+        Some(k) => neighbors::compute(&stores, &device, &options, k, &run)?,
+        None => bands::compute(&mut output, args, &stores, &device, &options, &run)?,
+    };
     let computed = Instant::now();
-    if let Some(result) = matrix {
-        write(&output, target, &result, &stores)?;
+    if let Some(results) = results {
+        match &results {
+            Results::Matrix(result) => write(&output, target, result, &stores)?,
+            Results::Neighbors(result) => neighbors::write(&output, target, result, &stores.samples)?,
+        }
+        write_names(&output, target, &stores)?;
     }
     drop(bar);
 
@@ -87,6 +102,11 @@ fn write(output: &Output, target: &Target, result: &Distances, stores: &Stores) 
         let tree = tree.newick(samples, text::exact)?;
         output.table(&target.file(TREE), |file| writeln!(file, "{tree}"))?;
     }
+    Ok(())
+}
+
+fn write_names(output: &Output, target: &Target, stores: &Stores) -> Result<(), Failure> {
+    let samples = &stores.samples;
     let Some(names) = target.names() else { return Ok(()) };
     output.table(&names, |file| match target.format {
         Format::Npy => samples.iter().try_for_each(|id| writeln!(file, "{id}")),

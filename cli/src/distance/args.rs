@@ -52,6 +52,13 @@ pub(crate) struct DistanceArgs {
     /// not of `inner_product`. Takes 4 samples² bytes of memory more. A distance that is NaN is an error.
     #[arg(long, value_name = "METHOD", value_parser = named(LINKAGES))]
     pub(super) tree: Option<Linkage>,
+    /// Write the K nearest of the other samples to each, and how far they are, instead of the matrix, which never has to fit memory
+    ///
+    /// Nearest first, and of equal distances the earlier sample first; of ibs and `inner_product`, those most alike. Distances that are NaN come last.
+    /// A pass for each group of samples whose distances memory holds, beside one. For the metrics that --resume is for; by
+    /// others all distances have to fit memory first. To .npy, .tsv or .zarr.
+    #[arg(long, value_name = "K", conflicts_with_all = ["tree", "resume"])]
+    pub(super) neighbors: Option<usize>,
     #[command(flatten)]
     pub(super) filter: FilterArgs,
     /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
@@ -83,6 +90,12 @@ What is written, by the ending of FILE:
               are missing; sample_id
   D.dist      PLINK's lower triangle, as text; D.dist.id has family and name
   D.dist.bin  PLINK's square matrix (--distance square bin), f64; D.dist.id
+With --neighbors K, instead:
+  D.npy       distances (samples, K), f64; D.neighbors.npy, the neighbors'
+              numbers from 0, i64; D.id
+  D.tsv       sample, rank from 1, neighbor, distance: a line for each pair
+  D.zarr      neighbor (samples, neighbors), numbers from 0, i64; distance,
+              likewise, f64; sample_id
 Beside it, with --tree, D.nwk has the tree as Newick: ultrametric, two samples are
 as far apart along the branches as the height at which they are merged.
 D.run.json is the record of the run: command line, date, device,
@@ -98,6 +111,7 @@ Examples:
     --missing rescale
   teatime distance chr1.vcz chr2.vcz --out ibs.zarr --metric ibs --maf 0.01
   teatime distance biobank.bed --out d.zarr --resume
+  teatime distance biobank.bed --out nearest.tsv --metric ibs --neighbors 20
   teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,

@@ -7,6 +7,7 @@ use teatime_genotype::{DistanceOptions, Linkage, SampleMetric};
 use super::{
     DistanceArgs,
     bands::{BandsRecord, Found},
+    neighbors::NeighborsRecord,
 };
 use crate::{
     record::{Common, Ran, StreamSeconds},
@@ -38,6 +39,8 @@ pub(super) struct Record {
     undefined_pairs: u64,
     /// How distances were computed for some samples at a time; null where all were at once.
     bands: Option<BandsRecord>,
+    /// The nearest samples that were written; null where the distances of all were.
+    neighbors: Option<NeighborsRecord>,
     seconds: Seconds,
 }
 
@@ -60,7 +63,7 @@ impl Record {
         found: Found,
         seconds: Seconds,
     ) -> Self {
-        let Found { undefined, counts, digest, memory, stats, bands } = found;
+        let Found { undefined, counts, digest, memory, stats, bands, neighbors } = found;
         let warning = (undefined > 0).then(|| {
             let pairs = text::plural(undefined, "pair");
             let why = match (options.metric, options.missing) {
@@ -86,6 +89,7 @@ impl Record {
             max_missing: options.filter.max_missing,
             undefined_pairs: undefined,
             bands,
+            neighbors,
             seconds,
         }
     }
@@ -115,6 +119,9 @@ impl Record {
         }
         if let Some(bands) = &self.bands {
             line("bands", bands.summary());
+        }
+        if let Some(neighbors) = &self.neighbors {
+            line("neighbors", neighbors.summary());
         }
         let Seconds { wall, open, distances, write, stream } = seconds;
         let StreamSeconds { upload, compute, stalled, read, decode } = stream;

@@ -25,6 +25,7 @@ const FORMATS: [(&str, Format); 5] = [
 const RECORD: &str = ".run.json";
 const NPY_NAMES: &str = ".id";
 const PLINK_NAMES: &str = ".dist.id";
+pub(super) const NEIGHBORS: &str = ".neighbors.npy";
 pub(super) const TREE: &str = ".nwk";
 
 /// Where distances go.
@@ -50,13 +51,19 @@ impl Target {
         Ok(Self { folder, name, stem, format })
     }
 
-    /// What a run writes, with a tree or without, the record first; and what else of this name other runs write.
-    pub(super) fn files(&self, tree: bool) -> [Vec<String>; 2] {
+    /// What a run writes, with a tree or without, of distances or neighbors, the record first; and what else of this name other
+    /// runs write.
+    pub(super) fn files(&self, tree: bool, neighbors: bool) -> [Vec<String>; 2] {
         let tree = tree.then(|| self.file(TREE));
-        let written: Vec<String> =
-            [self.file(RECORD), self.name.clone()].into_iter().chain(self.names()).chain(tree).collect();
+        let neighbors = (neighbors && self.format == Format::Npy).then(|| self.file(NEIGHBORS));
+        let written: Vec<String> = [self.file(RECORD), self.name.clone()]
+            .into_iter()
+            .chain(neighbors)
+            .chain(self.names())
+            .chain(tree)
+            .collect();
         let endings = FORMATS.iter().map(|(ending, _)| *ending);
-        let all = endings.chain([NPY_NAMES, PLINK_NAMES, TREE]).map(|ending| self.file(ending));
+        let all = endings.chain([NEIGHBORS, NPY_NAMES, PLINK_NAMES, TREE]).map(|ending| self.file(ending));
         let others = all.filter(|name| !written.contains(name)).collect();
         [written, others]
     }
