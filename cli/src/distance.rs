@@ -37,6 +37,11 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         (_, Some(_)) => return Err(Failure::Usage("--p is of --metric minkowski alone".into())),
         (metric, None) => metric,
     };
+    let metric = match (metric, args.het_het) {
+        (SampleMetric::Ibs, Some(metric)) => metric,
+        (_, Some(_)) => return Err(Failure::Usage("--het-het is of --metric ibs alone".into())),
+        (metric, None) => metric,
+    };
     neighbors::check(args)?;
     let mut output = bands::prepare(args)?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;

@@ -67,7 +67,10 @@ pub(crate) fn put_rows<T: Storable>(
     let rows = values.len() / columns;
     let of_chunk = (CHUNK_OF_ROWS / columns).clamp(1, rows.max(1));
     let (shape, chunk) = ([rows, columns].map(|n| n as u64), [of_chunk, columns].map(|n| n as u64));
-    let array = store.array(name, spec(ArraySpec::new(T::STORED, &shape, &chunk), axes))?;
+    let mut spec = spec(ArraySpec::new(T::STORED, &shape, &chunk), axes);
+    // xarray takes elements that are the fill value for missing ones.
+    spec.fill = Value::Null;
+    let array = store.array(name, spec)?;
     let mut chunks = values.chunks(of_chunk * columns).enumerate();
     chunks.try_for_each(|(at, values)| array.write(&[at as u64, 0], values))
 }

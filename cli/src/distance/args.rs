@@ -30,6 +30,12 @@ pub(crate) struct DistanceArgs {
     /// The exponent of --metric minkowski, above 0 [default: 2]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub(super) p: Option<f64>,
+    /// What --metric ibs is of two heterozygous calls [default: 1]
+    ///
+    /// 1: PLINK's, of the number of alleles that differ. 0.5: of one allele of each, drawn at random, as sgkit's `identity_by_state` of
+    /// biallelic variants; for diploid calls.
+    #[arg(long, value_name = "X", value_parser = named(HET_HET))]
+    pub(super) het_het: Option<SampleMetric>,
     /// What becomes of variants that one of a pair has no call of
     ///
     /// ignore: they are left out, as in sgkit. rescale: sums are multiplied by the variants over those called in both, as PLINK's
@@ -138,6 +144,8 @@ const METRICS: Named<SampleMetric> = &[
     ("russellrao", SampleMetric::Of(Metric::RussellRao)),
     ("ibs", SampleMetric::Ibs),
 ];
+
+const HET_HET: Named<SampleMetric> = &[("1", SampleMetric::Ibs), ("0.5", SampleMetric::IbsOfAlleles)];
 
 const MISSING: Named<Missing> = &[
     ("ignore", Missing::Ignore),

@@ -26,6 +26,8 @@ pub(super) struct Record {
     metric: &'static str,
     /// The exponent of minkowski.
     p: Option<f64>,
+    /// What ibs is of two heterozygous calls.
+    het_het: Option<f64>,
     missing: &'static str,
     /// Whether each sample is a haplotype.
     haplotypes: bool,
@@ -81,6 +83,7 @@ impl Record {
             variants_kept: counts.loaded(),
             metric: options.metric.name(),
             p: options.metric.exponent(),
+            het_het: options.metric.het_het(),
             missing: options.missing.name(),
             haplotypes: args.haplotypes,
             allele: args.allele,
@@ -110,9 +113,10 @@ impl Record {
         let (peak, on_device) = common.peaks();
         let peak = peak.map_or_else(String::new, |peak| format!("; peak memory {peak}"));
         let p = self.p.map_or_else(String::new, |p| format!(" of p = {p}"));
+        let half = if self.het_het == Some(0.5) { " of 0.5 for two heterozygous calls" } else { "" };
         line(
             "metric",
-            format!("{}{p}, missing {}{peak}, of the device {on_device}", self.metric, self.missing),
+            format!("{}{p}{half}, missing {}{peak}, of the device {on_device}", self.metric, self.missing),
         );
         if let Some(linkage) = self.tree {
             line("tree", format!("{linkage} linkage"));

@@ -37,10 +37,16 @@ fn rows(path: &Path, descr: &str, k: usize) -> Vec<[u8; 8]> {
 #[test]
 fn formats_hold_what_a_sort_says() {
     let scratch = Scratch::new();
-    for (metric, k) in [("euclidean", 4), ("ibs", 59), ("correlation", 1)] {
+    for (metric, k, option) in [
+        ("euclidean", 4, &[][..]),
+        ("ibs", 59, &[]),
+        ("ibs", 3, &["--het-het", "0.5"]),
+        ("correlation", 1, &[]),
+    ] {
         let of = |ending: &str, more: &[&str]| {
             let path = scratch.join(&format!("{metric}{ending}"));
-            distance("all_v2.vcz", &path, &[&["--metric", metric, "--overwrite"], more].concat()).ok();
+            distance("all_v2.vcz", &path, &[&["--metric", metric, "--overwrite"], option, more].concat())
+                .ok();
             path
         };
         let (numbers, distances) = expected(&npy(&of(".npy", &[])), k, metric == "ibs");

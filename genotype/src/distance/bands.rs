@@ -9,7 +9,11 @@ use teatime::{
     stream::StreamStats,
 };
 
-use super::{DistanceOptions, adding::Variants};
+use super::{
+    DistanceOptions,
+    adding::{Variants, device_bytes_of_ones, with_ones},
+    are_packed,
+};
 use crate::{
     cohort::{Cohort, Each, no_variant, plan::Wanted, with_less_memory},
     filter::VariantCounts,
@@ -100,7 +104,7 @@ impl DistanceBands {
     ) -> Result<Self> {
         check_extents(OP, genotypes)?;
         options.filter.check(OP)?;
-        options.check()?;
+        options.check(genotypes)?;
         let refuse = |name, why: &str| Err(Error::argument(OP, name, why));
         if let Some((name, why)) = unfit(genotypes, device, options)? {
             return refuse(name, &why);
@@ -149,7 +153,7 @@ impl DistanceBands {
                 stats[to_usize(rows.start - panel.rows.start)..to_usize(rows.end - panel.rows.start)].to_vec()
             })
         };
-        let need = |reader: &Reader| need(reader, 0..side.min(n), beside);
+        let need = |reader: &Reader| need(reader, options, 0..side.min(n), beside);
         let each = Each { need: &need, panel: &mut panel };
         // How many bands there will be is not known before memory is planned.
         let (progress, passes) = (run.progress.clone(), passes_of(n.div_ceil(side)));
@@ -222,7 +226,8 @@ impl DistanceBands {
         let (mut fits, mut too_many) = (first + 1, end.min(first.saturating_add(most)) + 1);
         while too_many - fits > 1 {
             let middle = u64::midpoint(fits, too_many);
-            let need = need(&self.cohort.reader, self.samples_of(&(first..middle)), self.beside);
+            let need =
+                need(&self.cohort.reader, &self.options, self.samples_of(&(first..middle)), self.beside);
             if self.cohort.memory.fits(&self.cohort.reader, need.and(self.cohort.held())) {
                 fits = middle;
             } else {
@@ -237,7 +242,7 @@ impl DistanceBands {
         let (metric, missing) = (options.metric.summed(), options.missing);
         let (n, variants) = (reader.samples(), reader.variants());
         let Found { mut distances, shared, .. } =
-            self.cohort.with_room(need(reader, own.clone(), self.beside), &mut |reading| {
+            self.cohort.with_room(need(reader, options, own.clone(), self.beside), &mut |reading| {
                 let pairs =
                     PackedPairs::of_columns(&reader.device, n, own.clone(), variants, metric, missing)?;
                 let mut adding = Adding::new(reader, options, pairs)?;
@@ -285,7 +290,7 @@ struct Adding {
 impl Adding {
     fn new(reader: &Reader, options: &DistanceOptions, pairs: PackedPairs) -> Result<Self> {
         reader.prepare(PackedPairs::programs(&reader.device, reader.samples(), reader.variants()))?;
-        Ok(Self { variants: Variants::new(reader, options), pairs })
+        Ok(Self { variants: Variants::new(reader, options), pairs: with_ones(pairs, options)? })
     }
 
     /// Adds a panel, in as many rows at a time as memory was counted for.
@@ -320,19 +325,18 @@ pub(super) fn unfit(
     if !PackedPairs::takes_columns(metric) {
         return Ok(Some(("metric", format!("{metric} is of all samples at once"))));
     }
-    let genotypes = genotypes.clone().dosages_are_bounded(true);
-    let fits = Reader::new(&genotypes, device, true)?.form.is_packed();
     let why = "distances of some samples at a time are of dosages 0, 1 and 2 alone";
-    Ok((!fits).then(|| ("genotypes", why.to_owned())))
+    Ok((!are_packed(genotypes, device)?).then(|| ("genotypes", why.to_owned())))
 }
 
 /// What a band takes, with what is known of each sample, and so much on the host beside it.
-fn need(reader: &Reader, own: Range<u64>, beside: u64) -> Need {
+fn need(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Need {
     let n = reader.samples();
     let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(reader.variants());
     Need {
         host: PackedPairs::host_bytes_of(n, own.clone()).saturating_add(beside).saturating_add(48 * n),
-        device: PackedPairs::device_bytes_of(&reader.device, n, own, rows),
+        device: PackedPairs::device_bytes_of(&reader.device, n, own, rows)
+            .saturating_add(device_bytes_of_ones(reader, options, rows)),
         blocks: 0,
     }
 }

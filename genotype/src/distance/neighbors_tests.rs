@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use teatime::{Device, Error, Progress, Run, distance::Metric};
 
 use super::*;
-use crate::tests::{dosages, memory};
+use crate::{
+    tests::{dosages, memory},
+    to_usize,
+};
 
 const SAMPLES: u64 = 300;
 
@@ -33,7 +36,8 @@ fn check(genotypes: &Genotypes, options: &DistanceOptions, k: usize, run: &Run) 
     let (n, nearest) = (all.matrix.rows(), &found.nearest);
     let sizes = (nearest.distances.rows(), nearest.distances.cols(), nearest.indices.len());
     assert_eq!(sizes, (n, k, n * k));
-    let similarity = [SampleMetric::Ibs, SampleMetric::Of(Metric::InnerProduct)].contains(&options.metric);
+    let inner_product = SampleMetric::Of(Metric::InnerProduct);
+    let similarity = [SampleMetric::Ibs, SampleMetric::IbsOfAlleles, inner_product].contains(&options.metric);
     let sign = if similarity { -1.0 } else { 1.0 };
     for (row, indices) in nearest.indices.chunks(k).enumerate() {
         let mut sorted: Vec<(usize, f64)> = all.matrix.row(row).iter().copied().enumerate().collect();
@@ -51,15 +55,19 @@ fn check(genotypes: &Genotypes, options: &DistanceOptions, k: usize, run: &Run) 
 /// Of few variants, so that many distances are equal, or NaN.
 #[test]
 fn is_what_a_sort_says() {
-    let mut dosages = dosages(12, SAMPLES as usize);
+    let mut dosages = dosages(12, to_usize(SAMPLES));
     // A sample without calls.
-    dosages.iter_mut().skip(70).step_by(SAMPLES as usize).for_each(|x| *x = -1);
+    dosages.iter_mut().skip(70).step_by(to_usize(SAMPLES)).for_each(|x| *x = -1);
     let complete: Vec<i8> = dosages.iter().map(|&x| x.max(0)).collect();
     let of = |metric| SampleMetric::Of(metric);
     let packed =
         [Metric::Euclidean, Metric::SqEuclidean, Metric::CityBlock, Metric::Hamming, Metric::InnerProduct];
     let whole = [Metric::Cosine, Metric::Correlation, Metric::Canberra, Metric::RussellRao];
-    let packed = packed.map(of).into_iter().chain([SampleMetric::Ibs]).map(|metric| (metric, true));
+    let packed = packed
+        .map(of)
+        .into_iter()
+        .chain([SampleMetric::Ibs, SampleMetric::IbsOfAlleles])
+        .map(|metric| (metric, true));
     for (metric, in_bands) in packed.chain(whole.map(|metric| (of(metric), false))) {
         for (dosages, missing) in [
             (&dosages, Missing::Ignore),
@@ -68,7 +76,7 @@ fn is_what_a_sort_says() {
             (&complete, Missing::Ignore),
         ] {
             // A mean already, which is not rescaled.
-            if (metric, missing) == (SampleMetric::Ibs, Missing::Rescale) {
+            if metric.het_het().is_some() && missing == Missing::Rescale {
                 continue;
             }
             let (genotypes, options) =
@@ -79,7 +87,7 @@ fn is_what_a_sort_says() {
             assert_eq!(check(&genotypes, &options, 7, &Run::default()), in_bands.then_some(1));
         }
     }
-    for k in [1, SAMPLES as usize - 1] {
+    for k in [1, to_usize(SAMPLES) - 1] {
         let genotypes = genotypes(&dosages);
         let options = DistanceOptions::default();
         check(&genotypes, &options, k, &within(least(&genotypes, &options, k)));
@@ -89,14 +97,14 @@ fn is_what_a_sort_says() {
 /// Of dosages that two bits do not hold.
 #[test]
 fn fractions_are_of_the_whole_matrix() {
-    let fractions: Vec<f32> = dosages(12, SAMPLES as usize).iter().map(|&x| f32::from(x) * 0.75).collect();
+    let fractions: Vec<f32> = dosages(12, to_usize(SAMPLES)).iter().map(|&x| f32::from(x) * 0.75).collect();
     let genotypes = memory(&fractions, &[12, SAMPLES], &[12, 25]);
     assert_eq!(check(&genotypes, &DistanceOptions::default(), 5, &Run::default()), None);
 }
 
 #[test]
 fn what_is_found_counts_in_the_budget() {
-    let genotypes = genotypes(&dosages(60, SAMPLES as usize));
+    let genotypes = genotypes(&dosages(60, to_usize(SAMPLES)));
     for metric in [Metric::Euclidean, Metric::Cosine] {
         let options = DistanceOptions { metric: SampleMetric::Of(metric), ..DistanceOptions::default() };
         let [few, many] = [1, 200].map(|k| least(&genotypes, &options, k));
@@ -110,7 +118,7 @@ fn what_is_found_counts_in_the_budget() {
 
 #[test]
 fn passes_are_told_and_cancelled() {
-    let (genotypes, options) = (genotypes(&dosages(60, SAMPLES as usize)), DistanceOptions::default());
+    let (genotypes, options) = (genotypes(&dosages(60, to_usize(SAMPLES))), DistanceOptions::default());
     let (told, run) = (Arc::new(Mutex::new(Vec::new())), within(least(&genotypes, &options, 3)));
     let seen = told.clone();
     let progress = Progress::new(move |status| seen.lock().unwrap().push(status.pass));
@@ -126,7 +134,7 @@ fn passes_are_told_and_cancelled() {
 
 #[test]
 fn bad_input_is_named() {
-    let good = genotypes(&dosages(20, SAMPLES as usize));
+    let good = genotypes(&dosages(20, to_usize(SAMPLES)));
     let fails = |genotypes: &Genotypes, options: &DistanceOptions, k: usize, words: &str| {
         let found = sample_neighbors(genotypes, &Device::cpu(), options, k, &Run::default());
         let error = found.map(|_| ()).expect_err(words).to_string();
@@ -207,7 +215,10 @@ fn stores() {
         assert_eq!((array.shape(), array.dimension_names()), (&[n as u64, k as u64][..], &axes[..]));
     }
     assert_eq!(of_neighbors.dtype(), teatime::StoredType::I64);
-    let rows = of_neighbors.chunk_shape()[0] as usize;
+    // So that xarray does not take number 0 for a missing one.
+    let metadata = std::fs::read_to_string(path.join("neighbor/.zarray")).unwrap();
+    assert!(metadata.contains(r#""fill_value":null"#), "{metadata}");
+    let rows = to_usize(of_neighbors.chunk_shape()[0]);
     assert!((1..n).contains(&rows), "{rows}");
     for chunk in 0..n.div_ceil(rows) {
         let (first, end) = (chunk * rows * k, n.min((chunk + 1) * rows) * k);

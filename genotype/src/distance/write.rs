@@ -167,11 +167,12 @@ pub(super) fn check_names(samples: &[impl AsRef<str>], n: usize) -> Result<()> {
 pub(super) fn attributes(
     options: &DistanceOptions,
     counts: &VariantCounts,
-) -> [(&'static str, serde_json::Value); 5] {
+) -> [(&'static str, serde_json::Value); 6] {
     [
         ("source", SOURCE.into()),
         ("metric", options.metric.name().into()),
         ("p", options.metric.exponent().into()),
+        ("het_het", options.metric.het_het().into()),
         ("missing", options.missing.name().into()),
         ("variants", counts.loaded().into()),
     ]
