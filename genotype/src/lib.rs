@@ -56,8 +56,8 @@ pub use self::{
     },
     counts::CountsByVariant,
     distance::{
-        DistanceBand, DistanceBands, DistanceOptions, Distances, Linkage, Merge, SampleMetric, Tree,
-        distances,
+        DistanceBand, DistanceBands, DistanceOptions, Distances, Linkage, Merge, SampleMetric,
+        SampleNeighbors, Tree, distances, sample_neighbors,
     },
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls},

@@ -1,4 +1,4 @@
-//! Matrices of samples by samples as a Zarr v2 store, with the axes that sgkit names.
+//! Results of samples as a Zarr v2 store: matrices of samples by samples, with the axes that sgkit names, and rows of samples.
 
 use std::path::Path;
 
@@ -11,6 +11,8 @@ use teatime::{
 
 /// Samples of one chunk along each axis.
 const CHUNK: u64 = 1000;
+/// Most elements of one chunk of rows.
+const CHUNK_OF_ROWS: usize = 1 << 20;
 
 /// Writes a store that appears whole: `sample_id`, a matrix in f64 under its name, and, where there are any, counts of variants as
 /// `shared_variants` in u32. Takes memory for one chunk, at most 8 MB, and its compressed copy.
@@ -24,18 +26,53 @@ pub(crate) fn write_squares(
     (name, matrix): (&str, &Matrix),
     shared: Option<&Matrix>,
 ) -> Result<()> {
-    let attributes: Attributes =
-        attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let store = NewStore::create(path, &attributes)?;
-    let n = [samples.len() as u64];
-    let names = store.array("sample_id", spec(ArraySpec::new(None, &n, &n), &["samples"]))?;
-    names.write_text(&[0], samples.iter().map(AsRef::as_ref))?;
+    let store = begin(path, attributes, samples)?;
     put_square(&store, name, matrix, |entry| entry)?;
     if let Some(shared) = shared {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of variants")]
         put_square(&store, "shared_variants", shared, |count| count as u32)?;
     }
     store.finish()
+}
+
+/// A store with `sample_id`, which appears once it is finished.
+///
+/// # Errors
+/// As [`write_squares`].
+pub(crate) fn begin(
+    path: &Path,
+    attributes: impl IntoIterator<Item = (&'static str, Value)>,
+    samples: &[impl AsRef<str>],
+) -> Result<NewStore> {
+    let attributes: Attributes =
+        attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let store = NewStore::create(path, &attributes)?;
+    let n = [samples.len() as u64];
+    let names = store.array("sample_id", spec(ArraySpec::new(None, &n, &n), &["samples"]))?;
+    names.write_text(&[0], samples.iter().map(AsRef::as_ref))?;
+    Ok(store)
+}
+
+/// Writes an array of rows with so many columns, in C order, in chunks of at most 8 MB or one row.
+///
+/// # Errors
+/// [`Error::Io`](teatime::Error::Io).
+pub(crate) fn put_rows<T: Storable>(
+    store: &NewStore,
+    name: &str,
+    values: &[T],
+    columns: usize,
+    axes: &[&str],
+) -> Result<()> {
+    let rows = values.len() / columns;
+    let of_chunk = (CHUNK_OF_ROWS / columns).clamp(1, rows.max(1));
+    let (shape, chunk) = ([rows, columns].map(|n| n as u64), [of_chunk, columns].map(|n| n as u64));
+    let mut spec = spec(ArraySpec::new(T::STORED, &shape, &chunk), axes);
+    // xarray takes elements that are the fill value for missing ones.
+    spec.fill = Value::Null;
+    let array = store.array(name, spec)?;
+    let mut chunks = values.chunks(of_chunk * columns).enumerate();
+    chunks.try_for_each(|(at, values)| array.write(&[at as u64, 0], values))
 }
 
 /// Writes an array (`samples_0`, `samples_1`), each entry as `convert` has it.

@@ -83,7 +83,7 @@ use self::job::{Block, Job};
 pub use self::tiles::{write_condensed, write_pairwise};
 pub use self::{
     metric::Metric,
-    neighbors::{Neighbors, neighbors},
+    neighbors::{NearestSoFar, Neighbors, neighbors},
     packed::{PackedDiagonal, PackedPairs},
     partial::{Partial, PartialSums},
     stored::pairwise_stored,

@@ -8,7 +8,11 @@
 //! - Σ |a - b| = ½ D(g) + ½ D(h) - ½ D(x),
 //! - Σ `[a ≠ b]` = ¼ D(g) + ½ D(h) + ¼ D(p) - ½ D(x),
 //!
-//! as each pair of codes shows. `D` follows from the Gram matrix and its diagonal, and where codes 0 and 2 trade places it stays: most
+//! as each pair of codes shows, and with n(h) the 1s of both columns
+//!
+//! - Σ 1 - (a - 1) (b - 1) = ½ D(g) + ½ n(h) - ½ D(x).
+//!
+//! `D` follows from the Gram matrix and its diagonal, and where codes 0 and 2 trade places it stays: most
 //! codes of most rows are 0, then.
 //!
 //! Products, as of `correlation`, are a Gram matrix of the codes with a missing one as 0. What is added up of one column over the rows that
@@ -71,11 +75,14 @@ const MAX_ROWS: u64 = 1 << 46;
 #[derive(Debug)]
 pub struct PackedPairs {
     metric: Metric,
+    recipe: Recipe,
     missing: Missing,
     wanted: Wanted,
     sums: PairProducts,
     /// Σ x xᵀ.
     absent: PairProducts,
+    /// Σ h hᵀ, of which the diagonal is the codes 1 of each column, where they count.
+    ones: Option<PairProducts>,
     of_columns: Option<ColumnMoments>,
     /// Rows that were added, and whether all their codes are known.
     rows: u64,
@@ -92,6 +99,9 @@ enum Recipe {
 }
 
 impl Recipe {
+    /// Of [`PackedPairs::ones_differ`], besides half the 1s of both columns.
+    const ONES_DIFFER: Self = Self::Spreads([2, 0, 0]);
+
     fn of(metric: Metric) -> Option<Self> {
         match metric {
             Metric::Euclidean | Metric::SqEuclidean => Some(Self::Spreads([4, 2, -2])),
@@ -157,24 +167,51 @@ impl PackedPairs {
         metric: Metric,
         missing: Missing,
     ) -> Result<Self> {
-        if !Self::takes(metric) {
+        let Some(recipe) = Recipe::of(metric) else {
             let why = format_args!("{metric} is not made of sums of packed rows");
             return Err(Error::argument("PackedPairs", "metric", why));
-        }
+        };
         if rows > MAX_ROWS {
             return Err(Error::Limit { what: "rows of packed sums", requested: rows, max: MAX_ROWS });
         }
         let of_all = *wanted == Wanted::From(0..columns) && ColumnMoments::serve(metric);
         Ok(Self {
             metric,
+            recipe,
             missing,
             wanted: wanted.clone(),
             sums: PairProducts::of(device, columns, wanted, 3 * rows, LARGEST, 0)?,
             absent: PairProducts::of(device, columns, wanted, rows, 1.0, 0)?,
+            ones: None,
             of_columns: of_all.then(|| ColumnMoments::new(device, columns)).transpose()?,
             rows: 0,
             complete: true,
         })
+    }
+
+    /// The same, but that two codes which are both 1 differ by 1, not by 0: for codes a and b that is Σ 1 - (a - 1) (b - 1). For
+    /// [`Metric::CityBlock`], before any rows; of the [diagonal](Self::diagonal) as of the distances that it is for. Costs 64
+    /// products a row and column more, and one in two of the others less.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another metric, and after rows; [`Error::OutOfMemory`].
+    pub fn ones_differ(mut self) -> Result<Self> {
+        if self.metric != Metric::CityBlock || self.rows > 0 {
+            let why = format_args!("{} of {} rows: for cityblock of none so far", self.metric, self.rows);
+            return Err(Error::argument("PackedPairs::ones_differ", "self", why));
+        }
+        self.recipe = Recipe::ONES_DIFFER;
+        if self.wanted != Wanted::Diagonal {
+            let (device, columns) = (self.sums.device(), self.sums.columns());
+            self.ones =
+                Some(PairProducts::of(device, columns, &Wanted::Diagonal, self.absent.left(), 1.0, 0)?);
+        }
+        Ok(self)
+    }
+
+    /// Bytes on the device that [`ones_differ`](Self::ones_differ) takes more, for panels of so many rows.
+    pub fn device_bytes_of_ones(device: &Device, columns: u64, rows: u64) -> u64 {
+        PairProducts::device_bytes_of(device, columns, &Wanted::Diagonal, rows, 1)
     }
 
     /// Whether the metric is one of those that packed rows are for.
@@ -223,7 +260,6 @@ impl PackedPairs {
     /// [`Error::Shape`] for rows of other lengths, or beyond the panel; [`Error::Argument`] for statistics that no row has, and for
     /// more rows than were said; what the device reports.
     pub fn add(&mut self, packed: &Tensor<u32>, from: u64, stats: &[Option<Stats>]) -> Result<()> {
-        let Some(recipe) = Recipe::of(self.metric) else { return Ok(()) };
         let columns = self.sums.columns();
         let codes = |(row, stats): (usize, &Option<Stats>)| match stats {
             Some(stats) => Codes::new(stats, columns).map(Some).ok_or_else(|| {
@@ -236,11 +272,14 @@ impl PackedPairs {
         for sums in [&self.sums, &self.absent] {
             sums.check("PackedPairs::add", "stats", packed, from, stats.len() as u64)?;
         }
-        match recipe {
+        match self.recipe {
             Recipe::Spreads(factors) => self.add_spreads(packed, from, &rows, factors)?,
             Recipe::Products => self
                 .sums
                 .add(packed, from, stats.len(), |sums, row| rows[row].as_ref()?.known().terms(sums, 1))?,
+        }
+        if let Some(ones) = &mut self.ones {
+            ones.add(packed, from, stats.len(), |sums, row| rows[row].as_ref()?.ones().terms(sums, 1))?;
         }
         if let Some(moments) = &mut self.of_columns {
             moments.add(packed, from, &rows.iter().map(Codes::part).collect::<Vec<_>>())?;
@@ -296,6 +335,7 @@ impl PackedPairs {
         }
         Ok(PackedDiagonal {
             metric: self.metric,
+            recipe: self.recipe,
             rows: self.rows,
             sums: self.sums.diagonal()?,
             absent: self.absent.diagonal()?,
@@ -313,10 +353,13 @@ impl PackedPairs {
         if self.wanted == Wanted::Diagonal {
             return Err(mistaken(op, &self.wanted));
         }
-        let own = (self.metric, self.sums.columns(), self.rows);
-        let given = (diagonal.metric, diagonal.sums.len() as u64, diagonal.rows);
+        let own = (self.metric, self.recipe, self.sums.columns(), self.rows);
+        let given = (diagonal.metric, diagonal.recipe, diagonal.sums.len() as u64, diagonal.rows);
         if own != given {
-            let words = |(metric, columns, rows)| format!("{metric} of {columns} columns and {rows} rows");
+            let words = |(metric, recipe, columns, rows)| {
+                let ones = if recipe == Recipe::ONES_DIFFER { " with ones that differ" } else { "" };
+                format!("{metric}{ones} of {columns} columns and {rows} rows")
+            };
             let why = format_args!("{}, for {}", words(given), words(own));
             return Err(Error::argument(op, "diagonal", why));
         }
@@ -324,11 +367,11 @@ impl PackedPairs {
     }
 
     fn results(self, diagonal: Option<&PackedDiagonal>) -> Result<Distances> {
-        let Self { metric, missing, sums, absent, of_columns, rows, complete, .. } = self;
+        let Self { metric, recipe, missing, sums, absent, ones, of_columns, rows, complete, .. } = self;
         let (device, n) = (sums.device().clone(), to_usize(sums.columns()));
         // Of symmetric sums, what all pairs of two columns add: those of each with itself, less twice those of both.
         let spread = |both: i64, [one, other]: [i64; 2]| (one + other - 2 * both) as f64 * UNIT;
-        let is_spread = matches!(Recipe::of(metric), Some(Recipe::Spreads(_)));
+        let is_spread = matches!(recipe, Recipe::Spreads(_));
         let squares = diagonal.map_or_else(Vec::new, |diagonal| diagonal.sums.clone());
         let mut distances = match is_spread {
             true => sums.panel(squares, spread)?,
@@ -337,11 +380,16 @@ impl PackedPairs {
         let (start, width) = (n - distances.rows(), distances.cols());
         let rows = rows as f64;
         let moments = of_columns.map(|moments| moments.finish(&distances)).transpose()?;
-        let distance = |pair: [usize; 2], sum: f64, shared: f64| match &moments {
-            Some(_) if shared == 0.0 && missing == Missing::RescaleOrZero => 0.0,
-            Some(moments) => moments.distance(metric, pair, sum, shared),
-            None if complete && rows > 0.0 => metric.distance(&[sum], rows, Missing::Propagate),
-            None => metric.distance(&[sum, shared], rows, missing),
+        let ones = ones.map(PairProducts::diagonal).transpose()?;
+        let distance = |pair: [usize; 2], sum: f64, shared: f64| {
+            let ones = ones.as_ref().map_or(0, |ones| pair.iter().map(|&column| ones[column]).sum::<i64>());
+            let sum = sum + ones as f64 / 2.0;
+            match &moments {
+                Some(_) if shared == 0.0 && missing == Missing::RescaleOrZero => 0.0,
+                Some(moments) => moments.distance(metric, pair, sum, shared),
+                None if complete && rows > 0.0 => metric.distance(&[sum], rows, Missing::Propagate),
+                None => metric.distance(&[sum, shared], rows, missing),
+            }
         };
         if complete {
             let finish = |(i, row): (usize, &mut [f64])| {
@@ -387,6 +435,7 @@ fn mistaken(op: &'static str, wanted: &Wanted) -> Error {
 #[derive(Clone, Debug)]
 pub struct PackedDiagonal {
     metric: Metric,
+    recipe: Recipe,
     rows: u64,
     sums: Vec<i64>,
     absent: Vec<i64>,

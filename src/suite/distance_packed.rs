@@ -13,7 +13,7 @@ use crate::{
 
 device_tests! {
     every_rule, nothing, refused;
-    every_metric, rows_that_take_no_part, many_rows, panels_change_nothing, some_columns_at_a_time,
+    every_metric, rows_that_take_no_part, many_rows, panels_change_nothing, some_columns_at_a_time, ones_that_differ,
 }
 
 const METRICS: [Metric; 7] = [
@@ -251,6 +251,40 @@ fn some_columns_at_a_time(device: &Device) {
     }
 }
 
+/// By the definition, and of some columns at a time to the same bits.
+fn ones_that_differ(device: &Device) {
+    for missing in [false, true] {
+        let codes = rows(98, 90, 200, missing);
+        let packed = upload(device, &codes, 200);
+        let stats: Vec<_> = codes.chunks(200).map(|codes| Some(stats(codes))).collect();
+        let add = |pairs: PackedPairs| {
+            let mut pairs = pairs.ones_differ().unwrap();
+            pairs.add(&packed, 0, &stats[..50]).unwrap();
+            pairs.add(&packed, 50, &stats[50..]).unwrap();
+            pairs
+        };
+        let (metric, rule) = (Metric::CityBlock, Missing::Rescale);
+        let whole = add(PackedPairs::new(device, 200, 90, metric, rule).unwrap()).finish().unwrap();
+        for (i, j) in (0..200).flat_map(|i| (0..200).map(move |j| (i, j))) {
+            let both = codes.chunks(200).map(|row| [row[i], row[j]]).filter(|pair| !pair.contains(&3));
+            let both: Vec<f64> =
+                both.map(|[a, b]| 1.0 - (f64::from(a) - 1.0) * (f64::from(b) - 1.0)).collect();
+            let expected = both.iter().sum::<f64>() * (90.0 / both.len() as f64);
+            assert_eq!(whole.distances.row(i)[j], expected, "{missing} {i} {j}");
+            assert!(whole.shared.as_ref().is_none_or(|shared| shared.row(i)[j] == both.len() as f64));
+        }
+        let diagonal = add(PackedPairs::diagonal(device, 200, 90, metric).unwrap());
+        let diagonal = diagonal.finish_diagonal().unwrap();
+        for own in [64..192, 192..200] {
+            let pairs = PackedPairs::of_columns(device, 200, own.clone(), 90, metric, rule).unwrap();
+            let part = add(pairs).finish_columns(&diagonal).unwrap();
+            let [start, end] = [own.start, own.end].map(|n| n as usize);
+            let same = |i: usize| part.distances.row(i) == &whole.distances.row(start + i)[start..end];
+            assert!((0..200 - start).all(same), "{missing} {own:?}");
+        }
+    }
+}
+
 fn nothing(device: &Device) {
     for (missing, expected) in [
         (Missing::Ignore, 0.0),
@@ -302,6 +336,15 @@ fn refused(device: &Device) {
         let error = of(64..100, Metric::Hamming).unwrap().finish_columns(&other).unwrap_err();
         assert!(matches!(error, Error::Argument { name: "diagonal", .. }), "{error}");
     }
+    let error = new(Metric::Hamming).unwrap().ones_differ().unwrap_err().to_string();
+    assert!(error.contains("hamming of 0 rows: for cityblock of none so far"), "{error}");
+    let mut begun = new(Metric::CityBlock).unwrap();
+    begun.add(&packed, 0, &[right]).unwrap();
+    assert!(begun.ones_differ().unwrap_err().to_string().contains("cityblock of 1 rows"));
+    let other = PackedPairs::diagonal(device, 100, 3, Metric::CityBlock).unwrap().finish_diagonal().unwrap();
+    let error = of(64..100, Metric::CityBlock).unwrap().ones_differ().unwrap().finish_columns(&other);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("rows, for cityblock with ones that differ of 100 columns"), "{error}");
     // What each of the three is for, and not for.
     let all = || new(Metric::Hamming).unwrap();
     let diagonal = || PackedPairs::diagonal(device, 20, 3, Metric::Hamming).unwrap();

@@ -6,7 +6,11 @@ use serde::Serialize;
 use teatime::{Budget, Device, Error, Run, stream::StreamStats};
 use teatime_genotype::{DistanceBands, DistanceOptions, Distances, VariantCounts, WrittenBands, distances};
 
-use super::{COMMAND, DistanceArgs, Format, Target};
+use super::{
+    COMMAND, DistanceArgs, Results,
+    neighbors::NeighborsRecord,
+    target::{Format, Target},
+};
 use crate::{failure::Failure, note, output::Output, stores::Stores};
 
 /// Samples on a side of the squares that are written, and what bands are multiples of: whatever the budgets.
@@ -40,19 +44,20 @@ pub(super) struct Found {
     pub(super) memory: Budget,
     pub(super) stats: StreamStats,
     pub(super) bands: Option<BandsRecord>,
+    pub(super) neighbors: Option<NeighborsRecord>,
 }
 
 impl From<&Distances> for Found {
     fn from(result: &Distances) -> Self {
         let Distances { counts, digest, memory, stats, .. } = *result;
-        Self { undefined: result.undefined(), counts, digest, memory, stats, bands: None }
+        Self { undefined: result.undefined(), counts, digest, memory, stats, bands: None, neighbors: None }
     }
 }
 
 /// The folder of results, for a run that goes on or begins.
 pub(super) fn prepare(args: &DistanceArgs) -> Result<Output, Failure> {
     let target = &args.out;
-    let files = target.files(args.tree.is_some());
+    let files = target.files(args.tree.is_some(), args.neighbors.is_some());
     let [files, others] = files.each_ref().map(|files| files.iter().map(String::as_str).collect::<Vec<_>>());
     if !args.resume {
         refuse_unfinished(target, files[0])?;
@@ -72,7 +77,7 @@ pub(super) fn compute(
     device: &Device,
     options: &DistanceOptions,
     run: &Run,
-) -> Result<(Found, Option<Distances>), Failure> {
+) -> Result<(Found, Option<Results>), Failure> {
     if args.resume {
         return Ok((write(output, args, stores, device, options, run)?, None));
     }
@@ -80,7 +85,7 @@ pub(super) fn compute(
         Err(error @ (Error::Budget { .. } | Error::OutOfMemory { .. })) => error,
         result => {
             let result = result?;
-            return Ok((Found::from(&result), Some(result)));
+            return Ok((Found::from(&result), Some(Results::Matrix(result))));
         }
     };
     if args.out.format != Format::Zarr {
@@ -126,6 +131,7 @@ fn write(
         memory: bands.memory(),
         stats: bands.stats(),
         bands: Some(BandsRecord { computed, squares, found }),
+        neighbors: None,
     })
 }
 
