@@ -122,41 +122,23 @@ fn add<S: Simd>(
     y: &[[f32; COLS]],
     term: impl Fn(S::f32s, S::f32s, S::f32s) -> S::f32s,
 ) -> [[f32; COLS]; ROWS] {
-    let mut out = [[0.0; COLS]; ROWS];
-    if S::REGISTER_COUNT >= 32 {
-        rows::<S, ROWS>(simd, x, y, &mut out, &term);
-    } else {
-        rows::<S, 4>(simd, x, y, &mut out, &term);
-    }
-    out
-}
-
-#[inline(always)]
-fn rows<S: Simd, const R: usize>(
-    simd: S,
-    x: &[[f32; ROWS]],
-    y: &[[f32; COLS]],
-    out: &mut [[f32; COLS]; ROWS],
-    term: &impl Fn(S::f32s, S::f32s, S::f32s) -> S::f32s,
-) {
     const VECTORS: usize = 2;
-    for (group, out) in out.as_chunks_mut::<R>().0.iter_mut().enumerate() {
-        for first in (0..COLS / S::F32_LANES).step_by(VECTORS) {
-            let mut sums = [[simd.splat_f32s(0.0); VECTORS]; R];
-            for (x, y) in x.iter().zip(y) {
-                let y = &S::as_simd_f32s(y).0[first..first + VECTORS];
-                let x: &[f32; R] = &x.as_chunks::<R>().0[group];
-                for (sums, &x) in sums.iter_mut().zip(x) {
-                    let x = simd.splat_f32s(x);
-                    sums[0] = term(sums[0], x, y[0]);
-                    sums[1] = term(sums[1], x, y[1]);
-                }
-            }
-            for (out, sums) in out.iter_mut().zip(sums) {
-                S::as_mut_simd_f32s(out).0[first..first + VECTORS].copy_from_slice(&sums);
+    let mut out = [[0.0; COLS]; ROWS];
+    for first in (0..COLS / S::F32_LANES).step_by(VECTORS) {
+        let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+        for (x, y) in x.iter().zip(y) {
+            let y = &S::as_simd_f32s(y).0[first..first + VECTORS];
+            for (sums, &x) in sums.iter_mut().zip(x) {
+                let x = simd.splat_f32s(x);
+                sums[0] = term(sums[0], x, y[0]);
+                sums[1] = term(sums[1], x, y[1]);
             }
         }
+        for (out, sums) in out.iter_mut().zip(sums) {
+            S::as_mut_simd_f32s(out).0[first..first + VECTORS].copy_from_slice(&sums);
+        }
     }
+    out
 }
 
 /// The largest |x - y|. NaN is no larger than anything.
