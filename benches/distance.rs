@@ -1,4 +1,5 @@
-//! Distances of every metric, on the device that `TEATIME_DEVICE` names: `cargo bench --bench distance [observations] [features] [neighbors]`.
+//! Distances of every metric, or of those named, on the device that `TEATIME_DEVICE` names:
+//! `cargo bench --bench distance -- [observations] [features] [neighbors] [metric...]`.
 //!
 //! One JSON line a metric: the median of five runs in seconds, of observations from one another, for f32 and for bytes, and terms a
 //! second of f32. With a number of neighbors, these are found instead, by `euclidean` alone. `benches/peers/distance.py` times scipy and
@@ -46,7 +47,14 @@ fn main() -> Result<(), Error> {
     let floats = Tensor::from_slice(&device, &floats, &[n, k])?;
     let bytes = Tensor::from_slice(&device, &bytes, &[n, k])?;
     let nearest = numbers.get(2).and_then(|&k| usize::try_from(k).ok());
-    let metrics = if nearest.is_some() { &[Metric::Euclidean][..] } else { &Metric::ALL };
+    let named: Vec<String> = env::args().skip(1).collect();
+    let named: Vec<_> =
+        Metric::ALL.into_iter().filter(|metric| named.contains(&metric.to_string())).collect();
+    let metrics = match (nearest, &named[..]) {
+        (Some(_), _) => &[Metric::Euclidean],
+        (None, []) => &Metric::ALL[..],
+        (None, named) => named,
+    };
     for &metric in metrics {
         let [of_floats, of_bytes] = [median(&floats, metric, nearest)?, median(&bytes, metric, nearest)?];
         let pairs = n * n / if metric.is_symmetric() { 2 } else { 1 };

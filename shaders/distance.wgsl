@@ -134,10 +134,17 @@ fn divergence(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
     let whole = x + y;
     let t = quotient(x - y, whole);
     let square = t * t;
-    var sum = vec4(0.0);
-    for (var n = 10; n > 0; n--) {
-        sum = (sum + vec4(1.0 / f32(n * (2 * n - 1)))) * square;
-    }
+    // No loop: software Vulkan ends those of an invocation after 65,535 iterations in all.
+    var sum = (1.0 / 190.0) * square;
+    sum = (sum + 1.0 / 153.0) * square;
+    sum = (sum + 1.0 / 120.0) * square;
+    sum = (sum + 1.0 / 91.0) * square;
+    sum = (sum + 1.0 / 66.0) * square;
+    sum = (sum + 1.0 / 45.0) * square;
+    sum = (sum + 1.0 / 28.0) * square;
+    sum = (sum + 1.0 / 15.0) * square;
+    sum = (sum + 1.0 / 6.0) * square;
+    sum = (sum + 1.0 / 1.0) * square;
     let logs = part_log(1.0 + t) + part_log(1.0 - t);
     return 0.5 * whole * select(logs, sum, square < vec4(0.25));
 }
@@ -146,10 +153,17 @@ fn divergence(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
 fn relative(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
     let t = quotient(x - y, x + y);
     let square = t * t;
-    var sum = vec4(0.0);
-    for (var n = 10; n >= 0; n--) {
-        sum = sum * square + vec4(1.0 / f32(2 * n + 1));
-    }
+    var sum = vec4(1.0 / 21.0);
+    sum = sum * square + 1.0 / 19.0;
+    sum = sum * square + 1.0 / 17.0;
+    sum = sum * square + 1.0 / 15.0;
+    sum = sum * square + 1.0 / 13.0;
+    sum = sum * square + 1.0 / 11.0;
+    sum = sum * square + 1.0 / 9.0;
+    sum = sum * square + 1.0 / 7.0;
+    sum = sum * square + 1.0 / 5.0;
+    sum = sum * square + 1.0 / 3.0;
+    sum = sum * square + 1.0 / 1.0;
     let log_x = log(max(x, vec4(0x1p-126f)));
     let far = select(log_x, log_x - log(max(y, vec4(0x1p-126f))), y > vec4(0.0));
     let near = (square < vec4(0.25)) & (y > vec4(0.0));

@@ -105,6 +105,8 @@ pub struct Limits {
     /// Workgroups that one launch should have at least, where work can be cut anywhere: several for each processor of the
     /// device, so that none is idle.
     pub fill: u32,
+    /// Most iterations of all loops of one invocation together: Mesa's software Vulkan ends them after as many, and reports nothing.
+    pub iterations: u32,
 }
 
 impl Limits {

@@ -49,6 +49,7 @@ impl From<Error> for Failure {
             Error::Cancelled => return Self::Interrupted,
             Error::Argument { name, why, .. } => match *name {
                 "components" => format!("-k: {why}"),
+                "k" => format!("--neighbors: {why}"),
                 "oversamples" => format!("--oversamples: {why}"),
                 "max_passes" => format!("--max-passes: {why}"),
                 "threads" => format!("--threads: {why}"),

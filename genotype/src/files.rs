@@ -14,14 +14,26 @@ use teatime::{Error, Result, linalg::Matrix};
 /// # Errors
 /// [`Error::Io`].
 pub(crate) fn write_npy(path: &Path, matrix: &Matrix) -> Result<()> {
-    let (rows, cols) = (matrix.rows(), matrix.cols());
-    let entries = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
+    write_npy_of(path, "<f8", [matrix.rows(), matrix.cols()], |file| write_rows(file, matrix))
+}
+
+/// Writes a numpy file of another type, whose elements `fill` writes in C order.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn write_npy_of(
+    path: &Path,
+    descr: &str,
+    [rows, cols]: [usize; 2],
+    fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<()> {
+    let entries = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
     write_whole(path, |file| {
         // The data begin at a multiple of 64 bytes, after the header and a line feed: at 128, for any extents.
         file.write_all(b"\x93NUMPY\x01\x00")?;
         file.write_all(&118u16.to_le_bytes())?;
         writeln!(file, "{entries:<117}")?;
-        write_rows(file, matrix)
+        fill(file)
     })
 }
 

@@ -57,7 +57,7 @@ pub use self::{
     counts::CountsByVariant,
     distance::{
         DistanceBand, DistanceBands, DistanceOptions, Distances, DistancesBetween, Linkage, Merge,
-        SampleMetric, Tree, distances, distances_between,
+        SampleMetric, SampleNeighbors, Tree, distances, distances_between, sample_neighbors,
     },
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls},

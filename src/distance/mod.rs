@@ -73,6 +73,7 @@ mod metric;
 mod neighbors;
 mod packed;
 mod partial;
+mod stored;
 mod sums;
 #[cfg(feature = "zarr")]
 mod tiles;
@@ -82,9 +83,10 @@ use self::job::{Block, Job};
 pub use self::tiles::{write_condensed, write_pairwise};
 pub use self::{
     metric::Metric,
-    neighbors::{Neighbors, neighbors},
+    neighbors::{NearestSoFar, Neighbors, neighbors},
     packed::{PackedDiagonal, PackedPairs},
     partial::{Partial, PartialSums},
+    stored::pairwise_stored,
 };
 use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
 

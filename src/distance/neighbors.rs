@@ -1,15 +1,11 @@
 //! The nearest observations of each, without a matrix of all distances.
 
-use std::{cmp::Ordering, collections::BinaryHeap};
+use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
-use rayon::prelude::*;
+use rayon::{ThreadPool, prelude::*};
 
-use super::{
-    Metric, Options,
-    job::{Block, Job},
-    zeros,
-};
-use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
+use super::{Metric, Options, job::Job, zeros};
+use crate::{Device, Element, Error, Result, Run, Tensor, linalg::Matrix};
 
 /// Distances that are held against their bounds at once.
 const STRIP: usize = 64;
@@ -62,33 +58,14 @@ pub fn neighbors<T: Element>(
         let why = format_args!("{k} of {most} {others}observations: from 1 to as many");
         return Err(Error::argument("neighbors", "k", why));
     }
-    // While they are found a distance and a number, then these again, sorted; and what is known of each observation.
-    let numbers = (m as u64).saturating_mul((k as u64).saturating_mul(4).saturating_add(5));
-    let side = job.side(numbers, &run.memory)?;
-    let mut found = (0..m).map(|_| Nearest::of(k)).collect::<Result<Vec<_>>>()?;
-    let pool = x.device().pool()?;
-    let largest_first = metric == Metric::InnerProduct;
+    let side = job.side(NearestSoFar::host_bytes(m as u64, k as u64).div_ceil(8), &run.memory)?;
+    let mut found = NearestSoFar::new(x.device(), m, k, metric == Metric::InnerProduct)?;
     job.each_block(side, run, |mut block| {
-        if largest_first {
-            block.distances.iter_mut().for_each(|distance| *distance = -*distance);
-        }
+        let (starts, width) = ([block.rows.start, block.columns.start], block.columns.len());
         // In this order the numbers that an observation is offered rise.
-        pool.install(|| {
-            offer_columns(&block, &mut found, y.is_none(), job.is_lower());
-            if job.is_lower() {
-                offer_rows(&block, &mut found);
-            }
-        });
+        found.take(starts, &mut block.distances, width, (y.is_none(), job.is_lower()));
     })?;
-    let (mut indices, mut distances) = (Vec::new(), zeros(m * k)?);
-    indices.try_reserve_exact(m * k).map_err(|_| lacking(8, m * k))?;
-    for (found, distances) in found.into_iter().zip(distances.chunks_mut(k)) {
-        for (nearest, distance) in found.heap.into_sorted_vec().into_iter().zip(distances) {
-            indices.push(nearest.number);
-            *distance = if largest_first { -nearest.distance } else { nearest.distance };
-        }
-    }
-    Ok(Neighbors { indices, distances: Matrix::from_vec(distances, m, k)? })
+    found.finish()
 }
 
 fn lacking(bytes: u64, count: usize) -> Error {
@@ -96,11 +73,136 @@ fn lacking(bytes: u64, count: usize) -> Error {
     Error::OutOfHostMemory { what: "neighbors".into(), requested }
 }
 
+/// The nearest observations of each so far, of distances that come block by block.
+///
+/// ```
+/// use teatime::{Device, distance::NearestSoFar, linalg::Matrix};
+/// // Of 0, 1, 3 and 7: the first two from all, and then the others from themselves.
+/// let mut found = NearestSoFar::new(&Device::cpu(), 4, 2, false)?;
+/// let first = vec![0.0, 1.0, 1.0, 0.0, 3.0, 2.0, 7.0, 6.0];
+/// found.offer(0, 0, Matrix::from_vec(first, 4, 2)?)?;
+/// found.offer(2, 2, Matrix::from_vec(vec![0.0, 4.0, 4.0, 0.0], 2, 2)?)?;
+/// let nearest = found.finish()?;
+/// assert_eq!(nearest.indices, [1, 2, 0, 2, 1, 0, 2, 1]);
+/// assert_eq!(nearest.distances.row(3), [4.0, 6.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct NearestSoFar {
+    threads: Arc<ThreadPool>,
+    found: Vec<Nearest>,
+    k: usize,
+    largest_first: bool,
+}
+
+impl NearestSoFar {
+    /// The `k` nearest of each of so many observations, or those with the largest likeness; of none so far. The host's threads are
+    /// those of `device`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a `k` of 0; [`Error::OutOfHostMemory`]; what starting threads reports.
+    pub fn new(device: &Device, observations: usize, k: usize, largest_first: bool) -> Result<Self> {
+        if k == 0 {
+            return Err(Error::argument("NearestSoFar", "k", "0: at least 1"));
+        }
+        let mut found = Vec::new();
+        let requested = size_of::<Nearest>() as u64;
+        found.try_reserve_exact(observations).map_err(|_| lacking(requested, observations))?;
+        for _ in 0..observations {
+            found.push(Nearest::of(k)?);
+        }
+        Ok(Self { threads: device.pool()?.clone(), found, k, largest_first })
+    }
+
+    /// Bytes on the host: a distance and a number for each of the nearest, these again, sorted, and what is known of each observation.
+    pub const fn host_bytes(observations: u64, k: u64) -> u64 {
+        observations.saturating_mul(k.saturating_mul(32).saturating_add(40))
+    }
+
+    /// Takes the distances of the observations from `row` on from those from `column` on, (rows, columns), and those of the second
+    /// from the first, which are the same. What is on the diagonal and above is not read. Each pair has to be offered once,
+    /// and to each observation those with lower numbers first: of blocks with the same columns the upper before the lower,
+    /// and all with lower columns before.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for more observations than there are; [`Error::Argument`] for columns beyond the last row, whose pairs would
+    /// be lost.
+    pub fn offer(&mut self, row: usize, column: usize, mut distances: Matrix) -> Result<()> {
+        let (n, op) = (self.found.len(), "NearestSoFar::offer");
+        let end = |start: usize, count: usize| start.checked_add(count).filter(|&end| end <= n);
+        let ends = (end(row, distances.rows()), end(column, distances.cols()));
+        let (Some(last), Some(end)) = ends else {
+            let got = format!("({}, {}) from ({row}, {column}) on", distances.rows(), distances.cols());
+            return Err(Error::shape(op, format_args!("distances of {n} observations"), got));
+        };
+        if end > last {
+            let why = format_args!("{column} to {end}, of rows to {last}");
+            return Err(Error::argument(op, "column", why));
+        }
+        let width = distances.cols();
+        self.take([row, column], distances.data_mut(), width, (true, true));
+        Ok(())
+    }
+
+    /// The same whether the observations are taken with themselves, and then whether distances above the diagonal are those below:
+    /// else columns are offered to rows alone.
+    fn take(
+        &mut self,
+        starts: [usize; 2],
+        block: &mut [f64],
+        width: usize,
+        (is_self, is_lower): (bool, bool),
+    ) {
+        let Self { threads, found, largest_first, .. } = self;
+        if block.is_empty() {
+            return;
+        }
+        threads.install(|| {
+            if *largest_first {
+                block.par_iter_mut().for_each(|distance| *distance = -*distance);
+            }
+            offer_columns(starts, block, width, found, (is_self, is_lower));
+            if is_lower {
+                offer_rows(starts, block, width, found);
+            }
+        });
+    }
+
+    /// The nearest of each, nearest first.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where an observation was offered fewer than `k`; [`Error::OutOfHostMemory`].
+    pub fn finish(self) -> Result<Neighbors> {
+        let Self { found, k, largest_first, .. } = self;
+        if let Some((number, few)) = found.iter().enumerate().find(|(_, found)| found.heap.len() < k) {
+            let why = format_args!("observation {number} was offered {} of {k}", few.heap.len());
+            return Err(Error::argument("NearestSoFar::finish", "self", why));
+        }
+        let m = found.len();
+        let count = m.saturating_mul(k);
+        let (mut indices, mut distances) = (Vec::new(), zeros(count)?);
+        indices.try_reserve_exact(count).map_err(|_| lacking(8, count))?;
+        for (found, distances) in found.into_iter().zip(distances.chunks_mut(k)) {
+            for (nearest, distance) in found.heap.into_sorted_vec().into_iter().zip(distances) {
+                indices.push(nearest.number);
+                *distance = if largest_first { -nearest.distance } else { nearest.distance };
+            }
+        }
+        Ok(Neighbors { indices, distances: Matrix::from_vec(distances, m, k)? })
+    }
+}
+
 /// Offers the observations of a block's rows those of its columns, but themselves.
-fn offer_columns(block: &Block, found: &mut [Nearest], is_self: bool, is_lower: bool) {
-    let (first, width) = (block.columns.start, block.columns.len());
-    let rows = block.distances.par_chunks(width).zip(&mut found[block.rows.clone()]);
-    rows.zip(block.rows.clone()).for_each(|((distances, found), row)| {
+fn offer_columns(
+    [start, first]: [usize; 2],
+    block: &[f64],
+    width: usize,
+    found: &mut [Nearest],
+    (is_self, is_lower): (bool, bool),
+) {
+    let rows = block.par_chunks(width).zip(&mut found[start..start + block.len() / width]);
+    rows.enumerate().for_each(|(row, (distances, found))| {
+        let row = start + row;
         // Where the diagonal is.
         let at = row.saturating_sub(first).min(width);
         let (before, after) = match (is_self, is_lower) {
@@ -115,12 +217,11 @@ fn offer_columns(block: &Block, found: &mut [Nearest], is_self: bool, is_lower: 
 }
 
 /// Offers the observations of a block's columns those of its rows below the diagonal.
-fn offer_rows(block: &Block, found: &mut [Nearest]) {
-    let width = block.columns.len();
-    found[block.columns.clone()].par_chunks_mut(STRIP).enumerate().for_each(|(strip, found)| {
-        let (at, first) = (strip * STRIP, block.columns.start + strip * STRIP);
+fn offer_rows([start, first]: [usize; 2], block: &[f64], width: usize, found: &mut [Nearest]) {
+    found[first..first + width].par_chunks_mut(STRIP).enumerate().for_each(|(strip, found)| {
+        let (at, first) = (strip * STRIP, first + strip * STRIP);
         let mut bounds: Vec<f64> = found.iter().map(|found| found.bound).collect();
-        for (row, distances) in block.rows.clone().zip(block.distances.chunks(width)) {
+        for (row, distances) in (start..).zip(block.chunks(width)) {
             let below = row.saturating_sub(first).min(found.len());
             let distances = &distances[at..at + below];
             let some =
@@ -142,6 +243,7 @@ fn is_within(distance: f64, bound: f64) -> bool {
 }
 
 /// The nearest so far of one observation.
+#[derive(Debug)]
 struct Nearest {
     /// The farthest first.
     heap: BinaryHeap<Neighbor>,
@@ -188,7 +290,7 @@ impl Nearest {
 }
 
 /// Another observation: ordered by distance, NaN last, then by number.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Neighbor {
     distance: f64,
     number: u64,

@@ -8,7 +8,11 @@
 //! - Σ |a - b| = ½ D(g) + ½ D(h) - ½ D(x),
 //! - Σ `[a ≠ b]` = ¼ D(g) + ½ D(h) + ¼ D(p) - ½ D(x),
 //!
-//! as each pair of codes shows. `D` follows from the Gram matrix and its diagonal, and where codes 0 and 2 trade places it stays: most
+//! as each pair of codes shows, and with n(h) the 1s of both columns
+//!
+//! - Σ 1 - (a - 1) (b - 1) = ½ D(g) + ½ n(h) - ½ D(x).
+//!
+//! `D` follows from the Gram matrix and its diagonal, and where codes 0 and 2 trade places it stays: most
 //! codes of most rows are 0, then.
 //!
 //! Products, as of `correlation`, are a Gram matrix of the codes with a missing one as 0. What is added up of one column over the rows that
@@ -16,17 +20,17 @@
 
 mod codes;
 mod moments;
+mod results;
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
+pub use self::results::PackedDiagonal;
 use self::{codes::Codes, moments::ColumnMoments};
-use super::{Distances, Metric, Missing};
+use super::{Metric, Missing};
 use crate::{
     Device, Error, Result, Tensor,
     kernel::Program,
-    linalg::{Stats, gram::to_usize},
+    linalg::Stats,
     packed::{
         pair_products::{COLUMNS, PairProducts, Wanted},
         row_words,
@@ -74,6 +78,7 @@ const MAX_ROWS: u64 = 1 << 46;
 #[derive(Debug)]
 pub struct PackedPairs {
     metric: Metric,
+    recipe: Recipe,
     missing: Missing,
     wanted: Wanted,
     /// Of those across a split, how many columns before it are no padding.
@@ -81,6 +86,8 @@ pub struct PackedPairs {
     sums: PairProducts,
     /// Σ x xᵀ.
     absent: PairProducts,
+    /// Σ h hᵀ, of which the diagonal is the codes 1 of each column, where they count.
+    ones: Option<PairProducts>,
     of_columns: Option<ColumnMoments>,
     /// Rows that were added, and whether all their codes are known.
     rows: u64,
@@ -97,6 +104,9 @@ enum Recipe {
 }
 
 impl Recipe {
+    /// Of [`PackedPairs::ones_differ`], besides half the 1s of both columns.
+    const ONES_DIFFER: Self = Self::Spreads([2, 0, 0]);
+
     fn of(metric: Metric) -> Option<Self> {
         match metric {
             Metric::Euclidean | Metric::SqEuclidean => Some(Self::Spreads([4, 2, -2])),
@@ -190,10 +200,10 @@ impl PackedPairs {
         metric: Metric,
         missing: Missing,
     ) -> Result<Self> {
-        if !Self::takes(metric) {
+        let Some(recipe) = Recipe::of(metric) else {
             let why = format_args!("{metric} is not made of sums of packed rows");
             return Err(Error::argument("PackedPairs", "metric", why));
-        }
+        };
         if rows > MAX_ROWS {
             return Err(Error::Limit { what: "rows of packed sums", requested: rows, max: MAX_ROWS });
         }
@@ -202,15 +212,42 @@ impl PackedPairs {
         let of_all = of_all && ColumnMoments::serve(metric);
         Ok(Self {
             metric,
+            recipe,
             missing,
             wanted: wanted.clone(),
             own: 0,
             sums: PairProducts::of(device, columns, wanted, 3 * rows, LARGEST, 0)?,
             absent: PairProducts::of(device, columns, wanted, rows, 1.0, 0)?,
+            ones: None,
             of_columns: of_all.then(|| ColumnMoments::new(device, columns, split)).transpose()?,
             rows: 0,
             complete: true,
         })
+    }
+
+    /// The same, but that two codes which are both 1 differ by 1, not by 0: for codes a and b that is Σ 1 - (a - 1) (b - 1). For
+    /// [`Metric::CityBlock`], before any rows; of the [diagonal](Self::diagonal) as of the distances that it is for. Costs 64
+    /// products a row and column more, and one in two of the others less.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another metric, and after rows; [`Error::OutOfMemory`].
+    pub fn ones_differ(mut self) -> Result<Self> {
+        if self.metric != Metric::CityBlock || self.rows > 0 {
+            let why = format_args!("{} of {} rows: for cityblock of none so far", self.metric, self.rows);
+            return Err(Error::argument("PackedPairs::ones_differ", "self", why));
+        }
+        self.recipe = Recipe::ONES_DIFFER;
+        if self.wanted != Wanted::Diagonal {
+            let (device, columns) = (self.sums.device(), self.sums.columns());
+            self.ones =
+                Some(PairProducts::of(device, columns, &Wanted::Diagonal, self.absent.left(), 1.0, 0)?);
+        }
+        Ok(self)
+    }
+
+    /// Bytes on the device that [`ones_differ`](Self::ones_differ) takes more, for panels of so many rows.
+    pub fn device_bytes_of_ones(device: &Device, columns: u64, rows: u64) -> u64 {
+        PairProducts::device_bytes_of(device, columns, &Wanted::Diagonal, rows, 1)
     }
 
     /// Whether the metric is one of those that packed rows are for.
@@ -288,7 +325,6 @@ impl PackedPairs {
     /// [`Error::Shape`] for rows of other lengths, or beyond the panel; [`Error::Argument`] for statistics that no row has, and for
     /// more rows than were said; what the device reports.
     pub fn add(&mut self, packed: &Tensor<u32>, from: u64, stats: &[Option<Stats>]) -> Result<()> {
-        let Some(recipe) = Recipe::of(self.metric) else { return Ok(()) };
         let columns = self.sums.columns();
         let codes = |(row, stats): (usize, &Option<Stats>)| match stats {
             Some(stats) => Codes::new(stats, columns).map(Some).ok_or_else(|| {
@@ -301,11 +337,14 @@ impl PackedPairs {
         for sums in [&self.sums, &self.absent] {
             sums.check("PackedPairs::add", "stats", packed, from, stats.len() as u64)?;
         }
-        match recipe {
+        match self.recipe {
             Recipe::Spreads(factors) => self.add_spreads(packed, from, &rows, factors)?,
             Recipe::Products => self
                 .sums
                 .add(packed, from, stats.len(), |sums, row| rows[row].as_ref()?.known().terms(sums, 1))?,
+        }
+        if let Some(ones) = &mut self.ones {
+            ones.add(packed, from, stats.len(), |sums, row| rows[row].as_ref()?.ones().terms(sums, 1))?;
         }
         if let Some(moments) = &mut self.of_columns {
             moments.add(packed, from, &rows.iter().map(Codes::part).collect::<Vec<_>>())?;
@@ -338,144 +377,5 @@ impl PackedPairs {
             self.sums.add(packed, from, rows.len(), of_row)?;
         }
         Ok(())
-    }
-
-    /// Waits for the distances, (columns, columns), and the number of rows in which both are known unless all codes are.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for sums of [some columns](Self::of_columns) or of the [diagonal](Self::diagonal); what the device reports.
-    pub fn finish(self) -> Result<Distances> {
-        match &self.wanted {
-            Wanted::From(own) if *own == (0..self.sums.columns()) => self.results(None),
-            wanted => Err(mistaken("PackedPairs::finish", wanted)),
-        }
-    }
-
-    /// Waits for the distances of the columns of the second matrix, as rows, from those of the first; numbers of rows likewise.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for other sums than those [between](Self::between) two matrices; what the device reports.
-    pub fn finish_between(self) -> Result<Distances> {
-        match &self.wanted {
-            Wanted::Across(_) => self.results(None),
-            wanted => Err(mistaken("PackedPairs::finish_between", wanted)),
-        }
-    }
-
-    /// Waits for what is to be known of each column, over the same rows that are added for the distances.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for other sums than those of the [diagonal](Self::diagonal); what the device reports.
-    pub fn finish_diagonal(self) -> Result<PackedDiagonal> {
-        if self.wanted != Wanted::Diagonal {
-            return Err(mistaken("PackedPairs::finish_diagonal", &self.wanted));
-        }
-        Ok(PackedDiagonal {
-            metric: self.metric,
-            rows: self.rows,
-            sums: self.sums.diagonal()?,
-            absent: self.absent.diagonal()?,
-        })
-    }
-
-    /// Waits for the distances of the columns that were asked for from one another and from all that follow: (those and all that
-    /// follow, those). Numbers of rows likewise, unless all codes of all columns are known.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a diagonal of another metric, of other columns or of another number of rows, and for sums of the diagonal
-    /// itself; what the device reports.
-    pub fn finish_columns(self, diagonal: &PackedDiagonal) -> Result<Distances> {
-        let op = "PackedPairs::finish_columns";
-        if !matches!(self.wanted, Wanted::From(_)) {
-            return Err(mistaken(op, &self.wanted));
-        }
-        let own = (self.metric, self.sums.columns(), self.rows);
-        let given = (diagonal.metric, diagonal.sums.len() as u64, diagonal.rows);
-        if own != given {
-            let words = |(metric, columns, rows)| format!("{metric} of {columns} columns and {rows} rows");
-            let why = format_args!("{}, for {}", words(given), words(own));
-            return Err(Error::argument(op, "diagonal", why));
-        }
-        self.results(Some(diagonal))
-    }
-
-    fn results(self, diagonal: Option<&PackedDiagonal>) -> Result<Distances> {
-        let Self { metric, missing, wanted, own, sums, absent, of_columns, rows, complete } = self;
-        let (device, n) = (sums.device().clone(), to_usize(sums.columns()));
-        // Of symmetric sums, what all pairs of two columns add: those of each with itself, less twice those of both.
-        let spread = |both: i64, [one, other]: [i64; 2]| (one + other - 2 * both) as f64 * UNIT;
-        let is_spread = matches!(Recipe::of(metric), Some(Recipe::Spreads(_)));
-        let squares = diagonal.map_or_else(Vec::new, |diagonal| diagonal.sums.clone());
-        let (mut distances, squares) = match (&wanted, is_spread) {
-            (Wanted::Across(_), true) => sums.across(to_usize(own), spread)?,
-            (Wanted::Across(_), false) => sums.across(to_usize(own), |both, _| both as f64)?,
-            (_, true) => sums.panel(squares, spread)?,
-            (_, false) => sums.panel(squares, |both, _| both as f64)?,
-        };
-        // The columns of the first entry.
-        let (start, width) = (n - distances.rows(), distances.cols());
-        let first = if let Wanted::Across(_) = wanted { 0 } else { start };
-        let rows = rows as f64;
-        let moments = of_columns.map(|moments| moments.finish(&squares)).transpose()?;
-        let distance = |pair: [usize; 2], sum: f64, shared: f64| match &moments {
-            Some(_) if shared == 0.0 && missing == Missing::RescaleOrZero => 0.0,
-            Some(moments) => moments.distance(metric, pair, sum, shared),
-            None if complete && rows > 0.0 => metric.distance(&[sum], rows, Missing::Propagate),
-            None => metric.distance(&[sum, shared], rows, missing),
-        };
-        if complete {
-            let finish = |(i, row): (usize, &mut [f64])| {
-                let entries = row.iter_mut().enumerate();
-                entries.for_each(|(j, value)| *value = distance([start + i, first + j], *value, rows));
-            };
-            let all = |data: &mut [f64]| data.par_chunks_mut(width.max(1)).enumerate().for_each(finish);
-            device.pool()?.install(|| all(distances.data_mut()));
-            return Ok(Distances { distances, shared: None });
-        }
-        let known = diagonal.map_or_else(Vec::new, |diagonal| diagonal.absent.clone());
-        let (mut absent, missing_of) = match wanted {
-            Wanted::Across(_) => absent.across(to_usize(own), |both, _| both as f64)?,
-            _ => absent.panel(known, |both, _| both as f64)?,
-        };
-        let rows_of = distances.data_mut().par_chunks_mut(width).zip(absent.data_mut().par_chunks_mut(width));
-        let finish = |(i, (distances, absent)): (usize, (&mut [f64], &mut [f64]))| {
-            for (j, (value, absent)) in distances.iter_mut().zip(absent).enumerate() {
-                let (i, j) = (start + i, first + j);
-                let alone = (missing_of[i] + missing_of[j]) as f64;
-                let sum = if is_spread { *value - (alone - 2.0 * *absent) / 2.0 } else { *value };
-                let shared = rows - alone + *absent;
-                let is_missing = missing == Missing::Propagate && alone > 0.0;
-                *value = if is_missing { f64::NAN } else { distance([i, j], sum, shared) };
-                *absent = shared;
-            }
-        };
-        device.pool()?.install(|| rows_of.enumerate().for_each(finish));
-        Ok(Distances { distances, shared: Some(absent) })
-    }
-}
-
-/// The error of sums that are not for what was called.
-fn mistaken(op: &'static str, wanted: &Wanted) -> Error {
-    let why = match wanted {
-        Wanted::From(own) => format!("sums of the columns {own:?} with all that follow"),
-        Wanted::Across(_) => "sums of the columns of two matrices".to_owned(),
-        Wanted::Diagonal => "sums of the diagonal".to_owned(),
-    };
-    Error::argument(op, "self", why)
-}
-
-/// What the distances of some columns need to know of all: [`PackedPairs::finish_columns`].
-#[derive(Clone, Debug)]
-pub struct PackedDiagonal {
-    metric: Metric,
-    rows: u64,
-    sums: Vec<i64>,
-    absent: Vec<i64>,
-}
-
-impl PackedDiagonal {
-    /// Whether no code of the rows that were added is missing: then no distances have numbers of rows.
-    pub fn is_complete(&self) -> bool {
-        self.absent.iter().all(|&count| count == 0)
     }
 }

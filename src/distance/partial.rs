@@ -130,27 +130,20 @@ impl Partial {
     }
 
     /// Bytes on the device, and on the host with what [`export`](Self::export) and [`PartialSums::finish`] take, for m observations with
-    /// themselves.
-    pub fn bytes(m: u64, metric: Metric, missing: Missing) -> [u64; 2] {
+    /// themselves or with n others.
+    pub fn bytes(m: u64, n: Option<u64>, metric: Metric, missing: Missing) -> [u64; 2] {
         let terms = metric.terms_in_parts(missing != Missing::Propagate).len() as u64;
-        let pairs = m.saturating_mul(m);
+        let width = n.unwrap_or(m);
+        let pairs = m.saturating_mul(width);
+        let panel = width.saturating_mul(m.min(SIDE));
         // On the device panels end with their last row's pair.
-        let (held, exported) = match metric.is_symmetric() {
-            true => ((pairs / 2).saturating_add(m.saturating_mul(m.min(SIDE)) / 2 + m), pairs / 2 + m),
+        let (held, exported) = match n.is_none() && metric.is_symmetric() {
+            true => ((pairs / 2).saturating_add(panel / 2 + m), pairs / 2 + m),
             false => (pairs, pairs),
         };
         let [held, exported] = [held, exported].map(|pairs| pairs.saturating_mul(8 * terms));
-        let panel = m.saturating_mul(m.min(SIDE)).saturating_mul(8);
+        let panel = panel.saturating_mul(8);
         [held, exported.saturating_add(panel).saturating_add(pairs.saturating_mul(16))]
-    }
-
-    /// The same for m observations with n others.
-    pub fn bytes_between(m: u64, n: u64, metric: Metric, missing: Missing) -> [u64; 2] {
-        let terms = metric.terms_in_parts(missing != Missing::Propagate).len() as u64;
-        let pairs = m.saturating_mul(n);
-        let sums = pairs.saturating_mul(8 * terms);
-        let panel = n.saturating_mul(m.min(SIDE)).saturating_mul(8);
-        [sums, sums.saturating_add(panel).saturating_add(pairs.saturating_mul(16))]
     }
 
     /// The same with the sum of each observation over all its features, here and elsewhere, which [`Metric::JensenShannon`] divides

@@ -253,7 +253,9 @@ impl<T: Element> Pairs<'_, T> {
         let lines = x.most_lines()?.min(y.most_lines()?);
         let limits = x.x.device().limits();
         let axis = u64::from(limits.groups_per_axis).saturating_mul(TILE.into());
-        let [mut height, mut width, mut depth] = [axis, axis, features.max(1)];
+        // The shader takes less than 2 iterations a feature.
+        let deepest = u64::from(limits.iterations / 2);
+        let [mut height, mut width, mut depth] = [axis, axis, features.clamp(1, deepest)];
         if options.columns {
             depth = depth.min(lines);
         } else {

@@ -273,7 +273,10 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         let b_rows = rows(self.b.cols(), B::DTYPE.size())?;
         let c_rows = rows(n, 4)?;
         let axis = u64::from(limits.groups_per_axis).saturating_mul(tile.into());
-        let (mut panel_m, mut panel_n, mut panel_k) = (c_rows.min(axis), n.min(axis), k.clamp(1, self.depth));
+        // The shader takes less than 2 iterations a term.
+        let deepest = u64::from(limits.iterations / 2) & !63;
+        let (mut panel_m, mut panel_n) = (c_rows.min(axis), n.min(axis));
+        let mut panel_k = k.clamp(1, self.depth.min(deepest));
         match self.op {
             Op::Nn => (panel_m, panel_k) = (panel_m.min(a_rows), panel_k.min(b_rows)),
             Op::Tn => panel_k = panel_k.min(a_rows).min(b_rows),

@@ -182,6 +182,11 @@ impl PairProducts {
         &self.device
     }
 
+    /// How many rows may still come.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
     pub(crate) fn columns(&self) -> u64 {
         self.columns
     }

@@ -1,12 +1,14 @@
 //! Stored arrays: read a chunk at a time from any thread, wherever they are.
 //!
-//! [`ChunkedArray`] is what the rest of the crate reads; [`MemoryArray`] is one in memory, [`ZarrArray`] one of a Zarr store.
+//! [`ChunkedArray`] is what the rest of the crate reads; [`MemoryArray`] is one in memory, [`NpyArray`] one in a .npy file,
+//! [`ZarrArray`] one of a Zarr store.
 //! [`Column`] reads strings and integers by ranges of rows. [`ArrayWriter`] writes Zarr arrays, tile by tile. Both go by [`Storage`]: the files of a [`Folder`], or anything else that has
 //! values under keys.
 
 mod array;
 mod blocks;
 mod memory;
+mod npy;
 mod storage;
 #[cfg(feature = "zarr")]
 mod zarr;
@@ -19,5 +21,6 @@ pub use self::zarr::{
 pub use self::{
     array::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType},
     memory::{MemoryArray, Storable},
+    npy::{NpyArray, read_at},
     storage::{Folder, Storage, StoredBytes, Value, WritableStorage},
 };

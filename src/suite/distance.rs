@@ -14,7 +14,7 @@ use crate::{
 device_tests! {
     sizes_around_the_tiles, scipys, empty, refused;
     every_metric, every_type, missing_elements, observations_in_columns, whole_numbers_are_exact, close_observations_stay_apart,
-    what_has_no_distance, several_blocks, permutations,
+    what_has_no_distance, several_blocks, permutations, long_sums,
 }
 
 /// Features, observations first.
@@ -476,4 +476,16 @@ fn permutations(device: &Device) {
         let (forth, back) = (of(&x, metric), of(&turned, metric));
         assert!(forth.data().iter().eq(back.data().iter().rev()), "{metric:?}");
     }
+}
+
+/// More features than an invocation has iterations for.
+fn long_sums(device: &Device) {
+    if device.limits().iterations == u32::MAX {
+        return;
+    }
+    let k = 70_001;
+    let x = Tensor::from_slice(device, &[1u8, 3].repeat(70_001), &[k, 2]).unwrap();
+    let options = Options { columns: true, ..Options::default() };
+    let found = pairwise(&x, None, Metric::CityBlock, &options, &Run::default()).unwrap();
+    assert_eq!(found.data(), [0.0, (2 * k) as f64, (2 * k) as f64, 0.0]);
 }

@@ -3,10 +3,11 @@
 use super::{data::values, device_tests};
 use crate::{
     Budget, Device, Error, Run, Tensor,
-    distance::{Metric, Missing, Neighbors, Options, neighbors, pairwise},
+    distance::{Metric, Missing, NearestSoFar, Neighbors, Options, neighbors, pairwise},
+    linalg::Matrix,
 };
 
-device_tests! { several_blocks, of_nothing, refused; every_metric, missing_elements }
+device_tests! { several_blocks, bands, of_nothing, refused; every_metric, missing_elements }
 
 /// A budget by which blocks of a metric of one term have about this many observations on a side.
 fn budget(m: u64, k: u64, side: u64) -> Run {
@@ -89,6 +90,38 @@ fn several_blocks(device: &Device) {
         }
     }
     check(&x, None, 7, Metric::KlDivergence, &Options::default(), &budget(300, 7, 64));
+}
+
+/// Distances that come in bands of some observations from themselves and all that follow.
+fn bands(device: &Device) {
+    let x = Tensor::from_slice(device, &with_ties(6, 200 * 3), &[200, 3]).unwrap();
+    for metric in [Metric::CityBlock, Metric::InnerProduct] {
+        let all = pairwise(&x, None, metric, &Options::default(), &Run::default()).unwrap();
+        let mut found = NearestSoFar::new(device, 200, 7, metric == Metric::InnerProduct).unwrap();
+        for own in [0..1, 1..70, 70..199, 199..200] {
+            let mut band: Vec<f64> =
+                (own.start..200).flat_map(|row| &all.row(row)[own.clone()]).copied().collect();
+            // What is on the diagonal and above is not read.
+            (0..own.len()).for_each(|row| band[row * own.len() + row..(row + 1) * own.len()].fill(f64::NAN));
+            let band = Matrix::from_vec(band, 200 - own.start, own.len()).unwrap();
+            found.offer(own.start, own.start, band).unwrap();
+        }
+        let expected = neighbors(&x, None, 7, metric, &Options::default(), &Run::default()).unwrap();
+        assert_eq!(found.finish().unwrap(), expected, "{metric}");
+    }
+    let error = NearestSoFar::new(device, 3, 0, false).unwrap_err();
+    assert!(matches!(error, Error::Argument { name: "k", .. }), "{error}");
+    let mut found = NearestSoFar::new(device, 3, 1, false).unwrap();
+    found.offer(0, 0, Matrix::zeros(0, 0)).unwrap();
+    for (row, column, rows, columns) in [(1, 0, 3, 1), (0, 1, 1, 3), (usize::MAX, 0, 2, 1)] {
+        let error = found.offer(row, column, Matrix::zeros(rows, columns)).unwrap_err();
+        assert!(matches!(error, Error::Shape { .. }), "{error}");
+    }
+    let error = found.offer(0, 0, Matrix::zeros(2, 3)).unwrap_err();
+    assert!(error.to_string().contains("0 to 3, of rows to 2"), "{error}");
+    found.offer(0, 0, Matrix::zeros(2, 2)).unwrap();
+    let error = found.finish().unwrap_err().to_string();
+    assert!(error.contains("observation 2 was offered 0 of 1"), "{error}");
 }
 
 fn of_nothing(device: &Device) {

@@ -8,15 +8,15 @@ use crate::{
     Device, Error, Tensor,
     distance::{Distances, Metric, Missing, PackedPairs},
     linalg::{Matrix, Stats},
-    packed::{row_words, side_by_side},
+    packed::row_words,
 };
 
 device_tests! {
     every_rule, nothing, refused;
-    every_metric, rows_that_take_no_part, many_rows, panels_change_nothing, some_columns_at_a_time, between_two_matrices,
+    every_metric, rows_that_take_no_part, many_rows, panels_change_nothing, some_columns_at_a_time, ones_that_differ,
 }
 
-const METRICS: [Metric; 7] = [
+pub(super) const METRICS: [Metric; 7] = [
     Metric::Euclidean,
     Metric::SqEuclidean,
     Metric::CityBlock,
@@ -26,7 +26,7 @@ const METRICS: [Metric; 7] = [
     Metric::Correlation,
 ];
 
-fn stats(codes: &[u8]) -> Stats {
+pub(super) fn stats(codes: &[u8]) -> Stats {
     let known = || codes.iter().filter(|&&code| code < 3).map(|&code| f64::from(code));
     Stats {
         sum: known().sum(),
@@ -36,7 +36,7 @@ fn stats(codes: &[u8]) -> Stats {
     }
 }
 
-fn upload(device: &Device, codes: &[u8], entries: u64) -> Tensor<u32> {
+pub(super) fn upload(device: &Device, codes: &[u8], entries: u64) -> Tensor<u32> {
     let rows = codes.len() as u64 / entries;
     Tensor::from_slice(device, &packed_words(codes, entries), &[rows, row_words(entries)]).unwrap()
 }
@@ -141,7 +141,7 @@ fn all(_: usize) -> bool {
 }
 
 /// Rows of all kinds: most codes 0, most 2, half 1, few or many missing, all missing.
-fn rows(seed: u32, rows: u64, entries: u64, missing: bool) -> Vec<u8> {
+pub(super) fn rows(seed: u32, rows: u64, entries: u64, missing: bool) -> Vec<u8> {
     let mut all = codes(seed, rows, entries, missing);
     for (i, row) in all.chunks_mut(entries as usize).enumerate() {
         let turn = |code: &mut u8, to: [u8; 4]| *code = to[usize::from(*code)];
@@ -251,46 +251,36 @@ fn some_columns_at_a_time(device: &Device) {
     }
 }
 
-/// To the bits of the block of one matrix, where every third row of the first is turned round.
-fn between_two_matrices(device: &Device) {
-    for (own, others, missing) in [(70usize, 5usize, true), (5, 130, true), (64, 1, false), (1, 64, true)] {
-        let all_of = own + others;
-        let codes = rows(98, 120, all_of as u64, missing);
-        let turned = |row: usize| if row % 3 == 1 { [2, 1, 0, 3] } else { [0, 1, 2, 3] };
-        let (mut left, mut right, mut sums) = (Vec::new(), Vec::new(), Vec::new());
-        for (row, codes) in codes.chunks(all_of).enumerate() {
-            left.extend(codes[..own].iter().map(|&code| turned(row)[usize::from(code)]));
-            right.extend_from_slice(&codes[own..]);
-            let padded = [&codes[..own], &vec![0; own.next_multiple_of(64) - own], &codes[own..]].concat();
-            sums.push(Some(stats(&padded)));
+/// By the definition, and of some columns at a time to the same bits.
+fn ones_that_differ(device: &Device) {
+    for missing in [false, true] {
+        let codes = rows(98, 90, 200, missing);
+        let packed = upload(device, &codes, 200);
+        let stats: Vec<_> = codes.chunks(200).map(|codes| Some(stats(codes))).collect();
+        let add = |pairs: PackedPairs| {
+            let mut pairs = pairs.ones_differ().unwrap();
+            pairs.add(&packed, 0, &stats[..50]).unwrap();
+            pairs.add(&packed, 50, &stats[50..]).unwrap();
+            pairs
+        };
+        let (metric, rule) = (Metric::CityBlock, Missing::Rescale);
+        let whole = add(PackedPairs::new(device, 200, 90, metric, rule).unwrap()).finish().unwrap();
+        for (i, j) in (0..200).flat_map(|i| (0..200).map(move |j| (i, j))) {
+            let both = codes.chunks(200).map(|row| [row[i], row[j]]).filter(|pair| !pair.contains(&3));
+            let both: Vec<f64> =
+                both.map(|[a, b]| 1.0 - (f64::from(a) - 1.0) * (f64::from(b) - 1.0)).collect();
+            let expected = both.iter().sum::<f64>() * (90.0 / both.len() as f64);
+            assert_eq!(whole.distances.row(i)[j], expected, "{missing} {i} {j}");
+            assert!(whole.shared.as_ref().is_none_or(|shared| shared.row(i)[j] == both.len() as f64));
         }
-        let [left, right] = [(left, own), (right, others)].map(|(codes, n)| upload(device, &codes, n as u64));
-        let turned: Vec<[u8; 4]> = (0..120).map(turned).collect();
-        for metric in METRICS {
-            let of = (metric, Missing::Rescale);
-            let whole = distances(device, &codes, all_of as u64, of, 120, all);
-            let columns = [own as u64, others as u64];
-            let mut pairs = PackedPairs::between(device, columns, 120, metric, of.1).unwrap();
-            for rows in [0..50, 50..120] {
-                let (first, turned) = (rows.start as u64, &turned[rows.clone()]);
-                let sides = [(&left, columns[0], first), (&right, columns[1], first)];
-                let panel = side_by_side(sides[0], sides[1], turned).unwrap();
-                pairs.add(&panel, 0, &sums[rows]).unwrap();
-            }
-            let part = pairs.finish_between().unwrap();
-            assert_eq!((part.distances.rows(), part.distances.cols()), (others, own));
-            assert_eq!((part.shared.is_some(), whole.shared.is_some()), (missing, missing));
-            for i in 0..others {
-                let same = |part: &Matrix, whole: &Matrix| {
-                    part.row(i).iter().zip(whole.row(own + i)).all(|(a, b)| a.to_bits() == b.to_bits())
-                };
-                assert!(same(&part.distances, &whole.distances), "{metric:?} {own} {others} {i}");
-                let counts = part.shared.as_ref().zip(whole.shared.as_ref());
-                assert!(
-                    counts.is_none_or(|(part, whole)| same(part, whole)),
-                    "{metric:?} {own} {others} {i}"
-                );
-            }
+        let diagonal = add(PackedPairs::diagonal(device, 200, 90, metric).unwrap());
+        let diagonal = diagonal.finish_diagonal().unwrap();
+        for own in [64..192, 192..200] {
+            let pairs = PackedPairs::of_columns(device, 200, own.clone(), 90, metric, rule).unwrap();
+            let part = add(pairs).finish_columns(&diagonal).unwrap();
+            let [start, end] = [own.start, own.end].map(|n| n as usize);
+            let same = |i: usize| part.distances.row(i) == &whole.distances.row(start + i)[start..end];
+            assert!((0..200 - start).all(same), "{missing} {own:?}");
         }
     }
 }
@@ -346,15 +336,16 @@ fn refused(device: &Device) {
         let error = of(64..100, Metric::Hamming).unwrap().finish_columns(&other).unwrap_err();
         assert!(matches!(error, Error::Argument { name: "diagonal", .. }), "{error}");
     }
-    let between = |columns| PackedPairs::between(device, columns, 3, Metric::Hamming, Missing::Ignore);
-    for columns in [[0, 3], [3, 0]] {
-        assert!(matches!(between(columns), Err(Error::Argument { name: "columns", .. })));
-    }
-    for (from, codes) in [(3, [[0, 1, 2, 3]; 2]), (0, [[0, 1, 2, 4]; 2])] {
-        let error = side_by_side((&packed, 20, 0), (&packed, 20, from), &codes).unwrap_err().to_string();
-        assert!(error.contains("side_by_side"), "{error}");
-    }
-    // What each of the four is for, and not for.
+    let error = new(Metric::Hamming).unwrap().ones_differ().unwrap_err().to_string();
+    assert!(error.contains("hamming of 0 rows: for cityblock of none so far"), "{error}");
+    let mut begun = new(Metric::CityBlock).unwrap();
+    begun.add(&packed, 0, &[right]).unwrap();
+    assert!(begun.ones_differ().unwrap_err().to_string().contains("cityblock of 1 rows"));
+    let other = PackedPairs::diagonal(device, 100, 3, Metric::CityBlock).unwrap().finish_diagonal().unwrap();
+    let error = of(64..100, Metric::CityBlock).unwrap().ones_differ().unwrap().finish_columns(&other);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("rows, for cityblock with ones that differ of 100 columns"), "{error}");
+    // What each of the three is for, and not for.
     let all = || new(Metric::Hamming).unwrap();
     let diagonal = || PackedPairs::diagonal(device, 20, 3, Metric::Hamming).unwrap();
     let some = || of(0..64, Metric::Hamming).unwrap();
@@ -363,9 +354,6 @@ fn refused(device: &Device) {
         some().finish().unwrap_err(),
         diagonal().finish_columns(&diagonal().finish_diagonal().unwrap()).unwrap_err(),
         all().finish_diagonal().unwrap_err(),
-        all().finish_between().unwrap_err(),
-        between([20, 1]).unwrap().finish().unwrap_err(),
-        between([20, 1]).unwrap().finish_columns(&diagonal().finish_diagonal().unwrap()).unwrap_err(),
     ] {
         assert!(error.to_string().contains("sums of"), "{error}");
     }

@@ -22,6 +22,7 @@ device_tests! {
     sizes_around_the_tiles, sizes_around_the_large_tiles, every_type, lower_gram, identity_keeps_bits, transposes_agree,
     is_linear, two_runs_are_equal, agrees_with_cpu, an_operand_twice, wrong_shapes, wrong_device, row_beyond_a_binding;
     sizes_around_the_cpu_tiles, every_stored_value, past_the_largest_grid,
+    long_sums,
 }
 
 /// op(a)[m, k] op(b)[k, n], by its definition.
@@ -233,6 +234,18 @@ fn an_operand_twice(device: &Device) {
     let (x, tx) = matrix::<f32>(device, 14, 40, 66);
     let gram = matmul_tn(&tx, &tx).unwrap().read().unwrap();
     assert_close("xᵀ x", &gram, &oracle(Op::Tn, &x, &x, [66, 66, 40]), dot(40));
+}
+
+/// More terms than an invocation has iterations for.
+fn long_sums(device: &Device) {
+    if device.limits().iterations == u32::MAX {
+        return;
+    }
+    let k = 70_001;
+    let (a, b) = (vec![1i8; k as usize], vec![3u8; k as usize]);
+    let a = Tensor::from_slice(device, &a, &[k, 1]).unwrap();
+    let b = Tensor::from_slice(device, &b, &[k, 1]).unwrap();
+    assert_eq!(matmul_tn(&a, &b).unwrap().read().unwrap(), [(3 * k) as f32]);
 }
 
 /// More blocks of 64 rows than the 65,535 groups that an axis of a grid may have.

@@ -5,7 +5,9 @@ mod data;
 mod distance;
 mod distance_neighbors;
 mod distance_packed;
+mod distance_packed_between;
 mod distance_partial;
+mod distance_stored;
 #[cfg(feature = "zarr")]
 mod distance_tiles;
 mod launch;

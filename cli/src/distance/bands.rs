@@ -8,7 +8,11 @@ use teatime_genotype::{
     DistanceBands, DistanceOptions, Distances, DistancesBetween, VariantCounts, WrittenBands, distances,
 };
 
-use super::{COMMAND, DistanceArgs, Format, Target};
+use super::{
+    COMMAND, DistanceArgs, Results,
+    neighbors::NeighborsRecord,
+    target::{Format, Target},
+};
 use crate::{failure::Failure, note, output::Output, stores::Stores};
 
 /// Samples on a side of the squares that are written, and what bands are multiples of: whatever the budgets.
@@ -42,26 +46,27 @@ pub(super) struct Found {
     pub(super) memory: Budget,
     pub(super) stats: StreamStats,
     pub(super) bands: Option<BandsRecord>,
+    pub(super) neighbors: Option<NeighborsRecord>,
 }
 
 impl From<&Distances> for Found {
     fn from(result: &Distances) -> Self {
         let Distances { counts, digest, memory, stats, .. } = *result;
-        Self { undefined: result.undefined(), counts, digest, memory, stats, bands: None }
+        Self { undefined: result.undefined(), counts, digest, memory, stats, bands: None, neighbors: None }
     }
 }
 
 impl From<&DistancesBetween> for Found {
     fn from(result: &DistancesBetween) -> Self {
         let DistancesBetween { counts, digest, memory, stats, .. } = *result;
-        Self { undefined: result.undefined(), counts, digest, memory, stats, bands: None }
+        Self { undefined: result.undefined(), counts, digest, memory, stats, bands: None, neighbors: None }
     }
 }
 
 /// The folder of results, for a run that goes on or begins.
 pub(super) fn prepare(args: &DistanceArgs) -> Result<Output, Failure> {
     let target = &args.out;
-    let files = target.files(args.tree.is_some(), args.with.is_given());
+    let files = target.files(args.tree.is_some(), args.neighbors.is_some(), args.with.is_given());
     let [files, others] = files.each_ref().map(|files| files.iter().map(String::as_str).collect::<Vec<_>>());
     if !args.resume {
         refuse_unfinished(target, files[0])?;
@@ -81,7 +86,7 @@ pub(super) fn compute(
     device: &Device,
     options: &DistanceOptions,
     run: &Run,
-) -> Result<(Found, Option<Distances>), Failure> {
+) -> Result<(Found, Option<Results>), Failure> {
     if args.resume {
         return Ok((write(output, args, stores, device, options, run)?, None));
     }
@@ -89,7 +94,7 @@ pub(super) fn compute(
         Err(error @ (Error::Budget { .. } | Error::OutOfMemory { .. })) => error,
         result => {
             let result = result?;
-            return Ok((Found::from(&result), Some(result)));
+            return Ok((Found::from(&result), Some(Results::Matrix(result))));
         }
     };
     if args.out.format != Format::Zarr {
@@ -135,6 +140,7 @@ fn write(
         memory: bands.memory(),
         stats: bands.stats(),
         bands: Some(BandsRecord { computed, squares, found }),
+        neighbors: None,
     })
 }
 

@@ -7,7 +7,11 @@ use serde::Serialize;
 use teatime::{Cancel, Device, Run};
 use teatime_genotype::{DistanceOptions, DistancesBetween, Match, distances_between};
 
-use super::{DistanceArgs, Format, Target, WITH_NAMES};
+use super::{
+    DistanceArgs, Results,
+    bands::Found,
+    target::{Format, Target},
+};
 use crate::{
     args::local,
     failure::Failure,
@@ -24,6 +28,9 @@ use crate::{
 
 /// What messages call the other store.
 const OTHER: &str = "STORE2";
+
+const NO_FORMAT: &str =
+    "PLINK's files are of distances of samples from one another; --with has .npy, .tsv and .zarr";
 
 /// Another store, on the command line.
 #[derive(Args, Debug)]
@@ -54,10 +61,7 @@ impl WithArgs {
     /// [`Failure::Usage`] for what does not go with it.
     pub(super) fn check(&self, args: &DistanceArgs) -> Result<(), Failure> {
         let refused = [
-            (
-                matches!(args.out.format, Format::Plink | Format::PlinkBinary),
-                "PLINK's files are of distances of samples from one another; --with has .npy, .tsv and .zarr",
-            ),
+            (matches!(args.out.format, Format::Plink | Format::PlinkBinary), NO_FORMAT),
             (args.tree.is_some(), "--tree is of distances of samples from one another, not of --with"),
             (args.resume, "--resume is of distances of samples from one another, not of --with"),
             (
@@ -112,30 +116,10 @@ impl With {
         device: &Device,
         options: &DistanceOptions,
         run: &Run,
-    ) -> teatime::Result<DistancesBetween> {
-        distances_between(&stores.genotypes, &self.stores.genotypes, &self.matches, device, options, run)
-    }
-
-    pub(super) fn write(
-        &self,
-        output: &Output,
-        target: &Target,
-        result: &DistancesBetween,
-        stores: &Stores,
-    ) -> Result<(), Failure> {
-        let (path, names) = (output.path(&target.name), [&*stores.samples, &*self.stores.samples]);
-        match target.format {
-            Format::Npy => result.write_npy(path)?,
-            Format::Table => result.write_table(path, names, text::exact)?,
-            Format::Zarr => result.write_zarr(path, names)?,
-            Format::Plink | Format::PlinkBinary => unreachable!("PLINK's files should be refused"),
-        }
-        if target.format == Format::Npy {
-            for (name, samples) in target.names().into_iter().chain([target.file(WITH_NAMES)]).zip(names) {
-                output.table(&name, |file| samples.iter().try_for_each(|id| writeln!(file, "{id}")))?;
-            }
-        }
-        Ok(())
+    ) -> Result<(Found, Option<Results>), Failure> {
+        let (of, with) = (&stores.genotypes, &self.stores.genotypes);
+        let result = distances_between(of, with, &self.matches, device, options, run)?;
+        Ok((Found::from(&result), Some(Results::Between(result))))
     }
 
     /// What is odd of it, yet allowed.
@@ -169,6 +153,23 @@ impl With {
             lines: [counts.used(), counts.ignored()],
         }
     }
+}
+
+/// Writes distances of samples from others; `names` are those of both.
+pub(super) fn write(
+    output: &Output,
+    target: &Target,
+    result: &DistancesBetween,
+    names: [&[String]; 2],
+) -> Result<(), Failure> {
+    let path = output.path(&target.name);
+    match target.format {
+        Format::Npy => result.write_npy(path)?,
+        Format::Table => result.write_table(path, names, text::exact)?,
+        Format::Zarr => result.write_zarr(path, names)?,
+        Format::Plink | Format::PlinkBinary => return Err(Failure::Usage(NO_FORMAT.into())),
+    }
+    Ok(())
 }
 
 /// What the record says of the other store.

@@ -195,6 +195,14 @@ fn metrics_are_what_they_are_called() {
         let actual = npy(&scratch.join("x.npy"))[1];
         assert!((actual - expected).abs() < 1e-6, "{words:?}: {actual}, {expected}");
     }
+    let both = scratch.join("both.vcz");
+    support::store(&both, &["a", "b"], &[&[1, 1], &[0, 1]]);
+    for (words, expected) in [(&[][..], 0.75), (&["--het-het", "1"], 0.75), (&["--het-het", "0.5"], 0.5)] {
+        let words = [&["--metric", "ibs", "--overwrite", "--json"], words].concat();
+        let record = json(&distance(&both, &scratch.join("x.npy"), &words).ok().out);
+        assert_eq!(npy(&scratch.join("x.npy"))[1], expected, "{words:?}");
+        assert_eq!((&record["metric"], &record["het_het"]), (&"ibs".into(), &(2.0 * expected - 0.5).into()));
+    }
     distance(&store, &scratch.join("y.zarr"), &["--metric", "minkowski", "--p", "3"]).ok();
     let attributes = json(&fs::read_to_string(scratch.join("y.zarr/.zattrs")).unwrap());
     assert_eq!((&attributes["metric"], &attributes["p"]), (&"minkowski".into(), &3.0.into()));
@@ -225,6 +233,9 @@ fn bad_words_are_named() {
     says("x.npy", &["--p", "3"], 2, "--metric minkowski alone");
     says("x.npy", &["--metric", "minkowski", "--p", "-1"], 1, "above 0");
     says("x.npy", &["--metric", "ibs", "--missing", "rescale"], 1, "a mean already");
+    says("x.npy", &["--het-het", "0.5"], 2, "--het-het is of --metric ibs alone");
+    says("x.npy", &["--metric", "ibs", "--het-het", "0.7"], 2, "[possible values: 1, 0.5]");
+    says("x.npy", &["--metric", "ibs", "--het-het", "0.5", "--haplotypes"], 1, "of ploidy 2, not 1");
     says("x.npy", &["--allele", "128"], 2, "128 is not in 0..=127");
     says("x.npy", &["--tree", "centroid"], 2, "[possible values: single, complete, average");
     let propagated =

@@ -12,6 +12,7 @@ mod demo;
 mod devices;
 mod distance;
 mod distance_bands;
+mod distance_neighbors;
 mod distance_with;
 mod grm;
 #[cfg(unix)]

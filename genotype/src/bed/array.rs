@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, stream::MAX_CHUNKS};
+use teatime::{
+    ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, store::read_at, stream::MAX_CHUNKS,
+};
 
 /// Bytes before the calls.
 pub(super) const HEADER: u64 = 3;
@@ -172,23 +174,4 @@ fn transposed(bytes: [u8; 4]) -> [u8; 4] {
 
 fn to_usize(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
-}
-
-#[cfg(windows)]
-fn read_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !out.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, out, offset)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            read => {
-                out = &mut out[read..];
-                offset += read as u64;
-            }
-        }
-    }
-    Ok(())
 }

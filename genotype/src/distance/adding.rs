@@ -1,13 +1,13 @@
 //! Sums for pairs of samples that panels are added to.
 
 use teatime::{
-    Result,
+    Device, Result,
     distance::{Distances, Missing, Options, PackedPairs, Partial},
     linalg::Stats,
     packed::unpack_rows,
 };
 
-use super::{DistanceOptions, tree};
+use super::{DistanceOptions, SampleMetric, tree};
 use crate::{
     filter::VariantCounts,
     memory::Need,
@@ -72,6 +72,27 @@ fn is_packed(reader: &Reader, options: &DistanceOptions) -> bool {
     reader.form.is_packed() && PackedPairs::takes(options.metric.summed())
 }
 
+/// Sums that count calls which are both heterozygous, where they have to.
+///
+/// # Errors
+/// What the device reports.
+pub(super) fn with_ones(pairs: PackedPairs, options: &DistanceOptions) -> Result<PackedPairs> {
+    if options.metric == SampleMetric::IbsOfAlleles { pairs.ones_differ() } else { Ok(pairs) }
+}
+
+/// Bytes on the device that these take more, of so many columns and panels of so many rows.
+pub(super) fn device_bytes_of_ones(
+    device: &Device,
+    columns: u64,
+    rows: u64,
+    options: &DistanceOptions,
+) -> u64 {
+    match options.metric {
+        SampleMetric::IbsOfAlleles => PackedPairs::device_bytes_of_ones(device, columns, rows),
+        _ => 0,
+    }
+}
+
 impl Adding {
     /// Over no variants.
     ///
@@ -82,7 +103,7 @@ impl Adding {
         let (metric, missing) = (options.metric.summed(), options.missing);
         let pairs = if is_packed(reader, options) {
             reader.prepare(PackedPairs::programs(device, n, variants))?;
-            Pairs::Packed(PackedPairs::new(device, n, variants, metric, missing)?)
+            Pairs::Packed(with_ones(PackedPairs::new(device, n, variants, metric, missing)?, options)?)
         } else {
             let of_columns = Options { missing, columns: true, ..Options::default() };
             Pairs::Real { sums: Partial::new(device, n, None, metric, &of_columns)?, missing }
@@ -95,12 +116,13 @@ impl Adding {
         let (n, metric) = (reader.samples(), options.metric.summed());
         let tree = options.tree.map_or(0, |_| tree::bytes(n));
         if !is_packed(reader, options) {
-            let [device, host] = Partial::bytes(n, metric, options.missing);
+            let [device, host] = Partial::bytes(n, None, metric, options.missing);
             // Numbers of packed rows, or dosages without those that take no part.
             return Need { host: host.saturating_add(tree), device, blocks: 1 };
         }
         let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(reader.variants());
-        let device = PackedPairs::device_bytes(&reader.device, n, rows, metric);
+        let device = PackedPairs::device_bytes(&reader.device, n, rows, metric)
+            .saturating_add(device_bytes_of_ones(&reader.device, n, rows, options));
         Need { host: PackedPairs::host_bytes(n, metric).saturating_add(tree), device, blocks: 0 }
     }
 

@@ -9,7 +9,11 @@ use teatime::{
     stream::StreamStats,
 };
 
-use super::{DistanceOptions, adding::Variants};
+use super::{
+    DistanceOptions,
+    adding::{Variants, device_bytes_of_ones, with_ones},
+    are_packed,
+};
 use crate::{
     cohort::{Cohort, Each, no_variant, plan::Wanted, with_less_memory},
     filter::VariantCounts,
@@ -55,6 +59,8 @@ pub struct DistanceBands {
     pub(super) counts: VariantCounts,
     diagonal: PackedDiagonal,
     pub(super) side: u64,
+    /// Bytes on the host that a band leaves for what becomes of it.
+    beside: u64,
 }
 
 /// The distances of some samples.
@@ -67,6 +73,14 @@ pub struct DistanceBand {
     pub matrix: Matrix,
     /// The number of variants called in both, likewise, where a call of any sample is missing.
     pub shared: Option<Matrix>,
+}
+
+impl DistanceBand {
+    /// Pairs of its samples, each with itself among them, with one another and with those that follow, whose distance is NaN.
+    pub(super) fn undefined(&self) -> u64 {
+        let lower = (0..self.matrix.rows()).flat_map(|row| self.matrix.row(row).iter().take(row + 1));
+        lower.filter(|distance| distance.is_nan()).count() as u64
+    }
 }
 
 impl DistanceBands {
@@ -90,33 +104,38 @@ impl DistanceBands {
     ) -> Result<Self> {
         check_extents(OP, genotypes)?;
         options.filter.check(OP)?;
-        options.check()?;
-        let metric = options.metric.summed();
-        let refuse = |name, why: String| Err(Error::argument(OP, name, why));
-        if !PackedPairs::takes_columns(metric) {
-            return refuse("metric", format!("{metric} is of all samples at once"));
+        options.check(genotypes)?;
+        let refuse = |name, why: &str| Err(Error::argument(OP, name, why));
+        if let Some((name, why)) = unfit(genotypes, device, options)? {
+            return refuse(name, &why);
         }
         if options.tree.is_some() {
-            return refuse("tree", "is made of all distances at once".to_owned());
+            return refuse("tree", "is made of all distances at once");
         }
         if side == 0 || !side.is_multiple_of(64) {
-            return refuse("side", format!("{side} is no multiple of 64"));
+            return refuse("side", &format!("{side} is no multiple of 64"));
         }
+        let square = side.min(genotypes.samples()).saturating_pow(2).saturating_mul(SQUARE_BYTES);
+        Self::beside(genotypes, device, options, [side, square.saturating_mul(device.threads() as u64)], run)
+    }
+
+    /// The same of what was checked, with so many bytes on the host for what becomes of bands, beside them.
+    pub(super) fn beside(
+        genotypes: &Genotypes,
+        device: &Device,
+        options: &DistanceOptions,
+        sizes: [u64; 2],
+        run: &Run,
+    ) -> Result<Self> {
         let genotypes = &genotypes.clone().dosages_are_bounded(true);
-        if !Reader::new(genotypes, device, true)?.form.is_packed() {
-            return refuse(
-                "genotypes",
-                "distances of some samples at a time are of dosages 0, 1 and 2 alone".to_owned(),
-            );
-        }
-        with_less_memory(device, run, |run| Self::attempt(genotypes, device, options, side, run))
+        with_less_memory(device, run, |run| Self::attempt(genotypes, device, options, sizes, run))
     }
 
     fn attempt(
         genotypes: &Genotypes,
         device: &Device,
         options: &DistanceOptions,
-        side: u64,
+        [side, beside]: [u64; 2],
         run: &Run,
     ) -> Result<Self> {
         let (n, variants, metric) = (genotypes.samples(), genotypes.variants(), options.metric.summed());
@@ -134,7 +153,7 @@ impl DistanceBands {
                 stats[to_usize(rows.start - panel.rows.start)..to_usize(rows.end - panel.rows.start)].to_vec()
             })
         };
-        let need = |reader: &Reader| need(reader, 0..side.min(n), side);
+        let need = |reader: &Reader| need(reader, options, 0..side.min(n), beside);
         let each = Each { need: &need, panel: &mut panel };
         // How many bands there will be is not known before memory is planned.
         let (progress, passes) = (run.progress.clone(), passes_of(n.div_ceil(side)));
@@ -153,7 +172,7 @@ impl DistanceBands {
             return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
         }
         let diagonal = adding.pairs.finish_diagonal()?;
-        Ok(Self { cohort, options: *options, counts, diagonal, side })
+        Ok(Self { cohort, options: *options, counts, diagonal, side, beside })
     }
 
     /// Gives each band to `sink`, in order, but leaves out the tiles of `side` samples that `is_done` says it of.
@@ -207,7 +226,8 @@ impl DistanceBands {
         let (mut fits, mut too_many) = (first + 1, end.min(first.saturating_add(most)) + 1);
         while too_many - fits > 1 {
             let middle = u64::midpoint(fits, too_many);
-            let need = need(&self.cohort.reader, self.samples_of(&(first..middle)), self.side);
+            let need =
+                need(&self.cohort.reader, &self.options, self.samples_of(&(first..middle)), self.beside);
             if self.cohort.memory.fits(&self.cohort.reader, need.and(self.cohort.held())) {
                 fits = middle;
             } else {
@@ -222,7 +242,7 @@ impl DistanceBands {
         let (metric, missing) = (options.metric.summed(), options.missing);
         let (n, variants) = (reader.samples(), reader.variants());
         let Found { mut distances, shared, .. } =
-            self.cohort.with_room(need(reader, own.clone(), self.side), &mut |reading| {
+            self.cohort.with_room(need(reader, options, own.clone(), self.beside), &mut |reading| {
                 let pairs =
                     PackedPairs::of_columns(&reader.device, n, own.clone(), variants, metric, missing)?;
                 let mut adding = Adding::new(reader, options, pairs)?;
@@ -270,7 +290,7 @@ struct Adding {
 impl Adding {
     fn new(reader: &Reader, options: &DistanceOptions, pairs: PackedPairs) -> Result<Self> {
         reader.prepare(PackedPairs::programs(&reader.device, reader.samples(), reader.variants()))?;
-        Ok(Self { variants: Variants::new(reader, options), pairs })
+        Ok(Self { variants: Variants::new(reader, options), pairs: with_ones(pairs, options)? })
     }
 
     /// Adds a panel, in as many rows at a time as memory was counted for.
@@ -292,15 +312,31 @@ impl Adding {
     }
 }
 
-/// What a band takes, with what is known of each sample, and squares that are written.
-fn need(reader: &Reader, own: Range<u64>, side: u64) -> Need {
+/// Which argument there are no bands for, and why.
+///
+/// # Errors
+/// As [`Reader::new`].
+pub(super) fn unfit(
+    genotypes: &Genotypes,
+    device: &Device,
+    options: &DistanceOptions,
+) -> Result<Option<(&'static str, String)>> {
+    let metric = options.metric.summed();
+    if !PackedPairs::takes_columns(metric) {
+        return Ok(Some(("metric", format!("{metric} is of all samples at once"))));
+    }
+    let why = "distances of some samples at a time are of dosages 0, 1 and 2 alone";
+    Ok((!are_packed(genotypes, device)?).then(|| ("genotypes", why.to_owned())))
+}
+
+/// What a band takes, with what is known of each sample, and so much on the host beside it.
+fn need(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Need {
     let n = reader.samples();
     let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(reader.variants());
-    let square = side.min(n).saturating_mul(side.min(n)).saturating_mul(SQUARE_BYTES);
-    let squares = square.saturating_mul(reader.device.threads() as u64);
     Need {
-        host: PackedPairs::host_bytes_of(n, own.clone()).saturating_add(squares).saturating_add(48 * n),
-        device: PackedPairs::device_bytes_of(&reader.device, n, own, rows),
+        host: PackedPairs::host_bytes_of(n, own.clone()).saturating_add(beside).saturating_add(48 * n),
+        device: PackedPairs::device_bytes_of(&reader.device, n, own, rows)
+            .saturating_add(device_bytes_of_ones(&reader.device, n, rows, options)),
         blocks: 0,
     }
 }

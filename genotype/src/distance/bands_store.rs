@@ -99,10 +99,7 @@ impl Squares<'_> {
         let was_there = tiles.clone().map(|tile| self.is_done(tile)).collect::<Result<Vec<_>>>()?;
         let (mut undefined, mut bands) = (0, 0);
         self.bands.each(run, &|tile| was_there[to_usize(tile)], &mut |band| {
-            undefined += (0..band.matrix.rows())
-                .flat_map(|row| band.matrix.row(row).iter().take(row + 1))
-                .filter(|distance| distance.is_nan())
-                .count() as u64;
+            undefined += band.undefined();
             bands += 1;
             self.put(&band, run)
         })?;

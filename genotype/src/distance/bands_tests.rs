@@ -65,12 +65,13 @@ fn bands_are_parts_of_the_matrix() {
         SampleMetric::Of(Metric::Hamming),
         SampleMetric::Of(Metric::InnerProduct),
         SampleMetric::Ibs,
+        SampleMetric::IbsOfAlleles,
     ] {
         for (dosages, missing) in
             [(&dosages, Missing::Ignore), (&dosages, Missing::Rescale), (&complete, Missing::Ignore)]
         {
             // A mean already, which is not rescaled.
-            let is_mean = metric == SampleMetric::Ibs && missing == Missing::Rescale;
+            let is_mean = metric.het_het().is_some() && missing == Missing::Rescale;
             let missing = if is_mean { Missing::Propagate } else { missing };
             let options = DistanceOptions { metric, missing, filter, ..DistanceOptions::default() };
             of_bands(&genotypes(dosages, 300), &options, &within(16 << 20)).unwrap();

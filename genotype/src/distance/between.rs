@@ -1,11 +1,8 @@
 //! Distances of the samples of some genotypes from those of others.
 
-use std::{
-    ops::Range,
-    sync::mpsc::{Receiver, sync_channel},
-    thread,
-    time::{Duration, Instant},
-};
+mod reading;
+
+use std::ops::Range;
 
 use teatime::{
     Budget, Device, Error, Result, Run, Status, Tensor,
@@ -15,17 +12,19 @@ use teatime::{
     stream::{StreamStats, digest},
 };
 
+use self::reading::{plan, read_both};
 use super::{
-    DistanceOptions,
-    adding::{Variants, finish, row},
+    DistanceOptions, SampleMetric,
+    adding::{Variants, device_bytes_of_ones, finish, row, with_ones},
+    check_packed,
 };
 use crate::{
     cohort::{no_variant, with_less_memory},
     filter::VariantCounts,
-    memory::{Memory, Need, Wishes, block_bytes, stream_bytes},
+    memory::{Memory, Need},
     panel::{Held, Panel},
     project::Match,
-    reader::{Read, Reader, Reading, block_rows},
+    reader::{Reader, block_rows},
     residency::Residency,
     source::{Genotypes, check_extents},
     to_usize,
@@ -109,7 +108,7 @@ pub fn distances_between(
     check_extents(OP, genotypes)?;
     check_extents(OP, with)?;
     options.filter.check(OP)?;
-    options.check()?;
+    options.check(genotypes)?;
     let refuse = |name, why: String| Err(Error::argument(OP, name, why));
     if options.tree.is_some() {
         return refuse("tree", "is of the distances of samples from themselves".into());
@@ -122,6 +121,11 @@ pub fn distances_between(
     }
     if matches.len() as u64 != genotypes.variants() {
         return refuse("matches", format!("{} for {} variants", matches.len(), genotypes.variants()));
+    }
+    if options.metric == SampleMetric::IbsOfAlleles {
+        for (name, side) in [("genotypes", genotypes), ("with", with)] {
+            check_packed(name, side, device)?;
+        }
     }
     let bounded = PackedPairs::takes(options.metric.summed());
     let sides = [genotypes, with].map(|side| side.clone().dosages_are_bounded(side.bounded() || bounded));
@@ -238,105 +242,6 @@ fn attempt(
     Ok(DistancesBetween { matrix: distances, shared, counts, options: *options, digest, memory, stats })
 }
 
-/// How both are read within the budget.
-///
-/// # Errors
-/// [`Error::Budget`] with the least that would do.
-fn plan(memory: &Memory, [reader, other]: &[Reader; 2], need: Need) -> Result<[Reading; 2]> {
-    // Beside the panel that is filled and the one that waits, one is used.
-    let panel = other.panel_rows(Residency::Store.panel_bytes()).min(other.variants());
-    let device = block_bytes(other, 0).saturating_add(panel.saturating_mul(other.held_row_bytes()));
-    let need = need.and(Need { host: stream_bytes(other), device, blocks: 0 });
-    let ahead = other.plan.ahead(other.device.pool()?.current_num_threads() as u64);
-    let with_ahead = need.and(Need { host: ahead, ..Need::default() });
-    let (need, ahead) = if memory.fits(reader, with_ahead) { (with_ahead, ahead) } else { (need, 0) };
-    let prefetch = other.plan.largest_need().saturating_add(ahead);
-    let upload_rows = other.plan.block_rows();
-    let others = Reading { panel_bytes: Residency::Store.panel_bytes(), prefetch, upload_rows };
-    Ok([memory.allow(reader, need, Wishes::default())?.reading, others])
-}
-
-/// A panel that a pass read, with the sums of its rows.
-type Summed = (Panel, Vec<Stats>);
-
-/// Is given a panel of each with the sums of its rows, and the rows that are in both.
-type RowsOfBoth<'a> = dyn FnMut([(&Panel, &[Stats]); 2], Range<u64>) -> Result<()> + 'a;
-
-/// One pass over both at the same time: gives `f` the rows that are in a panel of each, in order.
-///
-/// # Errors
-/// What reading, the device and `f` report; [`Error::Cancelled`].
-fn read_both(
-    [reader, other]: &[Reader; 2],
-    [reading, others]: [Reading; 2],
-    pass: &Pass<'_>,
-    f: &mut RowsOfBoth<'_>,
-) -> Result<StreamStats> {
-    // One panel waits while the one before is used.
-    let (sender, panels) = sync_channel::<Summed>(0);
-    let silent = Run { cancel: pass.run().cancel.clone(), ..Run::default() };
-    let mut waited = Duration::ZERO;
-    thread::scope(|scope| {
-        let silent = &silent;
-        let read_others = move || {
-            let pass = Pass::new(silent, Status::new(0, 1, other.variants()));
-            other.read(&pass, others, false, &mut |panel, stats| {
-                // Nobody waits for it once the pass over the first ended early.
-                sender.send((panel, stats.to_vec())).map_err(|_| Error::Cancelled)
-            })
-        };
-        let thread = thread::Builder::new().name("teatime-with".into()).spawn_scoped(scope, read_others);
-        let thread = thread.map_err(|error| Error::Driver { backend: "host", source: error.into() })?;
-        let read = read_first(reader, reading, pass, &panels, &mut waited, f);
-        drop(panels);
-        let read_others = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        match (read, read_others) {
-            // It is why the first ended.
-            (Err(Error::Cancelled) | Ok(_), Err(error)) => Err(error),
-            (Err(error), _) => Err(error),
-            (Ok(mut stats), Ok(Read { stats: mut others, .. })) => {
-                others.peak_chunk_bytes += stats.peak_chunk_bytes;
-                // What it did while the first waited, and what it waited for itself, is no time of its own.
-                (others.stalled, others.compute) = (waited, Duration::ZERO);
-                stats.compute = stats.compute.saturating_sub(waited);
-                stats.add(&others);
-                Ok(stats)
-            }
-        }
-    })
-}
-
-/// The pass over the first, which takes the panels of the others as it comes to them, and how long it `waited` for these.
-fn read_first(
-    reader: &Reader,
-    reading: Reading,
-    pass: &Pass<'_>,
-    panels: &Receiver<Summed>,
-    waited: &mut Duration,
-    f: &mut RowsOfBoth<'_>,
-) -> Result<StreamStats> {
-    let mut held: Option<Summed> = None;
-    let read = reader.read(pass, reading, false, &mut |panel, stats| {
-        let mut first = panel.rows.start;
-        while first < panel.rows.end {
-            if held.as_ref().is_none_or(|(other, _)| other.rows.end <= first) {
-                let started = Instant::now();
-                // Not two at once.
-                held = None;
-                // The other pass ended with an error, which is reported.
-                held = Some(panels.recv().map_err(|_| Error::Cancelled)?);
-                *waited += started.elapsed();
-            }
-            let Some((other, of_other)) = &held else { unreachable!("a panel was just taken") };
-            let end = panel.rows.end.min(other.rows.end);
-            f([(&panel, stats), (other, of_other)], first..end)?;
-            first = end;
-        }
-        Ok(())
-    })?;
-    Ok(read.stats)
-}
-
 /// Sums over variants.
 struct Adding {
     variants: Variants,
@@ -363,7 +268,8 @@ impl Adding {
         let pairs = if is_packed(readers, options) {
             reader.prepare(PackedPairs::programs(device, n + others, variants))?;
             // The others first: their columns are those of the result, then.
-            Pairs::Packed(PackedPairs::between(device, [others, n], variants, metric, missing)?)
+            let pairs = PackedPairs::between(device, [others, n], variants, metric, missing)?;
+            Pairs::Packed(with_ones(pairs, options)?)
         } else {
             let of_columns = Options { missing, columns: true, ..Options::default() };
             Pairs::Real { sums: Partial::new(device, n, Some(others), metric, &of_columns)?, missing }
@@ -376,7 +282,7 @@ impl Adding {
         let ([n, others], metric) = (readers.each_ref().map(Reader::samples), options.metric.summed());
         let [reader, other] = readers;
         if !is_packed(readers, options) {
-            let [device, host] = Partial::bytes_between(n, others, metric, options.missing);
+            let [device, host] = Partial::bytes(n, Some(others), metric, options.missing);
             // Numbers of both, before and after those of the others are turned round.
             let numbers = reader.plan.block_rows().saturating_mul(8 * (n + others));
             return Need { host, device: device.saturating_add(numbers), blocks: 0 };
@@ -384,7 +290,10 @@ impl Adding {
         let [one, another] = [reader, other].map(|reader| reader.panel_rows(Residency::Store.panel_bytes()));
         let rows = one.min(another).min(reader.variants());
         let device = PackedPairs::device_bytes_between(&reader.device, [others, n], rows, metric);
-        Need { host: PackedPairs::host_bytes_between([others, n], metric), device, blocks: 0 }
+        let columns = others.next_multiple_of(64).saturating_add(n);
+        let ones = device_bytes_of_ones(&reader.device, columns, rows, options);
+        let host = PackedPairs::host_bytes_between([others, n], metric);
+        Need { host, device: device.saturating_add(ones), blocks: 0 }
     }
 
     /// Adds these rows, which are in a panel of each, with the sums of all rows of both.

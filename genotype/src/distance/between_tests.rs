@@ -8,7 +8,7 @@ use crate::{
     tests::{dosages, memory},
 };
 
-const METRICS: [SampleMetric; 8] = [
+const METRICS: [SampleMetric; 9] = [
     SampleMetric::Of(Metric::Euclidean),
     SampleMetric::Of(Metric::SqEuclidean),
     SampleMetric::Of(Metric::CityBlock),
@@ -17,6 +17,7 @@ const METRICS: [SampleMetric; 8] = [
     SampleMetric::Of(Metric::Cosine),
     SampleMetric::Of(Metric::Correlation),
     SampleMetric::Ibs,
+    SampleMetric::IbsOfAlleles,
 ];
 
 /// Dosages of some samples, and of others, and which variants are the same.
@@ -129,7 +130,8 @@ fn the_block_of_one_store() {
         let stores = case.stores(chunked);
         for metric in METRICS {
             for missing in [Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero, Missing::Propagate] {
-                if metric == SampleMetric::Ibs && matches!(missing, Missing::Rescale | Missing::RescaleOrZero)
+                // A mean already, which is not rescaled.
+                if metric.het_het().is_some() && matches!(missing, Missing::Rescale | Missing::RescaleOrZero)
                 {
                     continue;
                 }
@@ -249,7 +251,8 @@ fn other_metrics_and_dosages() {
     let others =
         [Metric::Chebyshev, Metric::Canberra, Metric::BrayCurtis, Metric::Jaccard, Metric::Minkowski(3.0)];
     for (case, stores) in cases {
-        for metric in others.map(SampleMetric::Of).into_iter().chain(METRICS) {
+        let packed = METRICS.into_iter().filter(|metric| *metric != SampleMetric::IbsOfAlleles);
+        for metric in others.map(SampleMetric::Of).into_iter().chain(packed) {
             for missing in [Missing::Ignore, Missing::Propagate] {
                 case.check(&stores, &DistanceOptions { missing, ..options(metric) }, closely);
             }
@@ -371,6 +374,11 @@ fn bad_input_is_named() {
     let tree = DistanceOptions { tree: Some(Linkage::Average), ..DistanceOptions::default() };
     let error = between(&stores[1], &case.matches, &tree, &Run::default()).unwrap_err();
     assert!(matches!(error, Error::Argument { name: "tree", .. }), "{error}");
+    let numbers = memory(&[0.0f32; 160 * 8], &[160, 8], &[160, 8]);
+    let error = between(&numbers, &case.matches, &options(SampleMetric::IbsOfAlleles), &Run::default());
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Argument { name: "with", .. }), "{error}");
+    assert!(error.to_string().contains("of dosages 0, 1 and 2 alone"), "{error}");
     let filter = VariantFilter { min_maf: 0.5, max_missing: 0.0 };
     let filtered = DistanceOptions { filter, ..DistanceOptions::default() };
     let one = memory(&[1i8, 0, 0], &[1, 3], &[1, 3]);

@@ -5,6 +5,7 @@ mod bands;
 #[cfg(feature = "zarr")]
 mod bands_store;
 mod between;
+mod neighbors;
 mod tree;
 mod write;
 
@@ -12,6 +13,8 @@ mod write;
 mod bands_tests;
 #[cfg(test)]
 mod between_tests;
+#[cfg(test)]
+mod neighbors_tests;
 #[cfg(test)]
 mod tests;
 
@@ -27,10 +30,12 @@ pub use self::bands::{DistanceBand, DistanceBands};
 #[cfg(feature = "zarr")]
 pub use self::bands_store::WrittenBands;
 pub use self::between::{DistancesBetween, distances_between};
+pub use self::neighbors::{SampleNeighbors, sample_neighbors};
 pub use self::tree::{Linkage, Merge, Tree};
 use super::{
     cohort::{Cohort, Each, plan::Wanted},
     filter::{VariantCounts, VariantFilter},
+    memory::Need,
     panel::Panel,
     reader::Reader,
     source::{Genotypes, check_extents},
@@ -46,6 +51,9 @@ pub enum SampleMetric {
     /// Identity by state, a similarity: the mean of `1 - |x - y| / k` over the variants called in both, for dosages x and y at ploidy k.
     /// PLINK's `--distance ibs`; NaN for a pair that shares no variant.
     Ibs,
+    /// The same of one allele of each sample, drawn at random, at biallelic variants of diploid samples: the mean of
+    /// `½ + ½ (x - 1) (y - 1)`. It is [`Self::Ibs`], but ½ where both are heterozygous: sgkit's `identity_by_state`.
+    IbsOfAlleles,
 }
 
 impl SampleMetric {
@@ -53,7 +61,16 @@ impl SampleMetric {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Of(metric) => metric.name(),
-            Self::Ibs => "ibs",
+            Self::Ibs | Self::IbsOfAlleles => "ibs",
+        }
+    }
+
+    /// What identity by state is where both are heterozygous.
+    pub const fn het_het(self) -> Option<f64> {
+        match self {
+            Self::Of(_) => None,
+            Self::Ibs => Some(1.0),
+            Self::IbsOfAlleles => Some(0.5),
         }
     }
 
@@ -62,11 +79,16 @@ impl SampleMetric {
         if let Self::Of(Metric::Minkowski(p)) = self { Some(p) } else { None }
     }
 
+    /// Whether the larger it is, the more alike two samples are.
+    const fn is_similarity(self) -> bool {
+        matches!(self, Self::Ibs | Self::IbsOfAlleles | Self::Of(Metric::InnerProduct))
+    }
+
     /// What is added up.
     const fn summed(self) -> Metric {
         match self {
             Self::Of(metric) => metric,
-            Self::Ibs => Metric::CityBlock,
+            Self::Ibs | Self::IbsOfAlleles => Metric::CityBlock,
         }
     }
 }
@@ -87,7 +109,7 @@ pub struct DistanceOptions {
 impl DistanceOptions {
     /// Makes of what was added up what was asked for.
     fn finish(&self, distances: &mut Matrix, shared: Option<&Matrix>, counts: &VariantCounts, ploidy: u64) {
-        if self.metric != SampleMetric::Ibs {
+        if self.metric.het_het().is_none() {
             return;
         }
         let (all, ploidy) = (counts.loaded() as f64, ploidy as f64);
@@ -105,12 +127,17 @@ impl DistanceOptions {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self, genotypes: &Genotypes) -> Result<()> {
+        if self.metric == SampleMetric::IbsOfAlleles && genotypes.ploidy() != 2 {
+            let ploidy = genotypes.ploidy();
+            let why = format_args!("ibs of one half where both are heterozygous: of ploidy 2, not {ploidy}");
+            return Err(Error::argument(OP, "metric", why));
+        }
         if let (SampleMetric::Of(metric @ Metric::InnerProduct), Some(_)) = (self.metric, self.tree) {
             let why = format_args!("{metric} is a similarity; a tree is made of distances");
             return Err(Error::argument(OP, "tree", why));
         }
-        if let (SampleMetric::Ibs, Missing::Rescale | Missing::RescaleOrZero) = (self.metric, self.missing) {
+        if let (Some(_), Missing::Rescale | Missing::RescaleOrZero) = (self.metric.het_het(), self.missing) {
             let why =
                 format_args!("{} of ibs: it is a mean already; ignore or propagate", self.missing.name());
             return Err(Error::argument(OP, "missing", why));
@@ -208,11 +235,46 @@ pub fn distances(
 ) -> Result<Distances> {
     check_extents(OP, genotypes)?;
     options.filter.check(OP)?;
-    options.check()?;
+    options.check(genotypes)?;
+    with_room_beside(genotypes, device, options, 0, run)
+}
+
+/// The same of what was checked, with so many bytes on the host for what becomes of the distances.
+fn with_room_beside(
+    genotypes: &Genotypes,
+    device: &Device,
+    options: &DistanceOptions,
+    beside: u64,
+    run: &Run,
+) -> Result<Distances> {
+    if options.metric == SampleMetric::IbsOfAlleles {
+        check_packed("genotypes", genotypes, device)?;
+    }
     // Dosages that two bits hold are added up in them.
     let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
     let genotypes = &genotypes.clone().dosages_are_bounded(bounded);
-    super::cohort::with_less_memory(device, run, |run| attempt(genotypes, device, options, run))
+    super::cohort::with_less_memory(device, run, |run| attempt(genotypes, device, options, beside, run))
+}
+
+/// Of [`SampleMetric::IbsOfAlleles`].
+///
+/// # Errors
+/// [`Error::Argument`] where two bits do not hold the dosages; as [`Reader::new`].
+fn check_packed(name: &'static str, genotypes: &Genotypes, device: &Device) -> Result<()> {
+    if are_packed(genotypes, device)? {
+        return Ok(());
+    }
+    let why = "ibs of one half where both are heterozygous is of dosages 0, 1 and 2 alone";
+    Err(Error::argument(OP, name, why))
+}
+
+/// Whether two bits hold the dosages, which are not above the ploidy.
+///
+/// # Errors
+/// As [`Reader::new`].
+fn are_packed(genotypes: &Genotypes, device: &Device) -> Result<bool> {
+    let genotypes = genotypes.clone().dosages_are_bounded(true);
+    Ok(Reader::new(&genotypes, device, true)?.form.is_packed())
 }
 
 /// One attempt within the budget.
@@ -220,6 +282,7 @@ fn attempt(
     genotypes: &Genotypes,
     device: &Device,
     options: &DistanceOptions,
+    beside: u64,
     run: &Run,
 ) -> Result<Distances> {
     // Made once memory is planned.
@@ -231,7 +294,8 @@ fn attempt(
         };
         adding.add(reader, panel, stats)
     };
-    let need = |reader: &Reader| Adding::need(reader, options);
+    let beside = Need { host: beside, ..Need::default() };
+    let need = |reader: &Reader| Adding::need(reader, options).and(beside);
     let each = Each { need: &need, panel: &mut panel };
     let cohort = Cohort::attempt(genotypes, device, &Wanted::default().sums_of_pairs(), run, Some(each))?;
     let Some(adding) = adding else {
@@ -243,7 +307,7 @@ fn attempt(
     }
     let mut found = adding.finish()?;
     options.finish(&mut found.distances, found.shared.as_ref(), &counts, genotypes.ploidy());
-    let similarities = options.metric == SampleMetric::Ibs;
+    let similarities = options.metric.is_similarity();
     let tree = options.tree.map(|linkage| Tree::new(&found.distances, similarities, linkage)).transpose()?;
     Ok(Distances {
         matrix: found.distances,

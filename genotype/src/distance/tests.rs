@@ -8,7 +8,7 @@ use teatime::{
 use super::*;
 use crate::tests::{changes_no_bit, dosages, fixture, memory};
 
-const METRICS: [SampleMetric; 8] = [
+const METRICS: [SampleMetric; 9] = [
     SampleMetric::Of(Metric::Euclidean),
     SampleMetric::Of(Metric::SqEuclidean),
     SampleMetric::Of(Metric::CityBlock),
@@ -17,6 +17,7 @@ const METRICS: [SampleMetric; 8] = [
     SampleMetric::Of(Metric::Cosine),
     SampleMetric::Of(Metric::Correlation),
     SampleMetric::Ibs,
+    SampleMetric::IbsOfAlleles,
 ];
 
 fn options(metric: SampleMetric) -> DistanceOptions {
@@ -38,6 +39,7 @@ fn oracle(metric: SampleMetric, pairs: &[[f64; 2]], ploidy: f64) -> f64 {
     let difference = |x: f64, y: f64| (x - y).abs();
     match metric {
         SampleMetric::Ibs => 1.0 - sum(&difference) / (ploidy * n),
+        SampleMetric::IbsOfAlleles => sum(&|x, y| 0.5 + 0.5 * (x - 1.0) * (y - 1.0)) / n,
         SampleMetric::Of(metric) => match metric {
             Metric::Euclidean => sum(&|x, y| (x - y) * (x - y)).sqrt(),
             Metric::SqEuclidean => sum(&|x, y| (x - y) * (x - y)),
@@ -104,7 +106,7 @@ fn other_metrics_and_dosages() {
     for (genotypes, size) in forms {
         for metric in metrics.into_iter().chain(METRICS.into_iter().filter_map(|metric| match metric {
             SampleMetric::Of(metric) => Some(metric),
-            SampleMetric::Ibs => None,
+            SampleMetric::Ibs | SampleMetric::IbsOfAlleles => None,
         })) {
             for missing in [Missing::Ignore, Missing::Rescale, Missing::Propagate] {
                 let options = DistanceOptions { filter, missing, ..options(SampleMetric::Of(metric)) };
@@ -171,7 +173,7 @@ fn complete_calls_have_no_counts() {
         let diagonal = (0..40).map(|j| result.matrix.row(j)[j]);
         match metric {
             SampleMetric::Ibs => assert!(diagonal.into_iter().all(|x| x == 1.0)),
-            SampleMetric::Of(Metric::InnerProduct) => {}
+            SampleMetric::Of(Metric::InnerProduct) | SampleMetric::IbsOfAlleles => {}
             SampleMetric::Of(_) => assert!(diagonal.into_iter().all(|x| x == 0.0)),
         }
     }
@@ -227,7 +229,7 @@ fn trees_count_in_the_budget() {
 fn haploid_calls() {
     let alleles: Vec<i8> = dosages(200, 30).iter().map(|d| i8::from(*d > 0) - i8::from(*d < 0)).collect();
     let genotypes = memory(&alleles, &[200, 30, 1], &[100, 30, 1]);
-    for metric in METRICS {
+    for metric in METRICS.into_iter().filter(|metric| *metric != SampleMetric::IbsOfAlleles) {
         assert_matches(&compute(&genotypes, &options(metric)).unwrap(), &alleles, 1.0, |_| true);
     }
 }
@@ -296,9 +298,31 @@ fn bad_input_is_named() {
         assert_eq!(result.matrix.row(0)[1].is_nan(), missing == Missing::Propagate);
     }
     for missing in [Missing::Rescale, Missing::RescaleOrZero] {
-        let options = DistanceOptions { missing, ..options(SampleMetric::Ibs) };
-        fails(&memory(&good, &[60, 12], &[20, 12]), &options, "of ibs: it is a mean already");
+        for metric in [SampleMetric::Ibs, SampleMetric::IbsOfAlleles] {
+            let options = DistanceOptions { missing, ..options(metric) };
+            fails(&memory(&good, &[60, 12], &[20, 12]), &options, "of ibs: it is a mean already");
+        }
     }
+    // Whatever computes it.
+    let ibs = options(SampleMetric::IbsOfAlleles);
+    let fail = |genotypes: &Genotypes, words: &str| {
+        fails(genotypes, &ibs, words);
+        let (device, run) = (Device::cpu(), Run::default());
+        for error in [
+            sample_neighbors(genotypes, &device, &ibs, 2, &run).unwrap_err(),
+            DistanceBands::new(genotypes, &device, &ibs, 64, &run).unwrap_err(),
+        ] {
+            assert!(
+                error.to_string().contains("0, 1 and 2 alone") || error.to_string().contains(words),
+                "{error}"
+            );
+        }
+    };
+    for ploidy in [1, 3] {
+        let genotypes = memory(&[0i8; 360], &[120 / ploidy, 3, ploidy], &[20, 3, ploidy]);
+        fail(&genotypes, &format!("of ploidy 2, not {ploidy}"));
+    }
+    fail(&memory(&[0.5f32; 24], &[2, 12], &[2, 12]), "both are heterozygous is of dosages 0, 1 and 2 alone");
 }
 
 #[test]

@@ -6,12 +6,15 @@ use teatime::{Error, Result, linalg::Matrix};
 
 #[cfg(feature = "zarr")]
 use super::{DistanceOptions, VariantCounts};
-use super::{Distances, DistancesBetween, OP};
-use crate::files::{write_npy, write_rows, write_whole};
+use super::{Distances, DistancesBetween, OP, SampleNeighbors};
 #[cfg(feature = "zarr")]
 use crate::{
     SOURCE,
-    square_store::{write_pairs, write_squares},
+    square_store::{begin, put_rows, write_pairs, write_squares},
+};
+use crate::{
+    files::{write_npy, write_npy_of, write_rows, write_whole},
+    to_usize,
 };
 
 impl Distances {
@@ -119,6 +122,65 @@ impl DistancesBetween {
     }
 }
 
+impl SampleNeighbors {
+    /// Writes two numpy files, both (samples, k): the distances in little-endian f64, and the numbers of the neighbors, from 0, in i64.
+    ///
+    /// Each file appears whole, and takes the place of one that was there; so do those of the other functions.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_npy(&self, distances: impl AsRef<Path>, neighbors: impl AsRef<Path>) -> Result<()> {
+        let matrix = &self.nearest.distances;
+        write_npy(distances.as_ref(), matrix)?;
+        write_npy_of(neighbors.as_ref(), "<i8", [matrix.rows(), matrix.cols()], |file| {
+            self.nearest.indices.iter().try_for_each(|number| file.write_all(&number.to_le_bytes()))
+        })
+    }
+
+    /// Writes a table: after the columns' names, `sample`, `rank`, `neighbor` and `distance`, a line for each sample and each of its
+    /// neighbors, the nearest with rank 1. `number` says how each distance is written.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless there is one name for each sample, without a tab or line break; [`Error::Io`].
+    pub fn write_table(
+        &self,
+        path: impl AsRef<Path>,
+        samples: &[impl AsRef<str>],
+        number: impl Fn(f64) -> String,
+    ) -> Result<()> {
+        let matrix = &self.nearest.distances;
+        let names = names_in_table(samples, matrix.rows())?;
+        let rows = self.nearest.indices.chunks(matrix.cols()).enumerate();
+        write_whole(path.as_ref(), |file| {
+            writeln!(file, "sample\trank\tneighbor\tdistance")?;
+            for (row, neighbors) in rows {
+                for (at, (&neighbor, &distance)) in neighbors.iter().zip(matrix.row(row)).enumerate() {
+                    let (name, neighbor) = (names[row], names[to_usize(neighbor)]);
+                    writeln!(file, "{name}\t{}\t{neighbor}\t{}", at + 1, number(distance))?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes a Zarr v2 store at `path`, which must not exist: `neighbor` (`samples`, `neighbors`), their numbers from 0 in i64,
+    /// `distance`, likewise in f64, and `sample_id`. It appears whole.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] where `path` exists; [`Error::Io`].
+    #[cfg(feature = "zarr")]
+    pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
+        let nearest = &self.nearest;
+        check_names(samples, nearest.distances.rows())?;
+        let names = [("sample_id", "samples", samples)];
+        let store = begin(path.as_ref(), attributes(&self.options, &self.counts), &names)?;
+        let (k, axes) = (nearest.distances.cols(), ["samples", "neighbors"]);
+        put_rows::<i64>(&store, "neighbor", bytemuck::cast_slice(&nearest.indices), k, &axes)?;
+        put_rows(&store, "distance", nearest.distances.data(), k, &axes)?;
+        store.finish()
+    }
+}
+
 /// A table with the names of rows and columns.
 ///
 /// # Errors
@@ -126,20 +188,26 @@ impl DistancesBetween {
 fn write_table<S: AsRef<str>>(
     path: &Path,
     matrix: &Matrix,
-    names: [&[S]; 2],
+    [rows, columns]: [&[S]; 2],
     number: impl Fn(f64) -> String,
 ) -> Result<()> {
-    check_names(names[0], matrix.rows())?;
-    check_names(names[1], matrix.cols())?;
-    let [rows, columns] = names.map(|names| names.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
-    if let Some(name) = rows.iter().chain(&columns).find(|name| name.contains(['\t', '\n', '\r'])) {
-        return Err(Error::argument(OP, "samples", format_args!("{name:?} does not fit a table")));
-    }
+    let (rows, columns) = (names_in_table(rows, matrix.rows())?, names_in_table(columns, matrix.cols())?);
     write_whole(path, |file| {
         writeln!(file, "sample\t{}", columns.join("\t"))?;
         let mut rows = rows.iter().enumerate();
         rows.try_for_each(|(row, name)| writeln!(file, "{name}\t{}", joined(matrix.row(row), &number)))
     })
+}
+
+/// # Errors
+/// [`Error::Argument`] unless there are so many names, without a tab or line break.
+fn names_in_table(samples: &[impl AsRef<str>], n: usize) -> Result<Vec<&str>> {
+    check_names(samples, n)?;
+    let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
+    if let Some(name) = names.iter().find(|name| name.contains(['\t', '\n', '\r'])) {
+        return Err(Error::argument(OP, "samples", format_args!("{name:?} does not fit a table")));
+    }
+    Ok(names)
 }
 
 /// # Errors
@@ -156,11 +224,12 @@ pub(super) fn check_names(samples: &[impl AsRef<str>], n: usize) -> Result<()> {
 pub(super) fn attributes(
     options: &DistanceOptions,
     counts: &VariantCounts,
-) -> [(&'static str, serde_json::Value); 5] {
+) -> [(&'static str, serde_json::Value); 6] {
     [
         ("source", SOURCE.into()),
         ("metric", options.metric.name().into()),
         ("p", options.metric.exponent().into()),
+        ("het_het", options.metric.het_het().into()),
         ("missing", options.missing.name().into()),
         ("variants", counts.loaded().into()),
     ]

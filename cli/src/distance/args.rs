@@ -1,0 +1,169 @@
+//! What `teatime distance` is asked for.
+
+use clap::{Args, builder::TypedValueParser};
+use teatime::distance::{Metric, Missing};
+use teatime_genotype::{Linkage, SampleMetric};
+
+use super::{target::Target, with::WithArgs};
+use crate::{
+    args::{FilterArgs, Named, Resources, local, named},
+    store_args::StoreArgs,
+};
+
+/// Distances of the samples of genotype stores from one another, or from those of another store
+///
+/// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles, or of one allele with
+/// --allele (of a .bed, see --counted-allele); a call with a missing allele is missing. One pass over the stores.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub(crate) struct DistanceArgs {
+    /// File for the distances: its ending, .npy, .tsv, .zarr, .dist or .dist.bin, says what it is
+    #[arg(long, value_name = "FILE", value_parser = local().try_map(Target::new))]
+    pub(super) out: Target,
+    /// How far two samples are from each other
+    ///
+    /// Of dosages, as scipy defines them but for `inner_product` (the sum of x y) and ibs (a similarity, 1 - mean of |x - y| / ploidy:
+    /// PLINK's --distance ibs). cityblock with --missing rescale is PLINK's --distance flat-missing. The first seven and ibs are sums of
+    /// whole numbers, and fastest; others are in f32.
+    #[arg(long, value_parser = named(METRICS), default_value = "euclidean")]
+    pub(super) metric: SampleMetric,
+    /// The exponent of --metric minkowski, above 0 [default: 2]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub(super) p: Option<f64>,
+    /// What --metric ibs is of two heterozygous calls [default: 1]
+    ///
+    /// 1: PLINK's, of the number of alleles that differ. 0.5: of one allele of each, drawn at random, as sgkit's `identity_by_state` of
+    /// biallelic variants; for diploid calls.
+    #[arg(long, value_name = "X", value_parser = named(HET_HET))]
+    pub(super) het_het: Option<SampleMetric>,
+    /// What becomes of variants that one of a pair has no call of
+    ///
+    /// ignore: they are left out, as in sgkit. rescale: sums are multiplied by the variants over those called in both, as PLINK's
+    /// flat-missing; NaN where there are none. rescale-or-zero: the same, but 0. propagate: distances of samples with a missing
+    /// call are NaN. ibs, a mean, takes ignore and propagate.
+    #[arg(long, value_parser = named(MISSING), default_value = "ignore")]
+    pub(super) missing: Missing,
+    /// Take each haplotype of the calls for a sample, named `SAMPLE_1`, `SAMPLE_2` ...
+    ///
+    /// Its dosage is 0 where its allele is the reference, 1 where it is any other, and missing where that allele is. The order of
+    /// alleles in a call is taken for that of haplotypes: it means nothing where calls are not phased. For stores of calls.
+    #[arg(long)]
+    pub(super) haplotypes: bool,
+    /// Count copies of allele I (0 is the reference) instead of those of all other alleles than the reference; for stores of calls
+    #[arg(long, value_name = "I", value_parser = clap::value_parser!(u8).range(0..=127))]
+    pub(super) allele: Option<u8>,
+    /// Also cluster the samples by their distances, and write the tree: D.nwk beside FILE
+    ///
+    /// As scipy's linkage: single, complete, average (UPGMA), weighted (WPGMA), or ward, which supposes Euclidean distances. Of ibs, by 1 - ibs;
+    /// not of `inner_product`. Takes 4 samples² bytes of memory more. A distance that is NaN is an error.
+    #[arg(long, value_name = "METHOD", value_parser = named(LINKAGES))]
+    pub(super) tree: Option<Linkage>,
+    /// Write the K nearest of the other samples to each, and how far they are, instead of the matrix, which never has to fit memory
+    ///
+    /// Nearest first, and of equal distances the earlier sample first; of ibs and `inner_product`, those most alike. Distances that are NaN come last.
+    /// A pass for each group of samples whose distances memory holds, beside one. For the metrics that --resume is for; by
+    /// others all distances have to fit memory first. To .npy, .tsv or .zarr.
+    #[arg(long, value_name = "K", conflicts_with_all = ["tree", "resume"])]
+    pub(super) neighbors: Option<usize>,
+    #[command(flatten)]
+    pub(super) with: WithArgs,
+    #[command(flatten)]
+    pub(super) filter: FilterArgs,
+    /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
+    ///
+    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
+    #[arg(long)]
+    pub(super) overwrite: bool,
+    /// Go on with D.zarr where a run was stopped, or begin one that can be gone on with
+    ///
+    /// Distances are computed for some samples at a time, as many as memory allows, and written at once: so they are, too, where all
+    /// do not fit memory. Ends with the same bytes wherever runs were stopped. The stores and all options but those of devices
+    /// and memory have to be the same. For euclidean, sqeuclidean, cityblock, hamming, `inner_product` and ibs, of dosages 0, 1 and 2.
+    #[arg(long, conflicts_with_all = ["overwrite", "tree"])]
+    pub(super) resume: bool,
+    /// Print the record instead of the summary
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) stores: StoreArgs,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+}
+
+const HELP: &str = "\
+What is written, by the ending of FILE:
+  D.npy       (samples, samples), f64; D.id has the name of each sample
+  D.tsv       a table with the names of the samples
+  D.zarr      distance (samples_0, samples_1), f64; shared_variants, where calls
+              are missing; sample_id
+  D.dist      PLINK's lower triangle, as text; D.dist.id has family and name
+  D.dist.bin  PLINK's square matrix (--distance square bin), f64; D.dist.id
+With --neighbors K, instead:
+  D.npy       distances (samples, K), f64; D.neighbors.npy, the neighbors'
+              numbers from 0, i64; D.id
+  D.tsv       sample, rank from 1, neighbor, distance: a line for each pair
+  D.zarr      neighbor (samples, neighbors), numbers from 0, i64; distance,
+              likewise, f64; sample_id
+With --with, rows are the samples of the stores and columns those of STORE2, of
+which D.with.id and, in D.zarr (samples, samples_with), sample_id_with have the
+names; PLINK's files hold no such distances.
+Beside it, with --tree, D.nwk has the tree as Newick: ultrametric, two samples are
+as far apart along the branches as the height at which they are merged.
+D.run.json is the record of the run: command line, date, device,
+budgets, times, memory, counts.
+Where the distances do not fit memory, D.zarr is written some samples at a time,
+with --resume always: one pass first, and one for each of these groups.
+
+Variants that do not vary take part, as in PLINK's.
+
+Examples:
+  teatime distance cohort.vcz --out distances.npy
+  teatime distance cohort.bed --out cohort.dist.bin --metric cityblock \
+    --missing rescale
+  teatime distance chr1.vcz chr2.vcz --out ibs.zarr --metric ibs --maf 0.01
+  teatime distance biobank.bed --out d.zarr --resume
+  teatime distance biobank.bed --out nearest.tsv --metric ibs --neighbors 20
+  teatime distance new.vcz --with reference.bed --out d.tsv --metric ibs
+  teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average
+
+Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
+SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
+only the summary could not be printed, or an error names the folder that has
+what is done; a D.zarr that is written some samples at a time stays for --resume).
+The record is written last and removed first: where it is, all
+results are there.";
+
+const METRICS: Named<SampleMetric> = &[
+    ("euclidean", SampleMetric::Of(Metric::Euclidean)),
+    ("sqeuclidean", SampleMetric::Of(Metric::SqEuclidean)),
+    ("cityblock", SampleMetric::Of(Metric::CityBlock)),
+    ("hamming", SampleMetric::Of(Metric::Hamming)),
+    ("correlation", SampleMetric::Of(Metric::Correlation)),
+    ("cosine", SampleMetric::Of(Metric::Cosine)),
+    ("inner_product", SampleMetric::Of(Metric::InnerProduct)),
+    ("chebyshev", SampleMetric::Of(Metric::Chebyshev)),
+    ("minkowski", SampleMetric::Of(Metric::Minkowski(2.0))),
+    ("canberra", SampleMetric::Of(Metric::Canberra)),
+    ("braycurtis", SampleMetric::Of(Metric::BrayCurtis)),
+    ("jaccard", SampleMetric::Of(Metric::Jaccard)),
+    ("dice", SampleMetric::Of(Metric::Dice)),
+    ("russellrao", SampleMetric::Of(Metric::RussellRao)),
+    ("ibs", SampleMetric::Ibs),
+];
+
+const HET_HET: Named<SampleMetric> = &[("1", SampleMetric::Ibs), ("0.5", SampleMetric::IbsOfAlleles)];
+
+const MISSING: Named<Missing> = &[
+    ("ignore", Missing::Ignore),
+    ("rescale", Missing::Rescale),
+    ("rescale-or-zero", Missing::RescaleOrZero),
+    ("propagate", Missing::Propagate),
+];
+
+const LINKAGES: Named<Linkage> = &[
+    ("single", Linkage::Single),
+    ("complete", Linkage::Complete),
+    ("average", Linkage::Average),
+    ("weighted", Linkage::Weighted),
+    ("ward", Linkage::Ward),
+];

@@ -1,0 +1,138 @@
+//! The nearest samples of each, without a matrix of all distances.
+
+use teatime::{
+    Budget, Device, Error, Result, Run,
+    distance::{NearestSoFar, Neighbors},
+    stream::StreamStats,
+};
+
+use super::{DistanceBands, DistanceOptions, bands::unfit, with_room_beside};
+use crate::{
+    filter::VariantCounts,
+    source::{Genotypes, check_extents},
+    to_usize,
+};
+
+const OP: &str = "sample neighbors";
+
+/// What bands are multiples of: the fewest samples that [`DistanceBands`] has.
+const SIDE: u64 = 64;
+
+/// The nearest samples of each.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SampleNeighbors {
+    /// (samples, k): their numbers and distances, nearest first.
+    pub nearest: Neighbors,
+    /// Pairs of samples, each with itself among them, whose distance is NaN.
+    pub undefined: u64,
+    /// Variants that took part.
+    pub counts: VariantCounts,
+    /// What was asked for.
+    pub options: DistanceOptions,
+    /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
+    pub digest: u64,
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub memory: Budget,
+    /// Where the time went.
+    pub stats: StreamStats,
+    /// How many bands the distances came in; None where they were a matrix of all.
+    pub bands: Option<u32>,
+}
+
+/// The `k` nearest of the other samples to each sample of `genotypes`, in memory bounded by `run.memory`.
+///
+/// Nearest first, and of equal distances the earlier sample first; by a similarity, those with the largest. Distances that are NaN come last, so
+/// that there are always `k`. To the last bit the distances are those of [`distances`](super::distances()).
+///
+/// # Cost
+/// As [`DistanceBands`], and 32 k + 40 bytes on the host for each sample. For a metric or genotypes that bands do not take, as
+/// [`distances`](super::distances()), of which the matrix has to fit memory.
+///
+/// # Errors
+/// [`Error::Argument`] for a `k` that is 0 or not below the number of samples, and for a tree; [`Error::Budget`] with the least that would
+/// do, which says so where a matrix of all distances has to fit; else as [`distances`](super::distances()).
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, distance::Metric, store::MemoryArray};
+/// use teatime_genotype::{DistanceOptions, Genotypes, SampleMetric, sample_neighbors};
+///
+/// let dosages = [[0i8, 0, 2], [2, 2, 0], [0, 1, 2], [2, -1, 0]];
+/// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 3], &[2, 3])?;
+/// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+/// let options = DistanceOptions { metric: SampleMetric::Of(Metric::CityBlock), ..Default::default() };
+/// let found = sample_neighbors(&genotypes, &Device::cpu(), &options, 1, &Run::default())?;
+/// assert_eq!(found.nearest.indices, [1, 0, 1]);
+/// assert_eq!(found.nearest.distances.data(), [1.0, 1.0, 5.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn sample_neighbors(
+    genotypes: &Genotypes,
+    device: &Device,
+    options: &DistanceOptions,
+    k: usize,
+    run: &Run,
+) -> Result<SampleNeighbors> {
+    check_extents(OP, genotypes)?;
+    options.filter.check(OP)?;
+    options.check(genotypes)?;
+    let n = genotypes.samples();
+    if k == 0 || k as u64 >= n {
+        let why = format_args!("{k} of {n} samples: from 1 to {}, the others of each", n - 1);
+        return Err(Error::argument(OP, "k", why));
+    }
+    if options.tree.is_some() {
+        return Err(Error::argument(OP, "tree", "is made of all distances"));
+    }
+    let start = || NearestSoFar::new(device, to_usize(n), k, options.metric.is_similarity());
+    let beside = NearestSoFar::host_bytes(n, k as u64);
+    if unfit(genotypes, device, options)?.is_some() {
+        let all = with_room_beside(genotypes, device, options, beside, run).map_err(of_all)?;
+        let undefined = all.undefined();
+        let mut nearest = start()?;
+        nearest.offer(0, 0, all.matrix)?;
+        return Ok(SampleNeighbors {
+            nearest: nearest.finish()?,
+            undefined,
+            counts: all.counts,
+            options: *options,
+            digest: all.digest,
+            memory: all.memory,
+            stats: all.stats,
+            bands: None,
+        });
+    }
+    let bands = DistanceBands::beside(genotypes, device, options, [SIDE, beside], run)?;
+    let (mut nearest, mut undefined, mut count) = (start()?, 0, 0);
+    bands.each(run, &|_| false, &mut |band| {
+        undefined += band.undefined();
+        count += 1;
+        let first = to_usize(band.own.start);
+        nearest.offer(first, first, band.matrix)
+    })?;
+    Ok(SampleNeighbors {
+        nearest: nearest.finish()?,
+        undefined,
+        counts: *bands.counts(),
+        options: *options,
+        digest: bands.digest(),
+        memory: bands.memory(),
+        stats: bands.stats(),
+        bands: Some(count),
+    })
+}
+
+/// The error of a budget says what has to fit.
+fn of_all(error: Error) -> Error {
+    match error {
+        Error::Budget { what, budget, minimum, given } => {
+            let what = match what {
+                Budget::DEVICE => "device memory budget, for the matrix of all distances,",
+                _ => "memory budget, for the matrix of all distances,",
+            };
+            Error::Budget { what, budget, minimum, given }
+        }
+        error => error,
+    }
+}

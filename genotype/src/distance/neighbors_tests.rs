@@ -1,0 +1,232 @@
+//! The nearest samples, beside a sort of all distances.
+
+use std::sync::{Arc, Mutex};
+
+use teatime::{Device, Error, Progress, Run, distance::Metric};
+
+use super::*;
+use crate::{
+    tests::{dosages, memory},
+    to_usize,
+};
+
+const SAMPLES: u64 = 300;
+
+fn genotypes(dosages: &[i8]) -> Genotypes {
+    memory(dosages, &[dosages.len() as u64 / SAMPLES, SAMPLES], &[100, 25])
+}
+
+fn within(host: u64) -> Run {
+    Run { memory: Budget { host: Some(host), device: None }, ..Run::default() }
+}
+
+/// The least memory that does.
+fn least(genotypes: &Genotypes, options: &DistanceOptions, k: usize) -> u64 {
+    let refused = sample_neighbors(genotypes, &Device::cpu(), options, k, &within(1000));
+    let Err(Error::Budget { minimum, given: true, .. }) = refused else { panic!("{refused:?}") };
+    minimum
+}
+
+/// What a stable sort of the distances says, to the last bit; how many bands they came in.
+fn check(genotypes: &Genotypes, options: &DistanceOptions, k: usize, run: &Run) -> Option<u32> {
+    let all = distances(genotypes, &Device::cpu(), options, &Run::default()).unwrap();
+    let found = sample_neighbors(genotypes, &Device::cpu(), options, k, run).unwrap();
+    assert_eq!((found.undefined, found.digest), (all.undefined(), all.digest));
+    assert_eq!((found.counts.loaded(), found.options.metric), (all.counts.loaded(), options.metric));
+    let (n, nearest) = (all.matrix.rows(), &found.nearest);
+    let sizes = (nearest.distances.rows(), nearest.distances.cols(), nearest.indices.len());
+    assert_eq!(sizes, (n, k, n * k));
+    let inner_product = SampleMetric::Of(Metric::InnerProduct);
+    let similarity = [SampleMetric::Ibs, SampleMetric::IbsOfAlleles, inner_product].contains(&options.metric);
+    let sign = if similarity { -1.0 } else { 1.0 };
+    for (row, indices) in nearest.indices.chunks(k).enumerate() {
+        let mut sorted: Vec<(usize, f64)> = all.matrix.row(row).iter().copied().enumerate().collect();
+        sorted.retain(|&(number, _)| number != row);
+        let key = |distance: f64| (distance.is_nan(), if distance.is_nan() { 0.0 } else { sign * distance });
+        sorted.sort_by(|a, b| key(a.1).partial_cmp(&key(b.1)).unwrap());
+        let expected = sorted[..k].iter().map(|&(number, distance)| (number as u64, distance.to_bits()));
+        let distances = nearest.distances.row(row);
+        let actual = indices.iter().copied().zip(distances.iter().map(|distance| distance.to_bits()));
+        assert!(actual.eq(expected), "{options:?}, {row}: {indices:?} {distances:?}");
+    }
+    found.bands
+}
+
+/// Of few variants, so that many distances are equal, or NaN.
+#[test]
+fn is_what_a_sort_says() {
+    let mut dosages = dosages(12, to_usize(SAMPLES));
+    // A sample without calls.
+    dosages.iter_mut().skip(70).step_by(to_usize(SAMPLES)).for_each(|x| *x = -1);
+    let complete: Vec<i8> = dosages.iter().map(|&x| x.max(0)).collect();
+    let of = |metric| SampleMetric::Of(metric);
+    let packed =
+        [Metric::Euclidean, Metric::SqEuclidean, Metric::CityBlock, Metric::Hamming, Metric::InnerProduct];
+    let whole = [Metric::Cosine, Metric::Correlation, Metric::Canberra, Metric::RussellRao];
+    let packed = packed
+        .map(of)
+        .into_iter()
+        .chain([SampleMetric::Ibs, SampleMetric::IbsOfAlleles])
+        .map(|metric| (metric, true));
+    for (metric, in_bands) in packed.chain(whole.map(|metric| (of(metric), false))) {
+        for (dosages, missing) in [
+            (&dosages, Missing::Ignore),
+            (&dosages, Missing::Rescale),
+            (&dosages, Missing::Propagate),
+            (&complete, Missing::Ignore),
+        ] {
+            // A mean already, which is not rescaled.
+            if metric.het_het().is_some() && missing == Missing::Rescale {
+                continue;
+            }
+            let (genotypes, options) =
+                (genotypes(dosages), DistanceOptions { metric, missing, ..DistanceOptions::default() });
+            let narrow = within(least(&genotypes, &options, 7));
+            let bands = check(&genotypes, &options, 7, &narrow);
+            assert_eq!(bands.is_some_and(|bands| bands > 2), in_bands, "{options:?}");
+            assert_eq!(check(&genotypes, &options, 7, &Run::default()), in_bands.then_some(1));
+        }
+    }
+    for k in [1, to_usize(SAMPLES) - 1] {
+        let genotypes = genotypes(&dosages);
+        let options = DistanceOptions::default();
+        check(&genotypes, &options, k, &within(least(&genotypes, &options, k)));
+    }
+}
+
+/// Of dosages that two bits do not hold.
+#[test]
+fn fractions_are_of_the_whole_matrix() {
+    let fractions: Vec<f32> = dosages(12, to_usize(SAMPLES)).iter().map(|&x| f32::from(x) * 0.75).collect();
+    let genotypes = memory(&fractions, &[12, SAMPLES], &[12, 25]);
+    assert_eq!(check(&genotypes, &DistanceOptions::default(), 5, &Run::default()), None);
+}
+
+#[test]
+fn what_is_found_counts_in_the_budget() {
+    let genotypes = genotypes(&dosages(60, to_usize(SAMPLES)));
+    for metric in [Metric::Euclidean, Metric::Cosine] {
+        let options = DistanceOptions { metric: SampleMetric::Of(metric), ..DistanceOptions::default() };
+        let [few, many] = [1, 200].map(|k| least(&genotypes, &options, k));
+        assert_eq!(many - few, 32 * 199 * SAMPLES, "{metric}");
+        let run = |host| sample_neighbors(&genotypes, &Device::cpu(), &options, 200, &within(host));
+        assert!(run(many).is_ok());
+        let error = run(many - 1).unwrap_err().to_string();
+        assert_eq!(error.contains("for the matrix of all distances"), metric == Metric::Cosine, "{error}");
+    }
+}
+
+#[test]
+fn passes_are_told_and_cancelled() {
+    let (genotypes, options) = (genotypes(&dosages(60, to_usize(SAMPLES))), DistanceOptions::default());
+    let (told, run) = (Arc::new(Mutex::new(Vec::new())), within(least(&genotypes, &options, 3)));
+    let seen = told.clone();
+    let progress = Progress::new(move |status| seen.lock().unwrap().push(status.pass));
+    let run = Run { progress, ..run };
+    let found = sample_neighbors(&genotypes, &Device::cpu(), &options, 3, &run).unwrap();
+    let mut told = std::mem::take(&mut *told.lock().unwrap());
+    told.dedup();
+    assert_eq!(told, (0..=found.bands.unwrap()).collect::<Vec<_>>());
+    run.cancel.cancel();
+    let stopped = sample_neighbors(&genotypes, &Device::cpu(), &options, 3, &run);
+    assert!(matches!(stopped, Err(Error::Cancelled)));
+}
+
+#[test]
+fn bad_input_is_named() {
+    let good = genotypes(&dosages(20, to_usize(SAMPLES)));
+    let fails = |genotypes: &Genotypes, options: &DistanceOptions, k: usize, words: &str| {
+        let found = sample_neighbors(genotypes, &Device::cpu(), options, k, &Run::default());
+        let error = found.map(|_| ()).expect_err(words).to_string();
+        assert!(error.contains(words), "`{words}` is not in: {error}");
+    };
+    let plain = DistanceOptions::default();
+    for k in [0, 300, usize::MAX] {
+        fails(&good, &plain, k, &format!("`k`: {k} of 300 samples: from 1 to 299"));
+    }
+    fails(&memory(&[1i8; 4], &[4, 1], &[4, 1]), &plain, 1, "1 of 1 samples");
+    fails(&memory(&[1i8; 0], &[4, 0], &[4, 1]), &plain, 1, "0 samples");
+    for metric in [Metric::Euclidean, Metric::Cosine] {
+        let metric = SampleMetric::Of(metric);
+        fails(&good, &DistanceOptions { tree: Some(Linkage::Single), metric, ..plain }, 2, "`tree`");
+        let filter = VariantFilter { min_maf: 0.5, max_missing: 0.0 };
+        let zeros = genotypes(&[0; 300]);
+        fails(&zeros, &DistanceOptions { filter, metric, ..plain }, 2, "none of the 1 variants is left");
+    }
+    fails(
+        &good,
+        &DistanceOptions { metric: SampleMetric::Of(Metric::KlDivergence), ..plain },
+        2,
+        "not symmetric",
+    );
+}
+
+/// Three samples, the first two alike.
+#[test]
+fn files() {
+    let (scratch, dosages) = (tempfile::tempdir().unwrap(), [0i8, 0, 2, 1, 1, 1]);
+    let path = |name: &str| scratch.path().join(name);
+    let options =
+        DistanceOptions { metric: SampleMetric::Of(Metric::CityBlock), ..DistanceOptions::default() };
+    let genotypes = memory(&dosages, &[2, 3], &[2, 3]);
+    let found = sample_neighbors(&genotypes, &Device::cpu(), &options, 2, &Run::default()).unwrap();
+    let number = |value: f64| value.to_string();
+    found.write_table(path("x.tsv"), &["a", "b c", "d"], number).unwrap();
+    let table = "sample\trank\tneighbor\tdistance\na\t1\tb c\t0\na\t2\td\t2\nb c\t1\ta\t0\nb c\t2\td\t2\n\
+                 d\t1\ta\t2\nd\t2\tb c\t2\n";
+    assert_eq!(std::fs::read_to_string(path("x.tsv")).unwrap(), table);
+    found.write_npy(path("x.npy"), path("x.neighbors.npy")).unwrap();
+    let [distances, neighbors] = ["x.npy", "x.neighbors.npy"].map(|name| std::fs::read(path(name)).unwrap());
+    let header = |bytes: &[u8]| String::from_utf8_lossy(&bytes[10..128]).into_owned();
+    assert!(header(&distances).contains("'<f8', 'fortran_order': False, 'shape': (3, 2)"));
+    assert!(header(&neighbors).contains("'<i8', 'fortran_order': False, 'shape': (3, 2)"));
+    let values = |bytes: &[u8]| {
+        bytes[128..].as_chunks::<8>().0.iter().map(|b| i64::from_le_bytes(*b)).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&neighbors), [1, 2, 0, 2, 0, 1]);
+    let values: Vec<f64> =
+        distances[128..].as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
+    assert_eq!(values, [0.0, 2.0, 0.0, 2.0, 2.0, 2.0]);
+    for names in [vec!["a", "b"], vec!["a", "b\t", "c"], vec!["a", "b\n", "c"]] {
+        let refused = found.write_table(path("y.tsv"), &names, number);
+        assert!(matches!(refused, Err(Error::Argument { name: "samples", .. })), "{names:?}");
+    }
+    assert!(matches!(found.write_npy(path("no/x.npy"), path("y.npy")), Err(Error::Io { .. })));
+    assert!(!path("y.tsv").exists() && !path("y.npy").exists());
+}
+
+/// In several chunks.
+#[cfg(feature = "zarr")]
+#[test]
+fn stores() {
+    use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
+
+    let (scratch, n, k) = (tempfile::tempdir().unwrap(), 1100, 1099);
+    let path = scratch.path().join("x.zarr");
+    let genotypes = memory(&dosages(10, n), &[10, n as u64], &[10, 100]);
+    let found = sample_neighbors(&genotypes, &Device::cpu(), &DistanceOptions::default(), k, &Run::default());
+    let (found, names) = (found.unwrap(), (0..n).map(|i| format!("S{i}")).collect::<Vec<_>>());
+    assert!(matches!(found.write_zarr(&path, &names[1..]), Err(Error::Argument { name: "samples", .. })));
+    found.write_zarr(&path, &names).unwrap();
+    let open = |name: &str| ZarrArray::open(&path, name, MissingChunk::Error).unwrap();
+    let [of_neighbors, of_distances] = ["neighbor", "distance"].map(open);
+    let axes = ["samples", "neighbors"].map(String::from);
+    for array in [&of_neighbors, &of_distances] {
+        assert_eq!((array.shape(), array.dimension_names()), (&[n as u64, k as u64][..], &axes[..]));
+    }
+    assert_eq!(of_neighbors.dtype(), teatime::StoredType::I64);
+    // So that xarray does not take number 0 for a missing one.
+    let metadata = std::fs::read_to_string(path.join("neighbor/.zarray")).unwrap();
+    assert!(metadata.contains(r#""fill_value":null"#), "{metadata}");
+    let rows = to_usize(of_neighbors.chunk_shape()[0]);
+    assert!((1..n).contains(&rows), "{rows}");
+    for chunk in 0..n.div_ceil(rows) {
+        let (first, end) = (chunk * rows * k, n.min((chunk + 1) * rows) * k);
+        let read = |array: &ZarrArray| array.read_chunk(&[chunk as u64, 0]).unwrap().bytes;
+        let numbers: Vec<u64> = bytemuck::pod_collect_to_vec(&read(&of_neighbors));
+        assert_eq!(numbers[..end - first], found.nearest.indices[first..end]);
+        let distances: Vec<f64> = bytemuck::pod_collect_to_vec(&read(&of_distances));
+        assert_eq!(distances[..end - first], found.nearest.distances.data()[first..end]);
+    }
+    assert!(matches!(found.write_zarr(&path, &names), Err(Error::Store { .. })));
+}

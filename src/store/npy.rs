@@ -1,0 +1,360 @@
+//! Arrays in NumPy's .npy files.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    time::Instant,
+};
+
+use super::blocks::strides;
+use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, stream::MAX_CHUNKS};
+
+/// Bytes of a chunk, if it can be as small.
+const CHUNK: u64 = 1 << 20;
+
+/// An array in a .npy file, read in chunks of about 1 MiB: of rows, or where the file is in Fortran order of places along the last axis.
+///
+/// ```
+/// use teatime::{ChunkedArray, store::NpyArray};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("x.npy");
+/// // numpy.save("x.npy", numpy.array([[1, 2, 3], [4, 5, 6]], "u1"))
+/// # let mut file = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+/// # file.extend(format!("{:<117}\n", "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }").bytes());
+/// # file.extend([1, 2, 3, 4, 5, 6]);
+/// # std::fs::write(&path, file)?;
+/// let array = NpyArray::open(&path)?;
+/// assert_eq!(array.shape(), [2, 3]);
+/// assert_eq!(array.read_chunk(&[0, 0])?.bytes, [1, 2, 3, 4, 5, 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct NpyArray {
+    name: String,
+    file: File,
+    dtype: StoredType,
+    shape: Vec<u64>,
+    chunk_shape: Vec<u64>,
+    /// The first element.
+    start: u64,
+    fortran: bool,
+    /// Whether elements have the other byte order than this machine's.
+    swapped: bool,
+}
+
+impl NpyArray {
+    /// Opens a file, of which the header is read, and the length held against it.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Store`] for a file that is no .npy, or is shorter than its header says; elements that are no numbers,
+    /// complex ones among these; an array without axes.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let refuse = |why: String| Err(Error::store(&name, why));
+        let unread = |source| Error::Io { path: name.as_str().into(), source };
+        let mut file = File::open(path).map_err(unread)?;
+        let len = file.metadata().map_err(unread)?.len();
+        let mut start = [0; 12];
+        let no_npy = || Error::store(&name, "is no .npy file of version 1, 2 or 3");
+        let read = |file: &mut File, out: &mut [u8]| match file.read_exact(out) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(no_npy()),
+            read => read.map_err(unread),
+        };
+        read(&mut file, &mut start[..10])?;
+        let header = match start {
+            [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _, low, high, ..] => {
+                u32::from_le_bytes([low, high, 0, 0])
+            }
+            [0x93, b'N', b'U', b'M', b'P', b'Y', 2 | 3, _, low, high, ..] => {
+                read(&mut file, &mut start[10..])?;
+                u32::from_le_bytes([low, high, start[10], start[11]])
+            }
+            _ => return Err(no_npy()),
+        };
+        let start = if start[6] == 1 { 10 } else { 12 } + u64::from(header);
+        if start > len {
+            return Err(no_npy());
+        }
+        let mut text = vec![0; to_usize(header.into())];
+        read(&mut file, &mut text)?;
+        let Some(Header { descr, fortran, shape }) = Header::parse(&String::from_utf8_lossy(&text)) else {
+            return refuse("has a header that is not understood: elements that are no numbers?".to_owned());
+        };
+        let Some((dtype, big)) = stored_type(&descr) else {
+            return refuse(format!("holds elements of type {descr}, which are no numbers"));
+        };
+        if shape.is_empty() {
+            return refuse("has no axes".to_owned());
+        }
+        let bytes = shape.iter().try_fold(dtype.size() as u64, |all, &extent| all.checked_mul(extent));
+        if bytes.and_then(|bytes| bytes.checked_add(start)).is_none_or(|end| end > len) {
+            return refuse(format!("has {len} bytes, too few for {shape:?} of {descr}"));
+        }
+        let fortran = shape.len() > 1 && fortran;
+        let swapped = big != cfg!(target_endian = "big") && dtype.size() > 1;
+        let chunk_shape = chunks(&shape, dtype.size() as u64, if fortran { shape.len() - 1 } else { 0 });
+        Ok(Self { name, file, dtype, shape, chunk_shape, start, fortran, swapped })
+    }
+
+    /// The axis that chunks are parts of.
+    fn axis(&self) -> usize {
+        if self.fortran { self.shape.len() - 1 } else { 0 }
+    }
+}
+
+/// Chunks that are parts of one axis, and not more than a plan takes.
+fn chunks(shape: &[u64], size: u64, axis: usize) -> Vec<u64> {
+    let others = shape.iter().enumerate().filter(|(other, _)| *other != axis);
+    let slice = others.fold(size, |all, (_, &extent)| all.saturating_mul(extent.max(1)));
+    let mut chunks: Vec<u64> = shape.iter().map(|&extent| extent.max(1)).collect();
+    chunks[axis] = (CHUNK / slice).max(chunks[axis].div_ceil(MAX_CHUNKS)).clamp(1, chunks[axis]);
+    chunks
+}
+
+/// What the header of a .npy says: the literal of a Python dict.
+struct Header {
+    descr: String,
+    fortran: bool,
+    shape: Vec<u64>,
+}
+
+impl Header {
+    fn parse(text: &str) -> Option<Self> {
+        let value = |key: &str| {
+            let key = [format!("'{key}'"), format!("\"{key}\"")];
+            let at = key.iter().find_map(|key| text.split_once(key))?.1;
+            Some(at.trim_start().strip_prefix(':')?.trim_start())
+        };
+        let descr = value("descr")?;
+        let quote = descr.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+        let descr = descr[1..].split_once(quote)?.0.to_owned();
+        let fortran = match value("fortran_order")? {
+            order if order.starts_with("False") => false,
+            order if order.starts_with("True") => true,
+            _ => return None,
+        };
+        let extents = value("shape")?.strip_prefix('(')?.split_once(')')?.0;
+        let extents = extents.split(',').map(str::trim).filter(|extent| !extent.is_empty());
+        let shape = extents.map(|extent| extent.trim_end_matches('L').parse().ok()).collect::<Option<_>>()?;
+        Some(Self { descr, fortran, shape })
+    }
+}
+
+/// A type, and whether its bytes are in big-endian order.
+fn stored_type(descr: &str) -> Option<(StoredType, bool)> {
+    let (order, kind) = descr.split_at_checked(1)?;
+    let stored = match kind {
+        "b1" => StoredType::Bool,
+        "i1" => StoredType::I8,
+        "i2" => StoredType::I16,
+        "i4" => StoredType::I32,
+        "i8" => StoredType::I64,
+        "u1" => StoredType::U8,
+        "u2" => StoredType::U16,
+        "u4" => StoredType::U32,
+        "u8" => StoredType::U64,
+        "f2" => StoredType::F16,
+        "f4" => StoredType::F32,
+        "f8" => StoredType::F64,
+        _ => return None,
+    };
+    let native = matches!(order, "|" | "=") && cfg!(target_endian = "big");
+    matches!(order, "<" | ">" | "|" | "=").then_some((stored, order == ">" || native))
+}
+
+impl ChunkedArray for NpyArray {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn chunk_shape(&self) -> &[u64] {
+        &self.chunk_shape
+    }
+
+    fn dtype(&self) -> StoredType {
+        self.dtype
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        let elements =
+            self.chunk_shape.iter().fold(self.dtype.size() as u64, |all, n| all.saturating_mul(*n));
+        if self.fortran { elements } else { 0 }
+    }
+
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
+        let (started, axis, size) = (Instant::now(), self.axis(), self.dtype.size());
+        let refuse = |why: String| Err(Error::chunk(&self.name, index, why));
+        let all: u64 = self.chunk_shape.iter().product();
+        let slice = all / self.chunk_shape[axis] * size as u64;
+        let first = index[axis] * self.chunk_shape[axis];
+        let count = self.shape[axis].saturating_sub(first).min(self.chunk_shape[axis]);
+        let stored = if self.shape.contains(&0) { 0 } else { count * slice };
+        let mut bytes = vec![0; to_usize(all) * size];
+        if let Err(error) = read_at(&self.file, &mut bytes[..to_usize(stored)], self.start + first * slice) {
+            return refuse(error.to_string());
+        }
+        let read = started.elapsed();
+        if self.swapped {
+            bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+        }
+        if self.fortran {
+            bytes = in_c_order(&bytes, &self.chunk_shape, size);
+        }
+        Ok(DecodedChunk { bytes, stored, read, decode: started.elapsed() - read })
+    }
+}
+
+/// Elements that lie in Fortran order, in C order.
+fn in_c_order(bytes: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
+    let shape: Vec<usize> = shape.iter().copied().map(to_usize).collect();
+    let reversed: Vec<usize> = shape.iter().rev().copied().collect();
+    // Elements between neighbours along each axis, as they lie.
+    let steps: Vec<usize> = strides(&reversed).into_iter().rev().collect();
+    let mut out = Vec::with_capacity(bytes.len());
+    let (mut at, mut place) = (vec![0; shape.len()], 0);
+    for _ in 0..bytes.len() / size {
+        out.extend_from_slice(&bytes[place * size..][..size]);
+        for axis in (0..shape.len()).rev() {
+            at[axis] += 1;
+            place += steps[axis];
+            if at[axis] < shape[axis] {
+                break;
+            }
+            place -= at[axis] * steps[axis];
+            at[axis] = 0;
+        }
+    }
+    out
+}
+
+/// Fills `out` with what a file has from a place on.
+///
+/// # Errors
+/// What the system reports; [`io::ErrorKind::UnexpectedEof`] where the file ends before.
+#[cfg(unix)]
+pub fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+/// Fills `out` with what a file has from a place on.
+///
+/// # Errors
+/// What the system reports; [`io::ErrorKind::UnexpectedEof`] where the file ends before.
+#[cfg(windows)]
+pub fn read_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !out.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, out, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                out = &mut out[read..];
+                offset += read as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn to_usize(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(header: &str, data: &[u8]) -> tempfile::NamedTempFile {
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend(u16::try_from(header.len() + 1).unwrap().to_le_bytes());
+        bytes.extend(header.bytes().chain([b'\n']).chain(data.iter().copied()));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn orders_of_axes_and_of_bytes() {
+        // 2 x 3 x 2 of 10, 11 ... in C order.
+        let header = |descr: &str, fortran: &str| {
+            format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': (2, 3, 2), }}")
+        };
+        let c: Vec<i16> = (10..22).collect();
+        let fortran: Vec<i16> = vec![10, 16, 12, 18, 14, 20, 11, 17, 13, 19, 15, 21];
+        let bytes =
+            |values: &[i16], of: fn(i16) -> [u8; 2]| values.iter().copied().flat_map(of).collect::<Vec<_>>();
+        let files = [
+            file(&header("<i2", "False"), &bytes(&c, i16::to_le_bytes)),
+            file(&header(">i2", "False"), &bytes(&c, i16::to_be_bytes)),
+            file(&header("<i2", "True"), &bytes(&fortran, i16::to_le_bytes)),
+            file(&header(">i2", "True"), &bytes(&fortran, i16::to_be_bytes)),
+        ];
+        for file in &files {
+            let array = NpyArray::open(file.path()).unwrap();
+            assert_eq!((array.dtype(), array.shape()), (StoredType::I16, &[2, 3, 2][..]));
+            let bytes = array.read_chunk(&[0, 0, 0]).unwrap().bytes;
+            assert_eq!(bytemuck::pod_collect_to_vec::<u8, i16>(&bytes), c);
+        }
+    }
+
+    #[test]
+    fn several_chunks() {
+        // 300 x 7,000 bytes are three chunks along either axis.
+        let data: Vec<u8> = (0..300 * 7000u32).map(|i| (i % 251) as u8).collect();
+        for (fortran, chunk, at) in [("False", [149, 7000], [2, 0]), ("True", [300, 3495], [0, 2])] {
+            let header = format!("{{'descr': '|u1', 'fortran_order': {fortran}, 'shape': (300, 7000), }}");
+            let file = file(&header, &data);
+            let array = NpyArray::open(file.path()).unwrap();
+            assert_eq!(array.chunk_shape(), chunk);
+            let bytes = array.read_chunk(&at).unwrap().bytes;
+            // The second row and the third column of the last chunk.
+            let [row, column] = [at[0] * chunk[0] + 1, at[1] * chunk[1] + 2];
+            let place = if fortran == "True" { column * 300 + row } else { row * 7000 + column };
+            assert_eq!(u64::from(bytes[usize::try_from(chunk[1] + 2).unwrap()]), place % 251);
+        }
+    }
+
+    #[test]
+    fn refused() {
+        let shaped = |descr: &str, shape: &str| {
+            file(&format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"), &[0; 12])
+        };
+        for (file, why) in [
+            (shaped("<c8", "(1,)"), "no numbers"),
+            (shaped("|S4", "(1,)"), "no numbers"),
+            (shaped("<f4", "(4,)"), "too few"),
+            (shaped("<f8", "(4294967296, 4294967296, 2)"), "too few"),
+            (shaped("<f4", "()"), "no axes"),
+        ] {
+            let error = NpyArray::open(file.path()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for bytes in [
+            &b"not one"[..],
+            b"not one of them",
+            b"\x93NUMPY\x04\x00\x02\x00{}",
+            b"\x93NUMPY\x02\x00\x02\x00",
+            b"\x93NUMPY\x03\x00\xff\xff\xff\xff{}",
+            b"\x93NUMPY\x01\x00\x02\x00{}",
+            b"\x93NUMPY\x01\x00\x39\x00{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}",
+        ] {
+            std::fs::write(file.path(), bytes).unwrap();
+            let error = NpyArray::open(file.path()).unwrap_err();
+            assert!(matches!(error, Error::Store { .. }), "{error}");
+        }
+        assert!(matches!(NpyArray::open(file.path().join("none")), Err(Error::Io { .. })));
+        // Cut after it was opened.
+        let file = shaped("<f4", "(3,)");
+        let array = NpyArray::open(file.path()).unwrap();
+        file.as_file().set_len(70).unwrap();
+        assert!(matches!(array.read_chunk(&[0]), Err(Error::Chunk { .. })));
+        // Nothing to read.
+        let none = NpyArray::open(shaped("<f4", "(0, 3)").path()).unwrap();
+        assert_eq!(none.chunk_shape(), [1, 3]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Distances of stored matrices, against those of the same matrices on a device.
+
+use std::sync::{Arc, Mutex};
+
+use super::{data::values, device_tests};
+use crate::{
+    Budget, ChunkedArray, Device, Error, Progress, Run, StoredType, Tensor,
+    distance::{Distances, Metric, Missing, Options, pairwise_counted, pairwise_stored},
+    store::{MemoryArray, Storable},
+};
+
+device_tests! {
+    empty, refused; boxes_of_features, types, both_passes,
+}
+
+type Array = Arc<dyn ChunkedArray>;
+
+fn stored<T: Storable>(values: &[T], shape: [u64; 2], chunks: [u64; 2]) -> Array {
+    Arc::new(MemoryArray::new("x", values, &shape, &chunks).unwrap())
+}
+
+fn turned<T: Copy>(values: &[T], features: usize) -> Vec<T> {
+    (0..features).flat_map(|f| values.iter().skip(f).step_by(features).copied()).collect()
+}
+
+fn found(
+    device: &Device,
+    [x, y]: [Option<&Array>; 2],
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+) -> Distances {
+    pairwise_stored(x.unwrap(), y, metric, options, device, run).unwrap().0
+}
+
+/// Sums that are added up in other parts differ in the last bits of f32 at most.
+fn assert_close(found: &Distances, expected: &Distances) {
+    assert_eq!(found.distances.rows(), expected.distances.rows());
+    for (found, expected) in found.distances.data().iter().zip(expected.distances.data()) {
+        let close = (found - expected).abs() <= 1e-6 * expected.abs() + 1e-6;
+        assert!(close || found.is_nan() && expected.is_nan(), "{found} for {expected}");
+    }
+    let counts = |of: &Distances| of.shared.as_ref().map(|shared| shared.data().to_vec());
+    assert_eq!(counts(found), counts(expected));
+}
+
+fn boxes_of_features(device: &Device) {
+    let (count, others, features) = (7usize, 5usize, 2500usize);
+    let mut x: Vec<f32> = values(1, (count * features) as u64);
+    let mut y: Vec<f32> = values(2, (others * features) as u64);
+    (x[3], x[2 * features], y[40]) = (f32::NAN, f32::NAN, f32::NAN);
+    let extents = [count, others, features].map(|n| n as u64);
+    let tensor = |values: &[f32], n| Tensor::from_slice(device, values, &[n, extents[2]]).unwrap();
+    for (metric, missing) in [
+        (Metric::Euclidean, Missing::Ignore),
+        (Metric::Chebyshev, Missing::Rescale),
+        (Metric::Correlation, Missing::Propagate),
+        (Metric::CityBlock, Missing::Propagate),
+    ] {
+        let missing = if metric.check(missing).is_ok() { missing } else { Missing::Ignore };
+        let options = Options { missing, ..Options::default() };
+        for with in [false, true] {
+            let (left, right) = (tensor(&x, extents[0]), tensor(&y, extents[1]));
+            let expected =
+                pairwise_counted(&left, with.then_some(&right), metric, &options, &Run::default()).unwrap();
+            for (columns, chunks, host) in [
+                (false, [3, 999], None),
+                (false, [7, 64], Some(300_000)),
+                (true, [700, 2], None),
+                (true, [1, 7], Some(1_000_000)),
+            ] {
+                let options = Options { columns, ..options };
+                let array = |values: &[f32], n: u64| match columns {
+                    true => stored(&turned(values, features), [extents[2], n], chunks),
+                    false => stored(values, [n, extents[2]], chunks),
+                };
+                let (x, y) = (array(&x, extents[0]), array(&y, extents[1]));
+                let run = Run { memory: Budget { host, device: None }, ..Run::default() };
+                let found = found(device, [Some(&x), with.then_some(&y)], metric, &options, &run);
+                assert_close(&found, &expected);
+            }
+        }
+    }
+}
+
+fn types(device: &Device) {
+    let (options, run) = (Options::default(), Run::default());
+    let small = [0u8, 1, 1, 0, 0, 1];
+    let expected = [0.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0];
+    let arrays = [
+        stored(&small, [3, 2], [2, 2]),
+        stored(&small.map(|x| i64::from(x) + (1 << 24) - 1), [3, 2], [2, 1]),
+        stored(&small.map(u64::from), [3, 2], [2, 1]),
+        stored(&small.map(|x| i32::from(x) + (1 << 20)), [3, 2], [1, 1]),
+        stored(&small.map(f64::from), [3, 2], [3, 2]),
+        stored(&small.map(|x| half::f16::from_f32(x.into())), [3, 2], [3, 2]),
+    ];
+    for x in &arrays {
+        let alone = found(device, [Some(x), None], Metric::CityBlock, &options, &run);
+        assert_eq!(alone.distances.data(), expected, "{:?}", x.dtype());
+    }
+    // Of two types.
+    let both = found(device, [Some(&arrays[0]), Some(&arrays[4])], Metric::CityBlock, &options, &run);
+    assert_eq!(both.distances.data(), expected);
+    let large = stored(&[1i64 << 25, 0], [2, 1], [2, 1]);
+    let error = pairwise_stored(&large, None, Metric::CityBlock, &options, device, &run).unwrap_err();
+    assert!(matches!(&error, Error::Chunk { .. }) && error.to_string().contains("above"), "{error}");
+}
+
+/// A metric whose observations are divided by their sums first.
+fn both_passes(device: &Device) {
+    let mut x: Vec<f32> = values::<f32>(3, 4 * 1500).iter().map(|x| x.abs()).collect();
+    let tensor = |x: &[f32]| Tensor::from_slice(device, x, &[4, 1500]).unwrap();
+    let options = Options::default();
+    for nan in [false, true] {
+        if nan {
+            x[1700] = f32::NAN;
+        }
+        let expected =
+            pairwise_counted(&tensor(&x), None, Metric::JensenShannon, &options, &Run::default()).unwrap();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&told);
+        let progress = Progress::new(move |status| sink.lock().unwrap().push((status.pass, status.rows)));
+        let run = Run { progress, ..Run::default() };
+        let array = stored(&x, [4, 1500], [4, 400]);
+        assert_close(&found(device, [Some(&array), None], Metric::JensenShannon, &options, &run), &expected);
+        assert_eq!(*told.lock().unwrap(), [(0, 1200), (0, 1500), (1, 1200), (1, 1500)]);
+    }
+}
+
+fn empty(device: &Device) {
+    let (options, run) = (Options::default(), Run::default());
+    for shape in [[0, 3], [3, 0]] {
+        let x = stored::<f32>(&[], shape, [1, 1]);
+        let found = found(device, [Some(&x), None], Metric::Euclidean, &options, &run);
+        assert_eq!(found.distances.data(), vec![0.0; usize::try_from(shape[0] * shape[0]).unwrap()]);
+    }
+}
+
+fn refused(device: &Device) {
+    let (options, run) = (Options::default(), Run::default());
+    let of = |x: &Array, y: Option<&Array>, run: &Run| {
+        pairwise_stored(x, y, Metric::Euclidean, &options, device, run).unwrap_err()
+    };
+    let x = stored(&[1.0f32; 6], [3, 2], [3, 2]);
+    let line: Array = Arc::new(MemoryArray::new("x", &[1.0f32; 6], &[6], &[6]).unwrap());
+    let wide = stored(&[1.0f32; 6], [2, 3], [2, 3]);
+    assert!(matches!(of(&line, None, &run), Error::Shape { .. }));
+    assert!(matches!(of(&x, Some(&wide), &run), Error::Shape { .. }));
+    let infinite = stored(&[1.0f32, f32::INFINITY], [2, 1], [2, 1]);
+    assert!(matches!(of(&infinite, None, &run), Error::Argument { name: "x", .. }));
+    assert!(matches!(of(&stored(&[1e300f64], [1, 1], [1, 1]), None, &run), Error::Chunk { .. }));
+    let budget = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let error = of(&x, None, &budget(100));
+    let Error::Budget { minimum, .. } = error else { panic!("{error}") };
+    assert!(pairwise_stored(&x, None, Metric::Euclidean, &options, device, &budget(minimum)).is_ok());
+    assert_eq!(x.dtype(), StoredType::F32);
+}
