@@ -10,7 +10,9 @@ mod with;
 use std::{iter, time::Instant};
 
 use teatime::{Cancel, Run, distance::Metric};
-use teatime_genotype::{DistanceOptions, Distances, DistancesBetween, SampleMetric, SampleNeighbors};
+use teatime_genotype::{
+    DistanceOptions, Distances, DistancesBetween, SampleMetric, SampleNeighbors, sample_neighbors,
+};
 
 pub(crate) use self::args::DistanceArgs;
 use self::{
@@ -74,7 +76,8 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         Run { cancel: cancel.clone(), progress: bar.progress("Distances"), memory: args.resources.budget() };
     let opened = Instant::now();
     let (found, results) = match (args.neighbors, &with) {
-        (Some(k), _) => neighbors::compute(&stores, &device, &options, k, &run)?,
+        (Some(k), Some(with)) => neighbors::found(with.neighbors(&stores, &device, &options, k, &run)?),
+        (Some(k), None) => neighbors::found(sample_neighbors(&stores.genotypes, &device, &options, k, &run)?),
         (None, Some(with)) => with.compute(&stores, &device, &options, &run)?,
         (None, None) => bands::compute(&mut output, args, &stores, &device, &options, &run)?,
     };
@@ -86,7 +89,9 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
             Results::Between(result) => {
                 with::write(&output, target, result, [&stores.samples, others.unwrap_or_default()])?;
             }
-            Results::Neighbors(result) => neighbors::write(&output, target, result, &stores.samples)?,
+            Results::Neighbors(result) => {
+                neighbors::write(&output, target, result, &stores.samples, others)?;
+            }
         }
         write_names(&output, target, &stores, others)?;
     }

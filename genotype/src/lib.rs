@@ -58,6 +58,7 @@ pub use self::{
     distance::{
         DistanceBand, DistanceBands, DistanceOptions, Distances, DistancesBetween, Linkage, Merge,
         SampleMetric, SampleNeighbors, Tree, distances, distances_between, sample_neighbors,
+        sample_neighbors_between,
     },
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls},

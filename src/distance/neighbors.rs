@@ -144,6 +144,22 @@ impl NearestSoFar {
         Ok(())
     }
 
+    /// Takes the distances of the observations from `row` on from all of some others, (rows, others), of which the nearest are found
+    /// then. Each observation has to be offered them once, and nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for more observations than there are.
+    pub fn offer_others(&mut self, row: usize, mut distances: Matrix) -> Result<()> {
+        let (n, width) = (self.found.len(), distances.cols());
+        if row.checked_add(distances.rows()).is_none_or(|end| end > n) {
+            let expected = format_args!("distances of {n} observations");
+            let got = format_args!("({}, {width}) from row {row} on", distances.rows());
+            return Err(Error::shape("NearestSoFar::offer_others", expected, got));
+        }
+        self.take([row, 0], distances.data_mut(), width, (false, false));
+        Ok(())
+    }
+
     /// The same whether the observations are taken with themselves, and then whether distances above the diagonal are those below:
     /// else columns are offered to rows alone.
     fn take(

@@ -7,7 +7,7 @@ use crate::{
     linalg::Matrix,
 };
 
-device_tests! { several_blocks, bands, of_nothing, refused; every_metric, missing_elements }
+device_tests! { several_blocks, bands, from_others, of_nothing, refused; every_metric, missing_elements }
 
 /// A budget by which blocks of a metric of one term have about this many observations on a side.
 fn budget(m: u64, k: u64, side: u64) -> Run {
@@ -90,6 +90,28 @@ fn several_blocks(device: &Device) {
         }
     }
     check(&x, None, 7, Metric::KlDivergence, &Options::default(), &budget(300, 7, 64));
+}
+
+/// Distances of some observations at a time from all of others.
+fn from_others(device: &Device) {
+    let [x, y] = [(7, 90), (8, 60)].map(|(seed, rows)| {
+        Tensor::from_slice(device, &with_ties(seed, rows * 3), &[rows as u64, 3]).unwrap()
+    });
+    for metric in [Metric::CityBlock, Metric::InnerProduct] {
+        let all = pairwise(&x, Some(&y), metric, &Options::default(), &Run::default()).unwrap();
+        let mut found = NearestSoFar::new(device, 90, 60, metric == Metric::InnerProduct).unwrap();
+        for rows in [70..90, 0..70] {
+            let some: Vec<f64> = rows.clone().flat_map(|row| all.row(row)).copied().collect();
+            found.offer_others(rows.start, Matrix::from_vec(some, rows.len(), 60).unwrap()).unwrap();
+        }
+        let expected = neighbors(&x, Some(&y), 60, metric, &Options::default(), &Run::default()).unwrap();
+        assert_eq!(found.finish().unwrap(), expected, "{metric}");
+    }
+    let mut found = NearestSoFar::new(device, 3, 1, false).unwrap();
+    for (row, rows) in [(0, 4), (2, 2), (usize::MAX, 1)] {
+        let error = found.offer_others(row, Matrix::zeros(rows, 2)).unwrap_err();
+        assert!(matches!(error, Error::Shape { .. }), "{error}");
+    }
 }
 
 /// Distances that come in bands of some observations from themselves and all that follow.

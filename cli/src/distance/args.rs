@@ -58,11 +58,11 @@ pub(crate) struct DistanceArgs {
     /// not of `inner_product`. Takes 4 samples² bytes of memory more. A distance that is NaN is an error.
     #[arg(long, value_name = "METHOD", value_parser = named(LINKAGES))]
     pub(super) tree: Option<Linkage>,
-    /// Write the K nearest of the other samples to each, and how far they are, instead of the matrix, which never has to fit memory
+    /// Write the K nearest of the other samples to each, or of those of STORE2, and how far they are, instead of the matrix
     ///
     /// Nearest first, and of equal distances the earlier sample first; of ibs and `inner_product`, those most alike. Distances that are NaN come last.
     /// A pass for each group of samples whose distances memory holds, beside one. For the metrics that --resume is for; by
-    /// others all distances have to fit memory first. To .npy, .tsv or .zarr.
+    /// others, and with --with, all distances have to fit memory first. To .npy, .tsv or .zarr.
     #[arg(long, value_name = "K", conflicts_with_all = ["tree", "resume"])]
     pub(super) neighbors: Option<usize>,
     #[command(flatten)]
@@ -104,9 +104,9 @@ With --neighbors K, instead:
   D.tsv       sample, rank from 1, neighbor, distance: a line for each pair
   D.zarr      neighbor (samples, neighbors), numbers from 0, i64; distance,
               likewise, f64; sample_id
-With --with, rows are the samples of the stores and columns those of STORE2, of
-which D.with.id and, in D.zarr (samples, samples_with), sample_id_with have the
-names; PLINK's files hold no such distances.
+With --with, rows are the samples of the stores and columns, or neighbors, those
+of STORE2, of which D.with.id and, in D.zarr (samples, samples_with),
+sample_id_with have the names; PLINK's files hold no such distances.
 Beside it, with --tree, D.nwk has the tree as Newick: ultrametric, two samples are
 as far apart along the branches as the height at which they are merged.
 D.run.json is the record of the run: command line, date, device,

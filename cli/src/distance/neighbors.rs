@@ -1,15 +1,14 @@
 //! The nearest samples of each, instead of the matrix of distances.
 
 use serde::Serialize;
-use teatime::{Device, Run};
-use teatime_genotype::{DistanceOptions, SampleNeighbors, sample_neighbors};
+use teatime_genotype::SampleNeighbors;
 
 use super::{
     DistanceArgs, Results,
     bands::Found,
     target::{Format, NEIGHBORS, Target},
 };
-use crate::{failure::Failure, output::Output, stores::Stores, text};
+use crate::{failure::Failure, output::Output, text};
 
 /// How neighbors were found.
 #[derive(Debug, Serialize)]
@@ -44,18 +43,12 @@ fn no_format() -> Failure {
     Failure::Usage("--neighbors is for --out D.npy, D.tsv or D.zarr".into())
 }
 
-pub(super) fn compute(
-    stores: &Stores,
-    device: &Device,
-    options: &DistanceOptions,
-    k: usize,
-    run: &Run,
-) -> Result<(Found, Option<Results>), Failure> {
-    let result = sample_neighbors(&stores.genotypes, device, options, k, run)?;
+/// Of what was found, the record and the results.
+pub(super) fn found(result: SampleNeighbors) -> (Found, Option<Results>) {
     let SampleNeighbors { undefined, counts, digest, memory, stats, bands, .. } = result;
-    let neighbors = Some(NeighborsRecord { k, bands });
+    let neighbors = Some(NeighborsRecord { k: result.nearest.distances.cols(), bands });
     let found = Found { undefined, counts, digest, memory, stats, bands: None, neighbors };
-    Ok((found, Some(Results::Neighbors(result))))
+    (found, Some(Results::Neighbors(result)))
 }
 
 pub(super) fn write(
@@ -63,12 +56,13 @@ pub(super) fn write(
     target: &Target,
     result: &SampleNeighbors,
     samples: &[String],
+    others: Option<&[String]>,
 ) -> Result<(), Failure> {
     let path = output.path(&target.name);
     match target.format {
         Format::Npy => result.write_npy(path, output.path(&target.file(NEIGHBORS)))?,
-        Format::Table => result.write_table(path, samples, text::exact)?,
-        Format::Zarr => result.write_zarr(path, samples)?,
+        Format::Table => result.write_table(path, samples, others, text::exact)?,
+        Format::Zarr => result.write_zarr(path, samples, others)?,
         Format::Plink | Format::PlinkBinary => return Err(no_format()),
     }
     Ok(())

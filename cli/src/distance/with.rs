@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use teatime::{Cancel, Device, Run};
-use teatime_genotype::{DistanceOptions, DistancesBetween, Match, distances_between};
+use teatime_genotype::{
+    DistanceOptions, DistancesBetween, Match, SampleNeighbors, distances_between, sample_neighbors_between,
+};
 
 use super::{
     DistanceArgs, Results,
@@ -120,6 +122,18 @@ impl With {
         let (of, with) = (&stores.genotypes, &self.stores.genotypes);
         let result = distances_between(of, with, &self.matches, device, options, run)?;
         Ok((Found::from(&result), Some(Results::Between(result))))
+    }
+
+    pub(super) fn neighbors(
+        &self,
+        stores: &Stores,
+        device: &Device,
+        options: &DistanceOptions,
+        k: usize,
+        run: &Run,
+    ) -> teatime::Result<SampleNeighbors> {
+        let (of, with) = (&stores.genotypes, &self.stores.genotypes);
+        sample_neighbors_between(of, with, &self.matches, device, options, k, run)
     }
 
     /// What is odd of it, yet allowed.

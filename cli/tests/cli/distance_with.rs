@@ -84,6 +84,36 @@ fn formats_hold_the_same() {
 }
 
 #[test]
+fn the_nearest_of_the_other_store() {
+    let scratch = Scratch::new();
+    let [store, other] = stores(&scratch);
+    let more = |k| ["--metric", "cityblock", "--overwrite", "--neighbors", k];
+    let [npy, table, zarr] = ["d.npy", "d.tsv", "d.zarr"].map(|name| scratch.join(name));
+    let ran = distance(&store, &other, &npy, &[&more("1")[..], &["--json"]].concat()).ok();
+    let record = json(&ran.out);
+    assert_eq!(record["neighbors"], serde_json::json!({ "k": 1, "bands": null }));
+    let files = ["d.run.json", "d.npy", "d.neighbors.npy", "d.id", "d.with.id"];
+    assert_eq!((&record["files"], &record["with"]["matched"]), (&serde_json::json!(files), &3.into()));
+    assert_eq!(npy_of(&npy, [3, 1]), [2.0, 1.0, 1.0]);
+    assert_eq!(fs::read_to_string(scratch.join("d.with.id")).unwrap(), "k0\nk1\n");
+    distance(&store, &other, &table, &more("2")).ok();
+    let lines = "n0\t1\tk0\t2\nn0\t2\tk1\t3\nn1\t1\tk0\t1\nn1\t2\tk1\t2\nn2\t1\tk1\t1\nn2\t2\tk0\t4\n";
+    let written = fs::read_to_string(&table).unwrap();
+    assert_eq!(written, format!("sample\trank\tneighbor\tdistance\n{lines}"));
+    assert_eq!(scratch.names(), ["d.run.json", "d.tsv", "known.vcz", "new.vcz"]);
+    distance(&store, &other, &zarr, &more("2")).ok();
+    let array = ZarrArray::open(&zarr, "neighbor", MissingChunk::Error).unwrap();
+    let neighbors: Vec<u8> = [0u64, 1, 0, 1, 1, 0].iter().flat_map(|number| number.to_le_bytes()).collect();
+    assert_eq!(*array.read_chunk(&[0, 0]).unwrap().bytes, *neighbors);
+    assert!(zarr.join("sample_id_with").exists());
+    for k in ["0", "3"] {
+        let ran = distance(&store, &other, &npy, &more(k));
+        let words = format!("--neighbors: {k} of 2 samples: from 1 to 2");
+        assert!(ran.code == 1 && ran.err.contains(&words), "{}", ran.err);
+    }
+}
+
+#[test]
 fn what_did_not_match_is_counted() {
     let scratch = Scratch::new();
     let [store, other] = stores(&scratch);
@@ -120,6 +150,10 @@ fn a_bed_with_a_store() {
     let [bed, zarr] = ["plink1/biallelic.bed", "biallelic.vcz"].map(fixture);
     let [square, out] = ["s.npy", "d.npy"].map(|name| scratch.join(name));
     run(on_store("distance", &zarr, &square, &[])).ok();
+    let alleles = ["--metric", "ibs", "--het-het", "0.5"];
+    run(on_store("distance", &zarr, &scratch.join("ibs.npy"), &alleles)).ok();
+    distance(&bed, &zarr, &out, &alleles).ok();
+    assert_eq!(npy(&out), npy(&scratch.join("ibs.npy")));
     for (store, with, more) in
         [(&bed, &zarr, &[][..]), (&zarr, &bed, &[]), (&bed, &zarr, &["--counted-allele", "a2"])]
     {

@@ -105,6 +105,19 @@ pub fn distances_between(
     options: &DistanceOptions,
     run: &Run,
 ) -> Result<DistancesBetween> {
+    with_room_beside(genotypes, with, matches, device, options, 0, run)
+}
+
+/// The same with so many bytes on the host for what becomes of the distances.
+pub(super) fn with_room_beside(
+    genotypes: &Genotypes,
+    with: &Genotypes,
+    matches: &[Option<Match>],
+    device: &Device,
+    options: &DistanceOptions,
+    beside: u64,
+    run: &Run,
+) -> Result<DistancesBetween> {
     check_extents(OP, genotypes)?;
     check_extents(OP, with)?;
     options.filter.check(OP)?;
@@ -130,7 +143,7 @@ pub fn distances_between(
     let bounded = PackedPairs::takes(options.metric.summed());
     let sides = [genotypes, with].map(|side| side.clone().dosages_are_bounded(side.bounded() || bounded));
     let chains = Chain::all(matches, with.variants())?;
-    with_less_memory(device, run, |run| attempt(&sides, &chains, device, options, run))
+    with_less_memory(device, run, |run| attempt(&sides, &chains, device, options, beside, run))
 }
 
 /// Variants that both have, in ascending order in both.
@@ -202,10 +215,11 @@ fn attempt(
     chains: &[Chain],
     device: &Device,
     options: &DistanceOptions,
+    beside: u64,
     run: &Run,
 ) -> Result<DistancesBetween> {
     let memory = Memory::new(device, run)?;
-    let chained = chains.iter().map(Chain::bytes).sum::<u64>();
+    let host = chains.iter().map(Chain::bytes).fold(beside, u64::saturating_add);
     let variants = chains.iter().map(|chain| chain.swapped.len() as u64).sum();
     let samples = sides.each_ref().map(Genotypes::samples);
     let passes = u32::try_from(chains.len()).unwrap_or(u32::MAX);
@@ -217,7 +231,7 @@ fn attempt(
             Reader::in_blocks(&part, device, false, block_rows(samples[0] + samples[1]))
         };
         let readers = [reader(0)?, reader(1)?];
-        let need = Adding::need(&readers, options).and(Need { host: chained, ..Need::default() });
+        let need = Adding::need(&readers, options).and(Need { host, ..Need::default() });
         let reading = plan(&memory, &readers, need)?;
         let adding = match &mut adding {
             Some(adding) => adding,

@@ -80,6 +80,16 @@ impl Case {
         distances_between(&stores[0], &stores[1], &self.matches, &Device::cpu(), options, run)
     }
 
+    fn nearest(
+        &self,
+        stores: &[Genotypes; 3],
+        options: &DistanceOptions,
+        k: usize,
+        run: &Run,
+    ) -> Result<SampleNeighbors> {
+        sample_neighbors_between(&stores[0], &stores[1], &self.matches, &Device::cpu(), options, k, run)
+    }
+
     /// Whether `same` says so of all entries, in the block of the distances of both together.
     fn check(
         &self,
@@ -293,6 +303,40 @@ fn filters_are_those_of_one_store() {
     }
 }
 
+/// Of few variants, so that many distances are equal.
+#[test]
+fn the_nearest_are_what_a_sort_says() {
+    for metric in
+        [SampleMetric::Of(Metric::CityBlock), SampleMetric::IbsOfAlleles, SampleMetric::Of(Metric::Jaccard)]
+    {
+        let case = Case::new(20, [13, 70], |x| 2 - x);
+        let (stores, options) = (case.stores(chunked), options(metric));
+        let all = case.compute(&stores, &options, &Run::default()).unwrap();
+        for k in [1, 9, 70] {
+            let found = case.nearest(&stores, &options, k, &Run::default()).unwrap();
+            assert_eq!(
+                (found.others, found.undefined, found.digest),
+                (Some(70), all.undefined(), all.digest)
+            );
+            assert_eq!((found.counts, found.bands), (all.counts, None));
+            for (row, indices) in found.nearest.indices.chunks(k).enumerate() {
+                let sign = if metric == SampleMetric::IbsOfAlleles { -1.0 } else { 1.0 };
+                let mut sorted: Vec<(u64, f64)> = (0..).zip(all.matrix.row(row).iter().copied()).collect();
+                sorted.sort_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)));
+                let nearest = indices.iter().copied().zip(found.nearest.distances.row(row).iter().copied());
+                assert!(nearest.eq(sorted.into_iter().take(k)), "{metric:?} {k} {row}");
+            }
+        }
+        for k in [0, 71] {
+            let error = case.nearest(&stores, &options, k, &Run::default()).unwrap_err().to_string();
+            assert!(error.contains(&format!("{k} of 70 samples: from 1 to 70")), "{error}");
+        }
+        let small = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
+        let error = case.nearest(&stores, &options, 1, &small).unwrap_err().to_string();
+        assert!(error.contains("for the matrix of all distances"), "{error}");
+    }
+}
+
 #[test]
 fn files() {
     let (first, second) = (memory(&[0i8, 1, 2, 2], &[2, 2], &[2, 2]), memory(&[2i8, 0], &[2, 1], &[2, 1]));
@@ -308,6 +352,15 @@ fn files() {
     let npy = std::fs::read(path("x.npy")).unwrap();
     assert!(npy.windows(15).any(|bytes| bytes == b"'shape': (2, 1)"));
     assert_eq!(npy[128..], [2.0f64.to_le_bytes(), 3.0f64.to_le_bytes()].concat());
+    let nearest =
+        sample_neighbors_between(&first, &second, &matches, &Device::cpu(), &cityblock, 1, &run).unwrap();
+    nearest.write_table(path("n.tsv"), &["a", "b"], Some(&["c"]), |value| value.to_string()).unwrap();
+    let table = "sample\trank\tneighbor\tdistance\na\t1\tc\t2\nb\t1\tc\t3\n";
+    assert_eq!(std::fs::read_to_string(path("n.tsv")).unwrap(), table);
+    for (with, words) in [(None, "0 names for 1"), (Some(&["c", "d"][..]), "2 names for 1")] {
+        let wrong = nearest.write_table(path("y.tsv"), &["a", "b"], with, |value| value.to_string());
+        assert!(wrong.unwrap_err().to_string().contains(words), "{words}");
+    }
     let wrong = result.write_table(path("y.tsv"), [&["a", "b"][..], &["c", "d"]], |value| value.to_string());
     assert!(wrong.unwrap_err().to_string().contains("2 names for 1"));
     let wrong = result.write_table(path("y.tsv"), [&["a", "b"][..], &["c\t"]], |value| value.to_string());
@@ -344,6 +397,19 @@ fn stores() {
     }
     let axes = std::fs::read_to_string(path.join("distance/.zattrs")).unwrap();
     assert!(axes.contains("samples_with"), "{axes}");
+    let stores = case.stores(chunked);
+    let nearest = case.nearest(&stores, &DistanceOptions::default(), 1, &Run::default()).unwrap();
+    let path = scratch.path().join("n.zarr");
+    assert!(nearest.write_zarr(&path, &["a", "b", "c"], None).is_err());
+    nearest.write_zarr(&path, &["a", "b", "c"], Some(&["d", "e"])).unwrap();
+    let array = ZarrArray::open(&path, "neighbor", MissingChunk::Error).unwrap();
+    let bytes: Vec<u8> = nearest.nearest.indices.iter().flat_map(|number| number.to_le_bytes()).collect();
+    assert_eq!((array.shape(), &*array.read_chunk(&[0, 0]).unwrap().bytes), (&[3, 1][..], &*bytes));
+    let metadata = std::fs::read_to_string(path.join("sample_id_with/.zarray")).unwrap();
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&metadata).unwrap()["shape"],
+        serde_json::json!([2])
+    );
 }
 
 #[test]

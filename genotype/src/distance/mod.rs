@@ -30,7 +30,7 @@ pub use self::bands::{DistanceBand, DistanceBands};
 #[cfg(feature = "zarr")]
 pub use self::bands_store::WrittenBands;
 pub use self::between::{DistancesBetween, distances_between};
-pub use self::neighbors::{SampleNeighbors, sample_neighbors};
+pub use self::neighbors::{SampleNeighbors, sample_neighbors, sample_neighbors_between};
 pub use self::tree::{Linkage, Merge, Tree};
 use super::{
     cohort::{Cohort, Each, plan::Wanted},

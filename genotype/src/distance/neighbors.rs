@@ -6,9 +6,10 @@ use teatime::{
     stream::StreamStats,
 };
 
-use super::{DistanceBands, DistanceOptions, bands::unfit, with_room_beside};
+use super::{DistanceBands, DistanceOptions, bands::unfit, between, with_room_beside};
 use crate::{
     filter::VariantCounts,
+    project::Match,
     source::{Genotypes, check_extents},
     to_usize,
 };
@@ -24,7 +25,9 @@ const SIDE: u64 = 64;
 pub struct SampleNeighbors {
     /// (samples, k): their numbers and distances, nearest first.
     pub nearest: Neighbors,
-    /// Pairs of samples, each with itself among them, whose distance is NaN.
+    /// How many samples of others neighbors are among; None where they are of the same.
+    pub others: Option<u64>,
+    /// Pairs of samples, of the same each with itself among them, whose distance is NaN.
     pub undefined: u64,
     /// Variants that took part.
     pub counts: VariantCounts,
@@ -94,6 +97,7 @@ pub fn sample_neighbors(
         nearest.offer(0, 0, all.matrix)?;
         return Ok(SampleNeighbors {
             nearest: nearest.finish()?,
+            others: None,
             undefined,
             counts: all.counts,
             options: *options,
@@ -113,6 +117,7 @@ pub fn sample_neighbors(
     })?;
     Ok(SampleNeighbors {
         nearest: nearest.finish()?,
+        others: None,
         undefined,
         counts: *bands.counts(),
         options: *options,
@@ -120,6 +125,48 @@ pub fn sample_neighbors(
         memory: bands.memory(),
         stats: bands.stats(),
         bands: Some(count),
+    })
+}
+
+/// The `k` nearest of the samples of `with` to each sample of `genotypes`, over the variants that both have, which `matches` tells. To the last
+/// bit the distances are those of [`distances_between`](super::distances_between()); their order is that of [`sample_neighbors`].
+///
+/// # Cost
+/// As [`distances_between`](super::distances_between()), of which the matrix has to fit memory, and 32 k + 40 bytes on the host for each sample
+/// of `genotypes`.
+///
+/// # Errors
+/// [`Error::Argument`] for a `k` that is 0 or above the number of samples of `with`; as [`distances_between`](super::distances_between()).
+pub fn sample_neighbors_between(
+    genotypes: &Genotypes,
+    with: &Genotypes,
+    matches: &[Option<Match>],
+    device: &Device,
+    options: &DistanceOptions,
+    k: usize,
+    run: &Run,
+) -> Result<SampleNeighbors> {
+    check_extents(OP, with)?;
+    let (n, others) = (genotypes.samples(), with.samples());
+    if k == 0 || k as u64 > others {
+        return Err(Error::argument(OP, "k", format_args!("{k} of {others} samples: from 1 to {others}")));
+    }
+    let beside = NearestSoFar::host_bytes(n, k as u64);
+    let all = between::with_room_beside(genotypes, with, matches, device, options, beside, run);
+    let all = all.map_err(of_all)?;
+    let undefined = all.undefined();
+    let mut nearest = NearestSoFar::new(device, to_usize(n), k, options.metric.is_similarity())?;
+    nearest.offer_others(0, all.matrix)?;
+    Ok(SampleNeighbors {
+        nearest: nearest.finish()?,
+        others: Some(others),
+        undefined,
+        counts: all.counts,
+        options: *options,
+        digest: all.digest,
+        memory: all.memory,
+        stats: all.stats,
+        bands: None,
     })
 }
 

@@ -171,7 +171,7 @@ fn files() {
     let genotypes = memory(&dosages, &[2, 3], &[2, 3]);
     let found = sample_neighbors(&genotypes, &Device::cpu(), &options, 2, &Run::default()).unwrap();
     let number = |value: f64| value.to_string();
-    found.write_table(path("x.tsv"), &["a", "b c", "d"], number).unwrap();
+    found.write_table(path("x.tsv"), &["a", "b c", "d"], None, number).unwrap();
     let table = "sample\trank\tneighbor\tdistance\na\t1\tb c\t0\na\t2\td\t2\nb c\t1\ta\t0\nb c\t2\td\t2\n\
                  d\t1\ta\t2\nd\t2\tb c\t2\n";
     assert_eq!(std::fs::read_to_string(path("x.tsv")).unwrap(), table);
@@ -188,7 +188,7 @@ fn files() {
         distances[128..].as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect();
     assert_eq!(values, [0.0, 2.0, 0.0, 2.0, 2.0, 2.0]);
     for names in [vec!["a", "b"], vec!["a", "b\t", "c"], vec!["a", "b\n", "c"]] {
-        let refused = found.write_table(path("y.tsv"), &names, number);
+        let refused = found.write_table(path("y.tsv"), &names, None, number);
         assert!(matches!(refused, Err(Error::Argument { name: "samples", .. })), "{names:?}");
     }
     assert!(matches!(found.write_npy(path("no/x.npy"), path("y.npy")), Err(Error::Io { .. })));
@@ -206,8 +206,11 @@ fn stores() {
     let genotypes = memory(&dosages(10, n), &[10, n as u64], &[10, 100]);
     let found = sample_neighbors(&genotypes, &Device::cpu(), &DistanceOptions::default(), k, &Run::default());
     let (found, names) = (found.unwrap(), (0..n).map(|i| format!("S{i}")).collect::<Vec<_>>());
-    assert!(matches!(found.write_zarr(&path, &names[1..]), Err(Error::Argument { name: "samples", .. })));
-    found.write_zarr(&path, &names).unwrap();
+    assert!(matches!(
+        found.write_zarr(&path, &names[1..], None),
+        Err(Error::Argument { name: "samples", .. })
+    ));
+    found.write_zarr(&path, &names, None).unwrap();
     let open = |name: &str| ZarrArray::open(&path, name, MissingChunk::Error).unwrap();
     let [of_neighbors, of_distances] = ["neighbor", "distance"].map(open);
     let axes = ["samples", "neighbors"].map(String::from);
@@ -228,5 +231,5 @@ fn stores() {
         let distances: Vec<f64> = bytemuck::pod_collect_to_vec(&read(&of_distances));
         assert_eq!(distances[..end - first], found.nearest.distances.data()[first..end]);
     }
-    assert!(matches!(found.write_zarr(&path, &names), Err(Error::Store { .. })));
+    assert!(matches!(found.write_zarr(&path, &names, None), Err(Error::Store { .. })));
 }

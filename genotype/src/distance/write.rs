@@ -138,24 +138,30 @@ impl SampleNeighbors {
     }
 
     /// Writes a table: after the columns' names, `sample`, `rank`, `neighbor` and `distance`, a line for each sample and each of its
-    /// neighbors, the nearest with rank 1. `number` says how each distance is written.
+    /// neighbors, the nearest with rank 1. `with` are the names of [others](Self::others); `number` says how each distance is written.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample, without a tab or line break; [`Error::Io`].
-    pub fn write_table(
+    /// [`Error::Argument`] unless there is one name for each sample and each of the others, without a tab or line break;
+    /// [`Error::Io`].
+    pub fn write_table<S: AsRef<str>>(
         &self,
         path: impl AsRef<Path>,
-        samples: &[impl AsRef<str>],
+        samples: &[S],
+        with: Option<&[S]>,
         number: impl Fn(f64) -> String,
     ) -> Result<()> {
         let matrix = &self.nearest.distances;
         let names = names_in_table(samples, matrix.rows())?;
+        let others = match self.checked(with)? {
+            Some(with) => names_in_table(with, with.len())?,
+            None => names.clone(),
+        };
         let rows = self.nearest.indices.chunks(matrix.cols()).enumerate();
         write_whole(path.as_ref(), |file| {
             writeln!(file, "sample\trank\tneighbor\tdistance")?;
             for (row, neighbors) in rows {
                 for (at, (&neighbor, &distance)) in neighbors.iter().zip(matrix.row(row)).enumerate() {
-                    let (name, neighbor) = (names[row], names[to_usize(neighbor)]);
+                    let (name, neighbor) = (names[row], others[to_usize(neighbor)]);
                     writeln!(file, "{name}\t{}\t{neighbor}\t{}", at + 1, number(distance))?;
                 }
             }
@@ -163,16 +169,33 @@ impl SampleNeighbors {
         })
     }
 
-    /// Writes a Zarr v2 store at `path`, which must not exist: `neighbor` (`samples`, `neighbors`), their numbers from 0 in i64,
-    /// `distance`, likewise in f64, and `sample_id`. It appears whole.
+    /// The names of the others.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample; [`Error::Store`] where `path` exists; [`Error::Io`].
+    /// [`Error::Argument`] unless there is one for each, or none for none.
+    fn checked<'a, S: AsRef<str>>(&self, with: Option<&'a [S]>) -> Result<Option<&'a [S]>> {
+        check_names(with.unwrap_or_default(), to_usize(self.others.unwrap_or_default()))?;
+        Ok(with.filter(|_| self.others.is_some()))
+    }
+
+    /// Writes a Zarr v2 store at `path`, which must not exist: `neighbor` (`samples`, `neighbors`), their numbers from 0 in i64,
+    /// `distance`, likewise in f64, and `sample_id`; of [others](Self::others), whose names `with` are, `sample_id_with`. It appears
+    /// whole.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless there is one name for each sample and each of the others; [`Error::Store`] where `path` exists;
+    /// [`Error::Io`].
     #[cfg(feature = "zarr")]
-    pub fn write_zarr(&self, path: impl AsRef<Path>, samples: &[impl AsRef<str>]) -> Result<()> {
+    pub fn write_zarr<S: AsRef<str>>(
+        &self,
+        path: impl AsRef<Path>,
+        samples: &[S],
+        with: Option<&[S]>,
+    ) -> Result<()> {
         let nearest = &self.nearest;
         check_names(samples, nearest.distances.rows())?;
-        let names = [("sample_id", "samples", samples)];
+        let with = self.checked(with)?.map(|with| ("sample_id_with", "samples_with", with));
+        let names: Vec<_> = [("sample_id", "samples", samples)].into_iter().chain(with).collect();
         let store = begin(path.as_ref(), attributes(&self.options, &self.counts), &names)?;
         let (k, axes) = (nearest.distances.cols(), ["samples", "neighbors"]);
         put_rows::<i64>(&store, "neighbor", bytemuck::cast_slice(&nearest.indices), k, &axes)?;
