@@ -94,9 +94,8 @@ fn several_blocks(device: &Device) {
 
 /// Distances of some observations at a time from all of others.
 fn from_others(device: &Device) {
-    let [x, y] = [(7, 90), (8, 60)].map(|(seed, rows)| {
-        Tensor::from_slice(device, &with_ties(seed, rows * 3), &[rows as u64, 3]).unwrap()
-    });
+    let [x, y] = [(7, 90), (8, 60)]
+        .map(|(seed, rows)| Tensor::from_slice(device, &with_ties(seed, rows * 3), &[rows, 3]).unwrap());
     for metric in [Metric::CityBlock, Metric::InnerProduct] {
         let all = pairwise(&x, Some(&y), metric, &Options::default(), &Run::default()).unwrap();
         let mut found = NearestSoFar::new(device, 90, 60, metric == Metric::InnerProduct).unwrap();

@@ -23,7 +23,7 @@ pub(crate) struct DistanceArgs {
     /// How far two samples are from each other
     ///
     /// Of dosages, as scipy defines them but for `inner_product` (the sum of x y) and ibs (a similarity, 1 - mean of |x - y| / ploidy:
-    /// PLINK's --distance ibs). cityblock with --missing rescale is PLINK's --distance flat-missing. The first seven and ibs are sums of
+    /// PLINK's --distance ibs flat-missing). cityblock with --missing rescale is PLINK's --distance flat-missing. The first seven and ibs are sums of
     /// whole numbers, and fastest; others are in f32.
     #[arg(long, value_parser = named(METRICS), default_value = "euclidean")]
     pub(super) metric: SampleMetric,

@@ -43,7 +43,8 @@ pub(super) struct WithArgs {
     /// Where reference and alternate allele have changed places, dosages of STORE2 are turned round; strands are taken as they
     /// are. Variants that do not match are counted and left out. --chr and --autosome are of STORE; --maf and --geno count the samples of
     /// both. The dosages are read at the same time, each chunk once where both have their variants in one order. Takes 30 bytes of
-    /// memory for each variant of STORE2 (by id, some 150) and 8 for each of STORE.
+    /// memory for each variant of STORE2 (by id, some 150) and 8 for each of STORE. All distances have to fit memory. Not for --tree, --resume
+    /// and --allele.
     #[arg(long, value_name = "STORE2", value_parser = local())]
     with: Option<PathBuf>,
     /// What variants of both are matched by, besides their alleles

@@ -12,7 +12,7 @@ use teatime::{
     stream::{StreamStats, digest},
 };
 
-use self::reading::{plan, read_both};
+use self::reading::{Chain, plan, read_both};
 use super::{
     DistanceOptions, SampleMetric,
     adding::{Variants, device_bytes_of_ones, finish, row, with_ones},
@@ -31,9 +31,6 @@ use crate::{
 };
 
 const OP: &str = "distances_between";
-
-/// Most passes that variants in different orders may take.
-const MAX_PASSES: usize = 64;
 
 /// Distances of the samples of some genotypes from those of others.
 #[derive(Clone, Debug)]
@@ -144,69 +141,6 @@ pub(super) fn with_room_beside(
     let sides = [genotypes, with].map(|side| side.clone().dosages_are_bounded(side.bounded() || bounded));
     let chains = Chain::all(matches, with.variants())?;
     with_less_memory(device, run, |run| attempt(&sides, &chains, device, options, beside, run))
-}
-
-/// Variants that both have, in ascending order in both.
-#[derive(Default)]
-struct Chain {
-    /// Their numbers in both.
-    rows: [Vec<Range<u64>>; 2],
-    /// Of each, whether the others count the other allele.
-    swapped: Vec<bool>,
-}
-
-impl Chain {
-    /// The fewest that hold all variants.
-    fn all(matches: &[Option<Match>], variants: u64) -> Result<Vec<Self>> {
-        let refuse = |why: String| Err(Error::argument(OP, "matches", why));
-        let mut chains: Vec<Self> = Vec::new();
-        for (row, found) in (0..).zip(matches) {
-            let (with, swapped) = match *found {
-                Some(Match::Same(with)) => (u64::from(with), false),
-                Some(Match::Swapped(with)) => (u64::from(with), true),
-                None => continue,
-            };
-            if with >= variants {
-                return refuse(format!("variant {row} is number {with} of {variants}"));
-            }
-            // The one with the largest end before it: ends are in descending order.
-            let at = chains.partition_point(|chain| chain.end() > with);
-            if at == MAX_PASSES {
-                return refuse(format!(
-                    "variant {row} is number {with}: the variants are in so different orders that they would take more than \
-                     {MAX_PASSES} passes; sort one of both"
-                ));
-            }
-            if at == chains.len() {
-                chains.push(Self::default());
-            }
-            chains[at].push([row, with], swapped);
-        }
-        if chains.is_empty() {
-            refuse(format!("none of the {} variants is in both", matches.len()))
-        } else {
-            Ok(chains)
-        }
-    }
-
-    /// The number after the last among the others.
-    fn end(&self) -> u64 {
-        self.rows[1].last().map_or(0, |rows| rows.end)
-    }
-
-    fn push(&mut self, numbers: [u64; 2], swapped: bool) {
-        for (rows, number) in self.rows.iter_mut().zip(numbers) {
-            match rows.last_mut() {
-                Some(last) if last.end == number => last.end += 1,
-                _ => rows.push(number..number + 1),
-            }
-        }
-        self.swapped.push(swapped);
-    }
-
-    fn bytes(&self) -> u64 {
-        self.rows.iter().map(|rows| 16 * rows.len() as u64).sum::<u64>() + self.swapped.len() as u64
-    }
 }
 
 /// One attempt within the budget.

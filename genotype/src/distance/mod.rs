@@ -49,7 +49,7 @@ pub enum SampleMetric {
     /// That of their dosages.
     Of(Metric),
     /// Identity by state, a similarity: the mean of `1 - |x - y| / k` over the variants called in both, for dosages x and y at ploidy k.
-    /// PLINK's `--distance ibs`; NaN for a pair that shares no variant.
+    /// PLINK's `--distance ibs flat-missing`; NaN for a pair that shares no variant.
     Ibs,
     /// The same of one allele of each sample, drawn at random, at biallelic variants of diploid samples: the mean of
     /// `½ + ½ (x - 1) (y - 1)`. It is [`Self::Ibs`], but ½ where both are heterozygous: sgkit's `identity_by_state`.
