@@ -105,6 +105,8 @@ pub struct Limits {
     /// Workgroups that one launch should have at least, where work can be cut anywhere: several for each processor of the
     /// device, so that none is idle.
     pub fill: u32,
+    /// Whether kernels can compute in f64. All devices store it.
+    pub f64: bool,
 }
 
 impl Limits {

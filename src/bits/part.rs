@@ -69,6 +69,7 @@ mod tests {
             alignment: 256,
             step: 1 << 20,
             fill: 16,
+            f64: false,
         }
     }
 

@@ -340,8 +340,8 @@ impl PackedPairs {
         let distance = |pair: [usize; 2], sum: f64, shared: f64| match &moments {
             Some(_) if shared == 0.0 && missing == Missing::RescaleOrZero => 0.0,
             Some(moments) => moments.distance(metric, pair, sum, shared),
-            None if complete && rows > 0.0 => metric.distance(&[sum], rows, Missing::Propagate),
-            None => metric.distance(&[sum, shared], rows, missing),
+            None if complete && rows > 0.0 => metric.distance(&[sum], rows, Missing::Propagate, 0.0),
+            None => metric.distance(&[sum, shared], rows, missing, 0.0),
         };
         if complete {
             let finish = |(i, row): (usize, &mut [f64])| {

@@ -362,6 +362,7 @@ const LEAST_LIMITS: Limits = Limits {
     alignment: 16,
     step: 64 << 20,
     fill: GROUPS,
+    f64: true,
 };
 
 /// 13010 as 13.1.
