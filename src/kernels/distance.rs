@@ -131,7 +131,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
 /// Observations of x that one task takes.
 const BAND: usize = 64;
 /// Pairs whose sums are in registers: observations of x, and of y, which are lanes of vectors.
-const ROWS: usize = 8;
+const ROWS: usize = 4;
 const COLS: usize = 32;
 
 /// A block of features of some observations, side by side.

@@ -490,8 +490,8 @@ fn long_sums(device: &Device) {
         return;
     }
     let k = 70_001;
-    let values: Vec<u8> = [[1; 70_001], [3; 70_001]].concat();
-    let x = Tensor::from_slice(device, &values, &[2, k]).unwrap();
-    let found = pairwise(&x, None, Metric::CityBlock, &Options::default(), &Run::default()).unwrap();
+    let x = Tensor::from_slice(device, &[1u8, 3].repeat(70_001), &[k, 2]).unwrap();
+    let options = Options { columns: true, ..Options::default() };
+    let found = pairwise(&x, None, Metric::CityBlock, &options, &Run::default()).unwrap();
     assert_eq!(found.data(), [0.0, (2 * k) as f64, (2 * k) as f64, 0.0]);
 }

@@ -258,9 +258,9 @@ fn long_sums(device: &Device) {
     }
     let k = 70_001;
     let (a, b) = (vec![1i8; k as usize], vec![3u8; k as usize]);
-    let a = Tensor::from_slice(device, &a, &[1, k]).unwrap();
+    let a = Tensor::from_slice(device, &a, &[k, 1]).unwrap();
     let b = Tensor::from_slice(device, &b, &[k, 1]).unwrap();
-    assert_eq!(matmul(&a, &b).unwrap().read().unwrap(), [(3 * k) as f32]);
+    assert_eq!(matmul_tn(&a, &b).unwrap().read().unwrap(), [(3 * k) as f32]);
 }
 
 /// More blocks of 64 rows than the 65,535 groups that an axis of a grid may have.

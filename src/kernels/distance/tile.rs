@@ -114,7 +114,7 @@ impl<R: Real> WithSimd for CommonTile<'_, R> {
     }
 }
 
-/// Sums of which as many vectors as there are registers for are made at once.
+/// Two vectors of each row at a time: eight sums in registers.
 #[inline(always)]
 fn add<R: Real, S: Simd>(
     simd: S,
@@ -122,41 +122,23 @@ fn add<R: Real, S: Simd>(
     y: &[[R; COLS]],
     term: impl Fn(R::Vector<S>, R::Vector<S>, R::Vector<S>) -> R::Vector<S>,
 ) -> [[R; COLS]; ROWS] {
-    let mut out = [[R::default(); COLS]; ROWS];
-    if S::REGISTER_COUNT >= 32 {
-        rows::<R, S, ROWS>(simd, x, y, &mut out, &term);
-    } else {
-        rows::<R, S, 4>(simd, x, y, &mut out, &term);
-    }
-    out
-}
-
-/// The same, of so many rows at once.
-#[inline(always)]
-fn rows<R: Real, S: Simd, const HEIGHT: usize>(
-    simd: S,
-    x: &[[R; ROWS]],
-    y: &[[R; COLS]],
-    out: &mut [[R; COLS]; ROWS],
-    term: &impl Fn(R::Vector<S>, R::Vector<S>, R::Vector<S>) -> R::Vector<S>,
-) {
     const VECTORS: usize = 2;
-    for (group, out) in out.as_chunks_mut::<HEIGHT>().0.iter_mut().enumerate() {
-        for first in (0..R::vectors::<S>(&out[0]).len()).step_by(VECTORS) {
-            let mut sums = [[R::splat(simd, R::default()); VECTORS]; HEIGHT];
-            for (x, y) in x.iter().zip(y) {
-                let y = &R::vectors::<S>(y)[first..first + VECTORS];
-                for (sums, &x) in sums.iter_mut().zip(&x.as_chunks::<HEIGHT>().0[group]) {
-                    let x = R::splat(simd, x);
-                    sums[0] = term(sums[0], x, y[0]);
-                    sums[1] = term(sums[1], x, y[1]);
-                }
-            }
-            for (out, sums) in out.iter_mut().zip(sums) {
-                R::vectors_mut::<S>(out)[first..first + VECTORS].copy_from_slice(&sums);
+    let mut out = [[R::default(); COLS]; ROWS];
+    for first in (0..R::vectors::<S>(&out[0]).len()).step_by(VECTORS) {
+        let mut sums = [[R::splat(simd, R::default()); VECTORS]; ROWS];
+        for (x, y) in x.iter().zip(y) {
+            let y = &R::vectors::<S>(y)[first..first + VECTORS];
+            for (sums, &x) in sums.iter_mut().zip(x) {
+                let x = R::splat(simd, x);
+                sums[0] = term(sums[0], x, y[0]);
+                sums[1] = term(sums[1], x, y[1]);
             }
         }
+        for (out, sums) in out.iter_mut().zip(sums) {
+            R::vectors_mut::<S>(out)[first..first + VECTORS].copy_from_slice(&sums);
+        }
     }
+    out
 }
 
 /// The largest |x - y|. NaN is no larger than anything.
