@@ -56,15 +56,23 @@ impl<'a, T: Element> Operand<'a, T> {
         prepare: Prepare,
         options: &Options,
     ) -> Result<Self> {
-        let [count, _] = extents(x, options.columns)?;
         let masked = options.missing != Missing::Propagate;
+        let mut operand = Self::plain((name, x), options)?;
+        operand.check(metric, masked, options)?;
+        operand.prepare(prepare, options)?;
+        Ok(operand)
+    }
+
+    /// The observations as they are.
+    fn plain((name, x): (&'static str, &'a Tensor<T>), options: &Options) -> Result<Self> {
+        let [count, _] = extents(x, options.columns)?;
         let len = usize::try_from(count).map_err(|_| Error::Limit {
             what: "observations",
             requested: count,
             max: usize::MAX as u64,
         })?;
         let wide = is_wide(x, options)?;
-        let mut operand = Self {
+        Ok(Self {
             x,
             name,
             by_column: options.columns,
@@ -72,10 +80,7 @@ impl<'a, T: Element> Operand<'a, T> {
             wide,
             table: table(x.device(), &vec![PLAIN; len], wide)?,
             undefined: vec![false; len],
-        };
-        operand.check(metric, masked, options)?;
-        operand.prepare(prepare, options)?;
-        Ok(operand)
+        })
     }
 
     /// Finds NaN, and refuses what the metric knows no distance of.
@@ -239,11 +244,29 @@ impl<'a, T: Element> Operand<'a, T> {
 /// # Errors
 /// [`Error::NoF64`].
 pub(super) fn is_wide<T: Element>(x: &Tensor<T>, options: &Options) -> Result<bool> {
-    let (wide, device) = (T::DTYPE == DType::F64 && !options.narrow, x.device());
-    if wide && !device.limits().f64 {
-        return Err(Error::NoF64 { op: "distance", device: device.info().name.as_str().into() });
+    let wide = T::DTYPE == DType::F64 && !options.narrow;
+    if wide {
+        can_widen(x.device())?;
     }
     Ok(wide)
+}
+
+/// # Errors
+/// [`Error::NoF64`] unless the device computes in f64.
+pub(super) fn can_widen(device: &Device) -> Result<()> {
+    match device.limits().f64 {
+        true => Ok(()),
+        false => Err(Error::NoF64 { op: "distance", device: device.info().name.as_str().into() }),
+    }
+}
+
+/// The sum of each observation; NaN where it has one.
+///
+/// # Errors
+/// [`Error::NoF64`]; [`Error::Limit`] when one row does not fit a binding; what the device reports.
+pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> Result<Vec<f64>> {
+    let plain = Options { missing: Missing::Propagate, negative: false, ..*options };
+    Operand::plain(("x", x), options)?.alone(Term::X, &plain)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "devices compute in f32")]
