@@ -1,8 +1,8 @@
 //! Distances of every metric, or of those named, on the device that `TEATIME_DEVICE` names:
 //! `cargo bench --bench distance -- [observations] [features] [neighbors] [metric...]`.
 //!
-//! One JSON line a metric: the median of five runs in seconds, of observations from one another, for f32 and for bytes, and terms a
-//! second of f32. With a number of neighbors, these are found instead, by `euclidean` alone. `benches/peers/distance.py` times scipy and
+//! One JSON line a metric: the median of five runs in seconds, of observations from one another, for f32, for bytes and, where the device
+//! computes in f64, for f64, and terms a second of f32. With a number of neighbors, these are found instead, by `euclidean` alone. `benches/peers/distance.py` times scipy and
 //! scikit-learn on as many.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
@@ -44,8 +44,10 @@ fn main() -> Result<(), Error> {
     let words = random_words(&device, 1, 0, n * k)?.read()?;
     let floats: Vec<f32> = words.iter().map(|&word| (word >> 8) as f32 / (1 << 24) as f32).collect();
     let bytes: Vec<u8> = words.iter().map(|word| word.to_le_bytes()[3]).collect();
+    let doubles: Vec<f64> = floats.iter().map(|&x| x.into()).collect();
     let floats = Tensor::from_slice(&device, &floats, &[n, k])?;
     let bytes = Tensor::from_slice(&device, &bytes, &[n, k])?;
+    let doubles = Tensor::from_slice(&device, &doubles, &[n, k])?;
     let nearest = numbers.get(2).and_then(|&k| usize::try_from(k).ok());
     let named: Vec<String> = env::args().skip(1).collect();
     let named: Vec<_> =
@@ -57,10 +59,14 @@ fn main() -> Result<(), Error> {
     };
     for &metric in metrics {
         let [of_floats, of_bytes] = [median(&floats, metric, nearest)?, median(&bytes, metric, nearest)?];
+        let of_doubles = match device.limits().f64 {
+            true => format!("{:.4}", median(&doubles, metric, nearest)?),
+            false => "null".to_owned(),
+        };
         let pairs = n * n / if metric.is_symmetric() { 2 } else { 1 };
         let rate = (pairs * k) as f64 / of_floats / 1e9;
         println!(
-            "{{\"metric\": \"{metric}\", \"observations\": {n}, \"features\": {k}, \"f32 s\": {of_floats:.4}, \"u8 s\": {of_bytes:.4}, \"Gterms/s\": {rate:.2}}}"
+            "{{\"metric\": \"{metric}\", \"observations\": {n}, \"features\": {k}, \"f32 s\": {of_floats:.4}, \"u8 s\": {of_bytes:.4}, \"f64 s\": {of_doubles}, \"Gterms/s\": {rate:.2}}}"
         );
     }
     Ok(())

@@ -43,6 +43,7 @@ DEVICE float fast_quotient(float a, float b) { return __fdividef(a, b); }
 
 DEVICE u32 float_bits(float value) { return __float_as_uint(value); }
 DEVICE float bits_float(u32 bits) { return __uint_as_float(bits); }
+DEVICE double bits_double(u64 bits) { return __longlong_as_double((i64)bits); }
 DEVICE u32 multiply_high(u32 a, u32 b) { return __umulhi(a, b); }
 
 DEVICE float half_float(u32 bits) {
@@ -120,27 +121,28 @@ DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
 constexpr u32 WARP = 32;
 
 // The codes of DType in src/dtype.rs.
-enum DType : u32 { F32 = 0, F16 = 1, BF16 = 2, U8 = 3, I8 = 4, U16 = 5, I16 = 6, U32 = 7, I32 = 8 };
+enum DType : u32 { F32 = 0, F16 = 1, BF16 = 2, U8 = 3, I8 = 4, U16 = 5, I16 = 6, U32 = 7, I32 = 8, F64 = 9 };
 
 // Bytes of an element of a type.
 DEVICE constexpr u32 size_of(u32 type) {
-    return type == U8 || type == I8 ? 1 : type == F16 || type == BF16 || type == U16 || type == I16 ? 2 : 4;
+    return type == F64 ? 8 : type == U8 || type == I8 ? 1 : type == F16 || type == BF16 || type == U16 || type == I16 ? 2 : 4;
 }
 template <u32 T> constexpr u32 SIZE = size_of(T);
 
 // Where element i of an array of type `T` stands.
 template <u32 T> DEVICE const void* element(const void* array, u32 i) { return (const u8*)array + (u64)i * SIZE<T>; }
 
-// The bits of an element of type `T`, extended by its sign: loads do that for nothing.
+// The bits of an element of type `T`, extended by its sign: loads do that for nothing. Of f64 those of the nearest f32.
 template <u32 T> DEVICE u32 stored(const void* place) {
-    if constexpr (T == I8) return (u32)(i32)*(const i8*)place;
+    if constexpr (T == F64) return float_bits((float)*(const double*)place);
+    else if constexpr (T == I8) return (u32)(i32)*(const i8*)place;
     else if constexpr (T == I16) return (u32)(i32)*(const i16*)place;
     else if constexpr (SIZE<T> == 1) return *(const u8*)place;
     else if constexpr (SIZE<T> == 2) return *(const u16*)place;
     else return *(const u32*)place;
 }
 
-// What the bits of an element of type `T` say, exactly (32-bit integers are rounded to nearest).
+// What those bits of an element of type `T` say, exactly (32-bit integers are rounded to nearest).
 template <u32 T> DEVICE float decode(u32 bits) {
     if constexpr (T == F16) return half_float(bits);
     else if constexpr (T == BF16) return bits_float(bits << 16);
@@ -163,13 +165,14 @@ template <u32 T> DEVICE float decode(u32 bits) {
         case I16: { constexpr u32 T = I16; action; break; } \
         case U32: { constexpr u32 T = U32; action; break; } \
         case I32: { constexpr u32 T = I32; action; break; } \
+        case F64: { constexpr u32 T = F64; action; break; } \
         default: { constexpr u32 T = F32; action; } \
     }
 
 // Element i of an array of type `T` as f32.
 template <u32 T> DEVICE float load(const void* array, u32 i) { return decode<T>(stored<T>(element<T>(array, i))); }
 
-// Elements i to i + 3 as f32, by one instruction; i is a multiple of 4 and the array is aligned to 16 bytes.
+// Elements i to i + 3 as f32, by one instruction (of f64 by four); i is a multiple of 4 and the array is aligned to 16 bytes.
 template <u32 T> DEVICE void load_quad(const void* array, u32 i, float (&values)[4]) {
     if constexpr (SIZE<T> == 1) {
         u32 word = ((const u32*)array)[i / 4];
@@ -180,6 +183,8 @@ template <u32 T> DEVICE void load_quad(const void* array, u32 i, float (&values)
         values[1] = decode<T>(words.x >> 16);
         values[2] = decode<T>(words.y & 0xffff);
         values[3] = decode<T>(words.y >> 16);
+    } else if constexpr (SIZE<T> == 8) {
+        for (u32 j = 0; j < 4; j++) values[j] = load<T>(array, i + j);
     } else {
         uint4 words = ((const uint4*)array)[i / 4];
         values[0] = decode<T>(words.x);

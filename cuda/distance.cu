@@ -1,7 +1,7 @@
 // Sums over features for pairs of observations: sums[i, j] (+)= sum of term(x[i, f], y[j, f]), or the largest.
 // Grid: one block per TILE x TILE pairs; x = blocks of y's observations, y = blocks of x's.
 // Bindings: 0 x read; 1 y read; 2 x_table, 3 y_table (observations, 3) of shift, its rest, scale f32 read; 4 sums (pairs, 2) f32 read_write; 5 params.
-// Constants: TILE 64; TERM the term, or 0 for that in params; MASKED missing elements count nothing.
+// Constants: TILE 64; TERM the term, or 0 for that in params; MASKED missing elements count nothing; WIDE x and y are f64, and so are the tables, the terms and the sums (pairs).
 // Hardware: 4 x 4 pairs a thread are 2 loads of 16 bytes from shared memory for 16 terms of two or more instructions each, so
 // that arithmetic takes longer than the loads; the next slice is in registers while one is added up. The choice of a term
 // that is no constant is one jump a slice, the same for all threads.
@@ -30,11 +30,14 @@ struct Params {
     u32 col0;
     u32 term;
     float power;
+    u32 power_low;
+    u32 power_high;
 };
 
 constexpr u32 TILE = 64;
 constexpr u32 TERM = 0;
 constexpr u32 MASKED = 0;
+constexpr u32 WIDE = 0;
 
 // Threads along each side. Each makes 4 x 4 pairs.
 constexpr u32 SIDE = TILE / 4;
@@ -42,7 +45,7 @@ constexpr u32 THREADS = SIDE * SIDE;
 // Features of a slice, and those whose terms are added up before they are folded into the sums.
 constexpr u32 DEPTH = 16;
 constexpr u32 BLOCK = 256;
-// Elements from one feature of a slice to the next: rows of 16 bytes more than the tile are written to all banks at once.
+// Elements from one feature of a slice to the next: rows of four more than the tile are written to all banks at once.
 constexpr u32 STRIDE = TILE + 4;
 // Elements of a slice that a thread loads.
 constexpr u32 LOADS = TILE * DEPTH / THREADS;
@@ -55,12 +58,82 @@ enum Term : u32 {
 // Missing: NaN.
 constexpr u32 MISSING = 0x7fc00000u;
 
-DEVICE bool is_missing(float value) { return (float_bits(value) & 0x7fffffffu) > 0x7f800000u; }
+// What terms are computed in.
+template <bool> struct Arithmetic {
+    typedef float Real;
+    typedef float4 Four;
+
+    DEVICE bool is_missing(float value) { return (float_bits(value) & 0x7fffffffu) > 0x7f800000u; }
+
+    // 0 of two zeros. Within two units in the last place: division to the last bit is a call, around which registers are saved.
+    DEVICE float quotient(float part, float whole) {
+        float scale = whole > 0x1p64f ? 0x1p-64f : whole < 0x1p-64f ? 0x1p64f : 1.0f;
+        return whole > 0.0f ? fast_quotient(part * scale, whole * scale) : 0.0f;
+    }
+
+    // The divergence of a t below a half: half of `whole` times the series of t^2n / (n (2 n - 1)), in which nothing cancels.
+    DEVICE float near_divergence(float whole, float t) {
+        float square = t * t;
+        float sum = 0;
+#pragma unroll
+        for (u32 n = 10; n > 0; n--) sum = (sum + 1.0f / (float)(n * (2 * n - 1))) * square;
+        return 0.5f * whole * sum;
+    }
+
+    // x log(x / y), of t = (x - y) / (x + y) below a half: 2 x artanh t, by its series, in which nothing cancels.
+    DEVICE float near_relative(float x, float t) {
+        float square = t * t;
+        float sum = 0;
+#pragma unroll
+        for (i32 n = 10; n >= 0; n--) sum = sum * square + 1.0f / (float)(2 * n + 1);
+        return 2.0f * x * t * sum;
+    }
+
+    // What is added to a pair: its sum, and what rounding left of it. Sums and products stand apart: fused ones would not be what is left of rounding.
+    DEVICE void fold(const Params& p, float* sums, u64 place, float value, bool first) {
+        float* pair = sums + 2 * place;
+        if (first && p.accumulate == 0) {
+            pair[0] = value;
+            pair[1] = 0.0f;
+        } else if (p.term == LARGEST) {
+            pair[0] = fmaxf(pair[0], value);
+        } else {
+            // Knuth's two-sum; what is left stays below half a unit of the sum. Of infinite sums nothing is.
+            float sum = pair[0];
+            float total = sum + value;
+            float part = total - sum;
+            float rest = pair[1] + ((sum - (total - part)) + (value - part));
+            float all = total + rest;
+            pair[0] = is_finite(total) ? all : total;
+            pair[1] = is_finite(total) ? rest - (all - total) : 0.0f;
+        }
+    }
+};
+
+// Of f64, where a sum is one number.
+template <> struct Arithmetic<true> {
+    typedef double Real;
+    struct alignas(16) Four {
+        double x, y, z, w;
+    };
+
+    DEVICE bool is_missing(double value) { return value != value; }
+    DEVICE double quotient(double part, double whole) { return whole > 0 ? part / whole : 0; }
+    DEVICE double near_divergence(double whole, double t) { return 0.5 * whole * (log1p(-t * t) + 2 * t * atanh(t)); }
+    DEVICE double near_relative(double x, double t) { return 2 * x * atanh(t); }
+    DEVICE void fold(const Params& p, double* sums, u64 place, double value, bool first) {
+        double sum = first && p.accumulate == 0 ? 0 : sums[place];
+        sums[place] = p.term == LARGEST ? fmax(sum, value) : sum + value;
+    }
+};
+
+typedef Arithmetic<WIDE == 1> In;
+typedef In::Real real;
 
 // An operand, and which of its elements a thread loads.
 struct Operand {
     const void* array;
-    const float* table;
+    const real* table;
     u32 type;
     u32 stride;
     u32 first;
@@ -68,13 +141,14 @@ struct Operand {
 };
 
 // Beyond the ends nothing is added: zeros add nothing, and where elements may be missing, these are.
-DEVICE float load_one(const Operand& x, const Params& p, u32 observation, u32 feature) {
+DEVICE real load_one(const Operand& x, const Params& p, u32 observation, u32 feature) {
     if (observation >= x.count || feature >= p.k) return bits_float(MASKED == 1 ? MISSING : 0);
     u32 i = p.by_column == 1 ? feature * x.stride + observation : observation * x.stride + feature;
-    float value = 0;
-    BY_TYPE(x.type, T, value = load<T>(x.array, x.first + i));
-    if (MASKED == 1 && (is_missing(value) || (p.negative == 1 && value < 0.0f))) return bits_float(MISSING);
-    const float* entry = x.table + 3 * observation;
+    real value = 0;
+    if constexpr (WIDE == 1) value = ((const real*)x.array)[x.first + i];
+    else BY_TYPE(x.type, T, value = load<T>(x.array, x.first + i));
+    if (MASKED == 1 && (In::is_missing(value) || (p.negative == 1 && value < 0))) return bits_float(MISSING);
+    const real* entry = x.table + 3 * observation;
     return (value - entry[0] - entry[1]) * entry[2];
 }
 
@@ -85,7 +159,7 @@ DEVICE u32 place_of(const Params& p, u32 i, u32* observation) {
     return p.by_column == 1 ? at / TILE : at % DEPTH;
 }
 
-DEVICE void fetch(const Operand& x, const Params& p, u32 first, u32 k, float (&values)[LOADS]) {
+DEVICE void fetch(const Operand& x, const Params& p, u32 first, u32 k, real (&values)[LOADS]) {
 #pragma unroll
     for (u32 i = 0; i < LOADS; i++) {
         u32 observation;
@@ -94,7 +168,7 @@ DEVICE void fetch(const Operand& x, const Params& p, u32 first, u32 k, float (&v
     }
 }
 
-DEVICE void put(const Params& p, const float (&values)[LOADS], float* slice) {
+DEVICE void put(const Params& p, const real (&values)[LOADS], real* slice) {
 #pragma unroll
     for (u32 i = 0; i < LOADS; i++) {
         u32 observation;
@@ -103,67 +177,52 @@ DEVICE void put(const Params& p, const float (&values)[LOADS], float* slice) {
     }
 }
 
-// 0 of two zeros. Within two units in the last place: division to the last bit is a call, around which registers are saved.
-DEVICE float quotient(float part, float whole) {
-    float scale = whole > 0x1p64f ? 0x1p-64f : whole < 0x1p-64f ? 0x1p64f : 1.0f;
-    return whole > 0.0f ? fast_quotient(part * scale, whole * scale) : 0.0f;
-}
-DEVICE float part_log(float part) { return part > 0.0f ? part * logf(part) : 0.0f; }
+DEVICE real part_log(real part) { return part > 0 ? part * log(part) : 0; }
 
-// With t = (x - y) / (x + y), half of x + y times (1 + t) log(1 + t) + (1 - t) log(1 - t); where t is small, by the series of
-// t^2n / (n (2 n - 1)), in which nothing cancels.
-DEVICE float divergence(float x, float y) {
-    float whole = x + y;
-    float t = quotient(x - y, whole);
-    float square = t * t;
-    if (square >= 0.25f) return 0.5f * whole * (part_log(1.0f + t) + part_log(1.0f - t));
-    float sum = 0;
-#pragma unroll
-    for (u32 n = 10; n > 0; n--) sum = (sum + 1.0f / (float)(n * (2 * n - 1))) * square;
-    return 0.5f * whole * sum;
+// With t = (x - y) / (x + y), half of x + y times (1 + t) log(1 + t) + (1 - t) log(1 - t).
+DEVICE real divergence(real x, real y) {
+    real whole = x + y;
+    real t = In::quotient(x - y, whole);
+    if (t * t >= (real)0.25) return (real)0.5 * whole * (part_log(1 + t) + part_log(1 - t));
+    return In::near_divergence(whole, t);
 }
 
-// With t = (x - y) / (x + y), log(x / y) is 2 artanh t; where t is small, by its series, in which nothing cancels.
-DEVICE float relative(float x, float y) {
-    if (x <= 0.0f || y <= 0.0f) return x > 0.0f ? x * logf(x) : 0.0f;
-    float t = quotient(x - y, x + y);
-    float square = t * t;
-    if (square >= 0.25f) return x * (logf(x) - logf(y));
-    float sum = 0;
-#pragma unroll
-    for (i32 n = 10; n >= 0; n--) sum = sum * square + 1.0f / (float)(2 * n + 1);
-    return 2.0f * x * t * sum;
+DEVICE real relative(real x, real y) {
+    if (x <= 0 || y <= 0) return x > 0 ? x * log(x) : 0;
+    real t = In::quotient(x - y, x + y);
+    if (t * t >= (real)0.25) return x * (log(x) - log(y));
+    return In::near_relative(x, t);
 }
 
-template <u32 T> DEVICE float term_of(float x, float y, float power) {
+template <u32 T> DEVICE real term_of(real x, real y, real power) {
     if constexpr (T == SQUARE) return (x - y) * (x - y);
-    else if constexpr (T == ABSOLUTE || T == LARGEST) return fabsf(x - y);
-    else if constexpr (T == POWER) return powf(fabsf(x - y), power);
-    else if constexpr (T == CANBERRA) return quotient(fabsf(x - y), fabsf(x) + fabsf(y));
-    else if constexpr (T == SUM) return fabsf(x + y);
-    else if constexpr (T == UNEQUAL) return x != y ? 1.0f : 0.0f;
-    else if constexpr (T == BOTH) return x != 0.0f && y != 0.0f ? 1.0f : 0.0f;
-    else if constexpr (T == ONE) return (x != 0.0f) != (y != 0.0f) ? 1.0f : 0.0f;
-    else if constexpr (T == COUNT) return 1.0f;
+    else if constexpr (T == ABSOLUTE || T == LARGEST) return fabs(x - y);
+    else if constexpr (T == POWER) return pow(fabs(x - y), power);
+    else if constexpr (T == CANBERRA) return In::quotient(fabs(x - y), fabs(x) + fabs(y));
+    else if constexpr (T == SUM) return fabs(x + y);
+    else if constexpr (T == UNEQUAL) return x != y ? (real)1 : (real)0;
+    else if constexpr (T == BOTH) return x != 0 && y != 0 ? (real)1 : (real)0;
+    else if constexpr (T == ONE) return (x != 0) != (y != 0) ? (real)1 : (real)0;
+    else if constexpr (T == COUNT) return 1;
     else if constexpr (T == X) return x;
     else if constexpr (T == Y) return y;
     else if constexpr (T == X_SQUARE) return x * x;
     else if constexpr (T == Y_SQUARE) return y * y;
-    else if constexpr (T == ROOT) return sqrtf(x) * sqrtf(y);
+    else if constexpr (T == ROOT) return sqrt(x) * sqrt(y);
     else if constexpr (T == RELATIVE) return relative(x, y);
     else if constexpr (T == DIVERGENCE) return divergence(x, y);
     else return x * y;
 }
 
 // Of two observations at one feature.
-template <u32 T> DEVICE float added(float sum, float x, float y, float power) {
-    float value = term_of<T>(x, y, power);
-    if (MASKED == 1 && (is_missing(x) || is_missing(y))) value = 0.0f;
-    return T == LARGEST ? fmaxf(sum, value) : sum + value;
+template <u32 T> DEVICE real added(real sum, real x, real y, real power) {
+    real value = term_of<T>(x, y, power);
+    if (MASKED == 1 && (In::is_missing(x) || In::is_missing(y))) value = 0;
+    return T == LARGEST ? fmax(sum, value) : sum + value;
 }
 
 // Adds the terms of a slice.
-template <u32 T> DEVICE void add_slice(const float* x_slice, const float* y_slice, float power, float (&values)[4][4]) {
+template <u32 T> DEVICE void add_slice(const real* x_slice, const real* y_slice, real power, real (&values)[4][4]) {
     x_slice += 4 * (threadIdx.x / SIDE);
     y_slice += 4 * (threadIdx.x % SIDE);
     if constexpr (T == POWER || T == CANBERRA || T == ROOT || T == RELATIVE || T == DIVERGENCE) {
@@ -181,10 +240,10 @@ template <u32 T> DEVICE void add_slice(const float* x_slice, const float* y_slic
     } else {
 #pragma unroll 2
         for (u32 at = 0; at < DEPTH * STRIDE; at += STRIDE) {
-            float4 x = *(const float4*)(x_slice + at);
-            float4 y = *(const float4*)(y_slice + at);
-            float left[4] = {x.x, x.y, x.z, x.w};
-            float right[4] = {y.x, y.y, y.z, y.w};
+            In::Four x = *(const In::Four*)(x_slice + at);
+            In::Four y = *(const In::Four*)(y_slice + at);
+            real left[4] = {x.x, x.y, x.z, x.w};
+            real right[4] = {y.x, y.y, y.z, y.w};
 #pragma unroll
             for (u32 i = 0; i < 4; i++) {
 #pragma unroll
@@ -194,7 +253,7 @@ template <u32 T> DEVICE void add_slice(const float* x_slice, const float* y_slic
     }
 }
 
-DEVICE void add_any(u32 term, const float* x, const float* y, float power, float (&values)[4][4]) {
+DEVICE void add_any(u32 term, const real* x, const real* y, real power, real (&values)[4][4]) {
     switch (term) {
         case SQUARE: add_slice<SQUARE>(x, y, power, values); break;
         case ABSOLUTE: add_slice<ABSOLUTE>(x, y, power, values); break;
@@ -217,28 +276,9 @@ DEVICE void add_any(u32 term, const float* x, const float* y, float power, float
     }
 }
 
-// What is added to a pair: its sum, and what rounding left of it. Sums and products stand apart: fused ones would not be what is left of rounding.
-DEVICE void fold(const Params& p, float* pair, float value, bool first) {
-    if (first && p.accumulate == 0) {
-        pair[0] = value;
-        pair[1] = 0.0f;
-    } else if (p.term == LARGEST) {
-        pair[0] = fmaxf(pair[0], value);
-    } else {
-        // Knuth's two-sum; what is left stays below half a unit of the sum. Of infinite sums nothing is.
-        float sum = pair[0];
-        float total = sum + value;
-        float part = total - sum;
-        float rest = pair[1] + ((sum - (total - part)) + (value - part));
-        float all = total + rest;
-        pair[0] = is_finite(total) ? all : total;
-        pair[1] = is_finite(total) ? rest - (all - total) : 0.0f;
-    }
-}
-
-KERNEL(distance, THREADS, 1)(const void* __restrict__ x, const void* __restrict__ y, const float* __restrict__ x_table, const float* __restrict__ y_table, float* __restrict__ sums, Params params) {
-    SHARED(float, x_slice, DEPTH * STRIDE);
-    SHARED(float, y_slice, DEPTH * STRIDE);
+KERNEL(distance, THREADS, 1)(const void* __restrict__ x, const void* __restrict__ y, const real* __restrict__ x_table, const real* __restrict__ y_table, real* __restrict__ sums, Params params) {
+    SHARED(real, x_slice, DEPTH * STRIDE);
+    SHARED(real, y_slice, DEPTH * STRIDE);
     u32 first_row = blockIdx.y * TILE;
     u32 first_col = blockIdx.x * TILE;
     if (params.lower == 1 && params.row0 + first_row + TILE <= params.col0 + first_col) return;
@@ -246,12 +286,14 @@ KERNEL(distance, THREADS, 1)(const void* __restrict__ x, const void* __restrict_
     Operand right = {y, y_table + params.y_table0, params.y_type, params.ldy, params.y0, params.n};
     u32 row = first_row + 4 * (threadIdx.x / SIDE);
     u32 col = first_col + 4 * (threadIdx.x % SIDE);
-    float x_next[LOADS];
-    float y_next[LOADS];
+    real power = params.power;
+    if constexpr (WIDE == 1) power = bits_double(join(params.power_low, params.power_high));
+    real x_next[LOADS];
+    real y_next[LOADS];
     fetch(left, params, first_row, 0, x_next);
     fetch(right, params, first_col, 0, y_next);
     for (u32 k0 = 0; k0 == 0 || k0 < params.k; k0 += BLOCK) {
-        float values[4][4] = {};
+        real values[4][4] = {};
         u32 end = min(params.k, k0 + BLOCK);
         for (u32 k = k0; k < end; k += DEPTH) {
             put(params, x_next, x_slice);
@@ -259,8 +301,8 @@ KERNEL(distance, THREADS, 1)(const void* __restrict__ x, const void* __restrict_
             __syncthreads();
             fetch(left, params, first_row, k + DEPTH, x_next);
             fetch(right, params, first_col, k + DEPTH, y_next);
-            if constexpr (TERM != 0) add_slice<TERM>(x_slice, y_slice, params.power, values);
-            else add_any(params.term, x_slice, y_slice, params.power, values);
+            if constexpr (TERM != 0) add_slice<TERM>(x_slice, y_slice, power, values);
+            else add_any(params.term, x_slice, y_slice, power, values);
             __syncthreads();
         }
 #pragma unroll
@@ -268,7 +310,7 @@ KERNEL(distance, THREADS, 1)(const void* __restrict__ x, const void* __restrict_
             for (u32 j = 0; j < 4; j++) {
                 if (row + i >= params.m || col + j >= params.n) continue;
                 u64 pair = (u64)(row + i) * params.lds + col + j;
-                fold(params, sums + params.sums0 + 2 * pair, values[i][j], k0 == 0);
+                In::fold(params, sums, params.sums0 + pair, values[i][j], k0 == 0);
             }
         }
     }

@@ -142,6 +142,7 @@ template <bool WHOLE, bool ALONG_K> DEVICE void fetch(Operand<ALONG_K>& x, float
     if (x.type == F32) fetch_as<WHOLE, F32>(x, slice, k0, left);
     else if (size_of(x.type) == 1) fetch_as<WHOLE, U8>(x, slice, k0, left);
     else if (size_of(x.type) == 2) fetch_as<WHOLE, U16>(x, slice, k0, left);
+    else if (x.type == F64) fetch_as<WHOLE, F64>(x, slice, k0, left);
     else fetch_as<WHOLE, U32>(x, slice, k0, left);
 }
 

@@ -2,18 +2,24 @@
 // Appended to every kernel, so that the line numbers of the kernel's own file stay. `dtype` is the code of a DType: f32, for
 // which the switches fold away, or one of the parameters, the same for all invocations.
 
-// The word of a buffer that holds element i.
+// The word of a buffer that holds element i, or of an f64 the low word.
 fn word_of(i: u32, dtype: u32) -> u32 {
     switch dtype {
+        case 9u: { return 2u * i; }
         case 3u, 4u: { return i >> 2u; }
         case 1u, 2u, 5u, 6u: { return i >> 1u; }
         default: { return i; }
     }
 }
 
-// Element i, found in `word`, as the bits of an f32: where NaN and infinity are told apart, since compilers may assume
-// that floats hold neither.
-fn decode_bits(word: u32, i: u32, dtype: u32) -> u32 {
+// The high word of an f64, and of others the same one.
+fn high_word_of(i: u32, dtype: u32) -> u32 {
+    return word_of(i, dtype) + select(0u, 1u, dtype == 9u);
+}
+
+// Element i, found in `word` and `high`, as the bits of an f32: where NaN and infinity are told apart, since compilers may
+// assume that floats hold neither.
+fn decode_bits(word: u32, high: u32, i: u32, dtype: u32) -> u32 {
     let byte = (word >> ((i & 3u) * 8u)) & 0xffu;
     let half = (word >> ((i & 1u) * 16u)) & 0xffffu;
     switch dtype {
@@ -25,12 +31,13 @@ fn decode_bits(word: u32, i: u32, dtype: u32) -> u32 {
         case 6u: { return bitcast<u32>(f32(bitcast<i32>(half << 16u) >> 16u)); }
         case 7u: { return bitcast<u32>(f32(word)); }
         case 8u: { return bitcast<u32>(f32(bitcast<i32>(word))); }
+        case 9u: { return f64_bits(word, high); }
         default: { return word; }
     }
 }
 
 // Four elements by one choice of their type.
-fn decode_four(words: vec4<u32>, i: vec4<u32>, dtype: u32) -> vec4<f32> {
+fn decode_four(words: vec4<u32>, highs: vec4<u32>, i: vec4<u32>, dtype: u32) -> vec4<f32> {
     let bytes = (words >> ((i & vec4(3u)) * 8u)) & vec4(0xffu);
     let halves = (words >> ((i & vec4(1u)) * 16u)) & vec4(0xffffu);
     switch dtype {
@@ -45,6 +52,11 @@ fn decode_four(words: vec4<u32>, i: vec4<u32>, dtype: u32) -> vec4<f32> {
         case 6u: { return vec4<f32>(bitcast<vec4<i32>>(halves << vec4(16u)) >> vec4(16u)); }
         case 7u: { return vec4<f32>(words); }
         case 8u: { return vec4<f32>(bitcast<vec4<i32>>(words)); }
+        case 9u: {
+            let left = vec2(f64_bits(words.x, highs.x), f64_bits(words.y, highs.y));
+            let right = vec2(f64_bits(words.z, highs.z), f64_bits(words.w, highs.w));
+            return bitcast<vec4<f32>>(vec4(left, right));
+        }
         default: { return bitcast<vec4<f32>>(words); }
     }
 }
@@ -61,6 +73,35 @@ fn f16_bits(half: u32) -> u32 {
         return sign | bitcast<u32>(f32(mantissa) * 0x1p-24f);
     }
     return sign | ((exponent + 112u) << 23u) | (mantissa << 13u);
+}
+
+// The nearest f32; of two as near, the even one.
+fn f64_bits(low: u32, high: u32) -> u32 {
+    let sign = high & 0x80000000u;
+    if (high & 0x7ff00000u) == 0x7ff00000u {
+        let is_nan = (high & 0xfffffu) != 0u || low != 0u;
+        return sign | select(0x7f800000u, 0x7fc00000u, is_nan);
+    }
+    let exponent = i32((high >> 20u) & 0x7ffu) - 896;
+    if exponent > 254 {
+        return sign | 0x7f800000u;
+    }
+    // 24 bits, and what is below them as a fraction of 2^32.
+    var mantissa = 0x800000u | ((high & 0xfffffu) << 3u) | (low >> 29u);
+    var rest = low << 3u;
+    if exponent < 1 {
+        // Subnormal: fewer bits.
+        let shift = u32(1 - exponent);
+        if shift > 24u {
+            return sign;
+        }
+        rest = (mantissa << (32u - shift)) | u32(rest != 0u);
+        mantissa >>= shift;
+    }
+    // What rounding carries goes on into the exponent.
+    let bits = (u32(max(exponent, 1) - 1) << 23u) + mantissa;
+    let up = rest > 0x80000000u || (rest == 0x80000000u && (bits & 1u) == 1u);
+    return sign | (bits + u32(up));
 }
 
 fn is_finite_bits(bits: u32) -> bool {

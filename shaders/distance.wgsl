@@ -1,7 +1,7 @@
 // Sums over features for pairs of observations: sums[i, j] (+)= sum of term(x[i, f], y[j, f]), or the largest.
 // Grid: one workgroup per TILE x TILE pairs; x = blocks of y's observations, y = blocks of x's.
 // Bindings: 0 x read; 1 y read; 2 x_table, 3 y_table (observations, 3) of shift, its rest, scale f32 read; 4 sums (pairs, 2) f32 read_write; 5 params.
-// Constants: TILE 64; TERM the term, or 0 for that in params; MASKED missing elements count nothing.
+// Constants: TILE 64; TERM the term, or 0 for that in params; MASKED missing elements count nothing; WIDE 0, since WGSL has no f64.
 
 struct Params {
     m: u32,
@@ -25,6 +25,8 @@ struct Params {
     col0: u32,
     term: u32,
     power: f32,
+    power_low: u32,
+    power_high: u32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<u32>;
@@ -37,6 +39,7 @@ struct Params {
 const TILE: u32 = 64u;
 const TERM: u32 = 0u;
 const MASKED: u32 = 0u;
+const WIDE: u32 = 0u;
 
 // Invocations along each side. Each makes 4 x 4 pairs.
 const SIDE: u32 = TILE / 4u;
@@ -91,7 +94,7 @@ fn load_x(observation: u32, feature: u32) -> u32 {
     }
     let i = params.x0 + select(observation * params.ldx + feature, feature * params.ldx + observation, params.by_column == 1u);
     let entry = params.x_table0 + 3u * observation;
-    let bits = decode_bits(x[word_of(i, params.x_type)], i, params.x_type);
+    let bits = decode_bits(x[word_of(i, params.x_type)], x[high_word_of(i, params.x_type)], i, params.x_type);
     return shifted(bits, x_table[entry], x_table[entry + 1u], x_table[entry + 2u]);
 }
 
@@ -101,7 +104,7 @@ fn load_y(observation: u32, feature: u32) -> u32 {
     }
     let i = params.y0 + select(observation * params.ldy + feature, feature * params.ldy + observation, params.by_column == 1u);
     let entry = params.y_table0 + 3u * observation;
-    let bits = decode_bits(y[word_of(i, params.y_type)], i, params.y_type);
+    let bits = decode_bits(y[word_of(i, params.y_type)], y[high_word_of(i, params.y_type)], i, params.y_type);
     return shifted(bits, y_table[entry], y_table[entry + 1u], y_table[entry + 2u]);
 }
 
@@ -219,7 +222,7 @@ fn fold(row: u32, first_col: u32, values: vec4<f32>, first: bool) {
         return;
     }
     for (var j = 0u; j < 4u && first_col + j < params.n; j++) {
-        let i = params.sums0 + 2u * (row * params.lds + first_col + j);
+        let i = 2u * (params.sums0 + row * params.lds + first_col + j);
         let value = values[j];
         if first && params.accumulate == 0u {
             sums[i] = value;

@@ -59,43 +59,39 @@ fn place_b(depth: u32, cols: vec4<u32>) -> vec4<u32> {
     return params.b0 + depth * params.ldb + cols;
 }
 
-// The word that holds an element; beyond the ends zero, which is zero in any type.
-fn word_a(row: u32, depth: u32, place: u32, dtype: u32) -> u32 {
+// The words that hold an element; beyond the ends zeros, which are zero in any type.
+fn words_a(row: u32, depth: u32, place: u32, dtype: u32) -> vec2<u32> {
     if row >= params.m || depth >= params.k {
-        return 0u;
+        return vec2(0u);
     }
-    return a[word_of(place, dtype)];
+    return vec2(a[word_of(place, dtype)], a[high_word_of(place, dtype)]);
 }
 
-fn word_b(depth: u32, col: u32, place: u32, dtype: u32) -> u32 {
+fn words_b(depth: u32, col: u32, place: u32, dtype: u32) -> vec2<u32> {
     if col >= params.n || depth >= params.k {
-        return 0u;
+        return vec2(0u);
     }
-    return b[word_of(place, dtype)];
+    return vec2(b[word_of(place, dtype)], b[high_word_of(place, dtype)]);
 }
 
 fn load_a(rows: vec4<u32>, k: u32) -> vec4<f32> {
     let dtype = select(0u, params.a_type, NARROW == 1u);
     let at = place_a(rows, k);
-    let words = vec4(
-        word_a(rows.x, k, at.x, dtype),
-        word_a(rows.y, k, at.y, dtype),
-        word_a(rows.z, k, at.z, dtype),
-        word_a(rows.w, k, at.w, dtype),
-    );
-    return decode_four(words, at, dtype);
+    let x = words_a(rows.x, k, at.x, dtype);
+    let y = words_a(rows.y, k, at.y, dtype);
+    let z = words_a(rows.z, k, at.z, dtype);
+    let w = words_a(rows.w, k, at.w, dtype);
+    return decode_four(vec4(x.x, y.x, z.x, w.x), vec4(x.y, y.y, z.y, w.y), at, dtype);
 }
 
 fn load_b(k: u32, cols: vec4<u32>) -> vec4<f32> {
     let dtype = select(0u, params.b_type, NARROW == 1u);
     let at = place_b(k, cols);
-    let words = vec4(
-        word_b(k, cols.x, at.x, dtype),
-        word_b(k, cols.y, at.y, dtype),
-        word_b(k, cols.z, at.z, dtype),
-        word_b(k, cols.w, at.w, dtype),
-    );
-    return decode_four(words, at, dtype);
+    let x = words_b(k, cols.x, at.x, dtype);
+    let y = words_b(k, cols.y, at.y, dtype);
+    let z = words_b(k, cols.z, at.z, dtype);
+    let w = words_b(k, cols.w, at.w, dtype);
+    return decode_four(vec4(x.x, y.x, z.x, w.x), vec4(x.y, y.y, z.y, w.y), at, dtype);
 }
 
 // What the i-th vec4 of a slice is, as (depth, vec4 along the tile): neighbours load along the direction in which the

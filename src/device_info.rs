@@ -107,6 +107,8 @@ pub struct Limits {
     pub fill: u32,
     /// Most iterations of all loops of one invocation together: Mesa's software Vulkan ends them after as many, and reports nothing.
     pub iterations: u32,
+    /// Whether kernels can compute in f64. All devices store it.
+    pub f64: bool,
 }
 
 impl Limits {

@@ -16,16 +16,28 @@ pub enum DType {
     I16,
     U32,
     I32,
+    F64,
 }
 
 impl DType {
     /// Every type, in the order of the codes that kernels know them by.
-    pub const ALL: [Self; 9] =
-        [Self::F32, Self::F16, Self::BF16, Self::U8, Self::I8, Self::U16, Self::I16, Self::U32, Self::I32];
+    pub const ALL: [Self; 10] = [
+        Self::F32,
+        Self::F16,
+        Self::BF16,
+        Self::U8,
+        Self::I8,
+        Self::U16,
+        Self::I16,
+        Self::U32,
+        Self::I32,
+        Self::F64,
+    ];
 
     /// Bytes of one element.
     pub const fn size(self) -> u64 {
         match self {
+            Self::F64 => 8,
             Self::F32 | Self::U32 | Self::I32 => 4,
             Self::F16 | Self::BF16 | Self::U16 | Self::I16 => 2,
             Self::U8 | Self::I8 => 1,
@@ -47,13 +59,20 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that tensors can hold. Compute is in f32; the others are storage, decoded as they are loaded.
+/// A type that tensors can hold. Compute is in f32; the others are storage, decoded as they are loaded. Of f64,
+/// [distances](crate::distance) are computed in f64, where the device [computes in it](crate::Limits::f64).
 pub trait Element: sealed::Sealed + Pod + Send + Sync + PartialEq + std::fmt::Debug {
     /// The type as a value.
     const DTYPE: DType;
 
-    /// The value as kernels see it. Integers beyond 2^24 round to nearest.
+    /// The value as kernels see it. f64, and integers beyond 2^24, round to nearest.
     fn to_f32(self) -> f32;
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is the point")]
+#[inline]
+const fn narrow(value: f64) -> f32 {
+    value as f32
 }
 
 macro_rules! elements {
@@ -80,6 +99,7 @@ elements! {
     i16 => I16, v => f32::from(v);
     u32 => U32, v => v as f32;
     i32 => I32, v => v as f32;
+    f64 => F64, v => narrow(v);
 }
 
 /// Calls a generic function with the type that a run-time [`DType`] names.
@@ -94,7 +114,7 @@ macro_rules! with_dtype {
     };
     ($dtype:expr, $T:ident => $body:expr) => {
         $crate::dtype::with_dtype!(@ $dtype, $T => $body;
-            F32 f32, F16 half::f16, BF16 half::bf16, U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32,)
+            F32 f32, F16 half::f16, BF16 half::bf16, U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, F64 f64,)
     };
 }
 pub(crate) use with_dtype;

@@ -69,6 +69,13 @@ pub enum Error {
         /// Operation that was called.
         op: &'static str,
     },
+    /// Tensors of f64 on a device that computes in f32, where that was not asked for.
+    NoF64 {
+        /// Operation that was called.
+        op: &'static str,
+        /// Name of the device.
+        device: Box<str>,
+    },
     /// No device of that name, or no usable device.
     NoDevice {
         /// What was asked for.
@@ -171,6 +178,10 @@ impl fmt::Display for Error {
                 write!(f, "{what}: out of memory: {requested} bytes requested")
             }
             Self::WrongDevice { op } => write!(f, "{op}: the tensors live on different devices"),
+            Self::NoF64 { op, device } => write!(
+                f,
+                "{op}: the tensors are of f64, and {device} computes in f32: ask for f32 with the option `narrow`, or take a cpu or cuda device"
+            ),
             Self::NoDevice { wanted, tried } => {
                 write!(f, "no device `{wanted}`")?;
                 for (name, why) in tried {

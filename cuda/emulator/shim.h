@@ -81,10 +81,11 @@ EMULATOR_ORDER(long long)
 EMULATOR_ORDER(unsigned long long)
 #undef EMULATOR_ORDER
 
-// Functions of one float; CUDA has the ones without `f` for float too.
+// Functions of one number; CUDA has the ones without `f` for float too.
 #define EMULATOR_MATH(name) \
     DEVICE float name##f(float x) { return __builtin_##name##f(x); } \
-    DEVICE float name(float x) { return __builtin_##name##f(x); }
+    DEVICE float name(float x) { return __builtin_##name##f(x); } \
+    DEVICE double name(double x) { return __builtin_##name(x); }
 EMULATOR_MATH(sqrt)
 EMULATOR_MATH(fabs)
 EMULATOR_MATH(floor)
@@ -96,15 +97,21 @@ EMULATOR_MATH(exp)
 EMULATOR_MATH(exp2)
 EMULATOR_MATH(log)
 EMULATOR_MATH(log2)
+EMULATOR_MATH(log1p)
+EMULATOR_MATH(atanh)
 EMULATOR_MATH(sin)
 EMULATOR_MATH(cos)
 #undef EMULATOR_MATH
 DEVICE float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float fminf(float a, float b) { return __builtin_fminf(a, b); }
 DEVICE float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
+DEVICE float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
+DEVICE double fmax(double a, double b) { return __builtin_fmax(a, b); }
 DEVICE float min(float a, float b) { return __builtin_fminf(a, b); }
 DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }
 DEVICE float powf(float x, float y) { return __builtin_powf(x, y); }
+DEVICE float pow(float x, float y) { return __builtin_powf(x, y); }
+DEVICE double pow(double x, double y) { return __builtin_pow(x, y); }
 DEVICE float ldexpf(float x, int exponent) { return __builtin_ldexpf(x, exponent); }
 DEVICE float rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
 DEVICE int abs(int x) { return x < 0 ? -x : x; }
@@ -113,6 +120,7 @@ DEVICE float fast_quotient(float a, float b) { return a / b; }
 
 DEVICE u32 float_bits(float value) { return __builtin_bit_cast(u32, value); }
 DEVICE float bits_float(u32 bits) { return __builtin_bit_cast(float, bits); }
+DEVICE double bits_double(u64 bits) { return __builtin_bit_cast(double, bits); }
 DEVICE u32 multiply_high(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 DEVICE void atomic_add(u32* place, u32 value) { emulator_atomic(EMULATOR_ADD, place, value); }
 DEVICE void atomic_max(u32* place, u32 value) { emulator_atomic(EMULATOR_MAX, place, value); }

@@ -70,6 +70,7 @@ mod tests {
             step: 1 << 20,
             fill: 16,
             iterations: u32::MAX,
+            f64: false,
         }
     }
 

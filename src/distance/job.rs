@@ -45,12 +45,13 @@ pub(super) struct Block {
     pub(super) distances: Vec<f64>,
     /// Where elements may be missing, the numbers of features that both have, as devices make them.
     counts: Vec<f32>,
+    wide: bool,
 }
 
 impl Block {
     /// The numbers of features that both have, likewise, where elements may be missing.
     pub(super) fn shared(&self) -> impl Iterator<Item = f64> {
-        self.counts.as_chunks().0.iter().map(total)
+        self.counts.as_chunks().0.iter().map(|count| total(count, self.wide))
     }
 }
 
@@ -198,6 +199,7 @@ impl<'a, T: Element> Job<'a, T> {
             features: self.features,
             undefined: [&self.x.undefined, &y.undefined],
             is_self: self.y.is_none(),
+            wide: self.x.wide,
         };
         let width = columns.len();
         let mut distances = vec![0.0; rows.len() * width];
@@ -211,14 +213,14 @@ impl<'a, T: Element> Job<'a, T> {
                         break;
                     }
                     for (value, sums) in values.iter_mut().zip(&sums) {
-                        *value = total(&sums[i * width + j]);
+                        *value = total(&sums[i * width + j], self.x.wide);
                     }
                     *out = finish.distance([row, col], &values);
                 }
             });
         });
         let counts = if finish.missing == Missing::Propagate { None } else { values.pop() };
-        Ok(Block { rows, columns, distances, counts: counts.unwrap_or_default() })
+        Ok(Block { rows, columns, distances, counts: counts.unwrap_or_default(), wide: self.x.wide })
     }
 }
 

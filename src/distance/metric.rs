@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::Missing;
+use super::{Missing, sums::rounded};
 use crate::{Error, Result, kernels::distance::Term};
 
 /// How far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
@@ -111,7 +111,7 @@ impl Metric {
     /// does not know.
     pub fn check(self, missing: Missing) -> Result<()> {
         if let Self::Minkowski(p) = self
-            && !(p > 0.0 && self.power().is_normal())
+            && !(p > 0.0 && rounded(p).is_normal())
         {
             let why = format_args!("minkowski's exponent {p}: above 0, within f32");
             return Err(Error::argument("distance", "metric", why));
@@ -124,9 +124,8 @@ impl Metric {
     }
 
     /// The exponent of [`Term::Power`].
-    #[allow(clippy::cast_possible_truncation, reason = "rounded as all numbers are on devices")]
-    pub(super) fn power(self) -> f32 {
-        if let Self::Minkowski(p) = self { p as f32 } else { 1.0 }
+    pub(super) const fn power(self) -> f64 {
+        if let Self::Minkowski(p) = self { p } else { 1.0 }
     }
 
     /// The terms, of which [`distance`](Self::distance) gets the sums in this order, and what comes before. Where elements
@@ -172,8 +171,8 @@ impl Metric {
         terms
     }
 
-    /// The distance, of the sums of the terms over `features`.
-    pub(super) fn distance(self, sums: &[f64], features: f64, missing: Missing) -> f64 {
+    /// The distance, of the sums of the terms over `features`, of which rounding may leave the share `noise` where terms cancel.
+    pub(super) fn distance(self, sums: &[f64], features: f64, missing: Missing, noise: f64) -> f64 {
         let both = match (missing, sums) {
             (Missing::Propagate, _) | (_, []) => features,
             (_, [.., both]) => *both,
@@ -201,7 +200,7 @@ impl Metric {
                 // Of elements that are all the same, rounding leaves a little.
                 let spread = |squares: f64, sum: f64| {
                     let spread = both * squares - sum * sum;
-                    if spread > both * squares * ROUNDED { spread } else { 0.0 }
+                    if spread > both * squares * noise { spread } else { 0.0 }
                 };
                 1.0 - ratio(both * sum - x * y, (spread(xx, x) * spread(yy, y)).sqrt())
             }
@@ -226,6 +225,8 @@ pub(super) struct Finish<'a> {
     pub(super) undefined: [&'a [bool]; 2],
     /// Whether the observations are taken with themselves.
     pub(super) is_self: bool,
+    /// Whether sums are of f64.
+    pub(super) wide: bool,
 }
 
 impl Finish<'_> {
@@ -235,14 +236,16 @@ impl Finish<'_> {
         if x[row] || y[col] {
             return f64::NAN;
         }
-        let distance = self.metric.distance(sums, self.features as f64, self.missing);
+        let noise = if self.wide { NOISE_WIDE } else { NOISE };
+        let distance = self.metric.distance(sums, self.features as f64, self.missing, noise);
         let is_own = self.is_self && row == col && self.metric.is_zero_on_diagonal();
         if is_own && !distance.is_nan() { 0.0 } else { distance }
     }
 }
 
-/// What rounding may leave of terms that cancel.
-const ROUNDED: f64 = 1.0 / (1 << 20) as f64;
+/// The share that rounding may leave of terms that cancel, of f32 and of f64.
+const NOISE: f64 = 1.0 / (1u64 << 20) as f64;
+const NOISE_WIDE: f64 = 1.0 / (1u64 << 47) as f64;
 
 /// NaN unless the whole is above 0.
 fn ratio(part: f64, whole: f64) -> f64 {

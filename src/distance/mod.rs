@@ -47,6 +47,10 @@
 //! NaN. Else no distance is NaN by rounding, and the distance of an observation from itself is 0 where the table says so.
 //! Squares and powers of differences beyond f32 are infinite or 0.
 //!
+//! Of tensors of f64 all is computed in f64, on devices that [can](crate::Limits::f64): the cpu and CUDA. Sums are one f64, whole numbers are
+//! exact up to 2^53, and the bounds are 2^-44 and 2^-61 for each feature in place of 2^-17, and 10^7 in place of a thousand. Other devices
+//! give [`Error::NoF64`], unless [`Options::narrow`] asks for f32.
+//!
 //! # Map and reduce
 //!
 //! A [`Partial`] takes the features chunk by chunk, as they come from a store, and keeps only the sums. Chunks of a store whose rows are
@@ -61,6 +65,8 @@
 //!   as large, with μ an observation's mean and σ its standard deviation: where the mean is about a thousand times σ or more, no digit
 //!   is left, and it is NaN. Subtracting a number near to the means before helps.
 //! - `jensenshannon` needs the sum of each observation over all features: [`Partial::with_sums`].
+//!
+//! A [`Partial`] takes f64 or other types, not both; sums of the one merge with those of the other.
 //!
 //! # Adding a metric
 //!
@@ -126,6 +132,9 @@ pub struct Options {
     pub negative: bool,
     /// Whether observations are columns. Else they are rows.
     pub columns: bool,
+    /// Whether f64 is rounded to f32 before differences are taken: faster, and on devices that do not
+    /// [compute in f64](crate::Limits::f64) the only way. Of other types nothing changes.
+    pub narrow: bool,
 }
 
 /// Distances, and of how many features they are.
@@ -145,14 +154,15 @@ pub struct Distances {
 /// `x`: (m, k), `y`: (n, k) of any element type -> (m, m) or (m, n); with [`Options::columns`], `x`: (k, m), `y`: (k, n).
 ///
 /// # Errors
-/// [`Error::Shape`] unless both have as many features; [`Error::WrongDevice`]; [`Error::Argument`] for an exponent that is not above 0, an
+/// [`Error::Shape`] unless both have as many features; [`Error::WrongDevice`]; [`Error::NoF64`] for f64 on a device that computes in f32,
+/// without [`Options::narrow`]; [`Error::Argument`] for an exponent that is not above 0, an
 /// infinite element, a negative one or a sum of 0 where the [table](crate::distance#metrics) needs others, and a rule for missing
 /// elements that the metric does not know; [`Error::Limit`] when one row does not fit a binding; [`Error::Budget`] when the distances
 /// and one pair's sums do not fit the budgets of `run`; [`Error::OutOfMemory`]; [`Error::OutOfHostMemory`]; [`Error::Cancelled`].
 ///
 /// # Cost
 /// A few operations for each feature of each pair, a pair of `x` with itself once where the metric is symmetric. On the device, 12
-/// bytes an observation and two blocks of sums: up to 32 MiB each for each of the metric's terms, one to six; on the host as much, and 8
+/// bytes an observation (24 of f64) and two blocks of sums: up to 32 MiB each for each of the metric's terms, one to six; on the host as much, and 8
 /// bytes a pair.
 ///
 /// ```

@@ -8,7 +8,7 @@ use super::{
     matrix,
     metric::{Finish, Prepare},
     mirror,
-    sums::{Operand, Pairs, extents, shares, table, to_usize, total},
+    sums::{Operand, Pairs, extents, is_wide, shares, table, to_usize, total},
     zeros,
 };
 use crate::{
@@ -50,6 +50,8 @@ pub struct Partial {
     terms: Vec<Term>,
     options: Options,
     features: u64,
+    /// Whether sums are of f64; none before there are any.
+    wide: Option<bool>,
     x: Side,
     /// None where the observations of x are taken with themselves.
     y: Option<Side>,
@@ -63,8 +65,8 @@ struct Side {
     name: &'static str,
     /// Whether no distance from an observation is a number.
     undefined: Vec<bool>,
-    /// What divides each by its sum over all features, where that was given.
-    shares: Option<Vec<[f32; 3]>>,
+    /// The sum of each over all features, where that was given.
+    sums: Option<Vec<f64>>,
 }
 
 /// Sums of some observations of x.
@@ -79,7 +81,7 @@ struct Panel {
 
 impl Side {
     fn new(name: &'static str, count: u64) -> Result<Self> {
-        Ok(Self { name, undefined: zeros(to_usize(count))?, shares: None })
+        Ok(Self { name, undefined: zeros(to_usize(count))?, sums: None })
     }
 
     fn count(&self) -> u64 {
@@ -114,6 +116,7 @@ impl Partial {
             terms: metric.terms_in_parts(masked),
             options: Options { negative: masked && options.negative, ..*options },
             features: 0,
+            wide: None,
             x: Side::new("x", m)?,
             y: n.map(|n| Side::new("y", n)).transpose()?,
             panels: Vec::new(),
@@ -147,7 +150,7 @@ impl Partial {
     }
 
     /// The same with the sum of each observation over all its features, here and elsewhere, which [`Metric::JensenShannon`] divides
-    /// by: a first pass over the features, as of [`row_stats`](crate::linalg::row_stats), makes them. The sum of an
+    /// by: a first pass over the features, as of [`row_stats`](crate::linalg::row_stats) (which takes f64 as f32), makes them. The sum of an
     /// observation that has NaN may be NaN.
     ///
     /// # Errors
@@ -166,7 +169,8 @@ impl Partial {
         }
         for (side, sums) in [Some(&mut self.x), self.y.as_mut()].into_iter().flatten().zip(sums) {
             side.undefined.iter_mut().zip(sums).for_each(|(undefined, sum)| *undefined |= sum.is_nan());
-            side.shares = Some(shares(side.name, sums, &side.undefined)?);
+            shares(side.name, sums, &side.undefined, true)?;
+            side.sums = Some(sums.into());
         }
         Ok(self)
     }
@@ -177,12 +181,19 @@ impl Partial {
     /// `x`: (m, k), `y`: (n, k); with [`Options::columns`], `x`: (k, m), `y`: (k, n). `y` is there where n was said.
     ///
     /// # Errors
-    /// [`Error::Shape`]; [`Error::WrongDevice`]; [`Error::Argument`] for a `y` that is missing or too many, an infinite element, a
+    /// [`Error::Shape`]; [`Error::WrongDevice`]; [`Error::NoF64`]; [`Error::Argument`] for f64 after other types or
+    /// before them, a `y` that is missing or too many, an infinite element, a
     /// negative one where the [table](super#metrics) needs others, and [`Metric::JensenShannon`] without
     /// [sums](Self::with_sums); [`Error::Limit`] when one row does not fit a binding. After these nothing was added. What the device
     /// reports: after that the sums are of no use.
     pub fn add<T: Element>(&mut self, x: &Tensor<T>, y: Option<&Tensor<T>>) -> Result<()> {
         let [_, features] = extents(x, self.options.columns)?;
+        let wide = is_wide(x, &self.options)?;
+        if self.wide.is_some_and(|before| before != wide) {
+            let why =
+                "f64 and other types in one `Partial`: those of two merge, and `narrow` makes f32 of f64";
+            return Err(Error::argument("distance", "x", why));
+        }
         let left = self.operand(&self.x, x, features)?;
         let right = match (&self.y, y) {
             (Some(side), Some(y)) => Some(self.operand(side, y, features)?),
@@ -193,6 +204,7 @@ impl Partial {
             }
         };
         if features > 0 {
+            self.wide = Some(wide);
             let (metric, lower) = (self.metric, self.is_lower());
             let columns = right.as_ref().unwrap_or(&left);
             for Panel { rows, columns: width, sums } in &mut self.panels {
@@ -221,6 +233,7 @@ impl Partial {
             missing: self.options.missing,
             negative: self.options.negative,
             features: self.features,
+            wide: self.wide != Some(false),
             undefined_x: self.x.undefined.clone(),
             undefined_y: self.y.as_ref().map(|y| y.undefined.clone()),
             sums: Vec::new(),
@@ -235,7 +248,7 @@ impl Partial {
                     all[row.clone()]
                         .iter_mut()
                         .zip(&sums[..row.len()])
-                        .for_each(|(out, sum)| *out = total(sum));
+                        .for_each(|(out, sum)| *out = total(sum, self.wide == Some(true)));
                 }
             }
             exported.sums.push(all);
@@ -263,8 +276,11 @@ impl Partial {
             return Err(Error::shape("distance", expected, format_args!("{:?}", x.shape())));
         }
         let mut operand = Operand::new((side.name, x), self.metric, Prepare::Nothing, &self.options)?;
-        match &side.shares {
-            Some(shares) => operand.table = table(&self.device, shares)?,
+        match &side.sums {
+            Some(sums) => {
+                let entries = shares(side.name, sums, &side.undefined, operand.wide)?;
+                operand.table = table(&self.device, &entries, operand.wide)?;
+            }
             None if self.metric == Metric::JensenShannon => {
                 let why = format_args!("{} needs the sum of each observation: `with_sums`", self.metric);
                 return Err(Error::argument("distance", "metric", why));
@@ -289,6 +305,8 @@ pub struct PartialSums {
     pub negative: bool,
     /// Number of features that were added.
     pub features: u64,
+    /// Whether all of them were added in f64.
+    pub wide: bool,
     /// For each observation of x, whether all its distances are NaN: one with NaN, by [`Missing::Propagate`].
     pub undefined_x: Vec<bool>,
     /// The same of y. None where the observations of x are taken with themselves.
@@ -329,6 +347,7 @@ impl PartialSums {
         let undefined = self.undefined_x.iter_mut().zip(&other.undefined_x).chain(undefined_y);
         undefined.for_each(|(all, new)| *all |= new);
         self.features = self.features.saturating_add(other.features);
+        self.wide &= other.wide;
         Ok(())
     }
 
@@ -350,6 +369,7 @@ impl PartialSums {
             features: self.features,
             undefined: [&self.undefined_x, y],
             is_self: self.undefined_y.is_none(),
+            wide: self.wide,
         };
         let mut distances = matrix(extents)?;
         let counted = self.missing != Missing::Propagate;

@@ -2,31 +2,35 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{Distances, Metric, Missing, Options, Partial, sums::to_usize};
+use super::{
+    Distances, Metric, Missing, Options, Partial,
+    sums::{can_widen, observation_sums, to_usize},
+};
 use crate::{
     Budget, ChunkedArray, DType, Device, Error, Result, Run, Status, StoredType,
     dtype::with_dtype,
-    linalg::{Stats, column_stats, row_stats},
     stream::{Along, AsStored, Block, Blocks, Convert, Narrow, Narrowed, Plan, Selection, StreamStats},
 };
 
 /// Features that are added at once, if there are as many and memory allows: what adding takes besides then costs little.
 const FEATURES: u64 = 1024;
-/// Whole numbers that f32 holds.
+/// Whole numbers that f32 holds, and f64.
 const WHOLE: f64 = (1u32 << 24) as f64;
+const WHOLE_WIDE: f64 = (1u64 << 53) as f64;
 
 /// The distances of the observations of `x` from one another, or from those of `y`, read some features at a time, and where the time
 /// went. Waits.
 ///
-/// Integers of up to 32 bits, f16 and f32 are taken as they are stored, f64 rounded to f32, and booleans as 0 and 1. Integers of 64 bits
-/// are refused beyond 2^24. Also of `x` and `y` with different types, which both become f32. What an array says of missing values is not
-/// looked at: [`Options`] do.
+/// Integers of up to 32 bits, f16, f32 and f64 are taken as they are stored, and booleans as 0 and 1. Integers of 64 bits become f32, and
+/// `x` and `y` of different types too, or f64 where one is f64 and not to be [narrowed](Options::narrow); such integers beyond 2^24, or 2^53, are
+/// refused. What an array says of missing values is not looked at: [`Options`] do.
 ///
 /// # Shapes
 /// As [`pairwise`](super::pairwise): (m, k) and (n, k) -> (m, m) or (m, n), with [`Options::columns`] (k, m) and (k, n).
 ///
 /// # Errors
-/// [`Error::Shape`] for arrays without two axes or with different features; [`Error::Argument`] as [`pairwise`](super::pairwise);
+/// [`Error::Shape`] for arrays without two axes or with different features; [`Error::NoF64`] and [`Error::Argument`] as
+/// [`pairwise`](super::pairwise);
 /// [`Error::Chunk`] for a chunk that cannot be read and a number that is refused; [`Error::Budget`] with the least that would do;
 /// [`Error::OutOfMemory`]; [`Error::OutOfHostMemory`]; [`Error::Cancelled`].
 ///
@@ -61,14 +65,18 @@ pub fn pairwise_stored(
         let got = format_args!("{features} and {others}");
         return Err(Error::shape("distance", "as many features of x as of y", got));
     }
-    let reading = Reading::new(&arrays, options.columns, [count, other.map_or(0, |[n, _]| n)], features);
+    let counts = [count, other.map_or(0, |[n, _]| n)];
+    let reading = Reading::new(&arrays, options, counts, features);
+    if reading.staged == DType::F64 {
+        can_widen(device)?;
+    }
     let pass = reading.within(device, metric, options.missing, other.map(|[n, _]| n), &run.memory)?;
     let passes = if metric == Metric::JensenShannon { 2 } else { 1 };
     let mut stats = StreamStats::default();
     let mut partial = Partial::new(device, count, other.map(|[n, _]| n), metric, options)?;
     if passes == 2 {
         let status = Status::new(0, passes, features);
-        let sums = reading.sums(&pass, device, run, status, &mut stats)?;
+        let sums = reading.sums(&pass, device, options, run, status, &mut stats)?;
         partial = partial.with_sums(&sums[0], sums.get(1).map(Vec::as_slice))?;
     }
     let status = Status::new(passes - 1, passes, features);
@@ -114,7 +122,12 @@ struct Boxes {
 }
 
 impl<'a> Reading<'a> {
-    fn new(arrays: &'a [&'a Arc<dyn ChunkedArray>], columns: bool, counts: [u64; 2], features: u64) -> Self {
+    fn new(
+        arrays: &'a [&'a Arc<dyn ChunkedArray>],
+        options: &Options,
+        counts: [u64; 2],
+        features: u64,
+    ) -> Self {
         let types: Vec<_> = arrays.iter().map(|array| array.dtype()).collect();
         let same = types.iter().all(|dtype| *dtype == types[0]);
         let as_stored = match types[0] {
@@ -126,23 +139,26 @@ impl<'a> Reading<'a> {
             StoredType::U32 => Some(DType::U32),
             StoredType::F16 => Some(DType::F16),
             StoredType::F32 => Some(DType::F32),
+            StoredType::F64 if !options.narrow => Some(DType::F64),
             _ => None,
         };
+        let wide = types.contains(&StoredType::F64) && !options.narrow;
         let whole = types.iter().any(|dtype| matches!(dtype, StoredType::I64 | StoredType::U64));
-        let most = if whole { WHOLE } else { f32::MAX.into() };
+        let (to, staged, most) = match (wide, whole) {
+            (true, true) => (Narrowed::F64, DType::F64, WHOLE_WIDE),
+            (true, false) => (Narrowed::F64, DType::F64, f64::MAX),
+            (false, true) => (Narrowed::F32, DType::F32, WHOLE),
+            (false, false) => (Narrowed::F32, DType::F32, f32::MAX.into()),
+        };
         let (staged, convert): (_, Arc<dyn Convert>) = match as_stored {
             Some(staged) if same => (staged, Arc::new(AsStored(types[0]))),
             _ => {
-                let narrow = Narrow {
-                    to: Narrowed::F32,
-                    range: [-most, most],
-                    negative_is_missing: false,
-                    nan_is_missing: true,
-                };
-                (DType::F32, Arc::new(narrow))
+                let range = [-most, most];
+                let narrow = Narrow { to, range, negative_is_missing: false, nan_is_missing: true };
+                (staged, Arc::new(narrow))
             }
         };
-        Self { arrays, columns, counts, features, staged, convert }
+        Self { arrays, columns: options.columns, counts, features, staged, convert }
     }
 
     /// Boxes of so many features.
@@ -241,6 +257,7 @@ impl<'a> Reading<'a> {
         &self,
         boxes: &Boxes,
         device: &Device,
+        options: &Options,
         run: &Run,
         status: Status,
         stats: &mut StreamStats,
@@ -250,13 +267,11 @@ impl<'a> Reading<'a> {
         self.each(boxes, device, run, status, stats, &mut |blocks| {
             for (block, sums) in blocks.into_iter().zip(&mut sums) {
                 let shape = block.shape.clone();
-                let found: Vec<Stats> = with_dtype!(self.staged, T => {
-                    let x = block.tensor::<T>(&shape)?;
-                    if self.columns { column_stats(&x)? } else { row_stats(&x)? }
-                });
-                // What is no number is left out of sums, and found again when it is added.
-                let add = |(sum, stats): (&mut f64, Stats)| {
-                    *sum += if stats.bad > 0 { f64::NAN } else { stats.sum }
+                let found =
+                    with_dtype!(self.staged, T => observation_sums(&block.tensor::<T>(&shape)?, options)?);
+                // Infinite elements are refused when they are added.
+                let add = |(sum, found): (&mut f64, f64)| {
+                    *sum += if found.is_finite() { found } else { f64::NAN };
                 };
                 sums.iter_mut().zip(found).for_each(add);
             }

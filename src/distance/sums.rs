@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::{Metric, Missing, Options, metric::Prepare};
 use crate::{
-    Device, Element, Error, Result, Tensor,
+    DType, Device, Element, Error, Result, Tensor,
     kernel::{Grid, small},
     kernels::distance::{BLOCK, DISTANCE, Params, TILE, Term, spec},
-    linalg::{Stats, pending_column_stats, pending_row_stats},
+    linalg::{pending_column_stats, pending_row_stats},
     packed::pair_products::{exponent, power_of_two},
     tensor::Window,
 };
@@ -16,10 +16,11 @@ use crate::{
 const WORK: u64 = 1 << 33;
 
 /// How an observation is taken as it is: the two parts of what is subtracted, and what the difference is multiplied by.
-const PLAIN: [f32; 3] = [0.0, 0.0, 1.0];
-/// Of a constant observation, what rounding leaves is smaller than this share of its mean; what an f32 that differs from the
-/// others leaves is larger.
+const PLAIN: [f64; 3] = [0.0, 0.0, 1.0];
+/// Of a constant observation, what rounding leaves is smaller than this share of its mean; what an element that differs from the
+/// others leaves is larger. Of f32 and of f64.
 const CONSTANT: f64 = 1.0 / (1u64 << 30) as f64;
+const CONSTANT_WIDE: f64 = 1.0 / (1u64 << 60) as f64;
 
 /// The observations of one operand.
 pub(super) struct Operand<'a, T: Element> {
@@ -28,7 +29,9 @@ pub(super) struct Operand<'a, T: Element> {
     name: &'static str,
     by_column: bool,
     pub(super) count: u64,
-    /// For each observation the two parts of what is subtracted, and what the difference is multiplied by.
+    /// Whether all is computed in f64.
+    pub(super) wide: bool,
+    /// A [`table`] of each observation's two parts of what is subtracted, and what the difference is multiplied by.
     pub(super) table: Tensor<f32>,
     /// Whether no distance from it is a number.
     pub(super) undefined: Vec<bool>,
@@ -53,24 +56,31 @@ impl<'a, T: Element> Operand<'a, T> {
         prepare: Prepare,
         options: &Options,
     ) -> Result<Self> {
-        let [count, _] = extents(x, options.columns)?;
         let masked = options.missing != Missing::Propagate;
+        let mut operand = Self::plain((name, x), options)?;
+        operand.check(metric, masked, options)?;
+        operand.prepare(prepare, options)?;
+        Ok(operand)
+    }
+
+    /// The observations as they are.
+    fn plain((name, x): (&'static str, &'a Tensor<T>), options: &Options) -> Result<Self> {
+        let [count, _] = extents(x, options.columns)?;
         let len = usize::try_from(count).map_err(|_| Error::Limit {
             what: "observations",
             requested: count,
             max: usize::MAX as u64,
         })?;
-        let mut operand = Self {
+        let wide = is_wide(x, options)?;
+        Ok(Self {
             x,
             name,
             by_column: options.columns,
             count,
-            table: table(x.device(), &vec![PLAIN; len])?,
+            wide,
+            table: table(x.device(), &vec![PLAIN; len], wide)?,
             undefined: vec![false; len],
-        };
-        operand.check(metric, masked, options)?;
-        operand.prepare(prepare, options)?;
-        Ok(operand)
+        })
     }
 
     /// Finds NaN, and refuses what the metric knows no distance of.
@@ -78,29 +88,53 @@ impl<'a, T: Element> Operand<'a, T> {
         let refused = |number: usize, why: &str| {
             Err(Error::argument("distance", self.name, format_args!("observation {number}: {why}")))
         };
-        let stats = |negative_is_missing| match self.by_column {
-            true => pending_column_stats(self.x, negative_is_missing)?.wait(),
-            false => pending_row_stats(self.x, negative_is_missing)?.wait(),
+        // NaN is left out, and infinite elements are not.
+        let rule = Options { missing: Missing::Ignore, negative: false, ..*options };
+        // Of finite elements, and these are of f32.
+        let counts = |negative_is_missing| -> Result<Vec<f64>> {
+            let stats = match self.by_column {
+                true => pending_column_stats(self.x, negative_is_missing)?.wait(),
+                false => pending_row_stats(self.x, negative_is_missing)?.wait(),
+            };
+            Ok(stats?.iter().map(|stats| stats.count as f64).collect())
         };
-        let finite = stats(false)?;
-        if finite.iter().any(|stats| stats.bad > 0) {
-            // NaN is left out, and infinite elements are not.
-            let rule = Options { missing: Missing::Ignore, negative: false, ..*options };
-            let known = self.alone(Term::Count, &rule)?;
-            for (number, (stats, known)) in finite.iter().zip(known).enumerate() {
-                if stats.count as f64 != known {
-                    return refused(number, "an infinite element");
+        let all = features(self.x, options.columns)? as f64;
+        let (known, infinite) = if self.wide {
+            let largest = self.alone(Term::Largest, &rule)?;
+            (self.alone(Term::Count, &rule)?, largest.iter().position(|largest| largest.is_infinite()))
+        } else {
+            let finite = counts(false)?;
+            match finite.iter().any(|&count| count < all) {
+                true => {
+                    let known = self.alone(Term::Count, &rule)?;
+                    let infinite = known.iter().zip(finite).position(|(known, finite)| finite < *known);
+                    (known, infinite)
                 }
-                self.undefined[number] = !masked && stats.bad > 0;
+                false => (finite, None),
             }
+        };
+        if let Some(number) = infinite {
+            return refused(number, "an infinite element");
         }
         if metric.needs_nonnegative() {
-            let less = |(all, some): (&Stats, &Stats)| some.count < all.count;
-            if let Some(number) = finite.iter().zip(&stats(true)?).position(less) {
+            let kept = match self.wide {
+                true => self.alone(Term::Count, &Options { negative: true, ..rule })?,
+                false => counts(true)?,
+            };
+            if let Some(number) = known.iter().zip(kept).position(|(known, kept)| kept < *known) {
                 return refused(number, &format!("a negative element, of which {metric} knows no distance"));
             }
         }
+        self.undefined
+            .iter_mut()
+            .zip(known)
+            .for_each(|(undefined, known)| *undefined = !masked && known < all);
         Ok(())
+    }
+
+    /// As devices hold it.
+    fn rounded(&self, value: f64) -> f64 {
+        if self.wide { value } else { rounded(value).into() }
     }
 
     /// Fills the table.
@@ -114,13 +148,14 @@ impl<'a, T: Element> Operand<'a, T> {
         }
         if prepare == Prepare::Shares {
             let sums = self.alone(Term::X, options)?;
-            self.table = table(self.x.device(), &shares(self.name, &sums, &self.undefined)?)?;
+            let entries = shares(self.name, &sums, &self.undefined, self.wide)?;
+            self.table = table(self.x.device(), &entries, self.wide)?;
         }
         Ok(())
     }
 
     /// Subtracts means. Each mean of what is left takes away what rounding left of the one before.
-    fn centre(&mut self, entries: &mut [[f32; 3]], options: &Options) -> Result<()> {
+    fn centre(&mut self, entries: &mut [[f64; 3]], options: &Options) -> Result<()> {
         let counts = if options.missing == Missing::Propagate {
             vec![features(self.x, options.columns)? as f64; entries.len()]
         } else {
@@ -128,32 +163,35 @@ impl<'a, T: Element> Operand<'a, T> {
         };
         for part in [0, 1, 1] {
             for ((entry, sum), count) in entries.iter_mut().zip(self.alone(Term::X, options)?).zip(&counts) {
-                entry[part] += rounded(if *count > 0.0 { sum / count } else { 0.0 });
+                let mean = self.rounded(if *count > 0.0 { sum / count } else { 0.0 });
+                entry[part] = self.rounded(entry[part] + mean);
             }
-            self.table = table(self.x.device(), entries)?;
+            self.table = table(self.x.device(), entries, self.wide)?;
         }
         Ok(())
     }
 
     /// Divides by lengths, of elements that are at most 1 before they are squared.
-    fn scale_to_unit(&mut self, entries: &mut [[f32; 3]], options: &Options) -> Result<()> {
+    fn scale_to_unit(&mut self, entries: &mut [[f64; 3]], options: &Options) -> Result<()> {
         for (entry, largest) in entries.iter_mut().zip(self.alone(Term::Largest, options)?) {
-            entry[2] = if largest > 0.0 { rounded(power_of_two(-exponent(largest))) } else { 0.0 };
+            entry[2] =
+                if largest > 0.0 { self.rounded(power_of_two((-exponent(largest)).max(-1022))) } else { 0.0 };
         }
-        self.table = table(self.x.device(), entries)?;
+        self.table = table(self.x.device(), entries, self.wide)?;
+        let constant = if self.wide { CONSTANT_WIDE } else { CONSTANT };
         let squares = self.alone(Term::XSquare, options)?;
         for (number, (entry, square)) in entries.iter_mut().zip(squares).enumerate() {
-            let length = square.sqrt() / f64::from(entry[2]);
+            let length = square.sqrt() / entry[2];
             // Also where all is 0 / 0.
-            let is_nothing = length.is_nan() || length <= CONSTANT * f64::from(entry[0].abs());
+            let is_nothing = length.is_nan() || length <= constant * entry[0].abs();
             self.undefined[number] |= is_nothing;
-            entry[2] = if self.undefined[number] { 0.0 } else { rounded(length.recip()) };
-            if !self.undefined[number] && !entry[2].is_normal() {
+            entry[2] = if self.undefined[number] { 0.0 } else { self.rounded(length.recip()) };
+            if !self.undefined[number] && !is_normal(entry[2], self.wide) {
                 let why = format_args!("observation {number} has the length {length:e}");
                 return Err(Error::argument("distance", self.name, why));
             }
         }
-        self.table = table(self.x.device(), entries)?;
+        self.table = table(self.x.device(), entries, self.wide)?;
         Ok(())
     }
 
@@ -167,14 +205,15 @@ impl<'a, T: Element> Operand<'a, T> {
             name: "zero",
             by_column: self.by_column,
             count: 1,
-            table: table(device, &[PLAIN])?,
+            wide: self.wide,
+            table: table(device, &[PLAIN], self.wide)?,
             undefined: vec![false],
         };
         let mut sums = Tensor::empty(device, &[self.count, 2])?;
         let pairs = Pairs { x: (self, 0..self.count), y: (&zero, 0..1), accumulate: false };
         pairs.add(term, 1.0, options, false, &mut sums)?;
         let sums = sums.read()?;
-        Ok(sums.as_chunks().0.iter().map(total).collect())
+        Ok(sums.as_chunks().0.iter().map(|sum| total(sum, self.wide)).collect())
     }
 
     /// The stored lines that hold some observations and features, and where the first element is.
@@ -200,25 +239,64 @@ impl<'a, T: Element> Operand<'a, T> {
     }
 }
 
+/// Whether distances of `x` are computed in f64.
+///
+/// # Errors
+/// [`Error::NoF64`].
+pub(super) fn is_wide<T: Element>(x: &Tensor<T>, options: &Options) -> Result<bool> {
+    let wide = T::DTYPE == DType::F64 && !options.narrow;
+    if wide {
+        can_widen(x.device())?;
+    }
+    Ok(wide)
+}
+
+/// # Errors
+/// [`Error::NoF64`] unless the device computes in f64.
+pub(super) fn can_widen(device: &Device) -> Result<()> {
+    match device.limits().f64 {
+        true => Ok(()),
+        false => Err(Error::NoF64 { op: "distance", device: device.info().name.as_str().into() }),
+    }
+}
+
+/// The sum of each observation; NaN where it has one.
+///
+/// # Errors
+/// [`Error::NoF64`]; [`Error::Limit`] when one row does not fit a binding; what the device reports.
+pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> Result<Vec<f64>> {
+    let plain = Options { missing: Missing::Propagate, negative: false, ..*options };
+    Operand::plain(("x", x), options)?.alone(Term::X, &plain)
+}
+
 #[allow(clippy::cast_possible_truncation, reason = "devices compute in f32")]
-fn rounded(value: f64) -> f32 {
+pub(super) fn rounded(value: f64) -> f32 {
     value as f32
 }
 
-/// A sum, of the two numbers that a device makes of it.
-pub(super) fn total(&[sum, left]: &[f32; 2]) -> f64 {
-    f64::from(sum) + f64::from(left)
+fn is_normal(value: f64, wide: bool) -> bool {
+    if wide { value.is_normal() } else { rounded(value).is_normal() }
+}
+
+/// A sum, of the two numbers that a device makes of it, or the two words of an f64.
+pub(super) fn total(sum: &[f32; 2], wide: bool) -> f64 {
+    if wide { bytemuck::cast(*sum) } else { f64::from(sum[0]) + f64::from(sum[1]) }
 }
 
 /// The table that divides observations by their sums.
 ///
 /// # Errors
 /// [`Error::Argument`] for a sum that is not above 0.
-pub(super) fn shares(name: &'static str, sums: &[f64], undefined: &[bool]) -> Result<Vec<[f32; 3]>> {
+pub(super) fn shares(
+    name: &'static str,
+    sums: &[f64],
+    undefined: &[bool],
+    wide: bool,
+) -> Result<Vec<[f64; 3]>> {
     let mut entries = vec![PLAIN; sums.len()];
     for (number, (entry, sum)) in entries.iter_mut().zip(sums).enumerate().filter(|(i, _)| !undefined[*i]) {
-        entry[2] = rounded(sum.recip());
-        if !(entry[2].is_normal() && *sum > 0.0) {
+        entry[2] = sum.recip();
+        if !(is_normal(entry[2], wide) && *sum > 0.0) {
             let why = format_args!("observation {number} adds up to {sum:e}");
             return Err(Error::argument("distance", name, why));
         }
@@ -226,8 +304,13 @@ pub(super) fn shares(name: &'static str, sums: &[f64], undefined: &[bool]) -> Re
     Ok(entries)
 }
 
-pub(super) fn table(device: &Device, entries: &[[f32; 3]]) -> Result<Tensor<f32>> {
-    Tensor::from_slice(device, entries.as_flattened(), &[entries.len() as u64, 3])
+/// Three numbers for each observation: f32, or the words of f64.
+pub(super) fn table(device: &Device, entries: &[[f64; 3]], wide: bool) -> Result<Tensor<f32>> {
+    let (numbers, count) = (entries.as_flattened(), entries.len() as u64);
+    if wide {
+        return Tensor::from_slice(device, bytemuck::cast_slice(numbers), &[count, 6]);
+    }
+    Tensor::from_slice(device, &numbers.iter().copied().map(rounded).collect::<Vec<_>>(), &[count, 3])
 }
 
 /// Some observations of x, with some of y.
@@ -243,7 +326,7 @@ impl<T: Element> Pairs<'_, T> {
     pub(super) fn add(
         &self,
         term: Term,
-        power: f32,
+        power: f64,
         options: &Options,
         lower: bool,
         sums: &mut Tensor<f32>,
@@ -290,7 +373,7 @@ impl<T: Element> Pairs<'_, T> {
     fn launch(
         &self,
         [rows, columns, features]: [Range<u64>; 3],
-        (term, power): (Term, f32),
+        (term, power): (Term, f64),
         options: &Options,
         lower: bool,
         sums: &mut Tensor<f32>,
@@ -299,8 +382,9 @@ impl<T: Element> Pairs<'_, T> {
         let [m, n] = [&rows, &columns].map(|range| range.end - range.start);
         let (x_window, x0) = x.window(&rows, &features);
         let (y_window, y0) = y.window(&columns, &features);
-        let x_table = x.table.window(3 * rows.start..3 * rows.end);
-        let y_table = y.table.window(3 * columns.start..3 * columns.end);
+        let words = if x.wide { 2 } else { 1 };
+        let [x_table, y_table] = [(x, &rows), (y, &columns)]
+            .map(|(of, range)| of.table.window(3 * words * range.start..3 * words * range.end));
         let lds = all_columns.end - all_columns.start;
         let [first, end] = [rows.start, rows.end].map(|row| 2 * lds * (row - all_rows.start));
         let target = sums.window_update(first..end);
@@ -314,9 +398,9 @@ impl<T: Element> Pairs<'_, T> {
             lds: small(lds),
             x0,
             y0,
-            x_table0: x_table.start,
-            y_table0: y_table.start,
-            sums0: target.start + small(2 * (columns.start - all_columns.start)),
+            x_table0: x_table.start / small(words),
+            y_table0: y_table.start / small(words),
+            sums0: target.start / 2 + small(columns.start - all_columns.start),
             x_type: T::DTYPE.code(),
             y_type: T::DTYPE.code(),
             by_column: options.columns.into(),
@@ -326,13 +410,15 @@ impl<T: Element> Pairs<'_, T> {
             row0: small(rows.start),
             col0: small(columns.start),
             term: term as u32,
-            power,
+            power: rounded(power),
+            power_low: small(power.to_bits() & u64::from(u32::MAX)),
+            power_high: small(power.to_bits() >> 32),
         };
         let tile = u64::from(TILE);
         let work = 2 * term.cost() * m * n * (features.end - features.start);
         let grid = Grid::tiles(small(n.div_ceil(tile)), small(m.div_ceil(tile)), work);
         let args = [x_window.arg, y_window.arg, x_table.arg, y_table.arg, target.arg];
-        x.x.device().launch(&DISTANCE, &spec(term, masked), grid, &args, &params)
+        x.x.device().launch(&DISTANCE, &spec(term, masked, x.wide), grid, &args, &params)
     }
 }
 

@@ -99,6 +99,7 @@ impl CpuDriver {
             // Four for each thread, so that few wait for the last.
             fill: u32::try_from(4 * threads).unwrap_or(u32::MAX),
             iterations: u32::MAX,
+            f64: true,
         }
     }
 

@@ -1,12 +1,12 @@
 //! Sums over features for pairs of observations: sums[i, j] (+)= Σ term(x[i, f], y[j, f]), or the largest term.
 
+mod real;
 mod tile;
 
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
-use self::tile::tile;
-use super::cpu::load::load;
+use self::{real::Real, tile::tile};
 use crate::{
     DType,
     kernel::{CpuArg, CpuLaunch, Kernel, kernel},
@@ -26,7 +26,7 @@ pub(crate) struct Params {
     pub(crate) lds: u32,
     pub(crate) x0: u32,
     pub(crate) y0: u32,
-    /// Where the tables start.
+    /// Where the tables start, and the sums: entries and pairs before.
     pub(crate) x_table0: u32,
     pub(crate) y_table0: u32,
     pub(crate) sums0: u32,
@@ -45,8 +45,10 @@ pub(crate) struct Params {
     pub(crate) col0: u32,
     /// A [`Term`].
     pub(crate) term: u32,
-    /// The exponent of [`Term::Power`].
+    /// The exponent of [`Term::Power`], and its bits as f64.
     pub(crate) power: f32,
+    pub(crate) power_low: u32,
+    pub(crate) power_high: u32,
 }
 
 pub(crate) static DISTANCE: Kernel<Params> =
@@ -55,7 +57,8 @@ pub(crate) static DISTANCE: Kernel<Params> =
 /// Observations along each side of what a workgroup makes.
 pub(crate) const TILE: u32 = 64;
 /// Features whose terms are added up in f32. What is added up so far is two numbers, a sum and what rounding left of it, so
-/// that whole numbers are exact while each of these sums is below 2^24: of squares of differences of bytes.
+/// that whole numbers are exact while each of these sums is below 2^24: of squares of differences of bytes. Of f64, both are in
+/// f64, and the sum is one number.
 pub(crate) const BLOCK: usize = 256;
 
 /// What two elements add to the sum of their pair.
@@ -111,16 +114,18 @@ impl Term {
     }
 }
 
-/// Terms that most are asked for have programs of their own, and all others one.
-pub(crate) fn spec(term: Term, masked: bool) -> [(&'static str, u32); 3] {
+/// Terms that most are asked for have programs of their own, and all others one; in f64, where `wide`, as well.
+pub(crate) fn spec(term: Term, masked: bool, wide: bool) -> [(&'static str, u32); 4] {
     let own = !masked && matches!(term, Term::Square | Term::Absolute);
-    [("TILE", TILE), ("TERM", if own { term as u32 } else { 0 }), ("MASKED", masked.into())]
+    let term = if own { term as u32 } else { 0 };
+    [("TILE", TILE), ("TERM", term), ("MASKED", masked.into()), ("WIDE", wide.into())]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    [(Term::Square, false), (Term::Absolute, false), (Term::Product, false), (Term::Product, true)]
-        .map(|(term, masked)| spec(term, masked).to_vec())
-        .to_vec()
+    let kinds =
+        [(Term::Square, false), (Term::Absolute, false), (Term::Product, false), (Term::Product, true)];
+    let of = |(term, masked)| [false, true].map(|wide| spec(term, masked, wide).to_vec());
+    kinds.into_iter().flat_map(of).collect()
 }
 
 /// Observations of x that one task takes.
@@ -130,55 +135,59 @@ const ROWS: usize = 4;
 const COLS: usize = 32;
 
 /// A block of features of some observations, side by side.
-type Panel<const W: usize> = [[f32; W]; BLOCK];
+type Panel<R, const W: usize> = [[R; W]; BLOCK];
 
 /// An operand as stored.
-struct Operand<'a> {
+struct Operand<'a, R> {
     arg: CpuArg<'a>,
     dtype: DType,
     start: usize,
     stride: usize,
     by_column: bool,
     /// The two parts of what is subtracted from an observation's elements, and what the difference is multiplied by.
-    table: &'a [[f32; 3]],
+    table: &'a [[R; 3]],
     /// Whether negative elements are missing, which are made NaN.
     negative: bool,
 }
 
-impl Operand<'_> {
+impl<R: Real> Operand<'_, R> {
     /// Up to `W` observations from `first` on, and `depth` features from `feature` on; any numbers for those that are not there.
-    fn pack<const W: usize>(&self, first: usize, feature: usize, depth: usize, panel: &mut Panel<W>) {
+    fn pack<const W: usize>(&self, first: usize, feature: usize, depth: usize, panel: &mut Panel<R, W>) {
         let count = W.min(self.table.len() - first);
-        let mut line = [0.0; BLOCK];
+        let mut line = [R::default(); BLOCK];
         if self.by_column {
             for (f, out) in panel[..depth].iter_mut().enumerate() {
                 let start = self.start + (feature + f) * self.stride + first;
-                load(&self.arg, self.dtype, start, &mut out[..count]);
+                R::load(&self.arg, self.dtype, start, &mut out[..count]);
             }
         } else {
             for lane in 0..count {
                 let start = self.start + (first + lane) * self.stride + feature;
-                load(&self.arg, self.dtype, start, &mut line[..depth]);
+                R::load(&self.arg, self.dtype, start, &mut line[..depth]);
                 panel.iter_mut().zip(&line[..depth]).for_each(|(out, &value)| out[lane] = value);
             }
         }
-        let table: [[f32; 3]; W] = std::array::from_fn(|lane| self.table[first + lane.min(count - 1)]);
+        let table: [[R; 3]; W] = std::array::from_fn(|lane| self.table[first + lane.min(count - 1)]);
         for out in &mut panel[..depth] {
             for (value, [shift, rest, scale]) in out.iter_mut().zip(table) {
-                let missing = self.negative && *value < 0.0;
-                *value = if missing { f32::NAN } else { (*value - shift - rest) * scale };
+                let missing = self.negative && *value < R::default();
+                *value = if missing { R::from(f32::NAN) } else { (*value - shift - rest) * scale };
             }
         }
     }
 }
 
 fn distance(launch: CpuLaunch<'_>) {
+    if launch.constant("WIDE") != 0 { distance_in::<f64>(launch) } else { distance_in::<f32>(launch) }
+}
+
+fn distance_in<R: Real>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let masked = launch.constant("MASKED") != 0;
     let [x, y, x_table, y_table, sums] = launch.args();
     let (m, n, k, lds) = (p.m as usize, p.n as usize, p.k as usize, p.lds as usize);
     let table = |arg: &'_ CpuArg<'_>, first: u32, len: usize| {
-        arg.read::<f32>()[first as usize..].as_chunks::<3>().0[..len].to_vec()
+        arg.read::<R>()[first as usize..].as_chunks::<3>().0[..len].to_vec()
     };
     let (x_table, y_table) = (table(&x_table, p.x_table0, m), table(&y_table, p.y_table0, n));
     let operand = |arg, dtype, start, stride, table| Operand {
@@ -192,17 +201,17 @@ fn distance(launch: CpuLaunch<'_>) {
     };
     let x = operand(x, p.x_type, p.x0, p.ldx, &x_table[..]);
     let y = operand(y, p.y_type, p.y0, p.ldy, &y_table[..]);
-    let sums = &mut sums.write::<f32>()[p.sums0 as usize..].as_chunks_mut::<2>().0[..(m - 1) * lds + n];
+    let sums = &mut sums.write::<R::Sum>()[p.sums0 as usize..][..(m - 1) * lds + n];
     if p.accumulate == 0 {
-        sums.par_chunks_mut(lds).for_each(|row| row[..n].fill([0.0; 2]));
+        sums.par_chunks_mut(lds).for_each(|row| row[..n].fill(R::Sum::zeroed()));
     }
-    let mut panels = vec![[[0.0; COLS]; BLOCK]; n.div_ceil(COLS)];
+    let mut panels = vec![[[R::default(); COLS]; BLOCK]; n.div_ceil(COLS)];
     for feature in (0..k).step_by(BLOCK) {
         let depth = BLOCK.min(k - feature);
         let packed = panels.par_iter_mut().enumerate();
         packed.for_each(|(i, panel)| y.pack(i * COLS, feature, depth, panel));
         sums.par_chunks_mut(BAND * lds).enumerate().for_each(|(band, sums)| {
-            let mut left = [[0.0; ROWS]; BLOCK];
+            let mut left = [[R::default(); ROWS]; BLOCK];
             for (group, sums) in sums.chunks_mut(ROWS * lds).enumerate() {
                 let row = band * BAND + group * ROWS;
                 x.pack(row, feature, depth, &mut left);
@@ -214,27 +223,10 @@ fn distance(launch: CpuLaunch<'_>) {
                     let tile = tile(&p, masked, &left[..depth], &panel[..depth]);
                     for (sums, tile) in sums.chunks_mut(lds).zip(&tile) {
                         let sums = &mut sums[col..n.min(col + COLS)];
-                        sums.iter_mut().zip(tile).for_each(|(sum, &value)| fold(&p, sum, value));
+                        sums.iter_mut().zip(tile).for_each(|(sum, &value)| R::fold(&p, sum, value));
                     }
                 }
             }
         });
     }
-}
-
-/// Adds what a block adds: a sum, and what rounding left of it (Knuth's two-sum), which stays below half a unit of the sum.
-#[inline(always)]
-fn fold(p: &Params, [sum, left]: &mut [f32; 2], value: f32) {
-    if p.term == Term::Largest as u32 {
-        *sum = sum.max(value);
-        return;
-    }
-    let total = *sum + value;
-    let part = total - *sum;
-    let rest = *left + ((*sum - (total - part)) + (value - part));
-    // Of infinite sums nothing is left.
-    (*sum, *left) = match total.is_finite() {
-        true => (total + rest, rest - ((total + rest) - total)),
-        false => (total, 0.0),
-    };
 }

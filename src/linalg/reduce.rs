@@ -25,7 +25,7 @@ pub struct Stats {
 /// Sum, sum of squares and number of finite elements of each row. Waits.
 ///
 /// # Shapes
-/// `x`: (n, m) of any element type -> n.
+/// `x`: (n, m) of any element type, taken as f32 -> n.
 ///
 /// # Accuracy
 /// Exact for `i8` by rows; else f32 over blocks of 1,024 elements, and f64 over the blocks.
@@ -48,7 +48,7 @@ pub fn row_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
 /// Sum, sum of squares and number of finite elements of each column. Waits.
 ///
 /// # Shapes
-/// `x`: (n, m) of any element type -> m.
+/// `x`: (n, m) of any element type, taken as f32 -> m.
 ///
 /// # Accuracy
 /// f32 over blocks of 1,024 elements, and f64 over the blocks.

@@ -90,6 +90,8 @@ pub enum Narrowed {
     I8,
     /// `f32`, rounded to the nearest.
     F32,
+    /// `f64`; integers of 64 bits rounded to the nearest.
+    F64,
 }
 
 impl Convert for Narrow {
@@ -155,11 +157,13 @@ impl Narrow {
             let value = if missing == Some(value as f64) { -1 } else { value };
             let value = if self.negative_is_missing { value.max(-1) } else { value };
             self.check(value as f64).map_err(|why| Misfit { at, why })?;
-            if self.to == Narrowed::F32 {
-                to.copy_from_slice(&(value as f32).to_ne_bytes());
-            } else {
-                let value = i8::try_from(value).map_err(|e| Misfit { at, why: e.to_string() })?;
-                to.copy_from_slice(&value.to_ne_bytes());
+            match self.to {
+                Narrowed::F64 => to.copy_from_slice(&(value as f64).to_ne_bytes()),
+                Narrowed::F32 => to.copy_from_slice(&(value as f32).to_ne_bytes()),
+                Narrowed::I8 => {
+                    let value = i8::try_from(value).map_err(|e| Misfit { at, why: e.to_string() })?;
+                    to.copy_from_slice(&value.to_ne_bytes());
+                }
             }
         }
         Ok(())
@@ -185,37 +189,48 @@ impl Narrow {
         wide: impl Fn(T) -> f64,
     ) -> Result<(), Misfit> {
         let nan_is_missing = self.nan_is_missing || missing.is_some_and(f64::is_nan);
-        for (at, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(4)).enumerate() {
+        for (at, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(self.width())).enumerate() {
             let value = wide(from);
             let is_missing = missing == Some(value) || value.is_nan() && nan_is_missing;
             let value = if is_missing && self.negative_is_missing { -1.0 } else { value };
-            #[allow(
-                clippy::cast_possible_truncation,
-                reason = "rounding to f32 is the point; overflow is checked"
-            )]
-            let narrow = value as f32;
             let refuse = |why: String| Err(Misfit { at, why });
             if value.is_nan() && self.nan_is_missing {
-                to.copy_from_slice(&f32::NAN.to_ne_bytes());
+                self.put(value, to);
                 continue;
             }
             if value.is_nan() {
                 return refuse("NaN: missing values are negative, unless NaN is said to be missing".into());
             }
-            if !narrow.is_finite() {
-                return refuse(format!("value {value} is not a finite 32-bit number"));
+            let staged = if self.to == Narrowed::F64 { value } else { nearest(value).into() };
+            if !staged.is_finite() {
+                return refuse(format!("value {value} is not a finite {}-bit number", 8 * self.width()));
             }
             self.check(value).map_err(|why| Misfit { at, why })?;
-            let narrow = if self.negative_is_missing && value < 0.0 { -1.0 } else { narrow };
-            to.copy_from_slice(&narrow.to_ne_bytes());
+            self.put(if self.negative_is_missing && value < 0.0 { -1.0 } else { value }, to);
         }
         Ok(())
     }
 
+    fn put(&self, value: f64, to: &mut [u8]) {
+        match self.to {
+            Narrowed::F64 => to.copy_from_slice(&value.to_ne_bytes()),
+            _ => to.copy_from_slice(&nearest(value).to_ne_bytes()),
+        }
+    }
+
     /// Bytes of an element.
     fn width(&self) -> usize {
-        if self.to == Narrowed::F32 { 4 } else { 1 }
+        match self.to {
+            Narrowed::I8 => 1,
+            Narrowed::F32 => 4,
+            Narrowed::F64 => 8,
+        }
     }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is the point; overflow is checked")]
+fn nearest(value: f64) -> f32 {
+    value as f32
 }
 
 /// Elements of bytes that need not be aligned.

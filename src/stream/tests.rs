@@ -456,20 +456,21 @@ fn a_misfit_is_named_by_where_it_is_stored() {
     assert_eq!(error(5..6, 0..5, Arc::new(Narrow { nan_is_missing: true, ..narrow })), "");
 }
 
-/// Every stored type to both staged ones, and what is out of range or missing.
+/// Every stored type to every staged one, and what is out of range or missing.
 #[test]
 fn numbers_are_narrowed() {
-    fn narrowed<T: crate::store::Storable>(value: T, narrow: Narrow) -> std::result::Result<f32, String> {
+    fn narrowed<T: crate::store::Storable>(value: T, narrow: Narrow) -> std::result::Result<f64, String> {
         let array = MemoryArray::new("array", &[value], &[1, 1], &[1, 1]).unwrap();
         narrow.accepts(&array).map_err(|error| error.to_string())?;
         let mut to = vec![0; to_usize(narrow.bytes(1))];
         narrow.convert(&array, bytemuck::bytes_of(&value), &mut to).map_err(|misfit| misfit.why)?;
         Ok(match narrow.to {
-            Narrowed::I8 => f32::from(to[0].cast_signed()),
-            Narrowed::F32 => f32::from_ne_bytes([to[0], to[1], to[2], to[3]]),
+            Narrowed::I8 => to[0].cast_signed().into(),
+            Narrowed::F32 => f32::from_ne_bytes(to.try_into().unwrap()).into(),
+            Narrowed::F64 => f64::from_ne_bytes(to.try_into().unwrap()),
         })
     }
-    for to in [Narrowed::I8, Narrowed::F32] {
+    for to in [Narrowed::I8, Narrowed::F32, Narrowed::F64] {
         let narrow = Narrow { to, range: [0.0, 100.0], negative_is_missing: true, nan_is_missing: false };
         let kept = Narrow { range: [-128.0, 127.0], negative_is_missing: false, ..narrow };
         assert_eq!(narrowed(7u8, narrow), Ok(7.0));
@@ -493,7 +494,7 @@ fn numbers_are_narrowed() {
                 let refused = narrowed(0.5f32, narrow).unwrap_err();
                 assert!(refused.contains("holds F32, where integers are expected"), "{refused}");
             }
-            Narrowed::F32 => {
+            Narrowed::F32 | Narrowed::F64 => {
                 assert_eq!([narrowed(half, narrow), narrowed(0.5f64, narrow)], [Ok(0.5), Ok(0.5)]);
                 assert_eq!([narrowed(-0.5f32, narrow), narrowed(-0.5f32, kept)], [Ok(-1.0), Ok(-0.5)]);
                 assert_eq!(narrowed(100.5f32, narrow).unwrap_err(), "value 100.5 is above 100");
@@ -506,4 +507,17 @@ fn numbers_are_narrowed() {
             }
         }
     }
+    let of_f64 = |value: f64| {
+        let narrow = Narrow {
+            to: Narrowed::F64,
+            range: [-f64::MAX, f64::MAX],
+            negative_is_missing: false,
+            nan_is_missing: true,
+        };
+        let array = MemoryArray::new("array", &[value], &[1, 1], &[1, 1]).unwrap();
+        let mut to = [0; 8];
+        narrow.convert(&array, &value.to_ne_bytes(), &mut to).map(|()| f64::from_ne_bytes(to))
+    };
+    assert_eq!([of_f64(0.1), of_f64(-1e300)], [Ok(0.1), Ok(-1e300)]);
+    assert!(of_f64(f64::INFINITY).unwrap_err().why.contains("not a finite 64-bit number"));
 }

@@ -45,6 +45,7 @@ samples! {
     i16: bits => (bits >> 16) as Self;
     u32: bits => bits;
     i32: bits => bits.cast_signed();
+    f64: bits => f64::from(uniform(bits)) / 3.0;
 }
 
 /// Calls a generic function once for each element type.
@@ -59,6 +60,7 @@ macro_rules! for_each_type {
         $function::<i16>($($arg),*);
         $function::<u32>($($arg),*);
         $function::<i32>($($arg),*);
+        $function::<f64>($($arg),*);
     };
 }
 pub(super) use for_each_type;

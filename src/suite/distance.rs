@@ -124,12 +124,16 @@ pub(super) fn expected(metric: Metric, x: &[f64], y: &[f64], options: &Options) 
 const BOUND: f64 = 1.0 / (1 << 17) as f64;
 
 pub(super) fn assert_distance(what: &str, actual: f64, expected: &Expected) {
+    assert_within(BOUND, what, actual, expected);
+}
+
+pub(super) fn assert_within(bound: f64, what: &str, actual: f64, expected: &Expected) {
     let value = if expected.squared { actual * actual } else { actual };
     if expected.value.is_nan() {
         assert!(actual.is_nan(), "{what}: {actual} instead of NaN");
     } else {
         let error = (value - expected.value).abs();
-        assert!(error <= BOUND * expected.magnitude, "{what}: {value} instead of {}", expected.value);
+        assert!(error <= bound * expected.magnitude, "{what}: {value} instead of {}", expected.value);
     }
 }
 
@@ -208,7 +212,9 @@ fn every_type(device: &Device) {
         for metric in
             [Metric::Euclidean, Metric::CityBlock, Metric::Chebyshev, Metric::Correlation, Metric::Hamming]
         {
-            check(device, metric, &x, None, [9, 9, 131], &Options::default());
+            // In f32 on every device.
+            let options = Options { narrow: true, ..Options::default() };
+            check(device, metric, &x, None, [9, 9, 131], &options);
         }
     }
     for_each_type!(with(device));
@@ -239,7 +245,7 @@ fn missing_elements(device: &Device) {
         let is_rescaled = matches!(missing, Missing::Rescale | Missing::RescaleOrZero);
         let all = [(true, true), (true, false), (false, false)];
         for &(negative, columns) in &all[..if is_rescaled { 1 } else { 3 }] {
-            let options = Options { missing, negative, columns };
+            let options = Options { missing, negative, columns, ..Options::default() };
             for metric in metrics() {
                 let of_shares =
                     matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence);
@@ -250,7 +256,7 @@ fn missing_elements(device: &Device) {
         }
     }
     let calls = values::<u8>(9, m * k).iter().map(|&byte| (byte % 4) as i8 - 1).collect::<Vec<_>>();
-    let options = Options { missing: Missing::Ignore, negative: true, columns: true };
+    let options = Options { missing: Missing::Ignore, negative: true, columns: true, narrow: false };
     for metric in [Metric::Euclidean, Metric::Correlation] {
         check(device, metric, &calls, None, [m, m, k], &options);
     }

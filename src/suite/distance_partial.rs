@@ -141,7 +141,7 @@ fn missing_elements(device: &Device) {
     let y = [vec![f32::NAN; 14], x[42..].to_vec()].concat();
     let (x, y) = (Data { values: &x, features }, Data { values: &y, features });
     for (i, missing) in RULES.into_iter().enumerate() {
-        let options = Options { missing, negative: i % 2 == 1, columns: i == 1 };
+        let options = Options { missing, negative: i % 2 == 1, columns: i == 1, narrow: false };
         let metrics = metrics().filter(|&metric| takes_any(metric)).enumerate();
         // The last two rules are the same to devices: each metric takes one of them.
         for (_, metric) in metrics.filter(|(of, _)| i < 2 || of % 2 == i % 2) {
@@ -195,7 +195,7 @@ fn several_panels(device: &Device) {
         values::<u8>(seed, 2 * count).iter().map(|&byte| (byte % 8) as i8 - 1).collect::<Vec<_>>()
     });
     let (x, y) = (Data { values: &x, features: 2 }, Data { values: &y, features: 2 });
-    let options = Options { missing: Missing::Ignore, negative: true, columns: false };
+    let options = Options { missing: Missing::Ignore, negative: true, ..Options::default() };
     for (x, y) in [(&x, None), (&x, Some(&y)), (&y, Some(&x))] {
         let of = (Metric::CityBlock, &options);
         let result = added(device, (x, y), of, &[(1, true), (1, true)]).finish().unwrap();

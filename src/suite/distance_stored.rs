@@ -10,7 +10,7 @@ use crate::{
 };
 
 device_tests! {
-    empty, refused; boxes_of_features, types, both_passes,
+    empty, refused, f64s; boxes_of_features, types, both_passes,
 }
 
 type Array = Arc<dyn ChunkedArray>;
@@ -83,8 +83,45 @@ fn boxes_of_features(device: &Device) {
     }
 }
 
-fn types(device: &Device) {
+/// Computed in f64 where the device can, and else refused unless f32 is asked for.
+fn f64s(device: &Device) {
     let (options, run) = (Options::default(), Run::default());
+    let narrow = Options { narrow: true, ..options };
+    let near = 1.0 + 1e-12;
+    let x = stored(&[1.0, 2.0, near, 2.0], [2, 2], [1, 2]);
+    let y = stored(&[1.0f32, 2.0], [1, 2], [1, 1]);
+    let large = stored(&[(1i64 << 53) - 1, 0], [1, 2], [1, 2]);
+    let of = |x: &Array, y: Option<&Array>, metric, options: &Options| {
+        pairwise_stored(x, y, metric, options, device, &run).map(|found| found.0.distances.data().to_vec())
+    };
+    let euclidean = |x: &Array, y, options: &Options| of(x, y, Metric::Euclidean, options);
+    assert_eq!(euclidean(&x, None, &narrow).unwrap(), [0.0; 4]);
+    assert_eq!(euclidean(&x, Some(&y), &narrow).unwrap(), [0.0; 2]);
+    assert!(matches!(euclidean(&x, Some(&large), &narrow), Err(Error::Chunk { .. })));
+    assert!(matches!(euclidean(&stored(&[1e300], [1, 1], [1, 1]), None, &narrow), Err(Error::Chunk { .. })));
+    if !device.limits().f64 {
+        for (x, y) in [(&x, None), (&x, Some(&y)), (&y, Some(&x))] {
+            assert!(matches!(euclidean(x, y, &options), Err(Error::NoF64 { op: "distance", .. })));
+        }
+        return;
+    }
+    let apart = near - 1.0;
+    assert_eq!(euclidean(&x, None, &options).unwrap(), [0.0, apart, apart, 0.0]);
+    assert_eq!(euclidean(&x, Some(&y), &options).unwrap(), [0.0, apart]);
+    assert_eq!(euclidean(&y, Some(&x), &options).unwrap(), [0.0, apart]);
+    assert_eq!(of(&large, Some(&x), Metric::CityBlock, &options).unwrap(), [(1i64 << 53) as f64; 2]);
+    // The sums of the first pass too.
+    let all: Vec<f64> = (0..600).map(|i| 0.1 + f64::from(i * 7919 % 101) / 1e3).collect();
+    let tensor = Tensor::from_slice(device, &all, &[2, 300]).unwrap();
+    let expected = pairwise_counted(&tensor, None, Metric::JensenShannon, &options, &run).unwrap();
+    let found = of(&stored(&all, [2, 300], [1, 7]), None, Metric::JensenShannon, &options).unwrap();
+    for (found, expected) in found.iter().zip(expected.distances.data()) {
+        assert!((found - expected).abs() <= 1e-12 * expected, "{found} for {expected}");
+    }
+}
+
+fn types(device: &Device) {
+    let (options, run) = (Options { narrow: !device.limits().f64, ..Options::default() }, Run::default());
     let small = [0u8, 1, 1, 0, 0, 1];
     let expected = [0.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0];
     let arrays = [
@@ -149,7 +186,6 @@ fn refused(device: &Device) {
     assert!(matches!(of(&x, Some(&wide), &run), Error::Shape { .. }));
     let infinite = stored(&[1.0f32, f32::INFINITY], [2, 1], [2, 1]);
     assert!(matches!(of(&infinite, None, &run), Error::Argument { name: "x", .. }));
-    assert!(matches!(of(&stored(&[1e300f64], [1, 1], [1, 1]), None, &run), Error::Chunk { .. }));
     let budget = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
     let error = of(&x, None, &budget(100));
     let Error::Budget { minimum, .. } = error else { panic!("{error}") };

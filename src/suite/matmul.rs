@@ -128,6 +128,21 @@ fn every_stored_value(device: &Device) {
         let decoded = matmul(&x, &one).unwrap().read().unwrap();
         assert_close(&format!("{:?}", T::DTYPE), &decoded, &expected, EXACT);
     }
+    // The nearest f32, and of two as near the even one; carries into the exponent, and what is no f32.
+    let wide: Vec<f64> = [1.0, 1.5, 8_388_607.0, 16_777_215.0, 2f64.powi(-126), 2f64.powi(127)]
+        .into_iter()
+        .flat_map(|x| {
+            [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75].map(|part| x * (1.0 + part * 2f64.powi(-23)))
+        })
+        .flat_map(|x| [x.next_down(), x, x.next_up()])
+        .flat_map(|x| [x, -x])
+        .chain([0.0, 1e-300, 5e-324, 1e-46])
+        .filter(|x| !(x.abs() > 1e-45 && x.abs() < f64::from(f32::MIN_POSITIVE)))
+        .collect();
+    let x = Tensor::from_slice(device, &wide, &[wide.len() as u64, 1]).unwrap();
+    let one = Tensor::from_slice(device, &[1.0f32], &[1, 1]).unwrap();
+    let nearest: Vec<f32> = wide.iter().map(|&x| x as f32).collect();
+    assert_eq!(matmul(&x, &one).unwrap().read().unwrap(), nearest);
     let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).filter(|h| h.is_finite()).collect();
     // Subnormal bf16 are subnormal f32, which a device may flush.
     let brains = (0..=u16::MAX).map(bf16::from_bits);

@@ -3,6 +3,7 @@
 mod bits;
 mod data;
 mod distance;
+mod distance_f64;
 mod distance_neighbors;
 mod distance_packed;
 mod distance_packed_between;

@@ -109,6 +109,10 @@ fn nan_and_infinity_are_bad(device: &Device) {
     }
     with(device, [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7f80_0001)]);
     with(device, [f16::NAN, -f16::NAN, f16::INFINITY, f16::NEG_INFINITY, f16::from_bits(0x7c01)]);
+    with(
+        device,
+        [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::from_bits(0x7ff0_0000_0000_0001)],
+    );
     with(device, [bf16::NAN, -bf16::NAN, bf16::INFINITY, bf16::NEG_INFINITY, bf16::from_bits(0x7f81)]);
 }
 

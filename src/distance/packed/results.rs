@@ -155,8 +155,8 @@ impl OfPairs {
         match moments {
             Some(_) if shared == 0.0 && missing == Missing::RescaleOrZero => 0.0,
             Some(moments) => moments.distance(metric, pair, sum, shared),
-            None if complete && rows > 0.0 => metric.distance(&[sum], rows, Missing::Propagate),
-            None => metric.distance(&[sum, shared], rows, missing),
+            None if complete && rows > 0.0 => metric.distance(&[sum], rows, Missing::Propagate, 0.0),
+            None => metric.distance(&[sum, shared], rows, missing, 0.0),
         }
     }
 }

@@ -363,6 +363,7 @@ const LEAST_LIMITS: Limits = Limits {
     step: 64 << 20,
     fill: GROUPS,
     iterations: u32::MAX,
+    f64: true,
 };
 
 /// 13010 as 13.1.

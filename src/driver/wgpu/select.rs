@@ -207,12 +207,15 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         groups_per_axis: granted.max_compute_workgroups_per_dimension,
         workgroup_memory: granted.max_compute_workgroup_storage_size,
         workgroup_size: granted.max_compute_invocations_per_workgroup,
-        alignment: granted.min_storage_buffer_offset_alignment.max(4).into(),
+        // Of whole elements of any type.
+        alignment: granted.min_storage_buffer_offset_alignment.max(8).into(),
         step: 64 << 20,
         // It does not tell how many processors there are: 8 for each of 128, as the largest have.
         fill: 1024,
         // No interface tells which devices these are, and a launch more costs the others little.
         iterations: 65_535,
+        // WGSL has none.
+        f64: false,
     }
 }
 

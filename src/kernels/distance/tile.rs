@@ -2,23 +2,23 @@
 
 use pulp::{Arch, NullaryFnOnce, Simd, WithSimd};
 
-use super::{COLS, Params, ROWS, Term};
+use super::{COLS, Params, ROWS, Real, Term};
 use crate::kernels::cpu::simd::wide;
 
 /// The sums of a block, of [`ROWS`] and [`COLS`] observations.
-pub(super) fn tile(p: &Params, masked: bool, x: &[[f32; ROWS]], y: &[[f32; COLS]]) -> [[f32; COLS]; ROWS] {
+pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; COLS]]) -> [[R; COLS]; ROWS] {
     macro_rules! by_term {
         ($($term:ident => |$a:ident, $b:ident| $value:expr;)*) => {
             match p.term {
                 $(term if term == Term::$term as u32 => {
-                    let term = |$a: f32, $b: f32| $value;
-                    if masked { wide(Tile::<_, true> { x, y, term }) } else { wide(Tile::<_, false> { x, y, term }) }
+                    let term = |$a: R, $b: R| $value;
+                    if masked { wide(Tile::<R, _, true> { x, y, term }) } else { wide(Tile::<R, _, false> { x, y, term }) }
                 })*
                 _ => wide(Largest { x, y }),
             }
         };
     }
-    let power = p.power;
+    let power = R::power(p);
     if !masked && let Some(term) = Common::of(p.term) {
         return Arch::new().dispatch(CommonTile { x, y, term });
     }
@@ -29,10 +29,10 @@ pub(super) fn tile(p: &Params, masked: bool, x: &[[f32; ROWS]], y: &[[f32; COLS]
         Power => |x, y| (x - y).abs().powf(power);
         Canberra => |x, y| quotient((x - y).abs(), x.abs() + y.abs());
         Sum => |x, y| (x + y).abs();
-        Unequal => |x, y| f32::from(x != y);
-        Both => |x, y| f32::from((x != 0.0) & (y != 0.0));
-        One => |x, y| f32::from((x != 0.0) != (y != 0.0));
-        Count => |_x, _y| 1.0;
+        Unequal => |x, y| R::from(f32::from(x != y));
+        Both => |x, y| R::from(f32::from((x != R::default()) & (y != R::default())));
+        One => |x, y| R::from(f32::from((x != R::default()) != (y != R::default())));
+        Count => |_x, _y| R::from(1.0);
         X => |x, _y| x;
         Y => |_x, y| y;
         XSquare => |x, _y| x * x;
@@ -44,23 +44,23 @@ pub(super) fn tile(p: &Params, masked: bool, x: &[[f32; ROWS]], y: &[[f32; COLS]
 }
 
 /// No closures: the compiler need not inline them, and compiles them without wide vectors then.
-struct Tile<'a, F, const MASKED: bool> {
-    x: &'a [[f32; ROWS]],
-    y: &'a [[f32; COLS]],
+struct Tile<'a, R, F, const MASKED: bool> {
+    x: &'a [[R; ROWS]],
+    y: &'a [[R; COLS]],
     term: F,
 }
 
-impl<F: Fn(f32, f32) -> f32, const MASKED: bool> NullaryFnOnce for Tile<'_, F, MASKED> {
-    type Output = [[f32; COLS]; ROWS];
+impl<R: Real, F: Fn(R, R) -> R, const MASKED: bool> NullaryFnOnce for Tile<'_, R, F, MASKED> {
+    type Output = [[R; COLS]; ROWS];
 
     #[inline(always)]
     fn call(self) -> Self::Output {
-        let mut sums = [[0.0; COLS]; ROWS];
+        let mut sums = [[R::default(); COLS]; ROWS];
         for (x, y) in self.x.iter().zip(self.y) {
             for (sums, &x) in sums.iter_mut().zip(x) {
                 for (sum, &y) in sums.iter_mut().zip(y) {
                     let value = (self.term)(x, y);
-                    *sum += if MASKED && (x.is_nan() | y.is_nan()) { 0.0 } else { value };
+                    *sum += if MASKED && (x.is_nan() | y.is_nan()) { R::default() } else { value };
                 }
             }
         }
@@ -86,73 +86,73 @@ impl Common {
 }
 
 /// A [`Tile`] of those, where no element is missing.
-struct CommonTile<'a> {
-    x: &'a [[f32; ROWS]],
-    y: &'a [[f32; COLS]],
+struct CommonTile<'a, R> {
+    x: &'a [[R; ROWS]],
+    y: &'a [[R; COLS]],
     term: Common,
 }
 
-impl WithSimd for CommonTile<'_> {
-    type Output = [[f32; COLS]; ROWS];
+impl<R: Real> WithSimd for CommonTile<'_, R> {
+    type Output = [[R; COLS]; ROWS];
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
         let Self { x, y, term } = self;
         match term {
-            Common::Product => add(simd, x, y, |sum, x, y| simd.mul_add_f32s(x, y, sum)),
+            Common::Product => add(simd, x, y, |sum, x, y| R::mul_add(simd, x, y, sum)),
             Common::Square => add(simd, x, y, |sum, x, y| {
-                let part = simd.sub_f32s(x, y);
-                simd.mul_add_f32s(part, part, sum)
+                let part = R::sub_vectors(simd, x, y);
+                R::mul_add(simd, part, part, sum)
             }),
-            Common::Absolute => {
-                add(simd, x, y, |sum, x, y| simd.add_f32s(sum, simd.abs_f32s(simd.sub_f32s(x, y))))
-            }
-            Common::Sum => {
-                add(simd, x, y, |sum, x, y| simd.add_f32s(sum, simd.abs_f32s(simd.add_f32s(x, y))))
-            }
+            Common::Absolute => add(simd, x, y, |sum, x, y| {
+                R::add_vectors(simd, sum, R::abs_vector(simd, R::sub_vectors(simd, x, y)))
+            }),
+            Common::Sum => add(simd, x, y, |sum, x, y| {
+                R::add_vectors(simd, sum, R::abs_vector(simd, R::add_vectors(simd, x, y)))
+            }),
         }
     }
 }
 
-/// Sums of which as many vectors as there are registers for are made at once.
+/// Two vectors of each row at a time: eight sums in registers.
 #[inline(always)]
-fn add<S: Simd>(
+fn add<R: Real, S: Simd>(
     simd: S,
-    x: &[[f32; ROWS]],
-    y: &[[f32; COLS]],
-    term: impl Fn(S::f32s, S::f32s, S::f32s) -> S::f32s,
-) -> [[f32; COLS]; ROWS] {
+    x: &[[R; ROWS]],
+    y: &[[R; COLS]],
+    term: impl Fn(R::Vector<S>, R::Vector<S>, R::Vector<S>) -> R::Vector<S>,
+) -> [[R; COLS]; ROWS] {
     const VECTORS: usize = 2;
-    let mut out = [[0.0; COLS]; ROWS];
-    for first in (0..COLS / S::F32_LANES).step_by(VECTORS) {
-        let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+    let mut out = [[R::default(); COLS]; ROWS];
+    for first in (0..R::vectors::<S>(&out[0]).len()).step_by(VECTORS) {
+        let mut sums = [[R::splat(simd, R::default()); VECTORS]; ROWS];
         for (x, y) in x.iter().zip(y) {
-            let y = &S::as_simd_f32s(y).0[first..first + VECTORS];
+            let y = &R::vectors::<S>(y)[first..first + VECTORS];
             for (sums, &x) in sums.iter_mut().zip(x) {
-                let x = simd.splat_f32s(x);
+                let x = R::splat(simd, x);
                 sums[0] = term(sums[0], x, y[0]);
                 sums[1] = term(sums[1], x, y[1]);
             }
         }
         for (out, sums) in out.iter_mut().zip(sums) {
-            S::as_mut_simd_f32s(out).0[first..first + VECTORS].copy_from_slice(&sums);
+            R::vectors_mut::<S>(out)[first..first + VECTORS].copy_from_slice(&sums);
         }
     }
     out
 }
 
 /// The largest |x - y|. NaN is no larger than anything.
-struct Largest<'a> {
-    x: &'a [[f32; ROWS]],
-    y: &'a [[f32; COLS]],
+struct Largest<'a, R> {
+    x: &'a [[R; ROWS]],
+    y: &'a [[R; COLS]],
 }
 
-impl NullaryFnOnce for Largest<'_> {
-    type Output = [[f32; COLS]; ROWS];
+impl<R: Real> NullaryFnOnce for Largest<'_, R> {
+    type Output = [[R; COLS]; ROWS];
 
     #[inline(always)]
     fn call(self) -> Self::Output {
-        let mut largest = [[0.0; COLS]; ROWS];
+        let mut largest = [[R::default(); COLS]; ROWS];
         for (x, y) in self.x.iter().zip(self.y) {
             for (largest, &x) in largest.iter_mut().zip(x) {
                 for (largest, &y) in largest.iter_mut().zip(y) {
@@ -167,52 +167,31 @@ impl NullaryFnOnce for Largest<'_> {
 
 /// 0 of two zeros.
 #[inline(always)]
-fn quotient(part: f32, whole: f32) -> f32 {
-    if whole > 0.0 { part / whole } else { 0.0 }
+fn quotient<R: Real>(part: R, whole: R) -> R {
+    if whole > R::default() { part / whole } else { R::default() }
 }
 
-/// With t = (x - y) / (x + y), log(x / y) is 2 artanh t; where t is small, by its series, in which nothing cancels.
+/// With t = (x - y) / (x + y), log(x / y) is 2 artanh t.
 #[inline(always)]
-fn relative(x: f32, y: f32) -> f32 {
-    if x <= 0.0 || y <= 0.0 {
-        return if x > 0.0 { x * x.ln() } else { 0.0 };
+fn relative<R: Real>(x: R, y: R) -> R {
+    if x <= R::default() || y <= R::default() {
+        return if x > R::default() { x * x.ln() } else { R::default() };
     }
     let t = quotient(x - y, x + y);
-    let square = t * t;
-    let log = if square < 0.25 {
-        2.0 * t * (0..11).rev().fold(0.0, |sum, n| sum * square + 1.0 / (2 * n + 1) as f32)
-    } else {
-        (x / y).ln()
-    };
+    let log = if t * t < R::from(0.25) { R::near_log(t) } else { (x / y).ln() };
     x * log
 }
 
-/// With t = (x - y) / (x + y), half of x + y times (1 + t) log(1 + t) + (1 - t) log(1 - t); where t is small, by the series
-/// Σ t^2n / (n (2 n - 1)), in which nothing cancels.
+/// With t = (x - y) / (x + y), half of x + y times (1 + t) log(1 + t) + (1 - t) log(1 - t).
 #[inline(always)]
-fn divergence(x: f32, y: f32) -> f32 {
+fn divergence<R: Real>(x: R, y: R) -> R {
     let whole = x + y;
     let t = quotient(x - y, whole);
-    let square = t * t;
-    let sum = if square < 0.25 {
-        SERIES.iter().rev().fold(0.0, |sum, factor| (sum + factor) * square)
+    let sum = if t * t < R::from(0.25) {
+        R::near_divergence(t)
     } else {
-        let log = |part: f32| if part > 0.0 { part * part.ln() } else { 0.0 };
-        log(1.0 + t) + log(1.0 - t)
+        let log = |part: R| if part > R::default() { part * part.ln() } else { R::default() };
+        log(R::from(1.0) + t) + log(R::from(1.0) - t)
     };
-    0.5 * whole * sum
+    R::from(0.5) * whole * sum
 }
-
-/// 1 / (n (2 n - 1)).
-const SERIES: [f32; 10] = [
-    1.0,
-    1.0 / 6.0,
-    1.0 / 15.0,
-    1.0 / 28.0,
-    1.0 / 45.0,
-    1.0 / 66.0,
-    1.0 / 91.0,
-    1.0 / 120.0,
-    1.0 / 153.0,
-    1.0 / 190.0,
-];

@@ -1,0 +1,204 @@
+//! What terms are computed in: f32, or of f64 elements f64.
+
+use std::ops::{Add, AddAssign, Div, Mul, Sub};
+
+use bytemuck::Pod;
+use pulp::Simd;
+
+use super::{Params, Term};
+use crate::{DType, Element, kernel::CpuArg, kernels::cpu::load::load};
+
+/// f32 or f64.
+pub(super) trait Real:
+    Element
+    + Default
+    + From<f32>
+    + PartialOrd
+    + AddAssign
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+{
+    /// What is kept of a pair.
+    type Sum: Pod + Send + Sync;
+    /// As many as a register holds.
+    type Vector<S: Simd>: Copy;
+
+    /// The exponent of [`Term::Power`].
+    fn power(p: &Params) -> Self;
+    /// Elements from `start` on.
+    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]);
+    /// Adds what a block of features adds to a pair, or keeps the larger.
+    fn fold(p: &Params, sum: &mut Self::Sum, value: Self);
+    /// log(x / y), with t = (x - y) / (x + y) below a half: nothing cancels.
+    fn near_log(t: Self) -> Self;
+    /// (1 + t) log(1 + t) + (1 - t) log(1 - t) of a t below a half: nothing cancels.
+    fn near_divergence(t: Self) -> Self;
+
+    fn abs(self) -> Self;
+    fn sqrt(self) -> Self;
+    fn ln(self) -> Self;
+    fn powf(self, exponent: Self) -> Self;
+    fn is_nan(self) -> bool;
+
+    fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
+    fn vectors<S: Simd>(values: &[Self]) -> &[Self::Vector<S>];
+    fn vectors_mut<S: Simd>(values: &mut [Self]) -> &mut [Self::Vector<S>];
+    fn add_vectors<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
+    fn sub_vectors<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
+    fn abs_vector<S: Simd>(simd: S, x: Self::Vector<S>) -> Self::Vector<S>;
+    /// x y + z
+    fn mul_add<S: Simd>(
+        simd: S,
+        x: Self::Vector<S>,
+        y: Self::Vector<S>,
+        z: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+}
+
+macro_rules! arithmetic {
+    ($vector:ident $splat:ident $vectors:ident $vectors_mut:ident $add:ident $sub:ident $abs:ident $mul_add:ident) => {
+        type Vector<S: Simd> = S::$vector;
+
+        #[inline(always)]
+        fn abs(self) -> Self {
+            self.abs()
+        }
+        #[inline(always)]
+        fn sqrt(self) -> Self {
+            self.sqrt()
+        }
+        #[inline(always)]
+        fn ln(self) -> Self {
+            self.ln()
+        }
+        #[inline(always)]
+        fn powf(self, exponent: Self) -> Self {
+            self.powf(exponent)
+        }
+        #[inline(always)]
+        fn is_nan(self) -> bool {
+            self.is_nan()
+        }
+        #[inline(always)]
+        fn splat<S: Simd>(simd: S, value: Self) -> S::$vector {
+            simd.$splat(value)
+        }
+        #[inline(always)]
+        fn vectors<S: Simd>(values: &[Self]) -> &[S::$vector] {
+            S::$vectors(values).0
+        }
+        #[inline(always)]
+        fn vectors_mut<S: Simd>(values: &mut [Self]) -> &mut [S::$vector] {
+            S::$vectors_mut(values).0
+        }
+        #[inline(always)]
+        fn add_vectors<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
+            simd.$add(x, y)
+        }
+        #[inline(always)]
+        fn sub_vectors<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
+            simd.$sub(x, y)
+        }
+        #[inline(always)]
+        fn abs_vector<S: Simd>(simd: S, x: S::$vector) -> S::$vector {
+            simd.$abs(x)
+        }
+        #[inline(always)]
+        fn mul_add<S: Simd>(simd: S, x: S::$vector, y: S::$vector, z: S::$vector) -> S::$vector {
+            simd.$mul_add(x, y, z)
+        }
+    };
+}
+
+impl Real for f32 {
+    arithmetic!(f32s splat_f32s as_simd_f32s as_mut_simd_f32s add_f32s sub_f32s abs_f32s mul_add_f32s);
+
+    /// The sum, and what rounding left of it.
+    type Sum = [Self; 2];
+
+    #[inline(always)]
+    fn power(p: &Params) -> Self {
+        p.power
+    }
+
+    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) {
+        load(arg, dtype, start, out);
+    }
+
+    /// What rounding leaves (Knuth's two-sum) stays below half a unit of the sum.
+    #[inline(always)]
+    fn fold(p: &Params, [sum, left]: &mut [Self; 2], value: Self) {
+        if p.term == Term::Largest as u32 {
+            *sum = sum.max(value);
+            return;
+        }
+        let total = *sum + value;
+        let part = total - *sum;
+        let rest = *left + ((*sum - (total - part)) + (value - part));
+        // Of infinite sums nothing is left.
+        (*sum, *left) = match total.is_finite() {
+            true => (total + rest, rest - ((total + rest) - total)),
+            false => (total, 0.0),
+        };
+    }
+
+    /// 2 artanh t, by its series.
+    #[inline(always)]
+    fn near_log(t: Self) -> Self {
+        let square = t * t;
+        2.0 * t * (0..11).rev().fold(0.0, |sum, n| sum * square + 1.0 / (2 * n + 1) as Self)
+    }
+
+    /// By the series Σ t^2n / (n (2 n - 1)).
+    #[inline(always)]
+    fn near_divergence(t: Self) -> Self {
+        let square = t * t;
+        SERIES.iter().rev().fold(0.0, |sum, factor| (sum + factor) * square)
+    }
+}
+
+impl Real for f64 {
+    arithmetic!(f64s splat_f64s as_simd_f64s as_mut_simd_f64s add_f64s sub_f64s abs_f64s mul_add_f64s);
+
+    type Sum = Self;
+
+    #[inline(always)]
+    fn power(p: &Params) -> Self {
+        Self::from_bits(u64::from(p.power_high) << 32 | u64::from(p.power_low))
+    }
+
+    fn load(arg: &CpuArg<'_>, _: DType, start: usize, out: &mut [Self]) {
+        out.copy_from_slice(&arg.read()[start..][..out.len()]);
+    }
+
+    #[inline(always)]
+    fn fold(p: &Params, sum: &mut Self, value: Self) {
+        *sum = if p.term == Term::Largest as u32 { sum.max(value) } else { *sum + value };
+    }
+
+    #[inline(always)]
+    fn near_log(t: Self) -> Self {
+        2.0 * t.atanh()
+    }
+
+    #[inline(always)]
+    fn near_divergence(t: Self) -> Self {
+        (-t * t).ln_1p() + 2.0 * t * t.atanh()
+    }
+}
+
+/// 1 / (n (2 n - 1)).
+const SERIES: [f32; 10] = [
+    1.0,
+    1.0 / 6.0,
+    1.0 / 15.0,
+    1.0 / 28.0,
+    1.0 / 45.0,
+    1.0 / 66.0,
+    1.0 / 91.0,
+    1.0 / 120.0,
+    1.0 / 153.0,
+    1.0 / 190.0,
+];

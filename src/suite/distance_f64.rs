@@ -1,0 +1,292 @@
+//! Distances computed in f64, or of f64 rounded to f32.
+
+use super::{
+    data::values,
+    device_tests,
+    distance::{assert_within, expected, metrics, nonnegative, rows},
+};
+use crate::{
+    Device, Error, Run, Tensor,
+    distance::{Metric, Missing, Options, Partial, condensed, neighbors, pairwise, pairwise_counted},
+};
+
+device_tests! {
+    narrow_is_f32, refused; every_metric, missing_elements, what_f32_does_not_tell_apart, what_has_no_distance, parts,
+}
+
+/// Of sums of a few hundred terms, here and in the definitions.
+const BOUND: f64 = 1e-13;
+
+/// Numbers with all bits of an f64.
+fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|&x| f64::from(x) / 3.0).collect()
+}
+
+/// Compares every pair with the definition.
+fn check(
+    device: &Device,
+    metric: Metric,
+    x: &[f64],
+    y: Option<&[f64]>,
+    [m, n, k]: [u64; 3],
+    options: &Options,
+) {
+    let place = |i: usize, count: u64| (i % count as usize) * k as usize + i / count as usize;
+    let tensor = |values: &[f64], count: u64| match options.columns {
+        true => {
+            let turned: Vec<f64> = (0..values.len()).map(|i| values[place(i, count)]).collect();
+            Tensor::from_slice(device, &turned, &[k, count]).unwrap()
+        }
+        false => Tensor::from_slice(device, values, &[count, k]).unwrap(),
+    };
+    let ty = y.map(|y| tensor(y, n));
+    let distances = pairwise(&tensor(x, m), ty.as_ref(), metric, options, &Run::default()).unwrap();
+    for (i, x_row) in rows(x, m).iter().enumerate() {
+        for (j, y_row) in rows(y.unwrap_or(x), n).iter().enumerate() {
+            let what = format!("{metric:?} {m} {n} {k} {options:?} at {i}, {j}");
+            if y.is_none() && i == j && metric.is_zero_on_diagonal() {
+                assert!(distances.row(i)[j] == 0.0 || distances.row(i)[j].is_nan(), "{what}");
+            } else {
+                assert_within(BOUND, &what, distances.row(i)[j], &expected(metric, x_row, y_row, options));
+            }
+        }
+    }
+}
+
+fn of_shares(metric: Metric) -> bool {
+    matches!(metric, Metric::JensenShannon | Metric::Hellinger | Metric::KlDivergence)
+}
+
+fn every_metric(device: &Device) {
+    if !device.limits().f64 {
+        return;
+    }
+    let (m, n, k) = (9, 70, 300);
+    let (x, y) = (wide(&nonnegative(1, m * k)), wide(&nonnegative(2, n * k)));
+    // Close to one another: by series, and not by logarithms.
+    let near: Vec<f64> =
+        x[..k as usize].iter().cycle().zip(&y).map(|(x, y)| x + y / 64.0).take(x.len()).collect();
+    let signed = wide(&values::<f32>(3, m * k));
+    for metric in metrics().chain([Metric::Minkowski(1.0 / 3.0)]) {
+        check(device, metric, &x, Some(&y), [m, n, k], &Options::default());
+        check(device, metric, &near, None, [m, m, k], &Options { columns: true, ..Options::default() });
+        if !of_shares(metric) {
+            check(device, metric, &signed, None, [m, m, k], &Options::default());
+        }
+    }
+}
+
+fn missing_elements(device: &Device) {
+    if !device.limits().f64 {
+        return;
+    }
+    let (m, k) = (8, 70);
+    let mut x: Vec<f32> = values::<u32>(8, m * k).iter().map(|bits| (bits % 5) as f32 - 1.0).collect();
+    x.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
+    // One of NaN alone, one of negative ones alone.
+    x[..70].fill(f32::NAN);
+    let mut x = wide(&x);
+    x[70..140].fill(-2.0);
+    for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
+        for metric in metrics().filter(|&metric| !of_shares(metric)) {
+            let options = Options { missing, negative: missing != Missing::Rescale, ..Options::default() };
+            check(device, metric, &x, None, [m, m, k], &options);
+        }
+    }
+}
+
+fn what_f32_does_not_tell_apart(device: &Device) {
+    if !device.limits().f64 {
+        return;
+    }
+    let matrix = |x: &[f64]| Tensor::from_slice(device, x, &[2, 2]).unwrap();
+    let of = |x: &[f64], metric| {
+        pairwise(&matrix(x), None, metric, &Options::default(), &Run::default()).unwrap().row(0)[1]
+    };
+    // Differences that are exact.
+    assert_eq!(
+        of(&[1e9, 0.0, 1e9 + 3.0 * 2f64.powi(-20), 4.0 * 2f64.powi(-20)], Metric::Euclidean),
+        5.0 * 2f64.powi(-20)
+    );
+    assert_eq!(of(&[1e9, 0.0, 1e9 + 0.25, 0.5], Metric::CityBlock), 0.75);
+    assert_eq!(of(&[1.0, 2.0, 1.0 + f64::EPSILON, 2.0], Metric::Hamming), 0.5);
+    for scale in [1e-200, 1e200] {
+        let close = |actual: f64, expected: f64| {
+            assert!((actual / expected - 1.0).abs() < BOUND, "{scale}: {actual} instead of {expected}");
+        };
+        close(of(&[scale, 0.0, 0.0, 2.0 * scale], Metric::CityBlock), 3.0 * scale);
+        close(of(&[scale, 0.0, 0.0, 2.0 * scale], Metric::Chebyshev), 2.0 * scale);
+        close(of(&[scale, 0.0, scale, scale], Metric::Cosine), 1.0 - 0.5f64.sqrt());
+        close(of(&[scale, 0.0, 3.0 * scale, scale], Metric::BrayCurtis), 0.6);
+        close(of(&[scale, 3.0 * scale, scale, scale], Metric::JensenShannon), {
+            let term = |p: f64, q: f64| p * (p / (0.5 * (p + q))).ln() / 2.0;
+            [(0.25, 0.5), (0.75, 0.5)].iter().map(|&(p, q)| term(p, q) + term(q, p)).sum::<f64>().sqrt()
+        });
+    }
+    // Almost as long as is possible.
+    assert_eq!(of(&[4e307, 0.0, 0.0, 1e300], Metric::Cosine), 1.0);
+    // Of a mean that is a million times the spread.
+    let x: Vec<f64> = values::<f32>(9, 600).iter().map(|&x| f64::from(x) + 1e6).collect();
+    let correlation = pairwise(
+        &Tensor::from_slice(device, &x, &[2, 300]).unwrap(),
+        None,
+        Metric::Correlation,
+        &Options::default(),
+        &Run::default(),
+    );
+    let less: Vec<Vec<f64>> = rows(&x, 2).iter().map(|row| row.iter().map(|x| x - 1e6).collect()).collect();
+    let exact = expected(Metric::Correlation, &less[0], &less[1], &Options::default());
+    assert_within(BOUND, "a large mean", correlation.unwrap().row(0)[1], &exact);
+}
+
+fn what_has_no_distance(device: &Device) {
+    if !device.limits().f64 {
+        return;
+    }
+    let run = Run::default();
+    let tensor = |x: &[f64], cols: u64| Tensor::from_slice(device, x, &[2, cols]).unwrap();
+    for missing in [Missing::Propagate, Missing::Ignore] {
+        for constant in [3.0, 0.1, 1e-200, 0.7e150] {
+            let x = [[constant; 1000], std::array::from_fn(|i| i as f64)].concat();
+            let options = Options { missing, ..Options::default() };
+            let distances = pairwise(&tensor(&x, 1000), None, Metric::Correlation, &options, &run).unwrap();
+            assert!(distances.row(0).iter().all(|d| d.is_nan()), "{missing:?} {constant}: {distances:?}");
+            assert_eq!(distances.row(1)[1], 0.0);
+        }
+    }
+    // One that differs in the last bit is not constant.
+    let x: Vec<f64> = (0..1000)
+        .map(|i| if i == 500 { 0.1 } else { 0.1f64.next_up() })
+        .chain((0..1000).map(f64::from))
+        .collect();
+    let distances =
+        pairwise(&tensor(&x, 1000), None, Metric::Correlation, &Options::default(), &run).unwrap();
+    assert!(distances.data().iter().all(|d| d.is_finite()), "{distances:?}");
+    let says = |x: &[f64], metric, words: &str| {
+        let error = pairwise(&tensor(x, 2), None, metric, &Options::default(), &run).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    says(&[1.0, 2.0, f64::NAN, f64::NEG_INFINITY], Metric::Euclidean, "observation 1: an infinite element");
+    says(&[1.0, 2.0, 1.0, -1e-300], Metric::Hellinger, "observation 1: a negative element");
+    says(&[1.7e308, 2.0, 0.0, 1.0], Metric::Cosine, "observation 0 has the length 1.7e308");
+    says(&[1.0, 2.0, 0.0, 0.0], Metric::JensenShannon, "observation 1 adds up to 0");
+    let nan =
+        pairwise(&tensor(&[f64::NAN, 0.0, 1.0, 2.0], 2), None, Metric::CityBlock, &Options::default(), &run)
+            .unwrap();
+    assert!(nan.row(0).iter().all(|d| d.is_nan()) && nan.row(1)[1] == 0.0);
+}
+
+/// Chunks of features, merged; of two types they do not mix, and merge.
+fn parts(device: &Device) {
+    if !device.limits().f64 {
+        return;
+    }
+    let x = wide(&nonnegative(4, 3 * 300));
+    let rows = rows(&x, 3);
+    let chunk = |from: usize, to: usize| {
+        let values: Vec<f64> = rows.iter().flat_map(|row| row[from..to].to_vec()).collect();
+        Tensor::from_slice(device, &values, &[3, (to - from) as u64]).unwrap()
+    };
+    for metric in metrics() {
+        let new = || {
+            let partial = Partial::new(device, 3, None, metric, &Options::default()).unwrap();
+            match metric {
+                Metric::JensenShannon => partial
+                    .with_sums(&rows.iter().map(|row| row.iter().sum()).collect::<Vec<_>>(), None)
+                    .unwrap(),
+                _ => partial,
+            }
+        };
+        let (mut one, mut two) = (new(), new());
+        one.add(&chunk(0, 30), None).unwrap();
+        one.add(&chunk(30, 280), None).unwrap();
+        two.add(&chunk(280, 300), None).unwrap();
+        let mut sums = one.export().unwrap();
+        sums.merge(&two.export().unwrap()).unwrap();
+        let distances = sums.finish().unwrap().distances;
+        for (i, j) in [(0, 1), (2, 0), (1, 2)] {
+            let exact = expected(metric, &rows[i], &rows[j], &Options::default());
+            assert_within(BOUND, &format!("{metric:?} {i} {j}"), distances.row(i)[j], &exact);
+        }
+    }
+    // What the documentation says of elements that are far from 0.
+    let far: Vec<f64> = values::<f32>(6, 600).iter().map(|&x| f64::from(x) + 1e4).collect();
+    let mut partial = Partial::new(device, 2, None, Metric::Correlation, &Options::default()).unwrap();
+    partial.add(&Tensor::from_slice(device, &far, &[2, 300]).unwrap(), None).unwrap();
+    let distance = partial.export().unwrap().finish().unwrap().distances.row(0)[1];
+    let rows = super::distance::rows(&far, 2);
+    let exact = expected(Metric::Correlation, &rows[0], &rows[1], &Options::default());
+    assert_within((1.0 + 3e8) * 2f64.powi(-44), "far from 0", distance, &exact);
+    let mut partial = Partial::new(device, 2, None, Metric::CityBlock, &Options::default()).unwrap();
+    let bytes = Tensor::from_slice(device, &[1u8, 5], &[2, 1]).unwrap();
+    partial.add(&bytes, None).unwrap();
+    let f64s = Tensor::from_slice(device, &[1e300, 0.0], &[2, 1]).unwrap();
+    let error = partial.add(&f64s, None).unwrap_err().to_string();
+    assert!(error.contains("f64 and other types in one `Partial`"), "{error}");
+    let mut sums = partial.export().unwrap();
+    assert_eq!((sums.features, sums.sums[0][1]), (1, 4.0));
+    let mut partial = Partial::new(device, 2, None, Metric::CityBlock, &Options::default()).unwrap();
+    partial.add(&f64s, None).unwrap();
+    assert!(partial.add(&bytes, None).is_err());
+    sums.merge(&partial.export().unwrap()).unwrap();
+    assert!(!sums.wide && partial.export().unwrap().wide);
+    assert_eq!(sums.finish().unwrap().distances.row(0)[1], 1e300);
+}
+
+/// To the bit, on every device.
+fn narrow_is_f32(device: &Device) {
+    let (m, k) = (5, 40);
+    let mut x = wide(&nonnegative(5, m * k));
+    x[7] = f64::NAN;
+    let narrow: Vec<f32> = x.iter().map(|&x| x as f32).collect();
+    let wide = Tensor::from_slice(device, &x, &[m, k]).unwrap();
+    let f32s = Tensor::from_slice(device, &narrow, &[m, k]).unwrap();
+    for metric in [Metric::Euclidean, Metric::Correlation, Metric::Canberra] {
+        for missing in [Missing::Propagate, Missing::Ignore] {
+            let options = Options { missing, narrow: true, ..Options::default() };
+            let run = Run::default();
+            let [of_wide, of_f32s] = [
+                pairwise_counted(&wide, None, metric, &options, &run).unwrap(),
+                pairwise_counted(&f32s, None, metric, &options, &run).unwrap(),
+            ];
+            let bits = |d: &crate::linalg::Matrix| d.data().iter().map(|d| d.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&of_wide.distances), bits(&of_f32s.distances), "{metric:?} {missing:?}");
+            assert_eq!(of_wide.shared, of_f32s.shared);
+        }
+    }
+    let beyond = Tensor::from_slice(device, &[1.0, 1e200], &[2, 1]).unwrap();
+    let options = Options { narrow: true, ..Options::default() };
+    let error =
+        pairwise(&beyond, None, Metric::CityBlock, &options, &Run::default()).unwrap_err().to_string();
+    assert!(error.contains("observation 1: an infinite element"), "{error}");
+}
+
+/// Where a device computes in f32 alone, unless that is asked for.
+fn refused(device: &Device) {
+    let x = Tensor::from_slice(device, &[1.0, 2.0, 3.0, 5.0], &[2, 2]).unwrap();
+    let (plain, run) = (Options::default(), Run::default());
+    let all = |options: &Options| {
+        let mut partial = Partial::new(device, 2, None, Metric::CityBlock, options).unwrap();
+        [
+            pairwise(&x, None, Metric::CityBlock, options, &run).map(|d| d.row(0)[1]),
+            condensed(&x, Metric::CityBlock, options, &run).map(|d| d[0]),
+            neighbors(&x, None, 1, Metric::CityBlock, options, &run).map(|found| found.distances.row(0)[0]),
+            partial.add(&x, None).and_then(|()| Ok(partial.export()?.sums[0][1])),
+        ]
+    };
+    for result in all(&plain) {
+        match result {
+            Ok(distance) => assert!(device.limits().f64 && distance == 5.0),
+            Err(error) => {
+                assert!(
+                    !device.limits().f64 && matches!(error, Error::NoF64 { op: "distance", .. }),
+                    "{error}"
+                );
+                let name = &device.info().name;
+                assert!(error.to_string().contains(&format!("{name} computes in f32")), "{error}");
+            }
+        }
+    }
+    let narrow = Options { narrow: true, ..plain };
+    assert!(all(&narrow).iter().all(|distance| matches!(distance, Ok(5.0))));
+}
