@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use crate::{Error, Result, available::available_memory};
+use crate::{DeviceInfo, Error, Result, available::available_memory};
 
 /// A flag that stops long calls; clones share it. Looked at once per block.
 #[derive(Clone, Debug, Default)]
@@ -96,6 +96,11 @@ impl Budget {
     /// The host budget, or its default.
     pub fn host_bytes(&self) -> u64 {
         self.host.unwrap_or_else(|| available_memory() / 2)
+    }
+
+    /// The device budget, or its default: where the device does not say what it has, three quarters of 2.67 GB.
+    pub fn device_bytes(&self, device: &DeviceInfo) -> u64 {
+        self.device.unwrap_or_else(|| device.memory.map_or(2 << 30, |bytes| bytes / 4 * 3))
     }
 }
 

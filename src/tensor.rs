@@ -112,6 +112,27 @@ impl<T: Element> Tensor<T> {
         Ok(tensor)
     }
 
+    /// A tensor that [`put`](Self::put) fills.
+    pub(crate) fn for_parts(device: &Device, shape: &[u64]) -> Result<Self> {
+        Self::uninitialised(device, shape, true)
+    }
+
+    /// Takes elements from a staging slot, the first of which begins a word; what is enqueued from now on sees them.
+    pub(crate) fn put(&mut self, slot: &mut Staging, elements: Range<u64>) -> Result<()> {
+        let [offset, end] = [elements.start, elements.end].map(|element| element * T::DTYPE.size());
+        assert!(
+            offset.is_multiple_of(4) && elements.end <= self.len(),
+            "a part should begin a word of its tensor"
+        );
+        let bytes = end.next_multiple_of(4).saturating_sub(offset);
+        if bytes > 0 {
+            let slice = Slice { memory: &self.buffer.memory, offset, bytes };
+            let fence = self.device.driver().upload(slot, slice)?;
+            self.device.driver().order_after(&fence)?;
+        }
+        Ok(())
+    }
+
     /// The same memory as elements of another type, which take no more of it.
     pub(crate) fn into_elements<U: Element>(self, shape: &[u64]) -> Tensor<U> {
         Tensor::from_buffer(&self.device, self.buffer, shape)

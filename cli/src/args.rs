@@ -10,7 +10,8 @@ use teatime::{Budget, Device, DeviceOptions};
 use teatime_genotype::{Method, Scaler, VariantFilter};
 
 use crate::{
-    distance::DistanceArgs, failure::Failure, grm::GrmArgs, project::ProjectArgs, store_args::StoreArgs,
+    distance::DistanceArgs, failure::Failure, grm::GrmArgs, pairwise::PairwiseArgs, project::ProjectArgs,
+    store_args::StoreArgs,
 };
 
 /// GPU math for arrays bigger than memory: PCA, relationships and distances of genotypes in Zarr stores or PLINK files, on any GPU
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     Project(Box<ProjectArgs>),
     Grm(Box<GrmArgs>),
     Distance(Box<DistanceArgs>),
+    Pairwise(Box<PairwiseArgs>),
     Demo(DemoArgs),
     Devices(DevicesArgs),
 }
@@ -42,6 +44,7 @@ impl Command {
             Self::Project(args) => &args.resources,
             Self::Grm(args) => &args.resources,
             Self::Distance(args) => &args.resources,
+            Self::Pairwise(args) => &args.resources,
             Self::Demo(args) => &args.resources,
             // Lists those of wgpu, whatever is preferred.
             Self::Devices(_) => return Some("wgpu"),

@@ -14,7 +14,10 @@ use teatime_genotype::{
     DistanceOptions, Distances, DistancesBetween, SampleMetric, SampleNeighbors, sample_neighbors,
 };
 
-pub(crate) use self::args::DistanceArgs;
+pub(crate) use self::{
+    args::{DistanceArgs, MISSING},
+    bands::{is_of_a_job, refuse_unfinished},
+};
 use self::{
     record::{Record, Seconds},
     target::{Format, TREE, Target, WITH_NAMES},
@@ -105,10 +108,10 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         stream: (&found.stats).into(),
     };
     let memory = args.resources.budget();
-    let ran = Ran { command: COMMAND, started, device: &device, memory, stores: &stores, output: &output };
-    let record = Record::new(&ran, args, &options, found, with, seconds);
+    let ran = Ran { command: COMMAND, started, device: &device, memory, output: &output };
+    let record = Record::new(&ran, &stores, args, &options, found, with, seconds);
     let page = (!args.json).then(|| record.summary());
-    output.finish(&record, &record.common.warnings, page, cancel)
+    output.finish(&record, &record.common.process.warnings, page, cancel)
 }
 
 fn write(output: &Output, target: &Target, result: &Distances, stores: &Stores) -> Result<(), Failure> {

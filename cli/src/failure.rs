@@ -74,12 +74,18 @@ impl From<Error> for Failure {
             Error::Store { why, .. } if why.contains("name the array to use") => {
                 error.to_string().replace("name the array to use", "name the array to use with --array")
             }
+            Error::Store { path, why } if why.contains("is a file") && path.ends_with(".npy") => {
+                format!("{error}; `teatime pairwise` takes a matrix of any numbers")
+            }
             Error::Chunk { .. } => of_all_calls(&error.to_string())
                 .replace("unless NaN is said to be missing", "unless --nan-missing is given")
                 .replace(
                     "unless missing chunks are said to hold",
                     "unless --missing-chunk fill is given: missing chunks then hold",
                 ),
+            Error::NoF64 { device, .. } => {
+                format!("the array is of f64, and {device} computes in f32: --narrow, or another --device")
+            }
             Error::OutOfMemory { .. } => format!("{error}; a lower --device-memory may help"),
             Error::OutOfHostMemory { .. } => format!("{error}; a lower --memory may help"),
             Error::NoDevice { wanted, tried } if !tried.is_empty() => {

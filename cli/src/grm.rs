@@ -173,10 +173,10 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
         stream: (&result.stats).into(),
     };
     let memory = args.resources.budget();
-    let ran = Ran { command: COMMAND, started, device: &device, memory, stores: &stores, output: &output };
-    let record = record(args, &ran, &result, seconds);
+    let ran = Ran { command: COMMAND, started, device: &device, memory, output: &output };
+    let record = record(args, &ran, &stores, &result, seconds);
     let page = (!args.json).then(|| summary(&record));
-    output.finish(&record, &record.common.warnings, page, cancel)
+    output.finish(&record, &record.common.process.warnings, page, cancel)
 }
 
 /// A name that readers of words would take for none or two.
@@ -197,14 +197,15 @@ fn write(output: &Output, format: FormatArg, grm: &Grm, stores: &Stores) -> Resu
     Ok(())
 }
 
-fn record(args: &GrmArgs, ran: &Ran<'_>, grm: &Grm, seconds: Seconds) -> Record {
+fn record(args: &GrmArgs, ran: &Ran<'_>, stores: &Stores, grm: &Grm, seconds: Seconds) -> Record {
     let undefined = grm.undefined();
     let warning = (undefined > 0).then(|| {
         let pairs = text::plural(undefined, "pair");
         format!("{pairs} of samples share no variant that counts: their relationship is NaN (--missing mean has none)")
     });
+    let warnings = warning.into_iter().collect();
     Record {
-        common: ran.common(grm.memory, &grm.stats, grm.digest, None, warning.into_iter().collect()),
+        common: ran.common(stores, grm.memory, &grm.stats, grm.digest, None, warnings),
         variants: (&grm.counts).into(),
         variants_kept: grm.counts.loaded(),
         method: grm.method.name(),
@@ -228,7 +229,7 @@ fn summary(record: &Record) -> String {
     let mut line = |name: &str, what: String| out += &format!("{name:<10}{what}\n");
     line("variants", used(&record.variants));
     common.changes.iter().for_each(|change| line("", change.clone()));
-    let (peak, on_device) = common.peaks();
+    let (peak, on_device) = common.process.peaks();
     let peak = peak.map_or_else(String::new, |peak| format!("; peak memory {peak}"));
     line("method", format!("{}, missing {}{peak}, of the device {on_device}", record.method, record.missing));
     let Seconds { wall, open, grm, write, stream } = seconds;
@@ -236,5 +237,5 @@ fn summary(record: &Record) -> String {
     line("time", format!("{wall:.2} s: open {open:.2} s, GRM {grm:.2} s, write {write:.2} s"));
     line("GRM", format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s;"));
     line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
-    out + &common.wrote()
+    out + &common.process.wrote()
 }

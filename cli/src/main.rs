@@ -15,6 +15,7 @@ mod interrupt;
 mod loadings;
 mod matching;
 mod output;
+mod pairwise;
 mod pca;
 mod place;
 mod plot;
@@ -61,6 +62,7 @@ fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
         Command::Project(args) => project::run(args, cancel),
         Command::Grm(args) => grm::run(args, cancel),
         Command::Distance(args) => distance::run(args, cancel),
+        Command::Pairwise(args) => pairwise::run(args, cancel),
         Command::Demo(args) => demo::run(args, cancel),
         Command::Devices(args) => devices::run(args),
     }

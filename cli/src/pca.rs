@@ -157,12 +157,12 @@ impl Job {
         // After all that is read.
         let record = Record::new(&self, &result, &stages, self.warnings(&result));
         let page = (!self.json).then(|| summary(&record));
-        self.output.finish(&record, &record.common.warnings, page, &self.cancel)
+        self.output.finish(&record, &record.common.process.warnings, page, &self.cancel)
     }
 
     pub(crate) fn ran(&self) -> Ran<'_> {
-        let Self { command, started, ref device, memory, ref stores, ref output, .. } = *self;
-        Ran { command, started, device, memory, stores, output }
+        let Self { command, started, ref device, memory, ref output, .. } = *self;
+        Ran { command, started, device, memory, output }
     }
 
     fn warnings(&self, result: &teatime_genotype::Pca) -> Vec<String> {

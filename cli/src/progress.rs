@@ -14,9 +14,14 @@ pub(crate) struct Bar(ProgressBar);
 impl Bar {
     /// A bar over `total` variants.
     pub(crate) fn new(what: &str, total: u64) -> Self {
+        Self::of(what, total, "variants")
+    }
+
+    /// A bar over so many of what `noun` says.
+    pub(crate) fn of(what: &str, total: u64, noun: &str) -> Self {
         let bar = ProgressBar::new(total).with_message(what.to_owned());
-        let template = "{msg} [{bar:40}] {percent:>3} % of {human_len} variants, {eta} left";
-        if let Ok(style) = ProgressStyle::with_template(template) {
+        let template = format!("{{msg}} [{{bar:40}}] {{percent:>3}} % of {{human_len}} {noun}, {{eta}} left");
+        if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style.progress_chars("=> "));
         }
         Self(bar)

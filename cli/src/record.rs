@@ -26,13 +26,12 @@ pub(crate) struct Ran<'a> {
     pub(crate) device: &'a Device,
     /// What was given.
     pub(crate) memory: Budget,
-    pub(crate) stores: &'a Stores,
     pub(crate) output: &'a Output,
 }
 
 /// The part of run.json that all commands have.
 #[derive(Debug, Serialize)]
-pub(crate) struct Common {
+pub(crate) struct Process {
     schema_version: u32,
     command: &'static str,
     teatime_version: &'static str,
@@ -44,18 +43,25 @@ pub(crate) struct Common {
     threads: usize,
     budgets: Budgets,
     device: DeviceRecord,
+    bytes: Bytes,
+    pub(crate) warnings: Vec<String>,
+    out: String,
+    files: Vec<String>,
+}
+
+/// The part that all commands have which read genotypes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Common {
+    #[serde(flatten)]
+    pub(crate) process: Process,
     stores: Vec<StoreRecord>,
     pub(crate) shape: Shape,
     contigs: Option<Contigs>,
     ploidy_mismatch: Option<PloidyMismatch>,
     #[serde(skip)]
     pub(crate) changes: Vec<String>,
-    bytes: Bytes,
     /// Digest of every variant's sum of dosages and number of called samples.
     allele_counts: String,
-    pub(crate) warnings: Vec<String>,
-    out: String,
-    files: Vec<String>,
 }
 
 /// Memory that was planned with.
@@ -160,19 +166,34 @@ impl Ran<'_> {
     /// command, these warnings.
     pub(crate) fn common(
         &self,
+        stores: &Stores,
         planned: Budget,
         stats: &StreamStats,
         digest: u64,
         components: Option<usize>,
         warnings: Vec<String>,
     ) -> Common {
-        let Ran { command, started, device, memory, stores, output } = *self;
+        let unasked = stores.contigs.as_ref().and_then(Contigs::unasked);
+        let warnings = stores.warnings().into_iter().chain(unasked).chain(warnings).collect();
+        Common {
+            process: self.process(planned, stats, warnings),
+            stores: store_records(stores),
+            shape: Shape::new(&stores.genotypes, components),
+            contigs: stores.contigs.clone(),
+            ploidy_mismatch: stores.ploidy_mismatch,
+            changes: stores.changes(),
+            allele_counts: format!("fnv1a64:{digest:016x}"),
+        }
+    }
+
+    /// What the record of any command says besides what it read and its results, with these warnings among others.
+    pub(crate) fn process(&self, planned: Budget, stats: &StreamStats, warnings: Vec<String>) -> Process {
+        let Ran { command, started, device, memory, output } = *self;
         let share = |bytes: Option<u64>, given: Option<u64>| {
             bytes.map(|bytes| Share { bytes, given: given.is_some() })
         };
         let started = SystemTime::now() - started.elapsed();
-        let unasked = stores.contigs.as_ref().and_then(Contigs::unasked);
-        Common {
+        Process {
             schema_version: 1,
             command,
             teatime_version: env!("CARGO_PKG_VERSION"),
@@ -184,18 +205,10 @@ impl Ran<'_> {
                 device: share(planned.device, memory.device),
             },
             device: device.info().into(),
-            stores: store_records(stores),
-            shape: Shape::new(&stores.genotypes, components),
-            contigs: stores.contigs.clone(),
-            ploidy_mismatch: stores.ploidy_mismatch,
-            changes: stores.changes(),
             bytes: Bytes::new(stats, device.peak_bytes()),
-            allele_counts: format!("fnv1a64:{digest:016x}"),
             warnings: Resources::warnings(device)
                 .into_iter()
                 .chain(output.warnings())
-                .chain(stores.warnings())
-                .chain(unasked)
                 .chain(warnings)
                 .collect(),
             out: output.target().display().to_string(),
@@ -207,14 +220,18 @@ impl Ran<'_> {
 impl Common {
     /// The first lines of what a command prints when it is done.
     pub(crate) fn head(&self) -> String {
-        let Self { device, shape, .. } = self;
+        let Self { process, shape, .. } = self;
         let paths: Vec<_> = self.stores.iter().map(|store| store.path.as_str()).collect();
         let size = [text::plural(shape.variants, "variant"), text::plural(shape.samples, "sample")];
-        let lines = [
-            ("device", format!("{} ({})", device.name, device.description)),
-            ("input", paths.join(", ")),
-            ("", size.join(" x ")),
-        ];
+        process.head(&paths.join(", "), &size.join(" x "))
+    }
+}
+
+impl Process {
+    /// The first lines of what a command prints when it is done, with what it read.
+    pub(crate) fn head(&self, input: &str, size: &str) -> String {
+        let device = format!("{} ({})", self.device.name, self.device.description);
+        let lines = [("device", device.as_str()), ("input", input), ("", size)];
         lines.iter().map(|(name, what)| format!("{name:<10}{what}\n")).collect()
     }
 

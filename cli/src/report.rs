@@ -107,6 +107,7 @@ impl Record {
         };
         Self {
             common: job.ran().common(
+                &job.stores,
                 pca.memory,
                 &pca.stats,
                 pca.digest,
@@ -201,7 +202,7 @@ pub(crate) fn summary(record: &Record) -> String {
         line("genotypes", format!("{place}: {}", record.residency_reason));
     }
     let passes = text::plural(record.passes.into(), "pass");
-    let (peak, on_device) = common.peaks();
+    let (peak, on_device) = common.process.peaks();
     let peak = peak.map_or_else(String::new, |peak| format!(", peak memory {peak}"));
     line("", format!("{passes}, scaler {}{peak}, of the device {on_device}", record.scaler));
     let made = seconds.simulate.map_or_else(String::new, |s| format!("simulate {s:.2} s, "));
@@ -212,7 +213,7 @@ pub(crate) fn summary(record: &Record) -> String {
     let wait = format!("waiting for chunks {stalled:.2} s");
     line("PCA", format!("{wait}, upload {upload:.2} s, compute {compute:.2} s, solve {solve:.2} s;"));
     line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
-    out + "\n" + &table(record) + "\n" + &common.wrote()
+    out + "\n" + &table(record) + "\n" + &common.process.wrote()
 }
 
 /// How many variants took part, in words.

@@ -15,7 +15,8 @@ use crate::{
     stores::{PloidyMismatch, Stores},
 };
 
-const MISSING_CHUNKS: Named<MissingChunk> = &[("error", MissingChunk::Error), ("fill", MissingChunk::Fill)];
+pub(crate) const MISSING_CHUNKS: Named<MissingChunk> =
+    &[("error", MissingChunk::Error), ("fill", MissingChunk::Fill)];
 
 /// Whether calls of another ploidy become missing.
 const PLOIDY_MISMATCHES: Named<bool> = &[("error", false), ("missing", true)];

@@ -12,7 +12,6 @@ mod cohort;
 mod conversion;
 mod counts;
 mod distance;
-mod files;
 mod filter;
 mod grm;
 mod intake;

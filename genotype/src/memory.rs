@@ -92,18 +92,12 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// What the device may give: what the caller says, or three quarters of what it has.
-    pub(super) fn device_budget(device: &Device, run: &Run) -> u64 {
-        let reported = || device.info().memory.map_or(2 << 30, |bytes| bytes / 4 * 3);
-        run.memory.device.unwrap_or_else(reported)
-    }
-
     /// # Errors
     /// What starting threads reports.
     pub(super) fn new(device: &Device, run: &Run) -> Result<Self> {
         Ok(Self {
             host: run.memory.host_bytes(),
-            device: Self::device_budget(device, run),
+            device: run.memory.device_bytes(device.info()),
             given: [run.memory.host.is_some(), run.memory.device.is_some()],
             shared: device.shares_host_memory(),
             threads: device.pool()?.current_num_threads() as u64,

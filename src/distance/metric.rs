@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Missing, sums::rounded};
+use super::Missing;
 use crate::{Error, Result, kernels::distance::Term};
 
 /// How far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
@@ -246,6 +246,11 @@ impl Finish<'_> {
 /// The share that rounding may leave of terms that cancel, of f32 and of f64.
 const NOISE: f64 = 1.0 / (1u64 << 20) as f64;
 const NOISE_WIDE: f64 = 1.0 / (1u64 << 47) as f64;
+
+#[allow(clippy::cast_possible_truncation, reason = "devices compute in f32")]
+pub(super) fn rounded(value: f64) -> f32 {
+    value as f32
+}
 
 /// NaN unless the whole is above 0.
 fn ratio(part: f64, whole: f64) -> f64 {

@@ -85,14 +85,17 @@ mod sums;
 mod tiles;
 
 use self::job::{Block, Job};
-#[cfg(feature = "zarr")]
-pub use self::tiles::{write_condensed, write_pairwise};
 pub use self::{
     metric::Metric,
     neighbors::{NearestSoFar, Neighbors, neighbors},
     packed::{PackedDiagonal, PackedPairs},
     partial::{Partial, PartialSums},
-    stored::pairwise_stored,
+    stored::{StoredDistances, StoredNeighbors, neighbors_stored, pairwise_stored},
+};
+#[cfg(feature = "zarr")]
+pub use self::{
+    stored::write_pairwise_stored,
+    tiles::{write_condensed, write_pairwise},
 };
 use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
 

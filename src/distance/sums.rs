@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Metric, Missing, Options, metric::Prepare};
+use super::{
+    Metric, Missing, Options,
+    metric::{Prepare, rounded},
+};
 use crate::{
     DType, Device, Element, Error, Result, Tensor,
     kernel::{Grid, small},
@@ -267,11 +270,6 @@ pub(super) fn can_widen(device: &Device) -> Result<()> {
 pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> Result<Vec<f64>> {
     let plain = Options { missing: Missing::Propagate, negative: false, ..*options };
     Operand::plain(("x", x), options)?.alone(Term::X, &plain)
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "devices compute in f32")]
-pub(super) fn rounded(value: f64) -> f32 {
-    value as f32
 }
 
 fn is_normal(value: f64, wide: bool) -> bool {

@@ -10,6 +10,7 @@ mod blocks;
 mod memory;
 mod npy;
 mod storage;
+mod whole;
 #[cfg(feature = "zarr")]
 mod zarr;
 
@@ -21,6 +22,7 @@ pub use self::zarr::{
 pub use self::{
     array::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType},
     memory::{MemoryArray, Storable},
-    npy::{NpyArray, read_at},
+    npy::{NpyArray, read_at, write_npy},
     storage::{Folder, Storage, StoredBytes, Value, WritableStorage},
+    whole::write_whole,
 };

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use super::blocks::strides;
+use super::{Storable, blocks::strides, whole::write_whole};
 use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, stream::MAX_CHUNKS};
 
 /// Bytes of a chunk, if it can be as small.
@@ -231,6 +231,44 @@ fn in_c_order(bytes: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
         }
     }
     out
+}
+
+/// Writes a matrix with so many columns, in C order, as a .npy file, [whole](write_whole).
+///
+/// # Errors
+/// [`Error::Shape`] unless all rows have as many columns; [`Error::Io`].
+///
+/// ```
+/// use teatime::{ChunkedArray, store::{NpyArray, write_npy}};
+/// # let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("x.npy");
+/// write_npy(&path, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 3)?;
+/// assert_eq!(NpyArray::open(&path)?.shape(), [2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_npy<T: Storable>(path: impl AsRef<Path>, elements: &[T], columns: usize) -> Result<()> {
+    let rows = elements.len().checked_div(columns).unwrap_or(0);
+    if rows * columns != elements.len() {
+        let got = format_args!("{} elements", elements.len());
+        return Err(Error::shape("write_npy", format_args!("rows of {columns} columns"), got));
+    }
+    let order = if cfg!(target_endian = "little") { '<' } else { '>' };
+    let kind = match T::STORED {
+        StoredType::Bool => "|b1".to_owned(),
+        StoredType::I8 => "|i1".to_owned(),
+        StoredType::U8 => "|u1".to_owned(),
+        StoredType::I16 | StoredType::I32 | StoredType::I64 => format!("{order}i{}", size_of::<T>()),
+        StoredType::U16 | StoredType::U32 | StoredType::U64 => format!("{order}u{}", size_of::<T>()),
+        StoredType::F16 | StoredType::F32 | StoredType::F64 => format!("{order}f{}", size_of::<T>()),
+    };
+    let entries = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
+    write_whole(path, |file| {
+        // The data begin at a multiple of 64 bytes, after the header and a line feed: at 128, for any extents.
+        file.write_all(b"\x93NUMPY\x01\x00")?;
+        file.write_all(&118u16.to_le_bytes())?;
+        writeln!(file, "{entries:<117}")?;
+        file.write_all(bytemuck::cast_slice(elements))
+    })
 }
 
 /// Fills `out` with what a file has from a place on.

@@ -73,6 +73,7 @@ mod chunks;
 mod convert;
 mod digest;
 mod layout;
+mod load;
 mod plan;
 mod prefetch;
 mod schedule;
@@ -88,6 +89,7 @@ use std::{
 
 use rayon::prelude::*;
 
+pub(crate) use self::load::{load, rows_to_load};
 pub use self::{
     boxes::{Along, Edge},
     convert::{AsStored, Convert, Misfit, Narrow, Narrowed},

@@ -5,12 +5,15 @@ use std::sync::{Arc, Mutex};
 use super::{data::values, device_tests};
 use crate::{
     Budget, ChunkedArray, Device, Error, Progress, Run, StoredType, Tensor,
-    distance::{Distances, Metric, Missing, Options, pairwise_counted, pairwise_stored},
+    distance::{
+        Distances, Metric, Missing, Options, StoredDistances, neighbors, neighbors_stored, pairwise_counted,
+        pairwise_stored,
+    },
     store::{MemoryArray, Storable},
 };
 
 device_tests! {
-    empty, refused, f64s; boxes_of_features, types, both_passes,
+    empty, refused, f64s, nearest; boxes_of_features, types, both_passes,
 }
 
 type Array = Arc<dyn ChunkedArray>;
@@ -30,7 +33,9 @@ fn found(
     options: &Options,
     run: &Run,
 ) -> Distances {
-    pairwise_stored(x.unwrap(), y, metric, options, device, run).unwrap().0
+    let StoredDistances { distances, shared, .. } =
+        pairwise_stored(x.unwrap(), y, metric, options, device, run).unwrap();
+    Distances { distances, shared }
 }
 
 /// Sums that are added up in other parts differ in the last bits of f32 at most.
@@ -92,7 +97,7 @@ fn f64s(device: &Device) {
     let y = stored(&[1.0f32, 2.0], [1, 2], [1, 1]);
     let large = stored(&[(1i64 << 53) - 1, 0], [1, 2], [1, 2]);
     let of = |x: &Array, y: Option<&Array>, metric, options: &Options| {
-        pairwise_stored(x, y, metric, options, device, &run).map(|found| found.0.distances.data().to_vec())
+        pairwise_stored(x, y, metric, options, device, &run).map(|found| found.distances.data().to_vec())
     };
     let euclidean = |x: &Array, y, options: &Options| of(x, y, Metric::Euclidean, options);
     assert_eq!(euclidean(&x, None, &narrow).unwrap(), [0.0; 4]);
@@ -120,6 +125,45 @@ fn f64s(device: &Device) {
     }
 }
 
+/// Of tensors the same, whatever the chunks, and of observations in either direction.
+fn nearest(device: &Device) {
+    let (count, others, features) = (70u64, 9u64, 33u64);
+    let x: Vec<u8> = values::<f32>(5, count * features).iter().map(|x| (x * 50.0).abs() as u8).collect();
+    let y: Vec<u8> = values::<f32>(6, others * features).iter().map(|x| (x * 50.0).abs() as u8).collect();
+    let tensor = |values: &[u8], n| Tensor::from_slice(device, values, &[n, features]).unwrap();
+    let (left, right) = (tensor(&x, count), tensor(&y, others));
+    let by = Metric::CityBlock;
+    for (with, columns, chunks) in
+        [(false, false, [3, 7]), (true, false, [70, 33]), (true, true, [2, 5]), (false, true, [33, 1])]
+    {
+        let run = Run::default();
+        let options = Options { columns, ..Options::default() };
+        let expected = neighbors(&left, with.then_some(&right), 4, by, &Options::default(), &run).unwrap();
+        let array = |values: &[u8], n: u64| match columns {
+            true => stored(&turned(values, features as usize), [features, n], chunks),
+            false => stored(values, [n, features], chunks),
+        };
+        let (x, y) = (array(&x, count), array(&y, others));
+        let y = with.then_some(&y);
+        let found = neighbors_stored(&x, y, 4, by, &options, device, &run).unwrap();
+        assert_eq!(found.nearest, expected);
+        let tight = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        let of = |run: &Run| neighbors_stored(&x, y, 4, by, &options, device, run);
+        let error = of(&tight(100)).unwrap_err();
+        let Error::Budget { given: true, minimum, .. } = error else { panic!("{error}") };
+        let error = of(&tight(minimum)).map(|found| found.nearest);
+        match error {
+            // Of what is read first, and then of the search.
+            Err(Error::Budget { minimum, .. }) => assert_eq!(of(&tight(minimum)).unwrap().nearest, expected),
+            found => assert_eq!(found.unwrap(), expected),
+        }
+        assert!(matches!(
+            neighbors_stored(&x, y, 0, by, &options, device, &run),
+            Err(Error::Argument { name: "k", .. })
+        ));
+    }
+}
+
 fn types(device: &Device) {
     let (options, run) = (Options { narrow: !device.limits().f64, ..Options::default() }, Run::default());
     let small = [0u8, 1, 1, 0, 0, 1];
@@ -139,9 +183,18 @@ fn types(device: &Device) {
     // Of two types.
     let both = found(device, [Some(&arrays[0]), Some(&arrays[4])], Metric::CityBlock, &options, &run);
     assert_eq!(both.distances.data(), expected);
-    let large = stored(&[1i64 << 25, 0], [2, 1], [2, 1]);
-    let error = pairwise_stored(&large, None, Metric::CityBlock, &options, device, &run).unwrap_err();
-    assert!(matches!(&error, Error::Chunk { .. }) && error.to_string().contains("above"), "{error}");
+    // Whole numbers are exact, or refused.
+    let most = if device.limits().f64 { 53 } else { 24 };
+    for (bits, fits) in [(most, true), (most + 1, false)] {
+        let large = stored(&[1i64 << bits, 0], [2, 1], [2, 1]);
+        match pairwise_stored(&large, None, Metric::CityBlock, &options, device, &run) {
+            Ok(found) => assert!(fits && found.distances.row(0)[1] == (1i64 << bits) as f64),
+            Err(error) => {
+                let is_named = matches!(&error, Error::Chunk { .. }) && error.to_string().contains("above");
+                assert!(!fits && is_named, "{error}");
+            }
+        }
+    }
 }
 
 /// A metric whose observations are divided by their sums first.

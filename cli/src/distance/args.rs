@@ -153,7 +153,7 @@ const METRICS: Named<SampleMetric> = &[
 
 const HET_HET: Named<SampleMetric> = &[("1", SampleMetric::Ibs), ("0.5", SampleMetric::IbsOfAlleles)];
 
-const MISSING: Named<Missing> = &[
+pub(crate) const MISSING: Named<Missing> = &[
     ("ignore", Missing::Ignore),
     ("rescale", Missing::Rescale),
     ("rescale-or-zero", Missing::RescaleOrZero),

@@ -8,11 +8,7 @@ use teatime_genotype::{
     DistanceBands, DistanceOptions, Distances, DistancesBetween, VariantCounts, WrittenBands, distances,
 };
 
-use super::{
-    COMMAND, DistanceArgs, Results,
-    neighbors::NeighborsRecord,
-    target::{Format, Target},
-};
+use super::{COMMAND, DistanceArgs, Results, neighbors::NeighborsRecord, target::Format};
 use crate::{failure::Failure, note, output::Output, stores::Stores};
 
 /// Samples on a side of the squares that are written, and what bands are multiples of: whatever the budgets.
@@ -69,7 +65,7 @@ pub(super) fn prepare(args: &DistanceArgs) -> Result<Output, Failure> {
     let files = target.files(args.tree.is_some(), args.neighbors.is_some(), args.with.is_given());
     let [files, others] = files.each_ref().map(|files| files.iter().map(String::as_str).collect::<Vec<_>>());
     if !args.resume {
-        refuse_unfinished(target, files[0])?;
+        refuse_unfinished(&target.folder, &target.name, files[0])?;
         return Output::prepare(&target.folder, COMMAND, &files, &others, args.overwrite);
     }
     if target.format != Format::Zarr {
@@ -160,10 +156,10 @@ fn job(args: &DistanceArgs, stores: &Stores) -> String {
     )
 }
 
-/// Refuses a D.zarr that another run began and that has no record.
-fn refuse_unfinished(target: &Target, record: &str) -> Result<(), Failure> {
-    let path = target.folder.join(&target.name);
-    if target.folder.join(record).exists() || !is_of_a_job(&path) {
+/// Refuses a store that another run began and that has no record.
+pub(crate) fn refuse_unfinished(folder: &Path, name: &str, record: &str) -> Result<(), Failure> {
+    let path = folder.join(name);
+    if folder.join(record).exists() || !is_of_a_job(&path) {
         return Ok(());
     }
     Err(Failure::Error(format!(
@@ -173,7 +169,7 @@ fn refuse_unfinished(target: &Target, record: &str) -> Result<(), Failure> {
 }
 
 /// Whether a store has distances that were written in bands, all or some.
-fn is_of_a_job(store: &Path) -> bool {
+pub(crate) fn is_of_a_job(store: &Path) -> bool {
     let attributes = fs::read(store.join("distance/.zattrs")).ok();
     let attributes = attributes.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
     attributes.is_some_and(|attributes| attributes.pointer("/teatime/job").is_some())

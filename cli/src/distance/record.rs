@@ -13,6 +13,7 @@ use super::{
 use crate::{
     record::{Common, Ran, StreamSeconds},
     report::VariantsRecord,
+    stores::Stores,
     text,
 };
 
@@ -63,6 +64,7 @@ pub(super) struct Seconds {
 impl Record {
     pub(super) fn new(
         ran: &Ran<'_>,
+        stores: &Stores,
         args: &DistanceArgs,
         options: &DistanceOptions,
         found: Found,
@@ -83,7 +85,7 @@ impl Record {
         });
         let warnings = warning.into_iter().chain(with.iter().flat_map(With::warnings));
         Self {
-            common: ran.common(memory, &stats, digest, None, warnings.collect()),
+            common: ran.common(stores, memory, &stats, digest, None, warnings.collect()),
             variants: (&counts).into(),
             variants_kept: counts.loaded(),
             metric: options.metric.name(),
@@ -119,7 +121,7 @@ impl Record {
             line("dosage", format!("copies of allele {allele}"));
         }
         common.changes.iter().for_each(|change| line("", change.clone()));
-        let (peak, on_device) = common.peaks();
+        let (peak, on_device) = common.process.peaks();
         let peak = peak.map_or_else(String::new, |peak| format!("; peak memory {peak}"));
         let p = self.p.map_or_else(String::new, |p| format!(" of p = {p}"));
         let half = if self.het_het == Some(0.5) { " of 0.5 for two heterozygous calls" } else { "" };
@@ -147,6 +149,6 @@ impl Record {
             format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s;"),
         );
         line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
-        out + &common.wrote()
+        out + &common.process.wrote()
     }
 }

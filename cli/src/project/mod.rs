@@ -160,7 +160,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     drop(bar);
 
     let memory = args.resources.budget();
-    let ran = Ran { command: COMMAND, started, device: &device, memory, stores: &stores, output: &output };
+    let ran = Ran { command: COMMAND, started, device: &device, memory, output: &output };
     let seconds = Seconds {
         wall: started.elapsed().as_secs_f64(),
         open: (opened - started).as_secs_f64(),
@@ -168,11 +168,11 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
         project: (projected - matched).as_secs_f64(),
         stream: (&result.stats).into(),
     };
-    let common =
-        ran.common(result.memory, &result.stats, result.digest, Some(result.scores.cols()), warnings);
+    let components = Some(result.scores.cols());
+    let common = ran.common(&stores, result.memory, &result.stats, result.digest, components, warnings);
     let record = Record::new(common, args, &header, &result, counts, &samples, seconds);
     let page = (!args.json).then(|| record.summary());
-    output.finish(&record, &record.common.warnings, page, cancel)
+    output.finish(&record, &record.common.process.warnings, page, cancel)
 }
 
 /// Whether enough of the loadings can be used, and what to warn of.

@@ -96,11 +96,11 @@ impl<'a> Record<'a> {
         let share = text::general(100.0 * self.missing_calls as f64 / calls, 3);
         common.changes.iter().for_each(|change| line("", change.clone()));
         line("missing", format!("{share} % of the calls, {}", self.missing));
-        let (peak, on_device) = common.peaks();
+        let (peak, on_device) = common.process.peaks();
         let peak = peak.map_or_else(String::new, |peak| format!("peak memory {peak}, "));
         line("memory", format!("{peak}of the device {on_device}"));
         let Seconds { wall, open, matching, project, .. } = seconds;
         line("time", format!("{wall:.2} s: open {open:.2} s, match {matching:.2} s, project {project:.2} s"));
-        out + "\n" + &common.wrote()
+        out + "\n" + &common.process.wrote()
     }
 }

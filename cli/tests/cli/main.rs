@@ -17,6 +17,7 @@ mod distance_with;
 mod grm;
 #[cfg(unix)]
 mod output;
+mod pairwise;
 mod pca;
 mod plink;
 mod project;

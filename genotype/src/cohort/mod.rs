@@ -458,7 +458,7 @@ pub(crate) fn with_less_memory<T>(
     run: &Run,
     mut f: impl FnMut(&Run) -> Result<T>,
 ) -> Result<T> {
-    let mut budget = Memory::device_budget(device, run);
+    let mut budget = run.memory.device_bytes(device.info());
     let (mut full, mut least) = (false, false);
     loop {
         let smaller = Budget { device: if full { Some(budget) } else { run.memory.device }, ..run.memory };

@@ -13,7 +13,7 @@ use super::{
     DistanceBand, DistanceBands,
     write::{attributes, check_names},
 };
-use crate::{SOURCE, square_store::spec, to_usize};
+use crate::{SOURCE, to_usize};
 
 const DISTANCE: &str = "distance";
 
@@ -70,7 +70,7 @@ impl DistanceBands {
             spec.job = Some(job.clone());
             ArrayWriter::resume(storage.clone(), name, spec)
         };
-        let square = |of: ArraySpec| spec(of, &["samples_0", "samples_1"]);
+        let square = |of: ArraySpec| of.of_results(&["samples_0", "samples_1"]);
         let (shape, tile) = ([n; 2], [self.side.min(n); 2]);
         let distance = start(DISTANCE, square(ArraySpec::new(f64::STORED, &shape, &tile)))?;
         // What is there is of this job; a process may have been killed while it wrote the group, too.
@@ -79,7 +79,7 @@ impl DistanceBands {
         let attributes: Attributes =
             attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         write_group(&*storage, "", &attributes)?;
-        let of_names = start("sample_id", spec(ArraySpec::new(None, &[n], &[n]), &["samples"]))?;
+        let of_names = start("sample_id", ArraySpec::new(None, &[n], &[n]).of_results(&["samples"]))?;
         if !of_names.is_written(&[0])? {
             of_names.write_text(&[0], names)?;
         }

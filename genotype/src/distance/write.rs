@@ -2,19 +2,20 @@
 
 use std::path::Path;
 
-use teatime::{Error, Result, linalg::Matrix};
+use teatime::{
+    Error, Result,
+    linalg::Matrix,
+    store::{write_npy, write_whole},
+};
 
 #[cfg(feature = "zarr")]
 use super::{DistanceOptions, VariantCounts};
 use super::{Distances, DistancesBetween, OP, SampleNeighbors};
+use crate::to_usize;
 #[cfg(feature = "zarr")]
 use crate::{
     SOURCE,
-    square_store::{begin, put_rows, write_pairs, write_squares},
-};
-use crate::{
-    files::{write_npy, write_npy_of, write_rows, write_whole},
-    to_usize,
+    square_store::{begin, write_pairs, write_squares},
 };
 
 impl Distances {
@@ -25,7 +26,7 @@ impl Distances {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_npy(path.as_ref(), &self.matrix)
+        write_npy(path, self.matrix.data(), self.matrix.cols())
     }
 
     /// Writes the matrix as PLINK's `--distance square bin` does: rows of little-endian f64, and nothing else.
@@ -33,7 +34,12 @@ impl Distances {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_plink_binary(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_whole(path.as_ref(), |file| write_rows(file, &self.matrix))
+        write_whole(path, |file| {
+            (0..self.matrix.rows()).try_for_each(|row| {
+                let bytes = self.matrix.row(row).iter().flat_map(|value| value.to_le_bytes());
+                file.write_all(&bytes.collect::<Vec<u8>>())
+            })
+        })
     }
 
     /// Writes the lower triangle as PLINK's `--distance` does: a line for each sample but the first, of its distances from those
@@ -43,7 +49,7 @@ impl Distances {
     /// [`Error::Io`].
     pub fn write_plink(&self, path: impl AsRef<Path>, number: impl Fn(f64) -> String) -> Result<()> {
         let rows = (1..self.matrix.rows()).map(|row| &self.matrix.row(row)[..row]);
-        write_whole(path.as_ref(), |file| {
+        write_whole(path, |file| {
             rows.into_iter().try_for_each(|row| writeln!(file, "{}", joined(row, &number)))
         })
     }
@@ -85,7 +91,7 @@ impl DistancesBetween {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_npy(path.as_ref(), &self.matrix)
+        write_npy(path, self.matrix.data(), self.matrix.cols())
     }
 
     /// Writes a table: a line of the names of the others after a first column, and a line for each sample, its name first. `names` are those of the
@@ -131,10 +137,8 @@ impl SampleNeighbors {
     /// [`Error::Io`].
     pub fn write_npy(&self, distances: impl AsRef<Path>, neighbors: impl AsRef<Path>) -> Result<()> {
         let matrix = &self.nearest.distances;
-        write_npy(distances.as_ref(), matrix)?;
-        write_npy_of(neighbors.as_ref(), "<i8", [matrix.rows(), matrix.cols()], |file| {
-            self.nearest.indices.iter().try_for_each(|number| file.write_all(&number.to_le_bytes()))
-        })
+        write_npy(distances, matrix.data(), matrix.cols())?;
+        write_npy::<i64>(neighbors, bytemuck::cast_slice(&self.nearest.indices), matrix.cols())
     }
 
     /// Writes a table: after the columns' names, `sample`, `rank`, `neighbor` and `distance`, a line for each sample and each of its
@@ -157,7 +161,7 @@ impl SampleNeighbors {
             None => names.clone(),
         };
         let rows = self.nearest.indices.chunks(matrix.cols()).enumerate();
-        write_whole(path.as_ref(), |file| {
+        write_whole(path, |file| {
             writeln!(file, "sample\trank\tneighbor\tdistance")?;
             for (row, neighbors) in rows {
                 for (at, (&neighbor, &distance)) in neighbors.iter().zip(matrix.row(row)).enumerate() {
@@ -198,8 +202,8 @@ impl SampleNeighbors {
         let names: Vec<_> = [("sample_id", "samples", samples)].into_iter().chain(with).collect();
         let store = begin(path.as_ref(), attributes(&self.options, &self.counts), &names)?;
         let (k, axes) = (nearest.distances.cols(), ["samples", "neighbors"]);
-        put_rows::<i64>(&store, "neighbor", bytemuck::cast_slice(&nearest.indices), k, &axes)?;
-        put_rows(&store, "distance", nearest.distances.data(), k, &axes)?;
+        store.put_matrix("neighbor", axes, &nearest.indices, k, u64::cast_signed)?;
+        store.put_matrix("distance", axes, nearest.distances.data(), k, |distance| distance)?;
         store.finish()
     }
 }

@@ -2,10 +2,12 @@
 
 use std::{ffi::OsString, io::Write, path::Path};
 
-use teatime::{Error, Result};
+use teatime::{
+    Error, Result,
+    store::{write_npy, write_whole},
+};
 
 use super::{Grm, OP};
-use crate::files::{write_npy, write_whole};
 #[cfg(feature = "zarr")]
 use crate::{SOURCE, square_store::write_squares};
 
@@ -47,9 +49,9 @@ impl Grm {
             path.push(suffix);
             path
         };
-        write_whole(path(".grm.bin").as_ref(), |file| triangle(file, &|j, k| self.matrix.row(j)[k]))?;
-        write_whole(path(".grm.N.bin").as_ref(), |file| triangle(file, &|j, k| self.variants(j, k)))?;
-        write_whole(path(".grm.id").as_ref(), |file| {
+        write_whole(path(".grm.bin"), |file| triangle(file, &|j, k| self.matrix.row(j)[k]))?;
+        write_whole(path(".grm.N.bin"), |file| triangle(file, &|j, k| self.variants(j, k)))?;
+        write_whole(path(".grm.id"), |file| {
             samples.iter().enumerate().try_for_each(|(i, name)| {
                 let family = families.map_or("0", |families| families[i].as_ref());
                 writeln!(file, "{family}\t{}", name.as_ref())
@@ -64,7 +66,7 @@ impl Grm {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_npy(path.as_ref(), &self.matrix)
+        write_npy(path, self.matrix.data(), self.matrix.cols())
     }
 
     /// Writes a Zarr v2 store at `path`, which must not exist: `genomic_relationship` (`samples_0`, `samples_1`) in f64;

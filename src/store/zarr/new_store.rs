@@ -9,7 +9,14 @@ use super::{
     spec::{ArraySpec, Attributes},
     writer::{ArrayWriter, write_group},
 };
-use crate::{Error, Result, store::Folder};
+use crate::{
+    Error, Result,
+    store::{Folder, Storable},
+};
+
+/// Most elements of a chunk, and most columns.
+const CHUNK: usize = 1 << 20;
+const CHUNK_COLUMNS: usize = 1000;
 
 /// A store under construction. Dropping it removes what was written.
 #[derive(Debug)]
@@ -44,6 +51,41 @@ impl NewStore {
         ArrayWriter::create(self.folder.clone(), name, spec)
     }
 
+    /// Writes a matrix with so many columns, which is there in C order, with the names of its axes: each element as `convert` has it, in
+    /// chunks of at most a million, and no more than 1000 columns. Takes memory for one chunk and its compressed copy.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless all rows have as many columns; [`Error::Io`].
+    pub fn put_matrix<S: Copy, T: Storable>(
+        &self,
+        name: &str,
+        axes: [&str; 2],
+        elements: &[S],
+        columns: usize,
+        convert: impl Fn(S) -> T,
+    ) -> Result<()> {
+        let rows = elements.len().checked_div(columns).unwrap_or(0);
+        if rows * columns != elements.len() {
+            let got = format_args!("{} elements", elements.len());
+            return Err(Error::shape("NewStore::put_matrix", format_args!("rows of {columns} columns"), got));
+        }
+        let width = columns.clamp(1, CHUNK_COLUMNS);
+        let height = (CHUNK / width).min(rows.max(1));
+        let [shape, chunk] = [[rows, columns], [height, width]].map(|extents| extents.map(|n| n as u64));
+        let array = self.array(name, ArraySpec::new(T::STORED, &shape, &chunk).of_results(&axes))?;
+        for tile in array.tiles() {
+            let extent = array.extent(&tile);
+            let range = |axis: usize| {
+                let start = to_usize(tile[axis] * chunk[axis]);
+                start..start + to_usize(extent[axis])
+            };
+            let columns_of = |row: usize| &elements[row * columns..][range(1)];
+            let converted = range(0).flat_map(columns_of).map(|&element| convert(element));
+            array.write(&tile, &converted.collect::<Vec<T>>())?;
+        }
+        Ok(())
+    }
+
     /// Gives the store its name.
     ///
     /// # Errors
@@ -58,6 +100,10 @@ impl Drop for NewStore {
         // After `finish` it has another name. Nobody is left to hear of a folder that cannot be removed.
         std::fs::remove_dir_all(&self.scratch).ok();
     }
+}
+
+fn to_usize(n: u64) -> usize {
+    usize::try_from(n).expect("an extent of elements in memory should fit a usize")
 }
 
 fn io(path: &Path, source: std::io::Error) -> Error {

@@ -110,6 +110,19 @@ impl ArraySpec {
         }
     }
 
+    /// The same for results that other programs read: with names of the axes, in version 2, which all readers know, and compressed little,
+    /// since digits of results look random. Of integers no chunk is left out and no value means missing, as xarray takes the fill value.
+    #[must_use]
+    pub fn of_results(mut self, axes: &[&str]) -> Self {
+        self.format = ZarrFormat::V2;
+        self.compression = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };
+        self.axes = axes.iter().map(|&axis| axis.to_owned()).collect();
+        if !matches!(self.dtype, None | Some(StoredType::F16 | StoredType::F32 | StoredType::F64)) {
+            self.fill = Value::Null;
+        }
+        self
+    }
+
     /// Its metadata, without attributes in version 2.
     pub(crate) fn metadata(&self, attributes: &Attributes) -> Value {
         if self.format == ZarrFormat::V2 {

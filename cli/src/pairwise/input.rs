@@ -1,0 +1,78 @@
+//! The arrays that `teatime pairwise` reads.
+
+use std::{path::Path, sync::Arc};
+
+use serde::Serialize;
+use teatime::{
+    ChunkedArray,
+    store::{NpyArray, ZarrArray},
+};
+
+use super::{Observations, PairwiseArgs};
+use crate::failure::Failure;
+
+/// A matrix.
+#[derive(Debug)]
+pub(super) struct Matrix {
+    path: String,
+    pub(super) array: Arc<dyn ChunkedArray>,
+}
+
+/// The matrices.
+#[derive(Debug)]
+pub(super) struct Input {
+    pub(super) x: Matrix,
+    pub(super) y: Option<Matrix>,
+}
+
+/// A matrix, in the record.
+#[derive(Debug, Serialize)]
+pub(super) struct InputRecord {
+    pub(super) path: String,
+    pub(super) observations: u64,
+    pub(super) features: u64,
+    pub(super) dtype: String,
+}
+
+impl Input {
+    /// Reads metadata alone.
+    pub(super) fn open(args: &PairwiseArgs) -> Result<Self, Failure> {
+        let open = |path: &Path| {
+            let array: Arc<dyn ChunkedArray> = match path.is_file() {
+                true => Arc::new(NpyArray::open(path)?),
+                false => Arc::new(ZarrArray::open(path, "", args.missing_chunk)?),
+            };
+            if array.shape().len() != 2 {
+                let (path, shape) = (path.display(), array.shape());
+                return Err(Failure::Error(format!("{path}: an array of shape {shape:?}, not a matrix")));
+            }
+            Ok(Matrix { path: path.display().to_string(), array })
+        };
+        Ok(Self { x: open(&args.x)?, y: args.with.as_deref().map(open).transpose()? })
+    }
+
+    /// What progress counts, and how many there are.
+    pub(super) fn steps(&self, args: &PairwiseArgs) -> (u64, &'static str) {
+        let [observations, features] = self.x.extents(args.observations);
+        if args.neighbors.is_some() || args.resume { (observations, "rows") } else { (features, "features") }
+    }
+
+    /// Observations of Y, or of X itself.
+    pub(super) fn others(&self, args: &PairwiseArgs) -> u64 {
+        self.y.as_ref().unwrap_or(&self.x).extents(args.observations)[0]
+    }
+}
+
+impl Matrix {
+    /// Observations and features.
+    pub(super) fn extents(&self, observations: Observations) -> [u64; 2] {
+        let (shape, columns) = (self.array.shape(), observations == Observations::Columns);
+        [shape[usize::from(columns)], shape[usize::from(!columns)]]
+    }
+
+    pub(super) fn record(&self, args: &PairwiseArgs) -> InputRecord {
+        let [observations, features] = self.extents(args.observations);
+        let dtype = format!("{:?}", self.array.dtype()).to_lowercase();
+        InputRecord { path: self.path.clone(), observations, features, dtype }
+    }
+}

@@ -1,0 +1,239 @@
+//! `teatime pairwise`: distances of the observations of arrays.
+
+mod input;
+mod record;
+mod target;
+mod write;
+
+use std::{path::PathBuf, time::Instant};
+
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use teatime::{
+    Budget, Cancel, Device, Error, MissingChunk, Run,
+    distance::{
+        Metric, Missing, Options, StoredDistances, StoredNeighbors, neighbors_stored, pairwise_stored,
+    },
+    stream::StreamStats,
+};
+
+use self::{
+    input::Input,
+    record::{Record, Seconds},
+    target::{Format, Target},
+};
+use crate::{
+    args::{Resources, local, named},
+    distance::MISSING,
+    failure::Failure,
+    output::Output,
+    progress::Bar,
+    record::Ran,
+    store_args::MISSING_CHUNKS,
+};
+
+const COMMAND: &str = "pairwise";
+
+/// Distances of the observations of an array from one another, or from those of another array
+///
+/// Of numbers of any kind: a .npy file, or a Zarr array (its own folder, within a store or alone). For genotypes, `teatime distance` knows
+/// samples, calls and PLINK's files.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub(crate) struct PairwiseArgs {
+    /// A matrix, each row of which is an observation: a .npy file or the folder of a Zarr array
+    #[arg(value_name = "X", value_parser = local())]
+    x: PathBuf,
+    /// Distances to the observations of this matrix, instead of those of X from one another
+    #[arg(long, value_name = "Y", value_parser = local())]
+    with: Option<PathBuf>,
+    /// File for the distances: its ending, .npy, .tsv or .zarr, says what it is
+    #[arg(long, value_name = "FILE", value_parser = local().try_map(Target::new))]
+    out: Target,
+    /// How far two observations are from each other
+    ///
+    /// As scipy defines them; `inner_product` is the sum of x y, hellinger and `kl_divergence` are of rows that add up to 1, as cuVS has
+    /// them.
+    #[arg(long, value_parser = metrics(), default_value = "euclidean")]
+    metric: Metric,
+    /// The exponent of --metric minkowski, above 0 [default: 2]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    p: Option<f64>,
+    /// Whether observations are the rows of X and Y, or their columns
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t)]
+    observations: Observations,
+    /// What becomes of features that one of a pair lacks, being NaN
+    ///
+    /// propagate: the distance is NaN. ignore: they are left out, as in sgkit. rescale: sums are multiplied by all features over those that
+    /// both have, as scikit-learn's `nan_euclidean_distances`; NaN where there are none. rescale-or-zero: the same, but 0.
+    #[arg(long, value_parser = named(MISSING), default_value = "propagate")]
+    missing: Missing,
+    /// Take negative numbers for missing, as NaN is; not with --missing propagate
+    #[arg(long)]
+    negative_missing: bool,
+    /// Round f64 to f32: faster, and what devices do that do not compute in f64
+    #[arg(long)]
+    narrow: bool,
+    /// Write the K nearest of the other observations to each, or of those of Y, and how far they are, instead of the matrix
+    ///
+    /// Nearest first, and of equal distances the earlier first; by `inner_product`, the largest. Distances that are NaN come last. X and Y have
+    /// to fit the device; the matrix is never made.
+    #[arg(long, value_name = "K", conflicts_with = "resume")]
+    neighbors: Option<usize>,
+    /// What a chunk of a Zarr array that is not there means: damage, or the array's fill value
+    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = "error")]
+    missing_chunk: MissingChunk,
+    /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
+    ///
+    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
+    #[arg(long)]
+    overwrite: bool,
+    /// Go on with D.zarr where a run was stopped, or begin one that can be gone on with
+    ///
+    /// Distances are written tile by tile: so they are, too, where they do not fit memory. Then X and Y have to fit the device. Ends
+    /// with the same bytes wherever runs were stopped. The arrays and all options but those of memory have to be the same.
+    #[arg(long, conflicts_with = "overwrite")]
+    resume: bool,
+    /// Print the record instead of the summary
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+}
+
+const HELP: &str = "\
+What is written, by the ending of FILE:
+  D.npy   (observations, observations), f64
+  D.tsv   a table with the numbers of the observations, from 0
+  D.zarr  distance (observations_0, observations_1), f64; with --missing but for
+          propagate, shared_features
+With --neighbors K, instead:
+  D.npy   distances (observations, K), f64; D.neighbors.npy, the neighbors'
+          numbers from 0, i64
+  D.tsv   observation, rank from 1, neighbor, distance: a line for each pair
+  D.zarr  neighbor (observations, neighbors), numbers from 0, i64; distance
+With --with, rows are the observations of X, and columns, or neighbors, those of
+Y: in D.zarr (observations, observations_with).
+D.run.json is the record of the run: command line, date, device, budgets, times,
+memory.
+f64 and integers of 64 bits are computed in f64 on the cpu and CUDA. Other devices
+need --narrow for f64, and take such integers up to 2^24.
+
+Examples:
+  teatime pairwise vectors.npy --out distances.npy --metric cosine
+  teatime pairwise new.npy --with reference.npy --out nearest.tsv --neighbors 10
+  teatime pairwise expression.zarr/X --out d.zarr --observations columns
+  teatime pairwise big.npy --out d.zarr --resume
+
+Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
+SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
+only the summary could not be printed, or an error names the folder that has
+what is done; a D.zarr that is written tile by tile stays for --resume).
+The record is written last and removed first: where it is, all
+results are there.";
+
+fn metrics() -> impl TypedValueParser<Value = Metric> {
+    PossibleValuesParser::new(Metric::ALL.map(Metric::name)).try_map(|name| name.parse::<Metric>())
+}
+
+/// Along which axis observations are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Observations {
+    #[default]
+    Rows,
+    Columns,
+}
+
+/// What was found.
+enum Found {
+    Distances(StoredDistances),
+    Neighbors(StoredNeighbors),
+    /// Written tile by tile.
+    Tiles(StreamStats),
+}
+
+/// Runs `teatime pairwise`.
+pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
+    let started = Instant::now();
+    let metric = match (args.metric, args.p) {
+        (Metric::Minkowski(_), Some(p)) => Metric::Minkowski(p),
+        (_, Some(_)) => return Err(Failure::Usage("--p is of --metric minkowski alone".into())),
+        (metric, None) => metric,
+    };
+    if args.negative_missing && args.missing == Missing::Propagate {
+        return Err(Failure::Usage(
+            "--negative-missing is for --missing ignore and those that rescale".into(),
+        ));
+    }
+    metric.check(args.missing)?;
+    let mut output = args.out.prepare(args.neighbors.is_some(), args.resume, args.overwrite)?;
+    let input = Input::open(args)?;
+    let device = args.resources.open()?;
+    let options = Options {
+        missing: args.missing,
+        negative: args.negative_missing,
+        columns: args.observations == Observations::Columns,
+        narrow: args.narrow,
+    };
+    let (total, noun) = input.steps(args);
+    let bar = Bar::of("Distances", total, noun);
+    let run =
+        Run { cancel: cancel.clone(), progress: bar.progress("Distances"), memory: args.resources.budget() };
+    let opened = Instant::now();
+    let found = find(args, &input, metric, &options, &device, &run, &mut output)?;
+    let computed = Instant::now();
+    write::write(&output, args, metric, &found)?;
+    drop(bar);
+
+    let (stats, planned) = match &found {
+        Found::Distances(found) => (found.stats, found.memory),
+        Found::Neighbors(found) => (found.stats, found.memory),
+        Found::Tiles(stats) => (*stats, Budget::default()),
+    };
+    let seconds = Seconds {
+        wall: started.elapsed().as_secs_f64(),
+        open: (opened - started).as_secs_f64(),
+        distances: (computed - opened).as_secs_f64(),
+        write: computed.elapsed().as_secs_f64(),
+        stream: (&stats).into(),
+    };
+    let memory = args.resources.budget();
+    let ran = Ran { command: COMMAND, started, device: &device, memory, output: &output };
+    let process = |warnings| ran.process(planned, &stats, warnings);
+    let record = Record::new(process, args, metric, &input, &found, seconds);
+    let page = (!args.json).then(|| record.summary());
+    output.finish(&record, &record.process.warnings, page, cancel)
+}
+
+fn find(
+    args: &PairwiseArgs,
+    input: &Input,
+    metric: Metric,
+    options: &Options,
+    device: &Device,
+    run: &Run,
+    output: &mut Output,
+) -> Result<Found, Failure> {
+    let (x, y) = (&input.x.array, input.y.as_ref().map(|y| &y.array));
+    if let Some(k) = args.neighbors {
+        return Ok(Found::Neighbors(neighbors_stored(x, y, k, metric, options, device, run)?));
+    }
+    if args.resume {
+        return Ok(Found::Tiles(write::tiles(args, output, input, metric, options, device, run)?));
+    }
+    match pairwise_stored(x, y, metric, options, device, run) {
+        Err(error @ (Error::Budget { .. } | Error::OutOfMemory { .. } | Error::OutOfHostMemory { .. }))
+            if args.out.format == Format::Zarr =>
+        {
+            args.out.refuse_to_lose(args.overwrite)?;
+            match write::tiles(args, output, input, metric, options, device, run) {
+                // Neither way: what is asked for first says more.
+                Err(Error::Budget { .. }) => Err(error.into()),
+                written => Ok(Found::Tiles(written?)),
+            }
+        }
+        found => Ok(Found::Distances(found?)),
+    }
+}

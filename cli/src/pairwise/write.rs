@@ -1,0 +1,133 @@
+//! Results of `teatime pairwise` as files.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use teatime::{
+    Device, Error, Run, StoredType,
+    distance::{Metric, Options, write_pairwise_stored},
+    linalg::Matrix,
+    store::{ArraySpec, ArrayWriter, Attributes, Folder, NewStore, WritableStorage, write_group, write_npy},
+    stream::StreamStats,
+};
+
+use super::{Found, PairwiseArgs, input::Input, target::Format};
+use crate::{distance::is_of_a_job, failure::Failure, note, output::Output, text};
+
+/// Observations on a side of a tile: whatever the memory.
+const SIDE: u64 = 1024;
+const DISTANCE: &str = "distance";
+
+/// Writes what is not written yet.
+pub(super) fn write(
+    output: &Output,
+    args: &PairwiseArgs,
+    metric: Metric,
+    found: &Found,
+) -> Result<(), Failure> {
+    let (target, path) = (&args.out, output.path(&args.out.name));
+    let store = || NewStore::create(&path, &attributes(args, metric));
+    let matrix =
+        |matrix: &Matrix| -> Result<(), Failure> { Ok(write_npy(&path, matrix.data(), matrix.cols())?) };
+    match (found, target.format) {
+        (Found::Tiles(_), _) => {}
+        (Found::Distances(found), Format::Npy) => matrix(&found.distances)?,
+        (Found::Distances(found), Format::Table) => table(output, &target.name, &found.distances)?,
+        (Found::Distances(found), Format::Zarr) => {
+            let (store, axes, columns) = (store()?, axes(args), found.distances.cols());
+            store.put_matrix(DISTANCE, axes, found.distances.data(), columns, |distance| distance)?;
+            if let Some(shared) = &found.shared {
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
+                store.put_matrix("shared_features", axes, shared.data(), columns, |count| count as u64)?;
+            }
+            store.finish()?;
+        }
+        (Found::Neighbors(found), Format::Npy) => {
+            let (nearest, columns) = (&found.nearest, found.nearest.distances.cols());
+            matrix(&nearest.distances)?;
+            let numbers: Vec<i64> = nearest.indices.iter().map(|&number| number.cast_signed()).collect();
+            write_npy(output.path(&target.neighbors()), &numbers, columns)?;
+        }
+        (Found::Neighbors(found), Format::Table) => {
+            let (nearest, k) = (&found.nearest, found.nearest.distances.cols());
+            output.table(&target.name, |file| {
+                writeln!(file, "observation\trank\tneighbor\tdistance")?;
+                let pairs = nearest.indices.iter().zip(nearest.distances.data()).enumerate();
+                pairs.into_iter().try_for_each(|(at, (neighbor, distance))| {
+                    writeln!(file, "{}\t{}\t{neighbor}\t{}", at / k, at % k + 1, text::exact(*distance))
+                })
+            })?;
+        }
+        (Found::Neighbors(found), Format::Zarr) => {
+            let (store, nearest) = (store()?, &found.nearest);
+            let (axes, k) = (["observations", "neighbors"], nearest.distances.cols());
+            store.put_matrix("neighbor", axes, &nearest.indices, k, u64::cast_signed)?;
+            store.put_matrix(DISTANCE, axes, nearest.distances.data(), k, |distance| distance)?;
+            store.finish()?;
+        }
+    }
+    Ok(())
+}
+
+/// A line of the numbers of the observations after a first column, and one for each, its number first.
+fn table(output: &Output, name: &str, matrix: &Matrix) -> Result<(), Failure> {
+    output.table(name, |file| {
+        write!(file, "observation")?;
+        (0..matrix.cols()).try_for_each(|number| write!(file, "\t{number}"))?;
+        for number in 0..matrix.rows() {
+            write!(file, "\n{number}")?;
+            let mut row = matrix.row(number).iter();
+            row.try_for_each(|distance| write!(file, "\t{}", text::exact(*distance)))?;
+        }
+        writeln!(file)
+    })
+}
+
+/// Writes D.zarr where it stays, or goes on with it.
+pub(super) fn tiles(
+    args: &PairwiseArgs,
+    output: &mut Output,
+    input: &Input,
+    metric: Metric,
+    options: &Options,
+    device: &Device,
+    run: &Run,
+) -> Result<StreamStats, Error> {
+    let path = args.out.folder.join(&args.out.name);
+    output.written_in_place(&args.out.name);
+    let shape = [input.x.extents(args.observations)[0], input.others(args)];
+    let begin = |job: &str| {
+        let tile = shape.map(|extent| SIDE.min(extent.max(1)));
+        let mut spec = ArraySpec::new(StoredType::F64, &shape, &tile).of_results(&axes(args));
+        spec.job = Some(job.to_owned());
+        let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(&path).durable());
+        let writer = ArrayWriter::resume(storage.clone(), DISTANCE, spec)?;
+        write_group(&*storage, "", &attributes(args, metric))?;
+        Ok(writer)
+    };
+    let y = input.y.as_ref().map(|y| &y.array);
+    write_pairwise_stored(&input.x.array, y, metric, options, device, run, begin).inspect_err(|error| {
+        if !matches!(error, Error::Store { .. }) && is_of_a_job(&path) {
+            note(&format!("{} is not complete: --resume goes on with it", path.display()));
+        }
+    })
+}
+
+const fn axes(args: &PairwiseArgs) -> [&'static str; 2] {
+    if args.with.is_some() {
+        ["observations", "observations_with"]
+    } else {
+        ["observations_0", "observations_1"]
+    }
+}
+
+fn attributes(args: &PairwiseArgs, metric: Metric) -> Attributes {
+    let p = if let Metric::Minkowski(p) = metric { Some(p) } else { None };
+    let entries: [(&str, Value); 4] = [
+        ("source", concat!("teatime-", env!("CARGO_PKG_VERSION")).into()),
+        ("metric", metric.name().into()),
+        ("p", p.into()),
+        ("missing", args.missing.name().into()),
+    ];
+    entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}

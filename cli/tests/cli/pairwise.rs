@@ -1,0 +1,241 @@
+//! `teatime pairwise` on arrays that numpy wrote, against scipy's distances of them.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use teatime::{
+    ChunkedArray, MissingChunk,
+    store::{ZarrArray, write_npy},
+};
+
+use crate::support::{self, Ran, Scratch, json, names, npy_of, on_store, plain_array, provenance, run};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/distance").join(name)
+}
+
+fn pairwise(x: &Path, out: &Path, more: &[&str]) -> Ran {
+    run(on_store("pairwise", x, out, more))
+}
+
+/// A matrix, and its condensed distances by metric.
+struct Scipys {
+    name: String,
+    observations: usize,
+    elements: Vec<f64>,
+    distances: BTreeMap<String, Vec<f64>>,
+}
+
+fn scipy() -> Vec<Scipys> {
+    let text = fs::read_to_string(fixture("scipy.txt")).unwrap();
+    let mut found: Vec<Scipys> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let numbers = |from: usize| words[from..].iter().map(|word| word.parse().unwrap()).collect();
+        if words[0] == "matrix" {
+            let (name, observations) = (words[1].to_owned(), words[2].parse().unwrap());
+            found.push(Scipys { name, observations, elements: numbers(3), distances: BTreeMap::new() });
+        } else if let Some(matrix) = found.last_mut() {
+            matrix.distances.insert(words[0].into(), numbers(1));
+        }
+    }
+    found
+}
+
+/// Whether a square has the condensed distances on both sides of its diagonal.
+fn assert_square(found: &[f64], n: usize, expected: &[f64], what: &str) {
+    let mut expected = expected.iter();
+    for (i, j) in (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j))) {
+        let (expected, found) = (expected.next().unwrap(), [found[i * n + j], found[j * n + i]]);
+        let close = |found: f64| (found - expected).abs() <= 1e-12 * expected.abs().max(1.0);
+        let right = found.iter().all(|&found| close(found) || found.is_nan() && expected.is_nan());
+        assert!(right, "{what} {i} {j}: {found:?} for {expected}");
+    }
+}
+
+#[test]
+fn numpys_files_as_scipy_has_them() {
+    let scratch = Scratch::new();
+    for Scipys { name, observations: n, elements, distances } in scipy() {
+        let file = fixture(&format!("{name}.npy"));
+        if !file.exists() {
+            continue;
+        }
+        // The same as columns of a Zarr array.
+        let (k, zarr) = (elements.len() / n, scratch.join(&format!("{name}.zarr")));
+        let turned = (0..k).flat_map(|f| elements.iter().skip(f).step_by(k)).flat_map(|x| x.to_le_bytes());
+        plain_array(&zarr, "<f8", &[k as u64, n as u64], &turned.collect::<Vec<u8>>());
+        for (metric, expected) in distances {
+            let out = scratch.join("d.npy");
+            let of = |x: &Path, more: &[&str]| {
+                pairwise(x, &out, &[&["--metric", &metric, "--overwrite"], more].concat()).ok();
+                npy_of(&out, [n, n])
+            };
+            assert_square(&of(&file, &[]), n, &expected, &metric);
+            assert_square(&of(&zarr, &["--observations", "columns"]), n, &expected, &metric);
+        }
+    }
+}
+
+#[test]
+fn formats_hold_the_same() {
+    let scratch = Scratch::new();
+    let (x, y) = (fixture("counts.npy"), fixture("signed.npy"));
+    let of = |ending: &str, more: &[&str]| {
+        let path = scratch.join(&format!("d{ending}"));
+        let options = ["--missing", "ignore", "--negative-missing", "--overwrite", "--json"];
+        let record = json(&pairwise(&x, &path, &[&options, more].concat()).ok().out);
+        (path, record)
+    };
+    let (path, record) = of(".npy", &[]);
+    let square = npy_of(&path, [6, 6]);
+    provenance(&record, "pairwise", [None, None]);
+    let input = serde_json::json!({ "path": x, "observations": 6, "features": 9, "dtype": "i64" });
+    assert_eq!((&record["x"], &record["with"], &record["undefined"]), (&input, &().into(), &0.into()));
+    let numbers = |path: &Path, name: &str| {
+        let array = ZarrArray::open(path, name, MissingChunk::Error).unwrap();
+        let bytes = array.read_chunk(&[0, 0]).unwrap().bytes;
+        (array.shape().to_vec(), array.dimension_names().to_vec(), bytes.as_chunks().0.to_vec())
+    };
+    let (path, _) = of(".zarr", &[]);
+    let axes = ["observations_0", "observations_1"].map(String::from).to_vec();
+    let (shape, names, values) = numbers(&path, "distance");
+    assert_eq!((shape, names), (vec![6, 6], axes));
+    assert!(values.into_iter().map(f64::from_le_bytes).eq(square.iter().copied()));
+    let (_, _, shared) = numbers(&path, "shared_features");
+    assert!(shared.into_iter().all(|count| u64::from_le_bytes(count) == 9));
+    let (path, _) = of(".tsv", &[]);
+    let rows = support::rows(&path);
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().next(), Some("observation\t0\t1\t2\t3\t4\t5"));
+    for (i, (row, expected)) in rows.iter().zip(square.chunks(6)).enumerate() {
+        assert_eq!(row[0], i.to_string());
+        assert!(row[1..].iter().map(|cell| support::number(cell)).eq(expected.iter().copied()));
+    }
+
+    // The nearest, of equal distances the earlier first: two rows are the same.
+    let (path, record) = of(".npy", &["--neighbors", "2"]);
+    assert_eq!(record["neighbors"], 2);
+    let nearest: Vec<(u64, f64)> = (0..6)
+        .flat_map(|row| {
+            let mut all: Vec<(u64, f64)> =
+                (0..6).map(|other| (other as u64, square[6 * row + other])).collect();
+            all.remove(row);
+            all.sort_by(|a, b| a.1.total_cmp(&b.1));
+            all.truncate(2);
+            all
+        })
+        .collect();
+    assert!(npy_of(&path, [6, 2]).into_iter().eq(nearest.iter().map(|(_, distance)| *distance)));
+    let bytes = fs::read(scratch.join("d.neighbors.npy")).unwrap();
+    let found = bytes[128..].as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    assert!(found.eq(nearest.iter().map(|(number, _)| *number)));
+    let (path, _) = of(".zarr", &["--neighbors", "2"]);
+    let (shape, axes, found) = numbers(&path, "neighbor");
+    assert_eq!((shape, axes), (vec![6, 2], ["observations", "neighbors"].map(String::from).to_vec()));
+    assert!(found.into_iter().map(u64::from_le_bytes).eq(nearest.iter().map(|(number, _)| *number)));
+    let (path, _) = of(".tsv", &["--neighbors", "2"]);
+    let rows = support::rows(&path);
+    let expected = nearest.iter().enumerate().map(|(at, (number, distance))| {
+        [(at / 2).to_string(), (at % 2 + 1).to_string(), number.to_string(), distance.to_string()].to_vec()
+    });
+    assert!(rows.into_iter().eq(expected));
+    assert_eq!(scratch.names(), ["d.run.json", "d.tsv"]);
+
+    // Those of another array: two of its columns are those of X.
+    let (path, record) = of(".npy", &["--with", fixture("counts.npy").to_str().unwrap()]);
+    assert_eq!((npy_of(&path, [6, 6]), &record["with"]["observations"]), (square, &6.into()));
+    let wrong = pairwise(&x, &scratch.join("w.npy"), &["--with", y.to_str().unwrap()]);
+    assert!(wrong.code == 1 && wrong.err.contains("9 and 7"), "{}", wrong.err);
+}
+
+/// Runs that are stopped go on, and end with the same bytes.
+#[test]
+fn tiles() {
+    let scratch = Scratch::new();
+    let values: Vec<f32> = (0..2100 * 4).map(|i| ((i * 7919) % 1013) as f32).collect();
+    let (x, whole, stopped) = (scratch.join("x.npy"), scratch.join("w.zarr"), scratch.join("s.zarr"));
+    write_npy(&x, &values, 4).unwrap();
+    let record = json(&pairwise(&x, &whole, &["--resume", "--json"]).ok().out);
+    assert_eq!((&record["tiles"], &record["undefined"]), (&true.into(), &().into()));
+    // Where the whole does not fit memory, too.
+    let least = pairwise(&x, &stopped, &["--memory", "1K"]);
+    assert!(least.code == 1 && least.err.contains("at least"), "{}", least.err);
+    let record = json(&pairwise(&x, &stopped, &["--memory", "64M", "--json"]).ok().out);
+    assert_eq!(record["tiles"], true);
+    let tiles = |store: &Path| -> Vec<(String, Vec<u8>)> {
+        let files = names(&store.join("distance"));
+        files
+            .into_iter()
+            .map(|name| (name.clone(), fs::read(store.join("distance").join(name)).unwrap()))
+            .collect()
+    };
+    assert!(tiles(&stopped) == tiles(&whole));
+    // As a run leaves it that was stopped.
+    let attributes = whole.join("distance/.zattrs");
+    let text = fs::read_to_string(&attributes).unwrap();
+    assert!(text.contains("complete"), "{text}");
+    fs::remove_file(whole.join("distance/1.0")).unwrap();
+    fs::remove_file(scratch.join("w.run.json")).unwrap();
+    let refused = pairwise(&x, &whole, &[]);
+    assert!(refused.code == 1 && refused.err.contains("--resume goes on with it"), "{}", refused.err);
+    let other = pairwise(&x, &whole, &["--resume", "--metric", "cityblock"]);
+    assert!(other.code == 1 && other.err.contains("another job"), "{}", other.err);
+    pairwise(&x, &whole, &["--resume", "--memory", "64M"]).ok();
+    assert!(tiles(&stopped) == tiles(&whole));
+    // Of other numbers it is another job.
+    write_npy(&x, &values.iter().map(|x| x + 1.0).collect::<Vec<_>>(), 4).unwrap();
+    let other = pairwise(&x, &whole, &["--resume"]);
+    assert!(other.code == 1 && other.err.contains("another job"), "{}", other.err);
+}
+
+#[test]
+fn refused() {
+    let scratch = Scratch::new();
+    let says = |x: &Path, out: &str, more: &[&str], code: i32, words: &str| {
+        let ran = pairwise(x, &scratch.join("new").join(out), more);
+        assert!(ran.code == code && ran.err.contains(words), "{} {}", ran.code, ran.err);
+        assert!(!scratch.join("new").exists());
+    };
+    let x = &fixture("counts.npy");
+    let ran = run(on_store("distance", x, &scratch.join("d.npy"), &[]));
+    assert!(ran.code == 1 && ran.err.contains("teatime pairwise"), "{}", ran.err);
+    says(x, "d.dist", &[], 2, "ends with one of .npy, .tsv, .zarr");
+    says(x, "d.npy", &["--metric", "euclid"], 2, "possible values");
+    says(x, "d.npy", &["--p", "3"], 2, "--p is of --metric minkowski alone");
+    says(x, "d.npy", &["--metric", "minkowski", "--p", "-1"], 1, "exponent -1");
+    says(x, "d.npy", &["--metric", "hellinger", "--missing", "rescale"], 1, "hellinger knows no rule");
+    says(x, "d.npy", &["--negative-missing"], 2, "--negative-missing is for");
+    says(x, "d.npy", &["--resume"], 2, "--resume is for --out D.zarr alone");
+    says(x, "d.zarr", &["--resume", "--neighbors", "2"], 2, "cannot be used with");
+    says(x, "d.npy", &["--neighbors", "6"], 1, "--neighbors: 6 of 5 other observations");
+    says(x, "d.npy", &["--memory", "100"], 1, "at least");
+    says(&scratch.join("none.npy"), "d.npy", &[], 1, "none.npy");
+    let line = scratch.join("line");
+    plain_array(&line, "<f4", &[2], &[0; 8]);
+    says(&line, "d.npy", &[], 1, "[2]");
+    let text = scratch.join("text.npy");
+    fs::write(&text, "1,2,3").unwrap();
+    says(&text, "d.npy", &[], 1, "no .npy file");
+    let infinite = scratch.join("infinite.npy");
+    write_npy(&infinite, &[1.0, f64::INFINITY], 1).unwrap();
+    says(&infinite, "d.npy", &[], 1, "observation 1: an infinite element");
+    let out = scratch.join("d.npy");
+    fs::write(&out, "mine").unwrap();
+    for more in [&[][..], &["--overwrite"]] {
+        assert_eq!(pairwise(x, &out, more).code, 1);
+        assert_eq!(fs::read(&out).unwrap(), b"mine");
+    }
+}
+
+#[test]
+#[cfg(feature = "wgpu")]
+fn f64_where_it_is_not_computed() {
+    let scratch = Scratch::new();
+    let (x, out) = (fixture("signed.npy"), scratch.join("d.npy"));
+    let refused = pairwise(&x, &out, &["--device", "wgpu"]);
+    assert!(refused.code == 1 && refused.err.contains("--narrow"), "{}", refused.err);
+    pairwise(&x, &out, &["--device", "wgpu", "--narrow"]).ok();
+}

@@ -1,0 +1,272 @@
+//! What is read of stored matrices, and how.
+
+use std::{sync::Arc, time::Instant};
+
+use crate::{
+    Budget, ChunkedArray, DType, Device, Error, Result, Run, Status, StoredType,
+    distance::{
+        Metric, Missing, Options, Partial,
+        sums::{can_widen, observation_sums, to_usize},
+    },
+    dtype::with_dtype,
+    stream::{
+        Along, AsStored, Block, Blocks, Convert, Narrow, Narrowed, Plan, Selection, StreamStats, rows_to_load,
+    },
+};
+
+/// Features that are added at once, if there are as many and memory allows: what adding takes besides then costs little.
+const FEATURES: u64 = 1024;
+/// Whole numbers that f32 holds, and f64.
+const WHOLE: f64 = (1u32 << 24) as f64;
+const WHOLE_WIDE: f64 = (1u64 << 53) as f64;
+
+/// # Errors
+/// [`Error::Budget`] for the first budget that is below its need.
+fn fits(budgets: [(&'static str, u64, u64, bool); 2]) -> Result<()> {
+    match budgets.into_iter().find(|(_, budget, need, _)| need > budget) {
+        Some((what, budget, minimum, given)) => Err(Error::Budget { what, budget, minimum, given }),
+        None => Ok(()),
+    }
+}
+
+/// The extents of a stored matrix, observations first.
+fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
+    match *x.shape() {
+        [rows, cols] => Ok(if columns { [cols, rows] } else { [rows, cols] }),
+        _ => Err(Error::shape("distance", "a matrix", format_args!("{} {:?}", x.name(), x.shape()))),
+    }
+}
+
+/// What is read, and how.
+pub(super) struct Reading<'a> {
+    pub(super) arrays: &'a [&'a Arc<dyn ChunkedArray>],
+    columns: bool,
+    /// Observations of each array.
+    pub(super) counts: Vec<u64>,
+    pub(super) features: u64,
+    pub(super) staged: DType,
+    convert: Arc<dyn Convert>,
+}
+
+/// Boxes of so many features of each array, and bytes for the chunks of each.
+pub(super) struct Boxes {
+    plans: Vec<Plan>,
+    chunk_bytes: u64,
+}
+
+impl<'a> Reading<'a> {
+    /// # Errors
+    /// [`Error::Shape`]; [`Error::NoF64`]; [`Error::Argument`] as [`Metric::check`].
+    pub(super) fn new(
+        arrays: &'a [&'a Arc<dyn ChunkedArray>],
+        metric: Metric,
+        options: &Options,
+        device: &Device,
+    ) -> Result<Self> {
+        metric.check(options.missing)?;
+        let all = arrays.iter().map(|array| extents(array, options.columns)).collect::<Result<Vec<_>>>()?;
+        let features = all[0][1];
+        if let Some([_, others]) = all.iter().find(|[_, others]| *others != features) {
+            let got = format_args!("{features} and {others}");
+            return Err(Error::shape("distance", "as many features of x as of y", got));
+        }
+        let counts = all.iter().map(|[count, _]| *count).collect();
+        let types: Vec<_> = arrays.iter().map(|array| array.dtype()).collect();
+        let same = types.iter().all(|dtype| *dtype == types[0]);
+        let as_stored = match types[0] {
+            StoredType::Bool | StoredType::U8 => Some(DType::U8),
+            StoredType::I8 => Some(DType::I8),
+            StoredType::I16 => Some(DType::I16),
+            StoredType::U16 => Some(DType::U16),
+            StoredType::I32 => Some(DType::I32),
+            StoredType::U32 => Some(DType::U32),
+            StoredType::F16 => Some(DType::F16),
+            StoredType::F32 => Some(DType::F32),
+            StoredType::F64 if !options.narrow => Some(DType::F64),
+            _ => None,
+        };
+        let whole = types.iter().any(|dtype| matches!(dtype, StoredType::I64 | StoredType::U64));
+        let wide = types.contains(&StoredType::F64) || whole && device.limits().f64;
+        let wide = wide && !options.narrow;
+        let (to, staged, most) = match (wide, whole) {
+            (true, true) => (Narrowed::F64, DType::F64, WHOLE_WIDE),
+            (true, false) => (Narrowed::F64, DType::F64, f64::MAX),
+            (false, true) => (Narrowed::F32, DType::F32, WHOLE),
+            (false, false) => (Narrowed::F32, DType::F32, f32::MAX.into()),
+        };
+        let (staged, convert): (_, Arc<dyn Convert>) = match as_stored {
+            Some(staged) if same => (staged, Arc::new(AsStored(types[0]))),
+            _ => {
+                let range = [-most, most];
+                let narrow = Narrow { to, range, negative_is_missing: false, nan_is_missing: true };
+                (staged, Arc::new(narrow))
+            }
+        };
+        if staged == DType::F64 {
+            can_widen(device)?;
+        }
+        Ok(Self { arrays, columns: options.columns, counts, features, staged, convert })
+    }
+
+    /// Observations of y.
+    pub(super) fn others(&self) -> Option<u64> {
+        self.counts.get(1).copied()
+    }
+
+    /// Bytes of all elements.
+    fn bytes(&self) -> u64 {
+        let elements = self.counts.iter().map(|count| count.saturating_mul(self.features));
+        elements.fold(0, u64::saturating_add).saturating_mul(self.staged.size())
+    }
+
+    /// Rows of each array at a time, to hold them all, and what that leaves of the memory.
+    ///
+    /// # Errors
+    /// [`Error::Budget`].
+    pub(super) fn to_load(&self, device: &Device, memory: &Budget) -> Result<(Vec<Plan>, Budget)> {
+        let plan = |array: &&Arc<dyn ChunkedArray>| {
+            let rows = rows_to_load(&***array, array.shape()[1].saturating_mul(self.staged.size()));
+            let all = Arc::new(Selection::all(array.shape()[0]));
+            Plan::of_rows(vec![Arc::clone(array)], all, None, Arc::clone(&self.convert), rows)
+        };
+        let plans = self.arrays.iter().map(plan).collect::<Result<Vec<_>>>()?;
+        let (held, shared) = (self.bytes(), device.shares_host_memory());
+        let of_pass = |plan: &Plan| {
+            let ahead = plan.ahead(device.threads() as u64);
+            plan.block_bytes().saturating_mul(2).saturating_add(plan.largest_need()).saturating_add(ahead)
+        };
+        let reading = plans.iter().map(of_pass).max().unwrap_or(0);
+        let of_host = if shared { reading.saturating_add(held) } else { reading };
+        let (host, of_device) = (memory.host_bytes(), memory.device_bytes(device.info()));
+        fits([
+            ("host memory budget", host, of_host, memory.host.is_some()),
+            (Budget::DEVICE, of_device, if shared { 0 } else { held }, memory.device.is_some()),
+        ])?;
+        let [host, of_device] = if shared { [host - held, of_device] } else { [host, of_device - held] };
+        Ok((plans, Budget { host: Some(host), device: (!shared).then_some(of_device) }))
+    }
+
+    /// An error of what was given the memory that [`to_load`](Self::to_load) leaves, as of all of it.
+    pub(super) fn with_what_is_held(&self, error: Error, device: &Device, memory: &Budget) -> Error {
+        let Error::Budget { what, budget, minimum, .. } = error else { return error };
+        let of_device = what == Budget::DEVICE;
+        let held = if of_device == device.shares_host_memory() { 0 } else { self.bytes() };
+        let given = if of_device { memory.device } else { memory.host }.is_some();
+        let [budget, minimum] = [budget, minimum].map(|bytes| bytes.saturating_add(held));
+        Error::Budget { what, budget, minimum, given }
+    }
+
+    /// Boxes of so many features.
+    fn plans(&self, features: u64) -> Result<Vec<Plan>> {
+        let plan = |(array, count): (&&Arc<dyn ChunkedArray>, u64)| {
+            let along = if self.columns { [features, count] } else { [count, features] };
+            let along = along.map(|size| Along::each(size.max(1)));
+            let rows = Arc::new(Selection::all(array.shape()[0]));
+            Plan::new(vec![Arc::clone(array)], rows, None, Arc::clone(&self.convert), &along)
+        };
+        self.arrays.iter().zip(self.counts.iter().copied()).map(plan).collect()
+    }
+
+    /// The widest boxes that memory holds with the sums.
+    ///
+    /// # Errors
+    /// [`Error::Budget`].
+    pub(super) fn within(
+        &self,
+        device: &Device,
+        metric: Metric,
+        missing: Missing,
+        memory: &Budget,
+    ) -> Result<Boxes> {
+        let [on_device, on_host] = Partial::bytes(self.counts[0], self.others(), metric, missing);
+        let threads = device.threads() as u64;
+        let device_budget = memory.device_bytes(device.info());
+        let shared = device.shares_host_memory();
+        let chunk = self.arrays[0].chunk_shape()[usize::from(!self.columns)];
+        let most = self.features.max(1);
+        let mut width = FEATURES.next_multiple_of(chunk.min(FEATURES)).max(chunk).min(most);
+        loop {
+            let plans = self.plans(width)?;
+            let all = |of: fn(&Plan) -> u64| plans.iter().map(of).fold(0, u64::saturating_add);
+            // One is filled while another is added; a tensor of each.
+            let staged = all(Plan::block_bytes).saturating_mul(2);
+            let of_device = on_device.saturating_add(staged);
+            let of_host = on_host.saturating_add(staged).saturating_add(all(Plan::largest_need));
+            let of_host = if shared { of_host.saturating_add(of_device) } else { of_host };
+            let fit = fits([
+                ("host memory budget", memory.host_bytes(), of_host, memory.host.is_some()),
+                (Budget::DEVICE, device_budget, if shared { 0 } else { of_device }, memory.device.is_some()),
+            ]);
+            match fit {
+                Ok(()) => {
+                    let left = memory.host_bytes() - of_host;
+                    let ahead = plans.iter().map(|plan| plan.ahead(threads)).max().unwrap_or(0);
+                    return Ok(Boxes { chunk_bytes: ahead.min(left / plans.len() as u64), plans });
+                }
+                Err(error) if width == 1 => return Err(error),
+                Err(_) => width /= 2,
+            }
+        }
+    }
+
+    /// Gives the blocks of the arrays that hold the same features, in order.
+    pub(super) fn each(
+        &self,
+        boxes: &Boxes,
+        device: &Device,
+        run: &Run,
+        mut status: Status,
+        stats: &mut StreamStats,
+        sink: &mut dyn FnMut(Vec<Block<'_>>) -> Result<()>,
+    ) -> Result<()> {
+        let start = |plan| {
+            let bytes = Plan::largest_need(plan).saturating_add(boxes.chunk_bytes);
+            Blocks::new(plan, device, plan.block_rows(), bytes, &run.cancel)
+        };
+        let mut streams = boxes.plans.iter().map(start).collect::<Result<Vec<_>>>()?;
+        if self.features > 0 && self.counts[0] > 0 {
+            loop {
+                let blocks = streams.iter_mut().map(Blocks::next_block).collect::<Result<Vec<_>>>()?;
+                let Some(blocks) = blocks.into_iter().collect::<Option<Vec<_>>>() else { break };
+                let Some(last) = blocks.first().map(|block| block.core[usize::from(!self.columns)].end)
+                else {
+                    break;
+                };
+                let started = Instant::now();
+                sink(blocks)?;
+                stats.compute += started.elapsed();
+                status.rows = last;
+                run.progress.tell(status);
+            }
+        }
+        streams.iter().for_each(|stream| stats.add(&stream.stats));
+        Ok(())
+    }
+
+    /// The sum of each observation.
+    pub(super) fn sums(
+        &self,
+        boxes: &Boxes,
+        device: &Device,
+        options: &Options,
+        run: &Run,
+        status: Status,
+        stats: &mut StreamStats,
+    ) -> Result<Vec<Vec<f64>>> {
+        let mut sums: Vec<Vec<f64>> = self.counts.iter().map(|count| vec![0.0; to_usize(*count)]).collect();
+        self.each(boxes, device, run, status, stats, &mut |blocks| {
+            for (block, sums) in blocks.into_iter().zip(&mut sums) {
+                let shape = block.shape.clone();
+                let found =
+                    with_dtype!(self.staged, T => observation_sums(&block.tensor::<T>(&shape)?, options)?);
+                // Infinite elements are refused when they are added.
+                let add = |(sum, found): (&mut f64, f64)| {
+                    *sum += if found.is_finite() { found } else { f64::NAN };
+                };
+                sums.iter_mut().zip(found).for_each(add);
+            }
+            Ok(())
+        })?;
+        Ok(sums)
+    }
+}

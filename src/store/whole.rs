@@ -1,0 +1,36 @@
+//! Files that are whole or not there.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::Path,
+};
+
+use crate::{Error, Result};
+
+/// Writes a file under another name in its folder, and gives it its own when it is whole: then it takes the place of one that was there.
+///
+/// # Errors
+/// [`Error::Io`], and no file is left of this one.
+pub fn write_whole(
+    path: impl AsRef<Path>,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    let path = path.as_ref();
+    let mut hidden = OsString::from(".");
+    hidden.push(path.file_name().unwrap_or_default());
+    hidden.push(format!(".partial-{}", std::process::id()));
+    let scratch = path.with_file_name(hidden);
+    let written = File::create(&scratch).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        fill(&mut file)?;
+        file.flush()?;
+        fs::rename(&scratch, path)
+    });
+    written.map_err(|source| {
+        // What is left of it is worth nothing, and the first error says more.
+        fs::remove_file(&scratch).ok();
+        Error::Io { path: path.display().to_string().into(), source }
+    })
+}
