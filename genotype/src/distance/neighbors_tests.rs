@@ -201,7 +201,7 @@ fn files() {
 fn stores() {
     use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
 
-    let (scratch, n, k) = (tempfile::tempdir().unwrap(), 1100, 1099);
+    let (scratch, n, k) = (tempfile::tempdir().unwrap(), 1100, 999);
     let path = scratch.path().join("x.zarr");
     let genotypes = memory(&dosages(10, n), &[10, n as u64], &[10, 100]);
     let found = sample_neighbors(&genotypes, &Device::cpu(), &DistanceOptions::default(), k, &Run::default());

@@ -14,9 +14,9 @@ use crate::{
     store::{Folder, Storable},
 };
 
-/// Most elements of a chunk, and most columns.
+/// Most elements of a chunk of whole rows, and the sides of other chunks.
 const CHUNK: usize = 1 << 20;
-const CHUNK_COLUMNS: usize = 1000;
+const CHUNK_SIDE: usize = 1000;
 
 /// A store under construction. Dropping it removes what was written.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl NewStore {
     }
 
     /// Writes a matrix with so many columns, which is there in C order, with the names of its axes: each element as `convert` has it, in
-    /// chunks of at most a million, and no more than 1000 columns. Takes memory for one chunk and its compressed copy.
+    /// chunks of 1000 x 1000, or of whole rows where these are shorter, at most 2^20 elements. Takes memory for one chunk and its compressed copy.
     ///
     /// # Errors
     /// [`Error::Shape`] unless all rows have as many columns; [`Error::Io`].
@@ -69,8 +69,9 @@ impl NewStore {
             let got = format_args!("{} elements", elements.len());
             return Err(Error::shape("NewStore::put_matrix", format_args!("rows of {columns} columns"), got));
         }
-        let width = columns.clamp(1, CHUNK_COLUMNS);
-        let height = (CHUNK / width).min(rows.max(1));
+        let width = columns.clamp(1, CHUNK_SIDE);
+        let height = if columns > CHUNK_SIDE { CHUNK_SIDE } else { CHUNK / width };
+        let height = height.min(rows.max(1));
         let [shape, chunk] = [[rows, columns], [height, width]].map(|extents| extents.map(|n| n as u64));
         let array = self.array(name, ArraySpec::new(T::STORED, &shape, &chunk).of_results(&axes))?;
         for tile in array.tiles() {
