@@ -1,5 +1,9 @@
 //! Packed rows, transposed, times limbs: exact sums.
+//!
+//! On a cpu whose vectors count bits, limbs that are codes times one factor are multiplied so (`counted`), and others byte by byte.
 
+#[cfg(target_arch = "x86_64")]
+mod counted;
 mod gaps;
 
 use std::sync::{Mutex, PoisonError};
@@ -99,6 +103,10 @@ fn packed_adjoint(launch: CpuLaunch<'_>) {
         shift: p.shift,
         missing,
     };
+    #[cfg(target_arch = "x86_64")]
+    if counted::Popcount::try_new().is_some_and(|popcount| popcount.add(&product, sums)) {
+        return;
+    }
     Path::best().run(Adjoint { product, sums });
 }
 
@@ -127,6 +135,27 @@ struct Operands<'a> {
     missing: bool,
 }
 
+impl Operands<'_> {
+    /// Calls `piece` for each task with its rows, the first of its words and how many, and its sums.
+    fn pieces(
+        &self,
+        sums: &mut [u32],
+        piece: impl Fn((usize, usize), usize, usize, &Mutex<&mut [u32]>) + Sync,
+    ) {
+        let strips: Vec<_> = sums.chunks_mut(16 * STRIP * self.cols * 2).map(Mutex::new).collect();
+        // Enough tasks for every thread; whole numbers add to the same in any order.
+        let tasks = (4 * rayon::current_num_threads()).div_ceil(strips.len());
+        let depth = self.rows.div_ceil(tasks).max(LEAST_ROWS).next_multiple_of(DEPTH);
+        let pieces = self.rows.div_ceil(depth);
+        (0..strips.len() * pieces).into_par_iter().for_each(|task| {
+            let (strip, first) = (task % strips.len(), task / strips.len() * depth);
+            let word = self.word0 + strip * STRIP;
+            let words = STRIP.min(self.word1 - word);
+            piece((first, self.rows.min(first + depth)), word, words, &strips[strip]);
+        });
+    }
+}
+
 /// Sums out.
 struct Adjoint<'a> {
     product: Operands<'a>,
@@ -138,18 +167,8 @@ impl Work for Adjoint<'_> {
         let product = self.product;
         let filled = if product.missing { multiples(dot, &product) } else { Vec::new() };
         let filled = &filled[..];
-        let strips: Vec<_> = self.sums.chunks_mut(16 * STRIP * product.cols * 2).map(Mutex::new).collect();
-        // Enough tasks for every thread; whole numbers add to the same in any order.
-        let tasks = (4 * rayon::current_num_threads()).div_ceil(strips.len());
-        let depth = product.rows.div_ceil(tasks).max(LEAST_ROWS).next_multiple_of(DEPTH);
-        let pieces = product.rows.div_ceil(depth);
-        (0..strips.len() * pieces).into_par_iter().for_each(|task| {
-            let (strip, piece) = (task % strips.len(), task / strips.len());
-            let rows = (piece * depth, product.rows.min((piece + 1) * depth));
-            let word = product.word0 + strip * STRIP;
-            let words = STRIP.min(product.word1 - word);
-            let strip = &strips[strip];
-            dot.vectorize(Piece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out: strip });
+        product.pieces(self.sums, |rows, word, words, out| {
+            dot.vectorize(Piece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out });
         });
     }
 }

@@ -26,11 +26,23 @@ const SIZES: [(usize, usize, usize, usize, u32); 17] = [
     (70, 70, 0, 100, 3),
 ];
 
-fn check(
+/// A path, on any weights.
+fn check(size: (usize, usize, usize, usize, u32), limb_count: usize, rare: bool, path: Path) {
+    let any = |i| philox([2, 0], i as u64)[0];
+    check_of(size, limb_count, rare, 2, any, &format!("{path:?}"), |product, sums| {
+        path.run(Adjoint { product, sums });
+    });
+}
+
+/// A product of codes up to `most`, on words of four weights.
+fn check_of(
     (rows, entries, beside, cols, missing): (usize, usize, usize, usize, u32),
     limb_count: usize,
     rare: bool,
-    path: Path,
+    most: u32,
+    word: impl Fn(usize) -> u32,
+    name: &str,
+    run: impl FnOnce(Operands<'_>, &mut [u32]),
 ) {
     let row_limbs = (limb_count * cols).next_multiple_of(16);
     let shift = 9;
@@ -44,11 +56,11 @@ fn check(
     let code = |place: usize| match philox([1, missing], place as u64) {
         [.., chance] if absent(place, chance) => 0,
         [chance, ..] if chance % 256 < missing => 3,
-        [_, code, ..] => code % 3,
+        [_, code, ..] => code % (most + 1),
     };
     let packed: Vec<u32> =
         (0..rows * words).map(|i| (0..16).map(|j| code(16 * i + j) << (2 * j)).sum()).collect();
-    let mut weights: Vec<u32> = (0..rows.div_ceil(4) * width).map(|i| philox([2, 0], i as u64)[0]).collect();
+    let mut weights: Vec<u32> = (0..rows.div_ceil(4) * width).map(word).collect();
     if rows % 4 > 0 {
         // Rows that are not there have no weights.
         let last = weights.len() - width;
@@ -94,11 +106,11 @@ fn check(
         missing: missing > 0,
     };
     let mut sums = before;
-    path.run(Adjoint { product, sums: &mut sums });
+    run(product, &mut sums);
     let sums = sums.as_chunks::<2>().0.iter().map(|&[low, high]| i64::from(low) | i64::from(high) << 32);
     assert!(
         sums.eq(expected),
-        "{path:?} {rows} x {entries} beside {beside}, {cols} columns, {missing}, {limb_count}"
+        "{name} {rows} x {entries} beside {beside}, {cols} columns, {missing}, {limb_count}"
     );
 }
 
@@ -114,6 +126,48 @@ fn every_path_is_exact() {
                 }
             }
         }
+    }
+}
+
+/// Of codes times a factor, bits are counted, and come to what every path comes to. Of other numbers they are not.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn counted_bits_are_exact() {
+    let Some(popcount) = counted::Popcount::try_new() else { return };
+    let sizes = SIZES.into_iter().filter(|size| size.4 == 0).chain([
+        (63, 192, 4, 64, 0),
+        (64, 256, 0, 64, 0),
+        (65, 320, 0, 63, 0),
+        (511, 448, 0, 64, 0),
+        (512, 512, 4, 5, 0),
+        (513, 70, 0, 64, 0),
+        (2600, 260, 8, 17, 0),
+    ]);
+    for size in sizes {
+        for factor in [1i8, 3, -2, -64] {
+            for (most_held, most) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+                for rare in [false, true] {
+                    let codes = |i: usize| {
+                        let code = |random: u32| factor * (random % (most + 1)) as i8;
+                        u32::from_le_bytes(
+                            philox([5, most], i as u64).map(|random| code(random).cast_unsigned()),
+                        )
+                    };
+                    let name = format!("bits, codes up to {most_held}, and to {most} times {factor},");
+                    check_of(size, 1, rare, most_held, codes, &name, |product, sums| {
+                        assert!(popcount.add(&product, sums), "{name} {size:?}");
+                    });
+                }
+            }
+        }
+    }
+    let size = (300, 70, 0, 20, 0);
+    for other in [0x0000_0003, 0x0100_0000, 0x00fe_0000, 0x8000_4000] {
+        let words = |i: usize| if i == 710 { other } else { 0x0002_0400 };
+        check_of(size, 1, false, 2, words, "other numbers,", |product, sums| {
+            assert!(!popcount.add(&product, sums), "{other:x}");
+            Path::best().run(Adjoint { product, sums });
+        });
     }
 }
 
