@@ -98,7 +98,7 @@ impl Budget {
         self.host.unwrap_or_else(|| available_memory() / 2)
     }
 
-    /// The device budget, or its default: where the device does not say what it has, three quarters of 2.67 GB.
+    /// The device budget, or its default; 2 GiB where the device does not say what it has.
     pub fn device_bytes(&self, device: &DeviceInfo) -> u64 {
         self.device.unwrap_or_else(|| device.memory.map_or(2 << 30, |bytes| bytes / 4 * 3))
     }

@@ -39,10 +39,16 @@ pub(crate) fn write_pairs<S: AsRef<str>>(
     shared: Option<&Matrix>,
 ) -> Result<()> {
     let store = begin(path, attributes, names)?;
-    store.put_matrix(name, axes, matrix.data(), matrix.cols(), |entry| entry)?;
+    store.put_matrix(name, axes, matrix.data(), [matrix.rows(), matrix.cols()], |entry| entry)?;
     if let Some(shared) = shared {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of variants")]
-        store.put_matrix("shared_variants", axes, shared.data(), shared.cols(), |count| count as u32)?;
+        store.put_matrix(
+            "shared_variants",
+            axes,
+            shared.data(),
+            [shared.rows(), shared.cols()],
+            |count| count as u32,
+        )?;
     }
     store.finish()
 }

@@ -94,7 +94,7 @@ pub use self::{
 };
 #[cfg(feature = "zarr")]
 pub use self::{
-    stored::write_pairwise_stored,
+    stored::{WrittenDistances, write_pairwise_stored},
     tiles::{write_condensed, write_pairwise},
 };
 use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};

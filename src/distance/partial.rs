@@ -141,7 +141,9 @@ impl Partial {
         let panel = width.saturating_mul(m.min(SIDE));
         // On the device panels end with their last row's pair.
         let (held, exported) = match n.is_none() && metric.is_symmetric() {
-            true => ((pairs / 2).saturating_add(panel / 2 + m), pairs / 2 + m),
+            true => {
+                ((pairs / 2).saturating_add((panel / 2).saturating_add(m)), (pairs / 2).saturating_add(m))
+            }
             false => (pairs, pairs),
         };
         let [held, exported] = [held, exported].map(|pairs| pairs.saturating_mul(8 * terms));

@@ -43,11 +43,22 @@ pub struct StoredNeighbors {
     pub stats: StreamStats,
 }
 
+/// Of distances of stored matrices that were written.
+#[cfg(feature = "zarr")]
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct WrittenDistances {
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub memory: Budget,
+    /// Where the time went.
+    pub stats: StreamStats,
+}
+
 /// The distances of the observations of `x` from one another, or from those of `y`, read some features at a time. Waits.
 ///
-/// Integers of up to 32 bits, f16, f32 and f64 are taken as they are stored, and booleans as 0 and 1. Integers of 64 bits become f64, or f32 where
-/// the device does not compute in f64 or they are to be [narrowed](Options::narrow); those beyond 2^53, or 2^24, are refused. `x` and `y` of
-/// different types become f64 if one does, else f32. What an array says of missing values is not looked at: [`Options`] do.
+/// Integers of up to 16 bits, f16, f32 and f64 are taken as they are stored, and booleans as 0 and 1. Larger integers become f64, or f32 where
+/// the device does not compute in f64 or they are to be [narrowed](Options::narrow); those that it does not hold, from 2^53 or beyond 2^24, are
+/// refused. `x` and `y` of different types become f64 if one does, else f32. What an array says of missing values is not looked at: [`Options`] do.
 ///
 /// # Shapes
 /// As [`pairwise`](super::pairwise): (m, k) and (n, k) -> (m, m) or (m, n), with [`Options::columns`] (k, m) and (k, n).
@@ -174,20 +185,21 @@ pub fn write_pairwise_stored(
     device: &Device,
     run: &Run,
     begin: impl FnOnce(&str) -> Result<ArrayWriter>,
-) -> Result<StreamStats> {
+) -> Result<WrittenDistances> {
     let arrays: Vec<_> = [Some(x), y].into_iter().flatten().collect();
     let reading = Reading::new(&arrays, metric, options, device)?;
     let mut stats = StreamStats::default();
     with_dtype!(reading.staged, T => {
-        let Loaded { tensors, rest, digest } = Loaded::<T>::of(&reading, device, run, &mut stats)?;
+        let Loaded { tensors, rest, digests } = Loaded::<T>::of(&reading, device, run, &mut stats)?;
         let shapes: Vec<_> = arrays.iter().map(|array| array.shape()).collect();
-        let job = format!("{shapes:?} {digest:016x} {metric:?} {options:?} {}", device.info().name);
+        let (types, name) = (T::DTYPE, &device.info().name);
+        let job = format!("{shapes:?} {types:?} {digests:016x?} {metric:?} {options:?} {name}");
         let (writer, started) = (begin(&job)?, Instant::now());
         let written = write_pairwise(&tensors[0], tensors.get(1), metric, options, &rest, writer);
         stats.compute += started.elapsed();
         written.map_err(|error| reading.with_what_is_held(error, device, &run.memory))?;
     });
-    Ok(stats)
+    Ok(WrittenDistances { memory: planned(device, &run.memory), stats })
 }
 
 /// Arrays on the device.
@@ -195,23 +207,23 @@ struct Loaded<T: Element> {
     tensors: Vec<Tensor<T>>,
     /// What is left of the memory.
     rest: Run,
+    /// Of each.
     #[cfg(feature = "zarr")]
-    digest: u64,
+    digests: Vec<u64>,
 }
 
 impl<T: Element> Loaded<T> {
     fn of(reading: &Reading<'_>, device: &Device, run: &Run, stats: &mut StreamStats) -> Result<Self> {
         let (plans, memory) = reading.to_load(device, &run.memory)?;
-        let (mut tensors, mut digest) = (Vec::new(), 0);
-        for (plan, array) in plans.iter().zip(reading.arrays) {
-            let bytes = plan.largest_need().saturating_add(plan.ahead(device.threads() as u64));
-            tensors.push(load(plan, device, array.shape(), bytes, run, stats, &mut digest)?);
+        let (mut tensors, mut digests) = (Vec::new(), vec![0; plans.len()]);
+        for (((plan, bytes), array), digest) in plans.iter().zip(reading.arrays).zip(&mut digests) {
+            tensors.push(load(plan, device, array.shape(), *bytes, run, stats, digest)?);
         }
         Ok(Self {
             tensors,
             rest: Run { memory, ..run.clone() },
             #[cfg(feature = "zarr")]
-            digest,
+            digests,
         })
     }
 }

@@ -10,10 +10,12 @@ use std::{
 use super::{Storable, blocks::strides, whole::write_whole};
 use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, stream::MAX_CHUNKS};
 
-/// Bytes of a chunk, if it can be as small.
+/// Bytes of a chunk, if it can be as small, and of a line of a matrix in it.
 const CHUNK: u64 = 1 << 20;
+const LINE: u64 = 16 << 10;
 
-/// An array in a .npy file, read in chunks of about 1 MiB: of rows, or where the file is in Fortran order of places along the last axis.
+/// An array in a .npy file, read in chunks of about 1 MiB: of rows, or where the file is in Fortran order of places along the last axis; of a
+/// matrix of parts of these, where they are longer than 16 KiB, so that some columns of all rows can be read in little memory.
 ///
 /// ```
 /// use teatime::{ChunkedArray, store::NpyArray};
@@ -104,11 +106,15 @@ impl NpyArray {
     }
 }
 
-/// Chunks that are parts of one axis, and not more than a plan takes.
+/// Chunks that are parts of one axis, of a matrix of both, and not more than a plan takes.
 fn chunks(shape: &[u64], size: u64, axis: usize) -> Vec<u64> {
-    let others = shape.iter().enumerate().filter(|(other, _)| *other != axis);
-    let slice = others.fold(size, |all, (_, &extent)| all.saturating_mul(extent.max(1)));
     let mut chunks: Vec<u64> = shape.iter().map(|&extent| extent.max(1)).collect();
+    if let [_, _] = shape {
+        let line = &mut chunks[1 - axis];
+        *line = (LINE / size).max(line.div_ceil(MAX_CHUNKS)).min(*line);
+    }
+    let others = chunks.iter().enumerate().filter(|(other, _)| *other != axis);
+    let slice = others.fold(size, |all, (_, &extent)| all.saturating_mul(extent));
     chunks[axis] = (CHUNK / slice).max(chunks[axis].div_ceil(MAX_CHUNKS)).clamp(1, chunks[axis]);
     chunks
 }
@@ -190,15 +196,33 @@ impl ChunkedArray for NpyArray {
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
         let (started, axis, size) = (Instant::now(), self.axis(), self.dtype.size());
         let refuse = |why: String| Err(Error::chunk(&self.name, index, why));
-        let all: u64 = self.chunk_shape.iter().product();
-        let slice = all / self.chunk_shape[axis] * size as u64;
-        let first = index[axis] * self.chunk_shape[axis];
-        let count = self.shape[axis].saturating_sub(first).min(self.chunk_shape[axis]);
-        let stored = if self.shape.contains(&0) { 0 } else { count * slice };
-        let mut bytes = vec![0; to_usize(all) * size];
-        if let Err(error) = read_at(&self.file, &mut bytes[..to_usize(stored)], self.start + first * slice) {
-            return refuse(error.to_string());
+        let within = |axis: usize| {
+            let first = index[axis] * self.chunk_shape[axis];
+            (first, self.shape[axis].saturating_sub(first).min(self.chunk_shape[axis]))
+        };
+        let (first, count) = within(axis);
+        let mut bytes = vec![0; to_usize(self.chunk_shape.iter().product()) * size];
+        // Of a matrix in parts of lines, line by line; else all at once.
+        let (lines, stored, apart): (Vec<u64>, _, _) = match self.shape.len() {
+            2 if self.chunk_shape[1 - axis] < self.shape[1 - axis] => {
+                let (start, len) = within(1 - axis);
+                let line = |i: u64| (first + i) * self.shape[1 - axis] + start;
+                ((0..count).map(line).collect(), len, to_usize(self.chunk_shape[1 - axis]) * size)
+            }
+            _ => {
+                let others = self.shape.iter().enumerate().filter(|(other, _)| *other != axis);
+                let slice = others.fold(1u64, |all, (_, &extent)| all.saturating_mul(extent));
+                (vec![first.saturating_mul(slice)], count.saturating_mul(slice), bytes.len())
+            }
+        };
+        let stored = stored * size as u64;
+        for (line, bytes) in lines.iter().zip(bytes.chunks_mut(apart)) {
+            let place = self.start + line * size as u64;
+            if let Err(error) = read_at(&self.file, &mut bytes[..to_usize(stored)], place) {
+                return refuse(error.to_string());
+            }
         }
+        let stored = stored * lines.len() as u64;
         let read = started.elapsed();
         if self.swapped {
             bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
@@ -233,24 +257,27 @@ fn in_c_order(bytes: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
     out
 }
 
-/// Writes a matrix with so many columns, in C order, as a .npy file, [whole](write_whole).
+/// Writes a matrix of so many rows and columns, in C order, as a .npy file, [whole](write_whole).
 ///
 /// # Errors
-/// [`Error::Shape`] unless all rows have as many columns; [`Error::Io`].
+/// [`Error::Shape`] unless there are as many elements; [`Error::Io`].
 ///
 /// ```
 /// use teatime::{ChunkedArray, store::{NpyArray, write_npy}};
 /// # let dir = tempfile::tempdir()?;
 /// let path = dir.path().join("x.npy");
-/// write_npy(&path, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 3)?;
+/// write_npy(&path, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3])?;
 /// assert_eq!(NpyArray::open(&path)?.shape(), [2, 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn write_npy<T: Storable>(path: impl AsRef<Path>, elements: &[T], columns: usize) -> Result<()> {
-    let rows = elements.len().checked_div(columns).unwrap_or(0);
-    if rows * columns != elements.len() {
+pub fn write_npy<T: Storable>(
+    path: impl AsRef<Path>,
+    elements: &[T],
+    [rows, columns]: [usize; 2],
+) -> Result<()> {
+    if rows.checked_mul(columns) != Some(elements.len()) {
         let got = format_args!("{} elements", elements.len());
-        return Err(Error::shape("write_npy", format_args!("rows of {columns} columns"), got));
+        return Err(Error::shape("write_npy", format_args!("{rows} rows of {columns} columns"), got));
     }
     let order = if cfg!(target_endian = "little") { '<' } else { '>' };
     let kind = match T::STORED {
@@ -353,6 +380,32 @@ mod tests {
             let [row, column] = [at[0] * chunk[0] + 1, at[1] * chunk[1] + 2];
             let place = if fortran == "True" { column * 300 + row } else { row * 7000 + column };
             assert_eq!(u64::from(bytes[usize::try_from(chunk[1] + 2).unwrap()]), place % 251);
+        }
+    }
+
+    /// Lines of 18,000 bytes are in two parts.
+    #[test]
+    fn parts_of_lines() {
+        let data: Vec<u8> = (0..70 * 9000u32).flat_map(|i| ((i % 65_521) as u16).to_le_bytes()).collect();
+        for (fortran, shape, chunk) in
+            [("False", [70, 9000u64], [64, 8192u64]), ("True", [9000, 70], [8192, 64])]
+        {
+            let [rows, columns] = shape;
+            let text = format!("'fortran_order': {fortran}, 'shape': ({rows}, {columns}), }}");
+            let file = file(&format!("{{'descr': '<u2', {text}"), &data);
+            let array = NpyArray::open(file.path()).unwrap();
+            assert_eq!(array.chunk_shape(), chunk);
+            for index in [[0, 0], [0, 1], [1, 0], [1, 1]] {
+                let read = array.read_chunk(&index).unwrap();
+                let values: Vec<u16> = bytemuck::pod_collect_to_vec(&read.bytes);
+                let extents = [0, 1].map(|axis| chunk[axis].min(shape[axis] - index[axis] * chunk[axis]));
+                assert_eq!(read.stored, extents[0] * extents[1] * 2);
+                for (i, j) in (0..extents[0]).flat_map(|i| (0..extents[1]).map(move |j| (i, j))) {
+                    let [row, column] = [index[0] * chunk[0] + i, index[1] * chunk[1] + j];
+                    let place = if fortran == "True" { column * rows + row } else { row * columns + column };
+                    assert_eq!(u64::from(values[to_usize(i * chunk[1] + j)]), place % 65_521);
+                }
+            }
         }
     }
 

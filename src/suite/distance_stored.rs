@@ -180,15 +180,20 @@ fn types(device: &Device) {
         let alone = found(device, [Some(x), None], Metric::CityBlock, &options, &run);
         assert_eq!(alone.distances.data(), expected, "{:?}", x.dtype());
     }
+    let near = stored(&[1i32 << 24, (1 << 24) + 1], [2, 1], [2, 1]);
+    match pairwise_stored(&near, None, Metric::CityBlock, &options, device, &run) {
+        Ok(found) => assert!(device.limits().f64 && found.distances.row(0)[1] == 1.0),
+        Err(error) => assert!(!device.limits().f64 && error.to_string().contains("above"), "{error}"),
+    }
     // Of two types.
     let both = found(device, [Some(&arrays[0]), Some(&arrays[4])], Metric::CityBlock, &options, &run);
     assert_eq!(both.distances.data(), expected);
     // Whole numbers are exact, or refused.
-    let most = if device.limits().f64 { 53 } else { 24 };
-    for (bits, fits) in [(most, true), (most + 1, false)] {
-        let large = stored(&[1i64 << bits, 0], [2, 1], [2, 1]);
+    let most = if device.limits().f64 { (1i64 << 53) - 1 } else { 1 << 24 };
+    for (value, fits) in [(most, true), (most + 1, false), (most + 2, false)] {
+        let large = stored(&[value, 0], [2, 1], [2, 1]);
         match pairwise_stored(&large, None, Metric::CityBlock, &options, device, &run) {
-            Ok(found) => assert!(fits && found.distances.row(0)[1] == (1i64 << bits) as f64),
+            Ok(found) => assert!(fits && found.distances.row(0)[1] == value as f64),
             Err(error) => {
                 let is_named = matches!(&error, Error::Chunk { .. }) && error.to_string().contains("above");
                 assert!(!fits && is_named, "{error}");

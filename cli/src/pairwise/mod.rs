@@ -12,11 +12,11 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use teatime::{
-    Budget, Cancel, Device, Error, MissingChunk, Run,
+    Cancel, Device, Error, MissingChunk, Run,
     distance::{
-        Metric, Missing, Options, StoredDistances, StoredNeighbors, neighbors_stored, pairwise_stored,
+        Metric, Missing, Options, StoredDistances, StoredNeighbors, WrittenDistances, neighbors_stored,
+        pairwise_stored,
     },
-    stream::StreamStats,
 };
 
 use self::{
@@ -93,7 +93,8 @@ pub(crate) struct PairwiseArgs {
     /// Go on with D.zarr where a run was stopped, or begin one that can be gone on with
     ///
     /// Distances are written tile by tile: so they are, too, where they do not fit memory. Then X and Y have to fit the device. Ends
-    /// with the same bytes wherever runs were stopped. The arrays and all options but those of memory have to be the same.
+    /// with the same bytes wherever runs were stopped. The arrays, with their chunks, the device and all options but those of memory have to
+    /// be the same.
     #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
     /// Print the record instead of the summary
@@ -118,8 +119,8 @@ With --with, rows are the observations of X, and columns, or neighbors, those of
 Y: in D.zarr (observations, observations_with).
 D.run.json is the record of the run: command line, date, device, budgets, times,
 memory.
-f64 and integers of 64 bits are computed in f64 on the cpu and CUDA. Other devices
-need --narrow for f64, and take such integers up to 2^24.
+f64 and integers of 32 and 64 bits are computed in f64 on the cpu and CUDA. Other
+devices need --narrow for f64, and take such integers up to 2^24.
 
 Examples:
   teatime pairwise vectors.npy --out distances.npy --metric cosine
@@ -151,7 +152,7 @@ enum Found {
     Distances(StoredDistances),
     Neighbors(StoredNeighbors),
     /// Written tile by tile.
-    Tiles(StreamStats),
+    Tiles(WrittenDistances),
 }
 
 /// Runs `teatime pairwise`.
@@ -190,7 +191,7 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (stats, planned) = match &found {
         Found::Distances(found) => (found.stats, found.memory),
         Found::Neighbors(found) => (found.stats, found.memory),
-        Found::Tiles(stats) => (*stats, Budget::default()),
+        Found::Tiles(written) => (written.stats, written.memory),
     };
     let seconds = Seconds {
         wall: started.elapsed().as_secs_f64(),
@@ -229,8 +230,15 @@ fn find(
         {
             args.out.refuse_to_lose(args.overwrite)?;
             match write::tiles(args, output, input, metric, options, device, run) {
-                // Neither way: what is asked for first says more.
-                Err(Error::Budget { .. }) => Err(error.into()),
+                // Neither way: the one that takes less says what is needed.
+                Err(tiles @ Error::Budget { .. }) => match (&error, &tiles) {
+                    (Error::Budget { minimum: most, .. }, Error::Budget { minimum, .. })
+                        if minimum > most =>
+                    {
+                        Err(error.into())
+                    }
+                    _ => Err(tiles.into()),
+                },
                 written => Ok(Found::Tiles(written?)),
             }
         }

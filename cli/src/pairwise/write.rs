@@ -1,14 +1,13 @@
 //! Results of `teatime pairwise` as files.
 
-use std::sync::Arc;
+use std::{fs, io::ErrorKind, path::Path, sync::Arc};
 
 use serde_json::Value;
 use teatime::{
     Device, Error, Run, StoredType,
-    distance::{Metric, Options, write_pairwise_stored},
+    distance::{Metric, Options, WrittenDistances, write_pairwise_stored},
     linalg::Matrix,
     store::{ArraySpec, ArrayWriter, Attributes, Folder, NewStore, WritableStorage, write_group, write_npy},
-    stream::StreamStats,
 };
 
 use super::{Found, PairwiseArgs, input::Input, target::Format};
@@ -27,26 +26,27 @@ pub(super) fn write(
 ) -> Result<(), Failure> {
     let (target, path) = (&args.out, output.path(&args.out.name));
     let store = || NewStore::create(&path, &attributes(args, metric));
+    let shape = |matrix: &Matrix| [matrix.rows(), matrix.cols()];
     let matrix =
-        |matrix: &Matrix| -> Result<(), Failure> { Ok(write_npy(&path, matrix.data(), matrix.cols())?) };
+        |matrix: &Matrix| -> Result<(), Failure> { Ok(write_npy(&path, matrix.data(), shape(matrix))?) };
     match (found, target.format) {
         (Found::Tiles(_), _) => {}
         (Found::Distances(found), Format::Npy) => matrix(&found.distances)?,
         (Found::Distances(found), Format::Table) => table(output, &target.name, &found.distances)?,
         (Found::Distances(found), Format::Zarr) => {
-            let (store, axes, columns) = (store()?, axes(args), found.distances.cols());
-            store.put_matrix(DISTANCE, axes, found.distances.data(), columns, |distance| distance)?;
+            let (store, axes, shape) = (store()?, axes(args), shape(&found.distances));
+            store.put_matrix(DISTANCE, axes, found.distances.data(), shape, |distance| distance)?;
             if let Some(shared) = &found.shared {
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
-                store.put_matrix("shared_features", axes, shared.data(), columns, |count| count as u64)?;
+                store.put_matrix("shared_features", axes, shared.data(), shape, |count| count as u64)?;
             }
             store.finish()?;
         }
         (Found::Neighbors(found), Format::Npy) => {
-            let (nearest, columns) = (&found.nearest, found.nearest.distances.cols());
+            let nearest = &found.nearest;
             matrix(&nearest.distances)?;
             let numbers: Vec<i64> = nearest.indices.iter().map(|&number| number.cast_signed()).collect();
-            write_npy(output.path(&target.neighbors()), &numbers, columns)?;
+            write_npy(output.path(&target.neighbors()), &numbers, shape(&nearest.distances))?;
         }
         (Found::Neighbors(found), Format::Table) => {
             let (nearest, k) = (&found.nearest, found.nearest.distances.cols());
@@ -60,9 +60,9 @@ pub(super) fn write(
         }
         (Found::Neighbors(found), Format::Zarr) => {
             let (store, nearest) = (store()?, &found.nearest);
-            let (axes, k) = (["observations", "neighbors"], nearest.distances.cols());
-            store.put_matrix("neighbor", axes, &nearest.indices, k, u64::cast_signed)?;
-            store.put_matrix(DISTANCE, axes, nearest.distances.data(), k, |distance| distance)?;
+            let (axes, shape) = (["observations", "neighbors"], shape(&nearest.distances));
+            store.put_matrix("neighbor", axes, &nearest.indices, shape, u64::cast_signed)?;
+            store.put_matrix(DISTANCE, axes, nearest.distances.data(), shape, |distance| distance)?;
             store.finish()?;
         }
     }
@@ -92,8 +92,9 @@ pub(super) fn tiles(
     options: &Options,
     device: &Device,
     run: &Run,
-) -> Result<StreamStats, Error> {
+) -> Result<WrittenDistances, Error> {
     let path = args.out.folder.join(&args.out.name);
+    let is_new = check_place(&path)?;
     output.written_in_place(&args.out.name);
     let shape = [input.x.extents(args.observations)[0], input.others(args)];
     let begin = |job: &str| {
@@ -107,9 +108,33 @@ pub(super) fn tiles(
     };
     let y = input.y.as_ref().map(|y| &y.array);
     write_pairwise_stored(&input.x.array, y, metric, options, device, run, begin).inspect_err(|error| {
-        if !matches!(error, Error::Store { .. }) && is_of_a_job(&path) {
+        if is_new && matches!(error, Error::Budget { .. }) {
+            // Nothing is in it yet. What is left of it, another run goes on with.
+            fs::remove_dir_all(&path).ok();
+        } else if !matches!(error, Error::Store { .. }) && is_of_a_job(&path) {
             note(&format!("{} is not complete: --resume goes on with it", path.display()));
         }
+    })
+}
+
+/// Whether nothing is there.
+///
+/// # Errors
+/// [`Error::Store`] where something is that is no store of distances.
+fn check_place(path: &Path) -> Result<bool, Error> {
+    let io = |source| Error::Io { path: path.display().to_string().into(), source };
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        entries => entries.map_err(io)?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>();
+    let names = names.map_err(io)?;
+    if names.is_empty() || names.iter().any(|name| name == DISTANCE) {
+        return Ok(false);
+    }
+    Err(Error::Store {
+        path: path.display().to_string().into(),
+        why: "is there, and is no store of distances".into(),
     })
 }
 

@@ -157,7 +157,7 @@ fn tiles() {
     let scratch = Scratch::new();
     let values: Vec<f32> = (0..2100 * 4).map(|i| ((i * 7919) % 1013) as f32).collect();
     let (x, whole, stopped) = (scratch.join("x.npy"), scratch.join("w.zarr"), scratch.join("s.zarr"));
-    write_npy(&x, &values, 4).unwrap();
+    write_npy(&x, &values, [2100, 4]).unwrap();
     let record = json(&pairwise(&x, &whole, &["--resume", "--json"]).ok().out);
     assert_eq!((&record["tiles"], &record["undefined"]), (&true.into(), &().into()));
     // Where the whole does not fit memory, too.
@@ -185,8 +185,36 @@ fn tiles() {
     assert!(other.code == 1 && other.err.contains("another job"), "{}", other.err);
     pairwise(&x, &whole, &["--resume", "--memory", "64M"]).ok();
     assert!(tiles(&stopped) == tiles(&whole));
+    // Without memory for a tile nothing is left.
+    let (tall, none) = (scratch.join("tall.npy"), scratch.join("t.zarr"));
+    write_npy(&tall, &values[..1500 * 4], [1500, 4]).unwrap();
+    let least = pairwise(&tall, &none, &["--memory", "24M"]);
+    let (_, least) = least.err.split_once("--memory ").unwrap_or_else(|| panic!("{}", least.err));
+    assert!(!none.exists());
+    pairwise(&tall, &none, &["--memory", least.split(')').next().unwrap()]).ok();
+    // Of the same bytes as another type, and of x and y the other way round, too.
+    let [bytes, signed, mine] = ["b.npy", "i.npy", "mine.zarr"].map(|name| scratch.join(name));
+    write_npy(&bytes, &[200u8, 1, 7], [3, 1]).unwrap();
+    write_npy(&signed, &[-56i8, 1, 7], [3, 1]).unwrap();
+    let job = |x: &Path, y: &Path, name: &str| {
+        let out = scratch.join(name);
+        let found = pairwise(x, &out, &["--with", y.to_str().unwrap(), "--resume"]);
+        (found.code, found.err)
+    };
+    assert_eq!(job(&bytes, &bytes, "r.zarr").0, 0);
+    for (x, y, name) in [(&signed, &signed, "r.zarr"), (&signed, &bytes, "u.zarr")] {
+        assert_eq!(job(&signed, &bytes, "u.zarr").0, 0);
+        let (code, why) = if name == "r.zarr" { job(x, y, name) } else { job(y, x, name) };
+        assert!(code == 1 && why.contains("another job"), "{why}");
+    }
+    // What is not ours stays as it is.
+    fs::create_dir(&mine).unwrap();
+    fs::write(mine.join(".zattrs"), "{}").unwrap();
+    let (code, why) = job(&bytes, &bytes, "mine.zarr");
+    assert!(code == 1 && why.contains("no store of distances"), "{why}");
+    assert_eq!(names(&mine), [".zattrs"]);
     // Of other numbers it is another job.
-    write_npy(&x, &values.iter().map(|x| x + 1.0).collect::<Vec<_>>(), 4).unwrap();
+    write_npy(&x, &values.iter().map(|x| x + 1.0).collect::<Vec<_>>(), [2100, 4]).unwrap();
     let other = pairwise(&x, &whole, &["--resume"]);
     assert!(other.code == 1 && other.err.contains("another job"), "{}", other.err);
 }
@@ -220,7 +248,7 @@ fn refused() {
     fs::write(&text, "1,2,3").unwrap();
     says(&text, "d.npy", &[], 1, "no .npy file");
     let infinite = scratch.join("infinite.npy");
-    write_npy(&infinite, &[1.0, f64::INFINITY], 1).unwrap();
+    write_npy(&infinite, &[1.0, f64::INFINITY], [2, 1]).unwrap();
     says(&infinite, "d.npy", &[], 1, "observation 1: an infinite element");
     let out = scratch.join("d.npy");
     fs::write(&out, "mine").unwrap();
@@ -238,4 +266,24 @@ fn f64_where_it_is_not_computed() {
     let refused = pairwise(&x, &out, &["--device", "wgpu"]);
     assert!(refused.code == 1 && refused.err.contains("--narrow"), "{}", refused.err);
     pairwise(&x, &out, &["--device", "wgpu", "--narrow"]).ok();
+}
+
+/// Observations without features, and no others.
+#[test]
+fn empty() {
+    let scratch = Scratch::new();
+    let [x, none, out] = ["x.npy", "none.npy", "d.npy"].map(|name| scratch.join(name));
+    write_npy(&x, &[1.0f32; 15], [3, 5]).unwrap();
+    write_npy::<f32>(&none, &[], [0, 5]).unwrap();
+    pairwise(&x, &out, &["--with", none.to_str().unwrap()]).ok();
+    assert!(npy_of(&out, [3, 0]).is_empty());
+    pairwise(&none, &out, &["--with", x.to_str().unwrap(), "--overwrite"]).ok();
+    assert!(npy_of(&out, [0, 3]).is_empty());
+    write_npy::<f32>(&none, &[], [3, 0]).unwrap();
+    pairwise(&none, &out, &["--overwrite"]).ok();
+    assert_eq!(npy_of(&out, [3, 3]), [0.0; 9]);
+    let zarr = scratch.join("d.zarr");
+    write_npy::<f32>(&none, &[], [0, 5]).unwrap();
+    pairwise(&x, &zarr, &["--with", none.to_str().unwrap(), "--overwrite"]).ok();
+    assert_eq!(ZarrArray::open(&zarr, "distance", MissingChunk::Error).unwrap().shape(), [3, 0]);
 }

@@ -26,7 +26,7 @@ impl Distances {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_npy(path, self.matrix.data(), self.matrix.cols())
+        write_npy(path, self.matrix.data(), [self.matrix.rows(), self.matrix.cols()])
     }
 
     /// Writes the matrix as PLINK's `--distance square bin` does: rows of little-endian f64, and nothing else.
@@ -91,7 +91,7 @@ impl DistancesBetween {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_npy(path, self.matrix.data(), self.matrix.cols())
+        write_npy(path, self.matrix.data(), [self.matrix.rows(), self.matrix.cols()])
     }
 
     /// Writes a table: a line of the names of the others after a first column, and a line for each sample, its name first. `names` are those of the
@@ -137,8 +137,9 @@ impl SampleNeighbors {
     /// [`Error::Io`].
     pub fn write_npy(&self, distances: impl AsRef<Path>, neighbors: impl AsRef<Path>) -> Result<()> {
         let matrix = &self.nearest.distances;
-        write_npy(distances, matrix.data(), matrix.cols())?;
-        write_npy::<i64>(neighbors, bytemuck::cast_slice(&self.nearest.indices), matrix.cols())
+        let shape = [matrix.rows(), matrix.cols()];
+        write_npy(distances, matrix.data(), shape)?;
+        write_npy::<i64>(neighbors, bytemuck::cast_slice(&self.nearest.indices), shape)
     }
 
     /// Writes a table: after the columns' names, `sample`, `rank`, `neighbor` and `distance`, a line for each sample and each of its
@@ -201,9 +202,10 @@ impl SampleNeighbors {
         let with = self.checked(with)?.map(|with| ("sample_id_with", "samples_with", with));
         let names: Vec<_> = [("sample_id", "samples", samples)].into_iter().chain(with).collect();
         let store = begin(path.as_ref(), attributes(&self.options, &self.counts), &names)?;
-        let (k, axes) = (nearest.distances.cols(), ["samples", "neighbors"]);
-        store.put_matrix("neighbor", axes, &nearest.indices, k, u64::cast_signed)?;
-        store.put_matrix("distance", axes, nearest.distances.data(), k, |distance| distance)?;
+        let (distances, axes) = (&nearest.distances, ["samples", "neighbors"]);
+        let shape = [distances.rows(), distances.cols()];
+        store.put_matrix("neighbor", axes, &nearest.indices, shape, u64::cast_signed)?;
+        store.put_matrix("distance", axes, distances.data(), shape, |distance| distance)?;
         store.finish()
     }
 }

@@ -66,7 +66,7 @@ impl Grm {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_npy(path, self.matrix.data(), self.matrix.cols())
+        write_npy(path, self.matrix.data(), [self.matrix.rows(), self.matrix.cols()])
     }
 
     /// Writes a Zarr v2 store at `path`, which must not exist: `genomic_relationship` (`samples_0`, `samples_1`) in f64;

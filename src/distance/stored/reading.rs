@@ -16,9 +16,9 @@ use crate::{
 
 /// Features that are added at once, if there are as many and memory allows: what adding takes besides then costs little.
 const FEATURES: u64 = 1024;
-/// Whole numbers that f32 holds, and f64.
+/// Largest of the whole numbers that f32 holds, and f64; of the latter, numbers are compared with it in f64.
 const WHOLE: f64 = (1u32 << 24) as f64;
-const WHOLE_WIDE: f64 = (1u64 << 53) as f64;
+const WHOLE_WIDE: f64 = ((1u64 << 53) - 1) as f64;
 
 /// # Errors
 /// [`Error::Budget`] for the first budget that is below its need.
@@ -78,14 +78,13 @@ impl<'a> Reading<'a> {
             StoredType::I8 => Some(DType::I8),
             StoredType::I16 => Some(DType::I16),
             StoredType::U16 => Some(DType::U16),
-            StoredType::I32 => Some(DType::I32),
-            StoredType::U32 => Some(DType::U32),
             StoredType::F16 => Some(DType::F16),
             StoredType::F32 => Some(DType::F32),
             StoredType::F64 if !options.narrow => Some(DType::F64),
             _ => None,
         };
-        let whole = types.iter().any(|dtype| matches!(dtype, StoredType::I64 | StoredType::U64));
+        let beyond = [StoredType::I32, StoredType::U32, StoredType::I64, StoredType::U64];
+        let whole = types.iter().any(|dtype| beyond.contains(dtype));
         let wide = types.contains(&StoredType::F64) || whole && device.limits().f64;
         let wide = wide && !options.narrow;
         let (to, staged, most) = match (wide, whole) {
@@ -119,11 +118,11 @@ impl<'a> Reading<'a> {
         elements.fold(0, u64::saturating_add).saturating_mul(self.staged.size())
     }
 
-    /// Rows of each array at a time, to hold them all, and what that leaves of the memory.
+    /// Rows of each array at a time, to hold them all, with bytes for chunks, and what holding them leaves of the memory.
     ///
     /// # Errors
     /// [`Error::Budget`].
-    pub(super) fn to_load(&self, device: &Device, memory: &Budget) -> Result<(Vec<Plan>, Budget)> {
+    pub(super) fn to_load(&self, device: &Device, memory: &Budget) -> Result<(Vec<(Plan, u64)>, Budget)> {
         let plan = |array: &&Arc<dyn ChunkedArray>| {
             let rows = rows_to_load(&***array, array.shape()[1].saturating_mul(self.staged.size()));
             let all = Arc::new(Selection::all(array.shape()[0]));
@@ -131,10 +130,7 @@ impl<'a> Reading<'a> {
         };
         let plans = self.arrays.iter().map(plan).collect::<Result<Vec<_>>>()?;
         let (held, shared) = (self.bytes(), device.shares_host_memory());
-        let of_pass = |plan: &Plan| {
-            let ahead = plan.ahead(device.threads() as u64);
-            plan.block_bytes().saturating_mul(2).saturating_add(plan.largest_need()).saturating_add(ahead)
-        };
+        let of_pass = |plan: &Plan| plan.block_bytes().saturating_mul(2).saturating_add(plan.largest_need());
         let reading = plans.iter().map(of_pass).max().unwrap_or(0);
         let of_host = if shared { reading.saturating_add(held) } else { reading };
         let (host, of_device) = (memory.host_bytes(), memory.device_bytes(device.info()));
@@ -142,6 +138,12 @@ impl<'a> Reading<'a> {
             ("host memory budget", host, of_host, memory.host.is_some()),
             (Budget::DEVICE, of_device, if shared { 0 } else { held }, memory.device.is_some()),
         ])?;
+        let with_chunks = |plan: Plan| {
+            let ahead = plan.ahead(device.threads() as u64).min(host - of_host);
+            let bytes = plan.largest_need().saturating_add(ahead);
+            (plan, bytes)
+        };
+        let plans = plans.into_iter().map(with_chunks).collect();
         let [host, of_device] = if shared { [host - held, of_device] } else { [host, of_device - held] };
         Ok((plans, Budget { host: Some(host), device: (!shared).then_some(of_device) }))
     }
@@ -180,7 +182,7 @@ impl<'a> Reading<'a> {
     ) -> Result<Boxes> {
         let [on_device, on_host] = Partial::bytes(self.counts[0], self.others(), metric, missing);
         let threads = device.threads() as u64;
-        let device_budget = memory.device_bytes(device.info());
+        let (host_budget, device_budget) = (memory.host_bytes(), memory.device_bytes(device.info()));
         let shared = device.shares_host_memory();
         let chunk = self.arrays[0].chunk_shape()[usize::from(!self.columns)];
         let most = self.features.max(1);
@@ -194,12 +196,12 @@ impl<'a> Reading<'a> {
             let of_host = on_host.saturating_add(staged).saturating_add(all(Plan::largest_need));
             let of_host = if shared { of_host.saturating_add(of_device) } else { of_host };
             let fit = fits([
-                ("host memory budget", memory.host_bytes(), of_host, memory.host.is_some()),
+                ("host memory budget", host_budget, of_host, memory.host.is_some()),
                 (Budget::DEVICE, device_budget, if shared { 0 } else { of_device }, memory.device.is_some()),
             ]);
             match fit {
                 Ok(()) => {
-                    let left = memory.host_bytes() - of_host;
+                    let left = host_budget - of_host;
                     let ahead = plans.iter().map(|plan| plan.ahead(threads)).max().unwrap_or(0);
                     return Ok(Boxes { chunk_bytes: ahead.min(left / plans.len() as u64), plans });
                 }

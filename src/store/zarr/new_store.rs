@@ -51,23 +51,23 @@ impl NewStore {
         ArrayWriter::create(self.folder.clone(), name, spec)
     }
 
-    /// Writes a matrix with so many columns, which is there in C order, with the names of its axes: each element as `convert` has it, in
+    /// Writes a matrix of so many rows and columns, which is there in C order, with the names of its axes: each element as `convert` has it, in
     /// chunks of 1000 x 1000, or of whole rows where these are shorter, at most 2^20 elements. Takes memory for one chunk and its compressed copy.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless all rows have as many columns; [`Error::Io`].
+    /// [`Error::Shape`] unless there are as many elements; [`Error::Io`].
     pub fn put_matrix<S: Copy, T: Storable>(
         &self,
         name: &str,
         axes: [&str; 2],
         elements: &[S],
-        columns: usize,
+        [rows, columns]: [usize; 2],
         convert: impl Fn(S) -> T,
     ) -> Result<()> {
-        let rows = elements.len().checked_div(columns).unwrap_or(0);
-        if rows * columns != elements.len() {
+        if rows.checked_mul(columns) != Some(elements.len()) {
+            let expected = format!("{rows} rows of {columns} columns");
             let got = format_args!("{} elements", elements.len());
-            return Err(Error::shape("NewStore::put_matrix", format_args!("rows of {columns} columns"), got));
+            return Err(Error::shape("NewStore::put_matrix", expected, got));
         }
         let width = columns.clamp(1, CHUNK_SIDE);
         let height = if columns > CHUNK_SIDE { CHUNK_SIDE } else { CHUNK / width };
