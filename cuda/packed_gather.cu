@@ -1,5 +1,4 @@
-// Packed rows in another order: row i of out is row order[i] of packed, by its low 24 bits; the next eight are what codes 0 to 3 become.
-// Rows of out are wider where others stand beside them.
+// Packed rows in another order: row i of out, which may be wider, is row order[i] of packed, by its low 24 bits; the next eight are what codes 0 to 3 become.
 // Grid: linear, one thread per word.
 // Bindings: 0 packed (.., words) read; 1 order (rows) read; 2 out (rows, stride) write; 3 params.
 // Constants: WG.

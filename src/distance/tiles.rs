@@ -253,3 +253,26 @@ fn transposed(values: &[f64], width: usize) -> Vec<f64> {
 fn whole(number: u64) -> usize {
     usize::try_from(number).expect("a tile should fit the host")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distance::{condensed_len, condensed_place};
+
+    /// Also where numbers of pairs pass 2^30, 2^31 and 2^32.
+    #[test]
+    fn pairs_of_many_observations() {
+        for m in [2, 3, 64, 65, 46_341, 46_342, 65_536, 65_537, 92_683, 3_000_000_000] {
+            let len = condensed_len(m);
+            assert_eq!(condensed_place(m, m - 2, m - 1), len - 1);
+            let near = [0, 1 << 30, 1 << 31, 1 << 32, len - 1, len / 2].into_iter();
+            for pair in
+                near.flat_map(|pair: usize| pair.saturating_sub(2)..pair + 3).filter(|&pair| pair < len)
+            {
+                let (first, second) = observations(m, pair);
+                assert!(first < second && second < m, "{m} {pair}: {first} {second}");
+                assert_eq!(condensed_place(m, first, second), pair);
+            }
+        }
+    }
+}

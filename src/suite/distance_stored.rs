@@ -50,7 +50,7 @@ fn assert_close(found: &Distances, expected: &Distances) {
 }
 
 fn boxes_of_features(device: &Device) {
-    let (count, others, features) = (7usize, 5usize, 2500usize);
+    let (count, others, features) = (7usize, 5usize, 1300usize);
     let mut x: Vec<f32> = values(1, (count * features) as u64);
     let mut y: Vec<f32> = values(2, (others * features) as u64);
     (x[3], x[2 * features], y[40]) = (f32::NAN, f32::NAN, f32::NAN);
@@ -130,7 +130,9 @@ fn nearest(device: &Device) {
     let (count, others, features) = (70u64, 9u64, 33u64);
     let x: Vec<u8> = values::<f32>(5, count * features).iter().map(|x| (x * 50.0).abs() as u8).collect();
     let y: Vec<u8> = values::<f32>(6, others * features).iter().map(|x| (x * 50.0).abs() as u8).collect();
-    let tensor = |values: &[u8], n| Tensor::from_slice(device, values, &[n, features]).unwrap();
+    // Sums of whole numbers, the same on every device.
+    let cpu = Device::cpu();
+    let tensor = |values: &[u8], n| Tensor::from_slice(&cpu, values, &[n, features]).unwrap();
     let (left, right) = (tensor(&x, count), tensor(&y, others));
     let by = Metric::CityBlock;
     for (with, columns, chunks) in
@@ -147,6 +149,9 @@ fn nearest(device: &Device) {
         let y = with.then_some(&y);
         let found = neighbors_stored(&x, y, 4, by, &options, device, &run).unwrap();
         assert_eq!(found.nearest, expected);
+        if with || columns {
+            continue;
+        }
         let tight = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
         let of = |run: &Run| neighbors_stored(&x, y, 4, by, &options, device, run);
         let error = of(&tight(100)).unwrap_err();

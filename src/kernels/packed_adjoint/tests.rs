@@ -144,7 +144,9 @@ fn counted_bits_are_exact() {
         (2600, 260, 8, 17, 0),
     ]);
     for size in sizes {
-        for factor in [1i8, 3, -2, -64] {
+        // All factors are multiplied alike, at the end.
+        let factors = if size.0 > 100 { &[3i8, -64][..] } else { &[1, 3, -2, -64] };
+        for &factor in factors {
             for (most_held, most) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
                 for rare in [false, true] {
                     let codes = |i: usize| {
