@@ -188,10 +188,14 @@ fn tiles() {
     // Without memory for a tile nothing is left.
     let (tall, none) = (scratch.join("tall.npy"), scratch.join("t.zarr"));
     write_npy(&tall, &values[..1500 * 4], [1500, 4]).unwrap();
-    let least = pairwise(&tall, &none, &["--memory", "24M"]);
-    let (_, least) = least.err.split_once("--memory ").unwrap_or_else(|| panic!("{}", least.err));
+    let refused = pairwise(&tall, &none, &["--memory", "24M"]);
+    assert!(refused.code == 1 && refused.err.contains("at least"), "{}", refused.err);
     assert!(!none.exists());
-    pairwise(&tall, &none, &["--memory", least.split(')').next().unwrap()]).ok();
+    let record = json(&pairwise(&tall, &none, &["--memory", "52M", "--json"]).ok().out);
+    assert_eq!(
+        (&record["tiles"], &record["budgets"]["host"]["bytes"]),
+        (&true.into(), &(52u64 << 20).into())
+    );
     // Of the same bytes as another type, and of x and y the other way round, too.
     let [bytes, signed, mine] = ["b.npy", "i.npy", "mine.zarr"].map(|name| scratch.join(name));
     write_npy(&bytes, &[200u8, 1, 7], [3, 1]).unwrap();
