@@ -69,9 +69,10 @@ pub trait Element: sealed::Sealed + Pod + Send + Sync + PartialEq + std::fmt::De
     fn to_f32(self) -> f32;
 }
 
+/// The nearest f32, infinite beyond the largest.
 #[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is the point")]
 #[inline]
-const fn narrow(value: f64) -> f32 {
+pub(crate) const fn nearest_f32(value: f64) -> f32 {
     value as f32
 }
 
@@ -99,7 +100,7 @@ elements! {
     i16 => I16, v => f32::from(v);
     u32 => U32, v => v as f32;
     i32 => I32, v => v as f32;
-    f64 => F64, v => narrow(v);
+    f64 => F64, v => nearest_f32(v);
 }
 
 /// Calls a generic function with the type that a run-time [`DType`] names.

@@ -14,17 +14,20 @@ use teatime_genotype::{
     DistanceOptions, Distances, DistancesBetween, SampleMetric, SampleNeighbors, sample_neighbors,
 };
 
-pub(crate) use self::{
-    args::{DistanceArgs, MISSING},
-    bands::{is_of_a_job, refuse_unfinished},
-};
+pub(crate) use self::args::{DistanceArgs, MISSING};
 use self::{
-    record::{Record, Seconds},
+    record::Record,
     target::{Format, TREE, Target, WITH_NAMES},
     with::With,
 };
 use crate::{
-    failure::Failure, grm::splitting, output::Output, progress::Bar, record::Ran, stores::Stores, text,
+    failure::Failure,
+    grm::splitting,
+    output::Output,
+    progress::Bar,
+    record::{DistanceSeconds, Ran},
+    stores::Stores,
+    text,
 };
 
 const COMMAND: &str = "distance";
@@ -100,7 +103,7 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     }
     drop(bar);
 
-    let seconds = Seconds {
+    let seconds = DistanceSeconds {
         wall: started.elapsed().as_secs_f64(),
         open: (opened - started).as_secs_f64(),
         distances: (computed - opened).as_secs_f64(),

@@ -27,6 +27,7 @@ mod simulate;
 mod store;
 mod store_args;
 mod stores;
+mod target;
 mod text;
 mod variants;
 

@@ -161,6 +161,37 @@ impl From<&StreamStats> for StreamSeconds {
     }
 }
 
+/// Of distances, those of samples or of any observations.
+#[derive(Debug, Serialize)]
+pub(crate) struct DistanceSeconds {
+    pub(crate) wall: f64,
+    pub(crate) open: f64,
+    /// With what is written meanwhile.
+    pub(crate) distances: f64,
+    pub(crate) write: f64,
+    #[serde(flatten)]
+    pub(crate) stream: StreamSeconds,
+}
+
+impl DistanceSeconds {
+    /// Lines of what a command prints when it is done.
+    pub(crate) fn summary(&self) -> [(&'static str, String); 3] {
+        let Self { wall, open, distances, write, stream } = self;
+        let StreamSeconds { upload, compute, stalled, read, decode } = stream;
+        [
+            (
+                "time",
+                format!("{wall:.2} s: open {open:.2} s, distances {distances:.2} s, write {write:.2} s"),
+            ),
+            (
+                "distances",
+                format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s;"),
+            ),
+            ("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s")),
+        ]
+    }
+}
+
 impl Ran<'_> {
     /// What its record says besides results: what it planned with and took, how many components it has, and, after those of any
     /// command, these warnings.

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use super::Missing;
-use crate::{Error, Result, kernels::distance::Term};
+use crate::{Error, Result, dtype::nearest_f32, kernels::distance::Term};
 
 /// How far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,7 +111,7 @@ impl Metric {
     /// does not know.
     pub fn check(self, missing: Missing) -> Result<()> {
         if let Self::Minkowski(p) = self
-            && !(p > 0.0 && rounded(p).is_normal())
+            && !(p > 0.0 && nearest_f32(p).is_normal())
         {
             let why = format_args!("minkowski's exponent {p}: above 0, within f32");
             return Err(Error::argument("distance", "metric", why));
@@ -246,11 +246,6 @@ impl Finish<'_> {
 /// The share that rounding may leave of terms that cancel, of f32 and of f64.
 const NOISE: f64 = 1.0 / (1u64 << 20) as f64;
 const NOISE_WIDE: f64 = 1.0 / (1u64 << 47) as f64;
-
-#[allow(clippy::cast_possible_truncation, reason = "devices compute in f32")]
-pub(super) fn rounded(value: f64) -> f32 {
-    value as f32
-}
 
 /// NaN unless the whole is above 0.
 fn ratio(part: f64, whole: f64) -> f64 {

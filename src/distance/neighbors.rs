@@ -19,6 +19,13 @@ pub struct Neighbors {
     pub distances: Matrix,
 }
 
+impl Neighbors {
+    /// The numbers as other programs store them.
+    pub fn signed_indices(&self) -> &[i64] {
+        bytemuck::cast_slice(&self.indices)
+    }
+}
+
 /// The `k` nearest of the observations of `y` to each of `x`, or of the others of `x`. Waits.
 ///
 /// Nearest first, and of equal distances the lower number first. The nearest by `inner_product`, which is a likeness, have the

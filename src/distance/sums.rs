@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use super::{
-    Metric, Missing, Options,
-    metric::{Prepare, rounded},
-};
+use super::{Metric, Missing, Options, metric::Prepare};
 use crate::{
     DType, Device, Element, Error, Result, Tensor,
+    dtype::nearest_f32,
     kernel::{Grid, small},
     kernels::distance::{BLOCK, DISTANCE, Params, TILE, Term, spec},
     linalg::{pending_column_stats, pending_row_stats},
@@ -137,7 +135,7 @@ impl<'a, T: Element> Operand<'a, T> {
 
     /// As devices hold it.
     fn rounded(&self, value: f64) -> f64 {
-        if self.wide { value } else { rounded(value).into() }
+        if self.wide { value } else { nearest_f32(value).into() }
     }
 
     /// Fills the table.
@@ -273,7 +271,7 @@ pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> 
 }
 
 fn is_normal(value: f64, wide: bool) -> bool {
-    if wide { value.is_normal() } else { rounded(value).is_normal() }
+    if wide { value.is_normal() } else { nearest_f32(value).is_normal() }
 }
 
 /// A sum, of the two numbers that a device makes of it, or the two words of an f64.
@@ -308,7 +306,7 @@ pub(super) fn table(device: &Device, entries: &[[f64; 3]], wide: bool) -> Result
     if wide {
         return Tensor::from_slice(device, bytemuck::cast_slice(numbers), &[count, 6]);
     }
-    Tensor::from_slice(device, &numbers.iter().copied().map(rounded).collect::<Vec<_>>(), &[count, 3])
+    Tensor::from_slice(device, &numbers.iter().copied().map(nearest_f32).collect::<Vec<_>>(), &[count, 3])
 }
 
 /// Some observations of x, with some of y.
@@ -408,7 +406,7 @@ impl<T: Element> Pairs<'_, T> {
             row0: small(rows.start),
             col0: small(columns.start),
             term: term as u32,
-            power: rounded(power),
+            power: nearest_f32(power),
             power_low: small(power.to_bits() & u64::from(u32::MAX)),
             power_high: small(power.to_bits() >> 32),
         };

@@ -7,22 +7,22 @@
 
 mod array;
 mod blocks;
+mod files;
 mod memory;
 mod npy;
 mod storage;
-mod whole;
 #[cfg(feature = "zarr")]
 mod zarr;
 
 #[cfg(feature = "zarr")]
 pub use self::zarr::{
     ArraySpec, ArrayWriter, Attributes, Column, Compression, LeftOut, MAX_CHUNK_BYTES, NewStore, Node,
-    Shuffle, ZarrArray, ZarrFormat, write_group,
+    Shuffle, ZarrArray, ZarrFormat, is_free, write_group,
 };
 pub use self::{
     array::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType},
+    files::{read_at, write_whole},
     memory::{MemoryArray, Storable},
-    npy::{NpyArray, read_at, write_npy},
+    npy::{NpyArray, write_npy},
     storage::{Folder, Storage, StoredBytes, Value, WritableStorage},
-    whole::write_whole,
 };

@@ -5,7 +5,7 @@ use std::fmt;
 use bytemuck::Pod;
 use half::f16;
 
-use crate::{ChunkedArray, Error, Result, StoredType};
+use crate::{ChunkedArray, Error, Result, StoredType, dtype::nearest_f32};
 
 /// What becomes of values between a decoded chunk and a staging slot.
 ///
@@ -201,7 +201,7 @@ impl Narrow {
             if value.is_nan() {
                 return refuse("NaN: missing values are negative, unless NaN is said to be missing".into());
             }
-            let staged = if self.to == Narrowed::F64 { value } else { nearest(value).into() };
+            let staged = if self.to == Narrowed::F64 { value } else { nearest_f32(value).into() };
             if !staged.is_finite() {
                 return refuse(format!("value {value} is not a finite {}-bit number", 8 * self.width()));
             }
@@ -214,7 +214,7 @@ impl Narrow {
     fn put(&self, value: f64, to: &mut [u8]) {
         match self.to {
             Narrowed::F64 => to.copy_from_slice(&value.to_ne_bytes()),
-            _ => to.copy_from_slice(&nearest(value).to_ne_bytes()),
+            _ => to.copy_from_slice(&nearest_f32(value).to_ne_bytes()),
         }
     }
 
@@ -226,11 +226,6 @@ impl Narrow {
             Narrowed::F64 => 8,
         }
     }
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is the point; overflow is checked")]
-fn nearest(value: f64) -> f32 {
-    value as f32
 }
 
 /// Elements of bytes that need not be aligned.

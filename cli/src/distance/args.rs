@@ -4,7 +4,10 @@ use clap::{Args, builder::TypedValueParser};
 use teatime::distance::{Metric, Missing};
 use teatime_genotype::{Linkage, SampleMetric};
 
-use super::{target::Target, with::WithArgs};
+use super::{
+    target::{FORMATS, Target},
+    with::WithArgs,
+};
 use crate::{
     args::{FilterArgs, Named, Resources, local, named},
     store_args::StoreArgs,
@@ -18,7 +21,7 @@ use crate::{
 #[command(after_long_help = HELP)]
 pub(crate) struct DistanceArgs {
     /// File for the distances: its ending, .npy, .tsv, .zarr, .dist or .dist.bin, says what it is
-    #[arg(long, value_name = "FILE", value_parser = local().try_map(Target::new))]
+    #[arg(long, value_name = "FILE", value_parser = local().try_map(|path| Target::new(&path, &FORMATS)))]
     pub(super) out: Target,
     /// How far two samples are from each other
     ///

@@ -1,7 +1,5 @@
 //! Distances of some samples at a time, written where they stay: a run goes on where another was stopped.
 
-use std::{fs, path::Path};
-
 use serde::Serialize;
 use teatime::{Budget, Device, Error, Run, stream::StreamStats};
 use teatime_genotype::{
@@ -65,7 +63,7 @@ pub(super) fn prepare(args: &DistanceArgs) -> Result<Output, Failure> {
     let files = target.files(args.tree.is_some(), args.neighbors.is_some(), args.with.is_given());
     let [files, others] = files.each_ref().map(|files| files.iter().map(String::as_str).collect::<Vec<_>>());
     if !args.resume {
-        refuse_unfinished(&target.folder, &target.name, files[0])?;
+        target.refuse_unfinished()?;
         return Output::prepare(&target.folder, COMMAND, &files, &others, args.overwrite);
     }
     if target.format != Format::Zarr {
@@ -96,11 +94,7 @@ pub(super) fn compute(
     if args.out.format != Format::Zarr {
         return Err(too_large.into());
     }
-    if args.overwrite && args.out.folder.join(&args.out.name).exists() {
-        let why = "distances that do not fit memory are written where they stay, and --overwrite would lose";
-        let why = format!("{why} those of {} if it were stopped; move them away", args.out.name);
-        return Err(Failure::Error(why));
-    }
+    args.out.refuse_to_lose(args.overwrite)?;
     match write(output, args, stores, device, options, run) {
         // Not of what is asked for.
         Err(Error::Argument { .. }) => Err(too_large.into()),
@@ -121,10 +115,10 @@ fn write(
     run: &Run,
 ) -> Result<Found, Error> {
     let bands = DistanceBands::new(&stores.genotypes, device, options, SIDE, run)?;
-    let path = args.out.folder.join(&args.out.name);
+    let path = args.out.path();
     output.written_in_place(&args.out.name);
     let written = bands.write_zarr(&path, &stores.samples, &job(args, stores), run).inspect_err(|error| {
-        if !matches!(error, Error::Store { .. }) && is_of_a_job(&path) {
+        if !matches!(error, Error::Store { .. }) && args.out.is_begun() {
             note(&format!("{} is not complete: --resume goes on with it", path.display()));
         }
     })?;
@@ -154,23 +148,4 @@ fn job(args: &DistanceArgs, stores: &Stores) -> String {
         genotypes.kind(),
         genotypes.variants()
     )
-}
-
-/// Refuses a store that another run began and that has no record.
-pub(crate) fn refuse_unfinished(folder: &Path, name: &str, record: &str) -> Result<(), Failure> {
-    let path = folder.join(name);
-    if folder.join(record).exists() || !is_of_a_job(&path) {
-        return Ok(());
-    }
-    Err(Failure::Error(format!(
-        "{}: is there, of a run that was stopped; --resume goes on with it, or move it away",
-        path.display()
-    )))
-}
-
-/// Whether a store has distances that were written in bands, all or some.
-pub(crate) fn is_of_a_job(store: &Path) -> bool {
-    let attributes = fs::read(store.join("distance/.zattrs")).ok();
-    let attributes = attributes.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
-    attributes.is_some_and(|attributes| attributes.pointer("/teatime/job").is_some())
 }

@@ -6,9 +6,9 @@ use teatime_genotype::SampleNeighbors;
 use super::{
     DistanceArgs, Results,
     bands::Found,
-    target::{Format, NEIGHBORS, Target},
+    target::{Format, Target},
 };
-use crate::{failure::Failure, output::Output, text};
+use crate::{failure::Failure, output::Output, target::NEIGHBORS, text};
 
 /// How neighbors were found.
 #[derive(Debug, Serialize)]

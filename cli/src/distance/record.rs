@@ -11,7 +11,7 @@ use super::{
     with::{With, WithRecord},
 };
 use crate::{
-    record::{Common, Ran, StreamSeconds},
+    record::{Common, DistanceSeconds, Ran},
     report::VariantsRecord,
     stores::Stores,
     text,
@@ -47,18 +47,7 @@ pub(super) struct Record {
     bands: Option<BandsRecord>,
     /// The nearest samples that were written; null where the distances of all were.
     neighbors: Option<NeighborsRecord>,
-    seconds: Seconds,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Seconds {
-    pub(super) wall: f64,
-    pub(super) open: f64,
-    /// With what is written meanwhile.
-    pub(super) distances: f64,
-    pub(super) write: f64,
-    #[serde(flatten)]
-    pub(super) stream: StreamSeconds,
+    seconds: DistanceSeconds,
 }
 
 impl Record {
@@ -69,7 +58,7 @@ impl Record {
         options: &DistanceOptions,
         found: Found,
         with: Option<With>,
-        seconds: Seconds,
+        seconds: DistanceSeconds,
     ) -> Self {
         let Found { undefined, counts, digest, memory, stats, bands, neighbors } = found;
         let warning = (undefined > 0).then(|| {
@@ -138,17 +127,7 @@ impl Record {
         if let Some(neighbors) = &self.neighbors {
             line("neighbors", neighbors.summary());
         }
-        let Seconds { wall, open, distances, write, stream } = seconds;
-        let StreamSeconds { upload, compute, stalled, read, decode } = stream;
-        line(
-            "time",
-            format!("{wall:.2} s: open {open:.2} s, distances {distances:.2} s, write {write:.2} s"),
-        );
-        line(
-            "distances",
-            format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s;"),
-        );
-        line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
+        seconds.summary().into_iter().for_each(|(name, what)| line(name, what));
         out + &common.process.wrote()
     }
 }

@@ -21,8 +21,8 @@ use teatime::{
 
 use self::{
     input::Input,
-    record::{Record, Seconds},
-    target::{Format, Target},
+    record::Record,
+    target::{FORMATS, Format, Target},
 };
 use crate::{
     args::{Resources, local, named},
@@ -30,7 +30,7 @@ use crate::{
     failure::Failure,
     output::Output,
     progress::Bar,
-    record::Ran,
+    record::{DistanceSeconds, Ran},
     store_args::MISSING_CHUNKS,
 };
 
@@ -50,12 +50,12 @@ pub(crate) struct PairwiseArgs {
     #[arg(long, value_name = "Y", value_parser = local())]
     with: Option<PathBuf>,
     /// File for the distances: its ending, .npy, .tsv or .zarr, says what it is
-    #[arg(long, value_name = "FILE", value_parser = local().try_map(Target::new))]
+    #[arg(long, value_name = "FILE", value_parser = local().try_map(|path| Target::new(&path, &FORMATS)))]
     out: Target,
     /// How far two observations are from each other
     ///
-    /// As scipy defines them; `inner_product` is the sum of x y, hellinger and `kl_divergence` are of rows that add up to 1, as cuVS has
-    /// them.
+    /// As scipy defines them, but for `inner_product`, the sum of x y, and hellinger and `kl_divergence`, which are cuVS's and meant for
+    /// observations that add up to 1.
     #[arg(long, value_parser = metrics(), default_value = "euclidean")]
     metric: Metric,
     /// The exponent of --metric minkowski, above 0 [default: 2]
@@ -193,7 +193,7 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         Found::Neighbors(found) => (found.stats, found.memory),
         Found::Tiles(written) => (written.stats, written.memory),
     };
-    let seconds = Seconds {
+    let seconds = DistanceSeconds {
         wall: started.elapsed().as_secs_f64(),
         open: (opened - started).as_secs_f64(),
         distances: (computed - opened).as_secs_f64(),

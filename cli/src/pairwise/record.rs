@@ -8,7 +8,7 @@ use super::{
     input::{Input, InputRecord},
 };
 use crate::{
-    record::{Process, StreamSeconds},
+    record::{DistanceSeconds, Process},
     text,
 };
 
@@ -32,18 +32,7 @@ pub(super) struct Record {
     neighbors: Option<usize>,
     /// Whether distances were written tile by tile.
     tiles: bool,
-    seconds: Seconds,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Seconds {
-    pub(super) wall: f64,
-    pub(super) open: f64,
-    /// With what is written meanwhile.
-    pub(super) distances: f64,
-    pub(super) write: f64,
-    #[serde(flatten)]
-    pub(super) stream: StreamSeconds,
+    seconds: DistanceSeconds,
 }
 
 impl Record {
@@ -54,7 +43,7 @@ impl Record {
         metric: Metric,
         input: &Input,
         found: &Found,
-        seconds: Seconds,
+        seconds: DistanceSeconds,
     ) -> Self {
         let undefined = match found {
             Found::Distances(found) => Some(found.distances.data()),
@@ -119,17 +108,7 @@ impl Record {
         if self.tiles {
             line("tiles", "written one after another".into());
         }
-        let Seconds { wall, open, distances, write, stream } = seconds;
-        let StreamSeconds { upload, compute, stalled, read, decode } = stream;
-        line(
-            "time",
-            format!("{wall:.2} s: open {open:.2} s, distances {distances:.2} s, write {write:.2} s"),
-        );
-        line(
-            "distances",
-            format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s;"),
-        );
-        line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
+        seconds.summary().into_iter().for_each(|(name, what)| line(name, what));
         out + &process.wrote()
     }
 }

@@ -1,17 +1,20 @@
 //! Results of `teatime pairwise` as files.
 
-use std::{fs, io::ErrorKind, path::Path, sync::Arc};
+use std::{fs, sync::Arc};
 
 use serde_json::Value;
 use teatime::{
     Device, Error, Run, StoredType,
     distance::{Metric, Options, WrittenDistances, write_pairwise_stored},
     linalg::Matrix,
-    store::{ArraySpec, ArrayWriter, Attributes, Folder, NewStore, WritableStorage, write_group, write_npy},
+    store::{
+        ArraySpec, ArrayWriter, Attributes, Folder, NewStore, WritableStorage, is_free, write_group,
+        write_npy,
+    },
 };
 
 use super::{Found, PairwiseArgs, input::Input, target::Format};
-use crate::{distance::is_of_a_job, failure::Failure, note, output::Output, text};
+use crate::{failure::Failure, note, output::Output, target::NEIGHBORS, text};
 
 /// Observations on a side of a tile: whatever the memory.
 const SIDE: u64 = 1024;
@@ -37,7 +40,11 @@ pub(super) fn write(
             let (store, axes, shape) = (store()?, axes(args), shape(&found.distances));
             store.put_matrix(DISTANCE, axes, found.distances.data(), shape, |distance| distance)?;
             if let Some(shared) = &found.shared {
-                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "counts of features"
+                )]
                 store.put_matrix("shared_features", axes, shared.data(), shape, |count| count as u64)?;
             }
             store.finish()?;
@@ -45,8 +52,11 @@ pub(super) fn write(
         (Found::Neighbors(found), Format::Npy) => {
             let nearest = &found.nearest;
             matrix(&nearest.distances)?;
-            let numbers: Vec<i64> = nearest.indices.iter().map(|&number| number.cast_signed()).collect();
-            write_npy(output.path(&target.neighbors()), &numbers, shape(&nearest.distances))?;
+            write_npy(
+                output.path(&target.file(NEIGHBORS)),
+                nearest.signed_indices(),
+                shape(&nearest.distances),
+            )?;
         }
         (Found::Neighbors(found), Format::Table) => {
             let (nearest, k) = (&found.nearest, found.nearest.distances.cols());
@@ -61,7 +71,7 @@ pub(super) fn write(
         (Found::Neighbors(found), Format::Zarr) => {
             let (store, nearest) = (store()?, &found.nearest);
             let (axes, shape) = (["observations", "neighbors"], shape(&nearest.distances));
-            store.put_matrix("neighbor", axes, &nearest.indices, shape, u64::cast_signed)?;
+            store.put_matrix("neighbor", axes, nearest.signed_indices(), shape, |number| number)?;
             store.put_matrix(DISTANCE, axes, nearest.distances.data(), shape, |distance| distance)?;
             store.finish()?;
         }
@@ -93,8 +103,8 @@ pub(super) fn tiles(
     device: &Device,
     run: &Run,
 ) -> Result<WrittenDistances, Error> {
-    let path = args.out.folder.join(&args.out.name);
-    let is_new = check_place(&path)?;
+    let path = args.out.path();
+    let is_new = is_free(&path, DISTANCE)?;
     output.written_in_place(&args.out.name);
     let shape = [input.x.extents(args.observations)[0], input.others(args)];
     let begin = |job: &str| {
@@ -111,30 +121,9 @@ pub(super) fn tiles(
         if is_new && matches!(error, Error::Budget { .. }) {
             // Nothing is in it yet. What is left of it, another run goes on with.
             fs::remove_dir_all(&path).ok();
-        } else if !matches!(error, Error::Store { .. }) && is_of_a_job(&path) {
+        } else if !matches!(error, Error::Store { .. }) && args.out.is_begun() {
             note(&format!("{} is not complete: --resume goes on with it", path.display()));
         }
-    })
-}
-
-/// Whether nothing is there.
-///
-/// # Errors
-/// [`Error::Store`] where something is that is no store of distances.
-fn check_place(path: &Path) -> Result<bool, Error> {
-    let io = |source| Error::Io { path: path.display().to_string().into(), source };
-    let entries = match fs::read_dir(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
-        entries => entries.map_err(io)?,
-    };
-    let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>();
-    let names = names.map_err(io)?;
-    if names.is_empty() || names.iter().any(|name| name == DISTANCE) {
-        return Ok(false);
-    }
-    Err(Error::Store {
-        path: path.display().to_string().into(),
-        why: "is there, and is no store of distances".into(),
     })
 }
 

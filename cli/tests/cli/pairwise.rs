@@ -215,7 +215,7 @@ fn tiles() {
     fs::create_dir(&mine).unwrap();
     fs::write(mine.join(".zattrs"), "{}").unwrap();
     let (code, why) = job(&bytes, &bytes, "mine.zarr");
-    assert!(code == 1 && why.contains("no store of distances"), "{why}");
+    assert!(code == 1 && why.contains("has no array `distance`"), "{why}");
     assert_eq!(names(&mine), [".zattrs"]);
     // Of other numbers it is another job.
     write_npy(&x, &values.iter().map(|x| x + 1.0).collect::<Vec<_>>(), [2100, 4]).unwrap();

@@ -1,12 +1,15 @@
 //! Bands of distances in a Zarr store: a process goes on where another was stopped.
 
-use std::{io::ErrorKind, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use rayon::prelude::*;
 use teatime::{
     ChunkedArray, Error, MissingChunk, Result, Run,
     linalg::Matrix,
-    store::{ArraySpec, ArrayWriter, Attributes, Folder, Storable, WritableStorage, ZarrArray, write_group},
+    store::{
+        ArraySpec, ArrayWriter, Attributes, Folder, Storable, WritableStorage, ZarrArray, is_free,
+        write_group,
+    },
 };
 
 use super::{
@@ -57,7 +60,7 @@ impl DistanceBands {
         let path = path.as_ref();
         let n = self.cohort.reader.samples();
         check_names(samples, to_usize(n))?;
-        check_place(path)?;
+        is_free(path, DISTANCE)?;
         let names: Vec<&str> = samples.iter().map(AsRef::as_ref).collect();
         let job = format!(
             "{SOURCE}\n{:?}\n{:?} {:016x}\n{names:?}\n{job}",
@@ -185,20 +188,4 @@ impl Squares<'_> {
         }
         Ok(undefined)
     }
-}
-
-/// # Errors
-/// [`Error::Store`] where something is at `path` that is not a store of distances.
-fn check_place(path: &Path) -> Result<()> {
-    let io = |source| Error::Io { path: path.display().to_string().into(), source };
-    let entries = match std::fs::read_dir(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(io)?,
-    };
-    let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>();
-    let names = names.map_err(io)?;
-    if names.is_empty() || names.iter().any(|name| name == DISTANCE) {
-        return Ok(());
-    }
-    Err(Error::store(path.display(), "is there, and is no store of distances"))
 }

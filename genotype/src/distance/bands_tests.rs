@@ -221,7 +221,7 @@ mod stored {
         fs::create_dir(path("mine")).unwrap();
         fs::write(path("mine/notes"), "mine").unwrap();
         let error = write(&path("mine"), IBS, "job", &Run::default()).unwrap_err().to_string();
-        assert!(error.contains("mine: is there, and is no store of distances"), "{error}");
+        assert!(error.contains("mine: is there, and has no array `distance`"), "{error}");
     }
 
     /// A process that is killed while it writes, several times, and another that goes on.

@@ -139,7 +139,7 @@ impl SampleNeighbors {
         let matrix = &self.nearest.distances;
         let shape = [matrix.rows(), matrix.cols()];
         write_npy(distances, matrix.data(), shape)?;
-        write_npy::<i64>(neighbors, bytemuck::cast_slice(&self.nearest.indices), shape)
+        write_npy(neighbors, self.nearest.signed_indices(), shape)
     }
 
     /// Writes a table: after the columns' names, `sample`, `rank`, `neighbor` and `distance`, a line for each sample and each of its
@@ -204,7 +204,7 @@ impl SampleNeighbors {
         let store = begin(path.as_ref(), attributes(&self.options, &self.counts), &names)?;
         let (distances, axes) = (&nearest.distances, ["samples", "neighbors"]);
         let shape = [distances.rows(), distances.cols()];
-        store.put_matrix("neighbor", axes, &nearest.indices, shape, u64::cast_signed)?;
+        store.put_matrix("neighbor", axes, nearest.signed_indices(), shape, |number| number)?;
         store.put_matrix("distance", axes, distances.data(), shape, |distance| distance)?;
         store.finish()
     }

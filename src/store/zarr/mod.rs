@@ -21,7 +21,7 @@ pub use self::{
     array::ZarrArray,
     column::{Column, LeftOut},
     metadata::{MAX_CHUNK_BYTES, Node},
-    new_store::NewStore,
+    new_store::{NewStore, is_free},
     spec::{ArraySpec, Attributes, Compression, Shuffle, ZarrFormat},
     writer::{ArrayWriter, write_group},
 };

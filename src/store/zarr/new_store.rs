@@ -1,6 +1,7 @@
 //! A store that is being written: a hidden folder that gets its name when it is whole.
 
 use std::{
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -103,6 +104,24 @@ impl Drop for NewStore {
     }
 }
 
+/// Whether nothing is at `path` yet, where a store is to be begun whose array `name` [`ArrayWriter::resume`] writes, or gone on with.
+///
+/// # Errors
+/// [`Error::Store`] where something is without that array; [`Error::Io`].
+pub fn is_free(path: impl AsRef<Path>, name: &str) -> Result<bool> {
+    let path = path.as_ref();
+    let entries = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        entries => entries.map_err(|source| io(path, source))?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>();
+    let names = names.map_err(|source| io(path, source))?;
+    if names.is_empty() || names.iter().any(|found| found == name) {
+        return Ok(false);
+    }
+    Err(Error::store(path.display(), format_args!("is there, and has no array `{name}`")))
+}
+
 fn to_usize(n: u64) -> usize {
     usize::try_from(n).expect("an extent of elements in memory should fit a usize")
 }
@@ -121,7 +140,7 @@ fn make_scratch(path: &Path) -> Result<PathBuf> {
         let scratch = path.with_file_name(hidden);
         match std::fs::create_dir(&scratch) {
             Ok(()) => return Ok(scratch),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 100 => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 100 => {}
             Err(source) => return Err(io(&scratch, source)),
         }
     }

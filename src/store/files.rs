@@ -1,4 +1,4 @@
-//! Files that are whole or not there.
+//! Files, read from any place on, and written whole or not at all.
 
 use std::{
     ffi::OsString,
@@ -33,4 +33,31 @@ pub fn write_whole(
         fs::remove_file(&scratch).ok();
         Error::Io { path: path.display().to_string().into(), source }
     })
+}
+
+/// Fills `out` with what a file has from a place on.
+///
+/// # Errors
+/// What the system reports; [`io::ErrorKind::UnexpectedEof`] where the file ends before.
+#[cfg(unix)]
+pub fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+/// Fills `out` with what a file has from a place on.
+///
+/// # Errors
+/// What the system reports; [`io::ErrorKind::UnexpectedEof`] where the file ends before.
+#[cfg(windows)]
+pub fn read_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !out.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, out, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                out = &mut out[read..];
+                offset += read as u64;
+            }
+        }
+    }
+    Ok(())
 }

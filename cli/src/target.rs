@@ -1,0 +1,79 @@
+//! A file of results that says by its ending what it is, and the files beside it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::failure::Failure;
+
+/// Ending of the record.
+pub(crate) const RECORD: &str = ".run.json";
+/// Ending of the numbers of neighbors, beside a .npy of their distances.
+pub(crate) const NEIGHBORS: &str = ".neighbors.npy";
+
+/// Where results go, in one of some formats.
+#[derive(Clone, Debug)]
+pub(crate) struct Target<F> {
+    pub(crate) folder: PathBuf,
+    /// The file, its name without the ending, and what it is.
+    pub(crate) name: String,
+    stem: String,
+    pub(crate) format: F,
+}
+
+impl<F: Copy> Target<F> {
+    /// `formats` are endings, the longest of those that end alike first.
+    pub(crate) fn new(path: &Path, formats: &[(&str, F)]) -> Result<Self, String> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let found = formats.iter().find_map(|(ending, format)| Some((name.strip_suffix(ending)?, *format)));
+        let Some((stem, format)) = found.filter(|(stem, _)| !stem.is_empty()) else {
+            let endings: Vec<&str> = formats.iter().rev().map(|(ending, _)| *ending).collect();
+            return Err(format!("a name that ends with one of {}", endings.join(", ")));
+        };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let (folder, stem) = (folder.unwrap_or(Path::new(".")).to_path_buf(), stem.to_owned());
+        Ok(Self { folder, name, stem, format })
+    }
+
+    /// The file with another ending.
+    pub(crate) fn file(&self, ending: &str) -> String {
+        format!("{}{ending}", self.stem)
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.join(&self.name)
+    }
+
+    /// Refuses a store that another run began and that has no record.
+    pub(crate) fn refuse_unfinished(&self) -> Result<(), Failure> {
+        if self.folder.join(self.file(RECORD)).exists() || !self.is_begun() {
+            return Ok(());
+        }
+        Err(Failure::Error(format!(
+            "{}: is there, of a run that was stopped; --resume goes on with it, or move it away",
+            self.path().display()
+        )))
+    }
+
+    /// Before a store is written where it stays.
+    ///
+    /// # Errors
+    /// [`Failure::Error`] where an earlier result would be lost.
+    pub(crate) fn refuse_to_lose(&self, overwrite: bool) -> Result<(), Failure> {
+        if !overwrite || !self.path().exists() {
+            return Ok(());
+        }
+        let why = "distances that do not fit memory are written where they stay, and --overwrite would lose";
+        let why = format!("{why} those of {} if it were stopped; move them away", self.name);
+        Err(Failure::Error(why))
+    }
+
+    /// Whether it is a store whose distances are written where they stay, all or some.
+    pub(crate) fn is_begun(&self) -> bool {
+        let attributes = fs::read(self.path().join("distance/.zattrs")).ok();
+        let attributes =
+            attributes.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+        attributes.is_some_and(|attributes| attributes.pointer("/teatime/job").is_some())
+    }
+}
