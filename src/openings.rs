@@ -49,19 +49,16 @@ pub enum On {
 #[macro_export]
 macro_rules! device_tests {
     ($($name:ident),* $(; $($own:ident),*)? $(,)?) => {
-        $crate::device_tests!(@ on_cpu Cpu $($name)* $($($own)*)?);
-        $crate::device_tests!(@ on_cpu_small CpuSmall $($name)* $($($own)*)?);
-        $crate::device_tests!(@ on_wgpu Wgpu $($name)* $($($own)*)?);
-        $crate::device_tests!(@ on_wgpu_small WgpuSmall $($name)* $($($own)*)?);
-        $crate::device_tests!(@ on_wgpu_lent WgpuLent $($name)*);
-        $crate::device_tests!(@ on_cuda Cuda $($name)* $($($own)*)?);
-        $crate::device_tests!(@ on_cuda_small CudaSmall $($name)* $($($own)*)?);
-        $crate::device_tests!(@ on_cuda_lent CudaLent $($name)*);
+        $($crate::device_tests!(@ $name on_cpu Cpu on_cpu_small CpuSmall on_wgpu Wgpu on_wgpu_small WgpuSmall
+            on_wgpu_lent WgpuLent on_cuda Cuda on_cuda_small CudaSmall on_cuda_lent CudaLent);)*
+        $($($crate::device_tests!(@ $own on_cpu Cpu on_cpu_small CpuSmall on_wgpu Wgpu on_wgpu_small WgpuSmall
+            on_cuda Cuda on_cuda_small CudaSmall);)*)?
     };
-    (@ $module:ident $on:ident $($name:ident)*) => {
-        mod $module {
+    // Devices within tests: of tests in a row, which run at the same time, no two wait for one device.
+    (@ $name:ident $($device:ident $on:ident)*) => {
+        mod $name {
             $(#[test]
-            fn $name() {
+            fn $device() {
                 $crate::openings::run($crate::openings::On::$on, super::$name);
             })*
         }

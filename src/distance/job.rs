@@ -7,7 +7,8 @@ use rayon::prelude::*;
 use super::{
     Metric, Missing, Options,
     metric::Finish,
-    sums::{Operand, Pairs, features, total},
+    precision::total,
+    sums::{Operand, Pairs, features},
 };
 use crate::{
     Budget, Element, Error, Pending, Result, Run, Status, Tensor,

@@ -79,6 +79,8 @@ mod metric;
 mod neighbors;
 mod packed;
 mod partial;
+mod partial_sums;
+mod precision;
 mod stored;
 mod sums;
 #[cfg(feature = "zarr")]
@@ -89,7 +91,8 @@ pub use self::{
     metric::Metric,
     neighbors::{NearestSoFar, Neighbors, neighbors},
     packed::{PackedDiagonal, PackedPairs},
-    partial::{Partial, PartialSums},
+    partial::Partial,
+    partial_sums::PartialSums,
     stored::{StoredDistances, StoredNeighbors, neighbors_stored, pairwise_stored},
 };
 #[cfg(feature = "zarr")]

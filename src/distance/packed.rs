@@ -88,7 +88,7 @@ pub struct PackedPairs {
     absent: PairProducts,
     /// Σ h hᵀ, of which the diagonal is the codes 1 of each column, where they count.
     ones: Option<PairProducts>,
-    of_columns: Option<ColumnMoments>,
+    of_columns: Option<Box<ColumnMoments>>,
     /// Rows that were added, and whether all their codes are known.
     rows: u64,
     complete: bool,
@@ -129,12 +129,10 @@ impl PackedPairs {
     }
 
     /// The same for the distances of some columns from one another and from all that follow, which
-    /// [`finish_columns`](Self::finish_columns) makes: so that all that are wanted need not fit memory at once. Not for
-    /// [`Metric::Cosine`] and [`Metric::Correlation`].
+    /// [`finish_columns`](Self::finish_columns) makes: so that all that are wanted need not fit memory at once.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`Error::Argument`] unless `own` begins with a multiple of 64 and ends with one or with the last column, and
-    /// for these two metrics.
+    /// As [`new`](Self::new); [`Error::Argument`] unless `own` begins with a multiple of 64 and ends with one or with the last column.
     pub fn of_columns(
         device: &Device,
         columns: u64,
@@ -147,10 +145,6 @@ impl PackedPairs {
         if own.is_empty() || own.end > columns || !own.start.is_multiple_of(64) || !whole(own.end) {
             let why = format_args!("{own:?} of {columns} columns: not whole groups of 64");
             return Err(Error::argument("PackedPairs", "own", why));
-        }
-        if Self::takes(metric) && !Self::takes_columns(metric) {
-            let why = format_args!("{metric} is of all columns at once");
-            return Err(Error::argument("PackedPairs", "metric", why));
         }
         Self::of(device, columns, &Wanted::From(own), rows, metric, missing)
     }
@@ -207,9 +201,7 @@ impl PackedPairs {
         if rows > MAX_ROWS {
             return Err(Error::Limit { what: "rows of packed sums", requested: rows, max: MAX_ROWS });
         }
-        let split = if let Wanted::Across(split) = wanted { Some(*split) } else { None };
-        let of_all = split.is_some() || *wanted == Wanted::From(0..columns);
-        let of_all = of_all && ColumnMoments::serve(metric);
+        let moments = *wanted != Wanted::Diagonal && ColumnMoments::serve(metric);
         Ok(Self {
             metric,
             recipe,
@@ -219,7 +211,9 @@ impl PackedPairs {
             sums: PairProducts::of(device, columns, wanted, 3 * rows, LARGEST, 0)?,
             absent: PairProducts::of(device, columns, wanted, rows, 1.0, 0)?,
             ones: None,
-            of_columns: of_all.then(|| ColumnMoments::new(device, columns, split)).transpose()?,
+            of_columns: moments
+                .then(|| ColumnMoments::new(device, columns, wanted.clone()).map(Box::new))
+                .transpose()?,
             rows: 0,
             complete: true,
         })
@@ -255,11 +249,6 @@ impl PackedPairs {
         Recipe::of(metric).is_some()
     }
 
-    /// Whether the metric is one of those that [`of_columns`](Self::of_columns) takes.
-    pub fn takes_columns(metric: Metric) -> bool {
-        Self::takes(metric) && !ColumnMoments::serve(metric)
-    }
-
     /// The programs that sums of so many rows may launch, those first that compilers take longest for.
     pub fn programs(device: &Device, columns: u64, rows: u64) -> Vec<Program> {
         PairProducts::programs(device, columns, rows, LIMBS)
@@ -267,13 +256,21 @@ impl PackedPairs {
 
     /// Bytes on the device besides the panel, of so many rows.
     pub fn device_bytes(device: &Device, columns: u64, rows: u64, metric: Metric) -> u64 {
-        let (wanted, pairs) = (Wanted::From(0..columns), columns.saturating_mul(columns));
-        Self::device_bytes_with(device, columns, &wanted, rows, Some((metric, pairs)))
+        Self::device_bytes_of(device, columns, 0..columns, rows, metric)
     }
 
     /// The same of [`of_columns`](Self::of_columns).
-    pub fn device_bytes_of(device: &Device, columns: u64, own: Range<u64>, rows: u64) -> u64 {
-        Self::device_bytes_with(device, columns, &Wanted::From(own), rows, None)
+    pub fn device_bytes_of(device: &Device, columns: u64, own: Range<u64>, rows: u64, metric: Metric) -> u64 {
+        let width = own.end.saturating_sub(own.start);
+        let following = columns.saturating_sub(own.start).saturating_add(columns.saturating_sub(own.end));
+        Self::device_bytes_with(
+            device,
+            columns,
+            &Wanted::From(own),
+            rows,
+            metric,
+            width.saturating_mul(following),
+        )
     }
 
     /// The same of [`between`](Self::between), with a panel of both.
@@ -281,7 +278,7 @@ impl PackedPairs {
         let (split, all) = Self::beside(columns);
         let (wanted, pairs) = (Wanted::Across(split), split.saturating_mul(2 * columns[1]));
         let panel = rows.saturating_mul(4 * row_words(all));
-        Self::device_bytes_with(device, all, &wanted, rows, Some((metric, pairs))).saturating_add(panel)
+        Self::device_bytes_with(device, all, &wanted, rows, metric, pairs).saturating_add(panel)
     }
 
     fn device_bytes_with(
@@ -289,13 +286,14 @@ impl PackedPairs {
         columns: u64,
         wanted: &Wanted,
         rows: u64,
-        of_all: Option<(Metric, u64)>,
+        metric: Metric,
+        pairs: u64,
     ) -> u64 {
         let sums = PairProducts::device_bytes_of(device, columns, wanted, rows, 1).saturating_mul(2);
-        let moments = of_all.filter(|(metric, _)| ColumnMoments::serve(*metric));
-        sums.saturating_add(
-            moments.map_or(0, |(_, pairs)| ColumnMoments::device_bytes(device, columns, pairs, rows)),
-        )
+        if !ColumnMoments::serve(metric) {
+            return sums;
+        }
+        sums.saturating_add(ColumnMoments::device_bytes(device, columns, pairs, rows))
     }
 
     /// Bytes on the host: the results, and what they are read through.
@@ -305,9 +303,10 @@ impl PackedPairs {
     }
 
     /// The same of [`of_columns`](Self::of_columns).
-    pub fn host_bytes_of(columns: u64, own: Range<u64>) -> u64 {
+    pub fn host_bytes_of(columns: u64, own: Range<u64>, metric: Metric) -> u64 {
+        let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
         let panel = columns.saturating_sub(own.start).saturating_mul(own.end.saturating_sub(own.start));
-        panel.saturating_mul(16).saturating_add(columns.saturating_mul(2048 + 32))
+        panel.saturating_mul(8 * matrices).saturating_add(columns.saturating_mul(2048 + 32))
     }
 
     /// The same of [`between`](Self::between).

@@ -7,7 +7,7 @@ use super::{
     apply::PackedRows,
     gather::{most_rows, packed_gather},
     limbs::{Table, packed_limbs},
-    pair_products::{COLUMNS, batches},
+    pair_products::{COLUMNS, Wanted, batches},
 };
 use crate::{
     Device, Result, Tensor,
@@ -25,58 +25,74 @@ const ALONE: Recode = Recode([0, 0, 0, 3]);
 #[derive(Debug)]
 pub(crate) struct AbsentSums<const N: usize> {
     columns: u64,
-    /// Where columns j before it are only taken with columns i from it on, and the other way round.
-    split: Option<u64>,
+    /// The columns j, and the columns i that these are taken with.
+    parts: [Part; 2],
     /// What each code counts, in each of the sums.
     numbers: [[u8; 4]; N],
     /// The columns j of a group, and the sums of the columns i with these.
     groups: Vec<(Range<u64>, [ColumnSums; N])>,
 }
 
+/// Some columns j, and the columns i that these are taken with.
+#[derive(Clone, Debug)]
+struct Part {
+    j: Range<u64>,
+    i: Range<u64>,
+}
+
+impl Part {
+    /// Both parts, in order of j: of all pairs that are wanted, each column where the other is missing.
+    fn of(columns: u64, wanted: &Wanted) -> [Self; 2] {
+        let [first, second] = match wanted {
+            Wanted::From(own) => [own.clone(), own.end..columns],
+            Wanted::Across(split) => [0..*split, *split..columns],
+            Wanted::Diagonal => [0..0, 0..0],
+        };
+        let others = match wanted {
+            // These have one another, too.
+            Wanted::From(own) => own.start..columns,
+            _ => second.clone(),
+        };
+        [Self { j: first.clone(), i: others }, Self { j: second, i: first }]
+    }
+}
+
 /// The sums on the host.
 #[derive(Debug)]
 pub(crate) struct Absent {
-    /// The first column j of the second part, and the first column i of the first.
-    split: usize,
-    first: usize,
-    /// (columns i, columns j) of the columns j before the split, and of the others.
-    parts: [Matrix; 2],
+    /// (columns i, columns j) of both parts.
+    parts: [(Part, Matrix); 2],
 }
 
 impl Absent {
     /// The sum for column j over the rows in which column i is missing.
     pub(crate) fn sum(&self, i: usize, j: usize) -> f64 {
-        let [before, behind] = &self.parts;
-        match j.checked_sub(self.split) {
-            None => before.row(i - self.first)[j],
-            Some(j) => behind.row(i)[j],
-        }
+        let [first, second] = &self.parts;
+        let (part, matrix) = if (j as u64) < first.0.j.end { first } else { second };
+        matrix.row(i - to_usize(part.i.start))[j - to_usize(part.j.start)]
     }
 }
 
 impl<const N: usize> AbsentSums<N> {
-    /// Sums over no rows. With a split, a multiple of 64, of the columns before it and those from it on alone.
+    /// Sums over no rows, of the pairs of columns that are wanted.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(crate) fn new(
-        device: &Device,
-        columns: u64,
-        split: Option<u64>,
-        numbers: [[u8; 4]; N],
-    ) -> Result<Self> {
-        let groups = (0..columns).step_by(to_usize(COLUMNS)).map(|first| {
-            let own = first..columns.min(first + COLUMNS);
-            let (from, end) = match split {
-                Some(split) if first < split => (split, columns),
-                Some(split) => (0, split),
-                None => (0, columns),
-            };
-            let of_group = [from / 16, first / 16];
-            let sums = numbers.map(|_| ColumnSums::zeros_from(device, of_group, end, own.end - own.start));
-            Ok((own, all(sums)?))
+    pub(crate) fn new(device: &Device, columns: u64, wanted: &Wanted, numbers: [[u8; 4]; N]) -> Result<Self> {
+        let parts = Part::of(columns, wanted);
+        let firsts = parts.iter().flat_map(|part| {
+            part.j
+                .clone()
+                .step_by(to_usize(COLUMNS))
+                .map(move |first| (first..part.j.end.min(first + COLUMNS), part))
         });
-        Ok(Self { columns, split, numbers, groups: groups.collect::<Result<_>>()? })
+        let groups = firsts.map(|(own, part)| {
+            let of_group = [part.i.start / 16, own.start / 16];
+            let zeros = |_| ColumnSums::zeros_from(device, of_group, part.i.end, own.end - own.start);
+            Ok((own.clone(), all(numbers.map(zeros))?))
+        });
+        let groups = groups.collect::<Result<_>>()?;
+        Ok(Self { columns, parts, numbers, groups })
     }
 
     /// Bytes on the device, for so many pairs of columns i and j.
@@ -130,22 +146,18 @@ impl<const N: usize> AbsentSums<N> {
     /// # Errors
     /// What the device reports.
     pub(crate) fn finish(self) -> Result<[Absent; N]> {
-        let n = to_usize(self.columns);
-        let split = self.split.map_or(n, to_usize);
-        let first = self.split.map_or(0, to_usize);
-        let mut finished = self.numbers.map(|_| Absent {
-            split,
-            first,
-            parts: [Matrix::zeros(n - first, split), Matrix::zeros(split, n - split)],
-        });
+        let zeros = |part: Part| {
+            let [rows, cols] = [&part.i, &part.j].map(|range| to_usize(range.end - range.start));
+            (part, Matrix::zeros(rows, cols))
+        };
+        let mut finished = self.numbers.map(|_| Absent { parts: self.parts.clone().map(zeros) });
         for (own, sums) in self.groups {
-            let own = to_usize(own.start)..to_usize(own.end);
-            let part = usize::from(own.start >= split);
-            let columns = own.start - part * split..own.end - part * split;
-            for (Absent { parts, .. }, sums) in finished.iter_mut().zip(sums) {
-                let (matrix, sums) = (&mut parts[part], sums.read()?);
+            let which = usize::from(own.start >= self.parts[0].j.end);
+            for (Absent { parts }, sums) in finished.iter_mut().zip(sums) {
+                let ((part, matrix), sums) = (&mut parts[which], sums.read()?);
+                let columns = to_usize(own.start - part.j.start)..to_usize(own.end - part.j.start);
                 let width = matrix.cols();
-                for (row, sums) in matrix.data_mut().chunks_mut(width).zip(sums.chunks(own.len())) {
+                for (row, sums) in matrix.data_mut().chunks_mut(width).zip(sums.chunks(columns.len())) {
                     row[columns.clone()].iter_mut().zip(sums).for_each(|(value, &sum)| *value = sum as f64);
                 }
             }

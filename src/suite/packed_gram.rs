@@ -1,5 +1,7 @@
 //! Gram matrices of packed rows, and the kernels that they are made of.
 
+use std::array;
+
 use super::{data::values, device_tests, packed_case::packed_words};
 use crate::{
     Device, Error, Tensor,
@@ -257,8 +259,11 @@ impl Case {
         let mut sums = vec![0.0; n * n];
         for (i, (scale, codes)) in self.scales.iter().zip(self.codes.chunks(n)).enumerate() {
             if scale.factor > 0.0 {
-                for (j, row) in sums.chunks_mut(n).enumerate() {
-                    row.iter_mut().zip(codes).for_each(|(sum, &code)| *sum += f(i, scale, codes[j], code));
+                let of_pairs: [[f64; 4]; 4] =
+                    array::from_fn(|a| array::from_fn(|b| f(i, scale, a as u8, b as u8)));
+                for (row, &a) in sums.chunks_mut(n).zip(codes) {
+                    let of_codes = of_pairs[usize::from(a)];
+                    row.iter_mut().zip(codes).for_each(|(sum, &b)| *sum += of_codes[usize::from(b)]);
                 }
             }
         }

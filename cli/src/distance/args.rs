@@ -81,7 +81,7 @@ pub(crate) struct DistanceArgs {
     ///
     /// Distances are computed for some samples at a time, as many as memory allows, and written at once: so they are, too, where all
     /// do not fit memory. Ends with the same bytes wherever runs were stopped. The stores and all options but those of devices
-    /// and memory have to be the same. For euclidean, sqeuclidean, cityblock, hamming, `inner_product` and ibs, of dosages 0, 1 and 2.
+    /// and memory have to be the same. For all metrics but those that are computed in f32, of dosages 0, 1 and 2.
     #[arg(long, conflicts_with_all = ["overwrite", "tree"])]
     pub(super) resume: bool,
     /// Print the record instead of the summary

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use serde::Serialize;
 use teatime::{
-    ChunkedArray,
+    ChunkedArray, Error,
     store::{NpyArray, ZarrArray},
 };
 
@@ -49,6 +49,19 @@ impl Input {
             Ok(Matrix { path: path.display().to_string(), array })
         };
         Ok(Self { x: open(&args.x)?, y: args.with.as_deref().map(open).transpose()? })
+    }
+
+    /// An error, with the path of a matrix instead of the name of an argument.
+    pub(super) fn named(&self, error: Error) -> Failure {
+        let matrix = match &error {
+            Error::Argument { name: "x", .. } => Some(&self.x),
+            Error::Argument { name: "y", .. } => self.y.as_ref(),
+            _ => None,
+        };
+        match (matrix, &error) {
+            (Some(matrix), Error::Argument { why, .. }) => Failure::Error(format!("{}: {why}", matrix.path)),
+            _ => error.into(),
+        }
     }
 
     /// What progress counts, and how many there are.

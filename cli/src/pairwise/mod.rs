@@ -218,11 +218,14 @@ fn find(
     output: &mut Output,
 ) -> Result<Found, Failure> {
     let (x, y) = (&input.x.array, input.y.as_ref().map(|y| &y.array));
+    let named = |error| input.named(error);
     if let Some(k) = args.neighbors {
-        return Ok(Found::Neighbors(neighbors_stored(x, y, k, metric, options, device, run)?));
+        let found = neighbors_stored(x, y, k, metric, options, device, run);
+        return found.map(Found::Neighbors).map_err(named);
     }
     if args.resume {
-        return Ok(Found::Tiles(write::tiles(args, output, input, metric, options, device, run)?));
+        let written = write::tiles(args, output, input, metric, options, device, run);
+        return written.map(Found::Tiles).map_err(named);
     }
     match pairwise_stored(x, y, metric, options, device, run) {
         Err(error @ (Error::Budget { .. } | Error::OutOfMemory { .. } | Error::OutOfHostMemory { .. }))
@@ -239,9 +242,9 @@ fn find(
                     }
                     _ => Err(tiles.into()),
                 },
-                written => Ok(Found::Tiles(written?)),
+                written => written.map(Found::Tiles).map_err(named),
             }
         }
-        found => Ok(Found::Distances(found?)),
+        found => found.map(Found::Distances).map_err(named),
     }
 }

@@ -107,9 +107,9 @@ fn the_record_says_how() {
     assert_eq!(record["files"], serde_json::json!(["x.run.json", "x.npy", "x.neighbors.npy", "x.id"]));
     let page = of("hamming", &[]).out;
     assert!(page.contains("3 of each sample, of distances in 1 band\n"), "{page}");
-    let page = of("cosine", &[]).out;
+    let page = of("canberra", &[]).out;
     assert!(page.contains("3 of each sample, of the matrix of all distances"), "{page}");
-    let record = json(&of("cosine", &["--json"]).out);
+    let record = json(&of("canberra", &["--json"]).out);
     assert_eq!(record["neighbors"], serde_json::json!({ "k": 3, "bands": null }));
     let propagated = of("hamming", &["--missing", "propagate"]);
     assert!(propagated.err.contains("pairs of samples is NaN"), "{}", propagated.err);
@@ -151,5 +151,5 @@ fn what_cannot_be_is_named() {
     );
     let words =
         "memory budget, for the matrix of all distances, of 1.0 KiB is too small: this needs at least";
-    says("x.tsv", &["--neighbors", "2", "--metric", "cosine", "--memory", "1K"], 1, words);
+    says("x.tsv", &["--neighbors", "2", "--metric", "canberra", "--memory", "1K"], 1, words);
 }

@@ -253,7 +253,7 @@ fn refused() {
     says(&text, "d.npy", &[], 1, "no .npy file");
     let infinite = scratch.join("infinite.npy");
     write_npy(&infinite, &[1.0, f64::INFINITY], [2, 1]).unwrap();
-    says(&infinite, "d.npy", &[], 1, "observation 1: an infinite element");
+    says(&infinite, "d.npy", &[], 1, "infinite.npy: observation 1: an infinite element");
     let out = scratch.join("d.npy");
     fs::write(&out, "mine").unwrap();
     for more in [&[][..], &["--overwrite"]] {

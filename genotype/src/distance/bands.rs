@@ -322,8 +322,8 @@ pub(super) fn unfit(
     options: &DistanceOptions,
 ) -> Result<Option<(&'static str, String)>> {
     let metric = options.metric.summed();
-    if !PackedPairs::takes_columns(metric) {
-        return Ok(Some(("metric", format!("{metric} is of all samples at once"))));
+    if !PackedPairs::takes(metric) {
+        return Ok(Some(("metric", format!("{metric} is not made of sums of packed rows"))));
     }
     let why = "distances of some samples at a time are of dosages 0, 1 and 2 alone";
     Ok((!are_packed(genotypes, device)?).then(|| ("genotypes", why.to_owned())))
@@ -331,11 +331,13 @@ pub(super) fn unfit(
 
 /// What a band takes, with what is known of each sample, and so much on the host beside it.
 fn need(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Need {
-    let n = reader.samples();
+    let (n, metric) = (reader.samples(), options.metric.summed());
     let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(reader.variants());
     Need {
-        host: PackedPairs::host_bytes_of(n, own.clone()).saturating_add(beside).saturating_add(48 * n),
-        device: PackedPairs::device_bytes_of(&reader.device, n, own, rows)
+        host: PackedPairs::host_bytes_of(n, own.clone(), metric)
+            .saturating_add(beside)
+            .saturating_add(48 * n),
+        device: PackedPairs::device_bytes_of(&reader.device, n, own, rows, metric)
             .saturating_add(device_bytes_of_ones(&reader.device, n, rows, options)),
         blocks: 0,
     }

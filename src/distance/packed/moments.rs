@@ -6,6 +6,7 @@ use crate::{
     packed::{
         PackedRows, WeightedSums,
         absent::{Absent, AbsentSums},
+        pair_products::Wanted,
     },
 };
 
@@ -13,8 +14,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ColumnMoments {
     columns: u64,
-    /// As of [`AbsentSums::new`].
-    split: Option<u64>,
+    wanted: Wanted,
     codes: WeightedSums,
     /// Of codes and of their squares, once a code is missing.
     absent: Option<AbsentSums<2>>,
@@ -29,15 +29,15 @@ impl ColumnMoments {
         matches!(metric, Metric::Cosine | Metric::Correlation)
     }
 
-    /// Of no rows.
+    /// Of no rows, for the pairs that are wanted.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub(super) fn new(device: &Device, columns: u64, split: Option<u64>) -> Result<Self> {
-        Ok(Self { columns, split, codes: WeightedSums::new(device, columns, 1)?, absent: None })
+    pub(super) fn new(device: &Device, columns: u64, wanted: Wanted) -> Result<Self> {
+        Ok(Self { columns, wanted, codes: WeightedSums::new(device, columns, 1)?, absent: None })
     }
 
-    /// Bytes on the device, for panels of so many rows and so many pairs of columns.
+    /// Bytes on the device, for panels of so many rows and so many pairs of columns, both ways round.
     pub(super) fn device_bytes(device: &Device, columns: u64, pairs: u64, rows: u64) -> u64 {
         let codes = WeightedSums::device_bytes(device, columns, 1, rows);
         codes.saturating_add(AbsentSums::<2>::device_bytes(pairs))
@@ -60,7 +60,7 @@ impl ColumnMoments {
         }
         let sums = match &mut self.absent {
             Some(sums) => sums,
-            none => none.insert(AbsentSums::new(packed.device(), self.columns, self.split, NUMBERS)?),
+            none => none.insert(AbsentSums::new(packed.device(), self.columns, &self.wanted, NUMBERS)?),
         };
         sums.add(packed, &absent)
     }

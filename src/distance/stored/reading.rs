@@ -6,7 +6,8 @@ use crate::{
     Budget, ChunkedArray, DType, Device, Error, Result, Run, Status, StoredType,
     distance::{
         Metric, Missing, Options, Partial,
-        sums::{can_widen, observation_sums, to_usize},
+        precision::can_widen,
+        sums::{observation_sums, to_usize},
     },
     dtype::with_dtype,
     stream::{

@@ -1,0 +1,67 @@
+//! What of f64 goes to kernels and comes back, in f32 or in f64.
+
+use super::Options;
+use crate::{DType, Device, Element, Error, Result, Tensor, dtype::nearest_f32};
+
+/// How an observation is taken as it is: the two parts of what is subtracted, and what the difference is multiplied by.
+pub(super) const PLAIN: [f64; 3] = [0.0, 0.0, 1.0];
+
+/// Whether distances of `x` are computed in f64.
+///
+/// # Errors
+/// [`Error::NoF64`].
+pub(super) fn is_wide<T: Element>(x: &Tensor<T>, options: &Options) -> Result<bool> {
+    let wide = T::DTYPE == DType::F64 && !options.narrow;
+    if wide {
+        can_widen(x.device())?;
+    }
+    Ok(wide)
+}
+
+/// # Errors
+/// [`Error::NoF64`] unless the device computes in f64.
+pub(super) fn can_widen(device: &Device) -> Result<()> {
+    match device.limits().f64 {
+        true => Ok(()),
+        false => Err(Error::NoF64 { op: "distance", device: device.info().name.as_str().into() }),
+    }
+}
+
+pub(super) fn is_normal(value: f64, wide: bool) -> bool {
+    if wide { value.is_normal() } else { nearest_f32(value).is_normal() }
+}
+
+/// A sum, of the two numbers that a device makes of it, or the two words of an f64.
+pub(super) fn total(sum: &[f32; 2], wide: bool) -> f64 {
+    if wide { bytemuck::cast(*sum) } else { f64::from(sum[0]) + f64::from(sum[1]) }
+}
+
+/// The table that divides observations by their sums.
+///
+/// # Errors
+/// [`Error::Argument`] for a sum that is not above 0.
+pub(super) fn shares(
+    name: &'static str,
+    sums: &[f64],
+    undefined: &[bool],
+    wide: bool,
+) -> Result<Vec<[f64; 3]>> {
+    let mut entries = vec![PLAIN; sums.len()];
+    for (number, (entry, sum)) in entries.iter_mut().zip(sums).enumerate().filter(|(i, _)| !undefined[*i]) {
+        entry[2] = sum.recip();
+        if !(is_normal(entry[2], wide) && *sum > 0.0) {
+            let why = format_args!("observation {number} adds up to {sum:e}");
+            return Err(Error::argument("distance", name, why));
+        }
+    }
+    Ok(entries)
+}
+
+/// Three numbers for each observation: f32, or the words of f64.
+pub(super) fn table(device: &Device, entries: &[[f64; 3]], wide: bool) -> Result<Tensor<f32>> {
+    let (numbers, count) = (entries.as_flattened(), entries.len() as u64);
+    if wide {
+        return Tensor::from_slice(device, bytemuck::cast_slice(numbers), &[count, 6]);
+    }
+    Tensor::from_slice(device, &numbers.iter().copied().map(nearest_f32).collect::<Vec<_>>(), &[count, 3])
+}
