@@ -38,6 +38,8 @@ DEVICE void add_atomic(u64* place, u64 value) { atomicAdd(place, value); }
 // A product that is rounded by itself: never a part of a fused operation.
 DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 
+DEVICE double rounded_product(double a, double b) { return __dmul_rn(a, b); }
+
 // Within two units in the last place, for divisors from 2^-126 to 2^126.
 DEVICE float fast_quotient(float a, float b) { return __fdividef(a, b); }
 
@@ -50,6 +52,13 @@ DEVICE float half_float(u32 bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((u16)bits));
     return value;
+}
+
+// The nearest half; of two as near, the even one.
+DEVICE u32 float_half(float value) {
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
 }
 
 DEVICE u32 shared_address(const void* place) { return (u32)__cvta_generic_to_shared(place); }
@@ -171,6 +180,53 @@ template <u32 T> DEVICE float decode(u32 bits) {
 
 // Element i of an array of type `T` as f32.
 template <u32 T> DEVICE float load(const void* array, u32 i) { return decode<T>(stored<T>(element<T>(array, i))); }
+
+// Element i of an array of type `T` as f32 or f64, exactly but for 32-bit integers and f64 as f32.
+template <u32 T, class REAL> DEVICE REAL load_real(const void* array, u32 i) {
+    if constexpr (sizeof(REAL) == 4) return load<T>(array, i);
+    else if constexpr (T == F64) return ((const double*)array)[i];
+    else if constexpr (T == U32) return ((const u32*)array)[i];
+    else if constexpr (T == I32) return ((const i32*)array)[i];
+    else return load<T>(array, i);
+}
+
+// The bounds of integers of type `T`.
+template <u32 T> constexpr double LEAST = T == I8 ? -128.0 : T == I16 ? -32768.0 : T == I32 ? -2147483648.0 : 0.0;
+template <u32 T> constexpr double MOST = T == U8 ? 255.0 : T == I8 ? 127.0 : T == U16 ? 65535.0 : T == I16 ? 32767.0 : T == U32 ? 4294967295.0 : 2147483647.0;
+
+template <u32 T> constexpr bool IS_INTEGER = T != F32 && T != F16 && T != BF16 && T != F64;
+
+// Within the bounds of type `T`, if that is one of integers, of which NaN is 0.
+template <u32 T, class REAL> DEVICE double bounded(REAL value) {
+    if (value != value) return 0;
+    return value <= LEAST<T> ? LEAST<T> : value >= MOST<T> ? MOST<T> : value;
+}
+
+// The element of type `T`, if that is one of integers, next to a number towards 0.
+template <u32 T, class REAL> DEVICE REAL truncate_to(REAL value) {
+    if constexpr (IS_INTEGER<T>) return (REAL)trunc(bounded<T>(value));
+    else return value;
+}
+
+// Stores element i of an array of type `T`: the nearest; of two as near, the even one.
+template <u32 T, class REAL> DEVICE void store_real(void* array, u32 i, REAL value) {
+    if constexpr (T == F64) ((double*)array)[i] = value;
+    else if constexpr (T == F32) ((float*)array)[i] = (float)value;
+    else if constexpr (T == F16) ((u16*)array)[i] = (u16)float_half((float)value);
+    else if constexpr (T == BF16) {
+        u32 bits = float_bits((float)value);
+        bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+        ((u16*)array)[i] = (u16)((is_nan ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+    } else {
+        double whole = rint(bounded<T>(value));
+        if constexpr (T == U8) ((u8*)array)[i] = (u8)whole;
+        else if constexpr (T == I8) ((i8*)array)[i] = (i8)whole;
+        else if constexpr (T == U16) ((u16*)array)[i] = (u16)whole;
+        else if constexpr (T == I16) ((i16*)array)[i] = (i16)whole;
+        else if constexpr (T == U32) ((u32*)array)[i] = (u32)whole;
+        else ((i32*)array)[i] = (i32)whole;
+    }
+}
 
 // Elements i to i + 3 as f32, by one instruction (of f64 by four); i is a multiple of 4 and the array is aligned to 16 bytes.
 template <u32 T> DEVICE void load_quad(const void* array, u32 i, float (&values)[4]) {

@@ -122,3 +122,92 @@ fn dots(four: u32, words: vec4<u32>) -> vec4<i32> {
         dot4I8Packed(four, words.w),
     );
 }
+
+fn is_byte(dtype: u32) -> bool {
+    return dtype == 3u || dtype == 4u;
+}
+
+fn is_half(dtype: u32) -> bool {
+    return dtype == 1u || dtype == 2u || dtype == 5u || dtype == 6u;
+}
+
+// A number within the bounds of integers of a type; NaN is 0.
+fn bounded(bits: u32, dtype: u32) -> f32 {
+    if (bits & 0x7fffffffu) > 0x7f800000u {
+        return 0.0;
+    }
+    let value = bitcast<f32>(bits);
+    switch dtype {
+        case 3u: { return clamp(value, 0.0, 255.0); }
+        case 4u: { return clamp(value, -128.0, 127.0); }
+        case 5u: { return clamp(value, 0.0, 65535.0); }
+        case 6u: { return clamp(value, -32768.0, 32767.0); }
+        case 7u: { return clamp(value, 0.0, 4294967296.0); }
+        default: { return clamp(value, -2147483648.0, 2147483648.0); }
+    }
+}
+
+// The element of a type, if that is one of integers, next to a number towards 0.
+fn truncate_to(value: f32, dtype: u32) -> f32 {
+    if dtype < 3u || dtype == 9u {
+        return value;
+    }
+    return trunc(bounded(bitcast<u32>(value), dtype));
+}
+
+// The bits of the element of a type next to a number, of two as near of the even one. Of f64 there are more: f64_of.
+fn encode_bits(bits: u32, dtype: u32) -> u32 {
+    switch dtype {
+        case 0u, 9u: { return bits; }
+        case 1u: { return half_of(bits); }
+        case 2u: {
+            let is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+            return select(bits + 0x7fffu + ((bits >> 16u) & 1u), bits | 0x400000u, is_nan) >> 16u;
+        }
+        case 7u: {
+            let value = round(bounded(bits, dtype));
+            return select(u32(value), 0xffffffffu, value >= 4294967296.0);
+        }
+        case 8u: {
+            let value = round(bounded(bits, dtype));
+            return select(bitcast<u32>(i32(value)), 0x7fffffffu, value >= 2147483648.0);
+        }
+        default: { return bitcast<u32>(i32(round(bounded(bits, dtype)))); }
+    }
+}
+
+// pack2x16float may round another way.
+fn half_of(bits: u32) -> u32 {
+    let sign = (bits >> 16u) & 0x8000u;
+    let size = bits & 0x7fffffffu;
+    if size > 0x7f800000u {
+        return sign | 0x7e00u;
+    }
+    // From halfway between the largest half and the next power of two on.
+    if size >= 0x477ff000u {
+        return sign | 0x7c00u;
+    }
+    // A subnormal half is a multiple of 2^-24, to which a sum with 0.5 rounds.
+    if size < 0x38800000u {
+        return sign | (bitcast<u32>(bitcast<f32>(size) + 0.5) - 0x3f000000u);
+    }
+    return sign | ((size - 0x38000000u + 0xfffu + ((size >> 13u) & 1u)) >> 13u);
+}
+
+// The words of an f32 as an f64, the low one first.
+fn f64_of(bits: u32) -> vec2<u32> {
+    let sign = bits & 0x80000000u;
+    let exponent = (bits >> 23u) & 255u;
+    var mantissa = bits & 0x7fffffu;
+    var high = (exponent + 896u) << 20u;
+    if exponent == 255u {
+        high = 0x7ff00000u;
+    } else if exponent == 0u && mantissa == 0u {
+        high = 0u;
+    } else if exponent == 0u {
+        let lead = firstLeadingBit(mantissa);
+        high = (lead + 874u) << 20u;
+        mantissa = (mantissa << (23u - lead)) & 0x7fffffu;
+    }
+    return vec2(mantissa << 29u, sign | high | (mantissa >> 3u));
+}

@@ -69,7 +69,7 @@ pub enum Error {
         /// Operation that was called.
         op: &'static str,
     },
-    /// Tensors of f64 on a device that computes in f32, where that was not asked for.
+    /// What is computed in f64, on a device that computes in f32, where that was not asked for.
     NoF64 {
         /// Operation that was called.
         op: &'static str,
@@ -180,7 +180,7 @@ impl fmt::Display for Error {
             Self::WrongDevice { op } => write!(f, "{op}: the tensors live on different devices"),
             Self::NoF64 { op, device } => write!(
                 f,
-                "{op}: the tensors are of f64, and {device} computes in f32: ask for f32 with the option `narrow`, or take a cpu or cuda device"
+                "{op}: this is computed in f64, and {device} computes in f32: ask for f32 with the option `narrow`, or take a cpu or cuda device"
             ),
             Self::NoDevice { wanted, tried } => {
                 write!(f, "no device `{wanted}`")?;

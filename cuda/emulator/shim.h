@@ -134,6 +134,16 @@ DEVICE float half_float(u32 bits) {
     return bits_float(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
 }
 
+DEVICE u32 float_half(float value) {
+    u32 bits = float_bits(value), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+    if (size > 0x7f800000) return sign | 0x7e00;
+    // From halfway between the largest half and the next power of two on.
+    if (size >= 0x477ff000) return sign | 0x7c00;
+    // A subnormal half is a multiple of 2^-24: a sum with 0.5 rounds to these.
+    if (size < 0x38800000) return sign | (float_bits(bits_float(size) + 0.5f) - 0x3f000000);
+    return sign | (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13;
+}
+
 DEVICE u32 byte_permute(u32 low, u32 high, u32 selector) {
     u64 bytes = low | (u64)high << 32;
     u32 result = 0;
@@ -168,6 +178,15 @@ DEVICE bool warp_any(bool holds, u32 line = __builtin_LINE()) {
 // Where the compiler does not see that it is a product, which it would fuse with what follows.
 DEVICE float rounded_product(float a, float b) {
     float product = a * b;
+#if defined(__x86_64__)
+    asm("" : "+x"(product));
+#else
+    asm("" : "+w"(product));
+#endif
+    return product;
+}
+DEVICE double rounded_product(double a, double b) {
+    double product = a * b;
 #if defined(__x86_64__)
     asm("" : "+x"(product));
 #else

@@ -2,6 +2,7 @@
 //! device, over whole slices and in pieces fixed by the shape alone. Its other sources are `cuda/NAME.cu` and
 //! `shaders/NAME.wgsl`.
 
+pub(crate) mod correlate;
 pub(crate) mod cpu;
 pub(crate) mod distance;
 pub(crate) mod matmul;
@@ -41,6 +42,7 @@ macro_rules! each_kernel {
     ($of:path) => {
         [
             $of(&$crate::kernels::distance::DISTANCE),
+            $of(&$crate::kernels::correlate::CORRELATE),
             $of(&$crate::kernels::pack::PACK),
             $of(&$crate::kernels::unpack::UNPACK),
             $of(&$crate::kernels::planes::SPLIT_PLANES),

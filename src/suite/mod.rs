@@ -11,6 +11,9 @@ mod distance_partial;
 mod distance_stored;
 #[cfg(feature = "zarr")]
 mod distance_tiles;
+mod filter;
+mod filter_boxes;
+mod filter_scipy;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;

@@ -1,6 +1,7 @@
 //! What cpu functions of several kernels share.
 
 pub(crate) mod bits;
+pub(crate) mod correlate;
 pub(crate) mod dot;
 pub(crate) mod limbs;
 pub(crate) mod load;

@@ -1,5 +1,6 @@
 //! Bugs planted in the kernels that ship: each must show.
 
+mod correlate;
 mod packed;
 
 use std::fmt::Debug;

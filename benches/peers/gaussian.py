@@ -1,0 +1,76 @@
+"""Seconds of scipy's, scikit-image's and OpenCV's Gaussian filters and of the `gaussian` benchmark, in turns: gaussian.py PROGRAM [rounds] [runs].
+
+PROGRAM is the benchmark as `cargo bench --bench gaussian --no-run` names it. In each round each program makes some runs of each case, in a process of
+its own; printed are the shortest and the median of all, in seconds, and the most memory that a process took, in MiB. OpenCV is given the same radius, and
+all filters an output of their own where they take one.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+
+CASES = [([50, 1104, 1104], "F32", 3.0)] + [([8192, 8192], dtype, sigma) for sigma in (1.0, 3.0, 10.0) for dtype in ("F32", "U8")]
+
+
+def filters(name, x, sigma):
+    import numpy as np
+
+    out = np.empty_like(x)
+    if name == "scipy":
+        from scipy.ndimage import gaussian_filter
+
+        return lambda: gaussian_filter(x, sigma, output=out)
+    if name == "skimage":
+        from skimage.filters import gaussian
+
+        return lambda: gaussian(x, sigma, preserve_range=True, out=out if x.dtype == np.float32 else None)
+    import cv2
+
+    size = 2 * int(4 * sigma + 0.5) + 1
+    return lambda: cv2.GaussianBlur(x, (size, size), sigma, dst=out, borderType=cv2.BORDER_REFLECT)
+
+
+def one(name, runs):
+    """In a process of its own: a line for each case."""
+    import numpy as np
+
+    for shape, dtype, sigma in CASES:
+        if name == "opencv" and len(shape) == 3 or name == "skimage" and len(shape) == 2:
+            continue
+        x = np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
+        run = filters(name, x.astype(np.float32) if dtype == "F32" else x, sigma)
+        seconds = []
+        for _ in range(runs if name == "opencv" else 1):
+            started = time.perf_counter()
+            run()
+            seconds.append(time.perf_counter() - started)
+        print(json.dumps({"shape": shape, "type": dtype, "sigma": sigma, "s": seconds}), flush=True)
+    print(json.dumps({"MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}))
+
+
+def main():
+    program, rounds, runs = sys.argv[1], int((sys.argv[2:] or [3])[0]), (sys.argv[3:] or ["5"])[0]
+    commands = {name: [sys.executable, __file__, "--one", name, runs] for name in ("opencv", "scipy", "skimage")}
+    commands["teatime"] = [program, runs]
+    results, memory = {}, {}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            for line in map(json.loads, text.splitlines()):
+                if "MiB" in line:
+                    memory[name] = max(memory.get(name, 0), line["MiB"])
+                    continue
+                case = (tuple(line["shape"]), line["type"], line["sigma"])
+                seconds = line["s"] if "s" in line else [line["best s"], line["median s"]]
+                results.setdefault(case, {}).setdefault(name, []).extend(seconds)
+    for case, of in results.items():
+        print(*case, *(f"{name} {min(s):.4f} {sorted(s)[len(s) // 2]:.4f};" for name, s in of.items()))
+    print("MiB", memory)
+
+
+if sys.argv[1] == "--one":
+    one(sys.argv[2], int(sys.argv[3]))
+else:
+    main()

@@ -1,0 +1,343 @@
+//! A box of an array, filtered along some of its axes: which passes, over which panels.
+//!
+//! A box has the extents of its input and of its output along each axis, and where in the input the first output is: for a whole array
+//! they are the same, and 0; for a block with a halo on both sides the output is smaller, and begins at the radius. What a sum is made of
+//! depends on nothing else, and how it is made on nothing at all: any boxes give the same bits.
+
+use std::ops::Range;
+
+use super::{
+    passes::{Pass, steps},
+    taps::{Taps, rounded},
+};
+use crate::{
+    DType, Element, Error, Result, Tensor,
+    kernel::{Grid, small},
+    kernels::correlate::{CORRELATE, Params, REPLACE, spec},
+};
+
+/// One axis of a box.
+#[derive(Clone, Debug)]
+pub(crate) struct BoxAxis {
+    /// Extents of the input and of the output.
+    pub(crate) n: u64,
+    pub(crate) m: u64,
+    /// The coordinate in the input of the first output.
+    pub(crate) offset: u64,
+    /// None where the axis is left alone; then the output is the input's whole extent.
+    pub(crate) taps: Option<Taps>,
+}
+
+impl BoxAxis {
+    pub(crate) const fn whole(n: u64, taps: Option<Taps>) -> Self {
+        Self { n, m: n, offset: 0, taps }
+    }
+
+    /// How many numbers a sum along it has.
+    pub(crate) fn weights(&self) -> u64 {
+        self.taps.as_ref().map_or(0, |taps| taps.weights.len() as u64)
+    }
+
+    /// Which elements the sums of some outputs meet, from the first to the last.
+    fn needed(&self, outputs: &Range<u64>) -> Range<u64> {
+        let Some(taps) = &self.taps else { return outputs.clone() };
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let first = signed(outputs.start + self.offset) - signed(taps.radius());
+        let end = signed(outputs.end + self.offset) + signed(taps.radius());
+        let extent = usize::try_from(self.n).unwrap_or(usize::MAX);
+        let sources = || (first..end).filter_map(|at| taps.edge.source(at, extent)).map(|at| at as u64);
+        sources().min().unwrap_or(0)..sources().max().map_or(1, |last| last + 1)
+    }
+}
+
+/// A filter of a box, in arithmetic and rounding that the caller chose.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    pub(crate) op: &'static str,
+    pub(crate) axes: Vec<BoxAxis>,
+    /// Whether sums are in f32 where they would be in f64.
+    pub(crate) narrow: bool,
+    /// Whether sums along each axis are truncated to the output's type, if that is one of integers.
+    pub(crate) truncate: bool,
+    /// What becomes of what the output, of the type of sums, holds.
+    pub(crate) combine: u32,
+}
+
+/// What becomes of a pass's sums.
+#[derive(Clone, Copy)]
+struct End {
+    /// Whether they are the outputs.
+    is_last: bool,
+    /// The code of the type that they are truncated to, and 1; or 0.
+    truncate: u32,
+}
+
+/// Most elements along an axis that is filtered, and in its weights: kernels count twice as many with a sign in 32 bits.
+const EXTENT: u64 = 1 << 29;
+
+impl Filter {
+    /// A whole array, filtered along the named axes.
+    pub(crate) fn new(
+        op: &'static str,
+        x: &Tensor<impl Element>,
+        axes: &[usize],
+        taps: Vec<Option<Taps>>,
+    ) -> Self {
+        let mut all: Vec<BoxAxis> = x.shape().iter().map(|&n| BoxAxis::whole(n, None)).collect();
+        for (&axis, taps) in axes.iter().zip(taps) {
+            all[axis].taps = taps;
+        }
+        Self { op, axes: all, narrow: false, truncate: false, combine: REPLACE }
+    }
+
+    /// The filter of the elements times `scale`.
+    pub(crate) fn rescale(&mut self, scale: f64) {
+        let taps = self.first_taps();
+        taps.weights.iter_mut().for_each(|weight| *weight *= scale);
+        taps.constant /= scale;
+    }
+
+    /// The taps along the first axis that is filtered; along the last one where none is.
+    fn first_taps(&mut self) -> &mut Taps {
+        let first = self.axes.iter().position(|axis| axis.taps.is_some());
+        let axis = first.unwrap_or(self.axes.len() - 1);
+        self.axes[axis].taps.get_or_insert_with(Taps::identity)
+    }
+
+    /// Makes the opposite of each output.
+    pub(crate) fn negate(&mut self) {
+        self.axes
+            .iter_mut()
+            .filter_map(|axis| axis.taps.as_mut())
+            .for_each(|taps| taps.constant = -taps.constant);
+        self.rescale(-1.0);
+    }
+
+    /// # Errors
+    /// [`Error::Shape`], [`Error::Argument`].
+    pub(crate) fn check_output<T: Element, U: Element>(&self, x: &Tensor<T>, out: &Tensor<U>) -> Result<()> {
+        if out.shape() != x.shape() {
+            let expected = format!("an output of shape {:?}", x.shape());
+            return Err(Error::shape(self.op, expected, format_args!("{:?}", out.shape())));
+        }
+        self.check_type::<T, U>()
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] for an output of a type that arrays of `T` do not become.
+    pub(crate) fn check_type<T: Element, U: Element>(&self) -> Result<()> {
+        if [T::DTYPE, DType::F32, DType::F64].contains(&U::DTYPE) {
+            return Ok(());
+        }
+        let (of, from) = (U::DTYPE, T::DTYPE);
+        let why = format_args!("{of:?} of an array of {from:?}; f32, f64 and the array's type are possible");
+        Err(Error::argument(self.op, "out", why))
+    }
+
+    /// Filters `x`, which has the inputs in C order, into `out`, which has the outputs. Enqueues; does not wait.
+    pub(crate) fn run<T: Element, U: Element>(&self, x: &Tensor<T>, out: &mut Tensor<U>) -> Result<()> {
+        if !x.device().is_same(out.device()) {
+            return Err(Error::WrongDevice { op: self.op });
+        }
+        let wide =
+            [T::DTYPE, U::DTYPE].iter().any(|dtype| matches!(dtype, DType::F64 | DType::I32 | DType::U32))
+                || self.truncate && is_integer(U::DTYPE);
+        if !wide || self.narrow {
+            return self.run_in::<T, f32, U>(x, out);
+        }
+        if !x.device().limits().f64 {
+            return Err(Error::NoF64 { op: self.op, device: x.device().info().name.as_str().into() });
+        }
+        self.run_in::<T, f64, U>(x, out)
+    }
+
+    /// The same, with sums in f32 or f64.
+    fn run_in<T: Element, R: Element, U: Element>(&self, x: &Tensor<T>, out: &mut Tensor<U>) -> Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        let mut axes = self.merged();
+        let filtered = |axis: &&BoxAxis| axis.taps.is_some();
+        let largest = axes.iter().filter(filtered).map(|axis| axis.n.max(axis.m).max(axis.weights())).max();
+        if let Some(requested) = largest.filter(|&largest| largest > EXTENT) {
+            return Err(Error::Limit { what: "elements along a filtered axis", requested, max: EXTENT });
+        }
+        let steps = steps(&axes, x.device().limits(), [T::DTYPE, U::DTYPE], R::DTYPE);
+        let truncate = if self.truncate && is_integer(U::DTYPE) { U::DTYPE.code() + 1 } else { 0 };
+        let mut between: Option<Tensor<R>> = None;
+        for (number, step) in steps.iter().enumerate() {
+            let pass = Pass::new(&axes, step);
+            for axis in &mut axes[step.clone()] {
+                (axis.n, axis.offset) = (axis.m, 0);
+            }
+            let end = End { is_last: number + 1 == steps.len(), truncate };
+            if end.is_last {
+                return match &between {
+                    Some(between) => self.pass::<R, R, U>(&pass, between, out, end),
+                    None => self.pass::<T, R, U>(&pass, x, out, end),
+                };
+            }
+            let len: u64 = axes.iter().map(|axis| axis.n).product();
+            let mut next = Tensor::empty(x.device(), &[len])?;
+            match &between {
+                Some(between) => self.pass::<R, R, R>(&pass, between, &mut next, end)?,
+                None => self.pass::<T, R, R>(&pass, x, &mut next, end)?,
+            }
+            between = Some(next);
+        }
+        Ok(())
+    }
+
+    /// The axes, those that are left alone as one where they are neighbours; at least one that is not.
+    fn merged(&self) -> Vec<BoxAxis> {
+        let mut axes: Vec<BoxAxis> = Vec::new();
+        for axis in &self.axes {
+            match axes.last_mut() {
+                Some(last) if last.taps.is_none() && axis.taps.is_none() => {
+                    *last = BoxAxis::whole(last.n * axis.n, None);
+                }
+                _ => axes.push(axis.clone()),
+            }
+        }
+        if let [BoxAxis { taps: taps @ None, .. }] = &mut axes[..] {
+            *taps = Some(Taps::identity());
+        }
+        axes
+    }
+
+    /// Sums along the axes of a pass, panel by panel.
+    fn pass<A: Element, R: Element, B: Element>(
+        &self,
+        pass: &Pass,
+        x: &Tensor<A>,
+        out: &mut Tensor<B>,
+        end: End,
+    ) -> Result<()> {
+        let numbers = numbers::<R>(pass, x)?;
+        let limits = x.device().limits().clone();
+        let axis = &pass.axes[pass.first()];
+        let sizes = [A::DTYPE.size(), B::DTYPE.size()];
+        let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
+        if !pass.tiled && taps.saturating_mul((4 / sizes[1]).max(1)) >= u64::from(limits.iterations) {
+            let max = u64::from(limits.iterations) / (4 / sizes[1]).max(1);
+            return Err(Error::Limit { what: "weights along an axis", requested: taps, max });
+        }
+        let whole = pass.most(pass.outer, &limits, sizes, |arrays| [arrays, axis.n, axis.m]);
+        if whole > 0 {
+            for first in (0..pass.outer).step_by(to_usize(whole)) {
+                let arrays = first..pass.outer.min(first + whole);
+                self.launch(pass, (x, &numbers), out, (arrays, 0..axis.n, 0..axis.m), end)?;
+            }
+            return Ok(());
+        }
+        let reach = axis.weights().saturating_sub(1);
+        let rows = pass.most(axis.m, &limits, sizes, |rows| [1, axis.n.min(rows + reach), rows]);
+        for array in 0..pass.outer {
+            for first in (0..axis.m).step_by(to_usize(rows.max(1))) {
+                let outputs = first..axis.m.min(first + rows.max(1));
+                let inputs = axis.needed(&outputs);
+                let extents = [1, inputs.end - inputs.start, outputs.end - outputs.start];
+                if !pass.fits(extents, &limits, sizes) {
+                    let requested = extents[1] * pass.unit(|axis| axis.n) * sizes[0];
+                    let what = "bytes of the rows that one output's sum meets";
+                    return Err(Error::Limit { what, requested, max: limits.room() });
+                }
+                self.launch(pass, (x, &numbers), out, (array..array + 1, inputs, outputs), end)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One panel: some arrays, and of the first filtered axis some inputs and outputs.
+    fn launch<A: Element, R: Element, B: Element>(
+        &self,
+        pass: &Pass,
+        (x, numbers): (&Tensor<A>, &Tensor<R>),
+        out: &mut Tensor<B>,
+        (arrays, inputs, outputs): (Range<u64>, Range<u64>, Range<u64>),
+        end: End,
+    ) -> Result<()> {
+        let [z, y, x_axis] = &pass.axes;
+        let axis = &pass.axes[pass.first()];
+        let [count, made] = [&inputs, &outputs].map(|range| range.end - range.start);
+        let part = |all: u64, unit: u64, range: &Range<u64>| {
+            let len = range.end - range.start;
+            let first = (arrays.start * all + range.start) * unit;
+            first..first + ((arrays.end - arrays.start - 1) * all + len) * unit
+        };
+        let window = x.window(part(axis.n, pass.unit(|axis| axis.n), &inputs));
+        let target = out.window_update(part(axis.m, pass.unit(|axis| axis.m), &outputs));
+        let (window, start) = (window.arg, window.start);
+        let codes = |code: fn(&Taps) -> u32| {
+            let codes = pass.axes.iter().map(|axis| axis.taps.as_ref().map_or(0, code));
+            codes.enumerate().fold(0, |all, (i, code)| all | code << (4 * i))
+        };
+        let mut extents = [z.m, y.m, x_axis.m];
+        let mut offsets = [z.offset, y.offset, x_axis.offset];
+        (extents[pass.first()], offsets[pass.first()]) = (made, axis.offset + outputs.start);
+        let params = Params {
+            x0: start,
+            out0: target.start,
+            x_type: A::DTYPE.code(),
+            out_type: B::DTYPE.code(),
+            outer: small(arrays.end - arrays.start),
+            nz: small(z.n),
+            ny: small(y.n),
+            nx: small(x_axis.n),
+            mz: small(extents[0]),
+            my: small(extents[1]),
+            mx: small(extents[2]),
+            oz: small(offsets[0]),
+            oy: small(offsets[1]),
+            ox: small(offsets[2]),
+            wz: small(z.weights()),
+            wy: small(y.weights()),
+            wx: small(x_axis.weights()),
+            first: small(inputs.start),
+            count: small(count),
+            step: small(pass.step),
+            edges: codes(|taps| taps.edge as u32),
+            kinds: codes(|taps| taps.kind() as u32),
+            combine: if end.is_last { self.combine } else { REPLACE },
+            truncate: end.truncate,
+        };
+        let groups = pass.groups(arrays.end - arrays.start, made, B::DTYPE.size());
+        let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
+        let outputs = (arrays.end - arrays.start) * made * pass.unit(|axis| axis.m);
+        let grid = Grid::linear(groups, x.device().limits().groups_per_axis, 2 * taps * outputs)?;
+        let spec = spec(pass.tiled, R::DTYPE == DType::F64);
+        x.device().launch(
+            &CORRELATE,
+            &spec,
+            grid,
+            &[window, numbers.window(0..numbers.len()).arg, target.arg],
+            &params,
+        )
+    }
+}
+
+/// The numbers that the kernel takes.
+fn numbers<R: Element>(pass: &Pass, x: &Tensor<impl Element>) -> Result<Tensor<R>> {
+    let taps = || pass.axes.iter().filter_map(|axis| axis.taps.as_ref());
+    let constant = |axis: &BoxAxis| axis.taps.as_ref().map_or(0.0, |taps| taps.constant);
+    let constants = pass.axes.iter().map(constant);
+    if R::DTYPE == DType::F64 {
+        let numbers: Vec<f64> = constants.chain(taps().flat_map(|taps| taps.weights.clone())).collect();
+        return Tensor::from_slice(x.device(), bytemuck::cast_slice(&numbers), &[numbers.len() as u64]);
+    }
+    let numbers: Vec<f32> = constants.map(rounded).chain(taps().flat_map(Taps::narrow)).collect();
+    Tensor::from_slice(x.device(), bytemuck::cast_slice(&numbers), &[numbers.len() as u64])
+}
+
+const fn is_integer(dtype: DType) -> bool {
+    !matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
+}
+
+fn to_usize(extent: u64) -> usize {
+    usize::try_from(extent).unwrap_or(usize::MAX)
+}
+
+/// Whether f32 holds less than the type.
+pub(crate) const fn is_wide(dtype: DType) -> bool {
+    matches!(dtype, DType::F64 | DType::I32 | DType::U32)
+}

@@ -1,0 +1,204 @@
+//! Filters made of several Gaussians, and of a caller's own weights.
+
+use super::{
+    boxes::{Filter, is_wide},
+    gaussian::{checked_axes, gaussian_of},
+    options::{GaussianOptions, PerAxis, Rounding, SeparableOptions},
+    taps::Taps,
+};
+use crate::{
+    Element, Error, Result, Tensor,
+    kernels::correlate::{ADD, ADD_SQUARE, ROOT},
+};
+
+/// An array filtered by a caller's own weights along each axis: `scipy.ndimage.correlate1d` after one another, with origin 0.
+///
+/// Output i along an axis is the sum of w[t] x[i + t - r], with 2 r + 1 weights w. As in scipy, weights that are within 2^-52 of the same on both sides, or of opposite
+/// ones, count as such, and those on the left are taken.
+///
+/// # Shapes
+/// `x`: one to four axes -> the same. The output is of f32, f64 or the type of `x`.
+///
+/// # Errors
+/// [`Error::Argument`] for a number of weights that is even, weights that are no finite numbers, a number of values that is not that of the filtered axes,
+/// an axis that does not exist or is named twice, and an output of another type; [`Error::Shape`] for an array of no or of more than four axes; else as
+/// [`gaussian`](super::gaussian).
+///
+/// # Cost
+/// As [`gaussian`](super::gaussian); weights without symmetry take twice the products.
+pub fn separable<T: Element, U: Element>(
+    x: &Tensor<T>,
+    weights: impl Into<PerAxis<Vec<f64>>>,
+    options: &SeparableOptions,
+) -> Result<Tensor<U>> {
+    let op = "separable";
+    let axes = checked_axes(op, x, options.axes.as_deref())?;
+    let weights = weights.into().of(op, "weights", axes.len())?;
+    let modes = options.mode.of(op, "mode", axes.len())?;
+    let taps = weights.into_iter().zip(modes).map(|(weights, mode)| {
+        if weights.len().is_multiple_of(2) {
+            return Err(Error::argument(
+                op,
+                "weights",
+                format_args!("{} weights; their number is odd", weights.len()),
+            ));
+        }
+        if let Some(weight) = weights.iter().find(|weight| !weight.is_finite()) {
+            return Err(Error::argument(op, "weights", format_args!("{weight}; they are finite numbers")));
+        }
+        Ok(Some(Taps { weights, edge: mode.edge(), constant: mode.constant() }))
+    });
+    let mut filter = Filter::new(op, x, &axes, taps.collect::<Result<_>>()?);
+    (filter.narrow, filter.truncate) = (options.narrow, options.rounding == Rounding::Scipy);
+    let mut out = Tensor::empty(x.device(), x.shape())?;
+    filter.check_output(x, &out)?;
+    filter.run(x, &mut out)?;
+    Ok(out)
+}
+
+/// The Laplacian of the Gaussian of an array: the sum of its second derivatives along each axis, `scipy.ndimage.gaussian_laplace`.
+///
+/// # Shapes
+/// As [`gaussian`](super::gaussian).
+///
+/// # Errors
+/// As [`gaussian`](super::gaussian); [`Error::Argument`] for an `order`, which is given by what is computed, for [`Rounding::Scipy`], and without
+/// `preserve_range`.
+///
+/// # Cost
+/// As many Gaussians as there are filtered axes, and where the output is not of the type that sums are in, an array of that.
+pub fn gaussian_laplace<T: Element, U: Element>(
+    x: &Tensor<T>,
+    sigma: impl Into<PerAxis<f64>>,
+    options: &GaussianOptions,
+) -> Result<Tensor<U>> {
+    let op = "gaussian_laplace";
+    let mut terms = derivatives::<T, U>(op, x, &sigma.into(), options, 2)?;
+    terms.iter_mut().for_each(|term| term.combine = ADD);
+    sum(x, &terms)
+}
+
+/// The length of the gradient of the Gaussian of an array: the root of the sum of the squares of its derivatives along each axis,
+/// `scipy.ndimage.gaussian_gradient_magnitude`.
+///
+/// # Shapes
+/// As [`gaussian`](super::gaussian).
+///
+/// # Errors
+/// As [`gaussian_laplace`].
+///
+/// # Cost
+/// As [`gaussian_laplace`].
+pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
+    x: &Tensor<T>,
+    sigma: impl Into<PerAxis<f64>>,
+    options: &GaussianOptions,
+) -> Result<Tensor<U>> {
+    let op = "gaussian_gradient_magnitude";
+    let mut terms = derivatives::<T, U>(op, x, &sigma.into(), options, 1)?;
+    terms.iter_mut().for_each(|term| term.combine = ADD_SQUARE);
+    if let Some(last) = terms.last_mut() {
+        last.combine = ROOT;
+    }
+    sum(x, &terms)
+}
+
+/// A Gaussian of an array less a wider one: `skimage.filters.difference_of_gaussians`, with [`GaussianOptions::skimage`].
+///
+/// `high` is 1.6 times `low` unless it is given, in which case it is at least as large along each axis.
+///
+/// # Shapes
+/// As [`gaussian`](super::gaussian).
+///
+/// # Errors
+/// As [`gaussian_laplace`]; [`Error::Argument`] for a `high` below `low`.
+///
+/// # Cost
+/// Two Gaussians, and where the output is not of the type that sums are in, an array of that.
+pub fn difference_of_gaussians<T: Element, U: Element>(
+    x: &Tensor<T>,
+    low: impl Into<PerAxis<f64>>,
+    high: Option<PerAxis<f64>>,
+    options: &GaussianOptions,
+) -> Result<Tensor<U>> {
+    let op = "difference_of_gaussians";
+    let axes = checked_axes(op, x, options.axes.as_deref())?.len();
+    refuse(op, axes, options)?;
+    let low = low.into().of(op, "low", axes)?;
+    let high = match high {
+        Some(high) => high.of(op, "high", axes)?,
+        None => low.iter().map(|low| 1.6 * low).collect(),
+    };
+    if let Some((low, high)) = low.iter().zip(&high).find(|(low, high)| high < low) {
+        return Err(Error::argument(op, "high", format_args!("{high}, and the lower sigma is {low}")));
+    }
+    let [mut narrow, mut wide] = [
+        gaussian_of::<T, U>(op, x, &low.into(), options)?,
+        gaussian_of::<T, U>(op, x, &high.into(), options)?,
+    ];
+    wide.negate();
+    for filter in [&mut narrow, &mut wide] {
+        filter.combine = ADD;
+    }
+    sum(x, &[narrow, wide])
+}
+
+/// A filter for each axis: the derivative of this order along it, and none along the others.
+fn derivatives<T: Element, U: Element>(
+    op: &'static str,
+    x: &Tensor<T>,
+    sigma: &PerAxis<f64>,
+    options: &GaussianOptions,
+    order: u32,
+) -> Result<Vec<Filter>> {
+    let axes = checked_axes(op, x, options.axes.as_deref())?.len();
+    refuse(op, axes, options)?;
+    if !options.preserve_range {
+        return Err(Error::argument(op, "preserve_range", "false, which is for Gaussians alone"));
+    }
+    let orders = (0..axes).map(|axis| (0..axes).map(|other| if other == axis { order } else { 0 }).collect());
+    orders
+        .map(|orders| {
+            let options = GaussianOptions { order: PerAxis::Each(orders), ..options.clone() };
+            gaussian_of::<T, U>(op, x, sigma, &options)
+        })
+        .collect()
+}
+
+/// # Errors
+/// [`Error::Argument`] for what only one Gaussian can have.
+fn refuse(op: &'static str, axes: usize, options: &GaussianOptions) -> Result<()> {
+    if options.order.of(op, "order", axes)?.iter().any(|&order| order > 0) {
+        return Err(Error::argument(op, "order", "above 0, which the filter itself gives"));
+    }
+    if options.rounding == Rounding::Scipy {
+        return Err(Error::argument(
+            op,
+            "rounding",
+            "after each axis: sums of several filters are rounded once",
+        ));
+    }
+    Ok(())
+}
+
+/// What filters make together, added up in the type that their sums are in.
+fn sum<T: Element, U: Element>(x: &Tensor<T>, filters: &[Filter]) -> Result<Tensor<U>> {
+    filters.iter().try_for_each(Filter::check_type::<T, U>)?;
+    let wide = (is_wide(T::DTYPE) || is_wide(U::DTYPE)) && !filters.iter().any(|filter| filter.narrow);
+    if wide { sum_in::<T, f64, U>(x, filters) } else { sum_in::<T, f32, U>(x, filters) }
+}
+
+fn sum_in<T: Element, R: Element, U: Element>(x: &Tensor<T>, filters: &[Filter]) -> Result<Tensor<U>> {
+    let Some(filter) = filters.first() else { return Tensor::zeros(x.device(), x.shape()) };
+    let mut sum = Tensor::<R>::zeros(x.device(), x.shape())?;
+    for filter in filters {
+        filter.run(x, &mut sum)?;
+    }
+    if R::DTYPE == U::DTYPE {
+        return Ok(sum.cast());
+    }
+    let mut out = Tensor::empty(x.device(), x.shape())?;
+    let plain = Filter::new(filter.op, x, &[], Vec::new());
+    Filter { narrow: filter.narrow, ..plain }.run(&sum, &mut out)?;
+    Ok(out)
+}

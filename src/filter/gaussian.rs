@@ -1,0 +1,171 @@
+//! Gaussians and their derivatives.
+
+use super::{
+    boxes::Filter,
+    options::{GaussianOptions, PerAxis, Rounding},
+    taps::{Taps, gaussian_weights},
+};
+use crate::{DType, Element, Error, Result, Tensor};
+
+/// Axes of which sigma is at most this are left alone.
+const LEAST_SIGMA: f64 = 1e-15;
+/// The highest derivative.
+const MOST_ORDER: u32 = 100;
+
+/// The Gaussian filter of an array, or a derivative of it: `scipy.ndimage.gaussian_filter`.
+///
+/// `sigma` is the standard deviation along each axis in elements, one for all, or one for each filtered axis.
+///
+/// # Shapes
+/// `x`: one to four axes -> the same. The output is of f32, f64 or the type of `x`.
+///
+/// # Errors
+/// [`Error::Shape`] for an array of no or of more than four axes; [`Error::Argument`] for a sigma or `truncate` that is negative, infinite or NaN, an
+/// order above 100, a number of values that is not that of the filtered axes, an axis that does not exist or is named twice, an output of
+/// another type, `preserve_range` without order 0, and weights that are no numbers; [`Error::NoF64`] (see [the types](crate::filter#types));
+/// [`Error::Limit`] where weights reach over more rows than a binding of the device has room for, of an array that does not fit it;
+/// [`Error::OutOfMemory`].
+///
+/// # Cost
+/// Per element and axis, r products and 2 r sums. On the cpu each element is read and written about once whatever the number of axes; on other devices
+/// that holds for two axes of small radii, and for each further axis, or larger radii, an array of f32 (or f64) is written and read again.
+///
+/// ```
+/// use teatime::{Device, Tensor, filter::{GaussianOptions, gaussian}};
+/// let device = Device::best()?;
+/// let x = Tensor::from_slice(&device, &[0.0f32, 0.0, 1.0, 0.0, 0.0], &[5])?;
+/// let y: Tensor<f32> = gaussian(&x, 1.0, &GaussianOptions { radius: Some(1.into()), ..Default::default() })?;
+/// let y = y.read()?;
+/// assert!(y[0] == 0.0 && y[1] == y[3] && (y[2] - 0.45186).abs() < 1e-5);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn gaussian<T: Element, U: Element>(
+    x: &Tensor<T>,
+    sigma: impl Into<PerAxis<f64>>,
+    options: &GaussianOptions,
+) -> Result<Tensor<U>> {
+    let mut out = Tensor::empty(x.device(), x.shape())?;
+    gaussian_into(x, sigma, options, &mut out)?;
+    Ok(out)
+}
+
+/// The same into an array that is there. Enqueues; does not wait.
+///
+/// # Errors
+/// As [`gaussian`]; [`Error::Shape`] unless `out` has the shape of `x`; [`Error::WrongDevice`].
+pub fn gaussian_into<T: Element, U: Element>(
+    x: &Tensor<T>,
+    sigma: impl Into<PerAxis<f64>>,
+    options: &GaussianOptions,
+    out: &mut Tensor<U>,
+) -> Result<()> {
+    let op = "gaussian";
+    let filter = gaussian_of::<T, U>(op, x, &sigma.into(), options)?;
+    filter.check_output(x, out)?;
+    filter.run(x, out)
+}
+
+/// The filter that makes a Gaussian, or a derivative, of an array.
+pub(super) fn gaussian_of<T: Element, U: Element>(
+    op: &'static str,
+    x: &Tensor<T>,
+    sigma: &PerAxis<f64>,
+    options: &GaussianOptions,
+) -> Result<Filter> {
+    let axes = checked_axes(op, x, options.axes.as_deref())?;
+    let taps = gaussian_taps(op, &axes, sigma, options)?;
+    let mut filter = Filter::new(op, x, &axes, taps);
+    filter.narrow = options.narrow;
+    filter.truncate = options.rounding == Rounding::Scipy;
+    if !options.preserve_range {
+        if options.order.of(op, "order", axes.len())?.iter().any(|&order| order > 0) {
+            let why = "false with an order above 0: that is for Gaussians alone";
+            return Err(Error::argument(op, "preserve_range", why));
+        }
+        if let Some(scale) = image_scale(T::DTYPE) {
+            if ![DType::F32, DType::F64].contains(&U::DTYPE) {
+                let why = format_args!("false, and an output of {:?}: it is f32 or f64", U::DTYPE);
+                return Err(Error::argument(op, "preserve_range", why));
+            }
+            filter.rescale(scale);
+        }
+    }
+    Ok(filter)
+}
+
+/// What skimage multiplies the elements of an image by, if it does.
+fn image_scale(dtype: DType) -> Option<f64> {
+    let most = match dtype {
+        DType::F32 | DType::F16 | DType::BF16 | DType::F64 => return None,
+        DType::U8 => u8::MAX.into(),
+        DType::U16 => u16::MAX.into(),
+        DType::U32 => u32::MAX.into(),
+        DType::I8 => i8::MAX.into(),
+        DType::I16 => i16::MAX.into(),
+        DType::I32 => i32::MAX.into(),
+    };
+    Some(f64::recip(most))
+}
+
+/// The axes that are filtered.
+pub(super) fn checked_axes(
+    op: &'static str,
+    x: &Tensor<impl Element>,
+    axes: Option<&[usize]>,
+) -> Result<Vec<usize>> {
+    let count = x.shape().len();
+    if !(1..=4).contains(&count) {
+        return Err(Error::shape(op, "one to four axes", format_args!("shape {:?}", x.shape())));
+    }
+    let axes = axes.map_or_else(|| (0..count).collect(), <[usize]>::to_vec);
+    for (i, axis) in axes.iter().enumerate() {
+        if *axis >= count {
+            return Err(Error::argument(op, "axes", format_args!("{axis} of {count} axes")));
+        }
+        if axes[..i].contains(axis) {
+            return Err(Error::argument(op, "axes", format_args!("{axis} stands twice")));
+        }
+    }
+    Ok(axes)
+}
+
+/// The taps along each of the filtered axes.
+fn gaussian_taps(
+    op: &'static str,
+    axes: &[usize],
+    sigma: &PerAxis<f64>,
+    options: &GaussianOptions,
+) -> Result<Vec<Option<Taps>>> {
+    let sigmas = sigma.of(op, "sigma", axes.len())?;
+    let orders = options.order.of(op, "order", axes.len())?;
+    let modes = options.mode.of(op, "mode", axes.len())?;
+    let radii = options.radius.as_ref().map(|radius| radius.of(op, "radius", axes.len())).transpose()?;
+    let truncate = options.truncate;
+    if !(truncate.is_finite() && truncate >= 0.0) {
+        return Err(Error::argument(
+            op,
+            "truncate",
+            format_args!("{truncate}; it is a finite number from 0 on"),
+        ));
+    }
+    let taps = |i: usize| {
+        let (sigma, order, mode) = (sigmas[i], orders[i], modes[i]);
+        if !(sigma.is_finite() && sigma >= 0.0) {
+            return Err(Error::argument(
+                op,
+                "sigma",
+                format_args!("{sigma}; it is a finite number from 0 on"),
+            ));
+        }
+        if order > MOST_ORDER {
+            return Err(Error::argument(op, "order", format_args!("{order}; it is at most {MOST_ORDER}")));
+        }
+        if sigma <= LEAST_SIGMA {
+            return Ok(None);
+        }
+        let radius = radii.as_ref().map_or((truncate * sigma + 0.5).floor(), |radii| radii[i].into());
+        let weights = gaussian_weights(op, sigma, order, radius)?;
+        Ok(Some(Taps { weights, edge: mode.edge(), constant: mode.constant() }))
+    };
+    (0..axes.len()).map(taps).collect()
+}

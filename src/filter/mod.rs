@@ -1,0 +1,36 @@
+//! Filters that are products of weights along each axis: Gaussians, their derivatives, and what is made of these.
+//!
+//! # Conventions
+//!
+//! Those of `scipy.ndimage`, number for number: a Gaussian of standard deviation sigma has 2 r + 1 weights along an axis, exp(-x² / 2 sigma²)
+//! over their sum, with r = truncate sigma + 0.5 without its fraction, and derivatives are the same times a polynomial. Axes of which
+//! sigma is 0 (1e-15 or less) are left alone. Axes are filtered in ascending order, and what stands beyond the ends of one is made of what
+//! those before it gave ([`Mode`]). NaN and infinity spread as far as the weights reach, and no further.
+//!
+//! # Types
+//!
+//! Sums are in f32; where the input or the output is of f64, i32 or u32, or [`Rounding::Scipy`] asks for it, they are in f64, on devices that
+//! [can](crate::Limits::f64): the cpu and CUDA. Others give [`Error::NoF64`], unless [`GaussianOptions::narrow`] asks for f32. Between axes
+//! nothing is rounded to the output's type. The output is f32, f64, or of the input's type. Integers are rounded once, to the nearest and of two as near to
+//! the even one; beyond their bounds they are the bound, and of NaN 0.
+//!
+//! # Accuracy
+//!
+//! With a the sum of |weight| |element| over all axes, f32 is within (r + 4) 2^-23 a for each axis of radius r, and f64
+//! within (r + 4) 2^-52 a; sums of two elements beyond the type are infinite. Weights as f32 add up to 1 within 2^-24. Results depend neither on the
+//! number of threads nor on how the array is cut, to the bit.
+
+pub(crate) mod boxes;
+mod derived;
+mod gaussian;
+mod options;
+mod passes;
+pub(crate) mod taps;
+
+pub use self::{
+    derived::{difference_of_gaussians, gaussian_gradient_magnitude, gaussian_laplace, separable},
+    gaussian::{gaussian, gaussian_into},
+    options::{GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions},
+};
+#[cfg(doc)]
+use crate::Error;

@@ -1,0 +1,157 @@
+//! What a caller says about filters.
+
+use crate::{Error, Result, kernels::correlate::Edge};
+
+/// What stands beyond the ends of an axis `a b c d`, as in scipy. Where weights reach further than the axis is long, it goes on so.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Mode {
+    /// `d c b a | a b c d | d c b a`
+    #[default]
+    Reflect,
+    /// The same number everywhere: `k k k | a b c d | k k k`. Of several axes, what is filtered along one meets this number beyond the
+    /// ends of the next.
+    Constant(f64),
+    /// The last element: `a a a | a b c d | d d d`
+    Nearest,
+    /// `d c b | a b c d | c b a`
+    Mirror,
+    /// `b c d | a b c d | a b c`
+    Wrap,
+}
+
+impl Mode {
+    pub(crate) const fn edge(self) -> Edge {
+        match self {
+            Self::Reflect => Edge::Reflect,
+            Self::Constant(_) => Edge::Constant,
+            Self::Nearest => Edge::Nearest,
+            Self::Mirror => Edge::Mirror,
+            Self::Wrap => Edge::Wrap,
+        }
+    }
+
+    pub(crate) const fn constant(self) -> f64 {
+        match self {
+            Self::Constant(constant) => constant,
+            _ => 0.0,
+        }
+    }
+}
+
+/// One value for all filtered axes, or one for each in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PerAxis<T> {
+    /// The same for all.
+    All(T),
+    /// As many as there are filtered axes.
+    Each(Vec<T>),
+}
+
+impl<T: Default> Default for PerAxis<T> {
+    fn default() -> Self {
+        Self::All(T::default())
+    }
+}
+
+impl<T> From<T> for PerAxis<T> {
+    fn from(value: T) -> Self {
+        Self::All(value)
+    }
+}
+
+impl<T> From<Vec<T>> for PerAxis<T> {
+    fn from(values: Vec<T>) -> Self {
+        Self::Each(values)
+    }
+}
+
+impl<T, const N: usize> From<[T; N]> for PerAxis<T> {
+    fn from(values: [T; N]) -> Self {
+        Self::Each(values.into())
+    }
+}
+
+impl<T: Clone> PerAxis<T> {
+    /// One for each of `count` axes.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another number.
+    pub(super) fn of(&self, op: &'static str, name: &'static str, count: usize) -> Result<Vec<T>> {
+        match self {
+            Self::All(value) => Ok(vec![value.clone(); count]),
+            Self::Each(values) if values.len() == count => Ok(values.clone()),
+            Self::Each(values) => {
+                let why = format_args!("{} values for {count} filtered axes", values.len());
+                Err(Error::argument(op, name, why))
+            }
+        }
+    }
+}
+
+/// How an output of integers is rounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rounding {
+    /// Once, to the nearest; of two as near, to the even one.
+    #[default]
+    Once,
+    /// Towards 0 after each axis, as scipy does: what it makes of constants may be less. Sums are in f64, as scipy's.
+    Scipy,
+}
+
+/// How a Gaussian filter is applied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GaussianOptions {
+    /// The axes that are filtered, in this order of the values for each; filtered is in ascending order. All where none are named.
+    pub axes: Option<Vec<usize>>,
+    /// 0 for the Gaussian, 1 for its derivative, and so on, up to 100.
+    pub order: PerAxis<u32>,
+    /// What stands beyond the ends of an axis.
+    pub mode: PerAxis<Mode>,
+    /// How far weights reach, in standard deviations: the radius is `truncate` sigma + 0.5 without its fraction.
+    pub truncate: f64,
+    /// How far weights reach, in elements, in place of `truncate`.
+    pub radius: Option<PerAxis<u32>>,
+    /// How an output of integers is rounded.
+    pub rounding: Rounding,
+    /// Whether integers are filtered as they are. Else over the largest of their type, as skimage makes floats of images. (It makes -1 of
+    /// the least integer, too, which is a little less here.)
+    pub preserve_range: bool,
+    /// Whether sums that are in f64, of f64, 32-bit integers or by [`Rounding::Scipy`], are in f32: faster, and on devices that do not
+    /// [compute in f64](crate::Limits::f64) the only way. Of others nothing changes.
+    pub narrow: bool,
+}
+
+impl Default for GaussianOptions {
+    fn default() -> Self {
+        Self {
+            axes: None,
+            order: PerAxis::All(0),
+            mode: PerAxis::All(Mode::Reflect),
+            truncate: 4.0,
+            radius: None,
+            rounding: Rounding::Once,
+            preserve_range: true,
+            narrow: false,
+        }
+    }
+}
+
+impl GaussianOptions {
+    /// As `skimage.filters` has them: [`Mode::Nearest`], and integers made floats of images.
+    pub fn skimage() -> Self {
+        Self { mode: PerAxis::All(Mode::Nearest), preserve_range: false, ..Self::default() }
+    }
+}
+
+/// How a caller's own weights are applied.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SeparableOptions {
+    /// The axes that are filtered, in this order of the weights for each; filtered is in ascending order. All where none are named.
+    pub axes: Option<Vec<usize>>,
+    /// What stands beyond the ends of an axis.
+    pub mode: PerAxis<Mode>,
+    /// How an output of integers is rounded.
+    pub rounding: Rounding,
+    /// As [`GaussianOptions::narrow`].
+    pub narrow: bool,
+}

@@ -1,0 +1,162 @@
+//! Which axes are filtered together, and how much of them one launch takes.
+
+use std::ops::Range;
+
+use super::boxes::BoxAxis;
+use crate::{
+    DType, Limits,
+    kernels::{
+        WG,
+        correlate::{ROOM, TILE_X, TILE_Y},
+    },
+};
+
+/// Outputs along a last axis that is left alone are elements of a place, up to so many; else it is an axis of its own.
+const STEP: u64 = 16;
+/// Most products of a launch, so that none takes long.
+const WORK: u64 = 1 << 35;
+
+/// Arrays of up to three axes, of several elements at each place.
+pub(super) struct Pass {
+    pub(super) outer: u64,
+    pub(super) axes: [BoxAxis; 3],
+    pub(super) step: u64,
+    /// Whether it is along up to three axes, and not along the second alone.
+    pub(super) tiled: bool,
+}
+
+/// The axes of each pass, in ascending order: as many as possible in the last one.
+pub(super) fn steps(
+    axes: &[BoxAxis],
+    limits: &Limits,
+    [input, output]: [DType; 2],
+    real: DType,
+) -> Vec<Range<usize>> {
+    let filtered: Vec<usize> = (0..axes.len()).filter(|&i| axes[i].taps.is_some()).collect();
+    let end = filtered.last().map_or(0, |last| last + 1);
+    let neighbours = filtered.iter().rev().enumerate().take_while(|&(i, &at)| at + i + 1 == end).count();
+    let most = neighbours.min(if inner(&axes[end..]) > STEP { 2 } else { 3 });
+    let fits = |&count: &usize| {
+        let before = filtered.len() - count;
+        let input = if before == 0 { input } else { real };
+        let pass = Pass::new(axes, &(end - count..end));
+        pass.fits_workgroup(limits, output, real) && pass.fits_row(limits, [input.size(), output.size()])
+    };
+    let together = (2..=most).rev().find(fits).unwrap_or(1);
+    let (alone, _) = filtered.split_at(filtered.len() - together);
+    let mut steps: Vec<_> = alone.iter().map(|&axis| axis..axis + 1).collect();
+    steps.push(end - together..end);
+    steps
+}
+
+/// How many elements stand at each place of the axes before.
+fn inner(axes: &[BoxAxis]) -> u64 {
+    axes.iter().map(|axis| axis.n).product()
+}
+
+impl Pass {
+    /// Along some neighbouring axes.
+    pub(super) fn new(axes: &[BoxAxis], step: &Range<usize>) -> Self {
+        let outer = inner(&axes[..step.start]);
+        let within = inner(&axes[step.end..]);
+        let plain = |n: u64| BoxAxis::whole(n, None);
+        if let [axis] = &axes[step.clone()] {
+            return Self { outer, axes: [plain(1), axis.clone(), plain(within)], step: 1, tiled: false };
+        }
+        let mut last: Vec<BoxAxis> = axes[step.clone()].to_vec();
+        let step = if within > STEP {
+            last.push(plain(within));
+            1
+        } else {
+            within
+        };
+        let x = last.pop().unwrap_or_else(|| plain(1));
+        let y = last.pop().unwrap_or_else(|| plain(1));
+        let z = last.pop().unwrap_or_else(|| plain(1));
+        Self { outer, axes: [z, y, x], step, tiled: true }
+    }
+
+    /// The first axis that sums are along.
+    pub(super) fn first(&self) -> usize {
+        self.axes.iter().position(|axis| axis.taps.is_some()).unwrap_or(0)
+    }
+
+    /// Elements from one place of the first filtered axis to the next.
+    pub(super) fn unit(&self, extent: fn(&BoxAxis) -> u64) -> u64 {
+        self.axes[self.first() + 1..].iter().map(extent).product::<u64>() * self.step
+    }
+
+    /// Workgroups for some arrays, and some outputs along the first filtered axis.
+    pub(super) fn groups(&self, arrays: u64, outputs: u64, size: u64) -> u64 {
+        if !self.tiled {
+            let each = (4 / size).max(1);
+            // The first word may be that of another panel.
+            return (arrays * outputs * self.unit(|axis| axis.m) + each - 1)
+                .div_ceil(each)
+                .div_ceil(WG.into());
+        }
+        let mut extents = [0, 1, 2].map(|i| self.axes[i].m);
+        extents[self.first()] = outputs;
+        let [z, y, x] = extents;
+        arrays * z * y.div_ceil(TILE_Y) * (x * self.step).div_ceil(TILE_X)
+    }
+
+    /// Whether one launch may take some arrays, and inputs and outputs along the first filtered axis.
+    pub(super) fn fits(&self, [arrays, inputs, outputs]: [u64; 3], limits: &Limits, sizes: [u64; 2]) -> bool {
+        let bytes = |count: u64, unit: u64, size: u64| {
+            count.checked_mul(arrays).and_then(|count| count.checked_mul(unit)?.checked_mul(size))
+        };
+        let read = bytes(inputs, self.unit(|axis| axis.n), sizes[0]);
+        let written = bytes(outputs, self.unit(|axis| axis.m), sizes[1]);
+        let (Some(read), Some(written)) = (read, written) else { return false };
+        let taps: u64 = self.axes.iter().map(BoxAxis::weights).sum();
+        read.max(written) <= limits.room()
+            && (written / sizes[1]).saturating_mul(taps) <= WORK.max(taps.saturating_mul(1 << 20))
+            && self.groups(arrays, outputs, sizes[1]) <= u64::from(limits.groups_per_axis).saturating_pow(2)
+    }
+
+    /// The most of a number up to `all` for which extents fit a launch; 0 where none does.
+    pub(super) fn most(
+        &self,
+        all: u64,
+        limits: &Limits,
+        sizes: [u64; 2],
+        extents: impl Fn(u64) -> [u64; 3],
+    ) -> u64 {
+        let (mut least, mut beyond) = (0, all + 1);
+        while least + 1 < beyond {
+            let middle = least.midpoint(beyond);
+            if self.fits(extents(middle), limits, sizes) {
+                least = middle;
+            } else {
+                beyond = middle;
+            }
+        }
+        least
+    }
+
+    /// Whether one output along the first axis fits a launch.
+    fn fits_row(&self, limits: &Limits, sizes: [u64; 2]) -> bool {
+        let axis = &self.axes[self.first()];
+        self.fits([1, axis.n.min(axis.weights()), axis.m.min(1)], limits, sizes)
+    }
+
+    /// Whether the sums of a tile, and what they see, fit what a workgroup shares; and whether sums across z, which each tile makes for all that
+    /// sums along y see, are less than twice as many as there are outputs.
+    fn fits_workgroup(&self, limits: &Limits, output: DType, real: DType) -> bool {
+        // One that takes whole arrays.
+        if limits.workgroup_memory == u32::MAX {
+            return true;
+        }
+        let [z, y, x] = &self.axes;
+        let reach = |axis: &BoxAxis| axis.weights().saturating_sub(1);
+        let width = TILE_X + reach(x) * self.step;
+        let seen = (TILE_Y + reach(y)) * width;
+        let is_whole = output.size() >= 4 || (x.m * self.step * output.size()).is_multiple_of(4);
+        is_whole
+            && seen + TILE_Y * width <= ROOM
+            && ROOM * real.size() <= limits.workgroup_memory.into()
+            && (z.taps.is_none() || seen <= 2 * TILE_X * TILE_Y)
+            && (z.weights() + 2) * ROOM.div_ceil(WG.into()) < limits.iterations.into()
+    }
+}

@@ -1,0 +1,145 @@
+//! Weighted sums of neighbours along one axis, or along up to three axes of a box in one launch: the same operations for each
+//! element, so that its bits are the same.
+
+use bytemuck::{Pod, Zeroable};
+
+pub(crate) use super::cpu::correlate::{ADD, ADD_SQUARE, Edge, Kind, REPLACE, ROOT};
+use super::{
+    WG,
+    cpu::correlate::{Axis, Correlation, Real},
+};
+use crate::{
+    DType,
+    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+};
+
+/// Parameters of the kernel. Of the axes z, y and x of a box: extents `n` of the input and `m` of the output, the input's coordinate
+/// `o` (i32) of the first output, and the number `w` of weights: 0 where nothing is summed. Where it is not `TILED`, sums are along
+/// y alone.
+///
+/// The weights stand behind the three constants beyond the edges: those of z, of y, of x.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Params {
+    /// First elements.
+    pub(crate) x0: u32,
+    pub(crate) out0: u32,
+    /// Codes of types.
+    pub(crate) x_type: u32,
+    pub(crate) out_type: u32,
+    /// Boxes, one after another.
+    pub(crate) outer: u32,
+    pub(crate) nz: u32,
+    pub(crate) ny: u32,
+    pub(crate) nx: u32,
+    pub(crate) mz: u32,
+    pub(crate) my: u32,
+    pub(crate) mx: u32,
+    pub(crate) oz: u32,
+    pub(crate) oy: u32,
+    pub(crate) ox: u32,
+    pub(crate) wz: u32,
+    pub(crate) wy: u32,
+    pub(crate) wx: u32,
+    /// The part of the first axis with weights that the input holds.
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+    /// Elements at each x, which have nothing to do with each other.
+    pub(crate) step: u32,
+    /// An [`Edge`] and a [`Kind`] for each axis, four bits each, those of z in the lowest.
+    pub(crate) edges: u32,
+    pub(crate) kinds: u32,
+    /// What becomes of what the output holds.
+    pub(crate) combine: u32,
+    /// The code of the type, and 1, that sums along each axis are made elements of, towards 0; or 0.
+    pub(crate) truncate: u32,
+}
+
+pub(crate) static CORRELATE: Kernel<Params> =
+    kernel!("correlate", Params, [Read, Read, ReadWrite], correlate, specs);
+
+/// Outputs along y and x that a workgroup makes where `TILED`.
+pub(crate) const TILE_Y: u64 = 16;
+pub(crate) const TILE_X: u64 = 32;
+/// Elements that it has room for: what the sums along y see, and these sums.
+pub(crate) const ROOM: u64 = 4000;
+
+/// Numbers before the weights.
+pub(crate) const BEFORE_WEIGHTS: usize = 3;
+
+pub(crate) const fn spec(tiled: bool, wide: bool) -> [(&'static str, u32); 3] {
+    [("WG", WG), ("TILED", tiled as u32), ("WIDE", wide as u32)]
+}
+
+fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    let kinds = [(false, false), (true, false), (false, true), (true, true)];
+    kinds.map(|(tiled, wide)| spec(tiled, wide).to_vec()).to_vec()
+}
+
+fn correlate(launch: CpuLaunch<'_>) {
+    if launch.constant("WIDE") != 0 { correlate_in::<f64>(launch) } else { correlate_in::<f32>(launch) }
+}
+
+/// Elements of a line side by side from which on lines are summed, and not elements so far apart.
+const LINE: usize = 64;
+
+fn correlate_in<R: Real>(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    let tiled = launch.constant("TILED") != 0;
+    let [x, numbers, out] = launch.args();
+    let numbers = numbers.read();
+    let (axes, outer, line) = (axes::<R>(&p, numbers), p.outer as usize, (p.nx * p.step) as usize);
+    let shape = if tiled {
+        (outer, axes, p.step as usize)
+    } else if line < LINE {
+        (1, [Axis::plain(1), Axis::plain(outer), axes[1]], line)
+    } else {
+        (outer, [Axis::plain(1), axes[1], Axis::plain(line)], 1)
+    };
+    run(&p, &x, out, shape);
+}
+
+fn axes<'a, R: Real>(p: &Params, numbers: &'a [R]) -> [Axis<'a, R>; 3] {
+    let (constants, mut weights) = numbers.split_at(BEFORE_WEIGHTS);
+    let mut is_first = true;
+    let mut axis = |i: usize, n: u32, m: u32, offset: u32, count: u32| {
+        let part = |all: u32| (all >> (4 * i) & 15) as usize;
+        let kind = part(p.kinds).checked_sub(1).map(|kind| Kind::ALL[kind]);
+        let mut axis = Axis::plain(n as usize);
+        if kind.is_none() {
+            return axis;
+        }
+        (axis.weights, weights) = weights.split_at(count as usize);
+        (axis.m, axis.offset, axis.kind) = (m as usize, offset.cast_signed().into(), kind);
+        (axis.edge, axis.constant) = (Edge::ALL[part(p.edges)], constants[i]);
+        if std::mem::take(&mut is_first) {
+            (axis.first, axis.count) = (p.first as usize, p.count as usize);
+        }
+        axis
+    };
+    [axis(0, p.nz, p.mz, p.oz, p.wz), axis(1, p.ny, p.my, p.oy, p.wy), axis(2, p.nx, p.mx, p.ox, p.wx)]
+}
+
+fn run<R: Real>(
+    p: &Params,
+    x: &CpuArg<'_>,
+    out: CpuArg<'_>,
+    (outer, axes, step): (usize, [Axis<'_, R>; 3], usize),
+) {
+    let out_type = DType::from_code(p.out_type);
+    let size = usize::try_from(out_type.size()).unwrap_or(usize::MAX);
+    let len = axes.iter().fold(outer * step, |len, axis| len * axis.m);
+    let out = &mut out.write::<u8>()[p.out0 as usize * size..][..len * size];
+    let correlation = Correlation {
+        x,
+        x_type: DType::from_code(p.x_type),
+        x0: p.x0 as usize,
+        out_type,
+        outer,
+        axes,
+        step,
+        truncate: p.truncate.checked_sub(1).map(DType::from_code),
+        combine: p.combine,
+    };
+    correlation.run(out);
+}

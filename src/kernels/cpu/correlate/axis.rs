@@ -1,0 +1,148 @@
+//! One axis of a box: which elements of the input a tap meets.
+
+use std::ops::Range;
+
+use super::Kind;
+
+/// What stands beyond the ends of an axis: elements of it, or a constant. As in scipy, which counts no element twice at the
+/// end for `Mirror`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Edge {
+    /// `d c b a | a b c d | d c b a`
+    Reflect,
+    /// `d c b | a b c d | c b a`
+    Mirror,
+    /// `a a a | a b c d | d d d`
+    Nearest,
+    /// `b c d | a b c d | a b c`
+    Wrap,
+    /// `k k k | a b c d | k k k`
+    Constant,
+}
+
+impl Edge {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Reflect, Self::Mirror, Self::Nearest, Self::Wrap, Self::Constant];
+
+    /// Which of `n` elements, at least one, stands at a coordinate; none where it is the constant.
+    pub(crate) fn source(self, at: i64, n: usize) -> Option<usize> {
+        let n = i64::try_from(n).unwrap_or(i64::MAX);
+        let source = match self {
+            _ if (0..n).contains(&at) => at,
+            Self::Reflect => {
+                let at = at.rem_euclid(2 * n);
+                at.min(2 * n - 1 - at)
+            }
+            Self::Mirror if n == 1 => 0,
+            Self::Mirror => {
+                let at = at.rem_euclid(2 * n - 2);
+                at.min(2 * n - 2 - at)
+            }
+            Self::Nearest => at.clamp(0, n - 1),
+            Self::Wrap => at.rem_euclid(n),
+            Self::Constant => return None,
+        };
+        usize::try_from(source).ok()
+    }
+}
+
+/// An axis, and the weights along it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Axis<'a, R> {
+    /// Extents of the input and of the output.
+    pub(crate) n: usize,
+    pub(crate) m: usize,
+    /// Coordinate in the input of the first of the output.
+    pub(crate) offset: i64,
+    /// The part of the input that is at hand.
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    pub(crate) edge: Edge,
+    /// What [`Edge::Constant`] means.
+    pub(crate) constant: R,
+    /// `None` where nothing is summed along this axis; then input, output and what is at hand are the same.
+    pub(crate) kind: Option<Kind>,
+    pub(crate) weights: &'a [R],
+}
+
+/// The lines that some outputs along an axis need, and where each is kept meanwhile.
+pub(super) struct Plan {
+    /// Of each tap of the first output, and of the last one of each output after it: the place of its line.
+    pub(super) places: Vec<usize>,
+    /// What that place is filled with for it, unless it is there.
+    pub(super) fills: Vec<Option<usize>>,
+    /// The number of places; the last is that of the constant.
+    pub(super) count: usize,
+}
+
+/// Elements of a line that come from as many of the input, in the same order.
+pub(super) struct Part {
+    pub(super) to: usize,
+    pub(super) len: usize,
+    /// None: the constant.
+    pub(super) from: Option<usize>,
+}
+
+impl<R: Default> Axis<'_, R> {
+    /// An axis along which nothing is summed.
+    pub(crate) fn plain(n: usize) -> Self {
+        let (edge, constant) = (Edge::Nearest, R::default());
+        Self { n, m: n, offset: 0, first: 0, count: n, edge, constant, kind: None, weights: &[] }
+    }
+
+    pub(super) const fn radius(&self) -> usize {
+        self.weights.len() / 2
+    }
+
+    /// What the taps of some outputs meet.
+    fn sources(&self, outputs: &Range<usize>) -> impl Iterator<Item = Option<usize>> {
+        let taps = outputs.len() + 2 * self.radius();
+        let signed = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let first = signed(outputs.start) + self.offset - signed(self.radius());
+        (0..signed(taps)).map(move |tap| self.edge.source(first + tap, self.n))
+    }
+
+    /// Keeps a line from the group of `group` outputs that first needs it to the last one.
+    pub(super) fn plan(&self, outputs: &Range<usize>, group: usize) -> Plan {
+        let taps = outputs.len() + 2 * self.radius();
+        let (mut places, mut fills) = (Vec::with_capacity(taps), Vec::with_capacity(taps));
+        // The source in each place, and the last tap that needs it.
+        let mut kept: Vec<(usize, usize)> = Vec::new();
+        for (tap, source) in self.sources(outputs).enumerate() {
+            let Some(source) = source else {
+                places.push(usize::MAX);
+                fills.push(None);
+                continue;
+            };
+            let begun = tap.saturating_sub(2 * self.radius()) / group * group;
+            let there = kept.iter().rposition(|&(other, _)| other == source);
+            fills.push(there.is_none().then_some(source));
+            let place =
+                there.or_else(|| kept.iter().position(|&(_, last)| last < begun)).unwrap_or(kept.len());
+            if place == kept.len() {
+                kept.push((source, tap));
+            }
+            kept[place] = (source, tap);
+            places.push(place);
+        }
+        let constant = kept.len();
+        places.iter_mut().filter(|place| **place == usize::MAX).for_each(|place| *place = constant);
+        Plan { places, fills, count: constant + 1 }
+    }
+
+    /// A line of what the taps of some outputs meet, in parts.
+    pub(super) fn parts(&self, outputs: &Range<usize>) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        for (to, from) in self.sources(outputs).enumerate() {
+            match parts.last_mut() {
+                Some(part) if from == part.from.map(|first| first + part.len) && from.is_some() => {
+                    part.len += 1
+                }
+                Some(part) if from.is_none() && part.from.is_none() => part.len += 1,
+                _ => parts.push(Part { to, len: 1, from }),
+            }
+        }
+        parts
+    }
+}

@@ -1,0 +1,137 @@
+//! Sums of taps along one to three axes of a box, by streaming lines through the processor's caches.
+//!
+//! A task makes the outputs of some planes, rows and columns. It goes along the rows: of each row of the input that is new it
+//! loads the lines of its planes, sums across the planes, and keeps the sums until no row needs them any more; sums across the rows;
+//! and sums along the line. So each element is loaded about once, and what is in between stays in a cache.
+
+mod axis;
+mod real;
+mod stream;
+mod taps;
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+pub(crate) use self::{
+    axis::{Axis, Edge},
+    real::Real,
+};
+use self::{stream::Kept, taps::GROUP};
+use crate::{DType, kernel::CpuArg};
+
+/// What the weights of an axis are known for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    /// The same on both sides: elements as far from the centre are added first.
+    Even = 1,
+    /// Opposite on both sides: elements as far from the centre are subtracted first.
+    Odd,
+    /// Neither.
+    Any,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Even, Self::Odd, Self::Any];
+}
+
+/// What becomes of what the output holds.
+pub(crate) const REPLACE: u32 = 0;
+pub(crate) const ADD: u32 = 1;
+pub(crate) const ADD_SQUARE: u32 = 2;
+/// The root of it with the square of the sum of taps.
+pub(crate) const ROOT: u32 = 3;
+
+/// Arrays side by side of planes, rows and columns, and of several elements at each place, each of which is by itself.
+#[derive(Debug)]
+pub(crate) struct Correlation<'a, R> {
+    pub(crate) x: &'a CpuArg<'a>,
+    pub(crate) x_type: DType,
+    pub(crate) x0: usize,
+    pub(crate) out_type: DType,
+    pub(crate) outer: usize,
+    pub(crate) axes: [Axis<'a, R>; 3],
+    pub(crate) step: usize,
+    /// The type that sums along each axis are made elements of, towards 0.
+    pub(crate) truncate: Option<DType>,
+    pub(crate) combine: u32,
+}
+
+/// Bytes of the rows that a task keeps, of which a processor's second cache has room for.
+const KEPT: usize = 512 << 10;
+/// Planes of a task at most.
+const PLANES: usize = 64;
+/// Tasks, that many threads have some each.
+const TASKS: usize = 32;
+
+/// What one task makes, and the rows of the output that it fills: those of the first plane, then those of the next.
+struct Task<'a> {
+    array: usize,
+    planes: Range<usize>,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    out: Vec<&'a mut [u8]>,
+}
+
+impl<R: Real> Correlation<'_, R> {
+    /// Writes the outputs, all of `out`.
+    pub(crate) fn run(&self, out: &mut [u8]) {
+        let [planes, rows, columns] = self.axes.map(|axis| axis.m);
+        if self.outer * planes * rows * columns * self.step == 0 {
+            return;
+        }
+        self.tasks(out).into_par_iter().for_each_init(Kept::default, |kept, task| self.make(task, kept));
+    }
+
+    /// Planes, rows and columns of a task: by the shapes alone, and on whole extents shared out evenly.
+    fn tile(&self) -> [usize; 3] {
+        let [z, y, x] = &self.axes;
+        let evenly = |extent: usize, most: usize| extent.div_ceil(extent.div_ceil(most.max(1)));
+        let planes = evenly(z.m, PLANES);
+        let lines = (2 * y.radius() + GROUP) * planes;
+        let width = (KEPT / size_of::<R>() / lines).saturating_sub(2 * x.radius() * self.step);
+        let columns = evenly(x.m, width.clamp(256, 4096) / self.step);
+        let others = self.outer * z.m.div_ceil(planes) * x.m.div_ceil(columns);
+        let rows = evenly(y.m, y.m.div_ceil(TASKS.div_ceil(others)).max(8 * y.radius()).max(16));
+        [planes, rows, columns]
+    }
+
+    fn tasks<'o>(&self, out: &'o mut [u8]) -> Vec<Task<'o>> {
+        let extents = self.axes.map(|axis| axis.m);
+        let tile = self.tile();
+        let cut = |axis: usize| {
+            let ranges = (0..extents[axis]).step_by(tile[axis]);
+            ranges.map(|first| first..extents[axis].min(first + tile[axis])).collect::<Vec<_>>()
+        };
+        let (planes, rows, columns) = (cut(0), cut(1), cut(2));
+        let mut tasks = Vec::with_capacity(self.outer * planes.len() * rows.len() * columns.len());
+        for array in 0..self.outer {
+            for planes in &planes {
+                for rows in &rows {
+                    tasks.extend(columns.iter().map(|columns| Task {
+                        array,
+                        planes: planes.clone(),
+                        rows: rows.clone(),
+                        columns: columns.clone(),
+                        out: Vec::with_capacity(planes.len() * rows.len()),
+                    }));
+                }
+            }
+        }
+        let size = usize::try_from(self.out_type.size()).unwrap_or(usize::MAX) * self.step;
+        let tasks_of = |line: usize| {
+            let [row, plane] = [line % extents[1], line / extents[1]];
+            let [array, plane] = [plane / extents[0], plane % extents[0]];
+            ((array * planes.len() + plane / tile[0]) * rows.len() + row / tile[1]) * columns.len()
+        };
+        for (line, mut out) in out.chunks_exact_mut(extents[2] * size).enumerate() {
+            for (task, columns) in tasks[tasks_of(line)..].iter_mut().zip(&columns) {
+                let part;
+                (part, out) = out.split_at_mut(columns.len() * size);
+                task.out.push(part);
+            }
+        }
+        tasks
+    }
+}

@@ -1,0 +1,220 @@
+//! What sums are computed in: f32 or f64, and how elements become one and of one.
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+use pulp::Simd;
+
+use crate::{
+    DType, Element,
+    dtype::with_dtype,
+    kernel::CpuArg,
+    kernels::cpu::{load::load, simd::wide},
+};
+
+/// f32 or f64.
+pub(crate) trait Real: Element + Default {
+    /// As many as a register holds.
+    type Vector<S: Simd>: Pod;
+
+    /// Elements from `start` on.
+    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]);
+    /// Writes elements of a type: the nearest, of two as near the even one.
+    fn store(values: &[Self], dtype: DType, out: &mut [u8]);
+    /// Makes each the element that it would be stored as, truncated.
+    fn truncate(values: &mut [Self], dtype: DType);
+    /// Of what was added up so far and one more term: their sum, or with its square, or the root of that.
+    fn combine(combine: u32, old: &[u8], values: &mut [Self]);
+
+    fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
+    fn vectors<S: Simd>(values: &[Self]) -> &[Self::Vector<S>];
+    fn vectors_mut<S: Simd>(values: &mut [Self]) -> &mut [Self::Vector<S>];
+    fn add<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
+    fn sub<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
+    fn mul<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
+    /// x y + z: f32 rounded once where the processor does that as fast; f64 rounded twice, as scipy's.
+    fn mul_add<S: Simd>(
+        simd: S,
+        x: Self::Vector<S>,
+        y: Self::Vector<S>,
+        z: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+}
+
+/// What an element is made of.
+trait Cell<R>: Element {
+    fn rounded(value: R) -> Self;
+    fn truncated(value: R) -> Self;
+    fn real(self) -> R;
+}
+
+macro_rules! integers {
+    ($($type:ty: $of_f32:ty, $of_f64:ty;)*) => {$(
+        integers!(@ $type, f32, $of_f32);
+        integers!(@ $type, f64, $of_f64);
+    )*};
+    // By way of a type that vectors convert to; to the bound that is nearer from beyond, and 0 of NaN.
+    (@ $type:ty, $real:ty, $by:ty) => {
+        #[allow(clippy::cast_possible_truncation, reason = "within the bounds")]
+        impl Cell<$real> for $type {
+            #[inline(always)]
+            fn rounded(value: $real) -> Self {
+                value.clamp(Self::MIN as $real, Self::MAX as $real).round_ties_even() as $by as Self
+            }
+            #[inline(always)]
+            fn truncated(value: $real) -> Self {
+                value.clamp(Self::MIN as $real, Self::MAX as $real) as $by as Self
+            }
+            #[inline(always)]
+            fn real(self) -> $real {
+                self as $real
+            }
+        }
+    };
+}
+
+integers! {
+    u8: i32, i32;
+    i8: i32, i32;
+    u16: i32, i32;
+    i16: i32, i32;
+    // From the bound on, a conversion gives the bound.
+    u32: Self, Self;
+    i32: Self, Self;
+}
+
+macro_rules! floats {
+    ($($type:ty, $real:ty: $value:ident => $of:expr, $to:expr;)*) => {$(
+        #[allow(clippy::cast_possible_truncation, reason = "rounding is the point")]
+        impl Cell<$real> for $type {
+            #[inline(always)]
+            fn rounded($value: $real) -> Self {
+                $of
+            }
+            #[inline(always)]
+            fn truncated(value: $real) -> Self {
+                Self::rounded(value)
+            }
+            #[inline(always)]
+            fn real(self) -> $real {
+                let $value = self;
+                $to
+            }
+        }
+    )*};
+}
+
+floats! {
+    f32, f32: v => v, v;
+    f32, f64: v => v as Self, v.into();
+    f64, f32: v => v.into(), v as f32;
+    f64, f64: v => v, v;
+    f16, f32: v => Self::from_f32(v), v.to_f32();
+    f16, f64: v => Self::from_f64(v), v.to_f64();
+    bf16, f32: v => Self::from_f32(v), v.to_f32();
+    bf16, f64: v => Self::from_f64(v), v.to_f64();
+}
+
+macro_rules! real {
+    ($real:ident, $load:expr, $vector:ident $splat:ident $vectors:ident $vectors_mut:ident $add:ident $sub:ident $mul:ident, $mul_add:expr) => {
+        impl Real for $real {
+            type Vector<S: Simd> = S::$vector;
+
+            fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) {
+                if dtype == Self::DTYPE {
+                    out.copy_from_slice(&arg.read::<Self>()[start..][..out.len()]);
+                    return;
+                }
+                $load(arg, dtype, start, out);
+            }
+
+            fn store(values: &[Self], dtype: DType, out: &mut [u8]) {
+                with_dtype!(dtype, T => {
+                    let out: &mut [T] = bytemuck::cast_slice_mut(out);
+                    if dtype == Self::DTYPE {
+                        out.copy_from_slice(bytemuck::cast_slice(values));
+                    } else {
+                        wide(|| {
+                            for (out, &value) in out.iter_mut().zip(values) {
+                                *out = <T as Cell<Self>>::rounded(value);
+                            }
+                        });
+                    }
+                });
+            }
+
+            fn truncate(values: &mut [Self], dtype: DType) {
+                with_dtype!(dtype, T => wide(|| {
+                    for value in values.iter_mut() {
+                        *value = <T as Cell<Self>>::truncated(*value).real();
+                    }
+                }));
+            }
+
+            fn combine(combine: u32, old: &[u8], values: &mut [Self]) {
+                let old: &[Self] = bytemuck::cast_slice(old);
+                for (value, &old) in values.iter_mut().zip(old) {
+                    *value = match combine {
+                        super::ADD => old + *value,
+                        super::ADD_SQUARE => old + *value * *value,
+                        _ => (old + *value * *value).sqrt(),
+                    };
+                }
+            }
+
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, value: Self) -> S::$vector {
+                simd.$splat(value)
+            }
+            #[inline(always)]
+            fn vectors<S: Simd>(values: &[Self]) -> &[S::$vector] {
+                S::$vectors(values).0
+            }
+            #[inline(always)]
+            fn vectors_mut<S: Simd>(values: &mut [Self]) -> &mut [S::$vector] {
+                S::$vectors_mut(values).0
+            }
+            #[inline(always)]
+            fn add<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
+                simd.$add(x, y)
+            }
+            #[inline(always)]
+            fn sub<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
+                simd.$sub(x, y)
+            }
+            #[inline(always)]
+            fn mul<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
+                simd.$mul(x, y)
+            }
+            #[inline(always)]
+            fn mul_add<S: Simd>(simd: S, x: S::$vector, y: S::$vector, z: S::$vector) -> S::$vector {
+                $mul_add(simd, x, y, z)
+            }
+        }
+    };
+}
+
+real!(
+    f32,
+    |arg: &CpuArg<'_>, dtype, start, out: &mut [f32]| match dtype {
+        DType::U8 => decode(&arg.read::<u8>()[start..], out),
+        DType::U16 => decode(&arg.read::<u16>()[start..], out),
+        DType::I16 => decode(&arg.read::<i16>()[start..], out),
+        _ => load(arg, dtype, start, out),
+    },
+    f32s splat_f32s as_simd_f32s as_mut_simd_f32s add_f32s sub_f32s mul_f32s,
+    |simd: S, x, y, z| simd.mul_add_e_f32s(x, y, z)
+);
+real!(
+    f64,
+    |arg: &CpuArg<'_>, dtype, start, out: &mut [f64]| with_dtype!(dtype, T => decode(&arg.read::<T>()[start..], out)),
+    f64s splat_f64s as_simd_f64s as_mut_simd_f64s add_f64s sub_f64s mul_f64s,
+    |simd: S, x, y, z| simd.add_f64s(simd.mul_f64s(x, y), z)
+);
+
+fn decode<T: Cell<R>, R>(stored: &[T], out: &mut [R]) {
+    wide(|| {
+        for (out, &value) in out.iter_mut().zip(stored) {
+            *out = value.real();
+        }
+    });
+}

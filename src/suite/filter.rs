@@ -1,0 +1,330 @@
+//! Gaussian filters, against sums straight from the definition.
+
+use super::{
+    data::{Sample, for_each_type, values},
+    device_tests,
+    tolerance::{Reference, assert_close},
+};
+use crate::{
+    DType, Device, Element, Error, Tensor,
+    filter::{GaussianOptions, Mode, PerAxis, gaussian, gaussian_into},
+};
+
+device_tests! {
+    every_type, modes_and_orders, sizes_around_the_tiles, empty, nan_spreads_as_far_as_the_weights, wrong_arguments;
+    axes_in_any_place, weights_longer_than_the_axis, integers_are_rounded_once,
+}
+
+pub(super) const MODES: [Mode; 5] =
+    [Mode::Reflect, Mode::Constant(1.5), Mode::Nearest, Mode::Mirror, Mode::Wrap];
+
+/// What stands at a coordinate: none is the constant. Steps back towards the array, one end at a time.
+pub(super) fn source(mode: Mode, mut at: i64, n: i64) -> Option<usize> {
+    while !(0..n).contains(&at) {
+        at = match mode {
+            Mode::Constant(_) => return None,
+            Mode::Nearest => at.clamp(0, n - 1),
+            Mode::Wrap if at < 0 => at + n,
+            Mode::Wrap => at - n,
+            Mode::Reflect if at < 0 => -1 - at,
+            Mode::Reflect => 2 * n - 1 - at,
+            Mode::Mirror if n == 1 => 0,
+            Mode::Mirror if at < 0 => -at,
+            Mode::Mirror => 2 * n - 2 - at,
+        };
+    }
+    usize::try_from(at).ok()
+}
+
+/// Sums along one axis, by the definition, and of magnitudes.
+pub(super) fn correlate(
+    x: &[Reference],
+    shape: &[u64],
+    axis: usize,
+    weights: &[f64],
+    mode: Mode,
+) -> Vec<Reference> {
+    let n = shape[axis] as i64;
+    let inner = shape[axis + 1..].iter().product::<u64>() as usize;
+    let radius = weights.len() as i64 / 2;
+    let constant = if let Mode::Constant(constant) = mode { constant } else { 0.0 };
+    let sum = |place: usize| {
+        let at = (place / inner) as i64 % n;
+        let first = place - at as usize * inner;
+        let mut sum = Reference::default();
+        for (tap, weight) in (-radius..=radius).zip(weights) {
+            let x = source(mode, at + tap, n)
+                .map_or(Reference::from(constant), |source| x[first + source * inner]);
+            sum.value += weight * x.value;
+            sum.magnitude += weight.abs() * x.magnitude;
+        }
+        sum
+    };
+    (0..x.len()).map(sum).collect()
+}
+
+/// The Gaussian of whole numbers from its centre, normalised, and its derivatives for a correlation by Hermite's polynomials.
+pub(super) fn weights(sigma: f64, order: u32, radius: i32) -> Vec<f64> {
+    let density = |x: i32| (-f64::from(x * x) / (2.0 * sigma * sigma)).exp();
+    let sum: f64 = (-radius..=radius).map(density).sum();
+    let polynomial = |x: f64| {
+        let t = x / sigma;
+        let hermite = match order {
+            0 => 1.0,
+            1 => t,
+            2 => t * t - 1.0,
+            _ => t * t * t - 3.0 * t,
+        };
+        hermite / sigma.powi(order as i32)
+    };
+    // The derivative has the sign (-1)^order, and so has what reversing it for a correlation does.
+    (-radius..=radius).map(|x| polynomial(f64::from(x)) * density(x) / sum).collect()
+}
+
+/// One filter: sigma, order and mode of each axis.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case<'a> {
+    pub(super) shape: &'a [u64],
+    pub(super) sigma: &'a [f64],
+    pub(super) order: &'a [u32],
+    pub(super) mode: &'a [Mode],
+}
+
+impl Case<'_> {
+    pub(super) fn options(&self, device: &Device) -> GaussianOptions {
+        GaussianOptions {
+            order: PerAxis::Each(self.order.to_vec()),
+            mode: PerAxis::Each(self.mode.to_vec()),
+            narrow: !device.limits().f64,
+            ..GaussianOptions::default()
+        }
+    }
+
+    pub(super) fn oracle<T: Sample>(&self, x: &[T]) -> Vec<Reference> {
+        let mut sums: Vec<Reference> = x.iter().map(|x| x.value().into()).collect();
+        for (axis, &sigma) in self.sigma.iter().enumerate().filter(|(_, sigma)| **sigma > 0.0) {
+            let weights = weights(sigma, self.order[axis], (4.0 * sigma + 0.5) as i32);
+            sums = correlate(&sums, self.shape, axis, &weights, self.mode[axis]);
+        }
+        sums
+    }
+
+    /// What the documentation says.
+    fn tolerance(&self, wide: bool) -> f64 {
+        let terms: f64 = self.sigma.iter().map(|sigma| (4.0 * sigma + 0.5).floor() + 4.0).sum();
+        if wide { terms / (1u64 << 52) as f64 } else { terms / (1 << 23) as f64 }
+    }
+}
+
+fn is_wide<T: Element, U: Element>(device: &Device) -> bool {
+    let wide = [DType::F64, DType::I32, DType::U32];
+    device.limits().f64 && (wide.contains(&T::DTYPE) || wide.contains(&U::DTYPE))
+}
+
+/// With f32 and, where sums are in it, f64 as the output, and the type itself.
+fn check<T: Sample>(device: &Device, seed: u32, case: Case<'_>) {
+    let x: Vec<T> = values(seed, case.shape.iter().product());
+    let tx = Tensor::from_slice(device, &x, case.shape).unwrap();
+    let expected = case.oracle(&x);
+    let options = case.options(device);
+    let what = format!("{:?} {case:?}", T::DTYPE);
+    let wide = is_wide::<T, f64>(device);
+    let out: Tensor<f64> = gaussian(&tx, case.sigma.to_vec(), &options).unwrap();
+    let out = out.read().unwrap();
+    for (i, (out, expected)) in out.iter().zip(&expected).enumerate() {
+        let error = (out - expected.value).abs();
+        assert!(
+            error <= case.tolerance(wide) * expected.magnitude,
+            "{what} [{i}]: {out} for {}",
+            expected.value
+        );
+    }
+    let out: Tensor<f32> = gaussian(&tx, case.sigma.to_vec(), &options).unwrap();
+    assert_close(&what, &out.read().unwrap(), &expected, case.tolerance(false));
+    let out: Tensor<T> = gaussian(&tx, case.sigma.to_vec(), &options).unwrap();
+    let unit = match T::DTYPE {
+        DType::F16 => 1.0 / 2048.0,
+        DType::BF16 => 1.0 / 256.0,
+        _ => 0.0,
+    };
+    let (least, most) = bounds(T::DTYPE);
+    for (i, (out, expected)) in out.read().unwrap().iter().zip(&expected).enumerate() {
+        let (out, value) = (out.value(), expected.value.clamp(least, most));
+        let rounding =
+            if least < most && least.is_finite() { 0.5 } else { unit * value.abs() + 1e-7 * unit.signum() };
+        let error = (out - value).abs();
+        let bound = rounding + case.tolerance(is_wide::<T, T>(device)) * expected.magnitude;
+        assert!(error <= bound, "{what} [{i}]: {out} for {value}");
+    }
+}
+
+/// The bounds of integers.
+fn bounds(dtype: DType) -> (f64, f64) {
+    match dtype {
+        DType::U8 => (0.0, 255.0),
+        DType::I8 => (-128.0, 127.0),
+        DType::U16 => (0.0, 65535.0),
+        DType::I16 => (-32768.0, 32767.0),
+        DType::U32 => (0.0, f64::from(u32::MAX)),
+        DType::I32 => (f64::from(i32::MIN), f64::from(i32::MAX)),
+        _ => (f64::NEG_INFINITY, f64::INFINITY),
+    }
+}
+
+fn every_type(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        let mode = [Mode::Reflect, Mode::Constant(2.0), Mode::Wrap];
+        check::<T>(
+            device,
+            60,
+            Case { shape: &[5, 7, 35], sigma: &[0.5, 0.7, 1.0], order: &[0, 0, 0], mode: &mode },
+        );
+        check::<T>(
+            device,
+            61,
+            Case { shape: &[19, 33], sigma: &[1.5, 0.3], order: &[1, 0], mode: &mode[..2] },
+        );
+    }
+    for_each_type!(with(device));
+}
+
+fn modes_and_orders(device: &Device) {
+    for (i, mode) in MODES.into_iter().enumerate() {
+        let next = MODES[(i + 1) % MODES.len()];
+        for order in [[0, 0], [1, 2], [2, 0], [3, 1]] {
+            let case = Case { shape: &[18, 35], sigma: &[1.0, 0.8], order: &order, mode: &[mode, next] };
+            check::<f32>(device, 62, case);
+        }
+        check::<i16>(
+            device,
+            63,
+            Case { shape: &[6, 5, 9], sigma: &[0.6, 1.2, 0.9], order: &[0; 3], mode: &[mode; 3] },
+        );
+    }
+}
+
+/// Workgroups make 16 x 32 outputs, the cpu 4 rows and 64 elements of a line at once, and words hold up to 4 elements.
+fn sizes_around_the_tiles(device: &Device) {
+    for [rows, columns] in [[1, 1], [1, 70], [2, 31], [15, 32], [16, 33], [17, 64], [33, 65], [5, 3]] {
+        let case =
+            Case { shape: &[rows, columns], sigma: &[0.8, 1.1], order: &[0; 2], mode: &[Mode::Reflect; 2] };
+        check::<f32>(device, 64, case);
+        check::<u8>(device, 65, case);
+    }
+    for n in [1, 2, 63, 64, 65, 1030] {
+        check::<f32>(device, 66, Case { shape: &[n], sigma: &[2.0], order: &[0], mode: &[Mode::Mirror] });
+    }
+    // Radius 13: beyond a tile.
+    check::<f32>(
+        device,
+        67,
+        Case { shape: &[40, 50], sigma: &[3.2, 3.3], order: &[0; 2], mode: &[Mode::Nearest; 2] },
+    );
+}
+
+fn weights_longer_than_the_axis(device: &Device) {
+    for mode in MODES {
+        check::<f32>(
+            device,
+            68,
+            Case { shape: &[3, 2, 5], sigma: &[3.0, 2.0, 4.0], order: &[0; 3], mode: &[mode; 3] },
+        );
+        check::<u8>(
+            device,
+            69,
+            Case { shape: &[1, 7], sigma: &[2.0, 6.0], order: &[0; 2], mode: &[mode; 2] },
+        );
+    }
+}
+
+/// Axes that are left alone: first, between, last and few, last and many.
+fn axes_in_any_place(device: &Device) {
+    let r = Mode::Reflect;
+    for (shape, sigma) in [
+        ([3, 6, 7, 9], [0.0, 0.7, 0.5, 0.6]),
+        ([4, 5, 6, 20], [0.8, 0.0, 0.7, 0.9]),
+        ([5, 6, 7, 3], [0.6, 0.7, 0.5, 0.0]),
+        ([4, 5, 6, 33], [0.5, 0.8, 0.7, 0.0]),
+        ([4, 5, 6, 17], [0.0, 0.8, 0.0, 0.0]),
+        ([4, 5, 6, 7], [0.9, 0.6, 0.5, 0.7]),
+        ([4, 5, 6, 7], [0.0, 0.0, 0.0, 0.0]),
+    ] {
+        check::<f32>(device, 70, Case { shape: &shape, sigma: &sigma, order: &[0; 4], mode: &[r; 4] });
+        check::<i16>(device, 71, Case { shape: &shape, sigma: &sigma, order: &[0; 4], mode: &[r; 4] });
+    }
+}
+
+/// A constant stays, where truncation after each axis loses up to one each; of two as near, the even one.
+fn integers_are_rounded_once(device: &Device) {
+    for value in [0u8, 13, 255] {
+        let x = Tensor::from_slice(device, &[value; 400], &[20, 20]).unwrap();
+        let out: Tensor<u8> = gaussian(&x, 2.5, &GaussianOptions::default()).unwrap();
+        assert_eq!(out.read().unwrap(), [value; 400]);
+    }
+}
+
+fn empty(device: &Device) {
+    for shape in [&[0][..], &[0, 3], &[3, 0], &[2, 0, 5], &[1, 2, 3, 0]] {
+        let x = Tensor::<f32>::zeros(device, shape).unwrap();
+        let out: Tensor<f32> = gaussian(&x, 1.0, &GaussianOptions::default()).unwrap();
+        assert_eq!((out.shape(), out.len()), (shape, 0));
+    }
+}
+
+fn nan_spreads_as_far_as_the_weights(device: &Device) {
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut x = vec![1.0f32; 30 * 40];
+        x[12 * 40 + 17] = bad;
+        let tx = Tensor::from_slice(device, &x, &[30, 40]).unwrap();
+        let options = GaussianOptions { radius: Some([4, 3].into()), ..GaussianOptions::default() };
+        let out: Tensor<f32> = gaussian(&tx, 2.0, &options).unwrap();
+        for (place, out) in out.read().unwrap().into_iter().enumerate() {
+            let near = (place / 40).abs_diff(12) <= 4 && (place % 40).abs_diff(17) <= 3;
+            assert_eq!(out.is_finite(), !near, "{bad} {place}: {out}");
+            assert!(near || (out - 1.0).abs() < 1e-6, "{bad} {place}: {out}");
+            assert!(!near || bad.is_nan() == out.is_nan(), "{bad} {place}: {out}");
+        }
+    }
+}
+
+#[track_caller]
+fn refused(result: crate::Result<Tensor<f32>>, argument: &str) {
+    match result.unwrap_err() {
+        Error::Argument { op: "gaussian", name, why } => assert_eq!(name, argument, "{why}"),
+        error => panic!("{error}"),
+    }
+}
+
+fn wrong_arguments(device: &Device) {
+    let x = Tensor::<f32>::zeros(device, &[3, 4]).unwrap();
+    let plain = GaussianOptions::default();
+    for sigma in [-1.0, f64::NAN, f64::INFINITY] {
+        refused(gaussian(&x, sigma, &plain), "sigma");
+        refused(gaussian(&x, [1.0, sigma], &plain), "sigma");
+        refused(gaussian(&x, 1.0, &GaussianOptions { truncate: sigma, ..plain.clone() }), "truncate");
+    }
+    refused(gaussian(&x, [1.0; 3], &plain), "sigma");
+    refused(gaussian(&x, 1.0, &GaussianOptions { order: [0; 3].into(), ..plain.clone() }), "order");
+    refused(gaussian(&x, 1.0, &GaussianOptions { order: 101.into(), ..plain.clone() }), "order");
+    refused(gaussian(&x, 1.0, &GaussianOptions { mode: [Mode::Wrap; 1].into(), ..plain.clone() }), "mode");
+    refused(gaussian(&x, 1.0, &GaussianOptions { radius: Some([1; 5].into()), ..plain.clone() }), "radius");
+    for axes in [vec![2], vec![0, 0]] {
+        refused(gaussian(&x, 1.0, &GaussianOptions { axes: Some(axes), ..plain.clone() }), "axes");
+    }
+    refused(gaussian(&x, 1e-12, &GaussianOptions { order: 60.into(), ..plain.clone() }), "sigma");
+    assert!(matches!(gaussian::<_, f32>(&x, 1e9, &plain), Err(Error::Limit { .. })));
+    let other: crate::Result<Tensor<u8>> = gaussian(&x, 1.0, &plain);
+    assert!(matches!(other, Err(Error::Argument { name: "out", .. })));
+    for shape in [&[][..], &[1; 5]] {
+        let x = Tensor::<f32>::zeros(device, shape).unwrap();
+        assert!(matches!(gaussian::<_, f32>(&x, 1.0, &plain), Err(Error::Shape { op: "gaussian", .. })));
+    }
+    let mut out = Tensor::<f32>::zeros(device, &[4, 3]).unwrap();
+    assert!(matches!(gaussian_into(&x, 1.0, &plain, &mut out), Err(Error::Shape { op: "gaussian", .. })));
+    let x = Tensor::<f64>::zeros(device, &[3]).unwrap();
+    let result = gaussian::<_, f32>(&x, 1.0, &plain);
+    assert_eq!(matches!(result, Err(Error::NoF64 { op: "gaussian", .. })), !device.limits().f64);
+    let elsewhere = Device::cpu();
+    let mut out = Tensor::<f64>::zeros(&elsewhere, &[3]).unwrap();
+    assert!(matches!(gaussian_into(&x, 1.0, &plain, &mut out), Err(Error::WrongDevice { op: "gaussian" })));
+}
