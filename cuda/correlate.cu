@@ -213,7 +213,7 @@ DEVICE void make_tile(const Params& p, const void* x, const real* numbers, void*
     }
 }
 
-KERNEL(correlate, WG)(const void* __restrict__ x, const real* __restrict__ numbers, void* __restrict__ out, Params params) {
+KERNEL(correlate, WG, 1)(const void* __restrict__ x, const real* __restrict__ numbers, void* __restrict__ out, Params params) {
     SHARED(real, cells, TILED == 1 ? ROOM : 1);
     if constexpr (TILED == 1) {
         make_tile(params, x, numbers, out, cells);

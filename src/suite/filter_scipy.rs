@@ -167,7 +167,7 @@ fn sigmas_orders_and_radii(device: &Device) {
     assert!((4..16).all(|i| (out[i] - i as f32 / 8.0).abs() < 2e-3), "{out:?}");
 }
 
-/// test_gauss02 and 03: of f32, which 10,000 numbers in a row keep within 1.5 of 49,995,000.
+/// `test_gauss02` and `test_gauss03`: of f32, which 10,000 numbers in a row keep within 1.5 of 49,995,000.
 fn sums_are_kept(device: &Device) {
     for (mode, bound) in [(Mode::Reflect, 1.5), (Mode::Wrap, 1.5)] {
         let x: Vec<f32> = (0..10_000u16).map(f32::from).collect();

@@ -47,22 +47,51 @@ trait Cell<R>: Element {
     fn real(self) -> R;
 }
 
+/// The integer next to a number, of two as near the even one: a sum with a number so large that what is below 1 is rounded
+/// off. Conversions would check each number for what is beyond the integers, one after the other.
+#[inline(always)]
+const fn near_f32(value: f32) -> i32 {
+    const LARGE: f32 = 1.5 * (1 << 23) as f32;
+    (value + LARGE).to_bits().wrapping_sub(LARGE.to_bits()).cast_signed()
+}
+
+#[inline(always)]
+const fn near_f64(value: f64) -> i64 {
+    const LARGE: f64 = 1.5 * (1u64 << 52) as f64;
+    (value + LARGE).to_bits().wrapping_sub(LARGE.to_bits()).cast_signed()
+}
+
+/// For large integers.
+#[allow(clippy::cast_possible_truncation, reason = "within the bounds of 32-bit integers")]
+#[inline(always)]
+const fn near_large(value: f32) -> i64 {
+    value.round_ties_even() as i64
+}
+
 macro_rules! integers {
-    ($($type:ty: $of_f32:ty, $of_f64:ty;)*) => {$(
+    ($($type:ty: $of_f32:ident, $of_f64:ident;)*) => {$(
         integers!(@ $type, f32, $of_f32);
         integers!(@ $type, f64, $of_f64);
     )*};
-    // By way of a type that vectors convert to; to the bound that is nearer from beyond, and 0 of NaN.
-    (@ $type:ty, $real:ty, $by:ty) => {
+    // The bound of what is beyond it, and 0 of NaN.
+    (@ $type:ty, $real:ty, $near:ident) => {
         #[allow(clippy::cast_possible_truncation, reason = "within the bounds")]
         impl Cell<$real> for $type {
             #[inline(always)]
             fn rounded(value: $real) -> Self {
-                value.clamp(Self::MIN as $real, Self::MAX as $real).round_ties_even() as $by as Self
+                // The largest number up to the bound, which of u32 and i32 is no f32.
+                let most = if Self::MAX as $real as i128 > Self::MAX as i128 {
+                    (Self::MAX as $real).next_down()
+                } else {
+                    Self::MAX as $real
+                };
+                let within = value.max(Self::MIN as $real).min(most);
+                let whole = $near(if value.is_nan() { 0.0 } else { within }) as Self;
+                if Self::MAX as $real != most && value > most { Self::MAX } else { whole }
             }
             #[inline(always)]
             fn truncated(value: $real) -> Self {
-                value.clamp(Self::MIN as $real, Self::MAX as $real) as $by as Self
+                <Self as Cell<$real>>::rounded(value.trunc())
             }
             #[inline(always)]
             fn real(self) -> $real {
@@ -73,13 +102,12 @@ macro_rules! integers {
 }
 
 integers! {
-    u8: i32, i32;
-    i8: i32, i32;
-    u16: i32, i32;
-    i16: i32, i32;
-    // From the bound on, a conversion gives the bound.
-    u32: Self, Self;
-    i32: Self, Self;
+    u8: near_f32, near_f64;
+    i8: near_f32, near_f64;
+    u16: near_f32, near_f64;
+    i16: near_f32, near_f64;
+    u32: near_large, near_f64;
+    i32: near_large, near_f64;
 }
 
 macro_rules! floats {

@@ -35,69 +35,111 @@ impl<R: Real, const G: usize> WithSimd for Lines<'_, R, G> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { from, places, shift, weights, kind, out } = self;
-        let lanes = size_of::<R::Vector<S>>() / size_of::<R>();
-        let width = out.len() / G / lanes;
-        let shift = shift / lanes;
-        let from = R::vectors::<S>(from);
-        let out = R::vectors_mut::<S>(out);
-        let places = &places[..weights.len() + G - 1];
-        let radius = weights.len() / 2;
-        let zero = R::splat(simd, R::default());
-        for i in 0..width {
-            // Closures and iterators would not all be inlined, and what is not has narrow vectors.
-            macro_rules! at {
-                ($t:expr) => {
-                    from[places[$t] / lanes + shift + i]
-                };
-            }
-            let mut sums = [zero; G];
-            if kind == Kind::Any {
-                let last = R::splat(simd, weights[2 * radius]);
-                for g in 0..G {
-                    sums[g] = R::mul(simd, at!(g + 2 * radius), last);
-                }
-                for t in 0..2 * radius {
-                    let weight = R::splat(simd, weights[t]);
-                    for g in 0..G {
-                        sums[g] = R::mul_add(simd, at!(t + g), weight, sums[g]);
-                    }
-                }
+        // As many as registers have room for.
+        if size_of::<R::Vector<S>>() >= 64 {
+            self.in_steps::<S, 2>(simd)
+        } else {
+            self.in_steps::<S, 1>(simd)
+        }
+    }
+}
+
+#[allow(
+    clippy::needless_range_loop,
+    reason = "closures and iterators are not all inlined, and have narrow vectors then"
+)]
+impl<R: Real, const G: usize> Lines<'_, R, G> {
+    /// `A` vectors of each line at once.
+    #[inline(always)]
+    fn in_steps<S: Simd, const A: usize>(self, simd: S) {
+        let elements = A * size_of::<R::Vector<S>>() / size_of::<R>();
+        let width = self.out.len() / G;
+        for i in (0..width).step_by(elements) {
+            let sums = if self.kind == Kind::Any {
+                self.one_by_one::<S, A>(simd, i)
             } else {
-                let centre = R::splat(simd, weights[radius]);
-                for g in 0..G {
-                    sums[g] = R::mul(simd, at!(g + radius), centre);
-                }
-                // The neighbours of the G lines before and after, of which one each is new at each step.
-                let (mut before, mut after) = ([zero; G], [zero; G]);
-                if radius > 0 {
-                    for g in 1..G {
-                        before[g] = at!(g - 1);
-                        after[g - 1] = at!(2 * radius + g);
-                    }
-                }
-                for t in 0..radius {
-                    for g in 1..G {
-                        before[g - 1] = before[g];
-                        after[G - g] = after[G - g - 1];
-                    }
-                    before[G - 1] = at!(t + G - 1);
-                    after[0] = at!(2 * radius - t);
-                    let weight = R::splat(simd, weights[t]);
-                    for g in 0..G {
-                        let pair = if kind == Kind::Even {
-                            R::add(simd, before[g], after[g])
-                        } else {
-                            R::sub(simd, before[g], after[g])
-                        };
-                        sums[g] = R::mul_add(simd, pair, weight, sums[g]);
-                    }
-                }
-            }
+                self.in_pairs::<S, A>(simd, i)
+            };
             for g in 0..G {
-                out[g * width + i] = sums[g];
+                let out = R::vectors_mut::<S>(&mut self.out[g * width + i..][..elements]);
+                out[..A].copy_from_slice(&sums[g]);
             }
         }
+    }
+
+    /// Elements from i on of the line at place t.
+    #[inline(always)]
+    fn at<S: Simd, const A: usize>(&self, simd: S, t: usize, i: usize) -> [R::Vector<S>; A] {
+        let elements = A * size_of::<R::Vector<S>>() / size_of::<R>();
+        let mut values = [R::splat(simd, R::default()); A];
+        values.copy_from_slice(
+            &R::vectors::<S>(&self.from[self.places[t] + self.shift + i..][..elements])[..A],
+        );
+        values
+    }
+
+    #[inline(always)]
+    fn one_by_one<S: Simd, const A: usize>(&self, simd: S, i: usize) -> [[R::Vector<S>; A]; G] {
+        let end = self.weights.len() - 1;
+        let mut sums = [[R::splat(simd, R::default()); A]; G];
+        let last = R::splat(simd, self.weights[end]);
+        for g in 0..G {
+            let x = self.at::<S, A>(simd, g + end, i);
+            for a in 0..A {
+                sums[g][a] = R::mul(simd, x[a], last);
+            }
+        }
+        for t in 0..end {
+            let weight = R::splat(simd, self.weights[t]);
+            for g in 0..G {
+                let x = self.at::<S, A>(simd, t + g, i);
+                for a in 0..A {
+                    sums[g][a] = R::mul_add(simd, x[a], weight, sums[g][a]);
+                }
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn in_pairs<S: Simd, const A: usize>(&self, simd: S, i: usize) -> [[R::Vector<S>; A]; G] {
+        let radius = self.weights.len() / 2;
+        let zero = [[R::splat(simd, R::default()); A]; G];
+        let (mut sums, mut before, mut after) = (zero, zero, zero);
+        let centre = R::splat(simd, self.weights[radius]);
+        for g in 0..G {
+            let x = self.at::<S, A>(simd, g + radius, i);
+            for a in 0..A {
+                sums[g][a] = R::mul(simd, x[a], centre);
+            }
+        }
+        // The neighbours of the G lines before and after, of which one each is new at each step.
+        if radius > 0 {
+            for g in 1..G {
+                before[g] = self.at(simd, g - 1, i);
+                after[g - 1] = self.at(simd, 2 * radius + g, i);
+            }
+        }
+        for t in 0..radius {
+            for g in 1..G {
+                before[g - 1] = before[g];
+                after[G - g] = after[G - g - 1];
+            }
+            before[G - 1] = self.at(simd, t + G - 1, i);
+            after[0] = self.at(simd, 2 * radius - t, i);
+            let weight = R::splat(simd, self.weights[t]);
+            for g in 0..G {
+                for a in 0..A {
+                    let pair = if self.kind == Kind::Even {
+                        R::add(simd, before[g][a], after[g][a])
+                    } else {
+                        R::sub(simd, before[g][a], after[g][a])
+                    };
+                    sums[g][a] = R::mul_add(simd, pair, weight, sums[g][a]);
+                }
+            }
+        }
+        sums
     }
 }
 
@@ -117,6 +159,7 @@ impl<R: Real> Along<'_, R> {
     }
 }
 
+#[allow(clippy::needless_range_loop, reason = "as above")]
 impl<R: Real> WithSimd for Along<'_, R> {
     type Output = ();
 
