@@ -13,7 +13,7 @@ use crate::{
 
 /// An array filtered by a caller's own weights along each axis: `scipy.ndimage.correlate1d` after one another, with origin 0.
 ///
-/// Output i along an axis is the sum of w[t] x[i + t - r], with 2 r + 1 weights w. As in scipy, weights that are within 2^-52 of the same on both sides, or of opposite
+/// Output i along an axis is the sum of `w[t] x[i + t - r]`, with 2 r + 1 weights w. As in scipy, weights that are within 2^-52 of the same on both sides, or of opposite
 /// ones, count as such, and those on the left are taken.
 ///
 /// # Shapes
@@ -22,10 +22,10 @@ use crate::{
 /// # Errors
 /// [`Error::Argument`] for a number of weights that is even, weights that are no finite numbers, a number of values that is not that of the filtered axes,
 /// an axis that does not exist or is named twice, and an output of another type; [`Error::Shape`] for an array of no or of more than four axes; else as
-/// [`gaussian`](super::gaussian).
+/// [`gaussian`](super::gaussian()).
 ///
 /// # Cost
-/// As [`gaussian`](super::gaussian); weights without symmetry take twice the products.
+/// As [`gaussian`](super::gaussian()); weights without symmetry take twice the products.
 pub fn separable<T: Element, U: Element>(
     x: &Tensor<T>,
     weights: impl Into<PerAxis<Vec<f64>>>,
@@ -59,10 +59,10 @@ pub fn separable<T: Element, U: Element>(
 /// The Laplacian of the Gaussian of an array: the sum of its second derivatives along each axis, `scipy.ndimage.gaussian_laplace`.
 ///
 /// # Shapes
-/// As [`gaussian`](super::gaussian).
+/// As [`gaussian`](super::gaussian()).
 ///
 /// # Errors
-/// As [`gaussian`](super::gaussian); [`Error::Argument`] for an `order`, which is given by what is computed, for [`Rounding::Scipy`], and without
+/// As [`gaussian`](super::gaussian()); [`Error::Argument`] for an `order`, which is given by what is computed, for [`Rounding::Scipy`], and without
 /// `preserve_range`.
 ///
 /// # Cost
@@ -82,7 +82,7 @@ pub fn gaussian_laplace<T: Element, U: Element>(
 /// `scipy.ndimage.gaussian_gradient_magnitude`.
 ///
 /// # Shapes
-/// As [`gaussian`](super::gaussian).
+/// As [`gaussian`](super::gaussian()).
 ///
 /// # Errors
 /// As [`gaussian_laplace`].
@@ -108,7 +108,7 @@ pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
 /// `high` is 1.6 times `low` unless it is given, in which case it is at least as large along each axis.
 ///
 /// # Shapes
-/// As [`gaussian`](super::gaussian).
+/// As [`gaussian`](super::gaussian()).
 ///
 /// # Errors
 /// As [`gaussian_laplace`]; [`Error::Argument`] for a `high` below `low`.

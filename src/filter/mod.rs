@@ -20,6 +20,7 @@
 //! within (r + 4) 2^-52 a; sums of two elements beyond the type are infinite. Weights as f32 add up to 1 within 2^-24. Results depend neither on the
 //! number of threads nor on how the array is cut, to the bit.
 
+pub(crate) mod axis;
 pub(crate) mod boxes;
 mod derived;
 mod gaussian;

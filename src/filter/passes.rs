@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::boxes::BoxAxis;
+use super::axis::BoxAxis;
 use crate::{
     DType, Limits,
     kernels::{

@@ -7,7 +7,7 @@ use crate::{
     kernels::correlate::{Edge, Kind},
 };
 
-/// Weights along one axis, an odd number of them, and what stands beyond its ends. Output i is the sum of w[t] x[i + t - r], with
+/// Weights along one axis, an odd number of them, and what stands beyond its ends. Output i is the sum of `w[t] x[i + t - r]`, with
 /// r = (number - 1) / 2: a correlation.
 #[derive(Clone, Debug)]
 pub(crate) struct Taps {

@@ -7,11 +7,7 @@ use super::{
 };
 use crate::{
     Device, Tensor,
-    filter::{
-        Mode,
-        boxes::{BoxAxis, Filter},
-        taps::Taps,
-    },
+    filter::{Mode, axis::BoxAxis, boxes::Filter, taps::Taps},
     kernels::correlate::REPLACE,
 };
 

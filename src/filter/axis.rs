@@ -1,0 +1,39 @@
+//! An axis of a box: its extents, and the weights along it.
+
+use std::ops::Range;
+
+use super::taps::Taps;
+
+/// One axis of a box.
+#[derive(Clone, Debug)]
+pub(crate) struct BoxAxis {
+    /// Extents of the input and of the output.
+    pub(crate) n: u64,
+    pub(crate) m: u64,
+    /// The coordinate in the input of the first output.
+    pub(crate) offset: u64,
+    /// None where the axis is left alone; then the output is the input's whole extent.
+    pub(crate) taps: Option<Taps>,
+}
+
+impl BoxAxis {
+    pub(crate) const fn whole(n: u64, taps: Option<Taps>) -> Self {
+        Self { n, m: n, offset: 0, taps }
+    }
+
+    /// How many numbers a sum along it has.
+    pub(crate) fn weights(&self) -> u64 {
+        self.taps.as_ref().map_or(0, |taps| taps.weights.len() as u64)
+    }
+
+    /// Which elements the sums of some outputs meet, from the first to the last.
+    pub(super) fn needed(&self, outputs: &Range<u64>) -> Range<u64> {
+        let Some(taps) = &self.taps else { return outputs.clone() };
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let first = signed(outputs.start + self.offset) - signed(taps.radius());
+        let end = signed(outputs.end + self.offset) + signed(taps.radius());
+        let extent = usize::try_from(self.n).unwrap_or(usize::MAX);
+        let sources = || (first..end).filter_map(|at| taps.edge.source(at, extent)).map(|at| at as u64);
+        sources().min().unwrap_or(0)..sources().max().map_or(1, |last| last + 1)
+    }
+}
