@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use crate::{DeviceInfo, Error, Result, available::available_memory};
+use crate::{Device, DeviceInfo, Error, Result, available::available_memory};
 
 /// A flag that stops long calls; clones share it. Looked at once per block.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +101,29 @@ impl Budget {
     /// The device budget, or its default; 2 GiB where the device does not say what it has.
     pub fn device_bytes(&self, device: &DeviceInfo) -> u64 {
         self.device.unwrap_or_else(|| device.memory.map_or(2 << 30, |bytes| bytes / 4 * 3))
+    }
+
+    /// What is left of both, of work that needs so much of the host and of the device. On a device with the host's memory, the first is of
+    /// both.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] for the first that is below its need.
+    pub(crate) fn left(&self, device: &Device, host: u64, of_device: u64) -> Result<[u64; 2]> {
+        let shared = device.shares_host_memory();
+        let (host, of_device) = if shared { (host.saturating_add(of_device), 0) } else { (host, of_device) };
+        let of_budget = |what, budget: u64, minimum: u64, given: bool| {
+            budget.checked_sub(minimum).ok_or(Error::Budget { what, budget, minimum, given })
+        };
+        Ok([
+            of_budget("host memory budget", self.host_bytes(), host, self.host.is_some())?,
+            of_budget(Self::DEVICE, self.device_bytes(device.info()), of_device, self.device.is_some())?,
+        ])
+    }
+
+    /// The budget with its defaults in place; of the device none where it has the host's memory.
+    pub(crate) fn planned(&self, device: &Device) -> Self {
+        let of_device = (!device.shares_host_memory()).then(|| self.device_bytes(device.info()));
+        Self { host: Some(self.host_bytes()), device: of_device }
     }
 }
 

@@ -117,7 +117,7 @@ pub fn pairwise_stored(
     drop(partial);
     let found = sums.finish()?;
     stats.compute += started.elapsed();
-    let memory = planned(device, &run.memory);
+    let memory = run.memory.planned(device);
     Ok(StoredDistances { distances: found.distances, shared: found.shared, memory, stats })
 }
 
@@ -163,7 +163,7 @@ pub fn neighbors_stored(
         stats.compute += started.elapsed();
         found.map_err(|error| reading.with_what_is_held(error, device, &run.memory))?
     });
-    Ok(StoredNeighbors { nearest, memory: planned(device, &run.memory), stats })
+    Ok(StoredNeighbors { nearest, memory: run.memory.planned(device), stats })
 }
 
 /// Writes the distances of the observations of `x` from one another, or from those of `y`, into a stored array, tile by tile. Waits.
@@ -199,7 +199,7 @@ pub fn write_pairwise_stored(
         stats.compute += started.elapsed();
         written.map_err(|error| reading.with_what_is_held(error, device, &run.memory))?;
     });
-    Ok(WrittenDistances { memory: planned(device, &run.memory), stats })
+    Ok(WrittenDistances { memory: run.memory.planned(device), stats })
 }
 
 /// Arrays on the device.
@@ -226,10 +226,4 @@ impl<T: Element> Loaded<T> {
             digests,
         })
     }
-}
-
-/// A budget with its defaults in place.
-fn planned(device: &Device, memory: &Budget) -> Budget {
-    let of_device = (!device.shares_host_memory()).then(|| memory.device_bytes(device.info()));
-    Budget { host: Some(memory.host_bytes()), device: of_device }
 }

@@ -152,7 +152,7 @@ pub struct Blocks<'a> {
     next: u64,
     /// Bytes of the largest box, as staged.
     bytes: u64,
-    /// One is filled while the device may still read the other.
+    /// The first is filled while the device may still read the other.
     slots: [Option<Staging>; 2],
     /// Where the time of this pass went so far; what the consumer does is for it to add.
     pub stats: StreamStats,
@@ -217,10 +217,36 @@ impl<'a> Blocks<'a> {
     /// # Errors
     /// [`Error::Argument`] for boxes of no rows; [`Error::Driver`] where the system gives no threads.
     pub fn new(plan: &'a Plan, device: &'a Device, rows: u64, bytes: u64, cancel: &Cancel) -> Result<Self> {
+        Self::without(plan, device, rows, bytes, Vec::new(), cancel)
+    }
+
+    /// The same in the plan's boxes, without those of which `left_out`, by their number in C order ([`Plan::boxes`]), says so: what they
+    /// alone need is not read.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_boxes(
+        plan: &'a Plan,
+        device: &'a Device,
+        bytes: u64,
+        left_out: Vec<bool>,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        Self::without(plan, device, plan.block_rows(), bytes, left_out, cancel)
+    }
+
+    fn without(
+        plan: &'a Plan,
+        device: &'a Device,
+        rows: u64,
+        bytes: u64,
+        left_out: Vec<bool>,
+        cancel: &Cancel,
+    ) -> Result<Self> {
         if rows == 0 {
             return Err(Error::argument("Blocks::new", "rows", "0, expected at least 1"));
         }
-        let prefetch = Prefetch::new(plan, device.pool()?.clone(), rows, bytes, cancel.clone());
+        let prefetch = Prefetch::new(plan, device.pool()?.clone(), rows, bytes, left_out, cancel.clone());
         let bytes = plan.staged_bytes(rows);
         Ok(Self {
             plan,
@@ -263,17 +289,18 @@ impl<'a> Blocks<'a> {
     /// [`Error::Chunk`] that names the chunk.
     pub fn next_block(&mut self) -> Result<Option<Block<'_>>> {
         let schedule = self.prefetch.schedule();
-        if self.next == schedule.boxes() {
+        let Some(number) = (self.next..schedule.boxes()).find(|&number| !schedule.is_left_out(number)) else {
             return Ok(None);
-        }
+        };
         let started = Instant::now();
-        let (plan, number) = (self.plan, self.next);
+        let plan = self.plan;
         let (along, place) = (*schedule.along(), schedule.place(number));
         let needs = schedule.needs(plan, number);
         let chunks: Vec<usize> = needs.chunks(plan).collect();
         self.prefetch.wait(number, &chunks, &mut self.stats)?;
         let waited = started.elapsed();
-        let slot = match &mut self.slots[usize::from(number % 2 == 1)] {
+        self.slots.swap(0, 1);
+        let slot = match &mut self.slots[0] {
             Some(slot) => slot,
             slot => slot.insert(self.device.driver().staging(self.bytes)?),
         };
@@ -317,7 +344,7 @@ impl<'a> Blocks<'a> {
         drop(parts);
         self.stats.stalled += waited;
         self.stats.upload += started.elapsed().saturating_sub(waited);
-        self.next += 1;
+        self.next = number + 1;
         self.prefetch.release(number, &chunks);
         let axes = plan.array(0).shape().len();
         let cores = (1..axes).map(|axis| plan.along(axis).core(plan.extent(axis), place[axis]));

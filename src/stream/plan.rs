@@ -320,6 +320,29 @@ impl Plan {
         }
     }
 
+    /// What each box holds along each axis without its halo, by numbers among the selected, in the order of boxes: that of C.
+    pub fn boxes(&self) -> impl Iterator<Item = Vec<Range<u64>>> {
+        let axes = self.arrays[0].shape().len();
+        let counts: [u64; AXES] = std::array::from_fn(|axis| match axis {
+            0 => self.along[0].count(self.rows()),
+            axis => self.count(axis),
+        });
+        (0..counts.iter().product()).map(move |number: u64| {
+            let mut rest = number;
+            let mut cores: Vec<_> = (0..AXES)
+                .rev()
+                .map(|axis| {
+                    let at = rest % counts[axis];
+                    rest /= counts[axis];
+                    self.along[axis].core(self.extent(axis), at)
+                })
+                .collect();
+            cores.reverse();
+            cores.truncate(axes);
+            cores
+        })
+    }
+
     pub(super) fn along(&self, axis: usize) -> &Along {
         &self.along[axis]
     }

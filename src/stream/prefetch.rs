@@ -55,14 +55,21 @@ struct Slot {
 }
 
 impl<'a> Prefetch<'a> {
-    /// Of a pass in boxes of so many rows.
-    pub(super) fn new(plan: &'a Plan, pool: Arc<ThreadPool>, rows: u64, bytes: u64, cancel: Cancel) -> Self {
+    /// Of a pass in boxes of so many rows, without some.
+    pub(super) fn new(
+        plan: &'a Plan,
+        pool: Arc<ThreadPool>,
+        rows: u64,
+        bytes: u64,
+        left_out: Vec<bool>,
+        cancel: Cancel,
+    ) -> Self {
         let (sender, receiver) = mpsc::channel();
         let at_once = plan.at_once(pool.current_num_threads(), rows, bytes);
         let (stages, ahead) = Stages::new(&at_once, &pool);
         Self {
             plan,
-            schedule: Schedule::new(plan, rows, at_once.bytes),
+            schedule: Schedule::new(plan, rows, at_once.bytes, left_out),
             bytes: at_once.bytes,
             stages,
             ahead,

@@ -1,6 +1,9 @@
 //! When each chunk is read, and how long it is held.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    iter,
+};
 
 use super::{
     boxes::{AXES, Along, Pieces},
@@ -23,6 +26,8 @@ pub(super) struct Schedule {
     along: Along,
     /// Boxes along each axis.
     counts: [u64; AXES],
+    /// Of each box, whether it is left out; empty where none is.
+    left_out: Vec<bool>,
     pub(super) loads: Vec<Load>,
 }
 
@@ -34,17 +39,21 @@ struct Users {
 
 impl Schedule {
     /// Of a pass in boxes of so many rows that holds at most `bytes` bytes of decoded chunks (or what one box needs, if that is
-    /// more): of those that are needed again, the ones whose next box is the farthest are read again instead.
-    pub(super) fn new(plan: &Plan, rows: u64, bytes: u64) -> Self {
+    /// more): of those that are needed again, the ones whose next box is the farthest are read again instead. Without the boxes that
+    /// are `left_out`.
+    pub(super) fn new(plan: &Plan, rows: u64, bytes: u64, left_out: Vec<bool>) -> Self {
         let along = Along { size: rows, ..*plan.along(0) };
         let count = |axis| if axis == 0 { along.count(plan.rows()) } else { plan.count(axis) };
-        let mut schedule = Self { along, counts: std::array::from_fn(count), loads: Vec::new() };
+        let mut schedule = Self { along, counts: std::array::from_fn(count), left_out, loads: Vec::new() };
         let users = schedule.users(plan);
         let mut seen = vec![false; plan.chunks()];
         // Of each chunk that is held its load, and the next box that needs it; by that box.
         let (mut held, mut total) = (HashMap::<usize, (usize, u64)>::new(), 0u64);
         let mut by_next = BTreeSet::new();
         for number in 0..schedule.boxes() {
+            if schedule.is_left_out(number) {
+                continue;
+            }
             let needs = schedule.needs(plan, number);
             for chunk in needs.chunks(plan) {
                 if let Some((_, next)) = held.get(&chunk) {
@@ -66,8 +75,11 @@ impl Schedule {
             for chunk in needs.chunks(plan) {
                 let Some((load, next)) = held.get_mut(&chunk) else { continue };
                 schedule.loads[*load].last = number;
-                if let Some(at) = users.next(plan, chunk, place) {
-                    *next = schedule.number(at);
+                let mut users =
+                    iter::successors(users.next(plan, chunk, place), |at| users.next(plan, chunk, *at))
+                        .map(|at| schedule.number(at));
+                if let Some(number) = users.find(|&number| !schedule.is_left_out(number)) {
+                    *next = number;
                     by_next.insert((*next, chunk));
                 } else {
                     held.remove(&chunk);
@@ -82,6 +94,11 @@ impl Schedule {
     pub(super) fn times_read(&self) -> f64 {
         let again = self.loads.iter().filter(|load| load.again).count();
         self.loads.len() as f64 / (self.loads.len() - again).max(1) as f64
+    }
+
+    /// Whether a box is left out.
+    pub(super) fn is_left_out(&self, number: u64) -> bool {
+        usize::try_from(number).is_ok_and(|number| self.left_out.get(number) == Some(&true))
     }
 
     pub(super) fn boxes(&self) -> u64 {
@@ -134,6 +151,14 @@ impl Schedule {
         };
         let across = (0..plan.arrays()).map(|array| std::array::from_fn(|axis| of(array, axis + 1)));
         Users { bands, across: across.collect() }
+    }
+}
+
+impl Plan {
+    /// How many times a chunk is decoded, on average, in a pass on so many threads that holds so many bytes of decoded chunks.
+    pub fn times_read(&self, threads: usize, bytes: u64) -> f64 {
+        let rows = self.block_rows();
+        Schedule::new(self, rows, self.at_once(threads, rows, bytes).bytes, Vec::new()).times_read()
     }
 }
 

@@ -173,8 +173,8 @@ impl Case {
         (value, (array, stored.iter().zip(chunk).map(|(at, chunk)| at / chunk).collect()))
     }
 
-    /// The boxes: core, halo before it, shape and elements; and all chunks that they need.
-    fn naive(&self) -> (Vec<Naive>, Reads) {
+    /// The boxes but those left out: core, halo before it, shape and elements; and all chunks that they need.
+    fn naive(&self, left_out: &[bool]) -> (Vec<Naive>, Reads) {
         let extents = self.extents();
         let whole = |axis: usize| Along::each(extents[axis]);
         let along: Vec<Along> = (0..extents.len())
@@ -182,7 +182,10 @@ impl Case {
             .collect();
         let (mut boxes, mut chunks) = (Vec::new(), HashMap::new());
         let counts: Vec<u64> = extents.iter().zip(&along).map(|(n, along)| n.div_ceil(along.size)).collect();
-        for place in grid(&counts) {
+        for (number, place) in grid(&counts).iter().enumerate() {
+            if left_out.get(number) == Some(&true) {
+                continue;
+            }
             // Along each axis, the elements of the box in order.
             let (mut core, mut before, mut lists) = (Vec::new(), Vec::new(), Vec::new());
             for ((at, along), &extent) in place.iter().zip(&along).zip(&extents) {
@@ -243,7 +246,16 @@ fn grid(counts: &[u64]) -> Vec<Vec<u64>> {
 
 /// A pass; its stats, and how many times it says that chunks are read.
 fn read(plan: &Plan, device: &Device, bytes: u64) -> (Vec<Naive>, StreamStats, f64) {
-    let mut blocks = Blocks::new(plan, device, plan.block_rows(), bytes, &Cancel::default()).unwrap();
+    read_without(plan, device, bytes, Vec::new())
+}
+
+fn read_without(
+    plan: &Plan,
+    device: &Device,
+    bytes: u64,
+    left_out: Vec<bool>,
+) -> (Vec<Naive>, StreamStats, f64) {
+    let mut blocks = Blocks::of_boxes(plan, device, bytes, left_out, &Cancel::default()).unwrap();
     let mut boxes = Vec::new();
     while let Some(mut block) = blocks.next_block().unwrap() {
         let values: Vec<i32> = bytemuck::pod_collect_to_vec(block.bytes());
@@ -263,7 +275,7 @@ fn boxes_are_what_a_gather_gives() {
     let (mut again, mut halos) = (0, 0);
     for round in 0..400 {
         let case = case(&mut numbers);
-        let (expected, chunks) = case.naive();
+        let (expected, chunks) = case.naive(&[]);
         let plan = case.plan();
         let least = plan.largest_need();
         let about = format!("round {round}: {:?} {:?}", case.arrays[0].shape(), case.along);
@@ -292,6 +304,35 @@ fn boxes_are_what_a_gather_gives() {
     assert!(again > 20 && halos > 100, "{again} {halos}");
 }
 
+/// What they alone need is not read, and what others need is held no longer for them.
+#[test]
+fn boxes_may_be_left_out() {
+    let device = Device::cpu();
+    let mut numbers = Numbers(1 << 40);
+    let mut unread = 0;
+    for round in 0..200 {
+        let case = case(&mut numbers);
+        let plan = case.plan();
+        let cores: Vec<Vec<Range<u64>>> = plan.boxes().collect();
+        let left_out: Vec<bool> = cores.iter().map(|_| numbers.below(3) > 0).collect();
+        let (all, every) = case.naive(&[]);
+        assert!(cores.iter().eq(all.iter().map(|(core, ..)| core)), "round {round}");
+        let (expected, chunks) = case.naive(&left_out);
+        for more in [0, 1000, 1 << 30] {
+            let (boxes, stats, times) =
+                read_without(&plan, &device, plan.largest_need() + more, left_out.clone());
+            assert!(boxes == expected, "round {round}, {more} more");
+            let reads = case.reads();
+            assert!(reads.keys().all(|chunk| chunks.contains_key(chunk)) && reads.len() == chunks.len());
+            assert!((times - stats.chunks as f64 / chunks.len().max(1) as f64).abs() < 1e-9, "round {round}");
+            assert!(stats.peak_chunk_bytes <= plan.largest_need() + more);
+            assert!(more < 1 << 30 || reads == chunks, "round {round}: each once");
+        }
+        unread += every.len() - chunks.len();
+    }
+    assert!(unread > 100, "{unread}");
+}
+
 /// Blocks of rows read no chunk twice, however little memory there is.
 #[test]
 fn blocks_of_rows_read_each_chunk_once() {
@@ -300,7 +341,7 @@ fn blocks_of_rows_read_each_chunk_once() {
     for _ in 0..100 {
         let mut case = case(&mut numbers);
         case.along = vec![Along::each(1 + numbers.below(20))];
-        let (expected, chunks) = case.naive();
+        let (expected, chunks) = case.naive(&[]);
         let plan = case.plan();
         let (boxes, stats, times) = read(&plan, &device, 0);
         assert!(boxes == expected && case.reads() == chunks);

@@ -21,15 +21,6 @@ const FEATURES: u64 = 1024;
 const WHOLE: f64 = (1u32 << 24) as f64;
 const WHOLE_WIDE: f64 = ((1u64 << 53) - 1) as f64;
 
-/// # Errors
-/// [`Error::Budget`] for the first budget that is below its need.
-fn fits(budgets: [(&'static str, u64, u64, bool); 2]) -> Result<()> {
-    match budgets.into_iter().find(|(_, budget, need, _)| need > budget) {
-        Some((what, budget, minimum, given)) => Err(Error::Budget { what, budget, minimum, given }),
-        None => Ok(()),
-    }
-}
-
 /// The extents of a stored matrix, observations first.
 fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
     match *x.shape() {
@@ -130,23 +121,19 @@ impl<'a> Reading<'a> {
             Plan::of_rows(vec![Arc::clone(array)], all, None, Arc::clone(&self.convert), rows)
         };
         let plans = self.arrays.iter().map(plan).collect::<Result<Vec<_>>>()?;
-        let (held, shared) = (self.bytes(), device.shares_host_memory());
+        let held = self.bytes();
         let of_pass = |plan: &Plan| plan.block_bytes().saturating_mul(2).saturating_add(plan.largest_need());
         let reading = plans.iter().map(of_pass).max().unwrap_or(0);
-        let of_host = if shared { reading.saturating_add(held) } else { reading };
-        let (host, of_device) = (memory.host_bytes(), memory.device_bytes(device.info()));
-        fits([
-            ("host memory budget", host, of_host, memory.host.is_some()),
-            (Budget::DEVICE, of_device, if shared { 0 } else { held }, memory.device.is_some()),
-        ])?;
+        let [host, of_device] = memory.left(device, reading, held)?;
         let with_chunks = |plan: Plan| {
-            let ahead = plan.ahead(device.threads() as u64).min(host - of_host);
+            let ahead = plan.ahead(device.threads() as u64).min(host);
             let bytes = plan.largest_need().saturating_add(ahead);
             (plan, bytes)
         };
         let plans = plans.into_iter().map(with_chunks).collect();
-        let [host, of_device] = if shared { [host - held, of_device] } else { [host, of_device - held] };
-        Ok((plans, Budget { host: Some(host), device: (!shared).then_some(of_device) }))
+        // Once all is held, nothing is read.
+        let device = (!device.shares_host_memory()).then_some(of_device);
+        Ok((plans, Budget { host: Some(host.saturating_add(reading)), device }))
     }
 
     /// An error of what was given the memory that [`to_load`](Self::to_load) leaves, as of all of it.
@@ -183,8 +170,6 @@ impl<'a> Reading<'a> {
     ) -> Result<Boxes> {
         let [on_device, on_host] = Partial::bytes(self.counts[0], self.others(), metric, missing);
         let threads = device.threads() as u64;
-        let (host_budget, device_budget) = (memory.host_bytes(), memory.device_bytes(device.info()));
-        let shared = device.shares_host_memory();
         let chunk = self.arrays[0].chunk_shape()[usize::from(!self.columns)];
         let most = self.features.max(1);
         let mut width = FEATURES.next_multiple_of(chunk.min(FEATURES)).max(chunk).min(most);
@@ -195,14 +180,8 @@ impl<'a> Reading<'a> {
             let staged = all(Plan::block_bytes).saturating_mul(2);
             let of_device = on_device.saturating_add(staged);
             let of_host = on_host.saturating_add(staged).saturating_add(all(Plan::largest_need));
-            let of_host = if shared { of_host.saturating_add(of_device) } else { of_host };
-            let fit = fits([
-                ("host memory budget", host_budget, of_host, memory.host.is_some()),
-                (Budget::DEVICE, device_budget, if shared { 0 } else { of_device }, memory.device.is_some()),
-            ]);
-            match fit {
-                Ok(()) => {
-                    let left = host_budget - of_host;
+            match memory.left(device, of_host, of_device) {
+                Ok([left, _]) => {
                     let ahead = plans.iter().map(|plan| plan.ahead(threads)).max().unwrap_or(0);
                     return Ok(Boxes { chunk_bytes: ahead.min(left / plans.len() as u64), plans });
                 }

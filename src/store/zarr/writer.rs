@@ -17,7 +17,7 @@ use super::{
     spec::{ArraySpec, Attributes, ZarrFormat},
 };
 use crate::{
-    Error, Result,
+    Error, Result, StoredType,
     store::{Storable, WritableStorage, blocks::insert_block, storage::join},
     tensor::index_at,
 };
@@ -162,17 +162,26 @@ impl ArrayWriter {
     /// # Errors
     /// [`Error::Argument`]: no such tile, or elements of another number or type; [`Error::Io`]: it cannot be written.
     pub fn write<T: Storable>(&self, index: &[u64], elements: &[T]) -> Result<()> {
+        self.write_bytes(index, T::STORED, bytemuck::cast_slice(elements))
+    }
+
+    /// The same of the elements' bytes, as the host has them.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub(crate) fn write_bytes(&self, index: &[u64], dtype: StoredType, elements: &[u8]) -> Result<()> {
         let refuse = |why: String| Err(Error::argument("write", "elements", why));
         let (at, extent) = (self.place(index)?, self.extent(index));
-        if self.spec.dtype != Some(T::STORED) {
-            return refuse(format!("{:?} for an array of {:?}", T::STORED, self.spec.dtype));
+        if self.spec.dtype != Some(dtype) {
+            return refuse(format!("{dtype:?} for an array of {:?}", self.spec.dtype));
         }
-        if elements.len() as u64 != extent.iter().product::<u64>() {
-            return refuse(format!("{} for {extent:?}", elements.len()));
+        let count = elements.len() / dtype.size();
+        if count as u64 != extent.iter().product::<u64>() {
+            return refuse(format!("{count} for {extent:?}"));
         }
-        let mut bytes = Cow::Borrowed(bytemuck::cast_slice::<T, u8>(elements));
+        let mut bytes = Cow::Borrowed(elements);
         if cfg!(target_endian = "big") {
-            layout::swap_bytes(bytes.to_mut(), size_of::<T>());
+            layout::swap_bytes(bytes.to_mut(), dtype.size());
         }
         if extent != self.spec.tile_shape() {
             let spec = &self.metadata.spec;
