@@ -21,6 +21,11 @@ impl BoxAxis {
         Self { n, m: n, offset: 0, taps }
     }
 
+    /// How far a sum along it reaches to both sides.
+    pub(super) fn radius(&self) -> u64 {
+        self.taps.as_ref().map_or(0, Taps::radius)
+    }
+
     /// How many numbers a sum along it has.
     pub(crate) fn weights(&self) -> u64 {
         self.taps.as_ref().map_or(0, |taps| taps.weights.len() as u64)

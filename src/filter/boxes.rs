@@ -43,14 +43,9 @@ struct End {
 const EXTENT: u64 = 1 << 29;
 
 impl Filter {
-    /// A whole array, filtered along the named axes.
-    pub(crate) fn new(
-        op: &'static str,
-        x: &Tensor<impl Element>,
-        axes: &[usize],
-        taps: Vec<Option<Taps>>,
-    ) -> Self {
-        let mut all: Vec<BoxAxis> = x.shape().iter().map(|&n| BoxAxis::whole(n, None)).collect();
+    /// A whole array of that shape, filtered along the named axes.
+    pub(crate) fn new(op: &'static str, shape: &[u64], axes: &[usize], taps: Vec<Option<Taps>>) -> Self {
+        let mut all: Vec<BoxAxis> = shape.iter().map(|&n| BoxAxis::whole(n, None)).collect();
         for (&axis, taps) in axes.iter().zip(taps) {
             all[axis].taps = taps;
         }
@@ -106,16 +101,30 @@ impl Filter {
         if !x.device().is_same(out.device()) {
             return Err(Error::WrongDevice { op: self.op });
         }
-        let wide =
-            [T::DTYPE, U::DTYPE].iter().any(|dtype| matches!(dtype, DType::F64 | DType::I32 | DType::U32))
-                || self.truncate && is_integer(U::DTYPE);
-        if !wide || self.narrow {
+        if !self.is_wide::<T, U>() {
             return self.run_in::<T, f32, U>(x, out);
         }
         if !x.device().limits().f64 {
             return Err(Error::NoF64 { op: self.op, device: x.device().info().name.as_str().into() });
         }
         self.run_in::<T, f64, U>(x, out)
+    }
+
+    /// Whether sums are in f64.
+    pub(crate) fn is_wide<T: Element, U: Element>(&self) -> bool {
+        let wide = is_wide(T::DTYPE) || is_wide(U::DTYPE) || self.truncate && is_integer(U::DTYPE);
+        wide && !self.narrow
+    }
+
+    /// The same filter of a box of that shape: what makes its `core`, and `before` that, along each axis, some of its halo.
+    pub(crate) fn of_box(&self, shape: &[u64], core: &[Range<u64>], before: &[u64]) -> Self {
+        let of_axis = |(i, axis): (usize, &BoxAxis)| BoxAxis {
+            n: shape[i],
+            m: core[i].end - core[i].start,
+            offset: before[i],
+            taps: axis.taps.clone(),
+        };
+        Self { axes: self.axes.iter().enumerate().map(of_axis).collect(), ..self.clone() }
     }
 
     /// The same, with sums in f32 or f64.

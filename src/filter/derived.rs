@@ -32,7 +32,7 @@ pub fn separable<T: Element, U: Element>(
     options: &SeparableOptions,
 ) -> Result<Tensor<U>> {
     let op = "separable";
-    let axes = checked_axes(op, x, options.axes.as_deref())?;
+    let axes = checked_axes(op, x.shape(), options.axes.as_deref())?;
     let weights = weights.into().of(op, "weights", axes.len())?;
     let modes = options.mode.of(op, "mode", axes.len())?;
     let taps = weights.into_iter().zip(modes).map(|(weights, mode)| {
@@ -48,7 +48,7 @@ pub fn separable<T: Element, U: Element>(
         }
         Ok(Some(Taps { weights, edge: mode.edge(), constant: mode.constant() }))
     });
-    let mut filter = Filter::new(op, x, &axes, taps.collect::<Result<_>>()?);
+    let mut filter = Filter::new(op, x.shape(), &axes, taps.collect::<Result<_>>()?);
     (filter.narrow, filter.truncate) = (options.narrow, options.rounding == Rounding::Scipy);
     let mut out = Tensor::empty(x.device(), x.shape())?;
     filter.check_output(x, &out)?;
@@ -122,7 +122,7 @@ pub fn difference_of_gaussians<T: Element, U: Element>(
     options: &GaussianOptions,
 ) -> Result<Tensor<U>> {
     let op = "difference_of_gaussians";
-    let axes = checked_axes(op, x, options.axes.as_deref())?.len();
+    let axes = checked_axes(op, x.shape(), options.axes.as_deref())?.len();
     refuse(op, axes, options)?;
     let low = low.into().of(op, "low", axes)?;
     let high = match high {
@@ -133,8 +133,8 @@ pub fn difference_of_gaussians<T: Element, U: Element>(
         return Err(Error::argument(op, "high", format_args!("{high}, and the lower sigma is {low}")));
     }
     let [mut narrow, mut wide] = [
-        gaussian_of::<T, U>(op, x, &low.into(), options)?,
-        gaussian_of::<T, U>(op, x, &high.into(), options)?,
+        gaussian_of::<T, U>(op, x.shape(), &low.into(), options)?,
+        gaussian_of::<T, U>(op, x.shape(), &high.into(), options)?,
     ];
     wide.negate();
     for filter in [&mut narrow, &mut wide] {
@@ -151,7 +151,7 @@ fn derivatives<T: Element, U: Element>(
     options: &GaussianOptions,
     order: u32,
 ) -> Result<Vec<Filter>> {
-    let axes = checked_axes(op, x, options.axes.as_deref())?.len();
+    let axes = checked_axes(op, x.shape(), options.axes.as_deref())?.len();
     refuse(op, axes, options)?;
     if !options.preserve_range {
         return Err(Error::argument(op, "preserve_range", "false, which is for Gaussians alone"));
@@ -160,7 +160,7 @@ fn derivatives<T: Element, U: Element>(
     orders
         .map(|orders| {
             let options = GaussianOptions { order: PerAxis::Each(orders), ..options.clone() };
-            gaussian_of::<T, U>(op, x, sigma, &options)
+            gaussian_of::<T, U>(op, x.shape(), sigma, &options)
         })
         .collect()
 }
@@ -198,7 +198,7 @@ fn sum_in<T: Element, R: Element, U: Element>(x: &Tensor<T>, filters: &[Filter])
         return Ok(sum.cast());
     }
     let mut out = Tensor::empty(x.device(), x.shape())?;
-    let plain = Filter::new(filter.op, x, &[], Vec::new());
+    let plain = Filter::new(filter.op, x.shape(), &[], Vec::new());
     Filter { narrow: filter.narrow, ..plain }.run(&sum, &mut out)?;
     Ok(out)
 }

@@ -26,8 +26,10 @@ mod derived;
 mod gaussian;
 mod options;
 mod passes;
+mod stored;
 pub(crate) mod taps;
 
+pub use self::stored::{WrittenFilter, write_gaussian};
 pub use self::{
     derived::{difference_of_gaussians, gaussian_gradient_magnitude, gaussian_laplace, separable},
     gaussian::{gaussian, gaussian_into},

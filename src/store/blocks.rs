@@ -41,7 +41,11 @@ pub(super) fn extract_block(
 }
 
 /// Of a block within an array of `shape`: elements of a run that is contiguous in both, and where runs start in the array.
-fn runs(shape: &[usize], origin: &[usize], extent: &[usize]) -> (usize, impl Iterator<Item = usize>) {
+pub(super) fn runs(
+    shape: &[usize],
+    origin: &[usize],
+    extent: &[usize],
+) -> (usize, impl Iterator<Item = usize>) {
     // Axes that the block covers whole are one run with the axis before them.
     let mut axis = shape.len();
     let mut run = 1;

@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::{self, BufWriter, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use crate::{Error, Result};
@@ -18,10 +18,7 @@ pub fn write_whole(
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
     let path = path.as_ref();
-    let mut hidden = OsString::from(".");
-    hidden.push(path.file_name().unwrap_or_default());
-    hidden.push(format!(".partial-{}", std::process::id()));
-    let scratch = path.with_file_name(hidden);
+    let scratch = hidden(path);
     let written = File::create(&scratch).and_then(|file| {
         let mut file = BufWriter::new(file);
         fill(&mut file)?;
@@ -33,6 +30,35 @@ pub fn write_whole(
         fs::remove_file(&scratch).ok();
         Error::Io { path: path.display().to_string().into(), source }
     })
+}
+
+/// Another name in a file's folder, until the file is whole.
+pub(super) fn hidden(path: &Path) -> PathBuf {
+    let mut hidden = OsString::from(".");
+    hidden.push(path.file_name().unwrap_or_default());
+    hidden.push(format!(".partial-{}", std::process::id()));
+    path.with_file_name(hidden)
+}
+
+/// Writes all bytes from a place of a file on.
+#[cfg(unix)]
+pub(super) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+/// Writes all bytes from a place of a file on.
+#[cfg(windows)]
+pub(super) fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_write(file, bytes, offset)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Fills `out` with what a file has from a place on.

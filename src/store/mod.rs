@@ -2,11 +2,12 @@
 //!
 //! [`ChunkedArray`] is what the rest of the crate reads; [`MemoryArray`] is one in memory, [`NpyArray`] one in a .npy file,
 //! [`ZarrArray`] one of a Zarr store.
-//! [`Column`] reads strings and integers by ranges of rows. [`ArrayWriter`] writes Zarr arrays, tile by tile. Both go by [`Storage`]: the files of a [`Folder`], or anything else that has
+//! [`Column`] reads strings and integers by ranges of rows. [`ArrayWriter`] writes Zarr arrays, tile by tile, and [`NpyWriter`] .npy files. Both go by [`Storage`]: the files of a [`Folder`], or anything else that has
 //! values under keys.
 
 mod array;
 mod blocks;
+mod box_writer;
 mod files;
 mod memory;
 mod npy;
@@ -21,8 +22,9 @@ pub use self::zarr::{
 };
 pub use self::{
     array::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType},
+    box_writer::BoxWriter,
     files::{read_at, write_whole},
     memory::{MemoryArray, Storable},
-    npy::{NpyArray, write_npy},
+    npy::{NpyArray, NpyWriter, write_npy},
     storage::{Folder, Storage, StoredBytes, Value, WritableStorage},
 };

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::{
     fs::File,
@@ -10,6 +11,7 @@ use std::{
     time::Instant,
 };
 
+pub use self::writer::NpyWriter;
 use super::{
     Storable,
     blocks::strides,
@@ -286,23 +288,24 @@ pub fn write_npy<T: Storable>(
         let got = format_args!("{} elements", elements.len());
         return Err(Error::shape("write_npy", format_args!("{rows} rows of {columns} columns"), got));
     }
-    let order = if cfg!(target_endian = "little") { '<' } else { '>' };
-    let kind = match T::STORED {
+    let shape = [rows, columns].map(|extent| extent as u64);
+    write_whole(path, |file| {
+        file.write_all(&writer::header(T::STORED, &shape))?;
+        file.write_all(bytemuck::cast_slice(elements))
+    })
+}
+
+/// What a header calls a type, in this machine's byte order.
+fn descr(dtype: StoredType) -> String {
+    let (order, size) = (if cfg!(target_endian = "little") { '<' } else { '>' }, dtype.size());
+    match dtype {
         StoredType::Bool => "|b1".to_owned(),
         StoredType::I8 => "|i1".to_owned(),
         StoredType::U8 => "|u1".to_owned(),
-        StoredType::I16 | StoredType::I32 | StoredType::I64 => format!("{order}i{}", size_of::<T>()),
-        StoredType::U16 | StoredType::U32 | StoredType::U64 => format!("{order}u{}", size_of::<T>()),
-        StoredType::F16 | StoredType::F32 | StoredType::F64 => format!("{order}f{}", size_of::<T>()),
-    };
-    let entries = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
-    write_whole(path, |file| {
-        // The data begin at a multiple of 64 bytes, after the header and a line feed: at 128, for any extents.
-        file.write_all(b"\x93NUMPY\x01\x00")?;
-        file.write_all(&118u16.to_le_bytes())?;
-        writeln!(file, "{entries:<117}")?;
-        file.write_all(bytemuck::cast_slice(elements))
-    })
+        StoredType::I16 | StoredType::I32 | StoredType::I64 => format!("{order}i{size}"),
+        StoredType::U16 | StoredType::U32 | StoredType::U64 => format!("{order}u{size}"),
+        StoredType::F16 | StoredType::F32 | StoredType::F64 => format!("{order}f{size}"),
+    }
 }
 
 fn to_usize(n: u64) -> usize {

@@ -14,6 +14,8 @@ mod distance_tiles;
 mod filter;
 mod filter_boxes;
 mod filter_scipy;
+#[cfg(feature = "zarr")]
+mod filter_stored;
 mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;

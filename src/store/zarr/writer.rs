@@ -2,12 +2,14 @@
 
 use std::{
     borrow::Cow,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use rayon::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -18,7 +20,12 @@ use super::{
 };
 use crate::{
     Error, Result, StoredType,
-    store::{Storable, WritableStorage, blocks::insert_block, storage::join},
+    store::{
+        BoxWriter, Storable, WritableStorage,
+        blocks::{extract_block, insert_block},
+        box_writer::{check_box, check_tiles},
+        storage::join,
+    },
     tensor::index_at,
 };
 
@@ -169,7 +176,7 @@ impl ArrayWriter {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub(crate) fn write_bytes(&self, index: &[u64], dtype: StoredType, elements: &[u8]) -> Result<()> {
+    fn write_bytes(&self, index: &[u64], dtype: StoredType, elements: &[u8]) -> Result<()> {
         let refuse = |why: String| Err(Error::argument("write", "elements", why));
         let (at, extent) = (self.place(index)?, self.extent(index));
         if self.spec.dtype != Some(dtype) {
@@ -236,6 +243,21 @@ impl ArrayWriter {
         if self.hash.is_some() { self.put_metadata("complete") } else { Ok(()) }
     }
 
+    /// The tiles that a range along each axis holds, in C order.
+    fn tiles_of(&self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u64>>> {
+        let tile = self.spec.tile_shape();
+        check_tiles(&self.spec.shape, tile, ranges)?;
+        let along = ranges.iter().zip(tile).map(|(range, tile)| match range.is_empty() {
+            true => 0..0,
+            false => range.start / tile..range.end.div_ceil(*tile),
+        });
+        let along: Vec<Range<u64>> = along.collect();
+        let counts: Vec<u64> = along.iter().map(|range| range.end - range.start).collect();
+        let place =
+            |at: u64| index_at(at, &counts).iter().zip(&along).map(|(at, range)| at + range.start).collect();
+        Ok((0..counts.iter().product()).map(place).collect())
+    }
+
     /// The number of a tile.
     fn place(&self, index: &[u64]) -> Result<usize> {
         let grid = self.metadata.grid();
@@ -285,6 +307,46 @@ impl ArrayWriter {
 
     fn refuse(&self, why: &str) -> Error {
         Error::store(self.storage.place(&self.path), why)
+    }
+}
+
+impl BoxWriter for ArrayWriter {
+    fn dtype(&self) -> Option<StoredType> {
+        self.spec.dtype
+    }
+
+    fn shape(&self) -> &[u64] {
+        &self.spec.shape
+    }
+
+    /// That of a chunk, or of a shard.
+    fn tile_shape(&self) -> Vec<u64> {
+        self.spec.tile_shape().to_vec()
+    }
+
+    fn has_box(&self, ranges: &[Range<u64>]) -> Result<bool> {
+        self.tiles_of(ranges)?.iter().try_fold(true, |all, index| Ok(all && self.is_written(index)?))
+    }
+
+    /// Tiles that are there are left. Takes a copy of a tile on each thread, besides what [`write`](Self::write) takes.
+    fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
+        let shape = check_box(self, ranges, elements)?;
+        let Some(dtype) = self.spec.dtype else { return Ok(()) };
+        let whole = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        self.tiles_of(ranges)?.into_par_iter().try_for_each(|index| {
+            if self.is_written(&index)? {
+                return Ok(());
+            }
+            let starts = index.iter().zip(self.spec.tile_shape()).zip(ranges);
+            let origin: Vec<usize> =
+                starts.map(|((at, tile), range)| whole(at * tile - range.start)).collect();
+            let extent: Vec<usize> = self.extent(&index).into_iter().map(whole).collect();
+            self.write_bytes(&index, dtype, &extract_block(elements, &shape, &origin, &extent, dtype.size()))
+        })
+    }
+
+    fn finish(self) -> Result<()> {
+        Self::finish(self)
     }
 }
 

@@ -1,0 +1,334 @@
+//! Gaussians of stored arrays, box by box: neither the array nor the result has to fit memory.
+
+use std::{
+    ops::Range,
+    sync::{Arc, mpsc},
+    thread,
+    time::Instant,
+};
+
+use super::{
+    boxes::Filter,
+    gaussian::gaussian_of,
+    options::{GaussianOptions, PerAxis},
+};
+use crate::{
+    Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, Status, StoredType, Tensor,
+    dtype::with_dtype,
+    kernels::correlate::Edge as Beyond,
+    store::BoxWriter,
+    stream::{Along, AsStored, Blocks, Convert, Edge, Narrow, Narrowed, Plan, Selection, StreamStats},
+};
+
+const OP: &str = "gaussian";
+/// Bytes of a box as it is read, if its tiles are not larger: enough that halos are a small part of it.
+const BOX: u64 = 32 << 20;
+/// Bytes of chunks beyond the least, so that few are decoded twice.
+const HELD: u64 = 128 << 20;
+/// Largest whole numbers that f64 and f32 hold, of integers of 64 bits.
+const WHOLE: [f64; 2] = [((1u64 << 53) - 1) as f64, (1u32 << 24) as f64];
+
+/// What became of a filtered array.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct WrittenFilter {
+    /// Boxes that were filtered.
+    pub boxes: u64,
+    /// Boxes that were there already.
+    pub found: u64,
+    /// Elements that were read, halos among them, for each that was filtered.
+    pub times_covered: f64,
+    /// How many times a chunk was decoded, on average.
+    pub times_decoded: f64,
+    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    pub memory: Budget,
+    /// Where the time went.
+    pub stats: StreamStats,
+}
+
+/// Writes the [`gaussian`](super::gaussian) of a stored array into another one, box by box, and finishes it. Waits.
+///
+/// The values are those of the whole array, to the last bit, whatever the boxes are. `begin` makes the array, or goes on with it
+/// ([`ArrayWriter::resume`](crate::store::ArrayWriter::resume)): it is given all that the values depend on besides the elements of `x`, for the words of its job. Boxes that are there
+/// are not made again. Progress counts elements.
+///
+/// # Shapes and types
+/// `x`: one to four axes; the array that `begin` makes has the same shape, and is of f32, f64 or the type of `x`. Booleans are
+/// numbers 0 and 1 of one byte; integers of 64 bits are filtered as f64, and the array is of f32 or f64.
+///
+/// # Errors
+/// As [`gaussian`](super::gaussian), and what `begin` gives; [`Error::Shape`] for an array of another shape; [`Error::Argument`] for one of
+/// another type, and for a halo that wraps an axis more than 1024 times; [`Error::Chunk`] for a chunk that cannot be read, and for integers of 64 bits above 2^53 - 1 (in f32, above 2^24);
+/// [`Error::Budget`] with the least that would do, for boxes of one tile; [`Error::Io`] for a tile that cannot be written;
+/// [`Error::Cancelled`]. What was written stays.
+///
+/// # Cost
+/// One pass, in which elements within the radius of a box's sides are read and filtered for both: boxes are of whole tiles, as many as make
+/// 32 MiB if memory allows. On the host two boxes as they are read and two as they are written, and chunks; on the device a box and
+/// what [`gaussian`](super::gaussian) takes for it.
+///
+/// ```
+/// # #[cfg(feature = "zarr")] {
+/// use std::sync::Arc;
+/// use teatime::{
+///     ChunkedArray, Device, MissingChunk, Run, StoredType,
+///     filter::{GaussianOptions, write_gaussian},
+///     store::{ArraySpec, ArrayWriter, Folder, MemoryArray, ZarrArray},
+/// };
+///
+/// let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("image", &[0u8, 0, 9, 0, 0, 0], &[2, 3], &[1, 2])?);
+/// let folder = tempfile::tempdir().unwrap();
+/// let storage = Arc::new(Folder::new(folder.path()));
+/// let begin = |job: &str| {
+///     let mut spec = ArraySpec::new(StoredType::F32, &[2, 3], &[2, 2]);
+///     spec.job = Some(job.to_owned());
+///     ArrayWriter::resume(storage, "blurred", spec)
+/// };
+/// let options = GaussianOptions { radius: Some(1.into()), ..GaussianOptions::default() };
+/// let written = write_gaussian(&x, [0.0, 1.0], &options, &Device::cpu(), &Run::default(), begin)?;
+/// assert_eq!((written.boxes, written.times_decoded), (1, 1.0));
+/// let blurred = ZarrArray::open(folder.path(), "blurred", MissingChunk::Error)?;
+/// let first: Vec<f32> = bytemuck::pod_collect_to_vec(&blurred.read_chunk(&[0, 0])?.bytes);
+/// assert!(first[0] == 0.0 && (first[1] - 9.0 * 0.27407).abs() < 1e-4);
+/// # }
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn write_gaussian<W: BoxWriter>(
+    x: &Arc<dyn ChunkedArray>,
+    sigma: impl Into<PerAxis<f64>>,
+    options: &GaussianOptions,
+    device: &Device,
+    run: &Run,
+    begin: impl FnOnce(&str) -> Result<W>,
+) -> Result<WrittenFilter> {
+    let sigma = sigma.into();
+    let name = &device.info().name;
+    let job = format!("{:?} {:?} {sigma:?} {options:?} {name}", x.shape(), x.dtype());
+    let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
+    with_dtype!(staged, T => {
+        // Before there is an array.
+        gaussian_of::<T, f32>(OP, x.shape(), &sigma, options)?;
+        let writer = begin(&job)?;
+        if writer.shape() != x.shape() {
+            let expected = format!("an array of shape {:?}", x.shape());
+            return Err(Error::shape(OP, expected, format_args!("{:?}", writer.shape())));
+        }
+        let work = Work { x, convert, device, run, writer };
+        match out_type(work.writer.dtype(), T::DTYPE) {
+            Some(Out::F32) => work.write::<T, f32>(&gaussian_of::<T, f32>(OP, x.shape(), &sigma, options)?),
+            Some(Out::F64) => work.write::<T, f64>(&gaussian_of::<T, f64>(OP, x.shape(), &sigma, options)?),
+            Some(Out::Same) => work.write::<T, T>(&gaussian_of::<T, T>(OP, x.shape(), &sigma, options)?),
+            None => {
+                let (of, from) = (work.writer.dtype(), x.dtype());
+                let why = format_args!("an array of {of:?} for one of {from:?}; F32, F64 and its own type are possible");
+                Err(Error::argument(OP, "writer", why))
+            }
+        }
+    })
+}
+
+/// How elements are read: as they are stored where that can be, else as f64, or as f32 unless sums may be `wide`.
+fn staged(dtype: StoredType, wide: bool) -> (DType, Arc<dyn Convert>) {
+    let staged = match dtype {
+        StoredType::Bool | StoredType::U8 => DType::U8,
+        StoredType::I8 => DType::I8,
+        StoredType::I16 => DType::I16,
+        StoredType::U16 => DType::U16,
+        StoredType::I32 => DType::I32,
+        StoredType::U32 => DType::U32,
+        StoredType::F16 => DType::F16,
+        StoredType::F32 => DType::F32,
+        StoredType::F64 => DType::F64,
+        StoredType::I64 | StoredType::U64 => {
+            let (staged, to, most) = if wide {
+                (DType::F64, Narrowed::F64, WHOLE[0])
+            } else {
+                (DType::F32, Narrowed::F32, WHOLE[1])
+            };
+            let narrow =
+                Narrow { to, range: [-most, most], negative_is_missing: false, nan_is_missing: false };
+            return (staged, Arc::new(narrow));
+        }
+    };
+    (staged, Arc::new(AsStored(dtype)))
+}
+
+/// The type of an array that is written.
+#[derive(Clone, Copy)]
+enum Out {
+    F32,
+    F64,
+    /// That of what is read.
+    Same,
+}
+
+fn out_type(dtype: Option<StoredType>, read: DType) -> Option<Out> {
+    match (dtype?, read) {
+        (StoredType::F32, _) => Some(Out::F32),
+        (StoredType::F64, _) => Some(Out::F64),
+        (StoredType::I8, DType::I8)
+        | (StoredType::U8, DType::U8)
+        | (StoredType::I16, DType::I16)
+        | (StoredType::U16, DType::U16)
+        | (StoredType::I32, DType::I32)
+        | (StoredType::U32, DType::U32)
+        | (StoredType::F16, DType::F16) => Some(Out::Same),
+        _ => None,
+    }
+}
+
+/// One call.
+struct Work<'a, W> {
+    x: &'a Arc<dyn ChunkedArray>,
+    convert: Arc<dyn Convert>,
+    device: &'a Device,
+    run: &'a Run,
+    writer: W,
+}
+
+/// Bytes of an element that is read, in sums and that is written.
+#[derive(Clone, Copy)]
+struct Sizes {
+    read: u64,
+    real: u64,
+    written: u64,
+}
+
+impl<W: BoxWriter> Work<'_, W> {
+    fn write<T: Element, U: Element>(self, filter: &Filter) -> Result<WrittenFilter> {
+        let wide = filter.is_wide::<T, U>();
+        if wide && !self.device.limits().f64 {
+            return Err(Error::NoF64 { op: OP, device: self.device.info().name.as_str().into() });
+        }
+        let sizes = Sizes { read: T::DTYPE.size(), real: if wide { 8 } else { 4 }, written: U::DTYPE.size() };
+        let (plan, bytes) = self.boxes(filter, sizes)?;
+        let left_out: Vec<bool> =
+            plan.boxes().map(|core| self.writer.has_box(&core)).collect::<Result<_>>()?;
+        let found = left_out.iter().filter(|left_out| **left_out).count() as u64;
+        let elements =
+            |ranges: &[Range<u64>]| ranges.iter().map(|range| range.end - range.start).product::<u64>();
+        let wanted =
+            plan.boxes().zip(&left_out).filter(|(_, left_out)| !**left_out).map(|(core, _)| elements(&core));
+        let mut status = Status::new(0, 1, wanted.sum());
+        let mut blocks = Blocks::of_boxes(&plan, self.device, bytes, left_out, &self.run.cancel)?;
+        let (mut boxes, mut covered, mut stats) = (0, 0, StreamStats::default());
+        let (send, receive) = mpsc::sync_channel::<(Vec<Range<u64>>, Vec<U>)>(0);
+        thread::scope(|scope| {
+            let writing =
+                scope.spawn(|| receive.into_iter().try_for_each(|(core, values)| self.put(&core, &values)));
+            let mut each = || -> Result<()> {
+                self.run.progress.tell(status);
+                while let Some(block) = blocks.next_block()? {
+                    self.run.cancel.check()?;
+                    let started = Instant::now();
+                    let (core, shape) = (block.core.clone(), block.shape.clone());
+                    let of_box = filter.of_box(&shape, &core, &block.before);
+                    let extents: Vec<u64> = core.iter().map(|range| range.end - range.start).collect();
+                    let mut out = Tensor::<U>::empty(self.device, &extents)?;
+                    of_box.run(&block.tensor::<T>(&shape)?, &mut out)?;
+                    let values = out.read()?;
+                    stats.compute += started.elapsed();
+                    (boxes, covered) = (boxes + 1, covered + shape.iter().product::<u64>());
+                    status.rows += values.len() as u64;
+                    // What went wrong there is told below.
+                    if send.send((core, values)).is_err() {
+                        break;
+                    }
+                    self.run.progress.tell(status);
+                }
+                Ok(())
+            };
+            let read = each();
+            drop(send);
+            let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            written.and(read)
+        })?;
+        stats.add(&blocks.stats);
+        let times_decoded = blocks.times_read();
+        drop(blocks);
+        self.writer.finish()?;
+        Ok(WrittenFilter {
+            boxes,
+            found,
+            times_covered: covered as f64 / status.rows.max(1) as f64,
+            times_decoded,
+            memory: self.run.memory.planned(self.device),
+            stats,
+        })
+    }
+
+    /// Writes the tiles of a box.
+    fn put<U: Element>(&self, core: &[Range<u64>], values: &[U]) -> Result<()> {
+        let write = || self.writer.write_box_bytes(core, bytemuck::cast_slice(values));
+        self.device.pool()?.install(write)
+    }
+
+    /// Boxes of whole tiles, and bytes for chunks: boxes grow along the axis of which the halo is the largest part, as far as memory
+    /// allows.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] for boxes of one tile; as [`Plan::new`].
+    fn boxes(&self, filter: &Filter, sizes: Sizes) -> Result<(Plan, u64)> {
+        let (shape, tile) = (self.x.shape(), self.writer.tile_shape());
+        let within = |size: u64, axis: usize| size.min(shape[axis]).max(1);
+        let mut size: Vec<u64> = tile.iter().enumerate().map(|(axis, &size)| within(size, axis)).collect();
+        let mut best = self.planned(filter, &size, sizes)?;
+        let mut can_grow: Vec<bool> = size.iter().zip(shape).map(|(size, extent)| size < extent).collect();
+        loop {
+            let halo = |axis: usize| filter.axes[axis].radius() as f64 / size[axis] as f64;
+            let candidates = (0..shape.len()).filter(|&axis| can_grow[axis]);
+            let Some(axis) = candidates.max_by(|&a, &b| halo(a).total_cmp(&halo(b))) else { break };
+            let mut wider = size.clone();
+            let more = (size[axis] / 2).next_multiple_of(tile[axis]).max(tile[axis]);
+            wider[axis] = within(size[axis].saturating_add(more), axis);
+            match self.planned(filter, &wider, sizes) {
+                Ok(found) if found.0.block_bytes() <= BOX => {
+                    can_grow[axis] = wider[axis] < shape[axis];
+                    (best, size) = (found, wider);
+                }
+                Ok(_) | Err(Error::Budget { .. }) => can_grow[axis] = false,
+                Err(error) => return Err(error),
+            }
+        }
+        let (plan, left) = best;
+        let threads = self.device.threads();
+        let least = plan.largest_need();
+        let ahead = least.saturating_add(plan.ahead(threads as u64));
+        let most = least.saturating_add(left);
+        let enough = |&bytes: &u64| plan.times_read(threads, bytes) <= 1.0;
+        let more = [0, HELD / 4, HELD / 2, HELD].map(|more| ahead.saturating_add(more).min(most));
+        let bytes = more.into_iter().find(enough).unwrap_or(ahead.min(most));
+        Ok((plan, bytes))
+    }
+
+    /// A plan of boxes of a size, and what is left of the host's memory beside it.
+    fn planned(&self, filter: &Filter, size: &[u64], sizes: Sizes) -> Result<(Plan, u64)> {
+        let along: Vec<Along> = filter
+            .axes
+            .iter()
+            .zip(size)
+            .zip(self.x.shape())
+            .map(|((axis, &size), &extent)| {
+                if size >= extent {
+                    return Along::each(size);
+                }
+                let wraps = axis.taps.as_ref().is_some_and(|taps| taps.edge == Beyond::Wrap);
+                Along { size, halo: [axis.radius(); 2], edge: if wraps { Edge::Wrap } else { Edge::Clip } }
+            })
+            .collect();
+        let rows = Arc::new(Selection::all(self.x.shape()[0]));
+        let plan = Plan::new(vec![Arc::clone(self.x)], rows, None, Arc::clone(&self.convert), &along)?;
+        let product = |all: &[u64]| all.iter().fold(1, |product: u64, n| product.saturating_mul(*n));
+        let (read, core) = (plan.block_bytes(), product(size).saturating_mul(sizes.written));
+        // Of each thread a tile as it is written, and encoded.
+        let tile = product(&self.writer.tile_shape()).saturating_mul(sizes.written);
+        let encoded = tile.saturating_mul(2 * self.device.threads() as u64);
+        let of_host = [read.saturating_mul(2), core.saturating_mul(2), encoded, plan.largest_need()];
+        let host = of_host.into_iter().fold(0, u64::saturating_add);
+        // Two arrays of sums, if one after another is made.
+        let sums = (read / sizes.read).saturating_mul(2 * sizes.real);
+        let of_device = read.saturating_add(sums).saturating_add(core);
+        let [left, _] = self.run.memory.left(self.device, host, of_device)?;
+        Ok((plan, left))
+    }
+}

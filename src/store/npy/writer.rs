@@ -1,0 +1,147 @@
+//! Writing a .npy file, box by box.
+
+use std::{
+    fs::{self, File},
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::{descr, to_usize};
+use crate::{
+    Error, Result, StoredType,
+    store::{
+        blocks::runs,
+        box_writer::{BoxWriter, check_box},
+        files::{hidden, write_at},
+    },
+};
+
+/// Writes an array in C order into a .npy file, box by box, from one thread or several: it need not fit memory.
+///
+/// The file has another name in its folder, and gets its own from [`finish`](BoxWriter::finish); until then nothing is there, and what takes the place of
+/// an earlier file does so whole.
+///
+/// ```
+/// use teatime::{ChunkedArray, StoredType, store::{BoxWriter, NpyArray, NpyWriter}};
+/// # let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("x.npy");
+/// let writer = NpyWriter::create(&path, StoredType::U8, &[2, 3])?;
+/// writer.write_box_bytes(&[0..2, 1..3], &[2, 3, 5, 6])?;
+/// writer.write_box_bytes(&[0..2, 0..1], &[1, 4])?;
+/// writer.finish()?;
+/// assert_eq!(NpyArray::open(&path)?.read_chunk(&[0, 0])?.bytes, [1, 2, 3, 4, 5, 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct NpyWriter {
+    path: PathBuf,
+    scratch: Scratch,
+    file: File,
+    dtype: StoredType,
+    shape: Vec<u64>,
+    /// Bytes of the header, and elements that were written.
+    start: u64,
+    written: AtomicU64,
+}
+
+/// A file that goes when this is dropped, unless it has another name by then.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0).ok();
+    }
+}
+
+impl NpyWriter {
+    /// Starts a file of an array of that type and shape.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also where the disk has no room for it.
+    pub fn create(path: impl AsRef<Path>, dtype: StoredType, shape: &[u64]) -> Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        let scratch = Scratch(hidden(&path));
+        let header = header(dtype, shape);
+        let bytes = shape.iter().try_fold(dtype.size() as u64, |bytes, n| bytes.checked_mul(*n));
+        let started = bytes.ok_or_else(|| io::ErrorKind::FileTooLarge.into()).and_then(|bytes| {
+            let file = File::create(&scratch.0)?;
+            file.set_len(bytes.saturating_add(header.len() as u64))?;
+            write_at(&file, &header, 0)?;
+            Ok(file)
+        });
+        let file = started.map_err(|source| Error::Io { path: path.display().to_string().into(), source })?;
+        let (shape, start) = (shape.to_vec(), header.len() as u64);
+        Ok(Self { path, scratch, file, dtype, shape, start, written: AtomicU64::new(0) })
+    }
+
+    fn io(&self, source: io::Error) -> Error {
+        Error::Io { path: self.path.display().to_string().into(), source }
+    }
+}
+
+impl BoxWriter for NpyWriter {
+    fn dtype(&self) -> Option<StoredType> {
+        Some(self.dtype)
+    }
+
+    fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// A row: of the last axis all elements, of the others one.
+    fn tile_shape(&self) -> Vec<u64> {
+        let last = self.shape.len().saturating_sub(1);
+        self.shape.iter().enumerate().map(|(axis, &n)| if axis == last { n.max(1) } else { 1 }).collect()
+    }
+
+    fn has_box(&self, _: &[Range<u64>]) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
+        let extent = check_box(self, ranges, elements)?;
+        let size = self.dtype.size();
+        let shape: Vec<usize> = self.shape.iter().copied().map(to_usize).collect();
+        let origin: Vec<usize> = ranges.iter().map(|range| to_usize(range.start)).collect();
+        let (run, offsets) = runs(&shape, &origin, &extent);
+        for (part, offset) in elements.chunks_exact((run * size).max(1)).zip(offsets) {
+            let at = self.start + (offset * size) as u64;
+            write_at(&self.file, part, at).map_err(|source| self.io(source))?;
+        }
+        self.written.fetch_add((elements.len() / size) as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives the file its name. To be called when each element was written once.
+    fn finish(self) -> Result<()> {
+        let [written, all] = [self.written.load(Ordering::Relaxed), self.shape.iter().product()];
+        if written != all {
+            let why = format!("{written} of {all} elements were written");
+            return Err(Error::store(self.path.display().to_string(), why));
+        }
+        self.file
+            .sync_all()
+            .and_then(|()| fs::rename(&self.scratch.0, &self.path))
+            .map_err(|source| self.io(source))
+    }
+}
+
+/// What stands before the elements: of a multiple of 64 bytes.
+pub(super) fn header(dtype: StoredType, shape: &[u64]) -> Vec<u8> {
+    let extents: String = shape.iter().map(|n| format!("{n}, ")).collect();
+    let entries = format!(
+        "{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+        descr(dtype),
+        extents.trim_end()
+    );
+    // Ten bytes before, and a line feed.
+    let len = (10 + entries.len() + 1).next_multiple_of(64) - 10;
+    let mut header = b"\x93NUMPY\x01\x00".to_vec();
+    #[allow(clippy::cast_possible_truncation, reason = "four extents take less than 64 KiB")]
+    header.extend((len as u16).to_le_bytes());
+    header.extend(format!("{entries:<width$}\n", width = len - 1).bytes());
+    header
+}

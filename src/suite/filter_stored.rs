@@ -1,0 +1,187 @@
+//! Gaussians of stored arrays, beside those of the same arrays on the device: the same bits.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use super::{
+    data::{Sample, values},
+    device_tests,
+};
+use crate::{
+    Budget, Cancel, ChunkedArray, Device, Element, Error, MissingChunk, Progress, Result, Run, StoredType,
+    Tensor,
+    filter::{GaussianOptions, Mode, PerAxis, WrittenFilter, gaussian, write_gaussian},
+    openings::Map,
+    store::{ArraySpec, ArrayWriter, Folder, MemoryArray, Storable, ZarrArray},
+    stream::{AsStored, Blocks, Plan, Selection},
+};
+
+device_tests! { bytes, refused; floats, resumed }
+
+const SHAPE: [u64; 3] = [5, 33, 50];
+const CHUNK: [u64; 3] = [2, 10, 21];
+const TILE: [u64; 3] = [2, 8, 16];
+
+fn stored<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Arc<dyn ChunkedArray> {
+    Arc::new(MemoryArray::new("image", values, shape, chunk).unwrap())
+}
+
+/// Writes into the array `blurred` of a folder.
+fn blur(
+    x: &Arc<dyn ChunkedArray>,
+    sigma: &PerAxis<f64>,
+    options: &GaussianOptions,
+    device: &Device,
+    (folder, dtype, tile): (&Path, StoredType, &[u64]),
+    run: &Run,
+) -> Result<WrittenFilter> {
+    write_gaussian(x, sigma.clone(), options, device, run, |job| {
+        let mut spec = ArraySpec::new(dtype, x.shape(), tile);
+        spec.job = Some(job.to_owned());
+        ArrayWriter::resume(Arc::new(Folder::new(folder)), "blurred", spec)
+    })
+}
+
+fn within(host: u64) -> Run {
+    Run { memory: Budget { host: Some(host), device: Some(1 << 28) }, ..Run::default() }
+}
+
+/// The elements of the array `blurred` of a folder.
+fn read<T: Element>(folder: &Path) -> Vec<T> {
+    let array = ZarrArray::open(folder, "blurred", MissingChunk::Error).unwrap();
+    let (dtype, rows) = (array.dtype(), Arc::new(Selection::all(array.shape()[0])));
+    let plan = Plan::new(vec![Arc::new(array)], rows, None, Arc::new(AsStored(dtype)), &[]).unwrap();
+    let cpu = Device::cpu();
+    let mut blocks = Blocks::of_boxes(&plan, &cpu, 1 << 28, Vec::new(), &Cancel::default()).unwrap();
+    bytemuck::pod_collect_to_vec(blocks.next_block().unwrap().unwrap().bytes())
+}
+
+/// Of an array that is stored as `T` and written as `U`, in boxes of one tile and in one box: the bits of the whole array.
+fn check<T: Sample + Storable, U: Element + Storable>(
+    device: &Device,
+    sigma: impl Into<PerAxis<f64>>,
+    options: &GaussianOptions,
+) {
+    let (sigma, elements) = (sigma.into(), values::<T>(7, SHAPE.iter().product()));
+    let x = Tensor::from_slice(device, &elements, &SHAPE).unwrap();
+    let expected: Tensor<U> = gaussian(&x, sigma.clone(), options).unwrap();
+    let expected = expected.read().unwrap();
+    let array = stored(&elements, &SHAPE, &CHUNK);
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str, run: &Run| {
+        let folder = folder.path().join(name);
+        let written = blur(&array, &sigma, options, device, (&folder, U::STORED, &TILE), run)?;
+        let same =
+            bytemuck::cast_slice::<U, u8>(&read::<U>(&folder)) == bytemuck::cast_slice::<U, u8>(&expected);
+        assert!(same, "{name}: {:?} {:?} {sigma:?} {options:?}", T::STORED, U::STORED);
+        Ok::<_, Error>(written)
+    };
+    let Err(Error::Budget { minimum, given: true, .. }) = of("none", &within(10)) else {
+        panic!("no budget")
+    };
+    assert!(of("less", &within(minimum - 1)).is_err());
+    let small = of("small", &within(minimum)).unwrap();
+    assert_eq!((small.boxes, small.found), (3 * 5 * 4, 0));
+    assert!(small.times_covered > 2.0 && small.times_decoded >= 1.0, "{small:?}");
+    let whole = of("whole", &Run::default()).unwrap();
+    assert_eq!((whole.boxes, whole.times_covered, whole.times_decoded), (1, 1.0, 1.0));
+}
+
+fn bytes(device: &Device) {
+    let modes = [Mode::Wrap, Mode::Reflect, Mode::Constant(3.0)];
+    let options = GaussianOptions { mode: modes.into(), ..GaussianOptions::default() };
+    check::<u8, u8>(device, [0.8, 2.0, 1.0], &options);
+    let options = GaussianOptions { axes: Some(vec![0, 2]), ..GaussianOptions::skimage() };
+    check::<u16, f32>(device, [1.5, 0.7], &options);
+}
+
+fn floats(device: &Device) {
+    // Longer than the first axis, and than the second.
+    for mode in [Mode::Reflect, Mode::Mirror, Mode::Nearest, Mode::Wrap, Mode::Constant(-1.0)] {
+        let options =
+            GaussianOptions { mode: mode.into(), order: [0, 1, 0].into(), ..GaussianOptions::default() };
+        check::<f32, f32>(device, [3.0, 1.0, 0.0], &options);
+    }
+    check::<half::f16, half::f16>(device, [0.0, 9.0, 0.5], &GaussianOptions::default());
+    if device.limits().f64 {
+        check::<i32, f64>(device, 1.0, &GaussianOptions::default());
+        check::<f64, f64>(device, 1.0, &GaussianOptions::default());
+    }
+}
+
+/// Calls that are stopped after each number of boxes, and another that goes on: to the same bytes, without reading what is done.
+fn resumed(device: &Device) {
+    let (elements, options, sigma) =
+        (values::<f32>(8, SHAPE.iter().product()), GaussianOptions::default(), PerAxis::All(1.0));
+    let array = stored(&elements, &SHAPE, &CHUNK);
+    let write = |folder: &Path, run: &Run| {
+        blur(&array, &sigma, &options, device, (folder, StoredType::F32, &TILE), run)
+    };
+    let files = |path: &Path| Map::of(path).values;
+    let whole = tempfile::tempdir().unwrap();
+    let Err(Error::Budget { minimum, .. }) = write(&whole.path().join("none"), &within(10)) else { panic!() };
+    let all = write(whole.path(), &within(minimum)).unwrap();
+    for steps in [1, 2, 20, 59] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = within(minimum);
+        let (cancel, told) = (run.cancel.clone(), AtomicU32::new(0));
+        let seen = Arc::new(Mutex::new(0));
+        let last = seen.clone();
+        run.progress = Progress::new(move |status| {
+            assert!(status.rows <= status.total && status.total == SHAPE.iter().product::<u64>());
+            *last.lock().unwrap() = status.rows;
+            if told.fetch_add(1, Ordering::Relaxed) == steps {
+                cancel.cancel();
+            }
+        });
+        assert!(matches!(write(folder.path(), &run), Err(Error::Cancelled)), "{steps}");
+        assert!(*seen.lock().unwrap() > 0);
+        let rest = write(folder.path(), &within(minimum)).unwrap();
+        assert!(rest.found > 0 && rest.found + rest.boxes == all.boxes, "{rest:?}");
+        assert!(rest.stats.chunks < all.stats.chunks || steps < 20, "{rest:?}");
+        assert!(files(folder.path()) == files(whole.path()), "{steps}");
+    }
+    // Nothing is left to do; another sigma is another job.
+    let again = write(whole.path(), &Run::default()).unwrap();
+    assert_eq!((again.boxes, again.stats.chunks), (0, 0));
+    let other =
+        blur(&array, &2.0.into(), &options, device, (whole.path(), StoredType::F32, &TILE), &Run::default());
+    assert!(other.unwrap_err().to_string().contains("another job"));
+}
+
+fn refused(device: &Device) {
+    let (options, run) = (GaussianOptions::default(), Run::default());
+    let folder = tempfile::tempdir().unwrap();
+    let x = stored(&[1u8; 12], &[3, 4], &[2, 2]);
+    let fails = |x: &Arc<dyn ChunkedArray>, sigma: f64, spec: ArraySpec, words: &str| {
+        let name = words.replace(|c: char| !c.is_alphanumeric(), "");
+        let begin = |_: &str| ArrayWriter::create(Arc::new(Folder::new(folder.path())), &name, spec);
+        let error = write_gaussian(x, sigma, &options, device, &run, begin).unwrap_err().to_string();
+        assert!(error.contains(words), "`{words}` is not in: {error}");
+    };
+    let spec = |dtype, shape: &[u64]| ArraySpec::new(dtype, shape, &vec![2; shape.len()]);
+    fails(&x, 1.0, spec(StoredType::U8, &[4, 3]), "[3, 4]");
+    fails(&x, 1.0, spec(StoredType::U16, &[3, 4]), "`writer`: an array of Some(U16)");
+    fails(&x, -1.0, spec(StoredType::U8, &[3, 4]), "`sigma`");
+    let large = stored(&[i64::MAX, 0], &[2], &[2]);
+    fails(&large, 1.0, spec(StoredType::F32, &[2]), "9223372036854775807");
+    let doubles = stored(&[0.5f64; 12], &[3, 4], &[2, 2]);
+    if !device.limits().f64 {
+        fails(&doubles, 1.0, spec(StoredType::F64, &[3, 4]), "narrow");
+    }
+    let five = stored(&[0u8; 1], &[1, 1, 1, 1, 1], &[1, 1, 1, 1, 1]);
+    fails(&five, 1.0, spec(StoredType::U8, &[1]), "one to four axes");
+    // Nothing to filter.
+    for shape in [[0, 4], [3, 0]] {
+        let empty = stored::<f32>(&[], &shape, &[2, 2]);
+        let path = folder.path().join(format!("{shape:?}"));
+        let written =
+            blur(&empty, &1.0.into(), &options, device, (&path, StoredType::F32, &[2, 2]), &run).unwrap();
+        assert_eq!((written.found, written.boxes), (0, 0));
+    }
+}
