@@ -10,8 +10,8 @@ use teatime::{Budget, Device, DeviceOptions};
 use teatime_genotype::{Method, Scaler, VariantFilter};
 
 use crate::{
-    distance::DistanceArgs, failure::Failure, grm::GrmArgs, pairwise::PairwiseArgs, project::ProjectArgs,
-    store_args::StoreArgs,
+    blur::BlurArgs, distance::DistanceArgs, failure::Failure, grm::GrmArgs, pairwise::PairwiseArgs,
+    project::ProjectArgs, store_args::StoreArgs,
 };
 
 /// GPU math for arrays bigger than memory: PCA, relationships and distances of genotypes in Zarr stores or PLINK files, on any GPU
@@ -31,6 +31,7 @@ pub(crate) enum Command {
     Grm(Box<GrmArgs>),
     Distance(Box<DistanceArgs>),
     Pairwise(Box<PairwiseArgs>),
+    Blur(Box<BlurArgs>),
     Demo(DemoArgs),
     Devices(DevicesArgs),
 }
@@ -45,6 +46,7 @@ impl Command {
             Self::Grm(args) => &args.resources,
             Self::Distance(args) => &args.resources,
             Self::Pairwise(args) => &args.resources,
+            Self::Blur(args) => &args.resources,
             Self::Demo(args) => &args.resources,
             // Lists those of wgpu, whatever is preferred.
             Self::Devices(_) => return Some("wgpu"),

@@ -1,6 +1,8 @@
 //! Command line of teatime: PCA of genotypes in Zarr stores or PLINK files on any GPU or the CPU.
 
 mod args;
+mod array;
+mod blur;
 mod contig;
 mod contigs;
 mod demo;
@@ -64,6 +66,7 @@ fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
         Command::Grm(args) => grm::run(args, cancel),
         Command::Distance(args) => distance::run(args, cancel),
         Command::Pairwise(args) => pairwise::run(args, cancel),
+        Command::Blur(args) => blur::run(args, cancel),
         Command::Demo(args) => demo::run(args, cancel),
         Command::Devices(args) => devices::run(args),
     }

@@ -69,11 +69,14 @@ impl<F: Copy> Target<F> {
         Err(Failure::Error(why))
     }
 
-    /// Whether it is a store whose distances are written where they stay, all or some.
+    /// Whether it is a store of which an array is written where it stays, all or some of it.
     pub(crate) fn is_begun(&self) -> bool {
-        let attributes = fs::read(self.path().join("distance/.zattrs")).ok();
-        let attributes =
-            attributes.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
-        attributes.is_some_and(|attributes| attributes.pointer("/teatime/job").is_some())
+        ["distance/.zattrs", "zarr.json"].iter().any(|metadata| {
+            let bytes = fs::read(self.path().join(metadata)).ok();
+            let metadata = bytes.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+            metadata.is_some_and(|metadata| {
+                ["/teatime/job", "/attributes/teatime/job"].iter().any(|job| metadata.pointer(job).is_some())
+            })
+        })
     }
 }

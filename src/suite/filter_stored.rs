@@ -107,7 +107,7 @@ fn floats(device: &Device) {
             GaussianOptions { mode: mode.into(), order: [0, 1, 0].into(), ..GaussianOptions::default() };
         check::<f32, f32>(device, [3.0, 1.0, 0.0], &options);
     }
-    check::<half::f16, half::f16>(device, [0.0, 9.0, 0.5], &GaussianOptions::default());
+    check::<half::f16, half::f16>(device, [0.0, 3.0, 0.5], &GaussianOptions::default());
     if device.limits().f64 {
         check::<i32, f64>(device, 1.0, &GaussianOptions::default());
         check::<f64, f64>(device, 1.0, &GaussianOptions::default());
@@ -139,7 +139,8 @@ fn resumed(device: &Device) {
                 cancel.cancel();
             }
         });
-        assert!(matches!(write(folder.path(), &run), Err(Error::Cancelled)), "{steps}");
+        let stopped = write(folder.path(), &run);
+        assert!(matches!(stopped, Err(Error::Cancelled)), "{steps}: {stopped:?}");
         assert!(*seen.lock().unwrap() > 0);
         let rest = write(folder.path(), &within(minimum)).unwrap();
         assert!(rest.found > 0 && rest.found + rest.boxes == all.boxes, "{rest:?}");
@@ -169,7 +170,7 @@ fn refused(device: &Device) {
     fails(&x, 1.0, spec(StoredType::U16, &[3, 4]), "`writer`: an array of Some(U16)");
     fails(&x, -1.0, spec(StoredType::U8, &[3, 4]), "`sigma`");
     let large = stored(&[i64::MAX, 0], &[2], &[2]);
-    fails(&large, 1.0, spec(StoredType::F32, &[2]), "9223372036854775807");
+    fails(&large, 1.0, spec(StoredType::F32, &[2]), "value 9223372036854776000 is above");
     let doubles = stored(&[0.5f64; 12], &[3, 4], &[2, 2]);
     if !device.limits().f64 {
         fails(&doubles, 1.0, spec(StoredType::F64, &[3, 4]), "narrow");

@@ -3,13 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use serde::Serialize;
-use teatime::{
-    ChunkedArray, Error,
-    store::{NpyArray, ZarrArray},
-};
+use teatime::{ChunkedArray, Error};
 
 use super::{Observations, PairwiseArgs};
-use crate::failure::Failure;
+use crate::{array, failure::Failure};
 
 /// A matrix.
 #[derive(Debug)]
@@ -38,10 +35,7 @@ impl Input {
     /// Reads metadata alone.
     pub(super) fn open(args: &PairwiseArgs) -> Result<Self, Failure> {
         let open = |path: &Path| {
-            let array: Arc<dyn ChunkedArray> = match path.is_file() {
-                true => Arc::new(NpyArray::open(path)?),
-                false => Arc::new(ZarrArray::open(path, "", args.missing_chunk)?),
-            };
+            let array = array::open(path, args.missing_chunk)?;
             if array.shape().len() != 2 {
                 let (path, shape) = (path.display(), array.shape());
                 return Err(Failure::Error(format!("{path}: an array of shape {shape:?}, not a matrix")));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
 
 mod bad_input;
+mod blur;
 #[cfg(target_os = "linux")]
 mod budget;
 mod contigs;

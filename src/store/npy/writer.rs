@@ -131,12 +131,11 @@ impl BoxWriter for NpyWriter {
 
 /// What stands before the elements: of a multiple of 64 bytes.
 pub(super) fn header(dtype: StoredType, shape: &[u64]) -> Vec<u8> {
-    let extents: String = shape.iter().map(|n| format!("{n}, ")).collect();
-    let entries = format!(
-        "{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
-        descr(dtype),
-        extents.trim_end()
-    );
+    let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    // As Python writes a tuple.
+    let comma = if shape.len() == 1 { "," } else { "" };
+    let (kind, extents) = (descr(dtype), extents.join(", "));
+    let entries = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({extents}{comma}), }}");
     // Ten bytes before, and a line feed.
     let len = (10 + entries.len() + 1).next_multiple_of(64) - 10;
     let mut header = b"\x93NUMPY\x01\x00".to_vec();

@@ -1,0 +1,240 @@
+//! `teatime blur`: Gaussian filters of arrays of any size.
+
+mod input;
+mod output;
+mod record;
+
+use std::{path::PathBuf, time::Instant};
+
+use clap::{Args, builder::TypedValueParser};
+use teatime::{
+    Cancel, Device, MissingChunk, Run,
+    filter::{GaussianOptions, Mode, PerAxis, WrittenFilter, write_gaussian},
+};
+
+use self::{
+    input::Input,
+    output::{COMPRESSIONS, FORMATS, Format, Target},
+    record::Record,
+};
+use crate::{
+    args::{Named, Resources, local, named},
+    failure::Failure,
+    output::Output,
+    progress::Bar,
+    record::Ran,
+    store_args::MISSING_CHUNKS,
+};
+
+const COMMAND: &str = "blur";
+
+/// Gaussian filter of an image or volume of any size, or a derivative of it
+///
+/// Of one to four axes and numbers of any kind: a .npy file, or a Zarr array (its own folder, within a store or alone). By the conventions of
+/// scipy.ndimage.gaussian_filter; the values are those of the whole array, to the last bit, however it is cut into boxes.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub(crate) struct BlurArgs {
+    /// The array: a .npy file or the folder of a Zarr array
+    #[arg(value_name = "IN", value_parser = local())]
+    input: PathBuf,
+    /// File for the result: its ending, .npy or .zarr, says what it is
+    #[arg(value_name = "OUT", value_parser = local().try_map(|path| Target::new(&path, &FORMATS)))]
+    out: Target,
+    /// Standard deviation in elements: one for all filtered axes, or one for each; 0 leaves an axis alone
+    #[arg(long, value_name = "S,...", required = true, value_delimiter = ',', allow_negative_numbers = true)]
+    sigma: Vec<f64>,
+    /// The axes that are filtered, by their numbers from 0 [default: all but that of --channel-axis]
+    #[arg(long, value_name = "A,...", value_delimiter = ',', conflicts_with = "channel_axis")]
+    axes: Option<Vec<usize>>,
+    /// An axis that is left alone
+    #[arg(long, value_name = "A")]
+    channel_axis: Option<usize>,
+    /// What stands beyond the ends of an axis `a b c d`: one for all, or one for each filtered axis
+    ///
+    /// reflect: d c b a | a b c d | d c b a. mirror: d c b | a b c d | c b a. nearest: a a a | a b c d | d d d. wrap: b c d | a b c d | a b c. constant: --cval.
+    #[arg(long, value_name = "MODE,...", value_parser = named(MODES), default_value = "reflect", value_delimiter = ',')]
+    mode: Vec<Beyond>,
+    /// What --mode constant has beyond the ends
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
+    cval: f64,
+    /// How far weights reach, in standard deviations: radius = truncate x sigma + 0.5 without its fraction
+    #[arg(long, value_name = "T", default_value_t = 4.0, allow_negative_numbers = true)]
+    truncate: f64,
+    /// How far weights reach, in elements, instead of --truncate: one for all filtered axes, or one for each
+    #[arg(long, value_name = "R,...", value_delimiter = ',', conflicts_with = "truncate")]
+    radius: Option<Vec<u32>>,
+    /// 0 for the Gaussian, 1 for its derivative, and so on: one for all filtered axes, or one for each
+    #[arg(long, value_name = "O,...", default_value = "0", value_delimiter = ',')]
+    order: Vec<u32>,
+    /// Type of the result: that of the input, integers rounded to the nearest, or floating point
+    #[arg(long, value_name = "TYPE", value_parser = named(TYPES), default_value = "same")]
+    dtype: Dtype,
+    /// Compute f64 and integers of 32 and 64 bits in f32: faster, and what devices do that do not compute in f64
+    #[arg(long)]
+    narrow: bool,
+    /// What a chunk of a Zarr array that is not there means: damage, or the array's fill value
+    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = "error")]
+    missing_chunk: MissingChunk,
+    /// Extents of a chunk of OUT.zarr [default: those of the input]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
+    chunks: Option<Vec<u64>>,
+    /// Extents of a shard of OUT.zarr, a file of several chunks: multiples of theirs [default: each chunk is a file]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
+    shards: Option<Vec<u64>>,
+    /// How chunks of OUT.zarr are compressed
+    #[arg(long, value_name = "HOW", value_parser = named(COMPRESSIONS), default_value = "zstd")]
+    compression: teatime::store::Compression,
+    /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
+    ///
+    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
+    #[arg(long)]
+    overwrite: bool,
+    /// Go on with OUT.zarr where a run was stopped, or begin one that can be gone on with
+    ///
+    /// Ends with the same bytes wherever runs were stopped. The input, the device and all options but those of memory have to be the same.
+    #[arg(long, conflicts_with = "overwrite")]
+    resume: bool,
+    /// Print the record instead of the summary
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    pub(crate) resources: Resources,
+}
+
+const HELP: &str = "\
+OUT.run.json, named like OUT without its ending, is the record of the run:
+command line, date, device, budgets, times, memory.
+f64 and integers of 32 and 64 bits are computed in f64 on the cpu and CUDA.
+Other devices need --narrow.
+
+Examples:
+  teatime blur volume.zarr blurred.zarr --sigma 3
+  teatime blur image.npy edges.npy --sigma 1 --order 0,1 --dtype f32
+  teatime blur rgb.zarr soft.zarr --sigma 2 --channel-axis 2 --mode nearest
+  teatime blur big.zarr/0 blurred.zarr --sigma 1,4,4 --memory 2G --resume
+
+Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
+SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
+only the summary could not be printed, or an error names the folder that has
+what is done; an OUT.zarr that is written with --resume stays).
+The record is written last and removed first: where it is, all
+results are there.";
+
+/// What stands beyond the ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beyond {
+    Reflect,
+    Mirror,
+    Nearest,
+    Wrap,
+    Constant,
+}
+
+const MODES: Named<Beyond> = &[
+    ("reflect", Beyond::Reflect),
+    ("mirror", Beyond::Mirror),
+    ("nearest", Beyond::Nearest),
+    ("wrap", Beyond::Wrap),
+    ("constant", Beyond::Constant),
+];
+
+/// The type of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dtype {
+    Same,
+    F32,
+    F64,
+}
+
+const TYPES: Named<Dtype> = &[("same", Dtype::Same), ("f32", Dtype::F32), ("f64", Dtype::F64)];
+
+/// One for all axes, or one for each.
+fn per_axis<T: Clone>(values: &[T]) -> PerAxis<T> {
+    match values {
+        [value] => PerAxis::All(value.clone()),
+        values => PerAxis::Each(values.to_vec()),
+    }
+}
+
+impl BlurArgs {
+    fn options(&self, axes: usize) -> Result<GaussianOptions, Failure> {
+        if self.cval != 0.0 && !self.mode.contains(&Beyond::Constant) {
+            return Err(Failure::Usage("--cval is of --mode constant alone".into()));
+        }
+        let mode = |mode: &Beyond| match mode {
+            Beyond::Reflect => Mode::Reflect,
+            Beyond::Mirror => Mode::Mirror,
+            Beyond::Nearest => Mode::Nearest,
+            Beyond::Wrap => Mode::Wrap,
+            Beyond::Constant => Mode::Constant(self.cval),
+        };
+        let filtered = match (&self.axes, self.channel_axis) {
+            (Some(axes), _) => Some(axes.clone()),
+            (None, Some(channel)) if channel >= axes => {
+                let why = format!("--channel-axis: {channel} of {axes} axes");
+                return Err(Failure::Error(why));
+            }
+            (None, Some(channel)) => Some((0..axes).filter(|&axis| axis != channel).collect()),
+            (None, None) => None,
+        };
+        let mut options = GaussianOptions::default();
+        options.axes = filtered;
+        options.order = per_axis(&self.order);
+        options.mode = per_axis(&self.mode.iter().map(mode).collect::<Vec<_>>());
+        options.truncate = self.truncate;
+        options.radius = self.radius.as_deref().map(per_axis);
+        options.narrow = self.narrow;
+        Ok(options)
+    }
+}
+
+/// Runs `teatime blur`.
+pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
+    let started = Instant::now();
+    let mut output = args.out.prepare(args.resume, args.overwrite)?;
+    let input = Input::open(&args.input, args.missing_chunk)?;
+    let options = args.options(input.array.shape().len())?;
+    let device = args.resources.open()?;
+    let bar = Bar::of("Filter", input.array.shape().iter().product(), "elements");
+    let run =
+        Run { cancel: cancel.clone(), progress: bar.progress("Filter"), memory: args.resources.budget() };
+    let opened = Instant::now();
+    let written = write(args, &input, &options, &device, &run, &mut output)?;
+    drop(bar);
+    let seconds = [started.elapsed(), opened - started].map(|time| time.as_secs_f64());
+    let memory = args.resources.budget();
+    let ran = Ran { command: COMMAND, started, device: &device, memory, output: &output };
+    let record =
+        Record::new(ran.process(written.memory, &written.stats, Vec::new()), args, &input, &written, seconds);
+    let page = (!args.json).then(|| record.summary());
+    output.finish(&record, &record.process.warnings, page, cancel)
+}
+
+fn write(
+    args: &BlurArgs,
+    input: &Input,
+    options: &GaussianOptions,
+    device: &Device,
+    run: &Run,
+    output: &mut Output,
+) -> Result<WrittenFilter, Failure> {
+    let (x, sigma) = (&input.array, per_axis(&args.sigma));
+    let written = match args.out.format {
+        Format::Npy => {
+            let path = output.path(&args.out.name);
+            write_gaussian(x, sigma, options, device, run, |_| output::npy(args, input, &path))
+        }
+        Format::Zarr => {
+            let path = if args.resume { args.out.path() } else { output.path(&args.out.name) };
+            if args.resume {
+                output.written_in_place(&args.out.name);
+            }
+            write_gaussian(x, sigma, options, device, run, |job| output::zarr(args, input, &path, job))
+        }
+    };
+    written.map_err(|error| {
+        output::note_unfinished(args, &error);
+        input.named(error)
+    })
+}

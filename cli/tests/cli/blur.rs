@@ -1,0 +1,120 @@
+//! `teatime blur` on an image that numpy wrote, against scipy's Gaussian of it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use teatime::{
+    ChunkedArray, MissingChunk,
+    store::{NpyArray, ZarrArray},
+};
+
+use crate::support::{Ran, Scratch, command, json, names, run};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/filter").join(name)
+}
+
+fn blur(input: &Path, out: &Path, more: &[&str]) -> Ran {
+    let mut words = command(["blur"]);
+    words.args([input, out]).args(["--device", "cpu"]).args(more);
+    run(words)
+}
+
+/// The elements of an array of f64 of three axes, of which the last is in one chunk.
+fn elements(array: &dyn ChunkedArray) -> Vec<f64> {
+    let [shape, chunk] = [array.shape(), array.chunk_shape()]
+        .map(|extents| extents.iter().map(|&n| n as usize).collect::<Vec<usize>>());
+    let mut out = vec![f64::NAN; shape.iter().product()];
+    for (i, j) in
+        (0..shape[0]).step_by(chunk[0]).flat_map(|i| (0..shape[1]).step_by(chunk[1]).map(move |j| (i, j)))
+    {
+        let at = [i / chunk[0], j / chunk[1], 0].map(|at| at as u64);
+        let bytes = array.read_chunk(&at).unwrap().bytes;
+        for (row, bytes) in bytes.chunks(8 * chunk[2]).enumerate() {
+            let (i, j) = (i + row / chunk[1], j + row % chunk[1]);
+            if i < shape[0] && j < shape[1] {
+                let values = bytes.chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap()));
+                let place = (i * shape[1] + j) * shape[2];
+                out[place..place + shape[2]].iter_mut().zip(values).for_each(|(out, value)| *out = value);
+            }
+        }
+    }
+    out
+}
+
+const SCIPYS: [&str; 8] =
+    ["--sigma", "1.5,0.7", "--channel-axis", "2", "--mode", "nearest,wrap", "--dtype", "f64"];
+
+#[test]
+fn as_scipy_has_it() {
+    let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
+    let expected = elements(&NpyArray::open(fixture("blur_scipy.npy")).unwrap());
+    let check = |found: &[f64]| {
+        assert_eq!(found.len(), 23 * 31 * 3);
+        let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-10;
+        assert!(found.iter().zip(&expected).all(close));
+    };
+    let npy = scratch.join("soft.npy");
+    let page = blur(&image, &npy, &SCIPYS).ok().out;
+    assert!(page.contains("23 x 31 x 3 of u16") && page.contains("soft.run.json, soft.npy"), "{page}");
+    check(&elements(&NpyArray::open(&npy).unwrap()));
+    let zarr = scratch.join("soft.zarr");
+    let more = ["--chunks", "5,7,3", "--shards", "10,14,3", "--overwrite", "--json"];
+    let record = json(&blur(&image, &zarr, &[&SCIPYS[..], &more].concat()).ok().out);
+    assert_eq!(record["files"], serde_json::json!(["soft.run.json", "soft.zarr"]));
+    assert_eq!((&record["boxes"]["filtered"], &record["boxes"]["times_decoded"]), (&1.into(), &1.0.into()));
+    check(&elements(&ZarrArray::open(&zarr, "", MissingChunk::Error).unwrap()));
+    // The .npy was of this command.
+    assert_eq!(scratch.names(), ["soft.run.json", "soft.zarr"]);
+    // Of what was written, once more.
+    blur(&zarr, &scratch.join("twice.npy"), &["--sigma", "0.5"]).ok();
+}
+
+#[test]
+fn goes_on_to_the_same_bytes() {
+    let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
+    let [whole, parts] = ["whole.zarr", "parts.zarr"].map(|name| scratch.join(name));
+    let more = [&SCIPYS[..], &["--chunks", "5,7,3", "--resume"]].concat();
+    blur(&image, &whole, &more).ok();
+    blur(&image, &parts, &more).ok();
+    for chunk in ["c/0/0/0", "c/4/4/0", "c/2/3/0"] {
+        fs::remove_file(parts.join(chunk)).unwrap();
+    }
+    let other = blur(&image, &parts, &[&more[..], &["--truncate", "3"]].concat());
+    assert!(other.code == 1 && other.err.contains("another job"), "{}", other.err);
+    blur(&image, &parts, &more).ok();
+    for name in names(&whole).into_iter().filter(|name| whole.join(name).is_file()) {
+        assert!(fs::read(whole.join(&name)).unwrap() == fs::read(parts.join(&name)).unwrap(), "{name}");
+    }
+    for chunk in ["c/0/0/0", "c/4/4/0", "c/2/3/0"] {
+        assert!(fs::read(whole.join(chunk)).unwrap() == fs::read(parts.join(chunk)).unwrap(), "{chunk}");
+    }
+}
+
+#[test]
+fn refused() {
+    let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
+    let says = |out: &str, more: &[&str], code: i32, words: &str| {
+        let ran = blur(&image, &scratch.join(out), more);
+        assert!(ran.code == code && ran.err.contains(words), "{} {}", ran.code, ran.err);
+        assert!(scratch.names().is_empty(), "{:?} is left", scratch.names());
+    };
+    says("x.npy", &[], 2, "--sigma");
+    says("x.png", &["--sigma", "1"], 2, "ends with one of .npy, .zarr");
+    says("x.npy", &["--sigma", "-1"], 1, "--sigma: -1; it is a finite number from 0 on");
+    says("x.npy", &["--sigma", "1,2"], 1, "--sigma: 2 values for 3 filtered axes");
+    says("x.npy", &["--sigma", "1", "--axes", "0,3"], 1, "--axes: 3 of 3 axes");
+    says("x.npy", &["--sigma", "1", "--axes", "0", "--channel-axis", "1"], 2, "cannot be used with");
+    says("x.npy", &["--sigma", "1", "--channel-axis", "3"], 1, "--channel-axis: 3 of 3 axes");
+    says("x.npy", &["--sigma", "1", "--order", "101"], 1, "--order");
+    says("x.npy", &["--sigma", "1", "--mode", "reflected"], 2, "possible values");
+    says("x.npy", &["--sigma", "1", "--cval", "3"], 2, "--cval is of --mode constant alone");
+    says("x.npy", &["--sigma", "1", "--memory", "1K"], 1, "at least");
+    says("x.npy", &["--sigma", "1", "--resume"], 2, "--resume is for OUT.zarr alone");
+    says("x.zarr", &["--sigma", "1", "--chunks", "4,4"], 1, "chunk");
+    says("x.zarr", &["--sigma", "1", "--chunks", "4,4,3", "--shards", "6,4,3"], 1, "shard");
+    let none = blur(&scratch.join("none.zarr"), &scratch.join("x.npy"), &["--sigma", "1"]);
+    assert!(none.code == 1 && none.err.contains("none.zarr"), "{}", none.err);
+}
