@@ -18,7 +18,7 @@ mod zarr;
 #[cfg(feature = "zarr")]
 pub use self::zarr::{
     ArraySpec, ArrayWriter, Attributes, Column, Compression, LeftOut, MAX_CHUNK_BYTES, NewStore, Node,
-    Shuffle, ZarrArray, ZarrFormat, is_free, write_group,
+    Shuffle, ZarrArray, ZarrFormat, is_free, read_json, write_group,
 };
 pub use self::{
     array::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType},

@@ -5,7 +5,10 @@ use std::ops::Range;
 use super::selection::Selection;
 
 /// Axes of an array; those that it lacks have one element.
-pub(crate) const AXES: usize = 4;
+pub(crate) const AXES: usize = 5;
+
+/// Those but the first.
+pub(super) const ACROSS: usize = AXES - 1;
 
 /// What lies beyond the ends of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The chunks that a plan reads, by number: band by band, those of a band in C order.
 
 use super::{
-    boxes::{AXES, Pieces},
+    boxes::{ACROSS, AXES, Pieces},
     plan::{Band, Plan, chunk_bytes},
 };
 
@@ -22,7 +22,7 @@ impl Plan {
     }
 
     /// The numbers of a band's chunks that hold these pieces, in C order.
-    pub(super) fn numbers(&self, band: usize, pieces: &[Pieces; 3]) -> Vec<usize> {
+    pub(super) fn numbers(&self, band: usize, pieces: &[Pieces; ACROSS]) -> Vec<usize> {
         let band = &self.bands()[band];
         let mut numbers = vec![0];
         for axis in 1..AXES {
@@ -35,11 +35,14 @@ impl Plan {
     }
 
     /// The band of the chunk of a number, and which chunk it is along each of the other axes.
-    pub(super) fn find(&self, number: usize) -> (usize, [usize; 3]) {
+    pub(super) fn find(&self, number: usize) -> (usize, [usize; ACROSS]) {
         let band = self.bands().partition_point(|band| band.chunk <= number) - 1;
-        let at = number - self.bands()[band].chunk;
-        let [_, two, three] = self.across(self.bands()[band].array).each_ref().map(Vec::len);
-        (band, [at / three / two, at / three % two, at % three])
+        let (mut left, mut at) = (number - self.bands()[band].chunk, [0; ACROSS]);
+        for (at, chunks) in at.iter_mut().zip(self.across(self.bands()[band].array)).rev() {
+            *at = left % chunks.len();
+            left /= chunks.len();
+        }
+        (band, at)
     }
 
     /// Bytes of the chunk of a number when it is decoded, with what keeps track of it.

@@ -1,7 +1,7 @@
 //! The rows of a box out of an array's chunks.
 
 use super::{
-    boxes::{AXES, Pieces},
+    boxes::{ACROSS, AXES, Pieces},
     convert::{Convert, Misfit},
     plan::padded,
 };
@@ -18,7 +18,7 @@ type Found = (u64, String);
 pub(super) struct Layout<'a> {
     array: &'a dyn ChunkedArray,
     convert: &'a dyn Convert,
-    pieces: &'a [Pieces; 3],
+    pieces: &'a [Pieces; ACROSS],
     chunk: [usize; AXES],
     /// The axis along which runs of neighbouring elements end: beyond it the box has all of one chunk.
     axis: usize,
@@ -30,7 +30,7 @@ impl<'a> Layout<'a> {
     pub(super) fn new(
         array: &'a dyn ChunkedArray,
         convert: &'a dyn Convert,
-        pieces: &'a [Pieces; 3],
+        pieces: &'a [Pieces; ACROSS],
     ) -> Self {
         let chunk = padded(array.chunk_shape());
         let whole = |axis: usize| pieces[axis - 1].is_whole(chunk[axis]);
@@ -131,10 +131,10 @@ impl<'a> Layout<'a> {
 
     /// Where an element of a row of the box is stored: its number in the stored row, and its chunk's index along the axes but
     /// the first.
-    pub(super) fn find(&self, element: u64) -> (u64, [u64; 3]) {
+    pub(super) fn find(&self, element: u64) -> (u64, [u64; ACROSS]) {
         let extents = padded(self.array.shape());
-        let (mut left, mut at, mut each, mut index) = (element, 0, 1, [0; 3]);
-        for axis in (0..3).rev() {
+        let (mut left, mut at, mut each, mut index) = (element, 0, 1, [0; ACROSS]);
+        for axis in (0..ACROSS).rev() {
             let pieces = &self.pieces[axis];
             let [chunk, within] = pieces.find(left % pieces.len());
             left /= pieces.len();

@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    boxes::{AXES, Along, Edge, Pieces},
+    boxes::{ACROSS, AXES, Along, Edge, Pieces},
     convert::Convert,
     selection::Selection,
 };
@@ -23,7 +23,7 @@ const TRACKING: u64 = 384;
 /// Bytes for each chunk, held or not: when it is read, and how long it is held.
 const SCHEDULED: u64 = 64;
 
-/// Arrays of 1 to 4 axes, appended along the first, in boxes: of the selected rows and columns, which are those of the first
+/// Arrays of 1 to 5 axes, appended along the first, in boxes: of the selected rows and columns, which are those of the first
 /// and the second axis.
 ///
 /// Rows and columns are known by their numbers among the selected. Chunks without one of them are not read. Boxes are in C
@@ -32,13 +32,13 @@ const SCHEDULED: u64 = 64;
 pub struct Plan {
     arrays: Vec<Arc<dyn ChunkedArray>>,
     rows: Arc<Selection>,
-    /// Of the second, third and fourth axis, which are selected.
-    selected: [Arc<Selection>; 3],
+    /// Which are selected, of the axes but the first.
+    selected: [Arc<Selection>; ACROSS],
     along: [Along; AXES],
     convert: Arc<dyn Convert>,
     bands: Vec<Band>,
-    /// Of each array its chunks along the second, third and fourth axis that are read.
-    across: Vec<[Vec<u64>; 3]>,
+    /// Of each array its chunks along the axes but the first that are read.
+    across: Vec<[Vec<u64>; ACROSS]>,
     /// Most bytes that reading one chunk takes besides the chunk: what is fetched, and what decoding it takes.
     scratch: u64,
     /// Of these, what is fetched; and how many chunks should be fetched at once, ahead of their decoding.
@@ -98,7 +98,7 @@ impl Plan {
     /// not have are whole.
     ///
     /// # Errors
-    /// [`Error::Shape`] when they do not agree, or have no axes or more than four; [`Error::Argument`] for rows or columns that
+    /// [`Error::Shape`] when they do not agree, or have no axes or more than five; [`Error::Argument`] for rows or columns that
     /// the arrays do not have, for boxes that are empty or too large to count, that have more axes than the arrays, or halos that
     /// wrap an axis more than 1024 times; [`Error::Store`] for a type that `convert` does not take,
     /// and for more chunks along the first axis than are believed.
@@ -125,9 +125,13 @@ impl Plan {
                 return Err(Error::argument(OP, name, why));
             }
         }
+        let selected: [Arc<Selection>; ACROSS] =
+            std::array::from_fn(|axis| if axis == 0 { Arc::clone(&columns) } else { all(across[axis]) });
+        let extents =
+            std::array::from_fn(|axis| if axis == 0 { rows.len() } else { selected[axis - 1].len() });
         let mut plan = Self {
-            along: boxes(along, first.shape().len(), [rows.len(), columns.len(), across[1], across[2]])?,
-            selected: [columns, all(across[1]), all(across[2])],
+            along: boxes(along, first.shape().len(), extents)?,
+            selected,
             rows,
             convert,
             bands: Vec::new(),
@@ -162,7 +166,7 @@ impl Plan {
                     return Err(Error::store(array.name(), why));
                 }
             }
-            let (mut across, mut count) = (<[Vec<u64>; 3]>::default(), 1u64);
+            let (mut across, mut count) = (<[Vec<u64>; ACROSS]>::default(), 1u64);
             for axis in 1..AXES {
                 let mut most = 0;
                 for number in 0..self.count(axis) {
@@ -242,8 +246,8 @@ impl Plan {
         &self.arrays[index]
     }
 
-    /// Of an array its chunks along the second, third and fourth axis that are read.
-    pub(super) fn across(&self, array: usize) -> &[Vec<u64>; 3] {
+    /// Of an array its chunks along the axes but the first that are read.
+    pub(super) fn across(&self, array: usize) -> &[Vec<u64>; ACROSS] {
         &self.across[array]
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    boxes::{AXES, Along, Pieces},
+    boxes::{ACROSS, AXES, Along, Pieces},
     plan::Plan,
 };
 
@@ -34,7 +34,7 @@ pub(super) struct Schedule {
 /// Of chunks along each axis, the boxes along it that need them, in ascending order.
 struct Users {
     bands: Vec<Vec<u64>>,
-    across: Vec<[Vec<Vec<u64>>; 3]>,
+    across: Vec<[Vec<Vec<u64>>; ACROSS]>,
 }
 
 impl Schedule {
@@ -127,7 +127,7 @@ impl Schedule {
     pub(super) fn needs(&self, plan: &Plan, number: u64) -> Needs {
         let [row, across @ ..] = self.place(number);
         let bands: Vec<usize> = plan.needed(&self.along, row).into_iter().flatten().collect();
-        let mut pieces: Vec<Option<[Pieces; 3]>> = (0..plan.arrays()).map(|_| None).collect();
+        let mut pieces: Vec<Option<[Pieces; ACROSS]>> = (0..plan.arrays()).map(|_| None).collect();
         for &band in &bands {
             let array = plan.bands()[band].array;
             let of = |axis: usize| plan.pieces(array, axis + 1, across[axis]);
@@ -185,7 +185,7 @@ impl Users {
 /// What a box needs: bands, and of each array that they are of its pieces along the other axes.
 pub(super) struct Needs {
     pub(super) bands: Vec<usize>,
-    pub(super) pieces: Vec<Option<[Pieces; 3]>>,
+    pub(super) pieces: Vec<Option<[Pieces; ACROSS]>>,
 }
 
 impl Needs {

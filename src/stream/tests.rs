@@ -105,8 +105,8 @@ fn some(numbers: &mut Numbers, extent: u64) -> Vec<Range<u64>> {
 }
 
 fn case(numbers: &mut Numbers) -> Case {
-    let axes = 1 + usize::try_from(numbers.below(4)).unwrap();
-    let most = [40, 12, 9, 7][axes - 1];
+    let axes = 1 + usize::try_from(numbers.below(5)).unwrap();
+    let most = [40, 12, 9, 7, 3][axes - 1];
     let shape: Vec<u64> = (0..axes).map(|_| 1 + numbers.below(most)).collect();
     let mut arrays = Vec::new();
     let mut rows = Vec::new();
@@ -391,7 +391,7 @@ fn what_does_not_fit_is_refused() {
     let (two, other) = (array(&[4, 3], &[2, 2]), array(&[4, 5], &[2, 2]));
     let each = Along::each(2);
     refused(Vec::new(), &[each], "none given");
-    refused(vec![array(&[1; 5], &[1; 5])], &[each], "1 to 4 axes");
+    refused(vec![array(&[1; 6], &[1; 6])], &[each], "1 to 5 axes");
     refused(vec![Arc::clone(&two), other], &[each], "rows of Some([3])");
     refused(vec![Arc::clone(&two)], &[each; 3], "of 3 axes, and the arrays have 2");
     refused(vec![Arc::clone(&two)], &[each, Along::each(0)], "no elements along axis 1");

@@ -8,8 +8,8 @@ use teatime::{
     distance::{Metric, Options, WrittenDistances, write_pairwise_stored},
     linalg::Matrix,
     store::{
-        ArraySpec, ArrayWriter, Attributes, Folder, NewStore, WritableStorage, is_free, write_group,
-        write_npy,
+        ArraySpec, ArrayWriter, Attributes, Folder, NewStore, WritableStorage, ZarrFormat, is_free,
+        write_group, write_npy,
     },
 };
 
@@ -113,7 +113,7 @@ pub(super) fn tiles(
         spec.job = Some(job.to_owned());
         let storage: Arc<dyn WritableStorage> = Arc::new(Folder::new(&path).durable());
         let writer = ArrayWriter::resume(storage.clone(), DISTANCE, spec)?;
-        write_group(&*storage, "", &attributes(args, metric))?;
+        write_group(&*storage, "", ZarrFormat::V2, &attributes(args, metric))?;
         Ok(writer)
     };
     let y = input.y.as_ref().map(|y| &y.array);

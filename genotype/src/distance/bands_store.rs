@@ -7,8 +7,8 @@ use teatime::{
     ChunkedArray, Error, MissingChunk, Result, Run,
     linalg::Matrix,
     store::{
-        ArraySpec, ArrayWriter, Attributes, Folder, Storable, WritableStorage, ZarrArray, is_free,
-        write_group,
+        ArraySpec, ArrayWriter, Attributes, Folder, Storable, WritableStorage, ZarrArray, ZarrFormat,
+        is_free, write_group,
     },
 };
 
@@ -81,7 +81,7 @@ impl DistanceBands {
         let attributes = attributes(&self.options, &self.counts);
         let attributes: Attributes =
             attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        write_group(&*storage, "", &attributes)?;
+        write_group(&*storage, "", ZarrFormat::V2, &attributes)?;
         let of_names = start("sample_id", ArraySpec::new(None, &[n], &[n]).of_results(&["samples"]))?;
         if !of_names.is_written(&[0])? {
             of_names.write_text(&[0], names)?;

@@ -163,8 +163,11 @@ fn is_there(storage: &dyn Storage, key: &str) -> Result<bool> {
     }
 }
 
-/// Reads a JSON value; `None` where there is none.
-pub(crate) fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
+/// Reads a JSON value of at most 16 MiB, such as the metadata of a group; `None` where there is none.
+///
+/// # Errors
+/// [`Error::Store`]: what is there is longer, or no JSON. [`Error::Io`]: it cannot be read.
+pub fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
     let refuse = |why: String| Err(Error::store(storage.place(key), why));
     match storage.get(key, MAX_METADATA_BYTES) {
         Ok(Stored::Bytes(bytes)) => match serde_json::from_slice(&bytes) {

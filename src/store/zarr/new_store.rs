@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    spec::{ArraySpec, Attributes},
+    spec::{ArraySpec, Attributes, ZarrFormat},
     writer::{ArrayWriter, write_group},
 };
 use crate::{
@@ -40,7 +40,7 @@ impl NewStore {
         let scratch = make_scratch(path)?;
         let folder = Arc::new(Folder::new(&scratch));
         let store = Self { path: path.to_path_buf(), scratch, folder };
-        write_group(&*store.folder, "", attributes)?;
+        write_group(&*store.folder, "", ZarrFormat::V2, attributes)?;
         Ok(store)
     }
 

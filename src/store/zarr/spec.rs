@@ -72,6 +72,8 @@ pub struct ArraySpec {
     pub format: ZarrFormat,
     /// Default none.
     pub compression: Compression,
+    /// Whether chunks of version 2 are in folders, as those of version 3 always are: `0/3` instead of `0.3`. Default false.
+    pub nested: bool,
     /// Whether each chunk has a checksum (crc32c), by which readers notice damage. Default false.
     pub checksum: bool,
     /// Names of the axes, all or none.
@@ -102,6 +104,7 @@ impl ArraySpec {
             shard_shape: None,
             format: ZarrFormat::default(),
             compression: Compression::default(),
+            nested: false,
             checksum: false,
             axes: Vec::new(),
             fill,
@@ -134,7 +137,7 @@ impl ArraySpec {
                 "fill_value": self.fill,
                 "order": "C",
                 "filters": if self.dtype.is_none() { json!([{ "id": "vlen-utf8" }]) } else { Value::Null },
-                "dimension_separator": ".",
+                "dimension_separator": if self.nested { "/" } else { "." },
                 "compressor": match self.compression {
                     Compression::None => Value::Null,
                     Compression::Zstd { level } => json!({ "id": "zstd", "level": level }),

@@ -350,12 +350,21 @@ impl BoxWriter for ArrayWriter {
     }
 }
 
-/// Writes the metadata of a Zarr v2 group at `path` within `storage`, or in place of those that are there; an empty path means the
+/// Writes the metadata of a Zarr group at `path` within `storage`, or in place of those that are there; an empty path means the
 /// storage itself.
 ///
 /// # Errors
 /// [`Error::Io`] where they cannot be written.
-pub fn write_group(storage: &dyn WritableStorage, path: &str, attributes: &Attributes) -> Result<()> {
+pub fn write_group(
+    storage: &dyn WritableStorage,
+    path: &str,
+    format: ZarrFormat,
+    attributes: &Attributes,
+) -> Result<()> {
+    if format == ZarrFormat::V3 {
+        let metadata = json!({ "zarr_format": 3, "node_type": "group", "attributes": attributes });
+        return put(storage, &join(path, "zarr.json"), metadata.to_string().as_bytes());
+    }
     put(storage, &join(path, ".zgroup"), br#"{"zarr_format":2}"#)?;
     put(storage, &join(path, ".zattrs"), Value::Object(attributes.clone()).to_string().as_bytes())
 }
