@@ -1,0 +1,76 @@
+//! What a group of OME-Zarr is that is no image, for messages.
+
+use teatime::{Error, store::Storage};
+
+use crate::{
+    entry::Entry,
+    metadata::{Metadata, join},
+};
+
+/// Most names that a message lists.
+const LISTED: usize = 8;
+
+/// The error of the group at `path`, whose metadata are `ome` and which is no image: it names the images in it.
+pub(crate) fn found(storage: &dyn Storage, path: &str, ome: &Entry<'_>) -> Error {
+    let why = if let Some(plate) = ome.find("plate") {
+        let wells = paths(&plate.get("wells"));
+        // Of the others there is no need to know.
+        let images = wells.first().map_or_else(Vec::new, |well| {
+            let images = images_of_well(storage, &join(path, well));
+            images.iter().map(|image| join(well, image)).collect()
+        });
+        format!("is a plate with the wells {}: name an image of one, such as {}", list(&wells), list(&images))
+    } else if let Some(well) = ome.find("well") {
+        format!(
+            "is a well of a plate, with the images {}: name one of them",
+            list(&paths(&well.get("images")))
+        )
+    } else if ome.find("bioformats2raw.layout").is_some() {
+        format!(
+            "holds several images, as bioformats2raw writes them, {}: name one of them",
+            list(&series(storage, path))
+        )
+    } else if let Some(labels) = ome.find("labels") {
+        let names = labels.items().unwrap_or_default();
+        let names: Vec<String> =
+            names.iter().filter_map(|name| name.text().ok()).map(str::to_owned).collect();
+        format!("is a list of labels, {}: name one of them", list(&names))
+    } else {
+        return ome.get("multiscales").refuse("the metadata of an OME-Zarr image");
+    };
+    Error::store(storage.place(path), why)
+}
+
+fn images_of_well(storage: &dyn Storage, path: &str) -> Vec<String> {
+    let Ok(metadata) = Metadata::read(storage, path) else { return Vec::new() };
+    metadata.ome().map_or_else(|_| Vec::new(), |ome| paths(&ome.get("well").get("images")))
+}
+
+/// The images that bioformats2raw wrote: those that it lists, else folders with a number for a name.
+fn series(storage: &dyn Storage, path: &str) -> Vec<String> {
+    if let Ok(metadata) = Metadata::read(storage, &join(path, "OME"))
+        && let Ok(ome) = metadata.ome()
+        && let Ok(items) = ome.get("series").items()
+    {
+        return items.iter().filter_map(|item| item.text().ok()).map(str::to_owned).collect();
+    }
+    let names = storage.list(path).unwrap_or_default();
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers.iter().map(u64::to_string).collect()
+}
+
+/// The `path` of each entry of a list.
+fn paths(entry: &Entry<'_>) -> Vec<String> {
+    let items = entry.items().unwrap_or_default();
+    items.iter().filter_map(|item| item.get("path").text().ok()).map(str::to_owned).collect()
+}
+
+fn list(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
+    match names.len().checked_sub(LISTED) {
+        _ if names.is_empty() => "(it names none)".to_owned(),
+        Some(more @ 1..) => format!("{} and {more} more", shown.join(", ")),
+        _ => shown.join(", "),
+    }
+}

@@ -1,0 +1,61 @@
+//! OME-Zarr images, [version 0.4](https://ngff.openmicroscopy.org/0.4/) and [0.5](https://ngff.openmicroscopy.org/0.5/): the same picture
+//! as several arrays, the levels, from the full size to small ones, with axes, pixel sizes and units.
+//!
+//! [`Multiscale`] reads what there is: a level is a [`ZarrArray`](teatime::store::ZarrArray), to be read with
+//! [`stream`](teatime::stream) like any other. [`MultiscaleWriter`] writes: level 0 tile by tile, whoever makes the tiles, and then
+//! smaller levels, each of means of the one before, in bounded memory. What a killed process leaves looks like no image, and another
+//! process goes on with it.
+//!
+//! ```
+//! use teatime::{Device, MissingChunk, Run, StoredType, store::ArraySpec};
+//! use teatime_image::{Axis, ImageSpec, Multiscale, MultiscaleWriter, Pyramid};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("cells.zarr");
+//!
+//! // 500 x 300 pixels of 0.5 micrometers each, in tiles of 256 x 256.
+//! let axes = vec![Axis::space("y", "micrometer"), Axis::space("x", "micrometer")];
+//! let array = ArraySpec::new(StoredType::U8, &[500, 300], &[256, 256]);
+//! let mut spec = ImageSpec::new(axes, &[0.5, 0.5], array);
+//! spec.pyramid = Pyramid::UntilWithin(256);
+//! let image = MultiscaleWriter::create(&path, spec)?;
+//! let base = image.base()?;
+//! for tile in base.tiles() {
+//!     let pixels: u64 = base.extent(&tile).iter().product();
+//!     base.write(&tile, &vec![7u8; pixels as usize])?;
+//! }
+//! image.finish(&Device::cpu(), &Run::default())?;
+//!
+//! let image = Multiscale::open(&path)?;
+//! assert_eq!(image.levels().len(), 2);
+//! assert_eq!(image.levels()[1].scale, [1.0, 1.0]);
+//! // The middle of the first pixel of level 1 is that of four pixels of level 0.
+//! assert_eq!(image.levels()[1].translation, [0.25, 0.25]);
+//! // 3 micrometers are 3 pixels of level 1.
+//! assert_eq!(image.sigma_in_pixels(1, &[3.0])?, [3.0, 3.0]);
+//! let level = image.level(1, MissingChunk::Fill)?;
+//! assert_eq!(teatime::ChunkedArray::shape(&level), [250, 150]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod axis;
+mod elsewhere;
+mod entry;
+mod mean;
+mod metadata;
+mod multiscale;
+mod pyramid;
+mod spec;
+mod writer;
+
+#[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "test sizes are small")]
+mod tests;
+
+pub use self::{
+    axis::{Axis, AxisKind},
+    metadata::OmeVersion,
+    multiscale::{Level, Multiscale},
+    spec::{ImageSpec, Pyramid},
+    writer::MultiscaleWriter,
+};

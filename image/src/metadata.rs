@@ -1,0 +1,67 @@
+//! Metadata of the groups of OME-Zarr.
+
+use serde_json::Value;
+use teatime::{
+    Result,
+    store::{Storage, read_json},
+};
+
+use crate::entry::Entry;
+
+/// A version of OME-Zarr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OmeVersion {
+    /// Version 0.4, which has arrays of Zarr version 2.
+    V04,
+    /// Version 0.5, which has arrays of Zarr version 3.
+    V05,
+}
+
+/// The metadata of a group of OME-Zarr.
+pub(crate) struct Metadata {
+    file: String,
+    pub(crate) version: OmeVersion,
+    json: Value,
+}
+
+impl Metadata {
+    /// Those of the group at `path`.
+    pub(crate) fn read(storage: &dyn Storage, path: &str) -> Result<Self> {
+        let key = join(path, "zarr.json");
+        if let Some(json) = read_json(storage, &key)? {
+            return Ok(Self { file: storage.place(&key), version: OmeVersion::V05, json });
+        }
+        let key = join(path, ".zattrs");
+        let json = read_json(storage, &key)?.unwrap_or_default();
+        Ok(Self { file: storage.place(&key), version: OmeVersion::V04, json })
+    }
+
+    /// What they have of OME.
+    pub(crate) fn ome(&self) -> Result<Entry<'_>> {
+        let json = Entry::new(&self.file, &self.json);
+        if self.version == OmeVersion::V04 {
+            return Ok(json);
+        }
+        let ome = json.get("attributes").get("ome");
+        if ome.value().is_none() {
+            return Err(ome.refuse("the metadata of an OME-Zarr image of version 0.5"));
+        }
+        is_version(&ome.get("version"), "0.5")?;
+        Ok(ome)
+    }
+}
+
+/// Whether what says a version, if it does, says that one.
+pub(crate) fn is_version(entry: &Entry<'_>, expected: &str) -> Result<()> {
+    match entry.text_or_none()? {
+        Some(found) if found != expected => {
+            Err(entry.refuse(&format!("{expected:?}: versions 0.4 and 0.5 of OME-Zarr are read")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The key of `name` within `path`, which may be empty.
+pub(crate) fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
+}

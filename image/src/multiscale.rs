@@ -1,0 +1,287 @@
+//! Images that are read.
+
+use std::{path::Path, sync::Arc};
+
+use serde_json::Value;
+use teatime::{
+    ChunkedArray, Error, MissingChunk, Result,
+    store::{Attributes, Folder, Node, Storage, ZarrArray},
+};
+
+use crate::{
+    axis::{self, Axis, MOST_AXES},
+    elsewhere,
+    entry::Entry,
+    metadata::{Metadata, OmeVersion, is_version, join},
+};
+
+/// One of the sizes of an image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Level {
+    /// Its array, within the folder of the image.
+    pub path: String,
+    /// Size of a pixel along each axis, in the axis's unit. Finite, above 0.
+    pub scale: Vec<f64>,
+    /// Where the middle of the first pixel is along each axis, in the axis's unit. Finite.
+    pub translation: Vec<f64>,
+}
+
+/// An OME-Zarr image: its axes, and its levels, the largest first.
+#[derive(Debug)]
+pub struct Multiscale {
+    storage: Arc<dyn Storage>,
+    path: String,
+    version: OmeVersion,
+    name: Option<String>,
+    axes: Vec<Axis>,
+    levels: Vec<Level>,
+    omero: Option<Attributes>,
+}
+
+impl Multiscale {
+    /// Opens the image whose folder is `path`. Reads its metadata alone.
+    ///
+    /// The image may be on its own, or one of a plate or of what bioformats2raw wrote: its own folder is to be named then.
+    /// Axes without a type are taken by their names: `z`, `y` and `x` go along space, `t` along time, and `c` along channels.
+    ///
+    /// # Errors
+    /// - [`Error::Store`]: no image is there (where it is something else of OME-Zarr, such as a plate, the images in it are named); a
+    ///   version other than 0.4 and 0.5; several images in one folder; or metadata that are damaged: the file, the key and what was
+    ///   expected are named. Scales are to be above 0.
+    /// - [`Error::Io`]: they cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_in(&(Arc::new(Folder::new(path.as_ref())) as Arc<dyn Storage>), "")
+    }
+
+    /// The same of the image at `path` within a store that is anywhere; an empty path means the store itself.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_in(storage: &Arc<dyn Storage>, path: &str) -> Result<Self> {
+        let (what, place) = (Node::at(&**storage, path)?, storage.place(path));
+        match what {
+            Node::Group => {}
+            Node::Array => {
+                return Err(Error::store(
+                    place,
+                    "is an array, not an image: the folder that it is in may be one",
+                ));
+            }
+            Node::Absent => return Err(Error::store(place, "is no Zarr group, so no OME-Zarr image")),
+        }
+        let metadata = Metadata::read(&**storage, path)?;
+        let ome = metadata.ome()?;
+        let Some(multiscales) = ome.find("multiscales") else {
+            return Err(elsewhere::found(&**storage, path, &ome));
+        };
+        let items = multiscales.items()?;
+        let [image] = items.as_slice() else {
+            return Err(multiscales.refuse(&format!("one image: there are {}", items.len())));
+        };
+        if metadata.version == OmeVersion::V04 {
+            is_version(&image.get("version"), "0.4")?;
+        }
+        let axes = read_axes(&image.get("axes"))?;
+        let omero = ome.find("omero").map(|omero| match omero.value() {
+            Some(Value::Object(omero)) => Ok(omero.clone()),
+            _ => Err(omero.refuse("an object")),
+        });
+        Ok(Self {
+            storage: Arc::clone(storage),
+            path: path.to_owned(),
+            version: metadata.version,
+            name: image.get("name").text_or_none()?.map(str::to_owned),
+            levels: read_levels(image, axes.len())?,
+            axes,
+            omero: omero.transpose()?,
+        })
+    }
+
+    /// The version that it is of.
+    pub fn version(&self) -> OmeVersion {
+        self.version
+    }
+
+    /// Its name, where it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Its axes, those of its arrays: 2 to 5.
+    pub fn axes(&self) -> &[Axis] {
+        &self.axes
+    }
+
+    /// Numbers of its axes along space: 2 or 3. The others, of time, channels and anything else, are left alone by filters.
+    pub fn spatial_axes(&self) -> Vec<usize> {
+        axis::spatial(&self.axes).collect()
+    }
+
+    /// Its levels, the largest first: at least one. What transformations the metadata give to all of them is in their scales and
+    /// translations.
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// How its channels are to be shown, as the metadata have it (`omero`), where they do.
+    pub fn omero(&self) -> Option<&Attributes> {
+        self.omero.as_ref()
+    }
+
+    /// The array of a level. Writers leave out chunks of background, so `missing` is [`MissingChunk::Fill`] for most images.
+    ///
+    /// # Errors
+    /// [`Error::Argument`]: no such level; [`Error::Store`]: its array is not there, is damaged or not supported, or its axes are
+    /// not those of the image; [`Error::Io`]: its metadata cannot be read.
+    pub fn level(&self, level: usize, missing: MissingChunk) -> Result<ZarrArray> {
+        let path = join(&self.path, &self.find(level)?.path);
+        let array = ZarrArray::open_in(&self.storage, &path, missing)?;
+        let (axes, found) = (self.axes.len(), array.shape().len());
+        if found != axes {
+            let why = format_args!("has {found} axes, expected the {axes} of its image: {}", self.names());
+            return Err(Error::store(array.name(), why));
+        }
+        // In version 0.4 they are no part of the format.
+        let names = array.dimension_names();
+        if self.version == OmeVersion::V05
+            && !names.is_empty()
+            && !names.iter().eq(self.axes.iter().map(|axis| &axis.name))
+        {
+            let why = format_args!(
+                "has the axes {}, expected those of its image: {}",
+                names.join(", "),
+                self.names()
+            );
+            return Err(Error::store(array.name(), why));
+        }
+        Ok(array)
+    }
+
+    /// Lengths in units as lengths in pixels of a level, for each axis of the array: 0 for axes that do not go along space.
+    /// `sigma` has one number for each axis along space, in its unit and in the order of the axes, or one for all of them where they have
+    /// the same unit.
+    ///
+    /// # Errors
+    /// [`Error::Argument`]: no such level; numbers that are not as many, are negative or not finite, or are not finite in pixels; one
+    /// number for axes of several units. Axes and units are named.
+    pub fn sigma_in_pixels(&self, level: usize, sigma: &[f64]) -> Result<Vec<f64>> {
+        let refuse = |why: String| Error::argument("sigma_in_pixels", "sigma", why);
+        let scale = &self.find(level)?.scale;
+        let spatial = self.spatial_axes();
+        let units = || {
+            let of = |&at: &usize| format!("{} in {}", self.axes[at].name, self.axes[at].unit_name());
+            spatial.iter().map(of).collect::<Vec<_>>().join(", ")
+        };
+        let lengths = match *sigma {
+            [one] if spatial.iter().all(|&at| self.axes[at].unit == self.axes[spatial[0]].unit) => {
+                vec![one; spatial.len()]
+            }
+            [one] => return Err(refuse(format!("{one} for axes of several units: {}", units()))),
+            _ if sigma.len() == spatial.len() => sigma.to_vec(),
+            _ => {
+                return Err(refuse(format!(
+                    "{} numbers, expected one or {}: {}",
+                    sigma.len(),
+                    spatial.len(),
+                    units()
+                )));
+            }
+        };
+        let mut pixels = vec![0.0; scale.len()];
+        for (&at, length) in spatial.iter().zip(lengths) {
+            let (axis, unit, size) = (&self.axes[at].name, self.axes[at].unit_name(), scale[at]);
+            if !(length >= 0.0 && length.is_finite()) {
+                let why = format!("{length} {unit} along `{axis}`, expected a finite number of at least 0");
+                return Err(refuse(why));
+            }
+            pixels[at] = length / size;
+            if pixels[at].is_infinite() {
+                let why = format!(
+                    "{length} {unit} along `{axis}`, whose pixels are {size} {unit}, are too many pixels"
+                );
+                return Err(refuse(why));
+            }
+        }
+        Ok(pixels)
+    }
+
+    /// A level by its number.
+    pub(crate) fn find(&self, level: usize) -> Result<&Level> {
+        self.levels.get(level).ok_or_else(|| {
+            let why =
+                format!("{level}, and {} has {} levels", self.storage.place(&self.path), self.levels.len());
+            Error::argument("Multiscale", "level", why)
+        })
+    }
+
+    fn names(&self) -> String {
+        self.axes.iter().map(|axis| &*axis.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn read_axes(entry: &Entry<'_>) -> Result<Vec<Axis>> {
+    let items = entry.items()?;
+    if items.len() > MOST_AXES {
+        return Err(entry.refuse(&format!("at most {MOST_AXES} axes: there are {}", items.len())));
+    }
+    let axis = |item: &Entry<'_>| {
+        let (kind, unit) = (item.get("type").text_or_none()?, item.get("unit").text_or_none()?);
+        Ok(Axis::new(item.get("name").text()?, kind, unit))
+    };
+    let axes = items.iter().map(axis).collect::<Result<Vec<Axis>>>()?;
+    axis::misfit(&axes).map_or(Ok(axes), |why| Err(entry.refuse(&format!("axes of an image: {why}"))))
+}
+
+fn read_levels(image: &Entry<'_>, axes: usize) -> Result<Vec<Level>> {
+    let datasets = image.get("datasets");
+    let items = datasets.items()?;
+    if items.is_empty() {
+        return Err(datasets.refuse("at least one level"));
+    }
+    // Applied after those of the levels.
+    let (all, moved) = match image.find("coordinateTransformations") {
+        Some(entry) => read_transformations(&entry, axes)?,
+        None => (vec![1.0; axes], vec![0.0; axes]),
+    };
+    let level = |item: &Entry<'_>| {
+        let path = item.get("path").text()?.to_owned();
+        let entry = item.get("coordinateTransformations");
+        let (mut scale, mut translation) = read_transformations(&entry, axes)?;
+        for axis in 0..axes {
+            scale[axis] *= all[axis];
+            translation[axis] = translation[axis] * all[axis] + moved[axis];
+            if !(scale[axis] > 0.0 && scale[axis].is_finite() && translation[axis].is_finite()) {
+                let why = "scales above 0 and translations, finite with those of the whole image";
+                return Err(entry.refuse(why));
+            }
+        }
+        Ok(Level { path, scale, translation })
+    };
+    items.iter().map(level).collect()
+}
+
+/// A scale, and after it a translation, where there is one.
+fn read_transformations(entry: &Entry<'_>, axes: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+    let items = entry.items()?;
+    let [first, rest @ ..] = items.as_slice() else {
+        return Err(entry.refuse("a scale"));
+    };
+    let of = |item: &Entry<'_>, kind: &str| {
+        if item.get("type").text()? != kind {
+            return Err(item
+                .get("type")
+                .refuse(&format!("{kind:?}: a scale, and after it a translation or nothing")));
+        }
+        item.get(kind).numbers(axes)
+    };
+    let scale = of(first, "scale")?;
+    if scale.iter().any(|&size| !(size > 0.0 && size.is_finite())) {
+        return Err(first.get("scale").refuse("numbers above 0"));
+    }
+    let translation = match rest {
+        [] => vec![0.0; axes],
+        [translation] => of(translation, "translation")?,
+        _ => return Err(entry.refuse("a scale, and after it a translation or nothing")),
+    };
+    Ok((scale, translation))
+}

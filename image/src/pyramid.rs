@@ -1,0 +1,92 @@
+//! A level of means of the one before, larger than memory.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use teatime::{
+    ChunkedArray, Device, Error, Result, Run, Status, StoredType,
+    store::ArrayWriter,
+    stream::{Along, AsStored, Blocks, Plan, Selection},
+};
+
+use crate::mean::{Mean, means};
+
+/// Buffers of a tile that writing it takes: its pixels, the same filled up to a whole tile, and encoded.
+const BUFFERS: u64 = 3;
+
+/// Writes the tiles of `to` that are not there, of means of `from` by `factors`. Tells how far it is from `status` on, in rows of `total`.
+///
+/// # Errors
+/// [`Error::Budget`]; [`Error::Chunk`] where `from` cannot be read, or a tile not be encoded; [`Error::Io`]; [`Error::Cancelled`].
+pub(crate) fn reduce(
+    from: Arc<dyn ChunkedArray>,
+    to: &ArrayWriter,
+    factors: &[u64],
+    device: &Device,
+    run: &Run,
+    status: Status,
+) -> Result<()> {
+    if to.left().next().is_none() {
+        return Ok(());
+    }
+    macro_rules! with {
+        ($($dtype:ident $type:ty),*) => {
+            match from.dtype() {
+                $(StoredType::$dtype => reduce_as::<$type>(from, to, factors, device, run, status),)*
+                other => Err(Error::store(from.name(), format_args!("holds {other:?}, of which there are no means"))),
+            }
+        };
+    }
+    with!(I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64, F16 half::f16, F32 f32, F64 f64)
+}
+
+fn reduce_as<T: Mean>(
+    from: Arc<dyn ChunkedArray>,
+    to: &ArrayWriter,
+    factors: &[u64],
+    device: &Device,
+    run: &Run,
+    mut status: Status,
+) -> Result<()> {
+    let spec = to.spec();
+    let tile = spec.shard_shape.as_ref().unwrap_or(&spec.chunk_shape);
+    let along = tile.iter().zip(factors).map(|(extent, factor)| Along::each(extent.saturating_mul(*factor)));
+    let along: Vec<Along> = along.collect();
+    let rows = Arc::new(Selection::all(from.shape()[0]));
+    let plan = Plan::new(vec![from], rows, None, Arc::new(AsStored(T::STORED)), &along)?;
+
+    let pool = device.pool()?;
+    let threads = pool.current_num_threads() as u64;
+    let each =
+        tile.iter().fold(BUFFERS * size_of::<T>() as u64, |bytes, &extent| bytes.saturating_mul(extent));
+    // Boxes are staged in two places.
+    let least = plan.largest_need().saturating_add(plan.block_bytes().saturating_mul(2));
+    let (minimum, budget) = (least.saturating_add(each), run.memory.host_bytes());
+    let Some(spare) = budget.checked_sub(minimum) else {
+        let given = run.memory.host.is_some();
+        return Err(Error::Budget { what: "host memory budget", budget, minimum, given });
+    };
+    let ahead = plan.ahead(threads).min(spare / 2);
+    let at_once = (1 + (spare - ahead) / each.max(1)).min(threads);
+
+    let mut blocks = Blocks::new(&plan, device, plan.block_rows(), plan.largest_need() + ahead, &run.cancel)?;
+    let (tiles, mut done) = (to.tiles().count() as u64, 0);
+    let mut waiting: Vec<(Vec<u64>, Vec<T>)> = Vec::new();
+    for index in to.tiles() {
+        let Some(mut block) = blocks.next_block()? else { break };
+        done += 1;
+        if !to.is_written(&index)? {
+            let shape = block.shape.clone();
+            let bytes = block.bytes();
+            waiting.push((index, pool.install(|| means(bytes, &shape, factors))));
+        }
+        if waiting.len() as u64 == at_once || done == tiles {
+            pool.install(|| waiting.par_iter().try_for_each(|(index, pixels)| to.write(index, pixels)))?;
+            waiting.clear();
+            let rows = u128::from(status.total) * u128::from(done) / u128::from(tiles);
+            status.rows = u64::try_from(rows).unwrap_or(status.total);
+            run.progress.tell(status);
+        }
+    }
+    Ok(())
+}

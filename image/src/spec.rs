@@ -1,0 +1,252 @@
+//! What an image is to be.
+
+use serde_json::{Value, json};
+use teatime::{
+    Error, Result, StoredType,
+    store::{ArraySpec, Attributes, ZarrFormat},
+};
+
+use crate::{
+    axis::{self, Axis, AxisKind, MOST_AXES},
+    mean::reduced,
+    multiscale::{Level, Multiscale},
+};
+
+/// An image's stack is halved unless it has fewer pixels than its planes are long, divided by this.
+const STACK: u64 = 4;
+
+/// Which smaller levels an image has.
+///
+/// Each is of means of the one before, over 2 pixels along each axis of the planes, the last two along space, and along the third, the
+/// stack, where it has at least a quarter as many pixels as the longer of those. At the end of an axis of odd length the mean is over what
+/// there is. Axes of time, of channels and others, and axes of one pixel stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pyramid {
+    /// None: level 0 is all.
+    #[default]
+    None,
+    /// Until planes have at most as many pixels along both axes: 256 is usual. At least 1.
+    UntilWithin(u64),
+    /// So many levels, level 0 among them, as far as there is anything to halve. At least 1.
+    Levels(usize),
+}
+
+/// What an image is to be, for [`MultiscaleWriter`](crate::MultiscaleWriter).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ImageSpec {
+    /// Its name; none by default.
+    pub name: Option<String>,
+    /// Axes of its arrays, in the order that OME-Zarr asks for: time, channels or something else, space.
+    pub axes: Vec<Axis>,
+    /// Size of a pixel of level 0 along each axis, in the axis's unit: above 0; 1 where there is none.
+    pub scale: Vec<f64>,
+    /// Where the middle of the first pixel of level 0 is along each axis, in the axis's unit. Default 0.
+    pub translation: Vec<f64>,
+    /// How its channels are to be shown (`omero`); none by default.
+    pub omero: Option<Attributes>,
+    /// Default none.
+    pub pyramid: Pyramid,
+    /// The array of level 0. Its format decides on the version: of version 3 of Zarr, the default, comes 0.5 of OME-Zarr, of version 2
+    /// comes 0.4. The other levels have the same chunks and shards, but for levels that are smaller than one. Names of axes and folders of
+    /// chunks are as the version asks for, whatever it says. Its `job` makes the image one that another process can go on with.
+    pub array: ArraySpec,
+}
+
+impl ImageSpec {
+    /// An image with these axes, the size of a pixel along each, and the array of level 0.
+    pub fn new(axes: Vec<Axis>, scale: &[f64], array: ArraySpec) -> Self {
+        Self {
+            name: None,
+            translation: vec![0.0; axes.len()],
+            axes,
+            scale: scale.to_vec(),
+            omero: None,
+            pyramid: Pyramid::default(),
+            array,
+        }
+    }
+
+    /// An image whose level 0 lies as a level of another does: with its axes, scale and translation, and the name and the `omero` of the
+    /// other image.
+    ///
+    /// # Errors
+    /// [`Error::Argument`]: no such level.
+    pub fn like(source: &Multiscale, level: usize, array: ArraySpec) -> Result<Self> {
+        let Level { scale, translation, .. } = source.find(level)?;
+        Ok(Self {
+            name: source.name().map(str::to_owned),
+            translation: translation.clone(),
+            omero: source.omero().cloned(),
+            ..Self::new(source.axes().to_vec(), scale, array)
+        })
+    }
+
+    /// What is wrong with it, but for what the array alone tells.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |name: &'static str, why: String| Err(Error::argument("ImageSpec", name, why));
+        let axes = self.axes.len();
+        if !(2..=MOST_AXES).contains(&axes) {
+            return refuse("axes", format!("{axes}, expected 2 to {MOST_AXES}"));
+        }
+        let why = axis::misfit(&self.axes).or_else(|| self.disorder());
+        if let Some(why) = why {
+            return refuse("axes", why);
+        }
+        for (name, numbers) in [("scale", &self.scale), ("translation", &self.translation)] {
+            let fits = |number: &f64| number.is_finite() && (name != "scale" || *number > 0.0);
+            if numbers.len() != axes || !numbers.iter().all(fits) {
+                let above = if name == "scale" { " above 0" } else { "" };
+                return refuse(
+                    name,
+                    format!("{numbers:?}, expected {axes} finite numbers{above}, one for each axis"),
+                );
+            }
+        }
+        let (shape, chunks) = (&self.array.shape, &self.array.chunk_shape);
+        if shape.len() != axes
+            || chunks.len() != axes
+            || [shape, chunks].iter().any(|extents| extents.contains(&0))
+        {
+            let why = format!(
+                "a shape of {shape:?} in chunks of {chunks:?}, expected {axes} axes of at least one pixel"
+            );
+            return refuse("array", why);
+        }
+        if matches!(self.array.dtype, None | Some(StoredType::Bool)) {
+            return refuse("array", format!("of {:?}, expected numbers", self.array.dtype));
+        }
+        match self.pyramid {
+            Pyramid::UntilWithin(0) | Pyramid::Levels(0) => {
+                refuse("pyramid", "0, expected at least 1".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether axes are in another order than OME-Zarr asks for.
+    fn disorder(&self) -> Option<String> {
+        let rank = |axis: &Axis| match axis.kind {
+            AxisKind::Time => 0,
+            AxisKind::Channel | AxisKind::Other(_) => 1,
+            AxisKind::Space => 2,
+        };
+        let names = self.axes.iter().map(|axis| &*axis.name).collect::<Vec<_>>().join(", ");
+        (!self.axes.is_sorted_by_key(rank))
+            .then(|| format!("{names}, expected those of time first, and those of space last"))
+    }
+
+    /// Levels, each with its array and by how much each axis is shorter than in the one before.
+    pub(crate) fn levels(&self) -> Vec<(Level, ArraySpec, Vec<u64>)> {
+        let axes = self.axes.len();
+        let mut array = self.array.clone();
+        array.axes = self.axes.iter().map(|axis| axis.name.clone()).collect();
+        array.nested = true;
+        // All that the image depends on, so that no process goes on with another one.
+        let image = json!([
+            self.name,
+            self.axes.iter().map(axis_json).collect::<Vec<_>>(),
+            self.scale,
+            self.translation,
+            self.omero,
+            format!("{:?}", self.pyramid)
+        ]);
+        array.job = Some(format!("{}\0{image}", self.array.job.as_deref().unwrap_or_default()));
+
+        let of = |number: usize, whole: &[u64]| {
+            // The middle of a box of pixels, from that of its first one.
+            let middle =
+                |axis: usize| self.translation[axis] + (whole[axis] - 1) as f64 / 2.0 * self.scale[axis];
+            Level {
+                path: number.to_string(),
+                scale: self.scale.iter().zip(whole).map(|(size, &factor)| size * factor as f64).collect(),
+                translation: (0..axes).map(middle).collect(),
+            }
+        };
+        let mut whole = vec![1; axes];
+        let mut levels = vec![(of(0, &whole), array.clone(), whole.clone())];
+        while let Some(factors) = self.factors(&array.shape, levels.len()) {
+            whole.iter_mut().zip(&factors).for_each(|(whole, factor)| *whole = whole.saturating_mul(*factor));
+            array.shape = reduced(&array.shape, &factors);
+            let chunk: Vec<u64> =
+                self.array.chunk_shape.iter().zip(&array.shape).map(|(n, most)| *n.min(most)).collect();
+            // The fewest whole chunks that hold all there is.
+            let shard = |((of, chunk), extent): ((&u64, &u64), &u64)| {
+                of.min(extent).checked_next_multiple_of(*chunk).unwrap_or(*of)
+            };
+            let shards = self.array.shard_shape.as_ref();
+            array.shard_shape = shards.map(|of| of.iter().zip(&chunk).zip(&array.shape).map(shard).collect());
+            array.chunk_shape = chunk;
+            levels.push((of(levels.len(), &whole), array.clone(), factors));
+        }
+        levels
+    }
+
+    /// By how much each axis of a level of that shape is shorter in the next one, if there is to be one after so many.
+    fn factors(&self, shape: &[u64], levels: usize) -> Option<Vec<u64>> {
+        let spatial: Vec<usize> = axis::spatial(&self.axes).collect();
+        let (stack, planes) = spatial.split_at(spatial.len() - 2);
+        let longest = planes.iter().map(|&axis| shape[axis]).max().unwrap_or(0);
+        let wanted = match self.pyramid {
+            Pyramid::None => false,
+            Pyramid::UntilWithin(most) => longest > most,
+            Pyramid::Levels(count) => levels < count,
+        };
+        let mut factors = vec![1; shape.len()];
+        planes.iter().for_each(|&axis| factors[axis] = 2);
+        stack
+            .iter()
+            .filter(|&&axis| shape[axis] >= longest.div_ceil(STACK))
+            .for_each(|&axis| factors[axis] = 2);
+        factors.iter_mut().zip(shape).filter(|(_, extent)| **extent == 1).for_each(|(factor, _)| *factor = 1);
+        (wanted && factors.contains(&2)).then_some(factors)
+    }
+
+    /// The attributes of the image's group.
+    pub(crate) fn attributes(&self) -> Attributes {
+        let levels = self.levels();
+        let dataset = |level: &Level| {
+            let mut transformations = vec![json!({ "type": "scale", "scale": level.scale })];
+            if level.translation.iter().any(|&moved| moved != 0.0) {
+                transformations.push(json!({ "type": "translation", "translation": level.translation }));
+            }
+            json!({ "path": level.path, "coordinateTransformations": transformations })
+        };
+        let mut image = json!({
+            "axes": self.axes.iter().map(axis_json).collect::<Vec<_>>(),
+            "datasets": levels.iter().map(|(level, ..)| dataset(level)).collect::<Vec<_>>(),
+        });
+        if let Some(name) = &self.name {
+            image["name"] = json!(name);
+        }
+        if levels.len() > 1 {
+            image["type"] = json!("mean");
+        }
+        let mut ome = Attributes::new();
+        // Its version is said once, and only in 0.4 here.
+        let mut omero = self.omero.clone();
+        omero.as_mut().map(|omero| omero.remove("version"));
+        if self.array.format == ZarrFormat::V2 {
+            image["version"] = json!("0.4");
+            omero.as_mut().map(|omero| omero.insert("version".to_owned(), json!("0.4")));
+        } else {
+            ome.insert("version".to_owned(), json!("0.5"));
+        }
+        ome.insert("multiscales".to_owned(), json!([image]));
+        ome.extend(omero.map(|omero| ("omero".to_owned(), Value::Object(omero))));
+        if self.array.format == ZarrFormat::V2 {
+            return ome;
+        }
+        std::iter::once(("ome".to_owned(), Value::Object(ome))).collect()
+    }
+}
+
+fn axis_json(axis: &Axis) -> Value {
+    let mut json = json!({ "name": axis.name });
+    for (key, value) in [("type", axis.kind_name()), ("unit", axis.unit.as_deref())] {
+        if let Some(value) = value {
+            json[key] = json!(value);
+        }
+    }
+    json
+}

@@ -1,0 +1,219 @@
+//! Tests of images: those of other programs, damaged ones, and ours.
+
+mod pyramids;
+mod reading;
+mod writing;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use bytemuck::Pod;
+use teatime::{
+    ChunkedArray, Device, Error, MissingChunk, Result, Run, StoredType,
+    openings::Map,
+    store::{ArraySpec, ArrayWriter, Storable, Storage, StoredBytes, Value, WritableStorage},
+};
+
+use crate::{Axis, ImageSpec, Multiscale, MultiscaleWriter, Pyramid};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// Values in memory, of which so many more may be put.
+#[derive(Debug)]
+struct Values {
+    values: Mutex<BTreeMap<String, Arc<[u8]>>>,
+    puts: AtomicUsize,
+}
+
+impl Values {
+    fn new() -> Arc<Self> {
+        Self::with(BTreeMap::new())
+    }
+
+    fn of(fixture_name: &str) -> Arc<Self> {
+        Self::with(Map::of(&fixture(fixture_name)).values)
+    }
+
+    fn with(values: BTreeMap<String, Arc<[u8]>>) -> Arc<Self> {
+        Arc::new(Self { values: Mutex::new(values), puts: AtomicUsize::new(usize::MAX) })
+    }
+
+    fn set(&self, key: &str, value: impl AsRef<[u8]>) {
+        self.values.lock().unwrap().insert(key.to_owned(), value.as_ref().into());
+    }
+
+    fn remove(&self, key: &str) {
+        assert!(self.values.lock().unwrap().remove(key).is_some(), "{key}");
+    }
+
+    fn all(&self) -> BTreeMap<String, Arc<[u8]>> {
+        self.values.lock().unwrap().clone()
+    }
+
+    fn json(&self, key: &str) -> serde_json::Value {
+        serde_json::from_slice(&self.all()[key]).unwrap()
+    }
+
+    fn storage(self: &Arc<Self>) -> Arc<dyn Storage> {
+        self.clone()
+    }
+}
+
+impl Storage for Values {
+    fn place(&self, key: &str) -> String {
+        format!("values:{key}")
+    }
+
+    fn get(&self, key: &str, _: u64) -> io::Result<Value> {
+        let value = self.values.lock().unwrap().get(key).cloned();
+        Ok(value.map_or(Value::Absent, |value| Value::Bytes(StoredBytes::Shared(value))))
+    }
+
+    fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        Ok(self.values.lock().unwrap().get(key).map(|value| value.len() as u64))
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        let values = self.values.lock().unwrap();
+        let rest = values.keys().filter_map(|key| key.strip_prefix(&prefix)?.split_once('/'));
+        let mut names: Vec<String> = rest.map(|(name, _)| name.to_owned()).collect();
+        names.dedup();
+        Ok(names)
+    }
+}
+
+impl WritableStorage for Values {
+    fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {
+        let left = self.puts.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        left.map_err(|_| io::Error::other("killed"))?;
+        self.set(key, value);
+        Ok(())
+    }
+
+    fn sweep(&self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// All elements of an array, in C order.
+fn read<T: Pod>(array: &impl ChunkedArray) -> Vec<T> {
+    let (shape, chunk) = (array.shape(), array.chunk_shape());
+    let mut out = vec![T::zeroed(); shape.iter().product::<u64>() as usize];
+    let grid: Vec<u64> = shape.iter().zip(chunk).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
+    for number in 0..grid.iter().product() {
+        let index = place(number, &grid);
+        let bytes = array.read_chunk(&index).unwrap().bytes;
+        for (at, value) in bytes.chunks_exact(size_of::<T>()).enumerate() {
+            let at = place(at as u64, chunk);
+            let at: Vec<u64> = at.iter().zip(&index).zip(chunk).map(|((at, i), n)| at + i * n).collect();
+            if at.iter().zip(shape).all(|(at, n)| at < n) {
+                out[number_of(&at, shape)] = bytemuck::pod_read_unaligned(value);
+            }
+        }
+    }
+    out
+}
+
+/// The place along each axis of an element, by its number in C order.
+fn place(mut number: u64, shape: &[u64]) -> Vec<u64> {
+    let mut place: Vec<u64> = shape
+        .iter()
+        .rev()
+        .map(|n| {
+            let at = number % n;
+            number /= n;
+            at
+        })
+        .collect();
+    place.reverse();
+    place
+}
+
+fn number_of(place: &[u64], shape: &[u64]) -> usize {
+    place.iter().zip(shape).fold(0, |number, (at, n)| number * n + at) as usize
+}
+
+/// The message of a call that has to fail, which has all of these in it.
+#[track_caller]
+fn refused<T>(result: Result<T>, needles: &[&str]) -> Error {
+    let Err(error) = result else { panic!("not refused: {needles:?}") };
+    let said = error.to_string();
+    for needle in needles {
+        assert!(said.contains(needle), "`{needle}` is not in: {said}");
+    }
+    error
+}
+
+fn device() -> &'static Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    DEVICE.get_or_init(Device::cpu)
+}
+
+fn axes(names: &str) -> Vec<Axis> {
+    let axis = |name: char| match name {
+        't' => Axis::time("t", "second"),
+        'c' => Axis::channel("c"),
+        _ => Axis::space(&name.to_string(), "micrometer"),
+    };
+    names.chars().map(axis).collect()
+}
+
+/// An image of these axes with pixels of 1, with levels down to one pixel.
+fn spec(names: &str, dtype: StoredType, shape: &[u64], chunk: &[u64]) -> ImageSpec {
+    let mut spec = ImageSpec::new(axes(names), &vec![1.0; shape.len()], ArraySpec::new(dtype, shape, chunk));
+    spec.pyramid = Pyramid::Levels(99);
+    spec
+}
+
+/// Writes the tiles of level 0 that are left, of what is at each place.
+fn fill<T: Storable>(base: &ArrayWriter, pixel: impl Fn(&[u64]) -> T) -> Result<()> {
+    let spec = base.spec();
+    let tile = spec.shard_shape.as_ref().unwrap_or(&spec.chunk_shape).clone();
+    for index in base.left().collect::<Vec<_>>() {
+        let extent = base.extent(&index);
+        let at = |number: u64| -> Vec<u64> {
+            place(number, &extent).iter().zip(&index).zip(&tile).map(|((at, i), n)| at + i * n).collect()
+        };
+        let pixels: Vec<T> = (0..extent.iter().product()).map(|number| pixel(&at(number))).collect();
+        base.write(&index, &pixels)?;
+    }
+    Ok(())
+}
+
+/// Writes an image into memory.
+fn written<T: Storable>(spec: ImageSpec, pixel: impl Fn(&[u64]) -> T) -> Arc<Values> {
+    let values = Values::new();
+    let image = MultiscaleWriter::create_in(values.clone(), "", spec).unwrap();
+    fill(&image.base().unwrap(), pixel).unwrap();
+    image.finish(device(), &Run::default()).unwrap();
+    values
+}
+
+fn open(values: &Arc<Values>) -> Multiscale {
+    Multiscale::open_in(&values.storage(), "").unwrap()
+}
+
+/// Shapes and pixels of all levels.
+fn levels<T: Pod>(image: &Multiscale) -> Vec<(Vec<u64>, Vec<T>)> {
+    let level = |n| {
+        let array = image.level(n, MissingChunk::Error).unwrap();
+        (array.shape().to_vec(), read(&array))
+    };
+    (0..image.levels().len()).map(level).collect()
+}
+
+/// Numbers by chance, the same ones each time.
+fn noise(at: &[u64]) -> u64 {
+    let mix = |state: u64, n: &u64| (state ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    at.iter().fold(0x1234_5678, mix).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
