@@ -17,11 +17,11 @@ use crate::{
 /// ones, count as such, and those on the left are taken.
 ///
 /// # Shapes
-/// `x`: one to four axes -> the same. The output is of f32, f64 or the type of `x`.
+/// `x`: one to five axes -> the same. The output is of f32, f64 or the type of `x`.
 ///
 /// # Errors
 /// [`Error::Argument`] for a number of weights that is even, weights that are no finite numbers, a number of values that is not that of the filtered axes,
-/// an axis that does not exist or is named twice, and an output of another type; [`Error::Shape`] for an array of no or of more than four axes; else as
+/// an axis that does not exist or is named twice, and an output of another type; [`Error::Shape`] for an array of no or of more than five axes; else as
 /// [`gaussian`](super::gaussian()).
 ///
 /// # Cost

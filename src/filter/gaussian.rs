@@ -17,10 +17,10 @@ const MOST_ORDER: u32 = 100;
 /// `sigma` is the standard deviation along each axis in elements, one for all, or one for each filtered axis.
 ///
 /// # Shapes
-/// `x`: one to four axes -> the same. The output is of f32, f64 or the type of `x`.
+/// `x`: one to five axes -> the same. The output is of f32, f64 or the type of `x`.
 ///
 /// # Errors
-/// [`Error::Shape`] for an array of no or of more than four axes; [`Error::Argument`] for a sigma or `truncate` that is negative, infinite or NaN, an
+/// [`Error::Shape`] for an array of no or of more than five axes; [`Error::Argument`] for a sigma or `truncate` that is negative, infinite or NaN, an
 /// order above 100, a number of values that is not that of the filtered axes, an axis that does not exist or is named twice, an output of
 /// another type, `preserve_range` without order 0, and weights that are no numbers; [`Error::NoF64`] (see [the types](crate::filter#types));
 /// [`Error::Limit`] where weights reach over more rows than a binding of the device has room for, of an array that does not fit it;
@@ -110,8 +110,8 @@ fn image_scale(dtype: DType) -> Option<f64> {
 /// The axes that are filtered.
 pub(super) fn checked_axes(op: &'static str, shape: &[u64], axes: Option<&[usize]>) -> Result<Vec<usize>> {
     let count = shape.len();
-    if !(1..=4).contains(&count) {
-        return Err(Error::shape(op, "one to four axes", format_args!("shape {shape:?}")));
+    if !(1..=5).contains(&count) {
+        return Err(Error::shape(op, "one to five axes", format_args!("shape {shape:?}")));
     }
     let axes = axes.map_or_else(|| (0..count).collect(), <[usize]>::to_vec);
     for (i, axis) in axes.iter().enumerate() {

@@ -46,18 +46,18 @@ pub struct WrittenFilter {
     pub stats: StreamStats,
 }
 
-/// Writes the [`gaussian`](super::gaussian) of a stored array into another one, box by box, and finishes it. Waits.
+/// Writes the [`gaussian`](super::gaussian()) of a stored array into another one, box by box, and finishes it. Waits.
 ///
 /// The values are those of the whole array, to the last bit, whatever the boxes are. `begin` makes the array, or goes on with it
 /// ([`ArrayWriter::resume`](crate::store::ArrayWriter::resume)): it is given all that the values depend on besides the elements of `x`, for the words of its job. Boxes that are there
 /// are not made again. Progress counts elements.
 ///
 /// # Shapes and types
-/// `x`: one to four axes; the array that `begin` makes has the same shape, and is of f32, f64 or the type of `x`. Booleans are
+/// `x`: one to five axes; the array that `begin` makes has the same shape, and is of f32, f64 or the type of `x`. Booleans are
 /// numbers 0 and 1 of one byte; integers of 64 bits are filtered as f64, and the array is of f32 or f64.
 ///
 /// # Errors
-/// As [`gaussian`](super::gaussian), and what `begin` gives; [`Error::Shape`] for an array of another shape; [`Error::Argument`] for one of
+/// As [`gaussian`](super::gaussian()), and what `begin` gives; [`Error::Shape`] for an array of another shape; [`Error::Argument`] for one of
 /// another type, and for a halo that wraps an axis more than 1024 times; [`Error::Chunk`] for a chunk that cannot be read, and for integers of 64 bits above 2^53 - 1 (in f32, above 2^24);
 /// [`Error::Budget`] with the least that would do, for boxes of one tile; [`Error::Io`] for a tile that cannot be written;
 /// [`Error::Cancelled`]. What was written stays.
@@ -65,7 +65,7 @@ pub struct WrittenFilter {
 /// # Cost
 /// One pass, in which elements within the radius of a box's sides are read and filtered for both: boxes are of whole tiles, as many as make
 /// 32 MiB if memory allows. On the host two boxes as they are read and two as they are written, and chunks; on the device a box and
-/// what [`gaussian`](super::gaussian) takes for it.
+/// what [`gaussian`](super::gaussian()) takes for it.
 ///
 /// ```
 /// # #[cfg(feature = "zarr")] {
@@ -273,6 +273,9 @@ impl<W: BoxWriter> Work<'_, W> {
         let within = |size: u64, axis: usize| size.min(shape[axis]).max(1);
         let mut size: Vec<u64> = tile.iter().enumerate().map(|(axis, &size)| within(size, axis)).collect();
         let mut best = self.planned(filter, &size, sizes)?;
+        // As filters see it, a box fits a binding.
+        let widest = sizes.read.max(sizes.real).max(sizes.written);
+        let most = BOX.min(self.device.limits().room() / widest * sizes.read);
         let mut can_grow: Vec<bool> = size.iter().zip(shape).map(|(size, extent)| size < extent).collect();
         loop {
             let halo = |axis: usize| filter.axes[axis].radius() as f64 / size[axis] as f64;
@@ -282,7 +285,7 @@ impl<W: BoxWriter> Work<'_, W> {
             let more = (size[axis] / 2).next_multiple_of(tile[axis]).max(tile[axis]);
             wider[axis] = within(size[axis].saturating_add(more), axis);
             match self.planned(filter, &wider, sizes) {
-                Ok(found) if found.0.block_bytes() <= BOX => {
+                Ok(found) if found.0.block_bytes() <= most => {
                     can_grow[axis] = wider[axis] < shape[axis];
                     (best, size) = (found, wider);
                 }

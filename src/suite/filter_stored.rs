@@ -21,9 +21,9 @@ use crate::{
     stream::{AsStored, Blocks, Plan, Selection},
 };
 
-device_tests! { bytes, refused; floats, resumed }
+device_tests! { bytes, refused; floats, resumed, five_axes }
 
-const SHAPE: [u64; 3] = [5, 33, 50];
+const SHAPE: [u64; 3] = [5, 33, 48];
 const CHUNK: [u64; 3] = [2, 10, 21];
 const TILE: [u64; 3] = [2, 8, 16];
 
@@ -86,10 +86,11 @@ fn check<T: Sample + Storable, U: Element + Storable>(
     };
     assert!(of("less", &within(minimum - 1)).is_err());
     let small = of("small", &within(minimum)).unwrap();
-    assert_eq!((small.boxes, small.found), (3 * 5 * 4, 0));
+    assert_eq!((small.boxes, small.found), (3 * 5 * 3, 0));
     assert!(small.times_covered > 2.0 && small.times_decoded >= 1.0, "{small:?}");
     let whole = of("whole", &Run::default()).unwrap();
-    assert_eq!((whole.boxes, whole.times_covered, whole.times_decoded), (1, 1.0, 1.0));
+    assert!(whole.boxes < small.boxes && whole.times_decoded == 1.0, "{whole:?}");
+    assert!(whole.boxes > 1 || whole.times_covered == 1.0, "{whole:?}");
 }
 
 fn bytes(device: &Device) {
@@ -114,6 +115,27 @@ fn floats(device: &Device) {
     }
 }
 
+/// Time, channels and a volume: as each volume alone.
+fn five_axes(device: &Device) {
+    let (shape, volume) = ([2, 3, 4, 20, 24], [4, 20, 24]);
+    let elements = values::<u8>(9, shape.iter().product());
+    let options = GaussianOptions { axes: Some(vec![2, 3, 4]), ..GaussianOptions::default() };
+    let len = volume.iter().product::<u64>() as usize;
+    let expected: Vec<f32> = elements
+        .chunks(len)
+        .flat_map(|elements| {
+            let x = Tensor::from_slice(device, elements, &volume).unwrap();
+            gaussian::<u8, f32>(&x, 1.5, &GaussianOptions::default()).unwrap().read().unwrap()
+        })
+        .collect();
+    let x = Tensor::from_slice(device, &elements, &shape).unwrap();
+    assert!(gaussian::<u8, f32>(&x, 1.5, &options).unwrap().read().unwrap() == expected);
+    let (array, folder) = (stored(&elements, &shape, &[1, 2, 3, 9, 10]), tempfile::tempdir().unwrap());
+    let tile = (folder.path(), StoredType::F32, &[1, 1, 2, 8, 16][..]);
+    blur(&array, &1.5.into(), &options, device, tile, &Run::default()).unwrap();
+    assert!(read::<f32>(folder.path()) == expected);
+}
+
 /// Calls that are stopped after each number of boxes, and another that goes on: to the same bytes, without reading what is done.
 fn resumed(device: &Device) {
     let (elements, options, sigma) =
@@ -124,9 +146,10 @@ fn resumed(device: &Device) {
     };
     let files = |path: &Path| Map::of(path).values;
     let whole = tempfile::tempdir().unwrap();
-    let Err(Error::Budget { minimum, .. }) = write(&whole.path().join("none"), &within(10)) else { panic!() };
+    let none = tempfile::tempdir().unwrap();
+    let Err(Error::Budget { minimum, .. }) = write(none.path(), &within(10)) else { panic!() };
     let all = write(whole.path(), &within(minimum)).unwrap();
-    for steps in [1, 2, 20, 59] {
+    for steps in [1, 2, 20, 44] {
         let folder = tempfile::tempdir().unwrap();
         let mut run = within(minimum);
         let (cancel, told) = (run.cancel.clone(), AtomicU32::new(0));
@@ -175,14 +198,14 @@ fn refused(device: &Device) {
     if !device.limits().f64 {
         fails(&doubles, 1.0, spec(StoredType::F64, &[3, 4]), "narrow");
     }
-    let five = stored(&[0u8; 1], &[1, 1, 1, 1, 1], &[1, 1, 1, 1, 1]);
-    fails(&five, 1.0, spec(StoredType::U8, &[1]), "one to four axes");
+    let six = stored(&[0u8; 1], &[1; 6], &[1; 6]);
+    fails(&six, 1.0, spec(StoredType::U8, &[1]), "one to five axes");
     // Nothing to filter.
     for shape in [[0, 4], [3, 0]] {
         let empty = stored::<f32>(&[], &shape, &[2, 2]);
         let path = folder.path().join(format!("{shape:?}"));
         let written =
             blur(&empty, &1.0.into(), &options, device, (&path, StoredType::F32, &[2, 2]), &run).unwrap();
-        assert_eq!((written.found, written.boxes), (0, 0));
+        assert_eq!(written.boxes, 0);
     }
 }

@@ -1,9 +1,15 @@
-//! The array that `teatime blur` reads.
+//! The array that `teatime blur` reads, or a level of an image.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
-use teatime::{ChunkedArray, Error, MissingChunk};
+use teatime::{
+    ChunkedArray, Error, MissingChunk,
+    filter::PerAxis,
+    store::{Folder, Node},
+};
+use teatime_image::Multiscale;
 
+use super::{BlurArgs, per_axis};
 use crate::{array::open, failure::Failure};
 
 /// An array.
@@ -11,17 +17,52 @@ use crate::{array::open, failure::Failure};
 pub(super) struct Input {
     pub(super) path: String,
     pub(super) array: Arc<dyn ChunkedArray>,
+    /// The OME-Zarr image that it is a level of.
+    pub(super) image: Option<Multiscale>,
 }
 
 impl Input {
     /// Reads metadata alone.
-    pub(super) fn open(path: &Path, missing: MissingChunk) -> Result<Self, Failure> {
-        Ok(Self { path: path.display().to_string(), array: open(path, missing)? })
+    pub(super) fn open(args: &BlurArgs, missing: MissingChunk) -> Result<Self, Failure> {
+        let path = args.input.display().to_string();
+        let is_group = args.input.is_dir() && Node::at(&Folder::new(&args.input), "")? == Node::Group;
+        if is_group {
+            let image = Multiscale::open(&args.input)?;
+            let array = Arc::new(image.level(args.level.unwrap_or(0), missing)?);
+            return Ok(Self { path, array, image: Some(image) });
+        }
+        for (given, flag) in [(args.level.is_some(), "--level"), (args.physical, "--physical")] {
+            if given {
+                return Err(Failure::Usage(format!(
+                    "{flag} is of OME-Zarr images alone, which {path} is not"
+                )));
+            }
+        }
+        Ok(Self { path, array: open(&args.input, missing)?, image: None })
+    }
+
+    /// The axes that are filtered unless the caller names some: of an image those along space. None: all.
+    pub(super) fn axes(&self) -> Option<Vec<usize>> {
+        self.image.as_ref().map(Multiscale::spatial_axes)
+    }
+
+    /// Standard deviations in elements.
+    pub(super) fn sigma(&self, args: &BlurArgs) -> Result<PerAxis<f64>, Failure> {
+        match &self.image {
+            Some(image) if args.physical => {
+                let all = image
+                    .sigma_in_pixels(args.level.unwrap_or(0), &args.sigma)
+                    .map_err(|error| self.named(error))?;
+                Ok(PerAxis::Each(image.spatial_axes().into_iter().map(|axis| all[axis]).collect()))
+            }
+            _ => Ok(per_axis(&args.sigma)),
+        }
     }
 
     /// An error, in the command line's words.
     pub(super) fn named(&self, error: Error) -> Failure {
         match &error {
+            Error::Argument { op: "sigma_in_pixels", why, .. } => Failure::Error(format!("--sigma: {why}")),
             Error::Argument {
                 name: name @ ("sigma" | "truncate" | "radius" | "order" | "mode" | "axes"),
                 why,

@@ -30,12 +30,12 @@ const COMMAND: &str = "blur";
 
 /// Gaussian filter of an image or volume of any size, or a derivative of it
 ///
-/// Of one to four axes and numbers of any kind: a .npy file, or a Zarr array (its own folder, within a store or alone). By the conventions of
-/// scipy.ndimage.gaussian_filter; the values are those of the whole array, to the last bit, however it is cut into boxes.
+/// Of one to five axes and numbers of any kind: a .npy file, a Zarr array (its own folder, within a store or alone), or an OME-Zarr image, of which
+/// the axes along space are filtered, and the result is one, too. By scipy's conventions; the values are those of the whole array, to the last bit, however it is cut into boxes.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct BlurArgs {
-    /// The array: a .npy file or the folder of a Zarr array
+    /// The array: a .npy file, or the folder of a Zarr array or of an OME-Zarr image
     #[arg(value_name = "IN", value_parser = local())]
     input: PathBuf,
     /// File for the result: its ending, .npy or .zarr, says what it is
@@ -44,7 +44,16 @@ pub(crate) struct BlurArgs {
     /// Standard deviation in elements: one for all filtered axes, or one for each; 0 leaves an axis alone
     #[arg(long, value_name = "S,...", required = true, value_delimiter = ',', allow_negative_numbers = true)]
     sigma: Vec<f64>,
-    /// The axes that are filtered, by their numbers from 0 [default: all but that of --channel-axis]
+    /// Standard deviations are in the units of the image's axes, such as micrometers, and not in pixels
+    #[arg(long, conflicts_with_all = ["axes", "channel_axis"])]
+    physical: bool,
+    /// The level of an OME-Zarr image, 0 being that of full size [default: 0]
+    #[arg(long, value_name = "N")]
+    level: Option<usize>,
+    /// Write smaller levels of an OME-Zarr image too, each of means of the one before, until they fit 256 x 256 pixels
+    #[arg(long)]
+    pyramid: bool,
+    /// The axes that are filtered, by their numbers from 0 [default: all but that of --channel-axis; of an image, those along space]
     #[arg(long, value_name = "A,...", value_delimiter = ',', conflicts_with = "channel_axis")]
     axes: Option<Vec<usize>>,
     /// An axis that is left alone
@@ -113,6 +122,7 @@ Examples:
   teatime blur image.npy edges.npy --sigma 1 --order 0,1 --dtype f32
   teatime blur rgb.zarr soft.zarr --sigma 2 --channel-axis 2 --mode nearest
   teatime blur big.zarr/0 blurred.zarr --sigma 1,4,4 --memory 2G --resume
+  teatime blur cells.ome.zarr soft.ome.zarr --sigma 0.5 --physical --pyramid
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
 SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where
@@ -158,7 +168,8 @@ fn per_axis<T: Clone>(values: &[T]) -> PerAxis<T> {
 }
 
 impl BlurArgs {
-    fn options(&self, axes: usize) -> Result<GaussianOptions, Failure> {
+    fn options(&self, input: &Input) -> Result<GaussianOptions, Failure> {
+        let axes = input.array.shape().len();
         if self.cval != 0.0 && !self.mode.contains(&Beyond::Constant) {
             return Err(Failure::Usage("--cval is of --mode constant alone".into()));
         }
@@ -176,16 +187,17 @@ impl BlurArgs {
                 return Err(Failure::Error(why));
             }
             (None, Some(channel)) => Some((0..axes).filter(|&axis| axis != channel).collect()),
-            (None, None) => None,
+            (None, None) => input.axes(),
         };
-        let mut options = GaussianOptions::default();
-        options.axes = filtered;
-        options.order = per_axis(&self.order);
-        options.mode = per_axis(&self.mode.iter().map(mode).collect::<Vec<_>>());
-        options.truncate = self.truncate;
-        options.radius = self.radius.as_deref().map(per_axis);
-        options.narrow = self.narrow;
-        Ok(options)
+        Ok(GaussianOptions {
+            axes: filtered,
+            order: per_axis(&self.order),
+            mode: per_axis(&self.mode.iter().map(mode).collect::<Vec<_>>()),
+            truncate: self.truncate,
+            radius: self.radius.as_deref().map(per_axis),
+            narrow: self.narrow,
+            ..GaussianOptions::default()
+        })
     }
 }
 
@@ -193,8 +205,11 @@ impl BlurArgs {
 pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let mut output = args.out.prepare(args.resume, args.overwrite)?;
-    let input = Input::open(&args.input, args.missing_chunk)?;
-    let options = args.options(input.array.shape().len())?;
+    let input = Input::open(args, args.missing_chunk)?;
+    if args.pyramid && (input.image.is_none() || args.out.format != Format::Zarr) {
+        return Err(Failure::Usage("--pyramid is of OME-Zarr images and OUT.zarr alone".into()));
+    }
+    let options = args.options(&input)?;
     let device = args.resources.open()?;
     let bar = Bar::of("Filter", input.array.shape().iter().product(), "elements");
     let run =
@@ -219,7 +234,8 @@ fn write(
     run: &Run,
     output: &mut Output,
 ) -> Result<WrittenFilter, Failure> {
-    let (x, sigma) = (&input.array, per_axis(&args.sigma));
+    let (x, sigma) = (&input.array, input.sigma(args)?);
+    let mut image = None;
     let written = match args.out.format {
         Format::Npy => {
             let path = output.path(&args.out.name);
@@ -230,9 +246,17 @@ fn write(
             if args.resume {
                 output.written_in_place(&args.out.name);
             }
-            write_gaussian(x, sigma, options, device, run, |job| output::zarr(args, input, &path, job))
+            write_gaussian(x, sigma, options, device, run, |job| {
+                let (array, of) = output::zarr(args, input, &path, job)?;
+                image = of;
+                Ok(array)
+            })
         }
     };
+    let written = written.and_then(|written| {
+        let finished = image.map_or(Ok(()), |image| image.finish(device, run));
+        finished.map(|()| written)
+    });
     written.map_err(|error| {
         output::note_unfinished(args, &error);
         input.named(error)

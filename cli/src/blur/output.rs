@@ -4,8 +4,9 @@ use std::{path::Path, sync::Arc};
 
 use teatime::{
     Error, Result, StoredType,
-    store::{ArraySpec, ArrayWriter, Compression, Folder, NpyWriter},
+    store::{ArraySpec, ArrayWriter, Compression, Folder, NpyWriter, ZarrFormat},
 };
+use teatime_image::{ImageSpec, MultiscaleWriter, OmeVersion, Pyramid};
 
 use super::{BlurArgs, COMMAND, Dtype, input::Input};
 use crate::{
@@ -15,6 +16,9 @@ use crate::{
     output::Output,
     target::{self, RECORD},
 };
+
+/// Most pixels along an axis of the planes of an image's smallest level.
+const PLANE: u64 = 256;
 
 /// What a result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +74,13 @@ pub(super) fn npy(args: &BlurArgs, input: &Input, path: &Path) -> Result<NpyWrit
     NpyWriter::create(path, dtype(args, input), input.array.shape())
 }
 
-/// Starts an array, or goes on with one.
-pub(super) fn zarr(args: &BlurArgs, input: &Input, path: &Path, job: &str) -> Result<ArrayWriter> {
+/// Starts an array, or goes on with one; of an image, level 0 of another.
+pub(super) fn zarr(
+    args: &BlurArgs,
+    input: &Input,
+    path: &Path,
+    job: &str,
+) -> Result<(ArrayWriter, Option<MultiscaleWriter>)> {
     let shape = input.array.shape();
     let within = |extents: &[u64]| {
         extents.iter().zip(shape).map(|(&chunk, &extent)| chunk.min(extent.max(1))).collect()
@@ -81,7 +90,18 @@ pub(super) fn zarr(args: &BlurArgs, input: &Input, path: &Path, job: &str) -> Re
     spec.shard_shape.clone_from(&args.shards);
     spec.compression = args.compression;
     spec.job = Some(format!("{} {job}", input.path));
-    ArrayWriter::resume(Arc::new(Folder::new(path).durable()), "", spec)
+    let Some(source) = &input.image else {
+        return Ok((ArrayWriter::resume(Arc::new(Folder::new(path).durable()), "", spec)?, None));
+    };
+    if source.version() == OmeVersion::V04 {
+        spec.format = ZarrFormat::V2;
+    }
+    let mut spec = ImageSpec::like(source, args.level.unwrap_or(0), spec)?;
+    if args.pyramid {
+        spec.pyramid = Pyramid::UntilWithin(PLANE);
+    }
+    let image = MultiscaleWriter::resume(path, spec)?;
+    Ok((image.base()?, Some(image)))
 }
 
 /// Says what an error leaves.

@@ -9,6 +9,7 @@ use teatime::{
     ChunkedArray, MissingChunk,
     store::{NpyArray, ZarrArray},
 };
+use teatime_image::Multiscale;
 
 use crate::support::{Ran, Scratch, command, json, names, run};
 
@@ -25,7 +26,7 @@ fn blur(input: &Path, out: &Path, more: &[&str]) -> Ran {
 /// The elements of an array of f64 of three axes, of which the last is in one chunk.
 fn elements(array: &dyn ChunkedArray) -> Vec<f64> {
     let [shape, chunk] = [array.shape(), array.chunk_shape()]
-        .map(|extents| extents.iter().map(|&n| n as usize).collect::<Vec<usize>>());
+        .map(|extents| extents.iter().map(|&n| usize::try_from(n).unwrap()).collect::<Vec<usize>>());
     let mut out = vec![f64::NAN; shape.iter().product()];
     for (i, j) in
         (0..shape[0]).step_by(chunk[0]).flat_map(|i| (0..shape[1]).step_by(chunk[1]).map(move |j| (i, j)))
@@ -93,6 +94,38 @@ fn goes_on_to_the_same_bytes() {
     }
 }
 
+/// Images that other programs wrote: the axes along space are filtered, in their units, and the result is such an image.
+#[test]
+fn images() {
+    let scratch = Scratch::new();
+    for name in ["ome_0.4.zarr", "ome_0.5.zarr", "ngff_0.4.zarr", "ngff_0.5.zarr", "bioio.zarr"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/tests/fixtures").join(name);
+        let source = Multiscale::open(&path).unwrap();
+        let (out, axes, scale) = (scratch.join(name), source.spatial_axes(), &source.levels()[0].scale);
+        let words =
+            |of: &dyn Fn(usize) -> String| axes.iter().map(|&axis| of(axis)).collect::<Vec<_>>().join(",");
+        let lengths = words(&|axis| (1.5 * scale[axis]).to_string());
+        blur(&path, &out, &["--sigma", &lengths, "--physical", "--pyramid", "--dtype", "f32"]).ok();
+        let image = Multiscale::open(&out).unwrap();
+        assert_eq!((image.axes(), image.version()), (source.axes(), source.version()), "{name}");
+        assert_eq!(image.levels()[0].scale, source.levels()[0].scale);
+        let lengths: Vec<f64> = axes.iter().map(|&axis| 1.5 * scale[axis]).collect();
+        let pixels = source.sigma_in_pixels(0, &lengths).unwrap();
+        let (sigma, axes) = (words(&|axis| pixels[axis].to_string()), words(&|axis| axis.to_string()));
+        let (plain, copied) =
+            (scratch.join(&format!("{name}.plain.npy")), scratch.join(&format!("{name}.copy.npy")));
+        let words = ["--sigma", &sigma, "--axes", &axes, "--dtype", "f32"];
+        blur(&path.join(&source.levels()[0].path), &plain, &words).ok();
+        blur(&out.join("0"), &copied, &["--sigma", "0"]).ok();
+        assert!(fs::read(plain).unwrap() == fs::read(copied).unwrap(), "{name}");
+    }
+    for (name, words) in [("ngff_0.5.zarr", "y in nanometer, x in millimeter"), ("plate.zarr", "plate")] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/tests/fixtures").join(name);
+        let ran = blur(&path, &scratch.join("other.zarr"), &["--sigma", "0.7", "--physical"]);
+        assert!(ran.code == 1 && ran.err.contains(words), "{}", ran.err);
+    }
+}
+
 #[test]
 fn refused() {
     let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
@@ -115,6 +148,9 @@ fn refused() {
     says("x.npy", &["--sigma", "1", "--resume"], 2, "--resume is for OUT.zarr alone");
     says("x.zarr", &["--sigma", "1", "--chunks", "4,4"], 1, "chunk");
     says("x.zarr", &["--sigma", "1", "--chunks", "4,4,3", "--shards", "6,4,3"], 1, "shard");
+    says("x.zarr", &["--sigma", "1", "--level", "1"], 2, "--level is of OME-Zarr images alone");
+    says("x.zarr", &["--sigma", "1", "--physical"], 2, "--physical is of OME-Zarr images alone");
+    says("x.zarr", &["--sigma", "1", "--pyramid"], 2, "--pyramid is of OME-Zarr images");
     let none = blur(&scratch.join("none.zarr"), &scratch.join("x.npy"), &["--sigma", "1"]);
     assert!(none.code == 1 && none.err.contains("none.zarr"), "{}", none.err);
 }

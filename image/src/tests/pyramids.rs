@@ -1,10 +1,13 @@
 //! Smaller levels, beside means by definition.
 
-use std::sync::OnceLock;
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use half::f16;
 use teatime::{
-    Budget, Device, DeviceOptions, Error, Run, StoredType,
+    Budget, Device, DeviceOptions, Error, Progress, Run, StoredType,
     store::{ArraySpec, Compression, Shuffle, Storable, ZarrFormat},
 };
 
@@ -150,6 +153,17 @@ fn halves_go_to_the_even_one() {
     }
 }
 
+/// A mean just above the middle of two numbers of f16, which in f32 is the middle itself.
+#[test]
+fn f16_is_rounded_once() {
+    let pixels = [1.0, 1.0, 2.0 + 2f64.powi(-9), 2f64.powi(-24)].map(f16::from_f64);
+    for sign in [1.0, -1.0] {
+        let pixel = |at: &[u64]| f16::from_f64(sign) * pixels[number_of(at, &[2, 2])];
+        let values = written(spec("yx", StoredType::F16, &[2, 2], &[2, 2]), pixel);
+        assert_eq!(levels::<f16>(&open(&values))[1].1, [f16::from_f64(sign * (1.0 + 2f64.powi(-10)))]);
+    }
+}
+
 /// Chunks, shards, compression, threads and memory change no pixel.
 #[test]
 fn pixels_are_the_same_however_they_are_stored() {
@@ -174,7 +188,7 @@ fn pixels_are_the_same_however_they_are_stored() {
     two.array.compression = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };
     assert!(of(two) == expected);
 
-    // With the least memory, and one byte less; with one thread.
+    // With the least memory, and one byte less; with one thread, and with several.
     let spec = spec("tcyx", StoredType::U16, &shape, &[1, 1, 8, 8]);
     let begin = || {
         let values = Values::new();
@@ -189,11 +203,20 @@ fn pixels_are_the_same_however_they_are_stored() {
     };
     assert_eq!(what, "host memory budget");
     assert!(matches!(begin().1.finish(device(), &with(minimum - 1)), Err(Error::Budget { .. })));
-    let one =
-        Device::open_with("cpu", &DeviceOptions { threads: Some(1), ..DeviceOptions::default() }).unwrap();
-    let (values, image) = begin();
-    image.finish(&one, &with(minimum)).unwrap();
-    assert!(levels::<u16>(&open(&values)) == expected);
+    for threads in [1, 4] {
+        let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+        let device = Device::open_with("cpu", &options).unwrap();
+        let (values, image) = begin();
+        let told = Arc::new(AtomicUsize::new(0));
+        let tell = told.clone();
+        let progress = Progress::new(move |status| {
+            tell.fetch_add(usize::from(status.pass == 0), Relaxed);
+        });
+        image.finish(&device, &Run { progress, ..with(minimum) }).unwrap();
+        assert!(levels::<u16>(&open(&values)) == expected);
+        // Tile by tile: there is no memory for two.
+        assert_eq!(told.load(Relaxed), 3 * 2 * 3 * 4);
+    }
 }
 
 /// The middle of a box of pixels is where OME has it; time, channels and flat stacks stay.

@@ -82,6 +82,11 @@ fn what_is_no_image() {
     refused(Multiscale::open(plate.join("B")), &["B", "is no Zarr group"]);
     refused(Multiscale::open(fixture("ngff_0.5.zarr").join("scale0")), &["scale0", "`attributes.ome`"]);
 
+    let scratch = tempfile::tempdir().unwrap();
+    std::fs::create_dir(scratch.path().join("zarr.json")).unwrap();
+    let error = refused(Multiscale::open(scratch.path()), &["zarr.json"]);
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+
     let values = Values::of("ome_0.4.zarr");
     let open = || Multiscale::open_in(&values.storage(), "");
     values.set(".zattrs", json!({ "bioformats2raw.layout": 3 }).to_string());

@@ -3,7 +3,7 @@
 use std::{
     path::Path,
     process::Command,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering::Relaxed},
 };
 
 use serde_json::json;
@@ -80,21 +80,25 @@ fn killed_anywhere_and_gone_on_with() {
         let whole = Values::new();
         go_on(&whole).unwrap();
         let expected = whole.all();
-        // Once whole, it is gone over without harm.
+        // Gone over again, only metadata are put, of five levels and the group, and the one tile that is not there.
+        let (puts, tile) =
+            if format == ZarrFormat::V2 { (13, "image/1/1/0/1") } else { (7, "image/1/c/1/0/1") };
+        whole.remove(tile);
+        whole.puts.store(puts, Relaxed);
         go_on(&whole).unwrap();
         assert!(whole.all() == expected);
         let mut killed = 0;
         loop {
             let values = Values::new();
-            values.puts.store(killed, std::sync::atomic::Ordering::Relaxed);
+            values.puts.store(killed, Relaxed);
             if go_on(&values).is_ok() {
                 break;
             }
             assert!(Multiscale::open_in(&values.storage(), "image").is_err(), "{killed}");
             // Killed once more on the way.
-            values.puts.store(3, std::sync::atomic::Ordering::Relaxed);
+            values.puts.store(3, Relaxed);
             go_on(&values).ok();
-            values.puts.store(usize::MAX, std::sync::atomic::Ordering::Relaxed);
+            values.puts.store(usize::MAX, Relaxed);
             go_on(&values).unwrap();
             assert!(values.all() == expected, "{killed}");
             killed += 1;
@@ -250,7 +254,7 @@ fn progress_and_faults() {
     assert!(matches!(error, Error::Chunk { .. }), "{error}");
     let values = Values::new();
     let image = begin(&values);
-    values.puts.store(4, std::sync::atomic::Ordering::Relaxed);
+    values.puts.store(4, Relaxed);
     let error = refused(image.finish(device(), &Run::default()), &["killed"]);
     assert!(matches!(error, Error::Io { .. }), "{error}");
 }
