@@ -1,8 +1,7 @@
 //! Gaussian filters on the device that `TEATIME_DEVICE` names: `cargo bench --bench gaussian -- [runs]`.
 //!
-//! One JSON line a case, with the shortest and the median of the runs in seconds, the output allocated beforehand, and what no filter can be
-//! faster than: the bytes of the input and the output at the rate of a copy on the host's threads, and on the cpu the products and sums at the rate of its
-//! vectors. `benches/peers/gaussian.py` times scipy, scikit-image and `cv2` on the same cases, in turns with this program.
+//! One JSON line a case, with the shortest and the median of the runs in seconds, the output allocated beforehand; what no filter can be
+//! faster than, the bytes of the input and the output at the rate of a copy on the host's threads; and products and sums a second. `benches/peers/gaussian.py` times scipy, scikit-image and `cv2` on the same cases, in turns with this program.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 

@@ -12,9 +12,10 @@ use super::{
     taps::{Taps, rounded},
 };
 use crate::{
-    DType, Element, Error, Result, Tensor,
+    DType, Device, Element, Error, Result, Tensor,
     kernel::{Grid, small},
     kernels::correlate::{CORRELATE, Params, REPLACE, spec},
+    tensor::{Untyped, empty_of},
 };
 
 /// A filter of a box, in arithmetic and rounding that the caller chose.
@@ -33,6 +34,8 @@ pub(crate) struct Filter {
 /// What becomes of a pass's sums.
 #[derive(Clone, Copy)]
 struct End {
+    /// What they are in: f32 or f64.
+    real: DType,
     /// Whether they are the outputs.
     is_last: bool,
     /// The code of the type that they are truncated to, and 1; or 0.
@@ -82,37 +85,37 @@ impl Filter {
             let expected = format!("an output of shape {:?}", x.shape());
             return Err(Error::shape(self.op, expected, format_args!("{:?}", out.shape())));
         }
-        self.check_type::<T, U>()
+        self.check_type([T::DTYPE, U::DTYPE])
     }
 
     /// # Errors
-    /// [`Error::Argument`] for an output of a type that arrays of `T` do not become.
-    pub(crate) fn check_type<T: Element, U: Element>(&self) -> Result<()> {
-        if [T::DTYPE, DType::F32, DType::F64].contains(&U::DTYPE) {
+    /// [`Error::Argument`] for an output of a type that arrays of the input's do not become.
+    pub(crate) fn check_type(&self, [from, of]: [DType; 2]) -> Result<()> {
+        if [from, DType::F32, DType::F64].contains(&of) {
             return Ok(());
         }
-        let (of, from) = (U::DTYPE, T::DTYPE);
         let why = format_args!("{of:?} of an array of {from:?}; f32, f64 and the array's type are possible");
         Err(Error::argument(self.op, "out", why))
     }
 
     /// Filters `x`, which has the inputs in C order, into `out`, which has the outputs. Enqueues; does not wait.
-    pub(crate) fn run<T: Element, U: Element>(&self, x: &Tensor<T>, out: &mut Tensor<U>) -> Result<()> {
+    pub(crate) fn run(&self, x: &dyn Untyped, out: &mut dyn Untyped) -> Result<()> {
         if !x.device().is_same(out.device()) {
             return Err(Error::WrongDevice { op: self.op });
         }
-        if !self.is_wide::<T, U>() {
-            return self.run_in::<T, f32, U>(x, out);
-        }
-        if !x.device().limits().f64 {
+        let wide = self.is_wide([x.dtype(), out.dtype()]);
+        if wide && !x.device().limits().f64 {
             return Err(Error::NoF64 { op: self.op, device: x.device().info().name.as_str().into() });
         }
-        self.run_in::<T, f64, U>(x, out)
+        if out.len() == 0 {
+            return Ok(());
+        }
+        self.run_in(if wide { DType::F64 } else { DType::F32 }, x, out)
     }
 
-    /// Whether sums are in f64.
-    pub(crate) fn is_wide<T: Element, U: Element>(&self) -> bool {
-        let wide = is_wide(T::DTYPE) || is_wide(U::DTYPE) || self.truncate && is_integer(U::DTYPE);
+    /// Whether sums are in f64, of an input and an output of these types.
+    pub(crate) fn is_wide(&self, [from, of]: [DType; 2]) -> bool {
+        let wide = is_wide(from) || is_wide(of) || self.truncate && is_integer(of);
         wide && !self.narrow
     }
 
@@ -128,37 +131,30 @@ impl Filter {
     }
 
     /// The same, with sums in f32 or f64.
-    fn run_in<T: Element, R: Element, U: Element>(&self, x: &Tensor<T>, out: &mut Tensor<U>) -> Result<()> {
-        if out.is_empty() {
-            return Ok(());
-        }
+    fn run_in(&self, real: DType, x: &dyn Untyped, out: &mut dyn Untyped) -> Result<()> {
         let mut axes = self.merged();
         let filtered = |axis: &&BoxAxis| axis.taps.is_some();
         let largest = axes.iter().filter(filtered).map(|axis| axis.n.max(axis.m).max(axis.weights())).max();
         if let Some(requested) = largest.filter(|&largest| largest > EXTENT) {
             return Err(Error::Limit { what: "elements along a filtered axis", requested, max: EXTENT });
         }
-        let steps = steps(&axes, x.device().limits(), [T::DTYPE, U::DTYPE], R::DTYPE);
-        let truncate = if self.truncate && is_integer(U::DTYPE) { U::DTYPE.code() + 1 } else { 0 };
-        let mut between: Option<Tensor<R>> = None;
+        let of = out.dtype();
+        let steps = steps(&axes, x.device().limits(), [x.dtype(), of], real);
+        let truncate = if self.truncate && is_integer(of) { of.code() + 1 } else { 0 };
+        let mut between: Option<Box<dyn Untyped>> = None;
         for (number, step) in steps.iter().enumerate() {
             let pass = Pass::new(&axes, step);
             for axis in &mut axes[step.clone()] {
                 (axis.n, axis.offset) = (axis.m, 0);
             }
-            let end = End { is_last: number + 1 == steps.len(), truncate };
+            let end = End { real, is_last: number + 1 == steps.len(), truncate };
+            let from = between.as_deref().unwrap_or(x);
             if end.is_last {
-                return match &between {
-                    Some(between) => self.pass::<R, R, U>(&pass, between, out, end),
-                    None => self.pass::<T, R, U>(&pass, x, out, end),
-                };
+                return self.pass(&pass, from, out, end);
             }
             let len: u64 = axes.iter().map(|axis| axis.n).product();
-            let mut next = Tensor::empty(x.device(), &[len])?;
-            match &between {
-                Some(between) => self.pass::<R, R, R>(&pass, between, &mut next, end)?,
-                None => self.pass::<T, R, R>(&pass, x, &mut next, end)?,
-            }
+            let mut next = empty_of(real, x.device(), &[len])?;
+            self.pass(&pass, from, &mut *next, end)?;
             between = Some(next);
         }
         Ok(())
@@ -182,17 +178,11 @@ impl Filter {
     }
 
     /// Sums along the axes of a pass, panel by panel.
-    fn pass<A: Element, R: Element, B: Element>(
-        &self,
-        pass: &Pass,
-        x: &Tensor<A>,
-        out: &mut Tensor<B>,
-        end: End,
-    ) -> Result<()> {
-        let numbers = numbers::<R>(pass, x)?;
+    fn pass(&self, pass: &Pass, x: &dyn Untyped, out: &mut dyn Untyped, end: End) -> Result<()> {
+        let numbers = numbers(pass, x.device(), end.real)?;
         let limits = x.device().limits().clone();
         let axis = &pass.axes[pass.first()];
-        let sizes = [A::DTYPE.size(), B::DTYPE.size()];
+        let sizes = [x.dtype().size(), out.dtype().size()];
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
         if !pass.tiled && taps.saturating_mul((4 / sizes[1]).max(1)) >= u64::from(limits.iterations) {
             let max = u64::from(limits.iterations) / (4 / sizes[1]).max(1);
@@ -202,7 +192,7 @@ impl Filter {
         if whole > 0 {
             for first in (0..pass.outer).step_by(to_usize(whole)) {
                 let arrays = first..pass.outer.min(first + whole);
-                self.launch(pass, (x, &numbers), out, (arrays, 0..axis.n, 0..axis.m), end)?;
+                self.launch(pass, (x, &*numbers), out, (arrays, 0..axis.n, 0..axis.m), end)?;
             }
             return Ok(());
         }
@@ -218,18 +208,18 @@ impl Filter {
                     let what = "bytes of the rows that one output's sum meets";
                     return Err(Error::Limit { what, requested, max: limits.room() });
                 }
-                self.launch(pass, (x, &numbers), out, (array..array + 1, inputs, outputs), end)?;
+                self.launch(pass, (x, &*numbers), out, (array..array + 1, inputs, outputs), end)?;
             }
         }
         Ok(())
     }
 
     /// One panel: some arrays, and of the first filtered axis some inputs and outputs.
-    fn launch<A: Element, R: Element, B: Element>(
+    fn launch(
         &self,
         pass: &Pass,
-        (x, numbers): (&Tensor<A>, &Tensor<R>),
-        out: &mut Tensor<B>,
+        (x, numbers): (&dyn Untyped, &dyn Untyped),
+        out: &mut dyn Untyped,
         (arrays, inputs, outputs): (Range<u64>, Range<u64>, Range<u64>),
         end: End,
     ) -> Result<()> {
@@ -241,6 +231,7 @@ impl Filter {
             let first = (arrays.start * all + range.start) * unit;
             first..first + ((arrays.end - arrays.start - 1) * all + len) * unit
         };
+        let (from, of) = (x.dtype(), out.dtype());
         let window = x.window(part(axis.n, pass.unit(|axis| axis.n), &inputs));
         let target = out.window_update(part(axis.m, pass.unit(|axis| axis.m), &outputs));
         let (window, start) = (window.arg, window.start);
@@ -254,8 +245,8 @@ impl Filter {
         let params = Params {
             x0: start,
             out0: target.start,
-            x_type: A::DTYPE.code(),
-            out_type: B::DTYPE.code(),
+            x_type: from.code(),
+            out_type: of.code(),
             outer: small(arrays.end - arrays.start),
             nz: small(z.n),
             ny: small(y.n),
@@ -277,11 +268,11 @@ impl Filter {
             combine: if end.is_last { self.combine } else { REPLACE },
             truncate: end.truncate,
         };
-        let groups = pass.groups(arrays.end - arrays.start, made, B::DTYPE.size());
+        let groups = pass.groups(arrays.end - arrays.start, made, of.size());
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
         let outputs = (arrays.end - arrays.start) * made * pass.unit(|axis| axis.m);
         let grid = Grid::linear(groups, x.device().limits().groups_per_axis, 2 * taps * outputs)?;
-        let spec = spec(pass.tiled, R::DTYPE == DType::F64);
+        let spec = spec(pass.tiled, end.real == DType::F64);
         x.device().launch(
             &CORRELATE,
             &spec,
@@ -293,16 +284,16 @@ impl Filter {
 }
 
 /// The numbers that the kernel takes.
-fn numbers<R: Element>(pass: &Pass, x: &Tensor<impl Element>) -> Result<Tensor<R>> {
+fn numbers(pass: &Pass, device: &Device, real: DType) -> Result<Box<dyn Untyped>> {
     let taps = || pass.axes.iter().filter_map(|axis| axis.taps.as_ref());
     let constant = |axis: &BoxAxis| axis.taps.as_ref().map_or(0.0, |taps| taps.constant);
     let constants = pass.axes.iter().map(constant);
-    if R::DTYPE == DType::F64 {
+    if real == DType::F64 {
         let numbers: Vec<f64> = constants.chain(taps().flat_map(|taps| taps.weights.clone())).collect();
-        return Tensor::from_slice(x.device(), bytemuck::cast_slice(&numbers), &[numbers.len() as u64]);
+        return Ok(Box::new(Tensor::from_slice(device, &numbers, &[numbers.len() as u64])?));
     }
     let numbers: Vec<f32> = constants.map(rounded).chain(taps().flat_map(Taps::narrow)).collect();
-    Tensor::from_slice(x.device(), bytemuck::cast_slice(&numbers), &[numbers.len() as u64])
+    Ok(Box::new(Tensor::from_slice(device, &numbers, &[numbers.len() as u64])?))
 }
 
 const fn is_integer(dtype: DType) -> bool {

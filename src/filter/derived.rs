@@ -133,8 +133,8 @@ pub fn difference_of_gaussians<T: Element, U: Element>(
         return Err(Error::argument(op, "high", format_args!("{high}, and the lower sigma is {low}")));
     }
     let [mut narrow, mut wide] = [
-        gaussian_of::<T, U>(op, x.shape(), &low.into(), options)?,
-        gaussian_of::<T, U>(op, x.shape(), &high.into(), options)?,
+        gaussian_of(op, x.shape(), [T::DTYPE, U::DTYPE], &low.into(), options)?,
+        gaussian_of(op, x.shape(), [T::DTYPE, U::DTYPE], &high.into(), options)?,
     ];
     wide.negate();
     for filter in [&mut narrow, &mut wide] {
@@ -160,7 +160,7 @@ fn derivatives<T: Element, U: Element>(
     orders
         .map(|orders| {
             let options = GaussianOptions { order: PerAxis::Each(orders), ..options.clone() };
-            gaussian_of::<T, U>(op, x.shape(), sigma, &options)
+            gaussian_of(op, x.shape(), [T::DTYPE, U::DTYPE], sigma, &options)
         })
         .collect()
 }
@@ -183,7 +183,7 @@ fn refuse(op: &'static str, axes: usize, options: &GaussianOptions) -> Result<()
 
 /// What filters make together, added up in the type that their sums are in.
 fn sum<T: Element, U: Element>(x: &Tensor<T>, filters: &[Filter]) -> Result<Tensor<U>> {
-    filters.iter().try_for_each(Filter::check_type::<T, U>)?;
+    filters.iter().try_for_each(|filter| filter.check_type([T::DTYPE, U::DTYPE]))?;
     let wide = (is_wide(T::DTYPE) || is_wide(U::DTYPE)) && !filters.iter().any(|filter| filter.narrow);
     if wide { sum_in::<T, f64, U>(x, filters) } else { sum_in::<T, f32, U>(x, filters) }
 }

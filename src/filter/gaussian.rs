@@ -60,15 +60,16 @@ pub fn gaussian_into<T: Element, U: Element>(
     out: &mut Tensor<U>,
 ) -> Result<()> {
     let op = "gaussian";
-    let filter = gaussian_of::<T, U>(op, x.shape(), &sigma.into(), options)?;
+    let filter = gaussian_of(op, x.shape(), [T::DTYPE, U::DTYPE], &sigma.into(), options)?;
     filter.check_output(x, out)?;
     filter.run(x, out)
 }
 
 /// The filter that makes a Gaussian, or a derivative, of an array of that shape.
-pub(super) fn gaussian_of<T: Element, U: Element>(
+pub(super) fn gaussian_of(
     op: &'static str,
     shape: &[u64],
+    [from, of]: [DType; 2],
     sigma: &PerAxis<f64>,
     options: &GaussianOptions,
 ) -> Result<Filter> {
@@ -82,9 +83,9 @@ pub(super) fn gaussian_of<T: Element, U: Element>(
             let why = "false with an order above 0: that is for Gaussians alone";
             return Err(Error::argument(op, "preserve_range", why));
         }
-        if let Some(scale) = image_scale(T::DTYPE) {
-            if ![DType::F32, DType::F64].contains(&U::DTYPE) {
-                let why = format_args!("false, and an output of {:?}: it is f32 or f64", U::DTYPE);
+        if let Some(scale) = image_scale(from) {
+            if ![DType::F32, DType::F64].contains(&of) {
+                let why = format_args!("false, and an output of {:?}: it is f32 or f64", of);
                 return Err(Error::argument(op, "preserve_range", why));
             }
             filter.rescale(scale);

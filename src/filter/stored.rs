@@ -13,11 +13,12 @@ use super::{
     options::{GaussianOptions, PerAxis},
 };
 use crate::{
-    Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, Status, StoredType, Tensor,
+    Budget, ChunkedArray, DType, Device, Error, Result, Run, Status, StoredType,
     dtype::with_dtype,
     kernels::correlate::Edge as Beyond,
     store::BoxWriter,
-    stream::{Along, AsStored, Blocks, Convert, Edge, Narrow, Narrowed, Plan, Selection, StreamStats},
+    stream::{Along, AsStored, Block, Blocks, Convert, Edge, Narrow, Narrowed, Plan, Selection, StreamStats},
+    tensor::{HostBytes, Untyped, empty_of},
 };
 
 const OP: &str = "gaussian";
@@ -105,26 +106,21 @@ pub fn write_gaussian<W: BoxWriter>(
     let name = &device.info().name;
     let job = format!("{:?} {:?} {sigma:?} {options:?} {name}", x.shape(), x.dtype());
     let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
-    with_dtype!(staged, T => {
-        // Before there is an array.
-        gaussian_of::<T, f32>(OP, x.shape(), &sigma, options)?;
-        let writer = begin(&job)?;
-        if writer.shape() != x.shape() {
-            let expected = format!("an array of shape {:?}", x.shape());
-            return Err(Error::shape(OP, expected, format_args!("{:?}", writer.shape())));
-        }
-        let work = Work { x, convert, device, run, writer };
-        match out_type(work.writer.dtype(), T::DTYPE) {
-            Some(Out::F32) => work.write::<T, f32>(&gaussian_of::<T, f32>(OP, x.shape(), &sigma, options)?),
-            Some(Out::F64) => work.write::<T, f64>(&gaussian_of::<T, f64>(OP, x.shape(), &sigma, options)?),
-            Some(Out::Same) => work.write::<T, T>(&gaussian_of::<T, T>(OP, x.shape(), &sigma, options)?),
-            None => {
-                let (of, from) = (work.writer.dtype(), x.dtype());
-                let why = format_args!("an array of {of:?} for one of {from:?}; F32, F64 and its own type are possible");
-                Err(Error::argument(OP, "writer", why))
-            }
-        }
-    })
+    let filter = |of| gaussian_of(OP, x.shape(), [staged, of], &sigma, options);
+    // Before there is an array.
+    filter(DType::F32)?;
+    let writer = begin(&job)?;
+    if writer.shape() != x.shape() {
+        let expected = format!("an array of shape {:?}", x.shape());
+        return Err(Error::shape(OP, expected, format_args!("{:?}", writer.shape())));
+    }
+    let Some(of) = out_type(writer.dtype(), staged) else {
+        let (of, from) = (writer.dtype(), x.dtype());
+        let why =
+            format_args!("an array of {of:?} for one of {from:?}; F32, F64 and its own type are possible");
+        return Err(Error::argument(OP, "writer", why));
+    };
+    Work { x, convert, types: [staged, of], device, run, writer }.write(&filter(of)?)
 }
 
 /// How elements are read: as they are stored where that can be, else as f64, or as f32 unless sums may be `wide`.
@@ -153,34 +149,29 @@ fn staged(dtype: StoredType, wide: bool) -> (DType, Arc<dyn Convert>) {
     (staged, Arc::new(AsStored(dtype)))
 }
 
-/// The type of an array that is written.
-#[derive(Clone, Copy)]
-enum Out {
-    F32,
-    F64,
-    /// That of what is read.
-    Same,
-}
-
-fn out_type(dtype: Option<StoredType>, read: DType) -> Option<Out> {
-    match (dtype?, read) {
-        (StoredType::F32, _) => Some(Out::F32),
-        (StoredType::F64, _) => Some(Out::F64),
-        (StoredType::I8, DType::I8)
-        | (StoredType::U8, DType::U8)
-        | (StoredType::I16, DType::I16)
-        | (StoredType::U16, DType::U16)
-        | (StoredType::I32, DType::I32)
-        | (StoredType::U32, DType::U32)
-        | (StoredType::F16, DType::F16) => Some(Out::Same),
-        _ => None,
-    }
+/// The type of the elements of an array that is written.
+fn out_type(dtype: Option<StoredType>, read: DType) -> Option<DType> {
+    let of = match dtype? {
+        StoredType::I8 => DType::I8,
+        StoredType::U8 => DType::U8,
+        StoredType::I16 => DType::I16,
+        StoredType::U16 => DType::U16,
+        StoredType::I32 => DType::I32,
+        StoredType::U32 => DType::U32,
+        StoredType::F16 => DType::F16,
+        StoredType::F32 => DType::F32,
+        StoredType::F64 => DType::F64,
+        StoredType::Bool | StoredType::I64 | StoredType::U64 => return None,
+    };
+    [read, DType::F32, DType::F64].contains(&of).then_some(of)
 }
 
 /// One call.
 struct Work<'a, W> {
     x: &'a Arc<dyn ChunkedArray>,
     convert: Arc<dyn Convert>,
+    /// Of the elements as they are read, and as they are written.
+    types: [DType; 2],
     device: &'a Device,
     run: &'a Run,
     writer: W,
@@ -195,12 +186,13 @@ struct Sizes {
 }
 
 impl<W: BoxWriter> Work<'_, W> {
-    fn write<T: Element, U: Element>(self, filter: &Filter) -> Result<WrittenFilter> {
-        let wide = filter.is_wide::<T, U>();
+    fn write(self, filter: &Filter) -> Result<WrittenFilter> {
+        let wide = filter.is_wide(self.types);
         if wide && !self.device.limits().f64 {
             return Err(Error::NoF64 { op: OP, device: self.device.info().name.as_str().into() });
         }
-        let sizes = Sizes { read: T::DTYPE.size(), real: if wide { 8 } else { 4 }, written: U::DTYPE.size() };
+        let [read, written] = self.types.map(DType::size);
+        let sizes = Sizes { read, real: if wide { 8 } else { 4 }, written };
         let (plan, bytes) = self.boxes(filter, sizes)?;
         let left_out: Vec<bool> =
             plan.boxes().map(|core| self.writer.has_box(&core)).collect::<Result<_>>()?;
@@ -212,10 +204,10 @@ impl<W: BoxWriter> Work<'_, W> {
         let mut status = Status::new(0, 1, wanted.sum());
         let mut blocks = Blocks::of_boxes(&plan, self.device, bytes, left_out, &self.run.cancel)?;
         let (mut boxes, mut covered, mut stats) = (0, 0, StreamStats::default());
-        let (send, receive) = mpsc::sync_channel::<(Vec<Range<u64>>, Vec<U>)>(0);
+        let (send, receive) = mpsc::sync_channel::<(Vec<Range<u64>>, Box<dyn HostBytes>)>(0);
         thread::scope(|scope| {
-            let writing =
-                scope.spawn(|| receive.into_iter().try_for_each(|(core, values)| self.put(&core, &values)));
+            let writing = scope
+                .spawn(|| receive.into_iter().try_for_each(|(core, values)| self.put(&core, values.bytes())));
             let mut each = || -> Result<()> {
                 self.run.progress.tell(status);
                 while let Some(block) = blocks.next_block()? {
@@ -224,12 +216,12 @@ impl<W: BoxWriter> Work<'_, W> {
                     let (core, shape) = (block.core.clone(), block.shape.clone());
                     let of_box = filter.of_box(&shape, &core, &block.before);
                     let extents: Vec<u64> = core.iter().map(|range| range.end - range.start).collect();
-                    let mut out = Tensor::<U>::empty(self.device, &extents)?;
-                    of_box.run(&block.tensor::<T>(&shape)?, &mut out)?;
-                    let values = out.read()?;
+                    let mut out = empty_of(self.types[1], self.device, &extents)?;
+                    of_box.run(&*self.tensor(block)?, &mut *out)?;
+                    let values = out.read_bytes()?;
                     stats.compute += started.elapsed();
                     (boxes, covered) = (boxes + 1, covered + shape.iter().product::<u64>());
-                    status.rows += values.len() as u64;
+                    status.rows += out.len();
                     // What went wrong there is told below.
                     if send.send((core, values)).is_err() {
                         break;
@@ -258,9 +250,14 @@ impl<W: BoxWriter> Work<'_, W> {
     }
 
     /// Writes the tiles of a box.
-    fn put<U: Element>(&self, core: &[Range<u64>], values: &[U]) -> Result<()> {
-        let write = || self.writer.write_box_bytes(core, bytemuck::cast_slice(values));
-        self.device.pool()?.install(write)
+    fn put(&self, core: &[Range<u64>], values: &[u8]) -> Result<()> {
+        self.device.pool()?.install(|| self.writer.write_box_bytes(core, values))
+    }
+
+    /// A box on the device.
+    fn tensor(&self, block: Block<'_>) -> Result<Box<dyn Untyped>> {
+        let shape = block.shape.clone();
+        with_dtype!(self.types[0], T => Ok(Box::new(block.tensor::<T>(&shape)?)))
     }
 
     /// Boxes of whole tiles, and bytes for chunks: boxes grow along the axis of which the halo is the largest part, as far as memory
