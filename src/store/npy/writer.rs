@@ -28,8 +28,8 @@ use crate::{
 /// # let dir = tempfile::tempdir()?;
 /// let path = dir.path().join("x.npy");
 /// let writer = NpyWriter::create(&path, StoredType::U8, &[2, 3])?;
-/// writer.write_box_bytes(&[0..2, 1..3], &[2, 3, 5, 6])?;
-/// writer.write_box_bytes(&[0..2, 0..1], &[1, 4])?;
+/// writer.write_box_bytes(&[1..2, 0..3], &[4, 5, 6])?;
+/// writer.write_box_bytes(&[0..1, 0..3], &[1, 2, 3])?;
 /// writer.finish()?;
 /// assert_eq!(NpyArray::open(&path)?.read_chunk(&[0, 0])?.bytes, [1, 2, 3, 4, 5, 6]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
