@@ -7,7 +7,7 @@ use crate::driver::Memory;
 use crate::{
     DType, Device, Element, Error, Result,
     device::{Arg, Buffer, POISON},
-    driver::{Download, Slice, Staging},
+    driver::{Download, HostBytes, Slice, Staging},
     dtype::with_dtype,
     kernel::Access,
 };
@@ -39,19 +39,8 @@ pub(crate) trait Untyped {
     fn len(&self) -> u64;
     fn window(&self, elements: Range<u64>) -> Window<'_>;
     fn window_update(&mut self, elements: Range<u64>) -> Window<'_>;
-    /// Waits for the elements.
-    fn read_bytes(&self) -> Result<Box<dyn HostBytes>>;
-}
-
-/// Elements on the host, of a type that is known at run time.
-pub(crate) trait HostBytes: Send {
-    fn bytes(&self) -> &[u8];
-}
-
-impl<T: Element> HostBytes for Vec<T> {
-    fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(self)
-    }
+    /// Waits for the elements; those of the cpu device are not copied.
+    fn into_bytes(self: Box<Self>) -> Result<HostBytes>;
 }
 
 impl<T: Element> Untyped for Tensor<T> {
@@ -75,8 +64,13 @@ impl<T: Element> Untyped for Tensor<T> {
         self.window_update(elements)
     }
 
-    fn read_bytes(&self) -> Result<Box<dyn HostBytes>> {
-        Ok(Box::new(self.read()?))
+    fn into_bytes(self: Box<Self>) -> Result<HostBytes> {
+        // What stands behind the elements is looked at there.
+        if self.buffer.guard > 0 || self.is_empty() {
+            return self.download()?.bytes().map(HostBytes::Owned);
+        }
+        let bytes = usize::try_from(self.bytes()).unwrap_or(usize::MAX);
+        self.device.driver().take(self.buffer.memory, bytes)
     }
 }
 

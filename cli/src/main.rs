@@ -13,6 +13,8 @@ mod distance;
 mod ends;
 mod failure;
 mod grm;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod heap;
 mod interrupt;
 mod loadings;
 mod matching;
@@ -44,6 +46,8 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    heap::share();
     let cli = Cli::parse();
     #[cfg(all(target_os = "linux", feature = "wgpu"))]
     desktop::leave_out(cli.command.device());

@@ -8,25 +8,22 @@ use rayon::ThreadPool;
 
 pub(crate) use self::lines::FREE_BYTES;
 use self::lines::{FreeList, Lines};
-use super::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging};
+use super::{ArgSlice, Download, Driver, Fence, HostBytes, Memory, Slice, Staging};
 use crate::{
     Backend, DeviceInfo, DeviceKind, Error, Limits, Result,
     kernel::{Access, CpuArg, CpuLaunch, Grid, KernelDef, Spec},
 };
 
 /// Memory of the cpu device.
-#[derive(Clone, Debug)]
-pub(crate) struct CpuMemory(Arc<Owned>);
-
 #[derive(Debug)]
-struct Owned {
+pub(crate) struct CpuMemory {
     lines: RwLock<Lines>,
     /// Bytes that were asked for.
     bytes: u64,
     free: Arc<FreeList>,
 }
 
-impl Drop for Owned {
+impl Drop for CpuMemory {
     fn drop(&mut self) {
         self.free.keep(std::mem::take(self.lines.get_mut().unwrap_or_else(PoisonError::into_inner)));
     }
@@ -34,11 +31,15 @@ impl Drop for Owned {
 
 impl CpuMemory {
     fn read(&self) -> RwLockReadGuard<'_, Lines> {
-        self.0.lines.read().unwrap_or_else(PoisonError::into_inner)
+        self.lines.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Lines> {
-        self.0.lines.write().unwrap_or_else(PoisonError::into_inner)
+        self.lines.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn bytes(&mut self) -> &[u8] {
+        self.lines.get_mut().unwrap_or_else(PoisonError::into_inner).bytes()
     }
 }
 
@@ -144,11 +145,7 @@ impl Driver for CpuDriver {
 
     fn alloc(&self, bytes: u64) -> Result<Memory> {
         let buffer = self.free.take(bytes).map_or_else(|| Lines::new(bytes), Ok)?;
-        Ok(Memory::Cpu(CpuMemory(Arc::new(Owned {
-            lines: RwLock::new(buffer),
-            bytes,
-            free: self.free.clone(),
-        }))))
+        Ok(Memory::Cpu(CpuMemory { lines: RwLock::new(buffer), bytes, free: self.free.clone() }))
     }
 
     fn clear(&self, dst: Slice<'_>) -> Result<()> {
@@ -173,6 +170,14 @@ impl Driver for CpuDriver {
     fn download(&self, src: Slice<'_>) -> Result<Download> {
         let _queue = self.enter();
         Ok(Download::Ready(window(&cpu(src.memory)?.read(), src).to_vec()))
+    }
+
+    fn take(&self, memory: Memory, bytes: usize) -> Result<HostBytes> {
+        match memory {
+            Memory::Cpu(memory) => Ok(HostBytes::Cpu(memory, bytes)),
+            #[cfg(any(feature = "cuda", feature = "wgpu"))]
+            _ => Err(Error::WrongDevice { op: "take" }),
+        }
     }
 
     fn launch(
@@ -213,7 +218,7 @@ impl Driver for CpuDriver {
         )]
         let Staging::Cpu(slot) = slot else { return Err(Error::WrongDevice { op: "upload" }) };
         let _queue = self.enter();
-        let whole = dst.offset == 0 && dst.bytes.next_multiple_of(16) == cpu(dst.memory)?.0.bytes;
+        let whole = dst.offset == 0 && dst.bytes.next_multiple_of(16) == cpu(dst.memory)?.bytes;
         let mut memory = cpu(dst.memory)?.write();
         // Guard words behind the elements stay what they are.
         if whole && memory.len() == slot.lines.len() {

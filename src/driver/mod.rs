@@ -91,6 +91,24 @@ impl Download {
     }
 }
 
+/// Bytes on the host.
+#[derive(Debug)]
+pub(crate) enum HostBytes {
+    /// Copied there.
+    Owned(Vec<u8>),
+    /// The first bytes of memory that was the device's.
+    Cpu(cpu::CpuMemory, usize),
+}
+
+impl HostBytes {
+    pub(crate) fn bytes(&mut self) -> &[u8] {
+        match self {
+            Self::Owned(bytes) => bytes,
+            Self::Cpu(memory, bytes) => &memory.bytes()[..*bytes],
+        }
+    }
+}
+
 /// A window of a device's memory, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice<'a> {
@@ -144,6 +162,13 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()>;
     /// Starts a copy to the host, ordered after everything enqueued. Offset and length are multiples of 4.
     fn download(&self, src: Slice<'_>) -> Result<Download>;
+    /// The first bytes of some memory, for the host. Waits. Copies nothing where the host can use the memory itself.
+    fn take(&self, memory: Memory, bytes: usize) -> Result<HostBytes> {
+        let words = bytes.next_multiple_of(4) as u64;
+        let mut taken = self.download(Slice { memory: &memory, offset: 0, bytes: words })?.wait()?;
+        taken.truncate(bytes);
+        Ok(HostBytes::Owned(taken))
+    }
     /// Makes a kernel ready, so that a launch does not wait for a compiler. Without it, the first launch does.
     fn prepare(&self, _kernel: &'static KernelDef, _spec: Spec<'_>) -> Result<()> {
         Ok(())

@@ -119,6 +119,14 @@ impl Filter {
         wide && !self.narrow
     }
 
+    /// How many arrays of sums are made on the way at most, and stand beside each other, for a box of a shape.
+    pub(crate) fn arrays_between(&self, shape: &[u64], device: &Device, types: [DType; 2]) -> u64 {
+        let core: Vec<Range<u64>> = shape.iter().map(|&n| 0..n).collect();
+        let axes = self.of_box(shape, &core, &vec![0; shape.len()]).merged();
+        let real = if self.is_wide(types) { DType::F64 } else { DType::F32 };
+        (steps(&axes, device.limits(), types, real).len() as u64 - 1).min(2)
+    }
+
     /// The same filter of a box of that shape: what makes its `core`, and `before` that, along each axis, some of its halo.
     pub(crate) fn of_box(&self, shape: &[u64], core: &[Range<u64>], before: &[u64]) -> Self {
         let of_axis = |(i, axis): (usize, &BoxAxis)| BoxAxis {

@@ -2,7 +2,10 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver},
+    },
     thread,
     time::Instant,
 };
@@ -14,11 +17,12 @@ use super::{
 };
 use crate::{
     Budget, ChunkedArray, DType, Device, Error, Result, Run, Status, StoredType,
+    driver::HostBytes,
     dtype::with_dtype,
     kernels::correlate::Edge as Beyond,
     store::BoxWriter,
     stream::{Along, AsStored, Block, Blocks, Convert, Edge, Narrow, Narrowed, Plan, Selection, StreamStats},
-    tensor::{HostBytes, Untyped, empty_of},
+    tensor::{Untyped, empty_of},
 };
 
 const OP: &str = "gaussian";
@@ -26,6 +30,10 @@ const OP: &str = "gaussian";
 const BOX: u64 = 32 << 20;
 /// Bytes of chunks beyond the least, so that few are decoded twice.
 const HELD: u64 = 128 << 20;
+/// Tiles in memory for each that is written: a copy of its own, and encoded.
+const ENCODED: u64 = 2;
+/// Most boxes that are written at once, where each is of few tiles.
+const WRITERS: u64 = 8;
 /// Largest whole numbers that f64 and f32 hold, of integers of 64 bits.
 const WHOLE: [f64; 2] = [((1u64 << 53) - 1) as f64, (1u32 << 24) as f64];
 
@@ -65,7 +73,7 @@ pub struct WrittenFilter {
 ///
 /// # Cost
 /// One pass, in which elements within the radius of a box's sides are read and filtered for both: boxes are of whole tiles, as many as make
-/// 32 MiB if memory allows. On the host two boxes as they are read and two as they are written, and chunks; on the device a box and
+/// 32 MiB if memory allows. On the host two boxes as they are read, two or more as they are written, and chunks; on the device a box and
 /// what [`gaussian`](super::gaussian()) takes for it.
 ///
 /// ```
@@ -177,6 +185,15 @@ struct Work<'a, W> {
     writer: W,
 }
 
+/// How an array is filtered box by box.
+struct Boxes {
+    plan: Plan,
+    /// Of the chunks that are held.
+    bytes: u64,
+    /// How many boxes are written at once.
+    writers: u64,
+}
+
 /// Bytes of an element that is read, in sums and that is written.
 #[derive(Clone, Copy)]
 struct Sizes {
@@ -193,7 +210,7 @@ impl<W: BoxWriter> Work<'_, W> {
         }
         let [read, written] = self.types.map(DType::size);
         let sizes = Sizes { read, real: if wide { 8 } else { 4 }, written };
-        let (plan, bytes) = self.boxes(filter, sizes)?;
+        let Boxes { plan, bytes, writers } = self.boxes(filter, sizes)?;
         let left_out: Vec<bool> =
             plan.boxes().map(|core| self.writer.has_box(&core)).collect::<Result<_>>()?;
         let found = left_out.iter().filter(|left_out| **left_out).count() as u64;
@@ -204,10 +221,16 @@ impl<W: BoxWriter> Work<'_, W> {
         let mut status = Status::new(0, 1, wanted.sum());
         let mut blocks = Blocks::of_boxes(&plan, self.device, bytes, left_out, &self.run.cancel)?;
         let (mut boxes, mut covered, mut stats) = (0, 0, StreamStats::default());
-        let (send, receive) = mpsc::sync_channel::<(Vec<Range<u64>>, Box<dyn HostBytes>)>(0);
+        let (send, receive) = mpsc::sync_channel::<(Vec<Range<u64>>, HostBytes)>(0);
+        // Gone with the last of the threads, so that a box that nobody takes is known.
+        let receive = Arc::new(Mutex::new(receive));
         thread::scope(|scope| {
-            let writing = scope
-                .spawn(|| receive.into_iter().try_for_each(|(core, values)| self.put(&core, values.bytes())));
+            let start = |_| {
+                let boxes = Arc::clone(&receive);
+                scope.spawn(|| self.put_all(boxes))
+            };
+            let writing: Vec<_> = (0..writers).map(start).collect();
+            drop(receive);
             let mut each = || -> Result<()> {
                 self.run.progress.tell(status);
                 while let Some(block) = blocks.next_block()? {
@@ -218,10 +241,11 @@ impl<W: BoxWriter> Work<'_, W> {
                     let extents: Vec<u64> = core.iter().map(|range| range.end - range.start).collect();
                     let mut out = empty_of(self.types[1], self.device, &extents)?;
                     of_box.run(&*self.tensor(block)?, &mut *out)?;
-                    let values = out.read_bytes()?;
+                    let len = out.len();
+                    let values = out.into_bytes()?;
                     stats.compute += started.elapsed();
                     (boxes, covered) = (boxes + 1, covered + shape.iter().product::<u64>());
-                    status.rows += out.len();
+                    status.rows += len;
                     // What went wrong there is told below.
                     if send.send((core, values)).is_err() {
                         break;
@@ -232,8 +256,10 @@ impl<W: BoxWriter> Work<'_, W> {
             };
             let read = each();
             drop(send);
-            let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            written.and(read)
+            let joined = writing
+                .into_iter()
+                .map(|writing| writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            joined.fold(Ok(()), Result::and).and(read)
         })?;
         stats.add(&blocks.stats);
         let times_decoded = blocks.times_read();
@@ -249,9 +275,14 @@ impl<W: BoxWriter> Work<'_, W> {
         })
     }
 
-    /// Writes the tiles of a box.
-    fn put(&self, core: &[Range<u64>], values: &[u8]) -> Result<()> {
-        self.device.pool()?.install(|| self.writer.write_box_bytes(core, values))
+    /// Writes boxes as they come.
+    fn put_all(&self, boxes: Arc<Mutex<Receiver<(Vec<Range<u64>>, HostBytes)>>>) -> Result<()> {
+        let pool = self.device.pool()?;
+        let next = || boxes.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        while let Ok((core, mut values)) = next() {
+            pool.install(|| self.writer.write_box_bytes(&core, values.bytes()))?;
+        }
+        Ok(())
     }
 
     /// A box on the device.
@@ -265,7 +296,7 @@ impl<W: BoxWriter> Work<'_, W> {
     ///
     /// # Errors
     /// [`Error::Budget`] for boxes of one tile; as [`Plan::new`].
-    fn boxes(&self, filter: &Filter, sizes: Sizes) -> Result<(Plan, u64)> {
+    fn boxes(&self, filter: &Filter, sizes: Sizes) -> Result<Boxes> {
         let (shape, tile) = (self.x.shape(), self.writer.tile_shape());
         let within = |size: u64, axis: usize| size.min(shape[axis]).max(1);
         let mut size: Vec<u64> = tile.iter().enumerate().map(|(axis, &size)| within(size, axis)).collect();
@@ -298,7 +329,12 @@ impl<W: BoxWriter> Work<'_, W> {
         let enough = |&bytes: &u64| plan.times_read(threads, bytes) <= 1.0;
         let more = [0, HELD / 4, HELD / 2, HELD].map(|more| ahead.saturating_add(more).min(most));
         let bytes = more.into_iter().find(enough).unwrap_or(ahead.min(most));
-        Ok((plan, bytes))
+        let tiles = tiles(&size, &tile);
+        let core = size.iter().product::<u64>() * sizes.written;
+        let encoded = tile.iter().product::<u64>() * sizes.written * tiles.min(threads as u64) * ENCODED;
+        let more = (threads as u64 / tiles).min(WRITERS).saturating_sub(1);
+        let writers = 1 + more.min((most - bytes) / (core + encoded).max(1));
+        Ok(Boxes { plan, bytes, writers })
     }
 
     /// A plan of boxes of a size, and what is left of the host's memory beside it.
@@ -320,15 +356,21 @@ impl<W: BoxWriter> Work<'_, W> {
         let plan = Plan::new(vec![Arc::clone(self.x)], rows, None, Arc::clone(&self.convert), &along)?;
         let product = |all: &[u64]| all.iter().fold(1, |product: u64, n| product.saturating_mul(*n));
         let (read, core) = (plan.block_bytes(), product(size).saturating_mul(sizes.written));
-        // Of each thread a tile as it is written, and encoded.
-        let tile = product(&self.writer.tile_shape()).saturating_mul(sizes.written);
-        let encoded = tile.saturating_mul(2 * self.device.threads() as u64);
+        let tile = self.writer.tile_shape();
+        let at_once = tiles(size, &tile).min(self.device.threads() as u64);
+        let encoded = product(&tile).saturating_mul(sizes.written).saturating_mul(at_once * ENCODED);
         let of_host = [read.saturating_mul(2), core.saturating_mul(2), encoded, plan.largest_need()];
         let host = of_host.into_iter().fold(0, u64::saturating_add);
-        // Two arrays of sums, if one after another is made.
-        let sums = (read / sizes.read).saturating_mul(2 * sizes.real);
+        let elements = read / sizes.read;
+        let between = filter.arrays_between(&plan.box_shape(), self.device, self.types);
+        let sums = elements.saturating_mul(between * sizes.real);
         let of_device = read.saturating_add(sums).saturating_add(core);
         let [left, _] = self.run.memory.left(self.device, host, of_device)?;
         Ok((plan, left))
     }
+}
+
+/// Tiles of a box.
+fn tiles(size: &[u64], tile: &[u64]) -> u64 {
+    size.iter().zip(tile).map(|(size, tile)| size.div_ceil(*tile)).product()
 }

@@ -7,9 +7,11 @@ use std::{
     ops::Deref,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
+        mpsc::{self, SyncSender},
     },
+    thread::JoinHandle,
 };
 
 /// Values under keys, such as the files of a folder or the objects of a bucket, read from any thread.
@@ -51,6 +53,23 @@ pub trait WritableStorage: Storage {
     /// # Errors
     /// Where it cannot be written; what was there before is there still.
     fn put(&self, key: &str, value: &[u8]) -> io::Result<()>;
+
+    /// The same, but the value may be there only when [`flush`](Self::flush) has returned: nothing waits for slow storage. By default
+    /// [`put`](Self::put).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), of this value or of one that was begun before.
+    fn begin_put(&self, key: &str, value: &[u8]) -> io::Result<()> {
+        self.put(key, value)
+    }
+
+    /// Waits until all values are there that were begun.
+    ///
+    /// # Errors
+    /// Where one could not be written.
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Removes what puts that were cut short have left under the keys that begin with `prefix`, a key or nothing.
     ///
@@ -96,30 +115,88 @@ pub(super) fn join(path: &str, name: &str) -> String {
 }
 
 /// The files of a folder. Values are put under another name, and then renamed.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    durable: bool,
+    /// Brings files to the disk, where they are wanted there.
+    to_disk: Option<ToDisk>,
 }
 
-/// A file that is written and has not got its name.
+/// A file that has not got its name; without one it goes when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Unnamed {
+struct Unnamed {
+    file: File,
     scratch: PathBuf,
     path: PathBuf,
+    named: bool,
+}
+
+/// Brings files to the disk, and gives them their names, in the order in which they were written: on a thread that runs from
+/// the first file to [`wait`](Self::wait).
+#[derive(Debug, Default)]
+struct ToDisk(Mutex<Option<Thread>>);
+
+#[derive(Debug)]
+struct Thread {
+    sender: SyncSender<Unnamed>,
+    handle: JoinHandle<io::Result<()>>,
+}
+
+/// Most files that wait for the disk.
+const WAITING: usize = 4;
+
+impl ToDisk {
+    /// Takes a file. Waits where many wait for the disk.
+    fn begin(&self, unnamed: Unnamed) -> io::Result<()> {
+        let mut thread = self.lock();
+        let thread = match &*thread {
+            Some(thread) => thread,
+            None => thread.insert(Thread::start()?),
+        };
+        let sender = thread.sender.clone();
+        // The thread ends before its time only for an error.
+        sender.send(unnamed).or_else(|_| self.wait())
+    }
+
+    /// Waits until all files have their names.
+    fn wait(&self) -> io::Result<()> {
+        let Some(Thread { sender, handle }) = self.lock().take() else { return Ok(()) };
+        drop(sender);
+        handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ToDisk {
+    fn drop(&mut self) {
+        // Who wanted to know waited.
+        drop(self.wait());
+    }
+}
+
+impl Thread {
+    fn start() -> io::Result<Self> {
+        let (sender, files) = mpsc::sync_channel::<Unnamed>(WAITING);
+        let name_all = move || files.into_iter().try_for_each(|file| file.name(true));
+        let handle = std::thread::Builder::new().name("teatime-disk".into()).spawn(name_all)?;
+        Ok(Self { sender, handle })
+    }
 }
 
 impl Folder {
     /// The folder at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), durable: false }
+        Self { path: path.into(), to_disk: None }
     }
 
     /// The same, whose files are on disk before they have their names: none is cut where the power fails. Takes as long as
-    /// the disk does.
+    /// the disk does; of what is begun ([`begin_put`](WritableStorage::begin_put)) a thread of its own waits for it.
     #[must_use]
     pub fn durable(self) -> Self {
-        Self { durable: true, ..self }
+        Self { to_disk: Some(ToDisk::default()), ..self }
     }
 
     pub(crate) fn path(&self, key: &str) -> PathBuf {
@@ -129,22 +206,18 @@ impl Folder {
     }
 
     /// Writes a value under a name that nothing else has, beside that of its key.
-    pub(crate) fn write(&self, key: &str, value: &[u8]) -> io::Result<Unnamed> {
+    fn write(&self, key: &str, value: &[u8]) -> io::Result<Unnamed> {
         let path = self.path(key);
-        let (mut file, scratch) = match create_beside(&path) {
+        let (file, scratch) = match create_beside(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 std::fs::create_dir_all(path.parent().unwrap_or(&self.path))?;
                 create_beside(&path)?
             }
             created => created?,
         };
-        let unnamed = Unnamed { scratch, path };
-        let written =
-            file.write_all(value).and_then(|()| if self.durable { file.sync_data() } else { Ok(()) });
-        match written {
-            Ok(()) => Ok(unnamed),
-            Err(error) => Err(unnamed.discard(error)),
-        }
+        let mut unnamed = Unnamed { file, scratch, path, named: false };
+        unnamed.file.write_all(value)?;
+        Ok(unnamed)
     }
 
     /// The file of a key and its bytes. It is not opened: opening a named pipe waits for a writer.
@@ -163,14 +236,22 @@ impl Folder {
 }
 
 impl Unnamed {
-    pub(crate) fn name(self) -> io::Result<()> {
-        std::fs::rename(&self.scratch, &self.path).map_err(|error| self.discard(error))
+    /// Gives the file its name: where that is wanted, once it is on the disk.
+    fn name(mut self, on_disk: bool) -> io::Result<()> {
+        let synced = if on_disk { self.file.sync_data() } else { Ok(()) };
+        let named = synced.and_then(|()| std::fs::rename(&self.scratch, &self.path));
+        self.named = named.is_ok();
+        // It may be told of another file's key.
+        named.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display())))
     }
+}
 
-    fn discard(&self, error: io::Error) -> io::Error {
-        // What is left of it is worth nothing, and the first error says more.
-        std::fs::remove_file(&self.scratch).ok();
-        error
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        if !self.named {
+            // What is left of it is worth nothing, and the error that led here says more.
+            std::fs::remove_file(&self.scratch).ok();
+        }
     }
 }
 
@@ -194,7 +275,19 @@ fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
 
 impl WritableStorage for Folder {
     fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {
-        self.write(key, value)?.name()
+        self.write(key, value)?.name(self.to_disk.is_some())
+    }
+
+    fn begin_put(&self, key: &str, value: &[u8]) -> io::Result<()> {
+        let unnamed = self.write(key, value)?;
+        match &self.to_disk {
+            Some(to_disk) => to_disk.begin(unnamed),
+            None => unnamed.name(false),
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.to_disk.as_ref().map_or(Ok(()), ToDisk::wait)
     }
 
     fn sweep(&self, prefix: &str) -> io::Result<()> {
@@ -271,7 +364,8 @@ mod tests {
         for (key, value) in [("a/b/c", &b"12345"[..]), ("a/d", b""), ("e", b"x"), ("e", b"yz")] {
             folder.put(key, value).unwrap();
         }
-        folder.write("a/b/f", b"cut short").unwrap();
+        // As of a process that was killed.
+        std::mem::forget(folder.write("a/b/f", b"cut short").unwrap());
         assert_eq!(Map::of(path).values.len(), 4);
         folder.sweep("a").unwrap();
         let map = Map::of(path);

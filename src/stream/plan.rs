@@ -259,6 +259,12 @@ impl Plan {
         &self.bands
     }
 
+    /// Most elements of a box along each axis, its halo among them.
+    pub(crate) fn box_shape(&self) -> Vec<u64> {
+        let axes = self.arrays[0].shape().len();
+        (0..axes).map(|axis| self.along[axis].most(self.extent(axis))).collect()
+    }
+
     /// Bytes of a row of the widest box as staged.
     pub fn row_bytes(&self) -> u64 {
         let most = |axis: usize| self.along[axis].most(self.extent(axis));

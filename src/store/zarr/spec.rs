@@ -1,5 +1,7 @@
 //! How an array is stored that is to be written: its metadata, and its chunks encoded.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 use zarrs::array::codec::{BloscCompressionLevel, BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
 
@@ -224,7 +226,7 @@ impl ArraySpec {
     }
 
     /// A tile encoded: `bytes` are the elements of a whole one, little-endian, of which `extent` is within the array.
-    pub(crate) fn encode(&self, bytes: &[u8], extent: &[u64]) -> Why<Vec<u8>> {
+    pub(crate) fn encode<'a>(&self, bytes: &'a [u8], extent: &[u64]) -> Why<Cow<'a, [u8]>> {
         let Some(shard) = &self.shard_shape else { return self.encode_chunk(bytes) };
         let size = self.dtype.map_or(1, StoredType::size);
         let of = |shape: &[u64]| shape.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
@@ -235,7 +237,8 @@ impl ArraySpec {
             let origin: Vec<usize> = at.iter().zip(&chunk).map(|(at, n)| at * n).collect();
             let mut entry = [u64::MAX; 2];
             if origin.iter().zip(extent).all(|(&origin, &extent)| (origin as u64) < extent) {
-                let inner = self.encode_chunk(&extract_block(bytes, &shard, &origin, &chunk, size))?;
+                let block = extract_block(bytes, &shard, &origin, &chunk, size);
+                let inner = self.encode_chunk(&block)?;
                 entry = [out.len() as u64, inner.len() as u64];
                 out.extend_from_slice(&inner);
             }
@@ -244,14 +247,16 @@ impl ArraySpec {
                 break;
             }
         }
-        out.extend(with_checksum(index));
-        Ok(out)
+        out.extend_from_slice(&with_checksum(index.into()));
+        Ok(out.into())
     }
 
-    fn encode_chunk(&self, bytes: &[u8]) -> Why<Vec<u8>> {
+    fn encode_chunk<'a>(&self, bytes: &'a [u8]) -> Why<Cow<'a, [u8]>> {
         let encoded = match self.compression {
-            Compression::None => bytes.to_vec(),
-            Compression::Zstd { level } => zstd::bulk::compress(bytes, level).map_err(|e| e.to_string())?,
+            Compression::None => bytes.into(),
+            Compression::Zstd { level } => {
+                zstd::bulk::compress(bytes, level).map_err(|e| e.to_string())?.into()
+            }
             Compression::Blosc { level, shuffle } => {
                 let level = BloscCompressionLevel::try_from(level).map_err(|e| e.to_string())?;
                 let shuffle = match shuffle {
@@ -261,15 +266,16 @@ impl ArraySpec {
                 let size = self.dtype.map_or(1, StoredType::size);
                 blosc_compress_bytes(bytes, level, shuffle, size, BloscCompressor::Zstd, 0, 1)
                     .map_err(|e| e.to_string())?
+                    .into()
             }
         };
         Ok(if self.checksum { with_checksum(encoded) } else { encoded })
     }
 }
 
-fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
+fn with_checksum(mut bytes: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     let checksum = crc32c::crc32c(&bytes);
-    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes.to_mut().extend_from_slice(&checksum.to_le_bytes());
     bytes
 }
 

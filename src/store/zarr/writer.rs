@@ -77,11 +77,11 @@ impl ArrayWriter {
     /// - [`Error::Argument`]: `spec` names no job.
     /// - [`Error::Store`]: what is there is no array, or of another job: both hashes are named.
     pub fn resume(storage: Arc<dyn WritableStorage>, path: &str, spec: ArraySpec) -> Result<Self> {
-        let mut writer = Self::new(storage, path, spec)?;
+        let writer = Self::new(storage, path, spec)?;
         let Some(hash) = writer.hash.clone() else {
             return Err(Error::argument("resume", "spec", "names no job"));
         };
-        let io = |source| Error::Io { path: writer.storage.place(path).into(), source };
+        let io = |source| writer.io(path, source);
         match Node::at(&*writer.storage, path)? {
             Node::Array => {}
             Node::Group => return Err(writer.refuse("is a group, not an array")),
@@ -102,7 +102,7 @@ impl ArrayWriter {
         writer.storage.sweep(path).map_err(io)?;
         for (at, index) in writer.tiles().enumerate() {
             let there = writer.storage.size(&writer.key(&index)).map_err(io)?.is_some();
-            writer.done[at] = AtomicBool::new(there);
+            writer.done[at].store(there, Ordering::Relaxed);
         }
         Ok(writer)
     }
@@ -240,6 +240,7 @@ impl ArrayWriter {
         if let Some(index) = self.left().next() {
             return Err(Error::chunk(self.storage.place(&self.path), &index, "was not written"));
         }
+        self.storage.flush().map_err(|source| self.io(&self.path, source))?;
         if self.hash.is_some() { self.put_metadata("complete") } else { Ok(()) }
     }
 
@@ -276,7 +277,8 @@ impl ArrayWriter {
     fn put(&self, index: &[u64], at: usize, bytes: &[u8]) -> Result<()> {
         let encoded = self.spec.encode(bytes, &self.extent(index));
         let encoded = encoded.map_err(|why| Error::chunk(self.storage.place(&self.path), index, why))?;
-        self.put_value(&self.key(index), &encoded)?;
+        let key = self.key(index);
+        self.storage.begin_put(&key, &encoded).map_err(|source| self.io(&key, source))?;
         self.done[at].store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -303,6 +305,10 @@ impl ArrayWriter {
 
     fn put_value(&self, key: &str, value: &[u8]) -> Result<()> {
         put(&*self.storage, key, value)
+    }
+
+    fn io(&self, key: &str, source: std::io::Error) -> Error {
+        Error::Io { path: self.storage.place(key).into(), source }
     }
 
     fn refuse(&self, why: &str) -> Error {
@@ -341,6 +347,9 @@ impl BoxWriter for ArrayWriter {
             let origin: Vec<usize> =
                 starts.map(|((at, tile), range)| whole(at * tile - range.start)).collect();
             let extent: Vec<usize> = self.extent(&index).into_iter().map(whole).collect();
+            if extent == shape {
+                return self.write_bytes(&index, dtype, elements);
+            }
             self.write_bytes(&index, dtype, &extract_block(elements, &shape, &origin, &extent, dtype.size()))
         })
     }
