@@ -32,6 +32,7 @@ pub mod stream;
 )]
 mod suite;
 mod tensor;
+mod untyped;
 
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};

@@ -9,13 +9,14 @@ use std::ops::Range;
 use super::{
     axis::BoxAxis,
     passes::{Pass, steps},
-    taps::{Taps, rounded},
+    taps::Taps,
 };
 use crate::{
     DType, Device, Element, Error, Result, Tensor,
+    dtype::nearest_f32,
     kernel::{Grid, small},
     kernels::correlate::{CORRELATE, Params, REPLACE, spec},
-    tensor::{Untyped, empty_of},
+    untyped::{Untyped, empty_of},
 };
 
 /// A filter of a box, in arithmetic and rounding that the caller chose.
@@ -292,7 +293,7 @@ fn numbers(pass: &Pass, device: &Device, real: DType) -> Result<Box<dyn Untyped>
         let numbers: Vec<f64> = constants.chain(taps().flat_map(|taps| taps.weights.clone())).collect();
         return Ok(Box::new(Tensor::from_slice(device, &numbers, &[numbers.len() as u64])?));
     }
-    let numbers: Vec<f32> = constants.map(rounded).chain(taps().flat_map(Taps::narrow)).collect();
+    let numbers: Vec<f32> = constants.map(nearest_f32).chain(taps().flat_map(Taps::narrow)).collect();
     Ok(Box::new(Tensor::from_slice(device, &numbers, &[numbers.len() as u64])?))
 }
 
