@@ -130,7 +130,7 @@ impl MultiscaleWriter {
     /// What is written stays.
     ///
     /// # Cost
-    /// Each level is read once, and once more for each time that the next one is gone on with. On the host, for each tile, a shard or a
+    /// Each level is read once; where the next one is gone on with, what its missing tiles are made of. On the host, for each tile, a shard or a
     /// chunk: its decoded chunks of the level before, of which there are 4, or 8 where stacks are halved, three times, and up to three
     /// tiles; more where `run` has memory for it.
     pub fn finish(self, device: &Device, run: &Run) -> Result<()> {
