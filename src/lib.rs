@@ -8,6 +8,7 @@ pub mod distance;
 mod driver;
 mod dtype;
 mod error;
+mod extent;
 pub mod filter;
 mod kernel;
 mod kernels;

@@ -8,11 +8,12 @@ use super::{
     metric::Prepare,
     partial_sums::PartialSums,
     precision::{is_wide, shares, table, total},
-    sums::{Operand, Pairs, extents, to_usize},
+    sums::{Operand, Pairs, extents},
     zeros,
 };
 use crate::{
     Device, Element, Error, Result, Tensor,
+    extent::to_usize,
     kernels::distance::{TILE, Term},
 };
 

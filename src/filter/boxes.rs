@@ -14,6 +14,7 @@ use super::{
 use crate::{
     DType, Device, Element, Error, Result, Tensor,
     dtype::nearest_f32,
+    extent::to_usize,
     kernel::{Grid, small},
     kernels::correlate::{CORRELATE, Params, REPLACE, spec},
     untyped::{Untyped, empty_of},
@@ -28,7 +29,7 @@ pub(crate) struct Filter {
     pub(crate) narrow: bool,
     /// Whether sums along each axis are truncated to the output's type, if that is one of integers.
     pub(crate) truncate: bool,
-    /// What becomes of what the output, of the type of sums, holds.
+    /// How sums and what the output holds make the new output: by replacing it, or, where it is of the type of sums, by adding.
     pub(crate) combine: u32,
 }
 
@@ -70,7 +71,7 @@ impl Filter {
         self.axes[axis].taps.get_or_insert_with(Taps::identity)
     }
 
-    /// Makes the opposite of each output.
+    /// Makes each output its negative.
     pub(crate) fn negate(&mut self) {
         self.axes
             .iter_mut()
@@ -299,10 +300,6 @@ fn numbers(pass: &Pass, device: &Device, real: DType) -> Result<Box<dyn Untyped>
 
 const fn is_integer(dtype: DType) -> bool {
     !matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
-}
-
-fn to_usize(extent: u64) -> usize {
-    usize::try_from(extent).unwrap_or(usize::MAX)
 }
 
 /// Whether f32 holds less than the type.

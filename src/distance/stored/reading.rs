@@ -4,12 +4,9 @@ use std::{sync::Arc, time::Instant};
 
 use crate::{
     Budget, ChunkedArray, DType, Device, Error, Result, Run, Status, StoredType,
-    distance::{
-        Metric, Missing, Options, Partial,
-        precision::can_widen,
-        sums::{observation_sums, to_usize},
-    },
+    distance::{Metric, Missing, Options, Partial, precision::can_widen, sums::observation_sums},
     dtype::with_dtype,
+    extent::to_usize,
     stream::{
         Along, AsStored, Block, Blocks, Convert, Narrow, Narrowed, Plan, Selection, StreamStats, rows_to_load,
     },

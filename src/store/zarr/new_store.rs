@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    extent::to_usize,
     store::{Folder, Storable, storage::is_partial},
 };
 
@@ -125,10 +126,6 @@ pub fn is_free(path: impl AsRef<Path>, name: &str) -> Result<bool> {
     }
     let why = if name.is_empty() { "is no Zarr array".into() } else { format!("has no array `{name}`") };
     Err(Error::store(path.display(), format_args!("is there, and {why}")))
-}
-
-fn to_usize(n: u64) -> usize {
-    usize::try_from(n).expect("an extent of elements in memory should fit a usize")
 }
 
 fn io(path: &Path, source: std::io::Error) -> Error {
