@@ -8,6 +8,7 @@ pub mod distance;
 mod driver;
 mod dtype;
 mod error;
+mod extent;
 pub mod filter;
 mod kernel;
 mod kernels;
@@ -32,6 +33,7 @@ pub mod stream;
 )]
 mod suite;
 mod tensor;
+mod untyped;
 
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};

@@ -5,10 +5,9 @@ use std::{fmt, marker::PhantomData, ops::Range};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::driver::Memory;
 use crate::{
-    DType, Device, Element, Error, Result,
+    Device, Element, Error, Result,
     device::{Arg, Buffer, POISON},
     driver::{Download, HostBytes, Slice, Staging},
-    dtype::with_dtype,
     kernel::Access,
 };
 
@@ -30,56 +29,6 @@ pub(crate) fn index_at(place: u64, shape: &[u64]) -> Vec<u64> {
         (*at, left) = (left % extent, left / extent);
     }
     index
-}
-
-/// A tensor of a type that is known at run time, for what launches kernels alone: so that it is compiled once, not for each type.
-pub(crate) trait Untyped {
-    fn device(&self) -> &Device;
-    fn dtype(&self) -> DType;
-    fn len(&self) -> u64;
-    fn window(&self, elements: Range<u64>) -> Window<'_>;
-    fn window_update(&mut self, elements: Range<u64>) -> Window<'_>;
-    /// Waits for the elements; those of the cpu device are not copied.
-    fn into_bytes(self: Box<Self>) -> Result<HostBytes>;
-}
-
-impl<T: Element> Untyped for Tensor<T> {
-    fn device(&self) -> &Device {
-        self.device()
-    }
-
-    fn dtype(&self) -> DType {
-        T::DTYPE
-    }
-
-    fn len(&self) -> u64 {
-        self.len()
-    }
-
-    fn window(&self, elements: Range<u64>) -> Window<'_> {
-        self.window(elements)
-    }
-
-    fn window_update(&mut self, elements: Range<u64>) -> Window<'_> {
-        self.window_update(elements)
-    }
-
-    fn into_bytes(self: Box<Self>) -> Result<HostBytes> {
-        // What stands behind the elements is looked at there.
-        if self.buffer.guard > 0 || self.is_empty() {
-            return self.download()?.bytes().map(HostBytes::Owned);
-        }
-        let bytes = usize::try_from(self.bytes()).unwrap_or(usize::MAX);
-        self.device.driver().take(self.buffer.memory, bytes)
-    }
-}
-
-/// A tensor of that type and shape, of undefined elements.
-///
-/// # Errors
-/// As [`Tensor::empty`].
-pub(crate) fn empty_of(dtype: DType, device: &Device, shape: &[u64]) -> Result<Box<dyn Untyped>> {
-    with_dtype!(dtype, T => Ok(Box::new(Tensor::<T>::empty(device, shape)?)))
 }
 
 /// A window of a tensor as a kernel argument: it starts at the device's alignment, so `start` elements before the
@@ -287,6 +236,16 @@ impl<T: Element> Tensor<T> {
             |_| Error::Limit { what: "elements on the host", requested: self.len(), max: usize::MAX as u64 };
         let len = usize::try_from(self.len()).map_err(fits)?;
         Ok(Pending { download, len, guard, element: PhantomData })
+    }
+
+    /// Waits for the elements, as bytes of the host; those of the cpu device are not copied.
+    pub(crate) fn into_bytes(self) -> Result<HostBytes> {
+        // What stands behind the elements is looked at there.
+        if self.buffer.guard > 0 || self.is_empty() {
+            return self.download()?.bytes().map(HostBytes::Owned);
+        }
+        let bytes = usize::try_from(self.bytes()).unwrap_or(usize::MAX);
+        self.device.driver().take(self.buffer.memory, bytes)
     }
 
     /// The extents of a matrix.

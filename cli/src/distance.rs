@@ -55,7 +55,8 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     };
     neighbors::check(args)?;
     args.with.check(args)?;
-    let mut output = bands::prepare(args)?;
+    let beside = target.beside(args.tree.is_some(), args.neighbors.is_some(), args.with.is_given());
+    let mut output = target.open(COMMAND, &beside, args.overwrite, args.resume.then_some("distance"))?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     let mut with = With::open(args, &mut stores, cancel)?;
     if let (Format::Plink | Format::PlinkBinary, Some(id)) = (target.format, splitting(&stores.samples)) {

@@ -3,7 +3,7 @@
 use std::{fs, io::Write};
 
 use flate2::{Compression, write::GzEncoder};
-use teatime::{Error, Result, Run};
+use teatime::{Element, Error, Result, Run};
 use teatime_genotype::{Cohort, Pca, PcaOptions, Variant, VariantLoadings};
 
 use crate::{
@@ -43,8 +43,7 @@ pub(crate) fn write(
         let place = write!(line, "{contig}\t{position}\t{id}\t{reference}\t{alternate}\t{counted}");
         let standard = write!(line, "\t{frequency}\t{shift}\t{scale}");
         // The shortest text that reads back as the f32 that it was computed as.
-        #[allow(clippy::cast_possible_truncation, reason = "computed in f32")]
-        let numbers = loadings.iter().try_for_each(|value| write!(line, "\t{:e}", *value as f32));
+        let numbers = loadings.iter().try_for_each(|value| write!(line, "\t{:e}", value.to_f32()));
         place.and(standard).and(numbers).and_then(|()| writeln!(line)).map_err(fail)?;
         file.write_all(&line).map_err(fail)
     })?;

@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::failure::Failure;
+use teatime::{Error, store::is_free};
+
+use crate::{failure::Failure, note, output::Output};
 
 /// Ending of the record.
 pub(crate) const RECORD: &str = ".run.json";
@@ -14,17 +16,18 @@ pub(crate) const NEIGHBORS: &str = ".neighbors.npy";
 
 /// Where results go, in one of some formats.
 #[derive(Clone, Debug)]
-pub(crate) struct Target<F> {
+pub(crate) struct Target<F: 'static> {
     pub(crate) folder: PathBuf,
     /// The file, its name without the ending, and what it is.
     pub(crate) name: String,
     stem: String,
     pub(crate) format: F,
+    formats: &'static [(&'static str, F)],
 }
 
-impl<F: Copy> Target<F> {
+impl<F: Copy + 'static> Target<F> {
     /// `formats` are endings, the longest of those that end alike first.
-    pub(crate) fn new(path: &Path, formats: &[(&str, F)]) -> Result<Self, String> {
+    pub(crate) fn new(path: &Path, formats: &'static [(&'static str, F)]) -> Result<Self, String> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let found = formats.iter().find_map(|(ending, format)| Some((name.strip_suffix(ending)?, *format)));
         let Some((stem, format)) = found.filter(|(stem, _)| !stem.is_empty()) else {
@@ -33,7 +36,7 @@ impl<F: Copy> Target<F> {
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let (folder, stem) = (folder.unwrap_or(Path::new(".")).to_path_buf(), stem.to_owned());
-        Ok(Self { folder, name, stem, format })
+        Ok(Self { folder, name, stem, format, formats })
     }
 
     /// The file with another ending.
@@ -45,8 +48,42 @@ impl<F: Copy> Target<F> {
         self.folder.join(&self.name)
     }
 
+    /// The folder of results, for a run that begins, or that goes on with the array `resumed` of a .zarr.
+    ///
+    /// `beside` are the endings of files that the command writes beside the result and the record, each with whether this run does.
+    /// Results of the command in other formats give way.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] where another format cannot be gone on with; [`Failure::Error`] where something else is in the way.
+    pub(crate) fn open(
+        &self,
+        command: &str,
+        beside: &[(&str, bool)],
+        overwrite: bool,
+        resumed: Option<&str>,
+    ) -> Result<Output, Failure> {
+        let is_written = |(ending, written): &(&str, bool)| written.then(|| self.file(ending));
+        let more: Vec<String> = beside.iter().filter_map(is_written).collect();
+        let record = self.file(RECORD);
+        let names: Vec<&str> = [&record, &self.name].into_iter().chain(&more).map(String::as_str).collect();
+        let endings =
+            self.formats.iter().map(|(ending, _)| ending).chain(beside.iter().map(|(ending, _)| ending));
+        let all: Vec<String> = endings.map(|ending| self.file(ending)).collect();
+        let others: Vec<&str> = all.iter().map(String::as_str).filter(|name| !names.contains(name)).collect();
+        let Some(array) = resumed else {
+            self.refuse_unfinished()?;
+            return Output::prepare(&self.folder, command, &names, &others, overwrite);
+        };
+        if !self.name.ends_with(".zarr") {
+            return Err(Failure::Usage("--resume is for a .zarr alone".into()));
+        }
+        // Before the work, which would be for nothing.
+        is_free(self.path(), array)?;
+        Output::resume(&self.folder, command, [&names, &others], &self.name)
+    }
+
     /// Refuses a store that another run began and that has no record.
-    pub(crate) fn refuse_unfinished(&self) -> Result<(), Failure> {
+    fn refuse_unfinished(&self) -> Result<(), Failure> {
         if self.folder.join(self.file(RECORD)).exists() || !self.is_begun() {
             return Ok(());
         }
@@ -69,8 +106,15 @@ impl<F: Copy> Target<F> {
         Err(Failure::Error(why))
     }
 
+    /// Says what a run has left that wrote a store where it stays, and failed.
+    pub(crate) fn note_unfinished(&self, error: &Error) {
+        if !matches!(error, Error::Store { .. }) && self.is_begun() {
+            note(&format!("{} is not complete: --resume goes on with it", self.path().display()));
+        }
+    }
+
     /// Whether it is a store of which an array is written where it stays, all or some of it.
-    pub(crate) fn is_begun(&self) -> bool {
+    fn is_begun(&self) -> bool {
         ["distance/.zattrs", "zarr.json", "0/zarr.json", "0/.zattrs"].iter().any(|metadata| {
             let bytes = fs::read(self.path().join(metadata)).ok();
             let metadata = bytes.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());

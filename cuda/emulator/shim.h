@@ -176,17 +176,8 @@ DEVICE bool warp_any(bool holds, u32 line = __builtin_LINE()) {
 }
 
 // Where the compiler does not see that it is a product, which it would fuse with what follows.
-DEVICE float rounded_product(float a, float b) {
-    float product = a * b;
-#if defined(__x86_64__)
-    asm("" : "+x"(product));
-#else
-    asm("" : "+w"(product));
-#endif
-    return product;
-}
-DEVICE double rounded_product(double a, double b) {
-    double product = a * b;
+template <class T> DEVICE T rounded_product(T a, T b) {
+    T product = a * b;
 #if defined(__x86_64__)
     asm("" : "+x"(product));
 #else

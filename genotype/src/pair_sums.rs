@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use teatime::{
-    Device, Result,
+    Device, Element, Result,
     linalg::{BlockSum, Matrix, Stats, gram_lower},
     packed::{Gram, GramOptions, IntegerSums, KnownPairs, KnownRow, RowScale},
 };
@@ -371,7 +371,6 @@ impl CalledPairs {
     }
 
     /// Adds a block that is not packed.
-    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     fn add_block(&mut self, panel: &Panel, scales: &[VariantScale]) -> Result<()> {
         let is_whole = self.is_whole(scales);
         let SumOf::Dense(sum) = &mut self.sum else { return Ok(()) };
@@ -379,7 +378,7 @@ impl CalledPairs {
             return Ok(());
         }
         // Their products are the weights.
-        let roots: Vec<f32> = scales.iter().map(|scale| self.weight.of(scale).sqrt() as f32).collect();
+        let roots: Vec<f32> = scales.iter().map(|scale| self.weight.of(scale).sqrt().to_f32()).collect();
         sum.add(&gram_lower(&panel.called(&roots)?)?)
     }
 

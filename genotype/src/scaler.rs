@@ -1,7 +1,7 @@
 //! What is subtracted from a variant's dosages, and what they are divided by.
 
 use rayon::prelude::*;
-use teatime::linalg::Stats;
+use teatime::{Element, linalg::Stats};
 
 use super::{filter::VariantFilter, reader::Reader};
 
@@ -145,18 +145,16 @@ impl VariantScale {
     }
 
     /// The row of a kernel that standardises: shift, scale, and what a missing dosage becomes.
-    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     pub(crate) fn row(&self) -> [f32; 3] {
         if !self.is_used() {
             return [0.0; 3];
         }
-        [self.shift as f32, self.scale as f32, ((self.mean - self.shift) * self.scale) as f32]
+        [self.shift, self.scale, (self.mean - self.shift) * self.scale].map(Element::to_f32)
     }
 
     /// The row of a kernel that multiplies: the mean that a missing dosage becomes, and the scale.
-    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     pub(crate) fn factors(&self) -> [f32; 2] {
-        if self.is_used() { [self.mean as f32, self.scale as f32] } else { [0.0; 2] }
+        if self.is_used() { [self.mean.to_f32(), self.scale.to_f32()] } else { [0.0; 2] }
     }
 
     /// Sum of magnitudes of the standardised row of dosages 0 to 2.

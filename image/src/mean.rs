@@ -2,7 +2,7 @@
 
 use half::f16;
 use rayon::prelude::*;
-use teatime::store::Storable;
+use teatime::{Element, store::Storable};
 
 /// A type of pixels that have means. A mean is of 1, 2, 4 or 8 pixels.
 pub(crate) trait Mean: Storable + Send + Sync {
@@ -57,19 +57,14 @@ macro_rules! floats {
 
 floats! {
     f16, nearest_f16;
-    f32, nearest_f32;
+    f32, Element::to_f32;
     f64, |value| value;
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "rounding is the point")]
-const fn nearest_f32(value: f64) -> f32 {
-    value as f32
 }
 
 /// The nearest f16. Rounded to f32 on the way, as `half` does it, some numbers would be rounded twice: where f32 is not exact, the odd
 /// one of the two beside the number is taken, which is half between no two of f16.
 fn nearest_f16(value: f64) -> f16 {
-    let near = nearest_f32(value);
+    let near = value.to_f32();
     let (back, bits) = (f64::from(near), near.to_bits());
     if value.is_finite() && back != value && bits & 1 == 0 {
         return f16::from_f32(f32::from_bits(if back.abs() < value.abs() { bits + 1 } else { bits - 1 }));

@@ -69,17 +69,17 @@ fn reduce_as<T: Mean>(
     let ahead = plan.ahead(threads).min(spare / 2);
     let at_once = (1 + (spare - ahead) / each.max(1)).min(threads);
 
-    let mut blocks = Blocks::new(&plan, device, plan.block_rows(), plan.largest_need() + ahead, &run.cancel)?;
-    let (tiles, mut done) = (to.tiles().count() as u64, 0);
+    let written = to.tiles().map(|index| to.is_written(&index)).collect::<Result<Vec<_>>>()?;
+    let tiles = written.len() as u64;
+    let mut done = written.iter().filter(|written| **written).count() as u64;
+    let mut blocks = Blocks::of_boxes(&plan, device, plan.largest_need() + ahead, written, &run.cancel)?;
     let mut waiting: Vec<(Vec<u64>, Vec<T>)> = Vec::new();
-    for index in to.tiles() {
+    for index in to.left() {
         let Some(mut block) = blocks.next_block()? else { break };
         done += 1;
-        if !to.is_written(&index)? {
-            let shape = block.shape.clone();
-            let bytes = block.bytes();
-            waiting.push((index, pool.install(|| means(bytes, &shape, factors))));
-        }
+        let shape = block.shape.clone();
+        let bytes = block.bytes();
+        waiting.push((index, pool.install(|| means(bytes, &shape, factors))));
         if waiting.len() as u64 == at_once || done == tiles {
             pool.install(|| waiting.par_iter().try_for_each(|(index, pixels)| to.write(index, pixels)))?;
             waiting.clear();

@@ -53,6 +53,15 @@ pub struct ImageSpec {
     pub array: ArraySpec,
 }
 
+/// A level that is to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct LevelSpec {
+    pub(crate) level: Level,
+    pub(crate) array: ArraySpec,
+    /// By how much each axis is shorter than in the level before.
+    pub(crate) factors: Vec<u64>,
+}
+
 impl ImageSpec {
     /// An image with these axes, the size of a pixel along each, and the array of level 0.
     pub fn new(axes: Vec<Axis>, scale: &[f64], array: ArraySpec) -> Self {
@@ -136,8 +145,8 @@ impl ImageSpec {
             .then(|| format!("{names}, expected those of time first, and those of space last"))
     }
 
-    /// Levels, each with its array and by how much each axis is shorter than in the one before.
-    pub(crate) fn levels(&self) -> Vec<(Level, ArraySpec, Vec<u64>)> {
+    /// All levels, the largest first.
+    pub(crate) fn levels(&self) -> Vec<LevelSpec> {
         let axes = self.axes.len();
         let mut array = self.array.clone();
         array.axes = self.axes.iter().map(|axis| axis.name.clone()).collect();
@@ -164,7 +173,8 @@ impl ImageSpec {
             }
         };
         let mut whole = vec![1; axes];
-        let mut levels = vec![(of(0, &whole), array.clone(), whole.clone())];
+        let mut levels =
+            vec![LevelSpec { level: of(0, &whole), array: array.clone(), factors: whole.clone() }];
         while let Some(factors) = self.factors(&array.shape, levels.len()) {
             whole.iter_mut().zip(&factors).for_each(|(whole, factor)| *whole = whole.saturating_mul(*factor));
             array.shape = reduced(&array.shape, &factors);
@@ -177,7 +187,7 @@ impl ImageSpec {
             let shards = self.array.shard_shape.as_ref();
             array.shard_shape = shards.map(|of| of.iter().zip(&chunk).zip(&array.shape).map(shard).collect());
             array.chunk_shape = chunk;
-            levels.push((of(levels.len(), &whole), array.clone(), factors));
+            levels.push(LevelSpec { level: of(levels.len(), &whole), array: array.clone(), factors });
         }
         levels
     }
@@ -214,7 +224,7 @@ impl ImageSpec {
         };
         let mut image = json!({
             "axes": self.axes.iter().map(axis_json).collect::<Vec<_>>(),
-            "datasets": levels.iter().map(|(level, ..)| dataset(level)).collect::<Vec<_>>(),
+            "datasets": levels.iter().map(|LevelSpec { level, .. }| dataset(level)).collect::<Vec<_>>(),
         });
         if let Some(name) = &self.name {
             image["name"] = json!(name);

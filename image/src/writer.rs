@@ -4,12 +4,14 @@ use std::{io::ErrorKind, path::Path, sync::Arc};
 
 use teatime::{
     Device, Error, MissingChunk, Result, Run, Status,
-    store::{
-        ArraySpec, ArrayWriter, Folder, Node, Storage, WritableStorage, ZarrArray, is_free, write_group,
-    },
+    store::{ArrayWriter, Folder, Node, Storage, WritableStorage, ZarrArray, is_free, write_group},
 };
 
-use crate::{metadata::join, multiscale::Level, pyramid::reduce, spec::ImageSpec};
+use crate::{
+    metadata::join,
+    pyramid::reduce,
+    spec::{ImageSpec, LevelSpec},
+};
 
 /// The array of level 0.
 const BASE: &str = "0";
@@ -24,7 +26,7 @@ pub struct MultiscaleWriter {
     storage: Arc<dyn WritableStorage>,
     path: String,
     spec: ImageSpec,
-    levels: Vec<(Level, ArraySpec, Vec<u64>)>,
+    levels: Vec<LevelSpec>,
 }
 
 impl MultiscaleWriter {
@@ -105,7 +107,7 @@ impl MultiscaleWriter {
 
     /// The shapes of all levels, the largest first.
     pub fn shapes(&self) -> impl Iterator<Item = &[u64]> {
-        self.levels.iter().map(|(_, array, _)| &*array.shape)
+        self.levels.iter().map(|level| &*level.array.shape)
     }
 
     /// The writer of level 0. Whoever has written the tiles may finish it, or drop it. Each call looks for the tiles that are
@@ -130,7 +132,7 @@ impl MultiscaleWriter {
     /// What is written stays.
     ///
     /// # Cost
-    /// Each level is read once, and once more for each time that the next one is gone on with. On the host, for each tile, a shard or a
+    /// Each level is read once; where the next one is gone on with, what its missing tiles are made of. On the host, for each tile, a shard or a
     /// chunk: its decoded chunks of the level before, of which there are 4, or 8 where stacks are halved, three times, and up to three
     /// tiles; more where `run` has memory for it.
     pub fn finish(self, device: &Device, run: &Run) -> Result<()> {
@@ -139,9 +141,9 @@ impl MultiscaleWriter {
         for level in 1..self.levels.len() {
             run.cancel.check()?;
             let storage: Arc<dyn Storage> = self.storage.clone();
-            let before = join(&self.path, &self.levels[level - 1].0.path);
+            let before = join(&self.path, &self.levels[level - 1].level.path);
             let from = Arc::new(ZarrArray::open_in(&storage, &before, MissingChunk::Error)?);
-            let (to, factors) = (self.array(level)?, &self.levels[level].2);
+            let (to, factors) = (self.array(level)?, &self.levels[level].factors);
             let rows = to.spec().shape[to.spec().shape.len() - 2];
             let pass = u32::try_from(level - 1).unwrap_or(u32::MAX);
             reduce(from, &to, factors, device, run, Status::new(pass, passes, rows))?;
@@ -151,7 +153,7 @@ impl MultiscaleWriter {
     }
 
     fn array(&self, level: usize) -> Result<ArrayWriter> {
-        let (Level { path, .. }, array, _) = &self.levels[level];
-        ArrayWriter::resume(self.storage.clone(), &join(&self.path, path), array.clone())
+        let LevelSpec { level, array, .. } = &self.levels[level];
+        ArrayWriter::resume(self.storage.clone(), &join(&self.path, &level.path), array.clone())
     }
 }

@@ -8,11 +8,12 @@ use super::{
     metric::Prepare,
     partial_sums::PartialSums,
     precision::{is_wide, shares, table, total},
-    sums::{Operand, Pairs, extents, to_usize},
+    sums::{Operand, Pairs, extents},
     zeros,
 };
 use crate::{
     Device, Element, Error, Result, Tensor,
+    extent::to_usize,
     kernels::distance::{TILE, Term},
 };
 
@@ -40,7 +41,7 @@ use crate::{
 /// sums.merge(&elsewhere.export()?)?;
 /// let result = sums.finish()?;
 /// assert_eq!(result.distances.data(), [0.0, 5.0, 5.0, 0.0]);
-/// assert_eq!(result.shared.unwrap().data(), [3.0, 3.0, 3.0, 4.0]);
+/// assert!(result.shared.is_some_and(|shared| shared.data() == [3.0, 3.0, 3.0, 4.0]));
 /// # Ok::<(), teatime::Error>(())
 /// ```
 #[derive(Debug)]

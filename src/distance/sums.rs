@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Element, Error, Result, Tensor,
     dtype::nearest_f32,
+    extent::to_usize,
     kernel::{Grid, small},
     kernels::distance::{BLOCK, DISTANCE, Params, TILE, Term, spec},
     linalg::{pending_column_stats, pending_row_stats},
@@ -358,8 +359,4 @@ impl<T: Element> Pairs<'_, T> {
         let args = [x_window.arg, y_window.arg, x_table.arg, y_table.arg, target.arg];
         x.x.device().launch(&DISTANCE, &spec(term, masked, x.wide), grid, &args, &params)
     }
-}
-
-pub(super) fn to_usize(extent: u64) -> usize {
-    usize::try_from(extent).unwrap_or(usize::MAX)
 }

@@ -6,8 +6,8 @@ use rayon::{ThreadPool, prelude::*};
 
 use super::{Metric, Options, condensed_len, condensed_place, job::Job, mirror, symmetric, zeros};
 use crate::{
-    Device, Element, Error, Progress, Result, Run, Status, StoredType, Tensor, linalg::Matrix,
-    store::ArrayWriter,
+    Device, Element, Error, Progress, Result, Run, Status, StoredType, Tensor, dtype::nearest_f32,
+    linalg::Matrix, store::ArrayWriter,
 };
 
 /// Writes what [`pairwise`](super::pairwise) gives, to the last bit, into an array of f64 or f32, and finishes it. Waits.
@@ -202,12 +202,11 @@ impl<'a, 'w, T: Element> Tiles<'a, 'w, T> {
         Ok(out)
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "the array is of f32")]
     fn put(&self, index: &[u64], values: &[f64]) -> Result<()> {
         match self.writer.spec().dtype {
             Some(StoredType::F64) => self.writer.write(index, values),
             _ => {
-                let rounded: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+                let rounded: Vec<f32> = values.iter().copied().map(nearest_f32).collect();
                 self.writer.write(index, &rounded)
             }
         }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::taps::Taps;
+use crate::extent::to_usize;
 
 /// One axis of a box.
 #[derive(Clone, Debug)]
@@ -37,7 +38,7 @@ impl BoxAxis {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let first = signed(outputs.start + self.offset) - signed(taps.radius());
         let end = signed(outputs.end + self.offset) + signed(taps.radius());
-        let extent = usize::try_from(self.n).unwrap_or(usize::MAX);
+        let extent = to_usize(self.n);
         let sources = || (first..end).filter_map(|at| taps.edge.source(at, extent)).map(|at| at as u64);
         sources().min().unwrap_or(0)..sources().max().map_or(1, |last| last + 1)
     }

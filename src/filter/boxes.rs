@@ -9,13 +9,15 @@ use std::ops::Range;
 use super::{
     axis::BoxAxis,
     passes::{Pass, steps},
-    taps::{Taps, rounded},
+    taps::Taps,
 };
 use crate::{
     DType, Device, Element, Error, Result, Tensor,
+    dtype::nearest_f32,
+    extent::to_usize,
     kernel::{Grid, small},
     kernels::correlate::{CORRELATE, Params, REPLACE, spec},
-    tensor::{Untyped, empty_of},
+    untyped::{Untyped, empty_of},
 };
 
 /// A filter of a box, in arithmetic and rounding that the caller chose.
@@ -27,7 +29,7 @@ pub(crate) struct Filter {
     pub(crate) narrow: bool,
     /// Whether sums along each axis are truncated to the output's type, if that is one of integers.
     pub(crate) truncate: bool,
-    /// What becomes of what the output, of the type of sums, holds.
+    /// How sums and what the output holds make the new output: by replacing it, or, where it is of the type of sums, by adding.
     pub(crate) combine: u32,
 }
 
@@ -69,7 +71,7 @@ impl Filter {
         self.axes[axis].taps.get_or_insert_with(Taps::identity)
     }
 
-    /// Makes the opposite of each output.
+    /// Makes each output its negative.
     pub(crate) fn negate(&mut self) {
         self.axes
             .iter_mut()
@@ -300,16 +302,12 @@ fn numbers(pass: &Pass, device: &Device, real: DType) -> Result<Box<dyn Untyped>
         let numbers: Vec<f64> = constants.chain(taps().flat_map(|taps| taps.weights.clone())).collect();
         return Ok(Box::new(Tensor::from_slice(device, &numbers, &[numbers.len() as u64])?));
     }
-    let numbers: Vec<f32> = constants.map(rounded).chain(taps().flat_map(Taps::narrow)).collect();
+    let numbers: Vec<f32> = constants.map(nearest_f32).chain(taps().flat_map(Taps::narrow)).collect();
     Ok(Box::new(Tensor::from_slice(device, &numbers, &[numbers.len() as u64])?))
 }
 
 const fn is_integer(dtype: DType) -> bool {
     !matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
-}
-
-fn to_usize(extent: u64) -> usize {
-    usize::try_from(extent).unwrap_or(usize::MAX)
 }
 
 /// Whether f32 holds less than the type.

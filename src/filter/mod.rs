@@ -29,11 +29,11 @@ mod passes;
 mod stored;
 pub(crate) mod taps;
 
-pub use self::stored::{WrittenFilter, write_gaussian};
 pub use self::{
     derived::{difference_of_gaussians, gaussian_gradient_magnitude, gaussian_laplace, separable},
     gaussian::{gaussian, gaussian_into},
     options::{GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions},
+    stored::{WrittenFilter, write_gaussian},
 };
 #[cfg(doc)]
 use crate::Error;

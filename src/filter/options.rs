@@ -101,7 +101,7 @@ pub enum Rounding {
 /// How a Gaussian filter is applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GaussianOptions {
-    /// The axes that are filtered, in this order of the values for each; filtered is in ascending order. All where none are named.
+    /// The axes that are filtered, in the order in which values for each are given; they are filtered in ascending order. None: all.
     pub axes: Option<Vec<usize>>,
     /// 0 for the Gaussian, 1 for its derivative, and so on, up to 100.
     pub order: PerAxis<u32>,
@@ -146,7 +146,7 @@ impl GaussianOptions {
 /// How a caller's own weights are applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeparableOptions {
-    /// The axes that are filtered, in this order of the weights for each; filtered is in ascending order. All where none are named.
+    /// The axes that are filtered, in the order in which weights for each are given; they are filtered in ascending order. None: all.
     pub axes: Option<Vec<usize>>,
     /// What stands beyond the ends of an axis.
     pub mode: PerAxis<Mode>,

@@ -144,7 +144,7 @@ impl Pass {
     /// Whether the sums of a tile, and what they see, fit what a workgroup shares; and whether sums across z, which each tile makes for all that
     /// sums along y see, are less than twice as many as there are outputs.
     fn fits_workgroup(&self, limits: &Limits, output: DType, real: DType) -> bool {
-        // One that takes whole arrays.
+        // The cpu, which has no workgroups: its kernel takes whole arrays.
         if limits.workgroup_memory == u32::MAX {
             return true;
         }

@@ -22,7 +22,7 @@ use crate::{
     kernels::correlate::Edge as Beyond,
     store::BoxWriter,
     stream::{Along, AsStored, Block, Blocks, Convert, Edge, Narrow, Narrowed, Plan, Selection, StreamStats},
-    tensor::{Untyped, empty_of},
+    untyped::{Untyped, empty_of},
 };
 
 const OP: &str = "gaussian";
@@ -34,8 +34,6 @@ const HELD: u64 = 128 << 20;
 const ENCODED: u64 = 2;
 /// Most boxes that are written at once, where each is of few tiles.
 const WRITERS: u64 = 8;
-/// Largest whole numbers that f64 and f32 hold, of integers of 64 bits.
-const WHOLE: [f64; 2] = [((1u64 << 53) - 1) as f64, (1u32 << 24) as f64];
 
 /// What became of a filtered array.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +84,7 @@ pub struct WrittenFilter {
 /// };
 ///
 /// let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("image", &[0u8, 0, 9, 0, 0, 0], &[2, 3], &[1, 2])?);
-/// let folder = tempfile::tempdir().unwrap();
+/// # let folder = tempfile::tempdir()?;
 /// let storage = Arc::new(Folder::new(folder.path()));
 /// let begin = |job: &str| {
 ///     let mut spec = ArraySpec::new(StoredType::F32, &[2, 3], &[2, 2]);
@@ -100,7 +98,7 @@ pub struct WrittenFilter {
 /// let first: Vec<f32> = bytemuck::pod_collect_to_vec(&blurred.read_chunk(&[0, 0])?.bytes);
 /// assert!(first[0] == 0.0 && (first[1] - 9.0 * 0.27407).abs() < 1e-4);
 /// # }
-/// # Ok::<(), teatime::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_gaussian<W: BoxWriter>(
     x: &Arc<dyn ChunkedArray>,
@@ -133,45 +131,18 @@ pub fn write_gaussian<W: BoxWriter>(
 
 /// How elements are read: as they are stored where that can be, else as f64, or as f32 unless sums may be `wide`.
 fn staged(dtype: StoredType, wide: bool) -> (DType, Arc<dyn Convert>) {
-    let staged = match dtype {
-        StoredType::Bool | StoredType::U8 => DType::U8,
-        StoredType::I8 => DType::I8,
-        StoredType::I16 => DType::I16,
-        StoredType::U16 => DType::U16,
-        StoredType::I32 => DType::I32,
-        StoredType::U32 => DType::U32,
-        StoredType::F16 => DType::F16,
-        StoredType::F32 => DType::F32,
-        StoredType::F64 => DType::F64,
-        StoredType::I64 | StoredType::U64 => {
-            let (staged, to, most) = if wide {
-                (DType::F64, Narrowed::F64, WHOLE[0])
-            } else {
-                (DType::F32, Narrowed::F32, WHOLE[1])
-            };
-            let narrow =
-                Narrow { to, range: [-most, most], negative_is_missing: false, nan_is_missing: false };
-            return (staged, Arc::new(narrow));
-        }
-    };
-    (staged, Arc::new(AsStored(dtype)))
+    let as_stored = if dtype == StoredType::Bool { Some(DType::U8) } else { dtype.element() };
+    if let Some(staged) = as_stored {
+        return (staged, Arc::new(AsStored(dtype)));
+    }
+    let (staged, to) = if wide { (DType::F64, Narrowed::F64) } else { (DType::F32, Narrowed::F32) };
+    let range = [-to.whole(), to.whole()];
+    (staged, Arc::new(Narrow { to, range, negative_is_missing: false, nan_is_missing: false }))
 }
 
 /// The type of the elements of an array that is written.
 fn out_type(dtype: Option<StoredType>, read: DType) -> Option<DType> {
-    let of = match dtype? {
-        StoredType::I8 => DType::I8,
-        StoredType::U8 => DType::U8,
-        StoredType::I16 => DType::I16,
-        StoredType::U16 => DType::U16,
-        StoredType::I32 => DType::I32,
-        StoredType::U32 => DType::U32,
-        StoredType::F16 => DType::F16,
-        StoredType::F32 => DType::F32,
-        StoredType::F64 => DType::F64,
-        StoredType::Bool | StoredType::I64 | StoredType::U64 => return None,
-    };
-    [read, DType::F32, DType::F64].contains(&of).then_some(of)
+    dtype?.element().filter(|of| [read, DType::F32, DType::F64].contains(of))
 }
 
 /// One call.

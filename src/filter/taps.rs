@@ -4,6 +4,7 @@ use std::iter;
 
 use crate::{
     Error, Result,
+    dtype::nearest_f32,
     kernels::correlate::{Edge, Kind},
 };
 
@@ -42,21 +43,16 @@ impl Taps {
 
     /// As f32: even ones with such a centre that their sum is that of the weights, rounded once, and constants stay.
     pub(crate) fn narrow(&self) -> Vec<f32> {
-        let mut weights: Vec<f32> = self.weights.iter().copied().map(rounded).collect();
+        let mut weights: Vec<f32> = self.weights.iter().copied().map(nearest_f32).collect();
         if self.kind() == Kind::Even {
             let radius = weights.len() / 2;
             // From the smallest on.
             let sides: f64 = weights[..radius].iter().copied().map(f64::from).sum();
             let all: f64 = 2.0 * self.weights[..radius].iter().sum::<f64>() + self.weights[radius];
-            weights[radius] = rounded(all - 2.0 * sides);
+            weights[radius] = nearest_f32(all - 2.0 * sides);
         }
         weights
     }
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is the point")]
-pub(crate) const fn rounded(value: f64) -> f32 {
-    value as f32
 }
 
 /// A derivative of order `order` of a Gaussian of standard deviation `sigma`, at the whole numbers up to `radius` from its centre, for a

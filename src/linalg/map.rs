@@ -2,7 +2,7 @@
 
 use faer::{MatMut, MatRef};
 
-use crate::{Device, Error, Result, Run, Status, Tensor};
+use crate::{Device, Error, Result, Run, Status, Tensor, dtype::nearest_f32};
 
 /// A small matrix of f64 on the host, row-major.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,8 +80,7 @@ impl Matrix {
     /// # Errors
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
     pub fn to_tensor(&self, device: &Device) -> Result<Tensor<f32>> {
-        #[allow(clippy::cast_possible_truncation, reason = "rounded to what devices compute with")]
-        let values: Vec<f32> = self.data.iter().map(|&value| value as f32).collect();
+        let values: Vec<f32> = self.data.iter().copied().map(nearest_f32).collect();
         Tensor::from_slice(device, &values, &[self.rows as u64, self.cols as u64])
     }
 

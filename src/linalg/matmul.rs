@@ -4,6 +4,7 @@ use super::rows::Rows;
 use crate::{
     DType, Element, Error, Limits, Result, Tensor,
     driver::GemmCall,
+    extent::to_usize,
     kernel::{Grid, small},
     kernels::matmul::{LARGE_TILE, LARGE_TILE_MEMORY, MATMUL, Params, TILE, spec},
 };
@@ -315,8 +316,4 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         let spec = spec(tile, [self.op == Op::Tn, self.op == Op::Nt], !Self::of_f32());
         self.a.tensor.device().launch(&MATMUL, &spec, grid, &[a.arg, b.arg, c.arg], &params)
     }
-}
-
-fn to_usize(extent: u64) -> usize {
-    usize::try_from(extent).unwrap_or(usize::MAX)
 }

@@ -14,7 +14,7 @@ use super::{
     reduce::{Stats, column_stats},
     scale_columns::scale_columns,
 };
-use crate::{Error, Result, Tensor, random::random_words};
+use crate::{Error, Result, Tensor, dtype::nearest_f32, random::random_words};
 
 /// Most columns: the small factors take n² numbers of f64 on the host, each, and n³ operations.
 pub(crate) const MAX_COLUMNS: u64 = 16_384;
@@ -162,8 +162,7 @@ fn scaled(op: &'static str, x: &Tensor<f32>) -> Result<(Tensor<f32>, Vec<f64>)> 
 
 /// x with its columns divided by powers of two that f32 holds.
 fn divide_columns(x: &Tensor<f32>, scales: &[f64]) -> Result<Tensor<f32>> {
-    #[allow(clippy::cast_possible_truncation, reason = "powers of two within the range of f32")]
-    let factors: Vec<f32> = scales.iter().map(|scale| scale.recip() as f32).collect();
+    let factors: Vec<f32> = scales.iter().map(|scale| nearest_f32(scale.recip())).collect();
     scale_columns(x, &factors)
 }
 

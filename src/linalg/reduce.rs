@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::{
     Element, Error, Result, Tensor,
+    extent::to_usize,
     kernel::{Grid, small},
     kernels::reduce::{BLOCK, Params, REDUCE, WG, exact, spec},
     tensor::Pending,
@@ -169,7 +170,6 @@ fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
         launch(x, panel.clone(), &mut out, out_rows, [by_row, missing])?;
         (row, out_first) = (panel.end, out_first + out_step);
     }
-    let to_usize = |extent| usize::try_from(extent).unwrap_or(usize::MAX);
     Ok(PendingStats {
         sums: out.download()?,
         exact,

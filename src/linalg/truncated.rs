@@ -15,7 +15,7 @@ use super::{
     sign::SignRule,
     svd::exact,
 };
-use crate::{Result, Run, Tensor};
+use crate::{Result, Run, Tensor, dtype::nearest_f32};
 
 const OP: &str = "truncated_svd";
 
@@ -89,8 +89,7 @@ fn scaled(a: &Tensor<f32>) -> Result<(Option<Tensor<f32>>, f64)> {
         length if (2f64.powi(-20)..2f64.powi(20)).contains(&length) => return Ok((None, 1.0)),
         length => length.log2().round(),
     };
-    #[allow(clippy::cast_possible_truncation, reason = "a power of two within the range of f32")]
-    let factors = vec![(-exponent).exp2() as f32; stats.len()];
+    let factors = vec![nearest_f32((-exponent).exp2()); stats.len()];
     Ok((Some(scale_columns(a, &factors)?), exponent.exp2()))
 }
 

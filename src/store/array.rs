@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use super::StoredBytes;
-use crate::Result;
+use crate::{DType, Result};
 
 /// Element type of a stored array; wider than what a device computes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +32,22 @@ impl StoredType {
             Self::I16 | Self::U16 | Self::F16 => 2,
             Self::I32 | Self::U32 | Self::F32 => 4,
             Self::I64 | Self::U64 | Self::F64 => 8,
+        }
+    }
+
+    /// The same type of a tensor's elements: none for `Bool`, `I64` and `U64`.
+    pub const fn element(self) -> Option<DType> {
+        match self {
+            Self::I8 => Some(DType::I8),
+            Self::U8 => Some(DType::U8),
+            Self::I16 => Some(DType::I16),
+            Self::U16 => Some(DType::U16),
+            Self::I32 => Some(DType::I32),
+            Self::U32 => Some(DType::U32),
+            Self::F16 => Some(DType::F16),
+            Self::F32 => Some(DType::F32),
+            Self::F64 => Some(DType::F64),
+            Self::Bool | Self::I64 | Self::U64 => None,
         }
     }
 }

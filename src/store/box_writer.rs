@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Error, Result, StoredType};
+use crate::{Error, Result, StoredType, extent::to_usize};
 
 /// An array that is written box by box, from one thread or several: [`ArrayWriter`](super::ArrayWriter), [`NpyWriter`](super::NpyWriter), or a place of
 /// your own.
@@ -48,7 +48,7 @@ pub(super) fn check_box(
     elements: &[u8],
 ) -> Result<Vec<usize>> {
     check_tiles(writer.shape(), &writer.tile_shape(), ranges)?;
-    let extents = ranges.iter().map(|range| usize::try_from(range.end - range.start).unwrap_or(usize::MAX));
+    let extents = ranges.iter().map(|range| to_usize(range.end - range.start));
     let (extents, dtype) = (extents.collect::<Vec<_>>(), writer.dtype());
     let size = dtype.map_or(0, StoredType::size);
     if extents.iter().fold(size, |bytes, &n| bytes.saturating_mul(n)) != elements.len() {

@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 
 use super::blocks::{extract_block, insert_block};
-use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType};
+use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, extent::to_usize};
 
 /// An array in memory, in one chunk per `chunk_shape`.
 #[derive(Debug)]
@@ -103,9 +103,8 @@ impl ChunkedArray for MemoryArray {
     }
 
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
-        let to_usize = |n: &u64| usize::try_from(*n).unwrap_or(usize::MAX);
-        let [shape, chunk, index] =
-            [&self.shape, &self.chunk_shape, index].map(|of| of.iter().map(to_usize).collect::<Vec<_>>());
+        let [shape, chunk, index] = [&self.shape, &self.chunk_shape, index]
+            .map(|of| of.iter().copied().map(to_usize).collect::<Vec<_>>());
         let origin: Vec<_> = index.iter().zip(&chunk).map(|(i, n)| i * n).collect();
         let within = shape.iter().zip(&origin).map(|(n, first)| n.saturating_sub(*first));
         let extent: Vec<_> = within.zip(&chunk).map(|(n, chunk)| n.min(*chunk)).collect();

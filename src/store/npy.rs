@@ -17,7 +17,9 @@ use super::{
     blocks::strides,
     files::{read_at, write_whole},
 };
-use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, stream::MAX_CHUNKS};
+use crate::{
+    ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, extent::to_usize, stream::MAX_CHUNKS,
+};
 
 /// Bytes of a chunk, if it can be as small, and of a line of a matrix in it.
 const CHUNK: u64 = 1 << 20;
@@ -306,8 +308,4 @@ fn descr(dtype: StoredType) -> String {
         StoredType::U16 | StoredType::U32 | StoredType::U64 => format!("{order}u{size}"),
         StoredType::F16 | StoredType::F32 | StoredType::F64 => format!("{order}f{size}"),
     }
-}
-
-fn to_usize(n: u64) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
 }

@@ -258,6 +258,11 @@ impl Drop for Unnamed {
 /// How names of files end that are being written.
 const PARTIAL: &str = ".partial";
 
+/// Whether it is the name of a file that is being written, or that a process left which was killed.
+pub(super) fn is_partial(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(PARTIAL)
+}
+
 /// A new file, hidden, in the folder of `path`.
 fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -299,11 +304,9 @@ impl WritableStorage for Folder {
             };
             for entry in entries {
                 let entry = entry?;
-                let name = entry.file_name();
-                let name = name.to_string_lossy();
                 if entry.file_type()?.is_dir() {
                     folders.push(entry.path());
-                } else if name.starts_with('.') && name.ends_with(PARTIAL) {
+                } else if is_partial(&entry.file_name().to_string_lossy()) {
                     std::fs::remove_file(entry.path())?;
                 }
             }

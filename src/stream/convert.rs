@@ -94,6 +94,18 @@ pub enum Narrowed {
     F64,
 }
 
+impl Narrowed {
+    /// The largest whole number that it holds as it holds all below: 127, 2^24 and 2^53 - 1. A larger one of 64 bits is
+    /// larger as f64 too, in which values are compared with it.
+    pub const fn whole(self) -> f64 {
+        match self {
+            Self::I8 => i8::MAX as f64,
+            Self::F32 => (1u32 << 24) as f64,
+            Self::F64 => ((1u64 << 53) - 1) as f64,
+        }
+    }
+}
+
 impl Convert for Narrow {
     fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
         let dtype = array.dtype();

@@ -5,7 +5,7 @@ use super::{
     convert::{Convert, Misfit},
     plan::padded,
 };
-use crate::ChunkedArray;
+use crate::{ChunkedArray, extent::to_usize};
 
 /// Elements that are put together at a time where runs end within a byte.
 const GATHERED: u64 = 1 << 14;
@@ -144,8 +144,4 @@ impl<'a> Layout<'a> {
         }
         (at, index)
     }
-}
-
-pub(super) fn to_usize(n: u64) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
 }

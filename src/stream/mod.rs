@@ -97,12 +97,10 @@ pub use self::{
     plan::{MAX_CHUNKS, Plan},
     selection::Selection,
 };
-use self::{
-    layout::{Layout, to_usize},
-    plan::Band,
-    prefetch::Prefetch,
+use self::{layout::Layout, plan::Band, prefetch::Prefetch};
+use crate::{
+    Cancel, Device, Element, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::checked_len,
 };
-use crate::{Cancel, Device, Element, Error, Result, Tensor, driver::Staging, tensor::checked_len};
 
 /// Where a pass spent its time and what it moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use teatime::{
-    ChunkedArray, Error, MissingChunk,
+    ChunkedArray, Error,
     filter::PerAxis,
     store::{Folder, Node},
 };
@@ -23,15 +23,17 @@ pub(super) struct Input {
 
 impl Input {
     /// Reads metadata alone.
-    pub(super) fn open(args: &BlurArgs, missing: MissingChunk) -> Result<Self, Failure> {
-        let path = args.input.display().to_string();
+    pub(super) fn open(args: &BlurArgs) -> Result<Self, Failure> {
+        let (path, missing) = (args.input.display().to_string(), args.missing_chunk);
         let is_group = args.input.is_dir() && Node::at(&Folder::new(&args.input), "")? == Node::Group;
         if is_group {
             let image = Multiscale::open(&args.input)?;
             let array = Arc::new(image.level(args.level.unwrap_or(0), missing)?);
             return Ok(Self { path, array, image: Some(image) });
         }
-        for (given, flag) in [(args.level.is_some(), "--level"), (args.physical, "--physical")] {
+        let of_images =
+            [(args.level.is_some(), "--level"), (args.physical, "--physical"), (args.pyramid, "--pyramid")];
+        for (given, flag) in of_images {
             if given {
                 return Err(Failure::Usage(format!(
                     "{flag} is of OME-Zarr images alone, which {path} is not"
@@ -39,6 +41,11 @@ impl Input {
             }
         }
         Ok(Self { path, array: open(&args.input, missing)?, image: None })
+    }
+
+    /// The array that is filtered within OUT.zarr: level 0 of an image, or OUT.zarr itself.
+    pub(super) const fn array_of_result(&self) -> &'static str {
+        if self.image.is_some() { "0" } else { "" }
     }
 
     /// The axes that are filtered unless the caller names some: of an image those along space. None: all.

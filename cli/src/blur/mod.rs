@@ -14,7 +14,7 @@ use teatime::{
 
 use self::{
     input::Input,
-    output::{COMPRESSIONS, FORMATS, Format, Target},
+    output::{COMPRESSIONS, FORMATS, Format},
     record::Record,
 };
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     progress::Bar,
     record::Ran,
     store_args::MISSING_CHUNKS,
+    target::Target,
 };
 
 const COMMAND: &str = "blur";
@@ -40,7 +41,7 @@ pub(crate) struct BlurArgs {
     input: PathBuf,
     /// File for the result: its ending, .npy or .zarr, says what it is
     #[arg(value_name = "OUT", value_parser = local().try_map(|path| Target::new(&path, &FORMATS)))]
-    out: Target,
+    out: Target<Format>,
     /// Standard deviation in elements: one for all filtered axes, or one for each; 0 leaves an axis alone
     #[arg(long, value_name = "S,...", required = true, value_delimiter = ',', allow_negative_numbers = true)]
     sigma: Vec<f64>,
@@ -204,11 +205,12 @@ impl BlurArgs {
 /// Runs `teatime blur`.
 pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
-    let mut output = args.out.prepare(args.resume, args.overwrite)?;
-    let input = Input::open(args, args.missing_chunk)?;
-    if args.pyramid && (input.image.is_none() || args.out.format != Format::Zarr) {
-        return Err(Failure::Usage("--pyramid is of OME-Zarr images and OUT.zarr alone".into()));
+    if args.pyramid && args.out.format != Format::Zarr {
+        return Err(Failure::Usage("--pyramid is for OUT.zarr alone".into()));
     }
+    let input = Input::open(args)?;
+    let resumed = args.resume.then(|| input.array_of_result());
+    let mut output = args.out.open(COMMAND, &[], args.overwrite, resumed)?;
     let options = args.options(&input)?;
     let device = args.resources.open()?;
     let bar = Bar::of("Filter", input.array.shape().iter().product(), "elements");
@@ -258,7 +260,9 @@ fn write(
         finished.map(|()| written)
     });
     written.map_err(|error| {
-        output::note_unfinished(args, &error);
+        if args.resume {
+            args.out.note_unfinished(&error);
+        }
         input.named(error)
     })
 }

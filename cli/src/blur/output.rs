@@ -3,19 +3,13 @@
 use std::{path::Path, sync::Arc};
 
 use teatime::{
-    Error, Result, StoredType,
+    Result, StoredType,
     store::{ArraySpec, ArrayWriter, Compression, Folder, NpyWriter, ZarrFormat},
 };
 use teatime_image::{ImageSpec, MultiscaleWriter, OmeVersion, Pyramid};
 
-use super::{BlurArgs, COMMAND, Dtype, input::Input};
-use crate::{
-    args::Named,
-    failure::Failure,
-    note,
-    output::Output,
-    target::{self, RECORD},
-};
+use super::{BlurArgs, Dtype, input::Input};
+use crate::args::Named;
 
 /// Most pixels along an axis of the planes of an image's smallest level.
 const PLANE: u64 = 256;
@@ -34,28 +28,6 @@ pub(super) const COMPRESSIONS: Named<Compression> = &[
     ("blosc", Compression::Blosc { level: 1, shuffle: teatime::store::Shuffle::Bytes }),
     ("none", Compression::None),
 ];
-
-/// Where a result goes.
-pub(super) type Target = target::Target<Format>;
-
-impl Target {
-    /// The folder of results.
-    pub(super) fn prepare(&self, resume: bool, overwrite: bool) -> Result<Output, Failure> {
-        let record = self.file(RECORD);
-        let written = [record.as_str(), self.name.as_str()];
-        let all = FORMATS.map(|(ending, _)| self.file(ending));
-        let others: Vec<&str> =
-            all.iter().map(String::as_str).filter(|name| !written.contains(name)).collect();
-        if !resume {
-            self.refuse_unfinished()?;
-            return Output::prepare(&self.folder, COMMAND, &written, &others, overwrite);
-        }
-        if self.format != Format::Zarr {
-            return Err(Failure::Usage("--resume is for OUT.zarr alone".into()));
-        }
-        Output::resume(&self.folder, COMMAND, [&written, &others], &self.name)
-    }
-}
 
 /// The type of the result.
 fn dtype(args: &BlurArgs, input: &Input) -> StoredType {
@@ -102,11 +74,4 @@ pub(super) fn zarr(
     }
     let image = MultiscaleWriter::resume(path, spec)?;
     Ok((image.base()?, Some(image)))
-}
-
-/// Says what an error leaves.
-pub(super) fn note_unfinished(args: &BlurArgs, error: &Error) {
-    if args.resume && !matches!(error, Error::Store { .. }) && args.out.is_begun() {
-        note(&format!("{} is not complete: --resume goes on with it", args.out.path().display()));
-    }
 }

@@ -6,8 +6,8 @@ use teatime_genotype::{
     DistanceBands, DistanceOptions, Distances, DistancesBetween, VariantCounts, WrittenBands, distances,
 };
 
-use super::{COMMAND, DistanceArgs, Results, neighbors::NeighborsRecord, target::Format};
-use crate::{failure::Failure, note, output::Output, stores::Stores};
+use super::{DistanceArgs, Results, neighbors::NeighborsRecord, target::Format};
+use crate::{failure::Failure, output::Output, stores::Stores};
 
 /// Samples on a side of the squares that are written, and what bands are multiples of: whatever the budgets.
 const SIDE: u64 = 1024;
@@ -57,21 +57,6 @@ impl From<&DistancesBetween> for Found {
     }
 }
 
-/// The folder of results, for a run that goes on or begins.
-pub(super) fn prepare(args: &DistanceArgs) -> Result<Output, Failure> {
-    let target = &args.out;
-    let files = target.files(args.tree.is_some(), args.neighbors.is_some(), args.with.is_given());
-    let [files, others] = files.each_ref().map(|files| files.iter().map(String::as_str).collect::<Vec<_>>());
-    if !args.resume {
-        target.refuse_unfinished()?;
-        return Output::prepare(&target.folder, COMMAND, &files, &others, args.overwrite);
-    }
-    if target.format != Format::Zarr {
-        return Err(Failure::Usage("--resume is for --out D.zarr alone".into()));
-    }
-    Output::resume(&target.folder, COMMAND, [&files, &others], &target.name)
-}
-
 /// The distances, all at once, or in bands that are written by then.
 pub(super) fn compute(
     output: &mut Output,
@@ -117,11 +102,9 @@ fn write(
     let bands = DistanceBands::new(&stores.genotypes, device, options, SIDE, run)?;
     let path = args.out.path();
     output.written_in_place(&args.out.name);
-    let written = bands.write_zarr(&path, &stores.samples, &job(args, stores), run).inspect_err(|error| {
-        if !matches!(error, Error::Store { .. }) && args.out.is_begun() {
-            note(&format!("{} is not complete: --resume goes on with it", path.display()));
-        }
-    })?;
+    let written = bands
+        .write_zarr(&path, &stores.samples, &job(args, stores), run)
+        .inspect_err(|error| args.out.note_unfinished(error))?;
     let WrittenBands { undefined, bands: computed, squares, found, .. } = written;
     Ok(Found {
         undefined,

@@ -1,6 +1,6 @@
 //! Where the results of `teatime distance` go.
 
-use crate::target::{self, NEIGHBORS, RECORD};
+use crate::target::{self, NEIGHBORS};
 
 /// What a file of distances is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,25 +31,17 @@ pub(super) const TREE: &str = ".nwk";
 pub(super) type Target = target::Target<Format>;
 
 impl Target {
-    /// What a run writes, with a tree or without, of distances or neighbors, with others or without, the record first; and what
-    /// else of this name other runs write.
-    pub(super) fn files(&self, tree: bool, neighbors: bool, with: bool) -> [Vec<String>; 2] {
-        let tree = tree.then(|| self.file(TREE));
-        let neighbors = (neighbors && self.format == Format::Npy).then(|| self.file(NEIGHBORS));
-        let with = (with && self.format == Format::Npy).then(|| self.file(WITH_NAMES));
-        let written: Vec<String> = [self.file(RECORD), self.name.clone()]
-            .into_iter()
-            .chain(neighbors)
-            .chain(self.names())
-            .chain(with)
-            .chain(tree)
-            .collect();
-        let endings = FORMATS.iter().map(|(ending, _)| *ending);
-        let all = endings
-            .chain([NEIGHBORS, NPY_NAMES, PLINK_NAMES, WITH_NAMES, TREE])
-            .map(|ending| self.file(ending));
-        let others = all.filter(|name| !written.contains(name)).collect();
-        [written, others]
+    /// Endings of the other files, each with whether a run writes it, with a tree or without, of distances or neighbors, with others or without.
+    pub(super) fn beside(&self, tree: bool, neighbors: bool, with: bool) -> [(&'static str, bool); 5] {
+        let npy = self.format == Format::Npy;
+        let plink = matches!(self.format, Format::Plink | Format::PlinkBinary);
+        [
+            (NEIGHBORS, neighbors && npy),
+            (NPY_NAMES, npy),
+            (PLINK_NAMES, plink),
+            (WITH_NAMES, with && npy),
+            (TREE, tree),
+        ]
     }
 
     /// The file of the samples' names, where they are not in the other.

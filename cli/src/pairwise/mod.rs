@@ -2,7 +2,6 @@
 
 mod input;
 mod record;
-mod target;
 mod write;
 
 use std::{path::PathBuf, time::Instant};
@@ -22,7 +21,7 @@ use teatime::{
 use self::{
     input::Input,
     record::Record,
-    target::{FORMATS, Format, Target},
+    write::{DISTANCE, FORMATS, Format},
 };
 use crate::{
     args::{Resources, local, named},
@@ -32,6 +31,7 @@ use crate::{
     progress::Bar,
     record::{DistanceSeconds, Ran},
     store_args::MISSING_CHUNKS,
+    target::{NEIGHBORS, Target},
 };
 
 const COMMAND: &str = "pairwise";
@@ -51,7 +51,7 @@ pub(crate) struct PairwiseArgs {
     with: Option<PathBuf>,
     /// File for the distances: its ending, .npy, .tsv or .zarr, says what it is
     #[arg(long, value_name = "FILE", value_parser = local().try_map(|path| Target::new(&path, &FORMATS)))]
-    out: Target,
+    out: Target<Format>,
     /// How far two observations are from each other
     ///
     /// As scipy defines them, but for `inner_product`, the sum of x y, and hellinger and `kl_divergence`, which are cuVS's and meant for
@@ -169,7 +169,9 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         ));
     }
     metric.check(args.missing)?;
-    let mut output = args.out.prepare(args.neighbors.is_some(), args.resume, args.overwrite)?;
+    let numbers = args.neighbors.is_some() && args.out.format == Format::Npy;
+    let resumed = args.resume.then_some(DISTANCE);
+    let mut output = args.out.open(COMMAND, &[(NEIGHBORS, numbers)], args.overwrite, resumed)?;
     let input = Input::open(args)?;
     let device = args.resources.open()?;
     let options = Options {

@@ -13,12 +13,23 @@ use teatime::{
     },
 };
 
-use super::{Found, PairwiseArgs, input::Input, target::Format};
-use crate::{failure::Failure, note, output::Output, target::NEIGHBORS, text};
+use super::{Found, PairwiseArgs, input::Input};
+use crate::{failure::Failure, output::Output, target::NEIGHBORS, text};
 
 /// Observations on a side of a tile: whatever the memory.
 const SIDE: u64 = 1024;
-const DISTANCE: &str = "distance";
+pub(super) const DISTANCE: &str = "distance";
+
+/// What a file of distances is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Npy,
+    Table,
+    Zarr,
+}
+
+pub(super) const FORMATS: [(&str, Format); 3] =
+    [(".zarr", Format::Zarr), (".tsv", Format::Table), (".npy", Format::Npy)];
 
 /// Writes what is not written yet.
 pub(super) fn write(
@@ -121,8 +132,8 @@ pub(super) fn tiles(
         if is_new && matches!(error, Error::Budget { .. }) {
             // Nothing is in it yet. What is left of it, another run goes on with.
             fs::remove_dir_all(&path).ok();
-        } else if !matches!(error, Error::Store { .. }) && args.out.is_begun() {
-            note(&format!("{} is not complete: --resume goes on with it", path.display()));
+        } else {
+            args.out.note_unfinished(error);
         }
     })
 }

@@ -145,12 +145,20 @@ fn refused() {
     says("x.npy", &["--sigma", "1", "--mode", "reflected"], 2, "possible values");
     says("x.npy", &["--sigma", "1", "--cval", "3"], 2, "--cval is of --mode constant alone");
     says("x.npy", &["--sigma", "1", "--memory", "1K"], 1, "at least");
-    says("x.npy", &["--sigma", "1", "--resume"], 2, "--resume is for OUT.zarr alone");
+    says("x.npy", &["--sigma", "1", "--resume"], 2, "--resume is for a .zarr alone");
     says("x.zarr", &["--sigma", "1", "--chunks", "4,4"], 1, "chunk");
     says("x.zarr", &["--sigma", "1", "--chunks", "4,4,3", "--shards", "6,4,3"], 1, "shard");
     says("x.zarr", &["--sigma", "1", "--level", "1"], 2, "--level is of OME-Zarr images alone");
     says("x.zarr", &["--sigma", "1", "--physical"], 2, "--physical is of OME-Zarr images alone");
-    says("x.zarr", &["--sigma", "1", "--pyramid"], 2, "--pyramid is of OME-Zarr images");
+    says("x.zarr", &["--sigma", "1", "--pyramid"], 2, "--pyramid is of OME-Zarr images alone");
+    says("x.npy", &["--sigma", "1", "--pyramid"], 2, "--pyramid is for OUT.zarr alone");
     let none = blur(&scratch.join("none.zarr"), &scratch.join("x.npy"), &["--sigma", "1"]);
     assert!(none.code == 1 && none.err.contains("none.zarr"), "{}", none.err);
+    // What is not ours stays as it is.
+    let mine = scratch.join("mine.zarr");
+    fs::create_dir(&mine).unwrap();
+    fs::write(mine.join("notes.txt"), "").unwrap();
+    let ran = blur(&image, &mine, &["--sigma", "1", "--resume"]);
+    assert!(ran.code == 1 && ran.err.contains("mine.zarr: is there, and is no Zarr array"), "{}", ran.err);
+    assert_eq!((names(&mine), scratch.names()), (vec!["notes.txt".into()], vec!["mine.zarr".into()]));
 }

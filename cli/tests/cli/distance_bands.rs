@@ -9,7 +9,7 @@ use std::{
 
 use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
 
-use crate::support::{Ran, Scratch, fixture, json, npy, on_store, run};
+use crate::support::{Ran, Scratch, fixture, json, names, npy, on_store, run};
 
 /// Squares have sides of 1024 samples: three of them.
 const SAMPLES: usize = 2500;
@@ -124,10 +124,21 @@ fn what_cannot_be_resumed_is_named() {
         assert!(ran.code == code && ran.err.contains(words), "{} {}", ran.code, ran.err);
         assert!(scratch.names().is_empty(), "{:?} is left", scratch.names());
     };
-    says("x.npy", &["--resume"], 2, "--resume is for --out D.zarr alone");
+    says("x.npy", &["--resume"], 2, "--resume is for a .zarr alone");
     says("x.zarr", &["--resume", "--overwrite"], 2, "cannot be used with");
     says("x.zarr", &["--resume", "--tree", "ward"], 2, "cannot be used with");
     says("x.zarr", &["--resume", "--metric", "canberra"], 1, "canberra is not made of sums of packed rows");
     // Where bands do not help, the least is that of the whole matrix.
     says("x.zarr", &["--metric", "canberra", "--memory", "1K"], 1, "at least");
+    // What is not ours stays as it is.
+    let mine = scratch.join("mine.zarr");
+    fs::create_dir(&mine).unwrap();
+    fs::write(mine.join("notes.txt"), "").unwrap();
+    let ran = run(on_store("distance", &fixture("all_v3.vcz"), &mine, &["--resume"]));
+    assert!(
+        ran.code == 1 && ran.err.contains("mine.zarr: is there, and has no array `distance`"),
+        "{}",
+        ran.err
+    );
+    assert_eq!((names(&mine), scratch.names()), (vec!["notes.txt".into()], vec!["mine.zarr".into()]));
 }

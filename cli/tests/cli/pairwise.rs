@@ -240,7 +240,7 @@ fn refused() {
     says(x, "d.npy", &["--metric", "minkowski", "--p", "-1"], 1, "exponent -1");
     says(x, "d.npy", &["--metric", "hellinger", "--missing", "rescale"], 1, "hellinger knows no rule");
     says(x, "d.npy", &["--negative-missing"], 2, "--negative-missing is for");
-    says(x, "d.npy", &["--resume"], 2, "--resume is for --out D.zarr alone");
+    says(x, "d.npy", &["--resume"], 2, "--resume is for a .zarr alone");
     says(x, "d.zarr", &["--resume", "--neighbors", "2"], 2, "cannot be used with");
     says(x, "d.npy", &["--neighbors", "6"], 1, "--neighbors: 6 of 5 other observations");
     says(x, "d.npy", &["--memory", "100"], 1, "at least");

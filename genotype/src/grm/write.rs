@@ -3,7 +3,7 @@
 use std::{ffi::OsString, io::Write, path::Path};
 
 use teatime::{
-    Error, Result,
+    Element, Error, Result,
     store::{write_npy, write_whole},
 };
 
@@ -39,8 +39,7 @@ impl Grm {
         let n = self.matrix.rows();
         let triangle = |file: &mut dyn Write, entry: &dyn Fn(usize, usize) -> f64| {
             (0..n).try_for_each(|j| {
-                #[allow(clippy::cast_possible_truncation, reason = "the format has f32")]
-                let row = (0..=j).flat_map(|k| (entry(j, k) as f32).to_le_bytes());
+                let row = (0..=j).flat_map(|k| entry(j, k).to_f32().to_le_bytes());
                 file.write_all(&row.collect::<Vec<u8>>())
             })
         };

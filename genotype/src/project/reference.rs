@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use teatime::{Error, Result, stream::digest};
+use teatime::{Element, Error, Result, stream::digest};
 
 use super::{OP, ProjectMethod};
 use crate::{scaler::Scaler, source::Genotypes, to_usize};
@@ -82,9 +82,7 @@ impl ReferenceLoadings {
         if !(scale > 0.0 && scale.is_finite() && scale.recip().is_finite()) {
             return refuse("scale", format!("{scale} is not a finite number above 0"));
         }
-        #[allow(clippy::cast_possible_truncation, reason = "rounded to what devices compute with")]
-        let narrow = |value: &f64| *value as f32;
-        if let Some(i) = loadings.iter().position(|value| !narrow(value).is_finite()) {
+        if let Some(i) = loadings.iter().position(|value| !value.to_f32().is_finite()) {
             return refuse(
                 "loadings",
                 format!("that of PC{} is {}, not a finite number", i + 1, loadings[i]),
@@ -96,17 +94,17 @@ impl ReferenceLoadings {
         let (ploidy, mean) = (self.ploidy as f64, self.ploidy as f64 * frequency);
         let farthest =
             [mean, shift, ploidy - mean, ploidy - shift].map(f64::abs).into_iter().fold(1.0, f64::max);
-        let weight = |loading: &f64| (f64::from(narrow(loading)) * scale.recip() * farthest).abs();
+        let weight = |loading: &f64| (f64::from(loading.to_f32()) * scale.recip() * farthest).abs();
         if let Some(i) = loadings.iter().position(|loading| !weight(loading).is_finite()) {
             let what = format!("that of PC{} is {}, over the scale {scale}", i + 1, loadings[i]);
             return refuse("loadings", what + ": scores would not be finite");
         }
         for (largest, value) in self.largest.iter_mut().zip(loadings) {
             largest.weight = largest.weight.max(weight(value));
-            largest.loading = largest.loading.max(f64::from(narrow(value)).abs());
+            largest.loading = largest.loading.max(f64::from(value.to_f32()).abs());
         }
         self.standards.push([mean, shift, scale]);
-        self.loadings.extend(loadings.iter().map(narrow));
+        self.loadings.extend(loadings.iter().copied().map(Element::to_f32));
         Ok(())
     }
 
@@ -260,7 +258,6 @@ impl<'a> Matched<'a> {
 
     /// [shift, scale, fill] of a variant, which make its dosages those of the reference's variant, standardised: zeros where the
     /// reference does not have it.
-    #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
     fn scale(&self, variant: u64) -> [f32; 3] {
         let Some(found) = self.matches[to_usize(variant)] else { return [0.0; 3] };
         let [mean, shift, scale] = self.reference.standard(found.row());
@@ -277,7 +274,7 @@ impl<'a> Matched<'a> {
                 [ploidy - mean, ploidy - shift, 1.0 / -scale]
             }
         };
-        [shift as f32, scale as f32, ((mean - shift) * scale) as f32]
+        [shift, scale, (mean - shift) * scale].map(Element::to_f32)
     }
 
     /// The scales of these variants, as a kernel that standardises takes them.

@@ -4,12 +4,9 @@ use std::{sync::Arc, time::Instant};
 
 use crate::{
     Budget, ChunkedArray, DType, Device, Error, Result, Run, Status, StoredType,
-    distance::{
-        Metric, Missing, Options, Partial,
-        precision::can_widen,
-        sums::{observation_sums, to_usize},
-    },
+    distance::{Metric, Missing, Options, Partial, precision::can_widen, sums::observation_sums},
     dtype::with_dtype,
+    extent::to_usize,
     stream::{
         Along, AsStored, Block, Blocks, Convert, Narrow, Narrowed, Plan, Selection, StreamStats, rows_to_load,
     },
@@ -17,9 +14,6 @@ use crate::{
 
 /// Features that are added at once, if there are as many and memory allows: what adding takes besides then costs little.
 const FEATURES: u64 = 1024;
-/// Largest of the whole numbers that f32 holds, and f64; of the latter, numbers are compared with it in f64.
-const WHOLE: f64 = (1u32 << 24) as f64;
-const WHOLE_WIDE: f64 = ((1u64 << 53) - 1) as f64;
 
 /// The extents of a stored matrix, observations first.
 fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
@@ -65,26 +59,22 @@ impl<'a> Reading<'a> {
         let counts = all.iter().map(|[count, _]| *count).collect();
         let types: Vec<_> = arrays.iter().map(|array| array.dtype()).collect();
         let same = types.iter().all(|dtype| *dtype == types[0]);
-        let as_stored = match types[0] {
-            StoredType::Bool | StoredType::U8 => Some(DType::U8),
-            StoredType::I8 => Some(DType::I8),
-            StoredType::I16 => Some(DType::I16),
-            StoredType::U16 => Some(DType::U16),
-            StoredType::F16 => Some(DType::F16),
-            StoredType::F32 => Some(DType::F32),
-            StoredType::F64 if !options.narrow => Some(DType::F64),
-            _ => None,
-        };
         let beyond = [StoredType::I32, StoredType::U32, StoredType::I64, StoredType::U64];
+        let as_stored = match types[0] {
+            StoredType::Bool => Some(DType::U8),
+            StoredType::F64 if options.narrow => None,
+            dtype if beyond.contains(&dtype) => None,
+            dtype => dtype.element(),
+        };
         let whole = types.iter().any(|dtype| beyond.contains(dtype));
         let wide = types.contains(&StoredType::F64) || whole && device.limits().f64;
         let wide = wide && !options.narrow;
-        let (to, staged, most) = match (wide, whole) {
-            (true, true) => (Narrowed::F64, DType::F64, WHOLE_WIDE),
-            (true, false) => (Narrowed::F64, DType::F64, f64::MAX),
-            (false, true) => (Narrowed::F32, DType::F32, WHOLE),
-            (false, false) => (Narrowed::F32, DType::F32, f32::MAX.into()),
+        let (to, staged, largest) = if wide {
+            (Narrowed::F64, DType::F64, f64::MAX)
+        } else {
+            (Narrowed::F32, DType::F32, f32::MAX.into())
         };
+        let most = if whole { to.whole() } else { largest };
         let (staged, convert): (_, Arc<dyn Convert>) = match as_stored {
             Some(staged) if same => (staged, Arc::new(AsStored(types[0]))),
             _ => {

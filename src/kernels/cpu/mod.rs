@@ -8,3 +8,4 @@ pub(crate) mod load;
 pub(crate) mod quads;
 pub(crate) mod simd;
 pub(crate) mod sparse;
+pub(crate) mod vectors;

@@ -6,12 +6,17 @@ use bytemuck::Pod;
 use pulp::Simd;
 
 use super::{Params, Term};
-use crate::{DType, Element, kernel::CpuArg, kernels::cpu::load::load};
+use crate::{
+    DType, Element,
+    kernel::CpuArg,
+    kernels::cpu::{load::load, vectors::Vectors},
+};
 
 /// f32 or f64.
 pub(super) trait Real:
     Element
     + Default
+    + Vectors
     + From<f32>
     + PartialOrd
     + AddAssign
@@ -22,8 +27,6 @@ pub(super) trait Real:
 {
     /// What is kept of a pair.
     type Sum: Pod + Send + Sync;
-    /// As many as a register holds.
-    type Vector<S: Simd>: Copy;
 
     /// The exponent of [`Term::Power`].
     fn power(p: &Params) -> Self;
@@ -42,12 +45,6 @@ pub(super) trait Real:
     fn powf(self, exponent: Self) -> Self;
     fn is_nan(self) -> bool;
 
-    fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
-    fn vectors<S: Simd>(values: &[Self]) -> &[Self::Vector<S>];
-    fn vectors_mut<S: Simd>(values: &mut [Self]) -> &mut [Self::Vector<S>];
-    fn add_vectors<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
-    fn sub_vectors<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
-    fn abs_vector<S: Simd>(simd: S, x: Self::Vector<S>) -> Self::Vector<S>;
     /// x y + z
     fn mul_add<S: Simd>(
         simd: S,
@@ -58,9 +55,7 @@ pub(super) trait Real:
 }
 
 macro_rules! arithmetic {
-    ($vector:ident $splat:ident $vectors:ident $vectors_mut:ident $add:ident $sub:ident $abs:ident $mul_add:ident) => {
-        type Vector<S: Simd> = S::$vector;
-
+    ($vector:ident $mul_add:ident) => {
         #[inline(always)]
         fn abs(self) -> Self {
             self.abs()
@@ -82,30 +77,6 @@ macro_rules! arithmetic {
             self.is_nan()
         }
         #[inline(always)]
-        fn splat<S: Simd>(simd: S, value: Self) -> S::$vector {
-            simd.$splat(value)
-        }
-        #[inline(always)]
-        fn vectors<S: Simd>(values: &[Self]) -> &[S::$vector] {
-            S::$vectors(values).0
-        }
-        #[inline(always)]
-        fn vectors_mut<S: Simd>(values: &mut [Self]) -> &mut [S::$vector] {
-            S::$vectors_mut(values).0
-        }
-        #[inline(always)]
-        fn add_vectors<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
-            simd.$add(x, y)
-        }
-        #[inline(always)]
-        fn sub_vectors<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
-            simd.$sub(x, y)
-        }
-        #[inline(always)]
-        fn abs_vector<S: Simd>(simd: S, x: S::$vector) -> S::$vector {
-            simd.$abs(x)
-        }
-        #[inline(always)]
         fn mul_add<S: Simd>(simd: S, x: S::$vector, y: S::$vector, z: S::$vector) -> S::$vector {
             simd.$mul_add(x, y, z)
         }
@@ -113,7 +84,7 @@ macro_rules! arithmetic {
 }
 
 impl Real for f32 {
-    arithmetic!(f32s splat_f32s as_simd_f32s as_mut_simd_f32s add_f32s sub_f32s abs_f32s mul_add_f32s);
+    arithmetic!(f32s mul_add_f32s);
 
     /// The sum, and what rounding left of it.
     type Sum = [Self; 2];
@@ -160,7 +131,7 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
-    arithmetic!(f64s splat_f64s as_simd_f64s as_mut_simd_f64s add_f64s sub_f64s abs_f64s mul_add_f64s);
+    arithmetic!(f64s mul_add_f64s);
 
     type Sum = Self;
 

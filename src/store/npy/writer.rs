@@ -8,9 +8,10 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{descr, to_usize};
+use super::descr;
 use crate::{
     Error, Result, StoredType,
+    extent::to_usize,
     store::{
         blocks::runs,
         box_writer::{BoxWriter, check_box},

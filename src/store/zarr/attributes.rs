@@ -5,7 +5,7 @@ use half::f16;
 use serde_json::Value;
 
 use super::guard::Why;
-use crate::StoredType;
+use crate::{StoredType, dtype::nearest_f32};
 
 /// The number that stands for a missing one, where `attributes` name one; as an element of `dtype` holds it.
 ///
@@ -57,10 +57,9 @@ fn number(value: &Value) -> Option<f64> {
 
 /// The nearest number that an element of `dtype` holds, with one NaN.
 fn stored(value: f64, dtype: StoredType) -> f64 {
-    #[allow(clippy::cast_possible_truncation, reason = "rounded as the elements are")]
     let value = match dtype {
         StoredType::F16 => f16::from_f64(value).to_f64(),
-        StoredType::F32 => f64::from(value as f32),
+        StoredType::F32 => nearest_f32(value).into(),
         _ => value,
     };
     if value.is_nan() { f64::NAN } else { value }

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    store::{Folder, Storable},
+    extent::to_usize,
+    store::{Folder, Storable, storage::is_partial},
 };
 
 /// Most elements of a chunk of whole rows, and the sides of other chunks.
@@ -104,7 +105,8 @@ impl Drop for NewStore {
     }
 }
 
-/// Whether nothing is at `path` yet, where a store is to be begun whose array `name` [`ArrayWriter::resume`] writes, or gone on with.
+/// Whether nothing is at `path` yet, where a store is to be begun whose array `name` [`ArrayWriter::resume`] writes, or gone on with. An empty
+/// name means the store itself.
 ///
 /// # Errors
 /// [`Error::Store`] where something is without that array; [`Error::Io`].
@@ -115,15 +117,15 @@ pub fn is_free(path: impl AsRef<Path>, name: &str) -> Result<bool> {
         entries => entries.map_err(|source| io(path, source))?,
     };
     let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>();
-    let names = names.map_err(|source| io(path, source))?;
-    if names.is_empty() || names.iter().any(|found| found == name) {
+    let mut names = names.map_err(|source| io(path, source))?;
+    names.retain(|name| !is_partial(&name.to_string_lossy()));
+    let metadata = [".zattrs", ".zarray", "zarr.json"];
+    let wanted = if name.is_empty() { &metadata[..] } else { &[name] };
+    if names.is_empty() || names.iter().any(|found| wanted.iter().any(|name| found == name)) {
         return Ok(false);
     }
-    Err(Error::store(path.display(), format_args!("is there, and has no array `{name}`")))
-}
-
-fn to_usize(n: u64) -> usize {
-    usize::try_from(n).expect("an extent of elements in memory should fit a usize")
+    let why = if name.is_empty() { "is no Zarr array".into() } else { format!("has no array `{name}`") };
+    Err(Error::store(path.display(), format_args!("is there, and {why}")))
 }
 
 fn io(path: &Path, source: std::io::Error) -> Error {

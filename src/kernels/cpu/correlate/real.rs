@@ -1,6 +1,5 @@
 //! What sums are computed in: f32 or f64, and how elements become one and of one.
 
-use bytemuck::Pod;
 use half::{bf16, f16};
 use pulp::Simd;
 
@@ -8,14 +7,11 @@ use crate::{
     DType, Element,
     dtype::with_dtype,
     kernel::CpuArg,
-    kernels::cpu::{load::load, simd::wide},
+    kernels::cpu::{load::load, simd::wide, vectors::Vectors},
 };
 
 /// f32 or f64.
-pub(crate) trait Real: Element + Default {
-    /// As many as a register holds.
-    type Vector<S: Simd>: Pod;
-
+pub(crate) trait Real: Element + Default + Vectors {
     /// Elements from `start` on.
     fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]);
     /// Writes elements of a type: the nearest, of two as near the even one.
@@ -25,12 +21,6 @@ pub(crate) trait Real: Element + Default {
     /// Of what was added up so far and one more term: their sum, or with its square, or the root of that.
     fn combine(combine: u32, old: &[u8], values: &mut [Self]);
 
-    fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
-    fn vectors<S: Simd>(values: &[Self]) -> &[Self::Vector<S>];
-    fn vectors_mut<S: Simd>(values: &mut [Self]) -> &mut [Self::Vector<S>];
-    fn add<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
-    fn sub<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
-    fn mul<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
     /// x y + z: f32 rounded once where the processor does that as fast; f64 rounded twice, as scipy's.
     fn mul_add<S: Simd>(
         simd: S,
@@ -143,10 +133,8 @@ floats! {
 }
 
 macro_rules! real {
-    ($real:ident, $load:expr, $vector:ident $splat:ident $vectors:ident $vectors_mut:ident $add:ident $sub:ident $mul:ident, $mul_add:expr) => {
+    ($real:ident, $vector:ident, $load:expr, $mul_add:expr) => {
         impl Real for $real {
-            type Vector<S: Simd> = S::$vector;
-
             fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) {
                 if dtype == Self::DTYPE {
                     out.copy_from_slice(&arg.read::<Self>()[start..][..out.len()]);
@@ -190,30 +178,6 @@ macro_rules! real {
             }
 
             #[inline(always)]
-            fn splat<S: Simd>(simd: S, value: Self) -> S::$vector {
-                simd.$splat(value)
-            }
-            #[inline(always)]
-            fn vectors<S: Simd>(values: &[Self]) -> &[S::$vector] {
-                S::$vectors(values).0
-            }
-            #[inline(always)]
-            fn vectors_mut<S: Simd>(values: &mut [Self]) -> &mut [S::$vector] {
-                S::$vectors_mut(values).0
-            }
-            #[inline(always)]
-            fn add<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
-                simd.$add(x, y)
-            }
-            #[inline(always)]
-            fn sub<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
-                simd.$sub(x, y)
-            }
-            #[inline(always)]
-            fn mul<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
-                simd.$mul(x, y)
-            }
-            #[inline(always)]
             fn mul_add<S: Simd>(simd: S, x: S::$vector, y: S::$vector, z: S::$vector) -> S::$vector {
                 $mul_add(simd, x, y, z)
             }
@@ -223,19 +187,19 @@ macro_rules! real {
 
 real!(
     f32,
+    f32s,
     |arg: &CpuArg<'_>, dtype, start, out: &mut [f32]| match dtype {
         DType::U8 => decode(&arg.read::<u8>()[start..], out),
         DType::U16 => decode(&arg.read::<u16>()[start..], out),
         DType::I16 => decode(&arg.read::<i16>()[start..], out),
         _ => load(arg, dtype, start, out),
     },
-    f32s splat_f32s as_simd_f32s as_mut_simd_f32s add_f32s sub_f32s mul_f32s,
     |simd: S, x, y, z| simd.mul_add_e_f32s(x, y, z)
 );
 real!(
     f64,
+    f64s,
     |arg: &CpuArg<'_>, dtype, start, out: &mut [f64]| with_dtype!(dtype, T => decode(&arg.read::<T>()[start..], out)),
-    f64s splat_f64s as_simd_f64s as_mut_simd_f64s add_f64s sub_f64s mul_f64s,
     |simd: S, x, y, z| simd.add_f64s(simd.mul_f64s(x, y), z)
 );
 

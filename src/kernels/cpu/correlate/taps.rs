@@ -86,7 +86,7 @@ impl<R: Real, const G: usize> Lines<'_, R, G> {
         for g in 0..G {
             let x = self.at::<S, A>(simd, g + end, i);
             for a in 0..A {
-                sums[g][a] = R::mul(simd, x[a], last);
+                sums[g][a] = R::mul_vectors(simd, x[a], last);
             }
         }
         for t in 0..end {
@@ -110,7 +110,7 @@ impl<R: Real, const G: usize> Lines<'_, R, G> {
         for g in 0..G {
             let x = self.at::<S, A>(simd, g + radius, i);
             for a in 0..A {
-                sums[g][a] = R::mul(simd, x[a], centre);
+                sums[g][a] = R::mul_vectors(simd, x[a], centre);
             }
         }
         // The neighbours of the G lines before and after, of which one each is new at each step.
@@ -131,9 +131,9 @@ impl<R: Real, const G: usize> Lines<'_, R, G> {
             for g in 0..G {
                 for a in 0..A {
                     let pair = if self.kind == Kind::Even {
-                        R::add(simd, before[g][a], after[g][a])
+                        R::add_vectors(simd, before[g][a], after[g][a])
                     } else {
-                        R::sub(simd, before[g][a], after[g][a])
+                        R::sub_vectors(simd, before[g][a], after[g][a])
                     };
                     sums[g][a] = R::mul_add(simd, pair, weight, sums[g][a]);
                 }
@@ -183,7 +183,7 @@ impl<R: Real> WithSimd for Along<'_, R> {
             if kind == Kind::Any {
                 let (last, x) = (R::splat(simd, weights[2 * radius]), at!(end));
                 for i in 0..AHEAD {
-                    sums[i] = R::mul(simd, x[i], last);
+                    sums[i] = R::mul_vectors(simd, x[i], last);
                 }
                 for t in 0..2 * radius {
                     let (weight, x) = (R::splat(simd, weights[t]), at!(t * step));
@@ -194,16 +194,16 @@ impl<R: Real> WithSimd for Along<'_, R> {
             } else {
                 let (centre, x) = (R::splat(simd, weights[radius]), at!(end / 2));
                 for i in 0..AHEAD {
-                    sums[i] = R::mul(simd, x[i], centre);
+                    sums[i] = R::mul_vectors(simd, x[i], centre);
                 }
                 for t in 0..radius {
                     let weight = R::splat(simd, weights[t]);
                     let (before, after) = (at!(t * step), at!(end - t * step));
                     for i in 0..AHEAD {
                         let pair = if kind == Kind::Even {
-                            R::add(simd, before[i], after[i])
+                            R::add_vectors(simd, before[i], after[i])
                         } else {
-                            R::sub(simd, before[i], after[i])
+                            R::sub_vectors(simd, before[i], after[i])
                         };
                         sums[i] = R::mul_add(simd, pair, weight, sums[i]);
                     }

@@ -11,7 +11,9 @@ use super::*;
 use crate::{
     StoredType,
     openings::Map,
-    store::{ArraySpec, ArrayWriter, Compression, Shuffle, Value as Stored, WritableStorage, ZarrFormat},
+    store::{
+        ArraySpec, ArrayWriter, Compression, Shuffle, Value as Stored, WritableStorage, ZarrFormat, is_free,
+    },
 };
 
 const BLOSC: Compression = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };
@@ -276,6 +278,25 @@ fn another_job_is_refused_by_name() {
         let error = ArrayWriter::resume(folder(&scratch), name, job("one")).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
+}
+
+/// A folder in which an array may be begun or gone on with holds it, or nothing but what a killed process left.
+#[test]
+fn other_folders_are_refused() {
+    let scratch = Scratch::new();
+    let free = |store: &str, name: &str| {
+        is_free(scratch.path().join(store), name).map_err(|error| error.to_string())
+    };
+    for (path, store, name) in [("plain", "plain", ""), ("store/a", "store", "a")] {
+        ArrayWriter::create(folder(&scratch), path, spec(StoredType::F32)).unwrap();
+        assert_eq!((free(store, name), free("new", name)), (Ok(false), Ok(true)));
+    }
+    scratch.put("cut/.zarr.json.7-0.partial", "");
+    scratch.put("notes/mine.txt", "");
+    assert_eq!((free("cut", ""), free("cut", "a")), (Ok(false), Ok(false)));
+    assert!(free("notes", "").unwrap_err().ends_with("notes: is there, and is no Zarr array"));
+    assert!(free("notes", "a").unwrap_err().ends_with("notes: is there, and has no array `a`"));
+    assert!(free("plain/zarr.json", "").is_err());
 }
 
 /// The files of a folder, but for names of leftovers.

@@ -1,0 +1,60 @@
+//! Vectors of f32 or f64, as wide as the processor has them.
+
+use bytemuck::Pod;
+use pulp::Simd;
+
+/// f32 or f64.
+pub(crate) trait Vectors: Copy {
+    /// As many as a register holds.
+    type Vector<S: Simd>: Pod;
+
+    fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
+    fn vectors<S: Simd>(values: &[Self]) -> &[Self::Vector<S>];
+    fn vectors_mut<S: Simd>(values: &mut [Self]) -> &mut [Self::Vector<S>];
+    fn add_vectors<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
+    fn sub_vectors<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
+    fn mul_vectors<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
+    fn abs_vector<S: Simd>(simd: S, x: Self::Vector<S>) -> Self::Vector<S>;
+}
+
+macro_rules! vectors {
+    ($($real:ident: $vector:ident $splat:ident $vectors:ident $vectors_mut:ident $add:ident $sub:ident $mul:ident $abs:ident;)*) => {$(
+        impl Vectors for $real {
+            type Vector<S: Simd> = S::$vector;
+
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, value: Self) -> S::$vector {
+                simd.$splat(value)
+            }
+            #[inline(always)]
+            fn vectors<S: Simd>(values: &[Self]) -> &[S::$vector] {
+                S::$vectors(values).0
+            }
+            #[inline(always)]
+            fn vectors_mut<S: Simd>(values: &mut [Self]) -> &mut [S::$vector] {
+                S::$vectors_mut(values).0
+            }
+            #[inline(always)]
+            fn add_vectors<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
+                simd.$add(x, y)
+            }
+            #[inline(always)]
+            fn sub_vectors<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
+                simd.$sub(x, y)
+            }
+            #[inline(always)]
+            fn mul_vectors<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
+                simd.$mul(x, y)
+            }
+            #[inline(always)]
+            fn abs_vector<S: Simd>(simd: S, x: S::$vector) -> S::$vector {
+                simd.$abs(x)
+            }
+        }
+    )*};
+}
+
+vectors! {
+    f32: f32s splat_f32s as_simd_f32s as_mut_simd_f32s add_f32s sub_f32s mul_f32s abs_f32s;
+    f64: f64s splat_f64s as_simd_f64s as_mut_simd_f64s add_f64s sub_f64s mul_f64s abs_f64s;
+}
