@@ -8,12 +8,12 @@ use teatime::{
 };
 use teatime_image::{ImageSpec, MultiscaleWriter, OmeVersion, Pyramid};
 
-use super::{BlurArgs, COMMAND, Dtype, input::Input};
+use super::{BlurArgs, COMMAND, Dtype, input::Input, preview::{PNG, Png}};
 use crate::{
     args::Named,
     failure::Failure,
     note,
-    output::Output,
+    output::{Output, listed},
     target::{self, RECORD},
 };
 
@@ -40,10 +40,21 @@ pub(super) type Target = target::Target<Format>;
 
 impl Target {
     /// The folder of results.
-    pub(super) fn prepare(&self, resume: bool, overwrite: bool) -> Result<Output, Failure> {
+    pub(super) fn prepare(
+        &self,
+        preview: Option<&Png>,
+        resume: bool,
+        overwrite: bool,
+    ) -> Result<Output, Failure> {
         let record = self.file(RECORD);
-        let written = [record.as_str(), self.name.as_str()];
-        let all = FORMATS.map(|(ending, _)| self.file(ending));
+        let preview = preview.map(|png| png.name.as_str());
+        let written: Vec<&str> =
+            [record.as_str(), self.name.as_str()].into_iter().chain(preview).collect();
+        // An earlier preview may have any name.
+        let previews = listed(&self.folder.join(&record), COMMAND);
+        let previews = previews.into_iter().filter(|name| name.ends_with(PNG));
+        let all: Vec<String> =
+            FORMATS.iter().map(|(ending, _)| self.file(ending)).chain(previews).collect();
         let others: Vec<&str> =
             all.iter().map(String::as_str).filter(|name| !written.contains(name)).collect();
         if !resume {
