@@ -104,8 +104,7 @@ impl Output {
         [names, others]: [&[&str]; 2],
         name: &str,
     ) -> Result<Self, Failure> {
-        let record = Earlier::read(&target.join(names[0])).filter(|record| record.command == command);
-        let is_listed = record.is_some_and(|record| record.files.iter().any(|file| file == name));
+        let is_listed = listed(&target.join(names[0]), command).iter().any(|file| file == name);
         let begun: Vec<&str> = names.iter().copied().filter(|other| *other != name).collect();
         let mut output = Self::prepare(target, command, &begun, others, is_listed)?;
         output.names.push(name.to_owned());
@@ -382,6 +381,14 @@ fn left(target: &Path, record: &str) -> Option<String> {
         );
     }
     Some(left)
+}
+
+/// The files of its own folder that a record lists, if it is of that command.
+pub(crate) fn listed(record: &Path, command: &str) -> Vec<String> {
+    let record = Earlier::read(record).filter(|record| record.command == command);
+    let mut files = record.map(|record| record.files).unwrap_or_default();
+    files.retain(|name| Path::new(name).file_name().is_some_and(|file| file == name.as_str()));
+    files
 }
 
 /// The command whose record the folder holds.

@@ -50,7 +50,7 @@ impl<F: Copy + 'static> Target<F> {
 
     /// The folder of results, for a run that begins, or that goes on with the array `resumed` of a .zarr.
     ///
-    /// `beside` are the endings of files that the command writes beside the result and the record, each with whether this run does.
+    /// `beside` are files that the command writes beside the result and the record, each with whether this run does.
     /// Results of the command in other formats give way.
     ///
     /// # Errors
@@ -58,18 +58,16 @@ impl<F: Copy + 'static> Target<F> {
     pub(crate) fn open(
         &self,
         command: &str,
-        beside: &[(&str, bool)],
+        beside: &[(String, bool)],
         overwrite: bool,
         resumed: Option<&str>,
     ) -> Result<Output, Failure> {
-        let is_written = |(ending, written): &(&str, bool)| written.then(|| self.file(ending));
-        let more: Vec<String> = beside.iter().filter_map(is_written).collect();
         let record = self.file(RECORD);
-        let names: Vec<&str> = [&record, &self.name].into_iter().chain(&more).map(String::as_str).collect();
-        let endings =
-            self.formats.iter().map(|(ending, _)| ending).chain(beside.iter().map(|(ending, _)| ending));
-        let all: Vec<String> = endings.map(|ending| self.file(ending)).collect();
-        let others: Vec<&str> = all.iter().map(String::as_str).filter(|name| !names.contains(name)).collect();
+        let written = beside.iter().filter(|(_, written)| *written).map(|(name, _)| name);
+        let names: Vec<&str> = [&record, &self.name].into_iter().chain(written).map(String::as_str).collect();
+        let formats: Vec<String> = self.formats.iter().map(|(ending, _)| self.file(ending)).collect();
+        let all = formats.iter().chain(beside.iter().map(|(name, _)| name)).map(String::as_str);
+        let others: Vec<&str> = all.filter(|name| !names.contains(name)).collect();
         let Some(array) = resumed else {
             self.refuse_unfinished()?;
             return Output::prepare(&self.folder, command, &names, &others, overwrite);

@@ -21,7 +21,7 @@ use crate::{
     stream::{AsStored, Blocks, Plan, Selection},
 };
 
-device_tests! { bytes, refused; floats, resumed, five_axes }
+device_tests! { bytes, refused; floats, resumed, five_axes, any_boxes }
 
 const SHAPE: [u64; 3] = [5, 33, 48];
 const CHUNK: [u64; 3] = [2, 10, 21];
@@ -134,6 +134,48 @@ fn five_axes(device: &Device) {
     let tile = (folder.path(), StoredType::F32, &[1, 1, 2, 8, 16][..]);
     blur(&array, &1.5.into(), &options, device, tile, &Run::default()).unwrap();
     assert!(read::<f32>(folder.path()) == expected);
+}
+
+/// Shapes, chunks, tiles, modes, orders, reaches and memory by chance.
+fn any_boxes(device: &Device) {
+    fn check<T: Sample + Storable>(device: &Device, seed: u32) {
+        let mut words = values::<u32>(seed, 64).into_iter();
+        let mut below = |n: u64| u64::from(words.next().unwrap()) % n;
+        let axes = 1 + below(4);
+        let shape: Vec<u64> = (0..axes).map(|_| 1 + below([200, 24, 12, 7][axes as usize - 1])).collect();
+        let [chunk, tile]: [Vec<u64>; 2] =
+            [(); 2].map(|()| shape.iter().map(|&n| n.div_ceil(3) + below(n)).collect());
+        let radius: Vec<u32> = shape.iter().map(|&n| below(n + n / 2 + 2) as u32).collect();
+        let modes = [Mode::Reflect, Mode::Mirror, Mode::Nearest, Mode::Wrap, Mode::Constant(2.5)];
+        let options = GaussianOptions {
+            order: PerAxis::Each(shape.iter().map(|_| (below(8) / 5) as u32).collect()),
+            mode: PerAxis::Each(shape.iter().map(|_| modes[below(5) as usize]).collect()),
+            radius: Some(PerAxis::Each(radius)),
+            ..GaussianOptions::default()
+        };
+        let sigma = PerAxis::Each(shape.iter().map(|_| below(4) as f64 * 0.7).collect());
+        let elements = values::<T>(seed + 1000, shape.iter().product());
+        let x = Tensor::from_slice(device, &elements, &shape).unwrap();
+        let expected: Tensor<T> = gaussian(&x, sigma.clone(), &options).unwrap();
+        let expected = expected.read().unwrap();
+        let (array, folder) = (stored(&elements, &shape, &chunk), tempfile::tempdir().unwrap());
+        let write = |memory: u64| {
+            let target = (folder.path(), T::STORED, &tile[..]);
+            blur(&array, &sigma, &options, device, target, &within(memory))
+        };
+        let Err(Error::Budget { minimum, .. }) = write(10) else { panic!("no budget") };
+        write(minimum + below(minimum)).unwrap();
+        let same = bytemuck::cast_slice::<T, u8>(&read::<T>(folder.path()))
+            == bytemuck::cast_slice::<T, u8>(&expected);
+        assert!(same, "{seed}: {shape:?} {chunk:?} {tile:?} {sigma:?} {options:?}");
+    }
+    // Each box is some launches, which take long on a cpu that stands for a GPU.
+    let cases = if device.shares_host_memory() { 60 } else { 6 };
+    for seed in (0..3 * cases).step_by(3) {
+        check::<f32>(device, seed);
+        check::<u8>(device, seed + 1);
+        check::<i16>(device, seed + 2);
+    }
 }
 
 /// Calls that are stopped after each number of boxes, and another that goes on: to the same bytes, without reading what is done.

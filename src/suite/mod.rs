@@ -13,6 +13,7 @@ mod distance_stored;
 mod distance_tiles;
 mod filter;
 mod filter_boxes;
+mod filter_properties;
 mod filter_scipy;
 #[cfg(feature = "zarr")]
 mod filter_stored;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use teatime::filter::WrittenFilter;
 
-use super::{BlurArgs, input::Input};
+use super::{BlurArgs, input::Input, preview::Shown};
 use crate::{
     record::{Process, StreamSeconds},
     text,
@@ -17,6 +17,8 @@ pub(super) struct Record {
     input: InputRecord,
     sigma: Vec<f64>,
     boxes: Boxes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preview: Option<Shown>,
     seconds: Seconds,
 }
 
@@ -52,6 +54,7 @@ impl Record {
         args: &BlurArgs,
         input: &Input,
         written: &WrittenFilter,
+        preview: Option<Shown>,
         [wall, open]: [f64; 2],
     ) -> Self {
         let WrittenFilter { boxes, found, times_covered, times_decoded, stats, .. } = *written;
@@ -61,13 +64,14 @@ impl Record {
             input: InputRecord { path: input.path.clone(), shape: input.array.shape().to_vec(), dtype },
             sigma: args.sigma.clone(),
             boxes: Boxes { filtered: boxes, found, times_covered, times_decoded },
+            preview,
             seconds: Seconds { wall, open, stream: (&stats).into() },
         }
     }
 
     /// What the command prints when it is done.
     pub(super) fn summary(&self) -> String {
-        let Self { process, input, boxes, seconds, .. } = self;
+        let Self { process, input, boxes, preview, seconds, .. } = self;
         let extents: Vec<String> = input.shape.iter().map(ToString::to_string).collect();
         let mut out = process.head(&input.path, &format!("{} of {}", extents.join(" x "), input.dtype));
         let mut line = |name: &str, what: String| out += &format!("{name:<10}{what}\n");
@@ -87,6 +91,9 @@ impl Record {
             ),
         );
         line("", format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s"));
+        if let Some(shown) = preview {
+            line("preview", shown.line());
+        }
         out + &process.wrote()
     }
 }

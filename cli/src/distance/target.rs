@@ -31,8 +31,8 @@ pub(super) const TREE: &str = ".nwk";
 pub(super) type Target = target::Target<Format>;
 
 impl Target {
-    /// Endings of the other files, each with whether a run writes it, with a tree or without, of distances or neighbors, with others or without.
-    pub(super) fn beside(&self, tree: bool, neighbors: bool, with: bool) -> [(&'static str, bool); 5] {
+    /// The other files, each with whether a run writes it, with a tree or without, of distances or neighbors, with others or without.
+    pub(super) fn beside(&self, tree: bool, neighbors: bool, with: bool) -> [(String, bool); 5] {
         let npy = self.format == Format::Npy;
         let plink = matches!(self.format, Format::Plink | Format::PlinkBinary);
         [
@@ -42,6 +42,7 @@ impl Target {
             (WITH_NAMES, with && npy),
             (TREE, tree),
         ]
+        .map(|(ending, written)| (self.file(ending), written))
     }
 
     /// The file of the samples' names, where they are not in the other.

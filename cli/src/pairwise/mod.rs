@@ -171,7 +171,8 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     metric.check(args.missing)?;
     let numbers = args.neighbors.is_some() && args.out.format == Format::Npy;
     let resumed = args.resume.then_some(DISTANCE);
-    let mut output = args.out.open(COMMAND, &[(NEIGHBORS, numbers)], args.overwrite, resumed)?;
+    let mut output =
+        args.out.open(COMMAND, &[(args.out.file(NEIGHBORS), numbers)], args.overwrite, resumed)?;
     let input = Input::open(args)?;
     let device = args.resources.open()?;
     let options = Options {

@@ -7,7 +7,7 @@ use std::{
 
 use teatime::{
     ChunkedArray, MissingChunk,
-    store::{NpyArray, ZarrArray},
+    store::{NpyArray, ZarrArray, write_npy},
 };
 use teatime_image::Multiscale;
 
@@ -124,6 +124,111 @@ fn images() {
         let ran = blur(&path, &scratch.join("other.zarr"), &["--sigma", "0.7", "--physical"]);
         assert!(ran.code == 1 && ran.err.contains(words), "{}", ran.err);
     }
+}
+
+/// Width, height, and bytes of a pixel; and these.
+fn picture(path: &Path) -> ([usize; 3], Vec<u8>) {
+    let decoder = png::Decoder::new(std::io::Cursor::new(fs::read(path).unwrap()));
+    let mut reader = decoder.read_info().unwrap();
+    let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut bytes).unwrap();
+    ([info.width as usize, info.height as usize, info.color_type.samples()], bytes)
+}
+
+/// A slice before and after, by the numbers that the record says are black and white.
+#[test]
+fn previews() {
+    let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
+    // Colours: a slice of the whole image.
+    let [soft, copy, png] = ["soft.npy", "copy.npy", "soft.png"].map(|name| scratch.join(name));
+    let preview = ["--preview", png.to_str().unwrap(), "--json"];
+    let record = json(&blur(&image, &soft, &[&SCIPYS[..], &preview].concat()).ok().out);
+    assert_eq!(record["files"], serde_json::json!(["soft.run.json", "soft.npy", "soft.png"]));
+    let shown = &record["preview"];
+    assert_eq!(shown["slice"], serde_json::json!([null, null, null]));
+    assert_eq!(shown["before"], shown["after"]);
+    let [least, most] = [0, 1].map(|i| shown["before"][i].as_f64().unwrap());
+    blur(&image, &copy, &["--sigma", "0", "--dtype", "f64"]).ok();
+    let ([width, height, colours], bytes) = picture(&png);
+    assert_eq!([width, height, colours], [2 * 31 + 8, 23, 3]);
+    for (path, first) in [(&copy, 0), (&soft, 31 + 8)] {
+        for (i, value) in elements(&NpyArray::open(path).unwrap()).into_iter().enumerate() {
+            let shade = ((value - least) / (most - least)).clamp(0.0, 1.0) * 255.0;
+            let place = (i / 93 * width + first) * 3 + i % 93;
+            assert!(
+                (f64::from(bytes[place]) - shade).abs() <= 0.5 + 1e-9,
+                "{place}: {} {shade}",
+                bytes[place]
+            );
+        }
+    }
+    // Another run's preview of another name takes its place, as the result does.
+    let other = scratch.join("other.png");
+    let out = scratch.join("soft.zarr");
+    blur(&image, &out, &["--sigma", "1", "--overwrite", "--preview", other.to_str().unwrap()]).ok();
+    let left: Vec<String> = scratch.names().into_iter().filter(|name| !name.starts_with("copy")).collect();
+    assert_eq!(left, ["other.png", "soft.run.json", "soft.zarr"]);
+    // Without channels the slice is one of the first axis, of which the middle is shown.
+    assert_eq!(picture(&other).0, [2 * 3 + 8, 31, 1]);
+
+    // Means of 3 x 3, of which the last have fewer, and of what is finite alone; a derivative has numbers of its own.
+    let (x, edges, png) = (scratch.join("x.npy"), scratch.join("edges.npy"), scratch.join("edges.png"));
+    let values: Vec<f32> = (0..2101 * 7).map(|i| if i == 8 { f32::NAN } else { (i % 1000) as f32 }).collect();
+    write_npy(&x, &values, [2101, 7]).unwrap();
+    let words = ["--sigma", "0,1", "--order", "1", "--preview", png.to_str().unwrap(), "--json"];
+    let shown = &json(&blur(&x, &edges, &words).ok().out)["preview"];
+    assert_eq!((&shown["means_of"], &shown["colours"]), (&3.into(), &false.into()));
+    assert_ne!(shown["before"], shown["after"]);
+    let ([width, height, _], bytes) = picture(&png);
+    assert_eq!([width, height], [2 * 3 + 8, 701]);
+    let [least, most] = [0, 1].map(|i| shown["before"][i].as_f64().unwrap());
+    for (row, column) in (0..701).flat_map(|row| (0..3).map(move |column| (row, column))) {
+        let places = (3 * row..2101.min(3 * row + 3))
+            .flat_map(|row| (3 * column..7.min(3 * column + 3)).map(move |column| row * 7 + column));
+        let finite: Vec<f64> = places.map(|i| values[i].into()).filter(|x: &f64| x.is_finite()).collect();
+        let mean = finite.iter().sum::<f64>() / finite.len() as f64;
+        let shade = ((mean - least) / (most - least)).clamp(0.0, 1.0) * 255.0;
+        assert!((f64::from(bytes[row * width + column]) - shade).abs() <= 0.5 + 1e-6, "{row} {column}");
+    }
+
+    // Of a volume the middle, of a time and a channel too.
+    let volume = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/tests/fixtures/ome_0.5.zarr");
+    let (source, png) = (Multiscale::open(&volume).unwrap(), scratch.join("cells.png"));
+    let shape = source.level(0, MissingChunk::Fill).unwrap().shape().to_vec();
+    let words = ["--sigma", "1", "--preview", png.to_str().unwrap(), "--json"];
+    let shown = &json(&blur(&volume, &scratch.join("cells.zarr"), &words).ok().out)["preview"];
+    let middle = shape.iter().map(|n| Some(n / 2));
+    let slice: Vec<_> = middle.take(shape.len() - 2).chain([None, None]).collect();
+    assert_eq!(shown["slice"], serde_json::json!(slice));
+    let [y, x] = [2, 1].map(|axis| shape[shape.len() - axis] as usize);
+    assert_eq!(picture(&png).0, [2 * x + 8, y, 1]);
+}
+
+/// A run that goes on makes the preview again; one that is somebody's own stays.
+#[test]
+fn previews_refused() {
+    let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
+    let (out, mine) = (scratch.join("x.zarr"), scratch.join("mine.png"));
+    fs::write(&mine, "mine").unwrap();
+    let empty = scratch.join("empty.npy");
+    write_npy::<f32>(&empty, &[], [0, 4]).unwrap();
+    let says = |input: &Path, preview: &Path, code: i32, words: &str| {
+        let ran = blur(input, &out, &["--sigma", "1", "--preview", preview.to_str().unwrap()]);
+        assert!(ran.code == code && ran.err.contains(words), "{} {}", ran.code, ran.err);
+        assert_eq!(scratch.names(), ["empty.npy", "mine.png"]);
+    };
+    says(&image, &mine, 1, "holds mine.png");
+    says(&image, &scratch.join("x.jpg"), 2, "ends with .png");
+    says(&image, &scratch.join(".png"), 2, "ends with .png");
+    says(&image, &scratch.join("other/x.png"), 2, "all results are in one folder, that of OUT");
+    says(&empty, &scratch.join("x.png"), 1, "--preview: ");
+    let png = scratch.join("x.png");
+    let words = ["--sigma", "1", "--chunks", "9,9,3", "--resume", "--preview", png.to_str().unwrap()];
+    blur(&image, &out, &words).ok();
+    let before = fs::read(&png).unwrap();
+    fs::remove_file(out.join("c/0/0/0")).unwrap();
+    blur(&image, &out, &words).ok();
+    assert!(fs::read(&png).unwrap() == before);
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! Smooths pictures one after another, as a pipeline does, each on one device for work on the same or another one.
+//!
+//! `cargo run --release --example gaussian [INPUT_DEVICE [OUTPUT_DEVICE]]`, such as `cuda cpu`. Without names it is the fastest device: the
+//! cpu where there is no other.
+
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+use teatime::{
+    Device, Error, Tensor,
+    filter::{GaussianOptions, gaussian},
+    random::random_words,
+};
+
+/// A picture of red, green and blue, and its Gaussian on a device, both in C order, each color by itself and from 0 to 1.
+fn smooth(picture: &Tensor<u8>, sigma: f64, output: &Device) -> Result<Tensor<f32>, Error> {
+    let options = GaussianOptions { axes: Some(vec![0, 1]), ..GaussianOptions::skimage() };
+    let smooth = gaussian(picture, sigma, &options)?;
+    if output.is_same(smooth.device()) {
+        return Ok(smooth);
+    }
+    Tensor::from_slice(output, &smooth.read()?, smooth.shape())
+}
+
+fn main() -> Result<(), Error> {
+    let named = |n| std::env::args().nth(n).map_or_else(Device::best, |name| Device::open(&name));
+    let (input, output) = (named(1)?, named(2)?);
+
+    for number in 0..3 {
+        // 1. A picture on the input device: here noise, of which a Gaussian leaves 1 / (2 √π sigma).
+        let noise = random_words(&input, number, 0, 600 * 800 * 3)?.read()?;
+        let noise: Vec<u8> = noise.iter().map(|word| word.to_le_bytes()[0]).collect();
+        let picture = Tensor::from_slice(&input, &noise, &[600, 800, 3])?;
+
+        // 2. The filter runs there, and what it makes is on the output device.
+        let sigma = 2.0;
+        let smooth = smooth(&picture, sigma, &output)?;
+
+        // 3. Whatever comes next.
+        let values = smooth.read()?;
+        let mean = values.iter().sum::<f32>() / values.len() as f32;
+        let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / values.len() as f32;
+        println!("picture {number}: {:?} on {output:?}, noise {:.4}", smooth.shape(), variance.sqrt());
+        assert!((variance.sqrt() - 0.2896 / (2.0 * std::f32::consts::PI.sqrt() * 2.0)).abs() < 2e-3);
+    }
+    Ok(())
+}

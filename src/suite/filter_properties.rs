@@ -1,0 +1,123 @@
+//! What filters do to any array: sums, flips, single elements, constants.
+
+use super::{
+    data::{Sample, values},
+    device_tests,
+    filter::{Case, MODES},
+};
+use crate::{
+    Device, Tensor,
+    filter::{GaussianOptions, Mode, SeparableOptions, gaussian, separable},
+};
+
+device_tests! {
+    of_a_flip_the_flip, of_one_element_the_weights;
+    of_a_sum_the_sum, constants_stay, sums_stay,
+}
+
+const SHAPE: [u64; 3] = [5, 19, 35];
+const SIGMA: [f64; 3] = [0.6, 1.1, 0.8];
+
+fn filtered(device: &Device, x: &[f32], order: [u32; 3], mode: Mode) -> Vec<f32> {
+    let x = Tensor::from_slice(device, x, &SHAPE).unwrap();
+    let options = Case { shape: &SHAPE, sigma: &SIGMA, order: &order, mode: &[mode; 3] }.options(device);
+    gaussian::<f32, f32>(&x, SIGMA, &options).unwrap().read().unwrap()
+}
+
+/// An array the other way round along an axis.
+fn flipped(x: &[f32], axis: usize) -> Vec<f32> {
+    let inner = SHAPE[axis + 1..].iter().product::<u64>() as usize;
+    let lines = x.chunks(inner * SHAPE[axis] as usize);
+    lines.flat_map(|line| line.chunks(inner).rev().flatten().copied()).collect()
+}
+
+/// To the bit: of derivatives of odd order the opposite.
+fn of_a_flip_the_flip(device: &Device) {
+    let x: Vec<f32> = values(90, SHAPE.iter().product());
+    for (axis, order, mode) in [
+        (0, [1, 2, 0], Mode::Mirror),
+        (1, [0, 3, 1], Mode::Wrap),
+        (2, [2, 0, 1], Mode::Nearest),
+        (2, [0, 0, 2], Mode::Constant(1.5)),
+    ] {
+        let sign = if order[axis] % 2 == 1 { -1.0 } else { 1.0 };
+        let expected: Vec<f32> =
+            flipped(&filtered(device, &x, order, mode), axis).into_iter().map(|x| sign * x).collect();
+        let got = filtered(device, &flipped(&x, axis), order, mode);
+        assert!(got == expected, "{axis} {order:?} {mode:?}");
+    }
+}
+
+/// In the middle of zeros each output is a product of weights, those from the end for what comes first.
+fn of_one_element_the_weights(device: &Device) {
+    let weights = [vec![2.0, 3.0, 5.0], vec![1.0, -4.0, 7.0, 8.0, -9.0], vec![-3.0, 6.0, 11.0]];
+    let middle = SHAPE.map(|extent| extent / 2);
+    let mut x = vec![0.0f32; SHAPE.iter().product::<u64>() as usize];
+    let place = |at: [u64; 3]| ((at[0] * SHAPE[1] + at[1]) * SHAPE[2] + at[2]) as usize;
+    x[place(middle)] = 1.0;
+    let tx = Tensor::from_slice(device, &x, &SHAPE).unwrap();
+    let out: Tensor<f32> = separable(&tx, weights.clone(), &SeparableOptions::default()).unwrap();
+    let weight = |axis: usize, at: u64| {
+        let from_end = at + weights[axis].len() as u64 / 2;
+        let place =
+            from_end.checked_sub(middle[axis]).map(|place| weights[axis].iter().rev().nth(place as usize));
+        place.flatten().copied().unwrap_or(0.0)
+    };
+    let out = out.read().unwrap();
+    for at in
+        (0..SHAPE[0]).flat_map(|z| (0..SHAPE[1]).flat_map(move |y| (0..SHAPE[2]).map(move |x| [z, y, x])))
+    {
+        let expected = weight(0, at[0]) * weight(1, at[1]) * weight(2, at[2]);
+        assert_eq!(f64::from(out[place(at)]), expected, "{at:?}");
+    }
+}
+
+fn of_a_sum_the_sum(device: &Device) {
+    let [x, y]: [Vec<f32>; 2] = [91, 92].map(|seed| values(seed, SHAPE.iter().product()));
+    for (order, mode) in [([0; 3], Mode::Reflect), ([1, 0, 2], Mode::Wrap)] {
+        let [fx, fy] = [&x, &y].map(|x| filtered(device, x, order, mode));
+        let sum: Vec<f32> = x.iter().zip(&y).map(|(x, y)| 0.5 * x - 3.0 * y).collect();
+        let largest = fx.iter().chain(&fy).fold(0.0f32, |most, x| most.max(x.abs()));
+        for ((got, fx), fy) in filtered(device, &sum, order, mode).iter().zip(&fx).zip(&fy) {
+            let expected = 0.5 * fx - 3.0 * fy;
+            assert!((got - expected).abs() <= 1e-5 * largest, "{order:?} {mode:?}: {got} for {expected}");
+        }
+    }
+}
+
+/// Integers of each mode but that which has another constant beyond the ends; weights reach beyond the first axis.
+fn constants_stay(device: &Device) {
+    fn check<T: Sample>(device: &Device, constants: [T; 3]) {
+        for (i, constant) in constants.into_iter().enumerate() {
+            for mode in MODES.into_iter().filter(|mode| !matches!(mode, Mode::Constant(_))) {
+                let x = Tensor::from_slice(device, &[constant; 3 * 40], &[3, 40]).unwrap();
+                let options = GaussianOptions { mode: mode.into(), ..GaussianOptions::default() };
+                let out: Tensor<T> = gaussian(&x, [2.5, 0.7 + i as f64], &options).unwrap();
+                assert!(out.read().unwrap() == [constant; 3 * 40], "{constant:?} {mode:?}");
+            }
+        }
+    }
+    check::<u8>(device, [0, 13, 255]);
+    check::<i8>(device, [-128, 7, 127]);
+    check::<u16>(device, [1, 40_001, 65_535]);
+    check::<i16>(device, [-32_768, -13, 32_767]);
+    if device.limits().f64 {
+        check::<i32>(device, [i32::MIN, 1_000_000_007, i32::MAX]);
+    }
+}
+
+/// Where what is beyond the ends stands for what is within, a Gaussian moves elements about and loses none, however far it reaches: but for
+/// what weights of three axes lack of 1.
+fn sums_stay(device: &Device) {
+    for mode in [Mode::Reflect, Mode::Wrap] {
+        for sigma in [[0.4, 1.0, 2.0], [4.0, 0.0, 9.0]] {
+            let x: Vec<f32> = values::<u8>(93, SHAPE.iter().product()).into_iter().map(f32::from).collect();
+            let sum = |x: &[f32]| x.iter().copied().map(f64::from).sum::<f64>();
+            let tx = Tensor::from_slice(device, &x, &SHAPE).unwrap();
+            let options = GaussianOptions { mode: mode.into(), ..GaussianOptions::default() };
+            let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
+            let (got, expected) = (sum(&out.read().unwrap()), sum(&x));
+            assert!((got / expected - 1.0).abs() < 2.4e-7, "{mode:?} {sigma:?}: {got} for {expected}");
+        }
+    }
+}
