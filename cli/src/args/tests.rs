@@ -39,8 +39,7 @@ fn commands_of_the_documents_are_understood() {
 
 #[test]
 fn sizes() {
-    let cases =
-        [("512M", 512 << 20), ("2G", 2 << 30), ("1GiB", 1 << 30), ("2GB", 2_000_000_000), ("77", 77)];
+    let cases = [("512M", 512 << 20), ("2G", 2 << 30), ("1GiB", 1 << 30), ("2GB", 2_000_000_000), ("77", 77)];
     for (text, bytes) in cases {
         assert_eq!(size(text), Ok(bytes), "{text}");
     }
