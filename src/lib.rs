@@ -101,7 +101,7 @@
 //! | ndarray | teatime |
 //! |---|---|
 //! | `Array2<f32>` | [`Tensor<f32>`](Tensor), by [`Tensor::from_ndarray`] and [`Tensor::to_ndarray`] |
-//! | `a.dot(&b)`, `a.t().dot(&b)`, `a.dot(&b.t())` | [`linalg::matmul`], [`linalg::matmul_tn`], [`linalg::matmul_nt`] |
+//! | `a.dot(&b)`, `a.t().dot(&b)`, `a.dot(&b.t())` | [`linalg::matmul()`], [`linalg::matmul_tn`], [`linalg::matmul_nt`] |
 //! | `a.mean_axis(Axis(0))`, `a.var_axis(..)` | [`linalg::column_stats`] |
 //! | `a.into_shape_with_order(..)` | [`Tensor::reshape`] |
 //! | ndarray-linalg's `svd`, `qr` | [`linalg::svd()`], [`linalg::qr()`] |
@@ -115,7 +115,7 @@
 //! | `CudaSlice<T>` | [`Tensor<T>`](Tensor); [`Tensor::from_cuda_slice`] and [`Tensor::into_cuda_slice`] copy nothing |
 //! | `stream.clone_htod`, `stream.clone_dtoh` | [`Tensor::from_slice`], [`Tensor::read`] |
 //! | `stream.synchronize()` | [`Device::synchronize`] |
-//! | cuBLAS `gemm` | [`linalg::matmul`], which calls it where it is installed |
+//! | cuBLAS `gemm` | [`linalg::matmul()`], which calls it where it is installed |
 //!
 //! # Coming from wgpu
 //!
@@ -131,7 +131,7 @@
 //! | CuPy | teatime |
 //! |---|---|
 //! | `cupy.asarray(x)`, `cupy.asnumpy(x)` | [`Tensor::from_slice`], [`Tensor::read`] |
-//! | `a @ b`, `a.T @ b` | [`linalg::matmul`], [`linalg::matmul_tn`] |
+//! | `a @ b`, `a.T @ b` | [`linalg::matmul()`], [`linalg::matmul_tn`] |
 //! | `cupy.linalg.svd`, `qr` | [`linalg::svd()`], [`linalg::qr()`] |
 //! | `cupyx.scipy.spatial.distance.cdist` | [`distance::pairwise`] |
 //! | `cupyx.scipy.ndimage.gaussian_filter` | [`filter::gaussian`](fn@filter::gaussian) |

@@ -5,14 +5,14 @@
 //!
 //! | for | take | |
 //! |---|---|---|
-//! | a product | [`matmul`], [`matmul_tn`] (`aᵀ b`), [`matmul_nt`] (`a bᵀ`), [`gram_lower`] (`xᵀ x`) | sums in f32; by cuBLAS where it is |
+//! | a product | [`matmul()`], [`matmul_tn`] (`aᵀ b`), [`matmul_nt`] (`a bᵀ`), [`gram_lower`] (`xᵀ x`) | sums in f32; by cuBLAS where it is |
 //! | all singular values of a matrix of at most 16,384 rows or columns | [`svd()`] | exact |
 //! | the largest singular values of a resident matrix, with both sides' vectors | [`truncated_svd`] | some passes |
 //! | the largest ones of a matrix that is packed, streamed or your own | [`randomized_svd`], then [`left_vectors`] | takes any [`LinearMap`] |
-//! | the largest ones, from a Gram matrix that you added up | [`BlockSum`], then [`gram_svd`] | one pass over the matrix |
+//! | the largest ones, from a Gram matrix that you added up | [`BlockSum`], then [`gram_svd()`] | one pass over the matrix |
 //! | orthonormal columns | [`qr()`] | |
 //! | sums, means and variances | [`row_stats`], [`column_stats`] | |
-//! | centring and scaling | [`standardize`], [`scale_columns`] | |
+//! | centring and scaling | [`standardize()`], [`scale_columns()`] | |
 //!
 //! Sums are taken over blocks that the shape alone fixes, so threads and panels change no bit on one device.
 
