@@ -1,4 +1,154 @@
-//! GPU math for arrays bigger than memory.
+//! GPU math for arrays bigger than memory: linear algebra, distances, filters and packed matrices, on an NVIDIA GPU through
+//! CUDA, on Vulkan, Metal, DX12 and GL adapters through wgpu, or on the CPU.
+//!
+//! One code runs on every device, without a type parameter for it. CUDA is found at run time, so that a program builds and starts
+//! without it. The library never prints, installs no signal handler and touches no global thread pool.
+//!
+//! # Concepts
+//!
+//! | concept | item | |
+//! |---|---|---|
+//! | device | [`Device`] | a GPU or the CPU. [`Device::best`] takes the fastest there is, [`Device::open`] the one that is named |
+//! | tensor | [`Tensor`] | a typed, row-major array on one device. Operations take and give tensors |
+//! | kernel | [`Program`] | what is compiled for a device. Operations launch kernels; [`Device::prepare`] compiles them ahead |
+//! | linear map | [`linalg::LinearMap`] | a matrix known by its products alone: a tensor, a packed matrix, or one of your own that is streamed. [`linalg::randomized_svd`] takes any |
+//! | store | [`ChunkedArray`], [`store::Storage`] | an array that is read chunk by chunk: of Zarr, of a .npy file, in memory, or your own |
+//! | stream | [`stream::Blocks`] | a pass over stored arrays in blocks of rows or boxes with halos, decoded ahead and uploaded, in bounded memory |
+//! | run | [`Run`] | what a caller says to a long call: a flag that stops it, a callback for progress, memory budgets |
+//!
+//! # A first program
+//!
+//! ```
+//! use std::sync::Arc;
+//! use teatime::{
+//!     ChunkedArray, Device, Run, Tensor,
+//!     distance::{Metric, Options, neighbors_stored},
+//!     linalg,
+//!     store::MemoryArray,
+//! };
+//!
+//! // The fastest device there is; the environment variable `TEATIME_DEVICE` names another.
+//! let device = Device::best()?;
+//!
+//! // A matrix on the device. Operations enqueue; `read` waits.
+//! let a = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])?;
+//! assert_eq!(linalg::matmul_tn(&a, &a)?.read()?, [35.0, 44.0, 44.0, 56.0]);
+//!
+//! // A stored array is read in blocks. Here it is in memory; `store::NpyArray` and `store::ZarrArray` are of files.
+//! let points = [0.0f32, 0.0, 3.0, 4.0, 3.0, 3.0];
+//! let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("points", &points, &[3, 2], &[1, 2])?);
+//! let (options, run) = (Options::default(), Run::default());
+//! let found = neighbors_stored(&x, None, 1, Metric::Euclidean, &options, &device, &run)?;
+//! assert_eq!(found.nearest.indices, [2, 2, 1]);
+//! # Ok::<(), teatime::Error>(())
+//! ```
+//!
+//! # Where to look
+//!
+//! | module | for |
+//! |---|---|
+//! | [`linalg`] | products, QR, SVD exact, truncated and randomized, statistics of rows and columns |
+//! | [`distance`] | distances of observations in 17 metrics, and the nearest of each |
+//! | [`filter`] | Gaussians, their derivatives, and weights of your own along each axis |
+//! | [`packed`] | matrices of 0, 1, 2 and missing, two bits an entry, with exact products |
+//! | [`bits`] | values of 1, 2 and 4 bits in bytes |
+//! | [`random`] | random words, the same on every device |
+//! | [`stream`], [`store`] | passes over stored arrays; reading and writing these |
+//!
+//! The folder `examples` has programs to copy from. `teatime-genotype` and `teatime-image` are crates on top of this one.
+//!
+//! # Cargo features
+//!
+//! All but the last two are on by default. Crates are those of a build with that feature alone; it is 63 without any.
+//!
+//! | feature | gives | crates |
+//! |---|---|---:|
+//! | `cuda` | a driver for NVIDIA GPUs, [`Device::from_cuda`] | 84 |
+//! | `wgpu` | a driver for Vulkan, Metal, DX12 and GL, [`Device::from_wgpu`] | 108 |
+//! | `zarr` | Zarr v2 and v3 stores; its codecs are C and want a compiler | 172 |
+//! | `ndarray` | [`Tensor::from_ndarray`], [`Tensor::to_ndarray`] | 67 |
+//! | `cuda-emulator` | for tests: CUDA on the CPU | |
+//! | `suite` | for tests of other packages; no part of the API | |
+//!
+//! # Costs
+//!
+//! - Operations on tensors enqueue work and return. What says *Waits* in its documentation returns when the result is there, as
+//!   [`Tensor::read`] does.
+//! - A kernel is compiled at its first launch. On CUDA that takes up to seconds, once: compiled kernels are cached in
+//!   `~/.cache/teatime`.
+//! - One tensor is one buffer of its device ([`Limits::buffer`]). A matrix that is larger is a list of panels, or is streamed.
+//! - Long calls keep within the [`Budget`] of their [`Run`]: by default half of the free memory of the host, and three quarters of the
+//!   device's.
+//! - Chunks, threads and budgets change no bit of a result on one device, but where a page says so.
+//!
+//! # Errors
+//!
+//! There is one type, [`Error`]. It names the argument, the numbers, and the file or chunk. It belongs to the call that returned it
+//! and leaves the device usable, but for [`Error::DeviceLost`], which every later call on that device returns again.
+//!
+//! | error | what helps |
+//! |---|---|
+//! | [`Error::NoDevice`] | it lists what there is, and why the rest is not |
+//! | [`Error::Budget`] | a budget of the least that it names |
+//! | [`Error::OutOfMemory`] | freeing tensors; smaller blocks |
+//! | [`Error::Limit`] | smaller tensors: the device never has room for such a one |
+//! | [`Error::NoF64`] | f32, by the option `narrow`, or another device |
+//! | [`Error::Chunk`], [`Error::Store`], [`Error::Io`] | the file that it names |
+//! | [`Error::Cancelled`] | nothing: the caller asked for it |
+//!
+//! # Coming from ndarray
+//!
+//! | ndarray | teatime |
+//! |---|---|
+//! | `Array2<f32>` | [`Tensor<f32>`](Tensor), by [`Tensor::from_ndarray`] and [`Tensor::to_ndarray`] |
+//! | `a.dot(&b)`, `a.t().dot(&b)`, `a.dot(&b.t())` | [`linalg::matmul()`], [`linalg::matmul_tn`], [`linalg::matmul_nt`] |
+//! | `a.mean_axis(Axis(0))`, `a.var_axis(..)` | [`linalg::column_stats`] |
+//! | `a.into_shape_with_order(..)` | [`Tensor::reshape`] |
+//! | ndarray-linalg's `svd`, `qr` | [`linalg::svd()`], [`linalg::qr()`] |
+//! | ndarray-npy's `read_npy`, `write_npy` | [`store::NpyArray`], [`store::write_npy`] |
+//!
+//! # Coming from cudarc
+//!
+//! | cudarc | teatime |
+//! |---|---|
+//! | `CudaContext::new(0)` | `Device::open("cuda:0")`; [`Device::from_cuda`] takes a context and a stream of yours |
+//! | `CudaSlice<T>` | [`Tensor<T>`](Tensor); [`Tensor::from_cuda_slice`] and [`Tensor::into_cuda_slice`] copy nothing |
+//! | `stream.clone_htod`, `stream.clone_dtoh` | [`Tensor::from_slice`], [`Tensor::read`] |
+//! | `stream.synchronize()` | [`Device::synchronize`] |
+//! | cuBLAS `gemm` | [`linalg::matmul()`], which calls it where it is installed |
+//!
+//! # Coming from wgpu
+//!
+//! | wgpu | teatime |
+//! |---|---|
+//! | `Device` and `Queue` | `Device::open("wgpu")`; [`Device::from_wgpu`] takes yours, with WebGPU's default limits |
+//! | `Buffer` | [`Tensor::from_wgpu_buffer`], which shares packed and aligned ones, and [`Tensor::wgpu_buffer`] |
+//! | `map_async`, `poll` | [`Tensor::read`], or [`Tensor::download`] and [`Pending::wait`] |
+//! | bindings beyond `max_storage_buffer_binding_size` | split by the operation |
+//!
+//! # Coming from CuPy
+//!
+//! | CuPy | teatime |
+//! |---|---|
+//! | `cupy.asarray(x)`, `cupy.asnumpy(x)` | [`Tensor::from_slice`], [`Tensor::read`] |
+//! | `a @ b`, `a.T @ b` | [`linalg::matmul()`], [`linalg::matmul_tn`] |
+//! | `cupy.linalg.svd`, `qr` | [`linalg::svd()`], [`linalg::qr()`] |
+//! | `cupyx.scipy.spatial.distance.cdist` | [`distance::pairwise`] |
+//! | `cupyx.scipy.ndimage.gaussian_filter` | [`filter::gaussian`](fn@filter::gaussian) |
+//! | `cupy.packbits`, `unpackbits` | [`bits::pack`](fn@bits::pack), [`bits::unpack`](fn@bits::unpack) |
+//! | `with cupy.cuda.Device(1):` | `Device::open("cuda:1")`, given to what makes tensors |
+//!
+//! # Coming from dask
+//!
+//! | dask | teatime |
+//! |---|---|
+//! | `da.from_zarr` | [`store::ZarrArray`] |
+//! | `x.map_blocks(f)` | [`stream::Blocks`] |
+//! | `x.map_overlap(f, depth)` | [`stream::Plan`] with halos ([`stream::Along`]); Gaussians: [`filter::write_gaussian`] |
+//! | `da.linalg.svd` of a tall matrix | [`linalg::svd()`] |
+//! | `da.linalg.svd_compressed` | [`linalg::randomized_svd`]: one pass for each power iteration, where dask makes two |
+//! | `da.to_zarr` | [`store::ArrayWriter`] |
+//! | `ProgressBar()`, memory limits, cancelling | [`Run`] |
 
 mod available;
 pub mod bits;
@@ -59,3 +209,8 @@ pub use serde_json;
 /// The wgpu that [`Device::from_wgpu`] takes devices of.
 #[cfg(feature = "wgpu")]
 pub use wgpu;
+
+/// The programs of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,8 @@
 //! What can be said on the command line.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 
 use clap::{
@@ -354,28 +357,4 @@ fn size(text: &str) -> Result<u64, String> {
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "just checked")]
     Ok(bytes as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_are_consistent() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes() {
-        let cases =
-            [("512M", 512 << 20), ("2G", 2 << 30), ("1GiB", 1 << 30), ("2GB", 2_000_000_000), ("77", 77)];
-        for (text, bytes) in cases {
-            assert_eq!(size(text), Ok(bytes), "{text}");
-        }
-        assert_eq!(size("1.5k"), Ok(1536));
-        for text in ["", "G", "1X", "-1M", "1MM", "1GiBs", "0", "1e3", "9999999T", "1..2M"] {
-            assert!(size(text).is_err(), "{text}");
-        }
-    }
 }

@@ -1,9 +1,79 @@
-//! Genotypes, from stored calls to principal components, relationship matrices and projections, on the devices of
+//! Principal components, relationship matrices, projections and distances of genotypes bigger than memory, on the devices of
 //! [`teatime`].
 //!
-//! [`Genotypes`] are calls or dosages of variants by samples: arrays of VCF-Zarr and MalariaGEN stores (`GenotypeStore`, feature
-//! `zarr`), PLINK's `.bed` files ([`bed`]), or any other [`ChunkedArray`](teatime::ChunkedArray). [`pca()`], [`grm()`] and [`project()`]
-//! read them once for one result, [`Cohort`] once for several, [`CohortPart`] a range of variants at a time, elsewhere or later.
+//! # Concepts
+//!
+//! | concept | item | |
+//! |---|---|---|
+//! | store | [`GenotypeStore`], [`bed::BedFile`] | VCF-Zarr, scikit-allel's and MalariaGEN's layout; PLINK 1 files: genotypes, names of samples, variants |
+//! | genotypes | [`Genotypes`] | calls or dosages of variants by samples, as one matrix: arrays of stores, or any [`ChunkedArray`](teatime::ChunkedArray); some of the variants or samples, haplotypes, one allele |
+//! | dosage | [`GenotypeKind`], [`CountedAllele`] | copies of non-reference alleles, or what else is counted |
+//! | result | [`pca()`], [`grm()`], [`project()`], [`distances()`] | each reads the genotypes for itself |
+//! | cohort | [`Cohort`] | genotypes that are read once for several results |
+//! | part | [`CohortPart`] | counts and sums over a range of variants, made elsewhere or later; parts merge |
+//! | filter, scaler | [`VariantFilter`], [`Scaler`] | which variants take part; how dosages are centred and scaled |
+//! | run | [`Run`](teatime::Run) | a flag that stops a call, a callback for progress, memory budgets |
+//!
+//! # A first program
+//!
+//! ```
+//! use std::sync::Arc;
+//! use teatime::{Device, Run, store::MemoryArray};
+//! use teatime_genotype::{Genotypes, PcaOptions, pca};
+//!
+//! // Four variants of four samples, in memory. Of a store in a folder:
+//! //     let store = GenotypeStore::open("cohort.vcz", None, MissingChunk::Error)?;
+//! //     let genotypes = Genotypes::new(store.arrays().to_vec())?;
+//! let dosages = [[0i8, 0, 2, 2], [2, 2, 0, 1], [0, 1, 2, 2], [2, 2, 0, 0]];
+//! let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 4], &[2, 4])?;
+//! let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+//!
+//! let options = PcaOptions { components: 2, ..Default::default() };
+//! let result = pca(&genotypes, &Device::best()?, &options, &Run::default())?;
+//! let scores = result.scores();
+//! assert!(scores.row(0)[0] * scores.row(3)[0] < 0.0, "the first sample and the last are apart");
+//! # Ok::<(), teatime::Error>(())
+//! ```
+//!
+//! # Where to look
+//!
+//! | for | item |
+//! |---|---|
+//! | loadings of the variants; new samples on components | [`loadings()`], [`ReferenceLoadings`], [`project()`] |
+//! | distances of some samples at a time, where the matrix does not fit memory | [`DistanceBands`] |
+//! | distances from the samples of other genotypes | [`distances_between`] |
+//! | the nearest of each sample | [`sample_neighbors`], [`sample_neighbors_between`] |
+//! | some variants, some samples | [`Genotypes::select`], [`Genotypes::select_samples`] |
+//! | haplotypes for samples; copies of one allele | [`Genotypes::haplotypes`], [`Genotypes::count_allele`] |
+//! | calls of one ploidy among several | [`call_ploidies`], [`Genotypes::with_ploidy`] |
+//! | whole dosages in two bits under any scaler | [`Genotypes::dosages_are_bounded`] |
+//! | several processes | [`Cohort::part`], [`CohortPart::merge`], [`Cohort::of_part`] |
+//! | writing a store | [`VcfZarrWriter`] |
+//!
+//! # Coming from sgkit, scikit-allel or plink2
+//!
+//! | there | here |
+//! |---|---|
+//! | sgkit `pca`, `pca_transform`; scikit-allel `randomized_pca`, `pca`; plink2 `--pca` | [`pca()`], [`project()`] |
+//! | sgkit `genomic_relationship`; plink2 `--make-rel`, `--make-grm-bin` | [`grm()`] |
+//! | sgkit `pairwise_distance`, `identity_by_state`; scikit-allel `pairwise_distance`; plink 1.9 `--distance` | [`distances()`] |
+//! | plink2 `--maf`, `--geno` | [`VariantFilter`] |
+//! | sgkit `load_dataset`; `allel.GenotypeDaskArray` | [`GenotypeStore`] |
+//!
+//! # Cargo features
+//!
+//! | feature | gives |
+//! |---|---|
+//! | `cuda`, `wgpu` | devices, as in [`teatime`] |
+//! | `zarr` | [`GenotypeStore`], [`VcfZarrWriter`], results as Zarr stores |
+//!
+//! All are on by default. `cuda-emulator` is for tests.
+//!
+//! # Costs and errors
+//!
+//! A result is one pass over the store, but where its page says more. Genotypes take two bits each where these hold them, and products
+//! with them are exact: the same bits for any chunks, threads and devices. Memory is planned before anything is read, within
+//! [`Run::memory`](teatime::Run::memory). Errors are [`teatime::Error`]; those of stored genotypes name the array and the chunk.
 
 pub mod bed;
 mod calls;

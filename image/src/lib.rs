@@ -1,10 +1,18 @@
 //! OME-Zarr images, [version 0.4](https://ngff.openmicroscopy.org/0.4/) and [0.5](https://ngff.openmicroscopy.org/0.5/): the same picture
 //! as several arrays, the levels, from the full size to small ones, with axes, pixel sizes and units.
 //!
-//! [`Multiscale`] reads what there is: a level is a [`ZarrArray`](teatime::store::ZarrArray), to be read with
-//! [`stream`](teatime::stream) like any other. [`MultiscaleWriter`] writes: level 0 tile by tile, whoever makes the tiles, and then
-//! smaller levels, each of means of the one before, in bounded memory. What a killed process leaves looks like no image, and another
-//! process goes on with it.
+//! | concept | item | |
+//! |---|---|---|
+//! | image | [`Multiscale`] | reads what there is |
+//! | level | [`Level`] | one size of the picture, with its scale and translation; its pixels are a [`ZarrArray`](teatime::store::ZarrArray), to be read with [`stream`](teatime::stream) like any other |
+//! | axis | [`Axis`], [`AxisKind`] | along space, channels or time, with its unit |
+//! | what an image is to be | [`ImageSpec`], [`Pyramid`] | axes, pixel sizes, chunks, how many smaller levels |
+//! | writer | [`MultiscaleWriter`] | writes level 0 tile by tile, whoever makes the tiles, and then smaller levels, each of means of the one before |
+//!
+//! Memory is bounded, whatever the size of an image. What a killed process leaves looks like no image, and another process goes on with
+//! it. Errors are [`teatime::Error`] and name the file or chunk. There are no cargo features.
+//!
+//! # A first program
 //!
 //! ```
 //! use teatime::{Device, MissingChunk, Run, StoredType, store::ArraySpec};

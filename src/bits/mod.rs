@@ -1,19 +1,26 @@
 //! Values of 1, 2 and 4 bits, packed into bytes.
 //!
+//! | for | take |
+//! |---|---|
+//! | an array into bytes, and back | [`pack()`], [`unpack()`], each through a table of codes where one is given |
+//! | the same into memory that is there, with rows of any stride | [`pack_into`], [`unpack_into`] |
+//! | planes of single bits of 2-bit codes, for population counts, and back | [`split_planes`], [`merge_planes`] |
+//!
 //! The first value of a byte stands in its lowest bits. The last axis is packed, each row by itself: a row begins at a
-//! byte, and what its last value leaves of its last byte, and any bytes behind that, are zero. Genotypes have two
-//! bits: [`pack()`] and [`unpack()`] read and write any coding of them through a table, PLINK's too.
+//! byte, and what its last value leaves of its last byte, and any bytes behind that, are zero. NumPy's
+//! `packbits(.., bitorder="little")` has one bit so; through a table, files of 2-bit codes of any meaning are read and written. Values that do
+//! not fit are an error with their number and the place of the first.
 //!
 //! ```
 //! use teatime::{Device, Tensor, bits::{PackOptions, Width, pack, unpack}};
 //!
 //! let device = Device::best()?;
-//! // Two variants of five samples; -1 is missing.
-//! let dosages = Tensor::from_slice(&device, &[0i8, 1, 2, -1, 0, 2, 2, 0, 0, 1], &[2, 5])?;
+//! // Two rows of five counts; -1 is missing.
+//! let counts = Tensor::from_slice(&device, &[0i8, 1, 2, -1, 0, 2, 2, 0, 0, 1], &[2, 5])?;
 //!
-//! // As a PLINK .bed file has them: 00 two copies, 01 missing, 10 one, 11 none.
-//! let plink = PackOptions { table: Some(&[3, 2, 0]), missing: Some(1), ..PackOptions::default() };
-//! let packed = pack(&dosages, Width::Two, &plink)?;
+//! // As a file has them: 00 is 2, 01 missing, 10 is 1, 11 is 0.
+//! let coding = PackOptions { table: Some(&[3, 2, 0]), missing: Some(1), ..PackOptions::default() };
+//! let packed = pack(&counts, Width::Two, &coding)?;
 //! assert_eq!(packed.shape(), [2, 2]);
 //! assert_eq!(packed.read()?, [0b01_00_10_11, 0b11, 0b11_11_00_00, 0b10]);
 //!

@@ -1,4 +1,14 @@
-//! Distances between observations: each with each, or those of one matrix with those of another.
+//! Distances between observations: each with each, or those of one matrix with those of another. Observations are rows, or columns
+//! with [`Options::columns`].
+//!
+//! | for | of tensors | of stored arrays |
+//! |---|---|---|
+//! | all distances, as a matrix on the host | [`pairwise`], [`pairwise_counted`]; [`condensed`] | [`pairwise_stored`] |
+//! | all distances, written tile by tile into a Zarr array, and gone on with where a process was killed | [`write_pairwise`], [`write_condensed`] | [`write_pairwise_stored`] |
+//! | the nearest of each, without a matrix | [`neighbors`](fn@neighbors) | [`neighbors_stored`] |
+//! | the same of distances that come block by block | [`NearestSoFar`] | |
+//! | sums of features that come chunk by chunk, or are made elsewhere | [`Partial`] | |
+//! | columns of packed matrices | [`PackedPairs`] | |
 //!
 //! # Metrics
 //!
@@ -67,12 +77,6 @@
 //! - `jensenshannon` needs the sum of each observation over all features: [`Partial::with_sums`].
 //!
 //! A [`Partial`] takes f64 or other types, not both; sums of the one merge with those of the other.
-//!
-//! # Adding a metric
-//!
-//! A variant of [`Metric`], in `ALL`, with its name, its properties, its terms and what becomes of their sums (`metric.rs`), a line of the table
-//! above, and its definition in `src/suite/distance.rs`. A new term is a value of `Term` and what it adds, in `src/kernels/distance.rs`, in
-//! `shaders/distance.wgsl` and in `cuda/distance.cu`.
 
 mod job;
 mod metric;

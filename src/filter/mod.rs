@@ -1,5 +1,15 @@
 //! Filters that are products of weights along each axis: Gaussians, their derivatives, and what is made of these.
 //!
+//! | for | take | scipy, skimage |
+//! |---|---|---|
+//! | a Gaussian, or a derivative of it | [`gaussian()`], [`gaussian_into`] | `gaussian_filter` |
+//! | the sum of its second derivatives; the length of its gradient | [`gaussian_laplace`], [`gaussian_gradient_magnitude`] | the same names |
+//! | a Gaussian less a wider one | [`difference_of_gaussians`] | the same name |
+//! | weights of your own along each axis | [`separable`] | `correlate1d` along each axis |
+//! | a Gaussian of a stored array into another, box by box | [`write_gaussian`] | |
+//!
+//! An array of one to five axes that the device holds takes the first four; what does not fit memory the last.
+//!
 //! # Conventions
 //!
 //! Those of `scipy.ndimage`, number for number: a Gaussian of standard deviation sigma has 2 r + 1 weights along an axis, exp(-x² / 2 sigma²)

@@ -1,4 +1,20 @@
-//! Linear algebra on devices.
+//! Linear algebra on devices: products, QR, singular values, statistics of rows and columns.
+//!
+//! Matrices that compute are [`Tensor`](crate::Tensor)s on a device. Small ones that come back, such as factors and right singular
+//! vectors, are a [`Matrix`] of f64 on the host.
+//!
+//! | for | take | |
+//! |---|---|---|
+//! | a product | [`matmul()`], [`matmul_tn`] (`aᵀ b`), [`matmul_nt`] (`a bᵀ`), [`gram_lower`] (`xᵀ x`) | sums in f32; by cuBLAS where it is |
+//! | all singular values of a matrix of at most 16,384 rows or columns | [`svd()`] | exact |
+//! | the largest singular values of a resident matrix, with both sides' vectors | [`truncated_svd`] | some passes |
+//! | the largest ones of a matrix that is packed, streamed or your own | [`randomized_svd`], then [`left_vectors`] | takes any [`LinearMap`] |
+//! | the largest ones, from a Gram matrix that you added up | [`BlockSum`], then [`gram_svd()`] | one pass over the matrix |
+//! | orthonormal columns | [`qr()`] | |
+//! | sums, means and variances | [`row_stats`], [`column_stats`] | |
+//! | centring and scaling | [`standardize()`], [`scale_columns()`] | |
+//!
+//! Sums are taken over blocks that the shape alone fixes, so threads and panels change no bit on one device.
 
 mod dots;
 pub(crate) mod eigen;

@@ -1,4 +1,17 @@
-//! Matrices of 0, 1, 2 and missing entries, two bits each, and products with them in whole numbers.
+//! Matrices of 0, 1, 2 and missing entries, two bits each, and products with them in whole numbers: the same bits on every
+//! device.
+//!
+//! | for | take |
+//! |---|---|
+//! | a matrix that one device holds, for [`randomized_svd`](crate::linalg::randomized_svd) | [`PackedMatrix`] |
+//! | making codes of other fields of two bits, and counting them | [`recode()`] |
+//! | sums for each pair of columns | [`Gram`]; of what is not missing, [`KnownPairs`] |
+//! | products with other matrices, panel by panel | [`PackedProduct`] |
+//! | weighted sums of rows for each column | [`WeightedSums`] |
+//! | distances of columns | [`PackedPairs`](crate::distance::PackedPairs) |
+//! | keeping panels in the host's memory | [`HostPanels`] |
+//!
+//! # Layout
 //!
 //! Entry `16 w + 4 b + j` of a row is at bits `2 j` of byte `b` of word `w`. Its code is 0, 1 or 2, or 3 where it is missing.
 //! Rows are padded with zeros to a multiple of 16 bytes. The entries of a row are the columns of the matrix; where it is

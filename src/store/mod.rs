@@ -1,9 +1,14 @@
-//! Stored arrays: read a chunk at a time from any thread, wherever they are.
+//! Stored arrays: read a chunk at a time from any thread, wherever they are, and written tile by tile.
 //!
-//! [`ChunkedArray`] is what the rest of the crate reads; [`MemoryArray`] is one in memory, [`NpyArray`] one in a .npy file,
-//! [`ZarrArray`] one of a Zarr store.
-//! [`Column`] reads strings and integers by ranges of rows. [`ArrayWriter`] writes Zarr arrays, tile by tile, and [`NpyWriter`] .npy files. Both go by [`Storage`]: the files of a [`Folder`], or anything else that has
-//! values under keys.
+//! | for | take |
+//! |---|---|
+//! | reading an array of Zarr v2 or v3, of a .npy file, in memory | [`ZarrArray`], [`NpyArray`], [`MemoryArray`] |
+//! | an array of your own that the rest of the crate reads | an implementation of [`ChunkedArray`] |
+//! | strings and integers of a Zarr store, by ranges of rows | [`Column`] |
+//! | writing a Zarr array or a .npy file tile by tile, each tile whole or not at all | [`ArrayWriter`], [`NpyWriter`]; [`write_npy`] at once |
+//! | another place to write boxes to | an implementation of [`BoxWriter`] |
+//! | a new Zarr store with several arrays | [`NewStore`] |
+//! | another place of bytes than a [`Folder`], such as a bucket | an implementation of [`Storage`], and of [`WritableStorage`] |
 
 mod array;
 mod blocks;

@@ -1,4 +1,9 @@
-//! Chunked arrays in boxes, decoded ahead of their use.
+//! Passes over stored arrays in blocks of rows or in boxes with halos, decoded ahead of their use, in bounded memory.
+//!
+//! A [`Plan`] says what is read: arrays appended along rows, which rows and elements are [selected](Selection), what their elements
+//! [become](Convert), and the boxes ([`Along`] for each axis). [`Blocks`] makes one pass of it: each [`Block`] is bytes on the host, or a
+//! tensor on the device. Use it where no ready function of stored arrays does, such as
+//! [`distance::pairwise_stored`](crate::distance::pairwise_stored) or [`filter::write_gaussian`](crate::filter::write_gaussian).
 //!
 //! The unit of decoding is the storage chunk. Each is held from the first box that needs it to the last, so that it is decoded
 //! once a pass, whatever the boxes are, as far as a bound on bytes allows; blocks of rows, which are boxes of full width, never
