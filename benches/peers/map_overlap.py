@@ -71,7 +71,7 @@ def main():
     p.add_argument("--shape", default="50,1104,1104", help="of the volume, where it is made")
     p.add_argument("--chunks", default="50,276,276")
     p.add_argument("--sigma", type=float, default=3)
-    p.add_argument("--memory", default="350M", help="what teatime blur may take")
+    p.add_argument("--memory", default="310M", help="what teatime blur may take")
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--threads", type=int, default=2)
     a = p.parse_args()

@@ -9,7 +9,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
-        mpsc::{self, SyncSender},
+        mpsc::{self, SendError, SyncSender},
     },
     thread::JoinHandle,
 };
@@ -124,7 +124,7 @@ pub struct Folder {
 
 /// A file that has not got its name; without one it goes when this is dropped.
 #[derive(Debug)]
-struct Unnamed {
+pub(crate) struct Unnamed {
     file: File,
     scratch: PathBuf,
     path: PathBuf,
@@ -147,15 +147,21 @@ const WAITING: usize = 4;
 
 impl ToDisk {
     /// Takes a file. Waits where many wait for the disk.
-    fn begin(&self, unnamed: Unnamed) -> io::Result<()> {
-        let mut thread = self.lock();
-        let thread = match &*thread {
-            Some(thread) => thread,
-            None => thread.insert(Thread::start()?),
-        };
-        let sender = thread.sender.clone();
-        // The thread ends before its time only for an error.
-        sender.send(unnamed).or_else(|_| self.wait())
+    fn begin(&self, mut unnamed: Unnamed) -> io::Result<()> {
+        loop {
+            let sender = self.sender()?;
+            let Err(SendError(back)) = sender.send(unnamed) else { return Ok(()) };
+            drop(sender);
+            // The thread ends before its time only for an error, which one of those gets who find it ended.
+            self.wait()?;
+            unnamed = back;
+        }
+    }
+
+    fn sender(&self) -> io::Result<SyncSender<Unnamed>> {
+        let mut held = self.lock();
+        let thread = held.take().map_or_else(Thread::start, Ok)?;
+        Ok(held.insert(thread).sender.clone())
     }
 
     /// Waits until all files have their names.
@@ -206,7 +212,7 @@ impl Folder {
     }
 
     /// Writes a value under a name that nothing else has, beside that of its key.
-    fn write(&self, key: &str, value: &[u8]) -> io::Result<Unnamed> {
+    pub(crate) fn write(&self, key: &str, value: &[u8]) -> io::Result<Unnamed> {
         let path = self.path(key);
         let (file, scratch) = match create_beside(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -237,7 +243,7 @@ impl Folder {
 
 impl Unnamed {
     /// Gives the file its name: where that is wanted, once it is on the disk.
-    fn name(mut self, on_disk: bool) -> io::Result<()> {
+    pub(crate) fn name(mut self, on_disk: bool) -> io::Result<()> {
         let synced = if on_disk { self.file.sync_data() } else { Ok(()) };
         let named = synced.and_then(|()| std::fs::rename(&self.scratch, &self.path));
         self.named = named.is_ok();
@@ -356,6 +362,35 @@ impl Storage for Folder {
 mod tests {
     use super::*;
     use crate::openings::Map;
+
+    /// What is begun is there after a flush, or when the folder is gone; what fails is named, leaves nothing, and stops none after it.
+    #[test]
+    fn files_that_are_begun() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path();
+        for folder in [Folder::new(path), Folder::new(path).durable()] {
+            let keys = || (0..3 * WAITING).map(|i| format!("a/{i}"));
+            std::thread::scope(|scope| {
+                for key in keys() {
+                    let folder = &folder;
+                    scope.spawn(move || folder.begin_put(&key, key.as_bytes()).unwrap());
+                }
+            });
+            folder.flush().unwrap();
+            let all = Map::of(path).values;
+            assert_eq!(all.len(), 3 * WAITING);
+            assert!(keys().all(|key| *all[&key] == *key.as_bytes()));
+            // A folder has the name of the file.
+            let failed = folder.begin_put("a", b"x").and_then(|()| folder.flush()).unwrap_err();
+            assert!(failed.to_string().contains(&path.join("a").display().to_string()), "{failed}");
+            folder.flush().unwrap();
+            folder.begin_put("b", b"y").unwrap();
+            drop(folder);
+            assert_eq!(Map::of(path).values.len(), 3 * WAITING + 1);
+            std::fs::remove_dir_all(path).unwrap();
+            std::fs::create_dir(path).unwrap();
+        }
+    }
 
     /// A folder and the map of its files answer alike; what is put is there, and what was cut short is swept.
     #[test]

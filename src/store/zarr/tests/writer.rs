@@ -338,7 +338,7 @@ impl WritableStorage for Crashing {
         if now == self.at {
             std::process::abort();
         }
-        unnamed.name()
+        unnamed.name(true)
     }
     fn sweep(&self, prefix: &str) -> io::Result<()> {
         self.folder.sweep(prefix)
