@@ -156,6 +156,9 @@ struct Work<'a, W> {
     writer: W,
 }
 
+/// What a box holds along each axis, and its elements.
+type Filtered = (Vec<Range<u64>>, HostBytes);
+
 /// How an array is filtered box by box.
 struct Boxes {
     plan: Plan,
@@ -192,7 +195,7 @@ impl<W: BoxWriter> Work<'_, W> {
         let mut status = Status::new(0, 1, wanted.sum());
         let mut blocks = Blocks::of_boxes(&plan, self.device, bytes, left_out, &self.run.cancel)?;
         let (mut boxes, mut covered, mut stats) = (0, 0, StreamStats::default());
-        let (send, receive) = mpsc::sync_channel::<(Vec<Range<u64>>, HostBytes)>(0);
+        let (send, receive) = mpsc::sync_channel::<Filtered>(0);
         // Gone with the last of the threads, so that a box that nobody takes is known.
         let receive = Arc::new(Mutex::new(receive));
         thread::scope(|scope| {
@@ -247,7 +250,7 @@ impl<W: BoxWriter> Work<'_, W> {
     }
 
     /// Writes boxes as they come.
-    fn put_all(&self, boxes: Arc<Mutex<Receiver<(Vec<Range<u64>>, HostBytes)>>>) -> Result<()> {
+    fn put_all(&self, boxes: Arc<Mutex<Receiver<Filtered>>>) -> Result<()> {
         let pool = self.device.pool()?;
         let next = || boxes.lock().unwrap_or_else(PoisonError::into_inner).recv();
         while let Ok((core, mut values)) = next() {

@@ -1,9 +1,6 @@
 //! `--preview`: one slice, before and after side by side, as a PNG.
 
-use std::{
-    io::Write,
-    path::{self, Path},
-};
+use std::path::{self, Path};
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -203,8 +200,10 @@ impl Slice {
         let mut sums = vec![[0.0; 2]; height * width * colours];
         for indices in indices.chunks(to_usize(at_once)) {
             run.cancel.check()?;
-            let read = || indices.par_iter().map(|index| array.read_chunk(index)).collect();
-            let chunks: Vec<_> = device.pool()?.install(read).into_iter().collect::<Result<_, _>>()?;
+            let read = || -> Result<Vec<_>, Error> {
+                indices.par_iter().map(|index| array.read_chunk(index)).collect()
+            };
+            let chunks = device.pool()?.install(read)?;
             for (index, chunk) in indices.iter().zip(chunks) {
                 self.add(array, index, &chunk.bytes, [width, colours], &mut sums);
             }
