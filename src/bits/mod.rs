@@ -12,7 +12,7 @@
 //! let dosages = Tensor::from_slice(&device, &[0i8, 1, 2, -1, 0, 2, 2, 0, 0, 1], &[2, 5])?;
 //!
 //! // As a PLINK .bed file has them: 00 two copies, 01 missing, 10 one, 11 none.
-//! let plink = PackOptions { table: Some(&[3, 2, 0]), missing: Some(1), ..PackOptions::default() };
+//! let plink = PackOptions::default().table(&[3, 2, 0]).missing(1);
 //! let packed = pack(&dosages, Width::Two, &plink)?;
 //! assert_eq!(packed.shape(), [2, 2]);
 //! assert_eq!(packed.read()?, [0b01_00_10_11, 0b11, 0b11_11_00_00, 0b10]);
