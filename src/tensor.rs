@@ -320,7 +320,7 @@ impl<T: Element> Tensor<T> {
     /// let x = Tensor::from_slice(&Device::best()?, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])?;
     /// let last = x.rows(1..3)?;
     /// assert_eq!((last.shape(), last.read()?), (&[2, 2][..], vec![3.0, 4.0, 5.0, 6.0]));
-    /// assert_eq!(linalg::matmul_nt(&last, &x.rows(0..1)?)?.read()?, [11.0, 17.0]);
+    /// assert_eq!(linalg::matmul_nt(&last, &*x.rows(0..1)?)?.read()?, [11.0, 17.0]);
     /// # Ok::<(), teatime::Error>(())
     /// ```
     pub fn rows(&self, rows: Range<u64>) -> Result<TensorView<'_, T>> {
@@ -488,8 +488,8 @@ impl<T: Element> Tensor<T> {
 
 /// Some rows of a tensor, which has the memory: what [`Tensor::rows`] gives.
 ///
-/// A `&TensorView` is taken where a `&Tensor` is, and has its methods that read; where a `&dyn` [`LinearMap`](crate::linalg::LinearMap) is
-/// asked for, `&*view` is one.
+/// It has a tensor's methods that read, and `&view` is taken where a `&Tensor` is. Where the compiler does not see that, as in
+/// `&*x.rows(0..4)?`, or where a `&dyn` [`LinearMap`](crate::linalg::LinearMap) is asked for, `&*view` says it.
 pub struct TensorView<'a, T: Element> {
     part: Tensor<T>,
     of: PhantomData<&'a Tensor<T>>,

@@ -55,7 +55,7 @@ impl<T: Element> LinearMap for Tensor<T> {
         let [m, n] = self.matrix(op)?;
         let x = upload(op, self.device(), x, n)?;
         for rows in blocks(m, 4096) {
-            let y = product(op, &self.rows(rows.clone())?, &x)?;
+            let y = product(op, &*self.rows(rows.clone())?, &x)?;
             sink(rows.start, &Matrix::from_tensor(&y)?)?;
             pass.tell(rows.end)?;
         }

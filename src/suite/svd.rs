@@ -119,7 +119,7 @@ fn truncated_any_condition_number(dev: &Device) {
 
 /// Sizes past which the exact decomposition is not chosen.
 fn truncated_by_iteration(dev: &Device) {
-    let options = SvdOptions { oversamples: 10, ..SvdOptions::default() };
+    let options = SvdOptions { oversamples: Some(10), ..SvdOptions::default() };
     for (m, n) in [(1100, 400), (400, 1100)] {
         for condition in [1e2, 1e4, 1e6] {
             let spectrum = geometric(400, condition);

@@ -193,7 +193,9 @@ fn values_are_replaced(device: &Device) {
     }
     for_each_type!(with(device));
     let mut x = Tensor::<f32>::zeros(device, &[2, 2]).unwrap();
-    for error in [x.write(&[1.0; 3]), x.write(&[1.0; 5]), x.read_into(&mut [1.0; 3]), x.read_into(&mut [])] {
+    for error in
+        [x.write(&[1.0; 3]), x.write(&[1.0; 5]), x.read_into(&mut [1.0; 3]), x.read_into(&mut [0.0; 0])]
+    {
         assert!(matches!(error, Err(Error::Shape { .. })), "{error:?}");
     }
     assert_eq!(x.read().unwrap(), [0.0; 4]);
@@ -233,9 +235,9 @@ fn operations_take_rows(device: &Device) {
         let (_, x) = matrix::<T>(device, 54, 70, 33);
         let x = x.rows(5..66).unwrap();
         let alone = Tensor::from_slice(device, &x.read().unwrap(), x.shape()).unwrap();
-        let products = [&x, &alone].map(|x| linalg::matmul_nt(x, x).unwrap().read().unwrap());
+        let products = [&*x, &alone].map(|x| linalg::matmul_nt(x, x).unwrap().read().unwrap());
         assert_eq!(bits(&products[0]), bits(&products[1]));
-        let [sums, expected] = [&x, &alone].map(|x| linalg::row_stats(x).unwrap());
+        let [sums, expected] = [&*x, &alone].map(|x| linalg::row_stats(x).unwrap());
         assert_eq!(format!("{sums:?}"), format!("{expected:?}"));
     }
     for_each_type!(with(device));
@@ -246,7 +248,10 @@ fn operations_take_rows(device: &Device) {
         pairwise(x, Some(y), Metric::CityBlock, &Options::default(), &Run::default()).unwrap()
     };
     assert_eq!(distances(&x, &y), distances(&alone, &other));
-    let blurred = |x: &Tensor<i8>| gaussian(x, 1.0, &GaussianOptions::default()).unwrap().read().unwrap();
+    let blurred = |x: &Tensor<i8>| {
+        let y: Tensor<i8> = gaussian(x, 1.0, &GaussianOptions::default()).unwrap();
+        y.read().unwrap()
+    };
     assert_eq!(blurred(&x), blurred(&alone));
 }
 

@@ -13,7 +13,7 @@ fn a_lent_device_stays_the_applications() {
     let result = {
         let device = Device::from_wgpu(gpu.clone(), queue.clone()).unwrap();
         let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap();
-        matmul_tn(&x, &x.rows(0..2).unwrap()).unwrap().wgpu_buffer().unwrap()
+        matmul_tn(&x, &*x.rows(0..2).unwrap()).unwrap().wgpu_buffer().unwrap()
     };
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
     let host = gpu.create_buffer(&wgpu::BufferDescriptor {

@@ -27,7 +27,7 @@ fn principal_components() {
             assert!((s - exact).abs() <= 1e-5 * whole.s[0], "{device:?}: {s}, {exact}");
         }
         // Scores X V are U diag(s), also of some rows.
-        let half = matmul(&x.rows(0..20).unwrap(), &found.v.to_tensor(&device).unwrap()).unwrap();
+        let half = matmul(&*x.rows(0..20).unwrap(), &found.v.to_tensor(&device).unwrap()).unwrap();
         let (half, u) = (Matrix::from_tensor(&half).unwrap(), Matrix::from_tensor(&found.u).unwrap());
         for i in 0..20 {
             for (j, s) in found.s.iter().enumerate() {
