@@ -61,7 +61,7 @@ fn measure(device: &Device, threads: usize, width: Width, cols: usize, rounds: u
     let mut table = [0.0; 16];
     table[0] = 2.0;
     let (table, coded) = (&table[..width.codes()], vec![0; width.codes()]);
-    let coded = PackOptions { table: Some(&coded), ..plain };
+    let coded = plain.table(&coded);
     let [first, second] = &mut out;
     let (bytes_by_table, bytes) = (&mut x.try_clone()?, &mut bytes);
     let mut jobs = vec![
@@ -122,7 +122,7 @@ fn main() -> Result<(), Error> {
     let rounds = env::var("TEATIME_BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(9);
     let threads = thread::available_parallelism().map_or(1, Into::into);
     for threads in [threads, 1] {
-        let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+        let options = DeviceOptions::default().threads(threads);
         let device = Device::open_with("cpu", &options)?;
         for width in Width::ALL {
             measure(&device, threads, width, LEN, rounds)?;

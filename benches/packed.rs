@@ -89,7 +89,7 @@ fn products(device: &Device, calls: &Tensor<u8>, missing: Option<u32>) -> Result
 fn main() -> Result<(), Error> {
     let threads = std::env::args().filter_map(|arg| arg.parse().ok()).next();
     let name = std::env::var("TEATIME_DEVICE").unwrap_or_else(|_| "cpu".into());
-    let device = Device::open_with(&name, &DeviceOptions { threads, ..DeviceOptions::default() })?;
+    let device = Device::open_with(&name, &DeviceOptions::default().threads(threads))?;
     for missing in [None, Some(100), Some(20), Some(5)] {
         let calls = calls(&device, missing)?;
         if missing.is_none() {

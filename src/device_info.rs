@@ -101,17 +101,23 @@ pub struct Limits {
     pub alignment: u64,
     /// Bytes that one of two launches after each other should touch, where work can be cut anywhere: what stays in a
     /// processor's cache, or what fills a GPU.
-    pub step: u64,
+    pub(crate) step: u64,
     /// Workgroups that one launch should have at least, where work can be cut anywhere: several for each processor of the
     /// device, so that none is idle.
-    pub fill: u32,
+    pub(crate) fill: u32,
     /// Most iterations of all loops of one invocation together: Mesa's software Vulkan ends them after as many, and reports nothing.
-    pub iterations: u32,
+    pub(crate) iterations: u32,
     /// Whether kernels can compute in f64. All devices store it.
     pub f64: bool,
 }
 
 impl Limits {
+    /// For benchmarks: workgroups that one launch should have at least, where work can be cut anywhere.
+    #[doc(hidden)]
+    pub const fn fill(&self) -> u32 {
+        self.fill
+    }
+
     /// Most bytes of a tensor that one launch can see, wherever they start: a window begins at the alignment before them and
     /// ends with a whole word, and kernels count in 32 bits.
     pub(crate) fn room(&self) -> u64 {
@@ -141,18 +147,25 @@ impl Limits {
 const MAX_THREADS: usize = 1024;
 
 /// How to open a device.
+///
+/// ```
+/// use teatime::{Device, DeviceOptions};
+/// let device = Device::open_with("cpu", &DeviceOptions::default().threads(2))?;
+/// # Ok::<(), teatime::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceOptions {
     /// Threads that decode and, on the cpu device, compute. Default: as many as the process may run at once.
     pub threads: Option<usize>,
     /// Lowers [`Limits::binding`], in bytes; for testing how work is split.
-    pub binding: Option<u64>,
+    pub(crate) binding: Option<u64>,
     /// Lowers [`Limits::groups_per_axis`]; for testing how work is split.
-    pub groups_per_axis: Option<u32>,
-    /// Sets [`Limits::step`], in bytes; for comparing. Changes no bit of packed products.
-    pub step: Option<u64>,
-    /// Sets [`Limits::fill`]; for comparing. Changes no bit of packed products.
-    pub fill: Option<u32>,
+    pub(crate) groups_per_axis: Option<u32>,
+    /// Sets `Limits::step`, in bytes; for comparing. Changes no bit of packed products.
+    pub(crate) step: Option<u64>,
+    /// Sets `Limits::fill`; for comparing. Changes no bit of packed products.
+    pub(crate) fill: Option<u32>,
     /// Fills new memory with NaN and puts guard words behind it, which every read checks; for testing kernels.
     pub checked: bool,
     /// Keeps matrix products to our own kernels where a vendor's library (cuBLAS) would make them; for comparing the two.
@@ -172,6 +185,23 @@ pub struct ListedDevice {
     pub info: Result<DeviceInfo, String>,
     /// The first entry of the list that is the same card.
     pub same_card_as: Option<String>,
+}
+
+crate::setters! {
+    DeviceOptions {
+        threads(impl Into<Option<usize>>) = threads.into(),
+        #[doc(hidden)]
+        binding(impl Into<Option<u64>>) = binding.into(),
+        #[doc(hidden)]
+        groups_per_axis(impl Into<Option<u32>>) = groups_per_axis.into(),
+        #[doc(hidden)]
+        step(impl Into<Option<u64>>) = step.into(),
+        #[doc(hidden)]
+        fill(impl Into<Option<u32>>) = fill.into(),
+        checked(bool),
+        own_kernels(bool),
+        tf32(bool),
+    }
 }
 
 impl DeviceOptions {

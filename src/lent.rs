@@ -97,7 +97,7 @@ impl<T: Element> Tensor<T> {
             return Ok(Self::from_buffer(device, Buffer::lent(memory), shape));
         }
         let tensor = Self::empty(device, shape)?;
-        let Memory::Wgpu(memory) = tensor.memory() else {
+        let (Memory::Wgpu(memory), _) = tensor.memory() else {
             return Err(Error::WrongDevice { op: FROM_BUFFER });
         };
         let copies = (0..rows.count)
@@ -114,9 +114,9 @@ impl<T: Element> Tensor<T> {
     pub fn wgpu_buffer(&self) -> Result<WgpuBuffer> {
         self.device().wgpu("Tensor::wgpu_buffer")?.flush()?;
         match self.memory() {
-            Memory::Wgpu(memory) => Ok(WgpuBuffer {
+            (Memory::Wgpu(memory), offset) => Ok(WgpuBuffer {
                 buffer: memory.buffer.clone(),
-                byte_offset: memory.base,
+                byte_offset: memory.base + offset,
                 bytes: self.bytes(),
             }),
             _ => Err(Error::WrongDevice { op: "Tensor::wgpu_buffer" }),

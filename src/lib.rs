@@ -173,6 +173,7 @@ pub mod openings;
 pub mod packed;
 pub mod random;
 mod run;
+mod setters;
 pub mod store;
 pub mod stream;
 #[cfg(test)]
@@ -194,7 +195,7 @@ pub use kernel::Program;
 pub use kernels::write_cuda_kernels;
 pub use run::{Budget, Cancel, Progress, Run, Status};
 pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType};
-pub use tensor::{Pending, Tensor};
+pub use tensor::{Pending, Tensor, TensorView};
 
 /// The cudarc that [`Device::from_cuda`] takes contexts and streams of.
 #[cfg(feature = "cuda")]

@@ -80,13 +80,26 @@ impl fmt::Debug for Progress {
 }
 
 /// Most memory that a long call may hold at once, in bytes. Planned before any data is read.
+///
+/// ```
+/// let memory = teatime::Budget::default().host(2 << 30);
+/// assert_eq!((memory.host_bytes(), memory.device), (2 << 30, None));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Budget {
     /// Host memory for chunks, staging and small factorisations. Default: half of what the system can give without swapping
     /// or, where that is less, of what the memory limits of the process's cgroups leave.
     pub host: Option<u64>,
     /// Memory of the device. Default: three quarters of what the device reports; on the cpu device `host` counts.
     pub device: Option<u64>,
+}
+
+crate::setters! {
+    Budget {
+        host(impl Into<Option<u64>>) = host.into(),
+        device(impl Into<Option<u64>>) = device.into(),
+    }
 }
 
 impl Budget {
@@ -128,7 +141,18 @@ impl Budget {
 }
 
 /// What a long call is given besides its data. The default never stops, is silent, and takes a stated share of memory.
+///
+/// ```
+/// use teatime::{Budget, Cancel, Progress, Run};
+/// let cancel = Cancel::default();
+/// let progress = Progress::new(|status| eprintln!("{} of {} rows", status.rows, status.total));
+/// let run = Run::default().cancel(cancel.clone()).progress(progress).memory(Budget::default().host(2 << 30));
+/// // From another thread, or when the user presses Ctrl-C:
+/// cancel.cancel();
+/// assert!(run.cancel.check().is_err());
+/// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Run {
     /// Stops the call.
     pub cancel: Cancel,
@@ -136,6 +160,14 @@ pub struct Run {
     pub progress: Progress,
     /// Bounds the call's memory.
     pub memory: Budget,
+}
+
+crate::setters! {
+    Run {
+        cancel(Cancel),
+        progress(Progress),
+        memory(Budget),
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! Typed, row-major arrays on a device.
 
-use std::{fmt, marker::PhantomData, ops::Range};
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::{Deref, Range},
+    sync::Arc,
+};
 
-#[cfg(any(feature = "cuda", feature = "wgpu"))]
-use crate::driver::Memory;
 use crate::{
     Device, Element, Error, Result,
     device::{Arg, Buffer, POISON},
-    driver::{Download, HostBytes, Slice, Staging},
+    driver::{Download, HostBytes, Memory, Slice, Staging},
     kernel::Access,
 };
 
@@ -15,9 +18,17 @@ use crate::{
 ///
 /// Holds the device's memory until dropped. Sizes are counted in elements; one tensor is one buffer of the device,
 /// so [`Limits::buffer`](crate::Limits::buffer) bounds it.
+///
+/// Values come in by [`from_slice`](Self::from_slice) and [`write`](Self::write), go out by [`read`](Self::read) and
+/// [`read_into`](Self::read_into), to another device by [`to_device`](Self::to_device), and [`rows`](Self::rows) takes part of them.
 pub struct Tensor<T: Element> {
     device: Device,
-    buffer: Buffer,
+    /// Shared with views alone, which borrow the tensor.
+    buffer: Arc<Buffer>,
+    /// Where the first element is in the buffer, in bytes: above 0 in views alone.
+    offset: u64,
+    /// Guard words behind the last element, in bytes.
+    guard: u64,
     shape: Box<[u64]>,
     element: PhantomData<T>,
 }
@@ -61,9 +72,8 @@ impl<T: Element> Tensor<T> {
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
     pub fn zeros(device: &Device, shape: &[u64]) -> Result<Self> {
         let tensor = Self::empty(device, shape)?;
-        let bytes = tensor.bytes().next_multiple_of(4);
-        if bytes > 0 {
-            device.driver().clear(Slice { memory: &tensor.buffer.memory, offset: 0, bytes })?;
+        if !tensor.is_empty() {
+            device.driver().clear(tensor.whole())?;
         }
         Ok(tensor)
     }
@@ -87,19 +97,26 @@ impl<T: Element> Tensor<T> {
 
     /// A tensor on memory that holds at least as many elements.
     pub(crate) fn from_buffer(device: &Device, buffer: Buffer, shape: &[u64]) -> Self {
-        Self { device: device.clone(), buffer, shape: shape.into(), element: PhantomData }
+        let guard = buffer.guard;
+        Self {
+            device: device.clone(),
+            buffer: Arc::new(buffer),
+            offset: 0,
+            guard,
+            shape: shape.into(),
+            element: PhantomData,
+        }
     }
 
-    /// Where the elements are.
+    /// Where the elements are: in that memory, so many bytes from its start.
     #[cfg(feature = "wgpu")]
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.buffer.memory
+    pub(crate) fn memory(&self) -> (&Memory, u64) {
+        (&self.buffer.memory, self.offset)
     }
 
-    /// Where the elements are, alone: a tensor's memory belongs to nothing else.
-    #[cfg(feature = "cuda")]
+    /// Where the elements are, alone: the memory of a tensor that is owned belongs to nothing else.
     pub(crate) fn into_memory(self) -> Memory {
-        self.buffer.memory
+        Arc::into_inner(self.buffer).expect("views should borrow their tensor").memory
     }
 
     /// A tensor with the first bytes of a staging slot; what is enqueued from now on sees them.
@@ -126,8 +143,7 @@ impl<T: Element> Tensor<T> {
         );
         let bytes = end.next_multiple_of(4).saturating_sub(offset);
         if bytes > 0 {
-            let slice = Slice { memory: &self.buffer.memory, offset, bytes };
-            let fence = self.device.driver().upload(slot, slice)?;
+            let fence = self.device.driver().upload(slot, self.slice(offset, bytes))?;
             self.device.driver().order_after(&fence)?;
         }
         Ok(())
@@ -135,16 +151,21 @@ impl<T: Element> Tensor<T> {
 
     /// The same memory as elements of another type, which take no more of it.
     pub(crate) fn into_elements<U: Element>(self, shape: &[u64]) -> Tensor<U> {
-        Tensor::from_buffer(&self.device, self.buffer, shape)
+        Tensor {
+            device: self.device,
+            buffer: self.buffer,
+            offset: self.offset,
+            guard: self.guard,
+            shape: shape.into(),
+            element: PhantomData,
+        }
     }
 
     /// Copies whole words, then the bytes of the last, incomplete one with padding.
     fn upload_bytes(&self, bytes: &[u8]) -> Result<()> {
         let (words, tail) = bytes.split_at(bytes.len() / 4 * 4);
         let write = |offset: usize, bytes: &[u8]| {
-            let slice =
-                Slice { memory: &self.buffer.memory, offset: offset as u64, bytes: bytes.len() as u64 };
-            self.device.driver().write(slice, bytes)
+            self.device.driver().write(self.slice(offset as u64, bytes.len() as u64), bytes)
         };
         if !words.is_empty() {
             write(0, words)?;
@@ -157,16 +178,113 @@ impl<T: Element> Tensor<T> {
         Ok(())
     }
 
-    /// A copy of its own on the same device. Enqueues; does not wait.
+    /// Replaces all elements by the host's values, in C order. What was enqueued before sees the old ones; does not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when there are not as many values as elements; [`Error::DeviceLost`] and what the driver reports.
+    ///
+    /// ```
+    /// use teatime::{Device, Tensor};
+    /// let device = Device::best()?;
+    /// let mut x = Tensor::<f32>::zeros(&device, &[2, 2])?;
+    /// x.write(&[1.0, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(x.read()?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn write(&mut self, values: &[T]) -> Result<()> {
+        self.check_count("Tensor::write", values.len())?;
+        self.upload_bytes(bytemuck::cast_slice(values))
+    }
+
+    /// # Errors
+    /// [`Error::Shape`] unless there are as many as elements.
+    fn check_count(&self, op: &'static str, values: usize) -> Result<()> {
+        if values as u64 != self.len() {
+            return Err(Error::shape(op, format_args!("{:?}", self.shape), format_args!("{values} values")));
+        }
+        Ok(())
+    }
+
+    /// A copy of its own on the same device. Enqueues; does not wait, but for [rows](Self::rows) that do not start at a multiple of 4
+    /// bytes, which go through the host.
     ///
     /// # Errors
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
     pub fn try_clone(&self) -> Result<Self> {
+        if !self.offset.is_multiple_of(4) {
+            return self.through_host(&self.device);
+        }
         let copy = Self::empty(&self.device, &self.shape)?;
         if !self.is_empty() {
             self.device.driver().copy(self.whole(), copy.whole())?;
         }
         Ok(copy)
+    }
+
+    /// A copy of its own on a device: another one, or as [`try_clone`](Self::try_clone).
+    ///
+    /// # Errors
+    /// [`Error::Limit`] and [`Error::OutOfMemory`] when that device has no room; as [`read`](Self::read).
+    ///
+    /// # Cost
+    /// To another device, a copy to the host, for which it waits, and one from there.
+    ///
+    /// ```
+    /// use teatime::{Device, Tensor};
+    /// let x = Tensor::from_slice(&Device::best()?, &[1.0f32, 2.0], &[2])?;
+    /// let y = x.to_device(&Device::cpu())?;
+    /// assert_eq!((y.device().info().name.as_str(), y.read()?), ("cpu", x.read()?));
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn to_device(&self, device: &Device) -> Result<Self> {
+        if self.device.is_same(device) { self.try_clone() } else { self.through_host(device) }
+    }
+
+    fn through_host(&self, device: &Device) -> Result<Self> {
+        let copy = Self::empty(device, &self.shape)?;
+        copy.upload_bytes(&self.download()?.bytes()?)?;
+        Ok(copy)
+    }
+
+    /// Rows `rows` of a matrix, or so many of whatever the first axis counts: a view, which operations take as they take a tensor. Copies
+    /// nothing; while there are views, the tensor cannot be written.
+    ///
+    /// # Shapes
+    /// (m, ...) -> (rows, ...).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a tensor without axes; [`Error::Argument`] for rows that end beyond the last, or before they start.
+    ///
+    /// ```
+    /// use teatime::{Device, Tensor, linalg};
+    /// let x = Tensor::from_slice(&Device::best()?, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])?;
+    /// let last = x.rows(1..3)?;
+    /// assert_eq!((last.shape(), last.read()?), (&[2, 2][..], vec![3.0, 4.0, 5.0, 6.0]));
+    /// assert_eq!(linalg::matmul_nt(&last, &*x.rows(0..1)?)?.read()?, [11.0, 17.0]);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn rows(&self, rows: Range<u64>) -> Result<TensorView<'_, T>> {
+        let op = "Tensor::rows";
+        let Some((&all, of_row)) = self.shape.split_first() else {
+            return Err(Error::shape(op, "at least one axis", "shape []"));
+        };
+        if rows.start > rows.end || rows.end > all {
+            return Err(Error::argument(op, "rows", format_args!("{rows:?} of {all}")));
+        }
+        let shape: Box<[u64]> = [rows.end - rows.start].iter().chain(of_row).copied().collect();
+        let row_bytes = of_row.iter().product::<u64>() * T::DTYPE.size();
+        // Of no elements, where the buffer starts: it may end where the rows would start.
+        let is_empty = shape.contains(&0);
+        let offset = if is_empty { 0 } else { self.offset + rows.start * row_bytes };
+        let part = Self {
+            device: self.device.clone(),
+            buffer: Arc::clone(&self.buffer),
+            offset,
+            guard: 0,
+            shape,
+            element: PhantomData,
+        };
+        Ok(TensorView { part, of: PhantomData })
     }
 
     /// The device it lives on.
@@ -209,7 +327,8 @@ impl<T: Element> Tensor<T> {
     /// The same bits as elements of another type of the same size; copies nothing.
     pub(crate) fn cast<U: Element>(self) -> Tensor<U> {
         assert_eq!(T::DTYPE.size(), U::DTYPE.size(), "a cast should keep the size of an element");
-        Tensor { device: self.device, buffer: self.buffer, shape: self.shape, element: PhantomData }
+        let shape = self.shape.clone();
+        self.into_elements(&shape)
     }
 
     /// Waits for everything enqueued and copies the elements to the host, in C order.
@@ -220,32 +339,55 @@ impl<T: Element> Tensor<T> {
         self.download()?.wait()
     }
 
+    /// [`read`](Self::read) into memory that the caller has, in place of what is there.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when there is not as much room as there are elements; as [`read`](Self::read).
+    ///
+    /// ```
+    /// use teatime::{Device, Tensor};
+    /// let x = Tensor::from_slice(&Device::best()?, &[1.0f32, 2.0, 3.0], &[3])?;
+    /// let mut values = [0.0; 3];
+    /// x.read_into(&mut values)?;
+    /// assert_eq!(values, [1.0, 2.0, 3.0]);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn read_into(&self, values: &mut [T]) -> Result<()> {
+        self.check_count("Tensor::read_into", values.len())?;
+        bytemuck::cast_slice_mut(values).copy_from_slice(&self.download()?.bytes()?);
+        Ok(())
+    }
+
     /// Starts a copy of the elements to the host, behind everything enqueued. Does not wait, so that work enqueued next runs beside it.
     ///
     /// # Errors
     /// As [`read`](Self::read); [`Error::OutOfMemory`].
     pub fn download(&self) -> Result<Pending<T>> {
-        let guard = self.buffer.guard;
-        let bytes = self.bytes().next_multiple_of(if guard > 0 { 16 } else { 4 }) + guard;
+        let guard = self.guard;
+        // Whole words are copied: rows may start within one.
+        let before = self.offset % 4;
+        let bytes = (before + self.bytes()).next_multiple_of(if guard > 0 { 16 } else { 4 }) + guard;
         let download = if bytes == 0 {
             Download::Ready(Vec::new())
         } else {
-            self.device.driver().download(Slice { memory: &self.buffer.memory, offset: 0, bytes })?
+            let (memory, offset) = (&self.buffer.memory, self.offset - before);
+            self.device.driver().download(Slice { memory, offset, bytes })?
         };
         let fits =
             |_| Error::Limit { what: "elements on the host", requested: self.len(), max: usize::MAX as u64 };
         let len = usize::try_from(self.len()).map_err(fits)?;
-        Ok(Pending { download, len, guard, element: PhantomData })
+        Ok(Pending { download, before: (self.offset % 4) as usize, len, guard, element: PhantomData })
     }
 
     /// Waits for the elements, as bytes of the host; those of the cpu device are not copied.
     pub(crate) fn into_bytes(self) -> Result<HostBytes> {
         // What stands behind the elements is looked at there.
-        if self.buffer.guard > 0 || self.is_empty() {
+        if self.guard > 0 || self.is_empty() {
             return self.download()?.bytes().map(HostBytes::Owned);
         }
         let bytes = usize::try_from(self.bytes()).unwrap_or(usize::MAX);
-        self.device.driver().take(self.buffer.memory, bytes)
+        let device = self.device.clone();
+        device.driver().take(self.into_memory(), bytes)
     }
 
     /// The extents of a matrix.
@@ -275,7 +417,8 @@ impl<T: Element> Tensor<T> {
             "a window should lie in its tensor"
         );
         let size = T::DTYPE.size();
-        let (first, end) = (elements.start * size, (elements.end * size).next_multiple_of(4));
+        let [first, end] = [elements.start, elements.end].map(|element| self.offset + element * size);
+        let end = end.next_multiple_of(4);
         let offset = first / self.device.limits().alignment * self.device.limits().alignment;
         let start = u32::try_from((first - offset) / size).expect("an alignment should be small");
         // Drivers bind no empty window: an empty one sees the word it starts in.
@@ -283,9 +426,37 @@ impl<T: Element> Tensor<T> {
         Window { arg: Arg { device: &self.device, slice, access }, start }
     }
 
-    /// The whole memory, for a copy that a driver makes.
+    /// All elements, for a copy that a driver makes: of a tensor whose first one begins a word.
     pub(crate) fn whole(&self) -> Slice<'_> {
-        Slice { memory: &self.buffer.memory, offset: 0, bytes: self.bytes().next_multiple_of(4) }
+        self.slice(0, self.bytes().next_multiple_of(4))
+    }
+
+    /// So many bytes, from one on that is counted from the first element.
+    pub(crate) fn slice(&self, start: u64, bytes: u64) -> Slice<'_> {
+        Slice { memory: &self.buffer.memory, offset: self.offset + start, bytes }
+    }
+}
+
+/// Some rows of a tensor, which has the memory: what [`Tensor::rows`] gives.
+///
+/// It has a tensor's methods that read, and `&view` is taken where a `&Tensor` is. Where the compiler does not see that, as in
+/// `&*x.rows(0..4)?`, or where a `&dyn` [`LinearMap`](crate::linalg::LinearMap) is asked for, `&*view` says it.
+pub struct TensorView<'a, T: Element> {
+    part: Tensor<T>,
+    of: PhantomData<&'a Tensor<T>>,
+}
+
+impl<T: Element> Deref for TensorView<'_, T> {
+    type Target = Tensor<T>;
+
+    fn deref(&self) -> &Tensor<T> {
+        &self.part
+    }
+}
+
+impl<T: Element> fmt::Debug for TensorView<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "view of {:?}", self.part)
     }
 }
 
@@ -294,6 +465,8 @@ impl<T: Element> Tensor<T> {
 #[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct Pending<T> {
     download: Download,
+    /// Bytes before the first element.
+    before: usize,
     len: usize,
     guard: u64,
     element: PhantomData<T>,
@@ -326,7 +499,8 @@ impl<T: Element> Pending<T> {
             let tail = &bytes[used.next_multiple_of(4)..];
             assert!(tail.iter().all(|&byte| byte == POISON), "a kernel wrote past the end of a tensor");
         }
-        bytes.truncate(used);
+        bytes.truncate(self.before + used);
+        bytes.drain(..self.before);
         Ok(bytes)
     }
 }

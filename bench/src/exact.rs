@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use teatime::{
     Device, Error, Run, Tensor,
-    linalg::{RandomizedSvd, matmul, matmul_nt, matmul_tn, row_stats, truncated_svd},
+    linalg::{SvdOptions, matmul, matmul_nt, matmul_tn, row_stats, truncated_svd},
     packed::recode,
     random::random_words,
 };
@@ -96,7 +96,7 @@ fn products(device: &Device) -> Result<Vec<u8>, Error> {
 }
 
 fn counts(device: &Device) -> Result<Vec<u8>, Error> {
-    let options = PcaOptions { components: 1, method: Method::Exact, ..PcaOptions::default() };
+    let options = PcaOptions::default().components(1).method(Method::Exact);
     let result = pca(&data::genotypes(3000, 101)?, device, &options, &Run::default())?;
     Ok([result.digest, result.counts.used, result.counts.zero_variance].map(u64::to_le_bytes).concat())
 }
@@ -105,11 +105,11 @@ fn counts(device: &Device) -> Result<Vec<u8>, Error> {
 fn singular_values(device: &Device) -> Result<Vec<f64>, Error> {
     let (rows, cols) = (2000, 300);
     let a = Tensor::from_slice(device, &data::low_rank(10, rows, cols), &[rows, cols])?;
-    Ok(truncated_svd(&a, 8, &RandomizedSvd::default(), &Run::default())?.1.s)
+    Ok(truncated_svd(&a, 8, &SvdOptions::default(), &Run::default())?.s)
 }
 
 /// The two values that tell three populations apart.
 fn eigenvalues(device: &Device, method: Method) -> Result<Vec<f64>, Error> {
-    let options = PcaOptions { components: 2, method, ..PcaOptions::default() };
+    let options = PcaOptions::default().components(2).method(method);
     Ok(pca(&data::genotypes(3000, 101)?, device, &options, &Run::default())?.eigenvalues())
 }

@@ -2,7 +2,7 @@
 
 use teatime::{
     Device, Error, Run, Tensor,
-    linalg::{RandomizedSvd, Stop, truncated_svd},
+    linalg::{Stop, SvdOptions, truncated_svd},
 };
 use teatime_genotype::{PcaOptions, pca};
 
@@ -31,7 +31,7 @@ pub(crate) fn jobs(session: &mut Session<'_>) {
         size,
         |device, &[variants, samples]| {
             let (device, genotypes) = (device.clone(), data::genotypes(variants, samples)?);
-            let options = PcaOptions { components: COMPONENTS, ..PcaOptions::default() };
+            let options = PcaOptions::default().components(COMPONENTS);
             Ok(Box::new(move || pca(&genotypes, &device, &options, &Run::default()).map(drop)))
         },
     );
@@ -39,6 +39,6 @@ pub(crate) fn jobs(session: &mut Session<'_>) {
 
 fn svd_job(device: &Device, &[rows, cols]: &[u64; 2]) -> Result<Job, Error> {
     let a = Tensor::from_slice(device, &data::low_rank(1, rows, cols), &[rows, cols])?;
-    let options = RandomizedSvd { stop: Stop::PowerIterations(2), ..RandomizedSvd::default() };
+    let options = SvdOptions::default().stop(Stop::PowerIterations(2));
     Ok(Box::new(move || truncated_svd(&a, COMPONENTS, &options, &Run::default()).map(drop)))
 }

@@ -106,8 +106,8 @@ fn whole(session: &mut Session<'_>) {
 
 /// The other ways to multiply where the vendor's library does by default, by the end of their measurements' names.
 fn variants() -> [(&'static str, DeviceOptions); 2] {
-    let own = DeviceOptions { own_kernels: true, ..DeviceOptions::default() };
-    [(OWN, own), (", TF32", DeviceOptions { tf32: true, ..DeviceOptions::default() })]
+    let own = DeviceOptions::default().own_kernels(true);
+    [(OWN, own), (", TF32", DeviceOptions::default().tf32(true))]
 }
 
 /// Measures the devices that were asked for, one after the other.

@@ -9,8 +9,8 @@ use clap::{
     Args, Parser, Subcommand,
     builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
 };
-use teatime::{Budget, Device, DeviceOptions};
-use teatime_genotype::{Method, Scaler, VariantFilter};
+use teatime::{Budget, Device, DeviceOptions, linalg::SvdOptions};
+use teatime_genotype::{Method, PcaOptions, Scaler, VariantFilter};
 
 use crate::{
     blur::BlurArgs, distance::DistanceArgs, failure::Failure, grm::GrmArgs, pairwise::PairwiseArgs,
@@ -72,13 +72,13 @@ pub(crate) struct PcaArgs {
     #[arg(long, value_name = "DIR", value_parser = local())]
     pub(crate) out: PathBuf,
     /// Number of components
-    #[arg(short = 'k', long, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
+    #[arg(short = 'k', long, value_name = "N", default_value_t = PcaOptions::default().components, value_parser = at_least_one)]
     pub(crate) components: usize,
     /// How the components are computed
     ///
     /// exact: the eigenvectors of the samples' Gram matrix, in one pass. randomized: block Krylov iteration, some
     /// passes. auto: exact where that fits the memory and is cheaper than the expected passes.
-    #[arg(long, value_parser = named(METHODS), default_value = "auto")]
+    #[arg(long, value_parser = named(METHODS), default_value = default_of(METHODS))]
     pub(crate) method: Method,
     /// Randomized, also with auto: this many iterations, in N + 3 passes, the first of which counts
     #[arg(long, value_name = "N", conflicts_with = "tolerance")]
@@ -89,7 +89,7 @@ pub(crate) struct PcaArgs {
     #[arg(long, value_name = "T", value_parser = tolerance)]
     pub(crate) tolerance: Option<f64>,
     /// Randomized: most products with the matrix, a pass over the variants each
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = SvdOptions::default().max_passes)]
     pub(crate) max_passes: u32,
     /// Randomized: extra vectors of each block [default: 10; to a tolerance, what makes 10 vectors in all]
     ///
@@ -98,13 +98,13 @@ pub(crate) struct PcaArgs {
     #[arg(long, value_name = "N")]
     pub(crate) oversamples: Option<usize>,
     /// Randomized: seed of the first block
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = SvdOptions::default().seed)]
     pub(crate) seed: u64,
     /// Centring and scaling of a variant's dosages
     ///
     /// Of dosages x with p = mean / ploidy: patterson (x - mean) / √(p (1 - p)), as scikit-allel and sgkit; binom2
     /// (x - mean) / √(2 p (1 - p)), as plink2; standard (x - mean) / standard deviation; center x - mean; none x.
-    #[arg(long, value_parser = named(SCALERS), default_value = "patterson")]
+    #[arg(long, value_parser = named(SCALERS), default_value = default_of(SCALERS))]
     pub(crate) scaler: Scaler,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
@@ -185,7 +185,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Number of components
-    #[arg(short = 'k', long, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
+    #[arg(short = 'k', long, value_name = "N", default_value_t = PcaOptions::default().components, value_parser = at_least_one)]
     pub(crate) components: usize,
     /// Print run.json instead of the summary
     #[arg(long)]
@@ -206,16 +206,16 @@ pub(crate) struct DevicesArgs {
 #[derive(Args, Debug)]
 pub(crate) struct FilterArgs {
     /// Leave out variants with a minor allele frequency below X (0 to 0.5)
-    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = up_to_half, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", default_value_t = VariantFilter::default().min_maf, value_parser = up_to_half, allow_negative_numbers = true)]
     pub(crate) maf: f64,
     /// Leave out variants with more than this fraction of missing calls (0 to 1)
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = up_to_one, allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", default_value_t = VariantFilter::default().max_missing, value_parser = up_to_one, allow_negative_numbers = true)]
     pub(crate) geno: f64,
 }
 
 impl From<&FilterArgs> for VariantFilter {
     fn from(args: &FilterArgs) -> Self {
-        Self { min_maf: args.maf, max_missing: args.geno }
+        Self::default().min_maf(args.maf).max_missing(args.geno)
     }
 }
 
@@ -249,7 +249,7 @@ pub(crate) struct Resources {
 
 impl Resources {
     pub(crate) fn open(&self) -> Result<Device, Failure> {
-        let options = DeviceOptions { threads: self.threads, ..Default::default() };
+        let options = DeviceOptions::default().threads(self.threads);
         let device = match &self.device {
             Some(name) => Device::open_with(name, &options),
             None => Device::best_with(&options),
@@ -263,7 +263,7 @@ impl Resources {
     }
 
     pub(crate) fn budget(&self) -> Budget {
-        Budget { host: self.memory, device: self.device_memory }
+        Budget::default().host(self.memory).device(self.device_memory)
     }
 }
 
@@ -287,6 +287,12 @@ pub(crate) fn named<T: Copy + Send + Sync>(all: Named<T>) -> impl TypedValuePars
         let found = all.iter().find(|(name, _)| name.eq_ignore_ascii_case(&text));
         found.map(|(_, value)| *value).ok_or("not a possible value")
     })
+}
+
+/// The name of the library's default.
+pub(crate) fn default_of<T: Copy + Default + PartialEq>(all: Named<T>) -> &'static str {
+    let default = T::default();
+    all.iter().find(|(_, value)| *value == default).map_or("", |(name, _)| name)
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
         memory: args.resources.budget(),
         cancel: cancel.clone(),
         stores,
-        options: PcaOptions { components: args.components, ..PcaOptions::default() },
+        options: PcaOptions::default().components(args.components),
         reason: None,
         output,
         loadings: false,

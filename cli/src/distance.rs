@@ -67,6 +67,11 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         return Err(Failure::Error(why));
     }
     if let Some(allele) = args.allele {
+        if stores.families.is_some() {
+            let why =
+                "--allele is for stores of calls; --counted-allele says which allele of a .bed is counted";
+            return Err(Failure::Usage(why.into()));
+        }
         stores.genotypes = stores.genotypes.clone().count_allele(allele)?;
     }
     let device = args.resources.open()?;
@@ -76,11 +81,16 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
             stores.take_haplotypes()?;
         }
     }
-    let options =
-        DistanceOptions { metric, missing: args.missing, filter: (&args.filter).into(), tree: args.tree };
+    let options = DistanceOptions::default()
+        .metric(metric)
+        .missing(args.missing)
+        .filter((&args.filter).into())
+        .tree(args.tree);
     let bar = Bar::new("Distances", stores.genotypes.variants());
-    let run =
-        Run { cancel: cancel.clone(), progress: bar.progress("Distances"), memory: args.resources.budget() };
+    let run = Run::default()
+        .cancel(cancel.clone())
+        .progress(bar.progress("Distances"))
+        .memory(args.resources.budget());
     let opened = Instant::now();
     let (found, results) = match (args.neighbors, &with) {
         (Some(k), Some(with)) => neighbors::found(with.neighbors(&stores, &device, &options, k, &run)?),

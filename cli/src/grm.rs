@@ -8,7 +8,7 @@ use teatime::{Cancel, Run};
 use teatime_genotype::{Grm, GrmMethod, GrmOptions, MissingCalls, grm};
 
 use crate::{
-    args::{FilterArgs, Named, Resources, local, named},
+    args::{FilterArgs, Named, Resources, default_of, local, named},
     failure::Failure,
     output::{Output, RECORD},
     progress::Bar,
@@ -33,13 +33,13 @@ pub(crate) struct GrmArgs {
     ///
     /// Of dosages x, y with p = mean / 2: gcta the mean over the variants of (x - 2p) (y - 2p) / (2p (1 - p)), as plink2
     /// --make-rel and GCTA; vanraden1 the sum of (x - 2p) (y - 2p) over the sum of 2p (1 - p), as sgkit.
-    #[arg(long, value_parser = named(METHODS), default_value = "gcta")]
+    #[arg(long, value_parser = named(METHODS), default_value = default_of(METHODS))]
     method: GrmMethod,
     /// What a missing call counts for
     ///
     /// pairwise: the sums of a pair of samples are over the variants called in both, as by plink2's default; NaN where
     /// there are none. mean: it becomes the variant's mean, as by plink2's meanimpute.
-    #[arg(long, value_parser = named(MISSING), default_value = "pairwise")]
+    #[arg(long, value_parser = named(MISSING), default_value = default_of(MISSING))]
     missing: MissingCalls,
     /// What to write
     #[arg(long, value_enum, default_value_t)]
@@ -156,9 +156,11 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     }
     let device = args.resources.open()?;
     args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
-    let options = GrmOptions { method: args.method, missing: args.missing, filter: (&args.filter).into() };
+    let options =
+        GrmOptions::default().method(args.method).missing(args.missing).filter((&args.filter).into());
     let bar = Bar::new("GRM", stores.genotypes.variants());
-    let run = Run { cancel: cancel.clone(), progress: bar.progress("GRM"), memory: args.resources.budget() };
+    let run =
+        Run::default().cancel(cancel.clone()).progress(bar.progress("GRM")).memory(args.resources.budget());
     let opened = Instant::now();
     let result = grm(&stores.genotypes, &device, &options, &run)?;
     let computed = Instant::now();

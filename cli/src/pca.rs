@@ -7,9 +7,9 @@ use std::{
 
 use teatime::{
     Budget, Cancel, Device, Run,
-    linalg::{RandomizedSvd, Stop},
+    linalg::{Stop, SvdOptions},
 };
-use teatime_genotype::{Cohort, Method, PcaOptions, Scaler, VariantFilter, Wanted};
+use teatime_genotype::{Cohort, Method, PcaOptions, Scaler, Wanted};
 
 use crate::{
     args::PcaArgs,
@@ -59,9 +59,6 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     job.run()
 }
 
-/// Vectors of a block at least.
-const BLOCK: usize = 10;
-
 /// The options, and why their method.
 fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure> {
     let stop = match (args.power_iterations, args.tolerance) {
@@ -79,19 +76,14 @@ fn options(args: &PcaArgs) -> Result<(PcaOptions, Option<&'static str>), Failure
         }
         (method, _) => (method, None),
     };
-    let default = RandomizedSvd::default();
-    let svd = RandomizedSvd {
-        oversamples: args.oversamples.unwrap_or(match stop {
-            Some(Stop::PowerIterations(_)) => default.oversamples,
-            _ => BLOCK.saturating_sub(args.components),
-        }),
-        stop: stop.unwrap_or(default.stop),
-        max_passes: args.max_passes,
-        seed: args.seed,
-        ..default
-    };
-    let filter = VariantFilter::from(&args.filter);
-    Ok((PcaOptions { components: args.components, method, scaler: args.scaler, filter, svd }, reason))
+    let svd = SvdOptions::default();
+    let svd = svd
+        .oversamples(args.oversamples)
+        .stop(stop.unwrap_or(svd.stop))
+        .max_passes(args.max_passes)
+        .seed(args.seed);
+    let options = PcaOptions::default().components(args.components).method(method).scaler(args.scaler);
+    Ok((options.filter((&args.filter).into()).svd(svd), reason))
 }
 
 /// One run.
@@ -121,7 +113,8 @@ impl Job {
         let mut stages =
             Stages { simulate: self.simulate, open: self.started.elapsed(), ..Stages::default() };
         let bar = Bar::new("PCA", self.stores.genotypes.variants());
-        let run = Run { cancel: self.cancel.clone(), progress: bar.progress("PCA"), memory: self.memory };
+        let run =
+            Run::default().cancel(self.cancel.clone()).progress(bar.progress("PCA")).memory(self.memory);
         let since = Instant::now();
         let wanted = Wanted::default().pca(&self.options);
         let wanted = if self.loadings { wanted.loadings() } else { wanted };
@@ -141,7 +134,7 @@ impl Job {
         stages.write = since.elapsed();
         if self.loadings {
             let since = Instant::now();
-            let run = Run { progress: bar.progress("Loadings"), ..run.clone() };
+            let run = run.clone().progress(bar.progress("Loadings"));
             let written = loadings::write(&self.output, &self.stores, &cohort, &result, &self.options, &run);
             if let Err(error) = written {
                 drop(bar);

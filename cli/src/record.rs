@@ -282,7 +282,7 @@ impl Shape {
         let ploidy = match genotypes.kind() {
             GenotypeKind::Calls { ploidy } => Some(ploidy),
             GenotypeKind::Dosages => None,
-            GenotypeKind::Plink { .. } => Some(2),
+            GenotypeKind::Plink => Some(2),
         };
         Self { variants: genotypes.variants(), samples: genotypes.samples(), ploidy, components }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use teatime::stream::StreamStats;
-use teatime_genotype::{CountedAllele, GenotypeKind, Method, Pca, Scaler, VariantCounts};
+use teatime_genotype::{GenotypeKind, Method, Pca, Scaler, VariantCounts};
 
 use crate::{
     pca::Job,
@@ -101,8 +101,8 @@ struct Seconds {
 impl Record {
     pub(crate) fn new(job: &Job, pca: &Pca, stages: &Stages, warnings: Vec<String>) -> Self {
         let counted_allele = match job.stores.genotypes.kind() {
-            GenotypeKind::Plink { counted: CountedAllele::A1 } => Some("A1"),
-            GenotypeKind::Plink { counted: CountedAllele::A2 } => Some("A2"),
+            GenotypeKind::Plink if job.stores.genotypes.counts_reference() => Some("A2"),
+            GenotypeKind::Plink => Some("A1"),
             _ => None,
         };
         Self {
@@ -125,7 +125,7 @@ impl Record {
             min_maf: job.options.filter.min_maf,
             max_missing: job.options.filter.max_missing,
             seed: job.options.svd.seed,
-            oversamples: job.options.svd.oversamples,
+            oversamples: job.options.svd.block(job.options.components) - job.options.components,
             passes: pca.passes,
             converged: pca.converged.iter().all(|converged| *converged),
             eigenvalue_convention: convention(pca.scaler),

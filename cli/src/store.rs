@@ -4,8 +4,8 @@ use std::{ops::Range, path::Path, sync::Arc};
 
 use teatime::{Budget, ChunkedArray, Error, MissingChunk};
 use teatime_genotype::{
-    CountedAllele, FilledColumn, GenotypeStore, Variant,
-    bed::{BedFile, BedOptions, Sample},
+    FilledColumn, GenotypeStore, Variant,
+    bed::{BedFile, Sample},
 };
 
 use crate::failure::Failure;
@@ -26,22 +26,19 @@ impl Store {
         path: &Path,
         array: Option<&str>,
         missing: MissingChunk,
-        counted: Option<CountedAllele>,
         memory: Budget,
     ) -> Result<Self, Failure> {
         if !is_bed(path) {
             let store = GenotypeStore::open(path, array, missing)?;
             return Ok(Self::Zarr(
-                store.with_memory(&Budget { host: memory.host.map(|bytes| bytes.max(NAMES)), ..memory }),
+                store.with_memory(&memory.host(memory.host.map(|bytes| bytes.max(NAMES)))),
             ));
         }
         if array.is_some() {
             let why = format!("--array names an array of a Zarr store, and {} is a .bed", path.display());
             return Err(Failure::Usage(why));
         }
-        let options = BedOptions { counted: counted.unwrap_or_default(), ..BedOptions::default() };
-        let bed = BedFile::open_with(path, &options)?;
-        Ok(Self::Plink(bed))
+        Ok(Self::Plink(BedFile::open(path)?))
     }
 
     pub(crate) fn n_variants(&self) -> u64 {

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use teatime::{Budget, Cancel, Device, MissingChunk, Run};
-use teatime_genotype::{CountedAllele, GenotypeKind, Genotypes, call_ploidies};
+use teatime_genotype::{GenotypeKind, Genotypes, call_ploidies};
 
 use crate::{
-    args::{Named, local, named},
+    args::{Named, default_of, local, named},
     contigs::ContigArgs,
     failure::Failure,
     progress::Bar,
@@ -21,7 +21,8 @@ pub(crate) const MISSING_CHUNKS: Named<MissingChunk> =
 /// Whether calls of another ploidy become missing.
 const PLOIDY_MISMATCHES: Named<bool> = &[("error", false), ("missing", true)];
 
-const COUNTED_ALLELES: Named<CountedAllele> = &[("a1", CountedAllele::A1), ("a2", CountedAllele::A2)];
+/// Of a .bed, by the names of their columns in the .bim.
+const COUNTED_ALLELES: Named<u8> = &[("a1", 1), ("a2", 0)];
 
 /// Arguments of every command that reads genotypes.
 #[derive(Args, Debug)]
@@ -37,7 +38,7 @@ pub(crate) struct StoreArgs {
     ///
     /// Zarr lets writers leave out chunks that hold nothing but the fill value, so most readers take a lost file for
     /// one; where that value is 0, its calls become homozygous reference.
-    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = "error")]
+    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = default_of(MISSING_CHUNKS))]
     missing_chunk: MissingChunk,
     /// What a call of another number of alleles than most is, where a Zarr store has more than two alleles a call
     ///
@@ -58,7 +59,7 @@ pub(crate) struct StoreArgs {
     /// the same genotypes as VCF or Zarr. PLINK 1.9 makes A1 the rarer one. Components of centred
     /// dosages do not depend on it; loadings and frequencies do.
     #[arg(long, value_name = "ALLELE", value_parser = named(COUNTED_ALLELES), ignore_case = true)]
-    counted_allele: Option<CountedAllele>,
+    counted_allele: Option<u8>,
     #[command(flatten)]
     contigs: ContigArgs,
 }
@@ -101,7 +102,7 @@ impl StoreArgs {
             return Ok(());
         }
         let bar = Bar::new("Ploidy", stores.genotypes.variants());
-        let run = Run { cancel: cancel.clone(), progress: bar.progress("Ploidy"), memory };
+        let run = Run::default().cancel(cancel.clone()).progress(bar.progress("Ploidy")).memory(memory);
         let ploidies = call_ploidies(&stores.genotypes, device, &run)?;
         let ploidy = ploidies.common();
         let calls = ploidies.unfit(ploidy);

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 use teatime::{Budget, Cancel, MissingChunk};
-use teatime_genotype::{CountedAllele, FilledColumn, GenotypeKind, Genotypes, Match, Variant};
+use teatime_genotype::{FilledColumn, GenotypeKind, Genotypes, Match, Variant};
 
 use crate::{
     contigs::{ContigArgs, Contigs},
@@ -49,13 +49,13 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Reads metadata and sample names, no genotypes. `counted` is for .bed files and refused without one. Unless calls may be
+    /// Reads metadata and sample names, no genotypes. `counted`, of a .bed the allele that is counted, is refused without one. Unless calls may be
     /// of `any_ploidy`, all stores have to have room for the same number of alleles.
     pub(crate) fn open(
         paths: &[PathBuf],
         array: Option<&str>,
         missing: MissingChunk,
-        counted: Option<CountedAllele>,
+        counted: Option<u8>,
         any_ploidy: bool,
         memory: Budget,
         cancel: &Cancel,
@@ -64,7 +64,7 @@ impl Stores {
         let (mut samples, mut families, mut odd) = (Vec::new(), None, Vec::new());
         for path in paths {
             cancel.check()?;
-            let store = Store::open(path, array, missing, counted, memory)?;
+            let store = Store::open(path, array, missing, memory)?;
             if let Store::Plink(bed) = &store {
                 odd.extend(ends::check(bed)?);
             }
@@ -89,7 +89,7 @@ impl Stores {
         }
         let all = stores.iter().flat_map(|store| store.arrays().iter().cloned()).collect();
         let genotypes = match families {
-            Some(_) => Genotypes::plink(all, samples.len() as u64, counted.unwrap_or_default())?,
+            Some(_) => Genotypes::plink(all, samples.len() as u64)?.count_allele(counted.unwrap_or(1))?,
             None if any_ploidy => Genotypes::of_any_ploidy(all)?,
             None => Genotypes::new(all)?,
         };
@@ -205,19 +205,14 @@ impl Stores {
 
     /// The allele, or alleles, of a variant whose copies are the dosage.
     pub(crate) fn counted<'a>(&self, variant: &'a Variant) -> &'a str {
-        if self.counts_reference() { &variant.reference } else { &variant.alternate }
-    }
-
-    /// Whether copies of the reference allele are the dosage.
-    pub(crate) fn counts_reference(&self) -> bool {
-        matches!(self.genotypes.kind(), GenotypeKind::Plink { counted: CountedAllele::A2 })
+        if self.genotypes.counts_reference() { &variant.reference } else { &variant.alternate }
     }
 
     /// Alleles of a call; dosages are of diploids.
     pub(crate) fn ploidy(&self) -> u64 {
         match self.genotypes.kind() {
             GenotypeKind::Calls { ploidy } => ploidy,
-            GenotypeKind::Dosages | GenotypeKind::Plink { .. } => 2,
+            GenotypeKind::Dosages | GenotypeKind::Plink => 2,
         }
     }
 }
@@ -294,7 +289,7 @@ fn difference(path: &Path, samples: &[String], other_path: &Path, other: &[Strin
 mod tests {
     use super::*;
 
-    fn open(names: &[&str], counted: Option<CountedAllele>) -> Result<Stores, Failure> {
+    fn open(names: &[&str], counted: Option<u8>) -> Result<Stores, Failure> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../genotype/tests/fixtures");
         let paths: Vec<_> = names.iter().map(|name| folder.join(name)).collect();
         Stores::open(&paths, None, MissingChunk::Error, counted, false, Budget::default(), &Cancel::default())
@@ -314,8 +309,7 @@ mod tests {
 
     #[test]
     fn beds_are_known_by_ending_or_prefix() {
-        for (counted, allele) in [(None, "T"), (Some(CountedAllele::A1), "T"), (Some(CountedAllele::A2), "A")]
-        {
+        for (counted, allele) in [(None, "T"), (Some(1), "T"), (Some(0), "A")] {
             for name in ["plink1/few5", "plink1/few5.bed"] {
                 let stores = open(&[name], counted).unwrap();
                 assert_eq!((stores.genotypes.variants(), stores.genotypes.samples()), (17, 5));
@@ -329,7 +323,7 @@ mod tests {
         assert!(warnings.len() == 1 && warnings[0].contains("few5.bed is given 2 times"), "{warnings:?}");
         assert!(why(&["plink1/few5", "plink1/few4"], None).contains("1 sample of"));
         assert!(why(&["biallelic.vcz", "plink1/biallelic"], None).contains("do not go together"));
-        assert!(why(&["biallelic.vcz"], Some(CountedAllele::A1)).contains("--counted-allele"));
+        assert!(why(&["biallelic.vcz"], Some(1)).contains("--counted-allele"));
         assert!(why(&["plink1/none.bed"], None).contains("none.bed"));
     }
 }

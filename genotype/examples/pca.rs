@@ -23,8 +23,8 @@ fn main() -> Result<()> {
     let progress =
         Progress::new(|status| eprint!("\rpass {}: {} of {}", status.pass, status.rows, status.total));
     let components = 4.min(samples.len());
-    let options = PcaOptions { components, ..PcaOptions::default() };
-    let result = pca(&genotypes, &device, &options, &Run { progress, ..Run::default() })?;
+    let options = PcaOptions::default().components(components);
+    let result = pca(&genotypes, &device, &options, &Run::default().progress(progress))?;
 
     // 4. Eigenvalues as plink2 has them, and the coordinates of the first samples.
     eprintln!("\n{} variants used; method: {:?}, {}", result.counts.used, result.method, result.reason);

@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_method_follows_shape_and_budget_and_not_the_device() {
-        let run = Run { memory: Budget { host: Some(8 << 30), device: Some(8 << 30) }, ..Run::default() };
+        let run = Run::default().memory(Budget::default().host(8 << 30).device(8 << 30));
         for (shape, expected) in [
             ([166_000, 1000], Method::Exact),
             // Three bytes, and still cheaper.

@@ -4,11 +4,19 @@ use teatime::{Error, Result};
 
 /// Which variants take part, by the called samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct VariantFilter {
     /// Least minor allele frequency, as plink2's `--maf`. All non-reference alleles count as one.
     pub min_maf: f64,
     /// Largest fraction of missing calls, as plink2's `--geno`.
     pub max_missing: f64,
+}
+
+teatime::setters! {
+    VariantFilter {
+        min_maf(f64),
+        max_missing(f64),
+    }
 }
 
 impl VariantFilter {

@@ -25,6 +25,11 @@ pub(crate) enum Form {
     Fractions,
 }
 
+/// Copies of A1 for each of PLINK's codes; 3 is a missing call.
+const A1_COUNTED: [u8; 4] = [2, 3, 1, 0];
+/// Copies of A2.
+const A2_COUNTED: [u8; 4] = [0, 3, 1, 2];
+
 /// Codes that the host made.
 const AS_THEY_ARE: Form = Form::Packed([0, 1, 2, 3]);
 
@@ -33,8 +38,9 @@ impl Form {
     /// an error.
     pub(crate) fn new(genotypes: &Genotypes, bounded: bool) -> (Self, Arc<dyn Convert>) {
         let (form, conversion) = match genotypes.kind() {
-            GenotypeKind::Plink { counted } => {
-                return (Self::Packed(counted.codes()), Arc::new(AsStored(StoredType::U8)));
+            GenotypeKind::Plink => {
+                let codes = if genotypes.counts_reference() { A2_COUNTED } else { A1_COUNTED };
+                return (Self::Packed(codes), Arc::new(AsStored(StoredType::U8)));
             }
             GenotypeKind::Calls { ploidy } => {
                 let form = if ploidy <= 2 { AS_THEY_ARE } else { Self::Dosages };

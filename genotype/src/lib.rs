@@ -137,7 +137,7 @@ pub use self::{
     project::{Match, ProjectMethod, Projection, ReferenceLoadings},
     residency::Residency,
     scaler::Scaler,
-    source::{CountedAllele, GenotypeKind, Genotypes},
+    source::{GenotypeKind, Genotypes},
     variant::Variant,
 };
 

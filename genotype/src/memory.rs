@@ -106,7 +106,7 @@ impl Memory {
 
     /// The budget, with defaults in place.
     pub(super) fn budget(&self) -> Budget {
-        Budget { host: Some(self.host), device: (!self.shared).then_some(self.device) }
+        Budget::default().host(self.host).device((!self.shared).then_some(self.device))
     }
 
     /// What a pass takes of the host and of the device, with what results need.
@@ -306,7 +306,7 @@ pub(super) struct Allowance {
 
 /// Columns of the randomized method's block.
 pub(super) fn columns(samples: u64, options: &PcaOptions) -> u64 {
-    (options.components as u64).saturating_add(options.svd.oversamples as u64).min(samples)
+    (options.svd.block(options.components) as u64).min(samples)
 }
 
 /// Most passes of the randomized method.

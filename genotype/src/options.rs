@@ -1,6 +1,6 @@
 //! What a PCA computes, and how.
 
-use teatime::{Error, Result, linalg::RandomizedSvd};
+use teatime::{Error, Result, linalg::SvdOptions};
 
 use super::{
     filter::VariantFilter,
@@ -24,7 +24,16 @@ pub enum Method {
 }
 
 /// What to compute, and how.
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// ```
+/// use teatime::linalg::{Stop, SvdOptions};
+/// use teatime_genotype::{Method, PcaOptions, Scaler};
+/// let svd = SvdOptions::default().stop(Stop::Tolerance(1e-5));
+/// let options = PcaOptions::default().components(20).scaler(Scaler::Binom2).method(Method::Randomized).svd(svd);
+/// assert_eq!(options.components, 20);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PcaOptions {
     /// Number of components.
     pub components: usize,
@@ -35,7 +44,30 @@ pub struct PcaOptions {
     /// Which variants take part.
     pub filter: VariantFilter,
     /// The randomized method's settings; its sign rule holds for the exact method too. Its passes are those of products.
-    pub svd: RandomizedSvd,
+    pub svd: SvdOptions,
+}
+
+impl Default for PcaOptions {
+    /// 10 components.
+    fn default() -> Self {
+        Self {
+            components: 10,
+            method: Method::default(),
+            scaler: Scaler::default(),
+            filter: VariantFilter::default(),
+            svd: SvdOptions::default(),
+        }
+    }
+}
+
+teatime::setters! {
+    PcaOptions {
+        components(usize),
+        method(Method),
+        scaler(Scaler),
+        filter(VariantFilter),
+        svd(SvdOptions),
+    }
 }
 
 impl PcaOptions {

@@ -124,7 +124,7 @@ impl Adding {
         let products = match reader.form {
             Form::Packed(_) => {
                 let options =
-                    GramOptions { centred: scaler != Scaler::None, unit_factors: scaler.is_whole() };
+                    GramOptions::default().centred(scaler != Scaler::None).unit_factors(scaler.is_whole());
                 reader.prepare(Gram::programs(device, n, variants, options))?;
                 SumOf::Packed(Gram::new(device, n, variants, options)?)
             }

@@ -23,34 +23,9 @@ pub enum GenotypeKind {
     },
     /// Dosages of non-reference alleles, (variants, samples), of diploids: 0 to 2, negative missing.
     Dosages,
-    /// PLINK 1's packed calls of diploids, (variants, bytes): sample 4 b + j at bits 2 j and 2 j + 1 of byte b.
-    Plink {
-        /// The allele whose copies are the dosage.
-        counted: CountedAllele,
-    },
-}
-
-/// Which of the two alleles of a PLINK .bim is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CountedAllele {
-    /// The fifth column: the alternate allele where plink2 wrote the file, so that dosages are those of the VCF that
-    /// it exports.
-    #[default]
-    A1,
-    /// The sixth column: the reference allele where plink2 wrote the file.
-    A2,
-}
-
-impl CountedAllele {
-    /// Copies of the allele for each of PLINK's 2-bit codes, in the order of the codes; 3 is a missing call.
-    ///
-    /// PLINK has 0 for two copies of A1, 1 for a missing call, 2 for one copy of each, 3 for two copies of A2.
-    pub const fn codes(self) -> [u8; 4] {
-        match self {
-            Self::A1 => [2, 3, 1, 0],
-            Self::A2 => [0, 3, 1, 2],
-        }
-    }
+    /// PLINK 1's packed calls of diploids, (variants, bytes): sample 4 b + j at bits 2 j and 2 j + 1 of byte b. A code is 0 for two copies
+    /// of A1, the fifth column of the .bim, 1 for a missing call, 2 for one copy of each allele, and 3 for two copies of A2, the sixth.
+    Plink,
 }
 
 /// Genotype arrays of the same samples, their variants appended in order, or some of these.
@@ -125,11 +100,11 @@ impl Genotypes {
     /// variants.
     ///
     /// Each is of `u8`, (variants, a fourth of `samples`, rounded up). The bits of a row's last byte beyond `samples`
-    /// may have any value.
+    /// may have any value. Dosages are copies of A1, and those of A2 by [`count_allele`](Self::count_allele) of 0.
     ///
     /// # Errors
     /// [`Error::Argument`] without an array or a sample; [`Error::Shape`] for an array of another shape or type.
-    pub fn plink(arrays: Vec<Arc<dyn ChunkedArray>>, samples: u64, counted: CountedAllele) -> Result<Self> {
+    pub fn plink(arrays: Vec<Arc<dyn ChunkedArray>>, samples: u64) -> Result<Self> {
         let op = "Genotypes::plink";
         if arrays.is_empty() {
             return Err(Error::argument(op, "arrays", "none given"));
@@ -146,7 +121,7 @@ impl Genotypes {
                 return Err(Error::shape(op, expected, got));
             }
         }
-        Ok(Self::of(arrays, GenotypeKind::Plink { counted }, samples))
+        Ok(Self::of(arrays, GenotypeKind::Plink, samples))
     }
 
     fn of(arrays: Vec<Arc<dyn ChunkedArray>>, kind: GenotypeKind, samples: u64) -> Self {
@@ -230,7 +205,7 @@ impl Genotypes {
     /// ```
     pub fn select_samples(self, samples: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {
         let op = "Genotypes::select_samples";
-        if let GenotypeKind::Plink { .. } = self.kind {
+        if let GenotypeKind::Plink = self.kind {
             return Err(Error::argument(op, "samples", "of PLINK's packed calls all are taken"));
         }
         let all = self.arrays.first().map_or(0, |array| array.shape()[1]);
@@ -261,8 +236,8 @@ impl Genotypes {
                 format!("calls of ploidy {ploidy}{}", allele.unwrap_or_default())
             }
             GenotypeKind::Dosages => "dosages".into(),
-            GenotypeKind::Plink { counted: CountedAllele::A1 } => "calls of a .bed, A1 counted".into(),
-            GenotypeKind::Plink { counted: CountedAllele::A2 } => "calls of a .bed, A2 counted".into(),
+            GenotypeKind::Plink if self.counts_reference() => "calls of a .bed, A2 counted".into(),
+            GenotypeKind::Plink => "calls of a .bed, A1 counted".into(),
         };
         // With `with_ploidy`, calls of other ploidies are missing.
         let ploidy = if self.is_fitted() { ", others missing" } else { "" };
@@ -317,7 +292,7 @@ impl Genotypes {
 
     /// The columns of the arrays that are read: none are named where a column is no sample.
     pub(crate) fn columns(&self) -> Option<Arc<Selection>> {
-        (!matches!(self.kind, GenotypeKind::Plink { .. })).then(|| Arc::clone(&self.columns))
+        (!matches!(self.kind, GenotypeKind::Plink)).then(|| Arc::clone(&self.columns))
     }
 
     /// What NaN means.
@@ -330,6 +305,11 @@ impl Genotypes {
         self.bounded
     }
 
+    /// Whether dosages are copies of the reference allele, of a .bed of A2: [`count_allele`](Self::count_allele) of 0.
+    pub fn counts_reference(&self) -> bool {
+        self.allele == Some(0)
+    }
+
     /// The allele that is counted, where it is one.
     pub(crate) fn allele(&self) -> Option<i8> {
         self.allele
@@ -339,7 +319,7 @@ impl Genotypes {
     pub(crate) fn ploidy(&self) -> u64 {
         match self.kind {
             GenotypeKind::Calls { ploidy } => ploidy,
-            GenotypeKind::Dosages | GenotypeKind::Plink { .. } => 2,
+            GenotypeKind::Dosages | GenotypeKind::Plink => 2,
         }
     }
 }

@@ -187,7 +187,7 @@ fn the_stated_minimum_is_enough() {
     for options in
         [PcaOptions { method: Method::Exact, ..options(20) }, randomized(20, Stop::Tolerance(1e-3))]
     {
-        let run = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        let run = |host| Run::default().memory(Budget::default().host(host));
         let Err(Error::Budget { minimum, .. }) = pca(&genotypes, &Device::cpu(), &options, &run(1000)) else {
             panic!("a budget of 1000 bytes should not do")
         };
@@ -316,9 +316,9 @@ fn every_pass_is_told() {
             let told = Arc::new(Mutex::new(Vec::new()));
             let tell = told.clone();
             let progress = Progress::new(move |status| tell.lock().unwrap().push(status));
-            let memory = Budget { host: Some(host), device: None };
+            let memory = Budget::default().host(host);
             let result =
-                pca(&genotypes, &Device::cpu(), &options, &Run { memory, progress, ..Run::default() });
+                pca(&genotypes, &Device::cpu(), &options, &Run::default().memory(memory).progress(progress));
             let told = told.lock().unwrap().clone();
             (result, told)
         };

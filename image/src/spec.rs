@@ -62,6 +62,16 @@ pub(crate) struct LevelSpec {
     pub(crate) factors: Vec<u64>,
 }
 
+teatime::setters! {
+    ImageSpec {
+        name(impl Into<Option<String>>) = name.into(),
+        scale(&[f64]) = scale.to_vec(),
+        translation(&[f64]) = translation.to_vec(),
+        omero(impl Into<Option<Attributes>>) = omero.into(),
+        pyramid(Pyramid),
+    }
+}
+
 impl ImageSpec {
     /// An image with these axes, the size of a pixel along each, and the array of level 0.
     pub fn new(axes: Vec<Axis>, scale: &[f64], array: ArraySpec) -> Self {

@@ -19,7 +19,7 @@
 //! let counts = Tensor::from_slice(&device, &[0i8, 1, 2, -1, 0, 2, 2, 0, 0, 1], &[2, 5])?;
 //!
 //! // As a file has them: 00 is 2, 01 missing, 10 is 1, 11 is 0.
-//! let coding = PackOptions { table: Some(&[3, 2, 0]), missing: Some(1), ..PackOptions::default() };
+//! let coding = PackOptions::default().table(&[3, 2, 0]).missing(1);
 //! let packed = pack(&counts, Width::Two, &coding)?;
 //! assert_eq!(packed.shape(), [2, 2]);
 //! assert_eq!(packed.read()?, [0b01_00_10_11, 0b11, 0b11_11_00_00, 0b10]);

@@ -19,6 +19,7 @@ impl Packable for i8 {}
 
 /// How [`pack`] packs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PackOptions<'a> {
     /// Bytes of a packed row, zero behind its values. Default: as few as hold them.
     pub row_bytes: Option<u64>,
@@ -27,6 +28,14 @@ pub struct PackOptions<'a> {
     pub table: Option<&'a [u8]>,
     /// What negative values are packed as, of `i8` alone. Default: they are refused.
     pub missing: Option<u8>,
+}
+
+crate::setters! {
+    ['a] PackOptions<'a> {
+        row_bytes(impl Into<Option<u64>>) = row_bytes.into(),
+        table(&'a [u8]) = Some(table),
+        missing(impl Into<Option<u8>>) = missing.into(),
+    }
 }
 
 /// A checked table.

@@ -6,9 +6,10 @@ use super::Missing;
 use crate::{Error, Result, dtype::nearest_f32, kernels::distance::Term};
 
 /// How far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "the table of the module says what each is")]
 pub enum Metric {
+    #[default]
     Euclidean,
     SqEuclidean,
     CityBlock,

@@ -135,6 +135,7 @@ impl Missing {
 
 /// How distances are taken.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct Options {
     /// What becomes of missing elements.
     pub missing: Missing,
@@ -145,6 +146,15 @@ pub struct Options {
     /// Whether f64 is rounded to f32 before differences are taken: faster, and on devices that do not
     /// [compute in f64](crate::Limits::f64) the only way. Of other types nothing changes.
     pub narrow: bool,
+}
+
+crate::setters! {
+    Options {
+        missing(Missing),
+        negative(bool),
+        columns(bool),
+        narrow(bool),
+    }
 }
 
 /// Distances, and of how many features they are.
@@ -205,7 +215,7 @@ pub fn pairwise<T: Element>(
 /// use teatime::{Device, Run, Tensor, distance::{Metric, Missing, Options, pairwise_counted}};
 /// let device = Device::best()?;
 /// let x = Tensor::from_slice(&device, &[0.0f32, f32::NAN, 3.0, 4.0], &[2, 2])?;
-/// let options = Options { missing: Missing::Ignore, ..Options::default() };
+/// let options = Options::default().missing(Missing::Ignore);
 /// let result = pairwise_counted(&x, None, Metric::Euclidean, &options, &Run::default())?;
 /// assert_eq!(result.distances.data(), [0.0, 3.0, 3.0, 0.0]);
 /// assert!(result.shared.is_some_and(|shared| shared.data() == [1.0, 1.0, 1.0, 2.0]));

@@ -27,7 +27,7 @@ use crate::{
 /// ```
 /// use teatime::{Device, Tensor, distance::{Metric, Missing, Options, Partial}};
 /// let device = Device::best()?;
-/// let options = Options { missing: Missing::Ignore, ..Options::default() };
+/// let options = Options::default().missing(Missing::Ignore);
 /// let partial = || Partial::new(&device, 2, None, Metric::Euclidean, &options);
 ///
 /// // Two observations: three features here, in two chunks, and one elsewhere.

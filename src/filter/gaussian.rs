@@ -34,7 +34,7 @@ const MOST_ORDER: u32 = 100;
 /// use teatime::{Device, Tensor, filter::{GaussianOptions, gaussian}};
 /// let device = Device::best()?;
 /// let x = Tensor::from_slice(&device, &[0.0f32, 0.0, 1.0, 0.0, 0.0], &[5])?;
-/// let y: Tensor<f32> = gaussian(&x, 1.0, &GaussianOptions { radius: Some(1.into()), ..Default::default() })?;
+/// let y: Tensor<f32> = gaussian(&x, 1.0, &GaussianOptions::default().radius(1))?;
 /// let y = y.read()?;
 /// assert!(y[0] == 0.0 && y[1] == y[3] && (y[2] - 0.45186).abs() < 1e-5);
 /// # Ok::<(), teatime::Error>(())

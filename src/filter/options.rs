@@ -99,7 +99,14 @@ pub enum Rounding {
 }
 
 /// How a Gaussian filter is applied.
+///
+/// ```
+/// use teatime::filter::{GaussianOptions, Mode};
+/// let options = GaussianOptions::default().mode([Mode::Nearest, Mode::Constant(1.0)]).radius(3);
+/// assert_eq!(options.truncate, 4.0);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct GaussianOptions {
     /// The axes that are filtered, in the order in which values for each are given; they are filtered in ascending order. None: all.
     pub axes: Option<Vec<usize>>,
@@ -136,15 +143,38 @@ impl Default for GaussianOptions {
     }
 }
 
+crate::setters! {
+    GaussianOptions {
+        axes(impl Into<Option<Vec<usize>>>) = axes.into(),
+        order(impl Into<PerAxis<u32>>) = order.into(),
+        mode(impl Into<PerAxis<Mode>>) = mode.into(),
+        truncate(f64),
+        radius(impl Into<PerAxis<u32>>) = Some(radius.into()),
+        rounding(Rounding),
+        preserve_range(bool),
+        narrow(bool),
+    }
+}
+
+crate::setters! {
+    SeparableOptions {
+        axes(impl Into<Option<Vec<usize>>>) = axes.into(),
+        mode(impl Into<PerAxis<Mode>>) = mode.into(),
+        rounding(Rounding),
+        narrow(bool),
+    }
+}
+
 impl GaussianOptions {
     /// As `skimage.filters` has them: [`Mode::Nearest`], and integers made floats of images.
     pub fn skimage() -> Self {
-        Self { mode: PerAxis::All(Mode::Nearest), preserve_range: false, ..Self::default() }
+        Self::default().mode(Mode::Nearest).preserve_range(false)
     }
 }
 
 /// How a caller's own weights are applied.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SeparableOptions {
     /// The axes that are filtered, in the order in which weights for each are given; they are filtered in ascending order. None: all.
     pub axes: Option<Vec<usize>>,

@@ -91,7 +91,7 @@ pub struct WrittenFilter {
 ///     spec.job = Some(job.to_owned());
 ///     ArrayWriter::resume(storage, "blurred", spec)
 /// };
-/// let options = GaussianOptions { radius: Some(1.into()), ..GaussianOptions::default() };
+/// let options = GaussianOptions::default().radius(1);
 /// let written = write_gaussian(&x, [0.0, 1.0], &options, &Device::cpu(), &Run::default(), begin)?;
 /// assert_eq!((written.boxes, written.times_decoded), (1, 1.0));
 /// let blurred = ZarrArray::open(folder.path(), "blurred", MissingChunk::Error)?;

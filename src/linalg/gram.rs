@@ -4,7 +4,7 @@ use std::{collections::VecDeque, ops::Range};
 
 use rayon::{ThreadPool, prelude::*};
 
-use super::{map::Matrix, matmul::gram_lower_rows, rows::Rows};
+use super::{matmul::gram_lower_rows, matrix::Matrix, rows::Rows};
 use crate::{Device, Error, Result, Tensor, tensor::Pending};
 
 /// Elements from which threads share an addition.

@@ -2,8 +2,8 @@
 
 use super::{
     eigen::{self, largest},
-    map::Matrix,
-    rsvd::{FLOOR, TruncatedSvd},
+    matrix::Matrix,
+    rsvd::{FLOOR, RightSvd},
     sign::SignRule,
     threads::Threads,
 };
@@ -25,7 +25,7 @@ use crate::{Device, Error, Result};
 /// # Errors
 /// [`Error::Shape`] for a matrix that is not square; [`Error::Argument`] for k above n, and where `gram` holds NaN or infinity;
 /// what starting threads reports. That it is symmetric is not checked.
-pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Result<TruncatedSvd> {
+pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Result<RightSvd> {
     let (op, n) = ("gram_svd", gram.rows());
     if gram.cols() != n {
         return Err(Error::shape(op, "a square matrix", format_args!("({n}, {})", gram.cols())));
@@ -53,7 +53,7 @@ pub fn gram_svd(gram: &Matrix, k: usize, sign: SignRule, device: &Device) -> Res
         v.negate_columns(&sign.negative(&v));
     }
     let converged = vec![true; s.len()];
-    Ok(TruncatedSvd { s, v, residuals, converged, passes: 0 })
+    Ok(RightSvd { s, v, residuals, converged, passes: 0 })
 }
 
 /// Seconds that [`gram_svd`] is expected to take of one core of a CPU.

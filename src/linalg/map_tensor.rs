@@ -1,9 +1,10 @@
 //! A resident matrix as a map.
 
 use super::{
-    gram::{BlockSum, blocks, to_usize},
-    map::{LinearMap, Matrix, Pass},
+    gram::{BlockSum, blocks},
+    map::{LinearMap, Pass},
     matmul::{Op, multiply},
+    matrix::Matrix,
     rows::Rows,
 };
 use crate::{Device, Element, Error, Result, Tensor};
@@ -37,20 +38,10 @@ impl<T: Element> LinearMap for Tensor<T> {
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let op = "Tensor::apply_normal";
-        let [m, n] = self.matrix(op)?;
-        let x = upload(op, self, x, n)?;
-        let l = x.shape()[1];
-        let mut sum = BlockSum::new(n, l);
-        let mut image = Tensor::empty(self.device(), &[n, l])?;
-        for rows in blocks(m, BLOCK) {
-            let (end, count) = (rows.end, rows.end - rows.start);
-            let block = Rows::new(self, rows);
-            let mut y = Tensor::empty(self.device(), &[count, l])?;
-            multiply(op, Op::Nn, block, Rows::new(&x, 0..n), DEPTH, &mut y)?;
-            multiply(op, Op::Tn, block, Rows::new(&y, 0..count), DEPTH, &mut image)?;
-            sum.add(&image)?;
-            pass.tell(end)?;
-        }
+        let [_, n] = self.matrix(op)?;
+        let x = upload(op, self.device(), x, n)?;
+        let mut sum = BlockSum::new(n, x.shape()[1]);
+        add_normal(op, self, &x, &mut sum, &mut |rows| pass.tell(rows))?;
         sum.finish(self.device())
     }
 
@@ -62,24 +53,49 @@ impl<T: Element> LinearMap for Tensor<T> {
     ) -> Result<()> {
         let op = "Tensor::apply";
         let [m, n] = self.matrix(op)?;
-        let x = upload(op, self, x, n)?;
-        let l = x.shape()[1];
+        let x = upload(op, self.device(), x, n)?;
         for rows in blocks(m, 4096) {
-            let count = rows.end - rows.start;
-            let mut y = Tensor::empty(self.device(), &[count, l])?;
-            multiply(op, Op::Nn, Rows::new(self, rows.clone()), Rows::new(&x, 0..n), DEPTH, &mut y)?;
-            let values = y.read()?.into_iter().map(f64::from).collect();
-            sink(rows.start, &Matrix::from_vec(values, to_usize(count), to_usize(l))?)?;
+            let y = product(op, &*self.rows(rows.clone())?, &x)?;
+            sink(rows.start, &Matrix::from_tensor(&y)?)?;
             pass.tell(rows.end)?;
         }
         Ok(())
     }
 }
 
-/// X in f32 on the device of `a`.
-fn upload<T: Element>(op: &'static str, a: &Tensor<T>, x: &Matrix, n: u64) -> Result<Tensor<f32>> {
+/// Adds `Aᵀ (A X)` of some rows, whole canonical blocks unless they are the last; tells after each block how many rows are done.
+pub(crate) fn add_normal<T: Element>(
+    op: &'static str,
+    a: &Tensor<T>,
+    x: &Tensor<f32>,
+    sum: &mut BlockSum,
+    tell: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<()> {
+    let ([m, n], l) = (a.matrix(op)?, x.shape()[1]);
+    let mut image = Tensor::empty(a.device(), &[n, l])?;
+    for rows in blocks(m, BLOCK) {
+        let (end, count) = (rows.end, rows.end - rows.start);
+        let block = Rows::new(a, rows);
+        let mut y = Tensor::empty(a.device(), &[count, l])?;
+        multiply(op, Op::Nn, block, Rows::new(x, 0..n), DEPTH, &mut y)?;
+        multiply(op, Op::Tn, block, Rows::new(&y, 0..count), DEPTH, &mut image)?;
+        sum.add(&image)?;
+        tell(end)?;
+    }
+    Ok(())
+}
+
+/// `A X` of some rows.
+pub(crate) fn product<T: Element>(op: &'static str, a: &Tensor<T>, x: &Tensor<f32>) -> Result<Tensor<f32>> {
+    let mut y = Tensor::empty(a.device(), &[a.matrix(op)?[0], x.shape()[1]])?;
+    multiply(op, Op::Nn, Rows::all(op, a)?, Rows::all(op, x)?, DEPTH, &mut y)?;
+    Ok(y)
+}
+
+/// X in f32 on a device.
+pub(crate) fn upload(op: &'static str, device: &Device, x: &Matrix, n: u64) -> Result<Tensor<f32>> {
     if x.rows() as u64 != n {
         return Err(Error::shape(op, format_args!("{n} rows"), format_args!("({}, {})", x.rows(), x.cols())));
     }
-    x.to_tensor(a.device())
+    x.to_tensor(device)
 }

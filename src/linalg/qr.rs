@@ -9,8 +9,8 @@ use faer::{
 use super::{
     gram::{gram_f64, to_usize},
     host,
-    map::Matrix,
     matmul::{Op, matmul, multiply_add},
+    matrix::Matrix,
     reduce::{Stats, column_stats},
     scale_columns::scale_columns,
 };

@@ -40,10 +40,10 @@ impl<'a, T: Element> Rows<'a, T> {
     /// Their bytes from an element on, where a vendor's library can start there.
     pub(super) fn bytes_from(&self, element: u64) -> Option<Slice<'a>> {
         let size = T::DTYPE.size();
-        let offset = (self.first * self.cols() + element) * size;
+        let start = (self.first * self.cols() + element) * size;
         let end = (self.first + self.count) * self.cols() * size;
-        let bytes = end.next_multiple_of(4) - offset;
-        offset.is_multiple_of(16).then_some(Slice { offset, bytes, ..self.tensor.whole() })
+        let slice = self.tensor.slice(start, (end - start).next_multiple_of(4));
+        slice.offset.is_multiple_of(16).then_some(slice)
     }
 
     /// A window of rows `rows` of these.

@@ -4,7 +4,8 @@ use faer::MatRef;
 
 use super::{
     krylov::{Krylov, Ritz},
-    map::{LinearMap, Matrix, Pass},
+    map::{LinearMap, Pass},
+    matrix::Matrix,
     sign::SignRule,
     threads::Threads,
 };
@@ -18,6 +19,9 @@ pub(super) const FLOOR: f64 = 4.0 * ROUNDING;
 /// Residual at which a component counts as converged when no tolerance is given.
 const TOLERANCE: f64 = 1e-4;
 
+/// Oversamples of counted iterations, and columns of a block to a tolerance.
+const OVERSAMPLES: usize = 10;
+
 /// When [`randomized_svd`] stops.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stop {
@@ -27,11 +31,20 @@ pub enum Stop {
     Tolerance(f64),
 }
 
-/// Options of [`randomized_svd`].
+/// Options of [`randomized_svd`] and [`truncated_svd`](super::truncated_svd).
+///
+/// ```
+/// use teatime::linalg::{Stop, SvdOptions};
+/// let options = SvdOptions::default().stop(Stop::PowerIterations(2)).seed(7);
+/// assert_eq!(options.block(20), 30);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RandomizedSvd {
-    /// Columns of the random block beyond k.
-    pub oversamples: usize,
+#[non_exhaustive]
+pub struct SvdOptions {
+    /// Columns of the random block beyond k. Default: 10 where iterations are counted, and to a tolerance what makes 10 columns in all.
+    /// Where iterations are counted they are what makes the result good; to a tolerance they cost more than the passes that they save, since all
+    /// blocks are kept and the components found among them all.
+    pub oversamples: Option<usize>,
     /// When to stop.
     pub stop: Stop,
     /// Most passes with [`Stop::Tolerance`].
@@ -42,23 +55,44 @@ pub struct RandomizedSvd {
     pub sign: SignRule,
 }
 
-impl Default for RandomizedSvd {
-    /// 10 oversamples, tolerance 1e-4, at most 32 passes, seed 0, stable signs.
+impl Default for SvdOptions {
+    /// Tolerance 1e-4, at most 64 passes, seed 0, stable signs.
     fn default() -> Self {
         Self {
-            oversamples: 10,
+            oversamples: None,
             stop: Stop::Tolerance(TOLERANCE),
-            max_passes: 32,
+            max_passes: 64,
             seed: 0,
             sign: SignRule::Stable,
         }
     }
 }
 
-/// The k largest singular values of a matrix and their right vectors.
+crate::setters! {
+    SvdOptions {
+        oversamples(impl Into<Option<usize>>) = oversamples.into(),
+        stop(Stop),
+        max_passes(u32),
+        seed(u64),
+        sign(SignRule),
+    }
+}
+
+impl SvdOptions {
+    /// Columns of the random block for k components, of a matrix with as many.
+    pub fn block(&self, k: usize) -> usize {
+        let oversamples = self.oversamples.unwrap_or(match self.stop {
+            Stop::PowerIterations(_) => OVERSAMPLES,
+            Stop::Tolerance(_) => OVERSAMPLES.saturating_sub(k),
+        });
+        k.saturating_add(oversamples)
+    }
+}
+
+/// The k largest singular values of a matrix and their right vectors: what [`randomized_svd`] and [`gram_svd`](super::gram_svd) return.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct TruncatedSvd {
+pub struct RightSvd {
     /// Singular values, falling.
     pub s: Vec<f64>,
     /// Right singular vectors (n, k), orthonormal columns.
@@ -71,7 +105,7 @@ pub struct TruncatedSvd {
     pub passes: u32,
 }
 
-impl TruncatedSvd {
+impl RightSvd {
     /// No components of a matrix with n columns.
     pub(crate) fn empty(n: usize) -> Self {
         Self {
@@ -112,25 +146,20 @@ impl TruncatedSvd {
 /// # Errors
 /// [`Error::Argument`] when k is more than min(m, n), when an option is out of range, or when the products hold NaN or
 /// infinity; [`Error::Budget`] when not even a restarted basis fits; [`Error::Cancelled`]; what the map reports.
-/// Reaching the pass limit is no error: see [`TruncatedSvd::converged`].
+/// Reaching the pass limit is no error: see [`RightSvd::converged`].
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, linalg};
 /// let device = Device::best()?;
 /// let a = Tensor::from_slice(&device, &[3.0f32, 0.0, 0.0, 4.0, 0.0, 0.0], &[3, 2])?;
-/// let svd = linalg::randomized_svd(&a, 1, &linalg::RandomizedSvd::default(), &Run::default())?;
+/// let svd = linalg::randomized_svd(&a, 1, &linalg::SvdOptions::default(), &Run::default())?;
 /// assert!((svd.s[0] - 4.0).abs() < 1e-5 && (svd.v.row(1)[0] - 1.0).abs() < 1e-5);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-pub fn randomized_svd(
-    map: &dyn LinearMap,
-    k: usize,
-    options: &RandomizedSvd,
-    run: &Run,
-) -> Result<TruncatedSvd> {
+pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: &Run) -> Result<RightSvd> {
     let plan = Plan::new(OP, map.shape(), k, options, run)?;
     if k == 0 {
-        return Ok(TruncatedSvd::empty(plan.n));
+        return Ok(RightSvd::empty(plan.n));
     }
     let (krylov, found) = plan.iterate(map, options.seed, run)?;
     let mut svd = plan.result(&krylov, &found);
@@ -150,7 +179,7 @@ pub fn randomized_svd(
 /// What the map and `sink` report.
 pub fn left_vectors(
     map: &dyn LinearMap,
-    svd: &TruncatedSvd,
+    svd: &RightSvd,
     run: &Run,
     sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
 ) -> Result<()> {
@@ -205,7 +234,7 @@ impl Plan {
         op: &'static str,
         [m, n]: [u64; 2],
         k: usize,
-        options: &RandomizedSvd,
+        options: &SvdOptions,
         run: &Run,
     ) -> Result<Self> {
         if k as u64 > m.min(n) {
@@ -224,7 +253,7 @@ impl Plan {
         }
         let cols = usize::try_from(n).ok().filter(|n| n.checked_mul(16).is_some());
         let n = cols.ok_or_else(|| Error::argument(op, "map", format_args!("{n} columns")))?;
-        let l = k.saturating_add(options.oversamples).min(n);
+        let l = options.block(k).min(n);
         // Both halves of the basis, and beside them a block, its image, two copies while they are made orthonormal,
         // and what a restart keeps.
         let column = 16 * n.max(1) as u64;
@@ -285,8 +314,8 @@ impl Plan {
         Ok(Found { ritz, s, residuals, converged, passes })
     }
 
-    pub(crate) fn result(&self, krylov: &Krylov<'_>, found: &Found) -> TruncatedSvd {
-        TruncatedSvd {
+    pub(crate) fn result(&self, krylov: &Krylov<'_>, found: &Found) -> RightSvd {
+        RightSvd {
             s: found.s.clone(),
             v: Matrix::from_faer(krylov.vectors(&found.ritz).as_ref()),
             residuals: found.residuals.clone(),

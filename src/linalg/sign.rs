@@ -1,6 +1,9 @@
 //! Which of the two signs a pair of singular vectors gets.
 
-use super::map::{LinearMap, Matrix, Pass};
+use super::{
+    map::{LinearMap, Pass},
+    matrix::Matrix,
+};
 use crate::{Result, Run, Status};
 
 /// Which of the two signs each pair of singular vectors gets: u and v may be negated together.

@@ -5,8 +5,8 @@ use faer::{Mat, MatRef};
 use super::{
     gram::to_usize,
     host,
-    map::Matrix,
     matmul::matmul_tn,
+    matrix::Matrix,
     qr::{MAX_COLUMNS, check_finite, factor},
 };
 use crate::{Error, Result, Tensor};

@@ -3,14 +3,14 @@
 use faer::Mat;
 
 use super::{
-    gram::{BlockSum, blocks, to_usize},
+    gram::{BlockSum, blocks},
     host,
-    map::Matrix,
     map_tensor::{BLOCK, DEPTH},
     matmul::{Op, matmul, multiply},
+    matrix::Matrix,
     qr::{check_finite, factor},
     rows::Rows,
-    rsvd::{Plan, RandomizedSvd, Stop, TruncatedSvd},
+    rsvd::{Plan, RightSvd, Stop, SvdOptions},
     scale_columns::scale_columns,
     sign::SignRule,
     svd::exact,
@@ -18,6 +18,36 @@ use super::{
 use crate::{Result, Run, Tensor, dtype::nearest_f32};
 
 const OP: &str = "truncated_svd";
+
+/// What [`truncated_svd`] returns: `a ≈ U diag(s) Vᵀ` with k components.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TruncatedSvd {
+    /// Left singular vectors (m, k), orthonormal columns, on the device.
+    pub u: Tensor<f32>,
+    /// Singular values, falling.
+    pub s: Vec<f64>,
+    /// Right singular vectors (n, k), orthonormal columns.
+    pub v: Matrix,
+    /// As [`RightSvd::residuals`], of the iteration; 0 where `a` was decomposed exactly.
+    pub residuals: Vec<f64>,
+    /// As [`RightSvd::converged`].
+    pub converged: Vec<bool>,
+    /// Passes over the matrix; 1 where it was decomposed exactly.
+    pub passes: u32,
+}
+
+impl TruncatedSvd {
+    fn new(u: Tensor<f32>, found: RightSvd) -> Self {
+        let RightSvd { s, v, residuals, converged, passes } = found;
+        Self { u, s, v, residuals, converged, passes }
+    }
+
+    /// Whether every component converged.
+    pub fn is_converged(&self) -> bool {
+        self.converged.iter().all(|&converged| converged)
+    }
+}
 
 /// The `k` largest singular values of a resident matrix with both sides' vectors: `a ≈ U diag(s) Vᵀ`.
 ///
@@ -32,7 +62,7 @@ const OP: &str = "truncated_svd";
 /// # Accuracy
 /// max|UᵀU - I| <= 2e-6, also where `a` is rank deficient; converged values to 1e-6 of the largest;
 /// ‖a - U diag(s) Vᵀ‖ within 0.1 % of the optimum plus 1e-5 ‖a‖ in the Frobenius norm once converged. The residuals are
-/// those before the last pass, which only improves on them, and 0 where the exact decomposition ran.
+/// those before the last pass, which only improves on them.
 ///
 /// # Cost
 /// That of [`randomized_svd`](super::randomized_svd), one pass more, and [`qr`](super::qr()) of (m, k + oversamples); or
@@ -46,20 +76,15 @@ const OP: &str = "truncated_svd";
 /// use teatime::{Device, Run, Tensor, linalg};
 /// let device = Device::best()?;
 /// let a = Tensor::from_slice(&device, &[3.0f32, 0.0, 0.0, 4.0, 0.0, 0.0], &[3, 2])?;
-/// let (u, svd) = linalg::truncated_svd(&a, 1, &linalg::RandomizedSvd::default(), &Run::default())?;
-/// assert!((svd.s[0] - 4.0).abs() < 1e-5 && (u.read()?[1] - 1.0).abs() < 1e-5);
+/// let svd = linalg::truncated_svd(&a, 1, &linalg::SvdOptions::default(), &Run::default())?;
+/// assert!((svd.s[0] - 4.0).abs() < 1e-5 && (svd.u.read()?[1] - 1.0).abs() < 1e-5 && (svd.v[(1, 0)] - 1.0).abs() < 1e-5);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-pub fn truncated_svd(
-    a: &Tensor<f32>,
-    k: usize,
-    options: &RandomizedSvd,
-    run: &Run,
-) -> Result<(Tensor<f32>, TruncatedSvd)> {
+pub fn truncated_svd(a: &Tensor<f32>, k: usize, options: &SvdOptions, run: &Run) -> Result<TruncatedSvd> {
     let [m, n] = a.matrix(OP)?;
     let plan = Plan::new(OP, [m, n], k, options, run)?;
     if k == 0 {
-        return Ok((Tensor::zeros(a.device(), &[m, 0])?, TruncatedSvd::empty(plan.n)));
+        return Ok(TruncatedSvd::new(Tensor::zeros(a.device(), &[m, 0])?, RightSvd::empty(plan.n)));
     }
     let expected = match options.stop {
         Stop::PowerIterations(_) => plan.passes,
@@ -68,7 +93,7 @@ pub fn truncated_svd(
     let fills = m.min(n) <= (plan.l as u64).saturating_mul(expected.into());
     let (mut u, mut svd) = if fills { whole(a, k)? } else { projected(a, k, &plan, options.seed, run)? };
     let negative = match options.sign {
-        SignRule::MaxAbsU => options.sign.negative(&to_matrix(&u)?),
+        SignRule::MaxAbsU => options.sign.negative(&Matrix::from_tensor(&u)?),
         rule => rule.negative(&svd.v),
     };
     if negative.contains(&true) {
@@ -76,7 +101,7 @@ pub fn truncated_svd(
         let signs: Vec<f32> = negative.iter().map(|&negative| if negative { -1.0 } else { 1.0 }).collect();
         u = scale_columns(&u, &signs)?;
     }
-    Ok((u, svd))
+    Ok(TruncatedSvd::new(u, svd))
 }
 
 /// `a` divided by a power of two where products of four of its elements might leave the range of f32.
@@ -94,16 +119,16 @@ fn scaled(a: &Tensor<f32>) -> Result<(Option<Tensor<f32>>, f64)> {
 }
 
 /// By the exact decomposition.
-fn whole(a: &Tensor<f32>, k: usize) -> Result<(Tensor<f32>, TruncatedSvd)> {
+fn whole(a: &Tensor<f32>, k: usize) -> Result<(Tensor<f32>, RightSvd)> {
     let found = exact(OP, a, k)?;
     let short = Matrix::from_faer(found.short.as_ref());
     let (u, v) = if a.shape()[0] >= a.shape()[1] {
         (found.long, short)
     } else {
-        (short.to_tensor(a.device())?, to_matrix(&found.long)?)
+        (short.to_tensor(a.device())?, Matrix::from_tensor(&found.long)?)
     };
     let (residuals, converged) = (vec![0.0; k], vec![true; k]);
-    Ok((u, TruncatedSvd { s: found.s, v, residuals, converged, passes: 1 }))
+    Ok((u, RightSvd { s: found.s, v, residuals, converged, passes: 1 }))
 }
 
 /// By the iteration, and a projection on more columns than are wanted.
@@ -113,7 +138,7 @@ fn projected(
     plan: &Plan,
     seed: u64,
     run: &Run,
-) -> Result<(Tensor<f32>, TruncatedSvd)> {
+) -> Result<(Tensor<f32>, RightSvd)> {
     let (scaled, scale) = scaled(a)?;
     let a = scaled.as_ref().unwrap_or(a);
     let (krylov, found) = plan.iterate(a, seed, run)?;
@@ -141,9 +166,4 @@ fn product_tn(a: &Tensor<f32>, b: &Tensor<f32>) -> Result<Matrix> {
         sum.add(&block)?;
     }
     sum.finish(a.device())
-}
-
-fn to_matrix(x: &Tensor<f32>) -> Result<Matrix> {
-    let [rows, cols] = x.matrix(OP)?;
-    Matrix::from_vec(x.read()?.into_iter().map(f64::from).collect(), to_usize(rows), to_usize(cols))
 }

@@ -37,12 +37,20 @@ pub struct RowScale {
 }
 
 /// What all rows have in common.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct GramOptions {
     /// Whether means are subtracted. Else only missing codes become them.
     pub centred: bool,
     /// Whether all factors are 1, or 0: fewer limbs do.
     pub unit_factors: bool,
+}
+
+crate::setters! {
+    GramOptions {
+        centred(bool),
+        unit_factors(bool),
+    }
 }
 
 /// The Gram matrix of the columns, `Σ s² (g - μ) (gᵀ - μ)` over rows of codes g with factor s and mean μ, which a missing code

@@ -37,7 +37,7 @@ const APPLY_BYTES: usize = 4 << 20;
 /// let device = Device::best()?;
 /// let mut a = PackedMatrix::new(&device, 2)?;
 /// a.push(&Tensor::from_slice(&device, &[2u8, 0, 0, 1, 0, 0], &[3, 2])?)?;
-/// let svd = linalg::randomized_svd(&a, 2, &linalg::RandomizedSvd::default(), &Run::default())?;
+/// let svd = linalg::randomized_svd(&a, 2, &linalg::SvdOptions::default(), &Run::default())?;
 /// assert!((svd.s[0] - 2.0).abs() < 1e-6 && (svd.s[1] - 1.0).abs() < 1e-6);
 /// # Ok::<(), teatime::Error>(())
 /// ```

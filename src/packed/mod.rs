@@ -39,7 +39,7 @@
 //!     .iter()
 //!     .map(|row| RowScale { mean: row.sum / row.count as f64, factor: 1.0, known: row.count })
 //!     .collect();
-//! let mut gram = Gram::new(&device, 4, 2, GramOptions { centred: true, unit_factors: true })?;
+//! let mut gram = Gram::new(&device, 4, 2, GramOptions::default().centred(true).unit_factors(true))?;
 //! gram.add(&panel, 0, 0, &scales)?;
 //! let gram = gram.finish()?;
 //! assert!((gram.row(0)[0] - (1.0 + (4.0f64 / 3.0).powi(2))).abs() < 1e-5);

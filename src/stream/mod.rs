@@ -79,6 +79,7 @@ mod convert;
 mod digest;
 mod layout;
 mod load;
+mod matrix;
 mod plan;
 mod prefetch;
 mod schedule;
@@ -99,6 +100,7 @@ pub use self::{
     boxes::{Along, Edge},
     convert::{AsStored, Convert, Misfit, Narrow, Narrowed},
     digest::{Digests, digest},
+    matrix::StoredMatrix,
     plan::{MAX_CHUNKS, Plan},
     selection::Selection,
 };

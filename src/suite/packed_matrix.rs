@@ -7,7 +7,7 @@ use faer::Mat;
 use super::{cpu, device_tests, packed_case::packed_words};
 use crate::{
     Backend, Budget, Cancel, Device, DeviceOptions, Error, Progress, Result, Run, Status, Tensor,
-    linalg::{LinearMap, Matrix, Pass, RandomizedSvd, host, left_vectors, randomized_svd},
+    linalg::{LinearMap, Matrix, Pass, SvdOptions, host, left_vectors, randomized_svd},
     packed::{PackedMatrix, apply::PackedRows, product::PackedProduct, row_words},
     random::{gaussian, philox},
 };
@@ -206,7 +206,7 @@ fn values_and_vectors(device: &Device) {
         let (_, values, _) = host::singular("test", a.as_ref()).unwrap();
         let matrix = random(device, rows, columns, 7).unwrap();
         let k = 10.min(rows.min(columns) as usize);
-        let found = randomized_svd(&matrix, k, &RandomizedSvd::default(), &Run::default()).unwrap();
+        let found = randomized_svd(&matrix, k, &SvdOptions::default(), &Run::default()).unwrap();
         assert!(found.is_converged(), "{rows} x {columns}: {:?}", found.residuals);
         let image = host::product(a.as_ref(), found.v.as_faer());
         let mut rows_done = 0;
@@ -225,7 +225,7 @@ fn values_and_vectors(device: &Device) {
             assert!(close, "{rows} x {columns}: {s} is not {expected}");
         }
         let reference = random(cpu(), rows, columns, 7).unwrap();
-        assert_eq!(randomized_svd(&reference, k, &RandomizedSvd::default(), &Run::default()).unwrap(), found);
+        assert_eq!(randomized_svd(&reference, k, &SvdOptions::default(), &Run::default()).unwrap(), found);
     }
 }
 
@@ -237,7 +237,7 @@ fn no_rows(device: &Device) {
         assert_eq!((matrix.shape(), matrix.bytes()), ([0, 5], 0));
         assert_eq!(matrix.apply_normal(&operand(5, 2), &pass(&run)).unwrap(), Matrix::zeros(5, 2));
         matrix.apply(&operand(5, 2), &pass(&run), &mut |_, _| panic!("there are no rows")).unwrap();
-        let error = randomized_svd(&matrix, 1, &RandomizedSvd::default(), &run).unwrap_err();
+        let error = randomized_svd(&matrix, 1, &SvdOptions::default(), &run).unwrap_err();
         assert!(matches!(error, Error::Argument { name: "k", .. }), "{error}");
     }
 }

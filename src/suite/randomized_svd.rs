@@ -8,8 +8,7 @@ use super::{device_tests, spectrum::*};
 use crate::{
     Budget, Cancel, Device, Error, Progress, Result, Run, Tensor,
     linalg::{
-        LinearMap, Matrix, Pass, RandomizedSvd, SignRule, Stop, TruncatedSvd, host, left_vectors,
-        randomized_svd,
+        LinearMap, Matrix, Pass, RightSvd, SignRule, Stop, SvdOptions, host, left_vectors, randomized_svd,
     },
     random::gaussian,
 };
@@ -31,12 +30,12 @@ device_tests!(
     seeds_agree_and_runs_are_equal,
 );
 
-fn solve(map: &dyn LinearMap, k: usize, options: &RandomizedSvd) -> TruncatedSvd {
+fn solve(map: &dyn LinearMap, k: usize, options: &SvdOptions) -> RightSvd {
     randomized_svd(map, k, options, &Run::default()).unwrap()
 }
 
-fn stop(stop: Stop) -> RandomizedSvd {
-    RandomizedSvd { stop, ..RandomizedSvd::default() }
+fn stop(stop: Stop) -> SvdOptions {
+    SvdOptions { stop, ..SvdOptions::default() }
 }
 
 /// A few large values over a flat rest, as of genotypes.
@@ -45,7 +44,7 @@ fn flat(count: usize) -> Vec<f64> {
     [4.0, 2.5, 2.2].into_iter().chain(rest).take(count).collect()
 }
 
-fn check(name: &str, a: &Mat<f64>, spectrum: &[f64], found: &TruncatedSvd) {
+fn check(name: &str, a: &Mat<f64>, spectrum: &[f64], found: &RightSvd) {
     let v = found.v.as_faer();
     assert!(distance_from_orthonormal(v) <= 1e-12, "{name}: v is not orthonormal");
     let gram = host::product(a.transpose(), a.as_ref());
@@ -69,7 +68,7 @@ fn values_vectors_and_residuals(dev: &Device) {
         let spectrum = geometric(m.min(n), 100.0);
         let a = with_spectrum(m, n, &spectrum, 3);
         for k in [1, 5, 20] {
-            let found = solve(&upload(dev, a.as_ref()), k, &RandomizedSvd::default());
+            let found = solve(&upload(dev, a.as_ref()), k, &SvdOptions::default());
             let name = format!("({m}, {n}), k = {k}");
             check(&name, &a, &spectrum, &found);
             assert!(found.is_converged() && found.s.len() == k, "{name}: {:?}", found.residuals);
@@ -81,10 +80,10 @@ fn flat_spectrum_takes_passes(dev: &Device) {
     let spectrum = flat(500);
     let a = with_spectrum(2000, 500, &spectrum, 3);
     let x = upload(dev, a.as_ref());
-    let found = solve(&x, 10, &RandomizedSvd::default());
+    let found = solve(&x, 10, &SvdOptions::default());
     check("to tolerance", &a, &spectrum, &found);
     assert!(found.is_converged() && (8..=24).contains(&found.passes), "{} passes", found.passes);
-    let short = solve(&x, 10, &RandomizedSvd { max_passes: 3, ..RandomizedSvd::default() });
+    let short = solve(&x, 10, &SvdOptions { max_passes: 3, ..SvdOptions::default() });
     check("3 passes", &a, &spectrum, &short);
     assert!(short.passes == 3 && !short.converged[9] && short.residuals[0] < short.residuals[9]);
 }
@@ -107,7 +106,7 @@ fn left_vectors_by_blocks(dev: &Device) {
     let spectrum = geometric(60, 20.0);
     let a = with_spectrum(9000, 60, &spectrum, 3);
     let x = upload(dev, a.as_ref());
-    let found = solve(&x, 5, &RandomizedSvd::default());
+    let found = solve(&x, 5, &SvdOptions::default());
     let mut u = Mat::zeros(9000, 5);
     let mut next = 0;
     left_vectors(&x, &found, &Run::default(), &mut |first, rows| {
@@ -132,7 +131,7 @@ fn narrow_elements(dev: &Device) {
     let values: Vec<i8> = (0..700 * 90).map(|i| (gaussian(1, i) * 2.0) as i8).collect();
     let a = Mat::from_fn(700, 90, |i, j| f64::from(values[i * 90 + j]));
     let (_, spectrum, _) = host::singular("test", a.as_ref()).unwrap();
-    let found = solve(&Tensor::from_slice(dev, &values, &[700, 90]).unwrap(), 4, &RandomizedSvd::default());
+    let found = solve(&Tensor::from_slice(dev, &values, &[700, 90]).unwrap(), 4, &SvdOptions::default());
     check("i8", &a, &spectrum, &found);
     assert!(found.is_converged());
 }
@@ -148,7 +147,7 @@ fn past_the_rank(dev: &Device) {
             assert!(found.is_converged() && found.passes <= 4, "{} passes", found.passes);
         }
     }
-    let zeros = solve(&Tensor::<f32>::zeros(dev, &[40, 30]).unwrap(), 5, &RandomizedSvd::default());
+    let zeros = solve(&Tensor::<f32>::zeros(dev, &[40, 30]).unwrap(), 5, &SvdOptions::default());
     check("zeros", &Mat::zeros(40, 30), &[], &zeros);
     assert!(zeros.s == [0.0; 5] && zeros.is_converged() && zeros.passes == 1);
 }
@@ -157,12 +156,12 @@ fn edge_shapes(dev: &Device) {
     for (m, n) in [(1, 1), (1, 9), (9, 1), (2, 2), (1025, 2), (3, 1024)] {
         let spectrum = geometric(m.min(n), 3.0);
         let a = with_spectrum(m, n, &spectrum, 5);
-        let found = solve(&upload(dev, a.as_ref()), m.min(n), &RandomizedSvd::default());
+        let found = solve(&upload(dev, a.as_ref()), m.min(n), &SvdOptions::default());
         check(&format!("({m}, {n})"), &a, &spectrum, &found);
         assert!(found.is_converged());
     }
     for shape in [[0, 0], [0, 5], [5, 0], [5, 5]] {
-        let found = solve(&Tensor::<f32>::zeros(dev, &shape).unwrap(), 0, &RandomizedSvd::default());
+        let found = solve(&Tensor::<f32>::zeros(dev, &shape).unwrap(), 0, &SvdOptions::default());
         assert_eq!((found.s.len(), found.v.rows() as u64, found.passes), (0, shape[1], 0));
     }
 }
@@ -171,7 +170,7 @@ fn restarts_reach_the_same(dev: &Device) {
     let spectrum = flat(400);
     let a = with_spectrum(1200, 400, &spectrum, 3);
     let x = upload(dev, a.as_ref());
-    let options = RandomizedSvd { max_passes: 200, ..RandomizedSvd::default() };
+    let options = SvdOptions { max_passes: 200, ..SvdOptions::default() };
     let free = solve(&x, 6, &options);
     // Room for 100 columns of the basis; it takes more without a restart.
     let column = 2 * 16 * 400;
@@ -195,7 +194,7 @@ fn restarts_reach_the_same(dev: &Device) {
 fn signs_follow_their_rules(dev: &Device) {
     let a = with_spectrum(300, 40, &geometric(40, 30.0), 3);
     let x = upload(dev, a.as_ref());
-    let with = |sign| solve(&x, 4, &RandomizedSvd { sign, ..RandomizedSvd::default() });
+    let with = |sign| solve(&x, 4, &SvdOptions { sign, ..SvdOptions::default() });
     let [stable, dask, by_u, by_v, none] =
         [SignRule::Stable, SignRule::DaskSum, SignRule::MaxAbsU, SignRule::MaxAbsV, SignRule::None].map(with);
     let largest = |x: Vec<f64>| x.into_iter().max_by(|x, y| x.abs().total_cmp(&y.abs())).unwrap();
@@ -215,18 +214,18 @@ fn signs_follow_their_rules(dev: &Device) {
 
 fn bad_arguments_are_named(dev: &Device) {
     let x = upload(dev, random(20, 6, 1).as_ref());
-    let fails = |k: usize, options: &RandomizedSvd| match randomized_svd(&x, k, options, &Run::default()) {
+    let fails = |k: usize, options: &SvdOptions| match randomized_svd(&x, k, options, &Run::default()) {
         Err(Error::Argument { op: "randomized_svd", name, why }) => (name, why.to_string()),
         other => panic!("{other:?}"),
     };
-    let (name, why) = fails(7, &RandomizedSvd::default());
+    let (name, why) = fails(7, &SvdOptions::default());
     assert!(name == "k" && why.contains("7 components") && why.contains("20 x 6"), "{why}");
     for t in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert_eq!(fails(2, &stop(Stop::Tolerance(t))).0, "stop");
     }
-    assert_eq!(fails(2, &RandomizedSvd { max_passes: 0, ..RandomizedSvd::default() }).0, "max_passes");
+    assert_eq!(fails(2, &SvdOptions { max_passes: 0, ..SvdOptions::default() }).0, "max_passes");
     let flat = Tensor::<f32>::zeros(dev, &[8]).unwrap();
-    let error = randomized_svd(&flat, 1, &RandomizedSvd::default(), &Run::default()).unwrap_err();
+    let error = randomized_svd(&flat, 1, &SvdOptions::default(), &Run::default()).unwrap_err();
     assert!(matches!(error, Error::Shape { .. }));
     let run = Run::default();
     let pass = Pass::new(&run, crate::Status::new(0, 1, 20));
@@ -262,7 +261,7 @@ fn bad_products_are_named(dev: &Device) {
     let x = upload(dev, with_spectrum(200, 50, &flat(50), 1).as_ref());
     let fails = |spoil| {
         let map = Spoiled(&x, spoil, Cell::new(0));
-        randomized_svd(&map, 2, &RandomizedSvd::default(), &Run::default()).unwrap_err()
+        randomized_svd(&map, 2, &SvdOptions::default(), &Run::default()).unwrap_err()
     };
     let nan = fails(|mut product| {
         product.data_mut()[3] = f64::NAN;
@@ -274,7 +273,7 @@ fn bad_products_are_named(dev: &Device) {
     );
     assert!(matches!(fails(|_| Matrix::zeros(2, 2)), Error::Shape { .. }));
     let large = upload(dev, Mat::from_fn(30, 8, |_, _| 1e25).as_ref());
-    let error = randomized_svd(&large, 2, &RandomizedSvd::default(), &Run::default()).unwrap_err();
+    let error = randomized_svd(&large, 2, &SvdOptions::default(), &Run::default()).unwrap_err();
     assert!(error.to_string().contains("overflow"), "{error}");
 }
 
@@ -309,9 +308,9 @@ fn progress_counts_up(dev: &Device) {
     }
 }
 
-fn with_seed(dev: &Device, seed: u64) -> TruncatedSvd {
+fn with_seed(dev: &Device, seed: u64) -> RightSvd {
     let a = with_spectrum(1100, 150, &geometric(150, 50.0), 3);
-    solve(&upload(dev, a.as_ref()), 5, &RandomizedSvd { seed, ..RandomizedSvd::default() })
+    solve(&upload(dev, a.as_ref()), 5, &SvdOptions { seed, ..SvdOptions::default() })
 }
 
 fn seeds_agree_and_runs_are_equal(dev: &Device) {

@@ -5,7 +5,7 @@ use faer::Mat;
 use super::{device_tests, spectrum::*};
 use crate::{
     Device, Error, Run, Tensor,
-    linalg::{RandomizedSvd, SignRule, Stop, TruncatedSvd, host, svd, truncated_svd},
+    linalg::{Matrix, SignRule, Stop, SvdOptions, TruncatedSvd, host, svd, truncated_svd},
 };
 
 device_tests!(
@@ -84,11 +84,11 @@ fn check_truncated(
     a: &Mat<f64>,
     spectrum: &[f64],
     k: usize,
-    options: &RandomizedSvd,
+    options: &SvdOptions,
 ) -> TruncatedSvd {
     let found = truncated_svd(&upload(dev, a.as_ref()), k, options, &Run::default());
-    let (u, found) = found.unwrap_or_else(|error| panic!("{name}: {error}"));
-    let u = download(&u);
+    let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let u = download(&found.u);
     let v = found.v.as_faer().to_owned();
     assert_eq!((u.shape(), v.shape()), ((a.nrows(), k), (a.ncols(), k)), "{name}");
     assert_orthonormal(&format!("{name}: u"), u.as_ref());
@@ -111,7 +111,7 @@ fn truncated_any_condition_number(dev: &Device) {
             let a = with_spectrum(m, n, &spectrum, 3);
             for k in [1, 10, 100] {
                 let name = format!("({m}, {n}), condition {condition:.0e}, k = {k}");
-                check_truncated(&name, dev, &a, &spectrum, k, &RandomizedSvd::default());
+                check_truncated(&name, dev, &a, &spectrum, k, &SvdOptions::default());
             }
         }
     }
@@ -119,7 +119,7 @@ fn truncated_any_condition_number(dev: &Device) {
 
 /// Sizes past which the exact decomposition is not chosen.
 fn truncated_by_iteration(dev: &Device) {
-    let options = RandomizedSvd { oversamples: 10, ..RandomizedSvd::default() };
+    let options = SvdOptions { oversamples: Some(10), ..SvdOptions::default() };
     for (m, n) in [(1100, 400), (400, 1100)] {
         for condition in [1e2, 1e4, 1e6] {
             let spectrum = geometric(400, condition);
@@ -138,7 +138,7 @@ fn truncated_small_values(dev: &Device) {
         let a = with_spectrum(1100, 600, &spectrum, 6);
         for stop in [Stop::Tolerance(1e-4), Stop::PowerIterations(0), Stop::PowerIterations(2)] {
             let name = format!("condition {condition:.0e}, {stop:?}");
-            let options = RandomizedSvd { stop, ..RandomizedSvd::default() };
+            let options = SvdOptions { stop, ..SvdOptions::default() };
             let found = check_truncated(&name, dev, &a, &spectrum, 20, &options);
             assert!(found.passes > 1, "{name}: exact");
         }
@@ -149,17 +149,11 @@ fn truncated_rank_deficient(dev: &Device) {
     let spectrum = geometric(5, 10.0);
     for (m, n) in [(500, 450), (450, 500), (200, 40)] {
         let a = with_spectrum(m, n, &spectrum, 3);
-        let found = check_truncated(
-            &format!("({m}, {n}) of rank 5"),
-            dev,
-            &a,
-            &spectrum,
-            12,
-            &RandomizedSvd::default(),
-        );
+        let found =
+            check_truncated(&format!("({m}, {n}) of rank 5"), dev, &a, &spectrum, 12, &SvdOptions::default());
         assert!(found.is_converged());
     }
-    let found = check_truncated("zeros", dev, &Mat::zeros(500, 400), &[0.0], 3, &RandomizedSvd::default());
+    let found = check_truncated("zeros", dev, &Mat::zeros(500, 400), &[0.0], 3, &SvdOptions::default());
     assert!(found.s == [0.0; 3] && found.is_converged());
 }
 
@@ -168,13 +162,13 @@ fn truncated_sizes(dev: &Device) {
         let spectrum = geometric(m.min(n), 10.0);
         let a = with_spectrum(m, n, &spectrum, 5);
         for k in 0..=m.min(n).min(3) {
-            check_truncated(&format!("({m}, {n})"), dev, &a, &spectrum, k, &RandomizedSvd::default());
+            check_truncated(&format!("({m}, {n})"), dev, &a, &spectrum, k, &SvdOptions::default());
         }
     }
-    let (u, found) =
-        truncated_svd(&Tensor::zeros(dev, &[0, 4]).unwrap(), 0, &RandomizedSvd::default(), &Run::default())
+    let found =
+        truncated_svd(&Tensor::zeros(dev, &[0, 4]).unwrap(), 0, &SvdOptions::default(), &Run::default())
             .unwrap();
-    assert_eq!((u.shape(), found.v.rows()), (&[0, 0][..], 4));
+    assert_eq!((found.u.shape(), found.v.rows()), (&[0, 0][..], 4));
 }
 
 fn any_scale(dev: &Device) {
@@ -183,7 +177,7 @@ fn any_scale(dev: &Device) {
     for scale in [1e30, 1e-30, 1e15, 1e-15] {
         let scaled = Mat::from_fn(400, 330, |i, j| a[(i, j)] * scale);
         let spectrum: Vec<f64> = spectrum.iter().map(|s| s * scale).collect();
-        check_truncated(&format!("{scale:e}"), dev, &scaled, &spectrum, 3, &RandomizedSvd::default());
+        check_truncated(&format!("{scale:e}"), dev, &scaled, &spectrum, 3, &SvdOptions::default());
         check(&format!("{scale:e}"), dev, &scaled, &spectrum);
     }
 }
@@ -193,7 +187,7 @@ fn constant_matrix(dev: &Device) {
     let a = Mat::from_fn(1100, 400, |_, _| f64::from(0.7f32));
     let spectrum = [a.norm_l2()];
     check("constant", dev, &a, &spectrum);
-    let found = check_truncated("constant", dev, &a, &spectrum, 1, &RandomizedSvd::default());
+    let found = check_truncated("constant", dev, &a, &spectrum, 1, &SvdOptions::default());
     assert!((found.s[0] / spectrum[0] - 1.0).abs() <= 1e-5, "{} is not {}", found.s[0], spectrum[0]);
 }
 
@@ -209,9 +203,9 @@ fn transposing_swaps_the_sides(dev: &Device) {
 fn signs(dev: &Device) {
     let a = with_spectrum(80, 50, &geometric(50, 20.0), 3);
     for sign in [SignRule::Stable, SignRule::DaskSum, SignRule::MaxAbsU, SignRule::MaxAbsV, SignRule::None] {
-        let options = RandomizedSvd { sign, ..RandomizedSvd::default() };
-        let (u, found) = truncated_svd(&upload(dev, a.as_ref()), 6, &options, &Run::default()).unwrap();
-        let u = download(&u);
+        let options = SvdOptions { sign, ..SvdOptions::default() };
+        let found = truncated_svd(&upload(dev, a.as_ref()), 6, &options, &Run::default()).unwrap();
+        let u = download(&found.u);
         let largest = |x: Vec<f64>| x.into_iter().max_by(|x, y| x.abs().total_cmp(&y.abs())).unwrap();
         for j in 0..6 {
             match sign {
@@ -232,7 +226,7 @@ fn bad_values_are_named(dev: &Device) {
         for (m, n) in [(40, 9), (9, 40), (400, 350)] {
             let a = Mat::from_fn(m, n, |i, j| if (i, j) == (4, 7) { bad } else { 1.0 + i as f64 });
             let a = upload(dev, a.as_ref());
-            let truncated = truncated_svd(&a, 2, &RandomizedSvd::default(), &Run::default()).unwrap_err();
+            let truncated = truncated_svd(&a, 2, &SvdOptions::default(), &Run::default()).unwrap_err();
             for error in [svd(&a).unwrap_err(), truncated] {
                 assert!(matches!(error, Error::Argument { name: "a", .. }));
                 assert!(error.to_string().contains("column 7 holds 1 values"), "{error}");
@@ -242,19 +236,20 @@ fn bad_values_are_named(dev: &Device) {
     let flat = Tensor::zeros(dev, &[8]).unwrap();
     assert!(matches!(svd(&flat), Err(Error::Shape { .. })));
     assert!(matches!(
-        truncated_svd(&flat, 1, &RandomizedSvd::default(), &Run::default()),
+        truncated_svd(&flat, 1, &SvdOptions::default(), &Run::default()),
         Err(Error::Shape { .. })
     ));
 }
 
-type Everything = (Vec<f32>, TruncatedSvd, Vec<f32>, Vec<f64>, Vec<f32>);
+type Everything = (Vec<f32>, Vec<f64>, Matrix, Vec<f64>, Vec<f32>, Vec<f64>, Vec<f32>);
 
 fn everything(dev: &Device) -> Everything {
     let a = upload(dev, with_spectrum(500, 400, &geometric(400, 1e4), 4).as_ref());
     let whole = svd(&a).unwrap();
-    let (u, found) = truncated_svd(&a, 5, &RandomizedSvd::default(), &Run::default()).unwrap();
+    let found = truncated_svd(&a, 5, &SvdOptions::default(), &Run::default()).unwrap();
     assert!(found.passes > 1);
-    (u.read().unwrap(), found, whole.u.read().unwrap(), whole.s, whole.v.read().unwrap())
+    let (u, whole_u) = (found.u.read().unwrap(), whole.u.read().unwrap());
+    (u, found.s, found.v, found.residuals, whole_u, whole.s, whole.v.read().unwrap())
 }
 
 fn two_runs_are_equal(dev: &Device) {

@@ -3,11 +3,13 @@
 use std::thread;
 
 use super::{
-    data::{Sample, for_each_type, matrix, values},
+    data::{Sample, bits, for_each_type, matrix, values},
     device_tests,
 };
 use crate::{
-    Device, DeviceOptions, Error, Tensor,
+    Device, DeviceOptions, Error, Run, Tensor,
+    distance::{Metric, Options, pairwise},
+    filter::{GaussianOptions, gaussian},
     linalg::{self, matmul},
     random::{philox, random_words},
 };
@@ -15,6 +17,7 @@ use crate::{
 device_tests! {
     values_come_back, zeros_are_zero, shapes, too_large, writes_keep_their_order, many_launches_keep_their_params,
     uploads_keep_their_order, uploads_leave_guard_words, unchecked_uploads_overlap_work, copies, memory_is_counted, threads_share_a_device, reads_can_overlap,
+    values_are_replaced, rows_are_views, operations_take_rows, tensors_change_devices,
 }
 
 fn values_come_back(device: &Device) {
@@ -173,4 +176,97 @@ fn reads_can_overlap(device: &Device) {
     drop(tensors);
     let values: Vec<_> = pending.into_iter().rev().map(|pending| pending.wait().unwrap()[0]).collect();
     assert_eq!(values, [3, 2, 1]);
+}
+
+/// What is enqueued before sees the old values.
+fn values_are_replaced(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        for len in [0, 1, 3, 4, 1001] {
+            let [old, new] = [51, 52].map(|seed| values::<T>(seed, len));
+            let mut tensor = Tensor::from_slice(device, &old, &[len]).unwrap();
+            let copy = tensor.try_clone().unwrap();
+            tensor.write(&new).unwrap();
+            let mut read = old.clone();
+            tensor.read_into(&mut read).unwrap();
+            assert_eq!((read, copy.read().unwrap()), (new, old));
+        }
+    }
+    for_each_type!(with(device));
+    let mut x = Tensor::<f32>::zeros(device, &[2, 2]).unwrap();
+    for error in
+        [x.write(&[1.0; 3]), x.write(&[1.0; 5]), x.read_into(&mut [1.0; 3]), x.read_into(&mut [0.0; 0])]
+    {
+        assert!(matches!(error, Err(Error::Shape { .. })), "{error:?}");
+    }
+    assert_eq!(x.read().unwrap(), [0.0; 4]);
+}
+
+/// Rows of an odd number of bytes start and end within words.
+fn rows_are_views(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        let (all, x) = matrix::<T>(device, 53, 7, 3);
+        for (start, end) in [(0, 7), (0, 1), (1, 4), (3, 6), (6, 7), (2, 2), (7, 7)] {
+            let expected = &all[3 * start as usize..3 * end as usize];
+            let view = x.rows(start..end).unwrap();
+            assert_eq!((view.shape(), view.read().unwrap().as_slice()), (&[end - start, 3][..], expected));
+            assert_eq!(view.try_clone().unwrap().read().unwrap(), expected, "{start}..{end}");
+            if end - start > 1 {
+                let inner = view.rows(1..end - start).unwrap();
+                assert_eq!(inner.read().unwrap(), &expected[3..]);
+            }
+        }
+        assert_eq!(x.read().unwrap(), all);
+    }
+    for_each_type!(with(device));
+    let cube = Tensor::from_slice(device, &[0u8, 1, 2, 3, 4, 5, 6, 7], &[2, 2, 2]).unwrap();
+    let half = cube.rows(1..2).unwrap();
+    assert_eq!((half.shape(), half.read().unwrap()), (&[1, 2, 2][..], vec![4, 5, 6, 7]));
+    #[allow(clippy::reversed_empty_ranges, reason = "it is refused")]
+    for rows in [0..3, 3..3, 2..1] {
+        assert!(matches!(cube.rows(rows), Err(Error::Argument { name: "rows", .. })));
+    }
+    let scalar = Tensor::from_slice(device, &[1u8], &[]).unwrap();
+    assert!(matches!(scalar.rows(0..1), Err(Error::Shape { .. })));
+}
+
+/// To the bit as they take a tensor of the same rows alone.
+fn operations_take_rows(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        let (_, x) = matrix::<T>(device, 54, 70, 33);
+        let x = x.rows(5..66).unwrap();
+        let alone = Tensor::from_slice(device, &x.read().unwrap(), x.shape()).unwrap();
+        let products = [&*x, &alone].map(|x| linalg::matmul_nt(x, x).unwrap().read().unwrap());
+        assert_eq!(bits(&products[0]), bits(&products[1]));
+        let [sums, expected] = [&*x, &alone].map(|x| linalg::row_stats(x).unwrap());
+        assert_eq!(format!("{sums:?}"), format!("{expected:?}"));
+    }
+    for_each_type!(with(device));
+    let (_, x) = matrix::<i8>(device, 55, 20, 7);
+    let (x, y) = (x.rows(3..9).unwrap(), x.rows(8..19).unwrap());
+    let [alone, other] = [&x, &y].map(|x| Tensor::from_slice(device, &x.read().unwrap(), x.shape()).unwrap());
+    let distances = |x: &Tensor<i8>, y: &Tensor<i8>| {
+        pairwise(x, Some(y), Metric::CityBlock, &Options::default(), &Run::default()).unwrap()
+    };
+    assert_eq!(distances(&x, &y), distances(&alone, &other));
+    let blurred = |x: &Tensor<i8>| {
+        let y: Tensor<i8> = gaussian(x, 1.0, &GaussianOptions::default()).unwrap();
+        y.read().unwrap()
+    };
+    assert_eq!(blurred(&x), blurred(&alone));
+}
+
+fn tensors_change_devices(device: &Device) {
+    let cpu = Device::cpu();
+    fn with<T: Sample>(device: &Device, cpu: &Device) {
+        let (all, x) = matrix::<T>(device, 56, 5, 3);
+        let there = x.rows(1..4).unwrap().to_device(cpu).unwrap();
+        assert!(there.device().is_same(cpu));
+        let back = there.to_device(device).unwrap();
+        assert!(back.device().is_same(device));
+        assert_eq!((back.shape(), back.read().unwrap().as_slice()), (&[3, 3][..], &all[3..12]));
+        let mut copy = x.to_device(device).unwrap();
+        copy.write(&vec![T::zeroed(); 15]).unwrap();
+        assert_eq!(x.read().unwrap(), all, "a copy of its own");
+    }
+    for_each_type!(with(device, &cpu));
 }

@@ -10,7 +10,7 @@ use std::{
 
 use teatime::{
     Device, Error, Progress, Run,
-    linalg::{RandomizedSvd, Stop},
+    linalg::{Stop, SvdOptions},
 };
 use teatime_genotype::{Method, PcaOptions, bed::BedFile, pca};
 use tempfile::TempDir;
@@ -47,8 +47,8 @@ pub(super) fn bed(session: &mut Session<'_>) {
 /// Seconds of the pass that packs and counts, and of all passes.
 fn passes(device: &Device, prefix: &Path) -> Result<[f64; 2], Error> {
     let genotypes = BedFile::open(prefix)?.genotypes()?;
-    let svd = RandomizedSvd { stop: Stop::PowerIterations(0), ..RandomizedSvd::default() };
-    let options = PcaOptions { components: 10, method: Method::Randomized, svd, ..PcaOptions::default() };
+    let svd = SvdOptions::default().stop(Stop::PowerIterations(0));
+    let options = PcaOptions::default().components(10).method(Method::Randomized).svd(svd);
     let first = Arc::new(Mutex::new(None));
     let started = Instant::now();
     let seen = Arc::clone(&first);
@@ -59,7 +59,7 @@ fn passes(device: &Device, prefix: &Path) -> Result<[f64; 2], Error> {
             seen.get_or_insert(started.elapsed().as_secs_f64());
         }
     });
-    pca(&genotypes, device, &options, &Run { progress, ..Run::default() })?;
+    pca(&genotypes, device, &options, &Run::default().progress(progress))?;
     let whole = started.elapsed().as_secs_f64();
     let first = first.lock().map_or(None, |first| *first);
     Ok([first.unwrap_or(whole), whole])

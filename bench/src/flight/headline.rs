@@ -4,7 +4,7 @@ use std::{cell::RefCell, time::Instant};
 
 use teatime::{
     Device, DeviceKind, Result, Run, Status, Tensor,
-    linalg::{LinearMap, Matrix, Pass, RandomizedSvd, Stop, randomized_svd},
+    linalg::{LinearMap, Matrix, Pass, Stop, SvdOptions, randomized_svd},
     packed::{PackedMatrix, packed_uniform},
     random::random_words,
 };
@@ -48,12 +48,8 @@ pub(crate) fn svd(device: &Device, rows: u64) -> Result<[f64; 2]> {
     Ok([made, started.elapsed().as_secs_f64() - made])
 }
 
-fn options() -> RandomizedSvd {
-    RandomizedSvd {
-        stop: Stop::PowerIterations(0),
-        oversamples: WIDTH - COMPONENTS,
-        ..RandomizedSvd::default()
-    }
+fn options() -> SvdOptions {
+    SvdOptions::default().stop(Stop::PowerIterations(0)).oversamples(WIDTH - COMPONENTS)
 }
 
 /// One share: each stage apart, each some times.

@@ -24,7 +24,7 @@ pub(super) const ENTRIES: f64 = (PANELS.len() + STEPS.len() * FILLS.len()) as f6
 /// The device's own choices first, whose size the others take.
 pub(super) fn switches(session: &mut Session<'_>) {
     let name = session.device.info().name.clone();
-    let fill = session.device.limits().fill;
+    let fill = session.device.limits().fill();
     let mut rows = &ROWS[..];
     for panel in PANELS {
         let id = format!("pass, panels of {panel} rows");
@@ -39,8 +39,7 @@ pub(super) fn switches(session: &mut Session<'_>) {
             let fill = (fill * eighths / 8).max(1);
             let id = format!("pass, steps of {} MiB, {fill} workgroups", step >> 20);
             session.largest(&id, Unit::Milliseconds, rows, size, |_, &rows| {
-                let options =
-                    DeviceOptions { step: Some(step), fill: Some(fill), ..DeviceOptions::default() };
+                let options = DeviceOptions::default().step(step).fill(fill);
                 job(&Device::open_with(&name, &options)?, rows, PANEL)
             });
         }

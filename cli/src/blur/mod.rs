@@ -20,7 +20,7 @@ use self::{
     record::Record,
 };
 use crate::{
-    args::{Named, Resources, local, named},
+    args::{Named, Resources, default_of, local, named},
     failure::Failure,
     output::Output,
     progress::Bar,
@@ -65,13 +65,13 @@ pub(crate) struct BlurArgs {
     /// What stands beyond the ends of an axis `a b c d`: one for all, or one for each filtered axis
     ///
     /// reflect: d c b a | a b c d | d c b a. mirror: d c b | a b c d | c b a. nearest: a a a | a b c d | d d d. wrap: b c d | a b c d | a b c. constant: --cval.
-    #[arg(long, value_name = "MODE,...", value_parser = named(MODES), default_value = "reflect", value_delimiter = ',')]
-    mode: Vec<Beyond>,
+    #[arg(long, value_name = "MODE,...", value_parser = named(MODES), default_value = default_of(MODES), value_delimiter = ',')]
+    mode: Vec<Mode>,
     /// What --mode constant has beyond the ends
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     cval: f64,
     /// How far weights reach, in standard deviations: radius = truncate x sigma + 0.5 without its fraction
-    #[arg(long, value_name = "T", default_value_t = 4.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "T", default_value_t = GaussianOptions::default().truncate, allow_negative_numbers = true)]
     truncate: f64,
     /// How far weights reach, in elements, instead of --truncate: one for all filtered axes, or one for each
     #[arg(long, value_name = "R,...", value_delimiter = ',', conflicts_with = "truncate")]
@@ -86,7 +86,7 @@ pub(crate) struct BlurArgs {
     #[arg(long)]
     narrow: bool,
     /// What a chunk of a Zarr array that is not there means: damage, or the array's fill value
-    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = "error")]
+    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = default_of(MISSING_CHUNKS))]
     missing_chunk: MissingChunk,
     /// Extents of a chunk of OUT.zarr [default: those of the input]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
@@ -142,22 +142,13 @@ what is done; an OUT.zarr that is written with --resume stays).
 The record is written last and removed first: where it is, all
 results are there.";
 
-/// What stands beyond the ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Beyond {
-    Reflect,
-    Mirror,
-    Nearest,
-    Wrap,
-    Constant,
-}
-
-const MODES: Named<Beyond> = &[
-    ("reflect", Beyond::Reflect),
-    ("mirror", Beyond::Mirror),
-    ("nearest", Beyond::Nearest),
-    ("wrap", Beyond::Wrap),
-    ("constant", Beyond::Constant),
+const MODES: Named<Mode> = &[
+    ("reflect", Mode::Reflect),
+    ("mirror", Mode::Mirror),
+    ("nearest", Mode::Nearest),
+    ("wrap", Mode::Wrap),
+    // The number is that of --cval.
+    ("constant", Mode::Constant(0.0)),
 ];
 
 /// The type of the result.
@@ -186,15 +177,12 @@ impl BlurArgs {
 
     fn options(&self, input: &Input) -> Result<GaussianOptions, Failure> {
         let axes = input.array.shape().len();
-        if self.cval != 0.0 && !self.mode.contains(&Beyond::Constant) {
+        if self.cval != 0.0 && !self.mode.contains(&Mode::Constant(0.0)) {
             return Err(Failure::Usage("--cval is of --mode constant alone".into()));
         }
-        let mode = |mode: &Beyond| match mode {
-            Beyond::Reflect => Mode::Reflect,
-            Beyond::Mirror => Mode::Mirror,
-            Beyond::Nearest => Mode::Nearest,
-            Beyond::Wrap => Mode::Wrap,
-            Beyond::Constant => Mode::Constant(self.cval),
+        let mode = |mode: &Mode| match mode {
+            Mode::Constant(_) => Mode::Constant(self.cval),
+            mode => *mode,
         };
         let filtered = match (&self.axes, self.channel_axis) {
             (Some(axes), _) => Some(axes.clone()),
@@ -205,14 +193,15 @@ impl BlurArgs {
             (None, Some(channel)) => Some((0..axes).filter(|&axis| axis != channel).collect()),
             (None, None) => input.axes(),
         };
-        Ok(GaussianOptions {
-            axes: filtered,
-            order: per_axis(&self.order),
-            mode: per_axis(&self.mode.iter().map(mode).collect::<Vec<_>>()),
-            truncate: self.truncate,
-            radius: self.radius.as_deref().map(per_axis),
-            narrow: self.narrow,
-            ..GaussianOptions::default()
+        let options = GaussianOptions::default()
+            .axes(filtered)
+            .order(per_axis(&self.order))
+            .mode(per_axis(&self.mode.iter().map(mode).collect::<Vec<_>>()))
+            .truncate(self.truncate)
+            .narrow(self.narrow);
+        Ok(match &self.radius {
+            Some(radius) => options.radius(per_axis(radius)),
+            None => options,
         })
     }
 }
@@ -232,8 +221,10 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let slice = png.as_ref().map(|_| Slice::new(args, &input, &options)).transpose()?;
     let device = args.resources.open()?;
     let bar = Bar::of("Filter", input.array.shape().iter().product(), "elements");
-    let run =
-        Run { cancel: cancel.clone(), progress: bar.progress("Filter"), memory: args.resources.budget() };
+    let run = Run::default()
+        .cancel(cancel.clone())
+        .progress(bar.progress("Filter"))
+        .memory(args.resources.budget());
     let opened = Instant::now();
     let written = write(args, &input, &options, &device, &run, &mut output)?;
     drop(bar);

@@ -2,14 +2,14 @@
 
 use clap::{Args, builder::TypedValueParser};
 use teatime::distance::{Metric, Missing};
-use teatime_genotype::{Linkage, SampleMetric};
+use teatime_genotype::{DistanceOptions, Linkage, SampleMetric};
 
 use super::{
     target::{FORMATS, Target},
     with::WithArgs,
 };
 use crate::{
-    args::{FilterArgs, Named, Resources, local, named},
+    args::{FilterArgs, Named, Resources, default_of, local, named},
     store_args::StoreArgs,
 };
 
@@ -28,7 +28,7 @@ pub(crate) struct DistanceArgs {
     /// Of dosages, as scipy defines them but for `inner_product` (the sum of x y) and ibs (a similarity, 1 - mean of |x - y| / ploidy:
     /// PLINK's --distance ibs flat-missing). cityblock with --missing rescale is PLINK's --distance flat-missing. The first seven and ibs are sums of
     /// whole numbers, and fastest; others are in f32.
-    #[arg(long, value_parser = named(METRICS), default_value = "euclidean")]
+    #[arg(long, value_parser = named(METRICS), default_value = default_of(METRICS))]
     pub(super) metric: SampleMetric,
     /// The exponent of --metric minkowski, above 0 [default: 2]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
@@ -44,7 +44,7 @@ pub(crate) struct DistanceArgs {
     /// ignore: they are left out, as in sgkit. rescale: sums are multiplied by the variants over those called in both, as PLINK's
     /// flat-missing; NaN where there are none. rescale-or-zero: the same, but 0. propagate: distances of samples with a missing
     /// call are NaN. ibs, a mean, takes ignore and propagate.
-    #[arg(long, value_parser = named(MISSING), default_value = "ignore")]
+    #[arg(long, value_parser = named(MISSING), default_value = DistanceOptions::default().missing.name())]
     pub(super) missing: Missing,
     /// Take each haplotype of the calls for a sample, named `SAMPLE_1`, `SAMPLE_2` ...
     ///

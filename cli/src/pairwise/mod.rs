@@ -24,7 +24,7 @@ use self::{
     write::{DISTANCE, FORMATS, Format},
 };
 use crate::{
-    args::{Resources, local, named},
+    args::{Resources, default_of, local, named},
     distance::MISSING,
     failure::Failure,
     output::Output,
@@ -56,7 +56,7 @@ pub(crate) struct PairwiseArgs {
     ///
     /// As scipy defines them, but for `inner_product`, the sum of x y, and hellinger and `kl_divergence`, which are cuVS's and meant for
     /// observations that add up to 1.
-    #[arg(long, value_parser = metrics(), default_value = "euclidean")]
+    #[arg(long, value_parser = metrics(), default_value = Metric::default().name())]
     metric: Metric,
     /// The exponent of --metric minkowski, above 0 [default: 2]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
@@ -68,7 +68,7 @@ pub(crate) struct PairwiseArgs {
     ///
     /// propagate: the distance is NaN. ignore: they are left out, as in sgkit. rescale: sums are multiplied by all features over those that
     /// both have, as scikit-learn's `nan_euclidean_distances`; NaN where there are none. rescale-or-zero: the same, but 0.
-    #[arg(long, value_parser = named(MISSING), default_value = "propagate")]
+    #[arg(long, value_parser = named(MISSING), default_value = default_of(MISSING))]
     missing: Missing,
     /// Take negative numbers for missing, as NaN is; not with --missing propagate
     #[arg(long)]
@@ -83,7 +83,7 @@ pub(crate) struct PairwiseArgs {
     #[arg(long, value_name = "K", conflicts_with = "resume")]
     neighbors: Option<usize>,
     /// What a chunk of a Zarr array that is not there means: damage, or the array's fill value
-    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = "error")]
+    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = default_of(MISSING_CHUNKS))]
     missing_chunk: MissingChunk,
     /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
     ///
@@ -175,16 +175,17 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         args.out.open(COMMAND, &[(args.out.file(NEIGHBORS), numbers)], args.overwrite, resumed)?;
     let input = Input::open(args)?;
     let device = args.resources.open()?;
-    let options = Options {
-        missing: args.missing,
-        negative: args.negative_missing,
-        columns: args.observations == Observations::Columns,
-        narrow: args.narrow,
-    };
+    let options = Options::default()
+        .missing(args.missing)
+        .negative(args.negative_missing)
+        .columns(args.observations == Observations::Columns)
+        .narrow(args.narrow);
     let (total, noun) = input.steps(args);
     let bar = Bar::of("Distances", total, noun);
-    let run =
-        Run { cancel: cancel.clone(), progress: bar.progress("Distances"), memory: args.resources.budget() };
+    let run = Run::default()
+        .cancel(cancel.clone())
+        .progress(bar.progress("Distances"))
+        .memory(args.resources.budget());
     let opened = Instant::now();
     let found = find(args, &input, metric, &options, &device, &run, &mut output)?;
     let computed = Instant::now();

@@ -16,7 +16,7 @@ use self::{
     table::Table,
 };
 use crate::{
-    args::{Named, Resources, local, named, up_to_one},
+    args::{Named, Resources, default_of, local, named, up_to_one},
     failure::Failure,
     matching::{MatchBy, counts::Counts},
     output::{Output, RECORD, joined, names},
@@ -67,7 +67,7 @@ pub(crate) struct ProjectArgs {
     /// scores come nearer to zero by about the share of those, as in flashpca and plink2. least-squares: the scores that
     /// explain best what is called, as EIGENSOFT's lsqproject: not nearer to zero, but the less certain the fewer
     /// calls there are; NaN for a sample whose calls do not determine them.
-    #[arg(long, value_parser = named(METHODS), default_value = "mean")]
+    #[arg(long, value_parser = named(METHODS), default_value = default_of(METHODS))]
     missing: ProjectMethod,
     /// Largest fraction of the loadings' variants that may not be usable (0 to 1)
     ///
@@ -143,8 +143,10 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     stores.count_contigs(&matches)?;
 
     let matched = Instant::now();
-    let run =
-        Run { cancel: cancel.clone(), progress: bar.progress("Projection"), memory: args.resources.budget() };
+    let run = Run::default()
+        .cancel(cancel.clone())
+        .progress(bar.progress("Projection"))
+        .memory(args.resources.budget());
     let result = project(&stores.genotypes, &device, &reference, &matches, args.missing, &run)?;
     let projected = Instant::now();
     if result.missing_calls == counts.loadings.used * stores.genotypes.samples() {

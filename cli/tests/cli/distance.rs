@@ -138,10 +138,10 @@ fn haplotypes_alleles_and_trees_that_cannot_be() {
     for (option, words) in
         [(&["--haplotypes"][..], "have no haplotypes"), (&["--allele", "1"], "have no alleles")]
     {
-        says("plink1/few5.bed", option, &["few5.bed", words]);
         let dosages = [option, &["--array", "int32_gzip"]].concat();
         says("dosages_v3.zarr", &dosages, &["int32_gzip", "dosages", words]);
     }
+    says("plink1/few5.bed", &["--haplotypes"], &["few5.bed", "have no haplotypes"]);
     says("all_v3.vcz", &["--tree", "single", "--metric", "inner_product"], &["--tree: inner_product is a"]);
     let propagate = ["--tree", "single", "--missing", "propagate"];
     says("all_v3.vcz", &propagate, &["--tree: the distance of", "of 1770 pairs of samples is NaN"]);
@@ -237,6 +237,8 @@ fn bad_words_are_named() {
     says("x.npy", &["--metric", "ibs", "--het-het", "0.7"], 2, "[possible values: 1, 0.5]");
     says("x.npy", &["--metric", "ibs", "--het-het", "0.5", "--haplotypes"], 1, "of ploidy 2, not 1");
     says("x.npy", &["--allele", "128"], 2, "128 is not in 0..=127");
+    let of_bed = distance(&fixture("plink1/few5.bed"), &scratch.join("x.npy"), &["--allele", "1"]);
+    assert!(of_bed.code == 2 && of_bed.err.contains("--counted-allele"), "{} {}", of_bed.code, of_bed.err);
     says("x.npy", &["--tree", "centroid"], 2, "[possible values: single, complete, average");
     let propagated =
         distance(&fixture("all_v3.vcz"), &scratch.join("x.npy"), &["--missing", "propagate"]).ok();

@@ -15,20 +15,26 @@ use super::{
     array::{BedArray, HEADER, Order},
     text::{self, Bim, Sample},
 };
-use crate::{CountedAllele, Genotypes, Variant};
+use crate::{Genotypes, Variant};
 
 /// What every PLINK 1 .bed starts with.
 const MAGIC: [u8; 2] = [0x6c, 0x1b];
 
-/// How the files of a .bed are named, and what its calls count.
+/// How the files beside a .bed are named.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct BedOptions {
     /// The table of variants, where it is not the .bim beside the .bed.
     pub bim: Option<PathBuf>,
     /// The table of samples, where it is not the .fam beside the .bed.
     pub fam: Option<PathBuf>,
-    /// The allele whose copies are the dosage.
-    pub counted: CountedAllele,
+}
+
+teatime::setters! {
+    BedOptions {
+        bim(impl Into<PathBuf>) = Some(bim.into()),
+        fam(impl Into<PathBuf>) = Some(fam.into()),
+    }
 }
 
 /// A PLINK 1 .bed, its samples (.fam) and its variants (.bim).
@@ -42,7 +48,6 @@ pub struct BedFile {
     array: Arc<dyn ChunkedArray>,
     samples: Vec<Sample>,
     bim: Bim,
-    counted: CountedAllele,
 }
 
 impl BedFile {
@@ -55,7 +60,7 @@ impl BedFile {
         Self::open_with(path, &BedOptions::default())
     }
 
-    /// Opens `path` as [`open`](Self::open) does, with other tables or another counted allele.
+    /// Opens `path` as [`open`](Self::open) does, with other tables.
     ///
     /// Reads the .fam and the .bim, and of the .bed the first three bytes and the length. Keeps the names of the
     /// samples, and of the variants only where some of them start and 16 bytes for each run of them on one contig.
@@ -98,7 +103,7 @@ impl BedFile {
             return Err(Error::store(path.display(), why));
         }
         let array = Arc::new(BedArray::new(path.display().to_string(), file, order, shape));
-        Ok(Self { path, array, samples, bim, counted: options.counted })
+        Ok(Self { path, array, samples, bim })
     }
 
     /// Path of the .bed.
@@ -107,7 +112,7 @@ impl BedFile {
     }
 
     /// The packed calls as PLINK stores them: `u8`, (variants, a fourth of the samples, rounded up), in chunks of
-    /// whole rows. [`CountedAllele::codes`] says what a code is; sample 4 b + j is at bits 2 j and 2 j + 1 of byte b.
+    /// whole rows. [`GenotypeKind::Plink`](crate::GenotypeKind::Plink) says what a code is; sample 4 b + j is at bits 2 j and 2 j + 1 of byte b.
     ///
     /// Bits beyond the last sample are what the file has there. A chunk is read with one positioned read, on the
     /// calling thread, and has about 1 MiB.
@@ -119,18 +124,14 @@ impl BedFile {
         &self.array
     }
 
-    /// The calls as the only array of genotypes. Several files of the same samples make one [`Genotypes`] by
+    /// The calls as the only array of genotypes: dosages are copies of A1, and those of A2 after
+    /// [`count_allele`](Genotypes::count_allele) of 0. Several files of the same samples make one [`Genotypes`] by
     /// [`Genotypes::plink`].
     ///
     /// # Errors
     /// As [`Genotypes::plink`], and so none for a file that could be opened.
     pub fn genotypes(&self) -> Result<Genotypes> {
-        Genotypes::plink(vec![Arc::clone(&self.array)], self.n_samples(), self.counted)
-    }
-
-    /// The allele whose copies are the dosage.
-    pub const fn counted(&self) -> CountedAllele {
-        self.counted
+        Genotypes::plink(vec![Arc::clone(&self.array)], self.n_samples())
     }
 
     /// Lines of the .bim.

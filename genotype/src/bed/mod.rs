@@ -12,6 +12,5 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use crate::CountedAllele;
 pub use file::{BedFile, BedOptions};
 pub use text::Sample;

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use teatime::{ChunkedArray, Device, Error, Run, random::philox, store::MemoryArray};
 
 use super::*;
-use crate::{GenotypeKind, Genotypes, PcaOptions, pca, tests::fixture};
+use crate::{GenotypeKind, Genotypes, PcaOptions, intake::Form, pca, tests::fixture};
 
 /// A folder that goes away with its value.
 struct Scratch(TempDir);
@@ -106,15 +106,16 @@ fn plink2_exports_the_same_calls() {
 
 #[test]
 fn codes_count_either_allele() {
-    for (counted, codes) in [(CountedAllele::A1, [2, 3, 1, 0]), (CountedAllele::A2, [0, 3, 1, 2])] {
-        assert_eq!(counted.codes(), codes);
-        let options = BedOptions { counted, ..BedOptions::default() };
-        let bed = BedFile::open_with(fixture("plink1/few5"), &options).unwrap();
-        let genotypes = bed.genotypes().unwrap();
-        assert_eq!(genotypes.kind(), GenotypeKind::Plink { counted });
-        assert_eq!((genotypes.variants(), genotypes.samples()), (17, 5));
+    let genotypes = BedFile::open(fixture("plink1/few5")).unwrap().genotypes().unwrap();
+    assert_eq!((genotypes.kind(), genotypes.variants(), genotypes.samples()), (GenotypeKind::Plink, 17, 5));
+    let [a1, a2] = [1, 0].map(|allele| genotypes.clone().count_allele(allele).unwrap());
+    assert!(!genotypes.counts_reference() && !a1.counts_reference() && a2.counts_reference());
+    // 0 two copies of A1, 1 missing, 2 one of each, 3 two copies of A2.
+    for (genotypes, codes) in [(&genotypes, [2, 3, 1, 0]), (&a1, [2, 3, 1, 0]), (&a2, [0, 3, 1, 2])] {
+        assert_eq!(Form::new(genotypes, false).0, Form::Packed(codes));
     }
-    assert_eq!(CountedAllele::default(), CountedAllele::A1);
+    let error = genotypes.count_allele(2).unwrap_err().to_string();
+    assert!(error.contains("2 of a .bed"), "{error}");
 }
 
 #[cfg(feature = "zarr")]
@@ -313,7 +314,9 @@ fn names_of_files() {
 fn files_of_the_same_samples_are_appended() {
     let open = |name: &str| BedFile::open(fixture("plink1").join(name)).unwrap();
     let arrays = |names: &[&str]| names.iter().map(|name| open(name).array().clone()).collect::<Vec<_>>();
-    let plink = |names: &[&str], samples| Genotypes::plink(arrays(names), samples, CountedAllele::A2);
+    let plink = |names: &[&str], samples| {
+        Genotypes::plink(arrays(names), samples).and_then(|genotypes| genotypes.count_allele(0))
+    };
     let both = plink(&["few5", "few5"], 5).unwrap();
     assert_eq!((both.variants(), both.samples(), both.arrays().len()), (34, 5, 2));
     for (result, words) in [
@@ -326,6 +329,6 @@ fn files_of_the_same_samples_are_appended() {
         assert!(error.contains(words), "{error}");
     }
     let dosages = MemoryArray::new("signed", &[0i8; 4], &[4, 1], &[4, 1]).unwrap();
-    let result = Genotypes::plink(vec![std::sync::Arc::new(dosages)], 4, CountedAllele::A1);
+    let result = Genotypes::plink(vec![std::sync::Arc::new(dosages)], 4);
     assert!(matches!(result, Err(Error::Shape { .. })), "{result:?}");
 }

@@ -54,7 +54,7 @@ use crate::to_usize;
 /// let dosages = [[0i8, 0, 2, 2], [2, 2, 0, 1], [0, 1, 2, 2], [2, 2, 0, 0]];
 /// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 4], &[2, 4])?;
 /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
-/// let (components, relationships) = (PcaOptions { components: 2, ..Default::default() }, GrmOptions::default());
+/// let (components, relationships) = (PcaOptions::default().components(2), GrmOptions::default());
 /// let (device, run) = (Device::cpu(), Run::default());
 ///
 /// let wanted = Wanted::default().pca(&components).grm(&relationships);
@@ -461,8 +461,8 @@ pub(crate) fn with_less_memory<T>(
     let mut budget = run.memory.device_bytes(device.info());
     let (mut full, mut least) = (false, false);
     loop {
-        let smaller = Budget { device: if full { Some(budget) } else { run.memory.device }, ..run.memory };
-        match f(&Run { memory: smaller, ..run.clone() }) {
+        let smaller = run.memory.device(if full { Some(budget) } else { run.memory.device });
+        match f(&run.clone().memory(smaller)) {
             Err(Error::OutOfMemory { .. }) if !device.shares_host_memory() && !least => {
                 (budget, full) = (budget / 2, true);
             }

@@ -51,7 +51,7 @@ impl Cohort {
     /// let dosages: Vec<i8> = (0..6000 * 5).map(|i| (i * i % 7 % 3) as i8).collect();
     /// let array = MemoryArray::new("dosages", &dosages, &[6000, 5], &[1000, 5])?;
     /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
-    /// let components = PcaOptions { components: 2, ..Default::default() };
+    /// let components = PcaOptions::default().components(2);
     /// let (device, run, wanted) = (Device::cpu(), Run::default(), Wanted::default().pca(&components));
     ///
     /// // Each by a process of its own, perhaps.

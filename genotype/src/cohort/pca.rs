@@ -2,7 +2,7 @@
 
 use teatime::{
     Budget, Cancel, Device, Error, Result, Run,
-    linalg::{Matrix, SignRule, Stats, TruncatedSvd, gram_svd, randomized_svd},
+    linalg::{Matrix, RightSvd, SignRule, Stats, gram_svd, randomized_svd},
     stream::StreamStats,
 };
 
@@ -123,7 +123,7 @@ impl Pca {
 /// let dosages = [[0i8, 0, 2, 2], [2, 2, 0, 1], [0, 1, 2, 2], [2, 2, 0, 0]];
 /// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 4], &[2, 4])?;
 /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
-/// let result = pca(&genotypes, &Device::cpu(), &PcaOptions { components: 2, ..Default::default() }, &Run::default())?;
+/// let result = pca(&genotypes, &Device::cpu(), &PcaOptions::default().components(2), &Run::default())?;
 /// let first: Vec<f64> = result.vectors.column(0).collect();
 /// assert!(first[0] * first[1] > 0.0 && first[2] * first[3] > 0.0 && first[0] * first[3] < 0.0);
 /// # Ok::<(), teatime::Error>(())
@@ -151,7 +151,7 @@ impl Cohort {
         if totals.counts.used == 0 {
             return Err(Error::argument(OP, "genotypes", no_variant(&totals.counts)));
         }
-        let TruncatedSvd { s, v, residuals, converged, passes, .. } = svd;
+        let RightSvd { s, v, residuals, converged, passes, .. } = svd;
         Ok(Pca {
             singular_values: s,
             vectors: v,
@@ -172,12 +172,7 @@ impl Cohort {
         })
     }
 
-    fn exact(
-        &self,
-        rule: ScaleRule,
-        options: &PcaOptions,
-        run: &Run,
-    ) -> Result<(TruncatedSvd, VariantTotals)> {
+    fn exact(&self, rule: ScaleRule, options: &PcaOptions, run: &Run) -> Result<(RightSvd, VariantTotals)> {
         let wanted = pair_sums::Wanted { rule, shared: false, variance: false };
         let is_here = self.held_sums(wanted).is_some();
         let need = if is_here { Need::eigenvectors(&self.reader) } else { Choice::exact(&self.reader) };
@@ -201,14 +196,14 @@ impl Cohort {
         rule: ScaleRule,
         options: &PcaOptions,
         run: &Run,
-    ) -> Result<(TruncatedSvd, VariantTotals)> {
+    ) -> Result<(RightSvd, VariantTotals)> {
         check_samples(&self.reader)?;
         self.with_room(Need::randomized(&self.reader, options), &mut |reading| {
             let map = Standardized::new(self, rule, reading)?;
             // It takes half of what it is given for the basis.
             let basis = self.memory.basis(&self.reader, self.residency(), options);
-            let memory = Budget { host: Some(basis.saturating_mul(2)), ..run.memory };
-            let run = Run { memory, ..run.clone() };
+            let memory = run.memory.host(basis.saturating_mul(2));
+            let run = run.clone().memory(memory);
             Ok((randomized_svd(&map, options.components, &options.svd, &run)?, map.totals))
         })
     }

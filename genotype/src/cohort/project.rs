@@ -57,7 +57,7 @@ use crate::{
 /// let array = |dosages: &[i8], samples| MemoryArray::new("dosages", dosages, &[4, samples], &[4, samples]);
 /// let reference = Genotypes::new(vec![Arc::new(array(&[0, 0, 2, 2, 2, 2, 0, 1, 0, 1, 2, 2, 2, 2, 0, 0], 4)?)])?;
 /// let (device, run) = (Device::cpu(), Run::default());
-/// let options = PcaOptions { components: 1, ..Default::default() };
+/// let options = PcaOptions::default().components(1);
 /// let components = pca(&reference, &device, &options, &run)?;
 /// let mut rows = ReferenceLoadings::new(options.scaler, 2, 1)?;
 /// loadings(&reference, &device, &components, &options, &run, &mut |row| {

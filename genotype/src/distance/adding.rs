@@ -105,7 +105,7 @@ impl Adding {
             reader.prepare(PackedPairs::programs(device, n, variants))?;
             Pairs::Packed(with_ones(PackedPairs::new(device, n, variants, metric, missing)?, options)?)
         } else {
-            let of_columns = Options { missing, columns: true, ..Options::default() };
+            let of_columns = Options::default().missing(missing).columns(true);
             Pairs::Real { sums: Partial::new(device, n, None, metric, &of_columns)?, missing }
         };
         Ok(Self { variants: Variants::new(reader, options), pairs })

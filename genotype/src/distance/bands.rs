@@ -44,7 +44,7 @@ const SQUARE_BYTES: u64 = 32;
 /// let dosages = [[0i8, 0, 2], [2, 2, 0], [0, 1, 2], [2, -1, 0]];
 /// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 3], &[2, 3])?;
 /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
-/// let options = DistanceOptions { metric: SampleMetric::Of(Metric::CityBlock), ..Default::default() };
+/// let options = DistanceOptions::default().metric(SampleMetric::Of(Metric::CityBlock));
 /// let bands = DistanceBands::new(&genotypes, &Device::cpu(), &options, 64, &Run::default())?;
 /// bands.each(&Run::default(), &|_| false, &mut |band| {
 ///     assert_eq!((band.own, band.matrix.row(0)), (0..3, &[0.0, 1.0, 8.0][..]));
@@ -163,7 +163,7 @@ impl DistanceBands {
         });
         let wanted = Wanted::default().sums_of_pairs().again();
         let cohort =
-            Cohort::attempt(genotypes, device, &wanted, &Run { progress, ..run.clone() }, Some(each))?;
+            Cohort::attempt(genotypes, device, &wanted, &run.clone().progress(progress), Some(each))?;
         let Some(adding) = adding else {
             unreachable!("genotypes of some variants should have a panel");
         };

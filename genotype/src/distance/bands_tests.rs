@@ -15,7 +15,7 @@ fn genotypes(dosages: &[i8], samples: u64) -> Genotypes {
 }
 
 fn within(host: u64) -> Run {
-    Run { memory: Budget { host: Some(host), device: None }, ..Run::default() }
+    Run::default().memory(Budget::default().host(host))
 }
 
 fn bits(matrix: &Matrix) -> Vec<u64> {
@@ -111,7 +111,7 @@ fn passes_are_told_and_cancelled() {
     let (run, told) = (within(1 << 30), std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));
     let seen = told.clone();
     let progress = Progress::new(move |status| seen.lock().unwrap().push((status.pass, status.passes)));
-    let run = Run { progress, ..run };
+    let run = run.progress(progress);
     let bands = DistanceBands::new(&genotypes, &Device::cpu(), &options, SIDE, &run).unwrap();
     let mut owners = Vec::new();
     let mut keep = |band: DistanceBand| {
@@ -126,7 +126,7 @@ fn passes_are_told_and_cancelled() {
     assert_eq!(told, [(0, 6), (1, 4), (2, 4), (3, 4)]);
     let cancel = Cancel::default();
     cancel.cancel();
-    let stopped = bands.each(&Run { cancel, ..Run::default() }, &|_| false, &mut |_| Ok(()));
+    let stopped = bands.each(&Run::default().cancel(cancel), &|_| false, &mut |_| Ok(()));
     assert!(matches!(stopped, Err(Error::Cancelled)));
 }
 

@@ -89,7 +89,7 @@ impl DistancesBetween {
 /// let (new, known) = (store(&[0, 1, 2], 1)?, store(&[0, 1, 2, 2, 1, 0, 0, 0], 2)?);
 /// // Of the new variants, the first is the third of the others, the second is not there, and the third is the second with other alleles counted.
 /// let matches = [Some(Match::Same(2)), None, Some(Match::Swapped(1))];
-/// let options = DistanceOptions { metric: SampleMetric::Of(Metric::CityBlock), ..Default::default() };
+/// let options = DistanceOptions::default().metric(SampleMetric::Of(Metric::CityBlock));
 /// let result = distances_between(&new, &known, &matches, &Device::cpu(), &options, &Run::default())?;
 /// assert_eq!(result.matrix.row(0), [1.0 + 2.0, 0.0 + 2.0]);
 /// # Ok::<(), teatime::Error>(())
@@ -219,7 +219,7 @@ impl Adding {
             let pairs = PackedPairs::between(device, [others, n], variants, metric, missing)?;
             Pairs::Packed(with_ones(pairs, options)?)
         } else {
-            let of_columns = Options { missing, columns: true, ..Options::default() };
+            let of_columns = Options::default().missing(missing).columns(true);
             Pairs::Real { sums: Partial::new(device, n, Some(others), metric, &of_columns)?, missing }
         };
         Ok(Self { variants: Variants::new(reader, options).with(other), pairs, digest: 0 })

@@ -169,9 +169,9 @@ fn chunks_threads_and_budgets_change_no_bit() {
             let (dosages, samples) = (&case.sides[side], case.samples[side] as u64);
             memory(dosages, &[dosages.len() as u64 / samples, samples], &chunks[side])
         };
-        let opening = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+        let opening = DeviceOptions::default().threads(threads);
         let device = Device::open_with("cpu", &opening).unwrap();
-        let run = Run { memory: Budget { host, device: None }, ..Run::default() };
+        let run = Run::default().memory(Budget::default().host(host));
         let options = DistanceOptions::default();
         let result = distances_between(&store(0), &store(1), &case.matches, &device, &options, &run)?;
         let shared = result.shared.iter().flat_map(Matrix::data);
@@ -331,7 +331,7 @@ fn the_nearest_are_what_a_sort_says() {
             let error = case.nearest(&stores, &options, k, &Run::default()).unwrap_err().to_string();
             assert!(error.contains(&format!("{k} of 70 samples: from 1 to 70")), "{error}");
         }
-        let small = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
+        let small = Run::default().memory(Budget::default().host(1000));
         let error = case.nearest(&stores, &options, 1, &small).unwrap_err().to_string();
         assert!(error.contains("for the matrix of all distances"), "{error}");
     }
@@ -455,6 +455,6 @@ fn bad_input_is_named() {
     let cancel = Cancel::default();
     cancel.cancel();
     let error =
-        between(&stores[1], &case.matches, &DistanceOptions::default(), &Run { cancel, ..Run::default() });
+        between(&stores[1], &case.matches, &DistanceOptions::default(), &Run::default().cancel(cancel));
     assert!(matches!(error, Err(Error::Cancelled)));
 }

@@ -56,6 +56,13 @@ pub enum SampleMetric {
     IbsOfAlleles,
 }
 
+impl Default for SampleMetric {
+    /// Euclidean.
+    fn default() -> Self {
+        Self::Of(Metric::default())
+    }
+}
+
 impl SampleMetric {
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -95,6 +102,7 @@ impl SampleMetric {
 
 /// What to compute.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct DistanceOptions {
     /// How far two samples are from each other.
     pub metric: SampleMetric,
@@ -104,6 +112,15 @@ pub struct DistanceOptions {
     pub filter: VariantFilter,
     /// Whether a tree of the samples is made of the distances; of [`SampleMetric::Ibs`], of 1 - ibs.
     pub tree: Option<Linkage>,
+}
+
+teatime::setters! {
+    DistanceOptions {
+        metric(SampleMetric),
+        missing(Missing),
+        filter(VariantFilter),
+        tree(impl Into<Option<Linkage>>) = tree.into(),
+    }
 }
 
 impl DistanceOptions {
@@ -155,8 +172,8 @@ impl DistanceOptions {
 impl Default for DistanceOptions {
     /// Euclidean distances over the variants called in both samples, not rescaled: sgkit's.
     fn default() -> Self {
-        let filter = VariantFilter::default();
-        Self { metric: SampleMetric::Of(Metric::Euclidean), missing: Missing::Ignore, filter, tree: None }
+        let (metric, filter) = (SampleMetric::default(), VariantFilter::default());
+        Self { metric, missing: Missing::Ignore, filter, tree: None }
     }
 }
 
@@ -221,7 +238,7 @@ impl Distances {
 /// let dosages = [[0i8, 0, 2], [2, 2, 0], [0, 1, 2], [2, -1, 0]];
 /// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 3], &[2, 3])?;
 /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
-/// let options = DistanceOptions { metric: SampleMetric::Of(Metric::CityBlock), ..Default::default() };
+/// let options = DistanceOptions::default().metric(SampleMetric::Of(Metric::CityBlock));
 /// let result = distances(&genotypes, &Device::cpu(), &options, &Run::default())?;
 /// assert_eq!(result.matrix.row(0), [0.0, 1.0, 8.0]);
 /// assert!(result.shared.is_some_and(|shared| shared.row(0) == [4.0, 3.0, 4.0]));

@@ -64,7 +64,7 @@ pub struct SampleNeighbors {
 /// let dosages = [[0i8, 0, 2], [2, 2, 0], [0, 1, 2], [2, -1, 0]];
 /// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 3], &[2, 3])?;
 /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
-/// let options = DistanceOptions { metric: SampleMetric::Of(Metric::CityBlock), ..Default::default() };
+/// let options = DistanceOptions::default().metric(SampleMetric::Of(Metric::CityBlock));
 /// let found = sample_neighbors(&genotypes, &Device::cpu(), &options, 1, &Run::default())?;
 /// assert_eq!(found.nearest.indices, [1, 0, 1]);
 /// assert_eq!(found.nearest.distances.data(), [1.0, 1.0, 5.0]);

@@ -17,7 +17,7 @@ fn genotypes(dosages: &[i8]) -> Genotypes {
 }
 
 fn within(host: u64) -> Run {
-    Run { memory: Budget { host: Some(host), device: None }, ..Run::default() }
+    Run::default().memory(Budget::default().host(host))
 }
 
 /// The least memory that does.
@@ -129,7 +129,7 @@ fn passes_are_told_and_cancelled() {
     let (told, run) = (Arc::new(Mutex::new(Vec::new())), within(least(&genotypes, &options, 3)));
     let seen = told.clone();
     let progress = Progress::new(move |status| seen.lock().unwrap().push(status.pass));
-    let run = Run { progress, ..run };
+    let run = run.progress(progress);
     let found = sample_neighbors(&genotypes, &Device::cpu(), &options, 3, &run).unwrap();
     let mut told = std::mem::take(&mut *told.lock().unwrap());
     told.dedup();

@@ -128,7 +128,7 @@ fn other_metrics_and_dosages() {
                     .collect();
                 assert_eq!(result.counts.loaded() * s, kept.len() as u64);
                 let x = Tensor::from_slice(&Device::cpu(), &kept, &[kept.len() as u64 / s, s]).unwrap();
-                let of = distance::Options { missing, columns: true, ..distance::Options::default() };
+                let of = distance::Options::default().missing(missing).columns(true);
                 let expected = distance::pairwise(&x, None, metric, &of, &Run::default()).unwrap();
                 for (actual, expected) in result.matrix.data().iter().zip(expected.data()) {
                     let close = (actual - expected).abs() <= 2e-5 * expected.abs().max(1.0);
@@ -215,7 +215,7 @@ fn trees_count_in_the_budget() {
     let genotypes = memory(&dosages(60, 200), &[60, 200], &[20, 200]);
     let least = |tree| {
         let options = DistanceOptions { tree, ..DistanceOptions::default() };
-        let run = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        let run = |host| Run::default().memory(Budget::default().host(host));
         let refused = distances(&genotypes, &Device::cpu(), &options, &run(1000));
         let Err(Error::Budget { minimum, .. }) = refused else { panic!("1000 bytes should not do") };
         let result = distances(&genotypes, &Device::cpu(), &options, &run(minimum)).unwrap();

@@ -67,6 +67,7 @@ impl MissingCalls {
 
 /// What to compute.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct GrmOptions {
     /// How products become relationships.
     pub method: GrmMethod,
@@ -112,6 +113,14 @@ impl Grm {
     pub fn undefined(&self) -> u64 {
         let lower = (0..self.matrix.rows()).flat_map(|j| &self.matrix.row(j)[..=j]);
         lower.filter(|relationship| relationship.is_nan()).count() as u64
+    }
+}
+
+teatime::setters! {
+    GrmOptions {
+        method(GrmMethod),
+        missing(MissingCalls),
+        filter(VariantFilter),
     }
 }
 

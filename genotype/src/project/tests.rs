@@ -8,7 +8,7 @@ use teatime::{Budget, Device, DeviceOptions, Error, Result, Run, random::philox,
 
 use super::*;
 use crate::{
-    CountedAllele, Genotypes, Pca, PcaOptions, Scaler, loadings, pca, project,
+    Genotypes, Pca, PcaOptions, Scaler, loadings, pca, project,
     tests::{changes_no_bit, memory, random_dosages, score_bits},
     to_usize,
 };
@@ -362,7 +362,7 @@ fn the_stated_minimum_is_enough() {
     let genotypes = rows(&dosages, 30);
     let Fit { reference, matches, .. } = fit(&genotypes, Scaler::Patterson, K);
     let with = |host| {
-        let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        let run = Run::default().memory(Budget::default().host(host));
         project(&genotypes, &Device::cpu(), &reference, &matches, ProjectMethod::Mean, &run)
     };
     let Err(Error::Budget { budget, minimum, .. }) = with(1000) else { panic!("1000 bytes should not do") };
@@ -379,7 +379,7 @@ fn the_peak_is_planned() {
         let bytes = vec![0b1011_1000u8; variants * samples / 4];
         let shape = [variants as u64, samples as u64 / 4];
         let array = MemoryArray::new("bed", &bytes, &shape, &[64, shape[1]]).unwrap();
-        Genotypes::plink(vec![Arc::new(array)], samples as u64, CountedAllele::A1).unwrap()
+        Genotypes::plink(vec![Arc::new(array)], samples as u64).unwrap()
     };
     let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 20).unwrap();
     (0..variants).for_each(|_| reference.push(0.25, 0.5, 0.5, &[0.5; 20]).unwrap());
@@ -387,7 +387,7 @@ fn the_peak_is_planned() {
     for method in [ProjectMethod::Mean, ProjectMethod::LeastSquares] {
         let device = Device::open_with("cpu", &DeviceOptions::default()).unwrap();
         let with = |host| {
-            let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+            let run = Run::default().memory(Budget::default().host(host));
             project(&genotypes, &device, &reference, &matches, method, &run)
         };
         let Err(Error::Budget { minimum, .. }) = with(1000) else { panic!("1000 bytes should not do") };

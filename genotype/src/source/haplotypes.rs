@@ -42,13 +42,34 @@ impl Genotypes {
     }
 
     /// Takes the copies of one allele for the dosage of a call, instead of those of all alleles but the reference, which is
-    /// allele 0.
+    /// allele 0. Of PLINK's packed calls, A1 is allele 1, which is counted unless this says otherwise, and A2 allele 0: the reference where plink2
+    /// wrote the files, so that the dosages of both are those of the VCF that it exports.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an allele above 127, and for dosages and PLINK's packed calls, whose alleles are not told apart.
+    /// [`Error::Argument`] for an allele above 127, or above 1 of PLINK's packed calls, and for dosages, whose alleles are not told apart.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use teatime::{Device, Run, store::MemoryArray};
+    /// use teatime_genotype::{DistanceOptions, Genotypes, distances};
+    ///
+    /// // One variant of three samples, with 0, 1 and 2 copies of allele 2.
+    /// let array = MemoryArray::new("calls", &[0i8, 1, 0, 2, 2, 2], &[1, 3, 2], &[1, 3, 2])?;
+    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?.count_allele(2)?;
+    /// let found = distances(&genotypes, &Device::cpu(), &DistanceOptions::default(), &Run::default())?;
+    /// assert_eq!(found.distances.row(0), [0.0, 1.0, 2.0]);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
     pub fn count_allele(self, allele: u8) -> Result<Self> {
         let op = "Genotypes::count_allele";
-        self.calls_of(op, "alleles that are told apart")?;
+        if self.kind == GenotypeKind::Plink && allele > 1 {
+            let why =
+                format_args!("{allele} of a .bed, whose alleles are 1, which is A1, and 0, which is A2");
+            return Err(Error::argument(op, "allele", why));
+        }
+        if self.kind != GenotypeKind::Plink {
+            self.calls_of(op, "alleles that are told apart")?;
+        }
         let counted = i8::try_from(allele)
             .map_err(|_| Error::argument(op, "allele", format_args!("{allele} is above 127")))?;
         Ok(Self { allele: Some(counted), ..self })
@@ -62,7 +83,7 @@ impl Genotypes {
         let kind = match self.kind {
             GenotypeKind::Calls { ploidy } => return Ok(ploidy),
             GenotypeKind::Dosages => "dosages",
-            GenotypeKind::Plink { .. } => "the calls of a .bed",
+            GenotypeKind::Plink => "the calls of a .bed",
         };
         let name = self.arrays.first().map_or("", |array| array.name());
         Err(Error::argument(op, "genotypes", format_args!("{name}: {kind} have no {what}")))

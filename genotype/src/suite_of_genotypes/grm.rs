@@ -75,7 +75,7 @@ fn least_budgets(device: &Device) {
     let genotypes = genotypes(300, 40);
     let options = GrmOptions { method: GrmMethod::VanRaden1, ..GrmOptions::default() };
     let with = |host: Option<u64>, on_device: Option<u64>| {
-        let run = Run { memory: Budget { host, device: on_device }, ..Run::default() };
+        let run = Run::default().memory(Budget::default().host(host).device(on_device));
         grm(&genotypes, device, &options, &run)
     };
     let least = |result| match result {

@@ -43,8 +43,8 @@ fn with_budgets(device: &Device, host: u64, on_device: u64) -> Result<Pca> {
 fn of(genotypes: &Genotypes, device: &Device, host: u64, on_device: u64) -> Result<Pca> {
     let mut options = PcaOptions { method: Method::Randomized, components: 5, ..PcaOptions::default() };
     options.svd.stop = Stop::PowerIterations(1);
-    let memory = Budget { host: Some(host), device: Some(on_device) };
-    pca(genotypes, device, &options, &Run { memory, ..Run::default() })
+    let memory = Budget::default().host(host).device(on_device);
+    pca(genotypes, device, &options, &Run::default().memory(memory))
 }
 
 /// The budgets of each residency that the device has.

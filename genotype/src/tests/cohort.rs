@@ -142,7 +142,7 @@ fn the_stated_minimum_holds_for_all_results() {
     for components in [options(K), randomized(K, Stop::Tolerance(1e-3))] {
         let wanted = Wanted::default().pca(&components).loadings().grm(&GrmOptions::default());
         let with = |host| {
-            let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+            let run = Run::default().memory(Budget::default().host(host));
             let cohort = Cohort::load(&genotypes, &device, &wanted, &run)?;
             let result = cohort.pca(&components, &run)?;
             cohort.loadings(&result, &components, &run, &mut |_| Ok(()))?;

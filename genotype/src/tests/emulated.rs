@@ -95,7 +95,7 @@ fn a_pca_without_missing_calls_has_its_programs_before_it_reads() {
                 first.get_or_init(|| loaded(&watched));
             });
             let options = PcaOptions { method, scaler, components: 3, ..PcaOptions::default() };
-            pca(&genotypes, &device, &options, &Run { progress, ..Run::default() }).unwrap();
+            pca(&genotypes, &device, &options, &Run::default().progress(progress)).unwrap();
             let after = loaded(&device);
             assert!(after.iter().any(|program| program.starts_with(own)), "{method:?}: {after:?}");
             assert_eq!(before.get(), Some(&after), "{method:?}, {scaler:?}");

@@ -104,7 +104,7 @@ fn plink(dosages: &[i8], variants: u64, samples: u64) -> Genotypes {
     let bytes: Vec<u8> = rows.flat_map(|row| row.chunks(4).map(byte)).collect();
     let shape = [variants, samples.div_ceil(4)];
     let array = MemoryArray::new("plink", &bytes, &shape, &[1000, shape[1]]).unwrap();
-    Genotypes::plink(vec![Arc::new(array)], samples, CountedAllele::A1).unwrap()
+    Genotypes::plink(vec![Arc::new(array)], samples).unwrap()
 }
 
 #[test]
@@ -254,13 +254,13 @@ fn a_part_states_its_least_memory() {
     let genotypes = memory(&dosages(9000, 12), &[9000, 12], &[500, 12]);
     let asked = Asked::new(9000, GrmMethod::Gcta, MissingCalls::Pairwise, 2);
     let part = |host| {
-        let run = Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+        let run = Run::default().memory(Budget::default().host(host));
         Cohort::part(&genotypes, 0..4096, &Device::cpu(), &asked.wanted(), &run)
     };
     let Err(Error::Budget { minimum, .. }) = part(1000) else { panic!("1000 bytes should not do") };
     assert!(matches!(part(minimum - 1), Err(Error::Budget { .. })));
     assert!(part(minimum).unwrap() == asked.parts(&genotypes, 3)[0]);
-    let run = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
+    let run = Run::default().memory(Budget::default().host(1000));
     let nothing = Cohort::part(&genotypes, 0..4096, &Device::cpu(), &Wanted::default(), &run);
     let Err(Error::Budget { minimum: least, .. }) = nothing else { panic!("1000 bytes should not do") };
     assert!(minimum > least + asked.parts(&genotypes, 3)[0].to_bytes().len() as u64 - 12 * 4096);

@@ -141,7 +141,7 @@ fn what_has_no_other_ploidy_is_refused() {
     assert_eq!(ploidies(&unsigned).common(), 3);
     assert!(matches!(unsigned.with_ploidy(2), Err(Error::Store { .. })));
 
-    let tiny = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
+    let tiny = Run::default().memory(Budget::default().host(1000));
     let error = call_ploidies(&genotypes, &device, &tiny);
     assert!(matches!(error, Err(Error::Budget { .. })), "{error:?}");
     let stopped = Run::default();

@@ -105,7 +105,7 @@ fn a_store_that_changes_between_passes_is_named() {
     let after: Vec<i8> = before.chunks(60).flat_map(|row| row.iter().rev().copied()).collect();
     let array = |dosages: &[i8]| MemoryArray::new("same", dosages, &[9000, 60], &[500, 60]).unwrap();
     let options = randomized(2, Stop::PowerIterations(3));
-    let run = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let run = |host| Run::default().memory(Budget::default().host(host));
     let with = |reads: u32, host| {
         let changing =
             Changing { arrays: [&before, &after].map(|dosages| array(dosages)), left: reads.into() };
@@ -142,7 +142,7 @@ fn a_default_budget_that_is_too_small_says_so() {
     let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::new(array), [2, 1 << 22]))]).unwrap();
     let exact = PcaOptions { method: Method::Exact, ..options(1) };
     let with = |host| {
-        let run = Run { memory: Budget { host, device: None }, ..Run::default() };
+        let run = Run::default().memory(Budget::default().host(host));
         pca(&genotypes, &Device::cpu(), &exact, &run).unwrap_err()
     };
     let error = with(None);
@@ -229,7 +229,7 @@ fn bad_input_is_named() {
     fails(&genotypes, &bad, &run, "min_maf");
     bad.filter = VariantFilter { max_missing: f64::NAN, ..VariantFilter::default() };
     fails(&genotypes, &bad, &run, "max_missing");
-    let tiny = Run { memory: Budget { host: Some(1000), device: None }, ..Run::default() };
+    let tiny = Run::default().memory(Budget::default().host(1000));
     fails(&genotypes, &options(1), &tiny, "needs at least");
     let uneven = [&[60u64, 12][..], &[60, 11]].map(|shape| {
         let len = usize::try_from(shape[0] * shape[1]).unwrap();

@@ -53,7 +53,7 @@ fn components_are_those_of_the_rows_alone() {
     let fractions: Vec<f32> = whole.iter().map(|&x| f32::from(x) * if x > 0 { 0.75 } else { 1.0 }).collect();
     let calls: Vec<i8> = whole.iter().flat_map(|&x| [x.min(1), if x < 0 { -1 } else { x / 2 }]).collect();
     let all = [both(&whole, &[33]), both(&calls, &[33, 2]), both(&fractions, &[33])];
-    let small = Run { memory: Budget { host: Some(4 << 20), device: None }, ..Run::default() };
+    let small = Run::default().memory(Budget::default().host(4 << 20));
     for [selected, alone] in &all {
         for options in [options(K), randomized(K, Stop::PowerIterations(2))] {
             let [ours, expected, tight] =
@@ -222,7 +222,7 @@ fn samples_that_cannot_be_selected() {
     let error = genotypes.select_samples([3..4, 11..13]);
     assert!(matches!(error, Err(Error::Argument { name: "samples", .. })), "{error:?}");
     let bytes = Arc::new(MemoryArray::new("bed", &[0u8; 6], &[2, 3], &[2, 3]).unwrap());
-    let plink = Genotypes::plink(vec![bytes], 11, CountedAllele::A1).unwrap();
+    let plink = Genotypes::plink(vec![bytes], 11).unwrap();
     let error = plink.select_samples(std::iter::once(0..4));
     assert!(matches!(error, Err(Error::Argument { name: "samples", .. })), "{error:?}");
 }

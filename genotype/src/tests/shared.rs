@@ -75,9 +75,9 @@ pub(crate) fn changes_no_bit(result: impl Fn(&Genotypes, &Device, &Run) -> Resul
     let dosages = dosages(700, 33);
     let shape = [700, 33];
     let run = |genotypes: &Genotypes, threads, host| {
-        let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+        let options = DeviceOptions::default().threads(threads);
         let device = Device::open_with("cpu", &options).unwrap();
-        result(genotypes, &device, &Run { memory: Budget { host, device: None }, ..Run::default() })
+        result(genotypes, &device, &Run::default().memory(Budget::default().host(host)))
     };
     let expected = run(&memory(&dosages, &shape, &shape), 1, None).unwrap();
     let same = |genotypes: &Genotypes, threads, host, what: &str| {

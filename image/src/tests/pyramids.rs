@@ -196,7 +196,7 @@ fn pixels_are_the_same_however_they_are_stored() {
         fill(&image.base().unwrap(), pixel).unwrap();
         (values, image)
     };
-    let with = |host: u64| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
+    let with = |host: u64| Run::default().memory(Budget::default().host(host));
     let Err(Error::Budget { what, budget: 1, minimum, given: true }) = begin().1.finish(device(), &with(1))
     else {
         panic!("enough memory")
@@ -204,7 +204,7 @@ fn pixels_are_the_same_however_they_are_stored() {
     assert_eq!(what, "host memory budget");
     assert!(matches!(begin().1.finish(device(), &with(minimum - 1)), Err(Error::Budget { .. })));
     for threads in [1, 4] {
-        let options = DeviceOptions { threads: Some(threads), ..DeviceOptions::default() };
+        let options = DeviceOptions::default().threads(threads);
         let device = Device::open_with("cpu", &options).unwrap();
         let (values, image) = begin();
         let told = Arc::new(AtomicUsize::new(0));
@@ -212,7 +212,7 @@ fn pixels_are_the_same_however_they_are_stored() {
         let progress = Progress::new(move |status| {
             tell.fetch_add(usize::from(status.pass == 0), Relaxed);
         });
-        image.finish(&device, &Run { progress, ..with(minimum) }).unwrap();
+        image.finish(&device, &with(minimum).progress(progress)).unwrap();
         assert!(levels::<u16>(&open(&values)) == expected);
         // Tile by tile: there is no memory for two.
         assert_eq!(told.load(Relaxed), 3 * 2 * 3 * 4);

@@ -229,7 +229,7 @@ fn progress_and_faults() {
         tell.lock().unwrap().push((status.pass, status.rows, status.total, status.passes))
     });
     let values = Values::new();
-    begin(&values).finish(device(), &Run { progress, ..Run::default() }).unwrap();
+    begin(&values).finish(device(), &Run::default().progress(progress)).unwrap();
     let told = told.lock().unwrap().clone();
     assert!(told.is_sorted(), "{told:?}");
     let ends: Vec<_> = told
@@ -246,7 +246,7 @@ fn progress_and_faults() {
             stop.cancel()
         }
     });
-    let run = Run { cancel, progress, ..Run::default() };
+    let run = Run::default().cancel(cancel).progress(progress);
     assert!(matches!(begin(&values).finish(device(), &run), Err(Error::Cancelled)));
     assert!(values.all().contains_key("2/zarr.json") && !values.all().contains_key("zarr.json"));
     assert!(!values.all().contains_key("4/zarr.json"));

@@ -89,6 +89,20 @@ pub struct ArraySpec {
     pub job: Option<String>,
 }
 
+crate::setters! {
+    ArraySpec {
+        shard_shape(impl Into<Option<Vec<u64>>>) = shard_shape.into(),
+        format(ZarrFormat),
+        compression(Compression),
+        nested(bool),
+        checksum(bool),
+        axes(&[&str]) = axes.iter().map(|&axis| axis.to_owned()).collect(),
+        fill(impl Into<Value>) = fill.into(),
+        attributes(Attributes),
+        job(impl Into<Option<String>>) = job.into(),
+    }
+}
+
 impl ArraySpec {
     /// An array of numbers, or of strings where `dtype` is none.
     pub fn new(dtype: impl Into<Option<StoredType>>, shape: &[u64], chunk_shape: &[u64]) -> Self {
@@ -121,11 +135,10 @@ impl ArraySpec {
     pub fn of_results(mut self, axes: &[&str]) -> Self {
         self.format = ZarrFormat::V2;
         self.compression = Compression::Blosc { level: 1, shuffle: Shuffle::Bytes };
-        self.axes = axes.iter().map(|&axis| axis.to_owned()).collect();
         if !matches!(self.dtype, None | Some(StoredType::F16 | StoredType::F32 | StoredType::F64)) {
             self.fill = Value::Null;
         }
-        self
+        self.axes(axes)
     }
 
     /// Its metadata, without attributes in version 2.

@@ -124,7 +124,7 @@ pub(super) fn read_both(
 ) -> Result<StreamStats> {
     // One panel waits while the one before is used.
     let (sender, panels) = sync_channel::<Summed>(0);
-    let silent = Run { cancel: pass.run().cancel.clone(), ..Run::default() };
+    let silent = Run::default().cancel(pass.run().cancel.clone());
     let mut waited = Duration::ZERO;
     thread::scope(|scope| {
         let silent = &silent;

@@ -206,9 +206,8 @@ fn memory_bounds_columns() {
         }
         other => panic!("{other:?}"),
     };
-    let within = |scratch: &Scratch| {
-        open(scratch, None).unwrap().with_memory(&Budget { host: Some(MEMORY), ..Budget::default() })
-    };
+    let within =
+        |scratch: &Scratch| open(scratch, None).unwrap().with_memory(&Budget::default().host(MEMORY));
     let variants = |scratch: &Scratch| {
         let store = within(scratch);
         store.variants(0..store.n_variants()).map(|variants| variants.len())

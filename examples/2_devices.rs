@@ -1,6 +1,6 @@
 //! Lists the devices of this machine, and multiplies a small matrix on the one that `best` chooses.
 //!
-//! `cargo run --example devices [NAME]`
+//! `cargo run --example 2_devices [NAME]`
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 

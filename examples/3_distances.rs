@@ -1,6 +1,6 @@
 //! Distances of vectors: of a few, of those of a file bigger than memory, and the nearest of each.
 //!
-//! `cargo run --release --example distances [X.npy]`, each row of which is a vector; without one, of random ones.
+//! `cargo run --release --example 3_distances [X.npy]`, each row of which is a vector; without one, of random ones.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 

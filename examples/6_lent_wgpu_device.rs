@@ -1,6 +1,6 @@
 //! An application's own wgpu device: its buffers go in and come out without a copy through the host.
 //!
-//! `cargo run --example lent_wgpu_device`
+//! `cargo run --example 6_lent_wgpu_device`
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 

@@ -1,6 +1,6 @@
 //! Smooths pictures one after another, as a pipeline does, each on one device for work on the same or another one.
 //!
-//! `cargo run --release --example gaussian [INPUT_DEVICE [OUTPUT_DEVICE]]`, such as `cuda cpu`. Without names it is the fastest device: the
+//! `cargo run --release --example 4_gaussian [INPUT_DEVICE [OUTPUT_DEVICE]]`, such as `cuda cpu`. Without names it is the fastest device: the
 //! cpu where there is no other.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
@@ -13,12 +13,8 @@ use teatime::{
 
 /// A picture of red, green and blue, and its Gaussian on a device, both in C order, each color by itself and from 0 to 1.
 fn smooth(picture: &Tensor<u8>, sigma: f64, output: &Device) -> Result<Tensor<f32>, Error> {
-    let options = GaussianOptions { axes: Some(vec![0, 1]), ..GaussianOptions::skimage() };
-    let smooth = gaussian(picture, sigma, &options)?;
-    if output.is_same(smooth.device()) {
-        return Ok(smooth);
-    }
-    Tensor::from_slice(output, &smooth.read()?, smooth.shape())
+    let options = GaussianOptions::skimage().axes(vec![0, 1]);
+    gaussian(picture, sigma, &options)?.to_device(output)
 }
 
 fn main() -> Result<(), Error> {

@@ -1,0 +1,37 @@
+//! A matrix on the fastest device there is, and its singular value decomposition.
+//!
+//! `cargo run --example 1_hello`
+
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+use teatime::{
+    Device, Error, Run, Tensor,
+    linalg::{self, Matrix, SvdOptions},
+};
+
+fn main() -> Result<(), Error> {
+    // 1. A device: a GPU where there is one, else the CPU. Everything runs on each of them.
+    let device = Device::best()?;
+
+    // 2. A tensor is an array on a device, in C order: here 4 rows of 3 numbers.
+    let values = [1.0f32, 2.0, 3.0, 2.0, 4.0, 6.0, 3.0, 6.0, 9.0, 1.0, 0.0, 1.0];
+    let a = Tensor::from_slice(&device, &values, &[4, 3])?;
+
+    // 3. Operations take tensors and give tensors. What is small comes back to the host.
+    let svd = linalg::truncated_svd(&a, 2, &SvdOptions::default(), &Run::default())?;
+    println!("{device:?}: singular values {:.3?}", svd.s);
+
+    // 4. The matrix is of rank 2, so two components make it again: A = U diag(s) Vᵀ.
+    let mut scaled = svd.v.clone();
+    for j in 0..scaled.rows() {
+        for (i, s) in svd.s.iter().enumerate() {
+            scaled[(j, i)] *= s;
+        }
+    }
+    let product = Matrix::from_tensor(&linalg::matmul_nt(&svd.u, &scaled.to_tensor(&device)?)?)?;
+    println!("{product:.3?}");
+    for (made, value) in product.data().iter().zip(values) {
+        assert!((made - f64::from(value)).abs() < 1e-4);
+    }
+    Ok(())
+}

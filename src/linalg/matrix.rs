@@ -1,0 +1,274 @@
+//! Matrices on the host.
+
+use std::{
+    fmt,
+    ops::{Index, IndexMut},
+};
+
+use faer::{MatMut, MatRef};
+
+use super::gram::to_usize;
+use crate::{Device, Error, Result, Tensor, dtype::nearest_f32};
+
+/// A matrix of f64 on the host, row-major: what operations give back and take that is small beside the data.
+///
+/// Element (i, j) is `matrix[(i, j)]`. The sizes are those of the host's memory; nothing here uses a device but
+/// [`to_tensor`](Self::to_tensor). With the feature `ndarray`, `Array2<f64>::from(matrix)` and `Matrix::from(&array)` convert: the
+/// first copies nothing.
+///
+/// ```
+/// use teatime::linalg::Matrix;
+/// let mut a = Matrix::from([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+/// a[(1, 2)] = 7.0;
+/// assert_eq!((a.rows(), a.cols(), a.row(1)), (2, 3, &[4.0, 5.0, 7.0][..]));
+/// assert_eq!(format!("{a:?}"), "[[1.0, 2.0, 3.0],\n [4.0, 5.0, 7.0]], shape=[2, 3]");
+/// ```
+#[derive(Clone, PartialEq)]
+pub struct Matrix {
+    rows: usize,
+    cols: usize,
+    data: Vec<f64>,
+}
+
+impl Matrix {
+    /// A matrix of zeros.
+    pub fn zeros(rows: usize, cols: usize) -> Self {
+        Self { rows, cols, data: vec![0.0; rows * cols] }
+    }
+
+    /// A matrix with the given elements in C order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there are `rows * cols` of them.
+    pub fn from_vec(data: Vec<f64>, rows: usize, cols: usize) -> Result<Self> {
+        if rows.checked_mul(cols) != Some(data.len()) {
+            let got = format!("{} values", data.len());
+            return Err(Error::shape("Matrix::from_vec", format_args!("({rows}, {cols})"), got));
+        }
+        Ok(Self { rows, cols, data })
+    }
+
+    /// The elements in C order, without a copy.
+    pub fn into_vec(self) -> Vec<f64> {
+        self.data
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The elements in C order.
+    pub fn data(&self) -> &[f64] {
+        &self.data
+    }
+
+    /// The elements in C order.
+    pub fn data_mut(&mut self) -> &mut [f64] {
+        &mut self.data
+    }
+
+    /// Row `i`.
+    ///
+    /// # Panics
+    /// When `i` is not below [`rows`](Self::rows).
+    pub fn row(&self, i: usize) -> &[f64] {
+        &self.data[i * self.cols..][..self.cols]
+    }
+
+    /// It as faer sees it.
+    pub(crate) fn as_faer(&self) -> MatRef<'_, f64> {
+        MatRef::from_row_major_slice(&self.data, self.rows, self.cols)
+    }
+
+    /// A copy of faer's.
+    pub(crate) fn from_faer(a: MatRef<'_, f64>) -> Self {
+        let mut copy = Self::zeros(a.nrows(), a.ncols());
+        MatMut::from_row_major_slice_mut(&mut copy.data, a.nrows(), a.ncols()).copy_from(a);
+        copy
+    }
+
+    /// The transpose.
+    pub fn transposed(&self) -> Self {
+        Self::from_faer(self.as_faer().transpose())
+    }
+
+    /// A copy in f32 on a device.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
+    pub fn to_tensor(&self, device: &Device) -> Result<Tensor<f32>> {
+        let values: Vec<f32> = self.data.iter().copied().map(nearest_f32).collect();
+        Tensor::from_slice(device, &values, &[self.rows as u64, self.cols as u64])
+    }
+
+    /// The elements of a tensor in f32. Waits.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless it is a matrix; as [`Tensor::read`].
+    pub fn from_tensor(x: &Tensor<f32>) -> Result<Self> {
+        let [rows, cols] = x.matrix("Matrix::from_tensor")?;
+        Self::from_vec(x.read()?.into_iter().map(f64::from).collect(), to_usize(rows), to_usize(cols))
+    }
+
+    /// Changes the sign of some columns.
+    pub(crate) fn negate_columns(&mut self, negative: &[bool]) {
+        for row in self.data.chunks_exact_mut(self.cols.max(1)) {
+            for (value, _) in row.iter_mut().zip(negative).filter(|(_, negative)| **negative) {
+                *value = -*value;
+            }
+        }
+    }
+
+    /// The elements of column `j`, from the top.
+    ///
+    /// # Panics
+    /// When `j` is not below [`cols`](Self::cols).
+    pub fn column(&self, j: usize) -> impl Iterator<Item = f64> + Clone {
+        assert!(j < self.cols, "column {j} of {}", self.cols);
+        self.data.iter().skip(j).step_by(self.cols).copied()
+    }
+}
+
+impl<const ROWS: usize, const COLS: usize> From<[[f64; COLS]; ROWS]> for Matrix {
+    fn from(rows: [[f64; COLS]; ROWS]) -> Self {
+        Self { rows: ROWS, cols: COLS, data: rows.into_iter().flatten().collect() }
+    }
+}
+
+impl Matrix {
+    /// Where element (i, j) is.
+    fn place(&self, (i, j): (usize, usize)) -> usize {
+        assert!(
+            i < self.rows && j < self.cols,
+            "element ({i}, {j}) of a matrix of {} x {}",
+            self.rows,
+            self.cols
+        );
+        i * self.cols + j
+    }
+}
+
+/// # Panics
+/// When there is no such row or column.
+impl Index<(usize, usize)> for Matrix {
+    type Output = f64;
+
+    fn index(&self, at: (usize, usize)) -> &f64 {
+        &self.data[self.place(at)]
+    }
+}
+
+/// # Panics
+/// When there is no such row or column.
+impl IndexMut<(usize, usize)> for Matrix {
+    fn index_mut(&mut self, at: (usize, usize)) -> &mut f64 {
+        let place = self.place(at);
+        &mut self.data[place]
+    }
+}
+
+/// Most rows, and most numbers of a row, that are printed at each end.
+const SHOWN: usize = 4;
+
+/// What is printed of so many: the first, a gap, the last.
+fn ends(count: usize) -> impl Iterator<Item = Option<usize>> {
+    let gap = SHOWN..count.saturating_sub(SHOWN).max(SHOWN);
+    let first = (0..count.min(gap.start)).map(Some);
+    first.chain((!gap.is_empty()).then_some(None)).chain((gap.end..count).map(Some))
+}
+
+/// Rows of numbers and the shape; of more than eight rows or columns the first and the last four. A precision, as in `{:.2?}`, is that of
+/// the numbers.
+impl fmt::Debug for Matrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (at, i) in ends(self.rows).enumerate() {
+            f.write_str(if at > 0 { ",\n [" } else { "[" })?;
+            for (at, j) in ends(self.cols).enumerate() {
+                f.write_str(if at > 0 { ", " } else { "" })?;
+                match (i, j) {
+                    (Some(i), Some(j)) => fmt::Debug::fmt(&self[(i, j)], f)?,
+                    _ => f.write_str("...")?,
+                }
+            }
+            f.write_str("]")?;
+        }
+        write!(f, "], shape=[{}, {}]", self.rows, self.cols)
+    }
+}
+
+/// Copies, whatever the array's memory order.
+#[cfg(feature = "ndarray")]
+impl<S: ndarray::Data<Elem = f64>> From<&ndarray::ArrayBase<S, ndarray::Ix2>> for Matrix {
+    fn from(array: &ndarray::ArrayBase<S, ndarray::Ix2>) -> Self {
+        let (rows, cols) = array.dim();
+        Self { rows, cols, data: array.iter().copied().collect() }
+    }
+}
+
+/// Copies nothing.
+#[cfg(feature = "ndarray")]
+impl From<Matrix> for ndarray::Array2<f64> {
+    fn from(Matrix { rows, cols, data }: Matrix) -> Self {
+        Self::from_shape_vec((rows, cols), data)
+            .expect("a matrix should have as many elements as its extents say")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(rows: usize, cols: usize) -> Matrix {
+        Matrix::from_vec((0..rows * cols).map(|i| i as f64).collect(), rows, cols).unwrap()
+    }
+
+    #[test]
+    fn elements_rows_and_columns_are_the_same_numbers() {
+        let mut a = counted(3, 2);
+        assert_eq!(a, Matrix::from([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]));
+        for (i, j) in [(0, 0), (1, 1), (2, 0)] {
+            assert_eq!((a[(i, j)], a.row(i)[j]), ((2 * i + j) as f64, a.column(j).nth(i).unwrap()));
+        }
+        a[(2, 1)] = -1.0;
+        assert_eq!(a.into_vec(), [0.0, 1.0, 2.0, 3.0, 4.0, -1.0]);
+        assert!(matches!(Matrix::from_vec(vec![0.0; 5], 2, 3), Err(Error::Shape { .. })));
+    }
+
+    #[test]
+    #[should_panic(expected = "element (0, 2) of a matrix of 3 x 2")]
+    fn a_column_beyond_the_last_is_not_the_next_row() {
+        let _ = counted(3, 2)[(0, 2)];
+    }
+
+    #[test]
+    fn long_matrices_print_their_ends() {
+        assert_eq!(format!("{:.1?}", counted(1, 2)), "[[0.0, 1.0]], shape=[1, 2]");
+        assert_eq!(format!("{:?}", Matrix::zeros(0, 3)), "[], shape=[0, 3]");
+        assert!(!format!("{:?}", counted(8, 8)).contains("..."));
+        let printed = format!("{:.0?}", counted(100, 9));
+        assert_eq!(printed.lines().next(), Some("[[0, 1, 2, 3, ..., 5, 6, 7, 8],"));
+        assert_eq!(printed.lines().count(), 9);
+        assert!(
+            printed.ends_with(" [891, 892, 893, 894, ..., 896, 897, 898, 899]], shape=[100, 9]"),
+            "{printed}"
+        );
+    }
+
+    #[cfg(feature = "ndarray")]
+    #[test]
+    fn arrays_come_and_go_whatever_their_order() {
+        let a = counted(3, 2);
+        let array = ndarray::Array2::from(a.clone());
+        assert_eq!((array.dim(), array[[2, 1]]), ((3, 2), a[(2, 1)]));
+        assert_eq!(Matrix::from(&array), a);
+        assert_eq!(Matrix::from(&array.t()), a.transposed());
+        assert_eq!(Matrix::from(&array.slice(ndarray::s![1.., ..])), Matrix::from([[2.0, 3.0], [4.0, 5.0]]));
+    }
+}

@@ -1,0 +1,128 @@
+//! Stored matrices as maps.
+
+use std::sync::Arc;
+
+use super::{AsStored, Blocks, Narrow, Narrowed, Plan, Selection, convert::Convert, load::rows_to_load};
+use crate::{
+    ChunkedArray, Device, Error, Result, StoredType, Tensor,
+    linalg::{BlockSum, LinearMap, Matrix, Pass, map_tensor},
+};
+
+const OP: &str = "StoredMatrix";
+
+/// A stored matrix as a [`LinearMap`], bigger than memory or not: at each pass its rows are read again, some at a time, and decoded ahead
+/// while the device multiplies those before.
+///
+/// Elements are taken as f32, rounded to the nearest. Products are those of a resident [`Tensor`] of f32, to the bit, whatever the chunks, the
+/// threads and the memory.
+///
+/// # Cost
+/// A pass reads and decodes every chunk once. Half of the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`](crate::Run)) is
+/// for chunks; some 8 MiB of rows, or one row, are on the device at a time.
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, linalg::{SvdOptions, randomized_svd}, store::MemoryArray, stream::StoredMatrix};
+/// // Any stored array: `ZarrArray::open`, `NpyArray::open`, one of your own.
+/// let array = MemoryArray::new("a", &[3u8, 0, 0, 4, 0, 0], &[3, 2], &[2, 2])?;
+/// let a = StoredMatrix::new(vec![Arc::new(array)], &Device::best()?)?;
+/// let svd = randomized_svd(&a, 1, &SvdOptions::default(), &Run::default())?;
+/// assert!((svd.s[0] - 4.0).abs() < 1e-5 && (svd.v[(1, 0)] - 1.0).abs() < 1e-5);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct StoredMatrix {
+    plan: Plan,
+    device: Device,
+    shape: [u64; 2],
+}
+
+impl StoredMatrix {
+    /// The matrix of arrays (rows, columns), appended along their rows. Reads nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] without an array; [`Error::Shape`] for one that is no matrix, and for columns or types that differ;
+    /// [`Error::Store`] for more chunks than are believed. Passes report what cannot be read, [`Error::Budget`] where one block of rows does
+    /// not fit half of the budget, and, of other types than f32, the first value that is NaN or beyond f32.
+    pub fn new(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device) -> Result<Self> {
+        for array in arrays.iter().filter(|array| array.shape().len() != 2) {
+            return Err(Error::shape(
+                OP,
+                "a matrix",
+                format_args!("{:?} in {}", array.shape(), array.name()),
+            ));
+        }
+        let first = arrays.first().ok_or_else(|| Error::argument(OP, "arrays", "none given"))?;
+        let rows = arrays.iter().try_fold(0u64, |rows, array| rows.checked_add(array.shape()[0]));
+        let rows = rows.ok_or_else(|| Error::argument(OP, "arrays", "they have 2^64 rows or more"))?;
+        let shape = [rows, first.shape()[1]];
+        let convert: Arc<dyn Convert> = match first.dtype() {
+            StoredType::F32 => Arc::new(AsStored(StoredType::F32)),
+            _ => Arc::new(Narrow {
+                to: Narrowed::F32,
+                range: [f64::from(f32::MIN), f64::from(f32::MAX)],
+                negative_is_missing: false,
+                nan_is_missing: false,
+            }),
+        };
+        let at_once = rows_to_load(&**first, shape[1].saturating_mul(4)).next_multiple_of(map_tensor::BLOCK);
+        let plan = Plan::of_rows(arrays, Arc::new(Selection::all(rows)), None, convert, at_once)?;
+        Ok(Self { plan, device: device.clone(), shape })
+    }
+
+    /// A pass: gives `f` the first row and the rows of each block, in order.
+    fn each(&self, pass: &Pass<'_>, f: &mut dyn FnMut(u64, &Tensor<f32>) -> Result<()>) -> Result<()> {
+        let memory = pass.run().memory;
+        let (budget, staged) = (memory.host_bytes(), 2 * self.plan.staged_bytes(self.plan.block_rows()));
+        let least = self.plan.largest_need();
+        let minimum = least.saturating_add(staged).saturating_mul(2);
+        if budget < minimum {
+            let given = memory.host.is_some();
+            return Err(Error::Budget { what: "host memory budget", budget, minimum, given });
+        }
+        let ahead = self.plan.ahead(self.device.pool()?.current_num_threads() as u64);
+        let bytes = least.saturating_add(ahead).min(budget / 2 - staged);
+        let cancel = &pass.run().cancel;
+        let mut blocks = Blocks::new(&self.plan, &self.device, self.plan.block_rows(), bytes, cancel)?;
+        if self.shape.contains(&0) {
+            return Ok(());
+        }
+        while let Some(block) = blocks.next_block()? {
+            let rows = block.rows();
+            f(rows.start, &block.tensor(&[rows.end - rows.start, self.shape[1]])?)?;
+            pass.tell(rows.end)?;
+        }
+        Ok(())
+    }
+
+    fn upload(&self, x: &Matrix) -> Result<Tensor<f32>> {
+        map_tensor::upload(OP, &self.device, x, self.shape[1])
+    }
+}
+
+impl LinearMap for StoredMatrix {
+    fn shape(&self) -> [u64; 2] {
+        self.shape
+    }
+
+    fn device(&self) -> Option<&Device> {
+        Some(&self.device)
+    }
+
+    fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+        let x = self.upload(x)?;
+        let mut sum = BlockSum::new(self.shape[1], x.shape()[1]);
+        self.each(pass, &mut |_, a| map_tensor::add_normal(OP, a, &x, &mut sum, &mut |_| Ok(())))?;
+        sum.finish(&self.device)
+    }
+
+    fn apply(
+        &self,
+        x: &Matrix,
+        pass: &Pass<'_>,
+        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
+    ) -> Result<()> {
+        let x = self.upload(x)?;
+        self.each(pass, &mut |first, a| sink(first, &Matrix::from_tensor(&map_tensor::product(OP, a, &x)?)?))
+    }
+}
