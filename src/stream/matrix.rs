@@ -45,7 +45,7 @@ impl StoredMatrix {
     /// [`Error::Store`] for more chunks than are believed. Passes report what cannot be read, [`Error::Budget`] where one block of rows does
     /// not fit half of the budget, and, of other types than f32, the first value that is NaN or beyond f32.
     pub fn new(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device) -> Result<Self> {
-        for array in arrays.iter().filter(|array| array.shape().len() != 2) {
+        if let Some(array) = arrays.iter().find(|array| array.shape().len() != 2) {
             return Err(Error::shape(
                 OP,
                 "a matrix",

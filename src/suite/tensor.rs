@@ -265,7 +265,7 @@ fn tensors_change_devices(device: &Device) {
         assert!(back.device().is_same(device));
         assert_eq!((back.shape(), back.read().unwrap().as_slice()), (&[3, 3][..], &all[3..12]));
         let mut copy = x.to_device(device).unwrap();
-        copy.write(&vec![T::zeroed(); 15]).unwrap();
+        copy.write(&[T::zeroed(); 15]).unwrap();
         assert_eq!(x.read().unwrap(), all, "a copy of its own");
     }
     for_each_type!(with(device, &cpu));
