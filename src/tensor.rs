@@ -6,10 +6,11 @@ use std::{fmt, marker::PhantomData, ops::Range};
 use crate::driver::Memory;
 use crate::{
     DType, Device, Element, Error, Result,
-    device::{Arg, Buffer, POISON},
+    device::{Buffer, POISON},
     driver::{Download, Slice, Staging},
     dtype::with_dtype,
     kernel::Access,
+    launch::Arg,
 };
 
 /// A row-major array of any rank, resident on one [`Device`].
@@ -301,6 +302,21 @@ impl<T: Element> Tensor<T> {
         shape.map_err(|_| Error::shape(op, "a matrix", format_args!("shape {:?}", self.shape)))
     }
 
+    /// All elements as an argument that a [kernel](crate::kernel) reads.
+    pub fn as_read(&self) -> Arg<'_> {
+        self.window(0..self.len()).arg
+    }
+
+    /// All elements as an argument that a [kernel](crate::kernel) writes.
+    pub fn as_write(&mut self) -> Arg<'_> {
+        self.window_mut(0..self.len()).arg
+    }
+
+    /// All elements as an argument that a [kernel](crate::kernel) reads and writes.
+    pub fn as_read_write(&mut self) -> Arg<'_> {
+        self.window_update(0..self.len()).arg
+    }
+
     /// A window of elements that a kernel reads.
     pub(crate) fn window(&self, elements: Range<u64>) -> Window<'_> {
         self.access(elements, Access::Read)
@@ -322,12 +338,11 @@ impl<T: Element> Tensor<T> {
             "a window should lie in its tensor"
         );
         let size = T::DTYPE.size();
-        let (first, end) = (elements.start * size, (elements.end * size).next_multiple_of(4));
+        let first = elements.start * size;
         let offset = first / self.device.limits().alignment * self.device.limits().alignment;
         let start = u32::try_from((first - offset) / size).expect("an alignment should be small");
-        // Drivers bind no empty window: an empty one sees the word it starts in.
-        let slice = Slice { memory: &self.buffer.memory, offset, bytes: (end - offset).max(4) };
-        Window { arg: Arg { device: &self.device, slice, access }, start }
+        let slice = Slice { memory: &self.buffer.memory, offset, bytes: elements.end * size - offset };
+        Window { arg: Arg { device: &self.device, slice, access, dtype: T::DTYPE }, start }
     }
 
     /// The whole memory, for a copy that a driver makes.
