@@ -1,4 +1,4 @@
-//! Devices: choosing one, what it is, and the one place that checks a launch.
+//! Devices: choosing one, and what it is.
 
 use std::{
     fmt,
@@ -8,7 +8,6 @@ use std::{
     },
 };
 
-use bytemuck::Pod;
 use rayon::{ThreadPool, prelude::*};
 
 #[cfg(feature = "cuda")]
@@ -16,10 +15,9 @@ use crate::kernels::KERNELS;
 use crate::{
     Backend, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Result,
     driver::{
-        ArgSlice, Driver, Memory, Slice,
+        Driver, Memory, Slice,
         cpu::{CpuDriver, FREE_BYTES},
     },
-    kernel::{Access, Grid, Kernel, Program, Spec},
 };
 
 /// A processor that computes: a GPU or the CPU. Clones are the same device.
@@ -90,14 +88,6 @@ impl Drop for Counted {
     fn drop(&mut self) {
         self.usage.now.fetch_sub(self.bytes, Ordering::Relaxed);
     }
-}
-
-/// One argument of a launch, with the device it lives on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arg<'a> {
-    pub(crate) device: &'a Device,
-    pub(crate) slice: Slice<'a>,
-    pub(crate) access: Access,
 }
 
 /// A backend's fastest device, if it is worth taking; what could not be used is added to the list.
@@ -360,76 +350,6 @@ impl Device {
             self.0.driver.write(Slice { memory: &memory, offset: 0, bytes: size }, &poison)?;
         }
         Ok(Buffer { memory, guard, _counted: Some(Counted::new(size, &self.0.usage)) })
-    }
-
-    /// Makes programs ready that are about to be launched: several at once, since a compiler takes up to seconds for each. The
-    /// first of the list are begun first. Waits for all.
-    ///
-    /// # Errors
-    /// Of one program, what its launch would report, also where it is not launched in the end.
-    pub fn prepare(&self, programs: Vec<Program>) -> Result<()> {
-        let mut distinct: Vec<Program> = Vec::new();
-        for program in programs {
-            let Program { kernel, spec } = &program;
-            debug_assert!((kernel.specs)().contains(spec), "{}: {spec:?} is not in its specs", kernel.name);
-            if !distinct.iter().any(|other| other.kernel.name == kernel.name && other.spec == *spec) {
-                distinct.push(program);
-            }
-        }
-        let prepare = |Program { kernel, spec }: Program| self.0.driver.prepare(kernel, &spec);
-        // Unlike parts of a list, a bridge is taken from in order.
-        self.pool()?.install(|| distinct.into_iter().par_bridge().try_for_each(prepare))
-    }
-
-    /// Runs a kernel; the one place where a launch is checked, for every driver.
-    ///
-    /// # Errors
-    /// [`Error::WrongDevice`], [`Error::Limit`], and what the driver reports.
-    pub(crate) fn launch<P: Pod>(
-        &self,
-        kernel: &'static Kernel<P>,
-        spec: Spec<'_>,
-        grid: Grid,
-        args: &[Arg<'_>],
-        params: &P,
-    ) -> Result<()> {
-        let def = &kernel.def;
-        assert!(
-            args.iter().map(|arg| arg.access).eq(def.access.iter().copied()),
-            "{}: access list",
-            def.name
-        );
-        debug_assert!((def.specs)().iter().any(|s| s == spec), "{}: {spec:?} is not in its specs", def.name);
-        let limits = self.limits();
-        for (i, arg) in args.iter().enumerate() {
-            if !self.is_same(arg.device) {
-                return Err(Error::WrongDevice { op: def.name });
-            }
-            if arg.slice.bytes > limits.binding {
-                let (requested, max) = (arg.slice.bytes, limits.binding);
-                return Err(Error::Limit { what: "bytes in one kernel argument", requested, max });
-            }
-            assert!(
-                arg.slice.offset.is_multiple_of(limits.alignment),
-                "{}: argument {i} is misaligned",
-                def.name
-            );
-            let shared = args[..i].iter().any(|other| {
-                let written = other.access != Access::Read || arg.access != Access::Read;
-                written && std::ptr::eq(other.slice.memory, arg.slice.memory)
-            });
-            assert!(!shared, "{}: argument {i} is written and stands twice in the list", def.name);
-        }
-        let largest = grid.groups.into_iter().max().unwrap_or(0);
-        if largest > limits.groups_per_axis {
-            let (requested, max) = (largest.into(), limits.groups_per_axis.into());
-            return Err(Error::Limit { what: "workgroups along one axis", requested, max });
-        }
-        if grid.groups.contains(&0) {
-            return Ok(());
-        }
-        let args: Vec<_> = args.iter().map(|arg| ArgSlice { slice: arg.slice, access: arg.access }).collect();
-        self.0.driver.launch(def, spec, grid, &args, bytemuck::bytes_of(params))
     }
 }
 

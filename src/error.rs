@@ -83,7 +83,16 @@ pub enum Error {
         /// Each candidate and why it did not do, or the names that exist.
         tried: Vec<(String, String)>,
     },
-    /// A kernel did not compile; a defect of this crate or of the device's compiler.
+    /// A kernel has nothing that a device could run.
+    NoSource {
+        /// Name of the kernel.
+        kernel: &'static str,
+        /// What it lacks: a source, or a function.
+        what: &'static str,
+        /// Name of the device.
+        device: Box<str>,
+    },
+    /// A kernel did not compile: of an application's own its source, else a defect of this crate or of the device's compiler.
     Compile {
         /// Name of the kernel.
         kernel: &'static str,
@@ -188,6 +197,9 @@ impl fmt::Display for Error {
                     write!(f, "\n  {name}: {why}")?;
                 }
                 Ok(())
+            }
+            Self::NoSource { kernel, what, device } => {
+                write!(f, "kernel {kernel} has no {what}, which device {device} needs")
             }
             Self::Compile { kernel, backend, log } => {
                 write!(f, "kernel {kernel} does not compile for {backend}:\n{log}")

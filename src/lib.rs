@@ -160,8 +160,9 @@ mod dtype;
 mod error;
 mod extent;
 pub mod filter;
-mod kernel;
+pub mod kernel;
 mod kernels;
+mod launch;
 #[cfg(feature = "wgpu")]
 mod lent;
 #[cfg(feature = "cuda")]
@@ -190,13 +191,15 @@ pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
-pub use kernel::Program;
 #[cfg(feature = "cuda")]
 pub use kernels::write_cuda_kernels;
+pub use launch::Arg;
 pub use run::{Budget, Cancel, Progress, Run, Status};
 pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType};
 pub use tensor::{Pending, Tensor, TensorView};
 
+/// The bytemuck whose `Pod` the parameters of kernels are.
+pub use bytemuck;
 /// The cudarc that [`Device::from_cuda`] takes contexts and streams of.
 #[cfg(feature = "cuda")]
 pub use cudarc;

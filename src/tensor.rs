@@ -9,9 +9,10 @@ use std::{
 
 use crate::{
     Device, Element, Error, Result,
-    device::{Arg, Buffer, POISON},
+    device::{Buffer, POISON},
     driver::{Download, HostBytes, Memory, Slice, Staging},
     kernel::Access,
+    launch::Arg,
 };
 
 /// A row-major array of any rank, resident on one [`Device`].
@@ -396,6 +397,26 @@ impl<T: Element> Tensor<T> {
         shape.map_err(|_| Error::shape(op, "a matrix", format_args!("shape {:?}", self.shape)))
     }
 
+    /// All elements as an argument that a [kernel](crate::kernel) reads. A [view](Self::rows) has to begin at a multiple of
+    /// [`Limits::alignment`](crate::Limits::alignment).
+    pub fn as_read(&self) -> Arg<'_> {
+        self.arg(Access::Read)
+    }
+
+    /// All elements as an argument that a [kernel](crate::kernel) writes.
+    pub fn as_write(&mut self) -> Arg<'_> {
+        self.arg(Access::Write)
+    }
+
+    /// All elements as an argument that a [kernel](crate::kernel) reads and writes.
+    pub fn as_read_write(&mut self) -> Arg<'_> {
+        self.arg(Access::ReadWrite)
+    }
+
+    fn arg(&self, access: Access) -> Arg<'_> {
+        Arg { device: &self.device, slice: self.slice(0, self.bytes()), access, dtype: T::DTYPE }
+    }
+
     /// A window of elements that a kernel reads.
     pub(crate) fn window(&self, elements: Range<u64>) -> Window<'_> {
         self.access(elements, Access::Read)
@@ -418,12 +439,10 @@ impl<T: Element> Tensor<T> {
         );
         let size = T::DTYPE.size();
         let [first, end] = [elements.start, elements.end].map(|element| self.offset + element * size);
-        let end = end.next_multiple_of(4);
         let offset = first / self.device.limits().alignment * self.device.limits().alignment;
         let start = u32::try_from((first - offset) / size).expect("an alignment should be small");
-        // Drivers bind no empty window: an empty one sees the word it starts in.
-        let slice = Slice { memory: &self.buffer.memory, offset, bytes: (end - offset).max(4) };
-        Window { arg: Arg { device: &self.device, slice, access }, start }
+        let slice = Slice { memory: &self.buffer.memory, offset, bytes: end - offset };
+        Window { arg: Arg { device: &self.device, slice, access, dtype: T::DTYPE }, start }
     }
 
     /// All elements, for a copy that a driver makes: of a tensor whose first one begins a word.

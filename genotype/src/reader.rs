@@ -6,7 +6,8 @@ mod tests;
 use std::{collections::VecDeque, ops::Range, time::Instant};
 
 use teatime::{
-    Device, Program, Result, Tensor,
+    Device, Result, Tensor,
+    kernel::Program,
     linalg::{Pass, Stats, pending_row_stats},
     packed::{PANEL_ROWS, recode, recode_program, row_words},
     stream::{Blocks, Digests, Plan, StreamStats},

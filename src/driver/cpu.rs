@@ -203,8 +203,10 @@ impl Driver for CpuDriver {
             Guard::Write(lines) => CpuArg::Write(window_mut(lines, arg.slice)),
         });
         let launch = CpuLaunch { args: args.collect(), params, spec };
-        self.pool.install(|| (kernel.cpu)(launch));
-        Ok(())
+        kernel.cpu.map_or(Ok(()), |run| {
+            self.pool.install(|| run(launch));
+            Ok(())
+        })
     }
 
     fn staging(&self, bytes: u64) -> Result<Staging> {

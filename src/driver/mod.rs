@@ -29,6 +29,18 @@ pub(crate) enum Memory {
     Wgpu(wgpu::WgpuMemory),
 }
 
+impl Memory {
+    /// Whether both are of one buffer, which no launch may write and use otherwise: wgpu refuses it too late, with all that
+    /// is recorded before. An application's buffer can be several tensors.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            #[cfg(feature = "wgpu")]
+            (Self::Wgpu(a), Self::Wgpu(b)) => a.buffer == b.buffer,
+            _ => std::ptr::eq(self, other),
+        }
+    }
+}
+
 /// A host-side slot that the copy queue can read.
 #[derive(Debug)]
 pub(crate) enum Staging {
@@ -117,7 +129,7 @@ pub(crate) struct Slice<'a> {
     pub(crate) bytes: u64,
 }
 
-/// One argument of a launch.
+/// One argument of a launch: exactly the bytes of its elements, from the device's alignment on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArgSlice<'a> {
     pub(crate) slice: Slice<'a>,

@@ -155,11 +155,11 @@ mod cuda {
             let (_, arguments) = kernel.split_once(")(").unwrap();
             let mut arguments: Vec<_> = arguments.trim_end_matches(')').split(", ").collect();
             assert_eq!(arguments.pop(), Some("Params params"), "{}", def.name);
-            assert_eq!(arguments.len(), def.access.len(), "{}: {arguments:?}", def.name);
-            for (argument, access) in arguments.iter().zip(def.access) {
+            assert_eq!(arguments.len(), def.bindings.len(), "{}: {arguments:?}", def.name);
+            for (argument, binding) in arguments.iter().zip(def.bindings) {
                 let reads = argument.starts_with("const ");
                 assert!(argument.contains("* __restrict__ "), "{}: {argument}", def.name);
-                assert_eq!(reads, *access == Access::Read, "{}: {argument}", def.name);
+                assert_eq!(reads, binding.access == Access::Read, "{}: {argument}", def.name);
             }
         }
     }
@@ -219,16 +219,16 @@ mod wgsl {
             .filter_map(|(_, variable)| Some((variable.binding?, variable)))
             .collect();
         bindings.sort_by_key(|(binding, _)| *binding);
-        assert_eq!(bindings.len(), def.access.len() + 1, "{}: number of bindings", def.name);
+        assert_eq!(bindings.len(), def.bindings.len() + 1, "{}: number of bindings", def.name);
         for (i, (binding, variable)) in bindings.iter().enumerate() {
             assert_eq!((binding.group, binding.binding as usize), (0, i), "{}", def.name);
-            let Some(access) = def.access.get(i) else {
+            let Some(argument) = def.bindings.get(i) else {
                 assert_eq!(variable.space, AddressSpace::Uniform, "{}: params come last", def.name);
                 check_params(def, fields, &module.types[variable.ty].inner);
                 continue;
             };
             let writable = StorageAccess::LOAD | StorageAccess::STORE;
-            let expected = if *access == Access::Read { StorageAccess::LOAD } else { writable };
+            let expected = if argument.access == Access::Read { StorageAccess::LOAD } else { writable };
             assert_eq!(variable.space, AddressSpace::Storage { access: expected }, "{}: {i}", def.name);
         }
     }
@@ -267,7 +267,7 @@ mod wgsl {
             _ => limits.max_compute_workgroup_storage_size,
         };
         assert!(bytes <= room, "{}: {bytes} bytes shared", def.name);
-        assert!(def.access.len() <= STORAGE_BUFFERS as usize, "{}", def.name);
+        assert!(def.bindings.len() <= STORAGE_BUFFERS as usize, "{}", def.name);
     }
 
     #[test]

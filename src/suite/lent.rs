@@ -7,8 +7,13 @@ use std::sync::{
 
 use wgpu::BufferUsages;
 
-use super::{application_device, data::values};
-use crate::{Device, Error, Tensor, linalg, openings::skip};
+use super::{application_device, data::values, launch};
+use crate::{
+    Arg, Device, Error, Tensor,
+    kernel::{Binding, Grid, Kernel},
+    linalg,
+    openings::skip,
+};
 
 /// A lent device with the application's handles, or why there is none.
 struct Lent {
@@ -135,6 +140,24 @@ fn foreign_buffers_are_refused() {
         assert!(matches!(error, Err(Error::WrongDevice { .. })), "{usage:?} {offset}: {error:?}");
     }
     assert_eq!(four.read().unwrap(), [4.0]);
+}
+
+/// Tensors of one buffer, of which a launch would write one: wgpu refuses it, and would with what was enqueued before.
+#[test]
+fn tensors_of_one_buffer_are_not_both_used_and_written() {
+    static COPY: Kernel<u32> =
+        Kernel::new("copy", &[Binding::read::<u32>(), Binding::write::<u32>()], |_: &u32| vec![1, 1])
+            .wgsl(launch::COPY);
+    let Some(lent) = Lent::open() else { return };
+    let buffer = lent.buffer(SHARED, &[1; 512]);
+    let [x, mut out] = [0, 256]
+        .map(|offset| Tensor::<u32>::from_wgpu_buffer(&lent.device, &buffer, offset, &[4], None).unwrap());
+    let mut own = Tensor::<u32>::zeros(&lent.device, &[1]).unwrap();
+    let launch = |args: &[Arg<'_>]| lent.device.launch(&COPY, &[], Grid::tiles(1, 1, 0), args, &7);
+    launch(&[x.as_read(), own.as_write()]).unwrap();
+    let error = launch(&[x.as_read(), out.as_write()]).unwrap_err();
+    assert!(error.to_string().contains("arguments 0 and 1 are of one buffer"), "{error}");
+    assert_eq!(own.read().unwrap(), [0x0101_0108]);
 }
 
 /// The application's handler stays, and hears nothing of errors that a call here returned.

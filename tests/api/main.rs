@@ -1,14 +1,18 @@
 //! The public interface as an application uses it: nothing here sees what is private. On every device of this machine.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests panic, and say on which device")]
 
 #[cfg(feature = "zarr")]
 mod bucket;
 mod calls;
 #[cfg(feature = "wgpu")]
 mod lent;
+mod own_kernel;
 mod programs;
 mod stores;
 
-use teatime::Device;
+use std::sync::OnceLock;
+
+use teatime::{Device, DeviceOptions};
 
 /// Every device that can be used, each card once.
 fn devices() -> Vec<Device> {
@@ -17,4 +21,25 @@ fn devices() -> Vec<Device> {
     let devices: Vec<_> = usable.map(|listed| Device::open(&listed.name).unwrap()).collect();
     assert!(devices.iter().any(|device| device.info().name == "cpu"), "{devices:?}");
     devices
+}
+
+/// Runs a test on every device, also with low limits. `TEATIME_REQUIRE_DEVICES=cpu,wgpu` makes a missing one a failure.
+fn on_each_device(test: fn(&Device)) {
+    static OPEN: OnceLock<Vec<Device>> = OnceLock::new();
+    let devices = OPEN.get_or_init(|| {
+        let usable = Device::all().into_iter().filter(|listed| listed.info.is_ok());
+        let options = DeviceOptions::default().checked(true);
+        let low = options.clone().binding(64 << 10).groups_per_axis(16);
+        let open = |name: String| [&options, &low].map(|options| Device::open_with(&name, options).unwrap());
+        usable.flat_map(|listed| open(listed.name)).collect()
+    });
+    let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
+    for backend in ["cpu", "wgpu", "cuda"].into_iter().filter(|name| required.split(',').any(|r| r == *name))
+    {
+        assert!(devices.iter().any(|device| device.info().backend.to_string() == backend), "no {backend}");
+    }
+    for device in devices {
+        println!("{device:?} with {:?}", device.limits());
+        test(device);
+    }
 }

@@ -12,7 +12,7 @@ use cudarc::driver::{CudaContext, result, sys};
 use super::{gpu::Gpu, images::Images, source, trail::Launch};
 use crate::{
     Error, Result,
-    kernel::{Grid, KernelDef, Spec},
+    kernel::{Grid, KernelDef, Key, Spec},
 };
 
 /// A kernel loaded for one spec.
@@ -73,9 +73,6 @@ impl Drop for Function {
     }
 }
 
-/// Name of a kernel, and the values of its constants.
-type Key = (&'static str, Box<[u32]>);
-
 /// What was loaded on a device.
 #[derive(Debug)]
 pub(super) struct Modules {
@@ -90,7 +87,7 @@ impl Modules {
 
     /// The function of a kernel and a spec. Two threads that want the same new one both load it.
     fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Function>> {
-        let key = (kernel.name, spec.iter().map(|&(_, value)| value).collect());
+        let key = kernel.key(spec);
         let lock = || self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = lock().get(&key) {
             return Ok(function.clone());
@@ -104,7 +101,8 @@ impl Modules {
     #[cfg(all(any(test, feature = "suite"), feature = "cuda-emulator"))]
     pub(super) fn loaded(&self) -> std::collections::BTreeSet<String> {
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.keys().map(|(name, values)| format!("{name} {values:?}")).collect()
+        let values = |key: &Key| key.spec.iter().map(|&(_, value)| value).collect::<Vec<_>>();
+        loaded.keys().map(|key| format!("{} {:?}", key.name, values(key))).collect()
     }
 
     /// Loads a kernel for a spec, which compiles it unless it is cached.
@@ -133,10 +131,11 @@ impl Modules {
         let [x, y, z] = grid.groups;
         let launch = Launch { name: kernel.name, spec: spec.into(), grid: Some(grid.groups) };
         // SAFETY: CUDA checks neither number nor types of arguments, so this relies on the following. A kernel's source
-        // takes one pointer for each entry of its access list, then its parameters by value (tests compare both with the
-        // Rust side, field by field). `Device::launch` has checked that the list given here is the kernel's, that each
-        // window lies in its memory and is as large as the operation says, that what is written stands once in the list,
-        // and that params is the kernel's block of at most 128 bytes. All memory belongs to this context: other memory
+        // takes one pointer for each of its bindings, then its parameters by value (tests compare both with the Rust side,
+        // field by field; of an application's kernel `source` does, with the size of the parameters, and `Kernel::cuda` has
+        // the promise that it stays within the elements that `lengths` says). `Device::launch` has checked that the list given
+        // here is the kernel's, that each window lies in its memory and is as large as the operation or `lengths` says, that
+        // what is written stands once in the list, and that params is the kernel's block of at most 128 bytes. All memory belongs to this context: other memory
         // has no pointer here. It outlives the kernel, since frees are enqueued on the same stream when its owner is
         // dropped, and what the copy stream writes is ordered before by the fence that the caller waited for. The
         // function is of a module that the cache keeps loaded as long as the driver.

@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Result,
-    kernel::{KernelDef, Spec, specialize},
+    kernel::{Access, KernelDef, Spec, specialize},
 };
 
 /// What every kernel includes, by the name that it includes it by.
@@ -14,11 +14,49 @@ pub(super) const HEADERS: &[(&str, &str)] =
 /// # Errors
 /// [`Error::Compile`] unless each name of the spec is declared exactly once, as `constexpr u32 NAME = VALUE;`.
 pub(super) fn source(kernel: &KernelDef, spec: Spec<'_>) -> Result<String> {
-    specialize(kernel.cuda, spec, "constexpr u32 NAME = ", ";").map_err(|log| Error::Compile {
-        kernel: kernel.name,
-        backend: "cuda",
-        log: log.into(),
-    })
+    let refused = |log: String| Error::Compile { kernel: kernel.name, backend: "cuda", log: log.into() };
+    let source = specialize(kernel.cuda, spec, "constexpr u32 NAME = ", ";").map_err(refused)?;
+    if kernel.constants.is_none() {
+        return Ok(source);
+    }
+    let size = size_of_params(kernel, &source).map_err(refused)?;
+    Ok(source + &size)
+}
+
+/// What stands in the brackets of a kernel's `KERNEL(name, ...)(...)`.
+fn head<'a>(source: &'a str, name: &str) -> Option<[&'a str; 2]> {
+    let (_, rest) = source.split_once(&format!("\nKERNEL({name}, "))?;
+    let (threads, rest) = rest.split_once(")(")?;
+    Some([threads, rest.split_once(')')?.0])
+}
+
+/// A line that does not compile where the parameters have another size than in Rust, since a launch copies them unseen.
+///
+/// # Errors
+/// What of the arguments is not as the bindings say. (This crate's own are compared by tests, with the names of parameters.)
+fn size_of_params(kernel: &KernelDef, source: &str) -> Result<String, String> {
+    let [_, arguments] = head(source, kernel.name)
+        .ok_or_else(|| format!("no line of its source begins with `KERNEL({}, THREADS)(`", kernel.name))?;
+    let mut arguments = arguments.split(',').map(str::trim).filter(|argument| !argument.is_empty());
+    for (i, binding) in kernel.bindings.iter().enumerate() {
+        let argument = arguments.next().unwrap_or("missing");
+        let reads = argument.starts_with("const ");
+        if !argument.contains('*') || reads != (binding.access == Access::Read) {
+            return Err(format!("argument {i} is `{argument}`, and the kernel's binding is {binding}"));
+        }
+    }
+    match (arguments.next(), arguments.next(), kernel.params) {
+        (None, _, 0) => Ok(String::new()),
+        (Some(params), None, size @ 1..) if !params.contains('*') => {
+            let class = params.rsplit_once(' ').map_or(params, |(class, _)| class);
+            Ok(format!(
+                "static_assert(sizeof({class}) == {size}, \"parameters have {size} bytes in Rust\");\n"
+            ))
+        }
+        (params, more, size) => Err(format!(
+            "behind its bindings stand {params:?} and {more:?}, and should one block of parameters of {size} bytes, or nothing for none"
+        )),
+    }
 }
 
 /// Threads of a block that a kernel is written for: what its `KERNEL` says, with the spec's values. Asked of the source, since
@@ -28,9 +66,8 @@ pub(super) fn source(kernel: &KernelDef, spec: Spec<'_>) -> Result<String> {
 /// [`Error::Compile`] where that is more than names, numbers, `*`, `/`, and one `a == b ? c : d`; as [`source`].
 pub(super) fn threads(kernel: &KernelDef, spec: Spec<'_>) -> Result<u32> {
     let source = source(kernel, spec)?;
-    let arguments =
-        source.split_once(&format!("\nKERNEL({}, ", kernel.name)).and_then(|(_, rest)| rest.split_once(")("));
-    let threads = arguments.and_then(|(arguments, _)| value(&source, arguments.split(", ").next()?));
+    let threads =
+        head(&source, kernel.name).and_then(|[threads, _]| value(&source, threads.split(", ").next()?));
     threads.ok_or_else(|| Error::Compile {
         kernel: kernel.name,
         backend: "cuda",

@@ -9,7 +9,7 @@ use std::{
 use super::Gpu;
 use crate::{
     Error, Result,
-    kernel::{Access, KernelDef, Spec, numbered, specialize},
+    kernel::{Access, KernelDef, Key, Spec, numbered, specialize},
 };
 
 /// Appended to every kernel: declarations are order-free in WGSL, and so line numbers stay those of the kernel's file.
@@ -22,9 +22,6 @@ pub(super) struct Pipeline {
     pub(super) layout: wgpu::BindGroupLayout,
 }
 
-/// Name of a kernel, and the values of its constants.
-type Key = (&'static str, Box<[u32]>);
-
 /// What was compiled on a device.
 #[derive(Debug, Default)]
 pub(super) struct Cache(Mutex<HashMap<Key, Arc<Pipeline>>>);
@@ -32,7 +29,7 @@ pub(super) struct Cache(Mutex<HashMap<Key, Arc<Pipeline>>>);
 impl Cache {
     /// The pipeline of a kernel and a spec. Two threads that want the same new one both compile it.
     pub(super) fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Pipeline>> {
-        let key = (kernel.name, spec.iter().map(|&(_, value)| value).collect());
+        let key = kernel.key(spec);
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipeline) = lock().get(&key) {
             return Ok(pipeline.clone());
@@ -64,7 +61,7 @@ fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipe
             label,
             source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
         });
-        let entries = layout(kernel);
+        let entries = layout(kernel, &source);
         let layout =
             device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries });
         let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
@@ -95,8 +92,19 @@ fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipe
     })
 }
 
-/// One group: the arguments in the order of the access list, then the parameters.
-fn layout(kernel: &KernelDef) -> Vec<wgpu::BindGroupLayoutEntry> {
+/// One group: the arguments in the order of the bindings, then the parameters. With the least bytes that the source declares
+/// for each, so that a smaller one is refused when it is bound: while it is recorded, it would spoil what is recorded with it.
+fn layout(kernel: &KernelDef, source: &str) -> Vec<wgpu::BindGroupLayoutEntry> {
+    // One that cannot be parsed is refused as a whole.
+    let module = wgpu::naga::front::wgsl::parse_str(source).unwrap_or_default();
+    let least = |place: usize| {
+        let is_it =
+            |binding: wgpu::naga::ResourceBinding| binding.group == 0 && binding.binding as usize == place;
+        let (_, variable) =
+            module.global_variables.iter().find(|(_, variable)| variable.binding.is_some_and(is_it))?;
+        NonZeroU64::new(module.types[variable.ty].inner.size(module.to_ctx()).into())
+    };
+
     let entry = |binding: usize, ty, has_dynamic_offset, min_binding_size| wgpu::BindGroupLayoutEntry {
         binding: u32::try_from(binding).expect("a kernel should have few arguments"),
         visibility: wgpu::ShaderStages::COMPUTE,
@@ -104,15 +112,15 @@ fn layout(kernel: &KernelDef) -> Vec<wgpu::BindGroupLayoutEntry> {
         count: None,
     };
     let mut entries: Vec<_> = kernel
-        .access
+        .bindings
         .iter()
         .enumerate()
-        .map(|(i, access)| {
-            let read_only = *access == Access::Read;
-            entry(i, wgpu::BufferBindingType::Storage { read_only }, false, None)
+        .map(|(i, binding)| {
+            let read_only = binding.access == Access::Read;
+            entry(i, wgpu::BufferBindingType::Storage { read_only }, false, least(i))
         })
         .collect();
     let params = NonZeroU64::new(kernel.params as u64);
-    entries.push(entry(kernel.access.len(), wgpu::BufferBindingType::Uniform, true, params));
+    entries.push(entry(kernel.bindings.len(), wgpu::BufferBindingType::Uniform, true, params));
     entries
 }

@@ -211,10 +211,11 @@ impl WgpuDriver {
         let mut resources = Vec::with_capacity(args.len() + 1);
         for arg in args {
             let (buffer, offset) = window(arg.slice)?;
-            let size = NonZeroU64::new(arg.slice.bytes);
+            // Whole words; an empty one sees the word it starts in.
+            let size = NonZeroU64::new(arg.slice.bytes.next_multiple_of(4).max(4));
             resources.push(wgpu::BufferBinding { buffer, offset, size });
         }
-        let size = NonZeroU64::new(params.next_multiple_of(16));
+        let size = NonZeroU64::new(params.next_multiple_of(16).max(16));
         resources.push(wgpu::BufferBinding { buffer: &self.gpu.uniforms, offset: 0, size });
         let entries: Vec<_> = (0..)
             .zip(resources)

@@ -5,8 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use super::{control, device, open};
 use crate::{
     Device, DeviceOptions, Error, Tensor,
-    kernel::CpuLaunch,
-    kernel::{Access, Grid, Kernel},
+    kernel::{Access, Binding, Grid, Kernel},
     linalg,
     random::philox,
 };
@@ -38,18 +37,18 @@ struct Place {
     i: u32,
 }
 
-fn nothing(_: CpuLaunch<'_>) {}
-
 fn no_constants() -> Vec<Vec<(&'static str, u32)>> {
     vec![vec![]]
 }
 
-static STRAY: Kernel<Place> = Kernel::new(
+static STRAY: Kernel<Place> = Kernel::built_in(
     "stray",
-    "#include \"dev.cuh\"\nstruct Params { u32 i; };\nKERNEL(stray, 64)(u32* out, Params params) { out[params.i] = 1; }\nEXPORT(stray)\n",
-    "",
-    nothing,
-    &[Access::Write],
+    [
+        "#include \"dev.cuh\"\nstruct Params { u32 i; };\nKERNEL(stray, 64)(u32* out, Params params) { out[params.i] = 1; }\nEXPORT(stray)\n",
+        "",
+    ],
+    None,
+    &[Binding::any(Access::Write)],
     no_constants,
 );
 

@@ -11,7 +11,7 @@ use super::open;
 use crate::{
     DType, DeviceOptions, Element, Result, Tensor,
     device::Device,
-    kernel::{Grid, Kernel, Spec},
+    kernel::{Grid, Kernel, KernelDef, Spec},
     kernels::{
         matmul::{self, MATMUL},
         reduce::{self, REDUCE},
@@ -23,7 +23,7 @@ fn plant<P: Pod + Debug>(kernel: &Kernel<P>, sound: &str, bug: &str) -> &'static
     let def = &kernel.def;
     assert_eq!(def.cuda.matches(sound).count(), 1, "{}: {sound}", def.name);
     let source = String::leak(def.cuda.replace(sound, bug));
-    Box::leak(Box::new(Kernel::new(def.name, source, def.wgsl, def.cpu, def.access, def.specs)))
+    Box::leak(Box::new(Kernel { def: KernelDef { cuda: source, ..*def }, lengths: None }))
 }
 
 /// Runs with the sound kernel, which must be right, and with each bug, which must be wrong or fail; by a device each, since

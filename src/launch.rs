@@ -1,0 +1,171 @@
+//! Launches: what they are given, and the one place that checks it.
+
+use std::ops::Range;
+
+use bytemuck::Pod;
+use rayon::prelude::*;
+
+use crate::{
+    DType, Device, Error, Result,
+    driver::{ArgSlice, Slice},
+    kernel::{Access, Binding, Grid, Kernel, KernelDef, Key, Program, Spec},
+};
+
+/// A tensor, or a part of it, as an argument of a [kernel](crate::kernel).
+#[derive(Clone, Copy, Debug)]
+pub struct Arg<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) slice: Slice<'a>,
+    pub(crate) access: Access,
+    pub(crate) dtype: DType,
+}
+
+impl Arg<'_> {
+    /// Some of its elements alone, which the kernel counts from 0; for tensors larger than
+    /// [`Limits::binding`](crate::Limits::binding). Where the part ends within a word of 4 bytes, that word is still whole
+    /// for kernels that write words.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when there are none, or not all are elements of it, or their first byte is no multiple of
+    /// [`Limits::alignment`](crate::Limits::alignment), which is 256 or less on any device.
+    pub fn part(self, elements: Range<u64>) -> Result<Self> {
+        let (size, alignment) = (self.dtype.size(), self.device.limits().alignment);
+        let refused =
+            |why: String| Err(Error::argument("Arg::part", "elements", format!("{elements:?}{why}")));
+        if elements.start >= elements.end || elements.end > self.len() {
+            return refused(format!(" of {}", self.len()));
+        }
+        let first = elements.start * size;
+        if !first.is_multiple_of(alignment) {
+            return refused(format!(": byte {first} is no multiple of {alignment}, the device's alignment"));
+        }
+        let bytes = (elements.end - elements.start) * size;
+        Ok(Self { slice: Slice { offset: self.slice.offset + first, bytes, ..self.slice }, ..self })
+    }
+
+    /// The device that it is on.
+    pub fn device(&self) -> &Device {
+        self.device
+    }
+
+    fn len(&self) -> u64 {
+        self.slice.bytes / self.dtype.size()
+    }
+
+    /// Whether a kernel takes it in such a place, where a launch uses the first `least` elements.
+    fn check(&self, i: usize, op: &'static str, binding: Binding, least: u64) -> Result<()> {
+        let refused = |why: String| Err(Error::argument(op, "args", format!("argument {i} {why}")));
+        let given = Binding { access: self.access, dtype: binding.dtype.map(|_| self.dtype) };
+        if given != binding {
+            return refused(format!("is given to be {given}, and the kernel's binding is {binding}"));
+        }
+        if self.len() < least {
+            return refused(format!("has {} elements, and these parameters need {least}", self.len()));
+        }
+        let limits = self.device.limits();
+        if self.slice.bytes > limits.binding {
+            let (requested, max) = (self.slice.bytes, limits.binding);
+            return Err(Error::Limit { what: "bytes in one kernel argument", requested, max });
+        }
+        let [offset, alignment] = [self.slice.offset, limits.alignment];
+        if !offset.is_multiple_of(alignment) {
+            return refused(format!(
+                "begins at byte {offset} of its tensor, which is no multiple of {alignment}, the device's alignment: \
+                 a copy of it (`try_clone`) would begin at 0"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Device {
+    /// Makes programs ready that are about to be launched: several at once, since a compiler takes up to seconds for each. The
+    /// first of the list are begun first. Waits for all.
+    ///
+    /// # Errors
+    /// Of one program, what its launch would report, also where it is not launched in the end.
+    pub fn prepare(&self, programs: Vec<Program>) -> Result<()> {
+        let mut distinct: Vec<(Key, Program)> = Vec::new();
+        for program in programs {
+            program.kernel.check(self.info(), &program.spec)?;
+            let key = program.kernel.key(&program.spec);
+            if !distinct.iter().any(|(other, _)| *other == key) {
+                distinct.push((key, program));
+            }
+        }
+        let prepare = |(_, program): (Key, Program)| self.driver().prepare(program.kernel, &program.spec);
+        // Unlike parts of a list, a bridge is taken from in order.
+        self.pool()?.install(|| distinct.into_iter().par_bridge().try_for_each(prepare))
+    }
+
+    /// Enqueues a launch of a [kernel](crate::kernel), such as an application's own. `spec` gives the kernel's constants their
+    /// values, in its order; `args` are tensors of this device, in the order of its bindings.
+    ///
+    /// Does not wait, but on the cpu device, which computes at once. The first launch of a program compiles it.
+    ///
+    /// # Errors
+    /// - [`Error::NoSource`] when the kernel has none for this device's backend;
+    /// - [`Error::Argument`] for other constants than the kernel's, for arguments of another number, type, use or length than it
+    ///   takes, and for two of one buffer where one is written;
+    /// - [`Error::WrongDevice`] for a tensor of another device;
+    /// - [`Error::Limit`] when an argument is larger than a binding, or the grid too large;
+    /// - [`Error::Compile`] with the compiler's log and the source in numbered lines;
+    /// - what the driver reports.
+    ///
+    /// # Panics
+    /// When the kernel's function for the cpu device does, or what tells its `lengths`.
+    pub fn launch<P: Pod>(
+        &self,
+        kernel: &'static Kernel<P>,
+        spec: Spec<'_>,
+        grid: Grid,
+        args: &[Arg<'_>],
+        params: &P,
+    ) -> Result<()> {
+        let lengths = kernel.lengths.map(|lengths| lengths(params));
+        self.enqueue(&kernel.def, spec, grid, (args, lengths.as_deref()), bytemuck::bytes_of(params))
+    }
+
+    /// The same for any parameters; where `lengths` are given, arguments have at least so many elements.
+    fn enqueue(
+        &self,
+        kernel: &'static KernelDef,
+        spec: Spec<'_>,
+        grid: Grid,
+        (args, lengths): (&[Arg<'_>], Option<&[u64]>),
+        params: &[u8],
+    ) -> Result<()> {
+        kernel.check(self.info(), spec)?;
+        let (op, count) = (kernel.name, kernel.bindings.len());
+        for (name, given) in [("args", args.len()), ("lengths", lengths.map_or(count, <[u64]>::len))] {
+            if given != count {
+                let why = format!("{given} given, and the kernel has {count} bindings");
+                return Err(Error::argument(op, name, why));
+            }
+        }
+        for (i, (arg, binding)) in args.iter().zip(kernel.bindings).enumerate() {
+            if !self.is_same(arg.device) {
+                return Err(Error::WrongDevice { op });
+            }
+            arg.check(i, op, *binding, lengths.map_or(0, |lengths| lengths[i]))?;
+            let shared = args[..i].iter().position(|other| {
+                let written = other.access != Access::Read || arg.access != Access::Read;
+                written && other.slice.memory.is_same(arg.slice.memory)
+            });
+            if let Some(other) = shared {
+                let why = format!("arguments {other} and {i} are of one buffer, and one of them is written");
+                return Err(Error::argument(op, "args", why));
+            }
+        }
+        let largest = grid.groups.into_iter().max().unwrap_or(0);
+        if largest > self.limits().groups_per_axis {
+            let (requested, max) = (largest.into(), self.limits().groups_per_axis.into());
+            return Err(Error::Limit { what: "workgroups along one axis", requested, max });
+        }
+        if grid.groups.contains(&0) {
+            return Ok(());
+        }
+        let args: Vec<_> = args.iter().map(|arg| ArgSlice { slice: arg.slice, access: arg.access }).collect();
+        self.driver().launch(kernel, spec, grid, &args, params)
+    }
+}
