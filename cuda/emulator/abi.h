@@ -55,8 +55,9 @@ extern "C" {
 
 // __syncthreads.
 void emulator_barrier(unsigned line);
-// Leaves `size` (at most 32) bytes, waits for all 32 threads of the warp, and returns what they left, 32 bytes each.
-const unsigned char* emulator_exchange(const void* bytes, unsigned size, unsigned line);
+// Leaves `size` (at most 32) bytes, waits for all 32 threads of the warp, and returns what they left, 32 bytes each, or what
+// `together`, called once for all, has made of that.
+const unsigned char* emulator_exchange(const void* bytes, unsigned size, unsigned line, void (*together)(unsigned char*));
 // The place of the array that `tag` stands for in the block's shared memory.
 void* emulator_shared(const void* tag, const char* name, unsigned long size);
 // cp.async of `size` bytes: `bytes` from `global`, then zeros.

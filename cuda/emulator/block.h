@@ -137,7 +137,7 @@ public:
         leave(lane);
     }
 
-    const unsigned char* exchange(const void* bytes, unsigned size, unsigned line) {
+    const unsigned char* exchange(const void* bytes, unsigned size, unsigned line, void (*together)(unsigned char*)) {
         Lane& lane = lanes[running];
         Warp& warp = warps[running / 32];
         // Two places, by turns: all have read one when all have come to the other.
@@ -148,6 +148,7 @@ public:
         }
         warp.line = line;
         if (++warp.arrived == 32) {
+            if (together) together(place);
             warp.arrived = 0;
             warp.turn ^= 1;
             unsigned first = running / 32 * 32;

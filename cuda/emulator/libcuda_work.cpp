@@ -392,8 +392,9 @@ API cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigne
 
 FOR_KERNELS(void) emulator_barrier(unsigned line) { Runner::of_thread().barrier(line); }
 
-FOR_KERNELS(const unsigned char*) emulator_exchange(const void* bytes, unsigned size, unsigned line) {
-    return Runner::of_thread().exchange(bytes, size, line);
+FOR_KERNELS(const unsigned char*) emulator_exchange(const void* bytes, unsigned size, unsigned line,
+                                                          void (*together)(unsigned char*)) {
+    return Runner::of_thread().exchange(bytes, size, line, together);
 }
 
 FOR_KERNELS(void*) emulator_shared(const void* tag, const char* name, unsigned long size) {

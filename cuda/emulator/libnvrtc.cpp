@@ -185,6 +185,7 @@ API nvrtcCompileProgram(Program* program, int count, const char* const* options)
     }
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("fma")) command.push_back("-mfma");
+    if (__builtin_cpu_supports("avx2")) command.push_back("-mavx2");
 #endif
     for (const std::string& word : {"-I" + folder.path, "-I" + own_folder(), std::string("-o"), object, folder.path + "/kernel.cpp", std::string("-lm")}) {
         command.push_back(word);

@@ -162,14 +162,14 @@ DEVICE i32 dot4(u32 a, u32 b, i32 sum) {
 }
 
 template <class T> DEVICE T shuffle_xor(T value, u32 mask, u32 line = __builtin_LINE()) {
-    const u8* all = emulator_exchange(&value, sizeof value, line);
+    const u8* all = emulator_exchange(&value, sizeof value, line, nullptr);
     T other;
     __builtin_memcpy(&other, all + 32 * ((emulator_thread()->number ^ mask) & 31), sizeof other);
     return other;
 }
 
 DEVICE bool warp_any(bool holds, u32 line = __builtin_LINE()) {
-    const u8* all = emulator_exchange(&holds, 1, line);
+    const u8* all = emulator_exchange(&holds, 1, line, nullptr);
     u32 any = 0;
     for (u32 i = 0; i < 32; i++) any |= all[32 * i];
     return any != 0;
@@ -197,7 +197,7 @@ DEVICE void emulator_load_matrix(u32 (&values)[4], const void* row, bool transpo
     emulator_check_row(row);
     u8 eight[16];
     __builtin_memcpy(eight, row, 16);
-    const u8* places = emulator_exchange(eight, 16, line);
+    const u8* places = emulator_exchange(eight, 16, line, nullptr);
     u32 lane = emulator_thread()->number & 31;
     for (u32 m = 0; m < 4; m++) {
         values[m] = 0;
@@ -218,42 +218,63 @@ DEVICE void load_matrix_x4_trans(u32 (&values)[4], const void* row, u32 line = _
 }
 
 // mma.m16n8: word w of a row of A or a column of B stands with thread `w % 4` of its group of four, in the half `w / 4`
-// of its registers. `Dot::words(a, b, sum)` adds the products of two words.
-template <class Dot, class D> DEVICE void emulator_mma(D (&d)[4], const u32 (&a)[4], const u32 (&b)[2], u32 line) {
-    u32 own[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
-    const u8* all = emulator_exchange(own, sizeof own, line);
-    u32 lane = emulator_thread()->number & 31;
-    for (u32 i = 0; i < 4; i++) {
-        u32 low = i >> 1, column = 2 * (lane & 3) + (i & 1);
-        typename Dot::Sum sum = d[i];
+// of its registers. The thread that comes last makes all sums of the warp, rows of eight columns at once, and leaves each
+// thread its own four. `Dot`: the type of sums, and terms i of COUNT in a word of A and of B.
+template <class Dot> static void emulator_multiply(u8* all) {
+    typedef typename Dot::Sum Sum;
+    typedef Sum Row __attribute__((vector_size(8 * sizeof(Sum))));
+    constexpr u32 TERMS = 8 * Dot::COUNT;
+    Sum a[16][TERMS];
+    union { Row row; Sum each[8]; } b[TERMS], sums[16];
+    for (u32 lane = 0; lane < 32; lane++) {
+        u32 own[6];
+        __builtin_memcpy(own, all + 32 * lane, sizeof own);
         for (u32 half = 0; half < 2; half++) {
-            for (u32 t = 0; t < 4; t++) {
-                const u32* of_a = (const u32*)(all + 32 * ((lane & ~3u) + t));
-                const u32* of_b = (const u32*)(all + 32 * (4 * column + t));
-                sum = Dot::words(of_a[2 * half + low], of_b[4 + half], sum);
+            for (u32 i = 0; i < Dot::COUNT; i++) {
+                u32 term = (4 * half + lane % 4) * Dot::COUNT + i;
+                a[lane / 4][term] = Dot::of_a(own[2 * half], i);
+                a[lane / 4 + 8][term] = Dot::of_a(own[2 * half + 1], i);
+                b[term].each[lane / 4] = Dot::of_b(own[4 + half], i);
             }
         }
-        d[i] = (D)sum;
     }
+    for (u32 row = 0; row < 16; row += 4) {
+        Row four[4] = {};
+        for (u32 term = 0; term < TERMS; term++) {
+            four[0] += a[row][term] * b[term].row;
+            four[1] += a[row + 1][term] * b[term].row;
+            four[2] += a[row + 2][term] * b[term].row;
+            four[3] += a[row + 3][term] * b[term].row;
+        }
+        for (u32 i = 0; i < 4; i++) sums[row + i].row = four[i];
+    }
+    for (u32 lane = 0; lane < 32; lane++) {
+        __builtin_memcpy(all + 32 * lane, &sums[lane / 4].each[2 * (lane % 4)], 2 * sizeof(Sum));
+        __builtin_memcpy(all + 32 * lane + 2 * sizeof(Sum), &sums[lane / 4 + 8].each[2 * (lane % 4)], 2 * sizeof(Sum));
+    }
+}
+template <class Dot, class D> DEVICE void emulator_mma(D (&d)[4], const u32 (&a)[4], const u32 (&b)[2], u32 line) {
+    u32 own[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    const u8* all = emulator_exchange(own, sizeof own, line, emulator_multiply<Dot>);
+    typename Dot::Sum sums[4];
+    __builtin_memcpy(sums, all + 32 * (emulator_thread()->number & 31), sizeof sums);
+    for (u32 i = 0; i < 4; i++) d[i] = (D)(d[i] + sums[i]);
 }
 struct EmulatorS8S8 {
     typedef i32 Sum;
-    static i32 words(u32 a, u32 b, i32 sum) { return dot4(a, b, sum); }
+    static constexpr u32 COUNT = 4;
+    static i32 of_a(u32 word, u32 i) { return (i8)(word >> (8 * i)); }
+    static i32 of_b(u32 word, u32 i) { return (i8)(word >> (8 * i)); }
 };
-struct EmulatorU8S8 {
-    typedef i32 Sum;
-    static i32 words(u32 a, u32 b, i32 sum) {
-        for (u32 i = 0; i < 4; i++) sum += (i32)(u8)(a >> (8 * i)) * (i32)(i8)(b >> (8 * i));
-        return sum;
-    }
+struct EmulatorU8S8 : EmulatorS8S8 {
+    static i32 of_a(u32 word, u32 i) { return (u8)(word >> (8 * i)); }
 };
 // Hardware adds with some more bits than f32 and rounds in its own way; f64, rounded once, is between all of those.
 struct EmulatorF16 {
     typedef double Sum;
-    static double words(u32 a, u32 b, double sum) {
-        sum += (double)half_float(a & 0xffff) * half_float(b & 0xffff);
-        return sum + (double)half_float(a >> 16) * half_float(b >> 16);
-    }
+    static constexpr u32 COUNT = 2;
+    static double of_a(u32 word, u32 i) { return half_float(word >> (16 * i) & 0xffff); }
+    static double of_b(u32 word, u32 i) { return of_a(word, i); }
 };
 DEVICE void mma_s8s8(i32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2], u32 line = __builtin_LINE()) {
     emulator_mma<EmulatorS8S8>(d, a, b, line);
