@@ -1,5 +1,7 @@
 //! Distances of each pair of observations.
 
+use std::fmt::Arguments;
+
 use half::f16;
 
 use super::{
@@ -56,8 +58,8 @@ pub(super) fn expected(metric: Metric, x: &[f64], y: &[f64], options: &Options) 
         return plain(0.0);
     }
     let one = |holds: bool| f64::from(u8::from(holds));
-    let differ = sum(&|x, y| one((x != 0.0) != (y != 0.0)));
-    let shared = sum(&|x, y| one(x != 0.0 && y != 0.0));
+    let differ = || sum(&|x, y| one((x != 0.0) != (y != 0.0)));
+    let shared = || sum(&|x, y| one(x != 0.0 && y != 0.0));
     let share = |part: f64, whole: f64| unit(if whole > 0.0 { part / whole } else { 0.0 });
     let angle = |x0: f64, y0: f64| {
         let [xy, xx, yy] =
@@ -88,12 +90,12 @@ pub(super) fn expected(metric: Metric, x: &[f64], y: &[f64], options: &Options) 
             plain(if whole > 0.0 { sum(&|x, y| (x - y).abs()) / whole } else { f64::NAN })
         }
         Metric::Hamming => share(sum(&|x, y| one(x != y)), both),
-        Metric::Jaccard => share(differ, differ + shared),
+        Metric::Jaccard => share(differ(), differ() + shared()),
         Metric::Dice => {
-            let whole = differ + 2.0 * shared;
-            unit(if whole > 0.0 { differ / whole } else { f64::NAN })
+            let whole = differ() + 2.0 * shared();
+            unit(if whole > 0.0 { differ() / whole } else { f64::NAN })
         }
-        Metric::RussellRao => share(both - shared, both),
+        Metric::RussellRao => share(both - shared(), both),
         Metric::JensenShannon => {
             let (px, py) = (x.iter().sum::<f64>(), y.iter().sum::<f64>());
             let part = |p: f64, m: f64| if p > 0.0 { p * (p / m).ln() } else { 0.0 };
@@ -123,11 +125,11 @@ pub(super) fn expected(metric: Metric, x: &[f64], y: &[f64], options: &Options) 
 /// Terms lose 2^-22 or so of what they are, powers 2^-18, and sums little more.
 const BOUND: f64 = 1.0 / (1 << 17) as f64;
 
-pub(super) fn assert_distance(what: &str, actual: f64, expected: &Expected) {
+pub(super) fn assert_distance(what: Arguments<'_>, actual: f64, expected: &Expected) {
     assert_within(BOUND, what, actual, expected);
 }
 
-pub(super) fn assert_within(bound: f64, what: &str, actual: f64, expected: &Expected) {
+pub(super) fn assert_within(bound: f64, what: Arguments<'_>, actual: f64, expected: &Expected) {
     let value = if expected.squared { actual * actual } else { actual };
     if expected.value.is_nan() {
         assert!(actual.is_nan(), "{what}: {actual} instead of NaN");
@@ -162,9 +164,9 @@ fn check<T: Sample>(
     let (rows_x, rows_y) = (rows(x, m), rows(y.unwrap_or(x), n));
     for (i, x) in rows_x.iter().enumerate() {
         for (j, y_row) in rows_y.iter().enumerate() {
-            let what = format!("{metric:?} {:?} {m} {n} {k} {options:?} at {i}, {j}", T::DTYPE);
+            let what = format_args!("{metric:?} {:?} {m} {n} {k} {options:?} at {i}, {j}", T::DTYPE);
             let actual = distances.row(i)[j];
-            assert_distance(&what, actual, &expected(metric, x, y_row, options));
+            assert_distance(what, actual, &expected(metric, x, y_row, options));
             if y.is_none() && metric.is_symmetric() {
                 assert_eq!(actual.to_bits(), distances.row(j)[i].to_bits(), "{what}");
             }

@@ -43,11 +43,11 @@ fn check(
     let distances = pairwise(&tensor(x, m), ty.as_ref(), metric, options, &Run::default()).unwrap();
     for (i, x_row) in rows(x, m).iter().enumerate() {
         for (j, y_row) in rows(y.unwrap_or(x), n).iter().enumerate() {
-            let what = format!("{metric:?} {m} {n} {k} {options:?} at {i}, {j}");
+            let what = format_args!("{metric:?} {m} {n} {k} {options:?} at {i}, {j}");
             if y.is_none() && i == j && metric.is_zero_on_diagonal() {
                 assert!(distances.row(i)[j] == 0.0 || distances.row(i)[j].is_nan(), "{what}");
             } else {
-                assert_within(BOUND, &what, distances.row(i)[j], &expected(metric, x_row, y_row, options));
+                assert_within(BOUND, what, distances.row(i)[j], &expected(metric, x_row, y_row, options));
             }
         }
     }
@@ -136,7 +136,7 @@ fn what_f32_does_not_tell_apart(device: &Device) {
     );
     let less: Vec<Vec<f64>> = rows(&x, 2).iter().map(|row| row.iter().map(|x| x - 1e6).collect()).collect();
     let exact = expected(Metric::Correlation, &less[0], &less[1], &Options::default());
-    assert_within(BOUND, "a large mean", correlation.unwrap().row(0)[1], &exact);
+    assert_within(BOUND, format_args!("a large mean"), correlation.unwrap().row(0)[1], &exact);
 }
 
 fn what_has_no_distance(device: &Device) {
@@ -206,7 +206,7 @@ fn parts(device: &Device) {
         let distances = sums.finish().unwrap().distances;
         for (i, j) in [(0, 1), (2, 0), (1, 2)] {
             let exact = expected(metric, &rows[i], &rows[j], &Options::default());
-            assert_within(BOUND, &format!("{metric:?} {i} {j}"), distances.row(i)[j], &exact);
+            assert_within(BOUND, format_args!("{metric:?} {i} {j}"), distances.row(i)[j], &exact);
         }
     }
     // What the documentation says of elements that are far from 0.
@@ -216,7 +216,7 @@ fn parts(device: &Device) {
     let distance = partial.export().unwrap().finish().unwrap().distances.row(0)[1];
     let rows = super::distance::rows(&far, 2);
     let exact = expected(Metric::Correlation, &rows[0], &rows[1], &Options::default());
-    assert_within((1.0 + 3e8) * 2f64.powi(-44), "far from 0", distance, &exact);
+    assert_within((1.0 + 3e8) * 2f64.powi(-44), format_args!("far from 0"), distance, &exact);
     let mut partial = Partial::new(device, 2, None, Metric::CityBlock, &Options::default()).unwrap();
     let bytes = Tensor::from_slice(device, &[1u8, 5], &[2, 1]).unwrap();
     partial.add(&bytes, None).unwrap();

@@ -99,13 +99,13 @@ fn check<T: Sample>(
         assert_eq!([result.distances.rows(), result.distances.cols()], [rows_x.len(), rows_y.len()]);
         for (i, x) in rows_x.iter().enumerate() {
             for (j, y_row) in rows_y.iter().enumerate() {
-                let what = format!("{metric:?} {options:?} {chunks:?} at {i}, {j}");
+                let what = format_args!("{metric:?} {options:?} {chunks:?} at {i}, {j}");
                 let expected = expected(metric, x, y_row, options);
                 let actual = result.distances.row(i)[j];
                 if i == j && y.is_none() && metric.is_zero_on_diagonal() {
                     assert!(actual == 0.0 || actual.is_nan() && expected.value.is_nan(), "{what}: {actual}");
                 } else {
-                    assert_distance(&what, actual, &expected);
+                    assert_distance(what, actual, &expected);
                 }
             }
         }

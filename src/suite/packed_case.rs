@@ -97,7 +97,7 @@ impl Case {
     }
 
     /// Units that bound every weight.
-    pub(super) fn units(&self, x: &Operand) -> Vec<f64> {
+    fn units(&self, x: &Operand) -> Vec<f64> {
         let bound = |c: usize| 30.0 * self.x.column(c).map(f64::abs).sum::<f64>();
         (0..self.columns).map(|c| unit(bound(c) / x.units[c])).collect()
     }
@@ -107,42 +107,44 @@ impl Case {
         x.factors(Some(&self.units(x))).unwrap()
     }
 
-    pub(super) fn multiple(&self, x: &Operand, entry: usize, c: usize) -> i64 {
+    fn multiple(&self, x: &Operand, entry: usize, c: usize) -> i64 {
         (self.x.row(entry)[c] / x.units[c]).round_ties_even() as i64
     }
 
-    /// The sum of a row's codes times multiples, and of the multiples of the missing.
-    pub(super) fn row_sums(&self, x: &Operand, row: usize, c: usize) -> [[i32; 3]; 2] {
-        let mut sums = [[0; 3]; 2];
-        for entry in 0..self.entries {
-            let limbs = limbs(self.multiple(x, entry, c) as i32);
-            let code = i32::from(self.codes[row * self.entries + entry]);
-            for (t, limb) in limbs.into_iter().enumerate() {
-                if code == 3 {
-                    sums[1][t] += i32::from(limb);
-                } else {
-                    sums[0][t] += code * i32::from(limb);
+    /// y before its factor of the column, each operation rounded to f32 in the documented order.
+    pub(super) fn rounded(&self, x: &Operand) -> Vec<f32> {
+        let join = |[low, middle, high]: [i32; 3]| (high as f32 * 256.0 + middle as f32) * 256.0 + low as f32;
+        let multiple = |at: usize| self.multiple(x, at / self.columns, at % self.columns) as i32;
+        let all: Vec<[i32; 3]> =
+            (0..self.entries * self.columns).map(|at| limbs(multiple(at)).map(i32::from)).collect();
+        let mut y = Vec::new();
+        for (codes, [mean, factor]) in self.codes.chunks(self.entries).zip(&self.table) {
+            // Of each column, the row's codes times multiples, and the multiples of the missing.
+            let mut sums = vec![[[0; 3]; 2]; self.columns];
+            for (&code, limbs) in codes.iter().zip(all.chunks(self.columns)) {
+                let (kind, times) = if code == 3 { (1, 1) } else { (0, i32::from(code)) };
+                for (sums, limbs) in sums.iter_mut().zip(limbs) {
+                    sums[kind].iter_mut().zip(limbs).for_each(|(sum, limb)| *sum += times * limb);
                 }
             }
+            y.extend(sums.into_iter().zip(&x.totals).map(|([sums, absent], &total)| {
+                let total = total as f32;
+                let present = if self.missing { total - join(absent) } else { total };
+                (join(sums) - mean * present) * factor
+            }));
         }
-        sums
-    }
-
-    /// y before its factor of the column, each operation rounded to f32 in the documented order.
-    pub(super) fn rounded(&self, x: &Operand, row: usize, c: usize) -> f32 {
-        let join = |[low, middle, high]: [i32; 3]| (high as f32 * 256.0 + middle as f32) * 256.0 + low as f32;
-        let [sums, absent] = self.row_sums(x, row, c);
-        let total = x.totals[c] as f32;
-        let present = if self.missing { total - join(absent) } else { total };
-        let [mean, factor] = self.table[row];
-        (join(sums) - mean * present) * factor
+        y
     }
 
     /// The multiples of w and of mean w.
-    pub(super) fn weights(&self, x: &Operand, row: usize, c: usize) -> [i32; 2] {
-        let [mean, factor] = self.table[row];
-        let weight = self.rounded(x, row, c) * factor / self.units(x)[c] as f32;
-        [weight, weight * mean].map(|w| w.round_ties_even().clamp(-MAX as f32, MAX as f32) as i32)
+    fn weights(&self, x: &Operand) -> Vec<[i32; 2]> {
+        let units = self.units(x);
+        let weights = |(at, rounded): (usize, f32)| {
+            let [mean, factor] = self.table[at / self.columns];
+            let weight = rounded * factor / units[at % self.columns] as f32;
+            [weight, weight * mean].map(|w| w.round_ties_even().clamp(-MAX as f32, MAX as f32) as i32)
+        };
+        self.rounded(x).into_iter().enumerate().map(weights).collect()
     }
 
     /// What `packed_weights` should give, word by word.
@@ -150,14 +152,12 @@ impl Case {
         let row_limbs = row_limbs(LIMBS, self.columns as u64) as usize;
         let sets = 1 + usize::from(self.missing);
         let mut words = vec![0u32; self.rows.div_ceil(4) * sets * row_limbs];
-        for row in 0..self.rows {
-            for c in 0..self.columns {
-                for (set, &multiple) in self.weights(x, row, c).iter().take(sets).enumerate() {
-                    for (t, limb) in limbs(multiple).into_iter().enumerate() {
-                        let row_limb = set * row_limbs + t * self.columns + c;
-                        words[row / 4 * sets * row_limbs + row_limb] |=
-                            u32::from(limb as u8) << (8 * (row % 4));
-                    }
+        for (at, weights) in self.weights(x).into_iter().enumerate() {
+            let (row, c) = (at / self.columns, at % self.columns);
+            for (set, &multiple) in weights.iter().take(sets).enumerate() {
+                for (t, limb) in limbs(multiple).into_iter().enumerate() {
+                    let row_limb = set * row_limbs + t * self.columns + c;
+                    words[row / 4 * sets * row_limbs + row_limb] |= u32::from(limb as u8) << (8 * (row % 4));
                 }
             }
         }
@@ -167,15 +167,10 @@ impl Case {
     /// What `packed_adjoint` should add.
     pub(super) fn sums(&self, x: &Operand) -> Vec<i64> {
         let mut sums = vec![0i64; self.entries * self.columns];
-        for row in 0..self.rows {
-            for c in 0..self.columns {
-                let [weight, filled] = self.weights(x, row, c).map(i64::from);
-                for entry in 0..self.entries {
-                    let code = self.codes[row * self.entries + entry];
-                    sums[entry * self.columns + c] += match code {
-                        3 => filled,
-                        code => i64::from(code) * weight,
-                    };
+        for (codes, weights) in self.codes.chunks(self.entries).zip(self.weights(x).chunks(self.columns)) {
+            for (&code, sums) in codes.iter().zip(sums.chunks_mut(self.columns)) {
+                for (sum, &[weight, filled]) in sums.iter_mut().zip(weights) {
+                    *sum += if code == 3 { i64::from(filled) } else { i64::from(code) * i64::from(weight) };
                 }
             }
         }

@@ -1,7 +1,11 @@
 //! Factorisations, by identities on matrices of known spectra.
 #![allow(clippy::cast_possible_truncation, reason = "small extents, and values rounded to f32 on purpose")]
 
-use std::f64::consts::TAU;
+use std::{
+    collections::BTreeMap,
+    f64::consts::TAU,
+    sync::{Mutex, OnceLock},
+};
 
 use faer::{Mat, MatRef};
 
@@ -20,14 +24,20 @@ pub(super) fn random(rows: usize, cols: usize, seed: u64) -> Mat<f64> {
     Mat::from_fn(rows, cols, |i, j| gaussian(seed, (i * cols + j) as u64))
 }
 
-/// U diag(s) Vᵀ with dense orthonormal U and V.
-pub(super) fn with_spectrum(m: usize, n: usize, s: &[f64], seed: u64) -> Mat<f64> {
-    let mut rows = vec![vec![0.0; n]; m];
-    s.iter().enumerate().for_each(|(i, &s)| rows[i][i] = s);
-    rotate(&mut rows, seed);
-    let mut columns: Vec<Vec<f64>> = (0..n).map(|j| rows.iter().map(|row| row[j]).collect()).collect();
-    rotate(&mut columns, seed + 1);
-    Mat::from_fn(m, n, |i, j| columns[j][i])
+/// U diag(s) Vᵀ with dense orthonormal U and V. Made once for all devices.
+pub(super) fn with_spectrum(m: usize, n: usize, s: &[f64], seed: u64) -> &'static Mat<f64> {
+    type Key = (usize, usize, Vec<u64>, u64);
+    static MADE: Mutex<BTreeMap<Key, &'static OnceLock<Mat<f64>>>> = Mutex::new(BTreeMap::new());
+    let key = (m, n, s.iter().map(|s| s.to_bits()).collect(), seed);
+    let made = *MADE.lock().unwrap().entry(key).or_insert_with(|| Box::leak(Box::default()));
+    made.get_or_init(|| {
+        let mut rows = vec![vec![0.0; n]; m];
+        s.iter().enumerate().for_each(|(i, &s)| rows[i][i] = s);
+        rotate(&mut rows, seed);
+        let mut columns: Vec<Vec<f64>> = (0..n).map(|j| rows.iter().map(|row| row[j]).collect()).collect();
+        rotate(&mut columns, seed + 1);
+        Mat::from_fn(m, n, |i, j| columns[j][i])
+    })
 }
 
 /// Multiplies by an orthogonal matrix: random rotations of pairs, in a butterfly, twice.
