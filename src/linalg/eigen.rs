@@ -306,15 +306,16 @@ mod tests {
             let (values, vectors) = largest("test", a.as_ref(), 10, threads).unwrap();
             assert_eq!((values.len(), vectors.shape()), (10, (640, 10)), "{name}");
             check(name, &a, &spectrum, &values, &vectors);
-            let iteration = Iteration { op: "test", a: a.as_ref(), count: 10, threads };
-            let own = iteration.run().unwrap().is_some();
-            assert!(found.is_none_or(|found| found == own), "{name}: {own}");
+            if let Some(found) = found {
+                let iteration = Iteration { op: "test", a: a.as_ref(), count: 10, threads };
+                assert_eq!(iteration.run().unwrap().is_some(), found, "{name}");
+            }
         }
     }
 
     #[test]
     fn any_number_of_threads_gives_the_same_bits() {
-        let spectrum: Vec<f64> = falling(1500).collect();
+        let spectrum: Vec<f64> = falling(640).collect();
         let a = with_values(&spectrum);
         let alone = largest("test", a.as_ref(), 6, Threads::of(None).unwrap()).unwrap();
         check("alone", &a, &spectrum, &alone.0, &alone.1);

@@ -50,7 +50,7 @@ fn assert_close(found: &Distances, expected: &Distances) {
 }
 
 fn boxes_of_features(device: &Device) {
-    let (count, others, features) = (7usize, 5usize, 1300usize);
+    let (count, others, features) = (7usize, 5usize, 600usize);
     let mut x: Vec<f32> = values(1, (count * features) as u64);
     let mut y: Vec<f32> = values(2, (others * features) as u64);
     (x[3], x[2 * features], y[40]) = (f32::NAN, f32::NAN, f32::NAN);
@@ -69,9 +69,9 @@ fn boxes_of_features(device: &Device) {
             let expected =
                 pairwise_counted(&left, with.then_some(&right), metric, &options, &Run::default()).unwrap();
             for (columns, chunks, host) in [
-                (false, [3, 999], None),
+                (false, [3, 499], None),
                 (false, [7, 64], Some(300_000)),
-                (true, [700, 2], None),
+                (true, [350, 2], None),
                 (true, [1, 7], Some(1_000_000)),
             ] {
                 let options = Options { columns, ..options };
