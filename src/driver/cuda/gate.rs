@@ -2,9 +2,10 @@
 //! machine without a GPU. The newest compiler stands for those of users; the oldest makes the PTX that is shipped, and lacks
 //! some of what it declares.
 //!
-//! `gate.sha256` beside this file names the kernels that have passed for all architectures, with the options and by the
-//! compilers that there are now. Those are compiled for two of them (and to PTX: `images`); any other for all, which writes the
-//! file anew, and fails until it is committed. Where the newest compiler here is not [`RECORDED`], all are compiled for all.
+//! `gate.sha256` beside this file names the kernels whose programs have passed for all architectures, with the options and by
+//! the compilers that there are now. Those are not compiled again here (each program is to PTX: `images`); any other kernel is,
+//! for all, which writes the file anew, and fails until it is committed. Where the newest compiler here is not [`RECORDED`], all
+//! kernels are compiled.
 //!
 //! The compilers' folders are named by `TEATIME_CUDA_LIBRARIES`. `TEATIME_REQUIRE_DEVICES` with `nvrtc` in it makes their
 //! absence a failure.
@@ -39,8 +40,6 @@ const RECORDED: (i32, i32) = (13, 0);
 const NEWEST: [&str; 4] = ["sm_80", "sm_90a", "sm_100", "sm_120"];
 /// The architecture whose PTX is shipped, by the oldest.
 const OLDEST: [&str; 1] = ["sm_80"];
-/// What kernels that have passed for all are compiled for, by each.
-const KNOWN: [&[&str]; 2] = [&["sm_80", "sm_90a"], &[]];
 
 /// An NVRTC that knows all of [`NEWEST`]; where there is none, says so.
 ///
@@ -101,11 +100,14 @@ fn passed_before() -> Cache {
     Cache::new(program.ancestors().nth(2).map(PathBuf::from).unwrap().join("cuda-gate"))
 }
 
-/// What has to pass: by its name, a digest of each kernel with its specs, and of what all have in common, the gate's own
-/// rules among it.
+/// What has to pass: by its name, a digest of each kernel's programs, and of what all have in common, the gate's own rules
+/// among it.
 fn digests() -> BTreeMap<&'static str, String> {
     let digest = |parts: &[&str]| hex(&Sha256::digest(parts.join("\0")));
-    let of = |kernel: &&KernelDef| (kernel.name, digest(&[kernel.cuda, &format!("{:?}", (kernel.specs)())]));
+    let of = |kernel: &&'static KernelDef| {
+        let programs: Vec<_> = (kernel.specs)().iter().map(|spec| source(kernel, spec).unwrap()).collect();
+        (kernel.name, digest(&programs.iter().map(String::as_str).collect::<Vec<_>>()))
+    };
     // The newest compiler's version is in this file.
     let compilers = format!("{} {:?}", nvrtc::OPTIONS, images::SHIPPED_NVRTC);
     let mut common = vec![include_str!("gate.rs"), &compilers];
@@ -138,11 +140,10 @@ fn every_spec_of_every_kernel_compiles() {
     };
     let mut programs = Vec::new();
     let of_record = newest.version() == RECORDED;
-    for &kernel in KERNELS {
-        let archs = if changed.contains(&kernel.name) || !of_record { [&NEWEST[..], &OLDEST] } else { KNOWN };
+    for &kernel in KERNELS.iter().filter(|kernel| changed.contains(&kernel.name) || !of_record) {
         for spec in (kernel.specs)() {
             let source = source(kernel, &spec).unwrap();
-            for (nvrtc, archs) in [newest, oldest].into_iter().zip(archs) {
+            for (nvrtc, archs) in [(newest, &NEWEST[..]), (oldest, &OLDEST)] {
                 let one = |&arch| (kernel.name, spec.clone(), source.clone(), nvrtc, arch);
                 programs.extend(archs.iter().map(one));
             }
