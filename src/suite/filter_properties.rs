@@ -59,11 +59,14 @@ fn of_one_element_the_weights(device: &Device) {
     let out: Tensor<f32> = separable(&tx, weights.clone(), &SeparableOptions::default()).unwrap();
     let weight = |axis: usize, at: u64| {
         let from_end = at + weights[axis].len() as u64 / 2;
-        let place = from_end.checked_sub(middle[axis]).map(|place| weights[axis].iter().rev().nth(place as usize));
+        let place =
+            from_end.checked_sub(middle[axis]).map(|place| weights[axis].iter().rev().nth(place as usize));
         place.flatten().copied().unwrap_or(0.0)
     };
     let out = out.read().unwrap();
-    for at in (0..SHAPE[0]).flat_map(|z| (0..SHAPE[1]).flat_map(move |y| (0..SHAPE[2]).map(move |x| [z, y, x]))) {
+    for at in
+        (0..SHAPE[0]).flat_map(|z| (0..SHAPE[1]).flat_map(move |y| (0..SHAPE[2]).map(move |x| [z, y, x])))
+    {
         let expected = weight(0, at[0]) * weight(1, at[1]) * weight(2, at[2]);
         assert_eq!(f64::from(out[place(at)]), expected, "{at:?}");
     }

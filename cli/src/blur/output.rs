@@ -8,7 +8,11 @@ use teatime::{
 };
 use teatime_image::{ImageSpec, MultiscaleWriter, OmeVersion, Pyramid};
 
-use super::{BlurArgs, COMMAND, Dtype, input::Input, preview::{PNG, Png}};
+use super::{
+    BlurArgs, COMMAND, Dtype,
+    input::Input,
+    preview::{PNG, Png},
+};
 use crate::{
     args::Named,
     failure::Failure,
@@ -48,13 +52,11 @@ impl Target {
     ) -> Result<Output, Failure> {
         let record = self.file(RECORD);
         let preview = preview.map(|png| png.name.as_str());
-        let written: Vec<&str> =
-            [record.as_str(), self.name.as_str()].into_iter().chain(preview).collect();
+        let written: Vec<&str> = [record.as_str(), self.name.as_str()].into_iter().chain(preview).collect();
         // An earlier preview may have any name.
         let previews = listed(&self.folder.join(&record), COMMAND);
         let previews = previews.into_iter().filter(|name| name.ends_with(PNG));
-        let all: Vec<String> =
-            FORMATS.iter().map(|(ending, _)| self.file(ending)).chain(previews).collect();
+        let all: Vec<String> = FORMATS.iter().map(|(ending, _)| self.file(ending)).chain(previews).collect();
         let others: Vec<&str> =
             all.iter().map(String::as_str).filter(|name| !written.contains(name)).collect();
         if !resume {

@@ -1,9 +1,6 @@
 //! `--preview`: one slice, before and after side by side, as a PNG.
 
-use std::{
-    io::Write,
-    path::{self, Path},
-};
+use std::path::{self, Path};
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -190,8 +187,10 @@ impl Slice {
         let mut sums = vec![[0.0; 2]; height * width * colours];
         for indices in indices.chunks(to_usize(at_once)) {
             run.cancel.check()?;
-            let read = || indices.par_iter().map(|index| array.read_chunk(index)).collect();
-            let chunks: Vec<_> = device.pool()?.install(read).into_iter().collect::<Result<_, _>>()?;
+            let read = || -> Result<Vec<_>, Error> {
+                indices.par_iter().map(|index| array.read_chunk(index)).collect()
+            };
+            let chunks = device.pool()?.install(read)?;
             for (index, chunk) in indices.iter().zip(chunks) {
                 self.add(array, index, &chunk.bytes, [width, colours], &mut sums);
             }
@@ -253,9 +252,8 @@ impl Shown {
         let slice: Vec<String> =
             slice.iter().map(|at| at.map_or_else(|| ":".to_owned(), |at| at.to_string())).collect();
         let means = if *means_of > 1 { format!(", means of {means_of} x {means_of}") } else { String::new() };
-        let range = |[least, most]: &[f64; 2]| {
-            format!("{} to {}", text::general(*least, 4), text::general(*most, 4))
-        };
+        let range =
+            |[least, most]: &[f64; 2]| format!("{} to {}", text::general(*least, 4), text::general(*most, 4));
         let shades = if *colours { "dark to light" } else { "black to white" };
         let own = if before == after { String::new() } else { format!(" before, {} after", range(after)) };
         format!("{file}: [{}]{means}; {shades} is {}{own}", slice.join(", "), range(before))
