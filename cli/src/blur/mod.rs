@@ -115,7 +115,7 @@ pub(crate) struct BlurArgs {
     ///
     /// The slice is along the last two filtered axes, in the middle of the others. Channels are colours where there are 3 or 4, the fourth of which
     /// is left out. Sides of more than 1024 elements are shown by means. Black and white are the 0.5th and the 99.5th percentile of the slice before
-    /// (of colours in bytes 0 and 255); with --order above 0, of each of the two its own.
+    /// (of colours in bytes 0 and 255); with --order above 0, of each of the two its own. What is no finite number is black.
     #[arg(long, value_name = "PNG", value_parser = local())]
     preview: Option<PathBuf>,
     /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
