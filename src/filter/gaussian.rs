@@ -23,8 +23,8 @@ const MOST_ORDER: u32 = 100;
 /// [`Error::Shape`] for an array of no or of more than five axes; [`Error::Argument`] for a sigma or `truncate` that is negative, infinite or NaN, an
 /// order above 100, a number of values that is not that of the filtered axes, an axis that does not exist or is named twice, an output of
 /// another type, `preserve_range` without order 0, and weights that are no numbers; [`Error::NoF64`] (see [the types](crate::filter#types));
-/// [`Error::Limit`] where weights reach over more rows than a binding of the device has room for, of an array that does not fit it;
-/// [`Error::OutOfMemory`].
+/// [`Error::Limit`] where weights reach over more rows than a binding of the device has room for, of an array that does not fit it
+/// ([`write_gaussian`](super::write_gaussian) cuts arrays along every axis); [`Error::OutOfMemory`].
 ///
 /// # Cost
 /// Per element and axis, r products and 2 r sums. On the cpu each element is read and written about once whatever the number of axes; on other devices

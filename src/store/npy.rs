@@ -96,7 +96,7 @@ impl NpyArray {
             return refuse("has a header that is not understood: elements that are no numbers?".to_owned());
         };
         let Some((dtype, big)) = stored_type(&descr) else {
-            return refuse(format!("holds elements of type {descr}, which are no numbers"));
+            return refuse(format!("holds elements of type {descr}, which are no real numbers"));
         };
         if shape.is_empty() {
             return refuse("has no axes".to_owned());

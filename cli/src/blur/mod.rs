@@ -5,7 +5,10 @@ mod output;
 mod preview;
 mod record;
 
-use std::{path::PathBuf, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use clap::{Args, builder::TypedValueParser};
 use teatime::{
@@ -74,10 +77,22 @@ pub(crate) struct BlurArgs {
     #[arg(long, value_name = "T", default_value_t = GaussianOptions::default().truncate, allow_negative_numbers = true)]
     truncate: f64,
     /// How far weights reach, in elements, instead of --truncate: one for all filtered axes, or one for each
-    #[arg(long, value_name = "R,...", value_delimiter = ',', conflicts_with = "truncate")]
+    #[arg(
+        long,
+        value_name = "R,...",
+        value_delimiter = ',',
+        conflicts_with = "truncate",
+        allow_negative_numbers = true
+    )]
     radius: Option<Vec<u32>>,
     /// 0 for the Gaussian, 1 for its derivative, and so on: one for all filtered axes, or one for each
-    #[arg(long, value_name = "O,...", default_value = "0", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "O,...",
+        default_value = "0",
+        value_delimiter = ',',
+        allow_negative_numbers = true
+    )]
     order: Vec<u32>,
     /// Type of the result: that of the input, integers rounded to the nearest, or floating point
     #[arg(long, value_name = "TYPE", value_parser = named(TYPES), default_value = "same")]
@@ -101,7 +116,7 @@ pub(crate) struct BlurArgs {
     ///
     /// The slice is along the last two filtered axes, in the middle of the others. Channels are colours where there are 3 or 4, the fourth of which
     /// is left out. Sides of more than 1024 elements are shown by means. Black and white are the 0.5th and the 99.5th percentile of the slice before
-    /// (of colours in bytes 0 and 255); with --order above 0, of each of the two its own.
+    /// (of colours in bytes 0 and 255); with --order above 0, of each of the two its own. What is no finite number is black.
     #[arg(long, value_name = "PNG", value_parser = local())]
     preview: Option<PathBuf>,
     /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
@@ -170,6 +185,18 @@ fn per_axis<T: Clone>(values: &[T]) -> PerAxis<T> {
 }
 
 impl BlurArgs {
+    /// # Errors
+    /// [`Failure::Error`] where the result would take the input's place.
+    fn refuse_input(&self) -> Result<(), Failure> {
+        let real = |path: &Path| path.canonicalize().ok();
+        let (input, out) = (real(&self.input), self.out.path());
+        if real(&out).is_some_and(|out| input.is_some_and(|input| input.starts_with(out))) {
+            let why = "holds the input; choose another name for the result";
+            return Err(Failure::Error(format!("{}: {why}", out.display())));
+        }
+        Ok(())
+    }
+
     /// Where the result is written.
     fn result(&self, output: &Output) -> PathBuf {
         if self.resume { self.out.path() } else { output.path(&self.out.name) }
@@ -209,6 +236,7 @@ impl BlurArgs {
 /// Runs `teatime blur`.
 pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
+    args.refuse_input()?;
     let png = args.preview.as_deref().map(|path| Png::beside(path, &args.out.folder)).transpose()?;
     if args.pyramid && args.out.format != Format::Zarr {
         return Err(Failure::Usage("--pyramid is for OUT.zarr alone".into()));

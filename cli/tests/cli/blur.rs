@@ -231,6 +231,40 @@ fn previews_refused() {
     assert!(fs::read(&png).unwrap() == before);
 }
 
+/// A chunk that cannot be read is named, and what was made without it stays where it is to be gone on with.
+#[test]
+fn damaged_and_one_that_is_the_result() {
+    let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
+    let [copy, soft, whole] = ["copy.zarr", "soft.zarr", "whole.zarr"].map(|name| scratch.join(name));
+    blur(&image, &copy, &["--sigma", "0", "--chunks", "5,7,3"]).ok();
+    // Boxes of one chunk.
+    let ran = blur(&copy, &soft, &["--sigma", "0.5", "--memory", "1K"]);
+    let least = ran.err.split_once("(--memory ").and_then(|(_, least)| least.split_once(')')).unwrap().0;
+    let words = ["--sigma", "0.5", "--memory", least, "--resume"];
+    blur(&copy, &whole, &words).ok();
+    let damaged = copy.join("c/2/3/0");
+    let bytes = fs::read(&damaged).unwrap();
+    fs::write(&damaged, &bytes[..bytes.len() / 2]).unwrap();
+    let ran = blur(&copy, &soft, &["--sigma", "0.5"]);
+    assert!(ran.code == 1 && ran.err.contains("copy.zarr: chunk [2, 3, 0]"), "{}", ran.err);
+    assert!(!soft.exists());
+    let ran = blur(&copy, &soft, &words);
+    assert!(ran.code == 1 && ran.err.contains("--resume goes on with it"), "{}", ran.err);
+    let made = |row: u64| soft.join(format!("c/{row}/0/0")).exists();
+    assert!(made(0) && !made(4));
+    fs::write(&damaged, &bytes).unwrap();
+    blur(&copy, &soft, &words).ok();
+    for at in (0..5).flat_map(|row| (0..5).map(move |column| format!("c/{row}/{column}/0"))) {
+        assert!(fs::read(soft.join(&at)).unwrap() == fs::read(whole.join(&at)).unwrap(), "{at}");
+    }
+    for (input, out) in [(&soft, &soft), (&soft.join("c"), &soft), (&image, &image)] {
+        for how in ["--overwrite", "--resume"] {
+            let ran = blur(input, out, &["--sigma", "1", how]);
+            assert!(ran.code == 1 && ran.err.contains("holds the input; choose another name"), "{}", ran.err);
+        }
+    }
+}
+
 #[test]
 fn refused() {
     let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
@@ -247,6 +281,8 @@ fn refused() {
     says("x.npy", &["--sigma", "1", "--axes", "0", "--channel-axis", "1"], 2, "cannot be used with");
     says("x.npy", &["--sigma", "1", "--channel-axis", "3"], 1, "--channel-axis: 3 of 3 axes");
     says("x.npy", &["--sigma", "1", "--order", "101"], 1, "--order");
+    says("x.npy", &["--sigma", "1", "--order", "-1"], 2, "invalid value '-1' for '--order");
+    says("x.npy", &["--sigma", "1", "--radius", "-1"], 2, "invalid value '-1' for '--radius");
     says("x.npy", &["--sigma", "1", "--mode", "reflected"], 2, "possible values");
     says("x.npy", &["--sigma", "1", "--cval", "3"], 2, "--cval is of --mode constant alone");
     says("x.npy", &["--sigma", "1", "--memory", "1K"], 1, "at least");
