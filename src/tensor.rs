@@ -253,6 +253,10 @@ impl<T: Element> Tensor<T> {
     /// # Shapes
     /// (m, ...) -> (rows, ...).
     ///
+    /// # Accuracy
+    /// Operations give the bits that they give of a copy, but for products on CUDA: cuBLAS takes rows that start at a multiple of 16 bytes,
+    /// our own kernels others.
+    ///
     /// # Errors
     /// [`Error::Shape`] for a tensor without axes; [`Error::Argument`] for rows that end beyond the last, or before they start.
     ///

@@ -86,7 +86,7 @@ impl Choice {
 
 #[cfg(test)]
 mod tests {
-    use teatime::{Budget, Run};
+    use teatime::{Budget, Run, linalg::SvdOptions};
 
     use super::*;
     use crate::memory::tests::{Long, reader};
@@ -106,7 +106,7 @@ mod tests {
             ([10_000_000, 4000], Method::Exact),
         ] {
             let reader = reader(Long(shape));
-            let options = PcaOptions { components: 10, ..PcaOptions::default() };
+            let options = PcaOptions::default().svd(SvdOptions::default().oversamples(10));
             let mut memory = Memory::new(&reader.device, &run).unwrap();
             let chosen = [true, false].map(|shared| {
                 memory.shared = shared;

@@ -7,7 +7,7 @@ use super::{
     device_tests,
 };
 use crate::{
-    Device, DeviceOptions, Error, Run, Tensor,
+    Backend, Device, DeviceOptions, Error, Run, Tensor,
     distance::{Metric, Options, pairwise},
     filter::{GaussianOptions, gaussian},
     linalg::{self, matmul},
@@ -229,14 +229,23 @@ fn rows_are_views(device: &Device) {
     assert!(matches!(scalar.rows(0..1), Err(Error::Shape { .. })));
 }
 
-/// To the bit as they take a tensor of the same rows alone.
+/// To the bit as they take a tensor of the same rows alone, but where a vendor's library multiplies one of the two.
 fn operations_take_rows(device: &Device) {
     fn with<T: Sample>(device: &Device) {
         let (_, x) = matrix::<T>(device, 54, 70, 33);
         let x = x.rows(5..66).unwrap();
         let alone = Tensor::from_slice(device, &x.read().unwrap(), x.shape()).unwrap();
-        let products = [&*x, &alone].map(|x| linalg::matmul_nt(x, x).unwrap().read().unwrap());
-        assert_eq!(bits(&products[0]), bits(&products[1]));
+        let [products, expected] = [&*x, &alone].map(|x| linalg::matmul_nt(x, x).unwrap().read().unwrap());
+        if device.info().backend == Backend::Cuda {
+            // cuBLAS multiplies what starts at a multiple of 16 bytes, our own kernels the rest: in another order.
+            let length = |i: usize| expected[62 * i].sqrt();
+            for (at, (product, value)) in products.iter().zip(&expected).enumerate() {
+                let room = 2e-6 * length(at / 61) * length(at % 61);
+                assert!((product - value).abs() <= room, "{at}: {product} is not {value}");
+            }
+        } else {
+            assert_eq!(bits(&products), bits(&expected));
+        }
         let [sums, expected] = [&*x, &alone].map(|x| linalg::row_stats(x).unwrap());
         assert_eq!(format!("{sums:?}"), format!("{expected:?}"));
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use teatime::{
     Budget, Cancel, Error, Progress, Run, Tensor,
     distance::{Metric, Options, neighbors_stored},
-    linalg::{SvdOptions, randomized_svd},
+    linalg::{Stop, SvdOptions, randomized_svd},
     store::MemoryArray,
     stream::StoredMatrix,
 };
@@ -31,7 +31,8 @@ fn a_call_stops_where_its_progress_says() {
             }
         });
         let run = Run::default().cancel(cancel).progress(progress);
-        let stopped = randomized_svd(&matrix, 2, &SvdOptions::default(), &run);
+        let options = SvdOptions::default().stop(Stop::PowerIterations(3));
+        let stopped = randomized_svd(&matrix, 2, &options, &run);
         assert!(matches!(stopped, Err(Error::Cancelled)), "{device:?}: {stopped:?}");
         assert_eq!(*seen.lock().unwrap(), [(0, 600, 600), (1, 600, 600)], "{device:?}");
         // The device is as it was.
