@@ -7,8 +7,7 @@ use std::{
 
 use faer::{MatMut, MatRef};
 
-use super::gram::to_usize;
-use crate::{Device, Error, Result, Tensor, dtype::nearest_f32};
+use crate::{Device, Error, Result, Tensor, dtype::nearest_f32, extent::to_usize};
 
 /// A matrix of f64 on the host, row-major: what operations give back and take that is small beside the data.
 ///
