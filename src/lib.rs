@@ -150,6 +150,9 @@
 //! | `da.to_zarr` | [`store::ArrayWriter`] |
 //! | `ProgressBar()`, memory limits, cancelling | [`Run`] |
 
+// docs.rs says beside each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod available;
 pub mod bits;
 mod device;

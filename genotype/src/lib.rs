@@ -75,6 +75,9 @@
 //! with them are exact: the same bits for any chunks, threads and devices. Memory is planned before anything is read, within
 //! [`Run::memory`](teatime::Run::memory). Errors are [`teatime::Error`]; those of stored genotypes name the array and the chunk.
 
+// docs.rs says beside each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod bed;
 mod calls;
 mod choice;
