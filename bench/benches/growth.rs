@@ -1,4 +1,4 @@
-//! Seconds and memory of a pass over packed matrices of more and more rows: `cargo bench --bench growth`.
+//! Seconds and memory of a pass over packed matrices of more and more rows: `cargo bench -p teatime-bench --bench growth`.
 //!
 //! 20,000 to 2,000,000 rows of 1,000 random entries in {0, 1, 2} on the device that `TEATIME_DEVICE` names, Aᵀ (A X) with 20
 //! columns. All sizes are run once in turn, again and again, so that a busy machine slows all alike; medians count. One JSON
