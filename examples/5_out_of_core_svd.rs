@@ -41,7 +41,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(())
     })?;
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-3), "{sums:?}");
-    Ok(drop(std::fs::remove_dir_all(&scratch)))
+    drop(std::fs::remove_dir_all(&scratch));
+    Ok(())
 }
 
 /// 3,000 x 60 numbers, written tile by tile: rows are of three kinds, with noise.

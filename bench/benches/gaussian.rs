@@ -1,6 +1,6 @@
 //! Gaussian filters, the output allocated beforehand: `cargo bench -p teatime-bench --bench gaussian`.
 //!
-//! `benches/peers/gaussian.py` times scipy, scikit-image and OpenCV on the shapes 50x1104x1104 and 8192x8192, in turns with this
+//! `benches/peers/gaussian.py` times scipy, scikit-image and `OpenCV` on the shapes 50x1104x1104 and 8192x8192, in turns with this
 //! program, whose files it reads. The others are a matrix filtered at many radii, and calls from four threads beside as many one after the other.
 
 mod support;

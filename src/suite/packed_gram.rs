@@ -318,8 +318,11 @@ impl Case {
 const SIZES: [(u64, u64); 8] =
     [(1, 1), (2, 9), (3, 40), (17, 64), (64, 130), (65, 31), (130, 300), (200, 400)];
 
-/// Every case, what it is, the exact sums, and the matrix by the definition: made once for all devices.
-static CASES: LazyLock<Vec<(Case, String, Vec<f64>, Vec<f64>)>> = LazyLock::new(|| {
+/// A case, what it is, the exact sums, and the matrix by the definition.
+type Known = (Case, String, Vec<f64>, Vec<f64>);
+
+/// Every case, made once for all devices.
+static CASES: LazyLock<Vec<Known>> = LazyLock::new(|| {
     let mut cases = Vec::new();
     for (columns, rows) in SIZES {
         for missing in [false, true] {

@@ -70,7 +70,7 @@ fn values_vectors_and_residuals(dev: &Device) {
         for k in [1, 5, 20] {
             let found = solve(&upload(dev, a.as_ref()), k, &SvdOptions::default());
             let name = format!("({m}, {n}), k = {k}");
-            check(&name, &a, &spectrum, &found);
+            check(&name, a, &spectrum, &found);
             assert!(found.is_converged() && found.s.len() == k, "{name}: {:?}", found.residuals);
         }
     }
@@ -81,14 +81,14 @@ fn flat_spectrum_takes_passes(dev: &Device) {
     let a = with_spectrum(2000, 500, &spectrum, 3);
     let x = upload(dev, a.as_ref());
     let found = solve(&x, 10, &SvdOptions::default().oversamples(10));
-    check("to tolerance", &a, &spectrum, &found);
+    check("to tolerance", a, &spectrum, &found);
     assert!(found.is_converged() && (8..=24).contains(&found.passes), "{} passes", found.passes);
     // As many columns as components take some passes more, each of which costs half as much.
     let narrow = solve(&x, 10, &SvdOptions::default());
-    check("without oversamples", &a, &spectrum, &narrow);
+    check("without oversamples", a, &spectrum, &narrow);
     assert!(narrow.is_converged() && narrow.passes < 2 * found.passes, "{} passes", narrow.passes);
     let short = solve(&x, 10, &SvdOptions { max_passes: 3, ..SvdOptions::default() });
-    check("3 passes", &a, &spectrum, &short);
+    check("3 passes", a, &spectrum, &short);
     assert!(short.passes == 3 && !short.converged[9] && short.residuals[0] < short.residuals[9]);
 }
 
@@ -99,7 +99,7 @@ fn power_iterations_count_passes(dev: &Device) {
     for q in 0..5 {
         let found = solve(&upload(dev, a.as_ref()), 8, &stop(Stop::PowerIterations(q)));
         assert_eq!(found.passes, q + 2);
-        check(&format!("q = {q}"), &a, &spectrum, &found);
+        check(&format!("q = {q}"), a, &spectrum, &found);
         let error = (0..8).map(|j| (found.s[j] / spectrum[j] - 1.0).abs()).fold(0.0, f64::max);
         assert!(error < last, "q = {q}: {error} after {last}");
         last = error;
@@ -146,7 +146,7 @@ fn past_the_rank(dev: &Device) {
         let a = with_spectrum(m, n, &spectrum, 3);
         for stop_at in [Stop::Tolerance(1e-4), Stop::PowerIterations(3)] {
             let found = solve(&upload(dev, a.as_ref()), 8, &stop(stop_at));
-            check(&format!("rank 3 of ({m}, {n})"), &a, &spectrum, &found);
+            check(&format!("rank 3 of ({m}, {n})"), a, &spectrum, &found);
             assert_eq!((&found.s[3..], &found.residuals[3..]), (&[0.0; 5][..], &[0.0; 5][..]));
             assert!(found.is_converged() && found.passes <= 4, "{} passes", found.passes);
         }
@@ -161,7 +161,7 @@ fn edge_shapes(dev: &Device) {
         let spectrum = geometric(m.min(n), 3.0);
         let a = with_spectrum(m, n, &spectrum, 5);
         let found = solve(&upload(dev, a.as_ref()), m.min(n), &SvdOptions::default());
-        check(&format!("({m}, {n})"), &a, &spectrum, &found);
+        check(&format!("({m}, {n})"), a, &spectrum, &found);
         assert!(found.is_converged());
     }
     for shape in [[0, 0], [0, 5], [5, 0], [5, 5]] {
@@ -181,7 +181,7 @@ fn restarts_reach_the_same(dev: &Device) {
     let run =
         Run { memory: Budget { host: Some(column * (100 + 3 * 16 + 6)), device: None }, ..Run::default() };
     let restarted = randomized_svd(&x, 6, &options, &run).unwrap();
-    check("restarted", &a, &spectrum, &restarted);
+    check("restarted", a, &spectrum, &restarted);
     assert!(restarted.is_converged() && restarted.passes > free.passes, "{} passes", restarted.passes);
     for (s, other) in free.s.iter().zip(&restarted.s) {
         assert!((s - other).abs() <= 1e-6 * s);
@@ -191,7 +191,7 @@ fn restarts_reach_the_same(dev: &Device) {
     let Error::Budget { budget: 1000, minimum, .. } = error else { panic!("{error}") };
     let run = |host| Run { memory: Budget { host: Some(host), device: None }, ..Run::default() };
     let least = randomized_svd(&x, 6, &options, &run(minimum)).unwrap();
-    check("least memory", &a, &spectrum, &least);
+    check("least memory", a, &spectrum, &least);
     assert!(matches!(randomized_svd(&x, 6, &options, &run(minimum - 1)), Err(Error::Budget { .. })));
 }
 

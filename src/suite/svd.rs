@@ -51,7 +51,7 @@ fn any_condition_number(dev: &Device) {
         for condition in [1.0, 1e3, 1e6] {
             let spectrum = geometric(m.min(n), condition);
             let a = with_spectrum(m, n, &spectrum, 3);
-            check(&format!("({m}, {n}), condition {condition:.0e}"), dev, &a, &spectrum);
+            check(&format!("({m}, {n}), condition {condition:.0e}"), dev, a, &spectrum);
         }
     }
 }
@@ -60,7 +60,7 @@ fn rank_deficient(dev: &Device) {
     for (m, n, rank) in [(400, 60, 1), (400, 60, 20), (60, 400, 20), (100, 100, 50)] {
         let spectrum = geometric(rank, 100.0);
         let a = with_spectrum(m, n, &spectrum, 3);
-        check(&format!("({m}, {n}) of rank {rank}"), dev, &a, &spectrum);
+        check(&format!("({m}, {n}) of rank {rank}"), dev, a, &spectrum);
     }
     check("zeros", dev, &Mat::zeros(40, 9), &[0.0]);
 }
@@ -68,7 +68,7 @@ fn rank_deficient(dev: &Device) {
 fn sizes(dev: &Device) {
     for (m, n) in [(1, 1), (1, 7), (7, 1), (2, 2), (64, 65), (257, 3), (3, 257)] {
         let spectrum = geometric(m.min(n), 10.0);
-        check(&format!("({m}, {n})"), dev, &with_spectrum(m, n, &spectrum, 5), &spectrum);
+        check(&format!("({m}, {n})"), dev, with_spectrum(m, n, &spectrum, 5), &spectrum);
     }
     for (m, n) in [(0, 3), (3, 0), (0, 0)] {
         let found = svd(&Tensor::zeros(dev, &[m, n]).unwrap()).unwrap();
@@ -111,7 +111,7 @@ fn truncated_any_condition_number(dev: &Device) {
             let a = with_spectrum(m, n, &spectrum, 3);
             for k in [1, 10, 100] {
                 let name = format!("({m}, {n}), condition {condition:.0e}, k = {k}");
-                check_truncated(&name, dev, &a, &spectrum, k, &SvdOptions::default());
+                check_truncated(&name, dev, a, &spectrum, k, &SvdOptions::default());
             }
         }
     }
@@ -125,7 +125,7 @@ fn truncated_by_iteration(dev: &Device) {
             let spectrum = geometric(400, condition);
             let a = with_spectrum(m, n, &spectrum, 3);
             let name = format!("({m}, {n}), condition {condition:.0e}");
-            let found = check_truncated(&name, dev, &a, &spectrum, 10, &options);
+            let found = check_truncated(&name, dev, a, &spectrum, 10, &options);
             assert!(found.is_converged() && found.passes > 1, "{name}: {} passes", found.passes);
         }
     }
@@ -139,7 +139,7 @@ fn truncated_small_values(dev: &Device) {
         for stop in [Stop::Tolerance(1e-4), Stop::PowerIterations(0), Stop::PowerIterations(2)] {
             let name = format!("condition {condition:.0e}, {stop:?}");
             let options = SvdOptions { stop, ..SvdOptions::default() };
-            let found = check_truncated(&name, dev, &a, &spectrum, 20, &options);
+            let found = check_truncated(&name, dev, a, &spectrum, 20, &options);
             assert!(found.passes > 1, "{name}: exact");
         }
     }
@@ -150,7 +150,7 @@ fn truncated_rank_deficient(dev: &Device) {
     for (m, n) in [(500, 450), (450, 500), (200, 40)] {
         let a = with_spectrum(m, n, &spectrum, 3);
         let found =
-            check_truncated(&format!("({m}, {n}) of rank 5"), dev, &a, &spectrum, 12, &SvdOptions::default());
+            check_truncated(&format!("({m}, {n}) of rank 5"), dev, a, &spectrum, 12, &SvdOptions::default());
         assert!(found.is_converged());
     }
     let found = check_truncated("zeros", dev, &Mat::zeros(500, 400), &[0.0], 3, &SvdOptions::default());
@@ -162,7 +162,7 @@ fn truncated_sizes(dev: &Device) {
         let spectrum = geometric(m.min(n), 10.0);
         let a = with_spectrum(m, n, &spectrum, 5);
         for k in 0..=m.min(n).min(3) {
-            check_truncated(&format!("({m}, {n})"), dev, &a, &spectrum, k, &SvdOptions::default());
+            check_truncated(&format!("({m}, {n})"), dev, a, &spectrum, k, &SvdOptions::default());
         }
     }
     let found =
@@ -215,7 +215,7 @@ fn signs(dev: &Device) {
                 SignRule::None => {}
             }
         }
-        let error = distance(&a, &u, &found.s, &found.v.as_faer().to_owned());
+        let error = distance(a, &u, &found.s, &found.v.as_faer().to_owned());
         let tail = geometric(50, 20.0).iter().skip(6).map(|s| s * s).sum::<f64>().sqrt();
         assert!(error <= 1.001 * tail, "{sign:?}: u and v disagree");
     }

@@ -1,5 +1,10 @@
 //! The public interface as an application uses it: nothing here sees what is private. On every device of this machine.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests panic, and say on which device")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    reason = "tests panic, say on which device, and have small sizes"
+)]
 
 #[cfg(feature = "zarr")]
 mod bucket;

@@ -200,7 +200,7 @@ fn previews() {
     let middle = shape.iter().map(|n| Some(n / 2));
     let slice: Vec<_> = middle.take(shape.len() - 2).chain([None, None]).collect();
     assert_eq!(shown["slice"], serde_json::json!(slice));
-    let [y, x] = [2, 1].map(|axis| shape[shape.len() - axis] as usize);
+    let [y, x] = [2, 1].map(|axis| usize::try_from(shape[shape.len() - axis]).unwrap());
     assert_eq!(picture(&png).0, [2 * x + 8, y, 1]);
 }
 
