@@ -43,11 +43,6 @@ impl Arg<'_> {
         Ok(Self { slice: Slice { offset: self.slice.offset + first, bytes, ..self.slice }, ..self })
     }
 
-    /// The device that it is on.
-    pub fn device(&self) -> &Device {
-        self.device
-    }
-
     fn len(&self) -> u64 {
         self.slice.bytes / self.dtype.size()
     }

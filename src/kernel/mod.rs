@@ -127,16 +127,17 @@
 //! [`Device::launch`](crate::Device::launch); the device stays usable, and what was to be written may hold any values.
 
 mod call;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 mod source;
 
 use std::fmt;
 
 use bytemuck::Pod;
 
+pub(crate) use self::call::small;
 pub use self::call::{CpuArg, CpuLaunch, Grid};
-#[cfg(feature = "wgpu")]
-pub(crate) use self::source::numbered;
-pub(crate) use self::{call::small, source::specialize};
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+pub(crate) use self::source::{numbered, specialize};
 use crate::{Backend, DType, DeviceInfo, Element, Error, Result};
 
 /// How a kernel uses an argument.

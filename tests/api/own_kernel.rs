@@ -79,7 +79,7 @@ impl Sum {
 
     fn launch(&mut self, spec: Spec<'_>, groups: u32) -> Result<(), Error> {
         let args = [self.0.as_read(), self.1.as_read(), self.2.as_read_write()];
-        args[0].device().launch(&SUM, spec, Grid::tiles(groups, 1, 0), &args, &4)
+        self.0.device().launch(&SUM, spec, Grid::tiles(groups, 1, 0), &args, &4)
     }
 }
 
