@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | device | [`Device`] | a GPU or the CPU. [`Device::best`] takes the fastest there is, [`Device::open`] the one that is named |
 //! | tensor | [`Tensor`] | a typed, row-major array on one device. Operations take and give tensors |
-//! | kernel | [`Program`] | what is compiled for a device. Operations launch kernels; [`Device::prepare`] compiles them ahead |
+//! | kernel | [`kernel::Kernel`] | a source for each backend, and what its arguments are. Operations launch kernels, and so may you: [`Device::launch`] |
 //! | linear map | [`linalg::LinearMap`] | a matrix known by its products alone: a tensor, a packed matrix, or one of your own that is streamed. [`linalg::randomized_svd`] takes any |
 //! | store | [`ChunkedArray`], [`store::Storage`] | an array that is read chunk by chunk: of Zarr, of a .npy file, in memory, or your own |
 //! | stream | [`stream::Blocks`] | a pass over stored arrays in blocks of rows or boxes with halos, decoded ahead and uploaded, in bounded memory |
@@ -52,6 +52,7 @@
 //! | [`filter`] | Gaussians, their derivatives, and weights of your own along each axis |
 //! | [`packed`] | matrices of 0, 1, 2 and missing, two bits an entry, with exact products |
 //! | [`bits`] | values of 1, 2 and 4 bits in bytes |
+//! | [`kernel`] | kernels of your own, in WGSL, in CUDA and for the CPU |
 //! | [`random`] | random words, the same on every device |
 //! | [`stream`], [`store`] | passes over stored arrays; reading and writing these |
 //!
@@ -116,6 +117,7 @@
 //! | `stream.clone_htod`, `stream.clone_dtoh` | [`Tensor::from_slice`], [`Tensor::read`] |
 //! | `stream.synchronize()` | [`Device::synchronize`] |
 //! | cuBLAS `gemm` | [`linalg::matmul()`], which calls it where it is installed |
+//! | `ctx.load_module(compile_ptx(source)?)`, `stream.launch_builder(&f)` | [`kernel::Kernel`], [`Device::launch`] |
 //!
 //! # Coming from wgpu
 //!
@@ -125,6 +127,7 @@
 //! | `Buffer` | [`Tensor::from_wgpu_buffer`], which shares packed and aligned ones, and [`Tensor::wgpu_buffer`] |
 //! | `map_async`, `poll` | [`Tensor::read`], or [`Tensor::download`] and [`Pending::wait`] |
 //! | bindings beyond `max_storage_buffer_binding_size` | split by the operation |
+//! | `create_compute_pipeline`, bind groups, `dispatch_workgroups` | [`kernel::Kernel`], [`Device::launch`] |
 //!
 //! # Coming from CuPy
 //!
@@ -136,6 +139,7 @@
 //! | `cupyx.scipy.spatial.distance.cdist` | [`distance::pairwise`] |
 //! | `cupyx.scipy.ndimage.gaussian_filter` | [`filter::gaussian`](fn@filter::gaussian) |
 //! | `cupy.packbits`, `unpackbits` | [`bits::pack`](fn@bits::pack), [`bits::unpack`](fn@bits::unpack) |
+//! | `cupy.RawKernel` | [`kernel::Kernel`], [`Device::launch`] |
 //! | `with cupy.cuda.Device(1):` | `Device::open("cuda:1")`, given to what makes tensors |
 //!
 //! # Coming from dask
