@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | store | [`GenotypeStore`], [`bed::BedFile`] | VCF-Zarr, scikit-allel's and MalariaGEN's layout; PLINK 1 files: genotypes, names of samples, variants |
 //! | genotypes | [`Genotypes`] | calls or dosages of variants by samples, as one matrix: arrays of stores, or any [`ChunkedArray`](teatime::ChunkedArray); some of the variants or samples, haplotypes, one allele |
-//! | dosage | [`GenotypeKind`], [`CountedAllele`] | copies of non-reference alleles, or what else is counted |
+//! | dosage | [`GenotypeKind`] | copies of non-reference alleles, or of one allele ([`Genotypes::count_allele`]) |
 //! | result | [`pca()`], [`grm()`], [`project()`], [`distances()`] | each reads the genotypes for itself |
 //! | cohort | [`Cohort`] | genotypes that are read once for several results |
 //! | part | [`CohortPart`] | counts and sums over a range of variants, made elsewhere or later; parts merge |

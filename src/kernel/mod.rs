@@ -111,13 +111,13 @@
 //! `cuda/dev.cuh` has the types `u8` to `u64` and `i8` to `i64`; `DEVICE`, for a function of the source's own;
 //! `SHARED(type, name, count)`, an array that a block shares; `linear_block()`, as in WGSL; `div_ceil(a, b)`;
 //! `load<T>(array, i)` and `store_real<T>(array, i, value)`, where `T` is `F32` or another name of
-//! [`DType`](crate::DType); `float_bits`, `bits_float`, `half_float`, `float_half`; `WARP`, `shuffle_xor(value, mask)`,
+//! [`DType`]; `float_bits`, `bits_float`, `half_float`, `float_half`; `WARP`, `shuffle_xor(value, mask)`,
 //! `warp_any(holds)`; `atomic_add` and `atomic_max`, of u32. What else it has may change. CUDA's own functions are there
 //! too; the emulator has those of `cuda/emulator/shim.h`.
 //!
 //! NVRTC compiles the source, as C++17, and has to be installed; the code is kept among the user's caches. CUDA checks no
 //! address, so [`Kernel::cuda`] is `unsafe`. A fault that the card does find is
-//! [`Error::DeviceLost`](crate::Error::DeviceLost) at some later call.
+//! [`Error::DeviceLost`] at some later call.
 //!
 //! # The CPU
 //!

@@ -32,7 +32,7 @@ impl<'a> Pass<'a> {
     /// To be called after each block: reports that `rows` of the rows are done.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] when the caller asked to stop.
+    /// [`Error::Cancelled`](crate::Error::Cancelled) when the caller asked to stop.
     pub fn tell(&self, rows: u64) -> Result<()> {
         self.run.cancel.check()?;
         self.run.progress.tell(Status { rows, ..self.status });
@@ -57,7 +57,7 @@ pub trait LinearMap {
     /// `Aᵀ (A X)` for X (n, l), in one pass.
     ///
     /// # Errors
-    /// What reading and computing report; [`Error::Shape`] when X does not have n rows; [`Error::Cancelled`].
+    /// What reading and computing report; [`Error::Shape`](crate::Error::Shape) when X does not have n rows; [`Error::Cancelled`](crate::Error::Cancelled).
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix>;
 
     /// `A X` for X (n, l): calls `sink` with the first row and the rows of each block, in order.

@@ -89,7 +89,7 @@ impl SvdOptions {
     }
 }
 
-/// The k largest singular values of a matrix and their right vectors: what [`randomized_svd`] and [`gram_svd`](super::gram_svd) return.
+/// The k largest singular values of a matrix and their right vectors: what [`randomized_svd`] and [`gram_svd`](super::gram_svd()) return.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RightSvd {
