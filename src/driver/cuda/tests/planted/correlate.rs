@@ -90,7 +90,7 @@ fn sums(device: &Device, kernel: &'static Kernel<Params>, tiled: bool) -> Result
     device.launch(
         kernel,
         &spec(tiled, false),
-        Grid::linear(groups, if tiled { 4 } else { 5 }, 0)?,
+        Grid::linear(groups, if tiled { 6 } else { 5 }, 0)?,
         &args,
         &params,
     )?;

@@ -75,7 +75,7 @@ fn apply(
     let mut out = Tensor::from_slice(device, &vec![7u32; len as usize], &[len.into()])?;
     let params =
         apply::Params { rows, words: row_words, columns, row_limbs, packed0: 0, table0: 0, out0: 0, zero: 0 };
-    let grid = Grid::linear(rows.div_ceil(tile).into(), 3, 0)?;
+    let grid = Grid::linear(rows.div_ceil(tile).into(), 5, 0)?;
     let arg = |tensor: &'_ Tensor<f32>| tensor.len();
     let args = [
         packed.window(0..packed.len()).arg,
