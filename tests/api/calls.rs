@@ -14,7 +14,7 @@ use super::devices;
 
 /// 600 x 20 bytes in chunks of 50 rows.
 fn stored() -> Arc<MemoryArray> {
-    let values: Vec<u8> = (0..12_000u32).map(|i| (i * i % 251) as u8).collect();
+    let values: Vec<u8> = (0..12_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     Arc::new(MemoryArray::new("values", &values, &[600, 20], &[50, 20]).unwrap())
 }
 
@@ -26,7 +26,7 @@ fn a_call_stops_where_its_progress_says() {
         let (stop, told) = (cancel.clone(), seen.clone());
         let progress = Progress::new(move |status| {
             told.lock().unwrap().push((status.pass, status.rows, status.total));
-            if status.pass == 1 {
+            if status.pass == 0 {
                 stop.cancel();
             }
         });
@@ -34,7 +34,7 @@ fn a_call_stops_where_its_progress_says() {
         let options = SvdOptions::default().stop(Stop::PowerIterations(3));
         let stopped = randomized_svd(&matrix, 2, &options, &run);
         assert!(matches!(stopped, Err(Error::Cancelled)), "{device:?}: {stopped:?}");
-        assert_eq!(*seen.lock().unwrap(), [(0, 600, 600), (1, 600, 600)], "{device:?}");
+        assert_eq!(*seen.lock().unwrap(), [(0, 600, 600)], "{device:?}");
         // The device is as it was.
         assert_eq!(Tensor::from_slice(&device, &[1.0f32], &[1]).unwrap().read().unwrap(), [1.0]);
     }

@@ -40,7 +40,8 @@ const ATTRIBUTE: &str = "teatime";
 /// Each tile appears whole, so that a process that is killed at any time leaves whole ones behind. Where the
 /// [`ArraySpec`] names a job, another process goes on with [`resume`](Self::resume): what is there is done. The attribute `teatime`
 /// holds the SHA-256 of the job and of the array's metadata, `job`, and `status`, which is `incomplete` until
-/// [`finish`](Self::finish). Only one process may write an array at a time.
+/// [`finish`](Self::finish). Until then tiles may be on their way ([`WritableStorage::begin_put`]). Only one process may write an
+/// array at a time.
 #[derive(Debug)]
 pub struct ArrayWriter {
     storage: Arc<dyn WritableStorage>,
@@ -82,6 +83,8 @@ impl ArrayWriter {
             return Err(Error::argument("resume", "spec", "names no job"));
         };
         let io = |source| writer.io(path, source);
+        // What this process has begun is no leftover.
+        writer.storage.flush().map_err(io)?;
         match Node::at(&*writer.storage, path)? {
             Node::Array => {}
             Node::Group => return Err(writer.refuse("is a group, not an array")),
