@@ -28,7 +28,7 @@
 //! let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 4], &[2, 4])?;
 //! let genotypes = Genotypes::new(vec![Arc::new(array)])?;
 //!
-//! let options = PcaOptions { components: 2, ..Default::default() };
+//! let options = PcaOptions::default().components(2);
 //! let result = pca(&genotypes, &Device::best()?, &options, &Run::default())?;
 //! let scores = result.scores();
 //! assert!(scores.row(0)[0] * scores.row(3)[0] < 0.0, "the first sample and the last are apart");

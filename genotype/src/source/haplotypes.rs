@@ -57,7 +57,7 @@ impl Genotypes {
     /// let array = MemoryArray::new("calls", &[0i8, 1, 0, 2, 2, 2], &[1, 3, 2], &[1, 3, 2])?;
     /// let genotypes = Genotypes::new(vec![Arc::new(array)])?.count_allele(2)?;
     /// let found = distances(&genotypes, &Device::cpu(), &DistanceOptions::default(), &Run::default())?;
-    /// assert_eq!(found.distances.row(0), [0.0, 1.0, 2.0]);
+    /// assert_eq!(found.matrix.row(0), [0.0, 1.0, 2.0]);
     /// # Ok::<(), teatime::Error>(())
     /// ```
     pub fn count_allele(self, allele: u8) -> Result<Self> {
