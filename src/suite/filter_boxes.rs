@@ -102,18 +102,23 @@ fn boxes_are_the_whole(device: &Device) {
 
 /// Larger than a binding of the devices with low limits.
 fn panels_are_the_whole(device: &Device) {
-    for (shape, sigma) in [(&[9, 40, 70][..], 0.6), (&[150, 161], 1.0), (&[150, 161], 3.5), (&[30_001], 2.0)]
-    {
-        let x: Vec<f32> = values(81, shape.iter().product());
+    fn check<T: Sample>(device: &Device, shape: &[u64], sigma: f64, bound: f64) {
+        let x: Vec<T> = values(81, shape.iter().product());
         let on = |device: &Device| {
             let axes = shape.iter().map(|&n| BoxAxis::whole(n, Some(taps(sigma, Mode::Mirror)))).collect();
             filtered(device, &x, axes)
         };
         let (got, expected) = (on(device), on(super::cpu()));
-        let far = (0..x.len()).filter(|&i| (got[i] - expected[i]).abs() > 1e-5).count();
+        let far = got.iter().zip(&expected).filter(|(a, b)| (a.value() - b.value()).abs() > bound).count();
         assert_eq!(far, 0, "{shape:?}");
         if device.info().name == "cpu" {
             assert_eq!(got, expected, "{shape:?}");
         }
     }
+    check::<f32>(device, &[9, 40, 70], 0.6, 1e-5);
+    check::<f32>(device, &[150, 161], 1.0, 1e-5);
+    check::<f32>(device, &[150, 161], 3.5, 1e-5);
+    check::<f32>(device, &[30_001], 2.0, 1e-5);
+    // Panels share words: of two numbers as near, devices may make another one.
+    check::<u8>(device, &[300, 251], 1.0, 1.0);
 }

@@ -7,12 +7,15 @@ use super::{
 };
 use crate::{
     Device, Tensor,
-    filter::{GaussianOptions, Mode, SeparableOptions, gaussian, separable},
+    filter::{
+        GaussianOptions, Mode, Rounding, SeparableOptions, gaussian, separable,
+        taps::{Taps, gaussian_weights},
+    },
 };
 
 device_tests! {
     of_a_flip_the_flip, of_one_element_the_weights;
-    of_a_sum_the_sum, constants_stay, sums_stay,
+    of_a_sum_the_sum, constants_stay, sums_stay, ties_are_even, truncated_after_each_axis,
 }
 
 const SHAPE: [u64; 3] = [5, 19, 35];
@@ -119,5 +122,56 @@ fn sums_stay(device: &Device) {
             let (got, expected) = (sum(&out.read().unwrap()), sum(&x));
             assert!((got / expected - 1.0).abs() < 2.4e-7, "{mode:?} {sigma:?}: {got} for {expected}");
         }
+    }
+}
+
+/// Halves of integers.
+fn ties_are_even(device: &Device) {
+    fn check<T: Sample>(device: &Device) {
+        let x: Vec<T> = values(94, 301);
+        let tx = Tensor::from_slice(device, &x, &[301]).unwrap();
+        let out: Tensor<T> = separable(&tx, [vec![0.5]], &SeparableOptions::default()).unwrap();
+        let expected = x.iter().map(|x| (0.5 * x.value()).round_ties_even());
+        assert!(out.read().unwrap().into_iter().map(Sample::value).eq(expected), "{:?}", T::DTYPE);
+    }
+    check::<u8>(device);
+    check::<i8>(device);
+    check::<u16>(device);
+    check::<i16>(device);
+    if device.limits().f64 {
+        check::<u32>(device);
+        check::<i32>(device);
+    }
+}
+
+/// As scipy: a volume along all axes is one along each, after one another.
+fn truncated_after_each_axis(device: &Device) {
+    // Lines of whole words, which wgpu and CUDA filter along all axes at once.
+    let shape = [5, 19, 36];
+    let x = Tensor::from_slice(device, &values::<i16>(95, shape.iter().product()), &shape).unwrap();
+    let along = |x: &Tensor<i16>, axes: &[usize]| -> Tensor<i16> {
+        let options = GaussianOptions {
+            axes: Some(axes.to_vec()),
+            rounding: Rounding::Scipy,
+            narrow: !device.limits().f64,
+            ..GaussianOptions::default()
+        };
+        gaussian(x, axes.iter().map(|&axis| SIGMA[axis]).collect::<Vec<_>>(), &options).unwrap()
+    };
+    let all = along(&x, &[0, 1, 2]).read().unwrap();
+    assert!(all == along(&along(&along(&x, &[0]), &[1]), &[2]).read().unwrap());
+}
+
+/// What is lost where weights become f32 is put into the centre: they add up to 1 but for its rounding.
+#[test]
+fn weights_add_up() {
+    for tenths in 3..200 {
+        let sigma = f64::from(tenths) / 10.0;
+        let radius = (4.0 * sigma + 0.5).floor();
+        let weights = gaussian_weights("test", sigma, 0, radius).unwrap();
+        let narrow = Taps { weights, ..Taps::identity() }.narrow();
+        let sum: f64 = narrow.iter().copied().map(f64::from).sum();
+        let centre: f64 = narrow[narrow.len() / 2].into();
+        assert!((sum - 1.0).abs() <= centre / f64::from(1 << 24), "{sigma}: {sum}");
     }
 }

@@ -178,6 +178,26 @@ fn any_boxes(device: &Device) {
     }
 }
 
+/// Where memory is short, boxes are long along the axis of which they need most beyond their sides.
+#[test]
+fn boxes_grow_along_the_halo() {
+    let (shape, device) = ([256, 256], super::cpu());
+    let array = stored(&values::<f32>(10, 256 * 256), &shape, &[8, 8]);
+    let options = GaussianOptions { radius: Some([8, 1].into()), ..GaussianOptions::default() };
+    let covered = |memory: &dyn Fn(u64) -> u64| {
+        let write = |memory: u64| {
+            let folder = tempfile::tempdir().unwrap();
+            let target = (folder.path(), StoredType::F32, &[8, 8][..]);
+            blur(&array, &2.0.into(), &options, device, target, &within(memory))
+        };
+        let Err(Error::Budget { minimum, .. }) = write(10) else { panic!("no budget") };
+        write(memory(minimum)).unwrap().times_covered
+    };
+    let [least, more]: [f64; 2] = [covered(&|least| least), covered(&|least| 2 * least)];
+    // 24 x 10 elements for 8 x 8.
+    assert!((3.5..3.75).contains(&least) && more < 2.2, "{least} {more}");
+}
+
 /// Calls that are stopped after each number of boxes, and another that goes on: to the same bytes, without reading what is done.
 fn resumed(device: &Device) {
     let (elements, options, sigma) =
