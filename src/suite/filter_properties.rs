@@ -8,7 +8,7 @@ use super::{
 use crate::{
     Device, Tensor,
     filter::{
-        GaussianOptions, Mode, Rounding, SeparableOptions, gaussian, separable,
+        GaussianOptions, Mode, Rounding, SeparableOptions, gaussian, gaussian_laplace, separable,
         taps::{Taps, gaussian_weights},
     },
 };
@@ -16,6 +16,7 @@ use crate::{
 device_tests! {
     of_a_flip_the_flip, of_one_element_the_weights;
     of_a_sum_the_sum, constants_stay, sums_stay, ties_are_even, truncated_after_each_axis,
+    terms_of_several_passes,
 }
 
 const SHAPE: [u64; 3] = [5, 19, 35];
@@ -160,6 +161,20 @@ fn truncated_after_each_axis(device: &Device) {
     };
     let all = along(&x, &[0, 1, 2]).read().unwrap();
     assert!(all == along(&along(&along(&x, &[0]), &[1]), &[2]).read().unwrap());
+}
+
+/// Weights beyond a tile, along one axis a pass, of which the last alone adds to the terms before.
+fn terms_of_several_passes(device: &Device) {
+    let shape = [40, 52];
+    let x = Tensor::from_slice(device, &values::<f32>(96, shape.iter().product()), &shape).unwrap();
+    let term = |order: [u32; 2]| {
+        let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
+        gaussian::<f32, f32>(&x, 3.3, &options).unwrap().read().unwrap()
+    };
+    let out: Tensor<f32> = gaussian_laplace(&x, 3.3, &GaussianOptions::default()).unwrap();
+    for ((got, a), b) in out.read().unwrap().iter().zip(term([2, 0])).zip(term([0, 2])) {
+        assert!((got - (a + b)).abs() < 1e-6, "{got} for {a} + {b}");
+    }
 }
 
 /// What is lost where weights become f32 is put into the centre: they add up to 1 but for its rounding.
