@@ -316,7 +316,7 @@ impl Genotypes {
     }
 
     /// Alleles of a call.
-    pub(crate) fn ploidy(&self) -> u64 {
+    pub fn ploidy(&self) -> u64 {
         match self.kind {
             GenotypeKind::Calls { ploidy } => ploidy,
             GenotypeKind::Dosages | GenotypeKind::Plink => 2,

@@ -21,11 +21,16 @@ use crate::{
 };
 
 impl Cohort {
+    /// Parts of so many samples start at multiples of so many variants: 256 to 4,096.
+    pub fn part_step(samples: u64) -> u64 {
+        block_rows(samples)
+    }
+
     /// The variants of `genotypes` in ranges that [`part`](Self::part) takes, about as long as each other: `count`, or fewer where there
     /// are not so many blocks.
     ///
-    /// Each starts at a multiple of a block of 256 to 4,096 variants, which the number of samples decides, and which chunks of the
-    /// arrays need not fit: one on both sides of a border is decoded for both.
+    /// Each starts at a multiple of [`part_step`](Self::part_step), which chunks of the arrays need not fit: one on both sides of a border
+    /// is decoded for both.
     pub fn part_ranges(genotypes: &Genotypes, count: u64) -> Vec<Range<u64>> {
         let (variants, step) = (genotypes.variants(), block_rows(genotypes.samples()));
         let blocks = variants.div_ceil(step);

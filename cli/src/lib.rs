@@ -1,0 +1,99 @@
+//! Command line of teatime: PCA of genotypes in Zarr stores or PLINK files on any GPU or the CPU.
+//!
+//! A library for programs that have this command line among others, such as the Python package: there is one function, [`main`].
+
+mod args;
+mod array;
+mod blur;
+mod contig;
+mod contigs;
+mod demo;
+#[cfg(all(target_os = "linux", feature = "wgpu"))]
+mod desktop;
+mod devices;
+mod distance;
+mod ends;
+mod failure;
+mod grm;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod heap;
+mod interrupt;
+mod loadings;
+mod matching;
+mod output;
+mod pairwise;
+mod pca;
+mod place;
+mod plot;
+mod progress;
+mod project;
+mod record;
+mod report;
+mod simulate;
+mod store;
+mod store_args;
+mod stores;
+mod target;
+mod text;
+mod variants;
+
+use std::{ffi::OsString, io::Write};
+
+use clap::Parser;
+use teatime::Cancel;
+
+use crate::{
+    args::{Cli, Command},
+    failure::Failure,
+};
+
+/// Runs the command line on `arguments`, the first of which is the program's name, and returns the exit status.
+///
+/// Ends the process for `--help` and for arguments that it does not know. Handles SIGINT and SIGTERM from then on: the process should
+/// end after it.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    heap::share();
+    let cli = Cli::parse_from(arguments);
+    #[cfg(all(target_os = "linux", feature = "wgpu"))]
+    desktop::leave_out(cli.command.device());
+    let cancel = Cancel::default();
+    let watched = interrupt::watch(&cancel);
+    let watched = watched.map_err(|error| Failure::Error(format!("no handler for signals: {error}")));
+    match watched.and_then(|()| run(&cli.command, &cancel)) {
+        Ok(()) => 0,
+        Err(failure) => {
+            note(&failure.to_string());
+            failure.code()
+        }
+    }
+}
+
+fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
+    match command {
+        Command::Pca(args) => pca::run(args, cancel),
+        Command::Project(args) => project::run(args, cancel),
+        Command::Grm(args) => grm::run(args, cancel),
+        Command::Distance(args) => distance::run(args, cancel),
+        Command::Pairwise(args) => pairwise::run(args, cancel),
+        Command::Blur(args) => blur::run(args, cancel),
+        Command::Demo(args) => demo::run(args, cancel),
+        Command::Devices(args) => devices::run(args),
+    }
+}
+
+/// Prints to standard output. A reader that has gone, such as `head`, is no error.
+fn say(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Error(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a line to standard error. There is nowhere to tell that this fails.
+fn note(line: &str) {
+    drop(writeln!(std::io::stderr(), "{line}"));
+}

@@ -1,0 +1,96 @@
+//! NumPy arrays as slices, and results as NumPy arrays.
+
+use half::f16;
+use numpy::{
+    Element as NumpyElement, IntoPyArray, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
+    PyUntypedArrayMethods,
+};
+use pyo3::{exceptions::PyTypeError, prelude::*};
+use teatime::{Element, Result, Tensor, linalg::Matrix};
+
+/// An array in C order of one of the types that tensors hold.
+#[derive(FromPyObject)]
+pub(crate) enum Array<'py> {
+    F32(PyReadonlyArrayDyn<'py, f32>),
+    F64(PyReadonlyArrayDyn<'py, f64>),
+    F16(PyReadonlyArrayDyn<'py, f16>),
+    U8(PyReadonlyArrayDyn<'py, u8>),
+    I8(PyReadonlyArrayDyn<'py, i8>),
+    U16(PyReadonlyArrayDyn<'py, u16>),
+    I16(PyReadonlyArrayDyn<'py, i16>),
+    U32(PyReadonlyArrayDyn<'py, u32>),
+    I32(PyReadonlyArrayDyn<'py, i32>),
+}
+
+/// Calls a generic function with the array that an [`Array`] holds.
+macro_rules! with_array {
+    ($array:expr, $x:ident => $body:expr) => {
+        $crate::array::with_array!(@ $array, $x, $body; F32 F64 F16 U8 I8 U16 I16 U32 I32)
+    };
+    (@ $array:expr, $x:ident, $body:expr; $($name:ident)*) => {
+        match &$array {
+            $($crate::array::Array::$name($x) => $body,)*
+        }
+    };
+}
+pub(crate) use with_array;
+
+/// The elements in C order, and the extents.
+///
+/// # Errors
+/// `TypeError` for an array that is not in C order or not aligned: the package's functions hand over none.
+pub(crate) fn parts<'a, T: NumpyElement>(
+    array: &'a PyReadonlyArrayDyn<'_, T>,
+) -> PyResult<(&'a [T], Vec<u64>)> {
+    let refuse = || PyTypeError::new_err("an array that is not in C order, or not aligned");
+    if !array.is_c_contiguous() {
+        return Err(refuse());
+    }
+    let values = array.as_slice().map_err(|_| refuse())?;
+    Ok((values, extents(array.shape())))
+}
+
+/// Extents as tensors have them.
+pub(crate) fn extents(shape: &[usize]) -> Vec<u64> {
+    shape.iter().map(|&extent| extent as u64).collect()
+}
+
+/// The extents of an axis of NumPy's.
+#[allow(clippy::cast_possible_truncation, reason = "an extent of memory that is there")]
+pub(crate) fn sizes(shape: &[u64]) -> Vec<usize> {
+    shape.iter().map(|&extent| extent as usize).collect()
+}
+
+/// A matrix as an array (rows, columns).
+pub(crate) fn matrix(py: Python<'_>, matrix: Matrix) -> PyResult<Bound<'_, PyArrayDyn<f64>>> {
+    let shape = [matrix.rows(), matrix.cols()];
+    reshaped(matrix.into_vec().into_pyarray(py), &shape)
+}
+
+/// Values in C order as an array of that shape.
+pub(crate) fn reshaped<'py, T: NumpyElement>(
+    values: Bound<'py, PyArray1<T>>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyArrayDyn<T>>> {
+    values.reshape(numpy::IxDyn(shape))
+}
+
+/// A tensor's elements, and its extents.
+pub(crate) struct Read<T> {
+    values: Vec<T>,
+    shape: Vec<usize>,
+}
+
+impl<T: Element + NumpyElement> Read<T> {
+    /// Waits.
+    ///
+    /// # Errors
+    /// As [`Tensor::read`].
+    pub(crate) fn of(tensor: &Tensor<T>) -> Result<Self> {
+        Ok(Self { values: tensor.read()?, shape: sizes(tensor.shape()) })
+    }
+
+    pub(crate) fn array(self, py: Python<'_>) -> PyResult<Bound<'_, PyArrayDyn<T>>> {
+        reshaped(self.values.into_pyarray(py), &self.shape)
+    }
+}

@@ -1,0 +1,102 @@
+//! Values of 1, 2 and 4 bits in bytes.
+
+use half::f16;
+use numpy::PyReadonlyArrayDyn;
+use pyo3::{exceptions::PyValueError, prelude::*};
+use teatime::{
+    Device, Tensor,
+    bits::{PackOptions, Packable, Unpackable, Width},
+};
+
+use crate::{
+    array::{Array, Read, parts},
+    call::{Told, call},
+    device::Wanted,
+};
+
+/// # Errors
+/// `ValueError` for another width.
+fn width(bits: u32) -> PyResult<Width> {
+    let found = Width::ALL.into_iter().find(|width| width.bits() == bits);
+    found.ok_or_else(|| PyValueError::new_err(format!("`bits` is 1, 2 or 4, not {bits}")))
+}
+
+/// Packs the last axis of bytes.
+#[pyfunction]
+pub(crate) fn pack<'py>(
+    py: Python<'py>,
+    x: Array<'py>,
+    bits: u32,
+    table: Option<Vec<u8>>,
+    missing: Option<u8>,
+    device: Wanted,
+    told: Told,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (width, device) = (width(bits)?, device.open(py)?);
+    let mut options = PackOptions::default().missing(missing);
+    if let Some(table) = &table {
+        options = options.table(table);
+    }
+    match x {
+        Array::U8(x) => packed(py, &x, width, &options, &device, told),
+        Array::I8(x) => packed(py, &x, width, &options, &device, told),
+        _ => Err(PyValueError::new_err("`x` is of int8 or uint8")),
+    }
+}
+
+fn packed<'py, T: Packable + numpy::Element>(
+    py: Python<'py>,
+    x: &PyReadonlyArrayDyn<'py, T>,
+    width: Width,
+    options: &PackOptions<'_>,
+    device: &Device,
+    told: Told,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (values, shape) = parts(x)?;
+    let found = call(py, told, |_| {
+        let x = Tensor::from_slice(device, values, &shape)?;
+        Read::of(&teatime::bits::pack(&x, width, options)?)
+    })?;
+    Ok(found.array(py)?.into_any())
+}
+
+/// Rows of `n` values of the type that `dtype` names.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "the package's function gathers them")]
+pub(crate) fn unpack<'py>(
+    py: Python<'py>,
+    packed: PyReadonlyArrayDyn<'py, u8>,
+    n: u64,
+    bits: u32,
+    table: Option<Vec<f32>>,
+    dtype: &str,
+    device: Wanted,
+    told: Told,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (width, device) = (width(bits)?, device.open(py)?);
+    let of = (n, width, table.as_deref());
+    match dtype {
+        "uint8" => unpacked::<u8>(py, &packed, of, &device, told),
+        "int8" => unpacked::<i8>(py, &packed, of, &device, told),
+        "float16" => unpacked::<f16>(py, &packed, of, &device, told),
+        "float32" => unpacked::<f32>(py, &packed, of, &device, told),
+        other => {
+            Err(PyValueError::new_err(format!("`dtype` is uint8, int8, float16 or float32, not {other}")))
+        }
+    }
+}
+
+fn unpacked<'py, T: Unpackable + numpy::Element>(
+    py: Python<'py>,
+    packed: &PyReadonlyArrayDyn<'py, u8>,
+    (n, width, table): (u64, Width, Option<&[f32]>),
+    device: &Device,
+    told: Told,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (values, shape) = parts(packed)?;
+    let found = call(py, told, |_| {
+        let packed = Tensor::from_slice(device, values, &shape)?;
+        Read::of(&teatime::bits::unpack::<T>(&packed, n, width, table)?)
+    })?;
+    Ok(found.array(py)?.into_any())
+}

@@ -1,0 +1,186 @@
+//! Devices.
+
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, Mutex, OnceLock, PoisonError},
+};
+
+use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyDict};
+use teatime::{Device as Opened, DeviceOptions};
+
+use crate::call::exception;
+
+/// Devices that this process has opened.
+static OPENED: LazyLock<Mutex<HashMap<Key, Opened>>> = LazyLock::new(Mutex::default);
+
+/// A device's name, none for the default, and its number of threads.
+type Key = (Option<String>, Option<usize>);
+
+/// A GPU, or the CPU.
+#[pyclass(frozen, module = "teatime", eq, hash)]
+#[derive(Debug, Clone)]
+pub(crate) struct Device {
+    opened: Opened,
+    threads: Option<usize>,
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        self.opened.is_same(&other.opened)
+    }
+}
+
+impl std::hash::Hash for Device {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.opened.info().name.hash(state);
+    }
+}
+
+#[pymethods]
+impl Device {
+    #[new]
+    #[pyo3(signature = (name = None, *, threads = None))]
+    fn new(py: Python<'_>, name: Option<String>, threads: Option<usize>) -> PyResult<Self> {
+        Ok(Self { opened: open(py, name, threads)?, threads })
+    }
+
+    /// The name that opens it again.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.opened.info().name
+    }
+
+    /// What the hardware calls itself.
+    #[getter]
+    fn description(&self) -> &str {
+        &self.opened.info().description
+    }
+
+    /// `cpu`, `cuda` or `wgpu`.
+    #[getter]
+    fn backend(&self) -> String {
+        self.opened.info().backend.to_string()
+    }
+
+    /// Bytes of its memory, where the driver tells.
+    #[getter]
+    fn memory(&self) -> Option<u64> {
+        self.opened.info().memory
+    }
+
+    /// Whether it computes in f64.
+    #[getter]
+    fn f64(&self) -> bool {
+        self.opened.limits().f64
+    }
+
+    /// Threads that decode and, on the CPU, compute.
+    #[getter]
+    fn threads(&self) -> usize {
+        self.opened.threads()
+    }
+
+    /// Bytes that arrays take on it now.
+    #[getter]
+    fn allocated(&self) -> u64 {
+        self.opened.allocated_bytes()
+    }
+
+    fn __repr__(&self) -> String {
+        match self.threads {
+            Some(threads) => format!("teatime.Device({:?}, threads={threads})", self.name()),
+            None => format!("teatime.Device({:?})", self.name()),
+        }
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, Option<usize>))> {
+        let open = py.import("teatime._device")?.getattr("_reopen")?;
+        Ok((open, (self.name().to_owned(), self.threads)))
+    }
+}
+
+/// The device that an argument names: a `Device`, a name, or None for the default.
+#[derive(Debug, FromPyObject)]
+pub(crate) enum Wanted {
+    Device(Py<Device>),
+    Name(String),
+    Default(Option<Py<PyAny>>),
+}
+
+impl Wanted {
+    /// # Errors
+    /// `RuntimeError` where there is none of that name, or where the process was forked after one was opened; `TypeError` for something else.
+    pub(crate) fn open(self, py: Python<'_>) -> PyResult<Opened> {
+        match self {
+            Self::Device(device) => {
+                forked()?;
+                Ok(device.get().opened.clone())
+            }
+            Self::Name(name) => open(py, Some(name), None),
+            Self::Default(None) => open(py, None, None),
+            Self::Default(Some(other)) => Err(pyo3::exceptions::PyTypeError::new_err(format!(
+                "`device` is a teatime.Device, its name, or None, not {}",
+                other.bind(py).get_type()
+            ))),
+        }
+    }
+}
+
+/// # Errors
+/// `RuntimeError` in a child that was forked after its parent opened a device.
+fn forked() -> PyResult<()> {
+    static FIRST: OnceLock<u32> = OnceLock::new();
+    let (first, now) = (*FIRST.get_or_init(std::process::id), std::process::id());
+    if first == now {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(format!(
+        "this process ({now}) was forked from one ({first}) that had used teatime: threads and GPUs do not survive that. \
+         Start processes with the method `spawn` or `forkserver`"
+    )))
+}
+
+fn open(py: Python<'_>, name: Option<String>, threads: Option<usize>) -> PyResult<Opened> {
+    forked()?;
+    let key = (name, threads);
+    let opened = py.detach(|| {
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = opened.get(&key) {
+            return Ok(device.clone());
+        }
+        let options = DeviceOptions::default().threads(threads);
+        let device = match &key.0 {
+            Some(name) => Opened::open_with(name, &options)?,
+            None => Opened::best_with(&options)?,
+        };
+        opened.insert(key, device.clone());
+        Ok(device)
+    });
+    opened.map_err(exception)
+}
+
+/// All devices that there are.
+#[pyfunction]
+pub(crate) fn devices(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let listed = py.detach(Opened::all);
+    let entry = |listed: teatime::ListedDevice| {
+        let entry = PyDict::new(py);
+        entry.set_item("name", listed.name)?;
+        match listed.info {
+            Ok(info) => {
+                entry.set_item("description", info.description)?;
+                entry.set_item("backend", info.backend.to_string())?;
+                entry.set_item("kind", info.kind.to_string())?;
+                entry.set_item("memory", info.memory)?;
+                entry.set_item("usable", true)?;
+            }
+            Err(why) => {
+                entry.set_item("usable", false)?;
+                entry.set_item("why", why)?;
+            }
+        }
+        entry.set_item("same_card_as", listed.same_card_as)?;
+        Ok(entry)
+    };
+    listed.into_iter().map(entry).collect()
+}

@@ -1,0 +1,272 @@
+//! Distances of observations.
+
+use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn};
+use pyo3::{exceptions::PyValueError, prelude::*};
+use teatime::{
+    Device, Element, Tensor,
+    distance::{Metric, Missing, Options as OfDistances, Partial, PartialSums},
+    linalg::Matrix,
+};
+
+use teatime_genotype::{DistanceOptions, SampleMetric};
+
+use crate::{
+    array::{Array, matrix, parts, with_array},
+    call::{Told, call, exception},
+    device::Wanted,
+    genotype::Genotypes,
+};
+
+/// How distances are taken, as Python has it.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Options {
+    metric: String,
+    p: f64,
+    missing: String,
+    negative: bool,
+    columns: bool,
+    narrow: bool,
+}
+
+impl Options {
+    /// # Errors
+    /// `ValueError` for names that there are not.
+    pub(crate) fn of(&self) -> PyResult<(Metric, OfDistances)> {
+        let metric = metric(&self.metric, self.p)?;
+        let all = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
+        let missing = all.into_iter().find(|rule| rule.name() == self.missing).ok_or_else(|| {
+            let names = all.map(Missing::name).join(", ");
+            PyValueError::new_err(format!("`missing` is one of {names}, not {:?}", self.missing))
+        })?;
+        let options = OfDistances::default().missing(missing).negative(self.negative);
+        Ok((metric, options.columns(self.columns).narrow(self.narrow)))
+    }
+}
+
+/// The metric of a name.
+///
+/// # Errors
+/// `ValueError` where there is none.
+pub(crate) fn metric(name: &str, p: f64) -> PyResult<Metric> {
+    let found = Metric::ALL.into_iter().find(|metric| metric.name() == name);
+    match found {
+        Some(Metric::Minkowski(_)) => Ok(Metric::Minkowski(p)),
+        Some(metric) => Ok(metric),
+        None => {
+            let names = Metric::ALL.map(Metric::name).join(", ");
+            Err(PyValueError::new_err(format!("`metric` is one of {names}, not {name:?}")))
+        }
+    }
+}
+
+/// A matrix of distances, and of the numbers of features that both have.
+type Found<'py> = (Bound<'py, PyArrayDyn<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>);
+
+/// Distances of x from itself or from y, which is of the same type.
+#[pyfunction]
+pub(crate) fn pairwise<'py>(
+    py: Python<'py>,
+    x: Array<'py>,
+    y: Option<Bound<'py, PyAny>>,
+    options: Options,
+    counted: bool,
+    device: Wanted,
+    told: Told,
+) -> PyResult<Found<'py>> {
+    let (how, device) = (options.of()?, device.open(py)?);
+    let found = with_array!(x, x => pairwise_of(py, x, y, how, counted, &device, told))?;
+    let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
+    Ok((matrix(py, found.distances)?, shared))
+}
+
+fn pairwise_of<T: Element + numpy::Element>(
+    py: Python<'_>,
+    x: &PyReadonlyArrayDyn<'_, T>,
+    y: Option<Bound<'_, PyAny>>,
+    (metric, options): (Metric, OfDistances),
+    counted: bool,
+    device: &Device,
+    told: Told,
+) -> PyResult<Both> {
+    let y = of_type::<T>(y)?;
+    let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
+    call(py, told, |run| {
+        let x = Tensor::from_slice(device, x.0, &x.1)?;
+        let y = y.as_ref().map(|(y, shape)| Tensor::from_slice(device, y, shape)).transpose()?;
+        if counted {
+            let found = teatime::distance::pairwise_counted(&x, y.as_ref(), metric, &options, run)?;
+            return Ok(Both { distances: found.distances, shared: found.shared });
+        }
+        let distances = teatime::distance::pairwise(&x, y.as_ref(), metric, &options, run)?;
+        Ok(Both { distances, shared: None })
+    })
+}
+
+/// Distances, and of how many features.
+struct Both {
+    distances: Matrix,
+    shared: Option<Matrix>,
+}
+
+/// Another operand, of the type of the first.
+fn of_type<'py, T: numpy::Element>(
+    y: Option<Bound<'py, PyAny>>,
+) -> PyResult<Option<PyReadonlyArrayDyn<'py, T>>> {
+    y.map(|y| Ok(y.extract::<PyReadonlyArrayDyn<'py, T>>()?)).transpose()
+}
+
+/// Distances of each pair of x once, in scipy's condensed order.
+#[pyfunction]
+pub(crate) fn condensed<'py>(
+    py: Python<'py>,
+    x: Array<'py>,
+    options: Options,
+    device: Wanted,
+    told: Told,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let (how, device) = (options.of()?, device.open(py)?);
+    let found = with_array!(x, x => condensed_of(py, x, how, &device, told))?;
+    Ok(found.into_pyarray(py))
+}
+
+fn condensed_of<T: Element + numpy::Element>(
+    py: Python<'_>,
+    x: &PyReadonlyArrayDyn<'_, T>,
+    (metric, options): (Metric, OfDistances),
+    device: &Device,
+    told: Told,
+) -> PyResult<Vec<f64>> {
+    let (x, shape) = parts(x)?;
+    call(py, told, |run| {
+        let x = Tensor::from_slice(device, x, &shape)?;
+        teatime::distance::condensed(&x, metric, &options, run)
+    })
+}
+
+/// Sums over some of the features for each pair of observations, which merge and become distances.
+#[pyclass(module = "teatime._teatime", frozen)]
+#[derive(Debug)]
+pub(crate) struct DistanceSums(PartialSums);
+
+/// The fields of [`DistanceSums`], as they are pickled: metric, exponent, rule for missing elements, negative ones, features, f64,
+/// undefined x and y, sums.
+type Fields<'py> =
+    ((String, f64, String, bool), u64, bool, Vec<bool>, Option<Vec<bool>>, Vec<Bound<'py, PyArray1<f64>>>);
+
+#[pymethods]
+impl DistanceSums {
+    /// Those of x with itself or with y, which is of the same type.
+    #[new]
+    fn new<'py>(
+        py: Python<'py>,
+        x: Array<'py>,
+        y: Option<Bound<'py, PyAny>>,
+        options: Options,
+        device: Wanted,
+        told: Told,
+    ) -> PyResult<Self> {
+        let (how, device) = (options.of()?, device.open(py)?);
+        with_array!(x, x => sums_of(py, x, y, how, &device, told)).map(Self)
+    }
+
+    /// Those of samples with themselves, of dosages 0, 1 and 2 and missing ones, which are packed: of euclidean, sqeuclidean and cityblock
+    /// distances of which missing features count nothing.
+    #[staticmethod]
+    fn of_genotypes(
+        py: Python<'_>,
+        genotypes: &Genotypes,
+        options: Options,
+        device: Wanted,
+        told: Told,
+    ) -> PyResult<Self> {
+        let ((metric, options), device) = (options.of()?, device.open(py)?);
+        let summed = match metric {
+            Metric::Euclidean | Metric::SqEuclidean => Metric::SqEuclidean,
+            Metric::CityBlock => Metric::CityBlock,
+            other => return Err(PyValueError::new_err(format!("{other} of packed dosages is no sum"))),
+        };
+        let genotypes = genotypes.genotypes.clone().dosages_are_bounded(true);
+        let how = DistanceOptions::default().metric(SampleMetric::Of(summed)).missing(Missing::Ignore);
+        call(py, told, |run| {
+            let found = teatime_genotype::distances(&genotypes, &device, &how, run)?;
+            let lower = |of: &dyn Fn(usize, usize) -> f64| {
+                let rows = 0..found.matrix.rows();
+                rows.flat_map(|i| (0..=i).map(move |j| (i, j))).map(|(i, j)| of(i, j)).collect()
+            };
+            let all = found.counts.loaded() as f64;
+            let shared = |i, j| found.shared.as_ref().map_or(all, |shared| shared[(i, j)]);
+            Ok(Self(PartialSums {
+                metric,
+                missing: options.missing,
+                negative: options.negative,
+                features: genotypes.variants(),
+                wide: true,
+                undefined_x: vec![false; found.matrix.rows()],
+                undefined_y: None,
+                sums: vec![lower(&|i, j| found.matrix[(i, j)]), lower(&shared)],
+            }))
+        })
+    }
+
+    /// The sums over the features of both.
+    fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        let mut sums = self.0.clone();
+        py.detach(|| sums.merge(&other.0)).map_err(exception)?;
+        Ok(Self(sums))
+    }
+
+    /// Distances (m, n), and unless missing elements are propagated the number of features that both have.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Found<'py>> {
+        let found = py.detach(|| self.0.finish()).map_err(exception)?;
+        let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
+        Ok((matrix(py, found.distances)?, shared))
+    }
+
+    /// Bytes that it holds.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.0.sums.iter().map(|sums| size_of_val(&sums[..])).sum()
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Fields<'py>,))> {
+        let PartialSums { metric, missing, negative, features, wide, undefined_x, undefined_y, sums } =
+            &self.0;
+        let p = if let Metric::Minkowski(p) = metric { *p } else { 2.0 };
+        let rule = (metric.name().to_owned(), p, missing.name().to_owned(), *negative);
+        let sums = sums.iter().map(|sums| PyArray1::from_slice(py, sums)).collect();
+        let fields = (rule, *features, *wide, undefined_x.clone(), undefined_y.clone(), sums);
+        Ok((py.get_type::<Self>().getattr("_of")?, (fields,)))
+    }
+
+    /// What `__reduce__` gave.
+    #[staticmethod]
+    fn _of(fields: Fields<'_>) -> PyResult<Self> {
+        let ((metric, p, missing, negative), features, wide, undefined_x, undefined_y, sums) = fields;
+        let options = Options { metric, p, missing, negative, columns: false, narrow: false };
+        let (metric, options) = options.of()?;
+        let sums = sums.iter().map(PyArrayMethods::to_vec).collect::<Result<_, _>>()?;
+        let missing = options.missing;
+        Ok(Self(PartialSums { metric, missing, negative, features, wide, undefined_x, undefined_y, sums }))
+    }
+}
+
+fn sums_of<T: Element + numpy::Element>(
+    py: Python<'_>,
+    x: &PyReadonlyArrayDyn<'_, T>,
+    y: Option<Bound<'_, PyAny>>,
+    (metric, options): (Metric, OfDistances),
+    device: &Device,
+    told: Told,
+) -> PyResult<PartialSums> {
+    let y = of_type::<T>(y)?;
+    let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
+    let observations = |shape: &[u64]| shape.get(usize::from(options.columns)).copied().unwrap_or_default();
+    call(py, told, |_| {
+        let n = y.as_ref().map(|(_, shape)| observations(shape));
+        let mut sums = Partial::new(device, observations(&x.1), n, metric, &options)?;
+        let y = y.as_ref().map(|(y, shape)| Tensor::from_slice(device, y, shape)).transpose()?;
+        sums.add(&Tensor::from_slice(device, x.0, &x.1)?, y.as_ref())?;
+        sums.export()
+    })
+}

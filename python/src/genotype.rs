@@ -1,0 +1,388 @@
+//! Genotypes, and what is made of them.
+
+use std::{path::PathBuf, sync::Arc};
+
+use numpy::{IntoPyArray, PyArrayDyn};
+use pyo3::{
+    exceptions::PyValueError,
+    prelude::*,
+    types::{PyBytes, PyDict},
+};
+use teatime::{ChunkedArray, MissingChunk, distance::Missing};
+use teatime_genotype::{
+    Cohort, CohortPart, DistanceOptions, GenotypeStore, Genotypes as OfSamples, Grm, GrmMethod, GrmOptions,
+    Method, MissingCalls, Pca, PcaOptions, SampleMetric, Scaler, VariantCounts, VariantFilter, Wanted,
+    bed::BedFile,
+};
+
+use crate::{
+    array::{Array, matrix},
+    call::{Told, call, exception},
+    device, distance, linalg,
+    rows::{Rows, range},
+};
+
+/// Parts start at multiples of so many variants.
+#[pyfunction]
+pub(crate) fn part_step(samples: u64) -> u64 {
+    Cohort::part_step(samples)
+}
+
+/// Genotypes of a store, of a .bed, or of an array.
+#[pyclass(module = "teatime._teatime", frozen)]
+#[derive(Debug)]
+pub(crate) struct Genotypes {
+    pub(crate) genotypes: OfSamples,
+    names: Option<Vec<String>>,
+}
+
+#[pymethods]
+impl Genotypes {
+    /// Rows of calls (variants, samples, ploidy) or dosages (variants, samples): those from `first` on of `variants` in all.
+    #[staticmethod]
+    fn of_array(array: Array<'_>, first: u64, variants: Option<u64>, nan_is_missing: bool) -> PyResult<Self> {
+        let rows = match &array {
+            Array::I8(array) => Rows::new(array, first, variants),
+            Array::U8(array) => Rows::new(array, first, variants),
+            Array::I16(array) => Rows::new(array, first, variants),
+            Array::U16(array) => Rows::new(array, first, variants),
+            Array::I32(array) => Rows::new(array, first, variants),
+            Array::U32(array) => Rows::new(array, first, variants),
+            Array::F16(array) => Rows::new(array, first, variants),
+            Array::F32(array) => Rows::new(array, first, variants),
+            Array::F64(array) => Rows::new(array, first, variants),
+        }?;
+        let arrays: Vec<Arc<dyn ChunkedArray>> = vec![Arc::new(rows)];
+        let genotypes = OfSamples::new(arrays).map_err(exception)?.nan_is_missing(nan_is_missing);
+        Ok(Self { genotypes, names: None })
+    }
+
+    /// Those of a Zarr store, or of a PLINK .bed.
+    #[staticmethod]
+    fn of_store(py: Python<'_>, path: PathBuf, array: Option<String>, fill: bool) -> PyResult<Self> {
+        let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
+        let opened = py.detach(|| {
+            if path.extension().is_some_and(|ending| ending == "bed") {
+                let bed = BedFile::open(&path)?;
+                let names = bed.samples().iter().map(|sample| sample.id.clone()).collect();
+                return Ok(Self { genotypes: bed.genotypes()?, names: Some(names) });
+            }
+            let store = GenotypeStore::open(&path, array.as_deref(), missing)?;
+            let genotypes = OfSamples::of_any_ploidy(store.arrays().to_vec())?;
+            Ok(Self { genotypes, names: Some(store.sample_ids()?) })
+        });
+        opened.map_err(exception)
+    }
+
+    /// The variants in these ranges alone.
+    fn select(&self, rows: Vec<(u64, u64)>) -> PyResult<Self> {
+        let genotypes = self.genotypes.clone().select(rows.into_iter().map(range)).map_err(exception)?;
+        Ok(Self { genotypes, names: self.names.clone() })
+    }
+
+    /// Copies of one allele for dosages.
+    fn count_allele(&self, allele: u8) -> PyResult<Self> {
+        let genotypes = self.genotypes.clone().count_allele(allele).map_err(exception)?;
+        Ok(Self { genotypes, names: self.names.clone() })
+    }
+
+    /// Calls of one ploidy, others missing.
+    fn with_ploidy(&self, ploidy: u64) -> PyResult<Self> {
+        let genotypes = self.genotypes.clone().with_ploidy(ploidy).map_err(exception)?;
+        Ok(Self { genotypes, names: self.names.clone() })
+    }
+
+    /// Ranges of variants that parts are made of, `count` of them or fewer.
+    fn part_ranges(&self, count: u64) -> Vec<(u64, u64)> {
+        Cohort::part_ranges(&self.genotypes, count).into_iter().map(|rows| (rows.start, rows.end)).collect()
+    }
+
+    #[getter]
+    fn variants(&self) -> u64 {
+        self.genotypes.variants()
+    }
+
+    #[getter]
+    fn samples(&self) -> u64 {
+        self.genotypes.samples()
+    }
+
+    #[getter]
+    fn ploidy(&self) -> u64 {
+        self.genotypes.ploidy()
+    }
+
+    /// Names of the samples, where a store has them.
+    #[getter]
+    fn names(&self) -> Option<Vec<String>> {
+        self.names.clone()
+    }
+}
+
+/// What is computed, as Python has it.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct OfPca {
+    n_components: usize,
+    scaler: String,
+    method: String,
+    min_maf: f64,
+    max_missing: f64,
+    svd: linalg::Options,
+}
+
+impl OfPca {
+    fn of(self) -> PyResult<PcaOptions> {
+        let all = [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
+        let scaler = all.into_iter().find(|scaler| scaler.name() == self.scaler).ok_or_else(|| {
+            let names = all.map(Scaler::name).join(", ");
+            PyValueError::new_err(format!("`scaler` is one of {names}, not {:?}", self.scaler))
+        })?;
+        let method = match &*self.method {
+            "auto" => Method::Auto,
+            "exact" => Method::Exact,
+            "randomized" => Method::Randomized,
+            other => {
+                let why = format!("`method` is auto, exact or randomized, not {other:?}");
+                return Err(PyValueError::new_err(why));
+            }
+        };
+        let options = PcaOptions::default().components(self.n_components).scaler(scaler).method(method);
+        Ok(options.filter(filter(self.min_maf, self.max_missing)).svd(self.svd.of()?))
+    }
+}
+
+fn filter(min_maf: f64, max_missing: f64) -> VariantFilter {
+    VariantFilter::default().min_maf(min_maf).max_missing(max_missing)
+}
+
+/// What a relationship matrix is made of, as Python has it.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct OfGrm {
+    method: String,
+    missing: String,
+    min_maf: f64,
+    max_missing: f64,
+}
+
+impl OfGrm {
+    fn of(&self) -> PyResult<GrmOptions> {
+        let method = [GrmMethod::Gcta, GrmMethod::VanRaden1];
+        let method = method.into_iter().find(|method| method.name() == self.method).ok_or_else(|| {
+            PyValueError::new_err(format!("`method` is gcta or vanraden1, not {:?}", self.method))
+        })?;
+        let missing = [MissingCalls::Pairwise, MissingCalls::Mean];
+        let missing = missing.into_iter().find(|rule| rule.name() == self.missing).ok_or_else(|| {
+            PyValueError::new_err(format!("`missing` is pairwise or mean, not {:?}", self.missing))
+        })?;
+        let options = GrmOptions::default().method(method).missing(missing);
+        Ok(options.filter(filter(self.min_maf, self.max_missing)))
+    }
+}
+
+/// What parts are of: components, or relationships.
+#[derive(Debug, FromPyObject)]
+pub(crate) enum Of {
+    Pca(OfPca),
+    Grm(OfGrm),
+}
+
+/// A dictionary of what a PCA found.
+fn found<'py>(py: Python<'py>, pca: Pca) -> PyResult<Bound<'py, PyDict>> {
+    let result = PyDict::new(py);
+    result.set_item("scores", matrix(py, pca.scores())?)?;
+    result.set_item("explained_variance", pca.explained_variance().into_pyarray(py))?;
+    result.set_item("explained_variance_ratio", pca.explained_variance_ratio().into_pyarray(py))?;
+    result.set_item("eigenvalues", pca.eigenvalues().into_pyarray(py))?;
+    result.set_item("residuals", pca.residuals.into_pyarray(py))?;
+    result.set_item("converged", pca.converged)?;
+    result.set_item("method", if pca.method == Method::Exact { "exact" } else { "randomized" })?;
+    result.set_item("reason", pca.reason)?;
+    result.set_item("passes", pca.passes)?;
+    result.set_item("sum_squares", pca.sum_squares)?;
+    result.set_item("counts", counts(py, &pca.counts)?)?;
+    result.set_item("singular_values", pca.singular_values.into_pyarray(py))?;
+    result.set_item("vectors", matrix(py, pca.vectors)?)?;
+    Ok(result)
+}
+
+fn counts<'py>(py: Python<'py>, counts: &VariantCounts) -> PyResult<Bound<'py, PyDict>> {
+    let result = PyDict::new(py);
+    result.set_item("total", counts.total)?;
+    result.set_item("used", counts.used)?;
+    result.set_item("above_missing", counts.above_missing)?;
+    result.set_item("all_missing", counts.all_missing)?;
+    result.set_item("below_maf", counts.below_maf)?;
+    result.set_item("zero_variance", counts.zero_variance)?;
+    Ok(result)
+}
+
+/// Principal components of the samples.
+#[pyfunction]
+pub(crate) fn pca<'py>(
+    py: Python<'py>,
+    genotypes: &Genotypes,
+    options: OfPca,
+    device: device::Wanted,
+    told: Told,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (options, device) = (options.of()?, device.open(py)?);
+    let result = call(py, told, |run| teatime_genotype::pca(&genotypes.genotypes, &device, &options, run))?;
+    found(py, result)
+}
+
+/// Relationships, and the numbers of variants called in both.
+type Relationships<'py> =
+    (Bound<'py, PyArrayDyn<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>, Bound<'py, PyDict>);
+
+/// The relationship matrix of the samples.
+#[pyfunction]
+pub(crate) fn grm<'py>(
+    py: Python<'py>,
+    genotypes: &Genotypes,
+    options: OfGrm,
+    device: device::Wanted,
+    told: Told,
+) -> PyResult<Relationships<'py>> {
+    let (options, device) = (options.of()?, device.open(py)?);
+    let grm = call(py, told, |run| teatime_genotype::grm(&genotypes.genotypes, &device, &options, run))?;
+    relationships(py, grm)
+}
+
+fn relationships(py: Python<'_>, grm: Grm) -> PyResult<Relationships<'_>> {
+    let shared = grm.shared.map(|shared| matrix(py, shared)).transpose()?;
+    let counts = counts(py, &grm.counts)?;
+    Ok((matrix(py, grm.matrix)?, shared, counts))
+}
+
+/// Distances of the samples, the numbers of variants called in both, and how many variants took part.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "the package's functions gather them")]
+pub(crate) fn distances<'py>(
+    py: Python<'py>,
+    genotypes: &Genotypes,
+    metric: &str,
+    p: f64,
+    missing: &str,
+    filters: (f64, f64),
+    device: device::Wanted,
+    told: Told,
+) -> PyResult<Relationships<'py>> {
+    let metric = match metric {
+        "ibs" => SampleMetric::Ibs,
+        "ibs-of-alleles" => SampleMetric::IbsOfAlleles,
+        name => SampleMetric::Of(distance::metric(name, p)?),
+    };
+    let rules = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
+    let missing = rules.into_iter().find(|rule| rule.name() == missing);
+    let missing = missing.ok_or_else(|| PyValueError::new_err("`missing` is no rule for missing calls"))?;
+    let options = DistanceOptions::default().metric(metric).missing(missing);
+    let options = options.filter(filter(filters.0, filters.1));
+    let device = device.open(py)?;
+    let found =
+        call(py, told, |run| teatime_genotype::distances(&genotypes.genotypes, &device, &options, run))?;
+    let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
+    let counts = counts(py, &found.counts)?;
+    Ok((matrix(py, found.matrix)?, shared, counts))
+}
+
+/// What was counted and added up over some of the variants: parts of neighbouring variants merge.
+#[pyclass(module = "teatime._teatime", frozen)]
+#[derive(Debug)]
+pub(crate) struct Part(CohortPart);
+
+#[pymethods]
+impl Part {
+    /// Of the variants in `rows` of `genotypes`, for the result that `of` says.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        genotypes: &Genotypes,
+        rows: (u64, u64),
+        of: Of,
+        device: device::Wanted,
+        told: Told,
+    ) -> PyResult<Self> {
+        let device = device.open(py)?;
+        let (pca, grm) = match of {
+            Of::Pca(options) => (Some(options.of()?), None),
+            Of::Grm(options) => (None, Some(options.of()?)),
+        };
+        let part = call(py, told, |run| {
+            let mut wanted = Wanted::default();
+            if let Some(options) = &pca {
+                wanted = wanted.pca(options);
+            }
+            if let Some(options) = &grm {
+                wanted = wanted.grm(options);
+            }
+            Cohort::part(&genotypes.genotypes, range(rows), &device, &wanted, run)
+        })?;
+        Ok(Self(part))
+    }
+
+    /// Both, where their variants are next to each other.
+    fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        py.detach(|| self.0.clone().merge(other.0.clone())).map(Self).map_err(exception)
+    }
+
+    /// Numbers of its variants.
+    #[getter]
+    fn rows(&self) -> (u64, u64) {
+        (self.0.rows().start, self.0.rows().end)
+    }
+
+    /// Whole numbers summed for each pair of samples, in bytes.
+    #[getter]
+    fn nbytes(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.0.to_bytes().len())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let bytes = py.detach(|| self.0.to_bytes());
+        Ok((py.get_type::<Self>().getattr("_of")?, (PyBytes::new(py, &bytes),)))
+    }
+
+    /// What `__reduce__` gave.
+    #[staticmethod]
+    fn _of(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        py.detach(|| CohortPart::from_bytes(bytes)).map(Self).map_err(exception)
+    }
+}
+
+/// The components of what a part of all variants has.
+#[pyfunction]
+pub(crate) fn pca_of_part<'py>(
+    py: Python<'py>,
+    genotypes: &Genotypes,
+    part: &Part,
+    options: OfPca,
+    device: device::Wanted,
+    told: Told,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (options, device) = (options.of()?, device.open(py)?);
+    let result = call(py, told, |run| {
+        let wanted = Wanted::default().pca(&options);
+        Cohort::of_part(&genotypes.genotypes, &device, &wanted, &part.0, run)?.pca(&options, run)
+    })?;
+    found(py, result)
+}
+
+/// The relationship matrix of what a part of all variants has.
+#[pyfunction]
+pub(crate) fn grm_of_part<'py>(
+    py: Python<'py>,
+    genotypes: &Genotypes,
+    part: &Part,
+    options: OfGrm,
+    device: device::Wanted,
+    told: Told,
+) -> PyResult<Relationships<'py>> {
+    let (options, device) = (options.of()?, device.open(py)?);
+    let grm = call(py, told, |run| {
+        let wanted = Wanted::default().grm(&options);
+        Cohort::of_part(&genotypes.genotypes, &device, &wanted, &part.0, run)?.grm(&options, run)
+    })?;
+    relationships(py, grm)
+}

@@ -1,0 +1,38 @@
+//! What is behind the functions of the Python package `teatime`: they hand over NumPy arrays that are checked and in C order.
+
+mod array;
+mod bits;
+mod call;
+mod device;
+mod distance;
+mod filter;
+mod genotype;
+mod linalg;
+mod rows;
+
+use pyo3::prelude::*;
+
+/// The compiled part of the package `teatime`.
+#[pymodule]
+mod _teatime {
+    #[pymodule_export]
+    use super::{
+        bits::{pack, unpack},
+        command_line,
+        device::{Device, devices},
+        distance::{DistanceSums, condensed, pairwise},
+        filter::gaussian,
+        genotype::{Genotypes, Part, distances, grm, grm_of_part, part_step, pca, pca_of_part},
+        linalg::{svd, truncated_svd},
+    };
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "the name that Python has for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}
+
+/// Runs the command line on these arguments, the first of which is the program's name, and returns its exit status.
+#[pyfunction]
+fn command_line(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
+    py.detach(|| teatime_cli::main(arguments))
+}

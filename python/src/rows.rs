@@ -1,0 +1,130 @@
+//! Rows of a NumPy array as a stored array, without a copy.
+
+use std::{fmt, ops::Range};
+
+use numpy::{PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, store::Storable};
+
+use crate::array::{extents, sizes};
+
+/// Bytes that a chunk has about.
+const CHUNK: usize = 1 << 20;
+
+/// Some rows in a row of an array, of which the others are elsewhere: in C order, where a NumPy array has them.
+pub(crate) struct Rows {
+    /// The first of those that are here.
+    first: usize,
+    /// Their elements, which `owner` keeps where they are.
+    start: *const u8,
+    len: usize,
+    owner: Py<PyAny>,
+    dtype: StoredType,
+    shape: Vec<u64>,
+    chunk_shape: Vec<u64>,
+}
+
+#[allow(unsafe_code, reason = "memory of Python's")]
+// SAFETY: the memory is read alone, and the owner is touched with the interpreter's lock alone.
+unsafe impl Send for Rows {}
+#[allow(unsafe_code, reason = "memory of Python's")]
+// SAFETY: as above.
+unsafe impl Sync for Rows {}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rows").field("shape", &self.shape).field("first", &self.first).finish_non_exhaustive()
+    }
+}
+
+impl Rows {
+    /// An array's rows as those from `first` on of `rows` in all.
+    ///
+    /// # Errors
+    /// `ValueError` where there are not so many; `TypeError` for an array that is not in C order.
+    pub(crate) fn new<T: Storable + numpy::Element>(
+        array: &PyReadonlyArrayDyn<'_, T>,
+        first: u64,
+        rows: Option<u64>,
+    ) -> PyResult<Self> {
+        let (values, here) = crate::array::parts(array)?;
+        let mut shape = extents(array.shape());
+        let count = here.first().copied().unwrap_or_default();
+        let rows = rows.unwrap_or(count);
+        if first.checked_add(count).is_none_or(|end| end > rows) {
+            let why = format!("{count} rows from {first} on, of {rows}");
+            return Err(pyo3::exceptions::PyValueError::new_err(why));
+        }
+        if let Some(extent) = shape.first_mut() {
+            *extent = rows;
+        }
+        let row = size_of_val(values).checked_div(sizes(&here)[0]).unwrap_or(1);
+        let mut chunk_shape: Vec<u64> = shape.iter().map(|&extent| extent.max(1)).collect();
+        chunk_shape[0] = ((CHUNK / row.max(1)) as u64).clamp(1, chunk_shape[0]);
+        Ok(Self {
+            first: sizes(&[first])[0],
+            start: values.as_ptr().cast(),
+            len: size_of_val(values),
+            owner: array.as_any().clone().unbind(),
+            dtype: T::STORED,
+            shape,
+            chunk_shape,
+        })
+    }
+
+    /// The elements that are here.
+    #[allow(unsafe_code, reason = "memory of Python's")]
+    fn bytes(&self) -> &[u8] {
+        let _ = &self.owner;
+        // SAFETY: they were a slice's, and the owner, which is held, neither frees nor moves them. That Python writes to them
+        // meanwhile is as for any function of NumPy's that has released the lock: a caller's error.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl ChunkedArray for Rows {
+    fn name(&self) -> &str {
+        "array"
+    }
+
+    fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    fn chunk_shape(&self) -> &[u64] {
+        &self.chunk_shape
+    }
+
+    fn dtype(&self) -> StoredType {
+        self.dtype
+    }
+
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
+        let [chunk, at] = [self.chunk_shape[0], index[0]].map(|n| sizes(&[n])[0]);
+        let row = self.dtype.size() * sizes(&self.shape[1..]).iter().product::<usize>();
+        let here = self.bytes();
+        let rows = at * chunk..(at + 1) * chunk;
+        let held = self.first..self.first + here.len().checked_div(row).unwrap_or_default();
+        let wanted = rows.start.max(held.start)..rows.end.min(held.end);
+        if wanted.is_empty() && row > 0 {
+            let why = format!("rows {rows:?}, and those here are {held:?}");
+            return Err(Error::chunk(self.name(), index, why));
+        }
+        let within = |from: usize| (wanted.start - from) * row..(wanted.end - from) * row;
+        let mut bytes = Vec::with_capacity(chunk * row);
+        bytes.resize((wanted.start - rows.start) * row, 0);
+        bytes.extend_from_slice(&here[within(held.start)]);
+        bytes.resize(chunk * row, 0);
+        Ok(DecodedChunk {
+            stored: bytes.len() as u64,
+            bytes,
+            read: Default::default(),
+            decode: Default::default(),
+        })
+    }
+}
+
+/// A range that Python gives as two numbers.
+pub(crate) fn range((start, end): (u64, u64)) -> Range<u64> {
+    start..end
+}

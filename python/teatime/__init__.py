@@ -1,0 +1,44 @@
+"""GPU math for arrays bigger than memory: SVD, PCA, distances, Gaussian filters and packed bits.
+
+The functions take NumPy arrays, or what NumPy makes one of, and give NumPy arrays. They run on the fastest device there is, or on the
+one that ``device`` names: ``"cpu"``, ``"cuda:0"``, or a name that :func:`devices` lists; the environment variable ``TEATIME_DEVICE``
+names another default. They release the interpreter's lock, and Ctrl-C ends the long ones.
+
+========================  ====================================================================
+:func:`svd`               singular values and vectors of a matrix, as :func:`numpy.linalg.svd`
+:func:`truncated_svd`     the largest of them, as scikit-learn's ``randomized_svd``
+:func:`pca`               principal components of observations
+:func:`pairwise_distance` distances in 17 metrics, as scipy's ``cdist`` and ``pdist``
+:func:`gaussian_filter`   as :func:`scipy.ndimage.gaussian_filter`
+:func:`pack`              values of 1, 2 and 4 bits in bytes, and :func:`unpack`
+:mod:`teatime.genotype`   PCA, relationship matrices and distances of genotypes
+:mod:`teatime.dask`       the same on dask arrays and Zarr stores, on a cluster
+========================  ====================================================================
+"""
+
+from ._adapter import adapter, sync
+from ._bits import pack, unpack
+from ._device import Device, devices
+from ._distance import pairwise_distance
+from ._filter import gaussian_filter
+from ._linalg import PCA, SVD, pca, svd, truncated_svd
+from ._teatime import __version__
+from .genotype import grm
+
+__all__ = [
+    "PCA",
+    "SVD",
+    "Device",
+    "__version__",
+    "adapter",
+    "devices",
+    "gaussian_filter",
+    "grm",
+    "pack",
+    "pairwise_distance",
+    "pca",
+    "svd",
+    "sync",
+    "truncated_svd",
+    "unpack",
+]

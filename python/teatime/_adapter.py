@@ -1,0 +1,98 @@
+"""Functions of pipelines that choose where they run by arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _kernels() -> dict[tuple[str, str], Callable[..., Any]]:
+    """What takes the place of a function, by its module and name."""
+    from ._filter import gaussian_filter
+
+    return {
+        ("scipy.ndimage", "gaussian_filter"): gaussian_filter,
+        ("cupyx.scipy.ndimage", "gaussian_filter"): gaussian_filter,
+    }
+
+
+def _kernel(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    module, name = getattr(function, "__module__", "") or "", getattr(function, "__name__", "")
+    found = [kernel for (of, named), kernel in _kernels().items() if named == name and module.startswith(of)]
+    return found[0] if found else None
+
+
+def adapter(input_device: str | None = None, output_device: str | None = None) -> Callable[[_F], _F]:
+    """Makes a function run on one device and give its results on another.
+
+    Array arguments, in lists, tuples and dictionaries too, move to ``input_device``, or stay where they are if it is None. Arrays among
+    the results come out on ``output_device``, or where the function leaves them if it is None. Everything else is untouched. A function
+    that teatime has a kernel of (``scipy.ndimage.gaussian_filter``) runs as that, on the input device; another runs as it is.
+
+    Parameters
+    ----------
+    input_device, output_device
+        ``"cpu"`` for NumPy arrays, ``"cuda"`` or ``"cuda:N"`` for CuPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.ndimage, teatime
+    >>> blur = teatime.adapter(input_device="cpu", output_device="cpu")(scipy.ndimage.gaussian_filter)
+    >>> blur(np.array([0.0, 4.0, 0.0]), sigma=1, radius=1).round(2)
+    array([1.1 , 1.81, 1.1 ])
+    """
+
+    def wrap(function: _F) -> _F:
+        kernel = _kernel(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = _moved(args, input_device), _moved(kwargs, input_device)
+            if kernel is None:
+                result = function(*args, **kwargs)
+            else:
+                # Kernels take the host's memory; the device is where they compute.
+                device = {} if input_device is None else {"device": input_device}
+                result = kernel(*_moved(args, "cpu"), **_moved(kwargs, "cpu"), **device)
+            return _moved(result, output_device)
+
+        return call  # type: ignore[return-value]
+
+    return wrap
+
+
+def sync(*arrays: Any) -> None:
+    """Waits until what computes these arrays has ended. NumPy arrays are always there."""
+    for array in arrays:
+        if hasattr(array, "__cuda_array_interface__") and hasattr(array, "device"):
+            array.device.synchronize()
+
+
+def _moved(value: Any, device: str | None) -> Any:
+    if device is None:
+        return value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_moved(item, device) for item in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_moved(item, device) for item in value)
+    if isinstance(value, dict):
+        return {key: _moved(item, device) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return value if device == "cpu" else _to_cuda(value, device)
+    if hasattr(value, "__cuda_array_interface__"):
+        if device == "cpu":
+            return value.get() if hasattr(value, "get") else np.asarray(value)
+        return _to_cuda(value, device)
+    return value
+
+
+def _to_cuda(value: Any, device: str) -> Any:
+    import cupy
+
+    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
+        return cupy.asarray(value)

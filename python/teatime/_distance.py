@@ -1,0 +1,124 @@
+"""Distances of observations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _teatime
+from ._arrays import as_array, c_order, either_order, float_type
+from ._device import Device, told
+
+#: Other names of metrics, as scipy has them.
+_ALIASES = {"manhattan": "cityblock", "l1": "cityblock", "l2": "euclidean", "inner-product": "inner_product"}
+
+
+def distance_options(
+    metric: str = "euclidean",
+    *,
+    p: float = 2.0,
+    missing: str = "propagate",
+    negative: bool = False,
+    columns: bool = False,
+    narrow: bool = False,
+) -> dict[str, Any]:
+    """Options of distances, as the compiled part takes them."""
+    return {
+        "metric": _ALIASES.get(metric, metric),
+        "p": float(p),
+        "missing": missing,
+        "negative": negative,
+        "columns": columns,
+        "narrow": narrow,
+    }
+
+
+def operands(x: ArrayLike, y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[Any] | None, bool, np.dtype[Any]]:
+    """Both of one type and in C order; whether observations are columns; and the type of the result."""
+    a = as_array(x, "x", "pairwise_distance")
+    b = None if y is None else as_array(y, "y", "pairwise_distance")
+    for name, of in (("x", a), ("y", b)):
+        if of is not None and of.ndim != 2:
+            raise ValueError(f"`{name}` is (observations, features), and has {of.ndim} axes: {of.shape}")
+    if b is None:
+        out = float_type(a)
+        a, columns = either_order(a)
+        return a, None, columns, out
+    if a.shape[1] != b.shape[1]:
+        raise ValueError(f"`x` has {a.shape[1]} features, `y` {b.shape[1]}")
+    out = float_type(a, b)
+    if a.dtype != b.dtype:
+        common = np.result_type(a, b)
+        a, b = a.astype(common), b.astype(common)
+    if a.flags.f_contiguous and b.flags.f_contiguous and not (a.flags.c_contiguous and b.flags.c_contiguous):
+        return c_order(a.T), c_order(b.T), True, out
+    return c_order(a), c_order(b), False, out
+
+
+def pairwise_distance(
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    metric: str = "euclidean",
+    *,
+    p: float = 2.0,
+    missing: str = "propagate",
+    negative: bool = False,
+    condensed: bool = False,
+    return_shared: bool = False,
+    device: Device | str | None = None,
+    progress: Any = None,
+) -> Any:
+    """Distances of observations from one another, or from those of ``y``: scipy's ``cdist`` and ``pdist``.
+
+    Parameters
+    ----------
+    x : (m, features)
+        Of float64 and 64-bit integers all is computed in float64, where the device can (:attr:`Device.f64`); of others in float32.
+    y : (n, features), optional
+        Of another type than ``x``, both are promoted as NumPy does.
+    metric
+        euclidean, sqeuclidean, cityblock, chebyshev, minkowski, cosine, correlation, inner_product, canberra, braycurtis, hamming,
+        jaccard, dice, russellrao, jensenshannon, hellinger, kl_divergence.
+    p
+        Minkowski's exponent.
+    missing
+        What NaN does: ``"propagate"``; ``"ignore"``: a feature counts nothing for a pair unless both have it, as in sgkit;
+        ``"rescale"``: and sums are scaled up to all features, as scikit-learn's ``nan_euclidean_distances``;
+        ``"rescale-or-zero"``: and pairs that share no feature are 0.
+    negative
+        Whether negative numbers are missing too.
+    condensed
+        Each pair of ``x`` once, in scipy's order, in place of the square.
+    return_shared
+        Whether the number of features that both have is returned too, where missing ones are ignored.
+    device
+        A :class:`Device`, its name, or None for the fastest.
+    progress
+        Called as ``progress(done, total)`` now and then, or a tqdm bar.
+
+    Returns
+    -------
+    (m, m), (m, n) or condensed
+        Of float32 for float32 and float16, else of float64.
+
+    Examples
+    --------
+    >>> import teatime
+    >>> teatime.pairwise_distance([[0.0, 0.0], [3.0, 4.0]])
+    array([[0., 5.],
+           [5., 0.]])
+    >>> teatime.pairwise_distance([[0], [1], [3]], metric="cityblock", condensed=True)
+    array([1., 3., 2.])
+    """
+    a, b, columns, out = operands(x, y)
+    options = distance_options(metric, p=p, missing=missing, negative=negative, columns=columns)
+    if condensed:
+        if b is not None or return_shared:
+            raise ValueError("`condensed` is of `x` alone, without `y` and `return_shared`")
+        return _teatime.condensed(a, options, device, told(progress)).astype(out, copy=False)
+    counted = return_shared and missing != "propagate"
+    distances, shared = _teatime.pairwise(a, b, options, counted, device, told(progress))
+    distances = distances.astype(out, copy=False)
+    return (distances, shared) if return_shared else distances

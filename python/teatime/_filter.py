@@ -1,0 +1,127 @@
+"""Gaussian filters."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from . import _teatime
+from ._arrays import NATIVE, as_array, either_order
+from ._device import Device, told
+
+
+def per_axis(value: Any, name: str, count: int) -> list[Any]:
+    """One value an axis that is filtered."""
+    if isinstance(value, str) or np.ndim(value) == 0:
+        return [value] * count
+    values = list(value)
+    if len(values) != count:
+        raise ValueError(f"`{name}` has {len(values)} values, and {count} axes are filtered")
+    return values
+
+
+def gaussian_filter(
+    input: ArrayLike,
+    sigma: float | Sequence[float],
+    order: int | Sequence[int] = 0,
+    output: DTypeLike | NDArray[Any] | None = None,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    truncate: float = 4.0,
+    *,
+    radius: int | Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
+    rounding: str = "once",
+    narrow: bool = False,
+    device: Device | str | None = None,
+) -> NDArray[Any]:
+    """A Gaussian filter, or a derivative of one: :func:`scipy.ndimage.gaussian_filter` with its arguments.
+
+    Parameters
+    ----------
+    input
+        One to five axes. float64 and 32-bit integers are computed in float64, where the device can (:attr:`Device.f64`) unless
+        ``narrow``; others in float32. 64-bit integers are taken as float64.
+    sigma
+        Standard deviation, for all filtered axes or for each.
+    order
+        0 for the Gaussian, 1 for its derivative, and so on.
+    output
+        The type of the result, or an array that takes it: float16, float32, float64, or the type of ``input``, which is the default.
+    mode, cval
+        What stands beyond the ends: reflect, constant (``cval``), nearest, mirror, wrap.
+    truncate
+        How far weights reach, in standard deviations.
+    radius
+        How far weights reach, in elements, in place of ``truncate``.
+    axes
+        Those that are filtered. None: all.
+    rounding
+        ``"once"``: integers are rounded to the nearest at the end. ``"scipy"``: towards 0 after each axis, as scipy does.
+    narrow
+        Whether what is computed in float64 is computed in float32.
+    device
+        A :class:`Device`, its name, or None for the fastest.
+
+    Examples
+    --------
+    >>> import numpy as np, teatime
+    >>> teatime.gaussian_filter(np.array([0.0, 0.0, 1.0, 0.0, 0.0]), 1.0, radius=1).round(4)
+    array([0.    , 0.2741, 0.4519, 0.2741, 0.    ])
+    """
+    given = np.asarray(input) if not hasattr(input, "__dask_graph__") else input
+    x = as_array(input, "input", "gaussian_filter")
+    named = range(x.ndim) if axes is None else np.atleast_1d(axes)
+    chosen = [operator.index(axis) for axis in named]
+    beyond = [axis for axis in chosen if not -x.ndim <= axis < x.ndim]
+    if beyond:
+        raise ValueError(f"`axes`: {beyond[0]} of an array of {x.ndim} axes")
+    chosen = [axis % x.ndim for axis in chosen]
+    into = output if isinstance(output, np.ndarray) else None
+    dtype = np.dtype(into.dtype if into is not None else given.dtype if output is None else output)
+    # bool is computed as uint8, and 64-bit integers as float64.
+    computed = {"b": np.dtype("u1"), "c": dtype}.get(dtype.kind, dtype)
+    if dtype.kind in "iu" and dtype.itemsize == 8 and dtype == given.dtype:
+        computed = np.dtype("f8")
+    if computed not in NATIVE or (computed != x.dtype and computed.kind != "f"):
+        raise ValueError(f"`output` of {dtype} for an input of {given.dtype}: it is a float, or of the input's type")
+    if into is not None and into.shape != x.shape:
+        raise ValueError(f"`output` has the shape {into.shape}, `input` {x.shape}")
+    if into is not None and np.may_share_memory(into, x) and x.base is not None:
+        x = x.copy()
+    count = len(chosen)
+    source, transposed = either_order(x)
+    options = {
+        "axes": [x.ndim - 1 - axis for axis in chosen] if transposed else chosen,
+        "sigma": [float(value) for value in per_axis(sigma, "sigma", count)],
+        "order": [_whole(value, "order") for value in per_axis(order, "order", count)],
+        "mode": per_axis(mode, "mode", count),
+        "cval": float(cval),
+        "truncate": float(truncate),
+        "radius": None if radius is None else [_whole(value, "radius") for value in per_axis(radius, "radius", count)],
+        "rounding": rounding,
+        "preserve_range": True,
+        "narrow": narrow,
+    }
+    if x.ndim == 0:
+        raise ValueError("`input` has no axis")
+    found = _teatime.gaussian(source, options, str(computed) if computed != x.dtype else "same", device, told())
+    if transposed:
+        found = found.T
+    if computed != dtype:
+        found = (np.rint(found) if dtype.kind in "iu" else found).astype(dtype)
+    if into is not None:
+        into[...] = found
+        return into
+    return found
+
+
+def _whole(value: Any, name: str) -> int:
+    whole = operator.index(value)
+    if whole < 0:
+        raise ValueError(f"`{name}` is {whole}; it is at least 0")
+    return whole

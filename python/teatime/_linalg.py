@@ -1,0 +1,209 @@
+"""Singular values and vectors, principal components."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _teatime
+from ._arrays import as_array, as_float32, either_order, float_type
+from ._device import Device, told
+
+_Array = NDArray[Any]
+
+
+class SVD(NamedTuple):
+    """``a ≈ u @ diag(s) @ vt``."""
+
+    u: _Array
+    s: _Array
+    vt: _Array
+
+
+class PCA(NamedTuple):
+    """Principal components of observations."""
+
+    #: (observations, n_components): the observations along the components.
+    scores: _Array
+    #: (n_components, features), orthonormal.
+    components: _Array
+    #: s² / (observations - 1), as scikit-learn's.
+    explained_variance: _Array
+    explained_variance_ratio: _Array
+    singular_values: _Array
+    #: What was subtracted from each feature.
+    mean: _Array
+
+
+def _matrix(a: ArrayLike, instead: str) -> tuple[_Array, np.dtype[Any]]:
+    x = as_array(a, "a", instead)
+    if x.ndim != 2:
+        raise ValueError(f"`a` is a matrix, and has {x.ndim} axes: {x.shape}")
+    return x, float_type(x)
+
+
+def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
+    """The thin singular value decomposition, as ``numpy.linalg.svd(a, full_matrices=False)``.
+
+    Parameters
+    ----------
+    a : (m, n)
+        Computed in float32, of which no number may leave the range, and no integer may change.
+    device
+        A :class:`Device`, its name, or None for the fastest.
+
+    Returns
+    -------
+    SVD
+        ``u`` (m, r), ``s`` (r,) descending, ``vt`` (r, n), with r = min(m, n), at most 16,384: of float32 for float32 and float16, else
+        of float64, with the accuracy of float32: singular values to 1e-6 of the largest.
+
+    Examples
+    --------
+    >>> import numpy as np, teatime
+    >>> u, s, vt = teatime.svd(np.array([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]))
+    >>> np.round(s, 5)
+    array([4., 3.])
+    """
+    x, out = _matrix(a, "svd_compressed")
+    x, transposed = either_order(as_float32(x, "a"))
+    u, s, v = _teatime.svd(x, device, told())
+    if transposed:
+        u, v = v, u
+    return SVD(u.astype(out, copy=False), s.astype(out, copy=False), v.T.astype(out, copy=False))
+
+
+def truncated_svd(
+    a: ArrayLike,
+    n_components: int = 6,
+    *,
+    n_oversamples: int | None = None,
+    n_iter: int | None = None,
+    tol: float = 1e-4,
+    random_state: int = 0,
+    signs: str = "stable",
+    device: Device | str | None = None,
+    progress: Any = None,
+) -> SVD:
+    """The largest singular values and their vectors, by a randomized block Krylov iteration.
+
+    Parameters
+    ----------
+    a : (m, n)
+        As in :func:`svd`.
+    n_components
+        How many.
+    n_oversamples
+        Columns of the random block beyond these. None: what suits the rule by which the iteration stops.
+    n_iter
+        Power iterations. None: until the residuals are at most ``tol``.
+    tol
+        ‖AᵀA v - s² v‖ / (s s₁) of all components.
+    random_state
+        Seed of the random block.
+    signs
+        Which of the two signs a pair of vectors gets: ``"stable"``; ``"u"`` as scikit-learn's ``randomized_svd``, ``"v"`` as its ``PCA``,
+        ``"dask"`` as dask's ``svd_compressed``; ``"none"``.
+    device
+        As in :func:`svd`.
+    progress
+        Called as ``progress(done, total)`` now and then, or a tqdm bar.
+
+    Returns
+    -------
+    SVD
+        ``u`` (m, k), ``s`` (k,) descending, ``vt`` (k, n), of the types that :func:`svd` gives.
+
+    Raises
+    ------
+    ValueError
+        For NaN or infinite numbers, and for more components than min(m, n).
+
+    Examples
+    --------
+    >>> import numpy as np, teatime
+    >>> a = np.outer(np.arange(5.0), np.arange(4.0)).astype("f4")
+    >>> u, s, vt = teatime.truncated_svd(a, 1)
+    >>> bool(np.allclose(u * s @ vt, a, atol=1e-5))
+    True
+    """
+    x, out = _matrix(a, "svd_compressed")
+    x, transposed = either_order(as_float32(x, "a"))
+    rule = {"u": "v", "v": "u"}.get(signs, signs) if transposed else signs
+    options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, seed=random_state, signs=rule)
+    u, s, v, _, _, _ = _teatime.truncated_svd(x, n_components, options, device, told(progress))
+    if transposed:
+        u, v = v, u
+    return SVD(u.astype(out, copy=False), s.astype(out, copy=False), v.T.astype(out, copy=False))
+
+
+def svd_options(
+    *,
+    n_oversamples: int | None = None,
+    n_iter: int | None = None,
+    tol: float = 1e-4,
+    max_passes: int = 64,
+    seed: int = 0,
+    signs: str = "stable",
+) -> dict[str, Any]:
+    """Options of the iteration, as the compiled part takes them."""
+    return {
+        "n_oversamples": n_oversamples,
+        "n_iter": n_iter,
+        "tol": tol,
+        "max_passes": max_passes,
+        "seed": seed,
+        "signs": signs,
+    }
+
+
+def pca(
+    x: ArrayLike,
+    n_components: int = 10,
+    *,
+    n_iter: int | None = None,
+    tol: float = 1e-4,
+    random_state: int = 0,
+    device: Device | str | None = None,
+    progress: Any = None,
+) -> PCA:
+    """Principal components of the rows of a matrix, as scikit-learn's ``PCA``.
+
+    Of genotypes, :func:`teatime.genotype.pca`.
+
+    Parameters
+    ----------
+    x : (observations, features)
+        The means of the features are subtracted in float64, and the rest is computed in float32.
+    n_components
+        How many.
+    n_iter, tol, random_state, device, progress
+        As in :func:`truncated_svd`. Signs are those of scikit-learn's ``PCA``.
+
+    Examples
+    --------
+    >>> import numpy as np, teatime
+    >>> found = teatime.pca(np.array([[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]]), 1)
+    >>> np.round(found.explained_variance, 4)
+    array([5.])
+    """
+    a = as_array(x, "x", "pca")
+    if a.ndim != 2:
+        raise ValueError(f"`x` is a matrix, and has {a.ndim} axes: {a.shape}")
+    if a.shape[0] < 2:
+        raise ValueError(f"`x` has {a.shape[0]} observations: at least two are needed")
+    out = float_type(a)
+    mean = a.mean(axis=0, dtype=np.float64)
+    centred = a - mean
+    variance = float(np.einsum("ij,ij->", centred, centred)) / (a.shape[0] - 1)
+    u, s, vt = truncated_svd(
+        centred.astype(np.float32), n_components, n_iter=n_iter, tol=tol, random_state=random_state, signs="v",
+        device=device, progress=progress,
+    )
+    s = s.astype(np.float64)
+    explained = s**2 / (a.shape[0] - 1)
+    ratio = explained / variance if variance > 0 else np.zeros_like(explained)
+    found = ((u * s), vt, explained, ratio, s, mean)
+    return PCA(*(part.astype(out, copy=False) for part in found))

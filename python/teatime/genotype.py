@@ -1,0 +1,269 @@
+"""PCA, relationship matrices and distances of genotypes.
+
+Genotypes are an array of calls (variants, samples, ploidy) or dosages (variants, samples), negative numbers missing; or the path of a
+store: VCF-Zarr, scikit-allel's and MalariaGEN's layout, or a PLINK .bed. Stores are streamed, in bounded memory.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _teatime
+from ._arrays import as_array, c_order, refuse_lazy
+from ._device import Device, told
+from ._linalg import svd_options
+from ._teatime import Genotypes
+
+__all__ = ["Distances", "GRM", "GenotypePCA", "Genotypes", "distances", "grm", "open_store", "pca"]
+
+#: An array of genotypes, the path of a store, or what :func:`open_store` gives.
+Source = Union[str, "os.PathLike[str]", NDArray[Any], Genotypes]
+
+
+@dataclass(frozen=True)
+class GenotypePCA:
+    """Principal components of samples."""
+
+    #: (samples, n_components): eigenvectors times singular values, scikit-allel's and scikit-learn's coordinates.
+    scores: NDArray[np.float64]
+    #: (samples, n_components): right singular vectors of the standardised matrix, plink2's eigenvectors.
+    vectors: NDArray[np.float64]
+    singular_values: NDArray[np.float64]
+    #: s² / samples, scikit-allel's.
+    explained_variance: NDArray[np.float64]
+    explained_variance_ratio: NDArray[np.float64]
+    #: s² over the number of variants, plink2's.
+    eigenvalues: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    converged: list[bool]
+    #: ``"exact"`` or ``"randomized"``, and why.
+    method: str
+    reason: str
+    passes: int
+    #: Sum of squares of the standardised matrix.
+    sum_squares: float
+    #: How many variants there are, took part, and were left out for what.
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class GRM:
+    """A relationship matrix."""
+
+    #: (samples, samples)
+    matrix: NDArray[np.float64]
+    #: Variants called in both, where missing calls count by pairs.
+    shared: NDArray[np.float64] | None
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Distances of samples."""
+
+    #: (samples, samples)
+    matrix: NDArray[np.float64]
+    #: Variants called in both, where a call is missing.
+    shared: NDArray[np.float64] | None
+    counts: dict[str, int]
+
+
+def open_store(path: str | os.PathLike[str], array: str | None = None, *, fill: bool = False) -> Genotypes:
+    """The genotypes of a Zarr store or of a PLINK .bed, which nothing is read of yet.
+
+    Parameters
+    ----------
+    path
+        Of the folder, or of the .bed, beside which are its .bim and .fam.
+    array
+        The array of a Zarr store, where it is not the one that is found.
+    fill
+        Whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
+    """
+    return Genotypes.of_store(os.fspath(path), array, fill)
+
+
+def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 0, variants: int | None = None) -> Genotypes:
+    """What ``source`` names, as the compiled part takes it."""
+    if isinstance(source, Genotypes):
+        opened = source
+    elif isinstance(source, (str, os.PathLike)):
+        opened = open_store(source)
+    else:
+        refuse_lazy(source, "genotypes", name)
+        a = as_array(source, "genotypes", name)
+        if a.ndim == 2 and ploidy is not None and ploidy != 2:
+            if ploidy != 1:
+                raise ValueError(f"`ploidy` of {ploidy} and dosages of two axes: they are of diploids; calls have a third axis")
+            a = a[:, :, np.newaxis]
+        if a.ndim not in (2, 3):
+            raise ValueError(f"`genotypes` are (variants, samples) or (variants, samples, ploidy), not {a.shape}")
+        return Genotypes.of_array(c_order(a), first, variants, a.dtype.kind == "f")
+    return opened if ploidy is None or ploidy == opened.ploidy else opened.with_ploidy(ploidy)
+
+
+def pca_options(
+    n_components: int = 10,
+    *,
+    scaler: str | None = "patterson",
+    method: str = "auto",
+    min_maf: float = 0.0,
+    max_missing: float = 1.0,
+    **svd: Any,
+) -> dict[str, Any]:
+    """Options of components, as the compiled part takes them."""
+    return {
+        "n_components": n_components,
+        "scaler": "none" if scaler is None else scaler,
+        "method": method,
+        "min_maf": min_maf,
+        "max_missing": max_missing,
+        "svd": svd_options(**svd),
+    }
+
+
+def pca(
+    genotypes: Source,
+    n_components: int = 10,
+    *,
+    scaler: str | None = "patterson",
+    ploidy: int | None = None,
+    method: str = "auto",
+    min_maf: float = 0.0,
+    max_missing: float = 1.0,
+    n_iter: int | None = None,
+    n_oversamples: int | None = None,
+    tol: float = 1e-4,
+    random_state: int = 0,
+    signs: str = "stable",
+    device: Device | str | None = None,
+    memory: int | None = None,
+    progress: Any = None,
+) -> GenotypePCA:
+    """Principal components of the samples.
+
+    A call's dosage is its number of non-reference alleles. A call with a missing allele is missing, and becomes the variant's mean.
+
+    Parameters
+    ----------
+    genotypes
+        An array, the path of a store, or what :func:`open_store` gives.
+    n_components
+        How many.
+    scaler
+        ``"patterson"``, ``"binom2"`` (plink2's), ``"standard"``, ``"center"`` or None.
+    ploidy
+        Of calls: those of another are missing. Of an array of two axes: 1 where it is of haplotypes.
+    method
+        ``"exact"``: one pass. ``"randomized"``: some passes. ``"auto"``: what costs less.
+    min_maf, max_missing
+        Variants with a lower minor allele frequency, or a larger share of missing calls, take no part.
+    n_iter, n_oversamples, tol, random_state, signs
+        As in :func:`teatime.truncated_svd`.
+    device
+        A :class:`teatime.Device`, its name, or None for the fastest.
+    memory
+        Most bytes of the host's memory; None: half of what is free.
+    progress
+        Called as ``progress(done, total)`` now and then, or a tqdm bar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from teatime import genotype
+    >>> dosages = np.array([[0, 0, 2, 2], [2, 2, 0, 1], [0, 1, 2, 2], [2, 2, 0, 0]], "i1")
+    >>> found = genotype.pca(dosages, 2)
+    >>> bool(found.scores[0, 0] * found.scores[3, 0] < 0)
+    True
+    """
+    options = pca_options(
+        n_components, scaler=scaler, method=method, min_maf=min_maf, max_missing=max_missing, n_iter=n_iter,
+        n_oversamples=n_oversamples, tol=tol, seed=random_state, signs=signs,
+    )
+    of = genotypes_of(genotypes, ploidy, "pca")
+    return GenotypePCA(**_teatime.pca(of, options, device, told(progress, memory)))
+
+
+def grm_options(
+    method: str = "gcta", *, missing: str = "pairwise", min_maf: float = 0.0, max_missing: float = 1.0
+) -> dict[str, Any]:
+    """Options of a relationship matrix, as the compiled part takes them."""
+    return {"method": method, "missing": missing, "min_maf": min_maf, "max_missing": max_missing}
+
+
+def grm(
+    genotypes: Source,
+    method: str = "gcta",
+    *,
+    missing: str = "pairwise",
+    ploidy: int | None = None,
+    min_maf: float = 0.0,
+    max_missing: float = 1.0,
+    device: Device | str | None = None,
+    memory: int | None = None,
+    progress: Any = None,
+) -> GRM:
+    """The genomic relationship matrix of the samples.
+
+    Parameters
+    ----------
+    genotypes, ploidy, min_maf, max_missing, device, memory, progress
+        As in :func:`pca`.
+    method
+        ``"gcta"`` as plink2's ``--make-rel``; ``"vanraden1"`` as sgkit's ``genomic_relationship``.
+    missing
+        ``"pairwise"``: sums are over the variants called in both. ``"mean"``: a missing call is the variant's mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from teatime import genotype
+    >>> found = genotype.grm(np.array([[0, 0, 2], [2, 2, 0], [0, 1, 2], [2, 2, 0]], "i1"))
+    >>> bool(found.matrix[0, 1] > 0.5 > found.matrix[0, 2])
+    True
+    """
+    options = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
+    of = genotypes_of(genotypes, ploidy, "grm")
+    return GRM(*_teatime.grm(of, options, device, told(progress, memory)))
+
+
+def distances(
+    genotypes: Source,
+    metric: str = "euclidean",
+    *,
+    p: float = 2.0,
+    missing: str = "ignore",
+    ploidy: int | None = None,
+    min_maf: float = 0.0,
+    max_missing: float = 1.0,
+    device: Device | str | None = None,
+    memory: int | None = None,
+    progress: Any = None,
+) -> Distances:
+    """Distances of the samples from one another.
+
+    Parameters
+    ----------
+    genotypes, ploidy, min_maf, max_missing, device, memory, progress
+        As in :func:`pca`.
+    metric
+        ``"ibs"``, PLINK's identity by state; ``"ibs-of-alleles"``, sgkit's; or one of :func:`teatime.pairwise_distance`.
+    p, missing
+        As there; missing calls are ignored unless said otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from teatime import genotype
+    >>> genotype.distances(np.array([[0, 2], [1, -1], [0, 1]], "i1"), "cityblock").matrix
+    array([[0., 3.],
+           [3., 0.]])
+    """
+    of = genotypes_of(genotypes, ploidy, "pairwise_distance")
+    found = _teatime.distances(of, metric, p, missing, (min_maf, max_missing), device, told(progress, memory))
+    return Distances(*found)
