@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use numpy::{IntoPyArray, PyArrayDyn};
+use numpy::{IntoPyArray, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{
     exceptions::PyValueError,
     prelude::*,
@@ -385,4 +385,54 @@ pub(crate) fn grm_of_part<'py>(
         Cohort::of_part(&genotypes.genotypes, &device, &wanted, &part.0, run)?.grm(&options, run)
     })?;
     relationships(py, grm)
+}
+
+/// Genotypes that stay on a device between products.
+#[pyclass(module = "teatime._teatime", frozen)]
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    cohort: Cohort,
+    options: PcaOptions,
+}
+
+#[pymethods]
+impl Loaded {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        genotypes: &Genotypes,
+        options: OfPca,
+        device: device::Wanted,
+        told: Told,
+    ) -> PyResult<Self> {
+        let (options, device) = (options.of()?.method(Method::Randomized), device.open(py)?);
+        let cohort = call(py, told, |run| {
+            Cohort::load(&genotypes.genotypes, &device, &Wanted::default().pca(&options), run)
+        })?;
+        Ok(Self { cohort, options })
+    }
+
+    /// `Aᵀ (A X)` of the standardised genotypes, for X (samples, columns).
+    fn normal_product<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArrayDyn<'py, f64>,
+        told: Told,
+    ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
+        let x = linalg::as_matrix(&x)?;
+        let product = call(py, told, |run| self.cohort.normal_product(&self.options, &x, run))?;
+        matrix(py, product)
+    }
+
+    /// The sum of squares of the standardised genotypes, and how many variants took part.
+    fn totals(&self) -> (f64, u64) {
+        let (squares, counts) = self.cohort.totals(&self.options);
+        (squares, counts.used)
+    }
+
+    /// What was counted of each variant, as one number.
+    #[getter]
+    fn digest(&self) -> u64 {
+        self.cohort.digest()
+    }
 }

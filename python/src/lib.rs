@@ -22,8 +22,9 @@ mod _teatime {
         device::{Device, devices},
         distance::{DistanceSums, condensed, pairwise},
         filter::gaussian,
-        genotype::{Genotypes, Part, distances, grm, grm_of_part, part_step, pca, pca_of_part},
-        linalg::{svd, truncated_svd},
+        genotype::{Genotypes, Loaded, Part, distances, grm, grm_of_part, part_step, pca, pca_of_part},
+        linalg::{normal_product, svd, svd_step, truncated_svd},
+        panic,
     };
 
     #[pymodule_export]
@@ -35,4 +36,12 @@ mod _teatime {
 #[pyfunction]
 fn command_line(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| teatime_cli::main(arguments))
+}
+
+/// Panics, for the test of what becomes of that.
+#[pyfunction]
+#[pyo3(name = "_panic")]
+#[allow(clippy::panic, reason = "that is what it is for")]
+fn panic(py: Python<'_>) -> PyResult<()> {
+    call::call(py, call::Told::default(), |_| panic!("asked for"))
 }

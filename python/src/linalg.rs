@@ -1,15 +1,17 @@
 //! Singular values and vectors.
 
+use std::cell::{Cell, RefCell};
+
 use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    Tensor,
-    linalg::{SignRule, Stop, SvdOptions},
+    Error, Result, Status, Tensor,
+    linalg::{LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, randomized_svd},
 };
 
 use crate::{
-    array::{Read, matrix, parts},
-    call::{Told, call},
+    array::{Read, matrix, parts, sizes},
+    call::{Told, call, exception},
     device::Wanted,
 };
 
@@ -96,4 +98,94 @@ pub(crate) fn truncated_svd<'py>(
     let converged = found.is_converged();
     let (s, residuals) = (found.s.into_pyarray(py), found.residuals.into_pyarray(py));
     Ok((u.array(py)?, s, matrix(py, found.v)?, residuals, converged, found.passes))
+}
+
+/// `Aᵀ (A X)`: of blocks of rows these add up to that of all.
+#[pyfunction]
+pub(crate) fn normal_product<'py>(
+    py: Python<'py>,
+    a: PyReadonlyArrayDyn<'py, f32>,
+    x: PyReadonlyArrayDyn<'py, f64>,
+    device: Wanted,
+    told: Told,
+) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
+    let device = device.open(py)?;
+    let ((values, shape), x) = (parts(&a)?, as_matrix(&x)?);
+    let found = call(py, told, |run| {
+        let a = Tensor::from_slice(&device, values, &shape)?;
+        a.apply_normal(&x, &Pass::new(run, Status::new(0, 1, shape[0])))
+    })?;
+    matrix(py, found)
+}
+
+/// A matrix of an array (rows, columns).
+///
+/// # Errors
+/// `ValueError` for other axes.
+pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
+    let (values, shape) = parts(x)?;
+    let &[rows, cols] = &sizes(&shape)[..] else {
+        return Err(PyValueError::new_err(format!("a matrix is wanted, not {shape:?}")));
+    };
+    Matrix::from_vec(values.to_vec(), rows, cols).map_err(exception)
+}
+
+/// What an iteration wants next, or has found: X (n, columns); or values, V (n, k), residuals, and whether all converged.
+type Step<'py> = (
+    Option<Bound<'py, PyArrayDyn<f64>>>,
+    Option<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<f64>>, Vec<bool>)>,
+);
+
+/// The iteration of [`randomized_svd`] for a matrix (m, n) of which the products `Aᵀ (A X)` so far are given, in the order in which they
+/// were asked for: it is run over these, and says which X comes next.
+#[pyfunction]
+pub(crate) fn svd_step<'py>(
+    py: Python<'py>,
+    shape: [u64; 2],
+    k: usize,
+    options: Options,
+    made: Vec<PyReadonlyArrayDyn<'py, f64>>,
+    told: Told,
+) -> PyResult<Step<'py>> {
+    let options = options.of()?;
+    let made = made.iter().map(as_matrix).collect::<PyResult<Vec<_>>>()?;
+    let (asked, found) = call(py, told, |run| {
+        let replay = Replay { shape, made, next: Cell::new(0), asked: RefCell::new(None) };
+        match (randomized_svd(&replay, k, &options, run), replay.asked.into_inner()) {
+            (_, Some(asked)) => Ok((Some(asked), None)),
+            (found, None) => Ok((None, Some(found?))),
+        }
+    })?;
+    let asked = asked.map(|asked| matrix(py, asked)).transpose()?;
+    let found = found.map(|found| {
+        let residuals = found.residuals.into_pyarray(py);
+        Ok::<_, PyErr>((found.s.into_pyarray(py), matrix(py, found.v)?, residuals, found.converged))
+    });
+    Ok((asked, found.transpose()?))
+}
+
+/// A matrix whose products were made before, but for the next one, which is asked for.
+struct Replay {
+    shape: [u64; 2],
+    made: Vec<Matrix>,
+    next: Cell<usize>,
+    asked: RefCell<Option<Matrix>>,
+}
+
+impl LinearMap for Replay {
+    fn shape(&self) -> [u64; 2] {
+        self.shape
+    }
+
+    fn apply_normal(&self, x: &Matrix, _: &Pass<'_>) -> Result<Matrix> {
+        let at = self.next.replace(self.next.get() + 1);
+        self.made.get(at).cloned().ok_or_else(|| {
+            self.asked.replace(Some(x.clone()));
+            Error::Cancelled
+        })
+    }
+
+    fn apply(&self, _: &Matrix, _: &Pass<'_>, _: &mut dyn FnMut(u64, &Matrix) -> Result<()>) -> Result<()> {
+        Err(Error::argument("pca", "signs", "u: that takes another pass; stable, v, dask or none"))
+    }
 }

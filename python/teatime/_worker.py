@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order, either_order
+from ._arrays import as_array, as_float32, c_order, either_order
 from ._device import Device, told
 from .genotype import Genotypes, genotypes_of, open_store
 
@@ -79,6 +79,102 @@ def _like(like: Any, ploidy: int | None) -> Genotypes:
     return genotypes_of(none, ploidy, "pca", first=0, variants=shape[0])
 
 
+class Band:
+    """Some of the variants, which stay on this worker's device between products. Another worker reads them again."""
+
+    def __init__(self, source: Any, rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> None:
+        self._made_of = (source, rows, ploidy, of, name)
+        opened = genotypes_of(_store(*source) if isinstance(source, tuple) else source, ploidy, "pca")
+        if isinstance(source, tuple):
+            opened = opened.select([rows])
+        # Fewer variants than components are no error here: there are more in other bands.
+        few = {**of, "n_components": min(of["n_components"], opened.variants)}
+        self._loaded = _teatime.Loaded(opened, few, device(name), told())
+        self._bytes = opened.variants * opened.samples // 4
+
+    def __reduce__(self) -> Any:
+        return Band, self._made_of
+
+    def __sizeof__(self) -> int:
+        return self._bytes
+
+    def product(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``Aᵀ (A x)`` of the standardised variants."""
+        return self._loaded.normal_product(c_order(x), told())
+
+    def totals(self) -> tuple[float, int]:
+        """The sum of squares of the standardised variants, and how many took part."""
+        return self._loaded.totals()
+
+
+def band_of_store(source: tuple[str, str | None], rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
+    """A range of a store's variants."""
+    return Band(source, rows, ploidy, of, name)
+
+
+def band_of_block(block: NDArray[Any], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
+    """A block of variants."""
+    return Band(np.asarray(block), (0, block.shape[0]), ploidy, of, name)
+
+
+def product_of_band(band: Band, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A band's part of a product."""
+    return band.product(x)
+
+
+def totals_of_band(band: Band) -> NDArray[np.float64]:
+    """A band's part of the totals."""
+    return np.array(band.totals(), np.float64)
+
+
+def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | None) -> NDArray[np.float64]:
+    """A block's part of ``Aᵀ (A x)``: of float64, and where the CPU computes, in float64."""
+    a = as_array(block, "a", "svd_compressed")
+    on = device(name)
+    if a.dtype == np.float64 and on.backend == "cpu":
+        return a.T @ (a @ x)
+    return _teatime.normal_product(c_order(as_float32(a, "a")), c_order(x), on, told())
+
+
+def left_vectors(block: NDArray[Any], found: dict[str, Any]) -> NDArray[Any]:
+    """A block's rows of the left singular vectors."""
+    v, s = found["v"], found["s"]
+    inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > 0)
+    return (block @ v * inverse).astype(np.float32 if block.dtype == np.float32 else np.float64, copy=False)
+
+
+def add(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Both."""
+    return one + other
+
+
+def next_vectors(shape: tuple[int, int], k: int, svd: dict[str, Any], made: list[NDArray[np.float64]]) -> Any:
+    """What the iteration multiplies next; None where it has converged."""
+    return _teatime.svd_step(shape, k, svd, [c_order(of) for of in made], told())[0]
+
+
+def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: list[NDArray[np.float64]]) -> dict[str, Any]:
+    """What the iteration has found."""
+    _, found = _teatime.svd_step(shape, k, svd, [c_order(of) for of in made], told())
+    s, v, residuals, converged = found
+    return {"s": s, "v": v, "vt": v.T, "residuals": residuals, "converged": converged}
+
+
+def pca_of_components(found: dict[str, Any], totals: NDArray[np.float64]) -> dict[str, Any]:
+    """A PCA's results."""
+    s, v = found["s"], found["v"]
+    squares, used = totals
+    if used == 0:
+        raise ValueError("no variant is left that varies")
+    return {
+        "scores": v * s,
+        "vectors": v,
+        "singular_values": s,
+        "explained_variance": s**2 / v.shape[0],
+        "explained_variance_ratio": s**2 / (squares if squares > 0 else 1.0),
+    }
+
+
 def item(found: Any, key: Any) -> Any:
     """One of several results."""
     return found[key]
@@ -133,8 +229,8 @@ def packed(block: NDArray[Any], *, bits: int, table: Any, missing: int | None, o
     return pack(block, bits, table=table, missing=missing, device=device(on))
 
 
-def unpacked(block: NDArray[np.uint8], *, bits: int, table: Any, dtype: Any, on: str | None) -> NDArray[Any]:
+def unpacked(block: NDArray[np.uint8], *, bits: int, table: Any, becomes: str, on: str | None) -> NDArray[Any]:
     """A block whose bytes are full."""
     from ._bits import unpack
 
-    return unpack(block, block.shape[-1] * (8 // bits), bits, table=table, dtype=dtype, device=device(on))
+    return unpack(block, block.shape[-1] * (8 // bits), bits, table=table, dtype=becomes, device=device(on))

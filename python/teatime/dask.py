@@ -32,10 +32,11 @@ except ImportError as error:  # pragma: no cover
 from . import __version__, _worker
 from ._distance import distance_options
 from ._filter import per_axis
+from ._linalg import svd_options
 from .genotype import grm_options, open_store, pca_options
 from ._teatime import part_step
 
-__all__ = ["GRM", "PCA", "gaussian_filter", "grm", "pack", "pairwise_distance", "pca", "unpack"]
+__all__ = ["GRM", "PCA", "gaussian_filter", "grm", "pack", "pairwise_distance", "pca", "svd_compressed", "unpack"]
 
 #: Bytes of genotypes that a task takes at least: less is dominated by what dask takes for a task.
 _TASK_BYTES = 32 << 20
@@ -73,9 +74,9 @@ def _named(function: Callable[..., Any], name: str, also: Any = None) -> Callabl
     return task
 
 
-def _tree(items: Sequence[Delayed], name: str) -> Delayed:
+def _tree(items: Sequence[Delayed], name: str, merge: Callable[..., Any] = _worker.merge) -> Delayed:
     """All merged, neighbours first: the order follows from their number alone."""
-    merge = _named(_worker.merge, name)
+    merge = _named(merge, name)
     level = list(items)
     while len(level) > 1:
         pairs = [merge(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
@@ -111,51 +112,103 @@ def _finished(result: Any, compute: bool) -> Any:
     return dask.compute(result)[0] if compute else result
 
 
-def _is_store(x: Any) -> bool:
-    return isinstance(x, (str, os.PathLike))
+@dataclass(frozen=True)
+class _Source:
+    """Genotypes in tasks: ranges of a store, or blocks of an array."""
 
+    #: (variants, samples)
+    shape: tuple[int, int]
+    #: What parts are of: a store's path and array, or an array's shape and type.
+    like: Any
+    #: Of each task: the range of its variants, and its block.
+    ranges: list[tuple[int, int]]
+    blocks: list[Any]
+    #: What tells stores of the same path apart.
+    stamp: Any
 
-def _parts(
-    genotypes: Any, array: str | None, ploidy: int | None, of: dict[str, Any], rows_per_task: int | None, device: str | None
-) -> tuple[Delayed, Any, int]:
-    """The sums over all variants, what they are of, and how many samples there are."""
-    if _is_store(genotypes):
-        path = os.fspath(genotypes)
+    @classmethod
+    def of(cls, genotypes: Any, array: str | None, rows_per_task: int | None) -> _Source:
+        if not isinstance(genotypes, (str, os.PathLike)):
+            return cls._of_array(genotypes, rows_per_task)
+        path = os.path.abspath(genotypes)
         opened = open_store(path, array)
         samples, variants = opened.samples, opened.variants
         rows = _rows(rows_per_task, samples * opened.ploidy, samples)
         ranges = opened.part_ranges(max(1, -(-variants // rows)))
-        # A store that was written anew has other keys.
-        task = _named(_worker.part_of_store, "part-of-store", _stamp(path))
-        parts = [task(path, array, rows, ploidy, of, device) for rows in ranges]
-        return _tree(parts, "merge-parts"), (path, array), samples
-    x = genotypes if isinstance(genotypes, da.Array) else da.asarray(genotypes)
-    if x.ndim not in (2, 3):
-        raise ValueError(f"`genotypes` are (variants, samples) or (variants, samples, ploidy), not {x.shape}")
+        return cls((variants, samples), (path, array), ranges, [None] * len(ranges), _stamp(path))
+
+    @classmethod
+    def _of_array(cls, genotypes: Any, rows_per_task: int | None) -> _Source:
+        x = genotypes if isinstance(genotypes, da.Array) else da.asarray(genotypes)
+        if x.ndim not in (2, 3):
+            raise ValueError(f"`genotypes` are (variants, samples) or (variants, samples, ploidy), not {x.shape}")
+        _known(x, "genotypes")
+        variants, samples = x.shape[:2]
+        step = part_step(samples)
+        rows = rows_per_task or max(x.chunks[0], default=step)
+        rows = max(step, round(rows / step) * step)
+        wanted = (tuple(min(rows, variants - first) for first in range(0, variants, rows)), *((extent,) for extent in x.shape[1:]))
+        if x.chunks != wanted:
+            if any(len(chunks) > 1 for chunks in x.chunks[1:]):
+                why = "each task takes all samples of its variants"
+            else:
+                why = f"tasks start at multiples of {step} variants"
+            message = f"teatime: rechunked from {x.chunksize} to {(rows, *x.shape[1:])}: {why}; the path of a store needs none"
+            warnings.warn(message, da.PerformanceWarning, stacklevel=4)
+            x = x.rechunk(wanted)
+        firsts = [0, *np.cumsum(x.chunks[0]).tolist()]
+        return cls((variants, samples), (x.shape, x.dtype), list(zip(firsts, firsts[1:])), list(x.to_delayed().reshape(-1)), None)
+
+    def parts(self, ploidy: int | None, of: dict[str, Any], device: str | None) -> Delayed:
+        """The sums over all variants."""
+        parts = []
+        for rows, block in zip(self.ranges, self.blocks):
+            if block is None:
+                task = _named(_worker.part_of_store, "part-of-store", self.stamp)
+                parts.append(task(*self.like, rows, ploidy, of, device))
+            else:
+                task = _named(_worker.part_of_block, "part-of-block")
+                parts.append(task(block, rows[0], self.shape[0], ploidy, of, device))
+        if not parts:
+            raise ValueError(f"`genotypes` have no variant: {self.shape}")
+        return _tree(parts, "merge-parts")
+
+    def bands(self, ploidy: int | None, of: dict[str, Any], device: str | None) -> list[Delayed]:
+        """Their variants, which stay where they were read between products."""
+        bands = []
+        for rows, block in zip(self.ranges, self.blocks):
+            if block is None:
+                task = _named(_worker.band_of_store, "band-of-store", self.stamp)
+                bands.append(task(self.like, rows, ploidy, of, device))
+            else:
+                bands.append(_named(_worker.band_of_block, "band-of-block")(block, ploidy, of, device))
+        return bands
+
+
+def _known(x: Any, name: str) -> None:
     if any(np.isnan(extent) for extent in x.shape):
-        raise ValueError("`genotypes` have an unknown shape: call compute_chunk_sizes() on them")
-    variants, samples = x.shape[:2]
-    step = part_step(samples)
-    rows = rows_per_task or max(x.chunks[0], default=step)
-    rows = max(step, round(rows / step) * step)
-    wanted = (*_even(variants, rows), *((extent,) for extent in x.shape[1:]))
-    if x.chunks != wanted:
-        if any(len(chunks) > 1 for chunks in x.chunks[1:]):
-            why = "each task takes all samples of its variants"
-        else:
-            why = f"tasks start at multiples of {step} variants"
-        message = f"teatime: rechunked from {x.chunksize} to {(rows, *x.shape[1:])}: {why}; the path of a store needs none"
-        warnings.warn(message, da.PerformanceWarning, stacklevel=4)
-        x = x.rechunk(wanted)
-    task = _named(_worker.part_of_block, "part-of-block")
-    firsts = np.cumsum((0, *x.chunks[0][:-1])).tolist()
-    blocks = x.to_delayed().reshape(-1)
-    parts = [task(block, first, variants, ploidy, of, device) for block, first in zip(blocks, firsts)]
-    return _tree(parts, "merge-parts"), (x.shape, x.dtype), samples
+        raise ValueError(f"`{name}` has an unknown shape: call compute_chunk_sizes() on it")
 
 
-def _even(extent: int, step: int) -> tuple[tuple[int, ...]]:
-    return (tuple(min(step, extent - first) for first in range(0, extent, step)),)
+def _iterated(
+    product: Callable[[Delayed], list[Delayed]], shape: tuple[int, int], k: int, svd: dict[str, Any], compute: bool
+) -> Delayed:
+    """Singular values and right vectors of a matrix of which ``product`` gives parts of ``Aᵀ (A x)``.
+
+    With ``n_iter`` in ``svd`` the number of products is known. Without, each is computed, until the residuals are within the tolerance.
+    """
+    step, made = _named(_worker.next_vectors, "next-vectors"), []
+    if svd["n_iter"] is not None:
+        for _ in range(svd["n_iter"] + 2):
+            made.append(_tree(product(step(shape, k, svd, list(made))), "add-products", _worker.add))
+        return _named(_worker.components, "components")(shape, k, svd, made)
+    if not compute:
+        raise ValueError("`n_iter` is None, which iterates until `tol` is reached: with compute=True")
+    done: list[Any] = []
+    while (x := _worker.next_vectors(shape, k, svd, done)) is not None:
+        found = _tree(product(delayed(x, pure=True)), "add-products", _worker.add)
+        done.append(found.compute())
+    return delayed(_worker.components(shape, k, svd, done), pure=True)
 
 
 def _rows(rows_per_task: int | None, row: int, samples: int) -> int:
@@ -176,14 +229,23 @@ def _stamp(path: str) -> tuple[Any, ...]:
     return tuple(found)
 
 
+#: The exact method's sums are of each pair of samples: with more samples, the randomized one is chosen.
+_MOST_EXACT = 5000
+
+
 def pca(
     genotypes: Any,
     n_components: int = 10,
     *,
     scaler: str | None = "patterson",
     ploidy: int | None = None,
+    method: str = "auto",
     min_maf: float = 0.0,
     max_missing: float = 1.0,
+    n_iter: int | None = 4,
+    n_oversamples: int | None = None,
+    tol: float = 1e-4,
+    random_state: int = 0,
     signs: str = "stable",
     array: str | None = None,
     rows_per_task: int | None = None,
@@ -191,7 +253,7 @@ def pca(
     resources: dict[str, float] | None = None,
     compute: bool = False,
 ) -> PCA:
-    """Principal components of the samples, as :func:`teatime.genotype.pca`, by the exact method in one pass.
+    """Principal components of the samples, as :func:`teatime.genotype.pca`.
 
     Parameters
     ----------
@@ -199,6 +261,12 @@ def pca(
         A dask array of calls (variants, samples, ploidy) or dosages (variants, samples), chunked in any way; or the path of a store.
     n_components, scaler, ploidy, min_maf, max_missing, signs
         As in :func:`teatime.genotype.pca`.
+    method
+        ``"exact"``: one pass, of which each task gives 4 samples² bytes of sums. ``"randomized"``: ``n_iter`` + 2 products, between which
+        genotypes stay on the workers, two bits each; a task gives 8 samples (n_components + n_oversamples) bytes a product. ``"auto"``:
+        exact for up to 5,000 samples.
+    n_iter, n_oversamples, tol, random_state
+        Of the randomized method. ``n_iter`` of None, with ``compute=True``: until the residuals are at most ``tol``.
     array
         The array of a Zarr store, where it is not the one that is found.
     rows_per_task
@@ -210,16 +278,35 @@ def pca(
     compute
         Whether it is computed at once.
 
-    Notes
-    -----
-    Each task gives 4 samples² bytes of sums, which are added up two by two: 400 MB for 10,000 samples.
+    Returns
+    -------
+    PCA
+        Of dask arrays, or of NumPy's with ``compute=True``: the same bits for any number of workers. Those of the exact method are those
+        of :func:`teatime.genotype.pca` to the bit, where dosages are 0, 1 and 2.
     """
     of = pca_options(
-        n_components, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing, signs=signs
+        n_components, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing, signs=signs,
+        n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, seed=random_state,
     )
     with _annotated(resources):
-        part, like, samples = _parts(genotypes, array, ploidy, of, rows_per_task, device)
-        found = _named(_worker.pca_of_part, "pca")(part, like, ploidy, of, device)
+        source = _Source.of(genotypes, array, rows_per_task)
+        variants, samples = source.shape
+        if n_components > min(variants, samples):
+            raise ValueError(f"`n_components` of {n_components}: {variants} variants of {samples} samples have fewer")
+        if method not in ("auto", "exact", "randomized"):
+            raise ValueError(f"`method` is auto, exact or randomized, not {method!r}")
+        if method == "exact" or (method == "auto" and samples <= _MOST_EXACT):
+            part = source.parts(ploidy, of, device)
+            found = _named(_worker.pca_of_part, "pca")(part, source.like, ploidy, of, device)
+        else:
+            bands = source.bands(ploidy, of, device)
+            if compute and n_iter is None:
+                bands = [band.persist() for band in bands]
+            multiply = _named(_worker.product_of_band, "product")
+            iterated = _iterated(lambda x: [multiply(band, x) for band in bands], source.shape, n_components, of["svd"], compute)
+            totals = _named(_worker.totals_of_band, "totals")
+            all_ = _tree([totals(band) for band in bands], "add-totals", _worker.add)
+            found = _named(_worker.pca_of_components, "pca")(iterated, all_)
         pick = _named(_worker.item, "pca-result")
 
         def of_key(key: str, *shape: int) -> Any:
@@ -234,6 +321,82 @@ def pca(
             explained_variance_ratio=of_key("explained_variance_ratio", k),
         )
     return _computed(result, compute)
+
+
+def svd_compressed(
+    a: Any,
+    k: int,
+    iterator: str = "power",
+    n_power_iter: int = 0,
+    n_oversamples: int = 10,
+    seed: Any = None,
+    compute: bool = False,
+    coerce_signs: bool = True,
+    *,
+    device: str | None = None,
+    resources: dict[str, float] | None = None,
+) -> tuple[Any, Any, Any]:
+    """The largest singular values and their vectors: dask's ``svd_compressed``, with its arguments.
+
+    Each power iteration is one pass over ``a``, where dask's makes two. Blocks are multiplied in float32; those of float64 in float64
+    where the CPU computes.
+
+    Parameters
+    ----------
+    a : (m, n)
+        A dask array. It is rechunked where it is in several chunks along its columns.
+    k
+        How many.
+    iterator
+        Taken and not used: blocks are orthogonal to each other in every step.
+    n_power_iter
+        As in dask: ``n_power_iter`` + 2 passes, and one for ``u``.
+    n_oversamples
+        Columns of the random block beyond ``k``; at least 20 columns in all, as in dask.
+    seed
+        An integer; None is 0. The result does not depend on the chunks.
+    compute
+        Whether each pass is computed at once, which holds nothing of ``a`` between passes.
+    coerce_signs
+        Whether the sum of each row of ``v`` is made positive, as in dask.
+    device, resources
+        As in :func:`pca`.
+
+    Returns
+    -------
+    u : (m, k)
+    s : (k,)
+    v : (k, n)
+    """
+    if iterator not in ("power", "QR"):
+        raise ValueError(f"`iterator` is power or QR, not {iterator!r}")
+    x = a if isinstance(a, da.Array) else da.asarray(a)
+    if x.ndim != 2:
+        raise ValueError(f"`a` is a matrix, and has {x.ndim} axes: {x.shape}")
+    _known(x, "a")
+    m, n = x.shape
+    k = min(k, m, n)
+    if len(x.chunks[1]) > 1:
+        x = x.rechunk({1: -1})
+    block = min(max(20, k + n_oversamples), m, n)
+    signs = "dask" if coerce_signs else "none"
+    svd = svd_options(n_iter=n_power_iter, n_oversamples=block - k, seed=int(seed or 0), signs=signs)
+    dtype = np.dtype("f4") if x.dtype == np.float32 else np.dtype("f8")
+    with _annotated(resources):
+        blocks = list(x.to_delayed().reshape(-1))
+        multiply = _named(_worker.product_of_block, "product")
+        found = _iterated(lambda v: [multiply(of, v, device) for of in blocks], (m, n), k, svd, compute)
+        if compute:
+            found = delayed(found.compute(), pure=True)
+        left = _named(_worker.left_vectors, "left-vectors")
+        rows = [
+            da.from_delayed(left(of, found), (extent, k), dtype=dtype, meta=np.empty((0, 0), dtype))
+            for of, extent in zip(blocks, x.chunks[0])
+        ]
+        pick = _named(_worker.item, "svd-result")
+        s = da.from_delayed(pick(found, "s"), (k,), dtype=np.float64, meta=np.empty(0))
+        v = da.from_delayed(pick(found, "vt"), (k, n), dtype=np.float64, meta=np.empty((0, 0)))
+    return da.concatenate(rows), s.astype(dtype), v.astype(dtype)
 
 
 def _computed(result: Any, compute: bool) -> Any:
@@ -268,8 +431,9 @@ def grm(
     """
     of = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
     with _annotated(resources):
-        part, like, samples = _parts(genotypes, array, ploidy, of, rows_per_task, device)
-        found = _named(_worker.grm_of_part, "grm")(part, like, ploidy, of, device)
+        source = _Source.of(genotypes, array, rows_per_task)
+        part, samples = source.parts(ploidy, of, device), source.shape[1]
+        found = _named(_worker.grm_of_part, "grm")(part, source.like, ploidy, of, device)
         matrix = _named(_worker.item, "grm-result")(found, 0)
         result = GRM(da.from_delayed(matrix, (samples, samples), dtype=np.float64, meta=np.empty((0, 0))))
     return _computed(result, compute)
@@ -471,6 +635,6 @@ def unpack(
     with _annotated(resources):
         result = x.map_blocks(
             _worker.unpacked, dtype=np.dtype(dtype), chunks=chunks, meta=np.empty((0,) * x.ndim, dtype), bits=bits,
-            table=table, on=device, name="teatime-unpack-" + tokenize(__version__, x, n, bits, table, str(dtype), device),
+            table=table, becomes=str(np.dtype(dtype)), on=device, name="teatime-unpack-" + tokenize(__version__, x, n, bits, table, str(dtype), device),
         )[..., :n]
     return _finished(result, compute)

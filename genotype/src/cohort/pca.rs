@@ -2,7 +2,7 @@
 
 use teatime::{
     Budget, Cancel, Device, Error, Result, Run,
-    linalg::{Matrix, RightSvd, SignRule, Stats, gram_svd, randomized_svd},
+    linalg::{LinearMap, Matrix, RightSvd, SignRule, Stats, gram_svd, randomized_svd},
     stream::StreamStats,
 };
 
@@ -206,6 +206,51 @@ impl Cohort {
             let run = run.clone().memory(memory);
             Ok((randomized_svd(&map, options.components, &options.svd, &run)?, map.totals))
         })
+    }
+
+    /// `Aᵀ (A X)` for an X (samples, columns) and the standardised genotypes A (variants, samples): one pass, over the genotypes where they
+    /// stayed. What cohorts of some of the variants each give adds up to that of all, since a variant is standardised by itself: an
+    /// iteration over these sums is one over all, wherever the cohorts are.
+    ///
+    /// # Errors
+    /// As [`pca`]; [`Error::Shape`] unless X has a row for each sample.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use teatime::{Device, Run, linalg::Matrix, store::MemoryArray};
+    /// use teatime_genotype::{Cohort, Genotypes, Method, PcaOptions, Scaler, Wanted};
+    ///
+    /// let array = MemoryArray::new("dosages", &[0i8, 2, 1, 1, 0, 1], &[3, 2], &[3, 2])?;
+    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+    /// let options = PcaOptions::default().components(1).method(Method::Randomized).scaler(Scaler::None);
+    /// let run = Run::default();
+    /// let cohort = Cohort::load(&genotypes, &Device::cpu(), &Wanted::default().pca(&options), &run)?;
+    /// let product = cohort.normal_product(&options, &Matrix::from_vec(vec![1.0, 1.0], 2, 1)?, &run)?;
+    /// assert_eq!(product.data(), [0.0, 5.0]);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn normal_product(&self, options: &PcaOptions, x: &Matrix, run: &Run) -> Result<Matrix> {
+        options.check(self.genotypes())?;
+        self.check_bounded(OP, options.scaler.needs_frequency())?;
+        check_samples(&self.reader)?;
+        let samples = self.genotypes().samples();
+        if x.rows() as u64 != samples {
+            let got = format_args!("({}, {})", x.rows(), x.cols());
+            return Err(Error::shape("normal_product", format_args!("({samples}, columns)"), got));
+        }
+        let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
+        self.with_room(Need::randomized(&self.reader, options), &mut |reading| {
+            Standardized::new(self, rule, reading)?.apply_normal(x, &self.pass(run))
+        })
+    }
+
+    /// The sum of squares of the standardised genotypes, and which variants took part: what [`Pca`] says of them.
+    pub fn totals(&self, options: &PcaOptions) -> (f64, VariantCounts) {
+        let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
+        let stats = self.counts.of(0..self.counts.len());
+        let mut totals = VariantTotals::default();
+        totals.add(&stats, &rule.scales(&stats), rule.samples);
+        (totals.sum_squares, totals.counts)
     }
 
     /// Loadings of the variants on components of these genotypes: [`loadings`]. Where they were [wanted](Wanted::loadings) and

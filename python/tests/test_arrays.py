@@ -1,0 +1,95 @@
+"""Arrays of every layout and type give what plain ones do; what would change is refused."""
+
+import numpy as np
+import pytest
+import teatime
+
+
+def layouts(a):
+    """The same values, laid out as NumPy, Fortran, the wire and files have them."""
+    raw = bytearray(a.nbytes + 3)
+    misaligned = np.frombuffer(raw, a.dtype, offset=3, count=a.size).reshape(a.shape)
+    misaligned[...] = a
+    assert not misaligned.flags.aligned or a.itemsize == 1
+    frozen = a.copy()
+    frozen.flags.writeable = False
+    wide = np.zeros((a.shape[0] * 2, a.shape[1] * 3), a.dtype)
+    wide[::2, ::3] = a
+    return {
+        "fortran": np.asfortranarray(a),
+        "misaligned": misaligned,
+        "read-only": frozen,
+        "strided": wide[::2, ::3],
+        "reversed": np.ascontiguousarray(a[::-1, ::-1])[::-1, ::-1],
+        "big-endian": a.astype(a.dtype.newbyteorder(">")),
+        "list": a.tolist() if a.dtype == np.float64 else a,
+    }
+
+
+FUNCTIONS = {
+    "distance": lambda a: teatime.pairwise_distance(a, metric="cityblock", device="cpu"),
+    "between": lambda a: teatime.pairwise_distance(a, a[:2], device="cpu"),
+    "filter": lambda a: teatime.gaussian_filter(a, (1.0, 2.0), order=(0, 1), mode=("wrap", "nearest"), device="cpu"),
+    "one axis": lambda a: teatime.gaussian_filter(a, 1.5, axes=0, device="cpu"),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2", "u1"])
+def test_layouts(rng, name, dtype):
+    a = (rng.random((7, 5)) * 100).astype(dtype)
+    want = FUNCTIONS[name](a)
+    for layout, same in layouts(a).items():
+        if name == "between" and isinstance(same, list):
+            same = np.array(same)
+        got = FUNCTIONS[name](same)
+        np.testing.assert_array_equal(got, want, err_msg=layout)
+        assert got.dtype.newbyteorder("=") == want.dtype, layout
+
+
+@pytest.mark.parametrize("layout", ["fortran", "misaligned", "strided"])
+def test_layouts_of_decompositions(rng, layout):
+    a = rng.standard_normal((12, 5)).astype("f4")
+    same = layouts(a)[layout]
+    for found in (teatime.svd(same, device="cpu"), teatime.truncated_svd(same, 5, device="cpu")):
+        np.testing.assert_allclose((found.u * found.s) @ found.vt, a, atol=1e-5)
+
+
+def test_bool_is_0_and_1():
+    a = np.array([[True, False, True], [False, False, True]])
+    assert teatime.pairwise_distance(a, metric="cityblock", device="cpu")[0, 1] == 1
+    assert teatime.pack(a, 1, device="cpu").tolist() == [[5], [4]]
+
+
+def test_integers_of_64_bits_are_float64():
+    a = np.array([[0], [2**53]])
+    assert teatime.pairwise_distance(a, device="cpu")[0, 1] == 2.0**53
+    with pytest.raises(ValueError, match=r"`x`: integers beyond 2\*\*53"):
+        teatime.pairwise_distance(a + 1, device="cpu")
+    with pytest.raises(ValueError, match=r"`a`: integers beyond 2\*\*24"):
+        teatime.svd(np.array([[2**24 + 1]], "i4"))
+
+
+def test_numbers_beyond_float32_are_refused_where_it_computes():
+    with pytest.raises(ValueError, match="beyond the range of float32"):
+        teatime.svd(np.array([[1e300]]))
+
+
+@pytest.mark.parametrize("bad", [np.array([[1j]]), np.array([[object()]]), np.array([["a"]]), np.array([[1]], "M8[s]")])
+def test_other_types_are_named(bad):
+    with pytest.raises(TypeError, match=rf"`x` has the type {bad.dtype}".replace("[", r"\[").replace("<", ".")):
+        teatime.pairwise_distance(bad)
+
+
+def test_dask_arrays_are_refused_by_name():
+    da = pytest.importorskip("dask.array")
+    x = da.zeros((4, 4))
+    for call, instead in [
+        (lambda: teatime.pairwise_distance(x), "pairwise_distance"),
+        (lambda: teatime.gaussian_filter(x, 1), "gaussian_filter"),
+        (lambda: teatime.svd(x), "svd_compressed"),
+        (lambda: teatime.pack(x), "pack"),
+        (lambda: teatime.genotype.pca(x), "pca"),
+    ]:
+        with pytest.raises(TypeError, match=f"teatime.dask.{instead}"):
+            call()

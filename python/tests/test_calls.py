@@ -1,0 +1,129 @@
+"""How calls behave: locks, signals, progress, panics, forks, pickles."""
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import _thread
+
+import numpy as np
+import pytest
+import teatime
+from teatime import _teatime
+
+
+def test_progress_and_what_it_raises(rng):
+    x = rng.random((3000, 40)).astype("f4")
+    told = []
+    teatime.pairwise_distance(x, device="cpu", progress=lambda done, total: told.append((done, total)))
+    assert told and all(0 <= done <= total for done, total in told)
+
+    class Bar:
+        total = 0
+        n = 0
+
+        def update(self, n):
+            self.n += n
+
+    bar = Bar()
+    teatime.pairwise_distance(x, device="cpu", progress=bar)
+    assert 0 < bar.n <= bar.total
+
+    def stop(done, total):
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        teatime.pairwise_distance(x, device="cpu", progress=stop)
+
+
+def test_other_threads_run_meanwhile(rng):
+    x = rng.random((1500, 600))
+    ticks, ended = [], threading.Event()
+
+    def tick():
+        while not ended.is_set():
+            ticks.append(1)
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    teatime.pairwise_distance(x, metric="canberra", device="cpu")
+    ended.set()
+    thread.join()
+    assert len(ticks) > 5
+
+
+def test_ctrl_c_ends_a_long_call(rng):
+    x = rng.random((12_000, 400)).astype("f4")
+    timer = threading.Timer(0.3, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        teatime.pairwise_distance(x, metric="minkowski", p=3.3, device="cpu")
+    timer.join()
+    assert teatime.pairwise_distance(x[:2], device="cpu").shape == (2, 2)
+
+
+def test_panics_are_runtime_errors(capfd):
+    with pytest.raises(RuntimeError, match="a defect of it: asked for"):
+        _teatime._panic()
+    assert teatime.pairwise_distance([[0.0], [1.0]], device="cpu")[0, 1] == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_is_told():
+    code = """
+import os, sys, teatime
+teatime.svd([[1.0]], device="cpu")
+if os.fork() == 0:
+    try:
+        teatime.svd([[1.0]], device="cpu")
+    except RuntimeError as error:
+        print(error, flush=True)
+        os._exit(7)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 7 and "spawn" in ran.stdout, ran
+
+
+def test_devices_are_listed_compared_and_pickled():
+    listed = teatime.devices()
+    assert listed[0]["name"] == "cpu" and listed[0]["usable"]
+    one = teatime.Device("cpu", threads=1)
+    assert one.threads == 1 and "threads=1" in repr(one)
+    assert one == pickle.loads(pickle.dumps(one)) and one != teatime.Device("cpu")
+
+
+def test_sums_are_pickled_and_merged(rng):
+    x = rng.random((6, 30))
+    options = {"metric": "euclidean", "p": 2.0, "missing": "ignore", "negative": False, "columns": False, "narrow": False}
+    told = {"progress": None, "memory": None, "device_memory": None}
+    parts = [_teatime.DistanceSums(np.ascontiguousarray(of), None, options, "cpu", told) for of in (x[:, :13], x[:, 13:])]
+    one, other = (pickle.loads(pickle.dumps(part)) for part in parts)
+    np.testing.assert_allclose(one.merge(other).finish()[0], teatime.pairwise_distance(x, device="cpu"), rtol=1e-14)
+
+
+def test_the_command_line_is_in_the_wheel():
+    ran = subprocess.run([sys.executable, "-m", "teatime", "--version"], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and ran.stdout == f"teatime {teatime.__version__}\n"
+    ran = subprocess.run([sys.executable, "-m", "teatime", "pca", "nowhere"], capture_output=True, text=True, timeout=60)
+    assert ran.returncode in (1, 2) and "nowhere" in ran.stderr
+
+
+def test_adapters_move_arrays_and_nothing_else(rng):
+    scipy_ndimage = pytest.importorskip("scipy.ndimage")
+    x = rng.random((8, 9)).astype("f4")
+    blur = teatime.adapter("cpu", "cpu")(scipy_ndimage.gaussian_filter)
+    np.testing.assert_array_equal(blur(x, sigma=1), teatime.gaussian_filter(x, 1, device="cpu"))
+
+    @teatime.adapter(output_device="cpu")
+    def own(a, *, name):
+        return {"sum": a.sum(axis=0), "name": name}, [a, None]
+
+    found, (same, none) = own(x, name="slide")
+    assert found["name"] == "slide" and same is x and none is None
+    assert own.__name__ == "own"
+    teatime.sync(x, found["sum"])

@@ -1,0 +1,191 @@
+"""Each function against NumPy and SciPy, on every device."""
+
+import numpy as np
+import pytest
+import teatime
+from conftest import calls, dosages
+from teatime import genotype
+
+scipy = pytest.importorskip("scipy")
+from scipy import ndimage  # noqa: E402
+from scipy.spatial import distance  # noqa: E402
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (30, 7), (7, 30), (5, 5)])
+def test_svd(device, rng, shape):
+    a = rng.standard_normal(shape)
+    u, s, vt = teatime.svd(a, device=device)
+    np.testing.assert_allclose(s, np.linalg.svd(a, compute_uv=False), rtol=2e-6, atol=1e-6)
+    np.testing.assert_allclose((u * s) @ vt, a, atol=1e-5)
+    assert u.dtype == s.dtype == vt.dtype == np.float64
+    assert teatime.svd(a.astype("f4"), device=device).u.dtype == np.float32
+
+
+def test_truncated_svd(device, rng):
+    a = (rng.standard_normal((200, 4)) * [9, 5, 3, 1]) @ rng.standard_normal((4, 80))
+    u, s, vt = teatime.truncated_svd(a, 3, device=device)
+    np.testing.assert_allclose(s, np.linalg.svd(a, compute_uv=False)[:3], rtol=1e-5)
+    assert u.shape == (200, 3) and vt.shape == (3, 80)
+    for signs, of in (("u", u), ("v", vt.T)):
+        found = teatime.truncated_svd(a, 3, signs=signs, device=device)
+        of = found.u if signs == "u" else found.vt.T
+        assert (of[np.abs(of).argmax(0), range(3)] > 0).all()
+        turned = teatime.truncated_svd(np.asfortranarray(a), 3, signs=signs, device=device)
+        np.testing.assert_allclose(turned.u, found.u, atol=1e-4)
+
+
+def test_pca(rng):
+    a = rng.standard_normal((50, 8)) * np.arange(1, 9) + 100
+    found = teatime.pca(a, 8, device="cpu")
+    s = np.linalg.svd(a - a.mean(0), compute_uv=False)
+    np.testing.assert_allclose(found.singular_values, s, rtol=1e-5)
+    np.testing.assert_allclose(found.explained_variance_ratio.sum(), 1, rtol=1e-5)
+    np.testing.assert_allclose(found.scores @ found.components + found.mean, a, atol=1e-3)
+
+
+METRICS = ["euclidean", "sqeuclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra", "braycurtis"]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_distances(device, rng, metric):
+    x, y = rng.random((33, 20)), rng.random((5, 20))
+    if device.f64:
+        np.testing.assert_allclose(teatime.pairwise_distance(x, y, metric, device=device), distance.cdist(x, y, metric), rtol=1e-9)
+    narrow = teatime.pairwise_distance(x.astype("f4"), metric=metric, condensed=True, device=device)
+    assert narrow.dtype == np.float32
+    np.testing.assert_allclose(narrow, distance.pdist(x, metric), rtol=2e-4, atol=2e-6)
+
+
+def test_missing_features(device):
+    x = np.array([[0, np.nan, 3, 5], [1, 1, -4, 5], [np.nan, -1, np.nan, np.nan]], "f4")
+    found, shared = teatime.pairwise_distance(x, missing="ignore", negative=True, return_shared=True, device=device)
+    assert found[0, 1] == 1 and found[0, 2] == 0 and shared[0, 1] == 2 and shared[2, 2] == 0
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "u1", "i1", "u2", "i2", "i4", "i8", "?"])
+def test_gaussians(device, rng, dtype):
+    if not device.f64 and dtype in ("f8", "i4", "i8"):
+        with pytest.raises(ValueError, match="narrow"):
+            teatime.gaussian_filter(np.zeros(3, dtype), 1, device=device)
+        return
+    x = (rng.random((9, 14)) * 50).astype(dtype)
+    want = ndimage.gaussian_filter(x, (1.2, 2.1), mode=["mirror", "wrap"], output="f8", truncate=3)
+    got = teatime.gaussian_filter(x, (1.2, 2.1), output="f8", mode=["mirror", "wrap"], truncate=3, device=device)
+    np.testing.assert_allclose(got, want, atol=1e-12 if dtype in ("f8", "i4", "i8") else 1e-4)
+    same = teatime.gaussian_filter(x, 1.2, device=device)
+    assert same.dtype == x.dtype and same.shape == x.shape
+
+
+def test_gaussians_round_as_scipy(rng):
+    x = rng.integers(0, 255, (20, 20)).astype("u1")
+    got = teatime.gaussian_filter(x, 2.5, rounding="scipy", device="cpu")
+    np.testing.assert_array_equal(got, ndimage.gaussian_filter(x, 2.5))
+    assert (teatime.gaussian_filter(np.full((9, 9), 13, "u1"), 2.5, device="cpu") == 13).all()
+
+
+def test_gaussians_into_arrays(rng):
+    x = rng.random((6, 7)).astype("f4")
+    want = teatime.gaussian_filter(x, 1, device="cpu")
+    out = np.empty((6, 7), "f8")
+    assert teatime.gaussian_filter(x, 1, output=out, device="cpu") is out
+    np.testing.assert_allclose(out, want, rtol=1e-6)
+    teatime.gaussian_filter(x, 1, output=x, device="cpu")
+    np.testing.assert_array_equal(x, want)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_bits(device, rng, bits):
+    x = rng.integers(0, 2**bits, (3, 11)).astype("u1")
+    packed = teatime.pack(x, bits, device=device)
+    assert packed.shape == (3, -(-11 * bits // 8))
+    np.testing.assert_array_equal(teatime.unpack(packed, 11, bits, device=device), x)
+    table = np.arange(2**bits) / 2
+    np.testing.assert_array_equal(teatime.unpack(packed, 11, bits, table=table, dtype="f4", device=device), x / 2)
+
+
+def test_values_that_do_not_fit_are_counted():
+    with pytest.raises(ValueError, match="2 .*4|4 .*2"):
+        teatime.pack(np.array([[0, 4, 1, 4]], "u1"), 2, device="cpu")
+
+
+def test_genotypes(device, rng):
+    g = calls(rng, 900, 31)
+    d = dosages(g).astype("f8")
+    d[d < 0] = np.nan
+    mean = np.nanmean(d, axis=1, keepdims=True)
+    p = mean / 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = np.nan_to_num((d - mean) / np.sqrt(p * (1 - p)), posinf=0, neginf=0)
+    s = np.linalg.svd(z, compute_uv=False)
+    for method in ("exact", "randomized"):
+        found = genotype.pca(g, 6, method=method, device=device)
+        np.testing.assert_allclose(found.singular_values, s[:6], rtol=1e-5)
+        assert found.method == method and found.scores.shape == (31, 6)
+    relationships = genotype.grm(g, missing="mean", device=device).matrix
+    np.testing.assert_allclose(relationships, z.T @ z / 2 / 900, atol=2e-6)
+    shared = genotype.distances(g, "cityblock", device=device).shared
+    np.testing.assert_array_equal(shared, (~np.isnan(d)).T.astype(int) @ (~np.isnan(d)).astype(int))
+
+
+def test_haplotypes(rng):
+    g = (rng.random((300, 12)) < 0.3).astype("i1")
+    found = genotype.pca(g, 3, ploidy=1, device="cpu")
+    p = g.mean(1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = np.nan_to_num((g - p) / np.sqrt(p * (1 - p)))
+    np.testing.assert_allclose(found.singular_values, np.linalg.svd(z, compute_uv=False)[:3], rtol=1e-5)
+    with pytest.raises(ValueError, match="`ploidy` of 4"):
+        genotype.pca(g, 3, ploidy=4)
+
+
+@pytest.mark.parametrize("extent", [0, 1])
+def test_empty_and_single(extent):
+    assert teatime.pairwise_distance(np.zeros((extent, 3), "f4"), device="cpu").shape == (extent, extent)
+    assert teatime.gaussian_filter(np.zeros((extent, 3), "f4"), 1, device="cpu").shape == (extent, 3)
+    assert teatime.pack(np.zeros((extent, 3), "u1"), device="cpu").shape == (extent, 1)
+    assert teatime.svd(np.ones((extent + 1, 1)), device="cpu").s.shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: teatime.gaussian_filter([1.0], -1), "`sigma`: -1"),
+        (lambda: teatime.gaussian_filter([1.0], np.nan), "`sigma`: NaN"),
+        (lambda: teatime.gaussian_filter([1.0], (1, 2)), "`sigma` has 2 values, and 1 axes"),
+        (lambda: teatime.gaussian_filter([1.0], 1, order=-1), "`order` is -1"),
+        (lambda: teatime.gaussian_filter([1.0], 1, mode="around"), "`mode` is reflect.*'around'|\"around\""),
+        (lambda: teatime.gaussian_filter([1.0], 1, axes=3), "`axes`: 3"),
+        (lambda: teatime.gaussian_filter([1.0], 1, output="i2"), "`output` of int16"),
+        (lambda: teatime.gaussian_filter(1.0, 1), "no axis"),
+        (lambda: teatime.pairwise_distance([[1.0]], metric="near"), "`metric` is one of"),
+        (lambda: teatime.pairwise_distance([[1.0]], missing="none"), "`missing` is one of"),
+        (lambda: teatime.pairwise_distance([1.0]), "has 1 axes"),
+        (lambda: teatime.pairwise_distance([[1.0]], [[1.0, 2.0]]), "`x` has 1 features, `y` 2"),
+        (lambda: teatime.svd([1.0]), "has 1 axes"),
+        (lambda: teatime.svd([[np.nan]]), "NaN"),
+        (lambda: teatime.truncated_svd([[1.0]], 2), "2"),
+        (lambda: teatime.truncated_svd([[1.0]], 1, signs="plus"), "`signs` is"),
+        (lambda: teatime.pca([[1.0]], 1), "1 observations"),
+        (lambda: teatime.pack(np.zeros(3, "u1"), 3), "`bits` is 1, 2 or 4"),
+        (lambda: teatime.unpack(np.zeros(1, "u1"), 9), "9"),
+        (lambda: genotype.pca(np.zeros((3, 3), "i1"), 4), "components"),
+        (lambda: genotype.pca(np.zeros(3, "i1")), r"\(variants, samples\)"),
+        (lambda: genotype.pca(np.zeros((3, 3), "i1"), scaler="plain"), "`scaler` is one of"),
+        (lambda: genotype.grm(np.zeros((3, 3), "i1"), "mean"), "`method` is gcta"),
+    ],
+)
+def test_wrong_arguments_are_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_stores(tmp_path):
+    with pytest.raises(OSError, match="nothing-here"):
+        genotype.pca(tmp_path / "nothing-here")
+
+
+def test_wrong_devices():
+    with pytest.raises(RuntimeError, match="no device `gpu7`"):
+        teatime.svd([[1.0]], device="gpu7")
+    with pytest.raises(TypeError, match="`device` is"):
+        teatime.svd([[1.0]], device=3)
