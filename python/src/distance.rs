@@ -1,9 +1,9 @@
 //! Distances of observations.
 
-use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn};
-use pyo3::{exceptions::PyValueError, prelude::*};
+use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use teatime::{
-    Device, Element, Tensor,
+    Device, Element, Tensor, bytemuck,
     distance::{Metric, Missing, Options as OfDistances, Partial, PartialSums},
     linalg::Matrix,
 };
@@ -150,9 +150,9 @@ fn condensed_of<T: Element + numpy::Element>(
 pub(crate) struct DistanceSums(PartialSums);
 
 /// The fields of [`DistanceSums`], as they are pickled: metric, exponent, rule for missing elements, negative ones, features, f64,
-/// undefined x and y, sums.
+/// undefined x and y, sums as bytes: arrays come off the wire misaligned, and an error in unpickling hangs dask.
 type Fields<'py> =
-    ((String, f64, String, bool), u64, bool, Vec<bool>, Option<Vec<bool>>, Vec<Bound<'py, PyArray1<f64>>>);
+    ((String, f64, String, bool), u64, bool, Vec<bool>, Option<Vec<bool>>, Vec<Bound<'py, PyBytes>>);
 
 #[pymethods]
 impl DistanceSums {
@@ -234,7 +234,7 @@ impl DistanceSums {
             &self.0;
         let p = if let Metric::Minkowski(p) = metric { *p } else { 2.0 };
         let rule = (metric.name().to_owned(), p, missing.name().to_owned(), *negative);
-        let sums = sums.iter().map(|sums| PyArray1::from_slice(py, sums)).collect();
+        let sums = sums.iter().map(|sums| PyBytes::new(py, bytemuck::cast_slice(sums))).collect();
         let fields = (rule, *features, *wide, undefined_x.clone(), undefined_y.clone(), sums);
         Ok((py.get_type::<Self>().getattr("_of")?, (fields,)))
     }
@@ -245,10 +245,15 @@ impl DistanceSums {
         let ((metric, p, missing, negative), features, wide, undefined_x, undefined_y, sums) = fields;
         let options = Options { metric, p, missing, negative, columns: false, narrow: false };
         let (metric, options) = options.of()?;
-        let sums = sums.iter().map(PyArrayMethods::to_vec).collect::<Result<_, _>>()?;
+        let sums = sums.iter().map(|sums| numbers(sums.as_bytes())).collect();
         let missing = options.missing;
         Ok(Self(PartialSums { metric, missing, negative, features, wide, undefined_x, undefined_y, sums }))
     }
+}
+
+/// Numbers of this machine's bytes.
+fn numbers(bytes: &[u8]) -> Vec<f64> {
+    bytes.as_chunks().0.iter().map(|&bytes| f64::from_ne_bytes(bytes)).collect()
 }
 
 fn sums_of<T: Element + numpy::Element>(

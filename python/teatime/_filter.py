@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _teatime
-from ._arrays import NATIVE, as_array, either_order
+from ._arrays import NATIVE, as_array, c_order
 from ._device import Device, told
+
+#: Types that are summed in float64.
+_WIDE = frozenset(np.dtype(t) for t in ("f8", "i4", "u4"))
 
 
 def per_axis(value: Any, name: str, count: int) -> list[Any]:
@@ -82,11 +85,14 @@ def gaussian_filter(
         raise ValueError(f"`axes`: {beyond[0]} of an array of {x.ndim} axes")
     chosen = [axis % x.ndim for axis in chosen]
     into = output if isinstance(output, np.ndarray) else None
-    dtype = np.dtype(into.dtype if into is not None else given.dtype if output is None else output)
+    dtype = np.dtype(into.dtype if into is not None else given.dtype if output is None else output).newbyteorder("=")
     # bool is computed as uint8, and 64-bit integers as float64.
     computed = {"b": np.dtype("u1"), "c": dtype}.get(dtype.kind, dtype)
-    if dtype.kind in "iu" and dtype.itemsize == 8 and dtype == given.dtype:
+    if dtype.kind in "iu" and dtype.itemsize == 8 and dtype == given.dtype.newbyteorder("="):
         computed = np.dtype("f8")
+    # Sums of narrower types are of float32, whatever they are put into.
+    if computed == np.dtype("f8") and x.dtype not in _WIDE and rounding == "once":
+        computed = np.dtype("f4")
     if computed not in NATIVE or (computed != x.dtype and computed.kind != "f"):
         raise ValueError(f"`output` of {dtype} for an input of {given.dtype}: it is a float, or of the input's type")
     if into is not None and into.shape != x.shape:
@@ -94,9 +100,8 @@ def gaussian_filter(
     if into is not None and np.may_share_memory(into, x) and x.base is not None:
         x = x.copy()
     count = len(chosen)
-    source, transposed = either_order(x)
     options = {
-        "axes": [x.ndim - 1 - axis for axis in chosen] if transposed else chosen,
+        "axes": chosen,
         "sigma": [float(value) for value in per_axis(sigma, "sigma", count)],
         "order": [_whole(value, "order") for value in per_axis(order, "order", count)],
         "mode": per_axis(mode, "mode", count),
@@ -109,9 +114,8 @@ def gaussian_filter(
     }
     if x.ndim == 0:
         raise ValueError("`input` has no axis")
-    found = _teatime.gaussian(source, options, str(computed) if computed != x.dtype else "same", device, told())
-    if transposed:
-        found = found.T
+    # In C order always: axes are filtered in turn, and another order would round otherwise.
+    found = _teatime.gaussian(c_order(x), options, str(computed) if computed != x.dtype else "same", device, told())
     if computed != dtype:
         found = (np.rint(found) if dtype.kind in "iu" else found).astype(dtype)
     if into is not None:

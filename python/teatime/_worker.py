@@ -117,9 +117,9 @@ def band_of_block(block: NDArray[Any], ploidy: int | None, of: dict[str, Any], n
     return Band(np.asarray(block), (0, block.shape[0]), ploidy, of, name)
 
 
-def product_of_band(band: Band, x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A band's part of a product."""
-    return band.product(x)
+def product_of_band(band: Band, x: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    """A band's part of a product. The iteration may need none any more."""
+    return None if x is None else band.product(x)
 
 
 def totals_of_band(band: Band) -> NDArray[np.float64]:
@@ -127,8 +127,10 @@ def totals_of_band(band: Band) -> NDArray[np.float64]:
     return np.array(band.totals(), np.float64)
 
 
-def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | None) -> NDArray[np.float64]:
-    """A block's part of ``Aᵀ (A x)``: of float64, and where the CPU computes, in float64."""
+def product_of_block(block: NDArray[Any], x: NDArray[np.float64] | None, name: str | None) -> NDArray[np.float64] | None:
+    """A block's part of ``Aᵀ (A x)``: of float64, and where the CPU computes, in float64. The iteration may need none any more."""
+    if x is None:
+        return None
     a = as_array(block, "a", "svd_compressed")
     on = device(name)
     if a.dtype == np.float64 and on.backend == "cpu":
@@ -143,19 +145,19 @@ def left_vectors(block: NDArray[Any], found: dict[str, Any]) -> NDArray[Any]:
     return (block @ v * inverse).astype(np.float32 if block.dtype == np.float32 else np.float64, copy=False)
 
 
-def add(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def add(one: NDArray[np.float64] | None, other: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
     """Both."""
-    return one + other
+    return None if one is None or other is None else one + other
 
 
-def next_vectors(shape: tuple[int, int], k: int, svd: dict[str, Any], made: list[NDArray[np.float64]]) -> Any:
+def next_vectors(shape: tuple[int, int], k: int, svd: dict[str, Any], made: list[NDArray[np.float64] | None]) -> Any:
     """What the iteration multiplies next; None where it has converged."""
-    return _teatime.svd_step(shape, k, svd, [c_order(of) for of in made], told())[0]
+    return _teatime.svd_step(shape, k, svd, [c_order(of) for of in made if of is not None], told())[0]
 
 
-def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: list[NDArray[np.float64]]) -> dict[str, Any]:
+def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: list[NDArray[np.float64] | None]) -> dict[str, Any]:
     """What the iteration has found."""
-    _, found = _teatime.svd_step(shape, k, svd, [c_order(of) for of in made], told())
+    _, found = _teatime.svd_step(shape, k, svd, [c_order(of) for of in made if of is not None], told())
     s, v, residuals, converged = found
     return {"s": s, "v": v, "vt": v.T, "residuals": residuals, "converged": converged}
 

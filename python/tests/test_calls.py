@@ -56,11 +56,11 @@ def test_other_threads_run_meanwhile(rng):
 
 
 def test_ctrl_c_ends_a_long_call(rng):
-    x = rng.random((12_000, 400)).astype("f4")
+    x = rng.standard_normal((3000, 1500)).astype("f4")
     timer = threading.Timer(0.3, _thread.interrupt_main)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        teatime.pairwise_distance(x, metric="minkowski", p=3.3, device="cpu")
+        teatime.truncated_svd(x, 5, tol=1e-9, device="cpu")
     timer.join()
     assert teatime.pairwise_distance(x[:2], device="cpu").shape == (2, 2)
 
@@ -106,11 +106,11 @@ def test_sums_are_pickled_and_merged(rng):
     np.testing.assert_allclose(one.merge(other).finish()[0], teatime.pairwise_distance(x, device="cpu"), rtol=1e-14)
 
 
-def test_the_command_line_is_in_the_wheel():
+def test_the_command_line_is_in_the_wheel(tmp_path):
     ran = subprocess.run([sys.executable, "-m", "teatime", "--version"], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0 and ran.stdout == f"teatime {teatime.__version__}\n"
-    ran = subprocess.run([sys.executable, "-m", "teatime", "pca", "nowhere"], capture_output=True, text=True, timeout=60)
-    assert ran.returncode in (1, 2) and "nowhere" in ran.stderr
+    ran = subprocess.run([sys.executable, "-m", "teatime", "pca", "nowhere", "--out", str(tmp_path / "out")], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1 and "nowhere" in ran.stderr
 
 
 def test_adapters_move_arrays_and_nothing_else(rng):

@@ -1,0 +1,271 @@
+"""Dask arrays and stores in tasks: the bits of the whole, for any chunks and workers, and after workers were lost."""
+
+import os
+import pickle
+import signal
+import time
+import warnings
+
+import numpy as np
+import pytest
+import teatime
+from conftest import calls, dosages
+from teatime import genotype
+
+da = pytest.importorskip("dask.array", reason="dask is not installed")
+import dask  # noqa: E402
+import teatime.dask as td  # noqa: E402
+from teatime import _worker  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch):
+    monkeypatch.setenv("TEATIME_DEVICE", "cpu")
+
+
+@pytest.fixture(scope="module")
+def genotypes():
+    return calls(np.random.default_rng(3), 9000, 40)
+
+
+@pytest.fixture(scope="module")
+def store(genotypes, tmp_path_factory):
+    """Calls as zarr-python writes them, in chunks that parts cross."""
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    path = tmp_path_factory.mktemp("stores") / "cohort.zarr"
+    group = zarr.open_group(str(path), mode="w", zarr_format=2)
+    array = group.create_array("call_genotype", shape=genotypes.shape, chunks=(1000, 25, 2), dtype="i1", fill_value=-1)
+    array[:] = genotypes
+    array.attrs["_ARRAY_DIMENSIONS"] = ["variants", "samples", "ploidy"]
+    return str(path)
+
+
+@pytest.mark.parametrize("chunks", [(4096, 40, 2), (1000, 40, 2), (3000, 17, 1), (9000, 40, 2)])
+def test_pca_of_any_chunks(genotypes, chunks):
+    want = genotype.pca(genotypes, 5, method="exact", device="cpu")
+    got = td.pca(da.from_array(genotypes, chunks=chunks), 5, compute=True)
+    np.testing.assert_array_equal(got.vectors, want.vectors)
+    np.testing.assert_array_equal(got.explained_variance_ratio, want.explained_variance_ratio)
+
+
+def test_rechunking_is_said(genotypes):
+    with pytest.warns(da.PerformanceWarning, match="rechunked from .*4096 variants"):
+        td.pca(da.from_array(genotypes, chunks=(1000, 40, 2)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        td.pca(da.from_array(genotypes, chunks=(4096, 40, 2)))
+
+
+def test_dosages_and_other_results(genotypes):
+    d = dosages(genotypes)
+    x = da.from_array(d, chunks=(4096, 40))
+    np.testing.assert_array_equal(td.pca(x, 3, compute=True).scores, genotype.pca(d, 3, method="exact", device="cpu").scores)
+    for method in ("gcta", "vanraden1"):
+        np.testing.assert_array_equal(td.grm(x, method, compute=True).matrix, genotype.grm(d, method, device="cpu").matrix)
+
+
+def test_stores_are_read_by_tasks(genotypes, store):
+    want = genotype.pca(store, 4, method="exact", device="cpu")
+    for rows in (None, 4096):
+        np.testing.assert_array_equal(td.pca(store, 4, rows_per_task=rows, compute=True).vectors, want.vectors)
+    np.testing.assert_array_equal(td.grm(store, compute=True).matrix, genotype.grm(genotypes, device="cpu").matrix)
+
+
+def test_randomized_pca(genotypes, store):
+    want = genotype.pca(genotypes, 3, method="exact", device="cpu")
+    found = [
+        td.pca(of, 3, method="randomized", rows_per_task=4096, n_iter=n_iter, tol=1e-6, compute=True)
+        for of in (store, da.from_array(genotypes, chunks=(4096, 40, 2)))
+        for n_iter in (None, 12)
+    ]
+    for of in found:
+        np.testing.assert_allclose(of.singular_values, want.singular_values, rtol=1e-6)
+        np.testing.assert_allclose(of.explained_variance_ratio, want.explained_variance_ratio, rtol=1e-6)
+    np.testing.assert_array_equal(found[0].vectors, found[2].vectors)
+    with pytest.raises(ValueError, match="compute=True"):
+        td.pca(store, 3, method="randomized", n_iter=None)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_svd_compressed(rng, dtype):
+    a = (rng.standard_normal((300, 20)) @ rng.standard_normal((20, 70)) + 0.01 * rng.standard_normal((300, 70))).astype(dtype)
+    want = np.linalg.svd(a, compute_uv=False)[:6]
+    tolerance = 1e-5 if dtype == "f4" else 1e-9
+    for chunks in ((100, 70), (41, 30)):
+        u, s, v = td.svd_compressed(da.from_array(a, chunks=chunks), 6, n_power_iter=4, seed=1)
+        assert u.dtype == s.dtype == v.dtype == dtype
+        np.testing.assert_allclose(s, want, rtol=tolerance)
+        np.testing.assert_allclose(u.T @ u, np.eye(6), atol=tolerance)
+        assert (np.asarray(v).sum(1) >= 0).all()
+    computed = td.svd_compressed(da.from_array(a, chunks=(100, 70)), 6, n_power_iter=4, seed=1, compute=True)
+    np.testing.assert_allclose(computed[1], want, rtol=tolerance)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "correlation", "cityblock", "kl_divergence"])
+@pytest.mark.parametrize("chunks", [(40, 3000), (17, 4500)])
+def test_distances(genotypes, metric, chunks):
+    d = dosages(genotypes).T
+    missing = {"missing": "ignore", "negative": True}
+    if metric == "kl_divergence":
+        d, missing = (np.abs(d[:, :50]) + 1.0), {"missing": "propagate"}
+    want = teatime.pairwise_distance(d.astype("f8"), metric=metric, **missing, device="cpu")
+    got = td.pairwise_distance(da.from_array(d, chunks=chunks), metric, **missing)
+    assert got.shape == (40, 40) and got.dtype == np.float64
+    np.testing.assert_allclose(got.compute(), want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "nearest", "mirror", "constant", "wrap"])
+def test_gaussians_at_the_seams(rng, mode):
+    x = rng.random((23, 60, 41)).astype("f4")
+    for sigma in (1.5, (0, 4, 9)):
+        want = teatime.gaussian_filter(x, sigma, mode=mode, cval=2, device="cpu")
+        for chunks in ((7, 20, 13), (23, 59, 41), (5, 60, 11)):
+            got = td.gaussian_filter(da.from_array(x, chunks=chunks), sigma, mode=mode, cval=2)
+            np.testing.assert_array_equal(got.compute(scheduler="sync"), want, err_msg=str((sigma, chunks)))
+
+
+def test_bits(rng):
+    x = rng.integers(0, 4, (7, 101)).astype("u1")
+    for chunks in ((3, 40), (7, 33), (2, 101)):
+        packed = td.pack(da.from_array(x, chunks=chunks))
+        np.testing.assert_array_equal(packed, teatime.pack(x))
+        np.testing.assert_array_equal(td.unpack(packed, 101), x)
+
+
+def test_nothing_is_computed_before(genotypes):
+    def never(block):
+        raise AssertionError("computed")
+
+    x = da.map_blocks(never, da.from_array(genotypes, chunks=(4096, 40, 2)), dtype="i1", meta=np.empty((0, 0, 0), "i1"))
+    td.pca(x)
+    td.grm(x)
+    td.pairwise_distance(x[:, :, 0].T)
+    td.gaussian_filter(x.astype("f4"), 1)
+    td.svd_compressed(x[:, :, 0].astype("f4"), 3)
+
+
+def test_equal_jobs_have_equal_keys(genotypes):
+    x = da.from_array(genotypes, chunks=(4096, 40, 2), name="genotypes")
+    assert td.pca(x, 3).scores.name == td.pca(x, 3).scores.name != td.pca(x, 4).scores.name
+    assert any("teatime-part-of-block" in str(key) for key in dict(td.pca(x, 3).scores.__dask_graph__()))
+
+
+def test_a_cluster_gives_the_same_bits(client, genotypes, store):
+    want = genotype.pca(genotypes, 5, method="exact", device="cpu")
+    x = da.from_array(genotypes, chunks=(4096, 40, 2))
+    for of in (x, store):
+        got = td.pca(of, 5, rows_per_task=4096, compute=True)
+        np.testing.assert_array_equal(got.vectors, want.vectors)
+    alone = td.pca(store, 3, method="randomized", rows_per_task=4096)
+    with dask.config.set(scheduler="sync"):
+        (want,) = dask.compute(alone.vectors)
+    np.testing.assert_array_equal(dask.compute(alone.vectors)[0], want)
+    d = dosages(genotypes).T
+    np.testing.assert_array_equal(
+        td.pairwise_distance(da.from_array(d, chunks=(17, 3000))).compute(), genotype.distances(d.T, device="cpu").matrix
+    )
+
+
+def test_threads_of_a_worker(client):
+    assert client.submit(_threads).result(timeout=30) == 1
+
+
+def _threads():
+    return _worker.device("cpu").threads
+
+
+def test_killed_workers_change_no_bit(genotypes):
+    distributed = pytest.importorskip("distributed")
+    want = genotype.pca(genotypes, 5, method="exact", device="cpu")
+    slow = da.from_array(genotypes, chunks=(4096, 40, 2)).map_blocks(_slowly, dtype="i1", meta=np.empty((0, 0, 0), "i1"))
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        future = client.compute(td.pca(slow, 5).vectors)
+        for _ in range(2):
+            time.sleep(0.6)
+            pid = next(iter(cluster.workers.values())).pid
+            os.kill(pid, signal.SIGKILL)
+        np.testing.assert_array_equal(future.result(timeout=60), want.vectors)
+
+
+def _slowly(block):
+    time.sleep(0.7)
+    return block
+
+
+def _abort(block):
+    if block.size:
+        os.abort()
+    return block
+
+
+def _panic(block):
+    if block.size:
+        teatime._teatime._panic()
+    return block
+
+
+def test_a_panic_is_an_error_in_the_client(client):
+    x = da.ones((4, 4), chunks=2).map_blocks(_panic, dtype="f8", meta=np.empty((0, 0)))
+    with pytest.raises(RuntimeError, match="asked for"):
+        client.compute(x).result(timeout=30)
+    assert client.submit(int, 3).result(timeout=30) == 3
+
+
+def test_a_task_that_aborts_leaves_the_cluster_usable():
+    distributed = pytest.importorskip("distributed")
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        x = da.ones((2, 2), chunks=2).map_blocks(_abort, dtype="f8", meta=np.empty((0, 0)))
+        with pytest.raises(distributed.KilledWorker):
+            client.compute(x).result(timeout=60)
+        got = td.gaussian_filter(da.ones((4, 4), chunks=2), 1).compute()
+        np.testing.assert_allclose(got, 1)
+
+
+def test_resources_that_no_worker_has_are_refused(client, genotypes):
+    x = da.from_array(genotypes, chunks=(4096, 40, 2))
+    with pytest.raises(ValueError, match="no worker has 1 of 'GPU'"):
+        td.pca(x, resources={"GPU": 1})
+
+
+def test_a_store_that_a_worker_does_not_see_is_named(store):
+    with pytest.raises(OSError, match=r"elsewhere.*\(seen from .*every worker has to see the store"):
+        _worker.part_of_store("/elsewhere.zarr", None, (0, 1), None, {}, None)
+
+
+def test_a_band_is_read_again_elsewhere(store):
+    options = genotype.pca_options(2, method="randomized")
+    band = _worker.band_of_store((store, None), (0, 4096), None, options, None)
+    x = np.ones((40, 1))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(band)).product(x), band.product(x))
+    assert len(pickle.dumps(band)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: td.pca(da.zeros(3)), ValueError, r"\(variants, samples\)"),
+        (lambda: td.pca(da.zeros((9, 3), dtype="i1"), 4), ValueError, "`n_components` of 4"),
+        (lambda: td.pca(da.zeros((9, 3), dtype="i1"), 2, method="fast"), ValueError, "`method` is"),
+        (lambda: td.pca(da.zeros((9, 3))[da.zeros(9) > 0], 2), ValueError, "unknown shape"),
+        (lambda: td.pca("/nowhere.zarr"), OSError, "nowhere"),
+        (lambda: td.pairwise_distance(da.zeros(3)), ValueError, "1 axes"),
+        (lambda: td.pairwise_distance(da.zeros((3, 3)), "near"), ValueError, "`metric` is one of"),
+        (lambda: td.pairwise_distance(da.zeros((3, 3)), "jensenshannon"), NotImplementedError, "whole"),
+        (lambda: td.gaussian_filter(da.zeros(3), 1, mode="around"), ValueError, "`mode` is one of"),
+        (lambda: td.svd_compressed(da.zeros((3, 3)), 2, iterator="other"), ValueError, "`iterator` is"),
+        (lambda: td.unpack(da.zeros((3, 3), dtype="u1"), 13), ValueError, "up to 12"),
+        (lambda: td.gaussian_filter(da.from_array(np.array([object()]), chunks=1), 1).compute(), (TypeError, ValueError), "object"),
+    ],
+)
+def test_wrong_arguments_are_named(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
