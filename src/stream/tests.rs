@@ -244,7 +244,7 @@ fn grid(counts: &[u64]) -> Vec<Vec<u64>> {
     places
 }
 
-/// A pass; its stats, and how many times it says that chunks are read.
+/// A pass, its boxes in C order; its stats, and how many times it says that chunks are read.
 fn read(plan: &Plan, device: &Device, bytes: u64) -> (Vec<Naive>, StreamStats, f64) {
     read_without(plan, device, bytes, Vec::new())
 }
@@ -265,6 +265,7 @@ fn read_without(
         assert!(tensor.read().unwrap() == values);
         boxes.push((core, before, shape, values));
     }
+    boxes.sort_by_key(|(core, ..)| core.iter().map(|range| range.start).collect::<Vec<_>>());
     (boxes, blocks.stats, blocks.times_read())
 }
 
