@@ -301,9 +301,13 @@ impl<W: BoxWriter> Work<'_, W> {
         let least = plan.largest_need();
         let ahead = least.saturating_add(plan.ahead(threads as u64));
         let most = least.saturating_add(left);
-        let enough = |&bytes: &u64| plan.times_read(threads, bytes) <= 1.0;
-        let more = [0, HELD / 4, HELD / 2, HELD].map(|more| ahead.saturating_add(more).min(most));
-        let bytes = more.into_iter().find(enough).unwrap_or(ahead.min(most));
+        let mut more =
+            [0, HELD / 4, HELD / 2, HELD].map(|more| ahead.saturating_add(more).min(most)).to_vec();
+        more.dedup();
+        let is_one = more.len() == 1;
+        let times = |bytes: u64| (if is_one { 1.0 } else { plan.times_read(threads, bytes) }, bytes);
+        let fewest = more.into_iter().map(times).min_by(|a, b| a.0.total_cmp(&b.0));
+        let bytes = fewest.map_or(most, |(_, bytes)| bytes);
         let tiles = tiles(&size, &tile);
         let core = size.iter().product::<u64>() * sizes.written;
         let encoded = tile.iter().product::<u64>() * sizes.written * tiles.min(threads as u64) * ENCODED;
