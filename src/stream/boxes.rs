@@ -127,12 +127,12 @@ impl Pieces {
 
     /// Of each chunk from the first to the last of its elements.
     pub(super) fn ranges(&self) -> Vec<Range<u64>> {
-        let mut ranges = vec![u64::MAX..0; self.chunks.len()];
-        for Piece { len, chunk, from, .. } in &self.pieces {
-            let range = &mut ranges[*chunk];
-            *range = range.start.min(*from)..range.end.max(from + len);
+        let mut ranges: Vec<Option<Range<u64>>> = vec![None; self.chunks.len()];
+        for &Piece { len, chunk, from, .. } in &self.pieces {
+            let range = ranges[chunk].get_or_insert(from..from + len);
+            *range = range.start.min(from)..range.end.max(from + len);
         }
-        ranges
+        ranges.into_iter().flatten().collect()
     }
 
     /// Elements of the box.
