@@ -38,20 +38,21 @@ impl Part {
         to_usize(along.fold(0, |place, (range, at)| place * (range.end - range.start) + (at - range.start)))
     }
 
-    /// Leaves of its `bytes`, with elements of so many, those of a part of it. Takes no more memory.
+    /// Leaves of its `bytes`, with elements of so many, those of a part of it. Into memory of their own: a heap has no use for what is freed
+    /// at the end of a chunk, where the next one does not fit.
     pub(super) fn cut(&self, bytes: &mut Vec<u8>, to: &Self, size: usize) {
         if self == to {
             return;
         }
         let starts: [u64; AXES] = std::array::from_fn(|axis| to.0[axis].start);
-        let (mut at, mut kept) = (starts, 0);
+        let mut at = starts;
+        let mut kept = Vec::with_capacity(to_usize(to.elements()) * size);
         let last = AXES - 1;
         let run = to_usize(to.0[last].end - to.0[last].start) * size;
         let runs = to.0[..last].iter().map(|range| range.end - range.start).product();
         for _ in 0u64..runs {
             let from = self.place(&at) * size;
-            bytes.copy_within(from..from + run, kept);
-            kept += run;
+            kept.extend_from_slice(&bytes[from..from + run]);
             for axis in (0..last).rev() {
                 at[axis] += 1;
                 if at[axis] < to.0[axis].end {
@@ -60,8 +61,7 @@ impl Part {
                 at[axis] = starts[axis];
             }
         }
-        bytes.truncate(kept);
-        bytes.shrink_to_fit();
+        *bytes = kept;
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Plan {
     /// Of these, what is fetched; and how many chunks should be fetched at once, ahead of their decoding.
     fetched: u64,
     fetches: u64,
-    /// Bytes of the lists of bands, of pieces and of chunks.
+    /// Bytes of the lists of bands, of pieces and of chunks, and of what is cut from a chunk.
     lists: u64,
     /// Whether what no box needs any more of a chunk is freed before the rest is: where boxes have halos.
     is_cut: bool,
@@ -156,8 +156,9 @@ impl Plan {
         plan.fetched = most(|array| array.fetched_bytes());
         plan.scratch = plan.fetched.saturating_add(most(|array| array.scratch_bytes()));
         if plan.is_cut {
-            // A chunk is whole until it is decoded.
+            // A chunk is whole until it is decoded, and one at a time is cut while boxes use it.
             plan.scratch = plan.scratch.saturating_add(most(decoded_bytes));
+            plan.lists = plan.lists.saturating_add(most(decoded_bytes) / 4 * 3);
         }
         plan.fetches = most(|array| array.fetches() as u64);
         Ok(plan)
