@@ -49,6 +49,10 @@ fn main() -> ExitCode {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     heap::share();
     let cli = Cli::parse();
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if matches!(cli.command, Command::Blur(_)) {
+        heap::return_large();
+    }
     #[cfg(all(target_os = "linux", feature = "wgpu"))]
     desktop::leave_out(cli.command.device());
     let cancel = Cancel::default();
