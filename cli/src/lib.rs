@@ -55,6 +55,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     heap::share();
     let cli = Cli::parse_from(arguments);
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if matches!(cli.command, Command::Blur(_)) {
+        heap::return_large();
+    }
     #[cfg(all(target_os = "linux", feature = "wgpu"))]
     desktop::leave_out(cli.command.device());
     let cancel = Cancel::default();

@@ -74,9 +74,9 @@ fn reduce_as<T: Mean>(
     let mut done = written.iter().filter(|written| **written).count() as u64;
     let mut blocks = Blocks::of_boxes(&plan, device, plan.largest_need() + ahead, written, &run.cancel)?;
     let mut waiting: Vec<(Vec<u64>, Vec<T>)> = Vec::new();
-    for index in to.left() {
-        let Some(mut block) = blocks.next_block()? else { break };
+    while let Some(mut block) = blocks.next_block()? {
         done += 1;
+        let index = block.core.iter().zip(&along).map(|(core, along)| core.start / along.size).collect();
         let shape = block.shape.clone();
         let bytes = block.bytes();
         waiting.push((index, pool.install(|| means(bytes, &shape, factors))));

@@ -71,8 +71,9 @@ pub struct WrittenFilter {
 ///
 /// # Cost
 /// One pass, in which elements within the radius of a box's sides are read and filtered for both: boxes are of whole tiles, as many as make
-/// 32 MiB if memory allows. On the host two boxes as they are read, two or more as they are written, and chunks; on the device a box and
-/// what [`gaussian`](super::gaussian()) takes for it.
+/// 32 MiB if memory allows. On the host two boxes as they are read, two or more as they are written, and of chunks what boxes still need;
+/// on the device a box and what [`gaussian`](super::gaussian()) takes for it. Boxes come in strips for which memory holds that, so it does
+/// not grow with the array; chunks that several strips need are decoded for each of them, and strips are as wide as memory allows.
 ///
 /// ```
 /// # #[cfg(feature = "zarr")] {
@@ -300,9 +301,13 @@ impl<W: BoxWriter> Work<'_, W> {
         let least = plan.largest_need();
         let ahead = least.saturating_add(plan.ahead(threads as u64));
         let most = least.saturating_add(left);
-        let enough = |&bytes: &u64| plan.times_read(threads, bytes) <= 1.0;
-        let more = [0, HELD / 4, HELD / 2, HELD].map(|more| ahead.saturating_add(more).min(most));
-        let bytes = more.into_iter().find(enough).unwrap_or(ahead.min(most));
+        let mut more =
+            [0, HELD / 4, HELD / 2, HELD].map(|more| ahead.saturating_add(more).min(most)).to_vec();
+        more.dedup();
+        let is_one = more.len() == 1;
+        let times = |bytes: u64| (if is_one { 1.0 } else { plan.times_read(threads, bytes) }, bytes);
+        let fewest = more.into_iter().map(times).min_by(|a, b| a.0.total_cmp(&b.0));
+        let bytes = fewest.map_or(most, |(_, bytes)| bytes);
         let tiles = tiles(&size, &tile);
         let core = size.iter().product::<u64>() * sizes.written;
         let encoded = tile.iter().product::<u64>() * sizes.written * tiles.min(threads as u64) * ENCODED;
@@ -333,7 +338,10 @@ impl<W: BoxWriter> Work<'_, W> {
         let tile = self.writer.tile_shape();
         let at_once = tiles(size, &tile).min(self.device.threads() as u64);
         let encoded = product(&tile).saturating_mul(sizes.written).saturating_mul(at_once * ENCODED);
-        let of_host = [read.saturating_mul(2), core.saturating_mul(2), encoded, plan.largest_need()];
+        // One box is read or written while there is another on the device: where that is the host, nothing is twice.
+        let copies = if self.device.shares_host_memory() { 1 } else { 2 };
+        let boxes = read.saturating_add(core).saturating_mul(copies);
+        let of_host = [boxes, encoded, plan.largest_need()];
         let host = of_host.into_iter().fold(0, u64::saturating_add);
         let elements = read / sizes.read;
         let between = filter.arrays_between(&plan.box_shape(), self.device, self.types);

@@ -125,6 +125,16 @@ impl Pieces {
         Self { pieces: cut.into_iter().map(place).collect(), chunks }
     }
 
+    /// Of each chunk from the first to the last of its elements.
+    pub(super) fn ranges(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Option<Range<u64>>> = vec![None; self.chunks.len()];
+        for &Piece { len, chunk, from, .. } in &self.pieces {
+            let range = ranges[chunk].get_or_insert(from..from + len);
+            *range = range.start.min(from)..range.end.max(from + len);
+        }
+        ranges.into_iter().flatten().collect()
+    }
+
     /// Elements of the box.
     pub(super) fn len(&self) -> u64 {
         self.pieces.last().map_or(0, |piece| piece.start + piece.len)

@@ -2,7 +2,8 @@
 
 use super::{
     boxes::{ACROSS, AXES, Pieces},
-    plan::{Band, Plan, chunk_bytes},
+    plan::{Band, Plan, TRACKING},
+    schedule::Parts,
 };
 
 impl Plan {
@@ -45,10 +46,12 @@ impl Plan {
         (band, at)
     }
 
-    /// Bytes of the chunk of a number when it is decoded, with what keeps track of it.
-    pub(super) fn bytes_of(&self, number: usize) -> u64 {
+    /// Bytes of what is held now of the chunk of a number, with what keeps track of it; none where nothing is.
+    pub(super) fn bytes_of(&self, number: usize, parts: &Parts) -> u64 {
+        let Some((_, part)) = parts.last() else { return 0 };
         let (band, _) = self.find(number);
-        chunk_bytes(&**self.array(self.bands()[band].array))
+        let size = self.array(self.bands()[band].array).dtype().size() as u64;
+        part.elements().saturating_mul(size).saturating_add(TRACKING)
     }
 
     /// Where the chunk of a number is: its array, and its index in the grid.

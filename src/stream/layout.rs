@@ -3,6 +3,7 @@
 use super::{
     boxes::{ACROSS, AXES, Pieces},
     convert::{Convert, Misfit},
+    part::Held,
     plan::padded,
 };
 use crate::{ChunkedArray, extent::to_usize};
@@ -19,7 +20,7 @@ pub(super) struct Layout<'a> {
     array: &'a dyn ChunkedArray,
     convert: &'a dyn Convert,
     pieces: &'a [Pieces; ACROSS],
-    chunk: [usize; AXES],
+    chunk: [u64; AXES],
     /// The axis along which runs of neighbouring elements end: beyond it the box has all of one chunk.
     axis: usize,
     /// Whether elements that share a byte are in several runs.
@@ -35,13 +36,13 @@ impl<'a> Layout<'a> {
         let chunk = padded(array.chunk_shape());
         let whole = |axis: usize| pieces[axis - 1].is_whole(chunk[axis]);
         let axis = (2..AXES).rev().take_while(|&axis| whole(axis)).last().map_or(AXES - 1, |axis| axis - 1);
-        let mut layout = Self { array, convert, pieces, chunk: chunk.map(to_usize), axis, cut: false };
+        let mut layout = Self { array, convert, pieces, chunk, axis, cut: false };
         let (unit, mut at) = (convert.unit(), 0);
         layout.cut = unit > 1
             && layout
                 .each_run(0, &mut |_, _, len| {
                     let whole = at % unit == 0;
-                    at += len as u64;
+                    at += len;
                     if whole { Ok(()) } else { Err(()) }
                 })
                 .is_err();
@@ -53,44 +54,48 @@ impl<'a> Layout<'a> {
         self.pieces.iter().map(Pieces::len).product()
     }
 
-    /// Gives the runs of a row of the chunks, in order: which chunk, and where they start in it and their length, in elements.
+    /// Gives the runs of a row of the chunks, in order: which chunk, where in it they start along each axis, and how many elements they
+    /// have.
     fn each_run<E>(
         &self,
-        row: usize,
-        f: &mut impl FnMut(usize, usize, usize) -> Result<(), E>,
+        row: u64,
+        f: &mut impl FnMut(usize, &[u64; AXES], u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.runs_from(1, 0, row, f)
+        let mut at = [0; AXES];
+        at[0] = row;
+        self.runs_from(1, 0, &mut at, f)
     }
 
     fn runs_from<E>(
         &self,
         axis: usize,
         chunk: usize,
-        from: usize,
-        f: &mut impl FnMut(usize, usize, usize) -> Result<(), E>,
+        at: &mut [u64; AXES],
+        f: &mut impl FnMut(usize, &[u64; AXES], u64) -> Result<(), E>,
     ) -> Result<(), E> {
         let pieces = &self.pieces[axis - 1];
         for piece in &pieces.pieces {
             let chunk = chunk * pieces.chunks.len() + piece.chunk;
-            let from = from * self.chunk[axis] + to_usize(piece.from);
-            let len = to_usize(piece.len);
             if axis == self.axis {
-                let each: usize = self.chunk[axis + 1..].iter().product();
-                f(chunk, from * each, len * each)?;
+                at[axis] = piece.from;
+                f(chunk, at, piece.len * self.chunk[axis + 1..].iter().product::<u64>())?;
             } else {
-                (from..from + len).try_for_each(|from| self.runs_from(axis + 1, chunk, from, f))?;
+                for from in piece.from..piece.from + piece.len {
+                    at[axis] = from;
+                    self.runs_from(axis + 1, chunk, at, f)?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Converts a row of the chunks, which are in C order; `room` is kept for the next.
+    /// Converts a row of the chunks, of which what the box needs is held, in C order; `room` is kept for the next.
     ///
     /// # Errors
     /// The place in the row of the first element that does not fit, and why.
     pub(super) fn convert_row(
         &self,
-        chunks: &[&[u8]],
+        chunks: &[Held<'_>],
         row: u64,
         out: &mut [u8],
         room: &mut Vec<u8>,
@@ -107,14 +112,13 @@ impl<'a> Layout<'a> {
             Ok(())
         };
         if !self.cut {
-            return self.each_run(to_usize(row), &mut |chunk, from, len| {
-                convert(&chunks[chunk][from * size..][..len * size])
-            });
+            return self
+                .each_run(row, &mut |chunk, at, len| convert(chunks[chunk].run(at, to_usize(len), size)));
         }
         let most = to_usize(GATHERED.next_multiple_of(self.convert.unit())) * size;
         room.clear();
-        self.each_run(to_usize(row), &mut |chunk, from, len| {
-            let mut run = &chunks[chunk][from * size..][..len * size];
+        self.each_run(row, &mut |chunk, at, len| {
+            let mut run = chunks[chunk].run(at, to_usize(len), size);
             while !run.is_empty() {
                 let (now, rest) = run.split_at(run.len().min(most - room.len()));
                 room.extend_from_slice(now);
@@ -138,7 +142,7 @@ impl<'a> Layout<'a> {
             let pieces = &self.pieces[axis];
             let [chunk, within] = pieces.find(left % pieces.len());
             left /= pieces.len();
-            at += (chunk * self.chunk[axis + 1] as u64 + within) * each;
+            at += (chunk * self.chunk[axis + 1] + within) * each;
             each *= extents[axis + 1];
             index[axis] = chunk;
         }

@@ -6,9 +6,11 @@
 //! [`distance::pairwise_stored`](crate::distance::pairwise_stored) or [`filter::write_gaussian`](crate::filter::write_gaussian).
 //!
 //! The unit of decoding is the storage chunk. Each is held from the first box that needs it to the last, so that it is decoded
-//! once a pass, whatever the boxes are, as far as a bound on bytes allows; blocks of rows, which are boxes of full width, never
-//! need one twice. Chunks are decoded on the device's host pool, in the order of their first use, as far ahead as the bound
-//! allows; the thread that asks for a box waits for its chunks and has their rows converted into a staging slot.
+//! once a pass, whatever the boxes are, as far as a bound on bytes allows. Where it does not, boxes are gone through in strips, and
+//! chunks that several of these need are decoded for each; the strips are those that take the fewest chunks. Where boxes have halos,
+//! no more is held of a chunk than what later boxes of the strip need. Blocks of rows, which are boxes of full width, come in order and
+//! never need a chunk twice. Chunks are decoded on the device's host pool, in the order of their first use, as far ahead as the
+//! bound allows; the thread that asks for a box waits for its chunks and has their rows converted into a staging slot.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -80,6 +82,7 @@ mod digest;
 mod layout;
 mod load;
 mod matrix;
+mod part;
 mod plan;
 mod prefetch;
 mod schedule;
@@ -104,7 +107,7 @@ pub use self::{
     plan::{MAX_CHUNKS, Plan},
     selection::Selection,
 };
-use self::{layout::Layout, plan::Band, prefetch::Prefetch};
+use self::{layout::Layout, part::Held, plan::Band, prefetch::Prefetch};
 use crate::{
     Cancel, Device, Element, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::checked_len,
 };
@@ -148,7 +151,7 @@ impl StreamStats {
     }
 }
 
-/// The boxes of one pass, in order.
+/// The boxes of one pass, in the order that takes the fewest chunks; where they are along one axis alone, in ascending order.
 #[derive(Debug)]
 pub struct Blocks<'a> {
     plan: &'a Plan,
@@ -211,7 +214,7 @@ struct Part<'a> {
     first: u64,
     band: &'a Band,
     layout: &'a Layout<'a>,
-    chunks: Vec<&'a [u8]>,
+    chunks: Vec<Held<'a>>,
 }
 
 impl<'a> Blocks<'a> {
@@ -283,7 +286,7 @@ impl<'a> Blocks<'a> {
 
     /// How many times a chunk is decoded in this pass, on average: 1 where the memory is enough for the boxes.
     pub fn times_read(&self) -> f64 {
-        self.prefetch.schedule().times_read()
+        self.prefetch.schedule().times_read(self.plan)
     }
 
     /// The next box, or none at the end.
@@ -294,17 +297,18 @@ impl<'a> Blocks<'a> {
     /// [`Error::Chunk`] that names the chunk.
     pub fn next_block(&mut self) -> Result<Option<Block<'_>>> {
         let schedule = self.prefetch.schedule();
-        let Some(number) = (self.next..schedule.boxes()).find(|&number| !schedule.is_left_out(number)) else {
-            return Ok(None);
-        };
+        let Some((step, place)) = schedule.steps(self.next).next() else { return Ok(None) };
         let started = Instant::now();
         let plan = self.plan;
-        let (along, place) = (*schedule.along(), schedule.place(number));
-        let needs = schedule.needs(plan, number);
+        let along = *schedule.along();
+        let needs = schedule.needs(plan, place);
         let chunks: Vec<usize> = needs.chunks(plan).collect();
-        self.prefetch.wait(number, &chunks, &mut self.stats)?;
+        self.prefetch.wait(step, &chunks, &mut self.stats)?;
         let waited = started.elapsed();
-        self.slots.swap(0, 1);
+        // On the cpu device, an upload has ended before there is a next box.
+        if !self.device.shares_host_memory() {
+            self.slots.swap(0, 1);
+        }
         let slot = match &mut self.slots[0] {
             Some(slot) => slot,
             slot => slot.insert(self.device.driver().staging(self.bytes)?),
@@ -325,7 +329,8 @@ impl<'a> Blocks<'a> {
                 let first = span.start.max(band.rows.start);
                 let rows = height..height + (span.end.min(band.rows.end) - first);
                 height = rows.end;
-                let chunks = chunks.into_iter().map(|chunk| self.prefetch.chunk(chunk)).collect();
+                let chunks =
+                    chunks.into_iter().filter_map(|chunk| self.prefetch.chunk(step, chunk)).collect();
                 parts.push(Part { rows, first, band, layout, chunks });
             }
         }
@@ -349,8 +354,8 @@ impl<'a> Blocks<'a> {
         drop(parts);
         self.stats.stalled += waited;
         self.stats.upload += started.elapsed().saturating_sub(waited);
-        self.next = number + 1;
-        self.prefetch.release(number, &chunks);
+        self.next = step + 1;
+        self.prefetch.release(step, &chunks);
         let axes = plan.array(0).shape().len();
         let cores = (1..axes).map(|axis| plan.along(axis).core(plan.extent(axis), place[axis]));
         let core: Vec<Range<u64>> = std::iter::once(core).chain(cores).collect();

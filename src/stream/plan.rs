@@ -18,16 +18,16 @@ pub const MAX_CHUNKS: u64 = 1 << 20;
 const MAX_WRAPS: u64 = 1 << 10;
 
 /// Bytes that keeping track of a chunk takes, from the task that decodes it to its place among the decoded.
-const TRACKING: u64 = 384;
+pub(super) const TRACKING: u64 = 384;
 
-/// Bytes for each chunk, held or not: when it is read, and how long it is held.
+/// Bytes for each chunk, held or not: whether it was read, and which boxes need it.
 const SCHEDULED: u64 = 64;
 
 /// Arrays of 1 to 5 axes, appended along the first, in boxes: of the selected rows and columns, which are those of the first
 /// and the second axis.
 ///
-/// Rows and columns are known by their numbers among the selected. Chunks without one of them are not read. Boxes are in C
-/// order; one is staged as its rows, each of which is what its elements are converted to.
+/// Rows and columns are known by their numbers among the selected. Chunks without one of them are not read. A box is staged as its
+/// rows, each of which is what its elements are converted to.
 #[derive(Debug)]
 pub struct Plan {
     arrays: Vec<Arc<dyn ChunkedArray>>,
@@ -44,8 +44,10 @@ pub struct Plan {
     /// Of these, what is fetched; and how many chunks should be fetched at once, ahead of their decoding.
     fetched: u64,
     fetches: u64,
-    /// Bytes of the lists of bands, of pieces and of chunks.
+    /// Bytes of the lists of bands, of pieces and of chunks, and of what is cut from a chunk.
     lists: u64,
+    /// Whether what no box needs any more of a chunk is freed before the rest is: where boxes have halos.
+    is_cut: bool,
 }
 
 /// How much a pass may do at once.
@@ -73,6 +75,9 @@ pub(crate) struct Band {
     pub(crate) rows: Range<u64>,
     /// Bytes of those of its decoded chunks that a box needs at most, and of what keeps track of them.
     pub(crate) bytes: u64,
+    /// Of these, what keeps track of them; and, if no more is held of each than a box needs, what is held for a row at most.
+    tracking: u64,
+    row_bytes: u64,
     /// Bytes of all bands before it.
     before: u64,
     /// The number of its first chunk among all that are read.
@@ -129,8 +134,10 @@ impl Plan {
             std::array::from_fn(|axis| if axis == 0 { Arc::clone(&columns) } else { all(across[axis]) });
         let extents =
             std::array::from_fn(|axis| if axis == 0 { rows.len() } else { selected[axis - 1].len() });
+        let along = boxes(along, first.shape().len(), extents)?;
         let mut plan = Self {
-            along: boxes(along, first.shape().len(), extents)?,
+            is_cut: along.iter().any(|along| along.halo != [0; 2]),
+            along,
             selected,
             rows,
             convert,
@@ -148,6 +155,11 @@ impl Plan {
         };
         plan.fetched = most(|array| array.fetched_bytes());
         plan.scratch = plan.fetched.saturating_add(most(|array| array.scratch_bytes()));
+        if plan.is_cut {
+            // A chunk is whole until it is decoded, and one at a time is cut while boxes use it.
+            plan.scratch = plan.scratch.saturating_add(most(decoded_bytes));
+            plan.lists = plan.lists.saturating_add(most(decoded_bytes) / 4 * 3);
+        }
         plan.fetches = most(|array| array.fetches() as u64);
         Ok(plan)
     }
@@ -167,19 +179,24 @@ impl Plan {
                 }
             }
             let (mut across, mut count) = (<[Vec<u64>; ACROSS]>::default(), 1u64);
+            let mut row_bytes = array.dtype().size() as u64;
             for axis in 1..AXES {
-                let mut most = 0;
+                let (mut most, mut widest) = (0, 0);
                 for number in 0..self.count(axis) {
                     let found = self.pieces(i, axis, number);
                     most = most.max(found.chunks.len());
+                    widest =
+                        widest.max(found.ranges().into_iter().map(|range| range.end - range.start).sum());
                     pieces = pieces.max((found.pieces.len() * 40) as u64);
                     across[axis - 1].extend(found.chunks);
                 }
                 across[axis - 1].sort_unstable();
                 across[axis - 1].dedup();
                 count = count.saturating_mul(most as u64);
+                row_bytes = row_bytes.saturating_mul(widest);
             }
-            let bytes = count.saturating_mul(chunk_bytes(&**array));
+            let tracking = count.saturating_mul(TRACKING);
+            let bytes = count.saturating_mul(decoded_bytes(&**array)).saturating_add(tracking);
             let all = across.iter().fold(1usize, |all, chunks| all.saturating_mul(chunks.len()));
             let rows = array.shape()[0];
             let bands = rows.div_ceil(chunks[0]);
@@ -188,7 +205,9 @@ impl Plan {
                 let end = start + rows.min((chunk_row + 1).saturating_mul(chunks[0]));
                 let rows = self.rows.before(first)..self.rows.before(end);
                 if !rows.is_empty() {
-                    self.bands.push(Band { array: i, chunk_row, first, rows, bytes, before, chunk });
+                    let band =
+                        Band { array: i, chunk_row, first, rows, bytes, tracking, row_bytes, before, chunk };
+                    self.bands.push(band);
                     before = before.saturating_add(bytes);
                     chunk = chunk.saturating_add(all);
                 }
@@ -289,11 +308,52 @@ impl Plan {
 
     /// The same of boxes of so many rows, at least one.
     pub fn largest_need_of(&self, rows: u64) -> u64 {
+        self.chunks_of_box(rows).saturating_add(self.scratch).saturating_add(self.lists)
+    }
+
+    /// Most bytes of decoded chunks that are held for any one box of so many rows, at least one.
+    pub(super) fn chunks_of_box(&self, rows: u64) -> u64 {
         let along = Along { size: rows.max(1), ..self.along[0] };
-        let need =
-            |number| -> u64 { self.needed(&along, number).into_iter().map(|bands| self.bytes(bands)).sum() };
-        let most = (0..along.count(self.rows())).map(need).max().unwrap_or(0);
-        most.saturating_add(self.scratch).saturating_add(self.lists)
+        let cut = |(band, rows): (usize, Range<u64>)| {
+            let Band { tracking, row_bytes, .. } = &self.bands[band];
+            tracking.saturating_add(row_bytes.saturating_mul(rows.end - rows.start))
+        };
+        let need = |number| -> u64 {
+            if self.is_cut {
+                return self.rows_of(&along, number).into_iter().map(cut).fold(0, u64::saturating_add);
+            }
+            self.needed(&along, number).into_iter().map(|bands| self.bytes(bands)).sum()
+        };
+        (0..along.count(self.rows())).map(need).max().unwrap_or(0)
+    }
+
+    /// The bands that hold any of the rows of a box, and of each the rows of its chunks that the box needs.
+    pub(super) fn rows_of(&self, along: &Along, number: u64) -> Vec<(usize, Range<u64>)> {
+        let mut found: Vec<(usize, Range<u64>)> = Vec::new();
+        for span in along.spans(self.rows(), &along.core(self.rows(), number)) {
+            for band in self.bands_of(&span) {
+                let Band { array, first, rows, .. } = &self.bands[band];
+                let place = |number: u64| self.row(number) - first;
+                let (start, end) = (span.start.max(rows.start), span.end.min(rows.end));
+                let within = place(start)..place(end - 1) + 1;
+                found
+                    .push((band, if self.is_cut { within } else { 0..self.arrays[*array].chunk_shape()[0] }));
+            }
+        }
+        found.sort_by_key(|(band, _)| *band);
+        found.dedup_by(|(other, more), (band, rows)| {
+            let same = other == band;
+            if same {
+                *rows = rows.start.min(more.start)..rows.end.max(more.end);
+            }
+            same
+        });
+        found
+    }
+
+    /// Whether what no box needs any more of a chunk is freed before the rest is.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Bytes of a range of bands.
@@ -330,7 +390,7 @@ impl Plan {
         }
     }
 
-    /// What each box holds along each axis without its halo, by numbers among the selected, in the order of boxes: that of C.
+    /// What each box holds along each axis without its halo, by numbers among the selected, in C order.
     pub fn boxes(&self) -> impl Iterator<Item = Vec<Range<u64>>> {
         let axes = self.arrays[0].shape().len();
         let counts: [u64; AXES] = std::array::from_fn(|axis| match axis {
@@ -447,11 +507,6 @@ fn boxes(given: &[Along], axes: usize, extents: [u64; AXES]) -> Result<[Along; A
 pub(super) fn decoded_bytes(array: &dyn ChunkedArray) -> u64 {
     let size = array.dtype().size() as u64;
     array.chunk_shape().iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent))
-}
-
-/// The same, and of what keeps track of it.
-pub(super) fn chunk_bytes(array: &dyn ChunkedArray) -> u64 {
-    decoded_bytes(array).saturating_add(TRACKING)
 }
 
 /// An extent for each axis; 1 for those that are not there.

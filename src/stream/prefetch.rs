@@ -1,7 +1,7 @@
 //! Which chunks are read ahead and held, bounded in bytes.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque, hash_map::Entry},
     sync::{Arc, mpsc},
     time::Instant,
 };
@@ -10,12 +10,14 @@ use rayon::ThreadPool;
 
 use super::{
     Digests, Plan, StreamStats,
-    schedule::Schedule,
-    stages::{Decoded, Job, Stages},
+    part::Held,
+    plan::decoded_bytes,
+    schedule::{Parts, Schedule, release},
+    stages::{Decoded, Job, Key, Stages},
 };
 use crate::{Cancel, DecodedChunk, Error, Result};
 
-/// Decodes the chunks of a schedule in order on a pool, and keeps them until the last box that needs them was used.
+/// Decodes the chunks of a schedule in order on a pool, and keeps what later boxes need of each.
 #[derive(Debug)]
 pub(super) struct Prefetch<'a> {
     plan: &'a Plan,
@@ -27,12 +29,15 @@ pub(super) struct Prefetch<'a> {
     /// Whether chunks are fetched on threads that do nothing else.
     ahead: bool,
     held: u64,
-    /// The first load that was not started.
-    next: usize,
+    /// The first step of which chunks may not have been started, and where it was looked up these.
+    next: u64,
+    waiting: VecDeque<(u64, usize)>,
     /// Chunks that were started and are held.
-    slots: HashMap<usize, Slot>,
+    slots: HashMap<Key, Slot>,
     /// How many of them have not come.
     coming: usize,
+    /// Which were started.
+    seen: Vec<bool>,
     /// Of the chunks that came, where that is asked for.
     pub(super) digests: Option<Digests>,
     /// Set when the pass ends early, so that what is queued is not decoded.
@@ -47,9 +52,9 @@ struct Slot {
     /// None while it is on its way.
     chunk: Option<Result<Vec<u8>>>,
     array: usize,
+    /// What is held of it, until when.
+    parts: Parts,
     bytes: u64,
-    /// The last box that it is held for.
-    last: u64,
     /// Whether it was read before.
     again: bool,
 }
@@ -76,8 +81,10 @@ impl<'a> Prefetch<'a> {
             pool,
             held: 0,
             next: 0,
+            waiting: VecDeque::new(),
             slots: HashMap::new(),
             coming: 0,
+            seen: vec![false; plan.chunks()],
             digests: None,
             stop: Cancel::default(),
             cancel,
@@ -95,37 +102,33 @@ impl<'a> Prefetch<'a> {
         &self.schedule
     }
 
-    /// Waits for the chunks of a box.
-    pub(super) fn wait(&mut self, number: u64, chunks: &[usize], stats: &mut StreamStats) -> Result<()> {
-        self.start(number);
+    /// Waits for the chunks of a step's box.
+    pub(super) fn wait(&mut self, step: u64, chunks: &[usize], stats: &mut StreamStats) -> Result<()> {
+        self.start(step);
         stats.peak_chunk_bytes = stats.peak_chunk_bytes.max(self.held);
-        for chunk in chunks {
-            while self.slots.get(chunk).is_some_and(|slot| slot.chunk.is_none()) {
+        for &chunk in chunks {
+            let key = (self.schedule.strip(step), chunk);
+            while self.slots.get(&key).is_some_and(|slot| slot.chunk.is_none()) {
                 self.cancel.check()?;
-                let (number, result) = self.receiver.recv().expect("this end holds a sender too");
-                self.take(number, result, stats);
+                let (key, result) = self.receiver.recv().expect("this end holds a sender too");
+                self.take(key, result, stats);
             }
-            if !self.slots.contains_key(chunk) {
-                self.cancel.check()?;
-                let (array, index) = self.plan.chunk(*chunk);
-                let why = "could not be read before, which ended the pass";
-                return Err(Error::chunk(self.plan.array(array).name(), &index, why));
-            }
+            self.cancel.check()?;
             // What is wrong with a chunk is told when that is needed, so that errors come in order.
-            if let Some(Err(_)) = self.slots[chunk].chunk
-                && let Some(Slot { chunk: Some(Err(error)), bytes, .. }) = self.slots.remove(chunk)
-            {
-                self.held -= bytes;
-                return Err(error);
+            if let Some(Slot { chunk: Some(result @ Err(_)), .. }) = self.slots.get_mut(&key) {
+                let (array, index) = self.plan.chunk(chunk);
+                let why = "could not be read before, which ended the pass";
+                let after = Error::chunk(self.plan.array(array).name(), &index, why);
+                return std::mem::replace(result, Err(after)).map(|_| ());
             }
         }
         Ok(())
     }
 
     /// Keeps a chunk that came.
-    fn take(&mut self, number: usize, result: Result<(DecodedChunk, u64)>, stats: &mut StreamStats) {
+    fn take(&mut self, key: Key, result: Result<(DecodedChunk, u64)>, stats: &mut StreamStats) {
         self.coming -= 1;
-        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let Some(slot) = self.slots.get_mut(&key) else { return };
         slot.chunk = Some(result.map(|(decoded, digest)| {
             if let Some(digests) = self.digests.as_mut().filter(|_| !slot.again) {
                 digests.add(slot.array, digest);
@@ -133,55 +136,80 @@ impl<'a> Prefetch<'a> {
             stats.read += decoded.read;
             stats.decode += decoded.decode;
             stats.stored_bytes += decoded.stored;
-            stats.decoded_bytes += decoded.bytes.len() as u64;
+            stats.decoded_bytes += decoded_bytes(&**self.plan.array(slot.array));
             stats.chunks += 1;
             decoded.bytes
         }));
     }
 
-    /// A chunk that was waited for.
-    pub(super) fn chunk(&self, number: usize) -> &[u8] {
-        self.slots.get(&number).and_then(|slot| slot.chunk.as_ref()?.as_deref().ok()).unwrap_or_default()
+    /// What is held of a chunk that was waited for, in the strip of a step.
+    pub(super) fn chunk(&self, step: u64, chunk: usize) -> Option<Held<'_>> {
+        let slot = self.slots.get(&(self.schedule.strip(step), chunk))?;
+        let (_, part) = slot.parts.last()?;
+        Some(Held { bytes: slot.chunk.as_ref()?.as_deref().ok()?, part })
     }
 
-    /// Starts the loads of all boxes up to this one, and further ones while there is room.
-    fn start(&mut self, number: u64) {
-        while let Some(load) = self.schedule.loads.get(self.next) {
-            // It may be there still, where there was room to start this one early.
-            if let Some(slot) = self.slots.get_mut(&load.chunk) {
-                slot.last = slot.last.max(load.last);
-                self.next += 1;
+    /// Starts the chunks of all boxes up to that of a step, and further ones while there is room.
+    fn start(&mut self, step: u64) {
+        loop {
+            let Some(&(first, chunk)) = self.waiting.front() else {
+                let Some((first, place)) = self.schedule.steps(self.next).next() else { return };
+                self.waiting.extend(
+                    self.schedule.needs(self.plan, place).chunks(self.plan).map(|chunk| (first, chunk)),
+                );
+                self.next = first + 1;
                 continue;
-            }
-            let bytes = self.plan.bytes_of(load.chunk);
-            if load.first > number && self.held.saturating_add(bytes) > self.bytes {
-                break;
-            }
-            self.held += bytes;
-            self.coming += 1;
-            self.next += 1;
-            let (array, index) = self.plan.chunk(load.chunk);
-            let slot = Slot { chunk: None, array, bytes, last: load.last, again: load.again };
-            self.slots.insert(load.chunk, slot);
-            let job = Job {
-                array: Arc::clone(self.plan.array(array)),
-                index,
-                number: load.chunk,
-                digested: self.digests.is_some(),
-                stops: [self.stop.clone(), self.cancel.clone()],
-                sender: self.sender.clone(),
             };
-            self.stages.start(&self.pool, job, self.ahead);
+            let key = (self.schedule.strip(first), chunk);
+            if !self.slots.contains_key(&key) {
+                let parts = self.schedule.parts(self.plan, chunk, first);
+                let bytes = self.plan.bytes_of(chunk, &parts);
+                if first > step && self.held.saturating_add(bytes) > self.bytes {
+                    return;
+                }
+                self.load(key, parts, bytes);
+            }
+            self.waiting.pop_front();
         }
     }
 
-    /// Frees those of a box's chunks that no later one needs, or that are read again for it.
-    pub(super) fn release(&mut self, number: u64, chunks: &[usize]) {
-        for chunk in chunks {
-            if self.slots.get(chunk).is_some_and(|slot| slot.last <= number)
-                && let Some(slot) = self.slots.remove(chunk)
-            {
-                self.held -= slot.bytes;
+    /// Starts a chunk.
+    fn load(&mut self, key: Key, parts: Parts, bytes: u64) {
+        let Some((_, part)) = parts.last().cloned() else { return };
+        self.held += bytes;
+        self.coming += 1;
+        let (array, index) = self.plan.chunk(key.1);
+        let again = std::mem::replace(&mut self.seen[key.1], true);
+        self.slots.insert(key, Slot { chunk: None, array, parts, bytes, again });
+        let job = Job {
+            array: Arc::clone(self.plan.array(array)),
+            index,
+            key,
+            part,
+            digested: self.digests.is_some(),
+            stops: [self.stop.clone(), self.cancel.clone()],
+            sender: self.sender.clone(),
+        };
+        self.stages.start(&self.pool, job, self.ahead);
+    }
+
+    /// Frees of the chunks of a step's box what no later one of its strip needs.
+    pub(super) fn release(&mut self, step: u64, chunks: &[usize]) {
+        for &chunk in chunks {
+            let key = (self.schedule.strip(step), chunk);
+            let Entry::Occupied(mut entry) = self.slots.entry(key) else { continue };
+            let slot = entry.get_mut();
+            let Some((_, before)) = slot.parts.last().cloned() else { continue };
+            release(&mut slot.parts, step);
+            self.held -= slot.bytes;
+            slot.bytes = self.plan.bytes_of(chunk, &slot.parts);
+            self.held += slot.bytes;
+            match (slot.parts.last(), &mut slot.chunk) {
+                (Some((_, part)), Some(Ok(bytes))) => {
+                    before.cut(bytes, part, self.plan.array(slot.array).dtype().size());
+                }
+                (Some(_), _) => {}
+                (None, _) => drop(entry.remove()),
             }
         }
     }

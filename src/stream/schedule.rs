@@ -1,131 +1,218 @@
-//! When each chunk is read, and how long it is held.
+//! In which order boxes are gone through, and how long what of each chunk is held for them.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{HashMap, hash_map::Entry},
     iter,
+    ops::Range,
 };
 
 use super::{
     boxes::{ACROSS, AXES, Along, Pieces},
-    plan::Plan,
+    part::Part,
+    plan::{Plan, padded},
 };
 
-/// A chunk that is read for some box, and held until another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Load {
-    pub(super) chunk: usize,
-    pub(super) first: u64,
-    pub(super) last: u64,
-    /// Whether it was read before.
-    pub(super) again: bool,
-}
-
-/// The boxes of a pass, and the chunks that are read for them, in order.
+/// The boxes of a pass, in the order of its steps; some steps have none.
+///
+/// Chunks are held within a strip of boxes alone, each from the first box that needs it to the last. Those that several strips need are read
+/// for each of them.
 #[derive(Debug)]
 pub(super) struct Schedule {
     along: Along,
     /// Boxes along each axis.
     counts: [u64; AXES],
+    strips: Strips,
     /// Of each box, whether it is left out; empty where none is.
     left_out: Vec<bool>,
-    pub(super) loads: Vec<Load>,
+    users: Users,
 }
 
-/// Of chunks along each axis, the boxes along it that need them, in ascending order.
-struct Users {
-    bands: Vec<Vec<u64>>,
-    across: Vec<[Vec<Vec<u64>>; ACROSS]>,
+/// How boxes are gone through: strip after strip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Strips {
+    /// Boxes of a strip along each axis.
+    size: [u64; AXES],
+    /// The axes in the order in which the boxes of a strip go along them, the last the fastest.
+    order: [usize; AXES],
 }
+
+/// A box, by its number along an axis, that needs a chunk.
+#[derive(Debug)]
+struct User {
+    /// The chunk along the axis; the band along the first.
+    chunk: usize,
+    number: u64,
+    /// Its elements along the axis that are needed.
+    range: Range<u64>,
+}
+
+/// Along each axis who needs what, in the order of chunks and of boxes.
+#[derive(Debug)]
+struct Users {
+    bands: Vec<User>,
+    across: Vec<[Vec<User>; ACROSS]>,
+}
+
+/// Parts of a chunk that are held, each with the last step of a box for which that much is; those for later steps stand first.
+pub(super) type Parts = Vec<(u64, Part)>;
 
 impl Schedule {
     /// Of a pass in boxes of so many rows that holds at most `bytes` bytes of decoded chunks (or what one box needs, if that is
-    /// more): of those that are needed again, the ones whose next box is the farthest are read again instead. Without the boxes that
-    /// are `left_out`.
+    /// more), in strips for which the fewest chunks are read. Without the boxes that are `left_out`.
     pub(super) fn new(plan: &Plan, rows: u64, bytes: u64, left_out: Vec<bool>) -> Self {
         let along = Along { size: rows, ..*plan.along(0) };
         let count = |axis| if axis == 0 { along.count(plan.rows()) } else { plan.count(axis) };
-        let mut schedule = Self { along, counts: std::array::from_fn(count), left_out, loads: Vec::new() };
-        let users = schedule.users(plan);
-        let mut seen = vec![false; plan.chunks()];
-        // Of each chunk that is held its load, and the next box that needs it; by that box.
-        let (mut held, mut total) = (HashMap::<usize, (usize, u64)>::new(), 0u64);
-        let mut by_next = BTreeSet::new();
-        for number in 0..schedule.boxes() {
-            if schedule.is_left_out(number) {
-                continue;
-            }
-            let needs = schedule.needs(plan, number);
-            for chunk in needs.chunks(plan) {
-                if let Some((_, next)) = held.get(&chunk) {
-                    by_next.remove(&(*next, chunk));
-                    continue;
-                }
-                let again = std::mem::replace(&mut seen[chunk], true);
-                held.insert(chunk, (schedule.loads.len(), number));
-                schedule.loads.push(Load { chunk, first: number, last: number, again });
-                total += plan.bytes_of(chunk);
-            }
-            while total > bytes
-                && let Some((_, chunk)) = by_next.pop_last()
-            {
-                held.remove(&chunk);
-                total -= plan.bytes_of(chunk);
-            }
-            let place = schedule.place(number);
-            for chunk in needs.chunks(plan) {
-                let Some((load, next)) = held.get_mut(&chunk) else { continue };
-                schedule.loads[*load].last = number;
-                let mut users =
-                    iter::successors(users.next(plan, chunk, place), |at| users.next(plan, chunk, *at))
-                        .map(|at| schedule.number(at));
-                if let Some(number) = users.find(|&number| !schedule.is_left_out(number)) {
-                    *next = number;
-                    by_next.insert((*next, chunk));
-                } else {
-                    held.remove(&chunk);
-                    total -= plan.bytes_of(chunk);
-                }
+        let counts = std::array::from_fn(count);
+        let users = Users::new(plan, &along, counts);
+        let mut all = users.strips(plan, counts);
+        // What fits with the fewest reads; else the last, in which each box is a strip.
+        let strips = all.pop().unwrap_or_else(|| Strips::along(0, [1; AXES]));
+        let mut schedule = Self { along, counts, strips, left_out, users };
+        let bytes = bytes.max(plan.chunks_of_box(rows));
+        let one_by_one = schedule.strips.clone();
+        for strips in all {
+            schedule.strips = strips;
+            if schedule.reads(plan, bytes).is_some() {
+                return schedule;
             }
         }
+        schedule.strips = one_by_one;
         schedule
     }
 
     /// How many times a chunk is read, on average: 1 where the memory is enough.
-    pub(super) fn times_read(&self) -> f64 {
-        let again = self.loads.iter().filter(|load| load.again).count();
-        self.loads.len() as f64 / (self.loads.len() - again).max(1) as f64
+    pub(super) fn times_read(&self, plan: &Plan) -> f64 {
+        let [reads, chunks] = self.reads(plan, u64::MAX).unwrap_or_default();
+        reads as f64 / chunks.max(1) as f64
+    }
+
+    /// How many times chunks are read, and how many chunks; none where more than so many bytes of them are held.
+    fn reads(&self, plan: &Plan, bytes: u64) -> Option<[u64; 2]> {
+        let mut seen = vec![false; plan.chunks()];
+        let (mut held, mut total, mut reads) = (HashMap::<usize, Parts>::new(), 0u64, 0);
+        for (step, place) in self.steps(0) {
+            let chunks: Vec<usize> = self.needs(plan, place).chunks(plan).collect();
+            for &chunk in &chunks {
+                if let Entry::Vacant(entry) = held.entry(chunk) {
+                    let parts = entry.insert(self.parts(plan, chunk, step));
+                    total = total.saturating_add(plan.bytes_of(chunk, parts));
+                    seen[chunk] = true;
+                    reads += 1;
+                }
+            }
+            if total > bytes {
+                return None;
+            }
+            for chunk in chunks {
+                let Some(parts) = held.get_mut(&chunk).filter(|parts| is_cut(parts, step)) else { continue };
+                total -= plan.bytes_of(chunk, parts);
+                release(parts, step);
+                total += plan.bytes_of(chunk, parts);
+                if parts.is_empty() {
+                    held.remove(&chunk);
+                }
+            }
+        }
+        Some([reads, seen.iter().filter(|seen| **seen).count() as u64])
+    }
+
+    /// What is held of a chunk from the step of a box on that is the first of its strip to need it.
+    pub(super) fn parts(&self, plan: &Plan, chunk: usize, step: u64) -> Parts {
+        let (band, at) = plan.find(chunk);
+        let array = plan.bands()[band].array;
+        let size = self.strips.size;
+        let first = self.place_within(step - step % self.strips.boxes());
+        let lists: [&[User]; AXES] = std::array::from_fn(|axis| {
+            let within = first[axis]..first[axis].saturating_add(size[axis]);
+            if axis == 0 {
+                of(&self.users.bands, band, &within)
+            } else {
+                of(&self.users.across[array][axis - 1], at[axis - 1], &within)
+            }
+        });
+        let mut parts = Parts::new();
+        // What the last of them has was found for: parts that are little more are not held apart.
+        let mut least = 0;
+        for mut left in (0..lists.iter().map(|list| list.len()).product()).rev() {
+            let mut place = [0; AXES];
+            let mut part = Part(std::array::from_fn(|_| 0..0));
+            for &axis in self.strips.order.iter().rev() {
+                let user = &lists[axis][left % lists[axis].len()];
+                left /= lists[axis].len();
+                place[axis] = user.number;
+                part.0[axis] = user.range.clone();
+            }
+            if self.is_left_out(place) {
+                continue;
+            }
+            let more = parts.last().map_or_else(|| part.clone(), |(_, later)| later.with(&part));
+            match parts.last_mut() {
+                Some((_, later)) if more.elements() <= least + least / 3 => *later = more,
+                _ => {
+                    least = more.elements();
+                    parts.push((self.step(place), more));
+                }
+            }
+            if !plan.is_cut() {
+                break;
+            }
+        }
+        parts
     }
 
     /// Whether a box is left out.
-    pub(super) fn is_left_out(&self, number: u64) -> bool {
+    fn is_left_out(&self, place: [u64; AXES]) -> bool {
+        let number = place.iter().zip(self.counts).fold(0, |number, (at, count)| number * count + at);
         usize::try_from(number).is_ok_and(|number| self.left_out.get(number) == Some(&true))
-    }
-
-    pub(super) fn boxes(&self) -> u64 {
-        self.counts.iter().product()
     }
 
     pub(super) fn along(&self) -> &Along {
         &self.along
     }
 
-    /// The number of a box along each axis.
-    pub(super) fn place(&self, mut number: u64) -> [u64; AXES] {
-        let mut place = [0; AXES];
-        for (at, count) in place.iter_mut().zip(self.counts).rev() {
-            *at = number % count;
-            number /= count;
+    /// The boxes from a step on: the step of each, and its number along each axis.
+    pub(super) fn steps(&self, from: u64) -> impl Iterator<Item = (u64, [u64; AXES])> {
+        let strips: u64 =
+            self.counts.iter().zip(self.strips.size).map(|(n, size)| n.div_ceil(size)).product();
+        let places = (from..strips * self.strips.boxes()).map(|step| (step, self.place_within(step)));
+        let is_there = |(_, place): &(u64, [u64; AXES])| {
+            place.iter().zip(self.counts).all(|(at, count)| *at < count) && !self.is_left_out(*place)
+        };
+        places.filter(is_there)
+    }
+
+    /// The strip that a step is of.
+    pub(super) fn strip(&self, step: u64) -> u64 {
+        step / self.strips.boxes()
+    }
+
+    /// The number of a step's box along each axis, which may be beyond the last.
+    fn place_within(&self, step: u64) -> [u64; AXES] {
+        let Strips { size, order } = &self.strips;
+        let (mut strip, mut within, mut place) = (self.strip(step), step % self.strips.boxes(), [0; AXES]);
+        for axis in (0..AXES).rev() {
+            let strips = self.counts[axis].div_ceil(size[axis]).max(1);
+            place[axis] = strip % strips * size[axis];
+            strip /= strips;
+        }
+        for &axis in order.iter().rev() {
+            place[axis] += within % size[axis];
+            within /= size[axis];
         }
         place
     }
 
-    fn number(&self, place: [u64; AXES]) -> u64 {
-        place.iter().zip(self.counts).fold(0, |number, (at, count)| number * count + at)
+    /// The step of a box.
+    fn step(&self, place: [u64; AXES]) -> u64 {
+        let Strips { size, order } = &self.strips;
+        let strip = (0..AXES).fold(0, |strip, axis| {
+            strip * self.counts[axis].div_ceil(size[axis]).max(1) + place[axis] / size[axis]
+        });
+        order.iter().fold(strip, |step, &axis| step * size[axis] + place[axis] % size[axis])
     }
 
     /// What a box needs.
-    pub(super) fn needs(&self, plan: &Plan, number: u64) -> Needs {
-        let [row, across @ ..] = self.place(number);
+    pub(super) fn needs(&self, plan: &Plan, [row, across @ ..]: [u64; AXES]) -> Needs {
         let bands: Vec<usize> = plan.needed(&self.along, row).into_iter().flatten().collect();
         let mut pieces: Vec<Option<[Pieces; ACROSS]>> = (0..plan.arrays()).map(|_| None).collect();
         for &band in &bands {
@@ -135,22 +222,123 @@ impl Schedule {
         }
         Needs { bands, pieces }
     }
+}
 
-    fn users(&self, plan: &Plan) -> Users {
-        let mut bands = vec![Vec::new(); plan.bands().len()];
-        for number in 0..self.counts[0] {
-            plan.needed(&self.along, number).into_iter().flatten().for_each(|band| bands[band].push(number));
+/// Whether less is held of a chunk after a step.
+fn is_cut(parts: &Parts, step: u64) -> bool {
+    parts.last().is_some_and(|(last, _)| *last <= step)
+}
+
+/// Leaves the parts that are held after a step.
+pub(super) fn release(parts: &mut Parts, step: u64) {
+    while is_cut(parts, step) {
+        parts.pop();
+    }
+}
+
+/// Of a chunk along an axis those of its users that are within a range of boxes.
+fn of<'a>(users: &'a [User], chunk: usize, within: &Range<u64>) -> &'a [User] {
+    let before = |number| users.partition_point(|user| (user.chunk, user.number) < (chunk, number));
+    &users[before(within.start)..before(within.end)]
+}
+
+impl Strips {
+    /// Of so many boxes along each axis, an axis being the slowest.
+    fn along(slowest: usize, size: [u64; AXES]) -> Self {
+        let mut order = std::array::from_fn(|axis| axis);
+        order[..=slowest].rotate_right(1);
+        Self { size, order }
+    }
+
+    /// Boxes of a strip.
+    fn boxes(&self) -> u64 {
+        self.size.iter().product()
+    }
+}
+
+impl Users {
+    fn new(plan: &Plan, along: &Along, counts: [u64; AXES]) -> Self {
+        let mut bands: Vec<User> = Vec::new();
+        for number in 0..counts[0] {
+            for (chunk, range) in plan.rows_of(along, number) {
+                bands.push(User { chunk, number, range });
+            }
         }
         let of = |array: usize, axis: usize| {
-            let mut users = vec![Vec::new(); plan.across(array)[axis - 1].len()];
-            for number in 0..self.counts[axis] {
+            let extent = padded(plan.array(array).chunk_shape())[axis];
+            let mut users = Vec::new();
+            for number in 0..counts[axis] {
                 let pieces = plan.pieces(array, axis, number);
-                plan.places(array, axis, &pieces).for_each(|place| users[place].push(number));
+                for (chunk, range) in iter::zip(plan.places(array, axis, &pieces), pieces.ranges()) {
+                    users.push(User { chunk, number, range: if plan.is_cut() { range } else { 0..extent } });
+                }
             }
+            users.sort_by_key(|user| user.chunk);
             users
         };
+        bands.sort_by_key(|user| user.chunk);
         let across = (0..plan.arrays()).map(|array| std::array::from_fn(|axis| of(array, axis + 1)));
-        Users { bands, across: across.collect() }
+        Self { bands, across: across.collect() }
+    }
+
+    /// How many times chunks along an axis are read for strips of so many boxes: of each array.
+    fn reads(&self, plan: &Plan, axis: usize, size: u64) -> Vec<u64> {
+        let distinct = |users: &mut dyn Iterator<Item = &User>| {
+            let (mut count, mut last) = (0, None);
+            for user in users {
+                let read = Some((user.chunk, user.number / size));
+                count += u64::from(read != last);
+                last = read;
+            }
+            count
+        };
+        let of_array = |array: usize| match axis.checked_sub(1) {
+            Some(axis) => distinct(&mut self.across[array][axis].iter()),
+            None => distinct(&mut self.bands.iter().filter(|user| plan.bands()[user.chunk].array == array)),
+        };
+        (0..plan.arrays()).map(of_array).collect()
+    }
+
+    /// Strips to go through boxes in, those for which the fewest chunks are read first; the last are of one box.
+    fn strips(&self, plan: &Plan, counts: [u64; AXES]) -> Vec<Strips> {
+        // Along each axis possible sizes, each with the reads of each array.
+        let sizes: [Vec<(u64, Vec<u64>)>; AXES] = std::array::from_fn(|axis| {
+            let count = counts[axis].max(1);
+            let with_reads = |size| (size, self.reads(plan, axis, size));
+            let (one, all) = (with_reads(1), with_reads(count));
+            if one.1 == all.1 {
+                // Boxes share no chunk along it.
+                return vec![one];
+            }
+            let parts = iter::successors(Some(2), |parts| {
+                Some(if parts & (parts - 1) == 0 { parts / 2 * 3 } else { parts / 3 * 4 })
+            });
+            let mut sizes: Vec<u64> =
+                parts.take_while(|parts| *parts < count).map(|parts| count.div_ceil(parts)).collect();
+            sizes.dedup();
+            let between = sizes.into_iter().filter(|size| *size > 1 && *size < count).map(with_reads);
+            iter::once(all).chain(between).chain([one]).collect()
+        });
+        let mut all: Vec<(u64, Strips)> = Vec::new();
+        for slowest in (0..AXES).filter(|&axis| sizes[axis].len() > 1) {
+            let mut some: Vec<([u64; AXES], Vec<u64>)> = vec![([1; AXES], vec![1; plan.arrays()])];
+            for axis in 0..AXES {
+                let of_axis = if axis == slowest { &sizes[axis][..1] } else { &sizes[axis] };
+                let with = |(mut size, reads): ([u64; AXES], Vec<u64>), (along, more): &(u64, Vec<u64>)| {
+                    size[axis] = *along;
+                    (size, iter::zip(reads, more).map(|(reads, more)| reads.saturating_mul(*more)).collect())
+                };
+                some = some
+                    .iter()
+                    .flat_map(|strips| of_axis.iter().map(|more| with(strips.clone(), more)))
+                    .collect();
+            }
+            all.extend(some.into_iter().map(|(size, reads)| {
+                (reads.into_iter().fold(0, u64::saturating_add), Strips::along(slowest, size))
+            }));
+        }
+        all.sort_by_key(|(reads, _)| *reads);
+        all.into_iter().map(|(_, strips)| strips).chain([Strips::along(0, [1; AXES])]).collect()
     }
 }
 
@@ -158,27 +346,7 @@ impl Plan {
     /// How many times a chunk is decoded, on average, in a pass on so many threads that holds so many bytes of decoded chunks.
     pub fn times_read(&self, threads: usize, bytes: u64) -> f64 {
         let rows = self.block_rows();
-        Schedule::new(self, rows, self.at_once(threads, rows, bytes).bytes, Vec::new()).times_read()
-    }
-}
-
-impl Users {
-    /// The next box after one that needs a chunk, which that one does too.
-    fn next(&self, plan: &Plan, chunk: usize, place: [u64; AXES]) -> Option<[u64; AXES]> {
-        let (band, at) = plan.find(chunk);
-        let across = &self.across[plan.bands()[band].array];
-        let lists: [&[u64]; AXES] = std::array::from_fn(|axis| {
-            if axis == 0 { &*self.bands[band] } else { &*across[axis - 1][at[axis - 1]] }
-        });
-        (0..AXES).rev().find_map(|axis| {
-            let after = lists[axis].partition_point(|&number| number <= place[axis]);
-            let next = *lists[axis].get(after)?;
-            Some(std::array::from_fn(|other| match other.cmp(&axis) {
-                std::cmp::Ordering::Less => place[other],
-                std::cmp::Ordering::Equal => next,
-                std::cmp::Ordering::Greater => lists[other][0],
-            }))
-        })
+        Schedule::new(self, rows, self.at_once(threads, rows, bytes).bytes, Vec::new()).times_read(self)
     }
 }
 

@@ -11,18 +11,24 @@ use rayon::ThreadPool;
 
 use super::{
     digest::digest,
-    plan::{AtOnce, decoded_bytes},
+    part::Part,
+    plan::{AtOnce, decoded_bytes, padded},
 };
 use crate::{Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result};
 
-/// Number of a chunk, and the chunk with its digest.
-pub(super) type Decoded = (usize, Result<(DecodedChunk, u64)>);
+/// A chunk of a strip of boxes: the strip, and the chunk's number.
+pub(super) type Key = (u64, usize);
+
+/// Which chunk, and what was asked for of it with the digest of the whole.
+pub(super) type Decoded = (Key, Result<(DecodedChunk, u64)>);
 
 /// One chunk on its way.
 pub(super) struct Job {
     pub(super) array: Arc<dyn ChunkedArray>,
     pub(super) index: Vec<u64>,
-    pub(super) number: usize,
+    pub(super) key: Key,
+    /// What is wanted of it.
+    pub(super) part: Part,
     pub(super) digested: bool,
     /// Either means that nobody waits for it.
     pub(super) stops: [Cancel; 2],
@@ -42,13 +48,15 @@ impl Job {
             return Err(Error::Cancelled);
         }
         self.unwinding(|| {
-            let chunk = self.array.decode(&self.index, fetched)?;
+            let mut chunk = self.array.decode(&self.index, fetched)?;
             let (len, expected) = (chunk.bytes.len(), decoded_bytes(&*self.array));
             if len as u64 != expected {
                 let why = format!("was decoded to {len} bytes, expected {expected}");
                 return Err(Error::chunk(self.array.name(), &self.index, why));
             }
-            let digest = if self.digested { digest(self.number as u64, &chunk.bytes) } else { 0 };
+            let digest = if self.digested { digest(self.key.1 as u64, &chunk.bytes) } else { 0 };
+            let whole = Part::whole(padded(self.array.chunk_shape()));
+            whole.cut(&mut chunk.bytes, &self.part, self.array.dtype().size());
             Ok((chunk, digest))
         })
     }
@@ -61,7 +69,7 @@ impl Job {
 
     fn send(self, result: Result<(DecodedChunk, u64)>) {
         // If the consumer is gone, nobody minds.
-        let _ = self.sender.send((self.number, result));
+        let _ = self.sender.send((self.key, result));
     }
 }
 

@@ -244,7 +244,7 @@ fn grid(counts: &[u64]) -> Vec<Vec<u64>> {
     places
 }
 
-/// A pass; its stats, and how many times it says that chunks are read.
+/// A pass, its boxes in C order; its stats, and how many times it says that chunks are read.
 fn read(plan: &Plan, device: &Device, bytes: u64) -> (Vec<Naive>, StreamStats, f64) {
     read_without(plan, device, bytes, Vec::new())
 }
@@ -265,6 +265,7 @@ fn read_without(
         assert!(tensor.read().unwrap() == values);
         boxes.push((core, before, shape, values));
     }
+    boxes.sort_by_key(|(core, ..)| core.iter().map(|range| range.start).collect::<Vec<_>>());
     (boxes, blocks.stats, blocks.times_read())
 }
 
@@ -372,6 +373,35 @@ fn a_small_budget_reads_again() {
     let found = [0, 2, 5, 10, 15].map(times);
     assert!(found.is_sorted_by(|a, b| a >= b) && found[0] > 2.0, "{found:?}");
     assert!((found[4] - 1.0).abs() < 1e-9 && found[3] > 1.0, "{found:?}");
+}
+
+/// What strips hold does not grow with the array, along any axis: nor do their reads of a chunk.
+#[test]
+fn memory_is_flat() {
+    let plan = |shape: [u64; 3]| {
+        let elements = usize::try_from(shape.iter().product::<u64>()).unwrap();
+        let array = MemoryArray::new("volume", &vec![0i32; elements], &shape, &[8; 3]).unwrap();
+        let along = [Along { size: 8, halo: [2, 2], edge: Edge::Clip }; 3];
+        Plan::new(vec![Arc::new(array)], Arc::new(Selection::all(shape[0])), None, as_stored(), &along)
+            .unwrap()
+    };
+    let small = plan([32; 3]);
+    let bytes = [0, 30_000, 60_000, 200_000];
+    let times = |plan: &Plan| bytes.map(|more| plan.times_read(1, plan.largest_need() + more));
+    let of_small = times(&small);
+    // Strips of one box, of 2 x 2 and of 4 x 4, along 4 boxes.
+    assert!(of_small[0] >= 6.25 && of_small[3] == 1.0, "{of_small:?}");
+    assert!(of_small.is_sorted_by(|a, b| a > b), "{of_small:?}");
+    for shape in [[256, 32, 32], [32, 256, 32], [32, 32, 256]] {
+        let large = plan(shape);
+        // Of the 27 chunks around a box 8 and twice 2 elements along each axis.
+        assert_eq!([&small, &large].map(|plan| plan.chunks_of_box(8)), [4 * 12 * 12 * 12 + 27 * 384; 2]);
+        let of_large = times(&large);
+        assert!(
+            of_large.iter().zip(&of_small).all(|(large, small)| large <= &(1.2 * small)),
+            "{of_large:?} {of_small:?}"
+        );
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     Device, Tensor,
     filter::{Mode, axis::BoxAxis, boxes::Filter, taps::Taps},
-    kernels::correlate::REPLACE,
+    kernels::{WG, correlate::REPLACE},
 };
 
 device_tests! {
@@ -121,4 +121,10 @@ fn panels_are_the_whole(device: &Device) {
     check::<f32>(device, &[30_001], 2.0, 1e-5);
     // Panels share words: of two numbers as near, devices may make another one.
     check::<u8>(device, &[300, 251], 1.0, 1.0);
+    // The second panel begins within a word, and has as many elements as fill workgroups: one more makes the word of its end.
+    let room = device.limits().room();
+    if room < 1 << 20 {
+        let radius = (1..).find(|radius| (room - 2 * radius) % 4 == 2).unwrap();
+        check::<u8>(device, &[room - 2 * radius + 4 * u64::from(WG)], radius as f64 / 4.0, 1.0);
+    }
 }

@@ -260,6 +260,19 @@ fn refused(device: &Device) {
     if !device.limits().f64 {
         fails(&doubles, 1.0, spec(StoredType::F64, &[3, 4]), "narrow");
     }
+    if !device.shares_host_memory() {
+        // A pass an axis: of the box, which is all of the array, two arrays of sums beside what is read and written.
+        let x = stored(&values::<f32>(11, SHAPE.iter().product()), &SHAPE, &CHUNK);
+        let run = Run { memory: Budget { host: Some(1 << 30), device: Some(10) }, ..Run::default() };
+        let target = (&*folder.path().join("none"), StoredType::F32, &TILE[..]);
+        let Err(Error::Budget { what: Budget::DEVICE, minimum, .. }) =
+            blur(&x, &20.0.into(), &options, device, target, &run)
+        else {
+            panic!("no budget")
+        };
+        let [all, tile]: [u64; 2] = [SHAPE, TILE].map(|shape| 4 * shape.iter().product::<u64>());
+        assert_eq!(minimum, 3 * all + tile);
+    }
     let six = stored(&[0u8; 1], &[1; 6], &[1; 6]);
     fails(&six, 1.0, spec(StoredType::U8, &[1]), "one to five axes");
     // Nothing to filter.

@@ -1,0 +1,110 @@
+//! What is held of a decoded chunk.
+
+use std::ops::Range;
+
+use super::boxes::AXES;
+use crate::extent::to_usize;
+
+/// A part of a chunk: its elements within a range along each axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part(pub(super) [Range<u64>; AXES]);
+
+/// The bytes of a part of a chunk.
+pub(super) struct Held<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) part: &'a Part,
+}
+
+impl Part {
+    pub(super) fn whole(chunk: [u64; AXES]) -> Self {
+        Self(chunk.map(|extent| 0..extent))
+    }
+
+    pub(super) fn elements(&self) -> u64 {
+        self.0.iter().fold(1, |all, range| all.saturating_mul(range.end - range.start))
+    }
+
+    /// The least part that has both.
+    pub(super) fn with(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|axis| {
+            let (a, b) = (&self.0[axis], &other.0[axis]);
+            a.start.min(b.start)..a.end.max(b.end)
+        }))
+    }
+
+    /// The place in it of an element of the chunk.
+    fn place(&self, at: &[u64; AXES]) -> usize {
+        let along = self.0.iter().zip(at);
+        to_usize(along.fold(0, |place, (range, at)| place * (range.end - range.start) + (at - range.start)))
+    }
+
+    /// Leaves of its `bytes`, with elements of so many, those of a part of it. Into memory of their own: a heap has no use for what is freed
+    /// at the end of a chunk, where the next one does not fit.
+    pub(super) fn cut(&self, bytes: &mut Vec<u8>, to: &Self, size: usize) {
+        if self == to {
+            return;
+        }
+        let starts: [u64; AXES] = std::array::from_fn(|axis| to.0[axis].start);
+        let mut at = starts;
+        let mut kept = Vec::with_capacity(to_usize(to.elements()) * size);
+        let last = AXES - 1;
+        let run = to_usize(to.0[last].end - to.0[last].start) * size;
+        let runs = to.0[..last].iter().map(|range| range.end - range.start).product();
+        for _ in 0u64..runs {
+            let from = self.place(&at) * size;
+            kept.extend_from_slice(&bytes[from..from + run]);
+            for axis in (0..last).rev() {
+                at[axis] += 1;
+                if at[axis] < to.0[axis].end {
+                    break;
+                }
+                at[axis] = starts[axis];
+            }
+        }
+        *bytes = kept;
+    }
+}
+
+impl<'a> Held<'a> {
+    /// Neighbouring elements of the chunk from one on, each of so many bytes.
+    pub(super) fn run(&self, at: &[u64; AXES], len: usize, size: usize) -> &'a [u8] {
+        &self.bytes[self.part.place(at) * size..][..len * size]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_parts() {
+        let part = |ranges: [[u64; 2]; AXES]| Part(ranges.map(|[start, end]| start..end));
+        let whole = Part::whole([2, 3, 1, 4, 5]);
+        let mut bytes: Vec<u8> = (0..240u8).flat_map(|i| [i / 2, i % 2 + 100]).collect();
+        bytes.truncate(240);
+        let all = bytes.clone();
+        let first = part([[0, 2], [1, 3], [0, 1], [1, 4], [0, 4]]);
+        let second = part([[1, 2], [1, 3], [0, 1], [2, 3], [1, 4]]);
+        assert_eq!([&whole, &first, &second].map(Part::elements), [120, 48, 6]);
+        assert_eq!((first.with(&second), second.with(&whole)), (first.clone(), whole.clone()));
+        let check = |held: &Part, bytes: &[u8]| {
+            assert_eq!(bytes.len() as u64, 2 * held.elements());
+            for i in 0..held.elements() {
+                let mut left = i;
+                let mut at = [0; AXES];
+                for (at, range) in at.iter_mut().zip(&held.0).rev() {
+                    *at = range.start + left % (range.end - range.start);
+                    left /= range.end - range.start;
+                }
+                let (here, there) = (Held { bytes, part: held }, Held { bytes: &all, part: &whole });
+                assert_eq!(here.run(&at, 1, 2), there.run(&at, 1, 2));
+            }
+        };
+        whole.cut(&mut bytes, &whole, 2);
+        check(&whole, &bytes);
+        whole.cut(&mut bytes, &first, 2);
+        check(&first, &bytes);
+        first.cut(&mut bytes, &second, 2);
+        check(&second, &bytes);
+    }
+}
