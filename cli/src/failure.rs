@@ -88,10 +88,6 @@ impl From<Error> for Failure {
             }
             Error::OutOfMemory { .. } => format!("{error}; a lower --device-memory may help"),
             Error::OutOfHostMemory { .. } => format!("{error}; a lower --memory may help"),
-            Error::NoDevice { wanted, tried } if !tried.is_empty() => {
-                let lines = tried.iter().map(|(name, what)| format!("\n  {name}: {what}"));
-                format!("no device `{wanted}`; there are{}", lines.collect::<String>())
-            }
             _ => error.to_string(),
         })
     }
