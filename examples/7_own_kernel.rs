@@ -17,7 +17,6 @@ fn logistic(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) gr
     let i = linear_group(group, groups) * 256 + lane;
     if i < n { out[i] = 1.0 / (1.0 + exp(-x[i])); }
 }";
-
 const CUDA: &str = r#"
 #include "dev.cuh"
 KERNEL(logistic, 256)(const float* x, float* out, u32 n) {
