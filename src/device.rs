@@ -228,7 +228,10 @@ impl Device {
         let Error::NoDevice { wanted, mut tried } = error else { return error };
         for ListedDevice { name, info, .. } in Self::all() {
             if tried.iter().all(|(tried, _)| *tried != name) {
-                tried.push((name, info.map_or_else(|why| format!("not here: {why}"), |info| info.description)));
+                tried.push((
+                    name,
+                    info.map_or_else(|why| format!("not here: {why}"), |info| info.description),
+                ));
             }
         }
         Error::NoDevice { wanted, tried }

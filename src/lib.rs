@@ -47,7 +47,7 @@
 //!
 //! | module | for |
 //! |---|---|
-//! | [`linalg`] | products, QR, SVD exact, truncated and randomized, statistics of rows and columns |
+//! | [`linalg`] | products, QR, SVD exact, truncated and randomized, principal components, statistics of rows and columns |
 //! | [`distance`] | distances of observations in 17 metrics, and the nearest of each |
 //! | [`filter`] | Gaussians, their derivatives, and weights of your own along each axis |
 //! | [`packed`] | matrices of 0, 1, 2 and missing, two bits an entry, with exact products |

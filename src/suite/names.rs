@@ -35,7 +35,10 @@ fn unknown_names_list_the_others() {
         assert_eq!(&*wanted, name);
         // Those of every backend, each once.
         for backend in ["cpu", "cuda", "wgpu"] {
-            assert!(tried.iter().any(|(name, _)| name.starts_with(backend)), "{name}: no {backend} in {tried:?}");
+            assert!(
+                tried.iter().any(|(name, _)| name.starts_with(backend)),
+                "{name}: no {backend} in {tried:?}"
+            );
         }
         let names: HashSet<_> = tried.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), tried.len(), "{name}: {tried:?}");

@@ -206,7 +206,10 @@ fn not_json_and_not_there() {
     for (path, why) in [
         ("nothing", "no such array"),
         ("g", "g: is a group, not an array"),
-        ("h", "is a group, not an array; name one of those in it: `a0`, `a1`, `a2`, `a3`, `a4`, `a5`, `a6`, `a7`, ..."),
+        (
+            "h",
+            "is a group, not an array; name one of those in it: `a0`, `a1`, `a2`, `a3`, `a4`, `a5`, `a6`, `a7`, ...",
+        ),
         ("f", "no such array"),
         ("../x", "not a path within"),
         ("g/./x", "not a path within"),
