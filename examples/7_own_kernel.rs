@@ -24,10 +24,10 @@ KERNEL(logistic, 256)(const float* x, float* out, u32 n) {
     if (i < n) out[i] = 1.0f / (1.0f + expf(-x[i]));
 }
 EXPORT(logistic)"#;
-
 fn on_cpu(launch: CpuLaunch<'_>) {
+    let n = launch.params::<u32>() as usize;
     let [x, out] = launch.args();
-    let (x, out) = (x.read::<f32>(), &mut out.write::<f32>()[..launch.params::<u32>() as usize]);
+    let (x, out) = (x.read::<f32>(), &mut out.write::<f32>()[..n]);
     // With as many threads as the device has.
     out.par_iter_mut().zip(x).for_each(|(out, x)| *out = 1.0 / (1.0 + (-x).exp()));
 }
