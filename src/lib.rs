@@ -106,7 +106,7 @@
 //! | `a.mean_axis(Axis(0))`, `a.var_axis(..)` | [`linalg::column_stats`] |
 //! | `a.into_shape_with_order(..)` | [`Tensor::reshape`] |
 //! | ndarray-linalg's `svd`, `qr` | [`linalg::svd()`], [`linalg::qr()`] |
-//! | ndarray-npy's `read_npy`, `write_npy` | [`store::NpyArray`], [`store::write_npy`] |
+//! | ndarray-npy's `read_npy`, `write_npy` | [`store::NpyArray`] and [`stream::StoredMatrix::to_tensor`], [`store::write_npy`] |
 //!
 //! # Coming from cudarc
 //!
