@@ -48,7 +48,7 @@
 //! | module | for |
 //! |---|---|
 //! | [`linalg`] | products, QR, SVD exact, truncated and randomized, principal components, statistics of rows and columns |
-//! | [`distance`] | distances of observations in 17 metrics, and the nearest of each |
+//! | [`distance`] | distances of observations in the metrics of scipy and cuVS, and the nearest of each |
 //! | [`filter`] | Gaussians, their derivatives, and weights of your own along each axis |
 //! | [`packed`] | matrices of 0, 1, 2 and missing, two bits an entry, with exact products |
 //! | [`bits`] | values of 1, 2 and 4 bits in bytes |
@@ -205,7 +205,8 @@ pub use run::{Budget, Cancel, Progress, Run, Status};
 pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType};
 pub use tensor::{Pending, Tensor, TensorView};
 
-/// The bytemuck whose `Pod` the parameters of kernels are.
+/// The bytemuck whose `Pod` the parameters of kernels are. Derive it with `#[bytemuck(crate = "teatime::bytemuck")]`, or depend on
+/// the same version.
 pub use bytemuck;
 /// The cudarc that [`Device::from_cuda`] takes contexts and streams of.
 #[cfg(feature = "cuda")]
