@@ -170,10 +170,6 @@ pub mod filter;
 pub mod kernel;
 mod kernels;
 mod launch;
-#[cfg(feature = "wgpu")]
-mod lent;
-#[cfg(feature = "cuda")]
-mod lent_cuda;
 pub mod linalg;
 #[cfg(any(test, feature = "suite"))]
 #[doc(hidden)]
@@ -193,6 +189,12 @@ pub mod stream;
 mod suite;
 mod tensor;
 mod untyped;
+
+// Behind `tensor`, so that the page of `Tensor` begins with what most programs need.
+#[cfg(feature = "wgpu")]
+mod lent;
+#[cfg(feature = "cuda")]
+mod lent_cuda;
 
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
