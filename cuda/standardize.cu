@@ -1,4 +1,5 @@
-// Rows centred and scaled: out[i, j] = (x[i, j] - shift) scale, or fill where x is negative or NaN, by row of the table.
+// Rows centred and scaled: out[i, j] = (x[i, j] - shift) scale, or fill where x is NaN, and where it is negative if that means missing,
+// by row of the table.
 // Grid: linear, one block per WG elements.
 // Bindings: 0 x (rows, cols) read; 1 table (rows, 3) of shift, scale, fill, f32 read; 2 out f32 write; 3 params.
 // Constants: WG; NARROW x is of the type in params, else f32.
@@ -14,6 +15,7 @@ struct Params {
     u32 table0;
     u32 out0;
     u32 x_type;
+    u32 negative_is_missing;
 };
 
 constexpr u32 WG = 256;
@@ -23,12 +25,16 @@ struct Row {
     float shift;
     float scale;
     float fill;
+    // Elements below it are missing.
+    float least;
 };
 
-DEVICE Row load_row(const float* table, u32 row) { return {table[3 * row], table[3 * row + 1], table[3 * row + 2]}; }
+DEVICE Row load_row(const float* table, u32 row, float least) {
+    return {table[3 * row], table[3 * row + 1], table[3 * row + 2], least};
+}
 
 // NaN is not >= 0, and -0.0 is.
-DEVICE float standard(float value, Row row) { return value >= 0.0f ? (value - row.shift) * row.scale : row.fill; }
+DEVICE float standard(float value, Row row) { return value >= row.least ? (value - row.shift) * row.scale : row.fill; }
 
 // Elements `first` to `first + count - 1`, up to four; a whole four is aligned.
 template <u32 TYPE> DEVICE void load_values(const void* x, u32 first, u32 count, bool whole, float (&values)[4]) {
@@ -50,9 +56,10 @@ KERNEL(standardize, WG / 4)(const void* __restrict__ x, const float* __restrict_
     out += params.out0 + first;
     float values[4];
     BY_TYPE(NARROW == 1 ? params.x_type : F32, TYPE, load_values<TYPE>(x, params.x0 + first, count, whole, values));
+    float least = params.negative_is_missing == 1 ? 0.0f : -bits_float(0x7f800000);
     u32 row = first / params.cols;
     u32 col = first - row * params.cols;
-    Row terms = load_row(table, row);
+    Row terms = load_row(table, row, least);
     if (col + 4 <= params.cols) {
 #pragma unroll
         for (u32 i = 0; i < 4; i++) values[i] = standard(values[i], terms);
@@ -61,7 +68,7 @@ KERNEL(standardize, WG / 4)(const void* __restrict__ x, const float* __restrict_
         for (u32 i = 0; i < 4; i++) {
             if (col == params.cols && i < count) {
                 col = 0;
-                terms = load_row(table, ++row);
+                terms = load_row(table, ++row, least);
             }
             values[i] = standard(values[i], terms);
             col++;

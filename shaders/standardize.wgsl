@@ -1,4 +1,5 @@
-// Rows centred and scaled: out[i, j] = (x[i, j] - shift) scale, or fill where x is negative or NaN, by row of the table.
+// Rows centred and scaled: out[i, j] = (x[i, j] - shift) scale, or fill where x is NaN, and where it is negative if that means missing,
+// by row of the table.
 // Grid: linear, one workgroup per WG elements.
 // Bindings: 0 x (rows, cols) read; 1 table (rows, 3) of shift, scale, fill, f32 read; 2 out f32 write; 3 params.
 // Constants: WG; NARROW x is of the type in params, else f32.
@@ -10,6 +11,7 @@ struct Params {
     table0: u32,
     out0: u32,
     x_type: u32,
+    negative_is_missing: u32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<u32>;
@@ -35,7 +37,8 @@ fn standardize(
     let bits = decode_bits(x[word_of(i, dtype)], x[high_word_of(i, dtype)], i, dtype);
     let row = params.table0 + 3u * (item / params.cols);
     // Below zero, -0.0 excluded; NaN of either sign.
-    if bits > 0x80000000u || (bits & 0x7fffffffu) > 0x7f800000u {
+    let missing_above = select(0xffffffffu, 0x80000000u, params.negative_is_missing == 1u);
+    if bits > missing_above || (bits & 0x7fffffffu) > 0x7f800000u {
         out[params.out0 + item] = table[row + 2u];
     } else {
         out[params.out0 + item] = (bitcast<f32>(bits) - table[row]) * table[row + 1u];

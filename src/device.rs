@@ -151,7 +151,7 @@ impl Device {
     /// or `wgpu:` and a part of the hardware's name.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] with the names that exist.
+    /// [`Error::NoDevice`] with the names that exist, of every backend.
     pub fn open(name: &str) -> Result<Self> {
         Self::open_with(name, &DeviceOptions::default())
     }
@@ -162,7 +162,7 @@ impl Device {
     /// As [`open`](Self::open); [`Error::Argument`] for zero threads or limits below those of any device.
     pub fn open_with(name: &str, options: &DeviceOptions) -> Result<Self> {
         options.check()?;
-        match name.split_once(':').map_or(name, |(backend, _)| backend) {
+        let opened = match name.split_once(':').map_or(name, |(backend, _)| backend) {
             "cpu" if name == "cpu" => {
                 let pool = Arc::new(thread_pool(options.threads)?);
                 let driver = CpuDriver::new(
@@ -172,20 +172,23 @@ impl Device {
                 let device = Self::from_driver(Box::new(driver), options);
                 // A new device has no pool yet, so this one is set.
                 device.0.pool.get_or_init(|| pool);
-                Ok(device)
+                return Ok(device);
             }
             #[cfg(feature = "cuda")]
             "cuda" => {
                 let selector = name.strip_prefix("cuda").unwrap_or_default().trim_start_matches(':');
-                Ok(Self::from_driver(crate::driver::cuda::open(KERNELS[0], selector, options)?, options))
+                crate::driver::cuda::open(KERNELS[0], selector, options)
             }
             #[cfg(feature = "wgpu")]
             "wgpu" => {
                 let selector = name.strip_prefix("wgpu").unwrap_or_default().trim_start_matches(':');
-                let driver = crate::driver::wgpu::open(selector, options)?;
-                Ok(Self::from_driver(driver, options))
+                crate::driver::wgpu::open(selector, options)
             }
-            _ => Err(Self::not_found(name)),
+            _ => Err(Error::NoDevice { wanted: name.into(), tried: Vec::new() }),
+        };
+        match opened {
+            Ok(driver) => Ok(Self::from_driver(driver, options)),
+            Err(error) => Err(Self::with_all(error)),
         }
     }
 
@@ -220,11 +223,18 @@ impl Device {
         all
     }
 
-    fn not_found(wanted: &str) -> Error {
-        let tried = Self::all().into_iter().map(|listed| {
-            (listed.name, listed.info.map_or_else(|why| format!("not here: {why}"), |info| info.description))
-        });
-        Error::NoDevice { wanted: wanted.into(), tried: tried.collect() }
+    /// Of a missing device, the error names those that other backends have too.
+    fn with_all(error: Error) -> Error {
+        let Error::NoDevice { wanted, mut tried } = error else { return error };
+        for ListedDevice { name, info, .. } in Self::all() {
+            if tried.iter().all(|(tried, _)| *tried != name) {
+                tried.push((
+                    name,
+                    info.map_or_else(|why| format!("not here: {why}"), |info| info.description),
+                ));
+            }
+        }
+        Error::NoDevice { wanted, tried }
     }
 
     pub(crate) fn from_driver(driver: Box<dyn Driver>, options: &DeviceOptions) -> Self {

@@ -76,11 +76,11 @@ pub enum Error {
         /// Name of the device.
         device: Box<str>,
     },
-    /// No device of that name, or no usable device.
+    /// No device of that name, or one that does not do.
     NoDevice {
         /// What was asked for.
         wanted: Box<str>,
-        /// Each candidate and why it did not do, or the names that exist.
+        /// What there is, by name: what it is, or why it does not do.
         tried: Vec<(String, String)>,
     },
     /// A kernel has nothing that a device could run.
@@ -192,7 +192,7 @@ impl fmt::Display for Error {
                 "{op}: this is computed in f64, and {device} computes in f32: ask for f32 with the option `narrow`, or take a cpu or cuda device"
             ),
             Self::NoDevice { wanted, tried } => {
-                write!(f, "no device `{wanted}`")?;
+                write!(f, "no device `{wanted}`; there are")?;
                 for (name, why) in tried {
                     write!(f, "\n  {name}: {why}")?;
                 }

@@ -47,8 +47,8 @@
 //!
 //! | module | for |
 //! |---|---|
-//! | [`linalg`] | products, QR, SVD exact, truncated and randomized, statistics of rows and columns |
-//! | [`distance`] | distances of observations in 17 metrics, and the nearest of each |
+//! | [`linalg`] | products, QR, SVD exact, truncated and randomized, principal components, statistics of rows and columns |
+//! | [`distance`] | distances of observations in the metrics of scipy and cuVS, and the nearest of each |
 //! | [`filter`] | Gaussians, their derivatives, and weights of your own along each axis |
 //! | [`packed`] | matrices of 0, 1, 2 and missing, two bits an entry, with exact products |
 //! | [`bits`] | values of 1, 2 and 4 bits in bytes |
@@ -106,7 +106,7 @@
 //! | `a.mean_axis(Axis(0))`, `a.var_axis(..)` | [`linalg::column_stats`] |
 //! | `a.into_shape_with_order(..)` | [`Tensor::reshape`] |
 //! | ndarray-linalg's `svd`, `qr` | [`linalg::svd()`], [`linalg::qr()`] |
-//! | ndarray-npy's `read_npy`, `write_npy` | [`store::NpyArray`], [`store::write_npy`] |
+//! | ndarray-npy's `read_npy`, `write_npy` | [`store::NpyArray`] and [`stream::StoredMatrix::to_tensor`], [`store::write_npy`] |
 //!
 //! # Coming from cudarc
 //!
@@ -170,10 +170,6 @@ pub mod filter;
 pub mod kernel;
 mod kernels;
 mod launch;
-#[cfg(feature = "wgpu")]
-mod lent;
-#[cfg(feature = "cuda")]
-mod lent_cuda;
 pub mod linalg;
 #[cfg(any(test, feature = "suite"))]
 #[doc(hidden)]
@@ -194,6 +190,12 @@ mod suite;
 mod tensor;
 mod untyped;
 
+// Behind `tensor`, so that the page of `Tensor` begins with what most programs need.
+#[cfg(feature = "wgpu")]
+mod lent;
+#[cfg(feature = "cuda")]
+mod lent_cuda;
+
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
 pub use dtype::{DType, Element};
@@ -205,7 +207,8 @@ pub use run::{Budget, Cancel, Progress, Run, Status};
 pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType};
 pub use tensor::{Pending, Tensor, TensorView};
 
-/// The bytemuck whose `Pod` the parameters of kernels are.
+/// The bytemuck whose `Pod` the parameters of kernels are. Derive it with `#[bytemuck(crate = "teatime::bytemuck")]`, or depend on
+/// the same version.
 pub use bytemuck;
 /// The cudarc that [`Device::from_cuda`] takes contexts and streams of.
 #[cfg(feature = "cuda")]

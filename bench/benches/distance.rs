@@ -31,7 +31,7 @@ fn distances<T: Element>(bench: &mut Bench, metric: Metric, shape: [u64; 2], of:
 fn main() -> Result<(), Error> {
     let mut bench = Bench::new()?;
     for shape in [[1000, 500], [4000, 2000]] {
-        for metric in Metric::ALL {
+        for &metric in Metric::ALL {
             distances(&mut bench, metric, shape, float);
             distances(&mut bench, metric, shape, |word| word.to_le_bytes()[3]);
             if bench.device.limits().f64 {

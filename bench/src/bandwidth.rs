@@ -82,7 +82,7 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
         let (rows, cols) = (64, bytes / 64);
         let x = Tensor::from_slice(device, &data::dosages(1, bytes), &[rows, cols])?;
         let table = vec![[0.7f32, 1.4, 0.0]; data::to_usize(rows)];
-        Ok(Box::new(move || standardize(&x, &table).map(drop)))
+        Ok(Box::new(move || standardize(&x, &table, true).map(drop)))
     });
     for width in Width::ALL {
         let bits = width.bits();

@@ -17,8 +17,8 @@ use crate::{
     project::ProjectArgs, store_args::StoreArgs,
 };
 
-/// GPU math for arrays bigger than memory: PCA, relationships and distances of genotypes in Zarr stores or PLINK files, on any GPU
-/// or the CPU.
+/// GPU math for arrays bigger than memory, on any GPU or the CPU: PCA, relationships and distances of genotypes in Zarr stores or
+/// PLINK files; distances and Gaussian filters of any array.
 #[derive(Debug, Parser)]
 #[command(name = "teatime", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "`teatime demo` shows what it does, without any data.")]

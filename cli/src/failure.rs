@@ -54,6 +54,7 @@ impl From<Error> for Failure {
                 "max_passes" => format!("--max-passes: {why}"),
                 "threads" => format!("--threads: {why}"),
                 "tree" => format!("--tree: {why}"),
+                "metric" => format!("--metric: {why}"),
                 "genotypes" => why.to_string(),
                 _ => error.to_string(),
             },
@@ -88,10 +89,6 @@ impl From<Error> for Failure {
             }
             Error::OutOfMemory { .. } => format!("{error}; a lower --device-memory may help"),
             Error::OutOfHostMemory { .. } => format!("{error}; a lower --memory may help"),
-            Error::NoDevice { wanted, tried } if !tried.is_empty() => {
-                let lines = tried.iter().map(|(name, what)| format!("\n  {name}: {what}"));
-                format!("no device `{wanted}`; there are{}", lines.collect::<String>())
-            }
             _ => error.to_string(),
         })
     }

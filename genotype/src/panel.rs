@@ -38,8 +38,8 @@ impl Panel {
     pub(crate) fn standardized(&self, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
         match &self.held {
             Held::Packed(_) => unreachable!("packed rows should be multiplied as they are"),
-            Held::I8(x) => standardize(x, table),
-            Held::F32(x) => standardize(x, table),
+            Held::I8(x) => standardize(x, table, true),
+            Held::F32(x) => standardize(x, table, true),
         }
     }
 
@@ -49,7 +49,7 @@ impl Panel {
     /// What the device reports.
     pub(crate) fn called(&self, weights: &[f32]) -> Result<Tensor<f32>> {
         let table: Vec<[f32; 3]> = weights.iter().map(|weight| [1.0, -weight, 0.0]).collect();
-        standardize(&self.not_called()?, &table)
+        standardize(&self.not_called()?, &table, true)
     }
 
     /// 1 where a call is missing, 0 where it is there.

@@ -1,6 +1,9 @@
 //! What a group of OME-Zarr is that is no image, for messages.
 
-use teatime::{Error, store::Storage};
+use teatime::{
+    Error,
+    store::{Node, Storage},
+};
 
 use crate::{
     entry::Entry,
@@ -36,7 +39,14 @@ pub(crate) fn found(storage: &dyn Storage, path: &str, ome: &Entry<'_>) -> Error
             names.iter().filter_map(|name| name.text().ok()).map(str::to_owned).collect();
         format!("is a list of labels, {}: name one of them", list(&names))
     } else {
-        return ome.get("multiscales").refuse("the metadata of an OME-Zarr image");
+        let arrays = Node::arrays(storage, path);
+        let expected = "the metadata of an OME-Zarr image".to_owned();
+        let expected = if arrays.is_empty() {
+            expected
+        } else {
+            format!("{expected}; an array in it can be named by itself: {}", list(&arrays))
+        };
+        return ome.get("multiscales").refuse(&expected);
     };
     Error::store(storage.place(path), why)
 }

@@ -36,16 +36,13 @@ impl Metadata {
         Ok(Self { file: storage.place(&key), version: OmeVersion::V04, json })
     }
 
-    /// What they have of OME.
+    /// What they have of OME, if anything.
     pub(crate) fn ome(&self) -> Result<Entry<'_>> {
         let json = Entry::new(&self.file, &self.json);
         if self.version == OmeVersion::V04 {
             return Ok(json);
         }
         let ome = json.get("attributes").get("ome");
-        if ome.value().is_none() {
-            return Err(ome.refuse("the metadata of an OME-Zarr image of version 0.5"));
-        }
         is_version(&ome.get("version"), "0.5")?;
         Ok(ome)
     }

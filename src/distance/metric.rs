@@ -8,6 +8,7 @@ use crate::{Error, Result, dtype::nearest_f32, kernels::distance::Term};
 /// How far two observations are from each other, or how alike. The [table](crate::distance#metrics) says what each is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "the table of the module says what each is")]
+#[non_exhaustive]
 pub enum Metric {
     #[default]
     Euclidean,
@@ -46,7 +47,7 @@ pub(super) enum Prepare {
 
 impl Metric {
     /// Every metric, Minkowski's with the exponent 2.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: &[Self] = &[
         Self::Euclidean,
         Self::SqEuclidean,
         Self::CityBlock,
@@ -104,7 +105,6 @@ impl Metric {
         matches!(self, Self::JensenShannon | Self::Hellinger | Self::KlDivergence)
     }
 
-    /// # Errors
     /// Whether there are such distances.
     ///
     /// # Errors
@@ -269,9 +269,9 @@ impl FromStr for Metric {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        let named = Self::ALL.into_iter().find(|metric| metric.name() == name);
-        named.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
+        let named = Self::ALL.iter().find(|metric| metric.name() == name);
+        named.copied().ok_or_else(|| {
+            let names = Self::ALL.iter().map(|metric| metric.name()).collect::<Vec<_>>().join(", ");
             Error::argument("distance", "metric", format_args!("`{name}`; there are {names}"))
         })
     }

@@ -96,7 +96,7 @@ pub struct WrittenFilter {
 /// let written = write_gaussian(&x, [0.0, 1.0], &options, &Device::cpu(), &Run::default(), begin)?;
 /// assert_eq!((written.boxes, written.times_decoded), (1, 1.0));
 /// let blurred = ZarrArray::open(folder.path(), "blurred", MissingChunk::Error)?;
-/// let first: Vec<f32> = bytemuck::pod_collect_to_vec(&blurred.read_chunk(&[0, 0])?.bytes);
+/// let first: Vec<f32> = teatime::bytemuck::pod_collect_to_vec(&blurred.read_chunk(&[0, 0])?.bytes);
 /// assert!(first[0] == 0.0 && (first[1] - 9.0 * 0.27407).abs() < 1e-4);
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())

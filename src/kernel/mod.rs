@@ -12,7 +12,9 @@
 //!     kernel::{Binding, Grid, Kernel},
 //! };
 //!
+//! // The second line says whose bytemuck the derives mean; a program that depends on one itself needs none.
 //! #[derive(Clone, Copy, Pod, Zeroable)]
+//! #[bytemuck(crate = "teatime::bytemuck")]
 //! #[repr(C)]
 //! struct Params {
 //!     n: u32,

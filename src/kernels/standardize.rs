@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     DType,
-    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{CpuLaunch, Kernel, kernel},
 };
 
 /// Parameters of the kernel.
@@ -23,6 +23,8 @@ pub(crate) struct Params {
     pub(crate) out0: u32,
     /// Code of the elements' type.
     pub(crate) x_type: u32,
+    /// 1 where negative elements are missing, else 0.
+    pub(crate) negative_is_missing: u32,
 }
 
 pub(crate) static STANDARDIZE: Kernel<Params> =
@@ -42,28 +44,32 @@ fn standardize(launch: CpuLaunch<'_>) {
     let [x, rows, out] = launch.args();
     let (x, table) = (&x, rows.read::<f32>()[p.table0 as usize..].as_chunks().0);
     let (cols, start) = (p.cols as usize, p.x0 as usize);
+    let negative_is_missing = p.negative_is_missing == 1;
     let out = &mut out.write::<f32>()[p.out0 as usize..][..p.rows as usize * cols];
     out.par_chunks_mut(cols).zip(table).enumerate().for_each(|(row, (out, &[shift, scale, fill]))| {
         if dtype == DType::I8 {
             let x = &x.read::<i8>()[start + row * cols..][..cols];
-            wide(|| narrow(x, shift, scale, fill, out));
+            wide(|| narrow(x, negative_is_missing, [shift, scale, fill], out));
         } else {
-            stored(x, dtype, start + row * cols, [shift, scale, fill], out);
+            load(x, dtype, start + row * cols, out);
+            stored(negative_is_missing, [shift, scale, fill], out);
         }
     });
 }
 
-/// Missing is negative, so one compare and one select per element.
+/// One compare and one select per element.
 #[inline(always)]
-fn narrow(x: &[i8], shift: f32, scale: f32, fill: f32, out: &mut [f32]) {
+fn narrow(x: &[i8], negative_is_missing: bool, [shift, scale, fill]: [f32; 3], out: &mut [f32]) {
+    let least = if negative_is_missing { 0 } else { i8::MIN };
     for (&x, out) in x.iter().zip(out) {
-        *out = if x < 0 { fill } else { (f32::from(x) - shift) * scale };
+        *out = if x < least { fill } else { (f32::from(x) - shift) * scale };
     }
 }
 
-fn stored(x: &CpuArg<'_>, dtype: DType, start: usize, [shift, scale, fill]: [f32; 3], out: &mut [f32]) {
-    load(x, dtype, start, out);
+fn stored(negative_is_missing: bool, [shift, scale, fill]: [f32; 3], out: &mut [f32]) {
+    let least = if negative_is_missing { 0.0 } else { f32::NEG_INFINITY };
     for out in out {
-        *out = if *out >= 0.0 { (*out - shift) * scale } else { fill };
+        // NaN is at least nothing.
+        *out = if *out >= least { (*out - shift) * scale } else { fill };
     }
 }

@@ -15,6 +15,27 @@
 //! | centring and scaling | [`standardize()`], [`scale_columns()`] | |
 //!
 //! Sums are taken over blocks that the shape alone fixes, so threads and panels change no bit on one device.
+//!
+//! # Principal components
+//!
+//! Of variables by observations: each variable is centred, and the decomposition gives the rest. (PCA of genotypes, in memory or
+//! streamed, is `teatime-genotype`'s.)
+//!
+//! ```
+//! use teatime::{Device, Run, Tensor, linalg::{SvdOptions, row_stats, standardize, truncated_svd}};
+//!
+//! // Two variables of four observations, which are the columns.
+//! let x = [1.0f32, 2.0, 3.0, 4.0, -1.0, 1.0, -1.0, 1.0];
+//! let x = Tensor::from_slice(&Device::best()?, &x, &[2, 4])?;
+//! // Shift, scale (1: covariances; 1 / standard deviation: correlations), and what a missing element becomes.
+//! let terms = row_stats(&x)?.into_iter().map(|row| [(row.sum / row.count as f64) as f32, 1.0, 0.0]);
+//! let centred = standardize(&x, &terms.collect::<Vec<_>>(), false)?;
+//! let svd = truncated_svd(&centred, 2, &SvdOptions::default(), &Run::default())?;
+//! // Scores of the observations are V diag(s), loadings of the variables U, variances s² / (n - 1).
+//! let variances: f64 = svd.s.iter().map(|s| s * s / 3.0).sum();
+//! assert!((variances - (5.0 + 4.0) / 3.0).abs() < 1e-5);
+//! # Ok::<(), teatime::Error>(())
+//! ```
 
 mod dots;
 pub(crate) mod eigen;

@@ -9,12 +9,28 @@ use crate::{
     },
 };
 
-/// `(x[i, j] - shift) scale` in f32, and `fill` where x is negative or NaN, with [shift, scale, fill] = `table[i]`.
-/// Enqueues; does not wait.
+/// `(x[i, j] - shift) scale` in f32, and `fill` where x is missing, with [shift, scale, fill] = `table[i]`: where it is NaN, and
+/// with `negative_is_missing` where it is below 0. Enqueues; does not wait.
+///
+/// # Shapes
+/// `x`: (rows, columns) of any element type, taken as f32; `table`: a line for each row.
 ///
 /// # Errors
 /// [`Error::Shape`] unless the table has as many rows as `x`; [`Error::Limit`] when one row does not fit a binding.
-pub fn standardize<T: Element>(x: &Tensor<T>, table: &[[f32; 3]]) -> Result<Tensor<f32>> {
+///
+/// ```
+/// use teatime::{Device, Tensor, linalg::standardize};
+/// let x = Tensor::from_slice(&Device::best()?, &[1.0f32, -3.0, f32::NAN, 4.0], &[2, 2])?;
+/// let table = [[-1.0, 2.0, 0.0], [4.0, 1.0, 7.0]];
+/// assert_eq!(standardize(&x, &table, false)?.read()?, [4.0, -4.0, 7.0, 0.0]);
+/// assert_eq!(standardize(&x, &table, true)?.read()?, [4.0, 0.0, 7.0, 0.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn standardize<T: Element>(
+    x: &Tensor<T>,
+    table: &[[f32; 3]],
+    negative_is_missing: bool,
+) -> Result<Tensor<f32>> {
     let [rows, cols] = x.matrix("standardize")?;
     if table.len() as u64 != rows {
         return Err(Error::shape("standardize", format_args!("a table of {rows} rows"), table.len()));
@@ -39,6 +55,7 @@ pub fn standardize<T: Element>(x: &Tensor<T>, table: &[[f32; 3]]) -> Result<Tens
             table0: t.start,
             out0: target.start,
             x_type: T::DTYPE.code(),
+            negative_is_missing: negative_is_missing.into(),
         };
         let items = (end - first) * cols;
         let grid = Grid::linear(items.div_ceil(WG.into()), limits.groups_per_axis, items)?;

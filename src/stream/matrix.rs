@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{AsStored, Blocks, Narrow, Narrowed, Plan, Selection, convert::Convert, load::rows_to_load};
+use super::{
+    AsStored, Blocks, Narrow, Narrowed, Plan, Selection, StreamStats,
+    convert::Convert,
+    load::{load, rows_to_load},
+};
 use crate::{
-    ChunkedArray, Device, Error, Result, StoredType, Tensor,
+    ChunkedArray, Device, Error, Result, Run, StoredType, Tensor,
     linalg::{BlockSum, LinearMap, Matrix, Pass, map_tensor},
 };
 
@@ -17,7 +21,7 @@ const OP: &str = "StoredMatrix";
 /// threads and the memory.
 ///
 /// # Cost
-/// A pass reads and decodes every chunk once. Half of the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`](crate::Run)) is
+/// A pass reads and decodes every chunk once. Half of the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]) is
 /// for chunks; some 8 MiB of rows, or one row, are on the device at a time.
 ///
 /// ```
@@ -28,6 +32,8 @@ const OP: &str = "StoredMatrix";
 /// let a = StoredMatrix::new(vec![Arc::new(array)], &Device::best()?)?;
 /// let svd = randomized_svd(&a, 1, &SvdOptions::default(), &Run::default())?;
 /// assert!((svd.s[0] - 4.0).abs() < 1e-5 && (svd.v[(1, 0)] - 1.0).abs() < 1e-5);
+/// // Where it fits the device, all of it.
+/// assert_eq!(a.to_tensor(&Run::default())?.read()?, [3.0, 0.0, 0.0, 4.0, 0.0, 0.0]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 #[derive(Debug)]
@@ -70,19 +76,32 @@ impl StoredMatrix {
         Ok(Self { plan, device: device.clone(), shape })
     }
 
-    /// A pass: gives `f` the first row and the rows of each block, in order.
-    fn each(&self, pass: &Pass<'_>, f: &mut dyn FnMut(u64, &Tensor<f32>) -> Result<()>) -> Result<()> {
-        let memory = pass.run().memory;
-        let (budget, staged) = (memory.host_bytes(), 2 * self.plan.staged_bytes(self.plan.block_rows()));
+    /// The whole matrix on the device, for what takes a tensor. Reads it once.
+    ///
+    /// # Errors
+    /// As passes, which [`new`](Self::new) names; [`Error::Limit`] for a matrix that is larger than a buffer of the device;
+    /// [`Error::OutOfMemory`]; [`Error::Cancelled`].
+    pub fn to_tensor(&self, run: &Run) -> Result<Tensor<f32>> {
+        let (bytes, stats) = (self.bytes(run)?, &mut StreamStats::default());
+        load(&self.plan, &self.device, &self.shape, bytes, run, stats, &mut 0)
+    }
+
+    /// Bytes of chunks that a pass holds.
+    fn bytes(&self, run: &Run) -> Result<u64> {
+        let (budget, staged) = (run.memory.host_bytes(), 2 * self.plan.staged_bytes(self.plan.block_rows()));
         let least = self.plan.largest_need();
         let minimum = least.saturating_add(staged).saturating_mul(2);
         if budget < minimum {
-            let given = memory.host.is_some();
+            let given = run.memory.host.is_some();
             return Err(Error::Budget { what: "host memory budget", budget, minimum, given });
         }
         let ahead = self.plan.ahead(self.device.pool()?.current_num_threads() as u64);
-        let bytes = least.saturating_add(ahead).min(budget / 2 - staged);
-        let cancel = &pass.run().cancel;
+        Ok(least.saturating_add(ahead).min(budget / 2 - staged))
+    }
+
+    /// A pass: gives `f` the first row and the rows of each block, in order.
+    fn each(&self, pass: &Pass<'_>, f: &mut dyn FnMut(u64, &Tensor<f32>) -> Result<()>) -> Result<()> {
+        let (bytes, cancel) = (self.bytes(pass.run())?, &pass.run().cancel);
         let mut blocks = Blocks::new(&self.plan, &self.device, self.plan.block_rows(), bytes, cancel)?;
         if self.shape.contains(&0) {
             return Ok(());

@@ -183,7 +183,7 @@ fn check<T: Sample>(
 }
 
 pub(super) fn metrics() -> impl Iterator<Item = Metric> {
-    Metric::ALL.into_iter().chain([0.5, 1.0, 3.0].map(Metric::Minkowski))
+    Metric::ALL.iter().copied().chain([0.5, 1.0, 3.0].map(Metric::Minkowski))
 }
 
 /// 0 or more, a third of them 0: metrics of 0s and of shares see both.

@@ -51,7 +51,7 @@ fn every_metric(device: &Device) {
     };
     let (x, y) = (tensor(1, m), tensor(2, n));
     let run = Run::default();
-    for metric in Metric::ALL {
+    for &metric in Metric::ALL {
         check(&x, Some(&y), 5, metric, &Options::default(), &run);
         check(&y, None, 5, metric, &Options::default(), &run);
     }

@@ -1,5 +1,7 @@
 //! Names of devices.
 
+use std::collections::HashSet;
+
 use super::device_tests;
 use crate::{Backend, Device, DeviceOptions, Error};
 
@@ -31,7 +33,15 @@ fn unknown_names_list_the_others() {
     for name in ["", "gpu", "cpu:1", "wgpu:99", "wgpu:vulkan:99", "wgpu:no such card", "cuda:99", "cuda:x"] {
         let Err(Error::NoDevice { wanted, tried }) = Device::open(name) else { panic!("{name}") };
         assert_eq!(&*wanted, name);
-        assert!(!tried.is_empty(), "{name}");
+        // Those of every backend, each once.
+        for backend in ["cpu", "cuda", "wgpu"] {
+            assert!(
+                tried.iter().any(|(name, _)| name.starts_with(backend)),
+                "{name}: no {backend} in {tried:?}"
+            );
+        }
+        let names: HashSet<_> = tried.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), tried.len(), "{name}: {tried:?}");
     }
 }
 

@@ -14,8 +14,8 @@ use crate::{
 };
 
 device_tests! {
-    every_type, sizes_around_the_groups, missing_is_filled, dosages_agree_with_cpu, columns_are_scaled, empty,
-    wrong_shapes, row_beyond_a_binding;
+    every_type, sizes_around_the_groups, missing_is_filled, negative_is_a_number, dosages_agree_with_cpu,
+    columns_are_scaled, empty, wrong_shapes, row_beyond_a_binding;
     past_the_largest_grid,
 }
 
@@ -23,9 +23,8 @@ fn table(rows: u64) -> Vec<[f32; 3]> {
     (0..rows).map(|i| [0.25 * (i % 9) as f32, 1.0 / (1 + i % 7) as f32, -0.5 * (i % 3) as f32]).collect()
 }
 
-fn oracle<T: Sample>(x: T, [shift, scale, fill]: [f32; 3]) -> Reference {
-    // Not the negation of <, so that NaN is filled.
-    if x.value() >= 0.0 {
+fn oracle<T: Sample>(x: T, negative_is_missing: bool, [shift, scale, fill]: [f32; 3]) -> Reference {
+    if !(x.value().is_nan() || negative_is_missing && x.value() < 0.0) {
         let (shift, scale) = (f64::from(shift), f64::from(scale));
         let magnitude = (x.value().abs() + shift.abs()) * scale.abs();
         Reference { value: (x.value() - shift) * scale, magnitude }
@@ -35,11 +34,15 @@ fn oracle<T: Sample>(x: T, [shift, scale, fill]: [f32; 3]) -> Reference {
 }
 
 fn check<T: Sample>(device: &Device, x: &[T], rows: u64, cols: u64) {
+    check_of(device, x, true, rows, cols);
+}
+
+fn check_of<T: Sample>(device: &Device, x: &[T], negative_is_missing: bool, rows: u64, cols: u64) {
     let tx = Tensor::from_slice(device, x, &[rows, cols]).unwrap();
     let table = table(rows);
-    let out = standardize(&tx, &table).unwrap().read().unwrap();
-    let expected: Vec<Reference> =
-        (0..).zip(x).map(|(i, &x)| oracle(x, table[(i / cols) as usize])).collect();
+    let out = standardize(&tx, &table, negative_is_missing).unwrap().read().unwrap();
+    let expected = (0..).zip(x).map(|(i, &x)| oracle(x, negative_is_missing, table[(i / cols) as usize]));
+    let expected: Vec<Reference> = expected.collect();
     assert_close(&format!("{:?} {rows} {cols}", T::DTYPE), &out, &expected, 2.0 * ONE_OPERATION);
 }
 
@@ -72,6 +75,13 @@ fn missing_is_filled(device: &Device) {
     with(device, &[i32::MIN, -1, 0, i32::MAX]);
 }
 
+fn negative_is_a_number(device: &Device) {
+    check_of(device, &[f32::NAN, -f32::NAN, -1.0, -0.0, 0.0, 2.0, -1e30, -3.5, 7.0], false, 1, 9);
+    check_of(device, &[f16::NAN, -f16::NAN, -f16::ONE, f16::NEG_ZERO, f16::ONE], false, 1, 5);
+    check_of(device, &[-128i8, -2, -1, 0, 1, 2, 127], false, 1, 7);
+    check_of(device, &[i32::MIN, -1, 0, i32::MAX], false, 1, 4);
+}
+
 /// What the streamed PCA computes: one subtraction and one product, rounded the same everywhere.
 fn dosages_agree_with_cpu(device: &Device) {
     let x: Vec<i8> = (0..40 * 333).map(|i| (i * 7 % 11 % 4) as i8 - 1).collect();
@@ -79,7 +89,7 @@ fn dosages_agree_with_cpu(device: &Device) {
         (0..40).map(|i| [0.37 + 0.01 * i as f32, 1.3 - 0.02 * i as f32, 0.0]).collect();
     let on = |device| {
         let x = Tensor::from_slice(device, &x, &[40, 333]).unwrap();
-        bits(&standardize(&x, &table).unwrap().read().unwrap())
+        bits(&standardize(&x, &table, true).unwrap().read().unwrap())
     };
     assert_eq!(on(device), on(cpu()));
 }
@@ -90,7 +100,7 @@ fn past_the_largest_grid(device: &Device) {
     let x: Vec<i8> = (0..rows * cols).map(|i| (i % 4) as i8 - 1).collect();
     let tx = Tensor::from_slice(device, &x, &[rows, cols]).unwrap();
     let table: Vec<[f32; 3]> = (0..rows).map(|i| [0.0, 1.0 + (i % 16) as f32, 100.0]).collect();
-    let out = standardize(&tx, &table).unwrap().read().unwrap();
+    let out = standardize(&tx, &table, true).unwrap().read().unwrap();
     let expected = |i: u64| match (i % 4) as f32 - 1.0 {
         -1.0 => 100.0,
         x => x * (1.0 + (i / cols % 16) as f32),
@@ -116,14 +126,14 @@ fn empty(device: &Device) {
     for shape in [[0, 3], [3, 0], [0, 0]] {
         let x = Tensor::<f32>::zeros(device, &shape).unwrap();
         let table = vec![[0.0; 3]; shape[0] as usize];
-        assert_eq!(standardize(&x, &table).unwrap().shape(), shape);
+        assert_eq!(standardize(&x, &table, true).unwrap().shape(), shape);
         assert_eq!(scale_columns(&x, &vec![0.0; shape[1] as usize]).unwrap().shape(), shape);
     }
 }
 
 fn wrong_shapes(device: &Device) {
     let x = Tensor::<f32>::zeros(device, &[3, 4]).unwrap();
-    assert!(matches!(standardize(&x, &[[0.0; 3]; 4]), Err(Error::Shape { op: "standardize", .. })));
+    assert!(matches!(standardize(&x, &[[0.0; 3]; 4], true), Err(Error::Shape { op: "standardize", .. })));
     assert!(matches!(scale_columns(&x, &[0.0; 3]), Err(Error::Shape { op: "scale_columns", .. })));
 }
 
@@ -133,7 +143,7 @@ fn row_beyond_a_binding(device: &Device) {
         return;
     }
     let x = Tensor::<i8>::zeros(device, &[1, binding]).unwrap();
-    assert!(matches!(standardize(&x, &[[0.0; 3]]), Err(Error::Limit { .. })));
+    assert!(matches!(standardize(&x, &[[0.0; 3]], true), Err(Error::Limit { .. })));
     let x = Tensor::<f32>::zeros(device, &[1, binding / 4]).unwrap();
     assert!(matches!(scale_columns(&x, &vec![1.0; binding as usize / 4]), Err(Error::Limit { .. })));
 }

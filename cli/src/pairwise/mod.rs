@@ -136,7 +136,8 @@ The record is written last and removed first: where it is, all
 results are there.";
 
 fn metrics() -> impl TypedValueParser<Value = Metric> {
-    PossibleValuesParser::new(Metric::ALL.map(Metric::name)).try_map(|name| name.parse::<Metric>())
+    PossibleValuesParser::new(Metric::ALL.iter().map(|metric| metric.name()))
+        .try_map(|name| name.parse::<Metric>())
 }
 
 /// Along which axis observations are.

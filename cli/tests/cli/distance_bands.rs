@@ -127,7 +127,7 @@ fn what_cannot_be_resumed_is_named() {
     says("x.npy", &["--resume"], 2, "--resume is for a .zarr alone");
     says("x.zarr", &["--resume", "--overwrite"], 2, "cannot be used with");
     says("x.zarr", &["--resume", "--tree", "ward"], 2, "cannot be used with");
-    says("x.zarr", &["--resume", "--metric", "canberra"], 1, "canberra is not made of sums of packed rows");
+    says("x.zarr", &["--resume", "--metric", "canberra"], 1, "--metric: canberra is computed in f32");
     // Where bands do not help, the least is that of the whole matrix.
     says("x.zarr", &["--metric", "canberra", "--memory", "1K"], 1, "at least");
     // What is not ours stays as it is.

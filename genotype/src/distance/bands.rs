@@ -323,7 +323,7 @@ pub(super) fn unfit(
 ) -> Result<Option<(&'static str, String)>> {
     let metric = options.metric.summed();
     if !PackedPairs::takes(metric) {
-        return Ok(Some(("metric", format!("{metric} is not made of sums of packed rows"))));
+        return Ok(Some(("metric", format!("{metric} is computed in f32, for all samples at once"))));
     }
     let why = "distances of some samples at a time are of dosages 0, 1 and 2 alone";
     Ok((!are_packed(genotypes, device)?).then(|| ("genotypes", why.to_owned())))

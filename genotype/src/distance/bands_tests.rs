@@ -140,7 +140,7 @@ fn what_bands_are_not_for_is_named() {
     };
     let plain = DistanceOptions::default();
     let of = |metric| DistanceOptions { metric: SampleMetric::Of(metric), ..plain };
-    let words = "`metric`: canberra is not made of sums of packed rows";
+    let words = "`metric`: canberra is computed in f32, for all samples at once";
     fails(&good, &of(Metric::Canberra), SIDE, words);
     fails(&good, &of(Metric::KlDivergence), SIDE, "is not symmetric");
     fails(&good, &DistanceOptions { tree: Some(Linkage::Average), ..plain }, SIDE, "`tree`");

@@ -334,5 +334,5 @@ fn numbers(reader: &Reader, panel: &Panel, block: &Range<u64>, table: &[[f32; 3]
         return panel.standardized(table);
     };
     let rows: Vec<u64> = (block.start - panel.rows.start..block.end - panel.rows.start).collect();
-    standardize(&unpack_rows(packed, &rows, reader.samples(), [0.0, 1.0, 2.0, f32::NAN])?, table)
+    standardize(&unpack_rows(packed, &rows, reader.samples(), [0.0, 1.0, 2.0, f32::NAN])?, table, true)
 }

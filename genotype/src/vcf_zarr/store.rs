@@ -330,13 +330,7 @@ fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
             "is not a Zarr store: it has no zarr.json, .zgroup or .zarray",
         ));
     }
-    let mut names = Vec::new();
-    for folder in folders {
-        // An unreadable neighbour is no reason not to name the others.
-        if is_array(&folder).unwrap_or(false) {
-            names.push(folder);
-        }
-    }
+    let names = Node::arrays(storage, "");
     let why = "has neither `call_genotype` nor `calldata/GT`; name the array to use";
     Err(Error::store(storage.place(""), format!("{why} (arrays at its root: {})", names.join(", "))))
 }

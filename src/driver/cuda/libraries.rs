@@ -73,7 +73,7 @@ fn load_driver(name: &str, folders: impl Iterator<Item = PathBuf>) -> Result<Pat
             Err(_) => {}
         }
     }
-    Err(failed.unwrap_or_else(|| format!("{name} is not here: the NVIDIA driver is not installed")))
+    Err(failed.unwrap_or_else(|| format!("no {name}: the NVIDIA driver is not installed")))
 }
 
 /// The newest CUDA that the driver is for, as 1000 major + 10 minor.
@@ -340,7 +340,7 @@ mod tests {
         let why = load_driver(absent, explicit_folders().into_iter()).unwrap_err();
         assert!(!why.contains('\n') && why.contains(absent), "{why}");
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
-        assert!(why.ends_with("is not here: the NVIDIA driver is not installed"), "{why}");
+        assert!(why.ends_with(": the NVIDIA driver is not installed"), "{why}");
         let why = load_cublas(11).unwrap_err();
         assert!(!why.contains('\n') && why.contains("pip install"), "{why}");
     }

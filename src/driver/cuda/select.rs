@@ -59,7 +59,7 @@ pub(crate) fn best(
 /// The device that `selector` means: a number, or nothing for the first.
 ///
 /// # Errors
-/// [`Error::NoDevice`] with what is there, or why nothing is.
+/// [`Error::NoDevice`]: there is none such, or it does not do, with the reason.
 pub(crate) fn open(
     sample: &'static KernelDef,
     selector: &str,
@@ -67,15 +67,9 @@ pub(crate) fn open(
 ) -> Result<Box<dyn Driver>> {
     let wanted = if selector.is_empty() { "cuda".into() } else { format!("cuda:{selector}") };
     let refuse = |tried| Error::NoDevice { wanted: wanted.as_str().into(), tried };
-    let devices = Devices::find(sample).map_err(|absent| refuse(vec![("cuda".into(), absent.why())]))?;
+    let Ok(devices) = Devices::find(sample) else { return Err(refuse(Vec::new())) };
     let place = if selector.is_empty() { Some(0) } else { selector.parse().ok() };
-    let Some(place) = place.filter(|&place| place < devices.count) else {
-        let entry = |place| match devices.describe(place) {
-            Ok(info) => (info.name, info.description),
-            Err(why) => (format!("cuda:{place}"), why),
-        };
-        return Err(refuse((0..devices.count).map(entry).collect()));
-    };
+    let Some(place) = place.filter(|&place| place < devices.count) else { return Err(refuse(Vec::new())) };
     devices.open(place, options).map_err(|why| match why {
         Refused::Why(why) => refuse(vec![(format!("cuda:{place}"), why)]),
         Refused::Failed(error) => error,

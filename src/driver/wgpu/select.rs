@@ -62,7 +62,7 @@ pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Dr
         Some(place) => open_adapter(&adapters[place], describe(&adapters, place), options),
         None => Err(Error::NoDevice {
             wanted: format!("wgpu:{selector}").trim_end_matches(':').into(),
-            tried: tried(&adapters),
+            tried: Vec::new(),
         }),
     }
 }
@@ -93,17 +93,6 @@ pub(crate) fn lent(
     fits(&device.limits()).map_err(|why| Error::argument("Device::from_wgpu", "device", why))?;
     let limits = options.lower(limits(&device.limits()));
     Ok(Box::new(WgpuDriver::new(device, queue, info, limits, Arc::default())?))
-}
-
-fn tried(adapters: &[wgpu::Adapter]) -> Vec<(String, String)> {
-    if adapters.is_empty() {
-        return vec![("wgpu".into(), absent())];
-    }
-    let entry = |place| {
-        let info = describe(adapters, place);
-        (info.name, info.description)
-    };
-    (0..adapters.len()).map(entry).collect()
 }
 
 fn instance(backends: wgpu::Backends) -> wgpu::Instance {

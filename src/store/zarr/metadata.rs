@@ -99,6 +99,14 @@ impl Node {
         }
         Ok(if is_there(storage, &join(path, ".zgroup"))? { Self::Group } else { Self::Absent })
     }
+
+    /// Names of the arrays right in the group at `path`, in the order of their bytes, for messages: what cannot be read is left out.
+    pub fn arrays(storage: &dyn Storage, path: &str) -> Vec<String> {
+        let mut names = storage.list(path).unwrap_or_default();
+        names.retain(|name| matches!(Self::at(storage, &join(path, name)), Ok(Self::Array)));
+        names.sort_unstable();
+        names
+    }
 }
 
 /// The path without empty names; an error where it might lead out of the store.
@@ -135,7 +143,7 @@ pub(crate) fn read(storage: &dyn Storage, path: &str) -> Result<Metadata> {
     let refuse = |why: String| Error::store(storage.place(path), why);
     if let Some(json) = read_json(storage, &join(path, "zarr.json"))? {
         if json.get("node_type").and_then(Value::as_str) == Some("group") {
-            return Err(refuse("is a group, not an array".to_owned()));
+            return Err(refuse(is_group(storage, path)));
         }
         return guarded(|| parse_v3(json)).map_err(refuse);
     }
@@ -144,7 +152,17 @@ pub(crate) fn read(storage: &dyn Storage, path: &str) -> Result<Metadata> {
         return guarded(|| parse_v2(json, &attributes)).map_err(refuse);
     }
     let group = is_there(storage, &join(path, ".zgroup"))?;
-    Err(refuse(if group { "is a group, not an array" } else { "no such array" }.to_owned()))
+    Err(refuse(if group { is_group(storage, path) } else { "no such array".to_owned() }))
+}
+
+/// Why a group is no array, and a few of the arrays in it.
+fn is_group(storage: &dyn Storage, path: &str) -> String {
+    const LISTED: usize = 8;
+    let names = Node::arrays(storage, path);
+    let more = if names.len() > LISTED { ", ..." } else { "" };
+    let of = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let named = if of.is_empty() { String::new() } else { format!("; name one of those in it: {of}{more}") };
+    format!("is a group, not an array{named}")
 }
 
 /// Runs `work`, turning a panic inside the Zarr library into an error: the last line of defence.

@@ -199,10 +199,17 @@ fn not_json_and_not_there() {
     scratch.put("g/.zgroup", r#"{"zarr_format":2}"#);
     scratch.put("h/zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#);
     scratch.put("f", "x");
+    for n in 0..10 {
+        scratch.put(&format!("h/a{n}/.zarray"), "{}");
+        scratch.put(&format!("h/g{n}/.zgroup"), "{}");
+    }
     for (path, why) in [
         ("nothing", "no such array"),
-        ("g", "is a group"),
-        ("h", "is a group"),
+        ("g", "g: is a group, not an array"),
+        (
+            "h",
+            "is a group, not an array; name one of those in it: `a0`, `a1`, `a2`, `a3`, `a4`, `a5`, `a6`, `a7`, ...",
+        ),
         ("f", "no such array"),
         ("../x", "not a path within"),
         ("g/./x", "not a path within"),
