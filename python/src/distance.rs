@@ -49,12 +49,13 @@ impl Options {
 /// # Errors
 /// `ValueError` where there is none.
 pub(crate) fn metric(name: &str, p: f64) -> PyResult<Metric> {
-    let found = Metric::ALL.into_iter().find(|metric| metric.name() == name);
+    let found = Metric::ALL.iter().copied().find(|metric| metric.name() == name);
     match found {
         Some(Metric::Minkowski(_)) => Ok(Metric::Minkowski(p)),
         Some(metric) => Ok(metric),
         None => {
-            let names = Metric::ALL.map(Metric::name).join(", ");
+            let names: Vec<_> = Metric::ALL.iter().map(|metric| metric.name()).collect();
+            let names = names.join(", ");
             Err(PyValueError::new_err(format!("`metric` is one of {names}, not {name:?}")))
         }
     }

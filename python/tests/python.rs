@@ -17,11 +17,8 @@ fn the_package_passes_its_tests() {
     let package = tempfile::tempdir().expect("a folder for the package should be made");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let built = env::current_exe().expect("a test should know where it is");
-    let library = built.with_file_name(format!(
-        "{}_teatime{}",
-        env::consts::DLL_PREFIX,
-        env::consts::DLL_SUFFIX
-    ));
+    let library =
+        built.with_file_name(format!("{}_teatime{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
     let module = package.path().join("teatime");
     fs::create_dir(&module).expect("the package's folder should be made");
     for entry in fs::read_dir(here.join("teatime")).expect("the package should be readable") {
