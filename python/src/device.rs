@@ -13,6 +13,9 @@ use crate::call::exception;
 /// Devices that this process has opened.
 static OPENED: LazyLock<Mutex<HashMap<Key, Opened>>> = LazyLock::new(Mutex::default);
 
+/// What opens a pickled device again, and its name and threads.
+type Pickled<'py> = (Bound<'py, PyAny>, (String, Option<usize>));
+
 /// A device's name, none for the default, and its number of threads.
 type Key = (Option<String>, Option<usize>);
 
@@ -93,7 +96,7 @@ impl Device {
         }
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, Option<usize>))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Pickled<'py>> {
         let open = py.import("teatime._device")?.getattr("_reopen")?;
         Ok((open, (self.name().to_owned(), self.threads)))
     }

@@ -114,7 +114,7 @@ struct Both {
 fn of_type<'py, T: numpy::Element>(
     y: Option<Bound<'py, PyAny>>,
 ) -> PyResult<Option<PyReadonlyArrayDyn<'py, T>>> {
-    y.map(|y| Ok(y.extract::<PyReadonlyArrayDyn<'py, T>>()?)).transpose()
+    y.map(|y| y.extract::<PyReadonlyArrayDyn<'py, T>>()).transpose()
 }
 
 /// Distances of each pair of x once, in scipy's condensed order.
