@@ -21,7 +21,9 @@ def refuse_lazy(x: Any, name: str, instead: str) -> None:
 def as_array(x: Any, name: str, instead: str) -> NDArray[Any]:
     """``x`` in native byte order and of a type that tensors hold: bool as uint8, 64-bit integers as float64 where that changes none."""
     refuse_lazy(x, name, instead)
-    a = np.asarray(x)
+    if hasattr(x, "__cuda_array_interface__"):
+        raise TypeError(f"`{name}` is in the memory of a GPU: hand over `{name}.get()`; teatime.adapter does so for a pipeline")
+    a = np.from_dlpack(x) if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") else np.asarray(x)
     if a.dtype == np.bool_:
         a = a.view(np.uint8)
     elif a.dtype.kind in "iu" and a.dtype.itemsize == 8:

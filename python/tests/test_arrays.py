@@ -93,3 +93,27 @@ def test_dask_arrays_are_refused_by_name():
     ]:
         with pytest.raises(TypeError, match=f"teatime.dask.{instead}"):
             call()
+
+
+class _Lent:
+    """An array of another library, which knows DLPack alone."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_arrays_of_other_libraries(rng):
+    x = rng.random((4, 3))
+    np.testing.assert_array_equal(teatime.pairwise_distance(_Lent(x), device="cpu"), teatime.pairwise_distance(x, device="cpu"))
+
+    class OnCard:
+        __cuda_array_interface__ = {}
+
+    with pytest.raises(TypeError, match=r"`x` is in the memory of a GPU: hand over `x.get\(\)`"):
+        teatime.pairwise_distance(OnCard())
