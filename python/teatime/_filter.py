@@ -82,8 +82,10 @@ def gaussian_filter(
     chosen = [operator.index(axis) for axis in named]
     beyond = [axis for axis in chosen if not -x.ndim <= axis < x.ndim]
     if beyond:
-        raise ValueError(f"`axes`: {beyond[0]} of an array of {x.ndim} axes")
+        raise ValueError(f"`axes`: {beyond[0]} is out of range for an array of {x.ndim} axes")
     chosen = [axis % x.ndim for axis in chosen]
+    if len(set(chosen)) < len(chosen):
+        raise ValueError(f"`axes` must be unique: {axes}")
     into = output if isinstance(output, np.ndarray) else None
     dtype = np.dtype(into.dtype if into is not None else given.dtype if output is None else output).newbyteorder("=")
     # bool is computed as uint8, and 64-bit integers as float64.
