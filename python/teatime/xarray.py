@@ -129,8 +129,6 @@ class GenotypeAccessor:
             raise ValueError(f"`variable`: {variable!r} has the dimensions {found.dims}, not variants, samples and, of calls, ploidy")
         found = found.transpose(*_DIMS[: found.ndim])
         lazy = hasattr(found.data, "__dask_graph__")
-        if lazy and found.ndim == 3:
-            found = found.chunk(ploidy=-1)
         return (found.data if lazy else found.values), lazy
 
     def _with(self, merge: bool, **variables: Any) -> xarray.Dataset:

@@ -9,8 +9,8 @@ da = pytest.importorskip("dask.array", reason="dask is not installed")
 import teatime.xarray
 from teatime import genotype
 
-CALLS = np.random.default_rng(0).integers(-1, 2, (300, 12, 2)).astype("i1")
-DOSAGES = np.where((CALLS < 0).any(axis=2), -1, CALLS.sum(axis=2)).astype("i1")
+CALLS = np.random.default_rng(0).integers(-1, 3, (300, 12, 2)).astype("i1")
+DOSAGES = np.where((CALLS < 0).any(axis=2), -1, (CALLS > 0).sum(axis=2)).astype("i1")
 
 
 @pytest.fixture(params=["memory", "dask"])
