@@ -13,8 +13,8 @@ from teatime import blocks
 
 
 def part(block, x):
-    """A block's part of the product, with an axis to add over."""
-    return blocks.normal_product(block, x)[np.newaxis]
+    """A block's part of the product, as a row."""
+    return blocks.normal_product(block, x).reshape(1, -1)
 
 
 def svd(a, n_components, **options):
@@ -23,10 +23,8 @@ def svd(a, n_components, **options):
         a = a.rechunk((a.chunksize[0], a.shape[1]))
     rounds = blocks.Rounds(a.shape, n_components, **options)
     while (x := rounds.wanted()) is not None:
-        chunks = ((1,) * a.numblocks[0], (x.shape[0],), (x.shape[1],))
-        # Each block (rows, n) becomes a block (1, n, columns).
-        parts = cubed.map_blocks(part, a, dtype=np.float64, chunks=chunks, drop_axis=[0, 1], new_axis=[0, 1, 2], x=x)
-        rounds.add(xp.sum(parts, axis=0).compute())
+        parts = cubed.map_blocks(part, a, dtype=np.float64, chunks=((1,) * a.numblocks[0], (x.size,)), x=x)
+        rounds.add(xp.sum(parts, axis=0).compute().reshape(x.shape))
     return rounds
 
 
