@@ -138,7 +138,8 @@ def _of_parts(each: Callable[..., NDArray[Any]], x: NDArray[Any], output: Any, c
     refuse_lazy(x, "input", "gaussian_filter")
     found = output if isinstance(output, np.ndarray) else np.empty(x.shape, x.dtype if output is None else output)
     if found.dtype.kind != "c" or found.shape != x.shape:
-        raise ValueError(f"`output` of {found.dtype} and {found.shape} for an input of {x.dtype} and {x.shape}: it is complex, and of one shape")
+        of = f"{found.dtype} and {found.shape} for an input of {x.dtype} and {x.shape}"
+        raise ValueError(f"`output` of {of}: it is complex, and of one shape")
     real = each(x.real, cval=np.real(cval))
     found.imag = each(x.imag, cval=np.imag(cval))
     found.real = real

@@ -149,7 +149,7 @@ class Variants:
 
     @staticmethod
     def ranges(path: str | os.PathLike[str], parts: int) -> tuple[tuple[int, int], list[tuple[int, int]]]:
-        """The shape (variants, samples) of a store, and at most ``parts`` ranges of its variants, at the borders of its chunks where it can."""
+        """The shape (variants, samples) of a store, and ranges of its variants, about ``parts`` of them."""
         opened = open_store(path)
         return (opened.variants, opened.samples), opened.part_ranges(parts)
 

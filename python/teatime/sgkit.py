@@ -1,12 +1,13 @@
-"""sgkit on top of teatime: after :func:`install`, sgkit's ``pairwise_distance`` and ``pca`` run our kernels, with their own arguments.
+"""sgkit on top of teatime: after :func:`install`, sgkit's ``pairwise_distance`` and ``pca`` run our kernels.
 
 sgkit 0.10 needs dask up to 2024.8, numpy below 2.2 and zarr below 3.
 
 - ``pairwise_distance``: the functions that sgkit maps over pairs of blocks are replaced. Chunks, the reduction and missing values (negative
-  or NaN) stay sgkit's. ``device="gpu"`` is the same as ``"cpu"``: the device is what ``TEATIME_DEVICE`` names on the workers, or
-  the fastest.
+  or NaN) stay sgkit's. Sums of whole numbers up to 255, of any type, are products of matrices, and exact. ``device="gpu"`` is the same as
+  ``"cpu"``: the device is what ``TEATIME_DEVICE`` names on the workers, or the fastest.
 - ``pca`` of diploids: the decomposition is :func:`teatime.dask.pca`, exact for up to 5,000 samples whatever ``algorithm`` is, and lazy as
-  sgkit's. Results have sgkit's signs and types. A variant that does not vary counts nothing, where sgkit fails. Of other ploidies sgkit's own code runs.
+  sgkit's. Results have sgkit's signs and types. A variant that does not vary counts nothing, where sgkit fails. Of other
+  ploidies sgkit's own code runs.
 """
 
 from __future__ import annotations
@@ -76,12 +77,12 @@ def euclidean_map(f: _Array, g: _Array, _: Any = None) -> _Array:
     (m, n, 1)
         Of float32 for float32, else of float64.
     """
-    x, y = _operands(f, g)
+    x, y, dtype = _operands(f, g)
     if x.dtype.kind == "f":
         # Products would cancel between close ones.
         sums = pairwise_distance(x, y, "sqeuclidean", missing="ignore", negative=True, device=_worker.device(None))
         return sums[..., np.newaxis]
-    s = _Sums(x, y)
+    s = _Sums(x, y, dtype)
     return (s.x_squares() - 2 * s.products() + s.y_squares())[..., np.newaxis]
 
 
@@ -94,24 +95,32 @@ def correlation_map(f: _Array, g: _Array, _: Any = None) -> _Array:
     return np.stack([s.x(), s.y(), s.x_squares(), s.y_squares(), s.products(), s.counts()], axis=-1)
 
 
-def _operands(f: _Array, g: _Array) -> tuple[_Array, _Array]:
-    """Both (observations, features) and of one type: int16 for small whole numbers, float32 for float32 and float16, else float64."""
+def _operands(f: _Array, g: _Array) -> tuple[_Array, _Array, np.dtype[Any]]:
+    """Both (observations, features), of int16 where they are small whole numbers, with -1 for missing ones; and the type of sums."""
     x = np.asarray(f)
     x, y = x.reshape(x.shape[0], x.shape[-1]), np.asarray(g)
     dtype = np.result_type(x, y)
-    if dtype.kind in "iub" and all(of.max(initial=0) <= _EXACT for of in (x, y)):
-        # All negative ones are missing alike.
-        x, y = (np.maximum(of, -1) if of.dtype.kind == "i" else of for of in (x, y))
-        return x.astype(np.int16), y.astype(np.int16)
-    wanted = np.float32 if dtype in (np.dtype("f4"), np.dtype("f2")) else np.float64
-    return x.astype(wanted, copy=False), y.astype(wanted, copy=False)
+    sums = np.dtype(np.float32 if dtype in (np.dtype("f4"), np.dtype("f2")) else np.float64)
+    small = [_small(of) for of in (x, y)]
+    if small[0] is not None and small[1] is not None:
+        return small[0], small[1], sums
+    return x.astype(sums, copy=False), y.astype(sums, copy=False), sums
+
+
+def _small(x: _Array) -> NDArray[np.int16] | None:
+    """Whole numbers up to the largest whose sums are exact, and -1 for what is missing; None where there are others."""
+    present = x >= 0
+    whole = np.where(present, x, 0)
+    if whole.max(initial=0) > _EXACT or (x.dtype.kind == "f" and not np.array_equal(np.rint(whole), whole)):
+        return None
+    return np.where(present, whole, -1).astype(np.int16)
 
 
 class _Sums:
-    """Sums over the features that both have, as products of matrices: missing numbers are 0 there, and what they are multiplied with counts."""
+    """Sums over the features that both have, as products of matrices in which missing numbers are 0."""
 
-    def __init__(self, x: _Array, y: _Array) -> None:
-        self.float = np.dtype(np.float32 if x.dtype == np.float32 else np.float64)
+    def __init__(self, x: _Array, y: _Array, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
         self.zeroed, self.present = zip(*(_without_missing(of) for of in (x, y)))
 
     def products(self) -> _Array:
@@ -139,11 +148,14 @@ class _Sums:
             values = values * self.present[side]
         if other is not None:
             return self._product(values, other)
-        sums = values.sum(axis=1, dtype=np.float64).astype(self.float)
+        sums = values.sum(axis=1, dtype=np.float64).astype(self.dtype)
         return np.repeat(sums[:, np.newaxis], self.zeroed[1 - side].shape[0], axis=1)
 
     def _product(self, a: _Array, b: _Array) -> _Array:
-        return pairwise_distance(a, b, "inner_product", device=_worker.device(None)).astype(self.float, copy=False)
+        device = _worker.device(None)
+        if a.dtype == np.float64 and device.backend == "cpu":
+            return a @ b.T
+        return pairwise_distance(a, b, "inner_product", device=device).astype(self.dtype, copy=False)
 
 
 def _without_missing(x: _Array) -> tuple[_Array, _Array | None]:

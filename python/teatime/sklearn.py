@@ -89,7 +89,8 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 def _check(name: str, value: Any, kind: type, *, optional: bool = False) -> None:
     if (value is None and optional) or (isinstance(value, kind) and value >= 0):
         return
-    raise ValueError(f"`{name}` is {value!r}: it is a {'whole ' if kind is Integral else ''}number, at least 0{', or None' * optional}")
+    whole = "whole " if kind is Integral else ""
+    raise ValueError(f"`{name}` is {value!r}: it is a {whole}number, at least 0{', or None' * optional}")
 
 
 def _scale(x: _Array) -> float:

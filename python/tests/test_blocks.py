@@ -48,6 +48,17 @@ def test_rounds_of_a_matrix(n_iter):
     assert np.array_equal(found.scores, found.vectors * found.singular_values)
 
 
+def test_a_larger_tolerance_needs_fewer_rounds():
+    a = np.random.default_rng(1).normal(size=(200, 150))
+
+    def rounds(tol):
+        asked = []
+        rounds_of([lambda x: asked.append(x) or blocks.normal_product(a, x, "cpu")], a.shape, 2, tol=tol)
+        return len(asked)
+
+    assert rounds(0.3) < rounds(1e-5)
+
+
 def test_variants_of_arrays_and_stores(cohort):
     expected = genotype.pca(CALLS, 3, device="cpu")
     shape, ranges = blocks.Variants.ranges(cohort, 3)
@@ -83,7 +94,8 @@ def needs(*modules):
 def run(folder, *command):
     root = str(Path(teatime.__file__).parent.parent)
     environment = {**os.environ, "PYTHONPATH": root, "TEATIME_DEVICE": "cpu", "RAY_USAGE_STATS_ENABLED": "0"}
-    done = subprocess.run([str(part) for part in command], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    command = [str(part) for part in command]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -74,8 +74,9 @@ def main() -> int:
         report = Path(folder, "report.xml")
         paths = [str(HERE)] + ([] if args.wheel else [str(PACKAGE)])
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TEATIME_PEER": args.suite}
-        command = [python, "-m", "pytest", "-p", "patches", "-p", "no:cacheprovider", "-q", "-W", "ignore", "--tb=short", f"--junitxml={report}"]
-        done = subprocess.run([*command, *suite.tests], cwd=tests or folder, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+        options = ["-p", "patches", "-p", "no:cacheprovider", "-q", "-W", "ignore", "--tb=short", f"--junitxml={report}"]
+        command = [python, "-m", "pytest", *options, *suite.tests]
+        done = subprocess.run(command, cwd=tests or folder, env=environment, stdout=subprocess.PIPE, text=True, check=False)
         if not report.exists():
             print(done.stdout, file=sys.stderr)
             return 2
