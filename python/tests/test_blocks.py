@@ -22,9 +22,10 @@ CALLS = (np.random.default_rng(3).random((9000, 20, 2)) < np.linspace(0.1, 0.9, 
 def cohort(tmp_path_factory):
     zarr = pytest.importorskip("zarr", reason="zarr is not installed")
     path = tmp_path_factory.mktemp("blocks") / "cohort.zarr"
-    group = zarr.open_group(str(path), mode="w", zarr_format=2)
-    array = group.create_array("call_genotype", shape=CALLS.shape, chunks=(1000, 20, 2), dtype="i1")
-    array[:] = CALLS
+    older = zarr.__version__.startswith("2.")
+    group = zarr.open_group(str(path), mode="w", **({} if older else {"zarr_format": 2}))
+    create = group.create_dataset if older else group.create_array
+    create("call_genotype", shape=CALLS.shape, chunks=(1000, 20, 2), dtype="i1")[:] = CALLS
     return str(path)
 
 
