@@ -13,6 +13,10 @@ names another default. They release the interpreter's lock, and Ctrl-C ends the 
 :func:`pack`              values of 1, 2 and 4 bits in bytes, and :func:`unpack`
 :mod:`teatime.genotype`   PCA, relationship matrices and distances of genotypes
 :mod:`teatime.dask`       the same on dask arrays and Zarr stores, on a cluster
+:mod:`teatime.blocks`     singular vectors in rounds, for other engines
+:mod:`teatime.sklearn`    estimators for scikit-learn
+:mod:`teatime.xarray`     an accessor of datasets of genotypes
+:mod:`teatime.sgkit`      sgkit on top of teatime
 ========================  ====================================================================
 """
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _teatime
-from ._arrays import NATIVE, as_array, c_order
+from ._arrays import NATIVE, as_array, c_order, refuse_lazy
 from ._device import Device, told
 
 #: Types that are summed in float64.
@@ -33,7 +34,7 @@ def gaussian_filter(
     order: int | Sequence[int] = 0,
     output: DTypeLike | NDArray[Any] | None = None,
     mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
+    cval: complex = 0.0,
     truncate: float = 4.0,
     *,
     radius: int | Sequence[int] | None = None,
@@ -48,7 +49,7 @@ def gaussian_filter(
     ----------
     input
         One to five axes. float64 and 32-bit integers are computed in float64, where the device can (:attr:`Device.f64`) unless
-        ``narrow``; others in float32. 64-bit integers are taken as float64.
+        ``narrow``; others in float32. 64-bit integers are taken as float64. Of complex numbers both parts are filtered.
     sigma
         Standard deviation, for all filtered axes or for each.
     order
@@ -77,13 +78,21 @@ def gaussian_filter(
     array([0.    , 0.2741, 0.4519, 0.2741, 0.    ])
     """
     given = np.asarray(input) if not hasattr(input, "__dask_graph__") else input
+    if given.dtype.kind == "c":
+        each = functools.partial(
+            gaussian_filter, sigma=sigma, order=order, mode=mode, truncate=truncate, radius=radius, axes=axes, rounding=rounding,
+            narrow=narrow, device=device,
+        )
+        return _of_parts(each, given, output, cval)
     x = as_array(input, "input", "gaussian_filter")
     named = range(x.ndim) if axes is None else np.atleast_1d(axes)
     chosen = [operator.index(axis) for axis in named]
     beyond = [axis for axis in chosen if not -x.ndim <= axis < x.ndim]
     if beyond:
-        raise ValueError(f"`axes`: {beyond[0]} of an array of {x.ndim} axes")
+        raise ValueError(f"`axes`: {beyond[0]} is out of range for an array of {x.ndim} axes")
     chosen = [axis % x.ndim for axis in chosen]
+    if len(set(chosen)) < len(chosen):
+        raise ValueError(f"axes must be unique: `axes` is {axes}")
     into = output if isinstance(output, np.ndarray) else None
     dtype = np.dtype(into.dtype if into is not None else given.dtype if output is None else output).newbyteorder("=")
     # bool is computed as uint8, and 64-bit integers as float64.
@@ -121,6 +130,19 @@ def gaussian_filter(
     if into is not None:
         into[...] = found
         return into
+    return found
+
+
+def _of_parts(each: Callable[..., NDArray[Any]], x: NDArray[Any], output: Any, cval: complex) -> NDArray[Any]:
+    """What ``each`` makes of the real and of the imaginary parts."""
+    refuse_lazy(x, "input", "gaussian_filter")
+    found = output if isinstance(output, np.ndarray) else np.empty(x.shape, x.dtype if output is None else output)
+    if found.dtype.kind != "c" or found.shape != x.shape:
+        of = f"{found.dtype} and {found.shape} for an input of {x.dtype} and {x.shape}"
+        raise ValueError(f"`output` of {of}: it is complex, and of one shape")
+    real = each(x.real, cval=np.real(cval))
+    found.imag = each(x.imag, cval=np.imag(cval))
+    found.real = real
     return found
 
 

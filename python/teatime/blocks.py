@@ -1,0 +1,158 @@
+"""Singular vectors in parts, for any engine that calls functions elsewhere and adds up arrays: Ray, Cubed, MPI.
+
+Of a matrix A in blocks of rows, ``Aᵀ (A x)`` is the sum of those of the blocks. :class:`Rounds` says which ``x`` is needed next, until it
+has found the components; :func:`normal_product`, of a block of a matrix, and :class:`Variants`, of some variants of genotypes, make the
+parts. Sums in one order give the same bits for any number of workers. With dask, :mod:`teatime.dask` does all this.
+
+>>> import numpy as np
+>>> from teatime import blocks
+>>> a = np.arange(12.0).reshape(4, 3)
+>>> rounds = blocks.Rounds(a.shape, 1)
+>>> while (x := rounds.wanted()) is not None:
+...     rounds.add(sum(blocks.normal_product(block, x) for block in (a[:2], a[2:])))
+>>> bool(np.isclose(rounds.singular_values[0], np.linalg.norm(a, 2)))
+True
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _worker
+from ._linalg import svd_options
+from .genotype import open_store, pca_options
+
+__all__ = ["Rounds", "Variants", "normal_product"]
+
+_Array = NDArray[np.float64]
+
+
+class Rounds:
+    """The randomized iteration for the largest singular values of a matrix, of which others make the products.
+
+    It is small and can be pickled after any round: to go on later, or elsewhere.
+
+    Parameters
+    ----------
+    shape
+        Of the matrix: (m, n), or (variants, samples).
+    n_components
+        How many.
+    n_iter, n_oversamples, tol, random_state, signs
+        As in :func:`teatime.truncated_svd`.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        n_components: int,
+        *,
+        n_iter: int | None = None,
+        n_oversamples: int | None = None,
+        tol: float = 1e-4,
+        random_state: int = 0,
+        signs: str = "stable",
+    ) -> None:
+        if not 0 < n_components <= min(shape):
+            raise ValueError(f"`n_components` of {n_components}: it is at least 1, and at most {min(shape)}")
+        self._shape, self._k = (int(shape[0]), int(shape[1])), n_components
+        self._options = svd_options(n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, seed=random_state, signs=signs)
+        self._made: list[_Array] = []
+        self._found: dict[str, Any] | None = None
+
+    def wanted(self) -> _Array | None:
+        """What is to be multiplied next, (n, columns); None where the components are found."""
+        return _worker.next_vectors(self._shape, self._k, self._options, self._made)  # type: ignore[no-any-return]
+
+    def add(self, product: ArrayLike) -> None:
+        """Takes ``Aᵀ (A x)`` of what was wanted, (n, columns)."""
+        found = np.asarray(product, np.float64)
+        if found.ndim != 2 or found.shape[0] != self._shape[1]:
+            raise ValueError(f"`product` is ({self._shape[1]}, columns), not {found.shape}")
+        self._made.append(found)
+        self._found = None
+
+    def _result(self) -> dict[str, Any]:
+        if self._found is None:
+            if self.wanted() is not None:
+                raise RuntimeError("the components are not found yet: another product is wanted")
+            self._found = _worker.components(self._shape, self._k, self._options, list(self._made))
+        return self._found
+
+    @property
+    def singular_values(self) -> _Array:
+        """(n_components,), descending."""
+        return self._result()["s"]  # type: ignore[no-any-return]
+
+    @property
+    def vectors(self) -> _Array:
+        """Right singular vectors (n, n_components)."""
+        return self._result()["v"]  # type: ignore[no-any-return]
+
+    @property
+    def scores(self) -> _Array:
+        """Right singular vectors times singular values (n, n_components): of genotypes, scikit-allel's coordinates of samples."""
+        return self.vectors * self.singular_values
+
+
+def normal_product(block: ArrayLike, x: ArrayLike, device: str | None = None) -> _Array:
+    """``Aᵀ (A x)`` of rows A of a matrix: a part of what :meth:`Rounds.wanted` wants.
+
+    Parameters
+    ----------
+    block : (rows, n)
+        Float64 is computed in float64 where the CPU computes, else in float32.
+    x : (n, columns)
+    device
+        The name of a device; None for the fastest.
+    """
+    found = _worker.product_of_block(np.asarray(block), np.asarray(x, np.float64), device)
+    return np.asarray(found, np.float64)
+
+
+class Variants:
+    """Some variants of genotypes, standardised, two bits each on a device, for many products. Pickled, it is read again where it arrives.
+
+    Parameters
+    ----------
+    source
+        The path of a store, which the worker has to see, or an array as of :func:`teatime.genotype.pca`.
+    rows
+        Which variants of a store; :meth:`ranges` gives them. Of an array, all.
+    scaler, ploidy, min_maf, max_missing
+        As in :func:`teatime.genotype.pca`.
+    device
+        The name of a device; None for the fastest.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        rows: tuple[int, int] | None = None,
+        *,
+        scaler: str | None = "patterson",
+        ploidy: int | None = None,
+        min_maf: float = 0.0,
+        max_missing: float = 1.0,
+        device: str | None = None,
+    ) -> None:
+        of = pca_options(1, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing)
+        if isinstance(source, (str, os.PathLike)):
+            path = os.fspath(source)
+            self._band = _worker.Band((path, None), rows or (0, open_store(path).variants), ploidy, of, device)
+        else:
+            self._band = _worker.Band(np.asarray(source), (0, len(source)), ploidy, of, device)
+
+    @staticmethod
+    def ranges(path: str | os.PathLike[str], parts: int) -> tuple[tuple[int, int], list[tuple[int, int]]]:
+        """The shape (variants, samples) of a store, and ranges of its variants, about ``parts`` of them."""
+        opened = open_store(path)
+        return (opened.variants, opened.samples), opened.part_ranges(parts)
+
+    def normal_product(self, x: ArrayLike) -> _Array:
+        """``Aᵀ (A x)`` (samples, columns): a part of what :meth:`Rounds.wanted` wants."""
+        return self._band.product(np.asarray(x, np.float64))

@@ -1,0 +1,148 @@
+"""An accessor for datasets of genotypes, with sgkit's names: ``import teatime.xarray``, then ``ds.teatime.pca()``.
+
+Of variables in memory results are NumPy arrays, computed at once. Of dask-backed ones they are lazy, by :mod:`teatime.dask`. sgkit need
+not be installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    import xarray
+except ImportError as error:  # pragma: no cover
+    raise ImportError("teatime.xarray needs xarray: pip install 'teatime[xarray]'") from error
+
+from . import genotype
+
+__all__ = ["GenotypeAccessor"]
+
+_DIMS = ("variants", "samples", "ploidy")
+
+
+@xarray.register_dataset_accessor("teatime")
+class GenotypeAccessor:
+    """Statistics of the genotypes of a dataset, as its attribute ``teatime``.
+
+    All take the name of a ``variable``: calls with the dimensions ``variants``, ``samples`` and ``ploidy``, or dosages with the first two,
+    in any order. Negative numbers, and NaN of floats, are missing. They give the dataset with what was computed, or with
+    ``merge=False`` only that. ``options`` are those of the function that is named, of :mod:`teatime.dask` where the variable is
+    dask-backed.
+
+    Raises
+    ------
+    KeyError
+        For a variable that the dataset does not have.
+    ValueError
+        For one of other dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray, teatime.xarray
+    >>> calls = np.array([[[0, 0], [0, 1], [1, 1]], [[1, 1], [0, 1], [0, 0]], [[0, 1], [1, 1], [0, 0]]], "i1")
+    >>> ds = xarray.Dataset({"call_genotype": (("variants", "samples", "ploidy"), calls)})
+    >>> ds = ds.teatime.pca(n_components=2)
+    >>> ds.sample_pca_projection.sizes
+    Frozen({'samples': 3, 'components': 2})
+    >>> ds.teatime.pairwise_distance().stat_pairwise_distance.values.round(2)
+    array([[0.  , 1.73, 3.  ],
+           [1.73, 0.  , 2.45],
+           [3.  , 2.45, 0.  ]])
+    """
+
+    def __init__(self, ds: xarray.Dataset) -> None:
+        self._ds = ds
+
+    def pca(
+        self, n_components: int = 10, *, variable: str = "call_genotype", ploidy: int | None = None, merge: bool = True, **options: Any
+    ) -> xarray.Dataset:
+        """Principal components of the samples: :func:`teatime.genotype.pca`, :func:`teatime.dask.pca`.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``sample_pca_projection`` (samples, components), ``sample_pca_explained_variance``, which is s² / samples as sgkit's, and
+            ``sample_pca_explained_variance_ratio`` (components).
+        """
+        data, lazy = self._genotypes(variable)
+        found = _function(lazy, "pca")(data, n_components, ploidy=ploidy, **options)
+        return self._with(
+            merge,
+            sample_pca_projection=(("samples", "components"), found.scores),
+            sample_pca_explained_variance=(("components",), found.explained_variance),
+            sample_pca_explained_variance_ratio=(("components",), found.explained_variance_ratio),
+        )
+
+    def genomic_relationship(
+        self,
+        method: str = "vanraden1",
+        *,
+        variable: str = "call_genotype",
+        ploidy: int | None = None,
+        merge: bool = True,
+        **options: Any,
+    ) -> xarray.Dataset:
+        """The relationship matrix of the samples: :func:`teatime.genotype.grm`, :func:`teatime.dask.grm`.
+
+        Frequencies are those of the samples, where sgkit is given them.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``stat_genomic_relationship`` (samples_0, samples_1).
+        """
+        data, lazy = self._genotypes(variable)
+        found = _function(lazy, "grm")(data, method, ploidy=ploidy, **options)
+        return self._with(merge, stat_genomic_relationship=(("samples_0", "samples_1"), found.matrix))
+
+    def pairwise_distance(
+        self, metric: str = "euclidean", *, variable: str = "call_genotype", merge: bool = True, **options: Any
+    ) -> xarray.Dataset:
+        """Distances of the samples: :func:`teatime.genotype.distances`, :func:`teatime.dask.pairwise_distance`.
+
+        Of calls, distances are of dosages: the number of alleles that are not the reference, missing where an allele is. Missing ones count
+        nothing for a pair, as in sgkit.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``stat_pairwise_distance`` (samples_0, samples_1).
+        """
+        data, lazy = self._genotypes(variable)
+        if lazy:
+            dosages = data.map_blocks(_dosages, drop_axis=2, dtype=np.int8) if data.ndim == 3 else data
+            found = _function(lazy, "pairwise_distance")(dosages.T, metric, **options)
+        else:
+            found = genotype.distances(data, metric, **options).matrix
+        return self._with(merge, stat_pairwise_distance=(("samples_0", "samples_1"), found))
+
+    def _genotypes(self, variable: str) -> tuple[Any, bool]:
+        """(variants, samples) or (variants, samples, ploidy), and whether it is lazy."""
+        if variable not in self._ds:
+            raise KeyError(f"`variable`: the dataset has no {variable!r}, but {', '.join(map(str, self._ds.data_vars)) or 'nothing'}")
+        found = self._ds[variable]
+        if set(found.dims) not in (set(_DIMS), set(_DIMS[:2])):
+            raise ValueError(f"`variable`: {variable!r} has the dimensions {found.dims}, not variants, samples and, of calls, ploidy")
+        found = found.transpose(*_DIMS[: found.ndim])
+        lazy = hasattr(found.data, "__dask_graph__")
+        return (found.data if lazy else found.values), lazy
+
+    def _with(self, merge: bool, **variables: Any) -> xarray.Dataset:
+        return self._ds.assign(variables) if merge else xarray.Dataset(variables)
+
+
+def _function(lazy: bool, name: str) -> Callable[..., Any]:
+    if not lazy:
+        return getattr(genotype, name)  # type: ignore[no-any-return]
+    from . import dask
+
+    return getattr(dask, name)  # type: ignore[no-any-return]
+
+
+def _dosages(calls: NDArray[Any]) -> NDArray[np.int8]:
+    """Alleles of each call that are not the reference; -1 where one is missing."""
+    return np.where((calls < 0).any(axis=2), -1, (calls > 0).sum(axis=2)).astype(np.int8)

@@ -1,0 +1,141 @@
+"""The rounds against the whole matrix, and the examples of other engines, where these are installed."""
+
+import importlib.util
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import teatime
+from teatime import blocks, genotype
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+CALLS = (np.random.default_rng(3).random((9000, 20, 2)) < np.linspace(0.1, 0.9, 9000)[:, None, None]).astype("i1")
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    path = tmp_path_factory.mktemp("blocks") / "cohort.zarr"
+    older = zarr.__version__.startswith("2.")
+    group = zarr.open_group(str(path), mode="w", **({} if older else {"zarr_format": 2}))
+    create = group.create_dataset if older else group.create_array
+    create("call_genotype", shape=CALLS.shape, chunks=(1000, 20, 2), dtype="i1")[:] = CALLS
+    return str(path)
+
+
+def rounds_of(parts, shape, k, **options):
+    rounds = blocks.Rounds(shape, k, **options)
+    while (x := rounds.wanted()) is not None:
+        rounds.add(sum(part(x) for part in parts))
+        rounds = pickle.loads(pickle.dumps(rounds))
+    return rounds
+
+
+@pytest.mark.parametrize("n_iter", [None, 3])
+def test_rounds_of_a_matrix(n_iter):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(60, 8)) @ np.diag(0.5 ** np.arange(8)) @ rng.normal(size=(8, 30))
+    parts = [lambda x, of=of: blocks.normal_product(of, x, "cpu") for of in np.array_split(a, 4)]
+    found = rounds_of(parts, a.shape, 3, n_iter=n_iter, tol=1e-8)
+    _, s, vt = np.linalg.svd(a)
+    assert np.allclose(found.singular_values, s[:3], rtol=1e-9)
+    assert np.allclose(np.abs(found.vectors.T @ vt[:3].T), np.eye(3), atol=1e-6)
+    assert np.array_equal(found.scores, found.vectors * found.singular_values)
+
+
+def test_a_larger_tolerance_needs_fewer_rounds():
+    a = np.random.default_rng(1).normal(size=(200, 150))
+
+    def rounds(tol):
+        asked = []
+        rounds_of([lambda x: asked.append(x) or blocks.normal_product(a, x, "cpu")], a.shape, 2, tol=tol)
+        return len(asked)
+
+    assert rounds(0.3) < rounds(1e-5)
+
+
+def test_variants_of_arrays_and_stores(cohort):
+    expected = genotype.pca(CALLS, 3, device="cpu")
+    shape, ranges = blocks.Variants.ranges(cohort, 3)
+    assert shape == (9000, 20) and len(ranges) > 1
+    stored = [blocks.Variants(cohort, rows, device="cpu") for rows in ranges]
+    stored[0] = pickle.loads(pickle.dumps(stored[0]))
+    here = [blocks.Variants(CALLS[slice(*rows)], device="cpu") for rows in ranges]
+    results = [rounds_of([part.normal_product for part in parts], shape, 3, tol=1e-7) for parts in (stored, here)]
+    for found in results:
+        assert np.allclose(found.singular_values, expected.singular_values, rtol=1e-6)
+        assert np.allclose(np.abs(found.vectors.T @ expected.vectors), np.eye(3), atol=1e-4)
+    assert np.array_equal(results[0].scores, results[1].scores)
+    whole = blocks.Variants(cohort, device="cpu").normal_product(np.eye(20))
+    assert np.allclose(whole, sum(part.normal_product(np.eye(20)) for part in stored), rtol=1e-5, atol=1e-3)
+
+
+def test_bad_rounds():
+    with pytest.raises(ValueError, match="`n_components` of 5: .* at most 4"):
+        blocks.Rounds((9, 4), 5)
+    rounds = blocks.Rounds((9, 4), 2)
+    with pytest.raises(RuntimeError, match="another product is wanted"):
+        _ = rounds.singular_values
+    with pytest.raises(ValueError, match=r"`product` is \(4, columns\), not \(9, 2\)"):
+        rounds.add(np.zeros((9, 2)))
+
+
+def needs(*modules):
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+
+
+def run(folder, *command):
+    root = str(Path(teatime.__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": root, "TEATIME_DEVICE": "cpu", "RAY_USAGE_STATS_ENABLED": "0"}
+    command = [str(part) for part in command]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("engine", ["ray", "mpi4py"])
+def test_pca_of_other_engines(cohort, tmp_path, engine):
+    needs(engine)
+    command = [sys.executable, EXAMPLES / f"{engine}_pca.py", cohort, "--components", 3]
+    if engine == "mpi4py":
+        mpiexec = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+        if mpiexec is None:
+            pytest.skip("there is no mpiexec")
+        command = [mpiexec, "-n", 2, *command]
+    assert "singular values" in run(tmp_path, *command)
+    scores, expected = np.load(tmp_path / "scores.npy"), genotype.pca(CALLS, 3, device="cpu").scores
+    assert np.allclose(np.abs(scores), np.abs(expected), atol=1e-2 * np.abs(expected).max())
+
+
+def test_singular_values_on_cubed(tmp_path):
+    needs("cubed")
+    import zarr
+
+    a = np.random.default_rng(5).normal(size=(300, 20)) * 0.7 ** np.arange(20)
+    array = zarr.create_array(str(tmp_path / "matrix.zarr"), shape=a.shape, chunks=(70, 8), dtype="f8")
+    array[:] = a
+    run(tmp_path, sys.executable, EXAMPLES / "cubed_pca.py", tmp_path / "matrix.zarr")
+    vt = np.linalg.svd(a)[2][:4]
+    assert np.allclose(np.abs(vt @ np.load(tmp_path / "vectors.npy")), np.eye(4), atol=1e-3)
+
+
+@pytest.mark.parametrize("engine", ["dask", "ray"])
+def test_slides(tmp_path, engine):
+    needs("distributed" if engine == "dask" else engine)
+    images = {f"slide{i}.npy": np.random.default_rng(i).integers(0, 255, (40, 30, 3)).astype("u1") for i in range(3)}
+    for name, image in images.items():
+        np.save(tmp_path / name, image)
+    (tmp_path / "blurred").mkdir()
+    run(tmp_path, sys.executable, EXAMPLES / "slides.py", engine, "blurred", *images)
+    assert sorted(path.name for path in (tmp_path / "blurred").iterdir()) == sorted(images)
+    for name, image in images.items():
+        found = np.load(tmp_path / "blurred" / name)
+        assert np.array_equal(found, teatime.gaussian_filter(image, 2.0, axes=(0, 1), device="cpu"))

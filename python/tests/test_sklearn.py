@@ -1,0 +1,108 @@
+"""The estimators against scikit-learn's checks, and against its own estimators."""
+
+import numpy as np
+import pytest
+
+sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+from sklearn import decomposition
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from teatime.sklearn import PCA, TruncatedSVD
+
+
+@parametrize_with_checks([PCA(), PCA(n_components=1, whiten=True), TruncatedSVD(n_components=1)])
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def data(shape=(60, 40), dtype="f8"):
+    """Singular values that fall by a fifth each, and means that are not 0."""
+    rng = np.random.default_rng(1)
+    u, v = (np.linalg.qr(rng.normal(size=(n, min(shape))))[0] for n in shape)
+    return (u * 100 * 0.8 ** np.arange(min(shape)) @ v.T + rng.normal(size=shape[1])).astype(dtype)
+
+
+@pytest.mark.parametrize("shape", [(60, 40), (40, 60)])
+@pytest.mark.parametrize("whiten", [False, True])
+# Vectors of some components are those of the iteration in float32. In float32, components far below the first are noise.
+@pytest.mark.parametrize(
+    ("k", "dtype", "within", "of_values"), [(None, "f8", 1e-9, 1e-9), (5, "f8", 1e-6, 1e-11), (5, "f4", 2e-4, 1e-5)]
+)
+def test_pca_is_that_of_scikit_learn(shape, whiten, k, dtype, within, of_values):
+    x = data(shape, dtype)
+    ours = PCA(k, whiten=whiten, tol=1e-8)
+    theirs = decomposition.PCA(k, whiten=whiten, svd_solver="full")
+    # Centred data of 40 samples have 39 components.
+    known = slice(0, 39)
+    got, expected = ours.fit_transform(x), theirs.fit_transform(x.astype("f8"))
+    assert got.dtype == x.dtype
+    scale = np.abs(expected[:, known]).max()
+    assert np.abs(got - expected)[:, known].max() <= within * scale
+    assert np.abs(ours.transform(x) - expected)[:, known].max() <= within * scale
+    assert np.abs(ours.inverse_transform(got) - theirs.inverse_transform(expected)).max() <= within * np.abs(x).max()
+    for name in ("mean_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "noise_variance_"):
+        one, other = getattr(ours, name), getattr(theirs, name)
+        assert np.abs(one - other).max() <= of_values * np.abs(theirs.singular_values_).max(), name
+    assert np.abs(ours.components_ - theirs.components_)[known].max() <= within * 10
+    assert ours.n_components_ == theirs.n_components_
+    assert list(ours.get_feature_names_out()) == list(theirs.get_feature_names_out())
+
+
+@pytest.mark.parametrize(("dtype", "within"), [("f8", 1e-6), ("f4", 2e-4)])
+def test_truncated_svd_is_that_of_scikit_learn(dtype, within):
+    x = data(dtype=dtype)
+    ours = TruncatedSVD(5, tol=1e-8)
+    theirs = decomposition.TruncatedSVD(5, algorithm="arpack")
+    got, expected = ours.fit_transform(x), theirs.fit_transform(x.astype("f8"))
+    assert got.dtype == x.dtype
+    assert np.abs(got - expected).max() <= within * np.abs(expected).max()
+    for name in ("explained_variance_", "explained_variance_ratio_", "singular_values_", "components_"):
+        other = getattr(theirs, name)
+        assert np.abs(getattr(ours, name) - other).max() <= within * np.abs(other).max(), name
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_numbers_beyond_float32(scale):
+    x = data()
+    plain, scaled = (PCA(3).fit(of) for of in (x, x * scale))
+    assert np.allclose(scaled.singular_values_ / scale, plain.singular_values_, rtol=1e-12)
+    assert np.allclose(scaled.components_, plain.components_, atol=1e-6)
+    whitened = PCA(3, whiten=True).fit_transform(x * scale)
+    assert np.allclose(whitened.std(axis=0, ddof=1), 1)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_constant_data_have_no_variance(dtype):
+    x = np.full((5, 4), 0.1, dtype)
+    found = PCA(2, whiten=True).fit(x)
+    assert np.abs(found.explained_variance_).max() < 1e-12
+    assert np.isfinite(found.transform(x)).all()
+    assert np.isfinite(found.explained_variance_ratio_).all()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "error", "message"),
+    [
+        (PCA(0), ValueError, "`n_components` is 0"),
+        (PCA(41), ValueError, "`n_components` is 41.* = 40"),
+        (PCA(0.5), TypeError, "`n_components` is a whole number, not 0.5"),
+        (TruncatedSVD(41), ValueError, "`n_components` is 41"),
+        (PCA(2, n_iter=-1), ValueError, "`n_iter` is -1"),
+        (PCA(2, tol=None), ValueError, "`tol` is None"),
+        (PCA(2, n_oversamples=1.5), ValueError, "`n_oversamples` is 1.5"),
+        (PCA(2, device="no such"), Exception, "no such"),
+    ],
+)
+def test_bad_parameters(estimator, error, message):
+    with pytest.raises(error, match=message):
+        estimator.fit(data())
+
+
+def test_random_state():
+    x = np.random.default_rng(2).normal(size=(300, 200)).astype("f4")
+    def values(state):
+        return TruncatedSVD(3, n_iter=0, n_oversamples=2, random_state=state).fit(x).components_
+    assert np.array_equal(values(3), values(3))
+    assert not np.array_equal(values(3), values(4))
+    assert np.array_equal(values(np.random.RandomState(3)), values(np.random.RandomState(3)))
+    assert not np.array_equal(values(None), values(None))
