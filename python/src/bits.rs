@@ -10,7 +10,7 @@ use teatime::{
 
 use crate::{
     array::{Array, Read, parts},
-    call::{Told, call},
+    call::{RunOptions, call},
     device::Wanted,
 };
 
@@ -30,7 +30,7 @@ pub(crate) fn pack<'py>(
     table: Option<Vec<u8>>,
     missing: Option<u8>,
     device: Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (width, device) = (width(bits)?, device.open(py)?);
     let mut options = PackOptions::default().missing(missing);
@@ -38,8 +38,8 @@ pub(crate) fn pack<'py>(
         options = options.table(table);
     }
     match x {
-        Array::U8(x) => packed(py, &x, width, &options, &device, told),
-        Array::I8(x) => packed(py, &x, width, &options, &device, told),
+        Array::U8(x) => packed(py, &x, width, &options, &device, run),
+        Array::I8(x) => packed(py, &x, width, &options, &device, run),
         _ => Err(PyValueError::new_err("`x` is of int8 or uint8")),
     }
 }
@@ -50,10 +50,10 @@ fn packed<'py, T: Packable + numpy::Element>(
     width: Width,
     options: &PackOptions<'_>,
     device: &Device,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(x)?;
-    let found = call(py, told, |_| {
+    let found = call(py, run, |_| {
         let x = Tensor::from_slice(device, values, &shape)?;
         Read::of(&teatime::bits::pack(&x, width, options)?)
     })?;
@@ -71,15 +71,15 @@ pub(crate) fn unpack<'py>(
     table: Option<Vec<f32>>,
     dtype: &str,
     device: Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (width, device) = (width(bits)?, device.open(py)?);
     let of = (n, width, table.as_deref());
     match dtype {
-        "uint8" => unpacked::<u8>(py, &packed, of, &device, told),
-        "int8" => unpacked::<i8>(py, &packed, of, &device, told),
-        "float16" => unpacked::<f16>(py, &packed, of, &device, told),
-        "float32" => unpacked::<f32>(py, &packed, of, &device, told),
+        "uint8" => unpacked::<u8>(py, &packed, of, &device, run),
+        "int8" => unpacked::<i8>(py, &packed, of, &device, run),
+        "float16" => unpacked::<f16>(py, &packed, of, &device, run),
+        "float32" => unpacked::<f32>(py, &packed, of, &device, run),
         other => {
             Err(PyValueError::new_err(format!("`dtype` is uint8, int8, float16 or float32, not {other}")))
         }
@@ -91,10 +91,10 @@ fn unpacked<'py, T: Unpackable + numpy::Element>(
     packed: &PyReadonlyArrayDyn<'py, u8>,
     (n, width, table): (u64, Width, Option<&[f32]>),
     device: &Device,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(packed)?;
-    let found = call(py, told, |_| {
+    let found = call(py, run, |_| {
         let packed = Tensor::from_slice(device, values, &shape)?;
         Read::of(&teatime::bits::unpack::<T>(&packed, n, width, table)?)
     })?;

@@ -17,7 +17,7 @@ const BETWEEN: Duration = Duration::from_millis(50);
 
 /// What a caller says about a long call.
 #[derive(Debug, Default, FromPyObject)]
-pub(crate) struct Told {
+pub(crate) struct RunOptions {
     /// Called with how far the call is: (pass, passes, rows, total).
     #[pyo3(item("progress"))]
     pub(crate) progress: Option<Py<PyAny>>,
@@ -35,13 +35,13 @@ pub(crate) struct Told {
 /// What `work` returns, as Python has it; what the progress callback or a signal's handler raised; `RuntimeError` for a panic.
 pub(crate) fn call<T: Send>(
     py: Python<'_>,
-    told: Told,
+    options: RunOptions,
     work: impl FnOnce(&Run) -> Result<T> + Send,
 ) -> PyResult<T> {
     let raised = Arc::new(Mutex::new(None));
     let cancel = Cancel::default();
-    let progress = progress(told.progress, cancel.clone(), Arc::clone(&raised));
-    let memory = Budget::default().host(told.memory).device(told.device_memory);
+    let progress = progress(options.progress, cancel.clone(), Arc::clone(&raised));
+    let memory = Budget::default().host(options.memory).device(options.device_memory);
     let run = Run::default().cancel(cancel).progress(progress).memory(memory);
     let result = py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&run))));
     if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -57,7 +57,7 @@ pub(crate) fn call<T: Send>(
     }
 }
 
-/// Tells `callback` and looks for signals, now and then; what is raised ends the call.
+/// Calls `callback` and looks for signals, now and then; what is raised ends the call.
 fn progress(callback: Option<Py<PyAny>>, cancel: Cancel, raised: Arc<Mutex<Option<PyErr>>>) -> Progress {
     let last = Mutex::new(Instant::now());
     Progress::new(move |status: Status| {
@@ -66,12 +66,12 @@ fn progress(callback: Option<Py<PyAny>>, cancel: Cancel, raised: Arc<Mutex<Optio
             return;
         }
         *last = Instant::now();
-        let told = Python::attach(|py| {
+        let called = Python::attach(|py| {
             py.check_signals()?;
             let arguments = (status.pass, status.passes, status.rows, status.total);
             callback.as_ref().map_or(Ok(()), |callback| callback.call1(py, arguments).map(drop))
         });
-        if let Err(error) = told {
+        if let Err(error) = called {
             raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             cancel.cancel();
         }

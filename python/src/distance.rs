@@ -12,7 +12,7 @@ use teatime_genotype::{DistanceOptions, SampleMetric};
 
 use crate::{
     array::{Array, matrix, parts, with_array},
-    call::{Told, call, exception},
+    call::{RunOptions, call, exception},
     device::Wanted,
     genotype::Genotypes,
 };
@@ -73,10 +73,10 @@ pub(crate) fn pairwise<'py>(
     options: Options,
     counted: bool,
     device: Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Found<'py>> {
     let (how, device) = (options.of()?, device.open(py)?);
-    let found = with_array!(x, x => pairwise_of(py, x, y, how, counted, &device, told))?;
+    let found = with_array!(x, x => pairwise_of(py, x, y, how, counted, &device, run))?;
     let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
     Ok((matrix(py, found.distances)?, shared))
 }
@@ -88,11 +88,11 @@ fn pairwise_of<T: Element + numpy::Element>(
     (metric, options): (Metric, OfDistances),
     counted: bool,
     device: &Device,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Both> {
     let y = of_type::<T>(y)?;
     let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
-    call(py, told, |run| {
+    call(py, run, |run| {
         let x = Tensor::from_slice(device, x.0, &x.1)?;
         let y = y.as_ref().map(|(y, shape)| Tensor::from_slice(device, y, shape)).transpose()?;
         if counted {
@@ -124,10 +124,10 @@ pub(crate) fn condensed<'py>(
     x: Array<'py>,
     options: Options,
     device: Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let (how, device) = (options.of()?, device.open(py)?);
-    let found = with_array!(x, x => condensed_of(py, x, how, &device, told))?;
+    let found = with_array!(x, x => condensed_of(py, x, how, &device, run))?;
     Ok(found.into_pyarray(py))
 }
 
@@ -136,10 +136,10 @@ fn condensed_of<T: Element + numpy::Element>(
     x: &PyReadonlyArrayDyn<'_, T>,
     (metric, options): (Metric, OfDistances),
     device: &Device,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Vec<f64>> {
     let (x, shape) = parts(x)?;
-    call(py, told, |run| {
+    call(py, run, |run| {
         let x = Tensor::from_slice(device, x, &shape)?;
         teatime::distance::condensed(&x, metric, &options, run)
     })
@@ -165,10 +165,10 @@ impl DistanceSums {
         y: Option<Bound<'py, PyAny>>,
         options: Options,
         device: Wanted,
-        told: Told,
+        run: RunOptions,
     ) -> PyResult<Self> {
         let (how, device) = (options.of()?, device.open(py)?);
-        with_array!(x, x => sums_of(py, x, y, how, &device, told)).map(Self)
+        with_array!(x, x => sums_of(py, x, y, how, &device, run)).map(Self)
     }
 
     /// Those of samples with themselves, of dosages 0, 1 and 2 and missing ones, which are packed: of euclidean, sqeuclidean and cityblock
@@ -179,7 +179,7 @@ impl DistanceSums {
         genotypes: &Genotypes,
         options: Options,
         device: Wanted,
-        told: Told,
+        run: RunOptions,
     ) -> PyResult<Self> {
         let ((metric, options), device) = (options.of()?, device.open(py)?);
         let summed = match metric {
@@ -189,7 +189,7 @@ impl DistanceSums {
         };
         let genotypes = genotypes.genotypes.clone().dosages_are_bounded(true);
         let how = DistanceOptions::default().metric(SampleMetric::Of(summed)).missing(Missing::Ignore);
-        call(py, told, |run| {
+        call(py, run, |run| {
             let found = teatime_genotype::distances(&genotypes, &device, &how, run)?;
             let lower = |of: &dyn Fn(usize, usize) -> f64| {
                 let rows = 0..found.matrix.rows();
@@ -263,12 +263,12 @@ fn sums_of<T: Element + numpy::Element>(
     y: Option<Bound<'_, PyAny>>,
     (metric, options): (Metric, OfDistances),
     device: &Device,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<PartialSums> {
     let y = of_type::<T>(y)?;
     let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
     let observations = |shape: &[u64]| shape.get(usize::from(options.columns)).copied().unwrap_or_default();
-    call(py, told, |_| {
+    call(py, run, |_| {
         let n = y.as_ref().map(|(_, shape)| observations(shape));
         let mut sums = Partial::new(device, observations(&x.1), n, metric, &options)?;
         let y = y.as_ref().map(|(y, shape)| Tensor::from_slice(device, y, shape)).transpose()?;

@@ -10,7 +10,7 @@ use teatime::{
 
 use crate::{
     array::{Array, Read, parts, with_array},
-    call::{Told, call},
+    call::{RunOptions, call},
     device::Wanted,
 };
 
@@ -75,10 +75,10 @@ pub(crate) fn gaussian<'py>(
     options: Options,
     out: &str,
     device: Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (how, device) = (options.of()?, device.open(py)?);
-    with_array!(x, x => gaussian_of(py, x, how, out, &device, told))
+    with_array!(x, x => gaussian_of(py, x, how, out, &device, run))
 }
 
 fn gaussian_of<'py, T: Element + numpy::Element>(
@@ -87,13 +87,13 @@ fn gaussian_of<'py, T: Element + numpy::Element>(
     how: (PerAxis<f64>, GaussianOptions),
     out: &str,
     device: &Device,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     match out {
-        "float32" => filtered::<T, f32>(py, x, how, device, told),
-        "float64" => filtered::<T, f64>(py, x, how, device, told),
-        "float16" => filtered::<T, f16>(py, x, how, device, told),
-        _ => filtered::<T, T>(py, x, how, device, told),
+        "float32" => filtered::<T, f32>(py, x, how, device, run),
+        "float64" => filtered::<T, f64>(py, x, how, device, run),
+        "float16" => filtered::<T, f16>(py, x, how, device, run),
+        _ => filtered::<T, T>(py, x, how, device, run),
     }
 }
 
@@ -102,10 +102,10 @@ fn filtered<'py, T: Element + numpy::Element, U: Element + numpy::Element>(
     x: &PyReadonlyArrayDyn<'py, T>,
     (sigma, options): (PerAxis<f64>, GaussianOptions),
     device: &Device,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(x)?;
-    let found = call(py, told, |_| {
+    let found = call(py, run, |_| {
         let x = Tensor::from_slice(device, values, &shape)?;
         Read::of(&teatime::filter::gaussian::<T, U>(&x, sigma, &options)?)
     })?;

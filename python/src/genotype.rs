@@ -17,7 +17,7 @@ use teatime_genotype::{
 
 use crate::{
     array::{Array, matrix},
-    call::{Told, call, exception},
+    call::{RunOptions, call, exception},
     device, distance, linalg,
     rows::{Rows, range},
 };
@@ -225,10 +225,10 @@ pub(crate) fn pca<'py>(
     genotypes: &Genotypes,
     options: OfPca,
     device: device::Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (options, device) = (options.of()?, device.open(py)?);
-    let result = call(py, told, |run| teatime_genotype::pca(&genotypes.genotypes, &device, &options, run))?;
+    let result = call(py, run, |run| teatime_genotype::pca(&genotypes.genotypes, &device, &options, run))?;
     found(py, result)
 }
 
@@ -243,10 +243,10 @@ pub(crate) fn grm<'py>(
     genotypes: &Genotypes,
     options: OfGrm,
     device: device::Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Relationships<'py>> {
     let (options, device) = (options.of()?, device.open(py)?);
-    let grm = call(py, told, |run| teatime_genotype::grm(&genotypes.genotypes, &device, &options, run))?;
+    let grm = call(py, run, |run| teatime_genotype::grm(&genotypes.genotypes, &device, &options, run))?;
     relationships(py, grm)
 }
 
@@ -267,7 +267,7 @@ pub(crate) fn distances<'py>(
     missing: &str,
     filters: (f64, f64),
     device: device::Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Relationships<'py>> {
     let metric = match metric {
         "ibs" => SampleMetric::Ibs,
@@ -281,7 +281,7 @@ pub(crate) fn distances<'py>(
     let options = options.filter(filter(filters.0, filters.1));
     let device = device.open(py)?;
     let found =
-        call(py, told, |run| teatime_genotype::distances(&genotypes.genotypes, &device, &options, run))?;
+        call(py, run, |run| teatime_genotype::distances(&genotypes.genotypes, &device, &options, run))?;
     let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
     let counts = counts(py, &found.counts)?;
     Ok((matrix(py, found.matrix)?, shared, counts))
@@ -302,14 +302,14 @@ impl Part {
         rows: (u64, u64),
         of: Of,
         device: device::Wanted,
-        told: Told,
+        run: RunOptions,
     ) -> PyResult<Self> {
         let device = device.open(py)?;
         let (pca, grm) = match of {
             Of::Pca(options) => (Some(options.of()?), None),
             Of::Grm(options) => (None, Some(options.of()?)),
         };
-        let part = call(py, told, |run| {
+        let part = call(py, run, |run| {
             let mut wanted = Wanted::default();
             if let Some(options) = &pca {
                 wanted = wanted.pca(options);
@@ -359,10 +359,10 @@ pub(crate) fn pca_of_part<'py>(
     part: &Part,
     options: OfPca,
     device: device::Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (options, device) = (options.of()?, device.open(py)?);
-    let result = call(py, told, |run| {
+    let result = call(py, run, |run| {
         let wanted = Wanted::default().pca(&options);
         Cohort::of_part(&genotypes.genotypes, &device, &wanted, &part.0, run)?.pca(&options, run)
     })?;
@@ -377,10 +377,10 @@ pub(crate) fn grm_of_part<'py>(
     part: &Part,
     options: OfGrm,
     device: device::Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Relationships<'py>> {
     let (options, device) = (options.of()?, device.open(py)?);
-    let grm = call(py, told, |run| {
+    let grm = call(py, run, |run| {
         let wanted = Wanted::default().grm(&options);
         Cohort::of_part(&genotypes.genotypes, &device, &wanted, &part.0, run)?.grm(&options, run)
     })?;
@@ -403,10 +403,10 @@ impl Loaded {
         genotypes: &Genotypes,
         options: OfPca,
         device: device::Wanted,
-        told: Told,
+        run: RunOptions,
     ) -> PyResult<Self> {
         let (options, device) = (options.of()?.method(Method::Randomized), device.open(py)?);
-        let cohort = call(py, told, |run| {
+        let cohort = call(py, run, |run| {
             Cohort::load(&genotypes.genotypes, &device, &Wanted::default().pca(&options), run)
         })?;
         Ok(Self { cohort, options })
@@ -417,10 +417,10 @@ impl Loaded {
         &self,
         py: Python<'py>,
         x: PyReadonlyArrayDyn<'py, f64>,
-        told: Told,
+        run: RunOptions,
     ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
         let x = linalg::as_matrix(&x)?;
-        let product = call(py, told, |run| self.cohort.normal_product(&self.options, &x, run))?;
+        let product = call(py, run, |run| self.cohort.normal_product(&self.options, &x, run))?;
         matrix(py, product)
     }
 

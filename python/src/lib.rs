@@ -43,5 +43,5 @@ fn command_line(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
 #[pyo3(name = "_panic")]
 #[allow(clippy::panic, reason = "that is what it is for")]
 fn panic(py: Python<'_>) -> PyResult<()> {
-    call::call(py, call::Told::default(), |_| panic!("asked for"))
+    call::call(py, call::RunOptions::default(), |_| panic!("asked for"))
 }

@@ -11,7 +11,7 @@ use teatime::{
 
 use crate::{
     array::{Read, matrix, parts, sizes},
-    call::{Told, call, exception},
+    call::{RunOptions, call, exception},
     device::Wanted,
 };
 
@@ -57,11 +57,11 @@ pub(crate) fn svd<'py>(
     py: Python<'py>,
     a: PyReadonlyArrayDyn<'py, f32>,
     device: Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Found<'py>> {
     let device = device.open(py)?;
     let (values, shape) = parts(&a)?;
-    let (u, s, v) = call(py, told, |_| {
+    let (u, s, v) = call(py, run, |_| {
         let found = teatime::linalg::svd(&Tensor::from_slice(&device, values, &shape)?)?;
         Ok((Read::of(&found.u)?, found.s, Read::of(&found.v)?))
     })?;
@@ -86,11 +86,11 @@ pub(crate) fn truncated_svd<'py>(
     k: usize,
     options: Options,
     device: Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Truncated<'py>> {
     let (device, options) = (device.open(py)?, options.of()?);
     let (values, shape) = parts(&a)?;
-    let (u, found) = call(py, told, |run| {
+    let (u, found) = call(py, run, |run| {
         let a = Tensor::from_slice(&device, values, &shape)?;
         let found = teatime::linalg::truncated_svd(&a, k, &options, run)?;
         Ok((Read::of(&found.u)?, found))
@@ -107,11 +107,11 @@ pub(crate) fn normal_product<'py>(
     a: PyReadonlyArrayDyn<'py, f32>,
     x: PyReadonlyArrayDyn<'py, f64>,
     device: Wanted,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
     let device = device.open(py)?;
     let ((values, shape), x) = (parts(&a)?, as_matrix(&x)?);
-    let found = call(py, told, |run| {
+    let found = call(py, run, |run| {
         let a = Tensor::from_slice(&device, values, &shape)?;
         a.apply_normal(&x, &Pass::new(run, Status::new(0, 1, shape[0])))
     })?;
@@ -145,11 +145,11 @@ pub(crate) fn svd_step<'py>(
     k: usize,
     options: Options,
     made: Vec<PyReadonlyArrayDyn<'py, f64>>,
-    told: Told,
+    run: RunOptions,
 ) -> PyResult<Step<'py>> {
     let options = options.of()?;
     let made = made.iter().map(as_matrix).collect::<PyResult<Vec<_>>>()?;
-    let (asked, found) = call(py, told, |run| {
+    let (asked, found) = call(py, run, |run| {
         let replay = Replay { shape, made, next: Cell::new(0), asked: RefCell::new(None) };
         match (randomized_svd(&replay, k, &options, run), replay.asked.into_inner()) {
             (_, Some(asked)) => Ok((Some(asked), None)),

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _teatime
 from ._arrays import as_array, c_order
-from ._device import Device, told
+from ._device import Device, run_options
 
 
 def pack(
@@ -56,7 +56,7 @@ def pack(
     if a.dtype not in (np.dtype("i1"), np.dtype("u1")):
         raise TypeError(f"`x` has the type {np.asarray(x).dtype}: int8, uint8 and bool are packed")
     entries = None if table is None else bytes(table)
-    found = _teatime.pack(c_order(a), bits, None if entries is None else list(entries), missing, device, told())
+    found = _teatime.pack(c_order(a), bits, None if entries is None else list(entries), missing, device, run_options())
     return found
 
 
@@ -95,4 +95,4 @@ def unpack(
     if a.dtype != np.dtype("u1"):
         raise TypeError(f"`packed` has the type {a.dtype}: it is of uint8")
     entries = None if table is None else [float(value) for value in table]
-    return _teatime.unpack(c_order(a), n, bits, entries, str(np.dtype(dtype)), device, told())
+    return _teatime.unpack(c_order(a), n, bits, entries, str(np.dtype(dtype)), device, run_options())

@@ -6,7 +6,7 @@ from typing import Any
 
 from ._teatime import Device, devices
 
-__all__ = ["Device", "devices", "told"]
+__all__ = ["Device", "devices", "run_options"]
 
 
 def _reopen(name: str, threads: int | None) -> Device:
@@ -14,11 +14,11 @@ def _reopen(name: str, threads: int | None) -> Device:
     return Device(name, threads=threads)
 
 
-def told(progress: Any = None, memory: int | None = None, device_memory: int | None = None) -> dict[str, Any]:
+def run_options(progress: Any = None, memory: int | None = None, device_memory: int | None = None) -> dict[str, Any]:
     """What a caller says about a long call, as the compiled part takes it.
 
     ``progress`` is called as ``progress(done, total)``, with how much of the work is done; an object with ``update`` and ``total``, such
-    as a tqdm bar, is told by these.
+    as a tqdm bar, is advanced by these.
     """
     if progress is not None:
         progress = _Progress(progress)
@@ -26,15 +26,15 @@ def told(progress: Any = None, memory: int | None = None, device_memory: int | N
 
 
 class _Progress:
-    def __init__(self, told: Any) -> None:
-        self.told = told
+    def __init__(self, callback: Any) -> None:
+        self.callback = callback
         self.done = 0
 
     def __call__(self, pass_: int, passes: int, rows: int, total: int) -> None:
         done, all_ = pass_ * total + rows, passes * total
-        if hasattr(self.told, "update") and hasattr(self.told, "total"):
-            self.told.total = all_
-            self.told.update(max(0, done - self.done))
+        if hasattr(self.callback, "update") and hasattr(self.callback, "total"):
+            self.callback.total = all_
+            self.callback.update(max(0, done - self.done))
             self.done = max(self.done, done)
         else:
-            self.told(done, all_)
+            self.callback(done, all_)

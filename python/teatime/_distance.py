@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
 from ._arrays import as_array, c_order, either_order, float_type
-from ._device import Device, told
+from ._device import Device, run_options
 
 #: Other names of metrics, as scipy has them.
 _ALIASES = {"manhattan": "cityblock", "l1": "cityblock", "l2": "euclidean", "inner-product": "inner_product"}
@@ -117,8 +117,8 @@ def pairwise_distance(
     if condensed:
         if b is not None or return_shared:
             raise ValueError("`condensed` is of `x` alone, without `y` and `return_shared`")
-        return _teatime.condensed(a, options, device, told(progress)).astype(out, copy=False)
+        return _teatime.condensed(a, options, device, run_options(progress)).astype(out, copy=False)
     counted = return_shared and missing != "propagate"
-    distances, shared = _teatime.pairwise(a, b, options, counted, device, told(progress))
+    distances, shared = _teatime.pairwise(a, b, options, counted, device, run_options(progress))
     distances = distances.astype(out, copy=False)
     return (distances, shared) if return_shared else distances

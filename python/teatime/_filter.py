@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _teatime
 from ._arrays import NATIVE, as_array, c_order, refuse_lazy
-from ._device import Device, told
+from ._device import Device, run_options
 
 #: Types that are summed in float64.
 _WIDE = frozenset(np.dtype(t) for t in ("f8", "i4", "u4"))
@@ -124,7 +124,7 @@ def gaussian_filter(
     if x.ndim == 0:
         raise ValueError("`input` has no axis")
     # In C order always: axes are filtered in turn, and another order would round otherwise.
-    found = _teatime.gaussian(c_order(x), options, str(computed) if computed != x.dtype else "same", device, told())
+    found = _teatime.gaussian(c_order(x), options, str(computed) if computed != x.dtype else "same", device, run_options())
     if computed != dtype:
         found = (np.rint(found) if dtype.kind in "iu" else found).astype(dtype)
     if into is not None:

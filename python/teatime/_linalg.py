@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
 from ._arrays import as_array, as_float32, either_order, float_type
-from ._device import Device, told
+from ._device import Device, run_options
 
 _Array = NDArray[Any]
 
@@ -69,7 +69,7 @@ def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
     """
     x, out = _matrix(a, "svd_compressed")
     x, transposed = either_order(as_float32(x, "a"))
-    u, s, v = _teatime.svd(x, device, told())
+    u, s, v = _teatime.svd(x, device, run_options())
     if transposed:
         u, v = v, u
     return SVD(u.astype(out, copy=False), s.astype(out, copy=False), v.T.astype(out, copy=False))
@@ -133,7 +133,7 @@ def truncated_svd(
     x, transposed = either_order(as_float32(x, "a"))
     rule = {"u": "v", "v": "u"}.get(signs, signs) if transposed else signs
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, seed=random_state, signs=rule)
-    u, s, v, _, _, _ = _teatime.truncated_svd(x, n_components, options, device, told(progress))
+    u, s, v, _, _, _ = _teatime.truncated_svd(x, n_components, options, device, run_options(progress))
     if transposed:
         u, v = v, u
     return SVD(u.astype(out, copy=False), s.astype(out, copy=False), v.T.astype(out, copy=False))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import _teatime
 from ._arrays import as_array, as_float32, c_order, either_order
-from ._device import Device, told
+from ._device import Device, run_options
 from .genotype import Genotypes, genotypes_of, open_store
 
 
@@ -38,12 +38,12 @@ def _threads() -> int | None:
 def part_of_block(block: NDArray[Any], first: int, variants: int, ploidy: int | None, of: dict[str, Any], name: str | None) -> Any:
     """Counts and sums over a block of variants."""
     opened = genotypes_of(block, ploidy, "pca", first=first, variants=variants)
-    return _teatime.Part(opened, (first, first + block.shape[0]), of, device(name), told())
+    return _teatime.Part(opened, (first, first + block.shape[0]), of, device(name), run_options())
 
 
 def part_of_store(path: str, array: str | None, rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> Any:
     """Counts and sums over a range of a store's variants."""
-    return _teatime.Part(genotypes_of(_store(path, array), ploidy, "pca"), rows, of, device(name), told())
+    return _teatime.Part(genotypes_of(_store(path, array), ploidy, "pca"), rows, of, device(name), run_options())
 
 
 def _store(path: str, array: str | None) -> Genotypes:
@@ -62,12 +62,12 @@ def merge(one: Any, other: Any) -> Any:
 
 def pca_of_part(part: Any, like: Any, ploidy: int | None, of: dict[str, Any], name: str | None) -> dict[str, Any]:
     """The components of all variants' sums."""
-    return _teatime.pca_of_part(_like(like, ploidy), part, of, device(name), told())
+    return _teatime.pca_of_part(_like(like, ploidy), part, of, device(name), run_options())
 
 
 def grm_of_part(part: Any, like: Any, ploidy: int | None, of: dict[str, Any], name: str | None) -> tuple[Any, Any, Any]:
     """The relationship matrix of all variants' sums."""
-    return _teatime.grm_of_part(_like(like, ploidy), part, of, device(name), told())
+    return _teatime.grm_of_part(_like(like, ploidy), part, of, device(name), run_options())
 
 
 def _like(like: Any, ploidy: int | None) -> Genotypes:
@@ -89,7 +89,7 @@ class Band:
             opened = opened.select([rows])
         # Fewer variants than components are no error here: there are more in other bands.
         few = {**of, "n_components": min(of["n_components"], opened.variants)}
-        self._loaded = _teatime.Loaded(opened, few, device(name), told())
+        self._loaded = _teatime.Loaded(opened, few, device(name), run_options())
         self._bytes = opened.variants * opened.samples // 4
 
     def __reduce__(self) -> Any:
@@ -100,7 +100,7 @@ class Band:
 
     def product(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """``Aᵀ (A x)`` of the standardised variants."""
-        return self._loaded.normal_product(c_order(x), told())
+        return self._loaded.normal_product(c_order(x), run_options())
 
     def totals(self) -> tuple[float, int]:
         """The sum of squares of the standardised variants, and how many took part."""
@@ -135,7 +135,7 @@ def product_of_block(block: NDArray[Any], x: NDArray[np.float64] | None, name: s
     on = device(name)
     if a.dtype == np.float64 and on.backend == "cpu":
         return a.T @ (a @ x)
-    return _teatime.normal_product(c_order(as_float32(a, "a")), c_order(x), on, told())
+    return _teatime.normal_product(c_order(as_float32(a, "a")), c_order(x), on, run_options())
 
 
 def left_vectors(block: NDArray[Any], found: dict[str, Any]) -> NDArray[Any]:
@@ -152,12 +152,12 @@ def add(one: NDArray[np.float64] | None, other: NDArray[np.float64] | None) -> N
 
 def next_vectors(shape: tuple[int, int], k: int, svd: dict[str, Any], made: list[NDArray[np.float64] | None]) -> Any:
     """What the iteration multiplies next; None where it has converged."""
-    return _teatime.svd_step(shape, k, svd, [c_order(of) for of in made if of is not None], told())[0]
+    return _teatime.svd_step(shape, k, svd, [c_order(of) for of in made if of is not None], run_options())[0]
 
 
 def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: list[NDArray[np.float64] | None]) -> dict[str, Any]:
     """What the iteration has found."""
-    _, found = _teatime.svd_step(shape, k, svd, [c_order(of) for of in made if of is not None], told())
+    _, found = _teatime.svd_step(shape, k, svd, [c_order(of) for of in made if of is not None], run_options())
     s, v, residuals, converged = found
     return {"s": s, "v": v, "vt": v.T, "residuals": residuals, "converged": converged}
 
@@ -189,12 +189,12 @@ def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, A
         a, columns = either_order(a)
         if columns and _is_dosage(a, options):
             opened = Genotypes.of_array(a, 0, None, False)
-            return _teatime.DistanceSums.of_genotypes(opened, options, device(name), told())
-        return _teatime.DistanceSums(a, None, {**options, "columns": columns}, device(name), told())
+            return _teatime.DistanceSums.of_genotypes(opened, options, device(name), run_options())
+        return _teatime.DistanceSums(a, None, {**options, "columns": columns}, device(name), run_options())
     b = as_array(y, "y", "pairwise_distance")
     common = np.result_type(a, b)
     a, b = (c_order(of.astype(common, copy=False)) for of in (a, b))
-    return _teatime.DistanceSums(a, b, options, device(name), told())
+    return _teatime.DistanceSums(a, b, options, device(name), run_options())
 
 
 def _is_dosage(features: NDArray[Any], options: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from . import _teatime
 from ._arrays import as_array, c_order, refuse_lazy
-from ._device import Device, told
+from ._device import Device, run_options
 from ._linalg import svd_options
 from ._teatime import Genotypes
 
@@ -186,7 +186,7 @@ def pca(
         n_oversamples=n_oversamples, tol=tol, seed=random_state, signs=signs,
     )
     of = genotypes_of(genotypes, ploidy, "pca")
-    return GenotypePCA(**_teatime.pca(of, options, device, told(progress, memory)))
+    return GenotypePCA(**_teatime.pca(of, options, device, run_options(progress, memory)))
 
 
 def grm_options(
@@ -229,7 +229,7 @@ def grm(
     """
     options = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
     of = genotypes_of(genotypes, ploidy, "grm")
-    return GRM(*_teatime.grm(of, options, device, told(progress, memory)))
+    return GRM(*_teatime.grm(of, options, device, run_options(progress, memory)))
 
 
 def distances(
@@ -265,5 +265,5 @@ def distances(
            [3., 0.]])
     """
     of = genotypes_of(genotypes, ploidy, "pairwise_distance")
-    found = _teatime.distances(of, metric, p, missing, (min_maf, max_missing), device, told(progress, memory))
+    found = _teatime.distances(of, metric, p, missing, (min_maf, max_missing), device, run_options(progress, memory))
     return Distances(*found)
