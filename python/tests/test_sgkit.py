@@ -11,8 +11,12 @@ import teatime.sgkit
 @pytest.fixture
 def sgkit():
     found = pytest.importorskip("sgkit", reason="sgkit 0.10 is not installed: it needs dask up to 2024.8, numpy below 2.2 and zarr below 3")
+    import dask
+
     teatime.sgkit.install()
-    yield found
+    # Not on a cluster that other tests have left open, where each worker would compile sgkit's functions.
+    with dask.config.set(scheduler="synchronous"):
+        yield found
     teatime.sgkit.uninstall()
 
 
