@@ -284,6 +284,8 @@ def pca(
         Of dask arrays, or of NumPy's with ``compute=True``: the same bits for any number of workers. Those of the exact method are those
         of :func:`teatime.genotype.pca` to the bit, where dosages are 0, 1 and 2.
     """
+    if signs == "u":
+        raise ValueError("`signs` of u need the left vectors, which is another pass: stable, v, dask or none")
     of = pca_options(
         n_components, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing, signs=signs,
         n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, seed=random_state,

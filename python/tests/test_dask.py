@@ -255,6 +255,7 @@ def test_a_band_is_read_again_elsewhere(store):
         (lambda: td.pca(da.zeros(3)), ValueError, r"\(variants, samples\)"),
         (lambda: td.pca(da.zeros((9, 3), dtype="i1"), 4), ValueError, "`n_components` of 4"),
         (lambda: td.pca(da.zeros((9, 3), dtype="i1"), 2, method="fast"), ValueError, "`method` is"),
+        (lambda: td.pca(da.zeros((9, 3), dtype="i1"), 2, signs="u"), ValueError, "`signs` of u"),
         (lambda: td.pca(da.zeros((9, 3))[da.zeros(9) > 0], 2), ValueError, "unknown shape"),
         (lambda: td.pca("/nowhere.zarr"), OSError, "nowhere"),
         (lambda: td.pairwise_distance(da.zeros(3)), ValueError, "1 axes"),
