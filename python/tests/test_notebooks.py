@@ -6,7 +6,8 @@ import pytest
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat, which comes with nbclient, is not installed")
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
-for needed in ("ipykernel", "matplotlib", "dask.array", "scipy", "zarr"):
+# Matplotlib's fonts are found here: a notebook that has to find them says so on stderr.
+for needed in ("ipykernel", "matplotlib.font_manager", "dask.array", "scipy", "zarr"):
     pytest.importorskip(needed, reason=f"{needed} is not installed")
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
