@@ -21,6 +21,7 @@ fn the_package_passes_its_tests() {
         built.with_file_name(format!("{}_teatime{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
     let module = package.path().join("teatime");
     fs::create_dir(&module).expect("the package's folder should be made");
+    // Python looks into the folder that it is started in first: not into the package's, where the compiled module is not.
     for entry in fs::read_dir(here.join("teatime")).expect("the package should be readable") {
         let entry = entry.expect("the package should be readable").path();
         if entry.is_file() && entry.extension().is_none_or(|ending| ending != "so") {
@@ -32,14 +33,17 @@ fn the_package_passes_its_tests() {
     let run = |arguments: &[&str]| {
         let ran = Command::new(&python)
             .args(arguments)
-            .current_dir(here)
+            .current_dir(package.path())
             .env("PYTHONPATH", package.path())
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .status()
             .expect("the interpreter should start");
         assert!(ran.success(), "{arguments:?}: {ran}");
     };
-    let modules = module.to_str().expect("a temporary folder should have a plain name");
-    run(&["-m", "pytest", "-p", "no:cacheprovider", "tests"]);
-    run(&["-m", "pytest", "-p", "no:cacheprovider", "--doctest-modules", "--import-mode=importlib", modules]);
+    let [tests, settings] = ["tests", "pyproject.toml"].map(|name| here.join(name));
+    let [tests, settings, modules] =
+        [&tests, &settings, &module].map(|path| path.to_str().expect("a folder should have a plain name"));
+    let pytest = ["-m", "pytest", "-p", "no:cacheprovider", "-c", settings];
+    run(&[&pytest[..], &[tests]].concat());
+    run(&[&pytest[..], &["--doctest-modules", "--import-mode=importlib", modules]].concat());
 }
