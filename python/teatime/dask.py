@@ -12,10 +12,7 @@ On a worker, functions use as many threads as the worker has. With ``device`` th
 
 from __future__ import annotations
 
-import contextlib
-import os
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +22,7 @@ try:
     import dask
     import dask.array as da
     from dask.base import tokenize
-    from dask.delayed import Delayed, delayed
+    from dask.delayed import delayed
 except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.dask needs dask: pip install 'teatime[dask]'") from error
 
@@ -33,13 +30,10 @@ from . import __version__, _worker
 from ._distance import distance_options
 from ._filter import per_axis
 from ._linalg import svd_options
-from .genotype import grm_options, open_store, pca_options
-from ._teatime import part_step
+from ._tasks import Source, annotated, iterated, known, named, tree
+from .genotype import grm_options, pca_options
 
 __all__ = ["GRM", "PCA", "gaussian_filter", "grm", "pack", "pairwise_distance", "pca", "svd_compressed", "unpack"]
-
-#: Bytes of genotypes that a task takes at least: less is dominated by what dask takes for a task.
-_TASK_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -64,169 +58,8 @@ class GRM:
     matrix: Any
 
 
-def _named(function: Callable[..., Any], name: str, also: Any = None) -> Callable[..., Delayed]:
-    """``function`` as tasks that dask shows as ``teatime-NAME``, with keys that follow from the arguments, ``also`` and our version."""
-
-    def task(*args: Any) -> Delayed:
-        key = f"teatime-{name}-{tokenize(__version__, also, *args)}"
-        return delayed(function, pure=True)(*args, dask_key_name=key)
-
-    return task
-
-
-def _tree(items: Sequence[Delayed], name: str, merge: Callable[..., Any] = _worker.merge) -> Delayed:
-    """All merged, neighbours first: the order follows from their number alone."""
-    merge = _named(merge, name)
-    level = list(items)
-    while len(level) > 1:
-        pairs = [merge(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
-        level = pairs + level[len(level) - len(level) % 2 :]
-    return level[0]
-
-
-@contextlib.contextmanager
-def _annotated(resources: dict[str, float] | None) -> Iterator[None]:
-    """Tasks with ``resources``, which a worker of the client, if there is one, has to have: dask would wait for it for ever."""
-    if not resources:
-        yield
-        return
-    try:
-        from distributed import get_client
-
-        workers = get_client().scheduler_info(n_workers=-1)["workers"].values()
-    except (ImportError, ValueError):
-        workers = None
-    except TypeError:  # an older distributed, which tells of all workers
-        workers = get_client().scheduler_info()["workers"].values()
-    if workers is not None:
-        for name, amount in resources.items():
-            if not any(worker.get("resources", {}).get(name, 0) >= amount for worker in workers):
-                raise ValueError(
-                    f"`resources`: no worker has {amount} of {name!r}: start workers with --resources {name}={amount}, or leave it out"
-                )
-    with dask.annotate(resources=resources):
-        yield
-
-
 def _finished(result: Any, compute: bool) -> Any:
     return dask.compute(result)[0] if compute else result
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Genotypes in tasks: ranges of a store, or blocks of an array."""
-
-    #: (variants, samples)
-    shape: tuple[int, int]
-    #: What parts are of: a store's path and array, or an array's shape and type.
-    like: Any
-    #: Of each task: the range of its variants, and its block.
-    ranges: list[tuple[int, int]]
-    blocks: list[Any]
-    #: What tells stores of the same path apart.
-    stamp: Any
-
-    @classmethod
-    def of(cls, genotypes: Any, array: str | None, rows_per_task: int | None) -> _Source:
-        if not isinstance(genotypes, (str, os.PathLike)):
-            return cls._of_array(genotypes, rows_per_task)
-        path = os.path.abspath(genotypes)
-        opened = open_store(path, array)
-        samples, variants = opened.samples, opened.variants
-        rows = _rows(rows_per_task, samples * opened.ploidy, samples)
-        ranges = opened.part_ranges(max(1, -(-variants // rows)))
-        return cls((variants, samples), (path, array), ranges, [None] * len(ranges), _stamp(path))
-
-    @classmethod
-    def _of_array(cls, genotypes: Any, rows_per_task: int | None) -> _Source:
-        x = genotypes if isinstance(genotypes, da.Array) else da.asarray(genotypes)
-        if x.ndim not in (2, 3):
-            raise ValueError(f"`genotypes` are (variants, samples) or (variants, samples, ploidy), not {x.shape}")
-        _known(x, "genotypes")
-        variants, samples = x.shape[:2]
-        step = part_step(samples)
-        rows = rows_per_task or max(x.chunks[0], default=step)
-        rows = max(step, round(rows / step) * step)
-        wanted = (tuple(min(rows, variants - first) for first in range(0, variants, rows)), *((extent,) for extent in x.shape[1:]))
-        if x.chunks != wanted:
-            if any(len(chunks) > 1 for chunks in x.chunks[1:]):
-                why = "each task takes all samples of its variants"
-            else:
-                why = f"tasks start at multiples of {step} variants"
-            message = f"teatime: rechunked from {x.chunksize} to {(rows, *x.shape[1:])}: {why}; the path of a store needs none"
-            warnings.warn(message, da.PerformanceWarning, stacklevel=4)
-            x = x.rechunk(wanted)
-        firsts = [0, *np.cumsum(x.chunks[0]).tolist()]
-        return cls((variants, samples), (x.shape, x.dtype), list(zip(firsts, firsts[1:])), list(x.to_delayed().reshape(-1)), None)
-
-    def parts(self, ploidy: int | None, of: dict[str, Any], device: str | None) -> Delayed:
-        """The sums over all variants."""
-        parts = []
-        for rows, block in zip(self.ranges, self.blocks):
-            if block is None:
-                task = _named(_worker.part_of_store, "part-of-store", self.stamp)
-                parts.append(task(*self.like, rows, ploidy, of, device))
-            else:
-                task = _named(_worker.part_of_block, "part-of-block")
-                parts.append(task(block, rows[0], self.shape[0], ploidy, of, device))
-        if not parts:
-            raise ValueError(f"`genotypes` have no variant: {self.shape}")
-        return _tree(parts, "merge-parts")
-
-    def bands(self, ploidy: int | None, of: dict[str, Any], device: str | None) -> list[Delayed]:
-        """Their variants, which stay where they were read between products."""
-        bands = []
-        for rows, block in zip(self.ranges, self.blocks):
-            if block is None:
-                task = _named(_worker.band_of_store, "band-of-store", self.stamp)
-                bands.append(task(self.like, rows, ploidy, of, device))
-            else:
-                bands.append(_named(_worker.band_of_block, "band-of-block")(block, ploidy, of, device))
-        return bands
-
-
-def _known(x: Any, name: str) -> None:
-    if any(np.isnan(extent) for extent in x.shape):
-        raise ValueError(f"`{name}` has an unknown shape: call compute_chunk_sizes() on it")
-
-
-def _iterated(
-    product: Callable[[Delayed], list[Delayed]], shape: tuple[int, int], k: int, svd: dict[str, Any], compute: bool
-) -> Delayed:
-    """Singular values and right vectors of a matrix of which ``product`` gives parts of ``Aᵀ (A x)``.
-
-    With ``n_iter`` in ``svd`` the number of products is known. Without, each is computed, until the residuals are within the tolerance.
-    """
-    step, made = _named(_worker.next_vectors, "next-vectors"), []
-    if svd["n_iter"] is not None:
-        for _ in range(svd["n_iter"] + 2):
-            made.append(_tree(product(step(shape, k, svd, list(made))), "add-products", _worker.add))
-        return _named(_worker.components, "components")(shape, k, svd, made)
-    if not compute:
-        raise ValueError("`n_iter` is None, which iterates until `tol` is reached: with compute=True")
-    done: list[Any] = []
-    while (x := _worker.next_vectors(shape, k, svd, done)) is not None:
-        found = _tree(product(delayed(x, pure=True)), "add-products", _worker.add)
-        done.append(found.compute())
-    return delayed(_worker.components(shape, k, svd, done), pure=True)
-
-
-def _rows(rows_per_task: int | None, row: int, samples: int) -> int:
-    """Variants of a task: enough that the sums for each pair of samples, which travel, are little beside what is read."""
-    step = part_step(samples)
-    rows = rows_per_task or max(_TASK_BYTES, 16 * samples * samples) // max(1, row)
-    return max(step, rows // step * step)
-
-
-def _stamp(path: str) -> tuple[Any, ...]:
-    """What tells that a store was written anew."""
-    names = ["", "zarr.json", ".zgroup", ".zmetadata", ".zattrs"]
-    found = []
-    for name in names:
-        with contextlib.suppress(OSError):
-            status = os.stat(os.path.join(path, name) if name else path)
-            found.append((name, status.st_mtime_ns, status.st_size))
-    return tuple(found)
 
 
 #: The exact method's sums are of each pair of samples: with more samples, the randomized one is chosen.
@@ -290,8 +123,8 @@ def pca(
         n_components, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing, signs=signs,
         n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, seed=random_state,
     )
-    with _annotated(resources):
-        source = _Source.of(genotypes, array, rows_per_task)
+    with annotated(resources):
+        source = Source.of(genotypes, array, rows_per_task)
         variants, samples = source.shape
         if n_components > min(variants, samples):
             raise ValueError(f"`n_components` of {n_components}: {variants} variants of {samples} samples have fewer")
@@ -299,17 +132,17 @@ def pca(
             raise ValueError(f"`method` is auto, exact or randomized, not {method!r}")
         if method == "exact" or (method == "auto" and samples <= _MOST_EXACT):
             part = source.parts(ploidy, of, device)
-            found = _named(_worker.pca_of_part, "pca")(part, source.like, ploidy, of, device)
+            found = named(_worker.pca_of_part, "pca")(part, source.like, ploidy, of, device)
         else:
             bands = source.bands(ploidy, of, device)
             if compute and n_iter is None:
                 bands = [band.persist() for band in bands]
-            multiply = _named(_worker.product_of_band, "product")
-            iterated = _iterated(lambda x: [multiply(band, x) for band in bands], source.shape, n_components, of["svd"], compute)
-            totals = _named(_worker.totals_of_band, "totals")
-            all_ = _tree([totals(band) for band in bands], "add-totals", _worker.add)
-            found = _named(_worker.pca_of_components, "pca")(iterated, all_)
-        pick = _named(_worker.item, "pca-result")
+            multiply = named(_worker.product_of_band, "product")
+            components = iterated(lambda x: [multiply(band, x) for band in bands], source.shape, n_components, of["svd"], compute)
+            totals = named(_worker.totals_of_band, "totals")
+            all_ = tree([totals(band) for band in bands], "add-totals", _worker.add)
+            found = named(_worker.pca_of_components, "pca")(components, all_)
+        pick = named(_worker.item, "pca-result")
 
         def of_key(key: str, *shape: int) -> Any:
             return da.from_delayed(pick(found, key), shape, dtype=np.float64, meta=np.empty((0,) * len(shape)))
@@ -375,7 +208,7 @@ def svd_compressed(
     x = a if isinstance(a, da.Array) else da.asarray(a)
     if x.ndim != 2:
         raise ValueError(f"`a` is a matrix, and has {x.ndim} axes: {x.shape}")
-    _known(x, "a")
+    known(x, "a")
     m, n = x.shape
     k = min(k, m, n)
     if len(x.chunks[1]) > 1:
@@ -384,18 +217,18 @@ def svd_compressed(
     signs = "dask" if coerce_signs else "none"
     svd = svd_options(n_iter=n_power_iter, n_oversamples=block - k, seed=int(seed or 0), signs=signs)
     dtype = np.dtype("f4") if x.dtype == np.float32 else np.dtype("f8")
-    with _annotated(resources):
+    with annotated(resources):
         blocks = list(x.to_delayed().reshape(-1))
-        multiply = _named(_worker.product_of_block, "product")
-        found = _iterated(lambda v: [multiply(of, v, device) for of in blocks], (m, n), k, svd, compute)
+        multiply = named(_worker.product_of_block, "product")
+        found = iterated(lambda v: [multiply(of, v, device) for of in blocks], (m, n), k, svd, compute)
         if compute:
             found = delayed(found.compute(), pure=True)
-        left = _named(_worker.left_vectors, "left-vectors")
+        left = named(_worker.left_vectors, "left-vectors")
         rows = [
             da.from_delayed(left(of, found), (extent, k), dtype=dtype, meta=np.empty((0, 0), dtype))
             for of, extent in zip(blocks, x.chunks[0])
         ]
-        pick = _named(_worker.item, "svd-result")
+        pick = named(_worker.item, "svd-result")
         s = da.from_delayed(pick(found, "s"), (k,), dtype=np.float64, meta=np.empty(0))
         v = da.from_delayed(pick(found, "vt"), (k, n), dtype=np.float64, meta=np.empty((0, 0)))
     return da.concatenate(rows), s.astype(dtype), v.astype(dtype)
@@ -432,11 +265,11 @@ def grm(
         As in :func:`pca`.
     """
     of = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
-    with _annotated(resources):
-        source = _Source.of(genotypes, array, rows_per_task)
+    with annotated(resources):
+        source = Source.of(genotypes, array, rows_per_task)
         part, samples = source.parts(ploidy, of, device), source.shape[1]
-        found = _named(_worker.grm_of_part, "grm")(part, source.like, ploidy, of, device)
-        matrix = _named(_worker.item, "grm-result")(found, 0)
+        found = named(_worker.grm_of_part, "grm")(part, source.like, ploidy, of, device)
+        matrix = named(_worker.item, "grm-result")(found, 0)
         result = GRM(da.from_delayed(matrix, (samples, samples), dtype=np.float64, meta=np.empty((0, 0))))
     return _computed(result, compute)
 
@@ -488,9 +321,9 @@ def pairwise_distance(
     _teatime_check(options)
     out = np.dtype("f4") if x.dtype in (np.dtype("f4"), np.dtype("f2")) else np.dtype("f8")
     symmetric = options["metric"] != "kl_divergence"
-    with _annotated(resources):
+    with annotated(resources):
         blocks = x.to_delayed()
-        sums, finish = _named(_worker.sums_of_blocks, "distance-sums"), _named(_worker.distances_of_sums, "distances")
+        sums, finish = named(_worker.sums_of_blocks, "distance-sums"), named(_worker.distances_of_sums, "distances")
         rows = x.chunks[0]
         tiles: list[list[Any]] = [[None] * len(rows) for _ in rows]
         for i in range(len(rows)):
@@ -498,7 +331,7 @@ def pairwise_distance(
                 if symmetric and j < i:
                     continue
                 parts = [sums(left, None if i == j else right, options, name) for left, right in zip(blocks[i], blocks[j])]
-                whole = _tree(parts, "merge-distances")
+                whole = tree(parts, "merge-distances")
                 tiles[i][j] = da.from_delayed(
                     finish(whole, out, False), (rows[i], rows[j]), dtype=out, meta=np.empty((0, 0), out)
                 )
@@ -575,7 +408,7 @@ def gaussian_filter(
         "rounding": rounding,
         "narrow": narrow,
     }
-    with _annotated(resources):
+    with annotated(resources):
         haloed = da.overlap.overlap(x, depth, boundary) if any(depth.values()) else x
         result = haloed.map_blocks(
             _worker.filtered,
@@ -609,7 +442,7 @@ def pack(
     if any(extent % per for extent in x.chunks[-1][:-1]):
         x = x.rechunk({x.ndim - 1: max(per, max(x.chunks[-1]) // per * per)})
     chunks = (*x.chunks[:-1], tuple(-(-extent // per) for extent in x.chunks[-1]))
-    with _annotated(resources):
+    with annotated(resources):
         result = x.map_blocks(
             _worker.packed, dtype=np.uint8, chunks=chunks, meta=np.empty((0,) * x.ndim, np.uint8), bits=bits,
             table=table, missing=missing, on=device, name="teatime-pack-" + tokenize(__version__, x, bits, table, missing, device),
@@ -634,7 +467,7 @@ def unpack(
     if not (x.shape[-1] - 1) * per < n <= x.shape[-1] * per:
         raise ValueError(f"`n` of {n}: rows of {x.shape[-1]} bytes hold up to {x.shape[-1] * per} values")
     chunks = (*x.chunks[:-1], tuple(extent * per for extent in x.chunks[-1]))
-    with _annotated(resources):
+    with annotated(resources):
         result = x.map_blocks(
             _worker.unpacked, dtype=np.dtype(dtype), chunks=chunks, meta=np.empty((0,) * x.ndim, dtype), bits=bits,
             table=table, becomes=str(np.dtype(dtype)), on=device, name="teatime-unpack-" + tokenize(__version__, x, n, bits, table, str(dtype), device),

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+
 import teatime
 
 #: What tests of all devices run on; one that CI requires is a failure where it is not there.

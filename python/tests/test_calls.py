@@ -1,15 +1,16 @@
 """How calls behave: locks, signals, progress, panics, forks, pickles."""
 
+import _thread
 import os
 import pickle
 import subprocess
 import sys
 import threading
 import time
-import _thread
 
 import numpy as np
 import pytest
+
 import teatime
 from teatime import _teatime
 

@@ -8,12 +8,14 @@ import warnings
 
 import numpy as np
 import pytest
-import teatime
 from conftest import calls, dosages
+
+import teatime
 from teatime import genotype
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 import dask  # noqa: E402
+
 import teatime.dask as td  # noqa: E402
 from teatime import _worker  # noqa: E402
 

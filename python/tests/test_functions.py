@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-import teatime
 from conftest import calls, dosages
+
+import teatime
 from teatime import genotype
 
 scipy = pytest.importorskip("scipy")

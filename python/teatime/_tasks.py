@@ -1,0 +1,184 @@
+"""How work becomes tasks of dask's: names and keys, the order in which sums are added up, and what genotypes are read from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+from dask.delayed import Delayed, delayed
+
+from . import __version__, _worker
+from ._teatime import part_step
+from .genotype import open_store
+
+#: Bytes of genotypes that a task takes at least: less is dominated by what dask takes for a task.
+_TASK_BYTES = 32 << 20
+
+
+def named(function: Callable[..., Any], name: str, also: Any = None) -> Callable[..., Delayed]:
+    """``function`` as tasks that dask shows as ``teatime-NAME``, with keys that follow from the arguments, ``also`` and our version."""
+
+    def task(*args: Any) -> Delayed:
+        key = f"teatime-{name}-{tokenize(__version__, also, *args)}"
+        return delayed(function, pure=True)(*args, dask_key_name=key)
+
+    return task
+
+
+def tree(items: Sequence[Delayed], name: str, merge: Callable[..., Any] = _worker.merge) -> Delayed:
+    """All merged, neighbours first: the order follows from their number alone."""
+    merge = named(merge, name)
+    level = list(items)
+    while len(level) > 1:
+        pairs = [merge(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
+        level = pairs + level[len(level) - len(level) % 2 :]
+    return level[0]
+
+
+@contextlib.contextmanager
+def annotated(resources: dict[str, float] | None) -> Iterator[None]:
+    """Tasks with ``resources``, which a worker of the client, if there is one, has to have: dask would wait for it for ever."""
+    if not resources:
+        yield
+        return
+    try:
+        from distributed import get_client
+
+        workers = get_client().scheduler_info(n_workers=-1)["workers"].values()
+    except (ImportError, ValueError):
+        workers = None
+    except TypeError:  # an older distributed, which tells of all workers
+        workers = get_client().scheduler_info()["workers"].values()
+    if workers is not None:
+        for name, amount in resources.items():
+            if not any(worker.get("resources", {}).get(name, 0) >= amount for worker in workers):
+                raise ValueError(
+                    f"`resources`: no worker has {amount} of {name!r}: start workers with --resources {name}={amount}, or leave it out"
+                )
+    with dask.annotate(resources=resources):
+        yield
+
+
+@dataclass(frozen=True)
+class Source:
+    """Genotypes in tasks: ranges of a store, or blocks of an array."""
+
+    #: (variants, samples)
+    shape: tuple[int, int]
+    #: What parts are of: a store's path and array, or an array's shape and type.
+    like: Any
+    #: Of each task: the range of its variants, and its block.
+    ranges: list[tuple[int, int]]
+    blocks: list[Any]
+    #: What tells stores of the same path apart.
+    stamp: Any
+
+    @classmethod
+    def of(cls, genotypes: Any, array: str | None, rows_per_task: int | None) -> Source:
+        if not isinstance(genotypes, (str, os.PathLike)):
+            return cls._of_array(genotypes, rows_per_task)
+        path = os.path.abspath(genotypes)
+        opened = open_store(path, array)
+        samples, variants = opened.samples, opened.variants
+        rows = _rows(rows_per_task, samples * opened.ploidy, samples)
+        ranges = opened.part_ranges(max(1, -(-variants // rows)))
+        return cls((variants, samples), (path, array), ranges, [None] * len(ranges), _stamp(path))
+
+    @classmethod
+    def _of_array(cls, genotypes: Any, rows_per_task: int | None) -> Source:
+        x = genotypes if isinstance(genotypes, da.Array) else da.asarray(genotypes)
+        if x.ndim not in (2, 3):
+            raise ValueError(f"`genotypes` are (variants, samples) or (variants, samples, ploidy), not {x.shape}")
+        known(x, "genotypes")
+        variants, samples = x.shape[:2]
+        step = part_step(samples)
+        rows = rows_per_task or max(x.chunks[0], default=step)
+        rows = max(step, round(rows / step) * step)
+        wanted = (tuple(min(rows, variants - first) for first in range(0, variants, rows)), *((extent,) for extent in x.shape[1:]))
+        if x.chunks != wanted:
+            if any(len(chunks) > 1 for chunks in x.chunks[1:]):
+                why = "each task takes all samples of its variants"
+            else:
+                why = f"tasks start at multiples of {step} variants"
+            message = f"teatime: rechunked from {x.chunksize} to {(rows, *x.shape[1:])}: {why}; the path of a store needs none"
+            warnings.warn(message, da.PerformanceWarning, stacklevel=4)
+            x = x.rechunk(wanted)
+        firsts = [0, *np.cumsum(x.chunks[0]).tolist()]
+        return cls((variants, samples), (x.shape, x.dtype), list(zip(firsts, firsts[1:])), list(x.to_delayed().reshape(-1)), None)
+
+    def parts(self, ploidy: int | None, of: dict[str, Any], device: str | None) -> Delayed:
+        """The sums over all variants."""
+        parts = []
+        for rows, block in zip(self.ranges, self.blocks):
+            if block is None:
+                task = named(_worker.part_of_store, "part-of-store", self.stamp)
+                parts.append(task(*self.like, rows, ploidy, of, device))
+            else:
+                task = named(_worker.part_of_block, "part-of-block")
+                parts.append(task(block, rows[0], self.shape[0], ploidy, of, device))
+        if not parts:
+            raise ValueError(f"`genotypes` have no variant: {self.shape}")
+        return tree(parts, "merge-parts")
+
+    def bands(self, ploidy: int | None, of: dict[str, Any], device: str | None) -> list[Delayed]:
+        """Their variants, which stay where they were read between products."""
+        bands = []
+        for rows, block in zip(self.ranges, self.blocks):
+            if block is None:
+                task = named(_worker.band_of_store, "band-of-store", self.stamp)
+                bands.append(task(self.like, rows, ploidy, of, device))
+            else:
+                bands.append(named(_worker.band_of_block, "band-of-block")(block, ploidy, of, device))
+        return bands
+
+
+def known(x: Any, name: str) -> None:
+    if any(np.isnan(extent) for extent in x.shape):
+        raise ValueError(f"`{name}` has an unknown shape: call compute_chunk_sizes() on it")
+
+
+def iterated(
+    product: Callable[[Delayed], list[Delayed]], shape: tuple[int, int], k: int, svd: dict[str, Any], compute: bool
+) -> Delayed:
+    """Singular values and right vectors of a matrix of which ``product`` gives parts of ``Aᵀ (A x)``.
+
+    With ``n_iter`` in ``svd`` the number of products is known. Without, each is computed, until the residuals are within the tolerance.
+    """
+    step, made = named(_worker.next_vectors, "next-vectors"), []
+    if svd["n_iter"] is not None:
+        for _ in range(svd["n_iter"] + 2):
+            made.append(tree(product(step(shape, k, svd, list(made))), "add-products", _worker.add))
+        return named(_worker.components, "components")(shape, k, svd, made)
+    if not compute:
+        raise ValueError("`n_iter` is None, which iterates until `tol` is reached: with compute=True")
+    done: list[Any] = []
+    while (x := _worker.next_vectors(shape, k, svd, done)) is not None:
+        found = tree(product(delayed(x, pure=True)), "add-products", _worker.add)
+        done.append(found.compute())
+    return delayed(_worker.components(shape, k, svd, done), pure=True)
+
+
+def _rows(rows_per_task: int | None, row: int, samples: int) -> int:
+    """Variants of a task: enough that the sums for each pair of samples, which travel, are little beside what is read."""
+    step = part_step(samples)
+    rows = rows_per_task or max(_TASK_BYTES, 16 * samples * samples) // max(1, row)
+    return max(step, rows // step * step)
+
+
+def _stamp(path: str) -> tuple[Any, ...]:
+    """What tells that a store was written anew."""
+    names = ["", "zarr.json", ".zgroup", ".zmetadata", ".zattrs"]
+    found = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            status = os.stat(os.path.join(path, name) if name else path)
+            found.append((name, status.st_mtime_ns, status.st_size))
+    return tuple(found)
