@@ -34,7 +34,7 @@ def gaussian_filter(
     order: int | Sequence[int] = 0,
     output: DTypeLike | NDArray[Any] | None = None,
     mode: str | Sequence[str] = "reflect",
-    cval: complex = 0.0,
+    cval: Any = 0.0,
     truncate: float = 4.0,
     *,
     radius: int | Sequence[int] | None = None,
@@ -77,7 +77,7 @@ def gaussian_filter(
     >>> teatime.gaussian_filter(np.array([0.0, 0.0, 1.0, 0.0, 0.0]), 1.0, radius=1).round(4)
     array([0.    , 0.2741, 0.4519, 0.2741, 0.    ])
     """
-    given = np.asarray(input) if not hasattr(input, "__dask_graph__") else input
+    given: Any = np.asarray(input) if not hasattr(input, "__dask_graph__") else input
     if given.dtype.kind == "c":
         each = functools.partial(
             gaussian_filter, sigma=sigma, order=order, mode=mode, truncate=truncate, radius=radius, axes=axes, rounding=rounding,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -150,14 +151,16 @@ def add(one: NDArray[np.float64] | None, other: NDArray[np.float64] | None) -> N
     return None if one is None or other is None else one + other
 
 
-def next_vectors(shape: tuple[int, int], k: int, svd: dict[str, Any], made: list[NDArray[np.float64] | None]) -> Any:
+def next_vectors(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequence[NDArray[np.float64] | None]) -> Any:
     """What the iteration multiplies next; None where it has converged."""
     return _teatime.svd_step(shape, k, svd, [c_order(of) for of in made if of is not None], run_options())[0]
 
 
-def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: list[NDArray[np.float64] | None]) -> dict[str, Any]:
+def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequence[NDArray[np.float64] | None]) -> dict[str, Any]:
     """What the iteration has found."""
     _, found = _teatime.svd_step(shape, k, svd, [c_order(of) for of in made if of is not None], run_options())
+    if found is None:
+        raise RuntimeError("the iteration needs more products than it was given")
     s, v, residuals, converged = found
     return {"s": s, "v": v, "vt": v.T, "residuals": residuals, "converged": converged}
 
