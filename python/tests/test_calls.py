@@ -3,6 +3,7 @@
 import _thread
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -58,11 +59,14 @@ def test_other_threads_run_meanwhile(rng):
 
 def test_ctrl_c_ends_a_long_call(rng):
     x = rng.standard_normal((3000, 1500)).astype("f4")
+    # A shell has what it runs in the background ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.3, _thread.interrupt_main)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         teatime.truncated_svd(x, 5, tol=1e-9, device="cpu")
     timer.join()
+    signal.signal(signal.SIGINT, before)
     assert teatime.pairwise_distance(x[:2], device="cpu").shape == (2, 2)
 
 
