@@ -2,7 +2,7 @@
 
 The functions take NumPy arrays, or what NumPy makes one of, and give NumPy arrays. They run on the fastest device there is, or on the
 one that ``device`` names: ``"cpu"``, ``"cuda:0"``, or a name that :func:`devices` lists; the environment variable ``TEATIME_DEVICE``
-names another default. They release the interpreter's lock, and Ctrl-C ends the long ones.
+names another default. They release the interpreter's lock.
 
 ========================  ====================================================================
 :func:`svd`               singular values and vectors of a matrix, as :func:`numpy.linalg.svd`

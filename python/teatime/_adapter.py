@@ -13,8 +13,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def _kernels() -> dict[tuple[str, str], Callable[..., Any]]:
     """What takes the place of a function, by its module and name."""
-    from ._filter import gaussian_filter
+    from ._filter import gaussian_filter as ours
 
+    # Integers are rounded as the function that it takes the place of does.
+    gaussian_filter = functools.partial(ours, rounding="scipy")
     return {
         ("scipy.ndimage", "gaussian_filter"): gaussian_filter,
         ("cupyx.scipy.ndimage", "gaussian_filter"): gaussian_filter,
@@ -52,9 +54,8 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = _moved(args, input_device), _moved(kwargs, input_device)
             if kernel is None:
-                result = function(*args, **kwargs)
+                result = function(*_moved(args, input_device), **_moved(kwargs, input_device))
             else:
                 # Kernels take the host's memory; the device is where they compute.
                 device = {} if input_device is None else {"device": input_device}

@@ -23,6 +23,8 @@ def as_array(x: Any, name: str, instead: str) -> NDArray[Any]:
     refuse_lazy(x, name, instead)
     if hasattr(x, "__cuda_array_interface__"):
         raise TypeError(f"`{name}` is in the memory of a GPU: hand over `{name}.get()`; teatime.adapter does so for a pipeline")
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise TypeError(f"`{name}` is a masked array: hand over `{name}.filled(value)`, with NaN where it may be missing")
     a = np.from_dlpack(x) if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") else np.asarray(x)
     if a.dtype == np.bool_:
         a = a.view(np.uint8)
@@ -67,3 +69,11 @@ def float_type(*arrays: NDArray[Any]) -> np.dtype[Any]:
     """float32 where all are of it or of float16, else float64: what scikit-learn and sgkit give."""
     narrow = all(a.dtype in (np.dtype("f4"), np.dtype("f2")) for a in arrays)
     return np.dtype(np.float32 if narrow else np.float64)
+
+
+def of_one_type(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Both of the type that holds both; of integers that only 64 bits hold, float64."""
+    common = np.result_type(a, b)
+    if common not in NATIVE:
+        common = np.dtype(np.float64)
+    return a.astype(common, copy=False), b.astype(common, copy=False)

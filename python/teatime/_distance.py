@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order, either_order, float_type
+from ._arrays import as_array, c_order, either_order, float_type, of_one_type
 from ._device import Device, run_options
 
 #: Other names of metrics, as scipy has them.
@@ -49,9 +49,7 @@ def operands(x: ArrayLike, y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[A
     if a.shape[1] != b.shape[1]:
         raise ValueError(f"`x` has {a.shape[1]} features, `y` {b.shape[1]}")
     out = float_type(a, b)
-    if a.dtype != b.dtype:
-        common = np.result_type(a, b)
-        a, b = a.astype(common), b.astype(common)
+    a, b = of_one_type(a, b)
     if a.flags.f_contiguous and b.flags.f_contiguous and not (a.flags.c_contiguous and b.flags.c_contiguous):
         return c_order(a.T), c_order(b.T), True, out
     return c_order(a), c_order(b), False, out

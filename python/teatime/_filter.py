@@ -77,14 +77,15 @@ def gaussian_filter(
     >>> teatime.gaussian_filter(np.array([0.0, 0.0, 1.0, 0.0, 0.0]), 1.0, radius=1).round(4)
     array([0.    , 0.2741, 0.4519, 0.2741, 0.    ])
     """
-    given: Any = np.asarray(input) if not hasattr(input, "__dask_graph__") else input
+    lent = hasattr(input, "__dlpack__") and not hasattr(input, "__array__")
+    given: Any = input if hasattr(input, "__dask_graph__") else np.from_dlpack(input) if lent else np.asarray(input)
     if given.dtype.kind == "c":
         each = functools.partial(
             gaussian_filter, sigma=sigma, order=order, mode=mode, truncate=truncate, radius=radius, axes=axes, rounding=rounding,
             narrow=narrow, device=device,
         )
         return _of_parts(each, given, output, cval)
-    x = as_array(input, "input", "gaussian_filter")
+    x = as_array(given, "input", "gaussian_filter")
     named = range(x.ndim) if axes is None else np.atleast_1d(axes)
     chosen = [operator.index(axis) for axis in named]
     beyond = [axis for axis in chosen if not -x.ndim <= axis < x.ndim]
@@ -106,8 +107,6 @@ def gaussian_filter(
         raise ValueError(f"`output` of {dtype} for an input of {given.dtype}: it is a float, or of the input's type")
     if into is not None and into.shape != x.shape:
         raise ValueError(f"`output` has the shape {into.shape}, `input` {x.shape}")
-    if into is not None and np.may_share_memory(into, x) and x.base is not None:
-        x = x.copy()
     count = len(chosen)
     options = {
         "axes": chosen,
@@ -126,7 +125,10 @@ def gaussian_filter(
     # In C order always: axes are filtered in turn, and another order would round otherwise.
     found = _teatime.gaussian(c_order(x), options, str(computed) if computed != x.dtype else "same", device, run_options())
     if computed != dtype:
-        found = (np.rint(found) if dtype.kind in "iu" else found).astype(dtype)
+        if dtype.kind in "iu":
+            # As narrower integers: to the nearest, and to the ends of the type.
+            found = np.clip(np.rint(found), np.iinfo(dtype).min, np.nextafter(float(np.iinfo(dtype).max), 0) if dtype.itemsize == 8 else None)
+        found = found.astype(dtype)
     if into is not None:
         into[...] = found
         return into

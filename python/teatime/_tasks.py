@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -44,11 +45,15 @@ def tree(items: Sequence[Delayed], name: str, merge: Callable[..., Any] = _worke
 
 
 @contextlib.contextmanager
-def annotated(resources: dict[str, float] | None) -> Iterator[None]:
+def annotated(resources: dict[str, float] | None, compute: bool) -> Iterator[None]:
     """Tasks with ``resources``, which a worker of the client, if there is one, has to have: dask would wait for it for ever."""
     if not resources:
         yield
         return
+    if not compute:
+        raise ValueError(
+            "`resources` hold while tasks are submitted: with compute=True, or put dask.annotate(resources=...) around what computes"
+        )
     try:
         from distributed import get_client
 
@@ -63,7 +68,8 @@ def annotated(resources: dict[str, float] | None) -> Iterator[None]:
                 raise ValueError(
                     f"`resources`: no worker has {amount} of {name!r}: start workers with --resources {name}={amount}, or leave it out"
                 )
-    with dask.annotate(resources=resources):
+    # Fused tasks would lose what they are annotated with.
+    with dask.annotate(resources=resources), dask.config.set({"optimization.fuse.active": False}):
         yield
 
 
@@ -99,6 +105,8 @@ class Source:
             raise ValueError(f"`genotypes` are (variants, samples) or (variants, samples, ploidy), not {x.shape}")
         known(x, "genotypes")
         variants, samples = x.shape[:2]
+        if variants == 0:
+            raise ValueError(f"`genotypes` have no variant: {x.shape}")
         step = part_step(samples)
         rows = rows_per_task or max(x.chunks[0], default=step)
         rows = max(step, round(rows / step) * step)
@@ -124,8 +132,6 @@ class Source:
             else:
                 task = named(_worker.part_of_block, "part-of-block")
                 parts.append(task(block, rows[0], self.shape[0], ploidy, of, device))
-        if not parts:
-            raise ValueError(f"`genotypes` have no variant: {self.shape}")
         return tree(parts, "merge-parts")
 
     def bands(self, ploidy: int | None, of: dict[str, Any], device: str | None) -> list[Delayed]:
@@ -173,12 +179,14 @@ def _rows(rows_per_task: int | None, row: int, samples: int) -> int:
     return max(step, rows // step * step)
 
 
-def _stamp(path: str) -> tuple[Any, ...]:
-    """What tells that a store was written anew."""
-    names = ["", "zarr.json", ".zgroup", ".zmetadata", ".zattrs"]
+#: Folders of a store that are looked at.
+_MOST_FOLDERS = 1000
+
+
+def _stamp(path: str) -> list[tuple[str, int]]:
+    """What tells that a store was written anew: when its folders last changed, which they do as files in them are replaced."""
     found = []
-    for name in names:
+    for folder, _, _ in itertools.islice(os.walk(path), _MOST_FOLDERS):
         with contextlib.suppress(OSError):
-            status = os.stat(os.path.join(path, name) if name else path)
-            found.append((name, status.st_mtime_ns, status.st_size))
-    return tuple(found)
+            found.append((folder, os.stat(folder).st_mtime_ns))
+    return sorted(found) or [(path, os.stat(path).st_mtime_ns)]

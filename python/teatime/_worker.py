@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _teatime
-from ._arrays import as_array, as_float32, c_order, either_order
+from ._arrays import as_array, as_float32, c_order, either_order, of_one_type
 from ._device import Device, run_options
 from .genotype import Genotypes, genotypes_of, open_store
 
@@ -81,41 +82,58 @@ def _like(like: Any, ploidy: int | None) -> Genotypes:
 
 
 class Band:
-    """Some of the variants, which stay on this worker's device between products. Another worker reads them again."""
+    """Some of the variants, which stay on this worker's device between products. Another worker reads them again.
+
+    They are read at the first product and not in ``__init__``: an error while dask unpickles would never be told.
+    """
 
     def __init__(self, source: Any, rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> None:
         self._made_of = (source, rows, ploidy, of, name)
-        opened = genotypes_of(_store(*source) if isinstance(source, tuple) else source, ploidy, "pca")
-        if isinstance(source, tuple):
-            opened = opened.select([rows])
-        # Fewer variants than components are no error here: there are more in other bands.
-        few = {**of, "n_components": min(of["n_components"], opened.variants)}
-        self._loaded = _teatime.Loaded(opened, few, device(name), run_options())
-        self._bytes = opened.variants * opened.samples // 4
+        self._lock = threading.Lock()
+        self._made: Any = None
 
     def __reduce__(self) -> Any:
         return Band, self._made_of
 
     def __sizeof__(self) -> int:
-        return self._bytes
+        source = self._made_of[0]
+        packed = self._made[1] if self._made else 0
+        return int(packed + (0 if isinstance(source, tuple) else source.nbytes))
+
+    def _loaded(self) -> Any:
+        with self._lock:
+            if self._made is None:
+                source, rows, ploidy, of, name = self._made_of
+                opened = genotypes_of(_store(*source) if isinstance(source, tuple) else source, ploidy, "pca")
+                if isinstance(source, tuple):
+                    opened = opened.select([rows])
+                # Fewer variants than components are no error here: there are more in other bands.
+                few = {**of, "n_components": min(of["n_components"], opened.variants)}
+                loaded = _teatime.Loaded(opened, few, device(name), run_options())
+                self._made = loaded, opened.variants * opened.samples // 4
+            return self._made[0]
 
     def product(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """``Aᵀ (A x)`` of the standardised variants."""
-        return self._loaded.normal_product(c_order(x), run_options())
+        return self._loaded().normal_product(c_order(x), run_options())
 
     def totals(self) -> tuple[float, int]:
         """The sum of squares of the standardised variants, and how many took part."""
-        return self._loaded.totals()
+        return self._loaded().totals()
 
 
 def band_of_store(source: tuple[str, str | None], rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
     """A range of a store's variants."""
-    return Band(source, rows, ploidy, of, name)
+    band = Band(source, rows, ploidy, of, name)
+    band.totals()
+    return band
 
 
 def band_of_block(block: NDArray[Any], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
     """A block of variants."""
-    return Band(np.asarray(block), (0, block.shape[0]), ploidy, of, name)
+    band = Band(np.asarray(block), (0, block.shape[0]), ploidy, of, name)
+    band.totals()
+    return band
 
 
 def product_of_band(band: Band, x: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
@@ -139,11 +157,48 @@ def product_of_block(block: NDArray[Any], x: NDArray[np.float64] | None, name: s
     return _teatime.normal_product(c_order(as_float32(a, "a")), c_order(x), on, run_options())
 
 
-def left_vectors(block: NDArray[Any], found: dict[str, Any]) -> NDArray[Any]:
+def random_vectors(n: int, columns: int, seed: int) -> NDArray[np.float64]:
+    """The first that are multiplied: orthonormal, (n, columns)."""
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((n, columns)))[0]
+
+
+def orthonormal(*parts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What the columns of all span."""
+    return np.linalg.qr(np.concatenate(parts, axis=1))[0]
+
+
+def factored(block: NDArray[Any], basis: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Q and R of a block's product with a basis: a leaf of a QR decomposition of all (Demmel, Grigori, Hoemmen, Langou 2012)."""
+    found = np.linalg.qr(np.asarray(block, np.float64) @ basis)
+    return found.Q, found.R
+
+
+def stacked(*triangles: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
+    """The orthonormal rows that each block's Q is multiplied with, and where they begin."""
+    return np.linalg.qr(np.concatenate(triangles))[0], [0, *np.cumsum([len(of) for of in triangles]).tolist()]
+
+
+def left_basis(own: NDArray[np.float64], root: tuple[NDArray[np.float64], list[int]], place: int) -> NDArray[np.float64]:
+    """A block's rows of the Q of all."""
+    q, starts = root
+    return own @ q[starts[place] : starts[place + 1]]
+
+
+def projected(q: NDArray[np.float64], block: NDArray[Any]) -> NDArray[np.float64]:
+    """A block's part of ``Qᵀ A``."""
+    return q.T @ np.asarray(block, np.float64)
+
+
+def of_projection(b: NDArray[np.float64], k: int, coerce_signs: bool) -> dict[str, Any]:
+    """The k largest singular values of ``Qᵀ A``, and their vectors."""
+    u, s, vt = np.linalg.svd(b, full_matrices=False)
+    signs = np.where(vt[:k].sum(axis=1) < 0, -1.0, 1.0) if coerce_signs else np.ones(k)
+    return {"u": u[:, :k] * signs, "s": s[:k], "vt": vt[:k] * signs[:, np.newaxis]}
+
+
+def left_vectors(q: NDArray[np.float64], found: dict[str, Any], dtype: str) -> NDArray[Any]:
     """A block's rows of the left singular vectors."""
-    v, s = found["v"], found["s"]
-    inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > 0)
-    return (block @ v * inverse).astype(np.float32 if block.dtype == np.float32 else np.float64, copy=False)
+    return (q @ found["u"]).astype(dtype, copy=False)
 
 
 def add(one: NDArray[np.float64] | None, other: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
@@ -195,8 +250,7 @@ def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, A
             return _teatime.DistanceSums.of_genotypes(opened, options, device(name), run_options())
         return _teatime.DistanceSums(a, None, {**options, "columns": columns}, device(name), run_options())
     b = as_array(y, "y", "pairwise_distance")
-    common = np.result_type(a, b)
-    a, b = (c_order(of.astype(common, copy=False)) for of in (a, b))
+    a, b = (c_order(of) for of in of_one_type(a, b))
     return _teatime.DistanceSums(a, b, options, device(name), run_options())
 
 

@@ -12,6 +12,7 @@ On a worker, functions use as many threads as the worker has. With ``device`` th
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,9 +28,9 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.dask needs dask: pip install 'teatime[dask]'") from error
 
 from . import __version__, _worker
+from ._device import Device
 from ._distance import distance_options
 from ._filter import per_axis
-from ._linalg import svd_options
 from ._tasks import Source, annotated, iterated, known, named, tree
 from .genotype import grm_options, pca_options
 
@@ -107,7 +108,8 @@ def pca(
     device
         The name of a device of the workers.
     resources
-        Such as ``{"GPU": 1}``: what a task takes of a worker's resources.
+        Such as ``{"GPU": 1}``: what a task takes of a worker's resources; with ``compute=True``. For what is computed later,
+        ``dask.annotate(resources=...)`` stands around that ``compute``.
     compute
         Whether it is computed at once.
 
@@ -123,7 +125,8 @@ def pca(
         n_components, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing, signs=signs,
         n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, seed=random_state,
     )
-    with annotated(resources):
+    device = _name(device)
+    with annotated(resources, compute):
         source = Source.of(genotypes, array, rows_per_task)
         variants, samples = source.shape
         if n_components > min(variants, samples):
@@ -136,7 +139,7 @@ def pca(
         else:
             bands = source.bands(ploidy, of, device)
             if compute and n_iter is None:
-                bands = [band.persist() for band in bands]
+                bands = list(dask.persist(*bands))
             multiply = named(_worker.product_of_band, "product")
             components = iterated(lambda x: [multiply(band, x) for band in bands], source.shape, n_components, of["svd"], compute)
             totals = named(_worker.totals_of_band, "totals")
@@ -155,7 +158,7 @@ def pca(
             explained_variance=of_key("explained_variance", k),
             explained_variance_ratio=of_key("explained_variance_ratio", k),
         )
-    return _computed(result, compute)
+        return _computed(result, compute)
 
 
 def svd_compressed(
@@ -173,8 +176,9 @@ def svd_compressed(
 ) -> tuple[Any, Any, Any]:
     """The largest singular values and their vectors: dask's ``svd_compressed``, with its arguments.
 
-    Each power iteration is one pass over ``a``, where dask's makes two. Blocks are multiplied in float32; those of float64 in float64
-    where the CPU computes.
+    ``n_power_iter`` + 3 passes over ``a``, where dask's makes 2 ``n_power_iter`` + 2: what all iterations found is used, and not the last
+    alone (a block Krylov method, Musco and Musco 2015), so that fewer are needed. The power iterations run on the device, in float32, or of
+    float64 where the CPU computes by NumPy in float64; the QR decomposition and the projection after them by NumPy in float64.
 
     Parameters
     ----------
@@ -183,13 +187,13 @@ def svd_compressed(
     k
         How many.
     iterator
-        Taken and not used: blocks are orthogonal to each other in every step.
+        Taken and not used: every step is orthogonalised.
     n_power_iter
-        As in dask: ``n_power_iter`` + 2 passes, and one for ``u``.
+        Power iterations.
     n_oversamples
         Columns of the random block beyond ``k``; at least 20 columns in all, as in dask.
     seed
-        An integer; None is 0. The result does not depend on the chunks.
+        An integer; None is 0. The same random numbers for any chunks.
     compute
         Whether each pass is computed at once, which holds nothing of ``a`` between passes.
     coerce_signs
@@ -210,28 +214,57 @@ def svd_compressed(
         raise ValueError(f"`a` is a matrix, and has {x.ndim} axes: {x.shape}")
     known(x, "a")
     m, n = x.shape
-    k = min(k, m, n)
+    k = min(_count(k, "k"), m, n)
+    passes = _count(n_power_iter, "n_power_iter") + 1
     if len(x.chunks[1]) > 1:
         x = x.rechunk({1: -1})
-    block = min(max(20, k + n_oversamples), m, n)
-    signs = "dask" if coerce_signs else "none"
-    svd = svd_options(n_iter=n_power_iter, n_oversamples=block - k, seed=int(seed or 0), signs=signs)
+    columns = min(max(20, k + _count(n_oversamples, "n_oversamples")), m, n)
     dtype = np.dtype("f4") if x.dtype == np.float32 else np.dtype("f8")
-    with annotated(resources):
+    device = _name(device)
+    with annotated(resources, compute):
+
+        def settled(task: Any) -> Any:
+            return delayed(task.compute(), pure=True) if compute else task
+
         blocks = list(x.to_delayed().reshape(-1))
-        multiply = named(_worker.product_of_block, "product")
-        found = iterated(lambda v: [multiply(of, v, device) for of in blocks], (m, n), k, svd, compute)
-        if compute:
-            found = delayed(found.compute(), pure=True)
+        multiply, span = named(_worker.product_of_block, "product"), named(_worker.orthonormal, "orthonormal")
+        basis = [named(_worker.random_vectors, "random-vectors")(n, columns, int(seed or 0))]
+        for _ in range(passes):
+            product = tree([multiply(of, basis[-1], device) for of in blocks], "add-products", _worker.add)
+            basis.append(settled(span(product)))
+        whole = settled(span(*basis))
+        factor, pick = named(_worker.factored, "qr"), named(_worker.item, "svd-result")
+        factors = [factor(of, whole) for of in blocks]
+        root = settled(named(_worker.stacked, "qr-of-all")(*[pick(of, 1) for of in factors]))
+        own = named(_worker.left_basis, "left-basis")
+        bases = [own(pick(of, 0), root, place) for place, of in enumerate(factors)]
+        project = named(_worker.projected, "projected")
+        projection = tree([project(q, of) for q, of in zip(bases, blocks, strict=True)], "add-products", _worker.add)
+        found = settled(named(_worker.of_projection, "svd")(projection, k, coerce_signs))
         left = named(_worker.left_vectors, "left-vectors")
         rows = [
-            da.from_delayed(left(of, found), (extent, k), dtype=dtype, meta=np.empty((0, 0), dtype))
-            for of, extent in zip(blocks, x.chunks[0])
+            da.from_delayed(left(q, found, str(dtype)), (extent, k), dtype=dtype, meta=np.empty((0, 0), dtype))
+            for q, extent in zip(bases, x.chunks[0], strict=True)
         ]
-        pick = named(_worker.item, "svd-result")
         s = da.from_delayed(pick(found, "s"), (k,), dtype=np.float64, meta=np.empty(0))
         v = da.from_delayed(pick(found, "vt"), (k, n), dtype=np.float64, meta=np.empty((0, 0)))
     return da.concatenate(rows), s.astype(dtype), v.astype(dtype)
+
+
+def _count(value: Any, name: str) -> int:
+    whole = operator.index(value)
+    if whole < 0:
+        raise ValueError(f"`{name}` is {whole}; it is at least 0")
+    return whole
+
+
+def _name(device: Any) -> str | None:
+    """A device's name, which each worker opens for itself."""
+    if device is None or isinstance(device, str):
+        return device
+    if isinstance(device, Device):
+        return device.name
+    raise TypeError(f"`device` is the name of a device of the workers, not {type(device)}")
 
 
 def _computed(result: Any, compute: bool) -> Any:
@@ -265,13 +298,14 @@ def grm(
         As in :func:`pca`.
     """
     of = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
-    with annotated(resources):
+    device = _name(device)
+    with annotated(resources, compute):
         source = Source.of(genotypes, array, rows_per_task)
         part, samples = source.parts(ploidy, of, device), source.shape[1]
         found = named(_worker.grm_of_part, "grm")(part, source.like, ploidy, of, device)
         matrix = named(_worker.item, "grm-result")(found, 0)
         result = GRM(da.from_delayed(matrix, (samples, samples), dtype=np.float64, meta=np.empty((0, 0))))
-    return _computed(result, compute)
+        return _computed(result, compute)
 
 
 def pairwise_distance(
@@ -311,17 +345,18 @@ def pairwise_distance(
         Of float32 for float32 and float16, else of float64.
     """
     del split_every, target
-    name = None if device in ("gpu", None) else device
+    name = None if isinstance(device, str) and device == "gpu" else _name(device)
     x = x if isinstance(x, da.Array) else da.asarray(x)
     if x.ndim != 2:
         raise ValueError(f"`x` is (observations, features), and has {x.ndim} axes: {x.shape}")
+    known(x, "x")
     if metric == "jensenshannon":
         raise NotImplementedError("jensenshannon needs whole observations: teatime.pairwise_distance")
     options = distance_options(metric, p=p, missing=missing, negative=negative)
     _teatime_check(options)
     out = np.dtype("f4") if x.dtype in (np.dtype("f4"), np.dtype("f2")) else np.dtype("f8")
     symmetric = options["metric"] != "kl_divergence"
-    with annotated(resources):
+    with annotated(resources, compute):
         blocks = x.to_delayed()
         sums, finish = named(_worker.sums_of_blocks, "distance-sums"), named(_worker.distances_of_sums, "distances")
         rows = x.chunks[0]
@@ -338,7 +373,7 @@ def pairwise_distance(
                 if symmetric and i != j:
                     tiles[j][i] = tiles[i][j].T
         result = da.block(tiles)
-    return _finished(result, compute)
+        return _finished(result, compute)
 
 
 def _teatime_check(options: dict[str, Any]) -> None:
@@ -382,7 +417,8 @@ def gaussian_filter(
         As in :func:`pca`.
     """
     x = image if isinstance(image, da.Array) else da.asarray(image)
-    count = x.ndim
+    known(x, "image")
+    count, device = x.ndim, _name(device)
     sigmas = [float(value) for value in per_axis(sigma, "sigma", count)]
     modes = per_axis(mode, "mode", count)
     unknown = [name for name in modes if name not in _BOUNDARIES]
@@ -408,7 +444,7 @@ def gaussian_filter(
         "rounding": rounding,
         "narrow": narrow,
     }
-    with annotated(resources):
+    with annotated(resources, compute):
         haloed = da.overlap.overlap(x, depth, boundary) if any(depth.values()) else x
         result = haloed.map_blocks(
             _worker.filtered,
@@ -420,7 +456,13 @@ def gaussian_filter(
         )
         if any(depth.values()):
             result = da.overlap.trim_internal(result, depth, boundary)
-    return _finished(result, compute)
+        return _finished(result, compute)
+
+
+def _per_byte(bits: int) -> int:
+    if bits not in (1, 2, 4):
+        raise ValueError(f"`bits` is 1, 2 or 4, not {bits}")
+    return 8 // bits
 
 
 def pack(
@@ -438,16 +480,18 @@ def pack(
     Blocks along the last axis have to end at whole bytes: it is rechunked where they do not.
     """
     x = x if isinstance(x, da.Array) else da.asarray(x)
-    per = 8 // bits
+    per, device = _per_byte(bits), _name(device)
+    if x.ndim == 0:
+        raise ValueError("`x` has no axis")
     if any(extent % per for extent in x.chunks[-1][:-1]):
         x = x.rechunk({x.ndim - 1: max(per, max(x.chunks[-1]) // per * per)})
     chunks = (*x.chunks[:-1], tuple(-(-extent // per) for extent in x.chunks[-1]))
-    with annotated(resources):
+    with annotated(resources, compute):
         result = x.map_blocks(
             _worker.packed, dtype=np.uint8, chunks=chunks, meta=np.empty((0,) * x.ndim, np.uint8), bits=bits,
             table=table, missing=missing, on=device, name="teatime-pack-" + tokenize(__version__, x, bits, table, missing, device),
         )
-    return _finished(result, compute)
+        return _finished(result, compute)
 
 
 def unpack(
@@ -463,13 +507,13 @@ def unpack(
 ) -> Any:
     """Rows of ``n`` values of a packed dask array, as :func:`teatime.unpack`, block by block."""
     x = packed if isinstance(packed, da.Array) else da.asarray(packed)
-    per = 8 // bits
+    per, device = _per_byte(bits), _name(device)
     if not (x.shape[-1] - 1) * per < n <= x.shape[-1] * per:
         raise ValueError(f"`n` of {n}: rows of {x.shape[-1]} bytes hold up to {x.shape[-1] * per} values")
     chunks = (*x.chunks[:-1], tuple(extent * per for extent in x.chunks[-1]))
-    with annotated(resources):
+    with annotated(resources, compute):
         result = x.map_blocks(
             _worker.unpacked, dtype=np.dtype(dtype), chunks=chunks, meta=np.empty((0,) * x.ndim, dtype), bits=bits,
             table=table, becomes=str(np.dtype(dtype)), on=device, name="teatime-unpack-" + tokenize(__version__, x, n, bits, table, str(dtype), device),
         )[..., :n]
-    return _finished(result, compute)
+        return _finished(result, compute)

@@ -88,6 +88,15 @@ def open_store(path: str | os.PathLike[str], array: str | None = None, *, fill: 
     return Genotypes.of_store(os.fspath(path), array, fill)
 
 
+def _narrow(genotypes: Any) -> Any:
+    """Integers of 64 bits as int8, where that changes none: NumPy makes such ones unless told otherwise."""
+    a = np.asarray(genotypes)
+    if a.dtype.kind not in "iu" or a.dtype.itemsize < 8 or not a.size:
+        return a.astype(np.int8) if a.dtype.kind in "iu" and a.dtype.itemsize == 8 else genotypes
+    fits = np.iinfo(np.int8).min <= int(a.min()) <= int(a.max()) <= np.iinfo(np.int8).max
+    return a.astype(np.int8) if fits else genotypes
+
+
 def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 0, variants: int | None = None) -> Genotypes:
     """What ``source`` names, as the compiled part takes it."""
     if isinstance(source, Genotypes):
@@ -96,14 +105,16 @@ def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 
         opened = open_store(source)
     else:
         refuse_lazy(source, "genotypes", name)
-        a = as_array(source, "genotypes", name)
+        a = as_array(_narrow(source), "genotypes", name)
         if a.ndim == 2 and ploidy is not None and ploidy != 2:
             if ploidy != 1:
                 raise ValueError(f"`ploidy` of {ploidy} and dosages of two axes: they are of diploids; calls have a third axis")
             a = a[:, :, np.newaxis]
         if a.ndim not in (2, 3):
             raise ValueError(f"`genotypes` are (variants, samples) or (variants, samples, ploidy), not {a.shape}")
-        return Genotypes.of_array(c_order(a), first, variants, a.dtype.kind == "f")
+        opened = Genotypes.of_array(c_order(a), first, variants, a.dtype.kind == "f")
+        if a.ndim == 2:
+            return opened
     return opened if ploidy is None or ploidy == opened.ploidy else opened.with_ploidy(ploidy)
 
 

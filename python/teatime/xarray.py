@@ -117,7 +117,8 @@ class GenotypeAccessor:
             dosages = data.map_blocks(_dosages, drop_axis=2, dtype=np.int8) if data.ndim == 3 else data
             found = _function(lazy, "pairwise_distance")(dosages.T, metric, **options)
         else:
-            found = genotype.distances(data, metric, **options).matrix
+            calls = _dosages(data) if data.ndim == 3 and data.dtype.kind == "f" else data
+            found = genotype.distances(calls, metric, **options).matrix
         return self._with(merge, stat_pairwise_distance=(("samples_0", "samples_1"), found))
 
     def _genotypes(self, variable: str) -> tuple[Any, bool]:
@@ -145,4 +146,4 @@ def _function(lazy: bool, name: str) -> Callable[..., Any]:
 
 def _dosages(calls: NDArray[Any]) -> NDArray[np.int8]:
     """Alleles of each call that are not the reference; -1 where one is missing."""
-    return np.where((calls < 0).any(axis=2), -1, (calls > 0).sum(axis=2)).astype(np.int8)
+    return np.where(~(calls >= 0).all(axis=2), -1, (calls > 0).sum(axis=2)).astype(np.int8)

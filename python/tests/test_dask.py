@@ -105,6 +105,15 @@ def test_svd_compressed(rng, dtype):
     np.testing.assert_allclose(computed[1], want, rtol=tolerance)
 
 
+def test_small_singular_values_are_found():
+    a = np.zeros((50, 8))
+    a[:3, :3] = np.diag([1, 1e-3, 1e-9])
+    u, s, v = (np.asarray(part) for part in td.svd_compressed(da.from_array(a, chunks=(10, 8)), 4))
+    np.testing.assert_allclose(s, [1, 1e-3, 1e-9, 0], rtol=1e-6, atol=1e-15)
+    np.testing.assert_allclose(u.T @ u, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(v @ v.T, np.eye(4), atol=1e-12)
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "correlation", "cityblock", "kl_divergence"])
 @pytest.mark.parametrize("chunks", [(40, 3000), (17, 4500)])
 def test_distances(genotypes, metric, chunks):
@@ -235,12 +244,38 @@ def test_a_task_that_aborts_leaves_the_cluster_usable():
 def test_resources_that_no_worker_has_are_refused(client, genotypes):
     x = da.from_array(genotypes, chunks=(4096, 40, 2))
     with pytest.raises(ValueError, match="no worker has 1 of 'GPU'"):
+        td.pca(x, resources={"GPU": 1}, compute=True)
+    with pytest.raises(ValueError, match="compute=True"):
         td.pca(x, resources={"GPU": 1})
+
+
+def test_resources_choose_workers(genotypes):
+    distributed = pytest.importorskip("distributed")
+    spec = {name: {"cls": distributed.Nanny, "options": {"nthreads": 1, "resources": {"GPU": gpus}}} for name, gpus in (("a", 1), ("b", 0))}
+    with distributed.SpecCluster(workers=spec, scheduler={"cls": distributed.Scheduler, "options": {"dashboard_address": ":0"}}) as cluster:
+        with distributed.Client(cluster) as client:
+            td.pca(da.from_array(genotypes, chunks=(4096, 40, 2)), 2, resources={"GPU": 1}, compute=True)
+            ran = client.run(lambda dask_worker: dask_worker.state.executed_count)
+            assert sorted(ran.values())[0] == 0 < sorted(ran.values())[1]
 
 
 def test_a_store_that_a_worker_does_not_see_is_named(store):
     with pytest.raises(OSError, match=r"elsewhere.*\(seen from .*every worker has to see the store"):
         _worker.part_of_store("/elsewhere.zarr", None, (0, 1), None, {}, None)
+
+
+def test_a_band_that_cannot_be_read_again_is_an_error(client, genotypes, store, tmp_path):
+    import shutil
+
+    path = shutil.copytree(store, tmp_path / "moved.zarr")
+    one, other = list(client.scheduler_info()["workers"])
+    options = genotype.pca_options(2, method="randomized")
+    band = client.submit(_worker.band_of_store, (str(path), None), (0, 4096), None, options, None, workers=[one])
+    band.result(timeout=30)
+    path.rename(tmp_path / "elsewhere.zarr")
+    product = client.submit(_worker.product_of_band, band, np.ones((40, 1)), workers=[other])
+    with pytest.raises(OSError, match="every worker has to see the store"):
+        product.result(timeout=30)
 
 
 def test_a_band_is_read_again_elsewhere(store):
