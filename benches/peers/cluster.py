@@ -7,6 +7,7 @@ DATA has big.vcz of make_store.py. The Python has teatime's wheel, dask, distrib
 """
 
 import argparse
+import contextlib
 import json
 import resource
 import statistics
@@ -111,22 +112,31 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(jobs, rounds, client):
+@contextlib.contextmanager
+def workers():
+    """A cluster of two processes that have imported what jobs need."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        client.run(_imported)
+        yield client
+
+
+def measure(jobs, rounds, clustered=True):
     seconds = {name: [] for name in jobs}
     peaks = dict.fromkeys(jobs, 0.0)
     for round_ in range(rounds + 1):
         for name, job in jobs.items():
             # Fresh workers, so that the peak of memory is the job's; imports are not timed.
-            if client is not None:
-                client.restart()
-                client.run(_imported)
-            started = time.perf_counter()
-            job()
-            spent = time.perf_counter() - started
-            if round_:
-                seconds[name].append(spent)
-            if client is not None:
-                peaks[name] = max(peaks[name], *client.run(peak).values())
+            with workers() if clustered else contextlib.nullcontext() as client:
+                started = time.perf_counter()
+                job()
+                spent = time.perf_counter() - started
+                if round_:
+                    seconds[name].append(spent)
+                if client is not None:
+                    peaks[name] = max(peaks[name], *client.run(peak).values())
     for name, all_ in seconds.items():
         print(json.dumps({"job": name, "median": round(statistics.median(all_), 4), "least": round(min(all_), 4), "peak_MB_of_a_worker": round(peaks[name])}), flush=True)
 
@@ -149,19 +159,17 @@ def main():
     args = parser.parse_args()
     store = str(Path(args.data, "big.vcz").resolve())
     wanted = args.only.split(",")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
+    with tempfile.TemporaryDirectory() as folder:
         if "pca" in wanted:
-            measure(pca_jobs(store, args.teatime), args.rounds, client)
+            measure(pca_jobs(store, args.teatime), args.rounds)
         if "distance" in wanted:
-            measure(distance_jobs(store), args.rounds, client)
+            measure(distance_jobs(store), args.rounds)
         if "gaussian" in wanted:
-            measure(gaussian_jobs(folder), args.rounds, client)
+            with workers():
+                jobs = gaussian_jobs(folder)
+            measure(jobs, args.rounds)
     if "call" in wanted:
-        measure(call_jobs(), args.rounds, None)
+        measure(call_jobs(), args.rounds, clustered=False)
 
 
 if __name__ == "__main__":
