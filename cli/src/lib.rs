@@ -51,16 +51,23 @@ use crate::{
 ///
 /// Ends the process for `--help` and for arguments that it does not know. Handles SIGINT and SIGTERM from then on: the process should
 /// end after it.
-pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+///
+/// `is_alone` says that the process has no other thread and was started with these arguments: then the allocator is set up, and the
+/// process may start itself anew with another environment.
+pub fn main(arguments: impl IntoIterator<Item = OsString>, is_alone: bool) -> u8 {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    heap::share();
+    if is_alone {
+        heap::share();
+    }
     let cli = Cli::parse_from(arguments);
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    if matches!(cli.command, Command::Blur(_)) {
+    if is_alone && matches!(cli.command, Command::Blur(_)) {
         heap::return_large();
     }
     #[cfg(all(target_os = "linux", feature = "wgpu"))]
-    desktop::leave_out(cli.command.device());
+    if is_alone {
+        desktop::leave_out(cli.command.device());
+    }
     let cancel = Cancel::default();
     let watched = interrupt::watch(&cancel);
     let watched = watched.map_err(|error| Failure::Error(format!("no handler for signals: {error}")));

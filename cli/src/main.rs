@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(teatime_cli::main(std::env::args_os()))
+    ExitCode::from(teatime_cli::main(std::env::args_os(), true))
 }

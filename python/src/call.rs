@@ -12,6 +12,8 @@ use pyo3::{
 };
 use teatime::{Budget, Cancel, Error, Progress, Result, Run, Status};
 
+use crate::device::forked;
+
 /// How often Ctrl-C is looked for and progress told: each time takes the interpreter's lock, which other threads may hold for milliseconds.
 const BETWEEN: Duration = Duration::from_millis(50);
 
@@ -38,6 +40,7 @@ pub(crate) fn call<T: Send>(
     options: RunOptions,
     work: impl FnOnce(&Run) -> Result<T> + Send,
 ) -> PyResult<T> {
+    forked()?;
     let raised = Arc::new(Mutex::new(None));
     let cancel = Cancel::default();
     let progress = progress(options.progress, cancel.clone(), Arc::clone(&raised));

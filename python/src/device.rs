@@ -115,10 +115,7 @@ impl Wanted {
     /// `RuntimeError` where there is none of that name, or where the process was forked after one was opened; `TypeError` for something else.
     pub(crate) fn open(self, py: Python<'_>) -> PyResult<Opened> {
         match self {
-            Self::Device(device) => {
-                forked()?;
-                Ok(device.get().opened.clone())
-            }
+            Self::Device(device) => Ok(device.get().opened.clone()),
             Self::Name(name) => open(py, Some(name), None),
             Self::Default(None) => open(py, None, None),
             Self::Default(Some(other)) => Err(pyo3::exceptions::PyTypeError::new_err(format!(
@@ -131,7 +128,7 @@ impl Wanted {
 
 /// # Errors
 /// `RuntimeError` in a child that was forked after its parent opened a device.
-fn forked() -> PyResult<()> {
+pub(crate) fn forked() -> PyResult<()> {
     static FIRST: OnceLock<u32> = OnceLock::new();
     let (first, now) = (*FIRST.get_or_init(std::process::id), std::process::id());
     if first == now {
@@ -165,6 +162,7 @@ fn open(py: Python<'_>, name: Option<String>, threads: Option<usize>) -> PyResul
 /// All devices that there are.
 #[pyfunction]
 pub(crate) fn devices(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    forked()?;
     let listed = py.detach(Opened::all);
     let entry = |listed: teatime::ListedDevice| {
         let entry = PyDict::new(py);

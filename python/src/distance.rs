@@ -224,9 +224,8 @@ impl DistanceSums {
         Ok((matrix(py, found.distances)?, shared))
     }
 
-    /// Bytes that it holds.
-    #[getter]
-    fn nbytes(&self) -> usize {
+    /// Bytes that it holds, by which dask decides where tasks run.
+    fn __sizeof__(&self) -> usize {
         self.0.sums.iter().map(|sums| size_of_val(&sums[..])).sum()
     }
 

@@ -333,12 +333,6 @@ impl Part {
         (self.0.rows().start, self.0.rows().end)
     }
 
-    /// Whole numbers summed for each pair of samples, in bytes.
-    #[getter]
-    fn nbytes(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.0.to_bytes().len())
-    }
-
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
         let bytes = py.detach(|| self.0.to_bytes());
         Ok((py.get_type::<Self>().getattr("_of")?, (PyBytes::new(py, &bytes),)))
@@ -428,11 +422,5 @@ impl Loaded {
     fn totals(&self) -> (f64, u64) {
         let (squares, counts) = self.cohort.totals(&self.options);
         (squares, counts.used)
-    }
-
-    /// What was counted of each variant, as one number.
-    #[getter]
-    fn digest(&self) -> u64 {
-        self.cohort.digest()
     }
 }

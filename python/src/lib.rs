@@ -35,7 +35,7 @@ mod _teatime {
 /// Runs the command line on these arguments, the first of which is the program's name, and returns its exit status.
 #[pyfunction]
 fn command_line(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
-    py.detach(|| teatime_cli::main(arguments))
+    py.detach(|| teatime_cli::main(arguments, false))
 }
 
 /// Panics, for the test of what becomes of that.

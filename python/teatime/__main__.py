@@ -8,8 +8,7 @@ def main() -> None:
     """Runs the command line and ends the process with its status."""
     from ._teatime import command_line
 
-    arguments = [os.fsencode(argument) for argument in sys.argv]
-    status = command_line(["teatime", *map(os.fsdecode, arguments[1:])])
+    status = command_line(["teatime", *sys.argv[1:]])
     sys.stdout.flush()
     # Threads of a device may still stand in a driver: there is nothing that they would finish.
     os._exit(status)

@@ -68,8 +68,7 @@ def annotated(resources: dict[str, float] | None, compute: bool) -> Iterator[Non
                 raise ValueError(
                     f"`resources`: no worker has {amount} of {name!r}: start workers with --resources {name}={amount}, or leave it out"
                 )
-    # Fused tasks would lose what they are annotated with.
-    with dask.annotate(resources=resources), dask.config.set({"optimization.fuse.active": False}):
+    with dask.annotate(resources=resources):
         yield
 
 

@@ -146,10 +146,8 @@ def totals_of_band(band: Band) -> NDArray[np.float64]:
     return np.array(band.totals(), np.float64)
 
 
-def product_of_block(block: NDArray[Any], x: NDArray[np.float64] | None, name: str | None) -> NDArray[np.float64] | None:
-    """A block's part of ``Aᵀ (A x)``: of float64, and where the CPU computes, in float64. The iteration may need none any more."""
-    if x is None:
-        return None
+def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | None) -> NDArray[np.float64]:
+    """A block's part of ``Aᵀ (A x)``: of float64, and where the CPU computes, in float64."""
     a = as_array(block, "a", "svd_compressed")
     on = device(name)
     if a.dtype == np.float64 and on.backend == "cpu":
@@ -216,8 +214,8 @@ def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequen
     _, found = _teatime.svd_step(shape, k, svd, [c_order(of) for of in made if of is not None], run_options())
     if found is None:
         raise RuntimeError("the iteration needs more products than it was given")
-    s, v, residuals, converged = found
-    return {"s": s, "v": v, "vt": v.T, "residuals": residuals, "converged": converged}
+    s, v, _, _ = found
+    return {"s": s, "v": v}
 
 
 def pca_of_components(found: dict[str, Any], totals: NDArray[np.float64]) -> dict[str, Any]:
@@ -266,10 +264,9 @@ def _is_dosage(features: NDArray[Any], options: dict[str, Any]) -> bool:
     )
 
 
-def distances_of_sums(sums: Any, dtype: Any, transposed: bool) -> NDArray[Any]:
+def distances_of_sums(sums: Any, dtype: Any) -> NDArray[Any]:
     """A tile of distances."""
-    tile = sums.finish()[0].astype(dtype, copy=False)
-    return tile.T if transposed else tile
+    return sums.finish()[0].astype(dtype, copy=False)
 
 
 def filtered(block: NDArray[Any], *, options: dict[str, Any], on: str | None) -> NDArray[Any]:

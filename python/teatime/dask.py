@@ -27,8 +27,8 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.dask needs dask: pip install 'teatime[dask]'") from error
 
-from . import __version__, _worker
-from ._device import Device
+from . import __version__, _teatime, _worker
+from ._device import Device, run_options
 from ._distance import distance_options
 from ._filter import per_axis
 from ._tasks import Source, annotated, iterated, known, named, tree
@@ -176,9 +176,10 @@ def svd_compressed(
 ) -> tuple[Any, Any, Any]:
     """The largest singular values and their vectors: dask's ``svd_compressed``, with its arguments.
 
-    ``n_power_iter`` + 3 passes over ``a``, where dask's makes 2 ``n_power_iter`` + 2: what all iterations found is used, and not the last
-    alone (a block Krylov method, Musco and Musco 2015), so that fewer are needed. The power iterations run on the device, in float32, or of
-    float64 where the CPU computes by NumPy in float64; the QR decomposition and the projection after them by NumPy in float64.
+    ``n_power_iter`` + 3 passes over ``a`` (one more for ``u`` with ``compute``), where dask's makes 2 ``n_power_iter`` + 2: what all
+    iterations found is used, and not the last alone (a block Krylov method, Musco and Musco 2015), so that fewer are needed. The power
+    iterations run on the device, in float32, or of float64 where the CPU computes by NumPy in float64; the QR decomposition and the
+    projection after them by NumPy in float64.
 
     Parameters
     ----------
@@ -353,7 +354,7 @@ def pairwise_distance(
     if metric == "jensenshannon":
         raise NotImplementedError("jensenshannon needs whole observations: teatime.pairwise_distance")
     options = distance_options(metric, p=p, missing=missing, negative=negative)
-    _teatime_check(options)
+    _check_metric(options)
     out = np.dtype("f4") if x.dtype in (np.dtype("f4"), np.dtype("f2")) else np.dtype("f8")
     symmetric = options["metric"] != "kl_divergence"
     with annotated(resources, compute):
@@ -368,7 +369,7 @@ def pairwise_distance(
                 parts = [sums(left, None if i == j else right, options, name) for left, right in zip(blocks[i], blocks[j])]
                 whole = tree(parts, "merge-distances")
                 tiles[i][j] = da.from_delayed(
-                    finish(whole, out, False), (rows[i], rows[j]), dtype=out, meta=np.empty((0, 0), out)
+                    finish(whole, out), (rows[i], rows[j]), dtype=out, meta=np.empty((0, 0), out)
                 )
                 if symmetric and i != j:
                     tiles[j][i] = tiles[i][j].T
@@ -376,12 +377,10 @@ def pairwise_distance(
         return _finished(result, compute)
 
 
-def _teatime_check(options: dict[str, Any]) -> None:
+def _check_metric(options: dict[str, Any]) -> None:
     """Refuses a metric or rule that there is not, before anything is submitted."""
-    from . import _teatime
-
     none = np.empty((0, 1), np.float32)
-    _teatime.pairwise(none, None, options, False, "cpu", {"progress": None, "memory": None, "device_memory": None})
+    _teatime.pairwise(none, None, options, False, "cpu", run_options())
 
 
 _BOUNDARIES = {"reflect": "none", "nearest": "none", "mirror": "none", "constant": "none", "wrap": "periodic"}

@@ -82,8 +82,9 @@ def euclidean_map(f: _Array, g: _Array, _: Any = None) -> _Array:
         # Products would cancel between close ones.
         sums = pairwise_distance(x, y, "sqeuclidean", missing="ignore", negative=True, device=_worker.device(None))
         return sums[..., np.newaxis]
-    s = _Sums(x, y, dtype)
-    return (s.x_squares() - 2 * s.products() + s.y_squares())[..., np.newaxis]
+    # Large sums of nearly the same size are subtracted: rounded before, they would leave little of close observations.
+    s = _Sums(x, y, np.dtype(np.float64))
+    return (s.x_squares() - 2 * s.products() + s.y_squares()).astype(dtype)[..., np.newaxis]
 
 
 def correlation_map(f: _Array, g: _Array, _: Any = None) -> _Array:

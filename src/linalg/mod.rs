@@ -18,8 +18,7 @@
 //!
 //! # Principal components
 //!
-//! Of variables by observations: each variable is centred, and the decomposition gives the rest. (PCA of genotypes, in memory or
-//! streamed, is `teatime-genotype`'s.)
+//! Of variables by observations: each variable is centred, and the decomposition gives the rest.
 //!
 //! ```
 //! use teatime::{Device, Run, Tensor, linalg::{SvdOptions, row_stats, standardize, truncated_svd}};
