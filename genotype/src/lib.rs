@@ -129,7 +129,7 @@ pub use self::{
     counts::CountsByVariant,
     distance::{
         DistanceBand, DistanceBands, DistanceOptions, Distances, DistancesBetween, Linkage, Merge,
-        SampleMetric, SampleNeighbors, Tree, distances, distances_between, sample_neighbors,
+        SampleMetric, SampleNeighbors, Tree, distance_sums, distances, distances_between, sample_neighbors,
         sample_neighbors_between,
     },
     filter::{VariantCounts, VariantFilter},

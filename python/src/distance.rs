@@ -8,8 +8,6 @@ use teatime::{
     linalg::Matrix,
 };
 
-use teatime_genotype::{DistanceOptions, SampleMetric};
-
 use crate::{
     array::{Array, matrix, parts, with_array},
     call::{RunOptions, call, exception},
@@ -171,8 +169,7 @@ impl DistanceSums {
         with_array!(x, x => sums_of(py, x, y, how, &device, run)).map(Self)
     }
 
-    /// Those of samples with themselves, of dosages 0, 1 and 2 and missing ones, which are packed: of euclidean, sqeuclidean and cityblock
-    /// distances of which missing features count nothing.
+    /// Those of samples with themselves. Negative dosages are missing.
     #[staticmethod]
     fn of_genotypes(
         py: Python<'_>,
@@ -182,31 +179,12 @@ impl DistanceSums {
         run: RunOptions,
     ) -> PyResult<Self> {
         let ((metric, options), device) = (options.of()?, device.open(py)?);
-        let summed = match metric {
-            Metric::Euclidean | Metric::SqEuclidean => Metric::SqEuclidean,
-            Metric::CityBlock => Metric::CityBlock,
-            other => return Err(PyValueError::new_err(format!("{other} of packed dosages is no sum"))),
-        };
-        let genotypes = genotypes.genotypes.clone().dosages_are_bounded(true);
-        let how = DistanceOptions::default().metric(SampleMetric::Of(summed)).missing(Missing::Ignore);
+        let missing = options.missing;
         call(py, run, |run| {
-            let found = teatime_genotype::distances(&genotypes, &device, &how, run)?;
-            let lower = |of: &dyn Fn(usize, usize) -> f64| {
-                let rows = 0..found.matrix.rows();
-                rows.flat_map(|i| (0..=i).map(move |j| (i, j))).map(|(i, j)| of(i, j)).collect()
-            };
-            let all = found.counts.loaded() as f64;
-            let shared = |i, j| found.shared.as_ref().map_or(all, |shared| shared[(i, j)]);
-            Ok(Self(PartialSums {
-                metric,
-                missing: options.missing,
-                negative: options.negative,
-                features: genotypes.variants(),
-                wide: true,
-                undefined_x: vec![false; found.matrix.rows()],
-                undefined_y: None,
-                sums: vec![lower(&|i, j| found.matrix[(i, j)]), lower(&shared)],
-            }))
+            let sums = teatime_genotype::distance_sums(&genotypes.genotypes, &device, metric, missing, run)?;
+            // As the sums of arrays have it, with which they may merge.
+            let negative = options.negative && missing != Missing::Propagate;
+            Ok(Self(PartialSums { negative, ..sums }))
         })
     }
 

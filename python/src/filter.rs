@@ -1,16 +1,19 @@
 //! Gaussian filters.
 
+use std::{ops::Range, path::PathBuf, sync::Arc};
+
 use half::f16;
 use numpy::PyReadonlyArrayDyn;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    Device, Element, Tensor,
+    ChunkedArray, Device, Element, MissingChunk, StoredType, Tensor,
     filter::{GaussianOptions, Mode, PerAxis, Rounding},
+    store::ZarrArray,
 };
 
 use crate::{
     array::{Array, Read, parts, with_array},
-    call::{RunOptions, call},
+    call::{RunOptions, call, exception},
     device::Wanted,
 };
 
@@ -110,4 +113,93 @@ fn filtered<'py, T: Element + numpy::Element, U: Element + numpy::Element>(
         Read::of(&teatime::filter::gaussian::<T, U>(&x, sigma, &options)?)
     })?;
     Ok(found.array(py)?.into_any())
+}
+
+/// An array of a Zarr store, of which nothing is read yet.
+#[pyclass(module = "teatime._teatime", frozen)]
+pub(crate) struct StoredArray(Arc<dyn ChunkedArray>);
+
+#[pymethods]
+impl StoredArray {
+    /// The array of that name in a folder, or the folder itself. With `fill`, a missing chunk has the fill value; else it is an error.
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf, array: Option<String>, fill: bool) -> PyResult<Self> {
+        let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
+        let opened = py.detach(|| ZarrArray::open(path, array.as_deref().unwrap_or_default(), missing));
+        Ok(Self(Arc::new(opened.map_err(exception)?)))
+    }
+
+    #[getter]
+    fn shape(&self) -> Vec<u64> {
+        self.0.shape().to_vec()
+    }
+
+    /// Extents of a chunk.
+    #[getter]
+    fn chunk(&self) -> Vec<u64> {
+        self.0.chunk_shape().to_vec()
+    }
+
+    /// NumPy's name of the type.
+    #[getter]
+    fn dtype(&self) -> PyResult<&'static str> {
+        Ok(match self.0.dtype() {
+            StoredType::Bool => "bool",
+            StoredType::I8 => "int8",
+            StoredType::U8 => "uint8",
+            StoredType::I16 => "int16",
+            StoredType::U16 => "uint16",
+            StoredType::I32 => "int32",
+            StoredType::U32 => "uint32",
+            StoredType::I64 => "int64",
+            StoredType::U64 => "uint64",
+            StoredType::F16 => "float16",
+            StoredType::F32 => "float32",
+            StoredType::F64 => "float64",
+            other => {
+                return Err(PyValueError::new_err(format!("an array of {other:?} has no type in NumPy")));
+            }
+        })
+    }
+
+    /// A box of the filtered array, of the type that `out` names.
+    fn gaussian<'py>(
+        &self,
+        py: Python<'py>,
+        within: Vec<(u64, u64)>,
+        options: Options,
+        out: &str,
+        device: Wanted,
+        run: RunOptions,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (how, device) = (options.of()?, device.open(py)?);
+        let within: Vec<Range<u64>> = within.into_iter().map(|(start, end)| start..end).collect();
+        match out {
+            "int8" => self.filtered::<i8>(py, &within, how, &device, run),
+            "uint8" => self.filtered::<u8>(py, &within, how, &device, run),
+            "int16" => self.filtered::<i16>(py, &within, how, &device, run),
+            "uint16" => self.filtered::<u16>(py, &within, how, &device, run),
+            "int32" => self.filtered::<i32>(py, &within, how, &device, run),
+            "uint32" => self.filtered::<u32>(py, &within, how, &device, run),
+            "float16" => self.filtered::<f16>(py, &within, how, &device, run),
+            "float32" => self.filtered::<f32>(py, &within, how, &device, run),
+            _ => self.filtered::<f64>(py, &within, how, &device, run),
+        }
+    }
+}
+
+impl StoredArray {
+    fn filtered<'py, U: Element + numpy::Element>(
+        &self,
+        py: Python<'py>,
+        within: &[Range<u64>],
+        (sigma, options): (PerAxis<f64>, GaussianOptions),
+        device: &Device,
+        run: RunOptions,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let found = call(py, run, |run| {
+            Read::of(&teatime::filter::gaussian_box::<U>(&self.0, sigma, &options, within, device, run)?)
+        })?;
+        Ok(found.array(py)?.into_any())
+    }
 }

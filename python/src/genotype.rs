@@ -423,4 +423,10 @@ impl Loaded {
         let (squares, counts) = self.cohort.totals(&self.options);
         (squares, counts.used)
     }
+
+    /// Of what was counted of each variant.
+    #[getter]
+    fn digest(&self) -> u64 {
+        self.cohort.digest()
+    }
 }

@@ -21,7 +21,7 @@ mod _teatime {
         command_line,
         device::{Device, devices},
         distance::{DistanceSums, condensed, pairwise},
-        filter::gaussian,
+        filter::{StoredArray, gaussian},
         genotype::{Genotypes, Loaded, Part, distances, grm, grm_of_part, part_step, pca, pca_of_part},
         linalg::{normal_product, svd, svd_step, truncated_svd},
         panic,

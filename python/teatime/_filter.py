@@ -28,6 +28,60 @@ def per_axis(value: Any, name: str, count: int) -> list[Any]:
     return values
 
 
+def filter_options(
+    axes: Sequence[int],
+    sigma: float | Sequence[float],
+    *,
+    order: int | Sequence[int],
+    mode: str | Sequence[str],
+    cval: Any,
+    truncate: float,
+    radius: int | Sequence[int] | None,
+    rounding: str,
+    narrow: bool,
+) -> dict[str, Any]:
+    """Options of a filter along ``axes``, as the compiled part takes them."""
+    count = len(axes)
+    return {
+        "axes": list(axes),
+        "sigma": [float(value) for value in per_axis(sigma, "sigma", count)],
+        "order": [_whole(value, "order") for value in per_axis(order, "order", count)],
+        "mode": per_axis(mode, "mode", count),
+        "cval": float(cval),
+        "truncate": float(truncate),
+        "radius": None if radius is None else [_whole(value, "radius") for value in per_axis(radius, "radius", count)],
+        "rounding": rounding,
+        "preserve_range": True,
+        "narrow": narrow,
+    }
+
+
+def computed_type(given: np.dtype[Any], dtype: np.dtype[Any], rounding: str) -> np.dtype[Any]:
+    """The type in which an array of type ``given`` is filtered for a result of ``dtype``, into which that is put at last."""
+    # Native, bool as uint8, and 64-bit integers as float64.
+    wide = given.kind in "iu" and given.itemsize == 8
+    taken = np.dtype("u1") if given.kind == "b" else np.dtype("f8") if wide else given
+    computed = np.dtype("u1") if dtype.kind == "b" else dtype
+    if dtype.kind in "iu" and dtype.itemsize == 8 and dtype == given:
+        computed = np.dtype("f8")
+    # Sums of narrower types are of float32, whatever they are put into.
+    if computed == np.dtype("f8") and taken not in _WIDE and rounding == "once":
+        computed = np.dtype("f4")
+    if computed not in NATIVE or (computed != taken and computed.kind != "f"):
+        raise ValueError(f"`output` of {dtype} for an input of {given}: it is a float, or of the input's type")
+    return computed
+
+
+def of_type(found: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """What was computed, as ``dtype``: as narrower integers to the nearest, and to the ends of the type."""
+    if found.dtype == dtype:
+        return found
+    if dtype.kind in "iu":
+        ends = np.iinfo(dtype)
+        found = np.clip(np.rint(found), ends.min, np.nextafter(float(ends.max), 0) if dtype.itemsize == 8 else None)
+    return found.astype(dtype)
+
+
 def gaussian_filter(
     input: ArrayLike,
     sigma: float | Sequence[float],
@@ -96,39 +150,17 @@ def gaussian_filter(
         raise ValueError(f"axes must be unique: `axes` is {axes}")
     into = output if isinstance(output, np.ndarray) else None
     dtype = np.dtype(into.dtype if into is not None else given.dtype if output is None else output).newbyteorder("=")
-    # bool is computed as uint8, and 64-bit integers as float64.
-    computed = {"b": np.dtype("u1"), "c": dtype}.get(dtype.kind, dtype)
-    if dtype.kind in "iu" and dtype.itemsize == 8 and dtype == given.dtype.newbyteorder("="):
-        computed = np.dtype("f8")
-    # Sums of narrower types are of float32, whatever they are put into.
-    if computed == np.dtype("f8") and x.dtype not in _WIDE and rounding == "once":
-        computed = np.dtype("f4")
-    if computed not in NATIVE or (computed != x.dtype and computed.kind != "f"):
-        raise ValueError(f"`output` of {dtype} for an input of {given.dtype}: it is a float, or of the input's type")
+    computed = computed_type(given.dtype.newbyteorder("="), dtype, rounding)
     if into is not None and into.shape != x.shape:
         raise ValueError(f"`output` has the shape {into.shape}, `input` {x.shape}")
-    count = len(chosen)
-    options = {
-        "axes": chosen,
-        "sigma": [float(value) for value in per_axis(sigma, "sigma", count)],
-        "order": [_whole(value, "order") for value in per_axis(order, "order", count)],
-        "mode": per_axis(mode, "mode", count),
-        "cval": float(cval),
-        "truncate": float(truncate),
-        "radius": None if radius is None else [_whole(value, "radius") for value in per_axis(radius, "radius", count)],
-        "rounding": rounding,
-        "preserve_range": True,
-        "narrow": narrow,
-    }
+    options = filter_options(
+        chosen, sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding=rounding, narrow=narrow
+    )
     if x.ndim == 0:
         raise ValueError("`input` has no axis")
     # In C order always: axes are filtered in turn, and another order would round otherwise.
     found = _teatime.gaussian(c_order(x), options, str(computed) if computed != x.dtype else "same", device, run_options())
-    if computed != dtype:
-        if dtype.kind in "iu":
-            # As narrower integers: to the nearest, and to the ends of the type.
-            found = np.clip(np.rint(found), np.iinfo(dtype).min, np.nextafter(float(np.iinfo(dtype).max), 0) if dtype.itemsize == 8 else None)
-        found = found.astype(dtype)
+    found = of_type(found, dtype)
     if into is not None:
         into[...] = found
         return into

@@ -17,6 +17,7 @@ from dask.base import tokenize
 from dask.delayed import Delayed, delayed
 
 from . import __version__, _worker
+from ._device import Device
 from ._teatime import part_step
 from .genotype import open_store
 
@@ -32,6 +33,19 @@ def named(function: Callable[..., Any], name: str, also: Any = None) -> Callable
         return delayed(function, pure=True)(*args, dask_key_name=key)
 
     return task
+
+
+def finished(result: Any, compute: bool) -> Any:
+    return dask.compute(result)[0] if compute else result
+
+
+def device_name(device: Any) -> str | None:
+    """A device's name, which each worker opens for itself."""
+    if device is None or isinstance(device, str):
+        return device
+    if isinstance(device, Device):
+        return device.name
+    raise TypeError(f"`device` is the name of a device of the workers, not {type(device)}")
 
 
 def tree(items: Sequence[Delayed], name: str, merge: Callable[..., Any] = _worker.merge) -> Delayed:
@@ -95,7 +109,7 @@ class Source:
         samples, variants = opened.samples, opened.variants
         rows = _rows(rows_per_task, samples * opened.ploidy, samples)
         ranges = opened.part_ranges(max(1, -(-variants // rows)))
-        return cls((variants, samples), (path, array), ranges, [None] * len(ranges), _stamp(path))
+        return cls((variants, samples), (path, array), ranges, [None] * len(ranges), stamp(path))
 
     @classmethod
     def _of_array(cls, genotypes: Any, rows_per_task: int | None) -> Source:
@@ -160,13 +174,13 @@ def iterated(
     step, made = named(_worker.next_vectors, "next-vectors"), []
     if svd["n_iter"] is not None:
         for _ in range(svd["n_iter"] + 2):
-            made.append(tree(product(step(shape, k, svd, list(made))), "add-products", _worker.add))
+            made.append(tree(product(step(shape, k, svd, list(made))), "add-products", _worker.add_products))
         return named(_worker.components, "components")(shape, k, svd, made)
     if not compute:
         raise ValueError("`n_iter` is None, which iterates until `tol` is reached: with compute=True")
     done: list[Any] = []
     while (x := _worker.next_vectors(shape, k, svd, done)) is not None:
-        found = tree(product(delayed(x, pure=True)), "add-products", _worker.add)
+        found = tree(product(delayed(x, pure=True)), "add-products", _worker.add_products)
         done.append(found.compute())
     return delayed(_worker.components(shape, k, svd, done), pure=True)
 
@@ -182,7 +196,7 @@ def _rows(rows_per_task: int | None, row: int, samples: int) -> int:
 _MOST_FOLDERS = 1000
 
 
-def _stamp(path: str) -> list[tuple[str, int]]:
+def stamp(path: str) -> list[tuple[str, int]]:
     """What tells that a store was written anew: when its folders last changed, which they do as files in them are replaced."""
     found = []
     for folder, _, _ in itertools.islice(os.walk(path), _MOST_FOLDERS):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from . import _teatime
 from ._arrays import as_array, as_float32, c_order, either_order, of_one_type
 from ._device import Device, run_options
+from ._filter import gaussian_filter, of_type
 from .genotype import Genotypes, genotypes_of, open_store
 
 
@@ -49,8 +51,15 @@ def part_of_store(path: str, array: str | None, rows: tuple[int, int], ploidy: i
 
 
 def _store(path: str, array: str | None) -> Genotypes:
-    try:
+    with seen_here():
         return open_store(path, array)
+
+
+@contextlib.contextmanager
+def seen_here() -> Iterator[None]:
+    """Says from where a store was looked for, where it is not."""
+    try:
+        yield
     except OSError as error:
         import socket
 
@@ -79,6 +88,14 @@ def _like(like: Any, ploidy: int | None) -> Genotypes:
     shape, dtype = like
     none = np.empty((0, *shape[1:]), dtype)
     return genotypes_of(none, ploidy, "pca", first=0, variants=shape[0])
+
+
+class Product(NamedTuple):
+    """A product of some of the variants, or of all."""
+
+    values: NDArray[np.float64]
+    #: Of the variants' counts, modulo 2^64: products between which it changes are not of the same genotypes.
+    digest: int
 
 
 class Band:
@@ -113,9 +130,10 @@ class Band:
                 self._made = loaded, opened.variants * opened.samples // 4
             return self._made[0]
 
-    def product(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def product(self, x: NDArray[np.float64]) -> Product:
         """``Aᵀ (A x)`` of the standardised variants."""
-        return self._loaded().normal_product(c_order(x), run_options())
+        loaded = self._loaded()
+        return Product(loaded.normal_product(c_order(x), run_options()), loaded.digest)
 
     def totals(self) -> tuple[float, int]:
         """The sum of squares of the standardised variants, and how many took part."""
@@ -136,9 +154,26 @@ def band_of_block(block: NDArray[Any], ploidy: int | None, of: dict[str, Any], n
     return band
 
 
-def product_of_band(band: Band, x: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+def product_of_band(band: Band, x: NDArray[np.float64] | None) -> Product | None:
     """A band's part of a product. The iteration may need none any more."""
     return None if x is None else band.product(x)
+
+
+def add_products(one: Product | None, other: Product | None) -> Product | None:
+    """Both."""
+    if one is None or other is None:
+        return None
+    return Product(one.values + other.values, (one.digest + other.digest) % 2**64)
+
+
+def _values(made: Sequence[Product | None]) -> list[NDArray[np.float64]]:
+    """Of the products that were made."""
+    done = [of for of in made if of is not None]
+    if len({of.digest for of in done}) > 1:
+        raise RuntimeError(
+            "the genotypes changed between two products: their store was written meanwhile, or blocks differ where they are computed again"
+        )
+    return [c_order(of.values) for of in done]
 
 
 def totals_of_band(band: Band) -> NDArray[np.float64]:
@@ -199,19 +234,19 @@ def left_vectors(q: NDArray[np.float64], found: dict[str, Any], dtype: str) -> N
     return (q @ found["u"]).astype(dtype, copy=False)
 
 
-def add(one: NDArray[np.float64] | None, other: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+def add(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
     """Both."""
-    return None if one is None or other is None else one + other
+    return one + other
 
 
-def next_vectors(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequence[NDArray[np.float64] | None]) -> Any:
+def next_vectors(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequence[Product | None]) -> Any:
     """What the iteration multiplies next; None where it has converged."""
-    return _teatime.svd_step(shape, k, svd, [c_order(of) for of in made if of is not None], run_options())[0]
+    return _teatime.svd_step(shape, k, svd, _values(made), run_options())[0]
 
 
-def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequence[NDArray[np.float64] | None]) -> dict[str, Any]:
+def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequence[Product | None]) -> dict[str, Any]:
     """What the iteration has found."""
-    _, found = _teatime.svd_step(shape, k, svd, [c_order(of) for of in made if of is not None], run_options())
+    _, found = _teatime.svd_step(shape, k, svd, _values(made), run_options())
     if found is None:
         raise RuntimeError("the iteration needs more products than it was given")
     s, v, _, _ = found
@@ -252,16 +287,24 @@ def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, A
     return _teatime.DistanceSums(a, b, options, device(name), run_options())
 
 
+#: Metrics whose sums are made of packed dosages.
+_OF_DOSAGES = frozenset(("euclidean", "sqeuclidean", "cityblock", "hamming", "inner_product", "cosine", "correlation"))
+
+
 def _is_dosage(features: NDArray[Any], options: dict[str, Any]) -> bool:
     """Whether two bits hold what there is: 0, 1, 2 and missing."""
-    return (
-        features.dtype == np.int8
-        and features.shape[1] >= 64
-        and options["metric"] in ("euclidean", "sqeuclidean", "cityblock")
-        and options["missing"] == "ignore"
-        and options["negative"]
-        and int(features.max(initial=0)) <= 2
-    )
+    if features.dtype != np.int8 or features.shape[1] < 64 or options["metric"] not in _OF_DOSAGES:
+        return False
+    negatives_are_missing = options["negative"] and options["missing"] != "propagate"
+    return int(features.max(initial=0)) <= 2 and (negatives_are_missing or int(features.min(initial=0)) >= 0)
+
+
+def sums_of_store(
+    path: str, array: str | None, rows: tuple[int, int], ploidy: int | None, options: dict[str, Any], name: str | None
+) -> Any:
+    """Sums over a range of a store's variants, for each pair of samples."""
+    opened = genotypes_of(_store(path, array), ploidy, "pairwise_distance").select([rows])
+    return _teatime.DistanceSums.of_genotypes(opened, options, device(name), run_options())
 
 
 def distances_of_sums(sums: Any, dtype: Any) -> NDArray[Any]:
@@ -269,13 +312,22 @@ def distances_of_sums(sums: Any, dtype: Any) -> NDArray[Any]:
     return sums.finish()[0].astype(dtype, copy=False)
 
 
-def filtered(block: NDArray[Any], *, options: dict[str, Any], on: str | None) -> NDArray[Any]:
+def filtered(block: NDArray[Any], *, options: dict[str, Any], becomes: str, on: str | None) -> NDArray[Any]:
     """A block and its halo, filtered."""
-    from ._filter import gaussian_filter
-
     if block.size == 0:
-        return block.astype(options["output"])
-    return gaussian_filter(block, device=device(on), **options)
+        return block.astype(becomes)
+    of = {key: value for key, value in options.items() if key != "preserve_range"}
+    return gaussian_filter(block, output=becomes, device=device(on), **of)
+
+
+def filtered_box(
+    path: str, array: str | None, fill: bool, options: dict[str, Any], computed: str, becomes: str, on: str | None, *, block_info: Any
+) -> NDArray[Any]:
+    """A box of a stored array, filtered."""
+    within = [(int(start), int(end)) for start, end in block_info[None]["array-location"]]
+    with seen_here():
+        stored = _teatime.StoredArray(path, array, fill)
+    return of_type(stored.gaussian(within, options, computed, device(on), run_options()), np.dtype(becomes))
 
 
 def packed(block: NDArray[Any], *, bits: int, table: Any, missing: int | None, on: str | None) -> NDArray[np.uint8]:

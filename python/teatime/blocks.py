@@ -62,7 +62,7 @@ class Rounds:
             raise ValueError(f"`n_components` of {n_components}: it is at least 1, and at most {min(shape)}")
         self._shape, self._k = (int(shape[0]), int(shape[1])), n_components
         self._options = svd_options(n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, seed=random_state, signs=signs)
-        self._made: list[_Array] = []
+        self._made: list[_worker.Product] = []
         self._found: dict[str, Any] | None = None
 
     def wanted(self) -> _Array | None:
@@ -74,7 +74,7 @@ class Rounds:
         found = np.asarray(product, np.float64)
         if found.ndim != 2 or found.shape[0] != self._shape[1]:
             raise ValueError(f"`product` is ({self._shape[1]}, columns), not {found.shape}")
-        self._made.append(found)
+        self._made.append(_worker.Product(found, 0))
         self._found = None
 
     def _result(self) -> dict[str, Any]:
@@ -156,4 +156,4 @@ class Variants:
 
     def normal_product(self, x: ArrayLike) -> _Array:
         """``Aᵀ (A x)`` (samples, columns): a part of what :meth:`Rounds.wanted` wants."""
-        return self._band.product(np.asarray(x, np.float64))
+        return self._band.product(np.asarray(x, np.float64)).values

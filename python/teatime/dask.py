@@ -13,7 +13,7 @@ On a worker, functions use as many threads as the worker has. With ``device`` th
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,16 +22,15 @@ import numpy as np
 try:
     import dask
     import dask.array as da
-    from dask.base import tokenize
     from dask.delayed import delayed
 except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.dask needs dask: pip install 'teatime[dask]'") from error
 
-from . import __version__, _teatime, _worker
-from ._device import Device, run_options
+from . import _teatime, _worker
+from ._dask_blocks import gaussian_filter, pack, unpack
+from ._device import run_options
 from ._distance import distance_options
-from ._filter import per_axis
-from ._tasks import Source, annotated, iterated, known, named, tree
+from ._tasks import Source, annotated, device_name, finished, iterated, known, named, tree
 from .genotype import grm_options, pca_options
 
 __all__ = ["GRM", "PCA", "gaussian_filter", "grm", "pack", "pairwise_distance", "pca", "svd_compressed", "unpack"]
@@ -57,10 +56,6 @@ class GRM:
 
     #: (samples, samples)
     matrix: Any
-
-
-def _finished(result: Any, compute: bool) -> Any:
-    return dask.compute(result)[0] if compute else result
 
 
 #: The exact method's sums are of each pair of samples: with more samples, the randomized one is chosen.
@@ -125,7 +120,7 @@ def pca(
         n_components, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing, signs=signs,
         n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, seed=random_state,
     )
-    device = _name(device)
+    device = device_name(device)
     with annotated(resources, compute):
         source = Source.of(genotypes, array, rows_per_task)
         variants, samples = source.shape
@@ -221,7 +216,7 @@ def svd_compressed(
         x = x.rechunk({1: -1})
     columns = min(max(20, k + _count(n_oversamples, "n_oversamples")), m, n)
     dtype = np.dtype("f4") if x.dtype == np.float32 else np.dtype("f8")
-    device = _name(device)
+    device = device_name(device)
     with annotated(resources, compute):
 
         def settled(task: Any) -> Any:
@@ -259,15 +254,6 @@ def _count(value: Any, name: str) -> int:
     return whole
 
 
-def _name(device: Any) -> str | None:
-    """A device's name, which each worker opens for itself."""
-    if device is None or isinstance(device, str):
-        return device
-    if isinstance(device, Device):
-        return device.name
-    raise TypeError(f"`device` is the name of a device of the workers, not {type(device)}")
-
-
 def _computed(result: Any, compute: bool) -> Any:
     if not compute:
         return result
@@ -299,7 +285,7 @@ def grm(
         As in :func:`pca`.
     """
     of = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
-    device = _name(device)
+    device = device_name(device)
     with annotated(resources, compute):
         source = Source.of(genotypes, array, rows_per_task)
         part, samples = source.parts(ploidy, of, device), source.shape[1]
@@ -319,6 +305,9 @@ def pairwise_distance(
     p: float = 2.0,
     missing: str = "ignore",
     negative: bool = True,
+    ploidy: int | None = None,
+    array: str | None = None,
+    rows_per_task: int | None = None,
     resources: dict[str, float] | None = None,
     compute: bool = False,
 ) -> Any:
@@ -328,15 +317,18 @@ def pairwise_distance(
     ----------
     x : (observations, features)
         A dask array, chunked in any way along both. Each pair of blocks of observations is a task for each block of features; their sums
-        are added up two by two.
+        are added up two by two. Or the path of a store of genotypes, whose samples are the observations, as in
+        :func:`teatime.genotype.distances`.
     metric
-        One of :func:`teatime.pairwise_distance`, but jensenshannon, whose sums are of all features.
+        One of :func:`teatime.pairwise_distance`, but jensenshannon, whose sums are of all features; of a store, nor kl_divergence.
     split_every, target
         Taken and not used.
     device
         The name of a device of the workers; sgkit's ``"gpu"`` is the fastest.
     p, missing, negative
         As in :func:`teatime.pairwise_distance`: NaN and negative numbers are missing, and count nothing for a pair, as in sgkit.
+    ploidy, array, rows_per_task
+        Of a store, as in :func:`pca`.
     resources, compute
         As in :func:`pca`.
 
@@ -346,20 +338,30 @@ def pairwise_distance(
         Of float32 for float32 and float16, else of float64.
     """
     del split_every, target
-    name = None if isinstance(device, str) and device == "gpu" else _name(device)
-    x = x if isinstance(x, da.Array) else da.asarray(x)
-    if x.ndim != 2:
-        raise ValueError(f"`x` is (observations, features), and has {x.ndim} axes: {x.shape}")
-    known(x, "x")
+    name = None if isinstance(device, str) and device == "gpu" else device_name(device)
     if metric == "jensenshannon":
         raise NotImplementedError("jensenshannon needs whole observations: teatime.pairwise_distance")
     options = distance_options(metric, p=p, missing=missing, negative=negative)
     _check_metric(options)
-    out = np.dtype("f4") if x.dtype in (np.dtype("f4"), np.dtype("f2")) else np.dtype("f8")
     symmetric = options["metric"] != "kl_divergence"
+    finish = named(_worker.distances_of_sums, "distances")
+    if isinstance(x, (str, os.PathLike)):
+        if not symmetric:
+            raise NotImplementedError(f"{metric} of a store: its distances are not symmetric")
+        with annotated(resources, compute):
+            source = Source.of(x, array, rows_per_task)
+            task, samples = named(_worker.sums_of_store, "distance-sums-of-store", source.stamp), source.shape[1]
+            whole = tree([task(*source.like, rows, ploidy, options, name) for rows in source.ranges], "merge-distances")
+            result = da.from_delayed(finish(whole, np.dtype("f8")), (samples, samples), dtype="f8", meta=np.empty((0, 0)))
+            return finished(result, compute)
+    x = x if isinstance(x, da.Array) else da.asarray(x)
+    if x.ndim != 2:
+        raise ValueError(f"`x` is (observations, features), and has {x.ndim} axes: {x.shape}")
+    known(x, "x")
+    out = np.dtype("f4") if x.dtype in (np.dtype("f4"), np.dtype("f2")) else np.dtype("f8")
     with annotated(resources, compute):
         blocks = x.to_delayed()
-        sums, finish = named(_worker.sums_of_blocks, "distance-sums"), named(_worker.distances_of_sums, "distances")
+        sums = named(_worker.sums_of_blocks, "distance-sums")
         rows = x.chunks[0]
         tiles: list[list[Any]] = [[None] * len(rows) for _ in rows]
         for i in range(len(rows)):
@@ -374,145 +376,10 @@ def pairwise_distance(
                 if symmetric and i != j:
                     tiles[j][i] = tiles[i][j].T
         result = da.block(tiles)
-        return _finished(result, compute)
+        return finished(result, compute)
 
 
 def _check_metric(options: dict[str, Any]) -> None:
     """Refuses a metric or rule that there is not, before anything is submitted."""
     none = np.empty((0, 1), np.float32)
     _teatime.pairwise(none, None, options, False, "cpu", run_options())
-
-
-_BOUNDARIES = {"reflect": "none", "nearest": "none", "mirror": "none", "constant": "none", "wrap": "periodic"}
-
-
-def gaussian_filter(
-    image: Any,
-    sigma: float | Sequence[float],
-    order: int | Sequence[int] = 0,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    truncate: float = 4.0,
-    *,
-    radius: int | Sequence[int] | None = None,
-    output: Any = None,
-    rounding: str = "once",
-    narrow: bool = False,
-    device: str | None = None,
-    resources: dict[str, float] | None = None,
-    compute: bool = False,
-) -> Any:
-    """A Gaussian filter of a dask array: ``dask_image.ndfilters.gaussian_filter``, with scipy's other arguments.
-
-    The same bits as of the whole array, however it is chunked.
-
-    Parameters
-    ----------
-    image
-        A dask array of one to five axes.
-    sigma, order, mode, cval, truncate, radius, output, rounding, narrow
-        As in :func:`teatime.gaussian_filter`.
-    device, resources, compute
-        As in :func:`pca`.
-    """
-    x = image if isinstance(image, da.Array) else da.asarray(image)
-    known(x, "image")
-    count, device = x.ndim, _name(device)
-    sigmas = [float(value) for value in per_axis(sigma, "sigma", count)]
-    modes = per_axis(mode, "mode", count)
-    unknown = [name for name in modes if name not in _BOUNDARIES]
-    if unknown:
-        raise ValueError(f"`mode` is one of {', '.join(_BOUNDARIES)}, not {unknown[0]!r}")
-    radii = [int(truncate * s + 0.5) if s > 1e-15 else 0 for s in sigmas]
-    if radius is not None:
-        radii = [int(r) if s > 1e-15 else 0 for r, s in zip(per_axis(radius, "radius", count), sigmas)]
-    dtype = np.dtype(x.dtype if output is None else output)
-    # An axis in one chunk, or one that weights reach over, needs no neighbours.
-    whole = {axis: -1 for axis in range(count) if x.numblocks[axis] > 1 and radii[axis] >= x.shape[axis]}
-    x = x.rechunk(whole) if whole else x
-    depth = {axis: radii[axis] if x.numblocks[axis] > 1 else 0 for axis in range(count)}
-    boundary = {axis: _BOUNDARIES[modes[axis]] if depth[axis] else "none" for axis in range(count)}
-    options = {
-        "sigma": sigmas,
-        "order": per_axis(order, "order", count),
-        "mode": list(modes),
-        "cval": cval,
-        "truncate": truncate,
-        "radius": None if radius is None else per_axis(radius, "radius", count),
-        "output": str(dtype),
-        "rounding": rounding,
-        "narrow": narrow,
-    }
-    with annotated(resources, compute):
-        haloed = da.overlap.overlap(x, depth, boundary) if any(depth.values()) else x
-        result = haloed.map_blocks(
-            _worker.filtered,
-            name="teatime-gaussian-" + tokenize(__version__, x, options, device),
-            dtype=dtype,
-            meta=np.empty((0,) * count, dtype),
-            options=options,
-            on=device,
-        )
-        if any(depth.values()):
-            result = da.overlap.trim_internal(result, depth, boundary)
-        return _finished(result, compute)
-
-
-def _per_byte(bits: int) -> int:
-    if bits not in (1, 2, 4):
-        raise ValueError(f"`bits` is 1, 2 or 4, not {bits}")
-    return 8 // bits
-
-
-def pack(
-    x: Any,
-    bits: int = 2,
-    *,
-    table: Sequence[int] | None = None,
-    missing: int | None = None,
-    device: str | None = None,
-    resources: dict[str, float] | None = None,
-    compute: bool = False,
-) -> Any:
-    """Packs the last axis of a dask array, as :func:`teatime.pack`, block by block.
-
-    Blocks along the last axis have to end at whole bytes: it is rechunked where they do not.
-    """
-    x = x if isinstance(x, da.Array) else da.asarray(x)
-    per, device = _per_byte(bits), _name(device)
-    if x.ndim == 0:
-        raise ValueError("`x` has no axis")
-    if any(extent % per for extent in x.chunks[-1][:-1]):
-        x = x.rechunk({x.ndim - 1: max(per, max(x.chunks[-1]) // per * per)})
-    chunks = (*x.chunks[:-1], tuple(-(-extent // per) for extent in x.chunks[-1]))
-    with annotated(resources, compute):
-        result = x.map_blocks(
-            _worker.packed, dtype=np.uint8, chunks=chunks, meta=np.empty((0,) * x.ndim, np.uint8), bits=bits,
-            table=table, missing=missing, on=device, name="teatime-pack-" + tokenize(__version__, x, bits, table, missing, device),
-        )
-        return _finished(result, compute)
-
-
-def unpack(
-    packed: Any,
-    n: int,
-    bits: int = 2,
-    *,
-    table: Sequence[float] | None = None,
-    dtype: Any = np.uint8,
-    device: str | None = None,
-    resources: dict[str, float] | None = None,
-    compute: bool = False,
-) -> Any:
-    """Rows of ``n`` values of a packed dask array, as :func:`teatime.unpack`, block by block."""
-    x = packed if isinstance(packed, da.Array) else da.asarray(packed)
-    per, device = _per_byte(bits), _name(device)
-    if not (x.shape[-1] - 1) * per < n <= x.shape[-1] * per:
-        raise ValueError(f"`n` of {n}: rows of {x.shape[-1]} bytes hold up to {x.shape[-1] * per} values")
-    chunks = (*x.chunks[:-1], tuple(extent * per for extent in x.chunks[-1]))
-    with annotated(resources, compute):
-        result = x.map_blocks(
-            _worker.unpacked, dtype=np.dtype(dtype), chunks=chunks, meta=np.empty((0,) * x.ndim, dtype), bits=bits,
-            table=table, becomes=str(np.dtype(dtype)), on=device, name="teatime-unpack-" + tokenize(__version__, x, n, bits, table, str(dtype), device),
-        )[..., :n]
-        return _finished(result, compute)

@@ -137,6 +137,76 @@ def test_gaussians_at_the_seams(rng, mode):
             np.testing.assert_array_equal(got.compute(scheduler="sync"), want, err_msg=str((sigma, chunks)))
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "hamming", "inner_product", "cosine", "correlation", "cityblock", "canberra"])
+def test_distances_of_a_store(genotypes, store, metric):
+    want = genotype.distances(genotypes, metric, device="cpu").matrix
+    got = td.pairwise_distance(store, metric, rows_per_task=4096)
+    assert got.shape == (40, 40) and got.dtype == np.float64
+    if metric == "canberra":  # its terms are no whole numbers
+        np.testing.assert_allclose(got.compute(), want, rtol=1e-6)
+    else:
+        np.testing.assert_array_equal(got.compute(), want)
+    blocks = da.from_array(np.tile(dosages(genotypes).T, (2, 1)), chunks=(80, 3000))
+    np.testing.assert_allclose(td.pairwise_distance(blocks, metric)[:40, :40].compute(), want, rtol=1e-6, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Arrays as zarr-python writes them: (path, array's name, values)."""
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    path, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(8)
+    kinds = {
+        "f4": (rng.random((23, 60, 41)), (7, 20, 13)),
+        "u1": (rng.integers(0, 256, (50, 70)), (16, 70)),
+        "i8": (rng.integers(-9, 9, (30, 31)), (30, 10)),
+        "?": (rng.random((20, 21)) > 0.5, (7, 8)),
+    }
+    found = {}
+    for format_ in (2, 3):
+        group = zarr.open_group(str(path / f"v{format_}.zarr"), mode="w", zarr_format=format_)
+        for number, (dtype, (values, chunks)) in enumerate(kinds.items()):
+            array = group.create_array(f"a{number}", shape=values.shape, chunks=chunks, dtype=dtype)
+            array[:] = values
+            found[dtype, format_] = str(path / f"v{format_}.zarr"), f"a{number}", values.astype(dtype)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["reflect", "nearest", "mirror", "constant", "wrap"])
+def test_gaussians_of_stores(images, mode):
+    for (path, array, values), output in ((images["f4", 3], None), (images["u1", 2], None), (images["i8", 2], None), (images["?", 3], "f4")):
+        for sigma, order in ((1.5, 0), (np.linspace(0, 9, values.ndim), 1)):
+            want = teatime.gaussian_filter(values, sigma, order, mode=mode, cval=2, output=output, device="cpu")
+            for chunks in (None, 11, -1):
+                of = {"array": array} if chunks else {}
+                where = path if chunks else os.path.join(path, array)
+                got = td.gaussian_filter(where, sigma, order, mode=mode, cval=2, output=output, chunks=chunks, **of)
+                assert got.dtype == want.dtype and (chunks != 11 or got.numblocks[0] > 1)
+                np.testing.assert_array_equal(got.compute(scheduler="sync"), want, err_msg=str((values.dtype, sigma, chunks)))
+
+
+def test_boxes_are_of_whole_chunks():
+    from teatime._dask_blocks import _BOX_BYTES, _box
+
+    assert _box((50, 1104, 1104), (50, 276, 276), (12, 12, 12), 4) == [50, 552, 552]
+    assert _box((10, 10), (20, 4), (1, 1), 4) == [10, 10]
+    assert _box((10**6, 10**6), (100, 10**6), (0, 9), 4)[1] == 10**6
+    assert _box((0, 5), (1, 1), (3, 3), 8) == [1, 5]
+    assert np.prod(_box((10**5, 10**5, 3), (512, 512, 1), (9, 9, 0), 8)) * 8 <= _BOX_BYTES
+
+
+def test_missing_chunks_of_images(images, tmp_path):
+    import shutil
+
+    path, array, values = images["u1", 2]
+    copy = shutil.copytree(path, tmp_path / "copy.zarr")
+    (copy / array / "1.0").unlink()
+    with pytest.raises(OSError, match="1, 0"):
+        td.gaussian_filter(copy, 1, array=array).compute()
+    holed = values.copy()
+    holed[16:32] = 0
+    np.testing.assert_array_equal(td.gaussian_filter(copy, 1, array=array, fill=True), teatime.gaussian_filter(holed, 1))
+
+
 def test_bits(rng):
     x = rng.integers(0, 4, (7, 101)).astype("u1")
     for chunks in ((3, 40), (7, 33), (2, 101)):
@@ -174,9 +244,9 @@ def test_a_cluster_gives_the_same_bits(client, genotypes, store):
         (want,) = dask.compute(alone.vectors)
     np.testing.assert_array_equal(dask.compute(alone.vectors)[0], want)
     d = dosages(genotypes).T
-    np.testing.assert_array_equal(
-        td.pairwise_distance(da.from_array(d, chunks=(17, 3000))).compute(), genotype.distances(d.T, device="cpu").matrix
-    )
+    want = genotype.distances(d.T, device="cpu").matrix
+    for of in (da.from_array(d, chunks=(17, 3000)), store):
+        np.testing.assert_array_equal(td.pairwise_distance(of).compute(), want)
 
 
 def test_threads_of_a_worker(client):
@@ -282,8 +352,34 @@ def test_a_band_is_read_again_elsewhere(store):
     options = genotype.pca_options(2, method="randomized")
     band = _worker.band_of_store((store, None), (0, 4096), None, options, None)
     x = np.ones((40, 1))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(band)).product(x), band.product(x))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(band)).product(x).values, band.product(x).values)
     assert len(pickle.dumps(band)) < 2000
+
+
+def test_genotypes_that_change_between_products_are_told(store, tmp_path):
+    import shutil
+
+    import zarr
+
+    path = shutil.copytree(store, tmp_path / "written.zarr")
+    options = genotype.pca_options(2, method="randomized")
+    bands = [_worker.band_of_store((str(path), None), rows, None, options, None) for rows in ((0, 4096), (4096, 9000))]
+    shape, svd = (9000, 40), options["svd"]
+    x = _worker.next_vectors(shape, 2, svd, [])
+    first = _worker.add_products(*(band.product(x) for band in bands))
+    x = _worker.next_vectors(shape, 2, svd, [first])
+    zarr.open_group(str(path), mode="r+")["call_genotype"][5000, 3] = 1 - genotype_at(store, 5000, 3)
+    same = _worker.add_products(*(band.product(x) for band in bands))
+    assert _worker.next_vectors(shape, 2, svd, [first, same]) is not None
+    again = _worker.add_products(bands[0].product(x), pickle.loads(pickle.dumps(bands[1])).product(x))
+    with pytest.raises(RuntimeError, match="changed between two products"):
+        _worker.next_vectors(shape, 2, svd, [first, again])
+
+
+def genotype_at(store, variant, sample):
+    import zarr
+
+    return np.clip(zarr.open_group(store, mode="r")["call_genotype"][variant, sample], 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +394,11 @@ def test_a_band_is_read_again_elsewhere(store):
         (lambda: td.pairwise_distance(da.zeros(3)), ValueError, "1 axes"),
         (lambda: td.pairwise_distance(da.zeros((3, 3)), "near"), ValueError, "`metric` is one of"),
         (lambda: td.pairwise_distance(da.zeros((3, 3)), "jensenshannon"), NotImplementedError, "whole"),
+        (lambda: td.pairwise_distance("none.zarr", "kl_divergence", missing="propagate"), NotImplementedError, "not symmetric"),
+        (lambda: td.pairwise_distance("none.zarr"), OSError, "none.zarr"),
         (lambda: td.gaussian_filter(da.zeros(3), 1, mode="around"), ValueError, "`mode` is one of"),
+        (lambda: td.gaussian_filter("none.zarr", 1), OSError, "none.zarr"),
+        (lambda: td.gaussian_filter(da.zeros(3), 1, chunks=2), TypeError, "for the path of a stored array"),
         (lambda: td.svd_compressed(da.zeros((3, 3)), 2, iterator="other"), ValueError, "`iterator` is"),
         (lambda: td.unpack(da.zeros((3, 3), dtype="u1"), 13), ValueError, "up to 12"),
         (lambda: td.gaussian_filter(da.from_array(np.array([object()]), chunks=1), 1).compute(), (TypeError, ValueError), "object"),

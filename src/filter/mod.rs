@@ -43,7 +43,7 @@ pub use self::{
     derived::{difference_of_gaussians, gaussian_gradient_magnitude, gaussian_laplace, separable},
     gaussian::{gaussian, gaussian_into},
     options::{GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions},
-    stored::{WrittenFilter, write_gaussian},
+    stored::{WrittenFilter, gaussian_box, write_gaussian},
 };
 #[cfg(doc)]
 use crate::Error;

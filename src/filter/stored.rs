@@ -11,12 +11,13 @@ use std::{
 };
 
 use super::{
+    axis::BoxAxis,
     boxes::Filter,
     gaussian::gaussian_of,
     options::{GaussianOptions, PerAxis},
 };
 use crate::{
-    Budget, ChunkedArray, DType, Device, Error, Result, Run, Status, StoredType,
+    Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, Status, StoredType, Tensor,
     driver::HostBytes,
     dtype::with_dtype,
     kernels::correlate::Edge as Beyond,
@@ -34,6 +35,78 @@ const HELD: u64 = 128 << 20;
 const ENCODED: u64 = 2;
 /// Most boxes that are written at once, where each is of few tiles.
 const WRITERS: u64 = 8;
+
+/// A box of the [`gaussian`](super::gaussian()) of a stored array, of which only what the box needs is read. Waits.
+///
+/// The values are those of the whole array, to the last bit. With it others write or pass on what [`write_gaussian`] would write: a
+/// cluster's tasks, or a viewer.
+///
+/// # Shapes and types
+/// `x`: one to five axes; `within` is a range along each, and the result has their lengths. Types are as of [`write_gaussian`].
+///
+/// # Errors
+/// As [`gaussian`](super::gaussian()); [`Error::Argument`] for another number of ranges, for one that `x` does not have, and for a halo that wraps
+/// an axis more than 1024 times; [`Error::Chunk`] and [`Error::Budget`] as [`write_gaussian`]; [`Error::Cancelled`].
+///
+/// # Cost
+/// The chunks that hold the box and what lies within the radius around it are decoded. On the host the box as it is read, and of chunks
+/// what it needs; on the device as of [`gaussian`](super::gaussian()).
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{ChunkedArray, Device, Run, filter::{GaussianOptions, gaussian_box}, store::MemoryArray};
+///
+/// let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("image", &[0u8, 0, 9, 0, 0, 0], &[2, 3], &[1, 2])?);
+/// let (options, run) = (GaussianOptions::default().radius(1), Run::default());
+/// let blurred = gaussian_box::<f32>(&x, [0.0, 1.0], &options, &[0..1, 1..3], &Device::cpu(), &run)?.read()?;
+/// assert!((blurred[0] - 9.0 * 0.27407).abs() < 1e-4 && (blurred[1] - 9.0 * 0.72593).abs() < 1e-4);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn gaussian_box<U: Element>(
+    x: &Arc<dyn ChunkedArray>,
+    sigma: impl Into<PerAxis<f64>>,
+    options: &GaussianOptions,
+    within: &[Range<u64>],
+    device: &Device,
+    run: &Run,
+) -> Result<Tensor<U>> {
+    let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
+    let types = [staged, U::DTYPE];
+    let filter = gaussian_of(OP, x.shape(), types, &sigma.into(), options)?;
+    filter.check_type(types)?;
+    let is_there = |(range, extent): (&Range<u64>, &u64)| range.start <= range.end && range.end <= *extent;
+    if within.len() != x.shape().len() || !within.iter().zip(x.shape()).all(is_there) {
+        let why = format_args!("{within:?} of an array of shape {:?}", x.shape());
+        return Err(Error::argument(OP, "within", why));
+    }
+    let extents: Vec<u64> = within.iter().map(|range| range.end - range.start).collect();
+    let mut out = Tensor::empty(device, &extents)?;
+    if extents.contains(&0) {
+        return Ok(out);
+    }
+    let axes = filter.axes.iter().zip(x.shape()).zip(within);
+    let along = axes.map(|((axis, &extent), range)| {
+        let size = range.end - range.start;
+        haloed(axis, extent, Along { within: [range.start, range.end], ..Along::each(size) })
+    });
+    let rows = Arc::new(Selection::all(x.shape()[0]));
+    let plan = Plan::new(vec![Arc::clone(x)], rows, None, convert, &along.collect::<Vec<_>>())?;
+    let (read, least) = (plan.block_bytes(), plan.largest_need());
+    let real = if filter.is_wide(types) { 8 } else { 4 };
+    let sums = read / staged.size() * filter.arrays_between(&plan.box_shape(), device, types) * real;
+    let of_device = [sums, out.len() * U::DTYPE.size()].into_iter().fold(read, u64::saturating_add);
+    let of_host = least.saturating_add(if device.shares_host_memory() { 0 } else { read });
+    let [left, _] = run.memory.left(device, of_host, of_device)?;
+    let bytes = least.saturating_add(left.min(plan.ahead(device.threads() as u64)));
+    let mut blocks = Blocks::of_boxes(&plan, device, bytes, Vec::new(), &run.cancel)?;
+    let Some(block) = blocks.next_block()? else {
+        unreachable!("a box that has elements should be read");
+    };
+    let (core, before, shape) = (block.core.clone(), block.before.clone(), block.shape.clone());
+    let of_box = filter.of_box(&shape, &core, &before);
+    with_dtype!(staged, T => of_box.run(&block.tensor::<T>(&shape)?, &mut out))?;
+    Ok(out)
+}
 
 /// What became of a filtered array.
 #[derive(Clone, Copy, Debug)]
@@ -323,13 +396,7 @@ impl<W: BoxWriter> Work<'_, W> {
             .iter()
             .zip(size)
             .zip(self.x.shape())
-            .map(|((axis, &size), &extent)| {
-                if size >= extent {
-                    return Along::each(size);
-                }
-                let wraps = axis.taps.as_ref().is_some_and(|taps| taps.edge == Beyond::Wrap);
-                Along { size, halo: [axis.radius(); 2], edge: if wraps { Edge::Wrap } else { Edge::Clip } }
-            })
+            .map(|((axis, &size), &extent)| haloed(axis, extent, Along::each(size)))
             .collect();
         let rows = Arc::new(Selection::all(self.x.shape()[0]));
         let plan = Plan::new(vec![Arc::clone(self.x)], rows, None, Arc::clone(&self.convert), &along)?;
@@ -350,6 +417,15 @@ impl<W: BoxWriter> Work<'_, W> {
         let [left, _] = self.run.memory.left(self.device, host, of_device)?;
         Ok((plan, left))
     }
+}
+
+/// Boxes along an axis, with what a filter of it reaches around them.
+fn haloed(axis: &BoxAxis, extent: u64, along: Along) -> Along {
+    if along.size >= extent {
+        return along;
+    }
+    let wraps = axis.taps.as_ref().is_some_and(|taps| taps.edge == Beyond::Wrap);
+    Along { halo: [axis.radius(); 2], edge: if wraps { Edge::Wrap } else { Edge::Clip }, ..along }
 }
 
 /// Tiles of a box.

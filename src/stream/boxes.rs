@@ -29,23 +29,30 @@ pub struct Along {
     pub halo: [u64; 2],
     /// What a halo has beyond the ends.
     pub edge: Edge,
+    /// The first element that boxes hold without halos, and the end of them, which may be beyond the axis'.
+    pub within: [u64; 2],
 }
 
 impl Along {
     /// Boxes of so many elements, without a halo.
     pub const fn each(size: u64) -> Self {
-        Self { size, halo: [0; 2], edge: Edge::Clip }
+        Self { size, halo: [0; 2], edge: Edge::Clip, within: Self::ALL }
     }
+
+    /// All elements of an axis, whatever its extent.
+    pub const ALL: [u64; 2] = [0, u64::MAX];
 
     /// How many there are on so many elements.
     pub(super) fn count(&self, extent: u64) -> u64 {
-        extent.div_ceil(self.size)
+        let [start, end] = self.within;
+        end.min(extent).saturating_sub(start).div_ceil(self.size)
     }
 
     /// The elements of a box, without its halo.
     pub(super) fn core(&self, extent: u64, number: u64) -> Range<u64> {
-        let start = number * self.size;
-        start..extent.min(start.saturating_add(self.size))
+        let [first, end] = self.within;
+        let start = (first + number * self.size).min(extent);
+        start..end.min(extent).min(start.saturating_add(self.size)).max(start)
     }
 
     /// How much of the halo there is before and after a box.
@@ -161,7 +168,7 @@ mod tests {
         let spans = |along: Along, extent, number| -> Vec<[u64; 2]> {
             along.spans(extent, &along.core(extent, number)).map(|span| [span.start, span.end]).collect()
         };
-        let of = |size, halo, edge| Along { size, halo, edge };
+        let of = |size, halo, edge| Along { halo, edge, ..Along::each(size) };
         let clip = of(4, [2, 3], Edge::Clip);
         assert_eq!([0, 1, 2].map(|i| spans(clip, 10, i)), [vec![[0, 7]], vec![[2, 10]], vec![[6, 10]]]);
         let wrap = of(4, [2, 3], Edge::Wrap);

@@ -49,12 +49,12 @@
 //! use teatime::{
 //!     Cancel, Device, StoredType,
 //!     store::MemoryArray,
-//!     stream::{Along, AsStored, Blocks, Edge, Plan, Selection},
+//!     stream::{Along, AsStored, Blocks, Plan, Selection},
 //! };
 //!
 //! let pixels: Vec<u8> = (0..8 * 12).collect();
 //! let image = Arc::new(MemoryArray::new("image", &pixels, &[8, 12], &[5, 5])?);
-//! let along = [4, 6].map(|size| Along { size, halo: [1, 1], edge: Edge::Clip });
+//! let along = [4, 6].map(|size| Along { halo: [1, 1], ..Along::each(size) });
 //! let as_stored = Arc::new(AsStored(StoredType::U8));
 //! let plan = Plan::new(vec![image], Arc::new(Selection::all(8)), None, as_stored, &along)?;
 //!

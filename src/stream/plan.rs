@@ -104,8 +104,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::Shape`] when they do not agree, or have no axes or more than five; [`Error::Argument`] for rows or columns that
-    /// the arrays do not have, for boxes that are empty or too large to count, that have more axes than the arrays, or halos that
-    /// wrap an axis more than 1024 times; [`Error::Store`] for a type that `convert` does not take,
+    /// the arrays do not have, for boxes that are empty or too large to count, that have more axes than the arrays, that end before
+    /// they begin, or halos that wrap an axis more than 1024 times; [`Error::Store`] for a type that `convert` does not take,
     /// and for more chunks along the first axis than are believed.
     pub fn new(
         arrays: Vec<Arc<dyn ChunkedArray>>,
@@ -486,6 +486,12 @@ fn boxes(given: &[Along], axes: usize, extents: [u64; AXES]) -> Result<[Along; A
     for (axis, (along, extent)) in along.iter().zip(extents).enumerate() {
         if along.size == 0 {
             return refuse(format!("have no elements along axis {axis}"));
+        }
+        if along.within[0] > along.within[1] {
+            return refuse(format!(
+                "lie within {:?} along axis {axis}, which ends before it begins",
+                along.within
+            ));
         }
         let wraps = along.halo.iter().any(|&halo| halo > extent.saturating_mul(MAX_WRAPS));
         if along.edge == Edge::Wrap && extent > 0 && wraps {

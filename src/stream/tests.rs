@@ -123,16 +123,22 @@ fn case(numbers: &mut Numbers) -> Case {
         arrays.push(Arc::new(Counting { array, reads: Mutex::default() }));
     }
     let row_ranges = some(numbers, rows.len() as u64);
-    let rows = row_ranges.iter().cloned().flatten().map(|row| rows[usize::try_from(row).unwrap()]).collect();
+    let rows: Vec<_> =
+        row_ranges.iter().cloned().flatten().map(|row| rows[usize::try_from(row).unwrap()]).collect();
     let width = shape.get(1).copied().unwrap_or(1);
     let column_ranges = some(numbers, width);
-    let columns = column_ranges.iter().cloned().flatten().collect();
-    let given = 1 + numbers.below(axes as u64);
-    let along = (0..given).map(|_| {
+    let columns: Vec<u64> = column_ranges.iter().cloned().flatten().collect();
+    let given = 1 + usize::try_from(numbers.below(axes as u64)).unwrap();
+    let extents = [&[rows.len() as u64, columns.len() as u64], &shape[shape.len().min(2)..]].concat();
+    let along = extents[..given].iter().map(|extent| {
         let mut halo = || if numbers.below(2) == 0 { 0 } else { numbers.below(3 * most) };
         let halo = [halo(), halo()];
         let edge = if numbers.below(2) == 0 { Edge::Clip } else { Edge::Wrap };
-        Along { size: 1 + numbers.below(most), halo, edge }
+        let size = 1 + numbers.below(most);
+        let first = numbers.below(*extent);
+        let some = [first, first + 1 + numbers.below(most)];
+        let within = if numbers.below(3) == 0 { some } else { Along::ALL };
+        Along { size, halo, edge, within }
     });
     let along = along.collect();
     Case { arrays, rows, columns, row_ranges, column_ranges, along }
@@ -181,7 +187,12 @@ impl Case {
             .map(|axis| self.along.get(axis).copied().unwrap_or_else(|| whole(axis)))
             .collect();
         let (mut boxes, mut chunks) = (Vec::new(), HashMap::new());
-        let counts: Vec<u64> = extents.iter().zip(&along).map(|(n, along)| n.div_ceil(along.size)).collect();
+        let within = |along: &Along, extent: u64| along.within[0]..along.within[1].min(extent);
+        let count = |(&extent, along): (&u64, &Along)| {
+            let within = within(along, extent);
+            within.end.saturating_sub(within.start).div_ceil(along.size)
+        };
+        let counts: Vec<u64> = extents.iter().zip(&along).map(count).collect();
         for (number, place) in grid(&counts).iter().enumerate() {
             if left_out.get(number) == Some(&true) {
                 continue;
@@ -189,7 +200,9 @@ impl Case {
             // Along each axis, the elements of the box in order.
             let (mut core, mut before, mut lists) = (Vec::new(), Vec::new(), Vec::new());
             for ((at, along), &extent) in place.iter().zip(&along).zip(&extents) {
-                let (start, end) = (at * along.size, extent.min((at + 1) * along.size));
+                let within = within(along, extent);
+                let start = within.start + at * along.size;
+                let end = within.end.min(start + along.size);
                 let signed = |n: u64| i64::try_from(n).unwrap();
                 let all = signed(start) - signed(along.halo[0])..signed(end) + signed(along.halo[1]);
                 let list: Vec<u64> = match along.edge {
@@ -361,7 +374,7 @@ fn a_small_budget_reads_again() {
         columns: (0..64).collect(),
         row_ranges: std::iter::once(0..64).collect(),
         column_ranges: std::iter::once(0..64).collect(),
-        along: vec![Along { size: 8, halo: [2, 2], edge: Edge::Clip }; 2],
+        along: vec![Along { halo: [2, 2], ..Along::each(8) }; 2],
     };
     let plan = case.plan();
     let chunk = 8 * 8 * 4 + 384;
@@ -381,7 +394,7 @@ fn memory_is_flat() {
     let plan = |shape: [u64; 3]| {
         let elements = usize::try_from(shape.iter().product::<u64>()).unwrap();
         let array = MemoryArray::new("volume", &vec![0i32; elements], &shape, &[8; 3]).unwrap();
-        let along = [Along { size: 8, halo: [2, 2], edge: Edge::Clip }; 3];
+        let along = [Along { halo: [2, 2], ..Along::each(8) }; 3];
         Plan::new(vec![Arc::new(array)], Arc::new(Selection::all(shape[0])), None, as_stored(), &along)
             .unwrap()
     };
@@ -425,14 +438,20 @@ fn what_does_not_fit_is_refused() {
     refused(vec![Arc::clone(&two), other], &[each], "rows of Some([3])");
     refused(vec![Arc::clone(&two)], &[each; 3], "of 3 axes, and the arrays have 2");
     refused(vec![Arc::clone(&two)], &[each, Along::each(0)], "no elements along axis 1");
+    let turned = Along { within: [2, 1], ..each };
+    refused(
+        vec![Arc::clone(&two)],
+        &[each, turned],
+        "within [2, 1] along axis 1, which ends before it begins",
+    );
     for halo in [[u64::MAX, 1], [1 << 62, 0], [0, 4 * 1024 + 1]] {
-        let along = Along { size: 2, halo, edge: Edge::Wrap };
+        let along = Along { halo, edge: Edge::Wrap, ..Along::each(2) };
         let needle = format!("a halo of {halo:?} along axis 0: more than 1024 times its 4 elements");
         refused(vec![Arc::clone(&two)], &[along], &needle);
         refused(vec![Arc::clone(&two)], &[each, along], "along axis 1: more than 1024 times its 3 elements");
     }
     // As far as a halo may go, and without an end to stop at.
-    let most = Along { size: 2, halo: [4 * 1024, 4 * 1024], edge: Edge::Wrap };
+    let most = Along { halo: [4 * 1024, 4 * 1024], edge: Edge::Wrap, ..Along::each(2) };
     for along in [most, Along { halo: [u64::MAX; 2], edge: Edge::Clip, ..most }] {
         assert!(plan(vec![Arc::clone(&two)], &[along]).is_ok());
     }

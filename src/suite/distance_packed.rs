@@ -12,7 +12,7 @@ use crate::{
 };
 
 device_tests! {
-    every_rule, nothing, refused;
+    every_rule, nothing, refused, parts_merge;
     every_metric, rows_that_take_no_part, many_rows, panels_change_nothing, some_columns_at_a_time, ones_that_differ,
 }
 
@@ -255,6 +255,44 @@ fn some_columns_at_a_time(device: &Device) {
     }
 }
 
+/// Sums over some rows, merged with those over others, become the distances over all, to the same bits.
+fn parts_merge(device: &Device) {
+    for missing in [false, true] {
+        let mut codes = rows(99, 40, 70, missing);
+        if missing {
+            // Two columns that no row knows both of.
+            codes.chunks_mut(70).enumerate().for_each(|(i, row)| row[3 + i % 2] = 3);
+        }
+        for metric in METRICS {
+            for rule in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
+                let whole = distances(device, &codes, 70, (metric, rule), 40, all);
+                let sums = |codes: &[u8]| {
+                    let count = codes.len() / 70;
+                    let mut pairs = PackedPairs::new(device, 70, count as u64, metric, rule).unwrap();
+                    let stats: Vec<_> = codes.chunks(70).map(|codes| Some(stats(codes))).collect();
+                    if count > 0 {
+                        pairs.add(&upload(device, codes, 70), 0, &stats).unwrap();
+                    }
+                    pairs.export().unwrap()
+                };
+                let mut merged = sums(&codes[..13 * 70]);
+                merged.merge(&sums(&codes[13 * 70..])).unwrap();
+                merged.merge(&sums(&[])).unwrap();
+                assert_eq!(merged.features, 40);
+                let found = merged.finish().unwrap();
+                for (number, (a, b)) in found.distances.data().iter().zip(whole.distances.data()).enumerate()
+                {
+                    let same = a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+                    assert!(same, "{metric:?} {rule:?} {missing} {number}: {a}, {b}");
+                }
+                if let (Some(found), Some(whole)) = (found.shared, whole.shared) {
+                    assert_eq!(found, whole, "{metric:?} {rule:?}");
+                }
+            }
+        }
+    }
+}
+
 /// By the definition, and of some columns at a time to the same bits.
 fn ones_that_differ(device: &Device) {
     for missing in [false, true] {
@@ -311,6 +349,12 @@ fn nothing(device: &Device) {
 
 fn refused(device: &Device) {
     let new = |metric| PackedPairs::new(device, 20, 3, metric, Missing::Ignore);
+    let some = PackedPairs::of_columns(device, 70, 0..64, 3, Metric::Euclidean, Missing::Ignore);
+    let ones = new(Metric::CityBlock).unwrap().ones_differ();
+    for (sums, why) in [(some, "columns 0..64 with all"), (ones, "1s that differ")] {
+        let error = sums.unwrap().export().unwrap_err().to_string();
+        assert!(error.contains("PackedPairs::export") && error.contains(why), "{error}");
+    }
     let too_many = PackedPairs::new(device, 20, u64::MAX, Metric::Hamming, Missing::Ignore);
     assert!(matches!(too_many, Err(Error::Limit { requested: u64::MAX, .. })));
     let error = new(Metric::Canberra).unwrap_err().to_string();

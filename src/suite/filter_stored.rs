@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Budget, Cancel, ChunkedArray, Device, Element, Error, MissingChunk, Progress, Result, Run, StoredType,
     Tensor,
-    filter::{GaussianOptions, Mode, PerAxis, WrittenFilter, gaussian, write_gaussian},
+    filter::{GaussianOptions, Mode, PerAxis, WrittenFilter, gaussian, gaussian_box, write_gaussian},
     openings::Map,
     store::{ArraySpec, ArrayWriter, Folder, MemoryArray, Storable, ZarrArray},
     stream::{AsStored, Blocks, Plan, Selection},
@@ -91,6 +91,18 @@ fn check<T: Sample + Storable, U: Element + Storable>(
     let whole = of("whole", &Run::default()).unwrap();
     assert!(whole.boxes < small.boxes && whole.times_decoded == 1.0, "{whole:?}");
     assert!(whole.boxes > 1 || whole.times_covered == 1.0, "{whole:?}");
+    for ranges in [[0..5, 0..33, 0..48], [1..3, 9..20, 5..6], [4..5, 0..33, 40..48], [2..4, 7..7, 0..48]] {
+        let run = Run::default();
+        let found = gaussian_box::<U>(&array, sigma.clone(), options, &ranges, device, &run).unwrap();
+        assert!(ranges.iter().zip(found.shape()).all(|(range, extent)| range.end - range.start == *extent));
+        let [z, y, x] = ranges.each_ref().map(|range| range.start as usize..range.end as usize);
+        let lines = z.flat_map(|z| y.clone().map(move |y| (z * 33 + y) * 48));
+        let expected: Vec<U> =
+            lines.flat_map(|line| &expected[line + x.start..line + x.end]).copied().collect();
+        let same =
+            bytemuck::cast_slice::<U, u8>(&found.read().unwrap()) == bytemuck::cast_slice::<U, u8>(&expected);
+        assert!(same, "{ranges:?}: {:?} {:?} {sigma:?} {options:?}", T::STORED, U::STORED);
+    }
 }
 
 fn bytes(device: &Device) {
@@ -273,6 +285,19 @@ fn refused(device: &Device) {
         let [all, tile]: [u64; 2] = [SHAPE, TILE].map(|shape| 4 * shape.iter().product::<u64>());
         assert_eq!(minimum, 3 * all + tile);
     }
+    for (ranges, words) in [
+        (&[0..3, 1..5][..], "[0..3, 1..5] of an array of shape [3, 4]"),
+        (&[0..3], "[0..3] of an array"),
+        (&[2..1, 0..4], "[2..1, 0..4] of an array"),
+    ] {
+        let error = gaussian_box::<u8>(&x, 1.0, &options, ranges, device, &run).unwrap_err().to_string();
+        assert!(error.contains("`within`") && error.contains(words), "{error}");
+    }
+    let error = gaussian_box::<u16>(&x, 1.0, &options, &[0..3, 0..4], device, &run).unwrap_err().to_string();
+    assert!(error.contains("U16 of an array of U8"), "{error}");
+    let little = within(10);
+    let error = gaussian_box::<u8>(&x, 1.0, &options, &[0..3, 0..4], device, &little).unwrap_err();
+    assert!(matches!(error, Error::Budget { .. }), "{error}");
     let six = stored(&[0u8; 1], &[1; 6], &[1; 6]);
     fails(&six, 1.0, spec(StoredType::U8, &[1]), "one to five axes");
     // Nothing to filter.

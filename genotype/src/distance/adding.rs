@@ -2,7 +2,7 @@
 
 use teatime::{
     Device, Result,
-    distance::{Distances, Missing, Options, PackedPairs, Partial},
+    distance::{Distances, Missing, Options, PackedPairs, Partial, PartialSums},
     linalg::Stats,
     packed::unpack_rows,
 };
@@ -171,6 +171,25 @@ impl Adding {
             Pairs::Real { sums, .. } => finish(&sums, self.variants.counts().loaded()),
         }
     }
+
+    /// Waits for the sums.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn export(self) -> Result<PartialSums> {
+        match self.pairs {
+            Pairs::Packed(pairs) => pairs.export(),
+            Pairs::Real { sums, .. } => export(&sums, self.variants.counts().loaded()),
+        }
+    }
+}
+
+/// Waits for the sums over so many variants, the others having added nothing.
+///
+/// # Errors
+/// What the device reports.
+fn export(sums: &Partial, variants: u64) -> Result<PartialSums> {
+    Ok(PartialSums { features: variants, ..sums.export()? })
 }
 
 /// Waits for the distances over so many variants, the others having added nothing; without the numbers of shared ones where no call is
@@ -179,9 +198,7 @@ impl Adding {
 /// # Errors
 /// What the device reports.
 pub(super) fn finish(sums: &Partial, variants: u64) -> Result<Distances> {
-    let mut sums = sums.export()?;
-    sums.features = variants;
-    let mut found = sums.finish()?;
+    let mut found = export(sums, variants)?.finish()?;
     let all = variants as f64;
     if found.shared.as_ref().is_some_and(|shared| shared.data().iter().all(|&count| count == all)) {
         found.shared = None;

@@ -6,6 +6,7 @@ mod bands;
 mod bands_store;
 mod between;
 mod neighbors;
+mod sums;
 mod tree;
 mod write;
 
@@ -31,6 +32,7 @@ pub use self::bands::{DistanceBand, DistanceBands};
 pub use self::bands_store::WrittenBands;
 pub use self::between::{DistancesBetween, distances_between};
 pub use self::neighbors::{SampleNeighbors, sample_neighbors, sample_neighbors_between};
+pub use self::sums::distance_sums;
 pub use self::tree::{Linkage, Merge, Tree};
 use super::{
     cohort::{Cohort, Each, plan::Wanted},
@@ -267,6 +269,35 @@ fn with_room_beside(
     if options.metric == SampleMetric::IbsOfAlleles {
         check_packed("genotypes", genotypes, device)?;
     }
+    let (adding, cohort) = added_up(genotypes, device, options, beside, run)?;
+    let counts = adding.counts();
+    if counts.loaded() == 0 {
+        return Err(Error::argument(OP, "genotypes", super::cohort::no_variant(&counts)));
+    }
+    let mut found = adding.finish()?;
+    options.finish(&mut found.distances, found.shared.as_ref(), &counts, genotypes.ploidy());
+    let similarities = options.metric.is_similarity();
+    let tree = options.tree.map(|linkage| Tree::new(&found.distances, similarities, linkage)).transpose()?;
+    Ok(Distances {
+        matrix: found.distances,
+        tree,
+        shared: found.shared,
+        counts,
+        options: *options,
+        digest: cohort.digest(),
+        memory: cohort.memory(),
+        stats: cohort.stats(),
+    })
+}
+
+/// The sums over all variants, with so many bytes on the host for what becomes of them.
+fn added_up(
+    genotypes: &Genotypes,
+    device: &Device,
+    options: &DistanceOptions,
+    beside: u64,
+    run: &Run,
+) -> Result<(Adding, Cohort)> {
     // Dosages that two bits hold are added up in them.
     let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
     let genotypes = &genotypes.clone().dosages_are_bounded(bounded);
@@ -301,7 +332,7 @@ fn attempt(
     options: &DistanceOptions,
     beside: u64,
     run: &Run,
-) -> Result<Distances> {
+) -> Result<(Adding, Cohort)> {
     // Made once memory is planned.
     let mut adding = None;
     let mut panel = |reader: &Reader, panel: &Panel, stats: &[Stats]| {
@@ -318,22 +349,5 @@ fn attempt(
     let Some(adding) = adding else {
         unreachable!("genotypes of some variants should have a panel");
     };
-    let counts = adding.counts();
-    if counts.loaded() == 0 {
-        return Err(Error::argument(OP, "genotypes", super::cohort::no_variant(&counts)));
-    }
-    let mut found = adding.finish()?;
-    options.finish(&mut found.distances, found.shared.as_ref(), &counts, genotypes.ploidy());
-    let similarities = options.metric.is_similarity();
-    let tree = options.tree.map(|linkage| Tree::new(&found.distances, similarities, linkage)).transpose()?;
-    Ok(Distances {
-        matrix: found.distances,
-        tree,
-        shared: found.shared,
-        counts,
-        options: *options,
-        digest: cohort.digest(),
-        memory: cohort.memory(),
-        stats: cohort.stats(),
-    })
+    Ok((adding, cohort))
 }

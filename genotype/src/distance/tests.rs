@@ -349,3 +349,33 @@ fn files() {
     }
     assert!(matches!(result.write_plink(path("no/x.dist"), number), Err(Error::Io { .. })));
 }
+
+/// Sums over parts of the variants merge to what distances of all are: of whole numbers to the same bits.
+#[test]
+fn parts_merge() {
+    let genotypes = memory(&dosages(150, 13), &[150, 13], &[40, 5]);
+    let run = Run::default();
+    let metrics = [Metric::Euclidean, Metric::Cosine, Metric::Correlation, Metric::Hamming, Metric::Canberra];
+    for metric in metrics {
+        for missing in [Missing::Ignore, Missing::Rescale, Missing::Propagate] {
+            let sums = |rows: std::ops::Range<u64>| {
+                let part = genotypes.clone().select([rows]).unwrap();
+                distance_sums(&part, &Device::cpu(), metric, missing, &run).unwrap()
+            };
+            let mut all = sums(0..70);
+            all.merge(&sums(70..71)).unwrap();
+            all.merge(&sums(71..150)).unwrap();
+            let found = all.finish().unwrap();
+            let whole = compute(&genotypes, &options(SampleMetric::Of(metric)).missing(missing)).unwrap();
+            for (a, b) in found.distances.data().iter().zip(whole.matrix.data()) {
+                let near = metric == Metric::Canberra && (a - b).abs() < 1e-5 * b.abs();
+                assert!(a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan() || near, "{metric}: {a}, {b}");
+            }
+        }
+    }
+    let refused = |metric, missing| {
+        distance_sums(&genotypes, &Device::cpu(), metric, missing, &run).unwrap_err().to_string()
+    };
+    assert!(refused(Metric::JensenShannon, Missing::Propagate).contains("the sum of each sample"));
+    assert!(refused(Metric::Hellinger, Missing::Ignore).contains("hellinger"));
+}

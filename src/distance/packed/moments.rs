@@ -86,15 +86,18 @@ pub(super) struct Moments {
 }
 
 impl Moments {
+    /// The sums of a column's codes and of their squares, over the rows that another knows too.
+    pub(super) fn sums(&self, [of, other]: [usize; 2]) -> [f64; 2] {
+        let [codes, squares] = [self.codes[of], self.squares[of]];
+        match &self.absent {
+            Some([once, squared]) => [codes - once.sum(other, of), squares - squared.sum(other, of)],
+            None => [codes, squares],
+        }
+    }
+
     /// The distance of two columns, of the sum of their products over the rows that both know. All sums are whole numbers.
     pub(super) fn distance(&self, metric: Metric, [i, j]: [usize; 2], product: f64, shared: f64) -> f64 {
-        let of = |of: usize, other: usize| match &self.absent {
-            Some([once, squared]) => {
-                [self.codes[of] - once.sum(other, of), self.squares[of] - squared.sum(other, of)]
-            }
-            None => [self.codes[of], self.squares[of]],
-        };
-        let ([x, xx], [y, yy]) = (of(i, j), of(j, i));
+        let ([x, xx], [y, yy]) = (self.sums([i, j]), self.sums([j, i]));
         let (part, whole) = match metric {
             Metric::Cosine => (product, xx * yy),
             _ => (shared * product - x * y, (shared * xx - x * x) * (shared * yy - y * y)),

@@ -3,13 +3,14 @@
 use rayon::prelude::*;
 
 use super::{
-    super::{Distances, Metric, Missing},
+    super::{Distances, Metric, Missing, PartialSums, zeros},
     PackedPairs, Recipe, UNIT,
     moments::Moments,
 };
 use crate::{
     Error, Result,
-    linalg::gram::to_usize,
+    kernels::distance::Term,
+    linalg::{Matrix, gram::to_usize},
     packed::pair_products::{PairProducts, Wanted},
 };
 
@@ -77,86 +78,175 @@ impl PackedPairs {
         self.results(Some(diagonal))
     }
 
+    /// Waits for the sums themselves, which merge with those over other rows and become the distances that [`finish`](Self::finish)
+    /// gives. Negative elements count as missing in them, unless missing ones are propagated.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for sums of [some columns](Self::of_columns), of the [diagonal](Self::diagonal), [between](Self::between) two
+    /// matrices or with [1s that differ](Self::ones_differ); [`Error::OutOfHostMemory`]; what the device reports.
+    ///
+    /// # Cost
+    /// One thread; on the host, what [`PartialSums`] holds beside what [`host_bytes`](Self::host_bytes) says.
+    pub fn export(self) -> Result<PartialSums> {
+        const OP: &str = "PackedPairs::export";
+        if self.wanted != Wanted::From(0..self.sums.columns()) {
+            return Err(mistaken(OP, &self.wanted));
+        }
+        if self.recipe == Recipe::ONES_DIFFER {
+            return Err(Error::argument(OP, "self", "1s that differ: no metric is made of them"));
+        }
+        let (metric, masked, n) = (self.metric, self.missing != Missing::Propagate, self.sums.columns());
+        let mut exported = PartialSums {
+            metric,
+            missing: self.missing,
+            negative: masked,
+            features: self.rows,
+            wide: true,
+            undefined_x: zeros(to_usize(n))?,
+            undefined_y: None,
+            sums: Vec::new(),
+        };
+        let HostSums { of_pairs, pairs, absent, .. } = self.on_host(None)?;
+        if !masked {
+            let undefined = exported.undefined_x.iter_mut().zip(&of_pairs.missing_of);
+            undefined.for_each(|(undefined, count)| *undefined = *count > 0);
+        }
+        for term in metric.terms_in_parts(masked) {
+            let mut all = zeros(exported.pairs())?;
+            for i in 0..to_usize(n) {
+                for (j, out) in all[exported.row(i)].iter_mut().enumerate() {
+                    let count = absent.as_ref().map(|absent| absent[(i, j)]);
+                    let known = of_pairs.known([i, j], pairs[(i, j)], count);
+                    *out = of_pairs.term(term, [i, j], known);
+                }
+            }
+            exported.sums.push(all);
+        }
+        Ok(exported)
+    }
+
     fn results(self, diagonal: Option<&PackedDiagonal>) -> Result<Distances> {
+        let device = self.sums.device().clone();
+        let HostSums { of_pairs, mut pairs, mut absent, first: [start, first] } = self.on_host(diagonal)?;
+        let width = pairs.cols().max(1);
+        let finish = |i: usize, row: &mut [f64], mut counts: Option<&mut [f64]>| {
+            for (j, value) in row.iter_mut().enumerate() {
+                let pair = [start + i, first + j];
+                let count = counts.as_mut().map(|counts| &mut counts[j]);
+                let [sum, shared] = of_pairs.known(pair, *value, count.as_deref().copied());
+                *value = of_pairs.distance(pair, sum, shared);
+                if let Some(count) = count {
+                    *count = shared;
+                }
+            }
+        };
+        let rows = pairs.data_mut().par_chunks_mut(width).enumerate();
+        device.pool()?.install(|| match &mut absent {
+            Some(absent) => {
+                let counts = absent.data_mut().par_chunks_mut(width);
+                rows.zip(counts).for_each(|((i, row), counts)| finish(i, row, Some(counts)));
+            }
+            None => rows.for_each(|(i, row)| finish(i, row, None)),
+        });
+        Ok(Distances { distances: pairs, shared: absent })
+    }
+
+    /// Waits for what was added up.
+    fn on_host(self, diagonal: Option<&PackedDiagonal>) -> Result<HostSums> {
         let Self { metric, recipe, missing, wanted, own, sums, absent, ones, of_columns, rows, complete } =
             self;
-        let (device, n, own) = (sums.device().clone(), to_usize(sums.columns()), to_usize(own));
+        let (n, own) = (to_usize(sums.columns()), to_usize(own));
         let is_across = matches!(wanted, Wanted::Across(_));
         // Of symmetric sums, what all pairs of two columns add: those of each with itself, less twice those of both.
         let spread = |both: i64, [one, other]: [i64; 2]| (one + other - 2 * both) as f64 * UNIT;
         let product = |both: i64, _: [i64; 2]| both as f64;
         let is_spread = matches!(recipe, Recipe::Spreads(_));
         let squares = diagonal.map_or_else(Vec::new, |diagonal| diagonal.sums.clone());
-        let (mut distances, squares) = match (is_across, is_spread) {
+        let (pairs, squares) = match (is_across, is_spread) {
             (true, true) => sums.across(own, spread)?,
             (true, false) => sums.across(own, product)?,
             (false, true) => sums.panel(squares, spread)?,
             (false, false) => sums.panel(squares, product)?,
         };
-        // The columns of the first entry.
-        let (start, width) = (n - distances.rows(), distances.cols());
-        let first = if is_across { 0 } else { start };
+        let start = n - pairs.rows();
+        let (absent, missing_of) = if complete {
+            (None, vec![0; n])
+        } else {
+            let known = diagonal.map_or_else(Vec::new, |diagonal| diagonal.absent.clone());
+            let (absent, missing_of) =
+                if is_across { absent.across(own, product)? } else { absent.panel(known, product)? };
+            (Some(absent), missing_of)
+        };
         let of_pairs = OfPairs {
             metric,
             missing,
+            is_spread,
             rows: rows as f64,
-            complete,
+            missing_of,
             moments: of_columns.map(|moments| moments.finish(&squares)).transpose()?,
             ones: ones.map(PairProducts::diagonal).transpose()?,
         };
-        if complete {
-            let finish = |(i, row): (usize, &mut [f64])| {
-                let entries = row.iter_mut().enumerate();
-                entries.for_each(|(j, value)| {
-                    *value = of_pairs.distance([start + i, first + j], *value, of_pairs.rows);
-                });
-            };
-            let all = |data: &mut [f64]| data.par_chunks_mut(width.max(1)).enumerate().for_each(finish);
-            device.pool()?.install(|| all(distances.data_mut()));
-            return Ok(Distances { distances, shared: None });
-        }
-        let known = diagonal.map_or_else(Vec::new, |diagonal| diagonal.absent.clone());
-        let (mut absent, missing_of) =
-            if is_across { absent.across(own, product)? } else { absent.panel(known, product)? };
-        let rows_of = distances.data_mut().par_chunks_mut(width).zip(absent.data_mut().par_chunks_mut(width));
-        let finish = |(i, (distances, absent)): (usize, (&mut [f64], &mut [f64]))| {
-            for (j, (value, absent)) in distances.iter_mut().zip(absent).enumerate() {
-                let (i, j) = (start + i, first + j);
-                let alone = (missing_of[i] + missing_of[j]) as f64;
-                let sum = if is_spread { *value - (alone - 2.0 * *absent) / 2.0 } else { *value };
-                let shared = of_pairs.rows - alone + *absent;
-                let is_missing = missing == Missing::Propagate && alone > 0.0;
-                *value = if is_missing { f64::NAN } else { of_pairs.distance([i, j], sum, shared) };
-                *absent = shared;
-            }
-        };
-        device.pool()?.install(|| rows_of.enumerate().for_each(finish));
-        Ok(Distances { distances, shared: Some(absent) })
+        Ok(HostSums { of_pairs, pairs, absent, first: [start, if is_across { 0 } else { start }] })
     }
+}
+
+/// What was added up, on the host.
+struct HostSums {
+    of_pairs: OfPairs,
+    /// Of each pair, over all rows: a missing code as another.
+    pairs: Matrix,
+    /// Of each pair, how many rows neither knows, unless all codes are known.
+    absent: Option<Matrix>,
+    /// The columns of the first entry.
+    first: [usize; 2],
 }
 
 /// What distances are made of, besides the sums of pairs.
 struct OfPairs {
     metric: Metric,
     missing: Missing,
+    is_spread: bool,
     rows: f64,
-    complete: bool,
+    /// How many codes of each column are missing.
+    missing_of: Vec<i64>,
     moments: Option<Moments>,
     /// How many codes of each column are 1, where they count.
     ones: Option<Vec<i64>>,
 }
 
 impl OfPairs {
+    /// The sum of two columns over the rows that both know, and how many these are, of the sum over all rows and the number of those that
+    /// neither knows, if any.
+    fn known(&self, [i, j]: [usize; 2], sum: f64, absent: Option<f64>) -> [f64; 2] {
+        let ones = self.ones.as_ref().map_or(0, |ones| ones[i] + ones[j]);
+        let sum = sum + ones as f64 / 2.0;
+        let Some(absent) = absent else { return [sum, self.rows] };
+        let alone = (self.missing_of[i] + self.missing_of[j]) as f64;
+        let sum = if self.is_spread { sum - (alone - 2.0 * absent) / 2.0 } else { sum };
+        [sum, self.rows - alone + absent]
+    }
+
     /// Of two columns, of the sum over the rows that both know, of which there are `shared`.
     fn distance(&self, pair: [usize; 2], sum: f64, shared: f64) -> f64 {
-        let Self { metric, missing, rows, complete, ref moments, ref ones } = *self;
-        let ones = ones.as_ref().map_or(0, |ones| pair.iter().map(|&column| ones[column]).sum::<i64>());
-        let sum = sum + ones as f64 / 2.0;
+        let Self { metric, missing, rows, ref moments, .. } = *self;
         match moments {
+            _ if missing == Missing::Propagate && shared < rows => f64::NAN,
             Some(_) if shared == 0.0 && missing == Missing::RescaleOrZero => 0.0,
             Some(moments) => moments.distance(metric, pair, sum, shared),
-            None if complete && rows > 0.0 => metric.distance(&[sum], rows, Missing::Propagate, 0.0),
             None => metric.distance(&[sum, shared], rows, missing, 0.0),
+        }
+    }
+
+    /// What distances in parts are made of.
+    fn term(&self, term: Term, [i, j]: [usize; 2], [sum, shared]: [f64; 2]) -> f64 {
+        let alone = |pair| self.moments.as_ref().map_or([0.0; 2], |moments| moments.sums(pair));
+        match term {
+            Term::Count => shared,
+            Term::X => alone([i, j])[0],
+            Term::XSquare => alone([i, j])[1],
+            Term::Y => alone([j, i])[0],
+            Term::YSquare => alone([j, i])[1],
+            _ => sum,
         }
     }
 }

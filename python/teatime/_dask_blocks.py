@@ -1,0 +1,203 @@
+"""Filters and packing of dask arrays, block by block, and filters of stored arrays, box by box."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+
+from . import __version__, _worker
+from ._filter import computed_type, filter_options
+from ._tasks import annotated, device_name, finished, known, stamp
+from ._teatime import StoredArray
+
+_BOUNDARIES = {"reflect": "none", "nearest": "none", "mirror": "none", "constant": "none", "wrap": "periodic"}
+
+
+#: Bytes of a box of a stored array: halos, of which neighbouring boxes read each their own, are a small part of it.
+_BOX_BYTES = 64 << 20
+
+
+def gaussian_filter(
+    image: Any,
+    sigma: float | Sequence[float],
+    order: int | Sequence[int] = 0,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    truncate: float = 4.0,
+    *,
+    radius: int | Sequence[int] | None = None,
+    output: Any = None,
+    rounding: str = "once",
+    narrow: bool = False,
+    array: str | None = None,
+    chunks: Any = None,
+    fill: bool = False,
+    device: str | None = None,
+    resources: dict[str, float] | None = None,
+    compute: bool = False,
+) -> Any:
+    """A Gaussian filter: ``dask_image.ndfilters.gaussian_filter``, with scipy's other arguments.
+
+    The same bits as of the whole array, however it is chunked.
+
+    Parameters
+    ----------
+    image
+        A dask array of one to five axes; or the path of a Zarr array, of which each task reads a box and what lies around it.
+    sigma, order, mode, cval, truncate, radius, output, rounding, narrow
+        As in :func:`teatime.gaussian_filter`.
+    array
+        Of a path: the array in the store, where the path is not its own.
+    chunks
+        Of a path: chunks of the result, as dask has them. None: boxes of whole stored chunks, of up to 64 MiB.
+    fill
+        Of a path: whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
+    device, resources, compute
+        As in :func:`pca`.
+
+    Returns
+    -------
+    A dask array of the image's shape; NumPy's with ``compute=True``.
+    """
+    is_stored, name = isinstance(image, (str, os.PathLike)), device_name(device)
+    x = _Stored(os.path.abspath(image), array, fill) if is_stored else image if isinstance(image, da.Array) else da.asarray(image)
+    if not is_stored:
+        known(x, "image")
+        if array is not None or chunks is not None or fill:
+            raise TypeError("`array`, `chunks` and `fill` are for the path of a stored array; rechunk() changes the chunks of a dask array")
+    dtype, axes = np.dtype(x.dtype if output is None else output), range(x.ndim)
+    options = filter_options(
+        axes, sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding=rounding, narrow=narrow
+    )
+    unknown = [name for name in options["mode"] if name not in _BOUNDARIES]
+    if unknown:
+        raise ValueError(f"`mode` is one of {', '.join(_BOUNDARIES)}, not {unknown[0]!r}")
+    radii = options["radius"] or [int(truncate * s + 0.5) for s in options["sigma"]]
+    radii = [r if s > 1e-15 else 0 for r, s in zip(radii, options["sigma"])]
+    with annotated(resources, compute):
+        return finished((_of_store(x, chunks, radii, options, dtype, name) if is_stored else _of_blocks(x, radii, options, dtype, name)), compute)
+
+
+def _of_blocks(x: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
+    count = x.ndim
+    # An axis in one chunk, or one that weights reach over, needs no neighbours.
+    whole = {axis: -1 for axis in range(count) if x.numblocks[axis] > 1 and radii[axis] >= x.shape[axis]}
+    x = x.rechunk(whole) if whole else x
+    depth = {axis: radii[axis] if x.numblocks[axis] > 1 else 0 for axis in range(count)}
+    boundary = {axis: _BOUNDARIES[options["mode"][axis]] if depth[axis] else "none" for axis in range(count)}
+    haloed = da.overlap.overlap(x, depth, boundary) if any(depth.values()) else x
+    result = haloed.map_blocks(
+        _worker.filtered,
+        name="teatime-gaussian-" + tokenize(__version__, x, options, str(dtype), name),
+        dtype=dtype,
+        meta=np.empty((0,) * count, dtype),
+        options=options,
+        becomes=str(dtype),
+        on=name,
+    )
+    return da.overlap.trim_internal(result, depth, boundary) if any(depth.values()) else result
+
+
+class _Stored:
+    """A stored array, as this process sees it."""
+
+    def __init__(self, path: str, array: str | None, fill: bool) -> None:
+        self.place = (path, array, fill)
+        opened = StoredArray(*self.place)
+        self.shape, self.chunk, self.dtype = tuple(opened.shape), opened.chunk, np.dtype(opened.dtype)
+        self.ndim = len(self.shape)
+
+
+def _of_store(x: _Stored, chunks: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
+    computed = computed_type(x.dtype, dtype, options["rounding"])
+    if chunks is None:
+        chunks = _box(x.shape, x.chunk, radii, max(x.dtype.itemsize, dtype.itemsize))
+    chunks = da.core.normalize_chunks(chunks, x.shape, dtype=dtype)
+    of = (*x.place, options, str(computed), str(dtype), name)
+    return da.map_blocks(
+        _worker.filtered_box,
+        *of,
+        name="teatime-gaussian-of-store-" + tokenize(__version__, stamp(x.place[0]), chunks, *of),
+        chunks=chunks,
+        dtype=dtype,
+        meta=np.empty((0,) * x.ndim, dtype),
+    )
+
+
+def _box(shape: Sequence[int], chunk: Sequence[int], radii: Sequence[int], itemsize: int) -> list[int]:
+    """Whole chunks, that grow along the axis of which the halo is the largest part."""
+    size = [max(1, min(extent, of_chunk)) for extent, of_chunk in zip(shape, chunk)]
+    growing = [axis for axis in range(len(shape)) if size[axis] < shape[axis]]
+    while growing:
+        axis = max(growing, key=lambda axis: radii[axis] / size[axis])
+        wider = [*size[:axis], min(shape[axis], 2 * size[axis]), *size[axis + 1 :]]
+        if itemsize * np.prod(wider, dtype=np.float64) <= _BOX_BYTES:
+            size = wider
+        if size[axis] == shape[axis] or size != wider:
+            growing.remove(axis)
+    return size
+
+
+def _per_byte(bits: int) -> int:
+    if bits not in (1, 2, 4):
+        raise ValueError(f"`bits` is 1, 2 or 4, not {bits}")
+    return 8 // bits
+
+
+def pack(
+    x: Any,
+    bits: int = 2,
+    *,
+    table: Sequence[int] | None = None,
+    missing: int | None = None,
+    device: str | None = None,
+    resources: dict[str, float] | None = None,
+    compute: bool = False,
+) -> Any:
+    """Packs the last axis of a dask array, as :func:`teatime.pack`, block by block.
+
+    Blocks along the last axis have to end at whole bytes: it is rechunked where they do not.
+    """
+    x = x if isinstance(x, da.Array) else da.asarray(x)
+    per, device = _per_byte(bits), device_name(device)
+    if x.ndim == 0:
+        raise ValueError("`x` has no axis")
+    if any(extent % per for extent in x.chunks[-1][:-1]):
+        x = x.rechunk({x.ndim - 1: max(per, max(x.chunks[-1]) // per * per)})
+    chunks = (*x.chunks[:-1], tuple(-(-extent // per) for extent in x.chunks[-1]))
+    with annotated(resources, compute):
+        result = x.map_blocks(
+            _worker.packed, dtype=np.uint8, chunks=chunks, meta=np.empty((0,) * x.ndim, np.uint8), bits=bits,
+            table=table, missing=missing, on=device, name="teatime-pack-" + tokenize(__version__, x, bits, table, missing, device),
+        )
+        return finished(result, compute)
+
+
+def unpack(
+    packed: Any,
+    n: int,
+    bits: int = 2,
+    *,
+    table: Sequence[float] | None = None,
+    dtype: Any = np.uint8,
+    device: str | None = None,
+    resources: dict[str, float] | None = None,
+    compute: bool = False,
+) -> Any:
+    """Rows of ``n`` values of a packed dask array, as :func:`teatime.unpack`, block by block."""
+    x = packed if isinstance(packed, da.Array) else da.asarray(packed)
+    per, device = _per_byte(bits), device_name(device)
+    if not (x.shape[-1] - 1) * per < n <= x.shape[-1] * per:
+        raise ValueError(f"`n` of {n}: rows of {x.shape[-1]} bytes hold up to {x.shape[-1] * per} values")
+    chunks = (*x.chunks[:-1], tuple(extent * per for extent in x.chunks[-1]))
+    with annotated(resources, compute):
+        result = x.map_blocks(
+            _worker.unpacked, dtype=np.dtype(dtype), chunks=chunks, meta=np.empty((0,) * x.ndim, dtype), bits=bits,
+            table=table, becomes=str(np.dtype(dtype)), on=device, name="teatime-unpack-" + tokenize(__version__, x, n, bits, table, str(dtype), device),
+        )[..., :n]
+        return finished(result, compute)
