@@ -70,7 +70,6 @@ struct Counted {
 
 impl Buffer {
     /// Memory of an application, which is neither counted nor guarded.
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn lent(memory: Memory) -> Self {
         Self { memory, guard: 0, _counted: None }
     }

@@ -205,7 +205,7 @@ pub use kernels::write_cuda_kernels;
 pub use launch::Arg;
 pub use run::{Budget, Cancel, Progress, Run, Status};
 pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType};
-pub use tensor::{Pending, Tensor, TensorView};
+pub use tensor::{HostValues, Pending, Tensor, TensorView};
 
 /// The bytemuck whose `Pod` the parameters of kernels are. Derive it with `#[bytemuck(crate = "teatime::bytemuck")]`, or depend on
 /// the same version.

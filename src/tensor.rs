@@ -1,15 +1,18 @@
 //! Typed, row-major arrays on a device.
 
-use std::{
-    fmt,
-    marker::PhantomData,
-    ops::{Deref, Range},
-    sync::Arc,
-};
+mod host;
+mod views;
 
+use std::{fmt, marker::PhantomData, ops::Range, sync::Arc};
+
+use self::host::Values;
+pub use self::{
+    host::{HostValues, Pending},
+    views::TensorView,
+};
 use crate::{
-    Device, Element, Error, Result,
-    device::{Buffer, POISON},
+    Backend, Device, Element, Error, Result,
+    device::Buffer,
     driver::{Download, HostBytes, Memory, Slice, Staging},
     kernel::Access,
     launch::Arg,
@@ -20,8 +23,9 @@ use crate::{
 /// Holds the device's memory until dropped. Sizes are counted in elements; one tensor is one buffer of the device,
 /// so [`Limits::buffer`](crate::Limits::buffer) bounds it.
 ///
-/// Values come in by [`from_slice`](Self::from_slice) and [`write`](Self::write), go out by [`read`](Self::read) and
-/// [`read_into`](Self::read_into), to another device by [`to_device`](Self::to_device), and [`rows`](Self::rows) takes part of them.
+/// Values come in by [`from_slice`](Self::from_slice) and [`write`](Self::write), go out by [`read`](Self::read),
+/// [`read_into`](Self::read_into) and [`into_values`](Self::into_values), to another device by [`to_device`](Self::to_device), and
+/// [`rows`](Self::rows) takes part of them. [`TensorView::from_slice`] takes values of the host where they are.
 pub struct Tensor<T: Element> {
     device: Device,
     /// Shared with views alone, which borrow the tensor.
@@ -58,10 +62,7 @@ impl<T: Element> Tensor<T> {
     /// [`Error::Shape`] when `values` does not hold `product(shape)` elements; [`Error::Limit`] and
     /// [`Error::OutOfMemory`] when the device has no room.
     pub fn from_slice(device: &Device, values: &[T], shape: &[u64]) -> Result<Self> {
-        let op = "Tensor::from_slice";
-        if checked_len(op, shape)? != values.len() as u64 {
-            return Err(Error::shape(op, format_args!("{shape:?}"), format_args!("{} values", values.len())));
-        }
+        check_len("Tensor::from_slice", values.len(), shape)?;
         let tensor = Self::empty(device, shape)?;
         tensor.upload_bytes(bytemuck::cast_slice(values))?;
         Ok(tensor)
@@ -341,7 +342,16 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// [`Error::DeviceLost`] and what the driver reports.
     pub fn read(&self) -> Result<Vec<T>> {
-        self.download()?.wait()
+        let mut values = bytemuck::zeroed_vec(self.host_len()?);
+        self.read_into(&mut values)?;
+        Ok(values)
+    }
+
+    /// Elements as the host counts.
+    fn host_len(&self) -> Result<usize> {
+        let fits =
+            |_| Error::Limit { what: "elements on the host", requested: self.len(), max: usize::MAX as u64 };
+        usize::try_from(self.len()).map_err(fits)
     }
 
     /// [`read`](Self::read) into memory that the caller has, in place of what is there.
@@ -359,8 +369,34 @@ impl<T: Element> Tensor<T> {
     /// ```
     pub fn read_into(&self, values: &mut [T]) -> Result<()> {
         self.check_count("Tensor::read_into", values.len())?;
-        bytemuck::cast_slice_mut(values).copy_from_slice(&self.download()?.bytes()?);
-        Ok(())
+        let out = bytemuck::cast_slice_mut(values);
+        // What stands behind the elements is looked at there, and rows may start within a word.
+        if self.guard > 0 || !self.offset.is_multiple_of(4) || self.is_empty() {
+            out.copy_from_slice(&self.download()?.bytes()?);
+            return Ok(());
+        }
+        self.device.driver().read(self.whole(), out)
+    }
+
+    /// Waits for everything enqueued and gives the elements to the host, in C order: those of the cpu device are not copied.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    ///
+    /// ```
+    /// use teatime::{Device, Tensor};
+    /// let x = Tensor::from_slice(&Device::best()?, &[1.0f32, 2.0, 3.0], &[3])?;
+    /// assert_eq!(x.into_values()?[1..], [2.0, 3.0]);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn into_values(self) -> Result<HostValues<T>> {
+        if self.device.info().backend != Backend::Cpu {
+            return Ok(HostValues(Values::Owned(self.read()?)));
+        }
+        Ok(HostValues(match self.into_bytes()? {
+            HostBytes::Owned(bytes) => Values::Owned(bytemuck::pod_collect_to_vec(&bytes)),
+            HostBytes::Cpu(lines, bytes) => Values::Lines(lines, bytes),
+        }))
     }
 
     /// Starts a copy of the elements to the host, behind everything enqueued. Does not wait, so that work enqueued next runs beside it.
@@ -378,9 +414,7 @@ impl<T: Element> Tensor<T> {
             let (memory, offset) = (&self.buffer.memory, self.offset - before);
             self.device.driver().download(Slice { memory, offset, bytes })?
         };
-        let fits =
-            |_| Error::Limit { what: "elements on the host", requested: self.len(), max: usize::MAX as u64 };
-        let len = usize::try_from(self.len()).map_err(fits)?;
+        let len = self.host_len()?;
         Ok(Pending { download, before: (self.offset % 4) as usize, len, guard, element: PhantomData })
     }
 
@@ -460,72 +494,13 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// Some rows of a tensor, which has the memory: what [`Tensor::rows`] gives.
-///
-/// It has a tensor's methods that read, and `&view` is taken where a `&Tensor` is. Where the compiler does not see that, as in
-/// `&*x.rows(0..4)?`, or where a `&dyn` [`LinearMap`](crate::linalg::LinearMap) is asked for, `&*view` says it.
-pub struct TensorView<'a, T: Element> {
-    part: Tensor<T>,
-    of: PhantomData<&'a Tensor<T>>,
-}
-
-impl<T: Element> Deref for TensorView<'_, T> {
-    type Target = Tensor<T>;
-
-    fn deref(&self) -> &Tensor<T> {
-        &self.part
+/// # Errors
+/// [`Error::Shape`] unless there are as many values as a tensor of that shape has elements.
+fn check_len(op: &'static str, values: usize, shape: &[u64]) -> Result<()> {
+    if checked_len(op, shape)? != values as u64 {
+        return Err(Error::shape(op, format_args!("{shape:?}"), format_args!("{values} values")));
     }
-}
-
-impl<T: Element> fmt::Debug for TensorView<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "view of {:?}", self.part)
-    }
-}
-
-/// A tensor's elements on their way to the host: what [`Tensor::download`] gives.
-#[derive(Debug)]
-#[must_use = "nothing waits for what was enqueued, and no error is seen"]
-pub struct Pending<T> {
-    download: Download,
-    /// Bytes before the first element.
-    before: usize,
-    len: usize,
-    guard: u64,
-    element: PhantomData<T>,
-}
-
-impl<T: Element> Pending<T> {
-    /// Waits for them: in C order.
-    ///
-    /// # Errors
-    /// As [`Tensor::read`].
-    pub fn wait(self) -> Result<Vec<T>> {
-        let len = self.len;
-        let bytes = self.bytes()?;
-        let mut values = vec![T::zeroed(); len];
-        bytemuck::cast_slice_mut(&mut values).copy_from_slice(&bytes);
-        Ok(values)
-    }
-
-    /// Waits for them as bytes, which are not copied again.
-    ///
-    /// # Errors
-    /// As [`Tensor::read`].
-    ///
-    /// # Panics
-    /// On devices that check their kernels, when one wrote past the end of the tensor.
-    pub fn bytes(self) -> Result<Vec<u8>> {
-        let mut bytes = self.download.wait()?;
-        let used = self.len * size_of::<T>();
-        if self.guard > 0 {
-            let tail = &bytes[used.next_multiple_of(4)..];
-            assert!(tail.iter().all(|&byte| byte == POISON), "a kernel wrote past the end of a tensor");
-        }
-        bytes.truncate(self.before + used);
-        bytes.drain(..self.before);
-        Ok(bytes)
-    }
+    Ok(())
 }
 
 /// The number of elements, or an error when it does not fit 64 bits.

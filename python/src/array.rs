@@ -3,10 +3,10 @@
 use half::f16;
 use numpy::{
     Element as NumpyElement, IntoPyArray, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
-    PyUntypedArrayMethods,
+    PyUntypedArrayMethods, ndarray::ArrayViewMutD,
 };
 use pyo3::{exceptions::PyTypeError, prelude::*};
-use teatime::{Element, Result, Tensor, linalg::Matrix};
+use teatime::{Element, HostValues, Result, Tensor, linalg::Matrix};
 
 /// An array in C order of one of the types that tensors hold.
 #[derive(FromPyObject)]
@@ -76,21 +76,38 @@ pub(crate) fn reshaped<'py, T: NumpyElement>(
 }
 
 /// A tensor's elements, and its extents.
-pub(crate) struct Read<T> {
-    values: Vec<T>,
+pub(crate) struct Read<T: Element> {
+    values: HostValues<T>,
     shape: Vec<usize>,
+}
+
+/// What arrays have the memory of.
+#[pyclass(module = "teatime._teatime", frozen)]
+struct Owner {
+    _values: Box<dyn Send + Sync>,
 }
 
 impl<T: Element + NumpyElement> Read<T> {
     /// Waits.
     ///
     /// # Errors
-    /// As [`Tensor::read`].
-    pub(crate) fn of(tensor: &Tensor<T>) -> Result<Self> {
-        Ok(Self { values: tensor.read()?, shape: sizes(tensor.shape()) })
+    /// As [`Tensor::into_values`].
+    pub(crate) fn of(tensor: Tensor<T>) -> Result<Self> {
+        let shape = sizes(tensor.shape());
+        Ok(Self { values: tensor.into_values()?, shape })
     }
 
+    /// An array of the memory that the elements are in.
+    #[allow(unsafe_code, reason = "memory of Python's")]
     pub(crate) fn array(self, py: Python<'_>) -> PyResult<Bound<'_, PyArrayDyn<T>>> {
-        reshaped(self.values.into_pyarray(py), &self.shape)
+        let Self { mut values, shape } = self;
+        let (first, len) = (values.as_mut_ptr(), values.len());
+        let owner = Bound::new(py, Owner { _values: Box::new(values) })?;
+        // SAFETY: the elements are where they were, and belong to the owner alone, which the array keeps.
+        let elements = unsafe { std::slice::from_raw_parts_mut(first, len) };
+        let elements = ArrayViewMutD::from_shape(shape, elements);
+        let elements = elements.map_err(|error| PyTypeError::new_err(error.to_string()))?;
+        // SAFETY: as above.
+        Ok(unsafe { PyArrayDyn::borrow_from_array(&elements, owner.into_any()) })
     }
 }

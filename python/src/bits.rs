@@ -4,7 +4,7 @@ use half::f16;
 use numpy::PyReadonlyArrayDyn;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    Device, Tensor,
+    Device, TensorView,
     bits::{PackOptions, Packable, Unpackable, Width},
 };
 
@@ -54,8 +54,8 @@ fn packed<'py, T: Packable + numpy::Element>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(x)?;
     let found = call(py, run, |_| {
-        let x = Tensor::from_slice(device, values, &shape)?;
-        Read::of(&teatime::bits::pack(&x, width, options)?)
+        let x = TensorView::from_slice(device, values, &shape)?;
+        Read::of(teatime::bits::pack(&x, width, options)?)
     })?;
     Ok(found.array(py)?.into_any())
 }
@@ -95,8 +95,8 @@ fn unpacked<'py, T: Unpackable + numpy::Element>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(packed)?;
     let found = call(py, run, |_| {
-        let packed = Tensor::from_slice(device, values, &shape)?;
-        Read::of(&teatime::bits::unpack::<T>(&packed, n, width, table)?)
+        let packed = TensorView::from_slice(device, values, &shape)?;
+        Read::of(teatime::bits::unpack::<T>(&packed, n, width, table)?)
     })?;
     Ok(found.array(py)?.into_any())
 }

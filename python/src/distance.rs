@@ -3,7 +3,7 @@
 use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use teatime::{
-    Device, Element, Tensor, bytemuck,
+    Device, Element, TensorView, bytemuck,
     distance::{Metric, Missing, Options as OfDistances, Partial, PartialSums},
     linalg::Matrix,
 };
@@ -91,13 +91,13 @@ fn pairwise_of<T: Element + numpy::Element>(
     let y = of_type::<T>(y)?;
     let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
     call(py, run, |run| {
-        let x = Tensor::from_slice(device, x.0, &x.1)?;
-        let y = y.as_ref().map(|(y, shape)| Tensor::from_slice(device, y, shape)).transpose()?;
+        let x = TensorView::from_slice(device, x.0, &x.1)?;
+        let y = y.as_ref().map(|(y, shape)| TensorView::from_slice(device, y, shape)).transpose()?;
         if counted {
-            let found = teatime::distance::pairwise_counted(&x, y.as_ref(), metric, &options, run)?;
+            let found = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
             return Ok(Both { distances: found.distances, shared: found.shared });
         }
-        let distances = teatime::distance::pairwise(&x, y.as_ref(), metric, &options, run)?;
+        let distances = teatime::distance::pairwise(&x, y.as_deref(), metric, &options, run)?;
         Ok(Both { distances, shared: None })
     })
 }
@@ -138,7 +138,7 @@ fn condensed_of<T: Element + numpy::Element>(
 ) -> PyResult<Vec<f64>> {
     let (x, shape) = parts(x)?;
     call(py, run, |run| {
-        let x = Tensor::from_slice(device, x, &shape)?;
+        let x = TensorView::from_slice(device, x, &shape)?;
         teatime::distance::condensed(&x, metric, &options, run)
     })
 }
@@ -248,8 +248,9 @@ fn sums_of<T: Element + numpy::Element>(
     call(py, run, |_| {
         let n = y.as_ref().map(|(_, shape)| observations(shape));
         let mut sums = Partial::new(device, observations(&x.1), n, metric, &options)?;
-        let y = y.as_ref().map(|(y, shape)| Tensor::from_slice(device, y, shape)).transpose()?;
-        sums.add(&Tensor::from_slice(device, x.0, &x.1)?, y.as_ref())?;
+        let y = y.as_ref().map(|(y, shape)| TensorView::from_slice(device, y, shape)).transpose()?;
+        let x = TensorView::from_slice(device, x.0, &x.1)?;
+        sums.add(&x, y.as_deref())?;
         sums.export()
     })
 }

@@ -6,7 +6,7 @@ use half::f16;
 use numpy::PyReadonlyArrayDyn;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    ChunkedArray, Device, Element, MissingChunk, StoredType, Tensor,
+    ChunkedArray, Device, Element, MissingChunk, StoredType, TensorView,
     filter::{GaussianOptions, Mode, PerAxis, Rounding},
     store::ZarrArray,
 };
@@ -109,8 +109,8 @@ fn filtered<'py, T: Element + numpy::Element, U: Element + numpy::Element>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(x)?;
     let found = call(py, run, |_| {
-        let x = Tensor::from_slice(device, values, &shape)?;
-        Read::of(&teatime::filter::gaussian::<T, U>(&x, sigma, &options)?)
+        let x = TensorView::from_slice(device, values, &shape)?;
+        Read::of(teatime::filter::gaussian::<T, U>(&x, sigma, &options)?)
     })?;
     Ok(found.array(py)?.into_any())
 }
@@ -198,7 +198,7 @@ impl StoredArray {
         run: RunOptions,
     ) -> PyResult<Bound<'py, PyAny>> {
         let found = call(py, run, |run| {
-            Read::of(&teatime::filter::gaussian_box::<U>(&self.0, sigma, &options, within, device, run)?)
+            Read::of(teatime::filter::gaussian_box::<U>(&self.0, sigma, &options, within, device, run)?)
         })?;
         Ok(found.array(py)?.into_any())
     }

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    Error, Result, Status, Tensor,
+    Error, Result, Status, TensorView,
     linalg::{LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, randomized_svd},
 };
 
@@ -62,8 +62,9 @@ pub(crate) fn svd<'py>(
     let device = device.open(py)?;
     let (values, shape) = parts(&a)?;
     let (u, s, v) = call(py, run, |_| {
-        let found = teatime::linalg::svd(&Tensor::from_slice(&device, values, &shape)?)?;
-        Ok((Read::of(&found.u)?, found.s, Read::of(&found.v)?))
+        let a = TensorView::from_slice(&device, values, &shape)?;
+        let found = teatime::linalg::svd(&a)?;
+        Ok((Read::of(found.u)?, found.s, Read::of(found.v)?))
     })?;
     Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?))
 }
@@ -90,14 +91,14 @@ pub(crate) fn truncated_svd<'py>(
 ) -> PyResult<Truncated<'py>> {
     let (device, options) = (device.open(py)?, options.of()?);
     let (values, shape) = parts(&a)?;
-    let (u, found) = call(py, run, |run| {
-        let a = Tensor::from_slice(&device, values, &shape)?;
+    let (u, s, v, residuals, converged, passes) = call(py, run, |run| {
+        let a = TensorView::from_slice(&device, values, &shape)?;
         let found = teatime::linalg::truncated_svd(&a, k, &options, run)?;
-        Ok((Read::of(&found.u)?, found))
+        let converged = found.is_converged();
+        Ok((Read::of(found.u)?, found.s, found.v, found.residuals, converged, found.passes))
     })?;
-    let converged = found.is_converged();
-    let (s, residuals) = (found.s.into_pyarray(py), found.residuals.into_pyarray(py));
-    Ok((u.array(py)?, s, matrix(py, found.v)?, residuals, converged, found.passes))
+    let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
+    Ok((u.array(py)?, s, matrix(py, v)?, residuals, converged, passes))
 }
 
 /// `Aᵀ (A X)`: of blocks of rows these add up to that of all.
@@ -112,7 +113,7 @@ pub(crate) fn normal_product<'py>(
     let device = device.open(py)?;
     let ((values, shape), x) = (parts(&a)?, as_matrix(&x)?);
     let found = call(py, run, |run| {
-        let a = Tensor::from_slice(&device, values, &shape)?;
+        let a = TensorView::from_slice(&device, values, &shape)?;
         a.apply_normal(&x, &Pass::new(run, Status::new(0, 1, shape[0])))
     })?;
     matrix(py, found)

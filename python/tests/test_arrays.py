@@ -1,5 +1,7 @@
 """Arrays of every layout and type give what plain ones do; what would change is refused."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -118,3 +120,34 @@ def test_arrays_of_other_libraries(rng):
 
     with pytest.raises(TypeError, match=r"`x` is in the memory of a GPU: hand over `x.get\(\)`"):
         teatime.pairwise_distance(OnCard())
+
+
+def test_results_are_arrays_like_others():
+    x = np.random.default_rng(4).random((300, 200), np.float32)
+    found = teatime.gaussian_filter(x, 1, device="cpu")
+    kept = found.copy()
+    assert found.flags.writeable and found.flags.aligned and found.flags.c_contiguous
+    # Memory of an array that is gone serves again, and that of one that is there does not.
+    for _ in range(5):
+        teatime.gaussian_filter(x + 1, 1, device="cpu")
+    np.testing.assert_array_equal(found, kept)
+    part = found[3:5]
+    del found
+    teatime.gaussian_filter(x + 2, 1, device="cpu")
+    np.testing.assert_array_equal(part, kept[3:5])
+    part += 1
+    np.testing.assert_array_equal(part, kept[3:5] + 1)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)), part)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8"])
+def test_arrays_that_start_anywhere(dtype):
+    """The CPU reads arrays where they are, from a multiple of 16 bytes on; others are copied."""
+    room = np.random.default_rng(5).integers(0, 9, 64 * 65).astype(dtype)
+    for first in (0, 1, 2, 7, 16):
+        x = room[first : first + 63 * 65].reshape(63, 65)
+        before = x.copy()
+        want = teatime.gaussian_filter(np.ascontiguousarray(before), 2, device="cpu")
+        np.testing.assert_array_equal(teatime.gaussian_filter(x, 2, device="cpu"), want)
+        np.testing.assert_array_equal(teatime.pairwise_distance(x, device="cpu"), teatime.pairwise_distance(before, device="cpu"))
+        np.testing.assert_array_equal(x, before)

@@ -6,13 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use rayon::ThreadPool;
 
-pub(crate) use self::lines::FREE_BYTES;
+pub(crate) use self::lines::{FREE_BYTES, HostLines};
 use self::lines::{FreeList, Lines};
 use super::{ArgSlice, Download, Driver, Fence, HostBytes, Memory, Slice, Staging};
 use crate::{
     Backend, DeviceInfo, DeviceKind, Error, Limits, Result,
     kernel::{Access, CpuArg, CpuLaunch, Grid, KernelDef, Spec},
 };
+
+/// What memory of an application starts at a multiple of: allocators give that to all but small objects.
+const LENT_ALIGNMENT: usize = 16;
 
 /// Memory of the cpu device.
 #[derive(Debug)]
@@ -38,8 +41,9 @@ impl CpuMemory {
         self.lines.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn bytes(&mut self) -> &[u8] {
-        self.lines.get_mut().unwrap_or_else(PoisonError::into_inner).bytes()
+    fn into_host(mut self) -> HostLines {
+        let lines = std::mem::take(self.lines.get_mut().unwrap_or_else(PoisonError::into_inner));
+        HostLines::new(lines, Arc::clone(&self.free))
     }
 }
 
@@ -172,9 +176,22 @@ impl Driver for CpuDriver {
         Ok(Download::Ready(window(&cpu(src.memory)?.read(), src).to_vec()))
     }
 
+    fn read(&self, src: Slice<'_>, out: &mut [u8]) -> Result<()> {
+        let _queue = self.enter();
+        out.copy_from_slice(&window(&cpu(src.memory)?.read(), src)[..out.len()]);
+        Ok(())
+    }
+
+    fn lend(&self, bytes: &'static [u8]) -> Option<Memory> {
+        // Kernels take whole words.
+        let fits = bytes.as_ptr().addr().is_multiple_of(LENT_ALIGNMENT) && bytes.len().is_multiple_of(4);
+        let lines = RwLock::new(Lines::Lent(bytes));
+        fits.then(|| Memory::Cpu(CpuMemory { lines, bytes: bytes.len() as u64, free: self.free.clone() }))
+    }
+
     fn take(&self, memory: Memory, bytes: usize) -> Result<HostBytes> {
         match memory {
-            Memory::Cpu(memory) => Ok(HostBytes::Cpu(memory, bytes)),
+            Memory::Cpu(memory) => Ok(HostBytes::Cpu(memory.into_host(), bytes)),
             #[cfg(any(feature = "cuda", feature = "wgpu"))]
             _ => Err(Error::WrongDevice { op: "take" }),
         }

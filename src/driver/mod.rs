@@ -11,6 +11,7 @@ pub(crate) mod wgpu;
 
 use std::fmt;
 
+pub(crate) use self::cpu::HostLines;
 use crate::{
     DeviceInfo, Limits, Result,
     kernel::{Access, Grid, KernelDef, Spec},
@@ -109,14 +110,14 @@ pub(crate) enum HostBytes {
     /// Copied there.
     Owned(Vec<u8>),
     /// The first bytes of memory that was the device's.
-    Cpu(cpu::CpuMemory, usize),
+    Cpu(HostLines, usize),
 }
 
 impl HostBytes {
-    pub(crate) fn bytes(&mut self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Owned(bytes) => bytes,
-            Self::Cpu(memory, bytes) => &memory.bytes()[..*bytes],
+            Self::Cpu(lines, bytes) => &lines.bytes()[..*bytes],
         }
     }
 }
@@ -174,6 +175,15 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()>;
     /// Starts a copy to the host, ordered after everything enqueued. Offset and length are multiples of 4.
     fn download(&self, src: Slice<'_>) -> Result<Download>;
+    /// Waits for everything enqueued and copies the first bytes of a window. Offset and length of that are multiples of 4.
+    fn read(&self, src: Slice<'_>, out: &mut [u8]) -> Result<()> {
+        out.copy_from_slice(&self.download(src)?.wait()?[..out.len()]);
+        Ok(())
+    }
+    /// Bytes of the host as memory that is only read, where the device can use them where they are.
+    fn lend(&self, _bytes: &'static [u8]) -> Option<Memory> {
+        None
+    }
     /// The first bytes of some memory, for the host. Waits. Copies nothing where the host can use the memory itself.
     fn take(&self, memory: Memory, bytes: usize) -> Result<HostBytes> {
         let words = bytes.next_multiple_of(4) as u64;

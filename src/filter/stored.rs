@@ -327,7 +327,7 @@ impl<W: BoxWriter> Work<'_, W> {
     fn put_all(&self, boxes: Arc<Mutex<Receiver<Filtered>>>) -> Result<()> {
         let pool = self.device.pool()?;
         let next = || boxes.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        while let Ok((core, mut values)) = next() {
+        while let Ok((core, values)) = next() {
             pool.install(|| self.writer.write_box_bytes(&core, values.bytes()))?;
         }
         Ok(())

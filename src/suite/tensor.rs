@@ -7,7 +7,7 @@ use super::{
     device_tests,
 };
 use crate::{
-    Backend, Device, DeviceOptions, Error, Run, Tensor,
+    Backend, Device, DeviceOptions, Error, Run, Tensor, TensorView,
     distance::{Metric, Options, pairwise},
     filter::{GaussianOptions, gaussian},
     linalg::{self, matmul},
@@ -17,7 +17,7 @@ use crate::{
 device_tests! {
     values_come_back, zeros_are_zero, shapes, too_large, writes_keep_their_order, many_launches_keep_their_params,
     uploads_keep_their_order, uploads_leave_guard_words, unchecked_uploads_overlap_work, copies, memory_is_counted, threads_share_a_device, reads_can_overlap,
-    values_are_replaced, rows_are_views, operations_take_rows, tensors_change_devices,
+    values_are_replaced, rows_are_views, operations_take_rows, tensors_change_devices, values_of_the_host, values_are_given,
 }
 
 fn values_come_back(device: &Device) {
@@ -262,6 +262,60 @@ fn operations_take_rows(device: &Device) {
         y.read().unwrap()
     };
     assert_eq!(blurred(&x), blurred(&alone));
+}
+
+/// Wherever they start, and whether they are whole words.
+fn values_of_the_host(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        let values = values::<T>(57, 40 * 33 + 20);
+        for (start, rows) in [(0, 40), (1, 40), (3, 39), (4, 38), (16, 1), (0, 0)] {
+            let here = &values[start..][..33 * rows];
+            let shape = [rows as u64, 33];
+            let x = TensorView::from_slice(device, here, &shape).unwrap();
+            let own = Tensor::from_slice(device, here, &shape).unwrap();
+            assert_eq!((x.shape(), x.read().unwrap().as_slice()), (&shape[..], here));
+            assert_eq!(x.try_clone().unwrap().read().unwrap(), here);
+            if rows == 0 {
+                continue;
+            }
+            assert_eq!(
+                x.rows(rows as u64 - 1..rows as u64).unwrap().read().unwrap(),
+                here[33 * (rows - 1)..]
+            );
+            let [view, copy] = [&*x, &own].map(|x| {
+                let blurred: Tensor<f32> =
+                    gaussian(x, 1.5, &GaussianOptions::default().narrow(true)).unwrap();
+                (bits(&blurred.read().unwrap()), format!("{:?}", linalg::row_stats(x).unwrap()))
+            });
+            assert_eq!(view, copy, "{start} {rows}");
+        }
+    }
+    for_each_type!(with(device));
+    let error = TensorView::from_slice(device, &[1u8], &[2]);
+    assert!(matches!(error, Err(Error::Shape { op: "TensorView::from_slice", .. })));
+    // Of the cpu device they are where they were.
+    let cpu = Device::open_with("cpu", &DeviceOptions { threads: Some(1), ..Default::default() }).unwrap();
+    let lines = [[0u64; 2]; 64];
+    let bytes: &[u8] = bytemuck::cast_slice(&lines);
+    let first = bytes.as_ptr().align_offset(16);
+    let x = TensorView::from_slice(&cpu, &bytes[first..][..512], &[512]).unwrap();
+    assert_eq!((x.read().unwrap(), cpu.allocated_bytes()), (vec![0; 512], 0));
+    let x = TensorView::from_slice(&cpu, &bytes[first + 1..][..512], &[512]).unwrap();
+    assert_eq!((x.read().unwrap(), cpu.allocated_bytes()), (vec![0; 512], 512));
+}
+
+fn values_are_given(device: &Device) {
+    fn with<T: Sample>(device: &Device) {
+        for len in [0, 1, 3, 4, 1000, 30_001] {
+            let values = values::<T>(58, len);
+            let tensor = Tensor::from_slice(device, &values, &[len]).unwrap();
+            let mut given = tensor.into_values().unwrap();
+            assert_eq!(*given, values);
+            given.fill(T::zeroed());
+            assert_eq!(*given, vec![T::zeroed(); len as usize]);
+        }
+    }
+    for_each_type!(with(device));
 }
 
 fn tensors_change_devices(device: &Device) {

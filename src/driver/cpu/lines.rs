@@ -1,18 +1,25 @@
 //! Memory of the cpu device, and what of it was freed.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Error, Result};
 
-/// Zeros at first, from the start of a cache line on: aligned for any element type and vector.
-///
-/// Fresh pages come as zeros from the system where an allocation asks for no more than the allocator's own alignment; for
-/// more, each would be written once before its first use.
-#[derive(Debug, Default)]
-pub(super) struct Lines {
-    room: Vec<u8>,
-    first: usize,
-    len: usize,
+/// Bytes of a buffer.
+#[derive(Debug)]
+pub(super) enum Lines {
+    /// Zeros at first, from the start of a cache line on: aligned for any element type and vector.
+    ///
+    /// Fresh pages come as zeros from the system where an allocation asks for no more than the allocator's own alignment; for
+    /// more, each would be written once before its first use.
+    Own { room: Vec<u8>, first: usize, len: usize },
+    /// An application's, which are only read.
+    Lent(&'static [u8]),
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::Own { room: Vec::new(), first: 0, len: 0 }
+    }
 }
 
 impl Lines {
@@ -21,7 +28,7 @@ impl Lines {
         let len = usize::try_from(Self::size(bytes)).unwrap_or(usize::MAX);
         let room = bytemuck::try_zeroed_vec::<u8>(len.saturating_add(63))
             .map_err(|()| Error::OutOfMemory { requested: bytes, free: None })?;
-        Ok(Self { first: room.as_ptr().align_offset(64), len, room })
+        Ok(Self::Own { first: room.as_ptr().align_offset(64), len, room })
     }
 
     /// The size of a buffer of so many bytes: at most an eighth more, which nobody touches.
@@ -31,15 +38,48 @@ impl Lines {
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.room[self.first..][..self.len]
+        match self {
+            Self::Own { room, first, len } => &room[*first..][..*len],
+            Self::Lent(bytes) => bytes,
+        }
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.room[self.first..][..self.len]
+        match self {
+            Self::Own { room, first, len } => &mut room[*first..][..*len],
+            Self::Lent(_) => unreachable!("views of an application's memory should only be read"),
+        }
     }
 
-    pub(super) const fn len(&self) -> usize {
-        self.len
+    pub(super) fn len(&self) -> usize {
+        self.bytes().len()
+    }
+}
+
+/// A buffer that the host has: freed ones serve again.
+#[derive(Debug)]
+pub(crate) struct HostLines {
+    lines: Lines,
+    free: Arc<FreeList>,
+}
+
+impl HostLines {
+    pub(super) fn new(lines: Lines, free: Arc<FreeList>) -> Self {
+        Self { lines, free }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.lines.bytes()
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.lines.bytes_mut()
+    }
+}
+
+impl Drop for HostLines {
+    fn drop(&mut self) {
+        self.free.keep(std::mem::take(&mut self.lines));
     }
 }
 
@@ -59,7 +99,7 @@ impl FreeList {
     }
 
     pub(super) fn keep(&self, buffer: Lines) {
-        if buffer.len() > FREE_BYTES {
+        if buffer.len() > FREE_BYTES || buffer.len() == 0 || matches!(buffer, Lines::Lent(_)) {
             return;
         }
         let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);

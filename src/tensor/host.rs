@@ -1,0 +1,95 @@
+//! A tensor's elements on the host.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+};
+
+#[cfg(doc)]
+use super::Tensor;
+use crate::{
+    Element, Result,
+    device::POISON,
+    driver::{Download, HostLines},
+};
+
+/// A tensor's elements on the host, in C order: what [`Tensor::into_values`] gives. A slice of them, as a [`Vec`] is.
+pub struct HostValues<T>(pub(super) Values<T>);
+
+pub(super) enum Values<T> {
+    Owned(Vec<T>),
+    /// The first bytes of memory that was the cpu device's.
+    Lines(HostLines, usize),
+}
+
+impl<T: Element> Deref for HostValues<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &self.0 {
+            Values::Owned(values) => values,
+            Values::Lines(lines, bytes) => bytemuck::cast_slice(&lines.bytes()[..*bytes]),
+        }
+    }
+}
+
+impl<T: Element> DerefMut for HostValues<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.0 {
+            Values::Owned(values) => values,
+            Values::Lines(lines, bytes) => bytemuck::cast_slice_mut(&mut lines.bytes_mut()[..*bytes]),
+        }
+    }
+}
+
+impl<T: Element> fmt::Debug for HostValues<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// A tensor's elements on their way to the host: what [`Tensor::download`] gives.
+#[derive(Debug)]
+#[must_use = "nothing waits for what was enqueued, and no error is seen"]
+pub struct Pending<T> {
+    pub(super) download: Download,
+    /// Bytes before the first element.
+    pub(super) before: usize,
+    pub(super) len: usize,
+    pub(super) guard: u64,
+    pub(super) element: PhantomData<T>,
+}
+
+impl<T: Element> Pending<T> {
+    /// Waits for them: in C order.
+    ///
+    /// # Errors
+    /// As [`Tensor::read`].
+    pub fn wait(self) -> Result<Vec<T>> {
+        let len = self.len;
+        let bytes = self.bytes()?;
+        let mut values = vec![T::zeroed(); len];
+        bytemuck::cast_slice_mut(&mut values).copy_from_slice(&bytes);
+        Ok(values)
+    }
+
+    /// Waits for them as bytes, which are not copied again.
+    ///
+    /// # Errors
+    /// As [`Tensor::read`].
+    ///
+    /// # Panics
+    /// On devices that check their kernels, when one wrote past the end of the tensor.
+    pub fn bytes(self) -> Result<Vec<u8>> {
+        let mut bytes = self.download.wait()?;
+        let used = self.len * size_of::<T>();
+        if self.guard > 0 {
+            let tail = &bytes[used.next_multiple_of(4)..];
+            assert!(tail.iter().all(|&byte| byte == POISON), "a kernel wrote past the end of a tensor");
+        }
+        bytes.truncate(self.before + used);
+        bytes.drain(..self.before);
+        Ok(bytes)
+    }
+}
