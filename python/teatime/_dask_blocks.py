@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 from dask.base import tokenize
+from dask.utils import parse_bytes
 
 from . import __version__, _worker
 from ._filter import computed_type, filter_options
@@ -16,10 +19,6 @@ from ._tasks import annotated, device_name, finished, known, stamp
 from ._teatime import StoredArray
 
 _BOUNDARIES = {"reflect": "none", "nearest": "none", "mirror": "none", "constant": "none", "wrap": "periodic"}
-
-
-#: Bytes of a box of a stored array: halos, of which neighbouring boxes read each their own, are a small part of it.
-_BOX_BYTES = 64 << 20
 
 
 def gaussian_filter(
@@ -54,7 +53,8 @@ def gaussian_filter(
     array
         Of a path: the array in the store, where the path is not its own.
     chunks
-        Of a path: chunks of the result, as dask has them. None: boxes of whole stored chunks, of up to 64 MiB.
+        Of a path: chunks of the result, as dask has them. None: boxes of whole stored chunks, of up to dask's ``array.chunk-size``
+        (128 MiB): neighbouring boxes read what lies between them each for itself, so that large ones read less.
     fill
         Of a path: whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
     device, resources, compute
@@ -116,7 +116,8 @@ class _Stored:
 def _of_store(x: _Stored, chunks: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
     computed = computed_type(x.dtype, dtype, options["rounding"])
     if chunks is None:
-        chunks = _box(x.shape, x.chunk, radii, max(x.dtype.itemsize, dtype.itemsize))
+        most = parse_bytes(dask.config.get("array.chunk-size"))
+        chunks = _box(x.shape, x.chunk, radii, most // max(x.dtype.itemsize, dtype.itemsize))
     chunks = da.core.normalize_chunks(chunks, x.shape, dtype=dtype)
     of = (*x.place, options, str(computed), str(dtype), name)
     return da.map_blocks(
@@ -129,14 +130,14 @@ def _of_store(x: _Stored, chunks: Any, radii: Sequence[int], options: dict[str, 
     )
 
 
-def _box(shape: Sequence[int], chunk: Sequence[int], radii: Sequence[int], itemsize: int) -> list[int]:
-    """Whole chunks, that grow along the axis of which the halo is the largest part."""
+def _box(shape: Sequence[int], chunk: Sequence[int], radii: Sequence[int], most: int) -> list[int]:
+    """Whole chunks, up to ``most`` elements, that grow along the axis of which the halo is the largest part."""
     size = [max(1, min(extent, of_chunk)) for extent, of_chunk in zip(shape, chunk)]
     growing = [axis for axis in range(len(shape)) if size[axis] < shape[axis]]
     while growing:
         axis = max(growing, key=lambda axis: radii[axis] / size[axis])
         wider = [*size[:axis], min(shape[axis], 2 * size[axis]), *size[axis + 1 :]]
-        if itemsize * np.prod(wider, dtype=np.float64) <= _BOX_BYTES:
+        if math.prod(wider) <= most:
             size = wider
         if size[axis] == shape[axis] or size != wider:
             growing.remove(axis)

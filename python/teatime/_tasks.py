@@ -21,8 +21,8 @@ from ._device import Device
 from ._teatime import part_step
 from .genotype import open_store
 
-#: Bytes of genotypes that a task takes at least: less is dominated by what dask takes for a task.
-_TASK_BYTES = 32 << 20
+#: Bytes of genotypes that a task takes at least, some tenths of a second: with less, passing sums between workers takes longer.
+_TASK_BYTES = 96 << 20
 
 
 def named(function: Callable[..., Any], name: str, also: Any = None) -> Callable[..., Delayed]:

@@ -99,7 +99,7 @@ def pca(
     array
         The array of a Zarr store, where it is not the one that is found.
     rows_per_task
-        Variants of a task. None: of an array, about its chunks; of a store, 32 MiB of genotypes, or more for many samples.
+        Variants of a task. None: of an array, about its chunks; of a store, 96 MiB of genotypes, or more for many samples.
     device
         The name of a device of the workers.
     resources

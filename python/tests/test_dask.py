@@ -185,13 +185,15 @@ def test_gaussians_of_stores(images, mode):
 
 
 def test_boxes_are_of_whole_chunks():
-    from teatime._dask_blocks import _BOX_BYTES, _box
+    from teatime._dask_blocks import _box
 
-    assert _box((50, 1104, 1104), (50, 276, 276), (12, 12, 12), 4) == [50, 552, 552]
-    assert _box((10, 10), (20, 4), (1, 1), 4) == [10, 10]
-    assert _box((10**6, 10**6), (100, 10**6), (0, 9), 4)[1] == 10**6
+    assert _box((50, 1104, 1104), (50, 276, 276), (12, 12, 12), 2**24) == [50, 552, 552]
+    assert _box((50, 1104, 1104), (50, 276, 276), (12, 12, 12), 2**25) == [50, 552, 1104]
+    assert _box((10, 10), (20, 4), (1, 1), 100) == [10, 10]
+    assert _box((10, 10), (20, 4), (1, 1), 1) == [10, 4]
+    assert _box((10**6, 10**6), (100, 10**6), (0, 9), 10**8) == [100, 10**6]
     assert _box((0, 5), (1, 1), (3, 3), 8) == [1, 5]
-    assert np.prod(_box((10**5, 10**5, 3), (512, 512, 1), (9, 9, 0), 8)) * 8 <= _BOX_BYTES
+    assert np.prod(_box((10**5, 10**5, 3), (512, 512, 1), (9, 9, 0), 2**24)) == 2**24
 
 
 def test_missing_chunks_of_images(images, tmp_path):

@@ -50,7 +50,7 @@ impl CpuMemory {
 /// Staging of the cpu device: lines that change places with a buffer's own, so that an upload copies nothing.
 #[derive(Debug)]
 pub(crate) struct CpuStaging {
-    lines: Lines,
+    lines: HostLines,
     bytes: u64,
 }
 
@@ -108,6 +108,11 @@ impl CpuDriver {
         }
     }
 
+    /// Of a freed buffer, if there is one of the size.
+    fn lines(&self, bytes: u64) -> Result<Lines> {
+        self.free.take(bytes).map_or_else(|| Lines::new(bytes), Ok)
+    }
+
     fn enter(&self) -> MutexGuard<'_, ()> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,8 +153,8 @@ impl Driver for CpuDriver {
     }
 
     fn alloc(&self, bytes: u64) -> Result<Memory> {
-        let buffer = self.free.take(bytes).map_or_else(|| Lines::new(bytes), Ok)?;
-        Ok(Memory::Cpu(CpuMemory { lines: RwLock::new(buffer), bytes, free: self.free.clone() }))
+        let lines = RwLock::new(self.lines(bytes)?);
+        Ok(Memory::Cpu(CpuMemory { lines, bytes, free: Arc::clone(&self.free) }))
     }
 
     fn clear(&self, dst: Slice<'_>) -> Result<()> {
@@ -186,7 +191,9 @@ impl Driver for CpuDriver {
         // Kernels take whole words.
         let fits = bytes.as_ptr().addr().is_multiple_of(LENT_ALIGNMENT) && bytes.len().is_multiple_of(4);
         let lines = RwLock::new(Lines::Lent(bytes));
-        fits.then(|| Memory::Cpu(CpuMemory { lines, bytes: bytes.len() as u64, free: self.free.clone() }))
+        fits.then(|| {
+            Memory::Cpu(CpuMemory { lines, bytes: bytes.len() as u64, free: Arc::clone(&self.free) })
+        })
     }
 
     fn take(&self, memory: Memory, bytes: usize) -> Result<HostBytes> {
@@ -227,7 +234,8 @@ impl Driver for CpuDriver {
     }
 
     fn staging(&self, bytes: u64) -> Result<Staging> {
-        Ok(Staging::Cpu(CpuStaging { lines: Lines::new(bytes)?, bytes }))
+        let lines = HostLines::new(self.lines(bytes)?, Arc::clone(&self.free));
+        Ok(Staging::Cpu(CpuStaging { lines, bytes }))
     }
 
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
@@ -241,7 +249,7 @@ impl Driver for CpuDriver {
         let mut memory = cpu(dst.memory)?.write();
         // Guard words behind the elements stay what they are.
         if whole && memory.len() == slot.lines.len() {
-            std::mem::swap(&mut *memory, &mut slot.lines);
+            slot.lines.swap(&mut memory);
         } else {
             // Whole words, which may end behind the slot's last byte.
             window_mut(&mut memory, dst).copy_from_slice(&slot.lines.bytes()[..to_usize(dst.bytes)]);

@@ -68,6 +68,14 @@ impl HostLines {
         Self { lines, free }
     }
 
+    pub(super) fn swap(&mut self, other: &mut Lines) {
+        std::mem::swap(&mut self.lines, other);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         self.lines.bytes()
     }
