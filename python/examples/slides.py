@@ -47,5 +47,8 @@ if __name__ == "__main__":
     parser.add_argument("output")
     parser.add_argument("slides", nargs="+")
     args = parser.parse_args()
+    names = [Path(slide).name for slide in args.slides]
+    if len(set(names)) < len(names):
+        parser.error("two slides have one name, and would be written to one file")
     for path in {"dask": on_dask, "ray": on_ray}[args.engine](args.slides, args.output):
         print(path)

@@ -3,7 +3,7 @@
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use half::f16;
-use numpy::PyReadonlyArrayDyn;
+use numpy::{IntoPyArray, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
     ChunkedArray, Device, Element, MissingChunk, StoredType, TensorView,
@@ -12,7 +12,7 @@ use teatime::{
 };
 
 use crate::{
-    array::{Array, Read, parts, with_array},
+    array::{Array, Read, parts, reshaped, sizes, with_array},
     call::{RunOptions, call, exception},
     device::Wanted,
 };
@@ -198,8 +198,9 @@ impl StoredArray {
         run: RunOptions,
     ) -> PyResult<Bound<'py, PyAny>> {
         let found = call(py, run, |run| {
-            Read::of(teatime::filter::gaussian_box::<U>(&self.0, sigma, &options, within, device, run)?)
+            teatime::filter::gaussian_box::<U>(&self.0, sigma, &options, within, device, run)
         })?;
-        Ok(found.array(py)?.into_any())
+        let shape: Vec<u64> = within.iter().map(|range| range.end - range.start).collect();
+        Ok(reshaped(found.into_pyarray(py), &sizes(&shape))?.into_any())
     }
 }

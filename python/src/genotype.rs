@@ -188,6 +188,15 @@ pub(crate) enum Of {
     Grm(OfGrm),
 }
 
+/// Refuses names that there are not, before anything is submitted to a cluster.
+#[pyfunction]
+pub(crate) fn check(of: Of) -> PyResult<()> {
+    match of {
+        Of::Pca(of) => of.of().map(drop),
+        Of::Grm(of) => of.of().map(drop),
+    }
+}
+
 /// A dictionary of what a PCA found.
 fn found<'py>(py: Python<'py>, pca: Pca) -> PyResult<Bound<'py, PyDict>> {
     let result = PyDict::new(py);

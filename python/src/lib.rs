@@ -22,7 +22,9 @@ mod _teatime {
         device::{Device, devices},
         distance::{DistanceSums, condensed, pairwise},
         filter::{StoredArray, gaussian},
-        genotype::{Genotypes, Loaded, Part, distances, grm, grm_of_part, part_step, pca, pca_of_part},
+        genotype::{
+            Genotypes, Loaded, Part, check, distances, grm, grm_of_part, part_step, pca, pca_of_part,
+        },
         linalg::{normal_product, svd, svd_step, truncated_svd},
         panic,
     };

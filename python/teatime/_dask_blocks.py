@@ -135,7 +135,7 @@ def _box(shape: Sequence[int], chunk: Sequence[int], radii: Sequence[int], most:
     size = [max(1, min(extent, of_chunk)) for extent, of_chunk in zip(shape, chunk)]
     growing = [axis for axis in range(len(shape)) if size[axis] < shape[axis]]
     while growing:
-        axis = max(growing, key=lambda axis: radii[axis] / size[axis])
+        axis = max(growing, key=lambda axis: (radii[axis] / size[axis], axis))
         wider = [*size[:axis], min(shape[axis], 2 * size[axis]), *size[axis + 1 :]]
         if math.prod(wider) <= most:
             size = wider

@@ -120,6 +120,7 @@ def pca(
         n_components, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing, signs=signs,
         n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, seed=random_state,
     )
+    _teatime.check(of)
     device = device_name(device)
     with annotated(resources, compute):
         source = Source.of(genotypes, array, rows_per_task)
@@ -285,6 +286,7 @@ def grm(
         As in :func:`pca`.
     """
     of = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
+    _teatime.check(of)
     device = device_name(device)
     with annotated(resources, compute):
         source = Source.of(genotypes, array, rows_per_task)

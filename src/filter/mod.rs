@@ -34,6 +34,7 @@ pub(crate) mod axis;
 pub(crate) mod boxes;
 mod derived;
 mod gaussian;
+mod host_box;
 mod options;
 mod passes;
 mod stored;

@@ -14,10 +14,11 @@ use super::{
     axis::BoxAxis,
     boxes::Filter,
     gaussian::gaussian_of,
+    host_box::HostBox,
     options::{GaussianOptions, PerAxis},
 };
 use crate::{
-    Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, Status, StoredType, Tensor,
+    Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, Status, StoredType,
     driver::HostBytes,
     dtype::with_dtype,
     kernels::correlate::Edge as Beyond,
@@ -35,78 +36,6 @@ const HELD: u64 = 128 << 20;
 const ENCODED: u64 = 2;
 /// Most boxes that are written at once, where each is of few tiles.
 const WRITERS: u64 = 8;
-
-/// A box of the [`gaussian`](super::gaussian()) of a stored array, of which only what the box needs is read. Waits.
-///
-/// The values are those of the whole array, to the last bit. With it others write or pass on what [`write_gaussian`] would write: a
-/// cluster's tasks, or a viewer.
-///
-/// # Shapes and types
-/// `x`: one to five axes; `within` is a range along each, and the result has their lengths. Types are as of [`write_gaussian`].
-///
-/// # Errors
-/// As [`gaussian`](super::gaussian()); [`Error::Argument`] for another number of ranges, for one that `x` does not have, and for a halo that wraps
-/// an axis more than 1024 times; [`Error::Chunk`] and [`Error::Budget`] as [`write_gaussian`]; [`Error::Cancelled`].
-///
-/// # Cost
-/// The chunks that hold the box and what lies within the radius around it are decoded. On the host the box as it is read, and of chunks
-/// what it needs; on the device as of [`gaussian`](super::gaussian()).
-///
-/// ```
-/// use std::sync::Arc;
-/// use teatime::{ChunkedArray, Device, Run, filter::{GaussianOptions, gaussian_box}, store::MemoryArray};
-///
-/// let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("image", &[0u8, 0, 9, 0, 0, 0], &[2, 3], &[1, 2])?);
-/// let (options, run) = (GaussianOptions::default().radius(1), Run::default());
-/// let blurred = gaussian_box::<f32>(&x, [0.0, 1.0], &options, &[0..1, 1..3], &Device::cpu(), &run)?.read()?;
-/// assert!((blurred[0] - 9.0 * 0.27407).abs() < 1e-4 && (blurred[1] - 9.0 * 0.72593).abs() < 1e-4);
-/// # Ok::<(), teatime::Error>(())
-/// ```
-pub fn gaussian_box<U: Element>(
-    x: &Arc<dyn ChunkedArray>,
-    sigma: impl Into<PerAxis<f64>>,
-    options: &GaussianOptions,
-    within: &[Range<u64>],
-    device: &Device,
-    run: &Run,
-) -> Result<Tensor<U>> {
-    let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
-    let types = [staged, U::DTYPE];
-    let filter = gaussian_of(OP, x.shape(), types, &sigma.into(), options)?;
-    filter.check_type(types)?;
-    let is_there = |(range, extent): (&Range<u64>, &u64)| range.start <= range.end && range.end <= *extent;
-    if within.len() != x.shape().len() || !within.iter().zip(x.shape()).all(is_there) {
-        let why = format_args!("{within:?} of an array of shape {:?}", x.shape());
-        return Err(Error::argument(OP, "within", why));
-    }
-    let extents: Vec<u64> = within.iter().map(|range| range.end - range.start).collect();
-    let mut out = Tensor::empty(device, &extents)?;
-    if extents.contains(&0) {
-        return Ok(out);
-    }
-    let axes = filter.axes.iter().zip(x.shape()).zip(within);
-    let along = axes.map(|((axis, &extent), range)| {
-        let size = range.end - range.start;
-        haloed(axis, extent, Along { within: [range.start, range.end], ..Along::each(size) })
-    });
-    let rows = Arc::new(Selection::all(x.shape()[0]));
-    let plan = Plan::new(vec![Arc::clone(x)], rows, None, convert, &along.collect::<Vec<_>>())?;
-    let (read, least) = (plan.block_bytes(), plan.largest_need());
-    let real = if filter.is_wide(types) { 8 } else { 4 };
-    let sums = read / staged.size() * filter.arrays_between(&plan.box_shape(), device, types) * real;
-    let of_device = [sums, out.len() * U::DTYPE.size()].into_iter().fold(read, u64::saturating_add);
-    let of_host = least.saturating_add(if device.shares_host_memory() { 0 } else { read });
-    let [left, _] = run.memory.left(device, of_host, of_device)?;
-    let bytes = least.saturating_add(left.min(plan.ahead(device.threads() as u64)));
-    let mut blocks = Blocks::of_boxes(&plan, device, bytes, Vec::new(), &run.cancel)?;
-    let Some(block) = blocks.next_block()? else {
-        unreachable!("a box that has elements should be read");
-    };
-    let (core, before, shape) = (block.core.clone(), block.before.clone(), block.shape.clone());
-    let of_box = filter.of_box(&shape, &core, &before);
-    with_dtype!(staged, T => of_box.run(&block.tensor::<T>(&shape)?, &mut out))?;
-    Ok(out)
-}
 
 /// What became of a filtered array.
 #[derive(Clone, Copy, Debug)]
@@ -200,7 +129,62 @@ pub fn write_gaussian<W: BoxWriter>(
             format_args!("an array of {of:?} for one of {from:?}; F32, F64 and its own type are possible");
         return Err(Error::argument(OP, "writer", why));
     };
-    Work { x, convert, types: [staged, of], device, run, writer }.write(&filter(of)?)
+    let within = x.shape().iter().map(|&extent| 0..extent).collect();
+    Work { x, within, convert, types: [staged, of], device, run, writer }.write(&filter(of)?)
+}
+
+/// A box of the [`gaussian`](super::gaussian()) of a stored array: its elements, in C order. Waits.
+///
+/// The values are those of the whole array, to the last bit. With it others write or pass on what [`write_gaussian`] would write: the tasks
+/// of a cluster, or a viewer. Progress counts elements.
+///
+/// # Shapes and types
+/// `x`: one to five axes; `within`: a range along each. Types are as of [`write_gaussian`].
+///
+/// # Errors
+/// As [`gaussian`](super::gaussian()) and [`write_gaussian`]; [`Error::Argument`] for another number of ranges, and for one that `x` does not
+/// have; [`Error::OutOfHostMemory`].
+///
+/// # Cost
+/// That of [`write_gaussian`] for the chunks that hold the box and what lies within the radius around it; on the host the result
+/// besides.
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{ChunkedArray, Device, Run, filter::{GaussianOptions, gaussian_box}, store::MemoryArray};
+///
+/// let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("image", &[0u8, 0, 9, 0, 0, 0], &[2, 3], &[1, 2])?);
+/// let (options, run) = (GaussianOptions::default().radius(1), Run::default());
+/// let blurred: Vec<f32> = gaussian_box(&x, [0.0, 1.0], &options, &[0..1, 1..3], &Device::cpu(), &run)?;
+/// assert!((blurred[0] - 9.0 * 0.27407).abs() < 1e-4 && (blurred[1] - 9.0 * 0.72593).abs() < 1e-4);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn gaussian_box<U: Element>(
+    x: &Arc<dyn ChunkedArray>,
+    sigma: impl Into<PerAxis<f64>>,
+    options: &GaussianOptions,
+    within: &[Range<u64>],
+    device: &Device,
+    run: &Run,
+) -> Result<Vec<U>> {
+    let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
+    let types = [staged, U::DTYPE];
+    let filter = gaussian_of(OP, x.shape(), types, &sigma.into(), options)?;
+    filter.check_type(types)?;
+    let is_there = |(range, extent): (&Range<u64>, &u64)| range.start <= range.end && range.end <= *extent;
+    if within.len() != x.shape().len() || !within.iter().zip(x.shape()).all(is_there) {
+        let why = format_args!("{within:?} of an array of shape {:?}", x.shape());
+        return Err(Error::argument(OP, "within", why));
+    }
+    let len = within.iter().fold(1, |len: u64, range| len.saturating_mul(range.end - range.start));
+    let lacking =
+        |()| Error::OutOfHostMemory { what: "a box".into(), requested: len.saturating_mul(U::DTYPE.size()) };
+    let mut out = bytemuck::try_zeroed_vec(usize::try_from(len).unwrap_or(usize::MAX)).map_err(lacking)?;
+    if len > 0 {
+        let writer = HostBox::new(&**x, within, bytemuck::cast_slice_mut(&mut out));
+        Work { x, within: within.to_vec(), convert, types, device, run, writer }.write(&filter)?;
+    }
+    Ok(out)
 }
 
 /// How elements are read: as they are stored where that can be, else as f64, or as f32 unless sums may be `wide`.
@@ -222,6 +206,8 @@ fn out_type(dtype: Option<StoredType>, read: DType) -> Option<DType> {
 /// One call.
 struct Work<'a, W> {
     x: &'a Arc<dyn ChunkedArray>,
+    /// What is filtered.
+    within: Vec<Range<u64>>,
     convert: Arc<dyn Convert>,
     /// Of the elements as they are read, and as they are written.
     types: [DType; 2],
@@ -333,6 +319,11 @@ impl<W: BoxWriter> Work<'_, W> {
         Ok(())
     }
 
+    /// How much is filtered along each axis.
+    fn extents(&self) -> Vec<u64> {
+        self.within.iter().map(|range| range.end - range.start).collect()
+    }
+
     /// A box on the device.
     fn tensor(&self, block: Block<'_>) -> Result<Box<dyn Untyped>> {
         let shape = block.shape.clone();
@@ -345,14 +336,14 @@ impl<W: BoxWriter> Work<'_, W> {
     /// # Errors
     /// [`Error::Budget`] for boxes of one tile; as [`Plan::new`].
     fn boxes(&self, filter: &Filter, sizes: Sizes) -> Result<Boxes> {
-        let (shape, tile) = (self.x.shape(), self.writer.tile_shape());
+        let (shape, tile) = (self.extents(), self.writer.tile_shape());
         let within = |size: u64, axis: usize| size.min(shape[axis]).max(1);
         let mut size: Vec<u64> = tile.iter().enumerate().map(|(axis, &size)| within(size, axis)).collect();
         let mut best = self.planned(filter, &size, sizes)?;
         // As filters see it, a box fits a binding.
         let widest = sizes.read.max(sizes.real).max(sizes.written);
         let most = BOX.min(self.device.limits().room() / widest * sizes.read);
-        let mut can_grow: Vec<bool> = size.iter().zip(shape).map(|(size, extent)| size < extent).collect();
+        let mut can_grow: Vec<bool> = size.iter().zip(&shape).map(|(size, extent)| size < extent).collect();
         loop {
             let halo = |axis: usize| filter.axes[axis].radius() as f64 / size[axis] as f64;
             let candidates = (0..shape.len()).filter(|&axis| can_grow[axis]);
@@ -395,8 +386,10 @@ impl<W: BoxWriter> Work<'_, W> {
             .axes
             .iter()
             .zip(size)
-            .zip(self.x.shape())
-            .map(|((axis, &size), &extent)| haloed(axis, extent, Along::each(size)))
+            .zip(self.x.shape().iter().zip(&self.within))
+            .map(|((axis, &size), (&extent, within))| {
+                haloed(axis, extent, Along { within: [within.start, within.end], ..Along::each(size) })
+            })
             .collect();
         let rows = Arc::new(Selection::all(self.x.shape()[0]));
         let plan = Plan::new(vec![Arc::clone(self.x)], rows, None, Arc::clone(&self.convert), &along)?;
