@@ -3,11 +3,13 @@
 
     python cluster.py --data DATA [--teatime PROGRAM] [--rounds 5] [--only pca,distance,gaussian,call]
 
-DATA has big.vcz of make_store.py. The Python has teatime's wheel, dask, distributed, dask-image and zarr.
+DATA has big.vcz of make_store.py. The Python has teatime's wheel, dask, distributed and zarr; dask-image for the Gaussians; and sgkit, which
+wants dask, zarr and numpy of 2024, where that is to be timed: 70 s and more for each distance.
 """
 
 import argparse
 import contextlib
+import importlib
 import json
 import statistics
 import subprocess
@@ -70,9 +72,19 @@ def distance_jobs(store):
     def of_store(metric):
         return lambda: td.pairwise_distance(store, metric, compute=True)
 
+    def of_sgkit(metric):
+        x = calls_of(store, 20_000).map_blocks(dosages, drop_axis=2, dtype=np.int8).T
+        return lambda: sgkit.pairwise_distance(x, metric).compute()
+
     metrics = ("euclidean", "correlation")
+    try:
+        import sgkit
+    except ImportError:
+        peers = {}
+    else:
+        peers = {f"sgkit pairwise_distance, {metric}": of_sgkit(metric) for metric in metrics}
     blocks = {f"teatime.dask.pairwise_distance, {metric}, blocks": ours(metric) for metric in metrics}
-    return blocks | {f"teatime.dask.pairwise_distance, {metric}, store": of_store(metric) for metric in metrics}
+    return peers | blocks | {f"teatime.dask.pairwise_distance, {metric}, store": of_store(metric) for metric in metrics}
 
 
 def gaussian_jobs(folder):
@@ -148,10 +160,9 @@ def measure(jobs, rounds, clustered=True):
 
 
 def _imported():
-    import dask_image.ndfilters  # noqa: F401
-    import zarr  # noqa: F401
-
-    import teatime.dask  # noqa: F401
+    for name in ("dask_image.ndfilters", "sgkit", "zarr", "teatime.dask"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
     teatime._worker.device(None)
 

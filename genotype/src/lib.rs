@@ -10,7 +10,7 @@
 //! | dosage | [`GenotypeKind`] | copies of non-reference alleles, or of one allele ([`Genotypes::count_allele`]) |
 //! | result | [`pca()`], [`grm()`], [`project()`], [`distances()`] | each reads the genotypes for itself |
 //! | cohort | [`Cohort`] | genotypes that are read once for several results |
-//! | part | [`CohortPart`] | counts and sums over a range of variants, made elsewhere or later; parts merge |
+//! | part | [`CohortPart`]; of distances [`distance_sums()`] | counts and sums over a range of variants, made elsewhere or later; parts merge |
 //! | filter, scaler | [`VariantFilter`], [`Scaler`] | which variants take part; how dosages are centred and scaled |
 //! | run | [`Run`](teatime::Run) | a flag that stops a call, a callback for progress, memory budgets |
 //!

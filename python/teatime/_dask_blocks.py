@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dask
@@ -64,12 +64,16 @@ def gaussian_filter(
     -------
     A dask array of the image's shape; NumPy's with ``compute=True``.
     """
-    is_stored, name = isinstance(image, (str, os.PathLike)), device_name(device)
-    x = _Stored(os.path.abspath(image), array, fill) if is_stored else image if isinstance(image, da.Array) else da.asarray(image)
-    if not is_stored:
+    name = device_name(device)
+    x: Any
+    of: Callable[..., Any]
+    if isinstance(image, (str, os.PathLike)):
+        x, of = _Stored(os.path.abspath(image), array, fill, chunks), _of_store
+    elif array is not None or chunks is not None or fill:
+        raise TypeError("`array`, `chunks` and `fill` are for the path of a stored array; rechunk() changes the chunks of a dask array")
+    else:
+        x, of = image if isinstance(image, da.Array) else da.asarray(image), _of_blocks
         known(x, "image")
-        if array is not None or chunks is not None or fill:
-            raise TypeError("`array`, `chunks` and `fill` are for the path of a stored array; rechunk() changes the chunks of a dask array")
     dtype, axes = np.dtype(x.dtype if output is None else output), range(x.ndim)
     options = filter_options(
         axes, sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding=rounding, narrow=narrow
@@ -77,10 +81,12 @@ def gaussian_filter(
     unknown = [name for name in options["mode"] if name not in _BOUNDARIES]
     if unknown:
         raise ValueError(f"`mode` is one of {', '.join(_BOUNDARIES)}, not {unknown[0]!r}")
+    if not all(0 <= value < math.inf for value in [*options["sigma"], options["truncate"]]):
+        raise ValueError(f"`sigma` of {sigma}, `truncate` of {truncate}: they are finite numbers from 0 on")
     radii = options["radius"] or [int(truncate * s + 0.5) for s in options["sigma"]]
     radii = [r if s > 1e-15 else 0 for r, s in zip(radii, options["sigma"])]
     with annotated(resources, compute):
-        return finished((_of_store(x, chunks, radii, options, dtype, name) if is_stored else _of_blocks(x, radii, options, dtype, name)), compute)
+        return finished(of(x, radii, options, dtype, name), compute)
 
 
 def _of_blocks(x: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
@@ -106,15 +112,16 @@ def _of_blocks(x: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.
 class _Stored:
     """A stored array, as this process sees it."""
 
-    def __init__(self, path: str, array: str | None, fill: bool) -> None:
-        self.place = (path, array, fill)
+    def __init__(self, path: str, array: str | None, fill: bool, chunks: Any) -> None:
+        self.place, self.wanted = (path, array, fill), chunks
         opened = StoredArray(*self.place)
         self.shape, self.chunk, self.dtype = tuple(opened.shape), opened.chunk, np.dtype(opened.dtype)
         self.ndim = len(self.shape)
 
 
-def _of_store(x: _Stored, chunks: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
+def _of_store(x: _Stored, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
     computed = computed_type(x.dtype, dtype, options["rounding"])
+    chunks = x.wanted
     if chunks is None:
         most = parse_bytes(dask.config.get("array.chunk-size"))
         chunks = _box(x.shape, x.chunk, radii, most // max(x.dtype.itemsize, dtype.itemsize))
@@ -199,6 +206,7 @@ def unpack(
     with annotated(resources, compute):
         result = x.map_blocks(
             _worker.unpacked, dtype=np.dtype(dtype), chunks=chunks, meta=np.empty((0,) * x.ndim, dtype), bits=bits,
-            table=table, becomes=str(np.dtype(dtype)), on=device, name="teatime-unpack-" + tokenize(__version__, x, n, bits, table, str(dtype), device),
+            table=table, becomes=str(np.dtype(dtype)), on=device,
+            name="teatime-unpack-" + tokenize(__version__, x, n, bits, table, str(dtype), device),
         )[..., :n]
         return finished(result, compute)

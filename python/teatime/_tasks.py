@@ -171,7 +171,8 @@ def iterated(
 
     With ``n_iter`` in ``svd`` the number of products is known. Without, each is computed, until the residuals are within the tolerance.
     """
-    step, made = named(_worker.next_vectors, "next-vectors"), []
+    step = named(_worker.next_vectors, "next-vectors")
+    made: list[Delayed] = []
     if svd["n_iter"] is not None:
         for _ in range(svd["n_iter"] + 2):
             made.append(tree(product(step(shape, k, svd, list(made))), "add-products", _worker.add_products))

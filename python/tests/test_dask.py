@@ -173,7 +173,8 @@ def images(tmp_path_factory):
 
 @pytest.mark.parametrize("mode", ["reflect", "nearest", "mirror", "constant", "wrap"])
 def test_gaussians_of_stores(images, mode):
-    for (path, array, values), output in ((images["f4", 3], None), (images["u1", 2], None), (images["i8", 2], None), (images["?", 3], "f4")):
+    kinds = (("f4", 3), None), (("u1", 2), None), (("i8", 2), None), (("?", 3), "f4")
+    for (path, array, values), output in ((images[kind], output) for kind, output in kinds):
         for sigma, order in ((1.5, 0), (np.linspace(0, 9, values.ndim), 1)):
             want = teatime.gaussian_filter(values, sigma, order, mode=mode, cval=2, output=output, device="cpu")
             for chunks in (None, 11, -1):
@@ -404,6 +405,9 @@ def genotype_at(store, variant, sample):
         (lambda: td.pairwise_distance("none.zarr"), OSError, "none.zarr"),
         (lambda: td.gaussian_filter(da.zeros(3), 1, mode="around"), ValueError, "`mode` is one of"),
         (lambda: td.gaussian_filter("none.zarr", 1), OSError, "none.zarr"),
+        (lambda: td.gaussian_filter(da.zeros(3), -1), ValueError, "`sigma` of -1"),
+        (lambda: td.gaussian_filter(da.zeros(3), float("nan")), ValueError, "`sigma` of nan"),
+        (lambda: td.gaussian_filter(da.zeros(3), 1, truncate=float("inf")), ValueError, "`truncate` of inf"),
         (lambda: td.gaussian_filter(da.zeros(3), 1, chunks=2), TypeError, "for the path of a stored array"),
         (lambda: td.svd_compressed(da.zeros((3, 3)), 2, iterator="other"), ValueError, "`iterator` is"),
         (lambda: td.unpack(da.zeros((3, 3), dtype="u1"), 13), ValueError, "up to 12"),
