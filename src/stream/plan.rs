@@ -324,7 +324,13 @@ impl Plan {
             }
             self.needed(&along, number).into_iter().map(|bands| self.bytes(bands)).sum()
         };
-        (0..along.count(self.rows())).map(need).max().unwrap_or(0)
+        let boxes = along.count(self.rows());
+        if self.is_cut || along.halo != [0; 2] || boxes <= self.bands.len() as u64 {
+            return (0..boxes).map(need).max().unwrap_or(0);
+        }
+        // A box within a band needs no more than the one in which the band begins, and boxes may be many.
+        let begins = |band: &Band| band.rows.start.saturating_sub(along.within[0]) / along.size;
+        self.bands.iter().map(begins).filter(|number| *number < boxes).map(need).max().unwrap_or(0)
     }
 
     /// The bands that hold any of the rows of a box, and of each the rows of its chunks that the box needs.
