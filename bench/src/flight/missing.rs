@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Rows, and what one of them times a power of ten says of the headline.
-pub(super) const ROWS: [u64; 4] = [1000, 10_000, 100_000, 1_000_000];
+pub(super) const ROWS: [u64; 5] = [100, 1000, 10_000, 100_000, 1_000_000];
 /// Rows that are drawn; panels repeat them.
 const DRAWN: u64 = 256;
 
