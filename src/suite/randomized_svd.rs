@@ -64,7 +64,8 @@ fn check(name: &str, a: &Mat<f64>, spectrum: &[f64], found: &RightSvd) {
 }
 
 fn values_vectors_and_residuals(dev: &Device) {
-    for (m, n) in [(1500, 200), (200, 1500), (5000, 64)] {
+    // More rows than one and than two blocks of 1,024, and fewer.
+    for (m, n) in [(1100, 200), (200, 1100), (2100, 64)] {
         let spectrum = geometric(m.min(n), 100.0);
         let a = with_spectrum(m, n, &spectrum, 3);
         for k in [1, 5, 20] {
@@ -78,7 +79,8 @@ fn values_vectors_and_residuals(dev: &Device) {
 
 fn flat_spectrum_takes_passes(dev: &Device) {
     let spectrum = flat(500);
-    let a = with_spectrum(2000, 500, &spectrum, 3);
+    // More rows than a block of 1,024.
+    let a = with_spectrum(1100, 500, &spectrum, 3);
     let x = upload(dev, a.as_ref());
     let found = solve(&x, 10, &SvdOptions::default().oversamples(10));
     check("to tolerance", a, &spectrum, &found);
@@ -172,7 +174,8 @@ fn edge_shapes(dev: &Device) {
 
 fn restarts_reach_the_same(dev: &Device) {
     let spectrum = flat(400);
-    let a = with_spectrum(1200, 400, &spectrum, 3);
+    // Restarts are of the basis, whose columns have 400 elements however many rows there are.
+    let a = with_spectrum(450, 400, &spectrum, 3);
     let x = upload(dev, a.as_ref());
     let options = SvdOptions { max_passes: 200, ..SvdOptions::default() };
     let free = solve(&x, 6, &options);
