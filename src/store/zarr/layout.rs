@@ -67,16 +67,28 @@ pub(crate) fn untranspose(data: &[u8], shape: &[usize], order: &[usize], size: u
         source[axis] = stride;
     }
     let mut out = buffer(data.len())?;
+    out.resize(data.len(), 0);
     let (&last, outer) = shape.split_last().ok_or("transposed data without axes")?;
     let mut index = vec![0; outer.len()];
-    loop {
-        let mut at: usize = index.iter().zip(&source).map(|(i, stride)| i * stride).sum();
-        for _ in 0..last {
-            out.extend_from_slice(&data[at * size..(at + 1) * size]);
-            at += source[outer.len()];
+    for line in out.chunks_exact_mut((last * size).max(1)) {
+        let at: usize = index.iter().zip(&source).map(|(i, stride)| i * stride).sum();
+        let step = source[outer.len()];
+        match size {
+            1 => gather::<1>(data, line, at, step),
+            2 => gather::<2>(data, line, at, step),
+            4 => gather::<4>(data, line, at, step),
+            8 => gather::<8>(data, line, at, step),
+            _ => line.chunks_exact_mut(size).zip((at..).step_by(step.max(1))).for_each(|(out, at)| {
+                out.copy_from_slice(&data[at * size..(at + 1) * size]);
+            }),
         }
-        if !advance(&mut index, outer) {
-            return Ok(out);
-        }
+        advance(&mut index, outer);
     }
+    Ok(out)
+}
+
+/// Every so many elements, of a size that the compiler knows.
+fn gather<const SIZE: usize>(data: &[u8], out: &mut [u8], at: usize, step: usize) {
+    let elements = data.as_chunks::<SIZE>().0;
+    out.as_chunks_mut::<SIZE>().0.iter_mut().enumerate().for_each(|(i, out)| *out = elements[at + i * step]);
 }
