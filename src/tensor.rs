@@ -390,7 +390,8 @@ impl<T: Element> Tensor<T> {
     /// # Ok::<(), teatime::Error>(())
     /// ```
     pub fn into_values(self) -> Result<HostValues<T>> {
-        if self.device.info().backend != Backend::Cpu {
+        // A view that was forgotten has the memory too.
+        if self.device.info().backend != Backend::Cpu || Arc::strong_count(&self.buffer) > 1 {
             return Ok(HostValues(Values::Owned(self.read()?)));
         }
         Ok(HostValues(match self.into_bytes()? {

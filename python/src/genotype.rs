@@ -11,8 +11,8 @@ use pyo3::{
 use teatime::{ChunkedArray, MissingChunk, distance::Missing};
 use teatime_genotype::{
     Cohort, CohortPart, DistanceOptions, GenotypeStore, Genotypes as OfSamples, Grm, GrmMethod, GrmOptions,
-    Method, MissingCalls, Pca, PcaOptions, SampleMetric, Scaler, VariantCounts, VariantFilter, Wanted,
-    bed::BedFile,
+    Method, MissingCalls, PartSums, Pca, PcaOptions, SampleMetric, Scaler, SumValues, VariantCounts,
+    VariantFilter, Wanted, bed::BedFile,
 };
 
 use crate::{
@@ -340,6 +340,15 @@ impl Part {
     #[getter]
     fn rows(&self) -> (u64, u64) {
         (self.0.rows().start, self.0.rows().end)
+    }
+
+    /// Bytes that it holds, by which dask decides where tasks run.
+    fn __sizeof__(&self) -> usize {
+        let of = |sums: &PartSums| match &sums.values {
+            SumValues::Whole { values, .. } => size_of_val(&values[..]),
+            SumValues::Real(values) => size_of_val(&values[..]),
+        };
+        self.0.sums().iter().map(of).sum()
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {

@@ -53,7 +53,7 @@ def gaussian_filter(
     array
         Of a path: the array in the store, where the path is not its own.
     chunks
-        Of a path: chunks of the result, as dask has them. None: boxes of whole stored chunks, of up to dask's ``array.chunk-size``
+        Of a path: chunks of the result, as dask has them; an axis that weights reach over is whole. None: boxes of whole stored chunks, of up to dask's ``array.chunk-size``
         (128 MiB): neighbouring boxes read what lies between them each for itself, so that large ones read less.
     fill
         Of a path: whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
@@ -74,7 +74,7 @@ def gaussian_filter(
     else:
         x, of = image if isinstance(image, da.Array) else da.asarray(image), _of_blocks
         known(x, "image")
-    dtype, axes = np.dtype(x.dtype if output is None else output), range(x.ndim)
+    dtype, axes = np.dtype(x.dtype if output is None else output).newbyteorder("="), range(x.ndim)
     options = filter_options(
         axes, sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding=rounding, narrow=narrow
     )
@@ -125,12 +125,16 @@ def _of_store(x: _Stored, radii: Sequence[int], options: dict[str, Any], dtype: 
     if chunks is None:
         most = parse_bytes(dask.config.get("array.chunk-size"))
         chunks = _box(x.shape, x.chunk, radii, most // max(x.dtype.itemsize, dtype.itemsize))
+    elif chunks == 0 or (isinstance(chunks, (tuple, list)) and 0 in chunks):
+        raise ValueError(f"`chunks` of {chunks}: at least 1 along each axis")
     chunks = da.core.normalize_chunks(chunks, x.shape, dtype=dtype)
+    # An axis that weights reach over needs no neighbours.
+    chunks = tuple((extent,) if radius >= extent else sizes for sizes, radius, extent in zip(chunks, radii, x.shape))
     of = (*x.place, options, str(computed), str(dtype), name)
     return da.map_blocks(
         _worker.filtered_box,
         *of,
-        name="teatime-gaussian-of-store-" + tokenize(__version__, stamp(x.place[0]), chunks, *of),
+        name="teatime-gaussian-of-store-" + tokenize(__version__, stamp(os.path.join(x.place[0], x.place[1] or "")), chunks, *of),
         chunks=chunks,
         dtype=dtype,
         meta=np.empty((0,) * x.ndim, dtype),

@@ -101,13 +101,16 @@ class Source:
     stamp: Any
 
     @classmethod
-    def of(cls, genotypes: Any, array: str | None, rows_per_task: int | None) -> Source:
+    def of(cls, genotypes: Any, array: str | None, rows_per_task: int | None, pair_bytes: int = 4) -> Source:
+        """``pair_bytes`` is what a task of a store gives for each two samples."""
         if not isinstance(genotypes, (str, os.PathLike)):
             return cls._of_array(genotypes, rows_per_task)
         path = os.path.abspath(genotypes)
         opened = open_store(path, array)
         samples, variants = opened.samples, opened.variants
-        rows = _rows(rows_per_task, samples * opened.ploidy, samples)
+        if variants == 0 or samples == 0:
+            raise ValueError(f"{path}: {variants} variants of {samples} samples")
+        rows = _rows(rows_per_task, samples * opened.ploidy, samples, pair_bytes)
         ranges = opened.part_ranges(max(1, -(-variants // rows)))
         return cls((variants, samples), (path, array), ranges, [None] * len(ranges), stamp(path))
 
@@ -186,10 +189,10 @@ def iterated(
     return delayed(_worker.components(shape, k, svd, done), pure=True)
 
 
-def _rows(rows_per_task: int | None, row: int, samples: int) -> int:
+def _rows(rows_per_task: int | None, row: int, samples: int, pair_bytes: int) -> int:
     """Variants of a task: enough that the sums for each pair of samples, which travel, are little beside what is read."""
     step = part_step(samples)
-    rows = rows_per_task or max(_TASK_BYTES, 16 * samples * samples) // max(1, row)
+    rows = rows_per_task or max(_TASK_BYTES, 4 * pair_bytes * samples * samples) // max(1, row)
     return max(step, rows // step * step)
 
 

@@ -91,10 +91,10 @@ def _like(like: Any, ploidy: int | None) -> Genotypes:
 
 
 class Product(NamedTuple):
-    """A product of some of the variants, or of all."""
+    """A product of some of the variants, or of all; or another sum over them."""
 
     values: NDArray[np.float64]
-    #: Of the variants' counts, modulo 2^64: products between which it changes are not of the same genotypes.
+    #: Of the sum of each variant's dosages and of its calls, modulo 2^64: where it changes, sums are not of the same genotypes.
     digest: int
 
 
@@ -135,9 +135,10 @@ class Band:
         loaded = self._loaded()
         return Product(loaded.normal_product(c_order(x), run_options()), loaded.digest)
 
-    def totals(self) -> tuple[float, int]:
+    def totals(self) -> Product:
         """The sum of squares of the standardised variants, and how many took part."""
-        return self._loaded().totals()
+        loaded = self._loaded()
+        return Product(np.array(loaded.totals(), np.float64), loaded.digest)
 
 
 def band_of_store(source: tuple[str, str | None], rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
@@ -176,9 +177,9 @@ def _values(made: Sequence[Product | None]) -> list[NDArray[np.float64]]:
     return [c_order(of.values) for of in done]
 
 
-def totals_of_band(band: Band) -> NDArray[np.float64]:
+def totals_of_band(band: Band) -> Product:
     """A band's part of the totals."""
-    return np.array(band.totals(), np.float64)
+    return band.totals()
 
 
 def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | None) -> NDArray[np.float64]:
@@ -250,13 +251,14 @@ def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequen
     if found is None:
         raise RuntimeError("the iteration needs more products than it was given")
     s, v, _, _ = found
-    return {"s": s, "v": v}
+    return {"s": s, "v": v, "made": made[:1]}
 
 
-def pca_of_components(found: dict[str, Any], totals: NDArray[np.float64]) -> dict[str, Any]:
+def pca_of_components(found: dict[str, Any], totals: Product) -> dict[str, Any]:
     """A PCA's results."""
     s, v = found["s"], found["v"]
-    squares, used = totals
+    _values([*found["made"], totals])
+    squares, used = totals.values
     if used == 0:
         raise ValueError("no variant is left that varies")
     return {

@@ -139,7 +139,7 @@ def pca(
             multiply = named(_worker.product_of_band, "product")
             components = iterated(lambda x: [multiply(band, x) for band in bands], source.shape, n_components, of["svd"], compute)
             totals = named(_worker.totals_of_band, "totals")
-            all_ = tree([totals(band) for band in bands], "add-totals", _worker.add)
+            all_ = tree([totals(band) for band in bands], "add-totals", _worker.add_products)
             found = named(_worker.pca_of_components, "pca")(components, all_)
         pick = named(_worker.item, "pca-result")
 
@@ -297,6 +297,10 @@ def grm(
         return _computed(result, compute)
 
 
+#: Sums for each pair, of metrics that have more than others.
+_TERMS = {"cosine": 4, "correlation": 6}
+
+
 def pairwise_distance(
     x: Any,
     metric: str = "euclidean",
@@ -320,7 +324,8 @@ def pairwise_distance(
     x : (observations, features)
         A dask array, chunked in any way along both. Each pair of blocks of observations is a task for each block of features; their sums
         are added up two by two. Or the path of a store of genotypes, whose samples are the observations, as in
-        :func:`teatime.genotype.distances`.
+        :func:`teatime.genotype.distances`: its missing calls are missing whatever ``negative`` says, and dosages above 2 are an error
+        for euclidean, sqeuclidean, cityblock, hamming, inner_product, cosine and correlation.
     metric
         One of :func:`teatime.pairwise_distance`, but jensenshannon, whose sums are of all features; of a store, nor kl_divergence.
     split_every, target
@@ -351,11 +356,13 @@ def pairwise_distance(
         if not symmetric:
             raise NotImplementedError(f"{metric} of a store: its distances are not symmetric")
         with annotated(resources, compute):
-            source = Source.of(x, array, rows_per_task)
+            source = Source.of(x, array, rows_per_task, 4 * _TERMS.get(options["metric"], 3))
             task, samples = named(_worker.sums_of_store, "distance-sums-of-store", source.stamp), source.shape[1]
             whole = tree([task(*source.like, rows, ploidy, options, name) for rows in source.ranges], "merge-distances")
             result = da.from_delayed(finish(whole, np.dtype("f8")), (samples, samples), dtype="f8", meta=np.empty((0, 0)))
             return finished(result, compute)
+    if ploidy is not None or array is not None or rows_per_task is not None:
+        raise TypeError("`ploidy`, `array` and `rows_per_task` are for the path of a store")
     x = x if isinstance(x, da.Array) else da.asarray(x)
     if x.ndim != 2:
         raise ValueError(f"`x` is (observations, features), and has {x.ndim} axes: {x.shape}")

@@ -197,6 +197,28 @@ def test_boxes_are_of_whole_chunks():
     assert np.prod(_box((10**5, 10**5, 3), (512, 512, 1), (9, 9, 0), 2**24)) == 2**24
 
 
+def test_what_stored_images_are_filtered_into(images):
+    path, array, values = images["u1", 3]
+    for options in ({"output": ">f4"}, {"rounding": "scipy"}, {"radius": (3, 0)}, {"narrow": True, "output": "f8"}):
+        want = teatime.gaussian_filter(values, 2, device="cpu", **options)
+        np.testing.assert_array_equal(td.gaussian_filter(path, 2, array=array, chunks=20, **options), want)
+    with pytest.raises(ValueError, match="`chunks` of 0"):
+        td.gaussian_filter(path, 2, array=array, chunks=0)
+    # Far around a short axis, which is whole then.
+    far = td.gaussian_filter(path, 900, mode="wrap", array=array, chunks=20)
+    np.testing.assert_array_equal(far, teatime.gaussian_filter(values, 900, mode="wrap", device="cpu"))
+
+
+def test_stores_without_genotypes_are_named(tmp_path):
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    for number, shape in enumerate(((0, 5, 2), (5, 0, 2))):
+        path = str(tmp_path / f"none{number}.zarr")
+        zarr.open_group(path, mode="w", zarr_format=2).create_array("call_genotype", shape=shape, chunks=(1, 1, 2), dtype="i1")
+        for call in (td.pairwise_distance, td.grm):
+            with pytest.raises(ValueError, match=f"none{number}.zarr.*variants"):
+                call(path)
+
+
 def test_missing_chunks_of_images(images, tmp_path):
     import shutil
 
@@ -233,6 +255,8 @@ def test_nothing_is_computed_before(genotypes):
 def test_equal_jobs_have_equal_keys(genotypes):
     x = da.from_array(genotypes, chunks=(4096, 40, 2), name="genotypes")
     assert td.pca(x, 3).scores.name == td.pca(x, 3).scores.name != td.pca(x, 4).scores.name
+    part = _worker.part_of_block(genotypes, 0, len(genotypes), None, genotype.pca_options(3, method="exact"), "cpu")
+    assert part.__sizeof__() == 8 * 40 * 41 / 2
     assert any("teatime-part-of-block" in str(key) for key in dict(td.pca(x, 3).scores.__dask_graph__()))
 
 
@@ -409,6 +433,7 @@ def genotype_at(store, variant, sample):
         (lambda: td.gaussian_filter(da.zeros(3), float("nan")), ValueError, "`sigma` of nan"),
         (lambda: td.gaussian_filter(da.zeros(3), 1, truncate=float("inf")), ValueError, "`truncate` of inf"),
         (lambda: td.gaussian_filter(da.zeros(3), 1, chunks=2), TypeError, "for the path of a stored array"),
+        (lambda: td.pairwise_distance(da.zeros((3, 3)), ploidy=2), TypeError, "for the path of a store"),
         (lambda: td.svd_compressed(da.zeros((3, 3)), 2, iterator="other"), ValueError, "`iterator` is"),
         (lambda: td.unpack(da.zeros((3, 3), dtype="u1"), 13), ValueError, "up to 12"),
         (lambda: td.gaussian_filter(da.from_array(np.array([object()]), chunks=1), 1).compute(), (TypeError, ValueError), "object"),

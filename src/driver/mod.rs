@@ -180,7 +180,8 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
         out.copy_from_slice(&self.download(src)?.wait()?[..out.len()]);
         Ok(())
     }
-    /// Bytes of the host as memory that is only read, where the device can use them where they are.
+    /// Bytes of the host as memory that is only read, where the device can use them where they are. They are there as long as the memory
+    /// is, and no longer: nothing may keep them.
     fn lend(&self, _bytes: &'static [u8]) -> Option<Memory> {
         None
     }

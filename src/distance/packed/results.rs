@@ -111,16 +111,15 @@ impl PackedPairs {
             let undefined = exported.undefined_x.iter_mut().zip(&of_pairs.missing_of);
             undefined.for_each(|(undefined, count)| *undefined = *count > 0);
         }
-        for term in metric.terms_in_parts(masked) {
-            let mut all = zeros(exported.pairs())?;
-            for i in 0..to_usize(n) {
-                for (j, out) in all[exported.row(i)].iter_mut().enumerate() {
-                    let count = absent.as_ref().map(|absent| absent[(i, j)]);
-                    let known = of_pairs.known([i, j], pairs[(i, j)], count);
-                    *out = of_pairs.term(term, [i, j], known);
-                }
+        let terms = metric.terms_in_parts(masked);
+        exported.sums = terms.iter().map(|_| zeros(exported.pairs())).collect::<Result<_>>()?;
+        let rows = (0..to_usize(n)).flat_map(|i| (0..=i).map(move |j| [i, j]));
+        for (place, pair @ [i, j]) in rows.enumerate() {
+            let count = absent.as_ref().map(|absent| absent[(i, j)]);
+            let known = of_pairs.known(pair, pairs[(i, j)], count);
+            for (&term, sums) in terms.iter().zip(&mut exported.sums) {
+                sums[place] = of_pairs.term(term, pair, known);
             }
-            exported.sums.push(all);
         }
         Ok(exported)
     }

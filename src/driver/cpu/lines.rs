@@ -1,6 +1,6 @@
 //! Memory of the cpu device, and what of it was freed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use crate::{Error, Result};
 
@@ -99,6 +99,12 @@ pub(super) struct FreeList(Mutex<Vec<Lines>>);
 /// Most bytes of freed buffers that are kept.
 pub(crate) const FREE_BYTES: usize = 64 << 20;
 
+/// Bytes of the smallest that is: an allocator has smaller ones at hand.
+const LEAST_KEPT: usize = 16 << 10;
+
+/// Most buffers that are kept.
+const MOST_KEPT: usize = 64;
+
 impl FreeList {
     pub(super) fn take(&self, bytes: u64) -> Option<Lines> {
         let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,16 +112,24 @@ impl FreeList {
         Some(buffers.remove(at))
     }
 
+    /// Where another thread is at the list, or in a forked child was, the buffer is freed.
     pub(super) fn keep(&self, buffer: Lines) {
-        if buffer.len() > FREE_BYTES || buffer.len() == 0 || matches!(buffer, Lines::Lent(_)) {
+        if !(LEAST_KEPT..=FREE_BYTES).contains(&buffer.len()) || matches!(buffer, Lines::Lent(_)) {
             return;
         }
-        let mut buffers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Unmapped after the lock is gone.
+        let mut gone = Vec::new();
+        let mut buffers = match self.0.try_lock() {
+            Ok(buffers) => buffers,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         buffers.push(buffer);
         // The oldest go first.
-        while buffers.iter().map(Lines::len).sum::<usize>() > FREE_BYTES {
-            buffers.remove(0);
+        while buffers.len() > MOST_KEPT || buffers.iter().map(Lines::len).sum::<usize>() > FREE_BYTES {
+            gone.push(buffers.remove(0));
         }
+        drop(buffers);
     }
 }
 
@@ -157,5 +171,20 @@ mod tests {
         }
         assert!([20, 30].iter().all(|bytes| free.take(bytes << 20).is_none()));
         assert!(free.take(40 << 20).is_some());
+        // Small ones are not kept, and not too many.
+        free.keep(Lines::new(1000).unwrap());
+        assert!(free.take(1000).is_none());
+        (0..100).for_each(|_| free.keep(Lines::new(20_000).unwrap()));
+        assert_eq!((0..100).filter(|_| free.take(20_000).is_some()).count(), MOST_KEPT);
+    }
+
+    /// As in a forked child, in which nobody unlocks what was locked in its parent.
+    #[test]
+    fn a_locked_list_frees() {
+        let free = Arc::new(FreeList::default());
+        let locked = free.0.lock().unwrap();
+        drop(HostLines::new(Lines::new(1 << 20).unwrap(), Arc::clone(&free)));
+        drop(locked);
+        assert!(free.take(1 << 20).is_none());
     }
 }
