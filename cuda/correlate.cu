@@ -1,9 +1,11 @@
 // Weighted sums of neighbours along one axis, or along up to three: out[i] = sum of weights[t] x[i + o + t - w / 2] along y, or along z, y and x.
-// Grid: linear, one block per WG words of the output (of f64, elements), or where TILED per 16 x 32 outputs of one z.
+// Grid: linear. One thread per element of a line and `run` outputs along y, or where these are narrower than a word per word of the output; where TILED one block per 16 x 32 outputs of `run` planes.
 // Bindings: 0 x (outer, z, y, x, step) read; 1 numbers read: constants beyond the edges of z, y and x, then weights of z, y and x; 2 out read_write; 3 params.
 // Constants: WG; TILED sums are along z, y and x, else along y; WIDE sums are of f64, and so are the numbers.
-// Hardware: neighbours take neighbouring words, so that each tap is one load of a warp, from the first cache for all taps but one.
-// Tiles hold what sums along y see in shared memory, where sums across z end, and these sums; each is stored once.
+// Hardware: a thread makes four neighbours along the axis of its sums at once, and so loads what two of them share once.
+// Runs are long: what they see again is in a cache then, and each element comes from memory about once.
+// A tile goes along z. Each thread holds what the sums across z need of its cells, nine planes, in registers, and loads the next plane while
+// the block sums along y. Sums along y stand in shared memory by columns, of one more than there are rows, so that no access meets a bank twice.
 
 #include "dev.cuh"
 
@@ -32,16 +34,27 @@ struct Params {
     u32 kinds;
     u32 combine;
     u32 truncate;
+    u32 run;
 };
 
 constexpr u32 WG = 256;
 constexpr u32 TILED = 0;
 constexpr u32 WIDE = 0;
 
-// Outputs of a tile, and numbers that it has room for.
+// Blocks that a multiprocessor has the registers for.
+constexpr u32 BLOCKS = WIDE == 1 ? 1 : 2;
+// Outputs along an axis that a thread makes at once.
+constexpr u32 MANY = 4;
+// Outputs of a tile's plane, and numbers that a block has room for.
 constexpr u32 TILE_Y = 16;
 constexpr u32 TILE_X = 2 * TILE_Y;
 constexpr u32 ROOM = 4000;
+// The largest radius across z, and cells of a thread where there are sums across z.
+constexpr u32 REACH = 4;
+constexpr u32 CELLS = 4;
+// From one column of sums along y to the next, and from one row of outputs.
+constexpr u32 COLUMN = TILE_Y + 1;
+constexpr u32 ROW = TILE_X + 1;
 
 enum Edge : u32 { REFLECT, MIRROR, NEAREST, WRAP, CONSTANT };
 enum Kind : u32 { EVEN = 1, ODD, ANY };
@@ -59,42 +72,58 @@ typedef Arithmetic<WIDE == 1>::Real real;
 DEVICE float multiply_add(float x, float y, float z) { return fmaf(x, y, z); }
 DEVICE double multiply_add(double x, double y, double z) { return rounded_product(x, y) + z; }
 
-// Which of n elements stands at a coordinate; below 0 where it is the constant.
+// Which of n elements stands at a coordinate; below 0 where it is the constant. Remainders, which are slow, are for what is farther
+// beyond an edge than the other edge.
 DEVICE i32 source(u32 edge, i32 at, i32 n) {
     if (at >= 0 && at < n) return at;
     if (edge == CONSTANT) return -1;
-    if (edge == NEAREST) return at < 0 ? 0 : n - 1;
     bool is_left = at < 0;
-    if (edge == WRAP) return is_left ? n - 1 - (-1 - at) % n : at % n;
-    if (edge == REFLECT) {
-        i32 place = (is_left ? -1 - at : at) % (2 * n);
-        return min(place, 2 * n - 1 - place);
+    if (edge == NEAREST) return is_left ? 0 : n - 1;
+    i32 place = is_left ? -1 - at : at - n;
+    if (edge == WRAP || edge == REFLECT) {
+        i32 period = edge == WRAP ? n : 2 * n;
+        if (place >= period) place %= period;
+        if (edge == REFLECT) place = min(place, 2 * n - 1 - place);
+        return is_left == (edge == REFLECT) ? place : n - 1 - place;
     }
     i32 period = max(2 * n - 2, 1);
-    i32 place = (is_left ? -at : at) % period;
+    place = is_left ? -at : at;
+    if (place >= period) place %= period;
     return min(place, period - place);
 }
 
 DEVICE u32 edge_of(const Params& p, u32 axis) { return p.edges >> (4 * axis) & 15; }
 DEVICE u32 kind_of(const Params& p, u32 axis) { return p.kinds >> (4 * axis) & 15; }
 
-// The sum of taps, of which `at(t)` is one: from the centre, then from the outermost to the innermost, those as far from the
-// centre together; of weights without symmetry from the last, then from the first.
-template <class At> DEVICE real sum_taps(const real* weights, u32 count, u32 kind, At at) {
+// The sums of taps of N neighbours, where `at(k + t)` is tap t of neighbour k: from the centre, then from the outermost to the
+// innermost, those as far from the centre together; of weights without symmetry from the last, then from the first.
+template <u32 N, int UNROLL, class At> DEVICE void sum_taps(const real* weights, u32 count, u32 kind, At at, real (&sums)[N]) {
     u32 end = count - 1;
-    if (kind == ANY) {
-        real sum = at(end) * weights[end];
-        for (u32 t = 0; t < end; t++) sum = multiply_add(at(t), weights[t], sum);
-        return sum;
+    u32 first = kind == ANY ? end : count / 2;
+    auto other = [&](u32 t) {
+        real value = at(t);
+        return kind == EVEN ? value : kind == ODD ? -value : 0;
+    };
+    // Values of N neighbours go on by one at a time, in registers.
+    real before[N] = {}, after[N] = {};
+    auto forward = [](real (&values)[N], real next) {
+        for (u32 k = 0; k + 1 < N; k++) values[k] = values[k + 1];
+        values[N - 1] = next;
+    };
+#pragma unroll UNROLL
+    for (u32 k = 0; k < N; k++) {
+        forward(sums, at(first + k) * weights[first]);
+        forward(before, at(k));
+        forward(after, other(end + k));
     }
-    u32 radius = count / 2;
-    real sum = at(radius) * weights[radius];
-    if (kind == EVEN) {
-        for (u32 t = 0; t < radius; t++) sum = multiply_add(at(t) + at(end - t), weights[t], sum);
-    } else {
-        for (u32 t = 0; t < radius; t++) sum = multiply_add(at(t) - at(end - t), weights[t], sum);
+#pragma unroll UNROLL
+    for (u32 t = 0; t < first; t++) {
+        real weight = weights[t];
+        for (u32 k = 0; k < N; k++) sums[k] = multiply_add(before[k] + after[k], weight, sums[k]);
+        forward(before, at(t + N));
+        for (u32 k = N - 1; k > 0; k--) after[k] = after[k - 1];
+        after[0] = other(end - 1 - t);
     }
-    return sum;
 }
 
 // An axis in global memory, of which element `base` is the first at hand, and the others are `stride` apart.
@@ -113,120 +142,324 @@ template <u32 TYPE> DEVICE real at(const Axis& axis, i32 coordinate) {
     return place < 0 ? axis.constant : load_real<TYPE, real>(axis.x, axis.base + (u32)(place - axis.first) * axis.stride);
 }
 
-// The sum whose centre is at a coordinate.
-template <u32 TYPE> DEVICE real sum_at(const Axis& axis, const real* weights, u32 count, u32 kind, i32 centre) {
+// The sums of neighbours, of which the centre of the first is at a coordinate.
+template <u32 TYPE, u32 N> DEVICE void sums_at(const Axis& axis, const real* weights, u32 count, u32 kind, i32 centre, real (&sums)[N]) {
     i32 start = centre - (i32)(count / 2);
-    if (start >= 0 && start + (i32)count <= axis.n) {
+    if (start >= 0 && start + (i32)(count + N - 1) <= axis.n) {
         u32 from = axis.base + (u32)(start - axis.first) * axis.stride;
-        return sum_taps(weights, count, kind, [&](u32 t) { return load_real<TYPE, real>(axis.x, from + t * axis.stride); });
+        sum_taps<N, 4>(weights, count, kind, [&](u32 t) { return load_real<TYPE, real>(axis.x, from + t * axis.stride); }, sums);
+    } else {
+        sum_taps<N, 1>(weights, count, kind, [&](u32 t) { return at<TYPE>(axis, start + (i32)t); }, sums);
     }
-    return sum_taps(weights, count, kind, [&](u32 t) { return at<TYPE>(axis, start + (i32)t); });
 }
 
-DEVICE real truncated(const Params& p, real value) {
-    if (p.truncate == 0) return value;
-    BY_TYPE(p.truncate - 1, TYPE, value = truncate_to<TYPE>(value));
-    return value;
+// What sums are made of: the largest and the least element of the type of integers that they are truncated to, if they are.
+struct Whole {
+    bool is;
+    double least;
+    double most;
+};
+
+DEVICE Whole whole_of(const Params& p) {
+    Whole whole = {false, 0, 0};
+    if (p.truncate > 0) BY_TYPE(p.truncate - 1, TYPE, (whole = {IS_INTEGER<TYPE>, LEAST<TYPE>, MOST<TYPE>}));
+    return whole;
 }
 
-DEVICE void put(const Params& p, const real* numbers, void* out, u32 i, real value) {
-    value = truncated(p, value);
-    if (p.combine != REPLACE) {
-        real old = ((const real*)out)[i];
-        value = p.combine == ADD ? old + value : old + value * value;
-        if (p.combine == ROOT) value = sqrt(value);
+DEVICE real truncated(const Whole& whole, real value) {
+    if (!whole.is) return value;
+    return value != value ? 0 : (real)trunc(value <= whole.least ? whole.least : value >= whole.most ? whole.most : value);
+}
+
+// What element i of the output becomes.
+DEVICE real combined(const Params& p, const void* out, u32 i, real sum) {
+    if (p.combine == REPLACE) return sum;
+    real old = ((const real*)out)[i];
+    real all = p.combine == ADD ? old + sum : old + sum * sum;
+    return p.combine == ROOT ? sqrt(all) : all;
+}
+
+// The axis y of an array, at an element of its lines.
+DEVICE Axis axis_of(const Params& p, const void* x, const real* numbers, u32 array, u32 element) {
+    u32 line = p.nx * p.step;
+    return {x, p.x0 + array * p.count * line + element, line, (i32)p.ny, (i32)p.first, edge_of(p, 1), numbers[1]};
+}
+
+// N outputs along y from `y` on, at an element of the lines of an array.
+template <u32 N> DEVICE void make_along(const Params& p, const Whole& whole, const void* x, const real* numbers, void* out, u32 array, u32 y, u32 element) {
+    Axis axis = axis_of(p, x, numbers, array, element);
+    u32 first = p.out0 + (array * p.my + y) * axis.stride + element;
+    real sums[N] = {};
+    BY_TYPE(p.x_type, TYPE, (sums_at<TYPE>(axis, numbers + 3, p.wy, kind_of(p, 1), (i32)(y + p.oy), sums)));
+    for (u32 k = 0; k < N; k++) sums[k] = combined(p, out, first + k * axis.stride, truncated(whole, sums[k]));
+    BY_TYPE(p.out_type, TYPE, for (u32 k = 0; k < N; k++) store_real<TYPE>(out, first + k * axis.stride, sums[k]));
+}
+
+// The outputs of a thread: those of a run along y, or where they are narrower than a word those of a word.
+DEVICE void make_lines(const Params& p, const void* x, const real* numbers, void* out) {
+    Whole whole = whole_of(p);
+    u32 line = p.nx * p.step;
+    u32 item = linear_block() * WG + threadIdx.x;
+    u32 each = 4 / size_of(p.out_type);
+    u32 part = item / line;
+    u32 runs = div_ceil(p.my, p.run);
+    u32 array = part / runs;
+    u32 element = item - part * line;
+    u32 i = (part - array * runs) * p.run;
+    u32 end = array < p.outer ? min(p.my, i + p.run) : 0;
+    if (each > 1) {
+        item += p.out0 / each;
+        i = max(item * each, p.out0) - p.out0;
+        end = min(item * each + each - p.out0, p.outer * p.my * line);
     }
-    BY_TYPE(p.out_type, TYPE, store_real<TYPE>(out, i, value));
+#pragma unroll 1
+    while (i < end) {
+        u32 y = i;
+        if (each > 1) {
+            u32 row = i / line;
+            array = row / p.my;
+            y = row - array * p.my;
+            element = i - row * line;
+        }
+        if (each <= 1 && i + MANY <= end) {
+            make_along<MANY>(p, whole, x, numbers, out, array, y, element);
+            i += MANY;
+        } else {
+            make_along<1>(p, whole, x, numbers, out, array, y, element);
+            i++;
+        }
+    }
 }
 
-// One of the outputs along y.
-template <u32 TYPE> DEVICE real sum_along(const Params& p, const void* x, const real* numbers, u32 i) {
-    u32 line = p.nx * p.step;
-    u32 row = i / line;
-    u32 array = row / p.my;
-    u32 y = row - array * p.my;
-    u32 base = p.x0 + array * p.count * line + (i - row * line);
-    Axis axis = {x, base, line, (i32)p.ny, (i32)p.first, edge_of(p, 1), numbers[1]};
-    return sum_at<TYPE>(axis, numbers + 3, p.wy, kind_of(p, 1), (i32)(y + p.oy));
+// In place of where in a plane an element stands: it is beyond an edge of y, or no sum that becomes an output sees it.
+constexpr u32 BEYOND = 0xfffffffe;
+constexpr u32 UNSEEN = 0xffffffff;
+
+// A plane of a tile: its first output, and what its sums along y see.
+struct Tile {
+    u32 array;
+    u32 first_y;
+    u32 first_x;
+    u32 size_x;
+    u32 reach_y;
+    u32 reach_x;
+    u32 width;
+    u32 seen;
+};
+
+// Where in its plane, or without sums across z in its array, an element stands that sums along y see.
+DEVICE u32 place_of(const Params& p, const Tile& tile, u32 row, u32 column) {
+    if (row >= min(TILE_Y, p.my - tile.first_y) + tile.reach_y) return UNSEEN;
+    u32 element = tile.first_x + column;
+    u32 place = element / p.step;
+    i32 at_y = source(edge_of(p, 1), (i32)(tile.first_y + row + p.oy) - (i32)(tile.reach_y / 2), (i32)p.ny);
+    i32 at_x = source(edge_of(p, 2), (i32)(place + p.ox) - (i32)(tile.reach_x / 2), (i32)p.nx);
+    if (at_x < 0) return UNSEEN;
+    if (at_y < 0) return BEYOND;
+    u32 first = p.wz == 0 ? p.first : 0;
+    return (((u32)at_y - first) * p.nx + (u32)at_x) * p.step + (element - place * p.step);
 }
 
-// What a sum along y sees at an element of a row: the sum across z, or where there is none the element.
-template <u32 TYPE> DEVICE real sum_across(const Params& p, const void* x, const real* numbers, u32 array, u32 z, u32 row, u32 element) {
-    u32 line = p.nx * p.step;
-    if (p.wz == 0) return load_real<TYPE, real>(x, p.x0 + (array * p.count + row - p.first) * line + element);
-    u32 base = p.x0 + (array * p.count * p.ny + row) * line + element;
-    Axis axis = {x, base, p.ny * line, (i32)p.nz, (i32)p.first, edge_of(p, 0), numbers[0]};
-    return truncated(p, sum_at<TYPE>(axis, numbers + 3, p.wz, kind_of(p, 0), (i32)(z + p.oz)));
+// What a cell is of which the element, or the sum across z, is `value`.
+DEVICE real cell(const real* numbers, u32 place, real value) { return place == UNSEEN ? 0 : place == BEYOND ? numbers[1] : value; }
+
+// Does `act(i, place)` for each cell of this thread. The loop is not unrolled: compilers make hundreds of copies of place_of.
+template <class Act> DEVICE void for_each_cell(const Params& p, const Tile& tile, Act act) {
+    u32 row = threadIdx.x / tile.width;
+    u32 column = threadIdx.x - row * tile.width;
+    u32 rows = WG / tile.width;
+    u32 columns = WG - rows * tile.width;
+#pragma unroll 1
+    for (u32 i = threadIdx.x; i < tile.seen; i += WG) {
+        act(i, place_of(p, tile, row, column));
+        row += rows;
+        column += columns;
+        if (column >= tile.width) {
+            row++;
+            column -= tile.width;
+        }
+    }
+}
+
+// Cells without sums across z.
+DEVICE void fill_plain(const Params& p, const Tile& tile, const void* x, const real* numbers, real* cells) {
+    u32 base = p.x0 + tile.array * p.count * p.nx * p.step;
+    for_each_cell(p, tile, [&](u32 i, u32 place) {
+        real value = 0;
+        if (place < BEYOND) BY_TYPE(p.x_type, TYPE, value = (load_real<TYPE, real>(x, base + place)));
+        cells[i] = cell(numbers, place, value);
+    });
+}
+
+// A thread's cells, of which it holds the planes from REACH before to REACH behind that of its sums.
+struct Ring {
+    u32 places[CELLS];
+    real planes[CELLS][2 * REACH + 1];
+};
+
+template <u32 TYPE> DEVICE void load_cells(const void* x, u32 base, const u32 (&places)[CELLS], real (&values)[CELLS]) {
+#pragma unroll
+    for (u32 c = 0; c < CELLS; c++) {
+        if (places[c] < BEYOND) values[c] = load_real<TYPE, real>(x, base + places[c]);
+    }
+}
+
+// Goes on by a plane: the last is then that at a coordinate of the output, if some sum up to the plane `end` sees it.
+DEVICE void advance(const Params& p, const Tile& tile, const void* x, const real* numbers, Ring& ring, i32 z, u32 end) {
+#pragma unroll
+    for (u32 c = 0; c < CELLS; c++) {
+#pragma unroll
+        for (u32 d = 0; d < 2 * REACH; d++) ring.planes[c][d] = ring.planes[c][d + 1];
+    }
+    if (z >= (i32)(end + p.wz / 2)) return;
+    i32 at_z = source(edge_of(p, 0), z + (i32)p.oz, (i32)p.nz);
+    u32 base = p.x0 + (tile.array * p.count + (u32)at_z - p.first) * p.ny * p.nx * p.step;
+    real values[CELLS];
+#pragma unroll
+    for (u32 c = 0; c < CELLS; c++) values[c] = numbers[0];
+    if (at_z >= 0) {
+        BY_TYPE(p.x_type, TYPE, load_cells<TYPE>(x, base, ring.places, values));
+    }
+#pragma unroll
+    for (u32 c = 0; c < CELLS; c++) ring.planes[c][2 * REACH] = values[c];
+}
+
+// The sum across z of a cell, in the order of sum_taps. Indices are constants, so that the planes stay in registers.
+DEVICE real sum_across(const real (&planes)[2 * REACH + 1], const real* weights, u32 radius, u32 kind) {
+    real sum = 0;
+    if (kind == ANY) {
+#pragma unroll
+        for (u32 d = 0; d <= REACH; d++) {
+            if (d == radius) sum = planes[REACH + d] * weights[2 * radius];
+        }
+#pragma unroll
+        for (u32 d = 0; d < 2 * REACH; d++) {
+            if (d + radius >= REACH && d < REACH + radius) sum = multiply_add(planes[d], weights[d + radius - REACH], sum);
+        }
+        return sum;
+    }
+    sum = planes[REACH] * weights[radius];
+#pragma unroll
+    for (u32 d = REACH; d > 0; d--) {
+        if (d > radius) continue;
+        real before = planes[REACH - d], after = planes[REACH + d];
+        sum = multiply_add(kind == EVEN ? before + after : before - after, weights[radius - d], sum);
+    }
+    return sum;
+}
+
+DEVICE void fill_across(const Params& p, const Tile& tile, const Whole& whole, const real* numbers, const Ring& ring, real* cells) {
+#pragma unroll
+    for (u32 c = 0; c < CELLS; c++) {
+        u32 i = threadIdx.x + c * WG;
+        real value = truncated(whole, sum_across(ring.planes[c], numbers + 3, p.wz / 2, kind_of(p, 0)));
+        if (i < tile.seen) cells[i] = cell(numbers, ring.places[c], value);
+    }
+}
+
+// Sums along y, by columns.
+DEVICE void sum_columns(const Params& p, const Tile& tile, const Whole& whole, const real* numbers, const real* cells, real* columns) {
+#pragma unroll 1
+    for (u32 q = threadIdx.x; q < TILE_Y / MANY * tile.width; q += WG) {
+        u32 group = q / tile.width;
+        u32 column = q - group * tile.width;
+        const real* taps = cells + group * MANY * tile.width + column;
+        real sums[MANY];
+        for (u32 k = 0; k < MANY; k++) sums[k] = taps[k * tile.width];
+        if (p.wy > 0) sum_taps<MANY, 4>(numbers + 3 + p.wz, p.wy, kind_of(p, 1), [&](u32 t) { return taps[t * tile.width]; }, sums);
+        i32 place = (i32)((tile.first_x + column) / p.step + p.ox) - (i32)(tile.reach_x / 2);
+        bool is_beyond = p.wx > 0 && source(edge_of(p, 2), place, (i32)p.nx) < 0;
+        for (u32 k = 0; k < MANY; k++) {
+            real value = p.wy > 0 ? truncated(whole, sums[k]) : sums[k];
+            columns[column * COLUMN + group * MANY + k] = is_beyond ? numbers[2] : value;
+        }
+    }
+}
+
+// Sums along x, by rows. The halves of a warp are half a tile apart: a column of 17 numbers for each of 16 elements.
+DEVICE void sum_rows(const Params& p, const Tile& tile, const real* numbers, const real* columns, real* rows) {
+    u32 groups = tile.size_x / MANY;
+#pragma unroll 1
+    for (u32 q = threadIdx.x; q < TILE_Y * groups; q += WG) {
+        u32 row = q % TILE_Y;
+        u32 nth = q / TILE_Y;
+        u32 group = nth % 2 * div_ceil(groups, 2) + nth / 2;
+        u32 block = group / p.step;
+        u32 element = block * MANY * p.step + (group - block * p.step);
+        const real* taps = columns + element * COLUMN + row;
+        u32 stride = p.step * COLUMN;
+        real sums[MANY];
+        for (u32 k = 0; k < MANY; k++) sums[k] = taps[k * stride];
+        if (p.wx > 0) sum_taps<MANY, 4>(numbers + 3 + p.wz + p.wy, p.wx, kind_of(p, 2), [&](u32 t) { return taps[t * stride]; }, sums);
+        for (u32 k = 0; k < MANY; k++) rows[row * ROW + element + k * p.step] = sums[k];
+    }
 }
 
 DEVICE void make_tile(const Params& p, const void* x, const real* numbers, void* out, real* cells) {
+    Whole whole = whole_of(p);
+    Tile tile;
     u32 line = p.mx * p.step;
-    u32 across = div_ceil(line, TILE_X);
+    tile.size_x = TILE_X / (MANY * p.step) * (MANY * p.step);
+    u32 across = div_ceil(line, tile.size_x);
     u32 down = div_ceil(p.my, TILE_Y);
-    u32 tile = linear_block();
-    u32 tile_row = tile / across;
-    u32 plane = tile_row / down;
-    if (plane >= p.outer * p.mz) return;
-    u32 first_x = (tile - tile_row * across) * TILE_X;
-    u32 first_y = (tile_row - plane * down) * TILE_Y;
-    u32 array = plane / p.mz;
-    u32 z = plane - array * p.mz;
-    u32 y_end = p.wy == 0 ? 0 : p.wy - 1;
-    u32 x_end = p.wx == 0 ? 0 : p.wx - 1;
-    u32 width = TILE_X + x_end * p.step;
-    u32 rows = min(TILE_Y, p.my - first_y) + y_end;
-    const real* y_weights = numbers + 3 + p.wz;
-    for (u32 i = threadIdx.x; i < (TILE_Y + y_end) * width; i += WG) {
-        u32 row = i / width;
-        u32 element = first_x + i - row * width;
-        u32 column = element / p.step;
-        i32 at_y = source(edge_of(p, 1), (i32)(first_y + row + p.oy) - (i32)(y_end / 2), (i32)p.ny);
-        i32 at_x = source(edge_of(p, 2), (i32)(column + p.ox) - (i32)(x_end / 2), (i32)p.nx);
-        real value = numbers[1];
-        // Rows below the output see what is not at hand.
-        if (at_x < 0 || row >= rows) {
-            value = 0;
-        } else if (at_y >= 0) {
-            u32 place = (u32)at_x * p.step + (element - column * p.step);
-            BY_TYPE(p.x_type, TYPE, value = sum_across<TYPE>(p, x, numbers, array, z, (u32)at_y, place));
+    u32 runs = div_ceil(p.mz, p.run);
+    u32 tile_row = linear_block() / across;
+    u32 nth = tile_row / down;
+    tile.array = nth / runs;
+    if (tile.array >= p.outer) return;
+    tile.first_x = (linear_block() - tile_row * across) * tile.size_x;
+    tile.first_y = (tile_row - nth * down) * TILE_Y;
+    tile.reach_y = max(p.wy, 1u) - 1;
+    tile.reach_x = max(p.wx, 1u) - 1;
+    tile.width = tile.size_x + tile.reach_x * p.step;
+    tile.seen = (TILE_Y + tile.reach_y) * tile.width;
+    u32 first = (nth - tile.array * runs) * p.run;
+    u32 end = min(p.mz, first + p.run);
+    Ring ring;
+    if (p.wz > 0) {
+        // By way of the shared memory, so that places stand in registers that are known.
+        u32* places = (u32*)cells;
+        for_each_cell(p, tile, [&](u32 i, u32 place) { places[i] = place; });
+#pragma unroll
+        for (u32 c = 0; c < CELLS; c++) {
+            u32 i = threadIdx.x + c * WG;
+            ring.places[c] = i < tile.seen ? places[i] : UNSEEN;
+#pragma unroll
+            for (u32 d = 0; d <= 2 * REACH; d++) ring.planes[c][d] = 0;
         }
-        cells[i] = value;
+        // Other threads' cells stand where this one's places did.
+        __syncthreads();
+        i32 last = (i32)(first + REACH);
+#pragma unroll 1
+        for (i32 z = (i32)first - (i32)(p.wz / 2); z <= last; z++) advance(p, tile, x, numbers, ring, z, end);
     }
-    __syncthreads();
-    real* lines = cells + (TILE_Y + y_end) * width;
-    for (u32 i = threadIdx.x; i < TILE_Y * width; i += WG) {
-        real value = cells[i];
-        if (p.wy > 0) value = truncated(p, sum_taps(y_weights, p.wy, kind_of(p, 1), [&](u32 t) { return cells[i + t * width]; }));
-        u32 column = (first_x + i % width) / p.step;
-        if (p.wx > 0 && source(edge_of(p, 2), (i32)(column + p.ox) - (i32)(x_end / 2), (i32)p.nx) < 0) value = numbers[2];
-        lines[i] = value;
-    }
-    __syncthreads();
-    for (u32 i = threadIdx.x; i < TILE_Y * TILE_X; i += WG) {
-        u32 row = i / TILE_X;
-        u32 element = i % TILE_X;
-        if (first_y + row >= p.my || first_x + element >= line) continue;
-        const real* taps = lines + row * width + element;
-        real value = *taps;
-        if (p.wx > 0) value = sum_taps(y_weights + p.wy, p.wx, kind_of(p, 2), [&](u32 t) { return taps[t * p.step]; });
-        put(p, numbers, out, p.out0 + (plane * p.my + first_y + row) * line + first_x + element, value);
+    real* columns = cells + tile.seen;
+    real* rows = columns + tile.width * COLUMN;
+#pragma unroll 1
+    for (u32 z = first; z < end; z++) {
+        if (p.wz > 0) fill_across(p, tile, whole, numbers, ring, cells);
+        else fill_plain(p, tile, x, numbers, cells);
+        __syncthreads();
+        if (p.wz > 0) advance(p, tile, x, numbers, ring, (i32)(z + 1 + REACH), end);
+        sum_columns(p, tile, whole, numbers, cells, columns);
+        __syncthreads();
+        sum_rows(p, tile, numbers, columns, rows);
+        __syncthreads();
+#pragma unroll 1
+        for (u32 i = threadIdx.x; i < TILE_Y * TILE_X; i += WG) {
+            u32 row = i / TILE_X;
+            u32 element = i % TILE_X;
+            if (element >= tile.size_x || tile.first_y + row >= p.my || tile.first_x + element >= line) continue;
+            u32 place = ((tile.array * p.mz + z) * p.my + tile.first_y + row) * line + tile.first_x + element;
+            real value = combined(p, out, p.out0 + place, truncated(whole, rows[row * ROW + element]));
+            BY_TYPE(p.out_type, TYPE, store_real<TYPE>(out, p.out0 + place, value));
+        }
     }
 }
 
-KERNEL(correlate, WG, 1)(const void* __restrict__ x, const real* __restrict__ numbers, void* __restrict__ out, Params params) {
+KERNEL(correlate, WG, BLOCKS)(const void* __restrict__ x, const real* __restrict__ numbers, void* __restrict__ out, Params params) {
     SHARED(real, cells, TILED == 1 ? ROOM : 1);
-    if constexpr (TILED == 1) {
-        make_tile(params, x, numbers, out, cells);
-        return;
-    }
-    // Elements of a word, and the first word.
-    u32 each = max(4 / size_of(params.out_type), 1u);
-    u32 item = params.out0 / each + linear_block() * WG + threadIdx.x;
-    u32 end = params.out0 + params.outer * params.my * params.nx * params.step;
-    for (u32 i = max(item * each, params.out0); i < min(item * each + each, end); i++) {
-        real value = 0;
-        BY_TYPE(params.x_type, TYPE, value = sum_along<TYPE>(params, x, numbers, i - params.out0));
-        put(params, numbers, out, i, value);
-    }
+    if constexpr (TILED == 1) make_tile(params, x, numbers, out, cells);
+    else make_lines(params, x, numbers, out);
 }
 EXPORT(correlate)

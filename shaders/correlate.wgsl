@@ -1,5 +1,5 @@
 // Weighted sums of neighbours along one axis, or along up to three: out[i] = sum of weights[t] x[i + o + t - w / 2] along y, or along z, y and x.
-// Grid: linear, one workgroup per WG words of the output (of f64, elements), or where TILED per 16 x 32 outputs of one z.
+// Grid: linear. One invocation per element of a line and `run` outputs along y, or where these are narrower than a word per word of the output; where TILED one workgroup per 16 x 32 outputs of `run` planes.
 // Bindings: 0 x (outer, z, y, x, step) read; 1 numbers read: constants beyond the edges of z, y and x, then weights of z, y and x; 2 out read_write; 3 params.
 // Constants: WG; TILED sums are along z, y and x, else along y; WIDE 0, since WGSL has no f64.
 
@@ -28,6 +28,7 @@ struct Params {
     kinds: u32,
     combine: u32,
     truncate: u32,
+    run: u32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<u32>;
@@ -39,10 +40,17 @@ const WG: u32 = 256u;
 const TILED: u32 = 0u;
 const WIDE: u32 = 0u;
 
-// Outputs of a tile, and numbers that it has room for.
+// Outputs along an axis that an invocation makes at once, as the elements of a vector.
+const MANY: u32 = 4u;
+// Outputs of a tile's plane, and numbers that a workgroup has room for.
 const TILE_Y: u32 = 16u;
 const TILE_X: u32 = 32u;
 const ROOM: u32 = 4000u;
+// The largest radius across z; an invocation has four cells where there are sums across z.
+const REACH: u32 = 4u;
+// From one column of sums along y to the next, and from one row of outputs.
+const COLUMN: u32 = TILE_Y + 1u;
+const ROW: u32 = TILE_X + 1u;
 
 const REFLECT: u32 = 0u;
 const NEAREST: u32 = 2u;
@@ -50,6 +58,7 @@ const WRAP: u32 = 3u;
 const CONSTANT: u32 = 4u;
 
 const EVEN: u32 = 1u;
+const ODD: u32 = 2u;
 const ANY: u32 = 3u;
 
 const ADD: u32 = 1u;
@@ -57,7 +66,8 @@ const ROOT: u32 = 3u;
 
 var<workgroup> cells: array<f32, TILED * (ROOM - 1u) + 1u>;
 
-// Which of n elements stands at a coordinate; below 0 where it is the constant.
+// Which of n elements stands at a coordinate; below 0 where it is the constant. Remainders, which are slow, are for what is farther
+// beyond an edge than the other edge.
 fn source_of(edge: u32, at: i32, n: i32) -> i32 {
     if at >= 0 && at < n {
         return at;
@@ -65,20 +75,27 @@ fn source_of(edge: u32, at: i32, n: i32) -> i32 {
     if edge == CONSTANT {
         return -1;
     }
-    if edge == NEAREST {
-        return select(n - 1, 0, at < 0);
-    }
-    // From the left, as from 0 on: remainders of numbers below 0 are not the same on every device.
     let is_left = at < 0;
-    if edge == WRAP {
-        return select(at % n, n - 1 - (-1 - at) % n, is_left);
+    if edge == NEAREST {
+        return select(n - 1, 0, is_left);
     }
-    if edge == REFLECT {
-        let place = select(at, -1 - at, is_left) % (2 * n);
-        return min(place, 2 * n - 1 - place);
+    // How far beyond the edge: remainders of numbers below 0 are not the same on every device.
+    var place = select(at - n, -1 - at, is_left);
+    if edge == WRAP || edge == REFLECT {
+        let period = select(2 * n, n, edge == WRAP);
+        if place >= period {
+            place %= period;
+        }
+        if edge == REFLECT {
+            place = min(place, 2 * n - 1 - place);
+        }
+        return select(n - 1 - place, place, is_left == (edge == REFLECT));
     }
     let period = max(2 * n - 2, 1);
-    let place = abs(at) % period;
+    place = abs(at);
+    if place >= period {
+        place %= period;
+    }
     return min(place, period - place);
 }
 
@@ -111,44 +128,71 @@ fn at(axis: Axis, coordinate: i32) -> f32 {
     return element(axis.base + (u32(place) - params.first) * axis.stride);
 }
 
-// The sum of taps whose centre is at a coordinate: from the centre, then from the outermost to the innermost, those as far from
-// the centre together; of weights without symmetry from the last, then from the first.
+// What taps as far from the centre make together.
+fn joined(before: vec4<f32>, after: vec4<f32>, kind: u32) -> vec4<f32> {
+    return select(select(before, before - after, kind == ODD), before + after, kind == EVEN);
+}
+
+// With which tap a sum begins; each before it then adds to the sum, and where weights are symmetric that on the other side with it.
+fn first_tap(count: u32, kind: u32) -> u32 {
+    return select(count / 2u, count - 1u, kind == ANY);
+}
+
+// The sum whose centre is at a coordinate: from the centre, then from the outermost taps to the innermost, those as far from the
+// centre together; of weights without symmetry from the last, then from the first.
 fn sum_global(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> f32 {
-    let radius = i32(count / 2u);
-    if kind == ANY {
-        var sum = at(axis, centre + radius) * numbers[weights + count - 1u];
-        for (var t = 0; t < 2 * radius; t++) {
-            sum = fma(at(axis, centre - radius + t), numbers[weights + u32(t)], sum);
+    let start = centre - i32(count / 2u);
+    let end = start + i32(count) - 1;
+    let first = i32(first_tap(count, kind));
+    var sum = at(axis, start + first) * numbers[weights + u32(first)];
+    for (var t = 0; t < first; t++) {
+        let before = at(axis, start + t);
+        var after = 0.0;
+        if kind != ANY {
+            after = at(axis, end - t);
         }
-        return sum;
-    }
-    var sum = at(axis, centre) * numbers[weights + u32(radius)];
-    for (var t = 0; t < radius; t++) {
-        let before = at(axis, centre - radius + t);
-        let after = at(axis, centre + radius - t);
-        sum = fma(select(before - after, before + after, kind == EVEN), numbers[weights + u32(t)], sum);
+        sum = fma(joined(vec4(before), vec4(after), kind).x, numbers[weights + u32(t)], sum);
     }
     return sum;
 }
 
-// The same of cells from `first` on, `stride` apart.
-fn sum_cells(first: u32, stride: u32, weights: u32, count: u32, kind: u32) -> f32 {
+// The same of four neighbours, of which the first has that centre: each element is loaded once for all of them.
+fn sums_global(axis: Axis, weights: u32, count: u32, kind: u32, centre: i32) -> vec4<f32> {
+    let start = centre - i32(count / 2u);
+    let end = start + i32(count) - 1;
+    let first = i32(first_tap(count, kind));
+    var sums = four(axis, start + first) * numbers[weights + u32(first)];
+    var before = four(axis, start);
+    var after = four(axis, end);
+    for (var t = 0; t < first; t++) {
+        sums = fma(joined(before, after, kind), vec4(numbers[weights + u32(t)]), sums);
+        before = vec4(before.yzw, at(axis, start + t + i32(MANY)));
+        after = vec4(at(axis, end - 1 - t), after.xyz);
+    }
+    return sums;
+}
+
+fn four(axis: Axis, first: i32) -> vec4<f32> {
+    return vec4(at(axis, first), at(axis, first + 1), at(axis, first + 2), at(axis, first + 3));
+}
+
+// The same of cells: tap t of neighbour k is k + t strides from `place`.
+fn sums_cells(place: u32, stride: u32, weights: u32, count: u32, kind: u32) -> vec4<f32> {
     let end = count - 1u;
-    if kind == ANY {
-        var sum = cells[first + end * stride] * numbers[weights + end];
-        for (var t = 0u; t < end; t++) {
-            sum = fma(cells[first + t * stride], numbers[weights + t], sum);
-        }
-        return sum;
+    let first = first_tap(count, kind);
+    var sums = four_cells(place + first * stride, stride) * numbers[weights + first];
+    var before = four_cells(place, stride);
+    var after = four_cells(place + end * stride, stride);
+    for (var t = 0u; t < first; t++) {
+        sums = fma(joined(before, after, kind), vec4(numbers[weights + t]), sums);
+        before = vec4(before.yzw, cells[place + (t + MANY) * stride]);
+        after = vec4(cells[place + (end - 1u - t) * stride], after.xyz);
     }
-    let radius = count / 2u;
-    var sum = cells[first + radius * stride] * numbers[weights + radius];
-    for (var t = 0u; t < radius; t++) {
-        let before = cells[first + t * stride];
-        let after = cells[first + (end - t) * stride];
-        sum = fma(select(before - after, before + after, kind == EVEN), numbers[weights + t], sum);
-    }
-    return sum;
+    return sums;
+}
+
+fn four_cells(place: u32, stride: u32) -> vec4<f32> {
+    return vec4(cells[place], cells[place + stride], cells[place + 2u * stride], cells[place + 3u * stride]);
 }
 
 fn truncated(value: f32) -> f32 {
@@ -156,6 +200,10 @@ fn truncated(value: f32) -> f32 {
         return value;
     }
     return truncate_to(value, params.truncate - 1u);
+}
+
+fn all_truncated(values: vec4<f32>) -> vec4<f32> {
+    return vec4(truncated(values.x), truncated(values.y), truncated(values.z), truncated(values.w));
 }
 
 // What element i of the output becomes; it is f32 where it counts.
@@ -167,27 +215,6 @@ fn combined(value: f32, i: u32) -> f32 {
     let old = bitcast<f32>(out[i]);
     let all = select(fma(sum, sum, old), old + sum, params.combine == ADD);
     return select(all, sqrt(all), params.combine == ROOT);
-}
-
-// One of the outputs along y.
-fn sum_along(i: u32) -> f32 {
-    let line = params.nx * params.step;
-    let row = i / line;
-    let array = row / params.my;
-    let base = params.x0 + array * params.count * line + (i - row * line);
-    let axis = Axis(base, line, i32(params.ny), edge_of(1u), numbers[1]);
-    return sum_global(axis, 3u, params.wy, kind_of(1u), i32(row - array * params.my + params.oy));
-}
-
-// What a sum along y sees at an element of a row: the sum across z, or where there is none the element.
-fn sum_across(array: u32, z: u32, row: u32, place: u32) -> f32 {
-    let line = params.nx * params.step;
-    if params.wz == 0u {
-        return element(params.x0 + (array * params.count + row - params.first) * line + place);
-    }
-    let base = params.x0 + (array * params.count * params.ny + row) * line + place;
-    let axis = Axis(base, params.ny * line, i32(params.nz), edge_of(0u), numbers[0]);
-    return truncated(sum_global(axis, 3u, params.wz, kind_of(0u), i32(z + params.oz)));
 }
 
 // Elements of a word of the output: of f64, an element has two.
@@ -213,65 +240,298 @@ fn store_word(item: u32, each: u32, values: vec4<f32>, start: u32, end: u32) {
     out[item] = word;
 }
 
-fn fill_cells(lane: u32, first: vec2<u32>, array: u32, z: u32, end: vec2<u32>, width: u32) {
-    let rows = min(TILE_Y, params.my - first.y) + end.y;
-    for (var i = lane; i < (TILE_Y + end.y) * width; i += WG) {
-        let row = i / width;
-        let place = first.x + i - row * width;
-        let column = place / params.step;
-        let at_y = source_of(edge_of(1u), i32(first.y + row + params.oy) - i32(end.y / 2u), i32(params.ny));
-        let at_x = source_of(edge_of(2u), i32(column + params.ox) - i32(end.x / 2u), i32(params.nx));
-        var value = numbers[1];
-        // Rows below the output see what is not at hand.
-        if at_x < 0 || row >= rows {
-            value = 0.0;
-        } else if at_y >= 0 {
-            value = sum_across(array, z, u32(at_y), u32(at_x) * params.step + (place - column * params.step));
+// The axis y of an array, at an element of its lines.
+fn axis_of(array: u32, element: u32) -> Axis {
+    let line = params.nx * params.step;
+    return Axis(params.x0 + array * params.count * line + element, line, i32(params.ny), edge_of(1u), numbers[1]);
+}
+
+fn make_run(item: u32) {
+    let line = params.nx * params.step;
+    let runs = (params.my + params.run - 1u) / params.run;
+    let part = item / line;
+    let array = part / runs;
+    if array >= params.outer {
+        return;
+    }
+    let element = item - part * line;
+    let axis = axis_of(array, element);
+    var y = (part - array * runs) * params.run;
+    let end = min(params.my, y + params.run);
+    while y < end {
+        let place = params.out0 + (array * params.my + y) * line + element;
+        let centre = i32(y + params.oy);
+        if y + MANY > end {
+            store_one(place, sum_global(axis, 3u, params.wy, kind_of(1u), centre));
+            y += 1u;
+            continue;
         }
-        cells[i] = value;
+        let sums = sums_global(axis, 3u, params.wy, kind_of(1u), centre);
+        for (var k = 0u; k < MANY; k++) {
+            store_one(place + k * line, sums[k]);
+        }
+        y += MANY;
     }
 }
 
-fn fill_lines(lane: u32, first: vec2<u32>, end: vec2<u32>, width: u32) {
-    for (var i = lane; i < TILE_Y * width; i += WG) {
-        var value = cells[i];
-        if params.wy > 0u {
-            value = truncated(sum_cells(i, width, 3u + params.wz, params.wy, kind_of(1u)));
-        }
-        let column = (first.x + i % width) / params.step;
-        if params.wx > 0u && source_of(edge_of(2u), i32(column + params.ox) - i32(end.x / 2u), i32(params.nx)) < 0 {
-            value = numbers[2];
-        }
-        cells[(TILE_Y + end.y) * width + i] = value;
-    }
+// An output of a word or more.
+fn store_one(place: u32, sum: f32) {
+    store_word(place, 1u, vec4(combined(sum, place)), 0u, 1u);
 }
 
-// Where a tile's first output is: element, row, z, array.
-fn tile_at(tile: u32) -> vec4<u32> {
-    let across = (params.mx * params.step + TILE_X - 1u) / TILE_X;
+// Outputs narrower than a word, those of one word by one invocation.
+fn make_word(nth: u32, each: u32) {
+    let line = params.nx * params.step;
+    let item = params.out0 / each + nth;
+    let end = params.out0 + params.outer * params.my * line;
+    let start = max(item * each, params.out0);
+    let stop = min(item * each + each, end);
+    if start >= stop {
+        return;
+    }
+    var values = vec4(0.0);
+    for (var i = start; i < stop; i++) {
+        let row = (i - params.out0) / line;
+        let array = row / params.my;
+        let axis = axis_of(array, i - params.out0 - row * line);
+        let sum = sum_global(axis, 3u, params.wy, kind_of(1u), i32(row - array * params.my + params.oy));
+        values[i - item * each] = combined(sum, i);
+    }
+    store_word(item, each, values, start - item * each, stop - item * each);
+}
+
+// In place of where in a plane an element stands: it is beyond an edge of y, or no sum that becomes an output sees it.
+const BEYOND: u32 = 0xfffffffeu;
+const UNSEEN: u32 = 0xffffffffu;
+
+// A plane of a tile: its first output, and what its sums along y see.
+struct Tile {
+    array: u32,
+    first_y: u32,
+    first_x: u32,
+    size_x: u32,
+    reach_y: u32,
+    reach_x: u32,
+    width: u32,
+    seen: u32,
+    // Planes.
+    first: u32,
+    end: u32,
+}
+
+fn tile_at(nth: u32) -> Tile {
+    let size_x = TILE_X / (MANY * params.step) * (MANY * params.step);
+    let across = (params.mx * params.step + size_x - 1u) / size_x;
     let down = (params.my + TILE_Y - 1u) / TILE_Y;
-    let row = tile / across;
-    let plane = row / down;
-    return vec4((tile - row * across) * TILE_X, (row - plane * down) * TILE_Y, plane % params.mz, plane / params.mz);
+    let runs = (params.mz + params.run - 1u) / params.run;
+    let row = nth / across;
+    let part = row / down;
+    let array = part / runs;
+    let first = (part - array * runs) * params.run;
+    let reach_y = max(params.wy, 1u) - 1u;
+    let reach_x = max(params.wx, 1u) - 1u;
+    let width = size_x + reach_x * params.step;
+    return Tile(
+        array,
+        (row - part * down) * TILE_Y,
+        (nth - row * across) * size_x,
+        size_x,
+        reach_y,
+        reach_x,
+        width,
+        (TILE_Y + reach_y) * width,
+        first,
+        min(params.mz, first + params.run),
+    );
 }
 
-fn store_tile(lane: u32, first: vec4<u32>, end: vec2<u32>, width: u32) {
+// Where in its plane, or without sums across z in its array, an element stands that sums along y see.
+fn place_of(tile: Tile, row: u32, column: u32) -> u32 {
+    if row >= min(TILE_Y, params.my - tile.first_y) + tile.reach_y {
+        return UNSEEN;
+    }
+    let element = tile.first_x + column;
+    let place = element / params.step;
+    let at_y = source_of(edge_of(1u), i32(tile.first_y + row + params.oy) - i32(tile.reach_y / 2u), i32(params.ny));
+    let at_x = source_of(edge_of(2u), i32(place + params.ox) - i32(tile.reach_x / 2u), i32(params.nx));
+    if at_x < 0 {
+        return UNSEEN;
+    }
+    if at_y < 0 {
+        return BEYOND;
+    }
+    let first = select(0u, params.first, params.wz == 0u);
+    return ((u32(at_y) - first) * params.nx + u32(at_x)) * params.step + (element - place * params.step);
+}
+
+// What a cell is of which the element, or the sum across z, is `value`.
+fn cell(place: u32, value: f32) -> f32 {
+    return select(select(value, numbers[1], place == BEYOND), 0.0, place == UNSEEN);
+}
+
+// Cells without sums across z.
+fn fill_plain(tile: Tile, lane: u32) {
+    let base = params.x0 + tile.array * params.count * params.nx * params.step;
+    let rows = WG / tile.width;
+    let columns = WG - rows * tile.width;
+    var row = lane / tile.width;
+    var column = lane - row * tile.width;
+    for (var i = lane; i < tile.seen; i += WG) {
+        let place = place_of(tile, row, column);
+        var value = 0.0;
+        if place < BEYOND {
+            value = element(base + place);
+        }
+        cells[i] = cell(place, value);
+        row += rows;
+        column += columns;
+        if column >= tile.width {
+            row++;
+            column -= tile.width;
+        }
+    }
+}
+
+// An invocation's cells: where they stand, and the planes from REACH before to REACH behind that of its sums, a vector for each plane.
+var<private> places: vec4<u32>;
+var<private> planes: array<vec4<f32>, 2u * REACH + 1u>;
+
+fn start_ring(tile: Tile, lane: u32) {
+    for (var c = 0u; c < 4u; c++) {
+        let i = lane + c * WG;
+        let row = i / tile.width;
+        places[c] = UNSEEN;
+        if i < tile.seen {
+            places[c] = place_of(tile, row, i - row * tile.width);
+        }
+    }
+    for (var z = i32(tile.first) - i32(params.wz / 2u); z <= i32(tile.first + REACH); z++) {
+        advance(tile, z);
+    }
+}
+
+// Goes on by a plane: the last is then that at a coordinate of the output, if some sum up to the end sees it.
+fn advance(tile: Tile, z: i32) {
+    for (var d = 0u; d < 2u * REACH; d++) {
+        planes[d] = planes[d + 1u];
+    }
+    if z >= i32(tile.end + params.wz / 2u) {
+        return;
+    }
+    let at_z = source_of(edge_of(0u), z + i32(params.oz), i32(params.nz));
+    var values = vec4(numbers[0]);
+    if at_z >= 0 {
+        let base = params.x0 + (tile.array * params.count + u32(at_z) - params.first) * params.ny * params.nx * params.step;
+        // Cells without a place load the first element.
+        let i = select(vec4(0u), places, places < vec4(BEYOND)) + base;
+        values = decode_four(
+            vec4(word_at(i.x), word_at(i.y), word_at(i.z), word_at(i.w)),
+            vec4(high_at(i.x), high_at(i.y), high_at(i.z), high_at(i.w)),
+            i,
+            params.x_type,
+        );
+    }
+    planes[2u * REACH] = values;
+}
+
+fn word_at(i: u32) -> u32 {
+    return x[word_of(i, params.x_type)];
+}
+
+fn high_at(i: u32) -> u32 {
+    return x[high_word_of(i, params.x_type)];
+}
+
+// Sums across z in the order of sum_global. The loops have fixed ends, so that compilers unroll them and the planes stay in registers.
+fn sums_across() -> vec4<f32> {
+    let radius = params.wz / 2u;
+    let kind = kind_of(0u);
+    var sums = planes[REACH] * numbers[3u + radius];
+    if kind == ANY {
+        for (var d = 1u; d <= REACH; d++) {
+            if d == radius {
+                sums = planes[REACH + d] * numbers[3u + 2u * radius];
+            }
+        }
+        for (var d = 0u; d < 2u * REACH; d++) {
+            if d + radius >= REACH && d < REACH + radius {
+                sums = fma(planes[d], vec4(numbers[3u + d + radius - REACH]), sums);
+            }
+        }
+        return sums;
+    }
+    for (var d = REACH; d > 0u; d--) {
+        if d <= radius {
+            sums = fma(joined(planes[REACH - d], planes[REACH + d], kind), vec4(numbers[3u + radius - d]), sums);
+        }
+    }
+    return sums;
+}
+
+fn fill_across(tile: Tile, lane: u32) {
+    let values = all_truncated(sums_across());
+    for (var c = 0u; c < 4u; c++) {
+        let i = lane + c * WG;
+        if i < tile.seen {
+            cells[i] = cell(places[c], values[c]);
+        }
+    }
+}
+
+// Sums along y, by columns.
+fn sum_columns(tile: Tile, lane: u32) {
+    for (var q = lane; q < TILE_Y / MANY * tile.width; q += WG) {
+        let group = q / tile.width;
+        let column = q - group * tile.width;
+        let taps = group * MANY * tile.width + column;
+        var sums = four_cells(taps, tile.width);
+        if params.wy > 0u {
+            sums = all_truncated(sums_cells(taps, tile.width, 3u + params.wz, params.wy, kind_of(1u)));
+        }
+        let place = i32((tile.first_x + column) / params.step + params.ox) - i32(tile.reach_x / 2u);
+        if params.wx > 0u && source_of(edge_of(2u), place, i32(params.nx)) < 0 {
+            sums = vec4(numbers[2]);
+        }
+        for (var k = 0u; k < MANY; k++) {
+            cells[tile.seen + column * COLUMN + group * MANY + k] = sums[k];
+        }
+    }
+}
+
+// Sums along x, by rows. Of 32 invocations, halves are half a tile apart, so that they do not meet the same banks.
+fn sum_rows(tile: Tile, lane: u32) {
+    let groups = tile.size_x / MANY;
+    let rows = tile.seen + tile.width * COLUMN;
+    let stride = params.step * COLUMN;
+    for (var q = lane; q < TILE_Y * groups; q += WG) {
+        let row = q % TILE_Y;
+        let nth = q / TILE_Y;
+        let group = nth % 2u * ((groups + 1u) / 2u) + nth / 2u;
+        let part = group / params.step;
+        let element = part * MANY * params.step + (group - part * params.step);
+        let taps = tile.seen + element * COLUMN + row;
+        var sums = four_cells(taps, stride);
+        if params.wx > 0u {
+            sums = sums_cells(taps, stride, 3u + params.wz + params.wy, params.wx, kind_of(2u));
+        }
+        for (var k = 0u; k < MANY; k++) {
+            cells[rows + row * ROW + element + k * params.step] = sums[k];
+        }
+    }
+}
+
+fn store_plane(tile: Tile, z: u32, lane: u32) {
     let line = params.mx * params.step;
-    let plane = first.w * params.mz + first.z;
+    let rows = tile.seen + tile.width * COLUMN;
     let each = elements_of_word();
     for (var i = lane * each; i < TILE_Y * TILE_X; i += WG * each) {
         let row = i / TILE_X;
         let column = i % TILE_X;
-        if first.y + row < params.my && first.x + column < line {
-            let place = params.out0 + (plane * params.my + first.y + row) * line + first.x + column;
-            let lines = (TILE_Y + end.y + row) * width + column;
+        if column < tile.size_x && tile.first_y + row < params.my && tile.first_x + column < line {
+            let place = params.out0 + ((tile.array * params.mz + z) * params.my + tile.first_y + row) * line + tile.first_x + column;
             var values = vec4(0.0);
             for (var j = 0u; j < each; j++) {
-                var value = cells[lines + j];
-                if params.wx > 0u {
-                    value = sum_cells(lines + j, params.step, 3u + params.wz + params.wy, params.wx, kind_of(2u));
-                }
-                values[j] = combined(value, place + j);
+                values[j] = combined(cells[rows + row * ROW + column + j], place + j);
             }
             store_word(place / each, each, values, 0u, each);
         }
@@ -284,35 +544,42 @@ fn correlate(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    if TILED == 1u {
-        let first = tile_at(linear_group(group, groups));
-        let exists = first.w < params.outer;
-        let reach = vec2(max(params.wx, 1u), max(params.wy, 1u)) - vec2(1u);
-        let width = TILE_X + reach.x * params.step;
-        if exists {
-            fill_cells(lane, first.xy, first.w, first.z, reach, width);
-        }
-        workgroupBarrier();
-        if exists {
-            fill_lines(lane, first.xy, reach, width);
-        }
-        workgroupBarrier();
-        if exists {
-            store_tile(lane, first, reach, width);
-        }
-        return;
-    }
+    let nth = linear_group(group, groups);
     let each = elements_of_word();
-    let item = params.out0 / each + linear_group(group, groups) * WG + lane;
-    let end = params.out0 + params.outer * params.my * params.nx * params.step;
-    let start = max(item * each, params.out0);
-    let stop = min(item * each + each, end);
-    if start >= stop {
-        return;
+    if TILED == 1u {
+        let tile = tile_at(nth);
+        let exists = tile.array < params.outer;
+        if exists && params.wz > 0u {
+            start_ring(tile, lane);
+        }
+        // All invocations meet at as many barriers.
+        for (var n = 0u; n < params.run; n++) {
+            let z = tile.first + n;
+            let is_made = exists && z < tile.end;
+            if is_made && params.wz > 0u {
+                fill_across(tile, lane);
+            } else if is_made {
+                fill_plain(tile, lane);
+            }
+            workgroupBarrier();
+            if is_made {
+                if params.wz > 0u {
+                    advance(tile, i32(z + 1u + REACH));
+                }
+                sum_columns(tile, lane);
+            }
+            workgroupBarrier();
+            if is_made {
+                sum_rows(tile, lane);
+            }
+            workgroupBarrier();
+            if is_made {
+                store_plane(tile, z, lane);
+            }
+        }
+    } else if each > 1u {
+        make_word(nth * WG + lane, each);
+    } else {
+        make_run(nth * WG + lane);
     }
-    var values = vec4(0.0);
-    for (var i = start; i < stop; i++) {
-        values[i - item * each] = combined(sum_along(i - params.out0), i);
-    }
-    store_word(item, each, values, start - item * each, stop - item * each);
 }

@@ -16,7 +16,7 @@ use crate::{
     dtype::nearest_f32,
     extent::to_usize,
     kernel::{Grid, small},
-    kernels::correlate::{CORRELATE, Params, REPLACE, spec},
+    kernels::correlate::{CORRELATE, MANY, Params, REPLACE, spec},
     untyped::{Untyped, empty_of},
 };
 
@@ -194,8 +194,9 @@ impl Filter {
         let axis = &pass.axes[pass.first()];
         let sizes = [x.dtype().size(), out.dtype().size()];
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
-        if !pass.tiled && taps.saturating_mul((4 / sizes[1]).max(1)) >= u64::from(limits.iterations) {
-            let max = u64::from(limits.iterations) / (4 / sizes[1]).max(1);
+        // An invocation may make that many outputs by themselves.
+        let max = u64::from(limits.iterations) / MANY;
+        if !pass.tiled && taps >= max {
             return Err(Error::Limit { what: "weights along an axis", requested: taps, max });
         }
         let whole = pass.most(pass.outer, &limits, sizes, |arrays| [arrays, axis.n, axis.m]);
@@ -252,6 +253,7 @@ impl Filter {
         let mut extents = [z.m, y.m, x_axis.m];
         let mut offsets = [z.offset, y.offset, x_axis.offset];
         (extents[pass.first()], offsets[pass.first()]) = (made, axis.offset + outputs.start);
+        let [groups, run] = pass.groups(arrays.end - arrays.start, made, of.size(), x.device().limits());
         let params = Params {
             x0: start,
             out0: target.start,
@@ -277,8 +279,8 @@ impl Filter {
             kinds: codes(|taps| taps.kind() as u32),
             combine: if end.is_last { self.combine } else { REPLACE },
             truncate: end.truncate,
+            run: small(run),
         };
-        let groups = pass.groups(arrays.end - arrays.start, made, of.size());
         let taps: u64 = pass.axes.iter().map(BoxAxis::weights).sum();
         let outputs = (arrays.end - arrays.start) * made * pass.unit(|axis| axis.m);
         let grid = Grid::linear(groups, x.device().limits().groups_per_axis, 2 * taps * outputs)?;

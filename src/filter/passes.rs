@@ -7,7 +7,7 @@ use crate::{
     DType, Limits,
     kernels::{
         WG,
-        correlate::{ROOM, TILE_X, TILE_Y},
+        correlate::{MANY, REACH, ROOM, TILE_X, TILE_Y},
     },
 };
 
@@ -15,6 +15,8 @@ use crate::{
 const STEP: u64 = 16;
 /// Most products of a launch, so that none takes long.
 const WORK: u64 = 1 << 35;
+/// Workgroups that a GPU is busy with.
+const BUSY: u64 = 1 << 10;
 
 /// Arrays of up to three axes, of several elements at each place.
 pub(super) struct Pass {
@@ -86,19 +88,47 @@ impl Pass {
         self.axes[self.first() + 1..].iter().map(extent).product::<u64>() * self.step
     }
 
-    /// Workgroups for some arrays, and some outputs along the first filtered axis.
-    pub(super) fn groups(&self, arrays: u64, outputs: u64, size: u64) -> u64 {
-        if !self.tiled {
-            let each = (4 / size).max(1);
-            // The first word may be that of another panel.
-            return (arrays * outputs * self.unit(|axis| axis.m) + each - 1)
-                .div_ceil(each)
-                .div_ceil(WG.into());
+    /// Workgroups for some arrays, and some outputs along the first filtered axis, of elements of that size; and how many outputs a
+    /// workgroup or an invocation makes one after another: all that there are, or so few that a GPU is busy, since each such run
+    /// begins with elements that another has seen.
+    pub(super) fn groups(&self, arrays: u64, outputs: u64, size: u64, limits: &Limits) -> [u64; 2] {
+        // Grids of tests are small, so that runs are long.
+        let busy = u64::from(WG) * BUSY.min(limits.groups_per_axis.into());
+        let run = |others: u64, unit: u64, iterations: u64| {
+            let all = outputs.div_ceil(busy.div_ceil(others.max(1)));
+            let most = u64::from(limits.iterations) / iterations / unit * unit;
+            all.next_multiple_of(unit).min(most).max(unit)
+        };
+        if self.tiled {
+            let mut extents = [0, 1, 2].map(|i| self.axes[i].m);
+            extents[self.first()] = outputs;
+            let [z, y, x] = extents;
+            let tiles = arrays * y.div_ceil(TILE_Y) * (x * self.step).div_ceil(self.tile_x());
+            // Without weights along z there is one plane.
+            let run = if self.first() == 0 { run(tiles * u64::from(WG), 1, self.iterations()) } else { 1 };
+            return [tiles * z.div_ceil(run), run];
         }
-        let mut extents = [0, 1, 2].map(|i| self.axes[i].m);
-        extents[self.first()] = outputs;
-        let [z, y, x] = extents;
-        arrays * z * y.div_ceil(TILE_Y) * (x * self.step).div_ceil(TILE_X)
+        let each = 4 / size;
+        if each > 1 {
+            // The first word may be that of another panel.
+            let words = (arrays * outputs * self.unit(|axis| axis.m) + each - 1).div_ceil(each);
+            return [words.div_ceil(WG.into()), 1];
+        }
+        let lines = arrays * self.unit(|axis| axis.m);
+        let run = run(lines, MANY, self.axes[1].weights() + MANY);
+        [(lines * outputs.div_ceil(run)).div_ceil(WG.into()), run]
+    }
+
+    /// Elements along x of a tile: blocks of as many neighbours as an invocation makes, of each element of a place.
+    fn tile_x(&self) -> u64 {
+        let block = MANY * self.step;
+        (TILE_X / block).max(1) * block
+    }
+
+    /// Iterations of a tile's invocation for a plane at most.
+    fn iterations(&self) -> u64 {
+        let rounds = ROOM.div_ceil(WG.into());
+        self.axes.iter().map(BoxAxis::weights).sum::<u64>() + 8 * rounds
     }
 
     /// Whether one launch may take some arrays, and inputs and outputs along the first filtered axis.
@@ -112,7 +142,8 @@ impl Pass {
         let taps: u64 = self.axes.iter().map(BoxAxis::weights).sum();
         read.max(written) <= limits.room()
             && (written / sizes[1]).saturating_mul(taps) <= WORK.max(taps.saturating_mul(1 << 20))
-            && self.groups(arrays, outputs, sizes[1]) <= u64::from(limits.groups_per_axis).saturating_pow(2)
+            && self.groups(arrays, outputs, sizes[1], limits)[0]
+                <= u64::from(limits.groups_per_axis).saturating_pow(2)
     }
 
     /// The most of a number up to `all` for which extents fit a launch; 0 where none does.
@@ -141,8 +172,8 @@ impl Pass {
         self.fits([1, axis.n.min(axis.weights()), axis.m.min(1)], limits, sizes)
     }
 
-    /// Whether the sums of a tile, and what they see, fit what a workgroup shares; and whether sums across z, which each tile makes for all that
-    /// sums along y see, are less than twice as many as there are outputs.
+    /// Whether what a tile's sums see, and these sums, fit what a workgroup shares; and where there are weights along z, whether the planes
+    /// that its sums need fit the registers of its invocations, of which each then has [`MANY`] cells.
     fn fits_workgroup(&self, limits: &Limits, output: DType, real: DType) -> bool {
         // The cpu, which has no workgroups: its kernel takes whole arrays.
         if limits.workgroup_memory == u32::MAX {
@@ -150,13 +181,14 @@ impl Pass {
         }
         let [z, y, x] = &self.axes;
         let reach = |axis: &BoxAxis| axis.weights().saturating_sub(1);
-        let width = TILE_X + reach(x) * self.step;
+        let width = self.tile_x() + reach(x) * self.step;
         let seen = (TILE_Y + reach(y)) * width;
         let is_whole = output.size() >= 4 || (x.m * self.step * output.size()).is_multiple_of(4);
         is_whole
-            && seen + TILE_Y * width <= ROOM
+            && self.tile_x() <= TILE_X
+            && seen + (TILE_Y + 1) * width + TILE_Y * (TILE_X + 1) <= ROOM
             && ROOM * real.size() <= limits.workgroup_memory.into()
-            && (z.taps.is_none() || seen <= 2 * TILE_X * TILE_Y)
-            && (z.weights() + 2) * ROOM.div_ceil(WG.into()) < limits.iterations.into()
+            && (z.taps.is_none() || reach(z) <= 2 * REACH && seen <= MANY * u64::from(WG))
+            && self.iterations() < limits.iterations.into()
     }
 }

@@ -53,16 +53,22 @@ pub(crate) struct Params {
     pub(crate) combine: u32,
     /// The code of the type, and 1, that sums along each axis are made elements of, towards 0; or 0.
     pub(crate) truncate: u32,
+    /// Outputs along z, or where it is not `TILED` along y, that one workgroup or invocation makes, one after another.
+    pub(crate) run: u32,
 }
 
 pub(crate) static CORRELATE: Kernel<Params> =
     kernel!("correlate", Params, [Read, Read, ReadWrite], correlate, specs);
 
-/// Outputs along y and x that a workgroup makes where `TILED`.
+/// Outputs side by side that an invocation makes at once.
+pub(crate) const MANY: u64 = 4;
+/// Outputs along y, and at most along x, of a plane that a workgroup makes where `TILED`.
 pub(crate) const TILE_Y: u64 = 16;
 pub(crate) const TILE_X: u64 = 32;
-/// Elements that it has room for: what the sums along y see, and these sums.
+/// Elements that it has room for: what the sums along y see, these sums, and those along x.
 pub(crate) const ROOM: u64 = 4000;
+/// The largest radius across z where it is `TILED`.
+pub(crate) const REACH: u64 = 4;
 
 /// Numbers before the weights.
 pub(crate) const BEFORE_WEIGHTS: usize = 3;

@@ -2,17 +2,18 @@
 
 use super::{each_bug_shows, numbers};
 use crate::{
-    DType, Result, Tensor,
+    DType, Element, Result, Tensor,
     device::Device,
     kernel::{Grid, Kernel, small},
     kernels::correlate::{CORRELATE, Edge, Kind, Params, TILE_X, TILE_Y, spec},
 };
 
-const SHAPE: [u32; 3] = [4, 21, 45];
+const SHAPE: [u32; 3] = [9, 21, 45];
 /// Of z, y and x; whole numbers, so that sums are exact.
 const WEIGHTS: [&[f32]; 3] = [&[1.0, 2.0, 1.0], &[-1.0, -3.0, 0.0, 3.0, 1.0], &[2.0, 0.0, 5.0]];
 const EDGES: [Edge; 3] = [Edge::Mirror, Edge::Constant, Edge::Reflect];
-const CONSTANT: f32 = 7.0;
+/// Beyond the edges of z, y and x.
+const CONSTANTS: [f32; 3] = [5.0, 7.0, 6.0];
 
 /// Sums along the axes that have weights, one after another.
 fn expected(x: &[f32], weights: [&[f32]; 3]) -> Vec<f32> {
@@ -28,7 +29,7 @@ fn expected(x: &[f32], weights: [&[f32]; 3]) -> Vec<f32> {
             let tap = |(t, weight): (usize, &f32)| {
                 let at_tap = (at + t) as i64 - weights[axis].len() as i64 / 2;
                 let source = EDGES[axis].source(at_tap, n);
-                weight * source.map_or(CONSTANT, |source| x[place - at * inner + source * inner])
+                weight * source.map_or(CONSTANTS[axis], |source| x[place - at * inner + source * inner])
             };
             weights[axis].iter().enumerate().map(tap).sum()
         };
@@ -37,17 +38,21 @@ fn expected(x: &[f32], weights: [&[f32]; 3]) -> Vec<f32> {
     x
 }
 
-/// Along all axes by tiles, or along y alone; the input and output begin behind others.
-fn sums(device: &Device, kernel: &'static Kernel<Params>, tiled: bool) -> Result<bool> {
+/// Along all axes by tiles, or along y alone, with sums of R; the input and output begin behind others.
+fn sums<T: Element, R: Element + From<f32>>(
+    device: &Device,
+    kernel: &'static Kernel<Params>,
+    tiled: bool,
+    stored: fn(f32) -> T,
+) -> Result<bool> {
     const BEFORE: u32 = 3;
     let len: u32 = SHAPE.iter().product();
     let x: Vec<f32> = numbers(len);
     let weights = if tiled { WEIGHTS } else { [&[][..], WEIGHTS[1], &[]] };
-    let stored: Vec<half::f16> =
+    let halves: Vec<half::f16> =
         [&[99.0; BEFORE as usize], &x[..]].concat().iter().copied().map(half::f16::from_f32).collect();
-    let tx = Tensor::from_slice(device, &stored, &[(BEFORE + len).into()])?;
-    let before = [CONSTANT; 3];
-    let given: Vec<f32> = before.into_iter().chain(weights.concat()).collect();
+    let tx = Tensor::from_slice(device, &halves, &[(BEFORE + len).into()])?;
+    let given: Vec<R> = CONSTANTS.into_iter().chain(weights.concat()).map(R::from).collect();
     let given = Tensor::from_slice(device, &given, &[given.len() as u64])?;
     let [nz, ny, nx] = SHAPE;
     let [wz, wy, wx] = weights.map(|weights| small(weights.len() as u64));
@@ -58,7 +63,7 @@ fn sums(device: &Device, kernel: &'static Kernel<Params>, tiled: bool) -> Result
         x0: BEFORE,
         out0: BEFORE,
         x_type: DType::F16.code(),
-        out_type: DType::F32.code(),
+        out_type: T::DTYPE.code(),
         outer: 1,
         nz,
         ny,
@@ -73,48 +78,65 @@ fn sums(device: &Device, kernel: &'static Kernel<Params>, tiled: bool) -> Result
         step: 1,
         edges: code(EDGES.map(|edge| edge as u32)),
         kinds: code(kinds),
+        run: 6,
         ..Params::default()
     };
-    let mut groups = u64::from(nz) * u64::from(ny).div_ceil(TILE_Y) * u64::from(nx).div_ceil(TILE_X);
+    let mut groups =
+        u64::from(nz.div_ceil(6)) * u64::from(ny).div_ceil(TILE_Y) * u64::from(nx).div_ceil(TILE_X);
     if !tiled {
-        (params.outer, params.nz, params.mz, params.count) = (nz, 1, 1, ny);
-        groups = u64::from(len).div_ceil(256);
+        (params.outer, params.nz, params.mz, params.count, params.run) = (nz, 1, 1, ny, 8);
+        let items = if T::DTYPE.size() < 4 { len.div_ceil(4) + 1 } else { nz * ny.div_ceil(8) * nx };
+        groups = u64::from(items).div_ceil(256);
     }
-    let mut out = Tensor::<f32>::from_slice(
-        device,
-        &vec![-1.0; (len + 2 * BEFORE) as usize],
-        &[(len + 2 * BEFORE).into()],
-    )?;
+    let rest = vec![stored(99.0); BEFORE as usize];
+    let old = vec![stored(99.0); (len + 2 * BEFORE) as usize];
+    let mut out = Tensor::from_slice(device, &old, &[old.len() as u64])?;
     let all = 0..out.len();
     let args = [tx.window(0..tx.len()).arg, given.window(0..given.len()).arg, out.window_update(all).arg];
     device.launch(
         kernel,
-        &spec(tiled, false),
-        Grid::linear(groups, if tiled { 6 } else { 5 }, 0)?,
+        &spec(tiled, R::DTYPE == DType::F64),
+        // Folded in rows that are not all full, so that there are workgroups beyond the last.
+        Grid::linear(groups, if tiled { 3 } else { small(groups / 2 + 1) }, 0)?,
         &args,
         &params,
     )?;
-    let rest = vec![-1.0; BEFORE as usize];
-    Ok(out.read()? == [&rest[..], &expected(&x, weights), &rest].concat())
+    let expected: Vec<T> = expected(&x, weights).into_iter().map(stored).collect();
+    Ok(out.read()? == [&rest[..], &expected, &rest].concat())
 }
 
 #[test]
 fn bugs_in_sums_of_neighbours_show() {
-    let shared = [("at(t) - at(end - t)", "at(t) + at(end - t)"), ("if (edge == CONSTANT) return -1;", "")];
+    let shared = [("kind == ODD ? -value", "kind == ODD ? value"), ("if (edge == CONSTANT) return -1;", "")];
     let tiles = [
-        ("    __syncthreads();\n    real* lines", "    real* lines"),
-        ("lines[i] = value;\n    }\n    __syncthreads();", "lines[i] = value;\n    }"),
-        ("|| first_x + element >= line", ""),
-        ("2 * n - 1 - place", "2 * n - 2 - place"),
-        ("if (plane >= p.outer * p.mz) return;", ""),
-        ("y_weights + p.wy", "y_weights"),
+        ("        __syncthreads();\n        if (p.wz > 0) advance", "        if (p.wz > 0) advance"),
+        ("columns);\n        __syncthreads();\n        sum_rows", "columns);\n        sum_rows"),
+        ("columns, rows);\n        __syncthreads();", "columns, rows);"),
+        ("|| tile.first_x + element >= line", ""),
+        ("? place : n - 1 - place", "? place : n - 2 - place"),
+        ("if (tile.array >= p.outer) return;", ""),
+        ("numbers + 3 + p.wz + p.wy", "numbers + 3 + p.wz"),
+        ("place == BEYOND ? numbers[1]", "place == BEYOND ? numbers[0]"),
+        ("before = planes[REACH - d],", "before = planes[REACH - d + 1],"),
+        ("(i32)(z + 1 + REACH), end)", "(i32)(z + REACH), end)"),
     ];
-    each_bug_shows(19, &CORRELATE, &tiles, |device, kernel| sums(device, kernel, true));
-    let along = [
-        ("min(item * each + each, end)", "item * each + each"),
-        ("max(item * each, params.out0)", "item * each - 1"),
-        ("(y + p.oy)", "(y + p.oy + 1)"),
+    let f32s = |x: f32| x;
+    each_bug_shows(19, &CORRELATE, &tiles, |device, kernel| sums::<_, f32>(device, kernel, true, f32s));
+    let runs = [
+        ("min(p.my, i + p.run)", "i + p.run"),
+        ("i + MANY <= end", "i < end"),
+        ("(i32)(y + p.oy)", "(i32)(y + p.oy + 1)"),
+        ("forward(before, at(t + N));", "forward(before, at(t + N - 1));"),
+        ("after[0] = other(end - 1 - t);", "after[0] = other(end - t);"),
     ];
-    let along: Vec<_> = along.into_iter().chain(shared).collect();
-    each_bug_shows(19, &CORRELATE, &along, |device, kernel| sums(device, kernel, false));
+    let runs: Vec<_> = runs.into_iter().chain(shared).collect();
+    each_bug_shows(19, &CORRELATE, &runs, |device, kernel| sums::<_, f32>(device, kernel, false, f32s));
+    let wide = [("rounded_product(x, y) + z", "rounded_product(x, y) - z")];
+    each_bug_shows(19, &CORRELATE, &wide, |device, kernel| sums::<_, f64>(device, kernel, true, f64::from));
+    let words = [
+        ("min(item * each + each - p.out0, p.outer * p.my * line)", "item * each + each - p.out0"),
+        ("max(item * each, p.out0) - p.out0", "item * each - p.out0"),
+    ];
+    let bytes = |x: f32| x.clamp(0.0, 255.0) as u8;
+    each_bug_shows(19, &CORRELATE, &words, |device, kernel| sums::<_, f32>(device, kernel, false, bytes));
 }
