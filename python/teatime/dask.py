@@ -118,7 +118,7 @@ def pca(
         raise ValueError("`signs` of u need the left vectors, which is another pass: stable, v, dask or none")
     of = pca_options(
         n_components, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing, signs=signs,
-        n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, seed=random_state,
+        n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, random_state=random_state,
     )
     _teatime.check(of)
     device = device_name(device)
