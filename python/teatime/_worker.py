@@ -212,8 +212,8 @@ def orthonormal(*parts: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def factored(block: NDArray[Any], basis: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Q and R of a block's product with a basis: a leaf of a QR decomposition of all (Demmel, Grigori, Hoemmen, Langou 2012)."""
-    found = np.linalg.qr(np.asarray(block, np.float64) @ basis)
-    return found.Q, found.R
+    q, r = np.linalg.qr(np.asarray(block, np.float64) @ basis)
+    return q, r
 
 
 def stacked(*triangles: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
