@@ -24,22 +24,31 @@ pub(crate) struct Options {
     missing: String,
     negative: bool,
     columns: bool,
-    narrow: bool,
+    /// None: where the device does not compute in f64.
+    narrow: Option<bool>,
 }
 
 impl Options {
     /// # Errors
     /// `ValueError` for names that there are not.
-    pub(crate) fn of(&self) -> PyResult<(Metric, OfDistances)> {
-        let metric = metric(&self.metric, self.p)?;
-        let all = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
-        let missing = all.into_iter().find(|rule| rule.name() == self.missing).ok_or_else(|| {
-            let names = all.map(Missing::name).join(", ");
-            PyValueError::new_err(format!("`missing` is one of {names}, not {:?}", self.missing))
-        })?;
+    fn on(&self, device: &Device) -> PyResult<(Metric, OfDistances)> {
+        let (metric, missing) = (metric(&self.metric, self.p)?, missing(&self.missing)?);
         let options = OfDistances::default().missing(missing).negative(self.negative);
-        Ok((metric, options.columns(self.columns).narrow(self.narrow)))
+        let narrow = self.narrow.unwrap_or(!device.limits().f64);
+        Ok((metric, options.columns(self.columns).narrow(narrow)))
     }
+}
+
+/// The rule of a name.
+///
+/// # Errors
+/// `ValueError` where there is none.
+pub(crate) fn missing(name: &str) -> PyResult<Missing> {
+    let all = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
+    all.into_iter().find(|rule| rule.name() == name).ok_or_else(|| {
+        let names = all.map(Missing::name).join(", ");
+        PyValueError::new_err(format!("`missing` is one of {names}, not {name:?}"))
+    })
 }
 
 /// The metric of a name.
@@ -73,7 +82,8 @@ pub(crate) fn pairwise<'py>(
     device: Wanted,
     run: RunOptions,
 ) -> PyResult<Found<'py>> {
-    let (how, device) = (options.of()?, device.open(py)?);
+    let device = device.open(py)?;
+    let how = options.on(&device)?;
     let found = with_array!(x, x => pairwise_of(py, x, y, how, counted, &device, run))?;
     let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
     Ok((matrix(py, found.distances)?, shared))
@@ -124,7 +134,8 @@ pub(crate) fn condensed<'py>(
     device: Wanted,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let (how, device) = (options.of()?, device.open(py)?);
+    let device = device.open(py)?;
+    let how = options.on(&device)?;
     let found = with_array!(x, x => condensed_of(py, x, how, &device, run))?;
     Ok(found.into_pyarray(py))
 }
@@ -165,7 +176,8 @@ impl DistanceSums {
         device: Wanted,
         run: RunOptions,
     ) -> PyResult<Self> {
-        let (how, device) = (options.of()?, device.open(py)?);
+        let device = device.open(py)?;
+        let how = options.on(&device)?;
         with_array!(x, x => sums_of(py, x, y, how, &device, run)).map(Self)
     }
 
@@ -178,7 +190,8 @@ impl DistanceSums {
         device: Wanted,
         run: RunOptions,
     ) -> PyResult<Self> {
-        let ((metric, options), device) = (options.of()?, device.open(py)?);
+        let device = device.open(py)?;
+        let (metric, options) = options.on(&device)?;
         let missing = options.missing;
         call(py, run, |run| {
             let sums = teatime_genotype::distance_sums(&genotypes.genotypes, &device, metric, missing, run)?;
@@ -221,10 +234,8 @@ impl DistanceSums {
     #[staticmethod]
     fn _of(fields: Fields<'_>) -> PyResult<Self> {
         let ((metric, p, missing, negative), features, wide, undefined_x, undefined_y, sums) = fields;
-        let options = Options { metric, p, missing, negative, columns: false, narrow: false };
-        let (metric, options) = options.of()?;
+        let (metric, missing) = (self::metric(&metric, p)?, self::missing(&missing)?);
         let sums = sums.iter().map(|sums| numbers(sums.as_bytes())).collect();
-        let missing = options.missing;
         Ok(Self(PartialSums { metric, missing, negative, features, wide, undefined_x, undefined_y, sums }))
     }
 }

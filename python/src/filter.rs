@@ -30,13 +30,14 @@ pub(crate) struct Options {
     radius: Option<Vec<u32>>,
     rounding: String,
     preserve_range: bool,
-    narrow: bool,
+    /// None: where the device does not compute in f64.
+    narrow: Option<bool>,
 }
 
 impl Options {
     /// # Errors
     /// `ValueError` for names that there are not.
-    fn of(self) -> PyResult<(PerAxis<f64>, GaussianOptions)> {
+    fn on(self, device: &Device) -> PyResult<(PerAxis<f64>, GaussianOptions)> {
         let mode = |name: &String| match &**name {
             "reflect" | "grid-mirror" => Ok(Mode::Reflect),
             "constant" | "grid-constant" => Ok(Mode::Constant(self.cval)),
@@ -62,7 +63,7 @@ impl Options {
             .truncate(self.truncate)
             .rounding(rounding)
             .preserve_range(self.preserve_range)
-            .narrow(self.narrow);
+            .narrow(self.narrow.unwrap_or(!device.limits().f64));
         if let Some(radius) = self.radius {
             options = options.radius(radius);
         }
@@ -80,7 +81,8 @@ pub(crate) fn gaussian<'py>(
     device: Wanted,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (how, device) = (options.of()?, device.open(py)?);
+    let device = device.open(py)?;
+    let how = options.on(&device)?;
     with_array!(x, x => gaussian_of(py, x, how, out, &device, run))
 }
 
@@ -172,7 +174,8 @@ impl StoredArray {
         device: Wanted,
         run: RunOptions,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (how, device) = (options.of()?, device.open(py)?);
+        let device = device.open(py)?;
+        let how = options.on(&device)?;
         let within: Vec<Range<u64>> = within.into_iter().map(|(start, end)| start..end).collect();
         match out {
             "int8" => self.filtered::<i8>(py, &within, how, &device, run),

@@ -8,7 +8,7 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyDict},
 };
-use teatime::{ChunkedArray, MissingChunk, distance::Missing};
+use teatime::{ChunkedArray, MissingChunk};
 use teatime_genotype::{
     Cohort, CohortPart, DistanceOptions, GenotypeStore, Genotypes as OfSamples, Grm, GrmMethod, GrmOptions,
     Method, MissingCalls, PartSums, Pca, PcaOptions, SampleMetric, Scaler, SumValues, VariantCounts,
@@ -283,10 +283,7 @@ pub(crate) fn distances<'py>(
         "ibs-of-alleles" => SampleMetric::IbsOfAlleles,
         name => SampleMetric::Of(distance::metric(name, p)?),
     };
-    let rules = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
-    let missing = rules.into_iter().find(|rule| rule.name() == missing);
-    let missing = missing.ok_or_else(|| PyValueError::new_err("`missing` is no rule for missing calls"))?;
-    let options = DistanceOptions::default().metric(metric).missing(missing);
+    let options = DistanceOptions::default().metric(metric).missing(distance::missing(missing)?);
     let options = options.filter(filter(filters.0, filters.1));
     let device = device.open(py)?;
     let found =
@@ -436,10 +433,10 @@ impl Loaded {
         matrix(py, product)
     }
 
-    /// The sum of squares of the standardised genotypes, and how many variants took part.
-    fn totals(&self) -> (f64, u64) {
-        let (squares, counts) = self.cohort.totals(&self.options);
-        (squares, counts.used)
+    /// The sum of squares of the standardised genotypes, and which variants took part.
+    fn totals<'py>(&self, py: Python<'py>) -> PyResult<(f64, Bound<'py, PyDict>)> {
+        let (squares, counted) = self.cohort.totals(&self.options);
+        Ok((squares, counts(py, &counted)?))
     }
 
     /// Of what was counted of each variant.

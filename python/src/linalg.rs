@@ -79,13 +79,14 @@ type Truncated<'py> = (
     u32,
 );
 
-/// U (m, k), values, V (n, k), residuals, whether all converged, passes.
+/// U (m, k), values, V (n, k), residuals, whether all converged, passes. Signs are those of `aᵀ` where `a` is the `transposed`.
 #[pyfunction]
 pub(crate) fn truncated_svd<'py>(
     py: Python<'py>,
     a: PyReadonlyArrayDyn<'py, f32>,
     k: usize,
     options: Options,
+    transposed: bool,
     device: Wanted,
     run: RunOptions,
 ) -> PyResult<Truncated<'py>> {
@@ -93,7 +94,9 @@ pub(crate) fn truncated_svd<'py>(
     let (values, shape) = parts(&a)?;
     let (u, s, v, residuals, converged, passes) = call(py, run, |run| {
         let a = TensorView::from_slice(&device, values, &shape)?;
-        let found = teatime::linalg::truncated_svd(&a, k, &options, run)?;
+        let rule = options.sign;
+        let mut found = teatime::linalg::truncated_svd(&a, k, &options.sign(SignRule::None), run)?;
+        found.set_signs(rule, transposed)?;
         let converged = found.is_converged();
         Ok((Read::of(found.u)?, found.s, found.v, found.residuals, converged, found.passes))
     })?;

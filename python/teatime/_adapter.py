@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ._arrays import to_host
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -51,16 +53,19 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
 
     def wrap(function: _F) -> _F:
         kernel = _kernel(function)
+        on_cards = (getattr(function, "__module__", "") or "").startswith("cupyx")
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if kernel is None:
+            # What is to be filled on a GPU, the function fills.
+            if kernel is None or _card([args[3:4], kwargs.get("output")]) is not None:
                 result = function(*_moved(args, input_device), **_moved(kwargs, input_device))
-            else:
-                # Kernels take the host's memory; the device is where they compute.
-                device = {} if input_device is None else {"device": input_device}
-                result = kernel(*_moved(args, "cpu"), **_moved(kwargs, "cpu"), **device)
-            return _moved(result, output_device)
+                return _moved(result, output_device)
+            # Kernels take the host's memory; the device is where they compute.
+            device = {} if input_device is None else {"device": input_device}
+            result = kernel(*_moved(args, "cpu"), **_moved(kwargs, "cpu"), **device)
+            leaves = (input_device or _card([args, kwargs])) if on_cards else None
+            return _moved(result, output_device or leaves)
 
         return call  # type: ignore[return-value]
 
@@ -72,6 +77,16 @@ def sync(*arrays: Any) -> None:
     for array in arrays:
         if hasattr(array, "__cuda_array_interface__") and hasattr(array, "device"):
             array.device.synchronize()
+
+
+def _card(value: Any) -> str | None:
+    """The GPU that the first array in ``value`` is on, if one is."""
+    if isinstance(value, (list, tuple, dict)):
+        items = value.values() if isinstance(value, dict) else value
+        return next((found for item in items if (found := _card(item)) is not None), None)
+    if not hasattr(value, "__cuda_array_interface__"):
+        return None
+    return f"cuda:{getattr(getattr(value, 'device', None), 'id', 0)}"
 
 
 def _moved(value: Any, device: str | None) -> Any:
@@ -87,7 +102,7 @@ def _moved(value: Any, device: str | None) -> Any:
         return value if device == "cpu" else _to_cuda(value, device)
     if hasattr(value, "__cuda_array_interface__"):
         if device == "cpu":
-            return value.get() if hasattr(value, "get") else np.asarray(value)
+            return np.asarray(getattr(value, to_host(value))())
         return _to_cuda(value, device)
     return value
 

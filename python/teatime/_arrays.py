@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import os
 from typing import Any
 
 import numpy as np
@@ -9,23 +11,42 @@ from numpy.typing import NDArray
 
 #: Types that are taken as they are.
 NATIVE = frozenset(np.dtype(t) for t in ("f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4"))
+#: Types whose numbers float32 does not hold.
+WIDE = frozenset(np.dtype(t) for t in ("f8", "i4", "u4"))
 _LARGEST = 2**53
 
 
-def refuse_lazy(x: Any, name: str, instead: str) -> None:
-    """Raises TypeError for a dask array, which would silently be computed here."""
-    if hasattr(x, "__dask_graph__"):
+def is_lazy(x: Any) -> bool:
+    """Whether dask has yet to compute ``x``. An array of xarray's in memory has no graph."""
+    graph = getattr(x, "__dask_graph__", None)
+    return graph is not None and graph() is not None
+
+
+def host_array(x: Any, name: str, instead: str) -> NDArray[Any]:
+    """``x`` as NumPy has it, of any type.
+
+    TypeError for a dask array, which would silently be computed here, for one in the memory of a GPU, and for one with masked elements.
+    """
+    if is_lazy(x):
         raise TypeError(f"`{name}` is a dask array, and this function would compute all of it here: teatime.dask.{instead} takes it")
+    if hasattr(x, "__cuda_array_interface__"):
+        raise TypeError(f"`{name}` is in the memory of a GPU: hand over `{name}.{to_host(x)}()`; teatime.adapter does so for a pipeline")
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise TypeError(f"`{name}` is a masked array: hand over `{name}.filled(value)`, with NaN where it may be missing")
+    return np.from_dlpack(x) if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") else np.asarray(x)
+
+
+def to_host(x: Any) -> str:
+    """The method that gives an array of a GPU's on the host: CuPy's, PyTorch's or Numba's."""
+    return next((name for name in ("get", "cpu", "copy_to_host") if hasattr(x, name)), "get")
 
 
 def as_array(x: Any, name: str, instead: str) -> NDArray[Any]:
-    """``x`` in native byte order and of a type that tensors hold: bool as uint8, 64-bit integers as float64 where that changes none."""
-    refuse_lazy(x, name, instead)
-    if hasattr(x, "__cuda_array_interface__"):
-        raise TypeError(f"`{name}` is in the memory of a GPU: hand over `{name}.get()`; teatime.adapter does so for a pipeline")
-    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
-        raise TypeError(f"`{name}` is a masked array: hand over `{name}.filled(value)`, with NaN where it may be missing")
-    a = np.from_dlpack(x) if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") else np.asarray(x)
+    """``x`` in native byte order and of a type that tensors hold: bool as uint8, 64-bit integers as float64 where that changes none.
+
+    TypeError as of :func:`host_array`, and for other types.
+    """
+    a = host_array(x, name, instead)
     if a.dtype == np.bool_:
         a = a.view(np.uint8)
     elif a.dtype.kind in "iu" and a.dtype.itemsize == 8:
@@ -51,18 +72,27 @@ def either_order(a: NDArray[Any]) -> tuple[NDArray[Any], bool]:
     return c_order(a), False
 
 
-def as_float32(a: NDArray[Any], name: str) -> NDArray[np.float32]:
-    """``a`` rounded to float32, which no number may leave, and which no integer may change in."""
-    if a.dtype == np.float32:
-        return a
-    with np.errstate(over="ignore"):
+def as_float32(a: NDArray[Any], name: str, *, integers: bool = False) -> tuple[NDArray[np.float32], float]:
+    """``a`` as float32 but for a factor, and that factor: a power of two where float64 has numbers too large or too small for float32.
+
+    Integers, and ``integers`` that are of float64 by now, are refused where they would change.
+    """
+    if integers or a.dtype.kind in "iu":
         narrow = a.astype(np.float32)
-    if a.dtype.kind in "iu":
-        if a.dtype.itemsize >= 4 and not np.array_equal(narrow.astype(np.float64), a.astype(np.float64)):
+        if a.dtype.itemsize >= 4 and not np.array_equal(narrow.astype(np.float64), a):
             raise ValueError(f"`{name}`: integers beyond 2**24 would change as float32, in which this is computed")
-    elif a.dtype.itemsize == 8 and not np.array_equal(np.isfinite(narrow), np.isfinite(a)):
-        raise ValueError(f"`{name}`: numbers beyond the range of float32, in which this is computed")
-    return narrow
+        return narrow, 1.0
+    scale = _scale(a) if a.dtype == np.float64 else 1.0
+    with np.errstate(over="ignore", under="ignore"):
+        return (a if scale == 1 else a / scale).astype(np.float32, copy=False), scale
+
+
+def _scale(a: NDArray[Any]) -> float:
+    """What the numbers of ``a`` are divided by before they become float32. A power of two changes no digit."""
+    largest = max(abs(float(a.max(initial=0))), abs(float(a.min(initial=0))))
+    if not 0 < largest < np.inf or 2.0**-64 < largest < 2.0**64:
+        return 1.0
+    return float(2.0 ** np.floor(np.log2(largest)))
 
 
 def float_type(*arrays: NDArray[Any]) -> np.dtype[Any]:
@@ -71,9 +101,38 @@ def float_type(*arrays: NDArray[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if narrow else np.float64)
 
 
+def widened(a: NDArray[Any]) -> NDArray[Any]:
+    """As float64 what float32 does not hold."""
+    return a.astype(np.float64, copy=False) if a.dtype in WIDE else a
+
+
 def of_one_type(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Both of the type that holds both; of integers that only 64 bits hold, float64."""
+    """Both of the type that holds both, :func:`widened`."""
     common = np.result_type(a, b)
-    if common not in NATIVE:
+    if common in WIDE or common not in NATIVE:
         common = np.dtype(np.float64)
     return a.astype(common, copy=False), b.astype(common, copy=False)
+
+
+def whole(value: Any, name: str, *, most: int = 2**32 - 1) -> int:
+    """A whole number from 0 on that a caller gave."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"`{name}` is {value!r}; it is a whole number, at least 0") from None
+    if number < 0:
+        raise ValueError(f"`{name}` is {number}; it is at least 0")
+    if number > most:
+        raise ValueError(f"`{name}` is {number}; it is at most {most}")
+    return number
+
+
+def folder(path: str | os.PathLike[str], name: str) -> str:
+    """The whole path of a store that a caller gave."""
+    given = os.fspath(path)
+    if "://" in given and not os.path.exists(given):
+        raise ValueError(
+            f"`{name}` is {given!r}: stores are read from paths that are seen here and by every worker; of a URL, teatime.dask takes the "
+            "array that dask.array.from_zarr gives"
+        )
+    return os.path.abspath(given)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order
+from ._arrays import as_array, c_order, whole
 from ._device import Device, run_options
 
 
@@ -55,9 +55,9 @@ def pack(
     a = as_array(x, "x", "pack")
     if a.dtype not in (np.dtype("i1"), np.dtype("u1")):
         raise TypeError(f"`x` has the type {np.asarray(x).dtype}: int8, uint8 and bool are packed")
-    entries = None if table is None else bytes(table)
-    found = _teatime.pack(c_order(a), bits, None if entries is None else list(entries), missing, device, run_options())
-    return found
+    entries = None if table is None else [whole(value, "table", most=255) for value in table]
+    missing = None if missing is None else whole(missing, "missing", most=255)
+    return _teatime.pack(c_order(a), whole(bits, "bits"), entries, missing, device, run_options())
 
 
 def unpack(
@@ -95,4 +95,5 @@ def unpack(
     if a.dtype != np.dtype("u1"):
         raise TypeError(f"`packed` has the type {a.dtype}: it is of uint8")
     entries = None if table is None else [float(value) for value in table]
-    return _teatime.unpack(c_order(a), n, bits, entries, str(np.dtype(dtype)), device, run_options())
+    n = whole(n, "n", most=2**63 - 1)
+    return _teatime.unpack(c_order(a), n, whole(bits, "bits"), entries, str(np.dtype(dtype)), device, run_options())

@@ -14,11 +14,16 @@ from dask.base import tokenize
 from dask.utils import parse_bytes
 
 from . import __version__, _worker
-from ._filter import computed_type, filter_options
+from ._arrays import folder, whole
+from ._filter import computed_type, filter_options, filtered_axes
 from ._tasks import annotated, device_name, finished, known, stamp
 from ._teatime import StoredArray
 
-_BOUNDARIES = {"reflect": "none", "nearest": "none", "mirror": "none", "constant": "none", "wrap": "periodic"}
+#: What dask puts beyond the ends of a mode.
+_BOUNDARIES = {
+    **dict.fromkeys(("reflect", "nearest", "mirror", "constant", "grid-mirror", "grid-constant"), "none"),
+    **dict.fromkeys(("wrap", "grid-wrap"), "periodic"),
+}
 
 
 def gaussian_filter(
@@ -30,9 +35,10 @@ def gaussian_filter(
     truncate: float = 4.0,
     *,
     radius: int | Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
     output: Any = None,
     rounding: str = "once",
-    narrow: bool = False,
+    narrow: bool | None = None,
     array: str | None = None,
     chunks: Any = None,
     fill: bool = False,
@@ -48,7 +54,7 @@ def gaussian_filter(
     ----------
     image
         A dask array of one to five axes; or the path of a Zarr array, of which each task reads a box and what lies around it.
-    sigma, order, mode, cval, truncate, radius, output, rounding, narrow
+    sigma, order, mode, cval, truncate, radius, axes, output, rounding, narrow
         As in :func:`teatime.gaussian_filter`.
     array
         Of a path: the array in the store, where the path is not its own.
@@ -68,23 +74,25 @@ def gaussian_filter(
     x: Any
     of: Callable[..., Any]
     if isinstance(image, (str, os.PathLike)):
-        x, of = _Stored(os.path.abspath(image), array, fill, chunks), _of_store
+        x, of = _Stored(folder(image, "image"), array, fill, chunks), _of_store
     elif array is not None or chunks is not None or fill:
         raise TypeError("`array`, `chunks` and `fill` are for the path of a stored array; rechunk() changes the chunks of a dask array")
     else:
         x, of = image if isinstance(image, da.Array) else da.asarray(image), _of_blocks
         known(x, "image")
-    dtype, axes = np.dtype(x.dtype if output is None else output).newbyteorder("="), range(x.ndim)
+    dtype = np.dtype(x.dtype if output is None else output).newbyteorder("=")
     options = filter_options(
-        axes, sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding=rounding, narrow=narrow
+        filtered_axes(axes, x.ndim), sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding=rounding, narrow=narrow
     )
     unknown = [name for name in options["mode"] if name not in _BOUNDARIES]
     if unknown:
         raise ValueError(f"`mode` is one of {', '.join(_BOUNDARIES)}, not {unknown[0]!r}")
     if not all(0 <= value < math.inf for value in [*options["sigma"], options["truncate"]]):
         raise ValueError(f"`sigma` of {sigma}, `truncate` of {truncate}: they are finite numbers from 0 on")
-    radii = options["radius"] or [int(truncate * s + 0.5) for s in options["sigma"]]
-    radii = [r if s > 1e-15 else 0 for r, s in zip(radii, options["sigma"])]
+    reach = options["radius"] or [int(truncate * s + 0.5) for s in options["sigma"]]
+    radii = [0] * x.ndim
+    for axis, r, s in zip(options["axes"], reach, options["sigma"]):
+        radii[axis] = r if s > 1e-15 else 0
     with annotated(resources, compute):
         return finished(of(x, radii, options, dtype, name), compute)
 
@@ -95,7 +103,8 @@ def _of_blocks(x: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.
     whole = {axis: -1 for axis in range(count) if x.numblocks[axis] > 1 and radii[axis] >= x.shape[axis]}
     x = x.rechunk(whole) if whole else x
     depth = {axis: radii[axis] if x.numblocks[axis] > 1 else 0 for axis in range(count)}
-    boundary = {axis: _BOUNDARIES[options["mode"][axis]] if depth[axis] else "none" for axis in range(count)}
+    modes = dict(zip(options["axes"], options["mode"]))
+    boundary = {axis: _BOUNDARIES[modes[axis]] if depth[axis] else "none" for axis in range(count)}
     haloed = da.overlap.overlap(x, depth, boundary) if any(depth.values()) else x
     result = haloed.map_blocks(
         _worker.filtered,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order, either_order, float_type, of_one_type
+from ._arrays import as_array, c_order, either_order, float_type, of_one_type, widened
 from ._device import Device, run_options
 
 #: Other names of metrics, as scipy has them.
@@ -22,7 +22,7 @@ def distance_options(
     missing: str = "propagate",
     negative: bool = False,
     columns: bool = False,
-    narrow: bool = False,
+    narrow: bool | None = None,
 ) -> dict[str, Any]:
     """Options of distances, as the compiled part takes them."""
     return {
@@ -44,7 +44,7 @@ def operands(x: ArrayLike, y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[A
             raise ValueError(f"`{name}` is (observations, features), and has {of.ndim} axes: {of.shape}")
     if b is None:
         out = float_type(a)
-        a, columns = either_order(a)
+        a, columns = either_order(widened(a))
         return a, None, columns, out
     if a.shape[1] != b.shape[1]:
         raise ValueError(f"`x` has {a.shape[1]} features, `y` {b.shape[1]}")
@@ -65,6 +65,7 @@ def pairwise_distance(
     negative: bool = False,
     condensed: bool = False,
     return_shared: bool = False,
+    narrow: bool | None = None,
     device: Device | str | None = None,
     progress: Any = None,
 ) -> Any:
@@ -73,7 +74,7 @@ def pairwise_distance(
     Parameters
     ----------
     x : (m, features)
-        Of float64 and 64-bit integers all is computed in float64, where the device can (:attr:`Device.f64`); of others in float32.
+        Of float64 and integers of 32 and 64 bits all is computed in float64, but see ``narrow``; of others in float32.
     y : (n, features), optional
         Of another type than ``x``, both are promoted as NumPy does.
     metric
@@ -91,6 +92,9 @@ def pairwise_distance(
         Each pair of ``x`` once, in scipy's order, in place of the square.
     return_shared
         Whether the number of features that both have is returned too, where missing ones are ignored.
+    narrow
+        Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`). With False
+        that is an error.
     device
         A :class:`Device`, its name, or None for the fastest.
     progress
@@ -111,7 +115,7 @@ def pairwise_distance(
     array([1., 3., 2.])
     """
     a, b, columns, out = operands(x, y)
-    options = distance_options(metric, p=p, missing=missing, negative=negative, columns=columns)
+    options = distance_options(metric, p=p, missing=missing, negative=negative, columns=columns, narrow=narrow)
     if condensed:
         if b is not None or return_shared:
             raise ValueError("`condensed` is of `x` alone, without `y` and `return_shared`")

@@ -11,11 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _teatime
-from ._arrays import NATIVE, as_array, c_order, refuse_lazy
+from ._arrays import NATIVE, WIDE, as_array, c_order, host_array, whole
 from ._device import Device, run_options
-
-#: Types that are summed in float64.
-_WIDE = frozenset(np.dtype(t) for t in ("f8", "i4", "u4"))
 
 
 def per_axis(value: Any, name: str, count: int) -> list[Any]:
@@ -28,6 +25,19 @@ def per_axis(value: Any, name: str, count: int) -> list[Any]:
     return values
 
 
+def filtered_axes(axes: int | Sequence[int] | None, count: int) -> list[int]:
+    """Those of ``count`` axes that ``axes`` names."""
+    named = range(count) if axes is None else np.atleast_1d(axes)
+    chosen = [operator.index(axis) for axis in named]
+    beyond = [axis for axis in chosen if not -count <= axis < count]
+    if beyond:
+        raise ValueError(f"`axes`: {beyond[0]} is out of range for an array of {count} axes")
+    chosen = [axis % count for axis in chosen]
+    if len(set(chosen)) < len(chosen):
+        raise ValueError(f"axes must be unique: `axes` is {axes}")
+    return chosen
+
+
 def filter_options(
     axes: Sequence[int],
     sigma: float | Sequence[float],
@@ -38,18 +48,18 @@ def filter_options(
     truncate: float,
     radius: int | Sequence[int] | None,
     rounding: str,
-    narrow: bool,
+    narrow: bool | None,
 ) -> dict[str, Any]:
     """Options of a filter along ``axes``, as the compiled part takes them."""
     count = len(axes)
     return {
         "axes": list(axes),
         "sigma": [float(value) for value in per_axis(sigma, "sigma", count)],
-        "order": [_whole(value, "order") for value in per_axis(order, "order", count)],
+        "order": [whole(value, "order") for value in per_axis(order, "order", count)],
         "mode": per_axis(mode, "mode", count),
         "cval": float(cval),
         "truncate": float(truncate),
-        "radius": None if radius is None else [_whole(value, "radius") for value in per_axis(radius, "radius", count)],
+        "radius": None if radius is None else [whole(value, "radius") for value in per_axis(radius, "radius", count)],
         "rounding": rounding,
         "preserve_range": True,
         "narrow": narrow,
@@ -65,7 +75,7 @@ def computed_type(given: np.dtype[Any], dtype: np.dtype[Any], rounding: str) -> 
     if dtype.kind in "iu" and dtype.itemsize == 8 and dtype == given:
         computed = np.dtype("f8")
     # Sums of narrower types are of float32, whatever they are put into.
-    if computed == np.dtype("f8") and taken not in _WIDE and rounding == "once":
+    if computed == np.dtype("f8") and taken not in WIDE and rounding == "once":
         computed = np.dtype("f4")
     if computed not in NATIVE or (computed != taken and computed.kind != "f"):
         raise ValueError(f"`output` of {dtype} for an input of {given}: it is a float, or of the input's type")
@@ -94,7 +104,7 @@ def gaussian_filter(
     radius: int | Sequence[int] | None = None,
     axes: int | Sequence[int] | None = None,
     rounding: str = "once",
-    narrow: bool = False,
+    narrow: bool | None = None,
     device: Device | str | None = None,
 ) -> NDArray[Any]:
     """A Gaussian filter, or a derivative of one: :func:`scipy.ndimage.gaussian_filter` with its arguments.
@@ -102,8 +112,8 @@ def gaussian_filter(
     Parameters
     ----------
     input
-        One to five axes. float64 and 32-bit integers are computed in float64, where the device can (:attr:`Device.f64`) unless
-        ``narrow``; others in float32. 64-bit integers are taken as float64. Of complex numbers both parts are filtered.
+        One to five axes. float64 and integers of 32 and 64 bits are computed in float64, but see ``narrow``; others in float32. Of complex
+        numbers both parts are filtered.
     sigma
         Standard deviation, for all filtered axes or for each.
     order
@@ -121,7 +131,8 @@ def gaussian_filter(
     rounding
         ``"once"``: integers are rounded to the nearest at the end. ``"scipy"``: towards 0 after each axis, as scipy does.
     narrow
-        Whether what is computed in float64 is computed in float32.
+        Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`). With False
+        that is an error.
     device
         A :class:`Device`, its name, or None for the fastest.
 
@@ -131,8 +142,7 @@ def gaussian_filter(
     >>> teatime.gaussian_filter(np.array([0.0, 0.0, 1.0, 0.0, 0.0]), 1.0, radius=1).round(4)
     array([0.    , 0.2741, 0.4519, 0.2741, 0.    ])
     """
-    lent = hasattr(input, "__dlpack__") and not hasattr(input, "__array__")
-    given: Any = input if hasattr(input, "__dask_graph__") else np.from_dlpack(input) if lent else np.asarray(input)
+    given = host_array(input, "input", "gaussian_filter")
     if given.dtype.kind == "c":
         each = functools.partial(
             gaussian_filter, sigma=sigma, order=order, mode=mode, truncate=truncate, radius=radius, axes=axes, rounding=rounding,
@@ -140,14 +150,7 @@ def gaussian_filter(
         )
         return _of_parts(each, given, output, cval)
     x = as_array(given, "input", "gaussian_filter")
-    named = range(x.ndim) if axes is None else np.atleast_1d(axes)
-    chosen = [operator.index(axis) for axis in named]
-    beyond = [axis for axis in chosen if not -x.ndim <= axis < x.ndim]
-    if beyond:
-        raise ValueError(f"`axes`: {beyond[0]} is out of range for an array of {x.ndim} axes")
-    chosen = [axis % x.ndim for axis in chosen]
-    if len(set(chosen)) < len(chosen):
-        raise ValueError(f"axes must be unique: `axes` is {axes}")
+    chosen = filtered_axes(axes, x.ndim)
     into = output if isinstance(output, np.ndarray) else None
     dtype = np.dtype(into.dtype if into is not None else given.dtype if output is None else output).newbyteorder("=")
     computed = computed_type(given.dtype.newbyteorder("="), dtype, rounding)
@@ -169,7 +172,6 @@ def gaussian_filter(
 
 def _of_parts(each: Callable[..., NDArray[Any]], x: NDArray[Any], output: Any, cval: complex) -> NDArray[Any]:
     """What ``each`` makes of the real and of the imaginary parts."""
-    refuse_lazy(x, "input", "gaussian_filter")
     found = output if isinstance(output, np.ndarray) else np.empty(x.shape, x.dtype if output is None else output)
     if found.dtype.kind != "c" or found.shape != x.shape:
         of = f"{found.dtype} and {found.shape} for an input of {x.dtype} and {x.shape}"
@@ -178,10 +180,3 @@ def _of_parts(each: Callable[..., NDArray[Any]], x: NDArray[Any], output: Any, c
     found.imag = each(x.imag, cval=np.imag(cval))
     found.real = real
     return found
-
-
-def _whole(value: Any, name: str) -> int:
-    whole = operator.index(value)
-    if whole < 0:
-        raise ValueError(f"`{name}` is {whole}; it is at least 0")
-    return whole

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, as_float32, either_order, float_type
+from ._arrays import as_array, as_float32, either_order, float_type, host_array, whole
 from ._device import Device, run_options
 
 _Array = NDArray[Any]
@@ -37,11 +37,15 @@ class PCA(NamedTuple):
     mean: _Array
 
 
-def _matrix(a: ArrayLike, instead: str) -> tuple[_Array, np.dtype[Any]]:
-    x = as_array(a, "a", instead)
+def _matrix(a: ArrayLike) -> tuple[NDArray[np.float32], float, bool, np.dtype[Any]]:
+    """A matrix in C order but for a factor, that factor, whether it is the transposed, and the type of results."""
+    given = host_array(a, "a", "svd_compressed")
+    x = as_array(given, "a", "svd_compressed")
     if x.ndim != 2:
         raise ValueError(f"`a` is a matrix, and has {x.ndim} axes: {x.shape}")
-    return x, float_type(x)
+    narrow, scale = as_float32(x, "a", integers=given.dtype.kind in "iu")
+    narrow, transposed = either_order(narrow)
+    return narrow, scale, transposed, float_type(x)
 
 
 def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
@@ -50,7 +54,8 @@ def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
     Parameters
     ----------
     a : (m, n)
-        Computed in float32, of which no number may leave the range, and no integer may change.
+        Computed in float32, in which no integer may change; numbers of float64 that are very large or small are first divided by a power
+        of two.
     device
         A :class:`Device`, its name, or None for the fastest.
 
@@ -67,12 +72,11 @@ def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
     >>> np.round(s, 5)
     array([4., 3.])
     """
-    x, out = _matrix(a, "svd_compressed")
-    x, transposed = either_order(as_float32(x, "a"))
+    x, scale, transposed, out = _matrix(a)
     u, s, v = _teatime.svd(x, device, run_options())
     if transposed:
         u, v = v, u
-    return SVD(u.astype(out, copy=False), s.astype(out, copy=False), v.T.astype(out, copy=False))
+    return SVD(u.astype(out, copy=False), (s * scale).astype(out, copy=False), v.T.astype(out, copy=False))
 
 
 def truncated_svd(
@@ -129,14 +133,13 @@ def truncated_svd(
     >>> bool(np.allclose(u * s @ vt, a, atol=1e-5))
     True
     """
-    x, out = _matrix(a, "svd_compressed")
-    x, transposed = either_order(as_float32(x, "a"))
-    rule = {"u": "v", "v": "u"}.get(signs, signs) if transposed else signs
-    options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, seed=random_state, signs=rule)
-    u, s, v, _, _, _ = _teatime.truncated_svd(x, n_components, options, device, run_options(progress))
+    x, scale, transposed, out = _matrix(a)
+    options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
+    k = whole(n_components, "n_components")
+    u, s, v, _, _, _ = _teatime.truncated_svd(x, k, options, transposed, device, run_options(progress))
     if transposed:
         u, v = v, u
-    return SVD(u.astype(out, copy=False), s.astype(out, copy=False), v.T.astype(out, copy=False))
+    return SVD(u.astype(out, copy=False), (s * scale).astype(out, copy=False), v.T.astype(out, copy=False))
 
 
 def svd_options(
@@ -145,16 +148,16 @@ def svd_options(
     n_iter: int | None = None,
     tol: float = 1e-4,
     max_passes: int = 64,
-    seed: int = 0,
+    random_state: int = 0,
     signs: str = "stable",
 ) -> dict[str, Any]:
     """Options of the iteration, as the compiled part takes them."""
     return {
-        "n_oversamples": n_oversamples,
-        "n_iter": n_iter,
+        "n_oversamples": None if n_oversamples is None else whole(n_oversamples, "n_oversamples"),
+        "n_iter": None if n_iter is None else whole(n_iter, "n_iter"),
         "tol": tol,
         "max_passes": max_passes,
-        "seed": seed,
+        "seed": whole(random_state, "random_state", most=2**64 - 1),
         "signs": signs,
     }
 
@@ -199,7 +202,7 @@ def pca(
     centred = a - mean
     variance = float(np.einsum("ij,ij->", centred, centred)) / (a.shape[0] - 1)
     u, s, vt = truncated_svd(
-        centred.astype(np.float32), n_components, n_iter=n_iter, tol=tol, random_state=random_state, signs="v",
+        centred, n_components, n_iter=n_iter, tol=tol, random_state=random_state, signs="v",
         device=device, progress=progress,
     )
     s = s.astype(np.float64)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
+import math
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +20,10 @@ from dask.base import tokenize
 from dask.delayed import Delayed, delayed
 
 from . import __version__, _worker
+from ._arrays import folder
 from ._device import Device
 from ._teatime import part_step
-from .genotype import open_store
+from .genotype import Genotypes, open_store
 
 #: Bytes of genotypes that a task takes at least, some tenths of a second: with less, passing sums between workers takes longer.
 _TASK_BYTES = 96 << 20
@@ -58,9 +62,26 @@ def tree(items: Sequence[Delayed], name: str, merge: Callable[..., Any] = _worke
     return level[0]
 
 
+def workers() -> list[dict[str, Any]] | None:
+    """What is known of a cluster's workers; None where there is no client, or one that can only be asked by ``await``."""
+    # Importing it takes some tenths of a second, and whoever has a client has done so.
+    distributed = sys.modules.get("distributed")
+    try:
+        client = distributed.get_client() if distributed else None
+    except ValueError:
+        return None
+    if client is None or client.asynchronous:
+        return None
+    try:
+        info = client.scheduler_info(n_workers=-1)
+    except TypeError:  # an older distributed, which tells of all workers
+        info = client.scheduler_info()
+    return list(info["workers"].values())
+
+
 @contextlib.contextmanager
 def annotated(resources: dict[str, float] | None, compute: bool) -> Iterator[None]:
-    """Tasks with ``resources``, which a worker of the client, if there is one, has to have: dask would wait for it for ever."""
+    """Tasks with ``resources``, which one of the workers that are known has to have: dask would wait for it for ever."""
     if not resources:
         yield
         return
@@ -68,20 +89,14 @@ def annotated(resources: dict[str, float] | None, compute: bool) -> Iterator[Non
         raise ValueError(
             "`resources` hold while tasks are submitted: with compute=True, or put dask.annotate(resources=...) around what computes"
         )
-    try:
-        from distributed import get_client
-
-        workers = get_client().scheduler_info(n_workers=-1)["workers"].values()
-    except (ImportError, ValueError):
-        workers = None
-    except TypeError:  # an older distributed, which tells of all workers
-        workers = get_client().scheduler_info()["workers"].values()
-    if workers is not None:
-        for name, amount in resources.items():
-            if not any(worker.get("resources", {}).get(name, 0) >= amount for worker in workers):
-                raise ValueError(
-                    f"`resources`: no worker has {amount} of {name!r}: start workers with --resources {name}={amount}, or leave it out"
-                )
+    joined = workers()
+    if joined == []:
+        warnings.warn(f"teatime: no worker has joined yet: tasks wait for one with resources {resources}", stacklevel=4)
+    for name, amount in resources.items():
+        if joined and not any(worker.get("resources", {}).get(name, 0) >= amount for worker in joined):
+            raise ValueError(
+                f"`resources`: no worker has {amount} of {name!r}: start workers with --resources {name}={amount}, or leave it out"
+            )
     with dask.annotate(resources=resources):
         yield
 
@@ -101,11 +116,13 @@ class Source:
     stamp: Any
 
     @classmethod
-    def of(cls, genotypes: Any, array: str | None, rows_per_task: int | None, pair_bytes: int = 4) -> Source:
+    def of(cls, genotypes: Any, array: str | None, rows_per_task: int | None, pair_bytes: int = 4, name: str = "genotypes") -> Source:
         """``pair_bytes`` is what a task of a store gives for each two samples."""
+        if isinstance(genotypes, Genotypes):
+            raise TypeError(f"`{name}` is a store that is open here: hand over its path, which each task opens")
         if not isinstance(genotypes, (str, os.PathLike)):
             return cls._of_array(genotypes, rows_per_task)
-        path = os.path.abspath(genotypes)
+        path = folder(genotypes, name)
         opened = open_store(path, array)
         samples, variants = opened.samples, opened.variants
         if variants == 0 or samples == 0:
@@ -137,6 +154,17 @@ class Source:
             x = x.rechunk(wanted)
         firsts = [0, *np.cumsum(x.chunks[0]).tolist()]
         return cls((variants, samples), (x.shape, x.dtype), list(zip(firsts, firsts[1:])), list(x.to_delayed().reshape(-1)), None)
+
+    def check_pairs(self, pair_bytes: int, instead: str) -> None:
+        """MemoryError where no worker that is known holds sums of each pair of samples: two, and what they add up to."""
+        samples = self.shape[1]
+        held = 3 * pair_bytes * samples**2
+        most = max((worker.get("memory_limit") or math.inf for worker in workers() or ()), default=math.inf)
+        if held > most:
+            raise MemoryError(
+                f"{samples} samples: a task that adds up sums of each pair holds {held / 1e9:.3g} GB, and the largest worker "
+                f"{most / 1e9:.3g} GB: {instead}"
+            )
 
     def parts(self, ploidy: int | None, of: dict[str, Any], device: str | None) -> Delayed:
         """The sums over all variants."""
@@ -196,14 +224,21 @@ def _rows(rows_per_task: int | None, row: int, samples: int, pair_bytes: int) ->
     return max(step, rows // step * step)
 
 
-#: Folders of a store that are looked at.
-_MOST_FOLDERS = 1000
+#: Folders, and files, of a store that are looked at.
+_MOST_FOLDERS, _MOST_FILES = 1000, 10_000
 
 
-def stamp(path: str) -> list[tuple[str, int]]:
-    """What tells that a store was written anew: when its folders last changed, which they do as files in them are replaced."""
-    found = []
-    for folder, _, _ in itertools.islice(os.walk(path), _MOST_FOLDERS):
+def stamp(path: str) -> str:
+    """What tells that a store was written anew: how large its first folders and files are, and when they last changed."""
+    entries, left = [], _MOST_FILES
+    for within, folders, files in itertools.islice(os.walk(path), _MOST_FOLDERS):
+        folders.sort()
+        some = sorted(files)[:left]
+        left -= len(some)
+        entries += [within, *(os.path.join(within, name) for name in some)]
+    found = hashlib.blake2b(digest_size=16)
+    for entry in entries or [path]:
         with contextlib.suppress(OSError):
-            found.append((folder, os.stat(folder).st_mtime_ns))
-    return sorted(found) or [(path, os.stat(path).st_mtime_ns)]
+            of = os.stat(entry)
+            found.update(f"{entry} {of.st_mtime_ns} {of.st_size}\n".encode(errors="surrogateescape"))
+    return found.hexdigest()

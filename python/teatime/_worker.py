@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _teatime
-from ._arrays import as_array, as_float32, c_order, either_order, of_one_type
+from ._arrays import WIDE, as_array, as_float32, c_order, either_order, host_array, of_one_type, widened
 from ._device import Device, run_options
 from ._filter import gaussian_filter, of_type
 from .genotype import Genotypes, genotypes_of, open_store
@@ -73,7 +73,8 @@ def merge(one: Any, other: Any) -> Any:
 
 def pca_of_part(part: Any, like: Any, ploidy: int | None, of: dict[str, Any], name: str | None) -> dict[str, Any]:
     """The components of all variants' sums."""
-    return _teatime.pca_of_part(_like(like, ploidy), part, of, device(name), run_options())
+    found = _teatime.pca_of_part(_like(like, ploidy), part, of, device(name), run_options())
+    return {**found, "converged": np.array(found["converged"])}
 
 
 def grm_of_part(part: Any, like: Any, ploidy: int | None, of: dict[str, Any], name: str | None) -> tuple[Any, Any, Any]:
@@ -88,6 +89,10 @@ def _like(like: Any, ploidy: int | None) -> Genotypes:
     shape, dtype = like
     none = np.empty((0, *shape[1:]), dtype)
     return genotypes_of(none, ploidy, "pca", first=0, variants=shape[0])
+
+
+#: Of variants: how many there are, took part, and were left out for what.
+COUNTS = ("total", "used", "above_missing", "all_missing", "below_maf", "zero_variance")
 
 
 class Product(NamedTuple):
@@ -136,9 +141,10 @@ class Band:
         return Product(loaded.normal_product(c_order(x), run_options()), loaded.digest)
 
     def totals(self) -> Product:
-        """The sum of squares of the standardised variants, and how many took part."""
+        """The sum of squares of the standardised variants, and their counts, in the order of :data:`COUNTS`."""
         loaded = self._loaded()
-        return Product(np.array(loaded.totals(), np.float64), loaded.digest)
+        squares, counts = loaded.totals()
+        return Product(np.array([squares, *(counts[name] for name in COUNTS)]), loaded.digest)
 
 
 def band_of_store(source: tuple[str, str | None], rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
@@ -150,7 +156,7 @@ def band_of_store(source: tuple[str, str | None], rows: tuple[int, int], ploidy:
 
 def band_of_block(block: NDArray[Any], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
     """A block of variants."""
-    band = Band(np.asarray(block), (0, block.shape[0]), ploidy, of, name)
+    band = Band(host_array(block, "genotypes", "pca"), (0, block.shape[0]), ploidy, of, name)
     band.totals()
     return band
 
@@ -183,12 +189,15 @@ def totals_of_band(band: Band) -> Product:
 
 
 def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | None) -> NDArray[np.float64]:
-    """A block's part of ``Aᵀ (A x)``: of float64, and where the CPU computes, in float64."""
-    a = as_array(block, "a", "svd_compressed")
+    """A block's part of ``Aᵀ (A x)``: of float64 and integers of 32 and 64 bits where the CPU computes, in float64."""
+    given = host_array(block, "a", "svd_compressed")
+    a = as_array(given, "a", "svd_compressed")
     on = device(name)
-    if a.dtype == np.float64 and on.backend == "cpu":
+    if a.dtype in WIDE and on.backend == "cpu":
+        a = widened(a)
         return a.T @ (a @ x)
-    return _teatime.normal_product(c_order(as_float32(a, "a")), c_order(x), on, run_options())
+    narrow, scale = as_float32(a, "a", integers=given.dtype.kind in "iu")
+    return _teatime.normal_product(c_order(narrow), c_order(x), on, run_options()) * scale**2
 
 
 def random_vectors(n: int, columns: int, seed: int) -> NDArray[np.float64]:
@@ -203,8 +212,8 @@ def orthonormal(*parts: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def factored(block: NDArray[Any], basis: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Q and R of a block's product with a basis: a leaf of a QR decomposition of all (Demmel, Grigori, Hoemmen, Langou 2012)."""
-    found = np.linalg.qr(np.asarray(block, np.float64) @ basis)
-    return found.Q, found.R
+    q, r = np.linalg.qr(np.asarray(block, np.float64) @ basis)
+    return q, r
 
 
 def stacked(*triangles: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
@@ -250,16 +259,17 @@ def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequen
     _, found = _teatime.svd_step(shape, k, svd, _values(made), run_options())
     if found is None:
         raise RuntimeError("the iteration needs more products than it was given")
-    s, v, _, _ = found
-    return {"s": s, "v": v, "made": made[:1]}
+    s, v, residuals, converged = found
+    passes = 1 + sum(of is not None for of in made)
+    return {"s": s, "v": v, "residuals": residuals, "converged": converged, "passes": passes, "made": made[:1]}
 
 
 def pca_of_components(found: dict[str, Any], totals: Product) -> dict[str, Any]:
     """A PCA's results."""
     s, v = found["s"], found["v"]
     _values([*found["made"], totals])
-    squares, used = totals.values
-    if used == 0:
+    squares, counts = totals.values[0], dict(zip(COUNTS, totals.values[1:].astype(int).tolist(), strict=True))
+    if counts["used"] == 0:
         raise ValueError("no variant is left that varies")
     return {
         "scores": v * s,
@@ -267,6 +277,10 @@ def pca_of_components(found: dict[str, Any], totals: Product) -> dict[str, Any]:
         "singular_values": s,
         "explained_variance": s**2 / v.shape[0],
         "explained_variance_ratio": s**2 / (squares if squares > 0 else 1.0),
+        "residuals": found["residuals"],
+        "converged": np.array(found["converged"]),
+        "passes": found["passes"],
+        "counts": counts,
     }
 
 
@@ -277,7 +291,7 @@ def item(found: Any, key: Any) -> Any:
 
 def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, Any], name: str | None) -> Any:
     """Sums over the features of blocks of observations, for each pair of these."""
-    a = as_array(x, "x", "pairwise_distance")
+    a = widened(as_array(x, "x", "pairwise_distance"))
     if y is None:
         a, columns = either_order(a)
         if columns and _is_dosage(a, options):

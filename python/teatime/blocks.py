@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _worker
+from ._arrays import host_array, whole
 from ._linalg import svd_options
 from .genotype import open_store, pca_options
 
@@ -58,10 +59,10 @@ class Rounds:
         random_state: int = 0,
         signs: str = "stable",
     ) -> None:
-        if not 0 < n_components <= min(shape):
+        if not 0 < whole(n_components, "n_components") <= min(shape):
             raise ValueError(f"`n_components` of {n_components}: it is at least 1, and at most {min(shape)}")
         self._shape, self._k = (int(shape[0]), int(shape[1])), n_components
-        self._options = svd_options(n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, seed=random_state, signs=signs)
+        self._options = svd_options(n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, random_state=random_state, signs=signs)
         self._made: list[_worker.Product] = []
         self._found: dict[str, Any] | None = None
 
@@ -71,7 +72,7 @@ class Rounds:
 
     def add(self, product: ArrayLike) -> None:
         """Takes ``Aᵀ (A x)`` of what was wanted, (n, columns)."""
-        found = np.asarray(product, np.float64)
+        found = host_array(product, "product", "svd_compressed").astype(np.float64, copy=False)
         if found.ndim != 2 or found.shape[0] != self._shape[1]:
             raise ValueError(f"`product` is ({self._shape[1]}, columns), not {found.shape}")
         self._made.append(_worker.Product(found, 0))
@@ -106,13 +107,16 @@ def normal_product(block: ArrayLike, x: ArrayLike, device: str | None = None) ->
     Parameters
     ----------
     block : (rows, n)
-        Float64 is computed in float64 where the CPU computes, else in float32.
+        Float64 and integers of 32 and 64 bits are computed in float64 where the CPU computes, else in float32.
     x : (n, columns)
     device
         The name of a device; None for the fastest.
     """
-    found = _worker.product_of_block(np.asarray(block), np.asarray(x, np.float64), device)
-    return np.asarray(found, np.float64)
+    return _worker.product_of_block(host_array(block, "block", "svd_compressed"), _operand(x), device)
+
+
+def _operand(x: ArrayLike) -> _Array:
+    return host_array(x, "x", "svd_compressed").astype(np.float64, copy=False)
 
 
 class Variants:
@@ -146,7 +150,7 @@ class Variants:
             path = os.fspath(source)
             self._band = _worker.Band((path, None), rows or (0, open_store(path).variants), ploidy, of, device)
         else:
-            self._band = _worker.Band(np.asarray(source), (0, len(source)), ploidy, of, device)
+            self._band = _worker.Band(host_array(source, "source", "pca"), (0, len(source)), ploidy, of, device)
 
     @staticmethod
     def ranges(path: str | os.PathLike[str], parts: int) -> tuple[tuple[int, int], list[tuple[int, int]]]:
@@ -156,4 +160,4 @@ class Variants:
 
     def normal_product(self, x: ArrayLike) -> _Array:
         """``Aᵀ (A x)`` (samples, columns): a part of what :meth:`Rounds.wanted` wants."""
-        return self._band.product(np.asarray(x, np.float64)).values
+        return self._band.product(_operand(x)).values

@@ -12,7 +12,6 @@ On a worker, functions use as many threads as the worker has. With ``device`` th
 
 from __future__ import annotations
 
-import operator
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +26,12 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.dask needs dask: pip install 'teatime[dask]'") from error
 
 from . import _teatime, _worker
+from ._arrays import whole as whole_number
 from ._dask_blocks import gaussian_filter, pack, unpack
 from ._device import run_options
 from ._distance import distance_options
 from ._tasks import Source, annotated, device_name, finished, iterated, known, named, tree
-from .genotype import grm_options, pca_options
+from .genotype import Genotypes, grm_options, pca_options
 
 __all__ = ["GRM", "PCA", "gaussian_filter", "grm", "pack", "pairwise_distance", "pca", "svd_compressed", "unpack"]
 
@@ -48,14 +48,25 @@ class PCA:
     #: s² / samples, scikit-allel's.
     explained_variance: Any
     explained_variance_ratio: Any
+    #: ‖AᵀA v - s² v‖ / (s s₁) of each component, and whether that is at most ``tol``, or 1e-4 with ``n_iter``; 0 of the exact method.
+    residuals: Any
+    converged: Any
+    #: Passes over the genotypes, and how many variants there are, took part, and were left out for what: Delayed, or a number and a
+    #: dictionary where they were computed.
+    passes: Any
+    counts: Any
 
 
 @dataclass(frozen=True)
 class GRM:
-    """A relationship matrix."""
+    """A relationship matrix: dask arrays, or NumPy's where it was computed."""
 
     #: (samples, samples)
     matrix: Any
+    #: Variants called in both, where missing calls count by pairs; else None.
+    shared: Any
+    #: How many variants there are, took part, and were left out for what: Delayed, or a dictionary where it was computed.
+    counts: Any
 
 
 #: The exact method's sums are of each pair of samples: with more samples, the randomized one is chosen.
@@ -95,7 +106,8 @@ def pca(
         genotypes stay on the workers, two bits each; a task gives 8 samples (n_components + n_oversamples) bytes a product. ``"auto"``:
         exact for up to 5,000 samples.
     n_iter, n_oversamples, tol, random_state
-        Of the randomized method. ``n_iter`` of None, with ``compute=True``: until the residuals are at most ``tol``.
+        Of the randomized method, which by default makes 4 power iterations, whatever ``tol`` is: ``residuals`` and ``converged`` of the
+        result say how near they came. ``n_iter`` of None, with ``compute=True``: until the residuals are at most ``tol``.
     array
         The array of a Zarr store, where it is not the one that is found.
     rows_per_task
@@ -118,18 +130,19 @@ def pca(
         raise ValueError("`signs` of u need the left vectors, which is another pass: stable, v, dask or none")
     of = pca_options(
         n_components, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing, signs=signs,
-        n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, seed=random_state,
+        n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, random_state=random_state,
     )
     _teatime.check(of)
     device = device_name(device)
     with annotated(resources, compute):
         source = Source.of(genotypes, array, rows_per_task)
         variants, samples = source.shape
-        if n_components > min(variants, samples):
+        if of["n_components"] > min(variants, samples):
             raise ValueError(f"`n_components` of {n_components}: {variants} variants of {samples} samples have fewer")
         if method not in ("auto", "exact", "randomized"):
             raise ValueError(f"`method` is auto, exact or randomized, not {method!r}")
         if method == "exact" or (method == "auto" and samples <= _MOST_EXACT):
+            source.check_pairs(4, "method='randomized' takes less")
             part = source.parts(ploidy, of, device)
             found = named(_worker.pca_of_part, "pca")(part, source.like, ploidy, of, device)
         else:
@@ -143,16 +156,20 @@ def pca(
             found = named(_worker.pca_of_components, "pca")(components, all_)
         pick = named(_worker.item, "pca-result")
 
-        def of_key(key: str, *shape: int) -> Any:
-            return da.from_delayed(pick(found, key), shape, dtype=np.float64, meta=np.empty((0,) * len(shape)))
+        def of_key(key: str, *shape: int, dtype: Any = np.float64) -> Any:
+            return da.from_delayed(pick(found, key), shape, dtype=dtype, meta=np.empty((0,) * len(shape), dtype))
 
-        k = n_components
+        k = of["n_components"]
         result = PCA(
             scores=of_key("scores", samples, k),
             vectors=of_key("vectors", samples, k),
             singular_values=of_key("singular_values", k),
             explained_variance=of_key("explained_variance", k),
             explained_variance_ratio=of_key("explained_variance_ratio", k),
+            residuals=of_key("residuals", k),
+            converged=of_key("converged", k, dtype=np.bool_),
+            passes=pick(found, "passes"),
+            counts=pick(found, "counts"),
         )
         return _computed(result, compute)
 
@@ -211,11 +228,12 @@ def svd_compressed(
         raise ValueError(f"`a` is a matrix, and has {x.ndim} axes: {x.shape}")
     known(x, "a")
     m, n = x.shape
-    k = min(_count(k, "k"), m, n)
-    passes = _count(n_power_iter, "n_power_iter") + 1
+    k = min(whole_number(k, "k"), m, n)
+    passes = whole_number(n_power_iter, "n_power_iter") + 1
+    seed = 0 if seed is None else whole_number(seed, "seed", most=2**64 - 1)
     if len(x.chunks[1]) > 1:
         x = x.rechunk({1: -1})
-    columns = min(max(20, k + _count(n_oversamples, "n_oversamples")), m, n)
+    columns = min(max(20, k + whole_number(n_oversamples, "n_oversamples")), m, n)
     dtype = np.dtype("f4") if x.dtype == np.float32 else np.dtype("f8")
     device = device_name(device)
     with annotated(resources, compute):
@@ -225,7 +243,7 @@ def svd_compressed(
 
         blocks = list(x.to_delayed().reshape(-1))
         multiply, span = named(_worker.product_of_block, "product"), named(_worker.orthonormal, "orthonormal")
-        basis = [named(_worker.random_vectors, "random-vectors")(n, columns, int(seed or 0))]
+        basis = [named(_worker.random_vectors, "random-vectors")(n, columns, seed)]
         for _ in range(passes):
             product = tree([multiply(of, basis[-1], device) for of in blocks], "add-products", _worker.add)
             basis.append(settled(span(product)))
@@ -246,13 +264,6 @@ def svd_compressed(
         s = da.from_delayed(pick(found, "s"), (k,), dtype=np.float64, meta=np.empty(0))
         v = da.from_delayed(pick(found, "vt"), (k, n), dtype=np.float64, meta=np.empty((0, 0)))
     return da.concatenate(rows), s.astype(dtype), v.astype(dtype)
-
-
-def _count(value: Any, name: str) -> int:
-    whole = operator.index(value)
-    if whole < 0:
-        raise ValueError(f"`{name}` is {whole}; it is at least 0")
-    return whole
 
 
 def _computed(result: Any, compute: bool) -> Any:
@@ -284,17 +295,28 @@ def grm(
         As there.
     genotypes, array, rows_per_task, device, resources, compute
         As in :func:`pca`.
+
+    Raises
+    ------
+    MemoryError
+        Where the largest worker of the client holds less than three times the sums of all pairs, 4 samples² bytes each, 8 where missing
+        calls count by pairs.
     """
     of = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
     _teatime.check(of)
     device = device_name(device)
     with annotated(resources, compute):
         source = Source.of(genotypes, array, rows_per_task)
+        pairwise = missing == "pairwise"
+        source.check_pairs(8 if pairwise else 4, "take fewer samples")
         part, samples = source.parts(ploidy, of, device), source.shape[1]
         found = named(_worker.grm_of_part, "grm")(part, source.like, ploidy, of, device)
-        matrix = named(_worker.item, "grm-result")(found, 0)
-        result = GRM(da.from_delayed(matrix, (samples, samples), dtype=np.float64, meta=np.empty((0, 0))))
-        return _computed(result, compute)
+        pick = named(_worker.item, "grm-result")
+
+        def of_pairs(place: int) -> Any:
+            return da.from_delayed(pick(found, place), (samples, samples), dtype=np.float64, meta=np.empty((0, 0)))
+
+        return _computed(GRM(of_pairs(0), of_pairs(1) if pairwise else None, pick(found, 2)), compute)
 
 
 #: Sums for each pair, of metrics that have more than others.
@@ -311,6 +333,7 @@ def pairwise_distance(
     p: float = 2.0,
     missing: str = "ignore",
     negative: bool = True,
+    narrow: bool | None = None,
     ploidy: int | None = None,
     array: str | None = None,
     rows_per_task: int | None = None,
@@ -332,7 +355,7 @@ def pairwise_distance(
         Taken and not used.
     device
         The name of a device of the workers; sgkit's ``"gpu"`` is the fastest.
-    p, missing, negative
+    p, missing, negative, narrow
         As in :func:`teatime.pairwise_distance`: NaN and negative numbers are missing, and count nothing for a pair, as in sgkit.
     ploidy, array, rows_per_task
         Of a store, as in :func:`pca`.
@@ -343,20 +366,28 @@ def pairwise_distance(
     -------
     (observations, observations)
         Of float32 for float32 and float16, else of float64.
+
+    Raises
+    ------
+    MemoryError
+        Of a store, where the largest worker of the client holds less than three times the sums of all pairs, 4 samples² bytes for each sum
+        of the metric.
     """
     del split_every, target
     name = None if isinstance(device, str) and device == "gpu" else device_name(device)
     if metric == "jensenshannon":
         raise NotImplementedError("jensenshannon needs whole observations: teatime.pairwise_distance")
-    options = distance_options(metric, p=p, missing=missing, negative=negative)
+    options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
     _check_metric(options)
     symmetric = options["metric"] != "kl_divergence"
     finish = named(_worker.distances_of_sums, "distances")
-    if isinstance(x, (str, os.PathLike)):
+    if isinstance(x, (str, os.PathLike, Genotypes)):
         if not symmetric:
             raise NotImplementedError(f"{metric} of a store: its distances are not symmetric")
         with annotated(resources, compute):
-            source = Source.of(x, array, rows_per_task, 4 * _TERMS.get(options["metric"], 3))
+            pair_bytes = 4 * _TERMS.get(options["metric"], 3)
+            source = Source.of(x, array, rows_per_task, pair_bytes, "x")
+            source.check_pairs(pair_bytes, "of a dask array of dosages, a task holds the pairs of two blocks")
             task, samples = named(_worker.sums_of_store, "distance-sums-of-store", source.stamp), source.shape[1]
             whole = tree([task(*source.like, rows, ploidy, options, name) for rows in source.ranges], "merge-distances")
             result = da.from_delayed(finish(whole, np.dtype("f8")), (samples, samples), dtype="f8", meta=np.empty((0, 0)))

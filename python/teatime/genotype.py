@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order, refuse_lazy
+from ._arrays import as_array, c_order, folder, host_array, whole
 from ._device import Device, run_options
 from ._linalg import svd_options
 from ._teatime import Genotypes
@@ -85,16 +85,16 @@ def open_store(path: str | os.PathLike[str], array: str | None = None, *, fill: 
     fill
         Whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
     """
+    folder(path, "path")
     return Genotypes.of_store(os.fspath(path), array, fill)
 
 
-def _narrow(genotypes: Any) -> Any:
+def _narrow(a: NDArray[Any]) -> NDArray[Any]:
     """Integers of 64 bits as int8, where that changes none: NumPy makes such ones unless told otherwise."""
-    a = np.asarray(genotypes)
-    if a.dtype.kind not in "iu" or a.dtype.itemsize < 8 or not a.size:
-        return a.astype(np.int8) if a.dtype.kind in "iu" and a.dtype.itemsize == 8 else genotypes
-    fits = np.iinfo(np.int8).min <= int(a.min()) <= int(a.max()) <= np.iinfo(np.int8).max
-    return a.astype(np.int8) if fits else genotypes
+    if a.dtype.kind not in "iu" or a.dtype.itemsize < 8:
+        return a
+    ends = np.iinfo(np.int8)
+    return a.astype(np.int8) if ends.min <= a.min(initial=0) and a.max(initial=0) <= ends.max else a
 
 
 def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 0, variants: int | None = None) -> Genotypes:
@@ -104,8 +104,7 @@ def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 
     elif isinstance(source, (str, os.PathLike)):
         opened = open_store(source)
     else:
-        refuse_lazy(source, "genotypes", name)
-        a = as_array(_narrow(source), "genotypes", name)
+        a = as_array(_narrow(host_array(source, "genotypes", name)), "genotypes", name)
         if a.ndim == 2 and ploidy is not None and ploidy != 2:
             if ploidy != 1:
                 raise ValueError(f"`ploidy` of {ploidy} and dosages of two axes: they are of diploids; calls have a third axis")
@@ -129,7 +128,7 @@ def pca_options(
 ) -> dict[str, Any]:
     """Options of components, as the compiled part takes them."""
     return {
-        "n_components": n_components,
+        "n_components": whole(n_components, "n_components"),
         "scaler": "none" if scaler is None else scaler,
         "method": method,
         "min_maf": min_maf,
@@ -194,7 +193,7 @@ def pca(
     """
     options = pca_options(
         n_components, scaler=scaler, method=method, min_maf=min_maf, max_missing=max_missing, n_iter=n_iter,
-        n_oversamples=n_oversamples, tol=tol, seed=random_state, signs=signs,
+        n_oversamples=n_oversamples, tol=tol, random_state=random_state, signs=signs,
     )
     of = genotypes_of(genotypes, ploidy, "pca")
     return GenotypePCA(**_teatime.pca(of, options, device, run_options(progress, memory)))

@@ -3,8 +3,9 @@
 sgkit 0.10 needs dask up to 2024.8, numpy below 2.2 and zarr below 3.
 
 - ``pairwise_distance``: the functions that sgkit maps over pairs of blocks are replaced. Chunks, the reduction and missing values (negative
-  or NaN) stay sgkit's. Sums of whole numbers up to 255, of any type, are products of matrices, and exact. ``device="gpu"`` is the same as
-  ``"cpu"``: the device is what ``TEATIME_DEVICE`` names on the workers, or the fastest.
+  or NaN) stay sgkit's. Sums of whole numbers up to 255, of any type, are products of matrices, and exact; those of other float64 are made
+  in float32 on devices without float64. ``device="gpu"`` is the same as ``"cpu"``: the device is what ``TEATIME_DEVICE`` names on the
+  workers, or the fastest.
 - ``pca`` of diploids: the decomposition is :func:`teatime.dask.pca`, exact for up to 5,000 samples whatever ``algorithm`` is, and lazy as
   sgkit's. Results have sgkit's signs and types. A variant that does not vary counts nothing, where sgkit fails. Of other
   ploidies sgkit's own code runs.

@@ -68,19 +68,15 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         _check("n_iter", self.n_iter, Integral, optional=True)
         _check("n_oversamples", self.n_oversamples, Integral, optional=True)
         _check("tol", self.tol, Real)
-        scale = _scale(x)
-        # float32 holds no numbers beyond 3e38, and few below 1e-38.
-        narrow = np.divide(x, scale, dtype=x.dtype).astype(np.float32, copy=False)
         if k == min(x.shape):
-            found = svd(narrow, device=self.device)
+            u, s, vt = svd(x, device=self.device)
         else:
-            found = truncated_svd(
-                narrow, k, n_oversamples=self.n_oversamples, n_iter=self.n_iter, tol=self.tol, random_state=_seed(self.random_state),
+            u, s, vt = truncated_svd(
+                x, k, n_oversamples=self.n_oversamples, n_iter=self.n_iter, tol=self.tol, random_state=_seed(self.random_state),
                 device=self.device,
             )
-        u, s, vt = found.u, found.s * x.dtype.type(scale), found.vt
         if x.dtype == np.float64:
-            u, s, vt = _improved(x, vt.astype(np.float64))
+            u, s, vt = _improved(x, vt)
         largest = np.abs(vt).argmax(axis=1)
         signs = np.where(vt[np.arange(k), largest] < 0, -1, 1).astype(x.dtype)
         return SVD(u * signs, s, vt * signs[:, np.newaxis])
@@ -91,12 +87,6 @@ def _check(name: str, value: Any, kind: type, *, optional: bool = False) -> None
         return
     whole = "whole " if kind is Integral else ""
     raise ValueError(f"`{name}` is {value!r}: it is a {whole}number, at least 0{', or None' * optional}")
-
-
-def _scale(x: _Array) -> float:
-    """A power of two about as large as the largest number, by which a division changes no digit; 1 of zeros."""
-    largest = float(np.abs(x).max(initial=0.0))
-    return 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0
 
 
 def _seed(random_state: Any) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import teatime
+from teatime import blocks
 
 
 def layouts(a):
@@ -73,9 +74,33 @@ def test_integers_of_64_bits_are_float64():
         teatime.svd(np.array([[2**24 + 1]], "i4"))
 
 
-def test_numbers_beyond_float32_are_refused_where_it_computes():
-    with pytest.raises(ValueError, match="beyond the range of float32"):
-        teatime.svd(np.array([[1e300]]))
+@pytest.mark.parametrize("dtype", ["i4", "u4", "i8"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_large_integers_are_told_apart(dtype, order):
+    x = np.array([[2**24, 0], [2**24 + 1, 0]], dtype, order=order)
+    want = [[0, 1], [1, 0]]
+    np.testing.assert_array_equal(teatime.pairwise_distance(x, device="cpu"), want)
+    np.testing.assert_array_equal(teatime.pairwise_distance(x, x.copy(), device="cpu"), want)
+    np.testing.assert_array_equal(teatime.pairwise_distance(x, np.zeros((1, 2), "i2"), "cityblock", device="cpu"), x[:, :1])
+
+
+def test_integers_of_64_bits_do_not_change_in_decompositions():
+    for dtype in ("i4", "i8"):
+        with pytest.raises(ValueError, match=r"`a`: integers beyond 2\*\*24"):
+            teatime.truncated_svd(np.array([[2**24 + 1]], dtype), 1)
+
+
+@pytest.mark.parametrize("factor", [1e300, 1.0, 1e-50, 1e-300])
+def test_numbers_beyond_float32_are_decomposed(factor):
+    a = np.array([[3.0, 0, 0], [0, 2, 0], [0, 0, 1], [0, 0, 0]]) * factor
+    for found in (teatime.svd(a, device="cpu"), teatime.truncated_svd(a, 3, device="cpu")):
+        np.testing.assert_allclose(found.s / factor, [3, 2, 1], rtol=1e-5)
+        np.testing.assert_allclose(found.u * (found.s / factor) @ found.vt, a / factor, atol=1e-5)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = teatime.pca(a, 2, device="cpu")
+    np.testing.assert_allclose(found.singular_values / factor, np.linalg.svd(a / factor - a.mean(0) / factor)[1][:2], rtol=1e-5)
+    with pytest.raises(ValueError, match="infin"):
+        teatime.svd(np.array([[np.inf, factor]]))
 
 
 @pytest.mark.parametrize("bad", [np.array([[1j]]), np.array([[object()]]), np.array([["a"]]), np.array([[1]], "M8[s]")])
@@ -95,6 +120,42 @@ def test_dask_arrays_are_refused_by_name():
         (lambda: teatime.genotype.pca(x), "pca"),
     ]:
         with pytest.raises(TypeError, match=f"teatime.dask.{instead}"):
+            call()
+
+
+def test_arrays_of_xarray_in_memory_are_taken(rng):
+    xarray = pytest.importorskip("xarray", reason="xarray is not installed")
+    a = rng.random((6, 5))
+    x = xarray.DataArray(a)
+    for function in (teatime.svd, teatime.pairwise_distance, lambda x: teatime.gaussian_filter(x, 1)):
+        for got, want in zip(function(x), function(a)):
+            np.testing.assert_array_equal(got, want)
+    dosages = xarray.DataArray(rng.integers(0, 3, (50, 6)))
+    np.testing.assert_array_equal(teatime.genotype.pca(dosages, 2).scores, teatime.genotype.pca(dosages.values, 2).scores)
+    if pytest.importorskip("dask", reason="dask is not installed"):
+        with pytest.raises(TypeError, match="`input` is a dask array"):
+            teatime.gaussian_filter(x.chunk(3), 1)
+
+
+def test_masks_are_refused(rng):
+    mask = np.zeros((50, 6), bool)
+    given = {dtype: np.ma.masked_array(rng.integers(0, 3, mask.shape).astype(dtype), mask) for dtype in ("f8", "i8", "i1")}
+    calls = [
+        lambda: teatime.svd(given["f8"]),
+        lambda: teatime.pairwise_distance(given["f8"]),
+        lambda: teatime.gaussian_filter(given["f8"], 1),
+        lambda: teatime.pack(given["i1"]),
+        lambda: teatime.genotype.pca(given["i8"], 2),
+        lambda: teatime.genotype.grm(given["i1"]),
+        lambda: blocks.normal_product(given["f8"], np.ones((6, 1)), "cpu"),
+        lambda: blocks.Variants(given["i1"], device="cpu").normal_product(np.ones((6, 1))),
+    ]
+    for call in calls:
+        call()
+    for x in given.values():
+        x[3, 2] = np.ma.masked
+    for call in calls:
+        with pytest.raises(TypeError, match="is a masked array"):
             call()
 
 
@@ -119,6 +180,9 @@ def test_arrays_of_other_libraries(rng):
         __cuda_array_interface__ = {}
 
     with pytest.raises(TypeError, match=r"`x` is in the memory of a GPU: hand over `x.get\(\)`"):
+        teatime.pairwise_distance(OnCard())
+    OnCard.cpu = None
+    with pytest.raises(TypeError, match=r"hand over `x.cpu\(\)`"):
         teatime.pairwise_distance(OnCard())
 
 

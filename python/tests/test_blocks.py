@@ -86,6 +86,25 @@ def test_bad_rounds():
         rounds.add(np.zeros((9, 2)))
 
 
+def test_lazy_arrays_are_not_computed():
+    da = pytest.importorskip("dask.array", reason="dask is not installed")
+
+    def never(block):
+        raise AssertionError("computed")
+
+    x = da.ones((4, 2), chunks=2).map_blocks(never, dtype="f8", meta=np.empty((0, 0)))
+    a, calls = np.ones((3, 4)), np.ones((4, 4), "i1")
+    for name, call in [
+        ("block", lambda: blocks.normal_product(x, np.ones((2, 1)), "cpu")),
+        ("x", lambda: blocks.normal_product(a, x, "cpu")),
+        ("x", lambda: blocks.Variants(calls, device="cpu").normal_product(x)),
+        ("product", lambda: blocks.Rounds((9, 4), 2).add(x)),
+        ("source", lambda: blocks.Variants(x, device="cpu")),
+    ]:
+        with pytest.raises(TypeError, match=f"`{name}` is a dask array"):
+            call()
+
+
 def needs(*modules):
     for module in modules:
         if importlib.util.find_spec(module) is None:

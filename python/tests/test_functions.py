@@ -27,12 +27,16 @@ def test_truncated_svd(device, rng):
     u, s, vt = teatime.truncated_svd(a, 3, device=device)
     np.testing.assert_allclose(s, np.linalg.svd(a, compute_uv=False)[:3], rtol=1e-5)
     assert u.shape == (200, 3) and vt.shape == (3, 80)
-    for signs, of in (("u", u), ("v", vt.T)):
+    for signs in ("u", "v", "stable", "dask"):
         found = teatime.truncated_svd(a, 3, signs=signs, device=device)
-        of = found.u if signs == "u" else found.vt.T
-        assert (of[np.abs(of).argmax(0), range(3)] > 0).all()
+        if signs == "dask":
+            assert (found.vt.sum(1) >= 0).all()
+        elif signs != "stable":
+            of = found.u if signs == "u" else found.vt.T
+            assert (of[np.abs(of).argmax(0), range(3)] > 0).all()
         turned = teatime.truncated_svd(np.asfortranarray(a), 3, signs=signs, device=device)
         np.testing.assert_allclose(turned.u, found.u, atol=1e-4)
+        np.testing.assert_allclose(turned.vt, found.vt, atol=1e-4)
 
 
 def test_pca(rng):
@@ -50,8 +54,14 @@ METRICS = ["euclidean", "sqeuclidean", "cityblock", "chebyshev", "cosine", "corr
 @pytest.mark.parametrize("metric", METRICS)
 def test_distances(device, rng, metric):
     x, y = rng.random((33, 20)), rng.random((5, 20))
-    if device.f64:
-        np.testing.assert_allclose(teatime.pairwise_distance(x, y, metric, device=device), distance.cdist(x, y, metric), rtol=1e-9)
+    near = {"rtol": 1e-9} if device.f64 else {"rtol": 2e-4, "atol": 2e-6}
+    wide = teatime.pairwise_distance(x, y, metric, device=device)
+    assert wide.dtype == np.float64
+    np.testing.assert_allclose(wide, distance.cdist(x, y, metric), **near)
+    np.testing.assert_array_equal(wide, teatime.pairwise_distance(x, y, metric, narrow=not device.f64, device=device))
+    if not device.f64:
+        with pytest.raises(ValueError, match="narrow"):
+            teatime.pairwise_distance(x, y, metric, narrow=False, device=device)
     narrow = teatime.pairwise_distance(x.astype("f4"), metric=metric, condensed=True, device=device)
     assert narrow.dtype == np.float32
     np.testing.assert_allclose(narrow, distance.pdist(x, metric), rtol=2e-4, atol=2e-6)
@@ -65,14 +75,14 @@ def test_missing_features(device):
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "u1", "i1", "u2", "i2", "i4", "i8", "?"])
 def test_gaussians(device, rng, dtype):
-    if not device.f64 and dtype in ("f8", "i4", "i8"):
+    wide = dtype in ("f8", "i4", "i8")
+    if not device.f64 and wide:
         with pytest.raises(ValueError, match="narrow"):
-            teatime.gaussian_filter(np.zeros(3, dtype), 1, device=device)
-        return
+            teatime.gaussian_filter(np.zeros(3, dtype), 1, narrow=False, device=device)
     x = (rng.random((9, 14)) * 50).astype(dtype)
     want = ndimage.gaussian_filter(x.astype("f8"), (1.2, 2.1), mode=["mirror", "wrap"], output="f8", truncate=3)
     got = teatime.gaussian_filter(x, (1.2, 2.1), output="f8", mode=["mirror", "wrap"], truncate=3, device=device)
-    np.testing.assert_allclose(got, want, atol=1e-12 if dtype in ("f8", "i4", "i8") else 1e-4)
+    np.testing.assert_allclose(got, want, atol=1e-12 if wide and device.f64 else 1e-4)
     same = teatime.gaussian_filter(x, 1.2, device=device)
     assert same.dtype == x.dtype and same.shape == x.shape
 
@@ -104,6 +114,13 @@ def test_bits(device, rng, bits):
     np.testing.assert_array_equal(teatime.unpack(packed, 11, bits, table=table, dtype="f4", device=device), x / 2)
 
 
+def test_tables_of_any_type():
+    x = np.array([0, 1, 1, 0], "u1")
+    want = teatime.pack(1 + 2 * x, 4, device="cpu")
+    for table in ([1, 3], (1, 3), np.array([1, 3]), np.array([1, 3], "u1"), bytes([1, 3])):
+        np.testing.assert_array_equal(teatime.pack(x, 4, table=table, device="cpu"), want)
+
+
 def test_values_that_do_not_fit_are_counted():
     with pytest.raises(ValueError, match="2 .*4|4 .*2"):
         teatime.pack(np.array([[0, 4, 1, 4]], "u1"), 2, device="cpu")
@@ -126,6 +143,15 @@ def test_genotypes(device, rng):
     np.testing.assert_allclose(relationships, z.T @ z / 2 / 900, atol=2e-6)
     shared = genotype.distances(g, "cityblock", device=device).shared
     np.testing.assert_array_equal(shared, (~np.isnan(d)).T.astype(int) @ (~np.isnan(d)).astype(int))
+
+
+def test_sums_that_sgkit_asks_for(device, rng, monkeypatch):
+    from teatime import _worker, sgkit
+
+    monkeypatch.setattr(_worker, "device", lambda name: device)
+    x, y = rng.random((5, 30)), rng.random((4, 30))
+    np.testing.assert_allclose(sgkit.correlation_map(x, y)[..., 4], x @ y.T, rtol=1e-5)
+    np.testing.assert_allclose(sgkit.euclidean_map(x, y)[..., 0], distance.cdist(x, y, "sqeuclidean"), rtol=1e-5)
 
 
 def test_haplotypes(rng):
@@ -166,17 +192,43 @@ def test_empty_and_single(extent):
         (lambda: teatime.svd([[np.nan]]), "NaN"),
         (lambda: teatime.truncated_svd([[1.0]], 2), "2"),
         (lambda: teatime.truncated_svd([[1.0]], 1, signs="plus"), "`signs` is"),
+        (lambda: teatime.truncated_svd([[1.0]], -1), "`n_components` is -1"),
+        (lambda: teatime.truncated_svd([[1.0]], 1, random_state=-1), "`random_state` is -1"),
+        (lambda: teatime.truncated_svd([[1.0]], 1, random_state=2**64), "`random_state` is .*at most"),
+        (lambda: teatime.truncated_svd([[1.0]], 1, n_iter=-1), "`n_iter` is -1"),
+        (lambda: teatime.truncated_svd([[1.0]], 1, n_oversamples=-1), "`n_oversamples` is -1"),
         (lambda: teatime.pca([[1.0]], 1), "1 observations"),
+        (lambda: teatime.pack(np.zeros(3, "u1"), table=[300]), "`table` is 300"),
+        (lambda: teatime.pack(np.zeros(3, "u1"), missing=-1), "`missing` is -1"),
+        (lambda: teatime.unpack(np.zeros(1, "u1"), -1), "`n` is -1"),
         (lambda: teatime.pack(np.zeros(3, "u1"), 3), "`bits` is 1, 2 or 4"),
         (lambda: teatime.unpack(np.zeros(1, "u1"), 9), "9"),
         (lambda: genotype.pca(np.zeros((3, 3), "i1"), 4), "components"),
         (lambda: genotype.pca(np.zeros(3, "i1")), r"\(variants, samples\)"),
         (lambda: genotype.pca(np.zeros((3, 3), "i1"), scaler="plain"), "`scaler` is one of"),
+        (lambda: genotype.pca(np.zeros((3, 3), "i1"), -4), "`n_components` is -4"),
+        (lambda: genotype.pca("s3://bucket/store"), "`path` is 's3://bucket/store': stores are read from paths"),
         (lambda: genotype.grm(np.zeros((3, 3), "i1"), "mean"), "`method` is gcta"),
+        (lambda: genotype.distances(np.zeros((3, 3), "i1"), missing="none"), "`missing` is one of propagate, ignore, .*none"),
     ],
 )
 def test_wrong_arguments_are_named(call, words):
     with pytest.raises(ValueError, match=words):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: teatime.truncated_svd([[1.0]], 1, random_state=None), "`random_state` is None"),
+        (lambda: teatime.truncated_svd([[1.0]], 1.0), "`n_components` is 1.0"),
+        (lambda: genotype.pca(np.zeros((3, 3), "i1"), None), "`n_components` is None"),
+        (lambda: teatime.pack(np.zeros(3, "u1"), table=[0.5]), "`table` is 0.5"),
+        (lambda: teatime.gaussian_filter([1.0], 1, order=0.5), "`order` is 0.5"),
+    ],
+)
+def test_what_is_no_whole_number_is_named(call, words):
+    with pytest.raises(TypeError, match=words):
         call()
 
 

@@ -47,6 +47,34 @@ impl TruncatedSvd {
     pub fn is_converged(&self) -> bool {
         self.converged.iter().all(|&converged| converged)
     }
+
+    /// Gives each pair of vectors the sign that `rule` gives it in the decomposition of `a`, or with `transposed` in that of `aᵀ`, whose
+    /// left vectors are V. Costs a copy of U where one is negated, and U read where the rule looks at it.
+    ///
+    /// # Errors
+    /// What the device reports.
+    ///
+    /// ```
+    /// use teatime::{Device, Run, Tensor, linalg::{SignRule, SvdOptions, truncated_svd}};
+    /// let device = Device::best()?;
+    /// let a = Tensor::from_slice(&device, &[-3.0f32, 0.0, 0.0, 1.0], &[2, 2])?;
+    /// let mut svd = truncated_svd(&a, 1, &SvdOptions::default().sign(SignRule::None), &Run::default())?;
+    /// svd.set_signs(SignRule::DaskSum, true)?;
+    /// assert!(svd.u.read()?[0] > 0.9 && svd.v[(0, 0)] < -0.9);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn set_signs(&mut self, rule: SignRule, transposed: bool) -> Result<()> {
+        let of_u = (rule == SignRule::MaxAbsU) != transposed;
+        let negative =
+            if of_u { rule.negative(&Matrix::from_tensor(&self.u)?) } else { rule.negative(&self.v) };
+        if negative.contains(&true) {
+            self.v.negate_columns(&negative);
+            let signs: Vec<f32> =
+                negative.iter().map(|&negative| if negative { -1.0 } else { 1.0 }).collect();
+            self.u = scale_columns(&self.u, &signs)?;
+        }
+        Ok(())
+    }
 }
 
 /// The `k` largest singular values of a resident matrix with both sides' vectors: `a ≈ U diag(s) Vᵀ`.
@@ -91,17 +119,10 @@ pub fn truncated_svd(a: &Tensor<f32>, k: usize, options: &SvdOptions, run: &Run)
         Stop::Tolerance(_) => plan.passes.min(16),
     };
     let fills = m.min(n) <= (plan.l as u64).saturating_mul(expected.into());
-    let (mut u, mut svd) = if fills { whole(a, k)? } else { projected(a, k, &plan, options.seed, run)? };
-    let negative = match options.sign {
-        SignRule::MaxAbsU => options.sign.negative(&Matrix::from_tensor(&u)?),
-        rule => rule.negative(&svd.v),
-    };
-    if negative.contains(&true) {
-        svd.v.negate_columns(&negative);
-        let signs: Vec<f32> = negative.iter().map(|&negative| if negative { -1.0 } else { 1.0 }).collect();
-        u = scale_columns(&u, &signs)?;
-    }
-    Ok(TruncatedSvd::new(u, svd))
+    let (u, svd) = if fills { whole(a, k)? } else { projected(a, k, &plan, options.seed, run)? };
+    let mut svd = TruncatedSvd::new(u, svd);
+    svd.set_signs(options.sign, false)?;
+    Ok(svd)
 }
 
 /// `a` divided by a power of two where products of four of its elements might leave the range of f32.

@@ -218,6 +218,13 @@ fn signs(dev: &Device) {
         let error = distance(a, &u, &found.s, &found.v.as_faer().to_owned());
         let tail = geometric(50, 20.0).iter().skip(6).map(|s| s * s).sum::<f64>().sqrt();
         assert!(error <= 1.001 * tail, "{sign:?}: u and v disagree");
+        let wide = upload(dev, a.transpose());
+        let mut turned = truncated_svd(&wide, 6, &options.sign(SignRule::None), &Run::default()).unwrap();
+        turned.set_signs(sign, true).unwrap();
+        for (j, v) in download(&turned.u).col_iter().enumerate() {
+            let along: f64 = v.iter().zip(found.v.column(j)).map(|(x, y)| x * y).sum();
+            assert!(along > 0.99 || sign == SignRule::None, "{sign:?} of the transposed: {along}");
+        }
     }
 }
 
