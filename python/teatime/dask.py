@@ -357,7 +357,7 @@ def pairwise_distance(
             raise NotImplementedError(f"{metric} of a store: its distances are not symmetric")
         with annotated(resources, compute):
             source = Source.of(x, array, rows_per_task, 4 * _TERMS.get(options["metric"], 3))
-            task, samples = named(_worker.sums_of_store, "distance-sums-of-store", source.stamp), source.shape[1]
+            task, samples = named(_worker.sums_of_store, "pair-sums-of-store", source.stamp), source.shape[1]
             whole = tree([task(*source.like, rows, ploidy, options, name) for rows in source.ranges], "merge-distances")
             result = da.from_delayed(finish(whole, np.dtype("f8")), (samples, samples), dtype="f8", meta=np.empty((0, 0)))
             return finished(result, compute)
@@ -370,7 +370,7 @@ def pairwise_distance(
     out = np.dtype("f4") if x.dtype in (np.dtype("f4"), np.dtype("f2")) else np.dtype("f8")
     with annotated(resources, compute):
         blocks = x.to_delayed()
-        sums = named(_worker.sums_of_blocks, "distance-sums")
+        sums = named(_worker.sums_of_blocks, "pair-sums")
         rows = x.chunks[0]
         tiles: list[list[Any]] = [[None] * len(rows) for _ in rows]
         for i in range(len(rows)):
