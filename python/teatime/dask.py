@@ -113,6 +113,14 @@ def pca(
     PCA
         Of dask arrays, or of NumPy's with ``compute=True``: the same bits for any number of workers. Those of the exact method are those
         of :func:`teatime.genotype.pca` to the bit, where dosages are 0, 1 and 2.
+
+    Examples
+    --------
+    >>> dosages = da.random.default_rng(0).integers(0, 3, (4096, 6), dtype="i1")
+    >>> pca(dosages, 2).scores.shape
+    (6, 2)
+    >>> type(pca(dosages, 2, compute=True).scores).__name__
+    'ndarray'
     """
     if signs == "u":
         raise ValueError("`signs` of u need the left vectors, which is another pass: stable, v, dask or none")
@@ -203,6 +211,12 @@ def svd_compressed(
     u : (m, k)
     s : (k,)
     v : (k, n)
+
+    Examples
+    --------
+    >>> u, s, v = svd_compressed(da.ones((400, 9), chunks=(100, 9)), 1)
+    >>> s.compute().round(6)
+    array([60.])
     """
     if iterator not in ("power", "QR"):
         raise ValueError(f"`iterator` is power or QR, not {iterator!r}")
@@ -284,6 +298,12 @@ def grm(
         As there.
     genotypes, array, rows_per_task, device, resources, compute
         As in :func:`pca`.
+
+    Examples
+    --------
+    >>> dosages = da.random.default_rng(0).integers(0, 3, (4096, 6), dtype="i1")
+    >>> grm(dosages, compute=True).matrix.shape
+    (6, 6)
     """
     of = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
     _teatime.check(of)
@@ -343,6 +363,13 @@ def pairwise_distance(
     -------
     (observations, observations)
         Of float32 for float32 and float16, else of float64.
+
+    Examples
+    --------
+    >>> x = da.from_array(np.array([[0, 0], [3, 4]], "f4"), chunks=1)
+    >>> pairwise_distance(x).compute()
+    array([[0., 5.],
+           [5., 0.]], dtype=float32)
     """
     del split_every, target
     name = None if isinstance(device, str) and device == "gpu" else device_name(device)
