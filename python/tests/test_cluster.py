@@ -39,7 +39,9 @@ def cluster(*workers):
     """A client of workers with these options."""
     spec = {name: {"cls": distributed.Nanny, "options": {"env": {"TEATIME_DEVICE": "cpu"}, **of}} for name, of in enumerate(workers)}
     scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": ":0"}}
-    with dask.config.set({"distributed.worker.multiprocessing-method": FORKED}):
+    # A cluster gives a worker up that is gone so long after it was lost, also where it was there again and was killed anew.
+    lost = {"distributed.deploy.lost-worker-timeout": "1h"}
+    with dask.config.set({"distributed.worker.multiprocessing-method": FORKED, **lost}):
         distributed.utils.get_mp_context()
         multiprocessing.set_forkserver_preload(["distributed", "dask.array", "teatime.dask"])
         with distributed.SpecCluster(workers=spec, scheduler=scheduler) as made, distributed.Client(made) as client:
