@@ -69,6 +69,11 @@ def gaussian_filter(
     Returns
     -------
     A dask array of the image's shape; NumPy's with ``compute=True``.
+
+    Examples
+    --------
+    >>> gaussian_filter(da.ones((4, 4), chunks=2, dtype="f4"), sigma=1).compute().round(6).tolist()[0]
+    [1.0, 1.0, 1.0, 1.0]
     """
     name = device_name(device)
     x: Any
@@ -183,6 +188,9 @@ def pack(
     """Packs the last axis of a dask array, as :func:`teatime.pack`, block by block.
 
     Blocks along the last axis have to end at whole bytes: it is rechunked where they do not.
+
+    >>> pack(da.from_array(np.array([[0, 1, 2, 3, 1]], "u1"), chunks=4)).compute()
+    array([[228,   1]], dtype=uint8)
     """
     x = x if isinstance(x, da.Array) else da.asarray(x)
     per, device = _per_byte(bits), device_name(device)
@@ -210,7 +218,11 @@ def unpack(
     resources: dict[str, float] | None = None,
     compute: bool = False,
 ) -> Any:
-    """Rows of ``n`` values of a packed dask array, as :func:`teatime.unpack`, block by block."""
+    """Rows of ``n`` values of a packed dask array, as :func:`teatime.unpack`, block by block.
+
+    >>> unpack(da.from_array(np.array([[228, 1]], "u1")), 5).compute()
+    array([[0, 1, 2, 3, 1]], dtype=uint8)
+    """
     x = packed if isinstance(packed, da.Array) else da.asarray(packed)
     per, device = _per_byte(bits), device_name(device)
     if not (x.shape[-1] - 1) * per < n <= x.shape[-1] * per:

@@ -125,6 +125,14 @@ def pca(
     PCA
         Of dask arrays, or of NumPy's with ``compute=True``: the same bits for any number of workers. Those of the exact method are those
         of :func:`teatime.genotype.pca` to the bit, where dosages are 0, 1 and 2.
+
+    Examples
+    --------
+    >>> dosages = da.random.default_rng(0).integers(0, 3, (4096, 6), dtype="i1")
+    >>> pca(dosages, 2).scores.shape
+    (6, 2)
+    >>> type(pca(dosages, 2, compute=True).scores).__name__
+    'ndarray'
     """
     if signs == "u":
         raise ValueError("`signs` of u need the left vectors, which is another pass: stable, v, dask or none")
@@ -220,6 +228,12 @@ def svd_compressed(
     u : (m, k)
     s : (k,)
     v : (k, n)
+
+    Examples
+    --------
+    >>> u, s, v = svd_compressed(da.ones((400, 9), chunks=(100, 9)), 1)
+    >>> s.compute().round(6)
+    array([60.])
     """
     if iterator not in ("power", "QR"):
         raise ValueError(f"`iterator` is power or QR, not {iterator!r}")
@@ -301,6 +315,12 @@ def grm(
     MemoryError
         Where the largest worker of the client holds less than three times the sums of all pairs, 4 samples² bytes each, 8 where missing
         calls count by pairs.
+
+    Examples
+    --------
+    >>> dosages = da.random.default_rng(0).integers(0, 3, (4096, 6), dtype="i1")
+    >>> grm(dosages, compute=True).matrix.shape
+    (6, 6)
     """
     of = grm_options(method, missing=missing, min_maf=min_maf, max_missing=max_missing)
     _teatime.check(of)
@@ -372,6 +392,13 @@ def pairwise_distance(
     MemoryError
         Of a store, where the largest worker of the client holds less than three times the sums of all pairs, 4 samples² bytes for each sum
         of the metric.
+
+    Examples
+    --------
+    >>> x = da.from_array(np.array([[0, 0], [3, 4]], "f4"), chunks=1)
+    >>> pairwise_distance(x).compute()
+    array([[0., 5.],
+           [5., 0.]], dtype=float32)
     """
     del split_every, target
     name = None if isinstance(device, str) and device == "gpu" else device_name(device)
@@ -388,7 +415,7 @@ def pairwise_distance(
             pair_bytes = 4 * _TERMS.get(options["metric"], 3)
             source = Source.of(x, array, rows_per_task, pair_bytes, "x")
             source.check_pairs(pair_bytes, "of a dask array of dosages, a task holds the pairs of two blocks")
-            task, samples = named(_worker.sums_of_store, "distance-sums-of-store", source.stamp), source.shape[1]
+            task, samples = named(_worker.sums_of_store, "pair-sums-of-store", source.stamp), source.shape[1]
             whole = tree([task(*source.like, rows, ploidy, options, name) for rows in source.ranges], "merge-distances")
             result = da.from_delayed(finish(whole, np.dtype("f8")), (samples, samples), dtype="f8", meta=np.empty((0, 0)))
             return finished(result, compute)
@@ -401,7 +428,7 @@ def pairwise_distance(
     out = np.dtype("f4") if x.dtype in (np.dtype("f4"), np.dtype("f2")) else np.dtype("f8")
     with annotated(resources, compute):
         blocks = x.to_delayed()
-        sums = named(_worker.sums_of_blocks, "distance-sums")
+        sums = named(_worker.sums_of_blocks, "pair-sums")
         rows = x.chunks[0]
         tiles: list[list[Any]] = [[None] * len(rows) for _ in rows]
         for i in range(len(rows)):

@@ -77,6 +77,11 @@ def euclidean_map(f: _Array, g: _Array, _: Any = None) -> _Array:
     -------
     (m, n, 1)
         Of float32 for float32, else of float64.
+
+    Examples
+    --------
+    >>> euclidean_map(np.array([[0, 1, -1]]), np.array([[2, 1, 1]]))
+    array([[[4.]]])
     """
     x, y, dtype = _operands(f, g)
     if x.dtype.kind == "f":
@@ -92,6 +97,9 @@ def correlation_map(f: _Array, g: _Array, _: Any = None) -> _Array:
     """Σ x, Σ y, Σ x², Σ y², Σ x y and the number of features that both have, of observations in blocks.
 
     As of :func:`euclidean_map`, but (m, n, 6).
+
+    >>> correlation_map(np.array([[0, 1, -1]]), np.array([[2, 1, 1]]))
+    array([[[1., 3., 1., 5., 1., 2.]]])
     """
     s = _Sums(*_operands(f, g))
     return np.stack([s.x(), s.y(), s.x_squares(), s.y_squares(), s.products(), s.counts()], axis=-1)

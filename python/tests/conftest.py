@@ -1,4 +1,4 @@
-"""What tests share: the devices that there are, and a cluster of two processes."""
+"""What tests share: the devices that there are, genotypes, and stored arrays."""
 
 import os
 
@@ -27,16 +27,6 @@ def rng():
     return np.random.default_rng(7)
 
 
-@pytest.fixture(scope="session")
-def client():
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
-
-
 def calls(rng, variants, samples, missing=0.02):
     """Calls of diploids, some of them missing."""
     frequency = rng.random(variants) * 0.5
@@ -48,3 +38,48 @@ def calls(rng, variants, samples, missing=0.02):
 def dosages(calls):
     """Copies of non-reference alleles, -1 for a missing call."""
     return np.where((calls < 0).any(2), -1, (calls > 0).sum(2)).astype("i1")
+
+
+@pytest.fixture(scope="session")
+def genotypes():
+    return calls(np.random.default_rng(3), 9000, 40)
+
+
+def write(path, name, values, chunks, zarr_format=2, **options):
+    """An array of a store, as zarr-python writes it. Its version 2 knows format 2 alone."""
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    older = zarr.__version__.startswith("2.")
+    group = zarr.open_group(str(path), mode="a", **({} if older else {"zarr_format": zarr_format}))
+    create = group.create_dataset if older else group.create_array
+    array = create(name, shape=values.shape, chunks=chunks, dtype=values.dtype, **options)
+    if values.size:
+        array[...] = values
+    return array
+
+
+@pytest.fixture(scope="session")
+def store(genotypes, tmp_path_factory):
+    """Calls in chunks that parts cross."""
+    path = tmp_path_factory.mktemp("stores") / "cohort.zarr"
+    array = write(path, "call_genotype", genotypes, (1000, 25, 2), fill_value=-1)
+    array.attrs["_ARRAY_DIMENSIONS"] = ["variants", "samples", "ploidy"]
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory):
+    """Stored arrays of several types, in both formats: (path, array's name, values)."""
+    path, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(8)
+    kinds = {
+        "f4": (rng.random((23, 60, 41)), (7, 20, 13)),
+        "u1": (rng.integers(0, 256, (50, 70)), (16, 70)),
+        "i8": (rng.integers(-9, 9, (30, 31)), (30, 10)),
+        "?": (rng.random((20, 21)) > 0.5, (7, 8)),
+    }
+    found = {}
+    for format_ in (2, 3):
+        for number, (dtype, (values, chunks)) in enumerate(kinds.items()):
+            group, name, values = str(path / f"v{format_}.zarr"), f"a{number}", values.astype(dtype)
+            write(group, name, values, chunks, format_)
+            found[dtype, format_] = group, name, values
+    return found

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import write
 
 import teatime
 from teatime import blocks, genotype
@@ -20,12 +21,8 @@ CALLS = (np.random.default_rng(3).random((9000, 20, 2)) < np.linspace(0.1, 0.9, 
 
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
-    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
     path = tmp_path_factory.mktemp("blocks") / "cohort.zarr"
-    older = zarr.__version__.startswith("2.")
-    group = zarr.open_group(str(path), mode="w", **({} if older else {"zarr_format": 2}))
-    create = group.create_dataset if older else group.create_array
-    create("call_genotype", shape=CALLS.shape, chunks=(1000, 20, 2), dtype="i1")[:] = CALLS
+    write(path, "call_genotype", CALLS, (1000, 20, 2))
     return str(path)
 
 
@@ -114,6 +111,8 @@ def needs(*modules):
 def run(folder, *command):
     root = str(Path(teatime.__file__).parent.parent)
     environment = {**os.environ, "PYTHONPATH": root, "TEATIME_DEVICE": "cpu", "RAY_USAGE_STATS_ENABLED": "0"}
+    # Containers have no other user.
+    environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     command = [str(part) for part in command]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -136,12 +135,9 @@ def test_pca_of_other_engines(cohort, tmp_path, engine):
 
 def test_singular_values_on_cubed(tmp_path):
     needs("cubed")
-    import zarr
-
     a = np.random.default_rng(5).normal(size=(300, 20)) * 0.7 ** np.arange(20)
-    array = zarr.create_array(str(tmp_path / "matrix.zarr"), shape=a.shape, chunks=(70, 8), dtype="f8")
-    array[:] = a
-    run(tmp_path, sys.executable, EXAMPLES / "cubed_pca.py", tmp_path / "matrix.zarr")
+    write(tmp_path / "some.zarr", "matrix", a, (70, 8))
+    run(tmp_path, sys.executable, EXAMPLES / "cubed_pca.py", tmp_path / "some.zarr" / "matrix")
     vt = np.linalg.svd(a)[2][:4]
     assert np.allclose(np.abs(vt @ np.load(tmp_path / "vectors.npy")), np.eye(4), atol=1e-3)
 

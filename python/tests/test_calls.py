@@ -124,6 +124,17 @@ def test_the_command_line_is_in_the_wheel(tmp_path):
     assert ran.returncode == 1 and "nowhere" in ran.stderr
 
 
+def test_importing_it_loads_numpy_alone():
+    code = """
+import sys, numpy
+before = set(sys.modules)
+import teatime
+print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before} - sys.stdlib_module_names - {"numpy"}))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "teatime\n"
+
+
 def test_adapters_move_arrays_and_nothing_else(rng):
     scipy_ndimage = pytest.importorskip("scipy.ndimage")
     x = rng.random((8, 9)).astype("f4")

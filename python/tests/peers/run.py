@@ -27,8 +27,8 @@ PACKAGE = HERE.parent.parent
 class Suite:
     """Tests of a project."""
 
-    #: What is installed.
-    pins: list[str]
+    #: A file beside this one: what is installed.
+    pins: str
     #: What pytest is told.
     tests: list[str]
     #: What is replaced, for the table.
@@ -40,16 +40,13 @@ class Suite:
 
 
 SGKIT = Suite(
-    pins=[
-        "sgkit==0.10.0", "dask==2024.8.0", "distributed==2024.8.0", "numpy==2.1.3", "zarr==2.18.7", "xarray==2025.3.0", "scipy==1.17.1",
-        "scikit-learn==1.9.1", "scikit-allel==1.3.13", "pandas<3", "pytest==9.2.0",
-    ],
+    pins="old.txt",
     tests=["test_distance.py", "test_pca.py", "test_grm.py", "-k", "not hybrid and not invert"],
     replaced="`teatime.sgkit.install()`; the product of dosages in `genomic_relationship`",
     repository=("https://github.com/sgkit-dev/sgkit", "0.10.0", "sgkit/tests"),
 )
 SCIPY = Suite(
-    pins=["scipy==1.17.1", "numpy==2.4.6", "pytest==9.2.0", "hypothesis==6.170.15"],
+    pins="new.txt",
     tests=["--pyargs", "scipy.ndimage.tests.test_filters", "-k", "gauss"],
     replaced="`scipy.ndimage.gaussian_filter`, also where `gaussian_laplace` and `gaussian_gradient_magnitude` call it",
     known={
@@ -58,7 +55,7 @@ SCIPY = Suite(
     },
 )
 DASK = Suite(
-    pins=["dask[array]==2026.8.0", "distributed==2026.8.0", "numpy==2.4.6", "scipy==1.17.1", "pandas", "pytest==9.2.0"],
+    pins="new.txt",
     tests=["--pyargs", "dask.array.tests.test_linalg", "-k", "svd_compressed"],
     replaced="`dask.array.linalg.svd_compressed`",
 )
@@ -72,7 +69,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         tests = args.tests or _cloned(suite, Path(folder))
         report = Path(folder, "report.xml")
-        paths = [str(HERE)] + ([] if args.wheel else [str(PACKAGE)])
+        paths = [str(HERE)] + ([] if args.wheel else [str(args.package)])
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TEATIME_PEER": args.suite}
         options = ["-p", "patches", "-p", "no:cacheprovider", "-q", "-W", "ignore", "--tb=short", f"--junitxml={report}"]
         command = [python, "-m", "pytest", *options, *suite.tests]
@@ -80,6 +77,7 @@ def main() -> int:
         if not report.exists():
             print(done.stdout, file=sys.stderr)
             return 2
+        print(f"{_pin(args.suite, suite)}, with {suite.replaced}\n")
         unknown = _table(suite, ET.parse(report).getroot())
     if unknown or args.verbose:
         print(done.stdout, file=sys.stderr)
@@ -91,7 +89,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("suite", choices=sorted(SUITES))
     parser.add_argument("--venv", type=Path, required=True, help="virtual environment of the project, made if there is none")
     parser.add_argument("--tests", type=Path, help="folder of sgkit's tests, in place of a clone: sgkit/tests of its tag 0.10.0")
-    parser.add_argument("--wheel", type=Path, help="wheel of teatime; without, the package of this checkout with its compiled module")
+    parser.add_argument("--wheel", type=Path, help="wheel of teatime; without, the package of --package")
+    parser.add_argument("--package", type=Path, default=PACKAGE, help="folder of the package with its compiled module; this checkout's")
     parser.add_argument("-v", "--verbose", action="store_true", help="what pytest prints, too")
     return parser.parse_args()
 
@@ -101,9 +100,14 @@ def _environment(folder: Path, suite: Suite, wheel: Path | None) -> str:
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not python.exists():
         venv.create(folder, with_pip=True)
-    wanted = [*suite.pins, *([str(wheel)] if wheel else [])]
+    wanted = ["--requirement", str(HERE / suite.pins), *([str(wheel)] if wheel else [])]
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted], check=True)
     return str(python)
+
+
+def _pin(name: str, suite: Suite) -> str:
+    """The line that says which version of the project is installed."""
+    return next(line for line in (HERE / suite.pins).read_text().splitlines() if line.startswith(name))
 
 
 def _cloned(suite: Suite, folder: Path) -> Path | None:
@@ -130,7 +134,6 @@ def _table(suite: Suite, report: ET.Element) -> list[str]:
             skipped[skip.get("message", "")] += 1
         else:
             passed += 1
-    print(f"{suite.pins[0]}, with {suite.replaced}\n")
     print("| result | tests | why |\n|---|---|---|")
     print(f"| passed | {passed} | |")
     for result, counted in (("failed", known), ("skipped", skipped)):

@@ -1,0 +1,74 @@
+"""What tests have workers do: in a module of its own, so that workers import no test."""
+
+import contextlib
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import dask
+from distributed import WorkerPlugin
+
+
+class Killer(WorkerPlugin):
+    """Kills workers that there were, where a task ends that has a name, after as many on that worker before. ``changed`` is copied over
+    ``stored`` then."""
+
+    name = "killer"
+
+    def __init__(self, folder, task, pids, count, after=0, changed=None, stored=None):
+        self.folder, self.task, self.pids, self.count, self.after, self.changed, self.stored = folder, task, pids, count, after, changed, stored
+
+    def setup(self, worker):
+        # So long a worker tries to fetch from one that was killed, which is 30 s else; at the start of a worker these hold.
+        dask.config.set({"distributed.comm.timeouts.connect": "2s"})
+
+    def transition(self, key, start, finish, **_):
+        if (start, finish) != ("executing", "memory") or self.task not in str(key) or os.getpid() not in self.pids:
+            return
+        self.after -= 1
+        for place in range(self.count if self.after < 0 else 0):
+            with contextlib.suppress(FileExistsError):
+                with Path(self.folder, str(place)).open("x") as told:
+                    told.write(str(os.getpid()))
+                if self.changed:
+                    shutil.copytree(self.changed, self.stored, dirs_exist_ok=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Meanwhile(WorkerPlugin):
+    """The most of our tasks that a worker had at once."""
+
+    name = "meanwhile"
+
+    def __init__(self):
+        self.now, self.most = set(), 0
+
+    def transition(self, key, start, finish, **_):
+        if "teatime-" in str(key):
+            (self.now.add if finish == "executing" else self.now.discard)(key)
+            self.most = max(self.most, len(self.now))
+
+
+def most_at_once(dask_worker):
+    return dask_worker.plugins[Meanwhile.name].most
+
+
+def threads():
+    from teatime import _worker
+
+    return _worker.device("cpu").threads, os.environ["OMP_NUM_THREADS"]
+
+
+def abort(block):
+    if block.size:
+        os.abort()
+    return block
+
+
+def panic(block):
+    from teatime import _teatime
+
+    if block.size:
+        _teatime._panic()
+    return block
