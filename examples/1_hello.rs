@@ -9,7 +9,7 @@ use teatime::{
     linalg::{self, Matrix, SvdOptions},
 };
 
-fn main() -> Result<(), Error> {
+pub(crate) fn main() -> Result<(), Error> {
     // 1. A device: a GPU where there is one, else the CPU. Everything runs on each of them.
     let device = Device::best()?;
 

@@ -7,6 +7,10 @@
 use teatime::{Device, Error, Tensor, linalg};
 
 fn main() -> Result<(), Error> {
+    run(std::env::args().nth(1).as_deref())
+}
+
+pub(crate) fn run(name: Option<&str>) -> Result<(), Error> {
     // 1. Everything there is, and why something is not.
     for listed in Device::all() {
         match (&listed.info, &listed.same_card_as) {
@@ -21,8 +25,8 @@ fn main() -> Result<(), Error> {
     }
 
     // 2. The one that is named, or the one that is fastest for most work; TEATIME_DEVICE overrides that.
-    let device = match std::env::args().nth(1) {
-        Some(name) => Device::open(&name)?,
+    let device = match name {
+        Some(name) => Device::open(name)?,
         None => Device::best()?,
     };
     println!("\nusing {device:?}: {:?}", device.limits());

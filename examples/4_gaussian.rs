@@ -19,17 +19,19 @@ fn smooth(picture: &Tensor<u8>, sigma: f64, output: &Device) -> Result<Tensor<f3
 
 fn main() -> Result<(), Error> {
     let named = |n| std::env::args().nth(n).map_or_else(Device::best, |name| Device::open(&name));
-    let (input, output) = (named(1)?, named(2)?);
+    run(&named(1)?, &named(2)?)
+}
 
+pub(crate) fn run(input: &Device, output: &Device) -> Result<(), Error> {
     for number in 0..3 {
         // 1. A picture on the input device: here noise, of which a Gaussian leaves 1 / (2 √π sigma).
-        let noise = random_words(&input, number, 0, 600 * 800 * 3)?.read()?;
+        let noise = random_words(input, number, 0, 600 * 800 * 3)?.read()?;
         let noise: Vec<u8> = noise.iter().map(|word| word.to_le_bytes()[0]).collect();
-        let picture = Tensor::from_slice(&input, &noise, &[600, 800, 3])?;
+        let picture = Tensor::from_slice(input, &noise, &[600, 800, 3])?;
 
         // 2. The filter runs there, and what it makes is on the output device.
         let sigma = 2.0;
-        let smooth = smooth(&picture, sigma, &output)?;
+        let smooth = smooth(&picture, sigma, output)?;
 
         // 3. Whatever comes next.
         let values = smooth.read()?;

@@ -4,7 +4,12 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
-use std::{env, error::Error, path::Path, sync::Arc};
+use std::{
+    env,
+    error::Error,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use teatime::{
     Budget, Device, MissingChunk, Progress, Result, Run, StoredType,
@@ -14,15 +19,19 @@ use teatime::{
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
+    run(&Device::best()?, env::args_os().nth(1).map(PathBuf::from))
+}
+
+pub(crate) fn run(device: &Device, path: Option<PathBuf>) -> Result<(), Box<dyn Error>> {
     let scratch = env::temp_dir().join(format!("teatime-example-{}", std::process::id()));
-    let path = match env::args_os().nth(1) {
-        Some(path) => path.into(),
+    let path = match path {
+        Some(path) => path,
         None => write(&scratch.join("a.zarr")).map(|()| scratch.join("a.zarr"))?,
     };
 
     // 1. A stored matrix is known by its products: each is a pass over the array, whose chunks are decoded while the device multiplies.
     let array = ZarrArray::open(&path, "", MissingChunk::Error)?;
-    let a = StoredMatrix::new(vec![Arc::new(array)], &Device::best()?)?;
+    let a = StoredMatrix::new(vec![Arc::new(array)], device)?;
 
     // 2. Never more than 1 GiB of it is in the host's memory. Progress is told from this thread.
     let progress = Progress::new(|status| {

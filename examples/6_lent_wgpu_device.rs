@@ -8,7 +8,7 @@ use std::error::Error;
 
 use teatime::{Device, Tensor, linalg, wgpu};
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // 1. The application opens a device as it likes; WebGPU's default limits and no features are enough.
     let instance = wgpu::Instance::default();
     let Ok(adapter) = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))

@@ -307,7 +307,8 @@ impl Device {
         self.info().backend == Backend::Cpu
     }
 
-    /// Most bytes of freed memory that the device keeps of the host's.
+    /// Most bytes of freed memory that the device keeps of the host's. For plans of memory in other packages of this workspace.
+    #[doc(hidden)]
     pub fn kept_host_bytes(&self) -> u64 {
         if self.shares_host_memory() { FREE_BYTES as u64 } else { 0 }
     }

@@ -59,8 +59,10 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that tensors can hold. Compute is in f32; the others are storage, decoded as they are loaded. Of f64,
-/// [distances](crate::distance) are computed in f64, where the device [computes in it](crate::Limits::f64).
+/// A type that tensors can hold. Operations compute in f32, and make f32 of other types as they load them.
+///
+/// [Distances](crate::distance#accuracy) of f64 and [filters](crate::filter#types) of f64 and 32-bit integers compute in f64, where the
+/// device [can](crate::Limits::f64).
 pub trait Element: sealed::Sealed + Pod + Send + Sync + PartialEq + std::fmt::Debug {
     /// The type as a value.
     const DTYPE: DType;

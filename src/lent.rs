@@ -33,6 +33,19 @@ impl Device {
     /// # Errors
     /// [`Error::Argument`] when the device was opened with less than 256 invocations and 16,352 bytes of memory a
     /// workgroup, or fewer than 5 storage buffers.
+    ///
+    /// ```no_run
+    /// use teatime::{Device, Tensor, linalg::matmul_tn, wgpu};
+    ///
+    /// let adapter = pollster::block_on(wgpu::Instance::default().request_adapter(&Default::default()))?;
+    /// let (gpu, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default()))?;
+    /// let device = Device::from_wgpu(gpu, queue)?;
+    /// let x = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
+    /// // The buffer of the result, for commands of the application's own, which run after the product.
+    /// let gram = matmul_tn(&x, &x)?.wgpu_buffer()?;
+    /// assert_eq!(gram.bytes, 16);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Result<Self> {
         Self::from_wgpu_with(device, queue, &DeviceOptions::default())
     }

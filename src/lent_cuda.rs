@@ -17,12 +17,25 @@ use crate::{
 impl Device {
     /// A device on a context and a stream that the application made with [`cudarc`].
     ///
-    /// Work is enqueued on `stream`, so it keeps its order with what the application enqueues there; uploads of blocks
-    /// go through a stream of their own that is ordered by events; with that stream cudarc takes the context to have
-    /// several. Event tracking stays on, and the memory pool keeps its settings.
+    /// Work is enqueued on `stream`, so it keeps its order with what the application enqueues there. Uploads of blocks go through a
+    /// second stream, ordered by events. Event tracking stays on, the memory pool keeps its settings, and from now on cudarc treats the
+    /// context as one of several streams.
     ///
     /// # Errors
     /// [`Error::Argument`] when `stream` is another context's, or the GPU is older than compute capability 8.0.
+    ///
+    /// ```no_run
+    /// use teatime::{Device, Tensor, cudarc::driver::CudaContext, linalg::matmul_tn};
+    ///
+    /// let context = CudaContext::new(0)?;
+    /// let stream = context.new_stream()?;
+    /// let device = Device::from_cuda(context, stream.clone())?;
+    /// // The application's memory in, the result's memory out: nothing is copied.
+    /// let x = Tensor::from_cuda_slice(&device, stream.clone_htod(&[1.0f32, 2.0, 3.0, 4.0])?, &[2, 2])?;
+    /// let gram = matmul_tn(&x, &x)?.into_cuda_slice()?;
+    /// assert_eq!(stream.clone_dtoh(&gram)?, [10.0, 14.0, 14.0, 20.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn from_cuda(context: Arc<CudaContext>, stream: Arc<CudaStream>) -> Result<Self> {
         Self::from_cuda_with(context, stream, &DeviceOptions::default())
     }

@@ -34,7 +34,8 @@
 //! let a = Tensor::from_slice(&device, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])?;
 //! assert_eq!(linalg::matmul_tn(&a, &a)?.read()?, [35.0, 44.0, 44.0, 56.0]);
 //!
-//! // A stored array is read in blocks. Here it is in memory; `store::NpyArray` and `store::ZarrArray` are of files.
+//! // A stored array is read in blocks. This one is in memory;
+//! // `store::NpyArray` and `store::ZarrArray` are of files.
 //! let points = [0.0f32, 0.0, 3.0, 4.0, 3.0, 3.0];
 //! let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("points", &points, &[3, 2], &[1, 2])?);
 //! let (options, run) = (Options::default(), Run::default());

@@ -11,13 +11,28 @@ use crate::{
 
 pub use crate::kernels::random::philox;
 
-/// Words `4 first_block ..` of the stream of `seed`, made on the device. Enqueues; does not wait.
+/// `len` words of the stream of `seed` from word `4 first_block` on, made on the device. Enqueues; does not wait.
 ///
 /// Word `i` of the stream is word `i % 4` of [`philox`] with the seed as key (low word first) and counter `i / 4`.
+///
+/// # Shapes
+/// (len,).
+///
+/// # Cost
+/// Some 20 operations a word.
 ///
 /// # Errors
 /// [`Error::Argument`] when the stream ends before; [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no
 /// room.
+///
+/// ```
+/// use teatime::{Device, random::random_words};
+/// let device = Device::best()?;
+/// let words = random_words(&device, 7, 0, 10)?.read()?;
+/// // A part of the stream is what the whole has there.
+/// assert_eq!(random_words(&device, 7, 1, 6)?.read()?, words[4..]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
 pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> Result<Tensor<u32>> {
     if first_block.checked_add(len.saturating_sub(1) / 4).is_none() {
         return Err(Error::argument("random_words", "first_block", "the stream ends at block 2^64"));

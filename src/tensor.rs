@@ -520,7 +520,8 @@ impl<T: Element> fmt::Debug for Tensor<T> {
 
 #[cfg(feature = "ndarray")]
 impl<T: Element> Tensor<T> {
-    /// A tensor with an array's values, whatever its memory order.
+    /// A tensor with an array's values, whatever its memory order. Copies them: to the device, and where the array is not in C order once
+    /// more on the host.
     ///
     /// # Errors
     /// As [`from_slice`](Self::from_slice).
@@ -535,10 +536,10 @@ impl<T: Element> Tensor<T> {
         }
     }
 
-    /// Reads the elements into an array.
+    /// The elements as an array in C order, of the tensor's shape. Waits, and copies as [`read`](Self::read) does.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read); [`Error::Shape`] for a shape that ndarray cannot hold.
     pub fn to_ndarray(&self) -> Result<ndarray::ArrayD<T>> {
         let shape: Vec<usize> =
             self.shape.iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();

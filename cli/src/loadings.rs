@@ -52,7 +52,7 @@ pub(crate) fn write(
 
 /// The first line: what a projection has to know besides the rows.
 fn header(stores: &Stores, pca: &Pca) -> String {
-    let ploidy = stores.ploidy();
+    let ploidy = stores.genotypes.ploidy();
     let (scaler, samples) = (pca.scaler.name(), pca.vectors.rows());
     let (variants, rows) = (pca.counts.loaded(), pca.counts.used);
     let values: Vec<_> = pca.singular_values.iter().map(|s| text::exact(*s)).collect();

@@ -192,7 +192,7 @@ fn unconverged(result: &teatime_genotype::Pca, options: &PcaOptions) -> Option<S
     let worst = result.residuals.iter().copied().fold(0.0, f64::max);
     let (tolerance, advice) = match options.svd.stop {
         Stop::Tolerance(t) => (t, "--max-passes"),
-        Stop::PowerIterations(_) => (1e-4, "--power-iterations, or give --tolerance"),
+        _ => (1e-4, "--power-iterations, or give --tolerance"),
     };
     let of = text::plural(result.converged.len() as u64, "component");
     let passes = text::plural(result.passes.into(), "pass");

@@ -280,9 +280,8 @@ impl Process {
 impl Shape {
     fn new(genotypes: &Genotypes, components: Option<usize>) -> Self {
         let ploidy = match genotypes.kind() {
-            GenotypeKind::Calls { ploidy } => Some(ploidy),
             GenotypeKind::Dosages => None,
-            GenotypeKind::Plink => Some(2),
+            _ => Some(genotypes.ploidy()),
         };
         Self { variants: genotypes.variants(), samples: genotypes.samples(), ploidy, components }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 use teatime::{Budget, Cancel, MissingChunk};
-use teatime_genotype::{FilledColumn, GenotypeKind, Genotypes, Match, Variant};
+use teatime_genotype::{FilledColumn, Genotypes, Match, Variant};
 
 use crate::{
     contigs::{ContigArgs, Contigs},
@@ -137,7 +137,7 @@ impl Stores {
     /// # Errors
     /// As [`Genotypes::haplotypes`].
     pub(crate) fn take_haplotypes(&mut self) -> teatime::Result<()> {
-        let numbers = 1..=self.ploidy();
+        let numbers = 1..=self.genotypes.ploidy();
         self.genotypes = self.genotypes.clone().haplotypes()?;
         let names = |id: &String| numbers.clone().map(|number| format!("{id}_{number}")).collect::<Vec<_>>();
         self.samples = self.samples.iter().flat_map(names).collect();
@@ -206,14 +206,6 @@ impl Stores {
     /// The allele, or alleles, of a variant whose copies are the dosage.
     pub(crate) fn counted<'a>(&self, variant: &'a Variant) -> &'a str {
         if self.genotypes.counts_reference() { &variant.reference } else { &variant.alternate }
-    }
-
-    /// Alleles of a call; dosages are of diploids.
-    pub(crate) fn ploidy(&self) -> u64 {
-        match self.genotypes.kind() {
-            GenotypeKind::Calls { ploidy } => ploidy,
-            GenotypeKind::Dosages | GenotypeKind::Plink => 2,
-        }
     }
 }
 

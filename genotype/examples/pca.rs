@@ -2,16 +2,22 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
+use std::path::Path;
+
 use teatime::{Device, MissingChunk, Progress, Result, Run};
 use teatime_genotype::{GenotypeStore, Genotypes, PcaOptions, pca};
 
 fn main() -> Result<()> {
-    let Some(path) = std::env::args().nth(1) else {
+    let Some(path) = std::env::args_os().nth(1) else {
         eprintln!("usage: pca STORE, a folder in the VCF-Zarr or scikit-allel layout");
         return Ok(());
     };
+    run(path.as_ref())
+}
+
+pub(crate) fn run(path: &Path) -> Result<()> {
     // 1. Open the store. Nothing but metadata is read yet.
-    let store = GenotypeStore::open(&path, None, MissingChunk::Error)?;
+    let store = GenotypeStore::open(path, None, MissingChunk::Error)?;
     let samples = store.sample_ids()?;
     let genotypes = Genotypes::new(store.arrays().to_vec())?;
 

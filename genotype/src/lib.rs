@@ -21,9 +21,8 @@
 //! use teatime::{Device, Run, store::MemoryArray};
 //! use teatime_genotype::{Genotypes, PcaOptions, pca};
 //!
-//! // Four variants of four samples, in memory. Of a store in a folder:
-//! //     let store = GenotypeStore::open("cohort.vcz", None, MissingChunk::Error)?;
-//! //     let genotypes = Genotypes::new(store.arrays().to_vec())?;
+//! // Four variants of four samples, in memory.
+//! // The pages of `GenotypeStore` and `bed::BedFile` open stores and files.
 //! let dosages = [[0i8, 0, 2, 2], [2, 2, 0, 1], [0, 1, 2, 2], [2, 2, 0, 0]];
 //! let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 4], &[2, 4])?;
 //! let genotypes = Genotypes::new(vec![Arc::new(array)])?;

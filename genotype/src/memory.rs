@@ -313,7 +313,7 @@ pub(super) fn columns(samples: u64, options: &PcaOptions) -> u64 {
 pub(super) fn passes(options: &PcaOptions) -> u64 {
     match options.svd.stop {
         Stop::PowerIterations(q) => u64::from(q) + 2,
-        Stop::Tolerance(_) => options.svd.max_passes.into(),
+        _ => options.svd.max_passes.into(),
     }
 }
 

@@ -12,6 +12,7 @@ pub(super) const OP: &str = "pca";
 
 /// How the components are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Method {
     /// Exact where the Gram matrix of the samples fits the memory budget and costs less than the passes that the
     /// randomized method is expected to make; else randomized.

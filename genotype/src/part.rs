@@ -134,8 +134,8 @@ impl CohortPart {
 
     /// The counts and sums of two parts, whose variants are next to each other, as one part.
     ///
-    /// Whole sums are the same bits in whatever order parts are merged. Sums of f64 are rounded at each merge: the same parts merged
-    /// in the same order give the same bits, others about 1e-16 of the largest sums beside those and those of [`Cohort::load`].
+    /// Whole sums are the same bits in whatever order parts are merged. Sums of f64 are rounded at each merge: in the same order they are
+    /// the same bits; in another order, and beside those of [`Cohort::load`], they differ by about 1e-16 of the largest sums.
     ///
     /// # Errors
     /// [`Error::Argument`] for variants that both have, or that lie between them; for genotypes of other shapes, types, selections or

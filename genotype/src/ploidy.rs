@@ -52,11 +52,27 @@ impl CallPloidies {
 
 /// Counts the selected calls by their number of alleles.
 ///
+/// # Cost
 /// One pass; holds two blocks of 8 MiB, or of one variant, and the chunks of one.
 ///
 /// # Errors
 /// [`Error::Argument`] for genotypes that are no calls; [`Error::Budget`] with the least that would do; [`Error::Chunk`] for a
 /// damaged or missing chunk; [`Error::Cancelled`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, store::MemoryArray};
+/// use teatime_genotype::{Genotypes, call_ploidies};
+///
+/// // One variant of three samples: a diploid call, one of three alleles, and a missing one.
+/// let calls = MemoryArray::new("calls", &[0i8, 1, -2, 0, 1, 1, -1, -1, -2], &[1, 3, 3], &[1, 3, 3])?;
+/// let genotypes = Genotypes::new(vec![Arc::new(calls)])?;
+/// let found = call_ploidies(&genotypes, &Device::cpu(), &Run::default())?;
+/// assert_eq!((found.counts(), found.unfit(2)), (&[0, 0, 1, 1][..], 1));
+/// let diploid = genotypes.with_ploidy(found.common())?;
+/// assert_eq!(diploid.ploidy(), 2);
+/// # Ok::<(), teatime::Error>(())
+/// ```
 pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Result<CallPloidies> {
     let GenotypeKind::Calls { ploidy } = genotypes.kind() else {
         return Err(Error::argument(OP, "genotypes", "they are dosages or PLINK's codes, not calls"));

@@ -9,6 +9,7 @@ use super::{filter::VariantFilter, reader::Reader};
 ///
 /// With p = mean / ploidy over the called samples:
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Scaler {
     /// (x - mean) / sqrt(p (1 - p)): Patterson, Price and Reich 2006, as scikit-allel and sgkit have it.
     #[default]

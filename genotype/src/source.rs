@@ -15,6 +15,7 @@ const OP: &str = "Genotypes::new";
 
 /// What the numbers of a genotype array are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GenotypeKind {
     /// Alleles of each call, (variants, samples, ploidy): 0 reference, above 0 alternate, -1 missing, -2 padding.
     Calls {
@@ -46,7 +47,10 @@ pub struct Genotypes {
 }
 
 impl Genotypes {
-    /// Appends arrays along variants: calls where they have three axes, dosages where they have two.
+    /// Appends arrays along variants: calls where they have three axes, dosages where they have two. Reads nothing.
+    ///
+    /// # Shapes
+    /// Each of `arrays`: (variants, samples, ploidy) or (variants, samples).
     ///
     /// # Errors
     /// [`Error::Argument`] without an array; [`Error::Shape`] for other ranks, a ploidy of 0 or above 127, or arrays
@@ -69,8 +73,9 @@ impl Genotypes {
         Self::of_any_ploidy(arrays)
     }
 
-    /// The same, but where arrays of calls differ in ploidy, those of fewer alleles are filled up with -2, as calls of a lower
-    /// ploidy than others are within one array. [`with_ploidy`](Self::with_ploidy) settles on one.
+    /// Appends arrays as [`new`](Self::new) does, also those of calls of different ploidies: those of fewer alleles are filled up with -2, as
+    /// calls of a lower ploidy are within one array. [`with_ploidy`](Self::with_ploidy) settles on one ploidy. Reads nothing; arrays are filled
+    /// up as they are read.
     ///
     /// # Errors
     /// As [`new`](Self::new), but for the ploidy; [`Error::Store`] for calls to be filled up that are not signed integers.
@@ -97,7 +102,7 @@ impl Genotypes {
     }
 
     /// Appends arrays of PLINK 1's packed calls, as [`BedFile::array`](crate::bed::BedFile::array) has them, along
-    /// variants.
+    /// variants. Reads nothing.
     ///
     /// Each is of `u8`, (variants, a fourth of `samples`, rounded up). The bits of a row's last byte beyond `samples`
     /// may have any value. Dosages are copies of A1, and those of A2 by [`count_allele`](Self::count_allele) of 0.
@@ -131,8 +136,8 @@ impl Genotypes {
         Self { stored, arrays, kind, rows, columns, nan_is_missing: false, bounded: false, allele: None }
     }
 
-    /// Takes the calls for those of one ploidy: calls of another number of alleles, filled up with -2 in a wider array, or in a
-    /// wider or narrower one than others, become missing. Haploid calls among diploid ones stay, and count twice.
+    /// Takes all calls as those of one ploidy. Calls of another number of alleles become missing, whether they are filled up with -2 in a
+    /// wider array or are in an array of another ploidy. Haploid calls among diploid ones stay, and count twice. Reads nothing.
     ///
     /// [`call_ploidies`](super::call_ploidies) says how many calls that concerns.
     ///

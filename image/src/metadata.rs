@@ -10,6 +10,7 @@ use crate::entry::Entry;
 
 /// A version of OME-Zarr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OmeVersion {
     /// Version 0.4, which has arrays of Zarr version 2.
     V04,

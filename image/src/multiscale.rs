@@ -53,7 +53,7 @@ impl Multiscale {
         Self::open_in(&(Arc::new(Folder::new(path.as_ref())) as Arc<dyn Storage>), "")
     }
 
-    /// The same of the image at `path` within a store that is anywhere; an empty path means the store itself.
+    /// Opens the image at `path` within a store that is anywhere, as [`open`](Self::open) does; an empty path means the store itself.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -17,9 +17,9 @@ const STACK: u64 = 4;
 
 /// Which smaller levels an image has.
 ///
-/// Each is of means of the one before, over 2 pixels along each axis of the planes, the last two along space, and along the third, the
-/// stack, where it has at least a quarter as many pixels as the longer of those. At the end of an axis of odd length the mean is over what
-/// there is. Axes of time, of channels and others, and axes of one pixel stay.
+/// Each is made of means of the one before: over 2 pixels along both axes of the planes (the last two along space), and along the stack (the
+/// third) where it has at least a quarter as many pixels as the longer axis of a plane. At the end of an axis of odd length the mean is over
+/// what there is. Axes of time, of channels and others, and axes of one pixel stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pyramid {
     /// None: level 0 is all.
@@ -47,9 +47,9 @@ pub struct ImageSpec {
     pub omero: Option<Attributes>,
     /// Default none.
     pub pyramid: Pyramid,
-    /// The array of level 0. Its format decides on the version: of version 3 of Zarr, the default, comes 0.5 of OME-Zarr, of version 2
-    /// comes 0.4. The other levels have the same chunks and shards, but for levels that are smaller than one. Names of axes and folders of
-    /// chunks are as the version asks for, whatever it says. Its `job` makes the image one that another process can go on with.
+    /// The array of level 0. Its format decides on the version: version 3 of Zarr, the default, makes 0.5 of OME-Zarr, version 2 makes 0.4.
+    /// The other levels have the same chunks and shards, unless they are smaller than one. Names of axes and folders of chunks are as
+    /// OME-Zarr asks for, whatever this says. With a `job`, another process can go on with the image.
     pub array: ArraySpec,
 }
 

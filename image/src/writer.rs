@@ -50,7 +50,7 @@ impl MultiscaleWriter {
         Self::create_in(Arc::new(Folder::new(path).durable()), "", spec)
     }
 
-    /// The same at `path` within a store that is anywhere; an empty path means the store itself.
+    /// Starts an image at `path` within a store that is anywhere, as [`create`](Self::create) does; an empty path means the store itself.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -78,7 +78,8 @@ impl MultiscaleWriter {
         Self::resume_in(Arc::new(Folder::new(path).durable()), "", spec)
     }
 
-    /// The same at `path` within a store that is anywhere; an empty path means the store itself.
+    /// Goes on with an image at `path` within a store that is anywhere, as [`resume`](Self::resume) does; an empty path means the store
+    /// itself.
     ///
     /// # Errors
     /// As [`resume`](Self::resume).
@@ -132,9 +133,9 @@ impl MultiscaleWriter {
     /// What is written stays.
     ///
     /// # Cost
-    /// Each level is read once; where the next one is gone on with, what its missing tiles are made of. On the host, for each tile, a shard or a
-    /// chunk: its decoded chunks of the level before, of which there are 4, or 8 where stacks are halved, three times, and up to three
-    /// tiles; more where `run` has memory for it.
+    /// Each level is read once; if the next one is partly there, only what its missing tiles are made of. A tile is a shard, or a chunk. On
+    /// the host for each tile that is made: three times the decoded chunks that it is made of (4, or 8 where stacks are halved), and up to
+    /// three tiles. Several are made at once where `run` has memory for it.
     pub fn finish(self, device: &Device, run: &Run) -> Result<()> {
         self.base()?.finish()?;
         let passes = u32::try_from(self.levels.len() - 1).unwrap_or(u32::MAX);

@@ -127,7 +127,10 @@ pub fn pack<T: Packable>(x: &Tensor<T>, width: Width, options: &PackOptions<'_>)
     Ok(out)
 }
 
-/// [`pack`] into a tensor, whose last axis is the bytes of a row; enqueues, and tells when asked what was refused.
+/// [`pack`] into a tensor that is there. Enqueues; [`PendingPack::wait`] tells what was refused.
+///
+/// # Shapes
+/// `x`: (.., n), `out`: (.., bytes of a row), which decides on [`PackOptions::row_bytes`].
 ///
 /// # Errors
 /// As [`pack`]; [`Error::Shape`] unless the leading axes are those of `x`.

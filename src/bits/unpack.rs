@@ -76,7 +76,10 @@ pub fn unpack<T: Unpackable>(
     Ok(out)
 }
 
-/// [`unpack`] into a tensor, whose last axis is the values of a row.
+/// [`unpack`] into a tensor that is there, whose last axis says how many values a row has.
+///
+/// # Shapes
+/// `packed`: (.., bytes of a row), `out`: (.., len).
 ///
 /// # Errors
 /// As [`unpack`]; [`Error::Shape`] unless the leading axes are those of `packed`.

@@ -38,28 +38,36 @@
 //!
 //! # Missing elements
 //!
-//! [`Missing`] says what becomes of NaN, and of negative elements where these are missing too ([`Options::negative`]). Of a
-//! pair, the features count that both have: sums are over these, and means, fractions and ratios are among them. `rescale`
-//! multiplies by n over their number the sums of `euclidean` (below the root), `sqeuclidean`, `cityblock`, `minkowski`,
-//! `canberra` and `inner_product`, and does to others what `ignore` does. A pair without a feature that both have is NaN by `rescale`, 0 by
-//! `rescale or zero`, and by `ignore` what the formula makes of empty sums, of which NaN of `cosine`, `correlation`, `braycurtis` and `dice`, and else 0.
+//! NaN is missing, and with [`Options::negative`] negative elements are. [`Missing`] says what becomes of a pair with missing elements:
+//!
+//! | rule | sums, means, fractions and ratios are over | if no feature is in both |
+//! |---|---|---|
+//! | `propagate` | all features: the distance is NaN | NaN |
+//! | `ignore` | the features that both have | what the formula makes of empty sums: NaN of `cosine`, `correlation`, `braycurtis` and `dice`, else 0 |
+//! | `rescale` | the same; and sums of `euclidean` (below the root), `sqeuclidean`, `cityblock`, `minkowski`, `canberra` and `inner_product` are multiplied by n over the number of these features | NaN |
+//! | `rescale or zero` | as `rescale` | 0 |
+//!
 //! `jensenshannon`, `hellinger` and `kl_divergence` take `propagate` alone.
 //!
 //! # Accuracy
 //!
 //! Elements become f32: of integers beyond 2^24, the nearest. Terms are f32, and added up in f32 over 256 features; sums of these are
-//! two f32, and the host makes distances of them in f64. Of bytes, sums of differences, of their squares, of products and of 0s and
-//! 1s are exact up to 2^48, and so are the distances made of these alone (`euclidean` to `chebyshev`, `inner_product`,
-//! `braycurtis` to `russellrao`): the same on all devices. Else sums are within 2^-17 of that of the terms' magnitudes; `cosine` and
-//! `correlation` are half the squared distance between observations of length 1, so that this holds for close ones too, but where
-//! elements are missing, of 1; then the error of `correlation` is 1 + μ²/σ² times as large, with μ the mean of an observation over the features
-//! that a pair shares, less that over all its features, and σ its standard deviation: where that is about a thousand, no digit is left, and it is
-//! NaN. Else no distance is NaN by rounding, and the distance of an observation from itself is 0 where the table says so.
-//! Squares and powers of differences beyond f32 are infinite or 0.
+//! two f32, and the host makes distances of them in f64.
 //!
-//! Of tensors of f64 all is computed in f64, on devices that [can](crate::Limits::f64): the cpu and CUDA. Sums are one f64, whole numbers are
-//! exact up to 2^53, and the bounds are 2^-44 and 2^-61 for each feature in place of 2^-17, and 10^7 in place of a thousand. Other devices
-//! give [`Error::NoF64`], unless [`Options::narrow`] asks for f32.
+//! - Of bytes, sums of differences, of their squares, of products and of 0s and 1s are exact up to 2^48. So are the distances made of
+//!   these alone (`euclidean` to `chebyshev`, `inner_product`, `braycurtis` to `russellrao`): the same on all devices.
+//! - Other sums are off by at most 2^-17 of the sum of the terms' magnitudes.
+//! - `cosine` and `correlation` are half the squared distance between observations of length 1, so that this bound holds for close ones
+//!   too.
+//! - Where elements are missing, `cosine` and `correlation` are off by at most 2^-17, and `correlation` by 1 + μ²/σ² times that. σ is an
+//!   observation's standard deviation; μ is its mean over the features that a pair shares, less that over all its features. Where μ is
+//!   about a thousand times σ, no digit is left, and the distance is NaN.
+//! - Otherwise no distance is NaN by rounding, and the distance of an observation from itself is 0 where the table says so.
+//! - Squares and powers of differences beyond f32 are infinite or 0.
+//!
+//! Tensors of f64 are computed in f64 on devices that [can](crate::Limits::f64): the cpu and CUDA. Sums are one f64, and whole numbers are
+//! exact up to 2^53. Above, 2^-17 becomes 2^-44 plus 2^-61 for each feature, and a thousand becomes 10^7. Other devices give
+//! [`Error::NoF64`], unless [`Options::narrow`] asks for f32.
 //!
 //! # Map and reduce
 //!
@@ -108,16 +116,17 @@ use crate::{Element, Error, Result, Run, Tensor, linalg::Matrix};
 
 /// What becomes of missing elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Missing {
     /// All distances of an observation with NaN are NaN.
     #[default]
     Propagate,
     /// A feature counts nothing for a pair unless both have it, as in sgkit.
     Ignore,
-    /// Besides, sums are multiplied by the number of features over that of those that both have; NaN where that is 0. As
-    /// scikit-learn's `nan_euclidean_distances`.
+    /// As [`Ignore`](Self::Ignore), and sums are multiplied by the number of all features over the number of those that both have; NaN where
+    /// that is 0. As scikit-learn's `nan_euclidean_distances`.
     Rescale,
-    /// The same, but 0 where there is no feature that both have.
+    /// As [`Rescale`](Self::Rescale), but 0 where there is no feature that both have.
     RescaleOrZero,
 }
 
@@ -203,7 +212,7 @@ pub fn pairwise<T: Element>(
     Ok(square(x, y, metric, options, run, false)?.distances)
 }
 
-/// The same, and for each pair the number of features that both have, unless missing elements are propagated.
+/// The distances of [`pairwise`], and for each pair the number of features that both have, unless missing elements are propagated.
 ///
 /// # Errors
 /// As [`pairwise`].

@@ -20,7 +20,7 @@ pub struct Neighbors {
 }
 
 impl Neighbors {
-    /// The numbers as other programs store them.
+    /// [`indices`](Self::indices) as i64, as other programs store them; copies nothing.
     pub fn signed_indices(&self) -> &[i64] {
         bytemuck::cast_slice(&self.indices)
     }
@@ -127,9 +127,10 @@ impl NearestSoFar {
     }
 
     /// Takes the distances of the observations from `row` on from those from `column` on, (rows, columns), and those of the second
-    /// from the first, which are the same. What is on the diagonal and above is not read. Each pair has to be offered once,
-    /// and to each observation those with lower numbers first: of blocks with the same columns the upper before the lower,
-    /// and all with lower columns before.
+    /// from the first, which are the same. What is on the diagonal and above is not read.
+    ///
+    /// Each pair has to be offered once, in this order: all blocks of lower columns first, and of those with the same columns the upper
+    /// ones first.
     ///
     /// # Errors
     /// [`Error::Shape`] for more observations than there are; [`Error::Argument`] for columns beyond the last row, whose pairs would

@@ -128,8 +128,8 @@ impl PackedPairs {
         Self::of(device, columns, &Wanted::From(0..columns), rows, metric, missing)
     }
 
-    /// The same for the distances of some columns from one another and from all that follow, which
-    /// [`finish_columns`](Self::finish_columns) makes: so that all that are wanted need not fit memory at once.
+    /// Sums for the distances of the columns `own` from one another and from all that follow, which
+    /// [`finish_columns`](Self::finish_columns) makes: so the distances of all columns need not fit memory at once.
     ///
     /// # Errors
     /// As [`new`](Self::new); [`Error::Argument`] unless `own` begins with a multiple of 64 and ends with one or with the last column.
@@ -149,10 +149,10 @@ impl PackedPairs {
         Self::of(device, columns, &Wanted::From(own), rows, metric, missing)
     }
 
-    /// The same for the distances of the columns of one packed matrix, `own` of them, from those of another, which
-    /// [`finish_between`](Self::finish_between) makes. Rows to add are of both [`side_by_side`](crate::packed::side_by_side), this one first; so
-    /// are their sums and counts, of which what pads the first are codes 0. A row costs a product of bytes for each pair, and 64 for
-    /// each column.
+    /// Sums for the distances of the `own` columns of one packed matrix from the `others` of another, which
+    /// [`finish_between`](Self::finish_between) makes. Rows to add hold both matrices [`side_by_side`](crate::packed::side_by_side), that of
+    /// `own` first. Their sums and counts are those of the whole row, in which the padding of the first counts as codes 0. A row costs a
+    /// product of bytes for each pair, and 64 for each column.
     ///
     /// # Errors
     /// As [`new`](Self::new); [`Error::Argument`] where one of them has no columns.
@@ -177,7 +177,7 @@ impl PackedPairs {
         (split, split.saturating_add(others))
     }
 
-    /// The same for what [`finish_columns`](Self::finish_columns) has to know of each column before, which
+    /// Sums for what [`finish_columns`](Self::finish_columns) has to know of each column first, which
     /// [`finish_diagonal`](Self::finish_diagonal) makes. A row costs 64 products a column.
     ///
     /// # Errors
@@ -219,9 +219,9 @@ impl PackedPairs {
         })
     }
 
-    /// The same, but that two codes which are both 1 differ by 1, not by 0: for codes a and b that is Σ 1 - (a - 1) (b - 1). For
-    /// [`Metric::CityBlock`], before any rows; of the [diagonal](Self::diagonal) as of the distances that it is for. Costs 64
-    /// products a row and column more, and one in two of the others less.
+    /// Makes two codes which are both 1 differ by 1, not by 0: for codes a and b the sum is Σ 1 - (a - 1) (b - 1). For
+    /// [`Metric::CityBlock`], before any rows; where there is a [diagonal](Self::diagonal), on that and on the sums that it is for. Costs
+    /// 64 products a row and column more, and half of the other products less.
     ///
     /// # Errors
     /// [`Error::Argument`] for another metric, and after rows; [`Error::OutOfMemory`].
@@ -239,7 +239,7 @@ impl PackedPairs {
         Ok(self)
     }
 
-    /// Bytes on the device that [`ones_differ`](Self::ones_differ) takes more, for panels of so many rows.
+    /// Bytes on the device that [`ones_differ`](Self::ones_differ) adds, for panels of `rows` rows.
     pub fn device_bytes_of_ones(device: &Device, columns: u64, rows: u64) -> u64 {
         PairProducts::device_bytes_of(device, columns, &Wanted::Diagonal, rows, 1)
     }
@@ -249,17 +249,17 @@ impl PackedPairs {
         Recipe::of(metric).is_some()
     }
 
-    /// The programs that sums of so many rows may launch, those first that compilers take longest for.
+    /// The programs that sums over panels of `rows` rows may launch, for [`Device::prepare`]: first those that take longest to compile.
     pub fn programs(device: &Device, columns: u64, rows: u64) -> Vec<Program> {
         PairProducts::programs(device, columns, rows, LIMBS)
     }
 
-    /// Bytes on the device besides the panel, of so many rows.
+    /// Bytes on the device that sums by [`new`](Self::new) take besides their panels, of `rows` rows.
     pub fn device_bytes(device: &Device, columns: u64, rows: u64, metric: Metric) -> u64 {
         Self::device_bytes_of(device, columns, 0..columns, rows, metric)
     }
 
-    /// The same of [`of_columns`](Self::of_columns).
+    /// Bytes on the device that sums by [`of_columns`](Self::of_columns) take besides their panels, of `rows` rows.
     pub fn device_bytes_of(device: &Device, columns: u64, own: Range<u64>, rows: u64, metric: Metric) -> u64 {
         let width = own.end.saturating_sub(own.start);
         let following = columns.saturating_sub(own.start).saturating_add(columns.saturating_sub(own.end));
@@ -273,7 +273,7 @@ impl PackedPairs {
         )
     }
 
-    /// The same of [`between`](Self::between), with a panel of both.
+    /// Bytes on the device that sums by [`between`](Self::between) take, with a panel of `rows` rows of both matrices.
     pub fn device_bytes_between(device: &Device, columns: [u64; 2], rows: u64, metric: Metric) -> u64 {
         let (split, all) = Self::beside(columns);
         let (wanted, pairs) = (Wanted::Across(split), split.saturating_mul(2 * columns[1]));
@@ -296,20 +296,20 @@ impl PackedPairs {
         sums.saturating_add(ColumnMoments::device_bytes(device, columns, pairs, rows))
     }
 
-    /// Bytes on the host: the results, and what they are read through.
+    /// Bytes on the host that [`finish`](Self::finish) takes: the results, and what they are read through.
     pub fn host_bytes(columns: u64, metric: Metric) -> u64 {
         let matrices = if ColumnMoments::serve(metric) { 4 } else { 2 };
         PairProducts::host_bytes(columns).saturating_mul(matrices)
     }
 
-    /// The same of [`of_columns`](Self::of_columns).
+    /// Bytes on the host that [`finish_columns`](Self::finish_columns) takes, likewise.
     pub fn host_bytes_of(columns: u64, own: Range<u64>, metric: Metric) -> u64 {
         let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
         let panel = columns.saturating_sub(own.start).saturating_mul(own.end.saturating_sub(own.start));
         panel.saturating_mul(8 * matrices).saturating_add(columns.saturating_mul(2048 + 32))
     }
 
-    /// The same of [`between`](Self::between).
+    /// Bytes on the host that [`finish_between`](Self::finish_between) takes, likewise.
     pub fn host_bytes_between(columns: [u64; 2], metric: Metric) -> u64 {
         let matrices = if ColumnMoments::serve(metric) { 6 } else { 2 };
         let (split, all) = Self::beside(columns);

@@ -152,8 +152,8 @@ impl Partial {
         [held, exported.saturating_add(panel).saturating_add(pairs.saturating_mul(16))]
     }
 
-    /// The same with the sum of each observation over all its features, here and elsewhere, which [`Metric::JensenShannon`] divides
-    /// by: a first pass over the features, as of [`row_stats`](crate::linalg::row_stats) (which takes f64 as f32), makes them. The sum of an
+    /// Takes the sum of each observation over all its features, here and elsewhere, which [`Metric::JensenShannon`] divides by: a first
+    /// pass over the features, as of [`row_stats`](crate::linalg::row_stats) (which takes f64 as f32), makes them. The sum of an
     /// observation that has NaN may be NaN.
     ///
     /// # Errors

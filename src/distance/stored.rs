@@ -25,7 +25,7 @@ pub struct StoredDistances {
     pub distances: Matrix,
     /// Of how many features each is, likewise, where elements may be [missing](super::Missing).
     pub shared: Option<Matrix>,
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
     /// Where the time went.
     pub stats: StreamStats,
@@ -37,7 +37,7 @@ pub struct StoredDistances {
 pub struct StoredNeighbors {
     /// Of each observation.
     pub nearest: Neighbors,
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
     /// Where the time went.
     pub stats: StreamStats,
@@ -48,7 +48,7 @@ pub struct StoredNeighbors {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WrittenDistances {
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
     /// Where the time went.
     pub stats: StreamStats,

@@ -27,7 +27,31 @@ use crate::{
 ///
 /// # Cost
 /// As [`pairwise`](super::pairwise), each pair of `x` with itself twice unless tiles are squares. On the host, instead of 8
-/// bytes a pair, up to 24 for each element of a tile, or 48 where two tiles are written at once. Tiles whose sides are multiples of 64 lose nothing.
+/// bytes a pair, up to 24 for each element of a tile, or 48 where two tiles are written at once. Tiles whose sides are multiples of 64
+/// lose nothing.
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{
+///     ChunkedArray, Device, MissingChunk, Run, StoredType, Tensor,
+///     distance::{Metric, Options, write_condensed, write_pairwise},
+///     store::{ArraySpec, ArrayWriter, Folder, ZarrArray},
+/// };
+/// # let folder = tempfile::tempdir()?;
+/// let storage = Arc::new(Folder::new(folder.path()));
+/// let (options, run) = (Options::default(), Run::default());
+/// let x = Tensor::from_slice(&Device::best()?, &[0u8, 1, 3, 7], &[4, 1])?;
+///
+/// let writer = ArrayWriter::create(storage.clone(), "square", ArraySpec::new(StoredType::F64, &[4, 4], &[4, 4]))?;
+/// write_pairwise(&x, None, Metric::CityBlock, &options, &run, writer)?;
+/// let writer = ArrayWriter::create(storage, "condensed", ArraySpec::new(StoredType::F32, &[6], &[6]))?;
+/// write_condensed(&x, Metric::CityBlock, &options, &run, writer)?;
+///
+/// let found = ZarrArray::open(folder.path(), "condensed", MissingChunk::Error)?.read_chunk(&[0])?.bytes;
+/// let found: Vec<f32> = teatime::bytemuck::pod_collect_to_vec(&found);
+/// assert_eq!(found, [1.0, 3.0, 7.0, 2.0, 6.0, 4.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn write_pairwise<T: Element>(
     x: &Tensor<T>,
     y: Option<&Tensor<T>>,
@@ -63,8 +87,10 @@ pub fn write_pairwise<T: Element>(
 }
 
 /// Writes what [`condensed`](super::condensed) gives, to the last bit, into an array of f64 or f32 with one axis, and finishes it. Waits.
+/// Otherwise as [`write_pairwise`], which has an example.
 ///
-/// Otherwise as [`write_pairwise`].
+/// # Shapes
+/// As [`condensed`](super::condensed); the array has m (m - 1) / 2 elements.
 ///
 /// # Errors
 /// As [`write_pairwise`]; [`Error::Argument`] for a metric that is not symmetric.

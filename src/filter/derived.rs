@@ -26,6 +26,15 @@ use crate::{
 ///
 /// # Cost
 /// As [`gaussian`](super::gaussian()); weights without symmetry take twice the products.
+///
+/// ```
+/// use teatime::{Device, Tensor, filter::{PerAxis, SeparableOptions, separable}};
+/// let x = Tensor::from_slice(&Device::best()?, &[1.0f32, 2.0, 4.0, 8.0], &[4])?;
+/// // Differences of the elements on both sides; beyond the ends the array is reflected.
+/// let y: Tensor<f32> = separable(&x, PerAxis::All(vec![-1.0, 0.0, 1.0]), &SeparableOptions::default())?;
+/// assert_eq!(y.read()?, [1.0, 3.0, 6.0, 4.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
 pub fn separable<T: Element, U: Element>(
     x: &Tensor<T>,
     weights: impl Into<PerAxis<Vec<f64>>>,
@@ -67,6 +76,24 @@ pub fn separable<T: Element, U: Element>(
 ///
 /// # Cost
 /// As many Gaussians as there are filtered axes, and where the output is not of the type that sums are in, an array of that.
+///
+/// ```
+/// use teatime::{
+///     Device, Tensor,
+///     filter::{GaussianOptions, difference_of_gaussians, gaussian_gradient_magnitude, gaussian_laplace},
+/// };
+/// // A ramp.
+/// let values: Vec<f32> = (0..20).map(|i| 2.0 * i as f32).collect();
+/// let x = Tensor::from_slice(&Device::best()?, &values, &[20])?;
+/// let options = GaussianOptions::default();
+/// let curvature: Tensor<f32> = gaussian_laplace(&x, 1.0, &options)?;
+/// let slope: Tensor<f32> = gaussian_gradient_magnitude(&x, 1.0, &options)?;
+/// let band: Tensor<f32> = difference_of_gaussians(&x, 1.0, None, &options)?;
+/// for (array, middle) in [(curvature, 0.0), (slope, 2.0), (band, 0.0)] {
+///     assert!((array.read()?[10] - middle).abs() < 1e-2);
+/// }
+/// # Ok::<(), teatime::Error>(())
+/// ```
 pub fn gaussian_laplace<T: Element, U: Element>(
     x: &Tensor<T>,
     sigma: impl Into<PerAxis<f64>>,

@@ -49,7 +49,10 @@ pub fn gaussian<T: Element, U: Element>(
     Ok(out)
 }
 
-/// The same into an array that is there. Enqueues; does not wait.
+/// [`gaussian`] into an array that is there. Enqueues; does not wait.
+///
+/// # Shapes
+/// `x` and `out`: the same, one to five axes.
 ///
 /// # Errors
 /// As [`gaussian`]; [`Error::Shape`] unless `out` has the shape of `x`; [`Error::WrongDevice`].

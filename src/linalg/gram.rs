@@ -19,7 +19,24 @@ pub(crate) fn to_usize(extent: u64) -> usize {
     usize::try_from(extent).expect("the extent of a matrix on the host should fit the address space")
 }
 
-/// Blocks on their way to the host, where they are added in order, in f64.
+/// A sum of blocks in f64, on the host, to which a device's blocks are added in order while it computes the next.
+///
+/// # Cost
+/// On the host 8 bytes an element of the sum; on the device three blocks at once ([`IN_FLIGHT`](Self::IN_FLIGHT) and the one that is added).
+///
+/// ```
+/// use teatime::{Device, Tensor, linalg::{BlockSum, SignRule, gram_lower, gram_svd}};
+///
+/// let device = Device::best()?;
+/// // AᵀA of a matrix of two columns that comes in blocks of two rows, and the singular values of A.
+/// let mut sum = BlockSum::symmetric(2);
+/// for block in [[3.0f32, 0.0, 0.0, 4.0], [0.0, 0.0, 0.0, 3.0]] {
+///     sum.add(&gram_lower(&Tensor::from_slice(&device, &block, &[2, 2])?)?)?;
+/// }
+/// let svd = gram_svd(&sum.finish(&device)?, 2, SignRule::Stable, &device)?;
+/// assert!((svd.s[0] - 5.0).abs() < 1e-6 && (svd.s[1] - 3.0).abs() < 1e-6);
+/// # Ok::<(), teatime::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct BlockSum {
     pub(crate) total: Matrix,
@@ -28,22 +45,21 @@ pub struct BlockSum {
 }
 
 impl BlockSum {
-    /// Downloads that are under way while the next blocks compute: so many blocks, and the one that is added, are on the device at
-    /// once.
+    /// Most blocks on their way to the host while the next ones are computed.
     pub const IN_FLIGHT: usize = 2;
 
-    /// A sum of zeros.
+    /// Zeros, for blocks (rows, cols).
     pub fn new(rows: u64, cols: u64) -> Self {
         let total = Matrix::zeros(to_usize(rows), to_usize(cols));
         Self { total, pending: VecDeque::new(), lower: false }
     }
 
-    /// A sum of zeros of symmetric blocks (n, n), of which only the lower triangles are added.
+    /// Zeros, for symmetric blocks (n, n), of which only the lower triangles are added.
     pub fn symmetric(n: u64) -> Self {
         Self { lower: true, ..Self::new(n, n) }
     }
 
-    /// Adds a block, once it is here; waits for the one before the last.
+    /// Adds a block once it is on the host. Waits where more than [`IN_FLIGHT`](Self::IN_FLIGHT) blocks are on their way.
     ///
     /// # Errors
     /// [`Error::Shape`] for a block of another shape; what the device reports.
@@ -92,7 +108,7 @@ impl BlockSum {
         (0..rows).map(move |i| i * cols..i * cols + if lower { i + 1 } else { cols })
     }
 
-    /// Waits: the sums, row by row; of a lower triangle those alone.
+    /// Waits for the blocks that are left: the sums, row by row; of [symmetric](Self::symmetric) blocks the lower triangle alone.
     ///
     /// # Errors
     /// What the device reports.
@@ -101,7 +117,7 @@ impl BlockSum {
         Ok(self.rows().flat_map(|row| &self.total.data()[row]).copied().collect())
     }
 
-    /// Puts sums in the place of its own, to which nothing was added.
+    /// Sets the sums to those that [`into_sums`](Self::into_sums) gave elsewhere. To be called before blocks are added.
     ///
     /// # Errors
     /// [`Error::Shape`] for another number.
@@ -119,7 +135,7 @@ impl BlockSum {
         Ok(())
     }
 
-    /// Waits for the blocks that are left, and gives their sum. A lower triangle is mirrored.
+    /// Waits for the blocks that are left: the sum, (rows, cols); of [symmetric](Self::symmetric) blocks with both triangles.
     ///
     /// # Errors
     /// What the device reports.

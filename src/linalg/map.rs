@@ -3,7 +3,7 @@
 use super::matrix::Matrix;
 use crate::{Device, Result, Run, Status};
 
-/// One pass over a map's rows, as its implementation reports it.
+/// What the implementation of a [`LinearMap`] is given to report one pass over its rows, and to ask whether it should stop.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass<'a> {
     run: &'a Run,
@@ -11,7 +11,7 @@ pub struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// A pass of a call that was given `run`.
+    /// The pass that `status` begins, of a call that was given `run`.
     pub const fn new(run: &'a Run, status: Status) -> Self {
         Self { run, status }
     }
@@ -21,7 +21,7 @@ impl<'a> Pass<'a> {
         self.run
     }
 
-    /// The same with so many more passes before it, of so many more in all.
+    /// The same pass in a longer call: with `before` more passes before it, and `more` more in all.
     pub const fn among(self, before: u32, more: u32) -> Self {
         let Status { pass, passes, .. } = self.status;
         let status =
@@ -44,6 +44,45 @@ impl<'a> Pass<'a> {
 ///
 /// Each call is one pass over the rows. Every sum over rows is taken over blocks fixed by the shape, and the blocks
 /// are added in order in f64, so results do not depend on chunks, threads or memory budgets.
+///
+/// ```
+/// use teatime::{Result, Run, linalg::{LinearMap, Matrix, Pass, SvdOptions, randomized_svd}};
+///
+/// /// A diagonal matrix.
+/// struct Diagonal(Vec<f64>);
+///
+/// impl LinearMap for Diagonal {
+///     fn shape(&self) -> [u64; 2] {
+///         [self.0.len() as u64; 2]
+///     }
+///
+///     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
+///         let squares = self.0.iter().map(|d| d * d).collect();
+///         let mut product = Matrix::zeros(0, 0);
+///         Self(squares).apply(x, pass, &mut |_, rows| Ok(product = rows.clone()))?;
+///         Ok(product)
+///     }
+///
+///     fn apply(
+///         &self,
+///         x: &Matrix,
+///         pass: &Pass<'_>,
+///         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
+///     ) -> Result<()> {
+///         let mut product = x.clone();
+///         for (i, d) in self.0.iter().enumerate() {
+///             (0..x.cols()).for_each(|j| product[(i, j)] *= d);
+///         }
+///         // All rows are one block here.
+///         sink(0, &product)?;
+///         pass.tell(self.0.len() as u64)
+///     }
+/// }
+///
+/// let svd = randomized_svd(&Diagonal(vec![3.0, 5.0, 1.0]), 2, &SvdOptions::default(), &Run::default())?;
+/// assert!((svd.s[0] - 5.0).abs() < 1e-6 && (svd.s[1] - 3.0).abs() < 1e-6);
+/// # Ok::<(), teatime::Error>(())
+/// ```
 pub trait LinearMap {
     /// [m, n].
     fn shape(&self) -> [u64; 2];

@@ -31,8 +31,8 @@ pub(crate) enum Op {
 /// `a`: (m, k), `b`: (k, n), of any element types; the result is (m, n) in f32. An empty `k` gives zeros.
 ///
 /// # Accuracy
-/// Narrow elements are decoded exactly and all products and sums are f32: |error| <= k eps |a| |b| elementwise, with
-/// eps = 2^-23.
+/// Elements become f32: of f64, and of integers beyond 2^24, the nearest; others exactly. Products and sums are f32:
+/// |error| <= k eps |a| |b| elementwise, with eps = 2^-23.
 ///
 /// # Cost
 /// 2 m n k operations. Enqueues and does not wait; several launches where a matrix is larger than a binding.
@@ -77,7 +77,13 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
     product("matmul_nt", Op::Nt, a, b)
 }
 
-/// The lower triangle of `xᵀ x` for x (k, n); what is above the diagonal is unspecified. Otherwise as [`matmul`].
+/// The lower triangle of `xᵀ x`; what is above the diagonal is unspecified. Otherwise as [`matmul`].
+///
+/// # Shapes
+/// `x`: (k, n) -> (n, n).
+///
+/// # Cost
+/// About k n² operations: half of those of [`matmul_tn`].
 ///
 /// # Errors
 /// As [`matmul`].

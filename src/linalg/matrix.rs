@@ -31,8 +31,12 @@ pub struct Matrix {
 
 impl Matrix {
     /// A matrix of zeros.
+    ///
+    /// # Panics
+    /// When the host cannot count its elements, or has no room for them.
     pub fn zeros(rows: usize, cols: usize) -> Self {
-        Self { rows, cols, data: vec![0.0; rows * cols] }
+        let len = rows.checked_mul(cols).expect("a matrix should fit the address space");
+        Self { rows, cols, data: vec![0.0; len] }
     }
 
     /// A matrix with the given elements in C order.
@@ -67,7 +71,7 @@ impl Matrix {
         &self.data
     }
 
-    /// The elements in C order.
+    /// The elements in C order, to be changed.
     pub fn data_mut(&mut self) -> &mut [f64] {
         &mut self.data
     }

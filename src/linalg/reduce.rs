@@ -31,6 +31,9 @@ pub struct Stats {
 /// # Accuracy
 /// Exact for `i8` by rows; else f32 over blocks of 1,024 elements, and f64 over the blocks.
 ///
+/// # Cost
+/// One pass over `x`. 16 bytes a block on the device and the host, which adds up the blocks.
+///
 /// # Errors
 /// [`Error::Shape`] unless `x` is a matrix; [`Error::Limit`] when one row does not fit a binding.
 ///
@@ -54,13 +57,16 @@ pub fn row_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
 /// # Accuracy
 /// f32 over blocks of 1,024 elements, and f64 over the blocks.
 ///
+/// # Cost
+/// As [`row_stats`], the blocks being of columns.
+///
 /// # Errors
 /// As [`row_stats`].
 pub fn column_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
     pending_column_stats(x, false)?.wait()
 }
 
-/// [`row_stats`] that enqueues, and waits when asked. With `negative_is_missing`, elements below 0 count as little as NaN.
+/// [`row_stats`] that enqueues; [`PendingStats::wait`] waits. With `negative_is_missing`, elements below 0 count as little as NaN.
 ///
 /// # Errors
 /// As [`row_stats`].
@@ -68,7 +74,7 @@ pub fn pending_row_stats<T: Element>(x: &Tensor<T>, negative_is_missing: bool) -
     enqueue("row_stats", x, true, negative_is_missing)
 }
 
-/// The same of columns.
+/// [`column_stats`] that enqueues; [`PendingStats::wait`] waits. With `negative_is_missing`, elements below 0 count as little as NaN.
 ///
 /// # Errors
 /// As [`row_stats`].
@@ -76,7 +82,7 @@ pub fn pending_column_stats<T: Element>(x: &Tensor<T>, negative_is_missing: bool
     enqueue("column_stats", x, false, negative_is_missing)
 }
 
-/// Stats on their way to the host.
+/// What [`pending_row_stats`] or [`pending_column_stats`] enqueued, on its way to the host.
 #[derive(Debug)]
 #[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct PendingStats {

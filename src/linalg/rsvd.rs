@@ -24,6 +24,7 @@ const OVERSAMPLES: usize = 10;
 
 /// When [`randomized_svd`] stops.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Stop {
     /// After q power iterations: q + 2 passes, where a method that multiplies by A and Aᵀ in turn makes 2 q + 2.
     PowerIterations(u32),
@@ -41,9 +42,9 @@ pub enum Stop {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SvdOptions {
-    /// Columns of the random block beyond k. Default: 10 where iterations are counted, and to a tolerance what makes 10 columns in all.
-    /// Where iterations are counted they are what makes the result good; to a tolerance they cost more than the passes that they save, since all
-    /// blocks are kept and the components found among them all.
+    /// Columns of the random block beyond k. Default: with [`Stop::PowerIterations`] 10, on which the accuracy depends; with
+    /// [`Stop::Tolerance`] what makes 10 columns in all: there the blocks of all passes are kept and used, so that wide blocks cost more
+    /// than the passes that they save.
     pub oversamples: Option<usize>,
     /// When to stop.
     pub stop: Stop,
@@ -101,7 +102,7 @@ pub struct RightSvd {
     pub residuals: Vec<f64>,
     /// Whether the residual is at most the tolerance (1e-4 where none was given), or as small as f32 can tell.
     pub converged: Vec<bool>,
-    /// Passes over the matrix; 1 where it was decomposed exactly.
+    /// Passes over the matrix, that of [`SignRule::MaxAbsU`] among them; 0 from [`gram_svd`](super::gram_svd()), which makes none.
     pub passes: u32,
 }
 
@@ -174,6 +175,9 @@ pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: 
 ///
 /// # Accuracy
 /// Columns of converged components are orthonormal to about their residual plus 1e-7 σ₁ / σ.
+///
+/// # Cost
+/// One pass of the map, which keeps within `run.memory` if the map does; one block of U besides, in f64 on the host.
 ///
 /// # Errors
 /// What the map and `sink` report.

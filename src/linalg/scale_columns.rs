@@ -9,10 +9,24 @@ use crate::{
     },
 };
 
-/// `x` (n, m) with column j multiplied by `factors[j]`. Enqueues; does not wait.
+/// `x` with column j multiplied by `factors[j]`, in f32. Enqueues; does not wait.
+///
+/// # Shapes
+/// `x`: (n, m), m factors -> (n, m).
+///
+/// # Cost
+/// One pass over `x`, and a second matrix of its size.
 ///
 /// # Errors
-/// [`Error::Shape`] unless there are m factors; [`Error::Limit`] when one row does not fit a binding.
+/// [`Error::Shape`] unless `x` is a matrix and there are m factors; [`Error::Limit`] when one row does not fit a binding, or the result a
+/// buffer; [`Error::OutOfMemory`].
+///
+/// ```
+/// use teatime::{Device, Tensor, linalg::scale_columns};
+/// let x = Tensor::from_slice(&Device::best()?, &[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
+/// assert_eq!(scale_columns(&x, &[10.0, -1.0])?.read()?, [10.0, -2.0, 30.0, -4.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
 pub fn scale_columns(x: &Tensor<f32>, factors: &[f32]) -> Result<Tensor<f32>> {
     let [rows, cols] = x.matrix("scale_columns")?;
     if factors.len() as u64 != cols {

@@ -15,8 +15,12 @@ use crate::{
 /// # Shapes
 /// `x`: (rows, columns) of any element type, taken as f32; `table`: a line for each row.
 ///
+/// # Cost
+/// One pass over `x`, and a matrix of f32 of its shape.
+///
 /// # Errors
-/// [`Error::Shape`] unless the table has as many rows as `x`; [`Error::Limit`] when one row does not fit a binding.
+/// [`Error::Shape`] unless `x` is a matrix and the table has as many rows; [`Error::Limit`] when one row does not fit a binding, or the
+/// result a buffer; [`Error::OutOfMemory`].
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg::standardize};

@@ -33,6 +33,9 @@ pub(crate) fn most_rows(packed: &Tensor<u32>) -> Result<u64> {
 /// # Shapes
 /// `packed`: (.., [`row_words`]) -> (rows, entries).
 ///
+/// # Cost
+/// One pass over the rows and what is made of them.
+///
 /// # Errors
 /// [`Error::Shape`] when `packed` has not those rows, or rows of other lengths; [`Error::Limit`] for more rows than a binding holds;
 /// [`Error::OutOfMemory`].
@@ -106,6 +109,9 @@ pub(crate) fn packed_gather(
 ///
 /// # Shapes
 /// (.., [`row_words`] of the first's entries) and (.., [`row_words`] of the second's) -> (rows, the words of both).
+///
+/// # Cost
+/// One pass over the rows and what is made of them.
 ///
 /// # Errors
 /// [`Error::Shape`] when a matrix has not those rows, or rows of other lengths; [`Error::Argument`] for codes above 3; [`Error::Limit`] when

@@ -28,9 +28,9 @@ const MOST: f64 = (1u64 << 63) as f64;
 pub struct RowScale {
     /// What is subtracted from its codes, and what a missing code becomes.
     pub mean: f64,
-    /// What the difference is multiplied by; 0 for a row that takes no part. Its square is rounded to multiples of a unit that is
-    /// the finer the fewer columns and rows there are, 2^-22 at least: factors are about 1 or larger. Squares up to twice the
-    /// columns always fit; larger ones may, where rows are few.
+    /// What the difference is multiplied by: about 1 or more, or 0 for a row that takes no part. Its square is rounded to a multiple of
+    /// 2^-22, or of a finer unit where columns and rows are few. A square of up to twice the number of columns always fits; a larger one
+    /// may, where rows are few.
     pub factor: f64,
     /// Codes that are not missing, as counted.
     pub known: u64,
@@ -53,11 +53,18 @@ crate::setters! {
     }
 }
 
-/// The Gram matrix of the columns, `Σ s² (g - μ) (gᵀ - μ)` over rows of codes g with factor s and mean μ, which a missing code
-/// becomes. Centred, μ has to be the mean of the row's known codes: what means take away is taken from the sums over all rows. Uncentred,
-/// only missing codes become μ, and `Σ s² g gᵀ` is what is left.
+/// The Gram matrix of the columns over rows of codes g with factor s and mean μ. A missing code becomes μ.
+///
+/// - [Centred](GramOptions::centred), it is `Σ s² (g - μ) (gᵀ - μ)`, and μ has to be the mean of the row's known codes, since means are
+///   taken from the sums over all rows.
+/// - Else it is `Σ s² g gᵀ`.
 ///
 /// Sums are of whole numbers: exact but for the rounding of s², and the same bits on every device, whatever the panels.
+///
+/// # Cost
+/// For each row and byte of the numbers (one with [`unit_factors`](GramOptions::unit_factors), else three, or two of many rows) columns² / 2
+/// products of bytes; of a row in which few codes differ from the most common one, only the pairs of those. Memory as
+/// [`device_bytes`](Self::device_bytes) and [`host_bytes`](Self::host_bytes) say. The page of [the module](crate::packed) has an example.
 #[derive(Debug)]
 pub struct Gram {
     products: PairProducts,
@@ -69,7 +76,7 @@ pub struct Gram {
 }
 
 impl Gram {
-    /// A sum of no rows, of which there will be `rows` at most.
+    /// A sum of no rows yet, to which at most `rows` are added.
     ///
     /// # Errors
     /// [`Error::Limit`] for more columns than sums are exact for; [`Error::OutOfMemory`].
@@ -80,28 +87,32 @@ impl Gram {
         Ok(Self { products, options, limb_count: Self::limb_count(rows), weight: 0.0 })
     }
 
-    /// Bytes of the numbers of a common row, one of so many.
+    /// Bytes of the numbers of a row that is not rare, among `rows` rows. For this package alone.
+    #[doc(hidden)]
     pub const fn limb_count(rows: u64) -> u64 {
         if rows < MANY { LIMBS } else { 2 }
     }
 
-    /// The programs that a sum of so many rows may launch where no code is missing, those first that compilers take longest for.
+    /// The programs that a sum of `rows` rows may launch where no code is missing, for [`Device::prepare`]: first those that take longest
+    /// to compile.
     pub fn programs(device: &Device, columns: u64, rows: u64, options: GramOptions) -> Vec<Program> {
         let limb_count = if options.unit_factors { 1 } else { Self::limb_count(rows) };
         PairProducts::programs(device, columns, rows, limb_count)
     }
 
-    /// Bytes of panels of which the rows of one kind fill the device.
+    /// Bytes of a panel whose rows of one kind fill the device. For plans of other packages of this workspace.
+    #[doc(hidden)]
     pub fn panel_bytes(device: &Device) -> u64 {
         2 * device.limits().step
     }
 
-    /// Bytes on the device besides the panel, of so many rows.
+    /// Bytes on the device besides a panel of `rows` rows.
     pub fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
         PairProducts::device_bytes(device, columns, rows, 2)
     }
 
-    /// Bytes on the host of a row of a panel while it is added.
+    /// Bytes on the host of a row of a panel while it is added. For plans of other packages of this workspace.
+    #[doc(hidden)]
     pub const HOST_ROW_BYTES: u64 = PairProducts::HOST_ROW_BYTES;
 
     /// Bytes on the host: T, and what it is read through.
@@ -109,7 +120,10 @@ impl Gram {
         PairProducts::host_bytes(columns)
     }
 
-    /// Adds the rows of `packed` from row `from` on, which is row `first` of all. Enqueues; does not wait.
+    /// Adds a row of `packed` for each of `scales`, from row `from` on, which is row `first` of all. Enqueues; does not wait.
+    ///
+    /// # Shapes
+    /// `packed`: (rows of the panel, [`row_words`](super::row_words) of the columns).
     ///
     /// # Errors
     /// [`Error::Shape`] for rows of other lengths, or beyond the panel; [`Error::Argument`] for a scale that cannot be, and for more
@@ -153,7 +167,7 @@ impl Gram {
         self.products.matrix(|sum, _| sum as f64 * unit)
     }
 
-    /// Waits: the Gram matrix, symmetric.
+    /// Waits: the Gram matrix (columns, columns), symmetric.
     ///
     /// # Errors
     /// What the device reports.

@@ -41,7 +41,7 @@ struct HostPanel {
 pub type PanelSink<'a> = dyn FnMut(Range<u64>, Tensor<u32>, bool) -> Result<()> + 'a;
 
 impl HostPanels {
-    /// None yet, of which so many rows, from 1 to [`PANEL_ROWS`], are uploaded at a time.
+    /// No panels yet. Of each, `step` rows are uploaded at a time, from 1 to [`PANEL_ROWS`].
     pub fn new(step: u64) -> Self {
         Self {
             step: step.clamp(1, PANEL_ROWS),

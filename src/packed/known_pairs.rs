@@ -21,7 +21,10 @@ pub struct KnownRow {
 }
 
 /// For each pair of columns, the sum of the weights of the rows that know both, over rows with a missing code. Rows that know all
-/// columns add as much to every pair, and are left out: add the sum of their weights to what [`finish`](Self::finish) gives.
+/// columns add the same to every pair, and are left out: add the sum of their weights to what [`finish`](Self::finish) gives.
+///
+/// # Cost
+/// That of a [`Gram`](super::Gram) over the codes that are missing: where few are, of few pairs.
 #[derive(Debug)]
 pub struct KnownPairs {
     products: PairProducts,
@@ -32,7 +35,7 @@ pub struct KnownPairs {
 }
 
 impl KnownPairs {
-    /// A sum of no rows, of which there will be `rows` at most. Weights are `largest` at most; without it 0 or 1.
+    /// A sum of no rows yet, to which at most `rows` are added. Weights are `largest` at most; without it 0 or 1.
     ///
     /// # Errors
     /// [`Error::Argument`] for a `largest` that is no positive number from 1e-200 to 1e200; [`Error::Limit`] for more columns than
@@ -47,7 +50,7 @@ impl KnownPairs {
         Ok(Self { products, largest, total: 0 })
     }
 
-    /// Bytes on the device besides the panel, of so many rows.
+    /// Bytes on the device besides a panel of `rows` rows.
     pub fn device_bytes(device: &Device, columns: u64, rows: u64) -> u64 {
         PairProducts::device_bytes(device, columns, rows, 1)
     }
@@ -98,7 +101,7 @@ impl KnownPairs {
         products.add(packed, from, rows.len(), |products, row| terms(products, whole, rows[row]))
     }
 
-    /// Waits: the symmetric matrix, exact but for the rounding of weights to 22 bits or more. It is 0 where no row has both.
+    /// Waits: the symmetric matrix (columns, columns), exact but for the rounding of weights to 22 bits or more. It is 0 where no row has both.
     ///
     /// # Errors
     /// What the device reports.

@@ -21,8 +21,9 @@ const APPLY_BYTES: usize = 4 << 20;
 /// [`left_vectors`](crate::linalg::left_vectors) take it. Products run on the packed bytes.
 ///
 /// # Accuracy
-/// An operand is rounded to 23 bits and a sign for each column, whatever its magnitude, and so is A X between the two
-/// products of Aᵀ (A X), with the largest that it could be; sums are exact. Results are the same bits on every device and however the rows were pushed.
+/// Each column of an operand is rounded to 23 bits and a sign, relative to its largest element. So is A X between the two products of
+/// Aᵀ (A X), relative to the largest value that it could have. Sums are exact. Results are the same bits on every device, however the rows
+/// were pushed.
 ///
 /// # Cost
 /// Each row is padded to a multiple of 16 bytes: `16 ⌈columns / 64⌉` bytes a row. A product also holds the operand on the

@@ -37,7 +37,38 @@ struct Group {
     adjoint: Option<(Vec<f64>, ColumnSums)>,
 }
 
-/// A product of a packed matrix A, each row less its mean and times its factor, with a matrix of the host, in groups of columns that fit the device.
+/// A product of packed rows with a matrix of the host: A X, or Aᵀ (A X). A row of A is the row's codes less its mean, times its factor.
+///
+/// # Cost
+/// For each row, entry and column of X three products of bytes, and as many for Aᵀ (A X); of rows with a missing code more. Columns of X are
+/// taken in groups that fit the device, and each group takes all rows. Memory as [`device_bytes`](Self::device_bytes) says.
+///
+/// ```
+/// use teatime::{
+///     Device, Tensor,
+///     linalg::Matrix,
+///     packed::{PackedProduct, PackedRows, recode, row_words},
+/// };
+///
+/// let device = Device::cpu();
+/// // Two rows of four codes, the first in the lowest bits: 0 1 2 1, and 2 0 0 1.
+/// let codes = Tensor::from_slice(&device, &[0b01_10_01_00u8, 0b01_00_00_10], &[2, 1])?;
+/// let mut panel = Tensor::zeros(&device, &[2, row_words(4)])?;
+/// recode(&codes, [0, 1, 2, 3], 4, &mut panel, 0)?.wait()?;
+/// // Means of 0 and factors of 1: A is the codes.
+/// // The largest Euclidean norm of a row is √6, the largest sum 4.
+/// let table = Tensor::from_slice(&device, &[0.0f32, 1.0, 0.0, 1.0], &[2, 2])?;
+/// let bounds = [6f64.sqrt(), 4.0];
+///
+/// // A x is (1, 3).
+/// let x = Matrix::from_vec(vec![1.0, 0.0, 0.0, 1.0], 4, 1)?;
+/// let mut product = PackedProduct::new(&device, &x, false, Some(bounds))?;
+/// product.add(PackedRows { packed: &panel, table: &table, range: (0, 2), missing: false })?;
+/// for (found, expected) in product.finish()?.data().iter().zip([6.0, 1.0, 2.0, 4.0]) {
+///     assert!((found - expected).abs() < 1e-5);
+/// }
+/// # Ok::<(), teatime::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct PackedProduct {
     device: Device,
@@ -52,14 +83,14 @@ pub struct PackedProduct {
 impl PackedProduct {
     /// `A X`, or with `bounds` `Aᵀ (A X)`, for X (entries, columns).
     ///
-    /// `centred`: whether means are subtracted from codes. Else only missing codes become them. Where they are, `Aᵀ (A X)` takes each
-    /// row's mean to be that of its known codes. `bounds`: of the rows of A,
-    /// each times its factor and the larger of 1 and its mean, the largest Euclidean norm and sum of magnitudes; with less, sums
-    /// overflow.
+    /// - `centred`: whether means are subtracted from codes; else only missing codes become means. For a centred `Aᵀ (A X)` a row's mean
+    ///   has to be that of its known codes.
+    /// - `bounds`: the largest Euclidean norm of a row of A, and the largest sum of a row's magnitudes, each row times the larger of 1 and
+    ///   its mean. They decide how `A X` is rounded: larger ones cost digits, and with smaller ones sums overflow.
     ///
     /// # Errors
-    /// [`Error::Argument`] for NaN and infinity in X, and for `bounds` that are negative or not finite; [`Error::Limit`] for more entries than sums are exact for, and when not even one
-    /// column fits a binding; [`Error::OutOfMemory`].
+    /// [`Error::Argument`] for NaN and infinity in X, and for `bounds` that are negative or not finite; [`Error::Limit`] for more entries
+    /// than sums are exact for, and when not even one column fits a binding; [`Error::OutOfMemory`].
     pub fn new(device: &Device, x: &Matrix, centred: bool, bounds: Option<[f64; 2]>) -> Result<Self> {
         let (entries, columns) = (x.rows() as u64, x.cols());
         check_entries(entries)?;
@@ -90,9 +121,8 @@ impl PackedProduct {
         Ok(Self { device: device.clone(), groups, entries, columns, centred, twice: bounds.is_some() })
     }
 
-    /// The programs that `Aᵀ (A X)` launches with panels of so many rows, of two lengths, such as those of the last and of all others,
-    /// for an X (entries, columns), where no code is missing:
-    /// those first that compilers take longest for.
+    /// The programs that `Aᵀ (A X)` launches for an X (entries, columns) where no code is missing, for [`Device::prepare`]: first those
+    /// that take longest to compile. `panels`: rows of a panel, and of the last one.
     ///
     /// # Errors
     /// [`Error::Limit`] when not even one column fits a binding.
@@ -134,11 +164,12 @@ impl PackedProduct {
         Ok(())
     }
 
-    /// The first half of [`add`](Self::add) alone, for benchmarks: makes the weights of some rows, and drops them.
+    /// The first half of [`add`](Self::add) alone, for benchmarks of this workspace: makes the weights of some rows, and drops them.
     /// Enqueues; does not wait.
     ///
     /// # Errors
     /// As [`add`](Self::add).
+    #[doc(hidden)]
     pub fn weigh(&self, rows: PackedRows<'_>) -> Result<()> {
         rows.check("PackedProduct::weigh", self.entries, true)?;
         for Group { x, factors, .. } in &self.groups {
@@ -149,15 +180,14 @@ impl PackedProduct {
         Ok(())
     }
 
-    /// Bytes on the device of a product `Aᵀ (A X)` with all of so many rows, besides those: the operand, the sums, and the
-    /// weights of two batches with what the cpu device makes of them for missing codes, less than twice those.
+    /// Bytes on the device of a product `Aᵀ (A X)` with `rows` rows, besides these: X, the sums, and A X of some rows at a time.
     pub fn device_bytes(device: &Device, rows: u64, entries: u64, columns: u64) -> u64 {
         let (words, width) = (row_words(entries), 2 * row_limbs(LIMBS, columns));
         let weights = batches(device, words, width).longest(rows).next_multiple_of(4) * width;
         16 * words * row_limbs(LIMBS, columns) + 8 * entries * columns + 6 * weights
     }
 
-    /// Waits: `Aᵀ (A X)` of all rows that were added, exact but for the rounding of X and of A X.
+    /// Waits: `Aᵀ (A X)` of all rows that were added, (entries, columns), exact but for the rounding of X and of A X.
     ///
     /// # Errors
     /// [`Error::Argument`] for a product without bounds; what the device reports.
@@ -184,8 +214,8 @@ impl PackedProduct {
         Ok(total)
     }
 
-    /// Gives `A X` to `sink` part by part, in order, each with its rows: those of the part, after so many before its panel.
-    /// While some parts are on their way to the host, the next are computed. Waits.
+    /// Gives `A X` to `sink` part by part, in order: the numbers of the part's rows among all, and (rows, columns). A part comes with the
+    /// number of rows before its panel. While some parts are on their way to the host, the next are computed. Waits.
     ///
     /// # Errors
     /// [`Error::Shape`] as for [`add`](Self::add); [`Error::Argument`] for a product with bounds; what the device and `sink` report.

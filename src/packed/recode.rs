@@ -11,12 +11,13 @@ use crate::{
     tensor::Pending,
 };
 
-/// The program that [`recode`] launches.
+/// The program that [`recode`] launches. For other packages of this workspace.
+#[doc(hidden)]
 pub fn recode_program() -> Program {
     Program::new(&RECODE, &SPEC)
 }
 
-/// The counts of some rows, on their way to the host.
+/// What [`recode`] counted of each row, on its way to the host.
 #[derive(Debug)]
 #[must_use = "nothing waits for what was enqueued, and no error is seen"]
 pub struct PendingCounts {
@@ -25,7 +26,7 @@ pub struct PendingCounts {
 }
 
 impl PendingCounts {
-    /// Waits for them: the sums of the codes 0, 1 and 2, of which 3 is none.
+    /// Waits: for each row, in order, the sum, the sum of squares and the number of the codes 0, 1 and 2. Code 3 is missing.
     ///
     /// # Errors
     /// What the device reports.
@@ -44,14 +45,19 @@ impl PendingCounts {
     }
 }
 
-/// Writes the codes of the rows of `raw`, code i as `table[i]`, to the rows of `packed` from `first` on. Enqueues; does not
-/// wait.
+/// Writes the codes of the rows of `raw`, code i as `table[i]`, to the rows of `packed` from `first` on, and counts them. Enqueues; does
+/// not wait. The page of [the module](crate::packed) has an example.
 ///
+/// # Shapes
 /// `raw`: (rows, a fourth of `columns`, rounded up), four codes a byte, the first in the lowest bits; the bits behind the last
-/// may have any value. `packed`: (.., `row_words(columns)`). `table`: 0 to 3.
+/// may have any value. `packed`: (first + rows or more, [`row_words`] of `columns`). `table`: 0 to 3.
+///
+/// # Cost
+/// One pass over `raw` and what is written; 16 bytes a row go to the host.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::Argument`] for a table of other codes; [`Error::Limit`] when a row does not fit a binding.
+/// [`Error::Shape`] when the shapes do not fit; [`Error::Argument`] for a table of other codes; [`Error::Limit`] when a row does not fit
+/// a binding; [`Error::OutOfMemory`].
 pub fn recode(
     raw: &Tensor<u8>,
     table: [u8; 4],

@@ -17,6 +17,9 @@ use crate::{
 /// Word w of row i is word `i words + w` of the seed's [`random_words`], whose first 16 digits to the base 3 are the codes.
 /// Of the 2^32 words, 99 or 100 begin with any given 16 digits.
 ///
+/// # Cost
+/// A few dozen operations for each word of 16 entries.
+///
 /// # Errors
 /// [`Error::Limit`] when a row does not fit a binding, or the rows a buffer; [`Error::OutOfMemory`].
 pub fn packed_uniform(

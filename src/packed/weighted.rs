@@ -30,8 +30,8 @@ const LEAST_ROWS: usize = 256;
 /// Entries whose sums a thread of the host joins at least.
 const LEAST_ENTRIES: usize = 1024;
 
-/// What an entry adds to a sum, in the sum's unit. Each number is from -2,139,062,016 to that: more does not fit its limbs, and adds
-/// something else. [`weight_unit`] gives a unit by which it fits.
+/// What an entry adds to a sum, in the sum's unit. Each number has to be from -2,139,062,016 to 2,139,062,016, or sums are wrong.
+/// [`weight_unit`] gives a unit by which they fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weight {
     /// For each 1 of its code.
@@ -40,13 +40,36 @@ pub struct Weight {
     pub missing: i32,
 }
 
-/// The unit of weights up to `largest`: a power of two of which they are at most 2,139,062,016, 127 less than four limbs
-/// hold. `largest` is finite and not negative.
+/// A unit for weights up to `largest`, finite and not negative: a power of two of which `largest` is at most 2,139,062,016.
 pub fn weight_unit(largest: f64) -> f64 {
     (operand::unit(largest) / 256.0).max(f64::from_bits(1))
 }
 
-/// For each entry the sums of its weights over rows: exact.
+/// For each entry and column of weights the sum of its weights over rows, Aᵀ W, in whole numbers: exact, the same on every device.
+///
+/// # Cost
+/// For each row, entry and column four products of bytes, eight of rows with a missing code. Memory as
+/// [`device_bytes`](Self::device_bytes) and [`host_bytes`](Self::host_bytes) say.
+///
+/// ```
+/// use teatime::{Device, Tensor, packed::{PackedRows, Weight, WeightedSums, recode, row_words}};
+///
+/// let device = Device::cpu();
+/// // Two rows of four codes, the first in the lowest bits: 0 1 2 1, and 2 0 0 missing.
+/// let codes = Tensor::from_slice(&device, &[0b01_10_01_00u8, 0b11_00_00_10], &[2, 1])?;
+/// let mut panel = Tensor::zeros(&device, &[2, row_words(4)])?;
+/// recode(&codes, [0, 1, 2, 3], 4, &mut panel, 0)?.wait()?;
+///
+/// // One column: each 1 of a code adds 10 in the first row and 20 in the second, a missing code 5.
+/// let mut sums = WeightedSums::new(&device, 4, 1)?;
+/// let table = Tensor::zeros(&device, &[0, 2])?;
+/// let rows = PackedRows { packed: &panel, table: &table, range: (0, 2), missing: true };
+/// sums.add(rows, |row, _, weights| {
+///     weights[0] = Weight { one: if row == 0 { 10 } else { 20 }, missing: 5 };
+/// })?;
+/// assert_eq!(sums.finish(|_, sum| sum as f64)?.data(), [40.0, 10.0, 20.0, 15.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct WeightedSums {
     entries: u64,
@@ -55,7 +78,7 @@ pub struct WeightedSums {
 }
 
 impl WeightedSums {
-    /// Zeros, for so many weights of a row.
+    /// Zeros: no rows yet, each of which is given a weight for each of `columns`.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
@@ -67,7 +90,7 @@ impl WeightedSums {
         Ok(Self { entries, columns, groups: groups(columns).map(zeros).collect::<Result<_>>()? })
     }
 
-    /// The programs that sums of so many rows launch where no code is missing.
+    /// The programs that sums over panels of `rows` rows launch where no code is missing, for [`Device::prepare`].
     pub fn programs(device: &Device, entries: u64, columns: usize, rows: u64) -> Vec<Program> {
         let words = row_words(entries);
         let program = |group: Range<usize>| {
@@ -77,8 +100,7 @@ impl WeightedSums {
         groups(columns).map(program).collect()
     }
 
-    /// Bytes on the device for panels of so many rows: the sums, and the weights of two batches with what the cpu device makes of
-    /// them for missing codes, less than twice those.
+    /// Bytes on the device besides a panel of `rows` rows: the sums, and the weights of some rows at a time.
     pub fn device_bytes(device: &Device, entries: u64, columns: usize, rows: u64) -> u64 {
         let sums = entries.saturating_mul((8 * HALVES * columns) as u64);
         sums.saturating_add(6 * Self::batch_bytes(device, entries, columns, rows))
@@ -97,7 +119,8 @@ impl WeightedSums {
         batches(device, row_words(entries), width).longest(rows).next_multiple_of(4) * width as u64
     }
 
-    /// Adds rows, of 2^31 at most. `weigh` is given a row and the first of some columns, and writes their weights over zeros. Waits for nothing.
+    /// Adds rows: 2^31 at most in all. `weigh` is given a row of the panel, the first of some columns, and zeros, one for each of these
+    /// columns, which it replaces by the row's weights. Enqueues; does not wait.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for rows of other lengths, or beyond their panel; what the device reports.
@@ -121,7 +144,7 @@ impl WeightedSums {
         Ok(())
     }
 
-    /// Waits: `value` of each column and its sum, (entries, columns).
+    /// Waits: for each entry and column what `value` makes of the column's number and the sum, (entries, columns).
     ///
     /// # Errors
     /// What the device reports.

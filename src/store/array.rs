@@ -88,6 +88,45 @@ pub enum MissingChunk {
 
 /// An array in regular chunks, read one chunk at a time from any thread, in two steps: its bytes are fetched from storage, and
 /// decoded.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+/// use teatime::{
+///     ChunkedArray, DecodedChunk, Device, FetchedChunk, Result, Run, StoredType,
+///     stream::StoredMatrix,
+/// };
+///
+/// /// A matrix whose element (i, j) is i + 10 j, in chunks of 2 x 3, made as they are asked for.
+/// #[derive(Debug)]
+/// struct Formula;
+///
+/// impl ChunkedArray for Formula {
+///     fn name(&self) -> &str {
+///         "formula"
+///     }
+///     fn shape(&self) -> &[u64] {
+///         &[3, 3]
+///     }
+///     fn chunk_shape(&self) -> &[u64] {
+///         &[2, 3]
+///     }
+///     fn dtype(&self) -> StoredType {
+///         StoredType::U16
+///     }
+///     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
+///         // Whole chunks: the last one hangs over the end.
+///         let rows = 2 * index[0]..2 * index[0] + 2;
+///         let values = rows.flat_map(|i| (0..3).map(move |j| (i + 10 * j) as u16));
+///         let bytes = values.flat_map(u16::to_ne_bytes).collect();
+///         Ok(DecodedChunk { bytes, stored: 0, read: Duration::ZERO, decode: Duration::ZERO })
+///     }
+/// }
+///
+/// let matrix = StoredMatrix::new(vec![Arc::new(Formula)], &Device::best()?)?;
+/// let values = matrix.to_tensor(&Run::default())?.read()?;
+/// assert_eq!(values, [0.0, 10.0, 20.0, 1.0, 11.0, 21.0, 2.0, 12.0, 22.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
 pub trait ChunkedArray: fmt::Debug + Send + Sync {
     /// Name for messages, such as the path.
     fn name(&self) -> &str;

@@ -4,8 +4,52 @@ use std::ops::Range;
 
 use crate::{Error, Result, StoredType, extent::to_usize};
 
-/// An array that is written box by box, from one thread or several: [`ArrayWriter`](super::ArrayWriter), [`NpyWriter`](super::NpyWriter), or a place of
-/// your own.
+/// An array that is written box by box, from one thread or several: [`ArrayWriter`](super::ArrayWriter), [`NpyWriter`](super::NpyWriter), or
+/// a place of your own.
+///
+/// ```
+/// use std::{ops::Range, sync::{Arc, Mutex}};
+/// use teatime::{
+///     ChunkedArray, Device, Result, Run, StoredType,
+///     filter::{GaussianOptions, write_gaussian},
+///     store::{BoxWriter, MemoryArray},
+/// };
+///
+/// /// Gives each box to a function.
+/// struct Each<F>(F);
+///
+/// impl<F: Fn(Range<u64>, &[u8]) + Sync> BoxWriter for Each<F> {
+///     fn dtype(&self) -> Option<StoredType> {
+///         Some(StoredType::F32)
+///     }
+///     fn shape(&self) -> &[u64] {
+///         &[5]
+///     }
+///     fn tile_shape(&self) -> Vec<u64> {
+///         vec![2]
+///     }
+///     fn has_box(&self, _: &[Range<u64>]) -> Result<bool> {
+///         Ok(false)
+///     }
+///     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
+///         self.0(ranges[0].clone(), elements);
+///         Ok(())
+///     }
+///     fn finish(self) -> Result<()> {
+///         Ok(())
+///     }
+/// }
+///
+/// let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("x", &[0.0f32, 0.0, 9.0, 0.0, 0.0], &[5], &[5])?);
+/// let found = Mutex::new(0);
+/// let writer = Each(|range: Range<u64>, bytes: &[u8]| {
+///     assert_eq!(bytes.len() as u64, 4 * (range.end - range.start));
+///     *found.lock().unwrap() += range.end - range.start;
+/// });
+/// write_gaussian(&x, 1.0, &GaussianOptions::default(), &Device::cpu(), &Run::default(), |_| Ok(writer))?;
+/// assert_eq!(found.into_inner().unwrap(), 5);
+/// # Ok::<(), teatime::Error>(())
+/// ```
 pub trait BoxWriter: Sync {
     /// Type of its elements; none for strings.
     fn dtype(&self) -> Option<StoredType>;

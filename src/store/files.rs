@@ -9,7 +9,8 @@ use std::{
 
 use crate::{Error, Result};
 
-/// Writes a file under another name in its folder, and gives it its own when it is whole: then it takes the place of one that was there.
+/// Writes a file that appears whole: `fill` is given one of another name in the same folder, which then takes the name `path`, and the place
+/// of a file that was there.
 ///
 /// # Errors
 /// [`Error::Io`], and no file is left of this one.

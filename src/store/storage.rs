@@ -17,6 +17,47 @@ use std::{
 /// Values under keys, such as the files of a folder or the objects of a bucket, read from any thread.
 ///
 /// A key is a path of names with `/` between them, such as `values/c/0/3`; none of the names is empty, `.` or `..`.
+///
+/// ```
+/// # #[cfg(feature = "zarr")] {
+/// use std::{collections::BTreeMap, io, sync::Arc};
+/// use teatime::{
+///     ChunkedArray, MissingChunk,
+///     store::{Storage, StoredBytes, Value, ZarrArray},
+/// };
+///
+/// /// Values in a map, in place of the objects of a bucket.
+/// #[derive(Debug)]
+/// struct Bucket(BTreeMap<&'static str, Arc<[u8]>>);
+///
+/// impl Storage for Bucket {
+///     fn place(&self, key: &str) -> String {
+///         format!("bucket/{key}")
+///     }
+///     fn get(&self, key: &str, most: u64) -> io::Result<Value> {
+///         Ok(match self.0.get(key) {
+///             None => Value::Absent,
+///             Some(bytes) if bytes.len() as u64 > most => Value::Large(bytes.len() as u64),
+///             Some(bytes) => Value::Bytes(StoredBytes::Shared(bytes.clone())),
+///         })
+///     }
+///     fn size(&self, key: &str) -> io::Result<Option<u64>> {
+///         Ok(self.0.get(key).map(|bytes| bytes.len() as u64))
+///     }
+///     fn list(&self, _: &str) -> io::Result<Vec<String>> {
+///         Err(io::ErrorKind::Unsupported.into())
+///     }
+/// }
+///
+/// let metadata = r#"{"zarr_format": 2, "shape": [3], "chunks": [3], "dtype": "|u1", "fill_value": 0,
+///     "order": "C", "filters": null, "compressor": null}"#;
+/// let values = [("x/.zarray", Arc::from(metadata.as_bytes())), ("x/0", Arc::from([7, 8, 9].as_slice()))];
+/// let storage: Arc<dyn Storage> = Arc::new(Bucket(values.into()));
+/// let x = ZarrArray::open_in(&storage, "x", MissingChunk::Error)?;
+/// assert_eq!(x.read_chunk(&[0])?.bytes, [7, 8, 9]);
+/// # }
+/// # Ok::<(), teatime::Error>(())
+/// ```
 pub trait Storage: fmt::Debug + Send + Sync {
     /// Where a key is, for messages; for the empty key where the storage is.
     fn place(&self, key: &str) -> String;
@@ -54,8 +95,8 @@ pub trait WritableStorage: Storage {
     /// Where it cannot be written; what was there before is there still.
     fn put(&self, key: &str, value: &[u8]) -> io::Result<()>;
 
-    /// The same, but the value may be there only when [`flush`](Self::flush) has returned: nothing waits for slow storage. By default
-    /// [`put`](Self::put).
+    /// Begins to give a key a value, which may be there only when [`flush`](Self::flush) has returned: nothing waits for slow storage. By
+    /// default [`put`](Self::put).
     ///
     /// # Errors
     /// As [`put`](Self::put), of this value or of one that was begun before.
@@ -71,7 +112,7 @@ pub trait WritableStorage: Storage {
         Ok(())
     }
 
-    /// Removes what puts that were cut short have left under the keys that begin with `prefix`, a key or nothing.
+    /// Removes what is left of puts that were cut short, under the keys that begin with `prefix`, a key or nothing.
     ///
     /// # Errors
     /// Where that cannot be removed.
@@ -198,8 +239,8 @@ impl Folder {
         Self { path: path.into(), to_disk: None }
     }
 
-    /// The same, whose files are on disk before they have their names: none is cut where the power fails. Takes as long as
-    /// the disk does; of what is begun ([`begin_put`](WritableStorage::begin_put)) a thread of its own waits for it.
+    /// The same folder, whose files are on the disk before they have their names: a power failure cuts none short.
+    /// [`put`](WritableStorage::put) waits for the disk; for [`begin_put`](WritableStorage::begin_put) a thread of its own does.
     #[must_use]
     pub fn durable(self) -> Self {
         Self { to_disk: Some(ToDisk::default()), ..self }

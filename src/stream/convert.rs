@@ -7,9 +7,51 @@ use half::f16;
 
 use crate::{ChunkedArray, Error, Result, StoredType, dtype::nearest_f32};
 
-/// What becomes of values between a decoded chunk and a staging slot.
+/// What stored elements become before they are uploaded: [`AsStored`], [`Narrow`], or one of your own.
 ///
-/// It is given runs of the elements of a row: those of all axes but the first, in C order.
+/// It is given runs of the elements of a row: those of all axes but the first, in C order; several at once, on threads of the device's pool.
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{
+///     Cancel, ChunkedArray, Device, Error, Result, StoredType,
+///     store::MemoryArray,
+///     stream::{Blocks, Convert, Misfit, Plan, Selection},
+/// };
+///
+/// /// Whether an i16 is above 100, as a byte; negative ones are refused.
+/// #[derive(Debug)]
+/// struct Above;
+///
+/// impl Convert for Above {
+///     fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
+///         let is_i16 = array.dtype() == StoredType::I16;
+///         if is_i16 { Ok(()) } else { Err(Error::store(array.name(), "is to be of i16")) }
+///     }
+///
+///     fn bytes(&self, elements: u64) -> u64 {
+///         elements
+///     }
+///
+///     fn convert(&self, _: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
+///         for (at, (from, to)) in from.chunks(2).zip(to).enumerate() {
+///             let value = i16::from_ne_bytes([from[0], from[1]]);
+///             if value < 0 {
+///                 return Err(Misfit { at, why: format!("{value} is negative") });
+///             }
+///             *to = (value > 100).into();
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let array = Arc::new(MemoryArray::new("x", &[7i16, 300, 101, 100], &[2, 2], &[1, 2])?);
+/// let plan = Plan::of_rows(vec![array], Arc::new(Selection::all(2)), None, Arc::new(Above), 2)?;
+/// let device = Device::cpu();
+/// let mut blocks = Blocks::new(&plan, &device, 2, plan.largest_need(), &Cancel::default())?;
+/// assert!(blocks.next_block()?.is_some_and(|mut block| block.bytes() == [0, 1, 1, 0]));
+/// # Ok::<(), teatime::Error>(())
+/// ```
 pub trait Convert: fmt::Debug + Send + Sync {
     /// Whether it takes the elements of an array.
     ///
@@ -95,7 +137,7 @@ pub enum Narrowed {
 }
 
 impl Narrowed {
-    /// The largest whole number that it holds as it holds all below: 127, 2^24 and 2^53 - 1. A larger one of 64 bits is
+    /// The largest whole number up to which it holds every whole number: 127, 2^24 and 2^53 - 1. A larger one of 64 bits is
     /// larger as f64 too, in which values are compared with it.
     pub const fn whole(self) -> f64 {
         match self {

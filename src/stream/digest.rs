@@ -14,7 +14,7 @@ impl Digests {
         self.0[array] = self.0[array].wrapping_add(digest);
     }
 
-    /// The first array that is not the same in both; one that only one of them has is not.
+    /// The first array whose digests differ, or that only one of the two has.
     pub fn differ(&self, other: &Self) -> Option<usize> {
         (0..self.0.len().max(other.0.len())).find(|&array| self.0.get(array) != other.0.get(array))
     }

@@ -48,8 +48,10 @@ impl StoredMatrix {
     ///
     /// # Errors
     /// [`Error::Argument`] without an array; [`Error::Shape`] for one that is no matrix, and for columns or types that differ;
-    /// [`Error::Store`] for more chunks than are believed. Passes report what cannot be read, [`Error::Budget`] where one block of rows does
-    /// not fit half of the budget, and, of other types than f32, the first value that is NaN or beyond f32.
+    /// [`Error::Store`] for more than [2^20](super::MAX_CHUNKS) chunks along an axis.
+    ///
+    /// Passes report what cannot be read; [`Error::Budget`] where one block of rows does not fit half of the budget; and, of other types than
+    /// f32, the first value that is NaN or beyond f32.
     pub fn new(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device) -> Result<Self> {
         if let Some(array) = arrays.iter().find(|array| array.shape().len() != 2) {
             return Err(Error::shape(

@@ -186,12 +186,12 @@ impl Block<'_> {
         self.core[0].clone()
     }
 
-    /// Its bytes: of each row those that its elements became.
+    /// Its bytes: row by row what its elements became. Waits for nothing: they are on the host.
     pub fn bytes(&mut self) -> &[u8] {
         &self.slot.bytes_mut()[..self.bytes]
     }
 
-    /// The same as a tensor on the device. Enqueues the upload; what is enqueued from now on sees it.
+    /// Its bytes as a tensor on the device. Enqueues the upload; what is enqueued from now on sees it.
     ///
     /// # Errors
     /// [`Error::Shape`] when elements of that shape take other bytes than the box has; [`Error::Limit`] and
@@ -228,8 +228,8 @@ impl<'a> Blocks<'a> {
         Self::without(plan, device, rows, bytes, Vec::new(), cancel)
     }
 
-    /// The same in the plan's boxes, without those of which `left_out`, by their number in C order ([`Plan::boxes`]), says so: what they
-    /// alone need is not read.
+    /// Starts a pass in the plan's boxes, but for those that `left_out` names: a bool for each of [`Plan::boxes`]. What they alone need is
+    /// not read.
     ///
     /// # Errors
     /// As [`new`](Self::new).

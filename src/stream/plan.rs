@@ -85,7 +85,11 @@ pub(crate) struct Band {
 }
 
 impl Plan {
-    /// Plans blocks of `block_rows` of the selected `rows` of `arrays`: boxes of full width. `columns`: all, if none are given.
+    /// Plans blocks of `block_rows` of the selected `rows` of `arrays`: boxes of full width, of the selected `columns` or of all.
+    /// `convert` says what elements become.
+    ///
+    /// # Cost
+    /// As [`new`](Self::new).
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -99,8 +103,11 @@ impl Plan {
         Self::new(arrays, rows, columns, convert, &[Along::each(block_rows)])
     }
 
-    /// Plans boxes of the selected rows and columns of `arrays`, which agree in all but the first extent. Axes that `along` does
-    /// not have are whole.
+    /// Plans boxes of the selected `rows` and `columns` of `arrays`, which agree in all but the first extent; without `columns`, of all.
+    /// `convert` says what elements become, `along` how boxes lie along each axis; axes that it does not have are whole.
+    ///
+    /// # Cost
+    /// Reads nothing. Holds some 100 bytes for each chunk along the first axis, and [what the selections do](Selection::bytes).
     ///
     /// # Errors
     /// [`Error::Shape`] when they do not agree, or have no axes or more than five; [`Error::Argument`] for rows or columns that
@@ -306,7 +313,7 @@ impl Plan {
         self.largest_need_of(self.block_rows())
     }
 
-    /// The same of boxes of so many rows, at least one.
+    /// Least bytes that a pass takes in boxes of so many rows, at least one.
     pub fn largest_need_of(&self, rows: u64) -> u64 {
         self.chunks_of_box(rows).saturating_add(self.scratch).saturating_add(self.lists)
     }
@@ -368,8 +375,7 @@ impl Plan {
         last.before.saturating_add(last.bytes) - self.bands[bands.start].before
     }
 
-    /// Bytes beyond [`largest_need`](Self::largest_need) that so many threads have use for: none waits for a chunk, twice over,
-    /// or for another's decoding.
+    /// Bytes beyond [`largest_need`](Self::largest_need) that keep so many threads busy: room for each to decode in, and to decode ahead.
     pub fn ahead(&self, threads: u64) -> u64 {
         let band = self.bands.iter().map(|band| band.bytes).max().unwrap_or(0);
         let others = self.scratch.saturating_mul(threads.saturating_sub(1));

@@ -1,13 +1,47 @@
-//! A wgpu device that an application owns.
+//! Devices that an application owns.
 
-use teatime::{Device, Tensor, linalg::matmul_tn, wgpu};
+#[cfg(feature = "cuda")]
+use teatime::cudarc::driver::CudaContext;
+#[cfg(feature = "wgpu")]
+use teatime::wgpu;
+use teatime::{Device, Tensor, linalg::matmul_tn};
+
+use super::is_required;
+
+#[cfg(feature = "cuda")]
+#[test]
+fn a_lent_context_stays_the_applications() {
+    // The device's own driver says why there is no CUDA, where cudarc panics.
+    if let Err(why) = Device::open("cuda") {
+        assert!(!is_required("cuda"), "{why}");
+        return;
+    }
+    let context = CudaContext::new(0).unwrap();
+    let stream = context.new_stream().unwrap();
+    let gram = {
+        let device = Device::from_cuda(context.clone(), stream.clone()).unwrap();
+        let slice = stream.clone_htod(&[1.0f32, 2.0, 3.0, 4.0]).unwrap();
+        let x = Tensor::from_cuda_slice(&device, slice, &[2, 2]).unwrap();
+        matmul_tn(&x, &*x.rows(0..2).unwrap()).unwrap().into_cuda_slice().unwrap()
+    };
+    let other = context.new_stream().unwrap();
+    assert_eq!(other.clone_dtoh(&gram).unwrap(), [10.0, 14.0, 14.0, 20.0]);
+    context.check_err().unwrap();
+}
 
 /// It goes on after teatime is done with it, and sees results without a copy through the host.
+#[cfg(feature = "wgpu")]
 #[test]
 fn a_lent_device_stays_the_applications() {
     let instance = wgpu::Instance::default();
     let options = wgpu::RequestAdapterOptions { force_fallback_adapter: false, ..Default::default() };
-    let Ok(adapter) = pollster::block_on(instance.request_adapter(&options)) else { return };
+    let adapter = match pollster::block_on(instance.request_adapter(&options)) {
+        Ok(adapter) => adapter,
+        Err(why) => {
+            assert!(!is_required("wgpu"), "{why}");
+            return;
+        }
+    };
     let request = adapter.request_device(&wgpu::DeviceDescriptor::default());
     let (gpu, queue) = pollster::block_on(request).unwrap();
     let result = {

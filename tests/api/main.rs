@@ -9,7 +9,7 @@
 #[cfg(feature = "zarr")]
 mod bucket;
 mod calls;
-#[cfg(feature = "wgpu")]
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
 mod lent;
 mod own_kernel;
 mod programs;
@@ -28,7 +28,13 @@ fn devices() -> Vec<Device> {
     devices
 }
 
-/// Runs a test on every device, also with low limits. `TEATIME_REQUIRE_DEVICES=cpu,wgpu` makes a missing one a failure.
+/// Whether a backend that is not here is a failure: `TEATIME_REQUIRE_DEVICES=cpu,wgpu`.
+fn is_required(backend: &str) -> bool {
+    let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
+    required.split(',').any(|required| required == backend)
+}
+
+/// Runs a test on every device, also with low limits.
 fn on_each_device(test: fn(&Device)) {
     static OPEN: OnceLock<Vec<Device>> = OnceLock::new();
     let devices = OPEN.get_or_init(|| {
@@ -38,9 +44,7 @@ fn on_each_device(test: fn(&Device)) {
         let open = |name: String| [&options, &low].map(|options| Device::open_with(&name, options).unwrap());
         usable.flat_map(|listed| open(listed.name)).collect()
     });
-    let required = std::env::var("TEATIME_REQUIRE_DEVICES").unwrap_or_default();
-    for backend in ["cpu", "wgpu", "cuda"].into_iter().filter(|name| required.split(',').any(|r| r == *name))
-    {
+    for backend in ["cpu", "wgpu", "cuda"].into_iter().filter(|name| is_required(name)) {
         assert!(devices.iter().any(|device| device.info().backend.to_string() == backend), "no {backend}");
     }
     for device in devices {

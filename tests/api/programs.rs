@@ -1,4 +1,23 @@
-//! Short programs, as the README and the docs have them.
+//! Short programs, as the README and the docs have them, and the numbered examples.
+
+#[allow(dead_code, reason = "its own main")]
+#[path = "../../examples/3_distances.rs"]
+mod distances;
+#[path = "../../examples/1_hello.rs"]
+mod hello;
+#[cfg(feature = "wgpu")]
+#[path = "../../examples/6_lent_wgpu_device.rs"]
+mod lent_wgpu_device;
+#[allow(dead_code, reason = "its own main")]
+#[path = "../../examples/2_devices.rs"]
+mod list_devices;
+#[cfg(feature = "zarr")]
+#[allow(dead_code, reason = "its own main")]
+#[path = "../../examples/5_out_of_core_svd.rs"]
+mod out_of_core_svd;
+#[allow(dead_code, reason = "its own main")]
+#[path = "../../examples/4_gaussian.rs"]
+mod smooth;
 
 use teatime::{
     Error, Run, Tensor,
@@ -8,6 +27,22 @@ use teatime::{
 };
 
 use super::devices;
+
+/// They assert what they compute. Example 7 is `own_kernel`'s.
+#[test]
+fn the_examples_run() {
+    hello::main().unwrap();
+    #[cfg(feature = "wgpu")]
+    lent_wgpu_device::main().unwrap();
+    for device in devices() {
+        list_devices::run(Some(&device.info().name)).unwrap();
+        distances::run(&device, None).unwrap();
+        #[cfg(feature = "zarr")]
+        out_of_core_svd::run(&device, None).unwrap();
+    }
+    let cpu = teatime::Device::cpu();
+    smooth::run(&cpu, &cpu).unwrap();
+}
 
 /// Principal components of observations: centred columns, their decomposition, scores of the first half alone.
 #[test]

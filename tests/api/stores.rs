@@ -1,4 +1,4 @@
-//! A stored array of an application's own.
+//! Stored arrays of an application's own, and stored bytes in a place of its own.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,14 +9,22 @@ use teatime::{
     store::MemoryArray,
     stream::StoredMatrix,
 };
+#[cfg(feature = "zarr")]
+use teatime::{
+    MissingChunk,
+    filter::{GaussianOptions, gaussian, write_gaussian},
+    store::{ArraySpec, ArrayWriter, Compression, Storage, ZarrArray},
+};
 
+#[cfg(feature = "zarr")]
+use super::bucket::Bucket;
 use super::devices;
 
 /// Numbers that a formula gives, in chunks of 7 x 4; chunk [2, 0] can be made bad.
 #[derive(Debug)]
-pub(super) struct Formula {
-    pub(super) shape: [u64; 2],
-    pub(super) bad: bool,
+struct Formula {
+    shape: [u64; 2],
+    bad: bool,
 }
 
 impl Formula {
@@ -24,7 +32,7 @@ impl Formula {
         ((i * 31 + j * j * 17) % 97) as i16 - 40
     }
 
-    pub(super) fn values(&self) -> Vec<i16> {
+    fn values(&self) -> Vec<i16> {
         let [rows, cols] = self.shape;
         (0..rows).flat_map(|i| (0..cols).map(move |j| Self::value(i, j))).collect()
     }
@@ -110,4 +118,42 @@ fn stored_matrices_that_cannot_be_are_named() {
     let two = StoredMatrix::new(vec![array(&[3.0, 0.0], &[1, 2]), array(&[0.0, 4.0], &[1, 2])], &device);
     let found = randomized_svd(&two.unwrap(), 2, &SvdOptions::default(), &run).unwrap();
     assert!((found.s[0] - 4.0).abs() < 1e-5 && (found.s[1] - 3.0).abs() < 1e-5, "{:?}", found.s);
+}
+
+#[cfg(feature = "zarr")]
+#[test]
+fn a_zarr_array_lives_in_a_bucket() {
+    for device in devices() {
+        let bucket = Arc::new(Bucket::default());
+        let array = |bucket: &Arc<Bucket>, path: &str| -> Result<Arc<dyn ChunkedArray>> {
+            let storage: Arc<dyn Storage> = bucket.clone();
+            Ok(Arc::new(ZarrArray::open_in(&storage, path, MissingChunk::Error)?))
+        };
+        let formula: Arc<dyn ChunkedArray> = Arc::new(Formula { shape: [30, 10], bad: false });
+        let compression = Compression::Zstd { level: 1 };
+        let begin = |path: &'static str| {
+            let spec = ArraySpec::new(StoredType::F32, &[30, 10], &[8, 10]).compression(compression);
+            ArrayWriter::create(bucket.clone(), path, spec)
+        };
+        let (options, run) = (GaussianOptions::default(), Run::default());
+        write_gaussian(&formula, 1.5, &options, &device, &run, |_| begin("once")).unwrap();
+        let once = array(&bucket, "once").unwrap();
+        write_gaussian(&once, 1.5, &options, &device, &run, |_| begin("image/twice")).unwrap();
+        assert!(bucket.list("image").unwrap().contains(&"twice".to_owned()));
+
+        let values = Formula { shape: [30, 10], bad: false }.values();
+        let x = Tensor::from_slice(&device, &values, &[30, 10]).unwrap();
+        let expected: Tensor<f32> = gaussian(&x, 1.5, &options).unwrap();
+        let expected: Tensor<f32> = gaussian(&expected, 1.5, &options).unwrap();
+        let twice = array(&bucket, "image/twice").unwrap();
+        let chunks = (0..4u64).flat_map(|i| twice.read_chunk(&[i, 0]).unwrap().bytes);
+        let bytes: Vec<u8> = chunks.take(4 * 300).collect();
+        let written: Vec<f32> = bytes.chunks(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect();
+        assert_eq!(written, expected.read().unwrap(), "{device:?}");
+
+        *bucket.refused.lock().unwrap() = Some("once/c/1/0");
+        let error = write_gaussian(&once, 1.5, &options, &device, &run, |_| begin("thrice")).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("once") && error.contains("no route to the bucket"), "{error}");
+    }
 }

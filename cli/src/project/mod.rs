@@ -136,7 +136,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     args.stores.settle_ploidy(&mut stores, &device, args.resources.budget(), cancel)?;
     let opened = Instant::now();
     let Table { header, reference, index } =
-        Table::read(&args.loadings, stores.ploidy(), args.match_by, cancel)?;
+        Table::read(&args.loadings, stores.genotypes.ploidy(), args.match_by, cancel)?;
     let bar = Bar::new("Matching", stores.genotypes.variants());
     let (matches, counts) = index.matches(&stores, &bar, cancel)?;
     let mut warnings = check(args, &counts)?;
@@ -194,7 +194,7 @@ fn check(args: &ProjectArgs, counts: &Counts) -> Result<Vec<String>, Failure> {
     if left > 0 {
         let shrinks = match args.missing {
             ProjectMethod::Mean => ", which brings scores nearer to zero",
-            ProjectMethod::LeastSquares => "",
+            _ => "",
         };
         warnings.push(format!("{what} are left out{shrinks}: {reasons}"));
     }

@@ -71,7 +71,7 @@ impl Samples {
         let verb = if worst.len() == 1 { "lacks" } else { "lack" };
         let effect = match method {
             ProjectMethod::Mean => "brings their scores nearer to zero by about as much",
-            ProjectMethod::LeastSquares => "makes their scores less certain",
+            _ => "makes their scores less certain",
         };
         let missing = (!worst.is_empty()).then(|| {
             format!(

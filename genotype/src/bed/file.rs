@@ -42,6 +42,24 @@ teatime::setters! {
 /// Variant-major files, which every PLINK since 1.07 writes, are read in chunks of about 1 MiB. Sample-major files
 /// (`plink2 --export ind-major-bed`) look the same from here: each chunk takes one short read of every sample and is
 /// transposed, in 2 bits, by the thread that asked for it, see [`array`](Self::array).
+///
+/// ```
+/// use teatime::{Device, Run};
+/// use teatime_genotype::{DistanceOptions, bed::BedFile, distances};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = |ending: &str| folder.path().join(format!("cohort.{ending}"));
+/// # // Three bytes of header, and two variants of three samples in a byte each.
+/// # std::fs::write(path("bed"), [0x6c, 0x1b, 0x01, 0b11_10_00, 0b11_00_01])?;
+/// # std::fs::write(path("bim"), "1 v1 0 100 C A\n1 v2 0 200 T G\n")?;
+/// # std::fs::write(path("fam"), "f a 0 0 0 -9\nf b 0 0 0 -9\nf c 0 0 0 -9\n")?;
+/// # let path = path("bed");
+/// let bed = BedFile::open(path)?;
+/// assert_eq!((bed.n_variants(), bed.samples()[1].id.as_str()), (2, "b"));
+/// // Copies of A1 are 2, 1, 0 at the first variant, and missing, 2, 0 at the second.
+/// let found = distances(&bed.genotypes()?, &Device::best()?, &DistanceOptions::default(), &Run::default())?;
+/// assert_eq!(found.matrix.row(0)[1..], [1.0, 2.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct BedFile {
     path: PathBuf,
@@ -169,7 +187,7 @@ impl BedFile {
         self.read(range, true)
     }
 
-    /// The same with 0 for every position, which need not be a number.
+    /// The variants in `range`, as [`variants`](Self::variants) gives them, but with 0 for every position, which need not be a number.
     ///
     /// # Errors
     /// As [`variants`](Self::variants), but for positions.

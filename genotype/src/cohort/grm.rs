@@ -18,6 +18,9 @@ use crate::{
 /// matrix for [`MissingCalls::Mean`]: with [`Scaler::Binom2`] times M for [`GrmMethod::Gcta`] of diploids, with
 /// [`Scaler::Center`] times the sum of 2 p (1 - p) for [`GrmMethod::VanRaden1`].
 ///
+/// # Shapes
+/// `genotypes`: (variants, samples) -> (samples, samples), and for [`MissingCalls::Pairwise`] as many numbers of variants.
+///
 /// # Accuracy
 /// Of calls of up to two alleles, and of dosages 0, 1 and 2, sums of whole numbers, exact but for the rounding of each
 /// variant's squared scale: to 20 bits or more, and where there are 2^17 variants or more, those of common variants to 12,

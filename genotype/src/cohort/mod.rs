@@ -42,9 +42,8 @@ use crate::to_usize;
 /// results that were wanted, and the genotypes themselves, where later passes need them and memory holds them.
 ///
 /// A result that was not wanted is computed all the same, by more passes: over the genotypes where they stayed, else over
-/// the store ([`passes_over_store`](Self::passes_over_store) counts those). A store that changed in between is found by its
-/// counts of each variant; where it was planned to be read again, by all of its bytes. What a result says of time is of all passes
-/// until then.
+/// the store ([`passes_over_store`](Self::passes_over_store) counts those). A store that changes in between is noticed: by the counts of
+/// each variant, or by all of its bytes where further passes were planned. Times that a result reports are those of all passes so far.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -171,12 +170,12 @@ impl Cohort {
         self.place().kept.residency()
     }
 
-    /// Why there.
+    /// Why the genotypes stay [there](Self::residency), in words for a person: what fits which budget.
     pub fn residency_reason(&self) -> String {
         self.place().reason.clone()
     }
 
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub fn memory(&self) -> Budget {
         self.memory.budget()
     }

@@ -42,8 +42,8 @@ impl Cohort {
     /// Reads the variants in `rows` alone, by their numbers among those of `genotypes`, and counts and adds up what [`load`](Self::load)
     /// would for what is wanted.
     ///
-    /// [`part_ranges`](Self::part_ranges) makes such ranges: each starts at a multiple of a block, and ends at one or at the end. Parts are
-    /// made anywhere, of whole genotypes and results wanted that are the same for all, [merged](CohortPart::merge), and made a cohort by
+    /// [`part_ranges`](Self::part_ranges) makes such ranges: each starts at a multiple of a block, and ends at one or at the end. Parts may be
+    /// made anywhere, all of the same `genotypes` and `wanted`; they are [merged](CohortPart::merge), and become a cohort by
     /// [`of_part`](Self::of_part). For [`Method::Auto`] the part's own budget decides whether sums of the
     /// exact method are formed: name one where parts have different memory. Loadings and the randomized method take passes over the store
     /// later.
@@ -120,8 +120,8 @@ impl Cohort {
     }
 
     /// A cohort of what was counted and added up in `part`, of all variants, without a pass: the results that were wanted of it
-    /// take none either, where they take none after [`load`](Self::load). Genotypes are in the store, which must be as it was: another of
-    /// the same shape is not told apart but by a later pass.
+    /// take none either, where they take none after [`load`](Self::load). Genotypes stay in the store, which must not change: only a later
+    /// pass notices another one of the same shape.
     ///
     /// Results are those of [`load`](Self::load), to the bit where two bits hold a genotype. `wanted` is what the part was made for, or less.
     /// For [`Method::Auto`] components are exact where the part has their sums.

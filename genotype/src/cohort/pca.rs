@@ -44,13 +44,13 @@ pub struct Pca {
     pub counts: VariantCounts,
     /// The method that was used, never [`Method::Auto`].
     pub method: Method,
-    /// Why that method.
+    /// Why that method, in words.
     pub reason: String,
     /// What both were expected to cost.
     pub costs: MethodCosts,
     /// Where genotypes stayed between passes.
     pub residency: Residency,
-    /// Why there.
+    /// Why they stayed there, in words.
     pub residency_reason: String,
     /// The scaler that was used.
     pub scaler: Scaler,
@@ -59,7 +59,7 @@ pub struct Pca {
     pub passes: u32,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
     /// Where the time went.
     pub stats: StreamStats,
@@ -101,6 +101,9 @@ impl Pca {
 /// The dosage of a call is its number of non-reference alleles; a call with a missing allele is missing and becomes
 /// the variant's mean; variants whose called dosages are all equal contribute nothing. The variants are read in
 /// blocks, the next of which is decoded while the device works on this one.
+///
+/// # Shapes
+/// `genotypes`: (variants, samples) -> `singular_values` (components,), `vectors` (samples, components).
 ///
 /// # Cost
 /// Exact: one pass, variants x samples² operations on the device; on the host about
@@ -208,9 +211,13 @@ impl Cohort {
         })
     }
 
-    /// `Aᵀ (A X)` for an X (samples, columns) and the standardised genotypes A (variants, samples): one pass, over the genotypes where they
-    /// stayed. What cohorts of some of the variants each give adds up to that of all, since a variant is standardised by itself: an
-    /// iteration over these sums is one over all, wherever the cohorts are.
+    /// `Aᵀ (A X)` for the standardised genotypes A (variants, samples): one pass, over the genotypes where they stayed.
+    ///
+    /// A variant is standardised by itself, so the products of cohorts of different variants add up to the product of all. An iteration
+    /// over such sums can be made anywhere.
+    ///
+    /// # Shapes
+    /// `x`: (samples, columns) -> (samples, columns).
     ///
     /// # Errors
     /// As [`pca`]; [`Error::Shape`] unless X has a row for each sample.
@@ -294,10 +301,17 @@ pub struct VariantLoadings<'a> {
     pub loadings: &'a [f64],
 }
 
-/// Loadings of the variants: A v / s for each component, given to `sink` variant by variant in order. One pass.
+/// Loadings of the variants: A v / s for each component, given to `sink` variant by variant in order.
 ///
 /// `options` and `genotypes` are those that gave `pca`. Variants that did not take part are left out. Components with
-/// a singular value of 0 have loadings of 0.
+/// a singular value of 0 have loadings of 0. [`project`](crate::project()) has an example.
+///
+/// # Shapes
+/// `genotypes`: (variants, samples) -> for each variant that took part, loadings (components,).
+///
+/// # Cost
+/// Two passes: one loads and counts, the other multiplies, 2 components x variants x samples operations. Where memory holds the genotypes,
+/// the second is not over the store.
 ///
 /// # Errors
 /// As [`pca`], and what `sink` returns; [`Error::Argument`], at the end, for genotypes of other allele counts than those of

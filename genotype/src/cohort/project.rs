@@ -27,11 +27,14 @@ use crate::{
 ///   scaling its coordinates are scores / √(2 M).
 ///
 /// `matches` says for each variant of `genotypes` which of the reference's it is, if any: in any order, each of the
-/// reference's at most once. What the reference has and the genotypes have not adds nothing: scores lie nearer to zero
-/// the more is missing, but with [`ProjectMethod::LeastSquares`].
+/// reference's at most once. Variants of the reference that the genotypes lack add nothing: the more of them, the nearer scores are to
+/// zero, except with [`ProjectMethod::LeastSquares`].
 ///
 /// New samples lie nearer to zero than the reference's own do, the more so the fewer samples the reference has: its own
 /// samples' noise is in its loadings. Nothing corrects for that here, nor in flashpca or plink2.
+///
+/// # Shapes
+/// `genotypes`: (variants, samples), `matches`: (variants,) -> (samples, components of the reference).
 ///
 /// # Accuracy
 /// Of whole dosages of diploids and haploids, loadings over scales are rounded to multiples of 2^-31 of each component's largest; their

@@ -175,7 +175,7 @@ impl DistanceBands {
         Ok(Self { cohort, options: *options, counts, diagonal, side, beside })
     }
 
-    /// Gives each band to `sink`, in order, but leaves out the tiles of `side` samples that `is_done` says it of.
+    /// Gives each band to `sink`, in order. Tiles of `side` samples, by number, for which `is_done` is true are left out.
     ///
     /// Progress counts the first pass as pass 0.
     ///
@@ -270,7 +270,7 @@ impl DistanceBands {
         self.cohort.digest()
     }
 
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub fn memory(&self) -> Budget {
         self.cohort.memory()
     }

@@ -30,7 +30,7 @@ pub struct WrittenBands {
     pub bands: u32,
     /// Squares of each array.
     pub squares: u64,
-    /// Those of all arrays that were there already.
+    /// Squares of all arrays that were there already.
     pub found: u64,
 }
 

@@ -47,7 +47,7 @@ pub struct DistancesBetween {
     pub options: DistanceOptions,
     /// Of every variant's sum of dosages and number of called samples in both, in the order in which they were read.
     pub digest: u64,
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
     /// Where the time went: waiting for chunks is for those of both.
     pub stats: StreamStats,
@@ -65,6 +65,9 @@ impl DistancesBetween {
 /// `matches` says of each variant of `genotypes` which of `with` it is; of [`Match::Swapped`], dosages of `with` are the ploidy less
 /// themselves. Distances, and what `options.filter` leaves out, are those of [`distances`](super::distances()) of one matrix that has the
 /// samples of both: where that is exact, to the last bit.
+///
+/// # Shapes
+/// `genotypes`: (variants, samples), `with`: (others, samples of the others) -> (samples, samples of the others).
 ///
 /// # Cost
 /// One pass over both at the same time, of the chunks with variants that both have; a further one for those variants that are in another

@@ -47,6 +47,7 @@ const OP: &str = "distances";
 
 /// How far two samples are from each other, or how alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum SampleMetric {
     /// That of their dosages.
     Of(Metric),
@@ -196,7 +197,7 @@ pub struct Distances {
     pub options: DistanceOptions,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
     /// Where the time went.
     pub stats: StreamStats,
@@ -215,6 +216,9 @@ impl Distances {
 /// The dosage of a call is its number of non-reference alleles, or as [`Genotypes::count_allele`] says; of [`Genotypes::haplotypes`], a
 /// sample is one haplotype. A call with a missing allele is missing, and is left out as
 /// `options.missing` says. Metrics have to be symmetric. Of a metric that [`PackedPairs`] takes, dosages above the ploidy are an error.
+///
+/// # Shapes
+/// `genotypes`: (variants, samples) -> (samples, samples), and where calls are missing as many numbers of variants.
 ///
 /// # Accuracy
 /// Of a metric that [`PackedPairs`] takes, where two bits hold a call, exact but for the last rounding: sums are of whole numbers, the

@@ -35,7 +35,7 @@ pub struct SampleNeighbors {
     pub options: DistanceOptions,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
     /// Where the time went.
     pub stats: StreamStats,
@@ -47,6 +47,9 @@ pub struct SampleNeighbors {
 ///
 /// Nearest first, and of equal distances the earlier sample first; by a similarity, those with the largest. Distances that are NaN come last, so
 /// that there are always `k`. To the last bit the distances are those of [`distances`](super::distances()).
+///
+/// # Shapes
+/// `genotypes`: (variants, samples) -> (samples, k) numbers and distances.
 ///
 /// # Cost
 /// As [`DistanceBands`], and 32 k + 40 bytes on the host for each sample. For a metric or genotypes that bands do not take, as

@@ -9,6 +9,7 @@ const LARGEST: f64 = 1e150;
 
 /// How far two clusters of samples are from each other, as scipy's `linkage` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Linkage {
     /// The least distance of a sample of one from a sample of the other.
     Single,
@@ -16,7 +17,7 @@ pub enum Linkage {
     Complete,
     /// The mean over all pairs of samples: UPGMA.
     Average,
-    /// The mean of the distances of the two clusters that one was made of: WPGMA.
+    /// The mean of the distances of its two parts, those clusters that one of the two was made of: WPGMA.
     Weighted,
     /// Ward's: what the merger adds to the sums of squares within clusters. It supposes Euclidean distances.
     Ward,

@@ -21,6 +21,7 @@ pub(super) const OP: &str = "grm";
 ///
 /// With x the dosages of non-reference alleles at variant i, k the ploidy and p = mean / k over the called samples:
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GrmMethod {
     /// The mean over the variants of (xⱼ - k p)(xₖ - k p) / (k p (1 - p)), the diagonal included: GCTA's (Yang, Lee,
     /// Goddard and Visscher, "GCTA: a tool for genome-wide complex trait analysis", Am. J. Hum. Genet. 88, 2011) as
@@ -44,9 +45,10 @@ impl GrmMethod {
 
 /// What a missing call counts for. Where no call is missing, both give the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MissingCalls {
-    /// Sums of a pair of samples, those that are divided by too, are over the variants called in both: plink2's default,
-    /// and sgkit's `skipna`. Such a matrix may have negative eigenvalues. A pair that shares no variant is NaN, as
+    /// All sums of a pair of samples, the divisor too, are over the variants called in both: plink2's default, and sgkit's `skipna`.
+    /// Such a matrix may have negative eigenvalues. A pair that shares no variant is NaN, as
     /// plink2 has it; with [`GrmMethod::VanRaden1`] also one that shares none with p between 0 and 1.
     #[default]
     Pairwise,
@@ -94,7 +96,7 @@ pub struct Grm {
     pub missing: MissingCalls,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
     /// Where the time went.
     pub stats: StreamStats,

@@ -15,14 +15,15 @@ pub(super) const OP: &str = "project";
 
 /// What a projection does about calls that a sample lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ProjectMethod {
     /// A missing call is the reference's mean, which adds nothing once centred: scores lie nearer to zero by about the share
     /// of the reference's variants that a sample has no call of. flashpca's, scikit-allel's and plink2's.
     #[default]
     Mean,
     /// The scores t that minimise Σ (z - Σ u t)² over the variants that the sample has a call of, with z its standardised
-    /// dosages and u their loadings: not nearer to zero, but the less certain the fewer those are. What the genotypes do not have
-    /// of the reference is missing of all samples. EIGENSOFT's `lsqproject`.
+    /// dosages and u their loadings: not nearer to zero, but the less certain the fewer those are. Variants of the reference that the
+    /// genotypes lack count as missing for all samples. EIGENSOFT's `lsqproject`.
     ///
     /// A sample that has a call of each of the reference's variants has the scores of [`Mean`](Self::Mean), to the bit, if the loadings are
     /// of unit norm and orthogonal, as those of all variants of a PCA are. A component whose loadings are all 0 has scores of 0.
@@ -58,7 +59,7 @@ pub struct Projection {
     pub undetermined: u64,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub digest: u64,
-    /// The memory that the plan was made with, defaults in place; of the device none where it shares the host's.
+    /// The memory budgets of the plan, with defaults filled in; none for a device that shares the host's memory.
     pub memory: Budget,
     /// Where the time went.
     pub stats: StreamStats,

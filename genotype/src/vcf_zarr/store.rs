@@ -27,6 +27,34 @@ const MAX_VARIANTS: u64 = 1 << 34;
 ///   contig, which are then appended in natural order (`2` before `10`), with `samples` there or at the root;
 /// - a plain array of dosages `[variants, samples]` or calls `[variants, samples, ploidy]`: the root itself, or
 ///   the one that is named.
+///
+/// ```
+/// use teatime::{Device, MissingChunk, Run};
+/// use teatime_genotype::{GenotypeStore, Genotypes, PcaOptions, Variant, VcfZarrHeader, VcfZarrWriter, pca};
+/// # let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("cohort.vcz");
+/// // A store of two variants of three diploid samples, in one chunk.
+/// let samples = ["a", "b", "c"].map(String::from).to_vec();
+/// let writer = VcfZarrWriter::create(&path, VcfZarrHeader::new(samples, vec!["1".into()], 2))?;
+/// let variant = |position, id: &str| Variant {
+///     contig: "1".into(),
+///     position,
+///     id: id.into(),
+///     reference: "A".into(),
+///     alternate: "C".into(),
+/// };
+/// let calls = [0, 0, 0, 1, 1, 1, /* the second variant */ 1, 1, 0, 1, 0, 0];
+/// writer.write_chunk(0, &calls, &[variant(100, "v1"), variant(200, "v2")])?;
+/// writer.finish()?;
+///
+/// let store = GenotypeStore::open(&path, None, MissingChunk::Error)?;
+/// assert_eq!(store.sample_ids()?, ["a", "b", "c"]);
+/// assert_eq!(store.variants(1..2)?[0].id, "v2");
+/// let genotypes = Genotypes::new(store.arrays().to_vec())?;
+/// let result = pca(&genotypes, &Device::best()?, &PcaOptions::default().components(1), &Run::default())?;
+/// assert!(result.vectors[(0, 0)] * result.vectors[(2, 0)] < 0.0, "the first and the last are apart");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct GenotypeStore {
     storage: Arc<dyn Storage>,
@@ -65,7 +93,7 @@ impl GenotypeStore {
         Self::open_in(Arc::new(Folder::new(store)), array, missing)
     }
 
-    /// The same of a store that is anywhere.
+    /// Opens a store that is anywhere, as [`open`](Self::open) does.
     ///
     /// # Errors
     /// As [`open`](Self::open).

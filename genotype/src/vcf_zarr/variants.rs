@@ -71,13 +71,13 @@ pub struct FilledColumn {
     pub chunks: u64,
     /// What they were filled with: the name of a contig, else `.`.
     pub value: String,
-    /// Whether the filled ones might have held something else, for all that the others say.
+    /// Whether the filled chunks might have held something else.
     ///
-    /// Not where all are missing, as in a store of one contig or without names of variants; of alternate alleles, which most
-    /// variants have, even then. Nor where the indices of contigs, read by [`contigs`](super::GenotypeStore::contigs),
-    /// never decrease, and the missing chunks come before variants of contig 0 that are there: they can only have been of
-    /// contig 0, and writers leave out such. But wherever positions decrease among variants that are taken for those of one
-    /// contig.
+    /// - Not where all chunks are missing, as in a store of one contig or without names of variants. (Of alternate alleles, which most
+    ///   variants have, even then.)
+    /// - Not where the indices of contigs, read by [`contigs`](super::GenotypeStore::contigs), never decrease, and the missing chunks come
+    ///   before variants of contig 0 that are there: these chunks can only have been of contig 0, and writers leave out such.
+    /// - Always where positions decrease among variants that are taken for those of one contig.
     pub doubtful: bool,
 }
 

@@ -46,7 +46,7 @@ impl VcfZarrHeader {
     }
 }
 
-/// Writes a VCF-Zarr store chunk by chunk, from one thread or several.
+/// Writes a VCF-Zarr store chunk by chunk, from one thread or several. [`GenotypeStore`](super::GenotypeStore) has an example.
 ///
 /// Everything goes to a hidden folder beside the store's path, which takes its name in
 /// [`finish`](Self::finish): what has the name is whole. Dropping the writer before that removes the folder.

@@ -101,6 +101,29 @@ impl StoredArray {
 /// A damaged or hostile chunk is an [`Error::Chunk`], never a panic, an abort or a huge allocation: claimed
 /// sizes are checked before they are believed. Only zstd, gzip, zlib and crc32c notice a changed byte; blosc and
 /// uncompressed chunks have no checksum, so wrong values in them read as values.
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{
+///     ChunkedArray, Device, MissingChunk, Run, StoredType,
+///     store::{ArraySpec, ArrayWriter, Folder, ZarrArray},
+///     stream::StoredMatrix,
+/// };
+/// # let folder = tempfile::tempdir()?;
+/// # let store = folder.path();
+/// // Written tile by tile, here two of two rows.
+/// let spec = ArraySpec::new(StoredType::F32, &[3, 2], &[2, 2]);
+/// let writer = ArrayWriter::create(Arc::new(Folder::new(store)), "x", spec)?;
+/// writer.write(&[0, 0], &[1.0f32, 2.0, 3.0, 4.0])?;
+/// writer.write(&[1, 0], &[5.0f32, 6.0])?;
+/// writer.finish()?;
+///
+/// let x = ZarrArray::open(store, "x", MissingChunk::Error)?;
+/// assert_eq!((x.shape(), x.chunk_shape(), x.dtype()), (&[3, 2][..], &[2, 2][..], StoredType::F32));
+/// let x = StoredMatrix::new(vec![Arc::new(x)], &Device::best()?)?;
+/// assert_eq!(x.to_tensor(&Run::default())?.read()?, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct ZarrArray {
     inner: StoredArray,
@@ -121,7 +144,7 @@ impl ZarrArray {
         Self::open_in(&(Arc::new(Folder::new(store.as_ref())) as Arc<dyn Storage>), path, missing)
     }
 
-    /// The same of a store that is anywhere.
+    /// Opens the array at `path` within a store that is anywhere, as [`open`](Self::open) does.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -20,7 +20,28 @@ use crate::{
 const CHUNK: usize = 1 << 20;
 const CHUNK_SIDE: usize = 1000;
 
-/// A store under construction. Dropping it removes what was written.
+/// A new Zarr v2 store of one array or several, in a hidden folder that gets the store's name when all is written. Dropping it before
+/// removes what was written.
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Budget, store::{ArraySpec, Attributes, Column, Folder, LeftOut, NewStore, Storage}};
+/// # let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("distances.zarr");
+/// let store = NewStore::create(&path, &Attributes::new())?;
+/// let distances = [0.0f64, 5.0, 5.0, 0.0];
+/// store.put_matrix("distance", ["samples_0", "samples_1"], &distances, [2, 2], |x| x as f32)?;
+/// // Names: strings, in one chunk.
+/// let names = store.array("name", ArraySpec::new(None, &[2], &[2]).of_results(&["samples_0"]))?;
+/// names.write_text(&[0], ["a", "b"])?;
+/// names.finish()?;
+/// store.finish()?;
+///
+/// let storage: Arc<dyn Storage> = Arc::new(Folder::new(&path));
+/// let names = Column::open_in(&storage, "name", LeftOut::Never, &Budget::default())?;
+/// assert_eq!(names.map(|names| names.strings(0..2)).transpose()?, Some(vec!["a".into(), "b".into()]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct NewStore {
     path: PathBuf,
@@ -53,8 +74,11 @@ impl NewStore {
         ArrayWriter::create(self.folder.clone(), name, spec)
     }
 
-    /// Writes a matrix of so many rows and columns, which is there in C order, with the names of its axes: each element as `convert` has it, in
-    /// chunks of 1000 x 1000, or of whole rows where these are shorter, at most 2^20 elements. Takes memory for one chunk and its compressed copy.
+    /// Writes the array `name`: a matrix (rows, columns), with the names of its axes, each element as `convert` has it. Chunks are of
+    /// 1000 x 1000, or of whole rows where these are shorter, up to 2^20 elements.
+    ///
+    /// # Cost
+    /// Memory for one chunk and its compressed copy.
     ///
     /// # Errors
     /// [`Error::Shape`] unless there are as many elements; [`Error::Io`].
@@ -105,11 +129,11 @@ impl Drop for NewStore {
     }
 }
 
-/// Whether nothing is at `path` yet, where a store is to be begun whose array `name` [`ArrayWriter::resume`] writes, or gone on with. An empty
-/// name means the store itself.
+/// Whether nothing is at `path` yet. To be asked before [`ArrayWriter::resume`] begins the array `name` in a store there, or goes on with it;
+/// an empty name means the store itself.
 ///
 /// # Errors
-/// [`Error::Store`] where something is without that array; [`Error::Io`].
+/// [`Error::Store`] where `path` exists and has no such array; [`Error::Io`].
 pub fn is_free(path: impl AsRef<Path>, name: &str) -> Result<bool> {
     let path = path.as_ref();
     let entries = match std::fs::read_dir(path) {

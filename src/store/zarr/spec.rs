@@ -39,6 +39,7 @@ pub enum Shuffle {
 
 /// How chunks are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Compression {
     /// Not at all.
     #[default]
@@ -129,8 +130,8 @@ impl ArraySpec {
         }
     }
 
-    /// The same for results that other programs read: with names of the axes, in version 2, which all readers know, and compressed little,
-    /// since digits of results look random. Of integers no chunk is left out and no value means missing, as xarray takes the fill value.
+    /// Sets what suits results that other programs read: names of the axes; version 2, which all readers know; little compression, since
+    /// digits of results look random; and for integers no fill value, which xarray would take for a missing one.
     #[must_use]
     pub fn of_results(mut self, axes: &[&str]) -> Self {
         self.format = ZarrFormat::V2;

@@ -42,6 +42,24 @@ const ATTRIBUTE: &str = "teatime";
 /// holds the SHA-256 of the job and of the array's metadata, `job`, and `status`, which is `incomplete` until
 /// [`finish`](Self::finish). Until then tiles may be on their way ([`WritableStorage::begin_put`]). Only one process may write an
 /// array at a time.
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{StoredType, store::{ArraySpec, ArrayWriter, Folder}};
+/// # let folder = tempfile::tempdir()?;
+/// let storage = Arc::new(Folder::new(folder.path()));
+/// // The job says what the values depend on.
+/// let spec = ArraySpec::new(StoredType::U8, &[3, 2], &[2, 2]).job("squares of x.npy".to_owned());
+/// let writer = ArrayWriter::create(storage.clone(), "squares", spec.clone())?;
+/// writer.write(&[0, 0], &[1u8, 4, 9, 16])?;
+/// // Here the process is killed, perhaps; another one writes what is left.
+/// drop(writer);
+/// let writer = ArrayWriter::resume(storage, "squares", spec)?;
+/// assert_eq!(writer.left().collect::<Vec<_>>(), [[1, 0]]);
+/// writer.write(&[1, 0], &[25u8, 36])?;
+/// writer.finish()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct ArrayWriter {
     storage: Arc<dyn WritableStorage>,
@@ -204,7 +222,7 @@ impl ArrayWriter {
         self.put(index, at, &bytes)
     }
 
-    /// The same of strings, in an array with one axis, or of tiles that are whole.
+    /// Writes a tile of strings, in an array with one axis, or of tiles that are whole. [`NewStore`](super::NewStore) has an example.
     ///
     /// # Errors
     /// As [`write`](Self::write).

@@ -36,6 +36,7 @@ struct Kept {
 }
 
 /// An array of strings or integers of a Zarr v2 or v3 store, with one axis, its rows, or two, read by ranges of rows.
+/// [`NewStore`](super::NewStore) has an example.
 ///
 /// Strings are UTF-8 by the codec `vlen-utf8`, or of a fixed length: UTF-32, or UTF-8 padded with zeros. Integers are of any size, as
 /// long as they are below 2^63. Codecs are those of [`ZarrArray`](super::ZarrArray), and damage is an error as there.
@@ -232,7 +233,8 @@ impl Column {
         if rows > 0 { f(&text, rows) } else { Ok(()) }
     }
 
-    /// The same of the first integers. Counts filled chunks anew.
+    /// Gives `f` the first integer of each row, in order, and how many rows after each other have it. Reads all rows, takes memory for one
+    /// chunk, and counts filled chunks anew.
     ///
     /// Where the numbers never decrease and a chunk of zeros that is not there comes before a zero that is, it cannot have held
     /// anything else.

@@ -1,0 +1,133 @@
+//! The public interface as an application uses it, on every device of this machine.
+#![cfg(feature = "zarr")]
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+#[path = "../../tests/api/bucket.rs"]
+mod bucket;
+#[allow(dead_code, reason = "its own main")]
+#[path = "../examples/pca.rs"]
+mod example;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use teatime::{
+    Budget, Cancel, Device, Error, MissingChunk, Progress, Run, distance::Metric, store::WritableStorage,
+};
+use teatime_genotype::{
+    DistanceOptions, GenotypeStore, Genotypes, GrmOptions, Match, PcaOptions, ProjectMethod,
+    ReferenceLoadings, SampleMetric, bed::BedFile, distances, grm, loadings, pca, project,
+};
+
+use bucket::Bucket;
+
+/// 237 variants of 60 samples, as a store and as PLINK files.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+fn stored(store: &GenotypeStore) -> Genotypes {
+    Genotypes::new(store.arrays().to_vec()).unwrap()
+}
+
+/// Every device that can be used, each card once.
+fn devices() -> impl Iterator<Item = Device> {
+    let usable =
+        Device::all().into_iter().filter(|listed| listed.info.is_ok() && listed.same_card_as.is_none());
+    usable.map(|listed| Device::open(&listed.name).unwrap())
+}
+
+#[test]
+fn the_example_runs() {
+    example::run(&fixture("biallelic.vcz")).unwrap();
+}
+
+/// Adds the files of a folder to a bucket.
+fn fill(bucket: &Bucket, folder: &Path, prefix: &str) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let key = format!("{prefix}{}", path.file_name().unwrap().to_str().unwrap());
+        if path.is_dir() {
+            fill(bucket, &path, &format!("{key}/"));
+        } else {
+            bucket.put(&key, &fs::read(&path).unwrap()).unwrap();
+        }
+    }
+}
+
+/// A store in a place of the application's own, and .bed files: results are those of the store in a folder, to the bit.
+#[test]
+fn the_place_and_the_format_change_no_bit() {
+    let bucket = Arc::new(Bucket::default());
+    fill(&bucket, &fixture("biallelic.vcz"), "");
+    let bucket = GenotypeStore::open_in(bucket, None, MissingChunk::Error).unwrap();
+    let folder = GenotypeStore::open(fixture("biallelic.vcz"), None, MissingChunk::Error).unwrap();
+    assert_eq!(bucket.sample_ids().unwrap(), folder.sample_ids().unwrap());
+    assert_eq!(bucket.variants(0..237).unwrap(), folder.variants(0..237).unwrap());
+    let bed = BedFile::open(fixture("plink1/biallelic")).unwrap().genotypes().unwrap();
+    let (folder, others) = (stored(&folder), [stored(&bucket), bed]);
+    let (options, run) = (PcaOptions::default().components(3), Run::default());
+    let metric = DistanceOptions::default().metric(SampleMetric::Of(Metric::CityBlock));
+    for device in devices() {
+        let components = pca(&folder, &device, &options, &run).unwrap();
+        let relationships = grm(&folder, &device, &GrmOptions::default(), &run).unwrap();
+        let apart = distances(&folder, &device, &metric, &run).unwrap();
+        for other in &others {
+            let found = pca(other, &device, &options, &run).unwrap();
+            assert_eq!(found.singular_values, components.singular_values, "{device:?}");
+            assert_eq!(found.vectors, components.vectors, "{device:?}");
+            let found = grm(other, &device, &GrmOptions::default(), &run).unwrap();
+            assert_eq!(found.matrix, relationships.matrix, "{device:?}");
+            let found = distances(other, &device, &metric, &run).unwrap();
+            assert_eq!(
+                (found.matrix, found.shared),
+                (apart.matrix.clone(), apart.shared.clone()),
+                "{device:?}"
+            );
+        }
+    }
+}
+
+/// The samples of a reference, projected onto its components, have its scores.
+#[test]
+fn samples_of_the_reference_get_their_scores_back() {
+    let genotypes = BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();
+    let (options, run) = (PcaOptions::default().components(2), Run::default());
+    for device in devices() {
+        let reference = pca(&genotypes, &device, &options, &run).unwrap();
+        let mut rows = ReferenceLoadings::new(options.scaler, 2, 2).unwrap();
+        let mut matches = vec![None; 237];
+        loadings(&genotypes, &device, &reference, &options, &run, &mut |row| {
+            let at = usize::try_from(row.variant).unwrap();
+            matches[at] = Some(Match::Same(u32::try_from(rows.len()).unwrap()));
+            rows.push(row.frequency, row.shift, row.scale, row.loadings)
+        })
+        .unwrap();
+        let found = project(&genotypes, &device, &rows, &matches, ProjectMethod::Mean, &run).unwrap();
+        for (found, score) in found.scores.data().iter().zip(reference.scores().data()) {
+            assert!((found - score).abs() < 1e-4, "{device:?}: {found}, {score}");
+        }
+    }
+}
+
+#[test]
+fn a_call_stops_and_names_the_memory_that_would_do() {
+    let genotypes = BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();
+    let (device, options) = (Device::cpu(), PcaOptions::default().components(2));
+    let (cancel, stop) = (Cancel::default(), Cancel::default());
+    let also = cancel.clone();
+    let progress = Progress::new(move |_| also.cancel());
+    let stopped = pca(&genotypes, &device, &options, &Run::default().cancel(cancel).progress(progress));
+    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
+
+    let within = |host| {
+        let run = Run::default().cancel(stop.clone()).memory(Budget::default().host(host));
+        pca(&genotypes, &device, &options, &run)
+    };
+    let Err(Error::Budget { minimum, given: true, .. }) = within(1) else { panic!("a byte was enough") };
+    assert!(within(minimum).is_ok());
+    assert!(matches!(within(minimum - 1), Err(Error::Budget { .. })));
+}

@@ -1,0 +1,59 @@
+"""The Python programs of the READMEs and the documents run, on small data in place of the reader's."""
+
+import importlib.util
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import calls
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+#: What blocks import, where that may not be installed.
+OPTIONAL = ("dask", "distributed", "zarr", "xarray", "sklearn", "sgkit")
+PROGRAMS = [
+    pytest.param(block, id=f"{name}-{number}")
+    for name in ("README.md", "docs/python.md", "docs/cluster.md", "docs/python-peers.md", "python/README.md")
+    for number, block in enumerate(BLOCK.findall((ROOT / name).read_text()))
+]
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    """A folder with a store of 200 variants of 30 samples, `cohort.vcz`, and its calls."""
+    zarr = pytest.importorskip("zarr", minversion="3", reason="zarr 3 is not installed")
+    folder = tmp_path_factory.mktemp("readme")
+    found = calls(np.random.default_rng(0), 200, 30)
+    group = zarr.open_group(str(folder / "cohort.vcz"), mode="w", zarr_format=2)
+    group.create_array("call_genotype", data=found, chunks=(100, 30, 2))
+    return folder, found
+
+
+def test_all_documents_have_programs():
+    assert len(PROGRAMS) >= 8
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_run(program, cohort, request, monkeypatch):
+    for name in OPTIONAL:
+        if re.search(rf"\b{name}\b", program) and importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+    folder, calls = cohort
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TEATIME_DEVICE", "cpu")
+    given = {"x": np.random.default_rng(1).standard_normal((300, 40)).astype("f4")}
+    if re.search(r"\bds\b", program):
+        given["ds"] = pytest.importorskip("xarray").Dataset({"call_genotype": (("variants", "samples", "ploidy"), calls)})
+    if "Client(" in program:
+        # The cluster that other tests have, which takes seconds to start.
+        client = request.getfixturevalue("client")
+        monkeypatch.setattr("dask.distributed.Client", lambda **_: client)
+    with warnings.catch_warnings():
+        # The blocks of so small a store are not those that tasks want.
+        warnings.filterwarnings("ignore", message="teatime. rechunked")
+        exec(compile(program, "<document>", "exec"), given)
+    if "sgkit" in program:
+        given["teatime"].sgkit.uninstall()
