@@ -236,14 +236,14 @@ fn as_the_cpu(device: &Device) {
 
 /// f32 of numbers that are all on one side of 0: of the input's range, derivatives of their own.
 fn within_2e_6_of_the_range(device: &Device) {
-    let x: Vec<f32> = values::<u16>(99, 90 * 100).into_iter().map(f32::from).collect();
-    let tx = Tensor::from_slice(device, &x, &[90, 100]).unwrap();
+    let x: Vec<f32> = values::<u16>(99, 90 * 70).into_iter().map(f32::from).collect();
+    let tx = Tensor::from_slice(device, &x, &[90, 70]).unwrap();
     // All but some of 16 bits.
     let input = 65_000.0;
-    for sigma in [1.0, 3.0, 10.0] {
-        for order in [[0, 0], [1, 0], [0, 2], [1, 1]] {
+    for sigma in [1.0, 10.0] {
+        for order in [[0, 0], [1, 0], [0, 2]] {
             let case =
-                Case { shape: &[90, 100], sigma: &[sigma; 2], order: &order, mode: &[Mode::Reflect; 2] };
+                Case { shape: &[90, 70], sigma: &[sigma; 2], order: &order, mode: &[Mode::Reflect; 2] };
             let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
             let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
             let exact: Vec<f64> = case.oracle(&x).into_iter().map(|exact| exact.value).collect();

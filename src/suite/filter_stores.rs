@@ -146,25 +146,19 @@ fn missing_and_not_finite(device: &Device) {
         elements[place([z, y, x])] = 0.25;
     }
     let tensor = Tensor::from_slice(device, &elements, &SHAPE).unwrap();
-    for mode in [Mode::Wrap, Mode::Reflect] {
-        let options = GaussianOptions { mode: mode.into(), ..GaussianOptions::default() };
-        let expected = gaussian::<_, f32>(&tensor, 0.8, &options).unwrap().read().unwrap();
-        assert!(expected.iter().any(|x| x.is_nan()) && expected.iter().any(|x| x.is_infinite()));
-        let write = |missing: MissingChunk, memory: u64| {
-            let array: Arc<dyn ChunkedArray> =
-                Arc::new(ZarrArray::open(folder.path(), "x", missing).unwrap());
-            let target = (folder.path(), StoredType::F32, &TILE[..]);
-            blur(&array, &0.8.into(), &options, device, target, &within(memory))
-        };
-        std::fs::remove_dir_all(folder.path().join("blurred")).ok();
-        let Err(Error::Budget { minimum, .. }) = write(MissingChunk::Fill, 10) else { panic!("no budget") };
-        let named = write(MissingChunk::Error, minimum).unwrap_err().to_string();
-        assert!(named.contains("chunk [1, 2, 0]: it is missing"), "{named}");
-        let written = write(MissingChunk::Fill, minimum).unwrap();
-        assert!(written.boxes > 1 && written.found > 0, "{written:?}");
-        let found = read::<f32>(folder.path());
-        assert!(
-            found.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan())
-        );
-    }
+    let options = GaussianOptions { mode: Mode::Wrap.into(), ..GaussianOptions::default() };
+    let expected = gaussian::<_, f32>(&tensor, 0.8, &options).unwrap().read().unwrap();
+    assert!(expected.iter().any(|x| x.is_nan()) && expected.iter().any(|x| x.is_infinite()));
+    let write = |missing: MissingChunk, memory: u64| {
+        let array: Arc<dyn ChunkedArray> = Arc::new(ZarrArray::open(folder.path(), "x", missing).unwrap());
+        let target = (folder.path(), StoredType::F32, &TILE[..]);
+        blur(&array, &0.8.into(), &options, device, target, &within(memory))
+    };
+    let Err(Error::Budget { minimum, .. }) = write(MissingChunk::Fill, 10) else { panic!("no budget") };
+    let named = write(MissingChunk::Error, minimum).unwrap_err().to_string();
+    assert!(named.contains("chunk [1, 2, 0]: it is missing"), "{named}");
+    let written = write(MissingChunk::Fill, minimum).unwrap();
+    assert!(written.boxes > 1 && written.found > 0, "{written:?}");
+    let found = read::<f32>(folder.path());
+    assert!(found.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()));
 }

@@ -26,7 +26,7 @@ fn image(path: &Path) {
     let image = MultiscaleWriter::create(path, ImageSpec::new(axes, &[1.0, 1.0], array)).unwrap();
     let base = image.base().unwrap();
     for (tile, first) in base.tiles().zip(1..) {
-        let pixels: Vec<u8> = (0..66 * 32).map(|pixel: u32| (pixel * 29 / first) as u8).collect();
+        let pixels: Vec<u8> = (0..66 * 32).map(|pixel: u32| (pixel * 29 / first).to_le_bytes()[0]).collect();
         base.write(&tile, &pixels).unwrap();
     }
     image.finish(&Device::cpu(), &Run::default()).unwrap();
@@ -79,10 +79,10 @@ fn pixels(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         if path.is_dir() {
             all.extend(pixels(&path));
         } else if name != "zarr.json" {
-            all.push((path, Vec::new()));
+            let bytes = fs::read(&path).unwrap();
+            all.push((path, bytes));
         }
     }
-    all.iter_mut().for_each(|(path, bytes)| *bytes = fs::read(&path).unwrap());
     all
 }
 
