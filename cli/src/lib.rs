@@ -29,6 +29,7 @@ mod progress;
 mod project;
 mod record;
 mod report;
+mod runs;
 mod simulate;
 mod store;
 mod store_args;

@@ -4,7 +4,7 @@
 pub(crate) mod tests;
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File},
     io::{BufWriter, Write},
     iter,
     path::{self, Path, PathBuf},
@@ -15,26 +15,23 @@ use teatime::Cancel;
 use teatime_genotype::Pca;
 use tempfile::TempDir;
 
+pub(crate) use crate::runs::RECORD;
 use crate::{
     failure::Failure,
     note,
     place::{self, Moves},
+    runs::{alone, lock, refuse_second, scratch_prefix, scratches},
     say,
     stores::Stores,
     text,
 };
 
-/// The record of a run, and what says that the other files are whole: written last, removed first.
-pub(crate) const RECORD: &str = "run.json";
 pub(crate) const PLOT: &str = "pca.svg";
 pub(crate) const LOADINGS: &str = "loadings.tsv.gz";
 const EIGENVEC: &str = "pca.eigenvec";
 const EIGENVAL: &str = "pca.eigenval";
 const SCORES: &str = "scores.tsv";
 const EIGENVALUES: &str = "eigenvalues.tsv";
-
-/// How the names of scratch folders start.
-const SCRATCH: &str = ".teatime.partial-";
 
 /// Within it, where the results that are replaced wait for the new ones to be in place.
 const ASIDE: &str = "replaced";
@@ -44,7 +41,8 @@ pub(crate) const RESULTS: [&str; 7] = [RECORD, EIGENVEC, EIGENVAL, SCORES, EIGEN
 
 /// A folder of results, filled under names of their own until [`commit`](Self::commit).
 ///
-/// It is locked meanwhile, where its file system has locks, so that two runs do not mix their files.
+/// The scratch folder is locked meanwhile, where its file system has locks, so that two runs do not mix the files of one record; runs
+/// with other records may write to the same folder.
 #[derive(Debug)]
 pub(crate) struct Output {
     target: PathBuf,
@@ -59,6 +57,7 @@ pub(crate) struct Output {
     // In the order in which they are dropped.
     scratch: TempDir,
     made: Made,
+    /// Of the scratch folder.
     _lock: Option<File>,
 }
 
@@ -81,19 +80,21 @@ impl Output {
         outside_stores(target)?;
         let mut made = Made::folders(target)?;
         // Where another run has it, it is that one's to remove.
-        let lock = lock(target).inspect_err(|_| made.keep())?;
+        let _alone = alone(target).inspect_err(|_| made.keep())?;
+        refuse_second(target, names[0]).inspect_err(|_| made.keep())?;
         let earlier = earlier(target, command, [names, others], overwrite)?;
         let left = left(target, names[0]);
-        let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir_in(target);
+        let scratch = tempfile::Builder::new().prefix(&scratch_prefix(names[0])).tempdir_in(target);
+        let scratch = scratch.map_err(Failure::io(target))?;
         Ok(Self {
             target: target.to_path_buf(),
             names: names.iter().chain(others).map(ToString::to_string).collect(),
             earlier,
             in_place: None,
             left,
-            scratch: scratch.map_err(Failure::io(target))?,
+            _lock: lock(scratch.path()),
+            scratch,
             made,
-            _lock: lock,
         })
     }
 
@@ -269,7 +270,8 @@ impl Made {
 impl Drop for Made {
     fn drop(&mut self) {
         for folder in self.0.iter().rev() {
-            // There is nobody to tell that it failed.
+            // Not while another run begins there. There is nobody to tell that it failed.
+            let _alone = alone(folder);
             drop(fs::remove_dir(folder));
         }
     }
@@ -287,41 +289,6 @@ fn outside_stores(target: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Holds the folder until the file is dropped or the process ends, however it ends. Where there are no locks, none.
-fn lock(folder: &Path) -> Result<Option<File>, Failure> {
-    if !cfg!(unix) {
-        return Ok(None);
-    }
-    let file = File::open(folder).map_err(Failure::io(folder))?;
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            let why = "another run of teatime is writing to it; wait for its end, or choose another folder";
-            Err(Failure::Error(format!("{}: {why}", folder.display())))
-        }
-        Err(TryLockError::Error(_)) => Ok(None),
-        Ok(()) if is(&file, folder) => Ok(Some(file)),
-        Ok(()) => {
-            let why = "another run of teatime took it away meanwhile; try again";
-            Err(Failure::Error(format!("{}: {why}", folder.display())))
-        }
-    }
-}
-
-/// Whether the path still names the open folder: another run may have removed one that it made.
-fn is(open: &File, folder: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        let id = |found: fs::Metadata| (found.dev(), found.ino());
-        open.metadata().map(id).ok().is_some_and(|open| fs::metadata(folder).map(id).ok() == Some(open))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = (open, folder);
-        true
-    }
 }
 
 /// Results in the folder that a run of this command may replace: those that the record of an earlier one lists.
@@ -358,12 +325,10 @@ fn earlier(
     }
 }
 
-/// What lies in the folder of runs that were killed, or could not put their results into place. It is nobody's to remove:
+/// What lies in the folder of runs that were killed, or could not put these results into place. It is nobody's to remove:
 /// where not all machines see the lock, a run may be at work.
 fn left(target: &Path, record: &str) -> Option<String> {
-    let names = fs::read_dir(target).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<_> = names.filter(|name| name.starts_with(SCRATCH)).collect();
-    names.sort_unstable();
+    let names = scratches(target, record);
     if names.is_empty() {
         return None;
     }

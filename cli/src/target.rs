@@ -113,7 +113,7 @@ impl<F: Copy + 'static> Target<F> {
 
     /// Whether it is a store of which an array is written where it stays, all or some of it.
     fn is_begun(&self) -> bool {
-        ["distance/.zattrs", "zarr.json", "0/zarr.json", "0/.zattrs"].iter().any(|metadata| {
+        ["distance/.zattrs", "zarr.json", ".zattrs", "0/zarr.json", "0/.zattrs"].iter().any(|metadata| {
             let bytes = fs::read(self.path().join(metadata)).ok();
             let metadata = bytes.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
             metadata.is_some_and(|metadata| {

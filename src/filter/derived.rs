@@ -2,8 +2,8 @@
 
 use super::{
     boxes::{Filter, is_wide},
-    gaussian::{checked_axes, gaussian_of},
-    options::{GaussianOptions, PerAxis, Rounding, SeparableOptions},
+    gaussian::{checked_axes, gaussian, gaussian_of, image_scale},
+    options::{GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions},
     taps::Taps,
 };
 use crate::{
@@ -67,6 +67,8 @@ pub fn separable<T: Element, U: Element>(
 
 /// The Laplacian of the Gaussian of an array: the sum of its second derivatives along each axis, `scipy.ndimage.gaussian_laplace`.
 ///
+/// As in scipy, the derivative along an axis has that axis's mode beyond the ends of all of them, and without axes the array is copied.
+///
 /// # Shapes
 /// As [`gaussian`](super::gaussian()).
 ///
@@ -100,13 +102,14 @@ pub fn gaussian_laplace<T: Element, U: Element>(
     options: &GaussianOptions,
 ) -> Result<Tensor<U>> {
     let op = "gaussian_laplace";
-    let mut terms = derivatives::<T, U>(op, x, &sigma.into(), options, 2)?;
-    terms.iter_mut().for_each(|term| term.combine = ADD);
-    sum(x, &terms)
+    derivatives(op, x, &sigma.into(), options, 2, [ADD, ADD])
 }
 
 /// The length of the gradient of the Gaussian of an array: the root of the sum of the squares of its derivatives along each axis,
 /// `scipy.ndimage.gaussian_gradient_magnitude`.
+///
+/// Modes, and no axes, are as of [`gaussian_laplace`]. Axes that are not named are left alone, as scipy documents it; scipy 1.17 smooths
+/// along them too.
 ///
 /// # Shapes
 /// As [`gaussian`](super::gaussian()).
@@ -122,12 +125,7 @@ pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
     options: &GaussianOptions,
 ) -> Result<Tensor<U>> {
     let op = "gaussian_gradient_magnitude";
-    let mut terms = derivatives::<T, U>(op, x, &sigma.into(), options, 1)?;
-    terms.iter_mut().for_each(|term| term.combine = ADD_SQUARE);
-    if let Some(last) = terms.last_mut() {
-        last.combine = ROOT;
-    }
-    sum(x, &terms)
+    derivatives(op, x, &sigma.into(), options, 1, [ADD_SQUARE, ROOT])
 }
 
 /// A Gaussian of an array less a wider one: `skimage.filters.difference_of_gaussians`, with [`GaussianOptions::skimage`].
@@ -138,7 +136,7 @@ pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
 /// As [`gaussian`](super::gaussian()).
 ///
 /// # Errors
-/// As [`gaussian_laplace`]; [`Error::Argument`] for a `high` below `low`.
+/// As [`gaussian`](super::gaussian()); [`Error::Argument`] for an `order`, for [`Rounding::Scipy`], and for a `high` below `low`.
 ///
 /// # Cost
 /// Two Gaussians, and where the output is not of the type that sums are in, an array of that.
@@ -159,10 +157,9 @@ pub fn difference_of_gaussians<T: Element, U: Element>(
     if let Some((low, high)) = low.iter().zip(&high).find(|(low, high)| high < low) {
         return Err(Error::argument(op, "high", format_args!("{high}, and the lower sigma is {low}")));
     }
-    let [mut narrow, mut wide] = [
-        gaussian_of(op, x.shape(), [T::DTYPE, U::DTYPE], &low.into(), options)?,
-        gaussian_of(op, x.shape(), [T::DTYPE, U::DTYPE], &high.into(), options)?,
-    ];
+    let filter =
+        |sigma: Vec<f64>| gaussian_of(op, x.shape(), U::DTYPE, image_scale(T::DTYPE), &sigma.into(), options);
+    let [mut narrow, mut wide] = [filter(low)?, filter(high)?];
     wide.negate();
     for filter in [&mut narrow, &mut wide] {
         filter.combine = ADD;
@@ -170,26 +167,33 @@ pub fn difference_of_gaussians<T: Element, U: Element>(
     sum(x, &[narrow, wide])
 }
 
-/// A filter for each axis: the derivative of this order along it, and none along the others.
+/// What a filter for each axis makes: the derivative of this order along it, and none along the others. `combine` says what becomes of
+/// those before the last, and of the last.
 fn derivatives<T: Element, U: Element>(
     op: &'static str,
     x: &Tensor<T>,
     sigma: &PerAxis<f64>,
     options: &GaussianOptions,
     order: u32,
-) -> Result<Vec<Filter>> {
+    combine: [u32; 2],
+) -> Result<Tensor<U>> {
     let axes = checked_axes(op, x.shape(), options.axes.as_deref())?.len();
     refuse(op, axes, options)?;
     if !options.preserve_range {
         return Err(Error::argument(op, "preserve_range", "false, which is for Gaussians alone"));
     }
-    let orders = (0..axes).map(|axis| (0..axes).map(|other| if other == axis { order } else { 0 }).collect());
-    orders
-        .map(|orders| {
-            let options = GaussianOptions { order: PerAxis::Each(orders), ..options.clone() };
-            gaussian_of(op, x.shape(), [T::DTYPE, U::DTYPE], sigma, &options)
-        })
-        .collect()
+    if axes == 0 {
+        return gaussian(x, sigma.clone(), options);
+    }
+    let modes = options.mode.of(op, "mode", axes)?;
+    let term = |(axis, mode): (usize, Mode)| {
+        let orders = (0..axes).map(|other| if other == axis { order } else { 0 }).collect();
+        let options = GaussianOptions { order: PerAxis::Each(orders), mode: mode.into(), ..options.clone() };
+        let filter = gaussian_of(op, x.shape(), U::DTYPE, image_scale(T::DTYPE), sigma, &options)?;
+        Ok(Filter { combine: combine[usize::from(axis + 1 == axes)], ..filter })
+    };
+    let terms: Vec<Filter> = modes.into_iter().enumerate().map(term).collect::<Result<_>>()?;
+    sum(x, &terms)
 }
 
 /// # Errors

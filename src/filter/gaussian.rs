@@ -63,16 +63,18 @@ pub fn gaussian_into<T: Element, U: Element>(
     out: &mut Tensor<U>,
 ) -> Result<()> {
     let op = "gaussian";
-    let filter = gaussian_of(op, x.shape(), [T::DTYPE, U::DTYPE], &sigma.into(), options)?;
+    let filter = gaussian_of(op, x.shape(), U::DTYPE, image_scale(T::DTYPE), &sigma.into(), options)?;
     filter.check_output(x, out)?;
     filter.run(x, out)
 }
 
-/// The filter that makes a Gaussian, or a derivative, of an array of that shape.
+/// The filter that makes a Gaussian, or a derivative, of an array of that shape, of type `of`. `scale` is what skimage multiplies the
+/// elements of an image by, if it does.
 pub(super) fn gaussian_of(
     op: &'static str,
     shape: &[u64],
-    [from, of]: [DType; 2],
+    of: DType,
+    scale: Option<f64>,
     sigma: &PerAxis<f64>,
     options: &GaussianOptions,
 ) -> Result<Filter> {
@@ -86,7 +88,7 @@ pub(super) fn gaussian_of(
             let why = "false with an order above 0: that is for Gaussians alone";
             return Err(Error::argument(op, "preserve_range", why));
         }
-        if let Some(scale) = image_scale(from) {
+        if let Some(scale) = scale {
             if ![DType::F32, DType::F64].contains(&of) {
                 let why = format_args!("false, and an output of {:?}: it is f32 or f64", of);
                 return Err(Error::argument(op, "preserve_range", why));
@@ -98,7 +100,7 @@ pub(super) fn gaussian_of(
 }
 
 /// What skimage multiplies the elements of an image by, if it does.
-fn image_scale(dtype: DType) -> Option<f64> {
+pub(super) fn image_scale(dtype: DType) -> Option<f64> {
     let most = match dtype {
         DType::F32 | DType::F16 | DType::BF16 | DType::F64 => return None,
         DType::U8 => u8::MAX.into(),

@@ -7,8 +7,9 @@
 //! | a Gaussian less a wider one | [`difference_of_gaussians`] | the same name |
 //! | weights of your own along each axis | [`separable`] | `correlate1d` along each axis |
 //! | a Gaussian of a stored array into another, box by box | [`write_gaussian`] | |
+//! | a box of the Gaussian of a stored array | [`gaussian_box`] | |
 //!
-//! An array of one to five axes that the device holds takes the first four; what does not fit memory the last.
+//! An array of one to five axes that the device holds takes the first four; what does not fit memory the last two.
 //!
 //! # Conventions
 //!
@@ -27,7 +28,9 @@
 //! # Accuracy
 //!
 //! With a the sum of |weight| |element| over all axes, f32 is within (r + 4) 2^-23 a for each axis of radius r, and f64
-//! within (r + 4) 2^-52 a; sums of two elements beyond the type are infinite. Weights as f32 add up to 1 within 2^-24. Results depend neither on the
+//! within (r + 4) 2^-52 a; sums of two elements beyond the type are infinite. Weights as f32 add up to 1 within 2^-24. So two devices are
+//! within twice these bounds of each other, and integers that are rounded once within 1. Beside scipy in f64, f32 is within 2e-6 of the
+//! range of the elements, and a derivative within 2e-6 of its own range. Results depend neither on the
 //! number of threads nor on how the array is cut, to the bit.
 
 pub(crate) mod axis;

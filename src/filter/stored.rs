@@ -4,6 +4,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver},
     },
     thread,
@@ -13,7 +14,7 @@ use std::{
 use super::{
     axis::BoxAxis,
     boxes::Filter,
-    gaussian::gaussian_of,
+    gaussian::{gaussian_of, image_scale},
     host_box::HostBox,
     options::{GaussianOptions, PerAxis},
 };
@@ -63,13 +64,14 @@ pub struct WrittenFilter {
 ///
 /// # Shapes and types
 /// `x`: one to five axes; the array that `begin` makes has the same shape, and is of f32, f64 or the type of `x`. Booleans are
-/// numbers 0 and 1 of one byte; integers of 64 bits are filtered as f64, and the array is of f32 or f64.
+/// numbers 0 and 1 of one byte, also as images ([`GaussianOptions::preserve_range`]); integers of 64 bits are filtered as f64, and the
+/// array is of f32 or f64.
 ///
 /// # Errors
 /// As [`gaussian`](super::gaussian()), and what `begin` gives; [`Error::Shape`] for an array of another shape; [`Error::Argument`] for one of
 /// another type, and for a halo that wraps an axis more than 1024 times; [`Error::Chunk`] for a chunk that cannot be read, and for integers of 64 bits above 2^53 - 1 (in f32, above 2^24);
-/// [`Error::Budget`] with the least that would do, for boxes of one tile; [`Error::Io`] for a tile that cannot be written;
-/// [`Error::Cancelled`]. What was written stays.
+/// [`Error::Budget`] with the least that would do, for boxes of one tile; [`Error::Io`] for a tile that cannot be written, as where the
+/// disk is full, which ends the pass; [`Error::Cancelled`]. What was written stays.
 ///
 /// # Cost
 /// One pass, in which elements within the radius of a box's sides are read and filtered for both: boxes are of whole tiles, as many as make
@@ -115,7 +117,7 @@ pub fn write_gaussian<W: BoxWriter>(
     let name = &device.info().name;
     let job = format!("{:?} {:?} {sigma:?} {options:?} {name}", x.shape(), x.dtype());
     let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
-    let filter = |of| gaussian_of(OP, x.shape(), [staged, of], &sigma, options);
+    let filter = |of| gaussian_of(OP, x.shape(), of, scale(x.dtype()), &sigma, options);
     // Before there is an array.
     filter(DType::F32)?;
     let writer = begin(&job)?;
@@ -169,7 +171,7 @@ pub fn gaussian_box<U: Element>(
 ) -> Result<Vec<U>> {
     let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
     let types = [staged, U::DTYPE];
-    let filter = gaussian_of(OP, x.shape(), types, &sigma.into(), options)?;
+    let filter = gaussian_of(OP, x.shape(), U::DTYPE, scale(x.dtype()), &sigma.into(), options)?;
     filter.check_type(types)?;
     let is_there = |(range, extent): (&Range<u64>, &u64)| range.start <= range.end && range.end <= *extent;
     if within.len() != x.shape().len() || !within.iter().zip(x.shape()).all(is_there) {
@@ -196,6 +198,16 @@ fn staged(dtype: StoredType, wide: bool) -> (DType, Arc<dyn Convert>) {
     let (staged, to) = if wide { (DType::F64, Narrowed::F64) } else { (DType::F32, Narrowed::F32) };
     let range = [-to.whole(), to.whole()];
     (staged, Arc::new(Narrow { to, range, negative_is_missing: false, nan_is_missing: false }))
+}
+
+/// What skimage multiplies elements by, if it does: booleans are 0 and 1 of an image.
+fn scale(dtype: StoredType) -> Option<f64> {
+    match dtype {
+        StoredType::Bool => Some(1.0),
+        StoredType::I64 => Some((i64::MAX as f64).recip()),
+        StoredType::U64 => Some((u64::MAX as f64).recip()),
+        _ => dtype.element().and_then(image_scale),
+    }
 }
 
 /// The type of the elements of an array that is written.
@@ -256,12 +268,13 @@ impl<W: BoxWriter> Work<'_, W> {
         let mut blocks = Blocks::of_boxes(&plan, self.device, bytes, left_out, &self.run.cancel)?;
         let (mut boxes, mut covered, mut stats) = (0, 0, StreamStats::default());
         let (send, receive) = mpsc::sync_channel::<Filtered>(0);
+        let failed = AtomicBool::new(false);
         // Gone with the last of the threads, so that a box that nobody takes is known.
         let receive = Arc::new(Mutex::new(receive));
         thread::scope(|scope| {
             let start = |_| {
                 let boxes = Arc::clone(&receive);
-                scope.spawn(|| self.put_all(boxes))
+                scope.spawn(|| self.put_all(boxes).inspect_err(|_| failed.store(true, Ordering::Relaxed)))
             };
             let writing: Vec<_> = (0..writers).map(start).collect();
             drop(receive);
@@ -280,8 +293,8 @@ impl<W: BoxWriter> Work<'_, W> {
                     stats.compute += started.elapsed();
                     (boxes, covered) = (boxes + 1, covered + shape.iter().product::<u64>());
                     status.rows += len;
-                    // What went wrong there is told below.
-                    if send.send((core, values)).is_err() {
+                    // What went wrong there is told below. Other threads may be at work still.
+                    if send.send((core, values)).is_err() || failed.load(Ordering::Relaxed) {
                         break;
                     }
                     self.run.progress.tell(status);

@@ -3,7 +3,7 @@
 use super::{
     data::{Sample, values},
     device_tests,
-    filter::{Case, MODES},
+    filter::{Case, MODES, source},
 };
 use crate::{
     Device, Tensor,
@@ -16,7 +16,7 @@ use crate::{
 device_tests! {
     of_a_flip_the_flip, of_one_element_the_weights;
     of_a_sum_the_sum, constants_stay, sums_stay, ties_are_even, truncated_after_each_axis,
-    terms_of_several_passes,
+    terms_of_several_passes, not_finite_at_the_ends, as_the_cpu, within_2e_6_of_the_range,
 }
 
 const SHAPE: [u64; 3] = [5, 19, 35];
@@ -174,6 +174,88 @@ fn terms_of_several_passes(device: &Device) {
     let out: Tensor<f32> = gaussian_laplace(&x, 3.3, &GaussianOptions::default()).unwrap();
     for ((got, a), b) in out.read().unwrap().iter().zip(term([2, 0])).zip(term([0, 2])) {
         assert!((got - (a + b)).abs() < 1e-6, "{got} for {a} + {b}");
+    }
+}
+
+/// NaN and infinity spread as far as the weights reach: in volumes, and over the ends of axes as the mode says.
+fn not_finite_at_the_ends(device: &Device) {
+    const SHAPE: [u64; 3] = [4, 6, 9];
+    const RADIUS: [i64; 3] = [1, 2, 3];
+    let places = || (0..4u64).flat_map(|z| (0..6).flat_map(move |y| (0..9).map(move |x| [z, y, x])));
+    for (mode, bad) in MODES.into_iter().flat_map(|mode| [(mode, f32::NAN), (mode, f32::INFINITY)]) {
+        for at in [[0, 0, 0], [3, 5, 8], [0, 3, 8], [1, 2, 4]] {
+            let x: Vec<f32> = places().map(|place| if place == at { bad } else { 1.0 }).collect();
+            let x = Tensor::from_slice(device, &x, &SHAPE).unwrap();
+            let options =
+                GaussianOptions { mode: mode.into(), radius: Some([1, 2, 3].into()), ..Default::default() };
+            let out: Tensor<f32> = gaussian(&x, 1.5, &options).unwrap();
+            for (place, out) in places().zip(out.read().unwrap()) {
+                let meets = |axis: usize| {
+                    let from = |tap| source(mode, place[axis] as i64 + tap, SHAPE[axis] as i64);
+                    (-RADIUS[axis]..=RADIUS[axis]).any(|tap| from(tap) == Some(at[axis] as usize))
+                };
+                let near = (0..3).all(meets);
+                let right =
+                    if near { out.is_nan() == bad.is_nan() && !out.is_finite() } else { out.is_finite() };
+                assert!(right, "{mode:?} {bad} at {at:?}: {out} at {place:?}");
+            }
+        }
+    }
+}
+
+/// No further from the cpu than both may be from exact sums; integers at most 1.
+fn as_the_cpu(device: &Device) {
+    fn integers<T: Sample>(device: &Device) {
+        let x = values::<T>(97, SHAPE.iter().product());
+        let on = |device: &Device| {
+            let x = Tensor::from_slice(device, &x, &SHAPE).unwrap();
+            gaussian::<T, T>(&x, SIGMA, &GaussianOptions::default()).unwrap().read().unwrap()
+        };
+        let far = |(a, b): (T, T)| (a.value() - b.value()).abs();
+        assert!(
+            on(device).into_iter().zip(on(super::cpu())).map(far).all(|far| far <= 1.0),
+            "{:?}",
+            T::DTYPE
+        );
+    }
+    integers::<u8>(device);
+    integers::<i16>(device);
+    integers::<u16>(device);
+    let x: Vec<f32> = values(98, SHAPE.iter().product());
+    for order in [[0; 3], [1, 0, 2]] {
+        let case = Case { shape: &SHAPE, sigma: &SIGMA, order: &order, mode: &[Mode::Mirror; 3] };
+        let terms: f64 = SIGMA.iter().map(|sigma| (4.0 * sigma + 0.5).floor() + 4.0).sum();
+        let bound = 2.0 * terms / f64::from(1 << 23);
+        let cpu = filtered(super::cpu(), &x, order, Mode::Mirror);
+        let both = filtered(device, &x, order, Mode::Mirror).into_iter().zip(cpu);
+        for ((a, b), exact) in both.zip(case.oracle(&x)) {
+            assert!(f64::from((a - b).abs()) <= bound * exact.magnitude, "{order:?}: {a} beside {b}");
+        }
+    }
+}
+
+/// f32 of numbers that are all on one side of 0: of the input's range, derivatives of their own.
+fn within_2e_6_of_the_range(device: &Device) {
+    let x: Vec<f32> = values::<u16>(99, 90 * 70).into_iter().map(f32::from).collect();
+    let tx = Tensor::from_slice(device, &x, &[90, 70]).unwrap();
+    // All but some of 16 bits.
+    let input = 65_000.0;
+    for sigma in [1.0, 10.0] {
+        for order in [[0, 0], [1, 0], [0, 2]] {
+            let case =
+                Case { shape: &[90, 70], sigma: &[sigma; 2], order: &order, mode: &[Mode::Reflect; 2] };
+            let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
+            let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
+            let exact: Vec<f64> = case.oracle(&x).into_iter().map(|exact| exact.value).collect();
+            let range = |x: &[f64]| {
+                x.iter().fold(f64::MIN, |a, &b| a.max(b)) - x.iter().fold(f64::MAX, |a, &b| a.min(b))
+            };
+            let range = if order == [0, 0] { input } else { range(&exact) };
+            for (out, exact) in out.read().unwrap().into_iter().zip(&exact) {
+                let off = (f64::from(out) - exact).abs();
+                assert!(off <= 2e-6 * range, "{sigma} {order:?}: {out} for {exact} in a range of {range}");
+            }
+        }
     }
 }
 

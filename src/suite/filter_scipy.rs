@@ -151,6 +151,23 @@ fn sigmas_orders_and_radii(device: &Device) {
         let options = GaussianOptions { axes: Some(axes.to_vec()), mode: mode.into(), ..plain.clone() };
         assert_same(device, &golden, "axes", &gaussian::<_, f64>(&volume, sigma, &options).unwrap());
     }
+    // Of the derivative along an axis, the mode is that of the axis everywhere; axes that are not named are left alone.
+    let modes = [Mode::Wrap, Mode::Mirror, Mode::Constant(-1.5)];
+    let modes = GaussianOptions { mode: modes.into(), ..plain.clone() };
+    let axes =
+        GaussianOptions { axes: Some(vec![0, 2]), mode: [Mode::Wrap, Mode::Nearest].into(), ..plain.clone() };
+    let none = GaussianOptions { axes: Some(Vec::new()), ..plain.clone() };
+    for (case, sigma, options) in [
+        ("modes", [0.6, 0.8, 1.0].into(), &modes),
+        ("axes", [0.7, 0.9].into(), &axes),
+        ("no axes", PerAxis::All(1.0), &none),
+    ] {
+        let laplace: Tensor<f64> = gaussian_laplace(&volume, sigma.clone(), options).unwrap();
+        let magnitude: Tensor<f64> = gaussian_gradient_magnitude(&volume, sigma, options).unwrap();
+        let name = |of: &str| if case == "no axes" { case.to_owned() } else { format!("{case} {of}") };
+        assert_same(device, &golden, &name("laplace"), &laplace);
+        assert_same(device, &golden, &name("magnitude"), &magnitude);
+    }
     // No sigma, as test_gauss01; one for all or one each, as 04 and 05; of f16, as test_gaussian_filter with it.
     let copy: Tensor<f64> =
         gaussian(&image, 0.0, &GaussianOptions { order: 1.into(), ..plain.clone() }).unwrap();

@@ -24,16 +24,16 @@ use crate::{
 
 device_tests! { bytes, refused; floats, resumed, five_axes, any_boxes }
 
-const SHAPE: [u64; 3] = [5, 33, 48];
-const CHUNK: [u64; 3] = [2, 10, 21];
-const TILE: [u64; 3] = [2, 8, 16];
+pub(super) const SHAPE: [u64; 3] = [5, 33, 48];
+pub(super) const CHUNK: [u64; 3] = [2, 10, 21];
+pub(super) const TILE: [u64; 3] = [2, 8, 16];
 
-fn stored<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Arc<dyn ChunkedArray> {
+pub(super) fn stored<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Arc<dyn ChunkedArray> {
     Arc::new(MemoryArray::new("image", values, shape, chunk).unwrap())
 }
 
 /// Writes into the array `blurred` of a folder.
-fn blur(
+pub(super) fn blur(
     x: &Arc<dyn ChunkedArray>,
     sigma: &PerAxis<f64>,
     options: &GaussianOptions,
@@ -48,12 +48,12 @@ fn blur(
     })
 }
 
-fn within(host: u64) -> Run {
+pub(super) fn within(host: u64) -> Run {
     Run { memory: Budget { host: Some(host), device: Some(1 << 28) }, ..Run::default() }
 }
 
 /// The elements of the array `blurred` of a folder.
-fn read<T: Element>(folder: &Path) -> Vec<T> {
+pub(super) fn read<T: Element>(folder: &Path) -> Vec<T> {
     let array = ZarrArray::open(folder, "blurred", MissingChunk::Error).unwrap();
     let (dtype, rows) = (array.dtype(), Arc::new(Selection::all(array.shape()[0])));
     let plan = Plan::new(vec![Arc::new(array)], rows, None, Arc::new(AsStored(dtype)), &[]).unwrap();

@@ -1,11 +1,17 @@
 //! The array that `teatime blur` reads, or a level of an image.
 
-use std::sync::Arc;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::UNIX_EPOCH,
+};
 
 use teatime::{
     ChunkedArray, Error,
     filter::PerAxis,
     store::{Folder, Node},
+    stream::digest,
 };
 use teatime_image::Multiscale;
 
@@ -16,6 +22,8 @@ use crate::{array::open, failure::Failure};
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) path: String,
+    /// The file or the folder that has its elements.
+    pub(super) place: PathBuf,
     pub(super) array: Arc<dyn ChunkedArray>,
     /// The OME-Zarr image that it is a level of.
     pub(super) image: Option<Multiscale>,
@@ -27,9 +35,10 @@ impl Input {
         let (path, missing) = (args.input.display().to_string(), args.missing_chunk);
         let is_group = args.input.is_dir() && Node::at(&Folder::new(&args.input), "")? == Node::Group;
         if is_group {
-            let image = Multiscale::open(&args.input)?;
-            let array = Arc::new(image.level(args.level.unwrap_or(0), missing)?);
-            return Ok(Self { path, array, image: Some(image) });
+            let (image, level) = (Multiscale::open(&args.input)?, args.level.unwrap_or(0));
+            let array = Arc::new(image.level(level, missing)?);
+            let place = args.input.join(&image.levels()[level].path);
+            return Ok(Self { path, place, array, image: Some(image) });
         }
         let of_images =
             [(args.level.is_some(), "--level"), (args.physical, "--physical"), (args.pyramid, "--pyramid")];
@@ -40,7 +49,16 @@ impl Input {
                 )));
             }
         }
-        Ok(Self { path, array: open(&args.input, missing)?, image: None })
+        Ok(Self { path, place: args.input.clone(), array: open(&args.input, missing)?, image: None })
+    }
+
+    /// What tells its files from others in their place: a digest of their names, sizes and times of change. Reads none of them.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn version(&self) -> Result<u64, Error> {
+        let io = |source| Error::Io { path: self.path.as_str().into(), source };
+        version(&self.place, "").map_err(io)
     }
 
     /// The array that is filtered within OUT.zarr: level 0 of an image, or OUT.zarr itself.
@@ -81,4 +99,18 @@ impl Input {
             _ => error.into(),
         }
     }
+}
+
+/// Of a file, or of all that a folder holds, in any order.
+fn version(path: &Path, name: &str) -> io::Result<u64> {
+    let found = fs::metadata(path)?;
+    if !found.is_dir() {
+        let changed = found.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        return Ok(digest(found.len(), format!("{name} {changed}").as_bytes()));
+    }
+    fs::read_dir(path)?.try_fold(0, |sum: u64, entry| {
+        let entry = entry?;
+        let name = format!("{name}/{}", entry.file_name().to_string_lossy());
+        Ok(sum.wrapping_add(version(&entry.path(), &name)?))
+    })
 }

@@ -62,7 +62,7 @@ pub(crate) struct BlurArgs {
     /// The axes that are filtered, by their numbers from 0 [default: all but that of --channel-axis; of an image, those along space]
     #[arg(long, value_name = "A,...", value_delimiter = ',', conflicts_with = "channel_axis")]
     axes: Option<Vec<usize>>,
-    /// An axis that is left alone
+    /// An axis that is left alone, as those of an image are that are not along space
     #[arg(long, value_name = "A")]
     channel_axis: Option<usize>,
     /// What stands beyond the ends of an axis `a b c d`: one for all, or one for each filtered axis
@@ -100,8 +100,10 @@ pub(crate) struct BlurArgs {
     /// Compute f64 and integers of 32 and 64 bits in f32: faster, and what devices do that do not compute in f64
     #[arg(long)]
     narrow: bool,
-    /// What a chunk of a Zarr array that is not there means: damage, or the array's fill value
-    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = default_of(MISSING_CHUNKS))]
+    /// What a chunk of a Zarr array that is not there means: the array's fill value, or damage
+    ///
+    /// Most programs leave out chunks that hold nothing else, as of the background of an image.
+    #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = "fill")]
     missing_chunk: MissingChunk,
     /// Extents of a chunk of OUT.zarr [default: those of the input]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
@@ -109,9 +111,9 @@ pub(crate) struct BlurArgs {
     /// Extents of a shard of OUT.zarr, a file of several chunks: multiples of theirs [default: each chunk is a file]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     shards: Option<Vec<u64>>,
-    /// How chunks of OUT.zarr are compressed
-    #[arg(long, value_name = "HOW", value_parser = named(COMPRESSIONS), default_value = "zstd")]
-    compression: teatime::store::Compression,
+    /// How chunks of OUT.zarr are compressed [default: zstd]
+    #[arg(long, value_name = "HOW", value_parser = named(COMPRESSIONS))]
+    compression: Option<teatime::store::Compression>,
     /// Also write a picture of one slice, before and after side by side: a file beside OUT that ends with .png
     ///
     /// The slice is along the last two filtered axes, in the middle of the others. Channels are colours where there are 3 or 4, the fourth of which
@@ -126,7 +128,8 @@ pub(crate) struct BlurArgs {
     overwrite: bool,
     /// Go on with OUT.zarr where a run was stopped, or begin one that can be gone on with
     ///
-    /// Ends with the same bytes wherever runs were stopped. The input, the device and all options but those of memory have to be the same.
+    /// Ends with the same bytes wherever runs were stopped. The device and all options but those of memory have to be the same, and the
+    /// input's files: their names within it, sizes and times of change.
     #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
     /// Print the record instead of the summary
@@ -197,6 +200,21 @@ impl BlurArgs {
         Ok(())
     }
 
+    /// # Errors
+    /// [`Failure::Usage`] for options of a Zarr array where the result is another file.
+    fn refuse_options(&self) -> Result<(), Failure> {
+        let of_zarr = [
+            (self.pyramid, "--pyramid"),
+            (self.chunks.is_some(), "--chunks"),
+            (self.shards.is_some(), "--shards"),
+            (self.compression.is_some(), "--compression"),
+        ];
+        match of_zarr.iter().find(|(given, _)| *given && self.out.format != Format::Zarr) {
+            Some((_, flag)) => Err(Failure::Usage(format!("{flag} is for OUT.zarr alone"))),
+            None => Ok(()),
+        }
+    }
+
     /// Where the result is written.
     fn result(&self, output: &Output) -> PathBuf {
         if self.resume { self.out.path() } else { output.path(&self.out.name) }
@@ -217,8 +235,10 @@ impl BlurArgs {
                 let why = format!("--channel-axis: {channel} of {axes} axes");
                 return Err(Failure::Error(why));
             }
-            (None, Some(channel)) => Some((0..axes).filter(|&axis| axis != channel).collect()),
-            (None, None) => input.axes(),
+            (None, channel) => {
+                let all = input.axes().unwrap_or_else(|| (0..axes).collect());
+                Some(all.into_iter().filter(|&axis| Some(axis) != channel).collect())
+            }
         };
         let options = GaussianOptions::default()
             .axes(filtered)
@@ -238,9 +258,7 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     args.refuse_input()?;
     let png = args.preview.as_deref().map(|path| Png::beside(path, &args.out.folder)).transpose()?;
-    if args.pyramid && args.out.format != Format::Zarr {
-        return Err(Failure::Usage("--pyramid is for OUT.zarr alone".into()));
-    }
+    args.refuse_options()?;
     let input = Input::open(args)?;
     let resumed = args.resume.then(|| input.array_of_result());
     let mut output =
@@ -301,8 +319,11 @@ fn write(
         }
     };
     let written = written.and_then(|written| {
-        let finished = image.map_or(Ok(()), |image| image.finish(device, run));
-        finished.map(|()| written)
+        if let Some(image) = image {
+            let bar = Bar::of("Pyramid", 0, "rows");
+            image.finish(device, &run.clone().progress(bar.progress("Pyramid")))?;
+        }
+        Ok(written)
     });
     written.map_err(|error| {
         if args.resume {

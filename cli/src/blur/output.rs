@@ -3,8 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use teatime::{
-    Result, StoredType,
-    store::{ArraySpec, ArrayWriter, Compression, Folder, NpyWriter, ZarrFormat},
+    MissingChunk, Result, StoredType,
+    store::{
+        ArraySpec, ArrayWriter, Attributes, Compression, Folder, NpyWriter, ZarrArray, ZarrFormat, read_json,
+    },
 };
 use teatime_image::{ImageSpec, MultiscaleWriter, OmeVersion, Pyramid};
 
@@ -22,6 +24,17 @@ pub(super) enum Format {
 }
 
 pub(super) const FORMATS: [(&str, Format); 2] = [(".zarr", Format::Zarr), (".npy", Format::Npy)];
+
+/// Attributes that are of the numbers as they were stored, or of how they were written.
+const OWN: [&str; 7] = [
+    "_FillValue",
+    "missing_value",
+    "scale_factor",
+    "add_offset",
+    "_Unsigned",
+    "_ARRAY_DIMENSIONS",
+    "teatime",
+];
 
 pub(super) const COMPRESSIONS: Named<Compression> = &[
     ("zstd", Compression::Zstd { level: 1 }),
@@ -60,9 +73,12 @@ pub(super) fn zarr(
     let chunks: Vec<u64> = args.chunks.clone().unwrap_or_else(|| within(input.array.chunk_shape()));
     let mut spec = ArraySpec::new(dtype(args, input), shape, &chunks);
     spec.shard_shape.clone_from(&args.shards);
-    spec.compression = args.compression;
-    spec.job = Some(format!("{} {job}", input.path));
+    spec.compression = args.compression.unwrap_or(Compression::Zstd { level: 1 });
+    spec.job = Some(format!("{:016x} {job}", input.version()?));
     let Some(source) = &input.image else {
+        if input.place.is_dir() {
+            keep(&mut spec, &input.place)?;
+        }
         return Ok((ArrayWriter::resume(Arc::new(Folder::new(path).durable()), "", spec)?, None));
     };
     if source.version() == OmeVersion::V04 {
@@ -74,4 +90,28 @@ pub(super) fn zarr(
     }
     let image = MultiscaleWriter::resume(path, spec)?;
     Ok((image.base()?, Some(image)))
+}
+
+/// Has an array keep what a Zarr array at `path` has besides elements: the version of Zarr, but that shards are of version 3, the names of
+/// axes, and attributes.
+fn keep(spec: &mut ArraySpec, path: &Path) -> Result<()> {
+    let (folder, array) = (Folder::new(path), ZarrArray::open(path, "", MissingChunk::Error)?);
+    let names = array.dimension_names();
+    if names.len() == spec.shape.len() {
+        spec.axes = names.to_vec();
+    }
+    let v3 = read_json(&folder, "zarr.json")?;
+    if v3.is_none() && spec.shard_shape.is_none() {
+        spec.format = ZarrFormat::V2;
+        // xarray takes that of version 2 for missing numbers.
+        spec.fill = serde_json::Value::Null;
+    }
+    let attributes = match v3 {
+        Some(mut v3) => v3.get_mut("attributes").map(serde_json::Value::take),
+        None => read_json(&folder, ".zattrs")?,
+    };
+    let attributes = attributes.and_then(|attributes| attributes.as_object().cloned()).unwrap_or_default();
+    spec.attributes =
+        attributes.into_iter().filter(|(name, _)| !OWN.contains(&&**name)).collect::<Attributes>();
+    Ok(())
 }

@@ -212,7 +212,15 @@ fn one_run_at_a_time() {
     let target = root.path().join("out");
     let first = prepare(&target, false).unwrap();
     let why = prepare(&target, false).unwrap_err();
-    assert!(why.contains("another run of teatime is writing to it"), "{why}");
+    assert!(why.contains("another run of teatime is writing run.json there"), "{why}");
+    // Other results are no hindrance, and not left by a run that was killed.
+    let named = |name: &str| Output::prepare(&target, "blur", &[name], &[], false);
+    let other = named("b.run.json").unwrap();
+    assert!(named("b.run.json").is_err());
+    for name in ["a.b.run.json", "a.run.json"] {
+        assert!(named(name).unwrap().left.is_none(), "{name}");
+    }
+    drop(other);
     fill(&first, &[SCORES], "first");
     first.commit().unwrap();
     assert_eq!(contents(&target)[1].1, "first");

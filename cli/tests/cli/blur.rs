@@ -13,11 +13,11 @@ use teatime_image::Multiscale;
 
 use crate::support::{Ran, Scratch, command, json, names, run};
 
-fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/filter").join(name)
 }
 
-fn blur(input: &Path, out: &Path, more: &[&str]) -> Ran {
+pub(crate) fn blur(input: &Path, out: &Path, more: &[&str]) -> Ran {
     let mut words = command(["blur"]);
     words.args([input, out]).args(["--device", "cpu"]).args(more);
     run(words)
@@ -231,7 +231,7 @@ fn previews_refused() {
     assert!(fs::read(&png).unwrap() == before);
 }
 
-/// A chunk that cannot be read is named, and what was made without it stays where it is to be gone on with.
+/// A chunk that cannot be read is named, and what was made without it stays where it is to be gone on with, by the same input.
 #[test]
 fn damaged_and_one_that_is_the_result() {
     let (scratch, image) = (Scratch::new(), fixture("blur.npy"));
@@ -252,7 +252,12 @@ fn damaged_and_one_that_is_the_result() {
     assert!(ran.code == 1 && ran.err.contains("--resume goes on with it"), "{}", ran.err);
     let made = |row: u64| soft.join(format!("c/{row}/0/0")).exists();
     assert!(made(0) && !made(4));
+    let ran = blur(&copy, &soft, &words);
+    assert!(ran.code == 1 && ran.err.contains("copy.zarr: chunk [2, 3, 0]"), "{}", ran.err);
     fs::write(&damaged, &bytes).unwrap();
+    let ran = blur(&copy, &soft, &words);
+    assert!(ran.code == 1 && ran.err.contains("is of another job"), "{}", ran.err);
+    fs::remove_dir_all(&soft).unwrap();
     blur(&copy, &soft, &words).ok();
     for at in (0..5).flat_map(|row| (0..5).map(move |column| format!("c/{row}/{column}/0"))) {
         assert!(fs::read(soft.join(&at)).unwrap() == fs::read(whole.join(&at)).unwrap(), "{at}");
@@ -292,7 +297,11 @@ fn refused() {
     says("x.zarr", &["--sigma", "1", "--level", "1"], 2, "--level is of OME-Zarr images alone");
     says("x.zarr", &["--sigma", "1", "--physical"], 2, "--physical is of OME-Zarr images alone");
     says("x.zarr", &["--sigma", "1", "--pyramid"], 2, "--pyramid is of OME-Zarr images alone");
-    says("x.npy", &["--sigma", "1", "--pyramid"], 2, "--pyramid is for OUT.zarr alone");
+    for (flag, value) in [("--pyramid", None), ("--chunks", Some("4,4,3")), ("--shards", Some("8,8,3"))] {
+        let more: Vec<&str> = ["--sigma", "1", flag].into_iter().chain(value).collect();
+        says("x.npy", &more, 2, &format!("{flag} is for OUT.zarr alone"));
+    }
+    says("x.npy", &["--sigma", "1", "--compression", "zstd"], 2, "--compression is for OUT.zarr alone");
     let none = blur(&scratch.join("none.zarr"), &scratch.join("x.npy"), &["--sigma", "1"]);
     assert!(none.code == 1 && none.err.contains("none.zarr"), "{}", none.err);
     // What is not ours stays as it is.

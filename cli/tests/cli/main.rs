@@ -4,6 +4,9 @@
 
 mod bad_input;
 mod blur;
+#[cfg(unix)]
+mod blur_stopped;
+mod blur_stores;
 #[cfg(target_os = "linux")]
 mod budget;
 mod contigs;

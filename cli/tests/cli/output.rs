@@ -140,7 +140,7 @@ fn a_second_run_is_refused() {
     let run = Busy::start(command(long_pca(&out)), || scratch.join("out").exists() && hidden(&out) > 0);
     let second = pca(&store, &out, &["--overwrite"]);
     assert_eq!(second.code, 1);
-    assert!(second.err.contains("out: another run of teatime is writing to it"), "{}", second.err);
+    assert!(second.err.contains("out: another run of teatime is writing run.json there"), "{}", second.err);
     run.signal("-TERM");
     run.wait();
     pca(&store, &out, &[]).ok();

@@ -1,0 +1,164 @@
+//! Gaussians of stored arrays with what stores may have: no room, chunks that are not there, numbers that are none, types of their own.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::{
+    data::values,
+    device_tests,
+    filter_stored::{CHUNK, SHAPE, TILE, blur, read, stored, within},
+};
+use crate::{
+    ChunkedArray, Device, DeviceOptions, Error, MissingChunk, Run, StoredType, Tensor,
+    filter::{GaussianOptions, Mode, gaussian, gaussian_box, write_gaussian},
+    store::{ArraySpec, ArrayWriter, BoxWriter, Folder, Storage, Value, WritableStorage, ZarrArray},
+};
+
+device_tests! { ; missing_and_not_finite }
+
+/// A folder on a disk that is full for a moment, after so many values.
+#[derive(Debug)]
+struct Disk {
+    folder: Folder,
+    full_after: u32,
+    puts: AtomicU32,
+}
+
+impl Storage for Disk {
+    fn place(&self, key: &str) -> String {
+        self.folder.place(key)
+    }
+
+    fn get(&self, key: &str, most: u64) -> io::Result<Value> {
+        self.folder.get(key, most)
+    }
+
+    fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        self.folder.size(key)
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.folder.list(prefix)
+    }
+}
+
+impl WritableStorage for Disk {
+    fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {
+        if self.puts.fetch_add(1, Ordering::Relaxed) == self.full_after {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        // So that boxes wait for the threads that write.
+        thread::sleep(Duration::from_micros(300));
+        self.folder.put(key, value)
+    }
+
+    fn sweep(&self, prefix: &str) -> io::Result<()> {
+        self.folder.sweep(prefix)
+    }
+}
+
+/// One tile that finds no room ends the pass, however many threads write others; what is written stays, and the rest is added.
+#[test]
+fn a_full_disk() {
+    let options = DeviceOptions { threads: Some(8), binding: Some(16 << 10), ..DeviceOptions::default() };
+    let device = Device::open_with("cpu", &options).unwrap();
+    // A box of one tile and its halo fits a binding, and one of two does not.
+    let (shape, tile) = ([512, 512], [32, 64]);
+    let elements = values::<f32>(12, shape.iter().product());
+    let (array, folder) = (stored(&elements, &shape, &[64, 64]), tempfile::tempdir().unwrap());
+    let write = |full_after: u32| {
+        let disk = Disk { folder: Folder::new(folder.path()), full_after, puts: AtomicU32::new(0) };
+        let disk = Arc::new(disk);
+        let written =
+            write_gaussian(&array, 1.0, &GaussianOptions::default(), &device, &Run::default(), |job| {
+                let spec = ArraySpec::new(StoredType::F32, &shape, &tile).job(job.to_owned());
+                ArrayWriter::resume(disk.clone(), "blurred", spec)
+            });
+        (written, disk.puts.load(Ordering::Relaxed))
+    };
+    // The metadata, 20 tiles, and one that is lost.
+    let (stopped, puts) = write(21);
+    let Err(Error::Io { path, source }) = stopped else { panic!("{stopped:?}") };
+    assert_eq!(source.kind(), io::ErrorKind::StorageFull);
+    assert!(path.contains("blurred"), "{path}");
+    assert!(puts < 80, "{puts} of 128 tiles");
+    let (written, more) = write(u32::MAX);
+    let written = written.unwrap();
+    assert_eq!((written.found, written.boxes), (u64::from(puts) - 2, 130 - u64::from(puts)));
+    assert_eq!(u64::from(more), written.boxes + 1);
+    let x = Tensor::from_slice(super::cpu(), &elements, &shape).unwrap();
+    let expected: Tensor<f32> = gaussian(&x, 1.0, &GaussianOptions::default()).unwrap();
+    assert!(read::<f32>(folder.path()) == expected.read().unwrap());
+}
+
+/// skimage's range of what tensors do not hold: booleans are 0 and 1 already.
+#[test]
+fn ranges_of_stored_types() {
+    let (device, options, run) = (super::cpu(), GaussianOptions::skimage(), Run::default());
+    let (elements, folder) = ([0u8, 1, 1, 0, 1, 0, 0, 1], tempfile::tempdir().unwrap());
+    let writer = ArrayWriter::create(
+        Arc::new(Folder::new(folder.path())),
+        "mask",
+        ArraySpec::new(StoredType::Bool, &[2, 4], &[2, 4]),
+    )
+    .unwrap();
+    writer.write_box_bytes(&[0..2, 0..4], &elements).unwrap();
+    BoxWriter::finish(writer).unwrap();
+    let mask: Arc<dyn ChunkedArray> =
+        Arc::new(ZarrArray::open(folder.path(), "mask", MissingChunk::Error).unwrap());
+    let blurred = |x: &Arc<dyn ChunkedArray>| -> Vec<f32> {
+        gaussian_box(x, 0.7, &options, &[0..2, 0..4], device, &run).unwrap()
+    };
+    let x = Tensor::from_slice(device, &elements.map(f32::from), &[2, 4]).unwrap();
+    let expected = gaussian::<_, f32>(&x, 0.7, &options).unwrap().read().unwrap();
+    assert!(blurred(&mask) == expected);
+    let refused = gaussian_box::<u8>(&mask, 0.7, &options, &[0..2, 0..4], device, &run).unwrap_err();
+    assert!(matches!(refused, Error::Argument { name: "preserve_range", .. }), "{refused}");
+    let units = elements.map(|x| i64::from(x) << 52);
+    for (got, expected) in blurred(&stored(&units, &[2, 4], &[2, 3])).iter().zip(&expected) {
+        assert!((got * 2048.0 - expected).abs() < 1e-6, "{got} for {expected} / 2048");
+    }
+}
+
+/// A chunk that is not there holds the fill value, or is an error that names it; NaN and infinity reach over the sides of boxes as within
+/// one.
+fn missing_and_not_finite(device: &Device) {
+    let mut elements: Vec<f32> = values(13, SHAPE.iter().product());
+    let place = |[z, y, x]: [u64; 3]| ((z * SHAPE[1] + y) * SHAPE[2] + x) as usize;
+    elements[place([0, 9, 20])] = f32::NAN;
+    elements[place([4, 32, 47])] = f32::INFINITY;
+    elements[place([2, 0, 0])] = f32::NEG_INFINITY;
+    let folder = tempfile::tempdir().unwrap();
+    let spec = ArraySpec::new(StoredType::F32, &SHAPE, &CHUNK).fill(0.25);
+    let writer = ArrayWriter::create(Arc::new(Folder::new(folder.path())), "x", spec).unwrap();
+    let all = SHAPE.map(|n| 0..n);
+    writer.write_box_bytes(&all, bytemuck::cast_slice(&elements)).unwrap();
+    BoxWriter::finish(writer).unwrap();
+    std::fs::remove_file(folder.path().join("x/c/1/2/0")).unwrap();
+    for (z, y, x) in (2..4).flat_map(|z| (20..30).flat_map(move |y| (0..21).map(move |x| (z, y, x)))) {
+        elements[place([z, y, x])] = 0.25;
+    }
+    let tensor = Tensor::from_slice(device, &elements, &SHAPE).unwrap();
+    let options = GaussianOptions { mode: Mode::Wrap.into(), ..GaussianOptions::default() };
+    let expected = gaussian::<_, f32>(&tensor, 0.8, &options).unwrap().read().unwrap();
+    assert!(expected.iter().any(|x| x.is_nan()) && expected.iter().any(|x| x.is_infinite()));
+    let write = |missing: MissingChunk, memory: u64| {
+        let array: Arc<dyn ChunkedArray> = Arc::new(ZarrArray::open(folder.path(), "x", missing).unwrap());
+        let target = (folder.path(), StoredType::F32, &TILE[..]);
+        blur(&array, &0.8.into(), &options, device, target, &within(memory))
+    };
+    let Err(Error::Budget { minimum, .. }) = write(MissingChunk::Fill, 10) else { panic!("no budget") };
+    let named = write(MissingChunk::Error, minimum).unwrap_err().to_string();
+    assert!(named.contains("chunk [1, 2, 0]: it is missing"), "{named}");
+    let written = write(MissingChunk::Fill, minimum).unwrap();
+    assert!(written.boxes > 1 && written.found > 0, "{written:?}");
+    let found = read::<f32>(folder.path());
+    assert!(found.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()));
+}
