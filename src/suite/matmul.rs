@@ -265,7 +265,7 @@ fn long_sums(device: &Device) {
 
 /// More blocks of 64 rows than the 65,535 groups that an axis of a grid may have.
 fn past_the_largest_grid(device: &Device) {
-    let m = 65_535 * 64 + 65;
+    let m = u64::from(device.limits().groups_per_axis.min(65_535)) * 64 + 65;
     let (a, ta) = matrix::<i8>(device, 15, m, 1);
     let two = Tensor::from_slice(device, &[2.0f32], &[1, 1]).unwrap();
     let c = matmul(&ta, &two).unwrap().read().unwrap();

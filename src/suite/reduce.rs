@@ -17,7 +17,8 @@ use crate::{
 device_tests! {
     rows_of_every_type, columns_of_every_type, sizes_around_the_blocks, nan_and_infinity_are_bad,
     negative_is_missing, bytes_are_exact, two_runs_are_equal, integers_agree_with_cpu, empty,
-    past_the_largest_grid, many_rows, many_columns, wrong_shape,
+    many_rows, many_columns, wrong_shape;
+    past_the_largest_grid,
 }
 
 /// Sum and sum of squares of the finite (and, with `missing`, not negative) values; their number; that of the others.
@@ -170,7 +171,7 @@ fn empty(device: &Device) {
 
 /// One group each: more than the 65,535 along an axis.
 fn past_the_largest_grid(device: &Device) {
-    let rows = 70_000;
+    let rows = u64::from(device.limits().groups_per_axis.min(65_535)) + 4_465;
     let (x, tx) = matrix::<i8>(device, 27, rows, 2);
     let stats = row_stats(&tx).unwrap();
     assert_eq!(stats.len() as u64, rows);

@@ -3,7 +3,7 @@
 //! some of what it declares.
 //!
 //! `gate.sha256` beside this file names the kernels whose programs have passed for all architectures, with the options and by
-//! the compilers that there are now. Those are not compiled again here (each program is to PTX: `images`); any other kernel is,
+//! the compilers that there are now. Those are not compiled again here; any other kernel is,
 //! for all, which writes the file anew, and fails until it is committed. Where the newest compiler here is not [`RECORDED`], all
 //! kernels are compiled.
 //!
