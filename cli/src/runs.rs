@@ -3,6 +3,8 @@
 use std::{
     fs::{self, File, TryLockError},
     path::Path,
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::failure::Failure;
@@ -50,14 +52,28 @@ pub(crate) fn lock(folder: &Path) -> Option<File> {
     file.try_lock().is_ok().then_some(file)
 }
 
+/// How long other runs may take to begin or to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Waits until no other run begins or ends in the folder, and has them wait until the file is dropped. Where there are no locks, none.
 pub(crate) fn alone(folder: &Path) -> Result<Option<File>, Failure> {
     if !cfg!(unix) {
         return Ok(None);
     }
     let file = File::open(folder).map_err(Failure::io(folder))?;
-    if file.lock().is_err() {
-        return Ok(None);
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if started.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(5))
+            }
+            Err(TryLockError::WouldBlock) => {
+                let why = "another program has locked the folder; wait for its end, or choose another";
+                return Err(Failure::Error(format!("{}: {why}", folder.display())));
+            }
+            Err(TryLockError::Error(_)) => return Ok(None),
+        }
     }
     if is(&file, folder) {
         return Ok(Some(file));

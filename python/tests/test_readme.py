@@ -32,6 +32,14 @@ def cohort(tmp_path_factory):
     return folder, found
 
 
+@pytest.fixture
+def client():
+    """Of threads of this process, which start at once."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0") as client:
+        yield client
+
+
 def test_all_documents_have_programs():
     assert len(PROGRAMS) >= 8
 
@@ -48,7 +56,6 @@ def test_programs_run(program, cohort, request, monkeypatch):
     if re.search(r"\bds\b", program):
         given["ds"] = pytest.importorskip("xarray").Dataset({"call_genotype": (("variants", "samples", "ploidy"), calls)})
     if "Client(" in program:
-        # The cluster that other tests have, which takes seconds to start.
         client = request.getfixturevalue("client")
         monkeypatch.setattr("dask.distributed.Client", lambda **_: client)
     with warnings.catch_warnings():

@@ -153,7 +153,7 @@ impl Filter {
         let truncate = if self.truncate && is_integer(of) { of.code() + 1 } else { 0 };
         let mut between: Option<Box<dyn Untyped>> = None;
         for (number, step) in steps.iter().enumerate() {
-            let pass = Pass::new(&axes, step);
+            let pass = Pass::new(&axes, step, x.device().limits());
             for axis in &mut axes[step.clone()] {
                 (axis.n, axis.offset) = (axis.m, 0);
             }

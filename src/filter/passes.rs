@@ -12,7 +12,15 @@ use crate::{
 };
 
 /// Outputs along a last axis that is left alone are elements of a place, up to so many; else it is an axis of its own.
-const STEP: u64 = 16;
+const fn most_step(limits: &Limits) -> u64 {
+    if has_workgroups(limits) { TILE_X / MANY } else { 16 }
+}
+
+/// The cpu has none: its kernel takes whole arrays.
+const fn has_workgroups(limits: &Limits) -> bool {
+    limits.workgroup_memory < u32::MAX
+}
+
 /// Most products of a launch, so that none takes long.
 const WORK: u64 = 1 << 35;
 /// Workgroups that a GPU is busy with.
@@ -37,11 +45,11 @@ pub(super) fn steps(
     let filtered: Vec<usize> = (0..axes.len()).filter(|&i| axes[i].taps.is_some()).collect();
     let end = filtered.last().map_or(0, |last| last + 1);
     let neighbours = filtered.iter().rev().enumerate().take_while(|&(i, &at)| at + i + 1 == end).count();
-    let most = neighbours.min(if inner(&axes[end..]) > STEP { 2 } else { 3 });
+    let most = neighbours.min(if inner(&axes[end..]) > most_step(limits) { 2 } else { 3 });
     let fits = |&count: &usize| {
         let before = filtered.len() - count;
         let input = if before == 0 { input } else { real };
-        let pass = Pass::new(axes, &(end - count..end));
+        let pass = Pass::new(axes, &(end - count..end), limits);
         pass.fits_workgroup(limits, output, real) && pass.fits_row(limits, [input.size(), output.size()])
     };
     let together = (2..=most).rev().find(fits).unwrap_or(1);
@@ -58,7 +66,7 @@ fn inner(axes: &[BoxAxis]) -> u64 {
 
 impl Pass {
     /// Along some neighbouring axes.
-    pub(super) fn new(axes: &[BoxAxis], step: &Range<usize>) -> Self {
+    pub(super) fn new(axes: &[BoxAxis], step: &Range<usize>, limits: &Limits) -> Self {
         let outer = inner(&axes[..step.start]);
         let within = inner(&axes[step.end..]);
         let plain = |n: u64| BoxAxis::whole(n, None);
@@ -66,7 +74,7 @@ impl Pass {
             return Self { outer, axes: [plain(1), axis.clone(), plain(within)], step: 1, tiled: false };
         }
         let mut last: Vec<BoxAxis> = axes[step.clone()].to_vec();
-        let step = if within > STEP {
+        let step = if within > most_step(limits) {
             last.push(plain(within));
             1
         } else {
@@ -175,8 +183,7 @@ impl Pass {
     /// Whether what a tile's sums see, and these sums, fit what a workgroup shares; and where there are weights along z, whether the planes
     /// that its sums need fit the registers of its invocations, of which each then has [`MANY`] cells.
     fn fits_workgroup(&self, limits: &Limits, output: DType, real: DType) -> bool {
-        // The cpu, which has no workgroups: its kernel takes whole arrays.
-        if limits.workgroup_memory == u32::MAX {
+        if !has_workgroups(limits) {
             return true;
         }
         let [z, y, x] = &self.axes;
@@ -185,7 +192,6 @@ impl Pass {
         let seen = (TILE_Y + reach(y)) * width;
         let is_whole = output.size() >= 4 || (x.m * self.step * output.size()).is_multiple_of(4);
         is_whole
-            && self.tile_x() <= TILE_X
             && seen + (TILE_Y + 1) * width + TILE_Y * (TILE_X + 1) <= ROOM
             && ROOM * real.size() <= limits.workgroup_memory.into()
             && (z.taps.is_none() || reach(z) <= 2 * REACH && seen <= MANY * u64::from(WG))

@@ -52,13 +52,14 @@ impl Input {
         Ok(Self { path, place: args.input.clone(), array: open(&args.input, missing)?, image: None })
     }
 
-    /// What tells its files from others in their place: a digest of their names, sizes and times of change. Reads none of them.
+    /// What tells its files from others: where they are, and a digest of their names, sizes and times of change. Reads none of them.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn version(&self) -> Result<u64, Error> {
-        let io = |source| Error::Io { path: self.path.as_str().into(), source };
-        version(&self.place, "").map_err(io)
+    pub(super) fn version(&self) -> Result<String, Error> {
+        let of =
+            || Ok(format!("{} {:016x}", self.place.canonicalize()?.display(), version(&self.place, "")?));
+        of().map_err(|source| Error::Io { path: self.path.as_str().into(), source })
     }
 
     /// The array that is filtered within OUT.zarr: level 0 of an image, or OUT.zarr itself.
@@ -103,7 +104,11 @@ impl Input {
 
 /// Of a file, or of all that a folder holds, in any order.
 fn version(path: &Path, name: &str) -> io::Result<u64> {
-    let found = fs::metadata(path)?;
+    let found = match fs::metadata(path) {
+        // A link that leads nowhere, or a file that went away.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        found => found?,
+    };
     if !found.is_dir() {
         let changed = found.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         return Ok(digest(found.len(), format!("{name} {changed}").as_bytes()));

@@ -74,7 +74,8 @@ pub(super) fn zarr(
     let mut spec = ArraySpec::new(dtype(args, input), shape, &chunks);
     spec.shard_shape.clone_from(&args.shards);
     spec.compression = args.compression.unwrap_or(Compression::Zstd { level: 1 });
-    spec.job = Some(format!("{:016x} {job}", input.version()?));
+    // Where it is not resumed it is nobody else's: what tells the input's files apart takes a look at each.
+    spec.job = Some(if args.resume { format!("{} {job}", input.version()?) } else { job.to_owned() });
     let Some(source) = &input.image else {
         if input.place.is_dir() {
             keep(&mut spec, &input.place)?;

@@ -138,7 +138,8 @@ impl ZarrArray {
     ///
     /// # Errors
     /// - [`Error::Store`]: no array there, an unsupported data type or codec, or an attribute that changes values, such as
-    ///   `scale_factor` (all of these are named), or sizes that overflow or exceed [`MAX_CHUNK_BYTES`](super::MAX_CHUNK_BYTES).
+    ///   `scale_factor` (all of these are named), or sizes that overflow or exceed [`MAX_CHUNK_BYTES`](super::MAX_CHUNK_BYTES); with
+    ///   [`MissingChunk::Fill`] an array that [`ArrayWriter`](super::ArrayWriter) has not finished.
     /// - [`Error::Io`]: the metadata cannot be read.
     pub fn open(store: impl AsRef<Path>, path: &str, missing: MissingChunk) -> Result<Self> {
         Self::open_in(&(Arc::new(Folder::new(store.as_ref())) as Arc<dyn Storage>), path, missing)
@@ -150,6 +151,13 @@ impl ZarrArray {
     /// As [`open`](Self::open).
     pub fn open_in(storage: &Arc<dyn Storage>, path: &str, missing: MissingChunk) -> Result<Self> {
         let inner = StoredArray::open(storage, path)?;
+        // `ArrayWriter` says so.
+        let is_incomplete =
+            || Ok(metadata::attributes(&**storage, path)?["teatime"]["status"] == "incomplete");
+        if missing == MissingChunk::Fill && is_incomplete()? {
+            let why = "is not written to its end: chunks that are missing do not hold the fill value";
+            return Err(Error::store(&inner.name, why));
+        }
         match inner.metadata.element {
             Element::Number(dtype) => Ok(Self { inner, dtype, missing }),
             _ => Err(Error::store(&inner.name, "holds strings, not numbers")),

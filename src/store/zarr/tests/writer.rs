@@ -386,6 +386,9 @@ fn a_killed_process_is_taken_up() {
             assert_eq!((partial, left.len()), (usize::from(!named), at + usize::from(!named)));
             if at > 0 {
                 assert_eq!(said(&scratch, "a").0, "incomplete");
+                // Its missing chunks are not taken for zeros.
+                let error = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap_err();
+                assert!(error.to_string().contains("not written to its end"), "{error}");
                 let writer = ArrayWriter::resume(folder(&scratch), "a", job("crash")).unwrap();
                 assert_eq!(writer.left().count(), 10 - at);
             }
