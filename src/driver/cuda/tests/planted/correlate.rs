@@ -137,6 +137,6 @@ fn bugs_in_sums_of_neighbours_show() {
         ("min(item * each + each - p.out0, p.outer * p.my * line)", "item * each + each - p.out0"),
         ("max(item * each, p.out0) - p.out0", "item * each - p.out0"),
     ];
-    let bytes = |x: f32| x.clamp(0.0, 255.0) as u8;
+    let bytes = |x: f32| (0..=u8::MAX).rev().find(|&byte| f32::from(byte) <= x).unwrap_or(0);
     each_bug_shows(19, &CORRELATE, &words, |device, kernel| sums::<_, f32>(device, kernel, false, bytes));
 }
