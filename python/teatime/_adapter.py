@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -35,8 +36,9 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
     """Makes a function run on one device and give its results on another.
 
     Array arguments, in lists, tuples and dictionaries too, move to ``input_device``, or stay where they are if it is None. Arrays among
-    the results come out on ``output_device``, or where the function leaves them if it is None. Everything else is untouched. A function
-    that teatime has a kernel of (``scipy.ndimage.gaussian_filter``) runs as that, on the input device; another runs as it is.
+    the results come out on ``output_device``, or where the function leaves them if it is None. An array that the caller hands over as
+    ``output`` is filled, wherever it is. Everything else is untouched. A function that teatime has a kernel of
+    (``scipy.ndimage.gaussian_filter``) runs as that, on the input device; another runs as it is.
 
     Parameters
     ----------
@@ -54,12 +56,18 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
     def wrap(function: _F) -> _F:
         kernel = _kernel(function)
         on_cards = (getattr(function, "__module__", "") or "").startswith("cupyx")
+        place = _place(function)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
+            output = _output(args, kwargs, place)
             # What is to be filled on a GPU, the function fills.
-            if kernel is None or _card([args[3:4], kwargs.get("output")]) is not None:
-                result = function(*_moved(args, input_device), **_moved(kwargs, input_device))
+            if kernel is None or _card(output) is not None:
+                on, named = _moved(args, input_device), _moved(kwargs, input_device)
+                result, filled = function(*on, **named), _output(on, named, place)
+                if _is_array(output) and filled is not output:
+                    _fill(output, filled)
+                    result = output if result is filled else result
                 return _moved(result, output_device)
             # Kernels take the host's memory; the device is where they compute.
             device = {} if input_device is None else {"device": input_device}
@@ -70,6 +78,35 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
         return call  # type: ignore[return-value]
 
     return wrap
+
+
+def _place(function: Callable[..., Any]) -> int | None:
+    """Which of the positional arguments is `output`, if one is."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # as of some compiled functions
+        return None
+    return names.index("output") if "output" in names else None
+
+
+def _output(args: Any, kwargs: dict[str, Any], place: int | None) -> Any:
+    return kwargs.get("output") if place is None or place >= len(args) else args[place]
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__")
+
+
+def _fill(output: Any, found: Any) -> None:
+    """Copies an array into another, on whatever devices they are."""
+    card = _card(output)
+    if card is None:
+        output[...] = _moved(found, "cpu")
+        return
+    import cupy
+
+    with cupy.cuda.Device(int(card.partition(":")[2])):
+        output[...] = cupy.asarray(found)
 
 
 def sync(*arrays: Any) -> None:

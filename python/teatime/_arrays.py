@@ -73,24 +73,30 @@ def either_order(a: NDArray[Any]) -> tuple[NDArray[Any], bool]:
 
 
 def as_float32(a: NDArray[Any], name: str, *, integers: bool = False) -> tuple[NDArray[np.float32], float]:
-    """``a`` as float32 but for a factor, and that factor: a power of two where float64 has numbers too large or too small for float32.
+    """``a`` as float32 but for a factor, and that factor: a power of two where float64 has numbers too large or too small for float32,
+    or their squares.
 
     Integers, and ``integers`` that are of float64 by now, are refused where they would change.
     """
     if integers or a.dtype.kind in "iu":
-        narrow = a.astype(np.float32)
-        if a.dtype.itemsize >= 4 and not np.array_equal(narrow.astype(np.float64), a):
-            raise ValueError(f"`{name}`: integers beyond 2**24 would change as float32, in which this is computed")
-        return narrow, 1.0
+        return integers_as_float32(a, name), 1.0
     scale = _scale(a) if a.dtype == np.float64 else 1.0
     with np.errstate(over="ignore", under="ignore"):
         return (a if scale == 1 else a / scale).astype(np.float32, copy=False), scale
 
 
+def integers_as_float32(a: NDArray[Any], name: str, why: str = "") -> NDArray[np.float32]:
+    """Integers, also those that are of float64 by now, as float32. ValueError where that would change one."""
+    narrow = a.astype(np.float32)
+    if a.dtype.itemsize >= 4 and not np.array_equal(narrow.astype(np.float64), a):
+        raise ValueError(f"`{name}`: integers beyond 2**24 would change as float32, in which this is computed{why}")
+    return narrow
+
+
 def _scale(a: NDArray[Any]) -> float:
     """What the numbers of ``a`` are divided by before they become float32. A power of two changes no digit."""
     largest = max(abs(float(a.max(initial=0))), abs(float(a.min(initial=0))))
-    if not 0 < largest < np.inf or 2.0**-64 < largest < 2.0**64:
+    if not 0 < largest < np.inf or 2.0**-40 < largest < 2.0**40:
         return 1.0
     return float(2.0 ** np.floor(np.log2(largest)))
 

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy.typing import NDArray
+
+from ._arrays import integers_as_float32
 from ._teatime import Device, devices
 
-__all__ = ["Device", "devices", "run_options"]
+__all__ = ["Device", "check_narrow", "devices", "run_options"]
 
 
 def _reopen(name: str, threads: int | None) -> Device:
     """A pickled device, in another process or on another machine."""
     return Device(name, threads=threads)
+
+
+def check_narrow(given: NDArray[Any], name: str, narrow: bool | None, device: Device | str | None) -> None:
+    """ValueError for integers that would change in float32, where a device computes in it that has no float64 and nobody asked for it."""
+    if narrow is not None or given.dtype.kind not in "iu" or given.dtype.itemsize < 4:
+        return
+    if device is None or isinstance(device, str):
+        device = Device(device)
+    if isinstance(device, Device) and not device.f64:
+        integers_as_float32(given, name, f": {device.name} has no float64. narrow=True rounds them")
 
 
 def run_options(progress: Any = None, memory: int | None = None, device_memory: int | None = None) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order, either_order, float_type, of_one_type, widened
-from ._device import Device, run_options
+from ._arrays import as_array, c_order, either_order, float_type, host_array, of_one_type, widened
+from ._device import Device, check_narrow, run_options
 
 #: Other names of metrics, as scipy has them.
 _ALIASES = {"manhattan": "cityblock", "l1": "cityblock", "l2": "euclidean", "inner-product": "inner_product"}
@@ -35,10 +35,20 @@ def distance_options(
     }
 
 
-def operands(x: ArrayLike, y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[Any] | None, bool, np.dtype[Any]]:
+def operand(x: ArrayLike, name: str, narrow: bool | None, device: Device | str | None) -> NDArray[Any]:
+    """One as :func:`as_array` has it, of which the device changes no integer."""
+    given = host_array(x, name, "pairwise_distance")
+    a = as_array(given, name, "pairwise_distance")
+    check_narrow(given, name, narrow, device)
+    return a
+
+
+def operands(
+    x: ArrayLike, y: ArrayLike | None, narrow: bool | None, device: Device | str | None
+) -> tuple[NDArray[Any], NDArray[Any] | None, bool, np.dtype[Any]]:
     """Both of one type and in C order; whether observations are columns; and the type of the result."""
-    a = as_array(x, "x", "pairwise_distance")
-    b = None if y is None else as_array(y, "y", "pairwise_distance")
+    a = operand(x, "x", narrow, device)
+    b = None if y is None else operand(y, "y", narrow, device)
     for name, of in (("x", a), ("y", b)):
         if of is not None and of.ndim != 2:
             raise ValueError(f"`{name}` is (observations, features), and has {of.ndim} axes: {of.shape}")
@@ -93,8 +103,8 @@ def pairwise_distance(
     return_shared
         Whether the number of features that both have is returned too, where missing ones are ignored.
     narrow
-        Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`). With False
-        that is an error.
+        Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`), which
+        refuses integers that float32 would change. With False such a device is an error.
     device
         A :class:`Device`, its name, or None for the fastest.
     progress
@@ -114,7 +124,7 @@ def pairwise_distance(
     >>> teatime.pairwise_distance([[0], [1], [3]], metric="cityblock", condensed=True)
     array([1., 3., 2.])
     """
-    a, b, columns, out = operands(x, y)
+    a, b, columns, out = operands(x, y, narrow, device)
     options = distance_options(metric, p=p, missing=missing, negative=negative, columns=columns, narrow=narrow)
     if condensed:
         if b is not None or return_shared:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _teatime
 from ._arrays import NATIVE, WIDE, as_array, c_order, host_array, whole
-from ._device import Device, run_options
+from ._device import Device, check_narrow, run_options
 
 
 def per_axis(value: Any, name: str, count: int) -> list[Any]:
@@ -129,10 +129,11 @@ def gaussian_filter(
     axes
         Those that are filtered. None: all.
     rounding
-        ``"once"``: integers are rounded to the nearest at the end. ``"scipy"``: towards 0 after each axis, as scipy does.
+        ``"once"``: integers are rounded to the nearest at the end. ``"scipy"``: towards 0 after each axis, as scipy does; in float32,
+        as on devices without float64, results of 8 and 16 bits may be one off.
     narrow
-        Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`). With False
-        that is an error.
+        Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`), which
+        refuses integers that float32 would change. With False such a device is an error.
     device
         A :class:`Device`, its name, or None for the fastest.
 
@@ -150,6 +151,7 @@ def gaussian_filter(
         )
         return _of_parts(each, given, output, cval)
     x = as_array(given, "input", "gaussian_filter")
+    check_narrow(given, "input", narrow, device)
     chosen = filtered_axes(axes, x.ndim)
     into = output if isinstance(output, np.ndarray) else None
     dtype = np.dtype(into.dtype if into is not None else given.dtype if output is None else output).newbyteorder("=")

@@ -155,14 +155,17 @@ class Source:
         firsts = [0, *np.cumsum(x.chunks[0]).tolist()]
         return cls((variants, samples), (x.shape, x.dtype), list(zip(firsts, firsts[1:])), list(x.to_delayed().reshape(-1)), None)
 
-    def check_pairs(self, pair_bytes: int, instead: str) -> None:
-        """MemoryError where no worker that is known holds sums of each pair of samples: two, and what they add up to."""
-        samples = self.shape[1]
-        held = 3 * pair_bytes * samples**2
+    def pair_memory(self, pair_bytes: int) -> tuple[int, float]:
+        """Bytes of sums of each pair of samples, two and what they add up to; and of the largest worker that is known."""
         most = max((worker.get("memory_limit") or math.inf for worker in workers() or ()), default=math.inf)
+        return 3 * pair_bytes * self.shape[1] ** 2, most
+
+    def check_pairs(self, pair_bytes: int, instead: str) -> None:
+        """MemoryError where no worker that is known holds sums of each pair of samples."""
+        held, most = self.pair_memory(pair_bytes)
         if held > most:
             raise MemoryError(
-                f"{samples} samples: a task that adds up sums of each pair holds {held / 1e9:.3g} GB, and the largest worker "
+                f"{self.shape[1]} samples: a task that adds up sums of each pair holds {held / 1e9:.3g} GB, and the largest worker "
                 f"{most / 1e9:.3g} GB: {instead}"
             )
 

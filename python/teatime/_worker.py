@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from . import _teatime
 from ._arrays import WIDE, as_array, as_float32, c_order, either_order, host_array, of_one_type, widened
 from ._device import Device, run_options
+from ._distance import operand
 from ._filter import gaussian_filter, of_type
 from .genotype import Genotypes, genotypes_of, open_store
 
@@ -197,6 +198,8 @@ def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | No
         a = widened(a)
         return a.T @ (a @ x)
     narrow, scale = as_float32(a, "a", integers=given.dtype.kind in "iu")
+    if not 2.0**-500 <= scale <= 2.0**500:
+        raise ValueError(f"`a`: a block of numbers up to about {scale:.0e}: above 2**500, and below 2**-500, their products leave float64")
     return _teatime.normal_product(c_order(narrow), c_order(x), on, run_options()) * scale**2
 
 
@@ -291,16 +294,17 @@ def item(found: Any, key: Any) -> Any:
 
 def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, Any], name: str | None) -> Any:
     """Sums over the features of blocks of observations, for each pair of these."""
-    a = widened(as_array(x, "x", "pairwise_distance"))
+    on, narrow = device(name), options["narrow"]
+    a = widened(operand(x, "x", narrow, on))
     if y is None:
         a, columns = either_order(a)
         if columns and _is_dosage(a, options):
             opened = Genotypes.of_array(a, 0, None, False)
-            return _teatime.DistanceSums.of_genotypes(opened, options, device(name), run_options())
-        return _teatime.DistanceSums(a, None, {**options, "columns": columns}, device(name), run_options())
-    b = as_array(y, "y", "pairwise_distance")
-    a, b = (c_order(of) for of in of_one_type(a, b))
-    return _teatime.DistanceSums(a, b, options, device(name), run_options())
+            return _teatime.DistanceSums.of_genotypes(opened, options, on, run_options())
+        return _teatime.DistanceSums(a, None, {**options, "columns": columns}, on, run_options())
+    # Another block of `x`.
+    a, b = (c_order(of) for of in of_one_type(a, operand(y, "x", narrow, on)))
+    return _teatime.DistanceSums(a, b, options, on, run_options())
 
 
 #: Metrics whose sums are made of packed dosages.

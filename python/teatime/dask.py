@@ -3,8 +3,8 @@
 Two modes behind one call. Of a **dask array**, tasks take its blocks: reading is dask's. Of the **path** of a store, each task reads a
 range of it with teatime's own reader, which decodes while it computes; every worker has to see the path.
 
-Nothing is computed until the result is, but with ``compute=True``. Results are the same bits for any number of workers, and after a
-worker was lost: what is summed in which order follows from the shapes alone.
+Nothing is computed until the result is, but with ``compute=True``. Results are the same bits for any number of workers of one kind,
+and after a worker was lost: what is summed in which order follows from the shapes alone.
 
 On a worker, functions use as many threads as the worker has. With ``device`` they run on the device of that name; with
 ``resources={"GPU": 1}`` no more of them at once than workers declare.
@@ -104,7 +104,7 @@ def pca(
     method
         ``"exact"``: one pass, of which each task gives 4 samples² bytes of sums. ``"randomized"``: ``n_iter`` + 2 products, between which
         genotypes stay on the workers, two bits each; a task gives 8 samples (n_components + n_oversamples) bytes a product. ``"auto"``:
-        exact for up to 5,000 samples.
+        exact for up to 5,000 samples, where the largest worker of the client holds three times the sums.
     n_iter, n_oversamples, tol, random_state
         Of the randomized method, which by default makes 4 power iterations, whatever ``tol`` is: ``residuals`` and ``converged`` of the
         result say how near they came. ``n_iter`` of None, with ``compute=True``: until the residuals are at most ``tol``.
@@ -123,8 +123,8 @@ def pca(
     Returns
     -------
     PCA
-        Of dask arrays, or of NumPy's with ``compute=True``: the same bits for any number of workers. Those of the exact method are those
-        of :func:`teatime.genotype.pca` to the bit, where dosages are 0, 1 and 2.
+        Of dask arrays, or of NumPy's with ``compute=True``: the same bits for any number of workers of one kind. Those of the exact method
+        are those of :func:`teatime.genotype.pca` to the bit, where dosages are 0, 1 and 2.
 
     Examples
     --------
@@ -149,7 +149,10 @@ def pca(
             raise ValueError(f"`n_components` of {n_components}: {variants} variants of {samples} samples have fewer")
         if method not in ("auto", "exact", "randomized"):
             raise ValueError(f"`method` is auto, exact or randomized, not {method!r}")
-        if method == "exact" or (method == "auto" and samples <= _MOST_EXACT):
+        if method == "auto":
+            held, most = source.pair_memory(4)
+            method = "exact" if samples <= _MOST_EXACT and held <= most else "randomized"
+        if method == "exact":
             source.check_pairs(4, "method='randomized' takes less")
             part = source.parts(ploidy, of, device)
             found = named(_worker.pca_of_part, "pca")(part, source.like, ploidy, of, device)

@@ -84,6 +84,26 @@ def test_large_integers_are_told_apart(dtype, order):
     np.testing.assert_array_equal(teatime.pairwise_distance(x, np.zeros((1, 2), "i2"), "cityblock", device="cpu"), x[:, :1])
 
 
+@pytest.mark.parametrize("dtype", ["i4", "u4", "i8"])
+def test_large_integers_are_refused_without_float64(device, dtype):
+    x = np.array([[2**24], [2**24 + 1]], dtype)
+    small = np.zeros((1, 1), "i2")
+    calls = [
+        ("x", lambda **of: teatime.pairwise_distance(x, device=device, **of), [[0, 1], [1, 0]]),
+        ("x", lambda **of: teatime.pairwise_distance(x, metric="cityblock", condensed=True, device=device, **of), [1]),
+        ("y", lambda **of: teatime.pairwise_distance(small, x, device=device, **of), x.T),
+        ("input", lambda **of: teatime.gaussian_filter(x, 1, axes=1, device=device, **of), x),
+    ]
+    for name, call, want in calls:
+        if device.f64:
+            np.testing.assert_array_equal(call(), want)
+            continue
+        with pytest.raises(ValueError, match=rf"`{name}`: integers beyond 2\*\*24.*{device.name} has no float64"):
+            call()
+        np.testing.assert_allclose(call(narrow=True), want, rtol=1e-6, atol=2)
+    assert teatime.pairwise_distance(x[:1], small, "cityblock", device=device) == 2**24
+
+
 def test_integers_of_64_bits_do_not_change_in_decompositions():
     for dtype in ("i4", "i8"):
         with pytest.raises(ValueError, match=r"`a`: integers beyond 2\*\*24"):

@@ -162,6 +162,10 @@ class _OnCard:
     def get(self):
         return self.values
 
+    def __setitem__(self, where, found):
+        assert found.device.id == self.device.id
+        self.values[where] = found.values
+
 
 @pytest.fixture
 def cards(monkeypatch):
@@ -175,7 +179,7 @@ def cards(monkeypatch):
         current.pop()
 
     cupy = types.ModuleType("cupy")
-    cupy.asarray = lambda x: _OnCard(x.get() if isinstance(x, _OnCard) else x, current[-1])
+    cupy.asarray = lambda x: _OnCard(np.array(x.get() if isinstance(x, _OnCard) else x), current[-1])
     cupy.cuda = types.SimpleNamespace(Device=on)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
 
@@ -200,3 +204,24 @@ def test_adapters_leave_arrays_where_the_function_does(cards, rng):
     assert teatime.adapter()(gaussian_filter)(given, 7, output=filled) is filled
     assert teatime.adapter()(gaussian_filter)(given, 7, 0, filled) is filled
     np.testing.assert_array_equal(filled.values, 7)
+
+
+def test_adapters_fill_the_output_of_the_caller(cards):
+    def own(x, output):
+        output.values[...] = x.get() + 1
+        return output
+
+    def gaussian_filter(input, sigma, order=0, output=None):
+        return own(input, output)
+
+    gaussian_filter.__module__ = "cupyx.scipy.ndimage"
+    x = np.arange(3.0)
+    host, card = np.zeros(3), _OnCard(np.zeros(3), 0)
+    for function, given, output in ((own, (x,), host), (own, (x,), card), (gaussian_filter, (x, 1, 0), card)):
+        held, run = output if output is host else output.values, teatime.adapter("cuda:1")(function)
+        for call in (lambda: run(*given, output=output), lambda: run(*given, output)):
+            held[...] = 0
+            assert call() is output
+            np.testing.assert_array_equal(held, x + 1)
+    found = teatime.adapter("cuda:1", "cpu")(own)(x, output=_OnCard(np.zeros(3), 0))
+    np.testing.assert_array_equal(found, x + 1)

@@ -14,7 +14,7 @@ da = pytest.importorskip("dask.array", reason="dask is not installed")
 import dask  # noqa: E402
 
 import teatime.dask as td  # noqa: E402
-from teatime import _tasks  # noqa: E402
+from teatime import _tasks, _worker  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
 CALLS = calls(np.random.default_rng(6), 500, 12)
@@ -80,6 +80,30 @@ def test_large_integers_are_told_apart(dtype):
     np.testing.assert_allclose(u * s @ v, x, rtol=1e-12)
 
 
+def test_large_integers_are_refused_by_workers_without_float64(device):
+    x = da.from_array(np.array([[2**24], [2**24 + 1]], "i4"), chunks=(1, 1))
+    for name, found, want in (
+        ("x", td.pairwise_distance(x, device=device), [[0, 1], [1, 0]]),
+        ("input", td.gaussian_filter(x, 1, axes=1, device=device), x),
+    ):
+        if device.f64:
+            np.testing.assert_array_equal(found, want)
+        else:
+            with pytest.raises(ValueError, match=rf"`{name}`: integers beyond 2\*\*24"):
+                found.compute(scheduler="sync")
+
+
+@pytest.mark.parametrize("power", [-520, -450, -65, 0, 62, 450, 520])
+def test_products_of_large_and_small_blocks(device, power):
+    block = np.array([[3.0, 0], [0, 2], [3, 2]]) * 2.0**power
+    if device.backend != "cpu" and abs(power) > 500:
+        with pytest.raises(ValueError, match=r"`a`: .*above 2\*\*500, and below"):
+            _worker.product_of_block(block, np.eye(2), device.name)
+    elif abs(power) < 500:
+        found = _worker.product_of_block(block, np.eye(2), device.name)
+        np.testing.assert_allclose(found / 4.0**power, [[18, 6], [6, 8]], rtol=1e-6)
+
+
 def test_distances_in_float32(rng):
     x = rng.random((6, 50))
     narrow = td.pairwise_distance(da.from_array(x, chunks=(3, 50)), narrow=True, compute=True)
@@ -142,12 +166,15 @@ def test_resources_of_workers_that_have_not_joined(scheduler):
 
 def test_sums_that_no_worker_holds_are_refused(scheduler, store):
     _, workers = scheduler
+    exact = td.pca(store, 2, method="exact").scores.name
     workers.update(a={"memory_limit": 1000}, b={"memory_limit": 1700})
     for call in (lambda: td.pairwise_distance(store), lambda: td.grm(store), lambda: td.pca(store, 2, method="exact")):
         with pytest.raises(MemoryError, match="12 samples: .* largest worker 1.7e-06 GB"):
             call()
-    td.pca(store, 2, method="randomized")
+    found = td.pca(store, 2)
+    assert found.scores.name != exact and found.scores.name == td.pca(store, 2, method="randomized").scores.name
     workers["b"]["memory_limit"] = 0
+    assert td.pca(store, 2).scores.name == exact
     td.pairwise_distance(store)
 
 
