@@ -17,6 +17,7 @@ mod filter_properties;
 mod filter_scipy;
 #[cfg(feature = "zarr")]
 mod filter_stored;
+#[cfg(feature = "zarr")]
 mod filter_stores;
 mod launch;
 #[cfg(feature = "wgpu")]
