@@ -129,7 +129,7 @@ pub(crate) struct BlurArgs {
     /// Go on with OUT.zarr where a run was stopped, or begin one that can be gone on with
     ///
     /// Ends with the same bytes wherever runs were stopped. The device and all options but those of memory have to be the same, and the
-    /// input's files: their names within it, sizes and times of change.
+    /// input's files: where they are, their names, sizes and times of change.
     #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
     /// Print the record instead of the summary
