@@ -6,6 +6,7 @@ use half::{bf16, f16};
 /// Type of a tensor's elements, as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
+#[non_exhaustive]
 pub enum DType {
     F32,
     F16,

@@ -63,7 +63,7 @@ impl Command {
 /// Reads VCF-Zarr (`call_genotype`, as bio2zarr and sgkit write it), the scikit-allel and MalariaGEN layout
 /// (`calldata/GT`, at the root or in one group per contig), and plain arrays of dosages (variants, samples) or calls
 /// (variants, samples, ploidy); and PLINK 1 .bed files with the .bim and .fam beside them. The dosage of a call is its
-/// number of non-reference alleles (of a .bed, see --counted-allele); a call with a missing allele is missing and becomes
+/// number of non-reference alleles, or of copies of the --counted-allele; a call with a missing allele is missing and becomes
 /// the variant's mean; variants that do not vary contribute nothing.
 #[derive(Args, Debug)]
 #[command(after_long_help = PCA_HELP)]
@@ -145,11 +145,11 @@ and M counts the variants after --maf and --geno:
 
 Examples:
   teatime pca cohort.vcz --out pca
-  teatime pca chr1.vcz chr2.vcz --out pca -k 20 --maf 0.01 --geno 0.05
-  teatime pca cohort.vcz --out pca --tolerance 1e-5 --device wgpu:vulkan
-  teatime pca cohort.bed --out pca --loadings --counted-allele a2
-  teatime pca cohort.vcz --out pca --autosome
-  teatime pca dosages.zarr --array dosage --scaler standard --out pca --loadings
+  teatime pca chr1.vcz chr2.vcz --out chromosomes -k 20 --maf 0.01 --geno 0.05
+  teatime pca cohort.vcz --out close --tolerance 1e-5 --device wgpu:vulkan
+  teatime pca cohort.bed --out reference --loadings --counted-allele a2
+  teatime pca cohort.vcz --out autosomes --autosome
+  teatime pca dosages.zarr --array dosage --scaler standard --out imputed --loadings
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
 SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where

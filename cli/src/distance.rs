@@ -66,14 +66,6 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         );
         return Err(Failure::Error(why));
     }
-    if let Some(allele) = args.allele {
-        if stores.families.is_some() {
-            let why =
-                "--allele is for stores of calls; --counted-allele says which allele of a .bed is counted";
-            return Err(Failure::Usage(why.into()));
-        }
-        stores.genotypes = stores.genotypes.clone().count_allele(allele)?;
-    }
     let device = args.resources.open()?;
     for stores in iter::once(&mut stores).chain(with.as_mut().map(|with| &mut with.stores)) {
         args.stores.settle_ploidy(stores, &device, args.resources.budget(), cancel)?;

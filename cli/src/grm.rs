@@ -21,8 +21,8 @@ use crate::{
 
 /// Relationships of the samples of genotype stores
 ///
-/// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles
-/// (of a .bed, see --counted-allele); a call with a missing allele is missing. One pass over the stores.
+/// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles, or of
+/// copies of the --counted-allele; a call with a missing allele is missing. One pass over the stores.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct GrmArgs {
@@ -79,8 +79,8 @@ about twice the time of mean (vanraden1: three times).
 
 Examples:
   teatime grm cohort.vcz --out grm
-  teatime grm chr1.vcz chr2.vcz --out grm --maf 0.01 --missing mean
-  teatime grm cohort.vcz --out grm --method vanraden1 --format npy
+  teatime grm chr1.vcz chr2.vcz --out common --maf 0.01 --missing mean
+  teatime grm cohort.vcz --out vanraden --method vanraden1 --format npy
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,
 SIGTERM and SIGHUP. Unless the code is 0, no result is left behind (but where

@@ -299,11 +299,13 @@ fn earlier(
     overwrite: bool,
 ) -> Result<Vec<String>, Failure> {
     let refuse = |why: String| Err(Failure::Error(format!("{}: {why}", target.display())));
+    // Of a single file, the record has its name.
+    let place = if names[0] == RECORD { "folder" } else { "name" };
     let record = Earlier::read(&target.join(names[0]));
     if let Some(Earlier { command: other, .. }) = record.as_ref().filter(|record| record.command != command) {
         return refuse(format!(
-            "holds results of `teatime {other}`; --overwrite of `teatime {command}` replaces only its own; choose \
-             another folder"
+            "holds results of `teatime {other}` ({}), which `teatime {command}` does not replace; choose another {place}",
+            names[0]
         ));
     }
     let mut files = record.map(|record| record.files).unwrap_or_default();
@@ -314,7 +316,7 @@ fn earlier(
     if let Some(name) = strangers.first() {
         let left = left(target, names[0]).map_or_else(String::new, |left| format!(" ({left})"));
         return refuse(format!(
-            "holds {name}, which no {} of `teatime {command}` lists there; choose another folder, or move it \
+            "holds {name}, which no {} of `teatime {command}` lists there; choose another {place}, or move it \
              away{left}",
             names[0]
         ));

@@ -30,6 +30,9 @@ const COMMAND: &str = "pca";
 pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
     let (options, reason) = options(args)?;
+    if args.loadings {
+        args.stores.names_alleles("--loadings")?;
+    }
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     if args.loadings {

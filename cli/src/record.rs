@@ -57,6 +57,8 @@ pub(crate) struct Common {
     stores: Vec<StoreRecord>,
     pub(crate) shape: Shape,
     contigs: Option<Contigs>,
+    /// Column of a .bim, or number of an allele of calls; null where all alleles but the reference are counted.
+    counted_allele: Option<String>,
     ploidy_mismatch: Option<PloidyMismatch>,
     #[serde(skip)]
     pub(crate) changes: Vec<String>,
@@ -211,6 +213,7 @@ impl Ran<'_> {
             stores: store_records(stores),
             shape: Shape::new(&stores.genotypes, components),
             contigs: stores.contigs.clone(),
+            counted_allele: stores.counted_allele(),
             ploidy_mismatch: stores.ploidy_mismatch,
             changes: stores.changes(),
             allele_counts: format!("fnv1a64:{digest:016x}"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use teatime::stream::StreamStats;
-use teatime_genotype::{GenotypeKind, Method, Pca, Scaler, VariantCounts};
+use teatime_genotype::{Method, Pca, Scaler, VariantCounts};
 
 use crate::{
     pca::Job,
@@ -36,8 +36,6 @@ struct Costs {
 pub(crate) struct Record {
     #[serde(flatten)]
     pub(crate) common: Common,
-    /// Column of a .bim; null where non-reference alleles are counted.
-    counted_allele: Option<&'static str>,
     variants: VariantsRecord,
     method: &'static str,
     method_reason: String,
@@ -100,11 +98,6 @@ struct Seconds {
 
 impl Record {
     pub(crate) fn new(job: &Job, pca: &Pca, stages: &Stages, warnings: Vec<String>) -> Self {
-        let counted_allele = match job.stores.genotypes.kind() {
-            GenotypeKind::Plink if job.stores.genotypes.counts_reference() => Some("A2"),
-            GenotypeKind::Plink => Some("A1"),
-            _ => None,
-        };
         Self {
             common: job.ran().common(
                 &job.stores,
@@ -114,7 +107,6 @@ impl Record {
                 Some(pca.singular_values.len()),
                 warnings,
             ),
-            counted_allele,
             variants: (&pca.counts).into(),
             method: if pca.method == Method::Exact { "exact" } else { "randomized" },
             method_reason: pca.reason.clone(),

@@ -21,8 +21,14 @@ pub(crate) const MISSING_CHUNKS: Named<MissingChunk> =
 /// Whether calls of another ploidy become missing.
 const PLOIDY_MISMATCHES: Named<bool> = &[("error", false), ("missing", true)];
 
-/// Of a .bed, by the names of their columns in the .bim.
-const COUNTED_ALLELES: Named<u8> = &[("a1", 1), ("a2", 0)];
+/// The allele whose copies are the dosage, by its number in [`Genotypes::count_allele`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CountedAllele {
+    /// Of a .bed, named after its column of the .bim.
+    OfBed(u8),
+    /// Of calls.
+    OfCalls(u8),
+}
 
 /// Arguments of every command that reads genotypes.
 #[derive(Args, Debug)]
@@ -53,13 +59,15 @@ pub(crate) struct StoreArgs {
     /// Refuse a dosage above 2 whatever the scaler: whole ones then take two bits, and products are exact
     #[arg(long)]
     bounded_dosages: bool,
-    /// Allele of a .bim that is counted in the .bed: its fifth column (A1) or its sixth (A2) [default: a1]
+    /// The allele whose copies are the dosage: a1 or a2 of a .bed [default: a1], a number of calls [default: all but 0]
     ///
-    /// A1 is the alternate allele of files that plink2 or bio2zarr made or will read, so that the dosages are those of
-    /// the same genotypes as VCF or Zarr. PLINK 1.9 makes A1 the rarer one. Components of centred
-    /// dosages do not depend on it; loadings and frequencies do.
-    #[arg(long, value_name = "ALLELE", value_parser = named(COUNTED_ALLELES), ignore_case = true)]
-    counted_allele: Option<u8>,
+    /// a1 and a2 are the fifth and sixth column of the .bim. A1 is the alternate allele of files that plink2 or bio2zarr made
+    /// or will read, so that the dosages are those of the same genotypes as VCF or Zarr. PLINK 1.9 makes A1 the rarer one.
+    /// Components of centred dosages do not depend on it; loadings and frequencies do. The numbers are those that the calls
+    /// have: 0 is the reference. Where variants are matched by the names of their alleles (project, pca --loadings,
+    /// distance --with), calls take no number.
+    #[arg(long, value_name = "ALLELE", value_parser = counted_allele)]
+    counted_allele: Option<CountedAllele>,
     #[command(flatten)]
     contigs: ContigArgs,
 }
@@ -73,6 +81,17 @@ impl StoreArgs {
         stores.genotypes = self.read(stores.genotypes);
         stores.take(&self.contigs, cancel)?;
         Ok(stores)
+    }
+
+    /// # Errors
+    /// [`Failure::Usage`] for the number of an allele, of `what` matches variants by the names of their alleles.
+    pub(crate) fn names_alleles(&self, what: &str) -> Result<(), Failure> {
+        match self.counted_allele {
+            Some(CountedAllele::OfCalls(number)) => Err(Failure::Usage(format!(
+                "--counted-allele {number}: {what} matches variants by the names of their alleles, and takes no number"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// What numbers of dosages mean.
@@ -111,5 +130,15 @@ impl StoreArgs {
         }
         stores.ploidy_mismatch = Some(PloidyMismatch { stored, ploidy, calls });
         Ok(())
+    }
+}
+
+/// The names of a .bim's columns, or the number of an allele of calls.
+fn counted_allele(text: &str) -> Result<CountedAllele, String> {
+    match (text.to_ascii_lowercase().as_str(), text.parse()) {
+        ("a1", _) => Ok(CountedAllele::OfBed(1)),
+        ("a2", _) => Ok(CountedAllele::OfBed(0)),
+        (_, Ok(number @ 0..=127)) => Ok(CountedAllele::OfCalls(number)),
+        _ => Err("neither a1 nor a2, as of a .bed, nor a number from 0 to 127, as of calls".into()),
     }
 }

@@ -7,13 +7,14 @@ use std::{
 
 use serde::Serialize;
 use teatime::{Budget, Cancel, MissingChunk};
-use teatime_genotype::{FilledColumn, Genotypes, Match, Variant};
+use teatime_genotype::{FilledColumn, GenotypeKind, Genotypes, Match, Variant};
 
 use crate::{
     contigs::{ContigArgs, Contigs},
     ends,
     failure::Failure,
     store::Store,
+    store_args::CountedAllele,
     text,
 };
 
@@ -49,13 +50,13 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Reads metadata and sample names, no genotypes. `counted`, of a .bed the allele that is counted, is refused without one. Unless calls may be
-    /// of `any_ploidy`, all stores have to have room for the same number of alleles.
+    /// Reads metadata and sample names, no genotypes. `counted` has to be an allele of such stores. Unless calls may be of `any_ploidy`,
+    /// all stores have to have room for the same number of alleles.
     pub(crate) fn open(
         paths: &[PathBuf],
         array: Option<&str>,
         missing: MissingChunk,
-        counted: Option<u8>,
+        counted: Option<CountedAllele>,
         any_ploidy: bool,
         memory: Budget,
         cancel: &Cancel,
@@ -84,14 +85,23 @@ impl Stores {
             }
             stores.push(store);
         }
-        if families.is_none() && counted.is_some() {
-            return Err(Failure::Usage("--counted-allele is for PLINK .bed files, and there is none".into()));
-        }
         let all = stores.iter().flat_map(|store| store.arrays().iter().cloned()).collect();
         let genotypes = match families {
-            Some(_) => Genotypes::plink(all, samples.len() as u64)?.count_allele(counted.unwrap_or(1))?,
+            Some(_) => Genotypes::plink(all, samples.len() as u64)?,
             None if any_ploidy => Genotypes::of_any_ploidy(all)?,
             None => Genotypes::new(all)?,
+        };
+        let genotypes = match (counted, genotypes.kind()) {
+            (None, _) => genotypes,
+            (Some(CountedAllele::OfBed(allele)), GenotypeKind::Plink) => genotypes.count_allele(allele)?,
+            (Some(CountedAllele::OfBed(_)), _) => {
+                let why = "--counted-allele a1 and a2 are of a .bed; of calls it is a number, such as 1";
+                return Err(Failure::Usage(why.into()));
+            }
+            (Some(CountedAllele::OfCalls(_)), GenotypeKind::Plink) => {
+                return Err(Failure::Usage("--counted-allele of a .bed is a1 or a2".into()));
+            }
+            (Some(CountedAllele::OfCalls(allele)), _) => genotypes.count_allele(allele)?,
         };
         if genotypes.variants() == 0 || genotypes.samples() == 0 {
             let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
@@ -190,7 +200,10 @@ impl Stores {
             let calls = text::plural(calls, "call");
             format!("{calls} of another ploidy than {ploidy} taken as missing; there is room for {stored} alleles a call")
         });
-        self.contigs.as_ref().and_then(Contigs::left_out).into_iter().chain(mismatch).collect()
+        let counted = self.counted_allele().filter(|allele| allele != "A1");
+        let counted = counted.map(|allele| format!("dosages are copies of allele {allele}"));
+        let contigs = self.contigs.as_ref().and_then(Contigs::left_out);
+        contigs.into_iter().chain(mismatch).chain(counted).collect()
     }
 
     /// Heading of the columns of [`sample_cells`](Self::sample_cells): of names alone, or of families and names.
@@ -203,9 +216,18 @@ impl Stores {
         cells(&self.samples, self.families.as_ref(), "\t").into_iter()
     }
 
+    /// Column of a .bim, or number of an allele of calls; none where all alleles but the reference are counted.
+    pub(crate) fn counted_allele(&self) -> Option<String> {
+        match (self.genotypes.kind(), self.genotypes.counted_allele()?) {
+            (GenotypeKind::Plink, 0) => Some("A2".into()),
+            (GenotypeKind::Plink, _) => Some("A1".into()),
+            (_, number) => Some(number.to_string()),
+        }
+    }
+
     /// The allele, or alleles, of a variant whose copies are the dosage.
     pub(crate) fn counted<'a>(&self, variant: &'a Variant) -> &'a str {
-        if self.genotypes.counts_reference() { &variant.reference } else { &variant.alternate }
+        if self.genotypes.counted_allele() == Some(0) { &variant.reference } else { &variant.alternate }
     }
 }
 
@@ -281,7 +303,7 @@ fn difference(path: &Path, samples: &[String], other_path: &Path, other: &[Strin
 mod tests {
     use super::*;
 
-    fn open(names: &[&str], counted: Option<u8>) -> Result<Stores, Failure> {
+    fn open(names: &[&str], counted: Option<CountedAllele>) -> Result<Stores, Failure> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../genotype/tests/fixtures");
         let paths: Vec<_> = names.iter().map(|name| folder.join(name)).collect();
         Stores::open(&paths, None, MissingChunk::Error, counted, false, Budget::default(), &Cancel::default())
@@ -302,6 +324,7 @@ mod tests {
     #[test]
     fn beds_are_known_by_ending_or_prefix() {
         for (counted, allele) in [(None, "T"), (Some(1), "T"), (Some(0), "A")] {
+            let counted = counted.map(CountedAllele::OfBed);
             for name in ["plink1/few5", "plink1/few5.bed"] {
                 let stores = open(&[name], counted).unwrap();
                 assert_eq!((stores.genotypes.variants(), stores.genotypes.samples()), (17, 5));
@@ -315,7 +338,8 @@ mod tests {
         assert!(warnings.len() == 1 && warnings[0].contains("few5.bed is given 2 times"), "{warnings:?}");
         assert!(why(&["plink1/few5", "plink1/few4"], None).contains("1 sample of"));
         assert!(why(&["biallelic.vcz", "plink1/biallelic"], None).contains("do not go together"));
-        assert!(why(&["biallelic.vcz"], Some(1)).contains("--counted-allele"));
+        assert!(why(&["biallelic.vcz"], Some(CountedAllele::OfBed(1))).contains("of calls it is a number"));
+        assert!(why(&["plink1/few5"], Some(CountedAllele::OfCalls(1))).contains("of a .bed is a1 or a2"));
         assert!(why(&["plink1/none.bed"], None).contains("none.bed"));
     }
 }

@@ -23,13 +23,13 @@ pub(crate) enum Target {
 pub(crate) struct Conversion {
     target: Target,
     /// The allele that is counted; else all but the reference.
-    allele: Option<i8>,
+    allele: Option<u8>,
     narrow: Narrow,
 }
 
 impl Conversion {
     /// Of calls of one ploidy: copies of an allele, or of all but the reference.
-    pub(crate) fn of_calls(ploidy: u64, allele: Option<i8>) -> Self {
+    pub(crate) fn of_calls(ploidy: u64, allele: Option<u8>) -> Self {
         let target = match ploidy {
             1 => Target::Codes(Calls::Haploid),
             2 => Target::Codes(Calls::Diploid),
@@ -80,7 +80,7 @@ impl Conversion {
         self.narrow.convert(array, from, room)?;
         if let Some(counted) = self.allele {
             let known = room.iter_mut().filter(|byte| byte.cast_signed() >= 0);
-            known.for_each(|byte| *byte = u8::from(byte.cast_signed() == counted));
+            known.for_each(|byte| *byte = u8::from(*byte == counted));
         }
         Ok(room)
     }

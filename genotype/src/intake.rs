@@ -39,12 +39,12 @@ impl Form {
     pub(crate) fn new(genotypes: &Genotypes, bounded: bool) -> (Self, Arc<dyn Convert>) {
         let (form, conversion) = match genotypes.kind() {
             GenotypeKind::Plink => {
-                let codes = if genotypes.counts_reference() { A2_COUNTED } else { A1_COUNTED };
+                let codes = if genotypes.counted_allele() == Some(0) { A2_COUNTED } else { A1_COUNTED };
                 return (Self::Packed(codes), Arc::new(AsStored(StoredType::U8)));
             }
             GenotypeKind::Calls { ploidy } => {
                 let form = if ploidy <= 2 { AS_THEY_ARE } else { Self::Dosages };
-                (form, Conversion::of_calls(ploidy, genotypes.allele()))
+                (form, Conversion::of_calls(ploidy, genotypes.counted_allele()))
             }
             GenotypeKind::Dosages => {
                 let floats = [StoredType::F16, StoredType::F32, StoredType::F64];

@@ -43,7 +43,7 @@ pub struct Genotypes {
     nan_is_missing: bool,
     bounded: bool,
     /// The allele that is counted; else all but the reference.
-    allele: Option<i8>,
+    allele: Option<u8>,
 }
 
 impl Genotypes {
@@ -241,7 +241,7 @@ impl Genotypes {
                 format!("calls of ploidy {ploidy}{}", allele.unwrap_or_default())
             }
             GenotypeKind::Dosages => "dosages".into(),
-            GenotypeKind::Plink if self.counts_reference() => "calls of a .bed, A2 counted".into(),
+            GenotypeKind::Plink if self.allele == Some(0) => "calls of a .bed, A2 counted".into(),
             GenotypeKind::Plink => "calls of a .bed, A1 counted".into(),
         };
         // With `with_ploidy`, calls of other ploidies are missing.
@@ -310,14 +310,13 @@ impl Genotypes {
         self.bounded
     }
 
-    /// Whether dosages are copies of the reference allele, of a .bed of A2: [`count_allele`](Self::count_allele) of 0.
-    pub fn counts_reference(&self) -> bool {
-        self.allele == Some(0)
-    }
-
-    /// The allele that is counted, where it is one.
-    pub(crate) fn allele(&self) -> Option<i8> {
-        self.allele
+    /// The allele whose copies are the dosage: of a .bed, 1 for A1 and 0 for A2; of calls that of [`count_allele`](Self::count_allele),
+    /// none for all but the reference; none of dosages.
+    pub fn counted_allele(&self) -> Option<u8> {
+        match self.kind {
+            GenotypeKind::Plink => Some(self.allele.unwrap_or(1)),
+            _ => self.allele,
+        }
     }
 
     /// Alleles of a call.

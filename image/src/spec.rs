@@ -21,6 +21,7 @@ const STACK: u64 = 4;
 /// third) where it has at least a quarter as many pixels as the longer axis of a plane. At the end of an axis of odd length the mean is over
 /// what there is. Axes of time, of channels and others, and axes of one pixel stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pyramid {
     /// None: level 0 is all.
     #[default]

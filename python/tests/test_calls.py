@@ -120,6 +120,8 @@ def test_sums_are_pickled_and_merged(rng):
 def test_the_command_line_is_in_the_wheel(tmp_path):
     ran = subprocess.run([sys.executable, "-m", "teatime", "--version"], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0 and ran.stdout == f"teatime {teatime.__version__}\n"
+    ran = subprocess.run([sys.executable, "-m", "teatime", "devices"], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
     ran = subprocess.run([sys.executable, "-m", "teatime", "pca", "nowhere", "--out", str(tmp_path / "out")], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1 and "nowhere" in ran.stderr
 

@@ -23,12 +23,14 @@ PROGRAMS = [
 
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
-    """A folder with a store of 200 variants of 30 samples, `cohort.vcz`, and its calls."""
+    """A folder with a store of 200 variants of 30 samples, `cohort.vcz` and in place of the demo's, and its calls."""
     zarr = pytest.importorskip("zarr", minversion="3", reason="zarr 3 is not installed")
     folder = tmp_path_factory.mktemp("readme")
     found = calls(np.random.default_rng(0), 200, 30)
     group = zarr.open_group(str(folder / "cohort.vcz"), mode="w", zarr_format=2)
     group.create_array("call_genotype", data=found, chunks=(100, 30, 2))
+    (folder / "teatime-demo").mkdir()
+    (folder / "teatime-demo/genotypes.vcz").symlink_to(folder / "cohort.vcz", target_is_directory=True)
     return folder, found
 
 

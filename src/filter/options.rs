@@ -4,6 +4,7 @@ use crate::{Error, Result, kernels::correlate::Edge};
 
 /// What stands beyond the ends of an axis `a b c d`, as in scipy. Where weights reach further than the axis is long, it goes on so.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum Mode {
     /// `d c b a | a b c d | d c b a`
     #[default]
@@ -90,6 +91,7 @@ impl<T: Clone> PerAxis<T> {
 
 /// How an output of integers is rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Rounding {
     /// Once, to the nearest; of two as near, to the even one.
     #[default]

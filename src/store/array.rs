@@ -78,6 +78,7 @@ pub struct DecodedChunk {
 
 /// What an absent chunk means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MissingChunk {
     /// An error. The default: the fill value, most often 0, would read as data.
     #[default]

@@ -12,6 +12,7 @@ pub(super) const ACROSS: usize = AXES - 1;
 
 /// What lies beyond the ends of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Edge {
     /// Nothing: a halo ends there.
     #[default]

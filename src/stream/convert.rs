@@ -127,6 +127,7 @@ pub struct Narrow {
 
 /// Type of what is staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Narrowed {
     /// `i8`, of stored integers alone.
     I8,

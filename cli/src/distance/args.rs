@@ -15,8 +15,8 @@ use crate::{
 
 /// Distances of the samples of genotype stores from one another, or from those of another store
 ///
-/// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles, or of one allele with
-/// --allele (of a .bed, see --counted-allele); a call with a missing allele is missing. One pass over the stores.
+/// Reads the stores that `teatime pca` reads. The dosage of a call is its number of non-reference alleles, or of copies of the
+/// --counted-allele; a call with a missing allele is missing. One pass over the stores.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct DistanceArgs {
@@ -52,9 +52,6 @@ pub(crate) struct DistanceArgs {
     /// alleles in a call is taken for that of haplotypes: it means nothing where calls are not phased. For stores of calls.
     #[arg(long)]
     pub(super) haplotypes: bool,
-    /// Count copies of allele I (0 is the reference) instead of those of all other alleles than the reference; for stores of calls
-    #[arg(long, value_name = "I", value_parser = clap::value_parser!(u8).range(0..=127))]
-    pub(super) allele: Option<u8>,
     /// Also cluster the samples by their distances, and write the tree: D.nwk beside FILE
     ///
     /// As scipy's linkage: single, complete, average (UPGMA), weighted (WPGMA), or ward, which supposes Euclidean distances. Of ibs, by 1 - ibs;
@@ -126,7 +123,7 @@ Examples:
   teatime distance chr1.vcz chr2.vcz --out ibs.zarr --metric ibs --maf 0.01
   teatime distance biobank.bed --out d.zarr --resume
   teatime distance biobank.bed --out nearest.tsv --metric ibs --neighbors 20
-  teatime distance new.vcz --with reference.bed --out d.tsv --metric ibs
+  teatime distance new.vcz --with reference.bed --out new.tsv --metric ibs
   teatime distance phased.vcz --out h.npy --haplotypes --metric cityblock --tree average
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,

@@ -126,7 +126,7 @@ fn job(args: &DistanceArgs, stores: &Stores) -> String {
         stores.arrays,
         stores.contigs,
         stores.ploidy_mismatch,
-        args.allele,
+        genotypes.counted_allele(),
         args.haplotypes,
         genotypes.kind(),
         genotypes.variants()

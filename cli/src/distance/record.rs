@@ -33,8 +33,6 @@ pub(super) struct Record {
     missing: &'static str,
     /// Whether each sample is a haplotype.
     haplotypes: bool,
-    /// The allele that is counted; null for all but the reference.
-    allele: Option<u8>,
     /// How samples were clustered.
     tree: Option<&'static str>,
     min_maf: f64,
@@ -82,7 +80,6 @@ impl Record {
             het_het: options.metric.het_het(),
             missing: options.missing.name(),
             haplotypes: args.haplotypes,
-            allele: args.allele,
             tree: options.tree.map(Linkage::name),
             min_maf: options.filter.min_maf,
             max_missing: options.filter.max_missing,
@@ -105,9 +102,6 @@ impl Record {
         line("variants", format!("{} used", text::count(self.variants_kept)));
         if self.haplotypes {
             line("", "each sample is one haplotype".into());
-        }
-        if let Some(allele) = self.allele {
-            line("dosage", format!("copies of allele {allele}"));
         }
         common.changes.iter().for_each(|change| line("", change.clone()));
         let (peak, on_device) = common.process.peaks();

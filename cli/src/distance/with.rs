@@ -43,8 +43,8 @@ pub(super) struct WithArgs {
     /// Where reference and alternate allele have changed places, dosages of STORE2 are turned round; strands are taken as they
     /// are. Variants that do not match are counted and left out. --chr and --autosome are of STORE; --maf and --geno count the samples of
     /// both. The dosages are read at the same time, each chunk once where both have their variants in one order. Takes 30 bytes of
-    /// memory for each variant of STORE2 (by id, some 150) and 8 for each of STORE. All distances have to fit memory. Not for --tree, --resume
-    /// and --allele.
+    /// memory for each variant of STORE2 (by id, some 150) and 8 for each of STORE. All distances have to fit memory. Not for --tree and
+    /// --resume.
     #[arg(long, value_name = "STORE2", value_parser = local())]
     with: Option<PathBuf>,
     /// What variants of both are matched by, besides their alleles
@@ -67,13 +67,10 @@ impl WithArgs {
             (matches!(args.out.format, Format::Plink | Format::PlinkBinary), NO_FORMAT),
             (args.tree.is_some(), "--tree is of distances of samples from one another, not of --with"),
             (args.resume, "--resume is of distances of samples from one another, not of --with"),
-            (
-                args.allele.is_some(),
-                "--allele is a number, which two stores may give to different alleles: not for --with",
-            ),
         ];
         match refused.into_iter().find(|(refused, _)| self.is_given() && *refused) {
             Some((_, why)) => Err(Failure::Usage(why.into())),
+            None if self.is_given() => args.stores.names_alleles("--with"),
             None => Ok(()),
         }
     }

@@ -115,7 +115,7 @@ impl Index {
         for row in stores.genotypes.selected().flatten() {
             cancel.check()?;
             let variant = variants.get(row)?;
-            if stores.genotypes.counts_reference() {
+            if stores.genotypes.counted_allele() == Some(0) {
                 std::mem::swap(&mut variant.reference, &mut variant.alternate);
             }
             matching.add(variant);

@@ -123,9 +123,9 @@ f64 and integers of 32 and 64 bits are computed in f64 on the cpu and CUDA. Othe
 devices need --narrow for f64, and take such integers up to 2^24.
 
 Examples:
-  teatime pairwise vectors.npy --out distances.npy --metric cosine
+  teatime pairwise vectors.npy --out cosine.npy --metric cosine
   teatime pairwise new.npy --with reference.npy --out nearest.tsv --neighbors 10
-  teatime pairwise expression.zarr/X --out d.zarr --observations columns
+  teatime pairwise expression.zarr/X --out genes.zarr --observations columns
   teatime pairwise big.npy --out d.zarr --resume
 
 Exit codes: 0 done, 1 error, 2 wrong usage, 130, 143 and 129 stopped by Ctrl-C,

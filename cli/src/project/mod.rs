@@ -114,7 +114,7 @@ compare like with like, leave some samples out of the PCA and project them too.
 Examples:
   teatime pca reference.vcz --out reference --loadings
   teatime project new.vcz --loadings reference/loadings.tsv.gz --out new
-  teatime project new.bed --loadings reference/loadings.tsv.gz --out new --match id
+  teatime project new.bed --loadings reference/loadings.tsv.gz --out by-id --match id
   teatime project array.vcz --loadings reference/loadings.tsv.gz --out array \
     --missing least-squares --max-mismatch 0.4
 
@@ -130,6 +130,7 @@ const METHODS: Named<ProjectMethod> =
 /// Runs `teatime project`.
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let started = Instant::now();
+    args.stores.names_alleles("teatime project")?;
     let output = Output::prepare(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
     let device = args.resources.open()?;

@@ -104,12 +104,12 @@ fn haplotypes_are_samples_of_one_allele() {
     assert_eq!(fs::read_to_string(scratch.join("x.id")).unwrap(), "S0001_1\nS0001_2\nS0002_1\nS0002_2\n");
     let newick = fs::read_to_string(scratch.join("x.nwk")).unwrap();
     assert!(newick.contains("'S0002_1':0.5") && newick.contains("'S0002_2':0.5"), "{newick}");
-    assert_eq!(of(&["--allele", "2"]), expected([1.0, 2.0, 1.0, 1.0, 0.0, 1.0]));
+    assert_eq!(of(&["--counted-allele", "2"]), expected([1.0, 2.0, 1.0, 1.0, 0.0, 1.0]));
     // The tree belonged to the run that gave way.
     assert_eq!(scratch.names(), ["calls.zarr", "x.id", "x.npy", "x.run.json"]);
     let record = json(&fs::read_to_string(scratch.join("x.run.json")).unwrap());
     assert_eq!((&record["shape"]["samples"], &record["shape"]["ploidy"]), (&4.into(), &1.into()));
-    assert_eq!((&record["haplotypes"], &record["allele"]), (&true.into(), &2.into()));
+    assert_eq!((&record["haplotypes"], &record["counted_allele"]), (&true.into(), &"2".into()));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn haplotypes_alleles_and_trees_that_cannot_be() {
         assert!(scratch.names().is_empty(), "{:?} is left", scratch.names());
     };
     for (option, words) in
-        [(&["--haplotypes"][..], "have no haplotypes"), (&["--allele", "1"], "have no alleles")]
+        [(&["--haplotypes"][..], "have no haplotypes"), (&["--counted-allele", "1"], "have no alleles")]
     {
         let dosages = [option, &["--array", "int32_gzip"]].concat();
         says("dosages_v3.zarr", &dosages, &["int32_gzip", "dosages", words]);
@@ -166,6 +166,10 @@ fn results_are_replaced_only_when_asked() {
     distance(&fixture("all_v3.vcz"), &npy, &[]).ok();
     distance(&fixture("all_v3.vcz"), &npy, &["--overwrite"]).ok();
     assert_eq!(fs::read_to_string(&table).unwrap(), "mine");
+    // What another command wrote is not replaced.
+    let pairwise = run(on_store("pairwise", &npy, &npy, &["--overwrite"]));
+    let words = "holds results of `teatime distance` (x.run.json), which `teatime pairwise` does not replace; choose another name";
+    assert!(pairwise.code == 1 && pairwise.err.contains(words), "{}", pairwise.err);
 }
 
 #[test]
@@ -236,9 +240,7 @@ fn bad_words_are_named() {
     says("x.npy", &["--het-het", "0.5"], 2, "--het-het is of --metric ibs alone");
     says("x.npy", &["--metric", "ibs", "--het-het", "0.7"], 2, "[possible values: 1, 0.5]");
     says("x.npy", &["--metric", "ibs", "--het-het", "0.5", "--haplotypes"], 1, "of ploidy 2, not 1");
-    says("x.npy", &["--allele", "128"], 2, "128 is not in 0..=127");
-    let of_bed = distance(&fixture("plink1/few5.bed"), &scratch.join("x.npy"), &["--allele", "1"]);
-    assert!(of_bed.code == 2 && of_bed.err.contains("--counted-allele"), "{} {}", of_bed.code, of_bed.err);
+    says("x.npy", &["--counted-allele", "128"], 2, "nor a number from 0 to 127");
     says("x.npy", &["--tree", "centroid"], 2, "[possible values: single, complete, average");
     let propagated =
         distance(&fixture("all_v3.vcz"), &scratch.join("x.npy"), &["--missing", "propagate"]).ok();

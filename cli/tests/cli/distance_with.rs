@@ -177,7 +177,7 @@ fn what_cannot_be_is_refused() {
     says("x.dist.bin", &[], "PLINK's files are of distances of samples from one another");
     says("x.npy", &["--tree", "average"], "--tree is of distances of samples from one another");
     says("x.zarr", &["--resume"], "--resume is of distances of samples from one another");
-    says("x.npy", &["--allele", "1"], "two stores may give to different alleles");
+    says("x.npy", &["--counted-allele", "1"], "--with matches variants by the names of their alleles");
     let alone = run(on_store("distance", &store, &scratch.join("x.npy"), &["--match", "id"]));
     assert!(alone.code == 2 && alone.err.contains("--with"), "{}", alone.err);
     let far = scratch.join("far.vcz");

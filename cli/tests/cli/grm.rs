@@ -43,6 +43,24 @@ fn plink2_writes_the_same() {
     }
 }
 
+/// Of two alleles the one is as good as the other, and the alternate one is what is counted anyway.
+#[test]
+fn either_allele_is_counted() {
+    let scratch = Scratch::new();
+    let of = |more: &[&str]| {
+        let out = scratch.join(&more.concat());
+        let page = grm(&fixture("biallelic.vcz"), &out, &[&["--format", "npy"], more].concat()).ok().out;
+        (npy(&out.join("grm.npy")), json(&fs::read_to_string(out.join("run.json")).unwrap()), page)
+    };
+    let [(every, record, _), (alternate, ..), (reference, of_reference, page)] =
+        [&[][..], &["--counted-allele", "1"], &["--counted-allele", "0"]].map(of);
+    assert_eq!(every, alternate);
+    assert_close(&every, &reference);
+    let digests = [&record, &of_reference].map(|record| &record["allele_counts"]);
+    assert!(digests[0] != digests[1] && page.contains("dosages are copies of allele 0"), "{page}");
+    assert_eq!((&record["counted_allele"], &of_reference["counted_allele"]), (&json("null"), &"0".into()));
+}
+
 #[test]
 fn numpy_has_the_same() {
     let scratch = Scratch::new();

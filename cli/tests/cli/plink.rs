@@ -150,15 +150,17 @@ fn arguments_that_do_not_fit_the_kind_of_store() {
         2,
         &["--array", "biallelic.bed is a .bed"],
     );
+    let [bed, zarr] = ["plink1/biallelic.bed", "biallelic.vcz"].map(fixture);
+    refused(&zarr, &["--counted-allele", "A2"], 2, &["a1 and a2 are of a .bed"]);
+    refused(&bed, &["--counted-allele", "1"], 2, &["of a .bed is a1 or a2"]);
+    refused(&bed, &["--counted-allele", "minor"], 2, &["a1", "a2", "0 to 127"]);
     refused(
-        &fixture("biallelic.vcz"),
-        &["--counted-allele", "a2"],
+        &zarr,
+        &["--counted-allele", "1", "--loadings"],
         2,
-        &["--counted-allele is for PLINK .bed files"],
+        &["--loadings matches", "names of their alleles"],
     );
-    refused(&fixture("plink1/biallelic.bed"), &["--counted-allele", "minor"], 2, &["a1", "a2"]);
-    let other = fixture("plink1/biallelic.bed");
-    refused(&fixture("biallelic.vcz"), &[&other.to_string_lossy()], 1, &["do not go together"]);
+    refused(&zarr, &[&bed.to_string_lossy()], 1, &["do not go together"]);
     assert!(teatime(["pca", "--help"]).ok().out.contains("--counted-allele"));
 }
 

@@ -70,9 +70,10 @@ impl Genotypes {
         if self.kind != GenotypeKind::Plink {
             self.calls_of(op, "alleles that are told apart")?;
         }
-        let counted = i8::try_from(allele)
-            .map_err(|_| Error::argument(op, "allele", format_args!("{allele} is above 127")))?;
-        Ok(Self { allele: Some(counted), ..self })
+        if allele > 127 {
+            return Err(Error::argument(op, "allele", format_args!("{allele} is above 127")));
+        }
+        Ok(Self { allele: Some(allele), ..self })
     }
 
     /// The ploidy of calls.

@@ -19,6 +19,7 @@ const MAX_BLOSC_BYTES: usize = i32::MAX as usize - 16;
 
 /// A version of the Zarr format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ZarrFormat {
     /// Version 2, which older readers know; it has neither shards nor checksums.
     V2,
@@ -29,6 +30,7 @@ pub enum ZarrFormat {
 
 /// What blosc does to bytes before it compresses them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Shuffle {
     /// Bytes of the same place in their elements stand together: for numbers of several bytes.
     #[default]

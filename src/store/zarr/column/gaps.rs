@@ -10,6 +10,7 @@ use super::{
 /// Which chunks, and inner chunks of shards, of a [`Column`](super::Column) a writer may have left out, since they hold nothing
 /// but the fill value. They are read as the fill value; others that are not there are lost, which is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LeftOut {
     /// None: rows are never all alike.
     Never,
