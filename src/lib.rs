@@ -190,6 +190,7 @@ pub mod stream;
 mod suite;
 mod tensor;
 mod untyped;
+mod waiting;
 
 // Behind `tensor`, so that the page of `Tensor` begins with what most programs need.
 #[cfg(feature = "wgpu")]

@@ -101,6 +101,7 @@ fn pairwise_of<T: Element + numpy::Element>(
     let y = of_type::<T>(y)?;
     let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
     call(py, run, |run| {
+        let device = &device.cancelled_by(&run.cancel);
         let x = TensorView::from_slice(device, x.0, &x.1)?;
         let y = y.as_ref().map(|(y, shape)| TensorView::from_slice(device, y, shape)).transpose()?;
         if counted {
@@ -149,7 +150,7 @@ fn condensed_of<T: Element + numpy::Element>(
 ) -> PyResult<Vec<f64>> {
     let (x, shape) = parts(x)?;
     call(py, run, |run| {
-        let x = TensorView::from_slice(device, x, &shape)?;
+        let x = TensorView::from_slice(&device.cancelled_by(&run.cancel), x, &shape)?;
         teatime::distance::condensed(&x, metric, &options, run)
     })
 }
@@ -194,6 +195,7 @@ impl DistanceSums {
         let (metric, options) = options.on(&device)?;
         let missing = options.missing;
         call(py, run, |run| {
+            let device = device.cancelled_by(&run.cancel);
             let sums = teatime_genotype::distance_sums(&genotypes.genotypes, &device, metric, missing, run)?;
             // As the sums of arrays have it, with which they may merge.
             let negative = options.negative && missing != Missing::Propagate;
@@ -256,7 +258,8 @@ fn sums_of<T: Element + numpy::Element>(
     let y = of_type::<T>(y)?;
     let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
     let observations = |shape: &[u64]| shape.get(usize::from(options.columns)).copied().unwrap_or_default();
-    call(py, run, |_| {
+    call(py, run, |run| {
+        let device = &device.cancelled_by(&run.cancel);
         let n = y.as_ref().map(|(_, shape)| observations(shape));
         let mut sums = Partial::new(device, observations(&x.1), n, metric, &options)?;
         let y = y.as_ref().map(|(y, shape)| TensorView::from_slice(device, y, shape)).transpose()?;
