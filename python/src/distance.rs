@@ -3,10 +3,11 @@
 use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use teatime::{
-    Device, Element, TensorView, bytemuck,
+    Device, Element, Error, TensorView, bytemuck,
     distance::{Metric, Missing, Options as OfDistances, Partial, PartialSums},
     linalg::Matrix,
 };
+use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, SampleMetric};
 
 use crate::{
     array::{Array, matrix, parts, with_array},
@@ -239,6 +240,56 @@ impl DistanceSums {
         let (metric, missing) = (self::metric(&metric, p)?, self::missing(&missing)?);
         let sums = sums.iter().map(|sums| numbers(sums.as_bytes())).collect();
         Ok(Self(PartialSums { metric, missing, negative, features, wide, undefined_x, undefined_y, sums }))
+    }
+}
+
+/// Distances of some samples from themselves and from all that follow: a tile of samples at a time, all variants.
+#[pyclass(module = "teatime._teatime", frozen)]
+#[derive(Debug)]
+pub(crate) struct DistanceBands(OfBands);
+
+#[pymethods]
+impl DistanceBands {
+    /// Counts once over the genotypes, which stay on the device where `run` has memory for that. Tiles are of `side` samples.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        genotypes: &Genotypes,
+        options: Options,
+        side: u64,
+        device: Wanted,
+        run: RunOptions,
+    ) -> PyResult<Self> {
+        let device = device.open(py)?;
+        let (metric, options) = options.on(&device)?;
+        let options = OfSamples::default().metric(SampleMetric::Of(metric)).missing(options.missing);
+        call(py, run, |run| OfBands::new(&genotypes.genotypes, &device, &options, side, run)).map(Self)
+    }
+
+    /// Those of a tile: (its samples and all that follow, its samples).
+    fn band<'py>(
+        &self,
+        py: Python<'py>,
+        tile: u64,
+        run: RunOptions,
+    ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
+        let found = call(py, run, |run| {
+            let mut found = None;
+            self.0.each(run, &|other| other != tile, &mut |band| {
+                found = Some(band.matrix);
+                Ok(())
+            })?;
+            found.ok_or_else(|| {
+                Error::argument("distance bands", "tile", format_args!("there is no tile {tile}"))
+            })
+        })?;
+        matrix(py, found)
+    }
+
+    /// Of what was counted of each variant.
+    #[getter]
+    fn digest(&self) -> u64 {
+        self.0.digest()
     }
 }
 
