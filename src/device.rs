@@ -13,7 +13,7 @@ use rayon::{ThreadPool, prelude::*};
 #[cfg(feature = "cuda")]
 use crate::kernels::KERNELS;
 use crate::{
-    Backend, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Result,
+    Backend, Cancel, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Result,
     driver::{
         Driver, Memory, Slice,
         cpu::{CpuDriver, FREE_BYTES},
@@ -32,7 +32,11 @@ use crate::{
 /// # Ok::<(), teatime::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Device(Arc<Inner>);
+pub struct Device {
+    inner: Arc<Inner>,
+    /// What ends calls with this handle.
+    cancel: Option<Cancel>,
+}
 
 struct Inner {
     driver: Box<dyn Driver>,
@@ -134,7 +138,7 @@ impl Device {
             None => Self::open_with("cpu", options)?,
         };
         // New, so that nobody else holds it.
-        if let Some(inner) = Arc::get_mut(&mut device.0) {
+        if let Some(inner) = Arc::get_mut(&mut device.inner) {
             inner.skipped = skipped;
         }
         Ok(device)
@@ -143,7 +147,7 @@ impl Device {
     /// The devices that [`best`](Self::best) would have chosen before this one and could not use: the name of each, and
     /// why. None on a device that was opened by name.
     pub fn skipped(&self) -> &[(String, String)] {
-        &self.0.skipped
+        &self.inner.skipped
     }
 
     /// The device of that name: `cpu`, `cuda`, `cuda:N`, `wgpu`, `wgpu:N`, `wgpu:vulkan` (or `metal`, `dx12`, `gl`), `wgpu:vulkan:N`,
@@ -170,7 +174,7 @@ impl Device {
                 );
                 let device = Self::from_driver(Box::new(driver), options);
                 // A new device has no pool yet, so this one is set.
-                device.0.pool.get_or_init(|| pool);
+                device.inner.pool.get_or_init(|| pool);
                 return Ok(device);
             }
             #[cfg(feature = "cuda")]
@@ -237,39 +241,40 @@ impl Device {
     }
 
     pub(crate) fn from_driver(driver: Box<dyn Driver>, options: &DeviceOptions) -> Self {
-        Self(Arc::new(Inner {
+        let inner = Inner {
             driver,
             usage: Arc::default(),
             checked: options.checked,
             threads: options.threads,
             pool: OnceLock::new(),
             skipped: Vec::new(),
-        }))
+        };
+        Self { inner: Arc::new(inner), cancel: None }
     }
 
     /// What the device is.
     pub fn info(&self) -> &DeviceInfo {
-        self.0.driver.info()
+        self.inner.driver.info()
     }
 
     /// What the device was granted.
     pub fn limits(&self) -> &Limits {
-        self.0.driver.limits()
+        self.inner.driver.limits()
     }
 
     /// Bytes that tensors hold on the device now.
     pub fn allocated_bytes(&self) -> u64 {
-        self.0.usage.now.load(Ordering::Relaxed)
+        self.inner.usage.now.load(Ordering::Relaxed)
     }
 
     /// Most bytes that tensors held on the device at once since it was opened.
     pub fn peak_bytes(&self) -> u64 {
-        self.0.usage.peak.load(Ordering::Relaxed)
+        self.inner.usage.peak.load(Ordering::Relaxed)
     }
 
     /// Threads that decode and, on the cpu device, compute.
     pub fn threads(&self) -> usize {
-        threads(self.0.threads)
+        threads(self.inner.threads)
     }
 
     /// Waits until everything is done that was enqueued by calls which have returned.
@@ -277,16 +282,47 @@ impl Device {
     /// # Errors
     /// [`Error::DeviceLost`], or what a driver reports only then.
     pub fn synchronize(&self) -> Result<()> {
-        self.0.driver.synchronize()
+        self.inner.driver.synchronize()
     }
 
     /// Whether both are the same opened device, so that their tensors can meet in one call.
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// The same device for calls that `cancel` ends, also those that take no [`Run`](crate::Run): once it is set, operations on tensors
+    /// that were made with this handle, or by operations on such tensors, return [`Error::Cancelled`] before their next launch, allocation
+    /// or decomposition on the host. One of these that is under way on the host ends by itself, in a thread of its own; what was enqueued
+    /// ends too. Other handles of the device are left alone.
+    ///
+    /// ```
+    /// use teatime::{Cancel, Device, Error, Tensor, filter::{GaussianOptions, gaussian}};
+    /// let (device, cancel) = (Device::best()?, Cancel::default());
+    /// let x = Tensor::from_slice(&device.cancelled_by(&cancel), &[0.0f32, 9.0, 0.0], &[3])?;
+    /// // From another thread, or when the user presses Ctrl-C:
+    /// cancel.cancel();
+    /// assert!(matches!(gaussian::<f32, f32>(&x, 1.0, &GaussianOptions::default()), Err(Error::Cancelled)));
+    /// assert!(x.device().is_same(&device) && Tensor::<f32>::zeros(&device, &[3]).is_ok());
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn cancelled_by(&self, cancel: &Cancel) -> Self {
+        Self { cancel: Some(cancel.clone()), ..self.clone() }
+    }
+
+    /// What ends calls with this handle.
+    pub(crate) fn cancel(&self) -> Option<&Cancel> {
+        self.cancel.as_ref()
+    }
+
+    /// # Errors
+    /// [`Error::Cancelled`] where calls with this handle are to end.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.cancel.as_ref().map_or(Ok(()), Cancel::check)
     }
 
     pub(crate) fn driver(&self) -> &dyn Driver {
-        &*self.0.driver
+        &*self.inner.driver
     }
 
     /// The threads that decode chunks and convert what is uploaded, and that compute on the cpu device; started when they are first
@@ -295,11 +331,11 @@ impl Device {
     /// # Errors
     /// [`Error::Driver`] where the system gives no threads.
     pub fn pool(&self) -> Result<&Arc<ThreadPool>> {
-        if let Some(pool) = self.0.pool.get() {
+        if let Some(pool) = self.inner.pool.get() {
             return Ok(pool);
         }
-        let pool = Arc::new(thread_pool(self.0.threads)?);
-        Ok(self.0.pool.get_or_init(|| pool))
+        let pool = Arc::new(thread_pool(self.inner.threads)?);
+        Ok(self.inner.pool.get_or_init(|| pool))
     }
 
     /// Whether the host's memory and threads are the device's too: one budget holds for both.
@@ -315,7 +351,7 @@ impl Device {
 
     /// How many items [`each`](Self::each) works on at once.
     pub(crate) fn at_once(&self) -> usize {
-        let pool = self.0.pool.get().filter(|_| self.shares_host_memory());
+        let pool = self.inner.pool.get().filter(|_| self.shares_host_memory());
         pool.map_or(1, |pool| pool.current_num_threads())
     }
 
@@ -339,7 +375,8 @@ impl Device {
     /// Memory for `bytes` bytes; poisoned and guarded on a checked device. `for_upload` when an upload is the first to use
     /// it.
     pub(crate) fn alloc(&self, bytes: u64, for_upload: bool) -> Result<Buffer> {
-        let guard = if self.0.checked { GUARD_BYTES } else { 0 };
+        self.check()?;
+        let guard = if self.inner.checked { GUARD_BYTES } else { 0 };
         let size = bytes.next_multiple_of(16).max(16) + guard;
         if size > self.limits().buffer {
             return Err(Error::Limit {
@@ -348,18 +385,18 @@ impl Device {
                 max: self.limits().buffer,
             });
         }
-        let driver = &self.0.driver;
+        let driver = &self.inner.driver;
         // Poison is written in the order of all other work.
-        let memory = if for_upload && !self.0.checked {
+        let memory = if for_upload && !self.inner.checked {
             driver.alloc_for_upload(size)?
         } else {
             driver.alloc(size)?
         };
-        if self.0.checked {
+        if self.inner.checked {
             let poison = vec![POISON; usize::try_from(size).unwrap_or(usize::MAX)];
-            self.0.driver.write(Slice { memory: &memory, offset: 0, bytes: size }, &poison)?;
+            self.inner.driver.write(Slice { memory: &memory, offset: 0, bytes: size }, &poison)?;
         }
-        Ok(Buffer { memory, guard, _counted: Some(Counted::new(size, &self.0.usage)) })
+        Ok(Buffer { memory, guard, _counted: Some(Counted::new(size, &self.inner.usage)) })
     }
 }
 

@@ -105,6 +105,7 @@ impl Device {
     /// - [`Error::WrongDevice`] for a tensor of another device;
     /// - [`Error::Limit`] when an argument is larger than a binding, or the grid too large;
     /// - [`Error::Compile`] with the compiler's log and the source in numbered lines;
+    /// - [`Error::Cancelled`] with a handle that is [`cancelled_by`](Self::cancelled_by) a flag which is set;
     /// - what the driver reports.
     ///
     /// # Panics
@@ -130,6 +131,7 @@ impl Device {
         (args, lengths): (&[Arg<'_>], Option<&[u64]>),
         params: &[u8],
     ) -> Result<()> {
+        self.check()?;
         kernel.check(self.info(), spec)?;
         let (op, count) = (kernel.name, kernel.bindings.len());
         for (name, given) in [("args", args.len()), ("lengths", lengths.map_or(count, <[u64]>::len))] {
@@ -161,6 +163,8 @@ impl Device {
             return Ok(());
         }
         let args: Vec<_> = args.iter().map(|arg| ArgSlice { slice: arg.slice, access: arg.access }).collect();
-        self.driver().launch(kernel, spec, grid, &args, params)
+        self.driver().launch(kernel, spec, grid, &args, params, self.cancel())?;
+        // What is computed at once may have been left half done.
+        self.check()
     }
 }

@@ -153,7 +153,7 @@
 //! | `da.linalg.svd` of a tall matrix | [`linalg::svd()`] |
 //! | `da.linalg.svd_compressed` | [`linalg::randomized_svd`]: one pass for each power iteration, where dask makes two |
 //! | `da.to_zarr` | [`store::ArrayWriter`] |
-//! | `ProgressBar()`, memory limits, cancelling | [`Run`] |
+//! | `ProgressBar()`, memory limits, cancelling | [`Run`], [`Device::cancelled_by`] |
 
 // docs.rs says beside each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -190,6 +190,7 @@ pub mod stream;
 mod suite;
 mod tensor;
 mod untyped;
+mod waiting;
 
 // Behind `tensor`, so that the page of `Tensor` begins with what most programs need.
 #[cfg(feature = "wgpu")]

@@ -18,6 +18,9 @@ use crate::{
     launch::Arg,
 };
 
+/// Bytes that are copied to the host or from it between two looks at whether the call is cancelled.
+const PIECE: usize = 64 << 20;
+
 /// A row-major array of any rank, resident on one [`Device`].
 ///
 /// Holds the device's memory until dropped. Sizes are counted in elements; one tensor is one buffer of the device,
@@ -169,8 +172,9 @@ impl<T: Element> Tensor<T> {
         let write = |offset: usize, bytes: &[u8]| {
             self.device.driver().write(self.slice(offset as u64, bytes.len() as u64), bytes)
         };
-        if !words.is_empty() {
-            write(0, words)?;
+        for (piece, words) in words.chunks(PIECE).enumerate() {
+            self.device.check()?;
+            write(piece * PIECE, words)?;
         }
         if !tail.is_empty() {
             let mut word = [0; 4];
@@ -375,7 +379,12 @@ impl<T: Element> Tensor<T> {
             out.copy_from_slice(&self.download()?.bytes()?);
             return Ok(());
         }
-        self.device.driver().read(self.whole(), out)
+        for (piece, out) in out.chunks_mut(PIECE).enumerate() {
+            self.device.check()?;
+            let words = out.len().next_multiple_of(4) as u64;
+            self.device.driver().read(self.slice((piece * PIECE) as u64, words), out)?;
+        }
+        Ok(())
     }
 
     /// Waits for everything enqueued and gives the elements to the host, in C order: those of the cpu device are not copied.

@@ -53,8 +53,8 @@ fn packed<'py, T: Packable + numpy::Element>(
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(x)?;
-    let found = call(py, run, |_| {
-        let x = TensorView::from_slice(device, values, &shape)?;
+    let found = call(py, run, |run| {
+        let x = TensorView::from_slice(&device.cancelled_by(&run.cancel), values, &shape)?;
         Read::of(teatime::bits::pack(&x, width, options)?)
     })?;
     Ok(found.array(py)?.into_any())
@@ -94,8 +94,8 @@ fn unpacked<'py, T: Unpackable + numpy::Element>(
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(packed)?;
-    let found = call(py, run, |_| {
-        let packed = TensorView::from_slice(device, values, &shape)?;
+    let found = call(py, run, |run| {
+        let packed = TensorView::from_slice(&device.cancelled_by(&run.cancel), values, &shape)?;
         Read::of(teatime::bits::unpack::<T>(&packed, n, width, table)?)
     })?;
     Ok(found.array(py)?.into_any())

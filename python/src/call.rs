@@ -2,7 +2,8 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
@@ -33,6 +34,8 @@ pub(crate) struct RunOptions {
 
 /// Runs `work` without the interpreter's lock.
 ///
+/// What takes no [`Run`] ends at Ctrl-C where its device is [cancelled by](teatime::Device::cancelled_by) the run's flag.
+///
 /// # Errors
 /// What `work` returns, as Python has it; what the progress callback or a signal's handler raised; `RuntimeError` for a panic.
 pub(crate) fn call<T: Send>(
@@ -41,13 +44,14 @@ pub(crate) fn call<T: Send>(
     work: impl FnOnce(&Run) -> Result<T> + Send,
 ) -> PyResult<T> {
     forked()?;
-    let raised = Arc::new(Mutex::new(None));
-    let cancel = Cancel::default();
-    let progress = progress(options.progress, cancel.clone(), Arc::clone(&raised));
+    let looking = Arc::new(Looking::from_here(py)?);
+    let asking = Arc::clone(&looking);
+    let cancel = Cancel::asking(move || asking.is_due() && asking.look(|_| Ok(())));
+    let progress = progress(options.progress, cancel.clone(), Arc::clone(&looking));
     let memory = Budget::default().host(options.memory).device(options.device_memory);
     let run = Run::default().cancel(cancel).progress(progress).memory(memory);
     let result = py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&run))));
-    if let Some(error) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(error) = looking.raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(error);
     }
     match result {
@@ -60,8 +64,49 @@ pub(crate) fn call<T: Send>(
     }
 }
 
-/// Calls `callback` and looks for signals, now and then; what is raised ends the call.
-fn progress(callback: Option<Py<PyAny>>, cancel: Cancel, raised: Arc<Mutex<Option<PyErr>>>) -> Progress {
+/// Looks for signals now and then.
+struct Looking {
+    /// The thread that called, if it is Python's main one, which alone runs handlers of signals.
+    main: Option<ThreadId>,
+    last: Mutex<Instant>,
+    /// What a handler or the progress callback raised.
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Looking {
+    /// # Errors
+    /// What Python raises where it is asked for its main thread.
+    fn from_here(py: Python<'_>) -> PyResult<Self> {
+        let threading = py.import("threading")?;
+        let main = threading.call_method0("main_thread")?.getattr("ident")?;
+        let is_main = main.eq(threading.call_method0("get_ident")?)?;
+        let main = is_main.then(|| thread::current().id());
+        Ok(Self { main, last: Mutex::new(Instant::now()), raised: Mutex::default() })
+    }
+
+    /// Whether this thread can look, and has not for a while.
+    fn is_due(&self) -> bool {
+        self.main == Some(thread::current().id()) && self.last().elapsed() >= BETWEEN
+    }
+
+    /// Whether a handler of a signal raised something, or what is `also` done with the interpreter's lock.
+    fn look(&self, also: impl FnOnce(Python<'_>) -> PyResult<()>) -> bool {
+        *self.last() = Instant::now();
+        let Err(error) = Python::attach(|py| py.check_signals().and_then(|()| also(py))) else {
+            return false;
+        };
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        true
+    }
+
+    fn last(&self) -> MutexGuard<'_, Instant> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Calls `callback` now and then, and where a pass ends; what is raised ends the call.
+fn progress(callback: Option<Py<PyAny>>, cancel: Cancel, looking: Arc<Looking>) -> Progress {
+    let Some(callback) = callback else { return Progress::default() };
     let last = Mutex::new(Instant::now());
     Progress::new(move |status: Status| {
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,13 +114,8 @@ fn progress(callback: Option<Py<PyAny>>, cancel: Cancel, raised: Arc<Mutex<Optio
             return;
         }
         *last = Instant::now();
-        let called = Python::attach(|py| {
-            py.check_signals()?;
-            let arguments = (status.pass, status.passes, status.rows, status.total);
-            callback.as_ref().map_or(Ok(()), |callback| callback.call1(py, arguments).map(drop))
-        });
-        if let Err(error) = called {
-            raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        let arguments = (status.pass, status.passes, status.rows, status.total);
+        if looking.look(|py| callback.call1(py, arguments).map(drop)) {
             cancel.cancel();
         }
     })

@@ -3,10 +3,11 @@
 use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use teatime::{
-    Device, Element, TensorView, bytemuck,
+    Device, Element, Error, TensorView, bytemuck,
     distance::{Metric, Missing, Options as OfDistances, Partial, PartialSums},
     linalg::Matrix,
 };
+use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, SampleMetric};
 
 use crate::{
     array::{Array, matrix, parts, with_array},
@@ -101,6 +102,7 @@ fn pairwise_of<T: Element + numpy::Element>(
     let y = of_type::<T>(y)?;
     let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
     call(py, run, |run| {
+        let device = &device.cancelled_by(&run.cancel);
         let x = TensorView::from_slice(device, x.0, &x.1)?;
         let y = y.as_ref().map(|(y, shape)| TensorView::from_slice(device, y, shape)).transpose()?;
         if counted {
@@ -149,7 +151,7 @@ fn condensed_of<T: Element + numpy::Element>(
 ) -> PyResult<Vec<f64>> {
     let (x, shape) = parts(x)?;
     call(py, run, |run| {
-        let x = TensorView::from_slice(device, x, &shape)?;
+        let x = TensorView::from_slice(&device.cancelled_by(&run.cancel), x, &shape)?;
         teatime::distance::condensed(&x, metric, &options, run)
     })
 }
@@ -194,6 +196,7 @@ impl DistanceSums {
         let (metric, options) = options.on(&device)?;
         let missing = options.missing;
         call(py, run, |run| {
+            let device = device.cancelled_by(&run.cancel);
             let sums = teatime_genotype::distance_sums(&genotypes.genotypes, &device, metric, missing, run)?;
             // As the sums of arrays have it, with which they may merge.
             let negative = options.negative && missing != Missing::Propagate;
@@ -240,6 +243,56 @@ impl DistanceSums {
     }
 }
 
+/// Distances of some samples from themselves and from all that follow: a tile of samples at a time, all variants.
+#[pyclass(module = "teatime._teatime", frozen)]
+#[derive(Debug)]
+pub(crate) struct DistanceBands(OfBands);
+
+#[pymethods]
+impl DistanceBands {
+    /// Counts once over the genotypes, which stay on the device where `run` has memory for that. Tiles are of `side` samples.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        genotypes: &Genotypes,
+        options: Options,
+        side: u64,
+        device: Wanted,
+        run: RunOptions,
+    ) -> PyResult<Self> {
+        let device = device.open(py)?;
+        let (metric, options) = options.on(&device)?;
+        let options = OfSamples::default().metric(SampleMetric::Of(metric)).missing(options.missing);
+        call(py, run, |run| OfBands::new(&genotypes.genotypes, &device, &options, side, run)).map(Self)
+    }
+
+    /// Those of a tile: (its samples and all that follow, its samples).
+    fn band<'py>(
+        &self,
+        py: Python<'py>,
+        tile: u64,
+        run: RunOptions,
+    ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
+        let found = call(py, run, |run| {
+            let mut found = None;
+            self.0.each(run, &|other| other != tile, &mut |band| {
+                found = Some(band.matrix);
+                Ok(())
+            })?;
+            found.ok_or_else(|| {
+                Error::argument("distance bands", "tile", format_args!("there is no tile {tile}"))
+            })
+        })?;
+        matrix(py, found)
+    }
+
+    /// Of what was counted of each variant.
+    #[getter]
+    fn digest(&self) -> u64 {
+        self.0.digest()
+    }
+}
+
 /// Numbers of this machine's bytes.
 fn numbers(bytes: &[u8]) -> Vec<f64> {
     bytes.as_chunks().0.iter().map(|&bytes| f64::from_ne_bytes(bytes)).collect()
@@ -256,7 +309,8 @@ fn sums_of<T: Element + numpy::Element>(
     let y = of_type::<T>(y)?;
     let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
     let observations = |shape: &[u64]| shape.get(usize::from(options.columns)).copied().unwrap_or_default();
-    call(py, run, |_| {
+    call(py, run, |run| {
+        let device = &device.cancelled_by(&run.cancel);
         let n = y.as_ref().map(|(_, shape)| observations(shape));
         let mut sums = Partial::new(device, observations(&x.1), n, metric, &options)?;
         let y = y.as_ref().map(|(y, shape)| TensorView::from_slice(device, y, shape)).transpose()?;

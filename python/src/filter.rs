@@ -110,8 +110,8 @@ fn filtered<'py, T: Element + numpy::Element, U: Element + numpy::Element>(
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(x)?;
-    let found = call(py, run, |_| {
-        let x = TensorView::from_slice(device, values, &shape)?;
+    let found = call(py, run, |run| {
+        let x = TensorView::from_slice(&device.cancelled_by(&run.cancel), values, &shape)?;
         Read::of(teatime::filter::gaussian::<T, U>(&x, sigma, &options)?)
     })?;
     Ok(found.array(py)?.into_any())
@@ -201,7 +201,8 @@ impl StoredArray {
         run: RunOptions,
     ) -> PyResult<Bound<'py, PyAny>> {
         let found = call(py, run, |run| {
-            teatime::filter::gaussian_box::<U>(&self.0, sigma, &options, within, device, run)
+            let device = device.cancelled_by(&run.cancel);
+            teatime::filter::gaussian_box::<U>(&self.0, sigma, &options, within, &device, run)
         })?;
         let shape: Vec<u64> = within.iter().map(|range| range.end - range.start).collect();
         Ok(reshaped(found.into_pyarray(py), &sizes(&shape))?.into_any())

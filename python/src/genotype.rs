@@ -237,7 +237,9 @@ pub(crate) fn pca<'py>(
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (options, device) = (options.of()?, device.open(py)?);
-    let result = call(py, run, |run| teatime_genotype::pca(&genotypes.genotypes, &device, &options, run))?;
+    let result = call(py, run, |run| {
+        teatime_genotype::pca(&genotypes.genotypes, &device.cancelled_by(&run.cancel), &options, run)
+    })?;
     found(py, result)
 }
 
@@ -255,7 +257,9 @@ pub(crate) fn grm<'py>(
     run: RunOptions,
 ) -> PyResult<Relationships<'py>> {
     let (options, device) = (options.of()?, device.open(py)?);
-    let grm = call(py, run, |run| teatime_genotype::grm(&genotypes.genotypes, &device, &options, run))?;
+    let grm = call(py, run, |run| {
+        teatime_genotype::grm(&genotypes.genotypes, &device.cancelled_by(&run.cancel), &options, run)
+    })?;
     relationships(py, grm)
 }
 
@@ -286,8 +290,9 @@ pub(crate) fn distances<'py>(
     let options = DistanceOptions::default().metric(metric).missing(distance::missing(missing)?);
     let options = options.filter(filter(filters.0, filters.1));
     let device = device.open(py)?;
-    let found =
-        call(py, run, |run| teatime_genotype::distances(&genotypes.genotypes, &device, &options, run))?;
+    let found = call(py, run, |run| {
+        teatime_genotype::distances(&genotypes.genotypes, &device.cancelled_by(&run.cancel), &options, run)
+    })?;
     let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
     let counts = counts(py, &found.counts)?;
     Ok((matrix(py, found.matrix)?, shared, counts))
@@ -323,7 +328,7 @@ impl Part {
             if let Some(options) = &grm {
                 wanted = wanted.grm(options);
             }
-            Cohort::part(&genotypes.genotypes, range(rows), &device, &wanted, run)
+            Cohort::part(&genotypes.genotypes, range(rows), &device.cancelled_by(&run.cancel), &wanted, run)
         })?;
         Ok(Self(part))
     }
@@ -372,6 +377,7 @@ pub(crate) fn pca_of_part<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let (options, device) = (options.of()?, device.open(py)?);
     let result = call(py, run, |run| {
+        let device = device.cancelled_by(&run.cancel);
         let wanted = Wanted::default().pca(&options);
         Cohort::of_part(&genotypes.genotypes, &device, &wanted, &part.0, run)?.pca(&options, run)
     })?;
@@ -390,6 +396,7 @@ pub(crate) fn grm_of_part<'py>(
 ) -> PyResult<Relationships<'py>> {
     let (options, device) = (options.of()?, device.open(py)?);
     let grm = call(py, run, |run| {
+        let device = device.cancelled_by(&run.cancel);
         let wanted = Wanted::default().grm(&options);
         Cohort::of_part(&genotypes.genotypes, &device, &wanted, &part.0, run)?.grm(&options, run)
     })?;

@@ -20,7 +20,7 @@ mod _teatime {
         bits::{pack, unpack},
         command_line,
         device::{Device, devices},
-        distance::{DistanceSums, condensed, pairwise},
+        distance::{DistanceBands, DistanceSums, condensed, pairwise},
         filter::{StoredArray, gaussian},
         genotype::{
             Genotypes, Loaded, Part, check, distances, grm, grm_of_part, part_step, pca, pca_of_part,

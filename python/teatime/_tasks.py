@@ -25,6 +25,9 @@ from ._device import Device
 from ._teatime import part_step
 from .genotype import Genotypes, open_store
 
+#: Tasks of some samples and all variants take multiples of so many.
+_TILE = 64
+
 #: Bytes of genotypes that a task takes at least, some tenths of a second: with less, passing sums between workers takes longer.
 _TASK_BYTES = 96 << 20
 
@@ -168,6 +171,25 @@ class Source:
                 f"{self.shape[1]} samples: a task that adds up sums of each pair holds {held / 1e9:.3g} GB, and the largest worker "
                 f"{most / 1e9:.3g} GB: {instead}"
             )
+
+    def band(self, samples_per_task: int | None, pair_bytes: int) -> tuple[int, int | None]:
+        """Samples of a task that takes all variants, ``pair_bytes`` for each pair with others, and the memory it has: half of its share of
+        the smallest worker that is known, half of which is for pairs. None: what its machine gives.
+
+        MemoryError where that does not do.
+        """
+        limits = [(worker.get("memory_limit"), worker.get("nthreads", 1)) for worker in workers() or ()]
+        memory = min((limit // threads // 2 for limit, threads in limits if limit), default=None)
+        if samples_per_task is None:
+            samples_per_task = (memory or 0) // 2 // (pair_bytes * self.shape[1])
+        samples = max(_TILE, samples_per_task // _TILE * _TILE)
+        held = pair_bytes * self.shape[1] * samples
+        if memory is not None and held > memory:
+            raise MemoryError(
+                f"{self.shape[1]} samples: a task of the pairs of {samples} of them holds {held / 1e9:.3g} GB, and may take "
+                f"{memory / 1e9:.3g} GB of the smallest worker: take fewer samples, or fewer threads a worker"
+            )
+        return samples, memory
 
     def parts(self, ploidy: int | None, of: dict[str, Any], device: str | None) -> Delayed:
         """The sums over all variants."""

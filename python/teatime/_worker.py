@@ -308,12 +308,12 @@ def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, A
 
 
 #: Metrics whose sums are made of packed dosages.
-_OF_DOSAGES = frozenset(("euclidean", "sqeuclidean", "cityblock", "hamming", "inner_product", "cosine", "correlation"))
+OF_DOSAGES = frozenset(("euclidean", "sqeuclidean", "cityblock", "hamming", "inner_product", "cosine", "correlation"))
 
 
 def _is_dosage(features: NDArray[Any], options: dict[str, Any]) -> bool:
     """Whether two bits hold what there is: 0, 1, 2 and missing."""
-    if features.dtype != np.int8 or features.shape[1] < 64 or options["metric"] not in _OF_DOSAGES:
+    if features.dtype != np.int8 or features.shape[1] < 64 or options["metric"] not in OF_DOSAGES:
         return False
     negatives_are_missing = options["negative"] and options["missing"] != "propagate"
     return int(features.max(initial=0)) <= 2 and (negatives_are_missing or int(features.min(initial=0)) >= 0)
@@ -325,6 +325,48 @@ def sums_of_store(
     """Sums over a range of a store's variants, for each pair of samples."""
     opened = genotypes_of(_store(path, array), ploidy, "pairwise_distance").select([rows])
     return _teatime.DistanceSums.of_genotypes(opened, options, device(name), run_options())
+
+
+class SampleBands:
+    """Distances of a store's samples, a tile of them at a time, of all variants: what was counted of these, and they themselves where
+    memory holds them, stay on this worker. Another worker reads the store again, and fails where that has changed.
+    """
+
+    def __init__(
+        self, source: tuple[str, str | None], ploidy: int | None, options: dict[str, Any], side: int, memory: int | None, name: str | None,
+        digest: int | None = None,
+    ) -> None:
+        self._made_of = (source, ploidy, options, side, memory, name)
+        self._digest = digest
+        self._lock = threading.Lock()
+        self._made: Any = None
+
+    def __reduce__(self) -> Any:
+        return SampleBands, (*self._made_of, self._digest)
+
+    def loaded(self) -> Any:
+        with self._lock:
+            if self._made is None:
+                source, ploidy, options, side, memory, name = self._made_of
+                opened = genotypes_of(_store(*source), ploidy, "pairwise_distance")
+                made = _teatime.DistanceBands(opened, options, side, device(name), run_options(None, memory))
+                if self._digest not in (None, made.digest):
+                    raise RuntimeError(f"the genotypes changed between two tasks: {source[0]} was written meanwhile")
+                self._made, self._digest = made, made.digest
+            return self._made
+
+
+def bands_of_store(*made_of: Any) -> SampleBands:
+    """Distances of a store's samples, yet to be made."""
+    bands = SampleBands(*made_of)
+    bands.loaded()
+    return bands
+
+
+def tiles_of_band(bands: SampleBands, tile: int, side: int, memory: int | None) -> list[NDArray[np.float64]]:
+    """The distances of a tile of samples from themselves, and from each tile that follows: (others, own)."""
+    band = bands.loaded().band(tile, run_options(None, memory))
+    return [band[first : first + side] for first in range(0, len(band), side)]
 
 
 def distances_of_sums(sums: Any, dtype: Any) -> NDArray[Any]:

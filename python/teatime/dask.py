@@ -360,6 +360,7 @@ def pairwise_distance(
     ploidy: int | None = None,
     array: str | None = None,
     rows_per_task: int | None = None,
+    samples_per_task: int | None = None,
     resources: dict[str, float] | None = None,
     compute: bool = False,
 ) -> Any:
@@ -382,6 +383,11 @@ def pairwise_distance(
         As in :func:`teatime.pairwise_distance`: NaN and negative numbers are missing, and count nothing for a pair, as in sgkit.
     ploidy, array, rows_per_task
         Of a store, as in :func:`pca`.
+    samples_per_task
+        Of a store, for the metrics that are named above: tasks of so many samples, a multiple of 64, and all variants give the result in
+        tiles. Each worker counts once over the store, and keeps the genotypes where it has memory for them. None: tasks of some variants
+        and all pairs, where the largest worker of the client holds three times their sums, 4 samples² bytes for each sum of the metric;
+        else tiles, by the memory of the smallest.
     resources, compute
         As in :func:`pca`.
 
@@ -393,8 +399,7 @@ def pairwise_distance(
     Raises
     ------
     MemoryError
-        Of a store, where the largest worker of the client holds less than three times the sums of all pairs, 4 samples² bytes for each sum
-        of the metric.
+        Of a store and other metrics, where no worker holds the sums of all pairs.
 
     Examples
     --------
@@ -417,13 +422,19 @@ def pairwise_distance(
         with annotated(resources, compute):
             pair_bytes = 4 * _TERMS.get(options["metric"], 3)
             source = Source.of(x, array, rows_per_task, pair_bytes, "x")
+            held, most = source.pair_memory(pair_bytes)
+            in_tiles = options["metric"] in _worker.OF_DOSAGES
+            if samples_per_task is not None or (held > most and in_tiles):
+                if not in_tiles:
+                    raise NotImplementedError(f"`samples_per_task` of {metric}: tiles are of {', '.join(sorted(_worker.OF_DOSAGES))}")
+                return finished(_tiles_of_store(source, ploidy, options, name, samples_per_task), compute)
             source.check_pairs(pair_bytes, "of a dask array of dosages, a task holds the pairs of two blocks")
             task, samples = named(_worker.sums_of_store, "pair-sums-of-store", source.stamp), source.shape[1]
             whole = tree([task(*source.like, rows, ploidy, options, name) for rows in source.ranges], "merge-distances")
             result = da.from_delayed(finish(whole, np.dtype("f8")), (samples, samples), dtype="f8", meta=np.empty((0, 0)))
             return finished(result, compute)
-    if ploidy is not None or array is not None or rows_per_task is not None:
-        raise TypeError("`ploidy`, `array` and `rows_per_task` are for the path of a store")
+    if any(of is not None for of in (ploidy, array, rows_per_task, samples_per_task)):
+        raise TypeError("`ploidy`, `array`, `rows_per_task` and `samples_per_task` are for the path of a store")
     x = x if isinstance(x, da.Array) else da.asarray(x)
     if x.ndim != 2:
         raise ValueError(f"`x` is (observations, features), and has {x.ndim} axes: {x.shape}")
@@ -447,6 +458,26 @@ def pairwise_distance(
                     tiles[j][i] = tiles[i][j].T
         result = da.block(tiles)
         return finished(result, compute)
+
+
+#: Bytes that a task takes for each pair of samples, the sums and their copies among them, of metrics that take more than others.
+_PAIR_BYTES = {"cosine": 128, "correlation": 128}
+
+
+def _tiles_of_store(source: Source, ploidy: int | None, options: dict[str, Any], name: str | None, samples_per_task: int | None) -> Any:
+    """Distances in tiles, of which those above the diagonal are those below it, transposed."""
+    side, memory = source.band(samples_per_task, _PAIR_BYTES.get(options["metric"], 64))
+    bands = named(_worker.bands_of_store, "bands-of-store", source.stamp)(source.like, ploidy, options, side, memory, name)
+    band, pick = named(_worker.tiles_of_band, "tiles"), named(_worker.item, "tile")
+    extents = [min(side, source.shape[1] - first) for first in range(0, source.shape[1], side)]
+    tiles: list[list[Any]] = [[None] * len(extents) for _ in extents]
+    for i in range(len(extents)):
+        found = band(bands, i, side, memory)
+        for j in range(i, len(extents)):
+            shape = (extents[j], extents[i])
+            tiles[j][i] = da.from_delayed(pick(found, j - i), shape, dtype="f8", meta=np.empty((0, 0)))
+            tiles[i][j] = tiles[j][i].T if i != j else tiles[j][i]
+    return da.block(tiles)
 
 
 def _check_metric(options: dict[str, Any]) -> None:

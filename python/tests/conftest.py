@@ -67,6 +67,14 @@ def store(genotypes, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def many_samples(tmp_path_factory):
+    """Samples of several tiles."""
+    path = tmp_path_factory.mktemp("stores") / "many.zarr"
+    write(path, "call_genotype", calls(np.random.default_rng(6), 300, 150), (100, 150, 2), fill_value=-1)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
 def images(tmp_path_factory):
     """Stored arrays of several types, in both formats: (path, array's name, values)."""
     path, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(8)

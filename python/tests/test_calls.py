@@ -59,17 +59,37 @@ def test_other_threads_run_meanwhile(rng):
     assert len(ticks) > 5
 
 
-def test_ctrl_c_ends_a_long_call(rng):
-    x = rng.standard_normal((3000, 1500)).astype("f4")
+LONG = {
+    "truncated_svd": lambda x, device: teatime.truncated_svd(x, 5, tol=1e-9, device=device),
+    "svd": lambda x, device: teatime.svd(np.tile(x.reshape(-1, 100), (4, 1)), device=device),
+    "gaussian": lambda x, device: teatime.gaussian_filter(x.reshape(1500, 30, -1), 20, device=device),
+    "pairwise": lambda x, device: teatime.pairwise_distance(x, metric="canberra", device=device),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_ctrl_c_ends_a_long_call(rng, monkeypatch, name):
+    x, device = rng.random((3000, 1500), dtype="f4"), teatime.Device("cpu", threads=2)
+    ended, whole, native = threading.Event(), [], getattr(_teatime, name)
+    # Python looks for signals after each call: this one returns nothing to it before it has kept the result.
+    monkeypatch.setattr(_teatime, name, lambda *given: whole.extend(map(native, *zip(given))))
+
+    def press():
+        while not (device.allocated or ended.is_set()):
+            time.sleep(0.001)
+        _thread.interrupt_main()
+
     # A shell has what it runs in the background ignore it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = threading.Timer(0.3, _thread.interrupt_main)
-    timer.start()
+    thread = threading.Thread(target=press)
+    thread.start()
     with pytest.raises(KeyboardInterrupt):
-        teatime.truncated_svd(x, 5, tol=1e-9, device="cpu")
-    timer.join()
+        LONG[name](x, device)
+        ended.set()
+    thread.join()
     signal.signal(signal.SIGINT, before)
-    assert teatime.pairwise_distance(x[:2], device="cpu").shape == (2, 2)
+    assert whole == [] and device.allocated == 0
+    np.testing.assert_array_equal(teatime.pack(np.array([[1, 2]], "u1"), device=device), [[9]])
 
 
 def test_panics_are_runtime_errors(capfd):

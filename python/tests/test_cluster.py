@@ -65,7 +65,7 @@ class Job(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def jobs(genotypes, store, images):
+def jobs(genotypes, store, images, many_samples):
     x = da.from_array(genotypes, chunks=(4096, 40, 2))
     d = dosages(genotypes).T
     rng = np.random.default_rng(5)
@@ -96,6 +96,9 @@ def jobs(genotypes, store, images):
         "distances of a store": (
             (td.pairwise_distance(store, rows_per_task=4096),), "pair-sums", {"pair-sums-of-store", "merge-distances", "distances"},
         ),
+        "tiles of a store": (
+            (td.pairwise_distance(many_samples, samples_per_task=64),), "teatime-tiles", {"bands-of-store", "tiles", "tile"},
+        ),
         "svd": (td.svd_compressed(da.from_array(matrix, chunks=(60, 30)), 4, n_power_iter=2), "projected", {"random-vectors", *svd}),
         "gaussian": ((td.gaussian_filter(da.from_array(image, chunks=(20, 41)), 2),), "_trim", {"gaussian"}),
         "gaussian of a store": ((td.gaussian_filter(stored, 2, array=array, chunks=(20, 70)),), "gaussian", {"gaussian-of-store"}),
@@ -113,8 +116,8 @@ def wanted(jobs):
 
 
 JOBS = [
-    "pca", "pca of a store", "grm of a store", "randomized", "randomized of a store", "distances", "distances of a store", "svd", "gaussian",
-    "gaussian of a store", "bits",
+    "pca", "pca of a store", "grm of a store", "randomized", "randomized of a store", "distances", "distances of a store", "tiles of a store",
+    "svd", "gaussian", "gaussian of a store", "bits",
 ]
 
 

@@ -16,6 +16,7 @@ import dask  # noqa: E402
 
 import teatime.dask as td  # noqa: E402
 from teatime import _worker  # noqa: E402
+from teatime._distance import distance_options  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
 
@@ -143,6 +144,45 @@ def test_gaussians_of_stores(images, mode):
                 got = td.gaussian_filter(where, sigma, order, mode=mode, cval=2, output=output, chunks=chunks, **of)
                 assert got.dtype == want.dtype and (chunks != 11 or got.numblocks[0] > 1)
                 np.testing.assert_array_equal(got.compute(scheduler="sync"), want, err_msg=str((values.dtype, sigma, chunks)))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "correlation"])
+def test_distances_of_a_store_in_tiles(many_samples, metric):
+    want = genotype.distances(many_samples, metric, device="cpu").matrix
+    for samples, chunks in ((1, (64, 64, 22)), (130, (128, 22)), (10**6, (150,))):
+        got = td.pairwise_distance(many_samples, metric, samples_per_task=samples)
+        assert got.chunks == (chunks, chunks) and got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(td.pairwise_distance(many_samples, metric, samples_per_task=64)[100:, :3], want[100:, :3])
+
+
+def test_distances_in_tiles_where_no_worker_holds_them_all(many_samples, monkeypatch):
+    known = [{"memory_limit": 800_000, "nthreads": 1}, {"memory_limit": 4 << 30, "nthreads": 2}]
+    assert len(td.pairwise_distance(many_samples).chunks[0]) == 1
+    monkeypatch.setattr("teatime._tasks.workers", lambda: known)
+    assert len(td.pairwise_distance(many_samples).chunks[0]) == 1
+    del known[1]
+    with pytest.raises(MemoryError, match="150 samples: .* pairs of 64"):
+        td.pairwise_distance(many_samples)
+    known.append({"memory_limit": 3_000_000, "nthreads": 1})
+    known[0]["memory_limit"] = 3_000_000
+    assert td.pairwise_distance(many_samples, samples_per_task=64).chunks[0] == (64, 64, 22)
+    with pytest.raises(NotImplementedError, match="`samples_per_task` of canberra"):
+        td.pairwise_distance(many_samples, "canberra", samples_per_task=64)
+
+
+def test_tiles_of_a_store_that_changes_are_told(many_samples, tmp_path):
+    import shutil
+
+    path = shutil.copytree(many_samples, tmp_path / "written.zarr")
+    bands = _worker.bands_of_store((str(path), None), None, distance_options(missing="ignore"), 64, None, "cpu")
+    other = pickle.loads(pickle.dumps(bands))
+    np.testing.assert_array_equal(_worker.tiles_of_band(other, 1, 64, None)[1], _worker.tiles_of_band(bands, 1, 64, None)[1])
+    # Another one is unpickled after the store was written.
+    other = pickle.loads(pickle.dumps(bands))
+    shutil.copyfile(path / "call_genotype" / "0.0.0", path / "call_genotype" / "1.0.0")
+    with pytest.raises(RuntimeError, match="changed between two tasks"):
+        _worker.tiles_of_band(other, 0, 64, None)
 
 
 def test_boxes_are_of_whole_chunks():
@@ -283,6 +323,7 @@ def genotype_at(store, variant, sample):
         (lambda: td.gaussian_filter(da.zeros(3), 1, truncate=float("inf")), ValueError, "`truncate` of inf"),
         (lambda: td.gaussian_filter(da.zeros(3), 1, chunks=2), TypeError, "for the path of a stored array"),
         (lambda: td.pairwise_distance(da.zeros((3, 3)), ploidy=2), TypeError, "for the path of a store"),
+        (lambda: td.pairwise_distance(da.zeros((3, 3)), samples_per_task=2), TypeError, "for the path of a store"),
         (lambda: td.svd_compressed(da.zeros((3, 3)), 2, iterator="other"), ValueError, "`iterator` is"),
         (lambda: td.unpack(da.zeros((3, 3), dtype="u1"), 13), ValueError, "up to 12"),
         (lambda: td.gaussian_filter(da.from_array(np.array([object()]), chunks=1), 1).compute(), (TypeError, ValueError), "object"),

@@ -168,9 +168,11 @@ def test_sums_that_no_worker_holds_are_refused(scheduler, store):
     _, workers = scheduler
     exact = td.pca(store, 2, method="exact").scores.name
     workers.update(a={"memory_limit": 1000}, b={"memory_limit": 1700})
-    for call in (lambda: td.pairwise_distance(store), lambda: td.grm(store), lambda: td.pca(store, 2, method="exact")):
+    for call in (lambda: td.pairwise_distance(store, "canberra"), lambda: td.grm(store), lambda: td.pca(store, 2, method="exact")):
         with pytest.raises(MemoryError, match="12 samples: .* largest worker 1.7e-06 GB"):
             call()
+    with pytest.raises(MemoryError, match="12 samples: .* pairs of 64 .* may take 5e-07 GB of the smallest worker"):
+        td.pairwise_distance(store)
     found = td.pca(store, 2)
     assert found.scores.name != exact and found.scores.name == td.pca(store, 2, method="randomized").scores.name
     workers["b"]["memory_limit"] = 0

@@ -10,8 +10,9 @@ pub(crate) use self::lines::{FREE_BYTES, HostLines};
 use self::lines::{FreeList, Lines};
 use super::{ArgSlice, Download, Driver, Fence, HostBytes, Memory, Slice, Staging};
 use crate::{
-    Backend, DeviceInfo, DeviceKind, Error, Limits, Result,
+    Backend, Cancel, DeviceInfo, DeviceKind, Error, Limits, Result,
     kernel::{Access, CpuArg, CpuLaunch, Grid, KernelDef, Spec},
+    waiting::install,
 };
 
 /// What memory of an application starts at a multiple of: allocators give that to all but small objects.
@@ -211,6 +212,7 @@ impl Driver for CpuDriver {
         _grid: Grid,
         args: &[ArgSlice<'_>],
         params: &[u8],
+        cancel: Option<&Cancel>,
     ) -> Result<()> {
         let queue = self.enter();
         let mut guards = Vec::with_capacity(args.len());
@@ -226,9 +228,9 @@ impl Driver for CpuDriver {
             Guard::Read(lines) => CpuArg::Read(window(lines, arg.slice)),
             Guard::Write(lines) => CpuArg::Write(window_mut(lines, arg.slice)),
         });
-        let launch = CpuLaunch { args: args.collect(), params, spec };
+        let launch = CpuLaunch { args: args.collect(), params, spec, cancel };
         kernel.cpu.map_or(Ok(()), |run| {
-            self.pool.install(|| run(launch));
+            install(&self.pool, cancel, || run(launch));
             Ok(())
         })
     }

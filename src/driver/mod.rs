@@ -13,7 +13,7 @@ use std::fmt;
 
 pub(crate) use self::cpu::HostLines;
 use crate::{
-    DeviceInfo, Limits, Result,
+    Cancel, DeviceInfo, Limits, Result,
     kernel::{Access, Grid, KernelDef, Spec},
 };
 
@@ -196,7 +196,7 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn prepare(&self, _kernel: &'static KernelDef, _spec: Spec<'_>) -> Result<()> {
         Ok(())
     }
-    /// Runs a kernel. Checked by [`Device::launch`](crate::Device::launch): window sizes, access, grid, params.
+    /// Runs a kernel, the output of which is of no use where that is cancelled. Checked by [`Device::launch`](crate::Device::launch): window sizes, access, grid, params.
     fn launch(
         &self,
         kernel: &'static KernelDef,
@@ -204,6 +204,7 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
         grid: Grid,
         args: &[ArgSlice<'_>],
         params: &[u8],
+        cancel: Option<&Cancel>,
     ) -> Result<()>;
     /// A slot for uploads of up to `bytes` bytes.
     fn staging(&self, bytes: u64) -> Result<Staging>;

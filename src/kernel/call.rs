@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 
 use super::Spec;
-use crate::{Error, Result};
+use crate::{Cancel, Error, Result};
 
 /// Number of workgroups (blocks, in CUDA) along each axis, and the arithmetic in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,7 @@ pub struct CpuLaunch<'a> {
     pub(crate) args: Vec<CpuArg<'a>>,
     pub(crate) params: &'a [u8],
     pub(crate) spec: Spec<'a>,
+    pub(crate) cancel: Option<&'a Cancel>,
 }
 
 impl<'a> CpuLaunch<'a> {
@@ -106,6 +107,11 @@ impl<'a> CpuLaunch<'a> {
     pub fn constant(&self, name: &str) -> u32 {
         let value = self.spec.iter().find(|(n, _)| *n == name);
         value.expect("a kernel should declare every constant that it reads").1
+    }
+
+    /// What ends the call, if anything does: once it is set, a function that takes long may leave its outputs as they are.
+    pub fn cancel(&self) -> Option<&'a Cancel> {
+        self.cancel
     }
 
     /// The arguments, in the order of the kernel's bindings.

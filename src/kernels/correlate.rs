@@ -9,7 +9,7 @@ use super::{
     cpu::correlate::{Axis, Correlation, Real},
 };
 use crate::{
-    DType,
+    Cancel, DType,
     kernel::{CpuArg, CpuLaunch, Kernel, kernel},
 };
 
@@ -91,7 +91,7 @@ const LINE: usize = 64;
 
 fn correlate_in<R: Real>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
-    let tiled = launch.constant("TILED") != 0;
+    let (tiled, cancel) = (launch.constant("TILED") != 0, launch.cancel());
     let [x, numbers, out] = launch.args();
     let numbers = numbers.read();
     let (axes, outer, line) = (axes::<R>(&p, numbers), p.outer as usize, (p.nx * p.step) as usize);
@@ -102,7 +102,7 @@ fn correlate_in<R: Real>(launch: CpuLaunch<'_>) {
     } else {
         (outer, [Axis::plain(1), axes[1], Axis::plain(line)], 1)
     };
-    run(&p, &x, out, shape);
+    run(&p, &x, out, shape, cancel);
 }
 
 fn axes<'a, R: Real>(p: &Params, numbers: &'a [R]) -> [Axis<'a, R>; 3] {
@@ -131,6 +131,7 @@ fn run<R: Real>(
     x: &CpuArg<'_>,
     out: CpuArg<'_>,
     (outer, axes, step): (usize, [Axis<'_, R>; 3], usize),
+    cancel: Option<&Cancel>,
 ) {
     let out_type = DType::from_code(p.out_type);
     let size = usize::try_from(out_type.size()).unwrap_or(usize::MAX);
@@ -147,5 +148,5 @@ fn run<R: Real>(
         truncate: p.truncate.checked_sub(1).map(DType::from_code),
         combine: p.combine,
     };
-    correlation.run(out);
+    correlation.run(out, cancel);
 }

@@ -38,7 +38,7 @@ const PANEL: usize = 64;
 /// full decomposition takes about 10 n³ on one thread. Memory for 3 n² numbers besides the matrix.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) where the matrix holds NaN or infinity.
+/// [`Error::Argument`](crate::Error::Argument) where the matrix holds NaN or infinity; [`Error::Cancelled`](crate::Error::Cancelled).
 pub(super) fn largest(
     op: &'static str,
     a: MatRef<'_, f64>,
@@ -57,7 +57,7 @@ pub(super) fn largest(
             return Ok(found);
         }
     }
-    host::eigen(op, a, count)
+    host::eigen(op, a, count, threads.cancel())
 }
 
 /// Columns of the basis that flat spectra take, as measured.
@@ -100,6 +100,7 @@ impl Iteration<'_> {
         // The largest image of a unit vector so far.
         let mut length = 0.0f64;
         loop {
+            self.threads.check()?;
             let image = self.threads.inner(self.a, block.as_ref());
             length = image.col_iter().map(|column| column.norm_l2()).fold(length, f64::max);
             if length > LONGEST {
@@ -200,6 +201,7 @@ fn is_positive_definite(op: &'static str, mut a: Mat<f64>, threads: Threads<'_>)
     let scratch = cholesky_in_place_scratch::<f64>(PANEL, Par::Seq, Default::default());
     let mut memory = host::buffer(op, scratch)?;
     for start in (0..n).step_by(PANEL) {
+        threads.check()?;
         let width = PANEL.min(n - start);
         let (done, rest) = a.as_mut().split_at_col_mut(start);
         let done = done.as_ref().subrows(start, n - start);
@@ -330,7 +332,7 @@ mod tests {
     fn what_was_missed_is_seen() {
         let spectrum: Vec<f64> = [5.0, 4.0, 3.0].into_iter().chain(falling(297)).collect();
         let a = with_values(&spectrum);
-        let (values, vectors) = host::eigen("test", a.as_ref(), 4).unwrap();
+        let (values, vectors) = host::eigen("test", a.as_ref(), 4, None).unwrap();
         let threads = Threads::of(None).unwrap();
         let iteration = Iteration { op: "test", a: a.as_ref(), count: 3, threads };
         let proved = |which: [usize; 3]| {

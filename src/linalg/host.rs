@@ -9,7 +9,7 @@ use faer::{
     linalg::{evd, householder, matmul::matmul, qr::no_pivoting::factor as qr, svd},
 };
 
-use crate::{Error, Result};
+use crate::{Cancel, Error, Result, waiting::apart};
 
 /// `a b`.
 pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
@@ -19,27 +19,38 @@ pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
 }
 
 /// The `count` largest eigenvalues of a symmetric matrix, falling, and their vectors; reads its lower triangle.
-pub(crate) fn eigen(op: &'static str, a: MatRef<'_, f64>, count: usize) -> Result<(Vec<f64>, Mat<f64>)> {
+///
+/// # Errors
+/// [`Error::Argument`] for NaN and infinity; as [`apart`].
+pub(crate) fn eigen(
+    op: &'static str,
+    a: MatRef<'_, f64>,
+    count: usize,
+    cancel: Option<&Cancel>,
+) -> Result<(Vec<f64>, Mat<f64>)> {
     let n = a.nrows();
     if n == 0 {
         // faer's size of its scratch memory would underflow.
         return Ok((Vec::new(), Mat::zeros(0, 0)));
     }
-    let mut values = vec![0.0; n];
-    let mut vectors = Mat::zeros(n, n);
-    let params = Default::default();
-    let scratch = evd::self_adjoint_evd_scratch::<f64>(n, evd::ComputeEigenvectors::Yes, Par::Seq, params);
-    let mut memory = buffer(op, scratch)?;
-    let diagonal = DiagMut::from_slice_mut(&mut values);
-    let stack = MemStack::new(&mut memory);
     // faer's vectors of matrices of 1e30 or 1e-30 are wrong in the third digit.
     let scale = match a.norm_max() {
         largest if largest > 0.0 && largest.is_finite() => largest.log2().floor().exp2(),
         _ => 1.0,
     };
     let scaled = Mat::from_fn(n, n, |i, j| a[(i, j)] / scale);
-    evd::self_adjoint_evd(scaled.as_ref(), diagonal, Some(vectors.as_mut()), Par::Seq, stack, params)
-        .map_err(|_| not_finite(op))?;
+    let (mut values, vectors) = apart(cancel, n, move || {
+        let (mut values, mut vectors) = (vec![0.0; n], Mat::zeros(n, n));
+        let params = Default::default();
+        let scratch =
+            evd::self_adjoint_evd_scratch::<f64>(n, evd::ComputeEigenvectors::Yes, Par::Seq, params);
+        let mut memory = buffer(op, scratch)?;
+        let diagonal = DiagMut::from_slice_mut(&mut values);
+        let stack = MemStack::new(&mut memory);
+        evd::self_adjoint_evd(scaled.as_ref(), diagonal, Some(vectors.as_mut()), Par::Seq, stack, params)
+            .map_err(|_| not_finite(op))?;
+        Ok((values, vectors))
+    })?;
     values.reverse();
     values.truncate(count);
     values.iter_mut().for_each(|value| *value *= scale);

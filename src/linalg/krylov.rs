@@ -98,7 +98,8 @@ impl<'a> Krylov<'a> {
 
     /// The `count` largest Ritz pairs, or as many as there are.
     pub(crate) fn ritz(&self, count: usize) -> Result<Ritz> {
-        let (theta, y) = host::eigen(self.op, self.t.as_ref(), count.min(self.cols()))?;
+        let (theta, y) =
+            host::eigen(self.op, self.t.as_ref(), count.min(self.cols()), self.threads.cancel())?;
         Ok(Ritz { theta, y })
     }
 
@@ -144,7 +145,7 @@ impl<'a> Krylov<'a> {
     /// requirements", SIAM J. Sci. Comput. 23, 2002): orthonormal to eps times the squared condition number of b.
     fn orthonormalize(&self, b: MatRef<'_, f64>, noise: f64) -> Result<Mat<f64>> {
         let gram = self.threads.inner(b, b);
-        let (values, mut vectors) = host::eigen(self.op, gram.as_ref(), b.ncols())?;
+        let (values, mut vectors) = host::eigen(self.op, gram.as_ref(), b.ncols(), None)?;
         // Below eps of the largest the eigenvalues of the rounded Gram matrix say nothing.
         let least = (noise * noise).max(values.first().map_or(0.0, |largest| 1e-14 * largest));
         let count = values.iter().take_while(|&&value| value > least).count();

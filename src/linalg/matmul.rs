@@ -232,9 +232,12 @@ impl<A: Element, B: Element> Product<'_, A, B> {
     fn vendor(&self, [m, n, k]: [u64; 3], c: &mut Tensor<f32>) -> Option<Result<()>> {
         let starts = (0..k).step_by(to_usize(self.depth.min(k)));
         let calls: Option<Vec<_>> = starts.map(|k0| self.vendor_call([m, n, k], k0, c)).collect();
-        let driver = self.a.tensor.device().driver();
+        let device = self.a.tensor.device();
         for (i, call) in calls?.iter().enumerate() {
-            match driver.gemm(call) {
+            if let Err(cancelled) = device.check() {
+                return Some(Err(cancelled));
+            }
+            match device.driver().gemm(call) {
                 Some(Ok(())) => {}
                 // The library has no such product; that of the other parts is the same.
                 None if i == 0 => return None,

@@ -14,7 +14,7 @@ use super::{
     reduce::{Stats, column_stats},
     scale_columns::scale_columns,
 };
-use crate::{Error, Result, Tensor, dtype::nearest_f32, random::random_words};
+use crate::{Error, Result, Tensor, dtype::nearest_f32, random::random_words, waiting::apart};
 
 /// Most columns: the small factors take n² numbers of f64 on the host, each, and n³ operations.
 pub(crate) const MAX_COLUMNS: u64 = 16_384;
@@ -108,16 +108,23 @@ pub(crate) fn factor(op: &'static str, x: &Tensor<f32>) -> Result<Factors> {
     let n = to_usize(n);
     let mut product = Mat::from_fn(n, n, |i, j| if i == j { scales[i] } else { 0.0 });
     let mut noise = vec![0.0; n];
+    let cancel = x.device().cancel();
     for seed in 0..MAX_ROUNDS {
-        let round = Round::new(op, &gram_f64(&basis)?, &noise)?;
-        round.advance(&mut product);
+        let gram = gram_f64(&basis)?;
+        let (round, so_far) = apart(cancel, n, move || {
+            let round = Round::new(op, &gram, &noise)?;
+            let product = host::product(round.factor.as_ref(), product.as_ref());
+            Ok((round, product))
+        })?;
         if round.is_last {
-            let (q, r) = host::upper(op, product.as_ref())?;
-            let last = host::product(round.inverse.as_ref(), q.as_ref());
+            let (last, r) = apart(cancel, n, move || {
+                let (q, r) = host::upper(op, so_far.as_ref())?;
+                Ok((host::product(round.inverse.as_ref(), q.as_ref()), r))
+            })?;
             return Ok(Factors { n, basis, last, r: Matrix::from_faer(r.as_ref()) });
         }
         basis = round.apply(&basis, seed)?;
-        noise = round.noise;
+        (noise, product) = (round.noise, so_far);
     }
     Err(Error::argument(op, "x", format_args!("not orthonormal after {MAX_ROUNDS} rounds")))
 }
@@ -212,11 +219,6 @@ impl Round {
         let noise = r_inverse.col_iter().map(|column| NOISE * column.norm_l2()).collect();
         let is_last = least >= 0.5 && pivots == n && replaced.is_empty();
         Ok(Self { inverse, factor, replaced, noise, is_last })
-    }
-
-    /// What x is in terms of the new columns.
-    fn advance(&self, product: &mut Mat<f64>) {
-        *product = host::product(self.factor.as_ref(), product.as_ref());
     }
 
     fn apply(&self, basis: &Tensor<f32>, seed: u64) -> Result<Tensor<f32>> {

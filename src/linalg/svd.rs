@@ -9,7 +9,7 @@ use super::{
     matrix::Matrix,
     qr::{MAX_COLUMNS, check_finite, factor},
 };
-use crate::{Error, Result, Tensor};
+use crate::{Error, Result, Tensor, waiting::apart};
 
 /// What [`svd`] returns: `a = U diag(s) Vᵀ` with r = min(m, n).
 #[derive(Debug)]
@@ -82,7 +82,8 @@ pub(crate) fn exact(op: &'static str, a: &Tensor<f32>, k: usize) -> Result<Exact
     }
     let transposed = if m < n { Some(transpose(op, a)?) } else { None };
     let factors = factor(op, transposed.as_ref().unwrap_or(a))?;
-    let (u, mut s, v) = host::singular(op, factors.r.as_faer())?;
+    let r = factors.r.as_faer().to_owned();
+    let (u, mut s, v) = apart(a.device().cancel(), r.ncols(), move || host::singular(op, r.as_ref()))?;
     s.truncate(k);
     let first = |x: MatRef<'_, f64>| x.subcols(0, k).to_owned();
     Ok(Exact { long: factors.times(first(u.as_ref()).as_ref())?, s, short: first(v.as_ref()) })

@@ -4,7 +4,7 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use rayon::{ThreadPool, prelude::*};
 
 use super::dots::dots;
-use crate::{Device, Result};
+use crate::{Cancel, Device, Result, waiting::install};
 
 /// Most tiles of the rows of a matrix.
 const TILES: usize = 64;
@@ -18,7 +18,11 @@ const LEAST_WORK: usize = 1 << 17;
 
 /// The threads that share the work; where there are none, the calling thread does it, to the same bits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Threads<'a>(Option<&'a ThreadPool>);
+pub(crate) struct Threads<'a> {
+    pool: Option<&'a ThreadPool>,
+    /// What ends the work.
+    cancel: Option<&'a Cancel>,
+}
 
 impl<'a> Threads<'a> {
     /// Those of a device, if there is one.
@@ -26,20 +30,31 @@ impl<'a> Threads<'a> {
     /// # Errors
     /// Where the system gives no threads.
     pub(crate) fn of(device: Option<&'a Device>) -> Result<Self> {
-        Ok(Self(device.map(Device::pool).transpose()?.map(AsRef::as_ref)))
+        let pool = device.map(Device::pool).transpose()?.map(AsRef::as_ref);
+        Ok(Self { pool, cancel: device.and_then(Device::cancel) })
+    }
+
+    pub(crate) fn cancel(self) -> Option<&'a Cancel> {
+        self.cancel
+    }
+
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled) where the work is to end.
+    pub(crate) fn check(self) -> Result<()> {
+        self.cancel.map_or(Ok(()), Cancel::check)
     }
 
     /// Runs `f` on one of them, so that others take part in its products without a detour.
     pub(crate) fn run<T: Send>(self, f: impl FnOnce() -> T + Send) -> T {
-        match self.0 {
-            Some(pool) => pool.install(f),
+        match self.pool {
+            Some(pool) => install(pool, self.cancel, f),
             None => f(),
         }
     }
 
     /// Those that are worth so many multiplications.
     fn pool(self, work: usize) -> Option<&'a ThreadPool> {
-        self.0.filter(|_| work >= LEAST_WORK)
+        self.pool.filter(|_| work >= LEAST_WORK)
     }
 
     /// `aᵀ b`, of contiguous columns: sums over tiles of rows, added in order.

@@ -15,7 +15,7 @@ use super::{
     sign::SignRule,
     svd::exact,
 };
-use crate::{Result, Run, Tensor, dtype::nearest_f32};
+use crate::{Result, Run, Tensor, dtype::nearest_f32, waiting::apart};
 
 const OP: &str = "truncated_svd";
 
@@ -168,7 +168,8 @@ fn projected(
     let basis = factor(OP, &y)?;
     let q = basis.times(Mat::identity(best.ncols(), best.ncols()).as_ref())?;
     let z = product_tn(a, &q)?;
-    let (v, s, rotation) = host::singular(OP, z.as_faer())?;
+    let cancel = a.device().cancel();
+    let (v, s, rotation) = apart(cancel, z.rows(), move || host::singular(OP, z.as_faer()))?;
     let u = matmul(&q, &Matrix::from_faer(rotation.as_ref().subcols(0, k)).to_tensor(a.device())?)?;
     let mut svd = plan.result(&krylov, &found);
     svd.passes += 1;

@@ -1,15 +1,20 @@
 //! What `Device::launch` and the compilers refuse.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use super::device_tests;
 use crate::{
-    Backend, Device, Error, Tensor,
+    Backend, Cancel, Device, Error, Tensor,
+    filter::{GaussianOptions, gaussian},
     kernel::{Access, Binding, CpuLaunch, Grid, Kernel, Spec},
+    linalg,
     random::random_words,
 };
 
 device_tests! {
     broken_sources_are_shown, unknown_constants_are_refused, grids_have_limits, bindings_have_limits,
-    other_devices_are_refused, a_written_buffer_stands_once, items_are_worked_on_at_once,
+    other_devices_are_refused, a_written_buffer_stands_once, items_are_worked_on_at_once, calls_are_cancelled,
+    calls_end_midway,
 }
 
 fn nothing(_: CpuLaunch<'_>) {}
@@ -169,4 +174,45 @@ fn items_are_worked_on_at_once(device: &Device) {
     assert!(device.each(&mut items[..17], fails).is_ok());
     let threads = device.pool().unwrap().current_num_threads();
     assert_eq!(device.at_once(), if device.info().backend == Backend::Cpu { threads } else { 1 });
+}
+
+fn calls_are_cancelled(device: &Device) {
+    let cancel = Cancel::default();
+    let own = device.cancelled_by(&cancel);
+    assert!(own.is_same(device) && device.is_same(&own));
+    let x = random_words(&own, 1, 0, 4).unwrap();
+    // Tensors of both meet, and what becomes of one has its handle.
+    let mut out = Tensor::<u32>::zeros(device, &[4]).unwrap();
+    let copy = |out: &mut Tensor<u32>| {
+        let args = [x.window(0..4).arg, out.window_mut(0..4).arg];
+        x.device().launch(&COPY_KERNEL, &[], Grid::tiles(1, 1, 1), &args, &7)
+    };
+    copy(&mut out).unwrap();
+    cancel.cancel();
+    assert!(matches!(copy(&mut out), Err(Error::Cancelled)));
+    assert!(matches!(Tensor::<u32>::zeros(x.device(), &[4]), Err(Error::Cancelled)));
+    still_works(device);
+}
+
+type Call = dyn Fn(&Tensor<f32>) -> Result<(), Error>;
+
+/// Calls that take no `Run`, by a flag that is set when it is looked at for the so many-th time.
+fn calls_end_midway(device: &Device) {
+    let values: Vec<f32> = (0..300u16 * 7).map(|i| f32::from(i % 13)).collect();
+    let looked_at = |looks: usize, call: &Call| {
+        let left = AtomicUsize::new(looks);
+        let cancel =
+            Cancel::asking(move || left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err());
+        call(&Tensor::from_slice(&device.cancelled_by(&cancel), &values, &[300, 7])?)
+    };
+    let blur = |x: &Tensor<f32>| gaussian::<f32, f32>(x, 2.0, &GaussianOptions::default()).map(drop);
+    let calls: [(&str, &Call); 2] = [("svd", &|x| linalg::svd(x).map(drop)), ("gaussian", &blur)];
+    for (name, call) in calls {
+        assert!(looked_at(usize::MAX, call).is_ok(), "{name}");
+        for looks in 0..5 {
+            let found = looked_at(looks, call);
+            assert!(matches!(found, Err(Error::Cancelled)), "{name} after {looks}: {found:?}");
+        }
+    }
+    still_works(device);
 }

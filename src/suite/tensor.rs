@@ -32,6 +32,15 @@ fn values_come_back(device: &Device) {
     for_each_type!(with(device));
 }
 
+/// Those of devices that check nothing, in several pieces.
+#[test]
+fn large_values_come_back() {
+    let values: Vec<u8> =
+        (0..(64 << 20) + 6).map(|i: u32| i.to_le_bytes()[usize::from(i.is_multiple_of(3))]).collect();
+    let tensor = Tensor::from_slice(&Device::cpu(), &values, &[values.len() as u64]).unwrap();
+    assert!(tensor.read().unwrap() == values);
+}
+
 /// What poisoning and reading back order on checked devices: uploads into memory that kernels have just used, while
 /// others run.
 fn unchecked_uploads_overlap_work(device: &Device) {

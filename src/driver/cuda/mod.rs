@@ -31,7 +31,7 @@ use cudarc::driver::CudaSlice;
 use self::{blas::Blas, gpu::Gpu, modules::Modules};
 use super::{ArgSlice, Download, Driver, Fence, GemmCall, Memory, Slice, Staging};
 use crate::{
-    DeviceInfo, Element, Error, Limits, Result,
+    Cancel, DeviceInfo, Element, Error, Limits, Result,
     kernel::{Grid, KernelDef, Spec},
 };
 
@@ -136,6 +136,7 @@ impl Driver for CudaDriver {
         grid: Grid,
         args: &[ArgSlice<'_>],
         params: &[u8],
+        _cancel: Option<&Cancel>,
     ) -> Result<()> {
         self.gpu.enter()?;
         let pointers: Result<Vec<_>> = args.iter().map(|arg| memory::pointer(arg.slice)).collect();

@@ -14,7 +14,7 @@ use std::{
 use self::{batch::Batch, compile::Cache};
 use super::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging};
 use crate::{
-    DeviceInfo, Error, Limits, Result,
+    Cancel, DeviceInfo, Error, Limits, Result,
     kernel::{Grid, KernelDef, Spec},
 };
 
@@ -357,6 +357,7 @@ impl Driver for WgpuDriver {
         grid: Grid,
         args: &[ArgSlice<'_>],
         params: &[u8],
+        _cancel: Option<&Cancel>,
     ) -> Result<()> {
         self.gpu.alive()?;
         let pipeline = self.gpu.pipelines.get(&self.gpu, kernel, spec)?;

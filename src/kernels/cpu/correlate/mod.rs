@@ -18,7 +18,7 @@ pub(crate) use self::{
     real::Real,
 };
 use self::{stream::Kept, taps::GROUP};
-use crate::{DType, kernel::CpuArg};
+use crate::{Cancel, DType, kernel::CpuArg};
 
 /// What the weights of an axis are known for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,13 +75,17 @@ struct Task<'a> {
 }
 
 impl<R: Real> Correlation<'_, R> {
-    /// Writes the outputs, all of `out`.
-    pub(crate) fn run(&self, out: &mut [u8]) {
+    /// Writes the outputs, all of `out`, unless it is cancelled meanwhile.
+    pub(crate) fn run(&self, out: &mut [u8], cancel: Option<&Cancel>) {
         let [planes, rows, columns] = self.axes.map(|axis| axis.m);
         if self.outer * planes * rows * columns * self.step == 0 {
             return;
         }
-        self.tasks(out).into_par_iter().for_each_init(Kept::default, |kept, task| self.make(task, kept));
+        self.tasks(out).into_par_iter().for_each_init(Kept::default, |kept, task| {
+            if !cancel.is_some_and(Cancel::is_cancelled) {
+                self.make(task, kept);
+            }
+        });
     }
 
     /// Planes, rows and columns of a task: by the shapes alone, and on whole extents shared out evenly.

@@ -1,0 +1,144 @@
+//! How a thread waits for work, and looks meanwhile whether it is cancelled: it may be the only one that can tell
+//! ([`Cancel::asking`]).
+
+use std::{
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+use rayon::ThreadPool;
+
+use crate::{Cancel, Error, Result};
+
+/// Rows from which on a decomposition takes long enough, some hundredths of a second, that its caller looks whether to wait on.
+const LONG: usize = 256;
+/// How often it looks.
+const BETWEEN: Duration = Duration::from_millis(20);
+
+/// A decomposition of n rows, which cannot be stopped: a long one that is cancelled ends by itself, in a thread of its own.
+///
+/// # Errors
+/// [`Error::Cancelled`]; [`Error::Driver`] where the system gives no thread; what `work` returns.
+pub(crate) fn apart<T: Send + 'static>(
+    cancel: Option<&Cancel>,
+    n: usize,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let Some(cancel) = cancel.filter(|_| n >= LONG) else { return work() };
+    let (send, receive) = mpsc::channel();
+    let working = thread::Builder::new().name("teatime-host".into()).spawn(move || {
+        // After a cancelled call, nobody takes it.
+        let _ = send.send(work());
+    });
+    let working = working.map_err(|source| Error::Driver { backend: "cpu", source: Box::new(source) })?;
+    match awaited(&receive, || cancel.check())? {
+        Some(done) => done,
+        None => std::panic::resume_unwind(
+            working.join().expect_err("a thread that did not panic should have sent what it made"),
+        ),
+    }
+}
+
+/// What `f` gives on one of the threads; where this is one of them, here.
+pub(crate) fn install<T: Send>(
+    pool: &ThreadPool,
+    cancel: Option<&Cancel>,
+    f: impl FnOnce() -> T + Send,
+) -> T {
+    let Some(cancel) = cancel.filter(|_| pool.current_thread_index().is_none()) else {
+        return pool.install(f);
+    };
+    let (send, receive) = mpsc::channel();
+    let done = pool.in_place_scope(|scope| {
+        scope.spawn(move |_| {
+            // It is waited for.
+            let _ = send.send(f());
+        });
+        // The work may look at the flag too.
+        let look = || {
+            cancel.is_cancelled();
+            Ok(())
+        };
+        awaited(&receive, look).ok().flatten()
+    });
+    done.expect("a scope should hand on a panic")
+}
+
+/// What is sent, or nothing where the sender is gone. `look` says now and then whether to wait on.
+///
+/// # Errors
+/// What `look` returns.
+fn awaited<T>(receive: &Receiver<T>, look: impl Fn() -> Result<()>) -> Result<Option<T>> {
+    loop {
+        look()?;
+        match receive.recv_timeout(BETWEEN) {
+            Ok(done) => return Ok(Some(done)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn a_cancelled_decomposition_is_not_waited_for() {
+        let (cancel, (begun, begins), (go_on, goes_on)) =
+            (Cancel::default(), mpsc::channel(), mpsc::channel());
+        let flag = cancel.clone();
+        let canceller = thread::spawn(move || {
+            begins.recv().unwrap();
+            flag.cancel();
+        });
+        let found = apart(Some(&cancel), LONG, move || {
+            begun.send(()).unwrap();
+            Ok(goes_on.recv().is_ok())
+        });
+        assert!(matches!(found, Err(Error::Cancelled)), "{found:?}");
+        canceller.join().unwrap();
+        // It was waiting until now.
+        assert!(go_on.send(()).is_ok());
+    }
+
+    #[test]
+    fn what_a_decomposition_gives_and_its_panic_come_through() {
+        let cancel = Cancel::default();
+        for cancel in [None, Some(&cancel)] {
+            for n in [1, LONG] {
+                assert_eq!(apart(cancel, n, || Ok(7)).unwrap(), 7);
+                assert!(matches!(
+                    apart(cancel, n, || Err::<(), _>(Error::argument("svd", "a", ""))),
+                    Err(Error::Argument { .. })
+                ));
+                let panicked = catch_unwind(AssertUnwindSafe(|| {
+                    apart(cancel, n, || -> Result<()> { panic!("asked for") })
+                }));
+                assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"asked for"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_thread_that_calls_looks() {
+        let (device, caller) = (Device::cpu(), thread::current().id());
+        let pool = device.pool().unwrap();
+        let (asked, is_asked) = mpsc::channel();
+        let cancel = Cancel::asking(move || thread::current().id() == caller && asked.send(()).is_ok());
+        let is_asked = std::sync::Mutex::new(is_asked);
+        let found = install(pool, Some(&cancel), || {
+            is_asked.lock().unwrap().recv().unwrap();
+            // One thread may not wait for itself.
+            install(pool, Some(&cancel), || 7)
+        });
+        assert_eq!((found, cancel.is_cancelled()), (7, true));
+        let panicked =
+            catch_unwind(AssertUnwindSafe(|| install(pool, Some(&cancel), || -> () { panic!("asked for") })));
+        assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"asked for"));
+    }
+}
