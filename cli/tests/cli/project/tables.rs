@@ -172,7 +172,7 @@ fn other_refusals() {
     for more in [&[][..], &["--overwrite"]] {
         let ran = project(&store, &loadings, folder, more);
         assert_eq!(ran.code, 1);
-        assert!(ran.err.contains("--overwrite") && ran.err.contains("`teatime pca`"), "{}", ran.err);
+        assert!(ran.err.contains("does not replace") && ran.err.contains("`teatime pca`"), "{}", ran.err);
         assert_eq!(names(folder), before);
         assert!(record() == own, "the reference's record should stay");
     }
