@@ -160,6 +160,7 @@
 
 mod available;
 pub mod bits;
+mod cancel;
 mod device;
 mod device_info;
 pub mod distance;
@@ -198,6 +199,7 @@ mod lent;
 #[cfg(feature = "cuda")]
 mod lent_cuda;
 
+pub use cancel::Cancel;
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
 pub use dtype::{DType, Element};
@@ -205,7 +207,7 @@ pub use error::{Error, Result};
 #[cfg(feature = "cuda")]
 pub use kernels::write_cuda_kernels;
 pub use launch::Arg;
-pub use run::{Budget, Cancel, Progress, Run, Status};
+pub use run::{Budget, Progress, Run, Status};
 pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType};
 pub use tensor::{HostValues, Pending, Tensor, TensorView};
 

@@ -1,61 +1,8 @@
 //! What a caller says about a long call: stop, tell, and how much memory.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{fmt, sync::Arc};
 
-use crate::{Device, DeviceInfo, Error, Result, available::available_memory};
-
-/// A flag that stops long calls; clones share it. Looked at once per block.
-#[derive(Clone, Default)]
-pub struct Cancel {
-    flag: Arc<AtomicBool>,
-    ask: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
-}
-
-impl Cancel {
-    /// A flag that is also set once `ask` says so, which is called wherever the flag is looked at: from the calling thread and from others,
-    /// also before each launch, so it is to answer at once.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// let end = Instant::now() + Duration::from_secs(60);
-    /// let cancel = teatime::Cancel::asking(move || Instant::now() > end);
-    /// assert!(!cancel.is_cancelled());
-    /// ```
-    pub fn asking(ask: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { flag: Arc::default(), ask: Some(Arc::new(ask)) }
-    }
-
-    /// Asks every call that holds a clone to return [`Error::Cancelled`].
-    pub fn cancel(&self) {
-        self.flag.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether [`cancel`](Self::cancel) was called, or what is [asked](Self::asking) said so.
-    pub fn is_cancelled(&self) -> bool {
-        if !self.flag.load(Ordering::Relaxed) && self.ask.as_ref().is_some_and(|ask| ask()) {
-            self.cancel();
-        }
-        self.flag.load(Ordering::Relaxed)
-    }
-
-    /// # Errors
-    /// [`Error::Cancelled`] once it [is](Self::is_cancelled).
-    pub fn check(&self) -> Result<()> {
-        if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
-    }
-}
-
-impl fmt::Debug for Cancel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cancel({})", self.flag.load(Ordering::Relaxed))
-    }
-}
+use crate::{Cancel, Device, DeviceInfo, Error, Result, available::available_memory};
 
 /// How far a long call is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -192,30 +139,5 @@ crate::setters! {
         cancel(Cancel),
         progress(Progress),
         memory(Budget),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clones_share_the_flag() {
-        let cancel = Cancel::default();
-        let run = Run { cancel: cancel.clone(), ..Run::default() };
-        assert!(run.cancel.check().is_ok());
-        cancel.cancel();
-        assert!(matches!(run.cancel.check(), Err(Error::Cancelled)));
-    }
-
-    #[test]
-    fn what_is_asked_sets_the_flag_for_good() {
-        let asked = Arc::new(AtomicBool::new(false));
-        let answer = Arc::clone(&asked);
-        let cancel = Cancel::asking(move || answer.swap(false, Ordering::Relaxed));
-        let clone = cancel.clone();
-        assert!(cancel.check().is_ok());
-        asked.store(true, Ordering::Relaxed);
-        assert!(clone.is_cancelled() && cancel.is_cancelled());
     }
 }
