@@ -1,21 +1,22 @@
 //! Devices: choosing one, and what it is.
 
+mod memory;
+
 use std::{
     fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock, atomic::Ordering},
 };
 
 use rayon::{ThreadPool, prelude::*};
 
+use self::memory::Usage;
+pub(crate) use self::memory::{Buffer, POISON};
 #[cfg(feature = "cuda")]
 use crate::kernels::KERNELS;
 use crate::{
     Backend, Cancel, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Result,
     driver::{
-        Driver, Memory, Slice,
+        Driver,
         cpu::{CpuDriver, FREE_BYTES},
     },
 };
@@ -48,51 +49,6 @@ struct Inner {
     skipped: Vec<(String, String)>,
 }
 
-/// Bytes of a device's memory that its tensors hold.
-#[derive(Debug, Default)]
-struct Usage {
-    now: AtomicU64,
-    peak: AtomicU64,
-}
-
-/// A device's memory, counted while it lives.
-#[derive(Debug)]
-pub(crate) struct Buffer {
-    pub(crate) memory: Memory,
-    /// Guard words behind the elements, in bytes.
-    pub(crate) guard: u64,
-    /// None for memory of an application.
-    _counted: Option<Counted>,
-}
-
-/// Bytes that count as held until this is dropped.
-#[derive(Debug)]
-struct Counted {
-    bytes: u64,
-    usage: Arc<Usage>,
-}
-
-impl Buffer {
-    /// Memory of an application, which is neither counted nor guarded.
-    pub(crate) fn lent(memory: Memory) -> Self {
-        Self { memory, guard: 0, _counted: None }
-    }
-}
-
-impl Counted {
-    fn new(bytes: u64, usage: &Arc<Usage>) -> Self {
-        let now = usage.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        usage.peak.fetch_max(now, Ordering::Relaxed);
-        Self { bytes, usage: usage.clone() }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.usage.now.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 /// A backend's fastest device, if it is worth taking; what could not be used is added to the list.
 type Best = fn(&DeviceOptions, &mut Vec<(String, String)>) -> Option<Box<dyn Driver>>;
 
@@ -103,11 +59,6 @@ const BEST: &[Best] = &[
     #[cfg(feature = "wgpu")]
     crate::driver::wgpu::best,
 ];
-
-/// Bytes behind each allocation of a checked device.
-pub(crate) const GUARD_BYTES: u64 = 256;
-/// What a checked device fills memory with: NaN as f16 and f32, -1 as an integer.
-pub(crate) const POISON: u8 = 0xff;
 
 impl Device {
     /// The device that is fastest for most work: a GPU through CUDA (of several, the one with most memory), a discrete GPU
@@ -291,9 +242,9 @@ impl Device {
     }
 
     /// The same device for calls that `cancel` ends, also those that take no [`Run`](crate::Run): once it is set, operations on tensors
-    /// that were made with this handle, or by operations on such tensors, return [`Error::Cancelled`] before their next launch, allocation
-    /// or decomposition on the host. One of these that is under way on the host ends by itself, in a thread of its own; what was enqueued
-    /// ends too. Other handles of the device are left alone.
+    /// that were made with this handle, or by operations on such tensors, return [`Error::Cancelled`] before their next launch, allocation,
+    /// copy to or from the host, or decomposition on the host. A decomposition that is under way goes on in a thread of its own until it is
+    /// done; what was enqueued is done too. Other handles of the device are left alone. In place of a flag that this handle has.
     ///
     /// ```
     /// use teatime::{Cancel, Device, Error, Tensor, filter::{GaussianOptions, gaussian}};
@@ -370,33 +321,6 @@ impl Device {
         }
         // No thread begins an item while it waits in the kernel of another, as it might with parts of a slice.
         self.pool()?.install(|| items.iter_mut().par_bridge().try_for_each(f))
-    }
-
-    /// Memory for `bytes` bytes; poisoned and guarded on a checked device. `for_upload` when an upload is the first to use
-    /// it.
-    pub(crate) fn alloc(&self, bytes: u64, for_upload: bool) -> Result<Buffer> {
-        self.check()?;
-        let guard = if self.inner.checked { GUARD_BYTES } else { 0 };
-        let size = bytes.next_multiple_of(16).max(16) + guard;
-        if size > self.limits().buffer {
-            return Err(Error::Limit {
-                what: "bytes in one buffer",
-                requested: size,
-                max: self.limits().buffer,
-            });
-        }
-        let driver = &self.inner.driver;
-        // Poison is written in the order of all other work.
-        let memory = if for_upload && !self.inner.checked {
-            driver.alloc_for_upload(size)?
-        } else {
-            driver.alloc(size)?
-        };
-        if self.inner.checked {
-            let poison = vec![POISON; usize::try_from(size).unwrap_or(usize::MAX)];
-            self.inner.driver.write(Slice { memory: &memory, offset: 0, bytes: size }, &poison)?;
-        }
-        Ok(Buffer { memory, guard, _counted: Some(Counted::new(size, &self.inner.usage)) })
     }
 }
 

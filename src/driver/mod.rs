@@ -196,7 +196,8 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn prepare(&self, _kernel: &'static KernelDef, _spec: Spec<'_>) -> Result<()> {
         Ok(())
     }
-    /// Runs a kernel, the output of which is of no use where that is cancelled. Checked by [`Device::launch`](crate::Device::launch): window sizes, access, grid, params.
+    /// Runs a kernel. Its outputs may be left half done where `cancel` is set meanwhile. Checked by
+    /// [`Device::launch`](crate::Device::launch): window sizes, access, grid, params.
     fn launch(
         &self,
         kernel: &'static KernelDef,
