@@ -73,7 +73,7 @@ pub struct Qr {
 /// ```
 pub fn qr(x: &Tensor<f32>) -> Result<Qr> {
     let factors = factor("qr", x)?;
-    Ok(Qr { q: factors.times(Mat::identity(factors.n, factors.n).as_ref())?, r: factors.r })
+    Ok(Qr { q: factors.q()?, r: factors.r })
 }
 
 /// `x = B F R` with B on the device, and F and R on the host; B F is orthonormal.
@@ -81,18 +81,21 @@ pub fn qr(x: &Tensor<f32>) -> Result<Qr> {
 /// The last product is left to the caller, who may have another factor to multiply by.
 #[derive(Debug)]
 pub(crate) struct Factors {
-    n: usize,
-    basis: Tensor<f32>,
-    last: Mat<f64>,
+    pub(crate) basis: Tensor<f32>,
+    pub(crate) last: Mat<f64>,
     pub(crate) r: Matrix,
 }
 
 impl Factors {
-    /// `Q y` for y (n, any).
-    pub(crate) fn times(&self, y: MatRef<'_, f64>) -> Result<Tensor<f32>> {
-        let last = host::product(self.last.as_ref(), y);
-        matmul(&self.basis, &Matrix::from_faer(last.as_ref()).to_tensor(self.basis.device())?)
+    /// Q.
+    pub(crate) fn q(&self) -> Result<Tensor<f32>> {
+        times(&self.basis, self.last.as_ref())
     }
+}
+
+/// `x y` for y on the host.
+pub(crate) fn times(x: &Tensor<f32>, y: MatRef<'_, f64>) -> Result<Tensor<f32>> {
+    matmul(x, &Matrix::from_faer(y).to_tensor(x.device())?)
 }
 
 /// [`qr`] without the last product.
@@ -121,7 +124,7 @@ pub(crate) fn factor(op: &'static str, x: &Tensor<f32>) -> Result<Factors> {
                 let (q, r) = host::upper(op, so_far.as_ref())?;
                 Ok((host::product(round.inverse.as_ref(), q.as_ref()), r))
             })?;
-            return Ok(Factors { n, basis, last, r: Matrix::from_faer(r.as_ref()) });
+            return Ok(Factors { basis, last, r: Matrix::from_faer(r.as_ref()) });
         }
         basis = round.apply(&basis, seed)?;
         (noise, product) = (round.noise, so_far);
@@ -223,7 +226,7 @@ impl Round {
 
     fn apply(&self, basis: &Tensor<f32>, seed: u64) -> Result<Tensor<f32>> {
         let device = basis.device();
-        let mut next = matmul(basis, &Matrix::from_faer(self.inverse.as_ref()).to_tensor(device)?)?;
+        let mut next = times(basis, self.inverse.as_ref())?;
         if self.replaced.is_empty() {
             return Ok(next);
         }

@@ -1,13 +1,13 @@
 //! Exact singular value decomposition.
 
-use faer::{Mat, MatRef};
+use faer::Mat;
 
 use super::{
     gram::to_usize,
     host,
     matmul::matmul_tn,
     matrix::Matrix,
-    qr::{MAX_COLUMNS, check_finite, factor},
+    qr::{Factors, MAX_COLUMNS, check_finite, factor, times},
 };
 use crate::{Error, Result, Tensor, waiting::apart};
 
@@ -81,12 +81,14 @@ pub(crate) fn exact(op: &'static str, a: &Tensor<f32>, k: usize) -> Result<Exact
         return Err(Error::argument(op, "a", why));
     }
     let transposed = if m < n { Some(transpose(op, a)?) } else { None };
-    let factors = factor(op, transposed.as_ref().unwrap_or(a))?;
-    let r = factors.r.as_faer().to_owned();
-    let (u, mut s, v) = apart(a.device().cancel(), r.ncols(), move || host::singular(op, r.as_ref()))?;
-    s.truncate(k);
-    let first = |x: MatRef<'_, f64>| x.subcols(0, k).to_owned();
-    Ok(Exact { long: factors.times(first(u.as_ref()).as_ref())?, s, short: first(v.as_ref()) })
+    let Factors { basis, last, r } = factor(op, transposed.as_ref().unwrap_or(a))?;
+    let (last, s, short) = apart(a.device().cancel(), r.rows(), move || {
+        let (u, mut s, v) = host::singular(op, r.as_faer())?;
+        s.truncate(k);
+        let [u, short] = [u, v].map(|x| x.subcols(0, k).to_owned());
+        Ok((host::product(last.as_ref(), u.as_ref()), s, short))
+    })?;
+    Ok(Exact { long: times(&basis, last.as_ref())?, s, short })
 }
 
 /// aᵀ of a wide matrix, exactly: a product with the identity.

@@ -1,14 +1,12 @@
 //! Truncated singular value decomposition of a resident matrix, with both sides' vectors.
 
-use faer::Mat;
-
 use super::{
     gram::{BlockSum, blocks},
     host,
     map_tensor::{BLOCK, DEPTH},
-    matmul::{Op, matmul, multiply},
+    matmul::{Op, multiply},
     matrix::Matrix,
-    qr::{check_finite, factor},
+    qr::{check_finite, factor, times},
     rows::Rows,
     rsvd::{Plan, RightSvd, Stop, SvdOptions},
     scale_columns::scale_columns,
@@ -164,13 +162,11 @@ fn projected(
     let a = scaled.as_ref().unwrap_or(a);
     let (krylov, found) = plan.iterate(a, seed, run)?;
     let best = krylov.vectors(&krylov.ritz(plan.l)?);
-    let y = matmul(a, &Matrix::from_faer(best.as_ref()).to_tensor(a.device())?)?;
-    let basis = factor(OP, &y)?;
-    let q = basis.times(Mat::identity(best.ncols(), best.ncols()).as_ref())?;
+    let q = factor(OP, &times(a, best.as_ref())?)?.q()?;
     let z = product_tn(a, &q)?;
     let cancel = a.device().cancel();
     let (v, s, rotation) = apart(cancel, z.rows(), move || host::singular(OP, z.as_faer()))?;
-    let u = matmul(&q, &Matrix::from_faer(rotation.as_ref().subcols(0, k)).to_tensor(a.device())?)?;
+    let u = times(&q, rotation.as_ref().subcols(0, k))?;
     let mut svd = plan.result(&krylov, &found);
     svd.passes += 1;
     svd.s = s[..k].iter().map(|s| s * scale).collect();
