@@ -7,7 +7,7 @@ use super::{
     device_tests,
 };
 use crate::{
-    Backend, Device, DeviceOptions, Error, Run, Tensor, TensorView,
+    Backend, Cancel, Device, DeviceOptions, Error, Run, Tensor, TensorView,
     distance::{Metric, Options, pairwise},
     filter::{GaussianOptions, gaussian},
     linalg::{self, matmul},
@@ -32,13 +32,18 @@ fn values_come_back(device: &Device) {
     for_each_type!(with(device));
 }
 
-/// Those of devices that check nothing, in several pieces.
+/// Of calls that a flag may end, in several pieces, from devices that check nothing.
 #[test]
-fn large_values_come_back() {
+fn values_come_back_in_pieces() {
     let values: Vec<u8> =
-        (0..(64 << 20) + 6).map(|i: u32| i.to_le_bytes()[usize::from(i.is_multiple_of(3))]).collect();
-    let tensor = Tensor::from_slice(&Device::cpu(), &values, &[values.len() as u64]).unwrap();
+        (0..(128 << 10) + 6).map(|i: u32| i.to_le_bytes()[usize::from(i.is_multiple_of(3))]).collect();
+    let cancel = Cancel::default();
+    let mut tensor =
+        Tensor::from_slice(&Device::cpu().cancelled_by(&cancel), &values, &[values.len() as u64]).unwrap();
     assert!(tensor.read().unwrap() == values);
+    cancel.cancel();
+    assert!(matches!(tensor.read(), Err(Error::Cancelled)));
+    assert!(matches!(tensor.write(&values), Err(Error::Cancelled)));
 }
 
 /// What poisoning and reading back order on checked devices: uploads into memory that kernels have just used, while
