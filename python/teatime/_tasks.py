@@ -182,8 +182,10 @@ class Source:
         memory = min((limit // threads // 2 for limit, threads in limits if limit), default=None)
         if samples_per_task is None:
             samples_per_task = (memory or 0) // 2 // (pair_bytes * self.shape[1])
-        samples = max(_TILE, samples_per_task // _TILE * _TILE)
-        held = pair_bytes * self.shape[1] * samples
+        elif samples_per_task < 1:
+            raise ValueError(f"`samples_per_task` of {samples_per_task}: a task takes samples")
+        samples = max(_TILE, min(samples_per_task, self.shape[1] + _TILE - 1) // _TILE * _TILE)
+        held = pair_bytes * self.shape[1] * min(samples, self.shape[1])
         if memory is not None and held > memory:
             raise MemoryError(
                 f"{self.shape[1]} samples: a task of the pairs of {samples} of them holds {held / 1e9:.3g} GB, and may take "

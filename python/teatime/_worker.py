@@ -363,9 +363,9 @@ def bands_of_store(*made_of: Any) -> SampleBands:
     return bands
 
 
-def tiles_of_band(bands: SampleBands, tile: int, side: int, memory: int | None) -> list[NDArray[np.float64]]:
+def tiles_of_band(bands: SampleBands, tile: int, side: int) -> list[NDArray[np.float64]]:
     """The distances of a tile of samples from themselves, and from each tile that follows: (others, own)."""
-    band = bands.loaded().band(tile, run_options(None, memory))
+    band = bands.loaded().band(tile, run_options())
     return [band[first : first + side] for first in range(0, len(band), side)]
 
 

@@ -21,7 +21,9 @@ import numpy as np
 try:
     import dask
     import dask.array as da
+    from dask.base import tokenize
     from dask.delayed import delayed
+    from dask.highlevelgraph import HighLevelGraph
 except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.dask needs dask: pip install 'teatime[dask]'") from error
 
@@ -384,10 +386,10 @@ def pairwise_distance(
     ploidy, array, rows_per_task
         Of a store, as in :func:`pca`.
     samples_per_task
-        Of a store, for the metrics that are named above: tasks of so many samples, a multiple of 64, and all variants give the result in
-        tiles. Each worker counts once over the store, and keeps the genotypes where it has memory for them. None: tasks of some variants
-        and all pairs, where the largest worker of the client holds three times their sums, 4 samples² bytes for each sum of the metric;
-        else tiles, by the memory of the smallest.
+        Of a store, for the metrics that are named above: tasks of so many samples, rounded down to a multiple of 64, and all variants give
+        the result in tiles. Each worker counts once over the store, and keeps the genotypes where it has memory for them. None: tasks of
+        some variants and all pairs, where the largest worker of the client holds three times their sums, 4 samples² bytes for each sum of
+        the metric; else tiles, by the memory of the smallest.
     resources, compute
         As in :func:`pca`.
 
@@ -399,7 +401,7 @@ def pairwise_distance(
     Raises
     ------
     MemoryError
-        Of a store and other metrics, where no worker holds the sums of all pairs.
+        Of a store, where no worker holds the sums of all pairs, and for other metrics or where the smallest holds no tile of 64 samples.
 
     Examples
     --------
@@ -468,16 +470,19 @@ def _tiles_of_store(source: Source, ploidy: int | None, options: dict[str, Any],
     """Distances in tiles, of which those above the diagonal are those below it, transposed."""
     side, memory = source.band(samples_per_task, _PAIR_BYTES.get(options["metric"], 64))
     bands = named(_worker.bands_of_store, "bands-of-store", source.stamp)(source.like, ploidy, options, side, memory, name)
-    band, pick = named(_worker.tiles_of_band, "tiles"), named(_worker.item, "tile")
-    extents = [min(side, source.shape[1] - first) for first in range(0, source.shape[1], side)]
-    tiles: list[list[Any]] = [[None] * len(extents) for _ in extents]
+    extents = tuple(min(side, source.shape[1] - first) for first in range(0, source.shape[1], side))
+    # One layer, since there may be many thousands of tiles. Of layers of one task, dask keeps some that nothing asks for.
+    token = tokenize(bands.key)
+    tile = f"teatime-tile-{token}"
+    graph: dict[Any, Any] = {}
     for i in range(len(extents)):
-        found = band(bands, i, side, memory)
+        band = (f"teatime-tiles-{token}", i)
+        graph[band] = (_worker.tiles_of_band, bands.key, i, side)
         for j in range(i, len(extents)):
-            shape = (extents[j], extents[i])
-            tiles[j][i] = da.from_delayed(pick(found, j - i), shape, dtype="f8", meta=np.empty((0, 0)))
-            tiles[i][j] = tiles[j][i].T if i != j else tiles[j][i]
-    return da.block(tiles)
+            graph[tile, j, i] = (_worker.item, band, j - i)
+            if i != j:
+                graph[tile, i, j] = (np.transpose, (tile, j, i))
+    return da.Array(HighLevelGraph.from_collections(tile, graph, [bands]), tile, (extents, extents), meta=np.empty((0, 0)))
 
 
 def _check_metric(options: dict[str, Any]) -> None:

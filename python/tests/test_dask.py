@@ -153,7 +153,10 @@ def test_distances_of_a_store_in_tiles(many_samples, metric):
         got = td.pairwise_distance(many_samples, metric, samples_per_task=samples)
         assert got.chunks == (chunks, chunks) and got.dtype == want.dtype
         np.testing.assert_array_equal(got, want)
-    np.testing.assert_array_equal(td.pairwise_distance(many_samples, metric, samples_per_task=64)[100:, :3], want[100:, :3])
+    some = td.pairwise_distance(many_samples, metric, samples_per_task=64)[100:, :3]
+    np.testing.assert_array_equal(some, want[100:, :3])
+    tasks = some.__dask_graph__().cull(some.__dask_keys__()).to_dict()
+    assert sum("teatime-tiles-" in str(key) for key in tasks) == 1
 
 
 def test_distances_in_tiles_where_no_worker_holds_them_all(many_samples, monkeypatch):
@@ -167,6 +170,9 @@ def test_distances_in_tiles_where_no_worker_holds_them_all(many_samples, monkeyp
     known.append({"memory_limit": 3_000_000, "nthreads": 1})
     known[0]["memory_limit"] = 3_000_000
     assert td.pairwise_distance(many_samples, samples_per_task=64).chunks[0] == (64, 64, 22)
+    assert td.pairwise_distance(many_samples, samples_per_task=10**6).chunks[0] == (150,)
+    with pytest.raises(ValueError, match="`samples_per_task` of 0"):
+        td.pairwise_distance(many_samples, samples_per_task=0)
     with pytest.raises(NotImplementedError, match="`samples_per_task` of canberra"):
         td.pairwise_distance(many_samples, "canberra", samples_per_task=64)
 
@@ -177,12 +183,12 @@ def test_tiles_of_a_store_that_changes_are_told(many_samples, tmp_path):
     path = shutil.copytree(many_samples, tmp_path / "written.zarr")
     bands = _worker.bands_of_store((str(path), None), None, distance_options(missing="ignore"), 64, None, "cpu")
     other = pickle.loads(pickle.dumps(bands))
-    np.testing.assert_array_equal(_worker.tiles_of_band(other, 1, 64, None)[1], _worker.tiles_of_band(bands, 1, 64, None)[1])
+    np.testing.assert_array_equal(_worker.tiles_of_band(other, 1, 64)[1], _worker.tiles_of_band(bands, 1, 64)[1])
     # Another one is unpickled after the store was written.
     other = pickle.loads(pickle.dumps(bands))
     shutil.copyfile(path / "call_genotype" / "0.0.0", path / "call_genotype" / "1.0.0")
     with pytest.raises(RuntimeError, match="changed between two tasks"):
-        _worker.tiles_of_band(other, 0, 64, None)
+        _worker.tiles_of_band(other, 0, 64)
 
 
 def test_boxes_are_of_whole_chunks():
