@@ -16,7 +16,7 @@ const LONG: usize = 256;
 /// How often it looks.
 const BETWEEN: Duration = Duration::from_millis(20);
 
-/// A decomposition of n rows, which cannot be stopped: a long one that is cancelled ends by itself, in a thread of its own.
+/// A decomposition of n rows, which cannot be stopped: of a long one, the thread goes on by itself where the call is cancelled.
 ///
 /// # Errors
 /// [`Error::Cancelled`]; [`Error::Driver`] where the system gives no thread; what `work` returns.

@@ -84,7 +84,7 @@ impl StoreArgs {
     }
 
     /// # Errors
-    /// [`Failure::Usage`] for the number of an allele, of `what` matches variants by the names of their alleles.
+    /// [`Failure::Usage`] where the allele is given by its number: `what` matches variants by the names of their alleles.
     pub(crate) fn names_alleles(&self, what: &str) -> Result<(), Failure> {
         match self.counted_allele {
             Some(CountedAllele::OfCalls(number)) => Err(Failure::Usage(format!(
