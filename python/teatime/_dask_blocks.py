@@ -55,7 +55,7 @@ def gaussian_filter(
     image
         A dask array of one to five axes; or the path of a Zarr array, of which each task reads a box and what lies around it.
     sigma, order, mode, cval, truncate, radius, axes, output, rounding, narrow
-        As in :func:`teatime.gaussian_filter`.
+        As in :func:`teatime.gaussian_filter`; of a path, integers that float32 would change are refused with ``narrow=True`` too.
     array
         Of a path: the array in the store, where the path is not its own.
     chunks

@@ -80,16 +80,19 @@ def test_large_integers_are_told_apart(dtype):
     np.testing.assert_allclose(u * s @ v, x, rtol=1e-12)
 
 
-def test_large_integers_are_refused_by_workers_without_float64(device):
-    x = da.from_array(np.array([[2**24], [2**24 + 1]], "i4"), chunks=(1, 1))
-    for name, found, want in (
-        ("x", td.pairwise_distance(x, device=device), [[0, 1], [1, 0]]),
-        ("input", td.gaussian_filter(x, 1, axes=1, device=device), x),
+def test_large_integers_are_refused_by_workers_without_float64(device, tmp_path):
+    values = np.array([[2**24], [2**24 + 1]], "i4")
+    x, path = da.from_array(values, chunks=(1, 1)), stored(tmp_path / "image.zarr", "a", values, (1, 1))
+    beyond = r"integers beyond 2\*\*24"
+    for found, want, error, words in (
+        (td.pairwise_distance(x, device=device), [[0, 1], [1, 0]], ValueError, f"`x`: {beyond}"),
+        (td.gaussian_filter(x, 1, axes=1, device=device), x, ValueError, f"`input`: {beyond}"),
+        (td.gaussian_filter(path, 1, axes=1, array="a", device=device), x, OSError, "16777217 is above 16777216"),
     ):
         if device.f64:
             np.testing.assert_array_equal(found, want)
         else:
-            with pytest.raises(ValueError, match=rf"`{name}`: integers beyond 2\*\*24"):
+            with pytest.raises(error, match=words):
                 found.compute(scheduler="sync")
 
 
