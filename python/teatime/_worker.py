@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _teatime
-from ._arrays import WIDE, as_array, as_float32, c_order, either_order, host_array, of_one_type, widened
+from ._arrays import WIDE, as_array, as_float32, c_order, either_order, host_array, of_one_type, scale_of, widened
 from ._device import Device, run_options
 from ._distance import operand
 from ._filter import gaussian_filter, of_type
@@ -194,13 +194,11 @@ def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | No
     given = host_array(block, "a", "svd_compressed")
     a = as_array(given, "a", "svd_compressed")
     on = device(name)
-    if a.dtype in WIDE and on.backend == "cpu":
-        a = widened(a)
-        return a.T @ (a @ x)
-    narrow, scale = as_float32(a, "a", integers=given.dtype.kind in "iu")
+    wide = a.dtype in WIDE and on.backend == "cpu"
+    a, scale = (widened(a), scale_of(a)) if wide else as_float32(a, "a", integers=given.dtype.kind in "iu")
     if not 2.0**-500 <= scale <= 2.0**500:
         raise ValueError(f"`a`: a block of numbers up to about {scale:.0e}: above 2**500, and below 2**-500, their products leave float64")
-    return _teatime.normal_product(c_order(narrow), c_order(x), on, run_options()) * scale**2
+    return a.T @ (a @ x) if wide else _teatime.normal_product(c_order(a), c_order(x), on, run_options()) * scale**2
 
 
 def random_vectors(n: int, columns: int, seed: int) -> NDArray[np.float64]:
