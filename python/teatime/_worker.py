@@ -372,12 +372,12 @@ def distances_of_sums(sums: Any, dtype: Any) -> NDArray[Any]:
     return sums.finish()[0].astype(dtype, copy=False)
 
 
-def filtered(block: NDArray[Any], *, options: dict[str, Any], becomes: str, on: str | None) -> NDArray[Any]:
-    """A block and its halo, filtered."""
-    if block.size == 0:
-        return block.astype(becomes)
+def filtered(block: NDArray[Any], *, options: dict[str, Any], before: Any, becomes: str, on: str | None, block_info: Any) -> NDArray[Any]:
+    """What a block and its halo become, without the halo, of which so much is ``before`` a first block and others, along each axis."""
     of = {key: value for key, value in options.items() if key != "preserve_range"}
-    return gaussian_filter(block, output=becomes, device=device(on), **of)
+    found = gaussian_filter(block, output=becomes, device=device(on), **of) if block.size else block.astype(becomes)
+    kept = zip(before, block_info[None]["chunk-location"], block_info[None]["chunk-shape"])
+    return found[tuple(slice(halos[at > 0], halos[at > 0] + extent) for halos, at, extent in kept)]
 
 
 def filtered_box(
