@@ -73,14 +73,14 @@ def either_order(a: NDArray[Any]) -> tuple[NDArray[Any], bool]:
 
 
 def as_float32(a: NDArray[Any], name: str, *, integers: bool = False) -> tuple[NDArray[np.float32], float]:
-    """``a`` as float32 but for a factor, and that factor: a power of two where float64 has numbers too large or too small for float32,
-    or their squares.
+    """``a`` as float32 but for a factor, and that factor: a power of two where numbers, or their squares, are too large or too small
+    for float32.
 
     Integers, and ``integers`` that are of float64 by now, are refused where they would change.
     """
     if integers or a.dtype.kind in "iu":
         return integers_as_float32(a, name), 1.0
-    scale = _scale(a) if a.dtype == np.float64 else 1.0
+    scale = scale_of(a)
     with np.errstate(over="ignore", under="ignore"):
         return (a if scale == 1 else a / scale).astype(np.float32, copy=False), scale
 
@@ -93,7 +93,7 @@ def integers_as_float32(a: NDArray[Any], name: str, why: str = "") -> NDArray[np
     return narrow
 
 
-def _scale(a: NDArray[Any]) -> float:
+def scale_of(a: NDArray[Any]) -> float:
     """What the numbers of ``a`` are divided by before they become float32. A power of two changes no digit."""
     largest = max(abs(float(a.max(initial=0))), abs(float(a.min(initial=0))))
     if not 0 < largest < np.inf or 2.0**-40 < largest < 2.0**40:

@@ -55,7 +55,7 @@ def gaussian_filter(
     image
         A dask array of one to five axes; or the path of a Zarr array, of which each task reads a box and what lies around it.
     sigma, order, mode, cval, truncate, radius, axes, output, rounding, narrow
-        As in :func:`teatime.gaussian_filter`.
+        As in :func:`teatime.gaussian_filter`; of a path, integers that float32 would change are refused with ``narrow=True`` too.
     array
         Of a path: the array in the store, where the path is not its own.
     chunks
@@ -103,24 +103,24 @@ def gaussian_filter(
 
 
 def _of_blocks(x: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
-    count = x.ndim
-    # An axis in one chunk, or one that weights reach over, needs no neighbours.
-    whole = {axis: -1 for axis in range(count) if x.numblocks[axis] > 1 and radii[axis] >= x.shape[axis]}
-    x = x.rechunk(whole) if whole else x
-    depth = {axis: radii[axis] if x.numblocks[axis] > 1 else 0 for axis in range(count)}
+    # An axis that weights reach over needs no neighbours.
+    fitted = zip(x.chunks, radii, x.shape)
+    x = x.rechunk(tuple((extent,) if r >= extent else da.overlap.ensure_minimum_chunksize(r, sizes) for sizes, r, extent in fitted))
+    depth = [radius if blocks > 1 else 0 for radius, blocks in zip(radii, x.numblocks)]
     modes = dict(zip(options["axes"], options["mode"]))
-    boundary = {axis: _BOUNDARIES[modes[axis]] if depth[axis] else "none" for axis in range(count)}
-    haloed = da.overlap.overlap(x, depth, boundary) if any(depth.values()) else x
-    result = haloed.map_blocks(
+    boundary = [_BOUNDARIES[modes[axis]] if halo else "none" for axis, halo in enumerate(depth)]
+    haloed = da.overlap.overlap(x, dict(enumerate(depth)), dict(enumerate(boundary))) if any(depth) else x
+    return haloed.map_blocks(
         _worker.filtered,
         name="teatime-gaussian-" + tokenize(__version__, x, options, str(dtype), name),
+        chunks=x.chunks,
         dtype=dtype,
-        meta=np.empty((0,) * count, dtype),
+        meta=np.empty((0,) * x.ndim, dtype),
         options=options,
+        before=[(halo if beyond == "periodic" else 0, halo) for halo, beyond in zip(depth, boundary)],
         becomes=str(dtype),
         on=name,
     )
-    return da.overlap.trim_internal(result, depth, boundary) if any(depth.values()) else result
 
 
 class _Stored:

@@ -54,8 +54,7 @@ def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
     Parameters
     ----------
     a : (m, n)
-        Computed in float32, in which no integer may change; numbers of float64 that are very large or small are first divided by a power
-        of two.
+        Computed in float32, in which no integer may change; very large or small numbers are first divided by a power of two.
     device
         A :class:`Device`, its name, or None for the fastest.
 

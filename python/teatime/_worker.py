@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _teatime
-from ._arrays import WIDE, as_array, as_float32, c_order, either_order, host_array, of_one_type, widened
+from ._arrays import WIDE, as_array, as_float32, c_order, either_order, host_array, of_one_type, scale_of, widened
 from ._device import Device, run_options
 from ._distance import operand
 from ._filter import gaussian_filter, of_type
@@ -194,13 +194,11 @@ def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | No
     given = host_array(block, "a", "svd_compressed")
     a = as_array(given, "a", "svd_compressed")
     on = device(name)
-    if a.dtype in WIDE and on.backend == "cpu":
-        a = widened(a)
-        return a.T @ (a @ x)
-    narrow, scale = as_float32(a, "a", integers=given.dtype.kind in "iu")
+    wide = a.dtype in WIDE and on.backend == "cpu"
+    a, scale = (widened(a), scale_of(a)) if wide else as_float32(a, "a", integers=given.dtype.kind in "iu")
     if not 2.0**-500 <= scale <= 2.0**500:
         raise ValueError(f"`a`: a block of numbers up to about {scale:.0e}: above 2**500, and below 2**-500, their products leave float64")
-    return _teatime.normal_product(c_order(narrow), c_order(x), on, run_options()) * scale**2
+    return a.T @ (a @ x) if wide else _teatime.normal_product(c_order(a), c_order(x), on, run_options()) * scale**2
 
 
 def random_vectors(n: int, columns: int, seed: int) -> NDArray[np.float64]:
@@ -374,12 +372,12 @@ def distances_of_sums(sums: Any, dtype: Any) -> NDArray[Any]:
     return sums.finish()[0].astype(dtype, copy=False)
 
 
-def filtered(block: NDArray[Any], *, options: dict[str, Any], becomes: str, on: str | None) -> NDArray[Any]:
-    """A block and its halo, filtered."""
-    if block.size == 0:
-        return block.astype(becomes)
+def filtered(block: NDArray[Any], *, options: dict[str, Any], before: Any, becomes: str, on: str | None, block_info: Any) -> NDArray[Any]:
+    """What a block and its halo become, without the halo, of which so much is ``before`` a first block and others, along each axis."""
     of = {key: value for key, value in options.items() if key != "preserve_range"}
-    return gaussian_filter(block, output=becomes, device=device(on), **of)
+    found = gaussian_filter(block, output=becomes, device=device(on), **of) if block.size else block.astype(becomes)
+    kept = zip(before, block_info[None]["chunk-location"], block_info[None]["chunk-shape"])
+    return found[tuple(slice(halos[at > 0], halos[at > 0] + extent) for halos, at, extent in kept)]
 
 
 def filtered_box(

@@ -79,8 +79,10 @@ class GenotypeAccessor:
 
     def genomic_relationship(
         self,
-        method: str = "vanraden1",
+        estimator: str | None = None,
         *,
+        ancestral_frequency: None = None,
+        skipna: bool | None = None,
         variable: str = "call_genotype",
         ploidy: int | None = None,
         merge: bool = True,
@@ -88,13 +90,33 @@ class GenotypeAccessor:
     ) -> xarray.Dataset:
         """The relationship matrix of the samples: :func:`teatime.genotype.grm`, :func:`teatime.dask.grm`.
 
-        Frequencies are those of the samples, where sgkit is given them.
+        Parameters
+        ----------
+        estimator
+            sgkit's ``"VanRaden"``, which is the default, or a ``method`` of these functions. sgkit's ``"Endelman-Jannink"`` is not there.
+        ancestral_frequency
+            Not taken: frequencies are those of the samples, of the calls that are not missing.
+        skipna
+            True is sgkit's, and ``missing="pairwise"``, which is the default. With False sgkit gives NaN to samples with missing calls;
+            here it is refused, and ``missing="mean"`` takes the variant's mean.
 
         Returns
         -------
         xarray.Dataset
             ``stat_genomic_relationship`` (samples_0, samples_1).
+
+        Raises
+        ------
+        ValueError
+            For arguments of sgkit's that are not taken.
         """
+        if estimator == "Endelman-Jannink":
+            raise ValueError("`estimator` of Endelman-Jannink is sgkit's alone: VanRaden and gcta are here")
+        if ancestral_frequency is not None:
+            raise ValueError("`ancestral_frequency` is sgkit's alone: leave it out, and frequencies are those of the samples")
+        if skipna is not None and (not skipna or options.setdefault("missing", "pairwise") != "pairwise"):
+            raise ValueError("`skipna` is True (missing='pairwise') or left out: missing='mean' makes missing calls their variant's mean")
+        method = "vanraden1" if estimator in (None, "VanRaden") else estimator
         data, lazy = self._genotypes(variable)
         found = _function(lazy, "grm")(data, method, ploidy=ploidy, **options)
         return self._with(merge, stat_genomic_relationship=(("samples_0", "samples_1"), found.matrix))

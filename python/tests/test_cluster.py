@@ -100,7 +100,7 @@ def jobs(genotypes, store, images, many_samples):
             (td.pairwise_distance(many_samples, samples_per_task=64),), "teatime-tiles", {"bands-of-store", "tiles", "tile"},
         ),
         "svd": (td.svd_compressed(da.from_array(matrix, chunks=(60, 30)), 4, n_power_iter=2), "projected", {"random-vectors", *svd}),
-        "gaussian": ((td.gaussian_filter(da.from_array(image, chunks=(20, 41)), 2),), "_trim", {"gaussian"}),
+        "gaussian": ((td.gaussian_filter(da.from_array(image, chunks=(20, 41)), 2),), "gaussian", {"gaussian"}),
         "gaussian of a store": ((td.gaussian_filter(stored, 2, array=array, chunks=(20, 70)),), "gaussian", {"gaussian-of-store"}),
         "bits": ((td.unpack(td.pack(da.from_array((d + 1).astype("u1"), chunks=(10, -1))), 9000),), "unpack", {"pack", "unpack"}),
     }

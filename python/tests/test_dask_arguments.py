@@ -80,26 +80,29 @@ def test_large_integers_are_told_apart(dtype):
     np.testing.assert_allclose(u * s @ v, x, rtol=1e-12)
 
 
-def test_large_integers_are_refused_by_workers_without_float64(device):
-    x = da.from_array(np.array([[2**24], [2**24 + 1]], "i4"), chunks=(1, 1))
-    for name, found, want in (
-        ("x", td.pairwise_distance(x, device=device), [[0, 1], [1, 0]]),
-        ("input", td.gaussian_filter(x, 1, axes=1, device=device), x),
+def test_large_integers_are_refused_by_workers_without_float64(device, tmp_path):
+    values = np.array([[2**24], [2**24 + 1]], "i4")
+    x, path = da.from_array(values, chunks=(1, 1)), stored(tmp_path / "image.zarr", "a", values, (1, 1))
+    beyond = r"integers beyond 2\*\*24"
+    for found, want, error, words in (
+        (td.pairwise_distance(x, device=device), [[0, 1], [1, 0]], ValueError, f"`x`: {beyond}"),
+        (td.gaussian_filter(x, 1, axes=1, device=device), x, ValueError, f"`input`: {beyond}"),
+        (td.gaussian_filter(path, 1, axes=1, array="a", device=device), x, OSError, "16777217 is above 16777216"),
     ):
         if device.f64:
             np.testing.assert_array_equal(found, want)
         else:
-            with pytest.raises(ValueError, match=rf"`{name}`: integers beyond 2\*\*24"):
+            with pytest.raises(error, match=words):
                 found.compute(scheduler="sync")
 
 
-@pytest.mark.parametrize("power", [-520, -450, -65, 0, 62, 450, 520])
-def test_products_of_large_and_small_blocks(device, power):
-    block = np.array([[3.0, 0], [0, 2], [3, 2]]) * 2.0**power
-    if device.backend != "cpu" and abs(power) > 500:
+@pytest.mark.parametrize("dtype, power", [*(("f8", p) for p in (-520, -450, -65, 0, 62, 450, 520)), *(("f4", p) for p in (-120, -65, 62, 120))])
+def test_products_of_large_and_small_blocks(device, dtype, power):
+    block = (np.array([[3.0, 0], [0, 2], [3, 2]]) * 2.0**power).astype(dtype)
+    if abs(power) > 500:
         with pytest.raises(ValueError, match=r"`a`: .*above 2\*\*500, and below"):
             _worker.product_of_block(block, np.eye(2), device.name)
-    elif abs(power) < 500:
+    else:
         found = _worker.product_of_block(block, np.eye(2), device.name)
         np.testing.assert_allclose(found / 4.0**power, [[18, 6], [6, 8]], rtol=1e-6)
 

@@ -59,15 +59,31 @@ def test_genomic_relationship(ds, variable, method):
     assert np.allclose(found.stat_genomic_relationship, genotype.grm(DOSAGES, method, missing="mean").matrix, atol=1e-6)
 
 
-def test_genomic_relationship_is_that_of_van_raden():
-    # VanRaden 2008, the first method: the formula of sgkit's, of frequencies of the samples.
-    dosages = np.random.default_rng(1).integers(0, 3, (200, 8)).astype("i1")
-    ds = xarray.Dataset({"call_dosage": (("variants", "samples"), dosages)})
-    p = dosages.mean(axis=1) / 2
-    m = dosages - 2 * p[:, None]
-    expected = m.T @ m / (2 * p * (1 - p)).sum()
-    found = ds.teatime.genomic_relationship(variable="call_dosage").stat_genomic_relationship
-    assert np.allclose(found, expected, atol=1e-6)
+@pytest.mark.parametrize("skipna", [{}, {"skipna": True}])
+def test_genomic_relationship_is_that_of_sgkit(ds, skipna):
+    # As sgkit 0.10 computes it of float64, with skipna and the frequencies of the samples.
+    called = DOSAGES >= 0
+    p = np.where(called, DOSAGES, 0).sum(axis=1, keepdims=True) / (2 * np.maximum(called.sum(axis=1, keepdims=True), 1))
+    m = np.where(called, DOSAGES - 2 * p, 0)
+    expected = m.T @ m / ((called * 2 * p).T @ (called * (1 - p)))
+    for estimator in (None, "VanRaden"):
+        found = ds.teatime.genomic_relationship(estimator=estimator, **skipna)
+        assert np.allclose(found.stat_genomic_relationship, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"estimator": "Endelman-Jannink"}, "`estimator` of Endelman-Jannink"),
+        ({"estimator": "Yang"}, 'gcta or vanraden1, not "Yang"'),
+        ({"ancestral_frequency": "sample_frequency"}, "`ancestral_frequency`"),
+        ({"skipna": False}, "`skipna`"),
+        ({"skipna": True, "missing": "mean"}, "`skipna`"),
+    ],
+)
+def test_what_is_sgkits_alone_is_refused(ds, options, words):
+    with pytest.raises(ValueError, match=words):
+        ds.teatime.genomic_relationship(**options)
 
 
 @pytest.mark.parametrize("variable", ["call_genotype", "call_dosage"])

@@ -24,7 +24,9 @@ use crate::{
     dtype::with_dtype,
     kernels::correlate::Edge as Beyond,
     store::BoxWriter,
-    stream::{Along, AsStored, Block, Blocks, Convert, Edge, Narrow, Narrowed, Plan, Selection, StreamStats},
+    stream::{
+        Along, AsStored, Block, Blocks, Convert, Edge, Misfit, Narrow, Narrowed, Plan, Selection, StreamStats,
+    },
     untyped::{Untyped, empty_of},
 };
 
@@ -69,7 +71,7 @@ pub struct WrittenFilter {
 ///
 /// # Errors
 /// As [`gaussian`](super::gaussian()), and what `begin` gives; [`Error::Shape`] for an array of another shape; [`Error::Argument`] for one of
-/// another type, and for a halo that wraps an axis more than 1024 times; [`Error::Chunk`] for a chunk that cannot be read, and for integers of 64 bits above 2^53 - 1 (in f32, above 2^24);
+/// another type, and for a halo that wraps an axis more than 1024 times; [`Error::Chunk`] for a chunk that cannot be read, and for integers that sums would change: above 2^53 - 1, or 2^24 in f32;
 /// [`Error::Budget`] with the least that would do, for boxes of one tile; [`Error::Io`] for a tile that cannot be written, as where the
 /// disk is full, which ends the pass; [`Error::Cancelled`]. What was written stays.
 ///
@@ -189,15 +191,38 @@ pub fn gaussian_box<U: Element>(
     Ok(out)
 }
 
-/// How elements are read: as they are stored where that can be, else as f64, or as f32 unless sums may be `wide`.
+/// How elements are read: as they are stored where that can be, else as f64, or as f32 unless sums may be `wide`. Integers that sums would
+/// change are refused.
 fn staged(dtype: StoredType, wide: bool) -> (DType, Arc<dyn Convert>) {
-    let as_stored = if dtype == StoredType::Bool { Some(DType::U8) } else { dtype.element() };
-    if let Some(staged) = as_stored {
-        return (staged, Arc::new(AsStored(dtype)));
-    }
-    let (staged, to) = if wide { (DType::F64, Narrowed::F64) } else { (DType::F32, Narrowed::F32) };
+    let to = if wide { Narrowed::F64 } else { Narrowed::F32 };
     let range = [-to.whole(), to.whole()];
-    (staged, Arc::new(Narrow { to, range, negative_is_missing: false, nan_is_missing: false }))
+    let whole = Narrow { to, range, negative_is_missing: false, nan_is_missing: false };
+    match if dtype == StoredType::Bool { Some(DType::U8) } else { dtype.element() } {
+        Some(staged @ (DType::I32 | DType::U32)) if !wide => (staged, Arc::new(Checked(dtype, whole))),
+        Some(staged) => (staged, Arc::new(AsStored(dtype))),
+        None if wide => (DType::F64, Arc::new(whole)),
+        None => (DType::F32, Arc::new(whole)),
+    }
+}
+
+/// Integers of 32 bits as they are stored, if they are f32 too.
+#[derive(Debug)]
+struct Checked(StoredType, Narrow);
+
+impl Convert for Checked {
+    fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
+        AsStored(self.0).accepts(array)
+    }
+
+    fn bytes(&self, elements: u64) -> u64 {
+        AsStored(self.0).bytes(elements)
+    }
+
+    fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
+        // Of as many bytes, which are overwritten.
+        self.1.convert(array, from, to)?;
+        AsStored(self.0).convert(array, from, to)
+    }
 }
 
 /// What skimage multiplies elements by, if it does: booleans are 0 and 1 of an image.

@@ -267,6 +267,17 @@ fn refused(device: &Device) {
     fails(&x, -1.0, spec(StoredType::U8, &[3, 4]), "`sigma`");
     let large = stored(&[i64::MAX, 0], &[2], &[2]);
     fails(&large, 1.0, spec(StoredType::F32, &[2]), "value 9223372036854776000 is above");
+    let narrow = options.clone().narrow(true);
+    for (large, words) in [
+        (stored(&[1 << 24, 0, 0, -(1 << 24) - 1], &[2, 2], &[1, 2]), "value -16777217 is below"),
+        (stored(&[1, 0, 0, (1u32 << 24) + 1], &[2, 2], &[1, 2]), "value 16777217 is above"),
+    ] {
+        let row =
+            |row: u64| gaussian_box::<f32>(&large, [0.0, 1.0], &narrow, &[row..row + 1, 0..2], device, &run);
+        assert!(row(0).is_ok());
+        let error = row(1).unwrap_err();
+        assert!(matches!(&error, Error::Chunk { .. }) && error.to_string().contains(words), "{error}");
+    }
     let doubles = stored(&[0.5f64; 12], &[3, 4], &[2, 2]);
     if !device.limits().f64 {
         fails(&doubles, 1.0, spec(StoredType::F64, &[3, 4]), "narrow");
