@@ -11,7 +11,7 @@ use rayon::ThreadPool;
 
 use crate::{Cancel, Error, Result};
 
-/// Rows from which on a decomposition takes long enough, some hundredths of a second, that its caller looks whether to wait on.
+/// Rows from which on a decomposition is worth a thread of its own, so that its caller can look whether to wait on.
 const LONG: usize = 256;
 /// How often it looks.
 const BETWEEN: Duration = Duration::from_millis(20);

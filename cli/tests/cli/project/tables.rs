@@ -163,6 +163,13 @@ fn other_refusals() {
     let usage = project(&store, &loadings, &scratch.join("refused"), &["--max-mismatch", "2"]);
     assert_eq!(usage.code, 2);
     assert!(usage.err.contains("--max-mismatch"), "{}", usage.err);
+    let usage = project(&store, &loadings, &scratch.join("refused"), &["--counted-allele", "1"]);
+    assert_eq!(usage.code, 2);
+    assert!(
+        usage.err.contains("teatime project matches variants by the names of their alleles"),
+        "{}",
+        usage.err
+    );
 
     // The reference's own folder holds a record already.
     let folder = loadings.parent().unwrap();
