@@ -8,15 +8,11 @@ import os
 import sys
 import time
 
+import numkong
 import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
-
-try:
-    import numkong
-except ImportError:
-    numkong = None
 
 METRICS = [
     "euclidean", "sqeuclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra", "braycurtis", "hamming", "jaccard",
@@ -45,9 +41,8 @@ def main():
         values = x != 0 if metric in OF_BOOLEANS else x
         print(json.dumps({"pdist": metric, "s": round(median(lambda: pdist(values, metric)), 4)}), flush=True)
     print(json.dumps({"sklearn": "euclidean", "s": round(median(lambda: euclidean_distances(x)), 4)}))
-    if numkong:
-        every = lambda: numkong.euclideans_symmetric(x, threads=os.cpu_count())
-        print(json.dumps({"numkong": "euclidean", "s": round(median(every), 4)}))
+    every = lambda: numkong.euclideans_symmetric(x, threads=os.cpu_count())
+    print(json.dumps({"numkong": "euclidean", "s": round(median(every), 4)}))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ use teatime::{
 
 use crate::{
     array::{Array, Read, parts},
-    call::{RunOptions, call},
+    call::{RunOptions, call_on},
     device::Wanted,
 };
 
@@ -53,8 +53,8 @@ fn packed<'py, T: Packable + numpy::Element>(
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(x)?;
-    let found = call(py, run, |run| {
-        let x = TensorView::from_slice(&device.cancelled_by(&run.cancel), values, &shape)?;
+    let found = call_on(py, device, run, |device, _| {
+        let x = TensorView::from_slice(device, values, &shape)?;
         Read::of(teatime::bits::pack(&x, width, options)?)
     })?;
     Ok(found.array(py)?.into_any())
@@ -94,8 +94,8 @@ fn unpacked<'py, T: Unpackable + numpy::Element>(
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(packed)?;
-    let found = call(py, run, |run| {
-        let packed = TensorView::from_slice(&device.cancelled_by(&run.cancel), values, &shape)?;
+    let found = call_on(py, device, run, |device, _| {
+        let packed = TensorView::from_slice(device, values, &shape)?;
         Read::of(teatime::bits::unpack::<T>(&packed, n, width, table)?)
     })?;
     Ok(found.array(py)?.into_any())

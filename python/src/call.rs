@@ -11,7 +11,7 @@ use pyo3::{
     exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError},
     prelude::*,
 };
-use teatime::{Budget, Cancel, Error, Progress, Result, Run, Status};
+use teatime::{Budget, Cancel, Device, Error, Progress, Result, Run, Status};
 
 use crate::device::forked;
 
@@ -32,9 +32,20 @@ pub(crate) struct RunOptions {
     pub(crate) device_memory: Option<u64>,
 }
 
-/// Runs `work` without the interpreter's lock.
+/// [`call`] on a device by which Ctrl-C ends also what takes no [`Run`].
 ///
-/// What takes no [`Run`] ends at Ctrl-C where its device is [cancelled by](teatime::Device::cancelled_by) the run's flag.
+/// # Errors
+/// As [`call`].
+pub(crate) fn call_on<T: Send>(
+    py: Python<'_>,
+    device: &Device,
+    options: RunOptions,
+    work: impl FnOnce(&Device, &Run) -> Result<T> + Send,
+) -> PyResult<T> {
+    call(py, options, |run| work(&device.cancelled_by(&run.cancel), run))
+}
+
+/// Runs `work` without the interpreter's lock.
 ///
 /// # Errors
 /// What `work` returns, as Python has it; what the progress callback or a signal's handler raised; `RuntimeError` for a panic.

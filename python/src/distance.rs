@@ -11,7 +11,7 @@ use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, S
 
 use crate::{
     array::{Array, matrix, parts, with_array},
-    call::{RunOptions, call, exception},
+    call::{RunOptions, call, call_on, exception},
     device::Wanted,
     genotype::Genotypes,
 };
@@ -101,8 +101,7 @@ fn pairwise_of<T: Element + numpy::Element>(
 ) -> PyResult<Both> {
     let y = of_type::<T>(y)?;
     let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
-    call(py, run, |run| {
-        let device = &device.cancelled_by(&run.cancel);
+    call_on(py, device, run, |device, run| {
         let x = TensorView::from_slice(device, x.0, &x.1)?;
         let y = y.as_ref().map(|(y, shape)| TensorView::from_slice(device, y, shape)).transpose()?;
         if counted {
@@ -150,8 +149,8 @@ fn condensed_of<T: Element + numpy::Element>(
     run: RunOptions,
 ) -> PyResult<Vec<f64>> {
     let (x, shape) = parts(x)?;
-    call(py, run, |run| {
-        let x = TensorView::from_slice(&device.cancelled_by(&run.cancel), x, &shape)?;
+    call_on(py, device, run, |device, run| {
+        let x = TensorView::from_slice(device, x, &shape)?;
         teatime::distance::condensed(&x, metric, &options, run)
     })
 }
@@ -195,9 +194,8 @@ impl DistanceSums {
         let device = device.open(py)?;
         let (metric, options) = options.on(&device)?;
         let missing = options.missing;
-        call(py, run, |run| {
-            let device = device.cancelled_by(&run.cancel);
-            let sums = teatime_genotype::distance_sums(&genotypes.genotypes, &device, metric, missing, run)?;
+        call_on(py, &device, run, |device, run| {
+            let sums = teatime_genotype::distance_sums(&genotypes.genotypes, device, metric, missing, run)?;
             // As the sums of arrays have it, with which they may merge.
             let negative = options.negative && missing != Missing::Propagate;
             Ok(Self(PartialSums { negative, ..sums }))
@@ -309,8 +307,7 @@ fn sums_of<T: Element + numpy::Element>(
     let y = of_type::<T>(y)?;
     let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
     let observations = |shape: &[u64]| shape.get(usize::from(options.columns)).copied().unwrap_or_default();
-    call(py, run, |run| {
-        let device = &device.cancelled_by(&run.cancel);
+    call_on(py, device, run, |device, _| {
         let n = y.as_ref().map(|(_, shape)| observations(shape));
         let mut sums = Partial::new(device, observations(&x.1), n, metric, &options)?;
         let y = y.as_ref().map(|(y, shape)| TensorView::from_slice(device, y, shape)).transpose()?;

@@ -13,7 +13,7 @@ use teatime::{
 
 use crate::{
     array::{Array, Read, parts, reshaped, sizes, with_array},
-    call::{RunOptions, call, exception},
+    call::{RunOptions, call_on, exception},
     device::Wanted,
 };
 
@@ -110,8 +110,8 @@ fn filtered<'py, T: Element + numpy::Element, U: Element + numpy::Element>(
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, shape) = parts(x)?;
-    let found = call(py, run, |run| {
-        let x = TensorView::from_slice(&device.cancelled_by(&run.cancel), values, &shape)?;
+    let found = call_on(py, device, run, |device, _| {
+        let x = TensorView::from_slice(device, values, &shape)?;
         Read::of(teatime::filter::gaussian::<T, U>(&x, sigma, &options)?)
     })?;
     Ok(found.array(py)?.into_any())
@@ -200,9 +200,8 @@ impl StoredArray {
         device: &Device,
         run: RunOptions,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let found = call(py, run, |run| {
-            let device = device.cancelled_by(&run.cancel);
-            teatime::filter::gaussian_box::<U>(&self.0, sigma, &options, within, &device, run)
+        let found = call_on(py, device, run, |device, run| {
+            teatime::filter::gaussian_box::<U>(&self.0, sigma, &options, within, device, run)
         })?;
         let shape: Vec<u64> = within.iter().map(|range| range.end - range.start).collect();
         Ok(reshaped(found.into_pyarray(py), &sizes(&shape))?.into_any())

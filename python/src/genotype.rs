@@ -17,7 +17,7 @@ use teatime_genotype::{
 
 use crate::{
     array::{Array, matrix},
-    call::{RunOptions, call, exception},
+    call::{RunOptions, call, call_on, exception},
     device, distance, linalg,
     rows::{Rows, range},
 };
@@ -237,8 +237,8 @@ pub(crate) fn pca<'py>(
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (options, device) = (options.of()?, device.open(py)?);
-    let result = call(py, run, |run| {
-        teatime_genotype::pca(&genotypes.genotypes, &device.cancelled_by(&run.cancel), &options, run)
+    let result = call_on(py, &device, run, |device, run| {
+        teatime_genotype::pca(&genotypes.genotypes, device, &options, run)
     })?;
     found(py, result)
 }
@@ -257,8 +257,8 @@ pub(crate) fn grm<'py>(
     run: RunOptions,
 ) -> PyResult<Relationships<'py>> {
     let (options, device) = (options.of()?, device.open(py)?);
-    let grm = call(py, run, |run| {
-        teatime_genotype::grm(&genotypes.genotypes, &device.cancelled_by(&run.cancel), &options, run)
+    let grm = call_on(py, &device, run, |device, run| {
+        teatime_genotype::grm(&genotypes.genotypes, device, &options, run)
     })?;
     relationships(py, grm)
 }
@@ -290,8 +290,8 @@ pub(crate) fn distances<'py>(
     let options = DistanceOptions::default().metric(metric).missing(distance::missing(missing)?);
     let options = options.filter(filter(filters.0, filters.1));
     let device = device.open(py)?;
-    let found = call(py, run, |run| {
-        teatime_genotype::distances(&genotypes.genotypes, &device.cancelled_by(&run.cancel), &options, run)
+    let found = call_on(py, &device, run, |device, run| {
+        teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
     })?;
     let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
     let counts = counts(py, &found.counts)?;
@@ -320,7 +320,7 @@ impl Part {
             Of::Pca(options) => (Some(options.of()?), None),
             Of::Grm(options) => (None, Some(options.of()?)),
         };
-        let part = call(py, run, |run| {
+        let part = call_on(py, &device, run, |device, run| {
             let mut wanted = Wanted::default();
             if let Some(options) = &pca {
                 wanted = wanted.pca(options);
@@ -328,7 +328,7 @@ impl Part {
             if let Some(options) = &grm {
                 wanted = wanted.grm(options);
             }
-            Cohort::part(&genotypes.genotypes, range(rows), &device.cancelled_by(&run.cancel), &wanted, run)
+            Cohort::part(&genotypes.genotypes, range(rows), device, &wanted, run)
         })?;
         Ok(Self(part))
     }
@@ -376,10 +376,9 @@ pub(crate) fn pca_of_part<'py>(
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (options, device) = (options.of()?, device.open(py)?);
-    let result = call(py, run, |run| {
-        let device = device.cancelled_by(&run.cancel);
+    let result = call_on(py, &device, run, |device, run| {
         let wanted = Wanted::default().pca(&options);
-        Cohort::of_part(&genotypes.genotypes, &device, &wanted, &part.0, run)?.pca(&options, run)
+        Cohort::of_part(&genotypes.genotypes, device, &wanted, &part.0, run)?.pca(&options, run)
     })?;
     found(py, result)
 }
@@ -395,10 +394,9 @@ pub(crate) fn grm_of_part<'py>(
     run: RunOptions,
 ) -> PyResult<Relationships<'py>> {
     let (options, device) = (options.of()?, device.open(py)?);
-    let grm = call(py, run, |run| {
-        let device = device.cancelled_by(&run.cancel);
+    let grm = call_on(py, &device, run, |device, run| {
         let wanted = Wanted::default().grm(&options);
-        Cohort::of_part(&genotypes.genotypes, &device, &wanted, &part.0, run)?.grm(&options, run)
+        Cohort::of_part(&genotypes.genotypes, device, &wanted, &part.0, run)?.grm(&options, run)
     })?;
     relationships(py, grm)
 }

@@ -11,7 +11,7 @@ use teatime::{
 
 use crate::{
     array::{Read, matrix, parts, sizes},
-    call::{RunOptions, call, exception},
+    call::{RunOptions, call, call_on, exception},
     device::Wanted,
 };
 
@@ -61,8 +61,8 @@ pub(crate) fn svd<'py>(
 ) -> PyResult<Found<'py>> {
     let device = device.open(py)?;
     let (values, shape) = parts(&a)?;
-    let (u, s, v) = call(py, run, |run| {
-        let a = TensorView::from_slice(&device.cancelled_by(&run.cancel), values, &shape)?;
+    let (u, s, v) = call_on(py, &device, run, |device, _| {
+        let a = TensorView::from_slice(device, values, &shape)?;
         let found = teatime::linalg::svd(&a)?;
         Ok((Read::of(found.u)?, found.s, Read::of(found.v)?))
     })?;
@@ -92,8 +92,8 @@ pub(crate) fn truncated_svd<'py>(
 ) -> PyResult<Truncated<'py>> {
     let (device, options) = (device.open(py)?, options.of()?);
     let (values, shape) = parts(&a)?;
-    let (u, s, v, residuals, converged, passes) = call(py, run, |run| {
-        let a = TensorView::from_slice(&device.cancelled_by(&run.cancel), values, &shape)?;
+    let (u, s, v, residuals, converged, passes) = call_on(py, &device, run, |device, run| {
+        let a = TensorView::from_slice(device, values, &shape)?;
         let rule = options.sign;
         let mut found = teatime::linalg::truncated_svd(&a, k, &options.sign(SignRule::None), run)?;
         found.set_signs(rule, transposed)?;
@@ -115,8 +115,8 @@ pub(crate) fn normal_product<'py>(
 ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
     let device = device.open(py)?;
     let ((values, shape), x) = (parts(&a)?, as_matrix(&x)?);
-    let found = call(py, run, |run| {
-        let a = TensorView::from_slice(&device.cancelled_by(&run.cancel), values, &shape)?;
+    let found = call_on(py, &device, run, |device, run| {
+        let a = TensorView::from_slice(device, values, &shape)?;
         a.apply_normal(&x, &Pass::new(run, Status::new(0, 1, shape[0])))
     })?;
     matrix(py, found)
