@@ -72,12 +72,14 @@ impl Choice {
             let why = format!("the {n} x {n} Gram matrix of the samples does not fit the memory budget");
             (Method::Randomized, why)
         } else if costs.exact <= costs.randomized {
-            let why =
-                format!("one pass with the {n} x {n} Gram matrix costs less than about {passes} passes");
+            let why = format!(
+                "one pass with the {n} x {n} Gram matrix costs less than the {passes} passes that are expected"
+            );
             (Method::Exact, why)
         } else {
-            let why =
-                format!("about {passes} passes cost less than the {n} x {n} Gram matrix of the samples");
+            let why = format!(
+                "the {passes} passes that are expected cost less than the {n} x {n} Gram matrix of the samples"
+            );
             (Method::Randomized, why)
         };
         Self { method, reason, costs }
