@@ -168,4 +168,11 @@ def _function(lazy: bool, name: str) -> Callable[..., Any]:
 
 def _dosages(calls: NDArray[Any]) -> NDArray[np.int8]:
     """Alleles of each call that are not the reference; -1 where one is missing."""
-    return np.where(~(calls >= 0).all(axis=2), -1, (calls > 0).sum(axis=2)).astype(np.int8)
+    found = np.zeros(calls.shape[:2], np.int8)
+    missing = np.zeros(calls.shape[:2], bool)
+    # Reductions over an axis of two elements take NumPy six times as long.
+    for allele in np.moveaxis(calls, 2, 0):
+        found += allele > 0
+        missing |= ~(allele >= 0)
+    found[missing] = -1
+    return found
