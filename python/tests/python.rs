@@ -1,7 +1,7 @@
 //! Runs the tests of the Python package with the interpreter that `TEATIME_PYTHON` names, which has what `requirements.txt` beside
 //! this file says. Without it they are skipped, unless `TEATIME_REQUIRE_DEVICES` is set, as where CI runs.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{env, fs, io, io::Write, path::Path, process::Command, thread};
 
 #[test]
 #[allow(clippy::print_stdout, reason = "what is skipped is said aloud")]
@@ -36,14 +36,22 @@ fn the_package_passes_its_tests() {
             .current_dir(package.path())
             .env("PYTHONPATH", package.path())
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            .status()
+            .output()
             .expect("the interpreter should start");
-        assert!(ran.success(), "{arguments:?}: {ran}");
+        // Not by `println!`, which shows it of a failure alone.
+        io::stdout().write_all(&[ran.stdout, ran.stderr].concat()).expect("what it said should be shown");
+        assert!(ran.status.success(), "{arguments:?}: {}", ran.status);
     };
     let [tests, settings] = ["tests", "pyproject.toml"].map(|name| here.join(name));
-    let [tests, settings, modules] =
-        [&tests, &settings, &module].map(|path| path.to_str().expect("a folder should have a plain name"));
-    let pytest = ["-m", "pytest", "-p", "no:cacheprovider", "-c", settings];
-    run(&[&pytest[..], &[tests]].concat());
-    run(&[&pytest[..], &["--doctest-modules", "--import-mode=importlib", modules]].concat());
+    let text = |path: &Path| path.to_str().expect("a folder should have a plain name").to_owned();
+    let [modules, settings] = [&module, &settings].map(|path| text(path));
+    let pytest = ["-m", "pytest", "-p", "no:cacheprovider", "-c", &settings];
+    // Those that wait for processes, and the others, take as long each.
+    let [cluster, dask] = ["test_cluster.py", "test_dask.py"].map(|name| text(&tests.join(name)));
+    let ignored = [&cluster, &dask].map(|path| format!("--ignore={path}"));
+    thread::scope(|scope| {
+        scope.spawn(|| run(&[&pytest[..], &[&cluster, &dask]].concat()));
+        run(&[&pytest[..], &[&text(&tests), &ignored[0], &ignored[1]]].concat());
+        run(&[&pytest[..], &["--doctest-modules", "--import-mode=importlib", &modules]].concat());
+    });
 }
