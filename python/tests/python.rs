@@ -38,7 +38,7 @@ fn the_package_passes_its_tests() {
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .output()
             .expect("the interpreter should start");
-        // Not by `println!`, which shows it of a failure alone.
+        // `println!` shows output only where a test fails.
         io::stdout().write_all(&[ran.stdout, ran.stderr].concat()).expect("what it said should be shown");
         assert!(ran.status.success(), "{arguments:?}: {}", ran.status);
     };
