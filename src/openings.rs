@@ -31,8 +31,6 @@ pub enum On {
     /// With limits so low that every operation splits its work.
     CpuSmall,
     Wgpu,
-    /// Every card through one of its APIs: Vulkan rather than OpenGL.
-    WgpuOnce,
     WgpuSmall,
     /// A device that an application opened, with WebGPU's default limits.
     WgpuLent,
@@ -44,15 +42,16 @@ pub enum On {
     CudaLent,
 }
 
-/// Declares tests, each a `fn(&Device)`, once for each way of opening a device. What stands behind a semicolon takes long. It is left out
-/// on lent devices and on a card's second API: what they do differently, the tests of the same kernels before the semicolon show.
+/// Declares tests, each a `fn(&Device)`, once for each way of opening a device. What stands behind a semicolon is left out on
+/// lent devices: it takes long there, and what a lent device does differently, how it was opened and what it grants, the
+/// tests of the same kernels before the semicolon show.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! device_tests {
     ($($name:ident),* $(; $($own:ident),*)? $(,)?) => {
         $($crate::device_tests!(@ $name on_cpu Cpu on_cpu_small CpuSmall on_wgpu Wgpu on_wgpu_small WgpuSmall
             on_wgpu_lent WgpuLent on_cuda Cuda on_cuda_small CudaSmall on_cuda_lent CudaLent);)*
-        $($($crate::device_tests!(@ $own on_cpu Cpu on_cpu_small CpuSmall on_wgpu WgpuOnce on_wgpu_small WgpuSmall
+        $($($crate::device_tests!(@ $own on_cpu Cpu on_cpu_small CpuSmall on_wgpu Wgpu on_wgpu_small WgpuSmall
             on_cuda Cuda on_cuda_small CudaSmall);)*)?
     };
     // Devices within tests: of tests in a row, which run at the same time, no two wait for one device.
@@ -70,7 +69,7 @@ macro_rules! device_tests {
 pub fn run(on: On, test: fn(&Device)) {
     let (devices, backend) = match on {
         On::Cpu | On::CpuSmall => (devices(on), "cpu"),
-        On::Wgpu | On::WgpuOnce | On::WgpuSmall | On::WgpuLent => (devices(on), "wgpu"),
+        On::Wgpu | On::WgpuSmall | On::WgpuLent => (devices(on), "wgpu"),
         On::Cuda | On::CudaSmall | On::CudaLent => (devices(on), "cuda"),
     };
     let devices = match devices {
@@ -105,11 +104,10 @@ fn options(on: On) -> DeviceOptions {
 
 /// The devices of a kind, opened once for all tests of this process.
 pub(crate) fn devices(on: On) -> &'static Result<Vec<Device>, String> {
-    static OPEN: [OnceLock<Result<Vec<Device>, String>>; 9] = [const { OnceLock::new() }; 9];
+    static OPEN: [OnceLock<Result<Vec<Device>, String>>; 8] = [const { OnceLock::new() }; 8];
     OPEN[on as usize].get_or_init(|| match on {
         On::Cpu | On::CpuSmall => Ok(vec![Device::open_with("cpu", &options(on)).unwrap()]),
         On::Wgpu | On::WgpuSmall => open_all("wgpu", on),
-        On::WgpuOnce => devices(On::Wgpu).clone().map(once),
         On::WgpuLent => open_lent(on),
         On::Cuda | On::CudaSmall => open_all("cuda", on),
         On::CudaLent => open_lent_cuda(on),
@@ -130,19 +128,6 @@ fn open_all(backend: &str, on: On) -> Result<Vec<Device>, String> {
         }
     }
     if devices.is_empty() { Err(reasons.join("; ")) } else { Ok(devices) }
-}
-
-/// The first device of each card.
-fn once(devices: Vec<Device>) -> Vec<Device> {
-    let mut cards = Vec::new();
-    let is_first = |device: &Device| {
-        let card = device.info().identity.clone();
-        !cards.contains(&card) && {
-            cards.push(card);
-            true
-        }
-    };
-    devices.into_iter().filter(is_first).collect()
 }
 
 #[cfg(not(feature = "wgpu"))]

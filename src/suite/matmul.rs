@@ -16,13 +16,12 @@ use crate::{
         matmul::{Op, gram_lower, multiply_in_tiles},
         matmul_nt, matmul_tn,
     },
-    openings::{self, On},
 };
 
 device_tests! {
     sizes_around_the_tiles, sizes_around_the_large_tiles, every_type, lower_gram, identity_keeps_bits, transposes_agree,
     is_linear, two_runs_are_equal, agrees_with_cpu, an_operand_twice, wrong_shapes, wrong_device, row_beyond_a_binding;
-    every_stored_value, past_the_largest_grid,
+    sizes_around_the_cpu_tiles, every_stored_value, past_the_largest_grid,
     long_sums,
 }
 
@@ -102,14 +101,7 @@ fn sizes_around_the_large_tiles(device: &Device) {
 }
 
 /// The cpu kernel's tile is 96 x 96, and 192 x 192 where c is large; narrow operands are decoded 1,024 deep.
-#[test]
-fn sizes_around_the_cpu_tiles() {
-    for on in [On::Cpu, On::CpuSmall] {
-        openings::run(on, around_the_cpu_tiles);
-    }
-}
-
-fn around_the_cpu_tiles(device: &Device) {
+fn sizes_around_the_cpu_tiles(device: &Device) {
     for extents in [[95, 97, 3], [96, 193, 2], [515, 1, 5], [1, 515, 5], [1153, 1151, 2]] {
         OPS.into_iter().for_each(|op| check::<f32, f32>(device, op, extents));
     }
