@@ -1,15 +1,15 @@
-//! Sharing a CUDA context, a stream and device memory with the application that owns them.
+//! Sharing a CUDA context, a stream and device memory with the application that owns them, or with another library.
 
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 
 use crate::{
-    Device, DeviceOptions, Element, Error, Result, Tensor,
+    Device, DeviceOptions, Element, Error, Result, Tensor, TensorView,
     device::Buffer,
     driver::{
         Memory,
-        cuda::{CudaDriver, lent},
+        cuda::{CudaDriver, lent, place_of},
     },
     kernels::KERNELS,
 };
@@ -51,6 +51,14 @@ impl Device {
     ) -> Result<Self> {
         options.check()?;
         Ok(Self::from_driver(lent(KERNELS[0], context, stream, options)?, options))
+    }
+
+    /// The name by which [`open`](Self::open) opens the device that has the memory at an address: `cuda:N`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the address is in no CUDA device's memory; [`Error::NoDevice`] where there is no CUDA.
+    pub fn name_of_cuda_memory(address: u64) -> Result<String> {
+        Ok(format!("cuda:{}", place_of("Device::name_of_cuda_memory", address)?))
     }
 
     fn cuda(&self, op: &'static str) -> Result<&CudaDriver> {
@@ -101,5 +109,55 @@ impl<T: Element> Tensor<T> {
             Memory::Cuda(memory) => device.cuda(op)?.give_back(memory, len),
             _ => Err(Error::WrongDevice { op }),
         }
+    }
+
+    /// Where the elements are in the device's memory, for another library: for as long as the tensor is there, and once
+    /// [`Device::synchronize`] has waited for what fills it.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] when the tensor lives on another backend.
+    pub fn cuda_address(&self) -> Result<u64> {
+        match self.memory() {
+            (Memory::Cuda(memory), offset) => Ok(memory.address() + offset),
+            _ => Err(Error::WrongDevice { op: "Tensor::cuda_address" }),
+        }
+    }
+}
+
+impl<T: Element> TensorView<'_, T> {
+    /// A tensor of memory that another library has on the device, in C order, for operations that read it: where it is, if it starts at a
+    /// multiple of 16 bytes and is whole words of 4; else a copy on the device. Waits on the host for what is enqueued on `stream`, a
+    /// handle of CUDA's, where 1 is the default stream.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] when `device` is not a CUDA device; [`Error::Shape`] for 2^64 elements and more; where it is copied,
+    /// as of [`Tensor::empty`].
+    ///
+    /// # Safety
+    /// From `address` on, there are `product(shape)` elements in the memory of `device`. They are there and are not written until
+    /// [`Device::synchronize`] has returned after the view was dropped. `stream` is a stream that is there.
+    #[allow(unsafe_code, reason = "nothing tells whose memory an address is")]
+    pub unsafe fn from_cuda_memory(
+        device: &Device,
+        address: u64,
+        shape: &[u64],
+        stream: u64,
+    ) -> Result<Self> {
+        let op = "TensorView::from_cuda_memory";
+        let driver = device.cuda(op)?;
+        let bytes = crate::tensor::checked_len(op, shape)?.saturating_mul(T::DTYPE.size());
+        // SAFETY: as the caller promises.
+        unsafe { driver.wait_for(stream)? };
+        if bytes > 0 && address.is_multiple_of(16) && bytes.is_multiple_of(4) {
+            // SAFETY: as the caller promises.
+            let memory = unsafe { driver.borrow(address) };
+            return Ok(Self::new(Tensor::from_buffer(device, Buffer::lent(Memory::Cuda(memory)), shape)));
+        }
+        let copy = Tensor::empty(device, shape)?;
+        if bytes > 0 {
+            // SAFETY: as the caller promises.
+            unsafe { driver.copy_from(address, copy.slice(0, bytes))? };
+        }
+        Ok(Self::new(copy))
     }
 }

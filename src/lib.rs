@@ -114,7 +114,7 @@
 //! | cudarc | teatime |
 //! |---|---|
 //! | `CudaContext::new(0)` | `Device::open("cuda:0")`; [`Device::from_cuda`] takes a context and a stream of yours |
-//! | `CudaSlice<T>` | [`Tensor<T>`](Tensor); [`Tensor::from_cuda_slice`] and [`Tensor::into_cuda_slice`] copy nothing |
+//! | `CudaSlice<T>` | [`Tensor<T>`](Tensor); [`Tensor::from_cuda_slice`] and [`Tensor::into_cuda_slice`] copy nothing; of another library's memory, [`TensorView::from_cuda_memory`] |
 //! | `stream.clone_htod`, `stream.clone_dtoh` | [`Tensor::from_slice`], [`Tensor::read`] |
 //! | `stream.synchronize()` | [`Device::synchronize`] |
 //! | cuBLAS `gemm` | [`linalg::matmul()`], which calls it where it is installed |

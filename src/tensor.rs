@@ -114,7 +114,7 @@ impl<T: Element> Tensor<T> {
     }
 
     /// Where the elements are: in that memory, so many bytes from its start.
-    #[cfg(feature = "wgpu")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn memory(&self) -> (&Memory, u64) {
         (&self.buffer.memory, self.offset)
     }

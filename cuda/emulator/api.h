@@ -35,7 +35,8 @@ template <class F> Code in_context(F body) {
 // The same with a stream of the current context.
 template <class F> Code in_stream(void* handle, F body) {
     return in_context([&](Guard& guard, State& state, Context& context) -> Code {
-        if (handle == nullptr || handle == (void*)1) return body(guard, state, context.null_stream);
+        // The default stream's names, one of them a thread's own.
+        if ((uintptr_t)handle <= 2) return body(guard, state, context.null_stream);
         auto found = state.streams.find((Stream*)handle);
         if (found == state.streams.end() || found->second->context != &context) return INVALID_HANDLE;
         return body(guard, state, std::shared_ptr<Stream>(found->second));

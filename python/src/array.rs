@@ -8,18 +8,20 @@ use numpy::{
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use teatime::{Element, HostValues, Result, Tensor, linalg::Matrix};
 
+use crate::cuda::{Given, Parts};
+
 /// An array in C order of one of the types that tensors hold.
 #[derive(FromPyObject)]
 pub(crate) enum Array<'py> {
-    F32(PyReadonlyArrayDyn<'py, f32>),
-    F64(PyReadonlyArrayDyn<'py, f64>),
-    F16(PyReadonlyArrayDyn<'py, f16>),
-    U8(PyReadonlyArrayDyn<'py, u8>),
-    I8(PyReadonlyArrayDyn<'py, i8>),
-    U16(PyReadonlyArrayDyn<'py, u16>),
-    I16(PyReadonlyArrayDyn<'py, i16>),
-    U32(PyReadonlyArrayDyn<'py, u32>),
-    I32(PyReadonlyArrayDyn<'py, i32>),
+    F32(Given<'py, f32>),
+    F64(Given<'py, f64>),
+    F16(Given<'py, f16>),
+    U8(Given<'py, u8>),
+    I8(Given<'py, i8>),
+    U16(Given<'py, u16>),
+    I16(Given<'py, i16>),
+    U32(Given<'py, u32>),
+    I32(Given<'py, i32>),
 }
 
 /// Calls a generic function with the array that an [`Array`] holds.
@@ -39,7 +41,18 @@ pub(crate) use with_array;
 ///
 /// # Errors
 /// `TypeError` for an array that is not in C order or not aligned: the package's functions hand over none.
-pub(crate) fn parts<'a, T: NumpyElement>(
+pub(crate) fn parts<'a, T: NumpyElement>(array: &'a Given<'_, T>) -> PyResult<Parts<'a, T>> {
+    match array {
+        Given::Host(array) => host_parts(array).map(|(values, shape)| Parts::Host(values, shape)),
+        Given::Card(array) => Ok(Parts::Card(array.get())),
+    }
+}
+
+/// [`parts`] of an array on the host.
+///
+/// # Errors
+/// As [`parts`].
+pub(crate) fn host_parts<'a, T: NumpyElement>(
     array: &'a PyReadonlyArrayDyn<'_, T>,
 ) -> PyResult<(&'a [T], Vec<u64>)> {
     let refuse = || PyTypeError::new_err("an array that is not in C order, or not aligned");

@@ -1,16 +1,16 @@
 //! Values of 1, 2 and 4 bits in bytes.
 
 use half::f16;
-use numpy::PyReadonlyArrayDyn;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    Device, TensorView,
+    Device,
     bits::{PackOptions, Packable, Unpackable, Width},
 };
 
 use crate::{
-    array::{Array, Read, parts},
+    array::{Array, parts},
     call::{RunOptions, call_on},
+    cuda::Given,
     device::Wanted,
 };
 
@@ -46,18 +46,18 @@ pub(crate) fn pack<'py>(
 
 fn packed<'py, T: Packable + numpy::Element>(
     py: Python<'py>,
-    x: &PyReadonlyArrayDyn<'py, T>,
+    x: &Given<'py, T>,
     width: Width,
     options: &PackOptions<'_>,
     device: &Device,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (values, shape) = parts(x)?;
+    let x = parts(x)?;
     let found = call_on(py, device, run, |device, _| {
-        let x = TensorView::from_slice(device, values, &shape)?;
-        Read::of(teatime::bits::pack(&x, width, options)?)
+        let x = x.view(device)?;
+        x.result(teatime::bits::pack(&x, width, options)?)
     })?;
-    Ok(found.array(py)?.into_any())
+    found.array(py)
 }
 
 /// Rows of `n` values of the type that `dtype` names.
@@ -65,7 +65,7 @@ fn packed<'py, T: Packable + numpy::Element>(
 #[allow(clippy::too_many_arguments, reason = "the package's function gathers them")]
 pub(crate) fn unpack<'py>(
     py: Python<'py>,
-    packed: PyReadonlyArrayDyn<'py, u8>,
+    packed: Given<'py, u8>,
     n: u64,
     bits: u32,
     table: Option<Vec<f32>>,
@@ -88,15 +88,15 @@ pub(crate) fn unpack<'py>(
 
 fn unpacked<'py, T: Unpackable + numpy::Element>(
     py: Python<'py>,
-    packed: &PyReadonlyArrayDyn<'py, u8>,
+    packed: &Given<'py, u8>,
     (n, width, table): (u64, Width, Option<&[f32]>),
     device: &Device,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (values, shape) = parts(packed)?;
+    let packed = parts(packed)?;
     let found = call_on(py, device, run, |device, _| {
-        let packed = TensorView::from_slice(device, values, &shape)?;
-        Read::of(teatime::bits::unpack::<T>(&packed, n, width, table)?)
+        let packed = packed.view(device)?;
+        packed.result(teatime::bits::unpack::<T>(&packed, n, width, table)?)
     })?;
-    Ok(found.array(py)?.into_any())
+    found.array(py)
 }

@@ -1,9 +1,9 @@
 //! Distances of observations.
 
-use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
+use numpy::{IntoPyArray, PyArray1, PyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use teatime::{
-    Device, Element, Error, TensorView, bytemuck,
+    Device, Element, Error, bytemuck,
     distance::{Metric, Missing, Options as OfDistances, Partial, PartialSums},
     linalg::Matrix,
 };
@@ -12,6 +12,7 @@ use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, S
 use crate::{
     array::{Array, matrix, parts, with_array},
     call::{RunOptions, call, call_on, exception},
+    cuda::Given,
     device::Wanted,
     genotype::Genotypes,
 };
@@ -92,7 +93,7 @@ pub(crate) fn pairwise<'py>(
 
 fn pairwise_of<T: Element + numpy::Element>(
     py: Python<'_>,
-    x: &PyReadonlyArrayDyn<'_, T>,
+    x: &Given<'_, T>,
     y: Option<Bound<'_, PyAny>>,
     (metric, options): (Metric, OfDistances),
     counted: bool,
@@ -102,8 +103,8 @@ fn pairwise_of<T: Element + numpy::Element>(
     let y = of_type::<T>(y)?;
     let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
     call_on(py, device, run, |device, run| {
-        let x = TensorView::from_slice(device, x.0, &x.1)?;
-        let y = y.as_ref().map(|(y, shape)| TensorView::from_slice(device, y, shape)).transpose()?;
+        let x = x.view(device)?;
+        let y = y.as_ref().map(|y| y.view(device)).transpose()?;
         if counted {
             let found = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
             return Ok(Both { distances: found.distances, shared: found.shared });
@@ -120,10 +121,10 @@ struct Both {
 }
 
 /// Another operand, of the type of the first.
-fn of_type<'py, T: numpy::Element>(
+fn of_type<'py, T: Element + numpy::Element>(
     y: Option<Bound<'py, PyAny>>,
-) -> PyResult<Option<PyReadonlyArrayDyn<'py, T>>> {
-    y.map(|y| y.extract::<PyReadonlyArrayDyn<'py, T>>()).transpose()
+) -> PyResult<Option<Given<'py, T>>> {
+    y.map(|y| y.extract::<Given<'py, T>>()).transpose()
 }
 
 /// Distances of each pair of x once, in scipy's condensed order.
@@ -143,14 +144,14 @@ pub(crate) fn condensed<'py>(
 
 fn condensed_of<T: Element + numpy::Element>(
     py: Python<'_>,
-    x: &PyReadonlyArrayDyn<'_, T>,
+    x: &Given<'_, T>,
     (metric, options): (Metric, OfDistances),
     device: &Device,
     run: RunOptions,
 ) -> PyResult<Vec<f64>> {
-    let (x, shape) = parts(x)?;
+    let x = parts(x)?;
     call_on(py, device, run, |device, run| {
-        let x = TensorView::from_slice(device, x, &shape)?;
+        let x = x.view(device)?;
         teatime::distance::condensed(&x, metric, &options, run)
     })
 }
@@ -298,7 +299,7 @@ fn numbers(bytes: &[u8]) -> Vec<f64> {
 
 fn sums_of<T: Element + numpy::Element>(
     py: Python<'_>,
-    x: &PyReadonlyArrayDyn<'_, T>,
+    x: &Given<'_, T>,
     y: Option<Bound<'_, PyAny>>,
     (metric, options): (Metric, OfDistances),
     device: &Device,
@@ -308,10 +309,10 @@ fn sums_of<T: Element + numpy::Element>(
     let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
     let observations = |shape: &[u64]| shape.get(usize::from(options.columns)).copied().unwrap_or_default();
     call_on(py, device, run, |device, _| {
-        let n = y.as_ref().map(|(_, shape)| observations(shape));
-        let mut sums = Partial::new(device, observations(&x.1), n, metric, &options)?;
-        let y = y.as_ref().map(|(y, shape)| TensorView::from_slice(device, y, shape)).transpose()?;
-        let x = TensorView::from_slice(device, x.0, &x.1)?;
+        let n = y.as_ref().map(|y| observations(y.shape()));
+        let mut sums = Partial::new(device, observations(x.shape()), n, metric, &options)?;
+        let y = y.as_ref().map(|y| y.view(device)).transpose()?;
+        let x = x.view(device)?;
         sums.add(&x, y.as_deref())?;
         sums.export()
     })

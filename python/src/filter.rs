@@ -3,17 +3,18 @@
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use half::f16;
-use numpy::{IntoPyArray, PyReadonlyArrayDyn};
+use numpy::IntoPyArray;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    ChunkedArray, Device, Element, MissingChunk, StoredType, TensorView,
+    ChunkedArray, Device, Element, MissingChunk, StoredType,
     filter::{GaussianOptions, Mode, PerAxis, Rounding},
     store::ZarrArray,
 };
 
 use crate::{
-    array::{Array, Read, parts, reshaped, sizes, with_array},
+    array::{Array, parts, reshaped, sizes, with_array},
     call::{RunOptions, call_on, exception},
+    cuda::Given,
     device::Wanted,
 };
 
@@ -88,7 +89,7 @@ pub(crate) fn gaussian<'py>(
 
 fn gaussian_of<'py, T: Element + numpy::Element>(
     py: Python<'py>,
-    x: &PyReadonlyArrayDyn<'py, T>,
+    x: &Given<'py, T>,
     how: (PerAxis<f64>, GaussianOptions),
     out: &str,
     device: &Device,
@@ -104,17 +105,17 @@ fn gaussian_of<'py, T: Element + numpy::Element>(
 
 fn filtered<'py, T: Element + numpy::Element, U: Element + numpy::Element>(
     py: Python<'py>,
-    x: &PyReadonlyArrayDyn<'py, T>,
+    x: &Given<'py, T>,
     (sigma, options): (PerAxis<f64>, GaussianOptions),
     device: &Device,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (values, shape) = parts(x)?;
+    let x = parts(x)?;
     let found = call_on(py, device, run, |device, _| {
-        let x = TensorView::from_slice(device, values, &shape)?;
-        Read::of(teatime::filter::gaussian::<T, U>(&x, sigma, &options)?)
+        let x = x.view(device)?;
+        x.result(teatime::filter::gaussian::<T, U>(&x, sigma, &options)?)
     })?;
-    Ok(found.array(py)?.into_any())
+    found.array(py)
 }
 
 /// An array of a Zarr store, of which nothing is read yet.

@@ -3,8 +3,10 @@
 mod array;
 mod bits;
 mod call;
+mod cuda;
 mod device;
 mod distance;
+mod dlpack;
 mod filter;
 mod genotype;
 mod linalg;
@@ -19,6 +21,7 @@ mod _teatime {
     use super::{
         bits::{pack, unpack},
         command_line,
+        cuda::{CudaArray, to_cuda},
         device::{Device, devices},
         distance::{DistanceBands, DistanceSums, condensed, pairwise},
         filter::{StoredArray, gaussian},

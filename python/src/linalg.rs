@@ -5,13 +5,14 @@ use std::cell::{Cell, RefCell};
 use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    Error, Result, Status, TensorView,
+    Error, Result, Status,
     linalg::{LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, randomized_svd},
 };
 
 use crate::{
-    array::{Read, matrix, parts, sizes},
+    array::{Read, host_parts, matrix, parts, sizes},
     call::{RunOptions, call, call_on, exception},
+    cuda::Given,
     device::Wanted,
 };
 
@@ -49,29 +50,29 @@ impl Options {
 }
 
 /// Left vectors, singular values, right vectors.
-type Found<'py> = (Bound<'py, PyArrayDyn<f32>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f32>>);
+type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f32>>);
 
 /// U (m, r), values, V (n, r).
 #[pyfunction]
 pub(crate) fn svd<'py>(
     py: Python<'py>,
-    a: PyReadonlyArrayDyn<'py, f32>,
+    a: Given<'py, f32>,
     device: Wanted,
     run: RunOptions,
 ) -> PyResult<Found<'py>> {
     let device = device.open(py)?;
-    let (values, shape) = parts(&a)?;
+    let a = parts(&a)?;
     let (u, s, v) = call_on(py, &device, run, |device, _| {
-        let a = TensorView::from_slice(device, values, &shape)?;
+        let a = a.view(device)?;
         let found = teatime::linalg::svd(&a)?;
-        Ok((Read::of(found.u)?, found.s, Read::of(found.v)?))
+        Ok((a.result(found.u)?, found.s, Read::of(found.v)?))
     })?;
     Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?))
 }
 
 /// What [`truncated_svd`] gives: U (m, k), values, V (n, k), residuals, passes.
 type Truncated<'py> = (
-    Bound<'py, PyArrayDyn<f32>>,
+    Bound<'py, PyAny>,
     Bound<'py, PyArray1<f64>>,
     Bound<'py, PyArrayDyn<f64>>,
     Bound<'py, PyArray1<f64>>,
@@ -83,7 +84,7 @@ type Truncated<'py> = (
 #[pyfunction]
 pub(crate) fn truncated_svd<'py>(
     py: Python<'py>,
-    a: PyReadonlyArrayDyn<'py, f32>,
+    a: Given<'py, f32>,
     k: usize,
     options: Options,
     transposed: bool,
@@ -91,14 +92,14 @@ pub(crate) fn truncated_svd<'py>(
     run: RunOptions,
 ) -> PyResult<Truncated<'py>> {
     let (device, options) = (device.open(py)?, options.of()?);
-    let (values, shape) = parts(&a)?;
+    let a = parts(&a)?;
     let (u, s, v, residuals, converged, passes) = call_on(py, &device, run, |device, run| {
-        let a = TensorView::from_slice(device, values, &shape)?;
+        let a = a.view(device)?;
         let rule = options.sign;
         let mut found = teatime::linalg::truncated_svd(&a, k, &options.sign(SignRule::None), run)?;
         found.set_signs(rule, transposed)?;
         let converged = found.is_converged();
-        Ok((Read::of(found.u)?, found.s, found.v, found.residuals, converged, found.passes))
+        Ok((a.result(found.u)?, found.s, found.v, found.residuals, converged, found.passes))
     })?;
     let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
     Ok((u.array(py)?, s, matrix(py, v)?, residuals, converged, passes))
@@ -108,16 +109,16 @@ pub(crate) fn truncated_svd<'py>(
 #[pyfunction]
 pub(crate) fn normal_product<'py>(
     py: Python<'py>,
-    a: PyReadonlyArrayDyn<'py, f32>,
+    a: Given<'py, f32>,
     x: PyReadonlyArrayDyn<'py, f64>,
     device: Wanted,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
     let device = device.open(py)?;
-    let ((values, shape), x) = (parts(&a)?, as_matrix(&x)?);
+    let (a, x) = (parts(&a)?, as_matrix(&x)?);
     let found = call_on(py, &device, run, |device, run| {
-        let a = TensorView::from_slice(device, values, &shape)?;
-        a.apply_normal(&x, &Pass::new(run, Status::new(0, 1, shape[0])))
+        let rows = a.shape()[0];
+        a.view(device)?.apply_normal(&x, &Pass::new(run, Status::new(0, 1, rows)))
     })?;
     matrix(py, found)
 }
@@ -127,7 +128,7 @@ pub(crate) fn normal_product<'py>(
 /// # Errors
 /// `ValueError` for other axes.
 pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
-    let (values, shape) = parts(x)?;
+    let (values, shape) = host_parts(x)?;
     let &[rows, cols] = &sizes(&shape)[..] else {
         return Err(PyValueError::new_err(format!("a matrix is wanted, not {shape:?}")));
     };

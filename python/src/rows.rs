@@ -2,11 +2,14 @@
 
 use std::{fmt, ops::Range};
 
-use numpy::{PyReadonlyArrayDyn, PyUntypedArrayMethods};
-use pyo3::prelude::*;
+use numpy::PyUntypedArrayMethods;
+use pyo3::{exceptions::PyTypeError, prelude::*};
 use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, store::Storable};
 
-use crate::array::{extents, sizes};
+use crate::{
+    array::{extents, host_parts, sizes},
+    cuda::Given,
+};
 
 /// Bytes that a chunk has about.
 const CHUNK: usize = 1 << 20;
@@ -41,13 +44,16 @@ impl Rows {
     /// An array's rows as those from `first` on of `rows` in all.
     ///
     /// # Errors
-    /// `ValueError` where there are not so many; `TypeError` for an array that is not in C order.
+    /// `ValueError` where there are not so many; `TypeError` for an array that is not in C order, or in a GPU's memory.
     pub(crate) fn new<T: Storable + numpy::Element>(
-        array: &PyReadonlyArrayDyn<'_, T>,
+        array: &Given<'_, T>,
         first: u64,
         rows: Option<u64>,
     ) -> PyResult<Self> {
-        let (values, here) = crate::array::parts(array)?;
+        let Given::Host(array) = array else {
+            return Err(PyTypeError::new_err("genotypes are in the host's memory"));
+        };
+        let (values, here) = host_parts(array)?;
         let mut shape = extents(array.shape());
         let count = here.first().copied().unwrap_or_default();
         let rows = rows.unwrap_or(count);

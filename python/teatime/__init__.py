@@ -1,6 +1,7 @@
 """GPU math for arrays bigger than memory: SVD, PCA, distances, Gaussian filters and packed bits.
 
-The functions take NumPy arrays, or what NumPy makes one of, and give NumPy arrays. They run on the fastest device there is, or on the
+The functions take NumPy arrays, or what NumPy makes one of, and give NumPy arrays; of arrays in the memory of a CUDA GPU, as CuPy's, most
+of them give arrays there. They run on the fastest device there is, or on the
 one that ``device`` names: ``"cpu"``, ``"cuda:0"``, or a name that :func:`devices` lists; the environment variable ``TEATIME_DEVICE``
 names another default. They release the interpreter's lock.
 
@@ -22,6 +23,7 @@ names another default. They release the interpreter's lock.
 
 from ._adapter import adapter, sync
 from ._bits import pack, unpack
+from ._cuda import CudaArray, to_cuda
 from ._device import Device, devices
 from ._distance import pairwise_distance
 from ._filter import gaussian_filter
@@ -32,6 +34,7 @@ from .genotype import grm
 __all__ = [
     "PCA",
     "SVD",
+    "CudaArray",
     "Device",
     "__version__",
     "adapter",
@@ -43,6 +46,7 @@ __all__ = [
     "pca",
     "svd",
     "sync",
+    "to_cuda",
     "truncated_svd",
     "unpack",
 ]

@@ -69,11 +69,11 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
                     _fill(output, filled)
                     result = output if result is filled else result
                 return _moved(result, output_device)
-            # Kernels take the host's memory; the device is where they compute.
+            # Of the host's memory, the device is where kernels compute; what is in a GPU's stays, or moves to another.
             device = {} if input_device is None else {"device": input_device}
-            result = kernel(*_moved(args, "cpu"), **_moved(kwargs, "cpu"), **device)
-            leaves = (input_device or _card([args, kwargs])) if on_cards else None
-            return _moved(result, output_device or leaves)
+            on, named = _moved(args, input_device, arrays=False), _moved(kwargs, input_device, arrays=False)
+            result = kernel(*on, **named, **device)
+            return _moved(result, output_device or (input_device if on_cards else None))
 
         return call  # type: ignore[return-value]
 
@@ -126,17 +126,18 @@ def _card(value: Any) -> str | None:
     return f"cuda:{getattr(getattr(value, 'device', None), 'id', 0)}"
 
 
-def _moved(value: Any, device: str | None) -> Any:
+def _moved(value: Any, device: str | None, *, arrays: bool = True) -> Any:
+    """``value`` with its arrays on a device; those of NumPy stay unless ``arrays``."""
     if device is None:
         return value
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_moved(item, device) for item in value))
+        return type(value)(*(_moved(item, device, arrays=arrays) for item in value))
     if isinstance(value, (list, tuple)):
-        return type(value)(_moved(item, device) for item in value)
+        return type(value)(_moved(item, device, arrays=arrays) for item in value)
     if isinstance(value, dict):
-        return {key: _moved(item, device) for key, item in value.items()}
+        return {key: _moved(item, device, arrays=arrays) for key, item in value.items()}
     if isinstance(value, np.ndarray):
-        return value if device == "cpu" else _to_cuda(value, device)
+        return _to_cuda(value, device) if arrays and device != "cpu" else value
     if hasattr(value, "__cuda_array_interface__"):
         if device == "cpu":
             return np.asarray(getattr(value, to_host(value))())

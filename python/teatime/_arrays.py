@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._teatime import CudaArray
+
 #: Types that are taken as they are.
 NATIVE = frozenset(np.dtype(t) for t in ("f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4"))
 #: Types whose numbers float32 does not hold.
@@ -46,6 +48,8 @@ def as_array(x: Any, name: str, instead: str) -> NDArray[Any]:
 
     TypeError as of :func:`host_array`, and for other types.
     """
+    if isinstance(x, CudaArray):
+        return x  # type: ignore[return-value]
     a = host_array(x, name, instead)
     if a.dtype == np.bool_:
         a = a.view(np.uint8)
@@ -61,13 +65,15 @@ def as_array(x: Any, name: str, instead: str) -> NDArray[Any]:
 
 
 def c_order(a: NDArray[Any]) -> NDArray[Any]:
-    """Aligned and in C order; a copy where it is not."""
+    """Aligned and in C order, as an array in a GPU's memory is; a copy where it is not."""
+    if isinstance(a, CudaArray):
+        return a
     return np.require(a, requirements=("C", "A"))
 
 
 def either_order(a: NDArray[Any]) -> tuple[NDArray[Any], bool]:
     """Aligned and in C order, and whether it is the transposed: an array in Fortran order is not copied."""
-    if a.flags.f_contiguous and not a.flags.c_contiguous:
+    if not isinstance(a, CudaArray) and a.flags.f_contiguous and not a.flags.c_contiguous:
         return c_order(a.T), True
     return c_order(a), False
 
@@ -78,6 +84,8 @@ def as_float32(a: NDArray[Any], name: str, *, integers: bool = False) -> tuple[N
 
     Integers, and ``integers`` that are of float64 by now, are refused where they would change.
     """
+    if isinstance(a, CudaArray):
+        return a.astype("f4"), 1.0
     if integers or a.dtype.kind in "iu":
         return integers_as_float32(a, name), 1.0
     scale = scale_of(a)

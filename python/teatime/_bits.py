@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _teatime
 from ._arrays import as_array, c_order, whole
+from ._cuda import as_given, device_of, given_array
 from ._device import Device, run_options
 
 
@@ -26,7 +27,7 @@ def pack(
     Parameters
     ----------
     x : (..., n)
-        Of int8, uint8 or bool: values below ``2**bits``.
+        Of int8, uint8 or bool, on the host or in a GPU's memory, where the result is too: values below ``2**bits``.
     bits
         1, 2 or 4.
     table
@@ -52,12 +53,14 @@ def pack(
     >>> teatime.pack(np.array([0, 1, 2, 3, 1], "u1"))
     array([228,   1], dtype=uint8)
     """
-    a = as_array(x, "x", "pack")
+    given = given_array(x, "x", "pack")
+    a = as_array(given, "x", "pack")
     if a.dtype not in (np.dtype("i1"), np.dtype("u1")):
-        raise TypeError(f"`x` has the type {np.asarray(x).dtype}: int8, uint8 and bool are packed")
+        raise TypeError(f"`x` has the type {given.dtype}: int8, uint8 and bool are packed")
     entries = None if table is None else [whole(value, "table", most=255) for value in table]
     missing = None if missing is None else whole(missing, "missing", most=255)
-    return _teatime.pack(c_order(a), whole(bits, "bits"), entries, missing, device, run_options())
+    found = _teatime.pack(c_order(a), whole(bits, "bits"), entries, missing, device_of(device, x=a), run_options())
+    return as_given(found, x)  # type: ignore[no-any-return]
 
 
 def unpack(
@@ -91,9 +94,11 @@ def unpack(
     >>> teatime.unpack(np.array([228, 1], "u1"), 5)
     array([0, 1, 2, 3, 1], dtype=uint8)
     """
-    a = as_array(packed, "packed", "unpack")
+    a = as_array(given_array(packed, "packed", "unpack"), "packed", "unpack")
     if a.dtype != np.dtype("u1"):
         raise TypeError(f"`packed` has the type {a.dtype}: it is of uint8")
     entries = None if table is None else [float(value) for value in table]
     n = whole(n, "n", most=2**63 - 1)
-    return _teatime.unpack(c_order(a), n, whole(bits, "bits"), entries, str(np.dtype(dtype)), device, run_options())
+    on = device_of(device, packed=a)
+    found = _teatime.unpack(c_order(a), n, whole(bits, "bits"), entries, str(np.dtype(dtype)), on, run_options())
+    return as_given(found, packed)  # type: ignore[no-any-return]

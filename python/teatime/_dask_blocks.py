@@ -10,6 +10,7 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+from dask.array.utils import meta_from_array
 from dask.base import tokenize
 from dask.utils import parse_bytes
 
@@ -115,7 +116,7 @@ def _of_blocks(x: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.
         name="teatime-gaussian-" + tokenize(__version__, x, options, str(dtype), name),
         chunks=x.chunks,
         dtype=dtype,
-        meta=np.empty((0,) * x.ndim, dtype),
+        meta=meta_from_array(x, dtype=dtype),
         options=options,
         before=[(halo if beyond == "periodic" else 0, halo) for halo, beyond in zip(depth, boundary)],
         becomes=str(dtype),
@@ -201,7 +202,7 @@ def pack(
     chunks = (*x.chunks[:-1], tuple(-(-extent // per) for extent in x.chunks[-1]))
     with annotated(resources, compute):
         result = x.map_blocks(
-            _worker.packed, dtype=np.uint8, chunks=chunks, meta=np.empty((0,) * x.ndim, np.uint8), bits=bits,
+            _worker.packed, dtype=np.uint8, chunks=chunks, meta=meta_from_array(x, dtype=np.uint8), bits=bits,
             table=table, missing=missing, on=device, name="teatime-pack-" + tokenize(__version__, x, bits, table, missing, device),
         )
         return finished(result, compute)
@@ -230,7 +231,7 @@ def unpack(
     chunks = (*x.chunks[:-1], tuple(extent * per for extent in x.chunks[-1]))
     with annotated(resources, compute):
         result = x.map_blocks(
-            _worker.unpacked, dtype=np.dtype(dtype), chunks=chunks, meta=np.empty((0,) * x.ndim, dtype), bits=bits,
+            _worker.unpacked, dtype=np.dtype(dtype), chunks=chunks, meta=meta_from_array(x, dtype=np.dtype(dtype)), bits=bits,
             table=table, becomes=str(np.dtype(dtype)), on=device,
             name="teatime-unpack-" + tokenize(__version__, x, n, bits, table, str(dtype), device),
         )[..., :n]

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ._arrays import integers_as_float32
-from ._teatime import Device, devices
+from ._teatime import CudaArray, Device, devices
 
 __all__ = ["Device", "check_narrow", "devices", "run_options"]
 
@@ -19,7 +19,8 @@ def _reopen(name: str, threads: int | None) -> Device:
 
 def check_narrow(given: NDArray[Any], name: str, narrow: bool | None, device: Device | str | None) -> None:
     """ValueError for integers that would change in float32, where a device computes in it that has no float64 and nobody asked for it."""
-    if narrow is not None or given.dtype.kind not in "iu" or given.dtype.itemsize < 4:
+    # A GPU that has arrays in its memory has float64.
+    if narrow is not None or isinstance(given, CudaArray) or given.dtype.kind not in "iu" or given.dtype.itemsize < 4:
         return
     if device is None or isinstance(device, str):
         device = Device(device)

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order, either_order, float_type, host_array, of_one_type, widened
+from ._arrays import as_array, c_order, either_order, float_type, of_one_type, widened
+from ._cuda import as_given, device_of, given_array
 from ._device import Device, check_narrow, run_options
+from ._teatime import CudaArray
 
 #: Other names of metrics, as scipy has them.
 _ALIASES = {"manhattan": "cityblock", "l1": "cityblock", "l2": "euclidean", "inner-product": "inner_product"}
@@ -37,7 +39,7 @@ def distance_options(
 
 def operand(x: ArrayLike, name: str, narrow: bool | None, device: Device | str | None) -> NDArray[Any]:
     """One as :func:`as_array` has it, of which the device changes no integer."""
-    given = host_array(x, name, "pairwise_distance")
+    given = given_array(x, name, "pairwise_distance")
     a = as_array(given, name, "pairwise_distance")
     check_narrow(given, name, narrow, device)
     return a
@@ -60,6 +62,8 @@ def operands(
         raise ValueError(f"`x` has {a.shape[1]} features, `y` {b.shape[1]}")
     out = float_type(a, b)
     a, b = of_one_type(a, b)
+    if isinstance(a, CudaArray) or isinstance(b, CudaArray):
+        return a, b, False, out
     if a.flags.f_contiguous and b.flags.f_contiguous and not (a.flags.c_contiguous and b.flags.c_contiguous):
         return c_order(a.T), c_order(b.T), True, out
     return c_order(a), c_order(b), False, out
@@ -85,6 +89,7 @@ def pairwise_distance(
     ----------
     x : (m, features)
         Of float64 and integers of 32 and 64 bits all is computed in float64, but see ``narrow``; of others in float32.
+        Of an array in a GPU's memory, of a float type or of 8 and 16 bits, the results are there too, and ``y`` is of the same type there.
     y : (n, features), optional
         Of another type than ``x``, both are promoted as NumPy does.
     metric
@@ -125,12 +130,15 @@ def pairwise_distance(
     array([1., 3., 2.])
     """
     a, b, columns, out = operands(x, y, narrow, device)
+    device = device_of(device, x=a, y=b)
     options = distance_options(metric, p=p, missing=missing, negative=negative, columns=columns, narrow=narrow)
     if condensed:
         if b is not None or return_shared:
             raise ValueError("`condensed` is of `x` alone, without `y` and `return_shared`")
-        return _teatime.condensed(a, options, device, run_options(progress)).astype(out, copy=False)
+        return as_given(_teatime.condensed(a, options, device, run_options(progress)).astype(out, copy=False), x)
     counted = return_shared and missing != "propagate"
     distances, shared = _teatime.pairwise(a, b, options, counted, device, run_options(progress))
-    distances = distances.astype(out, copy=False)
-    return (distances, shared) if return_shared else distances
+    distances = as_given(distances.astype(out, copy=False), x)
+    if not return_shared:
+        return distances
+    return distances, None if shared is None else as_given(shared, x)

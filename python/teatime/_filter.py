@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _teatime
-from ._arrays import NATIVE, WIDE, as_array, c_order, host_array, whole
+from ._arrays import NATIVE, WIDE, as_array, c_order, whole
+from ._cuda import as_given, device_of, given_array, on_card
 from ._device import Device, check_narrow, run_options
+from ._teatime import CudaArray
 
 
 def per_axis(value: Any, name: str, count: int) -> list[Any]:
@@ -84,8 +86,8 @@ def computed_type(given: np.dtype[Any], dtype: np.dtype[Any], rounding: str) -> 
 
 def of_type(found: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """What was computed, as ``dtype``: as narrower integers to the nearest, and to the ends of the type."""
-    if found.dtype == dtype:
-        return found
+    if found.dtype == dtype or isinstance(found, CudaArray):
+        return found.astype(dtype, copy=False)
     if dtype.kind in "iu":
         ends = np.iinfo(dtype)
         found = np.clip(np.rint(found), ends.min, np.nextafter(float(ends.max), 0) if dtype.itemsize == 8 else None)
@@ -113,7 +115,7 @@ def gaussian_filter(
     ----------
     input
         One to five axes. float64 and integers of 32 and 64 bits are computed in float64, but see ``narrow``; others in float32. Of complex
-        numbers both parts are filtered.
+        numbers both parts are filtered. Of an array in a GPU's memory, the result is there too.
     sigma
         Standard deviation, for all filtered axes or for each.
     order
@@ -143,7 +145,7 @@ def gaussian_filter(
     >>> teatime.gaussian_filter(np.array([0.0, 0.0, 1.0, 0.0, 0.0]), 1.0, radius=1).round(4)
     array([0.    , 0.2741, 0.4519, 0.2741, 0.    ])
     """
-    given = host_array(input, "input", "gaussian_filter")
+    given = given_array(input, "input", "gaussian_filter")
     if given.dtype.kind == "c":
         each = functools.partial(
             gaussian_filter, sigma=sigma, order=order, mode=mode, truncate=truncate, radius=radius, axes=axes, rounding=rounding,
@@ -152,8 +154,9 @@ def gaussian_filter(
         return _of_parts(each, given, output, cval)
     x = as_array(given, "input", "gaussian_filter")
     check_narrow(given, "input", narrow, device)
+    device = device_of(device, input=x)
     chosen = filtered_axes(axes, x.ndim)
-    into = output if isinstance(output, np.ndarray) else None
+    into: Any = output if isinstance(output, np.ndarray) or on_card(output) else None
     dtype = np.dtype(into.dtype if into is not None else given.dtype if output is None else output).newbyteorder("=")
     computed = computed_type(given.dtype.newbyteorder("="), dtype, rounding)
     if into is not None and into.shape != x.shape:
@@ -166,10 +169,10 @@ def gaussian_filter(
     # In C order always: axes are filtered in turn, and another order would round otherwise.
     found = _teatime.gaussian(c_order(x), options, str(computed) if computed != x.dtype else "same", device, run_options())
     found = of_type(found, dtype)
-    if into is not None:
-        into[...] = found
-        return into
-    return found
+    if into is None:
+        return as_given(found, input)  # type: ignore[no-any-return]
+    into[...] = as_given(found, into) if on_card(into) else found.get() if isinstance(found, CudaArray) else found
+    return into  # type: ignore[no-any-return]
 
 
 def _of_parts(each: Callable[..., NDArray[Any]], x: NDArray[Any], output: Any, cval: complex) -> NDArray[Any]:

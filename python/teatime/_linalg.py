@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
 from ._arrays import as_array, as_float32, either_order, float_type, host_array, whole
+from ._cuda import as_given, device_of, given_array
 from ._device import Device, run_options
 
 _Array = NDArray[Any]
@@ -39,7 +40,7 @@ class PCA(NamedTuple):
 
 def _matrix(a: ArrayLike) -> tuple[NDArray[np.float32], float, bool, np.dtype[Any]]:
     """A matrix in C order but for a factor, that factor, whether it is the transposed, and the type of results."""
-    given = host_array(a, "a", "svd_compressed")
+    given = given_array(a, "a", "svd_compressed")
     x = as_array(given, "a", "svd_compressed")
     if x.ndim != 2:
         raise ValueError(f"`a` is a matrix, and has {x.ndim} axes: {x.shape}")
@@ -55,6 +56,7 @@ def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
     ----------
     a : (m, n)
         Computed in float32, in which no integer may change; very large or small numbers are first divided by a power of two.
+        Of an array of float32 in a GPU's memory, the results are there too.
     device
         A :class:`Device`, its name, or None for the fastest.
 
@@ -72,10 +74,16 @@ def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
     array([4., 3.])
     """
     x, scale, transposed, out = _matrix(a)
-    u, s, v = _teatime.svd(x, device, run_options())
+    u, s, v = _teatime.svd(x, device_of(device, a=x), run_options())
+    return _svd((u, s * scale, v), transposed, out, a)
+
+
+def _svd(found: tuple[_Array, _Array, _Array], transposed: bool, out: np.dtype[Any], a: ArrayLike) -> SVD:
+    """U, values and V as the caller of a decomposition of ``a`` gets them."""
+    u, s, v = found
     if transposed:
         u, v = v, u
-    return SVD(u.astype(out, copy=False), (s * scale).astype(out, copy=False), v.T.astype(out, copy=False))
+    return SVD(*(as_given(part.astype(out, copy=False), a) for part in (u, s, v.T)))
 
 
 def truncated_svd(
@@ -135,10 +143,8 @@ def truncated_svd(
     x, scale, transposed, out = _matrix(a)
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
     k = whole(n_components, "n_components")
-    u, s, v, _, _, _ = _teatime.truncated_svd(x, k, options, transposed, device, run_options(progress))
-    if transposed:
-        u, v = v, u
-    return SVD(u.astype(out, copy=False), (s * scale).astype(out, copy=False), v.T.astype(out, copy=False))
+    u, s, v, _, _, _ = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
+    return _svd((u, s * scale, v), transposed, out, a)
 
 
 def svd_options(
@@ -191,7 +197,7 @@ def pca(
     >>> np.round(found.explained_variance, 4)
     array([5.])
     """
-    a = as_array(x, "x", "pca")
+    a = as_array(host_array(x, "x", "pca"), "x", "pca")
     if a.ndim != 2:
         raise ValueError(f"`x` is a matrix, and has {a.ndim} axes: {a.shape}")
     if a.shape[0] < 2:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, final
 
-from numpy import float32, float64, uint8
+from numpy import dtype, float32, float64, uint8
 from numpy.typing import NDArray
 
 __version__: str
@@ -32,9 +32,33 @@ class Device:
 def devices() -> list[dict[str, Any]]:
     """All devices that there are: name, description, backend, kind, memory, whether they are usable, and why not."""
 
+@final
+class CudaArray:
+    """An array in the memory of a CUDA GPU, in C order: what :func:`teatime.to_cuda` and functions of such arrays give."""
+
+    @staticmethod
+    def _of(array: Any, name: str) -> CudaArray: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def dtype(self) -> dtype[Any]: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __dlpack__(self, **options: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def get(self) -> NDArray[Any]:
+        """The elements as a NumPy array."""
+
+    def astype(self, dtype: Any, copy: bool = True) -> CudaArray: ...
+
 _Device = Device | str | None
 _RunOptions = dict[str, Any]
 
+def to_cuda(array: NDArray[Any], device: _Device) -> CudaArray: ...
 def command_line(arguments: Sequence[str]) -> int: ...
 def svd(a: NDArray[float32], device: _Device, run: _RunOptions) -> tuple[NDArray[float32], NDArray[float64], NDArray[float32]]: ...
 def truncated_svd(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from . import _teatime
 from ._arrays import WIDE, as_array, as_float32, c_order, either_order, host_array, of_one_type, scale_of, widened
+from ._cuda import CudaArray, device_of, given_array, on_card
 from ._device import Device, run_options
 from ._distance import operand
 from ._filter import gaussian_filter, of_type
@@ -38,6 +39,11 @@ def _threads() -> int | None:
         return int(get_worker().state.nthreads)
     except (ImportError, ValueError, AttributeError):
         return None
+
+
+def device_for(block: Any, name: str | None) -> Device | None:
+    """The device for a block: None, where the block is, if that is the memory of a GPU and no device is named."""
+    return None if name is None and on_card(block) else device(name)
 
 
 def part_of_block(block: NDArray[Any], first: int, variants: int, ploidy: int | None, of: dict[str, Any], name: str | None) -> Any:
@@ -191,10 +197,10 @@ def totals_of_band(band: Band) -> Product:
 
 def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | None) -> NDArray[np.float64]:
     """A block's part of ``Aᵀ (A x)``: of float64 and integers of 32 and 64 bits where the CPU computes, in float64."""
-    given = host_array(block, "a", "svd_compressed")
+    given = given_array(block, "a", "svd_compressed")
     a = as_array(given, "a", "svd_compressed")
-    on = device(name)
-    wide = a.dtype in WIDE and on.backend == "cpu"
+    on = device_of(device_for(block, name), a=a)
+    wide = a.dtype in WIDE and isinstance(on, Device) and on.backend == "cpu"
     a, scale = (widened(a), scale_of(a)) if wide else as_float32(a, "a", integers=given.dtype.kind in "iu")
     if not 2.0**-500 <= scale <= 2.0**500:
         raise ValueError(f"`a`: a block of numbers up to about {scale:.0e}: above 2**500, and below 2**-500, their products leave float64")
@@ -292,15 +298,17 @@ def item(found: Any, key: Any) -> Any:
 
 def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, Any], name: str | None) -> Any:
     """Sums over the features of blocks of observations, for each pair of these."""
-    on, narrow = device(name), options["narrow"]
+    on, narrow = device_for(x, name), options["narrow"]
     a = widened(operand(x, "x", narrow, on))
-    if y is None:
+    # Another block of `x`.
+    b = None if y is None else operand(y, "x", narrow, on)
+    on = device_of(on, x=a, y=b)
+    if b is None:
         a, columns = either_order(a)
         if columns and _is_dosage(a, options):
             opened = Genotypes.of_array(a, 0, None, False)
             return _teatime.DistanceSums.of_genotypes(opened, options, on, run_options())
         return _teatime.DistanceSums(a, None, {**options, "columns": columns}, on, run_options())
-    # Another block of `x`.
     a, b = (c_order(of) for of in of_one_type(a, operand(y, "x", narrow, on)))
     return _teatime.DistanceSums(a, b, options, on, run_options())
 
@@ -311,7 +319,7 @@ OF_DOSAGES = frozenset(("euclidean", "sqeuclidean", "cityblock", "hamming", "inn
 
 def _is_dosage(features: NDArray[Any], options: dict[str, Any]) -> bool:
     """Whether two bits hold what there is: 0, 1, 2 and missing."""
-    if features.dtype != np.int8 or features.shape[1] < 64 or options["metric"] not in OF_DOSAGES:
+    if isinstance(features, CudaArray) or features.dtype != np.int8 or features.shape[1] < 64 or options["metric"] not in OF_DOSAGES:
         return False
     negatives_are_missing = options["negative"] and options["missing"] != "propagate"
     return int(features.max(initial=0)) <= 2 and (negatives_are_missing or int(features.min(initial=0)) >= 0)
@@ -375,7 +383,7 @@ def distances_of_sums(sums: Any, dtype: Any) -> NDArray[Any]:
 def filtered(block: NDArray[Any], *, options: dict[str, Any], before: Any, becomes: str, on: str | None, block_info: Any) -> NDArray[Any]:
     """What a block and its halo become, without the halo, of which so much is ``before`` a first block and others, along each axis."""
     of = {key: value for key, value in options.items() if key != "preserve_range"}
-    found = gaussian_filter(block, output=becomes, device=device(on), **of) if block.size else block.astype(becomes)
+    found = gaussian_filter(block, output=becomes, device=device_for(block, on), **of) if block.size else block.astype(becomes)
     kept = zip(before, block_info[None]["chunk-location"], block_info[None]["chunk-shape"])
     return found[tuple(slice(halos[at > 0], halos[at > 0] + extent) for halos, at, extent in kept)]
 
@@ -394,11 +402,11 @@ def packed(block: NDArray[Any], *, bits: int, table: Any, missing: int | None, o
     """A block whose rows are packed."""
     from ._bits import pack
 
-    return pack(block, bits, table=table, missing=missing, device=device(on))
+    return pack(block, bits, table=table, missing=missing, device=device_for(block, on))
 
 
 def unpacked(block: NDArray[np.uint8], *, bits: int, table: Any, becomes: str, on: str | None) -> NDArray[Any]:
     """A block whose bytes are full."""
     from ._bits import unpack
 
-    return unpack(block, block.shape[-1] * (8 // bits), bits, table=table, dtype=becomes, device=device(on))
+    return unpack(block, block.shape[-1] * (8 // bits), bits, table=table, dtype=becomes, device=device_for(block, on))

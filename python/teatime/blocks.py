@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _worker
 from ._arrays import host_array, whole
+from ._cuda import given_array
 from ._linalg import svd_options
 from .genotype import open_store, pca_options
 
@@ -107,13 +108,13 @@ def normal_product(block: ArrayLike, x: ArrayLike, device: str | None = None) ->
     Parameters
     ----------
     block : (rows, n)
-        Float64 and integers of 32 and 64 bits are computed in float64 where the CPU computes, else in float32. Where the largest is above
+        In a GPU's memory, of float32. Float64 and integers of 32 and 64 bits are computed in float64 where the CPU computes, else in float32. Where the largest is above
         2**500, or below 2**-500, the products would leave float64: ValueError.
     x : (n, columns)
     device
         The name of a device; None for the fastest.
     """
-    return _worker.product_of_block(host_array(block, "block", "svd_compressed"), _operand(x), device)
+    return _worker.product_of_block(given_array(block, "block", "svd_compressed"), _operand(x), device)
 
 
 def _operand(x: ArrayLike) -> _Array:

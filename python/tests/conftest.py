@@ -5,7 +5,10 @@ import os
 import numpy as np
 import pytest
 
-import teatime
+# Of the emulator's, as many GPUs as tests meet. Others are as many as there are.
+os.environ.setdefault("TEATIME_EMULATOR_DEVICES", "3")
+
+import teatime  # noqa: E402
 
 #: What tests of all devices run on; one that CI requires is a failure where it is not there.
 WANTED = ["cpu", "wgpu:0", "cuda:0"]

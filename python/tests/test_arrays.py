@@ -196,15 +196,6 @@ def test_arrays_of_other_libraries(rng):
     x = rng.random((4, 3))
     np.testing.assert_array_equal(teatime.pairwise_distance(_Lent(x), device="cpu"), teatime.pairwise_distance(x, device="cpu"))
 
-    class OnCard:
-        __cuda_array_interface__ = {}
-
-    with pytest.raises(TypeError, match=r"`x` is in the memory of a GPU: hand over `x.get\(\)`"):
-        teatime.pairwise_distance(OnCard())
-    OnCard.cpu = None
-    with pytest.raises(TypeError, match=r"hand over `x.cpu\(\)`"):
-        teatime.pairwise_distance(OnCard())
-
 
 def test_results_are_arrays_like_others():
     x = np.random.default_rng(4).random((300, 200), np.float32)

@@ -6,7 +6,7 @@ use cudarc::driver::{CudaContext, CudaStream, DevicePtr};
 
 use super::{cpu, data::values};
 use crate::{
-    Device, Error, Tensor, linalg,
+    Device, Error, Tensor, TensorView, linalg,
     openings::{On, devices, skip},
 };
 
@@ -99,4 +99,73 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(wrong, Err(Error::Argument { name: "slice", .. })), "{wrong:?}");
     let host = Tensor::from_slice(cpu(), &[1.0f32], &[1]).unwrap().into_cuda_slice();
     assert!(matches!(host, Err(Error::WrongDevice { op: "Tensor::into_cuda_slice" })), "{host:?}");
+}
+
+/// A view of `values` in another library's memory, which starts `before` elements after a multiple of 16 bytes.
+#[allow(unsafe_code, reason = "what is tested")]
+fn borrowed<T: crate::Element + cudarc::driver::DeviceRepr>(
+    device: &Device,
+    stream: &Arc<CudaStream>,
+    values: &[T],
+    before: usize,
+    check: impl FnOnce(&Tensor<T>, u64),
+) {
+    let all: Vec<T> = values[..1].repeat(before).into_iter().chain(values.iter().copied()).collect();
+    let slice = stream.clone_htod(&all).unwrap();
+    let start = address(&slice, stream) + (before * size_of::<T>()) as u64;
+    assert_eq!(Device::name_of_cuda_memory(start).unwrap(), "cuda:0");
+    let handle = stream.cu_stream().expose_provenance() as u64;
+    // SAFETY: the slice has the elements, and outlives the device's work.
+    let view =
+        unsafe { TensorView::from_cuda_memory(device, start, &[values.len() as u64], handle) }.unwrap();
+    check(&view, start);
+    drop(view);
+    device.synchronize().unwrap();
+    assert_eq!(stream.clone_dtoh(&slice).unwrap(), all);
+}
+
+#[test]
+fn memory_of_another_library_is_read_where_it_is() {
+    if let Err(why) = devices(On::Cuda) {
+        return skip("cuda", why);
+    }
+    let device = Device::open("cuda:0").unwrap();
+    // What CuPy has is of the primary context, on streams of its own.
+    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let floats = values::<f32>(71, 64);
+    let allocated = device.allocated_bytes();
+    borrowed(&device, &stream, &floats, 0, |x, start| {
+        assert_eq!((x.cuda_address().unwrap(), device.allocated_bytes()), (start, allocated));
+        let x = x.try_clone().unwrap().reshape(&[8, 8]).unwrap();
+        let product = linalg::matmul_tn(&x, &x).unwrap();
+        assert!(product.cuda_address().unwrap() > 0);
+    });
+    // What kernels cannot read in place: within 16 bytes, or not of whole words.
+    for (count, before) in [(64, 1), (63, 0), (61, 3), (1, 0)] {
+        let bytes: Vec<u8> = (0..count).collect();
+        borrowed(&device, &stream, &bytes, before, |x, start| {
+            assert_ne!(x.cuda_address().unwrap(), start);
+            assert_eq!(x.read().unwrap(), bytes);
+        });
+    }
+}
+
+#[test]
+#[allow(unsafe_code, reason = "what is tested")]
+fn memory_that_cannot_be_borrowed_is_refused() {
+    let Some(Lent { device, .. }) = Lent::open() else { return };
+    // SAFETY: there are no elements; the host's memory is not read.
+    let none = unsafe { TensorView::<f32>::from_cuda_memory(&device, 0, &[3, 0], 1) }.unwrap();
+    assert_eq!((none.shape(), none.read().unwrap()), (&[3, 0][..], vec![]));
+    // SAFETY: refused before anything is read.
+    let wrong = unsafe { TensorView::<f32>::from_cuda_memory(cpu(), 16, &[4], 1) };
+    assert!(matches!(wrong, Err(Error::WrongDevice { op: "TensorView::from_cuda_memory" })), "{wrong:?}");
+    // SAFETY: as above.
+    let wrong = unsafe { TensorView::<f32>::from_cuda_memory(&device, 16, &[1 << 40, 1 << 40], 1) };
+    assert!(matches!(wrong, Err(Error::Shape { op: "TensorView::from_cuda_memory", .. })), "{wrong:?}");
+    let host = Tensor::from_slice(cpu(), &[1.0f32], &[1]).unwrap().cuda_address();
+    assert!(matches!(host, Err(Error::WrongDevice { op: "Tensor::cuda_address" })), "{host:?}");
+    let here = &raw const *cpu() as u64;
+    let wrong = Device::name_of_cuda_memory(here);
+    assert!(matches!(wrong, Err(Error::Argument { name: "address", .. })), "{wrong:?}");
 }

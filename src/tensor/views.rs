@@ -16,6 +16,12 @@ pub struct TensorView<'a, T: Element> {
 }
 
 impl<'a, T: Element> TensorView<'a, T> {
+    /// A view of memory that is there for as long as the caller promises.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn new(part: Tensor<T>) -> Self {
+        Self { part, of: PhantomData }
+    }
+
     /// A tensor of the host's values, in C order, for operations that read it: of the cpu device without a copy, where they start at a
     /// multiple of 16 bytes and are whole words of 4; else as [`Tensor::from_slice`].
     ///

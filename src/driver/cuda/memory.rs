@@ -38,7 +38,7 @@ struct Allocation {
 enum Owner {
     Pool,
     Application(Box<dyn Lent>),
-    /// Handed to an application.
+    /// Handed to an application, or borrowed of one.
     Nobody,
 }
 
@@ -108,6 +108,18 @@ impl CudaMemory {
         let memory = Self::new(gpu, pointer, Owner::Application(Box::new(slice)));
         memory.0.used.store(true, Ordering::Relaxed);
         Ok(memory)
+    }
+
+    /// Memory of another library, which is not freed here.
+    pub(super) fn borrowed(gpu: &Arc<Gpu>, pointer: sys::CUdeviceptr) -> Self {
+        let memory = Self::new(gpu, pointer, Owner::Nobody);
+        memory.0.used.store(true, Ordering::Relaxed);
+        memory
+    }
+
+    /// Where it starts.
+    pub(crate) fn address(&self) -> sys::CUdeviceptr {
+        self.0.pointer
     }
 
     /// The memory as a slice of `len` elements that an application owns.
@@ -227,8 +239,12 @@ pub(super) fn clear(gpu: &Gpu, dst: Slice<'_>) -> Result<()> {
 
 /// Copies a window to another of the same length.
 pub(super) fn copy(gpu: &Gpu, src: Slice<'_>, dst: Slice<'_>) -> Result<()> {
-    let (from, to) = (pointer(src)?, pointer(dst)?);
-    let bytes = usize::try_from(src.bytes).unwrap_or(usize::MAX);
+    copy_from(gpu, pointer(src)?, dst)
+}
+
+/// Copies to a window as much as that holds.
+pub(super) fn copy_from(gpu: &Gpu, from: sys::CUdeviceptr, dst: Slice<'_>) -> Result<()> {
+    let (to, bytes) = (pointer(dst)?, usize::try_from(dst.bytes).unwrap_or(usize::MAX));
     // SAFETY: as in `clear`, of two different memories.
     gpu.check(unsafe { result::memcpy_dtod_async(to, from, bytes, gpu.compute().cu_stream()) })
 }

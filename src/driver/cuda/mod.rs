@@ -26,7 +26,7 @@ mod trail;
 
 use std::sync::Arc;
 
-use cudarc::driver::CudaSlice;
+use cudarc::driver::{CudaSlice, result, sys};
 
 use self::{blas::Blas, gpu::Gpu, modules::Modules};
 use super::{ArgSlice, Download, Driver, Fence, GemmCall, Memory, Slice, Staging};
@@ -39,7 +39,7 @@ pub(crate) use self::{
     images::write_kernels,
     memory::CudaMemory,
     pinned::{CudaDownload, CudaStaging},
-    select::{best, lent, list, open, versions},
+    select::{best, lent, list, open, place_of, versions},
 };
 
 /// The CUDA driver.
@@ -67,6 +67,39 @@ impl CudaDriver {
             return Err(Error::WrongDevice { op });
         }
         CudaMemory::lend(&self.gpu, op, slice)
+    }
+
+    /// Memory of another library.
+    ///
+    /// # Safety
+    /// It is this context's, and there until what is enqueued with it has ended.
+    #[allow(unsafe_code, reason = "nothing tells whose memory an address is")]
+    pub(crate) unsafe fn borrow(&self, address: u64) -> CudaMemory {
+        CudaMemory::borrowed(&self.gpu, address)
+    }
+
+    /// Copies as many bytes of another library's memory as `dst` has.
+    ///
+    /// # Safety
+    /// As of [`borrow`](Self::borrow).
+    #[allow(unsafe_code, reason = "nothing tells whose memory an address is")]
+    pub(crate) unsafe fn copy_from(&self, address: u64, dst: Slice<'_>) -> Result<()> {
+        self.gpu.enter()?;
+        memory::copy_from(&self.gpu, address, dst)
+    }
+
+    /// Waits for what another library has enqueued on a stream.
+    ///
+    /// # Safety
+    /// The stream is there.
+    #[allow(unsafe_code, reason = "cudarc waits for its own streams alone")]
+    pub(crate) unsafe fn wait_for(&self, stream: u64) -> Result<()> {
+        self.gpu.enter()?;
+        let stream = std::ptr::with_exposed_provenance_mut::<sys::CUstream_st>(
+            usize::try_from(stream).unwrap_or_default(),
+        );
+        // SAFETY: as the caller promises.
+        self.gpu.check(unsafe { result::stream::synchronize(stream) })
     }
 
     /// The first `len` elements of memory that nobody else holds, as an application's slice.

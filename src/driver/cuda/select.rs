@@ -119,6 +119,29 @@ pub(crate) fn lent(
     Ok(Box::new(driver.map_err(super::gpu::driver_error)?))
 }
 
+/// The number of the device that has the memory at an address.
+///
+/// # Errors
+/// [`Error::NoDevice`] where there is no CUDA; [`Error::Argument`] where none has it.
+pub(crate) fn place_of(op: &'static str, address: u64) -> Result<i32> {
+    let none = |why| Error::NoDevice { wanted: "cuda".into(), tried: vec![("cuda".into(), why)] };
+    libraries::driver().map_err(none)?;
+    let asked = result::init().and_then(|()| {
+        let mut place = -1;
+        let wanted = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        // SAFETY: the library is loaded, and the attribute is an int. It needs no context.
+        unsafe { sys::cuPointerGetAttribute((&raw mut place).cast(), wanted, address) }.result()?;
+        Ok(place)
+    });
+    asked.map_err(|error| {
+        Error::argument(
+            op,
+            "address",
+            format_args!("{address:#x} is in the memory of no CUDA device: {error}"),
+        )
+    })
+}
+
 /// NVRTC and cuBLAS with their versions, or how to get them.
 pub(crate) fn versions() -> Vec<String> {
     let version = libraries::driver_version();

@@ -1,0 +1,392 @@
+//! Arrays in the memory of a GPU: those that other libraries have, and results.
+
+use std::{any::Any, ops::Deref};
+
+use numpy::{Element as NumpyElement, PyReadonlyArrayDyn};
+use pyo3::{
+    exceptions::{PyBufferError, PyTypeError, PyValueError},
+    prelude::*,
+    types::{PyDict, PyTuple},
+};
+use teatime::{DType, Device, Element, Error, Result, Tensor, TensorView, cudarc::driver::CudaContext};
+
+use crate::{
+    array::{Array, Read, parts, with_array},
+    call::{RunOptions, call_on, exception},
+    device::Wanted,
+    dlpack::{self, Description, Taken},
+};
+
+/// An array in the memory of a GPU, in C order.
+#[pyclass(module = "teatime", frozen)]
+pub(crate) struct CudaArray {
+    /// What has the memory: an array of another library's, or a tensor.
+    keeps: Keeps,
+    /// The device's name, as `cuda:0`.
+    device: String,
+    address: u64,
+    shape: Vec<u64>,
+    dtype: DType,
+    /// The stream that fills it, as CUDA's handle.
+    stream: u64,
+}
+
+enum Keeps {
+    Theirs { _array: Py<PyAny> },
+    Lent { _array: Taken },
+    Ours(Option<Box<dyn Any + Send + Sync>>),
+}
+
+/// The default stream, which waits for others that do not opt out of that.
+const DEFAULT_STREAM: u64 = 1;
+
+/// NumPy's names of the types that tensors hold.
+const TYPES: [(DType, &str); 9] = [
+    (DType::F16, "<f2"),
+    (DType::F32, "<f4"),
+    (DType::F64, "<f8"),
+    (DType::I8, "|i1"),
+    (DType::U8, "|u1"),
+    (DType::I16, "<i2"),
+    (DType::U16, "<u2"),
+    (DType::I32, "<i4"),
+    (DType::U32, "<u4"),
+];
+
+impl CudaArray {
+    /// A tensor on a CUDA device, once it is filled.
+    ///
+    /// # Errors
+    /// As [`Tensor::cuda_address`] and [`Device::synchronize`].
+    pub(crate) fn of<T: Element>(tensor: Tensor<T>) -> Result<Self> {
+        tensor.device().synchronize()?;
+        Ok(Self {
+            device: tensor.device().info().name.clone(),
+            address: if tensor.is_empty() { 0 } else { tensor.cuda_address()? },
+            shape: tensor.shape().to_vec(),
+            dtype: T::DTYPE,
+            stream: DEFAULT_STREAM,
+            keeps: Keeps::Ours(Some(Box::new(tensor))),
+        })
+    }
+
+    /// The elements, where they are; waits for what fills them.
+    #[allow(unsafe_code, reason = "another library says where its memory is")]
+    fn view<T: Element>(&self, device: &Device) -> Result<View<'_, T>> {
+        if device.info().name != self.device {
+            return Err(Error::WrongDevice { op: "CudaArray" });
+        }
+        // SAFETY: what has the memory is kept and says that it is so; the view waits for the device as it is dropped, before which this
+        // borrow does not end. That nothing writes it meanwhile is the caller's part, as with an array of the host's.
+        let view = unsafe { TensorView::from_cuda_memory(device, self.address, &self.shape, self.stream)? };
+        Ok(View { view, wait: true })
+    }
+
+    /// The number of the GPU.
+    fn card(&self) -> i32 {
+        self.device.trim_start_matches("cuda:").parse().unwrap_or_default()
+    }
+
+    fn name(&self) -> &'static str {
+        TYPES.iter().find(|(dtype, _)| *dtype == self.dtype).map_or("", |(_, name)| name)
+    }
+}
+
+impl Drop for CudaArray {
+    /// Another library may have enqueued what uses the memory, on whatever stream: as CUDA's own free does, this waits for all.
+    fn drop(&mut self) {
+        let Keeps::Ours(tensor) = &mut self.keeps else { return };
+        let (tensor, number) = (tensor.take(), usize::try_from(self.card()));
+        Python::attach(|py| {
+            py.detach(|| {
+                // There is no caller to tell; the next call on the device does.
+                let _ = number.ok().and_then(|number| CudaContext::new(number).ok()?.synchronize().ok());
+                drop(tensor);
+            });
+        });
+    }
+}
+
+#[pymethods]
+impl CudaArray {
+    /// An array that has `__cuda_array_interface__`, or else `__dlpack__`; `name` is the argument that it is.
+    #[staticmethod]
+    fn _of(array: Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
+        if !array.hasattr("__cuda_array_interface__")? {
+            let (taken, of) = Taken::of(&array, name)?;
+            check_order(name, &of.shape, of.strides.as_deref(), 1)?;
+            let (device, keeps) = (format!("cuda:{}", of.card), Keeps::Lent { _array: taken });
+            let Description { address, shape, dtype, .. } = of;
+            return Ok(Self { keeps, device, address, shape, dtype, stream: DEFAULT_STREAM });
+        }
+        let interface = array.getattr("__cuda_array_interface__")?.cast_into::<PyDict>()?;
+        let item = |key: &str| {
+            let why =
+                || PyTypeError::new_err(format!("`{name}`: its __cuda_array_interface__ has no {key:?}"));
+            interface.get_item(key)?.ok_or_else(why)
+        };
+        let (shape, typestr): (Vec<u64>, String) = (item("shape")?.extract()?, item("typestr")?.extract()?);
+        let (address, _): (u64, bool) = item("data")?.extract()?;
+        let dtype = TYPES.iter().find(|(_, name)| name[1..] == typestr[1..] && !typestr.starts_with('>'));
+        let Some(&(dtype, _)) = dtype else {
+            let why = format!(
+                "`{name}` has the type {typestr}: of a GPU, floats and integers of up to 32 bits and float64 are taken"
+            );
+            return Err(PyTypeError::new_err(why));
+        };
+        let strides: Option<Vec<i64>> =
+            interface.get_item("strides")?.and_then(|strides| strides.extract().ok());
+        check_order(name, &shape, strides.as_deref(), dtype.size())?;
+        if interface.get_item("mask")?.is_some_and(|mask| !mask.is_none()) {
+            return Err(PyTypeError::new_err(format!("`{name}` is a masked array")));
+        }
+        // None where there is nothing to wait for; before version 3 there is no such entry.
+        let stream = interface.get_item("stream")?.and_then(|stream| stream.extract().ok());
+        let device = if shape.contains(&0) {
+            "cuda:0".into()
+        } else {
+            Device::name_of_cuda_memory(address).map_err(exception)?
+        };
+        let keeps = Keeps::Theirs { _array: array.unbind() };
+        Ok(Self { keeps, device, address, shape, dtype, stream: stream.unwrap_or(DEFAULT_STREAM) })
+    }
+
+    /// `DLPack`'s capsule. What fills the array has ended, so that no stream has to wait.
+    #[pyo3(signature = (**options))]
+    fn __dlpack__<'py>(
+        slf: &Bound<'py, Self>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let option = |key: &str| {
+            options.and_then(|options| options.get_item(key).ok().flatten()).filter(|value| !value.is_none())
+        };
+        if option("copy").is_some_and(|copy| copy.is_truthy().unwrap_or(true)) {
+            return Err(PyBufferError::new_err(
+                "an array in a GPU's memory is handed over where it is, and not copied",
+            ));
+        }
+        let array = slf.get();
+        let of = Description {
+            address: array.address,
+            card: array.card(),
+            shape: array.shape.clone(),
+            strides: None,
+            dtype: array.dtype,
+        };
+        dlpack::capsule(slf.py(), &of, slf.clone().into_any().unbind())
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (dlpack::CUDA, self.card())
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.shape.len()
+    }
+
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("numpy")?.call_method1("dtype", (self.name(),))
+    }
+
+    /// The name of the device that has the memory.
+    #[getter]
+    fn device(&self) -> &str {
+        &self.device
+    }
+
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        interface.set_item("shape", self.shape(py)?)?;
+        interface.set_item("typestr", self.name())?;
+        interface.set_item("data", (self.address, false))?;
+        interface.set_item("version", 3)?;
+        interface.set_item("strides", py.None())?;
+        let waits = !matches!(self.keeps, Keeps::Ours(_));
+        interface.set_item("stream", waits.then_some(self.stream))?;
+        Ok(interface)
+    }
+
+    /// The elements as a NumPy array.
+    fn get<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.dtype {
+            DType::F16 => self.read::<half::f16>(py),
+            DType::F32 => self.read::<f32>(py),
+            DType::F64 => self.read::<f64>(py),
+            DType::I8 => self.read::<i8>(py),
+            DType::I16 => self.read::<i16>(py),
+            DType::U16 => self.read::<u16>(py),
+            DType::I32 => self.read::<i32>(py),
+            DType::U32 => self.read::<u32>(py),
+            _ => self.read::<u8>(py),
+        }
+    }
+
+    /// Itself, where that is its type.
+    #[pyo3(signature = (dtype, copy = true))]
+    fn astype<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Bound<'py, PyAny>,
+        copy: bool,
+    ) -> PyResult<Bound<'py, Self>> {
+        let _ = copy;
+        let own = slf.get().dtype(slf.py())?;
+        if own.eq(&dtype)? {
+            return Ok(slf.clone());
+        }
+        let wanted = slf.py().import("numpy")?.call_method1("dtype", (dtype,))?;
+        Err(PyTypeError::new_err(format!(
+            "an array of {own} in a GPU's memory is not converted to {wanted} here: hand over one of that type"
+        )))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("teatime.CudaArray({}, {}, {:?})", self.shape(py)?.repr()?, self.dtype(py)?, self.device))
+    }
+}
+
+impl CudaArray {
+    fn read<'py, T: Element + NumpyElement>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let device = Wanted::Name(self.device.clone()).open(py)?;
+        let read = call_on(py, &device, RunOptions::default(), |device, _| {
+            Read::of(self.view::<T>(device)?.try_clone()?)
+        })?;
+        Ok(read.array(py)?.into_any())
+    }
+}
+
+/// # Errors
+/// `ValueError` for an array that is not in C order, by its strides in units of which an element has `size`.
+fn check_order(name: &str, shape: &[u64], strides: Option<&[i64]>, size: u64) -> PyResult<()> {
+    let mut expected = size;
+    let fits = shape.contains(&0)
+        || strides.unwrap_or_default().iter().zip(shape).rev().all(|(&stride, &extent)| {
+            let fits = extent == 1 || u64::try_from(stride) == Ok(expected);
+            expected = expected.saturating_mul(extent);
+            fits
+        });
+    if fits {
+        return Ok(());
+    }
+    let why = format!("`{name}` is not in C order, and its library is not known here: copy it to be so");
+    Err(PyValueError::new_err(why))
+}
+
+/// A NumPy array as one in a GPU's memory.
+#[pyfunction]
+pub(crate) fn to_cuda(py: Python<'_>, array: Array<'_>, device: Wanted) -> PyResult<CudaArray> {
+    let device = device.open(py)?;
+    with_array!(array, array => uploaded(py, array, &device))
+}
+
+fn uploaded<T: Element + NumpyElement>(
+    py: Python<'_>,
+    array: &Given<'_, T>,
+    device: &Device,
+) -> PyResult<CudaArray> {
+    let values = parts(array)?;
+    call_on(py, device, RunOptions::default(), |device, _| CudaArray::of(values.view(device)?.try_clone()?))
+}
+
+/// An array of elements of one type, on the host or in a GPU's memory.
+pub(crate) enum Given<'py, T: NumpyElement> {
+    Host(PyReadonlyArrayDyn<'py, T>),
+    Card(Bound<'py, CudaArray>),
+}
+
+impl<'py, T: Element + NumpyElement> FromPyObject<'_, 'py> for Given<'py, T> {
+    type Error = PyErr;
+
+    fn extract(array: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match array.cast::<CudaArray>() {
+            Ok(card) if card.get().dtype == T::DTYPE => Ok(Self::Card(card.to_owned())),
+            Ok(_) => Err(PyTypeError::new_err("an array of another type")),
+            Err(_) => Ok(Self::Host(array.extract()?)),
+        }
+    }
+}
+
+/// The elements of an array, and its extents.
+pub(crate) enum Parts<'a, T> {
+    Host(&'a [T], Vec<u64>),
+    Card(&'a CudaArray),
+}
+
+impl<'a, T: Element> Parts<'a, T> {
+    /// Extents.
+    pub(crate) fn shape(&self) -> &[u64] {
+        match self {
+            Self::Host(_, shape) => shape,
+            Self::Card(array) => &array.shape,
+        }
+    }
+
+    /// A tensor of the elements, for operations that read it.
+    ///
+    /// # Errors
+    /// As [`TensorView::from_slice`] and [`TensorView::from_cuda_memory`].
+    pub(crate) fn view(&self, device: &Device) -> Result<View<'a, T>> {
+        match *self {
+            Self::Host(values, ref shape) => {
+                Ok(View { view: TensorView::from_slice(device, values, shape)?, wait: false })
+            }
+            Self::Card(array) => array.view(device),
+        }
+    }
+}
+
+/// A tensor of an array's elements. Where these are in a GPU's memory, it waits until nothing uses them as it is dropped.
+pub(crate) struct View<'a, T: Element> {
+    view: TensorView<'a, T>,
+    wait: bool,
+}
+
+impl<T: Element> Deref for View<'_, T> {
+    type Target = Tensor<T>;
+
+    fn deref(&self) -> &Tensor<T> {
+        &self.view
+    }
+}
+
+impl<T: Element> View<'_, T> {
+    /// What an operation made of it: on the host, unless the elements are in a GPU's memory.
+    ///
+    /// # Errors
+    /// As [`Read::of`] and [`CudaArray::of`].
+    pub(crate) fn result<U: Element + NumpyElement>(&self, made: Tensor<U>) -> Result<Made<U>> {
+        Ok(if self.wait { Made::Card(CudaArray::of(made)?) } else { Made::Host(Read::of(made)?) })
+    }
+}
+
+impl<T: Element> Drop for View<'_, T> {
+    fn drop(&mut self) {
+        if self.wait {
+            // There is no caller to tell; the next call on the device does.
+            let _ = self.view.device().synchronize();
+        }
+    }
+}
+
+/// A result, where its operand was.
+pub(crate) enum Made<T: Element> {
+    Host(Read<T>),
+    Card(CudaArray),
+}
+
+impl<T: Element + NumpyElement> Made<T> {
+    /// As Python has it.
+    pub(crate) fn array(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        Ok(match self {
+            Self::Host(read) => read.array(py)?.into_any(),
+            Self::Card(array) => Bound::new(py, array)?.into_any(),
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! `DLPack`: how libraries hand over an array in a GPU's memory (<https://dmlc.github.io/dlpack/latest/c_api.html>, version 0.x, which all know).
+#![allow(unsafe_code, reason = "structures of C that libraries pass each other")]
+
+use std::{
+    ffi::{CStr, c_void},
+    ptr,
+};
+
+use pyo3::{
+    exceptions::{PyBufferError, PyValueError},
+    ffi,
+    prelude::*,
+    types::PyDict,
+};
+use teatime::DType;
+
+/// CUDA's number among devices.
+pub(crate) const CUDA: i32 = 2;
+
+/// Names of a capsule before and after its array is taken.
+const FRESH: &CStr = c"dltensor";
+const TAKEN: &CStr = c"used_dltensor";
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct DlDevice {
+    kind: i32,
+    number: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq)]
+struct DlType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct DlTensor {
+    data: *mut c_void,
+    device: DlDevice,
+    ndim: i32,
+    dtype: DlType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+#[repr(C)]
+struct DlManagedTensor {
+    tensor: DlTensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Self)>,
+}
+
+/// What an array is, for another library.
+pub(crate) struct Description {
+    pub(crate) address: u64,
+    pub(crate) card: i32,
+    pub(crate) shape: Vec<u64>,
+    /// In elements; None in C order.
+    pub(crate) strides: Option<Vec<i64>>,
+    pub(crate) dtype: DType,
+}
+
+/// Integers, unsigned ones and floats, as `DLPack` numbers them.
+fn code(dtype: DType) -> u8 {
+    match dtype {
+        DType::I8 | DType::I16 | DType::I32 => 0,
+        DType::U8 | DType::U16 | DType::U32 => 1,
+        _ => 2,
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "at most 64")]
+fn dl_type(dtype: DType) -> DlType {
+    DlType { code: code(dtype), bits: (8 * dtype.size()) as u8, lanes: 1 }
+}
+
+/// An array that is handed out: what its structure points to, and what has the memory.
+struct Exported {
+    managed: DlManagedTensor,
+    shape: Vec<i64>,
+    _keeps: Py<PyAny>,
+}
+
+/// A capsule with an array, whose memory `keeps` has.
+///
+/// # Errors
+/// What Python raises.
+#[allow(clippy::cast_possible_truncation, reason = "an array has few axes")]
+pub(crate) fn capsule<'py>(
+    py: Python<'py>,
+    of: &Description,
+    keeps: Py<PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let shape: Vec<i64> = of.shape.iter().map(|&extent| extent.cast_signed()).collect();
+    let tensor = DlTensor {
+        data: ptr::with_exposed_provenance_mut(of.address as usize),
+        device: DlDevice { kind: CUDA, number: of.card },
+        ndim: shape.len() as i32,
+        dtype: dl_type(of.dtype),
+        shape: ptr::null_mut(),
+        strides: ptr::null_mut(),
+        byte_offset: 0,
+    };
+    let managed = DlManagedTensor { tensor, context: ptr::null_mut(), deleter: Some(delete) };
+    let exported = Box::into_raw(Box::new(Exported { managed, shape, _keeps: keeps }));
+    // SAFETY: the box was made just now and is `delete`'s from here on; its structure is its first use of the memory.
+    unsafe {
+        (*exported).managed.tensor.shape = (*exported).shape.as_mut_ptr();
+        (*exported).managed.context = exported.cast();
+        let made = ffi::PyCapsule_New((&raw mut (*exported).managed).cast(), FRESH.as_ptr(), Some(forget));
+        if made.is_null() {
+            delete(&raw mut (*exported).managed);
+            return Err(PyErr::fetch(py));
+        }
+        Ok(Bound::from_owned_ptr(py, made))
+    }
+}
+
+/// Frees what [`capsule`] made, once whoever took it has done with it.
+unsafe extern "C" fn delete(managed: *mut DlManagedTensor) {
+    // SAFETY: of `capsule`, and called once.
+    let exported = unsafe { Box::from_raw((*managed).context.cast::<Exported>()) };
+    Python::attach(|_| drop(exported));
+}
+
+/// Frees an array that nobody took, with its capsule.
+unsafe extern "C" fn forget(capsule: *mut ffi::PyObject) {
+    // SAFETY: Python calls it with a capsule of `capsule`; one that was taken has the other name.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, FRESH.as_ptr()) == 1 {
+            delete(ffi::PyCapsule_GetPointer(capsule, FRESH.as_ptr()).cast());
+        }
+    }
+}
+
+/// An array that another library handed over, which is told when it is dropped.
+pub(crate) struct Taken(*mut DlManagedTensor);
+
+// SAFETY: nothing but the deleter is called, and that from any thread, with the interpreter's lock.
+unsafe impl Send for Taken {}
+// SAFETY: as above.
+unsafe impl Sync for Taken {}
+
+impl Taken {
+    /// What `__dlpack__` of an array gives, which has to be in a CUDA GPU's memory.
+    ///
+    /// # Errors
+    /// What that raises; `BufferError` for something else; `ValueError` for elements of other types, which are `name`'s.
+    pub(crate) fn of(array: &Bound<'_, PyAny>, name: &str) -> PyResult<(Self, Description)> {
+        let py = array.py();
+        // Filled as the default stream sees it.
+        let stream = PyDict::new(py);
+        stream.set_item("stream", 1)?;
+        let capsule = array.call_method("__dlpack__", (), Some(&stream))?;
+        // SAFETY: a capsule of that name holds a managed tensor, which is the taker's by the other name, until its deleter is called.
+        let (taken, tensor) = unsafe {
+            if ffi::PyCapsule_IsValid(capsule.as_ptr(), FRESH.as_ptr()) != 1 {
+                return Err(PyBufferError::new_err(format!("`{name}`: its __dlpack__ gives no fresh array")));
+            }
+            let managed: *mut DlManagedTensor =
+                ffi::PyCapsule_GetPointer(capsule.as_ptr(), FRESH.as_ptr()).cast();
+            ffi::PyCapsule_SetName(capsule.as_ptr(), TAKEN.as_ptr());
+            (Self(managed), &(*managed).tensor)
+        };
+        let known = [
+            DType::F16,
+            DType::F32,
+            DType::F64,
+            DType::I8,
+            DType::U8,
+            DType::I16,
+            DType::U16,
+            DType::I32,
+            DType::U32,
+        ];
+        let dtype = known.into_iter().find(|&dtype| dl_type(dtype) == tensor.dtype).ok_or_else(|| {
+            let DlType { code, bits, lanes } = tensor.dtype;
+            PyValueError::new_err(format!("`{name}` has DLPack's type {code} of {bits} bits and {lanes} lanes: floats and integers of up to 32 bits and float64 are taken"))
+        })?;
+        let axes = usize::try_from(tensor.ndim).unwrap_or_default();
+        // SAFETY: the structure's arrays have an element for each axis; without axes they may be null.
+        let numbers = |place: *mut i64| unsafe {
+            if axes == 0 { Vec::new() } else { std::slice::from_raw_parts(place, axes).to_vec() }
+        };
+        let description = Description {
+            address: tensor.data.expose_provenance() as u64 + tensor.byte_offset,
+            card: tensor.device.number,
+            shape: numbers(tensor.shape).into_iter().map(i64::cast_unsigned).collect(),
+            strides: (!tensor.strides.is_null()).then(|| numbers(tensor.strides)),
+            dtype,
+        };
+        Ok((taken, description))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // SAFETY: the structure is there until its deleter, which is called once.
+        Python::attach(|_| unsafe {
+            if let Some(deleter) = (*self.0).deleter {
+                deleter(self.0);
+            }
+        });
+    }
+}

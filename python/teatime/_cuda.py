@@ -1,0 +1,119 @@
+"""Arrays in the memory of a GPU: those of CuPy, PyTorch, Numba and others that have ``__cuda_array_interface__`` or DLPack, and our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from ._arrays import as_array, c_order, host_array
+from ._device import Device
+from ._teatime import CudaArray
+from ._teatime import to_cuda as _to_cuda
+
+__all__ = ["CudaArray", "as_given", "device_of", "given_array", "on_card", "to_cuda"]
+
+
+#: CUDA's number among DLPack's devices.
+_DLPACK_CUDA = 2
+
+
+#: What makes an array of a library's of one of ours, which keeps the memory.
+_ARRAYS: dict[str, Callable[[CudaArray], Any]] = {
+    "cupy": lambda card: import_module("cupy").asarray(card),
+    "torch": lambda card: import_module("torch").as_tensor(card, device=card.device),
+    "numba": lambda card: import_module("numba.cuda").as_cuda_array(card),
+    "jax": lambda card: import_module("jax.dlpack").from_dlpack(card),
+    "jaxlib": lambda card: import_module("jax.dlpack").from_dlpack(card),
+}
+
+
+def on_card(x: Any) -> bool:
+    """Whether an array is in the memory of a CUDA GPU, as it says itself: by an interface of its own, or by DLPack alone."""
+    if hasattr(x, "__cuda_array_interface__"):
+        return True
+    return hasattr(x, "__dlpack_device__") and not hasattr(x, "__array__") and x.__dlpack_device__()[0] == _DLPACK_CUDA
+
+
+def given_array(x: Any, name: str, instead: str) -> Any:
+    """``x`` as NumPy has it; or where it is, if that is the memory of a GPU. TypeError as of :func:`host_array`."""
+    if not on_card(x) or isinstance(x, CudaArray):
+        return x if on_card(x) else host_array(x, name, instead)
+    library = _library(x)
+    if library == "cupy":
+        x = import_module("cupy").ascontiguousarray(x)
+    elif library == "torch":
+        x = x.detach().contiguous()
+    return CudaArray._of(x, name)
+
+
+def device_of(device: Device | str | None, **arrays: Any) -> Device | str | None:
+    """Where arrays are computed: where they are, if that is the memory of a GPU. ValueError where ``device`` is another one."""
+    cards = {name: a.device for name, a in arrays.items() if isinstance(a, CudaArray)}
+    if not cards:
+        return device
+    name, card = next(iter(cards.items()))
+    others = [other for other, a in arrays.items() if a is not None and cards.get(other) != card]
+    if others:
+        raise ValueError(f"`{name}` is in the memory of {card}, and `{others[0]}` is not")
+    if device is None:
+        return card
+    opened = Device(device) if isinstance(device, str) else device
+    if opened.name != card:
+        raise ValueError(f"`{name}` is in the memory of {card}, and `device` is {opened.name}")
+    return opened
+
+
+def as_given(found: Any, like: Any) -> Any:
+    """A result where the argument ``like`` is: in the memory of its GPU, as an array of its library, or on the host."""
+    if not on_card(like):
+        return found
+    card = found if isinstance(found, CudaArray) else _to_cuda(c_order(found), given_array(like, "x", "").device)
+    of_library = _ARRAYS.get(_library(like))
+    return of_library(card) if of_library else card
+
+
+def _library(x: Any) -> str:
+    return type(x).__module__.partition(".")[0]
+
+
+def to_cuda(x: ArrayLike, device: Device | str = "cuda:0") -> CudaArray:
+    """Copies an array to the memory of a CUDA GPU, where other functions then take it from.
+
+    What they give for it is there too: arrays that stay on the GPU between calls are not copied to it again.
+    Arrays of CuPy, PyTorch and Numba are taken where they are, without this.
+
+    Parameters
+    ----------
+    x
+        Of floats, integers of up to 32 bits, or bool, which becomes uint8.
+    device
+        A :class:`Device`, or its name.
+
+    Returns
+    -------
+    CudaArray
+        ``get()`` gives NumPy's; it has ``__cuda_array_interface__`` and DLPack for other libraries, ``shape``, ``dtype``, ``ndim`` and ``device``.
+
+    Raises
+    ------
+    ValueError
+        Where the device is no CUDA GPU.
+
+    Examples
+    --------
+    >>> import numpy as np, teatime
+    >>> x = teatime.to_cuda(np.eye(3, dtype="f4"))
+    >>> teatime.pairwise_distance(x, metric="cityblock")
+    teatime.CudaArray((3, 3), float32, "cuda:0")
+    >>> teatime.pairwise_distance(x, metric="cityblock").get()
+    array([[0., 2., 2.],
+           [2., 0., 2.],
+           [2., 2., 0.]], dtype=float32)
+    """
+    opened = Device(device) if isinstance(device, str) else device
+    if opened.backend != "cuda":
+        raise ValueError(f"`device` is {opened.name}, which is no CUDA GPU")
+    return _to_cuda(c_order(as_array(x, "x", "to_cuda")), opened)

@@ -1,0 +1,371 @@
+"""Arrays in the memory of GPUs: our own, and those of a CuPy that stands for the real one."""
+
+import contextlib
+import gc
+import pickle
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import teatime
+from teatime import blocks
+
+
+@pytest.fixture(scope="module")
+def card(pytestconfig):
+    return _card("cuda:0")
+
+
+def _card(name):
+    from conftest import REQUIRED
+
+    try:
+        return teatime.Device(name)
+    except RuntimeError as error:
+        if "cuda" in REQUIRED and name == "cuda:0":
+            raise
+        pytest.skip(f"no device {name}: {error}")
+
+
+class _Lent:
+    """An array of another library's, of which only the interface is known."""
+
+    def __init__(self, array, **interface):
+        self.array, self.interface = array, interface
+
+    @property
+    def __cuda_array_interface__(self):
+        return {**self.array.__cuda_array_interface__, **self.interface}
+
+
+def _functions():
+    """Each function with what it takes: (function of an array, type, shape)."""
+    return {
+        "gaussian_filter": (lambda x, **on: teatime.gaussian_filter(x, 1.5, mode="wrap", **on), "f4", (33, 20)),
+        "gaussian_filter of bytes": (lambda x, **on: teatime.gaussian_filter(x, 2, output="f4", **on), "u1", (7, 9)),
+        "pairwise_distance": (lambda x, **on: teatime.pairwise_distance(x, **on), "f4", (35, 12)),
+        "pairwise_distance of two": (lambda x, **on: teatime.pairwise_distance(x, x, "cityblock", **on), "f8", (9, 12)),
+        "condensed": (lambda x, **on: teatime.pairwise_distance(x, condensed=True, **on), "i2", (9, 12)),
+        "truncated_svd": (lambda x, **on: teatime.truncated_svd(x, 3, **on), "f4", (50, 20)),
+        "svd": (lambda x, **on: teatime.svd(x, **on), "f4", (12, 20)),
+        "pack": (lambda x, **on: teatime.pack(x, **on), "u1", (5, 13)),
+        "unpack": (lambda x, **on: teatime.unpack(x, 27, dtype="f2", **on), "u1", (5, 7)),
+    }
+
+
+def _values(dtype, shape):
+    rng = np.random.default_rng(11)
+    return (rng.random(shape) * 4).astype(dtype) if dtype[0] == "f" else rng.integers(0, 4, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("name", _functions())
+def test_results_are_where_arguments_are(name, card):
+    function, dtype, shape = _functions()[name]
+    x = _values(dtype, shape)
+    given = teatime.to_cuda(x)
+    want = function(x, device=card)
+    for argument in (given, _Lent(given), _Lent(given, stream=2)):
+        found = function(argument)
+        assert type(found) is type(want) or isinstance(found, teatime.CudaArray)
+        for part, of in zip(found, want) if isinstance(want, tuple) else [(found, want)]:
+            assert isinstance(part, teatime.CudaArray) and part.device == "cuda:0"
+            assert (part.dtype, part.shape, part.ndim) == (of.dtype, of.shape, of.ndim)
+            np.testing.assert_array_equal(part.get(), of)
+    np.testing.assert_array_equal(given.get(), x)
+
+
+def test_arrays_come_and_go(card):
+    before = card.allocated
+    for dtype in ("f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4"):
+        x = _values(dtype, (3, 5))
+        on = teatime.to_cuda(x, card)
+        assert on.dtype == x.dtype and card.allocated > before
+        np.testing.assert_array_equal(on.get(), x)
+    assert repr(on) == "teatime.CudaArray((3, 5), uint32, \"cuda:0\")"
+    np.testing.assert_array_equal(teatime.to_cuda(np.ones((2, 2), bool)).get(), np.ones((2, 2), "u1"))
+    none = teatime.to_cuda(np.ones((0, 4), "f4"))
+    assert none.__cuda_array_interface__["data"][0] == 0 and none.get().shape == (0, 4)
+    assert teatime.gaussian_filter(none, 1).shape == (0, 4)
+    kept = teatime.gaussian_filter(teatime.to_cuda(np.ones((4, 4), "f4")), 1)
+    del on, none
+    gc.collect()
+    np.testing.assert_allclose(kept.get(), 1, rtol=1e-6)
+    del kept
+    gc.collect()
+    assert card.allocated == before
+
+
+def test_results_are_used_where_they_are(card):
+    """Of what another library's array is, only the memory is read, and what it is a view of stays."""
+    x = _values("u1", (64, 16))
+    whole = teatime.to_cuda(x)
+    start, _ = whole.__cuda_array_interface__["data"]
+    for first in (0, 1, 3, 62):
+        part = _Lent(whole, shape=(64 - first, 16), data=(start + 16 * first, True), strides=(16, 1))
+        np.testing.assert_array_equal(teatime.gaussian_filter(part, 1).get(), teatime.gaussian_filter(x[first:], 1, device=card))
+    odd = _Lent(whole, shape=(7, 3), data=(start + 5, False), strides=None)
+    np.testing.assert_array_equal(teatime.pack(odd).get(), teatime.pack(x.reshape(-1)[5:26].reshape(7, 3), device=card))
+    block = _values("f4", (20, 6))
+    want = blocks.normal_product(block, np.ones((6, 2)), "cuda:0")
+    np.testing.assert_array_equal(blocks.normal_product(teatime.to_cuda(block), np.ones((6, 2))), want)
+
+
+def test_what_cannot_be_taken_is_refused(card):
+    x = teatime.to_cuda(_values("f4", (6, 5)))
+    interface = x.__cuda_array_interface__
+    refused = [
+        (lambda: teatime.gaussian_filter(x, 1, device="cpu"), ValueError, "`input` is in the memory of cuda:0, and `device` is cpu"),
+        (lambda: teatime.pairwise_distance(x, x.get()), ValueError, "`x` is in the memory of cuda:0, and `y` is not"),
+        (lambda: teatime.pairwise_distance(x, teatime.to_cuda(_values("f8", (6, 5)))), TypeError, "is not converted"),
+        (lambda: teatime.pairwise_distance(teatime.to_cuda(_values("i4", (6, 5)))), TypeError, "of int32 in a GPU's memory is not converted to float64"),
+        (lambda: teatime.svd(teatime.to_cuda(_values("f8", (6, 5)))), TypeError, "is not converted to float32"),
+        (lambda: teatime.gaussian_filter(_Lent(x, typestr="<i8"), 1), TypeError, "`input` has the type <i8"),
+        (lambda: teatime.gaussian_filter(_Lent(x, typestr=">f4"), 1), TypeError, "`input` has the type >f4"),
+        (lambda: teatime.gaussian_filter(_Lent(x, typestr="<c8"), 1), TypeError, "`input` has the type <c8"),
+        (lambda: teatime.svd(_Lent(x, strides=(4, 24))), ValueError, "`a` is not in C order"),
+        (lambda: teatime.svd(_Lent(x, mask=x)), TypeError, "`a` is a masked array"),
+        (lambda: teatime.pack(_Lent(types.SimpleNamespace(__cuda_array_interface__={}))), TypeError, "`x`: its __cuda_array_interface__ has no"),
+        (lambda: teatime.pack(_Lent(x, data=(16, False))), ValueError, "0x10 is in the memory of no CUDA device"),
+        (lambda: teatime.to_cuda(np.ones(3), "cpu"), ValueError, "`device` is cpu, which is no CUDA GPU"),
+        (lambda: teatime.genotype.pca(x, 2), TypeError, r"`genotypes` is in the memory of a GPU: hand over `genotypes.get\(\)`"),
+        (lambda: teatime.pca(x, 2), TypeError, r"`x` is in the memory of a GPU"),
+        (lambda: pickle.dumps(x), TypeError, "pickle"),
+    ]
+    for call, error, words in refused:
+        with pytest.raises(error, match=words):
+            call()
+    assert x.__cuda_array_interface__ == interface
+
+
+def test_arrays_of_several_gpus_do_not_meet(card):
+    _card("cuda:1")
+    x = _values("f4", (6, 5))
+    one, other = teatime.to_cuda(x, "cuda:0"), teatime.to_cuda(x, "cuda:1")
+    assert teatime.gaussian_filter(other, 1).device == "cuda:1"
+    assert teatime.gaussian_filter(_Lent(other), 1).device == "cuda:1"
+    with pytest.raises(ValueError, match="`x` is in the memory of cuda:0, and `y` is not"):
+        teatime.pairwise_distance(one, other)
+
+
+class _OnCard:
+    """An array of CuPy's, as far as it is looked at."""
+
+    def __init__(self, array):
+        self.array = array
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.array.__cuda_array_interface__
+
+    @property
+    def device(self):
+        return types.SimpleNamespace(id=int(self.array.device[5:]), synchronize=lambda: None)
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+    @property
+    def dtype(self):
+        return self.array.dtype
+
+    def get(self):
+        return self.array.get()
+
+    @property
+    def ndim(self):
+        return self.array.ndim
+
+    @property
+    def nbytes(self):
+        return self.get().nbytes
+
+    @property
+    def size(self):
+        return self.get().size
+
+    def __getitem__(self, where):
+        return _OnCard(teatime.to_cuda(self.get()[where], self.array.device))
+
+    def __setitem__(self, where, found):
+        values = self.get()
+        values[where] = found.get() if isinstance(found, _OnCard) else found
+        self.array = teatime.to_cuda(values, self.array.device)
+
+
+_OnCard.__module__ = "cupy"
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    for name in ("cuda:1", "cuda:2"):
+        _card(name)
+    current = [0]
+
+    @contextlib.contextmanager
+    def on(card):
+        current.append(card)
+        yield
+        current.pop()
+
+    def asarray(x):
+        if isinstance(x, teatime.CudaArray):
+            return _OnCard(x)
+        if isinstance(x, _OnCard) and x.device.id == current[-1]:
+            return x
+        return _OnCard(teatime.to_cuda(x.get() if isinstance(x, _OnCard) else x, f"cuda:{current[-1]}"))
+
+    module = types.ModuleType("cupy")
+    module.asarray, module.ascontiguousarray, module.cuda = asarray, lambda x: x, types.SimpleNamespace(Device=on)
+    # What dask looks for as it is imported.
+    module.ndarray = _OnCard
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return lambda values, card=0: _OnCard(teatime.to_cuda(np.asarray(values), f"cuda:{card}"))
+
+
+def _gaussian(function):
+    """``function`` as one that a kernel takes the place of."""
+    function.__module__, function.__name__ = "cupyx.scipy.ndimage", "gaussian_filter"
+    return function
+
+
+def test_arrays_of_cupy_give_arrays_of_cupy(cupy, card):
+    x = _values("f4", (6, 5))
+    found = teatime.gaussian_filter(cupy(x, 1), 1)
+    assert isinstance(found, _OnCard) and found.device.id == 1
+    np.testing.assert_array_equal(found.get(), teatime.gaussian_filter(x, 1, device=card))
+    assert all(isinstance(part, _OnCard) for part in teatime.truncated_svd(cupy(x), 2))
+    # An array that takes the result, wherever either is.
+    for given in (x, cupy(x)):
+        for output in (np.zeros(x.shape, "f4"), cupy(np.zeros(x.shape, "f4"))):
+            assert teatime.gaussian_filter(given, 1, output=output, device=card) is output
+            np.testing.assert_array_equal(output.get() if isinstance(output, _OnCard) else output, found.get())
+
+
+@pytest.mark.parametrize("library, function", [("torch", "as_tensor"), ("numba.cuda", "as_cuda_array"), ("jax.dlpack", "from_dlpack")])
+def test_arrays_of_other_libraries_give_theirs(library, function, card, monkeypatch):
+    """The function by which a library takes an array of ours; of PyTorch's, one in C order that has no gradient is asked for."""
+    x = _values("f4", (6, 5))
+
+    class Array(_Lent):
+        def detach(self):
+            return self
+
+        contiguous = detach
+
+    module = types.ModuleType(library)
+    Array.__module__ = library.partition(".")[0] + ".arrays"
+    setattr(module, function, lambda found, **device: (found.get(), device))
+    monkeypatch.setitem(sys.modules, library, module)
+    found, device = teatime.gaussian_filter(Array(teatime.to_cuda(x)), 1)
+    np.testing.assert_array_equal(found, teatime.gaussian_filter(x, 1, device=card))
+    assert device == ({"device": "cuda:0"} if library == "torch" else {})
+
+
+def test_blocks_of_cupy_stay_there(cupy):
+    da = pytest.importorskip("dask.array", reason="dask is not installed")
+    import teatime.dask as td
+
+    da.core.concatenate_lookup.register(_OnCard, lambda parts, axis: cupy(np.concatenate([part.get() for part in parts], axis)))
+    x = _values("f4", (8, 6))
+    here = da.from_array(x, chunks=(4, 6))
+    there = here.map_blocks(cupy, dtype=here.dtype, meta=np.empty((0, 0), "f4"))
+    back = lambda block: block.get()  # noqa: E731
+    found = td.gaussian_filter(there, 0.5).map_blocks(back, dtype="f4")
+    np.testing.assert_array_equal(found.compute(scheduler="sync"), teatime.gaussian_filter(x, 0.5, device="cuda:0"))
+    bits = da.from_array(_values("u1", (8, 6)), chunks=(4, 6))
+    packed = td.pack(bits.map_blocks(cupy, dtype="u1", meta=np.empty((0, 0), "u1"))).map_blocks(back, dtype="u1")
+    np.testing.assert_array_equal(packed.compute(scheduler="sync"), td.pack(bits, compute=True))
+    distances = td.pairwise_distance(there, compute=True)
+    np.testing.assert_allclose(distances, teatime.pairwise_distance(x, missing="ignore"), atol=1e-6)
+
+
+def test_adapters_leave_arrays_where_the_function_does(cupy, rng):
+    @_gaussian
+    def gaussian_filter(input, sigma, order=0, output=None):
+        """Stands for CuPy's, which the kernel takes the place of but where it fills an array of CuPy's."""
+        output[...] = sigma
+        return output
+
+    x = rng.random((6, 5))
+    want = teatime.gaussian_filter(x, 1, device="cuda:0")
+    given = cupy(x, 2)
+    found = teatime.adapter()(gaussian_filter)(given, sigma=1)
+    assert isinstance(found, _OnCard) and found.device.id == 2
+    np.testing.assert_array_equal(found.get(), want)
+    np.testing.assert_array_equal(teatime.adapter(output_device="cpu")(gaussian_filter)(given, 1), want)
+    assert teatime.adapter("cuda:1")(gaussian_filter)(given, 1).device.id == 1
+    found = teatime.adapter("cpu", "cuda:1")(gaussian_filter)(x, 1)
+    assert found.device.id == 1
+    filled = cupy(np.zeros(3))
+    assert teatime.adapter()(gaussian_filter)(given, 7, output=filled) is filled
+    assert teatime.adapter()(gaussian_filter)(given, 7, 0, filled) is filled
+    np.testing.assert_array_equal(filled.get(), 7)
+    teatime.sync(found, filled, x)
+
+
+def test_adapters_fill_the_output_of_the_caller(cupy):
+    def own(x, output):
+        output[...] = x.get() + 1
+        return output
+
+    @_gaussian
+    def gaussian_filter(input, sigma, order=0, output=None):
+        return own(input, output)
+
+    x = np.arange(3.0)
+    host, card = np.zeros(3), cupy(np.zeros(3))
+    for function, given, output in ((own, (x,), host), (own, (x,), card), (gaussian_filter, (x, 1, 0), card)):
+        run = teatime.adapter("cuda:1")(function)
+        for call in (lambda: run(*given, output=output), lambda: run(*given, output)):
+            output[...] = np.zeros(3)
+            assert call() is output
+            np.testing.assert_array_equal(output if output is host else output.get(), x + 1)
+    found = teatime.adapter("cuda:1", "cpu")(own)(x, output=cupy(np.zeros(3)))
+    np.testing.assert_array_equal(found, x + 1)
+
+
+class _DLPackAlone:
+    """An array of a library that knows nothing but DLPack."""
+
+    def __init__(self, array):
+        self.array, self.asked = array, []
+
+    def __dlpack__(self, **options):
+        self.asked.append(options)
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack_in_and_out(card):
+    before = card.allocated
+    for dtype in ("f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4"):
+        x = _values(dtype, (3, 4, 5))
+        given = _DLPackAlone(teatime.to_cuda(x))
+        assert given.__dlpack_device__() == (2, 0)
+        np.testing.assert_array_equal(teatime.CudaArray._of(given, "x").get(), x)
+        assert given.asked == [{"stream": 1}]
+    x = _values("f4", (6, 5))
+    given = teatime.to_cuda(x)
+    np.testing.assert_array_equal(teatime.gaussian_filter(_DLPackAlone(given), 1).get(), teatime.gaussian_filter(x, 1, device=card))
+    taken = teatime.CudaArray._of(_DLPackAlone(given), "x")
+    place = given.__cuda_array_interface__["data"]
+    assert taken.__cuda_array_interface__["data"] == place
+    # What was handed over is there for as long as somebody has it.
+    capsule, _ = given.__dlpack__(), given.__dlpack__(stream=None, max_version=(1, 0), dl_device=(2, 0), copy=False)
+    del given
+    gc.collect()
+    np.testing.assert_array_equal(taken.get(), x)
+    with pytest.raises(BufferError, match="not copied"):
+        taken.__dlpack__(copy=True)
+    used = types.SimpleNamespace(__dlpack__=lambda **options: capsule, __dlpack_device__=lambda: (2, 0))
+    np.testing.assert_array_equal(teatime.CudaArray._of(used, "x").get(), x)
+    with pytest.raises(BufferError, match="`x`: its __dlpack__ gives no fresh array"):
+        teatime.pack(used)
+    del taken, capsule, _, used
+    gc.collect()
+    assert card.allocated == before
