@@ -102,7 +102,7 @@ impl Device {
     }
 
     /// The device of that name: `cpu`, `cuda`, `cuda:N`, `wgpu`, `wgpu:N`, `wgpu:vulkan` (or `metal`, `dx12`, `gl`), `wgpu:vulkan:N`,
-    /// or `wgpu:` and a part of the hardware's name.
+    /// or `wgpu:` and a part of the hardware's name or its [identity](DeviceInfo::identity), as `wgpu:0000:65:00.0`.
     ///
     /// # Errors
     /// [`Error::NoDevice`] with the names that exist, of every backend.

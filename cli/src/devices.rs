@@ -72,5 +72,5 @@ fn table(entries: &[Entry]) -> String {
         out.push('\n');
     }
     out + "\n* is used when --device names none. Also understood: cuda, wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, and \
-           wgpu: with a part of the description.\n"
+           wgpu: with a part of the description or a PCI address.\n"
 }

@@ -173,6 +173,7 @@ pub(crate) fn devices(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
                 entry.set_item("backend", info.backend.to_string())?;
                 entry.set_item("kind", info.kind.to_string())?;
                 entry.set_item("memory", info.memory)?;
+                entry.set_item("identity", info.identity)?;
                 entry.set_item("usable", true)?;
             }
             Err(why) => {

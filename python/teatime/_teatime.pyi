@@ -30,7 +30,7 @@ class Device:
     def allocated(self) -> int: ...
 
 def devices() -> list[dict[str, Any]]:
-    """All devices that there are: name, description, backend, kind, memory, whether they are usable, and why not."""
+    """All devices that there are: name, description, backend, kind, memory, identity (PCI address), whether they are usable, and why not."""
 
 @final
 class CudaArray:

@@ -121,6 +121,10 @@ sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 def test_devices_are_listed_compared_and_pickled():
     listed = teatime.devices()
     assert listed[0]["name"] == "cpu" and listed[0]["usable"]
+    for of in listed:
+        if of["name"].startswith("wgpu") and of["usable"]:
+            found = teatime.Device("wgpu:" + of["identity"]).name
+            assert next(other for other in listed if other["name"] == found)["identity"] == of["identity"]
     one = teatime.Device("cpu", threads=1)
     assert one.threads == 1 and "threads=1" in repr(one)
     assert one == pickle.loads(pickle.dumps(one)) and one != teatime.Device("cpu")

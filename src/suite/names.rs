@@ -19,7 +19,9 @@ fn names_open_what_they_list(device: &Device) {
         assert!(Device::open(backend).is_ok());
     }
     if info.backend == Backend::Wgpu {
-        // By a part of the hardware's name, and by the interface, whatever the case.
+        // By the card's identity, by a part of the hardware's name, and by the interface, whatever the case.
+        let found = Device::open(&format!("wgpu:{}", info.identity.to_uppercase())).unwrap();
+        assert_eq!(found.info().identity, info.identity);
         for selector in [&info.description.to_uppercase(), &info.api, &format!("{}:0", info.api)] {
             let found = Device::open(&format!("wgpu:{selector}")).unwrap();
             let same = found.info().description == info.description || found.info().api == info.api;

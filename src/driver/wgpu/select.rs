@@ -40,7 +40,7 @@ pub(crate) fn best(options: &DeviceOptions, skipped: &mut Vec<(String, String)>)
     })
 }
 
-/// The adapter that a selector names: nothing, `N`, an interface, an interface and `N`, or a part of the name.
+/// The adapter that a selector names: nothing, `N`, an interface, an interface and `N`, a part of the name, or a PCI address.
 pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
     let (interface, rest) = selector.split_once(':').unwrap_or((selector, ""));
     let wanted = NAMED.iter().find(|(name, _)| name.eq_ignore_ascii_case(interface));
@@ -55,8 +55,11 @@ pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Dr
     let place = match text.parse::<usize>() {
         Ok(number) => places.nth(number),
         Err(_) if text.is_empty() => places.min_by_key(|&place| rank(&adapters[place])),
-        Err(_) => places
-            .find(|&place| adapters[place].get_info().name.to_lowercase().contains(&text.to_lowercase())),
+        Err(_) => places.find(|&place| {
+            let info = adapters[place].get_info();
+            let text = text.to_lowercase();
+            info.name.to_lowercase().contains(&text) || identity(&info) == text
+        }),
     };
     match place {
         Some(place) => open_adapter(&adapters[place], describe(&adapters, place), options),
@@ -229,7 +232,7 @@ fn plain_name(name: &str) -> &str {
 
 fn identity(info: &wgpu::AdapterInfo) -> String {
     if info.device_pci_bus_id.is_empty() {
-        format!("{} {:x}:{:x}", info.name, info.vendor, info.device)
+        format!("{} {:x}:{:x}", info.name, info.vendor, info.device).to_lowercase()
     } else {
         info.device_pci_bus_id.to_lowercase()
     }
