@@ -127,7 +127,8 @@ impl CudaArray {
         };
         let (shape, typestr): (Vec<u64>, String) = (item("shape")?.extract()?, item("typestr")?.extract()?);
         let (address, _): (u64, bool) = item("data")?.extract()?;
-        let dtype = TYPES.iter().find(|(_, name)| name[1..] == typestr[1..] && !typestr.starts_with('>'));
+        let dtype =
+            TYPES.iter().find(|(_, name)| name.get(1..) == typestr.get(1..) && !typestr.starts_with('>'));
         let Some(&(dtype, _)) = dtype else {
             let why = format!(
                 "`{name}` has the type {typestr}: of a GPU, floats and integers of up to 32 bits and float64 are taken"

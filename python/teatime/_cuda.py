@@ -15,10 +15,8 @@ from ._teatime import to_cuda as _to_cuda
 
 __all__ = ["CudaArray", "as_given", "device_of", "given_array", "on_card", "to_cuda"]
 
-
 #: CUDA's number among DLPack's devices.
 _DLPACK_CUDA = 2
-
 
 #: What makes an array of a library's of one of ours, which keeps the memory.
 _ARRAYS: dict[str, Callable[[CudaArray], Any]] = {
@@ -39,8 +37,10 @@ def on_card(x: Any) -> bool:
 
 def given_array(x: Any, name: str, instead: str) -> Any:
     """``x`` as NumPy has it; or where it is, if that is the memory of a GPU. TypeError as of :func:`host_array`."""
-    if not on_card(x) or isinstance(x, CudaArray):
-        return x if on_card(x) else host_array(x, name, instead)
+    if isinstance(x, CudaArray):
+        return x
+    if not on_card(x):
+        return host_array(x, name, instead)
     library = _library(x)
     if library == "cupy":
         x = import_module("cupy").ascontiguousarray(x)

@@ -124,6 +124,7 @@ def test_what_cannot_be_taken_is_refused(card):
         (lambda: teatime.gaussian_filter(_Lent(x, typestr="<i8"), 1), TypeError, "`input` has the type <i8"),
         (lambda: teatime.gaussian_filter(_Lent(x, typestr=">f4"), 1), TypeError, "`input` has the type >f4"),
         (lambda: teatime.gaussian_filter(_Lent(x, typestr="<c8"), 1), TypeError, "`input` has the type <c8"),
+        (lambda: teatime.gaussian_filter(_Lent(x, typestr=""), 1), TypeError, "`input` has the type :"),
         (lambda: teatime.svd(_Lent(x, strides=(4, 24))), ValueError, "`a` is not in C order"),
         (lambda: teatime.svd(_Lent(x, mask=x)), TypeError, "`a` is a masked array"),
         (lambda: teatime.pack(_Lent(types.SimpleNamespace(__cuda_array_interface__={}))), TypeError, "`x`: its __cuda_array_interface__ has no"),
