@@ -13,7 +13,7 @@ use pyo3::{
 };
 use teatime::{Budget, Cancel, Device, Error, Progress, Result, Run, Status};
 
-use crate::device::forked;
+use crate::{cuda::CurrentContext, device::forked};
 
 /// How often Ctrl-C is looked for and progress told: each time takes the interpreter's lock, which other threads may hold for milliseconds.
 const BETWEEN: Duration = Duration::from_millis(50);
@@ -42,6 +42,7 @@ pub(crate) fn call_on<T: Send>(
     options: RunOptions,
     work: impl FnOnce(&Device, &Run) -> Result<T> + Send,
 ) -> PyResult<T> {
+    let _kept = CurrentContext::kept_for(device);
     call(py, options, |run| work(&device.cancelled_by(&run.cancel), run))
 }
 

@@ -1,6 +1,6 @@
 //! Arrays in the memory of a GPU: those that other libraries have, and results.
 
-use std::{any::Any, ops::Deref};
+use std::{any::Any, ops::Deref, ptr};
 
 use numpy::{Element as NumpyElement, PyReadonlyArrayDyn};
 use pyo3::{
@@ -8,7 +8,10 @@ use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
 };
-use teatime::{DType, Device, Element, Error, Result, Tensor, TensorView, cudarc::driver::CudaContext};
+use teatime::{
+    Backend, DType, Device, Element, Error, Result, Tensor, TensorView,
+    cudarc::driver::{CudaContext, result, sys},
+};
 
 use crate::{
     array::{Array, Read, parts, with_array},
@@ -16,6 +19,36 @@ use crate::{
     device::Wanted,
     dlpack::{self, Description, Taken},
 };
+
+/// The calling thread's CUDA context, which is its again when this is dropped: what other libraries take for the current GPU.
+pub(crate) struct CurrentContext(sys::CUcontext);
+
+impl CurrentContext {
+    /// None where there is no CUDA.
+    #[allow(unsafe_code, reason = "cudarc has no safe call for it")]
+    pub(crate) fn kept() -> Option<Self> {
+        // SAFETY: it loads a library that has no constructor which could do harm.
+        unsafe { sys::is_culib_present() }.then(Self::of_thread)
+    }
+
+    /// As [`kept`](Self::kept); None for devices that have no contexts.
+    pub(crate) fn kept_for(device: &Device) -> Option<Self> {
+        (device.info().backend == Backend::Cuda).then(Self::of_thread)
+    }
+
+    /// CUDA's library is there.
+    fn of_thread() -> Self {
+        Self(result::ctx::get_current().ok().flatten().unwrap_or(ptr::null_mut()))
+    }
+}
+
+impl Drop for CurrentContext {
+    #[allow(unsafe_code, reason = "cudarc has no safe call for it")]
+    fn drop(&mut self) {
+        // SAFETY: it was this thread's; one that is gone meanwhile is an error, of which there is nobody to tell.
+        let _ = unsafe { result::ctx::set_current(self.0) };
+    }
+}
 
 /// An array in the memory of a GPU, in C order.
 #[pyclass(module = "teatime", frozen)]
@@ -99,6 +132,7 @@ impl Drop for CudaArray {
         let (tensor, number) = (tensor.take(), usize::try_from(self.card()));
         Python::attach(|py| {
             py.detach(|| {
+                let _kept = CurrentContext::of_thread();
                 // There is no caller to tell; the next call on the device does.
                 let _ = number.ok().and_then(|number| CudaContext::new(number).ok()?.synchronize().ok());
                 drop(tensor);

@@ -8,7 +8,7 @@ use std::{
 use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyDict};
 use teatime::{Device as Opened, DeviceOptions};
 
-use crate::call::exception;
+use crate::{call::exception, cuda::CurrentContext};
 
 /// Devices that this process has opened.
 static OPENED: LazyLock<Mutex<HashMap<Key, Opened>>> = LazyLock::new(Mutex::default);
@@ -148,6 +148,7 @@ fn open(py: Python<'_>, name: Option<String>, threads: Option<usize>) -> PyResul
         if let Some(device) = opened.get(&key) {
             return Ok(device.clone());
         }
+        let _kept = CurrentContext::kept();
         let options = DeviceOptions::default().threads(threads);
         let device = match &key.0 {
             Some(name) => Opened::open_with(name, &options)?,

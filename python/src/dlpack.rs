@@ -7,7 +7,7 @@ use std::{
 };
 
 use pyo3::{
-    exceptions::{PyBufferError, PyValueError},
+    exceptions::{PyBufferError, PyTypeError},
     ffi,
     prelude::*,
     types::PyDict,
@@ -149,7 +149,7 @@ impl Taken {
     /// What `__dlpack__` of an array gives, which has to be in a CUDA GPU's memory.
     ///
     /// # Errors
-    /// What that raises; `BufferError` for something else; `ValueError` for elements of other types, which are `name`'s.
+    /// What that raises; `BufferError` for something else; `TypeError` for elements of other types, or elsewhere; `name` is the argument.
     pub(crate) fn of(array: &Bound<'_, PyAny>, name: &str) -> PyResult<(Self, Description)> {
         let py = array.py();
         // Filled as the default stream sees it.
@@ -166,6 +166,12 @@ impl Taken {
             ffi::PyCapsule_SetName(capsule.as_ptr(), TAKEN.as_ptr());
             (Self(managed), &(*managed).tensor)
         };
+        if tensor.device.kind != CUDA {
+            let kind = tensor.device.kind;
+            return Err(PyTypeError::new_err(format!(
+                "`{name}` is on DLPack's device {kind}, which is not CUDA's"
+            )));
+        }
         let known = [
             DType::F16,
             DType::F32,
@@ -179,7 +185,7 @@ impl Taken {
         ];
         let dtype = known.into_iter().find(|&dtype| dl_type(dtype) == tensor.dtype).ok_or_else(|| {
             let DlType { code, bits, lanes } = tensor.dtype;
-            PyValueError::new_err(format!("`{name}` has DLPack's type {code} of {bits} bits and {lanes} lanes: floats and integers of up to 32 bits and float64 are taken"))
+            PyTypeError::new_err(format!("`{name}` has DLPack's type {code} of {bits} bits and {lanes} lanes: floats and integers of up to 32 bits and float64 are taken"))
         })?;
         let axes = usize::try_from(tensor.ndim).unwrap_or_default();
         // SAFETY: the structure's arrays have an element for each axis; without axes they may be null.

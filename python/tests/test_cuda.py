@@ -1,6 +1,7 @@
 """Arrays in the memory of GPUs: our own, and those of a CuPy that stands for the real one."""
 
 import contextlib
+import ctypes
 import gc
 import pickle
 import sys
@@ -148,6 +149,35 @@ def test_arrays_of_several_gpus_do_not_meet(card):
     assert teatime.gaussian_filter(_Lent(other), 1).device == "cuda:1"
     with pytest.raises(ValueError, match="`x` is in the memory of cuda:0, and `y` is not"):
         teatime.pairwise_distance(one, other)
+
+
+def test_the_current_gpu_is_left_as_it_was(card):
+    """What CuPy and PyTorch take for the current GPU is the thread's context."""
+    _card("cuda:1")
+    driver = ctypes.CDLL(None)
+    if not hasattr(driver, "cuCtxGetCurrent"):
+        driver = ctypes.CDLL("libcuda.so.1")
+
+    def current():
+        context = ctypes.c_void_p()
+        assert driver.cuCtxGetCurrent(ctypes.byref(context)) == 0
+        return context.value
+
+    first = ctypes.c_void_p()
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(first), 0) == 0
+    before = current()
+    try:
+        for context in (first, ctypes.c_void_p()):
+            assert driver.cuCtxSetCurrent(context) == 0
+            x = teatime.to_cuda(_values("f4", (6, 5)), teatime.Device("cuda:1", threads=1))
+            teatime.pairwise_distance(teatime.gaussian_filter(x, 1)).get()
+            with pytest.raises(ValueError):
+                teatime.truncated_svd(x, 9)
+            del x
+            gc.collect()
+            assert current() == context.value
+    finally:
+        driver.cuCtxSetCurrent(ctypes.c_void_p(before))
 
 
 class _OnCard:
@@ -367,6 +397,8 @@ def test_dlpack_in_and_out(card):
     np.testing.assert_array_equal(teatime.CudaArray._of(used, "x").get(), x)
     with pytest.raises(BufferError, match="`x`: its __dlpack__ gives no fresh array"):
         teatime.pack(used)
+    with pytest.raises(TypeError, match="`x` is on DLPack's device 1"):
+        teatime.CudaArray._of(types.SimpleNamespace(__dlpack__=lambda **stream: np.ones(3).__dlpack__()), "x")
     del taken, capsule, _, used
     gc.collect()
     assert card.allocated == before
