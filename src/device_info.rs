@@ -79,8 +79,7 @@ pub struct DeviceInfo {
     pub memory: Option<u64>,
     /// Compute capability (major, minor) of an NVIDIA GPU, where the driver tells.
     pub compute_capability: Option<(u32, u32)>,
-    /// Equal for two entries that are the same card: its PCI address, as `0000:65:00.0`, where the driver tells. Another driver, and tools
-    /// such as `nvidia-smi`, know the card by it too.
+    /// Equal for two entries that are the same card: its PCI address, as `0000:65:00.0`, where the driver tells.
     pub identity: String,
 }
 

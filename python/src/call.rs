@@ -42,7 +42,6 @@ pub(crate) fn call_on<T: Send>(
     options: RunOptions,
     work: impl FnOnce(&Device, &Run) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let _kept = CurrentContext::kept_for(device);
     call(py, options, |run| work(&device.cancelled_by(&run.cancel), run))
 }
 
@@ -56,6 +55,7 @@ pub(crate) fn call<T: Send>(
     work: impl FnOnce(&Run) -> Result<T> + Send,
 ) -> PyResult<T> {
     forked()?;
+    let _kept = CurrentContext::kept_for_devices();
     let looking = Arc::new(Looking::from_here(py)?);
     let asking = Arc::clone(&looking);
     let cancel = Cancel::asking(move || asking.is_due() && asking.look(|_| Ok(())));

@@ -1,6 +1,11 @@
 //! Arrays in the memory of a GPU: those that other libraries have, and results.
 
-use std::{any::Any, ops::Deref, ptr};
+use std::{
+    any::Any,
+    ops::Deref,
+    ptr,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use numpy::{Element as NumpyElement, PyReadonlyArrayDyn};
 use pyo3::{
@@ -20,6 +25,9 @@ use crate::{
     dlpack::{self, Description, Taken},
 };
 
+/// Whether a CUDA device is open.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+
 /// The calling thread's CUDA context, which is its again when this is dropped: what other libraries take for the current GPU.
 pub(crate) struct CurrentContext(sys::CUcontext);
 
@@ -31,9 +39,16 @@ impl CurrentContext {
         unsafe { sys::is_culib_present() }.then(Self::of_thread)
     }
 
-    /// As [`kept`](Self::kept); None for devices that have no contexts.
-    pub(crate) fn kept_for(device: &Device) -> Option<Self> {
-        (device.info().backend == Backend::Cuda).then(Self::of_thread)
+    /// As [`kept`](Self::kept), for calls once devices are open; None where none of these is CUDA's.
+    pub(crate) fn kept_for_devices() -> Option<Self> {
+        IS_OPEN.load(Ordering::Relaxed).then(Self::of_thread)
+    }
+
+    /// Notes a device that is open.
+    pub(crate) fn note(device: &Device) {
+        if device.info().backend == Backend::Cuda {
+            IS_OPEN.store(true, Ordering::Relaxed);
+        }
     }
 
     /// CUDA's library is there.
@@ -47,6 +62,31 @@ impl Drop for CurrentContext {
     fn drop(&mut self) {
         // SAFETY: it was this thread's; one that is gone meanwhile is an error, of which there is nobody to tell.
         let _ = unsafe { result::ctx::set_current(self.0) };
+    }
+}
+
+/// What has memory on a device, which is freed with the thread's CUDA context left as it was.
+#[derive(Debug)]
+pub(crate) struct OnDevice<T>(Option<T>);
+
+impl<T> OnDevice<T> {
+    pub(crate) fn new(of: T) -> Self {
+        Self(Some(of))
+    }
+}
+
+impl<T> Deref for OnDevice<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> Drop for OnDevice<T> {
+    fn drop(&mut self) {
+        let _kept = CurrentContext::kept_for_devices();
+        drop(self.0.take());
     }
 }
 
@@ -74,7 +114,7 @@ enum Keeps {
 const DEFAULT_STREAM: u64 = 1;
 
 /// NumPy's names of the types that tensors hold.
-const TYPES: [(DType, &str); 9] = [
+pub(crate) const TYPES: [(DType, &str); 9] = [
     (DType::F16, "<f2"),
     (DType::F32, "<f4"),
     (DType::F64, "<f8"),
@@ -129,15 +169,19 @@ impl Drop for CudaArray {
     /// Another library may have enqueued what uses the memory, on whatever stream: as CUDA's own free does, this waits for all.
     fn drop(&mut self) {
         let Keeps::Ours(tensor) = &mut self.keeps else { return };
-        let (tensor, number) = (tensor.take(), usize::try_from(self.card()));
-        Python::attach(|py| {
+        let (mut tensor, number) = (tensor.take(), usize::try_from(self.card()));
+        let freed = Python::try_attach(|py| {
             py.detach(|| {
                 let _kept = CurrentContext::of_thread();
                 // There is no caller to tell; the next call on the device does.
                 let _ = number.ok().and_then(|number| CudaContext::new(number).ok()?.synchronize().ok());
-                drop(tensor);
+                drop(tensor.take());
             });
         });
+        if freed.is_none() {
+            // The process ends, and Python is gone.
+            std::mem::forget(tensor);
+        }
     }
 }
 
@@ -170,13 +214,14 @@ impl CudaArray {
             return Err(PyTypeError::new_err(why));
         };
         let strides: Option<Vec<i64>> =
-            interface.get_item("strides")?.and_then(|strides| strides.extract().ok());
+            interface.get_item("strides")?.map_or(Ok(None), |strides| strides.extract())?;
         check_order(name, &shape, strides.as_deref(), dtype.size())?;
         if interface.get_item("mask")?.is_some_and(|mask| !mask.is_none()) {
             return Err(PyTypeError::new_err(format!("`{name}` is a masked array")));
         }
-        // None where there is nothing to wait for; before version 3 there is no such entry.
-        let stream = interface.get_item("stream")?.and_then(|stream| stream.extract().ok());
+        // Where there is nothing to wait for, it is None. Before version 3 there is no such entry.
+        let stream: Option<u64> =
+            interface.get_item("stream")?.map_or(Ok(None), |stream| stream.extract())?;
         let device = if shape.contains(&0) {
             "cuda:0".into()
         } else {
@@ -186,7 +231,7 @@ impl CudaArray {
         Ok(Self { keeps, device, address, shape, dtype, stream: stream.unwrap_or(DEFAULT_STREAM) })
     }
 
-    /// `DLPack`'s capsule. What fills the array has ended, so that no stream has to wait.
+    /// `DLPack`'s capsule. What fills an array of ours has ended, so that no stream has to wait.
     #[pyo3(signature = (**options))]
     fn __dlpack__<'py>(
         slf: &Bound<'py, Self>,
@@ -201,6 +246,13 @@ impl CudaArray {
             ));
         }
         let array = slf.get();
+        if option("dl_device")
+            .map(|device| device.extract())
+            .transpose()?
+            .is_some_and(|device: (i32, i32)| device != array.__dlpack_device__())
+        {
+            return Err(PyBufferError::new_err("an array in a GPU's memory is handed over there"));
+        }
         let of = Description {
             address: array.address,
             card: array.card(),
@@ -280,6 +332,16 @@ impl CudaArray {
         Err(PyTypeError::new_err(format!(
             "an array of {own} in a GPU's memory is not converted to {wanted} here: hand over one of that type"
         )))
+    }
+
+    /// Refuses what NumPy would make an array of one object of.
+    #[pyo3(signature = (*_arguments, **_options))]
+    fn __array__(
+        &self,
+        _arguments: &Bound<'_, PyTuple>,
+        _options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        Err(PyTypeError::new_err("an array in the memory of a GPU: get() gives NumPy's"))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -154,6 +154,7 @@ fn open(py: Python<'_>, name: Option<String>, threads: Option<usize>) -> PyResul
             Some(name) => Opened::open_with(name, &options)?,
             None => Opened::best_with(&options)?,
         };
+        CurrentContext::note(&device);
         opened.insert(key, device.clone());
         Ok(device)
     });

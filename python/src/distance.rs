@@ -12,7 +12,7 @@ use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, S
 use crate::{
     array::{Array, matrix, parts, with_array},
     call::{RunOptions, call, call_on, exception},
-    cuda::Given,
+    cuda::{Given, OnDevice},
     device::Wanted,
     genotype::Genotypes,
 };
@@ -245,7 +245,7 @@ impl DistanceSums {
 /// Distances of some samples from themselves and from all that follow: a tile of samples at a time, all variants.
 #[pyclass(module = "teatime._teatime", frozen)]
 #[derive(Debug)]
-pub(crate) struct DistanceBands(OfBands);
+pub(crate) struct DistanceBands(OnDevice<OfBands>);
 
 #[pymethods]
 impl DistanceBands {
@@ -262,7 +262,9 @@ impl DistanceBands {
         let device = device.open(py)?;
         let (metric, options) = options.on(&device)?;
         let options = OfSamples::default().metric(SampleMetric::Of(metric)).missing(options.missing);
-        call(py, run, |run| OfBands::new(&genotypes.genotypes, &device, &options, side, run)).map(Self)
+        call(py, run, |run| OfBands::new(&genotypes.genotypes, &device, &options, side, run))
+            .map(OnDevice::new)
+            .map(Self)
     }
 
     /// Those of a tile: (its samples and all that follow, its samples).

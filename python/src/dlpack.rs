@@ -14,6 +14,8 @@ use pyo3::{
 };
 use teatime::DType;
 
+use crate::cuda::TYPES;
+
 /// CUDA's number among devices.
 pub(crate) const CUDA: i32 = 2;
 
@@ -124,7 +126,11 @@ pub(crate) fn capsule<'py>(
 unsafe extern "C" fn delete(managed: *mut DlManagedTensor) {
     // SAFETY: of `capsule`, and called once.
     let exported = unsafe { Box::from_raw((*managed).context.cast::<Exported>()) };
-    Python::attach(|_| drop(exported));
+    // At the end of the process Python is gone, and so is what keeps the memory.
+    let mut exported = Some(exported);
+    if Python::try_attach(|_| drop(exported.take())).is_none() {
+        std::mem::forget(exported);
+    }
 }
 
 /// Frees an array that nobody took, with its capsule.
@@ -172,17 +178,7 @@ impl Taken {
                 "`{name}` is on DLPack's device {kind}, which is not CUDA's"
             )));
         }
-        let known = [
-            DType::F16,
-            DType::F32,
-            DType::F64,
-            DType::I8,
-            DType::U8,
-            DType::I16,
-            DType::U16,
-            DType::I32,
-            DType::U32,
-        ];
+        let known = TYPES.iter().map(|&(dtype, _)| dtype);
         let dtype = known.into_iter().find(|&dtype| dl_type(dtype) == tensor.dtype).ok_or_else(|| {
             let DlType { code, bits, lanes } = tensor.dtype;
             PyTypeError::new_err(format!("`{name}` has DLPack's type {code} of {bits} bits and {lanes} lanes: floats and integers of up to 32 bits and float64 are taken"))
@@ -205,8 +201,9 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
+        // At the end of the process, when Python is gone, the memory goes with it.
         // SAFETY: the structure is there until its deleter, which is called once.
-        Python::attach(|_| unsafe {
+        Python::try_attach(|_| unsafe {
             if let Some(deleter) = (*self.0).deleter {
                 deleter(self.0);
             }

@@ -18,6 +18,7 @@ use teatime_genotype::{
 use crate::{
     array::{Array, matrix},
     call::{RunOptions, call, call_on, exception},
+    cuda::OnDevice,
     device, distance, linalg,
     rows::{Rows, range},
 };
@@ -405,7 +406,7 @@ pub(crate) fn grm_of_part<'py>(
 #[pyclass(module = "teatime._teatime", frozen)]
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    cohort: Cohort,
+    cohort: OnDevice<Cohort>,
     options: PcaOptions,
 }
 
@@ -423,7 +424,7 @@ impl Loaded {
         let cohort = call(py, run, |run| {
             Cohort::load(&genotypes.genotypes, &device, &Wanted::default().pca(&options), run)
         })?;
-        Ok(Self { cohort, options })
+        Ok(Self { cohort: OnDevice::new(cohort), options })
     }
 
     /// `Aᵀ (A X)` of the standardised genotypes, for X (samples, columns).

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ._arrays import to_host
+from ._arrays import NATIVE, on_card, to_host
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -71,9 +71,12 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
                 return _moved(result, output_device)
             # Of the host's memory, the device is where kernels compute; what is in a GPU's stays, or moves to another.
             device = {} if input_device is None else {"device": input_device}
-            on, named = _moved(args, input_device, arrays=False), _moved(kwargs, input_device, arrays=False)
+            # Of types that kernels take from the host alone, as bool, arrays go there and back.
+            to = input_device if _are_taken([args, kwargs]) else "cpu"
+            on, named = _moved(args, to, arrays=False), _moved(kwargs, to, arrays=False)
             result = kernel(*on, **named, **device)
-            return _moved(result, output_device or (input_device if on_cards else None))
+            leaves = (input_device or _card([args, kwargs])) if on_cards or to != input_device else None
+            return _moved(result, output_device or leaves)
 
         return call  # type: ignore[return-value]
 
@@ -94,7 +97,7 @@ def _output(args: Any, kwargs: dict[str, Any], place: int | None) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__")
+    return isinstance(value, np.ndarray) or on_card(value)
 
 
 def _fill(output: Any, found: Any) -> None:
@@ -112,7 +115,7 @@ def _fill(output: Any, found: Any) -> None:
 def sync(*arrays: Any) -> None:
     """Waits until what computes these arrays has ended. NumPy arrays are always there."""
     for array in arrays:
-        if hasattr(array, "__cuda_array_interface__") and hasattr(array, "device"):
+        if on_card(array) and hasattr(array.device, "synchronize"):
             array.device.synchronize()
 
 
@@ -121,9 +124,18 @@ def _card(value: Any) -> str | None:
     if isinstance(value, (list, tuple, dict)):
         items = value.values() if isinstance(value, dict) else value
         return next((found for item in items if (found := _card(item)) is not None), None)
-    if not hasattr(value, "__cuda_array_interface__"):
+    if not on_card(value):
         return None
-    return f"cuda:{getattr(getattr(value, 'device', None), 'id', 0)}"
+    device = getattr(value, "device", None)
+    # Ours, CuPy's and PyTorch's.
+    return device if isinstance(device, str) else f"cuda:{getattr(device, 'id', getattr(device, 'index', 0))}"
+
+
+def _are_taken(value: Any) -> bool:
+    """Whether all arrays on GPUs are of types that kernels take there."""
+    if isinstance(value, (list, tuple, dict)):
+        return all(_are_taken(item) for item in (value.values() if isinstance(value, dict) else value))
+    return not on_card(value) or not isinstance(value.dtype, np.dtype) or value.dtype in NATIVE
 
 
 def _moved(value: Any, device: str | None, *, arrays: bool = True) -> Any:
@@ -138,7 +150,7 @@ def _moved(value: Any, device: str | None, *, arrays: bool = True) -> Any:
         return {key: _moved(item, device, arrays=arrays) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         return _to_cuda(value, device) if arrays and device != "cpu" else value
-    if hasattr(value, "__cuda_array_interface__"):
+    if on_card(value):
         if device == "cpu":
             return np.asarray(getattr(value, to_host(value))())
         return _to_cuda(value, device)

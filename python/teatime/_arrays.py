@@ -24,6 +24,25 @@ def is_lazy(x: Any) -> bool:
     return graph is not None and graph() is not None
 
 
+#: CUDA's number among DLPack's devices.
+_DLPACK_CUDA = 2
+
+
+def library(x: Any) -> str:
+    """The name of the package that ``x`` is of."""
+    return type(x).__module__.partition(".")[0]
+
+
+def on_card(x: Any) -> bool:
+    """Whether an array is in the memory of a CUDA GPU, as it says itself: by an interface of its own, or by DLPack alone."""
+    if library(x) == "torch":
+        # Of a tensor with a gradient, the interface raises what `hasattr` does not take for an answer.
+        return bool(getattr(x, "is_cuda", False))
+    if hasattr(x, "__cuda_array_interface__"):
+        return True
+    return hasattr(x, "__dlpack_device__") and not hasattr(x, "__array__") and x.__dlpack_device__()[0] == _DLPACK_CUDA
+
+
 def host_array(x: Any, name: str, instead: str) -> NDArray[Any]:
     """``x`` as NumPy has it, of any type.
 
@@ -31,7 +50,7 @@ def host_array(x: Any, name: str, instead: str) -> NDArray[Any]:
     """
     if is_lazy(x):
         raise TypeError(f"`{name}` is a dask array, and this function would compute all of it here: teatime.dask.{instead} takes it")
-    if hasattr(x, "__cuda_array_interface__"):
+    if on_card(x):
         raise TypeError(f"`{name}` is in the memory of a GPU: hand over `{name}.{to_host(x)}()`; teatime.adapter does so for a pipeline")
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
         raise TypeError(f"`{name}` is a masked array: hand over `{name}.filled(value)`, with NaN where it may be missing")

@@ -8,31 +8,28 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from ._arrays import as_array, c_order, host_array
+from ._arrays import as_array, c_order, host_array, library, on_card
 from ._device import Device
 from ._teatime import CudaArray
 from ._teatime import to_cuda as _to_cuda
 
 __all__ = ["CudaArray", "as_given", "device_of", "given_array", "on_card", "to_cuda"]
 
-#: CUDA's number among DLPack's devices.
-_DLPACK_CUDA = 2
+def _cupy(card: CudaArray) -> Any:
+    cupy = import_module("cupy")
+    # It copies what is on another GPU than the current one.
+    with cupy.cuda.Device(int(card.device.partition(":")[2])):
+        return cupy.asarray(card)
+
 
 #: What makes an array of a library's of one of ours, which keeps the memory.
 _ARRAYS: dict[str, Callable[[CudaArray], Any]] = {
-    "cupy": lambda card: import_module("cupy").asarray(card),
+    "cupy": _cupy,
     "torch": lambda card: import_module("torch").as_tensor(card, device=card.device),
     "numba": lambda card: import_module("numba.cuda").as_cuda_array(card),
     "jax": lambda card: import_module("jax.dlpack").from_dlpack(card),
     "jaxlib": lambda card: import_module("jax.dlpack").from_dlpack(card),
 }
-
-
-def on_card(x: Any) -> bool:
-    """Whether an array is in the memory of a CUDA GPU, as it says itself: by an interface of its own, or by DLPack alone."""
-    if hasattr(x, "__cuda_array_interface__"):
-        return True
-    return hasattr(x, "__dlpack_device__") and not hasattr(x, "__array__") and x.__dlpack_device__()[0] == _DLPACK_CUDA
 
 
 def given_array(x: Any, name: str, instead: str) -> Any:
@@ -41,11 +38,14 @@ def given_array(x: Any, name: str, instead: str) -> Any:
         return x
     if not on_card(x):
         return host_array(x, name, instead)
-    library = _library(x)
-    if library == "cupy":
-        x = import_module("cupy").ascontiguousarray(x)
-    elif library == "torch":
+    if library(x) == "cupy":
+        cupy = import_module("cupy")
+        with cupy.cuda.Device(x.device.id):
+            x = cupy.ascontiguousarray(x)
+    elif library(x) == "torch":
         x = x.detach().contiguous()
+        # Its interface does not say which stream fills it.
+        import_module("torch").cuda.current_stream(x.device).synchronize()
     return CudaArray._of(x, name)
 
 
@@ -60,23 +60,19 @@ def device_of(device: Device | str | None, **arrays: Any) -> Device | str | None
         raise ValueError(f"`{name}` is in the memory of {card}, and `{others[0]}` is not")
     if device is None:
         return card
-    opened = Device(device) if isinstance(device, str) else device
+    opened = device if isinstance(device, Device) else Device(device)
     if opened.name != card:
         raise ValueError(f"`{name}` is in the memory of {card}, and `device` is {opened.name}")
     return opened
 
 
-def as_given(found: Any, like: Any) -> Any:
-    """A result where the argument ``like`` is: in the memory of its GPU, as an array of its library, or on the host."""
+def as_given(found: Any, like: Any, on: str | None = None) -> Any:
+    """A result where the argument ``like`` is: on its GPU, whose name is ``on``, as an array of its library, or on the host."""
     if not on_card(like):
         return found
-    card = found if isinstance(found, CudaArray) else _to_cuda(c_order(found), given_array(like, "x", "").device)
-    of_library = _ARRAYS.get(_library(like))
+    card = found if isinstance(found, CudaArray) else _to_cuda(c_order(found), on or given_array(like, "output", "").device)
+    of_library = _ARRAYS.get(library(like))
     return of_library(card) if of_library else card
-
-
-def _library(x: Any) -> str:
-    return type(x).__module__.partition(".")[0]
 
 
 def to_cuda(x: ArrayLike, device: Device | str = "cuda:0") -> CudaArray:
@@ -88,7 +84,7 @@ def to_cuda(x: ArrayLike, device: Device | str = "cuda:0") -> CudaArray:
     Parameters
     ----------
     x
-        Of floats, integers of up to 32 bits, or bool, which becomes uint8.
+        Of floats, integers, of which those of 64 bits become float64, or bool, which becomes uint8.
     device
         A :class:`Device`, or its name.
 
@@ -113,7 +109,7 @@ def to_cuda(x: ArrayLike, device: Device | str = "cuda:0") -> CudaArray:
            [2., 0., 2.],
            [2., 2., 0.]], dtype=float32)
     """
-    opened = Device(device) if isinstance(device, str) else device
+    opened = device if isinstance(device, Device) else Device(device)
     if opened.backend != "cuda":
         raise ValueError(f"`device` is {opened.name}, which is no CUDA GPU")
     return _to_cuda(c_order(as_array(x, "x", "to_cuda")), opened)

@@ -131,14 +131,15 @@ def pairwise_distance(
     """
     a, b, columns, out = operands(x, y, narrow, device)
     device = device_of(device, x=a, y=b)
+    card = a.device if isinstance(a, CudaArray) else None
     options = distance_options(metric, p=p, missing=missing, negative=negative, columns=columns, narrow=narrow)
     if condensed:
         if b is not None or return_shared:
             raise ValueError("`condensed` is of `x` alone, without `y` and `return_shared`")
-        return as_given(_teatime.condensed(a, options, device, run_options(progress)).astype(out, copy=False), x)
+        return as_given(_teatime.condensed(a, options, device, run_options(progress)).astype(out, copy=False), x, card)
     counted = return_shared and missing != "propagate"
     distances, shared = _teatime.pairwise(a, b, options, counted, device, run_options(progress))
-    distances = as_given(distances.astype(out, copy=False), x)
+    distances = as_given(distances.astype(out, copy=False), x, card)
     if not return_shared:
         return distances
-    return distances, None if shared is None else as_given(shared, x)
+    return distances, None if shared is None else as_given(shared, x, card)

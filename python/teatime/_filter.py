@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _teatime
-from ._arrays import NATIVE, WIDE, as_array, c_order, whole
-from ._cuda import as_given, device_of, given_array, on_card
+from ._arrays import NATIVE, WIDE, as_array, c_order, on_card, whole
+from ._cuda import as_given, device_of, given_array
 from ._device import Device, check_narrow, run_options
 from ._teatime import CudaArray
 
@@ -157,6 +157,8 @@ def gaussian_filter(
     device = device_of(device, input=x)
     chosen = filtered_axes(axes, x.ndim)
     into: Any = output if isinstance(output, np.ndarray) or on_card(output) else None
+    if into is not None and not (hasattr(into, "__setitem__") and isinstance(into.dtype, np.dtype)):
+        raise TypeError(f"`output` is {type(into)}: a type, or an array of NumPy's or CuPy's")
     dtype = np.dtype(into.dtype if into is not None else given.dtype if output is None else output).newbyteorder("=")
     computed = computed_type(given.dtype.newbyteorder("="), dtype, rounding)
     if into is not None and into.shape != x.shape:

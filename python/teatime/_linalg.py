@@ -11,6 +11,7 @@ from . import _teatime
 from ._arrays import as_array, as_float32, either_order, float_type, host_array, whole
 from ._cuda import as_given, device_of, given_array
 from ._device import Device, run_options
+from ._teatime import CudaArray
 
 _Array = NDArray[Any]
 
@@ -75,15 +76,26 @@ def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
     """
     x, scale, transposed, out = _matrix(a)
     u, s, v = _teatime.svd(x, device_of(device, a=x), run_options())
-    return _svd((u, s * scale, v), transposed, out, a)
+    if _beyond(x, s):
+        return _on_card(svd(x.get(), device=device), a, x)
+    return _svd((u, s * scale, v), transposed, out, a, x)
 
 
-def _svd(found: tuple[_Array, _Array, _Array], transposed: bool, out: np.dtype[Any], a: ArrayLike) -> SVD:
-    """U, values and V as the caller of a decomposition of ``a`` gets them."""
+def _svd(found: tuple[_Array, _Array, _Array], transposed: bool, out: np.dtype[Any], a: ArrayLike, x: Any) -> SVD:
+    """U, values and V as the caller of a decomposition of ``a``, which is ``x``, gets them."""
     u, s, v = found
     if transposed:
         u, v = v, u
-    return SVD(*(as_given(part.astype(out, copy=False), a) for part in (u, s, v.T)))
+    return _on_card(SVD(*(part.astype(out, copy=False) for part in (u, s, v.T))), a, x)
+
+
+def _on_card(found: SVD, a: ArrayLike, x: Any) -> SVD:
+    return SVD(*(as_given(part, a, x.device) for part in found)) if isinstance(x, CudaArray) else found
+
+
+def _beyond(x: Any, s: _Array) -> bool:
+    """Whether the numbers of ``x``, which are scaled on the host alone, have squares that float32 may have lost."""
+    return isinstance(x, CudaArray) and s.size > 0 and not 2.0**-40 < s[0] < 2.0**40
 
 
 def truncated_svd(
@@ -144,7 +156,12 @@ def truncated_svd(
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
     k = whole(n_components, "n_components")
     u, s, v, _, _, _ = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
-    return _svd((u, s * scale, v), transposed, out, a)
+    if _beyond(x, s):
+        again = truncated_svd(
+            x.get(), k, n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs, device=device, progress=progress
+        )
+        return _on_card(again, a, x)
+    return _svd((u, s * scale, v), transposed, out, a, x)
 
 
 def svd_options(

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _teatime
-from ._arrays import WIDE, as_array, as_float32, c_order, either_order, host_array, of_one_type, scale_of, widened
-from ._cuda import CudaArray, device_of, given_array, on_card
+from ._arrays import WIDE, as_array, as_float32, c_order, either_order, host_array, of_one_type, on_card, scale_of, widened
+from ._cuda import CudaArray, device_of, given_array
 from ._device import Device, run_options
 from ._distance import operand
 from ._filter import gaussian_filter, of_type

@@ -113,6 +113,16 @@ def test_results_are_used_where_they_are(card):
     np.testing.assert_array_equal(blocks.normal_product(teatime.to_cuda(block), np.ones((6, 2))), want)
 
 
+@pytest.mark.parametrize("scale", [1e-25, 1e18])
+def test_decompositions_of_small_and_large_numbers(scale, card):
+    x = _values("f4", (12, 8)) * np.float32(scale)
+    for function in (teatime.svd, lambda x: teatime.truncated_svd(x, 3)):
+        for found, want in zip(function(teatime.to_cuda(x)), function(x)):
+            assert found.dtype == "f4"
+            np.testing.assert_allclose(found.get(), want, rtol=1e-4, atol=1e-5 * scale if want.ndim == 1 else 1e-4)
+    assert not teatime.svd(teatime.to_cuda(np.zeros((3, 3), "f4"))).s.get().any()
+
+
 def test_what_cannot_be_taken_is_refused(card):
     x = teatime.to_cuda(_values("f4", (6, 5)))
     interface = x.__cuda_array_interface__
@@ -127,6 +137,9 @@ def test_what_cannot_be_taken_is_refused(card):
         (lambda: teatime.gaussian_filter(_Lent(x, typestr="<c8"), 1), TypeError, "`input` has the type <c8"),
         (lambda: teatime.gaussian_filter(_Lent(x, typestr=""), 1), TypeError, "`input` has the type :"),
         (lambda: teatime.svd(_Lent(x, strides=(4, 24))), ValueError, "`a` is not in C order"),
+        (lambda: teatime.svd(_Lent(x, strides="x")), TypeError, "str"),
+        (lambda: teatime.gaussian_filter(x, 1, output=x), TypeError, "`output` is <class 'teatime.CudaArray'>: a type, or an array of NumPy's or CuPy's"),
+        (lambda: np.asarray(x), TypeError, r"get\(\) gives NumPy's"),
         (lambda: teatime.svd(_Lent(x, mask=x)), TypeError, "`a` is a masked array"),
         (lambda: teatime.pack(_Lent(types.SimpleNamespace(__cuda_array_interface__={}))), TypeError, "`x`: its __cuda_array_interface__ has no"),
         (lambda: teatime.pack(_Lent(x, data=(16, False))), ValueError, "0x10 is in the memory of no CUDA device"),
@@ -171,6 +184,7 @@ def test_the_current_gpu_is_left_as_it_was(card):
             assert driver.cuCtxSetCurrent(context) == 0
             x = teatime.to_cuda(_values("f4", (6, 5)), teatime.Device("cuda:1", threads=1))
             teatime.pairwise_distance(teatime.gaussian_filter(x, 1)).get()
+            blocks.Variants(np.ones((4, 3), "i1"), device="cuda:1").normal_product(np.ones((3, 1)))
             with pytest.raises(ValueError):
                 teatime.truncated_svd(x, 9)
             del x
@@ -242,11 +256,11 @@ def cupy(monkeypatch):
         current.pop()
 
     def asarray(x):
-        if isinstance(x, teatime.CudaArray):
+        if isinstance(x, teatime.CudaArray) and int(x.device[5:]) == current[-1]:
             return _OnCard(x)
         if isinstance(x, _OnCard) and x.device.id == current[-1]:
             return x
-        return _OnCard(teatime.to_cuda(x.get() if isinstance(x, _OnCard) else x, f"cuda:{current[-1]}"))
+        return _OnCard(teatime.to_cuda(x if isinstance(x, np.ndarray) else x.get(), f"cuda:{current[-1]}"))
 
     module = types.ModuleType("cupy")
     module.asarray, module.ascontiguousarray, module.cuda = asarray, lambda x: x, types.SimpleNamespace(Device=on)
@@ -281,18 +295,28 @@ def test_arrays_of_other_libraries_give_theirs(library, function, card, monkeypa
     x = _values("f4", (6, 5))
 
     class Array(_Lent):
+        is_cuda, device, has_gradient = True, "cuda:0", True
+
+        @property
+        def __cuda_array_interface__(self):
+            if library == "torch" and self.has_gradient:
+                raise RuntimeError("it has a gradient")
+            return super().__cuda_array_interface__
+
         def detach(self):
+            self.has_gradient = False
             return self
 
         contiguous = detach
 
-    module = types.ModuleType(library)
+    module, waited = types.ModuleType(library), []
+    module.cuda = types.SimpleNamespace(current_stream=lambda on: types.SimpleNamespace(synchronize=lambda: waited.append(on)))
     Array.__module__ = library.partition(".")[0] + ".arrays"
     setattr(module, function, lambda found, **device: (found.get(), device))
     monkeypatch.setitem(sys.modules, library, module)
     found, device = teatime.gaussian_filter(Array(teatime.to_cuda(x)), 1)
     np.testing.assert_array_equal(found, teatime.gaussian_filter(x, 1, device=card))
-    assert device == ({"device": "cuda:0"} if library == "torch" else {})
+    assert (device, waited) == (({"device": "cuda:0"}, ["cuda:0"]) if library == "torch" else ({}, []))
 
 
 def test_blocks_of_cupy_stay_there(cupy):
@@ -334,7 +358,11 @@ def test_adapters_leave_arrays_where_the_function_does(cupy, rng):
     assert teatime.adapter()(gaussian_filter)(given, 7, output=filled) is filled
     assert teatime.adapter()(gaussian_filter)(given, 7, 0, filled) is filled
     np.testing.assert_array_equal(filled.get(), 7)
-    teatime.sync(found, filled, x)
+    teatime.sync(found, filled, x, filled.array)
+    # Of types that kernels take from the host alone.
+    mask = rng.random((6, 5)) > 0.5
+    masked = types.SimpleNamespace(get=lambda: mask, dtype=mask.dtype, device=given.device, __cuda_array_interface__={})
+    np.testing.assert_array_equal(teatime.adapter(output_device="cpu")(gaussian_filter)(masked, 1), teatime.gaussian_filter(mask, 1, rounding="scipy"))
 
 
 def test_adapters_fill_the_output_of_the_caller(cupy):
@@ -391,8 +419,9 @@ def test_dlpack_in_and_out(card):
     del given
     gc.collect()
     np.testing.assert_array_equal(taken.get(), x)
-    with pytest.raises(BufferError, match="not copied"):
-        taken.__dlpack__(copy=True)
+    for option, words in (({"copy": True}, "not copied"), ({"dl_device": (1, 0)}, "handed over there")):
+        with pytest.raises(BufferError, match=words):
+            taken.__dlpack__(**option)
     used = types.SimpleNamespace(__dlpack__=lambda **options: capsule, __dlpack_device__=lambda: (2, 0))
     np.testing.assert_array_equal(teatime.CudaArray._of(used, "x").get(), x)
     with pytest.raises(BufferError, match="`x`: its __dlpack__ gives no fresh array"):
