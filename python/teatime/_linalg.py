@@ -57,7 +57,8 @@ def svd(a: ArrayLike, *, device: Device | str | None = None) -> SVD:
     ----------
     a : (m, n)
         Computed in float32, in which no integer may change; very large or small numbers are first divided by a power of two.
-        Of an array of float32 in a GPU's memory, the results are there too.
+        Of an array of float32 in a GPU's memory, the results are there too; where singular values leave 2^-40 to 2^40, a copy is divided on
+        the host.
     device
         A :class:`Device`, its name, or None for the fastest.
 

@@ -54,6 +54,7 @@ class CudaArray:
         """The elements as a NumPy array."""
 
     def astype(self, dtype: Any, copy: bool = True) -> CudaArray: ...
+    def __array__(self, *_arguments: Any, **_options: Any) -> None: ...
 
 _Device = Device | str | None
 _RunOptions = dict[str, Any]

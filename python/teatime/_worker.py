@@ -298,7 +298,8 @@ def item(found: Any, key: Any) -> Any:
 
 def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, Any], name: str | None) -> Any:
     """Sums over the features of blocks of observations, for each pair of these."""
-    on, narrow = device_for(x, name), options["narrow"]
+    on: Device | str | None = device_for(x, name)
+    narrow = options["narrow"]
     a = widened(operand(x, "x", narrow, on))
     # Another block of `x`.
     b = None if y is None else operand(y, "x", narrow, on)
@@ -309,7 +310,7 @@ def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, A
             opened = Genotypes.of_array(a, 0, None, False)
             return _teatime.DistanceSums.of_genotypes(opened, options, on, run_options())
         return _teatime.DistanceSums(a, None, {**options, "columns": columns}, on, run_options())
-    a, b = (c_order(of) for of in of_one_type(a, operand(y, "x", narrow, on)))
+    a, b = (c_order(of) for of in of_one_type(a, b))
     return _teatime.DistanceSums(a, b, options, on, run_options())
 
 

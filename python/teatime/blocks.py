@@ -108,7 +108,7 @@ def normal_product(block: ArrayLike, x: ArrayLike, device: str | None = None) ->
     Parameters
     ----------
     block : (rows, n)
-        In a GPU's memory, of float32. Float64 and integers of 32 and 64 bits are computed in float64 where the CPU computes, else in float32. Where the largest is above
+        In a GPU's memory, of float32, whose numbers are not scaled. Float64 and integers of 32 and 64 bits are computed in float64 where the CPU computes, else in float32. Where the largest is above
         2**500, or below 2**-500, the products would leave float64: ValueError.
     x : (n, columns)
     device
