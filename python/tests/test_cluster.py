@@ -254,6 +254,8 @@ def test_a_task_that_aborts_leaves_the_cluster_usable(client):
 
 
 def test_resources_that_no_worker_has_are_refused(client, genotypes):
+    # Of a cluster without workers, tasks wait for one; those that a test has killed may not be back yet.
+    client.wait_for_workers(2, timeout=60)
     x = da.from_array(genotypes, chunks=(4096, 40, 2))
     with pytest.raises(ValueError, match="no worker has 1 of 'GPU'"):
         td.pca(x, resources={"GPU": 1}, compute=True)
