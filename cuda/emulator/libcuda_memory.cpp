@@ -177,7 +177,7 @@ API cuMemGetAddressRange_v2(Pointer* base, size_t* bytes, Pointer address) {
 }
 
 API cuPointerGetAttribute(void* data, int attribute, Pointer address) {
-    return initialized([&](Guard&, State& state) -> Code {
+    return in_context([&](Guard&, State& state, Context&) -> Code {
         Allocation* allocation = holding(state, (uintptr_t)address, 0);
         if (!allocation) return INVALID_VALUE;
         switch (attribute) {

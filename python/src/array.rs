@@ -8,7 +8,7 @@ use numpy::{
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use teatime::{Element, HostValues, Result, Tensor, linalg::Matrix};
 
-use crate::cuda::{Given, Parts};
+use crate::operand::{Given, Parts};
 
 /// An array in C order of one of the types that tensors hold.
 #[derive(FromPyObject)]

@@ -10,8 +10,8 @@ use teatime::{
 use crate::{
     array::{Array, parts},
     call::{RunOptions, call_on},
-    cuda::Given,
     device::Wanted,
+    operand::Given,
 };
 
 /// # Errors

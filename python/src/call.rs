@@ -13,7 +13,7 @@ use pyo3::{
 };
 use teatime::{Budget, Cancel, Device, Error, Progress, Result, Run, Status};
 
-use crate::{cuda::CurrentContext, device::forked};
+use crate::{context::CurrentContext, device::forked};
 
 /// How often Ctrl-C is looked for and progress told: each time takes the interpreter's lock, which other threads may hold for milliseconds.
 const BETWEEN: Duration = Duration::from_millis(50);

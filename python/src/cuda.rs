@@ -1,94 +1,23 @@
 //! Arrays in the memory of a GPU: those that other libraries have, and results.
 
-use std::{
-    any::Any,
-    ops::Deref,
-    ptr,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::any::Any;
 
-use numpy::{Element as NumpyElement, PyReadonlyArrayDyn};
+use numpy::{Element as NumpyElement, IntoPyArray};
 use pyo3::{
     exceptions::{PyBufferError, PyTypeError, PyValueError},
     prelude::*,
     types::{PyDict, PyTuple},
 };
-use teatime::{
-    Backend, DType, Device, Element, Error, Result, Tensor, TensorView,
-    cudarc::driver::{CudaContext, result, sys},
-};
+use teatime::{DType, Device, Element, Error, Result, Tensor, TensorView, cudarc::driver::CudaContext};
 
 use crate::{
-    array::{Array, Read, parts, with_array},
+    array::{Array, parts, reshaped, sizes, with_array},
     call::{RunOptions, call_on, exception},
+    context::CurrentContext,
     device::Wanted,
     dlpack::{self, Description, Taken},
+    operand::{Given, View},
 };
-
-/// Whether a CUDA device is open.
-static IS_OPEN: AtomicBool = AtomicBool::new(false);
-
-/// The calling thread's CUDA context, which is its again when this is dropped: what other libraries take for the current GPU.
-pub(crate) struct CurrentContext(sys::CUcontext);
-
-impl CurrentContext {
-    /// None where there is no CUDA.
-    #[allow(unsafe_code, reason = "cudarc has no safe call for it")]
-    pub(crate) fn kept() -> Option<Self> {
-        // SAFETY: it loads a library that has no constructor which could do harm.
-        unsafe { sys::is_culib_present() }.then(Self::of_thread)
-    }
-
-    /// As [`kept`](Self::kept), for calls once devices are open; None where none of these is CUDA's.
-    pub(crate) fn kept_for_devices() -> Option<Self> {
-        IS_OPEN.load(Ordering::Relaxed).then(Self::of_thread)
-    }
-
-    /// Notes a device that is open.
-    pub(crate) fn note(device: &Device) {
-        if device.info().backend == Backend::Cuda {
-            IS_OPEN.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// CUDA's library is there.
-    fn of_thread() -> Self {
-        Self(result::ctx::get_current().ok().flatten().unwrap_or(ptr::null_mut()))
-    }
-}
-
-impl Drop for CurrentContext {
-    #[allow(unsafe_code, reason = "cudarc has no safe call for it")]
-    fn drop(&mut self) {
-        // SAFETY: it was this thread's; one that is gone meanwhile is an error, of which there is nobody to tell.
-        let _ = unsafe { result::ctx::set_current(self.0) };
-    }
-}
-
-/// What has memory on a device, which is freed with the thread's CUDA context left as it was.
-#[derive(Debug)]
-pub(crate) struct OnDevice<T>(Option<T>);
-
-impl<T> OnDevice<T> {
-    pub(crate) fn new(of: T) -> Self {
-        Self(Some(of))
-    }
-}
-
-impl<T> Deref for OnDevice<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        self.0.as_ref().expect("it is there until it is dropped")
-    }
-}
-
-impl<T> Drop for OnDevice<T> {
-    fn drop(&mut self) {
-        let _kept = CurrentContext::kept_for_devices();
-        drop(self.0.take());
-    }
-}
 
 /// An array in the memory of a GPU, in C order.
 #[pyclass(module = "teatime", frozen)]
@@ -145,14 +74,24 @@ impl CudaArray {
 
     /// The elements, where they are; waits for what fills them.
     #[allow(unsafe_code, reason = "another library says where its memory is")]
-    fn view<T: Element>(&self, device: &Device) -> Result<View<'_, T>> {
+    pub(crate) fn view<T: Element>(&self, device: &Device) -> Result<View<'_, T>> {
         if device.info().name != self.device {
             return Err(Error::WrongDevice { op: "CudaArray" });
         }
         // SAFETY: what has the memory is kept and says that it is so; the view waits for the device as it is dropped, before which this
         // borrow does not end. That nothing writes it meanwhile is the caller's part, as with an array of the host's.
         let view = unsafe { TensorView::from_cuda_memory(device, self.address, &self.shape, self.stream)? };
-        Ok(View { view, wait: true })
+        Ok(View::on_card(view))
+    }
+
+    /// Extents.
+    pub(crate) fn extents(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// The type of its elements.
+    pub(crate) fn element(&self) -> DType {
+        self.dtype
     }
 
     /// The number of the GPU.
@@ -225,6 +164,7 @@ impl CudaArray {
         let device = if shape.contains(&0) {
             "cuda:0".into()
         } else {
+            let _kept = CurrentContext::kept();
             Device::name_of_cuda_memory(address).map_err(exception)?
         };
         let keeps = Keeps::Theirs { _array: array.unbind() };
@@ -352,10 +292,8 @@ impl CudaArray {
 impl CudaArray {
     fn read<'py, T: Element + NumpyElement>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let device = Wanted::Name(self.device.clone()).open(py)?;
-        let read = call_on(py, &device, RunOptions::default(), |device, _| {
-            Read::of(self.view::<T>(device)?.try_clone()?)
-        })?;
-        Ok(read.array(py)?.into_any())
+        let read = call_on(py, &device, RunOptions::default(), |device, _| self.view::<T>(device)?.read())?;
+        Ok(reshaped(read.into_pyarray(py), &sizes(&self.shape))?.into_any())
     }
 }
 
@@ -389,101 +327,5 @@ fn uploaded<T: Element + NumpyElement>(
     device: &Device,
 ) -> PyResult<CudaArray> {
     let values = parts(array)?;
-    call_on(py, device, RunOptions::default(), |device, _| CudaArray::of(values.view(device)?.try_clone()?))
-}
-
-/// An array of elements of one type, on the host or in a GPU's memory.
-pub(crate) enum Given<'py, T: NumpyElement> {
-    Host(PyReadonlyArrayDyn<'py, T>),
-    Card(Bound<'py, CudaArray>),
-}
-
-impl<'py, T: Element + NumpyElement> FromPyObject<'_, 'py> for Given<'py, T> {
-    type Error = PyErr;
-
-    fn extract(array: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        match array.cast::<CudaArray>() {
-            Ok(card) if card.get().dtype == T::DTYPE => Ok(Self::Card(card.to_owned())),
-            Ok(_) => Err(PyTypeError::new_err("an array of another type")),
-            Err(_) => Ok(Self::Host(array.extract()?)),
-        }
-    }
-}
-
-/// The elements of an array, and its extents.
-pub(crate) enum Parts<'a, T> {
-    Host(&'a [T], Vec<u64>),
-    Card(&'a CudaArray),
-}
-
-impl<'a, T: Element> Parts<'a, T> {
-    /// Extents.
-    pub(crate) fn shape(&self) -> &[u64] {
-        match self {
-            Self::Host(_, shape) => shape,
-            Self::Card(array) => &array.shape,
-        }
-    }
-
-    /// A tensor of the elements, for operations that read it.
-    ///
-    /// # Errors
-    /// As [`TensorView::from_slice`] and [`TensorView::from_cuda_memory`].
-    pub(crate) fn view(&self, device: &Device) -> Result<View<'a, T>> {
-        match *self {
-            Self::Host(values, ref shape) => {
-                Ok(View { view: TensorView::from_slice(device, values, shape)?, wait: false })
-            }
-            Self::Card(array) => array.view(device),
-        }
-    }
-}
-
-/// A tensor of an array's elements. Where these are in a GPU's memory, it waits until nothing uses them as it is dropped.
-pub(crate) struct View<'a, T: Element> {
-    view: TensorView<'a, T>,
-    wait: bool,
-}
-
-impl<T: Element> Deref for View<'_, T> {
-    type Target = Tensor<T>;
-
-    fn deref(&self) -> &Tensor<T> {
-        &self.view
-    }
-}
-
-impl<T: Element> View<'_, T> {
-    /// What an operation made of it: on the host, unless the elements are in a GPU's memory.
-    ///
-    /// # Errors
-    /// As [`Read::of`] and [`CudaArray::of`].
-    pub(crate) fn result<U: Element + NumpyElement>(&self, made: Tensor<U>) -> Result<Made<U>> {
-        Ok(if self.wait { Made::Card(CudaArray::of(made)?) } else { Made::Host(Read::of(made)?) })
-    }
-}
-
-impl<T: Element> Drop for View<'_, T> {
-    fn drop(&mut self) {
-        if self.wait {
-            // There is no caller to tell; the next call on the device does.
-            let _ = self.view.device().synchronize();
-        }
-    }
-}
-
-/// A result, where its operand was.
-pub(crate) enum Made<T: Element> {
-    Host(Read<T>),
-    Card(CudaArray),
-}
-
-impl<T: Element + NumpyElement> Made<T> {
-    /// As Python has it.
-    pub(crate) fn array(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        Ok(match self {
-            Self::Host(read) => read.array(py)?.into_any(),
-            Self::Card(array) => Bound::new(py, array)?.into_any(),
-        })
-    }
+    call_on(py, device, RunOptions::default(), |device, _| CudaArray::of(values.tensor(device)?))
 }

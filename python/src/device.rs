@@ -8,7 +8,7 @@ use std::{
 use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyDict};
 use teatime::{Device as Opened, DeviceOptions};
 
-use crate::{call::exception, cuda::CurrentContext};
+use crate::{call::exception, context::CurrentContext};
 
 /// Devices that this process has opened.
 static OPENED: LazyLock<Mutex<HashMap<Key, Opened>>> = LazyLock::new(Mutex::default);

@@ -12,9 +12,10 @@ use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, S
 use crate::{
     array::{Array, matrix, parts, with_array},
     call::{RunOptions, call, call_on, exception},
-    cuda::{Given, OnDevice},
+    context::OnDevice,
     device::Wanted,
     genotype::Genotypes,
+    operand::Given,
 };
 
 /// How distances are taken, as Python has it.

@@ -14,8 +14,8 @@ use teatime::{
 use crate::{
     array::{Array, parts, reshaped, sizes, with_array},
     call::{RunOptions, call_on, exception},
-    cuda::Given,
     device::Wanted,
+    operand::Given,
 };
 
 /// How the filter is applied, as Python has it: one value an axis that is filtered.

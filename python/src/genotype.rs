@@ -18,7 +18,7 @@ use teatime_genotype::{
 use crate::{
     array::{Array, matrix},
     call::{RunOptions, call, call_on, exception},
-    cuda::OnDevice,
+    context::OnDevice,
     device, distance, linalg,
     rows::{Rows, range},
 };

@@ -1,8 +1,11 @@
 //! What is behind the functions of the Python package `teatime`: they hand over NumPy arrays that are checked and in C order.
+// A lint of all packages without CUDA takes this one too, so that dependencies have one set of features and are checked once.
+#![cfg(feature = "cuda")]
 
 mod array;
 mod bits;
 mod call;
+mod context;
 mod cuda;
 mod device;
 mod distance;
@@ -10,6 +13,7 @@ mod dlpack;
 mod filter;
 mod genotype;
 mod linalg;
+mod operand;
 mod rows;
 
 use pyo3::prelude::*;

@@ -12,8 +12,8 @@ use teatime::{
 use crate::{
     array::{Read, host_parts, matrix, parts, sizes},
     call::{RunOptions, call, call_on, exception},
-    cuda::Given,
     device::Wanted,
+    operand::Given,
 };
 
 /// What the iteration is told, as Python has it.

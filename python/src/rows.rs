@@ -8,7 +8,7 @@ use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredTyp
 
 use crate::{
     array::{extents, host_parts, sizes},
-    cuda::Given,
+    operand::Given,
 };
 
 /// Bytes that a chunk has about.

@@ -15,6 +15,7 @@ from ._teatime import to_cuda as _to_cuda
 
 __all__ = ["CudaArray", "as_given", "device_of", "given_array", "on_card", "to_cuda"]
 
+
 def _cupy(card: CudaArray) -> Any:
     cupy = import_module("cupy")
     # It copies what is on another GPU than the current one.

@@ -9,19 +9,18 @@ import types
 
 import numpy as np
 import pytest
+from conftest import REQUIRED
 
 import teatime
 from teatime import blocks
 
 
 @pytest.fixture(scope="module")
-def card(pytestconfig):
+def card():
     return _card("cuda:0")
 
 
 def _card(name):
-    from conftest import REQUIRED
-
     try:
         return teatime.Device(name)
     except RuntimeError as error:
@@ -39,6 +38,12 @@ class _Lent:
     @property
     def __cuda_array_interface__(self):
         return {**self.array.__cuda_array_interface__, **self.interface}
+
+
+class _HasCpu(_Lent):
+    """An array of which a method of that name gives the host's."""
+
+    cpu = None
 
 
 def _functions():
@@ -145,6 +150,7 @@ def test_what_cannot_be_taken_is_refused(card):
         (lambda: teatime.pack(_Lent(x, data=(16, False))), ValueError, "0x10 is in the memory of no CUDA device"),
         (lambda: teatime.to_cuda(np.ones(3), "cpu"), ValueError, "`device` is cpu, which is no CUDA GPU"),
         (lambda: teatime.genotype.pca(x, 2), TypeError, r"`genotypes` is in the memory of a GPU: hand over `genotypes.get\(\)`"),
+        (lambda: teatime.genotype.pca(_HasCpu(x), 2), TypeError, r"hand over `genotypes.cpu\(\)`"),
         (lambda: teatime.pca(x, 2), TypeError, r"`x` is in the memory of a GPU"),
         (lambda: pickle.dumps(x), TypeError, "pickle"),
     ]
@@ -183,7 +189,7 @@ def test_the_current_gpu_is_left_as_it_was(card):
         for context in (first, ctypes.c_void_p()):
             assert driver.cuCtxSetCurrent(context) == 0
             x = teatime.to_cuda(_values("f4", (6, 5)), teatime.Device("cuda:1", threads=1))
-            teatime.pairwise_distance(teatime.gaussian_filter(x, 1)).get()
+            teatime.pairwise_distance(teatime.gaussian_filter(_Lent(x), 1)).get()
             blocks.Variants(np.ones((4, 3), "i1"), device="cuda:1").normal_product(np.ones((3, 1)))
             with pytest.raises(ValueError):
                 teatime.truncated_svd(x, 9)

@@ -126,10 +126,10 @@ pub(crate) fn lent(
 pub(crate) fn place_of(op: &'static str, address: u64) -> Result<i32> {
     let none = |why| Error::NoDevice { wanted: "cuda".into(), tried: vec![("cuda".into(), why)] };
     libraries::driver().map_err(none)?;
-    let asked = result::init().and_then(|()| {
+    let asked = some_context().and_then(|_kept| {
         let mut place = -1;
         let wanted = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
-        // SAFETY: the library is loaded, and the attribute is an int. It needs no context.
+        // SAFETY: the library is loaded, and the attribute is an int.
         unsafe { sys::cuPointerGetAttribute((&raw mut place).cast(), wanted, address) }.result()?;
         Ok(place)
     });
@@ -140,6 +140,28 @@ pub(crate) fn place_of(op: &'static str, address: u64) -> Result<i32> {
             format_args!("{address:#x} is in the memory of no CUDA device: {error}"),
         )
     })
+}
+
+/// Gives the thread a context to ask of where it has none: one that is there already, since another would take memory of a device.
+fn some_context() -> Result<Option<Arc<CudaContext>>, DriverError> {
+    result::init()?;
+    if result::ctx::get_current()?.is_some() {
+        return Ok(None);
+    }
+    for place in 0..CudaContext::device_count()? {
+        let (mut flags, mut active) = (0, 0);
+        // SAFETY: the library is loaded, and the device is one that it counts.
+        unsafe {
+            sys::cuDevicePrimaryCtxGetState(result::device::get(place)?, &raw mut flags, &raw mut active)
+        }
+        .result()?;
+        if active != 0 {
+            let context = CudaContext::new(usize::try_from(place).unwrap_or_default())?;
+            context.bind_to_thread()?;
+            return Ok(Some(context));
+        }
+    }
+    Ok(None)
 }
 
 /// NVRTC and cuBLAS with their versions, or how to get them.
