@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _teatime
-from ._arrays import WIDE, as_array, as_float32, c_order, either_order, host_array, of_one_type, on_card, scale_of, widened
-from ._cuda import CudaArray, device_of, given_array
+from ._arrays import WIDE, as_array, as_float32, c_order, either_order, of_one_type, on_card, scale_of, widened
+from ._cuda import CudaArray, device_of, given_array, on_host
 from ._device import Device, run_options
 from ._distance import operand
 from ._filter import gaussian_filter, of_type
@@ -48,7 +49,7 @@ def device_for(block: Any, name: str | None) -> Device | None:
 
 def part_of_block(block: NDArray[Any], first: int, variants: int, ploidy: int | None, of: dict[str, Any], name: str | None) -> Any:
     """Counts and sums over a block of variants."""
-    opened = genotypes_of(block, ploidy, "pca", first=first, variants=variants)
+    opened = genotypes_of(on_host(block, "genotypes", "pca"), ploidy, "pca", first=first, variants=variants)
     return _teatime.Part(opened, (first, first + block.shape[0]), of, device(name), run_options())
 
 
@@ -163,7 +164,7 @@ def band_of_store(source: tuple[str, str | None], rows: tuple[int, int], ploidy:
 
 def band_of_block(block: NDArray[Any], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
     """A block of variants."""
-    band = Band(host_array(block, "genotypes", "pca"), (0, block.shape[0]), ploidy, of, name)
+    band = Band(on_host(block, "genotypes", "pca"), (0, block.shape[0]), ploidy, of, name)
     band.totals()
     return band
 
@@ -219,7 +220,7 @@ def orthonormal(*parts: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def factored(block: NDArray[Any], basis: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Q and R of a block's product with a basis: a leaf of a QR decomposition of all (Demmel, Grigori, Hoemmen, Langou 2012)."""
-    q, r = np.linalg.qr(np.asarray(block, np.float64) @ basis)
+    q, r = np.linalg.qr(_float64(block) @ basis)
     return q, r
 
 
@@ -236,7 +237,11 @@ def left_basis(own: NDArray[np.float64], root: tuple[NDArray[np.float64], list[i
 
 def projected(q: NDArray[np.float64], block: NDArray[Any]) -> NDArray[np.float64]:
     """A block's part of ``Qᵀ A``."""
-    return q.T @ np.asarray(block, np.float64)
+    return q.T @ _float64(block)
+
+
+def _float64(block: Any) -> NDArray[np.float64]:
+    return on_host(block, "a", "svd_compressed").astype(np.float64, copy=False)
 
 
 def of_projection(b: NDArray[np.float64], k: int, coerce_signs: bool) -> dict[str, Any]:
@@ -381,12 +386,38 @@ def distances_of_sums(sums: Any, dtype: Any) -> NDArray[Any]:
     return sums.finish()[0].astype(dtype, copy=False)
 
 
-def filtered(block: NDArray[Any], *, options: dict[str, Any], before: Any, becomes: str, on: str | None, block_info: Any) -> NDArray[Any]:
-    """What a block and its halo become, without the halo, of which so much is ``before`` a first block and others, along each axis."""
+#: On which side of a block, along each axis: -1 before it, 1 behind it.
+Side = tuple[int, ...]
+
+
+def ends_of_block(block: NDArray[Any], depth: Sequence[int]) -> dict[Side, NDArray[Any]]:
+    """What blocks on each side of others give these, by that side."""
+    ends = [{-1: slice(extent - halo, None), 0: slice(None), 1: slice(halo)} if halo else {0: slice(None)} for halo, extent in zip(depth, block.shape)]
+    # Copies: the block is not kept for them.
+    return {side: block[tuple(of[at] for of, at in zip(ends, side))].copy() for side in itertools.product(*ends) if any(side)}
+
+
+def filtered(
+    block: NDArray[Any], sides: Sequence[Side], ends: Sequence[dict[Side, NDArray[Any]]], depth: Sequence[int], options: dict[str, Any],
+    becomes: str, on: str | None,
+) -> NDArray[Any]:
+    """What a block becomes, with the ends of others on these sides of it."""
+    from dask.array.core import concatenate3
+
+    parts = {(0,) * block.ndim: block, **{side: of[side] for side, of in zip(sides, ends, strict=True)}}
+
+    def nested(begun: Side) -> Any:
+        axis = len(begun)
+        steps = sorted({side[axis] for side in parts}) if axis < block.ndim else []
+        return [nested((*begun, step)) for step in steps] if steps else parts[begun]
+
+    whole = concatenate3(nested(())) if sides else block
+    if not whole.size:
+        return whole.astype(becomes)
     of = {key: value for key, value in options.items() if key != "preserve_range"}
-    found = gaussian_filter(block, output=becomes, device=device_for(block, on), **of) if block.size else block.astype(becomes)
-    kept = zip(before, block_info[None]["chunk-location"], block_info[None]["chunk-shape"])
-    return found[tuple(slice(halos[at > 0], halos[at > 0] + extent) for halos, at, extent in kept)]
+    found = gaussian_filter(whole, output=becomes, device=device_for(whole, on), **of)
+    before = [halo if any(side[axis] < 0 for side in sides) else 0 for axis, halo in enumerate(depth)]
+    return found[tuple(slice(first, first + extent) for first, extent in zip(before, block.shape))]
 
 
 def filtered_box(

@@ -225,6 +225,9 @@ class _OnCard:
     def get(self):
         return self.array.get()
 
+    def copy(self):
+        return self
+
     @property
     def ndim(self):
         return self.array.ndim
@@ -341,6 +344,18 @@ def test_blocks_of_cupy_stay_there(cupy):
     np.testing.assert_array_equal(packed.compute(scheduler="sync"), td.pack(bits, compute=True))
     distances = td.pairwise_distance(there, compute=True)
     np.testing.assert_allclose(distances, teatime.pairwise_distance(x, missing="ignore"), atol=1e-6)
+    for found, want in zip(td.svd_compressed(there, 3, compute=True), td.svd_compressed(here, 3, compute=True)):
+        np.testing.assert_allclose(found.compute(scheduler="sync"), want.compute(), atol=1e-5)
+
+
+def test_genotypes_of_cupy_are_copied(cupy, rng):
+    da = pytest.importorskip("dask.array", reason="dask is not installed")
+    import teatime.dask as td
+
+    here = da.from_array(rng.integers(-1, 3, (200, 7), dtype="i1"), chunks=(200, 7))
+    there = here.map_blocks(cupy, dtype=here.dtype, meta=np.empty((0, 0), "i1"))
+    for of in (lambda x: td.grm(x).matrix, lambda x: td.pca(x, 2).scores, lambda x: td.pca(x, 2, method="randomized").scores):
+        np.testing.assert_array_equal(of(there).compute(scheduler="sync"), of(here).compute(scheduler="sync"))
 
 
 def test_adapters_leave_arrays_where_the_function_does(cupy, rng):

@@ -113,29 +113,33 @@ impl<R: Real, const G: usize> Lines<'_, R, G> {
                 sums[g][a] = R::mul_vectors(simd, x[a], centre);
             }
         }
-        // The neighbours of the G lines before and after, of which one each is new at each step.
+        // The neighbours of the G lines before and after, of which one each is new at each step, in the place of the one that has
+        // been used last: a step's places are known where G steps are unrolled, and no vector moves.
         if radius > 0 {
             for g in 1..G {
-                before[g] = self.at(simd, g - 1, i);
-                after[g - 1] = self.at(simd, 2 * radius + g, i);
+                before[g - 1] = self.at(simd, g - 1, i);
+                after[g] = self.at(simd, 2 * radius + g, i);
             }
         }
-        for t in 0..radius {
-            for g in 1..G {
-                before[g - 1] = before[g];
-                after[G - g] = after[G - g - 1];
-            }
-            before[G - 1] = self.at(simd, t + G - 1, i);
-            after[0] = self.at(simd, 2 * radius - t, i);
-            let weight = R::splat(simd, self.weights[t]);
-            for g in 0..G {
-                for a in 0..A {
-                    let pair = if self.kind == Kind::Even {
-                        R::add_vectors(simd, before[g][a], after[g][a])
-                    } else {
-                        R::sub_vectors(simd, before[g][a], after[g][a])
-                    };
-                    sums[g][a] = R::mul_add(simd, pair, weight, sums[g][a]);
+        for first in (0..radius).step_by(G) {
+            for step in 0..G {
+                let t = first + step;
+                if t == radius {
+                    break;
+                }
+                before[(step + G - 1) % G] = self.at(simd, t + G - 1, i);
+                after[(G - step) % G] = self.at(simd, 2 * radius - t, i);
+                let weight = R::splat(simd, self.weights[t]);
+                for g in 0..G {
+                    let (before, after) = (&before[(step + g) % G], &after[(g + G - step) % G]);
+                    for a in 0..A {
+                        let pair = if self.kind == Kind::Even {
+                            R::add_vectors(simd, before[a], after[a])
+                        } else {
+                            R::sub_vectors(simd, before[a], after[a])
+                        };
+                        sums[g][a] = R::mul_add(simd, pair, weight, sums[g][a]);
+                    }
                 }
             }
         }
