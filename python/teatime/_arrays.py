@@ -62,6 +62,14 @@ def to_host(x: Any) -> str:
     return next((name for name in ("get", "cpu", "copy_to_host") if hasattr(x, name)), "get")
 
 
+def on_host(x: Any, name: str, instead: str) -> NDArray[Any]:
+    """``x`` as NumPy has it, of any type, copied where it is in the memory of a GPU. TypeError as of :func:`host_array`, where that
+    has no method for it too."""
+    if on_card(x) and hasattr(x, to_host(x)):
+        x = getattr(x, to_host(x))()
+    return host_array(x, name, instead)
+
+
 def as_array(x: Any, name: str, instead: str) -> NDArray[Any]:
     """``x`` in native byte order and of a type that tensors hold: bool as uint8, 64-bit integers as float64 where that changes none.
 

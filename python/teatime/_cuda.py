@@ -6,14 +6,14 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ._arrays import as_array, c_order, host_array, library, on_card
 from ._device import Device
 from ._teatime import CudaArray
 from ._teatime import to_cuda as _to_cuda
 
-__all__ = ["CudaArray", "as_given", "device_of", "given_array", "on_card", "on_host", "to_cuda"]
+__all__ = ["CudaArray", "as_given", "device_of", "given_array", "on_card", "to_cuda"]
 
 
 def _cupy(card: CudaArray) -> Any:
@@ -48,12 +48,6 @@ def given_array(x: Any, name: str, instead: str) -> Any:
         # Its interface does not say which stream fills it.
         import_module("torch").cuda.current_stream(x.device).synchronize()
     return CudaArray._of(x, name)
-
-
-def on_host(x: Any, name: str, instead: str) -> NDArray[Any]:
-    """``x`` as NumPy has it, copied from a GPU's memory where it is there. TypeError as of :func:`host_array`."""
-    given = given_array(x, name, instead)
-    return given.get() if isinstance(given, CudaArray) else given
 
 
 def device_of(device: Device | str | None, **arrays: Any) -> Device | str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -13,7 +12,6 @@ import dask.array as da
 import numpy as np
 from dask.array.utils import meta_from_array
 from dask.base import tokenize
-from dask.highlevelgraph import HighLevelGraph
 from dask.utils import parse_bytes
 
 from . import __version__, _worker
@@ -22,10 +20,10 @@ from ._filter import computed_type, filter_options, filtered_axes
 from ._tasks import annotated, device_name, finished, known, stamp
 from ._teatime import StoredArray
 
-#: Whether the first block of a mode follows the last.
-_PERIODIC = {
-    **dict.fromkeys(("reflect", "nearest", "mirror", "constant", "grid-mirror", "grid-constant"), False),
-    **dict.fromkeys(("wrap", "grid-wrap"), True),
+#: What dask puts beyond the ends of a mode.
+_BOUNDARIES = {
+    **dict.fromkeys(("reflect", "nearest", "mirror", "constant", "grid-mirror", "grid-constant"), "none"),
+    **dict.fromkeys(("wrap", "grid-wrap"), "periodic"),
 }
 
 
@@ -92,9 +90,9 @@ def gaussian_filter(
     options = filter_options(
         filtered_axes(axes, x.ndim), sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding=rounding, narrow=narrow
     )
-    unknown = [name for name in options["mode"] if name not in _PERIODIC]
+    unknown = [name for name in options["mode"] if name not in _BOUNDARIES]
     if unknown:
-        raise ValueError(f"`mode` is one of {', '.join(_PERIODIC)}, not {unknown[0]!r}")
+        raise ValueError(f"`mode` is one of {', '.join(_BOUNDARIES)}, not {unknown[0]!r}")
     if not all(0 <= value < math.inf for value in [*options["sigma"], options["truncate"]]):
         raise ValueError(f"`sigma` of {sigma}, `truncate` of {truncate}: they are finite numbers from 0 on")
     reach = options["radius"] or [int(truncate * s + 0.5) for s in options["sigma"]]
@@ -111,27 +109,19 @@ def _of_blocks(x: Any, radii: Sequence[int], options: dict[str, Any], dtype: np.
     x = x.rechunk(tuple((extent,) if r >= extent else da.overlap.ensure_minimum_chunksize(r, sizes) for sizes, r, extent in fitted))
     depth = [radius if blocks > 1 else 0 for radius, blocks in zip(radii, x.numblocks)]
     modes = dict(zip(options["axes"], options["mode"]))
-    periodic = [halo > 0 and _PERIODIC[modes[axis]] for axis, halo in enumerate(depth)]
-    token = tokenize(__version__, x, options, str(dtype), name)
-    result, ends = f"teatime-gaussian-{token}", f"teatime-ends-{token}"
-    sides = [at for at in itertools.product(*((-1, 0, 1) if halo else (0,) for halo in depth)) if any(at)]
-    graph: dict[Any, Any] = {}
-    for place in np.ndindex(*x.numblocks):
-        beside = {at: _beside(place, at, x.numblocks, periodic) for at in sides}
-        around = {at: (ends, *other) for at, other in beside.items() if other is not None}
-        graph[result, *place] = (_worker.filtered, (x.name, *place), list(around), list(around.values()), depth, options, str(dtype), name)
-        if sides:
-            graph[ends, *place] = (_worker.ends_of_block, (x.name, *place), depth)
-    made = HighLevelGraph.from_collections(result, graph, [x])
-    return da.Array(made, result, x.chunks, meta=meta_from_array(x, dtype=dtype))
-
-
-def _beside(place: Sequence[int], at: Sequence[int], blocks: Sequence[int], periodic: Sequence[bool]) -> tuple[int, ...] | None:
-    """The block on one side of another; None past the ends."""
-    beside = [i + step for i, step in zip(place, at)]
-    if any(not around and not 0 <= i < count for i, count, around in zip(beside, blocks, periodic)):
-        return None
-    return tuple(i % count for i, count in zip(beside, blocks))
+    boundary = [_BOUNDARIES[modes[axis]] if halo else "none" for axis, halo in enumerate(depth)]
+    haloed = da.overlap.overlap(x, dict(enumerate(depth)), dict(enumerate(boundary))) if any(depth) else x
+    return haloed.map_blocks(
+        _worker.filtered,
+        name="teatime-gaussian-" + tokenize(__version__, x, options, str(dtype), name),
+        chunks=x.chunks,
+        dtype=dtype,
+        meta=meta_from_array(x, dtype=dtype),
+        options=options,
+        before=[(halo if beyond == "periodic" else 0, halo) for halo, beyond in zip(depth, boundary)],
+        becomes=str(dtype),
+        on=name,
+    )
 
 
 class _Stored:

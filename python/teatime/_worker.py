@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _teatime
-from ._arrays import WIDE, as_array, as_float32, c_order, either_order, of_one_type, on_card, scale_of, widened
-from ._cuda import CudaArray, device_of, given_array, on_host
+from ._arrays import WIDE, as_array, as_float32, c_order, either_order, of_one_type, on_card, on_host, scale_of, widened
+from ._cuda import CudaArray, device_of, given_array
 from ._device import Device, run_options
 from ._distance import operand
 from ._filter import gaussian_filter, of_type
@@ -198,9 +197,10 @@ def totals_of_band(band: Band) -> Product:
 
 def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | None) -> NDArray[np.float64]:
     """A block's part of ``Aᵀ (A x)``: of float64 and integers of 32 and 64 bits where the CPU computes, in float64."""
-    given = given_array(block, "a", "svd_compressed")
+    # On a GPU products are of float32 alone.
+    given = (given_array if block.dtype == np.float32 else on_host)(block, "a", "svd_compressed")
     a = as_array(given, "a", "svd_compressed")
-    on = device_of(device_for(block, name), a=a)
+    on = device_of(device_for(given, name), a=a)
     wide = a.dtype in WIDE and isinstance(on, Device) and on.backend == "cpu"
     a, scale = (widened(a), scale_of(a)) if wide else as_float32(a, "a", integers=given.dtype.kind in "iu")
     if not 2.0**-500 <= scale <= 2.0**500:
@@ -386,38 +386,12 @@ def distances_of_sums(sums: Any, dtype: Any) -> NDArray[Any]:
     return sums.finish()[0].astype(dtype, copy=False)
 
 
-#: On which side of a block, along each axis: -1 before it, 1 behind it.
-Side = tuple[int, ...]
-
-
-def ends_of_block(block: NDArray[Any], depth: Sequence[int]) -> dict[Side, NDArray[Any]]:
-    """What blocks on each side of others give these, by that side."""
-    ends = [{-1: slice(extent - halo, None), 0: slice(None), 1: slice(halo)} if halo else {0: slice(None)} for halo, extent in zip(depth, block.shape)]
-    # Copies: the block is not kept for them.
-    return {side: block[tuple(of[at] for of, at in zip(ends, side))].copy() for side in itertools.product(*ends) if any(side)}
-
-
-def filtered(
-    block: NDArray[Any], sides: Sequence[Side], ends: Sequence[dict[Side, NDArray[Any]]], depth: Sequence[int], options: dict[str, Any],
-    becomes: str, on: str | None,
-) -> NDArray[Any]:
-    """What a block becomes, with the ends of others on these sides of it."""
-    from dask.array.core import concatenate3
-
-    parts = {(0,) * block.ndim: block, **{side: of[side] for side, of in zip(sides, ends, strict=True)}}
-
-    def nested(begun: Side) -> Any:
-        axis = len(begun)
-        steps = sorted({side[axis] for side in parts}) if axis < block.ndim else []
-        return [nested((*begun, step)) for step in steps] if steps else parts[begun]
-
-    whole = concatenate3(nested(())) if sides else block
-    if not whole.size:
-        return whole.astype(becomes)
+def filtered(block: NDArray[Any], *, options: dict[str, Any], before: Any, becomes: str, on: str | None, block_info: Any) -> NDArray[Any]:
+    """What a block and its halo become, without the halo, of which so much is ``before`` a first block and others, along each axis."""
     of = {key: value for key, value in options.items() if key != "preserve_range"}
-    found = gaussian_filter(whole, output=becomes, device=device_for(whole, on), **of)
-    before = [halo if any(side[axis] < 0 for side in sides) else 0 for axis, halo in enumerate(depth)]
-    return found[tuple(slice(first, first + extent) for first, extent in zip(before, block.shape))]
+    found = gaussian_filter(block, output=becomes, device=device_for(block, on), **of) if block.size else block.astype(becomes)
+    kept = zip(before, block_info[None]["chunk-location"], block_info[None]["chunk-shape"])
+    return found[tuple(slice(halos[at > 0], halos[at > 0] + extent) for halos, at, extent in kept)]
 
 
 def filtered_box(

@@ -13,6 +13,7 @@ from conftest import REQUIRED
 
 import teatime
 from teatime import blocks
+from teatime._arrays import on_host
 
 
 @pytest.fixture(scope="module")
@@ -225,9 +226,6 @@ class _OnCard:
     def get(self):
         return self.array.get()
 
-    def copy(self):
-        return self
-
     @property
     def ndim(self):
         return self.array.ndim
@@ -344,8 +342,10 @@ def test_blocks_of_cupy_stay_there(cupy):
     np.testing.assert_array_equal(packed.compute(scheduler="sync"), td.pack(bits, compute=True))
     distances = td.pairwise_distance(there, compute=True)
     np.testing.assert_allclose(distances, teatime.pairwise_distance(x, missing="ignore"), atol=1e-6)
-    for found, want in zip(td.svd_compressed(there, 3, compute=True), td.svd_compressed(here, 3, compute=True)):
-        np.testing.assert_allclose(found.compute(scheduler="sync"), want.compute(), atol=1e-5)
+    for dtype in ("f4", "f8"):
+        of_card = td.svd_compressed(here.astype(dtype).map_blocks(cupy, dtype=dtype, meta=np.empty((0, 0), dtype)), 3)
+        for found, want in zip(of_card, td.svd_compressed(here.astype(dtype), 3)):
+            np.testing.assert_allclose(found.compute(scheduler="sync"), want.compute(), atol=1e-5)
 
 
 def test_genotypes_of_cupy_are_copied(cupy, rng):
@@ -353,6 +353,9 @@ def test_genotypes_of_cupy_are_copied(cupy, rng):
     import teatime.dask as td
 
     here = da.from_array(rng.integers(-1, 3, (200, 7), dtype="i1"), chunks=(200, 7))
+    # CuPy's integers, unless told otherwise.
+    wide = types.SimpleNamespace(get=lambda: here.compute().astype("i8"), dtype=np.dtype("i8"), shape=(200, 7), __cuda_array_interface__={})
+    np.testing.assert_array_equal(on_host(wide, "genotypes", "pca"), here)
     there = here.map_blocks(cupy, dtype=here.dtype, meta=np.empty((0, 0), "i1"))
     for of in (lambda x: td.grm(x).matrix, lambda x: td.pca(x, 2).scores, lambda x: td.pca(x, 2, method="randomized").scores):
         np.testing.assert_array_equal(of(there).compute(scheduler="sync"), of(here).compute(scheduler="sync"))

@@ -117,6 +117,10 @@ def test_gaussians_at_the_seams(rng, mode):
         for chunks in ((7, 20, 13), (23, 59, 41), (5, 60, 11)):
             got = td.gaussian_filter(da.from_array(x, chunks=chunks), sigma, mode=mode, cval=2)
             np.testing.assert_array_equal(got.compute(scheduler="sync"), want, err_msg=str((sigma, chunks)))
+    # Blocks of nothing, beside others that reach into them.
+    for shape, chunks in (((0, 20), (1, 10)), ((6, 20), ((0, 6), (10, 10)))):
+        empty = da.zeros(shape, chunks=chunks, dtype="f4")
+        assert td.gaussian_filter(empty, (0, 1), mode=mode).compute(scheduler="sync").shape == shape
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "hamming", "inner_product", "cosine", "correlation", "cityblock", "canberra"])

@@ -113,8 +113,8 @@ impl<R: Real, const G: usize> Lines<'_, R, G> {
                 sums[g][a] = R::mul_vectors(simd, x[a], centre);
             }
         }
-        // The neighbours of the G lines before and after, of which one each is new at each step, in the place of the one that has
-        // been used last: a step's places are known where G steps are unrolled, and no vector moves.
+        // The neighbours of the G lines before and after. One each is new at each step, and takes the place of the line that is
+        // needed no more: unrolled by G, every place is a constant, and no vector moves.
         if radius > 0 {
             for g in 1..G {
                 before[g - 1] = self.at(simd, g - 1, i);
