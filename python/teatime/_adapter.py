@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ._arrays import NATIVE, on_card, to_host
+from ._arrays import NATIVE, on_card, on_host
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -152,7 +152,7 @@ def _moved(value: Any, device: str | None, *, arrays: bool = True) -> Any:
         return _to_cuda(value, device) if arrays and device != "cpu" else value
     if on_card(value):
         if device == "cpu":
-            return np.asarray(getattr(value, to_host(value))())
+            return on_host(value, "input", "adapter")
         return _to_cuda(value, device)
     return value
 

@@ -197,7 +197,7 @@ def totals_of_band(band: Band) -> Product:
 
 def product_of_block(block: NDArray[Any], x: NDArray[np.float64], name: str | None) -> NDArray[np.float64]:
     """A block's part of ``Aᵀ (A x)``: of float64 and integers of 32 and 64 bits where the CPU computes, in float64."""
-    # On a GPU products are of float32 alone.
+    # On a GPU products are of float32 alone: others are copied to the host, and computed on the device that is asked for.
     given = (given_array if block.dtype == np.float32 else on_host)(block, "a", "svd_compressed")
     a = as_array(given, "a", "svd_compressed")
     on = device_of(device_for(given, name), a=a)

@@ -109,7 +109,8 @@ def normal_product(block: ArrayLike, x: ArrayLike, device: str | None = None) ->
     ----------
     block : (rows, n)
         Float64 and integers of 32 and 64 bits are computed in float64 where the CPU computes, else in float32. Where the largest is above
-        2**500, or below 2**-500, the products would leave float64: ValueError. In a GPU's memory, of float32, whose numbers are not scaled.
+        2**500, or below 2**-500, the products would leave float64: ValueError. In a GPU's memory,
+        those of float32 are read there, and their numbers not scaled; others are copied to the host.
     x : (n, columns)
     device
         The name of a device; None for the fastest.

@@ -117,6 +117,9 @@ def test_results_are_used_where_they_are(card):
     block = _values("f4", (20, 6))
     want = blocks.normal_product(block, np.ones((6, 2)), "cuda:0")
     np.testing.assert_array_equal(blocks.normal_product(teatime.to_cuda(block), np.ones((6, 2))), want)
+    wide = block.astype("f8")
+    found = blocks.normal_product(teatime.to_cuda(wide), np.ones((6, 2)), "cpu")
+    np.testing.assert_array_equal(found, blocks.normal_product(wide, np.ones((6, 2)), "cpu"))
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e18])
