@@ -51,7 +51,8 @@
 //!
 //! # Accuracy
 //!
-//! Elements become f32: of integers beyond 2^24, the nearest. Terms are f32, and added up in f32 over 256 features; sums of these are
+//! Elements become f32, and integers of 2^24 or beyond are refused: [`Tensor::to_f64`](crate::Tensor::to_f64) makes f64 of them, and
+//! [`Options::narrow`] asks for the nearest f32. Terms are f32, and added up in f32 over 256 features; sums of these are
 //! two f32, and the host makes distances of them in f64.
 //!
 //! - Of bytes, sums of differences, of their squares, of products and of 0s and 1s are exact up to 2^48. So are the distances made of

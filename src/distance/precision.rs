@@ -13,18 +13,9 @@ pub(super) const PLAIN: [f64; 3] = [0.0, 0.0, 1.0];
 pub(super) fn is_wide<T: Element>(x: &Tensor<T>, options: &Options) -> Result<bool> {
     let wide = T::DTYPE == DType::F64 && !options.narrow;
     if wide {
-        can_widen(x.device())?;
+        x.device().computes_f64("distance")?;
     }
     Ok(wide)
-}
-
-/// # Errors
-/// [`Error::NoF64`] unless the device computes in f64.
-pub(super) fn can_widen(device: &Device) -> Result<()> {
-    match device.limits().f64 {
-        true => Ok(()),
-        false => Err(Error::NoF64 { op: "distance", device: device.info().name.as_str().into() }),
-    }
 }
 
 pub(super) fn is_normal(value: f64, wide: bool) -> bool {

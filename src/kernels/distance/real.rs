@@ -6,15 +6,11 @@ use bytemuck::Pod;
 use pulp::Simd;
 
 use super::{Params, Term};
-use crate::{
-    DType, Element,
-    kernel::CpuArg,
-    kernels::cpu::{load::load, vectors::Vectors},
-};
+use crate::kernels::cpu::vectors::Vectors;
 
 /// f32 or f64.
 pub(super) trait Real:
-    Element
+    crate::Real
     + Default
     + Vectors
     + From<f32>
@@ -30,8 +26,6 @@ pub(super) trait Real:
 
     /// The exponent of [`Term::Power`].
     fn power(p: &Params) -> Self;
-    /// Elements from `start` on.
-    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]);
     /// Adds what a block of features adds to a pair, or keeps the larger.
     fn fold(p: &Params, sum: &mut Self::Sum, value: Self);
     /// log(x / y), with t = (x - y) / (x + y) below a half: nothing cancels.
@@ -94,10 +88,6 @@ impl Real for f32 {
         p.power
     }
 
-    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) {
-        load(arg, dtype, start, out);
-    }
-
     /// What rounding leaves (Knuth's two-sum) stays below half a unit of the sum.
     #[inline(always)]
     fn fold(p: &Params, [sum, left]: &mut [Self; 2], value: Self) {
@@ -138,10 +128,6 @@ impl Real for f64 {
     #[inline(always)]
     fn power(p: &Params) -> Self {
         Self::from_bits(u64::from(p.power_high) << 32 | u64::from(p.power_low))
-    }
-
-    fn load(arg: &CpuArg<'_>, _: DType, start: usize, out: &mut [Self]) {
-        out.copy_from_slice(&arg.read()[start..][..out.len()]);
     }
 
     #[inline(always)]
