@@ -4,7 +4,7 @@ mod memory;
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock, atomic::Ordering},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak, atomic::Ordering},
 };
 
 use rayon::{ThreadPool, prelude::*};
@@ -37,7 +37,12 @@ pub struct Device {
     inner: Arc<Inner>,
     /// What ends calls with this handle.
     cancel: Option<Cancel>,
+    /// What could not be used in its place, and why.
+    skipped: Arc<[(String, String)]>,
 }
+
+/// Devices that were opened by name and are in use, with their options.
+static OPENED: Mutex<Vec<(DeviceOptions, Weak<Inner>)>> = Mutex::new(Vec::new());
 
 struct Inner {
     driver: Box<dyn Driver>,
@@ -45,8 +50,6 @@ struct Inner {
     checked: bool,
     threads: Option<usize>,
     pool: OnceLock<Arc<ThreadPool>>,
-    /// What could not be used in its place, and why.
-    skipped: Vec<(String, String)>,
 }
 
 /// A backend's fastest device, if it is worth taking; what could not be used is added to the list.
@@ -84,25 +87,22 @@ impl Device {
         }
         let mut skipped = Vec::new();
         let driver = BEST.iter().find_map(|best| best(options, &mut skipped));
-        let mut device = match driver {
-            Some(driver) => Self::from_driver(driver, options),
+        let device = match driver {
+            Some(driver) => Self::opened(driver, options),
             None => Self::open_with("cpu", options)?,
         };
-        // New, so that nobody else holds it.
-        if let Some(inner) = Arc::get_mut(&mut device.inner) {
-            inner.skipped = skipped;
-        }
-        Ok(device)
+        Ok(Self { skipped: skipped.into(), ..device })
     }
 
     /// The devices that [`best`](Self::best) would have chosen before this one and could not use: the name of each, and
     /// why. None on a device that was opened by name.
     pub fn skipped(&self) -> &[(String, String)] {
-        &self.inner.skipped
+        &self.skipped
     }
 
     /// The device of that name: `cpu`, `cuda`, `cuda:N`, `wgpu`, `wgpu:N`, `wgpu:vulkan` (or `metal`, `dx12`, `gl`), `wgpu:vulkan:N`,
-    /// or `wgpu:` and a part of the hardware's name or its [identity](DeviceInfo::identity), as `wgpu:0000:65:00.0`.
+    /// or `wgpu:` and a part of the hardware's name or its [identity](DeviceInfo::identity), as `wgpu:0000:65:00.0`. One that is open is
+    /// [the same](Self::is_same) device.
     ///
     /// # Errors
     /// [`Error::NoDevice`] with the names that exist, of every backend.
@@ -141,12 +141,12 @@ impl Device {
             _ => Err(Error::NoDevice { wanted: name.into(), tried: Vec::new() }),
         };
         match opened {
-            Ok(driver) => Ok(Self::from_driver(driver, options)),
+            Ok(driver) => Ok(Self::opened(driver, options)),
             Err(error) => Err(Self::with_all(error)),
         }
     }
 
-    /// The CPU with as many threads as the process may run at once.
+    /// The CPU with as many threads as the process may run at once. Each call starts threads of its own.
     ///
     /// # Panics
     /// When the system can start no thread.
@@ -198,9 +198,23 @@ impl Device {
             checked: options.checked,
             threads: options.threads,
             pool: OnceLock::new(),
-            skipped: Vec::new(),
         };
-        Self { inner: Arc::new(inner), cancel: None }
+        Self { inner: Arc::new(inner), cancel: None, skipped: Arc::default() }
+    }
+
+    /// The device of a driver that was opened by name: one that is in use already, if it is the same, had the same options and is not lost.
+    fn opened(driver: Box<dyn Driver>, options: &DeviceOptions) -> Self {
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.retain(|(_, inner)| inner.strong_count() > 0);
+        let same = opened.iter().filter(|(with, _)| with == options).find_map(|(_, inner)| {
+            inner.upgrade().filter(|inner| inner.driver.info() == driver.info() && !inner.driver.is_lost())
+        });
+        if let Some(inner) = same {
+            return Self { inner, cancel: None, skipped: Arc::default() };
+        }
+        let device = Self::from_driver(driver, options);
+        opened.push((options.clone(), Arc::downgrade(&device.inner)));
+        device
     }
 
     /// What the device is.
@@ -245,9 +259,19 @@ impl Device {
         self.inner.driver.synchronize()
     }
 
-    /// Whether both are the same opened device, so that their tensors can meet in one call.
+    /// Whether both are one device, so that their tensors can meet in one call: the CPU is, however often it was opened, and so is what was
+    /// opened by one name with the same options. A device that an application lends is one as long as its clones are.
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
+        Arc::ptr_eq(&self.inner, &other.inner) || self.shares_host_memory() && other.shares_host_memory()
+    }
+
+    /// # Errors
+    /// [`Error::WrongDevice`] unless an argument on `other` can meet tensors of this device.
+    pub(crate) fn has(&self, op: &'static str, name: &'static str, other: &Self) -> Result<()> {
+        match self.is_same(other) {
+            true => Ok(()),
+            false => Err(Error::wrong_device(op, name, &other.info().name, &self.info().name)),
+        }
     }
 
     /// The same device for calls that `cancel` ends, also those that take no [`Run`](crate::Run): once it is set, operations on tensors

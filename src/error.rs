@@ -64,10 +64,14 @@ pub enum Error {
         /// Bytes asked for.
         requested: u64,
     },
-    /// Tensors of different devices in one call.
+    /// A tensor, or memory, of another device than that of the call.
     WrongDevice {
         /// Operation that was called.
         op: &'static str,
+        /// Name of the argument.
+        name: &'static str,
+        /// Names of the device that it is on and of the call's.
+        devices: Box<[String; 2]>,
     },
     /// What is computed in f64, on a device that computes in f32, where that was not asked for.
     NoF64 {
@@ -153,6 +157,16 @@ impl Error {
         Self::Argument { op, name, why: why.to_string().into() }
     }
 
+    /// An [`Error::WrongDevice`] of an argument on a device in a call on another.
+    pub fn wrong_device(
+        op: &'static str,
+        name: &'static str,
+        on: impl fmt::Display,
+        other: impl fmt::Display,
+    ) -> Self {
+        Self::WrongDevice { op, name, devices: [on.to_string(), other.to_string()].into() }
+    }
+
     /// An [`Error::Store`] from anything that displays.
     pub fn store(path: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::Store { path: path.to_string().into(), why: why.to_string().into() }
@@ -186,7 +200,11 @@ impl fmt::Display for Error {
             Self::OutOfHostMemory { what, requested } => {
                 write!(f, "{what}: out of memory: {requested} bytes requested")
             }
-            Self::WrongDevice { op } => write!(f, "{op}: the tensors live on different devices"),
+            Self::WrongDevice { op, name, devices } => {
+                let [on, other] = &**devices;
+                let apart = if on == other { ", which was opened with other options" } else { "" };
+                write!(f, "{op}: `{name}` is on device {on}, not on the call's device, {other}{apart}")
+            }
             Self::NoF64 { op, device } => write!(
                 f,
                 "{op}: this is computed in f64, and {device} computes in f32: ask for f32, with the option `narrow` or by `Tensor::to_f32`, or take a cpu or cuda device"

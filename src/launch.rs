@@ -20,6 +20,10 @@ pub struct Arg<'a> {
     pub(crate) dtype: DType,
 }
 
+/// The names of arguments in errors.
+const ARGS: [&str; 8] =
+    ["args[0]", "args[1]", "args[2]", "args[3]", "args[4]", "args[5]", "args[6]", "args[7]"];
+
 impl Arg<'_> {
     /// Some of its elements alone, which the kernel counts from 0; for tensors larger than
     /// [`Limits::binding`](crate::Limits::binding). Where the part ends within a word of 4 bytes, that word is still whole
@@ -141,9 +145,7 @@ impl Device {
             }
         }
         for (i, (arg, binding)) in args.iter().zip(kernel.bindings).enumerate() {
-            if !self.is_same(arg.device) {
-                return Err(Error::WrongDevice { op });
-            }
+            self.has(op, ARGS.get(i).copied().unwrap_or("args"), arg.device)?;
             arg.check(i, op, *binding, lengths.map_or(0, |lengths| lengths[i]))?;
             let shared = args[..i].iter().position(|other| {
                 let written = other.access != Access::Read || arg.access != Access::Read;

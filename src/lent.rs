@@ -4,7 +4,7 @@ use crate::{
     Device, DeviceOptions, Element, Error, Result, Tensor,
     device::Buffer,
     driver::{
-        Memory,
+        Memory, foreign,
         wgpu::{WgpuDriver, WgpuMemory, lent},
     },
 };
@@ -60,7 +60,9 @@ impl Device {
     }
 
     fn wgpu(&self, op: &'static str) -> Result<&WgpuDriver> {
-        self.driver().wgpu().ok_or(Error::WrongDevice { op })
+        self.driver().wgpu().ok_or_else(|| {
+            Error::argument(op, "device", format_args!("{} is not a wgpu device", self.info().name))
+        })
     }
 }
 
@@ -88,7 +90,7 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// [`Error::Argument`] when the buffer lacks the usage `COPY_SRC` or is too small, when `byte_offset` is misaligned or
     /// `row_pitch` is less than a row, and when rows that are not packed are not whole words of 4 bytes;
-    /// [`Error::WrongDevice`] when `device` is not a wgpu device or the buffer is that of another device of the same
+    /// also when `device` is not a wgpu device; [`Error::WrongDevice`] when the buffer is that of another device of the same
     /// `wgpu::Instance` (of another instance wgpu cannot tell); [`Error::OutOfMemory`].
     pub fn from_wgpu_buffer(
         device: &Device,
@@ -110,9 +112,7 @@ impl<T: Element> Tensor<T> {
             return Ok(Self::from_buffer(device, Buffer::lent(memory), shape));
         }
         let tensor = Self::empty(device, shape)?;
-        let (Memory::Wgpu(memory), _) = tensor.memory() else {
-            return Err(Error::WrongDevice { op: FROM_BUFFER });
-        };
+        let (Memory::Wgpu(memory), _) = tensor.memory() else { return Err(foreign(FROM_BUFFER)) };
         let copies = (0..rows.count)
             .map(|row| (rows.offset + row * rows.pitch, row * rows.bytes, rows.bytes.next_multiple_of(4)));
         driver.copy_in(FROM_BUFFER, buffer, &memory.buffer, copies)?;
@@ -123,7 +123,7 @@ impl<T: Element> Tensor<T> {
     /// submitted first, so what the application submits from now on is ordered after it.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] when the tensor lives on another backend; [`Error::DeviceLost`].
+    /// [`Error::Argument`] when the tensor lives on another backend; [`Error::DeviceLost`].
     pub fn wgpu_buffer(&self) -> Result<WgpuBuffer> {
         self.device().wgpu("Tensor::wgpu_buffer")?.flush()?;
         match self.memory() {
@@ -132,7 +132,7 @@ impl<T: Element> Tensor<T> {
                 byte_offset: memory.base + offset,
                 bytes: self.bytes(),
             }),
-            _ => Err(Error::WrongDevice { op: "Tensor::wgpu_buffer" }),
+            _ => Err(foreign("Tensor::wgpu_buffer")),
         }
     }
 }

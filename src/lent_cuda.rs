@@ -10,6 +10,7 @@ use crate::{
     driver::{
         Memory,
         cuda::{CudaDriver, lent, place_of},
+        foreign,
     },
     kernels::KERNELS,
 };
@@ -62,7 +63,9 @@ impl Device {
     }
 
     fn cuda(&self, op: &'static str) -> Result<&CudaDriver> {
-        self.driver().cuda().ok_or(Error::WrongDevice { op })
+        self.driver().cuda().ok_or_else(|| {
+            Error::argument(op, "device", format_args!("{} is not a CUDA device", self.info().name))
+        })
     }
 }
 
@@ -74,8 +77,8 @@ impl<T: Element> Tensor<T> {
     /// dropped. Its memory does not count in [`Device::allocated_bytes`].
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] when `device` is not a CUDA device or the slice is another context's; [`Error::Shape`] when
-    /// the slice does not hold `product(shape)` elements; [`Error::Argument`] when its memory is not whole words of 4
+    /// [`Error::WrongDevice`] when the slice is another context's; [`Error::Shape`] when
+    /// the slice does not hold `product(shape)` elements; [`Error::Argument`] when `device` is not a CUDA device, and when its memory is not whole words of 4
     /// bytes, or starts within 16 of them. The slice is dropped then.
     pub fn from_cuda_slice(device: &Device, slice: CudaSlice<T>, shape: &[u64]) -> Result<Self> {
         let op = "Tensor::from_cuda_slice";
@@ -100,14 +103,15 @@ impl<T: Element> Tensor<T> {
     /// and what was enqueued on the tensor comes first on every other stream that uses the slice through `cudarc`.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] when the tensor lives on another backend; [`Error::DeviceLost`].
+    /// [`Error::Argument`] when the tensor lives on another backend; [`Error::DeviceLost`].
     pub fn into_cuda_slice(self) -> Result<CudaSlice<T>> {
         let op = "Tensor::into_cuda_slice";
         let device = self.device().clone();
         let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
+        let driver = device.cuda(op)?;
         match self.into_memory() {
-            Memory::Cuda(memory) => device.cuda(op)?.give_back(memory, len),
-            _ => Err(Error::WrongDevice { op }),
+            Memory::Cuda(memory) => driver.give_back(memory, len),
+            _ => Err(foreign(op)),
         }
     }
 
@@ -115,11 +119,13 @@ impl<T: Element> Tensor<T> {
     /// [`Device::synchronize`] has waited for what fills it.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] when the tensor lives on another backend.
+    /// [`Error::Argument`] when the tensor lives on another backend.
     pub fn cuda_address(&self) -> Result<u64> {
+        let op = "Tensor::cuda_address";
+        self.device().cuda(op)?;
         match self.memory() {
             (Memory::Cuda(memory), offset) => Ok(memory.address() + offset),
-            _ => Err(Error::WrongDevice { op: "Tensor::cuda_address" }),
+            _ => Err(foreign(op)),
         }
     }
 }
@@ -130,7 +136,7 @@ impl<T: Element> TensorView<'_, T> {
     /// handle of CUDA's, where 1 is the default stream.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] when `device` is not a CUDA device; [`Error::Shape`] for 2^64 elements and more; where it is copied,
+    /// [`Error::Argument`] when `device` is not a CUDA device; [`Error::Shape`] for 2^64 elements and more; where it is copied,
     /// as of [`Tensor::empty`].
     ///
     /// # Safety

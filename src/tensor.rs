@@ -222,14 +222,7 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when the device has no room.
     pub fn try_clone(&self) -> Result<Self> {
-        if !self.offset.is_multiple_of(4) {
-            return self.through_host(&self.device);
-        }
-        let copy = Self::empty(&self.device, &self.shape)?;
-        if !self.is_empty() {
-            self.device.driver().copy(self.whole(), copy.whole())?;
-        }
-        Ok(copy)
+        self.to_device(&self.device)
     }
 
     /// A copy of its own on a device: another one, or as [`try_clone`](Self::try_clone).
@@ -248,12 +241,12 @@ impl<T: Element> Tensor<T> {
     /// # Ok::<(), teatime::Error>(())
     /// ```
     pub fn to_device(&self, device: &Device) -> Result<Self> {
-        if self.device.is_same(device) { self.try_clone() } else { self.through_host(device) }
-    }
-
-    fn through_host(&self, device: &Device) -> Result<Self> {
         let copy = Self::empty(device, &self.shape)?;
-        copy.upload_bytes(&self.download()?.bytes()?)?;
+        if !self.device.is_same(device) || !self.offset.is_multiple_of(4) {
+            copy.upload_bytes(&self.download()?.bytes()?)?;
+        } else if !self.is_empty() {
+            device.driver().copy(self.whole(), copy.whole())?;
+        }
         Ok(copy)
     }
 

@@ -76,7 +76,7 @@ impl CudaArray {
     #[allow(unsafe_code, reason = "another library says where its memory is")]
     pub(crate) fn view<T: Element>(&self, device: &Device) -> Result<View<'_, T>> {
         if device.info().name != self.device {
-            return Err(Error::WrongDevice { op: "CudaArray" });
+            return Err(Error::wrong_device("CudaArray", "array", &self.device, &device.info().name));
         }
         // SAFETY: what has the memory is kept and says that it is so; the view waits for the device as it is dropped, before which this
         // borrow does not end. That nothing writes it meanwhile is the caller's part, as with an array of the host's.

@@ -29,7 +29,7 @@ pub(crate) struct Device {
 
 impl PartialEq for Device {
     fn eq(&self, other: &Self) -> bool {
-        self.opened.is_same(&other.opened)
+        self.opened.is_same(&other.opened) && self.threads() == other.threads()
     }
 }
 

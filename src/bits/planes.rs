@@ -97,6 +97,7 @@ pub fn merge_planes(
     }
     let mut stride = row_stride("merge_planes", Width::Two, len, row_bytes)?;
     let device = low.device();
+    device.has("merge_planes", "high", high.device())?;
     let mut codes = Tensor::empty(device, &with_last(low.shape(), stride))?;
     if codes.is_empty() {
         return Ok(codes);

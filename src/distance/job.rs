@@ -72,9 +72,7 @@ impl<'a, T: Element> Job<'a, T> {
                 let got = format_args!("{:?} and {:?}", x.shape(), y.shape());
                 return Err(Error::shape("distance", "as many features of x as of y", got));
             }
-            if !x.device().is_same(y.device()) {
-                return Err(Error::WrongDevice { op: "distance" });
-            }
+            x.device().has("distance", "y", y.device())?;
         }
         let operand = |x| Operand::new(x, metric, prepare, options);
         Ok(Self {

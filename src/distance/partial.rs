@@ -270,9 +270,7 @@ impl Partial {
         x: &'a Tensor<T>,
         features: u64,
     ) -> Result<Operand<'a, T>> {
-        if !x.device().is_same(&self.device) {
-            return Err(Error::WrongDevice { op: "distance" });
-        }
+        self.device.has("distance", side.name, x.device())?;
         if extents(x, self.options.columns)? != [side.count(), features] {
             let (name, count) = (side.name, side.count());
             let expected = format_args!("{features} features of {count} observations of {name}");

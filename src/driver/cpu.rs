@@ -8,9 +8,9 @@ use rayon::ThreadPool;
 
 pub(crate) use self::lines::{FREE_BYTES, HostLines};
 use self::lines::{FreeList, Lines};
-use super::{ArgSlice, Download, Driver, Fence, HostBytes, Memory, Slice, Staging};
+use super::{ArgSlice, Download, Driver, Fence, HostBytes, Memory, Slice, Staging, foreign};
 use crate::{
-    Backend, Cancel, DeviceInfo, DeviceKind, Error, Limits, Result,
+    Backend, Cancel, DeviceInfo, DeviceKind, Limits, Result,
     kernel::{Access, CpuArg, CpuLaunch, Grid, KernelDef, Spec},
     waiting::install,
 };
@@ -134,7 +134,7 @@ fn cpu(memory: &Memory) -> Result<&CpuMemory> {
     match memory {
         Memory::Cpu(memory) => Ok(memory),
         #[cfg(any(feature = "cuda", feature = "wgpu"))]
-        _ => Err(Error::WrongDevice { op: "cpu" }),
+        _ => Err(foreign("cpu")),
     }
 }
 
@@ -201,7 +201,7 @@ impl Driver for CpuDriver {
         match memory {
             Memory::Cpu(memory) => Ok(HostBytes::Cpu(memory.into_host(), bytes)),
             #[cfg(any(feature = "cuda", feature = "wgpu"))]
-            _ => Err(Error::WrongDevice { op: "take" }),
+            _ => Err(foreign("cpu")),
         }
     }
 
@@ -245,7 +245,7 @@ impl Driver for CpuDriver {
             not(any(feature = "cuda", feature = "wgpu")),
             allow(irrefutable_let_patterns, reason = "the only variant then")
         )]
-        let Staging::Cpu(slot) = slot else { return Err(Error::WrongDevice { op: "upload" }) };
+        let Staging::Cpu(slot) = slot else { return Err(foreign("cpu")) };
         let _queue = self.enter();
         let whole = dst.offset == 0 && dst.bytes.next_multiple_of(16) == cpu(dst.memory)?.bytes;
         let mut memory = cpu(dst.memory)?.write();

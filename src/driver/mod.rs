@@ -1,7 +1,7 @@
 //! The whole contract of a backend: bytes in, bytes out, launch a named kernel.
 //!
 //! A driver knows no operation, element type or shape. Verbs go through `dyn Driver`; nouns are closed enums, so a
-//! driver unwraps its own variant and answers [`Error::WrongDevice`](crate::Error::WrongDevice) for any other.
+//! driver unwraps its own variant and answers [`foreign`] for any other, which operations refuse before.
 
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
@@ -13,9 +13,14 @@ use std::fmt;
 
 pub(crate) use self::cpu::HostLines;
 use crate::{
-    Cancel, DeviceInfo, Limits, Result,
+    Cancel, DeviceInfo, Error, Limits, Result,
     kernel::{Access, Grid, KernelDef, Spec},
 };
+
+/// The error for memory of another device.
+pub(crate) fn foreign(backend: &'static str) -> Error {
+    Error::argument(backend, "memory", "is of another device")
+}
 
 /// A device's memory. Freed on drop, after the last use that was enqueued.
 #[derive(Debug)]
@@ -213,6 +218,10 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence>;
     /// Makes what is enqueued from now on wait for the fence.
     fn order_after(&self, fence: &Fence) -> Result<()>;
+    /// Whether it is gone, as far as calls have found out.
+    fn is_lost(&self) -> bool {
+        false
+    }
     /// Submits what is pending and waits for all of it.
     fn synchronize(&self) -> Result<()>;
     /// The vendor library's product, where there is one that can do this call.

@@ -102,9 +102,7 @@ impl Filter {
 
     /// Filters `x`, which has the inputs in C order, into `out`, which has the outputs. Enqueues; does not wait.
     pub(crate) fn run(&self, x: &dyn Untyped, out: &mut dyn Untyped) -> Result<()> {
-        if !x.device().is_same(out.device()) {
-            return Err(Error::WrongDevice { op: self.op });
-        }
+        x.device().has(self.op, "out", out.device())?;
         let wide = self.is_wide([x.dtype(), out.dtype()]);
         if wide {
             x.device().computes_f64(self.op)?;

@@ -161,9 +161,7 @@ fn product<A: Element, B: Element>(
 ) -> Result<Tensor<ProductOf<A, B>>> {
     let [rows, cols] = [a.matrix(name)?, b.matrix(name)?];
     let [m, n] = [rows[usize::from(op == Op::Tn)], cols[usize::from(op != Op::Nt)]];
-    if !a.device().is_same(b.device()) {
-        return Err(Error::WrongDevice { op: name });
-    }
+    a.device().has(name, "b", b.device())?;
     let mut out = Tensor::empty(a.device(), &[m, n])?;
     if A::DTYPE.is_wide() || B::DTYPE.is_wide() {
         a.device().computes_f64(name)?;

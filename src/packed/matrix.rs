@@ -139,9 +139,7 @@ impl PackedMatrix {
             let expected = format!("(rows, {}) entries", self.columns);
             return Err(Error::shape(op, expected, format_args!("({rows}, {columns})")));
         }
-        if !entries.device().is_same(&self.device) {
-            return Err(Error::WrongDevice { op });
-        }
+        self.device.has(op, "entries", entries.device())?;
         let options =
             PackOptions { row_bytes: Some(self.row_bytes()), table: Some(&[0, 1, 2]), missing: None };
         let packed = match pack(entries, Width::Two, &options) {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::device_tests;
+use super::{cpu, device_tests};
 use crate::{
     Backend, Cancel, Device, Error, Tensor,
     filter::{GaussianOptions, gaussian},
@@ -136,10 +136,16 @@ fn bindings_have_limits(device: &Device) {
 }
 
 fn other_devices_are_refused(device: &Device) {
-    let other = Device::cpu();
-    let mut out = Tensor::<u32>::zeros(&other, &[4]).unwrap();
+    let mut out = Tensor::<u32>::zeros(cpu(), &[4]).unwrap();
     let error = device.launch(&SOUND_KERNEL, &[], Grid::tiles(1, 1, 1), &[out.window_mut(0..4).arg], &7);
-    assert!(matches!(error, Err(Error::WrongDevice { op: "sound" })));
+    match error {
+        Err(error) => {
+            let name = &device.info().name;
+            let expected = format!("sound: `args[0]` is on device cpu, not on the call's device, {name}");
+            assert_eq!(error.to_string(), expected);
+        }
+        Ok(()) => assert!(device.shares_host_memory(), "{device:?}"),
+    }
 }
 
 fn a_written_buffer_stands_once(device: &Device) {

@@ -6,7 +6,7 @@ use cudarc::driver::{CudaContext, CudaStream, DevicePtr};
 
 use super::{cpu, data::values};
 use crate::{
-    Device, Error, Tensor, TensorView, linalg,
+    Device, DeviceOptions, Error, Tensor, TensorView, linalg,
     openings::{On, devices, skip},
 };
 
@@ -93,12 +93,15 @@ fn what_does_not_fit_is_refused() {
     let wrong = Tensor::from_cuda_slice(&device, floats(), &[3]);
     assert!(matches!(wrong, Err(Error::Shape { op: "Tensor::from_cuda_slice", .. })), "{wrong:?}");
     let wrong = Tensor::from_cuda_slice(cpu(), floats(), &[2]);
-    assert!(matches!(wrong, Err(Error::WrongDevice { op: "Tensor::from_cuda_slice" })), "{wrong:?}");
+    assert_eq!(wrong.unwrap_err().to_string(), "Tensor::from_cuda_slice: `device`: cpu is not a CUDA device");
     let odd = stream.clone_htod(&[1u8, 2, 3]).unwrap();
     let wrong = Tensor::from_cuda_slice(&device, odd, &[3]);
     assert!(matches!(wrong, Err(Error::Argument { name: "slice", .. })), "{wrong:?}");
     let host = Tensor::from_slice(cpu(), &[1.0f32], &[1]).unwrap().into_cuda_slice();
-    assert!(matches!(host, Err(Error::WrongDevice { op: "Tensor::into_cuda_slice" })), "{host:?}");
+    assert!(
+        matches!(host, Err(Error::Argument { op: "Tensor::into_cuda_slice", name: "device", .. })),
+        "{host:?}"
+    );
 }
 
 /// A view of `values` in another library's memory, which starts `before` elements after a multiple of 16 bytes.
@@ -129,7 +132,7 @@ fn memory_of_another_library_is_read_where_it_is() {
     if let Err(why) = devices(On::Cuda) {
         return skip("cuda", why);
     }
-    let device = Device::open("cuda:0").unwrap();
+    let device = Device::open_with("cuda:0", &DeviceOptions::default().threads(3)).unwrap();
     // What CuPy has is of the primary context, on streams of its own.
     let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
     let floats = values::<f32>(71, 64);
@@ -159,12 +162,12 @@ fn memory_that_cannot_be_borrowed_is_refused() {
     assert_eq!((none.shape(), none.read().unwrap()), (&[3, 0][..], vec![]));
     // SAFETY: refused before anything is read.
     let wrong = unsafe { TensorView::<f32>::from_cuda_memory(cpu(), 16, &[4], 1) };
-    assert!(matches!(wrong, Err(Error::WrongDevice { op: "TensorView::from_cuda_memory" })), "{wrong:?}");
+    assert!(matches!(wrong, Err(Error::Argument { name: "device", .. })), "{wrong:?}");
     // SAFETY: as above.
     let wrong = unsafe { TensorView::<f32>::from_cuda_memory(&device, 16, &[1 << 40, 1 << 40], 1) };
     assert!(matches!(wrong, Err(Error::Shape { op: "TensorView::from_cuda_memory", .. })), "{wrong:?}");
     let host = Tensor::from_slice(cpu(), &[1.0f32], &[1]).unwrap().cuda_address();
-    assert!(matches!(host, Err(Error::WrongDevice { op: "Tensor::cuda_address" })), "{host:?}");
+    assert!(matches!(host, Err(Error::Argument { op: "Tensor::cuda_address", .. })), "{host:?}");
     let here = &raw const *cpu() as u64;
     let wrong = Device::name_of_cuda_memory(here);
     assert!(matches!(wrong, Err(Error::Argument { name: "address", .. })), "{wrong:?}");

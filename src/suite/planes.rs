@@ -2,7 +2,7 @@
 
 use super::{
     bits::{LENGTHS, PLAIN, codes, fixture, packed, tensor},
-    device_tests,
+    cpu, device_tests,
 };
 use crate::{
     Device, Error, Tensor,
@@ -101,6 +101,7 @@ fn wrong_arguments(device: &Device) {
     let short = "a row has 1 bytes, and 9 values of 2 bits take 3";
     argument(merge_planes(&bytes, &bytes, 9, Some(1)), &format!("merge_planes: `row_bytes`: {short}"));
     shape(merge_planes(&bytes, &codes, 9, None), "merge_planes");
-    let elsewhere = Tensor::<u8>::zeros(&Device::cpu(), &[2, 2]).unwrap();
-    assert!(matches!(merge_planes(&bytes, &elsewhere, 9, None), Err(Error::WrongDevice { .. })));
+    let elsewhere = Tensor::<u8>::zeros(cpu(), &[2, 2]).unwrap();
+    let mixed = merge_planes(&bytes, &elsewhere, 9, None);
+    assert_eq!(matches!(mixed, Err(Error::WrongDevice { name: "high", .. })), !device.shares_host_memory());
 }

@@ -20,7 +20,7 @@ mod out_of_core_svd;
 mod smooth;
 
 use teatime::{
-    Error, Run, Tensor,
+    Device, DeviceOptions, Error, Run, Tensor,
     distance::{Metric, Options, pairwise},
     filter::{GaussianOptions, Mode, gaussian},
     linalg::{Matrix, SvdOptions, column_stats, matmul, matmul_nt, matmul_tn, svd, truncated_svd},
@@ -40,7 +40,7 @@ fn the_examples_run() {
         #[cfg(feature = "zarr")]
         out_of_core_svd::run(&device, None).unwrap();
     }
-    let cpu = teatime::Device::cpu();
+    let cpu = Device::cpu();
     smooth::run(&cpu, &cpu).unwrap();
 }
 
@@ -89,9 +89,28 @@ fn operations_follow_each_other() {
             let close = (distances[(i, j)] - expected).abs() <= 1e-5 * (products[(i, i)] + products[(j, j)]);
             assert!(close, "{device:?}: {} is not {expected}", distances[(i, j)]);
         }
-        let elsewhere = smooth.to_device(&teatime::Device::cpu()).unwrap();
+        let elsewhere = smooth.to_device(&Device::cpu()).unwrap();
         let mixed = matmul_tn(&smooth, &elsewhere);
         assert!(matches!(mixed, Err(Error::WrongDevice { .. })) || device.info().name == "cpu", "{device:?}");
+    }
+}
+
+/// What was opened by one name is one device, and its tensors meet in one call.
+#[test]
+fn a_device_opened_twice_is_one() {
+    for first in devices() {
+        let second = Device::open(&first.info().name).unwrap();
+        assert!(second.is_same(&first), "{first:?}");
+        let [x, y] = [&first, &second].map(|device| Tensor::from_slice(device, &[2.0f32], &[1, 1]).unwrap());
+        assert_eq!(matmul(&x, &y).unwrap().read().unwrap(), [4.0], "{first:?}");
+        let other = Device::open_with(&first.info().name, &DeviceOptions::default().threads(1)).unwrap();
+        let z = Tensor::from_slice(&other, &[3.0f32], &[1, 1]).unwrap();
+        match matmul(&x, &z) {
+            Ok(product) => {
+                assert_eq!((product.read().unwrap(), first.info().name.as_str()), (vec![6.0], "cpu"))
+            }
+            Err(error) => assert!(error.to_string().contains("opened with other options"), "{error}"),
+        }
     }
 }
 

@@ -124,6 +124,11 @@ impl Gpu {
         Ok(enqueued)
     }
 
+    /// Whether the device is lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
     fn alive(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |why| Err(self.gone(why)))
     }

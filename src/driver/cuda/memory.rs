@@ -15,7 +15,7 @@ use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DevicePtrMut, DriverError
 use super::{gpu::Gpu, pool::trim};
 use crate::{
     Error, Result,
-    driver::{Memory, Slice},
+    driver::{Memory, Slice, foreign},
 };
 
 /// Memory of a CUDA device.
@@ -253,6 +253,6 @@ pub(super) fn copy_from(gpu: &Gpu, from: sys::CUdeviceptr, dst: Slice<'_>) -> Re
 pub(super) fn cuda(slice: Slice<'_>) -> Result<&CudaMemory> {
     match slice.memory {
         Memory::Cuda(memory) => Ok(memory),
-        _ => Err(Error::WrongDevice { op: "cuda" }),
+        _ => Err(foreign("cuda")),
     }
 }

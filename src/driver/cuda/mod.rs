@@ -29,7 +29,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaSlice, result, sys};
 
 use self::{blas::Blas, gpu::Gpu, modules::Modules};
-use super::{ArgSlice, Download, Driver, Fence, GemmCall, Memory, Slice, Staging};
+use super::{ArgSlice, Download, Driver, Fence, GemmCall, Memory, Slice, Staging, foreign};
 use crate::{
     Cancel, DeviceInfo, Element, Error, Limits, Result,
     kernel::{Grid, KernelDef, Spec},
@@ -64,7 +64,8 @@ impl CudaDriver {
     pub(crate) fn lend<T: Element>(&self, op: &'static str, slice: CudaSlice<T>) -> Result<CudaMemory> {
         self.gpu.enter()?;
         if slice.context().cu_ctx() != self.gpu.context().cu_ctx() {
-            return Err(Error::WrongDevice { op });
+            let on = format_args!("another context of cuda:{}", slice.context().ordinal());
+            return Err(Error::wrong_device(op, "slice", on, &self.info.name));
         }
         CudaMemory::lend(&self.gpu, op, slice)
     }
@@ -182,9 +183,9 @@ impl Driver for CudaDriver {
 
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
         self.gpu.enter()?;
-        let Staging::Cuda(slot) = slot else { return Err(Error::WrongDevice { op: "upload" }) };
+        let Staging::Cuda(slot) = slot else { return Err(foreign("cuda")) };
         if !slot.belongs_to(&self.gpu) || !memory::cuda(dst)?.belongs_to(&self.gpu) {
-            return Err(Error::WrongDevice { op: "upload" });
+            return Err(foreign("cuda"));
         }
         let copied = slot.upload(memory::upload_pointer(&self.gpu, dst)?, dst.bytes)?;
         memory::cuda(dst)?.copied_until(copied.clone());
@@ -197,6 +198,10 @@ impl Driver for CudaDriver {
             Fence::Cuda(event) => self.gpu.check(self.gpu.compute().wait(event)),
             Fence::Passed => Ok(()),
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.gpu.is_lost()
     }
 
     fn synchronize(&self) -> Result<()> {

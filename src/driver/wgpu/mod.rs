@@ -12,7 +12,7 @@ use std::{
 };
 
 use self::{batch::Batch, compile::Cache};
-use super::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging};
+use super::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging, foreign};
 use crate::{
     Cancel, DeviceInfo, Error, Limits, Result,
     kernel::{Grid, KernelDef, Spec},
@@ -264,7 +264,11 @@ impl WgpuDriver {
                 entries: &[wgpu::BindGroupEntry { binding: 0, resource }],
             })
         });
-        bound.map(drop).map_err(|_| self.gpu.probe().err().unwrap_or(Error::WrongDevice { op }))
+        bound.map(drop).map_err(|_| self.gpu.probe().err().unwrap_or_else(|| self.not_ours(op)))
+    }
+
+    fn not_ours(&self, op: &'static str) -> Error {
+        Error::wrong_device(op, "buffer", "another wgpu device", &self.info.name)
     }
 
     /// Copies (from, to, length) pieces of an application's buffer in a submission of their own, so that a mistake in
@@ -284,7 +288,7 @@ impl WgpuDriver {
             }
             self.gpu.queue.submit([encoder.finish()])
         });
-        copied.map(drop).map_err(|_| self.gpu.probe().err().unwrap_or(Error::WrongDevice { op }))
+        copied.map(drop).map_err(|_| self.gpu.probe().err().unwrap_or_else(|| self.not_ours(op)))
     }
 }
 
@@ -292,7 +296,7 @@ impl WgpuDriver {
 fn window(slice: Slice<'_>) -> Result<(&wgpu::Buffer, u64)> {
     match slice.memory {
         Memory::Wgpu(memory) => Ok((&memory.buffer, memory.base + slice.offset)),
-        _ => Err(Error::WrongDevice { op: "wgpu" }),
+        _ => Err(foreign("wgpu")),
     }
 }
 
@@ -377,7 +381,7 @@ impl Driver for WgpuDriver {
     }
 
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
-        let Staging::Wgpu(slot) = slot else { return Err(Error::WrongDevice { op: "upload" }) };
+        let Staging::Wgpu(slot) = slot else { return Err(foreign("wgpu")) };
         let (buffer, offset) = window(dst)?;
         slot.upload(&self.gpu, buffer, offset, dst.bytes)?;
         // One queue: what is enqueued from now on is ordered after the copy.
@@ -390,6 +394,10 @@ impl Driver for WgpuDriver {
 
     fn wgpu(&self) -> Option<&WgpuDriver> {
         Some(self)
+    }
+
+    fn is_lost(&self) -> bool {
+        self.gpu.alive().is_err()
     }
 
     fn synchronize(&self) -> Result<()> {
