@@ -13,7 +13,7 @@ use teatime::{
 
 /// A picture of red, green and blue, and its Gaussian on a device, both in C order, each color by itself and from 0 to 1.
 fn smooth(picture: &Tensor<u8>, sigma: f64, output: &Device) -> Result<Tensor<f32>, Error> {
-    let options = GaussianOptions::skimage().axes(vec![0, 1]);
+    let options = GaussianOptions::skimage().axes([0, 1]);
     gaussian(picture, sigma, &options)?.to_device(output)
 }
 

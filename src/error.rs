@@ -102,7 +102,7 @@ pub enum Error {
         kernel: &'static str,
         /// Backend that compiled it.
         backend: &'static str,
-        /// Compiler's log with the numbered source.
+        /// Compiler's log with the lines of the source around the first place that it names.
         log: Box<str>,
     },
     /// The device is gone (unplugged, reset by its driver); every later call fails too.

@@ -77,6 +77,20 @@ impl Arg<'_> {
     }
 }
 
+impl<P: Pod> Kernel<P> {
+    /// [`Device::launch`] on the device of the first argument: also where that is to be written, and so cannot be asked for its device.
+    ///
+    /// # Errors
+    /// As [`Device::launch`]; [`Error::Argument`] without arguments.
+    ///
+    /// # Panics
+    /// As [`Device::launch`].
+    pub fn launch(&'static self, spec: Spec<'_>, grid: Grid, args: &[Arg<'_>], params: &P) -> Result<()> {
+        let first = args.first().ok_or_else(|| Error::argument(self.def.name, "args", "none given"))?;
+        first.device.launch(self, spec, grid, args, params)
+    }
+}
+
 impl Device {
     /// Makes programs ready that are about to be launched: several at once, since a compiler takes up to seconds for each. The
     /// first of the list are begun first. Waits for all.
@@ -98,7 +112,7 @@ impl Device {
     }
 
     /// Enqueues a launch of a [kernel](crate::kernel), such as an application's own. `spec` gives the kernel's constants their
-    /// values, in its order; `args` are tensors of this device, in the order of its bindings.
+    /// values, in its order; `args` are tensors of this device, in the order of its bindings. [`Kernel::launch`] takes the device from these.
     ///
     /// Does not wait, but on the cpu device, which computes at once. The first launch of a program compiles it.
     ///

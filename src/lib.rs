@@ -21,7 +21,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use teatime::{
-//!     ChunkedArray, Device, Run, Tensor,
+//!     Device, Run, Tensor,
 //!     distance::{Metric, Options, neighbors_stored},
 //!     linalg,
 //!     store::MemoryArray,
@@ -37,7 +37,7 @@
 //! // A stored array is read in blocks. This one is in memory;
 //! // `store::NpyArray` and `store::ZarrArray` are of files.
 //! let points = [0.0f32, 0.0, 3.0, 4.0, 3.0, 3.0];
-//! let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("points", &points, &[3, 2], &[1, 2])?);
+//! let x = Arc::new(MemoryArray::new("points", &points, &[3, 2], &[1, 2])?);
 //! let (options, run) = (Options::default(), Run::default());
 //! let found = neighbors_stored(&x, None, 1, Metric::Euclidean, &options, &device, &run)?;
 //! assert_eq!(found.nearest.indices, [2, 2, 1]);
@@ -208,7 +208,7 @@ pub use error::{Error, Result};
 pub use kernels::write_cuda_kernels;
 pub use launch::Arg;
 pub use run::{Budget, Progress, Run, Status};
-pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType};
+pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, SharedArray, StoredType};
 pub use tensor::{HostValues, Pending, Tensor, TensorView};
 
 /// The bytemuck whose `Pod` the parameters of kernels are. Derive it with `#[bytemuck(crate = "teatime::bytemuck")]`, or depend on
@@ -217,8 +217,13 @@ pub use bytemuck;
 /// The cudarc that [`Device::from_cuda`] takes contexts and streams of.
 #[cfg(feature = "cuda")]
 pub use cudarc;
+/// The half whose `f16` and `bf16` tensors hold.
+pub use half;
 #[cfg(feature = "wgpu")]
 pub use lent::WgpuBuffer;
+/// The ndarray of [`Tensor::from_ndarray`] and [`Tensor::to_ndarray`].
+#[cfg(feature = "ndarray")]
+pub use ndarray;
 /// The rayon of [`Device::pool`].
 pub use rayon;
 /// The `serde_json` whose values are the attributes of arrays that are written.

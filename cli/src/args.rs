@@ -39,25 +39,6 @@ pub(crate) enum Command {
     Devices(DevicesArgs),
 }
 
-#[cfg(all(target_os = "linux", feature = "wgpu"))]
-impl Command {
-    /// The device that is named.
-    pub(crate) fn device(&self) -> Option<&str> {
-        let resources = match self {
-            Self::Pca(args) => &args.resources,
-            Self::Project(args) => &args.resources,
-            Self::Grm(args) => &args.resources,
-            Self::Distance(args) => &args.resources,
-            Self::Pairwise(args) => &args.resources,
-            Self::Blur(args) => &args.resources,
-            Self::Demo(args) => &args.resources,
-            // Lists those of wgpu, whatever is preferred.
-            Self::Devices(_) => return Some("wgpu"),
-        };
-        resources.device.as_deref()
-    }
-}
-
 /// Principal components of the samples of genotype stores
 ///
 /// Reads VCF-Zarr (`call_genotype`, as bio2zarr and sgkit write it), the scikit-allel and MalariaGEN layout

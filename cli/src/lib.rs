@@ -8,8 +8,6 @@ mod blur;
 mod contig;
 mod contigs;
 mod demo;
-#[cfg(all(target_os = "linux", feature = "wgpu"))]
-mod desktop;
 mod devices;
 mod distance;
 mod ends;
@@ -64,10 +62,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, is_alone: bool) -> u8
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if is_alone && matches!(cli.command, Command::Blur(_)) {
         heap::return_large();
-    }
-    #[cfg(all(target_os = "linux", feature = "wgpu"))]
-    if is_alone {
-        desktop::leave_out(cli.command.device());
     }
     let cancel = Cancel::default();
     let watched = interrupt::watch(&cancel);

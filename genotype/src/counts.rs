@@ -20,6 +20,7 @@ pub(crate) struct CallCounts {
 
 /// What was counted of each variant, in order, over the samples with a call.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum CountsByVariant {
     /// Where dosages are 0, 1 and 2: how many are 1, how many 2, and how many are missing.
     Codes(Vec<[u32; 3]>),

@@ -5,6 +5,7 @@ pub(crate) const MOST_AXES: usize = 5;
 
 /// What an axis goes along.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AxisKind {
     /// Space.
     Space,

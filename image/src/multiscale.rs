@@ -17,6 +17,7 @@ use crate::{
 
 /// One of the sizes of an image.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Level {
     /// Its array, within the folder of the image.
     pub path: String,

@@ -8,9 +8,6 @@ def main() -> None:
     """Runs the command line and ends the process with its status."""
     from ._teatime import command_line
 
-    # Without a desktop, Mesa's Vulkan would print that there is none to ask which GPU to prefer.
-    if not os.environ.get("XDG_RUNTIME_DIR", "").startswith("/") and "MESA_VK_DEVICE_SELECT" not in os.environ:
-        os.environ.setdefault("NODEVICE_SELECT", "1")
     status = command_line(["teatime", *sys.argv[1:]])
     sys.stdout.flush()
     # Threads of a device may still stand in a driver: there is nothing that they would finish.

@@ -44,6 +44,7 @@ use crate::{Error, Result, tensor::checked_len};
 
 /// Bits of a packed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Width {
     /// 0 and 1, eight to a byte.
     One,

@@ -12,6 +12,7 @@ const STRIP: usize = 64;
 
 /// The nearest of each observation, nearest first.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Neighbors {
     /// (m, k) in C order: their numbers, from 0.
     pub indices: Vec<u64>,

@@ -2,7 +2,7 @@
 
 mod reading;
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use self::reading::Reading;
 #[cfg(feature = "zarr")]
@@ -11,7 +11,7 @@ use super::{Metric, Neighbors, Options, Partial, neighbors};
 #[cfg(feature = "zarr")]
 use crate::store::ArrayWriter;
 use crate::{
-    Budget, ChunkedArray, Device, Element, Result, Run, Status, Tensor,
+    Budget, Device, Element, Result, Run, SharedArray, Status, Tensor,
     dtype::with_dtype,
     linalg::Matrix,
     stream::{StreamStats, load},
@@ -76,23 +76,23 @@ pub struct WrittenDistances {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use teatime::{ChunkedArray, Device, Run, distance::{Metric, Options, pairwise_stored}, store::MemoryArray};
+/// use teatime::{Device, Run, distance::{Metric, Options, pairwise_stored}, store::MemoryArray};
 ///
-/// let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("x", &[0.0f32, 0.0, 3.0, 4.0], &[2, 2], &[1, 2])?);
+/// let x = Arc::new(MemoryArray::new("x", &[0.0f32, 0.0, 3.0, 4.0], &[2, 2], &[1, 2])?);
 /// let (options, run) = (Options::default(), Run::default());
 /// let found = pairwise_stored(&x, None, Metric::Euclidean, &options, &Device::cpu(), &run)?;
 /// assert_eq!(found.distances.data(), [0.0, 5.0, 5.0, 0.0]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-pub fn pairwise_stored(
-    x: &Arc<dyn ChunkedArray>,
-    y: Option<&Arc<dyn ChunkedArray>>,
+pub fn pairwise_stored<A: SharedArray>(
+    x: &A,
+    y: Option<&A>,
     metric: Metric,
     options: &Options,
     device: &Device,
     run: &Run,
 ) -> Result<StoredDistances> {
-    let arrays: Vec<_> = [Some(x), y].into_iter().flatten().collect();
+    let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
     let reading = Reading::new(&arrays, metric, options, device)?;
     let pass = reading.within(device, metric, options.missing, &run.memory)?;
     let passes = if metric == Metric::JensenShannon { 2 } else { 1 };
@@ -136,24 +136,24 @@ pub fn pairwise_stored(
 ///
 /// ```
 /// use std::sync::Arc;
-/// use teatime::{ChunkedArray, Device, Run, distance::{Metric, Options, neighbors_stored}, store::MemoryArray};
+/// use teatime::{Device, Run, distance::{Metric, Options, neighbors_stored}, store::MemoryArray};
 ///
-/// let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("x", &[0u8, 1, 3, 7], &[4, 1], &[2, 1])?);
+/// let x = Arc::new(MemoryArray::new("x", &[0u8, 1, 3, 7], &[4, 1], &[2, 1])?);
 /// let (options, run) = (Options::default(), Run::default());
 /// let found = neighbors_stored(&x, None, 2, Metric::Euclidean, &options, &Device::cpu(), &run)?;
 /// assert_eq!(found.nearest.indices, [1, 2, 0, 2, 1, 0, 2, 1]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-pub fn neighbors_stored(
-    x: &Arc<dyn ChunkedArray>,
-    y: Option<&Arc<dyn ChunkedArray>>,
+pub fn neighbors_stored<A: SharedArray>(
+    x: &A,
+    y: Option<&A>,
     k: usize,
     metric: Metric,
     options: &Options,
     device: &Device,
     run: &Run,
 ) -> Result<StoredNeighbors> {
-    let arrays: Vec<_> = [Some(x), y].into_iter().flatten().collect();
+    let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
     let reading = Reading::new(&arrays, metric, options, device)?;
     let mut stats = StreamStats::default();
     let nearest = with_dtype!(reading.staged, T => {
@@ -177,16 +177,16 @@ pub fn neighbors_stored(
 /// # Cost
 /// One pass. The device holds all elements; then [`write_pairwise`].
 #[cfg(feature = "zarr")]
-pub fn write_pairwise_stored(
-    x: &Arc<dyn ChunkedArray>,
-    y: Option<&Arc<dyn ChunkedArray>>,
+pub fn write_pairwise_stored<A: SharedArray>(
+    x: &A,
+    y: Option<&A>,
     metric: Metric,
     options: &Options,
     device: &Device,
     run: &Run,
     begin: impl FnOnce(&str) -> Result<ArrayWriter>,
 ) -> Result<WrittenDistances> {
-    let arrays: Vec<_> = [Some(x), y].into_iter().flatten().collect();
+    let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
     let reading = Reading::new(&arrays, metric, options, device)?;
     let mut stats = StreamStats::default();
     with_dtype!(reading.staged, T => {

@@ -90,7 +90,7 @@ pub fn separable<T: Element, U: Element>(
 /// let options = GaussianOptions::default();
 /// let curvature: Tensor<f32> = gaussian_laplace(&x, 1.0, &options)?;
 /// let slope: Tensor<f32> = gaussian_gradient_magnitude(&x, 1.0, &options)?;
-/// let band: Tensor<f32> = difference_of_gaussians(&x, 1.0, None, &options)?;
+/// let band: Tensor<f32> = difference_of_gaussians(&x, 1.0, 1.6, &options)?;
 /// for (array, middle) in [(curvature, 0.0), (slope, 2.0), (band, 0.0)] {
 ///     assert!((array.read()?[10] - middle).abs() < 1e-2);
 /// }
@@ -130,7 +130,7 @@ pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
 
 /// A Gaussian of an array less a wider one: `skimage.filters.difference_of_gaussians`, with [`GaussianOptions::skimage`].
 ///
-/// `high` is 1.6 times `low` unless it is given, in which case it is at least as large along each axis.
+/// `high` is at least as large as `low` along each axis; 1.6 times as large is skimage's default, near to the Laplacian of a Gaussian.
 ///
 /// # Shapes
 /// As [`gaussian`](super::gaussian()).
@@ -143,17 +143,14 @@ pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
 pub fn difference_of_gaussians<T: Element, U: Element>(
     x: &Tensor<T>,
     low: impl Into<PerAxis<f64>>,
-    high: Option<PerAxis<f64>>,
+    high: impl Into<PerAxis<f64>>,
     options: &GaussianOptions,
 ) -> Result<Tensor<U>> {
     let op = "difference_of_gaussians";
     let axes = checked_axes(op, x.shape(), options.axes.as_deref())?.len();
     refuse(op, axes, options)?;
     let low = low.into().of(op, "low", axes)?;
-    let high = match high {
-        Some(high) => high.of(op, "high", axes)?,
-        None => low.iter().map(|low| 1.6 * low).collect(),
-    };
+    let high = high.into().of(op, "high", axes)?;
     if let Some((low, high)) = low.iter().zip(&high).find(|(low, high)| high < low) {
         return Err(Error::argument(op, "high", format_args!("{high}, and the lower sigma is {low}")));
     }

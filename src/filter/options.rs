@@ -106,7 +106,7 @@ pub enum Rounding {
 ///
 /// ```
 /// use teatime::filter::{GaussianOptions, Mode};
-/// let options = GaussianOptions::default().mode([Mode::Nearest, Mode::Constant(1.0)]).radius(3);
+/// let options = GaussianOptions::default().axes([0, 1]).mode([Mode::Nearest, Mode::Constant(1.0)]).radius(3);
 /// assert_eq!(options.truncate, 4.0);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -149,7 +149,7 @@ impl Default for GaussianOptions {
 
 crate::setters! {
     GaussianOptions {
-        axes(impl Into<Option<Vec<usize>>>) = axes.into(),
+        axes(impl IntoIterator<Item = usize>) = Some(axes.into_iter().collect()),
         order(impl Into<PerAxis<u32>>) = order.into(),
         mode(impl Into<PerAxis<Mode>>) = mode.into(),
         truncate(f64),
@@ -162,7 +162,7 @@ crate::setters! {
 
 crate::setters! {
     SeparableOptions {
-        axes(impl Into<Option<Vec<usize>>>) = axes.into(),
+        axes(impl IntoIterator<Item = usize>) = Some(axes.into_iter().collect()),
         mode(impl Into<PerAxis<Mode>>) = mode.into(),
         rounding(Rounding),
         narrow(bool),

@@ -19,7 +19,7 @@ use super::{
     options::{GaussianOptions, PerAxis},
 };
 use crate::{
-    Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, Status, StoredType,
+    Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, SharedArray, Status, StoredType,
     driver::HostBytes,
     dtype::with_dtype,
     kernels::correlate::Edge as Beyond,
@@ -90,7 +90,7 @@ pub struct WrittenFilter {
 ///     store::{ArraySpec, ArrayWriter, Folder, MemoryArray, ZarrArray},
 /// };
 ///
-/// let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("image", &[0u8, 0, 9, 0, 0, 0], &[2, 3], &[1, 2])?);
+/// let x = Arc::new(MemoryArray::new("image", &[0u8, 0, 9, 0, 0, 0], &[2, 3], &[1, 2])?);
 /// # let folder = tempfile::tempdir()?;
 /// let storage = Arc::new(Folder::new(folder.path()));
 /// let begin = |job: &str| {
@@ -108,14 +108,14 @@ pub struct WrittenFilter {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_gaussian<W: BoxWriter>(
-    x: &Arc<dyn ChunkedArray>,
+    x: &impl SharedArray,
     sigma: impl Into<PerAxis<f64>>,
     options: &GaussianOptions,
     device: &Device,
     run: &Run,
     begin: impl FnOnce(&str) -> Result<W>,
 ) -> Result<WrittenFilter> {
-    let sigma = sigma.into();
+    let (x, sigma) = (&x.shared(), sigma.into());
     let name = &device.info().name;
     let job = format!("{:?} {:?} {sigma:?} {options:?} {name}", x.shape(), x.dtype());
     let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
@@ -155,22 +155,23 @@ pub fn write_gaussian<W: BoxWriter>(
 ///
 /// ```
 /// use std::sync::Arc;
-/// use teatime::{ChunkedArray, Device, Run, filter::{GaussianOptions, gaussian_box}, store::MemoryArray};
+/// use teatime::{Device, Run, filter::{GaussianOptions, gaussian_box}, store::MemoryArray};
 ///
-/// let x: Arc<dyn ChunkedArray> = Arc::new(MemoryArray::new("image", &[0u8, 0, 9, 0, 0, 0], &[2, 3], &[1, 2])?);
+/// let x = Arc::new(MemoryArray::new("image", &[0u8, 0, 9, 0, 0, 0], &[2, 3], &[1, 2])?);
 /// let (options, run) = (GaussianOptions::default().radius(1), Run::default());
 /// let blurred: Vec<f32> = gaussian_box(&x, [0.0, 1.0], &options, &[0..1, 1..3], &Device::cpu(), &run)?;
 /// assert!((blurred[0] - 9.0 * 0.27407).abs() < 1e-4 && (blurred[1] - 9.0 * 0.72593).abs() < 1e-4);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn gaussian_box<U: Element>(
-    x: &Arc<dyn ChunkedArray>,
+    x: &impl SharedArray,
     sigma: impl Into<PerAxis<f64>>,
     options: &GaussianOptions,
     within: &[Range<u64>],
     device: &Device,
     run: &Run,
 ) -> Result<Vec<U>> {
+    let x = &x.shared();
     let (staged, convert) = staged(x.dtype(), !options.narrow && device.limits().f64);
     let types = [staged, U::DTYPE];
     let filter = gaussian_of(OP, x.shape(), U::DTYPE, scale(x.dtype()), &sigma.into(), options)?;

@@ -45,6 +45,7 @@ impl Grid {
 /// One argument as a function for the cpu device gets it: exactly the elements of the tensor, or of the part of it, that was
 /// given to the launch.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum CpuArg<'a> {
     /// The bytes of one that is only read.
     Read(&'a [u8]),

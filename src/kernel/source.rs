@@ -1,4 +1,4 @@
-//! Sources with the values of constants in them, and with line numbers for the log of an error.
+//! Sources with the values of constants in them, and their lines around a place for the log of an error.
 
 use std::fmt::Write as _;
 
@@ -27,11 +27,25 @@ pub(crate) fn specialize(
     Ok(lines.join("\n") + "\n")
 }
 
-/// A source with the numbers of its lines, for the log of an error.
-pub(crate) fn numbered(source: &str) -> String {
-    source.lines().enumerate().fold(String::new(), |mut text, (i, line)| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:4} {line}", i + 1);
-        text
-    })
+/// The lines of a source around the first place that a compiler's log names, with their numbers: a place is `name:LINE` or
+/// `name(LINE`.
+pub(crate) fn numbered(source: &str, log: &str, name: &str) -> String {
+    let place = log.split(name).skip(1).find_map(|rest| {
+        let rest = rest.strip_prefix([':', '('])?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse::<usize>().ok()
+    });
+    let Some(place) = place else { return String::new() };
+    let lines = source.lines().enumerate().map(|(i, line)| (i + 1, line));
+    lines.filter(|(number, _)| number.abs_diff(place) <= AROUND).fold(
+        String::new(),
+        |mut text, (number, line)| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{number:4} {line}");
+            text
+        },
+    )
 }
+
+/// Lines before and behind a place.
+const AROUND: usize = 2;

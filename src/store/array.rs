@@ -1,6 +1,6 @@
 //! Chunked arrays as the streamer sees them, wherever they are stored.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::StoredBytes;
 use crate::{DType, Result};
@@ -49,6 +49,24 @@ impl StoredType {
             Self::F64 => Some(DType::F64),
             Self::Bool | Self::I64 | Self::U64 => None,
         }
+    }
+}
+
+/// An array that calls share with their threads: an `Arc` of any [`ChunkedArray`], whether its type is known or not.
+pub trait SharedArray {
+    /// The array, of no known type.
+    fn shared(&self) -> Arc<dyn ChunkedArray>;
+}
+
+impl<A: ChunkedArray + 'static> SharedArray for Arc<A> {
+    fn shared(&self) -> Arc<dyn ChunkedArray> {
+        Self::clone(self)
+    }
+}
+
+impl SharedArray for Arc<dyn ChunkedArray> {
+    fn shared(&self) -> Arc<dyn ChunkedArray> {
+        Self::clone(self)
     }
 }
 

@@ -26,7 +26,7 @@ pub use self::zarr::{
     Shuffle, ZarrArray, ZarrFormat, is_free, read_json, write_group,
 };
 pub use self::{
-    array::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, StoredType},
+    array::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, SharedArray, StoredType},
     box_writer::BoxWriter,
     files::{read_at, write_whole},
     memory::{MemoryArray, Storable},

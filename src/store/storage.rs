@@ -121,6 +121,7 @@ pub trait WritableStorage: Storage {
 
 /// What a [`Storage`] has under a key.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Value {
     /// Nothing.
     Absent,
@@ -133,6 +134,7 @@ pub enum Value {
 /// Bytes as they are stored: the reader's own, or shared with what keeps them.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the type says it")]
+#[non_exhaustive]
 pub enum StoredBytes {
     Owned(Vec<u8>),
     Shared(Arc<[u8]>),

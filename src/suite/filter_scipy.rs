@@ -126,9 +126,9 @@ fn as_skimage(device: &Device) {
             "skimage range",
             &gaussian(x, 1.0, &GaussianOptions { preserve_range: true, ..plain.clone() }).unwrap(),
         );
-        same("differences", &difference_of_gaussians(x, 0.8, None, &plain).unwrap());
-        let high = Some([1.0, 3.0].into());
-        same("differences constant", &difference_of_gaussians(x, [0.5, 1.0], high, &constant).unwrap());
+        same("differences", &difference_of_gaussians(x, 0.8, 1.6 * 0.8, &plain).unwrap());
+        let found = difference_of_gaussians(x, [0.5, 1.0], [1.0, 3.0], &constant).unwrap();
+        same("differences constant", &found);
     }
     let golden = golden();
     check(device, &golden, "u8", &tensor(device, &golden, "image", |x| x as u8));
@@ -212,13 +212,13 @@ fn derived_filters_refuse_what_they_give(device: &Device) {
     for (wanted, options) in wrong {
         assert_eq!(name(gaussian_laplace(&x, 1.0, &options)), wanted);
         assert_eq!(name(gaussian_gradient_magnitude(&x, 1.0, &options)), wanted);
-        assert_eq!(name(difference_of_gaussians(&x, 1.0, None, &options)), wanted);
+        assert_eq!(name(difference_of_gaussians(&x, 1.0, 1.6, &options)), wanted);
     }
     assert_eq!(name(gaussian_laplace(&x, 1.0, &GaussianOptions::skimage())), "preserve_range");
     let order = GaussianOptions { order: 1.into(), ..GaussianOptions::skimage() };
     assert_eq!(name(gaussian(&x, 1.0, &order)), "preserve_range");
-    assert_eq!(name(difference_of_gaussians(&x, [1.0, 2.0], Some(1.5.into()), &plain)), "high");
-    assert_eq!(name(difference_of_gaussians(&x, f64::NAN, None, &plain)), "sigma");
+    assert_eq!(name(difference_of_gaussians(&x, [1.0, 2.0], 1.5, &plain)), "high");
+    assert_eq!(name(difference_of_gaussians(&x, f64::NAN, 1.0, &plain)), "sigma");
     let bytes = Tensor::<u8>::zeros(device, &[3, 4]).unwrap();
     let result = gaussian::<_, u8>(&bytes, 1.0, &GaussianOptions::skimage());
     assert!(matches!(result, Err(Error::Argument { name: "preserve_range", .. })));

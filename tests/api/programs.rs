@@ -22,7 +22,8 @@ mod smooth;
 use teatime::{
     Device, DeviceOptions, Error, Run, Tensor,
     distance::{Metric, Options, pairwise},
-    filter::{GaussianOptions, Mode, gaussian},
+    filter::{GaussianOptions, Mode, PerAxis, difference_of_gaussians, gaussian},
+    half::f16,
     linalg::{Matrix, SvdOptions, column_stats, matmul, matmul_nt, matmul_tn, svd, truncated_svd},
 };
 
@@ -92,6 +93,21 @@ fn operations_follow_each_other() {
         let elsewhere = smooth.to_device(&Device::cpu()).unwrap();
         let mixed = matmul_tn(&smooth, &elsewhere);
         assert!(matches!(mixed, Err(Error::WrongDevice { .. })) || device.info().name == "cpu", "{device:?}");
+    }
+}
+
+/// What a program writes that reads the page of each for the first time.
+#[test]
+fn options_take_what_is_at_hand() {
+    let x = Tensor::from_slice(&Device::cpu(), &[f16::ONE; 12], &[3, 4]).unwrap();
+    let narrow = GaussianOptions::default();
+    for options in [narrow.clone().axes([0, 1]), narrow.clone().axes(0..2), narrow.axes(vec![0, 1])] {
+        for high in [PerAxis::from(2.0), [2.0, 2.0].into(), vec![2.0, 2.0].into()] {
+            let band: Tensor<f32> = difference_of_gaussians(&x, 1.0, high, &options).unwrap();
+            assert!(band.read().unwrap().iter().all(|value| value.abs() < 1e-6));
+        }
+        let band: Tensor<f32> = difference_of_gaussians(&x, [1.0, 1.0], 1.6, &options).unwrap();
+        assert_eq!(band.shape(), [3, 4]);
     }
 }
 

@@ -73,7 +73,7 @@ fn a_computed_array_is_taken_as_any_other() {
         let resident = Tensor::from_slice(&device, &formula.values(), &[30, 10]).unwrap();
         let wide: Vec<f32> = formula.values().into_iter().map(f32::from).collect();
         let wide = Tensor::from_slice(&device, &wide, &[30, 10]).unwrap();
-        let array: Arc<dyn ChunkedArray> = Arc::new(formula);
+        let array = Arc::new(formula);
         let (options, run) = (Options::default(), Run::default());
         let stored = pairwise_stored(&array, None, Metric::CityBlock, &options, &device, &run).unwrap();
         let expected = pairwise(&resident, None, Metric::CityBlock, &options, &run).unwrap();

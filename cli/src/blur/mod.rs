@@ -230,14 +230,14 @@ impl BlurArgs {
             mode => *mode,
         };
         let filtered = match (&self.axes, self.channel_axis) {
-            (Some(axes), _) => Some(axes.clone()),
+            (Some(axes), _) => axes.clone(),
             (None, Some(channel)) if channel >= axes => {
                 let why = format!("--channel-axis: {channel} of {axes} axes");
                 return Err(Failure::Error(why));
             }
             (None, channel) => {
                 let all = input.axes().unwrap_or_else(|| (0..axes).collect());
-                Some(all.into_iter().filter(|&axis| Some(axis) != channel).collect())
+                all.into_iter().filter(|&axis| Some(axis) != channel).collect()
             }
         };
         let options = GaussianOptions::default()

@@ -171,26 +171,6 @@ fn an_error_in_the_loadings_keeps_the_components() {
     );
 }
 
-/// Only for Mesa's Vulkan does a program have to start anew, with a variable that its environment shows.
-#[test]
-#[cfg(all(target_os = "linux", feature = "wgpu"))]
-fn the_cpu_device_needs_no_second_start() {
-    for (device, anew) in [(Some("cpu"), false), (None, true)] {
-        let scratch = Scratch::new();
-        let mut command = heeding(long_pca(&scratch.join("out")));
-        for name in ["TEATIME_DEVICE", "NODEVICE_SELECT", "MESA_VK_DEVICE_SELECT", "XDG_RUNTIME_DIR"] {
-            command.env_remove(name);
-        }
-        command.envs(device.map(|device| ("TEATIME_DEVICE", device)));
-        let run = Busy::start(command, || !scratch.names().is_empty());
-        let environ = fs::read(format!("/proc/{}/environ", run.0.id())).unwrap();
-        let set = environ.split(|byte| *byte == 0).any(|variable| variable == b"NODEVICE_SELECT=1");
-        assert_eq!(set, anew, "{device:?}");
-        run.signal("-TERM");
-        run.wait();
-    }
-}
-
 #[test]
 fn runs_at_once_do_not_mix_their_files() {
     let scratch = Scratch::new();

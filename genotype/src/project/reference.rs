@@ -160,6 +160,7 @@ impl ReferenceLoadings {
 
 /// Which variant of the reference a variant is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Match {
     /// The reference's variant of that number.
     Same(u32),

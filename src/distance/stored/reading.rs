@@ -25,7 +25,7 @@ fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
 
 /// What is read, and how.
 pub(super) struct Reading<'a> {
-    pub(super) arrays: &'a [&'a Arc<dyn ChunkedArray>],
+    pub(super) arrays: &'a [Arc<dyn ChunkedArray>],
     columns: bool,
     /// Observations of each array.
     pub(super) counts: Vec<u64>,
@@ -44,7 +44,7 @@ impl<'a> Reading<'a> {
     /// # Errors
     /// [`Error::Shape`]; [`Error::NoF64`]; [`Error::Argument`] as [`Metric::check`].
     pub(super) fn new(
-        arrays: &'a [&'a Arc<dyn ChunkedArray>],
+        arrays: &'a [Arc<dyn ChunkedArray>],
         metric: Metric,
         options: &Options,
         device: &Device,
@@ -105,8 +105,8 @@ impl<'a> Reading<'a> {
     /// # Errors
     /// [`Error::Budget`].
     pub(super) fn to_load(&self, device: &Device, memory: &Budget) -> Result<(Vec<(Plan, u64)>, Budget)> {
-        let plan = |array: &&Arc<dyn ChunkedArray>| {
-            let rows = rows_to_load(&***array, array.shape()[1].saturating_mul(self.staged.size()));
+        let plan = |array: &Arc<dyn ChunkedArray>| {
+            let rows = rows_to_load(&**array, array.shape()[1].saturating_mul(self.staged.size()));
             let all = Arc::new(Selection::all(array.shape()[0]));
             Plan::of_rows(vec![Arc::clone(array)], all, None, Arc::clone(&self.convert), rows)
         };
@@ -138,7 +138,7 @@ impl<'a> Reading<'a> {
 
     /// Boxes of so many features.
     fn plans(&self, features: u64) -> Result<Vec<Plan>> {
-        let plan = |(array, count): (&&Arc<dyn ChunkedArray>, u64)| {
+        let plan = |(array, count): (&Arc<dyn ChunkedArray>, u64)| {
             let along = if self.columns { [features, count] } else { [count, features] };
             let along = along.map(|size| Along::each(size.max(1)));
             let rows = Arc::new(Selection::all(array.shape()[0]));

@@ -176,7 +176,8 @@ pub(super) fn shipping_nvrtc() -> Result<Nvrtc> {
 fn compile(nvrtc: &Nvrtc, arch: &str, kernel: &KernelDef, source: &str, spec: Spec<'_>) -> Result<Vec<u8>> {
     let compiled = nvrtc.compile(&format!("{}.cu", kernel.name), source, HEADERS, arch);
     compiled.map(|compiled| compiled.image).map_err(|why| {
-        let log = format!("{why}\nwith {spec:?} for {arch}\n{}", numbered(source));
+        let name = format!("{}.cu", kernel.name);
+        let log = format!("{why}\nwith {spec:?} for {arch}\n{}", numbered(source, &why, &name));
         Error::Compile { kernel: kernel.name, backend: "cuda", log: log.into() }
     })
 }

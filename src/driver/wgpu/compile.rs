@@ -87,7 +87,8 @@ fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipe
         if let Err(lost) = gpu.probe() {
             return lost;
         }
-        let log = format!("{error}\nwith {spec:?}\n{}", numbered(&source));
+        let said = error.to_string();
+        let log = format!("{said}\nwith {spec:?}\n{}", numbered(&source, &said, "wgsl"));
         Error::Compile { kernel: kernel.name, backend: "wgpu", log: log.into() }
     })
 }

@@ -44,25 +44,35 @@ pub(crate) fn best(options: &DeviceOptions, skipped: &mut Vec<(String, String)>)
 pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
     let (interface, rest) = selector.split_once(':').unwrap_or((selector, ""));
     let wanted = NAMED.iter().find(|(name, _)| name.eq_ignore_ascii_case(interface));
-    // GL's adapters come last, so the others' numbers do not depend on it.
-    let gl = wanted.is_none_or(|(_, backend)| backend.contains(wgpu::Backends::GL));
-    let adapters = if gl { all_adapters() } else { adapters(FIRST) };
+    let named = wanted.is_some_and(|(_, backend)| backend.contains(wgpu::Backends::GL));
+    // GL is asked where it is named, and where no other adapter does. Its own come last, so the others' numbers do not depend on it.
+    let first = if named { Vec::new() } else { adapters(FIRST) };
     let of_interface = |adapter: &wgpu::Adapter| {
         wanted.is_none_or(|(_, backend)| backend.contains(adapter.get_info().backend.into()))
     };
-    let mut places = (0..adapters.len()).filter(|&place| of_interface(&adapters[place]));
     let text = if wanted.is_some() { rest } else { selector };
-    let place = match text.parse::<usize>() {
-        Ok(number) => places.nth(number),
-        Err(_) if text.is_empty() => places.min_by_key(|&place| rank(&adapters[place])),
-        Err(_) => places.find(|&place| {
-            let info = adapters[place].get_info();
-            let text = text.to_lowercase();
-            info.name.to_lowercase().contains(&text) || identity(&info) == text
-        }),
+    let find = |adapters: &[wgpu::Adapter]| {
+        let mut places = (0..adapters.len()).filter(|&place| of_interface(&adapters[place]));
+        match text.parse::<usize>() {
+            Ok(number) => places.nth(number),
+            Err(_) if text.is_empty() => places.min_by_key(|&place| rank(&adapters[place])),
+            Err(_) => places.find(|&place| {
+                let info = adapters[place].get_info();
+                let text = text.to_lowercase();
+                info.name.to_lowercase().contains(&text) || identity(&info) == text
+            }),
+        }
     };
-    match place {
-        Some(place) => open_adapter(&adapters[place], describe(&adapters, place), options),
+    let found = match find(&first) {
+        Some(place) => Some((first, place)),
+        None if named || wanted.is_none() => {
+            let all = all_adapters();
+            find(&all).map(|place| (all, place))
+        }
+        None => None,
+    };
+    match found {
+        Some((adapters, place)) => open_adapter(&adapters[place], describe(&adapters, place), options),
         None => Err(Error::NoDevice {
             wanted: format!("wgpu:{selector}").trim_end_matches(':').into(),
             tried: Vec::new(),
@@ -99,12 +109,47 @@ pub(crate) fn lent(
 }
 
 fn instance(backends: wgpu::Backends) -> wgpu::Instance {
+    #[cfg(target_os = "linux")]
+    if backends == FIRST
+        && let Some(instance) = headless()
+    {
+        return instance;
+    }
     wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends,
         // No validation layers: they would print.
         flags: wgpu::InstanceFlags::empty(),
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     })
+}
+
+/// Vulkan without what draws into windows, where there is no desktop: Mesa's layer for the choice of a GPU looks for the desktop of an
+/// instance that could draw there, and prints as an error that there is none.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "wgpu's safe instance has every extension that there is")]
+fn headless() -> Option<wgpu::Instance> {
+    use wgpu::hal::{InstanceDescriptor, api::Vulkan, vulkan::Instance};
+    if std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|folder| std::path::Path::new(&folder).is_absolute()) {
+        return None;
+    }
+    let descriptor = InstanceDescriptor {
+        name: "teatime",
+        flags: wgpu::InstanceFlags::empty(),
+        memory_budget_thresholds: wgpu::MemoryBudgetThresholds::default(),
+        backend_options: wgpu::BackendOptions::default(),
+        telemetry: None,
+        display: None,
+    };
+    let windows = [&b"VK_KHR_xlib_surface"[..], b"VK_KHR_xcb_surface", b"VK_KHR_wayland_surface"];
+    // SAFETY: what is left out is looked up by wgpu before it makes a surface, and none is made here; nothing else needs it.
+    let instance = unsafe {
+        Instance::init_with_callback(
+            &descriptor,
+            Some(Box::new(move |args| args.extensions.retain(|name| !windows.contains(&name.to_bytes())))),
+        )
+    };
+    // SAFETY: a new instance of Vulkan, which nothing else has.
+    instance.ok().map(|instance| unsafe { wgpu::Instance::from_hal::<Vulkan>(instance) })
 }
 
 fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
