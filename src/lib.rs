@@ -74,6 +74,16 @@
 //!
 //! # Costs
 //!
+//! - Without optimisation, as `cargo build` makes it for your program, what computes on the host is 30 to 40 times slower. Two lines in your
+//!   `Cargo.toml` mend that, and leave your own code as it is:
+//!
+//!   ```toml
+//!   [profile.dev.package."*"]
+//!   opt-level = 1
+//!   ```
+//!
+//!   By `cargo build` on two cores, distances of 1,000 observations of 1,000 features take 1.4 s without and 0.05 s with them, the SVD of
+//!   600 x 200 numbers 0.64 s and 0.016 s; 2 and 3 give no more. The first build takes 2.5 minutes instead of one.
 //! - Operations on tensors enqueue work and return. What says *Waits* in its documentation returns when the result is there, as
 //!   [`Tensor::read`] does.
 //! - A kernel is compiled at its first launch. On CUDA that takes up to seconds, once: compiled kernels are cached in
@@ -94,7 +104,8 @@
 //! | [`Error::Budget`] | a budget of the least that it names |
 //! | [`Error::OutOfMemory`] | freeing tensors; smaller blocks |
 //! | [`Error::Limit`] | smaller tensors: the device never has room for such a one |
-//! | [`Error::NoF64`] | f32, by the option `narrow`, or another device |
+//! | [`Error::NoF64`] | f32, by the option `narrow` or [`Tensor::to_f32`], or another device |
+//! | [`Error::WrongDevice`] | [`Tensor::to_device`] |
 //! | [`Error::Chunk`], [`Error::Store`], [`Error::Io`] | the file that it names |
 //! | [`Error::Cancelled`] | nothing: the caller asked for it |
 //!
@@ -154,7 +165,32 @@
 //! | `da.linalg.svd_compressed` | [`linalg::randomized_svd`]: one pass for each power iteration, where dask makes two |
 //! | `da.to_zarr` | [`store::ArrayWriter`] |
 //! | `ProgressBar()`, memory limits, cancelling | [`Run`], [`Device::cancelled_by`] |
+//!
 
+// Links to what only a feature makes lead, without it, to what has it.
+#![cfg_attr(
+    not(feature = "cuda"),
+    doc = "[`Device::from_cuda`]: Device
+[`Tensor::from_cuda_slice`]: Tensor
+[`Tensor::into_cuda_slice`]: Tensor
+[`TensorView::from_cuda_memory`]: TensorView"
+)]
+#![cfg_attr(
+    not(feature = "wgpu"),
+    doc = "[`Device::from_wgpu`]: Device
+[`Tensor::from_wgpu_buffer`]: Tensor
+[`Tensor::wgpu_buffer`]: Tensor"
+)]
+#![cfg_attr(
+    not(feature = "ndarray"),
+    doc = "[`Tensor::from_ndarray`]: Tensor
+[`Tensor::to_ndarray`]: Tensor"
+)]
+#![cfg_attr(
+    not(feature = "zarr"),
+    doc = "[`store::ArrayWriter`]: store
+[`store::ZarrArray`]: store"
+)]
 // docs.rs says beside each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -299,7 +299,8 @@ impl<T: Element> Tensor<T> {
         })
     }
 
-    /// The device it lives on.
+    /// The device it lives on. A kernel that writes the tensor is launched by [`Kernel::launch`](crate::kernel::Kernel::launch), which needs
+    /// no device.
     pub fn device(&self) -> &Device {
         &self.device
     }

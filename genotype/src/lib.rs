@@ -73,7 +73,12 @@
 //! A result is one pass over the store, but where its page says more. Genotypes take two bits each where these hold them, and products
 //! with them are exact: the same bits for any chunks, threads and devices. Memory is planned before anything is read, within
 //! [`Run::memory`](teatime::Run::memory). Errors are [`teatime::Error`]; those of stored genotypes name the array and the chunk.
-
+//!
+#![cfg_attr(
+    not(feature = "zarr"),
+    doc = "[`GenotypeStore`]: Genotypes
+[`VcfZarrWriter`]: Genotypes"
+)]
 // docs.rs says beside each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

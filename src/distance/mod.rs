@@ -86,6 +86,13 @@
 //! - `jensenshannon` needs the sum of each observation over all features: [`Partial::with_sums`].
 //!
 //! A [`Partial`] takes f64 or other types, not both; sums of the one merge with those of the other.
+//!
+#![cfg_attr(
+    not(feature = "zarr"),
+    doc = "[`write_condensed`]: self
+[`write_pairwise`]: self
+[`write_pairwise_stored`]: self"
+)]
 
 mod job;
 mod metric;

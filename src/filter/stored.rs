@@ -61,7 +61,7 @@ pub struct WrittenFilter {
 /// Writes the [`gaussian`](super::gaussian()) of a stored array into another one, box by box, and finishes it. Waits.
 ///
 /// The values are those of the whole array, to the last bit, whatever the boxes are. `begin` makes the array, or goes on with it
-/// ([`ArrayWriter::resume`](crate::store::ArrayWriter::resume)): it is given all that the values depend on besides the elements of `x`, for the words of its job. Boxes that are there
+/// (`ArrayWriter::resume`, of [Zarr](crate::store)): it is given all that the values depend on besides the elements of `x`, for the words of its job. Boxes that are there
 /// are not made again. Progress counts elements.
 ///
 /// # Shapes and types

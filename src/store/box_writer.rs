@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{Error, Result, StoredType, extent::to_usize};
 
-/// An array that is written box by box, from one thread or several: [`ArrayWriter`](super::ArrayWriter), [`NpyWriter`](super::NpyWriter), or
+/// An array that is written box by box, from one thread or several: that of [Zarr](super), [`NpyWriter`](super::NpyWriter), or
 /// a place of your own.
 ///
 /// ```

@@ -9,6 +9,14 @@
 //! | another place to write boxes to | an implementation of [`BoxWriter`] |
 //! | a new Zarr store with several arrays | [`NewStore`] |
 //! | another place of bytes than a [`Folder`], such as a bucket | an implementation of [`Storage`], and of [`WritableStorage`] |
+//!
+#![cfg_attr(
+    not(feature = "zarr"),
+    doc = "[`ArrayWriter`]: self
+[`Column`]: self
+[`NewStore`]: self
+[`ZarrArray`]: self"
+)]
 
 mod array;
 mod blocks;
