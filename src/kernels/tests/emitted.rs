@@ -182,7 +182,7 @@ fn twice_declared(text: &str) -> Vec<String> {
     let mut statement = String::new();
     for c in text.chars() {
         match c {
-            '{' | '}' | ';' | ')' => {
+            '{' | '}' | ';' => {
                 let words: Vec<_> =
                     statement.split('=').next().unwrap_or_default().split_whitespace().collect();
                 if let [.., ty, name] = words[..]
@@ -209,7 +209,7 @@ fn twice_declared(text: &str) -> Vec<String> {
 #[test]
 fn a_name_declared_twice_is_found() {
     let text =
-        "int f(int a) { int x = a; { float4 x = (float4)0; } uint x; return x; } int g() { int x; x = 2; }";
+        "int f(int a) { int x = a; { float4 x = (float4)0; } uint x = f(a); return x; } int g() { int x; x = 2; }";
     assert_eq!(twice_declared(text), ["x"]);
 }
 
