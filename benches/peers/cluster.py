@@ -69,7 +69,7 @@ def distance_jobs(store):
 
     def ours(metric):
         x = calls_of(store, 20_000).map_blocks(dosages, drop_axis=2, dtype=np.int8).T
-        return lambda: td.pairwise_distance(x, metric, compute=True)
+        return lambda: td.pairwise_distance(x, metric, missing="ignore", negative=True, compute=True)
 
     def of_store(metric):
         return lambda: td.pairwise_distance(store, metric, compute=True)

@@ -16,7 +16,7 @@ from dask.utils import parse_bytes
 
 from . import __version__, _worker
 from ._arrays import folder, whole
-from ._filter import computed_type, filter_options, filtered_axes
+from ._filter import computed_type, filter_options, filtered_axes, is_long
 from ._tasks import annotated, device_name, finished, known, stamp
 from ._teatime import StoredArray
 
@@ -56,7 +56,8 @@ def gaussian_filter(
     image
         A dask array of one to five axes; or the path of a Zarr array, of which each task reads a box and what lies around it.
     sigma, order, mode, cval, truncate, radius, axes, output, rounding, narrow
-        As in :func:`teatime.gaussian_filter`; of a path, integers that float32 would change are refused with ``narrow=True`` too.
+        As in :func:`teatime.gaussian_filter`; of a path, integers that float32 would change are refused with ``narrow=True`` too, and
+        of 64 bits ``rounding="scipy"``.
     array
         Of a path: the array in the store, where the path is not its own.
     chunks
@@ -136,6 +137,8 @@ class _Stored:
 
 def _of_store(x: _Stored, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
     computed = computed_type(x.dtype, dtype, options["rounding"])
+    if options["rounding"] == "scipy" and is_long(dtype):
+        raise ValueError(f"`rounding` of scipy for {dtype} of a path: of the dask array that da.from_zarr gives, it is done")
     chunks = x.wanted
     if chunks is None:
         most = parse_bytes(dask.config.get("array.chunk-size"))

@@ -17,14 +17,18 @@ def _reopen(name: str, threads: int | None) -> Device:
     return Device(name, threads=threads)
 
 
+def opened_device(device: Device | str | None) -> Device:
+    """The device of that name, or the fastest."""
+    return device if isinstance(device, Device) else Device(device)
+
+
 def check_narrow(given: NDArray[Any], name: str, narrow: bool | None, device: Device | str | None) -> None:
     """ValueError for integers that would change in float32, where a device computes in it that has no float64 and nobody asked for it."""
     # A GPU that has arrays in its memory has float64.
     if narrow is not None or isinstance(given, CudaArray) or given.dtype.kind not in "iu" or given.dtype.itemsize < 4:
         return
-    if device is None or isinstance(device, str):
-        device = Device(device)
-    if isinstance(device, Device) and not device.f64:
+    device = opened_device(device)
+    if not device.f64:
         integers_as_float32(given, name, f": {device.name} has no float64. narrow=True rounds them")
 
 

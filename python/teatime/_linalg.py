@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,7 +127,7 @@ def truncated_svd(
     n_iter
         Power iterations. None: until the residuals are at most ``tol``.
     tol
-        ‖AᵀA v - s² v‖ / (s s₁) of all components.
+        ‖AᵀA v - s² v‖ / (s s₁) of all components. A warning has those that are above after 64 passes.
     random_state
         Seed of the random block.
     signs
@@ -156,13 +159,29 @@ def truncated_svd(
     x, scale, transposed, out = _matrix(a)
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
     k = whole(n_components, "n_components")
-    u, s, v, _, _, _ = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
+    u, s, v, residuals, converged, _ = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
     if _beyond(x, s):
         again = truncated_svd(
             x.get(), k, n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs, device=device, progress=progress
         )
         return _on_card(again, a, x)
+    if n_iter is None:
+        warn_unconverged(residuals, converged, options)
     return _svd((u, s * scale, v), transposed, out, a, x)
+
+
+def warn_unconverged(residuals: _Array, converged: Sequence[bool], svd: dict[str, Any]) -> None:
+    """Warns where the iteration stopped before all components had converged: on a worker of dask's, its clients too."""
+    left = np.asarray(residuals)[~np.asarray(converged, bool)]
+    if not left.size:
+        return
+    by_tol = f"after {svd['max_passes']} passes, above `tol` of {svd['tol']:g}"
+    stopped = by_tol if svd["n_iter"] is None else f"with `n_iter` of {svd['n_iter']}, above 0.0001"
+    shown = ", ".join(f"{residual:.1e}" for residual in left[:10])
+    message = f"teatime: {left.size} of {len(residuals)} components have not converged: {stopped} their residuals are {shown}"
+    # Importing it takes some tenths of a second, and on a worker it is there.
+    distributed = sys.modules.get("distributed")
+    (distributed.worker.warn if distributed else warnings.warn)(message + ", ..." * (left.size > 10), stacklevel=3)
 
 
 def svd_options(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import math
@@ -18,6 +19,7 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 from dask.delayed import Delayed, delayed
+from dask.highlevelgraph import HighLevelGraph
 
 from . import __version__, _worker
 from ._arrays import folder
@@ -222,26 +224,38 @@ def known(x: Any, name: str) -> None:
         raise ValueError(f"`{name}` has an unknown shape: call compute_chunk_sizes() on it")
 
 
-def iterated(
-    product: Callable[[Delayed], list[Delayed]], shape: tuple[int, int], k: int, svd: dict[str, Any], compute: bool
-) -> Delayed:
-    """Singular values and right vectors of a matrix of which ``product`` gives parts of ``Aᵀ (A x)``.
+def iterated(bands: Sequence[Delayed], shape: tuple[int, int], k: int, svd: dict[str, Any], compute: bool) -> Delayed:
+    """Singular values and right vectors of a matrix in bands, which give parts of ``Aᵀ (A x)``.
 
-    With ``n_iter`` in ``svd`` the number of products is known. Without, each is computed, until the residuals are within the tolerance.
+    With ``compute`` and without ``n_iter``, products are computed one after the other until no more is wanted. Else there are tasks for as
+    many as may be wanted: those that come after the last have nothing to do.
     """
-    step = named(_worker.next_vectors, "next-vectors")
-    made: list[Delayed] = []
-    if svd["n_iter"] is not None:
-        for _ in range(svd["n_iter"] + 2):
-            made.append(tree(product(step(shape, k, svd, list(made))), "add-products", _worker.add_products))
-        return named(_worker.components, "components")(shape, k, svd, made)
-    if not compute:
-        raise ValueError("`n_iter` is None, which iterates until `tol` is reached: with compute=True")
-    done: list[Any] = []
-    while (x := _worker.next_vectors(shape, k, svd, done)) is not None:
-        found = tree(product(delayed(x, pure=True)), "add-products", _worker.add_products)
-        done.append(found.compute())
-    return delayed(_worker.components(shape, k, svd, done), pure=True)
+    if compute and svd["n_iter"] is None:
+        bands = list(dask.persist(*bands))
+        multiply = named(_worker.product_of_band, "product")
+        done: list[Any] = []
+        while (x := _worker.next_vectors(shape, k, svd, done)) is not None:
+            parts = [multiply(band, delayed(x, pure=True)) for band in bands]
+            done.append(tree(parts, "add-products", _worker.add_products).compute())
+        return delayed(_worker.components(shape, k, svd, done), pure=True)
+    # One layer, since there may be many thousands of tasks, and each layer is merged with all before.
+    token = tokenize(__version__, shape, k, svd, [band.key for band in bands])
+    step, found = functools.partial(_worker.next_vectors, shape, k, svd), f"teatime-components-{token}"
+    graph: dict[Any, Any] = {}
+    made: list[Any] = []
+    for number in range(svd["max_passes"] if svd["n_iter"] is None else svd["n_iter"] + 2):
+        x = (f"teatime-next-vectors-{token}", number)
+        graph[x] = (step, list(made))
+        level = [(f"teatime-product-{token}", number, i) for i in range(len(bands))]
+        graph.update((part, (_worker.product_of_band, band.key, x)) for part, band in zip(level, bands))
+        # Neighbours first, as `tree` has it.
+        while len(level) > 1:
+            sums = [(f"teatime-add-products-{token}", number, len(level), i) for i in range(len(level) // 2)]
+            graph.update((key, (_worker.add_products, *level[2 * i : 2 * i + 2])) for i, key in enumerate(sums))
+            level = sums + level[2 * len(sums) :]
+        made += level
+    graph[found] = (functools.partial(_worker.components, shape, k, svd), made)
+    return Delayed(found, HighLevelGraph.from_collections(found, graph, list(bands)))
 
 
 def _rows(rows_per_task: int | None, row: int, samples: int, pair_bytes: int) -> int:

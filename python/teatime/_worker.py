@@ -18,6 +18,7 @@ from ._cuda import CudaArray, device_of, given_array
 from ._device import Device, run_options
 from ._distance import operand
 from ._filter import gaussian_filter, of_type
+from ._linalg import warn_unconverged
 from .genotype import Genotypes, genotypes_of, open_store
 
 
@@ -273,6 +274,7 @@ def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequen
         raise RuntimeError("the iteration needs more products than it was given")
     s, v, residuals, converged = found
     passes = 1 + sum(of is not None for of in made)
+    warn_unconverged(residuals, converged, svd)
     return {"s": s, "v": v, "residuals": residuals, "converged": converged, "passes": passes, "made": made[:1]}
 
 
@@ -305,7 +307,7 @@ def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, A
     """Sums over the features of blocks of observations, for each pair of these."""
     on: Device | str | None = device_for(x, name)
     narrow = options["narrow"]
-    a = widened(operand(x, "x", narrow, on))
+    a = operand(x, "x", narrow, on)
     # Another block of `x`.
     b = None if y is None else operand(y, "x", narrow, on)
     on = device_of(on, x=a, y=b)

@@ -84,7 +84,7 @@ def pca(
     method: str = "auto",
     min_maf: float = 0.0,
     max_missing: float = 1.0,
-    n_iter: int | None = 4,
+    n_iter: int | None = None,
     n_oversamples: int | None = None,
     tol: float = 1e-4,
     random_state: int = 0,
@@ -104,12 +104,13 @@ def pca(
     n_components, scaler, ploidy, min_maf, max_missing, signs
         As in :func:`teatime.genotype.pca`.
     method
-        ``"exact"``: one pass, of which each task gives 4 samples² bytes of sums. ``"randomized"``: ``n_iter`` + 2 products, between which
+        ``"exact"``: one pass, of which each task gives 4 samples² bytes of sums. ``"randomized"``: some tens of products, between which
         genotypes stay on the workers, two bits each; a task gives 8 samples (n_components + n_oversamples) bytes a product. ``"auto"``:
         exact for up to 5,000 samples, where the largest worker of the client holds three times the sums.
     n_iter, n_oversamples, tol, random_state
-        Of the randomized method, which by default makes 4 power iterations, whatever ``tol`` is: ``residuals`` and ``converged`` of the
-        result say how near they came. ``n_iter`` of None, with ``compute=True``: until the residuals are at most ``tol``.
+        As in :func:`teatime.genotype.pca`: by default products are made until the residuals are at most ``tol``, up to 64. A warning has
+        the residuals where that, or ``n_iter``, was too few.
+        Without ``compute=True`` there are tasks for 64 products, of which those that are not needed do nothing.
     array
         The array of a Zarr store, where it is not the one that is found.
     rows_per_task
@@ -160,10 +161,7 @@ def pca(
             found = named(_worker.pca_of_part, "pca")(part, source.like, ploidy, of, device)
         else:
             bands = source.bands(ploidy, of, device)
-            if compute and n_iter is None:
-                bands = list(dask.persist(*bands))
-            multiply = named(_worker.product_of_band, "product")
-            components = iterated(lambda x: [multiply(band, x) for band in bands], source.shape, n_components, of["svd"], compute)
+            components = iterated(bands, source.shape, n_components, of["svd"], compute)
             totals = named(_worker.totals_of_band, "totals")
             all_ = tree([totals(band) for band in bands], "add-totals", _worker.add_products)
             found = named(_worker.pca_of_components, "pca")(components, all_)
@@ -356,8 +354,8 @@ def pairwise_distance(
     device: str | None = None,
     *,
     p: float = 2.0,
-    missing: str = "ignore",
-    negative: bool = True,
+    missing: str | None = None,
+    negative: bool = False,
     narrow: bool | None = None,
     ploidy: int | None = None,
     array: str | None = None,
@@ -366,7 +364,9 @@ def pairwise_distance(
     resources: dict[str, float] | None = None,
     compute: bool = False,
 ) -> Any:
-    """Distances of observations from one another: sgkit's ``pairwise_distance``, with its arguments.
+    """Distances of observations from one another, as :func:`teatime.pairwise_distance`, with the arguments of sgkit's too.
+
+    Of dosages in which negative numbers are missing, sgkit's result is that with ``missing="ignore", negative=True``.
 
     Parameters
     ----------
@@ -381,8 +381,10 @@ def pairwise_distance(
         Taken and not used.
     device
         The name of a device of the workers; sgkit's ``"gpu"`` is the fastest.
-    p, missing, negative, narrow
-        As in :func:`teatime.pairwise_distance`: NaN and negative numbers are missing, and count nothing for a pair, as in sgkit.
+    p, negative, narrow
+        As in :func:`teatime.pairwise_distance`.
+    missing
+        As there. None: ``"propagate"`` of an array, as there; ``"ignore"`` of a store, as in :func:`teatime.genotype.distances`.
     ploidy, array, rows_per_task
         Of a store, as in :func:`pca`.
     samples_per_task
@@ -414,11 +416,13 @@ def pairwise_distance(
     name = None if isinstance(device, str) and device == "gpu" else device_name(device)
     if metric == "jensenshannon":
         raise NotImplementedError("jensenshannon needs whole observations: teatime.pairwise_distance")
+    of_store = isinstance(x, (str, os.PathLike, Genotypes))
+    missing = missing or ("ignore" if of_store else "propagate")
     options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
     _check_metric(options)
     symmetric = options["metric"] != "kl_divergence"
     finish = named(_worker.distances_of_sums, "distances")
-    if isinstance(x, (str, os.PathLike, Genotypes)):
+    if of_store:
         if not symmetric:
             raise NotImplementedError(f"{metric} of a store: its distances are not symmetric")
         with annotated(resources, compute):

@@ -91,7 +91,8 @@ def jobs(genotypes, store, images, many_samples):
         "randomized": (components(randomized(x)), "teatime-product", {"band-of-block", *products}),
         "randomized of a store": (components(randomized(store)), "teatime-product", {"band-of-store", *products}),
         "distances": (
-            (td.pairwise_distance(da.from_array(d, chunks=(20, 4500))),), "pair-sums", {"pair-sums", "merge-distances", "distances"},
+            (td.pairwise_distance(da.from_array(d, chunks=(20, 4500)), missing="ignore", negative=True),), "pair-sums",
+            {"pair-sums", "merge-distances", "distances"},
         ),
         "distances of a store": (
             (td.pairwise_distance(store, rows_per_task=4096),), "pair-sums", {"pair-sums-of-store", "merge-distances", "distances"},

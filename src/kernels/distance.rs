@@ -57,7 +57,7 @@ pub(crate) static DISTANCE: Kernel<Params> =
 /// Observations along each side of what a workgroup makes.
 pub(crate) const TILE: u32 = 64;
 /// Features whose terms are added up in f32. What is added up so far is two numbers, a sum and what rounding left of it, so
-/// that whole numbers are exact while each of these sums is below 2^24: of squares of differences of bytes. Of f64, both are in
+/// that whole numbers are exact while each of these sums is below 2^24: of squares of differences of bytes. Where `WIDE`, both are in
 /// f64, and the sum is one number.
 pub(crate) const BLOCK: usize = 256;
 
@@ -104,6 +104,11 @@ pub(crate) enum Term {
 }
 
 impl Term {
+    /// Whether it is a whole number where the elements are.
+    pub(crate) const fn is_whole(self) -> bool {
+        !matches!(self, Self::Power | Self::Canberra | Self::Root | Self::Relative | Self::Divergence)
+    }
+
     /// Roughly, how many products take as long.
     pub(crate) const fn cost(self) -> u64 {
         match self {
@@ -114,7 +119,7 @@ impl Term {
     }
 }
 
-/// Terms that most are asked for have programs of their own, and all others one; in f64, where `wide`, as well.
+/// Terms that most are asked for have programs of their own, and all others one; as many compute in f64, where `wide`.
 pub(crate) fn spec(term: Term, masked: bool, wide: bool) -> [(&'static str, u32); 4] {
     let own = !masked && matches!(term, Term::Square | Term::Absolute);
     let term = if own { term as u32 } else { 0 };

@@ -1,11 +1,11 @@
-//! What terms are computed in: f32, or of f64 elements f64.
+//! What terms are computed in: f32 or f64.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 use bytemuck::Pod;
 use pulp::Simd;
 
-use super::{Params, Term};
+use super::{BLOCK, Params, Term};
 use crate::{
     DType, Element,
     kernel::CpuArg,
@@ -140,8 +140,18 @@ impl Real for f64 {
         Self::from_bits(u64::from(p.power_high) << 32 | u64::from(p.power_low))
     }
 
-    fn load(arg: &CpuArg<'_>, _: DType, start: usize, out: &mut [Self]) {
-        out.copy_from_slice(&arg.read()[start..][..out.len()]);
+    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) {
+        let len = out.len();
+        match dtype {
+            DType::F64 => out.copy_from_slice(&arg.read()[start..][..len]),
+            DType::I32 => widen(&arg.read::<i32>()[start..], out),
+            DType::U32 => widen(&arg.read::<u32>()[start..], out),
+            _ => {
+                let mut values = [0.0; BLOCK];
+                load(arg, dtype, start, &mut values[..len]);
+                widen(&values, out);
+            }
+        }
     }
 
     #[inline(always)]
@@ -158,6 +168,10 @@ impl Real for f64 {
     fn near_divergence(t: Self) -> Self {
         (-t * t).ln_1p() + 2.0 * t * t.atanh()
     }
+}
+
+fn widen<T: Copy + Into<f64>>(values: &[T], out: &mut [f64]) {
+    out.iter_mut().zip(values).for_each(|(out, &value)| *out = value.into());
 }
 
 /// 1 / (n (2 n - 1)).
