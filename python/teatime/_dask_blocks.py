@@ -17,7 +17,7 @@ from dask.utils import parse_bytes
 from . import __version__, _worker
 from ._arrays import folder, whole
 from ._filter import computed_type, filter_options, filtered_axes, is_long
-from ._tasks import annotated, device_name, finished, known, stamp
+from ._tasks import annotated, device_name, finished, known, stamp, task_memory
 from ._teatime import StoredArray
 
 #: What dask puts beyond the ends of a mode.
@@ -62,7 +62,8 @@ def gaussian_filter(
         Of a path: the array in the store, where the path is not its own.
     chunks
         Of a path: chunks of the result, as dask has them; an axis that weights reach over is whole. None: boxes of whole stored chunks, of up to dask's ``array.chunk-size``
-        (128 MiB): neighbouring boxes read what lies between them each for itself, so that large ones read less.
+        (128 MiB), or an eighth of a thread's share of the smallest worker's memory: neighbouring boxes read what lies between them each for
+        itself, so that large ones read less. A task holds up to half of its thread's share, and is a MemoryError where that does not do.
     fill
         Of a path: whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
     device, resources, compute
@@ -141,7 +142,10 @@ def _of_store(x: _Stored, radii: Sequence[int], options: dict[str, Any], dtype: 
         raise ValueError(f"`rounding` of scipy for {dtype} of a path: of the dask array that da.from_zarr gives, it is done")
     chunks = x.wanted
     if chunks is None:
-        most = parse_bytes(dask.config.get("array.chunk-size"))
+        most, memory = parse_bytes(dask.config.get("array.chunk-size")), task_memory()
+        if memory is not None:
+            # A quarter is for a box of the result; what it is made of takes the rest.
+            most = min(most, memory // 4)
         chunks = _box(x.shape, x.chunk, radii, most // max(x.dtype.itemsize, dtype.itemsize))
     elif chunks == 0 or (isinstance(chunks, (tuple, list)) and 0 in chunks):
         raise ValueError(f"`chunks` of {chunks}: at least 1 along each axis")

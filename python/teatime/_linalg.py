@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, as_float32, either_order, float_type, host_array, whole
+from ._arrays import as_array, as_float32, either_order, float_type, host_array, scale_of, whole
 from ._cuda import as_given, device_of, given_array
 from ._device import Device, run_options
 from ._teatime import CudaArray
@@ -221,7 +221,8 @@ def pca(
     Parameters
     ----------
     x : (observations, features)
-        The means of the features are subtracted in float64, and the rest is computed in float32.
+        The means of the features are subtracted in float64, and the rest is computed in float32: ``x`` is read in blocks of rows, and one
+        copy of it in float32 is made.
     n_components
         How many.
     n_iter, tol, random_state, device, progress
@@ -234,21 +235,43 @@ def pca(
     >>> np.round(found.explained_variance, 4)
     array([5.])
     """
-    a = as_array(host_array(x, "x", "pca"), "x", "pca")
+    a = host_array(x, "x", "pca")
     if a.ndim != 2:
         raise ValueError(f"`x` is a matrix, and has {a.ndim} axes: {a.shape}")
     if a.shape[0] < 2:
         raise ValueError(f"`x` has {a.shape[0]} observations: at least two are needed")
-    out = float_type(a)
-    mean = a.mean(axis=0, dtype=np.float64)
-    centred = a - mean
-    variance = float(np.einsum("ij,ij->", centred, centred)) / (a.shape[0] - 1)
-    u, s, vt = truncated_svd(
-        centred, n_components, n_iter=n_iter, tol=tol, random_state=random_state, signs="v",
-        device=device, progress=progress,
-    )
-    s = s.astype(np.float64)
-    explained = s**2 / (a.shape[0] - 1)
+    out = float_type(as_array(a[:0], "x", "pca"))
+    k = whole(n_components, "n_components")
+    options = svd_options(n_iter=n_iter, tol=tol, random_state=random_state, signs="v")
+    centred, scale, mean, squares = _centred(a)
+    u, s, v, _, _, _ = _teatime.truncated_svd(centred, k, options, False, device_of(device), run_options(progress))
+    s = s * scale
+    explained, variance = s**2 / (a.shape[0] - 1), squares / (a.shape[0] - 1)
     ratio = explained / variance if variance > 0 else np.zeros_like(explained)
-    found = ((u * s), vt, explained, ratio, s, mean)
-    return PCA(*(part.astype(out, copy=False) for part in found))
+    return PCA(*(part.astype(out, copy=False) for part in (u * s, v.T, explained, ratio, s, mean)))
+
+
+#: Bytes of float64 of the rows that are centred at once.
+_BLOCK = 8 << 20
+
+
+def _centred(a: _Array) -> tuple[NDArray[np.float32], float, _Array, float]:
+    """A matrix less the means of its columns, but for a factor, that factor, the means, and the sum of squares. It is read in blocks of
+    rows, twice, so that nothing but the result is as large as it is.
+    """
+    rows = max(1, _BLOCK // (8 * max(1, a.shape[1])))
+    blocks = [slice(first, first + rows) for first in range(0, a.shape[0], rows)]
+    total, most, least = np.zeros(a.shape[1]), np.full(a.shape[1], -np.inf), np.full(a.shape[1], np.inf)
+    for block in blocks:
+        x = as_array(a[block], "x", "pca")
+        total += x.sum(axis=0, dtype=np.float64)
+        most, least = np.maximum(most, x.max(axis=0)), np.minimum(least, x.min(axis=0))
+    mean = total / a.shape[0]
+    scale = scale_of(np.concatenate([most - mean, least - mean]))
+    centred, squares = np.empty(a.shape, np.float32), 0.0
+    for block in blocks:
+        x = as_array(a[block], "x", "pca") - mean
+        squares += float(np.einsum("ij,ij->", x, x))
+        with np.errstate(over="ignore", under="ignore"):
+            np.divide(x, scale, out=centred[block], casting="same_kind")
+    return centred, scale, mean, squares

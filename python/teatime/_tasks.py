@@ -84,6 +84,12 @@ def workers() -> list[dict[str, Any]] | None:
     return list(info["workers"].values())
 
 
+def task_memory() -> int | None:
+    """Bytes that a task may hold: half of its thread's share of the smallest worker that is known. None: what its machine gives."""
+    limits = [(worker.get("memory_limit"), worker.get("nthreads", 1)) for worker in workers() or ()]
+    return min((_worker.share(limit, threads) for limit, threads in limits if limit), default=None)
+
+
 @contextlib.contextmanager
 def annotated(resources: dict[str, float] | None, compute: bool) -> Iterator[None]:
     """Tasks with ``resources``, which one of the workers that are known has to have: dask would wait for it for ever."""
@@ -112,7 +118,7 @@ class Source:
 
     #: (variants, samples)
     shape: tuple[int, int]
-    #: What parts are of: a store's path and array, or an array's shape and type.
+    #: What parts are of: a store's path, its array, and whether absent chunks are filled; or an array's shape and type.
     like: Any
     #: Of each task: the range of its variants, and its block.
     ranges: list[tuple[int, int]]
@@ -121,20 +127,24 @@ class Source:
     stamp: Any
 
     @classmethod
-    def of(cls, genotypes: Any, array: str | None, rows_per_task: int | None, pair_bytes: int = 4, name: str = "genotypes") -> Source:
+    def of(
+        cls, genotypes: Any, array: str | None, fill: bool, rows_per_task: int | None, pair_bytes: int = 4, name: str = "genotypes"
+    ) -> Source:
         """``pair_bytes`` is what a task of a store gives for each two samples."""
         if isinstance(genotypes, Genotypes):
             raise TypeError(f"`{name}` is a store that is open here: hand over its path, which each task opens")
         if not isinstance(genotypes, (str, os.PathLike)):
+            if array is not None or fill:
+                raise TypeError("`array` and `fill` are for the path of a store")
             return cls._of_array(genotypes, rows_per_task)
         path = folder(genotypes, name)
-        opened = open_store(path, array)
+        opened = open_store(path, array, fill=fill)
         samples, variants = opened.samples, opened.variants
         if variants == 0 or samples == 0:
             raise ValueError(f"{path}: {variants} variants of {samples} samples")
         rows = _rows(rows_per_task, samples * opened.ploidy, samples, pair_bytes)
         ranges = opened.part_ranges(max(1, -(-variants // rows)))
-        return cls((variants, samples), (path, array), ranges, [None] * len(ranges), stamp(path))
+        return cls((variants, samples), (path, array, fill), ranges, [None] * len(ranges), stamp(path))
 
     @classmethod
     def _of_array(cls, genotypes: Any, rows_per_task: int | None) -> Source:
@@ -175,13 +185,12 @@ class Source:
             )
 
     def band(self, samples_per_task: int | None, pair_bytes: int) -> tuple[int, int | None]:
-        """Samples of a task that takes all variants, ``pair_bytes`` for each pair with others, and the memory it has: half of its share of
-        the smallest worker that is known, half of which is for pairs. None: what its machine gives.
+        """Samples of a task that takes all variants, ``pair_bytes`` for each pair with others, and the memory it has, as
+        :func:`task_memory` says, half of which is for pairs.
 
         MemoryError where that does not do.
         """
-        limits = [(worker.get("memory_limit"), worker.get("nthreads", 1)) for worker in workers() or ()]
-        memory = min((limit // threads // 2 for limit, threads in limits if limit), default=None)
+        memory = task_memory()
         if samples_per_task is None:
             samples_per_task = (memory or 0) // 2 // (pair_bytes * self.shape[1])
         elif samples_per_task < 1:
@@ -201,7 +210,7 @@ class Source:
         for rows, block in zip(self.ranges, self.blocks):
             if block is None:
                 task = named(_worker.part_of_store, "part-of-store", self.stamp)
-                parts.append(task(*self.like, rows, ploidy, of, device))
+                parts.append(task(self.like, rows, ploidy, of, device))
             else:
                 task = named(_worker.part_of_block, "part-of-block")
                 parts.append(task(block, rows[0], self.shape[0], ploidy, of, device))

@@ -90,6 +90,7 @@ def pca(
     random_state: int = 0,
     signs: str = "stable",
     array: str | None = None,
+    fill: bool = False,
     rows_per_task: int | None = None,
     device: str | None = None,
     resources: dict[str, float] | None = None,
@@ -113,6 +114,8 @@ def pca(
         Without ``compute=True`` there are tasks for 64 products, of which those that are not needed do nothing.
     array
         The array of a Zarr store, where it is not the one that is found.
+    fill
+        Of a store: whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
     rows_per_task
         Variants of a task. None: of an array, about its chunks; of a store, 96 MiB of genotypes, or more for many samples.
     device
@@ -146,7 +149,7 @@ def pca(
     _teatime.check(of)
     device = device_name(device)
     with annotated(resources, compute):
-        source = Source.of(genotypes, array, rows_per_task)
+        source = Source.of(genotypes, array, fill, rows_per_task)
         variants, samples = source.shape
         if of["n_components"] > min(variants, samples):
             raise ValueError(f"`n_components` of {n_components}: {variants} variants of {samples} samples have fewer")
@@ -299,6 +302,7 @@ def grm(
     min_maf: float = 0.0,
     max_missing: float = 1.0,
     array: str | None = None,
+    fill: bool = False,
     rows_per_task: int | None = None,
     device: str | None = None,
     resources: dict[str, float] | None = None,
@@ -310,7 +314,7 @@ def grm(
     ----------
     method, missing, ploidy, min_maf, max_missing
         As there.
-    genotypes, array, rows_per_task, device, resources, compute
+    genotypes, array, fill, rows_per_task, device, resources, compute
         As in :func:`pca`.
 
     Raises
@@ -329,7 +333,7 @@ def grm(
     _teatime.check(of)
     device = device_name(device)
     with annotated(resources, compute):
-        source = Source.of(genotypes, array, rows_per_task)
+        source = Source.of(genotypes, array, fill, rows_per_task)
         pairwise = missing == "pairwise"
         source.check_pairs(8 if pairwise else 4, "take fewer samples")
         part, samples = source.parts(ploidy, of, device), source.shape[1]
@@ -359,6 +363,7 @@ def pairwise_distance(
     narrow: bool | None = None,
     ploidy: int | None = None,
     array: str | None = None,
+    fill: bool = False,
     rows_per_task: int | None = None,
     samples_per_task: int | None = None,
     resources: dict[str, float] | None = None,
@@ -385,7 +390,7 @@ def pairwise_distance(
         As in :func:`teatime.pairwise_distance`.
     missing
         As there. None: ``"propagate"`` of an array, as there; ``"ignore"`` of a store, as in :func:`teatime.genotype.distances`.
-    ploidy, array, rows_per_task
+    ploidy, array, fill, rows_per_task
         Of a store, as in :func:`pca`.
     samples_per_task
         Of a store, for the metrics that are named above: tasks of so many samples, rounded down to a multiple of 64, and all variants give
@@ -427,7 +432,7 @@ def pairwise_distance(
             raise NotImplementedError(f"{metric} of a store: its distances are not symmetric")
         with annotated(resources, compute):
             pair_bytes = 4 * _TERMS.get(options["metric"], 3)
-            source = Source.of(x, array, rows_per_task, pair_bytes, "x")
+            source = Source.of(x, array, fill, rows_per_task, pair_bytes, "x")
             held, most = source.pair_memory(pair_bytes)
             in_tiles = options["metric"] in _worker.OF_DOSAGES
             if samples_per_task is not None or (held > most and in_tiles):
@@ -436,11 +441,11 @@ def pairwise_distance(
                 return finished(_tiles_of_store(source, ploidy, options, name, samples_per_task), compute)
             source.check_pairs(pair_bytes, "of a dask array of dosages, a task holds the pairs of two blocks")
             task, samples = named(_worker.sums_of_store, "pair-sums-of-store", source.stamp), source.shape[1]
-            whole = tree([task(*source.like, rows, ploidy, options, name) for rows in source.ranges], "merge-distances")
+            whole = tree([task(source.like, rows, ploidy, options, name) for rows in source.ranges], "merge-distances")
             result = da.from_delayed(finish(whole, np.dtype("f8")), (samples, samples), dtype="f8", meta=np.empty((0, 0)))
             return finished(result, compute)
-    if any(of is not None for of in (ploidy, array, rows_per_task, samples_per_task)):
-        raise TypeError("`ploidy`, `array`, `rows_per_task` and `samples_per_task` are for the path of a store")
+    if fill or any(of is not None for of in (ploidy, array, rows_per_task, samples_per_task)):
+        raise TypeError("`ploidy`, `array`, `fill`, `rows_per_task` and `samples_per_task` are for the path of a store")
     x = x if isinstance(x, da.Array) else da.asarray(x)
     if x.ndim != 2:
         raise ValueError(f"`x` is (observations, features), and has {x.ndim} axes: {x.shape}")

@@ -158,7 +158,7 @@ def pca(
     random_state: int = 0,
     signs: str = "stable",
     device: Device | str | None = None,
-    memory: int | None = None,
+    memory: int | str | None = None,
     progress: Any = None,
 ) -> GenotypePCA:
     """Principal components of the samples.
@@ -184,7 +184,7 @@ def pca(
     device
         A :class:`teatime.Device`, its name, or None for the fastest.
     memory
-        Most bytes of the host's memory; None: half of what is free.
+        Most bytes of the host's memory, a number or text such as ``"2G"``, as the command line takes it; None: half of what is free.
     progress
         Called as ``progress(done, total)`` now and then, or a tqdm bar.
 
@@ -223,7 +223,7 @@ def grm(
     min_maf: float = 0.0,
     max_missing: float = 1.0,
     device: Device | str | None = None,
-    memory: int | None = None,
+    memory: int | str | None = None,
     progress: Any = None,
 ) -> GRM:
     """The genomic relationship matrix of the samples.
@@ -260,7 +260,7 @@ def distances(
     min_maf: float = 0.0,
     max_missing: float = 1.0,
     device: Device | str | None = None,
-    memory: int | None = None,
+    memory: int | str | None = None,
     progress: Any = None,
 ) -> Distances:
     """Distances of the samples from one another.

@@ -10,7 +10,7 @@ import pytest
 from conftest import calls, dosages, write
 
 import teatime
-from teatime import genotype
+from teatime import blocks, genotype
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 import dask  # noqa: E402
@@ -221,7 +221,7 @@ def test_tiles_of_a_store_that_changes_are_told(many_samples, tmp_path):
     import shutil
 
     path = shutil.copytree(many_samples, tmp_path / "written.zarr")
-    bands = _worker.bands_of_store((str(path), None), None, distance_options(missing="ignore"), 64, None, "cpu")
+    bands = _worker.bands_of_store((str(path), None, False), None, distance_options(missing="ignore"), 64, None, "cpu")
     other = pickle.loads(pickle.dumps(bands))
     np.testing.assert_array_equal(_worker.tiles_of_band(other, 1, 64)[1], _worker.tiles_of_band(bands, 1, 64)[1])
     # Another one is unpickled after the store was written.
@@ -277,6 +277,31 @@ def test_missing_chunks_of_images(images, tmp_path):
     np.testing.assert_array_equal(td.gaussian_filter(copy, 1, array=array, fill=True), teatime.gaussian_filter(holed, 1))
 
 
+def test_missing_chunks_of_genotypes(store, genotypes, tmp_path):
+    import shutil
+
+    copy = str(shutil.copytree(store, tmp_path / "copy.zarr"))
+    for key in ("1.0.0", "1.1.0"):
+        os.unlink(os.path.join(copy, "call_genotype", key))
+    # The fill value is -1, a missing call.
+    holed = genotypes.copy()
+    holed[1000:2000] = -1
+    for call, plain in (
+        (lambda **fill: td.pca(copy, 2, method="exact", compute=True, **fill).scores, lambda: genotype.pca(holed, 2, method="exact").scores),
+        (lambda **fill: td.pca(copy, 2, method="randomized", compute=True, **fill).counts["used"], lambda: genotype.pca(holed, 2).counts["used"]),
+        (lambda **fill: td.grm(copy, compute=True, **fill).matrix, lambda: genotype.grm(holed).matrix),
+        (lambda **fill: td.pairwise_distance(copy, compute=True, **fill), lambda: genotype.distances(holed).matrix),
+        (lambda **fill: td.pairwise_distance(copy, samples_per_task=64, compute=True, **fill), lambda: genotype.distances(holed).matrix),
+        (
+            lambda **fill: blocks.Variants(copy, **fill).normal_product(np.ones((40, 1))),
+            lambda: blocks.Variants(holed).normal_product(np.ones((40, 1))),
+        ),
+    ):
+        with pytest.raises(OSError, match="1, 0"):
+            call()
+        np.testing.assert_array_equal(call(fill=True), plain())
+
+
 def test_bits(rng):
     x = rng.integers(0, 4, (7, 101)).astype("u1")
     for chunks in ((3, 40), (7, 33), (2, 101)):
@@ -307,12 +332,12 @@ def test_equal_jobs_have_equal_keys(genotypes):
 
 def test_a_store_that_a_worker_does_not_see_is_named(store):
     with pytest.raises(OSError, match=r"elsewhere.*\(seen from .*every worker has to see the store"):
-        _worker.part_of_store("/elsewhere.zarr", None, (0, 1), None, {}, None)
+        _worker.part_of_store(("/elsewhere.zarr", None, False), (0, 1), None, {}, None)
 
 
 def test_a_band_is_read_again_elsewhere(store):
     options = genotype.pca_options(2, method="randomized")
-    band = _worker.band_of_store((store, None), (0, 4096), None, options, None)
+    band = _worker.band_of_store((store, None, False), (0, 4096), None, options, None)
     x = np.ones((40, 1))
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(band)).product(x).values, band.product(x).values)
     assert len(pickle.dumps(band)) < 2000
@@ -325,7 +350,7 @@ def test_genotypes_that_change_between_products_are_told(store, tmp_path):
 
     path = shutil.copytree(store, tmp_path / "written.zarr")
     options = genotype.pca_options(2, method="randomized")
-    bands = [_worker.band_of_store((str(path), None), rows, None, options, None) for rows in ((0, 4096), (4096, 9000))]
+    bands = [_worker.band_of_store((str(path), None, False), rows, None, options, None) for rows in ((0, 4096), (4096, 9000))]
     shape, svd = (9000, 40), options["svd"]
     x = _worker.next_vectors(shape, 2, svd, [])
     first = _worker.add_products(*(band.product(x) for band in bands))

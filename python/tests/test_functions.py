@@ -1,5 +1,7 @@
 """Each function against NumPy and SciPy, on every device."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from conftest import calls, dosages
@@ -282,3 +284,24 @@ def test_wrong_devices():
         teatime.svd([[1.0]], device="gpu7")
     with pytest.raises(TypeError, match="`device` is"):
         teatime.svd([[1.0]], device=3)
+
+
+def test_pca_makes_one_copy_in_float32(rng):
+    x = rng.random((16_000, 500), dtype="f4") + 1
+    tracemalloc.start()
+    found = teatime.pca(x, 2, n_iter=1, device="cpu")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert x.nbytes < most < 2 * x.nbytes
+    np.testing.assert_allclose(found.mean, x.mean(axis=0, dtype="f8"), rtol=1e-6)
+    ratio = found.explained_variance / found.explained_variance_ratio
+    np.testing.assert_allclose(ratio, x.var(axis=0, ddof=1, dtype="f8").sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap", "constant"])
+def test_gaussians_much_wider_than_the_image(rng, device, mode):
+    for dtype, sigma, order in (("f4", 9000, 0), ("f4", (7, 30), (1, 0)), ("f8", 300, (0, 1))):
+        x = rng.random((24, 25)).astype(dtype)
+        wanted = ndimage.gaussian_filter(x.astype("f8"), sigma, order, mode=mode, cval=0.5)
+        found = teatime.gaussian_filter(x, sigma, order, mode=mode, cval=0.5, device=device)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 if dtype == "f8" and device.f64 else 2e-6)

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use self::{real::Real, tile::tile};
 use crate::{
-    DType,
+    Cancel, DType,
     kernel::{CpuArg, CpuLaunch, Kernel, kernel},
 };
 
@@ -189,6 +189,7 @@ fn distance(launch: CpuLaunch<'_>) {
 fn distance_in<R: Real>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let masked = launch.constant("MASKED") != 0;
+    let cancel = launch.cancel();
     let [x, y, x_table, y_table, sums] = launch.args();
     let (m, n, k, lds) = (p.m as usize, p.n as usize, p.k as usize, p.lds as usize);
     let table = |arg: &'_ CpuArg<'_>, first: u32, len: usize| {
@@ -218,6 +219,9 @@ fn distance_in<R: Real>(launch: CpuLaunch<'_>) {
         sums.par_chunks_mut(BAND * lds).enumerate().for_each(|(band, sums)| {
             let mut left = [[R::default(); ROWS]; BLOCK];
             for (group, sums) in sums.chunks_mut(ROWS * lds).enumerate() {
+                if cancel.is_some_and(Cancel::is_cancelled) {
+                    return;
+                }
                 let row = band * BAND + group * ROWS;
                 x.pack(row, feature, depth, &mut left);
                 for (i, panel) in panels.iter().enumerate() {
