@@ -214,6 +214,15 @@ impl Device {
         self.inner.driver.limits()
     }
 
+    /// # Errors
+    /// [`Error::NoF64`] unless kernels compute in f64 there.
+    pub(crate) fn computes_f64(&self, op: &'static str) -> Result<()> {
+        match self.limits().f64 {
+            true => Ok(()),
+            false => Err(Error::NoF64 { op, device: self.info().name.as_str().into() }),
+        }
+    }
+
     /// Bytes that tensors hold on the device now.
     pub fn allocated_bytes(&self) -> u64 {
         self.inner.usage.now.load(Ordering::Relaxed)

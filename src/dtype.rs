@@ -45,6 +45,11 @@ impl DType {
         }
     }
 
+    /// Whether f32 holds less than the type.
+    pub(crate) const fn is_wide(self) -> bool {
+        matches!(self, Self::F64 | Self::I32 | Self::U32)
+    }
+
     /// The number by which kernel sources select this type's `load`.
     pub(crate) const fn code(self) -> u32 {
         self as u32
@@ -62,15 +67,58 @@ mod sealed {
 
 /// A type that tensors can hold. Operations compute in f32, and make f32 of other types as they load them.
 ///
-/// [Distances](crate::distance#accuracy) of f64 and [filters](crate::filter#types) of f64 and 32-bit integers compute in f64, where the
-/// device [can](crate::Limits::f64).
+/// What f32 may not hold, f64, `u32` and `i32`, becomes f32 only where that is asked for, by [`Tensor::to_f32`](crate::Tensor::to_f32) or
+/// an option `narrow`. Without, [products](crate::linalg::matmul()), [distances](crate::distance#accuracy) and
+/// [filters](crate::filter#types) compute in f64 where the device [can](crate::Limits::f64), and else give
+/// [`Error::NoF64`](crate::Error::NoF64); [statistics](crate::linalg::row_stats) are in f64 on every device, and what is in f32 alone takes
+/// types that are [`InF32`].
 pub trait Element: sealed::Sealed + Pod + Send + Sync + PartialEq + std::fmt::Debug {
     /// The type as a value.
     const DTYPE: DType;
+    /// What it is computed in: f64 for f64, `u32` and `i32`, else f32.
+    type Real: Real;
 
     /// The value as kernels see it. f64, and integers beyond 2^24, round to nearest.
     fn to_f32(self) -> f32;
+
+    /// The value, exactly.
+    fn to_f64(self) -> f64;
 }
+
+/// f32 or f64: what [elements](Element::Real) are computed in.
+pub trait Real: Element<Real = Self> {
+    /// What it is computed in together with another: f64 if one of the two is.
+    type With<R: Real>: Real;
+
+    /// An element, or what is nearest to it.
+    fn of(value: impl Element) -> Self;
+}
+
+impl Real for f32 {
+    type With<R: Real> = R;
+
+    #[inline]
+    fn of(value: impl Element) -> Self {
+        value.to_f32()
+    }
+}
+
+impl Real for f64 {
+    type With<R: Real> = Self;
+
+    #[inline]
+    fn of(value: impl Element) -> Self {
+        value.to_f64()
+    }
+}
+
+/// A type whose every value is an f32: all but f64, `u32` and `i32`.
+#[diagnostic::on_unimplemented(
+    message = "f32 does not hold every `{Self}`, and this computes in f32",
+    note = "`Tensor::to_f32` makes the nearest f32 of a tensor's elements"
+)]
+pub trait InF32: Element<Real = f32> {}
+impl<T: Element<Real = f32>> InF32 for T {}
 
 /// The nearest f32, infinite beyond the largest.
 #[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is the point")]
@@ -80,30 +128,35 @@ pub(crate) const fn nearest_f32(value: f64) -> f32 {
 }
 
 macro_rules! elements {
-    ($($type:ty => $dtype:ident, $value:ident => $to_f32:expr;)*) => {$(
+    ($($type:ty => $dtype:ident in $real:ty, $value:ident => $to_f32:expr;)*) => {$(
         impl sealed::Sealed for $type {}
         impl Element for $type {
             const DTYPE: DType = DType::$dtype;
+            type Real = $real;
             #[inline]
             fn to_f32(self) -> f32 {
                 let $value = self;
                 $to_f32
+            }
+            #[inline]
+            fn to_f64(self) -> f64 {
+                self.into()
             }
         }
     )*};
 }
 
 elements! {
-    f32 => F32, v => v;
-    f16 => F16, v => v.to_f32();
-    bf16 => BF16, v => v.to_f32();
-    u8 => U8, v => f32::from(v);
-    i8 => I8, v => f32::from(v);
-    u16 => U16, v => f32::from(v);
-    i16 => I16, v => f32::from(v);
-    u32 => U32, v => v as f32;
-    i32 => I32, v => v as f32;
-    f64 => F64, v => nearest_f32(v);
+    f32 => F32 in f32, v => v;
+    f16 => F16 in f32, v => v.to_f32();
+    bf16 => BF16 in f32, v => v.to_f32();
+    u8 => U8 in f32, v => f32::from(v);
+    i8 => I8 in f32, v => f32::from(v);
+    u16 => U16 in f32, v => f32::from(v);
+    i16 => I16 in f32, v => f32::from(v);
+    u32 => U32 in f64, v => v as f32;
+    i32 => I32 in f64, v => v as f32;
+    f64 => F64 in f64, v => nearest_f32(v);
 }
 
 /// Calls a generic function with the type that a run-time [`DType`] names.

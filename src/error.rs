@@ -189,7 +189,7 @@ impl fmt::Display for Error {
             Self::WrongDevice { op } => write!(f, "{op}: the tensors live on different devices"),
             Self::NoF64 { op, device } => write!(
                 f,
-                "{op}: this is computed in f64, and {device} computes in f32: ask for f32 with the option `narrow`, or take a cpu or cuda device"
+                "{op}: this is computed in f64, and {device} computes in f32: ask for f32, with the option `narrow` or by `Tensor::to_f32`, or take a cpu or cuda device"
             ),
             Self::NoDevice { wanted, tried } => {
                 write!(f, "no device `{wanted}`; there are")?;

@@ -202,7 +202,7 @@ mod lent_cuda;
 pub use cancel::Cancel;
 pub use device::Device;
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
-pub use dtype::{DType, Element};
+pub use dtype::{DType, Element, InF32, Real};
 pub use error::{Error, Result};
 #[cfg(feature = "cuda")]
 pub use kernels::write_cuda_kernels;

@@ -291,15 +291,19 @@ impl<T: Element> Tensor<T> {
         // Of no elements, where the buffer starts: it may end where the rows would start.
         let is_empty = shape.contains(&0);
         let offset = if is_empty { 0 } else { self.offset + rows.start * row_bytes };
-        let part = Self {
+        Ok(TensorView::new(Self { offset, guard: 0, shape, ..self.view().part }))
+    }
+
+    /// A view of all of it.
+    pub(crate) fn view(&self) -> TensorView<'_, T> {
+        TensorView::new(Self {
             device: self.device.clone(),
             buffer: Arc::clone(&self.buffer),
-            offset,
-            guard: 0,
-            shape,
+            offset: self.offset,
+            guard: self.guard,
+            shape: self.shape.clone(),
             element: PhantomData,
-        };
-        Ok(TensorView { part, of: PhantomData })
+        })
     }
 
     /// The device it lives on.

@@ -17,8 +17,8 @@ namespace {
 
 typedef int Status;
 enum : Status { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
-enum Type : int { F32 = 0, F16 = 2, BF16 = 14 };
-enum Compute : int { COMPUTE_32F = 68, COMPUTE_32F_PEDANTIC = 69, COMPUTE_32F_FAST_TF32 = 77 };
+enum Type : int { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
+enum Compute : int { COMPUTE_32F = 68, COMPUTE_32F_PEDANTIC = 69, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77 };
 // CUBLAS_TF32_TENSOR_OP_MATH.
 constexpr int TF32_MATH = 3;
 
@@ -31,7 +31,7 @@ struct Handle {
 struct Gemm {
     bool transpose_a, transpose_b, tf32;
     size_t m, n, k, lda, ldb, ldc;
-    float alpha, beta;
+    double alpha, beta;
     const void *a, *b;
     void* c;
     int a_type, b_type, c_type;
@@ -74,26 +74,28 @@ uint16_t float_half(float value) {
     return sign | (uint16_t)((float_bits(rounded(size, 13)) >> 13) - (112 << 10));
 }
 
-float load(const void* array, int type, size_t i) {
+double load(const void* array, int type, size_t i) {
+    if (type == F64) return ((const double*)array)[i];
     if (type == F16) return half_float(((const uint16_t*)array)[i]);
     if (type == BF16) return bits_float((uint32_t)((const uint16_t*)array)[i] << 16);
     return ((const float*)array)[i];
 }
 
-void store(void* array, int type, size_t i, float value) {
-    if (type == F16) ((uint16_t*)array)[i] = float_half(value);
-    else if (type == BF16) ((uint16_t*)array)[i] = (uint16_t)(float_bits(rounded(value, 16)) >> 16);
-    else ((float*)array)[i] = value;
+void store(void* array, int type, size_t i, double value) {
+    if (type == F64) ((double*)array)[i] = value;
+    else if (type == F16) ((uint16_t*)array)[i] = float_half((float)value);
+    else if (type == BF16) ((uint16_t*)array)[i] = (uint16_t)(float_bits(rounded((float)value, 16)) >> 16);
+    else ((float*)array)[i] = (float)value;
 }
 
-// c = alpha op(a) op(b) + beta c, by columns; sums in f32 along k.
-void run(void* data) {
+// c = alpha op(a) op(b) + beta c, by columns; sums along k in f32, or of f64 in f64.
+template <typename Real> void run(void* data) {
     const Gemm& of = *(const Gemm*)data;
     auto value = [&](const void* array, int type, size_t i) {
-        float exact = load(array, type, i);
-        return of.tf32 ? rounded(exact, 13) : exact;
+        Real exact = (Real)load(array, type, i);
+        return of.tf32 ? (Real)rounded((float)exact, 13) : exact;
     };
-    std::vector<float> a(of.m * of.k), sums(of.m);
+    std::vector<Real> a(of.m * of.k), sums(of.m);
     for (size_t p = 0; p < of.k; p++) {
         for (size_t i = 0; i < of.m; i++) {
             a[p * of.m + i] = value(of.a, of.a_type, of.transpose_a ? i * of.lda + p : p * of.lda + i);
@@ -102,13 +104,13 @@ void run(void* data) {
     for (size_t j = 0; j < of.n; j++) {
         sums.assign(of.m, 0);
         for (size_t p = 0; p < of.k; p++) {
-            float b = value(of.b, of.b_type, of.transpose_b ? p * of.ldb + j : j * of.ldb + p);
+            Real b = value(of.b, of.b_type, of.transpose_b ? p * of.ldb + j : j * of.ldb + p);
             for (size_t i = 0; i < of.m; i++) sums[i] += a[p * of.m + i] * b;
         }
         for (size_t i = 0; i < of.m; i++) {
             // With beta = 0, c is not read.
-            float before = of.beta == 0 ? 0 : of.beta * load(of.c, of.c_type, j * of.ldc + i);
-            store(of.c, of.c_type, j * of.ldc + i, of.alpha * sums[i] + before);
+            Real before = of.beta == 0 ? 0 : (Real)(of.beta * load(of.c, of.c_type, j * of.ldc + i));
+            store(of.c, of.c_type, j * of.ldc + i, (Real)of.alpha * sums[i] + before);
         }
     }
 }
@@ -127,7 +129,8 @@ Status gemm(Handle* handle, std::unique_ptr<Gemm> of, int op_a, int op_b) {
     operands += std::string(" ") + emulator_named(of->b);
     operands += std::string(" ") + emulator_named(of->c);
     auto drop = [](void* data) { delete (Gemm*)data; };
-    int code = emulator_enqueue(handle->stream, "cublasGemmEx", operands.c_str(), run, of.release(), drop);
+    auto product = of->a_type == F64 ? run<double> : run<float>;
+    int code = emulator_enqueue(handle->stream, "cublasGemmEx", operands.c_str(), product, of.release(), drop);
     return code ? EXECUTION_FAILED : SUCCESS;
 }
 
@@ -194,17 +197,19 @@ API cublasSetWorkspace_v2(Handle*, void*, size_t) { return SUCCESS; }
 API cublasGemmEx(Handle* handle, int op_a, int op_b, int m, int n, int k, const void* alpha, const void* a, int a_type,
                  int lda, const void* b, int b_type, int ldb, const void* beta, void* c, int c_type, int ldc, int compute,
                  int) {
-    bool tf32 = compute == COMPUTE_32F_FAST_TF32;
-    if (compute != COMPUTE_32F && compute != COMPUTE_32F_PEDANTIC && !tf32) return NOT_SUPPORTED;
+    bool tf32 = compute == COMPUTE_32F_FAST_TF32, wide = compute == COMPUTE_64F;
+    if (compute != COMPUTE_32F && compute != COMPUTE_32F_PEDANTIC && !tf32 && !wide) return NOT_SUPPORTED;
     if (tf32 && a_type != F32) return NOT_SUPPORTED;
-    auto known = [](int type) { return type == F32 || type == F16 || type == BF16; };
+    auto known = [=](int type) { return wide ? type == F64 : type == F32 || type == F16 || type == BF16; };
     // The pairs of types that cuBLAS has.
-    if (!known(a_type) || a_type != b_type || (c_type != F32 && c_type != a_type)) return NOT_SUPPORTED;
+    if (!known(a_type) || a_type != b_type || !known(c_type) || (c_type != F32 && c_type != a_type)) return NOT_SUPPORTED;
+    // Scalars are of the type of the sums.
+    auto scalar = [=](const void* at) { return wide ? *(const double*)at : *(const float*)at; };
     if (handle && handle->math == TF32_MATH && compute == COMPUTE_32F && a_type == F32) tf32 = true;
     return gemm(handle,
                 std::unique_ptr<Gemm>(new Gemm{false, false, tf32, (size_t)m, (size_t)n, (size_t)k, (size_t)lda,
-                                               (size_t)ldb, (size_t)ldc, *(const float*)alpha, *(const float*)beta, a, b,
-                                               c, a_type, b_type, c_type}),
+                                               (size_t)ldb, (size_t)ldc, scalar(alpha), scalar(beta), a, b, c, a_type, b_type,
+                                               c_type}),
                 op_a, op_b);
 }
 

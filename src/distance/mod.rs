@@ -70,7 +70,7 @@
 //! [`Error::NoF64`], unless [`Options::narrow`] asks for f32.
 //!
 //! Integers are computed in f64 on these devices too, without [`Options::narrow`]; bytes in f32 where that is exact, as said above. On
-//! other devices they become f32, those beyond 2^24 the nearest.
+//! other devices they become f32, and those of 2^24 or beyond are refused unless [`Options::narrow`] asks for the nearest.
 //!
 //! # Map and reduce
 //!

@@ -156,7 +156,7 @@ impl Partial {
     }
 
     /// Takes the sum of each observation over all its features, here and elsewhere, which [`Metric::JensenShannon`] divides by: a first
-    /// pass over the features, as of [`row_stats`](crate::linalg::row_stats) (which takes f64 as f32), makes them. The sum of an
+    /// pass over the features, as of [`row_stats`](crate::linalg::row_stats), makes them. The sum of an
     /// observation that has NaN may be NaN.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ pub(super) fn is_wide<T: Element>(
     options: &Options,
 ) -> Result<bool> {
     match T::DTYPE {
-        DType::F64 if !options.narrow => can_widen(x.device()).map(|()| true),
+        DType::F64 if !options.narrow => x.device().computes_f64("distance").map(|()| true),
         DType::F64 | DType::F32 | DType::F16 | DType::BF16 => Ok(false),
         _ => Ok(!options.narrow && x.device().limits().f64 && !is_exact::<T>(terms, prepare)),
     }
@@ -27,15 +27,6 @@ pub(super) fn is_wide<T: Element>(
 pub(super) fn is_exact<T: Element>(terms: &[Term], prepare: Prepare) -> bool {
     let bytes = matches!(T::DTYPE, DType::U8 | DType::I8);
     bytes && prepare == Prepare::Nothing && terms.iter().all(|term| term.is_whole())
-}
-
-/// # Errors
-/// [`Error::NoF64`] unless the device computes in f64.
-pub(super) fn can_widen(device: &Device) -> Result<()> {
-    match device.limits().f64 {
-        true => Ok(()),
-        false => Err(Error::NoF64 { op: "distance", device: device.info().name.as_str().into() }),
-    }
 }
 
 pub(super) fn is_normal(value: f64, wide: bool) -> bool {

@@ -8,12 +8,12 @@ use super::{
     precision::{PLAIN, is_normal, is_wide, shares, table, total},
 };
 use crate::{
-    Element, Error, Result, Tensor,
+    DType, Element, Error, Result, Tensor,
     dtype::nearest_f32,
     extent::to_usize,
     kernel::{Grid, small},
     kernels::distance::{BLOCK, DISTANCE, Params, TILE, Term, spec},
-    linalg::{pending_column_stats, pending_row_stats},
+    linalg::reduce,
     packed::pair_products::{exponent, power_of_two},
     tensor::Window,
 };
@@ -25,6 +25,9 @@ const WORK: u64 = 1 << 33;
 /// others leaves is larger. Of f32 and of f64.
 const CONSTANT: f64 = 1.0 / (1u64 << 30) as f64;
 const CONSTANT_WIDE: f64 = 1.0 / (1u64 << 60) as f64;
+
+/// From here on, not every integer is an f32.
+const WHOLE: f64 = (1u32 << 24) as f64;
 
 /// The observations of one operand.
 pub(super) struct Operand<'a, T: Element> {
@@ -96,13 +99,18 @@ impl<'a, T: Element> Operand<'a, T> {
         let rule = Options { missing: Missing::Ignore, negative: false, ..*options };
         // Of finite elements, and these are of f32.
         let counts = |negative_is_missing| -> Result<Vec<f64>> {
-            let stats = match self.by_column {
-                true => pending_column_stats(self.x, negative_is_missing)?.wait(),
-                false => pending_row_stats(self.x, negative_is_missing)?.wait(),
-            };
+            let stats = reduce::enqueue("distance", self.x, !self.by_column, negative_is_missing)?.wait();
             Ok(stats?.iter().map(|stats| stats.count as f64).collect())
         };
         let all = features(self.x, options.columns)? as f64;
+        if matches!(T::DTYPE, DType::U32 | DType::I32) && !self.wide && !options.narrow {
+            let largest = self.alone(Term::Largest, &rule)?;
+            if let Some(number) = largest.iter().position(|&largest| largest >= WHOLE) {
+                let why = "an integer of 2^24 or beyond, not all of which f32 holds, and the device has no f64: the \
+                           option `narrow` asks for the nearest f32";
+                return refused(number, why);
+            }
+        }
         let (known, infinite) = if self.wide {
             let largest = self.alone(Term::Largest, &rule)?;
             (self.alone(Term::Count, &rule)?, largest.iter().position(|largest| largest.is_infinite()))

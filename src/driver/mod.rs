@@ -137,7 +137,7 @@ pub(crate) struct ArgSlice<'a> {
     pub(crate) access: Access,
 }
 
-/// A matrix product for a vendor's library: row-major `c[m, n] (+)= op(a) op(b)`, f32 sums.
+/// A matrix product for a vendor's library: row-major `c[m, n] (+)= op(a) op(b)`, of f32, or of f64 where both operands are.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only the CUDA driver has a vendor's library"))]
 pub(crate) struct GemmCall<'a> {

@@ -116,8 +116,8 @@ impl Filter {
             return Err(Error::WrongDevice { op: self.op });
         }
         let wide = self.is_wide([x.dtype(), out.dtype()]);
-        if wide && !x.device().limits().f64 {
-            return Err(Error::NoF64 { op: self.op, device: x.device().info().name.as_str().into() });
+        if wide {
+            x.device().computes_f64(self.op)?;
         }
         if out.len() == 0 {
             return Ok(());
@@ -127,7 +127,7 @@ impl Filter {
 
     /// Whether sums are in f64, of an input and an output of these types.
     pub(crate) fn is_wide(&self, [from, of]: [DType; 2]) -> bool {
-        let wide = is_wide(from) || is_wide(of) || self.truncate && is_integer(of);
+        let wide = from.is_wide() || of.is_wide() || self.truncate && is_integer(of);
         wide && !self.narrow
     }
 
@@ -320,9 +320,4 @@ fn numbers(pass: &Pass, device: &Device, real: DType) -> Result<Box<dyn Untyped>
 
 const fn is_integer(dtype: DType) -> bool {
     !matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
-}
-
-/// Whether f32 holds less than the type.
-pub(crate) const fn is_wide(dtype: DType) -> bool {
-    matches!(dtype, DType::F64 | DType::I32 | DType::U32)
 }

@@ -1,7 +1,7 @@
 //! Filters made of several Gaussians, and of a caller's own weights.
 
 use super::{
-    boxes::{Filter, is_wide},
+    boxes::Filter,
     gaussian::{checked_axes, gaussian, gaussian_of, image_scale},
     options::{GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions},
     taps::Taps,
@@ -215,7 +215,7 @@ fn refuse(op: &'static str, axes: usize, options: &GaussianOptions) -> Result<()
 /// What filters make together, added up in the type that their sums are in.
 fn sum<T: Element, U: Element>(x: &Tensor<T>, filters: &[Filter]) -> Result<Tensor<U>> {
     filters.iter().try_for_each(|filter| filter.check_type([T::DTYPE, U::DTYPE]))?;
-    let wide = (is_wide(T::DTYPE) || is_wide(U::DTYPE)) && !filters.iter().any(|filter| filter.narrow);
+    let wide = (T::DTYPE.is_wide() || U::DTYPE.is_wide()) && !filters.iter().any(|filter| filter.narrow);
     if wide { sum_in::<T, f64, U>(x, filters) } else { sum_in::<T, f32, U>(x, filters) }
 }
 

@@ -276,8 +276,8 @@ struct Sizes {
 impl<W: BoxWriter> Work<'_, W> {
     fn write(self, filter: &Filter) -> Result<WrittenFilter> {
         let wide = filter.is_wide(self.types);
-        if wide && !self.device.limits().f64 {
-            return Err(Error::NoF64 { op: OP, device: self.device.info().name.as_str().into() });
+        if wide {
+            self.device.computes_f64(OP)?;
         }
         let [read, written] = self.types.map(DType::size);
         let sizes = Sizes { read, real: if wide { 8 } else { 4 }, written };

@@ -7,6 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use self::{real::Real, tile::tile};
+use super::cpu::load::load;
 use crate::{
     Cancel, DType,
     kernel::{CpuArg, CpuLaunch, Kernel, kernel},
@@ -163,12 +164,12 @@ impl<R: Real> Operand<'_, R> {
         if self.by_column {
             for (f, out) in panel[..depth].iter_mut().enumerate() {
                 let start = self.start + (feature + f) * self.stride + first;
-                R::load(&self.arg, self.dtype, start, &mut out[..count]);
+                load(&self.arg, self.dtype, start, &mut out[..count]);
             }
         } else {
             for lane in 0..count {
                 let start = self.start + (first + lane) * self.stride + feature;
-                R::load(&self.arg, self.dtype, start, &mut line[..depth]);
+                load(&self.arg, self.dtype, start, &mut line[..depth]);
                 panel.iter_mut().zip(&line[..depth]).for_each(|(out, &value)| out[lane] = value);
             }
         }

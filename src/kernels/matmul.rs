@@ -9,12 +9,13 @@ use faer::{
         matmul as tile_matmul,
         triangular::{self, BlockStructure},
     },
+    traits::ComplexField,
 };
 use rayon::prelude::*;
 
 use super::cpu::load::load;
 use crate::{
-    Cancel, DType,
+    Cancel, DType, Real,
     kernel::{CpuArg, CpuLaunch, Kernel, kernel},
 };
 
@@ -87,8 +88,8 @@ struct Operand<'a> {
 }
 
 impl Operand<'_> {
-    /// The block at (row, col) of op(x) as f32, stored as the operand is, and the stride of that.
-    fn block(&self, rows: (usize, usize), cols: (usize, usize)) -> (Cow<'_, [f32]>, usize) {
+    /// The block at (row, col) of op(x), stored as the operand is, and the stride of that.
+    fn block<R: Scalar>(&self, rows: (usize, usize), cols: (usize, usize)) -> (Cow<'_, [R]>, usize) {
         let ((r0, r1), (c0, c1)) = if self.transposed { (cols, rows) } else { (rows, cols) };
         let (height, width) = (r1 - r0, c1 - c0);
         if height == 0 || width == 0 {
@@ -96,11 +97,11 @@ impl Operand<'_> {
             return (Cow::Borrowed(&[]), width);
         }
         let first = self.start + r0 * self.stride + c0;
-        if self.dtype == DType::F32 {
+        if self.dtype == R::DTYPE {
             let end = first + (height - 1) * self.stride + width;
-            return (Cow::Borrowed(&self.arg.read::<f32>()[first..end]), self.stride);
+            return (Cow::Borrowed(&self.arg.read::<R>()[first..end]), self.stride);
         }
-        let mut block = vec![0.0; height * width];
+        let mut block = bytemuck::zeroed_vec(height * width);
         block.par_chunks_mut(width).enumerate().for_each(|(row, out)| {
             load(&self.arg, self.dtype, first + row * self.stride, out);
         });
@@ -108,7 +109,7 @@ impl Operand<'_> {
     }
 
     /// A view of op(x) on what [`block`](Self::block) gave.
-    fn view<'b>(&self, block: &'b [f32], stride: usize, rows: usize, cols: usize) -> MatRef<'b, f32> {
+    fn view<'b, R: Scalar>(&self, block: &'b [R], stride: usize, rows: usize, cols: usize) -> MatRef<'b, R> {
         if self.transposed {
             MatRef::from_row_major_slice_with_stride(block, cols, rows, stride).transpose()
         } else {
@@ -117,7 +118,19 @@ impl Operand<'_> {
     }
 }
 
+/// f32 or f64, in which two operands of f64 are multiplied.
+trait Scalar: Real + ComplexField {}
+impl<R: Real + ComplexField> Scalar for R {}
+
 fn matmul(launch: CpuLaunch<'_>) {
+    let p: Params = launch.params();
+    match [p.a_type, p.b_type].map(DType::from_code) {
+        [DType::F64, DType::F64] => multiply::<f64>(launch),
+        _ => multiply::<f32>(launch),
+    }
+}
+
+fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let [ta, tb] = ["TRANS_A", "TRANS_B"].map(|name| launch.constant(name) != 0);
     let [a_type, b_type] = [p.a_type, p.b_type].map(DType::from_code);
@@ -126,20 +139,20 @@ fn matmul(launch: CpuLaunch<'_>) {
     let a = Operand { arg: a, dtype: a_type, start: p.a0 as usize, stride: p.lda as usize, transposed: ta };
     let b = Operand { arg: b, dtype: b_type, start: p.b0 as usize, stride: p.ldb as usize, transposed: tb };
     let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
-    let c = &mut c.write::<f32>()[p.c0 as usize..];
+    let c = &mut c.write::<R>()[p.c0 as usize..];
     let c_len = (m - 1) * p.ldc as usize + n;
     // Not by from_row_major_slice_with_stride_mut, which in faer 0.24.4 takes the rows for columns and so writes outside
     // of the slice.
     let c = MatMut::from_column_major_slice_with_stride_mut(&mut c[..c_len], n, m, p.ldc as usize);
     let mut c = c.transpose_mut();
-    // f32 operands are used in place, so only narrow ones bound the span.
-    let span = if a_type == DType::F32 && b_type == DType::F32 { usize::MAX } else { SPAN };
+    // Operands of that type are used in place, so only others bound the span.
+    let span = if a_type == R::DTYPE && b_type == R::DTYPE { usize::MAX } else { SPAN };
     let depth = if span == SPAN { DEPTH } else { usize::MAX };
     for rows in pieces(m, span) {
         for cols in pieces(n, span) {
             for inner in pieces(k, depth) {
-                let (a_block, a_stride) = a.block(rows, inner);
-                let (b_block, b_stride) = b.block(inner, cols);
+                let (a_block, a_stride) = a.block::<R>(rows, inner);
+                let (b_block, b_stride) = b.block::<R>(inner, cols);
                 let (height, width, depth) = (rows.1 - rows.0, cols.1 - cols.0, inner.1 - inner.0);
                 let product = Product {
                     a: a.view(&a_block, a_stride, height, depth),
@@ -161,10 +174,10 @@ fn pieces(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
         .map(move |start| (start, len.min(start.saturating_add(size))))
 }
 
-/// A product in f32 whose tiles run in parallel, each on one thread, so that the thread count changes no bit.
-struct Product<'a> {
-    a: MatRef<'a, f32>,
-    b: MatRef<'a, f32>,
+/// A product whose tiles run in parallel, each on one thread, so that the thread count changes no bit.
+struct Product<'a, R: Scalar> {
+    a: MatRef<'a, R>,
+    b: MatRef<'a, R>,
     accum: Accum,
     /// Row and column of c's corner in the whole result, when only its lower triangle is wanted.
     diagonal: Option<(usize, usize)>,
@@ -172,8 +185,8 @@ struct Product<'a> {
     cancel: Option<&'a Cancel>,
 }
 
-impl Product<'_> {
-    fn run(&self, c: MatMut<'_, f32>) {
+impl<R: Scalar> Product<'_, R> {
+    fn run(&self, c: MatMut<'_, R>) {
         let size = if c.nrows() * c.ncols() < LARGE { SMALL_CPU_TILE } else { CPU_TILE };
         c.par_row_chunks_mut(size).enumerate().for_each(|(i, band)| {
             band.par_col_chunks_mut(size).enumerate().for_each(|(j, tile)| {
@@ -182,7 +195,7 @@ impl Product<'_> {
         });
     }
 
-    fn tile(&self, row: usize, col: usize, c: MatMut<'_, f32>) {
+    fn tile(&self, row: usize, col: usize, c: MatMut<'_, R>) {
         if self.cancel.is_some_and(Cancel::is_cancelled) {
             return;
         }
@@ -192,9 +205,9 @@ impl Product<'_> {
             Some((row0, col0)) if row0 + row + c.nrows() <= col0 + col => {}
             Some((row0, col0)) if row0 + row == col0 + col && c.nrows() == c.ncols() => {
                 let (whole, lower) = (BlockStructure::Rectangular, BlockStructure::TriangularLower);
-                triangular::matmul(c, lower, self.accum, a, whole, b, whole, 1.0, Par::Seq);
+                triangular::matmul(c, lower, self.accum, a, whole, b, whole, R::one_impl(), Par::Seq);
             }
-            _ => tile_matmul(c, self.accum, a, b, 1.0, Par::Seq),
+            _ => tile_matmul(c, self.accum, a, b, R::one_impl(), Par::Seq),
         }
     }
 }

@@ -7,14 +7,14 @@ use super::{
     matrix::Matrix,
     rows::Rows,
 };
-use crate::{Device, Element, Error, Result, Tensor};
+use crate::{Device, Element, Error, InF32, Result, Tensor};
 
 /// Rows of one canonical block.
 pub(crate) const BLOCK: u64 = 1024;
 /// Terms of one sum in f32: singular values of constant columns are then right to 5e-6.
 pub(crate) const DEPTH: u64 = 256;
 
-/// Products in f32 over blocks of 1,024 rows, added in f64.
+/// Products in f32 over blocks of 1,024 rows, added in f64; of other types than these after [`to_f32`](Tensor::to_f32).
 ///
 /// # Accuracy
 /// |error| of `apply_normal` is about 1e-7 |A|² |X|, so singular values below 1e-3 of the largest need
@@ -23,7 +23,7 @@ pub(crate) const DEPTH: u64 = 256;
 ///
 /// # Cost
 /// Two launches and one download of (n, l) per block and pass; waits.
-impl<T: Element> LinearMap for Tensor<T> {
+impl<T: InF32> LinearMap for Tensor<T> {
     fn shape(&self) -> [u64; 2] {
         match *Self::shape(self) {
             [m, n] => [m, n],
@@ -76,7 +76,7 @@ pub(crate) fn add_normal<T: Element>(
     for rows in blocks(m, BLOCK) {
         let (end, count) = (rows.end, rows.end - rows.start);
         let block = Rows::new(a, rows);
-        let mut y = Tensor::empty(a.device(), &[count, l])?;
+        let mut y = Tensor::<f32>::empty(a.device(), &[count, l])?;
         multiply(op, Op::Nn, block, Rows::new(x, 0..n), DEPTH, &mut y)?;
         multiply(op, Op::Tn, block, Rows::new(&y, 0..count), DEPTH, &mut image)?;
         sum.add(&image)?;

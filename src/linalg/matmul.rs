@@ -1,8 +1,8 @@
-//! Matrix products in f32.
+//! Matrix products in f32, or of types that f32 does not hold in f64.
 
 use super::rows::Rows;
 use crate::{
-    DType, Element, Error, Limits, Result, Tensor,
+    Backend, DType, Element, Error, Limits, Real, Result, Tensor,
     driver::GemmCall,
     extent::to_usize,
     kernel::{Grid, small},
@@ -25,21 +25,26 @@ pub(crate) enum Op {
     Nt,
 }
 
+/// What a product of such elements is computed in, and of: f64 where one of the two is f64, `u32` or `i32`, else f32.
+pub type ProductOf<A, B> = <<A as Element>::Real as Real>::With<<B as Element>::Real>;
+
 /// The product `a b`.
 ///
 /// # Shapes
-/// `a`: (m, k), `b`: (k, n), of any element types; the result is (m, n) in f32. An empty `k` gives zeros.
+/// `a`: (m, k), `b`: (k, n), of any element types; the result is (m, n) of [`ProductOf`] these. An empty `k` gives zeros.
 ///
 /// # Accuracy
-/// Elements become f32: of f64, and of integers beyond 2^24, the nearest; others exactly. Products and sums are f32:
-/// |error| <= k eps |a| |b| elementwise, with eps = 2^-23.
+/// Elements become f32 or f64, exactly, and so are products and sums: |error| <= k eps |a| |b| elementwise, with eps = 2^-23, or of f64
+/// 2^-52.
 ///
 /// # Cost
-/// 2 m n k operations. Enqueues and does not wait; several launches where a matrix is larger than a binding.
+/// 2 m n k operations. Enqueues and does not wait; several launches where a matrix is larger than a binding. In f64, an operand of another
+/// type is copied. [`Tensor::to_f32`] before asks for f32.
 ///
 /// # Errors
 /// [`Error::Shape`] when the inner extents differ, [`Error::WrongDevice`], [`Error::Limit`] when one row does not fit
-/// a binding, [`Error::OutOfMemory`].
+/// a binding, [`Error::OutOfMemory`]. In f64, [`Error::NoF64`] on a device that does not [compute in it](Limits::f64), and
+/// [`Error::NoSource`] on CUDA without cuBLAS.
 ///
 /// ```
 /// use teatime::{Device, Tensor, linalg};
@@ -49,31 +54,37 @@ pub(crate) enum Op {
 /// let column = Tensor::from_slice(&device, &[10.0f32, 20.0], &[2, 1])?;
 /// assert_eq!(linalg::matmul(&column, &b)?.read()?, [10.0, 0.0, -10.0, 20.0, 0.0, -20.0]);
 /// assert_eq!(linalg::matmul_tn(&a, &column)?.read()?, [70.0, 100.0]);
+///
+/// let cpu = Device::cpu();
+/// let a = Tensor::from_slice(&cpu, &[1.0 + 1e-10, -1.0], &[1, 2])?;
+/// let ones = Tensor::from_slice(&cpu, &[1u8, 1], &[2, 1])?;
+/// let sum: Vec<f64> = linalg::matmul(&a, &ones)?.read()?;
+/// assert!((sum[0] - 1e-10).abs() < 1e-15);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-pub fn matmul<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result<Tensor<f32>> {
+pub fn matmul<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result<Tensor<ProductOf<A, B>>> {
     product("matmul", Op::Nn, a, b)
 }
 
 /// The product `aᵀ b`; nothing is transposed in memory.
 ///
 /// # Shapes
-/// `a`: (k, m), `b`: (k, n) -> (m, n) in f32. Otherwise as [`matmul`].
+/// `a`: (k, m), `b`: (k, n) -> (m, n). Otherwise as [`matmul`].
 ///
 /// # Errors
 /// As [`matmul`].
-pub fn matmul_tn<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result<Tensor<f32>> {
+pub fn matmul_tn<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result<Tensor<ProductOf<A, B>>> {
     product("matmul_tn", Op::Tn, a, b)
 }
 
 /// The product `a bᵀ`; nothing is transposed in memory.
 ///
 /// # Shapes
-/// `a`: (m, k), `b`: (n, k) -> (m, n) in f32. Otherwise as [`matmul`].
+/// `a`: (m, k), `b`: (n, k) -> (m, n). Otherwise as [`matmul`].
 ///
 /// # Errors
 /// As [`matmul`].
-pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result<Tensor<f32>> {
+pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result<Tensor<ProductOf<A, B>>> {
     product("matmul_nt", Op::Nt, a, b)
 }
 
@@ -103,13 +114,13 @@ pub(crate) fn gram_lower_rows(x: Rows<'_, f32>, depth: u64) -> Result<Tensor<f32
 ///
 /// Adding one small number again and again loses up to depth / 3 units of rounding in f32, always to the same side: in
 /// a product of constant columns.
-pub(crate) fn multiply<A: Element, B: Element>(
+pub(crate) fn multiply<A: Element, B: Element, R: Real>(
     name: &'static str,
     op: Op,
     a: Rows<'_, A>,
     b: Rows<'_, B>,
     depth: u64,
-    c: &mut Tensor<f32>,
+    c: &mut Tensor<R>,
 ) -> Result<()> {
     Product { name, op, a, b, lower: false, accumulate: false, depth }.run(c)
 }
@@ -147,14 +158,20 @@ fn product<A: Element, B: Element>(
     op: Op,
     a: &Tensor<A>,
     b: &Tensor<B>,
-) -> Result<Tensor<f32>> {
+) -> Result<Tensor<ProductOf<A, B>>> {
     let [rows, cols] = [a.matrix(name)?, b.matrix(name)?];
     let [m, n] = [rows[usize::from(op == Op::Tn)], cols[usize::from(op != Op::Nt)]];
     if !a.device().is_same(b.device()) {
         return Err(Error::WrongDevice { op: name });
     }
     let mut out = Tensor::empty(a.device(), &[m, n])?;
-    multiply(name, op, Rows::all(name, a)?, Rows::all(name, b)?, u64::MAX, &mut out)?;
+    if A::DTYPE.is_wide() || B::DTYPE.is_wide() {
+        a.device().computes_f64(name)?;
+        let (a, b) = (a.in_f64()?, b.in_f64()?);
+        multiply(name, op, Rows::all(name, &a)?, Rows::all(name, &b)?, u64::MAX, &mut out)?;
+    } else {
+        multiply(name, op, Rows::all(name, a)?, Rows::all(name, b)?, u64::MAX, &mut out)?;
+    }
     Ok(out)
 }
 
@@ -185,7 +202,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
     }
 
     /// Splits the product into panels that fit the device's bindings and grid.
-    fn run(&self, c: &mut Tensor<f32>) -> Result<()> {
+    fn run<R: Real>(&self, c: &mut Tensor<R>) -> Result<()> {
         let [a_rows, a_cols] = [self.a.count, self.a.cols()];
         let [b_rows, b_cols] = [self.b.count, self.b.cols()];
         let [m, k] = if self.op == Op::Tn { [a_cols, a_rows] } else { [a_rows, a_cols] };
@@ -203,7 +220,15 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         {
             return result;
         }
-        let limits = c.device().limits();
+        let device = c.device();
+        if R::DTYPE == DType::F64 && device.info().backend != Backend::Cpu {
+            if k == 0 {
+                return device.driver().clear(c.whole());
+            }
+            let device = device.info().name.as_str().into();
+            return Err(Error::NoSource { kernel: self.name, what: "product of f64 but cuBLAS's", device });
+        }
+        let limits = device.limits();
         let large = Self::of_f32() && m.min(n) >= LARGE_TILE.into() && m * n >= LARGE_PRODUCT;
         let tile = match large && limits.workgroup_memory >= LARGE_TILE_MEMORY {
             true => LARGE_TILE,
@@ -213,8 +238,8 @@ impl<A: Element, B: Element> Product<'_, A, B> {
     }
 
     /// The product by our own kernel.
-    fn run_in_tiles(&self, tile: u32, [m, n, k]: [u64; 3], c: &mut Tensor<f32>) -> Result<()> {
-        let panel = self.panel(tile, [m, n, k], c.device().limits())?;
+    fn run_in_tiles<R: Real>(&self, tile: u32, [m, n, k]: [u64; 3], c: &mut Tensor<R>) -> Result<()> {
+        let panel = self.panel(tile, [m, n, k], R::DTYPE.size(), c.device().limits())?;
         for m0 in (0..m).step_by(to_usize(panel.m)) {
             for n0 in (0..n).step_by(to_usize(panel.n)) {
                 // With k = 0 one launch of nothing clears c.
@@ -229,7 +254,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
     }
 
     /// The vendor library's product, in sums of as many terms.
-    fn vendor(&self, [m, n, k]: [u64; 3], c: &mut Tensor<f32>) -> Option<Result<()>> {
+    fn vendor<R: Real>(&self, [m, n, k]: [u64; 3], c: &mut Tensor<R>) -> Option<Result<()>> {
         let starts = (0..k).step_by(to_usize(self.depth.min(k)));
         let calls: Option<Vec<_>> = starts.map(|k0| self.vendor_call([m, n, k], k0, c)).collect();
         let device = self.a.tensor.device();
@@ -252,7 +277,12 @@ impl<A: Element, B: Element> Product<'_, A, B> {
     }
 
     /// The part of the product that begins at `k0` of the sum.
-    fn vendor_call<'c>(&'c self, [m, n, k]: [u64; 3], k0: u64, c: &'c Tensor<f32>) -> Option<GemmCall<'c>> {
+    fn vendor_call<'c, R: Real>(
+        &'c self,
+        [m, n, k]: [u64; 3],
+        k0: u64,
+        c: &'c Tensor<R>,
+    ) -> Option<GemmCall<'c>> {
         let small = |extent: u64| u32::try_from(extent).ok();
         // Rows or columns that come before.
         let a_start = k0 * if self.op == Op::Tn { self.a.cols() } else { 1 };
@@ -269,7 +299,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         })
     }
 
-    fn panel(&self, tile: u32, [m, n, k]: [u64; 3], limits: &Limits) -> Result<Panel> {
+    fn panel(&self, tile: u32, [m, n, k]: [u64; 3], c_size: u64, limits: &Limits) -> Result<Panel> {
         let rows = |width: u64, size: u64| {
             let row = (width * size).max(1);
             let max = limits.room();
@@ -281,7 +311,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         };
         let a_rows = rows(self.a.cols(), A::DTYPE.size())?;
         let b_rows = rows(self.b.cols(), B::DTYPE.size())?;
-        let c_rows = rows(n, 4)?;
+        let c_rows = rows(n, c_size)?;
         let axis = u64::from(limits.groups_per_axis).saturating_mul(tile.into());
         // The shader takes less than 2 iterations a term.
         let deepest = u64::from(limits.iterations / 2) & !63;
@@ -296,7 +326,13 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         Ok(Panel { m: panel_m.min(by_work).min(m), n: panel_n, k: panel_k })
     }
 
-    fn launch(&self, tile: u32, [m0, n0, k0]: [u64; 3], panel: Panel, c: &mut Tensor<f32>) -> Result<()> {
+    fn launch<R: Real>(
+        &self,
+        tile: u32,
+        [m0, n0, k0]: [u64; 3],
+        panel: Panel,
+        c: &mut Tensor<R>,
+    ) -> Result<()> {
         let ldc = c.shape()[1];
         // Rows of the stored operand that the panel sees, and its first column in them.
         let (a_rows, a_col) = if self.op == Op::Tn { (k0..k0 + panel.k, m0) } else { (m0..m0 + panel.m, k0) };

@@ -5,7 +5,7 @@
 //!
 //! | for | take | |
 //! |---|---|---|
-//! | a product | [`matmul()`], [`matmul_tn`] (`aᵀ b`), [`matmul_nt`] (`a bᵀ`), [`gram_lower`] (`xᵀ x`) | sums in f32; by cuBLAS where it is |
+//! | a product | [`matmul()`], [`matmul_tn`] (`aᵀ b`), [`matmul_nt`] (`a bᵀ`), [`gram_lower`] (`xᵀ x`) | sums in f32, of f64 and 32-bit integers in f64; by cuBLAS where it is |
 //! | all singular values of a matrix of at most 16,384 rows or columns | [`svd()`] | exact |
 //! | the largest singular values of a resident matrix, with both sides' vectors | [`truncated_svd`] | some passes |
 //! | the largest ones of a matrix that is packed, streamed or your own | [`randomized_svd`], then [`left_vectors`] | takes any [`LinearMap`] |
@@ -60,7 +60,7 @@ mod truncated;
 pub use gram::BlockSum;
 pub use gram_svd::{gram_svd, gram_svd_seconds};
 pub use map::{LinearMap, Pass};
-pub use matmul::{gram_lower, matmul, matmul_nt, matmul_tn};
+pub use matmul::{ProductOf, gram_lower, matmul, matmul_nt, matmul_tn};
 pub use matrix::Matrix;
 pub use qr::{Qr, qr};
 pub use reduce::{PendingStats, Stats, column_stats, pending_column_stats, pending_row_stats, row_stats};

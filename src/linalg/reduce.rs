@@ -1,6 +1,8 @@
-//! Sums, sums of squares and counts.
+//! Sums, sums of squares and counts, on the device in f32, and of types that f32 does not hold on the host in f64.
 
 use std::ops::Range;
+
+use rayon::prelude::*;
 
 use crate::{
     Element, Error, Result, Tensor,
@@ -26,13 +28,15 @@ pub struct Stats {
 /// Sum, sum of squares and number of finite elements of each row. Waits.
 ///
 /// # Shapes
-/// `x`: (n, m) of any element type, taken as f32 -> n.
+/// `x`: (n, m) of any element type -> n.
 ///
 /// # Accuracy
-/// Exact for `i8` by rows; else f32 over blocks of 1,024 elements, and f64 over the blocks.
+/// Exact for `i8` by rows; of f64, `u32` and `i32` in f64, on every device; else f32 over blocks of 1,024 elements, and f64 over the
+/// blocks.
 ///
 /// # Cost
-/// One pass over `x`. 16 bytes a block on the device and the host, which adds up the blocks.
+/// One pass over `x`. 16 bytes a block on the device and the host, which adds up the blocks. Of f64, `u32` and `i32`, `x` is copied to the
+/// host, 32 MiB or a row at a time, where the device's threads add it up; [`Tensor::to_f32`] before leaves that to the device.
 ///
 /// # Errors
 /// [`Error::Shape`] unless `x` is a matrix; [`Error::Limit`] when one row does not fit a binding.
@@ -52,10 +56,10 @@ pub fn row_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
 /// Sum, sum of squares and number of finite elements of each column. Waits.
 ///
 /// # Shapes
-/// `x`: (n, m) of any element type, taken as f32 -> m.
+/// `x`: (n, m) of any element type -> m.
 ///
 /// # Accuracy
-/// f32 over blocks of 1,024 elements, and f64 over the blocks.
+/// Of f64, `u32` and `i32` in f64, on every device; else f32 over blocks of 1,024 elements, and f64 over the blocks.
 ///
 /// # Cost
 /// As [`row_stats`], the blocks being of columns.
@@ -66,26 +70,36 @@ pub fn column_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
     pending_column_stats(x, false)?.wait()
 }
 
-/// [`row_stats`] that enqueues; [`PendingStats::wait`] waits. With `negative_is_missing`, elements below 0 count as little as NaN.
+/// [`row_stats`] that enqueues, but for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, elements below 0 count as little as NaN.
 ///
 /// # Errors
 /// As [`row_stats`].
 pub fn pending_row_stats<T: Element>(x: &Tensor<T>, negative_is_missing: bool) -> Result<PendingStats> {
-    enqueue("row_stats", x, true, negative_is_missing)
+    pending("row_stats", x, true, negative_is_missing)
 }
 
-/// [`column_stats`] that enqueues; [`PendingStats::wait`] waits. With `negative_is_missing`, elements below 0 count as little as NaN.
+/// [`column_stats`] that enqueues, but for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, elements below 0 count as little as NaN.
 ///
 /// # Errors
 /// As [`row_stats`].
 pub fn pending_column_stats<T: Element>(x: &Tensor<T>, negative_is_missing: bool) -> Result<PendingStats> {
-    enqueue("column_stats", x, false, negative_is_missing)
+    pending("column_stats", x, false, negative_is_missing)
 }
 
 /// What [`pending_row_stats`] or [`pending_column_stats`] enqueued, on its way to the host.
 #[derive(Debug)]
 #[must_use = "nothing waits for what was enqueued, and no error is seen"]
-pub struct PendingStats {
+pub struct PendingStats(State);
+
+#[derive(Debug)]
+enum State {
+    Here(Vec<Stats>),
+    Enqueued(Partial),
+}
+
+/// Sums of blocks on their way to the host.
+#[derive(Debug)]
+struct Partial {
     sums: Pending<u32>,
     exact: bool,
     /// Number of results, of partial sums for each, and whether the parts of one result lie side by side.
@@ -100,6 +114,15 @@ impl PendingStats {
     /// # Errors
     /// What the device reports.
     pub fn wait(self) -> Result<Vec<Stats>> {
+        match self.0 {
+            State::Here(stats) => Ok(stats),
+            State::Enqueued(partial) => partial.wait(),
+        }
+    }
+}
+
+impl Partial {
+    fn wait(self) -> Result<Vec<Stats>> {
         let words = self.sums.wait()?;
         let (words, _) = words.as_chunks::<4>();
         let part = |i: usize, part: usize| {
@@ -111,6 +134,17 @@ impl PendingStats {
 }
 
 impl Stats {
+    /// Adds one element: NaN and infinity are bad, negative is missing where that is asked for.
+    fn add(&mut self, x: f64, missing: bool) {
+        if !x.is_finite() {
+            self.bad += 1;
+        } else if !(missing && x < 0.0) {
+            self.sum += x;
+            self.sum_squares += x * x;
+            self.count += 1;
+        }
+    }
+
     /// With one block's sums added.
     fn plus(self, words: [u32; 4], exact: bool) -> Self {
         let [sum, squares, count, bad] = if exact {
@@ -134,7 +168,45 @@ fn whole(count: f64) -> u64 {
 }
 
 /// [`pending_row_stats`] or [`pending_column_stats`].
-fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
+fn pending<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
+    if T::DTYPE.is_wide() { on_host(op, x, by_row, missing) } else { enqueue(op, x, by_row, missing) }
+}
+
+/// Bytes of the rows that are copied to the host at once.
+const PIECE: u64 = if cfg!(test) { 64 << 10 } else { 32 << 20 };
+/// Columns that a thread adds up.
+const COLUMNS: usize = 256;
+
+/// The sums of each row or column, in f64, from the first element to the last.
+fn on_host<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
+    let [rows, cols] = x.matrix(op)?;
+    let mut all = vec![Stats::default(); to_usize(if by_row { rows } else { cols })];
+    let (step, width) = ((PIECE / (cols * T::DTYPE.size()).max(1)).max(1), to_usize(cols).max(1));
+    for first in (0..if cols > 0 { rows } else { 0 }).step_by(to_usize(step)) {
+        let part = x.rows(first..rows.min(first.saturating_add(step)))?.read()?;
+        let lines = part.par_chunks_exact(width);
+        x.device().pool()?.install(|| match by_row {
+            true => all[to_usize(first)..].par_iter_mut().zip(lines).for_each(|(stats, row)| {
+                row.iter().for_each(|x| stats.add(x.to_f64(), missing));
+            }),
+            false => all.par_chunks_mut(COLUMNS).enumerate().for_each(|(i, stats)| {
+                for row in part.chunks_exact(width) {
+                    let row = &row[i * COLUMNS..];
+                    stats.iter_mut().zip(row).for_each(|(stats, x)| stats.add(x.to_f64(), missing));
+                }
+            }),
+        });
+    }
+    Ok(PendingStats(State::Here(all)))
+}
+
+/// The same on the device, of elements as f32.
+pub(crate) fn enqueue<T: Element>(
+    op: &'static str,
+    x: &Tensor<T>,
+    by_row: bool,
+    missing: bool,
+) -> Result<PendingStats> {
     let [rows, cols] = x.matrix(op)?;
     let exact = exact(T::DTYPE, by_row);
     let (len, summed) = if by_row { (rows, cols) } else { (cols, rows) };
@@ -176,13 +248,9 @@ fn enqueue<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
         launch(x, panel.clone(), &mut out, out_rows, [by_row, missing])?;
         (row, out_first) = (panel.end, out_first + out_step);
     }
-    Ok(PendingStats {
-        sums: out.download()?,
-        exact,
-        len: to_usize(len),
-        parts: to_usize(parts),
-        adjacent: by_row,
-    })
+    let sums = out.download()?;
+    let (len, parts) = (to_usize(len), to_usize(parts));
+    Ok(PendingStats(State::Enqueued(Partial { sums, exact, len, parts, adjacent: by_row })))
 }
 
 /// One launch over rows that fit it, into these rows of `out`.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Element, Result, Tensor, driver::Slice, tensor::Window};
+use crate::{DType, Element, Result, Tensor, driver::Slice, tensor::Window};
 
 /// Some rows of a matrix, as it is stored; nothing is copied.
 #[derive(Debug)]
@@ -43,7 +43,9 @@ impl<'a, T: Element> Rows<'a, T> {
         let start = (self.first * self.cols() + element) * size;
         let end = (self.first + self.count) * self.cols() * size;
         let slice = self.tensor.slice(start, (end - start).next_multiple_of(4));
-        slice.offset.is_multiple_of(16).then_some(slice)
+        // cuBLAS has other products of f64 that start elsewhere, and so does without ours.
+        let alignment = if T::DTYPE == DType::F64 { size } else { 16 };
+        slice.offset.is_multiple_of(alignment).then_some(slice)
     }
 
     /// A window of rows `rows` of these.

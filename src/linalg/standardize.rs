@@ -1,7 +1,7 @@
 //! Rows centred and scaled, in f32.
 
 use crate::{
-    Element, Error, Result, Tensor,
+    Error, InF32, Result, Tensor,
     kernel::{Grid, small},
     kernels::{
         WG,
@@ -13,7 +13,7 @@ use crate::{
 /// with `negative_is_missing` where it is below 0. Enqueues; does not wait.
 ///
 /// # Shapes
-/// `x`: (rows, columns) of any element type, taken as f32; `table`: a line for each row.
+/// `x`: (rows, columns) of a type that f32 holds ([`Tensor::to_f32`] makes it of others); `table`: a line for each row.
 ///
 /// # Cost
 /// One pass over `x`, and a matrix of f32 of its shape.
@@ -30,7 +30,7 @@ use crate::{
 /// assert_eq!(standardize(&x, &table, true)?.read()?, [4.0, 0.0, 7.0, 0.0]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-pub fn standardize<T: Element>(
+pub fn standardize<T: InF32>(
     x: &Tensor<T>,
     table: &[[f32; 3]],
     negative_is_missing: bool,

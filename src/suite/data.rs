@@ -48,9 +48,15 @@ samples! {
     f64: bits => f64::from(uniform(bits)) / 3.0;
 }
 
-/// Calls a generic function once for each element type.
+/// Calls a generic function once for each element type; with `in_f32` for those that f32 holds.
 macro_rules! for_each_type {
     ($function:ident($($arg:expr),*)) => {
+        for_each_type!(in_f32 $function($($arg),*));
+        $function::<u32>($($arg),*);
+        $function::<i32>($($arg),*);
+        $function::<f64>($($arg),*);
+    };
+    (in_f32 $function:ident($($arg:expr),*)) => {
         $function::<f32>($($arg),*);
         $function::<half::f16>($($arg),*);
         $function::<half::bf16>($($arg),*);
@@ -58,9 +64,6 @@ macro_rules! for_each_type {
         $function::<i8>($($arg),*);
         $function::<u16>($($arg),*);
         $function::<i16>($($arg),*);
-        $function::<u32>($($arg),*);
-        $function::<i32>($($arg),*);
-        $function::<f64>($($arg),*);
     };
 }
 pub(super) use for_each_type;

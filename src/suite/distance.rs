@@ -15,7 +15,7 @@ use crate::{
 
 device_tests! {
     sizes_around_the_tiles, scipys, empty, refused;
-    every_metric, every_type, missing_elements, observations_in_columns, whole_numbers_are_exact, close_observations_stay_apart,
+    every_metric, every_type, integers_beyond_f32, missing_elements, observations_in_columns, whole_numbers_are_exact, close_observations_stay_apart,
     what_has_no_distance, several_blocks, permutations, long_sums,
 }
 
@@ -220,6 +220,23 @@ fn every_type(device: &Device) {
         }
     }
     for_each_type!(with(device));
+}
+
+/// Integers that f32 does not hold are taken in f64, or refused: not rounded without being asked.
+fn integers_beyond_f32(device: &Device) {
+    let x = Tensor::from_slice(device, &[16_777_217i32, 0, 16_777_216, 0], &[2, 2]).unwrap();
+    let of = |options: &Options| pairwise(&x, None, Metric::CityBlock, options, &Run::default());
+    match of(&Options::default()) {
+        Ok(found) if device.limits().f64 => assert_eq!(found.data()[1], 1.0),
+        Err(Error::Argument { name: "x", why, .. }) if !device.limits().f64 => {
+            assert!(why.contains("observation 0") && why.contains("narrow"), "{why}");
+        }
+        other => panic!("{device:?}: {other:?}"),
+    }
+    assert_eq!(of(&Options::default().narrow(true)).unwrap().data()[1], 0.0);
+    let small = Tensor::from_slice(device, &[16_777_215u32, 1], &[2, 1]).unwrap();
+    let found = pairwise(&small, None, Metric::CityBlock, &Options::default(), &Run::default());
+    assert_eq!(found.unwrap().data()[1], 16_777_214.0);
 }
 
 fn sizes_around_the_tiles(device: &Device) {

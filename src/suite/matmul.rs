@@ -6,20 +6,20 @@ use super::{
     cpu,
     data::{Sample, bits, for_each_type, matrix, values},
     device_tests,
-    tolerance::{EXACT, Reference, assert_close, dot},
+    tolerance::{EXACT, Reference, assert_close, dot, dot_of},
 };
 use crate::{
-    Device, DeviceOptions, Error, Tensor,
+    DType, Device, DeviceOptions, Element, Error, Tensor,
     kernels::matmul::LARGE_TILE,
     linalg::{
-        matmul,
+        ProductOf, matmul,
         matmul::{Op, gram_lower, multiply_in_tiles},
         matmul_nt, matmul_tn,
     },
 };
 
 device_tests! {
-    sizes_around_the_tiles, sizes_around_the_large_tiles, every_type, lower_gram, identity_keeps_bits, transposes_agree,
+    sizes_around_the_tiles, sizes_around_the_large_tiles, every_type, f64_stays_f64, lower_gram, identity_keeps_bits, transposes_agree,
     is_linear, two_runs_are_equal, agrees_with_cpu, an_operand_twice, wrong_shapes, wrong_device, row_beyond_a_binding;
     sizes_around_the_cpu_tiles, every_stored_value, past_the_largest_grid,
     long_sums,
@@ -49,10 +49,45 @@ fn check<A: Sample, B: Sample>(device: &Device, op: Op, extents: [u64; 3]) {
         Op::Tn => matmul_tn(&ta, &tb),
         Op::Nt => matmul_nt(&ta, &tb),
     };
-    let c = c.unwrap();
+    let real = <ProductOf<A, B> as Element>::DTYPE;
+    assert_eq!(real == DType::F64, A::DTYPE.is_wide() || B::DTYPE.is_wide());
+    let c = match c {
+        Err(error) if real == DType::F64 => return refused(device, &error),
+        c => c.unwrap(),
+    };
     assert_eq!(c.shape(), [m, n]);
     let what = format!("{op:?} {:?} {:?} {extents:?}", A::DTYPE, B::DTYPE);
-    assert_close(&what, &c.read().unwrap(), &oracle(op, &a, &b, extents), dot(k));
+    assert_close(&what, &c.read().unwrap(), &oracle(op, &a, &b, extents), dot_of(real, k));
+}
+
+/// What has no products in f64 says so.
+fn refused(device: &Device, error: &Error) {
+    match device.limits().f64 {
+        false => assert!(matches!(error, Error::NoF64 { .. }), "{device:?}: {error}"),
+        // Opened with our own kernels alone, or without cuBLAS.
+        true => assert!(matches!(error, Error::NoSource { .. }) && !device.shares_host_memory(), "{error}"),
+    }
+}
+
+/// What f32 would lose, and what it has no number for.
+fn f64_stays_f64(device: &Device) {
+    let of = |values: &[f64], shape: &[u64]| Tensor::from_slice(device, values, shape).unwrap();
+    let (ones, near) = (of(&[1.0, 1.0], &[2, 1]), of(&[1.0 + 1e-10, -1.0, 1e300, 1e300], &[2, 2]));
+    match matmul(&near, &ones) {
+        Ok(sums) => {
+            let sums = sums.read().unwrap();
+            assert!((sums[0] - 1e-10).abs() < 1e-15 && sums[1] == 2e300, "{sums:?}");
+            let whole = Tensor::from_slice(device, &[16_777_217i32, i32::MIN], &[2, 1]).unwrap();
+            assert_eq!(matmul_nt(&whole, &whole).unwrap().read().unwrap()[0], 281_475_010_265_089.0);
+            // Rows that start within 16 bytes.
+            let last = of(&[0.0, 1.0 + 1e-10, -1.0], &[3, 1]);
+            let sum = matmul_tn(&*last.rows(1..3).unwrap(), &ones).unwrap().read().unwrap();
+            assert!((sum[0] - 1e-10).abs() < 1e-15);
+        }
+        Err(error) => refused(device, &error),
+    }
+    let (near, ones) = (near.to_f32().unwrap(), ones.to_f32().unwrap());
+    assert_eq!(matmul(&near, &ones).unwrap().read().unwrap(), [0.0, f32::INFINITY]);
 }
 
 const OPS: [Op; 3] = [Op::Nn, Op::Tn, Op::Nt];
@@ -125,8 +160,12 @@ fn every_stored_value(device: &Device) {
         let x = Tensor::from_slice(device, values, &[values.len() as u64, 1]).unwrap();
         let one = Tensor::from_slice(device, &[1.0f32], &[1, 1]).unwrap();
         let expected: Vec<Reference> = values.iter().map(|value| value.value().into()).collect();
-        let decoded = matmul(&x, &one).unwrap().read().unwrap();
-        assert_close(&format!("{:?}", T::DTYPE), &decoded, &expected, EXACT);
+        match matmul(&x, &one) {
+            Ok(c) => assert_close(&format!("{:?}", T::DTYPE), &c.read().unwrap(), &expected, EXACT),
+            Err(error) => refused(device, &error),
+        }
+        let near = x.to_f32().unwrap().read().unwrap();
+        assert_close(&format!("{:?} as f32", T::DTYPE), &near, &expected, EXACT);
     }
     // The nearest f32, and of two as near the even one; carries into the exponent, and what is no f32.
     let wide: Vec<f64> = [1.0, 1.5, 8_388_607.0, 16_777_215.0, 2f64.powi(-126), 2f64.powi(127)]
@@ -140,9 +179,8 @@ fn every_stored_value(device: &Device) {
         .filter(|x| !(x.abs() > 1e-45 && x.abs() < f64::from(f32::MIN_POSITIVE)))
         .collect();
     let x = Tensor::from_slice(device, &wide, &[wide.len() as u64, 1]).unwrap();
-    let one = Tensor::from_slice(device, &[1.0f32], &[1, 1]).unwrap();
     let nearest: Vec<f32> = wide.iter().map(|&x| x as f32).collect();
-    assert_eq!(matmul(&x, &one).unwrap().read().unwrap(), nearest);
+    assert_eq!(x.to_f32().unwrap().read().unwrap(), nearest);
     let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).filter(|h| h.is_finite()).collect();
     // Subnormal bf16 are subnormal f32, which a device may flush.
     let brains = (0..=u16::MAX).map(bf16::from_bits);

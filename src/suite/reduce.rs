@@ -6,18 +6,18 @@ use super::{
     cpu,
     data::{Sample, for_each_type, matrix, values},
     device_tests,
-    tolerance::{Reference, assert_close, dot},
+    tolerance::{Reference, assert_close, dot_of},
 };
 use crate::{
     DType, Device, Element, Error, Tensor,
     kernels::reduce::BLOCK,
-    linalg::{Stats, column_stats, pending_row_stats, row_stats},
+    linalg::{Stats, column_stats, pending_column_stats, pending_row_stats, row_stats},
 };
 
 device_tests! {
     rows_of_every_type, columns_of_every_type, sizes_around_the_blocks, nan_and_infinity_are_bad,
     negative_is_missing, bytes_are_exact, two_runs_are_equal, integers_agree_with_cpu, empty,
-    many_rows, many_columns, wrong_shape;
+    many_rows, many_columns, f64_stays_f64, wrong_shape;
     past_the_largest_grid,
 }
 
@@ -43,9 +43,12 @@ fn check<T: Sample>(what: &str, stats: &[Stats], lines: &[Vec<T>], missing: bool
         let ([sum, squares], [count, bad]) = oracle(line.iter().copied(), missing);
         let what = format!("{what} {:?}: {i} of {}, each of {}", T::DTYPE, lines.len(), line.len());
         assert_eq!((stats.count, stats.bad), (count, bad), "{what}");
-        let terms = line.len().min(BLOCK as usize) as u64;
-        let sums = [stats.sum as f32, stats.sum_squares as f32];
-        assert_close(&what, &sums, &[sum, squares], dot(terms));
+        let (real, terms) = match T::DTYPE.is_wide() {
+            true => (DType::F64, line.len()),
+            false => (DType::F32, line.len().min(BLOCK as usize)),
+        };
+        let tolerance = dot_of(real, terms as u64);
+        assert_close(&what, &[stats.sum, stats.sum_squares], &[sum, squares], tolerance);
     }
 }
 
@@ -143,6 +146,29 @@ fn bytes_are_exact(device: &Device) {
     let squares: i64 = x.iter().map(|&x| i64::from(x).pow(2)).sum();
     let stats = row_stats(&tx).unwrap()[0];
     assert_eq!((stats.sum, stats.sum_squares, stats.count), (sum as f64, squares as f64, cols));
+}
+
+/// What f32 would lose, and what it has no number for; of rows in several pieces, and of as many columns as two threads add up.
+fn f64_stays_f64(device: &Device) {
+    let (rows, cols) = (300, 257);
+    let mut x = vec![0.0; (rows * cols) as usize];
+    x[..4].copy_from_slice(&[1.0 + 1e-10, 1e300, 3.0, f64::NAN]);
+    let last = x.len() - cols as usize;
+    x[last..last + 3].copy_from_slice(&[-1.0, 1e300, -3.0]);
+    let x = Tensor::from_slice(device, &x, &[rows, cols]).unwrap();
+    let columns = column_stats(&x).unwrap();
+    assert!((columns[0].sum - 1e-10).abs() < 1e-15, "{}", columns[0].sum);
+    assert_eq!(
+        (columns[1].sum, columns[1].count, columns[3].bad, columns[256].count),
+        (2e300, rows, 1, rows)
+    );
+    let found = row_stats(&x).unwrap();
+    assert_eq!((found[0].sum, found[0].bad, found[299].count), (1e300, 1, cols));
+    let known = pending_column_stats(&x, true).unwrap().wait().unwrap();
+    assert_eq!((known[0].sum, known[2].sum, known[0].count), (1.0 + 1e-10, 3.0, rows - 1));
+    let whole = Tensor::from_slice(device, &[16_777_217i32, 1, -16_777_217, 1], &[2, 2]).unwrap();
+    assert_eq!(row_stats(&whole).unwrap()[0].sum, 16_777_218.0);
+    assert_eq!(row_stats(&x.to_f32().unwrap()).unwrap()[0].bad, 2);
 }
 
 fn two_runs_are_equal(device: &Device) {

@@ -1,4 +1,6 @@
-//! How far a device's f32 may be from the oracle's f64, by name.
+//! How far a device's f32 or f64 may be from the oracle's f64, by name.
+
+use crate::{DType, Real};
 
 /// Half the distance from 1 to the next f32, twice: WGSL lets a sum or product be off by one unit in the last place.
 const EPSILON: f64 = 1.0 / (1 << 23) as f64;
@@ -11,7 +13,12 @@ pub(super) const ONE_OPERATION: f64 = 2.0 * EPSILON;
 
 /// A sum of `n` products in any order, with each factor rounded to f32.
 pub(super) fn dot(n: u64) -> f64 {
-    (n + 3) as f64 * EPSILON
+    dot_of(DType::F32, n)
+}
+
+/// The same in f32 or f64, with the oracle's own rounding.
+pub(super) fn dot_of(real: DType, n: u64) -> f64 {
+    (n + 3) as f64 * if real == DType::F64 { 4.0 * f64::EPSILON } else { EPSILON }
 }
 
 /// An oracle's value, and the sum of the magnitudes of its terms, which bounds the error.
@@ -36,14 +43,14 @@ impl From<f64> for Reference {
 
 /// Each element within `tolerance` times the magnitude of its reference; NaN never is.
 #[track_caller]
-pub(super) fn assert_close(what: &str, actual: &[f32], expected: &[Reference], tolerance: f64) {
+pub(super) fn assert_close<R: Real>(what: &str, actual: &[R], expected: &[Reference], tolerance: f64) {
     assert_eq!(actual.len(), expected.len(), "{what}: number of elements");
-    let error = |i: usize| (f64::from(actual[i]) - expected[i].value).abs();
+    let error = |i: usize| (actual[i].to_f64() - expected[i].value).abs();
     let wrong: Vec<usize> = (0..actual.len())
         .filter(|&i| {
             // NaN compares false, and so is wrong.
             let close = error(i) <= tolerance * expected[i].magnitude;
-            !close && f64::from(actual[i]) != expected[i].value
+            !close && actual[i].to_f64() != expected[i].value
         })
         .collect();
     let relative = |i: usize| {
@@ -53,7 +60,7 @@ pub(super) fn assert_close(what: &str, actual: &[f32], expected: &[Reference], t
     if let Some(worst) = wrong.iter().copied().max_by(|&i, &j| relative(i).total_cmp(&relative(j))) {
         let (first, count, len) = (wrong[0], wrong.len(), actual.len());
         panic!(
-            "{what}: {count} of {len} beyond {tolerance:e}: first [{first}] {} for {}, worst [{worst}] {} for {}",
+            "{what}: {count} of {len} beyond {tolerance:e}: first [{first}] {:?} for {}, worst [{worst}] {:?} for {}",
             actual[first], expected[first].value, actual[worst], expected[worst].value
         );
     }

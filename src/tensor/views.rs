@@ -17,9 +17,13 @@ pub struct TensorView<'a, T: Element> {
 
 impl<'a, T: Element> TensorView<'a, T> {
     /// A view of memory that is there for as long as the caller promises.
-    #[cfg(feature = "cuda")]
     pub(crate) fn new(part: Tensor<T>) -> Self {
         Self { part, of: PhantomData }
+    }
+
+    /// The same bits as elements of another type of the same size.
+    pub(crate) fn cast<U: Element>(self) -> TensorView<'a, U> {
+        TensorView::new(self.part.cast())
     }
 
     /// A tensor of the host's values, in C order, for operations that read it: of the cpu device without a copy, where they start at a

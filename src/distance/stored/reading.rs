@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use crate::{
     Budget, ChunkedArray, DType, Device, Error, Result, Run, Status, StoredType,
-    distance::{Metric, Missing, Options, Partial, precision::can_widen, sums::observation_sums},
+    distance::{Metric, Missing, Options, Partial, sums::observation_sums},
     dtype::with_dtype,
     extent::to_usize,
     stream::{
@@ -86,7 +86,7 @@ impl<'a> Reading<'a> {
             }
         };
         if staged == DType::F64 {
-            can_widen(device)?;
+            device.computes_f64("distance")?;
         }
         Ok(Self { arrays, columns: options.columns, counts, features, staged, convert })
     }

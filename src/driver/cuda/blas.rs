@@ -4,7 +4,10 @@
     reason = "cuBLAS takes raw pointers, and cudarc's safe layer knows only slices of its own"
 )]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    ptr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use cudarc::cublas::{
     result::{self, CublasError},
@@ -74,19 +77,20 @@ fn failed(gpu: &Gpu, error: CublasError) -> Error {
     })
 }
 
-/// The library's name for an element type that it multiplies with f32 sums.
+/// The library's name for an element type that it multiplies with f32 sums, or of f64 with f64 sums.
 fn kind(dtype: DType) -> Option<sys::cudaDataType> {
     match dtype {
         DType::F32 => Some(sys::cudaDataType::CUDA_R_32F),
         DType::F16 => Some(sys::cudaDataType::CUDA_R_16F),
         DType::BF16 => Some(sys::cudaDataType::CUDA_R_16BF),
+        DType::F64 => Some(sys::cudaDataType::CUDA_R_64F),
         _ => None,
     }
 }
 
 impl Blas {
     /// The product, or none where cuBLAS is absent or has none for these types and sizes. f32 is multiplied as f32
-    /// unless `tf32`; sums are f32.
+    /// unless `tf32`; sums are f32, of f64 f64.
     pub(super) fn gemm(&self, gpu: &Arc<Gpu>, call: &GemmCall<'_>, tf32: bool) -> Option<Result<()>> {
         let ((a_type, a, lda), (b_type, b, ldb), (c, ldc)) = (call.a, call.b, call.c);
         let element = kind(a_type).filter(|_| a_type == b_type)?;
@@ -112,12 +116,19 @@ impl Blas {
             true => sys::cublasOperation_t::CUBLAS_OP_T,
             false => sys::cublasOperation_t::CUBLAS_OP_N,
         };
-        // Of f32: the others have no more than its 10 bits, and no such product.
-        let compute = match tf32 && a_type == DType::F32 {
-            true => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
-            false => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        let compute = match a_type {
+            DType::F64 => sys::cublasComputeType_t::CUBLAS_COMPUTE_64F,
+            // The others have no more than TF32's 10 bits, and no such product.
+            DType::F32 if tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
         };
         let (alpha, beta) = (1.0f32, f32::from(u8::from(call.accumulate)));
+        let wide = [alpha, beta].map(f64::from);
+        // Scalars are of the type of the sums.
+        let (sums, [alpha, beta]) = match a_type {
+            DType::F64 => (element, wide.each_ref().map(|scalar| ptr::from_ref(scalar).cast())),
+            _ => (sys::cudaDataType::CUDA_R_32F, [&alpha, &beta].map(|scalar| ptr::from_ref(scalar).cast())),
+        };
         let extents = [("m", call.m), ("n", call.n), ("k", call.k)];
         let launch = Launch { name: "cuBLAS", spec: extents.into(), grid: None };
         // The library's matrices are column-major: the same memory read so is the transpose, and cᵀ = op(b)ᵀ op(a)ᵀ.
@@ -131,16 +142,16 @@ impl Blas {
                 n,
                 m,
                 k,
-                (&raw const alpha).cast(),
+                alpha,
                 b as *const _,
                 element,
                 ldb,
                 a as *const _,
                 element,
                 lda,
-                (&raw const beta).cast(),
+                beta,
                 c as *mut _,
-                sys::cudaDataType::CUDA_R_32F,
+                sums,
                 ldc,
                 compute,
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,

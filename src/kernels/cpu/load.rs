@@ -1,12 +1,12 @@
-//! Decoding of stored elements to f32.
+//! Decoding of stored elements to f32 or f64.
 
-use crate::{DType, Element, dtype::with_dtype, kernel::CpuArg};
+use crate::{DType, Real, dtype::with_dtype, kernel::CpuArg};
 
-/// Writes the `out.len()` elements from `start` of an argument as f32.
-pub(crate) fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [f32]) {
+/// Writes the `out.len()` elements from `start` of an argument as f32 or f64.
+pub(crate) fn load<R: Real>(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [R]) {
     with_dtype!(dtype, T => {
         for (out, value) in out.iter_mut().zip(&arg.read::<T>()[start..]) {
-            *out = value.to_f32();
+            *out = R::of(*value);
         }
     });
 }

@@ -5,16 +5,12 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub};
 use bytemuck::Pod;
 use pulp::Simd;
 
-use super::{BLOCK, Params, Term};
-use crate::{
-    DType, Element,
-    kernel::CpuArg,
-    kernels::cpu::{load::load, vectors::Vectors},
-};
+use super::{Params, Term};
+use crate::kernels::cpu::vectors::Vectors;
 
 /// f32 or f64.
 pub(super) trait Real:
-    Element
+    crate::Real
     + Default
     + Vectors
     + From<f32>
@@ -30,8 +26,6 @@ pub(super) trait Real:
 
     /// The exponent of [`Term::Power`].
     fn power(p: &Params) -> Self;
-    /// Elements from `start` on.
-    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]);
     /// Adds what a block of features adds to a pair, or keeps the larger.
     fn fold(p: &Params, sum: &mut Self::Sum, value: Self);
     /// log(x / y), with t = (x - y) / (x + y) below a half: nothing cancels.
@@ -94,10 +88,6 @@ impl Real for f32 {
         p.power
     }
 
-    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) {
-        load(arg, dtype, start, out);
-    }
-
     /// What rounding leaves (Knuth's two-sum) stays below half a unit of the sum.
     #[inline(always)]
     fn fold(p: &Params, [sum, left]: &mut [Self; 2], value: Self) {
@@ -140,20 +130,6 @@ impl Real for f64 {
         Self::from_bits(u64::from(p.power_high) << 32 | u64::from(p.power_low))
     }
 
-    fn load(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [Self]) {
-        let len = out.len();
-        match dtype {
-            DType::F64 => out.copy_from_slice(&arg.read()[start..][..len]),
-            DType::I32 => widen(&arg.read::<i32>()[start..], out),
-            DType::U32 => widen(&arg.read::<u32>()[start..], out),
-            _ => {
-                let mut values = [0.0; BLOCK];
-                load(arg, dtype, start, &mut values[..len]);
-                widen(&values, out);
-            }
-        }
-    }
-
     #[inline(always)]
     fn fold(p: &Params, sum: &mut Self, value: Self) {
         *sum = if p.term == Term::Largest as u32 { sum.max(value) } else { *sum + value };
@@ -168,10 +144,6 @@ impl Real for f64 {
     fn near_divergence(t: Self) -> Self {
         (-t * t).ln_1p() + 2.0 * t * t.atanh()
     }
-}
-
-fn widen<T: Copy + Into<f64>>(values: &[T], out: &mut [f64]) {
-    out.iter_mut().zip(values).for_each(|(out, &value)| *out = value.into());
 }
 
 /// 1 / (n (2 n - 1)).

@@ -1,0 +1,50 @@
+//! Elements as f32 or f64: a filter that leaves each as it is.
+
+use super::{boxes::Filter, options::Rounding, taps::Taps};
+use crate::{DType, Element, Result, Tensor, TensorView};
+
+impl<T: Element> Tensor<T> {
+    /// The elements as f32: of f64, and of integers beyond 2^24, the nearest, infinite beyond the largest; others exactly. For what
+    /// computes in f32 alone, and on devices that do not [compute in f64](crate::Limits::f64). Enqueues; does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Limit`](crate::Error::Limit) for more than 2^29 elements along the last axis; as [`Tensor::zeros`].
+    ///
+    /// ```
+    /// use teatime::{Device, Tensor, linalg};
+    /// let x = Tensor::from_slice(&Device::best()?, &[1.0 + 1e-10, -1.0, 3.0, 4.0], &[2, 2])?;
+    /// let x = x.to_f32()?;
+    /// assert_eq!(linalg::matmul_nt(&x, &x)?.read()?, [2.0, -1.0, -1.0, 25.0]);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn to_f32(&self) -> Result<Tensor<f32>> {
+        self.converted("Tensor::to_f32", true)
+    }
+
+    /// The elements as f64, exactly. Enqueues; does not wait.
+    ///
+    /// # Errors
+    /// [`Error::NoF64`](crate::Error::NoF64) on a device that does not [compute in f64](crate::Limits::f64); as [`to_f32`](Self::to_f32).
+    pub fn to_f64(&self) -> Result<Tensor<f64>> {
+        self.converted("Tensor::to_f64", false)
+    }
+
+    /// [`to_f64`](Self::to_f64) of other types than f64, which is itself.
+    pub(crate) fn in_f64(&self) -> Result<TensorView<'_, f64>> {
+        match T::DTYPE {
+            DType::F64 => Ok(self.view().cast()),
+            _ => Ok(TensorView::new(self.to_f64()?)),
+        }
+    }
+
+    fn converted<U: Element>(&self, op: &'static str, narrow: bool) -> Result<Tensor<U>> {
+        if T::DTYPE == U::DTYPE {
+            return Ok(self.try_clone()?.cast());
+        }
+        let shape = if self.shape().is_empty() { &[1] } else { self.shape() };
+        let filter = Filter::new(op, shape, &[shape.len() - 1], vec![Some(Taps::identity())], Rounding::Once);
+        let mut out = Tensor::empty(self.device(), self.shape())?;
+        Filter { narrow, ..filter }.run(self, &mut out)?;
+        Ok(out)
+    }
+}
