@@ -1,7 +1,7 @@
 // Sums over features for pairs of observations: sums[i, j] (+)= sum of term(x[i, f], y[j, f]), or the largest.
 // Grid: one block per TILE x TILE pairs; x = blocks of y's observations, y = blocks of x's.
 // Bindings: 0 x read; 1 y read; 2 x_table, 3 y_table (observations, 3) of shift, its rest, scale f32 read; 4 sums (pairs, 2) f32 read_write; 5 params.
-// Constants: TILE 64; TERM the term, or 0 for that in params; MASKED missing elements count nothing; WIDE x and y are f64, and so are the tables, the terms and the sums (pairs).
+// Constants: TILE 64; TERM the term, or 0 for that in params; MASKED missing elements count nothing; WIDE the tables, the terms and the sums (pairs) are f64.
 // Hardware: 4 x 4 pairs a thread are 2 loads of 16 bytes from shared memory for 16 terms of two or more instructions each, so
 // that arithmetic takes longer than the loads; the next slice is in registers while one is added up. The choice of a term
 // that is no constant is one jump a slice, the same for all threads.
@@ -145,8 +145,7 @@ DEVICE real load_one(const Operand& x, const Params& p, u32 observation, u32 fea
     if (observation >= x.count || feature >= p.k) return bits_float(MASKED == 1 ? MISSING : 0);
     u32 i = p.by_column == 1 ? feature * x.stride + observation : observation * x.stride + feature;
     real value = 0;
-    if constexpr (WIDE == 1) value = ((const real*)x.array)[x.first + i];
-    else BY_TYPE(x.type, T, value = load<T>(x.array, x.first + i));
+    BY_TYPE(x.type, T, value = (load_real<T, real>(x.array, x.first + i)));
     if (MASKED == 1 && (In::is_missing(value) || (p.negative == 1 && value < 0))) return bits_float(MISSING);
     const real* entry = x.table + 3 * observation;
     return (value - entry[0] - entry[1]) * entry[2];

@@ -1,6 +1,6 @@
 // Decodes stored elements to f32, numbers workgroups along a line, and multiplies bytes.
-// Appended to every kernel, so that the line numbers of the kernel's own file stay. `dtype` is the code of a DType: f32, for
-// which the switches fold away, or one of the parameters, the same for all invocations.
+// The functions that a kernel uses are appended to it, so that the line numbers of its own file stay. `dtype` is the code of a
+// DType: f32, for which the switches fold away, or one of the parameters, the same for all invocations.
 
 // The word of a buffer that holds element i, or of an f64 the low word.
 fn word_of(i: u32, dtype: u32) -> u32 {
@@ -113,14 +113,15 @@ fn linear_group(group: vec3<u32>, groups: vec3<u32>) -> u32 {
     return group.y * groups.x + group.x;
 }
 
+// The sum of the products of four signed bytes and four others. In Metal's language naga declares the same name for each of these
+// calls that has an argument in common with another one of its function, so that this one stands alone in a function.
+fn byte_dot(a: u32, b: u32) -> i32 {
+    return dot4I8Packed(a, b);
+}
+
 // A word of four codes times one of four digits, for four columns.
 fn dots(four: u32, words: vec4<u32>) -> vec4<i32> {
-    return vec4(
-        dot4I8Packed(four, words.x),
-        dot4I8Packed(four, words.y),
-        dot4I8Packed(four, words.z),
-        dot4I8Packed(four, words.w),
-    );
+    return vec4(byte_dot(four, words.x), byte_dot(four, words.y), byte_dot(four, words.z), byte_dot(four, words.w));
 }
 
 fn is_byte(dtype: u32) -> bool {

@@ -19,6 +19,7 @@ use crate::{
         Driver,
         cpu::{CpuDriver, FREE_BYTES},
     },
+    waiting::install,
 };
 
 /// A processor that computes: a GPU or the CPU. Clones are the same device.
@@ -353,7 +354,7 @@ impl Device {
             return items.iter_mut().try_for_each(f);
         }
         // No thread begins an item while it waits in the kernel of another, as it might with parts of a slice.
-        self.pool()?.install(|| items.iter_mut().par_bridge().try_for_each(f))
+        install(self.pool()?, self.cancel(), || items.iter_mut().par_bridge().try_for_each(f))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::{
 };
 
 const FROM_BUFFER: &str = "Tensor::from_wgpu_buffer";
+const BUFFER: &str = "Tensor::wgpu_buffer";
 
 /// Where a tensor's elements lie in a wgpu buffer.
 #[derive(Clone, Debug)]
@@ -32,7 +33,8 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Argument`] when the device was opened with less than 256 invocations and 16,352 bytes of memory a
-    /// workgroup, or fewer than 5 storage buffers.
+    /// workgroup, or fewer than 5 storage buffers; and when it is one of GL, where wgpu panics in a thread that has waited six
+    /// seconds for another's call.
     ///
     /// ```no_run
     /// use teatime::{Device, Tensor, linalg::matmul_tn, wgpu};
@@ -108,7 +110,7 @@ impl<T: Element> Tensor<T> {
         let aligned = rows.offset.is_multiple_of(device.limits().alignment);
         if packed && aligned && buffer.usage().contains(wgpu::BufferUsages::STORAGE) {
             driver.check_owner(FROM_BUFFER, buffer)?;
-            let memory = Memory::Wgpu(WgpuMemory { buffer: buffer.clone(), base: rows.offset });
+            let memory = Memory::Wgpu(WgpuMemory::lent(buffer.clone(), rows.offset));
             return Ok(Self::from_buffer(device, Buffer::lent(memory), shape));
         }
         let tensor = Self::empty(device, shape)?;
@@ -123,16 +125,19 @@ impl<T: Element> Tensor<T> {
     /// submitted first, so what the application submits from now on is ordered after it.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the tensor lives on another backend; [`Error::DeviceLost`].
+    /// [`Error::Argument`] when the tensor lives on another backend, and on a device of GL, as for
+    /// [`Device::from_wgpu`]; [`Error::DeviceLost`].
     pub fn wgpu_buffer(&self) -> Result<WgpuBuffer> {
-        self.device().wgpu("Tensor::wgpu_buffer")?.flush()?;
+        let driver = self.device().wgpu(BUFFER)?;
+        driver.check_shared(BUFFER)?;
+        driver.flush()?;
         match self.memory() {
             (Memory::Wgpu(memory), offset) => Ok(WgpuBuffer {
-                buffer: memory.buffer.clone(),
+                buffer: wgpu::Buffer::clone(&memory.buffer),
                 byte_offset: memory.base + offset,
                 bytes: self.bytes(),
             }),
-            _ => Err(foreign("Tensor::wgpu_buffer")),
+            _ => Err(foreign(BUFFER)),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -76,12 +76,7 @@ pub fn run(on: On, test: fn(&Device)) {
         Ok(devices) => devices,
         Err(why) => return skip(backend, why),
     };
-    // wgpu panics where a thread has waited six seconds for what another calls of GL, as on software with little time.
-    static GL: Mutex<()> = Mutex::new(());
-    let passes = |device: &Device| {
-        let _alone = (device.info().api == "gl").then(|| GL.lock().unwrap_or_else(PoisonError::into_inner));
-        catch_unwind(AssertUnwindSafe(|| test(device))).is_ok()
-    };
+    let passes = |device: &Device| catch_unwind(AssertUnwindSafe(|| test(device))).is_ok();
     let failed: Vec<String> =
         devices.iter().filter(|device| !passes(device)).map(|device| format!("{device:?}")).collect();
     assert!(failed.is_empty(), "failed on {failed:?}, {on:?}");

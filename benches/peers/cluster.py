@@ -18,6 +18,7 @@ import time
 import warnings
 from pathlib import Path
 
+import blas
 import dask.array as da
 import numpy as np
 import teatime
@@ -68,7 +69,7 @@ def distance_jobs(store):
 
     def ours(metric):
         x = calls_of(store, 20_000).map_blocks(dosages, drop_axis=2, dtype=np.int8).T
-        return lambda: td.pairwise_distance(x, metric, compute=True)
+        return lambda: td.pairwise_distance(x, metric, missing="ignore", negative=True, compute=True)
 
     def of_store(metric):
         return lambda: td.pairwise_distance(store, metric, compute=True)
@@ -175,6 +176,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="pca,distance,gaussian,call")
     args = parser.parse_args()
+    print(json.dumps({"blas": blas.loaded()}), flush=True)
     store = str(Path(args.data, "big.vcz").resolve())
     wanted = args.only.split(",")
     with tempfile.TemporaryDirectory() as folder:

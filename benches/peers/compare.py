@@ -22,6 +22,8 @@ import subprocess
 import sys
 import time
 
+import blas  # noqa: F401, sets variables of children free
+
 HERE = pathlib.Path(__file__).resolve().parent
 K = 10
 
@@ -146,8 +148,14 @@ def show(numbers):
 
 
 class Report:
-    def __init__(self):
+    """What a script prints. Starts with the processor and the OpenBLAS of peers, and refuses one that is not at full speed."""
+
+    def __init__(self, python=sys.executable):
         self.failed = False
+        told = subprocess.run([python, HERE / "blas.py"], stdout=subprocess.PIPE, text=True)
+        if told.returncode:
+            sys.exit(told.returncode)
+        print(told.stdout, end="")
 
     def table(self, title, results, base):
         print(f"\n### {title}\n\n| process | seconds | all runs | CPU s | peak MB | times {base} |")
@@ -337,7 +345,7 @@ def main():
         sys.exit(f"unknown mode {', '.join(sorted(unknown))}; there are {', '.join(MODES)}")
 
     lapack = read_lapack(a.data / f"{a.name}.lapack")
-    report = Report()
+    report = Report(a.python)
     load = os.getloadavg()[0]
     print(f"{a.store.name}, {os.cpu_count()} cores, {a.threads} threads, load {load:.1f}, medians of {a.runs}")
     for mode in modes:

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 
+import blas
 import numkong
 import numpy as np
 from scipy.spatial.distance import pdist
@@ -32,6 +33,7 @@ def median(run, times=3):
 
 def main():
     n, k = (int(word) for word in sys.argv[1:3]) if len(sys.argv) > 2 else (4000, 2000)
+    print(json.dumps({"blas": blas.loaded()}))
     x = np.random.default_rng(1).random((n, k), dtype=np.float32)
     if sys.argv[3:] and sys.argv[3].isdigit():
         search = NearestNeighbors(n_neighbors=int(sys.argv[3]), algorithm="brute").fit(x)

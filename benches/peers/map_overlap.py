@@ -81,7 +81,7 @@ def main():
         run(peer("make", a.data, a.shape, a.chunks), a.threads)
     load = os.getloadavg()[0]
     print(f"sigma {a.sigma}, {os.cpu_count()} cores, {a.threads} threads, load {load:.1f}, medians of {a.runs}")
-    report = Report()
+    report = Report(a.python)
     for codec in ("zstd", "none"):
         source, ours, theirs = (a.data / f"{name}.zarr" for name in (codec, "teatime", "dask"))
         teatime = [a.teatime, "blur", source, ours, "--sigma", a.sigma, "--compression", codec, "--memory", a.memory]

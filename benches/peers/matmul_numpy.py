@@ -10,8 +10,8 @@ import time
 # OpenBLAS reads this when it is loaded, so before numpy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
+import blas
 import numpy as np
-import threadpoolctl
 
 SHAPES = [  # (m, k, n, layout): nn is A[m,k] @ B[k,n], tn is A[k,m].T @ B[k,n]
     (1024, 1024, 1024, "nn"),
@@ -43,11 +43,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--seconds", type=float, default=1.0, help="per shape; at least seven products are timed")
     a = p.parse_args()
-    blas = next(i for i in threadpoolctl.threadpool_info() if i["user_api"] == "blas")
-    result = {
-        "blas": f"{blas['internal_api']} {blas['version']} {blas.get('architecture')}",
-        "threads": blas["num_threads"],
-    }
+    result = {"blas": blas.loaded()}
     for m, k, n, layout in SHAPES:
         result[f"{layout} {m}x{k}x{n}"] = round(gflops(m, k, n, layout, a.seconds), 1)
     print(json.dumps(result))

@@ -321,8 +321,12 @@ fn tolerance(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Bytes: a number and K, M, G or T, which count in 1024 (as do KiB...) or, as KB..., in 1000.
-fn size(text: &str) -> Result<u64, String> {
+/// The number of bytes that text such as `512M`, `2G`, `1.5GiB` or `2GB` names: K, M, G and T count in 1024, as do KiB and its like, and KB
+/// and its like in 1000.
+///
+/// # Errors
+/// Why it names none.
+pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || "not a size such as 512M, 2G, 1.5GiB or 2GB".to_owned();
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(at);

@@ -1,6 +1,7 @@
 //! Command line of teatime: PCA of genotypes in Zarr stores or PLINK files on any GPU or the CPU.
 //!
-//! A library for programs that have this command line among others, such as the Python package: there is one function, [`main`].
+//! A library for programs that have this command line among others, such as the Python package: there are two functions, [`main`] and
+//! [`size`].
 
 mod args;
 mod array;
@@ -41,6 +42,7 @@ use std::{ffi::OsString, io::Write};
 use clap::Parser;
 use teatime::Cancel;
 
+pub use crate::args::size;
 use crate::{
     args::{Cli, Command},
     failure::Failure,

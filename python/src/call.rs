@@ -26,10 +26,29 @@ pub(crate) struct RunOptions {
     pub(crate) progress: Option<Py<PyAny>>,
     /// Most bytes of the host's memory.
     #[pyo3(item("memory"))]
-    pub(crate) memory: Option<u64>,
+    pub(crate) memory: Option<Size>,
     /// Most bytes of the device's memory.
     #[pyo3(item("device_memory"))]
-    pub(crate) device_memory: Option<u64>,
+    pub(crate) device_memory: Option<Size>,
+}
+
+/// A number of bytes, or text that the command line would take for one.
+#[derive(Debug, FromPyObject)]
+pub(crate) enum Size {
+    Bytes(u64),
+    Text(String),
+}
+
+impl Size {
+    /// # Errors
+    /// `ValueError` for other text.
+    fn bytes(self, name: &str) -> PyResult<u64> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            Self::Text(text) => teatime_cli::size(&text)
+                .map_err(|why| PyValueError::new_err(format!("`{name}` of {text:?}: {why}"))),
+        }
+    }
 }
 
 /// [`call`] on a device by which Ctrl-C ends also what takes no [`Run`].
@@ -59,15 +78,24 @@ pub(crate) fn call<T: Send>(
     let looking = Arc::new(Looking::from_here(py)?);
     let asking = Arc::clone(&looking);
     let cancel = Cancel::asking(move || asking.is_due() && asking.look(|_| Ok(())));
-    let progress = progress(options.progress, cancel.clone(), Arc::clone(&looking));
-    let memory = Budget::default().host(options.memory).device(options.device_memory);
+    let (told, last) = (options.progress.as_ref().map(|callback| callback.clone_ref(py)), Arc::default());
+    let progress = progress(options.progress, Arc::clone(&last), cancel.clone(), Arc::clone(&looking));
+    let host = options.memory.map(|size| size.bytes("memory")).transpose()?;
+    let of_device = options.device_memory.map(|size| size.bytes("device_memory")).transpose()?;
+    let memory = Budget::default().host(host).device(of_device);
     let run = Run::default().cancel(cancel).progress(progress).memory(memory);
     let result = py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&run))));
     if let Some(error) = looking.raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(error);
     }
     match result {
-        Ok(result) => result.map_err(exception),
+        Ok(result) => {
+            let result = result.map_err(exception)?;
+            if let (Some(told), Some(end)) = (told, end_of(&last)) {
+                told.call1(py, end)?;
+            }
+            Ok(result)
+        }
         Err(panic) => {
             let words = panic.downcast_ref::<String>().map(String::as_str);
             let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
@@ -116,16 +144,29 @@ impl Looking {
     }
 }
 
+/// How far a call was last told to be.
+type Last = Mutex<Option<Status>>;
+
+/// What remains to be told where a call is done: all passes, of which fewer may have been needed; one, where nothing was told.
+fn end_of(last: &Last) -> Option<(u32, u32, u64, u64)> {
+    let Some(Status { pass, passes, rows, total, .. }) = *last.lock().unwrap_or_else(PoisonError::into_inner)
+    else {
+        return Some((1, 1, 0, 1));
+    };
+    (u64::from(pass) * total + rows < u64::from(passes) * total).then_some((passes, passes, 0, total))
+}
+
 /// Calls `callback` now and then, and where a pass ends; what is raised ends the call.
-fn progress(callback: Option<Py<PyAny>>, cancel: Cancel, looking: Arc<Looking>) -> Progress {
+fn progress(callback: Option<Py<PyAny>>, last: Arc<Last>, cancel: Cancel, looking: Arc<Looking>) -> Progress {
     let Some(callback) = callback else { return Progress::default() };
-    let last = Mutex::new(Instant::now());
+    let told_at = Mutex::new(Instant::now());
     Progress::new(move |status: Status| {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.elapsed() < BETWEEN && status.rows < status.total {
+        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+        let mut told_at = told_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if told_at.elapsed() < BETWEEN && status.rows < status.total {
             return;
         }
-        *last = Instant::now();
+        *told_at = Instant::now();
         let arguments = (status.pass, status.passes, status.rows, status.total);
         if looking.look(|py| callback.call1(py, arguments).map(drop)) {
             cancel.cancel();

@@ -136,10 +136,9 @@ def scale_of(a: NDArray[Any]) -> float:
     return float(2.0 ** np.floor(np.log2(largest)))
 
 
-def float_type(*arrays: NDArray[Any]) -> np.dtype[Any]:
-    """float32 where all are of it or of float16, else float64: what scikit-learn and sgkit give."""
-    narrow = all(a.dtype in (np.dtype("f4"), np.dtype("f2")) for a in arrays)
-    return np.dtype(np.float32 if narrow else np.float64)
+def float_type(a: NDArray[Any]) -> np.dtype[Any]:
+    """float32 of float32 and float16, else float64: what scikit-learn and sgkit give."""
+    return np.dtype(np.float32 if a.dtype in (np.dtype("f4"), np.dtype("f2")) else np.float64)
 
 
 def widened(a: NDArray[Any]) -> NDArray[Any]:
@@ -148,9 +147,9 @@ def widened(a: NDArray[Any]) -> NDArray[Any]:
 
 
 def of_one_type(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Both of the type that holds both, :func:`widened`."""
+    """Both of the type that holds both."""
     common = np.result_type(a, b)
-    if common in WIDE or common not in NATIVE:
+    if common not in NATIVE:
         common = np.dtype(np.float64)
     return a.astype(common, copy=False), b.astype(common, copy=False)
 

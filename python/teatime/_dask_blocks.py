@@ -16,8 +16,8 @@ from dask.utils import parse_bytes
 
 from . import __version__, _worker
 from ._arrays import folder, whole
-from ._filter import computed_type, filter_options, filtered_axes
-from ._tasks import annotated, device_name, finished, known, stamp
+from ._filter import computed_type, filter_options, filtered_axes, is_long
+from ._tasks import annotated, device_name, finished, known, stamp, task_memory
 from ._teatime import StoredArray
 
 #: What dask puts beyond the ends of a mode.
@@ -56,12 +56,14 @@ def gaussian_filter(
     image
         A dask array of one to five axes; or the path of a Zarr array, of which each task reads a box and what lies around it.
     sigma, order, mode, cval, truncate, radius, axes, output, rounding, narrow
-        As in :func:`teatime.gaussian_filter`; of a path, integers that float32 would change are refused with ``narrow=True`` too.
+        As in :func:`teatime.gaussian_filter`; of a path, integers that float32 would change are refused with ``narrow=True`` too, and
+        of 64 bits ``rounding="scipy"``.
     array
         Of a path: the array in the store, where the path is not its own.
     chunks
         Of a path: chunks of the result, as dask has them; an axis that weights reach over is whole. None: boxes of whole stored chunks, of up to dask's ``array.chunk-size``
-        (128 MiB): neighbouring boxes read what lies between them each for itself, so that large ones read less.
+        (128 MiB), or an eighth of a thread's share of the smallest worker's memory: neighbouring boxes read what lies between them each for
+        itself, so that large ones read less. A task holds up to half of its thread's share, and is a MemoryError where that does not do.
     fill
         Of a path: whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
     device, resources, compute
@@ -136,9 +138,14 @@ class _Stored:
 
 def _of_store(x: _Stored, radii: Sequence[int], options: dict[str, Any], dtype: np.dtype[Any], name: str | None) -> Any:
     computed = computed_type(x.dtype, dtype, options["rounding"])
+    if options["rounding"] == "scipy" and is_long(dtype):
+        raise ValueError(f"`rounding` of scipy for {dtype} of a path: of the dask array that da.from_zarr gives, it is done")
     chunks = x.wanted
     if chunks is None:
-        most = parse_bytes(dask.config.get("array.chunk-size"))
+        most, memory = parse_bytes(dask.config.get("array.chunk-size")), task_memory()
+        if memory is not None:
+            # A quarter is for a box of the result; what it is made of takes the rest.
+            most = min(most, memory // 4)
         chunks = _box(x.shape, x.chunk, radii, most // max(x.dtype.itemsize, dtype.itemsize))
     elif chunks == 0 or (isinstance(chunks, (tuple, list)) and 0 in chunks):
         raise ValueError(f"`chunks` of {chunks}: at least 1 along each axis")

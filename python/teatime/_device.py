@@ -17,22 +17,26 @@ def _reopen(name: str, threads: int | None) -> Device:
     return Device(name, threads=threads)
 
 
+def opened_device(device: Device | str | None) -> Device:
+    """The device of that name, or the fastest."""
+    return device if isinstance(device, Device) else Device(device)
+
+
 def check_narrow(given: NDArray[Any], name: str, narrow: bool | None, device: Device | str | None) -> None:
     """ValueError for integers that would change in float32, where a device computes in it that has no float64 and nobody asked for it."""
     # A GPU that has arrays in its memory has float64.
     if narrow is not None or isinstance(given, CudaArray) or given.dtype.kind not in "iu" or given.dtype.itemsize < 4:
         return
-    if device is None or isinstance(device, str):
-        device = Device(device)
-    if isinstance(device, Device) and not device.f64:
+    device = opened_device(device)
+    if not device.f64:
         integers_as_float32(given, name, f": {device.name} has no float64. narrow=True rounds them")
 
 
-def run_options(progress: Any = None, memory: int | None = None, device_memory: int | None = None) -> dict[str, Any]:
+def run_options(progress: Any = None, memory: int | str | None = None, device_memory: int | str | None = None) -> dict[str, Any]:
     """What a caller says about a long call, as the compiled part takes it.
 
     ``progress`` is called as ``progress(done, total)``, with how much of the work is done; an object with ``update`` and ``total``, such
-    as a tqdm bar, is advanced by these.
+    as a tqdm bar, is advanced by these. The total is of the passes that there may be; it is reached where fewer were needed too.
     """
     if progress is not None:
         progress = _Progress(progress)
@@ -45,10 +49,10 @@ class _Progress:
         self.done = 0
 
     def __call__(self, pass_: int, passes: int, rows: int, total: int) -> None:
-        done, all_ = pass_ * total + rows, passes * total
+        before, self.done = self.done, max(self.done, pass_ * total + rows)
+        all_ = max(self.done, passes * total)
         if hasattr(self.callback, "update") and hasattr(self.callback, "total"):
             self.callback.total = all_
-            self.callback.update(max(0, done - self.done))
-            self.done = max(self.done, done)
+            self.callback.update(self.done - before)
         else:
-            self.callback(done, all_)
+            self.callback(self.done, all_)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order, either_order, float_type, of_one_type, widened
+from ._arrays import as_array, c_order, either_order, float_type, of_one_type
 from ._cuda import as_given, device_of, given_array
-from ._device import Device, check_narrow, run_options
+from ._device import Device, check_narrow, opened_device, run_options
 from ._teatime import CudaArray
 
 #: Other names of metrics, as scipy has them.
@@ -42,6 +42,8 @@ def operand(x: ArrayLike, name: str, narrow: bool | None, device: Device | str |
     given = given_array(x, name, "pairwise_distance")
     a = as_array(given, name, "pairwise_distance")
     check_narrow(given, name, narrow, device)
+    if narrow is False and a.dtype.kind in "iu" and not (opened := opened_device(device)).f64:
+        raise ValueError(f"`narrow` of False: {opened.name} has no float64, in which distances of {a.dtype} are computed")
     return a
 
 
@@ -55,13 +57,12 @@ def operands(
         if of is not None and of.ndim != 2:
             raise ValueError(f"`{name}` is (observations, features), and has {of.ndim} axes: {of.shape}")
     if b is None:
-        out = float_type(a)
-        a, columns = either_order(widened(a))
-        return a, None, columns, out
+        a, columns = either_order(a)
+        return a, None, columns, float_type(a)
     if a.shape[1] != b.shape[1]:
         raise ValueError(f"`x` has {a.shape[1]} features, `y` {b.shape[1]}")
-    out = float_type(a, b)
     a, b = of_one_type(a, b)
+    out = float_type(a)
     if isinstance(a, CudaArray) or isinstance(b, CudaArray):
         return a, b, False, out
     if a.flags.f_contiguous and b.flags.f_contiguous and not (a.flags.c_contiguous and b.flags.c_contiguous):
@@ -88,8 +89,9 @@ def pairwise_distance(
     Parameters
     ----------
     x : (m, features)
-        Of float64 and integers of 32 and 64 bits all is computed in float64, but see ``narrow``; of others in float32.
-        Of an array in a GPU's memory, of a float type or of 8 and 16 bits, the results are there too, and ``y`` is of the same type there.
+        Of float64 and integers all is computed in float64, but see ``narrow``; of 8 bits in float32 where sums in it are exact, as they are
+        of most metrics. Of float16 and float32 all is computed in float32.
+        Of an array in a GPU's memory the results are there too, and ``y`` is of the same type there.
     y : (n, features), optional
         Of another type than ``x``, both are promoted as NumPy does.
     metric
@@ -118,7 +120,7 @@ def pairwise_distance(
     Returns
     -------
     (m, m), (m, n) or condensed
-        Of float32 for float32 and float16, else of float64.
+        Of float32 for float32 and float16, and where ``x`` and ``y`` are promoted to these, else of float64.
 
     Examples
     --------

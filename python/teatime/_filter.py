@@ -71,10 +71,10 @@ def filter_options(
 def computed_type(given: np.dtype[Any], dtype: np.dtype[Any], rounding: str) -> np.dtype[Any]:
     """The type in which an array of type ``given`` is filtered for a result of ``dtype``, into which that is put at last."""
     # Native, bool as uint8, and 64-bit integers as float64.
-    wide = given.kind in "iu" and given.itemsize == 8
+    wide = is_long(given)
     taken = np.dtype("u1") if given.kind == "b" else np.dtype("f8") if wide else given
     computed = np.dtype("u1") if dtype.kind == "b" else dtype
-    if dtype.kind in "iu" and dtype.itemsize == 8 and dtype == given:
+    if is_long(dtype) and dtype == given:
         computed = np.dtype("f8")
     # Sums of narrower types are of float32, whatever they are put into.
     if computed == np.dtype("f8") and taken not in WIDE and rounding == "once":
@@ -90,8 +90,20 @@ def of_type(found: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         return found.astype(dtype, copy=False)
     if dtype.kind in "iu":
         ends = np.iinfo(dtype)
-        found = np.clip(np.rint(found), ends.min, np.nextafter(float(ends.max), 0) if dtype.itemsize == 8 else None)
+        found = np.clip(np.rint(found), ends.min, np.nextafter(float(ends.max), 0) if is_long(dtype) else None)
     return found.astype(dtype)
+
+
+def is_long(dtype: np.dtype[Any]) -> bool:
+    """Whether these are integers of 64 bits, which devices have as float64."""
+    return dtype.kind in "iu" and dtype.itemsize == 8
+
+
+def axis_by_axis(options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those of a filter along each of its axes, in the order in which a filter takes them."""
+    lists = ("axes", "sigma", "order", "mode", *(["radius"] if options["radius"] is not None else []))
+    places = sorted(range(len(options["axes"])), key=options["axes"].__getitem__)
+    return [{**options, **{name: [options[name][place]] for name in lists}} for place in places]
 
 
 def gaussian_filter(
@@ -131,8 +143,8 @@ def gaussian_filter(
     axes
         Those that are filtered. None: all.
     rounding
-        ``"once"``: integers are rounded to the nearest at the end. ``"scipy"``: towards 0 after each axis, as scipy does; in float32,
-        as on devices without float64, results of 8 and 16 bits may be one off.
+        ``"once"``: integers are rounded to the nearest at the end. ``"scipy"``: towards 0 after each axis, as scipy does, those of 64 bits
+        in as many calls as there are axes; in float32, as on devices without float64, results of 8 and 16 bits may be one off.
     narrow
         Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`), which
         refuses integers that float32 would change. With False such a device is an error.
@@ -168,9 +180,12 @@ def gaussian_filter(
     )
     if x.ndim == 0:
         raise ValueError("`input` has no axis")
-    # In C order always: axes are filtered in turn, and another order would round otherwise.
-    found = _teatime.gaussian(c_order(x), options, str(computed) if computed != x.dtype else "same", device, run_options())
-    found = of_type(found, dtype)
+    for part in [options] if rounding != "scipy" or not is_long(dtype) else axis_by_axis(options):
+        # In C order always: axes are filtered in turn, and another order would round otherwise.
+        x = _teatime.gaussian(c_order(x), part, str(computed) if computed != x.dtype else "same", device, run_options())
+        if part is not options:
+            np.trunc(x, out=x)
+    found = of_type(x, dtype)
     if into is None:
         return as_given(found, input)  # type: ignore[no-any-return]
     into[...] = as_given(found, into) if on_card(into) else found.get() if isinstance(found, CudaArray) else found

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, as_float32, either_order, float_type, host_array, whole
+from ._arrays import as_array, as_float32, either_order, float_type, host_array, scale_of, whole
 from ._cuda import as_given, device_of, given_array
 from ._device import Device, run_options
 from ._teatime import CudaArray
@@ -124,7 +127,7 @@ def truncated_svd(
     n_iter
         Power iterations. None: until the residuals are at most ``tol``.
     tol
-        ‖AᵀA v - s² v‖ / (s s₁) of all components.
+        ‖AᵀA v - s² v‖ / (s s₁) of all components. A warning has those that are above after 64 passes.
     random_state
         Seed of the random block.
     signs
@@ -156,13 +159,29 @@ def truncated_svd(
     x, scale, transposed, out = _matrix(a)
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
     k = whole(n_components, "n_components")
-    u, s, v, _, _, _ = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
+    u, s, v, residuals, converged, _ = _teatime.truncated_svd(x, k, options, transposed, device_of(device, a=x), run_options(progress))
     if _beyond(x, s):
         again = truncated_svd(
             x.get(), k, n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs, device=device, progress=progress
         )
         return _on_card(again, a, x)
+    if n_iter is None:
+        warn_unconverged(residuals, converged, options)
     return _svd((u, s * scale, v), transposed, out, a, x)
+
+
+def warn_unconverged(residuals: _Array, converged: Sequence[bool], svd: dict[str, Any]) -> None:
+    """Warns where the iteration stopped before all components had converged: on a worker of dask's, its clients too."""
+    left = np.asarray(residuals)[~np.asarray(converged, bool)]
+    if not left.size:
+        return
+    by_tol = f"after {svd['max_passes']} passes, above `tol` of {svd['tol']:g}"
+    stopped = by_tol if svd["n_iter"] is None else f"with `n_iter` of {svd['n_iter']}, above 0.0001"
+    shown = ", ".join(f"{residual:.1e}" for residual in left[:10])
+    message = f"teatime: {left.size} of {len(residuals)} components have not converged: {stopped} their residuals are {shown}"
+    # Importing it takes some tenths of a second, and on a worker it is there.
+    distributed = sys.modules.get("distributed")
+    (distributed.worker.warn if distributed else warnings.warn)(message + ", ..." * (left.size > 10), stacklevel=3)
 
 
 def svd_options(
@@ -202,7 +221,8 @@ def pca(
     Parameters
     ----------
     x : (observations, features)
-        The means of the features are subtracted in float64, and the rest is computed in float32.
+        The means of the features are subtracted in float64, and the rest is computed in float32: ``x`` is read in blocks of rows, and one
+        copy of it in float32 is made.
     n_components
         How many.
     n_iter, tol, random_state, device, progress
@@ -215,21 +235,43 @@ def pca(
     >>> np.round(found.explained_variance, 4)
     array([5.])
     """
-    a = as_array(host_array(x, "x", "pca"), "x", "pca")
+    a = host_array(x, "x", "pca")
     if a.ndim != 2:
         raise ValueError(f"`x` is a matrix, and has {a.ndim} axes: {a.shape}")
     if a.shape[0] < 2:
         raise ValueError(f"`x` has {a.shape[0]} observations: at least two are needed")
-    out = float_type(a)
-    mean = a.mean(axis=0, dtype=np.float64)
-    centred = a - mean
-    variance = float(np.einsum("ij,ij->", centred, centred)) / (a.shape[0] - 1)
-    u, s, vt = truncated_svd(
-        centred, n_components, n_iter=n_iter, tol=tol, random_state=random_state, signs="v",
-        device=device, progress=progress,
-    )
-    s = s.astype(np.float64)
-    explained = s**2 / (a.shape[0] - 1)
+    out = float_type(as_array(a[:0], "x", "pca"))
+    k = whole(n_components, "n_components")
+    options = svd_options(n_iter=n_iter, tol=tol, random_state=random_state, signs="v")
+    centred, scale, mean, squares = _centred(a)
+    u, s, v, _, _, _ = _teatime.truncated_svd(centred, k, options, False, device_of(device), run_options(progress))
+    s = s * scale
+    explained, variance = s**2 / (a.shape[0] - 1), squares / (a.shape[0] - 1)
     ratio = explained / variance if variance > 0 else np.zeros_like(explained)
-    found = ((u * s), vt, explained, ratio, s, mean)
-    return PCA(*(part.astype(out, copy=False) for part in found))
+    return PCA(*(part.astype(out, copy=False) for part in (u * s, v.T, explained, ratio, s, mean)))
+
+
+#: Bytes of float64 of the rows that are centred at once.
+_BLOCK = 8 << 20
+
+
+def _centred(a: _Array) -> tuple[NDArray[np.float32], float, _Array, float]:
+    """A matrix less the means of its columns, but for a factor, that factor, the means, and the sum of squares. It is read in blocks of
+    rows, twice, so that nothing but the result is as large as it is.
+    """
+    rows = max(1, _BLOCK // (8 * max(1, a.shape[1])))
+    blocks = [slice(first, first + rows) for first in range(0, a.shape[0], rows)]
+    total, most, least = np.zeros(a.shape[1]), np.full(a.shape[1], -np.inf), np.full(a.shape[1], np.inf)
+    for block in blocks:
+        x = as_array(a[block], "x", "pca")
+        total += x.sum(axis=0, dtype=np.float64)
+        most, least = np.maximum(most, x.max(axis=0)), np.minimum(least, x.min(axis=0))
+    mean = total / a.shape[0]
+    scale = scale_of(np.concatenate([most - mean, least - mean]))
+    centred, squares = np.empty(a.shape, np.float32), 0.0
+    for block in blocks:
+        x = as_array(a[block], "x", "pca") - mean
+        squares += float(np.einsum("ij,ij->", x, x))
+        with np.errstate(over="ignore", under="ignore"):
+            np.divide(x, scale, out=centred[block], casting="same_kind")
+    return centred, scale, mean, squares

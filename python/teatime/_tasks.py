@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import math
@@ -18,6 +19,7 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 from dask.delayed import Delayed, delayed
+from dask.highlevelgraph import HighLevelGraph
 
 from . import __version__, _worker
 from ._arrays import folder
@@ -82,6 +84,12 @@ def workers() -> list[dict[str, Any]] | None:
     return list(info["workers"].values())
 
 
+def task_memory() -> int | None:
+    """Bytes that a task may hold: half of its thread's share of the smallest worker that is known. None: what its machine gives."""
+    limits = [(worker.get("memory_limit"), worker.get("nthreads", 1)) for worker in workers() or ()]
+    return min((_worker.share(limit, threads) for limit, threads in limits if limit), default=None)
+
+
 @contextlib.contextmanager
 def annotated(resources: dict[str, float] | None, compute: bool) -> Iterator[None]:
     """Tasks with ``resources``, which one of the workers that are known has to have: dask would wait for it for ever."""
@@ -110,7 +118,7 @@ class Source:
 
     #: (variants, samples)
     shape: tuple[int, int]
-    #: What parts are of: a store's path and array, or an array's shape and type.
+    #: What parts are of: a store's path, its array, and whether absent chunks are filled; or an array's shape and type.
     like: Any
     #: Of each task: the range of its variants, and its block.
     ranges: list[tuple[int, int]]
@@ -119,20 +127,24 @@ class Source:
     stamp: Any
 
     @classmethod
-    def of(cls, genotypes: Any, array: str | None, rows_per_task: int | None, pair_bytes: int = 4, name: str = "genotypes") -> Source:
+    def of(
+        cls, genotypes: Any, array: str | None, fill: bool, rows_per_task: int | None, pair_bytes: int = 4, name: str = "genotypes"
+    ) -> Source:
         """``pair_bytes`` is what a task of a store gives for each two samples."""
         if isinstance(genotypes, Genotypes):
             raise TypeError(f"`{name}` is a store that is open here: hand over its path, which each task opens")
         if not isinstance(genotypes, (str, os.PathLike)):
+            if array is not None or fill:
+                raise TypeError("`array` and `fill` are for the path of a store")
             return cls._of_array(genotypes, rows_per_task)
         path = folder(genotypes, name)
-        opened = open_store(path, array)
+        opened = open_store(path, array, fill=fill)
         samples, variants = opened.samples, opened.variants
         if variants == 0 or samples == 0:
             raise ValueError(f"{path}: {variants} variants of {samples} samples")
         rows = _rows(rows_per_task, samples * opened.ploidy, samples, pair_bytes)
         ranges = opened.part_ranges(max(1, -(-variants // rows)))
-        return cls((variants, samples), (path, array), ranges, [None] * len(ranges), stamp(path))
+        return cls((variants, samples), (path, array, fill), ranges, [None] * len(ranges), stamp(path))
 
     @classmethod
     def _of_array(cls, genotypes: Any, rows_per_task: int | None) -> Source:
@@ -173,13 +185,12 @@ class Source:
             )
 
     def band(self, samples_per_task: int | None, pair_bytes: int) -> tuple[int, int | None]:
-        """Samples of a task that takes all variants, ``pair_bytes`` for each pair with others, and the memory it has: half of its share of
-        the smallest worker that is known, half of which is for pairs. None: what its machine gives.
+        """Samples of a task that takes all variants, ``pair_bytes`` for each pair with others, and the memory it has, as
+        :func:`task_memory` says, half of which is for pairs.
 
         MemoryError where that does not do.
         """
-        limits = [(worker.get("memory_limit"), worker.get("nthreads", 1)) for worker in workers() or ()]
-        memory = min((limit // threads // 2 for limit, threads in limits if limit), default=None)
+        memory = task_memory()
         if samples_per_task is None:
             samples_per_task = (memory or 0) // 2 // (pair_bytes * self.shape[1])
         elif samples_per_task < 1:
@@ -199,7 +210,7 @@ class Source:
         for rows, block in zip(self.ranges, self.blocks):
             if block is None:
                 task = named(_worker.part_of_store, "part-of-store", self.stamp)
-                parts.append(task(*self.like, rows, ploidy, of, device))
+                parts.append(task(self.like, rows, ploidy, of, device))
             else:
                 task = named(_worker.part_of_block, "part-of-block")
                 parts.append(task(block, rows[0], self.shape[0], ploidy, of, device))
@@ -222,26 +233,38 @@ def known(x: Any, name: str) -> None:
         raise ValueError(f"`{name}` has an unknown shape: call compute_chunk_sizes() on it")
 
 
-def iterated(
-    product: Callable[[Delayed], list[Delayed]], shape: tuple[int, int], k: int, svd: dict[str, Any], compute: bool
-) -> Delayed:
-    """Singular values and right vectors of a matrix of which ``product`` gives parts of ``Aᵀ (A x)``.
+def iterated(bands: Sequence[Delayed], shape: tuple[int, int], k: int, svd: dict[str, Any], compute: bool) -> Delayed:
+    """Singular values and right vectors of a matrix in bands, which give parts of ``Aᵀ (A x)``.
 
-    With ``n_iter`` in ``svd`` the number of products is known. Without, each is computed, until the residuals are within the tolerance.
+    With ``compute`` and without ``n_iter``, products are computed one after the other until no more is wanted. Else there are tasks for as
+    many as may be wanted: those that come after the last have nothing to do.
     """
-    step = named(_worker.next_vectors, "next-vectors")
-    made: list[Delayed] = []
-    if svd["n_iter"] is not None:
-        for _ in range(svd["n_iter"] + 2):
-            made.append(tree(product(step(shape, k, svd, list(made))), "add-products", _worker.add_products))
-        return named(_worker.components, "components")(shape, k, svd, made)
-    if not compute:
-        raise ValueError("`n_iter` is None, which iterates until `tol` is reached: with compute=True")
-    done: list[Any] = []
-    while (x := _worker.next_vectors(shape, k, svd, done)) is not None:
-        found = tree(product(delayed(x, pure=True)), "add-products", _worker.add_products)
-        done.append(found.compute())
-    return delayed(_worker.components(shape, k, svd, done), pure=True)
+    if compute and svd["n_iter"] is None:
+        bands = list(dask.persist(*bands))
+        multiply = named(_worker.product_of_band, "product")
+        done: list[Any] = []
+        while (x := _worker.next_vectors(shape, k, svd, done)) is not None:
+            parts = [multiply(band, delayed(x, pure=True)) for band in bands]
+            done.append(tree(parts, "add-products", _worker.add_products).compute())
+        return delayed(_worker.components(shape, k, svd, done), pure=True)
+    # One layer, since there may be many thousands of tasks, and each layer is merged with all before.
+    token = tokenize(__version__, shape, k, svd, [band.key for band in bands])
+    step, found = functools.partial(_worker.next_vectors, shape, k, svd), f"teatime-components-{token}"
+    graph: dict[Any, Any] = {}
+    made: list[Any] = []
+    for number in range(svd["max_passes"] if svd["n_iter"] is None else svd["n_iter"] + 2):
+        x = (f"teatime-next-vectors-{token}", number)
+        graph[x] = (step, list(made))
+        level = [(f"teatime-product-{token}", number, i) for i in range(len(bands))]
+        graph.update((part, (_worker.product_of_band, band.key, x)) for part, band in zip(level, bands))
+        # Neighbours first, as `tree` has it.
+        while len(level) > 1:
+            sums = [(f"teatime-add-products-{token}", number, len(level), i) for i in range(len(level) // 2)]
+            graph.update((key, (_worker.add_products, *level[2 * i : 2 * i + 2])) for i, key in enumerate(sums))
+            level = sums + level[2 * len(sums) :]
+        made += level
+    graph[found] = (functools.partial(_worker.components, shape, k, svd), made)
+    return Delayed(found, HighLevelGraph.from_collections(found, graph, list(bands)))
 
 
 def _rows(rows_per_task: int | None, row: int, samples: int, pair_bytes: int) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,11 @@ from ._cuda import CudaArray, device_of, given_array
 from ._device import Device, run_options
 from ._distance import operand
 from ._filter import gaussian_filter, of_type
+from ._linalg import warn_unconverged
 from .genotype import Genotypes, genotypes_of, open_store
+
+#: A store: its path, the array in it, and whether absent chunks have the fill value.
+Place = tuple[str, Union[str, None], bool]
 
 
 def device(name: str | None) -> Device:
@@ -41,6 +46,23 @@ def _threads() -> int | None:
         return None
 
 
+def share(memory: int, threads: int) -> int:
+    """What a task may hold of a worker's memory: half of what there is for each thread, since results wait beside it."""
+    return memory // threads // 2
+
+
+def _memory() -> int | None:
+    """The :func:`share` of this worker's memory; None where it has no limit, and outside of a worker."""
+    try:
+        from distributed import get_worker
+
+        worker = get_worker()
+        limit = worker.memory_manager.memory_limit
+        return share(limit, int(worker.state.nthreads)) if limit else None
+    except (ImportError, ValueError, AttributeError):
+        return None
+
+
 def device_for(block: Any, name: str | None) -> Device | None:
     """The device for a block: None, where the block is, if that is the memory of a GPU and no device is named."""
     return None if name is None and on_card(block) else device(name)
@@ -52,14 +74,15 @@ def part_of_block(block: NDArray[Any], first: int, variants: int, ploidy: int | 
     return _teatime.Part(opened, (first, first + block.shape[0]), of, device(name), run_options())
 
 
-def part_of_store(path: str, array: str | None, rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> Any:
+def part_of_store(store: Place, rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> Any:
     """Counts and sums over a range of a store's variants."""
-    return _teatime.Part(genotypes_of(_store(path, array), ploidy, "pca"), rows, of, device(name), run_options())
+    return _teatime.Part(genotypes_of(_store(store), ploidy, "pca"), rows, of, device(name), run_options())
 
 
-def _store(path: str, array: str | None) -> Genotypes:
+def _store(store: Place) -> Genotypes:
+    path, array, fill = store
     with seen_here():
-        return open_store(path, array)
+        return open_store(path, array, fill=fill)
 
 
 @contextlib.contextmanager
@@ -92,7 +115,7 @@ def grm_of_part(part: Any, like: Any, ploidy: int | None, of: dict[str, Any], na
 def _like(like: Any, ploidy: int | None) -> Genotypes:
     """Genotypes of which parts are: a store, or the shape and type of arrays, of which no row is here."""
     if isinstance(like[0], str):
-        return genotypes_of(_store(*like), ploidy, "pca")
+        return genotypes_of(_store(like), ploidy, "pca")
     shape, dtype = like
     none = np.empty((0, *shape[1:]), dtype)
     return genotypes_of(none, ploidy, "pca", first=0, variants=shape[0])
@@ -133,7 +156,7 @@ class Band:
         with self._lock:
             if self._made is None:
                 source, rows, ploidy, of, name = self._made_of
-                opened = genotypes_of(_store(*source) if isinstance(source, tuple) else source, ploidy, "pca")
+                opened = genotypes_of(_store(source) if isinstance(source, tuple) else source, ploidy, "pca")
                 if isinstance(source, tuple):
                     opened = opened.select([rows])
                 # Fewer variants than components are no error here: there are more in other bands.
@@ -154,7 +177,7 @@ class Band:
         return Product(np.array([squares, *(counts[name] for name in COUNTS)]), loaded.digest)
 
 
-def band_of_store(source: tuple[str, str | None], rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
+def band_of_store(source: Place, rows: tuple[int, int], ploidy: int | None, of: dict[str, Any], name: str | None) -> Band:
     """A range of a store's variants."""
     band = Band(source, rows, ploidy, of, name)
     band.totals()
@@ -273,6 +296,7 @@ def components(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequen
         raise RuntimeError("the iteration needs more products than it was given")
     s, v, residuals, converged = found
     passes = 1 + sum(of is not None for of in made)
+    warn_unconverged(residuals, converged, svd)
     return {"s": s, "v": v, "residuals": residuals, "converged": converged, "passes": passes, "made": made[:1]}
 
 
@@ -305,7 +329,7 @@ def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, A
     """Sums over the features of blocks of observations, for each pair of these."""
     on: Device | str | None = device_for(x, name)
     narrow = options["narrow"]
-    a = widened(operand(x, "x", narrow, on))
+    a = operand(x, "x", narrow, on)
     # Another block of `x`.
     b = None if y is None else operand(y, "x", narrow, on)
     on = device_of(on, x=a, y=b)
@@ -331,11 +355,9 @@ def _is_dosage(features: NDArray[Any], options: dict[str, Any]) -> bool:
     return int(features.max(initial=0)) <= 2 and (negatives_are_missing or int(features.min(initial=0)) >= 0)
 
 
-def sums_of_store(
-    path: str, array: str | None, rows: tuple[int, int], ploidy: int | None, options: dict[str, Any], name: str | None
-) -> Any:
+def sums_of_store(store: Place, rows: tuple[int, int], ploidy: int | None, options: dict[str, Any], name: str | None) -> Any:
     """Sums over a range of a store's variants, for each pair of samples."""
-    opened = genotypes_of(_store(path, array), ploidy, "pairwise_distance").select([rows])
+    opened = genotypes_of(_store(store), ploidy, "pairwise_distance").select([rows])
     return _teatime.DistanceSums.of_genotypes(opened, options, device(name), run_options())
 
 
@@ -345,7 +367,7 @@ class SampleBands:
     """
 
     def __init__(
-        self, source: tuple[str, str | None], ploidy: int | None, options: dict[str, Any], side: int, memory: int | None, name: str | None,
+        self, source: Place, ploidy: int | None, options: dict[str, Any], side: int, memory: int | None, name: str | None,
         digest: int | None = None,
     ) -> None:
         self._made_of = (source, ploidy, options, side, memory, name)
@@ -360,7 +382,7 @@ class SampleBands:
         with self._lock:
             if self._made is None:
                 source, ploidy, options, side, memory, name = self._made_of
-                opened = genotypes_of(_store(*source), ploidy, "pairwise_distance")
+                opened = genotypes_of(_store(source), ploidy, "pairwise_distance")
                 made = _teatime.DistanceBands(opened, options, side, device(name), run_options(None, memory))
                 if self._digest not in (None, made.digest):
                     raise RuntimeError(f"the genotypes changed between two tasks: {source[0]} was written meanwhile")
@@ -399,9 +421,20 @@ def filtered_box(
 ) -> NDArray[Any]:
     """A box of a stored array, filtered."""
     within = [(int(start), int(end)) for start, end in block_info[None]["array-location"]]
+    memory = _memory()
+    if memory is not None:
+        # Of the result, as it is computed and as it is handed over.
+        types = {np.dtype(computed), np.dtype(becomes)}
+        held = math.prod(end - start for start, end in within) * sum(of.itemsize for of in types)
+        if held >= memory:
+            raise MemoryError(
+                f"a box of {[end - start for start, end in within]} takes {held / 1e9:.3g} GB, and a task may hold {memory / 1e9:.3g} GB of "
+                "this worker: take smaller `chunks`, or fewer threads a worker"
+            )
+        memory -= held
     with seen_here():
         stored = _teatime.StoredArray(path, array, fill)
-    return of_type(stored.gaussian(within, options, computed, device(on), run_options()), np.dtype(becomes))
+    return of_type(stored.gaussian(within, options, computed, device(on), run_options(None, memory)), np.dtype(becomes))
 
 
 def packed(block: NDArray[Any], *, bits: int, table: Any, missing: int | None, on: str | None) -> NDArray[np.uint8]:

@@ -133,6 +133,8 @@ class Variants:
         Which variants of a store; :meth:`ranges` gives them. Of an array, all.
     scaler, ploidy, min_maf, max_missing
         As in :func:`teatime.genotype.pca`.
+    fill
+        As in :func:`teatime.genotype.open_store`.
     device
         The name of a device; None for the fastest.
     """
@@ -146,13 +148,16 @@ class Variants:
         ploidy: int | None = None,
         min_maf: float = 0.0,
         max_missing: float = 1.0,
+        fill: bool = False,
         device: str | None = None,
     ) -> None:
         of = pca_options(1, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing)
         if isinstance(source, (str, os.PathLike)):
             path = os.fspath(source)
-            self._band = _worker.Band((path, None), rows or (0, open_store(path).variants), ploidy, of, device)
+            self._band = _worker.Band((path, None, fill), rows or (0, open_store(path).variants), ploidy, of, device)
         else:
+            if fill:
+                raise TypeError("`fill` is for the path of a store")
             self._band = _worker.Band(host_array(source, "source", "pca"), (0, len(source)), ploidy, of, device)
 
     @staticmethod

@@ -84,12 +84,13 @@ def pca(
     method: str = "auto",
     min_maf: float = 0.0,
     max_missing: float = 1.0,
-    n_iter: int | None = 4,
+    n_iter: int | None = None,
     n_oversamples: int | None = None,
     tol: float = 1e-4,
     random_state: int = 0,
     signs: str = "stable",
     array: str | None = None,
+    fill: bool = False,
     rows_per_task: int | None = None,
     device: str | None = None,
     resources: dict[str, float] | None = None,
@@ -104,14 +105,17 @@ def pca(
     n_components, scaler, ploidy, min_maf, max_missing, signs
         As in :func:`teatime.genotype.pca`.
     method
-        ``"exact"``: one pass, of which each task gives 4 samples² bytes of sums. ``"randomized"``: ``n_iter`` + 2 products, between which
+        ``"exact"``: one pass, of which each task gives 4 samples² bytes of sums. ``"randomized"``: some tens of products, between which
         genotypes stay on the workers, two bits each; a task gives 8 samples (n_components + n_oversamples) bytes a product. ``"auto"``:
         exact for up to 5,000 samples, where the largest worker of the client holds three times the sums.
     n_iter, n_oversamples, tol, random_state
-        Of the randomized method, which by default makes 4 power iterations, whatever ``tol`` is: ``residuals`` and ``converged`` of the
-        result say how near they came. ``n_iter`` of None, with ``compute=True``: until the residuals are at most ``tol``.
+        As in :func:`teatime.genotype.pca`: by default products are made until the residuals are at most ``tol``, up to 64. A warning has
+        the residuals where that, or ``n_iter``, was too few.
+        Without ``compute=True`` there are tasks for 64 products, of which those that are not needed do nothing.
     array
         The array of a Zarr store, where it is not the one that is found.
+    fill
+        Of a store: whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
     rows_per_task
         Variants of a task. None: of an array, about its chunks; of a store, 96 MiB of genotypes, or more for many samples.
     device
@@ -145,7 +149,7 @@ def pca(
     _teatime.check(of)
     device = device_name(device)
     with annotated(resources, compute):
-        source = Source.of(genotypes, array, rows_per_task)
+        source = Source.of(genotypes, array, fill, rows_per_task)
         variants, samples = source.shape
         if of["n_components"] > min(variants, samples):
             raise ValueError(f"`n_components` of {n_components}: {variants} variants of {samples} samples have fewer")
@@ -160,10 +164,7 @@ def pca(
             found = named(_worker.pca_of_part, "pca")(part, source.like, ploidy, of, device)
         else:
             bands = source.bands(ploidy, of, device)
-            if compute and n_iter is None:
-                bands = list(dask.persist(*bands))
-            multiply = named(_worker.product_of_band, "product")
-            components = iterated(lambda x: [multiply(band, x) for band in bands], source.shape, n_components, of["svd"], compute)
+            components = iterated(bands, source.shape, n_components, of["svd"], compute)
             totals = named(_worker.totals_of_band, "totals")
             all_ = tree([totals(band) for band in bands], "add-totals", _worker.add_products)
             found = named(_worker.pca_of_components, "pca")(components, all_)
@@ -301,6 +302,7 @@ def grm(
     min_maf: float = 0.0,
     max_missing: float = 1.0,
     array: str | None = None,
+    fill: bool = False,
     rows_per_task: int | None = None,
     device: str | None = None,
     resources: dict[str, float] | None = None,
@@ -312,7 +314,7 @@ def grm(
     ----------
     method, missing, ploidy, min_maf, max_missing
         As there.
-    genotypes, array, rows_per_task, device, resources, compute
+    genotypes, array, fill, rows_per_task, device, resources, compute
         As in :func:`pca`.
 
     Raises
@@ -331,7 +333,7 @@ def grm(
     _teatime.check(of)
     device = device_name(device)
     with annotated(resources, compute):
-        source = Source.of(genotypes, array, rows_per_task)
+        source = Source.of(genotypes, array, fill, rows_per_task)
         pairwise = missing == "pairwise"
         source.check_pairs(8 if pairwise else 4, "take fewer samples")
         part, samples = source.parts(ploidy, of, device), source.shape[1]
@@ -356,17 +358,20 @@ def pairwise_distance(
     device: str | None = None,
     *,
     p: float = 2.0,
-    missing: str = "ignore",
-    negative: bool = True,
+    missing: str | None = None,
+    negative: bool = False,
     narrow: bool | None = None,
     ploidy: int | None = None,
     array: str | None = None,
+    fill: bool = False,
     rows_per_task: int | None = None,
     samples_per_task: int | None = None,
     resources: dict[str, float] | None = None,
     compute: bool = False,
 ) -> Any:
-    """Distances of observations from one another: sgkit's ``pairwise_distance``, with its arguments.
+    """Distances of observations from one another, as :func:`teatime.pairwise_distance`, with the arguments of sgkit's too.
+
+    Of dosages in which negative numbers are missing, sgkit's result is that with ``missing="ignore", negative=True``.
 
     Parameters
     ----------
@@ -381,9 +386,11 @@ def pairwise_distance(
         Taken and not used.
     device
         The name of a device of the workers; sgkit's ``"gpu"`` is the fastest.
-    p, missing, negative, narrow
-        As in :func:`teatime.pairwise_distance`: NaN and negative numbers are missing, and count nothing for a pair, as in sgkit.
-    ploidy, array, rows_per_task
+    p, negative, narrow
+        As in :func:`teatime.pairwise_distance`.
+    missing
+        As there. None: ``"propagate"`` of an array, as there; ``"ignore"`` of a store, as in :func:`teatime.genotype.distances`.
+    ploidy, array, fill, rows_per_task
         Of a store, as in :func:`pca`.
     samples_per_task
         Of a store, for the metrics that are named above: tasks of so many samples, rounded down to a multiple of 64, and all variants give
@@ -414,16 +421,18 @@ def pairwise_distance(
     name = None if isinstance(device, str) and device == "gpu" else device_name(device)
     if metric == "jensenshannon":
         raise NotImplementedError("jensenshannon needs whole observations: teatime.pairwise_distance")
+    of_store = isinstance(x, (str, os.PathLike, Genotypes))
+    missing = missing or ("ignore" if of_store else "propagate")
     options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
     _check_metric(options)
     symmetric = options["metric"] != "kl_divergence"
     finish = named(_worker.distances_of_sums, "distances")
-    if isinstance(x, (str, os.PathLike, Genotypes)):
+    if of_store:
         if not symmetric:
             raise NotImplementedError(f"{metric} of a store: its distances are not symmetric")
         with annotated(resources, compute):
             pair_bytes = 4 * _TERMS.get(options["metric"], 3)
-            source = Source.of(x, array, rows_per_task, pair_bytes, "x")
+            source = Source.of(x, array, fill, rows_per_task, pair_bytes, "x")
             held, most = source.pair_memory(pair_bytes)
             in_tiles = options["metric"] in _worker.OF_DOSAGES
             if samples_per_task is not None or (held > most and in_tiles):
@@ -432,11 +441,11 @@ def pairwise_distance(
                 return finished(_tiles_of_store(source, ploidy, options, name, samples_per_task), compute)
             source.check_pairs(pair_bytes, "of a dask array of dosages, a task holds the pairs of two blocks")
             task, samples = named(_worker.sums_of_store, "pair-sums-of-store", source.stamp), source.shape[1]
-            whole = tree([task(*source.like, rows, ploidy, options, name) for rows in source.ranges], "merge-distances")
+            whole = tree([task(source.like, rows, ploidy, options, name) for rows in source.ranges], "merge-distances")
             result = da.from_delayed(finish(whole, np.dtype("f8")), (samples, samples), dtype="f8", meta=np.empty((0, 0)))
             return finished(result, compute)
-    if any(of is not None for of in (ploidy, array, rows_per_task, samples_per_task)):
-        raise TypeError("`ploidy`, `array`, `rows_per_task` and `samples_per_task` are for the path of a store")
+    if fill or any(of is not None for of in (ploidy, array, rows_per_task, samples_per_task)):
+        raise TypeError("`ploidy`, `array`, `fill`, `rows_per_task` and `samples_per_task` are for the path of a store")
     x = x if isinstance(x, da.Array) else da.asarray(x)
     if x.ndim != 2:
         raise ValueError(f"`x` is (observations, features), and has {x.ndim} axes: {x.shape}")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from . import _teatime
 from ._arrays import as_array, c_order, folder, host_array, whole
 from ._device import Device, run_options
-from ._linalg import svd_options
+from ._linalg import svd_options, warn_unconverged
 from ._teatime import Genotypes
 
 __all__ = ["Distances", "GRM", "GenotypePCA", "Genotypes", "distances", "grm", "open_store", "pca"]
@@ -97,6 +97,15 @@ def _narrow(a: NDArray[Any]) -> NDArray[Any]:
     return a.astype(np.int8) if ends.min <= a.min(initial=0) and a.max(initial=0) <= ends.max else a
 
 
+def of_haplotypes(a: Any, ploidy: int | None) -> Any:
+    """An array of genotypes as it is; with a ``ploidy`` of 1, one of two axes as calls of one allele each."""
+    if a.ndim != 2 or ploidy in (None, 2):
+        return a
+    if ploidy != 1:
+        raise ValueError(f"`ploidy` of {ploidy} and dosages of two axes: they are of diploids; calls have a third axis")
+    return a[:, :, np.newaxis]
+
+
 def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 0, variants: int | None = None) -> Genotypes:
     """What ``source`` names, as the compiled part takes it."""
     if isinstance(source, Genotypes):
@@ -104,17 +113,14 @@ def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 
     elif isinstance(source, (str, os.PathLike)):
         opened = open_store(source)
     else:
-        a = as_array(_narrow(host_array(source, "genotypes", name)), "genotypes", name)
-        if a.ndim == 2 and ploidy is not None and ploidy != 2:
-            if ploidy != 1:
-                raise ValueError(f"`ploidy` of {ploidy} and dosages of two axes: they are of diploids; calls have a third axis")
-            a = a[:, :, np.newaxis]
+        a = of_haplotypes(as_array(_narrow(host_array(source, "genotypes", name)), "genotypes", name), ploidy)
         if a.ndim not in (2, 3):
             raise ValueError(f"`genotypes` are (variants, samples) or (variants, samples, ploidy), not {a.shape}")
         opened = Genotypes.of_array(c_order(a), first, variants, a.dtype.kind == "f")
         if a.ndim == 2:
             return opened
-    return opened if ploidy is None or ploidy == opened.ploidy else opened.with_ploidy(ploidy)
+    # Of one allele or two in as many, all calls fit.
+    return opened if ploidy is None or ploidy == opened.ploidy <= 2 else opened.with_ploidy(ploidy)
 
 
 def pca_options(
@@ -152,7 +158,7 @@ def pca(
     random_state: int = 0,
     signs: str = "stable",
     device: Device | str | None = None,
-    memory: int | None = None,
+    memory: int | str | None = None,
     progress: Any = None,
 ) -> GenotypePCA:
     """Principal components of the samples.
@@ -174,11 +180,11 @@ def pca(
     min_maf, max_missing
         Variants with a lower minor allele frequency, or a larger share of missing calls, take no part.
     n_iter, n_oversamples, tol, random_state, signs
-        As in :func:`teatime.truncated_svd`.
+        As in :func:`teatime.truncated_svd`. A warning has the residuals of components that have not converged, with ``n_iter`` too.
     device
         A :class:`teatime.Device`, its name, or None for the fastest.
     memory
-        Most bytes of the host's memory; None: half of what is free.
+        Most bytes of the host's memory, a number or text such as ``"2G"``, as the command line takes it; None: half of what is free.
     progress
         Called as ``progress(done, total)`` now and then, or a tqdm bar.
 
@@ -196,7 +202,9 @@ def pca(
         n_oversamples=n_oversamples, tol=tol, random_state=random_state, signs=signs,
     )
     of = genotypes_of(genotypes, ploidy, "pca")
-    return GenotypePCA(**_teatime.pca(of, options, device, run_options(progress, memory)))
+    found = GenotypePCA(**_teatime.pca(of, options, device, run_options(progress, memory)))
+    warn_unconverged(found.residuals, found.converged, options["svd"])
+    return found
 
 
 def grm_options(
@@ -215,7 +223,7 @@ def grm(
     min_maf: float = 0.0,
     max_missing: float = 1.0,
     device: Device | str | None = None,
-    memory: int | None = None,
+    memory: int | str | None = None,
     progress: Any = None,
 ) -> GRM:
     """The genomic relationship matrix of the samples.
@@ -252,7 +260,7 @@ def distances(
     min_maf: float = 0.0,
     max_missing: float = 1.0,
     device: Device | str | None = None,
-    memory: int | None = None,
+    memory: int | str | None = None,
     progress: Any = None,
 ) -> Distances:
     """Distances of the samples from one another.

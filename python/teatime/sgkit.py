@@ -165,7 +165,9 @@ class _Sums:
         device = _worker.device(None)
         if a.dtype == np.float64 and device.backend == "cpu":
             return a @ b.T
-        return pairwise_distance(a, b, "inner_product", device=device).astype(self.dtype, copy=False)
+        # Small whole numbers, which are exact in float32 too.
+        narrow = True if a.dtype.kind in "iu" else None
+        return pairwise_distance(a, b, "inner_product", narrow=narrow, device=device).astype(self.dtype, copy=False)
 
 
 def _without_missing(x: _Array) -> tuple[_Array, _Array | None]:

@@ -177,7 +177,7 @@ class PCA(_Decomposition):
         k = most if self.n_components is None else self._wanted(self.n_components, most)
         mean = x.mean(axis=0, dtype=np.float64)
         centred = x - mean.astype(x.dtype)
-        u, s, vt = self._decomposed(centred, k)
+        _, s, vt = self._decomposed(centred, k)
         wide = s.astype(np.float64)
         explained = wide**2 / (x.shape[0] - 1)
         total = float(np.einsum("ij,ij->", centred, centred, dtype=np.float64)) / (x.shape[0] - 1)
@@ -187,13 +187,16 @@ class PCA(_Decomposition):
         self.explained_variance_ratio_ = _share(explained, total).astype(x.dtype)
         self.noise_variance_ = max(0.0, total - float(explained.sum())) / (most - k) if k < most else 0.0
         self.n_components_, self.n_samples_ = k, x.shape[0]
-        return u * (s / self._deviations() if self.whiten else s)
+        return self._along(centred)
 
     def transform(self, X: Any) -> _Array:
         """The coordinates of ``X`` along the components (n_samples, n_components)."""
         check_is_fitted(self)
-        x = self._validated(X, reset=False)
-        found = x @ self.components_.T - self.mean_ @ self.components_.T
+        return self._along(self._validated(X, reset=False) - self.mean_)
+
+    def _along(self, centred: _Array) -> _Array:
+        """Coordinates of what the means were subtracted from."""
+        found = centred @ self.components_.T
         return found / self._deviations() if self.whiten else found
 
     def inverse_transform(self, X: Any) -> _Array:

@@ -18,6 +18,7 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.xarray needs xarray: pip install 'teatime[xarray]'") from error
 
 from . import genotype
+from .genotype import of_haplotypes
 
 __all__ = ["GenotypeAccessor"]
 
@@ -122,12 +123,18 @@ class GenotypeAccessor:
         return self._with(merge, stat_genomic_relationship=(("samples_0", "samples_1"), found.matrix))
 
     def pairwise_distance(
-        self, metric: str = "euclidean", *, variable: str = "call_genotype", merge: bool = True, **options: Any
+        self,
+        metric: str = "euclidean",
+        *,
+        variable: str = "call_genotype",
+        ploidy: int | None = None,
+        merge: bool = True,
+        **options: Any,
     ) -> xarray.Dataset:
         """Distances of the samples: :func:`teatime.genotype.distances`, :func:`teatime.dask.pairwise_distance`.
 
-        Of calls, distances are of dosages: the number of alleles that are not the reference, missing where an allele is. Missing ones count
-        nothing for a pair, as in sgkit.
+        Of calls, distances are of dosages: the number of alleles that are not the reference, missing where an allele is; a haploid call
+        among diploid ones (its other allele is -2) counts twice. Missing ones count nothing for a pair, as in sgkit.
 
         Returns
         -------
@@ -136,11 +143,16 @@ class GenotypeAccessor:
         """
         data, lazy = self._genotypes(variable)
         if lazy:
-            dosages = data.map_blocks(_dosages, drop_axis=2, dtype=np.int8) if data.ndim == 3 else data
-            found = _function(lazy, "pairwise_distance")(dosages.T, metric, **options)
+            data = of_haplotypes(data, ploidy)
+            dosages = data.map_blocks(_dosages, ploidy=ploidy, drop_axis=2, dtype=np.int8) if data.ndim == 3 else data
+            options = {"missing": "ignore", "negative": True, **options}
+            if options["missing"] == "propagate":
+                dosages = np.where(dosages < 0, np.nan, dosages)
+            found = _function(lazy, "pairwise_distance")(dosages.T, metric, **options).astype(np.float64)
         else:
-            calls = _dosages(data) if data.ndim == 3 and data.dtype.kind == "f" else data
-            found = genotype.distances(calls, metric, **options).matrix
+            if data.ndim == 3 and data.dtype.kind == "f":
+                data = np.nan_to_num(data, nan=-1).astype(np.int16)
+            found = genotype.distances(data, metric, ploidy=ploidy, **options).matrix
         return self._with(merge, stat_pairwise_distance=(("samples_0", "samples_1"), found))
 
     def _genotypes(self, variable: str) -> tuple[Any, bool]:
@@ -166,13 +178,24 @@ def _function(lazy: bool, name: str) -> Callable[..., Any]:
     return getattr(dask, name)  # type: ignore[no-any-return]
 
 
-def _dosages(calls: NDArray[Any]) -> NDArray[np.int8]:
-    """Alleles of each call that are not the reference; -1 where one is missing."""
-    found = np.zeros(calls.shape[:2], np.int8)
-    missing = np.zeros(calls.shape[:2], bool)
+def _dosages(calls: NDArray[Any], ploidy: int | None = None) -> NDArray[np.int8]:
+    """Alleles of each call that are not the reference; -1 where one is missing, or where there are not ``ploidy`` of them.
+
+    A haploid call among diploid ones counts twice, as in :mod:`teatime.genotype`.
+    """
+    found, known, absent = (np.zeros(calls.shape[:2], np.int8) for _ in range(3))
     # Reductions over an axis of two elements take NumPy six times as long.
     for allele in np.moveaxis(calls, 2, 0):
         found += allele > 0
-        missing |= ~(allele >= 0)
-    found[missing] = -1
+        known += allele >= 0
+        absent += allele == -2
+    lowest = np.fmin.reduce(calls, axis=None, initial=0)
+    if lowest < -2:
+        raise ValueError(f"`variable`: {lowest} is no allele")
+    if ploidy is None and calls.shape[2] > 2 and lowest < -1:
+        raise ValueError(f"`variable`: allele -2 pads a call of lower ploidy than {calls.shape[2]}: `ploidy` says which calls are taken")
+    ploidy = ploidy or calls.shape[2]
+    haploid = (known == 1) & (ploidy == 2)
+    found[haploid] *= 2
+    found[(known + absent < calls.shape[2]) | ((known != ploidy) & ~haploid)] = -1
     return found

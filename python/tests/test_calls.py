@@ -29,15 +29,34 @@ def test_progress_and_what_it_raises(rng):
         def update(self, n):
             self.n += n
 
-    bar = Bar()
-    teatime.pairwise_distance(x, device="cpu", progress=bar)
-    assert 0 < bar.n <= bar.total
+    # The second needs a part of the passes that there may be, and the third is one step that tells nothing.
+    for call in (
+        teatime.pairwise_distance,
+        lambda x, **options: teatime.truncated_svd(x.reshape(400, 300), 2, **options),
+        lambda x, **options: teatime.truncated_svd(x, 2, **options),
+    ):
+        bar, told = Bar(), []
+        call(x, device="cpu", progress=bar)
+        call(x, device="cpu", progress=lambda *given: told.append(given))
+        assert 0 < bar.n == bar.total
+        assert told[-1] == (bar.total, bar.total) and told == sorted(told)
 
     def stop(done, total):
         raise LookupError("enough")
 
     with pytest.raises(LookupError, match="enough"):
         teatime.pairwise_distance(x, device="cpu", progress=stop)
+
+
+def test_memory_in_units(rng):
+    dosages = rng.integers(0, 3, (500, 20)).astype("i1")
+    found = [teatime.genotype.grm(dosages, memory=memory).matrix for memory in (64 << 20, "64M", "0.0625 GiB", "67108864")]
+    assert all(np.array_equal(matrix, found[0]) for matrix in found)
+    with pytest.raises(MemoryError, match="budget of 1000 bytes"):
+        teatime.genotype.grm(dosages, memory="1KB")
+    for wrong in ("2X", "", "-1G"):
+        with pytest.raises(ValueError, match=f"`memory` of \"{wrong}\": not a size such as"):
+            teatime.genotype.grm(dosages, memory=wrong)
 
 
 def test_other_threads_run_meanwhile(rng):
@@ -61,6 +80,7 @@ LONG = {
     "truncated_svd": lambda x, device: teatime.truncated_svd(x, 5, tol=1e-9, device=device),
     "svd": lambda x, device: teatime.svd(np.tile(x.reshape(-1, 100), (4, 1)), device=device),
     "gaussian": lambda x, device: teatime.gaussian_filter(x.reshape(1500, 30, -1), 20, device=device),
+    "gaussian of few long sums": lambda x, device: teatime.gaussian_filter(np.tile(x, 2), (0, 700), device=device),
     "pairwise": lambda x, device: teatime.pairwise_distance(x, metric="canberra", device=device),
 }
 
@@ -68,13 +88,15 @@ LONG = {
 @pytest.mark.parametrize("name", LONG)
 def test_ctrl_c_ends_a_long_call(rng, monkeypatch, name):
     x, device = rng.random((3000, 1500), dtype="f4"), teatime.Device("cpu", threads=2)
-    ended, whole, native = threading.Event(), [], getattr(_teatime, name)
+    function = name.partition(" ")[0]
+    ended, pressed, whole, native = threading.Event(), [], [], getattr(_teatime, function)
     # Python looks for signals after each call: this one returns nothing to it before it has kept the result.
-    monkeypatch.setattr(_teatime, name, lambda *given: whole.extend(map(native, *zip(given))))
+    monkeypatch.setattr(_teatime, function, lambda *given: whole.extend(map(native, *zip(given))))
 
     def press():
         while not (device.allocated or ended.is_set()):
             time.sleep(0.001)
+        pressed.append(time.monotonic())
         _thread.interrupt_main()
 
     # A shell has what it runs in the background ignore it.
@@ -84,8 +106,10 @@ def test_ctrl_c_ends_a_long_call(rng, monkeypatch, name):
     with pytest.raises(KeyboardInterrupt):
         LONG[name](x, device)
         ended.set()
+    took = time.monotonic() - pressed[0]
     thread.join()
     signal.signal(signal.SIGINT, before)
+    assert took < 1, took
     assert whole == [] and device.allocated == 0
     np.testing.assert_array_equal(teatime.pack(np.array([[1, 2]], "u1"), device=device), [[9]])
 

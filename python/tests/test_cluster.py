@@ -91,7 +91,8 @@ def jobs(genotypes, store, images, many_samples):
         "randomized": (components(randomized(x)), "teatime-product", {"band-of-block", *products}),
         "randomized of a store": (components(randomized(store)), "teatime-product", {"band-of-store", *products}),
         "distances": (
-            (td.pairwise_distance(da.from_array(d, chunks=(20, 4500))),), "pair-sums", {"pair-sums", "merge-distances", "distances"},
+            (td.pairwise_distance(da.from_array(d, chunks=(20, 4500)), missing="ignore", negative=True),), "pair-sums",
+            {"pair-sums", "merge-distances", "distances"},
         ),
         "distances of a store": (
             (td.pairwise_distance(store, rows_per_task=4096),), "pair-sums", {"pair-sums-of-store", "merge-distances", "distances"},
@@ -223,7 +224,7 @@ def test_a_band_that_cannot_be_read_again_is_an_error(client, store, tmp_path):
     path = shutil.copytree(store, tmp_path / "moved.zarr")
     one, other, _ = addresses(client)
     options = genotype.pca_options(2, method="randomized")
-    band = client.submit(_worker.band_of_store, (str(path), None), (0, 4096), None, options, None, workers=[one])
+    band = client.submit(_worker.band_of_store, (str(path), None, False), (0, 4096), None, options, None, workers=[one])
     band.result(timeout=30)
     path.rename(tmp_path / "elsewhere.zarr")
     product = client.submit(_worker.product_of_band, band, np.ones((40, 1)), workers=[other])

@@ -1,15 +1,16 @@
 """Dask arrays and stores in tasks: the bits of the whole, for any chunks."""
 
+import functools
 import os
 import pickle
 import warnings
 
 import numpy as np
 import pytest
-from conftest import dosages, write
+from conftest import calls, dosages, write
 
 import teatime
-from teatime import genotype
+from teatime import blocks, genotype
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 import dask  # noqa: E402
@@ -68,8 +69,29 @@ def test_randomized_pca(genotypes, store):
         np.testing.assert_allclose(of.singular_values, want.singular_values, rtol=1e-6)
         np.testing.assert_allclose(of.explained_variance_ratio, want.explained_variance_ratio, rtol=1e-6)
     np.testing.assert_array_equal(found[0].vectors, found[2].vectors)
-    with pytest.raises(ValueError, match="compute=True"):
-        td.pca(store, 3, method="randomized", n_iter=None)
+
+
+def test_randomized_pca_goes_on_until_it_has_converged(rng, tmp_path, monkeypatch):
+    """By the rule of the plain function, whether it is computed at once or later; with a word where a limit stops it."""
+    values = calls(rng, 5000, 200)
+    want = genotype.pca(values, 10, method="randomized", device="cpu")
+    write(tmp_path / "cohort.zarr", "call_genotype", values, (1000, 200, 2))
+    blocks = da.from_array(values, chunks=(4096, 200, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for of in (blocks, tmp_path / "cohort.zarr"):
+            for compute in (True, False):
+                found = dask.compute(td.pca(of, 10, method="randomized", rows_per_task=4096, compute=compute))[0]
+                assert found.passes == want.passes > 7 and found.converged.all() and found.residuals.max() <= 1e-4
+                np.testing.assert_allclose(found.singular_values, want.singular_values, rtol=1e-6)
+    monkeypatch.setattr(genotype, "svd_options", functools.partial(genotype.svd_options, max_passes=3))
+    for options, words in (({}, "after 3 passes, above `tol` of 0.0001"), ({"n_iter": 1}, "with `n_iter` of 1, above 0.0001")):
+        words = f"10 of 10 components have not converged: {words} their residuals are \\d"
+        with pytest.warns(UserWarning, match=words):
+            genotype.pca(values, 10, method="randomized", device="cpu", **options)
+        for compute in (True, False):
+            with pytest.warns(UserWarning, match=words):
+                dask.compute(td.pca(blocks, 10, method="randomized", compute=compute, **options))
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -94,6 +116,19 @@ def test_small_singular_values_are_found():
     np.testing.assert_allclose(s, [1, 1e-3, 1e-9, 0], rtol=1e-6, atol=1e-15)
     np.testing.assert_allclose(u.T @ u, np.eye(4), atol=1e-12)
     np.testing.assert_allclose(v @ v.T, np.eye(4), atol=1e-12)
+
+
+@pytest.mark.parametrize("rules", [{}, {"missing": "ignore"}, {"missing": "rescale", "negative": True}, {"negative": True}], ids=str)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "i2", "i8"])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "hamming", "inner_product", "minkowski"])
+def test_distances_are_those_of_the_plain_function(rng, metric, dtype, rules):
+    x = (rng.standard_normal((9, 70)) * 3).astype(dtype)
+    if dtype.startswith("f"):
+        x[rng.random(x.shape) < 0.02] = np.nan
+    want = teatime.pairwise_distance(x, metric=metric, p=3, **rules, device="cpu")
+    got = td.pairwise_distance(da.from_array(x, chunks=(4, 30)), metric, p=3, **rules)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-12 if dtype != "f4" else 1e-5, atol=1e-14 if dtype != "f4" else 1e-6)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "correlation", "cityblock", "kl_divergence"])
@@ -133,7 +168,8 @@ def test_distances_of_a_store(genotypes, store, metric):
     else:
         np.testing.assert_array_equal(got.compute(), want)
     blocks = da.from_array(np.tile(dosages(genotypes).T, (2, 1)), chunks=(80, 3000))
-    np.testing.assert_allclose(td.pairwise_distance(blocks, metric)[:40, :40].compute(), want, rtol=1e-6, atol=1e-12)
+    of_blocks = td.pairwise_distance(blocks, metric, missing="ignore", negative=True)
+    np.testing.assert_allclose(of_blocks[:40, :40].compute(), want, rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("mode", ["reflect", "nearest", "mirror", "constant", "wrap"])
@@ -185,7 +221,7 @@ def test_tiles_of_a_store_that_changes_are_told(many_samples, tmp_path):
     import shutil
 
     path = shutil.copytree(many_samples, tmp_path / "written.zarr")
-    bands = _worker.bands_of_store((str(path), None), None, distance_options(missing="ignore"), 64, None, "cpu")
+    bands = _worker.bands_of_store((str(path), None, False), None, distance_options(missing="ignore"), 64, None, "cpu")
     other = pickle.loads(pickle.dumps(bands))
     np.testing.assert_array_equal(_worker.tiles_of_band(other, 1, 64)[1], _worker.tiles_of_band(bands, 1, 64)[1])
     # Another one is unpickled after the store was written.
@@ -241,6 +277,31 @@ def test_missing_chunks_of_images(images, tmp_path):
     np.testing.assert_array_equal(td.gaussian_filter(copy, 1, array=array, fill=True), teatime.gaussian_filter(holed, 1))
 
 
+def test_missing_chunks_of_genotypes(store, genotypes, tmp_path):
+    import shutil
+
+    copy = str(shutil.copytree(store, tmp_path / "copy.zarr"))
+    for key in ("1.0.0", "1.1.0"):
+        os.unlink(os.path.join(copy, "call_genotype", key))
+    # The fill value is -1, a missing call.
+    holed = genotypes.copy()
+    holed[1000:2000] = -1
+    for call, plain in (
+        (lambda **fill: td.pca(copy, 2, method="exact", compute=True, **fill).scores, lambda: genotype.pca(holed, 2, method="exact").scores),
+        (lambda **fill: td.pca(copy, 2, method="randomized", compute=True, **fill).counts["used"], lambda: genotype.pca(holed, 2).counts["used"]),
+        (lambda **fill: td.grm(copy, compute=True, **fill).matrix, lambda: genotype.grm(holed).matrix),
+        (lambda **fill: td.pairwise_distance(copy, compute=True, **fill), lambda: genotype.distances(holed).matrix),
+        (lambda **fill: td.pairwise_distance(copy, samples_per_task=64, compute=True, **fill), lambda: genotype.distances(holed).matrix),
+        (
+            lambda **fill: blocks.Variants(copy, **fill).normal_product(np.ones((40, 1))),
+            lambda: blocks.Variants(holed).normal_product(np.ones((40, 1))),
+        ),
+    ):
+        with pytest.raises(OSError, match="1, 0"):
+            call()
+        np.testing.assert_array_equal(call(fill=True), plain())
+
+
 def test_bits(rng):
     x = rng.integers(0, 4, (7, 101)).astype("u1")
     for chunks in ((3, 40), (7, 33), (2, 101)):
@@ -271,12 +332,12 @@ def test_equal_jobs_have_equal_keys(genotypes):
 
 def test_a_store_that_a_worker_does_not_see_is_named(store):
     with pytest.raises(OSError, match=r"elsewhere.*\(seen from .*every worker has to see the store"):
-        _worker.part_of_store("/elsewhere.zarr", None, (0, 1), None, {}, None)
+        _worker.part_of_store(("/elsewhere.zarr", None, False), (0, 1), None, {}, None)
 
 
 def test_a_band_is_read_again_elsewhere(store):
     options = genotype.pca_options(2, method="randomized")
-    band = _worker.band_of_store((store, None), (0, 4096), None, options, None)
+    band = _worker.band_of_store((store, None, False), (0, 4096), None, options, None)
     x = np.ones((40, 1))
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(band)).product(x).values, band.product(x).values)
     assert len(pickle.dumps(band)) < 2000
@@ -289,7 +350,7 @@ def test_genotypes_that_change_between_products_are_told(store, tmp_path):
 
     path = shutil.copytree(store, tmp_path / "written.zarr")
     options = genotype.pca_options(2, method="randomized")
-    bands = [_worker.band_of_store((str(path), None), rows, None, options, None) for rows in ((0, 4096), (4096, 9000))]
+    bands = [_worker.band_of_store((str(path), None, False), rows, None, options, None) for rows in ((0, 4096), (4096, 9000))]
     shape, svd = (9000, 40), options["svd"]
     x = _worker.next_vectors(shape, 2, svd, [])
     first = _worker.add_products(*(band.product(x) for band in bands))

@@ -110,7 +110,7 @@ def test_products_of_large_and_small_blocks(device, dtype, power):
 def test_distances_in_float32(rng):
     x = rng.random((6, 50))
     narrow = td.pairwise_distance(da.from_array(x, chunks=(3, 50)), narrow=True, compute=True)
-    np.testing.assert_array_equal(narrow, teatime.pairwise_distance(x, narrow=True, missing="ignore", negative=True))
+    np.testing.assert_array_equal(narrow, teatime.pairwise_distance(x, narrow=True))
     assert 0 < np.abs(narrow - teatime.pairwise_distance(x)).max() < 1e-5
 
 
@@ -183,11 +183,36 @@ def test_sums_that_no_worker_holds_are_refused(scheduler, store):
     td.pairwise_distance(store)
 
 
+def test_gaussians_of_stores_keep_to_the_memory_of_workers(scheduler, monkeypatch, tmp_path):
+    _, workers = scheduler
+    image = np.random.default_rng(1).integers(0, 256, (512, 512, 16)).astype("u1")
+    path = stored(tmp_path / "image.zarr", "image", image, (64, 64, 16))
+    assert td.gaussian_filter(path, 1, array="image").numblocks == (1, 1, 1)
+    workers.update(a={"memory_limit": 16 << 20, "nthreads": 2}, b={"memory_limit": 1 << 40, "nthreads": 1})
+    small = td.gaussian_filter(path, 1, array="image")
+    assert np.prod(small.chunksize) <= 1 << 20
+    here = types.SimpleNamespace(nthreads=2)
+    worker = types.SimpleNamespace(state=here, memory_manager=types.SimpleNamespace(memory_limit=16 << 20))
+    monkeypatch.setattr("distributed.get_worker", lambda: worker)
+    whole = teatime.gaussian_filter(image, 1)
+    np.testing.assert_array_equal(small.compute(scheduler="sync"), whole)
+    large = td.gaussian_filter(path, 1, array="image", chunks=-1)
+    with pytest.raises(MemoryError, match=r"a box of \[512, 512, 16\] takes 0.00419 GB, and a task may hold 0.00419 GB .* smaller `chunks`"):
+        large.compute(scheduler="sync")
+    worker.memory_manager.memory_limit += 4 << 10
+    with pytest.raises(MemoryError, match="host memory budget|memory budget of"):
+        large.compute(scheduler="sync")
+    worker.memory_manager.memory_limit = None
+    np.testing.assert_array_equal(large.compute(scheduler="sync"), whole)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
         (lambda: td.pca("s3://bucket/x"), ValueError, "`genotypes` is 's3://bucket/x': .*every worker.*from_zarr"),
         (lambda: td.grm("gs://x"), ValueError, "`genotypes` is 'gs://x'"),
+        (lambda: td.grm(da.from_array(CALLS), fill=True), TypeError, "`array` and `fill` are for the path of a store"),
+        (lambda: td.pairwise_distance(da.ones((2, 2)), fill=True), TypeError, "`fill`.* are for the path of a store"),
         (lambda: td.pairwise_distance("s3://bucket/x"), ValueError, "`x` is 's3://bucket/x'"),
         (lambda: td.gaussian_filter("s3://bucket/x", 1), ValueError, "`image` is 's3://bucket/x'"),
         (lambda: td.pca(genotype.genotypes_of(CALLS, None, "pca")), TypeError, "`genotypes` is a store that is open here"),

@@ -1,5 +1,7 @@
 """Each function against NumPy and SciPy, on every device."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from conftest import calls, dosages
@@ -67,6 +69,34 @@ def test_distances(device, rng, metric):
     np.testing.assert_allclose(narrow, distance.pdist(x, metric), rtol=2e-4, atol=2e-6)
 
 
+@pytest.mark.parametrize("metric", [*METRICS, "hamming", "jensenshannon"])
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8"])
+def test_distances_of_integers(device, rng, dtype, metric):
+    """As accurate as float64, of which they are, where the device has it."""
+    x = rng.integers(0, 100, (12, 3000)).astype(dtype)
+    # Close to one another.
+    x[1] = x[0]
+    x[1, 5] += 1
+    near = {"rtol": 1e-12, "atol": 2e-15} if device.f64 else {"rtol": 2e-4, "atol": 2e-6}
+    want = distance.cdist(x.astype("f8"), x.astype("f8"), metric)
+    for rules in ({}, {"missing": "ignore"} if metric != "jensenshannon" else {}):
+        got = teatime.pairwise_distance(x, metric=metric, **rules, device=device)
+        assert got.dtype == np.float64
+        # Roots of sums that are almost 0 are far less accurate, in scipy too.
+        power = 2 if metric == "jensenshannon" else 1
+        np.testing.assert_allclose(got**power, want**power, **near)
+    if not device.f64:
+        with pytest.raises(ValueError, match="narrow"):
+            teatime.pairwise_distance(x, metric=metric, narrow=False, device=device)
+
+
+def test_distances_of_two_types(rng):
+    x, y = rng.random((3, 20)).astype("f4"), rng.integers(0, 9, (4, 20)).astype("i1")
+    assert teatime.pairwise_distance(x, y, device="cpu").dtype == np.float32
+    wide = teatime.pairwise_distance(y, y.astype("i4"), "cosine", device="cpu")
+    np.testing.assert_allclose(wide, distance.cdist(y, y, "cosine"), rtol=1e-12, atol=2e-15)
+
+
 def test_missing_features(device):
     x = np.array([[0, np.nan, 3, 5], [1, 1, -4, 5], [np.nan, -1, np.nan, np.nan]], "f4")
     found, shared = teatime.pairwise_distance(x, missing="ignore", negative=True, return_shared=True, device=device)
@@ -87,10 +117,11 @@ def test_gaussians(device, rng, dtype):
     assert same.dtype == x.dtype and same.shape == x.shape
 
 
-@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2", "u4", "i4"])
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"])
 def test_gaussians_round_as_scipy(rng, dtype):
     ends = np.iinfo(dtype)
-    x = rng.integers(ends.min, ends.max, (300, 400), dtype, endpoint=True)
+    # Of 64 bits sums of which float64 holds some digits behind the point.
+    x = rng.integers(max(ends.min, -(2**40)), min(ends.max, 2**40), (300, 400), dtype, endpoint=True)
     for image in (x, ndimage.gaussian_filter(x.astype("f8"), 3).astype(dtype)):
         want = ndimage.gaussian_filter(image, [1.5, 0.8])
         np.testing.assert_array_equal(teatime.gaussian_filter(image, [1.5, 0.8], rounding="scipy", device="cpu"), want)
@@ -253,3 +284,24 @@ def test_wrong_devices():
         teatime.svd([[1.0]], device="gpu7")
     with pytest.raises(TypeError, match="`device` is"):
         teatime.svd([[1.0]], device=3)
+
+
+def test_pca_makes_one_copy_in_float32(rng):
+    x = rng.random((16_000, 500), dtype="f4") + 1
+    tracemalloc.start()
+    found = teatime.pca(x, 2, n_iter=1, device="cpu")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert x.nbytes < most < 2 * x.nbytes
+    np.testing.assert_allclose(found.mean, x.mean(axis=0, dtype="f8"), rtol=1e-6)
+    ratio = found.explained_variance / found.explained_variance_ratio
+    np.testing.assert_allclose(ratio, x.var(axis=0, ddof=1, dtype="f8").sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap", "constant"])
+def test_gaussians_much_wider_than_the_image(rng, device, mode):
+    for dtype, sigma, order in (("f4", 9000, 0), ("f4", (7, 30), (1, 0)), ("f8", 300, (0, 1))):
+        x = rng.random((24, 25)).astype(dtype)
+        wanted = ndimage.gaussian_filter(x.astype("f8"), sigma, order, mode=mode, cval=0.5)
+        found = teatime.gaussian_filter(x, sigma, order, mode=mode, cval=0.5, device=device)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 if dtype == "f8" and device.f64 else 2e-6)

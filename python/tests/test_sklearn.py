@@ -61,6 +61,19 @@ def test_truncated_svd_is_that_of_scikit_learn(dtype, within):
         assert np.abs(getattr(ours, name) - other).max() <= within * np.abs(other).max(), name
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+@pytest.mark.parametrize(
+    "estimator", [PCA(4), PCA(4, whiten=True), PCA(4, n_iter=0), PCA(), TruncatedSVD(4), TruncatedSVD(4, n_iter=0)], ids=str
+)
+def test_fitting_gives_what_transform_gives(estimator, dtype):
+    # Means far from 0, of which little would be left in float32.
+    x = (data() + 1000).astype(dtype)
+    got = estimator.fit_transform(x)
+    again = estimator.transform(x)
+    assert got.dtype == again.dtype == (np.float32 if dtype == "f4" else np.float64)
+    np.testing.assert_allclose(again, got, rtol=1e-6, atol=1e-6 * np.abs(got).max())
+
+
 @pytest.mark.parametrize("scale", [1e-100, 1e100])
 def test_numbers_beyond_float32(scale):
     x = data()

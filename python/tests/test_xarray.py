@@ -6,6 +6,9 @@ import pytest
 xarray = pytest.importorskip("xarray", reason="xarray is not installed")
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 
+from conftest import write
+
+import teatime.dask
 import teatime.xarray
 from teatime import genotype
 
@@ -95,6 +98,56 @@ def test_pairwise_distance(ds, variable, metric):
     x = DOSAGES.T.astype("f8")
     expected = teatime.pairwise_distance(x, metric=metric, missing="ignore", negative=True)
     assert np.allclose(found.stat_pairwise_distance, expected, atol=1e-5)
+
+
+#: Calls of one, two and three alleles, with each that there is: missing ones (-1), and ones that are absent (-2).
+KINDS = {
+    "haploid": np.random.default_rng(1).integers(-2, 3, (300, 12, 1)),
+    "diploid": np.random.default_rng(2).integers(-2, 3, (300, 12, 2)),
+    "triploid": np.random.default_rng(3).integers(-1, 3, (300, 12, 3)),
+    "dosages": np.random.default_rng(4).integers(-3, 3, (300, 12)),
+    "fractions": np.where(np.random.default_rng(5).random((300, 12)) < 0.05, np.nan, np.random.default_rng(6).uniform(-0.2, 2, (300, 12))),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("metric", ["euclidean", "hamming", "canberra"])
+def test_distances_of_genotypes_mean_the_same_everywhere(tmp_path, kind, metric):
+    """Negative numbers and NaN are missing for each: arrays, stores, and datasets in memory and not."""
+    values = KINDS[kind].astype("f4" if kind == "fractions" else "i1")
+    want = genotype.distances(values, metric).matrix
+    near = {"rtol": 1e-6, "atol": 1e-6}
+    dims = ("variants", "samples", "ploidy")[: values.ndim]
+    ds = xarray.Dataset({"call_genotype": (dims, values)})
+    some = genotype.distances(values, metric, missing="propagate").matrix
+    for of in (ds, ds.chunk(variants=100, samples=5), ds.astype("f8").chunk(variants=70)):
+        found = of.teatime.pairwise_distance(metric).stat_pairwise_distance
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, want, **near)
+        np.testing.assert_allclose(of.teatime.pairwise_distance(metric, missing="propagate").stat_pairwise_distance, some, **near)
+    if kind == "dosages":
+        blocks = da.from_array(values.T, chunks=(5, 100))
+        np.testing.assert_allclose(teatime.dask.pairwise_distance(blocks, metric, missing="ignore", negative=True), want, **near)
+    if values.dtype == np.int8:
+        write(tmp_path / "cohort.zarr", "call_genotype", values, (100, *values.shape[1:]))
+        np.testing.assert_allclose(teatime.dask.pairwise_distance(tmp_path / "cohort.zarr", metric), want, **near)
+
+
+@pytest.mark.parametrize("ploidy", [1, 2, 3])
+def test_ploidy_of_distances(ploidy):
+    calls = np.random.default_rng(7).integers(-2, 3, (300, 12, 3)).astype("i1")
+    ds = xarray.Dataset({"call_genotype": (("variants", "samples", "ploidy"), calls)})
+    want = ds.teatime.pairwise_distance("cityblock", ploidy=ploidy).stat_pairwise_distance
+    assert want.values.any()
+    for of in (ds.chunk(variants=100, samples=5), ds.astype("f4")):
+        np.testing.assert_allclose(of.teatime.pairwise_distance("cityblock", ploidy=ploidy).stat_pairwise_distance, want)
+    for of in (ds, ds.chunk(variants=100)):
+        with pytest.raises((ValueError, OSError), match="allele -2 pads a call of lower ploidy than 3"):
+            of.teatime.pairwise_distance().compute()
+    haplotypes = xarray.Dataset({"call_genotype": (("variants", "samples"), calls[:, :, 0])})
+    if ploidy < 3:
+        both = [of.teatime.pairwise_distance("cityblock", ploidy=ploidy) for of in (haplotypes, haplotypes.chunk(samples=5))]
+        np.testing.assert_allclose(*(of.stat_pairwise_distance for of in both))
 
 
 def test_bad_variables(ds):

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{
     Metric, Missing, Options,
     metric::Finish,
-    precision::total,
+    precision::{is_wide, total},
     sums::{Operand, Pairs, features},
 };
 use crate::{
@@ -74,7 +74,8 @@ impl<'a, T: Element> Job<'a, T> {
             }
             x.device().has("distance", "y", y.device())?;
         }
-        let operand = |x| Operand::new(x, metric, prepare, options);
+        let wide = is_wide(x, &terms, prepare, options)?;
+        let operand = |x| Operand::new(x, metric, prepare, wide, options);
         Ok(Self {
             x: operand(("x", x))?,
             y: y.map(|y| operand(("y", y))).transpose()?,

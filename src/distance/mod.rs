@@ -51,9 +51,8 @@
 //!
 //! # Accuracy
 //!
-//! Elements become f32, and integers of 2^24 or beyond are refused: [`Tensor::to_f64`](crate::Tensor::to_f64) makes f64 of them, and
-//! [`Options::narrow`] asks for the nearest f32. Terms are f32, and added up in f32 over 256 features; sums of these are
-//! two f32, and the host makes distances of them in f64.
+//! Elements become f32. Terms are f32, and added up in f32 over 256 features; sums of these are two f32, and the host makes distances of
+//! them in f64.
 //!
 //! - Of bytes, sums of differences, of their squares, of products and of 0s and 1s are exact up to 2^48. So are the distances made of
 //!   these alone (`euclidean` to `chebyshev`, `inner_product`, `braycurtis` to `russellrao`): the same on all devices.
@@ -70,6 +69,9 @@
 //! exact up to 2^53. Above, 2^-17 becomes 2^-44 plus 2^-61 for each feature, and a thousand becomes 10^7. Other devices give
 //! [`Error::NoF64`], unless [`Options::narrow`] asks for f32.
 //!
+//! Integers are computed in f64 on these devices too, without [`Options::narrow`]; bytes in f32 where that is exact, as said above. On
+//! other devices they become f32, and those of 2^24 or beyond are refused unless [`Options::narrow`] asks for the nearest.
+//!
 //! # Map and reduce
 //!
 //! A [`Partial`] takes the features chunk by chunk, as they come from a store, and keeps only the sums. Chunks of a store whose rows are
@@ -82,10 +84,11 @@
 //! - `cosine` and `correlation` are made of Σ x y, Σ x² and Σ y², `correlation` of Σ x and Σ y besides, also where no element is
 //!   missing. Errors of `cosine` are up to 2^-17, and it is NaN where squares are beyond f32. Those of `correlation` are 1 + μ²/σ² times
 //!   as large, with μ an observation's mean and σ its standard deviation: where the mean is about a thousand times σ or more, no digit
-//!   is left, and it is NaN. Subtracting a number near to the means before helps.
+//!   is left, and it is NaN. Subtracting a number near to the means before helps. Of bytes these sums are exact.
 //! - `jensenshannon` needs the sum of each observation over all features: [`Partial::with_sums`].
 //!
-//! A [`Partial`] takes f64 or other types, not both; sums of the one merge with those of the other.
+//! A [`Partial`] computes all in what its first features are computed in: f64 after those that f32 holds is refused, and sums of the one
+//! merge with those of the other.
 //!
 #![cfg_attr(
     not(feature = "zarr"),
@@ -160,7 +163,7 @@ pub struct Options {
     pub negative: bool,
     /// Whether observations are columns. Else they are rows.
     pub columns: bool,
-    /// Whether f64 is rounded to f32 before differences are taken: faster, and on devices that do not
+    /// Whether f64 and integers are rounded to f32 before differences are taken: faster, and for f64 on devices that do not
     /// [compute in f64](crate::Limits::f64) the only way. Of other types nothing changes.
     pub narrow: bool,
 }
@@ -199,7 +202,7 @@ pub struct Distances {
 ///
 /// # Cost
 /// A few operations for each feature of each pair, a pair of `x` with itself once where the metric is symmetric. On the device, 12
-/// bytes an observation (24 of f64) and two blocks of sums: up to 32 MiB each for each of the metric's terms, one to six; on the host as much, and 8
+/// bytes an observation (24 where it computes in f64) and two blocks of sums: up to 32 MiB each for each of the metric's terms, one to six; on the host as much, and 8
 /// bytes a pair.
 ///
 /// ```

@@ -7,12 +7,12 @@ use super::{
     job::SIDE,
     metric::Prepare,
     partial_sums::PartialSums,
-    precision::{is_wide, shares, table, total},
+    precision::{is_exact, is_wide, shares, table, total},
     sums::{Operand, Pairs, extents},
     zeros,
 };
 use crate::{
-    Device, Element, Error, Result, Tensor,
+    DType, Device, Element, Error, Result, Tensor,
     extent::to_usize,
     kernels::distance::{TILE, Term},
 };
@@ -53,6 +53,8 @@ pub struct Partial {
     features: u64,
     /// Whether sums are of f64; none before there are any.
     wide: Option<bool>,
+    /// Whether nothing was rounded to f32.
+    accurate: bool,
     x: Side,
     /// None where the observations of x are taken with themselves.
     y: Option<Side>,
@@ -118,6 +120,7 @@ impl Partial {
             options: Options { negative: masked && options.negative, ..*options },
             features: 0,
             wide: None,
+            accurate: true,
             x: Side::new("x", m)?,
             y: n.map(|n| Side::new("y", n)).transpose()?,
             panels: Vec::new(),
@@ -184,22 +187,22 @@ impl Partial {
     /// `x`: (m, k), `y`: (n, k); with [`Options::columns`], `x`: (k, m), `y`: (k, n). `y` is there where n was said.
     ///
     /// # Errors
-    /// [`Error::Shape`]; [`Error::WrongDevice`]; [`Error::NoF64`]; [`Error::Argument`] for f64 after other types or
-    /// before them, a `y` that is missing or too many, an infinite element, a
-    /// negative one where the [table](super#metrics) needs others, and [`Metric::JensenShannon`] without
+    /// [`Error::Shape`]; [`Error::WrongDevice`]; [`Error::NoF64`]; [`Error::Argument`] for f64 after what was added in f32, a `y` that is
+    /// missing or too many, an infinite element, a negative one where the [table](super#metrics) needs others, and [`Metric::JensenShannon`] without
     /// [sums](Self::with_sums); [`Error::Limit`] when one row does not fit a binding. After these nothing was added. What the device
     /// reports: after that the sums are of no use.
     pub fn add<T: Element>(&mut self, x: &Tensor<T>, y: Option<&Tensor<T>>) -> Result<()> {
         let [_, features] = extents(x, self.options.columns)?;
-        let wide = is_wide(x, &self.options)?;
-        if self.wide.is_some_and(|before| before != wide) {
+        let alone = is_wide(x, &self.terms, Prepare::Nothing, &self.options)?;
+        let wide = self.wide.unwrap_or(alone);
+        if T::DTYPE == DType::F64 && alone && !wide {
             let why =
-                "f64 and other types in one `Partial`: those of two merge, and `narrow` makes f32 of f64";
+                "f64 after sums in f32 in one `Partial`: those of two merge, and `narrow` makes f32 of f64";
             return Err(Error::argument("distance", "x", why));
         }
-        let left = self.operand(&self.x, x, features)?;
+        let left = self.operand(&self.x, x, features, wide)?;
         let right = match (&self.y, y) {
-            (Some(side), Some(y)) => Some(self.operand(side, y, features)?),
+            (Some(side), Some(y)) => Some(self.operand(side, y, features, wide)?),
             (None, None) => None,
             (side, _) => {
                 let why = if side.is_some() { "is missing" } else { "x is taken with itself" };
@@ -208,6 +211,7 @@ impl Partial {
         };
         if features > 0 {
             self.wide = Some(wide);
+            self.accurate &= wide || is_exact::<T>(&self.terms, Prepare::Nothing);
             let (metric, lower) = (self.metric, self.is_lower());
             let columns = right.as_ref().unwrap_or(&left);
             for Panel { rows, columns: width, sums } in &mut self.panels {
@@ -236,7 +240,7 @@ impl Partial {
             missing: self.options.missing,
             negative: self.options.negative,
             features: self.features,
-            wide: self.wide != Some(false),
+            wide: self.accurate,
             undefined_x: self.x.undefined.clone(),
             undefined_y: self.y.as_ref().map(|y| y.undefined.clone()),
             sums: Vec::new(),
@@ -269,6 +273,7 @@ impl Partial {
         side: &Side,
         x: &'a Tensor<T>,
         features: u64,
+        wide: bool,
     ) -> Result<Operand<'a, T>> {
         self.device.has("distance", side.name, x.device())?;
         if extents(x, self.options.columns)? != [side.count(), features] {
@@ -276,7 +281,7 @@ impl Partial {
             let expected = format_args!("{features} features of {count} observations of {name}");
             return Err(Error::shape("distance", expected, format_args!("{:?}", x.shape())));
         }
-        let mut operand = Operand::new((side.name, x), self.metric, Prepare::Nothing, &self.options)?;
+        let mut operand = Operand::new((side.name, x), self.metric, Prepare::Nothing, wide, &self.options)?;
         match &side.sums {
             Some(sums) => {
                 let entries = shares(side.name, sums, &side.undefined, operand.wide)?;

@@ -1,21 +1,32 @@
 //! What of f64 goes to kernels and comes back, in f32 or in f64.
 
-use super::Options;
-use crate::{DType, Device, Element, Error, Result, Tensor, dtype::nearest_f32};
+use super::{Options, metric::Prepare};
+use crate::{DType, Device, Element, Error, Result, Tensor, dtype::nearest_f32, kernels::distance::Term};
 
 /// How an observation is taken as it is: the two parts of what is subtracted, and what the difference is multiplied by.
 pub(super) const PLAIN: [f64; 3] = [0.0, 0.0, 1.0];
 
-/// Whether distances of `x` are computed in f64.
+/// Whether sums of these terms of `x` are made in f64: those of f64, and of integers that f32 would round, where the device has f64.
 ///
 /// # Errors
 /// [`Error::NoF64`].
-pub(super) fn is_wide<T: Element>(x: &Tensor<T>, options: &Options) -> Result<bool> {
-    let wide = T::DTYPE == DType::F64 && !options.narrow;
-    if wide {
-        x.device().computes_f64("distance")?;
+pub(super) fn is_wide<T: Element>(
+    x: &Tensor<T>,
+    terms: &[Term],
+    prepare: Prepare,
+    options: &Options,
+) -> Result<bool> {
+    match T::DTYPE {
+        DType::F64 if !options.narrow => x.device().computes_f64("distance").map(|()| true),
+        DType::F64 | DType::F32 | DType::F16 | DType::BF16 => Ok(false),
+        _ => Ok(!options.narrow && x.device().limits().f64 && !is_exact::<T>(terms, prepare)),
     }
-    Ok(wide)
+}
+
+/// Whether f32 holds what is added up: terms of bytes that are whole numbers.
+pub(super) fn is_exact<T: Element>(terms: &[Term], prepare: Prepare) -> bool {
+    let bytes = matches!(T::DTYPE, DType::U8 | DType::I8);
+    bytes && prepare == Prepare::Nothing && terms.iter().all(|term| term.is_whole())
 }
 
 pub(super) fn is_normal(value: f64, wide: bool) -> bool {

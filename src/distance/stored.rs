@@ -58,7 +58,8 @@ pub struct WrittenDistances {
 ///
 /// Integers of up to 16 bits, f16, f32 and f64 are taken as they are stored, and booleans as 0 and 1. Larger integers become f64, or f32 where
 /// the device does not compute in f64 or they are to be [narrowed](Options::narrow); those that it does not hold, from 2^53 or beyond 2^24, are
-/// refused. `x` and `y` of different types become f64 if one does, else f32. What an array says of missing values is not looked at: [`Options`] do.
+/// refused. `x` and `y` of different types become f64 if one does, or if both are integers and the device can, else f32. What an array says
+/// of missing values is not looked at: [`Options`] do.
 ///
 /// # Shapes
 /// As [`pairwise`](super::pairwise): (m, k) and (n, k) -> (m, m) or (m, n), with [`Options::columns`] (k, m) and (k, n).

@@ -61,24 +61,24 @@ impl<'a, T: Element> Operand<'a, T> {
         (name, x): (&'static str, &'a Tensor<T>),
         metric: Metric,
         prepare: Prepare,
+        wide: bool,
         options: &Options,
     ) -> Result<Self> {
         let masked = options.missing != Missing::Propagate;
-        let mut operand = Self::plain((name, x), options)?;
+        let mut operand = Self::plain((name, x), wide, options)?;
         operand.check(metric, masked, options)?;
         operand.prepare(prepare, options)?;
         Ok(operand)
     }
 
     /// The observations as they are.
-    fn plain((name, x): (&'static str, &'a Tensor<T>), options: &Options) -> Result<Self> {
+    fn plain((name, x): (&'static str, &'a Tensor<T>), wide: bool, options: &Options) -> Result<Self> {
         let [count, _] = extents(x, options.columns)?;
         let len = usize::try_from(count).map_err(|_| Error::Limit {
             what: "observations",
             requested: count,
             max: usize::MAX as u64,
         })?;
-        let wide = is_wide(x, options)?;
         Ok(Self {
             x,
             name,
@@ -103,11 +103,11 @@ impl<'a, T: Element> Operand<'a, T> {
             Ok(stats?.iter().map(|stats| stats.count as f64).collect())
         };
         let all = features(self.x, options.columns)? as f64;
-        if matches!(T::DTYPE, DType::U32 | DType::I32) && !options.narrow {
+        if matches!(T::DTYPE, DType::U32 | DType::I32) && !self.wide && !options.narrow {
             let largest = self.alone(Term::Largest, &rule)?;
             if let Some(number) = largest.iter().position(|&largest| largest >= WHOLE) {
-                let why = "an integer of 2^24 or beyond, not all of which f32 holds: `Tensor::to_f64` makes f64 of \
-                           them, and the option `narrow` asks for the nearest f32";
+                let why = "an integer of 2^24 or beyond, not all of which f32 holds, and the device has no f64: the \
+                           option `narrow` asks for the nearest f32";
                 return refused(number, why);
             }
         }
@@ -257,7 +257,8 @@ impl<'a, T: Element> Operand<'a, T> {
 /// [`Error::NoF64`]; [`Error::Limit`] when one row does not fit a binding; what the device reports.
 pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> Result<Vec<f64>> {
     let plain = Options { missing: Missing::Propagate, negative: false, ..*options };
-    Operand::plain(("x", x), options)?.alone(Term::X, &plain)
+    let wide = is_wide(x, &[Term::X], Prepare::Nothing, options)?;
+    Operand::plain(("x", x), wide, options)?.alone(Term::X, &plain)
 }
 
 /// Some observations of x, with some of y.

@@ -41,7 +41,7 @@ impl Memory {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             #[cfg(feature = "wgpu")]
-            (Self::Wgpu(a), Self::Wgpu(b)) => a.buffer == b.buffer,
+            (Self::Wgpu(a), Self::Wgpu(b)) => *a.buffer == *b.buffer,
             _ => std::ptr::eq(self, other),
         }
     }

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::{
     axis::BoxAxis,
+    options::Rounding,
     passes::{Pass, steps},
     taps::Taps,
 };
@@ -48,13 +49,22 @@ struct End {
 const EXTENT: u64 = 1 << 29;
 
 impl Filter {
-    /// A whole array of that shape, filtered along the named axes.
-    pub(crate) fn new(op: &'static str, shape: &[u64], axes: &[usize], taps: Vec<Option<Taps>>) -> Self {
+    /// A whole array of that shape, filtered along the named axes. With [`Rounding::Scipy`] sums have scipy's terms, since a last bit may
+    /// make a truncated one another; else weights that reach beyond an axis are [folded](Taps::folded).
+    pub(crate) fn new(
+        op: &'static str,
+        shape: &[u64],
+        axes: &[usize],
+        taps: Vec<Option<Taps>>,
+        rounding: Rounding,
+    ) -> Self {
+        let truncate = rounding == Rounding::Scipy;
         let mut all: Vec<BoxAxis> = shape.iter().map(|&n| BoxAxis::whole(n, None)).collect();
         for (&axis, taps) in axes.iter().zip(taps) {
-            all[axis].taps = taps;
+            let folded = taps.as_ref().filter(|_| !truncate).and_then(|taps| taps.folded(shape[axis]));
+            all[axis].taps = folded.or(taps);
         }
-        Self { op, axes: all, narrow: false, truncate: false, combine: REPLACE }
+        Self { op, axes: all, narrow: false, truncate, combine: REPLACE }
     }
 
     /// The filter of the elements times `scale`.

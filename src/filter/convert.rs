@@ -1,6 +1,6 @@
 //! Elements as f32 or f64: a filter that leaves each as it is.
 
-use super::{boxes::Filter, taps::Taps};
+use super::{boxes::Filter, options::Rounding, taps::Taps};
 use crate::{DType, Element, Result, Tensor, TensorView};
 
 impl<T: Element> Tensor<T> {
@@ -42,7 +42,7 @@ impl<T: Element> Tensor<T> {
             return Ok(self.try_clone()?.cast());
         }
         let shape = if self.shape().is_empty() { &[1] } else { self.shape() };
-        let filter = Filter::new(op, shape, &[shape.len() - 1], vec![Some(Taps::identity())]);
+        let filter = Filter::new(op, shape, &[shape.len() - 1], vec![Some(Taps::identity())], Rounding::Once);
         let mut out = Tensor::empty(self.device(), self.shape())?;
         Filter { narrow, ..filter }.run(self, &mut out)?;
         Ok(out)

@@ -57,8 +57,8 @@ pub fn separable<T: Element, U: Element>(
         }
         Ok(Some(Taps { weights, edge: mode.edge(), constant: mode.constant() }))
     });
-    let mut filter = Filter::new(op, x.shape(), &axes, taps.collect::<Result<_>>()?);
-    (filter.narrow, filter.truncate) = (options.narrow, options.rounding == Rounding::Scipy);
+    let mut filter = Filter::new(op, x.shape(), &axes, taps.collect::<Result<_>>()?, options.rounding);
+    filter.narrow = options.narrow;
     let mut out = Tensor::empty(x.device(), x.shape())?;
     filter.check_output(x, &out)?;
     filter.run(x, &mut out)?;
@@ -226,7 +226,7 @@ fn sum_in<T: Element, R: Element, U: Element>(x: &Tensor<T>, filters: &[Filter])
         return Ok(sum.cast());
     }
     let mut out = Tensor::empty(x.device(), x.shape())?;
-    let plain = Filter::new(filter.op, x.shape(), &[], Vec::new());
+    let plain = Filter::new(filter.op, x.shape(), &[], Vec::new(), Rounding::Once);
     Filter { narrow: filter.narrow, ..plain }.run(&sum, &mut out)?;
     Ok(out)
 }

@@ -2,7 +2,7 @@
 
 use super::{
     boxes::Filter,
-    options::{GaussianOptions, PerAxis, Rounding},
+    options::{GaussianOptions, PerAxis},
     taps::{Taps, gaussian_weights},
 };
 use crate::{DType, Element, Error, Result, Tensor};
@@ -27,8 +27,10 @@ const MOST_ORDER: u32 = 100;
 /// ([`write_gaussian`](super::write_gaussian) cuts arrays along every axis); [`Error::OutOfMemory`].
 ///
 /// # Cost
-/// Per element and axis, r products and 2 r sums. On the cpu each element is read and written about once whatever the number of axes; on other devices
-/// that holds for two axes of small radii, and for each further axis, or larger radii, an array of f32 (or f64) is written and read again.
+/// Per element and axis, r products and 2 r sums, where r is the radius, or the number of elements along the axis where that is less (but
+/// with [`Rounding::Scipy`](super::Rounding::Scipy) the radius always). On the cpu each element is read and written about once for up to three
+/// axes of radii up to 32, on other devices for two of small radii; for each further axis, or larger radii, an array of f32 (or f64) is
+/// written and read again.
 ///
 /// ```
 /// use teatime::{Device, Tensor, filter::{GaussianOptions, gaussian}};
@@ -80,9 +82,8 @@ pub(super) fn gaussian_of(
 ) -> Result<Filter> {
     let axes = checked_axes(op, shape, options.axes.as_deref())?;
     let taps = gaussian_taps(op, &axes, sigma, options)?;
-    let mut filter = Filter::new(op, shape, &axes, taps);
+    let mut filter = Filter::new(op, shape, &axes, taps, options.rounding);
     filter.narrow = options.narrow;
-    filter.truncate = options.rounding == Rounding::Scipy;
     if !options.preserve_range {
         if options.order.of(op, "order", axes.len())?.iter().any(|&order| order > 0) {
             let why = "false with an order above 0: that is for Gaussians alone";

@@ -23,6 +23,8 @@ const fn has_workgroups(limits: &Limits) -> bool {
 
 /// Most products of a launch, so that none takes long.
 const WORK: u64 = 1 << 35;
+/// Elements around a task's outputs at most, along an axis, where the cpu filters it together with one before: a task is of 256 or more.
+const AROUND: u64 = 64;
 /// Workgroups that a GPU is busy with.
 const BUSY: u64 = 1 << 10;
 
@@ -182,12 +184,14 @@ impl Pass {
 
     /// Whether what a tile's sums see, and these sums, fit what a workgroup shares; and where there are weights along z, whether the planes
     /// that its sums need fit the registers of its invocations, of which each then has [`MANY`] cells.
+    ///
+    /// The cpu sums along an axis once more for what the next one sees around a task: that stays below what another pass costs.
     fn fits_workgroup(&self, limits: &Limits, output: DType, real: DType) -> bool {
-        if !has_workgroups(limits) {
-            return true;
-        }
         let [z, y, x] = &self.axes;
         let reach = |axis: &BoxAxis| axis.weights().saturating_sub(1);
+        if !has_workgroups(limits) {
+            return reach(x) * self.step <= AROUND && (z.taps.is_none() || reach(y) <= AROUND);
+        }
         let width = self.tile_x() + reach(x) * self.step;
         let seen = (TILE_Y + reach(y)) * width;
         let is_whole = output.size() >= 4 || (x.m * self.step * output.size()).is_multiple_of(4);

@@ -5,6 +5,7 @@ use std::iter;
 use crate::{
     Error, Result,
     dtype::nearest_f32,
+    extent::to_usize,
     kernels::correlate::{Edge, Kind},
 };
 
@@ -39,6 +40,41 @@ impl Taps {
         } else {
             Kind::Any
         }
+    }
+
+    /// Weights of an axis of `n` elements that reach no further than it is long: what is farther from the centre meets the same elements as
+    /// something nearer, and its weights are added to those. `None` where none are: of a radius below `n`, so that what a part of an axis and
+    /// its halo give is the same, or where that saves nothing.
+    pub(super) fn folded(&self, n: u64) -> Option<Self> {
+        let radius = to_usize(self.radius());
+        let n = to_usize(n);
+        // How far they reach then, and after how many elements those of an axis come again.
+        let (reach, period) = match self.edge {
+            Edge::Reflect => (n, Some(2 * n)),
+            Edge::Mirror => (n.saturating_sub(1), Some((2 * n).saturating_sub(2).max(1))),
+            Edge::Wrap => (n / 2, Some(n)),
+            Edge::Nearest => (n.saturating_sub(1), None),
+            Edge::Constant => (n, None),
+        };
+        if n == 0 || radius < n || radius <= reach {
+            return None;
+        }
+        let mut weights = vec![0.0; 2 * reach + 1];
+        weights[reach] = self.weights[radius];
+        // From the outermost on, on both sides alike, so that symmetric weights stay so to the bit.
+        for far in (1..=radius).rev() {
+            let (left, right) = (self.weights[radius - far], self.weights[radius + far]);
+            let (near, [before, after]) = match period.map(|period| (far % period, period)) {
+                None => (far.min(reach), [left, right]),
+                Some((near, period)) if 2 * near < period => (near, [left, right]),
+                // Both ends meet the same element.
+                Some((near, period)) if 2 * near == period => (near, [left.midpoint(right); 2]),
+                Some((near, period)) => (period - near, [right, left]),
+            };
+            weights[reach - near] += before;
+            weights[reach + near] += after;
+        }
+        Some(Self { weights, ..self.clone() })
     }
 
     /// As f32: even ones with such a centre that their sum is that of the weights, rounded once, and constants stay.

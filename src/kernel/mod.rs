@@ -81,10 +81,12 @@
 //! `const NAME: u32 = 256u;`. Elements below 32 bits are parts of `u32` words, the first in the low bits: one invocation
 //! writes a whole word, and what it writes behind the last element is ignored.
 //!
-//! `shaders/common.wgsl` is appended to the source. Of it, `linear_group(group, groups)` is the number of a workgroup in a grid
-//! of [`Grid::linear`]; `decode_bits`, `decode_four` and `encode_bits`, with `word_of`, `high_word_of` and `f64_of`, convert
-//! between f32 and elements of the type at a place of [`DType::ALL`](crate::DType::ALL). These names are taken too:
-//! `f16_bits`, `f64_bits`, `half_of`, `is_byte`, `is_half`, `is_finite_bits`, `bounded`, `truncate_to`, `dots`.
+//! The functions of `shaders/common.wgsl` that a source uses are appended to it. Of them, `linear_group(group, groups)` is the
+//! number of a workgroup in a grid of [`Grid::linear`]; `decode_bits`, `decode_four` and `encode_bits`, with `word_of`,
+//! `high_word_of` and `f64_of`, convert between f32 and elements of the type at a place of [`DType::ALL`](crate::DType::ALL).
+//! `byte_dot(a, b)` takes the place of WGSL's own `dot4I8Packed`, of which wgpu 30 makes wrong programs on Metal and DX12.
+//! Functions of a source cannot have these names, nor `f16_bits`, `f64_bits`, `half_of`, `is_byte`, `is_half`,
+//! `is_finite_bits`, `bounded`, `truncate_to`, `dots`.
 //!
 //! No optional feature is enabled. A device with WebGPU's default limits has 8 arguments, 256 invocations a workgroup and 16
 //! KiB that they share. wgpu keeps indexes within an argument: what is read or written outside of it meets another of its
@@ -234,7 +236,7 @@ pub(crate) struct KernelDef {
     pub(crate) name: &'static str,
     /// CUDA source, or nothing; it includes `cuda/dev.cuh`.
     pub(crate) cuda: &'static str,
-    /// WGSL source, or nothing; `shaders/common.wgsl` is appended to it.
+    /// WGSL source, or nothing; what it uses of `shaders/common.wgsl` is appended to it.
     pub(crate) wgsl: &'static str,
     /// Runs the whole launch over whole slices, and splits the work itself in pieces fixed by the shape.
     pub(crate) cpu: Option<fn(CpuLaunch<'_>)>,

@@ -147,6 +147,7 @@ fn run<R: Real>(
         step,
         truncate: p.truncate.checked_sub(1).map(DType::from_code),
         combine: p.combine,
+        cancel,
     };
-    correlation.run(out, cancel);
+    correlation.run(out);
 }

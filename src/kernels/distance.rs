@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use self::{real::Real, tile::tile};
 use super::cpu::load::load;
 use crate::{
-    DType,
+    Cancel, DType,
     kernel::{CpuArg, CpuLaunch, Kernel, kernel},
 };
 
@@ -58,7 +58,7 @@ pub(crate) static DISTANCE: Kernel<Params> =
 /// Observations along each side of what a workgroup makes.
 pub(crate) const TILE: u32 = 64;
 /// Features whose terms are added up in f32. What is added up so far is two numbers, a sum and what rounding left of it, so
-/// that whole numbers are exact while each of these sums is below 2^24: of squares of differences of bytes. Of f64, both are in
+/// that whole numbers are exact while each of these sums is below 2^24: of squares of differences of bytes. Where `WIDE`, both are in
 /// f64, and the sum is one number.
 pub(crate) const BLOCK: usize = 256;
 
@@ -105,6 +105,11 @@ pub(crate) enum Term {
 }
 
 impl Term {
+    /// Whether it is a whole number where the elements are.
+    pub(crate) const fn is_whole(self) -> bool {
+        !matches!(self, Self::Power | Self::Canberra | Self::Root | Self::Relative | Self::Divergence)
+    }
+
     /// Roughly, how many products take as long.
     pub(crate) const fn cost(self) -> u64 {
         match self {
@@ -115,7 +120,7 @@ impl Term {
     }
 }
 
-/// Terms that most are asked for have programs of their own, and all others one; in f64, where `wide`, as well.
+/// Terms that most are asked for have programs of their own, and all others one; as many compute in f64, where `wide`.
 pub(crate) fn spec(term: Term, masked: bool, wide: bool) -> [(&'static str, u32); 4] {
     let own = !masked && matches!(term, Term::Square | Term::Absolute);
     let term = if own { term as u32 } else { 0 };
@@ -185,6 +190,7 @@ fn distance(launch: CpuLaunch<'_>) {
 fn distance_in<R: Real>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let masked = launch.constant("MASKED") != 0;
+    let cancel = launch.cancel();
     let [x, y, x_table, y_table, sums] = launch.args();
     let (m, n, k, lds) = (p.m as usize, p.n as usize, p.k as usize, p.lds as usize);
     let table = |arg: &'_ CpuArg<'_>, first: u32, len: usize| {
@@ -214,6 +220,9 @@ fn distance_in<R: Real>(launch: CpuLaunch<'_>) {
         sums.par_chunks_mut(BAND * lds).enumerate().for_each(|(band, sums)| {
             let mut left = [[R::default(); ROWS]; BLOCK];
             for (group, sums) in sums.chunks_mut(ROWS * lds).enumerate() {
+                if cancel.is_some_and(Cancel::is_cancelled) {
+                    return;
+                }
                 let row = band * BAND + group * ROWS;
                 x.pack(row, feature, depth, &mut left);
                 for (i, panel) in panels.iter().enumerate() {

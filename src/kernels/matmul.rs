@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use super::cpu::load::load;
 use crate::{
-    DType, Real,
+    Cancel, DType, Real,
     kernel::{CpuArg, CpuLaunch, Kernel, kernel},
 };
 
@@ -134,6 +134,7 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let [ta, tb] = ["TRANS_A", "TRANS_B"].map(|name| launch.constant(name) != 0);
     let [a_type, b_type] = [p.a_type, p.b_type].map(DType::from_code);
+    let cancel = launch.cancel();
     let [a, b, c] = launch.args();
     let a = Operand { arg: a, dtype: a_type, start: p.a0 as usize, stride: p.lda as usize, transposed: ta };
     let b = Operand { arg: b, dtype: b_type, start: p.b0 as usize, stride: p.ldb as usize, transposed: tb };
@@ -158,6 +159,7 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
                     b: b.view(&b_block, b_stride, depth, width),
                     accum: if inner.0 > 0 || p.accumulate != 0 { Accum::Add } else { Accum::Replace },
                     diagonal: (p.lower != 0).then_some((p.row0 as usize + rows.0, p.col0 as usize + cols.0)),
+                    cancel,
                 };
                 product.run(c.as_mut().submatrix_mut(rows.0, cols.0, height, width));
             }
@@ -179,6 +181,8 @@ struct Product<'a, R: Scalar> {
     accum: Accum,
     /// Row and column of c's corner in the whole result, when only its lower triangle is wanted.
     diagonal: Option<(usize, usize)>,
+    /// What leaves out the tiles that have not begun.
+    cancel: Option<&'a Cancel>,
 }
 
 impl<R: Scalar> Product<'_, R> {
@@ -192,6 +196,9 @@ impl<R: Scalar> Product<'_, R> {
     }
 
     fn tile(&self, row: usize, col: usize, c: MatMut<'_, R>) {
+        if self.cancel.is_some_and(Cancel::is_cancelled) {
+            return;
+        }
         let a = self.a.subrows(row, c.nrows());
         let b = self.b.subcols(col, c.ncols());
         match self.diagonal {

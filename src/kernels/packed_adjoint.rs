@@ -14,7 +14,10 @@ use rayon::prelude::*;
 
 use self::gaps::{Gaps, multiples};
 use super::cpu::dot::{Dot, Path, Work, is_dense, missing};
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::{
+    Cancel,
+    kernel::{CpuLaunch, Kernel, kernel},
+};
 
 /// Parameters of the kernel.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -80,6 +83,7 @@ fn packed_adjoint(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let missing = launch.constant("MISSING") != 0;
     let limb_count = launch.constant("LIMBS") as usize;
+    let cancel = launch.cancel();
     let [packed, weights, sums] = launch.args();
     let (rows, words, cols, row_limbs) =
         (p.rows as usize, p.words as usize, p.columns as usize, p.row_limbs as usize);
@@ -102,6 +106,7 @@ fn packed_adjoint(launch: CpuLaunch<'_>) {
         limb_count,
         shift: p.shift,
         missing,
+        cancel,
     };
     #[cfg(target_arch = "x86_64")]
     if counted::Popcount::try_new().is_some_and(|popcount| popcount.add(&product, sums)) {
@@ -133,9 +138,15 @@ struct Operands<'a> {
     shift: u32,
     /// Whether a code may be 3.
     missing: bool,
+    /// What ends the work before all is added.
+    cancel: Option<&'a Cancel>,
 }
 
 impl Operands<'_> {
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(Cancel::is_cancelled)
+    }
+
     /// Calls `piece` for each task with its rows, the first of its words and how many, and its sums.
     fn pieces(
         &self,
@@ -200,6 +211,9 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
         let mut codes = [Codes::zeroed(); DEPTH / 4];
         let mut gaps = p.missing.then(|| Gaps::new(self.filled, padded(p.cols), strips));
         for row in (self.rows.0..self.rows.1).step_by(DEPTH) {
+            if p.is_cancelled() {
+                return;
+            }
             let rows = DEPTH.min(self.rows.1 - row);
             let fours = rows.div_ceil(4);
             let weights = &p.weights[row / 4 * p.width..][..fours * p.width];

@@ -10,7 +10,10 @@ use super::cpu::{
     quads::{DEPTH, Quads, Tile, Walk, one, quad},
     sparse::{Split, code, most_codes},
 };
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::{
+    Cancel,
+    kernel::{CpuLaunch, Kernel, kernel},
+};
 
 /// Parameters of the kernel.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -56,6 +59,7 @@ const PART: usize = 32;
 fn packed_apply(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let (missing, as_limbs) = (launch.constant("MISSING") != 0, launch.constant("AS_LIMBS") != 0);
+    let cancel = launch.cancel();
     let [packed, xs, table, columns, out] = launch.args();
     let (rows, words, cols, row_limbs) =
         (p.rows as usize, p.words as usize, p.columns as usize, p.row_limbs as usize);
@@ -70,6 +74,7 @@ fn packed_apply(launch: CpuLaunch<'_>) {
         scales: &parts(columns, 1),
         cols,
         missing,
+        cancel,
     };
     if as_limbs {
         let len = rows.div_ceil(4) * product.width();
@@ -100,9 +105,15 @@ struct Operands<'a> {
     scales: &'a [[f32; PART]],
     cols: usize,
     missing: bool,
+    /// What leaves out the blocks that have not begun.
+    cancel: Option<&'a Cancel>,
 }
 
 impl Operands<'_> {
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(Cancel::is_cancelled)
+    }
+
     /// Words of four rows of weights.
     const fn width(&self) -> usize {
         if self.missing { 2 * self.row_limbs } else { self.row_limbs }
@@ -119,6 +130,9 @@ impl Work for Values<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
         let product = self.product;
         self.out.par_chunks_mut(BLOCK * product.cols).enumerate().for_each(|(block, out)| {
+            if product.is_cancelled() {
+                return;
+            }
             let rows = out.len() / product.cols;
             let block = Block::<D, NARROW, WIDE> { dot, product, first: block * BLOCK, rows };
             dot.vectorize(ValuesBlock { block, out });
@@ -136,6 +150,9 @@ impl Work for Limbs<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
         let product = self.product;
         self.out.par_chunks_mut(BLOCK / 4 * product.width()).enumerate().for_each(|(block, out)| {
+            if product.is_cancelled() {
+                return;
+            }
             let first = block * BLOCK;
             let rows = BLOCK.min(product.table.len() - first);
             let block = Block::<D, NARROW, WIDE> { dot, product, first, rows };

@@ -12,7 +12,10 @@ use super::{
     packed_adjoint::add,
     wg_alone,
 };
-use crate::kernel::{CpuLaunch, Kernel, kernel};
+use crate::{
+    Cancel,
+    kernel::{CpuLaunch, Kernel, kernel},
+};
 
 /// Parameters of the kernel.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -67,6 +70,7 @@ const COLUMN_WORDS: usize = 4;
 
 fn packed_pairs(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
+    let cancel = launch.cancel();
     let [packed, terms, sums] = launch.args();
     let (rows, words, cols) = (p.rows as usize, p.words as usize, p.columns as usize);
     let (word0, word1) = (p.word0 as usize, (p.word0 + p.word_count) as usize);
@@ -76,7 +80,8 @@ fn packed_pairs(launch: CpuLaunch<'_>) {
     let sums = &mut sums.write::<u32>()[p.sums0 as usize..];
     let len = sums.len().min(16 * (word1 - word0) * cols * 2);
     let column_word = p.column_word as usize;
-    let pairs = Pairs { packed, words, terms, columns: (column_word, column_word + cols.div_ceil(16)), cols };
+    let columns = (column_word, column_word + cols.div_ceil(16));
+    let pairs = Pairs { packed, words, terms, columns, cols, cancel };
     sums[..len].par_chunks_mut(16 * STRIP * cols * 2).enumerate().for_each(|(strip, sums)| {
         let word0 = word0 + strip * STRIP;
         Path::best().run(Strip { pairs, entries: (word0, word1.min(word0 + STRIP)), sums });
@@ -92,6 +97,8 @@ struct Pairs<'a> {
     /// The first word of the columns, and the one past the last.
     columns: (usize, usize),
     cols: usize,
+    /// What ends the work before all is added.
+    cancel: Option<&'a Cancel>,
 }
 
 /// The sums of some entries, between these words.
@@ -118,12 +125,15 @@ impl<D: Dot> NullaryFnOnce for Vectors<'_, D> {
     #[inline(always)]
     fn call(self) {
         let Self { dot, strip: Strip { pairs, entries, sums } } = self;
-        let Pairs { packed, words, terms, columns, cols } = pairs;
+        let Pairs { packed, words, terms, columns, cols, cancel } = pairs;
         // Where codes are in the row, and of the columns what they come to with a code 1, 2 and 3.
         let mut bits = [0; 16 * STRIP + 16];
         let mut terms_of = [(0, [0; 3]); 16 * COLUMN_WORDS];
         for first in (columns.0..columns.1).step_by(COLUMN_WORDS) {
             let last = columns.1.min(first + COLUMN_WORDS);
+            if cancel.is_some_and(Cancel::is_cancelled) {
+                return;
+            }
             for (row, terms) in packed.chunks_exact(words).zip(terms) {
                 let of_columns = &row[first..last];
                 if of_columns.iter().fold(0, |any, word| any | word) == 0 {

@@ -181,6 +181,9 @@ mod cuda {
     }
 }
 
+#[cfg(all(feature = "wgpu", target_os = "linux"))]
+mod emitted;
+
 #[cfg(feature = "wgpu")]
 mod wgsl {
     use wgpu::naga::{
@@ -199,7 +202,7 @@ mod wgsl {
     };
 
     fn module(def: &'static KernelDef, spec: Spec<'_>) -> Module {
-        let source = source(def, spec).unwrap();
+        let source = source(def, spec, wgpu::Backend::Vulkan).unwrap();
         let module = wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{}: {}", def.name, error.emit_to_string(&source)));
         // No capability: no optional feature of a device.
@@ -304,8 +307,9 @@ mod wgsl {
     #[test]
     fn unknown_constants_are_errors() {
         let random = &crate::kernels::random::RANDOM.def;
-        assert!(source(random, &[("WG", 64)]).unwrap().contains("const WG: u32 = 64u;"));
-        let Err(Error::Compile { kernel, log, .. }) = source(random, &[("WIDTH", 64)]) else { panic!() };
+        let source = |spec: Spec<'_>| source(random, spec, wgpu::Backend::Vulkan);
+        assert!(source(&[("WG", 64)]).unwrap().contains("const WG: u32 = 64u;"));
+        let Err(Error::Compile { kernel, log, .. }) = source(&[("WIDTH", 64)]) else { panic!() };
         assert_eq!((kernel, &*log), ("random", "constant `WIDTH` is not declared exactly once"));
     }
 }

@@ -1,4 +1,4 @@
-//! Distances computed in f64, or of f64 rounded to f32.
+//! Distances computed in f64, of f64 and of integers, or of f64 rounded to f32.
 
 use super::{
     data::values,
@@ -6,12 +6,13 @@ use super::{
     distance::{assert_within, expected, metrics, nonnegative, rows},
 };
 use crate::{
-    Device, Error, Run, Tensor,
+    Device, Element, Error, Run, Tensor,
     distance::{Metric, Missing, Options, Partial, condensed, neighbors, pairwise, pairwise_counted},
+    linalg::Matrix,
 };
 
 device_tests! {
-    narrow_is_f32, refused; every_metric, missing_elements, what_f32_does_not_tell_apart, what_has_no_distance, parts,
+    narrow_is_f32, refused; every_metric, missing_elements, integers, what_f32_does_not_tell_apart, what_has_no_distance, parts,
 }
 
 /// Of sums of a few hundred terms, here and in the definitions.
@@ -91,6 +92,48 @@ fn missing_elements(device: &Device) {
         for metric in metrics().filter(|&metric| !of_shares(metric)) {
             let options = Options { missing, negative: missing != Missing::Rescale, ..Options::default() };
             check(device, metric, &x, None, [m, m, k], &options);
+        }
+    }
+}
+
+/// Whole numbers of all types, at once and in parts.
+fn integers(device: &Device) {
+    if device.limits().f64 {
+        integers_of::<u8>(device, |bits| (bits >> 24) as u8);
+        integers_of::<i8>(device, |bits| (bits >> 24) as i8);
+        integers_of::<u16>(device, |bits| (bits >> 16) as u16);
+        integers_of::<i16>(device, |bits| (bits >> 16) as i16);
+        integers_of::<u32>(device, |bits| bits);
+        integers_of::<i32>(device, |bits| bits as i32);
+    }
+}
+
+fn integers_of<T: Element + Into<f64>>(device: &Device, of: impl Fn(u32) -> T) {
+    let (m, k) = (5, 300);
+    let values: Vec<T> = values::<u32>(9, m * k).into_iter().map(of).collect();
+    let rows = rows(&values.iter().map(|&value| value.into()).collect::<Vec<f64>>(), m);
+    let x = Tensor::from_slice(device, &values, &[m, k]).unwrap();
+    let negative = rows.iter().flatten().any(|&value| value < 0.0);
+    let compare = |metric: Metric, options: &Options, distances: &Matrix, how: &str| {
+        for (i, j) in [(0, 1), (4, 2)] {
+            let what = format_args!("{:?} {metric:?} {how} {options:?} at {i}, {j}", T::DTYPE);
+            let exact = expected(metric, &rows[i], &rows[j], options);
+            assert_within(BOUND, what, distances.row(i)[j], &exact);
+        }
+    };
+    for metric in metrics().chain([Metric::Minkowski(1.5)]).filter(|&metric| !(negative && of_shares(metric)))
+    {
+        let missing = if of_shares(metric) { Missing::Propagate } else { Missing::Ignore };
+        for missing in [Missing::Propagate, missing] {
+            let options = Options::default().missing(missing).negative(true);
+            let distances = pairwise(&x, None, metric, &options, &Run::default()).unwrap();
+            compare(metric, &options, &distances, "at once");
+            if metric == Metric::JensenShannon {
+                continue;
+            }
+            let mut partial = Partial::new(device, m, None, metric, &options).unwrap();
+            partial.add(&x, None).unwrap();
+            compare(metric, &options, &partial.export().unwrap().finish().unwrap().distances, "in parts");
         }
     }
 }
@@ -222,12 +265,14 @@ fn parts(device: &Device) {
     partial.add(&bytes, None).unwrap();
     let f64s = Tensor::from_slice(device, &[1e300, 0.0], &[2, 1]).unwrap();
     let error = partial.add(&f64s, None).unwrap_err().to_string();
-    assert!(error.contains("f64 and other types in one `Partial`"), "{error}");
+    assert!(error.contains("f64 after sums in f32 in one `Partial`"), "{error}");
+    assert!(partial.export().unwrap().wide, "sums of bytes are exact");
+    partial.add(&Tensor::from_slice(device, &[0.1f32, 0.1], &[2, 1]).unwrap(), None).unwrap();
     let mut sums = partial.export().unwrap();
-    assert_eq!((sums.features, sums.sums[0][1]), (1, 4.0));
+    assert_eq!((sums.features, sums.sums[0][1]), (2, 4.0));
     let mut partial = Partial::new(device, 2, None, Metric::CityBlock, &Options::default()).unwrap();
     partial.add(&f64s, None).unwrap();
-    assert!(partial.add(&bytes, None).is_err());
+    partial.add(&bytes, None).unwrap();
     sums.merge(&partial.export().unwrap()).unwrap();
     assert!(!sums.wide && partial.export().unwrap().wide);
     assert_eq!(sums.finish().unwrap().distances.row(0)[1], 1e300);
@@ -249,7 +294,7 @@ fn narrow_is_f32(device: &Device) {
                 pairwise_counted(&wide, None, metric, &options, &run).unwrap(),
                 pairwise_counted(&f32s, None, metric, &options, &run).unwrap(),
             ];
-            let bits = |d: &crate::linalg::Matrix| d.data().iter().map(|d| d.to_bits()).collect::<Vec<_>>();
+            let bits = |d: &Matrix| d.data().iter().map(|d| d.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&of_wide.distances), bits(&of_f32s.distances), "{metric:?} {missing:?}");
             assert_eq!(of_wide.shared, of_f32s.shared);
         }

@@ -115,6 +115,10 @@ fn f64s(device: &Device) {
     assert_eq!(euclidean(&x, Some(&y), &options).unwrap(), [0.0, apart]);
     assert_eq!(euclidean(&y, Some(&x), &options).unwrap(), [0.0, apart]);
     assert_eq!(of(&large, Some(&x), Metric::CityBlock, &options).unwrap(), [(1i64 << 53) as f64; 2]);
+    // Integers of two types.
+    let (bytes, shorts) = (stored(&[1i8, 2, 3], [1, 3], [1, 2]), stored(&[3i16, 2, 2], [1, 3], [1, 3]));
+    let found = of(&bytes, Some(&shorts), Metric::Canberra, &options).unwrap()[0];
+    assert!((found - 0.7).abs() < 1e-15, "{found}");
     // The sums of the first pass too.
     let all: Vec<f64> = (0..600).map(|i| 0.1 + f64::from(i * 7919 % 101) / 1e3).collect();
     let tensor = Tensor::from_slice(device, &all, &[2, 300]).unwrap();

@@ -13,7 +13,7 @@ use crate::{
 
 device_tests! {
     every_type, modes_and_orders, sizes_around_the_tiles, empty, nan_spreads_as_far_as_the_weights, wrong_arguments;
-    axes_in_any_place, weights_longer_than_the_axis,
+    axes_in_any_place, weights_longer_than_the_axis, weights_far_longer_than_the_axis,
 }
 
 pub(super) const MODES: [Mode; 5] =
@@ -235,6 +235,33 @@ fn weights_longer_than_the_axis(device: &Device) {
             69,
             Case { shape: &[1, 7], sigma: &[2.0, 6.0], order: &[0; 2], mode: &[mode; 2] },
         );
+        // Radii of many times the axis, and as large as it or next to that.
+        for (n, sigma) in [(6, 40.0), (7, 40.0), (8, 2.0), (9, 2.0), (7, 2.0), (2, 5.0), (1, 5.0)] {
+            for order in [0, 1, 2] {
+                let case =
+                    Case { shape: &[n, 5], sigma: &[sigma, 0.5], order: &[order, 0], mode: &[mode; 2] };
+                check::<f64>(device, 70, case);
+                check::<f32>(device, 71, case);
+            }
+        }
+    }
+}
+
+/// Weights reach over the axis hundreds of thousands of times, and are folded: else each output would be a sum of two million products.
+fn weights_far_longer_than_the_axis(device: &Device) {
+    let x: Vec<f32> = values(72, 4096);
+    let x = Tensor::from_slice(device, &x, &[512, 8]).unwrap();
+    for (mode, mean) in [(Mode::Reflect, true), (Mode::Wrap, true), (Mode::Constant(0.0), false)] {
+        let options = GaussianOptions::default().mode(mode).axes(vec![1]);
+        let blurred: Tensor<f32> = gaussian(&x, 250_000.0, &options).unwrap();
+        let (x, blurred) = (x.read().unwrap(), blurred.read().unwrap());
+        for (x, blurred) in x.chunks(8).zip(blurred.chunks(8)) {
+            let expected = if mean { x.iter().sum::<f32>() / 8.0 } else { 0.0 };
+            assert!(
+                blurred.iter().all(|value| (value - expected).abs() < 2e-5),
+                "{mode:?}: {blurred:?} of {x:?}"
+            );
+        }
     }
 }
 

@@ -1,6 +1,13 @@
 //! What `Device::launch` and the compilers refuse.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
 
 use super::{cpu, device_tests};
 use crate::{
@@ -198,6 +205,36 @@ fn calls_are_cancelled(device: &Device) {
     assert!(matches!(copy(&mut out), Err(Error::Cancelled)));
     assert!(matches!(Tensor::<u32>::zeros(x.device(), &[4]), Err(Error::Cancelled)));
     still_works(device);
+}
+
+/// Within one launch, so that it ends soon after the flag is set: at each tile of a product, and at every few lines of a filter.
+#[test]
+fn launches_on_the_cpu_are_cancelled_midway() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    let cancel = Cancel::asking(move || counted.fetch_add(1, Relaxed) == usize::MAX);
+    let x = Tensor::<f32>::zeros(&cpu().cancelled_by(&cancel), &[1000, 1000]).unwrap();
+    let blur = |x: &Tensor<f32>| gaussian::<f32, f32>(x, [0.0, 100.0], &GaussianOptions::default()).map(drop);
+    for call in [&(|x: &Tensor<f32>| linalg::matmul(x, x).map(drop)) as &Call, &blur] {
+        let before = looks.load(Relaxed);
+        call(&x).unwrap();
+        assert!(looks.load(Relaxed) - before >= 100, "{looks:?} after {before}");
+    }
+}
+
+/// The caller's thread may be the only one that can tell that a call is to end.
+#[test]
+fn who_waits_for_items_looks_at_the_flag() {
+    let caller = thread::current().id();
+    let cancel = Cancel::asking(move || thread::current().id() == caller);
+    let found = cpu().cancelled_by(&cancel).each(&mut [0, 1, 2], |_| {
+        let waited = (0..5000).find(|_| {
+            thread::sleep(Duration::from_millis(1));
+            cancel.is_cancelled()
+        });
+        waited.map_or(Ok(()), |_| Err(Error::Cancelled))
+    });
+    assert!(matches!(found, Err(Error::Cancelled)), "{found:?}");
 }
 
 type Call = dyn Fn(&Tensor<f32>) -> Result<(), Error>;

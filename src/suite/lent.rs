@@ -51,6 +51,25 @@ impl Lent {
 
 const SHARED: BufferUsages = BufferUsages::STORAGE.union(BufferUsages::COPY_SRC);
 
+/// wgpu's GL panics where a thread has waited six seconds for another's call, and an application's threads take no turns with ours.
+#[test]
+fn gl_is_not_shared() {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.flags = wgpu::InstanceFlags::empty();
+    descriptor.backends = wgpu::Backends::GL;
+    let adapters = wgpu::Instance::new(descriptor).enumerate_adapters(wgpu::Backends::GL);
+    let adapters = pollster::block_on(adapters);
+    let Some(adapter) = adapters.first() else { return skip("gl", "no adapter") };
+    let descriptor = wgpu::DeviceDescriptor { required_limits: adapter.limits(), ..Default::default() };
+    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+    let refused = Device::from_wgpu(device, queue).unwrap_err().to_string();
+    assert!(refused.contains("Device::from_wgpu: `device`: it is GL's"), "{refused}");
+
+    let own = Device::open("wgpu:gl").unwrap();
+    let refused = Tensor::from_slice(&own, &[1.0f32], &[1]).unwrap().wgpu_buffer().unwrap_err().to_string();
+    assert!(refused.contains("Tensor::wgpu_buffer: `device`: it is GL's"), "{refused}");
+}
+
 #[test]
 fn packed_buffers_are_shared() {
     let Some(lent) = Lent::open() else { return };

@@ -73,7 +73,7 @@ pub(crate) struct PairwiseArgs {
     /// Take negative numbers for missing, as NaN is; not with --missing propagate
     #[arg(long)]
     negative_missing: bool,
-    /// Round f64 to f32: faster, and what devices do that do not compute in f64
+    /// Round f64 and integers to f32: faster, and what devices do that do not compute in f64
     #[arg(long)]
     narrow: bool,
     /// Write the K nearest of the other observations to each, or of those of Y, and how far they are, instead of the matrix

@@ -67,7 +67,9 @@ impl<'a> Reading<'a> {
             dtype => dtype.element(),
         };
         let whole = types.iter().any(|dtype| beyond.contains(dtype));
-        let wide = types.contains(&StoredType::F64) || whole && device.limits().f64;
+        let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
+        let mixed = !same && !types.iter().any(|dtype| floats.contains(dtype));
+        let wide = types.contains(&StoredType::F64) || (whole || mixed) && device.limits().f64;
         let wide = wide && !options.narrow;
         let (to, staged, largest) = if wide {
             (Narrowed::F64, DType::F64, f64::MAX)

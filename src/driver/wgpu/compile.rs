@@ -6,13 +6,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use wgpu::naga::{ResourceBinding, front::wgsl};
+
 use super::Gpu;
 use crate::{
     Error, Result,
     kernel::{Access, KernelDef, Key, Spec, numbered, specialize},
 };
 
-/// Appended to every kernel: declarations are order-free in WGSL, and so line numbers stay those of the kernel's file.
+/// Functions for every kernel.
 const COMMON: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/common.wgsl"));
 
 /// A kernel compiled for one spec.
@@ -39,22 +41,41 @@ impl Cache {
     }
 }
 
-/// The whole WGSL program of a kernel: its file with the spec's values in place of the defaults, then the helpers.
+/// The whole WGSL program of a kernel: its file with the spec's values in place of the defaults, then the functions of [`COMMON`]
+/// that it uses. Declarations are order-free in WGSL, and so line numbers stay those of the kernel's file.
 ///
 /// # Errors
 /// [`Error::Compile`] unless each name of the spec is declared exactly once, as `const NAME: u32 = VALUE;`.
-pub(crate) fn source(kernel: &'static KernelDef, spec: Spec<'_>) -> Result<String> {
+pub(crate) fn source(kernel: &'static KernelDef, spec: Spec<'_>, backend: wgpu::Backend) -> Result<String> {
     let specialized = specialize(kernel.wgsl, spec, "const NAME: u32 = ", "u;");
-    let source = specialized.map_err(|log| Error::Compile {
-        kernel: kernel.name,
-        backend: "wgpu",
-        log: log.into(),
-    })?;
-    Ok(source + COMMON)
+    let specialized =
+        specialized.map_err(|log| Error::Compile { kernel: kernel.name, backend: "wgpu", log: log.into() });
+    let source = with_common(specialized?);
+    Ok(if backend == wgpu::Backend::Dx12 { source.replace(BYTE_DOT, BYTE_DOT_OF_DX12) } else { source })
+}
+
+/// How [`COMMON`] multiplies bytes, and how it does on DX12: of the first, naga makes what the compiler DXC takes for an invalid
+/// program (DirectXShaderCompiler#7400).
+const BYTE_DOT: &str = "dot4I8Packed(a, b)";
+const BYTE_DOT_OF_DX12: &str = "dot(unpack4xI8(a), unpack4xI8(b))";
+
+/// A source, and the functions of [`COMMON`] that it or these use.
+fn with_common(mut source: String) -> String {
+    let mut functions: Vec<_> = COMMON
+        .split_inclusive("\n}\n")
+        .filter_map(|function| Some((function.split_once("\nfn ")?.1.split_once('(')?.0, function)))
+        .collect();
+    let uses = |source: &str, name: &str| {
+        source.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
+    };
+    while let Some(place) = functions.iter().position(|(name, _)| uses(&source, name)) {
+        source += functions.swap_remove(place).1;
+    }
+    source
 }
 
 fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipeline> {
-    let source = source(kernel, spec)?;
+    let source = source(kernel, spec, gpu.backend)?;
     let label = Some(kernel.name);
     let made = gpu.scoped(|device| {
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
@@ -97,10 +118,9 @@ fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipe
 /// for each, so that a smaller one is refused when it is bound: while it is recorded, it would spoil what is recorded with it.
 fn layout(kernel: &KernelDef, source: &str) -> Vec<wgpu::BindGroupLayoutEntry> {
     // One that cannot be parsed is refused as a whole.
-    let module = wgpu::naga::front::wgsl::parse_str(source).unwrap_or_default();
+    let module = wgsl::parse_str(source).unwrap_or_default();
     let least = |place: usize| {
-        let is_it =
-            |binding: wgpu::naga::ResourceBinding| binding.group == 0 && binding.binding as usize == place;
+        let is_it = |binding: ResourceBinding| binding.group == 0 && binding.binding as usize == place;
         let (_, variable) =
             module.global_variables.iter().find(|(_, variable)| variable.binding.is_some_and(is_it))?;
         NonZeroU64::new(module.types[variable.ty].inner.size(module.to_ctx()).into())

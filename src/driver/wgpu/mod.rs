@@ -4,6 +4,7 @@ mod batch;
 mod compile;
 mod select;
 mod staging;
+mod turn;
 
 use std::{
     num::NonZeroU64,
@@ -11,7 +12,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use self::{batch::Batch, compile::Cache};
+use self::{batch::Batch, compile::Cache, turn::Turn};
 use super::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging, foreign};
 use crate::{
     Cancel, DeviceInfo, Error, Limits, Result,
@@ -21,6 +22,7 @@ use crate::{
 pub(crate) use self::{
     select::{best, lent, list, open},
     staging::{WgpuDownload, WgpuStaging},
+    turn::GpuBuffer,
 };
 
 #[cfg(test)]
@@ -32,8 +34,15 @@ const PIECE: u64 = 16 << 20;
 /// A buffer, or the part of an application's buffer from `base` on.
 #[derive(Clone, Debug)]
 pub(crate) struct WgpuMemory {
-    pub(crate) buffer: wgpu::Buffer,
+    pub(crate) buffer: GpuBuffer,
     pub(crate) base: u64,
+}
+
+impl WgpuMemory {
+    /// An application's buffer. A device that it lends is never GL's.
+    pub(crate) fn lent(buffer: wgpu::Buffer, base: u64) -> Self {
+        Self { buffer: GpuBuffer::new(buffer, Turn::NONE), base }
+    }
 }
 
 /// An open device and what is enqueued on it.
@@ -42,6 +51,8 @@ pub(crate) struct Gpu {
     device: wgpu::Device,
     queue: wgpu::Queue,
     name: String,
+    backend: wgpu::Backend,
+    turn: Turn,
     /// Why the device is gone, once it is.
     lost: Arc<OnceLock<String>>,
     pipelines: Cache,
@@ -54,6 +65,7 @@ impl Gpu {
     /// Runs wgpu calls in error scopes of their own, so that their errors belong to this call: on a lent device the
     /// application's handler must not see them, and wgpu's own panics. Scopes are per thread.
     fn scoped<T>(&self, calls: impl FnOnce(&wgpu::Device) -> T) -> Result<T, wgpu::Error> {
+        let _turn = self.turn.take();
         scoped(&self.device, calls)
     }
 
@@ -114,6 +126,7 @@ impl Gpu {
     fn wait_for(&self, submission: &wgpu::SubmissionIndex) -> Result<()> {
         self.alive()?;
         let wait = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: None };
+        let _turn = self.turn.take();
         // wgpu 30 panics where the device is lost during the wait.
         match catch_unwind(AssertUnwindSafe(|| self.device.poll(wait))) {
             Ok(Ok(_)) => self.alive(),
@@ -123,7 +136,7 @@ impl Gpu {
     }
 
     /// A new buffer; when there is no room, once more after everything that was dropped is free.
-    fn buffer(&self, size: u64, usage: wgpu::BufferUsages, mapped_at_creation: bool) -> Result<wgpu::Buffer> {
+    fn buffer(&self, size: u64, usage: wgpu::BufferUsages, mapped_at_creation: bool) -> Result<GpuBuffer> {
         self.alive()?;
         let descriptor = wgpu::BufferDescriptor { label: Some("teatime"), size, usage, mapped_at_creation };
         let create = || self.scoped(|device| device.create_buffer(&descriptor));
@@ -134,14 +147,15 @@ impl Gpu {
             made = create();
         }
         self.alive()?;
-        made.map_err(|error| match error {
+        let made = made.map_err(|error| match error {
             wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory { requested: size, free: None },
             error => self.failed(error),
-        })
+        });
+        Ok(GpuBuffer::new(made?, self.turn.clone()))
     }
 
     /// A staging buffer, ready for the host to write.
-    fn mapped_buffer(&self, bytes: u64) -> Result<wgpu::Buffer> {
+    fn mapped_buffer(&self, bytes: u64) -> Result<GpuBuffer> {
         let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
         self.buffer(bytes.next_multiple_of(4).max(4), usage, true)
     }
@@ -179,6 +193,7 @@ impl WgpuDriver {
         lost: Arc<OnceLock<String>>,
     ) -> Result<Self> {
         let batch = Batch::new(&device, &info);
+        let backend = device.adapter_info().backend;
         let uniforms = scoped(&device, |device| {
             device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("teatime params"),
@@ -191,6 +206,8 @@ impl WgpuDriver {
             uniforms.map_err(|error| Error::Driver { backend: "wgpu", source: Box::new(error) })?;
         let gpu = Gpu {
             name: info.name.clone(),
+            backend,
+            turn: Turn::new(backend),
             device,
             queue,
             lost,
@@ -231,6 +248,11 @@ impl WgpuDriver {
 }
 
 impl WgpuDriver {
+    /// Refuses GL.
+    pub(crate) fn check_shared(&self, op: &'static str) -> Result<()> {
+        select::check_shared(self.gpu.backend, op)
+    }
+
     /// Submits what is recorded.
     pub(crate) fn flush(&self) -> Result<()> {
         self.gpu.submit().map(drop)

@@ -101,11 +101,22 @@ pub(crate) fn lent(
     options: &DeviceOptions,
 ) -> Result<Box<dyn Driver>> {
     let adapter = device.adapter_info();
+    check_shared(adapter.backend, "Device::from_wgpu")?;
     let identity = identity(&adapter);
     let info = device_info(adapter, "wgpu:lent".into(), identity);
     fits(&device.limits()).map_err(|why| Error::argument("Device::from_wgpu", "device", why))?;
     let limits = options.lower(limits(&device.limits()));
     Ok(Box::new(WgpuDriver::new(device, queue, info, limits, Arc::default())?))
+}
+
+/// Refuses what an application would share of GL, where wgpu panics in a thread that has waited six seconds for another's call:
+/// its threads and ours cannot take turns.
+pub(super) fn check_shared(backend: wgpu::Backend, op: &'static str) -> Result<()> {
+    if backend == wgpu::Backend::Gl {
+        let why = "it is GL's, which wgpu shares with no other thread for long: open \"wgpu:gl\" here, or lend one of Vulkan";
+        return Err(Error::argument(op, "device", why));
+    }
+    Ok(())
 }
 
 fn instance(backends: wgpu::Backends) -> wgpu::Instance {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, mpsc};
 
-use super::Gpu;
+use super::{Gpu, GpuBuffer};
 use crate::{Error, Result};
 
 /// The end of a request to map a buffer.
@@ -11,7 +11,7 @@ type Mapped = mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>;
 /// A buffer that the host maps after a submission.
 #[derive(Debug)]
 struct Mapping {
-    buffer: wgpu::Buffer,
+    buffer: GpuBuffer,
     submission: wgpu::SubmissionIndex,
     mapped: Mapped,
 }
@@ -20,7 +20,7 @@ impl Mapping {
     /// Asks for the mapping; `submission` is the last that uses the buffer.
     fn request(
         gpu: &Gpu,
-        buffer: wgpu::Buffer,
+        buffer: GpuBuffer,
         mode: wgpu::MapMode,
         submission: wgpu::SubmissionIndex,
     ) -> Result<Self> {
@@ -36,7 +36,7 @@ impl Mapping {
     }
 
     /// Waits until the buffer is mapped.
-    fn wait(self, gpu: &Gpu) -> Result<wgpu::Buffer> {
+    fn wait(self, gpu: &Gpu) -> Result<GpuBuffer> {
         gpu.wait_for(&self.submission)?;
         // Another thread's poll may be about to call the callback, so this waits too.
         match self.mapped.recv() {
@@ -56,7 +56,7 @@ pub(crate) struct WgpuDownload {
 
 impl WgpuDownload {
     /// `buffer` is filled by what is enqueued.
-    pub(super) fn new(gpu: &Arc<Gpu>, buffer: wgpu::Buffer) -> Result<Self> {
+    pub(super) fn new(gpu: &Arc<Gpu>, buffer: GpuBuffer) -> Result<Self> {
         let submission = gpu.submit()?;
         let mapping = Mapping::request(gpu, buffer, wgpu::MapMode::Read, submission)?;
         Ok(Self { gpu: gpu.clone(), mapping })
@@ -76,7 +76,7 @@ impl WgpuDownload {
 #[derive(Debug)]
 pub(crate) struct WgpuStaging {
     bytes: Vec<u8>,
-    buffer: Option<wgpu::Buffer>,
+    buffer: Option<GpuBuffer>,
     in_flight: Option<Mapping>,
 }
 

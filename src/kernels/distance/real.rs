@@ -1,4 +1,4 @@
-//! What terms are computed in: f32, or of f64 elements f64.
+//! What terms are computed in: f32 or f64.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 

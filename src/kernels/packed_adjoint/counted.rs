@@ -203,6 +203,9 @@ impl NullaryFnOnce for Piece<'_, '_> {
         let mut codes = vec![0; cols];
         let mut blocks = [const { Block { held: [[0; 8]; _], double: [[0; 8]; _] } }; BLOCKS];
         for row in (self.rows.0..self.rows.1).step_by(ROWS * BLOCKS) {
+            if p.is_cancelled() {
+                return;
+            }
             let count = (self.rows.1 - row).div_ceil(ROWS).min(BLOCKS);
             let blocks = &mut blocks[..count];
             let mut single = self.columns.single;

@@ -104,6 +104,7 @@ fn check_of(
         limb_count,
         shift,
         missing: missing > 0,
+        cancel: None,
     };
     let mut sums = before;
     run(product, &mut sums);
@@ -212,6 +213,7 @@ fn the_largest_numbers_do_not_wrap() {
                 limb_count: 3,
                 shift: 0,
                 missing: true,
+                cancel: None,
             };
             let mut sums = vec![0; 2 * 64];
             path.run(Adjoint { product, sums: &mut sums });

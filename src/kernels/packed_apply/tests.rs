@@ -72,6 +72,7 @@ impl Case {
             scales: &parts(&self.columns, 1),
             cols: self.cols,
             missing: self.missing,
+            cancel: None,
         };
         path.run(Values { product, out });
         path.run(Limbs { product, out: limbs });

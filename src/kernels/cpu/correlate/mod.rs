@@ -56,6 +56,8 @@ pub(crate) struct Correlation<'a, R> {
     /// The type that sums along each axis are made elements of, towards 0.
     pub(crate) truncate: Option<DType>,
     pub(crate) combine: u32,
+    /// What ends the work before all outputs are written.
+    pub(crate) cancel: Option<&'a Cancel>,
 }
 
 /// Bytes of the rows that a task keeps, of which a processor's second cache has room for.
@@ -76,16 +78,16 @@ struct Task<'a> {
 
 impl<R: Real> Correlation<'_, R> {
     /// Writes the outputs, all of `out`, unless it is cancelled meanwhile.
-    pub(crate) fn run(&self, out: &mut [u8], cancel: Option<&Cancel>) {
+    pub(crate) fn run(&self, out: &mut [u8]) {
         let [planes, rows, columns] = self.axes.map(|axis| axis.m);
         if self.outer * planes * rows * columns * self.step == 0 {
             return;
         }
-        self.tasks(out).into_par_iter().for_each_init(Kept::default, |kept, task| {
-            if !cancel.is_some_and(Cancel::is_cancelled) {
-                self.make(task, kept);
-            }
-        });
+        self.tasks(out).into_par_iter().for_each_init(Kept::default, |kept, task| self.make(task, kept));
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(Cancel::is_cancelled)
     }
 
     /// Planes, rows and columns of a task: by the shapes alone, and on whole extents shared out evenly.

@@ -30,7 +30,11 @@ struct Plans {
 }
 
 impl<R: Real> Correlation<'_, R> {
+    /// The outputs of a task. Where it is cancelled it returns before the next line that it would load or make.
     pub(super) fn make(&self, mut task: Task<'_>, kept: &mut Kept<R>) {
+        if self.is_cancelled() {
+            return;
+        }
         let [z, y, x] = &self.axes;
         let plans = Plans {
             planes: z.plan(&task.planes, usize::MAX),
@@ -57,6 +61,9 @@ impl<R: Real> Correlation<'_, R> {
             let count = GROUP.min(task.rows.len() - first);
             let needed = first + count + 2 * radius;
             for (source, place) in fills.by_ref().take(needed - filled) {
+                if self.is_cancelled() {
+                    return;
+                }
                 if let Some(row) = *source {
                     self.load_row(&plans, task.array, row, *place, depth, kept);
                 }
@@ -65,6 +72,9 @@ impl<R: Real> Correlation<'_, R> {
             let places: Vec<usize> =
                 plans.rows.places[first..needed].iter().map(|place| place * depth * stride).collect();
             for plane in 0..depth {
+                if self.is_cancelled() {
+                    return;
+                }
                 self.sum_rows(&places, plane * stride, count, kept);
                 let rows = plane * task.rows.len() + first;
                 for (i, out) in task.out[rows..][..count].iter_mut().enumerate() {

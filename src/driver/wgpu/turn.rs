@@ -1,0 +1,52 @@
+//! Calls of GL, of one thread at a time: wgpu's GL panics in a thread that has waited six seconds for another's call.
+
+use std::{
+    ops::Deref,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The turn that threads take before they call GL, where a device is GL's.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn(Option<Arc<Mutex<()>>>);
+
+impl Turn {
+    pub(super) fn new(backend: wgpu::Backend) -> Self {
+        Self((backend == wgpu::Backend::Gl).then(Arc::default))
+    }
+
+    /// Waits for the turn, which ends when what it returns is dropped.
+    pub(super) fn take(&self) -> Option<MutexGuard<'_, ()>> {
+        self.0.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A turn for those who need none: the calls of a lent device, which is never GL's.
+    pub(crate) const NONE: Self = Self(None);
+}
+
+/// A buffer that is freed in its device's turn.
+#[derive(Clone, Debug)]
+pub(crate) struct GpuBuffer {
+    buffer: Option<wgpu::Buffer>,
+    turn: Turn,
+}
+
+impl GpuBuffer {
+    pub(crate) fn new(buffer: wgpu::Buffer, turn: Turn) -> Self {
+        Self { buffer: Some(buffer), turn }
+    }
+}
+
+impl Deref for GpuBuffer {
+    type Target = wgpu::Buffer;
+
+    fn deref(&self) -> &wgpu::Buffer {
+        self.buffer.as_ref().expect("a buffer should be there until it is dropped")
+    }
+}
+
+impl Drop for GpuBuffer {
+    fn drop(&mut self) {
+        let _turn = self.turn.take();
+        self.buffer = None;
+    }
+}

@@ -1,0 +1,232 @@
+//! Every kernel as wgpu's backends emit it, for compilers that are not wgpu's: MSL for a C++ compiler, with a stub of Metal's library;
+//! HLSL for a search of what DX12's compilers refuse; SPIR-V for Khronos' validator. With wgpu's checks of bounds and without.
+
+use std::{
+    collections::HashSet,
+    env, fs,
+    process::{Command, Stdio},
+};
+
+use naga::{
+    AddressSpace, Module, ShaderStage, StorageAccess,
+    back::{hlsl, msl, spv},
+    front::wgsl,
+    proc::{BoundsCheckPolicies, BoundsCheckPolicy},
+    valid::{Capabilities, ModuleInfo, ValidationFlags, Validator},
+};
+
+use super::kernels;
+use crate::driver::wgpu::source;
+
+/// A kernel with one set of constants.
+struct Program {
+    name: String,
+    entry: &'static str,
+    module: Module,
+    info: ModuleInfo,
+}
+
+impl Program {
+    /// Every one for an interface.
+    fn all(backend: wgpu::Backend) -> Vec<Self> {
+        let specs = kernels()
+            .into_iter()
+            .flat_map(|kernel| (kernel.def.specs)().into_iter().map(move |spec| (kernel.def, spec)));
+        let made = specs.map(|(kernel, spec)| {
+            let module = wgsl::parse_str(&source(kernel, &spec, backend).unwrap()).unwrap();
+            let mut validator = Validator::new(ValidationFlags::all(), Capabilities::empty());
+            let info = validator.validate(&module).unwrap();
+            Self { name: format!("{} {spec:?}", kernel.name), entry: kernel.name, module, info }
+        });
+        made.collect()
+    }
+
+    /// The places of the arguments in the order of their bindings: whether each is a uniform, and whether it is written.
+    fn arguments(&self) -> Vec<(naga::ResourceBinding, bool, bool)> {
+        let mut arguments: Vec<_> = self
+            .module
+            .global_variables
+            .iter()
+            .filter_map(|(_, variable)| {
+                let written = matches!(variable.space, AddressSpace::Storage { access } if access.contains(StorageAccess::STORE));
+                Some((variable.binding?, variable.space == AddressSpace::Uniform, written))
+            })
+            .collect();
+        arguments.sort_by_key(|(binding, ..)| binding.binding);
+        arguments
+    }
+
+    fn msl(&self, checked: bool) -> String {
+        let mut resources = msl::EntryPointResources { sizes_buffer: Some(30), ..Default::default() };
+        for ((binding, _, mutable), place) in self.arguments().into_iter().zip(0..) {
+            resources
+                .resources
+                .insert(binding, msl::BindTarget { buffer: Some(place), mutable, ..Default::default() });
+        }
+        let options = msl::Options {
+            lang_version: (3, 2),
+            per_entry_point_map: [(self.entry.to_owned(), resources)].into(),
+            fake_missing_bindings: false,
+            bounds_check_policies: policies(checked),
+            zero_initialize_workgroup_memory: false,
+            force_loop_bounding: checked,
+            ..Default::default()
+        };
+        let pipeline = msl::PipelineOptions {
+            entry_point: Some((ShaderStage::Compute, self.entry.to_owned())),
+            ..Default::default()
+        };
+        msl::write_string(&self.module, &self.info, &options, &pipeline).unwrap().0
+    }
+
+    fn hlsl(&self, checked: bool, shader_model: hlsl::ShaderModel) -> String {
+        // Registers are counted apart: uniforms, buffers that are written, buffers that are read.
+        let mut next = [0; 3];
+        let target = |register, space| hlsl::BindTarget { space, register, ..Default::default() };
+        let mut binding_map = hlsl::BindingMap::default();
+        for (binding, uniform, written) in self.arguments() {
+            let next = &mut next[if uniform { 0 } else { 1 + usize::from(written) }];
+            binding_map.insert(binding, target(*next, 0));
+            *next += 1;
+        }
+        let options = hlsl::Options {
+            shader_model,
+            binding_map,
+            fake_missing_bindings: false,
+            special_constants_binding: Some(target(0, 1)),
+            zero_initialize_workgroup_memory: false,
+            restrict_indexing: checked,
+            force_loop_bounding: checked,
+            ..Default::default()
+        };
+        let pipeline =
+            hlsl::PipelineOptions { entry_point: Some((ShaderStage::Compute, self.entry.to_owned())) };
+        let mut text = String::new();
+        hlsl::Writer::new(&mut text, &options, &pipeline).write(&self.module, &self.info, None).unwrap();
+        text
+    }
+
+    fn spirv(&self, checked: bool) -> Vec<u8> {
+        let options = spv::Options {
+            lang_version: (1, 3),
+            bounds_check_policies: policies(checked),
+            zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
+            force_loop_bounding: checked,
+            ..Default::default()
+        };
+        let pipeline =
+            spv::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: self.entry.to_owned() };
+        let words = spv::write_vec(&self.module, &self.info, &options, Some(&pipeline)).unwrap();
+        words.into_iter().flat_map(u32::to_le_bytes).collect()
+    }
+}
+
+fn policies(checked: bool) -> BoundsCheckPolicies {
+    let policy = if checked { BoundsCheckPolicy::Restrict } else { BoundsCheckPolicy::Unchecked };
+    BoundsCheckPolicies {
+        index: policy,
+        buffer: policy,
+        image_load: policy,
+        binding_array: BoundsCheckPolicy::Unchecked,
+    }
+}
+
+/// MSL is C++ with a library and attributes of its own: `tests/metal` has their names.
+#[test]
+fn metal() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = Program::all(wgpu::Backend::Metal);
+    // One file for each half of them, so that two processors share the work.
+    let compilers = [true, false].map(|checked| {
+        let mut text = String::from("#include <metal_stdlib>\n");
+        for (program, number) in programs.iter().zip(0..) {
+            let msl = program
+                .msl(checked)
+                .replace("#include <metal_stdlib>", "")
+                .replace("#include <simd/simd.h>", "");
+            text += &format!("namespace program_{number} {{ // {}\n{msl}\n}}\n", program.name);
+        }
+        let file = folder.path().join(format!("{checked}.cpp"));
+        fs::write(&file, text).unwrap();
+        let compiler = env::var("CXX").unwrap_or_else(|_| "c++".into());
+        let stub = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/metal");
+        let options = ["-std=c++20", "-fsyntax-only", "-fmax-errors=20", "-w", "-I", stub];
+        Command::new(compiler).args(options).arg(file).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for compiler in compilers {
+        let output = compiler.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// DX12 has two compilers, of which FXC knows shader model 5.1 and no later one.
+#[test]
+fn dx12() {
+    for program in Program::all(wgpu::Backend::Dx12) {
+        for checked in [true, false] {
+            for model in [hlsl::ShaderModel::V5_1, hlsl::ShaderModel::V6_6] {
+                let text = program.hlsl(checked, model);
+                assert_eq!(twice_declared(&text), Vec::<String>::new(), "{}, {model:?}", program.name);
+                // DXC takes the literal that naga gives these for one of 64 bits, and makes an invalid program
+                // (DirectXShaderCompiler#7400).
+                assert!(!text.contains("8packed("), "{}, {model:?}", program.name);
+            }
+        }
+    }
+}
+
+/// The names that a text declares again in the same scope. A declaration is a type, a name, and an initial value or an end.
+fn twice_declared(text: &str) -> Vec<String> {
+    let mut scopes = vec![HashSet::new()];
+    let mut twice = Vec::new();
+    let mut statement = String::new();
+    for c in text.chars() {
+        match c {
+            '{' | '}' | ';' => {
+                let words: Vec<_> =
+                    statement.split('=').next().unwrap_or_default().split_whitespace().collect();
+                if let [.., ty, name] = words[..]
+                    && c == ';'
+                    && [ty, name].iter().all(|word| word.chars().all(|c| c.is_alphanumeric() || c == '_'))
+                    && !["return", "case"].contains(&ty)
+                    && !scopes.last_mut().unwrap().insert(name.to_owned())
+                {
+                    twice.push(name.to_owned());
+                }
+                match c {
+                    '{' => scopes.push(HashSet::new()),
+                    '}' => drop(scopes.pop()),
+                    _ => {}
+                }
+                statement.clear();
+            }
+            _ => statement.push(c),
+        }
+    }
+    twice
+}
+
+#[test]
+fn a_name_declared_twice_is_found() {
+    let text = "int f(int a) { int x = a; { float4 x = (float4)0; } uint x = f(a); return x; } int g() { int x; x = 2; }";
+    assert_eq!(twice_declared(text), ["x"]);
+}
+
+#[test]
+fn vulkan() {
+    let folder = tempfile::tempdir().unwrap();
+    for checked in [true, false] {
+        for program in Program::all(wgpu::Backend::Vulkan) {
+            let file = folder.path().join("program.spv");
+            fs::write(&file, program.spirv(checked)).unwrap();
+            let validator = Command::new("spirv-val").args(["--target-env", "vulkan1.1"]).arg(&file).output();
+            let validator = validator.expect("scripts/setup should have installed spirv-val");
+            assert!(
+                validator.status.success(),
+                "{}: {}",
+                program.name,
+                String::from_utf8_lossy(&validator.stderr)
+            );
+        }
+    }
+}
