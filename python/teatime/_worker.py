@@ -285,7 +285,9 @@ def add(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.floa
 
 
 def next_vectors(shape: tuple[int, int], k: int, svd: dict[str, Any], made: Sequence[Product | None]) -> Any:
-    """What the iteration multiplies next; None where it has converged."""
+    """The iteration's next vectors to multiply; None where it has converged."""
+    if any(of is None for of in made):
+        return None
     return _teatime.svd_step(shape, k, svd, _values(made), run_options())[0]
 
 

@@ -85,7 +85,8 @@ impl Gpu {
             usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
             mapped_at_creation: true,
         };
-        match self.scoped(|device| device.create_buffer(&descriptor)) {
+        let made = self.scoped(|device| device.create_buffer(&descriptor));
+        match made.map(|buffer| GpuBuffer::new(buffer, self.turn.clone())) {
             Ok(buffer) if buffer.get_mapped_range_mut(..).is_err() => Err(self.lose("lost or destroyed")),
             _ => Ok(()),
         }

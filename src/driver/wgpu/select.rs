@@ -113,7 +113,7 @@ pub(crate) fn lent(
 /// its threads and ours cannot take turns.
 pub(super) fn check_shared(backend: wgpu::Backend, op: &'static str) -> Result<()> {
     if backend == wgpu::Backend::Gl {
-        let why = "it is GL's, which wgpu shares with no other thread for long: open \"wgpu:gl\" here, or lend one of Vulkan";
+        let why = "it is GL's, which wgpu shares with no other thread for long: take one of Vulkan";
         return Err(Error::argument(op, "device", why));
     }
     Ok(())
