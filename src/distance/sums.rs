@@ -106,7 +106,7 @@ impl<'a, T: Element> Operand<'a, T> {
         if matches!(T::DTYPE, DType::U32 | DType::I32) && !self.wide && !options.narrow {
             let largest = self.alone(Term::Largest, &rule)?;
             if let Some(number) = largest.iter().position(|&largest| largest >= WHOLE) {
-                let why = "an integer of 2^24 or beyond, not all of which f32 holds, and the device has no f64: the \
+                let why = "an integer of 2^24 or beyond, not all of which f32 holds, where sums are of f32: the \
                            option `narrow` asks for the nearest f32";
                 return refused(number, why);
             }

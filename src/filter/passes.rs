@@ -24,7 +24,9 @@ const fn has_workgroups(limits: &Limits) -> bool {
 /// Most products of a launch, so that none takes long.
 const WORK: u64 = 1 << 35;
 /// Elements around a task's outputs at most, along an axis, where the cpu filters it together with one before: a task is of 256 or more.
-const AROUND: u64 = 64;
+/// With two before it, fewer, since both are summed again there.
+const AROUND: u64 = 192;
+const AROUND_OF_THREE: u64 = 64;
 /// Workgroups that a GPU is busy with.
 const BUSY: u64 = 1 << 10;
 
@@ -190,7 +192,7 @@ impl Pass {
         let [z, y, x] = &self.axes;
         let reach = |axis: &BoxAxis| axis.weights().saturating_sub(1);
         if !has_workgroups(limits) {
-            return reach(x) * self.step <= AROUND && (z.taps.is_none() || reach(y) <= AROUND);
+            return reach(x) * self.step <= AROUND && (z.taps.is_none() || reach(y) <= AROUND_OF_THREE);
         }
         let width = self.tile_x() + reach(x) * self.step;
         let seen = (TILE_Y + reach(y)) * width;
