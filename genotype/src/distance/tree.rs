@@ -48,7 +48,6 @@ impl Linkage {
 
 /// Two clusters that become one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Merge {
     /// Their numbers, the lower first: below the number of samples n a sample, n + i what merge i made.
     pub clusters: [usize; 2],
@@ -60,7 +59,6 @@ pub struct Merge {
 
 /// A hierarchical clustering: the two nearest clusters become one, until there is one.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Tree {
     /// One less than there are samples, by height: the rows of scipy's `linkage`. Of distances that are equal, any may be merged
     /// first: not always the one that scipy takes.
