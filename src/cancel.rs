@@ -45,6 +45,11 @@ impl Cancel {
         self.flag.load(Ordering::Relaxed)
     }
 
+    /// True where there is a flag and it is set.
+    pub(crate) fn is_set(cancel: Option<&Self>) -> bool {
+        cancel.is_some_and(Self::is_cancelled)
+    }
+
     /// # Errors
     /// [`Error::Cancelled`] once it [is](Self::is_cancelled).
     pub fn check(&self) -> Result<()> {

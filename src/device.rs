@@ -38,7 +38,7 @@ pub struct Device {
     inner: Arc<Inner>,
     /// What ends calls with this handle.
     cancel: Option<Cancel>,
-    /// What could not be used in its place, and why.
+    /// The devices that could not be used in its place, and why.
     skipped: Arc<[(String, String)]>,
 }
 
@@ -260,8 +260,8 @@ impl Device {
         self.inner.driver.synchronize()
     }
 
-    /// Whether both are one device, so that their tensors can meet in one call: the CPU is, however often it was opened, and so is what was
-    /// opened by one name with the same options. A device that an application lends is one as long as its clones are.
+    /// True where both are one device, so that their tensors can meet in one call: the CPU is, however often it was opened, and so are devices
+    /// that were opened by one name with the same options. A device that an application lends is one as long as its clones are.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner) || self.shares_host_memory() && other.shares_host_memory()
     }

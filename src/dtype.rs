@@ -45,7 +45,7 @@ impl DType {
         }
     }
 
-    /// Whether f32 holds less than the type.
+    /// True for types of which f32 does not hold every value.
     pub(crate) const fn is_wide(self) -> bool {
         matches!(self, Self::F64 | Self::I32 | Self::U32)
     }
@@ -67,7 +67,7 @@ mod sealed {
 
 /// A type that tensors can hold. Operations compute in f32, and make f32 of other types as they load them.
 ///
-/// What f32 may not hold, f64, `u32` and `i32`, becomes f32 only where that is asked for, by [`Tensor::to_f32`](crate::Tensor::to_f32) or
+/// An element that f32 may not hold, of f64, `u32` or `i32`, becomes f32 only where that is asked for, by [`Tensor::to_f32`](crate::Tensor::to_f32) or
 /// an option `narrow`. Without, [products](crate::linalg::matmul()), [distances](crate::distance#accuracy) and
 /// [filters](crate::filter#types) compute in f64 where the device [can](crate::Limits::f64), and else give
 /// [`Error::NoF64`](crate::Error::NoF64); [statistics](crate::linalg::row_stats) are in f64 on every device, and what is in f32 alone takes
@@ -75,7 +75,7 @@ mod sealed {
 pub trait Element: sealed::Sealed + Pod + Send + Sync + PartialEq + std::fmt::Debug {
     /// The type as a value.
     const DTYPE: DType;
-    /// What it is computed in: f64 for f64, `u32` and `i32`, else f32.
+    /// The type that it is computed in: f64 for f64, `u32` and `i32`, else f32.
     type Real: Real;
 
     /// The value as kernels see it. f64, and integers beyond 2^24, round to nearest.
@@ -87,7 +87,7 @@ pub trait Element: sealed::Sealed + Pod + Send + Sync + PartialEq + std::fmt::De
 
 /// f32 or f64: what [elements](Element::Real) are computed in.
 pub trait Real: Element<Real = Self> {
-    /// What it is computed in together with another: f64 if one of the two is.
+    /// The type that it is computed in together with another: f64 if one of the two is.
     type With<R: Real>: Real;
 
     /// An element, or what is nearest to it.

@@ -148,7 +148,7 @@ def show(numbers):
 
 
 class Report:
-    """What a script prints. Starts with the processor and the OpenBLAS of peers, and refuses one that is not at full speed."""
+    """A script's output. It starts with the processor and the OpenBLAS of peers, and refuses one that is not at full speed."""
 
     def __init__(self, python=sys.executable):
         self.failed = False

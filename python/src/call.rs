@@ -144,10 +144,10 @@ impl Looking {
     }
 }
 
-/// How far a call was last told to be.
+/// The status that a call last gave.
 type Last = Mutex<Option<Status>>;
 
-/// What remains to be told where a call is done: all passes, of which fewer may have been needed; one, where nothing was told.
+/// The status that is left to tell where a call is done: all passes, of which fewer may have been needed; one, where nothing was told.
 fn end_of(last: &Last) -> Option<(u32, u32, u64, u64)> {
     let Some(Status { pass, passes, rows, total, .. }) = *last.lock().unwrap_or_else(PoisonError::into_inner)
     else {

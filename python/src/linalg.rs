@@ -70,17 +70,17 @@ pub(crate) fn svd<'py>(
     Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?))
 }
 
-/// What [`truncated_svd`] gives: U (m, k), values, V (n, k), residuals, passes.
+/// The results of [`truncated_svd`].
 type Truncated<'py> = (
     Bound<'py, PyAny>,
     Bound<'py, PyArray1<f64>>,
     Bound<'py, PyArrayDyn<f64>>,
     Bound<'py, PyArray1<f64>>,
-    bool,
+    Vec<bool>,
     u32,
 );
 
-/// U (m, k), values, V (n, k), residuals, whether all converged, passes. Signs are those of `aᵀ` where `a` is the `transposed`.
+/// U (m, k), values, V (n, k), residuals, whether each converged, passes. Signs are those of `aᵀ` where `a` is the `transposed`.
 #[pyfunction]
 pub(crate) fn truncated_svd<'py>(
     py: Python<'py>,
@@ -98,8 +98,7 @@ pub(crate) fn truncated_svd<'py>(
         let rule = options.sign;
         let mut found = teatime::linalg::truncated_svd(&a, k, &options.sign(SignRule::None), run)?;
         found.set_signs(rule, transposed)?;
-        let converged = found.is_converged();
-        Ok((a.result(found.u)?, found.s, found.v, found.residuals, converged, found.passes))
+        Ok((a.result(found.u)?, found.s, found.v, found.residuals, found.converged, found.passes))
     })?;
     let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
     Ok((u.array(py)?, s, matrix(py, v)?, residuals, converged, passes))

@@ -95,12 +95,12 @@ def of_type(found: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def is_long(dtype: np.dtype[Any]) -> bool:
-    """Whether these are integers of 64 bits, which devices have as float64."""
+    """True for integers of 64 bits, which devices have as float64."""
     return dtype.kind in "iu" and dtype.itemsize == 8
 
 
 def axis_by_axis(options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those of a filter along each of its axes, in the order in which a filter takes them."""
+    """The options of a filter along each axis alone, in the order in which a filter takes its axes."""
     lists = ("axes", "sigma", "order", "mode", *(["radius"] if options["radius"] is not None else []))
     places = sorted(range(len(options["axes"])), key=options["axes"].__getitem__)
     return [{**options, **{name: [options[name][place]] for name in lists}} for place in places]

@@ -165,8 +165,8 @@ def truncated_svd(
             x.get(), k, n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs, device=device, progress=progress
         )
         return _on_card(again, a, x)
-    if n_iter is None and not converged:
-        warn_unconverged(residuals, residuals <= tol, options)
+    if n_iter is None:
+        warn_unconverged(residuals, converged, options)
     return _svd((u, s * scale, v), transposed, out, a, x)
 
 
@@ -245,8 +245,8 @@ def pca(
     options = svd_options(n_iter=n_iter, tol=tol, random_state=random_state, signs="v")
     centred, scale, mean, squares = _centred(a)
     u, s, v, residuals, converged, _ = _teatime.truncated_svd(centred, k, options, False, device_of(device), run_options(progress))
-    if n_iter is None and not converged:
-        warn_unconverged(residuals, residuals <= tol, options)
+    if n_iter is None:
+        warn_unconverged(residuals, converged, options)
     s = s * scale
     explained, variance = s**2 / (a.shape[0] - 1), squares / (a.shape[0] - 1)
     ratio = explained / variance if variance > 0 else np.zeros_like(explained)

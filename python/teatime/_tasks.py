@@ -118,7 +118,7 @@ class Source:
 
     #: (variants, samples)
     shape: tuple[int, int]
-    #: What parts are of: a store's path, its array, and whether absent chunks are filled; or an array's shape and type.
+    #: The source of parts: a store's path, its array, and whether absent chunks are filled; or an array's shape and type.
     like: Any
     #: Of each task: the range of its variants, and its block.
     ranges: list[tuple[int, int]]

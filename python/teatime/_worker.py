@@ -47,7 +47,7 @@ def _threads() -> int | None:
 
 
 def share(memory: int, threads: int) -> int:
-    """What a task may hold of a worker's memory: half of what there is for each thread, since results wait beside it."""
+    """A task's part of a worker's memory: half of what there is for each thread, since results wait beside it."""
     return memory // threads // 2
 
 
@@ -425,7 +425,7 @@ def filtered_box(
     within = [(int(start), int(end)) for start, end in block_info[None]["array-location"]]
     memory = _memory()
     if memory is not None:
-        # Of the result, as it is computed and as it is handed over.
+        # The result is held twice: as it is computed and as it is handed over.
         types = {np.dtype(computed), np.dtype(becomes)}
         held = math.prod(end - start for start, end in within) * sum(of.itemsize for of in types)
         if held >= memory:

@@ -119,7 +119,7 @@ def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 
         opened = Genotypes.of_array(c_order(a), first, variants, a.dtype.kind == "f")
         if a.ndim == 2:
             return opened
-    # Of one allele or two in as many, all calls fit.
+    # Calls of at most two alleles fit as they are: of more, those of another ploidy become missing.
     return opened if ploidy is None or ploidy == opened.ploidy <= 2 else opened.with_ploidy(ploidy)
 
 

@@ -7,7 +7,7 @@ import pytest
 from conftest import calls, dosages
 
 import teatime
-from teatime import genotype
+from teatime import _linalg, genotype
 
 scipy = pytest.importorskip("scipy")
 from scipy import ndimage  # noqa: E402
@@ -120,7 +120,7 @@ def test_gaussians(device, rng, dtype):
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"])
 def test_gaussians_round_as_scipy(rng, dtype):
     ends = np.iinfo(dtype)
-    # Of 64 bits sums of which float64 holds some digits behind the point.
+    # Integers of 64 bits, whose sums have some digits behind the point in float64.
     x = rng.integers(max(ends.min, -(2**40)), min(ends.max, 2**40), (300, 400), dtype, endpoint=True)
     for image in (x, ndimage.gaussian_filter(x.astype("f8"), 3).astype(dtype)):
         want = ndimage.gaussian_filter(image, [1.5, 0.8])
@@ -296,6 +296,15 @@ def test_pca_makes_one_copy_in_float32(rng):
     np.testing.assert_allclose(found.mean, x.mean(axis=0, dtype="f8"), rtol=1e-6)
     ratio = found.explained_variance / found.explained_variance_ratio
     np.testing.assert_allclose(ratio, x.var(axis=0, ddof=1, dtype="f8").sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("call", [teatime.truncated_svd, teatime.pca])
+def test_what_has_not_converged_is_warned_of(rng, monkeypatch, call):
+    options = _linalg.svd_options
+    monkeypatch.setattr(_linalg, "svd_options", lambda **given: options(**given, max_passes=3))
+    x = rng.random((600, 500), dtype="f4")
+    with pytest.warns(UserWarning, match=r"[12] of 2 components have not converged: after 3 passes, above `tol` of 0.0001"):
+        call(x, 2, device="cpu")
 
 
 @pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap", "constant"])

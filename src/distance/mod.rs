@@ -87,8 +87,8 @@
 //!   is left, and it is NaN. Subtracting a number near to the means before helps. Of bytes these sums are exact.
 //! - `jensenshannon` needs the sum of each observation over all features: [`Partial::with_sums`].
 //!
-//! A [`Partial`] computes all in what its first features are computed in: f64 after those that f32 holds is refused, and sums of the one
-//! merge with those of the other.
+//! A [`Partial`] computes all in what its first features are computed in: others that need f64 after sums in f32 are refused, and sums of
+//! the one merge with those of the other.
 //!
 #![cfg_attr(
     not(feature = "zarr"),
@@ -163,7 +163,7 @@ pub struct Options {
     pub negative: bool,
     /// Whether observations are columns. Else they are rows.
     pub columns: bool,
-    /// Whether f64 and integers are rounded to f32 before differences are taken: faster, and for f64 on devices that do not
+    /// True rounds f64 and integers to f32 before differences are taken: faster, and for f64 on devices that do not
     /// [compute in f64](crate::Limits::f64) the only way. Of other types nothing changes.
     pub narrow: bool,
 }

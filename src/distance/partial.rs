@@ -12,7 +12,7 @@ use super::{
     zeros,
 };
 use crate::{
-    DType, Device, Element, Error, Result, Tensor,
+    Device, Element, Error, Result, Tensor,
     extent::to_usize,
     kernels::distance::{TILE, Term},
 };
@@ -51,10 +51,12 @@ pub struct Partial {
     terms: Vec<Term>,
     options: Options,
     features: u64,
-    /// Whether sums are of f64; none before there are any.
+    /// True where sums are of f64; none before there are any.
     wide: Option<bool>,
-    /// Whether nothing was rounded to f32.
+    /// True as long as nothing was rounded to f32.
     accurate: bool,
+    /// False where an addition ended midway.
+    is_whole: bool,
     x: Side,
     /// None where the observations of x are taken with themselves.
     y: Option<Side>,
@@ -121,6 +123,7 @@ impl Partial {
             features: 0,
             wide: None,
             accurate: true,
+            is_whole: true,
             x: Side::new("x", m)?,
             y: n.map(|n| Side::new("y", n)).transpose()?,
             panels: Vec::new(),
@@ -187,19 +190,23 @@ impl Partial {
     /// `x`: (m, k), `y`: (n, k); with [`Options::columns`], `x`: (k, m), `y`: (k, n). `y` is there where n was said.
     ///
     /// # Errors
-    /// [`Error::Shape`]; [`Error::WrongDevice`]; [`Error::NoF64`]; [`Error::Argument`] for f64 after what was added in f32, a `y` that is
-    /// missing or too many, an infinite element, a negative one where the [table](super#metrics) needs others, and [`Metric::JensenShannon`] without
-    /// [sums](Self::with_sums); [`Error::Limit`] when one row does not fit a binding. After these nothing was added. What the device
-    /// reports: after that the sums are of no use.
+    /// [`Error::Shape`]; [`Error::WrongDevice`]; [`Error::NoF64`]; [`Error::Argument`] for what is added up in f64 after sums in f32, a `y`
+    /// that is missing or too many, an infinite element, a negative one where the [table](super#metrics) needs others, and [`Metric::JensenShannon`] without
+    /// [sums](Self::with_sums); [`Error::Limit`] when one row does not fit a binding. After these nothing was added.
+    /// [`Error::Cancelled`] and what the device reports: after these too, or some sums are without these features, and every later call is
+    /// an [`Error::Argument`].
     pub fn add<T: Element>(&mut self, x: &Tensor<T>, y: Option<&Tensor<T>>) -> Result<()> {
         let [_, features] = extents(x, self.options.columns)?;
         let alone = is_wide(x, &self.terms, Prepare::Nothing, &self.options)?;
         let wide = self.wide.unwrap_or(alone);
-        if T::DTYPE == DType::F64 && alone && !wide {
-            let why =
-                "f64 after sums in f32 in one `Partial`: those of two merge, and `narrow` makes f32 of f64";
+        if alone && !wide {
+            let why = format_args!(
+                "{:?} in f64 after sums in f32 in one `Partial`: those of two merge, and `narrow` rounds to f32",
+                T::DTYPE
+            );
             return Err(Error::argument("distance", "x", why));
         }
+        self.check()?;
         let left = self.operand(&self.x, x, features, wide)?;
         let right = match (&self.y, y) {
             (Some(side), Some(y)) => Some(self.operand(side, y, features, wide)?),
@@ -213,6 +220,7 @@ impl Partial {
             self.wide = Some(wide);
             self.accurate &= wide || is_exact::<T>(&self.terms, Prepare::Nothing);
             let (metric, lower) = (self.metric, self.is_lower());
+            self.is_whole = false;
             let columns = right.as_ref().unwrap_or(&left);
             for Panel { rows, columns: width, sums } in &mut self.panels {
                 let pairs = Pairs { x: (&left, rows.clone()), y: (columns, 0..*width), accumulate: true };
@@ -220,6 +228,7 @@ impl Partial {
                     pairs.add(term, metric.power(), &self.options, lower, sums)?;
                 }
             }
+            self.is_whole = true;
         }
         self.features += features;
         let operands = [Some(left), right].into_iter().flatten();
@@ -233,8 +242,9 @@ impl Partial {
     /// The sums as they are now, on the host. Waits.
     ///
     /// # Errors
-    /// [`Error::OutOfHostMemory`]; what the device reports.
+    /// [`Error::OutOfHostMemory`]; [`Error::Argument`] after an [`add`](Self::add) that ended midway; what the device reports.
     pub fn export(&self) -> Result<PartialSums> {
+        self.check()?;
         let mut exported = PartialSums {
             metric: self.metric,
             missing: self.options.missing,
@@ -261,6 +271,16 @@ impl Partial {
             exported.sums.push(all);
         }
         Ok(exported)
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] where an addition ended midway.
+    fn check(&self) -> Result<()> {
+        if self.is_whole {
+            return Ok(());
+        }
+        let why = "an earlier `add` failed or was cancelled midway, so that its sums are of no use";
+        Err(Error::argument("distance", "partial", why))
     }
 
     fn is_lower(&self) -> bool {

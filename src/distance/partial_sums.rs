@@ -21,7 +21,7 @@ pub struct PartialSums {
     pub negative: bool,
     /// Number of features that were added.
     pub features: u64,
-    /// Whether none was rounded to f32: all of them were added in f64, or are whole numbers that f32 holds.
+    /// True where none was rounded to f32: all of them were added in f64, or are whole numbers that f32 holds.
     pub wide: bool,
     /// For each observation of x, whether all its distances are NaN: one with NaN, by [`Missing::Propagate`].
     pub undefined_x: Vec<bool>,

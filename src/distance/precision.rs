@@ -6,7 +6,7 @@ use crate::{DType, Device, Element, Error, Result, Tensor, dtype::nearest_f32, k
 /// How an observation is taken as it is: the two parts of what is subtracted, and what the difference is multiplied by.
 pub(super) const PLAIN: [f64; 3] = [0.0, 0.0, 1.0];
 
-/// Whether sums of these terms of `x` are made in f64: those of f64, and of integers that f32 would round, where the device has f64.
+/// Decides whether sums of these terms of `x` are made in f64: those of f64, and of integers that f32 would round, where the device has f64.
 ///
 /// # Errors
 /// [`Error::NoF64`].
@@ -23,7 +23,7 @@ pub(super) fn is_wide<T: Element>(
     }
 }
 
-/// Whether f32 holds what is added up: terms of bytes that are whole numbers.
+/// True where f32 holds all that is added up: terms of bytes that are whole numbers.
 pub(super) fn is_exact<T: Element>(terms: &[Term], prepare: Prepare) -> bool {
     let bytes = matches!(T::DTYPE, DType::U8 | DType::I8);
     bytes && prepare == Prepare::Nothing && terms.iter().all(|term| term.is_whole())

@@ -218,7 +218,7 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence>;
     /// Makes what is enqueued from now on wait for the fence.
     fn order_after(&self, fence: &Fence) -> Result<()>;
-    /// Whether it is gone, as far as calls have found out.
+    /// True once it is gone, as far as calls have found out.
     fn is_lost(&self) -> bool {
         false
     }

@@ -48,7 +48,7 @@ impl Taps {
     pub(super) fn folded(&self, n: u64) -> Option<Self> {
         let radius = to_usize(self.radius());
         let n = to_usize(n);
-        // How far they reach then, and after how many elements those of an axis come again.
+        // The reach of folded weights, and the number of elements after which those of an axis come again.
         let (reach, period) = match self.edge {
             Edge::Reflect => (n, Some(2 * n)),
             Edge::Mirror => (n.saturating_sub(1), Some((2 * n).saturating_sub(2).max(1))),

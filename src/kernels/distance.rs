@@ -105,7 +105,7 @@ pub(crate) enum Term {
 }
 
 impl Term {
-    /// Whether it is a whole number where the elements are.
+    /// True for terms that are whole numbers where the elements are.
     pub(crate) const fn is_whole(self) -> bool {
         !matches!(self, Self::Power | Self::Canberra | Self::Root | Self::Relative | Self::Divergence)
     }
@@ -220,7 +220,7 @@ fn distance_in<R: Real>(launch: CpuLaunch<'_>) {
         sums.par_chunks_mut(BAND * lds).enumerate().for_each(|(band, sums)| {
             let mut left = [[R::default(); ROWS]; BLOCK];
             for (group, sums) in sums.chunks_mut(ROWS * lds).enumerate() {
-                if cancel.is_some_and(Cancel::is_cancelled) {
+                if Cancel::is_set(cancel) {
                     return;
                 }
                 let row = band * BAND + group * ROWS;

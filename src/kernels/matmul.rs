@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use super::cpu::load::load;
 use crate::{
     Cancel, DType, Real,
-    kernel::{CpuArg, CpuLaunch, Kernel, kernel},
+    kernel::{Access, Binding, CpuArg, CpuLaunch, Kernel, kernel},
 };
 
 /// Parameters of the kernel: extents, row strides, first elements, all in elements.
@@ -43,7 +43,16 @@ pub(crate) struct Params {
     pub(crate) b_type: u32,
 }
 
-pub(crate) static MATMUL: Kernel<Params> = kernel!("matmul", Params, [Read, Read, ReadWrite], matmul, specs);
+pub(crate) static MATMUL: Kernel<Params> =
+    kernel!("matmul", Params, [Read, Read, ReadWrite], multiply::<f32>, specs);
+/// Products in f64 of two operands of f64. It has no CUDA source, where the vendor's library makes them.
+pub(crate) static MATMUL_F64: Kernel<Params> = Kernel::built_in(
+    "matmul_f64",
+    ["", ""],
+    Some(multiply::<f64>),
+    &[Binding::any(Access::Read), Binding::any(Access::Read), Binding::any(Access::ReadWrite)],
+    specs,
+);
 
 /// Rows and columns of c that one workgroup makes: of small and thin products, and on any device.
 pub(crate) const TILE: u32 = 64;
@@ -118,17 +127,9 @@ impl Operand<'_> {
     }
 }
 
-/// f32 or f64, in which two operands of f64 are multiplied.
+/// The type of products and sums: f32 or f64.
 trait Scalar: Real + ComplexField {}
 impl<R: Real + ComplexField> Scalar for R {}
-
-fn matmul(launch: CpuLaunch<'_>) {
-    let p: Params = launch.params();
-    match [p.a_type, p.b_type].map(DType::from_code) {
-        [DType::F64, DType::F64] => multiply::<f64>(launch),
-        _ => multiply::<f32>(launch),
-    }
-}
 
 fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
@@ -181,7 +182,7 @@ struct Product<'a, R: Scalar> {
     accum: Accum,
     /// Row and column of c's corner in the whole result, when only its lower triangle is wanted.
     diagonal: Option<(usize, usize)>,
-    /// What leaves out the tiles that have not begun.
+    /// The flag that leaves out the tiles that have not begun.
     cancel: Option<&'a Cancel>,
 }
 
@@ -196,7 +197,7 @@ impl<R: Scalar> Product<'_, R> {
     }
 
     fn tile(&self, row: usize, col: usize, c: MatMut<'_, R>) {
-        if self.cancel.is_some_and(Cancel::is_cancelled) {
+        if Cancel::is_set(self.cancel) {
             return;
         }
         let a = self.a.subrows(row, c.nrows());

@@ -138,15 +138,11 @@ struct Operands<'a> {
     shift: u32,
     /// Whether a code may be 3.
     missing: bool,
-    /// What ends the work before all is added.
+    /// The flag that ends the work before all is added.
     cancel: Option<&'a Cancel>,
 }
 
 impl Operands<'_> {
-    fn is_cancelled(&self) -> bool {
-        self.cancel.is_some_and(Cancel::is_cancelled)
-    }
-
     /// Calls `piece` for each task with its rows, the first of its words and how many, and its sums.
     fn pieces(
         &self,
@@ -211,7 +207,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for Piece<'_,
         let mut codes = [Codes::zeroed(); DEPTH / 4];
         let mut gaps = p.missing.then(|| Gaps::new(self.filled, padded(p.cols), strips));
         for row in (self.rows.0..self.rows.1).step_by(DEPTH) {
-            if p.is_cancelled() {
+            if Cancel::is_set(p.cancel) {
                 return;
             }
             let rows = DEPTH.min(self.rows.1 - row);

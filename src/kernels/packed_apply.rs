@@ -105,15 +105,11 @@ struct Operands<'a> {
     scales: &'a [[f32; PART]],
     cols: usize,
     missing: bool,
-    /// What leaves out the blocks that have not begun.
+    /// The flag that leaves out the blocks that have not begun.
     cancel: Option<&'a Cancel>,
 }
 
 impl Operands<'_> {
-    fn is_cancelled(&self) -> bool {
-        self.cancel.is_some_and(Cancel::is_cancelled)
-    }
-
     /// Words of four rows of weights.
     const fn width(&self) -> usize {
         if self.missing { 2 * self.row_limbs } else { self.row_limbs }
@@ -130,7 +126,7 @@ impl Work for Values<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
         let product = self.product;
         self.out.par_chunks_mut(BLOCK * product.cols).enumerate().for_each(|(block, out)| {
-            if product.is_cancelled() {
+            if Cancel::is_set(product.cancel) {
                 return;
             }
             let rows = out.len() / product.cols;
@@ -150,7 +146,7 @@ impl Work for Limbs<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
         let product = self.product;
         self.out.par_chunks_mut(BLOCK / 4 * product.width()).enumerate().for_each(|(block, out)| {
-            if product.is_cancelled() {
+            if Cancel::is_set(product.cancel) {
                 return;
             }
             let first = block * BLOCK;

@@ -97,7 +97,7 @@ struct Pairs<'a> {
     /// The first word of the columns, and the one past the last.
     columns: (usize, usize),
     cols: usize,
-    /// What ends the work before all is added.
+    /// The flag that ends the work before all is added.
     cancel: Option<&'a Cancel>,
 }
 
@@ -131,7 +131,7 @@ impl<D: Dot> NullaryFnOnce for Vectors<'_, D> {
         let mut terms_of = [(0, [0; 3]); 16 * COLUMN_WORDS];
         for first in (columns.0..columns.1).step_by(COLUMN_WORDS) {
             let last = columns.1.min(first + COLUMN_WORDS);
-            if cancel.is_some_and(Cancel::is_cancelled) {
+            if Cancel::is_set(cancel) {
                 return;
             }
             for (row, terms) in packed.chunks_exact(words).zip(terms) {

@@ -2,11 +2,11 @@
 
 use super::rows::Rows;
 use crate::{
-    Backend, DType, Element, Error, Limits, Real, Result, Tensor,
+    DType, Element, Error, Limits, Real, Result, Tensor,
     driver::GemmCall,
     extent::to_usize,
     kernel::{Grid, small},
-    kernels::matmul::{LARGE_TILE, LARGE_TILE_MEMORY, MATMUL, Params, TILE, spec},
+    kernels::matmul::{LARGE_TILE, LARGE_TILE_MEMORY, MATMUL, MATMUL_F64, Params, TILE, spec},
 };
 
 /// Elements of c from which there are large tiles enough for the largest GPUs (256).
@@ -25,7 +25,7 @@ pub(crate) enum Op {
     Nt,
 }
 
-/// What a product of such elements is computed in, and of: f64 where one of the two is f64, `u32` or `i32`, else f32.
+/// The type of a product of such elements: f64 where one of the two is f64, `u32` or `i32`, else f32.
 pub type ProductOf<A, B> = <<A as Element>::Real as Real>::With<<B as Element>::Real>;
 
 /// The product `a b`.
@@ -218,15 +218,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         {
             return result;
         }
-        let device = c.device();
-        if R::DTYPE == DType::F64 && device.info().backend != Backend::Cpu {
-            if k == 0 {
-                return device.driver().clear(c.whole());
-            }
-            let device = device.info().name.as_str().into();
-            return Err(Error::NoSource { kernel: self.name, what: "product of f64 but cuBLAS's", device });
-        }
-        let limits = device.limits();
+        let limits = c.device().limits();
         let large = Self::of_f32() && m.min(n) >= LARGE_TILE.into() && m * n >= LARGE_PRODUCT;
         let tile = match large && limits.workgroup_memory >= LARGE_TILE_MEMORY {
             true => LARGE_TILE,
@@ -237,11 +229,13 @@ impl<A: Element, B: Element> Product<'_, A, B> {
 
     /// The product by our own kernel.
     fn run_in_tiles<R: Real>(&self, tile: u32, [m, n, k]: [u64; 3], c: &mut Tensor<R>) -> Result<()> {
+        if k == 0 {
+            return if self.accumulate { Ok(()) } else { c.device().driver().clear(c.whole()) };
+        }
         let panel = self.panel(tile, [m, n, k], R::DTYPE.size(), c.device().limits())?;
         for m0 in (0..m).step_by(to_usize(panel.m)) {
             for n0 in (0..n).step_by(to_usize(panel.n)) {
-                // With k = 0 one launch of nothing clears c.
-                for k0 in (0..k.max(1)).step_by(to_usize(panel.k)) {
+                for k0 in (0..k).step_by(to_usize(panel.k)) {
                     let extent =
                         Panel { m: panel.m.min(m - m0), n: panel.n.min(n - n0), k: panel.k.min(k - k0) };
                     self.launch(tile, [m0, n0, k0], extent, c)?;
@@ -314,7 +308,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         // The shader takes less than 2 iterations a term.
         let deepest = u64::from(limits.iterations / 2) & !63;
         let (mut panel_m, mut panel_n) = (c_rows.min(axis), n.min(axis));
-        let mut panel_k = k.clamp(1, self.depth.min(deepest));
+        let mut panel_k = k.min(self.depth).min(deepest);
         match self.op {
             Op::Nn => (panel_m, panel_k) = (panel_m.min(a_rows), panel_k.min(b_rows)),
             Op::Tn => panel_k = panel_k.min(a_rows).min(b_rows),
@@ -357,6 +351,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         let grid =
             Grid::tiles(params.n.div_ceil(tile), params.m.div_ceil(tile), 2 * panel.m * panel.n * panel.k);
         let spec = spec(tile, [self.op == Op::Tn, self.op == Op::Nt], !Self::of_f32());
-        self.a.tensor.device().launch(&MATMUL, &spec, grid, &[a.arg, b.arg, c.arg], &params)
+        let kernel = if R::DTYPE == DType::F64 { &MATMUL_F64 } else { &MATMUL };
+        self.a.tensor.device().launch(kernel, &spec, grid, &[a.arg, b.arg, c.arg], &params)
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     kernel::{Grid, small},
     kernels::reduce::{BLOCK, Params, REDUCE, WG, exact, spec},
     tensor::Pending,
+    waiting::install,
 };
 
 /// Sums over one row or column.
@@ -59,7 +60,7 @@ pub fn row_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
 /// `x`: (n, m) of any element type -> m.
 ///
 /// # Accuracy
-/// Of f64, `u32` and `i32` in f64, on every device; else f32 over blocks of 1,024 elements, and f64 over the blocks.
+/// f64 for f64, `u32` and `i32`, on every device; else f32 over blocks of 1,024 elements, and f64 over the blocks.
 ///
 /// # Cost
 /// As [`row_stats`], the blocks being of columns.
@@ -145,6 +146,23 @@ impl Stats {
         }
     }
 
+    /// The sums of a run of elements.
+    fn of<T: Element>(run: &[T], missing: bool) -> Self {
+        let mut stats = Self::default();
+        run.iter().for_each(|x| stats.add(x.to_f64(), missing));
+        stats
+    }
+
+    /// With another's sums added.
+    fn with(self, other: Self) -> Self {
+        Self {
+            sum: self.sum + other.sum,
+            sum_squares: self.sum_squares + other.sum_squares,
+            count: self.count + other.count,
+            bad: self.bad + other.bad,
+        }
+    }
+
     /// With one block's sums added.
     fn plus(self, words: [u32; 4], exact: bool) -> Self {
         let [sum, squares, count, bad] = if exact {
@@ -152,12 +170,7 @@ impl Stats {
         } else {
             words.map(|word| f64::from(f32::from_bits(word)))
         };
-        Self {
-            sum: self.sum + sum,
-            sum_squares: self.sum_squares + squares,
-            count: self.count + whole(count),
-            bad: self.bad + whole(bad),
-        }
+        self.with(Self { sum, sum_squares: squares, count: whole(count), bad: whole(bad) })
     }
 }
 
@@ -174,25 +187,36 @@ fn pending<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
 
 /// Bytes of the rows that are copied to the host at once.
 const PIECE: u64 = if cfg!(test) { 64 << 10 } else { 32 << 20 };
-/// Columns that a thread adds up.
-const COLUMNS: usize = 256;
+/// Elements of a row, rows of a column, and columns that a thread adds up at once.
+const RUN: usize = if cfg!(test) { 16 } else { 1024 };
 
-/// The sums of each row or column, in f64, from the first element to the last.
+/// The sums of each row or column, in f64, over runs of as many elements, which are added in their order.
 fn on_host<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
     let [rows, cols] = x.matrix(op)?;
     let mut all = vec![Stats::default(); to_usize(if by_row { rows } else { cols })];
     let (step, width) = ((PIECE / (cols * T::DTYPE.size()).max(1)).max(1), to_usize(cols).max(1));
+    let device = x.device();
     for first in (0..if cols > 0 { rows } else { 0 }).step_by(to_usize(step)) {
         let part = x.rows(first..rows.min(first.saturating_add(step)))?.read()?;
-        let lines = part.par_chunks_exact(width);
-        x.device().pool()?.install(|| match by_row {
-            true => all[to_usize(first)..].par_iter_mut().zip(lines).for_each(|(stats, row)| {
-                row.iter().for_each(|x| stats.add(x.to_f64(), missing));
-            }),
-            false => all.par_chunks_mut(COLUMNS).enumerate().for_each(|(i, stats)| {
-                for row in part.chunks_exact(width) {
-                    let row = &row[i * COLUMNS..];
-                    stats.iter_mut().zip(row).for_each(|(stats, x)| stats.add(x.to_f64(), missing));
+        install(device.pool()?, device.cancel(), || match by_row {
+            true => {
+                let lines = part.par_chunks_exact(width);
+                all[to_usize(first)..].par_iter_mut().zip(lines).for_each(|(stats, row)| {
+                    let runs = row.par_chunks(RUN).map(|run| Stats::of(run, missing));
+                    *stats = runs.collect::<Vec<_>>().into_iter().fold(*stats, Stats::with);
+                });
+            }
+            false => all.par_chunks_mut(RUN).enumerate().for_each(|(i, stats)| {
+                let runs = part.par_chunks(RUN * width).map(|run| {
+                    let mut found = vec![Stats::default(); stats.len()];
+                    for row in run.chunks_exact(width) {
+                        let row = &row[i * RUN..];
+                        found.iter_mut().zip(row).for_each(|(stats, x)| stats.add(x.to_f64(), missing));
+                    }
+                    found
+                });
+                for found in runs.collect::<Vec<_>>() {
+                    stats.iter_mut().zip(found).for_each(|(stats, found)| *stats = stats.with(found));
                 }
             }),
         });
@@ -200,7 +224,7 @@ fn on_host<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: b
     Ok(PendingStats(State::Here(all)))
 }
 
-/// The same on the device, of elements as f32.
+/// Enqueues the sums on the device, of elements as f32.
 pub(crate) fn enqueue<T: Element>(
     op: &'static str,
     x: &Tensor<T>,

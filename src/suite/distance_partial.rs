@@ -1,5 +1,7 @@
 //! Sums over chunks of features: added, exported, merged, finished.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use super::{
     cpu,
     data::{Sample, values},
@@ -7,13 +9,13 @@ use super::{
     distance::{assert_distance, expected, metrics, nonnegative, rows},
 };
 use crate::{
-    Budget, Device, Error, Run, Tensor,
+    Budget, Cancel, Device, Error, Run, Tensor,
     distance::{Distances, Metric, Missing, Options, Partial, PartialSums, pairwise, pairwise_counted},
     linalg::Matrix,
 };
 
 device_tests! {
-    empty, refused; every_metric, missing_elements, sizes_of_chunks, several_panels, large_means,
+    empty, refused, f64_after_f32, cancelled_midway; every_metric, missing_elements, sizes_of_chunks, several_panels, large_means,
     what_does_not_merge,
 }
 
@@ -359,4 +361,44 @@ fn what_does_not_merge(device: &Device) {
     let negative = Options { negative: true, ..Options::default() };
     let mut plain = sums(3, None, Metric::CityBlock, &Options::default());
     plain.merge(&sums(3, None, Metric::CityBlock, &negative)).unwrap();
+}
+
+/// After what was added in f32, more that needs f64 is refused, and not rounded.
+fn f64_after_f32(device: &Device) {
+    let mut partial = Partial::new(device, 2, None, Metric::CityBlock, &Options::default()).unwrap();
+    partial.add(&Tensor::from_slice(device, &[1u8, 3], &[2, 1]).unwrap(), None).unwrap();
+    let added = partial.add(&Tensor::from_slice(device, &[1i16, 5], &[2, 1]).unwrap(), None);
+    if device.limits().f64 {
+        let Err(Error::Argument { name: "x", why, .. }) = added else { panic!("{device:?}: {added:?}") };
+        assert!(why.contains("I16 in f64 after sums in f32"), "{why}");
+    }
+    let exported = partial.export().unwrap().finish().unwrap();
+    assert_eq!(exported.distances.row(0)[1], if device.limits().f64 { 2.0 } else { 6.0 });
+}
+
+/// By a flag that is set when it is looked at for the so many-th time: either nothing was added, or the sums are refused.
+fn cancelled_midway(device: &Device) {
+    let values: Vec<f32> = (0..200u8).map(f32::from).collect();
+    let mut refused = false;
+    for looks in 0.. {
+        let left = AtomicUsize::new(looks);
+        let cancel =
+            Cancel::asking(move || left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err());
+        let mut partial = Partial::new(device, 100, None, Metric::Cosine, &Options::default()).unwrap();
+        let handle = device.cancelled_by(&cancel);
+        let added = Tensor::from_slice(&handle, &values, &[100, 2]).and_then(|x| partial.add(&x, None));
+        match (added, partial.export()) {
+            (Ok(()), sums) => {
+                assert_eq!(sums.unwrap().features, 2);
+                break;
+            }
+            (Err(Error::Cancelled), Ok(sums)) => assert_eq!(sums.features, 0),
+            (Err(Error::Cancelled), Err(error)) => {
+                assert!(error.to_string().contains("cancelled midway"), "{error}");
+                refused = true;
+            }
+            (Err(error), _) => panic!("{error}"),
+        }
+    }
+    assert!(refused, "{device:?}");
 }

@@ -60,7 +60,7 @@ fn check<A: Sample, B: Sample>(device: &Device, op: Op, extents: [u64; 3]) {
     assert_close(&what, &c.read().unwrap(), &oracle(op, &a, &b, extents), dot_of(real, k));
 }
 
-/// What has no products in f64 says so.
+/// A device without products in f64 says so.
 fn refused(device: &Device, error: &Error) {
     match device.limits().f64 {
         false => assert!(matches!(error, Error::NoF64 { .. }), "{device:?}: {error}"),
@@ -69,7 +69,7 @@ fn refused(device: &Device, error: &Error) {
     }
 }
 
-/// What f32 would lose, and what it has no number for.
+/// Digits that f32 would lose, and numbers that it does not have.
 fn f64_stays_f64(device: &Device) {
     let of = |values: &[f64], shape: &[u64]| Tensor::from_slice(device, values, shape).unwrap();
     let (ones, near) = (of(&[1.0, 1.0], &[2, 1]), of(&[1.0 + 1e-10, -1.0, 1e300, 1e300], &[2, 2]));

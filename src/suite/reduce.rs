@@ -148,7 +148,7 @@ fn bytes_are_exact(device: &Device) {
     assert_eq!((stats.sum, stats.sum_squares, stats.count), (sum as f64, squares as f64, cols));
 }
 
-/// What f32 would lose, and what it has no number for; of rows in several pieces, and of as many columns as two threads add up.
+/// Digits that f32 would lose, and numbers that it does not have; of rows in several pieces and runs, and of columns in several.
 fn f64_stays_f64(device: &Device) {
     let (rows, cols) = (300, 257);
     let mut x = vec![0.0; (rows * cols) as usize];

@@ -249,7 +249,7 @@ fn operations_take_rows(device: &Device) {
         let (_, x) = matrix::<T>(device, 54, 70, 33);
         let x = x.rows(5..66).unwrap();
         let alone = Tensor::from_slice(device, &x.read().unwrap(), x.shape()).unwrap();
-        // What f32 holds where there are no products in f64.
+        // Numbers that f32 holds, where there are no products in f64.
         let product = |x: &Tensor<T>| linalg::matmul_nt(x, x).and_then(|product| product.to_f32());
         let narrow = |x: &Tensor<T>| x.to_f32().and_then(|x| linalg::matmul_nt(&x, &x));
         let [products, expected] =

@@ -1,4 +1,4 @@
-//! How far a device's f32 or f64 may be from the oracle's f64, by name.
+//! Distances that a device's f32 or f64 may have from the oracle's f64, by name.
 
 use crate::{DType, Real};
 
@@ -16,7 +16,7 @@ pub(super) fn dot(n: u64) -> f64 {
     dot_of(DType::F32, n)
 }
 
-/// The same in f32 or f64, with the oracle's own rounding.
+/// A tolerance in f32 or f64, with the oracle's own rounding.
 pub(super) fn dot_of(real: DType, n: u64) -> f64 {
     (n + 3) as f64 * if real == DType::F64 { 4.0 * f64::EPSILON } else { EPSILON }
 }

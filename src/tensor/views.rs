@@ -21,7 +21,7 @@ impl<'a, T: Element> TensorView<'a, T> {
         Self { part, of: PhantomData }
     }
 
-    /// The same bits as elements of another type of the same size.
+    /// A view of the bits as elements of another type of the same size.
     pub(crate) fn cast<U: Element>(self) -> TensorView<'a, U> {
         TensorView::new(self.part.cast())
     }

@@ -234,7 +234,7 @@ fn sources_that_do_not_compile_are_shown() {
             let error = refused(device, launched);
             let Error::Compile { kernel: "bad", log, .. } = &error else { panic!("{error}") };
             assert!(log.contains(if backend == Backend::Cuda { cuda } else { wgpu }), "{log}");
-            // What the compiler says and the lines around the place, and none of what is appended to the source.
+            // The compiler's words and the lines around the place, and none of the functions that are appended to the source.
             assert!(log.lines().count() < 25 && !log.contains("fn linear_group"), "{log}");
         }
     });

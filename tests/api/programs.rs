@@ -96,7 +96,7 @@ fn operations_follow_each_other() {
     }
 }
 
-/// What a program writes that reads the page of each for the first time.
+/// A program as one writes it who reads the page of each for the first time.
 #[test]
 fn options_take_what_is_at_hand() {
     let x = Tensor::from_slice(&Device::cpu(), &[f16::ONE; 12], &[3, 4]).unwrap();
@@ -111,7 +111,7 @@ fn options_take_what_is_at_hand() {
     }
 }
 
-/// What was opened by one name is one device, and its tensors meet in one call.
+/// Devices that were opened by one name are one, and their tensors meet in one call.
 #[test]
 fn a_device_opened_twice_is_one() {
     for first in devices() {

@@ -124,7 +124,7 @@ impl Gpu {
         Ok(enqueued)
     }
 
-    /// Whether the device is lost.
+    /// True once the device is lost.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.get().is_some()
     }

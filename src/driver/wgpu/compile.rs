@@ -54,8 +54,8 @@ pub(crate) fn source(kernel: &'static KernelDef, spec: Spec<'_>, backend: wgpu::
     Ok(if backend == wgpu::Backend::Dx12 { source.replace(BYTE_DOT, BYTE_DOT_OF_DX12) } else { source })
 }
 
-/// How [`COMMON`] multiplies bytes, and how it does on DX12: of the first, naga makes what the compiler DXC takes for an invalid
-/// program (DirectXShaderCompiler#7400).
+/// The product of bytes in [`COMMON`], and the one that takes its place on DX12: naga makes of the first a text that the compiler DXC
+/// takes for an invalid program (DirectXShaderCompiler#7400).
 const BYTE_DOT: &str = "dot4I8Packed(a, b)";
 const BYTE_DOT_OF_DX12: &str = "dot(unpack4xI8(a), unpack4xI8(b))";
 

@@ -137,7 +137,10 @@ fn instance(backends: wgpu::Backends) -> wgpu::Instance {
 /// Vulkan without what draws into windows, where there is no desktop: Mesa's layer for the choice of a GPU looks for the desktop of an
 /// instance that could draw there, and prints as an error that there is none.
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "wgpu's safe instance has every extension that there is")]
+#[allow(
+    unsafe_code,
+    reason = "only wgpu's unsafe layer makes an instance without extensions for windows, of which Mesa prints that there is no desktop"
+)]
 fn headless() -> Option<wgpu::Instance> {
     use wgpu::hal::{InstanceDescriptor, api::Vulkan, vulkan::Instance};
     if std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|folder| std::path::Path::new(&folder).is_absolute()) {

@@ -1,4 +1,4 @@
-//! What terms are computed in: f32 or f64.
+//! The type that terms are computed in: f32 or f64.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 

@@ -17,6 +17,7 @@ use pulp::{NullaryFnOnce, cast};
 use rayon::prelude::*;
 
 use super::{Operands, STRIP, merge, padded};
+use crate::Cancel;
 
 pulp::simd_type! {
     /// Proof that the processor counts the bits of a vector.
@@ -203,7 +204,7 @@ impl NullaryFnOnce for Piece<'_, '_> {
         let mut codes = vec![0; cols];
         let mut blocks = [const { Block { held: [[0; 8]; _], double: [[0; 8]; _] } }; BLOCKS];
         for row in (self.rows.0..self.rows.1).step_by(ROWS * BLOCKS) {
-            if p.is_cancelled() {
+            if Cancel::is_set(p.cancel) {
                 return;
             }
             let count = (self.rows.1 - row).div_ceil(ROWS).min(BLOCKS);

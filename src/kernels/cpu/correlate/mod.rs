@@ -56,7 +56,7 @@ pub(crate) struct Correlation<'a, R> {
     /// The type that sums along each axis are made elements of, towards 0.
     pub(crate) truncate: Option<DType>,
     pub(crate) combine: u32,
-    /// What ends the work before all outputs are written.
+    /// The flag that ends the work before all outputs are written.
     pub(crate) cancel: Option<&'a Cancel>,
 }
 
@@ -84,10 +84,6 @@ impl<R: Real> Correlation<'_, R> {
             return;
         }
         self.tasks(out).into_par_iter().for_each_init(Kept::default, |kept, task| self.make(task, kept));
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.cancel.is_some_and(Cancel::is_cancelled)
     }
 
     /// Planes, rows and columns of a task: by the shapes alone, and on whole extents shared out evenly.

@@ -6,6 +6,7 @@ use super::{
     real::Real,
     taps::{Along, GROUP, Lines, PAD},
 };
+use crate::Cancel;
 
 /// What a task keeps; the memory is that of the task before.
 #[derive(Default)]
@@ -32,7 +33,7 @@ struct Plans {
 impl<R: Real> Correlation<'_, R> {
     /// The outputs of a task. Where it is cancelled it returns before the next line that it would load or make.
     pub(super) fn make(&self, mut task: Task<'_>, kept: &mut Kept<R>) {
-        if self.is_cancelled() {
+        if Cancel::is_set(self.cancel) {
             return;
         }
         let [z, y, x] = &self.axes;
@@ -61,7 +62,7 @@ impl<R: Real> Correlation<'_, R> {
             let count = GROUP.min(task.rows.len() - first);
             let needed = first + count + 2 * radius;
             for (source, place) in fills.by_ref().take(needed - filled) {
-                if self.is_cancelled() {
+                if Cancel::is_set(self.cancel) {
                     return;
                 }
                 if let Some(row) = *source {
@@ -72,7 +73,7 @@ impl<R: Real> Correlation<'_, R> {
             let places: Vec<usize> =
                 plans.rows.places[first..needed].iter().map(|place| place * depth * stride).collect();
             for plane in 0..depth {
-                if self.is_cancelled() {
+                if Cancel::is_set(self.cancel) {
                     return;
                 }
                 self.sum_rows(&places, plane * stride, count, kept);
