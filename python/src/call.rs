@@ -27,9 +27,6 @@ pub(crate) struct RunOptions {
     /// Most bytes of the host's memory.
     #[pyo3(item("memory"))]
     pub(crate) memory: Option<Size>,
-    /// Most bytes of the device's memory.
-    #[pyo3(item("device_memory"))]
-    pub(crate) device_memory: Option<Size>,
 }
 
 /// A number of bytes, or text that the command line would take for one.
@@ -42,11 +39,11 @@ pub(crate) enum Size {
 impl Size {
     /// # Errors
     /// `ValueError` for other text.
-    fn bytes(self, name: &str) -> PyResult<u64> {
+    fn bytes(self) -> PyResult<u64> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
             Self::Text(text) => teatime_cli::size(&text)
-                .map_err(|why| PyValueError::new_err(format!("`{name}` of {text:?}: {why}"))),
+                .map_err(|why| PyValueError::new_err(format!("`memory` of {text:?}: {why}"))),
         }
     }
 }
@@ -80,9 +77,7 @@ pub(crate) fn call<T: Send>(
     let cancel = Cancel::asking(move || asking.is_due() && asking.look(|_| Ok(())));
     let (told, last) = (options.progress.as_ref().map(|callback| callback.clone_ref(py)), Arc::default());
     let progress = progress(options.progress, Arc::clone(&last), cancel.clone(), Arc::clone(&looking));
-    let host = options.memory.map(|size| size.bytes("memory")).transpose()?;
-    let of_device = options.device_memory.map(|size| size.bytes("device_memory")).transpose()?;
-    let memory = Budget::default().host(host).device(of_device);
+    let memory = Budget::default().host(options.memory.map(Size::bytes).transpose()?);
     let run = Run::default().cancel(cancel).progress(progress).memory(memory);
     let result = py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&run))));
     if let Some(error) = looking.raised.lock().unwrap_or_else(PoisonError::into_inner).take() {

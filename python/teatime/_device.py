@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ._arrays import integers_as_float32
+from ._arrays import integers_as_float32, whole
 from ._teatime import CudaArray, Device, devices
 
 __all__ = ["Device", "check_narrow", "devices", "run_options"]
@@ -32,7 +32,7 @@ def check_narrow(given: NDArray[Any], name: str, narrow: bool | None, device: De
         integers_as_float32(given, name, f": {device.name} has no float64. narrow=True rounds them")
 
 
-def run_options(progress: Any = None, memory: int | str | None = None, device_memory: int | str | None = None) -> dict[str, Any]:
+def run_options(progress: Any = None, memory: int | str | None = None) -> dict[str, Any]:
     """What a caller says about a long call, as the compiled part takes it.
 
     ``progress`` is called as ``progress(done, total)``, with how much of the work is done; an object with ``update`` and ``total``, such
@@ -40,7 +40,9 @@ def run_options(progress: Any = None, memory: int | str | None = None, device_me
     """
     if progress is not None:
         progress = _Progress(progress)
-    return {"progress": progress, "memory": memory, "device_memory": device_memory}
+    if memory is not None and not isinstance(memory, str):
+        memory = whole(memory, "memory", most=2**64 - 1)
+    return {"progress": progress, "memory": memory}
 
 
 class _Progress:

@@ -90,7 +90,8 @@ def of_type(found: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         return found.astype(dtype, copy=False)
     if dtype.kind in "iu":
         ends = np.iinfo(dtype)
-        found = np.clip(np.rint(found), ends.min, np.nextafter(float(ends.max), 0) if is_long(dtype) else None)
+        found = np.asarray(np.rint(found))
+        np.clip(found, ends.min, np.nextafter(float(ends.max), 0) if is_long(dtype) else None, out=found)
     return found.astype(dtype)
 
 

@@ -180,8 +180,9 @@ def warn_unconverged(residuals: _Array, converged: Sequence[bool], svd: dict[str
     shown = ", ".join(f"{residual:.1e}" for residual in left[:10])
     message = f"teatime: {left.size} of {len(residuals)} components have not converged: {stopped} their residuals are {shown}"
     # Importing it takes some tenths of a second, and on a worker it is there.
-    distributed = sys.modules.get("distributed")
-    (distributed.worker.warn if distributed else warnings.warn)(message + ", ..." * (left.size > 10), stacklevel=3)
+    worker = getattr(sys.modules.get("distributed"), "worker", None)
+    # Releases before 2022 have no `warn`.
+    getattr(worker, "warn", warnings.warn)(message + ", ..." * (left.size > 10), stacklevel=3)
 
 
 def svd_options(

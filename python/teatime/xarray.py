@@ -150,8 +150,8 @@ class GenotypeAccessor:
                 dosages = np.where(dosages < 0, np.nan, dosages)
             found = _function(lazy, "pairwise_distance")(dosages.T, metric, **options).astype(np.float64)
         else:
-            if data.ndim == 3 and data.dtype.kind == "f":
-                data = np.nan_to_num(data, nan=-1).astype(np.int16)
+            if data.ndim == 3:
+                data = _whole(data)
             found = genotype.distances(data, metric, ploidy=ploidy, **options).matrix
         return self._with(merge, stat_pairwise_distance=(("samples_0", "samples_1"), found))
 
@@ -178,18 +178,30 @@ def _function(lazy: bool, name: str) -> Callable[..., Any]:
     return getattr(dask, name)  # type: ignore[no-any-return]
 
 
+def _whole(calls: NDArray[Any]) -> NDArray[Any]:
+    """Calls as integers, where NaN of floats are -1. ValueError for a number that is no allele."""
+    if calls.dtype.kind != "f":
+        return calls
+    alleles = np.nan_to_num(calls, nan=-1, posinf=np.inf, neginf=-np.inf)
+    other = alleles[(alleles != np.rint(alleles)) | (np.abs(alleles) > np.iinfo(np.int16).max)]
+    if other.size:
+        raise ValueError(f"`variable`: {other[0]} is no allele")
+    return alleles.astype(np.int16)
+
+
 def _dosages(calls: NDArray[Any], ploidy: int | None = None) -> NDArray[np.int8]:
     """Alleles of each call that are not the reference; -1 where one is missing, or where there are not ``ploidy`` of them.
 
     A haploid call among diploid ones counts twice, as in :mod:`teatime.genotype`.
     """
+    calls = _whole(calls)
     found, known, absent = (np.zeros(calls.shape[:2], np.int8) for _ in range(3))
     # Reductions over an axis of two elements take NumPy six times as long.
     for allele in np.moveaxis(calls, 2, 0):
         found += allele > 0
         known += allele >= 0
         absent += allele == -2
-    lowest = np.fmin.reduce(calls, axis=None, initial=0)
+    lowest = calls.min(initial=0)
     if lowest < -2:
         raise ValueError(f"`variable`: {lowest} is no allele")
     if ploidy is None and calls.shape[2] > 2 and lowest < -1:

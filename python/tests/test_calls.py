@@ -57,6 +57,10 @@ def test_memory_in_units(rng):
     for wrong in ("2X", "", "-1G"):
         with pytest.raises(ValueError, match=f"`memory` of \"{wrong}\": not a size such as"):
             teatime.genotype.grm(dosages, memory=wrong)
+    with pytest.raises(ValueError, match="`memory` is -1; it is at least 0"):
+        teatime.genotype.grm(dosages, memory=-1)
+    with pytest.raises(TypeError, match="`memory` is 2.5; it is a whole number"):
+        teatime.genotype.grm(dosages, memory=2.5)
 
 
 def test_other_threads_run_meanwhile(rng):
@@ -157,7 +161,7 @@ def test_devices_are_listed_compared_and_pickled():
 def test_sums_are_pickled_and_merged(rng):
     x = rng.random((6, 30))
     options = {"metric": "euclidean", "p": 2.0, "missing": "ignore", "negative": False, "columns": False, "narrow": False}
-    told = {"progress": None, "memory": None, "device_memory": None}
+    told = {"progress": None, "memory": None}
     parts = [_teatime.DistanceSums(np.ascontiguousarray(of), None, options, "cpu", told) for of in (x[:, :13], x[:, 13:])]
     one, other = (pickle.loads(pickle.dumps(part)) for part in parts)
     np.testing.assert_allclose(one.merge(other).finish()[0], teatime.pairwise_distance(x, device="cpu"), rtol=1e-14)

@@ -133,6 +133,15 @@ def test_distances_of_genotypes_mean_the_same_everywhere(tmp_path, kind, metric)
         np.testing.assert_allclose(teatime.dask.pairwise_distance(tmp_path / "cohort.zarr", metric), want, **near)
 
 
+@pytest.mark.parametrize("allele", [0.5, np.inf, 1e6])
+def test_a_float_that_is_no_allele_is_refused(ds, allele):
+    calls = CALLS.astype("f4")
+    calls[3, 4, 1] = allele
+    other = ds.assign(call_genotype=ds.call_genotype.copy(data=da.from_array(calls) if ds.call_genotype.chunks else calls))
+    with pytest.raises(ValueError, match=f"`variable`: {allele} is no allele"):
+        other.teatime.pairwise_distance().load()
+
+
 @pytest.mark.parametrize("ploidy", [1, 2, 3])
 def test_ploidy_of_distances(ploidy):
     calls = np.random.default_rng(7).integers(-2, 3, (300, 12, 3)).astype("i1")
