@@ -4,7 +4,8 @@ import os
 
 
 def pytest_configure(config):
-    {"sgkit": of_sgkit, "scipy": of_scipy, "dask": of_dask}[os.environ["TEATIME_PEER"]](config)
+    of = {"sgkit": of_sgkit, "scipy": of_scipy, "scipy-distance": of_scipy_distance, "scikit-learn": of_scikit_learn, "dask": of_dask}
+    of[os.environ["TEATIME_PEER"]](config)
 
 
 def of_sgkit(config):
@@ -48,6 +49,73 @@ def of_scipy(config):
     # What the tests look up of the function.
     xp_capabilities_table[teatime.gaussian_filter] = xp_capabilities_table[scipy.ndimage.gaussian_filter]
     scipy.ndimage.gaussian_filter = scipy.ndimage._filters.gaussian_filter = teatime.gaussian_filter
+
+
+#: Metrics that SciPy has too, where weights and such are left out.
+METRICS = (
+    "braycurtis canberra chebyshev cityblock correlation cosine dice euclidean hamming jaccard jensenshannon minkowski russellrao sqeuclidean"
+).split()
+
+
+def of_scipy_distance(config):
+    import numpy as np
+    from scipy.spatial import distance
+
+    from teatime import pairwise_distance
+
+    config.addinivalue_line("markers", "array_api_backends: of SciPy's own")
+
+    def replaced(name, **fixed):
+        theirs = getattr(distance, name)
+
+        def ours(*arrays, metric="euclidean", out=None, **options):
+            given = [np.asarray(x) for x in arrays]
+            plain = all(x.ndim == 2 and x.dtype.kind in "biuf" for x in given) and len({x.shape[1] for x in given}) == 1
+            booleans = metric in ("dice", "jaccard", "russellrao") and any(x.dtype != bool for x in given)
+            takes = {"p"} if metric == "minkowski" else set()
+            if metric not in METRICS or not plain or booleans or not options.keys() <= takes:
+                return theirs(*arrays, metric=metric, out=out, **options)
+            # SciPy computes all in float64.
+            given = [x.astype("f8") if x.dtype.kind == "f" else x for x in given]
+            found = pairwise_distance(*given, metric=metric, **options, **fixed).astype("f8")
+            if out is None:
+                return found
+            theirs(*arrays, metric=metric, out=out)
+            out[...] = found
+            return out
+
+        return ours
+
+    cdist, pdist = replaced("cdist"), replaced("pdist", condensed=True)
+    distance.cdist = lambda XA, XB, metric="euclidean", *, out=None, **options: cdist(XA, XB, metric=metric, out=out, **options)
+    distance.pdist = lambda X, metric="euclidean", *, out=None, **options: pdist(X, metric=metric, out=out, **options)
+
+
+def of_scikit_learn(config):
+    from sklearn.metrics import pairwise
+
+    from teatime import pairwise_distance
+
+    def put(name, metric, **fixed):
+        theirs = getattr(pairwise, name)
+
+        def replaced(X, Y=None, **options):
+            import scipy.sparse
+
+            if scipy.sparse.issparse(X) or scipy.sparse.issparse(Y) or options.keys() - {"squared"}:
+                return theirs(X, Y, **options)
+            X, Y = pairwise.check_pairwise_arrays(X, Y, ensure_all_finite="allow-nan" if fixed else True)
+            squared = {"euclidean": "sqeuclidean"}[metric] if options.get("squared") else metric
+            return pairwise_distance(X, None if Y is X else Y, squared, **fixed)
+
+        setattr(pairwise, name, replaced)
+        functions = pairwise.PAIRWISE_DISTANCE_FUNCTIONS
+        functions.update({key: replaced for key, function in functions.items() if function is theirs})
+
+    put("euclidean_distances", "euclidean")
+    put("nan_euclidean_distances", "euclidean", missing="rescale")
+    put("manhattan_distances", "cityblock")
+    put("cosine_distances", "cosine")
 
 
 def of_dask(config):

@@ -54,12 +54,23 @@ SCIPY = Suite(
         "filter_float16": "looks for an error of float16, which we take",
     },
 )
+SCIPY_DISTANCE = Suite(
+    pins="new.txt",
+    tests=["--pyargs", "scipy.spatial.tests.test_distance", "-k", "dist"],
+    replaced="`cdist` and `pdist` of `scipy.spatial.distance`, of the metrics that we have, without weights",
+    known={"calling_conventions[jensenshannon]": "hands over negative numbers, which we refuse"},
+)
+SCIKIT_LEARN = Suite(
+    pins="new.txt",
+    tests=["--pyargs", "sklearn.metrics.tests.test_pairwise"],
+    replaced="`euclidean_distances`, `nan_euclidean_distances`, `manhattan_distances` and `cosine_distances` of arrays that are not sparse",
+)
 DASK = Suite(
     pins="new.txt",
     tests=["--pyargs", "dask.array.tests.test_linalg", "-k", "svd_compressed"],
     replaced="`dask.array.linalg.svd_compressed`",
 )
-SUITES = {"sgkit": SGKIT, "scipy": SCIPY, "dask": DASK}
+SUITES = {"sgkit": SGKIT, "scipy": SCIPY, "scipy-distance": SCIPY_DISTANCE, "scikit-learn": SCIKIT_LEARN, "dask": DASK}
 
 
 def main() -> int:
@@ -107,7 +118,7 @@ def _environment(folder: Path, suite: Suite, wheel: Path | None) -> str:
 
 def _pin(name: str, suite: Suite) -> str:
     """The line that says which version of the project is installed."""
-    return next(line for line in (HERE / suite.pins).read_text().splitlines() if line.startswith(name))
+    return next(line for line in (HERE / suite.pins).read_text().splitlines() if line.startswith(name.removesuffix("-distance")))
 
 
 def _cloned(suite: Suite, folder: Path) -> Path | None:

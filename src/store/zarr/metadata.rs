@@ -211,8 +211,11 @@ pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
     if length.is_ok_and(|length| length > MAX_STRING_BYTES) || dtype.len() > 16 {
         return Err(format!("data type `{dtype}` is not supported"));
     }
+    adapt_chunks(&mut json, "/chunks");
     let text = adapt_v2_text(&mut json);
     let codecs = v2_chain(&json);
+    // zarrs refuses levels of compression that only a writer needs to know.
+    json["compressor"] = Value::Null;
     let v2: ArrayMetadataV2 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
     let v3 = array_metadata_v2_to_v3(&v2).map_err(|e| e.to_string())?;
     let dimensions = attributes.get("_ARRAY_DIMENSIONS").and_then(Value::as_array);
@@ -222,6 +225,17 @@ pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
         data_type.fill_value_v2(&v2.fill_value).map_err(|e| e.to_string())
     };
     Metadata::new(v3, &codecs, fill, text, dimensions.collect(), attributes)
+}
+
+/// Makes chunks of no elements, into which zarr-python cuts an axis of none, chunks of one.
+fn adapt_chunks(json: &mut Value, place: &str) {
+    let shape = json.get("shape").and_then(Value::as_array).cloned().unwrap_or_default();
+    let chunks = json.pointer_mut(place).and_then(Value::as_array_mut);
+    for (chunk, extent) in chunks.into_iter().flatten().zip(shape) {
+        if *chunk == 0 && extent == 0 {
+            *chunk = 1.into();
+        }
+    }
 }
 
 /// Filters and compressor as the codecs of v3. (The conversion that zarrs has loses a compressor behind `vlen-utf8`.)
@@ -273,6 +287,7 @@ fn adapt_v2_text(json: &mut Value) -> bool {
 }
 
 pub(crate) fn parse_v3(mut json: Value) -> Why<Metadata> {
+    adapt_chunks(&mut json, "/chunk_grid/configuration/chunk_shape");
     let text = adapt_v3_text(&mut json);
     let v3: ArrayMetadataV3 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
     let dimensions = v3.dimension_names.iter().flatten().map(|d| d.clone().unwrap_or_default()).collect();

@@ -82,10 +82,24 @@ fn every_stream_codec() {
         assert_eq!(read(&scratch, &[0]), plain, "{codecs}");
     }
     for (id, encoded) in [("zstd", zstd(&plain)), ("gzip", gzip(&plain)), ("zlib", zlib(&plain))] {
+        // Levels that compressors know, -1 as their own choice, do not concern a reader.
+        for level in [3, -1, 100] {
+            let scratch = Scratch::new();
+            let compressor = json!({ "id": id, "level": level });
+            scratch.array("a", &v2(&[3000], &[3000], "|i1", compressor), &[("0", encoded.clone())]);
+            assert_eq!(read(&scratch, &[0]), plain, "{id}, {level}");
+        }
+    }
+}
+
+#[test]
+fn an_axis_of_no_elements_may_have_chunks_of_none() {
+    let bytes = json!([{ "name": "bytes" }]);
+    for metadata in [v2(&[0, 5], &[0, 2], "|i1", Value::Null), v3(&[0, 5], &[0, 2], "int8", bytes)] {
         let scratch = Scratch::new();
-        let compressor = json!({ "id": id, "level": 3 });
-        scratch.array("a", &v2(&[3000], &[3000], "|i1", compressor), &[("0", encoded)]);
-        assert_eq!(read(&scratch, &[0]), plain, "{id}");
+        scratch.array("a", &metadata, &[]);
+        let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
+        assert_eq!((array.shape(), array.chunk_shape()), (&[0, 5][..], &[1, 2][..]));
     }
 }
 
