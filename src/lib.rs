@@ -244,7 +244,7 @@ pub use error::{Error, Result};
 pub use kernels::write_cuda_kernels;
 pub use launch::Arg;
 pub use run::{Budget, Progress, Run, Status};
-pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, SharedArray, StoredType};
+pub use store::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType};
 pub use tensor::{HostValues, Pending, Tensor, TensorView};
 
 /// The bytemuck whose `Pod` the parameters of kernels are. Derive it with `#[bytemuck(crate = "teatime::bytemuck")]`, or depend on

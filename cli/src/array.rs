@@ -2,15 +2,140 @@
 
 use std::{path::Path, sync::Arc};
 
+use serde::Serialize;
 use teatime::{
-    ChunkedArray, Error, MissingChunk,
-    store::{NpyArray, ZarrArray},
+    ChunkedArray, Error, LookedFor, MissingChunk, StoredType,
+    store::{MissingAsNan, NpyArray, ZarrArray},
 };
 
-/// A .npy file, or a Zarr array: its metadata.
-pub(crate) fn open(path: &Path, missing: MissingChunk) -> Result<Arc<dyn ChunkedArray>, Error> {
-    Ok(match path.is_file() {
-        true => Arc::new(NpyArray::open(path)?),
-        false => Arc::new(ZarrArray::open(path, "", missing)?),
+use crate::{failure::Failure, foreign, text};
+
+/// An array of numbers.
+#[derive(Debug)]
+pub(crate) struct Array {
+    path: String,
+    /// What is computed with: NaN where an element is missing.
+    pub(crate) array: Arc<dyn ChunkedArray>,
+    /// The same, where its attributes name a missing value.
+    missing: Option<Arc<MissingAsNan>>,
+    /// Type of the elements as they are stored.
+    pub(crate) dtype: StoredType,
+    /// Extents of a shard's chunks, where chunks are shards.
+    pub(crate) inner_chunk: Option<Vec<u64>>,
+}
+
+/// What is not there of an array, in the record.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Gaps {
+    /// Elements that are missing by its attributes, of those that were read; null where these name no missing value.
+    missing: Option<u64>,
+    /// Chunks that were not there and were taken for the fill value.
+    absent_chunks: u64,
+}
+
+impl Array {
+    /// A .npy file, or a Zarr array: its metadata. Integers of a type that `keeps` are kept as they are stored, for results that are integers
+    /// too: a missing one is an error.
+    ///
+    /// # Errors
+    /// As those of its kind; [`Failure::Error`] for a file of another format.
+    pub(crate) fn open(
+        path: &Path,
+        missing: MissingChunk,
+        keeps: impl Fn(StoredType) -> bool,
+    ) -> Result<Self, Failure> {
+        foreign::refuse(path)?;
+        let name = path.display().to_string();
+        Ok(match path.is_file() {
+            true => Self::of(name, Arc::new(NpyArray::open(path)?), None, keeps),
+            false => Self::of_zarr(name, ZarrArray::open(path, "", missing)?, keeps),
+        })
+    }
+
+    /// A Zarr array.
+    pub(crate) fn of_zarr(path: String, array: ZarrArray, keeps: impl Fn(StoredType) -> bool) -> Self {
+        let inner_chunk = array.inner_chunk_shape();
+        Self::of(path, Arc::new(array), inner_chunk, keeps)
+    }
+
+    fn of(
+        path: String,
+        array: Arc<dyn ChunkedArray>,
+        inner_chunk: Option<Vec<u64>>,
+        keeps: impl Fn(StoredType) -> bool,
+    ) -> Self {
+        let dtype = array.dtype();
+        let missing = MissingAsNan::new(Arc::clone(&array));
+        let missing = missing.map(|of| Arc::new(if keeps(dtype) { of.keeping_integers() } else { of }));
+        let array = missing.clone().map_or(array, |missing| missing as Arc<dyn ChunkedArray>);
+        Self { path, array, missing, dtype, inner_chunk }
+    }
+
+    /// What was not there of what was read.
+    pub(crate) fn gaps(&self) -> Gaps {
+        let missing = self.missing.as_ref().map(|missing| missing.found());
+        Gaps { missing, absent_chunks: self.array.looked_for().absent }
+    }
+
+    /// # Errors
+    /// [`Failure::Error`] where no chunk was there.
+    pub(crate) fn check_found(&self) -> Result<(), Failure> {
+        check_found(&self.path, &*self.array)
+    }
+
+    /// What is said of it: elements that are missing, with what becomes of them, and chunks of other names.
+    pub(crate) fn warnings(&self, what_becomes: &str) -> Vec<String> {
+        let missing = self.missing.as_ref().filter(|missing| missing.found() > 0).map(|missing| {
+            let (n, value) = (missing.found(), text::general(missing.stored(), 8));
+            let are = if n == 1 { "is" } else { "are" };
+            format!(
+                "{}: {} {are} missing, being {value} as its attributes say: {what_becomes}",
+                self.path,
+                text::plural(n, "element")
+            )
+        });
+        missing.into_iter().chain(other_names(&self.path, &*self.array)).collect()
+    }
+
+    /// An error of memory, with what takes it where that is shards.
+    pub(crate) fn with_shards(&self, error: Error) -> Failure {
+        match (&error, &self.inner_chunk) {
+            (Error::Budget { .. }, Some(_)) => {
+                let elements: u64 = self.array.chunk_shape().iter().product();
+                let bytes = text::bytes(elements.saturating_mul(self.dtype.size() as u64));
+                match Failure::from(error) {
+                    Failure::Error(why) => {
+                        Failure::Error(format!("{why}; its shards are decoded whole, each of {bytes}"))
+                    }
+                    failure => failure,
+                }
+            }
+            _ => error.into(),
+        }
+    }
+}
+
+/// # Errors
+/// [`Failure::Error`] where no chunk of an array was there that was looked for.
+pub(crate) fn check_found(path: &str, array: &dyn ChunkedArray) -> Result<(), Failure> {
+    let LookedFor { there, absent, .. } = array.looked_for();
+    if there || absent == 0 {
+        return Ok(());
+    }
+    let chunks =
+        if absent == 1 { "the chunk".into() } else { format!("any of the {} chunks", text::count(absent)) };
+    Err(Failure::Error(format!(
+        "{path}: the store does not have {chunks} that were looked for: all elements would be the fill value. Its metadata may be of \
+         another array"
+    )))
+}
+
+/// A warning of chunks that have other names than the metadata say.
+pub(crate) fn other_names(path: &str, array: &dyn ChunkedArray) -> Option<String> {
+    array.looked_for().other_names.then(|| {
+        format!(
+            "{path}: its chunks have names of the other separator (`0/0` for `0.0`, or the other way round) than its metadata say, \
+             and are read by these"
+        )
     })
 }

@@ -90,6 +90,12 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         (None, Some(with)) => with.compute(&stores, &device, &options, &run)?,
         (None, None) => bands::compute(&mut output, args, &stores, &device, &options, &run)?,
     };
+    for stores in iter::once(&stores).chain(with.as_ref().map(|with| &with.stores)) {
+        stores.check_found()?;
+    }
+    if with.is_none() {
+        stores.count_calls(&found.counts, None);
+    }
     let computed = Instant::now();
     if let Some(results) = results {
         let others = with.as_ref().map(|with| &*with.stores.samples);

@@ -79,6 +79,7 @@ impl From<Error> for Failure {
                 format!("{error}; `teatime pairwise` takes a matrix of any numbers")
             }
             Error::Chunk { .. } => of_all_calls(&error.to_string())
+                .replace("as results of floating point have", "as a result of --dtype f32 has")
                 .replace("unless NaN is said to be missing", "unless --nan-missing is given")
                 .replace(
                     "unless missing chunks are said to hold",

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Instant};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use teatime::{Cancel, Run};
-use teatime_genotype::{Grm, GrmMethod, GrmOptions, MissingCalls, grm};
+use teatime_genotype::{Cohort, Grm, GrmMethod, GrmOptions, MissingCalls, Wanted};
 
 use crate::{
     args::{FilterArgs, Named, Resources, default_of, local, named},
@@ -162,7 +162,12 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     let run =
         Run::default().cancel(cancel.clone()).progress(bar.progress("GRM")).memory(args.resources.budget());
     let opened = Instant::now();
-    let result = grm(&stores.genotypes, &device, &options, &run)?;
+    let wanted = Wanted::default().grm(&options).missing_calls();
+    let cohort = Cohort::load(&stores.genotypes, &device, &wanted, &run)?;
+    stores.check_found()?;
+    let result = cohort.grm(&options, &run)?;
+    stores.count_calls(&result.counts, cohort.missing_calls());
+    drop(cohort);
     let computed = Instant::now();
     write(&output, args.format, &result, &stores)?;
     drop(bar);

@@ -6,6 +6,7 @@
 mod args;
 mod array;
 mod blur;
+mod calls;
 mod contig;
 mod contigs;
 mod demo;
@@ -13,6 +14,7 @@ mod devices;
 mod distance;
 mod ends;
 mod failure;
+mod foreign;
 mod grm;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod heap;

@@ -112,17 +112,19 @@ pub(crate) struct Job {
 
 impl Job {
     /// Computes, writes everything, and prints the summary.
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
         let mut stages =
             Stages { simulate: self.simulate, open: self.started.elapsed(), ..Stages::default() };
         let bar = Bar::new("PCA", self.stores.genotypes.variants());
         let run =
             Run::default().cancel(self.cancel.clone()).progress(bar.progress("PCA")).memory(self.memory);
         let since = Instant::now();
-        let wanted = Wanted::default().pca(&self.options);
+        let wanted = Wanted::default().pca(&self.options).missing_calls();
         let wanted = if self.loadings { wanted.loadings() } else { wanted };
         let cohort = Cohort::load(&self.stores.genotypes, &self.device, &wanted, &run)?;
+        self.stores.check_found()?;
         let mut result = cohort.pca(&self.options, &run)?;
+        self.stores.count_calls(&result.counts, cohort.missing_calls());
         stages.pca = since.elapsed();
         if let Some(reason) = self.reason {
             result.reason = reason.into();

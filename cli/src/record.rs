@@ -11,6 +11,7 @@ use teatime_genotype::{GenotypeKind, Genotypes};
 
 use crate::{
     args::Resources,
+    calls::Calls,
     contigs::Contigs,
     output::Output,
     store::Store,
@@ -60,6 +61,10 @@ pub(crate) struct Common {
     /// Column of a .bim, or number of an allele of calls; null where all alleles but the reference are counted.
     counted_allele: Option<String>,
     ploidy_mismatch: Option<PloidyMismatch>,
+    /// Null where `project` counts those of the variants that it uses.
+    calls: Option<Calls>,
+    /// Chunks of genotypes that were not there and were taken for the fill value.
+    absent_chunks: u64,
     #[serde(skip)]
     pub(crate) changes: Vec<String>,
     /// Digest of every variant's sum of dosages and number of called samples.
@@ -215,6 +220,8 @@ impl Ran<'_> {
             contigs: stores.contigs.clone(),
             counted_allele: stores.counted_allele(),
             ploidy_mismatch: stores.ploidy_mismatch,
+            calls: stores.calls.clone(),
+            absent_chunks: stores.absent_chunks(),
             changes: stores.changes(),
             allele_counts: format!("fnv1a64:{digest:016x}"),
         }

@@ -8,7 +8,7 @@ use teatime_genotype::{
     bed::{BedFile, Sample},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, foreign};
 
 /// Bytes that names and variants may take whatever the budget is: the process has more besides.
 const NAMES: u64 = 16 << 20;
@@ -29,6 +29,7 @@ impl Store {
         memory: Budget,
     ) -> Result<Self, Failure> {
         if !is_bed(path) {
+            foreign::refuse(path)?;
             let store = GenotypeStore::open(path, array, missing)?;
             return Ok(Self::Zarr(
                 store.with_memory(&memory.host(memory.host.map(|bytes| bytes.max(NAMES)))),

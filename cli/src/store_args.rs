@@ -53,7 +53,7 @@ pub(crate) struct StoreArgs {
     /// missing and are counted.
     #[arg(long, value_name = "MEANS", value_parser = named(PLOIDY_MISMATCHES), default_value = "error", action = ArgAction::Set)]
     ploidy_mismatch: bool,
-    /// Take NaN in dosages for missing, as negative numbers are; without this it is an error
+    /// Take NaN in dosages for missing, as negative integers are; without this it is an error
     #[arg(long)]
     nan_missing: bool,
     /// Refuse a dosage above 2 whatever the scaler: whole ones then take two bits, and products are exact

@@ -7,9 +7,11 @@ use std::{
 
 use serde::Serialize;
 use teatime::{Budget, Cancel, MissingChunk};
-use teatime_genotype::{FilledColumn, GenotypeKind, Genotypes, Match, Variant};
+use teatime_genotype::{FilledColumn, GenotypeKind, Genotypes, Match, Variant, VariantCounts};
 
 use crate::{
+    array::{check_found, other_names},
+    calls::Calls,
     contigs::{ContigArgs, Contigs},
     ends,
     failure::Failure,
@@ -45,6 +47,8 @@ pub(crate) struct Stores {
     pub(crate) contigs: Option<Contigs>,
     /// Where calls of another ploidy are missing.
     pub(crate) ploidy_mismatch: Option<PloidyMismatch>,
+    /// Where they were counted.
+    pub(crate) calls: Option<Calls>,
     /// What was odd on the way, yet allowed.
     odd: Vec<String>,
 }
@@ -120,6 +124,7 @@ impl Stores {
             genotypes,
             contigs: None,
             ploidy_mismatch: None,
+            calls: None,
             odd,
         })
     }
@@ -161,6 +166,24 @@ impl Stores {
         contigs.count_only(&self.stores, rows.map(|(row, _)| row))
     }
 
+    /// Notes how many calls are missing of the variants that were read, and of each sample, where that was counted.
+    pub(crate) fn count_calls(&mut self, counts: &VariantCounts, by_sample: Option<&[u64]>) {
+        let names = cells(&self.samples, self.families.as_ref(), " ");
+        self.calls = Some(Calls::new(counts.total, &names, counts.missing_calls, by_sample));
+    }
+
+    /// # Errors
+    /// [`Failure::Error`] where no chunk of an array was there that was read.
+    pub(crate) fn check_found(&self) -> Result<(), Failure> {
+        let mut arrays = self.stores.iter().flat_map(Store::arrays);
+        arrays.try_for_each(|array| check_found(array.name(), &**array))
+    }
+
+    /// Chunks of genotypes that were not there and were taken for the fill value.
+    pub(crate) fn absent_chunks(&self) -> u64 {
+        self.stores.iter().flat_map(Store::arrays).map(|array| array.looked_for().absent).sum()
+    }
+
     /// What is odd, yet allowed: stores that are given more than once, samples of one name in a .fam or with white space in their
     /// names, chunks of columns that are not there, and what opening the stores met.
     pub(crate) fn warnings(&self) -> Vec<String> {
@@ -190,7 +213,10 @@ impl Stores {
         let filled = self.paths.iter().zip(&self.stores).flat_map(|(path, store)| {
             store.doubtful_columns().into_iter().map(|column| filled(path, &column))
         });
-        let odd = self.odd.iter().cloned();
+        let arrays = self.stores.iter().flat_map(Store::arrays);
+        let renamed = arrays.filter_map(|array| other_names(array.name(), &**array));
+        let calls = self.calls.iter().flat_map(Calls::warnings);
+        let odd = self.odd.iter().cloned().chain(renamed).chain(calls);
         doubled(&files).map(given).chain(named).chain(spaced).chain(filled).chain(odd).collect()
     }
 
@@ -203,7 +229,8 @@ impl Stores {
         let counted = self.counted_allele().filter(|allele| allele != "A1");
         let counted = counted.map(|allele| format!("dosages are copies of allele {allele}"));
         let contigs = self.contigs.as_ref().and_then(Contigs::left_out);
-        contigs.into_iter().chain(mismatch).chain(counted).collect()
+        let calls = self.calls.as_ref().and_then(Calls::line);
+        contigs.into_iter().chain(mismatch).chain(counted).chain(calls).collect()
     }
 
     /// Heading of the columns of [`sample_cells`](Self::sample_cells): of names alone, or of families and names.

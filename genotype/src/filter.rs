@@ -59,6 +59,8 @@ pub struct VariantCounts {
     pub below_maf: u64,
     /// With equal dosages in all called samples.
     pub zero_variance: u64,
+    /// Missing calls of all variants of the store.
+    pub missing_calls: u64,
 }
 
 impl VariantCounts {

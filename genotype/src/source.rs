@@ -22,7 +22,8 @@ pub enum GenotypeKind {
         /// Alleles of a call.
         ploidy: u64,
     },
-    /// Dosages of non-reference alleles, (variants, samples), of diploids: 0 to 2, negative missing.
+    /// Dosages of non-reference alleles, (variants, samples), or (variants, samples, 1) of floating point, of diploids: 0 to 2. Negative
+    /// integers are missing; of floating point what the array's missing value is, and NaN where it is said to be.
     Dosages,
     /// PLINK 1's packed calls of diploids, (variants, bytes): sample 4 b + j at bits 2 j and 2 j + 1 of byte b. A code is 0 for two copies
     /// of A1, the fifth column of the .bim, 1 for a missing call, 2 for one copy of each allele, and 3 for two copies of A2, the sixth.
@@ -47,10 +48,11 @@ pub struct Genotypes {
 }
 
 impl Genotypes {
-    /// Appends arrays along variants: calls where they have three axes, dosages where they have two. Reads nothing.
+    /// Appends arrays along variants: calls where they have three axes, dosages where they have two, or are of floating point and the third
+    /// has one element. Reads nothing.
     ///
     /// # Shapes
-    /// Each of `arrays`: (variants, samples, ploidy) or (variants, samples).
+    /// Each of `arrays`: (variants, samples, ploidy), (variants, samples) or (variants, samples, 1).
     ///
     /// # Errors
     /// [`Error::Argument`] without an array; [`Error::Shape`] for other ranks, a ploidy of 0 or above 127, or arrays
@@ -95,8 +97,14 @@ impl Genotypes {
                 return refuse(expected, &**array);
             }
         }
+        let floats = |array: &dyn ChunkedArray| {
+            matches!(array.dtype(), StoredType::F16 | StoredType::F32 | StoredType::F64)
+        };
+        let are_dosages = axes == 3 && arrays.iter().all(|array| array.shape()[2] == 1 && floats(&**array));
         let widest = arrays.iter().filter_map(|array| array.shape().get(2).copied()).max();
-        let Some(ploidy) = widest else { return Ok(Self::of(arrays, GenotypeKind::Dosages, samples)) };
+        let Some(ploidy) = widest.filter(|_| !are_dosages) else {
+            return Ok(Self::of(arrays, GenotypeKind::Dosages, samples));
+        };
         let filled = arrays.iter().map(|array| OfPloidy::filled(array, ploidy)).collect::<Result<_>>()?;
         Ok(Self { arrays: filled, ..Self::of(arrays, GenotypeKind::Calls { ploidy }, samples) })
     }

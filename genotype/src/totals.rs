@@ -25,8 +25,9 @@ impl VariantTotals {
         let variants = stats.par_iter().zip(scales).with_min_len(1024);
         let sums: Vec<[f64; 3]> = variants.map(|(stats, scale)| sums(stats, scale, samples)).collect();
         // One after the other, for the same bits.
-        for (scale, [squares, norm, magnitudes]) in scales.iter().zip(sums) {
+        for ((stats, scale), [squares, norm, magnitudes]) in stats.iter().zip(scales).zip(sums) {
             self.counts.total += 1;
+            self.counts.missing_calls += samples - stats.count;
             match scale.dropped {
                 None => self.counts.used += 1,
                 Some(DropReason::AllMissing) => self.counts.all_missing += 1,

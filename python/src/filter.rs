@@ -8,7 +8,7 @@ use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
     ChunkedArray, Device, Element, MissingChunk, StoredType,
     filter::{GaussianOptions, Mode, PerAxis, Rounding},
-    store::ZarrArray,
+    store::{MissingAsNan, ZarrArray},
 };
 
 use crate::{
@@ -124,12 +124,16 @@ pub(crate) struct StoredArray(Arc<dyn ChunkedArray>);
 
 #[pymethods]
 impl StoredArray {
-    /// The array of that name in a folder, or the folder itself. With `fill`, a missing chunk has the fill value; else it is an error.
+    /// The array of that name in a folder, or the folder itself. With `fill`, a missing chunk has the fill value; else it is an error. What
+    /// its attributes say is missing is NaN, and an error of integers.
     #[new]
     fn new(py: Python<'_>, path: PathBuf, array: Option<String>, fill: bool) -> PyResult<Self> {
         let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
         let opened = py.detach(|| ZarrArray::open(path, array.as_deref().unwrap_or_default(), missing));
-        Ok(Self(Arc::new(opened.map_err(exception)?)))
+        let opened: Arc<dyn ChunkedArray> = Arc::new(opened.map_err(exception)?);
+        // Tasks are cut by the type that is stored.
+        let marked = MissingAsNan::new(Arc::clone(&opened)).map(MissingAsNan::keeping_integers);
+        Ok(Self(marked.map_or(opened, |marked| Arc::new(marked))))
     }
 
     #[getter]

@@ -1,6 +1,6 @@
 """PCA, relationship matrices and distances of genotypes.
 
-Genotypes are an array of calls (variants, samples, ploidy) or dosages (variants, samples), negative numbers missing; or the path of a
+Genotypes are an array of calls (variants, samples, ploidy) or dosages (variants, samples), negative integers missing; or the path of a
 store: VCF-Zarr, scikit-allel's and MalariaGEN's layout, or a PLINK .bed. Stores are streamed, in bounded memory.
 """
 

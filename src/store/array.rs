@@ -105,6 +105,18 @@ pub enum MissingChunk {
     Fill,
 }
 
+/// What an array's storage had of the chunks that were fetched so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LookedFor {
+    /// Whether it had one of them.
+    pub there: bool,
+    /// How many it did not have, each counted once.
+    pub absent: u64,
+    /// Whether some were found under other names than the metadata say: `0/0` for `0.0`, or the other way round.
+    pub other_names: bool,
+}
+
 /// An array in regular chunks, read one chunk at a time from any thread, in two steps: its bytes are fetched from storage, and
 /// decoded.
 ///
@@ -155,7 +167,10 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     fn chunk_shape(&self) -> &[u64];
     /// Element type.
     fn dtype(&self) -> StoredType;
-    /// A value that means a missing one, besides negative ones; NaN for NaN. None by default.
+    /// A value that means a missing one, as an array's attributes have it; NaN for NaN. None by default.
+    ///
+    /// What reads genotypes takes it so. Filters and distances read it as a number like others, unless the array is given to them as
+    /// [`MissingAsNan`](super::MissingAsNan).
     fn missing_value(&self) -> Option<f64> {
         None
     }
@@ -172,6 +187,10 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     /// time to answer. 0, the default, where the thread that decodes a chunk may as well fetch it.
     fn fetches(&self) -> usize {
         0
+    }
+    /// What storage had of the chunks that were fetched; by default nothing is known.
+    fn looked_for(&self) -> LookedFor {
+        LookedFor::default()
     }
     /// Reads the bytes of the chunk at `index` of the chunk grid; by default none, and [`decode`](Self::decode) does it all.
     ///

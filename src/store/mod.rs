@@ -3,6 +3,7 @@
 //! | for | take |
 //! |---|---|
 //! | reading an array of Zarr v2 or v3, of a .npy file, in memory | [`ZarrArray`], [`NpyArray`], [`MemoryArray`] |
+//! | an array whose missing values are to be NaN | [`MissingAsNan`] |
 //! | an array of your own that the rest of the crate reads | an implementation of [`ChunkedArray`] |
 //! | strings and integers of a Zarr store, by ranges of rows | [`Column`] |
 //! | writing a Zarr array or a .npy file tile by tile, each tile whole or not at all | [`ArrayWriter`], [`NpyWriter`]; [`write_npy`] at once |
@@ -22,6 +23,7 @@ mod array;
 mod blocks;
 mod box_writer;
 mod files;
+mod marked;
 mod memory;
 mod npy;
 mod storage;
@@ -31,12 +33,13 @@ mod zarr;
 #[cfg(feature = "zarr")]
 pub use self::zarr::{
     ArraySpec, ArrayWriter, Attributes, Column, Compression, LeftOut, MAX_CHUNK_BYTES, NewStore, Node,
-    Shuffle, ZarrArray, ZarrFormat, is_free, read_json, write_group,
+    Shuffle, ZarrArray, ZarrFormat, is_free, read_attributes, read_json, write_group,
 };
 pub use self::{
-    array::{ChunkedArray, DecodedChunk, FetchedChunk, MissingChunk, SharedArray, StoredType},
+    array::{ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, SharedArray, StoredType},
     box_writer::BoxWriter,
     files::{read_at, write_whole},
+    marked::MissingAsNan,
     memory::{MemoryArray, Storable},
     npy::{NpyArray, NpyWriter, write_npy},
     storage::{Folder, Storage, StoredBytes, Value, WritableStorage},

@@ -118,8 +118,9 @@ pub struct Narrow {
     pub to: Narrowed,
     /// Least and largest value.
     pub range: [f64; 2],
-    /// Whether negative values are missing, and staged as -1; then an array's missing value is too. Else negative values are
-    /// numbers like others, and an array's missing value means nothing.
+    /// Whether negative integers are missing, and staged as -1; then an array's missing value is too, and other negative numbers of
+    /// floating point are an error, since they are more often data. Else negative values are numbers like others, and an array's missing
+    /// value means nothing.
     pub negative_is_missing: bool,
     /// Whether NaN is missing rather than an error: staged as -1 where negative values are missing, else as NaN.
     pub nan_is_missing: bool,
@@ -186,7 +187,8 @@ impl Convert for Narrow {
 impl Narrow {
     /// The array's missing value, unless that is one anyway.
     pub fn missing(&self, array: &dyn ChunkedArray) -> Option<f64> {
-        let counts = |value: &f64| self.negative_is_missing && (value.is_nan() || *value >= 0.0);
+        let floats = matches!(array.dtype(), StoredType::F16 | StoredType::F32 | StoredType::F64);
+        let counts = |value: &f64| self.negative_is_missing && (floats || value.is_nan() || *value >= 0.0);
         array.missing_value().filter(counts)
     }
 
@@ -247,21 +249,30 @@ impl Narrow {
         for (at, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(self.width())).enumerate() {
             let value = wide(from);
             let is_missing = missing == Some(value) || value.is_nan() && nan_is_missing;
-            let value = if is_missing && self.negative_is_missing { -1.0 } else { value };
             let refuse = |why: String| Err(Misfit { at, why });
+            if is_missing && self.negative_is_missing {
+                self.put(-1.0, to);
+                continue;
+            }
             if value.is_nan() && self.nan_is_missing {
                 self.put(value, to);
                 continue;
             }
             if value.is_nan() {
-                return refuse("NaN: missing values are negative, unless NaN is said to be missing".into());
+                return refuse("NaN: an error unless NaN is said to be missing".into());
+            }
+            if self.negative_is_missing && value < 0.0 {
+                return refuse(format!(
+                    "value {value} is negative: in floating point that is missing only where the array's attribute \
+                     `_FillValue` or `missing_value` says so"
+                ));
             }
             let staged = if self.to == Narrowed::F64 { value } else { nearest_f32(value).into() };
             if !staged.is_finite() {
                 return refuse(format!("value {value} is not a finite {}-bit number", 8 * self.width()));
             }
             self.check(value).map_err(|why| Misfit { at, why })?;
-            self.put(if self.negative_is_missing && value < 0.0 { -1.0 } else { value }, to);
+            self.put(value, to);
         }
         Ok(())
     }

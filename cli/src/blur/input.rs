@@ -3,20 +3,19 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
     time::UNIX_EPOCH,
 };
 
 use teatime::{
-    ChunkedArray, Error,
+    Error, StoredType,
     filter::PerAxis,
     store::{Folder, Node},
     stream::digest,
 };
 use teatime_image::Multiscale;
 
-use super::{BlurArgs, per_axis};
-use crate::{array::open, failure::Failure};
+use super::{BlurArgs, Dtype, per_axis};
+use crate::{array::Array, failure::Failure, foreign};
 
 /// An array.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub(super) struct Input {
     pub(super) path: String,
     /// The file or the folder that has its elements.
     pub(super) place: PathBuf,
-    pub(super) array: Arc<dyn ChunkedArray>,
+    pub(super) stored: Array,
     /// The OME-Zarr image that it is a level of.
     pub(super) image: Option<Multiscale>,
 }
@@ -33,12 +32,15 @@ impl Input {
     /// Reads metadata alone.
     pub(super) fn open(args: &BlurArgs) -> Result<Self, Failure> {
         let (path, missing) = (args.input.display().to_string(), args.missing_chunk);
+        foreign::refuse(&args.input)?;
+        // Those whose results are integers too.
+        let keeps = |of| args.dtype == Dtype::Same && !matches!(of, StoredType::I64 | StoredType::U64);
         let is_group = args.input.is_dir() && Node::at(&Folder::new(&args.input), "")? == Node::Group;
         if is_group {
             let (image, level) = (Multiscale::open(&args.input)?, args.level.unwrap_or(0));
-            let array = Arc::new(image.level(level, missing)?);
+            let stored = Array::of_zarr(path.clone(), image.level(level, missing)?, keeps);
             let place = args.input.join(&image.levels()[level].path);
-            return Ok(Self { path, place, array, image: Some(image) });
+            return Ok(Self { path, place, stored, image: Some(image) });
         }
         let of_images =
             [(args.level.is_some(), "--level"), (args.physical, "--physical"), (args.pyramid, "--pyramid")];
@@ -49,7 +51,8 @@ impl Input {
                 )));
             }
         }
-        Ok(Self { path, place: args.input.clone(), array: open(&args.input, missing)?, image: None })
+        let stored = Array::open(&args.input, missing, keeps)?;
+        Ok(Self { path, place: args.input.clone(), stored, image: None })
     }
 
     /// What tells its files from others: where they are, and a digest of their names, sizes and times of change. Reads none of them.
@@ -97,7 +100,7 @@ impl Input {
             Error::Shape { expected, got, .. } => {
                 Failure::Error(format!("{}: expected {expected}, got {got}", self.path))
             }
-            _ => error.into(),
+            _ => self.stored.with_shards(error),
         }
     }
 }

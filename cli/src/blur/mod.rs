@@ -94,7 +94,7 @@ pub(crate) struct BlurArgs {
         allow_negative_numbers = true
     )]
     order: Vec<u32>,
-    /// Type of the result: that of the input, integers rounded to the nearest, or floating point
+    /// Type of the result: that of the input, integers rounded to the nearest, or floating point, which has NaN for what is missing
     #[arg(long, value_name = "TYPE", value_parser = named(TYPES), default_value = "same")]
     dtype: Dtype,
     /// Compute f64 and integers of 32 and 64 bits in f32: faster, and what devices do that do not compute in f64
@@ -105,10 +105,10 @@ pub(crate) struct BlurArgs {
     /// Most programs leave out chunks that hold nothing else, as of the background of an image.
     #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = "fill")]
     missing_chunk: MissingChunk,
-    /// Extents of a chunk of OUT.zarr [default: those of the input]
+    /// Extents of a chunk of OUT.zarr [default: those of the input, within shards too]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     chunks: Option<Vec<u64>>,
-    /// Extents of a shard of OUT.zarr, a file of several chunks: multiples of theirs [default: each chunk is a file]
+    /// Extents of a shard of OUT.zarr, a file of several chunks: multiples of theirs [default: those of the input, else each chunk is a file]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     shards: Option<Vec<u64>>,
     /// How chunks of OUT.zarr are compressed [default: zstd]
@@ -221,7 +221,7 @@ impl BlurArgs {
     }
 
     fn options(&self, input: &Input) -> Result<GaussianOptions, Failure> {
-        let axes = input.array.shape().len();
+        let axes = input.stored.array.shape().len();
         if self.cval != 0.0 && !self.mode.contains(&Mode::Constant(0.0)) {
             return Err(Failure::Usage("--cval is of --mode constant alone".into()));
         }
@@ -266,7 +266,7 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let options = args.options(&input)?;
     let slice = png.as_ref().map(|_| Slice::new(args, &input, &options)).transpose()?;
     let device = args.resources.open()?;
-    let bar = Bar::of("Filter", input.array.shape().iter().product(), "elements");
+    let bar = Bar::of("Filter", input.stored.array.shape().iter().product(), "elements");
     let run = Run::default()
         .cancel(cancel.clone())
         .progress(bar.progress("Filter"))
@@ -274,6 +274,9 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let opened = Instant::now();
     let written = write(args, &input, &options, &device, &run, &mut output)?;
     drop(bar);
+    if written.found == 0 {
+        input.stored.check_found()?;
+    }
     let shown = png.zip(slice).map(|(png, slice)| {
         let path = args.result(&output);
         slice.write(args, &input, &path, &png, (&device, &run, &output))
@@ -285,7 +288,8 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let seconds = [started.elapsed(), opened - started].map(|time| time.as_secs_f64());
     let memory = args.resources.budget();
     let ran = Ran { command: COMMAND, started, device: &device, memory, output: &output };
-    let process = ran.process(written.memory, &written.stats, Vec::new());
+    let warnings = input.stored.warnings("they are NaN, and so is the result where weights reach one");
+    let process = ran.process(written.memory, &written.stats, warnings);
     let record = Record::new(process, args, &input, &written, shown, seconds);
     let page = (!args.json).then(|| record.summary());
     output.finish(&record, &record.process.warnings, page, cancel)
@@ -299,7 +303,7 @@ fn write(
     run: &Run,
     output: &mut Output,
 ) -> Result<WrittenFilter, Failure> {
-    let (x, sigma) = (&input.array, input.sigma(args)?);
+    let (x, sigma) = (&input.stored.array, input.sigma(args)?);
     let mut image = None;
     let written = match args.out.format {
         Format::Npy => {

@@ -5,7 +5,8 @@ use std::{path::Path, sync::Arc};
 use teatime::{
     MissingChunk, Result, StoredType,
     store::{
-        ArraySpec, ArrayWriter, Attributes, Compression, Folder, NpyWriter, ZarrArray, ZarrFormat, read_json,
+        ArraySpec, ArrayWriter, Attributes, Compression, Folder, NpyWriter, ZarrArray, ZarrFormat,
+        read_attributes, read_json,
     },
 };
 use teatime_image::{ImageSpec, MultiscaleWriter, OmeVersion, Pyramid};
@@ -26,15 +27,10 @@ pub(super) enum Format {
 pub(super) const FORMATS: [(&str, Format); 2] = [(".zarr", Format::Zarr), (".npy", Format::Npy)];
 
 /// Attributes that are of the numbers as they were stored, or of how they were written.
-const OWN: [&str; 7] = [
-    "_FillValue",
-    "missing_value",
-    "scale_factor",
-    "add_offset",
-    "_Unsigned",
-    "_ARRAY_DIMENSIONS",
-    "teatime",
-];
+const OWN: [&str; 5] = ["scale_factor", "add_offset", "_Unsigned", "_ARRAY_DIMENSIONS", "teatime"];
+
+/// Attributes that say which numbers are missing: so does NaN of a result, and a derivative may be any number.
+const MARKS: [&str; 2] = ["_FillValue", "missing_value"];
 
 pub(super) const COMPRESSIONS: Named<Compression> = &[
     ("zstd", Compression::Zstd { level: 1 }),
@@ -44,7 +40,7 @@ pub(super) const COMPRESSIONS: Named<Compression> = &[
 
 /// The type of the result.
 fn dtype(args: &BlurArgs, input: &Input) -> StoredType {
-    match (args.dtype, input.array.dtype()) {
+    match (args.dtype, input.stored.array.dtype()) {
         (Dtype::F32, _) => StoredType::F32,
         (Dtype::F64, _) => StoredType::F64,
         (Dtype::Same, StoredType::Bool) => StoredType::U8,
@@ -56,7 +52,7 @@ fn dtype(args: &BlurArgs, input: &Input) -> StoredType {
 
 /// Starts a .npy file.
 pub(super) fn npy(args: &BlurArgs, input: &Input, path: &Path) -> Result<NpyWriter> {
-    NpyWriter::create(path, dtype(args, input), input.array.shape())
+    NpyWriter::create(path, dtype(args, input), input.stored.array.shape())
 }
 
 /// Starts an array, or goes on with one; of an image, level 0 of another.
@@ -66,19 +62,25 @@ pub(super) fn zarr(
     path: &Path,
     job: &str,
 ) -> Result<(ArrayWriter, Option<MultiscaleWriter>)> {
-    let shape = input.array.shape();
+    let shape = input.stored.array.shape();
     let within = |extents: &[u64]| {
         extents.iter().zip(shape).map(|(&chunk, &extent)| chunk.min(extent.max(1))).collect()
     };
-    let chunks: Vec<u64> = args.chunks.clone().unwrap_or_else(|| within(input.array.chunk_shape()));
+    let (stored, inner) = (input.stored.array.chunk_shape(), &input.stored.inner_chunk);
+    // Of shards the chunks and the shards, unless one of them is given.
+    let shards = inner.as_ref().filter(|_| args.chunks.is_none()).map(|_| stored.to_vec());
+    let chunks = args.chunks.clone().or_else(|| inner.clone()).unwrap_or_else(|| within(stored));
     let mut spec = ArraySpec::new(dtype(args, input), shape, &chunks);
-    spec.shard_shape.clone_from(&args.shards);
+    spec.shard_shape = args.shards.clone().or(shards);
     spec.compression = args.compression.unwrap_or(Compression::Zstd { level: 1 });
     // Where it is not resumed it is nobody else's: what tells the input's files apart takes a look at each.
     spec.job = Some(if args.resume { format!("{} {job}", input.version()?) } else { job.to_owned() });
     let Some(source) = &input.image else {
         if input.place.is_dir() {
             keep(&mut spec, &input.place)?;
+            if args.order.iter().any(|&order| order > 0) {
+                MARKS.iter().for_each(|name| drop(spec.attributes.remove(*name)));
+            }
         }
         return Ok((ArrayWriter::resume(Arc::new(Folder::new(path).durable()), "", spec)?, None));
     };
@@ -101,17 +103,12 @@ fn keep(spec: &mut ArraySpec, path: &Path) -> Result<()> {
     if names.len() == spec.shape.len() {
         spec.axes = names.to_vec();
     }
-    let v3 = read_json(&folder, "zarr.json")?;
-    if v3.is_none() && spec.shard_shape.is_none() {
+    if read_json(&folder, "zarr.json")?.is_none() && spec.shard_shape.is_none() {
         spec.format = ZarrFormat::V2;
         // xarray takes that of version 2 for missing numbers.
         spec.fill = serde_json::Value::Null;
     }
-    let attributes = match v3 {
-        Some(mut v3) => v3.get_mut("attributes").map(serde_json::Value::take),
-        None => read_json(&folder, ".zattrs")?,
-    };
-    let attributes = attributes.and_then(|attributes| attributes.as_object().cloned()).unwrap_or_default();
+    let attributes = read_attributes(&folder, "")?.as_object().cloned().unwrap_or_default();
     spec.attributes =
         attributes.into_iter().filter(|(name, _)| !OWN.contains(&&**name)).collect::<Attributes>();
     Ok(())

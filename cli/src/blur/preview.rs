@@ -100,7 +100,7 @@ impl Slice {
     /// # Errors
     /// [`Failure::Error`] for an array of no elements or of less than two such axes.
     pub(super) fn new(args: &BlurArgs, input: &Input, options: &GaussianOptions) -> Result<Self, Failure> {
-        let shape = input.array.shape();
+        let shape = input.stored.array.shape();
         let refuse =
             |why: &str| Err(Failure::Error(format!("--preview: {} of shape {shape:?} {why}", input.path)));
         if shape.contains(&0) {
@@ -156,8 +156,8 @@ impl Slice {
             }
             Format::Zarr => Box::new(ZarrArray::open(path, "", MissingChunk::Error)?),
         };
-        let pictures = [self.read(&*input.array, device, run)?, self.read(&*result, device, run)?];
-        let bytes_in_colour = self.colours.is_some() && input.array.dtype() == StoredType::U8;
+        let pictures = [self.read(&*input.stored.array, device, run)?, self.read(&*result, device, run)?];
+        let bytes_in_colour = self.colours.is_some() && input.stored.array.dtype() == StoredType::U8;
         let before = if bytes_in_colour { [0.0, 255.0] } else { pictures[0].range() };
         let is_derivative = args.order.iter().any(|&order| order > 0);
         let after = if is_derivative { pictures[1].range() } else { before };

@@ -5,6 +5,7 @@ use teatime::filter::WrittenFilter;
 
 use super::{BlurArgs, input::Input, preview::Shown};
 use crate::{
+    array::Gaps,
     record::{Process, StreamSeconds},
     text,
 };
@@ -27,6 +28,8 @@ struct InputRecord {
     path: String,
     shape: Vec<u64>,
     dtype: String,
+    #[serde(flatten)]
+    gaps: Gaps,
 }
 
 /// How the array was cut.
@@ -58,10 +61,15 @@ impl Record {
         [wall, open]: [f64; 2],
     ) -> Self {
         let WrittenFilter { boxes, found, times_covered, times_decoded, stats, .. } = *written;
-        let dtype = format!("{:?}", input.array.dtype()).to_lowercase();
+        let dtype = format!("{:?}", input.stored.dtype).to_lowercase();
         Self {
             process,
-            input: InputRecord { path: input.path.clone(), shape: input.array.shape().to_vec(), dtype },
+            input: InputRecord {
+                path: input.path.clone(),
+                shape: input.stored.array.shape().to_vec(),
+                dtype,
+                gaps: input.stored.gaps(),
+            },
             sigma: args.sigma.clone(),
             boxes: Boxes { filtered: boxes, found, times_covered, times_decoded },
             preview,

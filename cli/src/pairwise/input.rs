@@ -1,18 +1,21 @@
 //! The arrays that `teatime pairwise` reads.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use serde::Serialize;
-use teatime::{ChunkedArray, Error};
+use teatime::Error;
 
 use super::{Observations, PairwiseArgs};
-use crate::{array, failure::Failure};
+use crate::{
+    array::{Array, Gaps},
+    failure::Failure,
+};
 
 /// A matrix.
 #[derive(Debug)]
 pub(super) struct Matrix {
     path: String,
-    pub(super) array: Arc<dyn ChunkedArray>,
+    pub(super) stored: Array,
 }
 
 /// The matrices.
@@ -29,18 +32,20 @@ pub(super) struct InputRecord {
     pub(super) observations: u64,
     pub(super) features: u64,
     pub(super) dtype: String,
+    #[serde(flatten)]
+    gaps: Gaps,
 }
 
 impl Input {
     /// Reads metadata alone.
     pub(super) fn open(args: &PairwiseArgs) -> Result<Self, Failure> {
         let open = |path: &Path| {
-            let array = array::open(path, args.missing_chunk)?;
-            if array.shape().len() != 2 {
-                let (path, shape) = (path.display(), array.shape());
+            let stored = Array::open(path, args.missing_chunk, |_| false)?;
+            if stored.array.shape().len() != 2 {
+                let (path, shape) = (path.display(), stored.array.shape());
                 return Err(Failure::Error(format!("{path}: an array of shape {shape:?}, not a matrix")));
             }
-            Ok(Matrix { path: path.display().to_string(), array })
+            Ok(Matrix { path: path.display().to_string(), stored })
         };
         Ok(Self { x: open(&args.x)?, y: args.with.as_deref().map(open).transpose()? })
     }
@@ -54,8 +59,24 @@ impl Input {
         };
         match (matrix, &error) {
             (Some(matrix), Error::Argument { why, .. }) => Failure::Error(format!("{}: {why}", matrix.path)),
-            _ => error.into(),
+            _ => self.x.stored.with_shards(error),
         }
+    }
+
+    /// # Errors
+    /// [`Failure::Error`] where no chunk of a matrix was there.
+    pub(super) fn check_found(&self) -> Result<(), Failure> {
+        self.all().try_for_each(|matrix| matrix.stored.check_found())
+    }
+
+    /// What is said of the matrices.
+    pub(super) fn warnings(&self, args: &PairwiseArgs) -> Vec<String> {
+        let becomes = format!("--missing {} is for them, as for NaN", args.missing.name());
+        self.all().flat_map(|matrix| matrix.stored.warnings(&becomes)).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Matrix> {
+        std::iter::once(&self.x).chain(self.y.as_ref())
     }
 
     /// What progress counts, and how many there are.
@@ -73,13 +94,13 @@ impl Input {
 impl Matrix {
     /// Observations and features.
     pub(super) fn extents(&self, observations: Observations) -> [u64; 2] {
-        let (shape, columns) = (self.array.shape(), observations == Observations::Columns);
+        let (shape, columns) = (self.stored.array.shape(), observations == Observations::Columns);
         [shape[usize::from(columns)], shape[usize::from(!columns)]]
     }
 
     pub(super) fn record(&self, args: &PairwiseArgs) -> InputRecord {
         let [observations, features] = self.extents(args.observations);
-        let dtype = format!("{:?}", self.array.dtype()).to_lowercase();
-        InputRecord { path: self.path.clone(), observations, features, dtype }
+        let dtype = format!("{:?}", self.stored.dtype).to_lowercase();
+        InputRecord { path: self.path.clone(), observations, features, dtype, gaps: self.stored.gaps() }
     }
 }

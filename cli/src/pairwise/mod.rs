@@ -64,7 +64,7 @@ pub(crate) struct PairwiseArgs {
     /// Whether observations are the rows of X and Y, or their columns
     #[arg(long, value_name = "WHICH", value_enum, default_value_t)]
     observations: Observations,
-    /// What becomes of features that one of a pair lacks, being NaN
+    /// What becomes of features that one of a pair lacks, being NaN or missing by the array's attributes
     ///
     /// propagate: the distance is NaN. ignore: they are left out, as in sgkit. rescale: sums are multiplied by all features over those that
     /// both have, as scikit-learn's `nan_euclidean_distances`; NaN where there are none. rescale-or-zero: the same, but 0.
@@ -189,6 +189,7 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         .memory(args.resources.budget());
     let opened = Instant::now();
     let found = find(args, &input, metric, &options, &device, &run, &mut output)?;
+    input.check_found()?;
     let computed = Instant::now();
     write::write(&output, args, metric, &found)?;
     drop(bar);
@@ -222,7 +223,7 @@ fn find(
     run: &Run,
     output: &mut Output,
 ) -> Result<Found, Failure> {
-    let (x, y) = (&input.x.array, input.y.as_ref().map(|y| &y.array));
+    let (x, y) = (&input.x.stored.array, input.y.as_ref().map(|y| &y.stored.array));
     let named = |error| input.named(error);
     if let Some(k) = args.neighbors {
         let found = neighbors_stored(x, y, k, metric, options, device, run);

@@ -66,7 +66,7 @@ impl Record {
             )
         });
         Self {
-            process: process(warning.into_iter().collect()),
+            process: process(input.warnings(args).into_iter().chain(warning).collect()),
             x: input.x.record(args),
             with: input.y.as_ref().map(|y| y.record(args)),
             metric: metric.name(),

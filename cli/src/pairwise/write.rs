@@ -127,15 +127,17 @@ pub(super) fn tiles(
         write_group(&*storage, "", ZarrFormat::V2, &attributes(args, metric))?;
         Ok(writer)
     };
-    let y = input.y.as_ref().map(|y| &y.array);
-    write_pairwise_stored(&input.x.array, y, metric, options, device, run, begin).inspect_err(|error| {
-        if is_new && matches!(error, Error::Budget { .. }) {
-            // Nothing is in it yet. What is left of it, another run goes on with.
-            fs::remove_dir_all(&path).ok();
-        } else {
-            args.out.note_unfinished(error);
-        }
-    })
+    let y = input.y.as_ref().map(|y| &y.stored.array);
+    write_pairwise_stored(&input.x.stored.array, y, metric, options, device, run, begin).inspect_err(
+        |error| {
+            if is_new && matches!(error, Error::Budget { .. }) {
+                // Nothing is in it yet. What is left of it, another run goes on with.
+                fs::remove_dir_all(&path).ok();
+            } else {
+                args.out.note_unfinished(error);
+            }
+        },
+    )
 }
 
 const fn axes(args: &PairwiseArgs) -> [&'static str; 2] {

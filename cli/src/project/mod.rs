@@ -149,6 +149,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
         .progress(bar.progress("Projection"))
         .memory(args.resources.budget());
     let result = project(&stores.genotypes, &device, &reference, &matches, args.missing, &run)?;
+    stores.check_found()?;
     let projected = Instant::now();
     if result.missing_calls == counts.loadings.used * stores.genotypes.samples() {
         let n = text::plural(counts.loadings.used, "variant");

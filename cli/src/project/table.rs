@@ -24,6 +24,9 @@ const NAMES: [&str; 9] = ["contig", "position", "id", "ref", "alt", "counted", "
 /// Most bytes of a line, so that a file without line breaks is not read into memory whole.
 const MAX_LINE: u64 = 16 << 20;
 
+/// What some editors begin a file of UTF-8 with.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Lines between looks at whether to stop.
 const BATCH: u64 = 4096;
 
@@ -117,6 +120,9 @@ impl<'a> Lines<'a> {
             if compressed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) };
         // Before a line is read: what is not text may have no end of line.
         let mut magic = Vec::new();
+        if reader.fill_buf().map_err(&io)?.starts_with(BYTE_ORDER_MARK) {
+            reader.consume(BYTE_ORDER_MARK.len());
+        }
         reader.by_ref().take(MAGIC.len() as u64).read_to_end(&mut magic).map_err(&io)?;
         if magic != MAGIC.as_bytes() {
             let why = "is no table of loadings as `teatime pca --loadings` writes it";

@@ -27,7 +27,10 @@ fn no_store() {
     refused(&scratch.join("nowhere"), &[], &["nowhere"]);
     let file = scratch.join("file.vcf");
     fs::write(&file, "##fileformat=VCFv4.3").unwrap();
-    refused(&file, &[], &["file.vcf", "is a file", ".bed"]);
+    refused(&file, &[], &["file.vcf", "is a VCF file", "vcf2zarr", "--make-bed"]);
+    let file = scratch.join("file");
+    fs::write(&file, "text").unwrap();
+    refused(&file, &[], &["is a file", ".bed"]);
     let folder = scratch.join("folder");
     fs::create_dir(&folder).unwrap();
     refused(&folder, &[], &["folder", "not a Zarr store"]);
@@ -232,9 +235,13 @@ fn dosages_out_of_range() {
     let standard = ["-k", "1", "--scaler", "standard"];
     pca(&three, &scratch.join("unbounded"), &standard).ok();
     refused(&three, &[&standard[..], &["--bounded-dosages"]].concat(), &words("3"));
-    // Below zero is a missing call.
-    let missing = array("missing", "<f4", &floats([0.0, 1.0, -1.0, 2.0, 1.0, 0.0]));
+    // Below zero is a missing call of integers; of floating point it is where an attribute says so.
+    let missing = array("missing", "|i1", &[0, 1, 255, 2, 1, 0]);
     pca(&missing, &scratch.join("out"), &["-k", "1"]).ok();
+    let missing = array("negative", "<f4", &floats([0.0, 1.0, -1.0, 2.0, 1.0, 0.0]));
+    refused(&missing, &["-k", "1"], &words("-1"));
+    fs::write(missing.join(".zattrs"), r#"{ "missing_value": -1 }"#).unwrap();
+    pca(&missing, &scratch.join("marked"), &["-k", "1"]).ok();
 }
 
 #[test]

@@ -96,6 +96,7 @@ fn kept() {
     let scratch = Scratch::new();
     let input = scratch.join("in.zarr");
     empty_array(&input, "<f4", &[6, 8], &[3, 4]);
+    fs::write(input.join("0.0"), [0; 48]).unwrap();
     let attributes = serde_json::json!({
         "_ARRAY_DIMENSIONS": ["y", "x"], "long_name": "heights", "_FillValue": -1.0, "teatime": { "job": "1" },
     });
@@ -103,7 +104,7 @@ fn kept() {
     let of = |name: &str| -> serde_json::Value { json(&fs::read_to_string(scratch.join(name)).unwrap()) };
     let names = |name: &str| {
         let array = ZarrArray::open(scratch.join(name), "", MissingChunk::Error).unwrap();
-        assert_eq!(array.missing_value(), None);
+        assert_eq!(array.missing_value(), Some(-1.0));
         array.dimension_names().to_vec()
     };
     blur(&input, &scratch.join("v2.zarr"), &["--sigma", "1"]).ok();
@@ -153,4 +154,97 @@ fn there_already() {
         assert!(ran.code == 1 && ran.err.contains(words), "{}", ran.err);
     }
     assert!(fs::read(&mine).unwrap() == bytes);
+}
+
+/// What attributes say is missing spreads as NaN and is counted, once, whatever the boxes are; integers refuse it.
+#[test]
+fn missing_values_spread_as_nan() {
+    let scratch = Scratch::new();
+    let values: [i16; 12] = [0, 1, 2, 3, 4, 5, 6, -9999, 8, 9, 10, 11];
+    let bytes = |values: &[i16]| values.iter().flat_map(|x| f32::from(*x).to_le_bytes()).collect::<Vec<_>>();
+    let put = |name: &str, dtype: &str, chunks: [Vec<u8>; 2]| {
+        let input = scratch.join(name);
+        empty_array(&input, dtype, &[12], &[6]);
+        fs::write(input.join(".zattrs"), r#"{ "missing_value": -9999, "units": "K" }"#).unwrap();
+        chunks.iter().enumerate().for_each(|(i, chunk)| fs::write(input.join(i.to_string()), chunk).unwrap());
+        input
+    };
+    let floats = put("floats.zarr", "<f4", [bytes(&values[..6]), bytes(&values[6..])]);
+    let out = scratch.join("out.zarr");
+    let ran = blur(&floats, &out, &["--sigma", "1", "--radius", "1", "--chunks", "2"]).ok();
+    assert!(ran.err.contains("1 element is missing, being -9999"), "{}", ran.err);
+    let record = json(&fs::read_to_string(scratch.join("out.run.json")).unwrap());
+    assert_eq!((&record["input"]["missing"], &record["input"]["absent_chunks"]), (&1.into(), &0.into()));
+    assert_eq!(record["warnings"].as_array().unwrap().len(), 1);
+    let array = ZarrArray::open(&out, "", MissingChunk::Error).unwrap();
+    let found: Vec<f32> = (0..6)
+        .flat_map(|i| array.read_chunk(&[i]).unwrap().bytes)
+        .collect::<Vec<u8>>()
+        .chunks(4)
+        .map(|x| f32::from_le_bytes(x.try_into().unwrap()))
+        .collect();
+    // Within a line of slope 1, that of scipy with `reflect` elsewhere.
+    for (i, found) in found.iter().enumerate() {
+        let right = if (1..11).contains(&i) { i as f32 } else { *found };
+        assert!(
+            if (6..9).contains(&i) { found.is_nan() } else { (found - right).abs() < 1e-5 },
+            "{i}: {found}"
+        );
+    }
+    let attributes = json(&fs::read_to_string(out.join(".zattrs")).unwrap());
+    assert_eq!((&attributes["missing_value"], &attributes["units"]), (&(-9999).into(), &"K".into()));
+
+    let whole = |values: &[i16]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+    let integers = put("integers.zarr", "<i2", [whole(&values[..6]), whole(&values[6..])]);
+    let ran = blur(&integers, &scratch.join("no.npy"), &["--sigma", "1"]);
+    assert!(ran.code == 1 && ran.err.contains("-9999") && ran.err.contains("--dtype f32"), "{}", ran.err);
+    let more = ["--sigma", "1", "--radius", "1", "--dtype", "f32"];
+    let [one, other] = [&floats, &integers].map(|input| {
+        let out = scratch.join("one.npy");
+        blur(input, &out, &[&more[..], &["--overwrite"]].concat()).ok();
+        fs::read(out).unwrap()
+    });
+    assert!(one == other);
+}
+
+/// Chunks that are not there are counted; where none is, that is no array.
+#[test]
+fn chunks_that_are_not_there() {
+    let scratch = Scratch::new();
+    let input = scratch.join("in.zarr");
+    empty_array(&input, "|u1", &[4, 4], &[2, 2]);
+    let ran = blur(&input, &scratch.join("out.npy"), &["--sigma", "1"]);
+    assert!(ran.code == 1 && ran.err.contains("any of the 4 chunks"), "{}", ran.err);
+    assert_eq!(scratch.names(), ["in.zarr"]);
+    fs::create_dir(input.join("1")).unwrap();
+    fs::write(input.join("1/0"), [9; 4]).unwrap();
+    let ran = blur(&input, &scratch.join("out.npy"), &["--sigma", "0", "--json"]).ok();
+    let record = json(&ran.out);
+    assert_eq!(record["input"]["absent_chunks"], 3);
+    assert!(record["warnings"][0].as_str().unwrap().contains("the other separator"), "{record}");
+    let bytes = NpyArray::open(scratch.join("out.npy")).unwrap().read_chunk(&[0, 0]).unwrap().bytes;
+    assert_eq!(bytes.iter().filter(|byte| **byte == 9).count(), 4);
+}
+
+/// Shards stay shards, unless other chunks are asked for; where memory does not hold one, that is said.
+#[test]
+fn shards_stay() {
+    let scratch = Scratch::new();
+    let plain = scratch.join("plain.npy");
+    let values: Vec<f64> = (0..120).map(|i| f64::from(i % 7)).collect();
+    write_npy(&plain, &values, [12, 10]).unwrap();
+    let shapes = |name: &str| {
+        let array = ZarrArray::open(scratch.join(name), "", MissingChunk::Error).unwrap();
+        (array.chunk_shape().to_vec(), array.inner_chunk_shape())
+    };
+    let sharded = scratch.join("sharded.zarr");
+    blur(&plain, &sharded, &["--sigma", "0", "--chunks", "2,4", "--shards", "8,8"]).ok();
+    blur(&sharded, &scratch.join("same.zarr"), &["--sigma", "1"]).ok();
+    assert_eq!(shapes("same.zarr"), (vec![8, 8], Some(vec![2, 4])));
+    blur(&sharded, &scratch.join("other.zarr"), &["--sigma", "1", "--chunks", "3,3"]).ok();
+    assert_eq!(shapes("other.zarr"), (vec![3, 3], None));
+    blur(&sharded, &scratch.join("longer.zarr"), &["--sigma", "1", "--shards", "4,8"]).ok();
+    assert_eq!(shapes("longer.zarr"), (vec![4, 8], Some(vec![2, 4])));
+    let ran = blur(&sharded, &scratch.join("none.zarr"), &["--sigma", "1", "--memory", "1K"]);
+    assert!(ran.code == 1 && ran.err.contains("its shards are decoded whole, each of 512 B"), "{}", ran.err);
 }

@@ -166,7 +166,7 @@ fn pairs_that_share_nothing_are_said() {
     let nan: Vec<bool> = f32s(&scratch.join("out/grm.grm.bin")).iter().map(|x| x.is_nan()).collect();
     assert_eq!(nan, [false, true, false, false, false, false]);
     let ran = grm(&path, &scratch.join("mean"), &["--missing", "mean"]).ok();
-    assert_eq!(ran.err, "");
+    assert!(!ran.err.contains("NaN") && ran.err.contains("the call rate is 0.666667"), "{}", ran.err);
 }
 
 fn refused(store: &Path, more: &[&str], words: &[&str]) {

@@ -93,7 +93,9 @@ fn formats_hold_the_same() {
     let (path, record) = of(".npy", &[]);
     let square = npy_of(&path, [6, 6]);
     provenance(&record, "pairwise", [None, None]);
-    let input = serde_json::json!({ "path": x, "observations": 6, "features": 9, "dtype": "i64" });
+    let input = serde_json::json!({
+        "path": x, "observations": 6, "features": 9, "dtype": "i64", "missing": null, "absent_chunks": 0,
+    });
     assert_eq!((&record["x"], &record["with"], &record["undefined"]), (&input, &().into(), &0.into()));
     let numbers = |path: &Path, name: &str| {
         let array = ZarrArray::open(path, name, MissingChunk::Error).unwrap();
@@ -290,4 +292,38 @@ fn empty() {
     write_npy::<f32>(&none, &[], [0, 5]).unwrap();
     pairwise(&x, &zarr, &["--with", none.to_str().unwrap(), "--overwrite"]).ok();
     assert_eq!(ZarrArray::open(&zarr, "distance", MissingChunk::Error).unwrap().shape(), [3, 0]);
+}
+
+/// What attributes say is missing is what NaN is, of floating point and of integers, and is counted.
+#[test]
+fn missing_values_of_attributes() {
+    let scratch = Scratch::new();
+    let values = [1i16, 2, -9, 4, 3, 5, 1, 1, 2, 7, -9, 3];
+    let nan = values.map(|x| if x == -9 { f32::NAN } else { x.into() });
+    let [x, out] = ["x.npy", "d.npy"].map(|name| scratch.join(name));
+    write_npy(&x, &nan, [4, 3]).unwrap();
+    let floats: Vec<u8> = values.iter().flat_map(|x| f32::from(*x).to_le_bytes()).collect();
+    let integers: Vec<u8> = values.iter().flat_map(|x| i64::from(*x).to_le_bytes()).collect();
+    for (name, dtype, bytes) in [("f.zarr", "<f4", floats), ("i.zarr", "<i8", integers)] {
+        let path = scratch.join(name);
+        plain_array(&path, dtype, &[4, 3], &bytes);
+        fs::write(path.join(".zattrs"), r#"{ "_FillValue": -9 }"#).unwrap();
+        for missing in ["propagate", "ignore", "rescale"] {
+            let of = |x: &Path| {
+                let ran = pairwise(x, &out, &["--missing", missing, "--overwrite", "--json"]).ok();
+                (npy_of(&out, [4, 4]), ran)
+            };
+            let ((right, plain), (found, ran)) = (of(&x), of(&path));
+            let near = |(x, y): (&f64, &f64)| x == y || x.is_nan() && y.is_nan() || (x - y).abs() < 1e-6;
+            assert!(found.iter().zip(&right).all(near), "{name} {missing}: {found:?} {right:?}");
+            assert_eq!(found.iter().any(|x| x.is_nan()), missing == "propagate");
+            let record = json(&ran.out);
+            assert_eq!(
+                (&record["x"]["missing"], &record["x"]["dtype"]),
+                (&2.into(), &(if name == "f.zarr" { "f32" } else { "i64" }).into())
+            );
+            assert_eq!(json(&plain.out)["x"]["missing"], serde_json::Value::Null);
+            assert!(ran.err.contains("2 elements are missing, being -9"), "{}", ran.err);
+        }
+    }
 }

@@ -373,3 +373,40 @@ fn the_same_bits_with_other_threads() {
     assert!(runs[0] == runs[1], "two runs differ");
     assert!(runs[0] == runs[2], "one thread and four differ");
 }
+
+/// As PLINK 1.9 says it: "Total genotyping rate is". Low ones are warned of, of all calls and of samples.
+#[test]
+fn call_rates() {
+    let scratch = Scratch::new();
+    let store = |name: &str, missing: &[usize]| {
+        let dosage = |i: usize| if missing.contains(&i) { 255 } else { [0, 1, 2][i * i % 7 % 3] };
+        let path = scratch.join(name);
+        plain_array(&path, "|i1", &[20, 5], &(0..100).map(dosage).collect::<Vec<_>>());
+        path
+    };
+    let run = |path: &Path| pca(path, &scratch.join("out"), &["-k", "2", "--overwrite"]).ok();
+    let record = || json(&fs::read_to_string(scratch.join("out/run.json")).unwrap());
+    let ran = run(&store("whole", &[]));
+    assert!(!ran.out.contains("call rate") && !ran.err.contains("call rate"), "{}{}", ran.out, ran.err);
+    assert_eq!((&record()["calls"]["missing"], &record()["calls"]["rate"]), (&0.into(), &1.0.into()));
+    // Three of the fourth sample and one of the second.
+    let ran = run(&store("few", &[3, 8, 13, 21]));
+    assert!(
+        ran.out.contains("4 of 100 calls missing: call rate 0.96, of samples at least 0.85 (`S0004`)"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        ran.err.contains("1 sample has a call rate below 90 %, the lowest first: `S0004`"),
+        "{}",
+        ran.err
+    );
+    assert!(!ran.err.contains("the call rate is"), "{}", ran.err);
+    let lowest = &record()["calls"]["lowest_samples"];
+    assert_eq!(
+        lowest,
+        &serde_json::json!([{ "sample": "S0004", "rate": 0.85 }, { "sample": "S0002", "rate": 0.95 }])
+    );
+    let ran = run(&store("many", &(0..30).collect::<Vec<_>>()));
+    assert!(ran.err.contains("the call rate is 0.7, below 90 %"), "{}", ran.err);
+}

@@ -16,6 +16,9 @@ use crate::Variant;
 /// Most bytes of a line, so that a file without line breaks is not read into memory whole.
 const MAX_LINE: u64 = 16 << 20;
 
+/// What some editors begin a file of UTF-8 with.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Variants between two places of a .bim that are remembered.
 const STEP: u64 = 1024;
 
@@ -220,6 +223,9 @@ impl<'a> Lines<'a> {
                 return Ok(false);
             }
             (self.start, self.end) = (self.end, self.end + read);
+            if self.start == 0 && self.line.starts_with(BYTE_ORDER_MARK) {
+                self.line.drain(..BYTE_ORDER_MARK.len());
+            }
             if self.line.trim_ascii().is_empty() && read < MAX_LINE {
                 empty += 1;
                 continue;

@@ -1,6 +1,7 @@
 //! Genotypes loaded once, for one result or several.
 
 pub(super) mod grm;
+mod missing;
 mod part;
 pub(super) mod pca;
 pub(super) mod plan;
@@ -22,7 +23,10 @@ use teatime::{
     stream::{Digests, StreamStats},
 };
 
-use self::plan::{Plan, Wanted, check_samples};
+use self::{
+    missing::MissingSums,
+    plan::{Plan, Wanted, check_samples},
+};
 use super::{
     choice::Choice,
     counts::CallCounts,
@@ -79,6 +83,7 @@ pub struct Cohort {
     /// Whether those of a relationship matrix are those of the wanted components too.
     shares_sums: bool,
     projection: Option<Projection>,
+    missing_calls: Option<Vec<u64>>,
     stats: Mutex<StreamStats>,
     passes_over_store: AtomicU32,
     /// Of what was read first, where it was known that it would be read again.
@@ -121,6 +126,9 @@ impl Cohort {
         let beside = each.as_ref().map(|each| each.need);
         let plan = Plan::new(genotypes, None, device, wanted, beside, run)?;
         let mut sums = Sums::new(&plan, wanted.projection)?;
+        if wanted.missing_calls {
+            sums.missing = Some(MissingSums::new(&plan.reader)?);
+        }
         let mut kept = Kept::new(plan.allowance.residency, plan.allowance.host_rows);
         let read = sums.read(&plan, run, each, &mut kept)?;
         Self::finish(plan, sums, kept, Some(read))
@@ -129,7 +137,8 @@ impl Cohort {
     /// Waits for the sums; of what was `read`, if anything was.
     fn finish(plan: Plan, sums: Sums<'_>, kept: Kept, read: Option<Read>) -> Result<Self> {
         let Plan { reader, memory, shares_sums, choice, allowance, .. } = plan;
-        let Sums { counts, adding, projecting } = sums;
+        let Sums { counts, adding, projecting, missing } = sums;
+        let missing_calls = missing.map(|missing| missing.finish(&reader.device)).transpose()?;
         let sums = adding.into_iter().map(|adding| Ok(Arc::new(adding.finish(&reader.device)?)));
         let sums = sums.collect::<Result<Vec<_>>>()?;
         let passes = u32::from(read.is_some());
@@ -144,6 +153,7 @@ impl Cohort {
             shares_sums,
             sums: Mutex::new(sums),
             projection: None,
+            missing_calls,
             stats: Mutex::new(stats),
             passes_over_store: AtomicU32::new(passes),
             digests,
@@ -193,6 +203,11 @@ impl Cohort {
     /// How often the store was read: once by [`load`](Self::load), not by [`of_part`](Self::of_part), and once more for each pass over genotypes that did not stay.
     pub fn passes_over_store(&self) -> u32 {
         self.passes_over_store.load(Relaxed)
+    }
+
+    /// Missing calls of each sample, over all variants, where they were [wanted](Wanted::missing_calls).
+    pub fn missing_calls(&self) -> Option<&[u64]> {
+        self.missing_calls.as_deref()
     }
 
     /// The projection that was [wanted](Wanted::projection).
@@ -405,6 +420,7 @@ struct Sums<'a> {
     counts: CallCounts,
     adding: Vec<Adding>,
     projecting: Option<ProjectionSums<'a>>,
+    missing: Option<MissingSums>,
 }
 
 impl<'a> Sums<'a> {
@@ -414,7 +430,7 @@ impl<'a> Sums<'a> {
         let adding = pairs.iter().map(|pairs| Adding::new(reader, *pairs)).collect::<Result<_>>()?;
         let projecting = projection.map(|matched| ProjectionSums::new(reader, matched)).transpose()?;
         let counts = CallCounts::new(reader.variants(), reader.samples(), reader.form.is_packed())?;
-        Ok(Self { counts, adding, projecting })
+        Ok(Self { counts, adding, projecting, missing: None })
     }
 
     /// The pass. Panels stay where `kept` says.
@@ -428,6 +444,9 @@ impl<'a> Sums<'a> {
             self.adding.iter_mut().try_for_each(|adding| adding.add(reader, &panel, rows, stats))?;
             if let Some(projecting) = &mut self.projecting {
                 projecting.add(reader, &panel)?;
+            }
+            if let Some(missing) = &mut self.missing {
+                missing.add(reader, &panel)?;
             }
             if let Some(each) = &mut each {
                 (each.panel)(reader, &panel, stats)?;

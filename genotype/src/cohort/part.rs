@@ -105,7 +105,7 @@ impl Cohort {
             let plan = Plan::new(genotypes, Some(&rows), device, wanted, None, run)?;
             let mut sums = Sums::new(&plan, wanted.projection.map(|matched| matched.part(&rows)))?;
             sums.read(&plan, run, None, &mut Kept::Nothing)?;
-            let Sums { counts, adding, projecting } = sums;
+            let Sums { counts, adding, projecting, .. } = sums;
             let mut sums = Vec::new();
             for adding in adding {
                 sums.extend(adding.into_part(device)?);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use teatime::{Device, Error, Result, Run, linalg::SignRule, packed::MAX_ENTRIES};
 
-use super::standardized;
+use super::{missing::MissingSums, standardized};
 #[cfg(doc)]
 use crate::Cohort;
 use crate::{
@@ -27,6 +27,7 @@ pub struct Wanted<'a> {
     loadings: bool,
     grm: Option<GrmOptions>,
     pub(super) projection: Option<Matched<'a>>,
+    pub(super) missing_calls: bool,
     /// Whether the caller adds up sums for pairs of samples, panel by panel.
     sums_of_pairs: bool,
     /// Whether the caller makes more passes.
@@ -63,6 +64,15 @@ impl<'a> Wanted<'a> {
         Self { projection: Some(Matched { reference, matches, method }), ..self }
     }
 
+    /// How many calls each sample lacks: [`Cohort::missing_calls`]. Not in [parts](Cohort::part).
+    ///
+    /// # Cost
+    /// For each call of a panel of variants in which one is missing, eight products of bytes of packed genotypes, else one of f32.
+    #[must_use]
+    pub fn missing_calls(self) -> Self {
+        Self { missing_calls: true, ..self }
+    }
+
     /// Nothing of what a cohort has, but sums for pairs of samples, which the caller adds up.
     #[must_use]
     pub(crate) fn sums_of_pairs(self) -> Self {
@@ -91,6 +101,7 @@ impl<'a> Wanted<'a> {
     fn need(&self, reader: &Reader, of_grm: Option<pair_sums::Wanted>, run: &Run) -> Need {
         let need = of_grm.map_or_else(Need::default, |sums| Adding::need(reader, sums.shared, sums.variance));
         let need = need.and(self.projection_need(reader, run));
+        let need = if self.missing_calls { need.and(MissingSums::need(reader)) } else { need };
         match &self.pca {
             Some(options) if self.loadings => need.and(Need::loadings(reader, options.components as u64)),
             _ => need,

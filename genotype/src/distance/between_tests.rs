@@ -234,8 +234,9 @@ fn other_metrics_and_dosages() {
         }
     };
     let as_f32 = |dosages: &[i8], samples: u64, _: usize| {
-        let numbers: Vec<f32> = dosages.iter().map(|&x| f32::from(x)).collect();
-        memory(&numbers, &[dosages.len() as u64 / samples, samples], &[110, 64])
+        let number = |&x: &i8| if x < 0 { f32::NAN } else { x.into() };
+        let numbers: Vec<f32> = dosages.iter().map(number).collect();
+        memory(&numbers, &[dosages.len() as u64 / samples, samples], &[110, 64]).nan_is_missing(true)
     };
     let mixed = |dosages: &[i8], samples, number: usize| match number {
         0 => as_calls(2)(dosages, samples, 0),

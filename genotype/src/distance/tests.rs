@@ -94,13 +94,13 @@ fn other_metrics_and_dosages() {
     let calls: Vec<i8> =
         dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }, x.min(0)]).collect();
     let fractions: Vec<f32> =
-        dosages.iter().map(|&x| f32::from(x) * if x < 0 { 1.0 } else { 0.75 }).collect();
+        dosages.iter().map(|&x| if x < 0 { f32::NAN } else { f32::from(x) * 0.75 }).collect();
     let [v, s] = [variants as u64, samples as u64];
     // Two bits, bytes of three alleles a call, and f32.
     let forms = [
         (memory(&dosages, &[v, s], &[100, 25]), 1.0f32),
         (memory(&calls, &[v, s, 3], &[100, 25, 3]), 1.0),
-        (memory(&fractions, &[v, s], &[100, 25]), 0.75),
+        (memory(&fractions, &[v, s], &[100, 25]).nan_is_missing(true), 0.75),
     ];
     let filter = VariantFilter { min_maf: 0.1, max_missing: 0.5 };
     for (genotypes, size) in forms {
@@ -155,8 +155,8 @@ fn identity_by_state_of_other_ploidies() {
         3.0,
         |_| true,
     );
-    let numbers: Vec<f32> = dosages.iter().map(|&x| f32::from(x)).collect();
-    let result = compute(&memory(&numbers, &[300, 20], &[100, 20]), &ibs).unwrap();
+    let numbers: Vec<f32> = dosages.iter().map(|&x| if x < 0 { f32::NAN } else { x.into() }).collect();
+    let result = compute(&memory(&numbers, &[300, 20], &[100, 20]).nan_is_missing(true), &ibs).unwrap();
     assert_matches(&result, &dosages, 2.0, |_| true);
     assert!(result.shared.is_some());
     let complete: Vec<f32> = numbers.iter().map(|x| x.max(0.0)).collect();

@@ -96,11 +96,10 @@ fn bytes_and_fractions_stay_too() {
     let (device, run) = (Device::cpu(), Run::default());
     let dosages = dosages(600, 40);
     let fractions: Vec<f32> =
-        dosages.iter().map(|&x| if x < 0 { -1.0 } else { 0.9 * f32::from(x) }).collect();
+        dosages.iter().map(|&x| if x < 0 { f32::NAN } else { 0.9 * f32::from(x) }).collect();
     let calls: Vec<i8> = dosages.iter().flat_map(|&x| [x.min(1), x.min(1), 0, x / 2]).collect();
-    for genotypes in
-        [memory(&fractions, &[600, 40], &[100, 40]), memory(&calls, &[600, 40, 4], &[100, 40, 4])]
-    {
+    let fractions = memory(&fractions, &[600, 40], &[100, 40]).nan_is_missing(true);
+    for genotypes in [fractions, memory(&calls, &[600, 40, 4], &[100, 40, 4])] {
         let components = randomized(K, Stop::PowerIterations(1));
         let alone = pca(&genotypes, &device, &components, &run).unwrap();
         let alone_grm = grm(&genotypes, &device, &GrmOptions::default(), &run).unwrap();
@@ -271,4 +270,34 @@ fn a_change_before_a_pass_that_was_not_wanted_is_named() {
 fn threads_may_share_one() {
     fn shared<T: Send + Sync>() {}
     shared::<Cohort>();
+}
+
+/// Counted one by one, of genotypes in two bits, bytes and f32.
+#[test]
+fn missing_calls_of_each_sample_are_counted() {
+    let (device, run) = (Device::cpu(), Run::default());
+    let dosages = dosages(6000, 37);
+    let missing = |sample: usize| dosages.iter().skip(sample).step_by(37).filter(|dosage| **dosage < 0);
+    let right: Vec<u64> = (0..37).map(|sample| missing(sample).count() as u64).collect();
+    assert!(right.iter().any(|missing| *missing != right[0]));
+    let fractions: Vec<f32> =
+        dosages.iter().map(|&x| if x < 0 { f32::NAN } else { 0.9 * f32::from(x) }).collect();
+    let large: Vec<i8> = dosages.iter().map(|&x| if x < 0 { -9 } else { 50 * x }).collect();
+    let components = PcaOptions::default().components(2).scaler(Scaler::Center);
+    for genotypes in [
+        memory(&dosages, &[6000, 37], &[1000, 37]).dosages_are_bounded(true),
+        memory(&large, &[6000, 37], &[1000, 37]),
+        memory(&fractions, &[6000, 37], &[1000, 37]).nan_is_missing(true),
+    ] {
+        let wanted = Wanted::default().pca(&components).missing_calls();
+        let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
+        assert_eq!(cohort.missing_calls().unwrap(), right);
+        let counts = cohort.pca(&components, &run).unwrap().counts;
+        assert_eq!(counts.missing_calls, right.iter().sum::<u64>());
+    }
+    let whole = memory(&[0i8, 1, 2, 1], &[2, 2], &[2, 2]);
+    let wanted = Wanted::default().missing_calls();
+    assert_eq!(Cohort::load(&whole, &device, &wanted, &run).unwrap().missing_calls(), Some(&[0, 0][..]));
+    let other = Cohort::load(&whole, &device, &Wanted::default(), &run).unwrap();
+    assert_eq!(other.missing_calls(), None);
 }

@@ -36,7 +36,7 @@ fn both<T: Storable>(values: &[T], rest: &[u64]) -> [Genotypes; 2] {
     ];
     let selected = Genotypes::new(arrays.to_vec()).unwrap().select(SELECTED).unwrap();
     let alone = array(&alone(values, width), &[64, 33]);
-    [selected, Genotypes::new(vec![Arc::new(alone)]).unwrap()]
+    [selected, Genotypes::new(vec![Arc::new(alone)]).unwrap()].map(|of| of.nan_is_missing(true))
 }
 
 /// Chunks with selected rows: of 40 rows in one, of 7 rows in three, side by side.
@@ -50,7 +50,8 @@ fn chunks() -> u64 {
 #[test]
 fn components_are_those_of_the_rows_alone() {
     let whole = dosages(VARIANTS, SAMPLES);
-    let fractions: Vec<f32> = whole.iter().map(|&x| f32::from(x) * if x > 0 { 0.75 } else { 1.0 }).collect();
+    let fractions: Vec<f32> =
+        whole.iter().map(|&x| if x < 0 { f32::NAN } else { f32::from(x) * 0.75 }).collect();
     let calls: Vec<i8> = whole.iter().flat_map(|&x| [x.min(1), if x < 0 { -1 } else { x / 2 }]).collect();
     let all = [both(&whole, &[33]), both(&calls, &[33, 2]), both(&fractions, &[33])];
     let small = Run::default().memory(Budget::default().host(4 << 20));
@@ -165,13 +166,14 @@ fn both_ways<T: Storable>(values: &[T], rest: &[u64], deep: u64) -> [Genotypes; 
     let selected = selected.select(SELECTED).unwrap().select_samples(SAMPLES_SELECTED).unwrap();
     let shape = [&[rows, samples], rest].concat();
     let alone = MemoryArray::new("array", &chosen, &shape, &shape).unwrap();
-    [selected, Genotypes::new(vec![Arc::new(alone)]).unwrap()]
+    [selected, Genotypes::new(vec![Arc::new(alone)]).unwrap()].map(|of| of.nan_is_missing(true))
 }
 
 #[test]
 fn selected_samples_are_as_if_alone() {
     let whole = dosages(VARIANTS, SAMPLES);
-    let fractions: Vec<f32> = whole.iter().map(|&x| f32::from(x) * if x > 0 { 0.75 } else { 1.0 }).collect();
+    let fractions: Vec<f32> =
+        whole.iter().map(|&x| if x < 0 { f32::NAN } else { f32::from(x) * 0.75 }).collect();
     let haploid: Vec<i16> = whole.iter().map(|&x| x.min(1).into()).collect();
     let calls = |ploidy: i8| -> Vec<i8> {
         whole

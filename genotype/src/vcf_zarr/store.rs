@@ -26,7 +26,7 @@ const MAX_VARIANTS: u64 = 1 << 34;
 /// - scikit-allel and `MalariaGEN`: `calldata/GT`, `variants/*` and `samples` at the root, or under one group per
 ///   contig, which are then appended in natural order (`2` before `10`), with `samples` there or at the root;
 /// - a plain array of dosages `[variants, samples]` or calls `[variants, samples, ploidy]`: the root itself, or
-///   the one that is named.
+///   the one that is named. Dosages may have a third axis of one element.
 ///
 /// ```
 /// use teatime::{Device, MissingChunk, Run};
@@ -281,6 +281,8 @@ fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
     }
     let floats = matches!(array.dtype(), StoredType::F16 | StoredType::F32 | StoredType::F64);
     match *array.shape() {
+        // Such as those of a field of VCF that has a number for each alternate allele, of which there is one.
+        [_, _, 1] if floats => Ok(GenotypeKind::Dosages),
         // Calls have numbers of their own for what is missing.
         [_, _, _] if array.missing_value().is_some_and(|value| value.is_nan() || value >= 0.0) => {
             refuse("its attribute `_FillValue` is an allele; calls that are missing are -1".into())
@@ -289,7 +291,10 @@ fn genotype_kind(array: &ZarrArray) -> Result<GenotypeKind> {
         [_, _] => Ok(GenotypeKind::Dosages),
         [_, _, 0] => refuse("its calls have no alleles".into()),
         [_, _, _] if floats || array.dtype() == StoredType::Bool => {
-            refuse(format!("holds {:?}; calls are integers", array.dtype()))
+            let (of, shape) = (array.dtype(), array.shape());
+            refuse(format!(
+                "holds {of:?} of the shape {shape:?}; calls are integers, and dosages have one number a sample"
+            ))
         }
         [_, _, ploidy] => Ok(GenotypeKind::Calls { ploidy }),
         _ => refuse(format!("has {} axes; dosages have 2 and calls 3", array.shape().len())),
@@ -325,10 +330,7 @@ fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
     }
     let folders = folders(storage)?;
     if root == Node::Absent {
-        let nested = folders.iter().find(|name| {
-            let root = |file: &str| matches!(storage.size(&join(name, file)), Ok(Some(_)));
-            root(".zgroup") || root("zarr.json") || root(".zarray")
-        });
+        let nested = folders.iter().find(|name| matches!(Node::at(storage, name), Ok(Node::Group)));
         if let Some(name) = nested {
             let why = format!("is a folder of stores, not a store; one of them is `{name}`");
             return Err(Error::store(storage.place(""), why));
@@ -352,13 +354,13 @@ fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
         _ if !contigs.is_empty() => return Ok(contigs),
         _ => {}
     }
-    if root == Node::Absent {
+    let names = Node::arrays(storage, "");
+    if root == Node::Absent && names.is_empty() {
         return Err(Error::store(
             storage.place(""),
             "is not a Zarr store: it has no zarr.json, .zgroup or .zarray",
         ));
     }
-    let names = Node::arrays(storage, "");
     let why = "has neither `call_genotype` nor `calldata/GT`; name the array to use";
     Err(Error::store(storage.place(""), format!("{why} (arrays at its root: {})", names.join(", "))))
 }

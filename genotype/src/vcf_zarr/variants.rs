@@ -7,7 +7,7 @@ use std::{
 
 use teatime::{
     Budget, Error, Result,
-    store::{Column, LeftOut, Node, Storage},
+    store::{Column, LeftOut, Node, Storage, read_attributes},
 };
 
 use super::columns::{column, join, required};
@@ -246,10 +246,12 @@ impl VariantTable {
                 if Node::at(&**storage, &index)? == Node::Absent {
                     return Ok(None);
                 }
-                let names = Column::open_in(storage, &join(group, "contig_id"), LeftOut::Never, memory)?
-                    .ok_or_else(|| Error::store(storage.place(""), "has no array `contig_id`"))?;
-                let names: Vec<Arc<str>> =
-                    names.strings(0..names.rows())?.into_iter().map(Arc::from).collect();
+                let names = match Column::open_in(storage, &join(group, "contig_id"), LeftOut::Never, memory)?
+                {
+                    Some(names) => names.strings(0..names.rows())?,
+                    None => contigs_attribute(&**storage, group)?,
+                };
+                let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
                 let known = LeftOut::Below(names.len() as u64);
                 let index = required(storage, &index, known, memory, rows)?;
                 Ok(Some(Contig::Index(index, names)))
@@ -311,6 +313,16 @@ impl Contig {
                 .collect(),
         }
     }
+}
+
+/// Names of contigs as an attribute of the group has them, as sgkit wrote them before there was `contig_id`.
+fn contigs_attribute(storage: &dyn Storage, group: &str) -> Result<Vec<String>> {
+    let attributes = read_attributes(storage, group)?;
+    let names = attributes["contigs"].as_array().and_then(|names| {
+        names.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+    });
+    let lacks = "has neither an array `contig_id` nor an attribute `contigs` of names";
+    names.ok_or_else(|| Error::store(storage.place(group), lacks))
 }
 
 /// The name of a variant's contig.

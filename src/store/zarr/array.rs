@@ -2,11 +2,17 @@
 
 use std::{
     borrow::Cow,
+    collections::HashMap,
     io::ErrorKind,
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
+
+use zarrs::array::ChunkKeyEncoding;
 
 use super::{
     guard::{Decoded, Fault, Size},
@@ -15,7 +21,7 @@ use super::{
     shard::Fill,
 };
 use crate::{
-    ChunkedArray, DecodedChunk, Error, FetchedChunk, MissingChunk, Result, StoredType,
+    ChunkedArray, DecodedChunk, Error, FetchedChunk, LookedFor, MissingChunk, Result, StoredType,
     store::{Folder, Storage, StoredBytes, Value, storage::join},
 };
 
@@ -27,6 +33,16 @@ pub(crate) struct StoredArray {
     path: String,
     name: String,
     pub(crate) metadata: Metadata,
+    looked: Looked,
+}
+
+/// What the storage had of the chunks that were fetched.
+#[derive(Debug, Default)]
+struct Looked {
+    there: AtomicBool,
+    other_names: AtomicBool,
+    /// Of the chunks, in C order, that were not there a bit each, 64 by 64.
+    absent: Mutex<HashMap<u64, u64>>,
 }
 
 impl StoredArray {
@@ -34,30 +50,65 @@ impl StoredArray {
     pub(crate) fn open(storage: &Arc<dyn Storage>, path: &str) -> Result<Self> {
         let path = metadata::path_within(&**storage, path)?;
         let metadata = metadata::read(&**storage, &path)?;
-        Ok(Self { name: storage.place(&path), path, storage: Arc::clone(storage), metadata })
+        let (name, storage, looked) = (storage.place(&path), Arc::clone(storage), Looked::default());
+        Ok(Self { name, path, storage, metadata, looked })
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
+    /// What the storage had of the chunks that were fetched.
+    fn looked_for(&self) -> LookedFor {
+        let absent = self.looked.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        LookedFor {
+            there: self.looked.there.load(Relaxed),
+            absent: absent.values().map(|bits| u64::from(bits.count_ones())).sum(),
+            other_names: self.looked.other_names.load(Relaxed),
+        }
+    }
+
     /// Reads the bytes of one chunk; without bytes where it is missing.
+    ///
+    /// Until one is there by the name that the metadata say, it is looked for by the [other](Metadata::other_keys) too: writers of version 2
+    /// have left `dimension_separator` out.
     pub(crate) fn fetch(&self, index: &[u64]) -> Decoded<FetchedChunk> {
         let grid = self.metadata.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
             return Err(format!("outside the grid of {grid:?} chunks").into());
         }
         let start = Instant::now();
-        let key = join(&self.path, self.metadata.keys.encode(index).as_str());
-        let cap = self.metadata.chain.encoded_cap(&self.metadata.spec);
-        let bytes = match self.storage.get(&key, cap as u64) {
-            Ok(Value::Bytes(bytes)) => Some(bytes),
-            Ok(Value::Absent) => None,
-            Ok(Value::Large(bytes)) => return Err(Size::AtMost(cap).exceeded(bytes, "its file has")),
-            Err(error) if error.kind() == ErrorKind::OutOfMemory => return Err(Fault::Memory(cap as u64)),
-            Err(error) => return Err(format!("cannot be read: {error}").into()),
-        };
+        let mut bytes = self.get(&self.metadata.keys, index)?;
+        let Looked { there, other_names, absent } = &self.looked;
+        if bytes.is_none()
+            && (other_names.load(Relaxed) || !there.load(Relaxed))
+            && let Some(keys) = &self.metadata.other_keys
+        {
+            bytes = self.get(keys, index)?;
+            other_names.fetch_or(bytes.is_some(), Relaxed);
+        }
+        if bytes.is_some() {
+            there.store(true, Relaxed);
+        } else {
+            let number =
+                index.iter().zip(&grid).fold(0u64, |at, (i, n)| at.wrapping_mul(*n).wrapping_add(*i));
+            let mut absent = absent.lock().unwrap_or_else(PoisonError::into_inner);
+            *absent.entry(number / 64).or_default() |= 1 << (number % 64);
+        }
         Ok(FetchedChunk { bytes, read: start.elapsed(), ..FetchedChunk::default() })
+    }
+
+    /// The bytes of a chunk by its name; none where there are none.
+    fn get(&self, keys: &ChunkKeyEncoding, index: &[u64]) -> Decoded<Option<StoredBytes>> {
+        let key = join(&self.path, keys.encode(index).as_str());
+        let cap = self.metadata.chain.encoded_cap(&self.metadata.spec);
+        match self.storage.get(&key, cap as u64) {
+            Ok(Value::Bytes(bytes)) => Ok(Some(bytes)),
+            Ok(Value::Absent) => Ok(None),
+            Ok(Value::Large(bytes)) => Err(Size::AtMost(cap).exceeded(bytes, "its file has")),
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => Err(Fault::Memory(cap as u64)),
+            Err(error) => Err(format!("cannot be read: {error}").into()),
+        }
     }
 
     /// Decodes one chunk that was fetched; `None` where it is missing. `fill` is asked about inner chunks.
@@ -153,7 +204,7 @@ impl ZarrArray {
         let inner = StoredArray::open(storage, path)?;
         // `ArrayWriter` says so.
         let is_incomplete =
-            || Ok(metadata::attributes(&**storage, path)?["teatime"]["status"] == "incomplete");
+            || Ok(metadata::read_attributes(&**storage, path)?["teatime"]["status"] == "incomplete");
         if missing == MissingChunk::Fill && is_incomplete()? {
             let why = "is not written to its end: chunks that are missing do not hold the fill value";
             return Err(Error::store(&inner.name, why));
@@ -182,6 +233,11 @@ impl ZarrArray {
     /// Names of the axes as the store gives them; empty where it does not.
     pub fn dimension_names(&self) -> &[String] {
         &self.inner.metadata.dimensions
+    }
+
+    /// Extents of a chunk within a shard, where [chunks](ChunkedArray::chunk_shape) are shards.
+    pub fn inner_chunk_shape(&self) -> Option<Vec<u64>> {
+        self.inner.metadata.chain.inner_chunk()
     }
 }
 
@@ -216,6 +272,10 @@ impl ChunkedArray for ZarrArray {
 
     fn fetches(&self) -> usize {
         self.inner.storage.fetches()
+    }
+
+    fn looked_for(&self) -> LookedFor {
+        self.inner.looked_for()
     }
 
     fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {

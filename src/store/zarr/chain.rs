@@ -34,6 +34,14 @@ impl Chain {
         }
     }
 
+    /// Elements of an inner chunk along each axis, of shards.
+    pub(crate) fn inner_chunk(&self) -> Option<Vec<u64>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Sharded(shard, _) => Some(shard.inner_shape().iter().map(|&n| n as u64).collect()),
+        }
+    }
+
     /// Most bytes an encoded chunk may have: more is refused unread.
     pub(crate) fn encoded_cap(&self, spec: &ChunkSpec) -> usize {
         match self {

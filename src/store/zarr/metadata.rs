@@ -27,6 +27,9 @@ pub const MAX_CHUNK_BYTES: u64 = 2 << 30;
 /// Most bytes of one fixed-length string.
 const MAX_STRING_BYTES: usize = 64 << 10;
 
+/// The largest whole number up to which f64 holds every whole number.
+const MAX_WHOLE: f64 = 9_007_199_254_740_991.0;
+
 /// Most bytes of the metadata of one array.
 const MAX_METADATA_BYTES: u64 = 16 << 20;
 
@@ -62,6 +65,8 @@ pub(crate) struct Metadata {
     pub(crate) chain: Chain,
     /// Names of chunk files, relative to the array's folder.
     pub(crate) keys: ChunkKeyEncoding,
+    /// The same with the other separator, `/` for `.` or the other way round; none where that makes no difference.
+    pub(crate) other_keys: Option<ChunkKeyEncoding>,
 }
 
 /// What stands at a path of a Zarr store.
@@ -97,7 +102,13 @@ impl Node {
         if is_there(storage, &join(path, ".zarray"))? {
             return Ok(Self::Array);
         }
-        Ok(if is_there(storage, &join(path, ".zgroup"))? { Self::Group } else { Self::Absent })
+        // Some copies of groups of version 2 have lost the first of these.
+        for name in [".zgroup", ".zattrs", ".zmetadata"] {
+            if is_there(storage, &join(path, name))? {
+                return Ok(Self::Group);
+            }
+        }
+        Ok(Self::Absent)
     }
 
     /// Names of the arrays right in the group at `path`, in the order of their bytes, for messages: what cannot be read is left out.
@@ -121,7 +132,7 @@ pub(super) fn path_within(storage: &dyn Storage, path: &str) -> Result<String> {
 /// What the root of a store says of its writer, in words; empty where it says nothing.
 pub(crate) fn writer(storage: &dyn Storage) -> String {
     // Only told beside an error, which is not to be hidden by another.
-    let attributes = attributes(storage, "").unwrap_or_default();
+    let attributes = read_attributes(storage, "").unwrap_or_default();
     let says = |(name, value): (&String, &Value)| match value.as_str() {
         Some(value) if name == "source" || name.ends_with("version") => Some(format!("{name} {value}")),
         _ => None,
@@ -130,7 +141,10 @@ pub(crate) fn writer(storage: &dyn Storage) -> String {
 }
 
 /// The attributes of the array or the group at `path`; null where it has none.
-pub(crate) fn attributes(storage: &dyn Storage, path: &str) -> Result<Value> {
+///
+/// # Errors
+/// As [`read_json`].
+pub fn read_attributes(storage: &dyn Storage, path: &str) -> Result<Value> {
     Ok(match read_json(storage, &join(path, "zarr.json"))? {
         Some(mut v3) => v3.get_mut("attributes").map(Value::take),
         None => read_json(storage, &join(path, ".zattrs"))?,
@@ -148,16 +162,24 @@ pub(crate) fn read(storage: &dyn Storage, path: &str) -> Result<Metadata> {
         return guarded(|| parse_v3(json)).map_err(refuse);
     }
     if let Some(json) = read_json(storage, &join(path, ".zarray"))? {
-        let attributes = attributes(storage, path)?;
+        let attributes = read_attributes(storage, path)?;
         return guarded(|| parse_v2(json, &attributes)).map_err(refuse);
     }
-    let group = is_there(storage, &join(path, ".zgroup"))?;
+    let group = Node::at(storage, path)? == Node::Group;
     Err(refuse(if group { is_group(storage, path) } else { "no such array".to_owned() }))
 }
 
 /// Why a group is no array, and a few of the arrays in it.
 fn is_group(storage: &dyn Storage, path: &str) -> String {
     const LISTED: usize = 8;
+    // Of AnnData. Only told beside an error, which is not to be hidden by another.
+    let attributes = read_attributes(storage, path).unwrap_or_default();
+    if let Some(sparse @ ("csr_matrix" | "csc_matrix")) = attributes["encoding-type"].as_str() {
+        return format!(
+            "is a sparse matrix ({sparse}), a group of three arrays: matrices are read as one array, so write it as a dense one, in \
+             Python `adata.X = adata.X.toarray()`"
+        );
+    }
     let names = Node::arrays(storage, path);
     let more = if names.len() > LISTED { ", ..." } else { "" };
     let of = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
@@ -181,14 +203,15 @@ fn is_there(storage: &dyn Storage, key: &str) -> Result<bool> {
     }
 }
 
-/// Reads a JSON value of at most 16 MiB, such as the metadata of a group; `None` where there is none.
+/// Reads a JSON value of at most 16 MiB, such as the metadata of a group; `None` where there is none. The numbers `NaN`, `Infinity` and
+/// `-Infinity`, which Python writes and JSON does not have, are read as strings.
 ///
 /// # Errors
 /// [`Error::Store`]: what is there is longer, or no JSON. [`Error::Io`]: it cannot be read.
 pub fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
     let refuse = |why: String| Err(Error::store(storage.place(key), why));
     match storage.get(key, MAX_METADATA_BYTES) {
-        Ok(Stored::Bytes(bytes)) => match serde_json::from_slice(&bytes) {
+        Ok(Stored::Bytes(bytes)) => match parse_json(&bytes) {
             Ok(json) => Ok(Some(json)),
             Err(error) => refuse(format!("is not valid JSON: {error}")),
         },
@@ -197,6 +220,66 @@ pub fn read_json(storage: &dyn Storage, key: &str) -> Result<Option<Value>> {
         Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(None),
         Err(source) => Err(Error::Io { path: storage.place(key).into(), source }),
     }
+}
+
+/// JSON as it is found: after a byte order mark, and with numbers that Python writes.
+fn parse_json(bytes: &[u8]) -> serde_json::Result<Value> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    serde_json::from_slice(bytes).or_else(|error| serde_json::from_slice(&quoted(bytes)).map_err(|_| error))
+}
+
+/// JSON text with its `NaN`, `Infinity` and `-Infinity` as strings.
+fn quoted(text: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest, mut in_string) = (Vec::with_capacity(text.len()), text, false);
+    while let Some(&byte) = rest.first() {
+        let number =
+            ["NaN", "Infinity", "-Infinity"].into_iter().find(|number| rest.starts_with(number.as_bytes()));
+        let len = match number {
+            Some(number) if !in_string => {
+                out.extend_from_slice(format!("\"{number}\"").as_bytes());
+                number.len()
+            }
+            _ => {
+                in_string ^= byte == b'"';
+                let len = if in_string && byte == b'\\' { rest.len().min(2) } else { 1 };
+                out.extend_from_slice(&rest[..len]);
+                len
+            }
+        };
+        rest = &rest[len..];
+    }
+    out
+}
+
+/// Rewrites a fill value that a number or a text stands for, such as `0.0` or `"0"` of integers, as the number that it is.
+fn adapt_fill(json: &mut Value, dtype: &str) {
+    let Some(fill) = json.get_mut("fill_value") else { return };
+    let dtype = dtype.trim_start_matches(['<', '>', '|', '=']);
+    let number = match &*fill {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => {
+            text.trim().parse::<serde_json::Number>().ok().and_then(|number| number.as_f64())
+        }
+        _ => None,
+    };
+    let Some(number) = number else { return };
+    if dtype == "bool" || dtype == "b1" {
+        if number == 0.0 || number == 1.0 {
+            *fill = (number == 1.0).into();
+        }
+    } else if dtype.starts_with(['f']) {
+        *fill = number.into();
+    } else if dtype.starts_with(['i', 'u']) && number.fract() == 0.0 && number.abs() <= MAX_WHOLE {
+        #[allow(clippy::cast_possible_truncation, reason = "a whole number of 53 bits")]
+        let number = number as i64;
+        // Larger ones stay as they are written.
+        *fill = number.into();
+    }
+}
+
+/// A fill value that could not be read, in words.
+fn wrong_fill(fill: &str, dtype: &str, why: &dyn std::fmt::Display) -> String {
+    format!("its fill value {fill} is none of its data type {dtype}: {why}")
 }
 
 pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
@@ -211,8 +294,11 @@ pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
     if length.is_ok_and(|length| length > MAX_STRING_BYTES) || dtype.len() > 16 {
         return Err(format!("data type `{dtype}` is not supported"));
     }
+    let dtype = dtype.to_owned();
     adapt_chunks(&mut json, "/chunks");
     let text = adapt_v2_text(&mut json);
+    adapt_fill(&mut json, &dtype);
+    let fill_text = json.get("fill_value").cloned().unwrap_or_default().to_string();
     let codecs = v2_chain(&json);
     // zarrs refuses levels of compression that only a writer needs to know.
     json["compressor"] = Value::Null;
@@ -222,7 +308,7 @@ pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
     let dimensions = dimensions.into_iter().flatten().map(|d| d.as_str().unwrap_or_default().to_owned());
     let fill = || {
         let data_type = DataType::from_metadata(&v2.dtype).map_err(|e| e.to_string())?;
-        data_type.fill_value_v2(&v2.fill_value).map_err(|e| e.to_string())
+        data_type.fill_value_v2(&v2.fill_value).map_err(|e| wrong_fill(&fill_text, &dtype, &e))
     };
     Metadata::new(v3, &codecs, fill, text, dimensions.collect(), attributes)
 }
@@ -289,13 +375,15 @@ fn adapt_v2_text(json: &mut Value) -> bool {
 pub(crate) fn parse_v3(mut json: Value) -> Why<Metadata> {
     adapt_chunks(&mut json, "/chunk_grid/configuration/chunk_shape");
     let text = adapt_v3_text(&mut json);
+    let dtype = json.get("data_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    adapt_fill(&mut json, &dtype);
     let v3: ArrayMetadataV3 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
     let dimensions = v3.dimension_names.iter().flatten().map(|d| d.clone().unwrap_or_default()).collect();
     let (data_type, codecs, fill) = (v3.data_type.clone(), v3.codecs.clone(), v3.fill_value.clone());
     let attributes = Value::Object(v3.attributes.clone());
     let fill = || {
         let data_type = DataType::from_metadata(&data_type).map_err(|e| e.to_string())?;
-        data_type.fill_value_v3(&fill).map_err(|e| e.to_string())
+        data_type.fill_value_v3(&fill).map_err(|e| wrong_fill(&json!(fill).to_string(), &dtype, &e))
     };
     Metadata::new(v3, &codecs, fill, text, dimensions, &attributes)
 }
@@ -341,6 +429,7 @@ impl Metadata {
         let shape = shape.collect::<Why<Vec<usize>>>()?;
         let spec = ChunkSpec { shape, size, unit, text: MAX_TEXT_BYTES };
         let keys = ChunkKeyEncoding::from_metadata(&v3.chunk_key_encoding).map_err(|e| e.to_string())?;
+        let other_keys = other_keys(&v3)?;
         let chain = Chain::parse(codecs, &spec)?;
         let fill = fill()?.as_ne_bytes().to_vec();
         if size != 0 && fill.len() != size {
@@ -350,7 +439,18 @@ impl Metadata {
             Element::Number(dtype) => attributes::missing_value(attributes, dtype)?,
             _ => None,
         };
-        Ok(Self { shape: v3.shape, chunk_shape, element, missing, dimensions, spec, fill, chain, keys })
+        Ok(Self {
+            shape: v3.shape,
+            chunk_shape,
+            element,
+            missing,
+            dimensions,
+            spec,
+            fill,
+            chain,
+            keys,
+            other_keys,
+        })
     }
 
     /// Chunks along each axis.
@@ -375,6 +475,22 @@ impl Element {
             Self::Text => (0, 1),
         }
     }
+}
+
+/// Names of chunk files with the other separator than that of the metadata, where an array has several axes.
+fn other_keys(v3: &ArrayMetadataV3) -> Why<Option<ChunkKeyEncoding>> {
+    let encoding = &v3.chunk_key_encoding;
+    let named = encoding.configuration().and_then(|c| c.get("separator")).and_then(Value::as_str);
+    let separator = match named.unwrap_or(if encoding.name() == "v2" { "." } else { "/" }) {
+        "." => "/",
+        _ => ".",
+    };
+    if v3.shape.len() < 2 {
+        return Ok(None);
+    }
+    let Value::Object(configuration) = json!({ "separator": separator }) else { return Ok(None) };
+    let other = MetadataV3::new_with_configuration(encoding.name(), configuration);
+    ChunkKeyEncoding::from_metadata(&other).map(Some).map_err(|e| e.to_string())
 }
 
 fn parse_chunks(v3: &ArrayMetadataV3) -> Why<Vec<u64>> {

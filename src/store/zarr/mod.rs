@@ -20,7 +20,7 @@ mod writer;
 pub use self::{
     array::ZarrArray,
     column::{Column, LeftOut},
-    metadata::{MAX_CHUNK_BYTES, Node, read_json},
+    metadata::{MAX_CHUNK_BYTES, Node, read_attributes, read_json},
     new_store::{NewStore, is_free},
     spec::{ArraySpec, Attributes, Compression, Shuffle, ZarrFormat},
     writer::{ArrayWriter, write_group},

@@ -86,6 +86,11 @@ impl Shard {
         Ok(Self { inner, grid, codecs, index_first, index_crc, index_big_endian })
     }
 
+    /// Elements of an inner chunk along each axis.
+    pub(crate) fn inner_shape(&self) -> &[usize] {
+        &self.inner.shape
+    }
+
     /// Bytes of the encoded index.
     pub(crate) fn index_bytes(&self) -> usize {
         self.grid.iter().product::<usize>() * ENTRY + if self.index_crc { 4 } else { 0 }

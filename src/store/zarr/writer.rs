@@ -112,7 +112,7 @@ impl ArrayWriter {
                 return Ok(writer);
             }
         }
-        let found = metadata::attributes(&*writer.storage, path)?;
+        let found = metadata::read_attributes(&*writer.storage, path)?;
         match found.pointer(&format!("/{ATTRIBUTE}/job")).and_then(Value::as_str) {
             Some(found) if *found == hash => {}
             Some(found) => {

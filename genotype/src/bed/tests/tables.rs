@@ -81,3 +81,20 @@ fn tables_as_people_write_them() {
     assert_eq!((&*variants[1].id, &*variants[1].reference, &*variants[1].alternate), ("rs2", "C", "G"));
     assert_eq!(bed.path(), path);
 }
+
+/// A byte order mark is no part of the first name, in whatever order lines are read.
+#[test]
+fn tables_may_begin_with_a_byte_order_mark() {
+    let scratch = Scratch::new();
+    let path = scratch.bed("mark", [3, 5], 1, &[0; 6]);
+    let plain = BedFile::open(&path).unwrap();
+    for name in ["mark.fam", "mark.bim"] {
+        let text = fs::read_to_string(scratch.0.path().join(name)).unwrap();
+        scratch.put(name, format!("\u{feff}{text}"));
+    }
+    let bed = BedFile::open(&path).unwrap();
+    assert_eq!(bed.samples(), plain.samples());
+    for range in [0..3, 1..2, 0..1] {
+        assert_eq!(bed.variants(range.clone()).unwrap(), plain.variants(range).unwrap());
+    }
+}

@@ -38,6 +38,7 @@ fn fill_values_are_missing() {
         store(V2, json!({ "_FillValue": 127, "missing_value": 127 }), |x| if x < 0 { 127 } else { x }),
         store(V2, json!({ "_FillValue": -32768 }), |x| if x < 0 { i16::MIN } else { x.into() }),
         store(V2, json!({ "_FillValue": "NaN", "scale_factor": 1, "add_offset": 0.0 }), |x| or(x, f32::NAN)),
+        store(V2, json!({ "missing_value": -9 }), |x| or(x, -9.0)),
         // Not a number that an f32 holds: the nearest one is meant.
         store(V2, json!({ "_FillValue": 9.1e15 }), |x| or(x, 9.1e15)),
         // As xarray writes it.
@@ -48,7 +49,7 @@ fn fill_values_are_missing() {
         assert_eq!(digest(store).unwrap(), plain, "{case}");
     }
     // Without the attribute, each of the first is an error.
-    for store in [&stores[0], &stores[2], &stores[4], &stores[5]] {
+    for store in [&stores[0], &stores[2], &stores[4], &stores[5], &stores[6]] {
         store.put("a/.zattrs", "{}");
         assert!(matches!(digest(store), Err(Error::Chunk { .. })));
     }
@@ -66,4 +67,27 @@ fn calls_have_their_own_missing_values() {
     }
     scratch.put("a/.zattrs", json!({ "_FillValue": 0 }).to_string());
     assert!(digest(&scratch).unwrap_err().to_string().contains("`_FillValue`"));
+}
+
+/// A field of VCF with a number for each alternate allele, of one: the dosages of an array of two axes.
+#[test]
+fn dosages_may_have_an_axis_of_one_element() {
+    let dosages: Vec<f32> =
+        DOSAGES.as_flattened().iter().map(|&x| if x < 0 { f32::NAN } else { x.into() }).collect();
+    let digests = [&[4, 3][..], &[4, 3, 1]].map(|shape| {
+        let scratch = Scratch::new();
+        scratch.numbers("a", shape, &dosages);
+        scratch.put("a/.zattrs", json!({ "missing_value": "NaN" }).to_string());
+        assert_eq!(store::open(&scratch, Some("a")).unwrap().kind(), GenotypeKind::Dosages);
+        digest(&scratch).unwrap()
+    });
+    assert_eq!(digests[0], digests[1]);
+    let scratch = Scratch::new();
+    scratch.numbers("a", &[2, 3, 2], &dosages);
+    let error = store::open(&scratch, Some("a")).unwrap_err().to_string();
+    assert!(error.contains("F32") && error.contains("[2, 3, 2]"), "{error}");
+    // Integers are calls of haploids.
+    let scratch = Scratch::new();
+    scratch.numbers("a", &[4, 3, 1], DOSAGES.as_flattened());
+    assert_eq!(store::open(&scratch, Some("a")).unwrap().kind(), GenotypeKind::Calls { ploidy: 1 });
 }

@@ -267,3 +267,25 @@ fn wrong_ranks_types_and_axes() {
     scratch.array("x", spec);
     refused(&scratch, "variants have to come first");
 }
+
+/// Such as sgkit wrote them, and copies that lost a file of the group.
+#[test]
+fn contigs_of_an_attribute_and_a_group_without_its_file() {
+    let scratch = vcf(&["a", "b"]);
+    let variants = open(&scratch, None).unwrap().variants(0..3).unwrap();
+    scratch.lose("contig_id");
+    let error = || open(&scratch, None).unwrap().variants(0..3).unwrap_err().to_string();
+    assert!(error().contains("`contig_id`") && error().contains("`contigs`"), "{}", error());
+    scratch.put(".zattrs", json!({ "contigs": ["1", 2] }).to_string());
+    assert!(error().contains("`contigs`"), "{}", error());
+    scratch.put(".zattrs", json!({ "contigs": ["1", "X"] }).to_string());
+    assert_eq!(open(&scratch, None).unwrap().variants(0..3).unwrap(), variants);
+    fs::remove_file(scratch.path().join(".zgroup")).unwrap();
+    assert_eq!(open(&scratch, None).unwrap().variants(0..3).unwrap(), variants);
+
+    let scratch = Scratch::new();
+    put_genotypes(&scratch, "calls", 3, 2);
+    let error = open(&scratch, None).unwrap_err().to_string();
+    assert!(error.contains("name the array") && error.contains("calls"), "{error}");
+    assert_eq!(open(&scratch, Some("calls")).unwrap().n_variants(), 3);
+}

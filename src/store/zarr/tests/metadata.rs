@@ -219,6 +219,70 @@ fn not_json_and_not_there() {
     }
 }
 
+/// Fill values as zarr-python, tensorstore and others have written them; what is none is named with its type.
+#[test]
+fn fill_values_of_other_kinds() {
+    for (dtype, name, fill, bytes) in [
+        ("|u1", "uint8", json!(7.0), vec![7]),
+        ("|u1", "uint8", json!("7"), vec![7]),
+        ("<i2", "int16", json!(-3.0), (-3i16).to_ne_bytes().to_vec()),
+        ("|b1", "bool", json!(1), vec![1]),
+        ("|b1", "bool", json!(0.0), vec![0]),
+        ("<f4", "float32", json!(2), 2f32.to_ne_bytes().to_vec()),
+        ("<f4", "float32", json!("2.5"), 2.5f32.to_ne_bytes().to_vec()),
+        ("<f4", "float32", json!("-Infinity"), f32::NEG_INFINITY.to_ne_bytes().to_vec()),
+        ("<i8", "int64", json!(i64::MIN), i64::MIN.to_ne_bytes().to_vec()),
+        ("<u8", "uint64", json!(u64::MAX), u64::MAX.to_ne_bytes().to_vec()),
+    ] {
+        let codecs = json!([{ "name": "bytes", "configuration": { "endian": "little" } }]);
+        for metadata in [v2(&[1], &[1], dtype, Value::Null), v3(&[1], &[1], name, codecs)] {
+            let scratch = Scratch::new();
+            scratch.array("a", &with(metadata, "fill_value", fill.clone()), &[]);
+            let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+            assert_eq!(array.read_chunk(&[0]).unwrap().bytes, bytes, "{name} {fill}");
+        }
+    }
+    for fill in [json!(0.5), json!(1000), json!("NaN"), json!("x"), json!(1e300)] {
+        let why = refused(&with(good2(), "fill_value", fill.clone()));
+        assert!(why.contains(&format!("its fill value {fill} ")) && why.contains("|i1"), "{why}");
+        let why = refused(&with(good3(), "fill_value", fill.clone()));
+        assert!(why.contains(&format!("its fill value {fill} ")) && why.contains("int8"), "{why}");
+    }
+}
+
+/// Numbers that Python writes and JSON lacks, but for those within strings; and a byte order mark.
+#[test]
+fn pythons_json() {
+    let scratch = Scratch::new();
+    let text = r#"{ "a": NaN, "b": [-Infinity, Infinity, "NaN \" NaN, \\"], "Infinity": -1 }"#;
+    scratch.put("x.json", text);
+    scratch.put("bom.json", format!("\u{feff}{text}"));
+    let folder = Folder::new(scratch.path());
+    let right = json!({ "a": "NaN", "b": ["-Infinity", "Infinity", "NaN \" NaN, \\"], "Infinity": -1 });
+    for name in ["x.json", "bom.json"] {
+        assert_eq!(read_json(&folder, name).unwrap().unwrap(), right);
+    }
+    for text in ["NaNa", "{ \"a\": Nan }", "[Infinity", "\u{feff}\u{feff}1"] {
+        scratch.put("bad.json", text);
+        assert!(read_json(&folder, "bad.json").unwrap_err().to_string().contains("not valid JSON"), "{text}");
+    }
+    scratch.array("a", &v2(&[1], &[1], "<f4", Value::Null), &[]);
+    scratch.put("a/.zattrs", r#"{ "missing_value": NaN, "valid_range": [0, Infinity] }"#);
+    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+    assert!(array.missing_value().is_some_and(f64::is_nan));
+}
+
+#[test]
+fn groups_of_other_kinds() {
+    let scratch = Scratch::new();
+    scratch.put("sparse/.zgroup", r#"{"zarr_format":2}"#);
+    scratch.put("sparse/.zattrs", r#"{"encoding-type":"csr_matrix"}"#);
+    scratch.put("lost/.zattrs", "{}");
+    let why = |path| ZarrArray::open(scratch.path(), path, MissingChunk::Fill).unwrap_err().to_string();
+    assert!(why("sparse").contains("a sparse matrix (csr_matrix)"), "{}", why("sparse"));
+    assert!(why("lost").contains("is a group"), "{}", why("lost"));
+}
+
 #[test]
 fn strings_are_not_numbers() {
     let scratch = Scratch::new();

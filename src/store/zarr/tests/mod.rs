@@ -3,6 +3,7 @@
 mod attributes;
 mod column;
 mod faults;
+mod marked;
 mod metadata;
 mod read;
 mod writer;
@@ -16,7 +17,7 @@ use zarrs::array::codec::{BloscCompressor, BloscShuffleMode, blosc_compress_byte
 pub(crate) use self::read::{index_codecs, shard_codecs};
 use super::{array::StoredArray, *};
 use crate::{
-    ChunkedArray, Error, MissingChunk,
+    ChunkedArray, Error, LookedFor, MissingChunk,
     store::{Folder, Storage},
 };
 

@@ -277,6 +277,37 @@ fn keys_of_every_kind() {
     }
 }
 
+/// Chunks with the other separator are found, and that is known; names that are right are not doubted.
+#[test]
+fn keys_of_the_other_separator() {
+    for (metadata, keys) in [
+        (v2(&[4, 2], &[2, 2], "|i1", Value::Null), ["1/0", "0/0"]),
+        (v3(&[4, 2], &[2, 2], "int8", json!([{ "name": "bytes" }])), ["c.1.0", "c.0.0"]),
+    ] {
+        let scratch = Scratch::new();
+        scratch.array("a", &metadata, &[(keys[0], vec![5; 4])]);
+        let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+        assert_eq!(array.looked_for(), LookedFor::default());
+        let chunk = |index: u64| array.read_chunk(&[index, 0]).unwrap().bytes;
+        assert_eq!((chunk(0), chunk(1), chunk(0)), (vec![0; 4], vec![5; 4], vec![0; 4]));
+        assert_eq!(array.looked_for(), LookedFor { there: true, absent: 1, other_names: true });
+        // One by the name of the metadata is taken first.
+        let right = keys[1].replace(['/', '.'], if keys[1].contains('/') { "." } else { "/" });
+        scratch.array("a", &metadata, &[(keys[1], vec![6; 4]), (&right, vec![7; 4])]);
+        assert_eq!(chunk(0), vec![7; 4]);
+    }
+    let scratch = Scratch::new();
+    scratch.array("a", &v2(&[4, 2], &[2, 2], "|i1", Value::Null), &[("0.0", vec![5; 4])]);
+    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+    for index in [[0, 0], [1, 0], [1, 0]] {
+        array.read_chunk(&index).unwrap();
+    }
+    assert_eq!(array.looked_for(), LookedFor { there: true, absent: 1, other_names: false });
+    let none = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+    none.read_chunk(&[1, 0]).unwrap();
+    assert_eq!(none.looked_for(), LookedFor { there: false, absent: 1, other_names: false });
+}
+
 #[test]
 fn indices_outside_the_grid_are_errors() {
     let scratch = Scratch::new();

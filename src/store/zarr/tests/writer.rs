@@ -241,7 +241,7 @@ fn job(job: &str) -> ArraySpec {
 
 /// Status and hash of the job.
 fn said(scratch: &Scratch, name: &str) -> (String, String) {
-    let said = super::super::metadata::attributes(&Folder::new(scratch.path()), name).unwrap();
+    let said = read_attributes(&Folder::new(scratch.path()), name).unwrap();
     let said = |key: &str| said["teatime"][key].as_str().unwrap().to_owned();
     (said("status"), said("job"))
 }

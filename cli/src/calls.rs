@@ -1,0 +1,111 @@
+//! How many calls are missing.
+
+use serde::Serialize;
+
+use crate::text;
+
+/// Call rates below which a warning says so.
+const LOW: f64 = 0.9;
+
+/// Samples with the lowest call rates that the record names.
+const LISTED: usize = 5;
+
+/// Missing calls, of all variants that are read, before any filter.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Calls {
+    missing: u64,
+    total: u64,
+    /// The share that is not missing: PLINK 1.9's genotyping rate.
+    rate: f64,
+    /// The lowest first; null where calls of each sample were not counted.
+    lowest_samples: Option<Vec<SampleRate>>,
+    #[serde(skip)]
+    low_samples: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct SampleRate {
+    sample: String,
+    rate: f64,
+}
+
+impl Calls {
+    /// Of so many variants of these samples; `by_sample`: the missing calls of each, where they were counted.
+    pub(crate) fn new(variants: u64, samples: &[String], missing: u64, by_sample: Option<&[u64]>) -> Self {
+        let total = variants.saturating_mul(samples.len() as u64);
+        let rate = |missing: u64, of: u64| if of > 0 { (of - missing) as f64 / of as f64 } else { 1.0 };
+        let mut lowest: Vec<(u64, &String)> = by_sample
+            .into_iter()
+            .flatten()
+            .copied()
+            .zip(samples)
+            .filter(|(missing, _)| *missing > 0)
+            .collect();
+        lowest.sort_by_key(|(missing, _)| std::cmp::Reverse(*missing));
+        let is_low = |(missing, _): &&(u64, &String)| rate(*missing, variants) < LOW;
+        let low_samples = lowest.iter().take_while(is_low).map(|(_, name)| (*name).clone()).collect();
+        let named = lowest
+            .iter()
+            .take(LISTED)
+            .map(|(missing, name)| SampleRate { sample: (*name).clone(), rate: rate(*missing, variants) });
+        let lowest_samples = by_sample.map(|_| named.collect());
+        Self { missing, total, rate: rate(missing, total), lowest_samples, low_samples }
+    }
+
+    /// A line of the summary, where a call is missing.
+    pub(crate) fn line(&self) -> Option<String> {
+        let rate = |rate: f64| text::general(rate, 6);
+        let lowest = self.lowest_samples.iter().flatten().next();
+        let lowest = lowest.map_or_else(String::new, |SampleRate { sample, rate: of }| {
+            format!(", of samples at least {} (`{sample}`)", rate(*of))
+        });
+        let Self { missing, total, .. } = self;
+        (*missing > 0).then(|| {
+            let [missing, total] = [*missing, *total].map(text::count);
+            format!("{missing} of {total} calls missing: call rate {}{lowest}", rate(self.rate))
+        })
+    }
+
+    /// Call rates that are low.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let percent = 100.0 * LOW;
+        let all = (self.rate < LOW).then(|| {
+            format!(
+                "the call rate is {}, below {percent} %: most methods expect more",
+                text::general(self.rate, 6)
+            )
+        });
+        let low = &self.low_samples;
+        let samples = (!low.is_empty()).then(|| {
+            let (n, has) =
+                (text::plural(low.len() as u64, "sample"), if low.len() == 1 { "has" } else { "have" });
+            format!("{n} {has} a call rate below {percent} %, the lowest first: {}", text::few(low))
+        });
+        all.into_iter().chain(samples).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_told_and_low_ones_warned_of() {
+        let names = ["a", "b", "c"].map(String::from);
+        let calls = Calls::new(100, &names, 42, Some(&[2, 0, 40]));
+        assert_eq!(
+            calls.line().unwrap(),
+            "42 of 300 calls missing: call rate 0.86, of samples at least 0.6 (`c`)"
+        );
+        let warnings = calls.warnings();
+        assert!(warnings[0].contains("0.86, below 90 %"), "{warnings:?}");
+        assert!(warnings[1].starts_with("1 sample has") && warnings[1].ends_with("`c`"), "{warnings:?}");
+        let record = serde_json::to_value(&calls).unwrap();
+        assert_eq!(record["missing"], 42);
+        assert_eq!(record["lowest_samples"][1], serde_json::json!({ "sample": "a", "rate": 0.98 }));
+
+        let whole = Calls::new(100, &names, 0, None);
+        assert_eq!((whole.line(), whole.warnings().len()), (None, 0));
+        assert_eq!(serde_json::to_value(whole).unwrap()["lowest_samples"], serde_json::Value::Null);
+    }
+}

@@ -1,0 +1,84 @@
+//! How many calls each sample lacks.
+
+use teatime::{
+    Device, Result, Tensor,
+    linalg::{BlockSum, matmul_tn},
+    packed::{Weight, WeightedSums},
+};
+
+use crate::{memory::Need, panel::Panel, reader::Reader, residency::Residency, to_usize};
+
+/// What is added up of panels in which a call is missing.
+pub(super) enum MissingSums {
+    /// In whole numbers.
+    Packed(WeightedSums),
+    /// Whole numbers in f32 over a block, and over blocks in f64.
+    Dense(BlockSum),
+}
+
+impl MissingSums {
+    /// Of no variant.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn new(reader: &Reader) -> Result<Self> {
+        let n = reader.samples();
+        Ok(match reader.form.is_packed() {
+            true => Self::Packed(WeightedSums::new(&reader.device, n, 1)?),
+            false => Self::Dense(BlockSum::new(1, n)),
+        })
+    }
+
+    /// What they take, with what makes them.
+    pub(super) fn need(reader: &Reader) -> Need {
+        let n = reader.samples();
+        if reader.form.is_packed() {
+            let rows = reader.panel_rows(Residency::Store.panel_bytes()).min(reader.variants());
+            return Need {
+                host: WeightedSums::host_bytes(&reader.device, n, 1, rows),
+                device: WeightedSums::device_bytes(&reader.device, n, 1, rows),
+                blocks: 0,
+            };
+        }
+        let sums = n.saturating_mul(4);
+        let device = sums.saturating_mul(1 + BlockSum::IN_FLIGHT as u64);
+        Need { host: device.saturating_add(sums.saturating_mul(4)), device, blocks: 1 }
+    }
+
+    /// Adds a panel.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
+        if !panel.missing {
+            return Ok(());
+        }
+        match self {
+            Self::Packed(sums) => {
+                // Products of codes alone read no means or factors.
+                let factors = Tensor::<f32>::empty(&reader.device, &[0, 2])?;
+                let Some(rows) = panel.packed(&factors) else { return Ok(()) };
+                sums.add(rows, |_, _, weights| weights.fill(Weight { one: 0, missing: 1 }))
+            }
+            Self::Dense(sums) => {
+                let count = panel.rows.end - panel.rows.start;
+                let ones = Tensor::from_slice(&reader.device, &vec![1f32; to_usize(count)], &[count, 1])?;
+                sums.add(&matmul_tn(&ones, &panel.not_called()?)?)
+            }
+        }
+    }
+
+    /// Waits: the missing calls of each sample.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn finish(self, device: &Device) -> Result<Vec<u64>> {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
+        let whole = |count: &f64| *count as u64;
+        let sums = match self {
+            Self::Packed(sums) => sums.finish(|_, sum| sum as f64)?,
+            Self::Dense(sums) => sums.finish(device)?,
+        };
+        Ok(sums.data().iter().map(whole).collect())
+    }
+}

@@ -1,0 +1,254 @@
+//! Arrays whose missing values are read as NaN.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use half::f16;
+
+use super::blocks::runs;
+use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, LookedFor, Result, StoredType};
+
+/// The largest whole number up to which f64 holds every whole number.
+const WHOLE: u64 = (1 << 53) - 1;
+
+/// An array in which NaN stands for its [missing value](ChunkedArray::missing_value), so that what computes with numbers of any kind does
+/// not take that for data: NaN spreads, or is left out.
+///
+/// Floating point is read as it is stored, but for the missing value. Integers of 8 and 16 bits and booleans are read as f32, others as f64;
+/// those of 64 bits beyond 2^53 - 1 are an [`Error::Chunk`].
+///
+/// ```
+/// # #[cfg(feature = "zarr")] {
+/// use std::sync::Arc;
+/// use teatime::{
+///     ChunkedArray, MissingChunk, StoredType,
+///     store::{ArraySpec, ArrayWriter, Folder, MissingAsNan, ZarrArray},
+/// };
+/// # let folder = tempfile::tempdir()?;
+/// # let store = folder.path();
+/// let mut spec = ArraySpec::new(StoredType::U8, &[3], &[3]);
+/// spec.attributes.insert("_FillValue".into(), 255.into());
+/// let writer = ArrayWriter::create(Arc::new(Folder::new(store)), "x", spec)?;
+/// writer.write(&[0], &[1u8, 255, 3])?;
+/// writer.finish()?;
+///
+/// let x = Arc::new(ZarrArray::open(store, "x", MissingChunk::Error)?);
+/// let x = MissingAsNan::new(x).expect("a missing value");
+/// let values: Vec<f32> = teatime::bytemuck::pod_collect_to_vec(&x.read_chunk(&[0])?.bytes);
+/// assert!(values[0] == 1.0 && values[1].is_nan() && values[2] == 3.0);
+/// assert_eq!(x.found(), 1);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct MissingAsNan {
+    array: Arc<dyn ChunkedArray>,
+    missing: f64,
+    dtype: StoredType,
+    /// Missing elements of each chunk that has some, of those that were decoded.
+    found: Mutex<HashMap<Box<[u64]>, u64>>,
+}
+
+impl MissingAsNan {
+    /// None where the array names no missing value.
+    pub fn new(array: Arc<dyn ChunkedArray>) -> Option<Self> {
+        use StoredType::{Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+        let dtype = match array.dtype() {
+            Bool | I8 | U8 | I16 | U16 | F32 => F32,
+            F16 => F16,
+            I32 | U32 | I64 | U64 | F64 => F64,
+        };
+        let missing = array.missing_value()?;
+        Some(Self { array, missing, dtype, found: Mutex::default() })
+    }
+
+    /// Keeps integers as they are stored, for results that are integers too: there a missing element is an [`Error::Chunk`].
+    #[must_use]
+    pub fn keeping_integers(self) -> Self {
+        Self { dtype: self.array.dtype(), ..self }
+    }
+
+    /// Missing elements in the chunks that were decoded so far, NaN among them; those of a chunk count once.
+    pub fn found(&self) -> u64 {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
+
+    /// The missing value, as it is stored.
+    pub fn stored(&self) -> f64 {
+        self.missing
+    }
+
+    /// Elements of the chunk at `index` that are within the array: the length of a run, and where runs start.
+    fn within(&self, index: &[u64]) -> (usize, Vec<usize>) {
+        let whole: Vec<usize> = self.chunk_shape().iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
+        let extents = self.shape().iter().zip(index).zip(&whole);
+        let extents: Vec<usize> = extents
+            .map(|((&shape, &at), &chunk)| {
+                let left = shape.saturating_sub(at.saturating_mul(chunk as u64));
+                usize::try_from(left).unwrap_or(usize::MAX).min(chunk)
+            })
+            .collect();
+        let origin = vec![0; whole.len()];
+        let (run, starts) = runs(&whole, &origin, &extents);
+        (run, starts.collect())
+    }
+
+    /// Counts what is missing of floating point, and makes it NaN.
+    fn floats<const N: usize>(
+        &self,
+        bytes: &mut [u8],
+        index: &[u64],
+        wide: impl Fn([u8; N]) -> f64,
+        nan: [u8; N],
+    ) -> u64 {
+        let (run, starts) = self.within(index);
+        let (elements, _) = bytes.as_chunks_mut::<N>();
+        let mut found = 0;
+        for start in starts {
+            for element in &mut elements[start..start + run] {
+                let value = wide(*element);
+                if value == self.missing || value.is_nan() {
+                    found += 1;
+                    *element = nan;
+                }
+            }
+        }
+        found
+    }
+
+    /// Counts what is missing of integers, which become floating point unless they are kept.
+    fn integers<const N: usize>(
+        &self,
+        bytes: &mut Vec<u8>,
+        index: &[u64],
+        number: impl Fn([u8; N]) -> i128,
+    ) -> Result<u64> {
+        let refuse = |why: String| Err(Error::chunk(self.name(), index, why));
+        #[allow(clippy::cast_precision_loss, reason = "as other readers compare it")]
+        let is_missing = |value: i128| value as f64 == self.missing;
+        let (run, starts) = self.within(index);
+        let (elements, _) = bytes.as_chunks::<N>();
+        let mut found = 0;
+        for start in starts {
+            for &element in &elements[start..start + run] {
+                let value = number(element);
+                if is_missing(value) {
+                    found += 1;
+                } else if self.dtype == StoredType::F64 && value.unsigned_abs() > WHOLE.into() {
+                    return refuse(format!(
+                        "value {value} is beyond {WHOLE}, up to which f64 holds integers"
+                    ));
+                }
+            }
+        }
+        if self.dtype == self.array.dtype() {
+            if found > 0 {
+                return refuse(format!(
+                    "{found} of its elements are missing, being {} as its attributes say: {:?} has no NaN for them, as \
+                     results of floating point have",
+                    self.missing, self.dtype
+                ));
+            }
+            return Ok(0);
+        }
+        let size = self.dtype.size();
+        let mut out = Vec::new();
+        let requested = elements.len().saturating_mul(size);
+        out.try_reserve_exact(requested).map_err(|_| Error::OutOfHostMemory {
+            what: format!("{}: chunk {index:?}", self.name()).into(),
+            requested: requested as u64,
+        })?;
+        for &element in elements {
+            let value = number(element);
+            #[allow(clippy::cast_precision_loss, reason = "checked above")]
+            let value = if is_missing(value) { f64::NAN } else { value as f64 };
+            #[allow(clippy::cast_possible_truncation, reason = "of 16 bits at most")]
+            match self.dtype {
+                StoredType::F32 => out.extend_from_slice(&(value as f32).to_ne_bytes()),
+                _ => out.extend_from_slice(&value.to_ne_bytes()),
+            }
+        }
+        *bytes = out;
+        Ok(found)
+    }
+}
+
+impl ChunkedArray for MissingAsNan {
+    fn name(&self) -> &str {
+        self.array.name()
+    }
+
+    fn shape(&self) -> &[u64] {
+        self.array.shape()
+    }
+
+    fn chunk_shape(&self) -> &[u64] {
+        self.array.chunk_shape()
+    }
+
+    fn dtype(&self) -> StoredType {
+        self.dtype
+    }
+
+    fn missing_value(&self) -> Option<f64> {
+        Some(f64::NAN)
+    }
+
+    fn fetched_bytes(&self) -> u64 {
+        self.array.fetched_bytes()
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        let elements = self.chunk_shape().iter().fold(1, |product: u64, &n| product.saturating_mul(n));
+        let is_changed = self.dtype != self.array.dtype();
+        let stored = if is_changed { self.array.dtype().size() as u64 } else { 0 };
+        self.array.scratch_bytes().saturating_add(elements.saturating_mul(stored))
+    }
+
+    fn fetches(&self) -> usize {
+        self.array.fetches()
+    }
+
+    fn looked_for(&self) -> LookedFor {
+        self.array.looked_for()
+    }
+
+    fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
+        self.array.fetch(index)
+    }
+
+    fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
+        let mut chunk = self.array.decode(index, fetched)?;
+        let bytes = &mut chunk.bytes;
+        macro_rules! integers {
+            ($number:ty) => {
+                self.integers(bytes, index, |bytes| <$number>::from_ne_bytes(bytes).into())?
+            };
+        }
+        let found = match self.array.dtype() {
+            StoredType::F16 => {
+                let wide = |bytes| f16::from_ne_bytes(bytes).to_f64();
+                self.floats(bytes, index, wide, f16::NAN.to_ne_bytes())
+            }
+            StoredType::F32 => {
+                let wide = |bytes| f32::from_ne_bytes(bytes).into();
+                self.floats(bytes, index, wide, f32::NAN.to_ne_bytes())
+            }
+            StoredType::F64 => self.floats(bytes, index, f64::from_ne_bytes, f64::NAN.to_ne_bytes()),
+            StoredType::Bool | StoredType::U8 => integers!(u8),
+            StoredType::I8 => integers!(i8),
+            StoredType::I16 => integers!(i16),
+            StoredType::U16 => integers!(u16),
+            StoredType::I32 => integers!(i32),
+            StoredType::U32 => integers!(u32),
+            StoredType::I64 => integers!(i64),
+            StoredType::U64 => integers!(u64),
+        };
+        if found > 0 {
+            self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(index.into(), found);
+        }
+        Ok(chunk)
+    }
+}
