@@ -70,7 +70,7 @@ impl Genotypes {
             }
             let store = GenotypeStore::open(&path, array.as_deref(), missing)?;
             let genotypes = OfSamples::of_any_ploidy(store.arrays().to_vec())?;
-            Ok(Self { genotypes, names: Some(store.sample_ids()?) })
+            Ok(Self { genotypes, names: store.sample_ids()? })
         });
         opened.map_err(exception)
     }

@@ -139,15 +139,13 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let Table { header, reference, index } =
         Table::read(&args.loadings, stores.genotypes.ploidy(), args.match_by, cancel)?;
     let bar = Bar::new("Matching", stores.genotypes.variants());
-    let (matches, counts) = index.matches(&stores, &bar, cancel)?;
+    let run = Run::default().cancel(cancel.clone()).memory(args.resources.budget());
+    let (matches, counts) = index.matches(&stores, &device, &bar, &run)?;
     let mut warnings = check(args, &counts)?;
     stores.count_contigs(&matches)?;
 
     let matched = Instant::now();
-    let run = Run::default()
-        .cancel(cancel.clone())
-        .progress(bar.progress("Projection"))
-        .memory(args.resources.budget());
+    let run = run.progress(bar.progress("Projection"));
     let result = project(&stores.genotypes, &device, &reference, &matches, args.missing, &run)?;
     let projected = Instant::now();
     if result.missing_calls == counts.loadings.used * stores.genotypes.samples() {
