@@ -34,11 +34,11 @@ impl Karyotype {
     pub(crate) const HUMAN: Self = Self(Some(22));
     pub(crate) const UNKNOWN: Self = Self(None);
 
-    /// That of a human, unless the contigs of one store are of something else: a number above 26 is among them, or both names of
-    /// one contig (23 and X), or one has a length in bases that it does not have in a human. Of 26, a position tells as well.
+    /// That of a human, unless the contigs of one store are of something else: a number above 26 is among them, or one from 23 to 26
+    /// beside X, Y, XY or MT by letters, as a writer has either, or one has a length in bases that it does not have in a human. Of 26, a
+    /// position tells as well.
     pub(crate) fn of<'a>(contigs: impl IntoIterator<Item = (&'a str, Option<u64>)>) -> Self {
-        // By letters, and by numbers.
-        let (mut letters, mut numbers) = ([false; 4], [false; 4]);
+        let (mut letters, mut numbers) = (false, false);
         for (name, length) in contigs {
             let (normal, _) = Self::UNKNOWN.normalized(name);
             let fits = match digits(&normal) {
@@ -50,15 +50,10 @@ impl Karyotype {
             if !fits {
                 return Self::UNKNOWN;
             }
-            for (at, (letter, number)) in
-                [("X", "23"), ("Y", "24"), ("XY", "25"), ("MT", "26")].iter().enumerate()
-            {
-                letters[at] |= normal == *letter;
-                numbers[at] |= normal == *number;
-            }
+            letters |= ["X", "Y", "XY", "MT"].contains(&&*normal);
+            numbers |= digits(&normal).is_some_and(|number| number > 22);
         }
-        let twice = letters.iter().zip(&numbers).any(|(letter, number)| *letter && *number);
-        if twice { Self::UNKNOWN } else { Self::HUMAN }
+        if letters && numbers { Self::UNKNOWN } else { Self::HUMAN }
     }
 
     /// A contig's normalised name, which is the same for all names of the contig, and its class.
@@ -184,7 +179,9 @@ mod tests {
             ("23", "X", Karyotype::UNKNOWN),
             ("chr24", "Y", Karyotype::UNKNOWN),
             ("M", "26", Karyotype::UNKNOWN),
-            ("23", "Y", Karyotype::HUMAN),
+            ("25", "MT", Karyotype::UNKNOWN),
+            ("23", "26", Karyotype::HUMAN),
+            ("22", "X", Karyotype::HUMAN),
             ("2L", "X", Karyotype::HUMAN),
             ("23", "GL000192.1", Karyotype::HUMAN),
         ] {

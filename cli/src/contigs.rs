@@ -34,8 +34,8 @@ pub(crate) struct ContigArgs {
     autosome: bool,
     /// How many autosomes there are, as for PLINK: the four numbers after theirs are X, Y, XY and MT [default: 22 of humans]
     ///
-    /// Without it, stores are taken for those of humans unless one has a contig with a number above 26, both names of a contig (23
-    /// and X), or a length of 1, or a length of or position on 26, that these do not have in humans. Of others, a number is then
+    /// Without it, stores are taken for those of humans unless one has a contig with a number above 26, one from 23 to 26 beside X,
+    /// Y, XY or MT by letters, or a length of 1, or a length of or position on 26, that these do not have in humans. Of others, a number is then
     /// a contig of its own.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=95))]
     chr_set: Option<u8>,

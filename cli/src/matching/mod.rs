@@ -326,10 +326,9 @@ impl Matching {
             let names: Vec<_> = names.collect();
             let is_known = |allele: &str| names.iter().any(|names| has(names, &allele.to_ascii_uppercase()));
             // Alleles beyond 127 have no calls.
-            let is_carried =
-                |number: usize| carried.checked_shr(number as u32).is_some_and(|bits| bits & 1 == 1);
+            let is_carried = |number: u32| carried.checked_shr(number).is_some_and(|bits| bits & 1 == 1);
             let named = |known: bool| {
-                let alleles = alternate.split(',').zip(1..);
+                let alleles = alternate.split(',').zip(1_u32..);
                 let alleles =
                     alleles.filter(|(allele, number)| is_carried(*number) || known && is_known(allele));
                 alleles.map(|(allele, _)| allele).collect::<Vec<_>>().join(",")

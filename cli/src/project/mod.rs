@@ -42,7 +42,7 @@ const RESULTS: [&str; 4] = [RECORD, SCORES, EIGENVEC, SAMPLES];
 /// by contig, position and alleles, or by id and alleles, in any order; where reference and alternate allele have changed
 /// places, dosages are turned round. Where an allele has no name, since no new sample carries it (`0` in a .bim, ALT `.`
 /// in VCF), the other tells which way round, unless it is the shorter of an insertion or deletion, as the base before it
-/// is: that is left out. Strands are taken as they are.
+/// is: that is left out. Alternate alleles that no new sample carries do not count, though they have a name. Strands are taken as they are.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct ProjectArgs {

@@ -123,7 +123,7 @@ impl DistanceBands {
         let bands = Self::beside(genotypes, device, options, sizes, run)?;
         if !bands.are_whole() {
             let why = format!(
-                "{} of the variants have more than two alleles, which are told apart of all samples at once alone; as one they are not",
+                "{} of the variants have more than two alleles, which are told apart of all samples at once alone",
                 bands.multiallelic
             );
             return refuse("merge_alleles", &why);

@@ -210,7 +210,11 @@ fn names_that_are_numbers() {
     assert_eq!(ids(&store), ["1000000000000", "-7"]);
     assert_eq!(&*store.variants(2..3).unwrap()[0].contig, "20");
     let mut contigs = Vec::new();
-    store.contigs(&mut |name, n| Ok(contigs.push((name.to_owned(), n)))).unwrap();
+    let mut push = |name: &str, n| {
+        contigs.push((name.to_owned(), n));
+        Ok(())
+    };
+    store.contigs(&mut push).unwrap();
     assert_eq!(contigs, [("1".to_owned(), 2), ("20".to_owned(), 1)]);
     scratch.numbers("sample_id", &[2], &[1.0_f64, 2.0]);
     let error = open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string();
