@@ -1,6 +1,7 @@
 //! The truncated SVD of a Zarr array bigger than memory.
 //!
-//! `cargo run --release --example 5_out_of_core_svd [ARRAY.zarr]`, a matrix of any numbers; without one, of a small one that it writes.
+//! `cargo run --release --example 5_out_of_core_svd [ARRAY.zarr]`, a matrix of numbers that f32 holds; without one, of a small one that it
+//! writes. `StoredMatrix::narrow` takes f64, too.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 

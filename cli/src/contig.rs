@@ -1,9 +1,11 @@
-//! Names of contigs, as PLINK reads those of human chromosomes.
+//! Names of contigs, as PLINK reads those of chromosomes.
+
+use serde::Serialize;
 
 /// What a contig is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Class {
-    /// 1 to 22.
+    /// 1 to the last.
     Autosome(u8),
     X,
     Y,
@@ -16,32 +18,89 @@ pub(crate) enum Class {
     Other,
 }
 
-/// A contig's normalised name, which is the same for all names of the contig, and its class.
-///
-/// The rules are those of plink2's `--chr`: neither an initial `chr` nor the case of letters counts, numbers and letters may be
-/// filled up to two digits (`01`, `0X`), `M` is `MT`, and 23, 24, 25 and 26 are X, Y, XY and MT, as in human .bim files.
-/// Names that plink2 does not know lose `chr` and become capitals: `chr2L` is `2L`, of the class `Other`. Of an animal that
-/// has 23 autosomes and more, the first four of these have names of human sex chromosomes.
-pub(crate) fn normalized(name: &str) -> (String, Class) {
-    let upper = name.to_ascii_uppercase();
-    let bare = upper.strip_prefix("CHR").filter(|rest| !rest.is_empty()).unwrap_or(&upper);
-    let short = if bare.len() == 2 { bare.strip_prefix('0').unwrap_or(bare) } else { bare };
-    let (name, class) = match short {
-        "0" => ("0", Class::Unplaced),
-        "X" | "23" => ("X", Class::X),
-        "Y" | "24" => ("Y", Class::Y),
-        "XY" | "25" => ("XY", Class::Pseudoautosomal),
-        "PAR1" | "PAR2" => (short, Class::Pseudoautosomal),
-        "M" | "MT" | "26" => ("MT", Class::Mitochondrial),
-        // `+1` is a number too, and no name of an autosome.
-        _ => match short.parse() {
-            Ok(number @ 1..=22) if short.starts_with(|c: char| c.is_ascii_digit() && c != '0') => {
-                (short, Class::Autosome(number))
+/// The longest that the mitochondria of a human are, in bases.
+const MITOCHONDRIA: u64 = 16_600;
+
+/// How long chromosome 1 of a human is, in bases: its assemblies differ.
+const FIRST: std::ops::RangeInclusive<u64> = 240_000_000..=255_000_000;
+
+/// The number of autosomes, as PLINK's `--chr-set` has it: the four numbers after theirs are X, Y, XY and MT. Where nobody knows it, a
+/// number is a name like others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Karyotype(pub(crate) Option<u8>);
+
+impl Karyotype {
+    pub(crate) const HUMAN: Self = Self(Some(22));
+    pub(crate) const UNKNOWN: Self = Self(None);
+
+    /// That of a human, unless the contigs of one store are of something else: a number above 26 is among them, or one from 23 to 26
+    /// beside X, Y, XY or MT by letters, as a writer has either, or one has a length in bases that it does not have in a human. Of 26, a
+    /// position tells as well.
+    pub(crate) fn of<'a>(contigs: impl IntoIterator<Item = (&'a str, Option<u64>)>) -> Self {
+        let (mut letters, mut numbers) = (false, false);
+        for (name, length) in contigs {
+            let (normal, _) = Self::UNKNOWN.normalized(name);
+            let fits = match digits(&normal) {
+                Some(1) => length.is_none_or(|length| FIRST.contains(&length)),
+                Some(26) => length.is_none_or(|length| length <= MITOCHONDRIA),
+                Some(number) => number < 26,
+                None => true,
+            };
+            if !fits {
+                return Self::UNKNOWN;
             }
+            letters |= ["X", "Y", "XY", "MT"].contains(&&*normal);
+            numbers |= digits(&normal).is_some_and(|number| number > 22);
+        }
+        if letters && numbers { Self::UNKNOWN } else { Self::HUMAN }
+    }
+
+    /// A contig's normalised name, which is the same for all names of the contig, and its class.
+    ///
+    /// The rules are those of plink2's `--chr`: neither an initial `chr` nor the case of letters counts, numbers and letters may be
+    /// filled up to two digits (`01`, `0X`), `M` is `MT`, and of 22 autosomes 23, 24, 25 and 26 are X, Y, XY and MT, as in human
+    /// .bim files. Names that plink2 does not know lose `chr` and become capitals: `chr2L` is `2L`, of the class `Other`.
+    pub(crate) fn normalized(self, name: &str) -> (String, Class) {
+        let upper = name.to_ascii_uppercase();
+        let bare = upper.strip_prefix("CHR").filter(|rest| !rest.is_empty()).unwrap_or(&upper);
+        let short = if bare.len() == 2 { bare.strip_prefix('0').unwrap_or(bare) } else { bare };
+        let beyond =
+            self.0.zip(digits(short)).map(|(autosomes, number)| number.saturating_sub(autosomes.into()));
+        let (name, class) = match (short, beyond) {
+            ("0", _) => ("0", Class::Unplaced),
+            ("X", _) | (_, Some(1)) => ("X", Class::X),
+            ("Y", _) | (_, Some(2)) => ("Y", Class::Y),
+            ("XY", _) | (_, Some(3)) => ("XY", Class::Pseudoautosomal),
+            ("PAR1" | "PAR2", _) => (short, Class::Pseudoautosomal),
+            ("M" | "MT", _) | (_, Some(4)) => ("MT", Class::Mitochondrial),
+            (_, Some(0)) => (short, short.parse().map_or(Class::Other, Class::Autosome)),
+            _ if digits(short).is_some() => (short, Class::Other),
             _ => (bare, Class::Other),
-        },
-    };
-    (name.to_owned(), class)
+        };
+        (name.to_owned(), class)
+    }
+
+    /// PLINK's number of a contig, where it has one.
+    pub(crate) fn number(self, name: &str, class: Class) -> Option<u32> {
+        let beyond = match class {
+            Class::Autosome(number) => return Some(number.into()),
+            Class::Unplaced => return Some(0),
+            Class::Other => return digits(name),
+            Class::X => 1,
+            Class::Y => 2,
+            Class::Pseudoautosomal if name == "XY" => 3,
+            Class::Pseudoautosomal => return None,
+            Class::Mitochondrial => 4,
+        };
+        self.0.map(|autosomes| u32::from(autosomes) + beyond)
+    }
+}
+
+/// A number from 1 on without a sign or zeros before it, as `+1` and `01` have.
+pub(crate) fn digits(name: &str) -> Option<u32> {
+    let all = name.bytes().all(|c| c.is_ascii_digit()) && !name.starts_with('0');
+    name.parse().ok().filter(|_| all)
 }
 
 #[cfg(test)]
@@ -64,7 +123,7 @@ mod tests {
             (&["chr1_KI270706v1_random"], "1_KI270706V1_RANDOM", Class::Other),
         ] {
             for name in names {
-                assert_eq!(normalized(name), (expected.to_owned(), class), "{name}");
+                assert_eq!(Karyotype::HUMAN.normalized(name), (expected.to_owned(), class), "{name}");
             }
         }
     }
@@ -74,9 +133,72 @@ mod tests {
         for name in
             ["", ".", "CHR", "27", "29", "+1", "-1", "001", "1.5", "100", "X1", "MTX", "Å1", "染色体1"]
         {
-            assert_eq!(normalized(name), (name.to_owned(), Class::Other), "{name}");
+            assert_eq!(Karyotype::HUMAN.normalized(name), (name.to_owned(), Class::Other), "{name}");
         }
         // Other names of nothing else.
-        assert_ne!(normalized("0L").0, normalized("L").0);
+        assert_ne!(Karyotype::HUMAN.normalized("0L").0, Karyotype::HUMAN.normalized("L").0);
+    }
+
+    #[test]
+    fn numbers_after_the_autosomes() {
+        let dog = Karyotype(Some(38));
+        for (name, expected, class) in [
+            ("38", "38", Class::Autosome(38)),
+            ("chr23", "23", Class::Autosome(23)),
+            ("39", "X", Class::X),
+            ("40", "Y", Class::Y),
+            ("41", "XY", Class::Pseudoautosomal),
+            ("42", "MT", Class::Mitochondrial),
+            ("43", "43", Class::Other),
+            ("x", "X", Class::X),
+            ("0", "0", Class::Unplaced),
+        ] {
+            assert_eq!(dog.normalized(name), (expected.to_owned(), class), "{name}");
+        }
+        for (name, expected, class) in [
+            ("01", "1", Class::Other),
+            ("chr23", "23", Class::Other),
+            ("26", "26", Class::Other),
+            ("M", "MT", Class::Mitochondrial),
+        ] {
+            assert_eq!(Karyotype::UNKNOWN.normalized(name), (expected.to_owned(), class), "{name}");
+        }
+    }
+
+    #[test]
+    fn contigs_tell_who_is_human() {
+        let numbers = |last: u32| (1..=last).map(|n| n.to_string()).collect::<Vec<_>>();
+        let of =
+            |names: &[String], length: Option<u64>| Karyotype::of(names.iter().map(|name| (&**name, length)));
+        for last in [1, 19, 22, 26] {
+            assert_eq!(of(&numbers(last), None), Karyotype::HUMAN, "{last}");
+        }
+        assert_eq!(of(&numbers(27), None), Karyotype::UNKNOWN);
+        assert_eq!(Karyotype::of([("chr1", None), ("chr29", None)]), Karyotype::UNKNOWN);
+        for (one, other, expected) in [
+            ("23", "X", Karyotype::UNKNOWN),
+            ("chr24", "Y", Karyotype::UNKNOWN),
+            ("M", "26", Karyotype::UNKNOWN),
+            ("25", "MT", Karyotype::UNKNOWN),
+            ("23", "26", Karyotype::HUMAN),
+            ("22", "X", Karyotype::HUMAN),
+            ("2L", "X", Karyotype::HUMAN),
+            ("23", "GL000192.1", Karyotype::HUMAN),
+        ] {
+            assert_eq!(Karyotype::of([(one, None), (other, None)]), expected, "{one} {other}");
+        }
+        // GRCh37, GRCh38 and T2T; dog, cow and sheep.
+        for (length, expected) in [
+            (249_250_621, Karyotype::HUMAN),
+            (248_956_422, Karyotype::HUMAN),
+            (248_387_328, Karyotype::HUMAN),
+            (122_678_785, Karyotype::UNKNOWN),
+            (158_534_110, Karyotype::UNKNOWN),
+            (275_612_895, Karyotype::UNKNOWN),
+        ] {
+            assert_eq!(Karyotype::of([("1", Some(length)), ("23", None)]), expected, "{length}");
+        }
+        assert_eq!(Karyotype::of([("26", Some(16_569))]), Karyotype::HUMAN);
+        assert_eq!(Karyotype::of([("26", Some(44_000_000))]), Karyotype::UNKNOWN);
     }
 }

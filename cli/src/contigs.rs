@@ -1,9 +1,10 @@
 //! Which contigs take part, and what they are.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     iter,
     ops::{Range, RangeInclusive},
+    sync::Arc,
 };
 
 use clap::Args;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use teatime::Cancel;
 
 use crate::{
-    contig::{Class, normalized},
+    contig::{Class, Karyotype, digits},
     failure::Failure,
     store::Store,
     text,
@@ -22,15 +23,22 @@ use crate::{
 pub(crate) struct ContigArgs {
     /// Take only the variants of these contigs: names and ranges of numbers, such as 1-22,X
     ///
-    /// As by plink2, `chr1` and `1` are one contig, and so are X and 23, Y and 24, XY and 25, MT, M and 26; 0 is PLINK's
-    /// name for an unknown place. Chunks without a variant that is taken are not read.
-    #[arg(long, value_name = "LIST", value_parser = list, conflicts_with = "autosome")]
-    chr: Option<List>,
-    /// Take only the variants of the contigs 1 to 22, with or without `chr`
+    /// As by plink2, `chr1` and `1` are one contig, and so are, of humans, X and 23, Y and 24, XY and 25, MT, M and 26; 0 is
+    /// PLINK's name for an unknown place. Chunks without a variant that is taken are not read.
+    #[arg(long, value_name = "LIST", conflicts_with = "autosome")]
+    chr: Option<String>,
+    /// Take only the variants of the autosomes, with or without `chr`: 1 to 22 of humans, else as --chr-set says
     ///
     /// No sex chromosomes, mitochondria or unplaced variants, and no contigs of other names: --chr takes those.
     #[arg(long)]
     autosome: bool,
+    /// How many autosomes there are, as for PLINK: the four numbers after theirs are X, Y, XY and MT [default: 22 of humans]
+    ///
+    /// Without it, stores are taken for those of humans unless one has a contig with a number above 26, one from 23 to 26 beside X,
+    /// Y, XY or MT by letters, or a length of 1, or a length of or position on 26, that these do not have in humans. Of others, a number is then
+    /// a contig of its own.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=95))]
+    chr_set: Option<u8>,
 }
 
 impl ContigArgs {
@@ -41,22 +49,51 @@ impl ContigArgs {
 
     /// What was asked for, as it would be written; none where all contigs take part.
     fn asked(&self) -> Option<String> {
-        let chr = self.chr.as_ref().map(|list| format!("--chr {}", list.text));
+        let chr = self.chr.as_ref().map(|list| format!("--chr {list}"));
         chr.or_else(|| self.autosome.then(|| "--autosome".to_owned()))
     }
 
-    fn takes(&self, name: &str, class: Class) -> bool {
+    /// # Errors
+    /// [`Failure::Usage`] for a list that is none.
+    fn chosen(&self, karyotype: Karyotype) -> Result<Chosen, Failure> {
         match &self.chr {
-            Some(list) => list.takes(name, class),
-            None => !self.autosome || matches!(class, Class::Autosome(_)),
+            Some(text) => {
+                let fail = |why| Failure::Usage(format!("--chr {text}: {why}"));
+                list(text, karyotype).map(Chosen::Listed).map_err(fail)
+            }
+            None if self.autosome => Ok(Chosen::Autosomes),
+            None => Ok(Chosen::All),
         }
+    }
+}
+
+/// Contigs that are taken.
+#[derive(Debug)]
+enum Chosen {
+    All,
+    Autosomes,
+    Listed(List),
+}
+
+impl Chosen {
+    fn takes(&self, name: &str, class: Class) -> bool {
+        match self {
+            Self::All => true,
+            Self::Autosomes => matches!(class, Class::Autosome(_)),
+            Self::Listed(list) => list.takes(name, class),
+        }
+    }
+
+    /// Normalised names.
+    fn names(&self) -> &[String] {
+        if let Self::Listed(list) = self { &list.names } else { &[] }
     }
 }
 
 /// A list of contigs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct List {
-    text: String,
+    karyotype: Karyotype,
     /// Normalised names.
     names: Vec<String>,
     /// Of PLINK's numbers.
@@ -66,16 +103,16 @@ struct List {
 impl List {
     fn takes(&self, name: &str, class: Class) -> bool {
         let within = |number| self.ranges.iter().any(|range| range.contains(&number));
-        self.names.iter().any(|other| other == name) || number(name, class).is_some_and(within)
+        self.names.iter().any(|other| other == name) || self.karyotype.number(name, class).is_some_and(within)
     }
 }
 
 /// A list as plink2's `--chr` takes it.
-fn list(text: &str) -> Result<List, String> {
-    let mut list = List { text: text.to_owned(), names: Vec::new(), ranges: Vec::new() };
+fn list(text: &str, karyotype: Karyotype) -> Result<List, String> {
+    let mut list = List { karyotype, names: Vec::new(), ranges: Vec::new() };
     let numbered = |name: &str| {
-        let (name, class) = normalized(name.trim());
-        number(&name, class)
+        let (name, class) = karyotype.normalized(name.trim());
+        karyotype.number(&name, class)
     };
     for item in text.split(',').map(str::trim) {
         // A name may have a hyphen of its own.
@@ -84,31 +121,19 @@ fn list(text: &str) -> Result<List, String> {
             Some((Some(first), Some(last))) if first <= last => list.ranges.push(first..=last),
             Some((Some(_), Some(_))) => return Err(format!("the range `{item}` ends before it starts")),
             _ if item.is_empty() => return Err("a name is missing".into()),
-            _ => list.names.push(normalized(item).0),
+            _ => list.names.push(karyotype.normalized(item).0),
         }
     }
     Ok(list)
 }
-
-/// PLINK's number of a contig, where it has one.
-fn number(name: &str, class: Class) -> Option<u32> {
-    match class {
-        Class::Autosome(number) => Some(number.into()),
-        Class::X => Some(23),
-        Class::Y => Some(24),
-        Class::Pseudoautosomal => (name == "XY").then_some(25),
-        Class::Mitochondrial => Some(26),
-        Class::Unplaced => Some(0),
-        Class::Other => {
-            let digits = name.bytes().all(|c| c.is_ascii_digit()) && !name.starts_with('0');
-            name.parse().ok().filter(|_| digits)
-        }
-    }
-}
-
 /// What the contigs of the variants are, as run.json has it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Contigs {
+    /// How many autosomes there are; null where that is not known.
+    autosomes: Karyotype,
+    /// Whether that was said; else the contigs tell.
+    #[serde(skip)]
+    said: bool,
     /// The option that chose among them; null where all take part.
     asked: Option<String>,
     /// Variants of contigs that were not asked for.
@@ -130,48 +155,95 @@ pub(crate) struct Contigs {
 impl Contigs {
     /// Reads the contigs of the stores' variants: what they are, and the rows of those that take part.
     ///
-    /// Holds 16 bytes for each run of neighbouring variants that take part.
+    /// Holds 16 bytes for each run of neighbouring variants on one contig, and for each that takes part.
     pub(crate) fn read(
         stores: &[Store],
         args: &ContigArgs,
         cancel: &Cancel,
     ) -> Result<(Self, Vec<Range<u64>>), Failure> {
-        let mut contigs = Self { asked: args.asked(), ..Self::default() };
-        let (mut names, mut rows, mut row) = (HashMap::new(), Vec::<Range<u64>>::new(), 0);
+        let (mut names, mut numbers) = (Vec::<Arc<str>>::new(), HashMap::<Arc<str>, usize>::new());
+        // Numbers of names, and where variants after each other on that contig end.
+        let (mut runs, mut end, mut karyotype) = (Vec::<(usize, u64)>::new(), 0, Karyotype::HUMAN);
         for store in stores {
+            let (first, start) = (runs.len(), end);
             store.contigs(&mut |name, variants| {
                 cancel.check()?;
-                if !names.contains_key(name) {
-                    let (normal, class) = normalized(name);
-                    let takes = args.takes(&normal, class);
-                    names.insert(name.to_owned(), (normal, class, takes));
-                }
-                let (normal, class, takes) = &names[name];
-                let range = row..row + variants;
-                row = range.end;
-                if !takes {
-                    contigs.left_out += variants;
-                    return Ok(());
-                }
-                contigs.add(normal, *class, variants);
-                match rows.last_mut() {
-                    Some(last) if last.end == range.start => last.end = range.end,
-                    _ => rows.push(range),
-                }
+                let number = numbers.get(name).copied().unwrap_or_else(|| {
+                    names.push(name.into());
+                    numbers.insert(name.into(), names.len() - 1);
+                    names.len() - 1
+                });
+                end += variants;
+                match runs[first..].last() {
+                    Some((last, _)) if *last == number => runs.pop(),
+                    _ => None,
+                };
+                runs.push((number, end));
                 Ok(())
             })?;
+            let of_store = karyotype_of(store, start, &runs[first..], &names)?;
+            if of_store != Karyotype::HUMAN {
+                karyotype = of_store;
+            }
+        }
+        if let Some(autosomes) = args.chr_set {
+            karyotype = Karyotype(Some(autosomes));
+        }
+        let chosen = args.chosen(karyotype)?;
+        let mut contigs = Self::new(karyotype, args.chr_set.is_some(), args.asked());
+        let classes: Vec<_> = names.iter().map(|name| karyotype.normalized(name)).collect();
+        let (mut rows, mut start) = (Vec::<Range<u64>>::new(), 0);
+        for (number, end) in runs {
+            let (normal, class) = &classes[number];
+            let range = start..end;
+            start = end;
+            if !chosen.takes(normal, *class) {
+                contigs.left_out += range.end - range.start;
+                continue;
+            }
+            contigs.add(normal, *class, range.end - range.start);
+            match rows.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => rows.push(range),
+            }
         }
         if let (Some(asked), true) = (&contigs.asked, rows.is_empty()) {
-            let mut names: Vec<_> = names.into_keys().collect();
             names.sort_unstable();
-            let why =
-                format!("{asked}: no variant is on such a contig; the stores have {}", text::few(&names));
+            let hint = match karyotype.0 {
+                None if args.autosome => "; --chr-set says how many autosomes there are",
+                _ => "",
+            };
+            let names = text::few(&names);
+            let why = format!("{asked}: no variant is on such a contig; the stores have {names}{hint}");
             return Err(Failure::Error(why));
         }
-        let asked = args.chr.iter().flat_map(|list| &list.names);
-        contigs.absent =
-            asked.filter(|name| names.values().all(|(normal, ..)| normal != *name)).cloned().collect();
+        let absent = chosen.names().iter().filter(|name| classes.iter().all(|(normal, _)| normal != *name));
+        contigs.absent = absent.cloned().collect();
         Ok((contigs, rows))
+    }
+
+    fn new(autosomes: Karyotype, said: bool, asked: Option<String>) -> Self {
+        Self {
+            autosomes,
+            said,
+            asked,
+            left_out: 0,
+            autosomal: 0,
+            sex: BTreeMap::new(),
+            mitochondrial: 0,
+            unplaced: 0,
+            other: 0,
+            absent: Vec::new(),
+        }
+    }
+
+    /// That of the stores and of something else with these contigs: of humans where both are.
+    pub(crate) fn karyotype_with<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Karyotype {
+        match Karyotype::of(names.into_iter().map(|name| (name, None))) {
+            Karyotype::HUMAN => self.autosomes,
+            _ if self.said => self.autosomes,
+            other => other,
+        }
     }
 
     /// Counts only the variants in these rows, which are in ascending order, of those that take part.
@@ -181,14 +253,15 @@ impl Contigs {
         rows: impl Iterator<Item = u64>,
     ) -> teatime::Result<()> {
         let (asked, absent) = (self.asked.take(), std::mem::take(&mut self.absent));
-        *self = Self { asked, left_out: self.left_out, absent, ..Self::default() };
+        let left_out = self.left_out;
+        *self = Self { left_out, absent, ..Self::new(self.autosomes, self.said, asked) };
         let (mut rows, mut end) = (rows.peekable(), 0);
         for store in stores {
             store.contigs(&mut |name, variants| {
                 end += variants;
                 let used = iter::from_fn(|| rows.next_if(|row| *row < end)).count() as u64;
                 if used > 0 {
-                    let (name, class) = normalized(name);
+                    let (name, class) = self.autosomes.normalized(name);
                     self.add(&name, class, used);
                 }
                 Ok(())
@@ -238,14 +311,53 @@ impl Contigs {
     }
 }
 
+/// What the contigs of one store tell, whose variants follow so many and are on contigs in these runs: those that it names, with their
+/// lengths, and those of its variants.
+fn karyotype_of(
+    store: &Store,
+    start: u64,
+    runs: &[(usize, u64)],
+    names: &[Arc<str>],
+) -> teatime::Result<Karyotype> {
+    let named = store.named_contigs()?;
+    let used: BTreeSet<usize> = runs.iter().map(|(number, _)| *number).collect();
+    let is_last =
+        |(number, _): &&(usize, u64)| digits(&Karyotype::UNKNOWN.normalized(&names[*number]).0) == Some(26);
+    // Variants are in the order of their positions, or nearly. One that cannot be read tells nothing.
+    let last = runs.iter().rev().find(is_last).and_then(|(_, end)| store.position(end - start - 1).ok());
+    let named = named.iter().map(|(name, length)| (&**name, *length));
+    Ok(Karyotype::of(
+        named
+            .chain(used.iter().map(|number| (&*names[*number], None)))
+            .chain(last.map(|at| ("26", Some(at)))),
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn takes(text: &str, name: &str) -> bool {
-        let args = ContigArgs { chr: Some(list(text).unwrap()), autosome: false };
-        let (name, class) = normalized(name);
-        args.takes(&name, class)
+        takes_of(Karyotype::HUMAN, text, name)
+    }
+
+    fn takes_of(karyotype: Karyotype, text: &str, name: &str) -> bool {
+        let (name, class) = karyotype.normalized(name);
+        list(text, karyotype).unwrap().takes(&name, class)
+    }
+
+    #[test]
+    fn lists_of_other_species() {
+        for (karyotype, text, yes, no) in [
+            (Karyotype::UNKNOWN, "1-38", &["1", "chr23", "26", "38"][..], &["X", "MT", "39", "0"][..]),
+            (Karyotype::UNKNOWN, "23,X", &["23", "x"], &["26", "Y"]),
+            (Karyotype(Some(38)), "38-X", &["38", "39", "X"], &["40", "Y", "37"]),
+            (Karyotype(Some(38)), "23-MT", &["23", "MT", "42", "Y"], &["22", "43"]),
+            (Karyotype(Some(19)), "20", &["X", "20"], &["19"]),
+        ] {
+            yes.iter().for_each(|name| assert!(takes_of(karyotype, text, name), "{text}: {name}"));
+            no.iter().for_each(|name| assert!(!takes_of(karyotype, text, name), "{text}: {name}"));
+        }
     }
 
     #[test]
@@ -268,22 +380,23 @@ mod tests {
             yes.iter().for_each(|name| assert!(takes(text, name), "{text}: {name}"));
             no.iter().for_each(|name| assert!(!takes(text, name), "{text}: {name}"));
         }
-        assert!(list("22-1").unwrap_err().contains("ends before it starts"));
+        let refused = |text| list(text, Karyotype::HUMAN).unwrap_err();
+        assert!(refused("22-1").contains("ends before it starts"));
         for text in ["", "1,,2", "1,"] {
-            assert!(list(text).unwrap_err().contains("missing"), "{text}");
+            assert!(refused(text).contains("missing"), "{text}");
         }
-        let autosome = ContigArgs { chr: None, autosome: true };
         for (name, expected) in [("chr22", true), ("01", true), ("23", false), ("2L", false), ("0", false)] {
-            let (name, class) = normalized(name);
-            assert_eq!(autosome.takes(&name, class), expected, "{name}");
+            let (name, class) = Karyotype::HUMAN.normalized(name);
+            assert_eq!(Chosen::Autosomes.takes(&name, class), expected, "{name}");
         }
     }
 
     #[test]
     fn contigs_are_told() {
-        let mut contigs = Contigs::default();
+        let new = || Contigs::new(Karyotype::HUMAN, false, None);
+        let mut contigs = new();
         for (name, variants) in [("chr1", 900), ("X", 1200), ("chrX", 3), ("26", 2), ("0", 1), ("GL1", 7)] {
-            let (name, class) = normalized(name);
+            let (name, class) = Karyotype::HUMAN.normalized(name);
             contigs.add(&name, class, variants);
         }
         assert_eq!((contigs.autosomal, contigs.other), (900, 7));
@@ -295,6 +408,6 @@ mod tests {
         assert!(contigs.unasked().unwrap().contains("--chr with the names"));
         contigs.asked = Some("--chr X".into());
         assert_eq!(contigs.unasked(), None);
-        assert_eq!(Contigs { autosomal: 5, other: 4, ..Contigs::default() }.unasked(), None);
+        assert_eq!(Contigs { autosomal: 5, other: 4, ..new() }.unasked(), None);
     }
 }

@@ -58,7 +58,6 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let beside = target.beside(args.tree.is_some(), args.neighbors.is_some(), args.with.is_given());
     let mut output = target.open(COMMAND, &beside, args.overwrite, args.resume.then_some("distance"))?;
     let mut stores = args.stores.open(args.resources.budget(), cancel)?;
-    let mut with = With::open(args, &mut stores, cancel)?;
     if let (Format::Plink | Format::PlinkBinary, Some(id)) = (target.format, splitting(&stores.samples)) {
         // Before the work, which would be for nothing.
         let why = format!(
@@ -67,6 +66,7 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         return Err(Failure::Error(why));
     }
     let device = args.resources.open()?;
+    let mut with = With::open(args, &mut stores, &device, cancel)?;
     for stores in iter::once(&mut stores).chain(with.as_mut().map(|with| &mut with.stores)) {
         args.stores.settle_ploidy(stores, &device, args.resources.budget(), cancel)?;
         if args.haplotypes {
@@ -77,7 +77,8 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
         .metric(metric)
         .missing(args.missing)
         .filter((&args.filter).into())
-        .tree(args.tree);
+        .tree(args.tree)
+        .merge_alleles(args.merge_alleles);
     let bar = Bar::new("Distances", stores.genotypes.variants());
     let run = Run::default()
         .cancel(cancel.clone())

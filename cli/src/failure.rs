@@ -54,6 +54,7 @@ impl From<Error> for Failure {
                 "max_passes" => format!("--max-passes: {why}"),
                 "threads" => format!("--threads: {why}"),
                 "tree" => format!("--tree: {why}"),
+                "merge_alleles" => format!("--merge-alleles: {why}"),
                 "metric" => format!("--metric: {why}"),
                 "genotypes" => why.to_string(),
                 _ => error.to_string(),

@@ -49,6 +49,13 @@ impl Store {
         }
     }
 
+    pub(crate) fn n_samples(&self) -> u64 {
+        match self {
+            Self::Zarr(store) => store.n_samples(),
+            Self::Plink(bed) => bed.n_samples(),
+        }
+    }
+
     /// The variants in `range`, whose names may be written. Without `positions`, those of a .bim are 0 and need not be numbers.
     pub(crate) fn variants(&self, range: Range<u64>, positions: bool) -> teatime::Result<Vec<Variant>> {
         let variants = match self {
@@ -90,6 +97,24 @@ impl Store {
         }
     }
 
+    /// Contigs that a store names, whether or not a variant is on them, and their lengths.
+    pub(crate) fn named_contigs(&self) -> teatime::Result<Vec<(String, Option<u64>)>> {
+        match self {
+            Self::Zarr(store) => store.named_contigs(),
+            Self::Plink(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// The position of a variant.
+    pub(crate) fn position(&self, variant: u64) -> teatime::Result<u64> {
+        match self {
+            Self::Zarr(store) => store.position(variant),
+            Self::Plink(bed) => {
+                Ok(bed.variants(variant..variant + 1)?.iter().map(|variant| variant.position).sum())
+            }
+        }
+    }
+
     /// Columns of a Zarr store of which chunks were not there, so far, and might have held something else than was taken for them.
     pub(crate) fn doubtful_columns(&self) -> Vec<FilledColumn> {
         let mut columns = match self {
@@ -107,18 +132,18 @@ impl Store {
         }
     }
 
-    /// Names of the samples, and of their families where there are such.
-    pub(crate) fn samples(&self) -> Result<(Vec<String>, Option<Vec<String>>), Failure> {
-        let (ids, families): (Vec<String>, Option<Vec<String>>) = match self {
-            Self::Zarr(store) => (store.sample_ids()?, None),
+    /// Names of the samples, if the store has some, and of their families where there are such.
+    pub(crate) fn samples(&self) -> Result<[Option<Vec<String>>; 2], Failure> {
+        let [ids, families]: [Option<Vec<String>>; 2] = match self {
+            Self::Zarr(store) => [store.sample_ids()?, None],
             Self::Plink(bed) => {
                 let names = |name: fn(&Sample) -> &String| bed.samples().iter().map(name).cloned().collect();
-                (names(|sample| &sample.id), Some(names(|sample| &sample.family)))
+                [Some(names(|sample| &sample.id)), Some(names(|sample| &sample.family))]
             }
         };
-        ids.iter().try_for_each(|id| self.plain("sample", id))?;
+        ids.iter().flatten().try_for_each(|id| self.plain("sample", id))?;
         families.iter().flatten().try_for_each(|family| self.plain("family", family))?;
-        Ok((ids, families))
+        Ok([ids, families])
     }
 }
 

@@ -73,7 +73,27 @@ impl Stores {
             if let Store::Plink(bed) = &store {
                 odd.extend(ends::check(bed)?);
             }
-            let (ids, of) = store.samples()?;
+            let [ids, of] = store.samples()?;
+            let ids = match ids {
+                Some(ids) => ids,
+                None if paths.len() > 1 => {
+                    let why = "it has no names of samples (`sample_id`, or scikit-allel's `samples`)";
+                    let why = format!(
+                        "{}: {why}, so nothing tells whether they are those of the others",
+                        path.display()
+                    );
+                    return Err(Failure::Error(why));
+                }
+                None => {
+                    odd.push(format!(
+                        "{} has no names of samples: they are numbered from S0001 on",
+                        path.display()
+                    ));
+                    let samples = store.n_samples();
+                    let width = samples.max(1000).to_string().len();
+                    (1..=samples).map(|number| format!("S{number:0width$}")).collect()
+                }
+            };
             if stores.is_empty() {
                 (samples, families) = (ids, of);
             } else if families.is_some() != of.is_some() {

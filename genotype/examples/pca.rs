@@ -18,7 +18,7 @@ fn main() -> Result<()> {
 pub(crate) fn run(path: &Path) -> Result<()> {
     // 1. Open the store. Nothing but metadata is read yet.
     let store = GenotypeStore::open(path, None, MissingChunk::Error)?;
-    let samples = store.sample_ids()?;
+    let names = store.sample_ids()?.unwrap_or_default();
     let genotypes = Genotypes::new(store.arrays().to_vec())?;
 
     // 2. Choose a device: the fastest there is, or the one that TEATIME_DEVICE names.
@@ -28,7 +28,7 @@ pub(crate) fn run(path: &Path) -> Result<()> {
     // 3. Run, and hear how far it is.
     let progress =
         Progress::new(|status| eprint!("\rpass {}: {} of {}", status.pass, status.rows, status.total));
-    let components = 4.min(samples.len());
+    let components = genotypes.samples().min(4) as usize;
     let options = PcaOptions::default().components(components);
     let result = pca(&genotypes, &device, &options, &Run::default().progress(progress))?;
 
@@ -36,8 +36,10 @@ pub(crate) fn run(path: &Path) -> Result<()> {
     eprintln!("\n{} variants used; method: {:?}, {}", result.counts.used, result.method, result.reason);
     println!("eigenvalues {:.4?}", result.eigenvalues());
     let scores = result.scores();
-    for (i, sample) in samples.iter().take(5).enumerate() {
-        println!("{sample}\t{:.4?}", scores.row(i));
+    for i in 0..scores.rows().min(5) {
+        // A store may have no names.
+        let name = names.get(i).map_or("?", String::as_str);
+        println!("{name}\t{:.4?}", scores.row(i));
     }
     Ok(())
 }

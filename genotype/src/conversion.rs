@@ -1,5 +1,11 @@
 //! Stored genotypes to what a device is given.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use bytemuck::Pod;
 use teatime::{
     ChunkedArray, Result, StoredType,
     stream::{Convert, Misfit, Narrow, Narrowed},
@@ -136,6 +142,59 @@ impl Convert for Conversion {
 
     fn place(&self, row: u64, element: u64) -> String {
         format!("variant {row}, sample {}", element / self.alleles() as u64)
+    }
+}
+
+/// The same of calls, of which it notes whether an allele above 1 is met.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) conversion: Conversion,
+    pub(crate) further: Arc<AtomicBool>,
+}
+
+impl Convert for Watched {
+    fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
+        self.conversion.accepts(array)
+    }
+
+    fn unit(&self) -> u64 {
+        self.conversion.unit()
+    }
+
+    fn bytes(&self, elements: u64) -> u64 {
+        self.conversion.bytes(elements)
+    }
+
+    fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
+        self.conversion.convert(array, from, to)?;
+        if !self.further.load(Relaxed) && has_further(array.dtype(), from) {
+            self.further.store(true, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn place(&self, row: u64, element: u64) -> String {
+        self.conversion.place(row, element)
+    }
+}
+
+/// Whether an element of a run is above 1.
+fn has_further(dtype: StoredType, run: &[u8]) -> bool {
+    fn any<T: Pod + PartialOrd + From<bool>>(run: &[u8]) -> bool {
+        let mut elements = run.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
+        elements.any(|element| element > T::from(true))
+    }
+    match dtype {
+        // As nearly every store holds calls: all of them, so that wide vectors do it.
+        StoredType::I8 => run.iter().fold(i8::MIN, |most, byte| most.max(byte.cast_signed())) > 1,
+        StoredType::U8 => any::<u8>(run),
+        StoredType::I16 => any::<i16>(run),
+        StoredType::U16 => any::<u16>(run),
+        StoredType::I32 => any::<i32>(run),
+        StoredType::U32 => any::<u32>(run),
+        StoredType::I64 => any::<i64>(run),
+        StoredType::U64 => any::<u64>(run),
+        _ => false,
     }
 }
 

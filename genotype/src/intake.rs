@@ -10,7 +10,7 @@ use teatime::{
 };
 
 use super::{
-    conversion::Conversion,
+    conversion::{Conversion, Watched},
     source::{GenotypeKind, Genotypes},
 };
 
@@ -59,7 +59,10 @@ impl Form {
                 }
             }
         };
-        (form, Arc::new(conversion))
+        match genotypes.watch() {
+            Some(further) => (form, Arc::new(Watched { conversion, further: Arc::clone(further) })),
+            None => (form, Arc::new(conversion)),
+        }
     }
 
     /// What a genotype is held in.

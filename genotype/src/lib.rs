@@ -84,6 +84,7 @@
 
 pub mod bed;
 mod calls;
+mod carried;
 mod choice;
 mod cohort;
 mod conversion;
@@ -122,6 +123,7 @@ pub use self::distance::WrittenBands;
 #[cfg(feature = "zarr")]
 pub use self::vcf_zarr::{FilledColumn, GenotypeStore, VcfZarrHeader, VcfZarrWriter};
 pub use self::{
+    carried::carried_alleles,
     choice::MethodCosts,
     cohort::{
         Cohort,

@@ -74,8 +74,44 @@ impl CallPloidies {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Result<CallPloidies> {
+    let mut counts = Vec::new();
+    each_row_of_calls(
+        OP,
+        genotypes,
+        device,
+        run,
+        0,
+        &|width| vec![0; width + 1],
+        &|counts, call| {
+            counts[alleles(call).unwrap_or(0)] += 1;
+        },
+        &mut |added: Vec<u64>| {
+            counts.resize(added.len(), 0);
+            counts.iter_mut().zip(added).for_each(|(count, added)| *count += added);
+        },
+    )?;
+    counts[0] = 0;
+    Ok(CallPloidies { counts })
+}
+
+/// Folds the calls of each selected variant, in one pass: `start` is given the alleles of a call, and `take` what became of a variant, in
+/// order. `held` bytes of the host's memory are for what these hold.
+///
+/// # Errors
+/// As [`call_ploidies`].
+#[allow(clippy::too_many_arguments, reason = "a fold has three functions besides what it is over")]
+pub(super) fn each_row_of_calls<T: Send>(
+    op: &'static str,
+    genotypes: &Genotypes,
+    device: &Device,
+    run: &Run,
+    held: u64,
+    start: &(dyn Fn(usize) -> T + Sync),
+    fold: &(dyn Fn(&mut T, &[i8]) + Sync),
+    take: &mut dyn FnMut(T),
+) -> Result<()> {
     let GenotypeKind::Calls { ploidy } = genotypes.kind() else {
-        return Err(Error::argument(OP, "genotypes", "they are dosages or PLINK's codes, not calls"));
+        return Err(Error::argument(op, "genotypes", "they are dosages or PLINK's codes, not calls"));
     };
     // What is no allele is for the next pass to refuse.
     let range = [i8::MIN, i8::MAX].map(f64::from);
@@ -88,8 +124,10 @@ pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Resul
         Arc::new(narrow),
         rows,
     )?;
-    let needed =
-        (2 * plan.block_bytes()).saturating_add(plan.largest_need()).saturating_add(plan.selection_bytes());
+    let needed = (2 * plan.block_bytes())
+        .saturating_add(plan.largest_need())
+        .saturating_add(plan.selection_bytes())
+        .saturating_add(held);
     let budget = run.memory.host_bytes();
     if needed > budget {
         let given = run.memory.host.is_some();
@@ -106,26 +144,21 @@ pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Resul
         &run.cancel,
     )?;
     let pass = Pass::new(run, Status::new(0, 1, plan.rows()));
-    let mut counts = vec![0; width + 1];
     while let Some(mut block) = blocks.next_block()? {
         run.cancel.check()?;
         let end = block.rows().end;
         let block = block.bytes().par_chunks(row);
-        let added = device.pool()?.install(|| {
-            block
-                .map(|row| {
-                    let mut counts = vec![0; width + 1];
-                    for call in row.chunks_exact(width) {
-                        let alleles = alleles(bytemuck::cast_slice::<u8, i8>(call));
-                        counts[alleles.unwrap_or(0)] += 1;
-                    }
-                    counts
-                })
-                .reduce(|| vec![0; width + 1], |a, b| a.iter().zip(b).map(|(a, b)| a + b).collect())
+        let found: Vec<T> = device.pool()?.install(|| {
+            let of_row = |row: &[u8]| {
+                let mut found = start(width);
+                let calls = row.chunks_exact(width);
+                calls.for_each(|call| fold(&mut found, bytemuck::cast_slice::<u8, i8>(call)));
+                found
+            };
+            block.map(of_row).collect()
         });
-        counts.iter_mut().zip(added).for_each(|(count, added): (&mut u64, u64)| *count += added);
+        found.into_iter().for_each(&mut *take);
         pass.tell(end)?;
     }
-    counts[0] = 0;
-    Ok(CallPloidies { counts })
+    Ok(())
 }

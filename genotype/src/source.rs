@@ -2,7 +2,13 @@
 
 mod haplotypes;
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use teatime::{
     ChunkedArray, Error, Result, StoredType,
@@ -45,6 +51,8 @@ pub struct Genotypes {
     bounded: bool,
     /// The allele that is counted; else all but the reference.
     allele: Option<u8>,
+    /// Where it is watched for: whether a call with an allele above 1 was read.
+    further: Option<Arc<AtomicBool>>,
 }
 
 impl Genotypes {
@@ -141,7 +149,17 @@ impl Genotypes {
         let rows = Arc::new(Selection::all(total(&arrays)));
         let columns = Arc::new(Selection::all(samples));
         let stored = arrays.clone();
-        Self { stored, arrays, kind, rows, columns, nan_is_missing: false, bounded: false, allele: None }
+        Self {
+            stored,
+            arrays,
+            kind,
+            rows,
+            columns,
+            nan_is_missing: false,
+            bounded: false,
+            allele: None,
+            further: None,
+        }
     }
 
     /// Takes all calls as those of one ploidy. Calls of another number of alleles become missing, whether they are filled up with -2 in a
@@ -325,6 +343,22 @@ impl Genotypes {
             GenotypeKind::Plink => Some(self.allele.unwrap_or(1)),
             _ => self.allele,
         }
+    }
+
+    /// The same, which notes whether calls with an allele above 1 are read, where all alleles but the reference are counted.
+    pub(crate) fn watched(self) -> Self {
+        let calls = matches!(self.kind, GenotypeKind::Calls { .. }) && self.allele.is_none();
+        Self { further: calls.then(Arc::default), ..self }
+    }
+
+    /// What notes it.
+    pub(crate) fn watch(&self) -> Option<&Arc<AtomicBool>> {
+        self.further.as_ref()
+    }
+
+    /// Whether a call with an allele above 1 was read since it was [`watched`](Self::watched) for.
+    pub(crate) fn has_further_alleles(&self) -> bool {
+        self.further.as_ref().is_some_and(|further| further.load(Relaxed))
     }
 
     /// Alleles of a call.

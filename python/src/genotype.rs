@@ -70,7 +70,7 @@ impl Genotypes {
             }
             let store = GenotypeStore::open(&path, array.as_deref(), missing)?;
             let genotypes = OfSamples::of_any_ploidy(store.arrays().to_vec())?;
-            Ok(Self { genotypes, names: Some(store.sample_ids()?) })
+            Ok(Self { genotypes, names: store.sample_ids()? })
         });
         opened.map_err(exception)
     }
@@ -270,7 +270,8 @@ fn relationships(py: Python<'_>, grm: Grm) -> PyResult<Relationships<'_>> {
     Ok((matrix(py, grm.matrix)?, shared, counts))
 }
 
-/// Distances of the samples, the numbers of variants called in both, and how many variants took part.
+/// Distances of the samples, the numbers of variants called in both, how many variants took part, how many of these have more than two
+/// alleles, and whether all but the reference of those count as one.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "the package's functions gather them")]
 pub(crate) fn distances<'py>(
@@ -278,17 +279,19 @@ pub(crate) fn distances<'py>(
     genotypes: &Genotypes,
     metric: &str,
     p: f64,
-    missing: &str,
+    missing: Option<&str>,
+    merge_alleles: bool,
     filters: (f64, f64),
     device: device::Wanted,
     run: RunOptions,
-) -> PyResult<Relationships<'py>> {
+) -> PyResult<(Relationships<'py>, u64, bool)> {
     let metric = match metric {
         "ibs" => SampleMetric::Ibs,
         "ibs-of-alleles" => SampleMetric::IbsOfAlleles,
         name => SampleMetric::Of(distance::metric(name, p)?),
     };
-    let options = DistanceOptions::default().metric(metric).missing(distance::missing(missing)?);
+    let missing = missing.map(distance::missing).transpose()?;
+    let options = DistanceOptions::default().metric(metric).missing(missing).merge_alleles(merge_alleles);
     let options = options.filter(filter(filters.0, filters.1));
     let device = device.open(py)?;
     let found = call_on(py, &device, run, |device, run| {
@@ -296,7 +299,7 @@ pub(crate) fn distances<'py>(
     })?;
     let shared = found.shared.map(|shared| matrix(py, shared)).transpose()?;
     let counts = counts(py, &found.counts)?;
-    Ok((matrix(py, found.matrix)?, shared, counts))
+    Ok(((matrix(py, found.matrix)?, shared, counts), found.multiallelic, found.merged))
 }
 
 /// What was counted and added up over some of the variants: parts of neighbouring variants merge.

@@ -144,8 +144,9 @@ def grm(
     genotypes: Genotypes, options: dict[str, Any], device: _Device, run: _RunOptions
 ) -> tuple[NDArray[float64], NDArray[float64] | None, dict[str, int]]: ...
 def distances(
-    genotypes: Genotypes, metric: str, p: float, missing: str, filters: tuple[float, float], device: _Device, run: _RunOptions
-) -> tuple[NDArray[float64], NDArray[float64] | None, dict[str, int]]: ...
+    genotypes: Genotypes, metric: str, p: float, missing: str | None, merge_alleles: bool, filters: tuple[float, float],
+    device: _Device, run: _RunOptions,
+) -> tuple[tuple[NDArray[float64], NDArray[float64] | None, dict[str, int]], int, bool]: ...
 
 @final
 class Part:

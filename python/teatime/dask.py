@@ -379,7 +379,8 @@ def pairwise_distance(
         A dask array, chunked in any way along both. Each pair of blocks of observations is a task for each block of features; their sums
         are added up two by two. Or the path of a store of genotypes, whose samples are the observations, as in
         :func:`teatime.genotype.distances`: its missing calls are missing whatever ``negative`` says, and dosages above 2 are an error
-        for euclidean, sqeuclidean, cityblock, hamming, inner_product, cosine and correlation.
+        for euclidean, sqeuclidean, cityblock, hamming, inner_product, cosine and correlation. At variants of more than two alleles different
+        ones differ as there; in tiles such a store is refused, and by other metrics all but the reference count as one.
     metric
         One of :func:`teatime.pairwise_distance`, but jensenshannon, whose sums are of all features; of a store, nor kl_divergence.
     split_every, target
@@ -389,7 +390,7 @@ def pairwise_distance(
     p, negative, narrow
         As in :func:`teatime.pairwise_distance`.
     missing
-        As there. None: ``"propagate"`` of an array, as there; ``"ignore"`` of a store, as in :func:`teatime.genotype.distances`.
+        As there. None: ``"propagate"`` of an array, as there; ``"rescale"`` of a store, as in :func:`teatime.genotype.distances`.
     ploidy, array, fill, rows_per_task
         Of a store, as in :func:`pca`.
     samples_per_task
@@ -422,7 +423,7 @@ def pairwise_distance(
     if metric == "jensenshannon":
         raise NotImplementedError("jensenshannon needs whole observations: teatime.pairwise_distance")
     of_store = isinstance(x, (str, os.PathLike, Genotypes))
-    missing = missing or ("ignore" if of_store else "propagate")
+    missing = missing or ("rescale" if of_store else "propagate")
     options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
     _check_metric(options)
     symmetric = options["metric"] != "kl_divergence"

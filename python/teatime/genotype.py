@@ -7,6 +7,7 @@ store: VCF-Zarr, scikit-allel's and MalariaGEN's layout, or a PLINK .bed. Stores
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -71,6 +72,9 @@ class Distances:
     #: Variants called in both, where a call is missing.
     shared: NDArray[np.float64] | None
     counts: dict[str, int]
+    #: How many of the variants have more than two alleles, and whether all but the reference of these count as one.
+    multiallelic: int
+    merged: bool
 
 
 def open_store(path: str | os.PathLike[str], array: str | None = None, *, fill: bool = False) -> Genotypes:
@@ -255,7 +259,8 @@ def distances(
     metric: str = "euclidean",
     *,
     p: float = 2.0,
-    missing: str = "ignore",
+    missing: str | None = None,
+    merge_alleles: bool = False,
     ploidy: int | None = None,
     min_maf: float = 0.0,
     max_missing: float = 1.0,
@@ -272,16 +277,25 @@ def distances(
     metric
         ``"ibs"``, PLINK's identity by state; ``"ibs-of-alleles"``, sgkit's; or one of :func:`teatime.pairwise_distance`.
     p, missing
-        As there; missing calls are ignored unless said otherwise.
+        As there. None: sums are rescaled to all variants, so that no sample is near because it lacks calls; of ibs, a mean, missing calls are
+        ignored. sgkit's rule is ``"ignore"``.
+    merge_alleles
+        Of calls at variants of more than two alleles, different ones differ by euclidean, sqeuclidean, cityblock, ibs, ibs-of-alleles and, of
+        a ``ploidy`` of 1, hamming. With True, and by other metrics, which warn, all alleles but the reference count as one.
 
     Examples
     --------
     >>> import numpy as np
     >>> from teatime import genotype
     >>> genotype.distances(np.array([[0, 2], [1, -1], [0, 1]], "i1"), "cityblock").matrix
-    array([[0., 3.],
-           [3., 0.]])
+    array([[0. , 4.5],
+           [4.5, 0. ]])
     """
     of = genotypes_of(genotypes, ploidy, "pairwise_distance")
-    found = _teatime.distances(of, metric, p, missing, (min_maf, max_missing), device, run_options(progress, memory))
-    return Distances(*found)
+    run = run_options(progress, memory)
+    found, several, merged = _teatime.distances(of, metric, p, missing, merge_alleles, (min_maf, max_missing), device, run)
+    if several and merged and not merge_alleles:
+        warnings.warn(
+            f"{several} variants have more than two alleles, of which all but the reference count as one by {metric}", stacklevel=2
+        )
+    return Distances(*found, several, merged)

@@ -6,6 +6,7 @@ not be installed.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -134,7 +135,9 @@ class GenotypeAccessor:
         """Distances of the samples: :func:`teatime.genotype.distances`, :func:`teatime.dask.pairwise_distance`.
 
         Of calls, distances are of dosages: the number of alleles that are not the reference, missing where an allele is; a haploid call
-        among diploid ones (its other allele is -2) counts twice. Missing ones count nothing for a pair, as in sgkit.
+        among diploid ones (its other allele is -2) counts twice. Sums are rescaled to all variants, unless ``missing="ignore"`` asks for
+        sgkit's rule. At variants of more than two alleles all but the reference count as one; of what is in memory a warning counts
+        those, and ``merge_alleles=False`` tells alleles apart.
 
         Returns
         -------
@@ -145,14 +148,18 @@ class GenotypeAccessor:
         if lazy:
             data = of_haplotypes(data, ploidy)
             dosages = data.map_blocks(_dosages, ploidy=ploidy, drop_axis=2, dtype=np.int8) if data.ndim == 3 else data
-            options = {"missing": "ignore", "negative": True, **options}
+            options = {"missing": "rescale", "negative": True, **options}
             if options["missing"] == "propagate":
                 dosages = np.where(dosages < 0, np.nan, dosages)
             found = _function(lazy, "pairwise_distance")(dosages.T, metric, **options).astype(np.float64)
         else:
             if data.ndim == 3:
                 data = _whole(data)
-            found = genotype.distances(data, metric, ploidy=ploidy, **options).matrix
+            of = genotype.distances(data, metric, ploidy=ploidy, **{"merge_alleles": True, **options})
+            found = of.matrix
+            if of.merged and of.multiallelic:
+                why = "of which all but the reference count as one: `merge_alleles=False` tells them apart"
+                warnings.warn(f"{of.multiallelic} variants have more than two alleles, {why}", stacklevel=2)
         return self._with(merge, stat_pairwise_distance=(("samples_0", "samples_1"), found))
 
     def _genotypes(self, variable: str) -> tuple[Any, bool]:

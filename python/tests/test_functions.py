@@ -187,6 +187,20 @@ def test_genotypes(device, rng):
     np.testing.assert_array_equal(shared, (~np.isnan(d)).T.astype(int) @ (~np.isnan(d)).astype(int))
 
 
+def test_alleles_of_distances(device):
+    calls = np.array([[[0, 1], [2, 2]], [[0, 0], [1, 2]]], "i1")
+    for metric, want in (("cityblock", 4), ("sqeuclidean", 6), ("ibs", 0), ("ibs-of-alleles", 0)):
+        found = genotype.distances(calls, metric, device=device)
+        assert found.matrix[0, 1] == want and (found.multiallelic, found.merged) == (2, False)
+    assert genotype.distances(calls, "cityblock", merge_alleles=True, device=device).matrix[0, 1] == 3
+    with pytest.warns(UserWarning, match="2 variants have more than two alleles"):
+        assert genotype.distances(calls, "hamming", device=device).merged
+    # No sample is near because it lacks calls; sgkit's rule makes one so.
+    dosages = np.array([[0, 1, 1], [0, 1, -1]], "i1")
+    assert genotype.distances(dosages, "cityblock", device=device).matrix[0].tolist() == [0, 2, 2]
+    assert genotype.distances(dosages, "cityblock", missing="ignore", device=device).matrix[0].tolist() == [0, 2, 1]
+
+
 def test_sums_that_sgkit_asks_for(device, rng, monkeypatch):
     from teatime import _worker, sgkit
 

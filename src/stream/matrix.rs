@@ -17,8 +17,9 @@ const OP: &str = "StoredMatrix";
 /// A stored matrix as a [`LinearMap`], bigger than memory or not: at each pass its rows are read again, some at a time, and decoded ahead
 /// while the device multiplies those before.
 ///
-/// Elements are taken as f32, rounded to the nearest. Products are those of a resident [`Tensor`] of f32, to the bit, whatever the chunks, the
-/// threads and the memory.
+/// Elements are taken as f32. What that would change is refused: f64, and of integers of 32 and 64 bits those beyond 2^24, unless
+/// [`narrow`](Self::narrow) says that rounding to the nearest is meant. Products are those of a resident [`Tensor`] of f32, to the bit,
+/// whatever the chunks, the threads and the memory.
 ///
 /// # Cost
 /// A pass reads and decodes every chunk once. Half of the host's budget ([`Budget::host`](crate::Budget::host) of the [`Run`]) is
@@ -47,12 +48,24 @@ impl StoredMatrix {
     /// The matrix of arrays (rows, columns), appended along their rows. Reads nothing yet.
     ///
     /// # Errors
-    /// [`Error::Argument`] without an array; [`Error::Shape`] for one that is no matrix, and for columns or types that differ;
+    /// [`Error::Argument`] without an array, and for one of f64; [`Error::Shape`] for one that is no matrix, and for columns or types that differ;
     /// [`Error::Store`] for more than [2^20](super::MAX_CHUNKS) chunks along an axis.
     ///
     /// Passes report what cannot be read; [`Error::Budget`] where one block of rows does not fit half of the budget; and, of other types than
-    /// f32, the first value that is NaN or beyond f32.
+    /// f32, the first value that is NaN or beyond f32, or of integers beyond 2^24.
     pub fn new(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device) -> Result<Self> {
+        Self::of(arrays, device, false)
+    }
+
+    /// The same with f64 and integers rounded to the nearest f32.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), but for f64 and integers.
+    pub fn narrow(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device) -> Result<Self> {
+        Self::of(arrays, device, true)
+    }
+
+    fn of(arrays: Vec<Arc<dyn ChunkedArray>>, device: &Device, narrow: bool) -> Result<Self> {
         if let Some(array) = arrays.iter().find(|array| array.shape().len() != 2) {
             return Err(Error::shape(
                 OP,
@@ -64,11 +77,21 @@ impl StoredMatrix {
         let rows = arrays.iter().try_fold(0u64, |rows, array| rows.checked_add(array.shape()[0]));
         let rows = rows.ok_or_else(|| Error::argument(OP, "arrays", "they have 2^64 rows or more"))?;
         let shape = [rows, first.shape()[1]];
+        if let Some(array) = arrays.iter().find(|array| array.dtype() == StoredType::F64 && !narrow) {
+            let why = format_args!(
+                "{} is of f64, and products are in f32: `StoredMatrix::narrow` rounds to it",
+                array.name()
+            );
+            return Err(Error::argument(OP, "arrays", why));
+        }
+        let beyond = [StoredType::I32, StoredType::U32, StoredType::I64, StoredType::U64];
+        let exactly = !narrow && arrays.iter().any(|array| beyond.contains(&array.dtype()));
+        let most = if exactly { Narrowed::F32.whole() } else { f32::MAX.into() };
         let convert: Arc<dyn Convert> = match first.dtype() {
             StoredType::F32 => Arc::new(AsStored(StoredType::F32)),
             _ => Arc::new(Narrow {
                 to: Narrowed::F32,
-                range: [f64::from(f32::MIN), f64::from(f32::MAX)],
+                range: [-most, most],
                 negative_is_missing: false,
                 nan_is_missing: false,
             }),

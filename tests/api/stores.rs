@@ -105,7 +105,7 @@ fn stored_matrices_that_cannot_be_are_named() {
         Arc::new(MemoryArray::new("doubles", values, shape, shape).unwrap())
     };
     let says = |arrays: Vec<Arc<dyn ChunkedArray>>, words: &str| {
-        let found = StoredMatrix::new(arrays, &device)
+        let found = StoredMatrix::narrow(arrays, &device)
             .and_then(|matrix| randomized_svd(&matrix, 1, &SvdOptions::default(), &run));
         let error = found.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
@@ -115,9 +115,43 @@ fn stored_matrices_that_cannot_be_are_named() {
     says(vec![array(&[1.0; 4], &[2, 2]), array(&[1.0; 6], &[2, 3])], "doubles");
     says(vec![array(&[1.0, 2.0, f64::NAN, 4.0], &[2, 2])], "row 1, element 0");
     says(vec![array(&[1.0, 1e300, 3.0, 4.0], &[2, 2])], "row 0, element 1");
-    let two = StoredMatrix::new(vec![array(&[3.0, 0.0], &[1, 2]), array(&[0.0, 4.0], &[1, 2])], &device);
+    let two = StoredMatrix::narrow(vec![array(&[3.0, 0.0], &[1, 2]), array(&[0.0, 4.0], &[1, 2])], &device);
     let found = randomized_svd(&two.unwrap(), 2, &SvdOptions::default(), &run).unwrap();
     assert!((found.s[0] - 4.0).abs() < 1e-5 && (found.s[1] - 3.0).abs() < 1e-5, "{:?}", found.s);
+}
+
+/// f64, and integers that f32 does not hold, are rounded where that is said alone.
+#[test]
+fn stored_matrices_round_nothing_unasked() {
+    for device in devices() {
+        let of = |array: Arc<dyn ChunkedArray>, narrow: bool| {
+            let matrix = if narrow { StoredMatrix::narrow } else { StoredMatrix::new };
+            matrix(vec![array], &device)?.to_tensor(&Run::default())?.read()
+        };
+        let says = |array: &Arc<dyn ChunkedArray>, words: &str| {
+            let error = of(Arc::clone(array), false).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        };
+        let doubles: Arc<dyn ChunkedArray> =
+            Arc::new(MemoryArray::new("x", &[1.0, 0.1], &[1, 2], &[1, 2]).unwrap());
+        says(&doubles, "`arrays`: x is of f64");
+        assert_eq!(of(doubles, true).unwrap(), [1.0, 0.1]);
+        let most = 1_i64 << 24;
+        macro_rules! integers {
+            ($($type:ty)*) => {$(
+                let array = |last: i64| -> Arc<dyn ChunkedArray> {
+                    let values = [most, last].map(|value| <$type>::try_from(value).unwrap());
+                    Arc::new(MemoryArray::new("x", &values, &[2, 1], &[1, 1]).unwrap())
+                };
+                assert_eq!(of(array(7), false).unwrap(), [16_777_216.0, 7.0]);
+                says(&array(most + 1), "row 1, element 0: value 16777217 is above 16777216");
+                assert_eq!(of(array(most + 1), true).unwrap(), [16_777_216.0; 2]);
+            )*};
+        }
+        integers! { i32 u32 i64 u64 }
+        let negative = Arc::new(MemoryArray::new("x", &[-1 - (1 << 24)], &[1, 1], &[1, 1]).unwrap());
+        says(&(negative as Arc<dyn ChunkedArray>), "value -16777217 is below -16777216");
+    }
 }
 
 #[cfg(feature = "zarr")]

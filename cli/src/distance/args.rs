@@ -2,7 +2,7 @@
 
 use clap::{Args, builder::TypedValueParser};
 use teatime::distance::{Metric, Missing};
-use teatime_genotype::{DistanceOptions, Linkage, SampleMetric};
+use teatime_genotype::{Linkage, SampleMetric};
 
 use super::{
     target::{FORMATS, Target},
@@ -39,13 +39,19 @@ pub(crate) struct DistanceArgs {
     /// biallelic variants; for diploid calls.
     #[arg(long, value_name = "X", value_parser = named(HET_HET))]
     pub(super) het_het: Option<SampleMetric>,
-    /// What becomes of variants that one of a pair has no call of
+    /// What becomes of variants that one of a pair has no call of [default: rescale; of ibs, ignore]
     ///
-    /// ignore: they are left out, as in sgkit. rescale: sums are multiplied by the variants over those called in both, as PLINK's
-    /// flat-missing; NaN where there are none. rescale-or-zero: the same, but 0. propagate: distances of samples with a missing
-    /// call are NaN. ibs, a mean, takes ignore and propagate.
-    #[arg(long, value_parser = named(MISSING), default_value = DistanceOptions::default().missing.name())]
-    pub(super) missing: Missing,
+    /// rescale: sums are multiplied by the variants over those called in both, as PLINK's flat-missing; NaN where there are none.
+    /// rescale-or-zero: the same, but 0. ignore: they are left out, as in sgkit, so that sums of samples that lack calls are smaller.
+    /// propagate: distances of samples with a missing call are NaN. ibs, a mean, takes ignore and propagate.
+    #[arg(long, value_parser = named(MISSING))]
+    pub(super) missing: Option<Missing>,
+    /// Take all alleles of a call but the reference for one, at variants of more than two alleles
+    ///
+    /// Without it, different ones differ by euclidean, sqeuclidean, cityblock, ibs, and hamming of --haplotypes, in more passes where there are
+    /// such variants; others take them for one, as --with does, and warn. Not for dosages and .bed, whose alleles are not known.
+    #[arg(long)]
+    pub(super) merge_alleles: bool,
     /// Take each haplotype of the calls for a sample, named `SAMPLE_1`, `SAMPLE_2` ...
     ///
     /// Its dosage is 0 where its allele is the reference, 1 where it is any other, and missing where that allele is. The order of
@@ -115,6 +121,9 @@ Where the distances do not fit memory, D.zarr is written some samples at a time,
 with --resume always: one pass first, and one for each of these groups.
 
 Variants that do not vary take part, as in PLINK's.
+
+At a variant of more than two alleles, samples differ by the alleles that they do
+not share: |x - y| is half of the sum over alleles of how their copies differ.
 
 Examples:
   teatime distance cohort.vcz --out distances.npy

@@ -7,7 +7,7 @@ use teatime_genotype::{
 };
 
 use super::{DistanceArgs, Results, neighbors::NeighborsRecord, target::Format};
-use crate::{failure::Failure, output::Output, stores::Stores};
+use crate::{failure::Failure, output::Output, stores::Stores, text};
 
 /// Samples on a side of the squares that are written, and what bands are multiples of: whatever the budgets.
 const SIDE: u64 = 1024;
@@ -32,10 +32,32 @@ impl BandsRecord {
     }
 }
 
+/// Variants of more than two alleles.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Alleles {
+    /// How many there are among those that take part: samples carry two alternate alleles or more.
+    pub(super) multiallelic: u64,
+    /// Whether all but the reference of these count as one.
+    pub(super) merged: bool,
+}
+
+impl Alleles {
+    /// In words, where there are some.
+    pub(super) fn summary(self) -> Option<String> {
+        let (variants, how) = (
+            text::plural(self.multiallelic, "variant"),
+            if self.merged { "taken for one" } else { "told apart" },
+        );
+        (self.multiallelic > 0)
+            .then(|| format!("{variants} of more than two alleles, of which all but the reference are {how}"))
+    }
+}
+
 /// What is told of distances that were computed.
 pub(super) struct Found {
     pub(super) undefined: u64,
     pub(super) counts: VariantCounts,
+    pub(super) alleles: Alleles,
     pub(super) digest: u64,
     pub(super) memory: Budget,
     pub(super) stats: StreamStats,
@@ -45,15 +67,35 @@ pub(super) struct Found {
 
 impl From<&Distances> for Found {
     fn from(result: &Distances) -> Self {
-        let Distances { counts, digest, memory, stats, .. } = *result;
-        Self { undefined: result.undefined(), counts, digest, memory, stats, bands: None, neighbors: None }
+        let Distances { counts, multiallelic, merged, digest, memory, stats, .. } = *result;
+        let alleles = Alleles { multiallelic, merged };
+        Self {
+            undefined: result.undefined(),
+            counts,
+            alleles,
+            digest,
+            memory,
+            stats,
+            bands: None,
+            neighbors: None,
+        }
     }
 }
 
 impl From<&DistancesBetween> for Found {
     fn from(result: &DistancesBetween) -> Self {
-        let DistancesBetween { counts, digest, memory, stats, .. } = *result;
-        Self { undefined: result.undefined(), counts, digest, memory, stats, bands: None, neighbors: None }
+        let DistancesBetween { counts, multiallelic, digest, memory, stats, .. } = *result;
+        let alleles = Alleles { multiallelic, merged: true };
+        Self {
+            undefined: result.undefined(),
+            counts,
+            alleles,
+            digest,
+            memory,
+            stats,
+            bands: None,
+            neighbors: None,
+        }
     }
 }
 
@@ -82,7 +124,7 @@ pub(super) fn compute(
     args.out.refuse_to_lose(args.overwrite)?;
     match write(output, args, stores, device, options, run) {
         // Not of what is asked for.
-        Err(Error::Argument { .. }) => Err(too_large.into()),
+        Err(Error::Argument { name, .. }) if name != "merge_alleles" => Err(too_large.into()),
         found => Ok((found?, None)),
     }
 }
@@ -109,6 +151,7 @@ fn write(
     Ok(Found {
         undefined,
         counts: *bands.counts(),
+        alleles: Alleles { multiallelic: bands.multiallelic(), merged: true },
         digest: bands.digest(),
         memory: bands.memory(),
         stats: bands.stats(),

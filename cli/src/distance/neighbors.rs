@@ -5,7 +5,7 @@ use teatime_genotype::SampleNeighbors;
 
 use super::{
     DistanceArgs, Results,
-    bands::Found,
+    bands::{Alleles, Found},
     target::{Format, Target},
 };
 use crate::{failure::Failure, output::Output, target::NEIGHBORS, text};
@@ -45,9 +45,11 @@ fn no_format() -> Failure {
 
 /// Of what was found, the record and the results.
 pub(super) fn found(result: SampleNeighbors) -> (Found, Option<Results>) {
-    let SampleNeighbors { undefined, counts, digest, memory, stats, bands, .. } = result;
+    let SampleNeighbors { undefined, counts, multiallelic, merged, digest, memory, stats, bands, .. } =
+        result;
+    let alleles = Alleles { multiallelic, merged };
     let neighbors = Some(NeighborsRecord { k: result.nearest.distances.cols(), bands });
-    let found = Found { undefined, counts, digest, memory, stats, bands: None, neighbors };
+    let found = Found { undefined, counts, alleles, digest, memory, stats, bands: None, neighbors };
     (found, Some(Results::Neighbors(result)))
 }
 

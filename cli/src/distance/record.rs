@@ -6,7 +6,7 @@ use teatime_genotype::{DistanceOptions, Linkage, SampleMetric};
 
 use super::{
     DistanceArgs,
-    bands::{BandsRecord, Found},
+    bands::{Alleles, BandsRecord, Found},
     neighbors::NeighborsRecord,
     with::{With, WithRecord},
 };
@@ -31,6 +31,8 @@ pub(super) struct Record {
     /// What ibs is of two heterozygous calls.
     het_het: Option<f64>,
     missing: &'static str,
+    #[serde(flatten)]
+    alleles: Alleles,
     /// Whether each sample is a haplotype.
     haplotypes: bool,
     /// How samples were clustered.
@@ -58,10 +60,10 @@ impl Record {
         with: Option<With>,
         seconds: DistanceSeconds,
     ) -> Self {
-        let Found { undefined, counts, digest, memory, stats, bands, neighbors } = found;
+        let Found { undefined, counts, alleles, digest, memory, stats, bands, neighbors } = found;
         let warning = (undefined > 0).then(|| {
             let pairs = text::plural(undefined, "pair");
-            let why = match (options.metric, options.missing) {
+            let why = match (options.metric, options.missing_rule()) {
                 (_, Missing::Propagate) => "a call is missing",
                 (SampleMetric::Of(Metric::Correlation | Metric::Cosine), _) => {
                     "no variant is called in both, or the dosages of one do not vary there"
@@ -70,7 +72,8 @@ impl Record {
             };
             format!("the distance of {pairs} of samples is NaN: {why}")
         });
-        let warnings = warning.into_iter().chain(with.iter().flat_map(With::warnings));
+        let merged = alleles.summary().filter(|_| alleles.merged && !options.merge_alleles);
+        let warnings = warning.into_iter().chain(merged).chain(with.iter().flat_map(With::warnings));
         Self {
             common: ran.common(stores, memory, &stats, digest, None, warnings.collect()),
             variants: (&counts).into(),
@@ -78,7 +81,8 @@ impl Record {
             metric: options.metric.name(),
             p: options.metric.exponent(),
             het_het: options.metric.het_het(),
-            missing: options.missing.name(),
+            missing: options.missing_rule().name(),
+            alleles,
             haplotypes: args.haplotypes,
             tree: options.tree.map(Linkage::name),
             min_maf: options.filter.min_maf,
@@ -100,6 +104,9 @@ impl Record {
             with.summary().into_iter().for_each(|(name, what)| line(name, what));
         }
         line("variants", format!("{} used", text::count(self.variants_kept)));
+        if let Some(alleles) = self.alleles.summary() {
+            line("", alleles);
+        }
         if self.haplotypes {
             line("", "each sample is one haplotype".into());
         }

@@ -89,6 +89,7 @@ impl With {
     pub(super) fn open(
         args: &DistanceArgs,
         stores: &mut Stores,
+        device: &Device,
         cancel: &Cancel,
     ) -> Result<Option<Self>, Failure> {
         let Some(path) = &args.with.with else { return Ok(None) };
@@ -104,7 +105,8 @@ impl With {
             index.push((&variant.contig, variant.position, &variant.id), not_counted, counted);
             bar.advance(1);
         }
-        let (matches, counts) = index.matches(stores, &bar, cancel)?;
+        let run = Run::default().cancel(cancel.clone()).memory(args.resources.budget());
+        let (matches, counts) = index.matches(stores, device, &bar, &run)?;
         counts.check(path)?;
         stores.count_contigs(&matches)?;
         Ok(Some(Self { stores: other, matches, counts }))

@@ -84,6 +84,11 @@ fn sides(pair: &str) -> Option<[&str; 2]> {
     pair.split_once('\t').map(<[&str; 2]>::from)
 }
 
+/// Whether an allele, in capitals, is one of a pair.
+pub(super) fn has(pair: &str, allele: &str) -> bool {
+    pair.split(['\t', ',']).any(|other| other == allele)
+}
+
 /// Whether no allele of a pair has a name.
 pub(super) fn is_unknown(pair: &str) -> bool {
     sides(pair) == Some([UNKNOWN; 2])

@@ -9,15 +9,15 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use teatime::{Cancel, Result};
-use teatime_genotype::{Match, Variant};
+use teatime::{Device, Result, Run};
+use teatime_genotype::{GenotypeKind, Match, Variant, carried_alleles};
 
 use self::{
-    alleles::{Fit, Names, UNKNOWN, are_same, fit, is_unknown, pair},
+    alleles::{Fit, Names, UNKNOWN, are_same, fit, has, is_unknown, pair},
     counts::{Counts, LoadingsCounts},
 };
 use crate::{
-    contig::{self, Class},
+    contig::{Class, Karyotype},
     progress::Bar,
     stores::Stores,
     variants::Variants,
@@ -44,7 +44,8 @@ impl MatchBy {
         match self {
             Self::Position if contig == UNKNOWN => true,
             Self::Position => {
-                position > 0 && !(contig.ends_with('0') && contig::normalized(contig).1 == Class::Unplaced)
+                position > 0
+                    && !(contig.ends_with('0') && Karyotype::HUMAN.normalized(contig).1 == Class::Unplaced)
             }
             Self::Id => ![UNKNOWN, NOWHERE].contains(&id),
         }
@@ -103,24 +104,43 @@ impl Index {
         self.keys.push(Key { name, position, alleles });
     }
 
-    /// Matches the variants of the stores, in their order.
+    /// Names of contigs; none where variants are matched by ids.
+    fn contigs(&self) -> impl Iterator<Item = &str> {
+        self.names.names.iter().map(|name| &**name).filter(|_| self.by == MatchBy::Position)
+    }
+
+    /// Matches the variants of the stores, in their order. Of those with several alternate alleles that the loadings do not have, the calls
+    /// are read on `device`, for which alleles are carried.
     pub(crate) fn matches(
         self,
         stores: &Stores,
+        device: &Device,
         bar: &Bar,
-        cancel: &Cancel,
+        run: &Run,
     ) -> Result<(Vec<Option<Match>>, Counts)> {
+        let cancel = &run.cancel;
         let mut variants = Variants::new(&stores.stores, self.by == MatchBy::Position);
-        let mut matching = Matching::new(self);
+        let contigs = stores.contigs.as_ref();
+        let karyotype = contigs.map_or(Karyotype::HUMAN, |contigs| contigs.karyotype_with(self.contigs()));
+        let mut matching = Matching::new(self, karyotype);
         for row in stores.genotypes.selected().flatten() {
             cancel.check()?;
             let variant = variants.get(row)?;
             if stores.genotypes.counted_allele() == Some(0) {
                 std::mem::swap(&mut variant.reference, &mut variant.alternate);
             }
-            matching.add(variant);
+            matching.add(row, variant);
             bar.advance(1);
         }
+        let several = matching.several.iter().map(|several| several.row..several.row + 1).collect::<Vec<_>>();
+        let carried = match stores.genotypes.kind() {
+            GenotypeKind::Calls { .. } if !several.is_empty() => {
+                carried_alleles(&stores.genotypes.clone().select(several)?, device, run)?
+            }
+            // Of dosages nobody knows.
+            _ => vec![u128::MAX; several.len()],
+        };
+        matching.find_carried(&carried);
         Ok(matching.finish())
     }
 }
@@ -128,6 +148,7 @@ impl Index {
 /// Variants of the loadings in the order of their keys, and what was found of them.
 struct Matching {
     index: Index,
+    karyotype: Karyotype,
     order: Vec<u32>,
     /// How many of those with the same key are used, at the first of them.
     used: Vec<u32>,
@@ -146,6 +167,21 @@ struct Matching {
     contigs: HashMap<Arc<str>, Option<u32>>,
     /// The first of the stores.
     contig: Option<Arc<str>>,
+    several: Vec<Several>,
+}
+
+/// A variant of the stores with several alternate alleles that is none of the loadings' with all of them.
+#[derive(Debug)]
+struct Several {
+    /// Of the stores.
+    row: u64,
+    /// Its number.
+    variant: usize,
+    /// The loadings' variants of its place.
+    place: Range<usize>,
+    /// Alternate alleles, in order.
+    reference: String,
+    alternate: String,
 }
 
 /// What is decided once all variants are known: a variant of the stores that could be one of the loadings', or one of several
@@ -160,17 +196,18 @@ struct Claim {
 }
 
 impl Matching {
-    fn new(index: Index) -> Self {
+    fn new(index: Index, karyotype: Karyotype) -> Self {
         let len = index.keys.len();
         let mut order: Vec<u32> = (0..u32::try_from(len).unwrap_or(u32::MAX)).collect();
         order.sort_unstable_by_key(|&row| (index.keys[row as usize], row));
         let mut alike = HashMap::new();
         for (name, number) in index.names.names.iter().zip(0..).filter(|_| index.by == MatchBy::Position) {
-            let name = contig::normalized(name).0;
+            let name = karyotype.normalized(name).0;
             alike.entry(name).and_modify(|number| *number = None).or_insert(Some(number));
         }
         Self {
             index,
+            karyotype,
             order,
             used: vec![0; len],
             ambiguous: vec![false; len],
@@ -182,6 +219,7 @@ impl Matching {
             alike,
             contigs: HashMap::new(),
             contig: None,
+            several: Vec::new(),
         }
     }
 
@@ -197,9 +235,9 @@ impl Matching {
         first..first + self.order[first..].partition_point(|row| key(row) == value)
     }
 
-    /// The next variant of the stores.
-    fn add(&mut self, variant: &Variant) {
-        let found = self.place(variant).and_then(|place| self.find(place, variant));
+    /// The next variant of the stores, which is in that row.
+    fn add(&mut self, row: u64, variant: &Variant) {
+        let found = self.place(variant).and_then(|place| self.find(place, row, variant));
         self.matches.push(found);
     }
 
@@ -228,40 +266,81 @@ impl Matching {
             return *known;
         }
         let exact = self.index.names.get(name);
-        let found = exact.or_else(|| self.alike.get(&contig::normalized(name).0).copied().flatten());
+        let found = exact.or_else(|| self.alike.get(&self.karyotype.normalized(name).0).copied().flatten());
         self.contig.get_or_insert_with(|| Arc::clone(name));
         self.contigs.insert(Arc::clone(name), found);
         found
     }
 
-    /// The first of the loadings' variants of that place with the same alleles that no variant before was; one that
-    /// counts the same alleles rather than one that counts the others. The alternate alleles of `variant` are counted. Where
-    /// there is none, and of ids always, what it may be is decided later.
-    fn find(&mut self, place: Range<usize>, variant: &Variant) -> Option<Match> {
-        let [same, swapped] = [(0, 1), (1, 0)].map(|(other, counted)| {
-            let alleles = [&variant.reference, &variant.alternate];
-            pair(alleles[other], alleles[counted])
-        });
-        if self.index.by == MatchBy::Position {
-            let mut repeated = false;
-            for (swapped, pair) in [(false, &same), (true, &swapped)] {
-                let Some(alleles) = self.index.alleles.get(pair) else { continue };
-                let keys = self.range(|key| key, Key { alleles, ..self.key(place.start) });
-                let found = self.take(keys.clone(), &same, swapped);
-                if found.is_some() {
-                    return found;
-                }
-                repeated |= !keys.is_empty();
-            }
-            if repeated {
-                self.repeated(&same);
-                return None;
-            }
-        } else if place.len() > 1 {
+    /// What a variant is of the loadings' variants of its place. The alternate alleles of `variant` are counted. Where none has the same
+    /// alleles, and of ids always, what it may be is decided later.
+    fn find(&mut self, place: Range<usize>, row: u64, variant: &Variant) -> Option<Match> {
+        if self.index.by == MatchBy::Id && place.len() > 1 {
             return None;
         }
-        self.claim(place, &same);
+        let (number, Variant { reference, alternate, .. }) = (self.matches.len(), variant);
+        if let Some(found) = self.same(&place, reference, alternate) {
+            return found;
+        }
+        if alternate.contains(',') {
+            let (reference, alternate) = (reference.clone(), alternate.clone());
+            self.several.push(Several { row, variant: number, place, reference, alternate });
+        } else {
+            self.claim(number, place, &pair(reference, alternate));
+        }
         None
+    }
+
+    /// The first of the loadings' variants of that place with the same alleles that no variant before was; one that
+    /// counts the same alleles rather than one that counts the others. None within where all are used, and where none has these.
+    fn same(&mut self, place: &Range<usize>, reference: &str, alternate: &str) -> Option<Option<Match>> {
+        if self.index.by == MatchBy::Id {
+            return None;
+        }
+        let [same, swapped] = [pair(reference, alternate), pair(alternate, reference)];
+        let mut repeated = false;
+        for (swapped, pair) in [(false, &same), (true, &swapped)] {
+            let Some(alleles) = self.index.alleles.get(pair) else { continue };
+            let keys = self.range(|key| key, Key { alleles, ..self.key(place.start) });
+            let found = self.take(keys.clone(), &same, swapped);
+            if found.is_some() {
+                return Some(found);
+            }
+            repeated |= !keys.is_empty();
+        }
+        if repeated {
+            self.repeated(&same);
+        }
+        repeated.then_some(None)
+    }
+
+    /// Finds the variants with several alternate alleles by those of them that samples carry: one that nobody carries makes no dosage
+    /// another, but it may be the name by which the loadings know the variant. `carried` has a number for each, with a bit for each allele.
+    fn find_carried(&mut self, carried: &[u128]) {
+        let several = std::mem::take(&mut self.several);
+        for (Several { variant, place, reference, alternate, .. }, carried) in
+            several.into_iter().zip(carried)
+        {
+            let names =
+                place.clone().map(|at| Arc::clone(&self.index.alleles.names[self.key(at).alleles as usize]));
+            let names: Vec<_> = names.collect();
+            let is_known = |allele: &str| names.iter().any(|names| has(names, &allele.to_ascii_uppercase()));
+            // Alleles beyond 127 have no calls.
+            let is_carried = |number: u32| carried.checked_shr(number).is_some_and(|bits| bits & 1 == 1);
+            let named = |known: bool| {
+                let alleles = alternate.split(',').zip(1_u32..);
+                let alleles =
+                    alleles.filter(|(allele, number)| is_carried(*number) || known && is_known(allele));
+                alleles.map(|(allele, _)| allele).collect::<Vec<_>>().join(",")
+            };
+            let [carried, known] = [named(false), named(true)];
+            let found =
+                [&carried, &known].into_iter().find_map(|alleles| self.same(&place, &reference, alleles));
+            match found {
+                Some(found) => self.matches[variant] = found,
+                None => self.claim(variant, place, &pair(&reference, &known)),
+            }
+        }
     }
 
     /// The first of the loadings' variants with the same key that is not used yet, for a variant of these alleles.
@@ -286,8 +365,8 @@ impl Matching {
         self.counts.unknown_repeated += u64::from(is_unknown(alleles));
     }
 
-    /// Notes which of the loadings' variants of a place the next variant could be.
-    fn claim(&mut self, place: Range<usize>, alleles: &str) {
+    /// Notes which of the loadings' variants of a place a variant could be.
+    fn claim(&mut self, variant: usize, place: Range<usize>, alleles: &str) {
         let mut could = Vec::new();
         let mut first = place.start;
         while first < place.end {
@@ -299,7 +378,7 @@ impl Matching {
         match could[..] {
             [] => {}
             [(first, fit)] => {
-                let (variant, alleles) = (self.matches.len(), self.claimed.number(alleles));
+                let alleles = self.claimed.number(alleles);
                 self.claims.push(Claim { first, variant, alleles, fit });
             }
             _ => {

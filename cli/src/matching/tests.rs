@@ -7,15 +7,28 @@ use counts::StoresCounts;
 type Site<'a> = (&'a str, u64, &'a str, &'a str);
 
 fn run(by: MatchBy, rows: &[(&str, Site)], variants: &[(&str, Site)]) -> (Vec<Option<Match>>, Counts) {
+    carrying(by, rows, variants, &[])
+}
+
+/// Of which those with several alternate alleles that are not the loadings' carry these; all where none are given.
+fn carrying(
+    by: MatchBy,
+    rows: &[(&str, Site)],
+    variants: &[(&str, Site)],
+    carried: &[u128],
+) -> (Vec<Option<Match>>, Counts) {
     let mut index = Index::new(by, "the loadings");
     for (id, (contig, position, other, counted)) in rows {
         index.push((contig, *position, id), other, counted);
     }
-    let mut matching = Matching::new(index);
-    for &(id, (contig, position, reference, alternate)) in variants {
+    let karyotype = Karyotype::of(index.contigs().map(|name| (name, None)));
+    let mut matching = Matching::new(index, karyotype);
+    for (row, &(id, (contig, position, reference, alternate))) in (0..).zip(variants) {
         let [id, reference, alternate] = [id, reference, alternate].map(str::to_owned);
-        matching.add(&Variant { contig: contig.into(), position, id, reference, alternate });
+        matching.add(row, &Variant { contig: contig.into(), position, id, reference, alternate });
     }
+    let all = vec![u128::MAX; matching.several.len()];
+    matching.find_carried(if carried.is_empty() { &all } else { carried });
     let (matches, counts) = matching.finish();
     let LoadingsCounts { used, absent, other_alleles, repeated, ambiguous, nowhere, doubled_id, .. } =
         counts.loadings;
@@ -110,6 +123,38 @@ fn known_alleles_tell_which_way_round() {
         assert_eq!(counts.loadings.alleles_unknown, 0);
         let (other, not) = (counts.loadings.other_alleles, counts.stores.not_in_loadings);
         assert_eq!((other, not), (u64::from(expected.is_none()), u64::from(expected.is_none())));
+    }
+}
+
+#[test]
+fn alleles_that_nobody_carries_drop_nothing() {
+    for (rows, variant, carried, expected) in [
+        (&[("A", "C")][..], ("A", "C,T"), 0b011, SAME(0)),
+        (&[("A", "C")], ("A", "T,C"), 0b101, SAME(0)),
+        (&[("A", "C")], ("a", "c,t"), 0b001, SAME(0)),
+        (&[("C", "A")], ("A", "C,T"), 0b010, SWAPPED(0)),
+        (&[("A", "C")], ("A", "C,T"), 0b111, None),
+        (&[("A", "C")], ("A", "C,T"), 0b100, None),
+        // The loadings' own names for both.
+        (&[("A", "C,T")], ("A", "C,T"), 0b011, SAME(0)),
+        (&[("A", "C,T")], ("A", "C,T,G"), 0b011, SAME(0)),
+        (&[("A", "C"), ("A", "T")], ("A", "C,T"), 0b011, SAME(0)),
+        (&[("A", "C"), ("A", "T")], ("A", "C,T"), 0b101, SAME(1)),
+        (&[("A", "C"), ("A", "T")], ("A", "C,T"), 0b111, None),
+        // An insertion, whose name says what the base before it does not.
+        (&[("A", "AT")], ("A", "AT,ATT"), 0b001, SAME(0)),
+        (&[("AT", "A")], ("AT", "A,<*>"), 0b001, SAME(0)),
+    ] {
+        let site = |(other, counted)| ("rs", ("1", 5, other, counted));
+        let rows: Vec<_> = rows.iter().map(|row| site(*row)).collect();
+        let (found, counts) = carrying(MatchBy::Position, &rows, &[site(variant)], &[carried]);
+        assert_eq!(found, [expected], "{rows:?} {variant:?} {carried:b}");
+        if let ([_], true) = (&rows[..], expected.is_some()) {
+            let (found, _) = carrying(MatchBy::Id, &rows, &[site(variant)], &[carried]);
+            assert_eq!(found, [expected], "{rows:?} {variant:?} {carried:b} by id");
+        } else {
+            assert_eq!(counts.loadings.used, u64::from(expected.is_some()));
+        }
     }
 }
 
@@ -213,12 +258,24 @@ fn what_has_no_place_matches_nothing() {
 
 #[test]
 fn names_of_a_contig() {
-    let rows = [("1", 5, "A", "C"), ("chrX", 5, "A", "C"), ("23", 5, "A", "C"), ("M", 5, "A", "C")];
-    for (name, expected) in
-        [("chr1", Some(0)), ("01", Some(0)), ("X", None), ("chrX", Some(1)), ("23", Some(2)), ("26", Some(3))]
-    {
-        let (found, _) = by_position(&rows, &[(name, 5, "A", "C")]);
-        assert_eq!(found, [expected.map(Match::Same)], "{name}");
+    let rows = [("1", 5, "A", "C"), ("chrX", 5, "A", "C"), ("M", 5, "A", "C"), ("23", 5, "A", "C")];
+    let of = |rows: &[Site], name| by_position(rows, &[(name, 5, "A", "C")]).0[0];
+    // Of a human, 23 is X and 26 MT; where there are a contig 23 and a contig X, they are two.
+    for (name, human, other) in [
+        ("chr1", Some(0), Some(0)),
+        ("01", Some(0), Some(0)),
+        ("X", Some(1), Some(1)),
+        ("chrX", Some(1), Some(1)),
+        ("23", Some(1), Some(3)),
+        ("chr23", Some(1), Some(3)),
+        ("chrMT", Some(2), Some(2)),
+        ("26", Some(2), None),
+    ] {
+        assert_eq!(
+            [of(&rows[..3], name), of(&rows, name)],
+            [human, other].map(|row| row.map(Match::Same)),
+            "{name}"
+        );
     }
     let (found, counts) = by_position(&rows[..1], &[("2", 5, "A", "C")]);
     assert_eq!(found, [None]);

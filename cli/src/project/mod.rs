@@ -42,7 +42,7 @@ const RESULTS: [&str; 4] = [RECORD, SCORES, EIGENVEC, SAMPLES];
 /// by contig, position and alleles, or by id and alleles, in any order; where reference and alternate allele have changed
 /// places, dosages are turned round. Where an allele has no name, since no new sample carries it (`0` in a .bim, ALT `.`
 /// in VCF), the other tells which way round, unless it is the shorter of an insertion or deletion, as the base before it
-/// is: that is left out. Strands are taken as they are.
+/// is: that is left out. Alternate alleles that no new sample carries do not count, though they have a name. Strands are taken as they are.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub(crate) struct ProjectArgs {
@@ -139,15 +139,13 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let Table { header, reference, index } =
         Table::read(&args.loadings, stores.genotypes.ploidy(), args.match_by, cancel)?;
     let bar = Bar::new("Matching", stores.genotypes.variants());
-    let (matches, counts) = index.matches(&stores, &bar, cancel)?;
+    let run = Run::default().cancel(cancel.clone()).memory(args.resources.budget());
+    let (matches, counts) = index.matches(&stores, &device, &bar, &run)?;
     let mut warnings = check(args, &counts)?;
     stores.count_contigs(&matches)?;
 
     let matched = Instant::now();
-    let run = Run::default()
-        .cancel(cancel.clone())
-        .progress(bar.progress("Projection"))
-        .memory(args.resources.budget());
+    let run = run.progress(bar.progress("Projection"));
     let result = project(&stores.genotypes, &device, &reference, &matches, args.missing, &run)?;
     stores.check_found()?;
     let projected = Instant::now();

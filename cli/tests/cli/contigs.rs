@@ -9,7 +9,7 @@ use std::{
 
 use teatime_genotype::{Variant, VcfZarrHeader};
 
-use crate::support::{self, Scratch, command, copy, fixture, json, pca, teatime, write_store};
+use crate::support::{self, Scratch, command, copy, fixture, json, pca, plain_array, teatime, write_store};
 
 const SAMPLES: usize = 12;
 
@@ -79,7 +79,7 @@ fn sex_mitochondria_and_unplaced_are_told() {
         assert!(err.lines().any(|line| line == told), "{err}");
         assert_eq!(record["warnings"][0], told["warning: ".len()..]);
         let contigs = serde_json::json!({
-            "asked": null, "left_out": 0, "autosomal": 1700, "sex": {"X": 1900}, "mitochondrial": 50,
+            "autosomes": 22, "asked": null, "left_out": 0, "autosomal": 1700, "sex": {"X": 1900}, "mitochondrial": 50,
             "unplaced": 10, "other": 0,
         });
         assert_eq!(record["contigs"], contigs);
@@ -192,6 +192,94 @@ fn contigs_of_beds_of_either_mode() {
         assert_eq!(record["contigs"]["left_out"], 89);
         assert_eq!(record["allele_counts"], expected["allele_counts"]);
         assert!(results(&out) == results(&scratch.join("expected")));
+    }
+}
+
+/// A .bed of 230 variants, whose contigs and positions `of` tells.
+fn bed_of(scratch: &Scratch, name: &str, of: impl Fn(usize) -> (String, usize)) -> PathBuf {
+    let path = bed(scratch, name, 0..230);
+    let line = |row| {
+        let (contig, position) = of(row);
+        format!("{contig}\tv{row}\t0\t{position}\tC\tA\n")
+    };
+    fs::write(path.with_extension("bim"), (0..230).map(line).collect::<String>()).unwrap();
+    path
+}
+
+/// 23 to 26 are X, Y, XY and MT of a human; else autosomes.
+#[test]
+fn contigs_of_other_species() {
+    let scratch = Scratch::new();
+    // Five variants a contig: 1 to 38, and the rest on X.
+    let dog = bed_of(&scratch, "dog", |row| {
+        (if row < 190 { (1 + row / 5).to_string() } else { "X".into() }, 1000 * (1 + row % 5))
+    });
+    let number = |row: usize| (1 + row / 9).to_string();
+    let human = bed_of(&scratch, "human", |row| (number(row), 1000 * (1 + row % 9)));
+    let sheep = bed_of(&scratch, "sheep", |row| (number(row), 1_000_000 * (1 + row % 9)));
+    let counts = |record: &serde_json::Value| {
+        let contigs = &record["contigs"];
+        let of = |name: &str| contigs[name].as_u64();
+        (
+            of("autosomes"),
+            contigs["left_out"].as_u64().unwrap(),
+            of("autosomal").unwrap(),
+            of("mitochondrial").unwrap(),
+        )
+    };
+    for (path, more, expected) in [
+        (&dog, &["--chr", "1-38"][..], (None, 40, 0, 0)),
+        (&dog, &["--chr", "23-26"], (None, 210, 0, 0)),
+        (&dog, &["--chr-set", "38", "--autosome"], (Some(38), 40, 190, 0)),
+        (&dog, &["--chr-set", "38", "--chr", "39"], (Some(38), 190, 0, 0)),
+        (&dog, &["--chr-set", "22", "--chr", "1-22"], (Some(22), 120, 110, 0)),
+        (&human, &["--autosome"], (Some(22), 32, 198, 0)),
+        (&human, &["--chr", "MT"], (Some(22), 225, 0, 5)),
+        (&sheep, &["--chr", "1-26"], (None, 0, 0, 0)),
+        (&sheep, &["--chr-set", "26", "--autosome"], (Some(26), 0, 230, 0)),
+    ] {
+        for (name, few) in [("pca", &["-k", "3"][..]), ("grm", &[])] {
+            let out = scratch.join("out").join(name);
+            let (record, _) = run(name, &[path], &out, &[more, few, &["--overwrite"]].concat());
+            assert_eq!(counts(&record), expected, "{name} {more:?}");
+        }
+    }
+    let words = ["--autosome: no variant", "--chr-set says how many autosomes there are"];
+    support::refused("pca", &dog, &["--autosome"], 1, &words);
+    support::refused("pca", &dog, &["--chr-set", "0"], 2, &["--chr-set"]);
+    // A store of one contig: its header names the others, and how long they are.
+    let alone = scratch.join("alone.vcz");
+    store(&alone, &(0..30).collect::<Vec<_>>());
+    let lengths = |first: i64| {
+        fs::write(alone.join("contig_length/0"), [first, 0, 0, 0, 0].map(i64::to_le_bytes).concat()).unwrap();
+        run("pca", &[&alone], &scratch.join("alone"), &["--overwrite"]).0["contigs"]["autosomes"].as_u64()
+    };
+    plain_array(&alone.join("contig_length"), "<i8", &[5], &[0; 40]);
+    assert_eq!([lengths(0), lengths(248_956_422), lengths(122_678_785)], [Some(22), Some(22), None]);
+}
+
+/// Names of samples: none are invented for several stores, which would be those of the same people.
+#[test]
+fn stores_without_names() {
+    let scratch = Scratch::new();
+    let path = scratch.join("all.vcz");
+    store(&path, &(0..30).collect::<Vec<_>>());
+    fs::remove_dir_all(path.join("sample_id")).unwrap();
+    let (record, err) = run("pca", &[&path], &scratch.join("one"), &[]);
+    let warning = format!("{} has no names of samples: they are numbered from S0001 on", path.display());
+    assert!(
+        err.contains(&warning) && record["warnings"].as_array().unwrap().contains(&warning.clone().into()),
+        "{err}"
+    );
+    let scores = fs::read_to_string(scratch.join("one/scores.tsv")).unwrap();
+    assert_eq!(scores.lines().nth(12).unwrap().split('\t').next(), Some("S0012"));
+    let named = scratch.join("named.vcz");
+    store(&named, &(30..60).collect::<Vec<_>>());
+    for stores in [[&path, &named], [&named, &path], [&path, &path]] {
+        let mut command = command(["pca"]);
+        command.args(stores).arg("--out").arg(scratch.join("two"));
+        let ran = support::run(command);
+        assert!(ran.code == 1 && ran.err.contains("all.vcz: it has no names of samples"), "{}", ran.err);
     }
 }
 

@@ -68,14 +68,14 @@ fn the_record_is_whole() {
     let record = json(&ran.out);
     assert_eq!(record, json(&fs::read_to_string(scratch.join("deep/er/x.run.json")).unwrap()));
     provenance(&record, "distance", [None, None]);
-    assert_eq!((&record["metric"], &record["missing"]), (&"hamming".into(), &"ignore".into()));
+    assert_eq!((&record["metric"], &record["missing"]), (&"hamming".into(), &"rescale".into()));
     assert_eq!(record["files"], serde_json::json!(["x.run.json", "x.npy", "x.id"]));
     let (dropped, total) = (&record["variants"]["dropped"], record["variants"]["total"].as_u64().unwrap());
     let dropped = ["above_max_missing", "below_min_maf"].map(|rule| dropped[rule].as_u64().unwrap());
     assert!(total == 240 && dropped.iter().all(|n| *n > 0));
     assert_eq!(record["variants_kept"].as_u64().unwrap(), total - dropped.iter().sum::<u64>());
     let page = distance(&fixture("all_v3.vcz"), &out, &["--overwrite"]).ok().out;
-    for words in ["euclidean, missing ignore", "240 variants x 60 samples", "wrote", "x.npy"] {
+    for words in ["euclidean, missing rescale", "240 variants x 60 samples", "wrote", "x.npy"] {
         assert!(page.contains(words), "`{words}` is not in: {page}");
     }
 }
@@ -92,24 +92,70 @@ fn haplotypes_are_samples_of_one_allele() {
     plain_array(&path.join("call_genotype"), "|i1", &[4, 2, 2], &bytes);
     let out = scratch.join("x.npy");
     let of = |more: &[&str]| {
-        distance(&path, &out, &[&["--metric", "cityblock", "--overwrite", "--haplotypes"], more].concat())
-            .ok();
+        let words = ["--metric", "cityblock", "--missing", "ignore", "--overwrite", "--haplotypes"];
+        distance(&path, &out, &[&words, more].concat()).ok();
         npy(&out)
     };
     let expected = |pairs: [f64; 6]| {
         let [ab, ac, ad, bc, bd, cd] = pairs;
         [0.0, ab, ac, ad, ab, 0.0, bc, bd, ac, bc, 0.0, cd, ad, bd, cd, 0.0]
     };
-    assert_eq!(of(&["--tree", "single"]), expected([2.0, 4.0, 2.0, 2.0, 2.0, 1.0]));
+    assert_eq!(of(&["--tree", "single"]), expected([2.0, 4.0, 2.0, 3.0, 2.0, 1.0]));
     assert_eq!(fs::read_to_string(scratch.join("x.id")).unwrap(), "S0001_1\nS0001_2\nS0002_1\nS0002_2\n");
     let newick = fs::read_to_string(scratch.join("x.nwk")).unwrap();
     assert!(newick.contains("'S0002_1':0.5") && newick.contains("'S0002_2':0.5"), "{newick}");
+    assert_eq!(of(&["--merge-alleles"]), expected([2.0, 4.0, 2.0, 2.0, 2.0, 1.0]));
     assert_eq!(of(&["--counted-allele", "2"]), expected([1.0, 2.0, 1.0, 1.0, 0.0, 1.0]));
     // The tree belonged to the run that gave way.
     assert_eq!(scratch.names(), ["calls.zarr", "x.id", "x.npy", "x.run.json"]);
     let record = json(&fs::read_to_string(scratch.join("x.run.json")).unwrap());
     assert_eq!((&record["shape"]["samples"], &record["shape"]["ploidy"]), (&4.into(), &1.into()));
     assert_eq!((&record["haplotypes"], &record["counted_allele"]), (&true.into(), &"2".into()));
+}
+
+/// Two sites of two samples: 0/1 and 2/2, 0/0 and 1/2.
+#[test]
+fn alleles_are_told_apart_or_said_to_be_merged() {
+    let scratch = Scratch::new();
+    let path = scratch.join("calls.zarr");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+    plain_array(&path.join("call_genotype"), "|i1", &[2, 2, 2], &[0, 1, 2, 2, 0, 0, 1, 2]);
+    let of = |name: &str, more: &[&str]| {
+        let ran = distance(&path, &scratch.join(name), &[&["--overwrite", "--json"], more].concat());
+        (ran.code, json(if ran.code == 0 { &ran.out } else { "null" }), ran.err)
+    };
+    let warning = "2 variants of more than two alleles, of which all but the reference are taken for one";
+    for (words, value, merged, warns) in [
+        (&["--metric", "cityblock"][..], 4.0, false, false),
+        (&["--metric", "sqeuclidean"], 6.0, false, false),
+        (&["--metric", "ibs"], 0.0, false, false),
+        (&["--metric", "ibs", "--het-het", "0.5"], 0.0, false, false),
+        (&["--metric", "cityblock", "--merge-alleles"], 3.0, true, false),
+        (&["--metric", "hamming"], 1.0, true, true),
+        (&["--metric", "hamming", "--haplotypes"], 1.0, false, false),
+        (&["--metric", "cityblock", "--neighbors", "1"], 4.0, false, false),
+    ] {
+        let (code, record, err) = of("x.npy", words);
+        assert_eq!(code, 0, "{err}");
+        let bytes = fs::read(scratch.join("x.npy")).unwrap();
+        let values: Vec<f64> =
+            bytes[128..].chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
+        let last = if words.contains(&"--neighbors") { 0 } else { values.len() - 2 };
+        assert_eq!(values[last], if words.contains(&"--haplotypes") { 0.5 } else { value }, "{words:?}");
+        assert_eq!((&record["multiallelic"], &record["merged"]), (&2.into(), &merged.into()), "{words:?}");
+        assert_eq!(err.contains(warning), warns, "{words:?} {err}");
+    }
+    // Some samples at a time, they are merged: if that is said.
+    let resumed = |more: &[&str]| distance(&path, &scratch.join("y.zarr"), &[&["--resume"], more].concat());
+    let refused = resumed(&[]);
+    assert!(
+        refused.code == 1 && refused.err.contains("--merge-alleles: 2 of the variants have"),
+        "{}",
+        refused.err
+    );
+    let page = resumed(&["--merge-alleles"]).ok().out;
+    assert!(page.contains(warning), "{page}");
 }
 
 #[test]

@@ -51,8 +51,9 @@ fn stores(scratch: &Scratch) -> [std::path::PathBuf; 2] {
     [store, other]
 }
 
-/// Of `20 A G`, `20 A T` and `30 C G`, where those of the others are 2 0, 1 0 and, turned round, 2 0.
-const CITYBLOCK: [f64; 6] = [2.0, 3.0, 1.0, 2.0, 4.0, 1.0];
+/// Of `20 A G`, `20 A T` and `30 C G`, where those of the others are 2 0, 1 0 and, turned round, 2 0. The second sample lacks the last, which
+/// is made up for.
+const CITYBLOCK: [f64; 6] = [2.0, 3.0, 1.5, 3.0, 4.0, 1.0];
 
 #[test]
 fn formats_hold_the_same() {
@@ -65,7 +66,7 @@ fn formats_hold_the_same() {
     let names = ["d.id", "d.with.id"].map(|name| fs::read_to_string(scratch.join(name)).unwrap());
     assert_eq!(names, ["n0\nn1\nn2\n", "k0\nk1\n"]);
     distance(&store, &other, &table, &more).ok();
-    assert_eq!(fs::read_to_string(&table).unwrap(), "sample\tk0\tk1\nn0\t2\t3\nn1\t1\t2\nn2\t4\t1\n");
+    assert_eq!(fs::read_to_string(&table).unwrap(), "sample\tk0\tk1\nn0\t2\t3\nn1\t1.5\t3\nn2\t4\t1\n");
     // What belonged to the run that gave way is gone.
     assert_eq!(scratch.names(), ["d.run.json", "d.tsv", "known.vcz", "new.vcz"]);
     distance(&store, &other, &zarr, &more).ok();
@@ -80,7 +81,9 @@ fn formats_hold_the_same() {
     assert_eq!(shared, [3, 3, 2, 2, 3, 3]);
     // By id, the same but for the two of one id.
     distance(&store, &other, &npy, &["--metric", "cityblock", "--overwrite", "--match", "id"]).ok();
-    assert_eq!(npy_of(&npy, [3, 2]), [1.0, 1.0, 0.0, 0.0, 2.0, 0.0]);
+    let found = npy_of(&npy, [3, 2]);
+    assert_eq!([0, 1, 4, 5].map(|at| found[at]), [1.0, 1.0, 2.0, 0.0]);
+    assert!(found[2].is_nan() && found[3].is_nan(), "n1 lacks the only one");
 }
 
 #[test]
@@ -94,10 +97,10 @@ fn the_nearest_of_the_other_store() {
     assert_eq!(record["neighbors"], serde_json::json!({ "k": 1, "bands": null }));
     let files = ["d.run.json", "d.npy", "d.neighbors.npy", "d.id", "d.with.id"];
     assert_eq!((&record["files"], &record["with"]["matched"]), (&serde_json::json!(files), &3.into()));
-    assert_eq!(npy_of(&npy, [3, 1]), [2.0, 1.0, 1.0]);
+    assert_eq!(npy_of(&npy, [3, 1]), [2.0, 1.5, 1.0]);
     assert_eq!(fs::read_to_string(scratch.join("d.with.id")).unwrap(), "k0\nk1\n");
     distance(&store, &other, &table, &more("2")).ok();
-    let lines = "n0\t1\tk0\t2\nn0\t2\tk1\t3\nn1\t1\tk0\t1\nn1\t2\tk1\t2\nn2\t1\tk1\t1\nn2\t2\tk0\t4\n";
+    let lines = "n0\t1\tk0\t2\nn0\t2\tk1\t3\nn1\t1\tk0\t1.5\nn1\t2\tk1\t3\nn2\t1\tk1\t1\nn2\t2\tk0\t4\n";
     let written = fs::read_to_string(&table).unwrap();
     assert_eq!(written, format!("sample\trank\tneighbor\tdistance\n{lines}"));
     assert_eq!(scratch.names(), ["d.run.json", "d.tsv", "known.vcz", "new.vcz"]);

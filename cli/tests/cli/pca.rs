@@ -231,8 +231,14 @@ fn a_triploid_call_among_diploid_ones() {
     let wide: Vec<[u8; 3]> =
         calls.iter().enumerate().map(|(i, &[a, b])| [a, b, if i == 77 { 1 } else { 254 }]).collect();
     calls[77] = [255; 2];
-    plain_array(&path, "|i1", &[40, 10, 3], wide.as_flattened());
-    plain_array(&diploid, "|i1", &[40, 10, 2], calls.as_flattened());
+    for (store, ploidy, calls) in [(&path, 3, wide.as_flattened()), (&diploid, 2, calls.as_flattened())] {
+        fs::create_dir(store).unwrap();
+        fs::write(store.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+        plain_array(&store.join("call_genotype"), "|i1", &[40, 10, ploidy], calls);
+        // Names that are numbers.
+        let names: Vec<u8> = (100..110_i64).flat_map(i64::to_le_bytes).collect();
+        plain_array(&store.join("sample_id"), "<i8", &[10], &names);
+    }
     let ran = pca(&path, &scratch.join("refused"), &["-k", "2"]);
     assert_eq!(ran.code, 1);
     let words = "allele -2 pads a call of lower ploidy than 3; a ploidy above 2 must be that of all calls, unless \
@@ -264,7 +270,7 @@ fn a_triploid_call_among_diploid_ones() {
     let groups = scratch.join("groups.zarr");
     for (group, store) in [("1", &diploid), ("2", &path)] {
         fs::create_dir_all(groups.join(group).join("calldata")).unwrap();
-        copy(store, &groups.join(group).join("calldata/GT"));
+        copy(&store.join("call_genotype"), &groups.join(group).join("calldata/GT"));
     }
     fs::write(groups.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
     for (name, stores) in

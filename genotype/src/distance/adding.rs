@@ -100,7 +100,7 @@ impl Adding {
     /// As [`distances`](super::distances).
     pub(super) fn new(reader: &Reader, options: &DistanceOptions) -> Result<Self> {
         let (device, n, variants) = (&reader.device, reader.samples(), reader.variants());
-        let (metric, missing) = (options.metric.summed(), options.missing);
+        let (metric, missing) = (options.metric.summed(), options.missing_rule());
         let pairs = if is_packed(reader, options) {
             reader.prepare(PackedPairs::programs(device, n, variants))?;
             Pairs::Packed(with_ones(PackedPairs::new(device, n, variants, metric, missing)?, options)?)
@@ -116,7 +116,7 @@ impl Adding {
         let (n, metric) = (reader.samples(), options.metric.summed());
         let tree = options.tree.map_or(0, |_| tree::bytes(n));
         if !is_packed(reader, options) {
-            let [device, host] = Partial::bytes(n, None, metric, options.missing);
+            let [device, host] = Partial::bytes(n, None, metric, options.missing_rule());
             // Numbers of packed rows, or dosages without those that take no part.
             return Need { host: host.saturating_add(tree), device, blocks: 1 };
         }
@@ -198,12 +198,16 @@ fn export(sums: &Partial, variants: u64) -> Result<PartialSums> {
 /// # Errors
 /// What the device reports.
 pub(super) fn finish(sums: &Partial, variants: u64) -> Result<Distances> {
-    let mut found = export(sums, variants)?.finish()?;
+    Ok(without_equal(export(sums, variants)?.finish()?, variants))
+}
+
+/// The same without the numbers of shared variants, where all are that of all.
+pub(super) fn without_equal(mut found: Distances, variants: u64) -> Distances {
     let all = variants as f64;
     if found.shared.as_ref().is_some_and(|shared| shared.data().iter().all(|&count| count == all)) {
         found.shared = None;
     }
-    Ok(found)
+    found
 }
 
 /// A row of dosages for [`Panel::standardized`]: as they are and NaN where one is missing, or what adds nothing to any sum.

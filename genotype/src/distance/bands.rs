@@ -12,6 +12,7 @@ use teatime::{
 use super::{
     DistanceOptions,
     adding::{Variants, device_bytes_of_ones, with_ones},
+    alleles::Several,
     are_packed,
 };
 use crate::{
@@ -57,6 +58,8 @@ pub struct DistanceBands {
     pub(super) cohort: Cohort,
     pub(super) options: DistanceOptions,
     pub(super) counts: VariantCounts,
+    /// How many of these have more than two alleles.
+    pub(super) multiallelic: u64,
     diagonal: PackedDiagonal,
     pub(super) side: u64,
     /// Bytes on the host that a band leaves for what becomes of it.
@@ -92,8 +95,8 @@ impl DistanceBands {
     /// as many operations as its share of [`distances`](super::distances()).
     ///
     /// # Errors
-    /// [`Error::Argument`] for a metric that [`PackedPairs::of_columns`] does not take, dosages that two bits do not hold, a tree, and a
-    /// side that is no multiple of 64; [`Error::Budget`] with the least that would do for bands of one tile; else as
+    /// [`Error::Argument`] for a metric that [`PackedPairs::of_columns`] does not take, dosages that two bits do not hold, variants of more
+    /// than two alleles that are to be told apart, a tree, and a side that is no multiple of 64; [`Error::Budget`] with the least that would do for bands of one tile; else as
     /// [`distances`](super::distances()).
     pub fn new(
         genotypes: &Genotypes,
@@ -116,7 +119,21 @@ impl DistanceBands {
             return refuse("side", &format!("{side} is no multiple of 64"));
         }
         let square = side.min(genotypes.samples()).saturating_pow(2).saturating_mul(SQUARE_BYTES);
-        Self::beside(genotypes, device, options, [side, square.saturating_mul(device.threads() as u64)], run)
+        let sizes = [side, square.saturating_mul(device.threads() as u64)];
+        let bands = Self::beside(genotypes, device, options, sizes, run)?;
+        if !bands.are_whole() {
+            let why = format!(
+                "{} of the variants have more than two alleles, which are told apart of all samples at once alone",
+                bands.multiallelic
+            );
+            return refuse("merge_alleles", &why);
+        }
+        Ok(bands)
+    }
+
+    /// Whether bands are the distances: not where alternate alleles are to be told apart.
+    pub(super) fn are_whole(&self) -> bool {
+        self.multiallelic == 0 || !self.options.tells_alleles(self.cohort.reader.genotypes.ploidy())
     }
 
     /// The same of what was checked, with so many bytes on the host for what becomes of bands, beside them.
@@ -127,7 +144,7 @@ impl DistanceBands {
         sizes: [u64; 2],
         run: &Run,
     ) -> Result<Self> {
-        let genotypes = &genotypes.clone().dosages_are_bounded(true);
+        let genotypes = &genotypes.clone().dosages_are_bounded(true).watched();
         with_less_memory(device, run, |run| Self::attempt(genotypes, device, options, sizes, run))
     }
 
@@ -172,7 +189,8 @@ impl DistanceBands {
             return Err(Error::argument(OP, "genotypes", no_variant(&counts)));
         }
         let diagonal = adding.pairs.finish_diagonal()?;
-        Ok(Self { cohort, options: *options, counts, diagonal, side, beside })
+        let multiallelic = Several::new(&cohort, options, run)?.len();
+        Ok(Self { cohort, options: *options, counts, multiallelic, diagonal, side, beside })
     }
 
     /// Gives each band to `sink`, in order. Tiles of `side` samples, by number, for which `is_done` is true are left out.
@@ -239,7 +257,7 @@ impl DistanceBands {
 
     fn band(&self, own: Range<u64>, pass: &Pass<'_>) -> Result<DistanceBand> {
         let (reader, options) = (&self.cohort.reader, &self.options);
-        let (metric, missing) = (options.metric.summed(), options.missing);
+        let (metric, missing) = (options.metric.summed(), options.missing_rule());
         let (n, variants) = (reader.samples(), reader.variants());
         let Found { mut distances, shared, .. } =
             self.cohort.with_room(need(reader, options, own.clone(), self.beside), &mut |reading| {
@@ -263,6 +281,11 @@ impl DistanceBands {
     /// Variants that take part.
     pub fn counts(&self) -> &VariantCounts {
         &self.counts
+    }
+
+    /// How many of these have more than two alleles, all but the reference of which count as one.
+    pub fn multiallelic(&self) -> u64 {
+        self.multiallelic
     }
 
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.

@@ -82,7 +82,8 @@ fn bands_are_parts_of_the_matrix() {
             // A mean already, which is not rescaled.
             let is_mean = metric.het_het().is_some() && missing == Missing::Rescale;
             let missing = if is_mean { Missing::Propagate } else { missing };
-            let options = DistanceOptions { metric, missing, filter, ..DistanceOptions::default() };
+            let options =
+                DistanceOptions { metric, missing: Some(missing), filter, ..DistanceOptions::default() };
             let genotypes = genotypes(dosages, 300);
             let narrow = within(least(&genotypes, &options));
             let (_, ends) = of_bands(&genotypes, &options, &narrow).unwrap();

@@ -16,6 +16,7 @@ use self::reading::{Chain, plan, read_both};
 use super::{
     DistanceOptions, SampleMetric,
     adding::{Variants, device_bytes_of_ones, finish, row, with_ones},
+    alleles::several_of_both,
     check_packed,
 };
 use crate::{
@@ -43,6 +44,9 @@ pub struct DistancesBetween {
     pub shared: Option<Matrix>,
     /// Variants that both have, and which took part.
     pub counts: VariantCounts,
+    /// How many variants that both have have more than two alleles in one of them. All but the reference count as one: their numbers are each
+    /// matrix's own.
+    pub multiallelic: u64,
     /// What was asked for.
     pub options: DistanceOptions,
     /// Of every variant's sum of dosages and number of called samples in both, in the order in which they were read.
@@ -141,9 +145,19 @@ pub(super) fn with_room_beside(
         }
     }
     let bounded = PackedPairs::takes(options.metric.summed());
-    let sides = [genotypes, with].map(|side| side.clone().dosages_are_bounded(side.bounded() || bounded));
+    let sides =
+        [genotypes, with].map(|side| side.clone().dosages_are_bounded(side.bounded() || bounded).watched());
     let chains = Chain::all(matches, with.variants())?;
-    with_less_memory(device, run, |run| attempt(&sides, &chains, device, options, beside, run))
+    let found = with_less_memory(device, run, |run| attempt(&sides, &chains, device, options, beside, run))?;
+    let further = sides.iter().any(Genotypes::has_further_alleles);
+    let own = (0..).zip(matches).filter(|(_, found)| found.is_some()).map(|(variant, _)| variant);
+    let row = |found: &Match| match *found {
+        Match::Same(row) | Match::Swapped(row) => u64::from(row),
+    };
+    let others = matches.iter().flatten().map(row);
+    let both = [(genotypes, own.collect()), (with, others.collect())];
+    let multiallelic = several_of_both(both, further, device, run)?;
+    Ok(DistancesBetween { multiallelic, ..found })
 }
 
 /// One attempt within the budget.
@@ -190,7 +204,16 @@ fn attempt(
     let Found { mut distances, shared, .. } = adding.finish()?;
     options.finish(&mut distances, shared.as_ref(), &counts, sides[0].ploidy());
     let memory = memory.budget();
-    Ok(DistancesBetween { matrix: distances, shared, counts, options: *options, digest, memory, stats })
+    Ok(DistancesBetween {
+        matrix: distances,
+        shared,
+        counts,
+        multiallelic: 0,
+        options: *options,
+        digest,
+        memory,
+        stats,
+    })
 }
 
 /// Sums over variants.
@@ -215,7 +238,7 @@ impl Adding {
     /// Over no variants, of which there will be so many.
     fn new(readers: &[Reader; 2], variants: u64, options: &DistanceOptions) -> Result<Self> {
         let ([reader, other], [n, others]) = (readers, readers.each_ref().map(Reader::samples));
-        let (device, metric, missing) = (&reader.device, options.metric.summed(), options.missing);
+        let (device, metric, missing) = (&reader.device, options.metric.summed(), options.missing_rule());
         let pairs = if is_packed(readers, options) {
             reader.prepare(PackedPairs::programs(device, n + others, variants))?;
             // The others first: their columns are those of the result, then.
@@ -233,7 +256,7 @@ impl Adding {
         let ([n, others], metric) = (readers.each_ref().map(Reader::samples), options.metric.summed());
         let [reader, other] = readers;
         if !is_packed(readers, options) {
-            let [device, host] = Partial::bytes(n, Some(others), metric, options.missing);
+            let [device, host] = Partial::bytes(n, Some(others), metric, options.missing_rule());
             // Numbers of both, before and after those of the others are turned round.
             let numbers = reader.plan.block_rows().saturating_mul(8 * (n + others));
             return Need { host, device: device.saturating_add(numbers), blocks: 0 };

@@ -116,7 +116,7 @@ impl Case {
 }
 
 fn options(metric: SampleMetric) -> DistanceOptions {
-    DistanceOptions { metric, ..DistanceOptions::default() }
+    DistanceOptions { metric, missing: Some(Missing::Ignore), ..DistanceOptions::default() }
 }
 
 fn exactly(actual: f64, expected: f64) -> bool {
@@ -145,7 +145,7 @@ fn the_block_of_one_store() {
                 {
                     continue;
                 }
-                case.check(&stores, &DistanceOptions { missing, ..options(metric) }, exactly);
+                case.check(&stores, &DistanceOptions { missing: Some(missing), ..options(metric) }, exactly);
             }
         }
     }
@@ -203,7 +203,7 @@ fn panels_of_different_lengths() {
             _ => memory(dosages, &[dosages.len() as u64 / samples, samples], &[1000, 500]),
         });
         let missing = Missing::Rescale;
-        let options = DistanceOptions { missing, ..options(SampleMetric::Of(metric)) };
+        let options = DistanceOptions { missing: Some(missing), ..options(SampleMetric::Of(metric)) };
         let result = case.compute(&stores, &options, &Run::default()).unwrap();
         let rows = case.joint.chunks(2501);
         let all = rows.len() as f64;
@@ -265,7 +265,7 @@ fn other_metrics_and_dosages() {
         let packed = METRICS.into_iter().filter(|metric| *metric != SampleMetric::IbsOfAlleles);
         for metric in others.map(SampleMetric::Of).into_iter().chain(packed) {
             for missing in [Missing::Ignore, Missing::Propagate] {
-                case.check(&stores, &DistanceOptions { missing, ..options(metric) }, closely);
+                case.check(&stores, &DistanceOptions { missing: Some(missing), ..options(metric) }, closely);
             }
         }
     }

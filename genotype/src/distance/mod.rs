@@ -1,6 +1,7 @@
 //! Distances of samples from one another.
 
 mod adding;
+mod alleles;
 mod bands;
 #[cfg(feature = "zarr")]
 mod bands_store;
@@ -10,6 +11,8 @@ mod sums;
 mod tree;
 mod write;
 
+#[cfg(test)]
+mod alleles_tests;
 #[cfg(test)]
 mod bands_tests;
 #[cfg(test)]
@@ -109,24 +112,35 @@ impl SampleMetric {
 pub struct DistanceOptions {
     /// How far two samples are from each other.
     pub metric: SampleMetric,
-    /// What becomes of missing calls.
-    pub missing: Missing,
+    /// What becomes of missing calls; none for the rule that makes no sample near because it lacks calls:
+    /// [`Missing::Rescale`], and of a mean, as identity by state is, [`Missing::Ignore`]. sgkit's is [`Missing::Ignore`] of all.
+    pub missing: Option<Missing>,
     /// Which variants take part; those that do not vary do.
     pub filter: VariantFilter,
     /// Whether a tree of the samples is made of the distances; of [`SampleMetric::Ibs`], of 1 - ibs.
     pub tree: Option<Linkage>,
+    /// Whether all alternate alleles of a call count as one. Else different ones differ, of [`Genotypes`] whose
+    /// [counted allele](Genotypes::counted_allele) is not said, by the metrics of which [`distances`](distances()) says so.
+    pub merge_alleles: bool,
 }
 
 teatime::setters! {
     DistanceOptions {
         metric(SampleMetric),
-        missing(Missing),
+        missing(impl Into<Option<Missing>>) = missing.into(),
         filter(VariantFilter),
         tree(impl Into<Option<Linkage>>) = tree.into(),
+        merge_alleles(bool),
     }
 }
 
 impl DistanceOptions {
+    /// What becomes of missing calls.
+    pub fn missing_rule(&self) -> Missing {
+        let rule = if self.metric.het_het().is_some() { Missing::Ignore } else { Missing::Rescale };
+        self.missing.unwrap_or(rule)
+    }
+
     /// Makes of what was added up what was asked for.
     fn finish(&self, distances: &mut Matrix, shared: Option<&Matrix>, counts: &VariantCounts, ploidy: u64) {
         if self.metric.het_het().is_none() {
@@ -157,26 +171,26 @@ impl DistanceOptions {
             let why = format_args!("{metric} is a similarity; a tree is made of distances");
             return Err(Error::argument(OP, "tree", why));
         }
-        if let (Some(_), Missing::Rescale | Missing::RescaleOrZero) = (self.metric.het_het(), self.missing) {
-            let why =
-                format_args!("{} of ibs: it is a mean already; ignore or propagate", self.missing.name());
+        let missing = self.missing_rule();
+        if let (Some(_), Missing::Rescale | Missing::RescaleOrZero) = (self.metric.het_het(), missing) {
+            let why = format_args!("{} of ibs: it is a mean already; ignore or propagate", missing.name());
             return Err(Error::argument(OP, "missing", why));
         }
         let metric = self.metric.summed();
         let why = match metric {
             Metric::JensenShannon => "needs the sum of each sample before the first variant",
             _ if !metric.is_symmetric() => "is not symmetric",
-            _ => return metric.check(self.missing),
+            _ => return metric.check(missing),
         };
         Err(Error::argument(OP, "metric", format_args!("{metric} {why}")))
     }
 }
 
 impl Default for DistanceOptions {
-    /// Euclidean distances over the variants called in both samples, not rescaled: sgkit's.
+    /// Euclidean distances over the variants called in both samples, rescaled to all. sgkit's have [`Missing::Ignore`].
     fn default() -> Self {
         let (metric, filter) = (SampleMetric::default(), VariantFilter::default());
-        Self { metric, missing: Missing::Ignore, filter, tree: None }
+        Self { metric, missing: None, filter, tree: None, merge_alleles: false }
     }
 }
 
@@ -187,12 +201,16 @@ pub struct Distances {
     /// (samples, samples), symmetric to the bit.
     pub matrix: Matrix,
     /// The number of variants called in both (samples, samples), where a call is missing; else it is
-    /// [`VariantCounts::loaded`] for all. None by [`Missing::Propagate`] where sums are in f32.
+    /// [`VariantCounts::loaded`] for all. None by [`Missing::Propagate`] where sums are in f32 or alternate alleles are told apart.
     pub shared: Option<Matrix>,
     /// Where it was asked for.
     pub tree: Option<Tree>,
     /// Variants that took part.
     pub counts: VariantCounts,
+    /// How many of these have more than two alleles: samples carry two alternate ones or more.
+    pub multiallelic: u64,
+    /// Whether the alternate alleles of these count as one.
+    pub merged: bool,
     /// What was asked for.
     pub options: DistanceOptions,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
@@ -217,6 +235,10 @@ impl Distances {
 /// sample is one haplotype. A call with a missing allele is missing, and is left out as
 /// `options.missing` says. Metrics have to be symmetric. Of a metric that [`PackedPairs`] takes, dosages above the ploidy are an error.
 ///
+/// At a variant of more than two alleles, different alleles differ by euclidean, sqeuclidean, cityblock and both identities by state, and of
+/// haplotypes by hamming: with c(a) the copies of allele a, |x - y| becomes ½ Σ |c(a) - c'(a)|, (x - y)² becomes ½ Σ (c(a) - c'(a))², and
+/// [`SampleMetric::IbsOfAlleles`] is the mean of ¼ Σ c(a) c'(a). By other metrics, and by `options.merge_alleles`, they count as one.
+///
 /// # Shapes
 /// `genotypes`: (variants, samples) -> (samples, samples), and where calls are missing as many numbers of variants.
 ///
@@ -225,7 +247,8 @@ impl Distances {
 /// same bits on every device, whatever the chunks and threads. Else as [`Partial`](teatime::distance::Partial) has it.
 ///
 /// # Cost
-/// One pass: what [`PackedPairs`] says a variant, else a few operations in f32 for each pair of samples and term of the metric.
+/// One pass, and where an alternate allele above 1 is met one that finds those variants, and passes over them, one for each allele:
+/// what [`PackedPairs`] says a variant, else a few operations in f32 for each pair of samples and term of the metric.
 /// On the host 8 samples² bytes, on the device 4, and as many again for missing calls; else 8 on the device and 16 on the host for each
 /// term. A tree takes 4 samples² bytes more on the host, and time in proportion to samples² on one thread, which nothing cancels.
 ///
@@ -278,7 +301,7 @@ fn with_room_beside(
     if counts.loaded() == 0 {
         return Err(Error::argument(OP, "genotypes", super::cohort::no_variant(&counts)));
     }
-    let mut found = adding.finish()?;
+    let (mut found, multiallelic) = alleles::finish(adding, &cohort, genotypes, options, beside, run)?;
     options.finish(&mut found.distances, found.shared.as_ref(), &counts, genotypes.ploidy());
     let similarities = options.metric.is_similarity();
     let tree = options.tree.map(|linkage| Tree::new(&found.distances, similarities, linkage)).transpose()?;
@@ -287,6 +310,8 @@ fn with_room_beside(
         tree,
         shared: found.shared,
         counts,
+        multiallelic,
+        merged: !options.tells_alleles(genotypes.ploidy()),
         options: *options,
         digest: cohort.digest(),
         memory: cohort.memory(),
@@ -304,7 +329,7 @@ fn added_up(
 ) -> Result<(Adding, Cohort)> {
     // Dosages that two bits hold are added up in them.
     let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
-    let genotypes = &genotypes.clone().dosages_are_bounded(bounded);
+    let genotypes = &genotypes.clone().dosages_are_bounded(bounded).watched();
     super::cohort::with_less_memory(device, run, |run| attempt(genotypes, device, options, beside, run))
 }
 

@@ -31,6 +31,10 @@ pub struct SampleNeighbors {
     pub undefined: u64,
     /// Variants that took part.
     pub counts: VariantCounts,
+    /// How many of these have more than two alleles.
+    pub multiallelic: u64,
+    /// Whether all but the reference of these count as one.
+    pub merged: bool,
     /// What was asked for.
     pub options: DistanceOptions,
     /// 64-bit FNV-1a of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
@@ -93,7 +97,11 @@ pub fn sample_neighbors(
     }
     let start = || NearestSoFar::new(device, to_usize(n), k, options.metric.is_similarity());
     let beside = NearestSoFar::host_bytes(n, k as u64);
-    if unfit(genotypes, device, options)?.is_some() {
+    let bands = match unfit(genotypes, device, options)? {
+        None => Some(DistanceBands::beside(genotypes, device, options, [SIDE, beside], run)?),
+        Some(_) => None,
+    };
+    let Some(bands) = bands.filter(DistanceBands::are_whole) else {
         let all = with_room_beside(genotypes, device, options, beside, run).map_err(of_all)?;
         let undefined = all.undefined();
         let mut nearest = start()?;
@@ -103,14 +111,15 @@ pub fn sample_neighbors(
             others: None,
             undefined,
             counts: all.counts,
+            multiallelic: all.multiallelic,
+            merged: all.merged,
             options: *options,
             digest: all.digest,
             memory: all.memory,
             stats: all.stats,
             bands: None,
         });
-    }
-    let bands = DistanceBands::beside(genotypes, device, options, [SIDE, beside], run)?;
+    };
     let (mut nearest, mut undefined, mut count) = (start()?, 0, 0);
     bands.each(run, &|_| false, &mut |band| {
         undefined += band.undefined();
@@ -123,6 +132,8 @@ pub fn sample_neighbors(
         others: None,
         undefined,
         counts: *bands.counts(),
+        multiallelic: bands.multiallelic,
+        merged: true,
         options: *options,
         digest: bands.digest(),
         memory: bands.memory(),
@@ -165,6 +176,8 @@ pub fn sample_neighbors_between(
         others: Some(others),
         undefined,
         counts: all.counts,
+        multiallelic: all.multiallelic,
+        merged: true,
         options: *options,
         digest: all.digest,
         memory: all.memory,

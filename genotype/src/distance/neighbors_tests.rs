@@ -86,8 +86,10 @@ fn is_what_a_sort_says() {
             if metric.het_het().is_some() && missing == Missing::Rescale {
                 continue;
             }
-            let (genotypes, options) =
-                (genotypes(dosages), DistanceOptions { metric, missing, ..DistanceOptions::default() });
+            let (genotypes, options) = (
+                genotypes(dosages),
+                DistanceOptions { metric, missing: Some(missing), ..DistanceOptions::default() },
+            );
             let narrow = within(least(&genotypes, &options, 7));
             let bands = check(&genotypes, &options, 7, &narrow);
             assert_eq!(bands.is_some_and(|bands| bands > 2), in_bands, "{options:?}");

@@ -5,7 +5,10 @@ use teatime::{
     distance::{Metric, Missing, Partial, PartialSums},
 };
 
-use super::{DistanceOptions, OP, SampleMetric, added_up};
+use super::{
+    DistanceOptions, OP, SampleMetric, added_up,
+    alleles::{Several, add_lower},
+};
 use crate::source::{Genotypes, check_extents};
 
 /// The sums of which distances of samples are made, over the variants of `genotypes`: those over other variants
@@ -48,5 +51,11 @@ pub fn distance_sums(
     check_extents(OP, genotypes)?;
     options.check(genotypes)?;
     let [_, beside] = Partial::bytes(genotypes.samples(), None, metric, missing);
-    added_up(genotypes, device, &options, beside, run)?.0.export()
+    let (adding, cohort) = added_up(genotypes, device, &options, beside, run)?;
+    let mut sums = adding.export()?;
+    let lack = Several::new(&cohort, &options, run)?.lack(genotypes, device, &options, beside, run)?;
+    if let Some(lack) = lack {
+        add_lower(&mut sums.sums[0], &lack);
+    }
+    Ok(sums)
 }

@@ -21,7 +21,7 @@ const METRICS: [SampleMetric; 9] = [
 ];
 
 fn options(metric: SampleMetric) -> DistanceOptions {
-    DistanceOptions { metric, ..DistanceOptions::default() }
+    DistanceOptions { metric, missing: Some(Missing::Ignore), ..DistanceOptions::default() }
 }
 
 fn compute(genotypes: &Genotypes, options: &DistanceOptions) -> Result<Distances> {
@@ -109,7 +109,8 @@ fn other_metrics_and_dosages() {
             SampleMetric::Ibs | SampleMetric::IbsOfAlleles => None,
         })) {
             for missing in [Missing::Ignore, Missing::Rescale, Missing::Propagate] {
-                let options = DistanceOptions { filter, missing, ..options(SampleMetric::Of(metric)) };
+                let options =
+                    DistanceOptions { filter, missing: Some(missing), ..options(SampleMetric::Of(metric)) };
                 let result = compute(&genotypes, &options).unwrap();
                 let ploidy = genotypes.ploidy() as f64;
                 let kept: Vec<f32> = dosages
@@ -245,7 +246,8 @@ fn plinks_distances() {
     for (name, metric, missing) in cases {
         let bytes = std::fs::read(fixture("plink19").join(name)).unwrap();
         let expected = bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
-        let result = compute(&genotypes, &DistanceOptions { missing, ..options(metric) }).unwrap();
+        let result =
+            compute(&genotypes, &DistanceOptions { missing: Some(missing), ..options(metric) }).unwrap();
         assert_eq!((result.matrix.data().len(), result.shared.is_some()), (expected.len(), true));
         for (actual, expected) in result.matrix.data().iter().zip(expected) {
             assert!((actual - expected).abs() <= 1e-15 * expected.abs(), "{name}: {actual}, {expected}");
@@ -288,18 +290,19 @@ fn bad_input_is_named() {
     let of_products = DistanceOptions { tree, ..options(SampleMetric::Of(Metric::InnerProduct)) };
     // Before anything is read.
     fails(&memory(&[3i8; 720], &[60, 12], &[20, 12]), &of_products, "`tree`: inner_product is a similarity");
-    let propagated = DistanceOptions { tree, missing: Missing::Propagate, ..DistanceOptions::default() };
+    let propagated =
+        DistanceOptions { tree, missing: Some(Missing::Propagate), ..DistanceOptions::default() };
     fails(&memory(&good, &[60, 12], &[20, 12]), &propagated, "of 66 of 66 pairs of samples is NaN");
     let all_missing = compute(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(SampleMetric::Ibs)).unwrap();
     assert_eq!(all_missing.undefined(), 10);
     for missing in [Missing::Propagate, Missing::Ignore] {
-        let options = DistanceOptions { missing, ..options(SampleMetric::Ibs) };
+        let options = DistanceOptions { missing: Some(missing), ..options(SampleMetric::Ibs) };
         let result = compute(&memory(&good, &[60, 12], &[20, 12]), &options).unwrap();
         assert_eq!(result.matrix.row(0)[1].is_nan(), missing == Missing::Propagate);
     }
     for missing in [Missing::Rescale, Missing::RescaleOrZero] {
         for metric in [SampleMetric::Ibs, SampleMetric::IbsOfAlleles] {
-            let options = DistanceOptions { missing, ..options(metric) };
+            let options = DistanceOptions { missing: Some(missing), ..options(metric) };
             fails(&memory(&good, &[60, 12], &[20, 12]), &options, "of ibs: it is a mean already");
         }
     }

@@ -259,7 +259,7 @@ pub(super) fn attributes(
         ("metric", options.metric.name().into()),
         ("p", options.metric.exponent().into()),
         ("het_het", options.metric.het_het().into()),
-        ("missing", options.missing.name().into()),
+        ("missing", options.missing_rule().name().into()),
         ("variants", counts.loaded().into()),
     ]
 }

@@ -24,7 +24,8 @@ const MAX_VARIANTS: u64 = 1 << 34;
 /// Recognises
 /// - VCF-Zarr: `call_genotype`, `sample_id` and `variant_*` at the root;
 /// - scikit-allel and `MalariaGEN`: `calldata/GT`, `variants/*` and `samples` at the root, or under one group per
-///   contig, which are then appended in natural order (`2` before `10`), with `samples` there or at the root;
+///   contig, which are then appended in natural order (`2` before `10`), with `samples` there or in a group above; one of these groups
+///   alone is a store too, whose `samples` may be in the group that it is in;
 /// - a plain array of dosages `[variants, samples]` or calls `[variants, samples, ploidy]`: the root itself, or
 ///   the one that is named. Dosages may have a third axis of one element.
 ///
@@ -48,7 +49,7 @@ const MAX_VARIANTS: u64 = 1 << 34;
 /// writer.finish()?;
 ///
 /// let store = GenotypeStore::open(&path, None, MissingChunk::Error)?;
-/// assert_eq!(store.sample_ids()?, ["a", "b", "c"]);
+/// assert_eq!(store.sample_ids()?.as_deref(), Some(&["a", "b", "c"].map(String::from)[..]));
 /// assert_eq!(store.variants(1..2)?[0].id, "v2");
 /// let genotypes = Genotypes::new(store.arrays().to_vec())?;
 /// let result = pca(&genotypes, &Device::best()?, &PcaOptions::default().components(1), &Run::default())?;
@@ -90,7 +91,10 @@ impl GenotypeStore {
             }
             Err(source) => return Err(Error::Io { path: store.display().to_string().into(), source }),
         }
-        Self::open_in(Arc::new(Folder::new(store)), array, missing)
+        match above(store, array)? {
+            Some((parent, array)) => Self::open_in(parent, Some(&array), missing),
+            None => Self::open_in(Arc::new(Folder::new(store)), array, missing),
+        }
     }
 
     /// Opens a store that is anywhere, as [`open`](Self::open) does.
@@ -157,23 +161,27 @@ impl GenotypeStore {
         self.samples
     }
 
-    /// Names of the samples, all different; `S0001`, `S0002`, ... where the store has none.
+    /// Names of the samples, all different; `None` where the store has none, so that nothing tells whose samples these are. Names that are
+    /// stored as integers are their digits.
     ///
     /// # Errors
     /// - [`Error::Budget`]: more names than memory allows, about 256 bytes each.
-    /// - [`Error::Store`]: names that occur twice, are not as many as the samples, or differ between contigs.
+    /// - [`Error::Store`]: names that occur twice, are not as many as the samples, or differ between contigs, or that some contigs lack.
     /// - [`Error::Chunk`] and [`Error::Io`]: names that cannot be read.
-    pub fn sample_ids(&self) -> Result<Vec<String>> {
+    pub fn sample_ids(&self) -> Result<Option<Vec<String>>> {
         let (budget, minimum) = (self.memory.host_bytes(), self.samples.saturating_mul(256));
         if minimum > budget {
             let given = self.memory.host.is_some();
             return Err(Error::Budget { what: "memory budget", budget, minimum, given });
         }
         let mut ids: Option<(String, Vec<String>)> = None;
-        let mut read = HashSet::new();
-        for table in &self.tables {
+        let (mut read, mut nameless) = (HashSet::new(), None);
+        for (table, array) in self.tables.iter().zip(&self.arrays) {
             let paths = table.layout().sample_paths();
-            let Some((path, column)) = self.first_column(&paths)? else { continue };
+            let Some((path, column)) = self.first_column(&paths)? else {
+                nameless = nameless.or(Some(array));
+                continue;
+            };
             if !read.insert(path.clone()) {
                 continue;
             }
@@ -188,17 +196,18 @@ impl GenotypeStore {
                 }
             }
         }
-        let Some((path, ids)) = ids else {
-            let width = self.samples.max(1000).to_string().len();
-            return Ok((1..=self.samples).map(|i| format!("S{i:0width$}")).collect());
-        };
+        let Some((path, ids)) = ids else { return Ok(None) };
+        if let Some(array) = nameless {
+            let why = format!("has no names of its samples, as other contigs have in `{path}`");
+            return Err(Error::store(array.name(), why));
+        }
         let mut seen = HashSet::new();
         match ids.iter().find(|id| !seen.insert(id.as_str())) {
             Some(twice) => {
                 let why = format!("the sample `{twice}` occurs more than once");
                 Err(Error::store(self.storage.place(&path), why))
             }
-            None => Ok(ids),
+            None => Ok(Some(ids)),
         }
     }
 
@@ -234,6 +243,33 @@ impl GenotypeStore {
         self.tables.iter().try_for_each(|table| table.contigs(&self.memory, f))
     }
 
+    /// The contigs that a VCF-Zarr store names, whether or not a variant is on them, and their lengths in bases where it has these
+    /// (`contig_length`). Other layouts name none but those of their variants.
+    ///
+    /// # Errors
+    /// [`Error::Store`], [`Error::Chunk`] and [`Error::Io`] for names that cannot be read. Lengths that cannot be read are none.
+    pub fn named_contigs(&self) -> Result<Vec<(String, Option<u64>)>> {
+        let tables = self.tables.iter().map(|table| table.named_contigs(&self.memory));
+        Ok(tables.collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    /// The position of a variant, counted over all arrays together. Reads that chunk of the column of positions, and no other; what
+    /// [`filled_columns`](Self::filled_columns) counts stays.
+    ///
+    /// # Errors
+    /// As [`variants`](Self::variants); [`Error::Store`] where the store has no positions.
+    pub fn position(&self, variant: u64) -> Result<u64> {
+        let mut row = variant;
+        for (array, table) in self.arrays.iter().zip(&self.tables) {
+            match row.checked_sub(array.shape()[0]) {
+                Some(beyond) => row = beyond,
+                None => return table.position(row, &self.memory),
+            }
+        }
+        let why = format!("{variant} is not one of the {} variants", self.variants);
+        Err(Error::argument("position", "variant", why))
+    }
+
     /// The variants in `range`, counted over all arrays together.
     ///
     /// Reads and decodes the chunks that overlap the range, keeping one chunk per column, so that ranges in order
@@ -261,6 +297,32 @@ impl GenotypeStore {
         }
         Ok(out)
     }
+}
+
+/// Where a store is a group of scikit-allel's that has no names of samples, and the group that it is in has: the storage of that one, and
+/// the path of the genotypes within it.
+///
+/// # Errors
+/// [`Error::Store`] and [`Error::Io`] for metadata that cannot be read.
+fn above(store: &Path, array: Option<&str>) -> Result<Option<(Arc<dyn Storage>, String)>> {
+    let array = array.map_or("calldata/GT", |path| path.trim_matches('/'));
+    // A path such as `.` has no name of its own.
+    let whole = if store.file_name().is_some() { Ok(store.to_path_buf()) } else { store.canonicalize() };
+    let (Ok(whole), Some("calldata")) = (whole, array.rsplit_once('/').map(|(group, _)| group)) else {
+        return Ok(None);
+    };
+    let (Some(parent), Some(name)) = (whole.parent(), whole.file_name().and_then(|name| name.to_str()))
+    else {
+        return Ok(None);
+    };
+    let (own, parent) = (Folder::new(store), Folder::new(parent));
+    let is = |storage: &Folder, path: &str, node| Ok::<_, Error>(Node::at(storage, path)? == node);
+    if is(&own, "samples", Node::Array)? || !is(&own, array, Node::Array)? || !is(&own, "", Node::Group)? {
+        return Ok(None);
+    }
+    // Whatever else stands there is none of ours.
+    let has_names = is(&parent, "", Node::Group).unwrap_or(false) && is(&parent, "samples", Node::Array)?;
+    Ok(has_names.then(|| (Arc::new(parent) as Arc<dyn Storage>, join(name, array))))
 }
 
 /// What arrays of two kinds are; none where they do not go together.

@@ -38,7 +38,12 @@ impl Layout {
     pub(super) fn sample_paths(&self) -> Vec<String> {
         match self {
             Self::Vcf(group) => vec![join(group, "sample_id")],
-            Self::Allel(group) => vec![join(group, "samples"), "samples".to_owned()],
+            Self::Allel(group) => {
+                let parents = std::iter::successors(Some(&**group), |group| {
+                    (!group.is_empty()).then(|| group.rsplit_once('/').map_or("", |(parent, _)| parent))
+                });
+                parents.map(|group| join(group, "samples")).collect()
+            }
             Self::Plain => Vec::new(),
         }
     }
@@ -199,6 +204,33 @@ impl VariantTable {
                 done
             }
         }
+    }
+
+    /// The contigs that VCF-Zarr names, and their lengths where it has these, within a budget of so many bytes.
+    pub(super) fn named_contigs(&self, memory: &Budget) -> Result<Vec<(String, Option<u64>)>> {
+        let contig = self.kept_contig(&mut self.kept().contig, memory)?;
+        let (Some(Contig::Index(_, names)), Layout::Vcf(group)) = (contig.as_deref(), &self.layout) else {
+            return Ok(Vec::new());
+        };
+        let path = join(group, "contig_length");
+        let lengths = column(&self.storage, &path, LeftOut::Never, memory, names.len() as u64);
+        let lengths = lengths.ok().flatten().and_then(|column| column.integers(0..column.rows()).ok());
+        let length = |i: usize| u64::try_from(*lengths.as_ref()?.get(i)?).ok().filter(|length| *length > 0);
+        Ok(names.iter().enumerate().map(|(i, name)| (name.to_string(), length(i))).collect())
+    }
+
+    /// The position of a variant, by a column that is opened for it, within a budget of so many bytes.
+    pub(super) fn position(&self, row: u64, memory: &Budget) -> Result<u64> {
+        let path = match &self.layout {
+            Layout::Vcf(group) => join(group, "variant_position"),
+            Layout::Allel(group) => join(group, "variants/POS"),
+            Layout::Plain => return Err(Error::store(self.storage.place(""), "has no positions")),
+        };
+        let positions =
+            required(&self.storage, &path, LeftOut::Never, memory, self.rows)?.integers(row..row + 1)?;
+        let position = positions.first().and_then(|position| u64::try_from(*position).ok());
+        position
+            .ok_or_else(|| Error::store(self.storage.place(&path), format!("variant {row} has no position")))
     }
 
     /// Whether positions decrease among the variants that follow each other on the contig that filled chunks stand for, so that

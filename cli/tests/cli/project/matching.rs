@@ -62,6 +62,41 @@ fn order_swaps_and_other_variants_change_nothing() {
     assert_eq!(files, ["projection.eigenvec", "projection.samples.tsv", "projection.tsv", "run.json"]);
 }
 
+/// As joint calling names alleles that are of other samples alone.
+#[test]
+fn names_of_alleles_that_nobody_carries_change_nothing() {
+    let scratch = Scratch::new();
+    let [old, new, other] = ["old.vcz", "new.vcz", "other.vcz"].map(|name| scratch.join(name));
+    write(&old, &sites());
+    let loadings = reference(&scratch, &old, &["-k", "4"]);
+    let mut named = sites();
+    for site in named.iter_mut().filter(|site| !site.variant.alternate.contains(',')).step_by(3) {
+        site.variant.alternate += ",TTTT";
+    }
+    write(&new, &named);
+    for more in [&[][..], &["--match", "id", "--max-mismatch", "1"]] {
+        let out = scratch.join(&format!("new-{}", more.len()));
+        let ran = project(&new, &loadings, &out, more).ok();
+        let record = json(&fs::read_to_string(out.join("run.json")).unwrap());
+        let plain = project(&old, &loadings, &scratch.join(&format!("old-{}", more.len())), more).ok();
+        assert_eq!(ran.err, plain.err);
+        let own = json(&fs::read_to_string(scratch.join(&format!("old-{}/run.json", more.len()))).unwrap());
+        assert_eq!(record["matched"], own["matched"]);
+        let scores =
+            |name: &str| fs::read(scratch.join(&format!("{name}-{}/projection.tsv", more.len()))).unwrap();
+        assert_eq!(scores("new"), scores("old"));
+    }
+    // Of distances from another store likewise.
+    write(&other, &sites());
+    let table = |store: &std::path::Path, name: &str| {
+        let path = scratch.join(name);
+        let words = ["--with", &*other.to_string_lossy(), "--metric", "ibs"];
+        crate::support::run(crate::support::on_store("distance", store, &path, &words)).ok();
+        fs::read(path).unwrap()
+    };
+    assert_eq!(table(&new, "new.tsv"), table(&old, "old.tsv"));
+}
+
 #[test]
 fn alternate_alleles_that_nobody_carries() {
     let scratch = Scratch::new();

@@ -146,10 +146,10 @@ fn other_refusals() {
     plain_array(&haploid, "|i1", &[20, 6, 1], &[0; 120]);
     refused(&haploid, &loadings, &[], &["ploidy 2", "ploidy 1"]);
     refused(&scratch.join("nowhere"), &loadings, &[], &["nowhere"]);
-    // Rows of plain arrays have no more than a number, which two of them share.
-    let plain = scratch.join("plain.zarr");
-    let dosages: Vec<u8> = (0..120).map(|i| i % 3).collect();
-    plain_array(&plain, "|i1", &[20, 6], &dosages);
+    // Variants without alleles have no more than a position, which those of a store that is given twice share.
+    let plain = scratch.join("plain.vcz");
+    write(&plain, &sites());
+    fs::remove_dir_all(plain.join("variant_allele")).unwrap();
     let by_row = scratch.join("by_row");
     pca(&plain, &by_row, &["--loadings", "-k", "1"]).ok();
     let (by_row, twice) = (by_row.join("loadings.tsv.gz"), [plain.to_str().unwrap()]);

@@ -19,3 +19,8 @@ use teatime::{
 use self::scratch::{Scratch, v2};
 use super::*;
 use crate::{GenotypeKind, Variant};
+
+/// The names of the samples, which are there.
+fn ids(store: &GenotypeStore) -> Vec<String> {
+    store.sample_ids().unwrap().unwrap()
+}

@@ -37,7 +37,7 @@ fn vcf_zarr() {
     let store = open(&scratch, None).unwrap();
     assert_eq!(store.kind(), GenotypeKind::Calls { ploidy: 2 });
     assert_eq!((store.n_variants(), store.n_samples(), store.arrays().len()), (3, 2, 1));
-    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    assert_eq!(ids(&store), ["a", "b"]);
     let variants = store.variants(0..3).unwrap();
     let expected = |contig: &str, position, reference: &str, alternate: &str| Variant {
         contig: contig.into(),
@@ -63,7 +63,7 @@ fn a_named_array_beside_the_variants_has_them() {
     scratch.numbers("call_DS", &[3, 2], &[0_f32; 6]);
     let store = open(&scratch, Some("/call_DS")).unwrap();
     assert_eq!(store.kind(), GenotypeKind::Dosages);
-    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    assert_eq!(ids(&store), ["a", "b"]);
     assert_eq!(store.variants(2..3).unwrap()[0].position, 2);
 }
 
@@ -77,7 +77,7 @@ fn unsupported_neighbours_do_no_harm_until_they_are_needed() {
     });
     scratch.put("variant_XX/.zarray", "nonsense");
     let store = open(&scratch, None).unwrap();
-    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    assert_eq!(ids(&store), ["a", "b"]);
     let error = store.variants(0..1).unwrap_err().to_string();
     assert!(error.contains("variant_id") && error.contains("`pickle`"), "{error}");
 }
@@ -134,7 +134,7 @@ fn contigs_in_natural_order() {
     put_text(&scratch, "samples", &["a", "b"]);
     let store = open(&scratch, None).unwrap();
     assert_eq!((store.n_variants(), store.arrays().len()), (8, 4));
-    assert_eq!(store.sample_ids().unwrap(), ["a", "b"]);
+    assert_eq!(ids(&store), ["a", "b"]);
     let variants = store.variants(1..7).unwrap();
     let places: Vec<_> = variants.iter().map(|v| (&*v.contig, v.position)).collect();
     assert_eq!(places, [("1", 11), ("2", 20), ("2", 21), ("10", 100), ("10", 101), ("X", 7)]);
@@ -142,7 +142,7 @@ fn contigs_in_natural_order() {
 
     let one = open(&scratch, Some("10/calldata/GT")).unwrap();
     assert_eq!(one.variants(0..1).unwrap()[0].position, 100);
-    assert_eq!(one.sample_ids().unwrap(), ["a", "b"]);
+    assert_eq!(ids(&one), ["a", "b"]);
 }
 
 #[test]
@@ -158,6 +158,67 @@ fn contigs_that_disagree() {
     put_genotypes(&scratch, "3/calldata/GT", 2, 5);
     let error = open(&scratch, None).unwrap_err().to_string();
     assert!(error.contains("3/calldata/GT") && error.contains("[2, 5, 2]"), "{error}");
+}
+
+/// A group of one contig is a store of its own, with the names of the group that it is in.
+#[test]
+fn names_of_the_group_above() {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    for group in ["set/2L", "set/3R"] {
+        contig(&scratch, group, &[10, 20]);
+        scratch.put(&format!("{group}/.zgroup"), r#"{"zarr_format":2}"#);
+    }
+    let one = |array| GenotypeStore::open(scratch.path().join("set/2L"), array, MissingChunk::Error).unwrap();
+    assert_eq!(one(None).sample_ids().unwrap(), None);
+    put_text(&scratch, "set/samples", &["a", "b"]);
+    // It is no group yet, so that its arrays are not ours.
+    assert_eq!(one(None).sample_ids().unwrap(), None);
+    scratch.put("set/.zgroup", r#"{"zarr_format":2}"#);
+    for array in [None, Some("calldata/GT"), Some("/calldata/GT")] {
+        assert_eq!(ids(&one(array)), ["a", "b"]);
+        assert_eq!(&*one(array).variants(1..2).unwrap()[0].contig, "2L");
+    }
+    assert_eq!(ids(&open(&scratch, Some("set/3R/calldata/GT")).unwrap()), ["a", "b"]);
+    // Its own come first; those of other samples are told.
+    put_text(&scratch, "set/2L/samples", &["c", "d"]);
+    assert_eq!(ids(&one(None)), ["c", "d"]);
+    scratch.lose("set/2L/samples");
+    put_text(&scratch, "set/samples", &["a", "b", "c"]);
+    let error = one(None).sample_ids().unwrap_err().to_string();
+    assert!(error.contains("set/samples") && error.contains("3 rows, expected 2"), "{error}");
+}
+
+#[test]
+fn names_that_some_contigs_lack() {
+    let scratch = Scratch::new();
+    scratch.put(".zgroup", r#"{"zarr_format":2}"#);
+    contig(&scratch, "1", &[1]);
+    contig(&scratch, "2", &[1]);
+    assert_eq!(open(&scratch, None).unwrap().sample_ids().unwrap(), None);
+    put_text(&scratch, "1/samples", &["a", "b"]);
+    let error = open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string();
+    assert!(error.contains("2/calldata/GT") && error.contains("`1/samples`"), "{error}");
+}
+
+#[test]
+fn names_that_are_numbers() {
+    let scratch = vcf(&["a", "b"]);
+    scratch.numbers("sample_id", &[2], &[1_000_000_000_000_i64, -7]);
+    scratch.numbers("contig_id", &[2], &[1_u8, 20]);
+    let store = open(&scratch, None).unwrap();
+    assert_eq!(ids(&store), ["1000000000000", "-7"]);
+    assert_eq!(&*store.variants(2..3).unwrap()[0].contig, "20");
+    let mut contigs = Vec::new();
+    let mut push = |name: &str, n| {
+        contigs.push((name.to_owned(), n));
+        Ok(())
+    };
+    store.contigs(&mut push).unwrap();
+    assert_eq!(contigs, [("1".to_owned(), 2), ("20".to_owned(), 1)]);
+    scratch.numbers("sample_id", &[2], &[1.0_f64, 2.0]);
+    let error = open(&scratch, None).unwrap().sample_ids().unwrap_err().to_string();
+    assert!(error.contains("sample_id") && error.contains("holds no integers"), "{error}");
 }
 
 /// One contig of several loses its genotypes: not a store of the others.
@@ -204,7 +265,7 @@ fn allel_at_the_root() {
     let store = open(&scratch, None).unwrap();
     let variants = store.variants(0..2).unwrap();
     assert_eq!((&*variants[0].contig, &*variants[0].id, &*variants[1].contig), ("2L", "rs1", "3R"));
-    assert_eq!(store.sample_ids().unwrap(), ["S0001", "S0002"]);
+    assert_eq!(store.sample_ids().unwrap(), None);
 }
 
 #[test]
@@ -213,7 +274,7 @@ fn plain_arrays() {
     scratch.numbers("", &[4, 3], &[0_f64; 12]);
     let store = open(&scratch, None).unwrap();
     assert_eq!((store.kind(), store.n_variants(), store.n_samples()), (GenotypeKind::Dosages, 4, 3));
-    assert_eq!(store.sample_ids().unwrap(), ["S0001", "S0002", "S0003"]);
+    assert_eq!(store.sample_ids().unwrap(), None);
     let variant = &store.variants(2..3).unwrap()[0];
     assert_eq!((&*variant.contig, variant.position, &*variant.alternate), (".", 2, "."));
     assert_eq!(store.arrays()[0].read_chunk(&[0, 0]).unwrap().bytes.len(), 96);

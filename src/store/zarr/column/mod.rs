@@ -25,7 +25,6 @@ use crate::{Budget, Error, Result, store::Storage};
 /// Most elements of one row.
 const MAX_ROW: u64 = 1 << 16;
 
-const NUMBERS: &str = "holds numbers, expected strings";
 const STRINGS: &str = "holds strings, expected integers";
 
 /// The chunk decoded last, since neighbouring ranges share chunks.
@@ -154,11 +153,12 @@ impl Column {
         Error::Budget { what: "memory budget", budget: self.budget, minimum, given: self.given }
     }
 
-    /// The first string of each row in `range`.
+    /// The first string of each row in `range`. An integer is read as its decimal digits, as pandas and xarray write names that are
+    /// numbers.
     ///
     /// # Errors
     /// - [`Error::Argument`]: a range beyond the end.
-    /// - [`Error::Store`]: rows without columns, or a column of numbers.
+    /// - [`Error::Store`]: rows without columns.
     /// - [`Error::Budget`]: the strings, or a chunk of strings, take more memory than they may.
     /// - [`Error::Chunk`] and [`Error::OutOfHostMemory`]: a chunk that is lost, damaged, or cannot be read.
     pub fn strings(&self, range: Range<u64>) -> Result<Vec<String>> {
@@ -189,8 +189,8 @@ impl Column {
         self.read(range, columns, |values, first, cells| {
             let start = cells.start;
             for i in cells {
-                let text = values.text(i).ok_or_else(|| self.refuse(NUMBERS))?;
-                kept = kept.saturating_add(f(first.0, first.1 + (i - start) as u64, text) as u64);
+                let text = values.text(i);
+                kept = kept.saturating_add(f(first.0, first.1 + (i - start) as u64, &text) as u64);
             }
             if kept > self.budget / 2 { Err(self.over(kept.saturating_mul(2))) } else { Ok(()) }
         })
@@ -220,12 +220,13 @@ impl Column {
     pub fn string_runs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         let (mut text, mut rows) = (String::new(), 0);
         self.read(0..self.rows(), 1, |values, _, cells| {
-            let next = values.text(cells.start).ok_or_else(|| self.refuse(NUMBERS))?;
+            let next = values.text(cells.start);
             if rows > 0 && next != text {
                 f(&text, std::mem::take(&mut rows))?;
             }
             if rows == 0 {
-                next.clone_into(&mut text);
+                text.clear();
+                text.push_str(&next);
             }
             rows += 1;
             Ok(())

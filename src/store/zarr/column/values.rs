@@ -1,6 +1,6 @@
 //! Elements of columns: strings and integers out of decoded bytes.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use super::super::{
     guard::{Decoded, Fault, u32_at},
@@ -26,12 +26,13 @@ pub(super) enum Values {
 }
 
 impl Values {
-    /// An element; none where they are integers.
-    pub(super) fn text(&self, at: usize) -> Option<&str> {
+    /// An element; an integer as its digits.
+    pub(super) fn text(&self, at: usize) -> Cow<'_, str> {
         match self {
-            Self::Text(text) => Some(text.get(at).unwrap_or_default()),
-            Self::Filled(Fill::Text(text)) => Some(text),
-            Self::Filled(Fill::Whole(_)) | Self::Whole(_) => None,
+            Self::Text(text) => text.get(at).unwrap_or_default().into(),
+            Self::Filled(Fill::Text(text)) => (*text).into(),
+            Self::Filled(Fill::Whole(number)) => number.to_string().into(),
+            Self::Whole(whole) => whole.numbers[at].to_string().into(),
         }
     }
 

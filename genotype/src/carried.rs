@@ -1,0 +1,39 @@
+//! The alleles of variants that samples carry.
+
+use teatime::{Device, Result, Run};
+
+use super::{of_ploidy::alleles, ploidy::each_row_of_calls, source::Genotypes};
+
+/// The alleles of each selected variant that a selected sample carries: bit a of its number for allele a, 0 being the reference. Calls with a
+/// missing allele do not count.
+///
+/// # Cost
+/// One pass; holds 16 bytes for each variant, two blocks of 8 MiB, or of one variant, and the chunks of one.
+///
+/// # Errors
+/// As [`call_ploidies`](super::call_ploidies).
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, store::MemoryArray};
+/// use teatime_genotype::{Genotypes, carried_alleles};
+///
+/// // Two variants of two samples: the first has the alleles 0 and 2, the second 1 and a call that is missing in part.
+/// let calls = MemoryArray::new("calls", &[0i8, 2, 0, 0, 1, 1, 2, -1], &[2, 2, 2], &[1, 2, 2])?;
+/// let genotypes = Genotypes::new(vec![Arc::new(calls)])?;
+/// assert_eq!(carried_alleles(&genotypes, &Device::cpu(), &Run::default())?, [0b101, 0b10]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn carried_alleles(genotypes: &Genotypes, device: &Device, run: &Run) -> Result<Vec<u128>> {
+    let mut found = Vec::new();
+    let add = |bits: &mut u128, call: &[i8]| {
+        if alleles(call).is_some() {
+            *bits |= call.iter().filter(|allele| **allele >= 0).fold(0, |bits, allele| bits | 1 << allele);
+        }
+    };
+    let held = genotypes.variants().saturating_mul(size_of::<u128>() as u64);
+    each_row_of_calls("carried_alleles", genotypes, device, run, held, &|_| 0, &add, &mut |bits| {
+        found.push(bits)
+    })?;
+    Ok(found)
+}
