@@ -39,5 +39,5 @@ pub use self::{
     files::{read_at, write_whole},
     memory::{MemoryArray, Storable},
     npy::{NpyArray, NpyWriter, write_npy},
-    storage::{Folder, Storage, StoredBytes, Value, WritableStorage},
+    storage::{Folder, Storage, StoredBytes, Value, WritableStorage, key_within},
 };
