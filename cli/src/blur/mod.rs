@@ -274,6 +274,7 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let opened = Instant::now();
     let written = write(args, &input, &options, &device, &run, &mut output)?;
     drop(bar);
+    input.files.check()?;
     let shown = png.zip(slice).map(|(png, slice)| {
         let path = args.result(&output);
         slice.write(args, &input, &path, &png, (&device, &run, &output))

@@ -6,12 +6,16 @@ use serde::Serialize;
 use teatime::{ChunkedArray, Error};
 
 use super::{Observations, PairwiseArgs};
-use crate::{array, failure::Failure};
+use crate::{
+    array::{self, Files},
+    failure::Failure,
+};
 
 /// A matrix.
 #[derive(Debug)]
 pub(super) struct Matrix {
     path: String,
+    files: Files,
     pub(super) array: Arc<dyn ChunkedArray>,
 }
 
@@ -35,14 +39,21 @@ impl Input {
     /// Reads metadata alone.
     pub(super) fn open(args: &PairwiseArgs) -> Result<Self, Failure> {
         let open = |path: &Path| {
+            let files = Files::at(path)?;
             let array = array::open(path, args.missing_chunk)?;
             if array.shape().len() != 2 {
                 let (path, shape) = (path.display(), array.shape());
                 return Err(Failure::Error(format!("{path}: an array of shape {shape:?}, not a matrix")));
             }
-            Ok(Matrix { path: path.display().to_string(), array })
+            Ok(Matrix { path: path.display().to_string(), files, array })
         };
         Ok(Self { x: open(&args.x)?, y: args.with.as_deref().map(open).transpose()? })
+    }
+
+    /// # Errors
+    /// As [`Files::check`].
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.y.iter().chain([&self.x]).try_for_each(|matrix| matrix.files.check())
     }
 
     /// An error, with the path of a matrix instead of the name of an argument.

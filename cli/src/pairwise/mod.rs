@@ -190,6 +190,7 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let opened = Instant::now();
     let found = find(args, &input, metric, &options, &device, &run, &mut output)?;
     let computed = Instant::now();
+    input.check()?;
     write::write(&output, args, metric, &found)?;
     drop(bar);
 
